@@ -1,0 +1,3 @@
+module github.com/kernelbroker/kernelbroker
+
+go 1.26
