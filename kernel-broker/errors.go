@@ -1,0 +1,15 @@
+package kernelbroker
+
+import "errors"
+
+// What can be wrong with a request. Callers wrap these with the object's name;
+// the rpc package alone turns them into status codes.
+var (
+	ErrInvalid     = errors.New("invalid")
+	ErrNotFound    = errors.New("not found")
+	ErrExists      = errors.New("already exists")
+	ErrQuarantined = errors.New("quarantined")
+	ErrPrecluded   = errors.New("not possible as things are")
+	ErrDenied      = errors.New("permission denied")
+	ErrUnavailable = errors.New("unavailable")
+)

@@ -1,0 +1,118 @@
+package kernelbroker
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// StockProfile is the reserved name of the distribution's own kernel.
+const StockProfile = "stock"
+
+// TokenParameter is the kernel parameter that carries the one-time token.
+const TokenParameter = "kernelbroker.token"
+
+// Prefixes of the Reason that the product writes on Slurm nodes. An armed
+// return and a drain are told apart by them.
+const (
+	ReasonReturn = "kprof:"
+	ReasonDrain  = "kernel-broker:"
+)
+
+const (
+	maxNameLength    = 64
+	maxVersionDigits = 9
+)
+
+// ValidateProfileName accepts the names a profile may have: lower-case letters,
+// digits, dot, dash and underscore, beginning and ending with a letter or digit.
+func ValidateProfileName(name string) error {
+	if name == "" {
+		return fmt.Errorf("profile name is empty: %w", ErrInvalid)
+	}
+	if len(name) > maxNameLength {
+		return fmt.Errorf("profile name has %d characters, at most %d are allowed: %w", len(name), maxNameLength, ErrInvalid)
+	}
+	for i := range len(name) {
+		c := name[i]
+		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+		inner := i > 0 && i < len(name)-1 && (c == '.' || c == '_' || c == '-')
+		if !alnum && !inner {
+			return fmt.Errorf("profile name %q: character %q at position %d: %w", name, c, i+1, ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// Ref names a profile and, when Version is not 0, one version of it.
+type Ref struct {
+	Profile string
+	Version uint32
+}
+
+// ParseRef reads NAME or NAME@VERSION.
+func ParseRef(text string) (Ref, error) {
+	name, version, has := strings.Cut(text, "@")
+	if err := ValidateProfileName(name); err != nil {
+		return Ref{}, err
+	}
+	if !has {
+		return Ref{Profile: name}, nil
+	}
+	bad := version == "" || len(version) > maxVersionDigits || version[0] == '0'
+	for i := range len(version) {
+		bad = bad || version[i] < '0' || version[i] > '9'
+	}
+	if bad {
+		return Ref{}, fmt.Errorf("profile %q: version %q is not a positive number: %w", name, version, ErrInvalid)
+	}
+	n, err := strconv.ParseUint(version, 10, 32)
+	if err != nil {
+		return Ref{}, fmt.Errorf("profile %q: version %q: %w", name, version, ErrInvalid)
+	}
+	return Ref{Profile: name, Version: uint32(n)}, nil
+}
+
+// String is the inverse of ParseRef.
+func (r Ref) String() string {
+	if r.Version == 0 {
+		return r.Profile
+	}
+	return r.Profile + "@" + strconv.FormatUint(uint64(r.Version), 10)
+}
+
+// IsStock reports whether the reference names the distribution's kernel.
+func (r Ref) IsStock() bool { return r.Profile == StockProfile }
+
+// ValidateDigest accepts "sha256:" and 64 lower-case hex digits.
+func ValidateDigest(digest string) error {
+	sum, ok := strings.CutPrefix(digest, "sha256:")
+	if raw, err := hex.DecodeString(sum); !ok || err != nil || len(raw) != 32 || sum != strings.ToLower(sum) {
+		return fmt.Errorf("digest %q is not sha256: and 64 hex digits: %w", digest, ErrInvalid)
+	}
+	return nil
+}
+
+// ValidateToken accepts 32 lower-case hex digits.
+func ValidateToken(token string) error {
+	if raw, err := hex.DecodeString(token); err != nil || len(raw) != 16 || token != strings.ToLower(token) {
+		return fmt.Errorf("token is not 32 hex digits: %w", ErrInvalid)
+	}
+	return nil
+}
+
+// ValidateNodeName accepts host names as slurm.conf has them.
+func ValidateNodeName(name string) error {
+	if name == "" || len(name) > maxNameLength {
+		return fmt.Errorf("node name %q has a wrong length: %w", name, ErrInvalid)
+	}
+	for i := range len(name) {
+		c := name[i]
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && (i == 0 || c != '-' && c != '_' && c != '.') {
+			return fmt.Errorf("node name %q: character %q: %w", name, c, ErrInvalid)
+		}
+	}
+	return nil
+}

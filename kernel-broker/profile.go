@@ -1,0 +1,179 @@
+package kernelbroker
+
+import (
+	"encoding/hex"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+)
+
+// Kernel is one version of a profile: a bootable kernel, its arguments, and
+// what a node must show to have proven that it runs. Immutable.
+type Kernel struct {
+	Profile      string   `json:"profile"`
+	Version      uint32   `json:"version"`
+	ImageDigest  string   `json:"image_digest"`
+	ImageSize    uint64   `json:"image_size"`
+	InitrdDigest string   `json:"initrd_digest,omitempty"`
+	InitrdSize   uint64   `json:"initrd_size,omitempty"`
+	Arguments    []string `json:"arguments,omitempty"`
+	BuildID      string   `json:"build_id"`
+	Release      string   `json:"release"`
+	Architecture string   `json:"architecture"`
+	Drivers      []string `json:"drivers,omitempty"`
+	MinMemoryMiB uint64   `json:"min_memory_mib,omitempty"`
+}
+
+// Ref of this kernel.
+func (k Kernel) Ref() Ref { return Ref{Profile: k.Profile, Version: k.Version} }
+
+// Validate checks everything that can be checked without the artifacts.
+func (k Kernel) Validate() error {
+	if err := ValidateProfileName(k.Profile); err != nil {
+		return err
+	}
+	fail := func(err error) error { return fmt.Errorf("kernel %q: %w", k.Ref(), err) }
+	if k.Version == 0 {
+		return fail(fmt.Errorf("version is 0: %w", ErrInvalid))
+	}
+	if err := ValidateDigest(k.ImageDigest); err != nil {
+		return fail(err)
+	}
+	if k.InitrdDigest != "" {
+		if err := ValidateDigest(k.InitrdDigest); err != nil {
+			return fail(err)
+		}
+	}
+	if raw, err := hex.DecodeString(k.BuildID); err != nil || len(raw) < 8 || len(raw) > 64 || k.BuildID != strings.ToLower(k.BuildID) {
+		return fail(fmt.Errorf("build id %q is not a GNU build id in hex: %w", k.BuildID, ErrInvalid))
+	}
+	if k.Release == "" || len(k.Release) > 64 || strings.ContainsAny(k.Release, " \t\n/\"'\\") {
+		return fail(fmt.Errorf("release %q: %w", k.Release, ErrInvalid))
+	}
+	if k.Architecture != "x86_64" {
+		return fail(fmt.Errorf("architecture %q, only x86_64 can be booted: %w", k.Architecture, ErrInvalid))
+	}
+	if err := ValidateArguments(k.Arguments); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// Quarantine says why nobody may choose a kernel, and since when.
+type Quarantine struct {
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since"`
+}
+
+// ProfileVersion is a kernel with its standing in the catalog.
+type ProfileVersion struct {
+	Kernel       Kernel      `json:"kernel"`
+	RegisteredAt time.Time   `json:"registered_at"`
+	BootFailures uint32      `json:"boot_failures,omitempty"`
+	Quarantine   *Quarantine `json:"quarantine,omitempty"`
+}
+
+// ReusePolicy says whether a node may go from job to job without a boot.
+type ReusePolicy string
+
+// The two reuse policies.
+const (
+	ReuseSameProfile ReusePolicy = "same-profile"
+	ReuseNever       ReusePolicy = "never"
+)
+
+// FallbackPolicy says what becomes of a job whose kernel cannot be had.
+type FallbackPolicy string
+
+// The two fallback policies. No policy runs the job on another kernel.
+const (
+	FallbackHold    FallbackPolicy = "hold"
+	FallbackRequeue FallbackPolicy = "requeue"
+)
+
+// Profile is what a user names: an application and the kernels made for it.
+type Profile struct {
+	Name           string           `json:"name"`
+	Application    string           `json:"application"`
+	Description    string           `json:"description"`
+	DefaultVersion uint32           `json:"default_version"`
+	Versions       []ProfileVersion `json:"versions"`
+	Reuse          ReusePolicy      `json:"reuse"`
+	Fallback       FallbackPolicy   `json:"fallback"`
+	BootAttempts   uint32           `json:"boot_attempts"`
+	BootTimeout    time.Duration    `json:"boot_timeout"`
+}
+
+// Validate checks the profile as a whole.
+func (p Profile) Validate() error {
+	if err := ValidateProfileName(p.Name); err != nil {
+		return err
+	}
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("profile %q: %s: %w", p.Name, fmt.Sprintf(format, args...), ErrInvalid)
+	}
+	if len(p.Versions) == 0 {
+		return fail("no versions")
+	}
+	seen := map[uint32]bool{}
+	builds := map[string]uint32{}
+	for _, v := range p.Versions {
+		if v.Kernel.Profile != p.Name {
+			return fail("version %d belongs to profile %q", v.Kernel.Version, v.Kernel.Profile)
+		}
+		if seen[v.Kernel.Version] {
+			return fail("version %d is given twice", v.Kernel.Version)
+		}
+		seen[v.Kernel.Version] = true
+		same := v.Kernel.ImageDigest + " " + v.Kernel.InitrdDigest + " " + strings.Join(v.Kernel.Arguments, " ")
+		if other, dup := builds[same]; dup {
+			return fail("versions %d and %d are the same kernel with the same arguments", other, v.Kernel.Version)
+		}
+		builds[same] = v.Kernel.Version
+		if err := v.Kernel.Validate(); err != nil {
+			return fmt.Errorf("profile %q: %w", p.Name, err)
+		}
+	}
+	if !seen[p.DefaultVersion] {
+		return fail("default version %d does not exist", p.DefaultVersion)
+	}
+	if p.Reuse != ReuseSameProfile && p.Reuse != ReuseNever {
+		return fail("reuse %q is neither %s nor %s", p.Reuse, ReuseSameProfile, ReuseNever)
+	}
+	if p.Fallback != FallbackHold && p.Fallback != FallbackRequeue {
+		return fail("fallback %q is neither %s nor %s", p.Fallback, FallbackHold, FallbackRequeue)
+	}
+	if p.BootAttempts < 1 || p.BootAttempts > 5 {
+		return fail("boot attempts %d are not within 1 to 5", p.BootAttempts)
+	}
+	if p.BootTimeout < 5*time.Second || p.BootTimeout > time.Hour {
+		return fail("boot timeout %v is not within 5s to 1h", p.BootTimeout)
+	}
+	return nil
+}
+
+// Version returns version n; 0 asks for the default one.
+func (p Profile) Version(n uint32) (ProfileVersion, error) {
+	if n == 0 {
+		n = p.DefaultVersion
+	}
+	for _, v := range p.Versions {
+		if v.Kernel.Version == n {
+			return v, nil
+		}
+	}
+	var have []string
+	for _, v := range p.Versions {
+		have = append(have, fmt.Sprint(v.Kernel.Version))
+	}
+	return ProfileVersion{}, fmt.Errorf("kernel profile %q has no version %d (it has %s): %w",
+		p.Name, n, strings.Join(have, ", "), ErrNotFound)
+}
+
+// SortVersions brings the versions into rising order.
+func (p *Profile) SortVersions() {
+	sort.Slice(p.Versions, func(i, j int) bool {
+		return p.Versions[i].Kernel.Version < p.Versions[j].Kernel.Version
+	})
+}
