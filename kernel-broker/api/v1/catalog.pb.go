@@ -26,6 +26,58 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// FallbackPolicy of a profile. None of them runs the job on another kernel.
+type FallbackPolicy int32
+
+const (
+	FallbackPolicy_FALLBACK_POLICY_UNSPECIFIED FallbackPolicy = 0
+	// The job is held with a reason that its user can read.
+	FallbackPolicy_FALLBACK_POLICY_HOLD FallbackPolicy = 1
+	// The job is requeued and tried again.
+	FallbackPolicy_FALLBACK_POLICY_REQUEUE FallbackPolicy = 2
+)
+
+// Enum value maps for FallbackPolicy.
+var (
+	FallbackPolicy_name = map[int32]string{
+		0: "FALLBACK_POLICY_UNSPECIFIED",
+		1: "FALLBACK_POLICY_HOLD",
+		2: "FALLBACK_POLICY_REQUEUE",
+	}
+	FallbackPolicy_value = map[string]int32{
+		"FALLBACK_POLICY_UNSPECIFIED": 0,
+		"FALLBACK_POLICY_HOLD":        1,
+		"FALLBACK_POLICY_REQUEUE":     2,
+	}
+)
+
+func (x FallbackPolicy) Enum() *FallbackPolicy {
+	p := new(FallbackPolicy)
+	*p = x
+	return p
+}
+
+func (x FallbackPolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FallbackPolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_kernelbroker_v1_catalog_proto_enumTypes[0].Descriptor()
+}
+
+func (FallbackPolicy) Type() protoreflect.EnumType {
+	return &file_kernelbroker_v1_catalog_proto_enumTypes[0]
+}
+
+func (x FallbackPolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FallbackPolicy.Descriptor instead.
+func (FallbackPolicy) EnumDescriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{0}
+}
+
 // ReusePolicy of a profile.
 type ReusePolicy int32
 
@@ -62,11 +114,11 @@ func (x ReusePolicy) String() string {
 }
 
 func (ReusePolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_kernelbroker_v1_catalog_proto_enumTypes[0].Descriptor()
+	return file_kernelbroker_v1_catalog_proto_enumTypes[1].Descriptor()
 }
 
 func (ReusePolicy) Type() protoreflect.EnumType {
-	return &file_kernelbroker_v1_catalog_proto_enumTypes[0]
+	return &file_kernelbroker_v1_catalog_proto_enumTypes[1]
 }
 
 func (x ReusePolicy) Number() protoreflect.EnumNumber {
@@ -75,7 +127,7 @@ func (x ReusePolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReusePolicy.Descriptor instead.
 func (ReusePolicy) EnumDescriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{0}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{1}
 }
 
 // KernelSpec is one bootable kernel: everything an agent needs to load it and
@@ -364,6 +416,8 @@ type Profile struct {
 	BootAttempts uint32 `protobuf:"varint,7,opt,name=boot_attempts,json=bootAttempts,proto3" json:"boot_attempts,omitempty"`
 	// Time a boot may take, in milliseconds, before it counts as failed.
 	BootTimeoutMs uint64 `protobuf:"varint,8,opt,name=boot_timeout_ms,json=bootTimeoutMs,proto3" json:"boot_timeout_ms,omitempty"`
+	// What becomes of a job whose kernel cannot be had.
+	Fallback      FallbackPolicy `protobuf:"varint,9,opt,name=fallback,proto3,enum=kernelbroker.v1.FallbackPolicy" json:"fallback,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -452,6 +506,13 @@ func (x *Profile) GetBootTimeoutMs() uint64 {
 		return x.BootTimeoutMs
 	}
 	return 0
+}
+
+func (x *Profile) GetFallback() FallbackPolicy {
+	if x != nil {
+		return x.Fallback
+	}
+	return FallbackPolicy_FALLBACK_POLICY_UNSPECIFIED
 }
 
 type ListProfilesRequest struct {
@@ -1237,7 +1298,7 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\n" +
 	"Quarantine\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x120\n" +
-	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xc8\x02\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x85\x03\n" +
 	"\aProfile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vapplication\x18\x02 \x01(\tR\vapplication\x12 \n" +
@@ -1246,7 +1307,8 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\bversions\x18\x05 \x03(\v2\x1f.kernelbroker.v1.ProfileVersionR\bversions\x122\n" +
 	"\x05reuse\x18\x06 \x01(\x0e2\x1c.kernelbroker.v1.ReusePolicyR\x05reuse\x12#\n" +
 	"\rboot_attempts\x18\a \x01(\rR\fbootAttempts\x12&\n" +
-	"\x0fboot_timeout_ms\x18\b \x01(\x04R\rbootTimeoutMs\"\x15\n" +
+	"\x0fboot_timeout_ms\x18\b \x01(\x04R\rbootTimeoutMs\x12;\n" +
+	"\bfallback\x18\t \x01(\x0e2\x1f.kernelbroker.v1.FallbackPolicyR\bfallback\"\x15\n" +
 	"\x13ListProfilesRequest\"L\n" +
 	"\x14ListProfilesResponse\x124\n" +
 	"\bprofiles\x18\x01 \x03(\v2\x18.kernelbroker.v1.ProfileR\bprofiles\"'\n" +
@@ -1285,7 +1347,11 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\x14\n" +
 	"\x12GetSnapshotRequest\"1\n" +
 	"\x13GetSnapshotResponse\x12\x1a\n" +
-	"\bsnapshot\x18\x01 \x01(\tR\bsnapshot*b\n" +
+	"\bsnapshot\x18\x01 \x01(\tR\bsnapshot*h\n" +
+	"\x0eFallbackPolicy\x12\x1f\n" +
+	"\x1bFALLBACK_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14FALLBACK_POLICY_HOLD\x10\x01\x12\x1b\n" +
+	"\x17FALLBACK_POLICY_REQUEUE\x10\x02*b\n" +
 	"\vReusePolicy\x12\x1c\n" +
 	"\x18REUSE_POLICY_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19REUSE_POLICY_SAME_PROFILE\x10\x01\x12\x16\n" +
@@ -1313,64 +1379,66 @@ func file_kernelbroker_v1_catalog_proto_rawDescGZIP() []byte {
 	return file_kernelbroker_v1_catalog_proto_rawDescData
 }
 
-var file_kernelbroker_v1_catalog_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_kernelbroker_v1_catalog_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_kernelbroker_v1_catalog_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_kernelbroker_v1_catalog_proto_goTypes = []any{
-	(ReusePolicy)(0),                  // 0: kernelbroker.v1.ReusePolicy
-	(*KernelSpec)(nil),                // 1: kernelbroker.v1.KernelSpec
-	(*ProfileVersion)(nil),            // 2: kernelbroker.v1.ProfileVersion
-	(*Quarantine)(nil),                // 3: kernelbroker.v1.Quarantine
-	(*Profile)(nil),                   // 4: kernelbroker.v1.Profile
-	(*ListProfilesRequest)(nil),       // 5: kernelbroker.v1.ListProfilesRequest
-	(*ListProfilesResponse)(nil),      // 6: kernelbroker.v1.ListProfilesResponse
-	(*GetProfileRequest)(nil),         // 7: kernelbroker.v1.GetProfileRequest
-	(*GetProfileResponse)(nil),        // 8: kernelbroker.v1.GetProfileResponse
-	(*CheckProfileRequest)(nil),       // 9: kernelbroker.v1.CheckProfileRequest
-	(*CheckProfileResponse)(nil),      // 10: kernelbroker.v1.CheckProfileResponse
-	(*ApplyProfileRequest)(nil),       // 11: kernelbroker.v1.ApplyProfileRequest
-	(*ApplyProfileResponse)(nil),      // 12: kernelbroker.v1.ApplyProfileResponse
-	(*ReleaseQuarantineRequest)(nil),  // 13: kernelbroker.v1.ReleaseQuarantineRequest
-	(*ReleaseQuarantineResponse)(nil), // 14: kernelbroker.v1.ReleaseQuarantineResponse
-	(*UploadArtifactRequest)(nil),     // 15: kernelbroker.v1.UploadArtifactRequest
-	(*UploadArtifactResponse)(nil),    // 16: kernelbroker.v1.UploadArtifactResponse
-	(*FetchArtifactRequest)(nil),      // 17: kernelbroker.v1.FetchArtifactRequest
-	(*FetchArtifactResponse)(nil),     // 18: kernelbroker.v1.FetchArtifactResponse
-	(*GetSnapshotRequest)(nil),        // 19: kernelbroker.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),       // 20: kernelbroker.v1.GetSnapshotResponse
-	(*timestamppb.Timestamp)(nil),     // 21: google.protobuf.Timestamp
+	(FallbackPolicy)(0),               // 0: kernelbroker.v1.FallbackPolicy
+	(ReusePolicy)(0),                  // 1: kernelbroker.v1.ReusePolicy
+	(*KernelSpec)(nil),                // 2: kernelbroker.v1.KernelSpec
+	(*ProfileVersion)(nil),            // 3: kernelbroker.v1.ProfileVersion
+	(*Quarantine)(nil),                // 4: kernelbroker.v1.Quarantine
+	(*Profile)(nil),                   // 5: kernelbroker.v1.Profile
+	(*ListProfilesRequest)(nil),       // 6: kernelbroker.v1.ListProfilesRequest
+	(*ListProfilesResponse)(nil),      // 7: kernelbroker.v1.ListProfilesResponse
+	(*GetProfileRequest)(nil),         // 8: kernelbroker.v1.GetProfileRequest
+	(*GetProfileResponse)(nil),        // 9: kernelbroker.v1.GetProfileResponse
+	(*CheckProfileRequest)(nil),       // 10: kernelbroker.v1.CheckProfileRequest
+	(*CheckProfileResponse)(nil),      // 11: kernelbroker.v1.CheckProfileResponse
+	(*ApplyProfileRequest)(nil),       // 12: kernelbroker.v1.ApplyProfileRequest
+	(*ApplyProfileResponse)(nil),      // 13: kernelbroker.v1.ApplyProfileResponse
+	(*ReleaseQuarantineRequest)(nil),  // 14: kernelbroker.v1.ReleaseQuarantineRequest
+	(*ReleaseQuarantineResponse)(nil), // 15: kernelbroker.v1.ReleaseQuarantineResponse
+	(*UploadArtifactRequest)(nil),     // 16: kernelbroker.v1.UploadArtifactRequest
+	(*UploadArtifactResponse)(nil),    // 17: kernelbroker.v1.UploadArtifactResponse
+	(*FetchArtifactRequest)(nil),      // 18: kernelbroker.v1.FetchArtifactRequest
+	(*FetchArtifactResponse)(nil),     // 19: kernelbroker.v1.FetchArtifactResponse
+	(*GetSnapshotRequest)(nil),        // 20: kernelbroker.v1.GetSnapshotRequest
+	(*GetSnapshotResponse)(nil),       // 21: kernelbroker.v1.GetSnapshotResponse
+	(*timestamppb.Timestamp)(nil),     // 22: google.protobuf.Timestamp
 }
 var file_kernelbroker_v1_catalog_proto_depIdxs = []int32{
-	1,  // 0: kernelbroker.v1.ProfileVersion.kernel:type_name -> kernelbroker.v1.KernelSpec
-	3,  // 1: kernelbroker.v1.ProfileVersion.quarantine:type_name -> kernelbroker.v1.Quarantine
-	21, // 2: kernelbroker.v1.ProfileVersion.registered_at:type_name -> google.protobuf.Timestamp
-	21, // 3: kernelbroker.v1.Quarantine.since:type_name -> google.protobuf.Timestamp
-	2,  // 4: kernelbroker.v1.Profile.versions:type_name -> kernelbroker.v1.ProfileVersion
-	0,  // 5: kernelbroker.v1.Profile.reuse:type_name -> kernelbroker.v1.ReusePolicy
-	4,  // 6: kernelbroker.v1.ListProfilesResponse.profiles:type_name -> kernelbroker.v1.Profile
-	4,  // 7: kernelbroker.v1.GetProfileResponse.profile:type_name -> kernelbroker.v1.Profile
-	4,  // 8: kernelbroker.v1.ApplyProfileRequest.profile:type_name -> kernelbroker.v1.Profile
-	4,  // 9: kernelbroker.v1.ApplyProfileResponse.profile:type_name -> kernelbroker.v1.Profile
-	5,  // 10: kernelbroker.v1.CatalogService.ListProfiles:input_type -> kernelbroker.v1.ListProfilesRequest
-	7,  // 11: kernelbroker.v1.CatalogService.GetProfile:input_type -> kernelbroker.v1.GetProfileRequest
-	9,  // 12: kernelbroker.v1.CatalogService.CheckProfile:input_type -> kernelbroker.v1.CheckProfileRequest
-	11, // 13: kernelbroker.v1.CatalogService.ApplyProfile:input_type -> kernelbroker.v1.ApplyProfileRequest
-	13, // 14: kernelbroker.v1.CatalogService.ReleaseQuarantine:input_type -> kernelbroker.v1.ReleaseQuarantineRequest
-	15, // 15: kernelbroker.v1.CatalogService.UploadArtifact:input_type -> kernelbroker.v1.UploadArtifactRequest
-	17, // 16: kernelbroker.v1.CatalogService.FetchArtifact:input_type -> kernelbroker.v1.FetchArtifactRequest
-	19, // 17: kernelbroker.v1.CatalogService.GetSnapshot:input_type -> kernelbroker.v1.GetSnapshotRequest
-	6,  // 18: kernelbroker.v1.CatalogService.ListProfiles:output_type -> kernelbroker.v1.ListProfilesResponse
-	8,  // 19: kernelbroker.v1.CatalogService.GetProfile:output_type -> kernelbroker.v1.GetProfileResponse
-	10, // 20: kernelbroker.v1.CatalogService.CheckProfile:output_type -> kernelbroker.v1.CheckProfileResponse
-	12, // 21: kernelbroker.v1.CatalogService.ApplyProfile:output_type -> kernelbroker.v1.ApplyProfileResponse
-	14, // 22: kernelbroker.v1.CatalogService.ReleaseQuarantine:output_type -> kernelbroker.v1.ReleaseQuarantineResponse
-	16, // 23: kernelbroker.v1.CatalogService.UploadArtifact:output_type -> kernelbroker.v1.UploadArtifactResponse
-	18, // 24: kernelbroker.v1.CatalogService.FetchArtifact:output_type -> kernelbroker.v1.FetchArtifactResponse
-	20, // 25: kernelbroker.v1.CatalogService.GetSnapshot:output_type -> kernelbroker.v1.GetSnapshotResponse
-	18, // [18:26] is the sub-list for method output_type
-	10, // [10:18] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	2,  // 0: kernelbroker.v1.ProfileVersion.kernel:type_name -> kernelbroker.v1.KernelSpec
+	4,  // 1: kernelbroker.v1.ProfileVersion.quarantine:type_name -> kernelbroker.v1.Quarantine
+	22, // 2: kernelbroker.v1.ProfileVersion.registered_at:type_name -> google.protobuf.Timestamp
+	22, // 3: kernelbroker.v1.Quarantine.since:type_name -> google.protobuf.Timestamp
+	3,  // 4: kernelbroker.v1.Profile.versions:type_name -> kernelbroker.v1.ProfileVersion
+	1,  // 5: kernelbroker.v1.Profile.reuse:type_name -> kernelbroker.v1.ReusePolicy
+	0,  // 6: kernelbroker.v1.Profile.fallback:type_name -> kernelbroker.v1.FallbackPolicy
+	5,  // 7: kernelbroker.v1.ListProfilesResponse.profiles:type_name -> kernelbroker.v1.Profile
+	5,  // 8: kernelbroker.v1.GetProfileResponse.profile:type_name -> kernelbroker.v1.Profile
+	5,  // 9: kernelbroker.v1.ApplyProfileRequest.profile:type_name -> kernelbroker.v1.Profile
+	5,  // 10: kernelbroker.v1.ApplyProfileResponse.profile:type_name -> kernelbroker.v1.Profile
+	6,  // 11: kernelbroker.v1.CatalogService.ListProfiles:input_type -> kernelbroker.v1.ListProfilesRequest
+	8,  // 12: kernelbroker.v1.CatalogService.GetProfile:input_type -> kernelbroker.v1.GetProfileRequest
+	10, // 13: kernelbroker.v1.CatalogService.CheckProfile:input_type -> kernelbroker.v1.CheckProfileRequest
+	12, // 14: kernelbroker.v1.CatalogService.ApplyProfile:input_type -> kernelbroker.v1.ApplyProfileRequest
+	14, // 15: kernelbroker.v1.CatalogService.ReleaseQuarantine:input_type -> kernelbroker.v1.ReleaseQuarantineRequest
+	16, // 16: kernelbroker.v1.CatalogService.UploadArtifact:input_type -> kernelbroker.v1.UploadArtifactRequest
+	18, // 17: kernelbroker.v1.CatalogService.FetchArtifact:input_type -> kernelbroker.v1.FetchArtifactRequest
+	20, // 18: kernelbroker.v1.CatalogService.GetSnapshot:input_type -> kernelbroker.v1.GetSnapshotRequest
+	7,  // 19: kernelbroker.v1.CatalogService.ListProfiles:output_type -> kernelbroker.v1.ListProfilesResponse
+	9,  // 20: kernelbroker.v1.CatalogService.GetProfile:output_type -> kernelbroker.v1.GetProfileResponse
+	11, // 21: kernelbroker.v1.CatalogService.CheckProfile:output_type -> kernelbroker.v1.CheckProfileResponse
+	13, // 22: kernelbroker.v1.CatalogService.ApplyProfile:output_type -> kernelbroker.v1.ApplyProfileResponse
+	15, // 23: kernelbroker.v1.CatalogService.ReleaseQuarantine:output_type -> kernelbroker.v1.ReleaseQuarantineResponse
+	17, // 24: kernelbroker.v1.CatalogService.UploadArtifact:output_type -> kernelbroker.v1.UploadArtifactResponse
+	19, // 25: kernelbroker.v1.CatalogService.FetchArtifact:output_type -> kernelbroker.v1.FetchArtifactResponse
+	21, // 26: kernelbroker.v1.CatalogService.GetSnapshot:output_type -> kernelbroker.v1.GetSnapshotResponse
+	19, // [19:27] is the sub-list for method output_type
+	11, // [11:19] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_kernelbroker_v1_catalog_proto_init() }
@@ -1383,7 +1451,7 @@ func file_kernelbroker_v1_catalog_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kernelbroker_v1_catalog_proto_rawDesc), len(file_kernelbroker_v1_catalog_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
