@@ -52,3 +52,151 @@ type Proof struct {
 	BuildID string `json:"build_id"`
 	Release string `json:"release"`
 }
+
+// Issued is a one-time token with the kernel it was issued for.
+type Issued struct {
+	Token   string `json:"token"`
+	Ref     Ref    `json:"ref"`
+	BuildID string `json:"build_id"`
+	// BootID is the boot that used the token; another one that shows it lies.
+	BootID string `json:"boot_id,omitempty"`
+}
+
+// PendingState is how far a boot that the broker asked for has come.
+type PendingState string
+
+// The states of a pending boot.
+const (
+	// PendingLoading: the agent fetches, checks and loads. The node still runs
+	// what it ran.
+	PendingLoading PendingState = "loading"
+	// PendingBooting: the agent said that it begins the kexec; the node is
+	// silent until it shows a new boot id.
+	PendingBooting PendingState = "booting"
+	// PendingReset: the boot took too long, and the node was sent a reset
+	// from outside.
+	PendingReset PendingState = "reset"
+)
+
+// Pending is a boot that the broker asked a node for.
+type Pending struct {
+	Kernel     Kernel       `json:"kernel"`
+	Token      string       `json:"token"`
+	PrevBootID string       `json:"prev_boot_id"`
+	State      PendingState `json:"state"`
+	Since      time.Time    `json:"since"`
+}
+
+// FailureKind tells whose fault a failed switch is.
+type FailureKind string
+
+// The kinds of failure.
+const (
+	FailureNode   FailureKind = "node"
+	FailureKernel FailureKind = "kernel"
+)
+
+// Failure is why a node could not be brought to its kernel.
+type Failure struct {
+	Kind  FailureKind `json:"kind"`
+	Ref   Ref         `json:"ref"`
+	Cause string      `json:"cause"`
+	At    time.Time   `json:"at"`
+}
+
+// Fault is one boot of a kernel that failed; the token tells it from others.
+type Fault struct {
+	Token string `json:"token"`
+	Ref   Ref    `json:"ref"`
+	Cause string `json:"cause"`
+}
+
+// Node is what the broker wants of a machine and has seen of it.
+type Node struct {
+	Name string `json:"name"`
+	// Generation rises with every change of the wish below.
+	Generation uint64 `json:"generation"`
+	Want       Ref    `json:"want"`
+	Owner      JobID  `json:"owner"`
+	// Timeline is the allocation whose timeline the node's events go to: its
+	// owner, and after the job's end still that one until the node is back.
+	Timeline JobID    `json:"timeline"`
+	Pending  *Pending `json:"pending,omitempty"`
+	Attempts uint32   `json:"attempts"`
+	Failure  *Failure `json:"failure,omitempty"`
+	Issued   []Issued `json:"issued,omitempty"`
+	// Running is the last proof; its Ref is empty when what runs is unproven.
+	Running   Proof     `json:"running"`
+	Boot      Boot      `json:"boot"`
+	Inventory Inventory `json:"inventory"`
+	// Waiting: Slurm waits for a boot of this node.
+	Waiting bool `json:"waiting,omitempty"`
+	// Drained: the product drained this node for its Failure.
+	Drained bool `json:"drained,omitempty"`
+	// KeptFor is the job that the node keeps its kernel for, until KeptUntil.
+	KeptFor   uint32    `json:"kept_for,omitempty"`
+	KeptUntil time.Time `json:"kept_until,omitzero"`
+	// Faults are failed boots that the catalog has yet to count.
+	Faults []Fault `json:"faults,omitempty"`
+	// SlurmdStart grows whenever slurmd has to be started anew with -b.
+	SlurmdStart     uint64    `json:"slurmd_start"`
+	SlurmdNotBefore time.Time `json:"slurmd_not_before,omitzero"`
+	Kexecs          uint64    `json:"kexecs"`
+	LastSeen        time.Time `json:"last_seen,omitzero"`
+}
+
+// maxIssued is how many tokens a node's record remembers.
+const maxIssued = 8
+
+// Issue remembers a token for a kernel.
+func (n *Node) Issue(token string, kernel Kernel) {
+	n.Issued = append(n.Issued, Issued{Token: token, Ref: kernel.Ref(), BuildID: kernel.BuildID})
+	if over := len(n.Issued) - maxIssued; over > 0 {
+		n.Issued = n.Issued[over:]
+	}
+}
+
+// Steady reports whether the node is proven to run what it shall run.
+func (n *Node) Steady() bool {
+	return n.Pending == nil && n.Failure == nil && n.Running.Ref.Profile != "" && n.Runs(n.Want)
+}
+
+// Runs reports whether the node is proven to run the kernel named. Any stock
+// kernel is as good as another: firmware boots the one it was given.
+func (n *Node) Runs(ref Ref) bool {
+	if ref.IsStock() {
+		return n.Running.Ref.IsStock()
+	}
+	return n.Running.Ref == ref
+}
+
+// PhaseName is the word users read for where the node is.
+func (n *Node) PhaseName() string {
+	switch {
+	case n.Failure != nil:
+		return "failed"
+	case n.Pending != nil && n.Pending.State == PendingLoading:
+		return "loading"
+	case n.Pending != nil:
+		return "booting"
+	case n.Steady():
+		return "steady"
+	default:
+		return "unproven"
+	}
+}
+
+// Clone returns a copy that shares nothing mutable.
+func (n *Node) Clone() *Node {
+	c := *n
+	c.Issued, c.Faults = slices.Clone(n.Issued), slices.Clone(n.Faults)
+	if n.Pending != nil {
+		p := *n.Pending
+		c.Pending = &p
+	}
+	if n.Failure != nil {
+		f := *n.Failure
+		c.Failure = &f
+	}
+	return &c
+}

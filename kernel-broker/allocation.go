@@ -1,0 +1,129 @@
+package kernelbroker
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// JobID names one run of a Slurm job: a requeue makes a new one.
+type JobID struct {
+	Job     uint32 `json:"job"`
+	Restart uint32 `json:"restart"`
+}
+
+// String is the form used in logs and store keys.
+func (id JobID) String() string { return fmt.Sprintf("%d.%d", id.Job, id.Restart) }
+
+// IsZero reports whether the id names no job.
+func (id JobID) IsZero() bool { return id.Job == 0 }
+
+// Phase is where the switch of one allocation is.
+type Phase string
+
+// The phases of an allocation. A phase says what holds while it lasts; it goes
+// on to the one below it, or to PhaseFailed.
+const (
+	// PhaseAccepted: recorded, nothing asked of any node. Goes to switching.
+	PhaseAccepted Phase = "accepted"
+	// PhaseSwitching: every node is asked for the kernel and the return is
+	// being armed. Goes to ready, failed or, when the job ends, returning.
+	PhaseSwitching Phase = "switching"
+	// PhaseReady: every node proved the kernel, is armed, and is registered in
+	// Slurm. Goes to returning when the job ends.
+	PhaseReady Phase = "ready"
+	// PhaseReturning: the job has ended; its nodes go back to stock or are
+	// kept for another job. Goes to done.
+	PhaseReturning Phase = "returning"
+	// PhaseDone: no node is left to this allocation. Final.
+	PhaseDone Phase = "done"
+	// PhaseFailed: the job did not get its kernel and must not start; lasts
+	// until Slurm has taken the job off the nodes. Final but for its nodes.
+	PhaseFailed Phase = "failed"
+)
+
+// Event is one line of an allocation's timeline.
+type Event struct {
+	At     time.Time `json:"at"`
+	Node   string    `json:"node,omitempty"`
+	Event  string    `json:"event"`
+	Detail string    `json:"detail,omitempty"`
+}
+
+// maxTimeline bounds a record; what is past it is dropped, the end is kept.
+const maxTimeline = 4096
+
+// Allocation is one run of a job that asked for a profile.
+type Allocation struct {
+	ID        JobID  `json:"id"`
+	Reference string `json:"reference"` // as scontrol names the job: 12, 12_3, 12+1
+	User      string `json:"user"`
+	UID       uint32 `json:"uid"`
+	Requested Ref    `json:"requested"`
+	Kernel    Kernel `json:"kernel"`
+	// What the profile said when the job was accepted.
+	BootAttempts uint32         `json:"boot_attempts"`
+	BootTimeout  time.Duration  `json:"boot_timeout"`
+	Reuse        ReusePolicy    `json:"reuse"`
+	Fallback     FallbackPolicy `json:"fallback"`
+	// NoRequeue: the user said --no-requeue; it is given back once the job runs.
+	NoRequeue bool     `json:"no_requeue,omitempty"`
+	Nodes     []string `json:"nodes"`
+
+	Phase    Phase     `json:"phase"`
+	Since    time.Time `json:"since"`
+	Created  time.Time `json:"created"`
+	Reason   string    `json:"reason,omitempty"`
+	Hold     bool      `json:"hold,omitempty"` // a failed job is to be held, not requeued
+	Seen     bool      `json:"seen,omitempty"` // the job was seen RUNNING
+	Ended    time.Time `json:"ended,omitzero"`
+	HandedTo uint32    `json:"handed_to,omitempty"` // the job that gets the nodes without a boot
+	Closed   bool      `json:"closed,omitempty"`    // nothing is left to do
+
+	Timeline []Event          `json:"timeline,omitempty"`
+	Before   map[string]Proof `json:"before,omitempty"`
+	During   map[string]Proof `json:"during,omitempty"`
+	After    map[string]Proof `json:"after,omitempty"`
+}
+
+// Switching reports whether the job waits for its kernel.
+func (a *Allocation) Switching() bool {
+	return a.Phase == PhaseAccepted || a.Phase == PhaseSwitching
+}
+
+// Holds reports whether the nodes still belong to this allocation's job.
+func (a *Allocation) Holds() bool { return a.Switching() || a.Phase == PhaseReady }
+
+// Has reports whether the node is one of the allocation's.
+func (a *Allocation) Has(node string) bool { return slices.Contains(a.Nodes, node) }
+
+// Note appends to the timeline.
+func (a *Allocation) Note(at time.Time, node, event, detail string) {
+	a.Timeline = append(a.Timeline, Event{At: at, Node: node, Event: event, Detail: detail})
+	if over := len(a.Timeline) - maxTimeline; over > 0 {
+		a.Timeline = a.Timeline[over:]
+	}
+}
+
+// Enter changes the phase and notes it.
+func (a *Allocation) Enter(phase Phase, now time.Time, detail string) {
+	a.Phase, a.Since = phase, now
+	a.Note(now, "", string(phase), detail)
+}
+
+// Clone returns a copy that shares nothing mutable.
+func (a *Allocation) Clone() *Allocation {
+	c := *a
+	c.Nodes = append([]string(nil), a.Nodes...)
+	c.Timeline = append([]Event(nil), a.Timeline...)
+	c.Before, c.During, c.After = cloneProofs(a.Before), cloneProofs(a.During), cloneProofs(a.After)
+	return &c
+}
+
+func cloneProofs(m map[string]Proof) map[string]Proof {
+	c := make(map[string]Proof, len(m))
+	for k, v := range m {
+		c[k] = v
+	}
+	return c
+}

@@ -1,0 +1,125 @@
+package kernelbroker
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// SlurmJob is what slurmctld says of a job that is not over.
+type SlurmJob struct {
+	ID           uint32
+	Reference    string // as scontrol names it
+	Restart      uint32
+	State        string // base state: PENDING, CONFIGURING, RUNNING, COMPLETING, ...
+	UID          uint32
+	User         string
+	Nodes        []string
+	NodeCount    uint32
+	Priority     uint64
+	Partition    string
+	Reason       string
+	AdminComment string
+}
+
+// Holds reports whether the job has its nodes and has not begun to end.
+func (j SlurmJob) Holds() bool {
+	switch j.State {
+	case "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING":
+		return true
+	}
+	return false
+}
+
+// Running reports whether the job's own processes may be there.
+func (j SlurmJob) Running() bool { return j.Holds() && j.State != "CONFIGURING" }
+
+// Pending reports whether the job waits for nodes and nothing but nodes.
+func (j SlurmJob) Pending() bool {
+	if j.State != "PENDING" {
+		return false
+	}
+	switch j.Reason {
+	case "None", "Resources", "Priority", "ReqNodeNotAvail", "Reservation":
+		return true
+	}
+	return false
+}
+
+// Comments that tell the broker what a job asked for at submit.
+const (
+	commentPrefix    = "kernel-broker: "
+	commentRequested = " requested"
+	commentNoRequeue = "; norequeue"
+)
+
+// Requested returns the profile that job_submit.lua noted for a waiting job.
+func (j SlurmJob) Requested() (Ref, bool) {
+	text, ok := strings.CutPrefix(j.AdminComment, commentPrefix)
+	if !ok {
+		return Ref{}, false
+	}
+	name, _, ok := strings.Cut(text, commentRequested)
+	if !ok {
+		return Ref{}, false
+	}
+	ref, err := ParseRef(name)
+	return ref, err == nil && !ref.IsStock()
+}
+
+// OwnComment reports whether the product wrote the job's AdminComment.
+func (j SlurmJob) OwnComment() bool { return strings.HasPrefix(j.AdminComment, commentPrefix) }
+
+// SaidNoRequeue reports whether the user asked for --no-requeue.
+func (j SlurmJob) SaidNoRequeue() bool {
+	return j.OwnComment() && strings.HasSuffix(j.AdminComment, commentNoRequeue)
+}
+
+// SlurmNode is what slurmctld says of a node.
+type SlurmNode struct {
+	Name   string
+	State  string   // base state: IDLE, ALLOCATED, MIXED, DOWN, ...
+	Flags  []string // DRAIN, POWERING_UP, REBOOT_REQUESTED, REBOOT_ISSUED, COMPLETING, ...
+	Reason string
+}
+
+func (n SlurmNode) has(flag string) bool { return slices.Contains(n.Flags, flag) }
+
+// Waiting reports whether Slurm waits for a boot of this node.
+func (n SlurmNode) Waiting() bool { return n.has("POWERING_UP") || n.has("REBOOT_ISSUED") }
+
+// RebootIssued reports whether Slurm has asked for a boot on its own account.
+func (n SlurmNode) RebootIssued() bool { return n.has("REBOOT_ISSUED") }
+
+// Armed reports whether the return is armed: Slurm will boot the node when its
+// job has ended, before any other job.
+func (n SlurmNode) Armed() bool {
+	return (n.has("REBOOT_REQUESTED") || n.has("REBOOT_ISSUED")) && strings.HasPrefix(n.Reason, ReasonReturn)
+}
+
+// Drained reports whether no new job may come to the node.
+func (n SlurmNode) Drained() bool { return n.has("DRAIN") || n.State == "DRAINED" || n.State == "DRAINING" }
+
+// Down reports whether Slurm holds the node for dead.
+func (n SlurmNode) Down() bool { return n.State == "DOWN" || n.State == "UNKNOWN" }
+
+// Free reports whether no job is on the node.
+func (n SlurmNode) Free() bool {
+	return !n.has("COMPLETING") && (n.State == "IDLE" || n.State == "DRAINED" || n.Down())
+}
+
+// SlurmReservation is a reservation of the product's own.
+type SlurmReservation struct {
+	Name  string
+	Job   uint32
+	Nodes []string
+}
+
+// SlurmView is one look at slurmctld.
+type SlurmView struct {
+	// At is when the look began: what came later is not in it.
+	At           time.Time
+	Jobs         map[uint32]SlurmJob
+	Nodes        map[string]SlurmNode
+	Reservations []SlurmReservation
+}
