@@ -1,0 +1,239 @@
+--[[
+Kernel Broker's part in slurmctld: what a job that asks for a kernel profile
+needs from Slurm.
+
+The SPANK plugin kernel_profile hands the profile over in the job control
+variable KERNEL_PROFILE. A job that has it gets:
+
+  reboot = 1          its nodes are held back until they have booted
+  shared = 0          whole nodes, since a kernel cannot be shared with others
+  requeue = 1         a node that cannot switch sends the job back to the queue
+  admin_comment       "kernel-broker: NAME requested", which squeue and
+                      scontrol show; "; norequeue" is added when the user said
+                      --no-requeue, which the broker honours once the kernel
+                      is up
+
+A job without a profile is left exactly as it is.
+
+slurmctld calls this under its locks: no files, no network, no programs. The
+SPANK plugin has looked the name up; the broker authorises it when the job
+starts. A site that has a job_submit.lua of its own can load this file with
+dofile() and call kernel_broker.submit and kernel_broker.modify from there.
+]]
+
+kernel_broker = {}
+
+local CONTROL = "KERNEL_PROFILE"
+local OPTION = "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile"
+local STOCK = "stock"
+
+-- NO_VAL of the 16 bit fields, where an older slurmctld does not export it.
+local NO_VAL16 = 0xfffe
+
+local SHARED = {
+	[1] = "--oversubscribe",
+	[2] = "--exclusive=user",
+	[3] = "--exclusive=mcs",
+}
+
+local function number_or(value, default)
+	return type(value) == "number" and value or default
+end
+
+local function no_val16()
+	return number_or(slurm.NO_VAL16, NO_VAL16)
+end
+
+-- Whether the user has set a 16 bit field of the job at all.
+local function is_set(value)
+	return type(value) == "number" and value ~= no_val16()
+end
+
+local function refuse(text)
+	slurm.log_user("kernel-broker: %s", text)
+	return slurm.ERROR
+end
+
+--[[
+A name is 1 to 64 letters, digits, dots, underscores and dashes that begins and
+ends with a letter or digit; a version is a positive number of up to 9 digits.
+Returns the name, or nil.
+]]
+local function parse(value)
+	local name, version = value:match("^([a-z0-9._-]+)@([1-9]%d*)$")
+	if not name then
+		name, version = value:match("^([a-z0-9._-]+)$"), ""
+	end
+	if not name or #name > 64 or #version > 9 then
+		return nil
+	end
+	if not name:match("^[a-z0-9]") or not name:match("[a-z0-9]$") then
+		return nil
+	end
+	return name
+end
+
+-- Calls take(name, value) for each NAME=VALUE of the job control environment.
+local function each_control(job_desc, take)
+	local env = job_desc.spank_job_env
+	if type(env) ~= "table" then
+		return
+	end
+	-- Slurm counts from 0 and leaves holes; pairs() finds them all.
+	for _, entry in pairs(env) do
+		if type(entry) == "string" then
+			local name, value = entry:match("^([^=]+)=(.*)$")
+			if name then
+				-- A resubmitted job has the prologs' prefix.
+				take(name:gsub("^SPANK_", "", 1), value)
+			end
+		end
+	end
+end
+
+-- Returns the profile that the job asks for or nil, and an error or nil.
+local function wanted(job_desc)
+	local values, first, two = {}, nil, nil
+	each_control(job_desc, function(name, value)
+		if name ~= CONTROL and name ~= OPTION then
+			return
+		end
+		if first and first ~= value then
+			two = true
+		end
+		first = first or value
+		values[#values + 1] = value
+	end)
+	if two then
+		table.sort(values)
+		return nil, string.format(
+			"one job has one kernel profile, and this one asks for %s",
+			table.concat(values, " and "))
+	end
+	if not first then
+		return nil, nil
+	end
+	local name = parse(first)
+	if not name then
+		return nil, string.format(
+			"%q is not a kernel profile's name (NAME or NAME@VERSION)",
+			first:sub(1, 80))
+	end
+	if name == STOCK then
+		return nil, nil
+	end
+	return first, nil
+end
+
+-- The partitions the job may go to, as far as they are known by now.
+local function each_partition(job_desc, part_list, take)
+	if type(part_list) ~= "table" then
+		return
+	end
+	local names = job_desc.partition
+	for name, part in pairs(part_list) do
+		if type(names) == "string" then
+			for one in names:gmatch("[^,]+") do
+				if one == name then
+					take(name, part)
+				end
+			end
+		elseif part.flag_default == 1 then
+			take(name, part)
+		end
+	end
+end
+
+-- A partition with OverSubscribe=FORCE shares nodes whatever the job says.
+local function forced_sharing(job_desc, part_list)
+	local force = number_or(slurm.SHARED_FORCE, 0x8000)
+	local found
+	each_partition(job_desc, part_list, function(name, part)
+		local share = number_or(part.max_share, 1)
+		-- FORCE:1 runs one job at a time: nothing is shared.
+		if share >= force and share - force > 1 then
+			found = name
+		end
+	end)
+	return found
+end
+
+function kernel_broker.submit(job_desc, part_list, submit_uid)
+	local profile, problem = wanted(job_desc)
+	if problem then
+		return refuse(problem)
+	end
+	if not profile then
+		return slurm.SUCCESS
+	end
+	local shared = job_desc.shared
+	if is_set(shared) and shared ~= 0 then
+		return refuse(string.format(
+			"a job with a kernel profile needs whole nodes; %s does not " ..
+			"go with --kernel-profile=%s",
+			SHARED[shared] or "sharing them", profile))
+	end
+	local partition = forced_sharing(job_desc, part_list)
+	if partition then
+		return refuse(string.format(
+			"a job with a kernel profile needs whole nodes, but the " ..
+			"partition %s always shares them (OverSubscribe=FORCE)",
+			partition))
+	end
+
+	local comment = "kernel-broker: " .. profile .. " requested"
+	if is_set(job_desc.requeue) and job_desc.requeue == 0 then
+		comment = comment .. "; norequeue"
+	end
+	local before = job_desc.admin_comment
+	if type(before) == "string" and before ~= "" then
+		comment = comment .. " | " .. before
+	end
+	job_desc.admin_comment = comment
+	job_desc.reboot = 1
+	job_desc.shared = 0
+	job_desc.requeue = 1
+	slurm.log_info("kernel-broker: job of user %s asks for kernel profile %s",
+		tostring(submit_uid), profile)
+	return slurm.SUCCESS
+end
+
+--[[
+A change is refused only where it would break the promise that no job runs on a
+kernel it did not ask for: sharing the nodes, or not waiting for their boot.
+Everything else (time, partition, hold, requeue, priority) is the user's.
+]]
+function kernel_broker.modify(job_desc, job_rec, part_list, modify_uid)
+	local profile = wanted(job_rec)
+	if not profile then
+		return slurm.SUCCESS
+	end
+	if is_set(job_desc.shared) and job_desc.shared ~= 0 then
+		return refuse("a job with a kernel profile needs whole nodes: " ..
+			"OverSubscribe cannot be turned on")
+	end
+	if is_set(job_desc.reboot) and job_desc.reboot == 0 then
+		return refuse("a job with a kernel profile waits for its nodes " ..
+			"to boot: this cannot be turned off")
+	end
+	if type(job_desc.partition) == "string" then
+		local partition = forced_sharing(job_desc, part_list)
+		if partition then
+			return refuse(string.format(
+				"a job with a kernel profile needs whole nodes, but the " ..
+				"partition %s always shares them (OverSubscribe=FORCE)",
+				partition))
+		end
+	end
+	return slurm.SUCCESS
+end
+
+function slurm_job_submit(job_desc, part_list, submit_uid)
+	return kernel_broker.submit(job_desc, part_list, submit_uid)
+end
+
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+	return kernel_broker.modify(job_desc, job_rec, part_list, modify_uid)
+end
+
+return slurm.SUCCESS

@@ -1,0 +1,16 @@
+/*
+ * Can a new job have this profile? The snapshot may say yes. Where it does
+ * not, or where there is none, the broker is asked, because the snapshot may
+ * be stale; and where the broker is out of reach, the submission is let
+ * through with a warning.
+ */
+#ifndef KERNEL_PROFILE_CATALOGCHECK_H
+#define KERNEL_PROFILE_CATALOGCHECK_H
+
+#include "settings.h"
+#include "wish.h"
+
+/* Returns 0, or -1 after telling the user why not. */
+int catalog_check(const struct settings *settings, const struct wish *wish);
+
+#endif

@@ -1,0 +1,92 @@
+/*
+ * kernel_profile: the SPANK plugin that lets a Slurm job choose its kernel.
+ *
+ * This file is only the switchboard. Slurm loads the plugin into sbatch and
+ * salloc (allocator), srun (local), slurmd, slurmstepd (remote) and into the
+ * process that runs a prolog (job script), and calls the same functions in
+ * several of them; each context has a file of its own:
+ *
+ *	option.c	the option --kernel-profile
+ *	submit.c	allocator and local: check and hand on
+ *	prolog.c	job script: the gate
+ *	task.c		remote: the job's environment, and a backstop
+ */
+#include <slurm/spank.h>
+
+#include "option.h"
+#include "prolog.h"
+#include "settings.h"
+#include "submit.h"
+#include "task.h"
+
+SPANK_PLUGIN(kernel_profile, 1)
+
+int slurm_spank_init(spank_t sp, int argc, char *argv[])
+{
+	struct settings settings;
+	int rc = settings_parse(argc, argv, &settings);
+
+	switch (spank_context()) {
+	case S_CTX_LOCAL:
+	case S_CTX_ALLOCATOR:
+		submit_begin(&settings);
+		return option_register(sp) ? -1 : rc;
+	case S_CTX_SLURMD:
+		/* The place to be strict: slurmd does not start. */
+		return rc;
+	case S_CTX_REMOTE:
+		/* A failure here would drain the node: logged is enough. */
+		return option_register(sp);
+	case S_CTX_JOB_SCRIPT:
+	case S_CTX_ERROR:
+		break;
+	}
+	return 0;
+}
+
+int slurm_spank_init_post_opt(spank_t sp, int argc, char *argv[])
+{
+	(void)argc;
+	(void)argv;
+	switch (spank_context()) {
+	case S_CTX_LOCAL:
+	case S_CTX_ALLOCATOR:
+		return submit_post_opt(sp);
+	case S_CTX_REMOTE:
+	case S_CTX_SLURMD:
+	case S_CTX_JOB_SCRIPT:
+	case S_CTX_ERROR:
+		break;
+	}
+	return 0;
+}
+
+int slurm_spank_job_prolog(spank_t sp, int argc, char *argv[])
+{
+	struct settings settings;
+
+	/*
+	 * A misspelt argument is logged, and stops a slurmd that starts, but
+	 * it must not drain the nodes of one that runs.
+	 */
+	(void)settings_parse(argc, argv, &settings);
+	return prolog_gate(sp, &settings);
+}
+
+int slurm_spank_user_init(spank_t sp, int argc, char *argv[])
+{
+	struct settings settings;
+
+	(void)settings_parse(argc, argv, &settings);
+	return spank_context() == S_CTX_REMOTE ?
+		       task_environment(sp, &settings) :
+		       0;
+}
+
+int slurm_spank_task_init(spank_t sp, int argc, char *argv[])
+{
+	struct settings settings;
+
+	(void)settings_parse(argc, argv, &settings);
+	return spank_context() == S_CTX_REMOTE ? task_check(sp, &settings) : 0;
+}

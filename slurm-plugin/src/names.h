@@ -1,0 +1,30 @@
+/*
+ * The names that this plugin shares with Slurm, with the broker's hooks and
+ * with users' jobs. Changing one breaks somebody else.
+ */
+#ifndef KERNEL_PROFILE_NAMES_H
+#define KERNEL_PROFILE_NAMES_H
+
+/* The option, and the job control variable that carries its value. */
+#define OPTION_NAME "kernel-profile"
+#define CONTROL_ENV "KERNEL_PROFILE"
+
+/* slurmd and slurmctld prefix control variables for prologs... */
+#define PROLOG_CONTROL_ENV "SPANK_" CONTROL_ENV
+/* ...and sbatch and salloc prefix them for the job's own environment. */
+#define JOB_CONTROL_ENV "SLURM_SPANK_" CONTROL_ENV
+
+/* Where Slurm itself passes on the option of a plugin of this name. */
+#define SLURM_OPTION_ENV "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile"
+#define JOB_OPTION_ENV "SLURM_SPANK_" SLURM_OPTION_ENV
+
+/* What a step's own --kernel-profile asks of the nodes it starts on. */
+#define STEP_ENV "SLURM_KERNEL_PROFILE_STEP"
+
+/* What a job finds in its environment. */
+#define JOB_PROFILE_ENV "KERNEL_BROKER_PROFILE"
+#define JOB_VERSION_ENV "KERNEL_BROKER_VERSION"
+#define JOB_RELEASE_ENV "KERNEL_BROKER_RELEASE"
+#define JOB_BUILD_ID_ENV "KERNEL_BROKER_BUILD_ID"
+
+#endif

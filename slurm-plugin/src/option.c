@@ -1,0 +1,99 @@
+#include "option.h"
+
+#include <stdlib.h>
+
+#include "names.h"
+#include "submit.h"
+
+static struct option_state state;
+
+/*
+ * Slurm calls back with the very text of the environment variable when the
+ * value comes from there, and in no other case.
+ */
+static bool is_from_environment(const char *value)
+{
+	return value == getenv(JOB_OPTION_ENV);
+}
+
+static int take(const struct wish *wish)
+{
+	char first[WISH_TEXT_SIZE], second[WISH_TEXT_SIZE];
+
+	if (state.given && !wish_equal(&state.wish, wish)) {
+		wish_format(&state.wish, first);
+		wish_format(wish, second);
+		slurm_error("--" OPTION_NAME " asks for %s and for %s, but "
+			    "one job has one profile",
+			    first, second);
+		return -1;
+	}
+	if (state.given)
+		return 0;
+	if (submit_check(wish))
+		return -1;
+	state.given = true;
+	state.wish = *wish;
+	return 0;
+}
+
+static int callback(int val, const char *value, int remote)
+{
+	struct wish wish;
+	enum wish_error error;
+
+	(void)val;
+	/* A node trusts the job's control environment, not this. */
+	if (remote)
+		return 0;
+	error = wish_parse(value, &wish);
+	if (error) {
+		slurm_error("--" OPTION_NAME "=%.80s: %s", value ? value : "",
+			    wish_error_text(error));
+		return -1;
+	}
+	if (is_from_environment(value)) {
+		state.has_default = true;
+		state.fallback = wish;
+		return 0;
+	}
+	return take(&wish);
+}
+
+struct spank_option kernel_profile_option = {
+	.name = (char *)OPTION_NAME,
+	.arginfo = (char *)"NAME[@VERSION]",
+	.usage = (char *)"run the job on the kernel of this profile "
+			 "('kernelctl profile list' shows all)",
+	.has_arg = 1,
+	.val = 0,
+	.cb = callback,
+};
+
+int option_register(spank_t sp)
+{
+	spank_err_t rc = spank_option_register(sp, &kernel_profile_option);
+
+	if (rc != ESPANK_SUCCESS) {
+		slurm_error("kernel_profile: --" OPTION_NAME
+			    " cannot be registered: %s",
+			    spank_strerror(rc));
+		return -1;
+	}
+	return 0;
+}
+
+const struct option_state *option_state(void)
+{
+	return &state;
+}
+
+void option_next_component(void)
+{
+	state.given = false;
+}
+
+void option_reset(void)
+{
+	state = (struct option_state){ .given = false };
+}

@@ -1,0 +1,41 @@
+/*
+ * The option --kernel-profile and what was said with it.
+ *
+ * One run of sbatch, salloc or srun may submit several components of a
+ * heterogeneous job, each with a profile of its own, while the plugin is
+ * loaded once. Slurm calls back for each use of the option and then, at the
+ * end of each component, init_post_opt; Slurm never forgets an option between
+ * components, so the plugin keeps its own account and clears it there.
+ */
+#ifndef KERNEL_PROFILE_OPTION_H
+#define KERNEL_PROFILE_OPTION_H
+
+#include <stdbool.h>
+
+#include <slurm/spank.h>
+
+#include "wish.h"
+
+struct option_state {
+	bool given; /* on the command line or in the script */
+	struct wish wish;
+	/* A user's default in the environment; it outlives components. */
+	bool has_default;
+	struct wish fallback;
+};
+
+extern struct spank_option kernel_profile_option;
+
+/* Registers the option; to be called in slurm_spank_init only. */
+int option_register(spank_t sp);
+
+/* What is known so far about the present component. */
+const struct option_state *option_state(void);
+
+/* Forgets what the component that just ended has said. */
+void option_next_component(void);
+
+/* As when the plugin was just loaded. */
+void option_reset(void);
+
+#endif

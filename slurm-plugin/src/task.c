@@ -1,0 +1,108 @@
+#include "task.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "gate.h"
+#include "names.h"
+
+static void set(spank_t sp, const char *name, const char *value)
+{
+	spank_err_t rc = spank_setenv(sp, name, value, 1);
+
+	if (rc != ESPANK_SUCCESS)
+		slurm_error("kernel_profile: %s cannot be set in the job's "
+			    "environment: %s",
+			    name, spank_strerror(rc));
+}
+
+/* What is not known for sure is not said, nor left over from elsewhere. */
+static void clear(spank_t sp)
+{
+	static const char *const names[] = { JOB_PROFILE_ENV, JOB_VERSION_ENV,
+					     JOB_RELEASE_ENV,
+					     JOB_BUILD_ID_ENV };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		(void)spank_unsetenv(sp, names[i]);
+}
+
+int task_environment(spank_t sp, const struct settings *settings)
+{
+	struct gate_facts facts = { .wish = NULL };
+	char cause[GATE_CAUSE_SIZE];
+	char version[WISH_VERSION_DIGITS + 2];
+
+	clear(sp);
+	gate_read_node(settings, &facts);
+	if (!gate_claim_holds(&facts, cause)) {
+		slurm_debug("kernel_profile: no kernel named in the job's "
+			    "environment: %s",
+			    cause);
+		return 0;
+	}
+	snprintf(version, sizeof(version), "%u",
+		 (unsigned int)facts.state.kernel.version);
+	set(sp, JOB_PROFILE_ENV, facts.state.kernel.name);
+	set(sp, JOB_VERSION_ENV, version);
+	set(sp, JOB_RELEASE_ENV, facts.state.release);
+	set(sp, JOB_BUILD_ID_ENV, facts.state.build_id);
+	return 0;
+}
+
+/* A step's own --kernel-profile, where srun could not compare it itself. */
+static bool read_step_wish(spank_t sp, struct wish *wish)
+{
+	char text[WISH_TEXT_SIZE];
+
+	if (spank_getenv(sp, STEP_ENV, text, sizeof(text)) != ESPANK_SUCCESS)
+		return false;
+	return wish_parse(text, wish) == WISH_OK;
+}
+
+static int refuse(const struct gate_facts *facts, const char *cause)
+{
+	char node[256];
+
+	gate_describe_node(facts, node, sizeof(node));
+	/* This one goes to the user's terminal too. */
+	slurm_spank_log("kernel-broker: job %u: task refused: node runs %s, "
+			"because %s",
+			(unsigned int)facts->job, node, cause);
+	return -1;
+}
+
+int task_check(spank_t sp, const struct settings *settings)
+{
+	struct gate_facts facts = { .wish = NULL };
+	char cause[GATE_CAUSE_SIZE];
+	char asked[WISH_TEXT_SIZE];
+	struct wish step;
+	bool has_step = read_step_wish(sp, &step);
+
+	/* A task that runs srun must not hand it this step's wish. */
+	(void)spank_unsetenv(sp, STEP_ENV);
+	gate_read_node(settings, &facts);
+	if (spank_get_item(sp, S_JOB_ID, &facts.job) != ESPANK_SUCCESS)
+		return refuse(&facts, "Slurm does not tell the job's id");
+	/*
+	 * What the job wanted was the gate's matter and only a prolog knows it
+	 * for sure. Here it is enough that the kernel is the job's own: the
+	 * one that was prepared for this very job, or stock.
+	 */
+	if (gate_claim_is_current(&facts) &&
+	    !wish_is_stock(&facts.state.kernel))
+		facts.wish = &facts.state.kernel;
+	if (!gate_judge(&facts, cause))
+		return refuse(&facts, cause);
+	if (!gate_claim_is_current(&facts))
+		facts.state.kernel = (struct wish){ .name = WISH_STOCK };
+	if (!has_step || wish_agree(&step, &facts.state.kernel))
+		return 0;
+	wish_format(&step, asked);
+	snprintf(cause, sizeof(cause),
+		 "the step asks for %s and all steps of a job run on its "
+		 "kernel",
+		 asked);
+	return refuse(&facts, cause);
+}
