@@ -1,0 +1,209 @@
+// Package etcdserver runs one etcd inside this process, for brokers that are
+// not given an external cluster.
+//
+// The server is private: it has no peer port, and by default it listens on a
+// unix socket in a directory that only its owner can enter, since etcd without
+// passwords gives everything to whoever can connect, and a loopback port is
+// open to every user of the host. Clients use Endpoint like that of any other
+// etcd, so embedded and external differ in nothing else.
+//
+// etcd ends the whole process when it cannot write its log to disk. That is
+// wanted: nothing was acknowledged, and a restarted broker carries on.
+package etcdserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// Defaults of Config.
+const (
+	DefaultQuota     = 512 << 20
+	DefaultRetention = time.Hour
+
+	memberName      = "broker"
+	peerPlaceholder = "http://localhost:2380" // recorded in the data, never listened on or dialled
+	maxSocketPath   = 107                     // of sockaddr_un
+	defragAtLeast   = 16                      // MB that must be gained for a defragmentation at start
+)
+
+// Config of an embedded server.
+type Config struct {
+	// Dir holds everything: the lock, the socket and etcd's data. It is made
+	// if it does not exist, and closed to other users.
+	Dir string
+	// Listen is empty for the unix socket client.sock in Dir, unix:///path for
+	// another one, or http://127.0.0.1:port for a loopback port; port 0 takes
+	// a free one.
+	Listen string
+	// Quota is the most that the database may take on disk, in bytes.
+	Quota int64
+	// Retention is how much history is kept for watches. Older history is
+	// dropped by etcd in the background.
+	Retention time.Duration
+	// Logger gets etcd's messages, its chatty Info level as Debug.
+	Logger *slog.Logger
+}
+
+// Server is a running embedded etcd.
+type Server struct {
+	etcd     *embed.Etcd
+	lock     *lock
+	endpoint string
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Start takes the directory, starts etcd on it and returns when it serves. It
+// returns ErrInUse when another process runs on the directory. When ctx ends
+// first, everything is stopped again.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := prepareDir(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("etcd directory %q: %w", cfg.Dir, err)
+	}
+	lock, err := lockDir(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("etcd directory %q: %w", cfg.Dir, err)
+	}
+	server, err := start(ctx, cfg, lock)
+	if err != nil {
+		return nil, fmt.Errorf("etcd directory %q: %w", cfg.Dir, errors.Join(err, lock.release()))
+	}
+	return server, nil
+}
+
+func start(ctx context.Context, cfg Config, lock *lock) (*Server, error) {
+	listen, err := cfg.listenURL()
+	if err != nil {
+		return nil, err
+	}
+	etcd, err := embed.StartEtcd(cfg.embedConfig(listen))
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-etcd.Server.ReadyNotify():
+		return &Server{etcd: etcd, lock: lock, endpoint: listen.String()}, nil
+	case err = <-etcd.Err():
+	case <-etcd.Server.StopNotify():
+		err = errors.New("stopped while starting")
+	case <-ctx.Done():
+		err = fmt.Errorf("not ready in time: %w", ctx.Err())
+	}
+	etcd.Close()
+	return nil, err
+}
+
+// Endpoint is where clients connect.
+func (s *Server) Endpoint() string { return s.endpoint }
+
+// Failed gives the error that ended the server by itself. It is closed at
+// Close.
+func (s *Server) Failed() <-chan error { return s.etcd.Err() }
+
+// Close stops the server, waits until its data is closed, and frees the
+// directory. Closing twice is fine.
+func (s *Server) Close() error {
+	s.closeOnce.Do(func() {
+		s.etcd.Close()
+		s.closeErr = s.lock.release()
+	})
+	return s.closeErr
+}
+
+func (cfg Config) withDefaults() Config {
+	if cfg.Quota == 0 {
+		cfg.Quota = DefaultQuota
+	}
+	if cfg.Retention == 0 {
+		cfg.Retention = DefaultRetention
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return cfg
+}
+
+// listenURL checks where to listen, and finds a port where that is asked for.
+func (cfg Config) listenURL() (*url.URL, error) {
+	listen := cfg.Listen
+	if listen == "" {
+		dir, err := filepath.Abs(cfg.Dir)
+		if err != nil {
+			return nil, err
+		}
+		listen = "unix://" + filepath.Join(dir, "client.sock")
+	}
+	u, err := url.Parse(listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	switch {
+	case u.Scheme == "unix" && u.Host == "" && filepath.IsAbs(u.Path):
+		if len(u.Path) > maxSocketPath {
+			return nil, fmt.Errorf("listen: socket path %q is longer than %d bytes", u.Path, maxSocketPath)
+		}
+	case u.Scheme == "http" && net.ParseIP(u.Hostname()).IsLoopback() && u.Port() != "":
+		if u.Port() == "0" {
+			return freePort(u)
+		}
+	default:
+		return nil, fmt.Errorf("listen %q: neither unix:///path nor http:// with a loopback address and a port", listen)
+	}
+	return u, nil
+}
+
+// freePort lets the kernel choose. Another process can take the port before
+// etcd does; then Start fails and says so.
+func freePort(u *url.URL) (*url.URL, error) {
+	listener, err := net.Listen("tcp", u.Host)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	chosen := *u
+	chosen.Host = listener.Addr().String()
+	return &chosen, listener.Close()
+}
+
+func (cfg Config) embedConfig(listen *url.URL) *embed.Config {
+	peer, err := url.Parse(peerPlaceholder)
+	if err != nil {
+		panic(err) // a constant
+	}
+	c := embed.NewConfig()
+	c.Name = memberName
+	c.Dir = filepath.Join(cfg.Dir, "etcd")
+	c.ListenPeerUrls = nil
+	c.AdvertisePeerUrls = []url.URL{*peer}
+	c.InitialCluster = memberName + "=" + peerPlaceholder
+	c.ListenClientUrls = []url.URL{*listen}
+	c.AdvertiseClientUrls = []url.URL{*listen}
+	c.EnableGRPCGateway = false
+	c.QuotaBackendBytes = cfg.Quota
+	c.AutoCompactionMode = embed.CompactorModePeriodic
+	c.AutoCompactionRetention = cfg.Retention.String()
+	c.BootstrapDefragThresholdMegabytes = defragAtLeast
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(bridge(cfg.Logger))
+	return c
+}
+
+// prepareDir makes the directory, and takes it from other users if it was open
+// to them.
+func prepareDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o700)
+}

@@ -1,0 +1,67 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that callers tell apart with errors.Is. Their contract is at Store.
+var (
+	ErrNotFound    = errors.New("not found")
+	ErrConflict    = errors.New("revision conflict")
+	ErrUnavailable = errors.New("store unavailable")
+	ErrTooLarge    = errors.New("commit too large")
+	ErrCompacted   = errors.New("history not kept")
+	ErrInvalid     = errors.New("invalid write")
+	ErrFull        = errors.New("store full")
+)
+
+// ConflictError says which key stood in the way of a commit.
+type ConflictError struct {
+	Key    string
+	Expect int64 // what the writer had seen; 0: the key should not exist
+	Have   int64 // what the store had; 0: the key does not exist
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("key %q: %v: expected %s, found %s", e.Key, ErrConflict,
+		revisionText(e.Expect), revisionText(e.Have))
+}
+
+// Is makes errors.Is(err, ErrConflict) hold.
+func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+
+func revisionText(revision int64) string {
+	if revision == 0 {
+		return "no key"
+	}
+	return fmt.Sprintf("revision %d", revision)
+}
+
+// Check refuses commits that no store takes, so that all refuse the same. It
+// is for implementations of Store.
+func Check(writes []Write) error {
+	if len(writes) > MaxWrites {
+		return fmt.Errorf("%w: %d writes, at most %d", ErrTooLarge, len(writes), MaxWrites)
+	}
+	seen := make(map[string]bool, len(writes))
+	size := 0
+	for _, w := range writes {
+		switch {
+		case w.Key == "":
+			return fmt.Errorf("%w: empty key", ErrInvalid)
+		case seen[w.Key]:
+			return fmt.Errorf("key %q: %w: twice in one commit", w.Key, ErrInvalid)
+		case w.Expect < AnyRevision:
+			return fmt.Errorf("key %q: %w: expects revision %d", w.Key, ErrInvalid, w.Expect)
+		case w.Delete && len(w.Value) > 0:
+			return fmt.Errorf("key %q: %w: a deletion with a value", w.Key, ErrInvalid)
+		}
+		seen[w.Key] = true
+		size += len(w.Key) + len(w.Value)
+	}
+	if size > MaxCommitBytes {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, MaxCommitBytes)
+	}
+	return nil
+}
