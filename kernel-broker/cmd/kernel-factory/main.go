@@ -1,0 +1,157 @@
+// Command kernel-factory makes the kernels of a catalog.
+//
+// Exit codes: 0 done, 1 the work failed, 2 wrong usage.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+// run returns the exit code.
+func run(ctx context.Context, args []string) int {
+	failed := false
+	root := rootCommand(&failed)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return 0
+	case failed:
+		fmt.Fprintf(os.Stderr, "kernel-factory: %v\n", err)
+		return 1
+	}
+	fmt.Fprintf(os.Stderr, "kernel-factory: %v\nTry 'kernel-factory --help'.\n", err)
+	return 2
+}
+
+func rootCommand(failed *bool) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "kernel-factory",
+		Short:         "Make the kernels that the catalog describes",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return fmt.Errorf("say what to do: build or distribution")
+		},
+	}
+	root.AddCommand(buildCommand(failed), distributionCommand(failed))
+	return root
+}
+
+func buildCommand(failed *bool) *cobra.Command {
+	var catalog, kernel, out, cache string
+	var jobs int
+	cmd := &cobra.Command{
+		Use:   "build --kernel NAME --out FOLDER",
+		Short: "Build a kernel from its recipe, or find it in the cache",
+		Long: `Build the kernel of catalog/kernels/NAME.yaml: tinyconfig with the recipe's
+fragments laid over it, checked that every option asked for survived, built
+reproducibly. FOLDER gets bzImage, config, System.map and kernel.json. A kernel
+whose inputs did not change is taken from the cache.`,
+		Example: "  kernel-factory build --catalog catalog --kernel mitgcm --out build/kernels/mitgcm",
+		Args:    cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error {
+			if jobs < 1 {
+				return fmt.Errorf("--jobs %d: at least 1", jobs)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			*failed = true
+			builder, err := newBuilder(catalog, kernel, cache, jobs)
+			if err != nil {
+				return err
+			}
+			result, err := builder.Build(cmd.Context(), kernel, out)
+			return report(builder.Progress, result, out, err)
+		},
+	}
+	cmd.Flags().StringVar(&catalog, "catalog", "catalog", "folder with kernels/ and fragments/")
+	cmd.Flags().StringVar(&kernel, "kernel", "", "name of the recipe")
+	cmd.Flags().IntVar(&jobs, "jobs", 2, "compilers at a time")
+	addFlags(cmd, &out, &cache)
+	// The flag was defined in the lines above, so that this cannot fail.
+	_ = cmd.MarkFlagRequired("kernel")
+	return cmd
+}
+
+func distributionCommand(failed *bool) *cobra.Command {
+	var out, cache string
+	cmd := &cobra.Command{
+		Use:   "distribution --out FOLDER",
+		Short: "Take Debian's own kernel from its package, without installing it",
+		Long: `Download the kernel package that linux-image-amd64 stands for, and take image,
+configuration and the modules that a virtual node needs out of it. FOLDER gets
+bzImage, config, kernel.json and modules/, with the order to load them in.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			*failed = true
+			builder, err := newBuilder("", factory.DistributionName, cache, 1)
+			if err != nil {
+				return err
+			}
+			result, err := builder.Distribution(cmd.Context(), out)
+			return report(builder.Progress, result, out, err)
+		},
+	}
+	addFlags(cmd, &out, &cache)
+	return cmd
+}
+
+func addFlags(cmd *cobra.Command, out, cache *string) {
+	cmd.Flags().StringVar(out, "out", "", "folder for the result")
+	cmd.Flags().StringVar(cache, "cache", "", "cache folder (default $KB_CACHE, or kernel-broker in the user's cache)")
+	_ = cmd.MarkFlagRequired("out") // defined in the lines above
+}
+
+func newBuilder(catalog, kernel, cache string, jobs int) (*factory.Builder, error) {
+	if cache == "" {
+		dir, err := factory.DefaultCacheDir()
+		if err != nil {
+			return nil, err
+		}
+		cache = dir
+	}
+	return &factory.Builder{
+		Catalog:    catalog,
+		Cache:      factory.Cache{Dir: cache},
+		Jobs:       jobs,
+		FindSource: factory.FindSource,
+		Progress: factory.Progress{
+			Out:      os.Stderr,
+			Terminal: term.IsTerminal(int(os.Stderr.Fd())),
+			Kernel:   kernel,
+		},
+	}, nil
+}
+
+// report prints the one line of result; everything else goes to stderr.
+func report(progress factory.Progress, result factory.Result, out string, err error) error {
+	if err != nil {
+		return err
+	}
+	how := "made"
+	if result.Cached {
+		how = "taken from the cache"
+	}
+	manifest := result.Manifest
+	progress.Say("%s in %.1f s: %d bytes", how, result.Took.Seconds(), manifest.Image.Size)
+	_, err = fmt.Printf("%s\t%s\t%s\t%s\n", manifest.Name, manifest.Release, manifest.BuildID, out)
+	return err
+}

@@ -1,0 +1,55 @@
+package factory
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// command prepares a program in a process group of its own, so that stopping
+// it stops what it started, and with a fixed environment: flags, languages and
+// job servers of the caller must not change what is built.
+func command(ctx context.Context, extra []string, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=" + os.Getenv("HOME"),
+		"LC_ALL=C",
+		"TZ=UTC",
+	}, extra...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// output runs a program and returns what it printed; its complaints become
+// part of the error.
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	text, err := filter(ctx, "", nil, name, args...)
+	return strings.TrimRight(string(text), "\n"), err
+}
+
+// filter runs a program in a folder with that input and returns its output.
+func filter(ctx context.Context, dir string, input io.Reader, name string, args ...string) ([]byte, error) {
+	cmd := command(ctx, nil, name, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, input, &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		complaint := strings.TrimSpace(stderr.String())
+		if complaint != "" {
+			complaint = ": " + complaint
+		}
+		return nil, fmt.Errorf("%s %s: %w%s", name, strings.Join(args, " "), err, complaint)
+	}
+	return stdout.Bytes(), nil
+}

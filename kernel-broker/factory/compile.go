@@ -1,0 +1,164 @@
+package factory
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// unitLine is what kbuild prints for each file that goes through the compiler.
+var unitLine = regexp.MustCompile(`^\s+(CC|AS)\s+\S`)
+
+// tailLines of a failed build's log go into its error.
+const tailLines = 12
+
+// reproducible are the settings that keep the day, the machine and the user
+// out of the image.
+func (b *Builder) reproducible(date time.Time) []string {
+	return []string{
+		"KBUILD_BUILD_TIMESTAMP=" + date.Format("Mon Jan _2 15:04:05 UTC 2006"),
+		"KBUILD_BUILD_USER=kernel-broker",
+		"KBUILD_BUILD_HOST=kernel-factory",
+		"KBUILD_BUILD_VERSION=1",
+		"SOURCE_DATE_EPOCH=" + strconv.FormatInt(date.Unix(), 10),
+		"CCACHE_DIR=" + filepath.Join(b.Cache.Dir, "ccache"),
+		"CCACHE_MAXSIZE=2G",
+	}
+}
+
+func makeArguments(tree, obj string, plan Plan, targets ...string) []string {
+	return append([]string{
+		"-C", tree, "O=" + obj, "ARCH=x86_64",
+		"CC=" + plan.ccCommand(), "HOSTCC=" + plan.Compiler.Name,
+	}, targets...)
+}
+
+// quietMake runs a target that takes no time, such as a configuration.
+func (b *Builder) quietMake(ctx context.Context, tree, obj string, plan Plan, targets ...string) error {
+	_, err := output(ctx, "make", append([]string{"-s"}, makeArguments(tree, obj, plan, targets...)...)...)
+	return err
+}
+
+// logPath keeps logs beside the results: a failed build has no result folder.
+func (b *Builder) logPath(plan Plan) string {
+	return filepath.Join(b.Cache.Dir, "log", plan.Recipe.Name+"-"+plan.Key[:12]+".log")
+}
+
+// compile runs the long make with progress, and keeps all it says in the log.
+func (b *Builder) compile(ctx context.Context, source Source, obj string, plan Plan) error {
+	date, err := source.Date()
+	if err != nil {
+		return err
+	}
+	environment := b.reproducible(date)
+	if err := b.runMake(ctx, environment, source.Tree, obj, plan, "prepare", nil); err != nil {
+		return err
+	}
+	total, err := b.countUnits(ctx, environment, source.Tree, obj, plan)
+	if err != nil {
+		return err
+	}
+	b.Progress.Say("compiling with %s, %d jobs (log: %s)", plan.ccCommand(), b.Jobs, b.logPath(plan))
+	meter := b.Progress.meter(total)
+	if err := b.runMake(ctx, environment, source.Tree, obj, plan, "bzImage", meter.add); err != nil {
+		return err
+	}
+	meter.finish()
+	return nil
+}
+
+// countUnits asks make what it would compile. It says so quickest when it need
+// not run anything.
+func (b *Builder) countUnits(ctx context.Context, environment []string, tree, obj string, plan Plan) (int, error) {
+	cmd := command(ctx, environment, "make", makeArguments(tree, obj, plan, "-n", "bzImage")...)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, fmt.Errorf("make -n: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, fmt.Errorf("make -n: %w", err)
+	}
+	total, err := countUnitLines(stdout)
+	if waited := cmd.Wait(); ctx.Err() != nil {
+		return 0, stopped(ctx, waited)
+	}
+	// A dry run ends with an error where a later rule needs a file that was
+	// not made. The count stands, and only a bar depends on it.
+	return total, err
+}
+
+// dryUnit is a compiler call in the words of a dry run, which shows the command
+// that would print the line and not the line.
+var dryUnit = regexp.MustCompile(`echo\s+'?\s+(CC|AS)\s+\S`)
+
+func countUnitLines(reader io.Reader) (int, error) {
+	lines := bufio.NewScanner(reader)
+	lines.Buffer(nil, 1<<20)
+	count := 0
+	for lines.Scan() {
+		if dryUnit.Match(lines.Bytes()) {
+			count++
+		}
+	}
+	return count, lines.Err()
+}
+
+func (b *Builder) runMake(ctx context.Context, environment []string, tree, obj string, plan Plan, target string, unit func()) error {
+	path := b.logPath(plan)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	if target == "prepare" {
+		flags |= os.O_TRUNC
+	}
+	log, err := os.OpenFile(path, flags, 0o644)
+	if err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	tail, err := b.pipeMake(ctx, environment, log, makeArguments(tree, obj, plan, "-j"+strconv.Itoa(b.Jobs), target), unit)
+	if err = errors.Join(err, log.Close()); err != nil {
+		return &BuildError{Target: target, Log: path, Tail: tail, Err: stopped(ctx, err)}
+	}
+	return nil
+}
+
+// pipeMake copies make's words to the log, and returns the last ones.
+func (b *Builder) pipeMake(ctx context.Context, environment []string, log io.Writer, args []string, unit func()) (string, error) {
+	cmd := command(ctx, environment, "make", args...)
+	read, write, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	cmd.Stdout, cmd.Stderr = write, write
+	if err := cmd.Start(); err != nil {
+		return "", errors.Join(err, read.Close(), write.Close())
+	}
+	_ = write.Close() // make holds its own end
+	var tail []string
+	lines := bufio.NewScanner(read)
+	lines.Buffer(nil, 1<<20)
+	var logged error
+	for lines.Scan() {
+		text := lines.Text()
+		if logged == nil {
+			_, logged = fmt.Fprintln(log, text)
+		}
+		if tail = append(tail, text); len(tail) > tailLines {
+			tail = tail[1:]
+		}
+		if unit != nil && unitLine.MatchString(text) {
+			unit()
+		}
+	}
+	err = errors.Join(lines.Err(), read.Close(), cmd.Wait(), logged)
+	return strings.Join(tail, "\n"), err
+}

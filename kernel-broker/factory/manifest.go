@@ -1,0 +1,187 @@
+package factory
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// manifestFormat is the version of kernel.json.
+const manifestFormat = 1
+
+// Manifest is kernel.json: what a kernel is, what it was made of, and what the
+// broker and the agents must know before they give it to a node.
+type Manifest struct {
+	Format       int    `json:"format"`
+	Name         string `json:"name"`
+	Description  string `json:"description,omitempty"`
+	Release      string `json:"release"`
+	BuildID      string `json:"build_id"`
+	Architecture string `json:"architecture"`
+
+	Image     File  `json:"image"`
+	Config    File  `json:"config"`
+	SystemMap *File `json:"system_map,omitempty"`
+	// Modules is the folder of the module tree; empty when all is built in.
+	Modules string `json:"modules,omitempty"`
+
+	Drivers     Offer  `json:"drivers"`
+	Filesystems Offer  `json:"filesystems"`
+	Limits      Limits `json:"argument_limits"`
+
+	Source    Source    `json:"source"`
+	Compiler  *Compiler `json:"compiler,omitempty"`
+	Fragments []Part    `json:"fragments,omitempty"`
+	InputsKey string    `json:"inputs_key,omitempty"`
+}
+
+// File of a result.
+type File struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+	Size   int64  `json:"size"`
+}
+
+// Part is an input by name and digest.
+type Part struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+}
+
+// Offer lists what a kernel has, by module name with underscores.
+type Offer struct {
+	BuiltIn []string `json:"builtin"`
+	Modular []string `json:"modular"`
+}
+
+// Limits of the kernel's command line.
+type Limits struct {
+	CommandLineBytes int `json:"command_line_bytes"`
+}
+
+// describeBuild makes the manifest of what make left in obj; the files of the
+// result are in dir already.
+func describeBuild(plan Plan, source Source, obj, dir string) (Manifest, error) {
+	release, err := os.ReadFile(filepath.Join(obj, "include/config/kernel.release"))
+	if err != nil {
+		return Manifest{}, fmt.Errorf("release: %w", err)
+	}
+	id, err := ReadBuildID(filepath.Join(obj, "vmlinux"))
+	if err != nil {
+		return Manifest{}, err
+	}
+	config, err := ReadConfig(filepath.Join(dir, ConfigFile))
+	if err != nil {
+		return Manifest{}, err
+	}
+	builtin, err := readBuiltin(filepath.Join(obj, "modules.builtin"))
+	if err != nil {
+		return Manifest{}, err
+	}
+	names, err := readFilesystemNames(filepath.Join(obj, "modules.builtin.modinfo"))
+	if err != nil {
+		return Manifest{}, err
+	}
+	manifest := Manifest{
+		Name: plan.Recipe.Name, Description: plan.Recipe.Description,
+		Release: strings.TrimSpace(string(release)), BuildID: id,
+		Drivers:     Offer{BuiltIn: driverNames(builtin), Modular: []string{}},
+		Filesystems: Offer{BuiltIn: filesystems(names, config), Modular: []string{}},
+		Source:      source,
+		Compiler:    &plan.Compiler,
+		InputsKey:   "sha256:" + plan.Key,
+	}
+	for _, fragment := range plan.Fragments {
+		manifest.Fragments = append(manifest.Fragments, Part{Name: fragment.Name, Digest: fragment.Digest})
+	}
+	systemMap, err := describeFile(dir, SystemMapFile)
+	if err != nil {
+		return Manifest{}, err
+	}
+	manifest.SystemMap = &systemMap
+	return manifest, manifest.addImage(dir)
+}
+
+// addImage fills in what image and configuration in dir say, and refuses an
+// image that is another kernel than the manifest describes.
+func (m *Manifest) addImage(dir string) error {
+	m.Format, m.Architecture = manifestFormat, "x86_64"
+	image, err := ReadImage(context.Background(), filepath.Join(dir, ImageFile))
+	if err != nil {
+		return err
+	}
+	if m.BuildID != "" && m.BuildID != image.BuildID {
+		return fmt.Errorf("image has build id %s, vmlinux has %s", image.BuildID, m.BuildID)
+	}
+	if m.Release != "" && m.Release != image.Release {
+		return fmt.Errorf("image is release %q, the tree says %q", image.Release, m.Release)
+	}
+	m.BuildID, m.Release = image.BuildID, image.Release
+	m.Limits.CommandLineBytes = image.CommandLineBytes
+	if m.Image, err = describeFile(dir, ImageFile); err != nil {
+		return err
+	}
+	m.Config, err = describeFile(dir, ConfigFile)
+	return err
+}
+
+func describeFile(dir, name string) (File, error) {
+	digest, size, err := digestFile(filepath.Join(dir, name))
+	if err != nil {
+		return File{}, fmt.Errorf("result %q: %w", name, err)
+	}
+	return File{Name: name, Digest: digest, Size: size}, nil
+}
+
+// Write puts the manifest into a folder.
+func (m Manifest) Write(dir string) error {
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, ManifestFile), append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	return nil
+}
+
+// ReadManifest reads kernel.json from a folder.
+func ReadManifest(dir string) (Manifest, error) {
+	text, err := os.ReadFile(filepath.Join(dir, ManifestFile))
+	if err != nil {
+		return Manifest{}, fmt.Errorf("manifest: %w", err)
+	}
+	var manifest Manifest
+	if err := json.Unmarshal(text, &manifest); err != nil {
+		return Manifest{}, fmt.Errorf("manifest in %q: %w", dir, err)
+	}
+	if manifest.Format != manifestFormat {
+		return Manifest{}, fmt.Errorf("manifest in %q: format %d, this program reads %d", dir, manifest.Format, manifestFormat)
+	}
+	return manifest, nil
+}
+
+// Verify compares the files in a folder with their digests.
+func (m Manifest) Verify(dir string) error {
+	files := []File{m.Image, m.Config}
+	if m.SystemMap != nil {
+		files = append(files, *m.SystemMap)
+	}
+	var wrong []error
+	for _, file := range files {
+		now, err := describeFile(dir, file.Name)
+		if err != nil {
+			wrong = append(wrong, err)
+			continue
+		}
+		if now != file {
+			wrong = append(wrong, fmt.Errorf("%s has digest %s and %d bytes, the manifest says %s and %d",
+				file.Name, now.Digest, now.Size, file.Digest, file.Size))
+		}
+	}
+	return errors.Join(wrong...)
+}

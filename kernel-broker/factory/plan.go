@@ -1,0 +1,115 @@
+package factory
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// resultFormat changes when the same inputs are to give another result, for
+// example another manifest: results of the old format are then made anew.
+const resultFormat = 1
+
+// Plan is a build with all its inputs known.
+type Plan struct {
+	Recipe    Recipe
+	Fragments []Fragment
+	Merged    Merged
+	Source    SourcePackage
+	Compiler  Compiler
+	Key       string
+}
+
+// Compiler is the tool chain, by what it says of itself.
+type Compiler struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Linker  string `json:"linker"`
+}
+
+// Plan reads recipe and fragments and finds the source and the compiler.
+func (b *Builder) Plan(ctx context.Context, name string) (Plan, error) {
+	recipe, err := LoadRecipe(b.Catalog, name)
+	if err != nil {
+		return Plan{}, err
+	}
+	fragments, err := recipe.ReadFragments(b.Catalog)
+	if err != nil {
+		return Plan{}, err
+	}
+	merged, err := Merge(append([]Fragment{recipe.ownOptions(b.Catalog)}, fragments...))
+	if err != nil {
+		return Plan{}, fmt.Errorf("kernel %q: fragments contradict each other:\n%w", name, err)
+	}
+	source, err := b.FindSource(ctx, recipe.Source.Debian)
+	if err != nil {
+		return Plan{}, fmt.Errorf("kernel %q: %w", name, err)
+	}
+	compiler, err := findCompiler(ctx, recipe.Compiler)
+	if err != nil {
+		return Plan{}, fmt.Errorf("kernel %q: %w", name, err)
+	}
+	plan := Plan{Recipe: recipe, Fragments: fragments, Merged: merged, Source: source, Compiler: compiler}
+	plan.Key, err = plan.key()
+	return plan, err
+}
+
+// ownOptions are those that the recipe itself sets.
+func (r Recipe) ownOptions(catalog string) Fragment {
+	path := filepath.Join(catalog, "kernels", r.Name+".yaml")
+	return Fragment{Name: r.Name, Path: path, Options: []Option{{
+		Symbol: "LOCALVERSION", Value: `"` + r.LocalVersion + `"`, File: path, Line: 1,
+	}}}
+}
+
+// key is the digest of every input that the result depends on.
+func (p Plan) key() (string, error) {
+	digests := map[string]string{}
+	for _, fragment := range p.Fragments {
+		digests[fragment.Name] = fragment.Digest
+	}
+	inputs, err := json.Marshal(map[string]any{
+		"format":    resultFormat,
+		"recipe":    p.Recipe,
+		"fragments": digests,
+		"options":   p.Merged.Text(),
+		"source":    p.Source.Name + " " + p.Source.Version,
+		"compiler":  p.Compiler,
+	})
+	if err != nil {
+		return "", fmt.Errorf("kernel %q: inputs: %w", p.Recipe.Name, err)
+	}
+	sum := sha256.Sum256(inputs)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+func findCompiler(ctx context.Context, name string) (Compiler, error) {
+	version, err := output(ctx, name, "--version")
+	if err != nil {
+		return Compiler{}, fmt.Errorf("compiler %q: %w", name, err)
+	}
+	linker, err := output(ctx, "ld", "--version")
+	if err != nil {
+		return Compiler{}, fmt.Errorf("linker: %w", err)
+	}
+	return Compiler{Name: name, Version: firstLine(version), Linker: firstLine(linker)}, nil
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return strings.TrimSpace(line)
+}
+
+// ccCommand is the compiler as make calls it: through ccache where there is
+// one, since kernels of one source share most of their objects.
+func (p Plan) ccCommand() string {
+	if _, err := exec.LookPath("ccache"); err == nil {
+		return "ccache " + p.Compiler.Name
+	}
+	return p.Compiler.Name
+}
