@@ -77,7 +77,7 @@ type Allocation struct {
 	Hold     bool      `json:"hold,omitempty"` // a failed job is to be held, not requeued
 	Seen     bool      `json:"seen,omitempty"` // the job was seen RUNNING
 	Ended    time.Time `json:"ended,omitzero"`
-	HandedTo uint32    `json:"handed_to,omitempty"` // the job that gets the nodes without a boot
+	HandedTo string    `json:"handed_to,omitempty"` // the job that gets the nodes without a boot
 	Closed   bool      `json:"closed,omitempty"`    // nothing is left to do
 
 	Timeline []Event          `json:"timeline,omitempty"`

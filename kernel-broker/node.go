@@ -133,8 +133,8 @@ type Node struct {
 	Waiting bool `json:"waiting,omitempty"`
 	// Drained: the product drained this node for its Failure.
 	Drained bool `json:"drained,omitempty"`
-	// KeptFor is the job that the node keeps its kernel for, until KeptUntil.
-	KeptFor   uint32    `json:"kept_for,omitempty"`
+	// KeptFor is the job, as scontrol names it, that the node keeps its kernel for, until KeptUntil.
+	KeptFor   string    `json:"kept_for,omitempty"`
 	KeptUntil time.Time `json:"kept_until,omitzero"`
 	// Faults are failed boots that the catalog has yet to count.
 	Faults []Fault `json:"faults,omitempty"`

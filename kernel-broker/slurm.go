@@ -10,6 +10,7 @@ import (
 type SlurmJob struct {
 	ID           uint32
 	Reference    string // as scontrol names it
+	Task         uint32 // of an array
 	Restart      uint32
 	State        string // base state: PENDING, CONFIGURING, RUNNING, COMPLETING, ...
 	UID          uint32
@@ -98,7 +99,9 @@ func (n SlurmNode) Armed() bool {
 }
 
 // Drained reports whether no new job may come to the node.
-func (n SlurmNode) Drained() bool { return n.has("DRAIN") || n.State == "DRAINED" || n.State == "DRAINING" }
+func (n SlurmNode) Drained() bool {
+	return n.has("DRAIN") || n.State == "DRAINED" || n.State == "DRAINING"
+}
 
 // Down reports whether Slurm holds the node for dead.
 func (n SlurmNode) Down() bool { return n.State == "DOWN" || n.State == "UNKNOWN" }
@@ -111,15 +114,19 @@ func (n SlurmNode) Free() bool {
 // SlurmReservation is a reservation of the product's own.
 type SlurmReservation struct {
 	Name  string
-	Job   uint32
+	Job   string // as scontrol names it
 	Nodes []string
 }
 
 // SlurmView is one look at slurmctld.
 type SlurmView struct {
 	// At is when the look began: what came later is not in it.
-	At           time.Time
-	Jobs         map[uint32]SlurmJob
+	At time.Time
+	// Jobs that have nodes, by id.
+	Jobs map[uint32]SlurmJob
+	// Queue of the jobs that wait. Tasks of an array that were never started
+	// share their array's id; only the reference tells them apart.
+	Queue        []SlurmJob
 	Nodes        map[string]SlurmNode
 	Reservations []SlurmReservation
 }

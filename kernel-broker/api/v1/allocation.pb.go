@@ -266,8 +266,8 @@ type Job struct {
 	Before []*NodeProof `protobuf:"bytes,12,rep,name=before,proto3" json:"before,omitempty"`
 	During []*NodeProof `protobuf:"bytes,13,rep,name=during,proto3" json:"during,omitempty"`
 	After  []*NodeProof `protobuf:"bytes,14,rep,name=after,proto3" json:"after,omitempty"`
-	// The job that took the nodes over without a boot; 0 for none.
-	HandedTo      uint32 `protobuf:"varint,15,opt,name=handed_to,json=handedTo,proto3" json:"handed_to,omitempty"`
+	// The job that took the nodes over without a boot, as scontrol names it.
+	HandedTo      string `protobuf:"bytes,15,opt,name=handed_to,json=handedTo,proto3" json:"handed_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -400,11 +400,11 @@ func (x *Job) GetAfter() []*NodeProof {
 	return nil
 }
 
-func (x *Job) GetHandedTo() uint32 {
+func (x *Job) GetHandedTo() string {
 	if x != nil {
 		return x.HandedTo
 	}
-	return 0
+	return ""
 }
 
 type EnsureKernelRequest struct {
@@ -934,7 +934,7 @@ const file_kernelbroker_v1_allocation_proto_rawDesc = "" +
 	"\x06before\x18\f \x03(\v2\x1a.kernelbroker.v1.NodeProofR\x06before\x122\n" +
 	"\x06during\x18\r \x03(\v2\x1a.kernelbroker.v1.NodeProofR\x06during\x120\n" +
 	"\x05after\x18\x0e \x03(\v2\x1a.kernelbroker.v1.NodeProofR\x05after\x12\x1b\n" +
-	"\thanded_to\x18\x0f \x01(\rR\bhandedTo\"\x81\x01\n" +
+	"\thanded_to\x18\x0f \x01(\tR\bhandedTo\"\x81\x01\n" +
 	"\x13EnsureKernelRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\rR\x05jobId\x12#\n" +
 	"\rrestart_count\x18\x02 \x01(\rR\frestartCount\x12\x18\n" +

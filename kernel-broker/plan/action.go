@@ -1,0 +1,56 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// Kind of an action.
+type Kind string
+
+// What the broker can do outside its records.
+const (
+	// ArmReturn: scontrol reboot ASAP nextstate=RESUME.
+	ArmReturn Kind = "arm return"
+	// Disarm: scontrol cancel_reboot.
+	Disarm Kind = "disarm"
+	// DrainNode sets a node to drain.
+	DrainNode Kind = "drain"
+	// HoldJob requeues a job and holds it.
+	HoldJob Kind = "hold job"
+	// RequeueJob requeues a job.
+	RequeueJob Kind = "requeue job"
+	// CommentJob sets a job's AdminComment.
+	CommentJob Kind = "comment job"
+	// RestoreNoRequeue gives a job the --no-requeue back that its user asked for.
+	RestoreNoRequeue Kind = "restore no-requeue"
+	// ReserveNodes reserves nodes for the next job.
+	ReserveNodes Kind = "reserve"
+	// DropReservation deletes a reservation.
+	DropReservation Kind = "drop reservation"
+	// ResetNode resets a node from outside.
+	ResetNode Kind = "reset"
+	// CountFault counts a failed boot against its kernel.
+	CountFault Kind = "count fault"
+	// ResumeNode makes Slurm use a node again.
+	ResumeNode Kind = "resume"
+)
+
+// Action is one thing to do. Two with the same Key are the same thing.
+type Action struct {
+	Kind  Kind
+	Node  string
+	Nodes []string
+	Job   kb.JobID
+	// Reference is the job as scontrol names it.
+	Reference string
+	Text      string
+	Fault     kb.Fault
+}
+
+// Key tells actions apart.
+func (a Action) Key() string {
+	return fmt.Sprintf("%s|%s|%s|%s|%s|%s", a.Kind, a.Node, strings.Join(a.Nodes, ","), a.Job, a.Reference, a.Fault.Token)
+}

@@ -1,0 +1,204 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// allocation moves one job's allocation on.
+func (d *decision) allocation(a *kb.Allocation) {
+	if a.Closed {
+		return
+	}
+	switch a.Phase {
+	case kb.PhaseAccepted:
+		a.Enter(kb.PhaseSwitching, d.in.Now, fmt.Sprintf("to %s on %d nodes", a.Kernel.Ref(), len(a.Nodes)))
+	case kb.PhaseSwitching:
+		d.switching(a)
+	case kb.PhaseReady:
+		d.ready(a)
+	}
+	// Not part of the switch above: what follows holds for the new phase.
+	switch a.Phase {
+	case kb.PhaseFailed:
+		d.failed(a)
+	case kb.PhaseReturning:
+		d.returning(a)
+	}
+	d.comment(a)
+}
+
+func (d *decision) switching(a *kb.Allocation) {
+	if d.gone(a) {
+		d.end(a, "the job left before its kernel was ready")
+		return
+	}
+	if _, err := d.in.Catalog.Resolve(a.Kernel.Ref()); err != nil {
+		d.refuse(a, err.Error(), true)
+		return
+	}
+	for _, name := range a.Nodes {
+		if n := d.nodes[name]; n != nil && n.Failure != nil && d.owners[name] == a {
+			hold := n.Failure.Kind == kb.FailureKernel && a.Fallback == kb.FallbackHold
+			d.refuse(a, fmt.Sprintf("node %s: %s: %s", name, n.Failure.Ref, n.Failure.Cause), hold)
+			return
+		}
+	}
+	if d.in.Now.Sub(a.Created) > d.in.Config.SwitchLimit {
+		d.refuse(a, fmt.Sprintf("not ready within %v: %s", d.in.Config.SwitchLimit, d.late(a)), false)
+		return
+	}
+	if d.ReadyNodes(a) < len(a.Nodes) {
+		return
+	}
+	if a.During == nil {
+		a.During = map[string]kb.Proof{}
+	}
+	for _, name := range a.Nodes {
+		a.During[name] = d.nodes[name].Running
+	}
+	a.Enter(kb.PhaseReady, d.in.Now, fmt.Sprintf("every node proved %s", a.Kernel.Release))
+}
+
+// ReadyNodes counts the nodes on which the job may start.
+func (d *decision) ReadyNodes(a *kb.Allocation) int {
+	ready := 0
+	for _, name := range a.Nodes {
+		if d.nodeReady(a, name) {
+			ready++
+		}
+	}
+	return ready
+}
+
+func (d *decision) nodeReady(a *kb.Allocation, name string) bool {
+	n := d.nodes[name]
+	if n == nil || n.Owner != a.ID || !n.Steady() || n.Want != a.Kernel.Ref() || n.Waiting {
+		return false
+	}
+	s, ok := d.slurmNode(name)
+	return ok && s.Armed() && !s.Waiting() && d.in.Slurm.At.After(a.Created)
+}
+
+// late names the nodes that a switch still waits for.
+func (d *decision) late(a *kb.Allocation) string {
+	text := ""
+	for _, name := range a.Nodes {
+		if !d.nodeReady(a, name) {
+			state := "unknown to the broker"
+			if n := d.nodes[name]; n != nil {
+				state = n.PhaseName()
+			}
+			text += fmt.Sprintf(" %s (%s)", name, state)
+		}
+	}
+	return "waited for" + text
+}
+
+func (d *decision) refuse(a *kb.Allocation, reason string, hold bool) {
+	a.Reason, a.Hold = reason, hold
+	a.Enter(kb.PhaseFailed, d.in.Now, reason)
+}
+
+func (d *decision) ready(a *kb.Allocation) {
+	job, ok := d.slurmJob(a)
+	if ok && job.Running() && !a.Seen {
+		a.Seen = true
+		a.Note(d.in.Now, "", "running", "")
+	}
+	if ok && job.Running() && a.NoRequeue {
+		d.act(Action{Kind: RestoreNoRequeue, Job: a.ID, Reference: a.Reference})
+	}
+	if d.gone(a) {
+		d.end(a, "the job has ended")
+	}
+}
+
+// end begins the return of the nodes.
+func (d *decision) end(a *kb.Allocation, detail string) {
+	a.Ended = d.in.Now
+	a.Enter(kb.PhaseReturning, d.in.Now, detail)
+}
+
+// holdDelay leaves the hook time to end the prolog itself, which requeues the
+// job, before the broker does it.
+const holdDelay = 3 * time.Second
+
+// failed keeps a job from starting until Slurm has it off the nodes.
+func (d *decision) failed(a *kb.Allocation) {
+	if !d.gone(a) {
+		job, ok := d.slurmJob(a)
+		switch {
+		case !ok:
+		case a.Hold:
+			d.act(Action{Kind: HoldJob, Job: a.ID, Reference: job.Reference, Text: a.Reason})
+		case d.in.Now.Sub(a.Since) > holdDelay:
+			d.act(Action{Kind: RequeueJob, Job: a.ID, Reference: job.Reference, Text: a.Reason})
+		}
+		return
+	}
+	if a.Ended.IsZero() {
+		a.Ended = d.in.Now
+		a.Note(d.in.Now, "", "off the nodes", "")
+	}
+	d.close(a)
+}
+
+func (d *decision) returning(a *kb.Allocation) {
+	if d.close(a) {
+		a.Enter(kb.PhaseDone, d.in.Now, "")
+	}
+}
+
+// close reports whether no node is left to the allocation, and records what
+// each of them came back to.
+func (d *decision) close(a *kb.Allocation) bool {
+	if a.After == nil {
+		a.After = map[string]kb.Proof{}
+	}
+	for _, name := range a.Nodes {
+		n := d.nodes[name]
+		if n == nil || n.Timeline != a.ID {
+			continue
+		}
+		if n.KeptFor != "" {
+			return false
+		}
+		back := n.Steady() && n.Want.IsStock() && !n.Waiting
+		if !back && n.Failure == nil {
+			return false
+		}
+		if _, have := a.After[name]; !have {
+			a.After[name] = n.Running
+			if back {
+				a.Note(d.in.Now, name, "stock", n.Running.Release)
+			}
+		}
+	}
+	a.Closed = true
+	return true
+}
+
+// comment keeps the job's AdminComment true while the job can be seen.
+func (d *decision) comment(a *kb.Allocation) {
+	job, ok := d.slurmJob(a)
+	if !ok || !d.in.Slurm.At.After(a.Since) {
+		return
+	}
+	text := "kernel-broker: "
+	switch a.Phase {
+	case kb.PhaseAccepted, kb.PhaseSwitching:
+		text += fmt.Sprintf("nodes boot %s, %d of %d ready", a.Kernel.Ref(), d.ReadyNodes(a), len(a.Nodes))
+	case kb.PhaseReady:
+		text += fmt.Sprintf("runs on %s, kernel %s", a.Kernel.Ref(), a.Kernel.Release)
+	case kb.PhaseFailed:
+		text += a.Reason
+	default:
+		return
+	}
+	if job.AdminComment != text && (job.Holds() || a.Phase == kb.PhaseFailed) {
+		d.act(Action{Kind: CommentJob, Job: a.ID, Reference: job.Reference, Text: text})
+	}
+}

@@ -1,0 +1,132 @@
+package plan
+
+import (
+	"fmt"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// verdict is what a boot proves: the kernel it was issued a token for, or stock
+// when firmware booted it without one.
+func verdict(catalog Catalog, node *kb.Node, boot kb.Boot) (kb.Proof, string) {
+	proof := kb.Proof{BootID: boot.BootID, BuildID: boot.BuildID, Release: boot.Release}
+	if boot.Token == "" {
+		return firmwareVerdict(catalog, proof)
+	}
+	for i := range node.Issued {
+		issued := &node.Issued[i]
+		if issued.Token != boot.Token {
+			continue
+		}
+		switch {
+		case issued.BootID != "" && issued.BootID != boot.BootID:
+			return kb.Proof{}, "its one-time token was used by another boot"
+		case issued.BuildID != boot.BuildID:
+			return kb.Proof{}, fmt.Sprintf("build id %s runs, %s was loaded", boot.BuildID, issued.BuildID)
+		}
+		proof.Ref = issued.Ref
+		return proof, ""
+	}
+	return kb.Proof{}, "its token was not issued by this broker"
+}
+
+// firmwareVerdict holds a boot without a token for stock: it is the node's
+// default. Only a kernel known to be another profile's is not.
+func firmwareVerdict(catalog Catalog, proof kb.Proof) (kb.Proof, string) {
+	refs := catalog.ByBuildID(proof.BuildID)
+	for _, ref := range refs {
+		if ref.IsStock() {
+			proof.Ref = ref
+			return proof, ""
+		}
+	}
+	if len(refs) > 0 {
+		return kb.Proof{}, fmt.Sprintf("kernel of profile %q runs without a token", refs[0])
+	}
+	proof.Ref = kb.Ref{Profile: kb.StockProfile}
+	return proof, ""
+}
+
+// attest takes in what a node shows: a boot that is new, or one whose proof
+// can be given only now.
+func (d *decision) attest(n *kb.Node, agent Agent) {
+	boot := agent.Boot
+	if !agent.Connected || boot.BootID == "" {
+		return
+	}
+	n.Inventory = agent.Inventory
+	fresh := boot.BootID != n.Boot.BootID
+	if !fresh && n.Running.BootID == boot.BootID && n.Boot.Token == boot.Token {
+		return
+	}
+	proof, doubt := verdict(d.in.Catalog, n, boot)
+	n.Boot, n.Running = boot, proof
+	for i := range n.Issued {
+		if n.Issued[i].Token == boot.Token && proof.Ref.Profile != "" {
+			n.Issued[i].BootID = boot.BootID
+		}
+	}
+	if !fresh {
+		return
+	}
+	d.note(n, "booted", "kernel "+boot.Release)
+	if doubt != "" {
+		d.note(n, "unproven", doubt)
+	} else {
+		d.note(n, "attested", fmt.Sprintf("%s, build id %s", proof.Ref, proof.BuildID))
+	}
+	d.settle(n, doubt)
+}
+
+// settle decides what a fresh boot means for the boot that was asked for.
+func (d *decision) settle(n *kb.Node, doubt string) {
+	p := n.Pending
+	if p == nil {
+		return
+	}
+	began := p.State != kb.PendingLoading
+	if n.Runs(p.Kernel.Ref()) {
+		if n.Boot.Token == p.Token {
+			n.Kexecs++
+		}
+		n.Pending, n.Attempts = nil, 0
+		return
+	}
+	n.Pending = nil
+	if doubt == "" {
+		doubt = fmt.Sprintf("the node came back on %s", n.Running.Release)
+	}
+	if !began && n.Boot.Token == "" {
+		doubt = "the node was reset while it loaded"
+	}
+	d.bootFailed(n, p, doubt, began)
+}
+
+// bootFailed counts a boot that did not bring up its kernel.
+func (d *decision) bootFailed(n *kb.Node, p *kb.Pending, cause string, blameKernel bool) {
+	n.Attempts++
+	ref := p.Kernel.Ref()
+	d.note(n, "boot failed", fmt.Sprintf("%s, try %d: %s", ref, n.Attempts, cause))
+	if blameKernel && !ref.IsStock() {
+		n.Faults = append(n.Faults, kb.Fault{Token: p.Token, Ref: ref, Cause: cause})
+	}
+	limit := d.in.Config.StockAttempts
+	if owner := d.owner(n); owner != nil && !ref.IsStock() {
+		limit = owner.BootAttempts
+	}
+	if n.Attempts < limit {
+		return
+	}
+	kind := kb.FailureKernel
+	if ref.IsStock() {
+		kind = kb.FailureNode
+	}
+	d.fail(n, kind, ref, cause)
+}
+
+func (d *decision) fail(n *kb.Node, kind kb.FailureKind, ref kb.Ref, cause string) {
+	n.Failure = &kb.Failure{Kind: kind, Ref: ref, Cause: cause, At: d.in.Now}
+	n.Pending = nil
+	n.Generation++
+	d.note(n, "failed", fmt.Sprintf("%s: %s", ref, cause))
+}

@@ -1,0 +1,130 @@
+package plan
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// decision is one run of Decide over private copies of the records.
+type decision struct {
+	in     Input
+	nodes  map[string]*kb.Node
+	allocs map[kb.JobID]*kb.Allocation
+	out    Output
+	// owners maps a node to the allocation that holds it.
+	owners map[string]*kb.Allocation
+	order  []string
+}
+
+// Decide returns what must change and what is to be done.
+func Decide(in Input) Output {
+	d := &decision{
+		in:     in,
+		nodes:  make(map[string]*kb.Node, len(in.Nodes)),
+		allocs: make(map[kb.JobID]*kb.Allocation, len(in.Allocations)),
+		out:    Output{Kept: map[string]bool{}},
+	}
+	for name, n := range in.Nodes {
+		d.nodes[name] = n.Clone()
+	}
+	for id, a := range in.Allocations {
+		d.allocs[id] = a.Clone()
+	}
+	d.order = slices.Sorted(maps.Keys(d.nodes))
+	ids := slices.SortedFunc(maps.Keys(d.allocs), compareJobs)
+
+	d.assignOwners(ids)
+	for _, name := range d.order {
+		d.node(d.nodes[name], in.Agents[name])
+	}
+	for _, id := range ids {
+		d.allocation(d.allocs[id])
+	}
+	d.assignOwners(ids)
+	for _, name := range d.order {
+		d.wish(d.nodes[name], in.Agents[name])
+	}
+	d.endings()
+	d.reservations()
+	d.collect(ids)
+	return d.out
+}
+
+func compareJobs(a, b kb.JobID) int {
+	if a.Job != b.Job {
+		return int(int64(a.Job) - int64(b.Job))
+	}
+	return int(int64(a.Restart) - int64(b.Restart))
+}
+
+// assignOwners finds who holds each node. The newest allocation wins, should
+// an older one not have been seen to end yet.
+func (d *decision) assignOwners(ids []kb.JobID) {
+	d.owners = map[string]*kb.Allocation{}
+	for _, id := range ids {
+		a := d.allocs[id]
+		if !a.Holds() {
+			continue
+		}
+		for _, name := range a.Nodes {
+			if have := d.owners[name]; have == nil || a.Created.After(have.Created) {
+				d.owners[name] = a
+			}
+		}
+	}
+}
+
+func (d *decision) owner(n *kb.Node) *kb.Allocation { return d.owners[n.Name] }
+
+// act asks for an action.
+func (d *decision) act(a Action) { d.out.Actions = append(d.out.Actions, a) }
+
+// note writes to the timeline that the node's events belong to.
+func (d *decision) note(n *kb.Node, event, detail string) {
+	if a := d.allocs[n.Timeline]; a != nil {
+		a.Note(d.in.Now, n.Name, event, detail)
+	}
+}
+
+// collect returns the records that differ from what was recorded.
+func (d *decision) collect(ids []kb.JobID) {
+	for _, name := range d.order {
+		if !reflect.DeepEqual(d.nodes[name], d.in.Nodes[name].Clone()) {
+			d.out.Nodes = append(d.out.Nodes, d.nodes[name])
+		}
+	}
+	for _, id := range ids {
+		if !reflect.DeepEqual(d.allocs[id], d.in.Allocations[id].Clone()) {
+			d.out.Allocations = append(d.out.Allocations, d.allocs[id])
+		}
+	}
+}
+
+// slurmNode returns slurmctld's word on a node.
+func (d *decision) slurmNode(name string) (kb.SlurmNode, bool) {
+	n, ok := d.in.Slurm.Nodes[name]
+	return n, ok
+}
+
+// slurmJob returns slurmctld's word on an allocation's job, if it is still this
+// run of it.
+func (d *decision) slurmJob(a *kb.Allocation) (kb.SlurmJob, bool) {
+	j, ok := d.in.Slurm.Jobs[a.ID.Job]
+	if !ok || j.Restart != a.ID.Restart {
+		return kb.SlurmJob{}, false
+	}
+	return j, true
+}
+
+// gone reports whether slurmctld, asked after the allocation was made, no
+// longer holds the nodes for this run of the job.
+func (d *decision) gone(a *kb.Allocation) bool {
+	if !d.in.Slurm.At.After(a.Created) {
+		return false
+	}
+	j, ok := d.slurmJob(a)
+	return !ok || !j.Holds()
+}

@@ -1,0 +1,42 @@
+// Package plan decides: given what is recorded, what slurmctld and the agents
+// say, and the time, it returns the records as they must become and the actions
+// to take. It does no I/O, reads no clock and holds no state, so every branch
+// can be tested by a table, and a broker that was killed decides the same again.
+//
+// The records are committed before any action is taken. Actions are level
+// triggered: one is asked for as long as what it is to bring about is not seen,
+// so each may be lost or done twice.
+//
+// # A node
+//
+//	wish (Want) comes from            while
+//	the owner's kernel                an allocation that is switching or ready has the node
+//	unchanged                         the node is kept for the next job, or a job is on it
+//	stock                             no job is on it and Slurm waits for its boot, or it is down or drained
+//
+//	state     it means                           goes to
+//	steady    proven to run what is wanted       loading: the wish changed
+//	                                             unproven: another boot showed up
+//	loading   the agent fetches, checks, loads   booting: the agent says it executes
+//	                                             steady: the wish changed back, or the proof came
+//	                                             failed: the agent gives up, or is silent
+//	booting   silent since its kexec             steady: token, boot id and build id prove the kernel
+//	                                             loading: another kernel came up, and a try is left
+//	                                             reset: no sign of life within the boot time-out
+//	                                             failed: another kernel came up, and no try is left
+//	reset     booting, after a reset from        as booting
+//	          outside
+//	failed    cannot be had; cause recorded      loading or steady: the job is off the node (kernel's
+//	                                             fault), or an administrator resumed it (node's fault)
+//
+// # An allocation
+//
+//	phase      goes to      when
+//	accepted   switching    recorded
+//	switching  ready        every node is steady, armed, and Slurm no longer waits for it
+//	           failed       a node failed, the kernel is quarantined, or time is up
+//	           returning    the job is gone (cancelled, requeued)
+//	ready      returning    the job is gone or its epilog asks
+//	returning  done         every node is on stock, kept or with another job
+//	failed     (closed)     the job is off the nodes and they are on stock
+package plan

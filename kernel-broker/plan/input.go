@@ -1,0 +1,125 @@
+package plan
+
+import (
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// Config holds the limits that decisions depend on.
+type Config struct {
+	// SwitchLimit bounds the time from Ensure to ready.
+	SwitchLimit time.Duration
+	// LoadLimit bounds fetching and loading on a node.
+	LoadLimit time.Duration
+	// ResetGrace is the time a node has to come back after a reset.
+	ResetGrace time.Duration
+	// AgentLimit is how long an owned node's agent may be silent before the
+	// kexec has begun.
+	AgentLimit time.Duration
+	// RegisterDelay keeps slurmd from registering in the second of the boot
+	// request, which slurmctld would ignore.
+	RegisterDelay time.Duration
+	// RegisterRetry is when slurmd is started anew if Slurm still waits.
+	RegisterRetry time.Duration
+	// KeepLimit is how long a node is kept for the next job.
+	KeepLimit time.Duration
+	// StockTimeout and StockAttempts bound a boot back to stock.
+	StockTimeout  time.Duration
+	StockAttempts uint32
+	// CanReset says that nodes can be reset from outside.
+	CanReset bool
+}
+
+// Defaults returns the configuration of a broker that was told nothing.
+func Defaults() Config {
+	return Config{
+		SwitchLimit:   10 * time.Minute,
+		LoadLimit:     2 * time.Minute,
+		ResetGrace:    2 * time.Minute,
+		AgentLimit:    time.Minute,
+		RegisterDelay: 2 * time.Second,
+		RegisterRetry: 3 * time.Second,
+		KeepLimit:     30 * time.Second,
+		StockTimeout:  5 * time.Minute,
+		StockAttempts: 3,
+	}
+}
+
+// ReportState is how far an agent says it is.
+type ReportState string
+
+// What an agent reports of the generation it was asked for.
+const (
+	ReportFetching  ReportState = "fetching"
+	ReportLoaded    ReportState = "loaded"
+	ReportExecuting ReportState = "executing"
+	ReportFailed    ReportState = "failed"
+)
+
+// Report is an agent's word on one generation.
+type Report struct {
+	Generation uint64
+	State      ReportState
+	Kind       kb.FailureKind
+	Detail     string
+	At         time.Time
+}
+
+// Slurmd is an agent's word on its slurmd.
+type Slurmd struct {
+	Start   uint64
+	Running bool
+	At      time.Time
+}
+
+// Agent is what a node's agent has said on its present stream.
+type Agent struct {
+	Connected bool
+	// Since is when the agent connected, or when it was lost.
+	Since     time.Time
+	Boot      kb.Boot
+	Inventory kb.Inventory
+	Reports   []Report
+	Slurmd    Slurmd
+	// Ending is the job whose epilog waits for an answer; 0 for none.
+	Ending uint32
+}
+
+// Catalog answers what the plan must know of kernels.
+type Catalog interface {
+	// Stock is the kernel that a node is brought back to.
+	Stock() (kb.Kernel, bool)
+	// ByBuildID finds the profile versions that have a build id.
+	ByBuildID(buildID string) []kb.Ref
+	// Resolve names the version that a reference stands for now, and why it
+	// cannot be chosen if it cannot.
+	Resolve(ref kb.Ref) (kb.Ref, error)
+	// ReusePolicy of a profile.
+	Reuse(profile string) kb.ReusePolicy
+	// Counted reports whether a fault has been counted against its kernel.
+	Counted(fault kb.Fault) bool
+}
+
+// Input is everything a decision is made of. Records are not changed.
+type Input struct {
+	Now         time.Time
+	Config      Config
+	Slurm       kb.SlurmView
+	Nodes       map[string]*kb.Node
+	Allocations map[kb.JobID]*kb.Allocation
+	Agents      map[string]Agent
+	Catalog     Catalog
+	// NewToken returns a fresh one-time token.
+	NewToken func() string
+}
+
+// Output is what has to become of the records, and what is to be done then.
+type Output struct {
+	Nodes       []*kb.Node
+	Allocations []*kb.Allocation
+	Actions     []Action
+	// Kept answers epilogs that wait: node to whether it is kept. A node that
+	// waits and is not in it has to wait on.
+	Kept map[string]bool
+}

@@ -1,0 +1,167 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// node takes in what the agent and slurmctld say of one node.
+func (d *decision) node(n *kb.Node, agent Agent) {
+	d.attest(n, agent)
+	d.reports(n, agent)
+	d.overdue(n, agent)
+	d.waiting(n)
+	d.faults(n)
+	d.recover(n)
+}
+
+// reports takes in the agent's word on the boot it was asked for.
+func (d *decision) reports(n *kb.Node, agent Agent) {
+	for _, r := range agent.Reports {
+		p := n.Pending
+		if p == nil || r.Generation != n.Generation {
+			continue
+		}
+		switch r.State {
+		case ReportFetching, ReportLoaded:
+			d.noteOnce(n, string(r.State), r.Detail)
+		case ReportExecuting:
+			if p.State == kb.PendingLoading {
+				p.State, p.Since = kb.PendingBooting, d.in.Now
+				d.note(n, "kexec", r.Detail)
+			}
+		case ReportFailed:
+			d.fail(n, r.Kind, p.Kernel.Ref(), r.Detail)
+		}
+	}
+}
+
+// noteOnce writes an event unless it is the node's last one already.
+func (d *decision) noteOnce(n *kb.Node, event, detail string) {
+	a := d.allocs[n.Timeline]
+	if a == nil {
+		return
+	}
+	for i := len(a.Timeline) - 1; i >= 0; i-- {
+		if e := a.Timeline[i]; e.Node == n.Name {
+			if e.Event == event || event == string(ReportFetching) && e.Event == string(ReportLoaded) {
+				return
+			}
+			break
+		}
+	}
+	d.note(n, event, detail)
+}
+
+// overdue looks after nodes that have been silent for too long.
+func (d *decision) overdue(n *kb.Node, agent Agent) {
+	p, owner := n.Pending, d.owner(n)
+	if p == nil {
+		if owner != nil && owner.Switching() && n.Failure == nil && !agent.Connected &&
+			d.in.Now.Sub(later(owner.Created, agent.Since)) > d.in.Config.AgentLimit {
+			d.fail(n, kb.FailureNode, owner.Kernel.Ref(), "its agent is silent")
+		}
+		return
+	}
+	age := d.in.Now.Sub(p.Since)
+	ref := p.Kernel.Ref()
+	switch p.State {
+	case kb.PendingLoading:
+		if age > d.in.Config.LoadLimit {
+			d.fail(n, kb.FailureNode, ref, fmt.Sprintf("not loaded within %v", d.in.Config.LoadLimit))
+		}
+	case kb.PendingBooting:
+		if limit := d.bootTimeout(owner, ref); age > limit {
+			if !d.in.Config.CanReset {
+				d.silent(n, p, fmt.Sprintf("no sign of life %v after the kexec", limit))
+				return
+			}
+			p.State, p.Since = kb.PendingReset, d.in.Now
+			d.note(n, "reset", fmt.Sprintf("no sign of life %v after the kexec", limit))
+			d.act(Action{Kind: ResetNode, Node: n.Name, Text: "silent after its kexec"})
+		}
+	case kb.PendingReset:
+		if age > d.in.Config.ResetGrace {
+			d.silent(n, p, "no sign of life after a reset")
+		}
+	}
+}
+
+// silent gives a node up that neither boots nor can be reached. The kernel is
+// blamed too: it is the last thing that is known of the node.
+func (d *decision) silent(n *kb.Node, p *kb.Pending, cause string) {
+	if ref := p.Kernel.Ref(); !ref.IsStock() {
+		n.Faults = append(n.Faults, kb.Fault{Token: p.Token, Ref: ref, Cause: cause})
+	}
+	d.fail(n, kb.FailureNode, p.Kernel.Ref(), cause)
+}
+
+func (d *decision) bootTimeout(owner *kb.Allocation, ref kb.Ref) (limit time.Duration) {
+	if owner != nil && owner.BootTimeout > 0 && !ref.IsStock() {
+		return owner.BootTimeout
+	}
+	return d.in.Config.StockTimeout
+}
+
+// waiting notices when Slurm begins or ends to wait for a boot of the node. A
+// registration within the second of the request would be ignored.
+func (d *decision) waiting(n *kb.Node) {
+	s, ok := d.slurmNode(n.Name)
+	if !ok || s.Waiting() == n.Waiting {
+		return
+	}
+	n.Waiting = s.Waiting()
+	if n.Waiting {
+		n.SlurmdNotBefore = d.in.Now.Add(d.in.Config.RegisterDelay)
+		n.SlurmdStart++
+		return
+	}
+	d.noteOnce(n, "registered", "slurmd "+s.State)
+}
+
+// faults asks for failed boots to be counted until they are.
+func (d *decision) faults(n *kb.Node) {
+	var left []kb.Fault
+	for _, f := range n.Faults {
+		if d.in.Catalog.Counted(f) {
+			continue
+		}
+		left = append(left, f)
+		d.act(Action{Kind: CountFault, Node: n.Name, Fault: f, Text: f.Cause})
+	}
+	n.Faults = left
+}
+
+// recover ends a failure: the kernel's when the job is off the node, the
+// node's when an administrator has resumed it.
+func (d *decision) recover(n *kb.Node) {
+	if n.Failure == nil {
+		return
+	}
+	s, known := d.slurmNode(n.Name)
+	if n.Failure.Kind == kb.FailureKernel {
+		if d.owner(n) == nil {
+			n.Failure, n.Attempts = nil, 0
+			n.Generation++
+		}
+		return
+	}
+	if !known {
+		return
+	}
+	ours := s.Drained() && hasDrainReason(s)
+	switch {
+	case ours:
+		n.Drained = true
+	case n.Drained:
+		n.Failure, n.Drained, n.Attempts = nil, false, 0
+		n.Generation++
+	case s.Armed():
+		d.act(Action{Kind: Disarm, Nodes: []string{n.Name}})
+	default:
+		d.act(Action{Kind: DrainNode, Node: n.Name,
+			Text: fmt.Sprintf("%s %s: %s", kb.ReasonDrain, n.Failure.Ref, n.Failure.Cause)})
+	}
+}

@@ -1,0 +1,140 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// endings answers the epilogs that wait, and keeps nodes for the next job when
+// it wants the same kernel.
+func (d *decision) endings() {
+	for _, name := range d.order {
+		n := d.nodes[name]
+		job := d.in.Agents[name].Ending
+		if job == 0 {
+			continue
+		}
+		a := d.allocs[n.Timeline]
+		if a == nil || a.ID.Job != job || n.Failure != nil || a.Phase == kb.PhaseFailed || !n.Steady() {
+			d.out.Kept[name] = false
+			continue
+		}
+		if n.KeptFor == "" {
+			if !d.handOver(a) || n.KeptFor == "" {
+				d.out.Kept[name] = false
+				continue
+			}
+		}
+		s, _ := d.slurmNode(name)
+		if !s.Armed() && d.reserved(n) {
+			d.out.Kept[name] = true
+		}
+	}
+}
+
+// handOver keeps the nodes of an ending job for the next pending one.
+func (d *decision) handOver(a *kb.Allocation) bool {
+	if a.HandedTo != "" || a.Reuse != kb.ReuseSameProfile {
+		return false
+	}
+	next, ok := d.next(a)
+	if !ok {
+		return false
+	}
+	left := next.NodeCount
+	for _, name := range a.Nodes {
+		n := d.nodes[name]
+		if left == 0 || n == nil || n.Timeline != a.ID || !n.Steady() || n.Failure != nil {
+			continue
+		}
+		n.KeptFor, n.KeptUntil = next.Reference, d.in.Now.Add(d.in.Config.KeepLimit)
+		d.note(n, "kept", fmt.Sprintf("for job %s, which wants the same kernel", next.Reference))
+		left--
+	}
+	a.HandedTo = next.Reference
+	return true
+}
+
+// next is the pending job that is first in line, if it wants the kernel that
+// the allocation's nodes run and can live on these nodes.
+func (d *decision) next(a *kb.Allocation) (kb.SlurmJob, bool) {
+	claimed := map[string]bool{}
+	for _, n := range d.nodes {
+		claimed[n.KeptFor] = true
+	}
+	var queue []kb.SlurmJob
+	for _, j := range d.in.Slurm.Queue {
+		if j.Pending() && !claimed[j.Reference] {
+			queue = append(queue, j)
+		}
+	}
+	if len(queue) == 0 {
+		return kb.SlurmJob{}, false
+	}
+	sort.Slice(queue, func(i, k int) bool {
+		if queue[i].Priority != queue[k].Priority {
+			return queue[i].Priority > queue[k].Priority
+		}
+		if queue[i].ID != queue[k].ID {
+			return queue[i].ID < queue[k].ID
+		}
+		return queue[i].Task < queue[k].Task
+	})
+	first := queue[0]
+	ref, ok := first.Requested()
+	if !ok || first.NodeCount == 0 || int(first.NodeCount) > len(a.Nodes) {
+		return kb.SlurmJob{}, false
+	}
+	resolved, err := d.in.Catalog.Resolve(ref)
+	if err != nil || resolved != a.Kernel.Ref() {
+		return kb.SlurmJob{}, false
+	}
+	return first, true
+}
+
+// ReservationPrefix begins the name of every reservation of the product.
+const ReservationPrefix = "kernel-broker-"
+
+// ReservationName of the nodes kept for a job.
+func ReservationName(reference string) string { return ReservationPrefix + reference }
+
+func (d *decision) reserved(n *kb.Node) bool {
+	for _, r := range d.in.Slurm.Reservations {
+		if r.Job == n.KeptFor && slices.Contains(r.Nodes, n.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// reservations makes and deletes the reservations of kept nodes, and disarms
+// their return once nobody else can take them.
+func (d *decision) reservations() {
+	kept := map[string][]string{}
+	for _, name := range d.order {
+		if n := d.nodes[name]; n.KeptFor != "" {
+			kept[n.KeptFor] = append(kept[n.KeptFor], name)
+		}
+	}
+	for _, r := range d.in.Slurm.Reservations {
+		if _, needed := kept[r.Job]; !needed {
+			d.act(Action{Kind: DropReservation, Text: r.Name})
+		}
+	}
+	for _, reference := range slices.Sorted(maps.Keys(kept)) {
+		nodes := kept[reference]
+		if !d.reserved(d.nodes[nodes[0]]) {
+			d.act(Action{Kind: ReserveNodes, Nodes: nodes, Reference: reference, Text: ReservationName(reference)})
+			continue
+		}
+		for _, name := range nodes {
+			if s, ok := d.slurmNode(name); ok && s.Armed() && !s.RebootIssued() {
+				d.act(Action{Kind: Disarm, Nodes: []string{name}})
+			}
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func hasDrainReason(s kb.SlurmNode) bool { return strings.HasPrefix(s.Reason, kb.ReasonDrain) }
+
+// wish decides what a node shall run, and begins or drops the boot to it.
+func (d *decision) wish(n *kb.Node, agent Agent) {
+	owner := d.owner(n)
+	d.own(n, owner)
+	switch {
+	case owner != nil && owner.Switching():
+		d.want(n, owner.Kernel.Ref())
+		d.arm(n, owner)
+	case owner != nil:
+		d.guard(n, owner)
+	default:
+		d.release(n)
+	}
+	d.boot(n, agent, owner)
+	d.register(n, agent)
+}
+
+// own hands the node to its owner, or takes it from one that has let it go.
+func (d *decision) own(n *kb.Node, owner *kb.Allocation) {
+	if owner == nil {
+		n.Owner = kb.JobID{}
+		return
+	}
+	if n.Owner == owner.ID {
+		return
+	}
+	n.Owner, n.Timeline = owner.ID, owner.ID
+	n.KeptFor, n.KeptUntil = "", time.Time{}
+	n.Attempts = 0
+	n.SlurmdNotBefore = later(n.SlurmdNotBefore, owner.Created.Add(d.in.Config.RegisterDelay))
+	n.Generation++
+	if owner.Before == nil {
+		owner.Before = map[string]kb.Proof{}
+	}
+	owner.Before[n.Name] = n.Running
+}
+
+func (d *decision) want(n *kb.Node, ref kb.Ref) {
+	if n.Want == ref {
+		return
+	}
+	n.Want = ref
+	n.Attempts = 0
+	n.Generation++
+}
+
+// guard watches a node whose job may run. Should the kernel be lost, by a
+// crash or a reset, the node is not switched again under the job: it goes to
+// stock, and Slurm sees the crash for what it is.
+func (d *decision) guard(n *kb.Node, owner *kb.Allocation) {
+	if n.Runs(owner.Kernel.Ref()) || n.Boot.BootID == owner.During[n.Name].BootID {
+		return
+	}
+	if n.Want != (kb.Ref{Profile: kb.StockProfile}) {
+		d.note(n, "lost", "the node rebooted while it belonged to the job")
+		d.want(n, kb.Ref{Profile: kb.StockProfile})
+	}
+}
+
+// release brings a node without an owner back to stock as soon as no job can
+// be hurt by it.
+func (d *decision) release(n *kb.Node) {
+	s, known := d.slurmNode(n.Name)
+	if n.KeptFor != "" {
+		if d.in.Now.Before(n.KeptUntil) {
+			return
+		}
+		d.note(n, "let go", fmt.Sprintf("job %s did not come", n.KeptFor))
+		n.KeptFor, n.KeptUntil = "", time.Time{}
+	}
+	stock := kb.Ref{Profile: kb.StockProfile}
+	if n.Want == stock || n.Want == (kb.Ref{}) {
+		d.want(n, stock)
+		return
+	}
+	if !known || !d.in.Slurm.At.After(d.ended(n)) {
+		return
+	}
+	switch {
+	case s.Free() && (s.Waiting() || s.Down() || s.Drained()):
+		d.want(n, stock)
+		d.note(n, "returning", "to stock")
+	case s.Waiting() && !d.awaited(n.Name):
+		d.want(n, stock)
+		d.note(n, "returning", "to stock, for a plain job")
+	case s.Free() && !s.Armed():
+		d.act(Action{Kind: ArmReturn, Nodes: []string{n.Name}, Text: fmt.Sprintf("%s return from %s", kb.ReasonReturn, n.Want)})
+	}
+}
+
+// ended is when the node's last job was seen to end.
+func (d *decision) ended(n *kb.Node) time.Time {
+	if a := d.allocs[n.Timeline]; a != nil {
+		return a.Ended
+	}
+	return time.Time{}
+}
+
+// awaited reports whether a job that asked for a profile has the node and has
+// yet to come to the broker.
+func (d *decision) awaited(node string) bool {
+	for _, j := range d.in.Slurm.Jobs {
+		if !j.Holds() || !j.OwnComment() {
+			continue
+		}
+		for _, name := range j.Nodes {
+			if name == node {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// arm sees to it that the return is armed before the kernel comes.
+func (d *decision) arm(n *kb.Node, owner *kb.Allocation) {
+	s, known := d.slurmNode(n.Name)
+	if !known || !d.in.Slurm.At.After(owner.Created) || n.Failure != nil || s.Drained() || s.Armed() {
+		return
+	}
+	d.act(Action{Kind: ArmReturn, Nodes: []string{n.Name},
+		Text: fmt.Sprintf("%s %s for job %s", kb.ReasonReturn, owner.Kernel.Ref(), owner.Reference)})
+}
+
+// boot begins the boot to what is wanted, or drops one that no longer is.
+func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
+	if p := n.Pending; p != nil {
+		same := p.Kernel.Ref() == n.Want || n.Want.IsStock() && p.Kernel.Ref().IsStock()
+		if p.State == kb.PendingLoading && !same {
+			n.Pending = nil
+			n.Generation++
+			d.note(n, "dropped", fmt.Sprintf("%s is no longer wanted", p.Kernel.Ref()))
+		} else {
+			return
+		}
+	}
+	if n.Failure != nil || n.Runs(n.Want) || !agent.Connected || n.Boot.BootID == "" {
+		return
+	}
+	kernel, ok := d.kernelFor(n, owner)
+	if !ok {
+		return
+	}
+	n.Generation++
+	token := d.in.NewToken()
+	n.Issue(token, kernel)
+	n.Pending = &kb.Pending{Kernel: kernel, Token: token, PrevBootID: n.Boot.BootID,
+		State: kb.PendingLoading, Since: d.in.Now}
+}
+
+func (d *decision) kernelFor(n *kb.Node, owner *kb.Allocation) (kb.Kernel, bool) {
+	if n.Want.IsStock() {
+		return d.in.Catalog.Stock()
+	}
+	if owner == nil {
+		return kb.Kernel{}, false
+	}
+	return owner.Kernel, true
+}
+
+// register has slurmd started anew when Slurm still waits for a boot that the
+// node has behind it.
+func (d *decision) register(n *kb.Node, agent Agent) {
+	if !n.Waiting || !n.Steady() || !agent.Connected || !agent.Slurmd.Running {
+		return
+	}
+	if agent.Slurmd.Start != n.SlurmdStart {
+		return
+	}
+	if d.in.Now.Sub(agent.Slurmd.At) > d.in.Config.RegisterRetry && d.in.Slurm.At.After(agent.Slurmd.At) {
+		n.SlurmdStart++
+	}
+}
