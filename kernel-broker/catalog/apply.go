@@ -1,0 +1,159 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// Apply registers a profile, or changes one: versions that are new are added,
+// versions that are there must have the same content, versions that are not
+// named stay, everything else is replaced. Registration times, boot failures
+// and quarantines are the catalog's own and are ignored in profile. Apply
+// returns the profile as it is now and whether the call changed it.
+//
+// Repeating a request id with the same profile changes nothing more.
+func (c *Catalog) Apply(ctx context.Context, requestID string, profile kernelbroker.Profile) (kernelbroker.Profile, bool, error) {
+	none := kernelbroker.Profile{}
+	if err := validateRequestID(requestID); err != nil {
+		return none, false, err
+	}
+	wanted := strip(profile)
+	digest, err := digestOf("apply", wanted)
+	if err != nil {
+		return none, false, err
+	}
+	altered := false
+	r, written, err := c.update(ctx, profile.Name, func(r *record) error {
+		if done, err := r.done(requestID, digest); err != nil || done {
+			return firstOf(err, errNoChange)
+		}
+		before := r.Profile
+		if err := c.merge(r, wanted); err != nil {
+			return err
+		}
+		// Remembered even when nothing changes: a repeat that arrives after
+		// somebody else's change must not undo it.
+		r.remember(requestID, digest)
+		altered = !reflect.DeepEqual(before, r.Profile)
+		return nil
+	})
+	if err != nil {
+		return none, false, err
+	}
+	changed := written && altered
+	if changed {
+		c.log.Info("profile applied", "profile", profile.Name, "default_version", r.Profile.DefaultVersion,
+			"versions", len(r.Profile.Versions), "request", requestID)
+	}
+	return r.Profile, changed, nil
+}
+
+// firstOf returns the first error that is one.
+func firstOf(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+// strip removes what a caller has no say in.
+func strip(profile kernelbroker.Profile) kernelbroker.Profile {
+	versions := make([]kernelbroker.ProfileVersion, len(profile.Versions))
+	for i, v := range profile.Versions {
+		versions[i] = kernelbroker.ProfileVersion{Kernel: normalise(v.Kernel)}
+	}
+	profile.Versions = versions
+	profile.SortVersions()
+	return profile
+}
+
+// normalise makes kernels comparable that went through JSON or protobuf, which
+// do not tell empty from absent.
+func normalise(k kernelbroker.Kernel) kernelbroker.Kernel {
+	if len(k.Arguments) == 0 {
+		k.Arguments = nil
+	}
+	if len(k.Drivers) == 0 {
+		k.Drivers = nil
+	}
+	return k
+}
+
+// merge brings wanted into the record.
+func (c *Catalog) merge(r *record, wanted kernelbroker.Profile) error {
+	merged := wanted
+	merged.Versions = append([]kernelbroker.ProfileVersion(nil), r.Profile.Versions...)
+	for _, v := range wanted.Versions {
+		old, exists := find(r.Profile, v.Kernel.Version)
+		if exists && reflect.DeepEqual(normalise(old.Kernel), v.Kernel) {
+			continue
+		}
+		if exists {
+			return fmt.Errorf("kernel %q exists with other content (%s); give the new one a new version: %w",
+				v.Kernel.Ref(), difference(old.Kernel, v.Kernel), kernelbroker.ErrPrecluded)
+		}
+		if err := c.checkArtifacts(v.Kernel); err != nil {
+			return err
+		}
+		v.RegisteredAt = c.now().UTC()
+		merged.Versions = append(merged.Versions, v)
+	}
+	merged.SortVersions()
+	if err := merged.Validate(); err != nil {
+		return err
+	}
+	r.Profile = merged
+	return nil
+}
+
+func find(p kernelbroker.Profile, version uint32) (kernelbroker.ProfileVersion, bool) {
+	for _, v := range p.Versions {
+		if v.Kernel.Version == version {
+			return v, true
+		}
+	}
+	return kernelbroker.ProfileVersion{}, false
+}
+
+// difference names the first field in which two kernels differ.
+func difference(old, wanted kernelbroker.Kernel) string {
+	a, b := reflect.ValueOf(normalise(old)), reflect.ValueOf(normalise(wanted))
+	for i := range a.NumField() {
+		if !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
+			name, _, _ := strings.Cut(a.Type().Field(i).Tag.Get("json"), ",")
+			return fmt.Sprintf("%s: %v, not %v", name, a.Field(i), b.Field(i))
+		}
+	}
+	return "nothing"
+}
+
+// checkArtifacts refuses a kernel whose files were not uploaded.
+func (c *Catalog) checkArtifacts(k kernelbroker.Kernel) error {
+	if err := k.Validate(); err != nil {
+		return err
+	}
+	if c.hasArtifact == nil {
+		return nil
+	}
+	for _, file := range []struct {
+		what, digest string
+		size         uint64
+	}{{"image", k.ImageDigest, k.ImageSize}, {"initrd", k.InitrdDigest, k.InitrdSize}} {
+		if file.digest == "" {
+			continue
+		}
+		has, err := c.hasArtifact(file.digest, file.size)
+		if err != nil {
+			return fmt.Errorf("kernel %q: %s: %w", k.Ref(), file.what, err)
+		}
+		if !has {
+			return fmt.Errorf("kernel %q: %s %s with %d bytes is not stored; upload it first: %w",
+				k.Ref(), file.what, file.digest, file.size, kernelbroker.ErrPrecluded)
+		}
+	}
+	return nil
+}

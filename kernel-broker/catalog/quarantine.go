@@ -1,0 +1,158 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// maxCauseLength keeps a chatty agent from filling the record.
+const maxCauseLength = 200
+
+// QuarantinedError is kernelbroker.ErrQuarantined with the reason. Its text is
+// shown to users as it is.
+type QuarantinedError struct {
+	Ref        kernelbroker.Ref
+	Quarantine kernelbroker.Quarantine
+	Others     []kernelbroker.Ref // versions that can be chosen, newest first
+}
+
+func (e *QuarantinedError) Error() string {
+	text := fmt.Sprintf("kernel %q is quarantined since %s: %s", e.Ref,
+		e.Quarantine.Since.UTC().Format(time.RFC3339), e.Quarantine.Reason)
+	if len(e.Others) == 0 {
+		return text + "; an administrator can release it"
+	}
+	names := make([]string, min(len(e.Others), maxSuggestions))
+	for i := range names {
+		names[i] = fmt.Sprintf("%q", e.Others[i])
+	}
+	return text + "; you can choose " + strings.Join(names, " or ")
+}
+
+// Is makes errors.Is(err, kernelbroker.ErrQuarantined) hold.
+func (e *QuarantinedError) Is(target error) bool { return target == kernelbroker.ErrQuarantined }
+
+func quarantined(p kernelbroker.Profile, v kernelbroker.ProfileVersion) error {
+	e := &QuarantinedError{Ref: v.Kernel.Ref(), Quarantine: *v.Quarantine}
+	for i := len(p.Versions) - 1; i >= 0; i-- {
+		if p.Versions[i].Quarantine == nil {
+			e.Others = append(e.Others, p.Versions[i].Kernel.Ref())
+		}
+	}
+	return e
+}
+
+// RecordBootFailure counts one failed boot of a kernel; ref names the version.
+// The threshold-th failure since the version was registered or released
+// quarantines it, except for stock: nodes without any kernel to go back to
+// help nobody. It reports whether the version is quarantined afterwards.
+func (c *Catalog) RecordBootFailure(ctx context.Context, ref kernelbroker.Ref, cause string, threshold uint32) (bool, error) {
+	cause = oneLine(cause)
+	var after kernelbroker.ProfileVersion
+	struck := false
+	_, _, err := c.update(ctx, ref.Profile, func(r *record) error {
+		v, err := pick(r, ref)
+		if err != nil {
+			return err
+		}
+		v.BootFailures++
+		struck = v.Quarantine == nil && v.BootFailures >= threshold && !ref.IsStock()
+		if struck {
+			v.Quarantine = &kernelbroker.Quarantine{
+				Reason: fmt.Sprintf("failed to boot %s, last: %s", times(v.BootFailures), cause),
+				Since:  c.now().UTC().Truncate(time.Second),
+			}
+		}
+		after = *v
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	c.log.Warn("kernel failed to boot", "kernel", ref.String(), "cause", cause, "failures", after.BootFailures)
+	if struck {
+		c.log.Warn("kernel quarantined", "kernel", ref.String(), "reason", after.Quarantine.Reason)
+	}
+	return after.Quarantine != nil, nil
+}
+
+// ReleaseQuarantine lets jobs choose a version again and forgets its failures.
+// It is kernelbroker.ErrPrecluded when the version is not quarantined, unless
+// this request released it.
+func (c *Catalog) ReleaseQuarantine(ctx context.Context, requestID string, ref kernelbroker.Ref) error {
+	if err := validateRequestID(requestID); err != nil {
+		return err
+	}
+	if err := kernelbroker.ValidateProfileName(ref.Profile); err != nil {
+		return err
+	}
+	digest, err := digestOf("release", ref)
+	if err != nil {
+		return err
+	}
+	_, changed, err := c.update(ctx, ref.Profile, func(r *record) error {
+		if done, err := r.done(requestID, digest); err != nil || done {
+			return firstOf(err, errNoChange)
+		}
+		if r.Profile.Name == "" {
+			return c.unknown(ctx, ref.Profile)
+		}
+		v, err := pick(r, ref)
+		if err != nil {
+			return err
+		}
+		if v.Quarantine == nil {
+			return fmt.Errorf("kernel %q is not quarantined: %w", ref, kernelbroker.ErrPrecluded)
+		}
+		v.Quarantine, v.BootFailures = nil, 0
+		r.remember(requestID, digest)
+		return nil
+	})
+	if err == nil && changed {
+		c.log.Info("kernel released from quarantine", "kernel", ref.String(), "request", requestID)
+	}
+	return err
+}
+
+// pick returns the version that ref names, for changing it in place.
+func pick(r *record, ref kernelbroker.Ref) (*kernelbroker.ProfileVersion, error) {
+	if r.Profile.Name == "" {
+		return nil, &UnknownProfileError{Name: ref.Profile}
+	}
+	if ref.Version == 0 {
+		return nil, fmt.Errorf("kernel %q names no version: %w", ref, kernelbroker.ErrInvalid)
+	}
+	if _, err := r.Profile.Version(ref.Version); err != nil {
+		return nil, err
+	}
+	for i := range r.Profile.Versions {
+		if r.Profile.Versions[i].Kernel.Version == ref.Version {
+			return &r.Profile.Versions[i], nil
+		}
+	}
+	return nil, fmt.Errorf("kernel %q: %w", ref, kernelbroker.ErrNotFound)
+}
+
+// oneLine makes a cause fit for a line of text that people and other programs
+// read: printable ASCII, short.
+func oneLine(text string) string {
+	text = strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return ' '
+		}
+		return c
+	}, text)
+	text = strings.Join(strings.Fields(text), " ")
+	return text[:min(len(text), maxCauseLength)]
+}
+
+func times(n uint32) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}

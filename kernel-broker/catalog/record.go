@@ -1,0 +1,115 @@
+package catalog
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+const (
+	keyPrefix    = "profiles/"
+	recordFormat = 1
+
+	// A client repeats a request within seconds; 32 changes of one profile
+	// are more than can lie between.
+	maxRequests        = 32
+	maxWrites          = 32
+	maxRequestIDLength = 64
+)
+
+// record is the stored value of a profile.
+type record struct {
+	Format  int                  `json:"format"`
+	Profile kernelbroker.Profile `json:"profile"`
+	// Requests that were carried out, oldest first.
+	Requests []request `json:"requests,omitempty"`
+	// Writes are random names of the last changes, oldest first, so that a
+	// writer whose commit got no answer finds out whether it was applied, even
+	// when others have written since.
+	Writes []string `json:"writes"`
+}
+
+// request remembers a change by its id and by what it asked for.
+type request struct {
+	ID     string `json:"id"`
+	Digest string `json:"digest"`
+}
+
+func key(name string) string { return keyPrefix + name }
+
+func (r *record) encode() ([]byte, error) {
+	r.Format = recordFormat
+	value, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("record of profile %q: %w", r.Profile.Name, err)
+	}
+	return value, nil
+}
+
+// decode refuses what a newer broker wrote: rewriting it would drop what this
+// one does not understand.
+func decode(name string, value []byte) (*record, error) {
+	r := &record{}
+	decoder := json.NewDecoder(bytes.NewReader(value))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(r); err != nil {
+		return nil, fmt.Errorf("record of profile %q: %w", name, err)
+	}
+	if r.Format != recordFormat {
+		return nil, fmt.Errorf("record of profile %q has format %d, this program knows %d", name, r.Format, recordFormat)
+	}
+	if r.Profile.Name != name {
+		return nil, fmt.Errorf("record of profile %q holds profile %q", name, r.Profile.Name)
+	}
+	return r, nil
+}
+
+// done reports whether a request was carried out before. The same id with
+// other content is a mistake of the caller.
+func (r *record) done(id, digest string) (bool, error) {
+	for _, old := range r.Requests {
+		if old.ID != id {
+			continue
+		}
+		if old.Digest != digest {
+			return false, fmt.Errorf("request id %q was used for another request: %w", id, kernelbroker.ErrInvalid)
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+func (r *record) remember(id, digest string) {
+	r.Requests = append(r.Requests, request{ID: id, Digest: digest})
+	r.Requests = r.Requests[max(0, len(r.Requests)-maxRequests):]
+}
+
+func (r *record) sign(nonce string) {
+	r.Writes = append(r.Writes, nonce)
+	r.Writes = r.Writes[max(0, len(r.Writes)-maxWrites):]
+}
+
+func validateRequestID(id string) error {
+	if id == "" || len(id) > maxRequestIDLength {
+		return fmt.Errorf("request id %q has a wrong length (1 to %d characters): %w", id, maxRequestIDLength, kernelbroker.ErrInvalid)
+	}
+	if strings.IndexFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) >= 0 {
+		return fmt.Errorf("request id %q is not printable ASCII: %w", id, kernelbroker.ErrInvalid)
+	}
+	return nil
+}
+
+// digestOf tells two requests apart that use the same id.
+func digestOf(parts ...any) (string, error) {
+	text, err := json.Marshal(parts)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8]), nil
+}

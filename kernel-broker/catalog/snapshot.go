@@ -1,0 +1,155 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+const (
+	snapshotHeader = "kernel-broker-snapshot 1"
+	snapshotEnd    = "end"
+	available      = "available"
+	quarantineWord = "quarantined"
+)
+
+// ErrTruncated is a snapshot without its last line: it counts as absent.
+var ErrTruncated = errors.New("snapshot is truncated")
+
+// Snapshot is the catalog as submit hosts see it: enough to tell a typing
+// error from a name, too little to run anything.
+type Snapshot struct {
+	Generated time.Time
+	Profiles  []SnapshotProfile
+}
+
+// SnapshotProfile is one line of it.
+type SnapshotProfile struct {
+	Name           string
+	DefaultVersion uint32
+	Versions       []uint32
+	// Quarantined is about the default version; the others may be free.
+	Quarantined bool
+}
+
+// NewSnapshot makes the snapshot of profiles.
+func NewSnapshot(profiles []kernelbroker.Profile, now time.Time) Snapshot {
+	s := Snapshot{Generated: now.UTC().Truncate(time.Second)}
+	for _, p := range profiles {
+		line := SnapshotProfile{Name: p.Name, DefaultVersion: p.DefaultVersion}
+		for _, v := range p.Versions {
+			line.Versions = append(line.Versions, v.Kernel.Version)
+			if v.Kernel.Version == p.DefaultVersion {
+				line.Quarantined = v.Quarantine != nil
+			}
+		}
+		s.Profiles = append(s.Profiles, line)
+	}
+	return s
+}
+
+// String is the text of the snapshot file.
+func (s Snapshot) String() string {
+	return snapshotHeader + "\n" +
+		"generated " + s.Generated.UTC().Format(time.RFC3339) + "\n" +
+		s.body() + snapshotEnd + "\n"
+}
+
+// body is what changes when the catalog does, and only then.
+func (s Snapshot) body() string {
+	var text strings.Builder
+	for _, p := range s.Profiles {
+		versions := make([]string, len(p.Versions))
+		for i, v := range p.Versions {
+			versions[i] = strconv.FormatUint(uint64(v), 10)
+		}
+		state := available
+		if p.Quarantined {
+			state = quarantineWord
+		}
+		fmt.Fprintf(&text, "profile %s %d %s %s\n", p.Name, p.DefaultVersion, strings.Join(versions, ","), state)
+	}
+	return text.String()
+}
+
+// ParseSnapshot reads the text of a snapshot file. It is strict: what it
+// accepts, String writes again byte for byte.
+func ParseSnapshot(text string) (Snapshot, error) {
+	body, ok := strings.CutSuffix(text, "\n"+snapshotEnd+"\n")
+	if !ok {
+		return Snapshot{}, ErrTruncated
+	}
+	lines := strings.Split(body, "\n")
+	if lines[0] != snapshotHeader {
+		return Snapshot{}, fmt.Errorf("snapshot line 1: %q is not %q: %w", lines[0], snapshotHeader, kernelbroker.ErrInvalid)
+	}
+	s := Snapshot{}
+	seen := map[string]bool{}
+	for i, line := range lines[1:] {
+		err := s.addLine(i, line, seen)
+		if err != nil {
+			return Snapshot{}, fmt.Errorf("snapshot line %d: %w", i+2, err)
+		}
+	}
+	if len(lines) < 2 {
+		return Snapshot{}, fmt.Errorf("snapshot has no time: %w", kernelbroker.ErrInvalid)
+	}
+	return s, nil
+}
+
+func (s *Snapshot) addLine(index int, line string, seen map[string]bool) error {
+	if index == 0 {
+		at, err := time.Parse(time.RFC3339, strings.TrimPrefix(line, "generated "))
+		if err != nil || "generated "+at.UTC().Format(time.RFC3339) != line {
+			return fmt.Errorf("%q is not a time: %w", line, kernelbroker.ErrInvalid)
+		}
+		s.Generated = at.UTC()
+		return nil
+	}
+	p, err := parseSnapshotProfile(line)
+	if err != nil {
+		return err
+	}
+	if seen[p.Name] {
+		return fmt.Errorf("profile %q is given twice: %w", p.Name, kernelbroker.ErrInvalid)
+	}
+	seen[p.Name] = true
+	s.Profiles = append(s.Profiles, p)
+	return nil
+}
+
+func parseSnapshotProfile(line string) (SnapshotProfile, error) {
+	fields := strings.Split(line, " ")
+	if len(fields) != 5 || fields[0] != "profile" {
+		return SnapshotProfile{}, fmt.Errorf("%q is not a profile line: %w", line, kernelbroker.ErrInvalid)
+	}
+	if fields[4] != available && fields[4] != quarantineWord {
+		return SnapshotProfile{}, fmt.Errorf("state %q: %w", fields[4], kernelbroker.ErrInvalid)
+	}
+	p := SnapshotProfile{Name: fields[1], Quarantined: fields[4] == quarantineWord}
+	ref, err := kernelbroker.ParseRef(fields[1] + "@" + fields[2])
+	if err != nil {
+		return SnapshotProfile{}, err
+	}
+	p.DefaultVersion = ref.Version
+	has := false
+	for _, text := range strings.Split(fields[3], ",") {
+		ref, err := kernelbroker.ParseRef(fields[1] + "@" + text)
+		if err != nil {
+			return SnapshotProfile{}, err
+		}
+		if n := len(p.Versions); n > 0 && p.Versions[n-1] >= ref.Version {
+			return SnapshotProfile{}, fmt.Errorf("profile %q: versions do not rise: %w", p.Name, kernelbroker.ErrInvalid)
+		}
+		p.Versions = append(p.Versions, ref.Version)
+		has = has || ref.Version == p.DefaultVersion
+	}
+	if !has {
+		return SnapshotProfile{}, fmt.Errorf("profile %q: no default version %d: %w", p.Name, p.DefaultVersion, kernelbroker.ErrInvalid)
+	}
+	return p, nil
+}

@@ -1,0 +1,137 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+const golden = `kernel-broker-snapshot 1
+generated 2026-11-20T12:00:00Z
+profile broken 1 1 quarantined
+profile mitgcm 3 1,2,3 available
+profile stock 1 1 available
+end
+`
+
+func TestSnapshotText(t *testing.T) {
+	c, _ := newCatalog(t)
+	apply(t, c, "a", profile("stock", 1))
+	apply(t, c, "b", profile("mitgcm", 3))
+	apply(t, c, "c", profile("broken", 1))
+	fail(t, c, kernelbroker.Ref{Profile: "broken", Version: 1}, "x")
+	fail(t, c, kernelbroker.Ref{Profile: "broken", Version: 1}, "x")
+	text, err := c.Snapshot(t.Context())
+	if err != nil || text != golden {
+		t.Errorf("Snapshot = %v\n%s", err, text)
+	}
+	s, err := ParseSnapshot(text)
+	if err != nil || s.String() != golden {
+		t.Errorf("ParseSnapshot = %+v, %v", s, err)
+	}
+}
+
+func TestParseSnapshotRefuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"no header":       strings.Replace(golden, "kernel-broker-snapshot 1", "kernel-broker-snapshot 2", 1),
+		"no time":         "kernel-broker-snapshot 1\nend\n",
+		"bad time":        strings.Replace(golden, "2026-11-20T", "2026-13-20T", 1),
+		"twice":           strings.Replace(golden, "profile broken", "profile mitgcm", 1),
+		"bad state":       strings.Replace(golden, "quarantined", "resting", 1),
+		"falling":         strings.Replace(golden, "1,2,3", "1,3,2", 1),
+		"no default":      strings.Replace(golden, "3 1,2,3", "4 1,2,3", 1),
+		"bad name":        strings.Replace(golden, "stock", "St*ck", 1),
+		"a field missing": strings.Replace(golden, " available", "", 1),
+	} {
+		if _, err := ParseSnapshot(text); !errors.Is(err, kernelbroker.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for cut := range len(golden) {
+		if _, err := ParseSnapshot(golden[:cut]); err == nil {
+			t.Errorf("a snapshot cut at byte %d is accepted", cut)
+		}
+	}
+}
+
+func FuzzParseSnapshot(f *testing.F) {
+	f.Add(golden)
+	f.Add("kernel-broker-snapshot 1\ngenerated 2026-11-20T12:00:00Z\nend\n")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := ParseSnapshot(text)
+		if err == nil && s.String() != text {
+			t.Errorf("accepted %q, writes %q", text, s.String())
+		}
+	})
+}
+
+func TestPublishFollowsTheCatalog(t *testing.T) {
+	c, _ := newCatalog(t)
+	apply(t, c, "a", profile("stock", 1))
+	path := filepath.Join(t.TempDir(), "catalog.snapshot")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	texts := make(chan string, 16)
+	failOnce := true
+	go func() {
+		ended <- c.Publish(ctx, func(text string) error {
+			if strings.Contains(text, "mitgcm 2") && failOnce {
+				failOnce = false
+				return errors.New("no space")
+			}
+			texts <- text
+			return WriteSnapshot(path, text)
+		})
+	}()
+	await := func(line string) {
+		t.Helper()
+		select {
+		case text := <-texts:
+			if !strings.Contains(text, line) {
+				t.Fatalf("published %q, want %q in it", text, line)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("nothing published, want %q", line)
+		}
+	}
+	await("profile stock 1 1 available\nend\n")
+	apply(t, c, "b", profile("mitgcm", 1))
+	await("profile mitgcm 1 1 available\n")
+	apply(t, c, "c", profile("mitgcm", 2)) // the first attempt to publish fails
+	await("profile mitgcm 2 1,2 available\n")
+	fail(t, c, mitgcm2, "x") // changes the record but not the snapshot
+	fail(t, c, mitgcm2, "x")
+	await("profile mitgcm 2 1,2 quarantined\n")
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Publish = %v", err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != 0o644 {
+		t.Errorf("snapshot file: %v, %v", info, err)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
+		t.Errorf("left beside the snapshot: %v, %v", entries, err)
+	}
+}
+
+func TestWriteSnapshotReportsFailure(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "snapshot")
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteSnapshot(path, "x"); err == nil {
+		t.Error("a snapshot over a folder was written")
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
