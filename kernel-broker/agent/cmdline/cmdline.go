@@ -1,0 +1,118 @@
+// Package cmdline reads the running kernel's command line and makes the next
+// one: the node's own arguments, the profile's, and the broker's one-time
+// token. What the node does not own is dropped, so an argument of an earlier
+// profile never survives into the next boot; and a profile may not set what
+// the node owns, so it cannot pass for the node's on the boot after.
+package cmdline
+
+import (
+	"fmt"
+	"strings"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// MaxLength is what an x86 kernel takes, less the closing zero.
+const MaxLength = 2047
+
+// Split cuts a command line the way the kernel does: at white space outside
+// double quotes. What follows "--" belongs to init and is left out.
+func Split(line string) []string {
+	var arguments []string
+	var current strings.Builder
+	quoted := false
+	flush := func() {
+		if current.Len() > 0 {
+			arguments = append(arguments, current.String())
+			current.Reset()
+		}
+	}
+	for i := range len(line) {
+		c := line[i]
+		if c == '"' {
+			quoted = !quoted
+		}
+		if !quoted && isSpace(c) {
+			flush()
+			continue
+		}
+		current.WriteByte(c)
+	}
+	flush()
+	for i, argument := range arguments {
+		if argument == "--" {
+			return arguments[:i]
+		}
+	}
+	return arguments
+}
+
+func isSpace(c byte) bool {
+	return c == ' ' || c >= '\t' && c <= '\r' || c == 0
+}
+
+// Value returns the last value of a parameter, as the kernel would use it.
+func Value(arguments []string, name string) string {
+	value := ""
+	for _, argument := range arguments {
+		if key, v, has := strings.Cut(argument, "="); has && sameName(key, name) {
+			value = strings.Trim(v, `"`)
+		}
+	}
+	return value
+}
+
+func sameName(a, b string) bool { return plain(a) == plain(b) }
+
+// plain makes dashes and underscores the same, as the kernel does.
+func plain(name string) string { return strings.ReplaceAll(name, "-", "_") }
+
+// Keep is a list of parameter names that belong to the node; a name that ends
+// in * stands for all that begin with the rest.
+type Keep []string
+
+// Owns reports whether the argument's parameter belongs to the node.
+func (k Keep) Owns(argument string) bool {
+	name, _, _ := strings.Cut(argument, "=")
+	name = plain(name)
+	if name == plain(kernelbroker.TokenParameter) {
+		return false
+	}
+	for _, pattern := range k {
+		prefix, wild := strings.CutSuffix(plain(pattern), "*")
+		if name == prefix || wild && strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// Compose makes the next command line out of the running one.
+func Compose(running string, keep Keep, profile []string, token string) (string, error) {
+	if err := kernelbroker.ValidateArguments(profile); err != nil {
+		return "", err
+	}
+	if err := kernelbroker.ValidateToken(token); err != nil {
+		return "", err
+	}
+	var next []string
+	for _, argument := range Split(running) {
+		// An open quote would swallow everything after it, the token too.
+		closed := strings.Count(argument, `"`)%2 == 0
+		if closed && keep.Owns(argument) {
+			next = append(next, argument)
+		}
+	}
+	for _, argument := range profile {
+		if keep.Owns(argument) {
+			return "", fmt.Errorf("kernel argument %q belongs to the node: %w", argument, kernelbroker.ErrPrecluded)
+		}
+		next = append(next, argument)
+	}
+	line := strings.Join(append(next, kernelbroker.TokenParameter+"="+token), " ")
+	if len(line) > MaxLength {
+		return "", fmt.Errorf("kernel command line has %d bytes, at most %d are possible: %w",
+			len(line), MaxLength, kernelbroker.ErrPrecluded)
+	}
+	return line, nil
+}

@@ -1,0 +1,109 @@
+package cmdline
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+const (
+	oldToken = "0123456789abcdef0123456789abcdef"
+	newToken = "fedcba9876543210fedcba9876543210"
+)
+
+var keep = Keep{"root", "ro", "console", "panic", "kb.*", "net.ifnames"}
+
+func TestSplit(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		want []string
+	}{
+		{"", nil},
+		{" root=/dev/vda  ro\n", []string{"root=/dev/vda", "ro"}},
+		{`a="b c" d`, []string{`a="b c"`, "d"}},
+		{`"a b=c" d`, []string{`"a b=c"`, "d"}},
+		{"ro -- single", []string{"ro"}},
+		{`open="quote ends never`, []string{`open="quote ends never`}},
+	} {
+		if got := Split(c.line); !slices.Equal(got, c.want) {
+			t.Errorf("%q: got %q, want %q", c.line, got, c.want)
+		}
+	}
+}
+
+func TestComposeKeepsTheNodesOwnOnly(t *testing.T) {
+	running := `BOOT_IMAGE=/vmlinuz root=UUID=1 ro console=tty0 console=ttyS0,115200 quiet nosmt kb.node=n1 net.ifnames=0 ` +
+		"initrd=x kernelbroker.token=" + oldToken + " -- ro"
+	got, err := Compose(running, keep, []string{"nohz_full=1-3", "mitigations=off"}, newToken)
+	want := "root=UUID=1 ro console=tty0 console=ttyS0,115200 kb.node=n1 net.ifnames=0 nohz_full=1-3 mitigations=off kernelbroker.token=" + newToken
+	if err != nil || got != want {
+		t.Fatalf("got %q, %v", got, err)
+	}
+}
+
+func TestComposeDropsTheOldTokenWhateverIsKept(t *testing.T) {
+	got, err := Compose("kernelbroker.token="+oldToken, Keep{"*"}, nil, newToken)
+	if err != nil || strings.Contains(got, oldToken) {
+		t.Fatalf("got %q, %v", got, err)
+	}
+}
+
+func TestComposeRefuses(t *testing.T) {
+	long := "kb.x=" + strings.Repeat("x", 1900)
+	for _, c := range []struct {
+		name, running string
+		profile       []string
+		token         string
+		want          error
+	}{
+		{"root by the profile", "", []string{"root=/dev/sdb"}, newToken, kernelbroker.ErrInvalid},
+		{"a kept name by the profile", "", []string{"net.ifnames=1"}, newToken, kernelbroker.ErrPrecluded},
+		{"two arguments in one", "", []string{"quiet init=/bin/sh"}, newToken, kernelbroker.ErrInvalid},
+		{"no token", "", nil, "", kernelbroker.ErrInvalid},
+		{"too long", long, []string{"a=" + strings.Repeat("y", 200)}, newToken, kernelbroker.ErrPrecluded},
+	} {
+		if _, err := Compose(c.running, keep, c.profile, c.token); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if line, err := Compose(long, keep, nil, newToken); err != nil || len(line) > MaxLength {
+		t.Errorf("a line that fits was refused: %v", err)
+	}
+}
+
+func TestValue(t *testing.T) {
+	arguments := Split(`root=/dev/a root="/dev/b" kernelbroker.token=` + oldToken)
+	if got := Value(arguments, "root"); got != "/dev/b" {
+		t.Errorf("root: %q", got)
+	}
+	if got := Value(arguments, kernelbroker.TokenParameter); got != oldToken {
+		t.Errorf("token: %q", got)
+	}
+}
+
+func FuzzCompose(f *testing.F) {
+	f.Add("root=/dev/vda ro quiet", "nosmt")
+	f.Add(`a="b c -- root=x`, "isolcpus=1,2")
+	f.Add(`console="ttyS0 115200`, "isolcpus=1,2")
+	f.Fuzz(func(t *testing.T, running, argument string) {
+		line, err := Compose(running, keep, []string{argument}, newToken)
+		if err != nil {
+			return
+		}
+		if len(line) > MaxLength {
+			t.Fatalf("%d bytes", len(line))
+		}
+		if got := Value(Split(line), kernelbroker.TokenParameter); got != newToken {
+			t.Fatalf("token %q in %q", got, line)
+		}
+		own := strings.TrimSuffix(strings.TrimSuffix(line, " kernelbroker.token="+newToken), argument)
+		for _, kept := range Split(own) {
+			if !keep.Owns(kept) {
+				t.Fatalf("%q survived from %q", kept, running)
+			}
+		}
+	})
+}

@@ -1,0 +1,123 @@
+package inventory
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// everywhere are drivers that the devices below work without, or that are no
+// modules of their own.
+var everywhere = map[string]bool{"pcieport": true, "pcieportdrv": true, "": true}
+
+// moduleOf maps drivers to the module that holds them, where the kernel does
+// not tell.
+var moduleOf = map[string]string{"sd": "sd_mod", "sr": "sr_mod"}
+
+// normalise writes a driver's name as a module's.
+func normalise(driver string) string {
+	name := strings.ReplaceAll(driver, "-", "_")
+	if module, ok := moduleOf[name]; ok {
+		return module
+	}
+	return name
+}
+
+// chain collects the drivers of a device and of everything it hangs on, up to
+// the root of the device tree: a disk is lost without its controller.
+func chain(sys, device string) ([]string, error) {
+	real, err := filepath.EvalSymlinks(device)
+	if err != nil {
+		return nil, err
+	}
+	top, err := filepath.EvalSymlinks(sys)
+	if err != nil {
+		return nil, err
+	}
+	var drivers []string
+	for dir := real; dir != top && len(dir) > len(top); dir = filepath.Dir(dir) {
+		name, err := driver(dir)
+		if err != nil {
+			return nil, err
+		}
+		if !everywhere[name] {
+			drivers = append(drivers, name)
+		}
+	}
+	return drivers, nil
+}
+
+// driver of one device; empty when it has none.
+func driver(dir string) (string, error) {
+	link := filepath.Join(dir, "driver")
+	if module, err := os.Readlink(filepath.Join(link, "module")); err == nil {
+		return normalise(filepath.Base(module)), nil
+	}
+	target, err := os.Readlink(link)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return normalise(filepath.Base(target)), nil
+}
+
+// disk collects the drivers of a block device, and of those that it is made of.
+func disk(sys, name string) ([]string, error) {
+	dir := filepath.Join(sys, "class/block", name)
+	drivers, err := chain(sys, dir)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := os.ReadDir(filepath.Join(dir, "slaves"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	switch {
+	case len(parts) > 0 && strings.HasPrefix(name, "dm-"):
+		drivers = append(drivers, "dm_mod")
+	case len(parts) > 0 && strings.HasPrefix(name, "md"):
+		drivers = append(drivers, "md_mod")
+	}
+	for _, part := range parts {
+		more, err := disk(sys, part.Name())
+		if err != nil {
+			return nil, err
+		}
+		drivers = append(drivers, more...)
+	}
+	return drivers, nil
+}
+
+// network collects the drivers of the interfaces that are in use.
+func network(sys string) ([]string, error) {
+	class := filepath.Join(sys, "class/net")
+	entries, err := os.ReadDir(class)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var drivers []string
+	for _, entry := range entries {
+		dir := filepath.Join(class, entry.Name())
+		if _, err := os.Stat(filepath.Join(dir, "device")); err != nil {
+			continue // no hardware behind it
+		}
+		// An interface that is down has no readable carrier.
+		carrier, err := os.ReadFile(filepath.Join(dir, "carrier"))
+		if err != nil || strings.TrimSpace(string(carrier)) != "1" {
+			continue
+		}
+		more, err := chain(sys, dir)
+		if err != nil {
+			return nil, err
+		}
+		drivers = append(drivers, more...)
+	}
+	return drivers, nil
+}

@@ -1,0 +1,180 @@
+// Package inventory finds out what a kernel must be able to drive so that this
+// node comes back: its architecture and memory, the root file system and the
+// disk it is on, and the network it talks through. A kernel that lacks one of
+// these is refused before it is loaded, not found out by a node that hangs.
+package inventory
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/cmdline"
+)
+
+// memoryFilesystems need no device, and every kernel has them.
+var memoryFilesystems = map[string]bool{"rootfs": true, "ramfs": true, "tmpfs": true}
+
+// Read looks at the node through the proc and sys file systems mounted there.
+// The extra drivers are ones that the site knows to be needed.
+func Read(proc, sys string, extra []string) (kernelbroker.Inventory, error) {
+	var found kernelbroker.Inventory
+	var err error
+	if found.Architecture, err = architecture(); err != nil {
+		return found, err
+	}
+	if found.MemoryMiB, err = memory(filepath.Join(proc, "meminfo")); err != nil {
+		return found, err
+	}
+	if found.CPUs, err = cpus(filepath.Join(sys, "devices/system/cpu/online")); err != nil {
+		return found, err
+	}
+	drivers, err := root(proc, sys, &found)
+	if err != nil {
+		return found, fmt.Errorf("root device: %w", err)
+	}
+	nics, err := network(sys)
+	if err != nil {
+		return found, fmt.Errorf("network: %w", err)
+	}
+	drivers = append(drivers, nics...)
+	for _, name := range extra {
+		drivers = append(drivers, normalise(name))
+	}
+	slices.Sort(drivers)
+	found.Drivers = slices.Compact(drivers)
+	return found, nil
+}
+
+func architecture() (string, error) {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return "", fmt.Errorf("uname: %w", err)
+	}
+	return string(name.Machine[:bytes.IndexByte(name.Machine[:], 0)]), nil
+}
+
+func memory(path string) (uint64, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(raw)) {
+		fields := strings.Fields(line)
+		if len(fields) >= 2 && fields[0] == "MemTotal:" {
+			kib, err := strconv.ParseUint(fields[1], 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("file %q: %q: %w", path, line, kernelbroker.ErrInvalid)
+			}
+			return kib / 1024, nil
+		}
+	}
+	return 0, fmt.Errorf("file %q has no MemTotal: %w", path, kernelbroker.ErrInvalid)
+}
+
+// cpus counts a list of ranges like 0-3,8.
+func cpus(path string) (uint32, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	var count uint64
+	for part := range strings.SplitSeq(strings.TrimSpace(string(raw)), ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		a, errA := strconv.ParseUint(first, 10, 16)
+		b, errB := strconv.ParseUint(last, 10, 16)
+		if errA != nil || errB != nil || b < a {
+			return 0, fmt.Errorf("file %q: %q: %w", path, part, kernelbroker.ErrInvalid)
+		}
+		count += b - a + 1
+	}
+	return uint32(min(count, 1<<20)), nil
+}
+
+// root fills in the root device and file system and returns the drivers that
+// both need. The root of a node that boots from memory needs none.
+func root(proc, sys string, found *kernelbroker.Inventory) ([]string, error) {
+	mountinfo, err := os.ReadFile(filepath.Join(proc, "self/mountinfo"))
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := ParseMounts(string(mountinfo))
+	if err != nil {
+		return nil, err
+	}
+	line, err := os.ReadFile(filepath.Join(proc, "cmdline"))
+	if err != nil {
+		return nil, err
+	}
+	arguments := cmdline.Split(string(line))
+	top, ok := at(mounts, "/")
+	if !ok {
+		return nil, fmt.Errorf("nothing is mounted on /: %w", kernelbroker.ErrNotFound)
+	}
+	var drivers []string
+	if top.Filesystem == "overlay" {
+		drivers = append(drivers, "overlay")
+		below, seen := lower(mounts, top)
+		if !seen {
+			below = Mount{Source: cmdline.Value(arguments, "root"), Filesystem: cmdline.Value(arguments, "rootfstype")}
+		}
+		top = below
+	}
+	found.RootFilesystem = top.Filesystem
+	if !memoryFilesystems[top.Filesystem] && top.Filesystem != "" {
+		drivers = append(drivers, normalise(top.Filesystem))
+	}
+	name := blockName(sys, top, cmdline.Value(arguments, "root"))
+	if name == "" {
+		return drivers, nil
+	}
+	found.RootDevice = "/dev/" + name
+	more, err := disk(sys, name)
+	return append(drivers, more...), err
+}
+
+// blockName finds the kernel's name of the device that a mount is on; empty
+// when there is none. The device number tells it for sure; file systems over
+// several devices have a made-up one, and then the names do.
+func blockName(sys string, mount Mount, argument string) string {
+	if target, err := os.Readlink(filepath.Join(sys, "dev/block", mount.Device)); err == nil && mount.Device != "" {
+		return filepath.Base(target)
+	}
+	if memoryFilesystems[mount.Filesystem] {
+		return ""
+	}
+	for _, source := range []string{mount.Source, argument} {
+		name := sourceName(source)
+		if name == "" {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(sys, "class/block", name)); err == nil {
+			return name
+		}
+	}
+	return ""
+}
+
+// sourceName turns /dev/x, /dev/mapper/x and UUID=x into a kernel name.
+func sourceName(source string) string {
+	if kind, value, has := strings.Cut(source, "="); has {
+		source = filepath.Join("/dev/disk/by-"+strings.ToLower(kind), value)
+	}
+	if !strings.HasPrefix(source, "/dev/") {
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(source); err == nil {
+		source = real
+	}
+	return filepath.Base(source)
+}

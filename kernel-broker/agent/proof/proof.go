@@ -1,0 +1,98 @@
+// Package proof reads what a boot can show for itself: its boot id, the GNU
+// build id and release of the running kernel, the one-time token on the command
+// line, and when it began. Nothing here can be had without having booted.
+package proof
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/cmdline"
+)
+
+// Read collects the proof from the proc and sys file systems mounted there.
+func Read(proc, sys string) (kernelbroker.Boot, error) {
+	var boot kernelbroker.Boot
+	var err error
+	if boot.BootID, err = line(proc, "sys/kernel/random/boot_id"); err != nil {
+		return boot, err
+	}
+	if boot.Release, err = line(proc, "sys/kernel/osrelease"); err != nil {
+		return boot, err
+	}
+	arguments, err := line(proc, "cmdline")
+	if err != nil {
+		return boot, err
+	}
+	boot.Token = cmdline.Value(cmdline.Split(arguments), kernelbroker.TokenParameter)
+	notes, err := os.ReadFile(filepath.Join(sys, "kernel/notes"))
+	if err != nil {
+		return boot, err
+	}
+	if boot.BuildID, err = BuildID(notes); err != nil {
+		return boot, fmt.Errorf("file %q: %w", filepath.Join(sys, "kernel/notes"), err)
+	}
+	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
+	if err != nil {
+		return boot, err
+	}
+	if boot.BootedAt, err = bootTime(string(stat)); err != nil {
+		return boot, fmt.Errorf("file %q: %w", filepath.Join(proc, "stat"), err)
+	}
+	return boot, nil
+}
+
+func line(root, name string) (string, error) {
+	raw, err := os.ReadFile(filepath.Join(root, name))
+	return strings.TrimSpace(string(raw)), err
+}
+
+// The header of an ELF note, and the type of the one that holds a build id.
+const (
+	noteHeader  = 12
+	noteBuildID = 3
+)
+
+// BuildID finds the GNU build id among the ELF notes of the running kernel, in
+// lower-case hex.
+func BuildID(notes []byte) (string, error) {
+	for len(notes) >= noteHeader {
+		name := uint64(binary.NativeEndian.Uint32(notes))
+		desc := uint64(binary.NativeEndian.Uint32(notes[4:]))
+		kind := binary.NativeEndian.Uint32(notes[8:])
+		notes = notes[noteHeader:]
+		end := align(name) + align(desc)
+		if align(name)+desc > uint64(len(notes)) {
+			break
+		}
+		if kind == noteBuildID && bytes.Equal(notes[:name], []byte("GNU\x00")) && desc > 0 {
+			return hex.EncodeToString(notes[align(name) : align(name)+desc]), nil
+		}
+		notes = notes[min(end, uint64(len(notes))):]
+	}
+	return "", fmt.Errorf("no GNU build id: %w", kernelbroker.ErrNotFound)
+}
+
+// align rounds up to the four bytes that notes are padded to.
+func align(n uint64) uint64 { return (n + 3) &^ 3 }
+
+func bootTime(stat string) (time.Time, error) {
+	for text := range strings.Lines(stat) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(text), "btime "); ok {
+			seconds, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return time.Time{}, fmt.Errorf("btime %q: %w", value, kernelbroker.ErrInvalid)
+			}
+			return time.Unix(seconds, 0).UTC(), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("no btime: %w", kernelbroker.ErrNotFound)
+}
