@@ -1,0 +1,242 @@
+# Everything that people and CI do here is a target; `make` alone lists them.
+#
+# Results go to build/, what outlives a clone (tools, a Go toolchain, kernels)
+# to the folder that .ci/cache-dir names, by version or digest.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+SHELL := /bin/sh
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+CACHE   := $(shell .ci/cache-dir)
+GO_DIR  := $(shell .ci/go-dir)
+GO      := $(GO_DIR)/go
+export PATH := $(GO_DIR):$(PATH)
+
+include .ci/tools.env
+TOOLS              := $(CACHE)/tools
+GOLANGCI_LINT      := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
+BUF                := $(TOOLS)/buf-$(BUF_VERSION)/buf
+PROTOC_GEN_GO      := $(TOOLS)/protoc-gen-go-$(PROTOC_GEN_GO_VERSION)/protoc-gen-go
+PROTOC_GEN_GO_GRPC := $(TOOLS)/protoc-gen-go-grpc-$(PROTOC_GEN_GO_GRPC_VERSION)/protoc-gen-go-grpc
+
+STEP    := .ci/step
+RESULTS := build/test-results
+TEST    := build/bin/testresults
+
+# build/ may hold a kernel's source tree: never walk it.
+GO_PACKAGES := ./kernel-broker/... ./tests/...
+GO_CMDS     := $(patsubst %/main.go,./%,$(wildcard kernel-broker/cmd/*/main.go tests/cmd/*/main.go tests/*/cmd/*/main.go))
+GO_LDFLAGS  := -s -w -X main.version=$(VERSION)
+KERNELS     := $(patsubst catalog/kernels/%.yaml,%,$(wildcard catalog/kernels/*.yaml))
+C_PARTS     := $(patsubst %/Makefile,%,$(wildcard slurm-plugin/Makefile tests/workloads/*/Makefile))
+
+KBLAB        ?= build/bin/kblab
+DEMO         ?= build/bin/kb-demo
+BENCH_SWITCH ?= build/bin/kb-bench
+# Extra arguments: make lab-up ARGS="-nodes 3", make test-unit ARGS="-run Foo".
+ARGS ?=
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+##: setting up
+
+.PHONY: deps
+deps: ## install what is missing: Debian packages (root or sudo), Go
+	@.ci/install-packages
+	@.ci/install-go
+
+$(GO):
+	@.ci/install-go
+
+.PHONY: tools
+tools: $(GOLANGCI_LINT) $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) ## build linters and generators into the cache
+
+$(GOLANGCI_LINT): | $(GO)
+	@.ci/install-tool $(@D) github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+$(BUF): | $(GO)
+	@.ci/install-tool $(@D) github.com/bufbuild/buf/cmd/buf@$(BUF_VERSION)
+$(PROTOC_GEN_GO): | $(GO)
+	@.ci/install-tool $(@D) google.golang.org/protobuf/cmd/protoc-gen-go@$(PROTOC_GEN_GO_VERSION)
+$(PROTOC_GEN_GO_GRPC): | $(GO)
+	@.ci/install-tool $(@D) google.golang.org/grpc/cmd/protoc-gen-go-grpc@$(PROTOC_GEN_GO_GRPC_VERSION)
+
+##: building
+
+.PHONY: build
+build: build-go build-c ## build everything but the kernels, into build/
+
+.PHONY: build-go
+build-go: | $(GO)
+	@mkdir -p build/bin
+	@$(STEP) build/go env CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(GO_LDFLAGS)' -o build/bin/ $(GO_CMDS)
+
+.PHONY: build-c
+build-c:
+	@for part in $(C_PARTS); do $(STEP) build/$$part $(MAKE) -s --no-print-directory -C $$part || exit; done
+
+.PHONY: kernels
+kernels: build-go ## build or take from the cache every kernel of the catalog, and Debian's own
+	@for kernel in $(KERNELS); do \
+		$(STEP) kernel/$$kernel build/bin/kernel-factory build --kernel $$kernel --out build/kernels/$$kernel || exit; \
+	done
+	@$(STEP) kernel/stock build/bin/kernel-factory distribution --out build/kernels/stock
+
+.PHONY: generate
+generate: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) ## generate kernel-broker/api/v1 from proto/
+	@rm -f kernel-broker/api/v1/*.pb.go
+	@cd proto && $(BUF) generate
+
+.PHONY: verify-generate
+verify-generate: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) ## check that the generated code is what proto/ gives
+	@$(STEP) lint/generated .ci/verify-generate $(BUF)
+
+# buf finds its plugins on PATH.
+generate verify-generate: export PATH := $(dir $(PROTOC_GEN_GO)):$(dir $(PROTOC_GEN_GO_GRPC)):$(PATH)
+
+##: checking; each lint-x has its fix-x where a machine can do it
+
+LINTS := lint-go lint-proto lint-api verify-generate lint-shell lint-c lint-yaml lint-lua
+
+.PHONY: lint
+lint: ## run every lint-* check, all of them even when one finds something
+	@$(MAKE) -k --no-print-directory $(LINTS)
+
+.PHONY: lint-go
+lint-go: $(GOLANGCI_LINT) ## golangci-lint, gofmt and goimports among it
+	@$(STEP) lint/go $(GOLANGCI_LINT) run $(GO_PACKAGES)
+
+.PHONY: fix-go
+fix-go: $(GOLANGCI_LINT) ## repair what golangci-lint can repair, format Go
+	@$(GOLANGCI_LINT) run --fix $(GO_PACKAGES)
+	@$(GOLANGCI_LINT) fmt $(GO_PACKAGES)
+
+.PHONY: lint-proto
+lint-proto: $(BUF) ## buf lint and format
+	@$(STEP) lint/proto $(BUF) lint proto
+	@$(STEP) lint/proto-format $(BUF) format --diff --exit-code proto
+
+.PHONY: fix-proto
+fix-proto: $(BUF) ## format proto/
+	@$(BUF) format --write proto
+
+.PHONY: lint-api
+lint-api: $(BUF) ## buf breaking against the API that was promised, proto/promised.binpb
+	@$(STEP) lint/api .ci/verify-api $(BUF)
+
+.PHONY: fix-api
+fix-api: $(BUF) ## promise the API as it is now, breaking what was promised before
+	@$(BUF) build proto --as-file-descriptor-set --exclude-source-info -o proto/promised.binpb
+
+.PHONY: lint-shell
+lint-shell: ## shellcheck
+	@$(STEP) lint/shell sh -c '.ci/shell-scripts | xargs shellcheck -x'
+
+.PHONY: lint-c
+lint-c: ## clang-format
+	@$(STEP) lint/c-format .ci/verify-format
+
+.PHONY: fix-c
+fix-c: ## format C
+	@.ci/files '*.c' '*.h' | xargs -r clang-format -i
+
+.PHONY: lint-yaml
+lint-yaml: ## yamllint
+	@$(STEP) lint/yaml sh -c ".ci/files '*.yaml' '*.yml' | xargs yamllint --strict"
+
+.PHONY: lint-lua
+lint-lua: ## luac -p
+	@$(STEP) lint/lua sh -c ".ci/files '*.lua' | xargs -r luac5.3 -p"
+
+.PHONY: lint-modules
+lint-modules: | $(GO) ## go.mod and go.sum say what the code needs
+	@$(STEP) lint/modules $(GO) mod tidy -diff
+
+.PHONY: fix-modules
+fix-modules: | $(GO) ## go mod tidy
+	@$(GO) mod tidy
+
+.PHONY: fix
+fix: fix-go fix-proto fix-c ## run every fix-* that changes only the layout
+
+##: testing
+
+$(TEST): $(filter-out %_test.go,$(wildcard tests/cmd/testresults/*.go)) | $(GO)
+	@mkdir -p $(@D)
+	@CGO_ENABLED=0 $(GO) build -o $@ ./tests/cmd/testresults
+
+.PHONY: test
+test: deps build lint test-unit test-c kernels test-suites ## everything, as CI does it
+
+.PHONY: test-unit
+test-unit: $(TEST) ## Go tests with the race detector; fuzz targets run their seeds
+	@$(STEP) unit $(TEST) go -o $(RESULTS)/unit.jsonl -- -race $(ARGS) $(GO_PACKAGES)
+
+.PHONY: test-fuzz-seeds
+test-fuzz-seeds: $(TEST) ## only the fuzz targets' seeds (part of test-unit)
+	@$(STEP) fuzz-seeds $(TEST) go -o $(RESULTS)/fuzz-seeds.jsonl -v -- -run '^Fuzz' $(GO_PACKAGES)
+
+.PHONY: test-store
+test-store: $(TEST) ## only the store's conformance suite, on memory and on etcd (part of test-unit)
+	@$(STEP) store $(TEST) go -o $(RESULTS)/store.jsonl -v -- -race -count=1 $(ARGS) ./kernel-broker/store/... ./kernel-broker/etcdserver/...
+
+.PHONY: test-c
+test-c: $(TEST) ## C tests under the sanitizers, TAP
+	@$(STEP) c $(TEST) tap -o $(RESULTS)/c.tap -- sh -c \
+		'status=0; for part in $(C_PARTS); do $(MAKE) -s --no-print-directory -C $$part test || status=1; done; exit $$status'
+
+.PHONY: test-suites
+test-suites: build kernels $(TEST) ## the suites on the virtual cluster (root or user namespaces)
+	@$(STEP) suites $(TEST) go -o $(RESULTS)/suites.jsonl -v -- -tags lab -count=1 -timeout 35m -p 1 $(ARGS) ./tests/suites/...
+
+##: using
+
+.PHONY: demo
+demo: deps build kernels ## a job gets its kernel on a virtual cluster, from start to end
+	@$(DEMO) $(ARGS)
+
+.PHONY: bench-switch
+bench-switch: build kernels ## measure the switch, phase by phase
+	@$(BENCH_SWITCH) $(ARGS)
+
+.PHONY: lab-up
+lab-up: build kernels ## start a virtual cluster
+	@$(KBLAB) up $(ARGS)
+
+.PHONY: lab-shell
+lab-shell: ## a user's shell on the virtual cluster
+	@$(KBLAB) shell $(ARGS)
+
+.PHONY: lab-down
+lab-down: ## stop the virtual cluster
+	@$(KBLAB) down $(ARGS)
+
+DESTDIR     ?=
+prefix      ?= /usr
+bindir      ?= $(prefix)/bin
+sbindir     ?= $(prefix)/sbin
+libexecdir  ?= $(prefix)/libexec/kernel-broker
+datadir     ?= $(prefix)/share/kernel-broker
+
+.PHONY: install
+install: build ## install below DESTDIR
+	install -D -m 0755 -t $(DESTDIR)$(bindir) build/bin/kernelctl build/bin/kernel-factory
+	install -D -m 0755 -t $(DESTDIR)$(sbindir) build/bin/kernel-broker build/bin/kernel-broker-agent
+	install -D -m 0755 -t $(DESTDIR)$(libexecdir) build/bin/kernel-broker-hook build/bin/kernel-broker-node-hook
+	for hook in prolog-slurmctld epilog-slurmctld reboot; do \
+		ln -sfn kernel-broker-hook $(DESTDIR)$(libexecdir)/$$hook || exit; \
+	done
+	ln -sfn kernel-broker-node-hook $(DESTDIR)$(libexecdir)/epilog
+	cd catalog && find . -type f -exec install -D -m 0644 {} $(abspath $(DESTDIR)$(datadir))/catalog/{} \;
+	$(MAKE) -C slurm-plugin install DESTDIR=$(abspath $(DESTDIR))
+
+.PHONY: clean
+clean: ## remove build/
+	rm -rf build
+
+.PHONY: clean-cache
+clean-cache: ## remove the cache: tools, Go, kernels
+	@case "$(CACHE)" in ''|/|"$(HOME)") echo "not removing \"$(CACHE)\"" >&2; exit 1;; esac
+	rm -rf -- "$(CACHE)"
