@@ -114,7 +114,8 @@ func (s *Server) Endpoint() string { return s.endpoint }
 func (s *Server) Failed() <-chan error { return s.etcd.Err() }
 
 // Close stops the server, waits until its data is closed, and frees the
-// directory. Closing twice is fine.
+// directory. Clients should be closed before: etcd waits some seconds for those
+// that still watch. Closing twice is fine.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
 		s.etcd.Close()

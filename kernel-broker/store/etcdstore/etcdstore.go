@@ -19,6 +19,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/store"
 )
@@ -31,6 +33,10 @@ const (
 	keepAliveInterval = 10 * time.Second // silence after which a peer is probed
 	keepAliveTimeout  = 5 * time.Second  // and then given up
 )
+
+// reconnect is quicker than gRPC's own schedule, which would leave the broker
+// without its store for up to two minutes after etcd is back.
+var reconnect = backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
 
 // Config says which etcd and which part of it.
 type Config struct {
@@ -87,6 +93,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		DialTimeout:          cfg.Timeout,
 		DialKeepAliveTime:    keepAliveInterval,
 		DialKeepAliveTimeout: keepAliveTimeout,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: reconnect, MinConnectTimeout: cfg.Timeout})},
 		// The client logs every retry; what matters comes back as an error.
 		Logger: zap.NewNop(),
 	})
