@@ -1,0 +1,74 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// kept are the folders that "down" leaves on request, and after a failed "up".
+var kept = []string{".kblab", "logs", "consoles", "nodes"}
+
+// Down ends everything in the lab and removes its folder; with keepLogs the
+// logs and consoles stay. It works on a lab whose holder was killed, too, and
+// a second time.
+func Down(ctx context.Context, dir string, keepLogs bool) error {
+	l, err := load(dir)
+	if errors.Is(err, ErrDown) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return l.Down(ctx, keepLogs)
+}
+
+// Down is the function of that name for this lab.
+func (l *Lab) Down(ctx context.Context, keepLogs bool) error {
+	if l.state.alive() {
+		// It is process 1 of its namespace: the kernel ends all others with it,
+		// and unmounts and removes what only they used.
+		if err := syscall.Kill(l.state.HolderPID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("lab %q: holder: %w", l.layout.dir, err)
+		}
+	}
+	if l.state.PidNamespace != "" {
+		err := waitFor(ctx, 20*time.Second, 10*time.Millisecond, "the end of the lab's processes", func() (bool, error) {
+			pids, err := l.Processes()
+			return len(pids) == 0, err
+		})
+		if err != nil {
+			return fmt.Errorf("lab %q: %w", l.layout.dir, err)
+		}
+	}
+	return l.remove(ctx, keepLogs)
+}
+
+func (l *Lab) remove(ctx context.Context, keepLogs bool) error {
+	// The folder has files of the lab's users, who without root are ids of
+	// /etc/subuid: only their user namespace may remove those.
+	script := `cd "$1" || exit 0; shift; for f in * .[!.]*; do
+for k; do [ "$f" = "$k" ] && continue 2; done; rm -rf -- "$f"; done
+rm -rf nodes/*/share/cache nodes/*/share/etc`
+	args := []string{"/bin/sh", "-c", script, "sh", l.layout.dir}
+	if keepLogs {
+		args = append(args, kept...)
+	}
+	if l.state.Mode == ModeSubuid {
+		args = append([]string{"unshare", "--user", "--map-root-user", "--map-auto"}, args...)
+	}
+	if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("lab %q: folder: %w: %s", l.layout.dir, err, out)
+	}
+	if keepLogs {
+		return nil
+	}
+	if err := os.Remove(l.layout.dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("lab %q: folder: %w", l.layout.dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+#!/bin/sh
+# The first process of a lab's namespaces. It lays out the front-end, says that
+# it is ready, and then only keeps the namespaces alive and collects orphans.
+# When it ends, the kernel ends everything else in the lab.
+# Arguments: lab folder, number of nodes, prefix of addresses/length, mode.
+set -eu
+dir=$1 nodes=$2 cidr=$3 mode=$4
+
+# /proc is still the host's here, so this is the pid as the host sees it.
+read -r pid _ </proc/self/stat
+echo "$pid" >"$dir/run/holder.pid"
+
+hostname ctl
+mount -t proc proc /proc
+
+# /run goes first, because it then holds the way to the lab's folder, which may
+# itself be below a path that is covered next.
+mount -t tmpfs -o mode=755 tmpfs /run
+mkdir -m 755 /run/lab /run/lock /run/slurm /run/munge /run/kernel-broker
+mount --bind "$dir" /run/lab
+cd /run/lab
+
+# Read-only layers give mount points that the host may not have.
+overlay() {
+	[ -d "$1" ] || { echo "$1: not on this host" >&2; exit 1; }
+	mount -t overlay overlay -o "ro,lowerdir=/run/lab/root$1:$1" "$1"
+}
+overlay /etc
+overlay /usr/lib
+overlay /usr/libexec
+overlay /usr/local/bin
+
+bind() { mount --bind "/run/lab/$1" "$2"; }
+bind share/conf/slurm /etc/slurm
+bind share/conf/munge /etc/munge
+bind share/conf/kernel-broker /etc/kernel-broker
+bind product/usr/lib/kernel-broker /usr/lib/kernel-broker
+bind product/usr/libexec/kernel-broker /usr/libexec/kernel-broker
+bind share/home /home
+bind var /var
+bind logs /var/log
+mount -t tmpfs -o mode=1777 tmpfs /tmp
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+
+# With one user there is nobody to give things to.
+if [ "$mode" != single ]; then
+	chown slurm:slurm /run/slurm /run/kernel-broker /var/log/slurm \
+		/var/log/kernel-broker /var/lib/slurm/slurmctld /var/lib/kernel-broker
+	chown munge:munge /run/munge /var/lib/munge /var/log/munge \
+		/etc/munge /etc/munge/munge.key
+	for home in /home/*; do
+		chown -R "${home##*/}:${home##*/}" "$home"
+	done
+fi
+chmod 700 /var/lib/munge /etc/munge
+
+{
+	echo "link set lo up"
+	echo "link add br0 type bridge forward_delay 0"
+	echo "addr add $cidr dev br0"
+	echo "link set br0 up"
+	i=1
+	while [ "$i" -le "$nodes" ]; do
+		echo "tuntap add dev tap$i mode tap user $(id -u)"
+		echo "link set tap$i master br0 up"
+		i=$((i + 1))
+	done
+} | ip -batch -
+
+trap 'exit 0' TERM
+: >/run/lab/run/holder.ready
+while :; do
+	sleep 86400 &
+	# The shell's wait collects whatever ends, its own child or not.
+	wait $! || :
+done

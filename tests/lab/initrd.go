@@ -1,0 +1,45 @@
+package lab
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"strings"
+)
+
+//go:embed files/initrd-init.sh
+var initrdInit []byte
+
+// busybox is the nodes' userland; it has to be the static one.
+const busybox = "/bin/busybox"
+
+// buildInitrd makes the small initrd of a kernel with modules: it inserts what
+// the machine needs and goes on to the disk image. It is left uncompressed,
+// which boots fastest.
+func buildInitrd(k Kernel) ([]byte, error) {
+	modules, err := loadModules(k.Modules, bootModules)
+	if err != nil {
+		return nil, err
+	}
+	if len(modules) == 0 {
+		return nil, fmt.Errorf("folder %q: none of the modules %s", k.Modules, strings.Join(bootModules, ", "))
+	}
+	box, err := os.ReadFile(busybox)
+	if err != nil {
+		return nil, fmt.Errorf("busybox: %w", err)
+	}
+	var a archive
+	for _, dir := range []string{"bin", "dev", "proc", "root", "modules"} {
+		a.folder(dir)
+	}
+	a.device("dev/console", 5, 1)
+	a.program("bin/busybox", box)
+	a.program("init", initrdInit)
+	var list strings.Builder
+	for _, m := range modules {
+		a.file("modules/"+m.name+".ko", m.text)
+		fmt.Fprintln(&list, m.name)
+	}
+	a.file("modules/order", []byte(list.String()))
+	return a.bytes(), nil
+}

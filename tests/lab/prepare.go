@@ -1,0 +1,171 @@
+package lab
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// prepare writes everything that the front-end and the nodes read.
+func (l *Lab) prepare() error {
+	steps := []func() error{l.writeAccounts, l.writeSlurm, l.writeSecrets, l.writeHomes}
+	if !l.state.Options.WithoutProduct {
+		steps = append(steps, l.WriteProductConfig, l.installProduct)
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func write(path, text string, mode os.FileMode) error {
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		return fmt.Errorf("lab file: %w", err)
+	}
+	// The caller's umask must not decide who can read it.
+	if err := os.Chmod(path, mode); err != nil {
+		return fmt.Errorf("lab file: %w", err)
+	}
+	return nil
+}
+
+func (l *Lab) writeAccounts() error {
+	files := map[string]string{
+		"passwd":        passwdFile(l.state.Accounts),
+		"group":         groupFile(l.state.Accounts),
+		"hosts":         hostsFile(l.state.Options.Nodes),
+		"nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files\n",
+		"hostname":      frontHost + "\n",
+	}
+	for name, text := range files {
+		for _, dir := range []string{"root/etc", "share/conf/etc"} {
+			if err := write(l.layout.path(dir, name), text, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *Lab) writeSlurm() error {
+	o := l.state.Options
+	files := map[string]string{
+		"slurm.conf":     slurmConf(o, l.state.Mode),
+		"cgroup.conf":    cgroupConf,
+		"plugstack.conf": plugstackConf(o),
+	}
+	for name, text := range files {
+		if err := write(l.layout.path("share/conf/slurm", name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeSecrets makes the cluster's munge key and the token of the nodes' exec
+// channel, new for each lab.
+func (l *Lab) writeSecrets() error {
+	key := make([]byte, 128)
+	rand.Read(key)
+	if err := write(l.layout.path("share/conf/munge/munge.key"), string(key), 0o400); err != nil {
+		return err
+	}
+	token := make([]byte, 16)
+	rand.Read(token)
+	return write(l.layout.token(), hex.EncodeToString(token)+"\n", 0o400)
+}
+
+const bashrc = `PS1='[\u@\h \w]$ '
+`
+
+func (l *Lab) writeHomes() error {
+	for _, a := range l.state.Accounts {
+		if !a.person() {
+			continue
+		}
+		home := l.layout.path("share", a.Home)
+		if err := os.MkdirAll(home, 0o755); err != nil {
+			return fmt.Errorf("home of %q: %w", a.Name, err)
+		}
+		if err := write(filepath.Join(home, ".bashrc"), bashrc, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteProductConfig writes broker.yaml, client.yaml and each agent.yaml from
+// the lab's options; "up" calls it.
+func (l *Lab) WriteProductConfig() error {
+	o := l.state.Options
+	files := map[string]map[string]any{
+		"share/conf/kernel-broker/broker.yaml": brokerConfig(o),
+		"share/conf/kernel-broker/client.yaml": clientConfig(o),
+	}
+	for i := 1; i <= o.Nodes; i++ {
+		at := filepath.Join("nodes", nodeName(i), "share/etc/kernel-broker")
+		files[filepath.Join(at, "agent.yaml")] = agentConfig(o, i, l.state.Kernel)
+		files[filepath.Join(at, "client.yaml")] = clientConfig(o)
+	}
+	for name, config := range files {
+		text, err := yamlFile(config)
+		if err != nil {
+			return fmt.Errorf("file %q: %w", name, err)
+		}
+		if err := write(l.layout.path(name), string(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// installProduct copies the front-end's part of the product into the lab, so
+// that a rebuild does not change a running lab.
+func (l *Lab) installProduct() error {
+	found, err := findProduct(l.state.Options, frontFiles)
+	if err != nil {
+		return err
+	}
+	for target, source := range found {
+		to := l.layout.path("product", target)
+		switch {
+		case strings.HasPrefix(target, "/etc/slurm/"):
+			to = l.layout.path("share/conf/slurm", filepath.Base(target))
+		case strings.HasPrefix(target, "/usr/local/bin/"):
+			to = l.layout.path("root", target)
+		}
+		if err := copyFile(source, to, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyFile(from, to string, mode os.FileMode) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return fmt.Errorf("copy: %w", err)
+	}
+	defer in.Close()
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return fmt.Errorf("copy of %q: %w", from, err)
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return fmt.Errorf("copy of %q: %w", from, err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		out.Close()
+		return fmt.Errorf("copy of %q: %w", from, err)
+	}
+	if err := out.Close(); err != nil {
+		return fmt.Errorf("copy of %q: %w", from, err)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The product as the lab sees it: where its built files are, where they go,
+// and the three configuration files. This is the one file to change when the
+// product's files or configuration keys change.
+
+// productFile is one file of the product.
+type productFile struct {
+	name   string // file name in the build folder
+	target string // path on the front-end or node
+}
+
+// frontFiles go to the front-end, below the lab's product folder. A name may
+// appear twice: hooks are one program under several names.
+var frontFiles = []productFile{
+	{"kernel-broker", "/usr/local/bin/kernel-broker"},
+	{"kernelctl", "/usr/local/bin/kernelctl"},
+	{"kernel-broker-hook", libexec + "/prolog-slurmctld"},
+	{"kernel-broker-hook", libexec + "/epilog-slurmctld"},
+	{"kernel-broker-hook", libexec + "/reboot"},
+	{"kernel_profile.so", pluginDir + "/kernel_profile.so"},
+	{"job_submit.lua", "/etc/slurm/job_submit.lua"},
+}
+
+// nodeFiles go into the nodes' disk image.
+var nodeFiles = []productFile{
+	{"kernel-broker-agent", "/usr/sbin/kernel-broker-agent"},
+	{"kernel-broker-node-hook", libexec + "/epilog"},
+	{"kernel_profile.so", pluginDir + "/kernel_profile.so"},
+}
+
+// productPlaces are the folders where a built file may be, first one wins.
+func productPlaces(o Options) []string {
+	return []string{
+		filepath.Join(o.Product, "bin"),
+		o.Product,
+		filepath.Join(o.Product, "slurm-plugin"),
+		filepath.Join(o.Product, "plugin"),
+		filepath.Join(o.Repo, "slurm-plugin"), // job_submit.lua needs no build
+	}
+}
+
+// findProduct resolves the files' names to paths.
+func findProduct(o Options, files []productFile) (map[string]string, error) {
+	found := map[string]string{}
+	var missing []string
+	for _, f := range files {
+		path := ""
+		for _, dir := range productPlaces(o) {
+			p := filepath.Join(dir, f.name)
+			if st, err := os.Stat(p); err == nil && st.Mode().IsRegular() {
+				path = p
+				break
+			}
+		}
+		if path == "" {
+			missing = append(missing, f.name)
+			continue
+		}
+		found[f.target] = path
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("product in %q: not built: %s (make build; or a lab without the product)",
+			o.Product, strings.Join(missing, ", "))
+	}
+	return found, nil
+}
+
+func brokerConfig(o Options) map[string]any {
+	return merge(map[string]any{
+		"cluster":  "lab",
+		"data_dir": "/var/lib/kernel-broker",
+		"socket":   brokerSocket,
+		"listen":   fmt.Sprintf("%s:%d", frontAddress, brokerPort),
+		"snapshot": "/var/lib/kernel-broker/catalog.snapshot",
+	}, o.Broker)
+}
+
+func clientConfig(o Options) map[string]any {
+	return merge(map[string]any{"broker": "unix://" + brokerSocket}, o.Client)
+}
+
+func agentConfig(o Options, i int, k Kernel) map[string]any {
+	initrd := ""
+	if k.Initrd != "" {
+		initrd = nodeInitrd
+	}
+	return merge(map[string]any{
+		"node":   nodeName(i),
+		"broker": fmt.Sprintf("%s:%d", frontAddress, brokerPort),
+		"cache":  map[string]any{"dir": "/var/cache/kernel-broker", "max_bytes": 256 << 20},
+		"slurmd": map[string]any{
+			"start":    []string{"/usr/sbin/slurmd", "-b"},
+			"stop":     []string{"/usr/libexec/kblab/slurmd-stop"},
+			"pid_file": "/run/slurmd.pid",
+		},
+		"kexec":      map[string]any{"program": "/usr/sbin/kexec", "load_args": []string{}},
+		"boot":       map[string]any{"initrd": initrd},
+		"socket":     "/run/kernel-broker/agent.sock",
+		"node_state": "/run/kernel-broker/node.state",
+		"snapshot":   "/var/lib/kernel-broker/catalog.snapshot",
+	}, o.Agent)
+}
+
+const brokerSocket = "/run/kernel-broker/broker.sock"
+
+// merge lays over on base: maps are merged, nil deletes, the rest replaces.
+func merge(base, over map[string]any) map[string]any {
+	for k, v := range over {
+		if v == nil {
+			delete(base, k)
+			continue
+		}
+		inner, ok := base[k].(map[string]any)
+		outer, ok2 := v.(map[string]any)
+		if ok && ok2 {
+			base[k] = merge(inner, outer)
+			continue
+		}
+		base[k] = v
+	}
+	return base
+}
+
+// yamlFile renders a configuration file.
+func yamlFile(config map[string]any) ([]byte, error) {
+	// Through JSON, so that any struct or typed slice of a caller becomes
+	// plain maps and lists.
+	raw, err := json.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	var plain any
+	if err := yaml.Unmarshal(raw, &plain); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	text, err := yaml.Marshal(plain)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return text, nil
+}

@@ -1,0 +1,82 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// qmpLimit bounds one exchange with a machine's monitor.
+const qmpLimit = 5 * time.Second
+
+type qmpMessage struct {
+	Greeting json.RawMessage `json:"QMP"`
+	Return   json.RawMessage `json:"return"`
+	Event    string          `json:"event"`
+	Error    *struct {
+		Class string `json:"class"`
+		Desc  string `json:"desc"`
+	} `json:"error"`
+}
+
+// qmp sends one command to the monitor at the socket and returns its result.
+func qmp(ctx context.Context, socket, command string) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, qmpLimit)
+	defer cancel()
+	conn, err := dialUnix(ctx, socket)
+	if err != nil {
+		return nil, fmt.Errorf("monitor %q: %w", socket, err)
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, fmt.Errorf("monitor %q: %w", socket, err)
+		}
+	}
+	in := json.NewDecoder(conn)
+	var hello qmpMessage
+	if err := in.Decode(&hello); err != nil || hello.Greeting == nil {
+		return nil, fmt.Errorf("monitor %q: greeting: %w", socket, err)
+	}
+	var result json.RawMessage
+	for _, c := range []string{"qmp_capabilities", command} {
+		if result, err = qmpExecute(conn, in, c); err != nil {
+			return nil, fmt.Errorf("monitor %q: %q: %w", socket, c, err)
+		}
+	}
+	return result, nil
+}
+
+func qmpExecute(conn net.Conn, in *json.Decoder, command string) (json.RawMessage, error) {
+	if err := json.NewEncoder(conn).Encode(map[string]string{"execute": command}); err != nil {
+		return nil, err
+	}
+	for {
+		var m qmpMessage
+		if err := in.Decode(&m); err != nil {
+			return nil, err
+		}
+		switch {
+		case m.Error != nil:
+			return nil, fmt.Errorf("%s: %s", m.Error.Class, m.Error.Desc)
+		case m.Event == "":
+			return m.Return, nil
+		}
+	}
+}
+
+// dialUnix reaches a socket at any depth: its address may have 107 bytes only,
+// so it goes through the folder's file descriptor.
+func dialUnix(ctx context.Context, path string) (net.Conn, error) {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
+}
