@@ -84,7 +84,9 @@ type Pending struct {
 	Token      string       `json:"token"`
 	PrevBootID string       `json:"prev_boot_id"`
 	State      PendingState `json:"state"`
-	Since      time.Time    `json:"since"`
+	// Generation of the wish that first asked for this boot.
+	Generation uint64    `json:"generation"`
+	Since      time.Time `json:"since"`
 }
 
 // FailureKind tells whose fault a failed switch is.
@@ -142,7 +144,6 @@ type Node struct {
 	SlurmdStart     uint64    `json:"slurmd_start"`
 	SlurmdNotBefore time.Time `json:"slurmd_not_before,omitzero"`
 	Kexecs          uint64    `json:"kexecs"`
-	LastSeen        time.Time `json:"last_seen,omitzero"`
 }
 
 // maxIssued is how many tokens a node's record remembers.

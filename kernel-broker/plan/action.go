@@ -46,8 +46,10 @@ type Action struct {
 	Job   kb.JobID
 	// Reference is the job as scontrol names it.
 	Reference string
-	Text      string
-	Fault     kb.Fault
+	// User that a reservation is for.
+	User  string
+	Text  string
+	Fault kb.Fault
 }
 
 // Key tells actions apart.

@@ -21,13 +21,14 @@ func (d *decision) allocation(a *kb.Allocation) {
 		d.ready(a)
 	}
 	// Not part of the switch above: what follows holds for the new phase.
+	// The comment comes first: it tells the user why, before the job is held.
+	d.comment(a)
 	switch a.Phase {
 	case kb.PhaseFailed:
 		d.failed(a)
 	case kb.PhaseReturning:
 		d.returning(a)
 	}
-	d.comment(a)
 }
 
 func (d *decision) switching(a *kb.Allocation) {

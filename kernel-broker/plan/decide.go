@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -92,15 +93,29 @@ func (d *decision) note(n *kb.Node, event, detail string) {
 // collect returns the records that differ from what was recorded.
 func (d *decision) collect(ids []kb.JobID) {
 	for _, name := range d.order {
-		if !reflect.DeepEqual(d.nodes[name], d.in.Nodes[name].Clone()) {
-			d.out.Nodes = append(d.out.Nodes, d.nodes[name])
+		old, n := d.in.Nodes[name].Clone(), d.nodes[name]
+		if reflect.DeepEqual(n, old) {
+			continue
 		}
+		if n.Generation == old.Generation && told(n) != told(old) {
+			n.Generation++
+		}
+		d.out.Nodes = append(d.out.Nodes, n)
 	}
 	for _, id := range ids {
 		if !reflect.DeepEqual(d.allocs[id], d.in.Allocations[id].Clone()) {
 			d.out.Allocations = append(d.out.Allocations, d.allocs[id])
 		}
 	}
+}
+
+// told is what an agent is told of its node's record, but for the generation.
+func told(n *kb.Node) string {
+	token := ""
+	if n.Pending != nil {
+		token = n.Pending.Token
+	}
+	return fmt.Sprint(token, n.Steady(), n.Running, n.Owner, n.SlurmdStart, n.SlurmdNotBefore.UnixNano())
 }
 
 // slurmNode returns slurmctld's word on a node.

@@ -95,8 +95,6 @@ type Catalog interface {
 	// Resolve names the version that a reference stands for now, and why it
 	// cannot be chosen if it cannot.
 	Resolve(ref kb.Ref) (kb.Ref, error)
-	// ReusePolicy of a profile.
-	Reuse(profile string) kb.ReusePolicy
 	// Counted reports whether a fault has been counted against its kernel.
 	Counted(fault kb.Fault) bool
 }

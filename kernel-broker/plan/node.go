@@ -21,7 +21,7 @@ func (d *decision) node(n *kb.Node, agent Agent) {
 func (d *decision) reports(n *kb.Node, agent Agent) {
 	for _, r := range agent.Reports {
 		p := n.Pending
-		if p == nil || r.Generation != n.Generation {
+		if p == nil || r.Generation < p.Generation {
 			continue
 		}
 		switch r.State {

@@ -111,6 +111,16 @@ func (d *decision) reserved(n *kb.Node) bool {
 	return false
 }
 
+// waits reports whether a job is still in the queue, and whose it is.
+func (d *decision) waits(reference string) (user string, ok bool) {
+	for _, j := range d.in.Slurm.Queue {
+		if j.Reference == reference {
+			return j.User, true
+		}
+	}
+	return "", false
+}
+
 // reservations makes and deletes the reservations of kept nodes, and disarms
 // their return once nobody else can take them.
 func (d *decision) reservations() {
@@ -128,7 +138,9 @@ func (d *decision) reservations() {
 	for _, reference := range slices.Sorted(maps.Keys(kept)) {
 		nodes := kept[reference]
 		if !d.reserved(d.nodes[nodes[0]]) {
-			d.act(Action{Kind: ReserveNodes, Nodes: nodes, Reference: reference, Text: ReservationName(reference)})
+			if user, ok := d.waits(reference); ok {
+				d.act(Action{Kind: ReserveNodes, Nodes: nodes, Reference: reference, User: user, Text: ReservationName(reference)})
+			}
 			continue
 		}
 		for _, name := range nodes {

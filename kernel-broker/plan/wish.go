@@ -164,7 +164,7 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 	token := d.in.NewToken()
 	n.Issue(token, kernel)
 	n.Pending = &kb.Pending{Kernel: kernel, Token: token, PrevBootID: n.Boot.BootID,
-		State: kb.PendingLoading, Since: d.in.Now}
+		State: kb.PendingLoading, Generation: n.Generation, Since: d.in.Now}
 }
 
 func (d *decision) kernelFor(n *kb.Node, owner *kb.Allocation) (kb.Kernel, bool) {

@@ -1,0 +1,308 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
+)
+
+// Controller is the broker's heart. Make one by New, then Run it.
+type Controller struct {
+	o       Options
+	log     *slog.Logger
+	actions *executor
+
+	mu       sync.Mutex
+	records  records
+	stale    bool // the records must be read anew
+	sessions map[string]*Session
+	lost     map[string]time.Time
+	view     kb.SlurmView
+	viewErr  error
+	kernels  *kernels
+	counted  map[string]bool
+	snapshot string
+	watchers map[kb.JobID][]chan struct{}
+
+	kick chan struct{} // wakes the passes
+	look chan struct{} // wakes the poller
+}
+
+// New returns a controller that has read its records.
+func New(ctx context.Context, o Options) (*Controller, error) {
+	c := &Controller{
+		o: o, log: o.Log, records: records{store: o.Store},
+		sessions: map[string]*Session{}, lost: map[string]time.Time{}, kernels: newKernels(nil, nil),
+		counted: map[string]bool{}, watchers: map[kb.JobID][]chan struct{}{},
+		kick: make(chan struct{}, 1), look: make(chan struct{}, 1),
+	}
+	c.actions = newExecutor(c)
+	if err := c.records.load(ctx); err != nil {
+		return nil, err
+	}
+	profiles, err := o.Catalog.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.kernels = newKernels(profiles, c.counted)
+	return c, nil
+}
+
+// Run works until the context ends.
+func (c *Controller) Run(ctx context.Context) error {
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() { c.poll(ctx) })
+	group.Go(func() { c.actions.run(ctx) })
+	group.Go(func() { c.janitor(ctx) })
+	for {
+		wait := time.Second
+		if err := c.pass(ctx); err != nil && ctx.Err() == nil {
+			c.log.Error("pass not committed", "error", err)
+			wait = 500 * time.Millisecond
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-c.kick:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+func (c *Controller) kickLocked() {
+	select {
+	case c.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Controller) lookNow() {
+	select {
+	case c.look <- struct{}{}:
+	default:
+	}
+}
+
+// poll looks at slurmctld, often while something is under way.
+func (c *Controller) poll(ctx context.Context) {
+	for ctx.Err() == nil {
+		view, err := c.o.Slurm.View(ctx)
+		c.mu.Lock()
+		if err != nil && ctx.Err() == nil && c.viewErr == nil {
+			c.log.Warn("slurmctld cannot be seen", "error", err)
+		}
+		if err == nil && c.viewErr != nil {
+			c.log.Info("slurmctld can be seen again")
+		}
+		c.viewErr = err
+		if err == nil {
+			c.view = view
+			c.kickLocked()
+		}
+		pause := c.o.PollIdle
+		if c.busyLocked() {
+			pause = c.o.PollBusy
+		}
+		c.mu.Unlock()
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-c.look:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// busyLocked reports whether a change in slurmctld is waited for.
+func (c *Controller) busyLocked() bool {
+	for _, a := range c.records.allocs {
+		if a.Phase != kb.PhaseReady {
+			return true
+		}
+	}
+	for _, n := range c.records.nodes {
+		if n.Waiting || n.Pending != nil || n.KeptFor != "" {
+			return true
+		}
+	}
+	return len(c.actions.queue) > 0
+}
+
+// pass decides once, commits, and has it done.
+func (c *Controller) pass(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stale {
+		if err := c.records.load(ctx); err != nil {
+			return err
+		}
+		c.stale = false
+	}
+	c.admitLocked()
+	reports := map[string]int{}
+	in := c.inputLocked(reports)
+	out := plan.Decide(in)
+	if len(out.Nodes)+len(out.Allocations) > 0 {
+		if err := c.records.commit(ctx, out.Nodes, out.Allocations); err != nil {
+			c.stale = true
+			return fmt.Errorf("commit: %w", err)
+		}
+		c.logChanges(in, out)
+	}
+	for node, n := range reports {
+		if s := c.sessions[node]; s != nil {
+			s.agent.Reports = s.agent.Reports[n:]
+		}
+	}
+	for name, s := range c.sessions {
+		if n := c.records.nodes[name]; n != nil {
+			s.tell(n)
+		}
+		if kept, answered := out.Kept[name]; answered && s.agent.Ending != 0 {
+			s.send(Message{Answer: &EndingAnswer{Query: s.query, Kept: kept}})
+			s.agent.Ending, s.query = 0, 0
+		}
+	}
+	for _, action := range out.Actions {
+		c.actions.submit(action)
+	}
+	c.notifyLocked(out)
+	if len(out.Nodes)+len(out.Allocations) > 0 {
+		c.kickLocked()
+		c.lookNow()
+	}
+	return nil
+}
+
+// admitLocked gives every connected node a record to decide on.
+func (c *Controller) admitLocked() {
+	for name := range c.sessions {
+		if c.records.nodes[name] == nil {
+			c.records.nodes[name] = &kb.Node{Name: name}
+		}
+	}
+}
+
+func (c *Controller) inputLocked(reports map[string]int) plan.Input {
+	in := plan.Input{
+		Now: time.Now().UTC(), Config: c.o.Plan, Slurm: c.view, Nodes: c.records.nodes, Allocations: c.records.allocs,
+		Agents: map[string]plan.Agent{}, Catalog: c.kernels, NewToken: newToken,
+	}
+	for name, since := range c.lost {
+		in.Agents[name] = plan.Agent{Since: since}
+	}
+	for name, s := range c.sessions {
+		in.Agents[name] = s.agent
+		reports[name] = len(s.agent.Reports)
+	}
+	return in
+}
+
+func newToken() string {
+	var raw [16]byte
+	// crypto/rand.Read never fails; it ends the program instead.
+	_, _ = rand.Read(raw[:])
+	return hex.EncodeToString(raw[:])
+}
+
+// logChanges tells every change of state.
+func (c *Controller) logChanges(in plan.Input, out plan.Output) {
+	for _, n := range out.Nodes {
+		old := in.Nodes[n.Name]
+		if old == nil {
+			continue
+		}
+		if from, to := old.PhaseName(), n.PhaseName(); from != to || old.Want != n.Want {
+			cause := ""
+			if n.Failure != nil {
+				cause = n.Failure.Cause
+			}
+			c.log.Info("node changed", "node", n.Name, "job", n.Owner.String(), "from", from, "to", to,
+				"want", n.Want.String(), "runs", n.Running.Ref.String(), "reason", cause)
+		}
+	}
+	for _, a := range out.Allocations {
+		if old := in.Allocations[a.ID]; old != nil && old.Phase != a.Phase {
+			c.log.Info("allocation changed", "job", a.ID.String(), "from", string(old.Phase), "to", string(a.Phase), "reason", a.Reason)
+		}
+	}
+}
+
+// notifyLocked wakes those who watch a job.
+func (c *Controller) notifyLocked(out plan.Output) {
+	touched := map[kb.JobID]bool{}
+	for _, a := range out.Allocations {
+		touched[a.ID] = true
+	}
+	for _, n := range out.Nodes {
+		touched[n.Owner] = true
+	}
+	for id := range touched {
+		for _, ch := range c.watchers[id] {
+			select {
+			case ch <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// Publish keeps the snapshot of the catalog with every agent and in use, and
+// the controller's own picture of the kernels new. It runs until ctx ends.
+func (c *Controller) Publish(ctx context.Context, path string) error {
+	return c.o.Catalog.Publish(ctx, func(text string) error {
+		if err := c.refresh(ctx, text); err != nil {
+			return err
+		}
+		if path == "" {
+			return nil
+		}
+		return catalog.WriteSnapshot(path, text)
+	})
+}
+
+func (c *Controller) refresh(ctx context.Context, snapshot string) error {
+	profiles, err := c.o.Catalog.List(ctx)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kernels = newKernels(profiles, c.counted)
+	if snapshot != "" {
+		c.snapshot = snapshot
+		for _, s := range c.sessions {
+			s.send(Message{Snapshot: snapshot})
+		}
+	}
+	c.kickLocked()
+	return nil
+}
+
+// janitor forgets old jobs.
+func (c *Controller) janitor(ctx context.Context) {
+	for {
+		if err := c.records.prune(ctx, c.o.KeepJobs); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+			c.log.Warn("old jobs not forgotten", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(10 * time.Minute):
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/store"
+)
+
+// Request asks for a job's kernel.
+type Request struct {
+	ID    kb.JobID
+	Ref   kb.Ref
+	Nodes []string
+}
+
+// Progress of an allocation.
+type Progress struct {
+	Phase        kb.Phase
+	Message      string
+	Ready, Total int
+}
+
+// Ensure records the allocation, or joins the one there is, and returns a
+// channel that tells progress. The channel is closed when ctx ends; the switch
+// goes on all the same.
+func (c *Controller) Ensure(ctx context.Context, r Request) (<-chan Progress, error) {
+	if err := c.accept(ctx, r); err != nil {
+		return nil, err
+	}
+	out := make(chan Progress)
+	wake := make(chan struct{}, 1)
+	c.mu.Lock()
+	c.watchers[r.ID] = append(c.watchers[r.ID], wake)
+	c.kickLocked()
+	c.mu.Unlock()
+	c.lookNow()
+	go c.follow(ctx, r.ID, wake, out)
+	return out, nil
+}
+
+func (c *Controller) follow(ctx context.Context, id kb.JobID, wake chan struct{}, out chan<- Progress) {
+	defer close(out)
+	defer c.unwatch(id, wake)
+	var last Progress
+	for {
+		p, err := c.progress(ctx, id)
+		if err == nil && p != last {
+			select {
+			case out <- p:
+				last = p
+			case <-ctx.Done():
+				return
+			}
+		}
+		select {
+		case <-wake:
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (c *Controller) unwatch(id kb.JobID, wake chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left := slices.DeleteFunc(c.watchers[id], func(ch chan struct{}) bool { return ch == wake })
+	if c.watchers[id] = left; len(left) == 0 {
+		delete(c.watchers, id)
+	}
+}
+
+func (c *Controller) progress(ctx context.Context, id kb.JobID) (Progress, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.records.allocs[id]
+	if a == nil {
+		var err error
+		if a, err = c.records.job(ctx, id.Job, &id.Restart); err != nil {
+			return Progress{}, err
+		}
+	}
+	p := Progress{Phase: a.Phase, Message: a.Reason, Total: len(a.Nodes)}
+	for _, name := range a.Nodes {
+		if n := c.records.nodes[name]; n != nil && n.Owner == a.ID && n.Steady() && !n.Waiting {
+			p.Ready++
+		}
+	}
+	// A job to be held is held before its hook may end the prolog: slurmctld
+	// would requeue it first.
+	if a.Phase == kb.PhaseFailed && a.Hold && !a.Closed && a.Ended.IsZero() {
+		p.Phase = kb.PhaseSwitching
+	}
+	return p, nil
+}
+
+// accept records the allocation once.
+func (c *Controller) accept(ctx context.Context, r Request) error {
+	c.mu.Lock()
+	have := c.records.allocs[r.ID]
+	c.mu.Unlock()
+	if have != nil {
+		return c.same(have, r)
+	}
+	job, err := c.job(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	a, err := c.draft(ctx, r, job)
+	if err != nil {
+		return c.refused(ctx, r, job, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if have := c.records.allocs[r.ID]; have != nil {
+		return c.same(have, r)
+	}
+	err = c.records.commit(ctx, nil, []*kb.Allocation{a})
+	switch {
+	case errors.Is(err, store.ErrConflict):
+		c.stale = true
+		old, jerr := c.records.job(ctx, r.ID.Job, &r.ID.Restart)
+		if jerr != nil {
+			return jerr
+		}
+		return c.same(old, r)
+	case err != nil:
+		c.stale = true
+		return fmt.Errorf("job %d: %w: %w", r.ID.Job, kb.ErrUnavailable, err)
+	}
+	c.log.Info("allocation accepted", "job", r.ID.String(), "user", a.User, "kernel", a.Kernel.Ref().String(), "nodes", a.Nodes)
+	return nil
+}
+
+func (c *Controller) same(have *kb.Allocation, r Request) error {
+	if have.Requested != r.Ref || !slices.Equal(have.Nodes, r.Nodes) {
+		return fmt.Errorf("job %s has an allocation for %s on %v: %w", r.ID, have.Requested, have.Nodes, kb.ErrExists)
+	}
+	return nil
+}
+
+// job asks slurmctld for the job: what the hook says of it is not enough.
+func (c *Controller) job(ctx context.Context, id kb.JobID) (kb.SlurmJob, error) {
+	view, err := c.o.Slurm.View(ctx)
+	if err != nil {
+		return kb.SlurmJob{}, err
+	}
+	job, ok := view.Jobs[id.Job]
+	if !ok || job.Restart != id.Restart || !job.Holds() {
+		return kb.SlurmJob{}, fmt.Errorf("job %s has no nodes in slurmctld: %w", id, kb.ErrNotFound)
+	}
+	return job, nil
+}
+
+func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob) (*kb.Allocation, error) {
+	if r.Ref.IsStock() {
+		return nil, fmt.Errorf("profile %q needs no allocation: %w", r.Ref, kb.ErrInvalid)
+	}
+	version, err := c.o.Catalog.Check(ctx, r.Ref)
+	if err != nil {
+		return nil, err
+	}
+	profile, err := c.o.Catalog.Get(ctx, r.Ref.Profile)
+	if err != nil {
+		return nil, err
+	}
+	nodes := slices.Clone(job.Nodes)
+	slices.Sort(nodes)
+	asked := slices.Clone(r.Nodes)
+	slices.Sort(asked)
+	if !slices.Equal(nodes, asked) {
+		return nil, fmt.Errorf("job %s is on nodes %v, not %v: %w", r.ID, nodes, asked, kb.ErrInvalid)
+	}
+	if err := c.alone(ctx, r.ID, nodes); err != nil {
+		return nil, err
+	}
+	now := time.Now().UTC()
+	a := &kb.Allocation{
+		ID: r.ID, Reference: job.Reference, User: job.User, UID: job.UID, Requested: r.Ref, Kernel: version.Kernel,
+		BootAttempts: profile.BootAttempts, BootTimeout: profile.BootTimeout, Reuse: profile.Reuse, Fallback: profile.Fallback,
+		NoRequeue: job.SaidNoRequeue(), Nodes: r.Nodes, Phase: kb.PhaseAccepted, Since: now, Created: now,
+	}
+	a.Note(now, "", string(kb.PhaseAccepted), fmt.Sprintf("%s asked for %s", job.User, r.Ref))
+	return a, nil
+}
+
+// alone refuses nodes that another job shares: its kernel would be taken away
+// under it.
+func (c *Controller) alone(ctx context.Context, id kb.JobID, nodes []string) error {
+	view, err := c.o.Slurm.View(ctx)
+	if err != nil {
+		return err
+	}
+	for _, j := range view.Jobs {
+		if j.ID == id.Job || !j.Holds() {
+			continue
+		}
+		for _, name := range j.Nodes {
+			if slices.Contains(nodes, name) {
+				return fmt.Errorf("node %q is shared with job %s: %w", name, j.Reference, kb.ErrPrecluded)
+			}
+		}
+	}
+	return nil
+}
+
+// refused holds a job that cannot get its kernel as things are, with the
+// reason where its user looks, and passes the refusal on.
+func (c *Controller) refused(ctx context.Context, r Request, job kb.SlurmJob, err error) error {
+	if !errors.Is(err, kb.ErrNotFound) && !errors.Is(err, kb.ErrQuarantined) && !errors.Is(err, kb.ErrPrecluded) {
+		return err
+	}
+	c.log.Warn("allocation refused", "job", r.ID.String(), "user", job.User, "profile", r.Ref.String(), "error", err)
+	if cerr := c.o.Slurm.Comment(ctx, job.Reference, "kernel-broker: "+err.Error()); cerr != nil {
+		c.log.Warn("job not told", "job", r.ID.String(), "error", cerr)
+	}
+	if herr := c.o.Slurm.Hold(ctx, job.Reference); herr != nil {
+		c.log.Warn("job not held", "job", r.ID.String(), "error", herr)
+	}
+	return err
+}

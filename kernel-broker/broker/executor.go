@@ -1,0 +1,129 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
+)
+
+// executor carries out actions, one after another, in the order they were
+// asked for. An action that is asked for again while it waits, or soon after it
+// was done, is not repeated: what it brought about needs time to be seen.
+type executor struct {
+	c     *Controller
+	queue chan plan.Action
+	// Below: the controller's lock is held.
+	waiting map[string]bool
+	again   map[string]time.Time
+	failed  map[string]int
+}
+
+const (
+	maxQueue   = 1024
+	quietTime  = 700 * time.Millisecond
+	maxBackoff = 15 * time.Second
+)
+
+func newExecutor(c *Controller) *executor {
+	return &executor{c: c, queue: make(chan plan.Action, maxQueue),
+		waiting: map[string]bool{}, again: map[string]time.Time{}, failed: map[string]int{}}
+}
+
+// submit queues an action; the controller's lock is held. A full queue drops
+// it: it will be asked for again.
+func (e *executor) submit(a plan.Action) {
+	key := a.Key()
+	if e.waiting[key] || time.Now().Before(e.again[key]) {
+		return
+	}
+	select {
+	case e.queue <- a:
+		e.waiting[key] = true
+	default:
+	}
+}
+
+func (e *executor) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case a := <-e.queue:
+			e.do(ctx, a)
+		}
+	}
+}
+
+func (e *executor) do(ctx context.Context, a plan.Action) {
+	err := e.perform(ctx, a)
+	c, key := e.c, a.Key()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(e.waiting, key)
+	pause := quietTime
+	if err != nil && ctx.Err() == nil {
+		e.failed[key]++
+		pause = min(quietTime<<min(e.failed[key], 5), maxBackoff)
+		c.log.Warn("action failed", "action", string(a.Kind), "node", a.Node, "nodes", a.Nodes, "job", a.Reference, "error", err)
+	} else {
+		delete(e.failed, key)
+		c.log.Info("action done", "action", string(a.Kind), "node", a.Node, "nodes", a.Nodes, "job", a.Reference, "text", a.Text)
+	}
+	e.again[key] = time.Now().Add(pause)
+	if len(e.again) > 8*maxQueue {
+		for k, t := range e.again {
+			if time.Now().After(t) {
+				delete(e.again, k)
+			}
+		}
+	}
+	c.lookNow()
+}
+
+func (e *executor) perform(ctx context.Context, a plan.Action) error {
+	slurm := e.c.o.Slurm
+	switch a.Kind {
+	case plan.ArmReturn:
+		return slurm.ArmReturn(ctx, a.Nodes, a.Text)
+	case plan.Disarm:
+		return slurm.Disarm(ctx, a.Nodes)
+	case plan.DrainNode:
+		return slurm.Drain(ctx, a.Node, a.Text)
+	case plan.HoldJob:
+		return slurm.Hold(ctx, a.Reference)
+	case plan.RequeueJob:
+		return slurm.Requeue(ctx, a.Reference)
+	case plan.CommentJob:
+		return slurm.Comment(ctx, a.Reference, a.Text)
+	case plan.RestoreNoRequeue:
+		return e.restoreNoRequeue(ctx, a)
+	case plan.ReserveNodes:
+		return slurm.Reserve(ctx, a.Text, a.Reference, a.User, a.Nodes)
+	case plan.DropReservation:
+		return slurm.DropReservation(ctx, a.Text)
+	case plan.ResetNode:
+		return e.c.o.Reset.Reset(ctx, a.Node)
+	case plan.CountFault:
+		return e.countFault(ctx, a)
+	}
+	return nil
+}
+
+func (e *executor) restoreNoRequeue(ctx context.Context, a plan.Action) error {
+	return e.c.o.Slurm.SetNoRequeue(ctx, a.Reference)
+}
+
+func (e *executor) countFault(ctx context.Context, a plan.Action) error {
+	c := e.c
+	if _, err := c.o.Catalog.RecordBootFailure(ctx, a.Fault.Ref, a.Fault.Cause, c.o.QuarantineAfter); err != nil {
+		return err
+	}
+	if err := c.refresh(ctx, ""); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.counted[a.Fault.Token] = true
+	c.mu.Unlock()
+	return nil
+}

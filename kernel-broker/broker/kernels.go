@@ -1,0 +1,53 @@
+package broker
+
+import (
+	"fmt"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// kernels is the catalog as a pass sees it: a picture that does not change.
+type kernels struct {
+	profiles map[string]kb.Profile
+	builds   map[string][]kb.Ref
+	counted  map[string]bool
+}
+
+func newKernels(profiles []kb.Profile, counted map[string]bool) *kernels {
+	k := &kernels{profiles: map[string]kb.Profile{}, builds: map[string][]kb.Ref{}, counted: counted}
+	for _, p := range profiles {
+		k.profiles[p.Name] = p
+		for _, v := range p.Versions {
+			k.builds[v.Kernel.BuildID] = append(k.builds[v.Kernel.BuildID], v.Kernel.Ref())
+		}
+	}
+	return k
+}
+
+// Stock implements plan.Catalog.
+func (k *kernels) Stock() (kb.Kernel, bool) {
+	v, err := k.profiles[kb.StockProfile].Version(0)
+	return v.Kernel, err == nil
+}
+
+// ByBuildID implements plan.Catalog.
+func (k *kernels) ByBuildID(id string) []kb.Ref { return k.builds[id] }
+
+// Resolve implements plan.Catalog.
+func (k *kernels) Resolve(ref kb.Ref) (kb.Ref, error) {
+	p, ok := k.profiles[ref.Profile]
+	if !ok {
+		return kb.Ref{}, fmt.Errorf("kernel profile %q: %w", ref.Profile, kb.ErrNotFound)
+	}
+	v, err := p.Version(ref.Version)
+	if err != nil {
+		return kb.Ref{}, err
+	}
+	if v.Quarantine != nil {
+		return kb.Ref{}, fmt.Errorf("kernel %s is quarantined: %s: %w", v.Kernel.Ref(), v.Quarantine.Reason, kb.ErrQuarantined)
+	}
+	return v.Kernel.Ref(), nil
+}
+
+// Counted implements plan.Catalog.
+func (k *kernels) Counted(f kb.Fault) bool { return k.counted[f.Token] }

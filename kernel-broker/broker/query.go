@@ -1,0 +1,84 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// Release wakes the broker after a job's end; it looks at slurmctld itself.
+func (c *Controller) Release(kb.JobID) { c.Wake() }
+
+// Wake has the broker look at slurmctld now.
+func (c *Controller) Wake() { c.lookNow() }
+
+// Job returns one run of a job, the newest when restart is nil.
+func (c *Controller) Job(ctx context.Context, job uint32, restart *uint32) (*kb.Allocation, error) {
+	return c.records.job(ctx, job, restart)
+}
+
+// Jobs returns the newest runs.
+func (c *Controller) Jobs(ctx context.Context, limit int) ([]*kb.Allocation, error) {
+	return c.records.jobs(ctx, limit)
+}
+
+// NodeView is a node's record with what is known of its agent now.
+type NodeView struct {
+	Node      *kb.Node
+	Connected bool
+	LastSeen  time.Time
+}
+
+// Nodes returns every node, sorted by name.
+func (c *Controller) Nodes() []NodeView {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []NodeView
+	for _, name := range slices.Sorted(maps.Keys(c.records.nodes)) {
+		out = append(out, c.viewLocked(name))
+	}
+	return out
+}
+
+func (c *Controller) viewLocked(name string) NodeView {
+	v := NodeView{Node: c.records.nodes[name].Clone(), LastSeen: c.lost[name]}
+	if s := c.sessions[name]; s != nil {
+		v.Connected, v.LastSeen = true, time.Now()
+	}
+	return v
+}
+
+// Node returns one node.
+func (c *Controller) Node(name string) (NodeView, error) {
+	if err := kb.ValidateNodeName(name); err != nil {
+		return NodeView{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.records.nodes[name] == nil {
+		return NodeView{}, fmt.Errorf("node %q never connected: %w", name, kb.ErrNotFound)
+	}
+	return c.viewLocked(name), nil
+}
+
+// SlurmHealth says whether slurmctld could be seen at the last look.
+func (c *Controller) SlurmHealth(context.Context) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.viewErr != nil {
+		return "", c.viewErr
+	}
+	return fmt.Sprintf("%d nodes, %d jobs with nodes, seen %v ago", len(c.view.Nodes), len(c.view.Jobs),
+		time.Since(c.view.At).Round(time.Millisecond)), nil
+}
+
+// AgentHealth says how many agents are connected.
+func (c *Controller) AgentHealth(context.Context) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprintf("%d of %d nodes connected", len(c.sessions), len(c.records.nodes)), nil
+}

@@ -1,0 +1,185 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/store"
+)
+
+const (
+	nodePrefix = "nodes/"
+	jobPrefix  = "jobs/"
+)
+
+func nodeKey(name string) string { return nodePrefix + name }
+
+func jobKey(id kb.JobID) string { return fmt.Sprintf("%s%010d/%06d", jobPrefix, id.Job, id.Restart) }
+
+// records are the broker's records as the store has them, with revisions.
+type records struct {
+	store     store.Store
+	nodes     map[string]*kb.Node
+	allocs    map[kb.JobID]*kb.Allocation // those with something left to do
+	revisions map[string]int64
+}
+
+// load reads everything anew.
+func (r *records) load(ctx context.Context) error {
+	nodes, allocs, revisions := map[string]*kb.Node{}, map[kb.JobID]*kb.Allocation{}, map[string]int64{}
+	list, _, err := r.store.List(ctx, nodePrefix)
+	if err != nil {
+		return fmt.Errorf("records of nodes: %w", err)
+	}
+	for _, rec := range list {
+		n := new(kb.Node)
+		if err := json.Unmarshal(rec.Value, n); err != nil {
+			return fmt.Errorf("record %q: %w", rec.Key, err)
+		}
+		nodes[n.Name], revisions[rec.Key] = n, rec.Revision
+	}
+	if list, _, err = r.store.List(ctx, jobPrefix); err != nil {
+		return fmt.Errorf("records of jobs: %w", err)
+	}
+	for _, rec := range list {
+		a := new(kb.Allocation)
+		if err := json.Unmarshal(rec.Value, a); err != nil {
+			return fmt.Errorf("record %q: %w", rec.Key, err)
+		}
+		if !a.Closed {
+			allocs[a.ID], revisions[rec.Key] = a, rec.Revision
+		}
+	}
+	r.nodes, r.allocs, r.revisions = nodes, allocs, revisions
+	return nil
+}
+
+// commit writes changed records, each fenced by the revision it was read at.
+// On any error the caller must load anew: the outcome may be unknown.
+func (r *records) commit(ctx context.Context, nodes []*kb.Node, allocs []*kb.Allocation) error {
+	var writes []store.Write
+	add := func(key string, value any) error {
+		data, err := json.Marshal(value)
+		if err != nil {
+			return fmt.Errorf("record %q: %w", key, err)
+		}
+		writes = append(writes, store.Write{Key: key, Value: data, Expect: r.revisions[key]})
+		return nil
+	}
+	for _, a := range allocs {
+		if err := add(jobKey(a.ID), a); err != nil {
+			return err
+		}
+	}
+	for _, n := range nodes {
+		if err := add(nodeKey(n.Name), n); err != nil {
+			return err
+		}
+	}
+	for _, part := range split(writes) {
+		revision, err := r.store.Commit(ctx, part...)
+		if err != nil {
+			return err
+		}
+		for _, w := range part {
+			r.revisions[w.Key] = revision
+		}
+	}
+	for _, n := range nodes {
+		r.nodes[n.Name] = n
+	}
+	for _, a := range allocs {
+		r.allocs[a.ID] = a
+		if a.Closed {
+			delete(r.allocs, a.ID)
+			delete(r.revisions, jobKey(a.ID))
+		}
+	}
+	return nil
+}
+
+// split keeps commits below what a store takes. Every record is consistent by
+// itself, so they need not change all at once.
+func split(writes []store.Write) [][]store.Write {
+	var parts [][]store.Write
+	size := 0
+	for i, w := range writes {
+		size += len(w.Key) + len(w.Value)
+		if i == 0 || len(parts[len(parts)-1]) == store.MaxWrites/2 || size > store.MaxCommitBytes/2 {
+			parts, size = append(parts, nil), len(w.Key)+len(w.Value)
+		}
+		parts[len(parts)-1] = append(parts[len(parts)-1], w)
+	}
+	return parts
+}
+
+// job reads one run of a job, also a closed one. A nil restart means the newest.
+func (r *records) job(ctx context.Context, job uint32, restart *uint32) (*kb.Allocation, error) {
+	if restart != nil {
+		rec, err := r.store.Get(ctx, jobKey(kb.JobID{Job: job, Restart: *restart}))
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, fmt.Errorf("job %d, restart %d: %w", job, *restart, kb.ErrNotFound)
+		} else if err != nil {
+			return nil, fmt.Errorf("job %d: %w: %w", job, kb.ErrUnavailable, err)
+		}
+		return decodeJob(rec)
+	}
+	list, _, err := r.store.List(ctx, strings.TrimSuffix(jobKey(kb.JobID{Job: job}), "000000"))
+	if err != nil {
+		return nil, fmt.Errorf("job %d: %w: %w", job, kb.ErrUnavailable, err)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("job %d never asked for a kernel: %w", job, kb.ErrNotFound)
+	}
+	return decodeJob(list[len(list)-1])
+}
+
+func decodeJob(rec store.Record) (*kb.Allocation, error) {
+	a := new(kb.Allocation)
+	if err := json.Unmarshal(rec.Value, a); err != nil {
+		return nil, fmt.Errorf("record %q: %w", rec.Key, err)
+	}
+	return a, nil
+}
+
+// jobs reads the newest runs, newest first.
+func (r *records) jobs(ctx context.Context, limit int) ([]*kb.Allocation, error) {
+	list, _, err := r.store.List(ctx, jobPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("jobs: %w: %w", kb.ErrUnavailable, err)
+	}
+	var out []*kb.Allocation
+	for i := len(list) - 1; i >= 0 && len(out) < limit; i-- {
+		a, err := decodeJob(list[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// prune forgets the oldest closed jobs beyond keep.
+func (r *records) prune(ctx context.Context, keep int) error {
+	list, _, err := r.store.List(ctx, jobPrefix)
+	if err != nil {
+		return fmt.Errorf("jobs: %w", err)
+	}
+	for i := 0; i < len(list)-keep; i++ {
+		a, err := decodeJob(list[i])
+		if err != nil {
+			return err
+		}
+		if !a.Closed {
+			continue
+		}
+		if _, err := r.store.Commit(ctx, store.Write{Key: list[i].Key, Delete: true, Expect: list[i].Revision}); err != nil {
+			return fmt.Errorf("record %q: %w", list[i].Key, err)
+		}
+	}
+	return nil
+}

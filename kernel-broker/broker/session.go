@@ -1,0 +1,172 @@
+package broker
+
+import (
+	"fmt"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
+)
+
+// Desired is the whole wish that an agent is told.
+type Desired struct {
+	Generation uint64
+	// Kernel to boot, with its token; nil to keep what runs.
+	Kernel *kb.Kernel
+	Token  string
+	// Attested: the broker holds Running for proven.
+	Attested        bool
+	Running         kb.Ref
+	Jobs            []uint32
+	SlurmdAllowed   bool
+	SlurmdStart     uint64
+	SlurmdNotBefore time.Time
+}
+
+// desired makes the wish from a node's record.
+func desired(n *kb.Node, bootID string) Desired {
+	d := Desired{
+		Generation: n.Generation, SlurmdStart: n.SlurmdStart, SlurmdNotBefore: n.SlurmdNotBefore,
+		Running: n.Running.Ref, Attested: n.Running.Ref.Profile != "" && n.Running.BootID == bootID,
+	}
+	if p := n.Pending; p != nil && p.State == kb.PendingLoading {
+		d.Kernel, d.Token = &p.Kernel, p.Token
+	}
+	d.SlurmdAllowed = d.Attested && n.Steady()
+	if n.Failure != nil && d.Attested && n.Running.Ref.IsStock() {
+		// A failed node that runs stock may serve: Slurm knows it as drained.
+		d.SlurmdAllowed = true
+	}
+	if !n.Owner.IsZero() {
+		d.Jobs = []uint32{n.Owner.Job}
+	}
+	return d
+}
+
+// Message is what a session has to tell its agent.
+type Message struct {
+	Desired  *Desired
+	Answer   *EndingAnswer
+	Snapshot string
+}
+
+// EndingAnswer answers an epilog's query.
+type EndingAnswer struct {
+	Query uint64
+	Kept  bool
+}
+
+// Session is one agent's stream. Its methods may be called by any goroutine.
+type Session struct {
+	controller *Controller
+	node       string
+	agent      plan.Agent
+	query      uint64
+	told       uint64 // the generation told last
+	toldBefore bool
+	out        chan Message
+	replaced   chan struct{}
+}
+
+// outbox is how many messages may wait for a slow agent; past it the stream is
+// cut, and the agent dials again.
+const outbox = 64
+
+// Messages to send, in order.
+func (s *Session) Messages() <-chan Message { return s.out }
+
+// Replaced is closed when a newer stream of the node took over, or when the
+// agent is too slow.
+func (s *Session) Replaced() <-chan struct{} { return s.replaced }
+
+// Attach begins a session; Detach must end it.
+func (c *Controller) Attach(node string, boot kb.Boot, inventory kb.Inventory, slurmd bool) (*Session, error) {
+	if err := kb.ValidateNodeName(node); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.view.At.IsZero() {
+		if _, known := c.view.Nodes[node]; !known {
+			return nil, fmt.Errorf("node %q is not in slurmctld's configuration: %w", node, kb.ErrNotFound)
+		}
+	}
+	if old := c.sessions[node]; old != nil {
+		close(old.replaced)
+	}
+	now := time.Now()
+	s := &Session{
+		controller: c, node: node, out: make(chan Message, outbox), replaced: make(chan struct{}),
+		agent: plan.Agent{Connected: true, Since: now, Boot: boot, Inventory: inventory,
+			Slurmd: plan.Slurmd{Running: slurmd, At: now}},
+	}
+	c.sessions[node] = s
+	c.log.Info("agent connected", "node", node, "boot_id", boot.BootID, "release", boot.Release, "token", boot.Token != "")
+	if c.snapshot != "" {
+		s.send(Message{Snapshot: c.snapshot})
+	}
+	c.kickLocked()
+	return s, nil
+}
+
+// Detach ends the session, unless a newer one has.
+func (s *Session) Detach() {
+	c := s.controller
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sessions[s.node] == s {
+		delete(c.sessions, s.node)
+		c.lost[s.node] = time.Now()
+		c.log.Info("agent gone", "node", s.node)
+		c.kickLocked()
+	}
+}
+
+// Report takes in the agent's word on a boot.
+func (s *Session) Report(r plan.Report) {
+	r.At = time.Now()
+	s.update(func() { s.agent.Reports = append(s.agent.Reports, r) })
+	s.controller.log.Info("agent reports", "node", s.node, "generation", r.Generation, "state", string(r.State), "detail", r.Detail)
+}
+
+// Slurmd takes in the agent's word on its slurmd.
+func (s *Session) Slurmd(start uint64, running bool, detail string) {
+	s.update(func() { s.agent.Slurmd = plan.Slurmd{Start: start, Running: running, At: time.Now()} })
+	s.controller.log.Info("agent reports slurmd", "node", s.node, "running", running, "start", start, "detail", detail)
+}
+
+// Ending takes in an epilog's query.
+func (s *Session) Ending(query uint64, job uint32) {
+	s.update(func() { s.agent.Ending, s.query = job, query })
+}
+
+func (s *Session) update(change func()) {
+	s.controller.mu.Lock()
+	defer s.controller.mu.Unlock()
+	change()
+	s.controller.kickLocked()
+}
+
+// send queues a message; the controller's lock is held.
+func (s *Session) send(m Message) {
+	select {
+	case s.out <- m:
+	default:
+		select {
+		case <-s.replaced:
+		default:
+			close(s.replaced)
+			delete(s.controller.sessions, s.node)
+		}
+	}
+}
+
+// tell sends the newest wish if the agent has not heard it.
+func (s *Session) tell(n *kb.Node) {
+	if s.toldBefore && s.told == n.Generation {
+		return
+	}
+	d := desired(n, s.agent.Boot.BootID)
+	s.told, s.toldBefore = n.Generation, true
+	s.send(Message{Desired: &d})
+}
