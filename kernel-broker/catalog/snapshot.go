@@ -32,7 +32,8 @@ type SnapshotProfile struct {
 	Name           string
 	DefaultVersion uint32
 	Versions       []uint32
-	// Quarantined is about the default version; the others may be free.
+	// Quarantined: some version is. A snapshot can only say yes, so for such a
+	// profile a submit host has to ask the broker about the version it wants.
 	Quarantined bool
 }
 
@@ -43,9 +44,7 @@ func NewSnapshot(profiles []kernelbroker.Profile, now time.Time) Snapshot {
 		line := SnapshotProfile{Name: p.Name, DefaultVersion: p.DefaultVersion}
 		for _, v := range p.Versions {
 			line.Versions = append(line.Versions, v.Kernel.Version)
-			if v.Kernel.Version == p.DefaultVersion {
-				line.Quarantined = v.Quarantine != nil
-			}
+			line.Quarantined = line.Quarantined || v.Quarantine != nil
 		}
 		s.Profiles = append(s.Profiles, line)
 	}

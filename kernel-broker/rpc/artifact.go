@@ -1,0 +1,117 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// chunkSize of what is sent to agents.
+const chunkSize = 128 << 10
+
+// Artifacts is what the service needs of the files behind the catalog. Errors
+// are the domain's.
+type Artifacts interface {
+	// Put stores what source yields under digest. It takes nothing over when
+	// the bytes have another size or digest (kernelbroker.ErrInvalid), and
+	// returns false, perhaps without reading, when the digest is there.
+	Put(ctx context.Context, digest string, size uint64, source io.Reader) (stored bool, err error)
+	// Open returns a stored file and its size, or kernelbroker.ErrNotFound.
+	Open(ctx context.Context, digest string) (file io.ReadSeekCloser, size uint64, err error)
+}
+
+func (s *catalogService) UploadArtifact(stream api.CatalogService_UploadArtifactServer) error {
+	first, err := stream.Recv()
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("upload without a first message: %w", kernelbroker.ErrInvalid)
+	}
+	if err != nil {
+		return err
+	}
+	if err := kernelbroker.ValidateDigest(first.GetDigest()); err != nil {
+		return err
+	}
+	if first.GetSize() > s.maxBytes {
+		return status.Errorf(codes.ResourceExhausted, "artifact %q has %d bytes, at most %d are allowed",
+			first.GetDigest(), first.GetSize(), s.maxBytes)
+	}
+	source := &uploadReader{stream: stream, rest: first.GetData(), left: first.GetSize()}
+	stored, err := s.artifacts.Put(stream.Context(), first.GetDigest(), first.GetSize(), source)
+	if source.err != nil {
+		// What went wrong in the stream tells more than what Put made of it.
+		err = source.err
+	}
+	if err != nil {
+		return err
+	}
+	return stream.SendAndClose(&api.UploadArtifactResponse{Stored: stored})
+}
+
+// uploadReader reads the bytes of an upload, never more than were announced.
+type uploadReader struct {
+	stream api.CatalogService_UploadArtifactServer
+	rest   []byte
+	left   uint64
+	err    error
+}
+
+func (r *uploadReader) Read(p []byte) (int, error) {
+	for len(r.rest) == 0 {
+		message, err := r.stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return 0, io.EOF
+		}
+		if err == nil && (message.GetDigest() != "" || message.GetSize() != 0) {
+			err = fmt.Errorf("upload names a digest or size after its first message: %w", kernelbroker.ErrInvalid)
+		}
+		if err != nil {
+			r.err = err
+			return 0, err
+		}
+		r.rest = message.GetData()
+	}
+	if uint64(len(r.rest)) > r.left {
+		r.err = fmt.Errorf("upload has more bytes than it announced: %w", kernelbroker.ErrInvalid)
+		return 0, r.err
+	}
+	n := copy(p, r.rest)
+	r.rest, r.left = r.rest[n:], r.left-uint64(n)
+	return n, nil
+}
+
+func (s *catalogService) FetchArtifact(r *api.FetchArtifactRequest, stream api.CatalogService_FetchArtifactServer) (err error) {
+	file, size, err := s.artifacts.Open(stream.Context(), r.GetDigest())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if r.GetOffset() > size {
+		return status.Errorf(codes.OutOfRange, "artifact %q has %d bytes, offset %d is past them",
+			r.GetDigest(), size, r.GetOffset())
+	}
+	if _, err := file.Seek(int64(r.GetOffset()), io.SeekStart); err != nil {
+		return fmt.Errorf("artifact %q: %w", r.GetDigest(), err)
+	}
+	buffer := make([]byte, chunkSize)
+	for {
+		n, err := io.ReadFull(file, buffer)
+		if n > 0 {
+			// The buffer may be reused: Send has encoded it when it returns.
+			if err := stream.Send(&api.FetchArtifactResponse{Data: buffer[:n]}); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("artifact %q: %w", r.GetDigest(), err)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package rpc_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
+)
+
+func TestCatalogOverTheSocket(t *testing.T) {
+	f := serve(t, nil, nil)
+	client := api.NewCatalogServiceClient(f.local(t))
+	sent := apiProfile("mitgcm", digestOf([]byte("kernel")), 6)
+	applied, err := client.ApplyProfile(t.Context(), &api.ApplyProfileRequest{RequestId: "1", Profile: sent})
+	if err != nil || !applied.GetChanged() {
+		t.Fatalf("ApplyProfile = %v, %v", applied, err)
+	}
+	got, err := client.GetProfile(t.Context(), &api.GetProfileRequest{Name: "mitgcm"})
+	if err != nil || !proto.Equal(got.GetProfile(), applied.GetProfile()) {
+		t.Errorf("GetProfile = %v, %v", got, err)
+	}
+	got.Profile.Versions[0].RegisteredAt = nil
+	if !proto.Equal(got.GetProfile(), sent) {
+		t.Errorf("got %v\nsent %v", got.GetProfile(), sent)
+	}
+	list, err := client.ListProfiles(t.Context(), &api.ListProfilesRequest{})
+	if err != nil || len(list.GetProfiles()) != 1 {
+		t.Errorf("ListProfiles = %v, %v", list, err)
+	}
+	check, err := client.CheckProfile(t.Context(), &api.CheckProfileRequest{Profile: "mitgcm"})
+	if err != nil || check.GetName() != "mitgcm" || check.GetVersion() != 1 {
+		t.Errorf("CheckProfile = %v, %v", check, err)
+	}
+	snapshot, err := client.GetSnapshot(t.Context(), &api.GetSnapshotRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := catalog.ParseSnapshot(snapshot.GetSnapshot()); err != nil || !strings.Contains(snapshot.GetSnapshot(), "\nprofile mitgcm 1 1 available\n") {
+		t.Errorf("GetSnapshot = %v, %v", snapshot, err)
+	}
+}
+
+func TestCatalogRefusals(t *testing.T) {
+	f := serve(t, nil, nil)
+	client := api.NewCatalogServiceClient(f.local(t))
+	ctx := t.Context()
+	if _, err := client.ApplyProfile(ctx, &api.ApplyProfileRequest{RequestId: "1", Profile: apiProfile("mitgcm", digestOf(nil), 0)}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := client.CheckProfile(ctx, &api.CheckProfileRequest{Profile: "mitgmc"})
+	want(t, "unknown", err, codes.NotFound, `unknown kernel profile "mitgmc"; did you mean "mitgcm"?`)
+	_, err = client.CheckProfile(ctx, &api.CheckProfileRequest{Profile: "mitgcm@0"})
+	want(t, "bad version", err, codes.InvalidArgument, `version "0"`)
+	_, err = client.GetProfile(ctx, &api.GetProfileRequest{Name: "a b"})
+	want(t, "bad name", err, codes.InvalidArgument, `"a b"`)
+	_, err = client.ApplyProfile(ctx, &api.ApplyProfileRequest{RequestId: "2"})
+	want(t, "no profile", err, codes.InvalidArgument, "no profile")
+	_, err = client.ApplyProfile(ctx, &api.ApplyProfileRequest{RequestId: "2", Profile: apiProfile("mitgcm", digestOf([]byte("x")), 1)})
+	want(t, "other content", err, codes.FailedPrecondition, `kernel "mitgcm@1" exists`)
+	_, err = client.ReleaseQuarantine(ctx, &api.ReleaseQuarantineRequest{RequestId: "3", Name: "mitgcm", Version: 1})
+	want(t, "not quarantined", err, codes.FailedPrecondition, `"mitgcm@1" is not quarantined`)
+	f.store.FailReads(1)
+	_, err = client.ListProfiles(ctx, &api.ListProfilesRequest{})
+	want(t, "store away", err, codes.Unavailable, "catalog")
+}
+
+func upload(t *testing.T, client api.CatalogServiceClient, messages ...*api.UploadArtifactRequest) (*api.UploadArtifactResponse, error) {
+	t.Helper()
+	stream, err := client.UploadArtifact(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range messages {
+		if err := stream.Send(m); err != nil {
+			if !errors.Is(err, io.EOF) {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	return stream.CloseAndRecv()
+}
+
+func TestUploadAndFetch(t *testing.T) {
+	f := serve(t, nil, nil)
+	client := api.NewCatalogServiceClient(f.local(t))
+	data := []byte(strings.Repeat("kernel image ", 50000)) // several chunks
+	digest := digestOf(data)
+	first := &api.UploadArtifactRequest{Digest: digest, Size: uint64(len(data)), Data: data[:7]}
+	rest := &api.UploadArtifactRequest{Data: data[7:]}
+	for _, stored := range []bool{true, false} {
+		response, err := upload(t, client, first, rest)
+		if err != nil || response.GetStored() != stored {
+			t.Errorf("UploadArtifact = %v, %v, want stored %v", response, err, stored)
+		}
+	}
+	public := api.NewCatalogServiceClient(f.remote(t))
+	for _, offset := range []int{0, 1, len(data) - 1, len(data)} {
+		got, largest, err := fetch(t, public, digest, offset)
+		if err != nil || string(got) != string(data[offset:]) {
+			t.Errorf("FetchArtifact from %d: %d bytes, %v", offset, len(got), err)
+		}
+		if largest > 256<<10 || offset == 0 && largest < 64<<10 {
+			t.Errorf("chunks of %d bytes", largest)
+		}
+	}
+	_, _, err := fetch(t, public, digest, len(data)+1)
+	want(t, "past the end", err, codes.OutOfRange, digest)
+	_, _, err = fetch(t, public, digestOf(nil), 0)
+	want(t, "unknown digest", err, codes.NotFound, digestOf(nil))
+	_, _, err = fetch(t, public, "sha256:../../etc/passwd", 0)
+	want(t, "bad digest", err, codes.InvalidArgument, "digest")
+}
+
+func fetch(t *testing.T, client api.CatalogServiceClient, digest string, offset int) ([]byte, int, error) {
+	t.Helper()
+	stream, err := client.FetchArtifact(t.Context(), &api.FetchArtifactRequest{Digest: digest, Offset: uint64(offset)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data []byte
+	largest := 0
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return data, largest, nil
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		data, largest = append(data, m.GetData()...), max(largest, len(m.GetData()))
+	}
+}
+
+func TestUploadRefused(t *testing.T) {
+	f := serve(t, func(o *rpc.Options) { o.MaxArtifactBytes = 10 }, nil)
+	client := api.NewCatalogServiceClient(f.local(t))
+	data := []byte("12345678")
+	digest, size := digestOf(data), uint64(len(data))
+	for _, c := range []struct {
+		name     string
+		messages []*api.UploadArtifactRequest
+		code     codes.Code
+		words    string
+	}{
+		{"nothing", nil, codes.InvalidArgument, "first message"},
+		{"no digest", []*api.UploadArtifactRequest{{Data: data}}, codes.InvalidArgument, "digest"},
+		{"too large", []*api.UploadArtifactRequest{{Digest: digest, Size: 11}}, codes.ResourceExhausted, "at most 10"},
+		{"more than announced", []*api.UploadArtifactRequest{{Digest: digest, Size: 7, Data: data}}, codes.InvalidArgument, "more bytes"},
+		{"less than announced", []*api.UploadArtifactRequest{{Digest: digest, Size: size, Data: data[:7]}}, codes.InvalidArgument, "other bytes"},
+		{"other bytes", []*api.UploadArtifactRequest{{Digest: digest, Size: size, Data: []byte("12345679")}}, codes.InvalidArgument, "other bytes"},
+		{"digest twice", []*api.UploadArtifactRequest{{Digest: digest, Size: size}, {Digest: digest, Data: data}}, codes.InvalidArgument, "after its first"},
+	} {
+		_, err := upload(t, client, c.messages...)
+		want(t, c.name, err, c.code, c.words)
+	}
+	if len(f.files.bytes) != 0 {
+		t.Errorf("stored: %v", f.files.bytes)
+	}
+}

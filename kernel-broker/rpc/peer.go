@@ -1,0 +1,105 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+)
+
+// firstOpenPort is the lowest port that a program without privileges may use.
+const firstOpenPort = 1024
+
+// Caller is who is at the other end of a connection.
+type Caller struct {
+	credentials.CommonAuthInfo
+	// Local: came through a unix socket; the kernel vouches for the rest.
+	Local bool
+	UID   uint32
+	GID   uint32
+	PID   int32
+	// Address of a caller from the network.
+	Address string
+	// PrivilegedPort: dialled from a port that only root may use there.
+	PrivilegedPort bool
+}
+
+// AuthType implements credentials.AuthInfo.
+func (Caller) AuthType() string { return "peer" }
+
+// String says in an error or a log who it was.
+func (c Caller) String() string {
+	if c.Local {
+		return fmt.Sprintf("uid %d (pid %d)", c.UID, c.PID)
+	}
+	return c.Address
+}
+
+// CallerOf returns who made the call that ctx belongs to. Without one, as in a
+// test that calls a method directly, it is a remote nobody.
+func CallerOf(ctx context.Context) Caller {
+	if p, ok := peer.FromContext(ctx); ok {
+		if caller, ok := p.AuthInfo.(Caller); ok {
+			return caller
+		}
+	}
+	return Caller{Address: "unknown"}
+}
+
+// peerCredentials is a transport without encryption that finds out who calls.
+// One server may so serve the local socket and the network together.
+type peerCredentials struct{}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	caller := Caller{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}}
+	local, ok := conn.(*net.UnixConn)
+	if !ok {
+		caller.Address = conn.RemoteAddr().String()
+		if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+			caller.PrivilegedPort = tcp.Port > 0 && tcp.Port < firstOpenPort
+		}
+		return conn, caller, nil
+	}
+	ucred, err := peerOf(local)
+	if err != nil {
+		return nil, nil, fmt.Errorf("credentials of a local caller: %w", err)
+	}
+	caller.Local, caller.UID, caller.GID, caller.PID = true, ucred.Uid, ucred.Gid, ucred.Pid
+	caller.SecurityLevel = credentials.PrivacyAndIntegrity
+	return conn, caller, nil
+}
+
+func peerOf(conn *net.UnixConn) (*unix.Ucred, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var ucred *unix.Ucred
+	var asking error
+	err = raw.Control(func(fd uintptr) {
+		ucred, asking = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	return ucred, errors.Join(err, asking)
+}
+
+// ClientHandshake implements credentials.TransportCredentials; clients use
+// their own.
+func (peerCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("peer credentials are for servers")
+}
+
+// Info implements credentials.TransportCredentials.
+func (peerCredentials) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "peer"}
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c peerCredentials) Clone() credentials.TransportCredentials { return c }
+
+// OverrideServerName implements credentials.TransportCredentials.
+func (peerCredentials) OverrideServerName(string) error { return nil }

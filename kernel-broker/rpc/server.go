@@ -1,0 +1,94 @@
+package rpc
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+)
+
+const (
+	// DefaultMaxArtifactBytes is larger than any kernel or initrd in use.
+	DefaultMaxArtifactBytes = 2 << 30
+
+	// The largest request is a list of 65,536 node names.
+	maxReceive = 8 << 20
+	maxSend    = 32 << 20
+
+	// maxStreams of one connection.
+	maxStreams = 256
+
+	// A node that was switched off says nothing; it is missed after the sum.
+	keepaliveTime    = 10 * time.Second
+	keepaliveTimeout = 5 * time.Second
+	// Clients that ask for signs of life more often are cut off.
+	keepaliveFloor = 2 * time.Second
+)
+
+// Options of a server.
+type Options struct {
+	Catalog   Catalog
+	Artifacts Artifacts
+	// Health looks at what the broker leans on. It must end with its context.
+	Health func(context.Context) []Component
+	// Version of the broker, as `kernelctl health` shows it.
+	Version string
+	// Administrators beside root and the broker's own user.
+	Administrators []uint32
+	// SlurmUsers are the uids that Slurm's hooks run with.
+	SlurmUsers []uint32
+	// PrivilegedAgents refuses agents that dial from a port of 1024 or above,
+	// which keeps users of the nodes from posing as a node.
+	PrivilegedAgents bool
+	// MaxArtifactBytes defaults to DefaultMaxArtifactBytes.
+	MaxArtifactBytes uint64
+	// Log defaults to slog.Default.
+	Log *slog.Logger
+}
+
+// NewServer returns a server with the catalog, health and reflection services.
+// The caller registers AllocationService and NodeService on it, and serves its
+// listeners: any unix listener counts as local, any other as the network.
+// Methods of those services return errors of the domain as they are.
+func NewServer(o Options) *grpc.Server {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.MaxArtifactBytes == 0 {
+		o.MaxArtifactBytes = DefaultMaxArtifactBytes
+	}
+	g := &gate{log: o.Log, door: door{
+		administrators: append([]uint32{0, uint32(os.Geteuid())}, o.Administrators...),
+		slurmUsers:     slices.Clone(o.SlurmUsers),
+		privileged:     o.PrivilegedAgents,
+	}}
+	server := grpc.NewServer(
+		grpc.Creds(peerCredentials{}),
+		grpc.UnaryInterceptor(g.unary),
+		grpc.StreamInterceptor(g.stream),
+		grpc.MaxRecvMsgSize(maxReceive),
+		grpc.MaxSendMsgSize(maxSend),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveFloor, PermitWithoutStream: true}),
+	)
+	health := &healthOf{look: o.Health, version: o.Version}
+	api.RegisterCatalogServiceServer(server, &catalogService{catalog: o.Catalog, artifacts: o.Artifacts, maxBytes: o.MaxArtifactBytes})
+	api.RegisterHealthServiceServer(server, health)
+	grpc_health_v1.RegisterHealthServer(server, &standardHealth{health: health, services: func() []string {
+		var names []string
+		for name := range server.GetServiceInfo() {
+			names = append(names, name)
+		}
+		return names
+	}})
+	reflection.Register(server)
+	return server
+}

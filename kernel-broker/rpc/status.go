@@ -1,0 +1,46 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// statusCodes is the one place where errors of the domain get their codes. The
+// first that fits counts.
+var statusCodes = []struct {
+	err  error
+	code codes.Code
+}{
+	{kernelbroker.ErrInvalid, codes.InvalidArgument},
+	{kernelbroker.ErrNotFound, codes.NotFound},
+	{kernelbroker.ErrExists, codes.AlreadyExists},
+	{kernelbroker.ErrQuarantined, codes.FailedPrecondition},
+	{kernelbroker.ErrPrecluded, codes.FailedPrecondition},
+	{kernelbroker.ErrDenied, codes.PermissionDenied},
+	{kernelbroker.ErrUnavailable, codes.Unavailable},
+	{context.DeadlineExceeded, codes.DeadlineExceeded},
+	{context.Canceled, codes.Canceled},
+}
+
+// statusOf makes what goes over the wire of an error. The text stays: it names
+// the object, and those who may call are the ones it is for. An error that is
+// a status already stays as it is; one that nobody foresaw is Internal.
+func statusOf(err error) error {
+	if err == nil {
+		return nil
+	}
+	var made interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &made) {
+		return status.Error(made.GRPCStatus().Code(), made.GRPCStatus().Message())
+	}
+	for _, known := range statusCodes {
+		if errors.Is(err, known.err) {
+			return status.Error(known.code, err.Error())
+		}
+	}
+	return status.Error(codes.Internal, err.Error())
+}
