@@ -1,0 +1,49 @@
+// Package power resets nodes from outside by a site's own command, such as a
+// wrapper around ipmitool: what reaches a node that no longer answers.
+package power
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// placeholder stands for the node's name in the command.
+const placeholder = "{node}"
+
+// limit bounds one reset.
+const limit = 30 * time.Second
+
+// Command resets a node by running a program; no shell is involved.
+type Command struct{ argv []string }
+
+// New takes the program and its arguments; one of them must hold {node}.
+func New(argv []string) (*Command, error) {
+	if len(argv) < 2 || !slices.ContainsFunc(argv[1:], func(a string) bool { return strings.Contains(a, placeholder) }) {
+		return nil, fmt.Errorf("reset command %q: needs a program and an argument with %s: %w", argv, placeholder, kb.ErrInvalid)
+	}
+	return &Command{argv: slices.Clone(argv)}, nil
+}
+
+// Reset runs the command for one node.
+func (c *Command) Reset(ctx context.Context, node string) error {
+	if err := kb.ValidateNodeName(node); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	args := make([]string, 0, len(c.argv)-1)
+	for _, a := range c.argv[1:] {
+		args = append(args, strings.ReplaceAll(a, placeholder, node))
+	}
+	out, err := exec.CommandContext(ctx, c.argv[0], args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("node %q: reset command %q: %w: %s", node, c.argv[0], err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
