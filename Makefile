@@ -123,12 +123,12 @@ fix-proto: $(BUF) ## format proto/
 	@$(BUF) format --write proto
 
 .PHONY: lint-api
-lint-api: $(BUF) ## buf breaking against the API that was promised, proto/promised.binpb
+lint-api: $(BUF) ## buf breaking against the API that was promised, proto/promised.txtpb
 	@$(STEP) lint/api .ci/verify-api $(BUF)
 
 .PHONY: fix-api
 fix-api: $(BUF) ## promise the API as it is now, breaking what was promised before
-	@$(BUF) build proto --as-file-descriptor-set --exclude-source-info -o proto/promised.binpb
+	@$(BUF) build proto --as-file-descriptor-set --exclude-source-info -o proto/promised.txtpb
 
 .PHONY: lint-shell
 lint-shell: ## shellcheck
