@@ -1,0 +1,254 @@
+package artifact
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Dir is a directory of artifacts:
+//
+//	sha256/ab/abcdef...   complete artifacts, read-only
+//	tmp/                  files that are being written
+//	partial/              downloads of a Cache that can be carried on
+//
+// Its methods may be called concurrently, by several processes too.
+type Dir struct{ root string }
+
+// Entry is one complete artifact.
+type Entry struct {
+	Digest Digest
+	Size   int64
+	Used   time.Time // the file's modification time; a Cache sets it at each use
+}
+
+// OpenDir makes the directory where it does not exist.
+func OpenDir(root string) (*Dir, error) {
+	for _, sub := range []string{"sha256", "tmp", "partial"} {
+		if err := os.MkdirAll(filepath.Join(root, sub), 0o755); err != nil {
+			return nil, fmt.Errorf("artifact directory %q: %w", root, full(err))
+		}
+	}
+	return &Dir{root}, nil
+}
+
+// Path is where an artifact is or would be.
+func (d *Dir) Path(digest Digest) string {
+	name := digest.hex()
+	return filepath.Join(d.root, "sha256", name[:2], name)
+}
+
+// Put stores what the reader gives, if it is no longer than limit (else
+// ErrTooLarge) and has this digest (else ErrDigestMismatch), and returns its
+// size. After an error no half file is left, nor any under the artifact's name
+// that was not there before. A present artifact is replaced, which repairs it if
+// its file was damaged.
+func (d *Dir) Put(ctx context.Context, digest Digest, limit int64, r io.Reader) (size int64, err error) {
+	file, err := os.CreateTemp(filepath.Join(d.root, "tmp"), digest.hex()[:16]+"-")
+	if err != nil {
+		return 0, fmt.Errorf("artifact %s: %w", digest, full(err))
+	}
+	defer func() {
+		if err != nil {
+			_ = file.Close() // closed twice on some paths; what counts is the first error
+			err = errors.Join(fmt.Errorf("artifact %s: %w", digest, full(err)), ignoreMissing(os.Remove(file.Name())))
+		}
+	}()
+	sum := sha256.New()
+	if size, err = fill(ctx, file, sum, r, limit); err != nil {
+		return 0, err
+	}
+	if have := sumOf(sum); have != digest {
+		return 0, mismatch(digest, have)
+	}
+	return size, d.adopt(file, digest)
+}
+
+// fill copies at most limit bytes to a file and into a hash.
+func fill(ctx context.Context, file *os.File, sum hash.Hash, r io.Reader, limit int64) (int64, error) {
+	size, err := io.Copy(io.MultiWriter(file, sum), io.LimitReader(contextReader{ctx, r}, limit))
+	if err != nil {
+		return size, err
+	}
+	if size < limit {
+		return size, nil
+	}
+	// One byte more tells an artifact of exactly the limit from a larger one.
+	n, err := io.ReadFull(contextReader{ctx, r}, make([]byte, 1))
+	if n > 0 {
+		return size, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return size, err
+}
+
+// adopt gives a complete and checked file its name: content, name and the
+// directories reach the disk before it returns. It closes the file.
+func (d *Dir) adopt(file *os.File, digest Digest) error {
+	path := d.Path(digest)
+	if err := file.Chmod(0o444); err != nil {
+		return err
+	}
+	if err := file.Sync(); err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Dir(path), 0o755); err == nil {
+		if err := syncDir(filepath.Dir(filepath.Dir(path))); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := os.Rename(file.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// Open opens an artifact for reading, without a check: see Verify.
+func (d *Dir) Open(digest Digest) (*os.File, error) {
+	file, err := os.Open(d.Path(digest))
+	if err != nil {
+		return nil, fmt.Errorf("artifact %s: %w", digest, missing(err))
+	}
+	return file, nil
+}
+
+// Verify reads the whole file again: ErrDigestMismatch, ErrNotFound or nil.
+func (d *Dir) Verify(ctx context.Context, digest Digest) error {
+	file, err := d.Open(digest)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, contextReader{ctx, file}); err != nil {
+		return fmt.Errorf("artifact %s: %w", digest, err)
+	}
+	if have := sumOf(sum); have != digest {
+		return fmt.Errorf("artifact %q: %w", d.Path(digest), mismatch(digest, have))
+	}
+	return nil
+}
+
+// Stat tells of one artifact, without a check of its content.
+func (d *Dir) Stat(digest Digest) (Entry, error) {
+	info, err := os.Lstat(d.Path(digest))
+	if err != nil {
+		return Entry{}, fmt.Errorf("artifact %s: %w", digest, missing(err))
+	}
+	return Entry{digest, info.Size(), info.ModTime()}, nil
+}
+
+// List returns all artifacts, sorted by digest. Files with other names are not
+// artifacts and are left alone.
+func (d *Dir) List() ([]Entry, error) {
+	var entries []Entry
+	shards, err := os.ReadDir(filepath.Join(d.root, "sha256"))
+	if err != nil {
+		return nil, fmt.Errorf("artifact directory %q: %w", d.root, err)
+	}
+	for _, shard := range shards {
+		files, err := os.ReadDir(filepath.Join(d.root, "sha256", shard.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("artifact directory %q: %w", d.root, err)
+		}
+		for _, file := range files {
+			digest, err := ParseDigest(digestPrefix + file.Name())
+			if err != nil || !file.Type().IsRegular() || digest.hex()[:2] != shard.Name() {
+				continue
+			}
+			entry, err := d.Stat(digest)
+			if errors.Is(err, ErrNotFound) {
+				continue // removed meanwhile
+			}
+			if err != nil {
+				return nil, err
+			}
+			entries = append(entries, entry)
+		}
+	}
+	return entries, nil // both levels come sorted
+}
+
+// Remove deletes an artifact; one that is not there is fine. Who has it open
+// can go on reading.
+func (d *Dir) Remove(digest Digest) error {
+	if err := ignoreMissing(os.Remove(d.Path(digest))); err != nil {
+		return fmt.Errorf("artifact %s: %w", digest, err)
+	}
+	return nil
+}
+
+// Clean removes what interrupted calls of Put left. Nobody else may use the
+// directory meanwhile.
+func (d *Dir) Clean() error {
+	tmp := filepath.Join(d.root, "tmp")
+	files, err := os.ReadDir(tmp)
+	for _, file := range files {
+		err = errors.Join(err, ignoreMissing(os.Remove(filepath.Join(tmp, file.Name()))))
+	}
+	if err != nil {
+		return fmt.Errorf("artifact directory %q: %w", d.root, err)
+	}
+	return nil
+}
+
+func sumOf(h hash.Hash) Digest { return Digest{[sha256.Size]byte(h.Sum(nil))} }
+
+// full marks a failed write for which the disk has no room.
+func full(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: %w", ErrDiskFull, err)
+	}
+	return err
+}
+
+// missing marks a failed look-up of what is not there.
+func missing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return err
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// contextReader makes a copy end with its context, between two reads.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}

@@ -1,0 +1,144 @@
+package artifact
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+func (d *Dir) partialPath(digest Digest) string {
+	return filepath.Join(d.root, "partial", digest.hex())
+}
+
+// listPartials returns the broken downloads. Other files there are removed.
+func (d *Dir) listPartials() ([]Entry, error) {
+	dir := filepath.Join(d.root, "partial")
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("artifact directory %q: %w", d.root, err)
+	}
+	var entries []Entry
+	for _, file := range files {
+		digest, err := ParseDigest(digestPrefix + file.Name())
+		if err != nil {
+			if err := os.RemoveAll(filepath.Join(dir, file.Name())); err != nil {
+				return nil, fmt.Errorf("artifact directory %q: %w", d.root, err)
+			}
+			continue
+		}
+		info, err := file.Info()
+		if err != nil {
+			return nil, fmt.Errorf("artifact directory %q: %w", d.root, err)
+		}
+		entries = append(entries, Entry{digest, info.Size(), info.ModTime()})
+	}
+	return entries, nil
+}
+
+// download brings an artifact under its name. What an earlier process had
+// fetched may have been damaged by a crash, so when a continued download does
+// not match, it is done once more from the beginning.
+func (c *Cache) download(ctx context.Context, digest Digest, size int64, fetch Fetch) error {
+	resumed, err := c.attempt(ctx, digest, size, fetch)
+	if resumed && errors.Is(err, ErrDigestMismatch) {
+		c.log.Warn("continued download does not match, starting again", "digest", digest.String())
+		_, err = c.attempt(ctx, digest, size, fetch)
+	}
+	return err
+}
+
+// attempt carries on a partial file or begins one, and reports which.
+func (c *Cache) attempt(ctx context.Context, digest Digest, size int64, fetch Fetch) (resumed bool, err error) {
+	path := c.dir.partialPath(digest)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return false, full(err)
+	}
+	defer func() {
+		_ = file.Close() // adopt has closed it, or its content does not matter
+		if keepsNothing(err) {
+			err = errors.Join(err, ignoreMissing(os.Remove(path)))
+		}
+	}()
+	p := &partial{file: file, size: size}
+	if err := p.rehash(ctx); err != nil {
+		return false, err
+	}
+	resumed = p.have > 0
+	if err := p.receive(ctx, fetch); err != nil {
+		return resumed, full(err)
+	}
+	if have := sumOf(p.sum); have != digest {
+		return resumed, mismatch(digest, have)
+	}
+	return resumed, full(c.dir.adopt(file, digest))
+}
+
+// keepsNothing tells errors after which a partial file is worthless, or after
+// which its room is needed more.
+func keepsNothing(err error) bool {
+	return errors.Is(err, ErrDigestMismatch) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrDiskFull)
+}
+
+// partial is a download in the making.
+type partial struct {
+	file *os.File
+	size int64     // when it is complete
+	have int64     // bytes in the file, which is positioned behind them
+	sum  hash.Hash // of those bytes
+}
+
+// rehash takes in what the file has.
+func (p *partial) rehash(ctx context.Context) error {
+	info, err := p.file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() > p.size {
+		return p.restart()
+	}
+	p.sum = sha256.New()
+	p.have, err = io.Copy(p.sum, contextReader{ctx, p.file})
+	return err
+}
+
+// restart forgets what has come.
+func (p *partial) restart() error {
+	p.sum, p.have = sha256.New(), 0
+	if err := p.file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := p.file.Seek(0, io.SeekStart)
+	return err
+}
+
+// receive fetches what is missing.
+func (p *partial) receive(ctx context.Context, fetch Fetch) error {
+	if p.have == p.size && p.size > 0 {
+		return nil
+	}
+	body, err := fetch(ctx, p.have)
+	if errors.Is(err, ErrNoResume) && p.have > 0 {
+		if err := p.restart(); err != nil {
+			return err
+		}
+		body, err = fetch(ctx, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("fetch at %d: %w", p.have, err)
+	}
+	n, err := fill(ctx, p.file, p.sum, body, p.size-p.have)
+	p.have += n
+	if err = errors.Join(err, body.Close()); err != nil {
+		return fmt.Errorf("fetch at %d: %w", p.have, err)
+	}
+	if p.have < p.size {
+		return fmt.Errorf("%w: %d of %d bytes", ErrTruncated, p.have, p.size)
+	}
+	return nil
+}

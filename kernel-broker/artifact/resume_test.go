@@ -1,0 +1,233 @@
+package artifact
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"testing"
+	"testing/iotest"
+)
+
+func wantOffsets(t *testing.T, s *source, want ...int64) {
+	t.Helper()
+	if fmt.Sprint(s.offsets) != fmt.Sprint(want) {
+		t.Errorf("fetched at %v, want %v", s.offsets, want)
+	}
+}
+
+func TestBrokenDownloadGoesOn(t *testing.T) {
+	root := t.TempDir()
+	c := openCache(t, root, 1000)
+	s := newSource(500)
+	s.cut = 100
+	if err := s.ensure(t, c); !errors.Is(err, ErrTruncated) {
+		t.Fatalf("first = %v", err)
+	}
+	if c.Used() != 100 {
+		t.Errorf("Used = %d, want 100", c.Used())
+	}
+	s.err = io.ErrUnexpectedEOF // the source is away
+	if err := s.ensure(t, c); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatalf("second = %v", err)
+	}
+	s.cut = 200
+	if err := s.ensure(t, c); !errors.Is(err, ErrTruncated) {
+		t.Fatalf("third = %v", err)
+	}
+	if _, err := os.Stat(c.Path(s.digest)); !os.IsNotExist(err) {
+		t.Fatalf("half an artifact is under its name: %v", err)
+	}
+	// A restart does not lose it.
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c = openCache(t, root, 1000)
+	if c.Used() != 300 {
+		t.Errorf("Used after a restart = %d, want 300", c.Used())
+	}
+	s.mustEnsure(t, c)
+	wantOffsets(t, s, 0, 100, 100, 300)
+	wantCached(t, c, s)
+	if have := files(t, root); len(have) != 1 {
+		t.Errorf("files %v", have)
+	}
+}
+
+func TestReadErrorKeepsWhatCame(t *testing.T) {
+	c := openCache(t, t.TempDir(), 1000)
+	s := newSource(500)
+	reset := errors.New("connection reset")
+	_, err := c.Ensure(t.Context(), s.digest, 500, func(context.Context, int64) (io.ReadCloser, error) {
+		return io.NopCloser(io.MultiReader(bytes.NewReader(s.content[:123]), iotest.ErrReader(reset))), nil
+	})
+	if !errors.Is(err, reset) {
+		t.Fatalf("Ensure = %v", err)
+	}
+	s.mustEnsure(t, c)
+	wantOffsets(t, s, 123)
+}
+
+func TestSourceThatCannotResume(t *testing.T) {
+	c := openCache(t, t.TempDir(), 1000)
+	s := newSource(500)
+	s.cut = 100
+	if err := s.ensure(t, c); !errors.Is(err, ErrTruncated) {
+		t.Fatal(err)
+	}
+	s.err = ErrNoResume
+	s.mustEnsure(t, c)
+	wantOffsets(t, s, 0, 100, 0)
+
+	other := newSource(10)
+	other.err = ErrNoResume // at 0 it is an error like any other
+	if err := other.ensure(t, c); !errors.Is(err, ErrNoResume) {
+		t.Errorf("Ensure = %v", err)
+	}
+	wantOffsets(t, other, 0)
+}
+
+// TestDamagedPartialStartsAgain: a crash can leave anything in a file that was
+// being written.
+func TestDamagedPartialStartsAgain(t *testing.T) {
+	for name, left := range map[string]func(content []byte) []byte{
+		"zeros":     func([]byte) []byte { return make([]byte, 100) },
+		"complete":  func([]byte) []byte { return make([]byte, 500) },
+		"too long":  func([]byte) []byte { return make([]byte, 501) },
+		"one bit":   func(content []byte) []byte { return append([]byte{content[0] ^ 1}, content[1:200]...) },
+		"all right": func(content []byte) []byte { return content },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := openCache(t, t.TempDir(), 1000)
+			s := newSource(500)
+			if err := os.WriteFile(c.dir.partialPath(s.digest), left(s.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s.mustEnsure(t, c)
+			wantCached(t, c, s)
+			if name == "all right" {
+				wantOffsets(t, s) // nothing was missing
+			} else if last := len(s.offsets) - 1; last < 0 || s.offsets[last] != 0 {
+				t.Errorf("fetched at %v, the last must be 0", s.offsets)
+			}
+		})
+	}
+}
+
+// TestPartialsGoFirst: a broken download must not push an artifact out.
+func TestPartialsGoFirst(t *testing.T) {
+	c := openCache(t, t.TempDir(), 300)
+	kept, broken, wanted := newSource(150), newSource(140), newSource(130)
+	kept.mustEnsure(t, c)
+	broken.cut = 100
+	if err := broken.ensure(t, c); !errors.Is(err, ErrTruncated) {
+		t.Fatal(err)
+	}
+	wanted.mustEnsure(t, c)
+	wantCached(t, c, kept, wanted)
+	if have := files(t, c.dir.root); len(have) != 2 {
+		t.Errorf("files %v", have)
+	}
+}
+
+// TestWaiterOutlivesLeader: who fetches gives up; who waits carries on from
+// where the other came, instead of failing for a reason that is not his.
+func TestWaiterOutlivesLeader(t *testing.T) {
+	c := openCache(t, t.TempDir(), 1000)
+	s := newSource(500)
+	leaderCtx, giveUp := context.WithCancel(t.Context())
+	reader, writer := io.Pipe()
+	began, leader := make(chan struct{}), make(chan error)
+	go func() {
+		_, err := c.Ensure(leaderCtx, s.digest, 500, func(context.Context, int64) (io.ReadCloser, error) {
+			close(began)
+			return reader, nil
+		})
+		leader <- err
+	}()
+	<-began
+	if _, err := writer.Write(s.content[:60]); err != nil {
+		t.Fatal(err)
+	}
+	waiter := make(chan error)
+	go func() { waiter <- s.ensure(t, c) }()
+	giveUp()
+	if err := writer.CloseWithError(context.Canceled); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-leader; !errors.Is(err, context.Canceled) {
+		t.Errorf("leader = %v", err)
+	}
+	if err := <-waiter; err != nil {
+		t.Errorf("waiter = %v", err)
+	}
+	wantOffsets(t, s, 60)
+}
+
+// TestWaiterGivesUp: a caller whose time is over does not wait for another's
+// download.
+func TestWaiterGivesUp(t *testing.T) {
+	c := openCache(t, t.TempDir(), 1000)
+	s := newSource(500)
+	reader, writer := io.Pipe()
+	began, leader := make(chan struct{}), make(chan error)
+	go func() {
+		_, err := c.Ensure(t.Context(), s.digest, 500, func(context.Context, int64) (io.ReadCloser, error) {
+			close(began)
+			return reader, nil
+		})
+		leader <- err
+	}()
+	<-began
+	ctx, cancel := context.WithCancel(t.Context())
+	waiter := make(chan error)
+	go func() {
+		_, err := c.Ensure(ctx, s.digest, 500, s.fetch)
+		waiter <- err
+	}()
+	cancel()
+	if err := <-waiter; !errors.Is(err, context.Canceled) {
+		t.Errorf("waiter = %v", err)
+	}
+	if _, err := writer.Write(s.content); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(writer.Close(), <-leader); err != nil {
+		t.Errorf("leader = %v", err)
+	}
+	wantOffsets(t, s)
+}
+
+func TestFailureIsShared(t *testing.T) {
+	c := openCache(t, t.TempDir(), 1000)
+	s := newSource(500)
+	gone := errors.New("gone")
+	hold := make(chan struct{})
+	began, leader := make(chan struct{}), make(chan error)
+	go func() {
+		_, err := c.Ensure(t.Context(), s.digest, 500, func(context.Context, int64) (io.ReadCloser, error) {
+			close(began)
+			<-hold
+			return nil, gone
+		})
+		leader <- err
+	}()
+	<-began
+	c.mu.Lock()
+	f := c.flights[s.digest]
+	c.mu.Unlock()
+	if f == nil || !f.ensure {
+		t.Fatal("no running fetch")
+	}
+	close(hold)
+	if err := <-leader; !errors.Is(err, gone) {
+		t.Errorf("leader = %v", err)
+	}
+	<-f.done
+	if !errors.Is(f.err, gone) || f.gaveUp {
+		t.Errorf("what waiters see: %v, gave up %v", f.err, f.gaveUp)
+	}
+	s.mustEnsure(t, c) // a failure is not remembered
+}
