@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
+)
+
+// config is broker.yaml.
+type config struct {
+	Cluster  string `yaml:"cluster"`
+	DataDir  string `yaml:"data_dir"`
+	Socket   string `yaml:"socket"`
+	Listen   string `yaml:"listen"`
+	Snapshot string `yaml:"snapshot"`
+	LogLevel string `yaml:"log_level"`
+
+	Etcd struct {
+		Endpoints []string `yaml:"endpoints"`
+	} `yaml:"etcd"`
+
+	Slurm struct {
+		BinDir   string        `yaml:"bin_dir"`
+		Conf     string        `yaml:"conf"`
+		User     string        `yaml:"user"`
+		Limit    time.Duration `yaml:"limit"`
+		PollBusy time.Duration `yaml:"poll_busy"`
+		PollIdle time.Duration `yaml:"poll_idle"`
+	} `yaml:"slurm"`
+
+	Administrators   []string `yaml:"administrators"`
+	PrivilegedAgents bool     `yaml:"privileged_agents"`
+	MaxArtifactBytes uint64   `yaml:"max_artifact_bytes"`
+
+	Switch struct {
+		Limit         time.Duration `yaml:"limit"`
+		LoadLimit     time.Duration `yaml:"load_limit"`
+		AgentLimit    time.Duration `yaml:"agent_limit"`
+		StockTimeout  time.Duration `yaml:"stock_timeout"`
+		StockAttempts uint32        `yaml:"stock_attempts"`
+		RegisterDelay time.Duration `yaml:"register_delay"`
+		RegisterRetry time.Duration `yaml:"register_retry"`
+		KeepLimit     time.Duration `yaml:"keep_limit"`
+		ResetGrace    time.Duration `yaml:"reset_grace"`
+	} `yaml:"switch"`
+
+	QuarantineAfter uint32   `yaml:"quarantine_after"`
+	KeepJobs        int      `yaml:"keep_jobs"`
+	ResetCommand    []string `yaml:"reset_command"`
+}
+
+// defaults is the configuration of a broker that was told nothing.
+func defaults() config {
+	var c config
+	c.Cluster = "cluster"
+	c.DataDir = "/var/lib/kernel-broker"
+	c.Socket = "/run/kernel-broker/broker.sock"
+	c.Listen = ":7440"
+	c.Snapshot = "/var/lib/kernel-broker/catalog.snapshot"
+	c.LogLevel = "info"
+	c.Slurm.BinDir = "/usr/bin"
+	c.Slurm.User = "slurm"
+	c.Slurm.Limit = 15 * time.Second
+	c.Slurm.PollBusy = 250 * time.Millisecond
+	c.Slurm.PollIdle = 2 * time.Second
+	c.MaxArtifactBytes = 1 << 30
+	p := plan.Defaults()
+	c.Switch.Limit, c.Switch.LoadLimit, c.Switch.AgentLimit = p.SwitchLimit, p.LoadLimit, p.AgentLimit
+	c.Switch.StockTimeout, c.Switch.StockAttempts = p.StockTimeout, p.StockAttempts
+	c.Switch.RegisterDelay, c.Switch.RegisterRetry = p.RegisterDelay, p.RegisterRetry
+	c.Switch.KeepLimit, c.Switch.ResetGrace = p.KeepLimit, p.ResetGrace
+	c.QuarantineAfter = 2
+	c.KeepJobs = 10000
+	return c
+}
+
+// plan returns the limits for decisions.
+func (c config) plan() plan.Config {
+	return plan.Config{
+		SwitchLimit: c.Switch.Limit, LoadLimit: c.Switch.LoadLimit, ResetGrace: c.Switch.ResetGrace,
+		AgentLimit: c.Switch.AgentLimit, RegisterDelay: c.Switch.RegisterDelay, RegisterRetry: c.Switch.RegisterRetry,
+		KeepLimit: c.Switch.KeepLimit, StockTimeout: c.Switch.StockTimeout, StockAttempts: c.Switch.StockAttempts,
+		CanReset: len(c.ResetCommand) > 0,
+	}
+}
+
+// load reads a configuration over the defaults. An unknown key is an error that
+// names its line.
+func load(path string) (config, error) {
+	c := defaults()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return c, fmt.Errorf("configuration: %w", err)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return c, fmt.Errorf("configuration %q: %w", path, err)
+	}
+	if err := c.validate(); err != nil {
+		return c, fmt.Errorf("configuration %q: %w", path, err)
+	}
+	return c, nil
+}
+
+func (c config) validate() error {
+	for name, d := range map[string]time.Duration{
+		"slurm.limit": c.Slurm.Limit, "slurm.poll_busy": c.Slurm.PollBusy, "slurm.poll_idle": c.Slurm.PollIdle,
+		"switch.limit": c.Switch.Limit, "switch.load_limit": c.Switch.LoadLimit, "switch.agent_limit": c.Switch.AgentLimit,
+		"switch.stock_timeout": c.Switch.StockTimeout, "switch.register_retry": c.Switch.RegisterRetry,
+		"switch.keep_limit": c.Switch.KeepLimit, "switch.reset_grace": c.Switch.ResetGrace,
+	} {
+		if d < 10*time.Millisecond {
+			return fmt.Errorf("%s: %v is too short", name, d)
+		}
+	}
+	for name, value := range map[string]string{"cluster": c.Cluster, "data_dir": c.DataDir, "socket": c.Socket,
+		"listen": c.Listen, "slurm.bin_dir": c.Slurm.BinDir, "slurm.user": c.Slurm.User} {
+		if value == "" {
+			return fmt.Errorf("%s: is empty", name)
+		}
+	}
+	if c.QuarantineAfter == 0 || c.Switch.StockAttempts == 0 || c.KeepJobs < 1 {
+		return errors.New("quarantine_after, switch.stock_attempts and keep_jobs must be at least 1")
+	}
+	return nil
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/etcdserver"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/power"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/slurm"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/store/etcdstore"
+)
+
+const startLimit = time.Minute
+
+// run composes the broker and serves until ctx ends.
+func run(ctx context.Context, c config, log *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	kept, closeStore, err := openStore(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := closeStore(); err != nil {
+			log.Error("store not closed", "error", err)
+		}
+	}()
+	dir, err := artifact.OpenDir(filepath.Join(c.DataDir, "artifacts"))
+	if err != nil {
+		return err
+	}
+	if err := dir.Clean(); err != nil {
+		return err
+	}
+	files := artifacts{dir: dir}
+	profiles := catalog.New(catalog.Options{Store: kept, Log: log, HasArtifact: files.has})
+	controller, err := newController(ctx, c, log, kept, profiles)
+	if err != nil {
+		return err
+	}
+	server, err := newServer(c, log, controller, profiles, files, kept)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, c, log, controller, server)
+}
+
+func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog) (*broker.Controller, error) {
+	o := broker.Options{
+		Store: kept, Catalog: profiles, Plan: c.plan(), Log: log,
+		Slurm:    slurm.New(slurm.Options{BinDir: c.Slurm.BinDir, Conf: c.Slurm.Conf, Limit: c.Slurm.Limit}),
+		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs,
+	}
+	if len(c.ResetCommand) > 0 {
+		command, err := power.New(c.ResetCommand)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		o.Reset = command
+	}
+	return broker.New(ctx, o)
+}
+
+// openStore connects to the cluster named, or starts an etcd of its own.
+func openStore(ctx context.Context, c config, log *slog.Logger) (store.Store, func() error, error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	endpoints, stop := c.Etcd.Endpoints, func() error { return nil }
+	if len(endpoints) == 0 {
+		server, err := etcdserver.Start(ctx, etcdserver.Config{Dir: filepath.Join(c.DataDir, "etcd"), Logger: log})
+		if err != nil {
+			return nil, nil, err
+		}
+		endpoints, stop = []string{server.Endpoint()}, server.Close
+	}
+	kept, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: endpoints, Cluster: c.Cluster, Logger: log})
+	if err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
+	return kept, func() error { return errors.Join(kept.Close(), stop()) }, nil
+}
+
+func newServer(c config, log *slog.Logger, controller *broker.Controller, profiles *catalog.Catalog, files artifacts, kept store.Store) (*grpc.Server, error) {
+	administrators, err := uids(c.Administrators)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	slurmUsers, err := uids([]string{c.Slurm.User})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	server := rpc.NewServer(rpc.Options{
+		Catalog: profiles, Artifacts: files, Version: version, Administrators: administrators, SlurmUsers: slurmUsers,
+		PrivilegedAgents: c.PrivilegedAgents, MaxArtifactBytes: c.MaxArtifactBytes, Log: log,
+		Health: func(ctx context.Context) []rpc.Component {
+			return []rpc.Component{
+				component("store", func() (string, error) { return storeHealth(ctx, kept) }),
+				component("slurm", func() (string, error) { return controller.SlurmHealth(ctx) }),
+				component("agents", func() (string, error) { return controller.AgentHealth(ctx) }),
+			}
+		},
+	})
+	api.RegisterAllocationServiceServer(server, rpc.NewAllocationService(controller))
+	api.RegisterNodeServiceServer(server, rpc.NewNodeService(controller))
+	return server, nil
+}
+
+func component(name string, look func() (string, error)) rpc.Component {
+	detail, err := look()
+	if err != nil {
+		return rpc.Component{Name: name, Detail: err.Error()}
+	}
+	return rpc.Component{Name: name, Healthy: true, Detail: detail}
+}
+
+func storeHealth(ctx context.Context, kept store.Store) (string, error) {
+	begin := time.Now()
+	if _, err := kept.Get(ctx, "health"); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return "", err
+	}
+	return fmt.Sprintf("answered in %v", time.Since(begin).Round(10*time.Microsecond)), nil
+}
+
+func uids(names []string) ([]uint32, error) {
+	var out []uint32
+	for _, name := range names {
+		u, err := user.Lookup(name)
+		if err != nil {
+			if u, err = user.LookupId(name); err != nil {
+				return nil, fmt.Errorf("user %q is not known on this host", name)
+			}
+		}
+		id, err := strconv.ParseUint(u.Uid, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("user %q: %w", name, err)
+		}
+		out = append(out, uint32(id))
+	}
+	return out, nil
+}
+
+// serve listens, works, and stops what it began when ctx ends or a part fails.
+func serve(ctx context.Context, c config, log *slog.Logger, controller *broker.Controller, server *grpc.Server) error {
+	local, err := listenLocal(c.Socket)
+	if err != nil {
+		return err
+	}
+	network, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return errors.Join(err, local.Close())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	parts := map[string]func() error{
+		"local socket": func() error { return server.Serve(local) },
+		"agents' port": func() error { return server.Serve(network) },
+		"controller":   func() error { return controller.Run(ctx) },
+		"snapshot":     func() error { return controller.Publish(ctx, c.Snapshot) },
+	}
+	failed := make(chan error, len(parts))
+	var group sync.WaitGroup
+	for name, part := range parts {
+		group.Go(func() {
+			if err := part(); err != nil && ctx.Err() == nil {
+				failed <- fmt.Errorf("%s: %w", name, err)
+			}
+		})
+	}
+	log.Info("broker serves", "socket", c.Socket, "listen", network.Addr().String(), "version", version)
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	cancel()
+	server.Stop()
+	group.Wait()
+	log.Info("broker stopped")
+	return err
+}
+
+// listenLocal makes the socket that every user of the host may connect to; who
+// may call what is decided per call.
+func listenLocal(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		return nil, errors.Join(fmt.Errorf("socket %q: another broker serves it", path), conn.Close())
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// artifacts is the store of files as the API wants it.
+type artifacts struct{ dir *artifact.Dir }
+
+// Put implements rpc.Artifacts.
+func (a artifacts) Put(ctx context.Context, digest string, size uint64, source io.Reader) (bool, error) {
+	d, err := artifact.ParseDigest(digest)
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", kb.ErrInvalid, err)
+	}
+	if entry, err := a.dir.Stat(d); err == nil && uint64(entry.Size) == size {
+		return false, nil
+	}
+	got, err := a.dir.Put(ctx, d, int64(size), source)
+	if errors.Is(err, artifact.ErrDigestMismatch) || errors.Is(err, artifact.ErrTooLarge) {
+		return false, fmt.Errorf("%w: %w", kb.ErrInvalid, err)
+	}
+	if err == nil && uint64(got) != size {
+		return false, fmt.Errorf("artifact %s has %d bytes, %d were announced: %w", d, got, size, kb.ErrInvalid)
+	}
+	return err == nil, err
+}
+
+// Open implements rpc.Artifacts.
+func (a artifacts) Open(_ context.Context, digest string) (io.ReadSeekCloser, uint64, error) {
+	d, err := artifact.ParseDigest(digest)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", kb.ErrInvalid, err)
+	}
+	file, err := a.dir.Open(d)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, artifact.ErrNotFound) {
+		return nil, 0, fmt.Errorf("artifact %s: %w", d, kb.ErrNotFound)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, file.Close())
+	}
+	return file, uint64(info.Size()), nil
+}
+
+func (a artifacts) has(digest string, size uint64) (bool, error) {
+	d, err := artifact.ParseDigest(digest)
+	if err != nil {
+		return false, err
+	}
+	entry, err := a.dir.Stat(d)
+	if errors.Is(err, artifact.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && uint64(entry.Size) == size, err
+}

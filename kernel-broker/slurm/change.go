@@ -1,0 +1,61 @@
+package slurm
+
+import (
+	"context"
+	"strings"
+)
+
+// ArmReturn has Slurm boot the nodes as soon as they are idle and resume them.
+func (c *Client) ArmReturn(ctx context.Context, nodes []string, reason string) error {
+	return c.change(ctx, "reboot", "ASAP", "nextstate=RESUME", "reason="+reason, strings.Join(nodes, ","))
+}
+
+// Disarm takes back a boot that Slurm has not begun.
+func (c *Client) Disarm(ctx context.Context, nodes []string) error {
+	return c.change(ctx, "cancel_reboot", strings.Join(nodes, ","))
+}
+
+// Drain keeps new jobs from a node.
+func (c *Client) Drain(ctx context.Context, node, reason string) error {
+	return c.change(ctx, "update", "nodename="+node, "state=drain", "reason="+reason)
+}
+
+// Resume lets jobs come to a node again.
+func (c *Client) Resume(ctx context.Context, node string) error {
+	return c.change(ctx, "update", "nodename="+node, "state=resume")
+}
+
+// Hold requeues a job and holds it.
+func (c *Client) Hold(ctx context.Context, reference string) error {
+	return c.change(ctx, "requeuehold", reference)
+}
+
+// Requeue puts a job back into the queue.
+func (c *Client) Requeue(ctx context.Context, reference string) error {
+	return c.change(ctx, "requeue", reference)
+}
+
+// Comment sets a job's AdminComment.
+func (c *Client) Comment(ctx context.Context, reference, text string) error {
+	return c.change(ctx, "update", "jobid="+reference, "admincomment="+text)
+}
+
+// SetNoRequeue keeps a job from being requeued.
+func (c *Client) SetNoRequeue(ctx context.Context, reference string) error {
+	return c.change(ctx, "update", "jobid="+reference, "requeue=0")
+}
+
+// Reserve reserves nodes for one job that waits, and ties the job to them.
+func (c *Client) Reserve(ctx context.Context, name, reference, user string, nodes []string) error {
+	_, _, err := c.run(ctx, c.scontrol, "create", "reservation", "reservationname="+name, "starttime=now",
+		"duration=5", "users="+user, "flags=IGNORE_JOBS", "nodes="+strings.Join(nodes, ","))
+	if err != nil {
+		return err
+	}
+	return c.change(ctx, "update", "jobid="+reference, "reservationname="+name)
+}
+
+// DropReservation deletes a reservation.
+func (c *Client) DropReservation(ctx context.Context, name string) error {
+	return c.change(ctx, "delete", "reservationname="+name)
+}

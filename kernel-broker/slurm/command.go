@@ -1,0 +1,101 @@
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// Client runs Slurm's commands. Safe for concurrent use.
+type Client struct {
+	scontrol, squeue string
+	env              []string
+	limit            time.Duration
+}
+
+// Options of a client.
+type Options struct {
+	// BinDir holds scontrol and squeue.
+	BinDir string
+	// Conf is the path of slurm.conf; empty for Slurm's default.
+	Conf string
+	// Limit bounds every command.
+	Limit time.Duration
+}
+
+// New returns a client.
+func New(o Options) *Client {
+	env := append(os.Environ(), "LC_ALL=C", "SLURM_TIME_FORMAT=standard")
+	if o.Conf != "" {
+		env = append(env, "SLURM_CONF="+o.Conf)
+	}
+	return &Client{
+		scontrol: o.BinDir + "/scontrol", squeue: o.BinDir + "/squeue",
+		env: env, limit: o.Limit,
+	}
+}
+
+// run executes one command and returns what it printed. Slurm's commands say
+// some refusals on stderr and still exit 0, so stderr is returned too.
+func (c *Client) run(ctx context.Context, program string, args ...string) (stdout, stderr string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = c.env
+	cmd.WaitDelay = time.Second
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	stderr = strings.TrimSpace(errs.String())
+	if err == nil {
+		return out.String(), stderr, nil
+	}
+	what := args[0]
+	if len(args) > 1 {
+		what += " " + args[1]
+	}
+	if ctx.Err() != nil {
+		return "", stderr, fmt.Errorf("slurm command %q took more than %v: %w", what, c.limit, kb.ErrUnavailable)
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return out.String(), stderr, &CommandError{What: what, Exit: exit.ExitCode(), Text: firstLine(stderr + out.String())}
+	}
+	return "", stderr, fmt.Errorf("slurm command %q: %w: %w", what, kb.ErrUnavailable, err)
+}
+
+// CommandError is a refusal by slurmctld.
+type CommandError struct {
+	What string
+	Exit int
+	Text string
+}
+
+func (e *CommandError) Error() string {
+	return fmt.Sprintf("slurm command %q: exit %d: %s", e.What, e.Exit, e.Text)
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}
+
+// change runs a scontrol command whose only result is that it worked. Words
+// on stderr are a refusal, whatever the exit code.
+func (c *Client) change(ctx context.Context, args ...string) error {
+	_, stderr, err := c.run(ctx, c.scontrol, args...)
+	if err != nil {
+		return err
+	}
+	if stderr != "" {
+		return &CommandError{What: strings.Join(args[:min(2, len(args))], " "), Text: firstLine(stderr)}
+	}
+	return nil
+}

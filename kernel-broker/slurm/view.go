@@ -1,0 +1,178 @@
+package slurm
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/hostlist"
+)
+
+// View takes one look at slurmctld: its nodes, the jobs that are not over, and
+// the product's own reservations.
+func (c *Client) View(ctx context.Context) (kb.SlurmView, error) {
+	view := kb.SlurmView{At: time.Now(), Jobs: map[uint32]kb.SlurmJob{}, Nodes: map[string]kb.SlurmNode{}}
+	jobs, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--Format="+jobFormat())
+	if err != nil {
+		return view, err
+	}
+	for line := range strings.Lines(jobs) {
+		job, err := parseJob(strings.TrimRight(line, "\n"))
+		if err != nil {
+			return view, err
+		}
+		switch {
+		case job.State == "PENDING":
+			view.Queue = append(view.Queue, job)
+		default:
+			view.Jobs[job.ID] = job
+		}
+	}
+	nodes, _, err := c.run(ctx, c.scontrol, "--oneliner", "--all", "show", "node")
+	if err != nil {
+		return view, err
+	}
+	for line := range strings.Lines(nodes) {
+		if node, ok := parseNode(strings.TrimSpace(line)); ok {
+			view.Nodes[node.Name] = node
+		}
+	}
+	view.Reservations, err = c.reservations(ctx)
+	return view, err
+}
+
+// separator stands between squeue's fields. None of the fields asked for can
+// hold it but the last.
+const separator = "|"
+
+// jobFields are squeue's columns with room for the longest value of each.
+var jobFields = []struct {
+	name  string
+	width int
+}{
+	{"JobID", 12}, {"ArrayJobID", 12}, {"ArrayTaskID", 12}, {"HetJobID", 12}, {"HetJobOffset", 12},
+	{"RestartCnt", 12}, {"State", 20}, {"UserID", 12}, {"UserName", 64}, {"NumNodes", 12},
+	{"PriorityLong", 24}, {"Partition", 64}, {"Reason", 64}, {"NodeList", 16384}, {"AdminComment", 1024},
+}
+
+func jobFormat() string {
+	parts := make([]string, len(jobFields))
+	for i, f := range jobFields {
+		parts[i] = fmt.Sprintf("%s:%d%s", f.name, f.width, separator)
+	}
+	return strings.Join(parts, ",")
+}
+
+func parseJob(line string) (kb.SlurmJob, error) {
+	fields := strings.SplitN(line, separator, len(jobFields))
+	if len(fields) != len(jobFields) {
+		return kb.SlurmJob{}, fmt.Errorf("squeue line %q has %d fields: %w", line, len(fields), kb.ErrUnavailable)
+	}
+	for i := range fields {
+		fields[i] = strings.TrimSpace(fields[i])
+	}
+	number := func(i int) uint64 {
+		n, err := strconv.ParseUint(fields[i], 10, 64)
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	job := kb.SlurmJob{
+		ID: uint32(number(0)), Restart: uint32(number(5)), State: fields[6], UID: uint32(number(7)), User: fields[8],
+		NodeCount: uint32(number(9)), Priority: number(10), Partition: fields[11], Reason: fields[12],
+		AdminComment: strings.TrimSpace(strings.TrimSuffix(fields[14], separator)),
+	}
+	if job.ID == 0 {
+		return job, fmt.Errorf("squeue line %q has no job id: %w", line, kb.ErrUnavailable)
+	}
+	if job.AdminComment == "(null)" || job.AdminComment == "N/A" {
+		job.AdminComment = ""
+	}
+	job.Reference = fields[0]
+	switch {
+	case number(3) != 0:
+		job.Reference = fields[3] + "+" + fields[4]
+	case isNumber(fields[2]):
+		job.Reference = fields[1] + "_" + fields[2]
+		job.Task = uint32(number(2))
+	}
+	if list := fields[13]; list != "" && list != "(null)" && list != "N/A" {
+		names, err := hostlist.Expand(list)
+		if err != nil {
+			return job, fmt.Errorf("job %s: %w", job.Reference, err)
+		}
+		job.Nodes = names
+	}
+	return job, nil
+}
+
+func isNumber(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 32)
+	return err == nil
+}
+
+// parseNode reads one line of scontrol show node. The reason stands last and
+// may hold anything, so it is cut off first.
+func parseNode(line string) (kb.SlurmNode, bool) {
+	head, reason, _ := strings.Cut(line, " Reason=")
+	node := kb.SlurmNode{Reason: trimAuthor(reason)}
+	for _, word := range strings.Fields(head) {
+		key, value, _ := strings.Cut(word, "=")
+		switch {
+		case key == "NodeName" && node.Name == "":
+			node.Name = value
+		case key == "State" && node.State == "":
+			flags := strings.Split(strings.TrimRight(value, "*~#!%$@^-"), "+")
+			node.State, node.Flags = strings.TrimRight(flags[0], "*~#!%$@^-"), flags[1:]
+		}
+	}
+	return node, node.Name != "" && node.State != ""
+}
+
+// trimAuthor drops the " [user@time]" that scontrol adds to a reason, and
+// fields that newer versions print behind it.
+func trimAuthor(reason string) string {
+	if i := strings.LastIndex(reason, " ["); i >= 0 && strings.Contains(reason[i:], "@") {
+		reason = reason[:i]
+	}
+	return strings.TrimSpace(reason)
+}
+
+// ReservationPrefix begins the names of the product's own reservations.
+const reservationPrefix = "kernel-broker-"
+
+func (c *Client) reservations(ctx context.Context) ([]kb.SlurmReservation, error) {
+	out, _, err := c.run(ctx, c.scontrol, "--oneliner", "show", "reservation")
+	if err != nil {
+		return nil, err
+	}
+	var list []kb.SlurmReservation
+	for line := range strings.Lines(out) {
+		if r, ok := parseReservation(line); ok {
+			list = append(list, r)
+		}
+	}
+	return list, nil
+}
+
+func parseReservation(line string) (kb.SlurmReservation, bool) {
+	var r kb.SlurmReservation
+	for _, word := range strings.Fields(line) {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "ReservationName":
+			r.Name = value
+		case "Nodes":
+			if names, err := hostlist.Expand(value); err == nil {
+				r.Nodes = names
+			}
+		}
+	}
+	reference, ours := strings.CutPrefix(r.Name, reservationPrefix)
+	r.Job = reference
+	return r, ours
+}
