@@ -1,0 +1,243 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// maxFileBytes of a profile or a manifest; both are written by people or about
+// one kernel.
+const maxFileBytes = 1 << 20
+
+// Defaults of what a profile may leave out.
+const (
+	defaultBootAttempts = 2
+	defaultBootTimeout  = 2 * time.Minute
+)
+
+// ProfileDefinition is a profile as a person wrote it: it names kernels by
+// their recipes, which Resolve replaces by what was built.
+type ProfileDefinition struct {
+	File string // where it stands
+
+	Name           string
+	Application    string
+	Description    string
+	DefaultVersion uint32
+	Reuse          kernelbroker.ReusePolicy
+	Fallback       kernelbroker.FallbackPolicy
+	BootAttempts   uint32
+	BootTimeout    time.Duration
+	Requires       Requirements
+	Versions       []VersionDefinition // rising
+}
+
+// VersionDefinition is one version of it.
+type VersionDefinition struct {
+	Version   uint32
+	Kernel    string // the recipe
+	Arguments []string
+}
+
+// Requirements on nodes, for every version.
+type Requirements struct {
+	Architecture string
+	MemoryMiB    uint64
+}
+
+// profileFile is the YAML of a profile.
+type profileFile struct {
+	Name           string        `yaml:"name"`
+	Application    string        `yaml:"application"`
+	Description    string        `yaml:"description"`
+	DefaultVersion uint32        `yaml:"default_version"`
+	Reuse          string        `yaml:"reuse"`
+	Fallback       string        `yaml:"fallback"`
+	BootAttempts   uint32        `yaml:"boot_attempts"`
+	BootTimeout    string        `yaml:"boot_timeout"`
+	Requires       requiresFile  `yaml:"requires"`
+	Versions       []versionFile `yaml:"versions"`
+}
+
+type requiresFile struct {
+	Architecture string `yaml:"architecture"`
+	MemoryMiB    uint64 `yaml:"memory_mib"`
+}
+
+type versionFile struct {
+	Version   uint32   `yaml:"version"`
+	Kernel    string   `yaml:"kernel"`
+	Arguments []string `yaml:"arguments"`
+}
+
+// Load reads all profiles of a folder, sorted by name. It reports every file
+// that is wrong, each with file, line and key.
+func Load(dir string) ([]ProfileDefinition, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("profiles: %w", err)
+	}
+	var definitions []ProfileDefinition
+	var wrong []error
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		switch filepath.Ext(entry.Name()) {
+		case ".yaml":
+		case ".yml":
+			wrong = append(wrong, fmt.Errorf("%s: profiles end in .yaml: %w", path, kernelbroker.ErrInvalid))
+			continue
+		default:
+			continue
+		}
+		text, err := readBounded(path)
+		if err == nil {
+			var d ProfileDefinition
+			if d, err = ParseProfile(path, text); err == nil {
+				definitions = append(definitions, d)
+			}
+		}
+		if err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	return definitions, errors.Join(append(wrong, duplicates(definitions)...)...)
+}
+
+// duplicates refuses two files with one name: which of them counts would hang
+// on the order of files.
+func duplicates(definitions []ProfileDefinition) []error {
+	slices.SortStableFunc(definitions, func(a, b ProfileDefinition) int { return strings.Compare(a.Name, b.Name) })
+	var wrong []error
+	for i := 1; i < len(definitions); i++ {
+		if definitions[i].Name == definitions[i-1].Name {
+			wrong = append(wrong, fmt.Errorf("%s: profile %q stands in %s already: %w",
+				definitions[i].File, definitions[i].Name, definitions[i-1].File, kernelbroker.ErrExists))
+		}
+	}
+	return wrong
+}
+
+func readBounded(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFileBytes {
+		return nil, fmt.Errorf("%s: not a file of at most %d bytes: %w", path, maxFileBytes, kernelbroker.ErrInvalid)
+	}
+	return os.ReadFile(path)
+}
+
+// ParseProfile reads one profile. file is its name for errors.
+func ParseProfile(file string, text []byte) (ProfileDefinition, error) {
+	y, err := parseYAML(file, text)
+	if err != nil {
+		return ProfileDefinition{}, err
+	}
+	raw := profileFile{
+		Reuse: string(kernelbroker.ReuseSameProfile), Fallback: string(kernelbroker.FallbackHold),
+		BootAttempts: defaultBootAttempts, BootTimeout: defaultBootTimeout.String(),
+	}
+	if err := y.decode(&raw); err != nil {
+		return ProfileDefinition{}, err
+	}
+	return raw.definition(y)
+}
+
+func (raw profileFile) definition(y *yamlFile) (ProfileDefinition, error) {
+	d := ProfileDefinition{
+		File: y.name, Name: raw.Name, Application: strings.TrimSpace(raw.Application),
+		Description: strings.Join(strings.Fields(raw.Description), " "), DefaultVersion: raw.DefaultVersion,
+		Reuse: kernelbroker.ReusePolicy(raw.Reuse), Fallback: kernelbroker.FallbackPolicy(raw.Fallback),
+		BootAttempts: raw.BootAttempts,
+		Requires:     Requirements{Architecture: raw.Requires.Architecture, MemoryMiB: raw.Requires.MemoryMiB},
+	}
+	var wrong []error
+	note := func(err error, path ...any) {
+		if err != nil {
+			wrong = append(wrong, y.at(err, path...))
+		}
+	}
+	note(kernelbroker.ValidateProfileName(raw.Name), "name")
+	note(required(d.Application), "application")
+	note(required(d.Description), "description")
+	note(oneOf(raw.Reuse, string(kernelbroker.ReuseSameProfile), string(kernelbroker.ReuseNever)), "reuse")
+	note(oneOf(raw.Fallback, string(kernelbroker.FallbackHold), string(kernelbroker.FallbackRequeue)), "fallback")
+	note(within(d.BootAttempts, 1, 5), "boot_attempts")
+	timeout, err := time.ParseDuration(raw.BootTimeout)
+	if err == nil && (timeout < 5*time.Second || timeout > time.Hour) {
+		err = fmt.Errorf("%v is not within 5s to 1h: %w", timeout, kernelbroker.ErrInvalid)
+	}
+	note(err, "boot_timeout")
+	d.BootTimeout = timeout
+	if d.Requires.Architecture != "" {
+		note(oneOf(d.Requires.Architecture, "x86_64"), "requires", "architecture")
+	}
+	d.Versions = raw.versions(note)
+	if len(d.Versions) > 0 && !slices.ContainsFunc(d.Versions, func(v VersionDefinition) bool { return v.Version == d.DefaultVersion }) {
+		note(fmt.Errorf("version %d does not exist: %w", d.DefaultVersion, kernelbroker.ErrInvalid), "default_version")
+	}
+	if wrong != nil {
+		return ProfileDefinition{}, errors.Join(wrong...)
+	}
+	return d, nil
+}
+
+func (raw profileFile) versions(note func(err error, path ...any)) []VersionDefinition {
+	if len(raw.Versions) == 0 {
+		note(fmt.Errorf("there is none: %w", kernelbroker.ErrInvalid), "versions")
+	}
+	numbers := map[uint32]bool{}
+	contents := map[string]uint32{}
+	var versions []VersionDefinition
+	for i, v := range raw.Versions {
+		switch content := strings.Join(append([]string{v.Kernel}, v.Arguments...), " "); {
+		case v.Version == 0:
+			note(fmt.Errorf("0 is no version: %w", kernelbroker.ErrInvalid), "versions", i, "version")
+		case numbers[v.Version]:
+			note(fmt.Errorf("version %d is given twice: %w", v.Version, kernelbroker.ErrExists), "versions", i, "version")
+		case contents[content] != 0:
+			note(fmt.Errorf("version %d has the same kernel and arguments: %w", contents[content], kernelbroker.ErrExists), "versions", i, "kernel")
+		default:
+			numbers[v.Version], contents[content] = true, v.Version
+		}
+		// Recipes are named as profiles are.
+		note(kernelbroker.ValidateProfileName(v.Kernel), "versions", i, "kernel")
+		note(kernelbroker.ValidateArguments(v.Arguments), "versions", i, "arguments")
+		versions = append(versions, VersionDefinition(v))
+	}
+	slices.SortFunc(versions, func(a, b VersionDefinition) int { return int(a.Version) - int(b.Version) })
+	return versions
+}
+
+func required(text string) error {
+	if text == "" {
+		return fmt.Errorf("is missing: %w", kernelbroker.ErrInvalid)
+	}
+	return nil
+}
+
+func oneOf(text string, allowed ...string) error {
+	if !slices.Contains(allowed, text) {
+		return fmt.Errorf("%q is not one of %s: %w", text, strings.Join(allowed, ", "), kernelbroker.ErrInvalid)
+	}
+	return nil
+}
+
+func within(n, low, high uint32) error {
+	if n < low || n > high {
+		return fmt.Errorf("%d is not within %d to %d: %w", n, low, high, kernelbroker.ErrInvalid)
+	}
+	return nil
+}
+
+// missing reports whether a file or folder is not there.
+func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

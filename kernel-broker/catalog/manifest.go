@@ -1,0 +1,139 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+const manifestFormat = 1
+
+// Manifest is what the catalog needs of kernel.json, which describes a kernel
+// that was built. Keys that are not here are for others.
+type Manifest struct {
+	Format       int    `json:"format"`
+	Name         string `json:"name"`
+	Release      string `json:"release"`
+	BuildID      string `json:"build_id"`
+	Architecture string `json:"architecture"`
+	// Image, and the initrd where the kernel comes with one, beside the
+	// manifest.
+	Image  ManifestFile  `json:"image"`
+	Initrd *ManifestFile `json:"initrd"`
+
+	Drivers     Offer `json:"drivers"`
+	Filesystems Offer `json:"filesystems"`
+}
+
+// ManifestFile is a file beside the manifest.
+type ManifestFile struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+	Size   uint64 `json:"size"`
+}
+
+// Offer lists what a kernel can drive, by module name.
+type Offer struct {
+	BuiltIn []string `json:"builtin"`
+	Modular []string `json:"modular"`
+}
+
+// Artifact is a file that the broker has to store for a kernel.
+type Artifact struct {
+	Path   string
+	Digest string
+	Size   uint64
+}
+
+// ReadManifest reads kernel.json at path.
+func ReadManifest(path string) (Manifest, error) {
+	text, err := readBounded(path)
+	if err != nil {
+		return Manifest{}, err
+	}
+	m, err := parseManifest(text)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+func parseManifest(text []byte) (Manifest, error) {
+	m := Manifest{}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return Manifest{}, fmt.Errorf("%w: %w", err, kernelbroker.ErrInvalid)
+	}
+	if m.Format != manifestFormat {
+		return Manifest{}, fmt.Errorf("format: %d, this program reads %d: %w", m.Format, manifestFormat, kernelbroker.ErrInvalid)
+	}
+	for key, file := range map[string]*ManifestFile{"image": &m.Image, "initrd": m.Initrd} {
+		if file == nil {
+			continue
+		}
+		if file.Name == "" || file.Name != filepath.Base(file.Name) || file.Name == ".." || file.Name == "." {
+			return Manifest{}, fmt.Errorf("%s.name: %q is not a file beside the manifest: %w", key, file.Name, kernelbroker.ErrInvalid)
+		}
+		if err := kernelbroker.ValidateDigest(file.Digest); err != nil {
+			return Manifest{}, fmt.Errorf("%s.digest: %w", key, err)
+		}
+	}
+	return m, nil
+}
+
+// DescribeFile reads a file and names it by its content.
+func DescribeFile(path string) (Artifact, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return Artifact{}, err
+	}
+	sum := sha256.New()
+	size, err := io.Copy(sum, file)
+	if closing := file.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		return Artifact{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return Artifact{Path: path, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: uint64(size)}, nil
+}
+
+// Kernel makes the version of a profile from the manifest and the files that
+// will be stored for it, which must be the ones that it describes. initrd is
+// nil for none.
+func (m Manifest) Kernel(ref kernelbroker.Ref, arguments []string, image Artifact, initrd *Artifact) (kernelbroker.Kernel, error) {
+	if image.Digest != m.Image.Digest {
+		return kernelbroker.Kernel{}, fmt.Errorf("kernel %q: %s is not the image of the manifest: it has digest %s, not %s: %w",
+			ref, image.Path, image.Digest, m.Image.Digest, kernelbroker.ErrInvalid)
+	}
+	if m.Initrd != nil && (initrd == nil || initrd.Digest != m.Initrd.Digest) {
+		return kernelbroker.Kernel{}, fmt.Errorf("kernel %q: its manifest comes with initrd %s: %w", ref, m.Initrd.Digest, kernelbroker.ErrInvalid)
+	}
+	k := kernelbroker.Kernel{
+		Profile: ref.Profile, Version: ref.Version,
+		ImageDigest: image.Digest, ImageSize: image.Size, Arguments: arguments,
+		BuildID: m.BuildID, Release: m.Release, Architecture: m.Architecture,
+		Drivers: m.drivers(ref.IsStock() || initrd != nil),
+	}
+	if initrd != nil {
+		k.InitrdDigest, k.InitrdSize = initrd.Digest, initrd.Size
+	}
+	return k, k.Validate()
+}
+
+// drivers lists what the kernel can drive. Modules count where they come with
+// the kernel, in its initrd, or are on the node, as those of stock are.
+func (m Manifest) drivers(withModules bool) []string {
+	all := slices.Concat(m.Drivers.BuiltIn, m.Filesystems.BuiltIn)
+	if withModules {
+		all = slices.Concat(all, m.Drivers.Modular, m.Filesystems.Modular)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,0 +1,96 @@
+package catalog
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// manifestName is the manifest in the folder of each kernel.
+const manifestName = "kernel.json"
+
+// Resolve replaces the recipes that a profile names by the kernels in a
+// folder, which has one folder for each: bzImage, kernel.json and perhaps an
+// initrd. It returns the profile and the files that have to be stored before
+// it can be applied, each once, and checks that they are what their manifests
+// say.
+func Resolve(d ProfileDefinition, kernelsDir string) (kernelbroker.Profile, []Artifact, error) {
+	p := kernelbroker.Profile{
+		Name: d.Name, Application: d.Application, Description: d.Description, DefaultVersion: d.DefaultVersion,
+		Reuse: d.Reuse, Fallback: d.Fallback, BootAttempts: d.BootAttempts, BootTimeout: d.BootTimeout,
+	}
+	var artifacts []Artifact
+	seen := map[string]bool{}
+	for _, v := range d.Versions {
+		k, files, err := resolveVersion(d, v, kernelsDir)
+		if err != nil {
+			return kernelbroker.Profile{}, nil, err
+		}
+		p.Versions = append(p.Versions, kernelbroker.ProfileVersion{Kernel: k})
+		for _, file := range files {
+			if !seen[file.Digest] {
+				seen[file.Digest] = true
+				artifacts = append(artifacts, file)
+			}
+		}
+	}
+	return p, artifacts, p.Validate()
+}
+
+func resolveVersion(d ProfileDefinition, v VersionDefinition, kernelsDir string) (kernelbroker.Kernel, []Artifact, error) {
+	ref := kernelbroker.Ref{Profile: d.Name, Version: v.Version}
+	none := kernelbroker.Kernel{}
+	dir := filepath.Join(kernelsDir, v.Kernel)
+	m, err := ReadManifest(filepath.Join(dir, manifestName))
+	if missing(err) {
+		return none, nil, fmt.Errorf("profile %q: kernel %q is not built: %w%s", ref, v.Kernel, kernelbroker.ErrNotFound, builtOnes(v.Kernel, kernelsDir))
+	}
+	if err != nil {
+		return none, nil, fmt.Errorf("profile %q: %w", ref, err)
+	}
+	if m.Name != v.Kernel {
+		return none, nil, fmt.Errorf("profile %q: %s holds kernel %q: %w", ref, dir, m.Name, kernelbroker.ErrInvalid)
+	}
+	image, err := DescribeFile(filepath.Join(dir, m.Image.Name))
+	if err != nil {
+		return none, nil, fmt.Errorf("profile %q: %w", ref, err)
+	}
+	files := []Artifact{image}
+	var initrd *Artifact
+	if m.Initrd != nil {
+		file, err := DescribeFile(filepath.Join(dir, m.Initrd.Name))
+		if err != nil {
+			return none, nil, fmt.Errorf("profile %q: %w", ref, err)
+		}
+		initrd, files = &file, append(files, file)
+	}
+	k, err := m.Kernel(ref, v.Arguments, image, initrd)
+	if err != nil {
+		return none, nil, err
+	}
+	if a := d.Requires.Architecture; a != "" && a != k.Architecture {
+		return none, nil, fmt.Errorf("profile %q: asks for %s, its kernel is for %s: %w", ref, a, k.Architecture, kernelbroker.ErrInvalid)
+	}
+	k.MinMemoryMiB = d.Requires.MemoryMiB
+	return k, files, nil
+}
+
+// builtOnes ends the message about a kernel that is not there.
+func builtOnes(name, kernelsDir string) string {
+	entries, err := os.ReadDir(kernelsDir)
+	if err != nil {
+		return fmt.Sprintf(" (%v)", err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	if near := nearMisses(name, names); len(near) > 0 {
+		return fmt.Sprintf("; did you mean %q?", near[0])
+	}
+	return fmt.Sprintf(" (looked in %s)", kernelsDir)
+}
