@@ -18,6 +18,8 @@ type decision struct {
 	// owners maps a node to the allocation that holds it.
 	owners map[string]*kb.Allocation
 	order  []string
+	// arms gathers the nodes to arm by reason.
+	arms map[string][]string
 }
 
 // Decide returns what must change and what is to be done.
@@ -48,6 +50,7 @@ func Decide(in Input) Output {
 	for _, name := range d.order {
 		d.wish(d.nodes[name], in.Agents[name])
 	}
+	d.armAll()
 	d.endings()
 	d.reservations()
 	d.collect(ids)

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,7 +105,7 @@ func (d *decision) release(n *kb.Node) {
 		d.want(n, stock)
 		d.note(n, "returning", "to stock, for a plain job")
 	case s.Free() && !s.Armed():
-		d.act(Action{Kind: ArmReturn, Nodes: []string{n.Name}, Text: fmt.Sprintf("%s return from %s", kb.ReasonReturn, n.Want)})
+		d.armLater(n, fmt.Sprintf("%s return from %s", kb.ReasonReturn, n.Want))
 	}
 }
 
@@ -137,8 +139,21 @@ func (d *decision) arm(n *kb.Node, owner *kb.Allocation) {
 	if !known || !d.in.Slurm.At.After(owner.Created) || n.Failure != nil || s.Drained() || s.Armed() {
 		return
 	}
-	d.act(Action{Kind: ArmReturn, Nodes: []string{n.Name},
-		Text: fmt.Sprintf("%s %s for job %s", kb.ReasonReturn, owner.Kernel.Ref(), owner.Reference)})
+	d.armLater(n, fmt.Sprintf("%s %s for job %s", kb.ReasonReturn, owner.Kernel.Ref(), owner.Reference))
+}
+
+// armLater gathers nodes with the same reason: one command arms them all.
+func (d *decision) armLater(n *kb.Node, reason string) {
+	if d.arms == nil {
+		d.arms = map[string][]string{}
+	}
+	d.arms[reason] = append(d.arms[reason], n.Name)
+}
+
+func (d *decision) armAll() {
+	for _, reason := range slices.Sorted(maps.Keys(d.arms)) {
+		d.act(Action{Kind: ArmReturn, Nodes: d.arms[reason], Text: reason})
+	}
 }
 
 // boot begins the boot to what is wanted, or drops one that no longer is.
