@@ -29,7 +29,9 @@ func desired(n *kb.Node, bootID string) Desired {
 		Generation: n.Generation, SlurmdStart: n.SlurmdStart, SlurmdNotBefore: n.SlurmdNotBefore,
 		Running: n.Running.Ref, Attested: n.Running.Ref.Profile != "" && n.Running.BootID == bootID,
 	}
-	if p := n.Pending; p != nil && p.State == kb.PendingLoading {
+	// The wish stands while the node boots: an agent that is still there goes
+	// through with it, one on the new kernel finds its token.
+	if p := n.Pending; p != nil {
 		d.Kernel, d.Token = &p.Kernel, p.Token
 	}
 	d.SlurmdAllowed = d.Attested && n.Steady()
