@@ -14,7 +14,7 @@ import (
 // bootModules is what a node's machine needs; those that a kernel has built in
 // have no file and are skipped.
 var bootModules = []string{
-	"virtio_pci", "virtio_blk", "virtio_net", "virtio-rng", "crc32c_generic", "ext4", "9pnet_virtio", "9p", "overlay",
+	"virtio_pci", "virtio_blk", "virtio_net", "virtio-rng", "crc32c_generic", "ext4", "9pnet_virtio", "9p", "overlay", "i6300esb",
 }
 
 // module is one file of a kernel's modules, unpacked.

@@ -44,6 +44,9 @@ func (l *Lab) nodeArguments(i int) []string {
 		"-netdev", "tap,id=net0,script=no,downscript=no,ifname="+tapName(i),
 		"-device", "virtio-net-pci,netdev=net0,romfile=,mac="+nodeMAC(i),
 		"-device", "virtio-rng-pci",
+		// The watchdog outside the kernel: armed before a kexec it brings the
+		// firmware's kernel back when the new one hangs.
+		"-device", "i6300esb", "-action", "watchdog=reset",
 		"-fsdev", "local,id=lab,security_model="+model+",path="+insideDir+"/share",
 		"-device", "virtio-9p-pci,fsdev=lab,mount_tag=lab",
 		"-fsdev", "local,id=node,security_model="+model+",path="+node+"/share",
