@@ -6,9 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/health/grpc_health_v1"
+
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
 // audience is who may call a method. Administrators may call everything.

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"io"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
 // chunkSize of what is sent to agents.

@@ -4,9 +4,10 @@ import (
 	"math"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 // Conversions are total: they judge nothing, and what protobuf can say that

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
 var moments = rapid.Custom(func(t *rapid.T) time.Time {

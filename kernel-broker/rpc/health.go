@@ -4,10 +4,11 @@ import (
 	"context"
 	"time"
 
-	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
 const (

@@ -8,10 +8,11 @@ import (
 	"os"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
 // Every method that is served has a rule, and no rule is for nothing.

@@ -7,11 +7,12 @@ import (
 	"slices"
 	"time"
 
-	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
 const (

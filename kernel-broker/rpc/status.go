@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // statusCodes is the one place where errors of the domain get their codes. The
