@@ -65,8 +65,8 @@ static int ask_broker(const struct settings *settings,
 	}
 	make_hint(snapshot, wish->name, hint);
 	if (*reason)
-		slurm_error("%s%s ('kernelctl profile list' shows all)",
-			    reason, hint);
+		slurm_error("%s%s ('kernelctl profile list' shows all)", reason,
+			    hint);
 	else
 		slurm_error("the kernel profile \"%s\" is refused%s "
 			    "('kernelctl profile list' shows all)",

@@ -58,8 +58,8 @@ static void run_child(int error, const char *program, const char *wish)
 
 	/* A caller with closed standard files has the pipe among them. */
 	error = fcntl(error, F_DUPFD, 3);
-	if (null < 0 || error < 0 || dup2(null, 0) < 0 ||
-	    dup2(null, 1) < 0 || dup2(error, 2) < 0)
+	if (null < 0 || error < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 ||
+	    dup2(error, 2) < 0)
 		_exit(127);
 	close_the_rest();
 	/* srun blocks signals, and a handler of its own dies with execv. */
@@ -104,9 +104,9 @@ static void drain(struct run *run)
 
 	for (;;) {
 		size_t room = CHECKER_REASON_SIZE - 1 - run->used;
-		ssize_t n = room ? read(run->error, run->text + run->used,
-					room) :
-				   read(run->error, junk, sizeof(junk));
+		ssize_t n =
+			room ? read(run->error, run->text + run->used, room) :
+			       read(run->error, junk, sizeof(junk));
 
 		if (n <= 0)
 			break;

@@ -102,8 +102,7 @@ static bool judge_profile(const struct gate_facts *facts, char *cause)
 		return false;
 	}
 	if (!state->attested) {
-		snprintf(cause, GATE_CAUSE_SIZE,
-			 "the kernel is not attested");
+		snprintf(cause, GATE_CAUSE_SIZE, "the kernel is not attested");
 		return false;
 	}
 	if (!nodestate_has_job(state, facts->job)) {
@@ -125,8 +124,7 @@ bool gate_judge(const struct gate_facts *facts, char *cause)
 	return judge_profile(facts, cause);
 }
 
-void gate_describe_node(const struct gate_facts *facts, char *text,
-			size_t size)
+void gate_describe_node(const struct gate_facts *facts, char *text, size_t size)
 {
 	const char *release = facts->kernel.release;
 	char name[WISH_TEXT_SIZE];

@@ -22,7 +22,7 @@ static const char *const key_names[KEY_COUNT] = {
 	[KEY_FORMAT] = "format",     [KEY_BOOT_ID] = "boot_id",
 	[KEY_BUILD_ID] = "build_id", [KEY_RELEASE] = "release",
 	[KEY_PROFILE] = "profile",   [KEY_VERSION] = "version",
-	[KEY_JOB] = "job",	     [KEY_ATTESTED] = "attested",
+	[KEY_JOB] = "job",           [KEY_ATTESTED] = "attested",
 };
 
 /* A text of min to max letters, all of them out of the allowed ones. */

@@ -19,8 +19,10 @@ static const char **slot(struct settings *s, const char *key, size_t length)
 		const char *key;
 		const char **value;
 	} keys[] = {
-		{ "snapshot", &s->snapshot },     { "kernelctl", &s->kernelctl },
-		{ "node_state", &s->node_state }, { "proc", &s->proc },
+		{ "snapshot", &s->snapshot },
+		{ "kernelctl", &s->kernelctl },
+		{ "node_state", &s->node_state },
+		{ "proc", &s->proc },
 		{ "sys", &s->sys },
 	};
 

@@ -53,8 +53,7 @@ enum wish_error wish_parse(const char *text, struct wish *wish)
 	length = at ? (size_t)(at - text) : strlen(text);
 	if (!name_ok(text, length))
 		return WISH_BAD_NAME;
-	if (at &&
-	    !wish_parse_version(at + 1, strlen(at + 1), &result.version))
+	if (at && !wish_parse_version(at + 1, strlen(at + 1), &result.version))
 		return WISH_BAD_VERSION;
 	memcpy(result.name, text, length);
 	*wish = result;
