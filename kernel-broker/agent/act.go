@@ -1,0 +1,234 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/boot"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
+)
+
+const (
+	minHold = 200 * time.Millisecond
+	maxHold = 10 * time.Second
+	// receiptTimeout bounds the wait for the broker's receipt of the last
+	// word; without one the node does not boot.
+	receiptTimeout = 2 * time.Second
+	// syncTimeout bounds the disks' sync; a dead network file system must
+	// not keep a node from its boot.
+	syncTimeout = 10 * time.Second
+	// maxDamaged is how often the cache may lose an artifact before the
+	// node's disk is held to be broken.
+	maxDamaged = 3
+)
+
+// errOvertaken: the wish changed in the last moment.
+var errOvertaken = errors.New("overtaken by a newer wish")
+
+// act begins the next action, or ends a fetch that nobody wants any more.
+func (a *Agent) act(ctx context.Context) {
+	if a.busy != nil {
+		if a.busy.action.Kind == decide.Fetch && !a.wanted(a.busy.action.Target) {
+			a.busy.cancel()
+		}
+		return
+	}
+	action := decide.Next(a.wish, a.observed, time.Now())
+	if action.Kind == decide.Fail {
+		a.fail(action.Target, action.Generation, action.Fault, action.Reason)
+		action = decide.Next(a.wish, a.observed, time.Now())
+	}
+	a.wake = action.Wake
+	if action.Kind == decide.Wait || action.Kind == decide.Fail {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	begun := time.Now()
+	a.busy = &task{action: action, cancel: cancel, begun: begun}
+	go func() {
+		err := a.do(ctx, action)
+		a.done <- result{action: action, err: err, took: time.Since(begun)}
+	}()
+}
+
+// wanted asks for the newest wish, not for the one last looked at.
+func (a *Agent) wanted(t decide.Target) bool {
+	target, wanted := decide.Wanted(a.parts.Link.Status().Wish, a.parts.Boot)
+	return wanted && target.Same(t)
+}
+
+// do does one action. It runs beside the loop and changes nothing of it.
+func (a *Agent) do(ctx context.Context, action decide.Action) error {
+	switch action.Kind {
+	case decide.Unload:
+		return a.parts.Booter.Unload(ctx)
+	case decide.WriteState:
+		return nodestate.Write(a.parts.NodeState, action.State)
+	case decide.Fetch:
+		return a.parts.Booter.Fetch(ctx, action.Target)
+	case decide.Load:
+		if !a.wanted(action.Target) {
+			return errOvertaken
+		}
+		return a.parts.Booter.Load(ctx, action.Target)
+	case decide.StopSlurmd:
+		return a.parts.Slurmd.Stop(ctx)
+	case decide.StartSlurmd:
+		return a.parts.Slurmd.Start(ctx, action.Start)
+	case decide.Announce:
+		return a.announce(ctx, action)
+	case decide.Execute:
+		return a.execute(ctx, action)
+	default:
+		return fmt.Errorf("action %q: %w", action.Kind, kernelbroker.ErrInvalid)
+	}
+}
+
+// announce says the last word and waits until the broker has it. The disks are
+// brought up to date before, since it may take long and nothing slow may come
+// between the last look at the wish and the boot.
+func (a *Agent) announce(ctx context.Context, action decide.Action) error {
+	synced := make(chan struct{})
+	go func() {
+		a.parts.Sync()
+		close(synced)
+	}()
+	select {
+	case <-synced:
+	case <-time.After(syncTimeout):
+		a.parts.Log.Warn("disks not synced in time", "timeout", syncTimeout)
+	}
+	ctx, cancel := context.WithTimeout(ctx, receiptTimeout)
+	defer cancel()
+	message := link.SwitchReport(action.Generation, decide.Announced, decide.NoFault, "")
+	if err := a.parts.Link.Send(ctx, message); err != nil {
+		return err
+	}
+	return a.parts.Link.Flush(ctx)
+}
+
+func (a *Agent) execute(ctx context.Context, action decide.Action) error {
+	status := a.parts.Link.Status()
+	if !status.Fresh || status.Wish.Generation != action.Generation || !a.wanted(action.Target) {
+		return errOvertaken
+	}
+	return a.parts.Booter.Execute(ctx)
+}
+
+// finish takes in what became of an action.
+func (a *Agent) finish(r result) {
+	a.busy.cancel()
+	a.busy = nil
+	kind := r.action.Kind
+	interrupted := errors.Is(r.err, context.Canceled) || errors.Is(r.err, errOvertaken)
+	switch {
+	case r.err == nil:
+		a.fails[kind], a.observed.Hold[kind] = 0, time.Time{}
+		a.parts.Log.Info("done", "node", a.parts.Node, "action", kind.String(), "reason", r.action.Reason,
+			"took_ms", r.took.Milliseconds())
+		a.succeeded(r.action)
+		return
+	case interrupted:
+		a.parts.Log.Info("left off", "node", a.parts.Node, "action", kind.String(), "reason", r.err.Error())
+		return
+	}
+	a.hold(kind)
+	a.failed(r)
+}
+
+// hold keeps an action from being tried again at once, longer each time.
+func (a *Agent) hold(kind decide.Kind) {
+	wait := min(minHold<<min(a.fails[kind], 10), maxHold)
+	a.fails[kind]++
+	a.observed.Hold[kind] = time.Now().Add(wait)
+}
+
+func (a *Agent) succeeded(action decide.Action) {
+	s := &a.observed.Switch
+	switch action.Kind {
+	case decide.Unload:
+		a.observed.Leftover = false
+		if s.Stage == decide.Loaded || s.Stage == decide.Announced {
+			a.setStage(decide.Idle, action.Reason)
+			*s = decide.Switch{}
+		}
+	case decide.WriteState:
+		a.observed.State = action.State
+	case decide.Fetch:
+		if s.Stage == decide.Loaded || s.Stage == decide.Announced {
+			a.observed.Leftover = true // its unloading failed before
+		}
+		if !s.Target.Same(action.Target) {
+			a.damaged = 0
+		}
+		*s = decide.Switch{Target: action.Target}
+		a.setStage(decide.Fetched, "the artifacts are in the cache")
+	case decide.Load:
+		a.damaged, a.observed.Leftover = 0, false
+		a.setStage(decide.Loaded, "digests checked, the kernel holds the image")
+	case decide.Announce:
+		s.Generation = action.Generation
+		a.sent.report = reportKey{action.Generation, decide.Announced}
+		a.setStage(decide.Announced, "the broker has the last word")
+	case decide.StartSlurmd, decide.StopSlurmd:
+		a.slurmdCause = ""
+	}
+}
+
+func (a *Agent) failed(r result) {
+	kind, target := r.action.Kind, r.action.Target
+	a.parts.Log.Error("not done", "node", a.parts.Node, "action", kind.String(), "error", r.err,
+		"took_ms", r.took.Milliseconds())
+	if kind == decide.StartSlurmd || kind == decide.StopSlurmd {
+		a.slurmdCause = r.err.Error()
+	}
+	switch kind {
+	case decide.Fetch, decide.Load:
+		if errors.Is(r.err, kernelbroker.ErrUnavailable) {
+			return
+		}
+		if errors.Is(r.err, boot.ErrDamaged) && a.damaged < maxDamaged {
+			a.damaged++
+			a.setStage(decide.Idle, "the cache lost an artifact")
+			return
+		}
+	case decide.Execute:
+	case decide.StopSlurmd:
+		if a.observed.Switch.Stage != decide.Loaded && a.observed.Switch.Stage != decide.Announced {
+			return
+		}
+	default:
+		return
+	}
+	fault := decide.NodeFault
+	if errors.Is(r.err, boot.ErrKernel) {
+		fault = decide.KernelFault
+	}
+	if kind == decide.StopSlurmd {
+		target = a.observed.Switch.Target
+	}
+	a.fail(target, a.generation(r.action), fault, r.err.Error())
+}
+
+// generation is the newest one that wants what the action was for.
+func (a *Agent) generation(action decide.Action) uint64 {
+	if a.wish != nil {
+		return a.wish.Generation
+	}
+	return action.Generation
+}
+
+// fail gives a target up for a generation. A load that failed may have left
+// something behind, and what failed to boot is still loaded.
+func (a *Agent) fail(t decide.Target, generation uint64, fault decide.Fault, cause string) {
+	s := &a.observed.Switch
+	a.observed.Leftover = a.loaded()
+	s.Target = t
+	a.setStage(decide.Failed, cause)
+	*s = decide.Switch{Stage: decide.Failed, Target: t, Generation: generation, Fault: fault, Cause: cause}
+}

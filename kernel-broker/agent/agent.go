@@ -1,0 +1,235 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/local"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
+	kernelbrokerv1 "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+)
+
+// pollEvery is how often the agent looks whether slurmd is alive.
+const pollEvery = 2 * time.Second
+
+// Link is the stream to the broker.
+type Link interface {
+	Status() link.Status
+	Changed() <-chan struct{}
+	Send(ctx context.Context, message *kernelbrokerv1.ConnectRequest) error
+	Flush(ctx context.Context) error
+	JobEnding(ctx context.Context, job uint32) (bool, error)
+}
+
+// Booter does the steps of a switch.
+type Booter interface {
+	Fetch(ctx context.Context, t decide.Target) error
+	Load(ctx context.Context, t decide.Target) error
+	Unload(ctx context.Context) error
+	Execute(ctx context.Context) error
+}
+
+// Slurmd is the node's Slurm daemon.
+type Slurmd interface {
+	Observe() (decide.Slurmd, error)
+	Start(ctx context.Context, start uint64) error
+	Stop(ctx context.Context) error
+}
+
+// Parts is what an agent is made of.
+type Parts struct {
+	Node string
+	Boot kernelbroker.Boot
+	// Inventory looks at the node anew.
+	Inventory func() (kernelbroker.Inventory, error)
+	// Loaded tells whether the running kernel holds an image.
+	Loaded func() (bool, error)
+	Link   Link
+	Booter Booter
+	Slurmd Slurmd
+	// NodeState is the path of the gate's file.
+	NodeState string
+	// Grace is how long the node waits for the broker's first word.
+	Grace time.Duration
+	// Sync brings the disks up to date before a boot.
+	Sync func()
+	Log  *slog.Logger
+}
+
+// Agent runs one node. Run has it; the other methods may be called meanwhile.
+type Agent struct {
+	parts    Parts
+	observed decide.Observed
+	wish     *decide.Wish
+	session  uint64
+	fails    [decide.Kinds]uint
+	sent     sent
+	// damaged counts how often the cache had to be filled again.
+	damaged int
+	// slurmdCause is why slurmd could not be started or stopped.
+	slurmdCause string
+	busy        *task
+	wake        time.Time
+	done        chan result
+
+	mu        sync.Mutex
+	inventory kernelbroker.Inventory
+	status    local.NodeStatus
+	news      chan struct{}
+}
+
+// task is the action that is being done.
+type task struct {
+	action decide.Action
+	cancel context.CancelFunc
+	begun  time.Time
+}
+
+type result struct {
+	action decide.Action
+	err    error
+	took   time.Duration
+}
+
+// New looks at what an earlier agent of this boot left.
+func New(parts Parts) (*Agent, error) {
+	a := &Agent{parts: parts, done: make(chan result, 1), news: make(chan struct{})}
+	a.observed.Boot = parts.Boot
+	a.observed.Leftover = a.loaded()
+	a.observed.GraceEnds = time.Now().Add(parts.Grace)
+	state, _, err := nodestate.Read(parts.NodeState)
+	if err != nil {
+		// The file is written anew in any case.
+		parts.Log.Warn("node state not readable", "error", err)
+	}
+	a.observed.State = state
+	if _, err := a.look(); err != nil {
+		return nil, err
+	}
+	a.status = a.describe(time.Now())
+	return a, nil
+}
+
+// loaded asks the running kernel. One that cannot tell cannot load either.
+func (a *Agent) loaded() bool {
+	loaded, err := a.parts.Loaded()
+	if err != nil {
+		a.parts.Log.Warn("kernels cannot be loaded on this node", "node", a.parts.Node, "error", err)
+	}
+	return loaded
+}
+
+// look refreshes the inventory.
+func (a *Agent) look() (kernelbroker.Inventory, error) {
+	inventory, err := a.parts.Inventory()
+	if err != nil {
+		return inventory, fmt.Errorf("node %q: %w", a.parts.Node, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.inventory = inventory
+	return inventory, nil
+}
+
+// Hello is what a new stream begins with. The inventory is read again: with a
+// stream there is a network, and its driver counts.
+func (a *Agent) Hello(version string) link.Hello {
+	inventory, err := a.look()
+	if err != nil {
+		a.parts.Log.Error("inventory not readable", "error", err)
+	}
+	slurmd, err := a.parts.Slurmd.Observe()
+	if err != nil {
+		a.parts.Log.Error("slurmd's mark not readable", "error", err)
+	}
+	return link.Hello{
+		Node: a.parts.Node, Boot: a.parts.Boot, Inventory: inventory, AgentVersion: version,
+		SlurmdRunning: slurmd.Running && slurmd.Mark == decide.Started,
+	}
+}
+
+// Run is the loop; it ends with the context, after what is being done.
+func (a *Agent) Run(ctx context.Context) {
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	wake := time.NewTimer(0)
+	defer wake.Stop()
+	for {
+		a.observe()
+		a.act(ctx)
+		a.report(ctx)
+		a.publish()
+		if !a.wake.IsZero() {
+			wake.Reset(max(time.Until(a.wake), time.Millisecond))
+		}
+		select {
+		case <-ctx.Done():
+			if a.busy != nil {
+				a.busy.cancel()
+				a.finish(<-a.done)
+			}
+			return
+		case <-a.parts.Link.Changed():
+		case r := <-a.done:
+			a.finish(r)
+		case <-wake.C:
+		case <-poll.C:
+		}
+	}
+}
+
+// observe takes in what may have changed by itself.
+func (a *Agent) observe() {
+	status := a.parts.Link.Status()
+	if status.Session != a.session || !status.Connected {
+		// The broker may not know any more what the node announced.
+		if a.observed.Switch.Stage == decide.Announced && !a.doing(decide.Execute) {
+			a.setStage(decide.Loaded, "the stream to the broker broke")
+		}
+	}
+	if status.Session != a.session {
+		a.session, a.sent = status.Session, sent{}
+		a.observed.Hold[decide.Fetch] = time.Time{}
+	}
+	if status.Wish != nil && (a.wish == nil || a.wish.Generation != status.Wish.Generation) {
+		a.parts.Log.Info("new wish", "node", a.parts.Node, "generation", status.Wish.Generation,
+			"kernel", wishedKernel(status.Wish), "attested", status.Wish.Attested,
+			"slurmd_allowed", status.Wish.SlurmdAllowed, "slurmd_start", status.Wish.SlurmdStart, "jobs", status.Wish.Jobs)
+	}
+	a.wish, a.observed.Fresh = status.Wish, status.Fresh
+	slurmd, err := a.parts.Slurmd.Observe()
+	if err != nil {
+		a.parts.Log.Error("slurmd's mark not readable", "error", err)
+	}
+	if was := a.observed.Slurmd; was.Running && !slurmd.Running && was.Mark == decide.Started && slurmd.Mark == decide.Started {
+		a.parts.Log.Warn("slurmd ended by itself", "node", a.parts.Node)
+	}
+	a.observed.Slurmd = slurmd
+	a.mu.Lock()
+	a.observed.Inventory = a.inventory
+	a.mu.Unlock()
+}
+
+func (a *Agent) doing(kind decide.Kind) bool { return a.busy != nil && a.busy.action.Kind == kind }
+
+func wishedKernel(w *decide.Wish) string {
+	if w.Kernel == nil {
+		return ""
+	}
+	return w.Kernel.Ref().String()
+}
+
+func (a *Agent) setStage(stage decide.Stage, reason string) {
+	s := &a.observed.Switch
+	if s.Stage != stage {
+		a.parts.Log.Info("switch", "node", a.parts.Node, "kernel", s.Target.Kernel.Ref().String(),
+			"from", s.Stage.String(), "to", stage.String(), "reason", reason)
+	}
+	s.Stage = stage
+}

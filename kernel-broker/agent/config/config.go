@@ -1,0 +1,165 @@
+// Package config is the agent's configuration: strict YAML, where an unknown
+// key is an error that names its line, over defaults from one constructor.
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// DefaultPath is where the agent looks for its configuration.
+const DefaultPath = "/etc/kernel-broker/agent.yaml"
+
+// Config of the agent; agent.sample.yaml explains each key.
+type Config struct {
+	Node        string        `yaml:"node"`
+	Broker      string        `yaml:"broker"`
+	Cache       Cache         `yaml:"cache"`
+	Slurmd      Slurmd        `yaml:"slurmd"`
+	Kexec       Kexec         `yaml:"kexec"`
+	Boot        Boot          `yaml:"boot"`
+	Socket      string        `yaml:"socket"`
+	NodeState   string        `yaml:"node_state"`
+	Snapshot    string        `yaml:"snapshot"`
+	BrokerGrace time.Duration `yaml:"broker_grace"`
+	Proc        string        `yaml:"proc"`
+	Sys         string        `yaml:"sys"`
+}
+
+// Cache of artifacts.
+type Cache struct {
+	Dir      string `yaml:"dir"`
+	MaxBytes uint64 `yaml:"max_bytes"`
+}
+
+// Slurmd is how the node's Slurm daemon is started and stopped.
+type Slurmd struct {
+	Start        []string      `yaml:"start"`
+	Stop         []string      `yaml:"stop"`
+	PIDFile      string        `yaml:"pid_file"`
+	MarkFile     string        `yaml:"mark_file"`
+	StartTimeout time.Duration `yaml:"start_timeout"`
+	StopTimeout  time.Duration `yaml:"stop_timeout"`
+}
+
+// Kexec is how kernels are loaded and booted.
+type Kexec struct {
+	Program     string   `yaml:"program"`
+	LoadArgs    []string `yaml:"load_args"`
+	ExecuteArgs []string `yaml:"execute_args"`
+}
+
+// Boot is what the node adds to every kernel.
+type Boot struct {
+	Initrd        string   `yaml:"initrd"`
+	KeepArguments []string `yaml:"keep_arguments"`
+	ExtraDrivers  []string `yaml:"extra_drivers"`
+}
+
+// Default returns the configuration before a file is read. Node is the short
+// host name; Broker has no default.
+func Default() (Config, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return Config{}, fmt.Errorf("host name: %w", err)
+	}
+	short, _, _ := strings.Cut(host, ".")
+	return Config{
+		Node:  short,
+		Cache: Cache{Dir: "/var/cache/kernel-broker", MaxBytes: 2 << 30},
+		Slurmd: Slurmd{
+			Start:        []string{"/usr/sbin/slurmd", "-b"},
+			PIDFile:      "/run/slurmd.pid",
+			MarkFile:     "/run/kernel-broker/slurmd.mark",
+			StartTimeout: 30 * time.Second,
+			StopTimeout:  10 * time.Second,
+		},
+		Kexec: Kexec{Program: "/usr/sbin/kexec", LoadArgs: []string{"-c"}, ExecuteArgs: []string{"-x", "-y"}},
+		Boot: Boot{KeepArguments: []string{
+			"root", "rootflags", "rootfstype", "rootwait", "rootdelay", "ro", "rw", "init", "rdinit", "nfsroot",
+			"ip", "net.ifnames", "biosdevname", "ifname", "BOOTIF", "rd.*", "console", "earlycon", "panic", "crashkernel", "kb.*",
+		}},
+		Socket:      "/run/kernel-broker/agent.sock",
+		NodeState:   "/run/kernel-broker/node.state",
+		Snapshot:    "/var/lib/kernel-broker/catalog.snapshot",
+		BrokerGrace: 30 * time.Second,
+		Proc:        "/proc",
+		Sys:         "/sys",
+	}, nil
+}
+
+// Read loads the file over the defaults and checks the whole.
+func Read(path string) (Config, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("configuration: %w", err)
+	}
+	c, err := Parse(raw)
+	if err != nil {
+		return Config{}, fmt.Errorf("configuration %q: %w", path, err)
+	}
+	return c, nil
+}
+
+// Parse reads YAML over the defaults and checks the whole.
+func Parse(raw []byte) (Config, error) {
+	c, err := Default()
+	if err != nil {
+		return Config{}, err
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(raw))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return Config{}, fmt.Errorf("%w: %w", kernelbroker.ErrInvalid, err)
+	}
+	return c, c.validate()
+}
+
+func (c Config) validate() error {
+	if err := kernelbroker.ValidateNodeName(c.Node); err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	if _, port, err := net.SplitHostPort(c.Broker); err != nil || port == "" {
+		return fmt.Errorf("broker: %q is not HOST:PORT: %w", c.Broker, kernelbroker.ErrInvalid)
+	}
+	for _, p := range []struct{ key, path string }{
+		{"cache.dir", c.Cache.Dir}, {"slurmd.pid_file", c.Slurmd.PIDFile}, {"slurmd.mark_file", c.Slurmd.MarkFile},
+		{"kexec.program", c.Kexec.Program}, {"socket", c.Socket}, {"node_state", c.NodeState}, {"snapshot", c.Snapshot},
+		{"proc", c.Proc}, {"sys", c.Sys},
+	} {
+		if !filepath.IsAbs(p.path) {
+			return fmt.Errorf("%s: %q is not an absolute path: %w", p.key, p.path, kernelbroker.ErrInvalid)
+		}
+	}
+	if c.Boot.Initrd != "" && !filepath.IsAbs(c.Boot.Initrd) {
+		return fmt.Errorf("boot.initrd: %q is not an absolute path: %w", c.Boot.Initrd, kernelbroker.ErrInvalid)
+	}
+	if len(c.Slurmd.Start) == 0 {
+		return fmt.Errorf("slurmd.start: no command: %w", kernelbroker.ErrInvalid)
+	}
+	for _, d := range []struct {
+		key   string
+		value time.Duration
+	}{
+		{"slurmd.start_timeout", c.Slurmd.StartTimeout}, {"slurmd.stop_timeout", c.Slurmd.StopTimeout}, {"broker_grace", c.BrokerGrace},
+	} {
+		if d.value <= 0 || d.value > time.Hour {
+			return fmt.Errorf("%s: %v is not within 0 to 1h: %w", d.key, d.value, kernelbroker.ErrInvalid)
+		}
+	}
+	if c.Cache.MaxBytes < 1<<20 {
+		return fmt.Errorf("cache.max_bytes: %d is less than 1 MiB: %w", c.Cache.MaxBytes, kernelbroker.ErrInvalid)
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+const broker = "broker: b:7440\n"
+
+func TestTheSampleIsTheDefaults(t *testing.T) {
+	got, err := Read("agent.sample.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Broker = "broker.example.org:7440"
+	want.Slurmd.Stop, want.Boot.ExtraDrivers = []string{}, []string{}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// A key that is in the code and not in the sample is one that nobody finds.
+func TestTheSampleHasEveryKey(t *testing.T) {
+	raw, err := os.ReadFile("agent.sample.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := yaml.Marshal(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(all)) {
+		key, _, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if !strings.Contains(string(raw), key+":") {
+			t.Errorf("key %q is not in the sample", key)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	c, err := Parse([]byte(broker + "slurmd: {stop_timeout: 3s}\nboot: {keep_arguments: [root]}\n"))
+	if err != nil || c.Slurmd.StopTimeout != 3*time.Second || len(c.Slurmd.Start) != 2 || len(c.Boot.KeepArguments) != 1 {
+		t.Errorf("got %+v, %v", c, err)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown key":    {broker + "slurmd:\n  strat: [x]\n", "line 3: field strat not found"},
+		"wrong type":     {broker + "cache: {max_bytes: much}\n", "line 2"},
+		"no broker":      {"", "broker"},
+		"no port":        {"broker: b\n", "HOST:PORT"},
+		"odd node":       {broker + "node: a b\n", "node"},
+		"relative path":  {broker + "socket: agent.sock\n", "socket"},
+		"relative image": {broker + "boot: {initrd: x}\n", "boot.initrd"},
+		"no command":     {broker + "slurmd: {start: []}\n", "slurmd.start"},
+		"no time":        {broker + "broker_grace: 0s\n", "broker_grace"},
+		"tiny cache":     {broker + "cache: {max_bytes: 5}\n", "max_bytes"},
+	} {
+		_, err := Parse([]byte(c.text))
+		if !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+// Package decide is the agent's judgement, and it is pure: from what the broker
+// wants, what the node shows and the time it picks the one thing to do next.
+// The agent does that thing, looks again, and asks again; so every step is
+// taken on the newest wish, and an agent that was killed carries on by looking.
+//
+// Three rules hold whatever comes in. A kernel is booted only when it was
+// loaded for the wish that still stands, slurmd is down and the broker has been
+// told. Slurmd starts only when the broker allows it and the gate's file says
+// what the broker said. And on a kernel that came with a token, slurmd waits
+// until the broker vouches for that kernel.
+package decide
+
+import (
+	"reflect"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
+)
+
+// Wish is what the broker wants of the node; Generation numbers it.
+type Wish struct {
+	Generation uint64
+	// Kernel is nil when what runs shall stay.
+	Kernel          *kernelbroker.Kernel
+	Token           string
+	Attested        bool
+	Running         kernelbroker.Ref
+	Jobs            []uint32
+	SlurmdAllowed   bool
+	SlurmdStart     uint64
+	SlurmdNotBefore time.Time
+}
+
+// Target is a kernel with the token to boot it with. The token makes two boots
+// of the same kernel different.
+type Target struct {
+	Kernel kernelbroker.Kernel
+	Token  string
+}
+
+// Same compares two targets.
+func (t Target) Same(other Target) bool {
+	return t.Token == other.Token && reflect.DeepEqual(t.Kernel, other.Kernel)
+}
+
+// Stage is how far a switch to a target is.
+type Stage int
+
+// A switch goes Idle, Fetched, Loaded, Announced and ends in a boot. A new wish
+// leads from anywhere to Idle, a lost stream from Announced to Loaded, and what
+// cannot be to Failed.
+const (
+	// Idle: nothing is prepared, or artifacts are being fetched.
+	Idle Stage = iota
+	// Fetched: the artifacts are in the cache.
+	Fetched
+	// Loaded: digests were checked and the kernel took the image after that.
+	Loaded
+	// Announced: the broker has acknowledged that the node boots now.
+	Announced
+	// Failed: given up for the generation in Switch.Generation.
+	Failed
+)
+
+func (s Stage) String() string {
+	return [...]string{"idle", "fetched", "loaded", "announced", "failed"}[s]
+}
+
+// Fault tells whose fault a failure is.
+type Fault int
+
+// The faults.
+const (
+	NoFault Fault = iota
+	// NodeFault: this node cannot; another may.
+	NodeFault
+	// KernelFault: the kernel cannot, here or anywhere.
+	KernelFault
+)
+
+func (f Fault) String() string { return [...]string{"none", "node", "kernel"}[f] }
+
+// Switch is the switch in hand.
+type Switch struct {
+	Stage  Stage
+	Target Target
+	// Generation that was announced, or given up.
+	Generation uint64
+	Fault      Fault
+	Cause      string
+}
+
+// Mark is what the agent last did to slurmd in this boot.
+type Mark int
+
+// The marks.
+const (
+	// Untouched: no agent started or stopped slurmd in this boot.
+	Untouched Mark = iota
+	Started
+	Stopped
+)
+
+func (m Mark) String() string { return [...]string{"untouched", "started", "stopped"}[m] }
+
+// Slurmd as observed.
+type Slurmd struct {
+	Running bool
+	Mark    Mark
+	// Start is the highest start number carried out in this boot.
+	Start uint64
+}
+
+// Observed is what the node shows.
+type Observed struct {
+	Boot      kernelbroker.Boot
+	Inventory kernelbroker.Inventory
+	// Fresh: the wish came over the stream that is up now.
+	Fresh  bool
+	Switch Switch
+	// Leftover: an image is loaded that no switch in hand accounts for.
+	Leftover bool
+	Slurmd   Slurmd
+	// State is what the gate reads; zero when there is none.
+	State nodestate.State
+	// GraceEnds is when a node without a broker helps itself.
+	GraceEnds time.Time
+	// Hold keeps an action that just failed from being tried at once.
+	Hold [Kinds]time.Time
+}
+
+// Kind of an action.
+type Kind int
+
+// The actions.
+const (
+	// Wait: nothing to do before Action.Wake, or before something changes.
+	Wait Kind = iota
+	// Unload takes a loaded image out again.
+	Unload
+	// WriteState writes Action.State for the gate.
+	WriteState
+	// Fetch brings the target's artifacts into the cache.
+	Fetch
+	// Load checks the digests and loads the target.
+	Load
+	// StopSlurmd ends slurmd; its steps live on.
+	StopSlurmd
+	// StartSlurmd starts it, as number Action.Start.
+	StartSlurmd
+	// Announce tells the broker that the node boots now.
+	Announce
+	// Execute boots the loaded target.
+	Execute
+	// Fail gives the target up; Action.Fault and Reason say why.
+	Fail
+	// Kinds is how many there are.
+	Kinds
+)
+
+func (k Kind) String() string {
+	return [...]string{"wait", "unload", "write state", "fetch", "load", "stop slurmd", "start slurmd",
+		"announce", "execute", "fail"}[k]
+}
+
+// Action is the next thing to do.
+type Action struct {
+	Kind   Kind
+	Reason string
+	// Wake is when to ask again although nothing changed; zero for never.
+	Wake       time.Time
+	Target     Target
+	Generation uint64
+	State      nodestate.State
+	Start      uint64
+	Fault      Fault
+}

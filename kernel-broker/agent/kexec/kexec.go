@@ -1,0 +1,131 @@
+// Package kexec loads and boots kernels by means of kexec-tools. The tools'
+// exit status is not proof enough: what counts as loaded is what the running
+// kernel says it holds.
+package kexec
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// Bounds of the steps. Loading reads the whole image and initrd, slowly so on
+// an emulated machine.
+const (
+	loadTimeout   = 2 * time.Minute
+	unloadTimeout = 20 * time.Second
+	maxOutput     = 4 << 10
+)
+
+// Errors of this package.
+var (
+	// ErrImage: the tools do not know the file for a kernel.
+	ErrImage = errors.New("not a bootable image")
+	// ErrReturned: the machine still runs after it was told to boot.
+	ErrReturned = errors.New("the machine did not boot the loaded kernel")
+)
+
+// Kexec runs the program. It must not be used concurrently.
+type Kexec struct {
+	Program     string
+	LoadArgs    []string
+	ExecuteArgs []string
+	// Sys is where sysfs is mounted.
+	Sys string
+}
+
+// Loaded asks the kernel whether an image is loaded.
+func (k Kexec) Loaded() (bool, error) {
+	raw, err := os.ReadFile(filepath.Join(k.Sys, "kernel/kexec_loaded"))
+	if err != nil {
+		return false, fmt.Errorf("kexec is not available: %w", err)
+	}
+	return strings.TrimSpace(string(raw)) == "1", nil
+}
+
+// Load loads an image, with an initrd unless that is empty. An image loaded
+// before is replaced.
+func (k Kexec) Load(ctx context.Context, image, initrd, commandLine string) error {
+	args := append([]string{}, k.LoadArgs...)
+	args = append(args, "-l", image, "--command-line="+commandLine)
+	if initrd != "" {
+		args = append(args, "--initrd="+initrd)
+	}
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	if err := k.run(ctx, args); err != nil {
+		return err
+	}
+	loaded, err := k.Loaded()
+	if err != nil {
+		return err
+	}
+	if !loaded {
+		return fmt.Errorf("program %q said that it loaded %q, the kernel holds nothing: %w",
+			k.Program, image, kernelbroker.ErrPrecluded)
+	}
+	return nil
+}
+
+// Unload takes the loaded image out.
+func (k Kexec) Unload(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, unloadTimeout)
+	defer cancel()
+	if err := k.run(ctx, []string{"-u"}); err != nil {
+		return err
+	}
+	loaded, err := k.Loaded()
+	if err == nil && loaded {
+		err = fmt.Errorf("program %q said that it unloaded, the kernel still holds an image: %w",
+			k.Program, kernelbroker.ErrPrecluded)
+	}
+	return err
+}
+
+// Execute boots the loaded image: it returns only when that did not work.
+// It has no bound of its own, since nothing can call the boot back.
+func (k Kexec) Execute(ctx context.Context) error {
+	args := append([]string{}, k.ExecuteArgs...)
+	if err := k.run(ctx, append(args, "-e")); err != nil {
+		return fmt.Errorf("%w: %w", ErrReturned, err)
+	}
+	return ErrReturned
+}
+
+// run gives the program a session of its own, so that a signal to the agent's
+// group does not end it half way.
+func (k Kexec) run(ctx context.Context, args []string) error {
+	cmd := exec.CommandContext(ctx, k.Program, args...)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.WaitDelay = time.Second
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	err := cmd.Run()
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("program %q: %w: %w", k.Program, ctx.Err(), err)
+	}
+	text := strings.TrimSpace(output.String())
+	if len(text) > maxOutput {
+		text = text[:maxOutput]
+	}
+	if strings.Contains(text, "Cannot determine the file type") {
+		err = fmt.Errorf("%w: %w", ErrImage, err)
+	}
+	if text == "" {
+		return fmt.Errorf("program %q: %w", k.Program, err)
+	}
+	return fmt.Errorf("program %q: %w: %s", k.Program, err, strings.Join(strings.Fields(text), " "))
+}

@@ -1,0 +1,104 @@
+package link
+
+import (
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
+	kernelbrokerv1 "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+func helloMessage(h Hello) *kernelbrokerv1.ConnectRequest {
+	return &kernelbrokerv1.ConnectRequest{Message: &kernelbrokerv1.ConnectRequest_Hello{Hello: &kernelbrokerv1.Hello{
+		Node:     h.Node,
+		BootId:   h.Boot.BootID,
+		BuildId:  h.Boot.BuildID,
+		Release:  h.Boot.Release,
+		Token:    h.Boot.Token,
+		BootedAt: timestamppb.New(h.Boot.BootedAt),
+		Inventory: &kernelbrokerv1.Inventory{
+			Architecture:   h.Inventory.Architecture,
+			MemoryMib:      h.Inventory.MemoryMiB,
+			Cpus:           h.Inventory.CPUs,
+			RootDevice:     h.Inventory.RootDevice,
+			RootFilesystem: h.Inventory.RootFilesystem,
+			Drivers:        h.Inventory.Drivers,
+		},
+		AgentVersion:  h.AgentVersion,
+		SlurmdRunning: h.SlurmdRunning,
+	}}}
+}
+
+func wishOf(d *kernelbrokerv1.Desired) decide.Wish {
+	wish := decide.Wish{
+		Generation:    d.GetGeneration(),
+		Token:         d.GetToken(),
+		Attested:      d.GetAttested(),
+		Running:       kernelbroker.Ref{Profile: d.GetRunningProfile(), Version: d.GetRunningVersion()},
+		Jobs:          d.GetJobs(),
+		SlurmdAllowed: d.GetSlurmdAllowed(),
+		SlurmdStart:   d.GetSlurmdStart(),
+	}
+	if d.GetSlurmdNotBefore() != nil {
+		wish.SlurmdNotBefore = d.GetSlurmdNotBefore().AsTime()
+	}
+	if k := d.GetKernel(); k != nil {
+		wish.Kernel = &kernelbroker.Kernel{
+			Profile:      k.GetProfile(),
+			Version:      k.GetVersion(),
+			ImageDigest:  k.GetImageDigest(),
+			ImageSize:    k.GetImageSize(),
+			InitrdDigest: k.GetInitrdDigest(),
+			InitrdSize:   k.GetInitrdSize(),
+			Arguments:    k.GetArguments(),
+			BuildID:      k.GetBuildId(),
+			Release:      k.GetRelease(),
+			Architecture: k.GetArchitecture(),
+			Drivers:      k.GetDrivers(),
+			MinMemoryMiB: k.GetMinMemoryMib(),
+		}
+	}
+	return wish
+}
+
+// SwitchReport makes the message for how far a switch is.
+func SwitchReport(generation uint64, stage decide.Stage, fault decide.Fault, detail string) *kernelbrokerv1.ConnectRequest {
+	report := &kernelbrokerv1.SwitchReport{Generation: generation, Detail: detail}
+	switch stage {
+	case decide.Idle, decide.Fetched:
+		report.State = kernelbrokerv1.SwitchState_SWITCH_STATE_FETCHING
+	case decide.Loaded:
+		report.State = kernelbrokerv1.SwitchState_SWITCH_STATE_LOADED
+	case decide.Announced:
+		report.State = kernelbrokerv1.SwitchState_SWITCH_STATE_EXECUTING
+	case decide.Failed:
+		report.State = kernelbrokerv1.SwitchState_SWITCH_STATE_FAILED
+	}
+	switch fault {
+	case decide.NodeFault:
+		report.Failure = kernelbrokerv1.FailureKind_FAILURE_KIND_NODE
+	case decide.KernelFault:
+		report.Failure = kernelbrokerv1.FailureKind_FAILURE_KIND_KERNEL
+	case decide.NoFault:
+	}
+	return &kernelbrokerv1.ConnectRequest{Message: &kernelbrokerv1.ConnectRequest_Report{Report: report}}
+}
+
+// SlurmdReport makes the message for whether slurmd runs.
+func SlurmdReport(generation uint64, running bool, start uint64, detail string) *kernelbrokerv1.ConnectRequest {
+	return &kernelbrokerv1.ConnectRequest{Message: &kernelbrokerv1.ConnectRequest_Slurmd{Slurmd: &kernelbrokerv1.SlurmdReport{
+		Generation: generation, Running: running, SlurmdStart: start, Detail: detail,
+	}}}
+}
+
+func jobEndingMessage(query uint64, job uint32) *kernelbrokerv1.ConnectRequest {
+	return &kernelbrokerv1.ConnectRequest{Message: &kernelbrokerv1.ConnectRequest_JobEnding{
+		JobEnding: &kernelbrokerv1.JobEnding{Query: query, JobId: job},
+	}}
+}
+
+func heartbeatMessage() *kernelbrokerv1.ConnectRequest {
+	return &kernelbrokerv1.ConnectRequest{Message: &kernelbrokerv1.ConnectRequest_Heartbeat{
+		Heartbeat: &kernelbrokerv1.Heartbeat{},
+	}}
+}

@@ -1,0 +1,247 @@
+// Package link keeps the agent's one stream to the broker: it dials, says hello
+// first, keeps the newest wish, and dials again when the stream breaks. A wish
+// is a whole state and not a command, so only the newest is kept and nothing is
+// queued across streams; what the agent has to report it reports again when
+// Session changes.
+package link
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/keepalive"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
+	kernelbrokerv1 "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+)
+
+// Times of the stream. The first redial comes quickly, since a broker that was
+// restarted is back at once; the jitter keeps a cluster from dialling as one.
+const (
+	minBackoff     = 100 * time.Millisecond
+	maxBackoff     = 5 * time.Second
+	heartbeatEvery = 5 * time.Second
+	pingEvery      = 10 * time.Second
+	pingTimeout    = 5 * time.Second
+)
+
+// Hello is what every stream begins with.
+type Hello struct {
+	Node          string
+	Boot          kernelbroker.Boot
+	Inventory     kernelbroker.Inventory
+	AgentVersion  string
+	SlurmdRunning bool
+}
+
+// Options of a link.
+type Options struct {
+	// Broker is its TCP address.
+	Broker string
+	// Hello is asked anew for each stream.
+	Hello func() Hello
+	// Snapshot gets each new catalog snapshot.
+	Snapshot func(text string) error
+	Log      *slog.Logger
+}
+
+// Status is the link as seen now.
+type Status struct {
+	// Wish is the newest one, or nil while the broker has not spoken.
+	Wish *decide.Wish
+	// Session numbers the streams, from 1.
+	Session uint64
+	// Connected: the stream is up.
+	Connected bool
+	// Fresh: the wish came over the stream that is up.
+	Fresh bool
+}
+
+// Link is safe for concurrent use.
+type Link struct {
+	options Options
+	conn    *grpc.ClientConn
+	changed chan struct{}
+
+	mu     sync.Mutex
+	status Status
+	outbox chan outgoing
+	query  uint64
+	asked  map[uint64]chan bool
+}
+
+// outgoing is a message, or a mark that all before it was handed over.
+type outgoing struct {
+	message *kernelbrokerv1.ConnectRequest
+	passed  chan struct{}
+}
+
+// New makes a link; Run brings it up, Close gives the connection back.
+func New(options Options) (*Link, error) {
+	conn, err := grpc.NewClient(options.Broker,
+		grpc.WithTransportCredentials(transportCredentials()),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: minBackoff, Multiplier: 1.6, Jitter: 0.3, MaxDelay: maxBackoff},
+			MinConnectTimeout: maxBackoff,
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("broker %q: %w", options.Broker, err)
+	}
+	return &Link{options: options, conn: conn, changed: make(chan struct{}, 1), asked: map[uint64]chan bool{}}, nil
+}
+
+// Close ends what is left of the connection.
+func (l *Link) Close() error { return l.conn.Close() }
+
+// Changed gets a value when Status may have changed.
+func (l *Link) Changed() <-chan struct{} { return l.changed }
+
+// Status returns the newest wish and how the link is.
+func (l *Link) Status() Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status
+}
+
+// Run keeps the stream up until the context ends.
+func (l *Link) Run(ctx context.Context) {
+	delay := minBackoff
+	for ctx.Err() == nil {
+		begun := time.Now()
+		err := l.stream(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(begun) > maxBackoff {
+			delay = minBackoff
+		}
+		l.options.Log.Warn("stream to the broker ended", "broker", l.options.Broker, "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay/2 + rand.N(delay)):
+		}
+		delay = min(delay*2, maxBackoff*2/3) // with its jitter at most maxBackoff
+	}
+}
+
+// stream runs one stream to its end.
+func (l *Link) stream(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	client := kernelbrokerv1.NewNodeServiceClient(l.conn)
+	stream, err := client.Connect(ctx, grpc.WaitForReady(true))
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(helloMessage(l.options.Hello())); err != nil {
+		return err
+	}
+	outbox := make(chan outgoing, 16)
+	l.up(outbox)
+	defer l.down()
+	failed := make(chan error, 1)
+	var sender sync.WaitGroup
+	sender.Go(func() {
+		failed <- l.send(ctx, stream, outbox)
+		cancel()
+	})
+	err = l.receive(stream)
+	cancel()
+	sender.Wait()
+	if sendErr := <-failed; sendErr != nil && ctx.Err() == nil {
+		return sendErr
+	}
+	return err
+}
+
+func (l *Link) send(ctx context.Context, stream kernelbrokerv1.NodeService_ConnectClient, outbox <-chan outgoing) error {
+	heartbeat := time.NewTicker(heartbeatEvery)
+	defer heartbeat.Stop()
+	for {
+		var next outgoing
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-heartbeat.C:
+			next.message = heartbeatMessage()
+		case next = <-outbox:
+		}
+		if next.message == nil {
+			close(next.passed)
+			continue
+		}
+		if err := stream.Send(next.message); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *Link) receive(stream kernelbrokerv1.NodeService_ConnectClient) error {
+	for {
+		response, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		switch m := response.GetMessage().(type) {
+		case *kernelbrokerv1.ConnectResponse_Desired:
+			l.wish(wishOf(m.Desired))
+		case *kernelbrokerv1.ConnectResponse_JobEnding:
+			l.answered(m.JobEnding.GetQuery(), m.JobEnding.GetKept())
+		case *kernelbrokerv1.ConnectResponse_Snapshot:
+			if err := l.options.Snapshot(m.Snapshot); err != nil {
+				l.options.Log.Error("catalog snapshot not kept", "error", err)
+			}
+		default:
+			l.options.Log.Warn("message of an unknown kind from the broker")
+		}
+	}
+}
+
+// wish keeps the newest. Generations are compared within a stream only: a
+// broker that lost its state begins again, and its word counts all the same.
+func (l *Link) wish(wish decide.Wish) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.status.Fresh && wish.Generation < l.status.Wish.Generation {
+		return
+	}
+	l.status.Wish, l.status.Fresh = &wish, true
+	l.notify()
+}
+
+func (l *Link) up(outbox chan outgoing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outbox = outbox
+	l.status.Session++
+	l.status.Connected, l.status.Fresh = true, false
+	l.options.Log.Info("stream to the broker is up", "broker", l.options.Broker, "session", l.status.Session)
+	l.notify()
+}
+
+func (l *Link) down() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outbox = nil
+	l.status.Connected, l.status.Fresh = false, false
+	for query, answer := range l.asked {
+		close(answer)
+		delete(l.asked, query)
+	}
+	l.notify()
+}
+
+func (l *Link) notify() {
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}

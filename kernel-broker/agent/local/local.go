@@ -1,0 +1,132 @@
+// Package local is the agent's socket for programs on the same node: one JSON
+// line asks, one JSON line answers, then the connection ends. It keeps clear of
+// the gRPC library so that a hook which uses it starts in milliseconds.
+package local
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// The operations.
+const (
+	// JobEnding asks the broker whether the node is kept for another job.
+	JobEnding = "job_ending"
+	// Status tells how the agent sees the node.
+	Status = "status"
+	// WaitReady answers when slurmd may be started.
+	WaitReady = "wait_ready"
+)
+
+// Bounds of one exchange.
+const (
+	maxLine = 64 << 10
+	// JobEndingTimeout is how long an epilog waits for the broker's word.
+	JobEndingTimeout = 3 * time.Second
+)
+
+// Request is one question.
+type Request struct {
+	Op        string `json:"op"`
+	Job       uint32 `json:"job,omitempty"`
+	TimeoutMS int64  `json:"timeout_ms,omitempty"`
+}
+
+// Answer to a request. Error is empty when all went well.
+type Answer struct {
+	Kept  bool   `json:"kept"`
+	Ready bool   `json:"ready,omitempty"`
+	Error string `json:"error"`
+	// Status is what the operation of that name answers.
+	Status *NodeStatus `json:"status,omitempty"`
+}
+
+// NodeStatus is how the agent sees the node.
+type NodeStatus struct {
+	Node          string    `json:"node"`
+	Connected     bool      `json:"connected"`
+	Fresh         bool      `json:"fresh"`
+	Generation    uint64    `json:"generation"`
+	Profile       string    `json:"profile"`
+	Version       uint32    `json:"version"`
+	Jobs          []uint32  `json:"jobs"`
+	Attested      bool      `json:"attested"`
+	Release       string    `json:"release"`
+	BuildID       string    `json:"build_id"`
+	BootID        string    `json:"boot_id"`
+	Switch        string    `json:"switch"`
+	SwitchTo      string    `json:"switch_to"`
+	Cause         string    `json:"cause"`
+	SlurmdRunning bool      `json:"slurmd_running"`
+	SlurmdAllowed bool      `json:"slurmd_allowed"`
+	SlurmdStart   uint64    `json:"slurmd_start"`
+	Ready         bool      `json:"ready"`
+	Doing         string    `json:"doing"`
+	Since         time.Time `json:"since"`
+}
+
+// ParseRequest reads one request line.
+func ParseRequest(line []byte) (Request, error) {
+	var r Request
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&r); err != nil {
+		return Request{}, fmt.Errorf("request: %w: %w", kernelbroker.ErrInvalid, err)
+	}
+	if decoder.More() {
+		return Request{}, fmt.Errorf("request: more than one: %w", kernelbroker.ErrInvalid)
+	}
+	switch {
+	case r.Op != JobEnding && r.Op != Status && r.Op != WaitReady:
+		return Request{}, fmt.Errorf("request: operation %q: %w", r.Op, kernelbroker.ErrInvalid)
+	case r.Op == JobEnding && r.Job == 0:
+		return Request{}, fmt.Errorf("request: no job: %w", kernelbroker.ErrInvalid)
+	case r.TimeoutMS < 0:
+		return Request{}, fmt.Errorf("request: timeout %d ms: %w", r.TimeoutMS, kernelbroker.ErrInvalid)
+	}
+	return r, nil
+}
+
+// Ask sends one request to the socket and waits for the answer until the
+// context ends.
+func Ask(ctx context.Context, socket string, r Request) (Answer, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return Answer{}, fmt.Errorf("agent: %w", err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	line, err := json.Marshal(r)
+	if err != nil {
+		return Answer{}, fmt.Errorf("agent: %w", err)
+	}
+	if _, err := conn.Write(append(line, '\n')); err != nil {
+		return Answer{}, fmt.Errorf("agent: %w", err)
+	}
+	var a Answer
+	raw, err := readLine(conn)
+	if err == nil {
+		err = json.Unmarshal(raw, &a)
+	}
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return Answer{}, fmt.Errorf("agent: %w", err)
+	}
+	return a, nil
+}
+
+func readLine(conn net.Conn) ([]byte, error) {
+	reader := bufio.NewReaderSize(conn, maxLine)
+	return reader.ReadSlice('\n')
+}

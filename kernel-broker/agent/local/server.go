@@ -1,0 +1,181 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+const (
+	readTimeout  = 2 * time.Second
+	writeTimeout = 2 * time.Second
+	maxClients   = 64
+	maxWait      = time.Hour
+)
+
+// Agent is what the socket asks.
+type Agent interface {
+	JobEnding(ctx context.Context, job uint32) (bool, error)
+	Status() NodeStatus
+	// WaitReady returns nil when slurmd may be started.
+	WaitReady(ctx context.Context) error
+}
+
+// Server answers on a socket.
+type Server struct {
+	listener *net.UnixListener
+	agent    Agent
+	log      *slog.Logger
+	clients  chan struct{}
+}
+
+// Listen takes the socket over from an agent that is gone.
+func Listen(socket string, agent Agent, log *slog.Logger) (*Server, error) {
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+		return nil, fmt.Errorf("socket %q: %w", socket, err)
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("socket %q: %w", socket, err)
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("socket %q: %w", socket, err)
+	}
+	// Everybody may look; who may do more is told by the peer's identity.
+	if err := os.Chmod(socket, 0o666); err != nil {
+		return nil, fmt.Errorf("socket %q: %w", socket, errors.Join(err, listener.Close()))
+	}
+	return &Server{listener: listener, agent: agent, log: log, clients: make(chan struct{}, maxClients)}, nil
+}
+
+// Serve answers until the context ends.
+func (s *Server) Serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(ctx, func() { s.listener.Close() })
+	defer stop()
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	defer cancel()
+	for {
+		conn, err := s.listener.AcceptUnix()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("socket: %w", err)
+		}
+		select {
+		case s.clients <- struct{}{}:
+		default:
+			s.log.Warn("too many clients on the agent's socket")
+			conn.Close()
+			continue
+		}
+		clients.Go(func() {
+			defer func() { <-s.clients }()
+			s.serve(ctx, conn)
+		})
+	}
+}
+
+func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answer, err := s.handle(ctx, cancel, conn)
+	if err != nil {
+		answer.Error = err.Error()
+	}
+	raw, err := json.Marshal(answer)
+	if err == nil {
+		err = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	}
+	if err == nil {
+		_, err = conn.Write(append(raw, '\n'))
+	}
+	if err != nil && !errors.Is(err, syscall.EPIPE) {
+		s.log.Warn("local request not answered", "error", err)
+	}
+}
+
+func (s *Server) handle(ctx context.Context, cancel context.CancelFunc, conn *net.UnixConn) (Answer, error) {
+	if err := conn.SetReadDeadline(time.Now().Add(readTimeout)); err != nil {
+		return Answer{}, err
+	}
+	line, err := readLine(conn)
+	if err != nil {
+		return Answer{}, fmt.Errorf("request: %w", err)
+	}
+	r, err := ParseRequest(line)
+	if err != nil {
+		return Answer{}, err
+	}
+	switch r.Op {
+	case JobEnding:
+		if err := onlyRoot(conn); err != nil {
+			return Answer{}, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, JobEndingTimeout)
+		defer cancel()
+		kept, err := s.agent.JobEnding(ctx, r.Job)
+		return Answer{Kept: kept}, err
+	case WaitReady:
+		return s.waitReady(ctx, cancel, conn, r)
+	default:
+		status := s.agent.Status()
+		return Answer{Ready: status.Ready, Status: &status}, nil
+	}
+}
+
+// waitReady gives up too when the client goes away.
+func (s *Server) waitReady(ctx context.Context, cancel context.CancelFunc, conn *net.UnixConn, r Request) (Answer, error) {
+	wait := time.Duration(min(r.TimeoutMS, maxWait.Milliseconds())) * time.Millisecond
+	if err := conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
+		return Answer{}, err
+	}
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			cancel()
+		}
+	})
+	err := s.agent.WaitReady(ctx)
+	// Ends the watch, whatever it waits for.
+	if deadline := conn.SetReadDeadline(time.Now()); deadline == nil {
+		watch.Wait()
+	}
+	return Answer{Ready: err == nil}, err
+}
+
+// onlyRoot lets root and the agent's own user through: the epilog runs as root.
+func onlyRoot(conn *net.UnixConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *syscall.Ucred
+	var optErr error
+	if err := raw.Control(func(fd uintptr) {
+		peer, optErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	}); err != nil {
+		return err
+	}
+	if optErr != nil {
+		return fmt.Errorf("peer: %w", optErr)
+	}
+	if peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
+		return fmt.Errorf("user %d: only root may ask this: %w", peer.Uid, kernelbroker.ErrDenied)
+	}
+	return nil
+}

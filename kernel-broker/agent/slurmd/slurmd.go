@@ -1,0 +1,197 @@
+// Package slurmd starts and stops the Slurm daemon of this node and remembers
+// across restarts of the agent, not across boots, what was done. Stopping ends
+// the daemon alone: its step daemons are processes of their own and carry the
+// running jobs on.
+package slurmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/replace"
+)
+
+const (
+	name      = "slurmd"
+	pollEvery = 20 * time.Millisecond
+	killWait  = 5 * time.Second
+)
+
+// Slurmd is safe to ask concurrently; Start and Stop must not run at once.
+type Slurmd struct {
+	StartCommand []string
+	// StopCommand replaces the signal to the daemon; empty for the signal.
+	StopCommand  []string
+	PIDFile      string
+	MarkFile     string
+	StartTimeout time.Duration
+	StopTimeout  time.Duration
+	BootID       string
+}
+
+// Observe returns whether slurmd runs and what was done to it in this boot.
+func (s *Slurmd) Observe() (decide.Slurmd, error) {
+	mark, start, err := s.readMark()
+	if err != nil {
+		return decide.Slurmd{}, err
+	}
+	_, running := s.process()
+	return decide.Slurmd{Running: running, Mark: mark, Start: start}, nil
+}
+
+// process finds the daemon by its pid file. The pid may be another process's
+// by now, so the name has to fit too, and a zombie does not count.
+func (s *Slurmd) process() (int, bool) {
+	raw, err := os.ReadFile(s.PIDFile)
+	if err != nil {
+		return 0, false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil || pid <= 1 {
+		return 0, false
+	}
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, false
+	}
+	comm, state, ok := parseStat(string(stat))
+	return pid, ok && comm == name && state != 'Z' && state != 'X'
+}
+
+// parseStat reads a process's name and state from its stat file. The name may
+// hold blanks and parentheses itself.
+func parseStat(stat string) (comm string, state byte, ok bool) {
+	open, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
+	if open < 0 || end < open || end+2 >= len(stat) {
+		return "", 0, false
+	}
+	return stat[open+1 : end], stat[end+2], true
+}
+
+// Start starts the daemon and waits until its process is there. The number is
+// remembered as carried out.
+func (s *Slurmd) Start(ctx context.Context, start uint64) error {
+	if err := s.run(ctx, s.StartCommand, s.StartTimeout); err != nil {
+		return err
+	}
+	if !s.wait(ctx, true, s.StartTimeout) {
+		return fmt.Errorf("%s: no process in %q %v after its start: %w", name, s.PIDFile, s.StartTimeout, kernelbroker.ErrUnavailable)
+	}
+	return s.writeMark(decide.Started, start)
+}
+
+// Stop ends the daemon and waits until it is gone.
+func (s *Slurmd) Stop(ctx context.Context) error {
+	_, start, err := s.readMark()
+	if err != nil {
+		return err
+	}
+	// First, so that an agent killed in between starts it again if wanted.
+	if err := s.writeMark(decide.Stopped, start); err != nil {
+		return err
+	}
+	if len(s.StopCommand) > 0 {
+		if err := s.run(ctx, s.StopCommand, s.StopTimeout); err != nil {
+			return err
+		}
+	} else if err := s.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if s.wait(ctx, false, s.StopTimeout) {
+		return nil
+	}
+	if err := s.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	if !s.wait(ctx, false, killWait) {
+		return fmt.Errorf("%s: still there after SIGKILL: %w", name, kernelbroker.ErrUnavailable)
+	}
+	return nil
+}
+
+func (s *Slurmd) signal(sig syscall.Signal) error {
+	pid, running := s.process()
+	if !running {
+		return nil
+	}
+	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("%s: process %d: %w", name, pid, err)
+	}
+	return nil
+}
+
+// wait polls, since the daemon is no child of the agent.
+func (s *Slurmd) wait(ctx context.Context, running bool, bound time.Duration) bool {
+	for end := time.Now().Add(bound); ; {
+		if _, is := s.process(); is == running {
+			return true
+		}
+		if time.Now().After(end) || ctx.Err() != nil {
+			return false
+		}
+		time.Sleep(pollEvery)
+	}
+}
+
+// run keeps the command's output in a file: a daemon that it leaves behind
+// would hold a pipe open for ever.
+func (s *Slurmd) run(ctx context.Context, argv []string, bound time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	output, err := os.CreateTemp("", "kernel-broker-slurmd-")
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	defer output.Close()
+	if err := os.Remove(output.Name()); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Run(); err != nil {
+		said := make([]byte, 2048)
+		n, _ := output.ReadAt(said, 0) // only words to go with the error
+		return fmt.Errorf("%s: %q: %w: %s", name, argv, err, bytes.Join(bytes.Fields(said[:n]), []byte(" ")))
+	}
+	return nil
+}
+
+// The mark file holds boot id, mark and start number.
+
+func (s *Slurmd) readMark() (decide.Mark, uint64, error) {
+	raw, err := os.ReadFile(s.MarkFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return decide.Untouched, 0, nil
+	}
+	if err != nil {
+		return decide.Untouched, 0, err
+	}
+	fields := strings.Fields(string(raw))
+	if len(fields) != 3 || fields[0] != s.BootID {
+		return decide.Untouched, 0, nil
+	}
+	start, err := strconv.ParseUint(fields[2], 10, 64)
+	for _, mark := range []decide.Mark{decide.Started, decide.Stopped} {
+		if err == nil && fields[1] == mark.String() {
+			return mark, start, nil
+		}
+	}
+	return decide.Untouched, 0, fmt.Errorf("file %q: %q: %w", s.MarkFile, raw, kernelbroker.ErrInvalid)
+}
+
+func (s *Slurmd) writeMark(mark decide.Mark, start uint64) error {
+	return replace.File(s.MarkFile, fmt.Appendf(nil, "%s %s %d\n", s.BootID, mark, start), 0o644)
+}

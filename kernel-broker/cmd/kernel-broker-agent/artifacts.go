@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/boot"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
+)
+
+// artifacts is the cache as the booter wants it: filled from the broker, and
+// with errors that tell the kernel's fault from the node's.
+type artifacts struct {
+	cache *artifact.Cache
+	fetch func(ctx context.Context, digest string, offset uint64) (io.ReadCloser, error)
+	kept  map[string]func()
+}
+
+// Keep implements boot.Artifacts.
+func (a *artifacts) Keep(digests ...string) error {
+	next := map[string]func(){}
+	for _, text := range digests {
+		digest, err := artifact.ParseDigest(text)
+		if err != nil {
+			return blame(err)
+		}
+		next[text] = a.cache.Pin(digest)
+	}
+	for _, unpin := range a.kept {
+		unpin()
+	}
+	a.kept = next
+	return nil
+}
+
+// Ensure implements boot.Artifacts.
+func (a *artifacts) Ensure(ctx context.Context, text string, size uint64) error {
+	digest, err := artifact.ParseDigest(text)
+	if err != nil {
+		return blame(err)
+	}
+	_, err = a.cache.Ensure(ctx, digest, int64(size), func(ctx context.Context, offset int64) (io.ReadCloser, error) {
+		body, err := a.fetch(ctx, text, uint64(offset))
+		if errors.Is(err, link.ErrOffset) {
+			err = fmt.Errorf("%w: %w", artifact.ErrNoResume, err)
+		}
+		return body, err
+	})
+	return blame(err)
+}
+
+// Verify implements boot.Artifacts.
+func (a *artifacts) Verify(ctx context.Context, text string) error {
+	digest, err := artifact.ParseDigest(text)
+	if err != nil {
+		return blame(err)
+	}
+	err = a.cache.Verify(ctx, digest)
+	if errors.Is(err, artifact.ErrDigestMismatch) || errors.Is(err, artifact.ErrNotFound) {
+		return fmt.Errorf("%w: %w", boot.ErrDamaged, err)
+	}
+	return err
+}
+
+// Path implements boot.Artifacts.
+func (a *artifacts) Path(text string) (string, error) {
+	digest, err := artifact.ParseDigest(text)
+	if err != nil {
+		return "", blame(err)
+	}
+	return a.cache.Path(digest), nil
+}
+
+// blame marks what is wrong with the artifact itself, wherever it is fetched.
+func blame(err error) error {
+	for _, own := range []error{
+		artifact.ErrInvalidDigest, artifact.ErrDigestMismatch, artifact.ErrTruncated, artifact.ErrTooLarge,
+		artifact.ErrNoResume, kernelbroker.ErrNotFound, kernelbroker.ErrPrecluded,
+	} {
+		if errors.Is(err, own) {
+			return fmt.Errorf("%w: %w", boot.ErrKernel, err)
+		}
+	}
+	return err
+}

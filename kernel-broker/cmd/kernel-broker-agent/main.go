@@ -1,0 +1,83 @@
+// Command kernel-broker-agent runs on every node: it boots the kernels that the
+// broker asks for, proves what runs, and lets slurmd run only then.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/config"
+)
+
+var version = "unknown"
+
+// Exit codes: 1 at run time, 2 for usage or a bad configuration.
+const (
+	exitRuntime = 1
+	exitUsage   = 2
+)
+
+type usageError struct{ error }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "kernel-broker-agent:", err)
+		var usage usageError
+		if errors.As(err, &usage) {
+			os.Exit(exitUsage)
+		}
+		os.Exit(exitRuntime)
+	}
+}
+
+// noArguments is cobra.NoArgs as a usage error.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(cmd, args); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+func command() *cobra.Command {
+	var path string
+	check := false
+	cmd := &cobra.Command{
+		Use:   "kernel-broker-agent [--config FILE]",
+		Short: "Bring this node to the kernel that the broker wants",
+		Long: `kernel-broker-agent runs on every node. It dials the broker, fetches kernels by
+digest, boots them with kexec, proves what came up, and lets slurmd run only
+when the broker vouches for the running kernel.
+
+It needs root, and nothing else may start slurmd. SIGTERM ends the agent and
+leaves slurmd and the node as they are.
+
+Exit codes: 0 after SIGTERM or SIGINT, 1 for an error at run time, 2 for wrong
+usage or a bad configuration.`,
+		Version: version, SilenceErrors: true, SilenceUsage: true, Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := config.Read(path)
+			if err != nil {
+				return usageError{err}
+			}
+			if check {
+				return nil
+			}
+			return run(cmd.Context(), c, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		},
+	}
+	cmd.PersistentFlags().StringVar(&path, "config", config.DefaultPath, "configuration file")
+	cmd.Flags().BoolVar(&check, "check", false, "check the configuration and exit")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.AddCommand(statusCommand(&path), waitCommand(&path))
+	return cmd
+}

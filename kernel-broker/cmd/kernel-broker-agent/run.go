@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"syscall"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/boot"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/cmdline"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/config"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/inventory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/kexec"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/local"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/proof"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/replace"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/slurmd"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
+)
+
+// run puts the agent together and runs it until the context ends.
+func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
+	log.Info("agent starts", "node", c.Node, "version", version)
+	proven, err := proof.Read(c.Proc, c.Sys)
+	if err != nil {
+		return fmt.Errorf("proof of this boot: %w", err)
+	}
+	cache, err := artifact.OpenCache(c.Cache.Dir, int64(c.Cache.MaxBytes), log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cache.Close()) }()
+
+	// The link says hello for the agent, and the agent reports by the link.
+	var node *agent.Agent
+	stream, err := link.New(link.Options{
+		Broker:   c.Broker,
+		Hello:    func() link.Hello { return node.Hello(version) },
+		Snapshot: func(text string) error { return keepSnapshot(c.Snapshot, text) },
+		Log:      log,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stream.Close()) }()
+
+	tools := kexec.Kexec{Program: c.Kexec.Program, LoadArgs: c.Kexec.LoadArgs, ExecuteArgs: c.Kexec.ExecuteArgs, Sys: c.Sys}
+	node, err = agent.New(agent.Parts{
+		Node: c.Node, Boot: proven, Link: stream, Loaded: tools.Loaded,
+		Inventory: func() (kernelbroker.Inventory, error) { return inventory.Read(c.Proc, c.Sys, c.Boot.ExtraDrivers) },
+		Booter: &boot.Booter{
+			Artifacts: &artifacts{cache: cache, fetch: stream.Fetch},
+			Tools:     tools, Keep: cmdline.Keep(c.Boot.KeepArguments), Initrd: c.Boot.Initrd,
+			Proc: c.Proc, BadImage: kexec.ErrImage,
+		},
+		Slurmd: &slurmd.Slurmd{
+			StartCommand: c.Slurmd.Start, StopCommand: c.Slurmd.Stop, PIDFile: c.Slurmd.PIDFile, MarkFile: c.Slurmd.MarkFile,
+			StartTimeout: c.Slurmd.StartTimeout, StopTimeout: c.Slurmd.StopTimeout, BootID: proven.BootID,
+		},
+		NodeState: c.NodeState, Grace: c.BrokerGrace, Sync: syscall.Sync, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	server, err := local.Listen(c.Socket, node, log)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, node, stream, server)
+}
+
+// serve runs the three parts; when one ends, so do the others.
+func serve(ctx context.Context, node *agent.Agent, stream *link.Link, server *local.Server) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(func() { stream.Run(ctx) })
+	parts.Go(func() { node.Run(ctx) })
+	err := server.Serve(ctx)
+	cancel()
+	return err
+}
+
+// keepSnapshot refuses what was cut short: the old catalog is the better one.
+func keepSnapshot(path, text string) error {
+	if !strings.HasPrefix(text, "kernel-broker-snapshot 1\n") || !strings.HasSuffix(text, "\nend\n") {
+		return fmt.Errorf("catalog snapshot of %d bytes is not whole: %w", len(text), kernelbroker.ErrInvalid)
+	}
+	return replace.File(path, []byte(text), 0o644)
+}
