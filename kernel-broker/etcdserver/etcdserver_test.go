@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -207,19 +208,41 @@ func TestLogIsBridged(t *testing.T) {
 	}
 }
 
+// TestQuota fills a store with old values. It must stay readable, and after
+// compaction and a restart it must take writes again.
 func TestQuota(t *testing.T) {
-	server := startServer(t, etcdserver.Config{Dir: t.TempDir(), Quota: 2 << 20})
+	cfg := etcdserver.Config{Dir: t.TempDir(), Quota: 20 << 20}
+	server := startServer(t, cfg)
 	s := openStore(t, server)
-	value := make([]byte, 256<<10)
+	write := func() error {
+		_, err := s.Commit(t.Context(), store.Write{Key: "k", Value: make([]byte, 512<<10), Expect: store.AnyRevision})
+		return err
+	}
 	var err error
-	for i := 0; i < 64 && err == nil; i++ {
-		_, err = s.Commit(t.Context(), store.Write{Key: strconv.Itoa(i), Value: value, Expect: store.AnyRevision})
+	for i := 0; i < 100 && err == nil; i++ {
+		err = write()
 	}
 	if !errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrUnavailable) {
 		t.Fatalf("writing past the quota = %v, want ErrFull", err)
 	}
-	if _, err := s.Get(t.Context(), "0"); err != nil {
-		t.Errorf("a full store must still be readable: %v", err)
+	r, err := s.Get(t.Context(), "k")
+	if err != nil {
+		t.Fatalf("a full store must still be readable: %v", err)
+	}
+	if err := errors.Join(s.Close(), server.Close()); err != nil {
+		t.Fatal(err)
+	}
+	server = startServer(t, cfg)
+	s = openStore(t, server)
+	if err := write(); !errors.Is(err, store.ErrFull) {
+		t.Fatalf("a restart alone makes no room, Commit = %v", err)
+	}
+	if err := errors.Join(s.Compact(t.Context(), r.Revision), s.Close(), server.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = openStore(t, startServer(t, cfg))
+	if err := write(); err != nil {
+		t.Fatalf("after compaction and a restart: %v", err)
 	}
 }
 
@@ -229,6 +252,7 @@ func child(t *testing.T, role string, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "ETCDSERVER_TEST_ROLE="+role)
 	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also when this test is killed
 	return cmd
 }
 

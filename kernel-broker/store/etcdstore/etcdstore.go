@@ -148,11 +148,12 @@ func (s *Store) Get(ctx context.Context, key string) (store.Record, error) {
 }
 
 // Compact drops the history before a revision. An embedded server compacts by
-// itself; this is for administration and tests.
+// itself; this is for administration and tests. It returns when the room of the
+// old history is free.
 func (s *Store) Compact(ctx context.Context, revision int64) error {
 	ctx, cancel := s.request(ctx)
 	defer cancel()
-	if _, err := s.client.Compact(ctx, revision); err != nil {
+	if _, err := s.client.Compact(ctx, revision, clientv3.WithCompactPhysical()); err != nil {
 		if err = translate(err); errors.Is(err, store.ErrCompacted) {
 			return nil // somebody did it before
 		}

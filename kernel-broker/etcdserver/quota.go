@@ -1,0 +1,30 @@
+package etcdserver
+
+import (
+	"context"
+	"fmt"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// disarm lets a server write again that once was full. etcd keeps its alarm
+// over restarts, and waits for a person to lift it; but here compaction has
+// dropped old history meanwhile, and the start has given its room back.
+func disarm(ctx context.Context, etcd *embed.Etcd, quota int64) error {
+	alarms, err := etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET})
+	if err != nil {
+		return fmt.Errorf("alarms: %w", err)
+	}
+	for _, alarm := range alarms.Alarms {
+		if alarm.Alarm != pb.AlarmType_NOSPACE || etcd.Server.Backend().Size() >= quota {
+			continue
+		}
+		_, err := etcd.Server.Alarm(ctx, &pb.AlarmRequest{
+			Action: pb.AlarmRequest_DEACTIVATE, MemberID: alarm.MemberID, Alarm: alarm.Alarm})
+		if err != nil {
+			return fmt.Errorf("alarm: %w", err)
+		}
+	}
+	return nil
+}
