@@ -8,18 +8,22 @@ import (
 
 // SlurmJob is what slurmctld says of a job that is not over.
 type SlurmJob struct {
-	ID           uint32
-	Reference    string // as scontrol names it
-	Task         uint32 // of an array
-	Restart      uint32
-	State        string // base state: PENDING, CONFIGURING, RUNNING, COMPLETING, ...
-	UID          uint32
-	User         string
-	Nodes        []string
-	NodeCount    uint32
-	Priority     uint64
-	Partition    string
-	Reason       string
+	ID        uint32
+	Reference string // as scontrol names it
+	Task      uint32 // of an array
+	Restart   uint32
+	State     string // base state: PENDING, CONFIGURING, RUNNING, COMPLETING, ...
+	UID       uint32
+	User      string
+	Nodes     []string
+	NodeCount uint32
+	Priority  uint64
+	Partition string
+	Reason    string
+	// Reboot: the job asked for its nodes to be booted, as every job with a
+	// profile does.
+	Reboot bool
+	// AdminComment is only looked up for jobs of which it matters.
 	AdminComment string
 }
 
@@ -47,6 +51,17 @@ func (j SlurmJob) Pending() bool {
 	return false
 }
 
+// Before is the order in which Slurm considers jobs that wait.
+func (j SlurmJob) Before(other SlurmJob) bool {
+	if j.Priority != other.Priority {
+		return j.Priority > other.Priority
+	}
+	if j.ID != other.ID {
+		return j.ID < other.ID
+	}
+	return j.Task < other.Task
+}
+
 // Comments that tell the broker what a job asked for at submit.
 const (
 	commentPrefix    = "kernel-broker: "
@@ -68,12 +83,9 @@ func (j SlurmJob) Requested() (Ref, bool) {
 	return ref, err == nil && !ref.IsStock()
 }
 
-// OwnComment reports whether the product wrote the job's AdminComment.
-func (j SlurmJob) OwnComment() bool { return strings.HasPrefix(j.AdminComment, commentPrefix) }
-
 // SaidNoRequeue reports whether the user asked for --no-requeue.
 func (j SlurmJob) SaidNoRequeue() bool {
-	return j.OwnComment() && strings.HasSuffix(j.AdminComment, commentNoRequeue)
+	return strings.HasPrefix(j.AdminComment, commentPrefix) && strings.HasSuffix(j.AdminComment, commentNoRequeue)
 }
 
 // SlurmNode is what slurmctld says of a node.
@@ -129,4 +141,6 @@ type SlurmView struct {
 	Queue        []SlurmJob
 	Nodes        map[string]SlurmNode
 	Reservations []SlurmReservation
+	// Commented: the first jobs of the queue come with their AdminComment.
+	Commented bool
 }

@@ -30,6 +30,7 @@ type Controller struct {
 	viewErr  error
 	kernels  *kernels
 	counted  map[string]bool
+	told     map[kb.JobID]string
 	snapshot string
 	watchers map[kb.JobID][]chan struct{}
 
@@ -42,7 +43,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{
 		o: o, log: o.Log, records: records{store: o.Store},
 		sessions: map[string]*Session{}, lost: map[string]time.Time{}, kernels: newKernels(nil, nil),
-		counted: map[string]bool{}, watchers: map[kb.JobID][]chan struct{}{},
+		counted: map[string]bool{}, told: map[kb.JobID]string{}, watchers: map[kb.JobID][]chan struct{}{},
 		kick: make(chan struct{}, 1), look: make(chan struct{}, 1),
 	}
 	c.actions = newExecutor(c)
@@ -99,7 +100,10 @@ func (c *Controller) lookNow() {
 // poll looks at slurmctld, often while something is under way.
 func (c *Controller) poll(ctx context.Context) {
 	for ctx.Err() == nil {
-		view, err := c.o.Slurm.View(ctx)
+		c.mu.Lock()
+		comments := c.endingLocked()
+		c.mu.Unlock()
+		view, err := c.o.Slurm.View(ctx, comments)
 		c.mu.Lock()
 		if err != nil && ctx.Err() == nil && c.viewErr == nil {
 			c.log.Warn("slurmctld cannot be seen", "error", err)
@@ -127,6 +131,16 @@ func (c *Controller) poll(ctx context.Context) {
 	}
 }
 
+// endingLocked reports whether an epilog waits for an answer.
+func (c *Controller) endingLocked() bool {
+	for _, s := range c.sessions {
+		if s.agent.Ending != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // busyLocked reports whether a change in slurmctld is waited for.
 func (c *Controller) busyLocked() bool {
 	for _, a := range c.records.allocs {
@@ -139,7 +153,7 @@ func (c *Controller) busyLocked() bool {
 			return true
 		}
 	}
-	return len(c.actions.queue) > 0
+	return len(c.actions.queue) > 0 || c.endingLocked()
 }
 
 // pass decides once, commits, and has it done.
@@ -162,6 +176,11 @@ func (c *Controller) pass(ctx context.Context) error {
 			return fmt.Errorf("commit: %w", err)
 		}
 		c.logChanges(in, out)
+		for _, a := range out.Allocations {
+			if a.Closed {
+				delete(c.told, a.ID)
+			}
+		}
 	}
 	for node, n := range reports {
 		if s := c.sessions[node]; s != nil {
@@ -200,7 +219,7 @@ func (c *Controller) admitLocked() {
 func (c *Controller) inputLocked(reports map[string]int) plan.Input {
 	in := plan.Input{
 		Now: time.Now().UTC(), Config: c.o.Plan, Slurm: c.view, Nodes: c.records.nodes, Allocations: c.records.allocs,
-		Agents: map[string]plan.Agent{}, Catalog: c.kernels, NewToken: newToken,
+		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Told: c.told, NewToken: newToken,
 	}
 	for name, since := range c.lost {
 		in.Agents[name] = plan.Agent{Since: since}

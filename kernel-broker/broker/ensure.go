@@ -146,7 +146,7 @@ func (c *Controller) same(have *kb.Allocation, r Request) error {
 
 // job asks slurmctld for the job: what the hook says of it is not enough.
 func (c *Controller) job(ctx context.Context, id kb.JobID) (kb.SlurmJob, error) {
-	view, err := c.o.Slurm.View(ctx)
+	view, err := c.o.Slurm.View(ctx, false)
 	if err != nil {
 		return kb.SlurmJob{}, err
 	}
@@ -179,6 +179,9 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob) (*kb
 	if err := c.alone(ctx, r.ID, nodes); err != nil {
 		return nil, err
 	}
+	if job.AdminComment, err = c.o.Slurm.AdminComment(ctx, job.Reference); err != nil {
+		return nil, err
+	}
 	now := time.Now().UTC()
 	a := &kb.Allocation{
 		ID: r.ID, Reference: job.Reference, User: job.User, UID: job.UID, Requested: r.Ref, Kernel: version.Kernel,
@@ -192,7 +195,7 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob) (*kb
 // alone refuses nodes that another job shares: its kernel would be taken away
 // under it.
 func (c *Controller) alone(ctx context.Context, id kb.JobID, nodes []string) error {
-	view, err := c.o.Slurm.View(ctx)
+	view, err := c.o.Slurm.View(ctx, false)
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 	case plan.RequeueJob:
 		return slurm.Requeue(ctx, a.Reference)
 	case plan.CommentJob:
-		return slurm.Comment(ctx, a.Reference, a.Text)
+		return e.comment(ctx, a)
 	case plan.RestoreNoRequeue:
 		return e.restoreNoRequeue(ctx, a)
 	case plan.ReserveNodes:
@@ -107,6 +107,16 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 	case plan.CountFault:
 		return e.countFault(ctx, a)
 	}
+	return nil
+}
+
+func (e *executor) comment(ctx context.Context, a plan.Action) error {
+	if err := e.c.o.Slurm.Comment(ctx, a.Reference, a.Text); err != nil {
+		return err
+	}
+	e.c.mu.Lock()
+	defer e.c.mu.Unlock()
+	e.c.told[a.Job] = a.Text
 	return nil
 }
 

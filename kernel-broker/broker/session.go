@@ -139,7 +139,8 @@ func (s *Session) Slurmd(start uint64, running bool, detail string) {
 
 // Ending takes in an epilog's query.
 func (s *Session) Ending(query uint64, job uint32) {
-	s.update(func() { s.agent.Ending, s.query = job, query })
+	s.update(func() { s.agent.Ending, s.agent.EndingSince, s.query = job, time.Now(), query })
+	s.controller.lookNow()
 }
 
 func (s *Session) update(change func()) {

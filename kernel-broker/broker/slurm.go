@@ -8,7 +8,8 @@ import (
 
 // Slurm is what the controller needs of slurmctld.
 type Slurm interface {
-	View(ctx context.Context) (kb.SlurmView, error)
+	View(ctx context.Context, comments bool) (kb.SlurmView, error)
+	AdminComment(ctx context.Context, reference string) (string, error)
 	ArmReturn(ctx context.Context, nodes []string, reason string) error
 	Disarm(ctx context.Context, nodes []string) error
 	Drain(ctx context.Context, node, reason string) error

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -54,5 +53,5 @@ type Action struct {
 
 // Key tells actions apart.
 func (a Action) Key() string {
-	return fmt.Sprintf("%s|%s|%s|%s|%s|%s", a.Kind, a.Node, strings.Join(a.Nodes, ","), a.Job, a.Reference, a.Fault.Token)
+	return strings.Join([]string{string(a.Kind), a.Node, strings.Join(a.Nodes, ","), a.Job.String(), a.Reference, a.Fault.Token, a.Text}, "|")
 }

@@ -43,7 +43,7 @@ func (d *decision) switching(a *kb.Allocation) {
 	for _, name := range a.Nodes {
 		if n := d.nodes[name]; n != nil && n.Failure != nil && d.owners[name] == a {
 			hold := n.Failure.Kind == kb.FailureKernel && a.Fallback == kb.FallbackHold
-			d.refuse(a, fmt.Sprintf("node %s: %s: %s", name, n.Failure.Ref, n.Failure.Cause), hold)
+			d.refuse(a, fmt.Sprintf("kernel %s on node %s: %s", n.Failure.Ref, name, n.Failure.Cause), hold)
 			return
 		}
 	}
@@ -199,7 +199,7 @@ func (d *decision) comment(a *kb.Allocation) {
 	default:
 		return
 	}
-	if job.AdminComment != text && (job.Holds() || a.Phase == kb.PhaseFailed) {
+	if d.in.Told[a.ID] != text && (job.Holds() || a.Phase == kb.PhaseFailed) {
 		d.act(Action{Kind: CommentJob, Job: a.ID, Reference: job.Reference, Text: text})
 	}
 }

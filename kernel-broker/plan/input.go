@@ -83,7 +83,8 @@ type Agent struct {
 	Reports   []Report
 	Slurmd    Slurmd
 	// Ending is the job whose epilog waits for an answer; 0 for none.
-	Ending uint32
+	Ending      uint32
+	EndingSince time.Time
 }
 
 // Catalog answers what the plan must know of kernels.
@@ -108,6 +109,8 @@ type Input struct {
 	Allocations map[kb.JobID]*kb.Allocation
 	Agents      map[string]Agent
 	Catalog     Catalog
+	// Told is the AdminComment that each job was given last.
+	Told map[kb.JobID]string
 	// NewToken returns a fresh one-time token.
 	NewToken func() string
 }

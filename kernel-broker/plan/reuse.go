@@ -18,6 +18,9 @@ func (d *decision) endings() {
 		if job == 0 {
 			continue
 		}
+		if !d.in.Slurm.Commented || !d.in.Slurm.At.After(d.in.Agents[name].EndingSince) {
+			continue // the answer needs a look that began after the question
+		}
 		a := d.allocs[n.Timeline]
 		if a == nil || a.ID.Job != job || n.Failure != nil || a.Phase == kb.PhaseFailed || !n.Steady() {
 			d.out.Kept[name] = false
@@ -75,15 +78,7 @@ func (d *decision) next(a *kb.Allocation) (kb.SlurmJob, bool) {
 	if len(queue) == 0 {
 		return kb.SlurmJob{}, false
 	}
-	sort.Slice(queue, func(i, k int) bool {
-		if queue[i].Priority != queue[k].Priority {
-			return queue[i].Priority > queue[k].Priority
-		}
-		if queue[i].ID != queue[k].ID {
-			return queue[i].ID < queue[k].ID
-		}
-		return queue[i].Task < queue[k].Task
-	})
+	sort.Slice(queue, func(i, k int) bool { return queue[i].Before(queue[k]) })
 	first := queue[0]
 	ref, ok := first.Requested()
 	if !ok || first.NodeCount == 0 || int(first.NodeCount) > len(a.Nodes) {

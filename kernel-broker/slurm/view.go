@@ -3,6 +3,7 @@ package slurm
 import (
 	"context"
 	"fmt"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -12,8 +13,9 @@ import (
 )
 
 // View takes one look at slurmctld: its nodes, the jobs that are not over, and
-// the product's own reservations.
-func (c *Client) View(ctx context.Context) (kb.SlurmView, error) {
+// the product's own reservations. With comments, those jobs come with their
+// AdminComment that are first in the queue and asked for a boot.
+func (c *Client) View(ctx context.Context, comments bool) (kb.SlurmView, error) {
 	view := kb.SlurmView{At: time.Now(), Jobs: map[uint32]kb.SlurmJob{}, Nodes: map[string]kb.SlurmNode{}}
 	jobs, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--Format="+jobFormat())
 	if err != nil {
@@ -40,12 +42,14 @@ func (c *Client) View(ctx context.Context) (kb.SlurmView, error) {
 			view.Nodes[node.Name] = node
 		}
 	}
-	view.Reservations, err = c.reservations(ctx)
-	return view, err
+	if view.Reservations, err = c.reservations(ctx); err != nil || !comments {
+		return view, err
+	}
+	view.Commented = true
+	return view, c.comment(ctx, view.Queue)
 }
 
-// separator stands between squeue's fields. None of the fields asked for can
-// hold it but the last.
+// separator stands between squeue's fields, none of which can hold it.
 const separator = "|"
 
 // jobFields are squeue's columns with room for the longest value of each.
@@ -55,7 +59,7 @@ var jobFields = []struct {
 }{
 	{"JobID", 12}, {"ArrayJobID", 12}, {"ArrayTaskID", 12}, {"HetJobID", 12}, {"HetJobOffset", 12},
 	{"RestartCnt", 12}, {"State", 20}, {"UserID", 12}, {"UserName", 64}, {"NumNodes", 12},
-	{"PriorityLong", 24}, {"Partition", 64}, {"Reason", 64}, {"NodeList", 16384}, {"AdminComment", 1024},
+	{"PriorityLong", 24}, {"Partition", 64}, {"Reason", 64}, {"Reboot", 12}, {"NodeList", 16384},
 }
 
 func jobFormat() string {
@@ -84,13 +88,10 @@ func parseJob(line string) (kb.SlurmJob, error) {
 	job := kb.SlurmJob{
 		ID: uint32(number(0)), Restart: uint32(number(5)), State: fields[6], UID: uint32(number(7)), User: fields[8],
 		NodeCount: uint32(number(9)), Priority: number(10), Partition: fields[11], Reason: fields[12],
-		AdminComment: strings.TrimSpace(strings.TrimSuffix(fields[14], separator)),
+		Reboot: fields[13] != "0" && fields[13] != "",
 	}
 	if job.ID == 0 {
 		return job, fmt.Errorf("squeue line %q has no job id: %w", line, kb.ErrUnavailable)
-	}
-	if job.AdminComment == "(null)" || job.AdminComment == "N/A" {
-		job.AdminComment = ""
 	}
 	job.Reference = fields[0]
 	switch {
@@ -100,7 +101,7 @@ func parseJob(line string) (kb.SlurmJob, error) {
 		job.Reference = fields[1] + "_" + fields[2]
 		job.Task = uint32(number(2))
 	}
-	if list := fields[13]; list != "" && list != "(null)" && list != "N/A" {
+	if list := strings.TrimSpace(strings.TrimSuffix(fields[14], separator)); list != "" && list != "(null)" && list != "N/A" {
 		names, err := hostlist.Expand(list)
 		if err != nil {
 			return job, fmt.Errorf("job %s: %w", job.Reference, err)
@@ -175,4 +176,48 @@ func parseReservation(line string) (kb.SlurmReservation, bool) {
 	reference, ours := strings.CutPrefix(r.Name, reservationPrefix)
 	r.Job = reference
 	return r, ours
+}
+
+// commentedJobs is how many jobs at the head of the queue are looked at.
+const commentedJobs = 4
+
+// comment fills in the AdminComment of the first jobs that asked for a boot.
+func (c *Client) comment(ctx context.Context, queue []kb.SlurmJob) error {
+	sort.SliceStable(queue, func(i, k int) bool { return queue[i].Before(queue[k]) })
+	left := commentedJobs
+	for i := range queue {
+		if !queue[i].Reboot || !queue[i].Pending() {
+			continue
+		}
+		text, err := c.AdminComment(ctx, queue[i].Reference)
+		if err != nil {
+			return err
+		}
+		queue[i].AdminComment = text
+		if left--; left == 0 {
+			break
+		}
+	}
+	return nil
+}
+
+// AdminComment reads one job's. Users can write line breaks into other fields
+// of the same output; one that tries to pass for AdminComment makes two of it,
+// and neither is believed.
+func (c *Client) AdminComment(ctx context.Context, reference string) (string, error) {
+	out, _, err := c.run(ctx, c.scontrol, "show", "job", reference)
+	if err != nil {
+		return "", err
+	}
+	return parseAdminComment(out), nil
+}
+
+func parseAdminComment(out string) string {
+	const key = "AdminComment="
+	if strings.Count(out, key) != 1 {
+		return ""
+	}
+	_, text, _ := strings.Cut(out, key)
+	text, _, _ = strings.Cut(text, "\n")
+	return strings.TrimSpace(text)
 }
