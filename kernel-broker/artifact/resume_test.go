@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"testing"
 	"testing/iotest"
 )
@@ -132,38 +133,79 @@ func TestPartialsGoFirst(t *testing.T) {
 	}
 }
 
+// waitingContext tells when somebody begins to wait for it, which Ensure does
+// only when it waits for another call.
+type waitingContext struct {
+	context.Context
+	once    *sync.Once
+	waiting chan struct{}
+}
+
+func newWaitingContext(ctx context.Context) waitingContext {
+	return waitingContext{ctx, new(sync.Once), make(chan struct{})}
+}
+
+func (w waitingContext) Done() <-chan struct{} {
+	w.once.Do(func() { close(w.waiting) })
+	return w.Context.Done()
+}
+
+// pair is a call of Ensure that fetches and another that waits for it.
+type pair struct {
+	body           *io.PipeWriter // what the first one gets to read
+	leader, waiter chan error
+	cancelLeader   context.CancelFunc
+	cancelWaiter   context.CancelFunc
+}
+
+func startPair(t *testing.T, c *Cache, s *source) pair {
+	t.Helper()
+	reader, writer := io.Pipe()
+	p := pair{body: writer, leader: make(chan error, 1), waiter: make(chan error, 1)}
+	var leaderCtx, waiterCtx context.Context
+	leaderCtx, p.cancelLeader = context.WithCancel(t.Context())
+	waiterCtx, p.cancelWaiter = context.WithCancel(t.Context())
+	began := make(chan struct{})
+	go func() {
+		_, err := c.Ensure(leaderCtx, s.digest, int64(len(s.content)), func(context.Context, int64) (io.ReadCloser, error) {
+			close(began)
+			return reader, nil
+		})
+		p.leader <- err
+	}()
+	<-began
+	waiting := newWaitingContext(waiterCtx)
+	go func() {
+		_, err := c.Ensure(waiting, s.digest, int64(len(s.content)), s.fetch)
+		p.waiter <- err
+	}()
+	<-waiting.waiting
+	t.Cleanup(p.cancelLeader)
+	t.Cleanup(p.cancelWaiter)
+	return p
+}
+
 // TestWaiterOutlivesLeader: who fetches gives up; who waits carries on from
 // where the other came, instead of failing for a reason that is not his.
 func TestWaiterOutlivesLeader(t *testing.T) {
 	c := openCache(t, t.TempDir(), 1000)
 	s := newSource(500)
-	leaderCtx, giveUp := context.WithCancel(t.Context())
-	reader, writer := io.Pipe()
-	began, leader := make(chan struct{}), make(chan error)
-	go func() {
-		_, err := c.Ensure(leaderCtx, s.digest, 500, func(context.Context, int64) (io.ReadCloser, error) {
-			close(began)
-			return reader, nil
-		})
-		leader <- err
-	}()
-	<-began
-	if _, err := writer.Write(s.content[:60]); err != nil {
+	p := startPair(t, c, s)
+	if _, err := p.body.Write(s.content[:60]); err != nil {
 		t.Fatal(err)
 	}
-	waiter := make(chan error)
-	go func() { waiter <- s.ensure(t, c) }()
-	giveUp()
-	if err := writer.CloseWithError(context.Canceled); err != nil {
+	p.cancelLeader()
+	if err := p.body.CloseWithError(context.Canceled); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-leader; !errors.Is(err, context.Canceled) {
+	if err := <-p.leader; !errors.Is(err, context.Canceled) {
 		t.Errorf("leader = %v", err)
 	}
-	if err := <-waiter; err != nil {
+	if err := <-p.waiter; err != nil {
 		t.Errorf("waiter = %v", err)
 	}
 	wantOffsets(t, s, 60)
+	wantCached(t, c, s)
 }
 
 // TestWaiterGivesUp: a caller whose time is over does not wait for another's
@@ -171,30 +213,15 @@ func TestWaiterOutlivesLeader(t *testing.T) {
 func TestWaiterGivesUp(t *testing.T) {
 	c := openCache(t, t.TempDir(), 1000)
 	s := newSource(500)
-	reader, writer := io.Pipe()
-	began, leader := make(chan struct{}), make(chan error)
-	go func() {
-		_, err := c.Ensure(t.Context(), s.digest, 500, func(context.Context, int64) (io.ReadCloser, error) {
-			close(began)
-			return reader, nil
-		})
-		leader <- err
-	}()
-	<-began
-	ctx, cancel := context.WithCancel(t.Context())
-	waiter := make(chan error)
-	go func() {
-		_, err := c.Ensure(ctx, s.digest, 500, s.fetch)
-		waiter <- err
-	}()
-	cancel()
-	if err := <-waiter; !errors.Is(err, context.Canceled) {
+	p := startPair(t, c, s)
+	p.cancelWaiter()
+	if err := <-p.waiter; !errors.Is(err, context.Canceled) {
 		t.Errorf("waiter = %v", err)
 	}
-	if _, err := writer.Write(s.content); err != nil {
+	if _, err := p.body.Write(s.content); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(writer.Close(), <-leader); err != nil {
+	if err := errors.Join(p.body.Close(), <-p.leader); err != nil {
 		t.Errorf("leader = %v", err)
 	}
 	wantOffsets(t, s)
@@ -203,31 +230,17 @@ func TestWaiterGivesUp(t *testing.T) {
 func TestFailureIsShared(t *testing.T) {
 	c := openCache(t, t.TempDir(), 1000)
 	s := newSource(500)
+	p := startPair(t, c, s)
 	gone := errors.New("gone")
-	hold := make(chan struct{})
-	began, leader := make(chan struct{}), make(chan error)
-	go func() {
-		_, err := c.Ensure(t.Context(), s.digest, 500, func(context.Context, int64) (io.ReadCloser, error) {
-			close(began)
-			<-hold
-			return nil, gone
-		})
-		leader <- err
-	}()
-	<-began
-	c.mu.Lock()
-	f := c.flights[s.digest]
-	c.mu.Unlock()
-	if f == nil || !f.ensure {
-		t.Fatal("no running fetch")
+	if err := p.body.CloseWithError(gone); err != nil {
+		t.Fatal(err)
 	}
-	close(hold)
-	if err := <-leader; !errors.Is(err, gone) {
+	if err := <-p.leader; !errors.Is(err, gone) {
 		t.Errorf("leader = %v", err)
 	}
-	<-f.done
-	if !errors.Is(f.err, gone) || f.gaveUp {
-		t.Errorf("what waiters see: %v, gave up %v", f.err, f.gaveUp)
+	if err := <-p.waiter; !errors.Is(err, gone) {
+		t.Errorf("waiter = %v", err)
 	}
-	s.mustEnsure(t, c) // a failure is not remembered
+	wantOffsets(t, s)  // the waiter did not fetch
+	s.mustEnsure(t, c) // but a failure is not remembered
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/store"
@@ -119,8 +120,8 @@ func testConflictNamesTheKey(t *testing.T, s store.Store) {
 		{[]store.Write{put("b", "", one), put("c", "x", one)}, store.ConflictError{Key: "b", Expect: one, Have: two}},
 	} {
 		_, err := s.Commit(t.Context(), c.writes...)
-		conflict, ok := err.(*store.ConflictError)
-		if !ok || *conflict != c.want {
+		var conflict *store.ConflictError
+		if !errors.As(err, &conflict) || *conflict != c.want {
 			t.Errorf("Commit = %v, want %v", err, &c.want)
 		}
 	}
