@@ -2,26 +2,29 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
 
-// startFront starts the front-end's daemons, in the order in which they need
-// each other.
+// startFront starts the front-end's daemons: munged first, which slurmctld
+// needs, then slurmctld and the broker, which wait for each other by
+// themselves.
 func (l *Lab) startFront(ctx context.Context) error {
-	steps := []func(context.Context) error{l.startMunged}
+	if err := l.startMunged(ctx); err != nil {
+		return err
+	}
+	var broker, slurmctld error
+	var both sync.WaitGroup
+	both.Go(func() { slurmctld = l.startSlurmctld(ctx) })
 	if !l.state.Options.WithoutProduct {
-		steps = append(steps, l.Broker().Start)
+		both.Go(func() { broker = l.Broker().Start(ctx) })
 	}
-	steps = append(steps, l.startSlurmctld)
-	for _, step := range steps {
-		if err := step(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	both.Wait()
+	return errors.Join(broker, slurmctld)
 }
 
 func (l *Lab) startMunged(ctx context.Context) error {

@@ -145,7 +145,7 @@ func stage(tree string, list []entry) error {
 func makeFileSystem(ctx context.Context, tree, image string, size int64, files int) error {
 	mib := (size+int64(files)*4096)>>20 + 16
 	args := []string{
-		"mke2fs", "-q", "-F", "-t", "ext4", "-d", tree, "-b", "4096", "-m", "0",
+		"/usr/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-d", tree, "-b", "4096", "-m", "0",
 		"-N", fmt.Sprint(files*2 + 256), "-O", "^has_journal,^metadata_csum,^resize_inode,^huge_file,^orphan_file",
 		"-E", "root_owner=0:0,nodiscard", image, fmt.Sprintf("%dM", mib),
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-//go:embed files/rc.sh files/inittab files/main.sh files/exec.sh files/slurmd-stop.sh files/probe.sh
+//go:embed files/rc.sh files/inittab files/main.sh files/exec.sh files/probe.sh
 var guestFiles embed.FS
 
 // entry is one file of the nodes' disk image: a copy of a host file, a text of
@@ -46,12 +46,11 @@ var pluginsLeftOut = []string{
 
 // scripts maps the lab's own files to their places on the node.
 var scripts = map[string]string{
-	"rc.sh":          "/usr/libexec/kblab/rc",
-	"main.sh":        "/usr/libexec/kblab/main",
-	"exec.sh":        "/usr/libexec/kblab/exec",
-	"slurmd-stop.sh": "/usr/libexec/kblab/slurmd-stop",
-	"probe.sh":       "/usr/libexec/kblab/probe",
-	"inittab":        "/etc/inittab",
+	"rc.sh":    "/usr/libexec/kblab/rc",
+	"main.sh":  "/usr/libexec/kblab/main",
+	"exec.sh":  "/usr/libexec/kblab/exec",
+	"probe.sh": "/usr/libexec/kblab/probe",
+	"inittab":  "/etc/inittab",
 }
 
 // emptyFolders are mount points.

@@ -101,20 +101,15 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	if err := missingPrograms(); err != nil {
 		return nil, err
 	}
-	if old, err := load(o.Dir); err == nil {
-		if old.state.alive() {
-			return nil, fmt.Errorf("lab %q: already up: bring it down first", o.Dir)
-		}
-		if err := old.Down(ctx, false); err != nil {
-			return nil, err
-		}
-	}
 	l := &Lab{layout: layout{o.Dir}}
 	l.state.Options = o
 	if l.state.Mode, err = detectMode(); err != nil {
 		return nil, err
 	}
 	l.state.Accounts = accounts(l.state.Mode, os.Geteuid())
+	if err := l.tidy(ctx); err != nil {
+		return nil, err
+	}
 	if err := l.layout.make(o.Nodes); err != nil {
 		return nil, err
 	}
@@ -124,6 +119,20 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 		return nil, errors.Join(fmt.Errorf("lab %q: %w", o.Dir, err), down)
 	}
 	return l, nil
+}
+
+// tidy removes what an earlier lab left in the folder.
+func (l *Lab) tidy(ctx context.Context) error {
+	if old, err := load(l.layout.dir); err == nil {
+		if old.state.alive() {
+			return fmt.Errorf("lab %q: already up: bring it down first", l.layout.dir)
+		}
+		return old.Down(ctx, false)
+	}
+	if _, err := os.Stat(l.layout.mark()); err != nil {
+		return nil
+	}
+	return l.remove(ctx, false)
 }
 
 // missingPrograms checks first what would otherwise fail half-way.
@@ -139,7 +148,12 @@ func missingPrograms() error {
 			}
 		}
 	}
-	return nil
+	// A container may lack it, and without root it must be open to all.
+	tun, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("the nodes' network: %w", err)
+	}
+	return tun.Close()
 }
 
 func (l *Lab) up(ctx context.Context) error {

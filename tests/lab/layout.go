@@ -110,11 +110,6 @@ func (l layout) claim() error {
 	if _, err := os.Stat(l.mark()); err != nil && len(list) > 0 {
 		return fmt.Errorf("lab folder %q: has other files in it", l.dir)
 	}
-	for _, d := range list {
-		if err := os.RemoveAll(l.path(d.Name())); err != nil {
-			return fmt.Errorf("lab folder: %w", err)
-		}
-	}
 	if err := os.MkdirAll(l.dir, 0o755); err != nil {
 		return fmt.Errorf("lab folder: %w", err)
 	}

@@ -105,13 +105,12 @@ func (l *Lab) writeHomes() error {
 func (l *Lab) WriteProductConfig() error {
 	o := l.state.Options
 	files := map[string]map[string]any{
-		"share/conf/kernel-broker/broker.yaml": brokerConfig(o),
+		"share/conf/kernel-broker/broker.yaml": brokerConfig(o, l.state.Mode),
 		"share/conf/kernel-broker/client.yaml": clientConfig(o),
 	}
 	for i := 1; i <= o.Nodes; i++ {
 		at := filepath.Join("nodes", nodeName(i), "share/etc/kernel-broker")
-		files[filepath.Join(at, "agent.yaml")] = agentConfig(o, i, l.state.Kernel)
-		files[filepath.Join(at, "client.yaml")] = clientConfig(o)
+		files[filepath.Join(at, "agent.yaml")] = agentConfig(o, i)
 	}
 	for name, config := range files {
 		text, err := yamlFile(config)

@@ -25,6 +25,7 @@ type productFile struct {
 var frontFiles = []productFile{
 	{"kernel-broker", "/usr/local/bin/kernel-broker"},
 	{"kernelctl", "/usr/local/bin/kernelctl"},
+	{"kblab", "/usr/local/bin/kblab"}, // the broker resets nodes by it
 	{"kernel-broker-hook", libexec + "/prolog-slurmctld"},
 	{"kernel-broker-hook", libexec + "/epilog-slurmctld"},
 	{"kernel-broker-hook", libexec + "/reboot"},
@@ -76,39 +77,29 @@ func findProduct(o Options, files []productFile) (map[string]string, error) {
 	return found, nil
 }
 
-func brokerConfig(o Options) map[string]any {
+func brokerConfig(o Options, m Mode) map[string]any {
 	return merge(map[string]any{
-		"cluster":  "lab",
-		"data_dir": "/var/lib/kernel-broker",
-		"socket":   brokerSocket,
-		"listen":   fmt.Sprintf("%s:%d", frontAddress, brokerPort),
-		"snapshot": "/var/lib/kernel-broker/catalog.snapshot",
+		"cluster": "lab",
+		"socket":  brokerSocket,
+		"listen":  fmt.Sprintf("%s:%d", frontAddress, brokerPort),
+		"slurm":   map[string]any{"user": service(m, "slurm")},
+		// The lab's stand-in for a management controller.
+		"reset_command": []string{"/usr/local/bin/kblab", "bmc", "reset", "{node}"},
 	}, o.Broker)
 }
 
 func clientConfig(o Options) map[string]any {
-	return merge(map[string]any{"broker": "unix://" + brokerSocket}, o.Client)
+	return merge(map[string]any{
+		"broker":   "unix://" + brokerSocket,
+		"log_file": "/var/log/kernel-broker/hook.log",
+	}, o.Client)
 }
 
-func agentConfig(o Options, i int, k Kernel) map[string]any {
-	initrd := ""
-	if k.Initrd != "" {
-		initrd = nodeInitrd
-	}
+func agentConfig(o Options, i int) map[string]any {
 	return merge(map[string]any{
 		"node":   nodeName(i),
 		"broker": fmt.Sprintf("%s:%d", frontAddress, brokerPort),
-		"cache":  map[string]any{"dir": "/var/cache/kernel-broker", "max_bytes": 256 << 20},
-		"slurmd": map[string]any{
-			"start":    []string{"/usr/sbin/slurmd", "-b"},
-			"stop":     []string{"/usr/libexec/kblab/slurmd-stop"},
-			"pid_file": "/run/slurmd.pid",
-		},
-		"kexec":      map[string]any{"program": "/usr/sbin/kexec", "load_args": []string{}},
-		"boot":       map[string]any{"initrd": initrd},
-		"socket":     "/run/kernel-broker/agent.sock",
-		"node_state": "/run/kernel-broker/node.state",
-		"snapshot":   "/var/lib/kernel-broker/catalog.snapshot",
+		"cache":  map[string]any{"max_bytes": 256 << 20},
 	}, o.Agent)
 }
 

@@ -12,12 +12,12 @@ import (
 
 func TestAgentConfigOverrides(t *testing.T) {
 	o := Options{Agent: map[string]any{
-		"cache":  map[string]any{"max_bytes": 7},
+		"cache":  map[string]any{"dir": "/x"},
 		"kexec":  map[string]any{"load_args": []string{"-i"}},
-		"socket": nil,
+		"broker": nil,
 		"extra":  true,
 	}}
-	text, err := yamlFile(agentConfig(o, 2, Kernel{Initrd: "x"}))
+	text, err := yamlFile(agentConfig(o, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,20 +26,18 @@ func TestAgentConfigOverrides(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]any{
-		"node":   "n2",
-		"broker": "10.77.0.1:7440",
-		"cache":  map[string]any{"dir": "/var/cache/kernel-broker", "max_bytes": 7},
-		"kexec":  map[string]any{"program": "/usr/sbin/kexec", "load_args": []any{"-i"}},
-		"boot":   map[string]any{"initrd": "/boot/initrd.img"},
-		"extra":  true,
+		"node":  "n2",
+		"cache": map[string]any{"dir": "/x", "max_bytes": 268435456},
+		"kexec": map[string]any{"load_args": []any{"-i"}},
+		"extra": true,
 	}
 	for k, v := range want {
 		if !reflect.DeepEqual(got[k], v) {
 			t.Errorf("%s: %v, want %v", k, got[k], v)
 		}
 	}
-	if _, there := got["socket"]; there {
-		t.Error("socket was deleted and is there")
+	if _, there := got["broker"]; there {
+		t.Error("broker was deleted and is there")
 	}
 	if strings.Contains(string(text), "e+") {
 		t.Errorf("a size in scientific notation:\n%s", text)
@@ -48,8 +46,8 @@ func TestAgentConfigOverrides(t *testing.T) {
 
 func TestConfigsAreNotShared(t *testing.T) {
 	over := Options{Broker: map[string]any{"listen": "x"}}
-	brokerConfig(over)
-	if brokerConfig(Options{})["listen"] == "x" {
+	brokerConfig(over, ModeRoot)
+	if brokerConfig(Options{}, ModeRoot)["listen"] == "x" {
 		t.Error("an override of one lab is in another")
 	}
 }

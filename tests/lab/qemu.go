@@ -77,5 +77,14 @@ func (l *Lab) startMachine(ctx context.Context, i int) error {
 	if _, err := l.must(ctx, l.root(), argv...); err != nil {
 		return fmt.Errorf("node %q: machine: %w", name, err)
 	}
+	if l.state.Mode == ModeSingle {
+		return nil
+	}
+	// The broker, which is Slurm's user, resets nodes over this socket. Nobody
+	// else may: who speaks to QEMU's monitor has QEMU's rights.
+	socket := insideDir + "/nodes/" + name + "/qmp.sock"
+	if _, err := l.must(ctx, l.root(), "/bin/sh", "-c", `chgrp slurm "$0" && chmod 660 "$0"`, socket); err != nil {
+		return fmt.Errorf("node %q: monitor: %w", name, err)
+	}
 	return nil
 }

@@ -4,6 +4,7 @@
 # When it ends, the kernel ends everything else in the lab.
 # Arguments: lab folder, number of nodes, prefix of addresses/length, mode.
 set -eu
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
 dir=$1 nodes=$2 cidr=$3 mode=$4
 
 # /proc is still the host's here, so this is the pid as the host sees it.
@@ -20,15 +21,36 @@ mkdir -m 755 /run/lab /run/lock /run/slurm /run/munge /run/kernel-broker
 mount --bind "$dir" /run/lab
 cd /run/lab
 
-# Read-only layers give mount points that the host may not have.
-overlay() {
+# Puts the lab's files and mount points, which the host may not have, over a
+# folder of the host's. An overlay does it; in a user namespace the kernel
+# refuses one over a folder with mounts in it (as /etc of a container), and then
+# a folder of links does.
+layer() {
 	[ -d "$1" ] || { echo "$1: not on this host" >&2; exit 1; }
-	mount -t overlay overlay -o "ro,lowerdir=/run/lab/root$1:$1" "$1"
+	mount -t overlay overlay -o "ro,lowerdir=/run/lab/root$1:$1" "$1" 2>/dev/null ||
+		links "$1"
 }
-overlay /etc
-overlay /usr/lib
-overlay /usr/libexec
-overlay /usr/local/bin
+links() {
+	b=/bin/busybox # static: there is a moment without libraries
+	mkdir -p "/run/host$1"
+	mount --rbind "$1" "/run/host$1"
+	mount -t tmpfs -o mode=755 tmpfs "$1"
+	$b cp -r "/run/lab/root$1/." "$1"
+	for f in "/run/host$1"/* "/run/host$1"/.[!.]*; do
+		here=$1/${f##*/}
+		if [ -e "$here" ] || [ -L "$here" ]; then
+			continue
+		elif [ -L "$f" ]; then
+			$b cp -P "$f" "$here"
+		elif [ -e "$f" ]; then
+			$b ln -s "$f" "$here"
+		fi
+	done
+}
+layer /etc
+layer /usr/lib
+layer /usr/libexec
+layer /usr/local/bin
 
 bind() { mount --bind "/run/lab/$1" "$2"; }
 bind share/conf/slurm /etc/slurm

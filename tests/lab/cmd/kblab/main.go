@@ -66,7 +66,7 @@ leaves nothing behind. Users: alice and bob.`,
 		"the lab's folder (default: $KBLAB_DIR, else build/lab/default in the repository)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(a.upCommand(), a.downCommand(), a.statusCommand(), a.shellCommand(), a.execCommand(),
-		a.consoleCommand(), a.resetCommand(), a.powerCommand(), a.nodeCommand())
+		a.consoleCommand(), a.resetCommand(), a.powerCommand(), a.nodeCommand(), a.bmcCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
 }

@@ -168,3 +168,15 @@ func (a *app) nodeCommand() *cobra.Command {
 	c.Flags().SetInterspersed(false)
 	return c
 }
+
+func (a *app) bmcCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "bmc reset|off NODE",
+		Short:  "On the front-end: what a management controller's tool does",
+		Hidden: true,
+		Args:   exactly(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return lab.BMC(c.Context(), args[0], args[1])
+		},
+	}
+}

@@ -1,0 +1,27 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+)
+
+// BMC is what a management controller's tool does, for programs on the
+// front-end: reset or cut the power of a node by its name.
+func BMC(ctx context.Context, action, node string) error {
+	command, ok := map[string]string{"reset": "system_reset", "off": "quit"}[action]
+	if !ok {
+		return fmt.Errorf("action %q: want reset or off", action)
+	}
+	if _, err := nodeIndex(node, maxNodes); err != nil {
+		return err
+	}
+	inside := layout{insideDir}
+	if _, err := os.Stat(inside.qmp(node)); err != nil {
+		return fmt.Errorf("node %q: no monitor here (this is for the lab's front-end): %w", node, err)
+	}
+	if _, err := qmp(ctx, inside.qmp(node), command); err != nil {
+		return fmt.Errorf("node %q: %w", node, err)
+	}
+	return nil
+}
