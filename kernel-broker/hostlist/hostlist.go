@@ -1,116 +1,172 @@
-// Package hostlist expands the lists of host names that Slurm's commands and
-// environment hold: n1,n[3-5,9],rack[1-2]gpu[01-10].
+// Package hostlist reads the way Slurm writes many nodes in few characters:
+// n[1-3,7],gpu[01-10] or r[1-2]n[1-4].
+//
+// Slurm hands such lists to its hooks, and scontrol prints them. They come
+// from outside, so expanding them is bounded before it is begun: a list of
+// thirty characters could name a billion nodes.
 package hostlist
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// Max is how many names a list may stand for.
-const Max = 65536
+const (
+	// MaxNames is the most names that a list may stand for: as many nodes as
+	// Slurm has in a cluster.
+	MaxNames = 65536
+	// maxLength is the longest argument that Linux hands to a program.
+	maxLength = 128 << 10
+	maxGroups = 2
+	// maxDigits keeps numbers far from overflow.
+	maxDigits = 9
+)
 
-// ErrSyntax is wrapped by every error.
-var ErrSyntax = errors.New("malformed host list")
-
-// Expand returns the names that a list stands for, in its order.
+// Expand returns the names of a list in its order, each once.
 func Expand(list string) ([]string, error) {
-	var names []string
-	for _, part := range split(list) {
-		more, err := expandPart(part, Max-len(names))
-		if err != nil {
-			return nil, fmt.Errorf("host list %q: %w", shorten(list), err)
-		}
-		names = append(names, more...)
+	if list == "" || len(list) > maxLength {
+		return nil, fmt.Errorf("host list has %d characters: %w", len(list), kernelbroker.ErrInvalid)
 	}
-	return names, nil
+	var names []string
+	seen := map[string]bool{}
+	for rest := list; ; {
+		item, after, more := cutItem(rest)
+		expanded, err := expandItem(item, MaxNames-len(names))
+		if err != nil {
+			return nil, fmt.Errorf("host list %q: %w", abridge(list), err)
+		}
+		for _, name := range expanded {
+			if !seen[name] {
+				seen[name] = true
+				names = append(names, name)
+			}
+		}
+		if !more {
+			return names, nil
+		}
+		rest = after
+	}
 }
 
-// split cuts at the commas outside of brackets.
-func split(list string) []string {
-	var parts []string
-	depth, begin := 0, 0
+// cutItem splits at the first comma outside brackets.
+func cutItem(list string) (item, rest string, more bool) {
+	inside := false
 	for i := range len(list) {
 		switch list[i] {
 		case '[':
-			depth++
+			inside = true
 		case ']':
-			depth--
+			inside = false
 		case ',':
-			if depth == 0 {
-				parts = append(parts, list[begin:i])
-				begin = i + 1
+			if !inside {
+				return list[:i], list[i+1:], true
 			}
 		}
 	}
-	return append(parts, list[begin:])
+	return list, "", false
 }
 
-// expandPart expands the first bracket and, for each of its numbers, the rest.
-func expandPart(part string, room int) ([]string, error) {
-	open := strings.IndexByte(part, '[')
-	if open < 0 {
-		if part == "" || strings.ContainsAny(part, "] \t\n") {
-			return nil, fmt.Errorf("name %q: %w", part, ErrSyntax)
+// expandItem expands one item to at most room names.
+func expandItem(item string, room int) ([]string, error) {
+	names := []string{""}
+	for groups := 0; ; groups++ {
+		plain, rest, bracket := strings.Cut(item, "[")
+		if strings.Contains(plain, "]") {
+			return nil, fmt.Errorf("%q has a ] without a [: %w", item, kernelbroker.ErrInvalid)
 		}
-		if room < 1 {
-			return nil, fmt.Errorf("more than %d names: %w", Max, ErrSyntax)
+		for i := range names {
+			names[i] += plain
 		}
-		return []string{part}, nil
-	}
-	end := strings.IndexByte(part, ']')
-	if end < open {
-		return nil, fmt.Errorf("bracket in %q: %w", part, ErrSyntax)
-	}
-	numbers, err := expandRanges(part[open+1:end], room)
-	if err != nil {
-		return nil, err
-	}
-	tails := []string{""}
-	if rest := part[end+1:]; rest != "" {
-		if tails, err = expandPart(rest, room/max(1, len(numbers))); err != nil {
+		if !bracket {
+			break
+		}
+		if groups == maxGroups {
+			return nil, fmt.Errorf("%q has more than %d brackets: %w", item, maxGroups, kernelbroker.ErrInvalid)
+		}
+		inner, after, closed := strings.Cut(rest, "]")
+		if !closed {
+			return nil, fmt.Errorf("%q has a [ without a ]: %w", item, kernelbroker.ErrInvalid)
+		}
+		numbers, err := expandNumbers(inner, room/len(names))
+		if err != nil {
 			return nil, err
 		}
+		names = cross(names, numbers)
+		item = after
 	}
-	if len(numbers)*len(tails) > room {
-		return nil, fmt.Errorf("more than %d names: %w", Max, ErrSyntax)
+	if len(names) > room {
+		return nil, tooMany()
 	}
-	names := make([]string, 0, len(numbers)*len(tails))
-	for _, n := range numbers {
-		for _, t := range tails {
-			names = append(names, part[:open]+n+t)
+	for _, name := range names {
+		if err := kernelbroker.ValidateNodeName(name); err != nil {
+			return nil, err
 		}
 	}
 	return names, nil
 }
 
-func expandRanges(text string, room int) ([]string, error) {
+func cross(heads, tails []string) []string {
+	all := make([]string, 0, len(heads)*len(tails))
+	for _, head := range heads {
+		for _, tail := range tails {
+			all = append(all, head+tail)
+		}
+	}
+	return all
+}
+
+// expandNumbers expands what is between brackets: 1-3,07,10-12.
+func expandNumbers(text string, room int) ([]string, error) {
 	var numbers []string
-	for r := range strings.SplitSeq(text, ",") {
-		low, high, isRange := strings.Cut(r, "-")
+	for _, part := range strings.Split(text, ",") {
+		first, last, isRange := strings.Cut(part, "-")
 		if !isRange {
-			high = low
+			last = first
 		}
-		from, err1 := strconv.ParseUint(low, 10, 32)
-		to, err2 := strconv.ParseUint(high, 10, 32)
-		if err1 != nil || err2 != nil || to < from {
-			return nil, fmt.Errorf("range %q: %w", r, ErrSyntax)
+		low, err := number(first)
+		if err != nil {
+			return nil, err
 		}
-		if to-from >= uint64(max(0, room-len(numbers))) {
-			return nil, fmt.Errorf("more than %d names: %w", Max, ErrSyntax)
+		high, err := number(last)
+		if err != nil {
+			return nil, err
 		}
-		for n := from; n <= to; n++ {
-			numbers = append(numbers, fmt.Sprintf("%0*d", len(low), n))
+		if high < low {
+			return nil, fmt.Errorf("range %q falls: %w", part, kernelbroker.ErrInvalid)
+		}
+		if high-low >= room-len(numbers) {
+			return nil, tooMany()
+		}
+		for n := low; n <= high; n++ {
+			// The first number's zeros are those of all.
+			numbers = append(numbers, fmt.Sprintf("%0*d", len(first), n))
 		}
 	}
 	return numbers, nil
 }
 
-func shorten(text string) string {
-	if len(text) > 80 {
-		return text[:80] + "..."
+func number(text string) (int, error) {
+	bad := text == "" || len(text) > maxDigits
+	for i := range len(text) {
+		bad = bad || text[i] < '0' || text[i] > '9'
+	}
+	if bad {
+		return 0, fmt.Errorf("%q is not a number of up to %d digits: %w", abridge(text), maxDigits, kernelbroker.ErrInvalid)
+	}
+	return strconv.Atoi(text)
+}
+
+func tooMany() error {
+	return fmt.Errorf("more than %d names: %w", MaxNames, kernelbroker.ErrInvalid)
+}
+
+func abridge(text string) string {
+	const most = 80
+	if len(text) > most {
+		return text[:most] + "..."
 	}
 	return text
 }

@@ -1,0 +1,147 @@
+// Package client is how the programs on the controller's side reach the
+// broker: the settings they share (/etc/kernel-broker/client.yaml) and the
+// connection that is made from them.
+//
+// The idea is that kernelctl and the Slurm hooks never disagree on where the
+// broker is. Everything in the file has a default, so a usual installation
+// needs no file at all.
+package client
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// DefaultPath of the settings.
+const DefaultPath = "/etc/kernel-broker/client.yaml"
+
+// Config is the settings. DefaultConfig has their defaults, and client.yaml in
+// this folder explains each.
+type Config struct {
+	Broker      string
+	Scontrol    string
+	SlurmConf   string
+	StateDir    string
+	LogFile     string
+	BrokerWait  time.Duration
+	PrologLimit time.Duration
+	HoldAfter   int
+}
+
+// DefaultConfig is what holds without a file.
+func DefaultConfig() Config {
+	return Config{
+		Broker:      "unix:///run/kernel-broker/broker.sock",
+		Scontrol:    "/usr/bin/scontrol",
+		StateDir:    "/var/lib/kernel-broker/hook",
+		BrokerWait:  30 * time.Second,
+		PrologLimit: 700 * time.Second,
+		HoldAfter:   3,
+	}
+}
+
+// file is the YAML of Config; what is not set keeps its default.
+type file struct {
+	Broker      *string `yaml:"broker"`
+	Scontrol    *string `yaml:"scontrol"`
+	SlurmConf   *string `yaml:"slurm_conf"`
+	StateDir    *string `yaml:"state_dir"`
+	LogFile     *string `yaml:"log_file"`
+	BrokerWait  *string `yaml:"broker_wait"`
+	PrologLimit *string `yaml:"prolog_limit"`
+	HoldAfter   *int    `yaml:"hold_after"`
+}
+
+// LoadConfig reads path. Only a missing file at DefaultPath is the same as an
+// empty one: who names a file means it.
+func LoadConfig(path string) (Config, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && path == DefaultPath {
+		return DefaultConfig(), nil
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("settings: %w", err)
+	}
+	return ParseConfig(path, text)
+}
+
+var unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
+
+// ParseConfig reads the text of a settings file; name is for errors.
+func ParseConfig(name string, text []byte) (Config, error) {
+	var f file
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
+		what := unknownKey.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), `unknown key "$1"`)
+		what = strings.ReplaceAll(strings.TrimPrefix(what, "unmarshal errors:\n  "), "\n  ", "; ")
+		return Config{}, fmt.Errorf("%s: %s: %w", name, what, kernelbroker.ErrInvalid)
+	}
+	c := DefaultConfig()
+	set(&c.Broker, f.Broker)
+	set(&c.Scontrol, f.Scontrol)
+	set(&c.SlurmConf, f.SlurmConf)
+	set(&c.StateDir, f.StateDir)
+	set(&c.LogFile, f.LogFile)
+	set(&c.HoldAfter, f.HoldAfter)
+	err := errors.Join(setDuration(&c.BrokerWait, "broker_wait", f.BrokerWait), setDuration(&c.PrologLimit, "prolog_limit", f.PrologLimit))
+	if err == nil {
+		err = c.validate()
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return c, nil
+}
+
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+func setDuration(to *time.Duration, key string, from *string) error {
+	if from == nil {
+		return nil
+	}
+	d, err := time.ParseDuration(*from)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", key, err, kernelbroker.ErrInvalid)
+	}
+	*to = d
+	return nil
+}
+
+func (c Config) validate() error {
+	var wrong []error
+	refuse := func(bad bool, key string, format string, args ...any) {
+		if bad {
+			wrong = append(wrong, fmt.Errorf("%s: %s: %w", key, fmt.Sprintf(format, args...), kernelbroker.ErrInvalid))
+		}
+	}
+	// The hooks run without a PATH and from the root folder.
+	for key, path := range map[string]string{"scontrol": c.Scontrol, "state_dir": c.StateDir} {
+		refuse(!filepath.IsAbs(path), key, "%q is not an absolute path", path)
+	}
+	for key, path := range map[string]string{"slurm_conf": c.SlurmConf, "log_file": c.LogFile} {
+		refuse(path != "" && !filepath.IsAbs(path), key, "%q is not an absolute path", path)
+	}
+	_, err := Target(c.Broker)
+	refuse(err != nil, "broker", "%v", err)
+	refuse(c.BrokerWait < 0 || c.BrokerWait > c.PrologLimit, "broker_wait", "%v is not within 0s and prolog_limit (%v)", c.BrokerWait, c.PrologLimit)
+	refuse(c.PrologLimit < time.Second || c.PrologLimit > 24*time.Hour, "prolog_limit", "%v is not within 1s to 24h", c.PrologLimit)
+	refuse(c.HoldAfter < 1 || c.HoldAfter > 100, "hold_after", "%d is not within 1 to 100", c.HoldAfter)
+	return errors.Join(wrong...)
+}

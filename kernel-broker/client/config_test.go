@@ -1,0 +1,94 @@
+package client
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"go.yaml.in/yaml/v3"
+)
+
+// The sample says what the defaults are, and leaves none out.
+func TestSampleIsTheDefaults(t *testing.T) {
+	text, err := os.ReadFile("client.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ParseConfig("client.yaml", text)
+	if err != nil || c != DefaultConfig() {
+		t.Errorf("the sample is %+v, %v\nthe defaults %+v", c, err, DefaultConfig())
+	}
+	keys := map[string]any{}
+	if err := yaml.Unmarshal(text, &keys); err != nil {
+		t.Fatal(err)
+	}
+	if want := reflect.TypeOf(file{}).NumField(); len(keys) != want {
+		t.Errorf("the sample explains %d keys, there are %d", len(keys), want)
+	}
+}
+
+func TestParseConfig(t *testing.T) {
+	c, err := ParseConfig("c", []byte("broker: /tmp/b.sock\nbroker_wait: 2s\nprolog_limit: 1m\nhold_after: 1\n"))
+	if err != nil || c.Broker != "/tmp/b.sock" || c.BrokerWait != 2*time.Second || c.PrologLimit != time.Minute || c.HoldAfter != 1 ||
+		c.Scontrol != "/usr/bin/scontrol" {
+		t.Errorf("ParseConfig = %+v, %v", c, err)
+	}
+	if c, err := ParseConfig("c", nil); err != nil || c != DefaultConfig() {
+		t.Errorf("an empty file is %+v, %v", c, err)
+	}
+}
+
+func TestParseConfigRefuses(t *testing.T) {
+	for text, words := range map[string]string{
+		"brokr: x\n":                           `c: line 1: unknown key "brokr"`,
+		"a: 1\nb: 2\n":                         `unknown key "b"`,
+		"broker: nonsense\n":                   "c: broker: address \"nonsense\"",
+		"broker: unix:relative\n":              "not absolute",
+		"scontrol: scontrol\n":                 "scontrol: \"scontrol\" is not an absolute path",
+		"slurm_conf: slurm.conf\n":             "slurm_conf",
+		"broker_wait: soon\n":                  "broker_wait",
+		"broker_wait: 701s\n":                  "not within 0s and prolog_limit",
+		"prolog_limit: 1ms\nbroker_wait: 0s\n": "prolog_limit",
+		"hold_after: 0\n":                      "hold_after: 0",
+		"hold_after: [\n":                      "c: ",
+	} {
+		_, err := ParseConfig("c", []byte(text))
+		if !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), words) {
+			t.Errorf("%q: %v, want %q", text, err, words)
+		}
+	}
+}
+
+func TestLoadConfigWithoutAFile(t *testing.T) {
+	if _, err := LoadConfig(filepath.Join(t.TempDir(), "client.yaml")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a named file that is missing: %v", err)
+	}
+}
+
+func TestTarget(t *testing.T) {
+	for address, want := range map[string]string{
+		"unix:///run/b.sock": "unix:///run/b.sock", "unix:/run/b.sock": "unix:///run/b.sock", "/run/b.sock": "unix:///run/b.sock",
+		"ctl:7440": "dns:///ctl:7440", "[::1]:7440": "dns:///[::1]:7440",
+		"": "", "ctl": "", ":7440": "", "ctl:": "", "unix:": "", "unix:b.sock": "",
+	} {
+		got, err := Target(address)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("Target(%q) = %q, %v, want %q", address, got, err, want)
+		}
+	}
+}
+
+func FuzzParseConfig(f *testing.F) {
+	f.Add([]byte("broker: /tmp/b.sock\n"))
+	f.Add([]byte("hold_after: 1e3\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if c, err := ParseConfig("c", text); err == nil && c.validate() != nil {
+			t.Errorf("accepted %+v", c)
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package client
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// maxReceive fits the list of all jobs.
+const maxReceive = 32 << 20
+
+// Target makes what gRPC dials of an address as people write it:
+// unix:///path, /path, or host:port.
+func Target(address string) (string, error) {
+	path, isUnix := strings.CutPrefix(address, "unix:")
+	path = strings.TrimPrefix(path, "//")
+	if isUnix || strings.HasPrefix(address, "/") {
+		if !filepath.IsAbs(path) {
+			return "", fmt.Errorf("address %q: the path of the socket is not absolute: %w", address, kernelbroker.ErrInvalid)
+		}
+		return "unix://" + path, nil
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" || port == "" {
+		return "", fmt.Errorf("address %q is neither unix:///path nor host:port: %w", address, kernelbroker.ErrInvalid)
+	}
+	return "dns:///" + address, nil
+}
+
+// Dial returns a connection to the broker. It does not wait: the first call
+// finds out whether somebody is there, and a lost connection is made again
+// within a second of the broker's return.
+func Dial(address string) (*grpc.ClientConn, error) {
+	target, err := Target(address)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(target,
+		// Local callers are known by the socket, and there is nothing secret
+		// for the others.
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: 2 * time.Second,
+		}),
+		// A broker that hangs is noticed, though its socket stays open.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
+		// A proxy for the web is no way to the broker.
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("broker at %s: %w", address, err)
+	}
+	return conn, nil
+}

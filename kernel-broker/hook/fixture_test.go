@@ -1,0 +1,220 @@
+package hook
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+)
+
+// The test program is the hook too: so hooks run as processes of their own,
+// with the race detector, and can be killed.
+const asHook = "KERNEL_BROKER_TEST_AS_HOOK"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asHook) != "" {
+		os.Exit(Run(Invocation{Args: os.Args, Getenv: os.Getenv, Stdout: os.Stdout, Stderr: os.Stderr, Version: "test", Exit: os.Exit}))
+	}
+	os.Exit(m.Run())
+}
+
+// fakeBroker is a real gRPC server whose answers a test chooses.
+type fakeBroker struct {
+	api.UnimplementedAllocationServiceServer
+	mu       sync.Mutex
+	ensures  []*api.EnsureKernelRequest
+	releases []*api.ReleaseJobRequest
+	reboots  []*api.NoteRebootRequest
+	// ensure answers the n-th call, from 1.
+	ensure func(n int, stream api.AllocationService_EnsureKernelServer) error
+}
+
+func (b *fakeBroker) EnsureKernel(r *api.EnsureKernelRequest, stream api.AllocationService_EnsureKernelServer) error {
+	b.mu.Lock()
+	b.ensures = append(b.ensures, r)
+	n := len(b.ensures)
+	b.mu.Unlock()
+	return b.ensure(n, stream)
+}
+
+func (b *fakeBroker) ReleaseJob(_ context.Context, r *api.ReleaseJobRequest) (*api.ReleaseJobResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.releases = append(b.releases, r)
+	return &api.ReleaseJobResponse{}, nil
+}
+
+func (b *fakeBroker) NoteReboot(_ context.Context, r *api.NoteRebootRequest) (*api.NoteRebootResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reboots = append(b.reboots, r)
+	return &api.NoteRebootResponse{}, nil
+}
+
+func (b *fakeBroker) calls() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.ensures)
+}
+
+// seen returns what the broker was asked so far.
+func (b *fakeBroker) seen() (ensures []*api.EnsureKernelRequest, releases []*api.ReleaseJobRequest, reboots []*api.NoteRebootRequest) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.ensures), slices.Clone(b.releases), slices.Clone(b.reboots)
+}
+
+// say sends one message of progress.
+func say(stream api.AllocationService_EnsureKernelServer, phase api.AllocationPhase, message string) error {
+	return stream.Send(&api.EnsureKernelResponse{Phase: phase, Message: message, NodesTotal: 3})
+}
+
+const (
+	switching = api.AllocationPhase_ALLOCATION_PHASE_SWITCHING
+	isReady   = api.AllocationPhase_ALLOCATION_PHASE_READY
+	hasFailed = api.AllocationPhase_ALLOCATION_PHASE_FAILED
+	returning = api.AllocationPhase_ALLOCATION_PHASE_RETURNING
+)
+
+// host is a controller: a folder with settings, a scontrol and a socket.
+type host struct {
+	t      *testing.T
+	dir    string
+	broker *fakeBroker
+}
+
+// A fake scontrol writes down what it is asked, and knows one job.
+const scontrolScript = `#!/bin/sh
+echo "$@" >> %[1]s/asked
+[ "$SLURM_CONF" = %[1]s/slurm.conf ] || exit 9
+case "$*" in
+*show*) [ -e %[1]s/job ] || { echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }
+	cat %[1]s/job ;;
+esac
+`
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	h := &host{t: t, dir: t.TempDir(), broker: &fakeBroker{}}
+	h.write("scontrol", fmt.Sprintf(scontrolScript, h.dir))
+	if err := os.Chmod(h.path("scontrol"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h.job("RUNNING", 0)
+	h.settings("2s", "20s")
+	return h
+}
+
+func (h *host) path(name string) string { return filepath.Join(h.dir, name) }
+
+func (h *host) write(name, text string) {
+	h.t.Helper()
+	if err := os.WriteFile(h.path(name), []byte(text), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) read(name string) string {
+	text, err := os.ReadFile(h.path(name))
+	if err != nil && !os.IsNotExist(err) {
+		h.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// job is what slurmctld says of job 12.
+func (h *host) job(state string, restart int) {
+	h.write("job", fmt.Sprintf("JobId=11 JobState=PENDING Restarts=0\nJobId=12 ArrayJobId=12 JobName=x UserId=u(1) JobState=%s Reason=None Restarts=%d Comment=JobState=RUNNING\n", state, restart))
+}
+
+func (h *host) settings(brokerWait, prologLimit string) {
+	h.write("client.yaml", fmt.Sprintf("broker: unix://%[1]s/broker.sock\nscontrol: %[1]s/scontrol\nslurm_conf: %[1]s/slurm.conf\n"+
+		"state_dir: %[1]s/state\nlog_file: %[1]s/log\nbroker_wait: %[2]s\nprolog_limit: %[3]s\nhold_after: 3\n", h.dir, brokerWait, prologLimit))
+}
+
+// serve starts the broker; the function ends it.
+func (h *host) serve() (stop func()) {
+	h.t.Helper()
+	listener, err := net.Listen("unix", h.path("broker.sock"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	api.RegisterAllocationServiceServer(server, h.broker)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := server.Serve(listener); err != nil {
+			h.t.Error(err)
+		}
+	})
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			server.Stop()
+			serving.Wait()
+		})
+	}
+	h.t.Cleanup(stop)
+	return stop
+}
+
+// environment of job 12 as slurmctld makes it.
+func environment(change ...string) []string {
+	return append([]string{
+		asHook + "=1", "SPANK_KERNEL_PROFILE=mitgcm@3", "SLURM_JOB_ID=12", "SLURM_JOB_RESTART_COUNT=0",
+		"SLURM_JOB_NODELIST=n[1-2],gpu07",
+	}, change...)
+}
+
+func (h *host) command(environment []string, arguments ...string) *exec.Cmd {
+	self, err := os.Executable()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	cmd := exec.Command(self, arguments...)
+	cmd.Env = environment
+	cmd.Dir = "/"
+	return cmd
+}
+
+// run runs a hook to its end.
+func (h *host) run(environment []string, arguments ...string) (code int, output string, took time.Duration) {
+	h.t.Helper()
+	cmd := h.command(environment, arguments...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	begin := time.Now()
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		h.t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), time.Since(begin)
+}
+
+func (h *host) prolog(change ...string) (code int, output string, took time.Duration) {
+	h.t.Helper()
+	return h.run(environment(change...), prologName, "--config", h.path("client.yaml"))
+}
+
+// asked is what scontrol was asked to change.
+func (h *host) asked() []string {
+	var changes []string
+	for line := range strings.Lines(h.read("asked")) {
+		if !strings.Contains(line, "show job") {
+			changes = append(changes, strings.TrimSpace(line))
+		}
+	}
+	return changes
+}

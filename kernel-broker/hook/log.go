@@ -1,0 +1,47 @@
+package hook
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"log/syslog"
+	"os"
+)
+
+// openLog returns a log that goes to the error output, for a person who calls
+// a hook by hand, and to the file, or else to the system's log. A log that
+// cannot be had is no reason to stop a job.
+func openLog(stderr io.Writer, path, name string) (log *slog.Logger, done func()) {
+	second, err := openSecond(path, name)
+	if err != nil {
+		log = slog.New(slog.NewTextHandler(stderr, nil)).With("hook", name)
+		log.Warn("no log but this", "error", err)
+		return log, func() {}
+	}
+	log = slog.New(slog.NewTextHandler(both{stderr, second}, nil)).With("hook", name, "pid", os.Getpid())
+	return log, func() { _ = second.Close() }
+}
+
+func openSecond(path, name string) (io.WriteCloser, error) {
+	if path == "" {
+		w, err := syslog.New(syslog.LOG_DAEMON|syslog.LOG_INFO, "kernel-broker-"+name)
+		if err != nil {
+			return nil, fmt.Errorf("system's log: %w", err)
+		}
+		return w, nil
+	}
+	return os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
+}
+
+// both writes to two logs; one that fails, as the error output of a killed
+// slurmctld does, leaves the other alone.
+type both struct{ first, second io.Writer }
+
+func (b both) Write(p []byte) (int, error) {
+	_, first := b.first.Write(p)
+	_, second := b.second.Write(p)
+	if first != nil && second != nil {
+		return 0, first
+	}
+	return len(p), nil
+}

@@ -1,0 +1,95 @@
+package hook
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/status"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/hostlist"
+)
+
+// runEpilog tells the broker that a job has ended. It is a hint that saves
+// time: the broker looks at slurmctld itself, so nothing hangs on it.
+func runEpilog(config client.Config, getenv func(string) string, log *slog.Logger) {
+	j, err := jobOf(getenv)
+	if err != nil {
+		log.Error("environment not as slurmctld makes it", "error", err)
+		return
+	}
+	log = log.With("job", j.reference, "restart", j.id.Restart)
+	err = tell(config, epilogLimit, func(ctx context.Context, s api.AllocationServiceClient) error {
+		_, err := s.ReleaseJob(ctx, &api.ReleaseJobRequest{JobId: j.id.Job, RestartCount: j.id.Restart})
+		return err
+	})
+	if err != nil {
+		log.Warn("broker not told of the job's end", "error", err)
+		return
+	}
+	log.Info("broker told of the job's end")
+}
+
+// runReboot tells the broker that slurmctld wants nodes booted, a hint again.
+func runReboot(config client.Config, arguments []string, log *slog.Logger) {
+	if len(arguments) == 0 {
+		log.Error("no nodes named")
+		return
+	}
+	nodes, err := hostlist.Expand(arguments[0])
+	if err != nil {
+		log.Error("nodes not understood", "error", err)
+		return
+	}
+	// Some time is left for what comes before and after.
+	err = tell(config, rebootLimit-500*time.Millisecond, func(ctx context.Context, s api.AllocationServiceClient) error {
+		_, err := s.NoteReboot(ctx, &api.NoteRebootRequest{Nodes: nodes})
+		return err
+	})
+	if err != nil {
+		log.Warn("broker not told of the reboot", "nodes", len(nodes), "error", err)
+		return
+	}
+	log.Info("broker told of the reboot", "nodes", len(nodes))
+}
+
+// tell makes a call, again while the broker is away and time is left.
+func tell(config client.Config, limit time.Duration, call func(context.Context, api.AllocationServiceClient) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	conn, err := client.Dial(config.Broker)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	service := api.NewAllocationServiceClient(conn)
+	var last error
+	for pause := retryPauseMin; ; pause = min(2*pause, retryPauseMax) {
+		err := call(ctx, service)
+		if err == nil {
+			return nil
+		}
+		// When time is up the call says no more than that; what it said before
+		// tells why.
+		if ctx.Err() == nil || last == nil {
+			last = fmt.Errorf("%s: %s", status.Code(err), status.Convert(err).Message())
+		}
+		if !transient(err) || ctx.Err() != nil {
+			return last
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-time.After(pause):
+		}
+	}
+}
+
+// phaseWord is the phase as people write it.
+func phaseWord(phase api.AllocationPhase) string {
+	return strings.ToLower(strings.TrimPrefix(phase.String(), "ALLOCATION_PHASE_"))
+}

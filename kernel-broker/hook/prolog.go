@@ -1,0 +1,219 @@
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
+)
+
+// Pauses between attempts to reach the broker.
+const (
+	retryPauseMin = 100 * time.Millisecond
+	retryPauseMax = 2 * time.Second
+)
+
+// outcome of a prolog.
+type outcome int
+
+const (
+	// ready: every node runs the kernel; the job starts.
+	ready outcome = iota + 1
+	// gone: the job has left; there is nothing to start.
+	gone
+	// failed: the broker says that the job does not get its kernel. It counts
+	// such failures, and holds the job when it has to.
+	failed
+	// refused: the broker does not take the request. Nobody counts.
+	refused
+	// unreachable: there is no broker. Nobody counts.
+	unreachable
+	// late: time is up.
+	late
+)
+
+// prolog is one run of PrologSlurmctld.
+type prolog struct {
+	config   client.Config
+	job      job
+	log      *slog.Logger
+	scontrol scontrol
+	tally    tally
+}
+
+// runProlog returns 0 when the job may start and 1 when it must not.
+func runProlog(config client.Config, getenv func(string) string, log *slog.Logger) int {
+	j, err := jobOf(getenv)
+	if err == nil {
+		err = j.readNodes(getenv)
+	}
+	if err != nil {
+		log.Error("environment not as slurmctld makes it", "error", err)
+		return 1
+	}
+	p := prolog{
+		config: config, job: j, scontrol: newScontrol(config), tally: tally{config.StateDir},
+		log: log.With("job", j.reference, "restart", j.id.Restart, "profile", j.profile),
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), config.PrologLimit)
+	defer cancel()
+	result, reason := p.ensure(ctx)
+	return p.end(result, reason)
+}
+
+// ensure asks the broker until it has an outcome, and why.
+func (p *prolog) ensure(ctx context.Context) (outcome, string) {
+	conn, err := client.Dial(p.config.Broker)
+	if err != nil {
+		return unreachable, err.Error()
+	}
+	defer func() { _ = conn.Close() }()
+	service := api.NewAllocationServiceClient(conn)
+	pause, lost := retryPauseMin, time.Now()
+	for {
+		result, heard, err := p.follow(ctx, service)
+		if err == nil {
+			return result, heard.message
+		}
+		if ctx.Err() != nil {
+			return late, fmt.Sprintf("no kernel within %v, last word: %s", p.config.PrologLimit, heard.orElse(status.Convert(err).Message()))
+		}
+		if !transient(err) {
+			return refused, status.Convert(err).Message()
+		}
+		if !heard.at.IsZero() {
+			lost, pause = heard.at, retryPauseMin
+		}
+		if time.Since(lost) > p.config.BrokerWait {
+			return unreachable, status.Convert(err).Message()
+		}
+		p.log.Warn("broker lost, trying again", "error", status.Convert(err).Message())
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, retryPauseMax)
+	}
+}
+
+// word is the last that was heard from the broker.
+type word struct {
+	at      time.Time
+	message string
+}
+
+func (w word) orElse(text string) string {
+	if w.message == "" {
+		return text
+	}
+	return w.message
+}
+
+// follow reads one stream to its end. An error means that it broke off.
+func (p *prolog) follow(ctx context.Context, service api.AllocationServiceClient) (outcome, word, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var last word
+	stream, err := service.EnsureKernel(ctx, &api.EnsureKernelRequest{
+		JobId: p.job.id.Job, RestartCount: p.job.id.Restart, Profile: p.job.profile, Nodes: p.job.nodes,
+	})
+	if err != nil {
+		return 0, last, err
+	}
+	for {
+		response, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return 0, last, status.Error(codes.Unavailable, "the broker ended the stream without an outcome")
+		}
+		if err != nil {
+			return 0, last, err
+		}
+		last = word{time.Now(), response.GetMessage()}
+		p.log.Info("progress", "phase", phaseWord(response.GetPhase()), "message", response.GetMessage(),
+			"ready", response.GetNodesReady(), "nodes", response.GetNodesTotal())
+		switch response.GetPhase() {
+		case api.AllocationPhase_ALLOCATION_PHASE_READY:
+			return ready, last, nil
+		case api.AllocationPhase_ALLOCATION_PHASE_FAILED:
+			return failed, last, nil
+		case api.AllocationPhase_ALLOCATION_PHASE_RETURNING, api.AllocationPhase_ALLOCATION_PHASE_DONE:
+			return gone, last, nil
+		}
+	}
+}
+
+// transient errors go away when the broker comes back.
+func transient(err error) bool {
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied,
+		codes.FailedPrecondition, codes.OutOfRange, codes.Unimplemented, codes.Unauthenticated:
+		return false
+	}
+	return true
+}
+
+// end does what follows from an outcome and returns the exit code. Nothing in
+// it hangs on the prolog's time being left.
+func (p *prolog) end(result outcome, reason string) int {
+	ctx := context.Background()
+	switch result {
+	case ready:
+		if err := p.tally.forget(p.job); err != nil {
+			p.log.Warn("failures not forgotten", "error", err)
+		}
+		return 0
+	case gone:
+		p.log.Info("job has left, nothing to start")
+		return 0
+	}
+	p.log.Error("no kernel for the job", "outcome", result.String(), "reason", reason)
+	starting, err := p.scontrol.starting(ctx, p.job)
+	if err != nil {
+		p.log.Warn("slurmctld not asked whether the job is there", "error", err)
+	} else if !starting {
+		p.log.Info("job has left: failing would bring it back")
+		return 0
+	}
+	switch result {
+	case unreachable:
+		p.count(ctx, "kernel-broker: broker unreachable, job held; ask your administrator, then scontrol release")
+	case refused:
+		p.count(ctx, "kernel-broker: "+reason+"; job held")
+	}
+	return 1
+}
+
+// count notes a failure that nobody else notes, and holds the job when there
+// were enough in a row.
+func (p *prolog) count(ctx context.Context, reason string) {
+	n, err := p.tally.add(p.job, time.Now())
+	if err != nil {
+		p.log.Error("failure not counted", "error", err)
+		return
+	}
+	if n < p.config.HoldAfter {
+		p.log.Warn("slurmctld will requeue the job", "failures", n, "held_at", p.config.HoldAfter)
+		return
+	}
+	p.log.Error("job held", "failures", n, "comment", reason)
+	if err := p.scontrol.hold(ctx, p.job, reason); err != nil {
+		p.log.Error("job not held", "error", err)
+		return
+	}
+	if err := p.tally.forget(p.job); err != nil {
+		p.log.Warn("failures not forgotten", "error", err)
+	}
+}
+
+func (o outcome) String() string {
+	return map[outcome]string{ready: "ready", gone: "gone", failed: "failed", refused: "refused",
+		unreachable: "broker unreachable", late: "time is up"}[o]
+}

@@ -1,0 +1,315 @@
+package hook
+
+import (
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+)
+
+func always(phase api.AllocationPhase, message string) func(int, api.AllocationService_EnsureKernelServer) error {
+	return func(_ int, stream api.AllocationService_EnsureKernelServer) error { return say(stream, phase, message) }
+}
+
+func TestJobsWithoutAProfileCostNothing(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	for _, value := range []string{"", "stock", "stock@2"} {
+		for _, name := range []string{prologName, epilogName} {
+			// No settings, no broker, no valid environment: nothing is looked at.
+			code, output, _ := h.run([]string{asHook + "=1", "SPANK_KERNEL_PROFILE=" + value, "SLURM_JOB_ID=x"}, name, "--config", "/nowhere")
+			if code != 0 || output != "" {
+				t.Errorf("%s with %q: exit %d, %q", name, value, code, output)
+			}
+		}
+	}
+}
+
+func TestPrologWaitsUntilReady(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.broker.ensure = func(_ int, stream api.AllocationService_EnsureKernelServer) error {
+		if err := say(stream, switching, "n1 boots"); err != nil {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+		return say(stream, isReady, "mitgcm@3 on 3 nodes")
+	}
+	h.serve()
+	code, output, _ := h.prolog("SLURM_JOB_RESTART_COUNT=4")
+	if code != 0 || !strings.Contains(output, `phase=switching message="n1 boots"`) || h.read("log") != output {
+		t.Errorf("exit %d, output %s, log %s", code, output, h.read("log"))
+	}
+	ensures, _, _ := h.broker.seen()
+	got := ensures[0]
+	if got.GetJobId() != 12 || got.GetRestartCount() != 4 || got.GetProfile() != "mitgcm@3" || strings.Join(got.GetNodes(), " ") != "n1 n2 gpu07" {
+		t.Errorf("request %v", got)
+	}
+	if h.read("asked") != "" {
+		t.Errorf("scontrol was asked: %s", h.read("asked"))
+	}
+}
+
+func TestPrologFails(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.broker.ensure = always(hasFailed, "n2: no such driver")
+	h.serve()
+	for _, c := range []struct {
+		state   string
+		restart int
+		code    int
+	}{
+		{"RUNNING", 0, 1}, {"CONFIGURING", 0, 1},
+		// Failing would bring these back from the dead.
+		{"CANCELLED", 0, 0}, {"COMPLETING", 0, 0}, {"PENDING", 1, 0}, {"CONFIGURING", 1, 0},
+	} {
+		h.job(c.state, c.restart)
+		code, output, _ := h.prolog()
+		if code != c.code || !strings.Contains(output, "n2: no such driver") {
+			t.Errorf("%s, restart %d: exit %d, want %d: %s", c.state, c.restart, code, c.code, output)
+		}
+	}
+	if err := os.Remove(h.path("job")); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, _ := h.prolog(); code != 1 {
+		t.Errorf("slurmctld does not say: exit %d", code)
+	}
+	// The broker counts these failures.
+	if len(h.asked()) != 0 || h.read("state") != "" {
+		t.Errorf("scontrol: %v", h.asked())
+	}
+}
+
+func TestPrologOfAJobThatLeft(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.broker.ensure = always(returning, "cancelled")
+	h.serve()
+	if code, output, _ := h.prolog(); code != 0 {
+		t.Errorf("exit %d: %s", code, output)
+	}
+}
+
+func TestPrologJoinsAgainWhenTheStreamBreaks(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.broker.ensure = func(n int, stream api.AllocationService_EnsureKernelServer) error {
+		switch n {
+		case 1:
+			return say(stream, switching, "begun") // and ends without an outcome
+		case 2:
+			return status.Error(codes.Unavailable, "store is away")
+		}
+		return say(stream, isReady, "")
+	}
+	h.serve()
+	if code, output, _ := h.prolog(); code != 0 || h.broker.calls() != 3 {
+		t.Errorf("exit %d after %d calls: %s", code, h.broker.calls(), output)
+	}
+}
+
+func TestPrologOutlivesTheBroker(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	var first atomic.Bool
+	first.Store(true)
+	h.broker.ensure = func(_ int, stream api.AllocationService_EnsureKernelServer) error {
+		if first.Load() {
+			if err := say(stream, switching, "begun"); err != nil {
+				return err
+			}
+			<-stream.Context().Done()
+			return stream.Context().Err()
+		}
+		return say(stream, isReady, "")
+	}
+	stop := h.serve()
+	type result struct {
+		code   int
+		output string
+	}
+	ended := make(chan result, 1)
+	go func() {
+		code, output, _ := h.prolog()
+		ended <- result{code, output}
+	}()
+	for deadline := time.Now().Add(10 * time.Second); h.broker.calls() == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the hook never called")
+		}
+	}
+	stop()
+	first.Store(false)
+	time.Sleep(500 * time.Millisecond)
+	h.serve()
+	if r := <-ended; r.code != 0 {
+		t.Errorf("exit %d: %s", r.code, r.output)
+	}
+}
+
+func TestPrologWithoutABrokerHoldsTheJobInTheEnd(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.settings("300ms", "20s")
+	for restart, state := range []string{"0", "0", "1", "2"} {
+		h.job("CONFIGURING", int(state[0]-'0'))
+		code, output, took := h.prolog("SLURM_JOB_RESTART_COUNT=" + state)
+		if code != 1 || took < 300*time.Millisecond || took > 10*time.Second {
+			t.Errorf("run %d: exit %d after %v: %s", restart, code, took, output)
+		}
+		if held := len(h.asked()) > 0; held != (state == "2") {
+			t.Errorf("run %d: held %v: %v", restart, held, h.asked())
+		}
+	}
+	want := []string{
+		"update jobid=12 admincomment=kernel-broker: broker unreachable, job held; ask your administrator, then scontrol release",
+		"requeuehold 12",
+	}
+	if strings.Join(h.asked(), "\n") != strings.Join(want, "\n") {
+		t.Errorf("scontrol: %q", h.asked())
+	}
+	if left, err := os.ReadDir(h.path("state")); err != nil || len(left) != 0 {
+		t.Errorf("a released job does not begin anew: %v, %v", left, err)
+	}
+}
+
+func TestSuccessEndsTheCount(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.settings("100ms", "20s")
+	h.prolog()
+	if left, err := os.ReadDir(h.path("state")); err != nil || len(left) != 1 {
+		t.Fatalf("counted: %v, %v", left, err)
+	}
+	h.broker.ensure = always(isReady, "")
+	h.serve()
+	if code, output, _ := h.prolog("SLURM_JOB_RESTART_COUNT=1"); code != 0 {
+		t.Errorf("exit %d: %s", code, output)
+	}
+	if left, err := os.ReadDir(h.path("state")); err != nil || len(left) != 0 {
+		t.Errorf("still counted: %v, %v", left, err)
+	}
+}
+
+func TestPrologHoldsWhatTheBrokerRefuses(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.settings("10s", "20s")
+	h.broker.ensure = func(int, api.AllocationService_EnsureKernelServer) error {
+		return status.Error(codes.InvalidArgument, `profile name "A": character 'A'`)
+	}
+	h.serve()
+	for _, restart := range []string{"0", "1", "2"} {
+		h.job("CONFIGURING", int(restart[0]-'0'))
+		if code, output, took := h.prolog("SLURM_JOB_RESTART_COUNT=" + restart); code != 1 || took > 5*time.Second {
+			t.Errorf("exit %d after %v: %s", code, took, output)
+		}
+	}
+	if got := h.asked(); len(got) != 2 || got[0] != `update jobid=12 admincomment=kernel-broker: profile name "A": character 'A'; job held` {
+		t.Errorf("scontrol: %q", got)
+	}
+}
+
+func TestPrologIsBounded(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.settings("500ms", "1s")
+	h.broker.ensure = func(_ int, stream api.AllocationService_EnsureKernelServer) error {
+		if err := say(stream, switching, "n1 boots"); err != nil {
+			return err
+		}
+		<-stream.Context().Done()
+		return stream.Context().Err()
+	}
+	h.serve()
+	code, output, took := h.prolog()
+	if code != 1 || took > 5*time.Second || !strings.Contains(output, "no kernel within 1s, last word: n1 boots") {
+		t.Errorf("exit %d after %v: %s", code, took, output)
+	}
+}
+
+// A socket that accepts and never says anything is no broker.
+func TestPrologBeforeASilentSocket(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.settings("500ms", "3s")
+	listener, err := net.Listen("unix", h.path("broker.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	if code, output, took := h.prolog(); code != 1 || took > 10*time.Second {
+		t.Errorf("exit %d after %v: %s", code, took, output)
+	}
+}
+
+func TestPrologKilledAndRunAgain(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) {
+			h := newHost(t)
+			var done atomic.Bool
+			h.broker.ensure = func(_ int, stream api.AllocationService_EnsureKernelServer) error {
+				if err := say(stream, switching, "begun"); err != nil {
+					return err
+				}
+				if !done.Load() {
+					<-stream.Context().Done()
+					return stream.Context().Err()
+				}
+				return say(stream, isReady, "")
+			}
+			h.serve()
+			cmd := h.command(environment(), prologName, "--config", h.path("client.yaml"))
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			for deadline := time.Now().Add(10 * time.Second); !strings.Contains(h.read("log"), "begun"); time.Sleep(5 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("no progress")
+				}
+			}
+			if err := cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait() // the state tells more
+			// Not an exit code: slurmctld would requeue the job.
+			if ws := cmd.ProcessState.Sys().(syscall.WaitStatus); !ws.Signaled() || ws.Signal() != signal {
+				t.Errorf("ended with %v", cmd.ProcessState)
+			}
+			done.Store(true)
+			if code, output, _ := h.prolog(); code != 0 || h.broker.calls() != 2 {
+				t.Errorf("run again: exit %d, %d calls: %s", code, h.broker.calls(), output)
+			}
+			if asked, _, _ := h.broker.seen(); asked[0].String() != asked[1].String() {
+				t.Errorf("asked %v, then %v", asked[0], asked[1])
+			}
+		})
+	}
+}
+
+func TestPrologTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.broker.ensure = always(isReady, "")
+	h.serve()
+	codes := make(chan int, 2)
+	for range 2 {
+		go func() {
+			code, _, _ := h.prolog()
+			codes <- code
+		}()
+	}
+	if a, b := <-codes, <-codes; a != 0 || b != 0 {
+		t.Errorf("exit %d and %d", a, b)
+	}
+}

@@ -1,0 +1,141 @@
+package hook
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
+)
+
+// The hooks, by the names that slurm.conf gives them.
+const (
+	prologName = "prolog-slurmctld"
+	epilogName = "epilog-slurmctld"
+	rebootName = "reboot"
+)
+
+const usage = `usage: prolog-slurmctld | epilog-slurmctld | reboot NODES
+       kernel-broker-hook NAME [--config FILE] [NODES]
+
+What slurmctld runs for each job: as PrologSlurmctld, EpilogSlurmctld and
+RebootProgram in slurm.conf. Which one, says the name it is called by, or the
+first argument. They take what they need from the environment that slurmctld
+gives them and from ` + client.DefaultPath + `.
+
+exit codes:
+  0  go on; epilog-slurmctld and reboot have no other
+  1  the job must not start (prolog-slurmctld): slurmctld requeues it
+  2  called in a wrong way by a person
+`
+
+// Bounds of what slurmctld waits for.
+const (
+	epilogLimit = 5 * time.Second
+	// 22.05 holds up to 12 of its 256 agent threads for RebootProgram.
+	rebootLimit = 3 * time.Second
+)
+
+// Invocation is how the process was called.
+type Invocation struct {
+	Args    []string // with the program's name
+	Getenv  func(string) string
+	Stdout  io.Writer
+	Stderr  io.Writer
+	Version string
+	// Exit ends the process at once; for the bounds that must hold even when
+	// something hangs.
+	Exit func(code int)
+}
+
+// Run does what the invocation asks for and returns the exit code.
+func Run(i Invocation) int {
+	name, arguments := filepath.Base(i.Args[0]), i.Args[1:]
+	if !slices.Contains([]string{prologName, epilogName, rebootName}, name) {
+		name = ""
+		if len(arguments) > 0 {
+			name, arguments = arguments[0], arguments[1:]
+		}
+	}
+	switch name {
+	case prologName, epilogName:
+		// Most jobs end here.
+		if !wantsKernel(i.Getenv) {
+			return 0
+		}
+	case rebootName:
+	case "--version":
+		_, _ = fmt.Fprintln(i.Stdout, i.Version)
+		return 0
+	default:
+		_, _ = fmt.Fprint(i.Stderr, usage)
+		if name == "--help" || name == "-h" {
+			return 0
+		}
+		return 2
+	}
+	return i.run(name, arguments)
+}
+
+func (i Invocation) run(name string, arguments []string) int {
+	path, rest := configPath(arguments)
+	config, err := client.LoadConfig(path)
+	log, done := openLog(i.Stderr, config.LogFile, name)
+	defer done()
+	if err != nil {
+		log.Error("settings not read", "error", err)
+		return failing(name)
+	}
+	switch name {
+	case prologName:
+		stop := i.bound(config.PrologLimit+10*time.Second, 1, log)
+		defer stop()
+		return runProlog(config, i.Getenv, log)
+	case epilogName:
+		stop := i.bound(epilogLimit+time.Second, 0, log)
+		defer stop()
+		runEpilog(config, i.Getenv, log)
+	case rebootName:
+		stop := i.bound(rebootLimit, 0, log)
+		defer stop()
+		runReboot(config, rest, log)
+	}
+	return 0
+}
+
+// failing is the exit code when a hook cannot do its work.
+func failing(name string) int {
+	if name == prologName {
+		return 1
+	}
+	return 0
+}
+
+// bound ends the process should the hook itself not end in time.
+func (i Invocation) bound(limit time.Duration, code int, log *slog.Logger) (stop func()) {
+	timer := time.AfterFunc(limit, func() {
+		log.Error("hook did not end in time", "limit", limit.String())
+		i.Exit(code)
+	})
+	return func() { timer.Stop() }
+}
+
+// configPath takes --config from the arguments.
+func configPath(arguments []string) (path string, rest []string) {
+	path = client.DefaultPath
+	for n := 0; n < len(arguments); n++ {
+		if value, ok := strings.CutPrefix(arguments[n], "--config="); ok {
+			path = value
+		} else if arguments[n] == "--config" && n+1 < len(arguments) {
+			n++
+			path = arguments[n]
+		} else {
+			rest = append(rest, arguments[n])
+		}
+	}
+	return path, rest
+}
