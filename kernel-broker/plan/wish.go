@@ -109,10 +109,11 @@ func (d *decision) release(n *kb.Node) {
 	}
 }
 
-// ended is when the node's last job was seen to end.
+// ended is when the node's last job was seen to end. Before it was accepted
+// the node may have looked free: one that failed at once has not ended yet.
 func (d *decision) ended(n *kb.Node) time.Time {
 	if a := d.allocs[n.Timeline]; a != nil {
-		return a.Ended
+		return later(a.Created, a.Ended)
 	}
 	return time.Time{}
 }
