@@ -185,7 +185,7 @@ func (d *decision) close(a *kb.Allocation) bool {
 // comment keeps the job's AdminComment true while the job can be seen.
 func (d *decision) comment(a *kb.Allocation) {
 	job, ok := d.slurmJob(a)
-	if !ok || !d.in.Slurm.At.After(a.Since) {
+	if !ok {
 		return
 	}
 	text := "kernel-broker: "
