@@ -158,7 +158,7 @@ func (d *decision) recover(n *kb.Node) {
 	case n.Drained:
 		n.Failure, n.Drained, n.Attempts = nil, false, 0
 		n.Generation++
-	case s.Armed():
+	case s.Armed() && !s.RebootIssued():
 		d.act(Action{Kind: Disarm, Nodes: []string{n.Name}})
 	default:
 		d.act(Action{Kind: DrainNode, Node: n.Name,
