@@ -1,0 +1,168 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
+)
+
+// perform carries out an action of the broker's, as scontrol would.
+func (s *simSlurm) perform(a plan.Action) error {
+	s.w.tell("broker: %s %s%s %s %q", a.Kind, a.Node, strings.Join(a.Nodes, ","), a.Reference, a.Text)
+	for _, name := range a.Nodes {
+		n := s.nodes[name]
+		switch a.Kind {
+		case plan.ArmReturn:
+			if err := s.arm(n, a.Text); err != nil {
+				return err
+			}
+		case plan.Disarm:
+			if n.issued {
+				return fmt.Errorf("%s: the reboot was issued already", name)
+			}
+			if n.requested {
+				n.requested, n.asap, n.reason = false, false, ""
+			}
+		}
+	}
+	j := s.find(a.Reference)
+	switch a.Kind {
+	case plan.DrainNode:
+		s.drain(s.nodes[a.Node], a.Text)
+	case plan.HoldJob, plan.RequeueJob:
+		if j == nil || j.state != "CONFIGURING" && j.state != "RUNNING" {
+			return fmt.Errorf("job %s cannot be requeued", a.Reference)
+		}
+		s.requeue(j, string(a.Kind))
+		j.held = j.held || a.Kind == plan.HoldJob
+	case plan.CommentJob:
+		if j != nil {
+			j.comment = a.Text
+		}
+	case plan.ReserveNodes:
+		return s.reserve(a)
+	case plan.DropReservation:
+		s.dropReservation(a.Text)
+	case plan.ResetNode:
+		s.w.nodes[a.Node].reset()
+	}
+	return nil
+}
+
+func (s *simSlurm) arm(n *simSlurmNode, reason string) error {
+	if n.issued || n.requested {
+		return fmt.Errorf("%s: skipped", n.name)
+	}
+	if n.drained && !n.asap {
+		s.w.fail("a drained node was armed: %s", n.name)
+	}
+	n.requested, n.asap, n.reason = true, true, reason
+	return nil
+}
+
+// drain requeues the job of a node that still powers up.
+func (s *simSlurm) drain(n *simSlurmNode, reason string) {
+	n.drained, n.reason = true, reason
+	if n.job != nil && n.poweringUp {
+		s.requeue(n.job, "drained node "+n.name)
+	}
+}
+
+func (s *simSlurm) reserve(a plan.Action) error {
+	j := s.find(a.Reference)
+	if _, have := s.reservations[a.Text]; have {
+		return fmt.Errorf("reservation %s exists", a.Text)
+	}
+	for _, r := range s.reservations {
+		for _, name := range a.Nodes {
+			if slices.Contains(r.nodes, name) {
+				return fmt.Errorf("node %s is reserved", name)
+			}
+		}
+	}
+	s.reservations[a.Text] = simReservation{job: a.Reference, nodes: a.Nodes}
+	if j == nil || j.state != "PENDING" {
+		return fmt.Errorf("job %s does not wait", a.Reference)
+	}
+	j.reservation = a.Text
+	return nil
+}
+
+// dropReservation holds a job that waits for it, as slurmctld does, unless it
+// was taken out before.
+func (s *simSlurm) dropReservation(name string) {
+	delete(s.reservations, name)
+	for _, j := range s.jobs {
+		if j.reservation == name {
+			j.reservation = ""
+		}
+	}
+}
+
+// resume is the administrator.
+func (s *simSlurm) resume(name string) {
+	n := s.nodes[name]
+	if n.down || n.drained {
+		s.w.tell("administrator resumes %s (%s)", name, n.reason)
+		n.down, n.drained, n.asap, n.requested, n.issued, n.reason = false, false, false, false, false, ""
+		n.lastSeen = s.w.now
+	}
+}
+
+// simProlog is PrologSlurmctld with the hook in it.
+type simProlog struct {
+	begun  time.Time
+	passed bool
+	asked  bool
+}
+
+const (
+	simBrokerAway = 30 * time.Second
+	simPrologTime = 80 * time.Second
+)
+
+// stepProlog reports whether the prolog has let the job go.
+func (s *simSlurm) stepProlog(j *simJob) bool {
+	p := &j.prolog
+	if p.passed {
+		return true
+	}
+	if j.want == "" {
+		p.passed = true
+		return true
+	}
+	b := s.w.broker
+	age := s.w.now.Sub(p.begun)
+	if !b.up {
+		if !p.asked && age > simBrokerAway || age > simPrologTime {
+			s.requeue(j, "the broker is away")
+		}
+		return false
+	}
+	id := kb.JobID{Job: j.id, Restart: j.restart}
+	if !p.asked {
+		if err := b.ensure(id, j); err != nil {
+			s.w.tell("hook: job %s refused: %v", id, err)
+			j.comment = "kernel-broker: " + err.Error()
+			s.requeue(j, "refused")
+			j.held = true
+			return false
+		}
+		p.asked = true
+	}
+	switch phase := b.progress(id); phase {
+	case kb.PhaseReady:
+		p.passed = true
+	case kb.PhaseFailed, kb.PhaseReturning, kb.PhaseDone:
+		s.requeue(j, "prolog: "+string(phase))
+	default:
+		if age > simPrologTime {
+			s.requeue(j, "prolog time-out")
+		}
+	}
+	return p.passed
+}
