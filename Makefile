@@ -28,6 +28,7 @@ TEST    := build/bin/testresults
 GO_PACKAGES := ./kernel-broker/... ./tests/...
 GO_CMDS     := $(patsubst %/main.go,./%,$(wildcard kernel-broker/cmd/*/main.go tests/cmd/*/main.go tests/*/cmd/*/main.go))
 GO_LDFLAGS  := -s -w -X main.version=$(VERSION)
+GO_SUITES   := $(patsubst %,./%/...,$(wildcard tests/lab tests/suites))
 KERNELS     := $(patsubst catalog/kernels/%.yaml,%,$(wildcard catalog/kernels/*.yaml))
 C_PARTS     := $(patsubst %/Makefile,%,$(wildcard slurm-plugin/Makefile tests/workloads/*/Makefile))
 
@@ -189,7 +190,7 @@ test-c: $(TEST) ## C tests under the sanitizers, TAP
 
 .PHONY: test-suites
 test-suites: build kernels $(TEST) ## the suites on the virtual cluster (root or user namespaces)
-	@$(STEP) suites $(TEST) go -o $(RESULTS)/suites.jsonl -v -- -tags lab -count=1 -timeout 35m -p 1 $(ARGS) ./tests/suites/...
+	@$(STEP) suites $(TEST) go -o $(RESULTS)/suites.jsonl -v -- -tags lab -count=1 -timeout 35m -p 1 $(ARGS) $(GO_SUITES)
 
 ##: using
 
