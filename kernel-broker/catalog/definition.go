@@ -17,6 +17,9 @@ import (
 // one kernel.
 const maxFileBytes = 1 << 20
 
+// maxVersion is the largest that a user can write after NAME@.
+const maxVersion = 999_999_999
+
 // Defaults of what a profile may leave out.
 const (
 	defaultBootAttempts = 2
@@ -200,8 +203,8 @@ func (raw profileFile) versions(note func(err error, path ...any)) []VersionDefi
 	var versions []VersionDefinition
 	for i, v := range raw.Versions {
 		switch content := strings.Join(append([]string{v.Kernel}, v.Arguments...), " "); {
-		case v.Version == 0:
-			note(fmt.Errorf("0 is no version: %w", kernelbroker.ErrInvalid), "versions", i, "version")
+		case v.Version == 0 || v.Version > maxVersion:
+			note(fmt.Errorf("%d is not within 1 to %d: %w", v.Version, maxVersion, kernelbroker.ErrInvalid), "versions", i, "version")
 		case numbers[v.Version]:
 			note(fmt.Errorf("version %d is given twice: %w", v.Version, kernelbroker.ErrExists), "versions", i, "version")
 		case contents[content] != 0:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,7 +106,7 @@ func TestParseProfileRefuses(t *testing.T) {
 		swap("default_version: 2", "default_version: 7"):                         "p.yaml:6: default_version: version 7 does not exist",
 		swap("    kernel: mitgcm\n    arguments: [quiet]", "    kernel: mitgcm"): "p.yaml:15: versions[1].kernel: version 2 has the same kernel",
 		swap("  - version: 1", "  - version: 2"):                                 "p.yaml:15: versions[1].version: version 2 is given twice",
-		swap("  - version: 1", "  - version: 0"):                                 "p.yaml:15: versions[1].version: 0 is no version",
+		swap("  - version: 1", "  - version: 0"):                                 "p.yaml:15: versions[1].version: 0 is not within",
 		swap("[quiet]", "[root=/dev/sda]"):                                       "p.yaml:14: versions[0].arguments: kernel argument \"root=/dev/sda\"",
 		swap("kernel: mitgcm", "kernel: ../x"):                                   "p.yaml:13: versions[0].kernel:",
 		"name: a\n":                                                              "p.yaml:1: versions: there is none",
@@ -238,4 +239,19 @@ func FuzzParseManifest(f *testing.F) {
 			t.Errorf("accepted an image at %q", m.Image.Name)
 		}
 	})
+}
+
+// The profiles that ship are read as they are.
+func TestShippedProfiles(t *testing.T) {
+	definitions, err := Load(filepath.Join("..", "..", "catalog", "profiles"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range definitions {
+		names = append(names, d.Name)
+	}
+	if !slices.Contains(names, kernelbroker.StockProfile) || !slices.Contains(names, "mitgcm") {
+		t.Errorf("profiles %v, at least stock and mitgcm are needed", names)
+	}
 }

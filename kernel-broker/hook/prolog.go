@@ -63,8 +63,11 @@ func runProlog(config client.Config, getenv func(string) string, log *slog.Logge
 		config: config, job: j, scontrol: newScontrol(config), tally: tally{config.StateDir},
 		log: log.With("job", j.reference, "restart", j.id.Restart, "profile", j.profile),
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), config.PrologLimit)
+	// Not a context with a deadline: gRPC would tell the broker, whose end of
+	// the stream could then come first and look like a lost broker.
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	defer time.AfterFunc(config.PrologLimit, cancel).Stop()
 	result, reason := p.ensure(ctx)
 	return p.end(result, reason)
 }
