@@ -26,10 +26,14 @@ var crossing = map[string]map[string]string{
 		"store": "the catalog is durable state",
 	},
 	"cli": {
-		"api": "kernelctl speaks the API",
+		"api":     "kernelctl speaks the API",
+		"catalog": "an administrator's files become requests",
+		"client":  "kernelctl and the hooks reach the broker in one way",
 	},
 	"hook": {
-		"api": "the hooks speak the API",
+		"api":      "the hooks speak the API",
+		"client":   "kernelctl and the hooks reach the broker in one way",
+		"hostlist": "Slurm hands nodes to its hooks as lists",
 	},
 	"rpc": {
 		"api":    "the boundary where the domain becomes the API",
