@@ -52,7 +52,7 @@ func (a *Agent) act(ctx context.Context) {
 	a.busy = &task{action: action, cancel: cancel, begun: begun}
 	go func() {
 		err := a.do(ctx, action)
-		a.done <- result{action: action, err: err, took: time.Since(begun)}
+		a.done <- result{action: action, err: err, cut: ctx.Err() != nil, took: time.Since(begun)}
 	}()
 }
 
@@ -125,7 +125,6 @@ func (a *Agent) finish(r result) {
 	a.busy.cancel()
 	a.busy = nil
 	kind := r.action.Kind
-	interrupted := errors.Is(r.err, context.Canceled) || errors.Is(r.err, errOvertaken)
 	switch {
 	case r.err == nil:
 		a.fails[kind], a.observed.Hold[kind] = 0, time.Time{}
@@ -133,7 +132,7 @@ func (a *Agent) finish(r result) {
 			"took_ms", r.took.Milliseconds())
 		a.succeeded(r.action)
 		return
-	case interrupted:
+	case r.cut || errors.Is(r.err, errOvertaken):
 		a.parts.Log.Info("left off", "node", a.parts.Node, "action", kind.String(), "reason", r.err.Error())
 		return
 	}

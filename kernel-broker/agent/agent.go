@@ -94,7 +94,9 @@ type task struct {
 type result struct {
 	action decide.Action
 	err    error
-	took   time.Duration
+	// cut: it was ended before its end.
+	cut  bool
+	took time.Duration
 }
 
 // New looks at what an earlier agent of this boot left.

@@ -16,6 +16,7 @@ import (
 // with errors that tell the kernel's fault from the node's.
 type artifacts struct {
 	cache *artifact.Cache
+	limit uint64
 	fetch func(ctx context.Context, digest string, offset uint64) (io.ReadCloser, error)
 	kept  map[string]func()
 }
@@ -42,6 +43,10 @@ func (a *artifacts) Ensure(ctx context.Context, text string, size uint64) error 
 	digest, err := artifact.ParseDigest(text)
 	if err != nil {
 		return blame(err)
+	}
+	if size > a.limit {
+		// Another node may have a larger cache.
+		return fmt.Errorf("artifact %s has %d bytes, the node's whole cache %d: %w", text, size, a.limit, artifact.ErrCacheFull)
 	}
 	_, err = a.cache.Ensure(ctx, digest, int64(size), func(ctx context.Context, offset int64) (io.ReadCloser, error) {
 		body, err := a.fetch(ctx, text, uint64(offset))

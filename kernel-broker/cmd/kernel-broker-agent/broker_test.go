@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"sync"
@@ -9,7 +10,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
@@ -37,8 +37,32 @@ type fakeBroker struct {
 	files   map[string][]byte
 	// chunk, when set, is called after each message of a fetch.
 	chunk func(digest string, sent int) error
+	// offsets that artifacts were asked for at.
+	offsets []uint64
 	// keep is the answer to ending jobs; nil for none at all.
 	keep *bool
+	// receipts, when set, holds health checks back until it is closed.
+	receipts chan struct{}
+}
+
+// healthServer answers the check that the agent takes for a receipt.
+type healthServer struct {
+	healthpb.UnimplementedHealthServer
+	broker *fakeBroker
+}
+
+func (h healthServer) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	h.broker.mu.Lock()
+	receipts := h.broker.receipts
+	h.broker.mu.Unlock()
+	if receipts != nil {
+		select {
+		case <-receipts:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil
 }
 
 func newFakeBroker(t *testing.T) *fakeBroker {
@@ -58,7 +82,7 @@ func (b *fakeBroker) start() {
 	server := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second}))
 	api.RegisterNodeServiceServer(server, b)
 	api.RegisterCatalogServiceServer(server, b)
-	healthpb.RegisterHealthServer(server, health.NewServer())
+	healthpb.RegisterHealthServer(server, healthServer{broker: b})
 	b.server = server
 	go func() { _ = server.Serve(listener) }() // ends with stop
 }
@@ -68,6 +92,13 @@ func (b *fakeBroker) stop() {
 		b.server.Stop()
 		b.server = nil
 	}
+}
+
+// with changes the broker's behaviour.
+func (b *fakeBroker) with(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
 }
 
 func (b *fakeBroker) changed() {
@@ -148,6 +179,8 @@ func (b *fakeBroker) FetchArtifact(r *api.FetchArtifactRequest, stream api.Catal
 	b.mu.Lock()
 	content, ok := b.files[r.Digest]
 	chunk := b.chunk
+	b.offsets = append(b.offsets, r.Offset)
+	b.changed()
 	b.mu.Unlock()
 	if !ok {
 		return status.Errorf(codes.NotFound, "artifact %s", r.Digest)

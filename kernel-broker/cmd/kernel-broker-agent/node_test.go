@@ -81,11 +81,20 @@ bin/slurmd 1000 >/dev/null 2>&1 &
 echo $! >slurmd.pid
 `
 
+// stopScript ends slurmd; a file holds it up.
+const stopScript = `#!/bin/sh
+cd "$DIR" || exit 9
+while [ -e hold.stop ]; do sleep 0.02; done
+read -r pid <slurmd.pid && kill "$pid" 2>/dev/null
+exit 0
+`
+
 func newFakeNode(t *testing.T, broker string) *fakeNode {
 	t.Helper()
 	n := &fakeNode{t: t, dir: t.TempDir(), logs: &lockedBuffer{}}
 	n.script("kexec", kexecScript)
 	n.script("slurmd-start", startScript)
+	n.script("slurmd-stop", stopScript)
 	n.copySleep()
 	n.file("proc/meminfo", "MemTotal: 500000 kB\n")
 	n.file("proc/stat", "btime 1790000000\n")
@@ -101,6 +110,7 @@ func newFakeNode(t *testing.T, broker string) *fakeNode {
 	c.Node, c.Broker = "n1", broker
 	c.Cache = config.Cache{Dir: n.path("cache"), MaxBytes: 64 << 20}
 	c.Slurmd.Start = []string{n.path("slurmd-start")}
+	c.Slurmd.Stop = []string{n.path("slurmd-stop")}
 	c.Slurmd.PIDFile, c.Slurmd.MarkFile = n.path("slurmd.pid"), n.path("run/slurmd.mark")
 	c.Kexec.Program = n.path("kexec")
 	c.Socket, c.NodeState, c.Snapshot = n.path("run/agent.sock"), n.path("run/node.state"), n.path("catalog.snapshot")

@@ -55,7 +55,7 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 		Node: c.Node, Boot: proven, Link: stream, Loaded: tools.Loaded,
 		Inventory: func() (kernelbroker.Inventory, error) { return inventory.Read(c.Proc, c.Sys, c.Boot.ExtraDrivers) },
 		Booter: &boot.Booter{
-			Artifacts: &artifacts{cache: cache, fetch: stream.Fetch},
+			Artifacts: &artifacts{cache: cache, limit: c.Cache.MaxBytes, fetch: stream.Fetch},
 			Tools:     tools, Keep: cmdline.Keep(c.Boot.KeepArguments), Initrd: c.Boot.Initrd,
 			Proc: c.Proc, BadImage: kexec.ErrImage,
 		},

@@ -1,0 +1,234 @@
+package decide
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
+)
+
+func ref(profile string) kernelbroker.Ref { return kernelbroker.Ref{Profile: profile, Version: 1} }
+
+// question is one; the functions below change one thing of a stock node
+// that serves and whose file says so.
+type question struct {
+	wish *Wish
+	o    Observed
+	now  time.Time
+}
+
+func serving() *question {
+	q := &question{now: start, wish: &Wish{Generation: 5, Attested: true, Running: ref("stock"), SlurmdAllowed: true, SlurmdStart: 1}}
+	q.o = Observed{
+		Boot:      kernelbroker.Boot{BootID: "b", BuildID: stock.BuildID, Release: "6.1"},
+		Inventory: kernelbroker.Inventory{Architecture: "x86_64", MemoryMiB: 512, Drivers: []string{"virtio_net"}},
+		Fresh:     true,
+		Slurmd:    Slurmd{Running: true, Mark: Started, Start: 1},
+		GraceEnds: start.Add(30 * time.Second),
+	}
+	q.written()
+	return q
+}
+
+// written makes the file what the wish asks for.
+func (q *question) written() {
+	q.o.State = (&judge{wish: q.wish, o: q.o, now: q.now}).stateWanted()
+}
+
+func (q *question) wants(k kernelbroker.Kernel, token string) {
+	q.wish.Kernel, q.wish.Token, q.wish.SlurmdAllowed = &k, token, false
+}
+
+func (q *question) at(stage Stage, generation uint64) {
+	q.o.Switch = Switch{Stage: stage, Target: Target{*q.wish.Kernel, q.wish.Token}, Generation: generation}
+}
+
+func TestNext(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		set  func(*question)
+		want Kind
+		why  string
+	}{
+		{"at rest", func(*question) {}, Wait, ""},
+		{"another job on the same kernel", func(q *question) { q.wish.Jobs = []uint32{9} }, WriteState, ""},
+		{"a new start is asked for", func(q *question) { q.wish.SlurmdStart = 2 }, StopSlurmd, "anew"},
+		{"a new start, already down", func(q *question) { q.wish.SlurmdStart, q.o.Slurmd.Running = 2, false }, StartSlurmd, ""},
+		{"a new start, too early", func(q *question) {
+			q.wish.SlurmdStart, q.wish.SlurmdNotBefore = 2, start.Add(time.Second)
+		}, Wait, ""},
+		{"slurmd died by itself", func(q *question) { q.o.Slurmd.Running = false }, Wait, ""},
+		{"slurmd was stopped for a switch that was called off", func(q *question) {
+			q.o.Slurmd = Slurmd{Mark: Stopped, Start: 1}
+		}, StartSlurmd, ""},
+		{"slurmd ran before the first agent", func(q *question) {
+			q.wish.SlurmdStart, q.o.Slurmd = 0, Slurmd{Running: true}
+		}, Wait, ""},
+		{"slurmd is not allowed", func(q *question) { q.wish.SlurmdAllowed = false }, StopSlurmd, "allow"},
+		{"not allowed and down", func(q *question) { q.wish.SlurmdAllowed, q.o.Slurmd.Running = false, false }, Wait, ""},
+
+		{"a kernel is wanted", func(q *question) { q.wants(fast, token(1)) }, Fetch, ""},
+		{"fetched", func(q *question) { q.wants(fast, token(1)); q.at(Fetched, 0) }, Load, ""},
+		{"loaded under slurmd", func(q *question) { q.wants(fast, token(1)); q.at(Loaded, 0) }, StopSlurmd, "another kernel"},
+		{"loaded, slurmd down", func(q *question) {
+			q.wants(fast, token(1))
+			q.at(Loaded, 0)
+			q.o.Slurmd.Running = false
+		}, Announce, ""},
+		{"announced", func(q *question) {
+			q.wants(fast, token(1))
+			q.at(Announced, 5)
+			q.o.Slurmd.Running = false
+		}, Execute, ""},
+		{"announced for an older generation", func(q *question) {
+			q.wants(fast, token(1))
+			q.at(Announced, 4)
+			q.o.Slurmd.Running = false
+		}, Announce, ""},
+		{"announced, and slurmd came up by other hands", func(q *question) { q.wants(fast, token(1)); q.at(Announced, 5) }, StopSlurmd, ""},
+		{"announced, stream lost", func(q *question) {
+			q.wants(fast, token(1))
+			q.at(Loaded, 5)
+			q.o.Fresh, q.o.Slurmd.Running = false, false
+		}, Wait, ""},
+		{"loaded, called off", func(q *question) {
+			q.wants(fast, token(1))
+			q.at(Loaded, 0)
+			q.wish.Kernel = nil
+		}, Unload, "no longer"},
+		{"loaded, another token", func(q *question) {
+			q.wants(fast, token(1))
+			q.at(Loaded, 0)
+			q.wish.Token = token(2)
+		}, Unload, "no longer"},
+		{"left by an agent before", func(q *question) { q.o.Leftover = true }, Unload, "nobody knows"},
+		{"unloading failed a moment ago", func(q *question) {
+			q.o.Leftover, q.o.Hold[Unload] = true, start.Add(time.Second)
+		}, Wait, ""},
+		{"the same kernel with another token", func(q *question) { q.wants(stock, token(1)) }, Fetch, ""},
+		{"booted as asked", func(q *question) {
+			q.o.Boot.Token = token(1)
+			q.wants(stock, token(1))
+			q.written()
+			q.o.Slurmd.Running = false
+		}, Wait, ""},
+		{"another kernel came up", func(q *question) {
+			q.o.Boot.Token = token(1)
+			q.wants(fast, token(1))
+			q.written()
+		}, Fail, "came up"},
+		{"a driver is missing", func(q *question) {
+			k := fast
+			k.Drivers = []string{"e1000"}
+			q.wants(k, token(1))
+		}, Fail, "virtio_net"},
+		{"root set by a profile", func(q *question) {
+			k := fast
+			k.Arguments = []string{"root=/dev/sdb"}
+			q.wants(k, token(1))
+		}, Fail, "root"},
+		{"no token to boot with", func(q *question) { q.wants(fast, "") }, Fail, "token"},
+		{"given up for this generation", func(q *question) {
+			q.wants(fast, token(1))
+			q.at(Failed, 5)
+			q.wish.SlurmdAllowed = true
+		}, Wait, ""},
+		{"given up for an older generation", func(q *question) { q.wants(fast, token(1)); q.at(Failed, 4) }, Fetch, ""},
+		{"slurmd may not run on an unproven kernel, switch or not", func(q *question) {
+			q.wish.Attested = false
+			q.wants(fast, token(1))
+			q.written()
+		}, StopSlurmd, "allow"},
+
+		{"unproven with a token", func(q *question) {
+			q.o.Boot.Token, q.wish.Attested, q.o.Slurmd.Running = token(1), false, false
+			q.written()
+		}, Wait, ""},
+		{"firmware boot that the broker lets serve", func(q *question) {
+			q.wish.Attested, q.o.Slurmd = false, Slurmd{}
+			q.written()
+		}, StartSlurmd, ""},
+
+		{"silence, first", func(q *question) { q.wish, q.o.State, q.o.Slurmd = nil, nodestate.State{}, Slurmd{} }, WriteState, ""},
+		{"silence, in the time of grace", func(q *question) {
+			q.wish, q.o.Slurmd = nil, Slurmd{}
+			q.written()
+		}, Wait, ""},
+		{"silence for too long", func(q *question) {
+			q.wish, q.o.State, q.now, q.o.Slurmd = nil, nodestate.State{}, start.Add(time.Minute), Slurmd{}
+			q.written()
+		}, StartSlurmd, "silent"},
+		{"silence for too long, with a token", func(q *question) {
+			q.o.Boot.Token = token(1)
+			q.wish, q.o.State, q.now, q.o.Slurmd = nil, nodestate.State{}, start.Add(time.Hour), Slurmd{}
+			q.written()
+		}, Wait, ""},
+		{"silence after an agent's restart: the last word stands", func(q *question) {
+			q.wish, q.now = nil, start.Add(time.Hour)
+		}, Wait, ""},
+	} {
+		q := serving()
+		c.set(q)
+		if got := Next(q.wish, q.o, q.now); got.Kind != c.want || !strings.Contains(got.Reason, c.why) {
+			t.Errorf("%s: got %v (%s), want %v (%s)", c.name, got.Kind, got.Reason, c.want, c.why)
+		}
+	}
+}
+
+func TestFaults(t *testing.T) {
+	wrongDriver, wrongToken := serving(), serving()
+	k := fast
+	k.Drivers = nil
+	wrongDriver.wants(k, token(1))
+	wrongToken.wants(fast, "zz")
+	if got := Next(wrongDriver.wish, wrongDriver.o, start); got.Fault != KernelFault {
+		t.Errorf("a kernel that does not fit: %v", got.Fault)
+	}
+	if got := Next(wrongToken.wish, wrongToken.o, start); got.Fault != NodeFault {
+		t.Errorf("a token that is none: %v", got.Fault)
+	}
+}
+
+func TestWakes(t *testing.T) {
+	q := serving()
+	q.wish.SlurmdStart, q.wish.SlurmdNotBefore = 2, start.Add(time.Second)
+	if got := Next(q.wish, q.o, start); !got.Wake.Equal(start.Add(time.Second)) {
+		t.Errorf("not-before: wakes at %v", got.Wake)
+	}
+	q = serving()
+	q.wants(fast, token(1))
+	q.o.Hold[Fetch] = start.Add(3 * time.Second)
+	if got := Next(q.wish, q.o, start); got.Kind != Wait || !got.Wake.Equal(q.o.Hold[Fetch]) {
+		t.Errorf("held: %v wakes at %v", got.Kind, got.Wake)
+	}
+	q = serving()
+	q.wish, q.o.State, q.o.Slurmd = nil, nodestate.State{}, Slurmd{}
+	q.written()
+	if got := Next(nil, q.o, start); !got.Wake.Equal(q.o.GraceEnds) {
+		t.Errorf("grace: wakes at %v", got.Wake)
+	}
+}
+
+func TestReady(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		set  func(*question)
+		want bool
+	}{
+		{"serving", func(*question) {}, true},
+		{"not allowed", func(q *question) { q.wish.SlurmdAllowed = false }, false},
+		{"file not written", func(q *question) { q.o.State = nodestate.State{} }, false},
+		{"too early", func(q *question) { q.wish.SlurmdNotBefore = start.Add(time.Second) }, false},
+		{"switching", func(q *question) { q.wants(fast, token(1)); q.wish.SlurmdAllowed = true }, false},
+		{"silence", func(q *question) { q.wish = nil }, false},
+		{"silence for long", func(q *question) { q.wish, q.now = nil, start.Add(time.Hour) }, true},
+	} {
+		q := serving()
+		c.set(q)
+		if got := Ready(q.wish, q.o, q.now); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}

@@ -1,0 +1,417 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/local"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+)
+
+// holdFetch makes fetches stop in the middle until the release.
+func holdFetch(b *fakeBroker) (release func()) {
+	gate := make(chan struct{})
+	b.with(func() {
+		b.chunk = func(_ string, sent int) error {
+			if sent > 50_000 {
+				<-gate
+			}
+			return nil
+		}
+	})
+	open := sync.OnceFunc(func() { close(gate) })
+	b.t.Cleanup(open)
+	return open
+}
+
+func (b *fakeBroker) fetches(n int) {
+	b.t.Helper()
+	b.until("a fetch", func() bool { return len(b.offsets) >= n })
+}
+
+// restedOnStock: the switch left nothing behind but a node that serves.
+func restedOnStock(b *fakeBroker, n *fakeNode, starts int) {
+	b.t.Helper()
+	n.until("slurmd", func() bool { return n.starts() == starts && n.slurmdPID() > 0 })
+	n.until("the unloading", func() bool { return strings.HasPrefix(n.read("sys/kernel/kexec_loaded"), "0") })
+	b.slurmd(true, 1)
+	if n.exists("executed") {
+		b.t.Error("the node booted all the same")
+	}
+}
+
+func TestCalledOffInTheFetch(t *testing.T) {
+	b, n := servingStock(t)
+	release := holdFetch(b)
+	b.wish(switchWish(mitgcm(b), 7))
+	b.fetches(1)
+	w := b.wish(stockWish(1))
+	b.until("the word on slurmd", func() bool { return lastSlurmd(b) >= w.Generation })
+	n.until("the fetch's end", func() bool { return strings.Contains(n.logs.String(), "left off") })
+	release()
+	restedOnStock(b, n, 1)
+	b.never(loaded)
+}
+
+// lastSlurmd needs the lock.
+func lastSlurmd(b *fakeBroker) uint64 {
+	for i := len(b.said) - 1; i >= 0; i-- {
+		if s := b.said[i].GetSlurmd(); s != nil {
+			return s.Generation
+		}
+	}
+	return 0
+}
+
+func TestAnotherKernelInTheFetch(t *testing.T) {
+	b, n := servingStock(t)
+	holdFetch(b)
+	b.wish(switchWish(mitgcm(b), 7))
+	b.fetches(1)
+	b.with(func() { b.chunk = nil })
+	digest, content := kernelFile(b, "beefbeefbeefbeef", 10_000)
+	other := &api.KernelSpec{
+		Profile: "other", Version: 1, ImageDigest: digest, ImageSize: uint64(len(content)),
+		BuildId: "beefbeefbeefbeef", Release: "6.1.0-other", Architecture: "x86_64",
+	}
+	w := b.wish(switchWish(other, 8))
+	b.report(w.Generation, executing)
+	n.until("the kexec", func() bool { return n.exists("executed") })
+	if n.read("loaded.image") != string(content) || !strings.Contains(n.read("loaded.line"), token(8)) {
+		t.Error("the older wish was booted")
+	}
+}
+
+func TestCalledOffWhenLoaded(t *testing.T) {
+	b, n := servingStock(t)
+	release := blockingStop(n)
+	w := b.wish(switchWish(mitgcm(b), 7))
+	b.report(w.Generation, loaded)
+	n.until("the stopping", func() bool { return strings.Contains(n.logs.String(), "to=loaded") })
+	b.wish(stockWish(1))
+	release()
+	restedOnStock(b, n, 2)
+	b.never(executing)
+}
+
+// The last moment: the broker has the last word of the node and takes its own
+// back before the node has the receipt.
+func TestCalledOffBetweenLastWordAndBoot(t *testing.T) {
+	b, n := servingStock(t)
+	receipts := make(chan struct{})
+	b.with(func() { b.receipts = receipts })
+	w := b.wish(switchWish(mitgcm(b), 7))
+	b.report(w.Generation, executing)
+	b.wish(stockWish(1))
+	n.until("the newer wish", func() bool { return strings.Contains(n.logs.String(), "generation=3") })
+	close(receipts)
+	restedOnStock(b, n, 2)
+}
+
+// The same kernel for a newer generation is announced again under its number.
+func TestNewGenerationBetweenLastWordAndBoot(t *testing.T) {
+	b, n := servingStock(t)
+	receipts := make(chan struct{})
+	b.with(func() { b.receipts = receipts })
+	kernel := mitgcm(b)
+	w := b.wish(switchWish(kernel, 7))
+	b.report(w.Generation, executing)
+	w = b.wish(switchWish(kernel, 7))
+	n.until("the newer wish", func() bool { return strings.Contains(n.logs.String(), "generation=3") })
+	close(receipts)
+	b.report(w.Generation, executing)
+	n.until("the kexec", func() bool { return n.exists("executed") })
+}
+
+func TestBrokerGoneInTheFetchAndBack(t *testing.T) {
+	b, n := servingStock(t)
+	release := holdFetch(b)
+	kernel := mitgcm(b)
+	w := b.wish(switchWish(kernel, 7))
+	b.fetches(1)
+	n.until("some bytes", func() bool { return partialSize(n) > 0 })
+	release() // a server that is stopped waits for its handlers
+	b.with(func() {
+		b.chunk = func(string, int) error { return status.Error(codes.Unavailable, "the broker goes") }
+	})
+	b.stop()
+	time.Sleep(300 * time.Millisecond)
+	if n.slurmdPID() == 0 {
+		t.Error("slurmd was stopped while the broker is away")
+	}
+	b.with(func() { b.chunk = nil })
+	b.start()
+	b.hello(2)
+	b.report(w.Generation, executing)
+	n.until("the kexec", func() bool { return n.exists("executed") })
+	if n.read("loaded.image") != string(b.files[kernel.ImageDigest]) {
+		t.Error("another image was loaded")
+	}
+	b.never(failed)
+}
+
+func partialSize(n *fakeNode) int64 {
+	entries, err := os.ReadDir(n.path("cache/partial"))
+	if err != nil || len(entries) == 0 {
+		return 0
+	}
+	info, err := entries[0].Info()
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// A fetch that broke off goes on where it was.
+func TestFetchIsResumed(t *testing.T) {
+	b, n := servingStock(t)
+	var once sync.Once
+	b.with(func() {
+		b.chunk = func(_ string, sent int) (err error) {
+			if sent > 50_000 {
+				once.Do(func() { err = status.Error(codes.Unavailable, "a cable was pulled") })
+			}
+			return err
+		}
+	})
+	w := b.wish(switchWish(mitgcm(b), 7))
+	b.report(w.Generation, executing)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.offsets) != 2 || b.offsets[1] == 0 {
+		t.Errorf("fetched at %v", b.offsets)
+	}
+	_ = n
+}
+
+func TestBrokerGoneBeforeTheBoot(t *testing.T) {
+	b, n := servingStock(t)
+	receipts := make(chan struct{})
+	b.with(func() { b.receipts = receipts })
+	w := b.wish(switchWish(mitgcm(b), 7))
+	b.report(w.Generation, executing)
+	close(receipts)
+	b.with(func() { b.receipts = nil })
+	b.stop()
+	time.Sleep(200 * time.Millisecond)
+	booted := n.exists("executed") // the receipt may have come just before
+	b.start()
+	if !booted {
+		b.hello(2)
+	}
+	n.until("the kexec", func() bool { return n.exists("executed") })
+}
+
+func TestGrace(t *testing.T) {
+	for _, c := range []struct {
+		name, line string
+		want       bool
+	}{
+		{"firmware booted it", "root=/dev/vda\n", true},
+		{"a broker booted it", "root=/dev/vda kernelbroker.token=" + token(7) + "\n", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newFakeBroker(t)
+			b.stop()
+			n := newFakeNode(t, b.address)
+			n.file("proc/cmdline", c.line)
+			n.config.BrokerGrace = 300 * time.Millisecond
+			n.up()
+			if !c.want {
+				time.Sleep(time.Second)
+				if s := n.state(); n.starts() > 0 || s.Profile != "" || s.Attested || s.BootID == "" {
+					t.Errorf("slurmd started %d times, state %+v", n.starts(), s)
+				}
+				return
+			}
+			n.until("slurmd", func() bool { return n.slurmdPID() > 0 })
+			if s := n.state(); s.Profile != "stock" || s.Version != 0 || s.Attested {
+				t.Errorf("node state %+v", s)
+			}
+			// The broker's word wins when it comes.
+			b.wish(&api.Desired{})
+			b.start()
+			n.until("slurmd's end", func() bool { return n.slurmdPID() == 0 })
+			n.until("the file", func() bool { return n.state().Profile == "" })
+		})
+	}
+}
+
+func TestSocketAndSnapshot(t *testing.T) {
+	b, n := servingStock(t)
+	ask := func(r local.Request) (local.Answer, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		return local.Ask(ctx, n.config.Socket, r)
+	}
+	kept := true
+	b.with(func() { b.keep = &kept })
+	if a, err := ask(local.Request{Op: local.JobEnding, Job: 12}); err != nil || !a.Kept || a.Error != "" {
+		t.Errorf("kept: %+v, %v", a, err)
+	}
+	b.with(func() { b.keep = nil })
+	begun := time.Now()
+	a, err := ask(local.Request{Op: local.JobEnding, Job: 13})
+	if took := time.Since(begun); err != nil || a.Kept || a.Error == "" || took < 2*time.Second || took > 5*time.Second {
+		t.Errorf("silence: %+v, %v after %v", a, err, took)
+	}
+	if a, err := ask(local.Request{Op: local.Status}); err != nil || a.Status == nil || a.Status.Profile != "stock" || !a.Ready {
+		t.Errorf("status: %+v, %v", a, err)
+	}
+	if a, err := ask(local.Request{Op: local.WaitReady, TimeoutMS: 1000}); err != nil || !a.Ready {
+		t.Errorf("ready: %+v, %v", a, err)
+	}
+
+	snapshot := "kernel-broker-snapshot 1\ngenerated 2026-11-20T10:00:00Z\nprofile stock 1 1 available\nend\n"
+	b.with(func() {
+		for _, text := range []string{snapshot, snapshot[:60]} {
+			b.push <- &api.ConnectResponse{Message: &api.ConnectResponse_Snapshot{Snapshot: text}}
+		}
+	})
+	n.until("the refusal of half a snapshot", func() bool { return strings.Contains(n.logs.String(), "not whole") })
+	if got := n.read("catalog.snapshot"); got != snapshot {
+		t.Errorf("snapshot %q", got)
+	}
+	b.wish(&api.Desired{Attested: true, RunningProfile: "stock", RunningVersion: 1})
+	n.until("slurmd's end", func() bool { return n.slurmdPID() == 0 })
+	if a, err := ask(local.Request{Op: local.WaitReady, TimeoutMS: 100}); err != nil || a.Ready || a.Error == "" {
+		t.Errorf("not ready: %+v, %v", a, err)
+	}
+}
+
+// spawn runs the agent in a process of its own, to be killed.
+func (n *fakeNode) spawn() (kill func()) {
+	n.t.Helper()
+	raw, err := yaml.Marshal(n.config)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.file("agent.yaml", string(raw))
+	cmd := exec.Command(os.Args[0], "-test.run=^TestAgentProcess$")
+	cmd.Env = append(os.Environ(), agentProcess+"="+n.path("agent.yaml"))
+	cmd.Stderr = n.logs
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	kill = sync.OnceFunc(func() {
+		if err := cmd.Process.Kill(); err != nil {
+			n.t.Error(err)
+		}
+		var exit *exec.ExitError
+		if err := cmd.Wait(); !errors.As(err, &exit) {
+			n.t.Errorf("the agent was not killed: %v", err)
+		}
+	})
+	n.t.Cleanup(kill)
+	return kill
+}
+
+const agentProcess = "KERNEL_BROKER_AGENT_PROCESS"
+
+// TestAgentProcess is no test but the agent that spawn runs.
+func TestAgentProcess(t *testing.T) {
+	path := os.Getenv(agentProcess)
+	if path == "" {
+		t.Skip("only as the agent's process in other tests")
+	}
+	cmd := command()
+	cmd.SetArgs([]string{"--config", path})
+	if err := cmd.Execute(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKilled: kill -9 at each point, and another agent carries on to the boot.
+func TestKilled(t *testing.T) {
+	kernelWish := func(b *fakeBroker) *api.Desired { return b.wish(switchWish(mitgcm(b), 7)) }
+	for _, c := range []struct {
+		name string
+		// reach brings a spawned agent to the point and returns what lets
+		// the next one go on.
+		reach func(*fakeBroker, *fakeNode) func()
+	}{
+		{"serving", func(b *fakeBroker, _ *fakeNode) func() { return func() { kernelWish(b) } }},
+		{"fetching", func(b *fakeBroker, _ *fakeNode) func() {
+			release := holdFetch(b)
+			kernelWish(b)
+			b.fetches(1)
+			return func() { b.with(func() { b.chunk = nil }); release() }
+		}},
+		{"loaded", func(b *fakeBroker, n *fakeNode) func() {
+			release := blockingStop(n)
+			b.report(kernelWish(b).Generation, loaded)
+			n.until("the stopping", func() bool { return strings.Contains(n.logs.String(), "to=loaded") })
+			return release
+		}},
+		{"announcing", func(b *fakeBroker, _ *fakeNode) func() {
+			receipts := make(chan struct{})
+			b.with(func() { b.receipts = receipts })
+			b.report(kernelWish(b).Generation, executing)
+			return func() { close(receipts); b.with(func() { b.receipts = nil }) }
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newFakeBroker(t)
+			n := newFakeNode(t, b.address)
+			b.wish(stockWish(1))
+			kill := n.spawn()
+			b.slurmd(true, 1)
+			goOn := c.reach(b, n)
+			kill()
+			n.up()
+			b.hello(2)
+			goOn()
+			n.until("the kexec", func() bool { return n.exists("executed") })
+			if n.starts() != 1 {
+				t.Errorf("slurmd was started %d times", n.starts())
+			}
+			b.never(failed)
+		})
+	}
+}
+
+func TestKilledWhileServingDisturbsNothing(t *testing.T) {
+	b := newFakeBroker(t)
+	n := newFakeNode(t, b.address)
+	b.wish(stockWish(1))
+	kill := n.spawn()
+	b.slurmd(true, 1)
+	pid := n.slurmdPID()
+	kill()
+	n.up()
+	if h := b.hello(2); !h.SlurmdRunning {
+		t.Error("the new agent does not know slurmd for its own")
+	}
+	w := b.wish(stockWish(1))
+	b.until("the word on slurmd", func() bool { return lastSlurmd(b) >= w.Generation })
+	if n.slurmdPID() != pid || n.starts() != 1 {
+		t.Errorf("slurmd was process %d and is %d, started %d times", pid, n.slurmdPID(), n.starts())
+	}
+}
+
+// A switch called off while no agent was there: what an agent left loaded is
+// taken out, and slurmd, which it had stopped, is started.
+func TestCalledOffWhileTheAgentWasDead(t *testing.T) {
+	b := newFakeBroker(t)
+	n := newFakeNode(t, b.address)
+	b.wish(stockWish(1))
+	kill := n.spawn()
+	b.slurmd(true, 1)
+	b.with(func() { b.receipts = make(chan struct{}) })
+	b.report(b.wish(switchWish(mitgcm(b), 7)).Generation, executing)
+	kill()
+	b.with(func() { close(b.receipts); b.receipts = nil })
+	b.wish(stockWish(1))
+	n.up()
+	restedOnStock(b, n, 2)
+}

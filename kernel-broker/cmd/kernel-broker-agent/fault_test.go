@@ -1,0 +1,230 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+)
+
+const (
+	nodeFault   = api.FailureKind_FAILURE_KIND_NODE
+	kernelFault = api.FailureKind_FAILURE_KIND_KERNEL
+)
+
+// TestFaults: whatever is wrong, the node says whose fault it is, never says
+// that it loaded, stays what it was and keeps slurmd.
+func TestFaults(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(*testing.T, *fakeBroker, *fakeNode, *api.KernelSpec)
+		fault api.FailureKind
+		cause string
+	}{
+		{"artifact truncated at the broker", func(_ *testing.T, b *fakeBroker, _ *fakeNode, k *api.KernelSpec) {
+			b.files[k.ImageDigest] = b.files[k.ImageDigest][:50_000]
+		}, kernelFault, "truncated"},
+		{"artifact longer than it should be", func(_ *testing.T, b *fakeBroker, _ *fakeNode, k *api.KernelSpec) {
+			b.files[k.ImageDigest] = append(b.files[k.ImageDigest], 'x')
+		}, kernelFault, "too large"},
+		{"one byte flipped at the broker", func(_ *testing.T, b *fakeBroker, _ *fakeNode, k *api.KernelSpec) {
+			b.files[k.ImageDigest][70_000] ^= 1
+		}, kernelFault, "does not match its digest"},
+		{"artifact missing at the broker", func(_ *testing.T, b *fakeBroker, _ *fakeNode, k *api.KernelSpec) {
+			delete(b.files, k.ImageDigest)
+		}, kernelFault, "not found"},
+		{"initrd missing at the broker", func(_ *testing.T, _ *fakeBroker, _ *fakeNode, k *api.KernelSpec) {
+			k.InitrdDigest, k.InitrdSize = "sha256:"+strings.Repeat("ab", 32), 5
+		}, kernelFault, "not found"},
+		{"kernel larger than the cache", func(_ *testing.T, _ *fakeBroker, _ *fakeNode, k *api.KernelSpec) {
+			k.ImageSize = 1 << 40
+		}, nodeFault, "cache"},
+		{"kexec -l fails", func(_ *testing.T, _ *fakeBroker, n *fakeNode, _ *api.KernelSpec) {
+			n.file("fault.load", "kexec_load failed: Cannot assign requested address\n")
+		}, nodeFault, "Cannot assign"},
+		{"kexec -l does not know the image", func(_ *testing.T, _ *fakeBroker, n *fakeNode, _ *api.KernelSpec) {
+			n.file("fault.load", "Cannot determine the file type of image\n")
+		}, kernelFault, "file type"},
+		{"kexec -l says yes and holds nothing", func(_ *testing.T, _ *fakeBroker, n *fakeNode, _ *api.KernelSpec) {
+			n.file("fault.silent", "")
+		}, nodeFault, "holds nothing"},
+		{"another architecture", func(_ *testing.T, _ *fakeBroker, _ *fakeNode, k *api.KernelSpec) {
+			k.Architecture = "riscv64"
+		}, kernelFault, "riscv64"},
+		{"more memory than there is", func(_ *testing.T, _ *fakeBroker, _ *fakeNode, k *api.KernelSpec) {
+			k.MinMemoryMib = 4096
+		}, kernelFault, "4096 MiB"},
+		{"an argument that belongs to the node", func(_ *testing.T, _ *fakeBroker, _ *fakeNode, k *api.KernelSpec) {
+			k.Arguments = []string{"net.ifnames=0"}
+		}, kernelFault, "belongs to the node"},
+		{"the disk is full", fullDisk, nodeFault, "no space"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newFakeBroker(t)
+			n := newFakeNode(t, b.address)
+			kernel := mitgcm(b)
+			b.with(func() { c.spoil(t, b, n, kernel) })
+			b.wish(stockWish(1))
+			n.up()
+			b.slurmd(true, 1)
+			w := b.wish(switchWish(kernel, 7))
+			r := b.report(w.Generation, failed)
+			if r.Failure != c.fault || !strings.Contains(r.Detail, c.cause) {
+				t.Errorf("failure %v: %s", r.Failure, r.Detail)
+			}
+			b.never(loaded)
+			b.never(executing)
+			if n.exists("executed") || n.slurmdPID() == 0 {
+				t.Error("the node did not stay what it was")
+			}
+			// The node is of use again as soon as the broker says so.
+			w = b.wish(stockWish(2))
+			b.slurmd(true, 2)
+			if got := strings.TrimSpace(n.read("sys/kernel/kexec_loaded")); got != "0" {
+				t.Errorf("kexec_loaded is %s", got)
+			}
+		})
+	}
+}
+
+// fullDisk puts the cache on a file system of 64 KiB.
+func fullDisk(t *testing.T, _ *fakeBroker, n *fakeNode, _ *api.KernelSpec) {
+	if err := os.MkdirAll(n.config.Cache.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", n.config.Cache.Dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skip("needs root and leave to mount a small file system: ", err)
+	}
+	t.Cleanup(func() {
+		n.stop()
+		if err := syscall.Unmount(n.config.Cache.Dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestByteFlippedInTheCacheIsFetchedAgain(t *testing.T) {
+	b, n := servingStock(t)
+	kernel := mitgcm(b)
+	release := blockingStop(n)
+	w := b.wish(switchWish(kernel, 7))
+	b.report(w.Generation, loaded)
+	b.wish(stockWish(1))
+	release()
+	n.until("the unloading", func() bool { return strings.HasPrefix(n.read("sys/kernel/kexec_loaded"), "0") })
+
+	files, err := filepath.Glob(n.path("cache/sha256/*/*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("cache: %v, %v", files, err)
+	}
+	raw, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[90_000] ^= 1
+	if err := os.Remove(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(files[0], raw, 0o444); err != nil {
+		t.Fatal(err)
+	}
+	w = b.wish(switchWish(kernel, 8))
+	b.report(w.Generation, executing)
+	n.until("the kexec", func() bool { return n.exists("executed") })
+	if n.read("loaded.image") != string(b.files[kernel.ImageDigest]) {
+		t.Error("a damaged image was loaded")
+	}
+	if len(b.offsets) != 2 {
+		t.Errorf("fetched at %v", b.offsets)
+	}
+	b.never(failed)
+}
+
+// blockingStop makes slurmd's stop last until release is called.
+func blockingStop(n *fakeNode) (release func()) {
+	n.file("hold.stop", "")
+	return func() {
+		if err := os.Remove(n.path("hold.stop")); err != nil {
+			n.t.Error(err)
+		}
+	}
+}
+
+func TestKexecThatReturns(t *testing.T) {
+	b, n := servingStock(t)
+	n.file("fault.execute", "")
+	w := b.wish(switchWish(mitgcm(b), 7))
+	if r := b.report(w.Generation, failed); r.Failure != nodeFault || !strings.Contains(r.Detail, "did not boot") {
+		t.Errorf("failure %v: %s", r.Failure, r.Detail)
+	}
+	n.until("the unloading", func() bool { return strings.HasPrefix(n.read("sys/kernel/kexec_loaded"), "0") })
+	b.wish(stockWish(1))
+	n.until("slurmd, started again", func() bool { return n.starts() == 2 && n.slurmdPID() > 0 })
+}
+
+func TestWrongKernelCameUp(t *testing.T) {
+	b, n := servingStock(t)
+	kernel := mitgcm(b)
+	w := b.wish(switchWish(kernel, 7))
+	b.report(w.Generation, executing)
+	n.until("the kexec", func() bool { return n.exists("executed") })
+	image := n.read("loaded.image")
+	n.file("loaded.image", "beefbeefbeefbeef\n"+image)
+	n.kexecs()
+	w = b.wish(&api.Desired{Kernel: kernel, Token: token(7), SlurmdAllowed: true, SlurmdStart: 2})
+	n.up()
+	r := b.report(w.Generation, failed)
+	if r.Failure != kernelFault || !strings.Contains(r.Detail, "beefbeef") {
+		t.Errorf("failure %v: %s", r.Failure, r.Detail)
+	}
+	if n.starts() != 1 {
+		t.Error("slurmd was started on an unproven kernel")
+	}
+}
+
+func TestSlurmdThatDoesNotStart(t *testing.T) {
+	b := newFakeBroker(t)
+	n := newFakeNode(t, b.address)
+	n.file("fault.slurmd", "")
+	w := b.wish(stockWish(1))
+	n.up()
+	b.until("the cause", func() bool {
+		for _, m := range b.said {
+			if s := m.GetSlurmd(); s != nil && !s.Running && strings.Contains(s.Detail, "no munge") && s.Generation == w.Generation {
+				return true
+			}
+		}
+		return false
+	})
+	if err := os.Remove(n.path("fault.slurmd")); err != nil {
+		t.Fatal(err)
+	}
+	b.slurmd(true, 1)
+}
+
+func TestPowerLostInMidSwitch(t *testing.T) {
+	b, n := servingStock(t)
+	kernel := mitgcm(b)
+	b.with(func() { b.receipts = make(chan struct{}) })
+	w := b.wish(switchWish(kernel, 7))
+	b.report(w.Generation, executing)
+	n.stop()
+	n.power()
+	b.with(func() { close(b.receipts); b.receipts = nil })
+	b.wish(stockWish(2))
+	n.up()
+	if h := b.hello(2); h.Token != "" || h.BuildId != stockBuild || h.SlurmdRunning {
+		t.Errorf("hello: %v", h)
+	}
+	b.slurmd(true, 2)
+	if n.exists("executed") {
+		t.Error("the node booted without a receipt")
+	}
+	if got := fmt.Sprintf("%v %v", n.state().Attested, n.state().Profile); got != "true stock" {
+		t.Errorf("node state: %s", got)
+	}
+}
