@@ -1,0 +1,15 @@
+#include <string.h>
+
+#include "fuzz.h"
+#include "kernel.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char id[BUILD_ID_MAX + 1];
+
+	if (kernel_parse_notes((const char *)data, size, id)) {
+		REQUIRE(*id && strlen(id) <= BUILD_ID_MAX);
+		REQUIRE(strspn(id, "0123456789abcdef") == strlen(id));
+	}
+	return 0;
+}

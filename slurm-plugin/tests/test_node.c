@@ -1,0 +1,219 @@
+/* The node's side: the gate in a prolog, and slurmstepd. */
+#include <stdlib.h>
+
+#include "fake_spank.h"
+#include "sandbox.h"
+#include "tap.h"
+
+static int argc;
+static char **argv;
+
+static void prolog(const char *control, const char *want, const char *what)
+{
+	int rc;
+
+	fake_reset(S_CTX_JOB_SCRIPT);
+	fake_job_id = 7;
+	if (control)
+		setenv("SPANK_KERNEL_PROFILE", control, 1);
+	rc = slurm_spank_job_prolog(fake_sp, argc, argv);
+	is_int(rc, want ? -1 : 0, "%s: %s", what, want ? "refused" : "passes");
+	has_text(fake_log, want ? want : "debug: kernel-broker: gate: job 7 ",
+		 "%s: the log", what);
+}
+
+static void test_prolog(void)
+{
+	sandbox_node("quiet " SANDBOX_TOKEN "\n");
+	sandbox_state("mitgcm", 3, "7", 1);
+	prolog("mitgcm", NULL, "the profile");
+	prolog("mitgcm@3", NULL, "the version");
+	prolog("lammps",
+	       "error: kernel-broker: gate: job 7 refused: wanted lammps, node "
+	       "runs mitgcm@3 (" SANDBOX_RELEASE "), because it is another "
+	       "profile\n",
+	       "another profile");
+	prolog(NULL,
+	       "error: kernel-broker: gate: job 7 refused: wanted stock, node "
+	       "runs mitgcm@3 (" SANDBOX_RELEASE "), because the node has not "
+	       "gone back to stock\n",
+	       "a plain job");
+	prolog("stock", "wanted stock", "stock");
+	prolog("Junk!", "SPANK_KERNEL_PROFILE is no profile's name", "junk");
+	prolog("", "SPANK_KERNEL_PROFILE is no profile's name", "nothing");
+	sandbox_remove("node.state");
+	prolog("mitgcm", "(no node.state)", "no state");
+	prolog(NULL, "nobody vouches for it", "plain, no state, a token");
+	sandbox_write("proc/cmdline", "quiet\n");
+	prolog(NULL, NULL, "plain, no state, no token");
+	sandbox_state("stock", 1, "", 1);
+	prolog(NULL, NULL, "plain on stock");
+	prolog("stock", NULL, "stock on stock");
+}
+
+/* Slurm's own channel for the option, which the plugin keeps empty. */
+static void test_two_channels(void)
+{
+	static const struct {
+		const char *control, *option;
+		bool pass;
+	} cases[] = {
+		{ "mitgcm", "mitgcm", true },
+		{ "mitgcm", "lammps", false },
+		{ "mitgcm", "mitgcm@3", false },
+		{ "mitgcm", "Junk!", false },
+		{ NULL, "mitgcm", false },
+		{ "mitgcm", "stock", false },
+	};
+
+	sandbox_state("mitgcm", 3, "7", 1);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		fake_reset(S_CTX_JOB_SCRIPT);
+		fake_job_id = 7;
+		if (cases[i].control)
+			setenv("SPANK_KERNEL_PROFILE", cases[i].control, 1);
+		fake_set_prolog_option(cases[i].option);
+		is_int(slurm_spank_job_prolog(fake_sp, argc, argv),
+		       cases[i].pass ? 0 : -1, "control %s, option %s",
+		       cases[i].control ? cases[i].control : "-",
+		       cases[i].option);
+		if (!cases[i].pass)
+			has_text(fake_log, "refused", "and that is logged");
+	}
+}
+
+static void test_prolog_without_id(void)
+{
+	fake_reset(S_CTX_JOB_SCRIPT);
+	fake_item_rc = ESPANK_NOT_AVAIL;
+	is_int(slurm_spank_job_prolog(fake_sp, argc, argv), -1, "no job id");
+	has_text(fake_log, "does not tell the job's id", "is an error");
+}
+
+static void begin_remote(uint32_t job)
+{
+	fake_reset(S_CTX_REMOTE);
+	fake_job_id = job;
+	is_int(slurm_spank_init(fake_sp, argc, argv), 0, "init");
+	is_int(slurm_spank_init_post_opt(fake_sp, argc, argv), 0, "post_opt");
+}
+
+static void environment(const char *profile, const char *version,
+			const char *what)
+{
+	begin_remote(7);
+	fake_set_jobenv("KERNEL_BROKER_PROFILE", "left over");
+	fake_set_jobenv("KERNEL_BROKER_VERSION", "left over");
+	fake_set_jobenv("KERNEL_BROKER_RELEASE", "left over");
+	fake_set_jobenv("KERNEL_BROKER_BUILD_ID", "left over");
+	is_int(slurm_spank_user_init(fake_sp, argc, argv), 0, "user_init");
+	is_text(fake_jobenv("KERNEL_BROKER_PROFILE"), profile, "%s: profile",
+		what);
+	is_text(fake_jobenv("KERNEL_BROKER_VERSION"), version, "%s: version",
+		what);
+	is_text(fake_jobenv("KERNEL_BROKER_RELEASE"),
+		profile ? SANDBOX_RELEASE : NULL, "%s: release", what);
+	is_text(fake_jobenv("KERNEL_BROKER_BUILD_ID"),
+		profile ? SANDBOX_BUILD_ID : NULL, "%s: build id", what);
+}
+
+static void test_environment(void)
+{
+	sandbox_node("quiet\n");
+	sandbox_state("mitgcm", 3, "7", 1);
+	environment("mitgcm", "3", "a profile");
+	sandbox_state("stock", 1, "", 1);
+	environment("stock", "1", "stock");
+	sandbox_write("proc/sys/kernel/random/boot_id",
+		      "00000000-0000-0000-0000-000000000000\n");
+	environment(NULL, NULL, "an old claim");
+	sandbox_node("quiet\n");
+	sandbox_write("sys/kernel/notes", "");
+	environment(NULL, NULL, "a false claim");
+	sandbox_node("quiet\n");
+	sandbox_remove("node.state");
+	environment(NULL, NULL, "no claim");
+	sandbox_state("mitgcm", 3, "7", 1);
+	begin_remote(7);
+	fake_setenv_rc = ESPANK_BAD_ARG;
+	is_int(slurm_spank_user_init(fake_sp, argc, argv), 0,
+	       "a failure drains no node");
+	has_text(fake_log, "error: kernel_profile: KERNEL_BROKER_PROFILE",
+		 "but is logged");
+}
+
+static void task(uint32_t job, const char *step, const char *want,
+		 const char *what)
+{
+	begin_remote(job);
+	if (step)
+		fake_set_jobenv("SLURM_KERNEL_PROFILE_STEP", step);
+	is_int(slurm_spank_task_init(fake_sp, argc, argv), want ? -1 : 0,
+	       "%s: %s", what, want ? "refused" : "passes");
+	is_text(fake_jobenv("SLURM_KERNEL_PROFILE_STEP"), NULL,
+		"%s: the step's wish is taken away", what);
+	if (want)
+		has_text(fake_log, want, "%s: the reason", what);
+	else
+		is_text(fake_log, "", "%s: nothing is said", what);
+}
+
+static void test_task(void)
+{
+	sandbox_node("quiet " SANDBOX_TOKEN "\n");
+	sandbox_state("mitgcm", 3, "7", 1);
+	task(7, NULL, NULL, "the job's kernel");
+	task(8, NULL, "user: kernel-broker: job 8: task refused: node runs "
+		      "mitgcm@3 (" SANDBOX_RELEASE "), because the node was "
+		      "prepared for job 7, this is job 8\n",
+	     "another job's kernel");
+	task(7, "mitgcm", NULL, "the step agrees");
+	task(7, "mitgcm@3", NULL, "the step knows the version");
+	task(7, "mitgcm@2", "the step asks for mitgcm@2", "another version");
+	task(7, "stock", "the step asks for stock", "a step on stock");
+	task(7, "Junk!", NULL, "a step's junk is nobody's wish");
+	sandbox_state("mitgcm", 3, "7", 0);
+	task(7, NULL, "not attested", "not attested any more");
+	sandbox_state("stock", 1, "", 1);
+	task(7, NULL, NULL, "stock");
+	task(7, "stock", NULL, "a step on stock, on stock");
+	task(7, "mitgcm", "the step asks for mitgcm", "a profile on stock");
+	sandbox_remove("node.state");
+	task(7, NULL, "nobody vouches for it", "no state, a token");
+	sandbox_write("proc/cmdline", "quiet\n");
+	task(7, NULL, NULL, "no state, no token");
+	task(7, "stock", NULL, "stock without a state");
+	task(7, "mitgcm", "the step asks for mitgcm",
+	     "a profile without a state");
+	sandbox_state("mitgcm", 3, "7", 1);
+	sandbox_write("proc/sys/kernel/random/boot_id",
+		      "00000000-0000-0000-0000-000000000000\n");
+	task(7, NULL, NULL, "an old claim on the firmware's kernel");
+	begin_remote(7);
+	fake_item_rc = ESPANK_NOT_AVAIL;
+	is_int(slurm_spank_task_init(fake_sp, argc, argv), -1, "no job id");
+	sandbox_node("quiet\n");
+}
+
+/* srun forwards its option to the node by a way that mixes components up. */
+static void test_remote_option(void)
+{
+	begin_remote(7);
+	is_int(fake_use_option("lammps"), 0, "a forwarded option");
+	is_int(fake_use_option("Junk!"), 0, "whatever it says");
+	is_int(slurm_spank_task_init(fake_sp, argc, argv), 0, "is ignored");
+}
+
+int main(void)
+{
+	sandbox_make();
+	argc = sandbox_args(&argv);
+	test_prolog();
+	test_two_channels();
+	test_prolog_without_id();
+	test_environment();
+	test_task();
+	test_remote_option();
+	fake_reset(S_CTX_ERROR);
+	return tap_end();
+}
