@@ -80,7 +80,7 @@ func (b *Builder) make(ctx context.Context, plan Plan, dir string) (err error) {
 	if err := b.compile(ctx, source, obj, plan); err != nil {
 		return err
 	}
-	if err := b.collect(plan, source, obj, dir); err != nil {
+	if err := b.collect(ctx, plan, source, obj, dir); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(obj); err != nil {
@@ -90,7 +90,7 @@ func (b *Builder) make(ctx context.Context, plan Plan, dir string) (err error) {
 }
 
 // collect takes the result out of the object folder and writes the manifest.
-func (b *Builder) collect(plan Plan, source Source, obj, dir string) error {
+func (b *Builder) collect(ctx context.Context, plan Plan, source Source, obj, dir string) error {
 	files := map[string]string{
 		"arch/x86/boot/bzImage": ImageFile,
 		".config":               ConfigFile,
@@ -101,7 +101,7 @@ func (b *Builder) collect(plan Plan, source Source, obj, dir string) error {
 			return fmt.Errorf("result %q: %w", to, err)
 		}
 	}
-	manifest, err := describeBuild(plan, source, obj, dir)
+	manifest, err := describeBuild(ctx, plan, source, obj, dir)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ func command(ctx context.Context, extra []string, name string, args ...string) *
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"),
 		"HOME=" + os.Getenv("HOME"),
+		"LANG=C.UTF-8",
 		"LC_ALL=C",
 		"TZ=UTC",
 	}, extra...)

@@ -111,7 +111,7 @@ func collectPackage(ctx context.Context, source Source, root, dir string) error 
 			return err
 		}
 	}
-	tree, err := openModuleTree(root, release)
+	tree, err := openModuleTree(ctx, root, release)
 	if err != nil {
 		return err
 	}
@@ -126,14 +126,18 @@ func collectPackage(ctx context.Context, source Source, root, dir string) error 
 	if err != nil {
 		return err
 	}
+	modular, err := tree.filesystems()
+	if err != nil {
+		return err
+	}
 	manifest := Manifest{
 		Name: DistributionName, Description: "The distribution's own kernel", Release: release,
 		Modules:     modulesFolder,
 		Drivers:     Offer{BuiltIn: driverNames(tree.builtin), Modular: driverNames(tree.modules())},
-		Filesystems: Offer{BuiltIn: filesystems(names, config), Modular: tree.filesystems()},
+		Filesystems: Offer{BuiltIn: filesystems(names, config), Modular: modular},
 		Source:      source,
 	}
-	if err := manifest.addImage(dir); err != nil {
+	if err := manifest.addImage(ctx, dir); err != nil {
 		return err
 	}
 	return manifest.Write(dir)

@@ -65,7 +65,7 @@ type Limits struct {
 
 // describeBuild makes the manifest of what make left in obj; the files of the
 // result are in dir already.
-func describeBuild(plan Plan, source Source, obj, dir string) (Manifest, error) {
+func describeBuild(ctx context.Context, plan Plan, source Source, obj, dir string) (Manifest, error) {
 	release, err := os.ReadFile(filepath.Join(obj, "include/config/kernel.release"))
 	if err != nil {
 		return Manifest{}, fmt.Errorf("release: %w", err)
@@ -103,14 +103,14 @@ func describeBuild(plan Plan, source Source, obj, dir string) (Manifest, error) 
 		return Manifest{}, err
 	}
 	manifest.SystemMap = &systemMap
-	return manifest, manifest.addImage(dir)
+	return manifest, manifest.addImage(ctx, dir)
 }
 
 // addImage fills in what image and configuration in dir say, and refuses an
 // image that is another kernel than the manifest describes.
-func (m *Manifest) addImage(dir string) error {
+func (m *Manifest) addImage(ctx context.Context, dir string) error {
 	m.Format, m.Architecture = manifestFormat, "x86_64"
-	image, err := ReadImage(context.Background(), filepath.Join(dir, ImageFile))
+	image, err := ReadImage(ctx, filepath.Join(dir, ImageFile))
 	if err != nil {
 		return err
 	}

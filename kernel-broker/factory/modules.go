@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -35,7 +34,7 @@ type moduleTree struct {
 	place map[string]string
 }
 
-func openModuleTree(root, release string) (*moduleTree, error) {
+func openModuleTree(ctx context.Context, root, release string) (*moduleTree, error) {
 	dir := filepath.Join(root, "lib/modules", release)
 	builtin, err := readBuiltin(filepath.Join(dir, "modules.builtin"))
 	if err != nil {
@@ -48,7 +47,7 @@ func openModuleTree(root, release string) (*moduleTree, error) {
 	dependencies := filepath.Join(dir, "modules.dep")
 	if !exists(dependencies) {
 		// A package that was not installed has no modules.dep yet.
-		if _, err := output(context.Background(), "depmod", "-b", root, release); err != nil {
+		if _, err := output(ctx, "depmod", "-b", root, release); err != nil {
 			return nil, err
 		}
 	}
@@ -80,17 +79,24 @@ func (t *moduleTree) modules() []string {
 	return paths
 }
 
-// filesystems among the modules: each lies in a folder of its own below fs/.
-func (t *moduleTree) filesystems() []string {
+// filesystems among the modules, by the aliases that mount asks for.
+func (t *moduleTree) filesystems() ([]string, error) {
+	data, err := os.ReadFile(filepath.Join(t.dir, "modules.alias"))
+	if err != nil {
+		return nil, fmt.Errorf("modules: %w", err)
+	}
 	names := []string{}
-	for _, module := range t.modules() {
-		name := moduleName(module)
-		folder := strings.ReplaceAll(path.Base(path.Dir(module)), "-", "_")
-		if strings.HasPrefix(module, "kernel/fs/") && (folder == name || folder == name+"fs" || folder+"fs" == name) || name == "9p" {
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[0] != "alias" {
+			continue
+		}
+		if name, ok := strings.CutPrefix(fields[1], "fs-"); ok {
 			names = append(names, name)
 		}
 	}
-	return names
+	sort.Strings(names)
+	return names, nil
 }
 
 // loadOrder returns the needed modules and all they need, dependencies first.
