@@ -57,8 +57,10 @@ var folders = []string{
 	"var/lib/munge",
 	"var/spool",
 	"var/tmp",
-	"var/log",   // mount point of logs
-	"var/cache", //
+	"var/log",          // mount point of logs
+	"var/cache",        //
+	"catalog/profiles", // what "up" registers with the broker
+	"catalog/kernels",
 	"share/home",
 	"share/conf/slurm",         // /etc/slurm everywhere
 	"share/conf/munge",         // /etc/munge on the front-end

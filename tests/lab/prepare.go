@@ -14,7 +14,7 @@ import (
 func (l *Lab) prepare() error {
 	steps := []func() error{l.writeAccounts, l.writeSlurm, l.writeSecrets, l.writeHomes}
 	if !l.state.Options.WithoutProduct {
-		steps = append(steps, l.WriteProductConfig, l.installProduct)
+		steps = append(steps, l.WriteProductConfig, l.installProduct, l.writeCatalog)
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {

@@ -1,0 +1,153 @@
+package lab
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The lab's catalog is what "up" registers with the broker: the repository's
+// profiles, with the profile "stock" made to name the kernel that the lab's
+// firmware boots, and that kernel with the initrd that it needs here. It lies
+// in the lab's folder, so that the front-end sees it.
+
+// stockProfile is the reserved name of what nodes go back to.
+const stockProfile = "stock"
+
+// profileKernels reads the names of the kernels that a profile uses. Whether
+// the rest of it is right is for the product to say.
+type profileKernels struct {
+	Name     string `yaml:"name"`
+	Versions []struct {
+		Kernel string `yaml:"kernel"`
+	} `yaml:"versions"`
+}
+
+// CatalogDir is the folder with the lab's profiles/ and kernels/, as the host
+// sees it; on the front-end it is /run/lab/catalog.
+func (l *Lab) CatalogDir() string { return l.layout.path("catalog") }
+
+// writeCatalog fills it.
+func (l *Lab) writeCatalog() error {
+	if err := l.writeStock(); err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(l.state.Options.Repo, "catalog/profiles/*.yaml"))
+	if err != nil {
+		return fmt.Errorf("catalog: %w", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("catalog: %w", err)
+		}
+		var p profileKernels
+		if err := yaml.Unmarshal(text, &p); err != nil {
+			return fmt.Errorf("catalog: %q: %w", file, err)
+		}
+		if p.Name == stockProfile {
+			continue
+		}
+		if err := l.addProfile(filepath.Base(file), text, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addProfile takes a profile in with its kernels; one whose kernels are not
+// built is left out, and said to be.
+func (l *Lab) addProfile(name string, text []byte, p profileKernels) error {
+	for _, v := range p.Versions {
+		err := l.addKernel(v.Kernel)
+		if errors.Is(err, fs.ErrNotExist) {
+			l.progress("profile %s: left out, kernel %s is not built", p.Name, v.Kernel)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return write(l.layout.path("catalog/profiles", name), string(text), 0o644)
+}
+
+func (l *Lab) addKernel(name string) error {
+	if name == l.state.Kernel.Name {
+		return nil // there already, perhaps with an initrd
+	}
+	from, to := filepath.Join(l.state.Options.Repo, "build/kernels", name), l.layout.path("catalog/kernels", name)
+	for _, file := range []string{"kernel.json", "bzImage"} {
+		if err := copyFile(filepath.Join(from, file), filepath.Join(to, file), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeStock makes the profile "stock" and its kernel's folder.
+func (l *Lab) writeStock() error {
+	k := l.state.Kernel
+	dir := l.layout.path("catalog/kernels", k.Name)
+	if err := copyFile(k.Image, filepath.Join(dir, "bzImage"), 0o644); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(k.Image), "kernel.json"))
+	if err != nil {
+		return fmt.Errorf("kernel %q: %w (make kernels)", k.Name, err)
+	}
+	manifest := map[string]any{}
+	if err := json.Unmarshal(text, &manifest); err != nil {
+		return fmt.Errorf("kernel %q: manifest: %w", k.Name, err)
+	}
+	if k.Initrd != "" {
+		initrd, err := os.ReadFile(k.Initrd)
+		if err != nil {
+			return fmt.Errorf("kernel %q: %w", k.Name, err)
+		}
+		sum := sha256.Sum256(initrd)
+		manifest["initrd"] = map[string]any{
+			"name": "initrd.img", "digest": "sha256:" + hex.EncodeToString(sum[:]), "size": len(initrd),
+		}
+		if err := write(filepath.Join(dir, "initrd.img"), string(initrd), 0o644); err != nil {
+			return err
+		}
+	}
+	if text, err = json.MarshalIndent(manifest, "", "  "); err != nil {
+		return fmt.Errorf("kernel %q: manifest: %w", k.Name, err)
+	}
+	if err := write(filepath.Join(dir, "kernel.json"), string(text), 0o644); err != nil {
+		return err
+	}
+	return l.writeStockProfile()
+}
+
+// writeStockProfile takes the repository's and lets its versions be the
+// firmware's kernel.
+func (l *Lab) writeStockProfile() error {
+	source := filepath.Join(l.state.Options.Repo, "catalog/profiles", stockProfile+".yaml")
+	text, err := os.ReadFile(source)
+	if err != nil {
+		return fmt.Errorf("catalog: %w", err)
+	}
+	changed := stockText(string(text), l.state.Kernel.Name)
+	return write(l.layout.path("catalog/profiles", stockProfile+".yaml"), changed, 0o644)
+}
+
+// stockText replaces the kernel's name, which stands alone on its line.
+func stockText(text, kernel string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if before, _, ok := strings.Cut(line, "kernel: "); ok && strings.TrimSpace(before) == "" {
+			lines[i] = before + "kernel: " + kernel
+		}
+	}
+	return strings.Join(lines, "\n")
+}
