@@ -74,7 +74,8 @@ var rules = map[string]rule{
 
 	api.HealthService_GetHealth_FullMethodName: {locals, shortly},
 
-	grpc_health_v1.Health_Check_FullMethodName: {locals, shortly},
+	// Agents ask before their last word, to know that what they sent arrived.
+	grpc_health_v1.Health_Check_FullMethodName: {anyone, shortly},
 	grpc_health_v1.Health_List_FullMethodName:  {locals, shortly},
 	grpc_health_v1.Health_Watch_FullMethodName: {locals, lasting},
 
