@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -194,21 +191,22 @@ func TestFetchIsResumed(t *testing.T) {
 	_ = n
 }
 
-func TestBrokerGoneBeforeTheBoot(t *testing.T) {
+// Without a receipt of its last word, and without a broker that might want
+// something else by now, the node stays where it is.
+func TestBrokerGoneBeforeTheReceipt(t *testing.T) {
 	b, n := servingStock(t)
-	receipts := make(chan struct{})
-	b.with(func() { b.receipts = receipts })
+	b.with(func() { b.receipts = make(chan struct{}) })
 	w := b.wish(switchWish(mitgcm(b), 7))
 	b.report(w.Generation, executing)
-	close(receipts)
-	b.with(func() { b.receipts = nil })
 	b.stop()
-	time.Sleep(200 * time.Millisecond)
-	booted := n.exists("executed") // the receipt may have come just before
-	b.start()
-	if !booted {
-		b.hello(2)
+	time.Sleep(500 * time.Millisecond)
+	if n.exists("executed") {
+		t.Fatal("the node booted without a broker")
 	}
+	b.with(func() { b.receipts, b.said = nil, nil })
+	b.start()
+	b.hello(2)
+	b.report(w.Generation, executing)
 	n.until("the kexec", func() bool { return n.exists("executed") })
 }
 
@@ -287,131 +285,4 @@ func TestSocketAndSnapshot(t *testing.T) {
 	if a, err := ask(local.Request{Op: local.WaitReady, TimeoutMS: 100}); err != nil || a.Ready || a.Error == "" {
 		t.Errorf("not ready: %+v, %v", a, err)
 	}
-}
-
-// spawn runs the agent in a process of its own, to be killed.
-func (n *fakeNode) spawn() (kill func()) {
-	n.t.Helper()
-	raw, err := yaml.Marshal(n.config)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.file("agent.yaml", string(raw))
-	cmd := exec.Command(os.Args[0], "-test.run=^TestAgentProcess$")
-	cmd.Env = append(os.Environ(), agentProcess+"="+n.path("agent.yaml"))
-	cmd.Stderr = n.logs
-	if err := cmd.Start(); err != nil {
-		n.t.Fatal(err)
-	}
-	kill = sync.OnceFunc(func() {
-		if err := cmd.Process.Kill(); err != nil {
-			n.t.Error(err)
-		}
-		var exit *exec.ExitError
-		if err := cmd.Wait(); !errors.As(err, &exit) {
-			n.t.Errorf("the agent was not killed: %v", err)
-		}
-	})
-	n.t.Cleanup(kill)
-	return kill
-}
-
-const agentProcess = "KERNEL_BROKER_AGENT_PROCESS"
-
-// TestAgentProcess is no test but the agent that spawn runs.
-func TestAgentProcess(t *testing.T) {
-	path := os.Getenv(agentProcess)
-	if path == "" {
-		t.Skip("only as the agent's process in other tests")
-	}
-	cmd := command()
-	cmd.SetArgs([]string{"--config", path})
-	if err := cmd.Execute(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestKilled: kill -9 at each point, and another agent carries on to the boot.
-func TestKilled(t *testing.T) {
-	kernelWish := func(b *fakeBroker) *api.Desired { return b.wish(switchWish(mitgcm(b), 7)) }
-	for _, c := range []struct {
-		name string
-		// reach brings a spawned agent to the point and returns what lets
-		// the next one go on.
-		reach func(*fakeBroker, *fakeNode) func()
-	}{
-		{"serving", func(b *fakeBroker, _ *fakeNode) func() { return func() { kernelWish(b) } }},
-		{"fetching", func(b *fakeBroker, _ *fakeNode) func() {
-			release := holdFetch(b)
-			kernelWish(b)
-			b.fetches(1)
-			return func() { b.with(func() { b.chunk = nil }); release() }
-		}},
-		{"loaded", func(b *fakeBroker, n *fakeNode) func() {
-			release := blockingStop(n)
-			b.report(kernelWish(b).Generation, loaded)
-			n.until("the stopping", func() bool { return strings.Contains(n.logs.String(), "to=loaded") })
-			return release
-		}},
-		{"announcing", func(b *fakeBroker, _ *fakeNode) func() {
-			receipts := make(chan struct{})
-			b.with(func() { b.receipts = receipts })
-			b.report(kernelWish(b).Generation, executing)
-			return func() { close(receipts); b.with(func() { b.receipts = nil }) }
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			b := newFakeBroker(t)
-			n := newFakeNode(t, b.address)
-			b.wish(stockWish(1))
-			kill := n.spawn()
-			b.slurmd(true, 1)
-			goOn := c.reach(b, n)
-			kill()
-			n.up()
-			b.hello(2)
-			goOn()
-			n.until("the kexec", func() bool { return n.exists("executed") })
-			if n.starts() != 1 {
-				t.Errorf("slurmd was started %d times", n.starts())
-			}
-			b.never(failed)
-		})
-	}
-}
-
-func TestKilledWhileServingDisturbsNothing(t *testing.T) {
-	b := newFakeBroker(t)
-	n := newFakeNode(t, b.address)
-	b.wish(stockWish(1))
-	kill := n.spawn()
-	b.slurmd(true, 1)
-	pid := n.slurmdPID()
-	kill()
-	n.up()
-	if h := b.hello(2); !h.SlurmdRunning {
-		t.Error("the new agent does not know slurmd for its own")
-	}
-	w := b.wish(stockWish(1))
-	b.until("the word on slurmd", func() bool { return lastSlurmd(b) >= w.Generation })
-	if n.slurmdPID() != pid || n.starts() != 1 {
-		t.Errorf("slurmd was process %d and is %d, started %d times", pid, n.slurmdPID(), n.starts())
-	}
-}
-
-// A switch called off while no agent was there: what an agent left loaded is
-// taken out, and slurmd, which it had stopped, is started.
-func TestCalledOffWhileTheAgentWasDead(t *testing.T) {
-	b := newFakeBroker(t)
-	n := newFakeNode(t, b.address)
-	b.wish(stockWish(1))
-	kill := n.spawn()
-	b.slurmd(true, 1)
-	b.with(func() { b.receipts = make(chan struct{}) })
-	b.report(b.wish(switchWish(mitgcm(b), 7)).Generation, executing)
-	kill()
-	b.with(func() { close(b.receipts); b.receipts = nil })
-	b.wish(stockWish(1))
-	n.up()
-	restedOnStock(b, n, 2)
 }

@@ -82,7 +82,7 @@ func TestFaults(t *testing.T) {
 				t.Error("the node did not stay what it was")
 			}
 			// The node is of use again as soon as the broker says so.
-			w = b.wish(stockWish(2))
+			b.wish(stockWish(2))
 			b.slurmd(true, 2)
 			if got := strings.TrimSpace(n.read("sys/kernel/kexec_loaded")); got != "0" {
 				t.Errorf("kexec_loaded is %s", got)

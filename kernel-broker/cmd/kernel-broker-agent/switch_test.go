@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,17 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain runs the agent instead of the tests when another test wants it as a
+// process of its own.
+func TestMain(m *testing.M) {
+	path := os.Getenv(agentProcess)
+	if path == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	os.Args = []string{"kernel-broker-agent", "--config", path}
+	main()
+}
 
 const (
 	fetching  = api.SwitchState_SWITCH_STATE_FETCHING

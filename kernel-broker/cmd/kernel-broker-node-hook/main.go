@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -48,7 +49,7 @@ func main() {
 		flags.PrintDefaults()
 	}
 	switch err := flags.Parse(os.Args[1:]); {
-	case err == flag.ErrHelp:
+	case errors.Is(err, flag.ErrHelp):
 		return
 	case err != nil || flags.NArg() > 0:
 		os.Exit(exitUsage)

@@ -1,0 +1,177 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/cmdline"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
+)
+
+// fake is a cache and a kexec in one, which remembers in which order they were
+// used. A file may be spoiled at any time.
+type fake struct {
+	files    map[string]bool // whole or spoiled
+	verified map[string]bool // since its last change
+	kept     []string
+	loads    int
+	bad      error
+	line     string
+	initrd   string
+}
+
+func newFake() *fake { return &fake{files: map[string]bool{}, verified: map[string]bool{}} }
+
+func (f *fake) Keep(digests ...string) error { f.kept = digests; return nil }
+
+func (f *fake) Ensure(_ context.Context, digest string, _ uint64) error {
+	f.files[digest], f.verified[digest] = true, false
+	return nil
+}
+
+func (f *fake) Verify(_ context.Context, digest string) error {
+	if !f.files[digest] {
+		delete(f.files, digest)
+		return fmt.Errorf("artifact %s: %w", digest, ErrDamaged)
+	}
+	f.verified[digest] = true
+	return nil
+}
+
+func (f *fake) spoil(digest string) {
+	if _, there := f.files[digest]; there {
+		f.files[digest], f.verified[digest] = false, false
+	}
+}
+
+func (f *fake) Path(digest string) (string, error) { return digest, nil }
+
+func (f *fake) Load(_ context.Context, image, initrd, line string) error {
+	for _, digest := range []string{image, initrd} {
+		if digest != "" && digest != "/own" && !f.verified[digest] {
+			return fmt.Errorf("loaded %s unchecked", digest)
+		}
+	}
+	f.loads++
+	f.line, f.initrd = line, initrd
+	return f.bad
+}
+
+func (f *fake) Unload(context.Context) error  { return nil }
+func (f *fake) Execute(context.Context) error { return nil }
+
+var errFileType = errors.New("file type")
+
+func booter(t interface {
+	TempDir() string
+	Fatal(...any)
+}, f *fake) *Booter {
+	proc := t.TempDir()
+	if err := os.WriteFile(filepath.Join(proc, "cmdline"), []byte("root=/dev/vda quiet\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return &Booter{Artifacts: f, Tools: f, Keep: cmdline.Keep{"root"}, Proc: proc, Initrd: "/own", BadImage: errFileType}
+}
+
+func target(image, initrd string) decide.Target {
+	return decide.Target{
+		Kernel: kernelbroker.Kernel{Profile: "mitgcm", Version: 3, ImageDigest: image, InitrdDigest: initrd, Arguments: []string{"nosmt"}},
+		Token:  strings.Repeat("0a", 16),
+	}
+}
+
+// TestNothingUncheckedIsLoaded: whatever happens to the cache and in whatever
+// order, a load is of files that were checked after their last change.
+func TestNothingUncheckedIsLoaded(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(r *rapid.T) {
+		f := newFake()
+		b := booter(fixedDir{t, dir}, f)
+		targets := []decide.Target{target("a", ""), target("a", "i"), target("b", "i")}
+		for range rapid.IntRange(1, 30).Draw(r, "steps") {
+			x := rapid.SampledFrom(targets).Draw(r, "target")
+			switch rapid.IntRange(0, 2).Draw(r, "step") {
+			case 0:
+				if err := b.Fetch(t.Context(), x); err != nil {
+					r.Fatal(err)
+				}
+			case 1:
+				f.spoil(rapid.SampledFrom([]string{"a", "b", "i"}).Draw(r, "file"))
+			case 2:
+				before := f.loads
+				err := b.Load(t.Context(), x)
+				if err != nil && !errors.Is(err, ErrDamaged) {
+					r.Fatal(err)
+				}
+				if (err == nil) != (f.loads == before+1) {
+					r.Fatalf("%d loads, %v", f.loads-before, err)
+				}
+			}
+		}
+	})
+}
+
+// fixedDir gives rapid's many rounds one folder.
+type fixedDir struct {
+	*testing.T
+	dir string
+}
+
+func (f fixedDir) TempDir() string { return f.dir }
+
+func TestInitrds(t *testing.T) {
+	f := newFake()
+	b := booter(t, f)
+	for _, c := range []struct{ artifact, want string }{{"", "/own"}, {"i", "i"}} {
+		x := target("a", c.artifact)
+		if err := errors.Join(b.Fetch(t.Context(), x), b.Load(t.Context(), x)); err != nil {
+			t.Fatal(err)
+		}
+		if f.initrd != c.want {
+			t.Errorf("artifact %q: loaded initrd %q, want %q", c.artifact, f.initrd, c.want)
+		}
+	}
+	if !slices.Equal(f.kept, []string{"a", "i"}) {
+		t.Errorf("kept %v", f.kept)
+	}
+	if want := "root=/dev/vda nosmt kernelbroker.token=" + strings.Repeat("0a", 16); f.line != want {
+		t.Errorf("command line %q", f.line)
+	}
+}
+
+func TestWhoseFault(t *testing.T) {
+	f := newFake()
+	b := booter(t, f)
+	x := target("a", "")
+	if err := b.Load(t.Context(), x); !errors.Is(err, ErrDamaged) || errors.Is(err, ErrKernel) {
+		t.Errorf("nothing fetched: %v", err)
+	}
+	if err := b.Fetch(t.Context(), x); err != nil {
+		t.Fatal(err)
+	}
+	f.bad = fmt.Errorf("kexec: %w", errFileType)
+	if err := b.Load(t.Context(), x); !errors.Is(err, ErrKernel) {
+		t.Errorf("no kernel: %v", err)
+	}
+	f.bad = errors.New("no memory")
+	if err := b.Load(t.Context(), x); err == nil || errors.Is(err, ErrKernel) {
+		t.Errorf("no memory: %v", err)
+	}
+	x.Kernel.Arguments = []string{"root=/dev/sdb"}
+	if err := b.Load(t.Context(), x); !errors.Is(err, ErrKernel) {
+		t.Errorf("an argument of the node's: %v", err)
+	}
+	b.Proc = "/nonexistent"
+	if err := b.Load(t.Context(), x); err == nil || errors.Is(err, ErrKernel) {
+		t.Errorf("no command line: %v", err)
+	}
+}

@@ -1,0 +1,297 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 15 * time.Second
+
+// server hands every stream to the test, and serves no health checks: an agent
+// has to do with a broker that knows none.
+type server struct {
+	api.UnimplementedNodeServiceServer
+	api.UnimplementedCatalogServiceServer
+	streams chan *stream
+	fetch   func(*api.FetchArtifactRequest, api.CatalogService_FetchArtifactServer) error
+	end     chan error
+}
+
+type stream struct {
+	api.NodeService_ConnectServer
+	hello *api.Hello
+}
+
+func (s *server) Connect(c api.NodeService_ConnectServer) error {
+	first, err := c.Recv()
+	if err != nil {
+		return err
+	}
+	s.streams <- &stream{c, first.GetHello()}
+	select {
+	case err := <-s.end:
+		return err
+	case <-c.Context().Done():
+		return nil
+	}
+}
+
+func (s *server) FetchArtifact(r *api.FetchArtifactRequest, c api.CatalogService_FetchArtifactServer) error {
+	return s.fetch(r, c)
+}
+
+// pair is a running link and the server it dials.
+func pair(t *testing.T) (*Link, *server) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{streams: make(chan *stream, 10), end: make(chan error)}
+	g := grpc.NewServer()
+	api.RegisterNodeServiceServer(g, s)
+	api.RegisterCatalogServiceServer(g, s)
+	var tasks sync.WaitGroup
+	tasks.Go(func() {
+		if err := g.Serve(listener); err != nil {
+			t.Error(err)
+		}
+	})
+	l, err := New(Options{
+		Broker: listener.Addr().String(), Hello: func() Hello { return Hello{Node: "n1", Boot: kernelbroker.Boot{BootID: "b1"}} },
+		Snapshot: func(string) error { return errors.New("no disk") }, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	tasks.Go(func() { l.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		g.Stop()
+		tasks.Wait()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l, s
+}
+
+func (s *server) next(t *testing.T) *stream {
+	t.Helper()
+	select {
+	case c := <-s.streams:
+		return c
+	case <-time.After(patience):
+		t.Fatal("nobody dialled")
+		return nil
+	}
+}
+
+func (c *stream) wish(t *testing.T, generation uint64) {
+	t.Helper()
+	m := &api.ConnectResponse{Message: &api.ConnectResponse_Desired{Desired: &api.Desired{Generation: generation}}}
+	if err := c.Send(m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func until(t *testing.T, l *Link, what string, ok func(Status) bool) Status {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		if s := l.Status(); ok(s) {
+			return s
+		}
+		select {
+		case <-l.Changed():
+		case <-deadline:
+			t.Fatalf("waited in vain for %s: %+v", what, l.Status())
+		}
+	}
+}
+
+func generation(n uint64) func(Status) bool {
+	return func(s Status) bool { return s.Fresh && s.Wish.Generation == n }
+}
+
+func TestNewestWishOfAStreamAndAnyOfTheNext(t *testing.T) {
+	l, s := pair(t)
+	c := s.next(t)
+	if c.hello.GetNode() != "n1" || c.hello.GetBootId() != "b1" {
+		t.Errorf("hello: %v", c.hello)
+	}
+	if st := l.Status(); st.Wish != nil || st.Fresh {
+		t.Errorf("a wish out of nowhere: %+v", st)
+	}
+	c.wish(t, 7)
+	c.wish(t, 6)
+	c.wish(t, 8)
+	until(t, l, "generation 8", generation(8))
+	s.end <- status.Error(codes.Aborted, "a newer stream")
+	old := until(t, l, "the stream's end", func(s Status) bool { return !s.Connected })
+	if old.Fresh || old.Wish == nil || old.Wish.Generation != 8 {
+		t.Errorf("without a stream: %+v", old)
+	}
+	// A broker that lost its state begins again at 1.
+	s.next(t).wish(t, 1)
+	if st := until(t, l, "generation 1", generation(1)); st.Session != 2 {
+		t.Errorf("session %d", st.Session)
+	}
+}
+
+func TestFlushFollowsWhatWasSent(t *testing.T) {
+	l, s := pair(t)
+	c := s.next(t)
+	until(t, l, "the stream", func(s Status) bool { return s.Connected })
+	for n := range uint64(50) {
+		if err := l.Send(t.Context(), SwitchReport(n, decide.Loaded, decide.NoFault, "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for n := range uint64(50) {
+		m, err := c.Recv()
+		if err != nil || m.GetReport().GetGeneration() != n || m.GetReport().GetState() != api.SwitchState_SWITCH_STATE_LOADED {
+			t.Fatalf("message %d: %v, %v", n, m, err)
+		}
+	}
+}
+
+func TestNothingIsSentWithoutAStream(t *testing.T) {
+	l, s := pair(t)
+	s.next(t)
+	s.end <- status.Error(codes.Unavailable, "gone")
+	until(t, l, "the stream's end", func(s Status) bool { return !s.Connected })
+	if err := l.Send(t.Context(), heartbeatMessage()); !errors.Is(err, kernelbroker.ErrUnavailable) {
+		t.Errorf("send: %v", err)
+	}
+	if err := l.Flush(t.Context()); !errors.Is(err, kernelbroker.ErrUnavailable) {
+		t.Errorf("flush: %v", err)
+	}
+	if _, err := l.JobEnding(t.Context(), 1); !errors.Is(err, kernelbroker.ErrUnavailable) {
+		t.Errorf("job ending: %v", err)
+	}
+}
+
+func TestJobEndingAnswers(t *testing.T) {
+	l, s := pair(t)
+	c := s.next(t)
+	until(t, l, "the stream", func(s Status) bool { return s.Connected })
+	type word struct {
+		kept bool
+		err  error
+	}
+	words := map[uint32]chan word{12: make(chan word, 1), 13: make(chan word, 1), 14: make(chan word, 1)}
+	for job, to := range words {
+		go func() {
+			kept, err := l.JobEnding(t.Context(), job)
+			to <- word{kept, err}
+		}()
+	}
+	// 13 is kept, 12 is not, and 14 has no answer before the stream ends.
+	for range words {
+		m, err := c.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if job := m.GetJobEnding().GetJobId(); job != 14 {
+			answer := &api.JobEndingAnswer{Query: m.GetJobEnding().GetQuery(), Kept: job == 13}
+			if err := c.Send(&api.ConnectResponse{Message: &api.ConnectResponse_JobEnding{JobEnding: answer}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for job, want := range map[uint32]bool{12: false, 13: true} {
+		if got := <-words[job]; got.err != nil || got.kept != want {
+			t.Errorf("job %d: %+v", job, got)
+		}
+	}
+	s.end <- nil
+	if got := <-words[14]; !errors.Is(got.err, kernelbroker.ErrUnavailable) || got.kept {
+		t.Errorf("job 14: %+v", got)
+	}
+}
+
+func TestFetch(t *testing.T) {
+	l, s := pair(t)
+	content := bytes.Repeat([]byte("kernel"), 1000)
+	for _, c := range []struct {
+		name   string
+		offset uint64
+		serve  error
+		want   error
+	}{
+		{"whole", 0, nil, nil},
+		{"rest", 5990, nil, nil},
+		{"nothing left", 6000, nil, nil},
+		{"unknown", 0, status.Error(codes.NotFound, ""), kernelbroker.ErrNotFound},
+		{"away", 0, status.Error(codes.Unavailable, ""), kernelbroker.ErrUnavailable},
+		{"past the end", 9, status.Error(codes.OutOfRange, ""), ErrOffset},
+		{"refused", 0, status.Error(codes.InvalidArgument, ""), kernelbroker.ErrPrecluded},
+	} {
+		s.fetch = func(r *api.FetchArtifactRequest, out api.CatalogService_FetchArtifactServer) error {
+			if c.serve != nil {
+				return c.serve
+			}
+			for rest := content[r.Offset:]; len(rest) > 0; rest = rest[min(1000, len(rest)):] {
+				if err := out.Send(&api.FetchArtifactResponse{Data: rest[:min(1000, len(rest))]}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		body, err := l.Fetch(t.Context(), "sha256:x", c.offset)
+		if !errors.Is(err, c.want) || err != nil && c.want == nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if err != nil {
+			continue
+		}
+		got, err := io.ReadAll(body)
+		if err = errors.Join(err, body.Close()); err != nil || !bytes.Equal(got, content[c.offset:]) {
+			t.Errorf("%s: %d bytes, %v", c.name, len(got), err)
+		}
+	}
+}
+
+func TestFetchThatBreaksOff(t *testing.T) {
+	l, s := pair(t)
+	s.fetch = func(_ *api.FetchArtifactRequest, out api.CatalogService_FetchArtifactServer) error {
+		if err := out.Send(&api.FetchArtifactResponse{Data: []byte("some")}); err != nil {
+			return err
+		}
+		return status.Error(codes.Unavailable, "restarting")
+	}
+	body, err := l.Fetch(t.Context(), "sha256:x", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(body)
+	if string(got) != "some" || !errors.Is(err, kernelbroker.ErrUnavailable) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := body.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,147 @@
+package slurmd
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
+)
+
+// fake is a daemon called slurmd that the start command leaves behind; with
+// stubborn set it does not mind SIGTERM.
+func fake(t *testing.T, stubborn bool) *Slurmd {
+	t.Helper()
+	dir := t.TempDir()
+	trap := ""
+	if stubborn {
+		trap = "trap '' TERM\n"
+	}
+	daemon := "#!/bin/sh\n" + trap + "echo $$ >" + dir + "/pid\nwhile :; do sleep 0.05; done\n"
+	start := "#!/bin/sh\n[ ! -e " + dir + "/fault ] || { echo no munge >&2; exit 1; }\n[ -e " + dir + "/lazy ] || " +
+		dir + "/slurmd >/dev/null 2>&1 &\n"
+	for name, text := range map[string]string{"slurmd": daemon, "start": start} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &Slurmd{
+		StartCommand: []string{dir + "/start"}, PIDFile: dir + "/pid", MarkFile: dir + "/run/mark",
+		StartTimeout: 2 * time.Second, StopTimeout: 300 * time.Millisecond, BootID: "boot-1",
+	}
+	t.Cleanup(func() {
+		if err := s.signal(syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func (s *Slurmd) must(t *testing.T, running bool, mark decide.Mark, start uint64) {
+	t.Helper()
+	got, err := s.Observe()
+	if want := (decide.Slurmd{Running: running, Mark: mark, Start: start}); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+func TestStartAndStop(t *testing.T) {
+	s := fake(t, false)
+	s.must(t, false, decide.Untouched, 0)
+	if err := s.Start(t.Context(), 4); err != nil {
+		t.Fatal(err)
+	}
+	s.must(t, true, decide.Started, 4)
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.must(t, false, decide.Stopped, 4)
+	if err := s.Stop(t.Context()); err != nil {
+		t.Errorf("stopping what is down: %v", err)
+	}
+	// Another boot knows nothing of it.
+	s.BootID = "boot-2"
+	s.must(t, false, decide.Untouched, 0)
+}
+
+func TestStopIsBounded(t *testing.T) {
+	s := fake(t, true)
+	if err := s.Start(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if err := s.Stop(t.Context()); err != nil || time.Since(begun) < s.StopTimeout {
+		t.Errorf("%v after %v", err, time.Since(begun))
+	}
+	s.must(t, false, decide.Stopped, 1)
+}
+
+func TestStartThatFails(t *testing.T) {
+	for file, want := range map[string]string{"fault": "no munge", "lazy": "no process"} {
+		s := fake(t, false)
+		s.StartTimeout = 300 * time.Millisecond
+		if err := os.WriteFile(filepath.Join(filepath.Dir(s.PIDFile), file), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Start(t.Context(), 1); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", file, err)
+		}
+		s.must(t, false, decide.Untouched, 0)
+	}
+}
+
+// A pid file that outlived its daemon names somebody else by now.
+func TestSomebodyElsesProcessIsLeftAlone(t *testing.T) {
+	s := fake(t, false)
+	other := exec.Command("sleep", "100")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := other.Process.Kill(); err != nil {
+			t.Errorf("it was killed: %v", err)
+		}
+		_ = other.Wait() // killed just now
+	}()
+	if err := os.WriteFile(s.PIDFile, []byte(strconv.Itoa(other.Process.Pid)+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s.must(t, false, decide.Untouched, 0)
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("it is gone: %v", err)
+	}
+}
+
+func TestStopCommand(t *testing.T) {
+	s := fake(t, false)
+	if err := s.Start(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	s.StopCommand = []string{"/bin/sh", "-c", "kill $(cat " + s.PIDFile + ")"}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.must(t, false, decide.Stopped, 1)
+	s.StopCommand = []string{"/bin/false"}
+	if err := s.Stop(t.Context()); err == nil {
+		t.Error("a stop command that fails, and no error")
+	}
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add("12 (slurmd) S 1 2")
+	f.Add("12 (a) b) (c) Z")
+	f.Fuzz(func(t *testing.T, stat string) {
+		if comm, state, ok := parseStat(stat); ok && !strings.Contains(stat, "("+comm+")") {
+			t.Fatalf("%q, %c from %q", comm, state, stat)
+		}
+	})
+}
