@@ -54,15 +54,32 @@ func (l *Lab) Run(ctx context.Context, user string, s Streams, argv ...string) (
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.In, s.Out, s.Err
 	cmd.WaitDelay = 2 * time.Second
 	if !s.Terminal {
-		// A group of its own, so that a cancel reaches all of it.
+		// A group of its own, so that a cancel reaches all of it; in order, so
+		// that srun cancels its job.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	}
 	err = cmd.Run()
 	if ctx.Err() != nil {
+		if !s.Terminal && cmd.Process != nil {
+			endGroup(cmd.Process.Pid)
+		}
 		return 0, fmt.Errorf("command %q of %s: %w", argv[0], user, ctx.Err())
 	}
 	return exitStatus(argv[0], err)
+}
+
+// endGroup waits until a cancelled command's processes have ended, and makes
+// them after a while.
+func endGroup(group int) {
+	for range 100 {
+		if syscall.Kill(-group, 0) != nil {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	// It may end by itself at this moment, which is as good.
+	_ = syscall.Kill(-group, syscall.SIGKILL)
 }
 
 func exitStatus(name string, err error) (int, error) {

@@ -234,7 +234,7 @@ func testExec(t *testing.T, l *Lab) {
 	// A cancelled command ends with all its children.
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := l.Exec(ctx, "alice", "sh", "-c", "sleep 4711 & sleep 4711; true"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := l.Exec(ctx, "alice", "sh", "-c", "trap : TERM; sleep 4711 & sleep 4711; sleep 4711"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("cancelled command: %v", err)
 	}
 	err = Wait(t.Context(), 5*time.Second, "the end of a cancelled command", func() (bool, error) {

@@ -15,7 +15,6 @@ const qmpLimit = 5 * time.Second
 
 type qmpMessage struct {
 	Greeting json.RawMessage `json:"QMP"`
-	Return   json.RawMessage `json:"return"`
 	Event    string          `json:"event"`
 	Error    *struct {
 		Class string `json:"class"`
@@ -23,48 +22,47 @@ type qmpMessage struct {
 	} `json:"error"`
 }
 
-// qmp sends one command to the monitor at the socket and returns its result.
-func qmp(ctx context.Context, socket, command string) (json.RawMessage, error) {
+// qmp sends one command to the monitor at the socket and waits until it took it.
+func qmp(ctx context.Context, socket, command string) error {
 	ctx, cancel := context.WithTimeout(ctx, qmpLimit)
 	defer cancel()
 	conn, err := dialUnix(ctx, socket)
 	if err != nil {
-		return nil, fmt.Errorf("monitor %q: %w", socket, err)
+		return fmt.Errorf("monitor %q: %w", socket, err)
 	}
 	defer conn.Close()
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(deadline); err != nil {
-			return nil, fmt.Errorf("monitor %q: %w", socket, err)
+			return fmt.Errorf("monitor %q: %w", socket, err)
 		}
 	}
 	in := json.NewDecoder(conn)
 	var hello qmpMessage
 	if err := in.Decode(&hello); err != nil || hello.Greeting == nil {
-		return nil, fmt.Errorf("monitor %q: greeting: %w", socket, err)
+		return fmt.Errorf("monitor %q: greeting: %w", socket, err)
 	}
-	var result json.RawMessage
 	for _, c := range []string{"qmp_capabilities", command} {
-		if result, err = qmpExecute(conn, in, c); err != nil {
-			return nil, fmt.Errorf("monitor %q: %q: %w", socket, c, err)
+		if err := qmpExecute(conn, in, c); err != nil {
+			return fmt.Errorf("monitor %q: %q: %w", socket, c, err)
 		}
 	}
-	return result, nil
+	return nil
 }
 
-func qmpExecute(conn net.Conn, in *json.Decoder, command string) (json.RawMessage, error) {
+func qmpExecute(conn net.Conn, in *json.Decoder, command string) error {
 	if err := json.NewEncoder(conn).Encode(map[string]string{"execute": command}); err != nil {
-		return nil, err
+		return err
 	}
 	for {
 		var m qmpMessage
 		if err := in.Decode(&m); err != nil {
-			return nil, err
+			return err
 		}
 		switch {
 		case m.Error != nil:
-			return nil, fmt.Errorf("%s: %s", m.Error.Class, m.Error.Desc)
+			return fmt.Errorf("%s: %s", m.Error.Class, m.Error.Desc)
 		case m.Event == "":
-			return m.Return, nil
+			return nil
 		}
 	}
 }

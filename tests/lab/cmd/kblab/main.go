@@ -2,7 +2,7 @@
 // machines on this host. See the package lab for how it works.
 //
 // Exit codes: 0 done, 1 it did not work, 2 wrong usage; "exec" and "node exec"
-// end with the command's own.
+// end with the command's own, and an interrupt with 130.
 package main
 
 import (
@@ -34,6 +34,9 @@ func main() {
 	case err == nil:
 	case errors.As(err, &code):
 		os.Exit(int(code))
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintf(os.Stderr, "kblab: %v\n", err)
+		os.Exit(128 + int(syscall.SIGINT))
 	case errors.As(err, &usage):
 		fmt.Fprintf(os.Stderr, "kblab: %v\nTry \"kblab --help\".\n", err)
 		os.Exit(2)
