@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -59,6 +60,22 @@ func (l *Lab) writeCatalog() error {
 		if err := l.addProfile(filepath.Base(file), text, p); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// applyCatalog registers the lab's catalog with the broker.
+func (l *Lab) applyCatalog(ctx context.Context) error {
+	if l.state.Options.WithoutCatalog {
+		return nil
+	}
+	inside := insideDir + "/catalog"
+	out, err := l.must(ctx, l.root(), "kernelctl", "profile", "apply", inside, "--kernels", inside+"/kernels")
+	if err != nil {
+		return fmt.Errorf("catalog: %w", err)
+	}
+	for line := range strings.Lines(out) {
+		l.progress("%s", strings.TrimSpace(line))
 	}
 	return nil
 }

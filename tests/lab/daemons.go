@@ -21,7 +21,11 @@ func (l *Lab) startFront(ctx context.Context) error {
 	var both sync.WaitGroup
 	both.Go(func() { slurmctld = l.startSlurmctld(ctx) })
 	if !l.state.Options.WithoutProduct {
-		both.Go(func() { broker = l.Broker().Start(ctx) })
+		both.Go(func() {
+			if broker = l.Broker().Start(ctx); broker == nil {
+				broker = l.applyCatalog(ctx)
+			}
+		})
 	}
 	both.Wait()
 	return errors.Join(broker, slurmctld)

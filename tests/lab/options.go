@@ -33,6 +33,8 @@ type Options struct {
 	Accel string `json:"accel"`
 	// WithoutProduct brings up plain Slurm: no broker, agents, hooks or plugin.
 	WithoutProduct bool `json:"without_product"`
+	// WithoutCatalog leaves the broker's catalog empty.
+	WithoutCatalog bool `json:"without_catalog,omitempty"`
 	// Product is the folder of the built product, by default build.
 	Product string `json:"product"`
 	// Slurm changes slurm.conf.
