@@ -29,7 +29,7 @@ cluster_write_conf() { # dir plugin lua
 	TaskPlugin=task/none
 	JobAcctGatherType=jobacct_gather/none
 	SelectType=select/cons_tres
-	SchedulerParameters=batch_sched_delay=0,sched_min_interval=1,nohold_on_prolog_fail
+	SchedulerParameters=batch_sched_delay=0,sched_min_interval=1,bf_interval=1,nohold_on_prolog_fail
 	PrologFlags=Alloc,DeferBatch
 	SlurmctldParameters=reboot_from_controller
 	RebootProgram=$dir/bin/reboot
@@ -133,8 +133,7 @@ cluster_build_id() {
 }
 
 cluster_wait_idle() { # nodes
-	local i
-	for i in $(seq 200); do
+	for _ in $(seq 200); do
 		[ "$(timeout 3 sinfo -h -N -p main -o %T | grep -cx idle)" = "$1" ] && return 0
 		sleep 0.1
 	done

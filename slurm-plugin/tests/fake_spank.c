@@ -227,9 +227,8 @@ spank_err_t spank_getenv(spank_t sp, const char *var, char *buf, int len)
 		return ESPANK_NOT_REMOTE;
 	if (!value)
 		return ESPANK_ENV_NOEXIST;
-	return snprintf(buf, (size_t)len, "%s", value) >= len ?
-		       ESPANK_NOSPACE :
-		       ESPANK_SUCCESS;
+	return snprintf(buf, (size_t)len, "%s", value) >= len ? ESPANK_NOSPACE :
+								ESPANK_SUCCESS;
 }
 
 spank_err_t spank_setenv(spank_t sp, const char *var, const char *val,
@@ -295,13 +294,13 @@ static void log_line(const char *level, const char *format, va_list args)
 	snprintf(fake_log + used, sizeof(fake_log) - used, "\n");
 }
 
-#define LOGGER(function, level)                    \
-	void function(const char *format, ...)     \
-	{                                          \
-		va_list args;                      \
-		va_start(args, format);            \
-		log_line(level, format, args);     \
-		va_end(args);                      \
+#define LOGGER(function, level)                \
+	void function(const char *format, ...) \
+	{                                      \
+		va_list args;                  \
+		va_start(args, format);        \
+		log_line(level, format, args); \
+		va_end(args);                  \
 	}
 
 LOGGER(slurm_info, "info: ")

@@ -9,14 +9,14 @@ gate_log() { # node job: the gate's refusal in slurmd's log
 
 # The job must be turned away on n1, wait in the queue, and have run nothing.
 turned_away() { # description expected-log
-	local i line=
-	for i in $(seq 150); do
+	local line=
+	for _ in $(seq 150); do
 		line=$(gate_log n1 "$job")
 		[ -z "$line" ] || break
 		sleep 0.1
 	done
 	is "$line" "job $job refused: $2" "$1: the log says why"
-	for i in $(seq 50); do
+	for _ in $(seq 50); do
 		[ "$(sinfo -h -N -p main -n n1 -o %T)" = drained ] && break
 		sleep 0.1
 	done
@@ -68,7 +68,7 @@ as_user sbatch --parsable -w n1 --wrap='
 	while [ ! -e changed ]; do sleep 0.1; done
 	srun echo ran >ran'
 job=$out
-for i in $(seq 100); do
+for _ in $(seq 100); do
 	[ "$(job_state "$job")" = RUNNING ] && break
 	sleep 0.1
 done

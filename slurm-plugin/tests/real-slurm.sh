@@ -67,7 +67,7 @@ report() { # status text
 		echo "ok $tests - $2"
 	else
 		echo "not ok $tests - $2"
-		sed 's/^/# /' <<<"$out"
+		echo "# ${out//$'\n'/$'\n'# }"
 		failed=$((failed + 1))
 	fi
 }
@@ -130,8 +130,8 @@ job_state() { # job; of a heterogeneous job its first component
 }
 
 wait_job() { # job: until it has ended; prints how
-	local i state=
-	for i in $(seq 300); do
+	local state=
+	for _ in $(seq 300); do
 		state=$(job_state "$1")
 		case $state in
 		COMPLETED | FAILED | CANCELLED | NODE_FAIL | TIMEOUT | "") break ;;

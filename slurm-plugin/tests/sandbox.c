@@ -82,7 +82,7 @@ void sandbox_remove(const char *name)
 
 void sandbox_node(const char *cmdline)
 {
-	unsigned char notes[64] = { 4, 0, 0, 0, 20, 0, 0, 0,
+	unsigned char notes[64] = { 4, 0, 0, 0, 20,  0,   0,   0,
 				    3, 0, 0, 0, 'G', 'N', 'U', 0 };
 
 	for (int i = 0; i < 20; i++) {
@@ -113,8 +113,10 @@ void sandbox_state(const char *profile, int version, const char *jobs,
 int sandbox_args(char **argv[])
 {
 	static const char *const files[][2] = {
-		{ "snapshot", "catalog.snapshot" }, { "kernelctl", "kernelctl" },
-		{ "node_state", "node.state" },	    { "proc", "proc" },
+		{ "snapshot", "catalog.snapshot" },
+		{ "kernelctl", "kernelctl" },
+		{ "node_state", "node.state" },
+		{ "proc", "proc" },
 		{ "sys", "sys" },
 	};
 	static char args[5][PATH_MAX];

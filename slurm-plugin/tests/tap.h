@@ -13,8 +13,8 @@
 static int tap_tests;
 static int tap_failed;
 
-__attribute__((format(printf, 2, 3))) static bool
-ok(bool passed, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static bool ok(bool passed,
+						     const char *format, ...)
 {
 	va_list args;
 
@@ -29,30 +29,29 @@ ok(bool passed, const char *format, ...)
 	return passed;
 }
 
-#define is_text(got, want, ...)                                           \
-	do {                                                              \
-		const char *got_ = (got), *want_ = (want);                \
-		bool same_ = got_ && want_ ? strcmp(got_, want_) == 0 :   \
-					     got_ == want_;               \
-		if (!ok(same_, __VA_ARGS__))                              \
-			printf("#  got: %s\n# want: %s\n",                \
-			       got_ ? got_ : "(null)",                    \
-			       want_ ? want_ : "(null)");                 \
+#define is_text(got, want, ...)                                         \
+	do {                                                            \
+		const char *got_ = (got), *want_ = (want);              \
+		bool same_ = got_ && want_ ? strcmp(got_, want_) == 0 : \
+					     got_ == want_;             \
+		if (!ok(same_, __VA_ARGS__))                            \
+			printf("#  got: %s\n# want: %s\n",              \
+			       got_ ? got_ : "(null)",                  \
+			       want_ ? want_ : "(null)");               \
 	} while (0)
 
-#define has_text(got, part, ...)                                          \
-	do {                                                              \
-		const char *got_ = (got), *part_ = (part);                \
-		if (!ok(strstr(got_, part_) != NULL, __VA_ARGS__))        \
-			printf("#  got: %s\n# want: ...%s...\n", got_,    \
-			       part_);                                    \
+#define has_text(got, part, ...)                                               \
+	do {                                                                   \
+		const char *got_ = (got), *part_ = (part);                     \
+		if (!ok(strstr(got_, part_) != NULL, __VA_ARGS__))             \
+			printf("#  got: %s\n# want: ...%s...\n", got_, part_); \
 	} while (0)
 
-#define is_int(got, want, ...)                                            \
-	do {                                                              \
-		long got_ = (long)(got), want_ = (long)(want);            \
-		if (!ok(got_ == want_, __VA_ARGS__))                      \
-			printf("#  got: %ld\n# want: %ld\n", got_, want_);\
+#define is_int(got, want, ...)                                             \
+	do {                                                               \
+		long got_ = (long)(got), want_ = (long)(want);             \
+		if (!ok(got_ == want_, __VA_ARGS__))                       \
+			printf("#  got: %ld\n# want: %ld\n", got_, want_); \
 	} while (0)
 
 static inline int tap_end(void)

@@ -87,8 +87,8 @@ static void test_closed_standard_files(void)
 		close(1);
 		close(2);
 		_exit(run("#!/bin/sh\necho no >&2\nexit 3\n") ==
-				      CHECKER_REFUSED &&
-			      strcmp(reason, "no") == 0 ?
+					      CHECKER_REFUSED &&
+				      strcmp(reason, "no") == 0 ?
 			      0 :
 			      1);
 	}

@@ -97,8 +97,8 @@ static void test_profile(void)
 	f.kernel.build_id[0] = '\0';
 	judge(f, "mitgcm", "has none", "a kernel without build id");
 
-	judge(without_state(profile_node(), ENOENT), "mitgcm",
-	      "no node.state", "no state");
+	judge(without_state(profile_node(), ENOENT), "mitgcm", "no node.state",
+	      "no state");
 	judge(without_state(profile_node(), EBADMSG), "mitgcm", "damaged",
 	      "a damaged state");
 	judge(without_state(profile_node(), EFBIG), "mitgcm", "damaged",
@@ -158,14 +158,14 @@ static void test_plain(const char *wish)
 /* Whatever one fact is changed to, a job for a profile passes only once. */
 static void test_every_combination(void)
 {
-	static const char *const wishes[] = { NULL, "stock", "mitgcm",
+	static const char *const wishes[] = { NULL,       "stock",    "mitgcm",
 					      "mitgcm@3", "mitgcm@2", "other" };
 	int passes = 0, wrong = 0;
 
 	for (unsigned int bits = 0; bits < 64; bits++) {
 		for (size_t w = 0; w < 6; w++) {
-			struct gate_facts f = bits & 1 ? stock_node() :
-							 profile_node();
+			struct gate_facts f =
+				bits & 1 ? stock_node() : profile_node();
 			char cause[GATE_CAUSE_SIZE];
 			struct wish wish;
 			bool wants = w >= 2, holds;

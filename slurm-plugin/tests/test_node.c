@@ -58,12 +58,9 @@ static void test_two_channels(void)
 		const char *control, *option;
 		bool pass;
 	} cases[] = {
-		{ "mitgcm", "mitgcm", true },
-		{ "mitgcm", "lammps", false },
-		{ "mitgcm", "mitgcm@3", false },
-		{ "mitgcm", "Junk!", false },
-		{ NULL, "mitgcm", false },
-		{ "mitgcm", "stock", false },
+		{ "mitgcm", "mitgcm", true },    { "mitgcm", "lammps", false },
+		{ "mitgcm", "mitgcm@3", false }, { "mitgcm", "Junk!", false },
+		{ NULL, "mitgcm", false },       { "mitgcm", "stock", false },
 	};
 
 	sandbox_state("mitgcm", 3, "7", 1);
@@ -163,9 +160,10 @@ static void test_task(void)
 	sandbox_node("quiet " SANDBOX_TOKEN "\n");
 	sandbox_state("mitgcm", 3, "7", 1);
 	task(7, NULL, NULL, "the job's kernel");
-	task(8, NULL, "user: kernel-broker: job 8: task refused: node runs "
-		      "mitgcm@3 (" SANDBOX_RELEASE "), because the node was "
-		      "prepared for job 7, this is job 8\n",
+	task(8, NULL,
+	     "user: kernel-broker: job 8: task refused: node runs "
+	     "mitgcm@3 (" SANDBOX_RELEASE "), because the node was "
+	     "prepared for job 7, this is job 8\n",
 	     "another job's kernel");
 	task(7, "mitgcm", NULL, "the step agrees");
 	task(7, "mitgcm@3", NULL, "the step knows the version");

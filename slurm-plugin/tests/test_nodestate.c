@@ -8,8 +8,7 @@
 
 #define BOOT "boot_id=" SANDBOX_BOOT_ID "\n"
 #define BUILD "build_id=" SANDBOX_BUILD_ID "\n"
-#define REST \
-	"release=6.1.192-mitgcm\nprofile=mitgcm\nversion=3\nattested=1\n"
+#define REST "release=6.1.192-mitgcm\nprofile=mitgcm\nversion=3\nattested=1\n"
 #define GOOD "format=1\n" BOOT BUILD REST "job=1234\n"
 
 static void test_good(void)
@@ -72,8 +71,8 @@ static void test_bad(void)
 	struct nodestate s;
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		is_int(nodestate_parse(cases[i], strlen(cases[i]), &s),
-		       EBADMSG, "bad node.state %zu", i);
+		is_int(nodestate_parse(cases[i], strlen(cases[i]), &s), EBADMSG,
+		       "bad node.state %zu", i);
 	is_int(nodestate_parse("", 0, &s), EBADMSG, "an empty one");
 	is_int(nodestate_parse(GOOD "\0", sizeof(GOOD), &s), EBADMSG,
 	       "a NUL inside");
@@ -118,12 +117,18 @@ static void test_jobs(void)
 		uint32_t job;
 		bool has;
 	} cases[] = {
-		{ "", 0, false },	  { "1234", 1234, true },
-		{ "1234", 123, false },	  { "1234", 234, false },
-		{ "1234", 12345, false }, { "1,22,333", 1, true },
-		{ "1,22,333", 22, true }, { "1,22,333", 333, true },
-		{ "1,22,333", 33, false }, { ",,22,", 22, true },
-		{ ",,", 0, false },	  { "4294967295", 4294967295U, true },
+		{ "", 0, false },
+		{ "1234", 1234, true },
+		{ "1234", 123, false },
+		{ "1234", 234, false },
+		{ "1234", 12345, false },
+		{ "1,22,333", 1, true },
+		{ "1,22,333", 22, true },
+		{ "1,22,333", 333, true },
+		{ "1,22,333", 33, false },
+		{ ",,22,", 22, true },
+		{ ",,", 0, false },
+		{ "4294967295", 4294967295U, true },
 		{ "4294967296", 0, false },
 		{ "00000000000000001234", 1234, false },
 	};

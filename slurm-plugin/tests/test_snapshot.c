@@ -7,9 +7,9 @@
 #include "tap.h"
 
 #define HEAD "kernel-broker-snapshot 1\ngenerated 2026-11-20T10:00:00Z\n"
-#define BODY                                   \
-	"profile stock 1 1 available\n"        \
-	"profile mitgcm 3 1,2,3 available\n"   \
+#define BODY                                 \
+	"profile stock 1 1 available\n"      \
+	"profile mitgcm 3 1,2,3 available\n" \
 	"profile broken 1 1 quarantined\n"
 #define END "end\n"
 
@@ -29,7 +29,7 @@ static void test_good(void)
 	struct snapshot s;
 
 	sandbox_write("good", HEAD BODY "later-word of a later broker\n" END
-				   "what follows is not read\n");
+					"what follows is not read\n");
 	if (!ok(snapshot_load(sandbox_path("good"), &s) == 0, "a good one"))
 		return;
 	is_int(s.count, 3, "three profiles");
@@ -73,15 +73,13 @@ static void test_bad(void)
 		{ HEAD "profile a@1 1 1 available\n" END, EBADMSG },
 		{ HEAD "profile \n" END, EBADMSG },
 		{ HEAD "profile a 1 1 available\r\n" END, EBADMSG },
-		{ HEAD "profile a 1 1 available\nprofile a 1 1 available\n"
-		       END,
+		{ HEAD "profile a 1 1 available\nprofile a 1 1 available\n" END,
 		  EBADMSG },
 	};
 	struct snapshot s = { .text = NULL };
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		is_int(snapshot_parse(cases[i].text, strlen(cases[i].text),
-				      &s),
+		is_int(snapshot_parse(cases[i].text, strlen(cases[i].text), &s),
 		       cases[i].error, "bad snapshot %zu", i);
 	is_int(snapshot_parse(HEAD "\0" END, sizeof(HEAD "\0" END) - 1, &s),
 	       EBADMSG, "a NUL inside");
@@ -146,12 +144,18 @@ static void test_distance(void)
 		const char *a, *b;
 		size_t distance;
 	} cases[] = {
-		{ "mitgcm", "mitgcm", 0 }, { "mitgmc", "mitgcm", 1 },
-		{ "mitgc", "mitgcm", 1 },  { "mitgcmm", "mitgcm", 1 },
-		{ "mitgxm", "mitgcm", 1 }, { "imtgmc", "mitgcm", 2 },
-		{ "", "abc", 3 },	   { "abc", "", 3 },
-		{ "", "", 0 },		   { "kitten", "sitting", 3 },
-		{ "ab", "ba", 1 },	   { "abcd", "wxyz", 4 },
+		{ "mitgcm", "mitgcm", 0 },
+		{ "mitgmc", "mitgcm", 1 },
+		{ "mitgc", "mitgcm", 1 },
+		{ "mitgcmm", "mitgcm", 1 },
+		{ "mitgxm", "mitgcm", 1 },
+		{ "imtgmc", "mitgcm", 2 },
+		{ "", "abc", 3 },
+		{ "abc", "", 3 },
+		{ "", "", 0 },
+		{ "kitten", "sitting", 3 },
+		{ "ab", "ba", 1 },
+		{ "abcd", "wxyz", 4 },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -177,16 +181,15 @@ static void near(const struct snapshot *s, const char *name, const char *want)
 
 static void test_nearmiss(void)
 {
-	static const char text[] =
-		HEAD "profile stock 1 1 available\n"
-		     "profile mitgcm 1 1 available\n"
-		     "profile mitgcm2 1 1 available\n"
-		     "profile mitgdm 1 1 quarantined\n"
-		     "profile lammps 1 1 available\n"
-		     "profile io 1 1 available\n"
-		     "profile io1 1 1 available\n"
-		     "profile io2 1 1 available\n"
-		     "profile io3 1 1 available\n" END;
+	static const char text[] = HEAD "profile stock 1 1 available\n"
+					"profile mitgcm 1 1 available\n"
+					"profile mitgcm2 1 1 available\n"
+					"profile mitgdm 1 1 quarantined\n"
+					"profile lammps 1 1 available\n"
+					"profile io 1 1 available\n"
+					"profile io1 1 1 available\n"
+					"profile io2 1 1 available\n"
+					"profile io3 1 1 available\n" END;
 	struct snapshot s;
 
 	if (!ok(snapshot_parse(text, strlen(text), &s) == 0, "a catalog"))

@@ -167,9 +167,9 @@ static void test_no_snapshot(const char *snapshot)
 /* One load of the plugin, several components: nothing may leak. */
 static void test_het(enum spank_context context, bool forgets)
 {
-	static const char *const values[] = { "mitgcm", NULL,	  "lammps@1",
-					      "stock",	"mitgcm", NULL };
-	static const char *const want[] = { "mitgcm", NULL,	"lammps@1",
+	static const char *const values[] = { "mitgcm", NULL,     "lammps@1",
+					      "stock",  "mitgcm", NULL };
+	static const char *const want[] = { "mitgcm", NULL,     "lammps@1",
 					    NULL,     "mitgcm", NULL };
 
 	begin(context);
@@ -324,17 +324,16 @@ static void test_control_fails(void)
 
 static void write_catalog(void)
 {
-	sandbox_write("catalog.snapshot",
-		      "kernel-broker-snapshot 1\n"
-		      "generated 2026-11-20T10:00:00Z\n"
-		      "profile stock 1 1 available\n"
-		      "profile mitgcm 3 1,2,3 available\n"
-		      "profile lammps 1 1 available\n"
-		      "profile io1 1 1 available\n"
-		      "profile io2 1 1 available\n"
-		      "profile io3 1 1 available\n"
-		      "profile broken 1 1 quarantined\n"
-		      "end\n");
+	sandbox_write("catalog.snapshot", "kernel-broker-snapshot 1\n"
+					  "generated 2026-11-20T10:00:00Z\n"
+					  "profile stock 1 1 available\n"
+					  "profile mitgcm 3 1,2,3 available\n"
+					  "profile lammps 1 1 available\n"
+					  "profile io1 1 1 available\n"
+					  "profile io2 1 1 available\n"
+					  "profile io3 1 1 available\n"
+					  "profile broken 1 1 quarantined\n"
+					  "end\n");
 	sandbox_program("kernelctl",
 			"#!/bin/sh\necho \"unknown kernel profile \\\"$3\\\"\""
 			" >&2\nexit 3\n");

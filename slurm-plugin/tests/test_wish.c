@@ -108,10 +108,10 @@ static void test_compare(void)
 		const char *a, *b;
 		bool equal, agree;
 	} cases[] = {
-		{ "a", "a", true, true },     { "a@1", "a@1", true, true },
-		{ "a", "a@1", false, true },  { "a@1", "a", false, true },
+		{ "a", "a", true, true },       { "a@1", "a@1", true, true },
+		{ "a", "a@1", false, true },    { "a@1", "a", false, true },
 		{ "a@1", "a@2", false, false }, { "a", "b", false, false },
-		{ "a", "aa", false, false },  { "stock", "a", false, false },
+		{ "a", "aa", false, false },    { "stock", "a", false, false },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -7,10 +7,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define REQUIRE(truth)                     \
-	do {                               \
-		if (!(truth))              \
-			__builtin_trap();  \
+#define REQUIRE(truth)                    \
+	do {                              \
+		if (!(truth))             \
+			__builtin_trap(); \
 	} while (0)
 
 #endif

@@ -9,8 +9,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct gate_facts facts = { .job = 7 };
 	char cause[GATE_CAUSE_SIZE], text[128];
 
-	facts.state_error = nodestate_parse((const char *)data, size,
-					    &facts.state);
+	facts.state_error =
+		nodestate_parse((const char *)data, size, &facts.state);
 	if (!facts.state_error) {
 		REQUIRE(strlen(facts.state.boot_id) == BOOT_ID_LENGTH);
 		REQUIRE(*facts.state.build_id && *facts.state.release);

@@ -1,0 +1,199 @@
+-- job_submit.lua against a slurm table of the tests' own. Prints TAP.
+
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+local count, failed = 0, 0
+local said
+
+slurm = {
+	ERROR = -1, SUCCESS = 0,
+	NO_VAL16 = 65534, SHARED_FORCE = 32768,
+	log_user = function(...) said = string.format(...) end,
+	log_info = function(...) return string.format(...) end,
+}
+assert(dofile(here .. "/../job_submit.lua") == slurm.SUCCESS)
+
+local function ok(passed, text, ...)
+	count = count + 1
+	if not passed then failed = failed + 1 end
+	print((passed and "ok " or "not ok ") .. count .. " - " ..
+		string.format(text, ...))
+end
+
+local function is(got, want, text)
+	ok(got == want, "%s", text)
+	if got ~= want then
+		print("#  got: " .. tostring(got))
+		print("# want: " .. tostring(want))
+	end
+end
+
+-- A job as slurmctld 22.05 shows it: what is not set is NO_VAL or nil.
+local function job(env, more)
+	local desc = { shared = 65534, requeue = 65534, reboot = 65534 }
+	if env then
+		desc.spank_job_env = {}
+		for i, entry in ipairs(env) do
+			desc.spank_job_env[i - 1] = entry
+		end
+		desc.spank_job_env_size = #env
+	end
+	for key, value in pairs(more or {}) do
+		desc[key] = value
+	end
+	return desc
+end
+
+local function submit(desc, parts)
+	said = nil
+	return slurm_job_submit(desc, parts or {}, 1000)
+end
+
+local function copy(t)
+	local c = {}
+	for k, v in pairs(t) do c[k] = v end
+	return c
+end
+
+local function untouched(desc, text)
+	local before = copy(desc)
+	is(submit(desc), slurm.SUCCESS, text .. " is accepted")
+	local same = true
+	for k, v in pairs(desc) do same = same and before[k] == v end
+	for k, v in pairs(before) do same = same and desc[k] == v end
+	ok(same, "%s is left as it is", text)
+	is(said, nil, text .. ": nothing is said")
+end
+
+-- plain jobs
+untouched(job(), "a plain job")
+untouched(job({}), "a job with an empty control environment")
+untouched(job({ "OTHER=x", "X=KERNEL_PROFILE=y" }), "a job with others' variables")
+untouched(job(nil, { shared = 1, requeue = 0 }), "a plain job that shares")
+untouched(job({ "KERNEL_PROFILE=stock" }), "a job on stock")
+untouched({}, "a description with nothing in it")
+untouched(job(nil, { spank_job_env = "text" }), "an environment that is no table")
+untouched(job(nil, { spank_job_env = { [0] = 5, [3] = false, [4] = "no equals" } }),
+	"an environment of odd things")
+
+-- profile jobs
+for _, env in ipairs({
+	{ "KERNEL_PROFILE=mitgcm" },
+	{ "OTHER=x", "KERNEL_PROFILE=mitgcm", "LAST=y" },
+	{ "SPANK_KERNEL_PROFILE=mitgcm" },
+	{ "KERNEL_PROFILE=mitgcm", "KERNEL_PROFILE=mitgcm" },
+	{ "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile=mitgcm", "KERNEL_PROFILE=mitgcm" },
+}) do
+	local desc = job(env)
+	is(submit(desc), slurm.SUCCESS, "a profile is accepted")
+	is(desc.reboot, 1, "reboot")
+	is(desc.shared, 0, "whole nodes")
+	is(desc.requeue, 1, "requeue")
+	is(desc.admin_comment, "kernel-broker: mitgcm requested", "admin_comment")
+	is(said, nil, "nothing is said")
+end
+
+local holes = job()
+holes.spank_job_env = { [7] = "KERNEL_PROFILE=mitgcm@3" }
+is(submit(holes), slurm.SUCCESS, "an environment with holes")
+is(holes.admin_comment, "kernel-broker: mitgcm@3 requested", "the version is named")
+
+local stubborn = job({ "KERNEL_PROFILE=mitgcm" }, { requeue = 0 })
+is(submit(stubborn), slurm.SUCCESS, "--no-requeue")
+is(stubborn.requeue, 1, "is requeued all the same until the kernel is up")
+is(stubborn.admin_comment, "kernel-broker: mitgcm requested; norequeue", "and remembered")
+local eager = job({ "KERNEL_PROFILE=mitgcm" }, { requeue = 1 })
+submit(eager)
+is(eager.admin_comment, "kernel-broker: mitgcm requested", "--requeue needs no word")
+local commented = job({ "KERNEL_PROFILE=mitgcm" }, { requeue = 0, admin_comment = "before" })
+submit(commented)
+is(commented.admin_comment, "kernel-broker: mitgcm requested; norequeue | before",
+	"an earlier comment is kept")
+local exclusive = job({ "KERNEL_PROFILE=mitgcm" }, { shared = 0 })
+is(submit(exclusive), slurm.SUCCESS, "--exclusive is what we want")
+local bare = { spank_job_env = { [0] = "KERNEL_PROFILE=mitgcm" } }
+is(submit(bare), slurm.SUCCESS, "a description without any other field")
+is(bare.shared, 0, "gets what it needs")
+
+-- refusals
+local function refused(desc, why, parts)
+	local before = copy(desc)
+	is(submit(desc, parts), slurm.ERROR, "refused: " .. why)
+	ok(said and said:find(why, 1, true), "and says: %s", why)
+	if not (said and said:find(why, 1, true)) then
+		print("#  got: " .. tostring(said))
+	end
+	local same = true
+	for k, v in pairs(desc) do same = same and before[k] == v end
+	ok(same, "a refused job is left as it is")
+end
+
+refused(job({ "KERNEL_PROFILE=mitgcm" }, { shared = 1 }), "--oversubscribe does not go")
+refused(job({ "KERNEL_PROFILE=mitgcm" }, { shared = 2 }), "--exclusive=user does not go")
+refused(job({ "KERNEL_PROFILE=mitgcm" }, { shared = 3 }), "--exclusive=mcs does not go")
+refused(job({ "KERNEL_PROFILE=mitgcm" }, { shared = 9 }), "sharing them does not go")
+refused(job({ "KERNEL_PROFILE=b", "KERNEL_PROFILE=a" }), "asks for a and b")
+refused(job({ "KERNEL_PROFILE=a", "KERNEL_PROFILE=stock" }), "asks for a and stock")
+refused(job({ "KERNEL_PROFILE=a", "KERNEL_PROFILE=a@1" }), "asks for a and a@1")
+refused(job({ "KERNEL_PROFILE=a",
+	"_SLURM_SPANK_OPTION_kernel_profile_kernel_profile=b" }), "asks for a and b")
+refused(job({ "KERNEL_PROFILE=a", "SPANK_KERNEL_PROFILE=b" }), "asks for a and b")
+
+local long = string.rep("a", 64)
+for _, name in ipairs({ "", "A", "a b", "a,b", "../a", "a@", "a@0", "a@01", "a@x",
+	"a@1@2", "@1", "-a", "a-", ".a", "_", "a\n", "a%s", "a@1234567890", long .. "a" }) do
+	refused(job({ "KERNEL_PROFILE=" .. name }), "is not a kernel profile's name")
+end
+for _, name in ipairs({ "a", "0", "a.b-c_d", "a@1", "a@999999999", long, long .. "@9" }) do
+	is(submit(job({ "KERNEL_PROFILE=" .. name })), slurm.SUCCESS, "a good name: " .. name)
+end
+
+-- partitions
+local parts = {
+	main = { name = "main", flag_default = 1, max_share = 1 },
+	forced = { name = "forced", flag_default = 0, max_share = 32768 + 4 },
+	one = { name = "one", flag_default = 0, max_share = 32768 + 1 },
+	yes = { name = "yes", flag_default = 0, max_share = 4 },
+	odd = { name = "odd" },
+}
+local env = { "KERNEL_PROFILE=mitgcm" }
+is(submit(job(env), parts), slurm.SUCCESS, "the default partition")
+for _, name in ipairs({ "main", "one", "yes", "odd", "unheard-of", "main,one" }) do
+	is(submit(job(env, { partition = name }), parts), slurm.SUCCESS, "partition " .. name)
+end
+refused(job(env, { partition = "forced" }), "partition forced always shares", parts)
+refused(job(env, { partition = "main,forced" }), "partition forced always shares", parts)
+parts.forced.flag_default, parts.main.flag_default = 1, 0
+refused(job(env), "partition forced always shares", parts)
+parts.forced.flag_default, parts.main.flag_default = 0, 1
+is(submit(job(nil, { partition = "forced" }), parts), slurm.SUCCESS, "a plain job may share")
+is(slurm_job_submit(job(env), nil, 1000), slurm.SUCCESS, "no list of partitions")
+
+-- changes
+local function modify(desc, rec)
+	said = nil
+	return slurm_job_modify(desc, rec, parts, 1000)
+end
+local profile, plain = job(env), job()
+is(modify(job(), profile), slurm.SUCCESS, "no change")
+is(modify({}, {}), slurm.SUCCESS, "nothing known")
+is(modify(job(nil, { requeue = 0 }), profile), slurm.SUCCESS, "requeue is the user's")
+is(modify(job(nil, { time_limit = 5, partition = "main" }), profile), slurm.SUCCESS,
+	"so are time and partition")
+is(modify(job(nil, { shared = 0, reboot = 1 }), profile), slurm.SUCCESS, "whole nodes")
+is(modify(job(nil, { shared = 1 }), profile), slurm.ERROR, "no sharing")
+ok(said and said:find("OverSubscribe", 1, true), "which is said")
+is(modify(job(nil, { shared = 2 }), profile), slurm.ERROR, "not with oneself either")
+is(modify(job(nil, { reboot = 0 }), profile), slurm.ERROR, "no way round the boot")
+is(modify(job(nil, { partition = "forced" }), profile), slurm.ERROR, "no partition that shares")
+is(modify(job(nil, { shared = 1, reboot = 0, partition = "forced" }), plain), slurm.SUCCESS,
+	"a plain job may do all that")
+is(modify(job(nil, { shared = 1 }), job({ "KERNEL_PROFILE=stock" })), slurm.SUCCESS,
+	"a job on stock, too")
+
+-- an older slurmctld that lacks the constants
+slurm.NO_VAL16, slurm.SHARED_FORCE = nil, nil
+is(submit(job(env), parts), slurm.SUCCESS, "without constants")
+refused(job(env, { partition = "forced" }), "partition forced always shares", parts)
+
+print("1.." .. count)
+os.exit(failed == 0 and 0 or 1)
