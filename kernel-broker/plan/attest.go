@@ -117,11 +117,11 @@ func (d *decision) bootFailed(n *kb.Node, p *kb.Pending, cause string, blameKern
 	if n.Attempts < limit {
 		return
 	}
-	kind := kb.FailureKernel
-	if ref.IsStock() {
-		kind = kb.FailureNode
+	kind := kb.FailureNode
+	if blameKernel {
+		kind = kb.FailureKernel
 	}
-	d.fail(n, kind, ref, cause)
+	d.fail(n, blame(kind, ref), ref, cause)
 }
 
 func (d *decision) fail(n *kb.Node, kind kb.FailureKind, ref kb.Ref, cause string) {

@@ -33,9 +33,18 @@ func (d *decision) reports(n *kb.Node, agent Agent) {
 				d.note(n, "kexec", r.Detail)
 			}
 		case ReportFailed:
-			d.fail(n, r.Kind, p.Kernel.Ref(), r.Detail)
+			d.fail(n, blame(r.Kind, p.Kernel.Ref()), p.Kernel.Ref(), r.Detail)
 		}
 	}
+}
+
+// blame is whose fault a failure is. There is nothing to fall back to from
+// stock: a node that cannot have it needs its administrator.
+func blame(kind kb.FailureKind, ref kb.Ref) kb.FailureKind {
+	if ref.IsStock() {
+		return kb.FailureNode
+	}
+	return kind
 }
 
 // noteOnce writes an event unless it is the node's last one already.
@@ -65,7 +74,13 @@ func (d *decision) overdue(n *kb.Node, agent Agent) {
 		}
 		return
 	}
-	age := d.in.Now.Sub(p.Since)
+	// A broker that was away has no right to call the nodes late: the time
+	// counts from its start, which is when it lost every agent.
+	since := p.Since
+	if !agent.Connected || p.State == kb.PendingLoading {
+		since = later(p.Since, agent.Since)
+	}
+	age := d.in.Now.Sub(since)
 	ref := p.Kernel.Ref()
 	switch p.State {
 	case kb.PendingLoading:
@@ -155,6 +170,8 @@ func (d *decision) recover(n *kb.Node) {
 	switch {
 	case ours:
 		n.Drained = true
+	case n.Drained && s.Drained():
+		// The administrator has it, for a reason of his own.
 	case n.Drained:
 		n.Failure, n.Drained, n.Attempts = nil, false, 0
 		n.Generation++

@@ -83,10 +83,14 @@ func (d *decision) guard(n *kb.Node, owner *kb.Allocation) {
 func (d *decision) release(n *kb.Node) {
 	s, known := d.slurmNode(n.Name)
 	if n.KeptFor != "" {
-		if d.in.Now.Before(n.KeptUntil) {
+		if d.in.Now.Before(n.KeptUntil) && !s.RebootIssued() {
 			return
 		}
-		d.note(n, "let go", fmt.Sprintf("job %s did not come", n.KeptFor))
+		why := fmt.Sprintf("job %s did not come", n.KeptFor)
+		if s.RebootIssued() {
+			why = "its return had begun already"
+		}
+		d.note(n, "let go", why)
 		n.KeptFor, n.KeptUntil = "", time.Time{}
 	}
 	stock := kb.Ref{Profile: kb.StockProfile}
@@ -104,7 +108,7 @@ func (d *decision) release(n *kb.Node) {
 	case s.Waiting() && !d.awaited(n.Name):
 		d.want(n, stock)
 		d.note(n, "returning", "to stock, for a plain job")
-	case s.Free() && !s.Armed():
+	case s.Free() && !s.Armed() && n.Failure == nil:
 		d.armLater(n, fmt.Sprintf("%s return from %s", kb.ReasonReturn, n.Want))
 	}
 }
@@ -161,13 +165,12 @@ func (d *decision) armAll() {
 func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 	if p := n.Pending; p != nil {
 		same := p.Kernel.Ref() == n.Want || n.Want.IsStock() && p.Kernel.Ref().IsStock()
-		if p.State == kb.PendingLoading && !same {
-			n.Pending = nil
-			n.Generation++
-			d.note(n, "dropped", fmt.Sprintf("%s is no longer wanted", p.Kernel.Ref()))
-		} else {
+		if p.State != kb.PendingLoading || same && !n.Runs(n.Want) {
 			return
 		}
+		n.Pending = nil
+		n.Generation++
+		d.note(n, "dropped", fmt.Sprintf("%s is no longer wanted", p.Kernel.Ref()))
 	}
 	if n.Failure != nil || n.Runs(n.Want) || !agent.Connected || n.Boot.BootID == "" {
 		return
@@ -202,7 +205,9 @@ func (d *decision) register(n *kb.Node, agent Agent) {
 	if agent.Slurmd.Start != n.SlurmdStart {
 		return
 	}
-	if d.in.Now.Sub(agent.Slurmd.At) > d.in.Config.RegisterRetry && d.in.Slurm.At.After(agent.Slurmd.At) {
+	// Slurm must be seen to wait still at the end of that time: once it has
+	// the registration, another one would be a node that rebooted.
+	if d.in.Slurm.At.Sub(agent.Slurmd.At) > d.in.Config.RegisterRetry {
 		n.SlurmdStart++
 	}
 }

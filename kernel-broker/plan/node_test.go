@@ -1,0 +1,258 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+func TestReports(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		report Report
+		phase  string
+		kind   kb.FailureKind
+	}{
+		{"fetching", Report{State: ReportFetching}, "loading", ""},
+		{"loaded", Report{State: ReportLoaded}, "loading", ""},
+		{"the last word", Report{State: ReportExecuting}, "booting", ""},
+		{"given up, the node's fault", Report{State: ReportFailed, Kind: kb.FailureNode}, "failed", kb.FailureNode},
+		{"given up, the kernel's fault", Report{State: ReportFailed, Kind: kb.FailureKernel}, "failed", kb.FailureKernel},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := switching(t)
+			stale := c.report
+			stale.Generation = w.nodes["n1"].Pending.Generation - 1
+			a := w.agents["n1"]
+			a.Reports = []Report{stale}
+			w.agents["n1"] = a
+			w.settle()
+			if phase := w.nodes["n1"].PhaseName(); phase != "loading" {
+				t.Errorf("a report on an older wish makes it %s", phase)
+			}
+			w.report("n1", c.report.State, c.report.Kind, "words")
+			w.decide()
+			n := w.nodes["n1"]
+			if n.PhaseName() != c.phase {
+				t.Errorf("n1 is %s, want %s", n.PhaseName(), c.phase)
+			}
+			if n.Failure != nil && (n.Failure.Kind != c.kind || n.Failure.Cause != "words" || n.Failure.Ref != mit) {
+				t.Errorf("failure %+v", n.Failure)
+			}
+		})
+	}
+}
+
+func TestReportsWithoutABoot(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	w.report("n1", ReportFailed, kb.FailureKernel, "late words")
+	w.settle()
+	if n := w.nodes["n1"]; !n.Steady() {
+		t.Errorf("n1 is %s", n.PhaseName())
+	}
+}
+
+func TestOverdueLoading(t *testing.T) {
+	w := switching(t)
+	w.pass(w.config.LoadLimit)
+	if phase := w.nodes["n1"].PhaseName(); phase != "loading" {
+		t.Fatalf("n1 is %s at the limit", phase)
+	}
+	w.now = w.now.Add(time.Second)
+	w.decide()
+	f := w.nodes["n1"].Failure
+	if f == nil || f.Kind != kb.FailureNode || f.Cause != "not loaded within 2m0s" {
+		t.Errorf("failure %+v", f)
+	}
+}
+
+func TestHangWithoutReset(t *testing.T) {
+	w := booting(t)
+	w.pass(time.Minute)
+	if phase := w.nodes["n1"].PhaseName(); phase != "booting" {
+		t.Fatalf("n1 is %s at the limit", phase)
+	}
+	w.now = w.now.Add(time.Second)
+	out := w.decide()
+	n := w.nodes["n1"]
+	if n.Failure == nil || n.Failure.Kind != kb.FailureNode || len(n.Faults) != 1 || has(out.Actions, ResetNode) {
+		t.Errorf("failure %+v, faults %+v, actions %v", n.Failure, n.Faults, out.Actions)
+	}
+}
+
+func TestHangWithReset(t *testing.T) {
+	for _, back := range []bool{true, false} {
+		w := booting(t)
+		w.config.CanReset = true
+		w.now = w.now.Add(61 * time.Second)
+		if out := w.decide(); !has(out.Actions, ResetNode) || w.nodes["n1"].Pending.State != kb.PendingReset {
+			t.Fatalf("actions %v, pending %+v", out.Actions, w.nodes["n1"].Pending)
+		}
+		if actions := w.settle(); has(actions, ResetNode) {
+			t.Error("one hang, two resets")
+		}
+		if back {
+			w.boot("n1", kernels[0], "")
+			w.decide()
+			if n := w.nodes["n1"]; n.PhaseName() != "loading" || len(n.Faults) != 1 || n.Attempts != 1 {
+				t.Errorf("after the reset n1 is %s with faults %+v, try %d", n.PhaseName(), n.Faults, n.Attempts)
+			}
+			continue
+		}
+		w.now = w.now.Add(w.config.ResetGrace + time.Second)
+		w.decide()
+		if n := w.nodes["n1"]; n.Failure == nil || n.Failure.Cause != "no sign of life after a reset" || len(n.Faults) != 1 {
+			t.Errorf("failure %+v, faults %+v", n.Failure, n.Faults)
+		}
+	}
+}
+
+// A broker that was away for longer than every limit finds its nodes where
+// they are, and gives their agents time to dial.
+func TestBrokerWasAway(t *testing.T) {
+	for name, begin := range map[string]func(*testing.T) *world{"loading": switching, "booting": booting} {
+		t.Run(name, func(t *testing.T) {
+			w := begin(t)
+			w.config.SwitchLimit = 2 * time.Hour
+			w.now = w.now.Add(time.Hour)
+			w.silence("n1") // as of the broker's start
+			w.settle()
+			if phase := w.nodes["n1"].PhaseName(); phase != name {
+				t.Fatalf("n1 is %s after the broker's start: %+v", phase, w.nodes["n1"].Failure)
+			}
+			w.boot("n1", kernels[1], w.nodes["n1"].Pending.Token)
+			w.pass(time.Second)
+			if n := w.nodes["n1"]; !n.Steady() {
+				t.Errorf("n1 is %s", n.PhaseName())
+			}
+		})
+	}
+	t.Run("steady", func(t *testing.T) {
+		w := switching(t)
+		w.boot("n1", kernels[1], w.nodes["n1"].Pending.Token)
+		w.settle()
+		w.config.SwitchLimit = 2 * time.Hour
+		w.now = w.now.Add(time.Hour)
+		w.silence("n1")
+		w.settle()
+		if n := w.nodes["n1"]; !n.Steady() {
+			t.Fatalf("n1 is %s: %+v", n.PhaseName(), n.Failure)
+		}
+		w.now = w.now.Add(w.config.AgentLimit + time.Second)
+		w.decide()
+		if n := w.nodes["n1"]; n.Failure == nil || n.Failure.Cause != "its agent is silent" {
+			t.Errorf("failure %+v", n.Failure)
+		}
+	})
+}
+
+// An agent that lives on the old kernel after its last word stands still.
+func TestAgentBackOnTheOldKernel(t *testing.T) {
+	w := booting(t)
+	a := w.agents["n1"]
+	a = Agent{Connected: true, Since: w.now, Boot: w.nodes["n1"].Boot, Inventory: a.Inventory}
+	w.agents["n1"] = a
+	w.settle()
+	n := w.nodes["n1"]
+	if n.Pending == nil || n.Pending.Token == "" {
+		t.Fatalf("the boot is forgotten: %+v", n)
+	}
+	w.report("n1", ReportFailed, kb.FailureNode, "kexec: EPERM")
+	w.decide()
+	if n := w.nodes["n1"]; n.Failure == nil || n.Failure.Cause != "kexec: EPERM" {
+		t.Errorf("failure %+v", n.Failure)
+	}
+}
+
+func TestWaiting(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	start := w.nodes["n1"].SlurmdStart
+	w.node("n1", "ALLOCATED+POWERING_UP", "")
+	w.settle()
+	n := w.nodes["n1"]
+	if !n.Waiting || n.SlurmdStart != start+1 || !n.SlurmdNotBefore.Equal(w.now.Add(w.config.RegisterDelay)) {
+		t.Errorf("waiting %v, start %d, not before %v", n.Waiting, n.SlurmdStart, n.SlurmdNotBefore)
+	}
+	delete(w.slurm.Nodes, "n1") // not seen is not known
+	w.pass(time.Second)
+	if n := w.nodes["n1"]; !n.Waiting || n.SlurmdStart != start+1 {
+		t.Errorf("waiting %v, start %d", n.Waiting, n.SlurmdStart)
+	}
+	w.node("n1", "ALLOCATED", "")
+	w.settle()
+	if w.nodes["n1"].Waiting {
+		t.Error("still waiting")
+	}
+}
+
+func TestRegisterTriesAgain(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	w.node("n1", "IDLE+POWERING_UP", "")
+	w.settle()
+	w.slurmd("n1")
+	start := w.nodes["n1"].SlurmdStart
+	// A look of too early proves nothing, however late it is now: slurmctld
+	// may have the registration, and a second one would be a crash to it.
+	in := w.input()
+	in.Slurm.At, in.Now = w.now.Add(time.Second), w.now.Add(time.Minute)
+	if out := Decide(in); len(out.Nodes) > 0 {
+		t.Errorf("slurmd is started anew on an old look: %+v", out.Nodes[0])
+	}
+	w.pass(w.config.RegisterRetry)
+	if got := w.nodes["n1"].SlurmdStart; got != start {
+		t.Errorf("start %d before its time", got)
+	}
+	w.pass(time.Second)
+	if got := w.nodes["n1"].SlurmdStart; got != start+1 {
+		t.Errorf("start %d, want %d", got, start+1)
+	}
+	w.pass(time.Minute)
+	if got := w.nodes["n1"].SlurmdStart; got != start+1 {
+		t.Error("started anew before the agent did what it was told")
+	}
+}
+
+func TestRecover(t *testing.T) {
+	t.Run("kernel's fault, the job leaves", func(t *testing.T) {
+		w := switching(t)
+		w.report("n1", ReportFailed, kb.FailureKernel, "no driver")
+		actions := w.settle()
+		if !has(actions, HoldJob) || has(actions, DrainNode) {
+			t.Errorf("actions %v", actions)
+		}
+		delete(w.slurm.Jobs, 7)
+		w.node("n1", "IDLE+POWERING_UP", "")
+		w.pass(time.Second)
+		w.pass(time.Second)
+		if n := w.nodes["n1"]; !n.Steady() || !n.Want.IsStock() {
+			t.Errorf("n1 is %s and wants %s", n.PhaseName(), n.Want)
+		}
+	})
+	t.Run("node's fault, drained and resumed", func(t *testing.T) {
+		w := switching(t)
+		w.node("n1", "ALLOCATED+DRAIN+POWERING_UP+REBOOT_REQUESTED", "kprof: x")
+		w.report("n1", ReportFailed, kb.FailureNode, "disk full")
+		if actions := w.settle(); !has(actions, Disarm) || has(actions, DrainNode) || has(actions, ArmReturn) {
+			t.Errorf("an armed node: %v", actions)
+		}
+		delete(w.slurm.Jobs, 7)
+		w.node("n1", "IDLE+POWERING_UP", "")
+		if actions := w.pass(time.Second); !has(actions, DrainNode) || has(actions, ArmReturn) {
+			t.Errorf("a disarmed node: %v", actions)
+		}
+		w.node("n1", "IDLE+DRAIN", "kernel-broker: mitgcm@3: disk full")
+		if actions := w.pass(time.Second); len(actions) > 0 || w.nodes["n1"].Failure == nil {
+			t.Errorf("a drained node: %v, failure %v", actions, w.nodes["n1"].Failure)
+		}
+		w.node("n1", "IDLE+DRAIN", "waits for its new disk")
+		if actions := w.pass(time.Second); len(actions) > 0 || w.nodes["n1"].Failure == nil {
+			t.Errorf("the administrator has it: %v, failure %v", actions, w.nodes["n1"].Failure)
+		}
+		w.node("n1", "IDLE", "")
+		w.pass(time.Second)
+		if n := w.nodes["n1"]; n.Failure != nil || n.Drained || !n.Want.IsStock() {
+			t.Errorf("resumed: %+v", n)
+		}
+	})
+}

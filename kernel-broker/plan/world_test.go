@@ -1,0 +1,268 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+var (
+	noon  = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	stock = kb.Ref{Profile: kb.StockProfile, Version: 1}
+	mit   = kb.Ref{Profile: "mitgcm", Version: 3}
+)
+
+func kernel(profile string, version uint32) kb.Kernel {
+	build := fmt.Sprintf("%s-%d", profile, version)
+	return kb.Kernel{Profile: profile, Version: version, BuildID: build, Release: "6.1-" + build}
+}
+
+// fakeCatalog has stock@1, mitgcm@3 and lammps@1.
+type fakeCatalog struct {
+	noStock     bool
+	quarantined map[kb.Ref]bool
+	counted     map[string]bool
+}
+
+var kernels = []kb.Kernel{kernel("stock", 1), kernel("mitgcm", 3), kernel("lammps", 1)}
+
+func (c *fakeCatalog) Stock() (kb.Kernel, bool) { return kernels[0], !c.noStock }
+
+func (c *fakeCatalog) ByBuildID(id string) []kb.Ref {
+	var refs []kb.Ref
+	for _, k := range kernels {
+		if k.BuildID == id {
+			refs = append(refs, k.Ref())
+		}
+	}
+	return refs
+}
+
+func (c *fakeCatalog) Resolve(ref kb.Ref) (kb.Ref, error) {
+	for _, k := range kernels {
+		if k.Profile != ref.Profile || ref.Version != 0 && k.Version != ref.Version {
+			continue
+		}
+		if c.quarantined[k.Ref()] {
+			return kb.Ref{}, fmt.Errorf("kernel %s is quarantined: %w", k.Ref(), kb.ErrQuarantined)
+		}
+		return k.Ref(), nil
+	}
+	return kb.Ref{}, fmt.Errorf("profile %s: %w", ref, kb.ErrNotFound)
+}
+
+func (c *fakeCatalog) Counted(f kb.Fault) bool { return c.counted[f.Token] }
+
+// world is what a broker holds and sees. Records pass through JSON with every
+// round, as they do in the store.
+type world struct {
+	t       *testing.T
+	now     time.Time
+	config  Config
+	catalog *fakeCatalog
+	nodes   map[string]*kb.Node
+	allocs  map[kb.JobID]*kb.Allocation
+	closed  []*kb.Allocation
+	agents  map[string]Agent
+	slurm   kb.SlurmView
+	told    map[kb.JobID]string
+	boots   map[string]int
+	tokens  int
+}
+
+func newWorld(t *testing.T) *world {
+	return &world{
+		t: t, now: noon, config: Defaults(), catalog: &fakeCatalog{quarantined: map[kb.Ref]bool{}, counted: map[string]bool{}},
+		nodes: map[string]*kb.Node{}, allocs: map[kb.JobID]*kb.Allocation{}, agents: map[string]Agent{},
+		slurm: kb.SlurmView{Jobs: map[uint32]kb.SlurmJob{}, Nodes: map[string]kb.SlurmNode{}},
+		told:  map[kb.JobID]string{}, boots: map[string]int{},
+	}
+}
+
+func (w *world) input() Input {
+	w.slurm.At = w.now
+	return Input{Now: w.now, Config: w.config, Slurm: w.slurm, Nodes: w.nodes, Allocations: w.allocs, Agents: w.agents,
+		Catalog: w.catalog, Told: w.told, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
+}
+
+// decide runs one round and keeps what came out.
+func (w *world) decide() Output {
+	w.t.Helper()
+	out := Decide(w.input())
+	for _, n := range out.Nodes {
+		w.nodes[n.Name] = again(w.t, n)
+	}
+	for _, a := range out.Allocations {
+		w.allocs[a.ID] = again(w.t, a)
+		if a.Closed {
+			w.closed = append(w.closed, w.allocs[a.ID])
+			delete(w.allocs, a.ID)
+		}
+	}
+	for name, a := range w.agents {
+		a.Reports = nil
+		if _, answered := out.Kept[name]; answered {
+			a.Ending = 0
+		}
+		w.agents[name] = a
+	}
+	return out
+}
+
+func again[T any](t *testing.T, record *T) *T {
+	t.Helper()
+	data, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := new(T)
+	if err := json.Unmarshal(data, back); err != nil {
+		t.Fatal(err)
+	}
+	return back
+}
+
+// settle decides until nothing changes; that must not take long.
+func (w *world) settle() []Action {
+	w.t.Helper()
+	var actions []Action
+	for range 8 {
+		out := w.decide()
+		for _, a := range out.Actions {
+			if !slices.ContainsFunc(actions, func(b Action) bool { return a.Key() == b.Key() }) {
+				actions = append(actions, a)
+			}
+		}
+		if len(out.Nodes)+len(out.Allocations) == 0 {
+			return out.Actions
+		}
+	}
+	w.t.Fatal("the records do not come to rest")
+	return actions
+}
+
+// pass lets time go by and settles.
+func (w *world) pass(d time.Duration) []Action {
+	w.t.Helper()
+	w.now = w.now.Add(d)
+	return w.settle()
+}
+
+// boot has a node come up and its agent say hello.
+func (w *world) boot(name string, k kb.Kernel, token string) {
+	w.boots[name]++
+	if w.nodes[name] == nil {
+		w.nodes[name] = &kb.Node{Name: name}
+	}
+	w.agents[name] = Agent{Connected: true, Since: w.now, Boot: kb.Boot{
+		BootID: fmt.Sprintf("%s-boot%d", name, w.boots[name]), BuildID: k.BuildID, Release: k.Release, Token: token}}
+}
+
+// silence is an agent that is gone.
+func (w *world) silence(name string) { w.agents[name] = Agent{Since: w.now} }
+
+func (w *world) report(name string, state ReportState, kind kb.FailureKind, detail string) {
+	a := w.agents[name]
+	a.Reports = append(a.Reports, Report{Generation: w.nodes[name].Generation, State: state, Kind: kind, Detail: detail, At: w.now})
+	w.agents[name] = a
+}
+
+// slurmd is an agent that has started it as it was told.
+func (w *world) slurmd(name string) {
+	a := w.agents[name]
+	a.Slurmd = Slurmd{Start: w.nodes[name].SlurmdStart, Running: true, At: w.now}
+	w.agents[name] = a
+}
+
+// node sets what slurmctld says: IDLE+POWERING_UP and a reason.
+func (w *world) node(name, state, reason string) {
+	words := strings.Split(state, "+")
+	w.slurm.Nodes[name] = kb.SlurmNode{Name: name, State: words[0], Flags: words[1:], Reason: reason}
+}
+
+// job sets what slurmctld says of a job with nodes.
+func (w *world) job(id uint32, state string, reboot bool, nodes ...string) {
+	w.slurm.Jobs[id] = kb.SlurmJob{ID: id, Reference: fmt.Sprint(id), State: state, Reboot: reboot, Nodes: nodes,
+		NodeCount: uint32(len(nodes)), User: "alice", Restart: w.slurm.Jobs[id].Restart}
+}
+
+func (w *world) ensure(id uint32, ref kb.Ref, nodes ...string) *kb.Allocation {
+	var k kb.Kernel
+	for _, have := range kernels {
+		if have.Ref() == ref {
+			k = have
+		}
+	}
+	a := &kb.Allocation{ID: kb.JobID{Job: id, Restart: w.slurm.Jobs[id].Restart}, Reference: fmt.Sprint(id), User: "alice", Requested: ref, Kernel: k,
+		BootAttempts: 2, BootTimeout: time.Minute, Reuse: kb.ReuseSameProfile, Fallback: kb.FallbackHold,
+		Nodes: nodes, Phase: kb.PhaseAccepted, Since: w.now, Created: w.now}
+	w.allocs[a.ID] = a
+	w.now = w.now.Add(time.Millisecond)
+	return a
+}
+
+// steadyOnStock is a world with idle nodes.
+func steadyOnStock(t *testing.T, names ...string) *world {
+	w := newWorld(t)
+	for _, name := range names {
+		w.node(name, "IDLE", "")
+		w.boot(name, kernels[0], "")
+	}
+	w.settle()
+	for _, name := range names {
+		w.slurmd(name)
+	}
+	w.settle()
+	return w
+}
+
+// switching is a job on n1 whose node is being loaded.
+func switching(t *testing.T) *world {
+	w := steadyOnStock(t, "n1")
+	w.job(7, "CONFIGURING", true, "n1")
+	w.node("n1", "ALLOCATED+POWERING_UP", "")
+	w.ensure(7, mit, "n1")
+	w.settle()
+	if w.nodes["n1"].PhaseName() != "loading" {
+		t.Fatalf("n1 is %s", w.nodes["n1"].PhaseName())
+	}
+	return w
+}
+
+// booting is switching after the agent's last word.
+func booting(t *testing.T) *world {
+	w := switching(t)
+	w.report("n1", ReportExecuting, "", "")
+	w.settle()
+	w.silence("n1")
+	w.settle()
+	if w.nodes["n1"].PhaseName() != "booting" {
+		t.Fatalf("n1 is %s", w.nodes["n1"].PhaseName())
+	}
+	return w
+}
+
+// running is a job that runs on n1 with its kernel.
+func running(t *testing.T) *world {
+	w := booting(t)
+	w.boot("n1", kernels[1], w.nodes["n1"].Pending.Token)
+	w.settle()
+	w.slurmd("n1")
+	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7")
+	w.settle()
+	w.job(7, "RUNNING", true, "n1")
+	w.settle()
+	if a := w.allocs[kb.JobID{Job: 7}]; a == nil || a.Phase != kb.PhaseReady {
+		t.Fatalf("allocation is %+v", a)
+	}
+	return w
+}
+
+func has(actions []Action, kind Kind) bool {
+	return slices.ContainsFunc(actions, func(a Action) bool { return a.Kind == kind })
+}
