@@ -3,6 +3,7 @@ package hook
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -155,7 +156,7 @@ func (h *host) serve() (stop func()) {
 	api.RegisterAllocationServiceServer(server, h.broker)
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := server.Serve(listener); err != nil {
+		if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			h.t.Error(err)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -135,7 +136,7 @@ func serve(t *testing.T, change func(*rpc.Options), register func(*grpc.Server))
 	var serving sync.WaitGroup
 	for _, listener := range []net.Listener{local, remote} {
 		serving.Go(func() {
-			if err := server.Serve(listener); err != nil {
+			if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 				t.Error(err)
 			}
 		})

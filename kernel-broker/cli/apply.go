@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+)
+
+func (a *app) profileApplyCommand() *cobra.Command {
+	var kernels string
+	var only []string
+	var dryRun bool
+	c := &cobra.Command{
+		Use: "apply DIR", Short: "Register the profiles of a folder with their kernels",
+		Long: `Reads the profiles (*.yaml) of DIR or of DIR/profiles, and the kernels that they
+name from the folder given with --kernels, which has one folder for each:
+KERNEL/bzImage, KERNEL/kernel.json and perhaps an initrd. What the broker does
+not have yet is uploaded. A version that is registered never changes.`,
+		Example: "  kernelctl profile apply catalog --kernels build/kernels --dry-run",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.run(func(ctx context.Context, args []string) error {
+			return a.profileApply(ctx, args[0], kernels, only, dryRun)
+		}),
+	}
+	c.Flags().StringVar(&kernels, "kernels", "build/kernels", "`folder` of built kernels")
+	c.Flags().StringSliceVar(&only, "profile", nil, "only these `names`")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be done")
+	return c
+}
+
+// prepared is a profile that is ready to be sent.
+type prepared struct {
+	profile *api.Profile
+	files   []catalog.Artifact
+}
+
+func (a *app) profileApply(ctx context.Context, dir, kernels string, only []string, dryRun bool) error {
+	all, err := prepare(dir, kernels, only)
+	if err != nil {
+		return err
+	}
+	for _, one := range all {
+		if dryRun {
+			err = a.applyPreview(ctx, one)
+		} else {
+			err = a.apply(ctx, one)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare reads everything before anything is sent.
+func prepare(dir, kernels string, only []string) ([]prepared, error) {
+	if info, err := os.Stat(filepath.Join(dir, "profiles")); err == nil && info.IsDir() {
+		dir = filepath.Join(dir, "profiles")
+	}
+	definitions, err := catalog.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []prepared
+	for _, d := range definitions {
+		if len(only) > 0 && !slices.Contains(only, d.Name) {
+			continue
+		}
+		profile, files, err := catalog.Resolve(d, kernels)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, prepared{toProto(profile), files})
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s: no such profiles: %w", dir, kernelbroker.ErrNotFound)
+	}
+	return all, nil
+}
+
+func (a *app) apply(ctx context.Context, one prepared) error {
+	for _, file := range one.files {
+		if err := a.upload(ctx, file); err != nil {
+			return err
+		}
+	}
+	changed, err := a.send(ctx, one.profile)
+	if err != nil {
+		return err
+	}
+	word := "unchanged"
+	if changed {
+		word = "applied"
+	}
+	a.say("profile %s %s, %s", one.profile.GetName(), word, count(len(one.profile.GetVersions()), "version"))
+	return nil
+}
+
+// send applies a profile. It is repeated, with the same id, when the answer
+// got lost.
+func (a *app) send(ctx context.Context, profile *api.Profile) (changed bool, err error) {
+	id, err := requestID()
+	if err != nil {
+		return false, err
+	}
+	for try := 0; ; try++ {
+		response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ApplyProfile,
+			&api.ApplyProfileRequest{RequestId: id, Profile: profile})
+		if status.Code(err) == codes.Unavailable && try == 0 {
+			continue
+		}
+		return response.GetChanged(), err
+	}
+}
+
+func (a *app) applyPreview(ctx context.Context, one prepared) error {
+	now, err := a.profile(ctx, one.profile.GetName())
+	if status.Code(err) == codes.NotFound {
+		now, err = nil, nil
+	}
+	if err != nil {
+		return err
+	}
+	if now == nil {
+		a.say("would create profile %s with %s", one.profile.GetName(), count(len(one.profile.GetVersions()), "version"))
+	}
+	for _, v := range one.profile.GetVersions() {
+		if err := a.previewVersion(now, v); err != nil {
+			return err
+		}
+	}
+	if now != nil && !sameSettings(now, one.profile) {
+		a.say("would change the settings of profile %s", one.profile.GetName())
+	}
+	for _, file := range one.files {
+		has, err := a.stored(ctx, file)
+		if err != nil {
+			return err
+		}
+		if !has {
+			a.say("would upload %s (%s)", file.Path, bytesOf(file.Size))
+		}
+	}
+	return nil
+}
+
+func (a *app) previewVersion(now *api.Profile, v *api.ProfileVersion) error {
+	for _, old := range now.GetVersions() {
+		if old.GetKernel().GetVersion() != v.GetKernel().GetVersion() {
+			continue
+		}
+		if !proto.Equal(old.GetKernel(), v.GetKernel()) {
+			return fmt.Errorf("kernel %q exists with other content: %w", refOf(v), kernelbroker.ErrPrecluded)
+		}
+		return nil
+	}
+	a.say("would register %s (%s)", refOf(v), v.GetKernel().GetRelease())
+	return nil
+}
+
+// sameSettings compares everything but the versions.
+func sameSettings(x, y *api.Profile) bool {
+	x, y = proto.CloneOf(x), proto.CloneOf(y)
+	x.Versions, y.Versions = nil, nil
+	return proto.Equal(x, y)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// toProto is the request for a profile of files: nothing of what the broker
+// alone knows is in it.
+func toProto(p kernelbroker.Profile) *api.Profile {
+	out := &api.Profile{
+		Name: p.Name, Application: p.Application, Description: p.Description, DefaultVersion: p.DefaultVersion,
+		BootAttempts: p.BootAttempts, BootTimeoutMs: uint64(p.BootTimeout.Milliseconds()),
+		Reuse: map[kernelbroker.ReusePolicy]api.ReusePolicy{
+			kernelbroker.ReuseSameProfile: api.ReusePolicy_REUSE_POLICY_SAME_PROFILE,
+			kernelbroker.ReuseNever:       api.ReusePolicy_REUSE_POLICY_NEVER,
+		}[p.Reuse],
+		Fallback: map[kernelbroker.FallbackPolicy]api.FallbackPolicy{
+			kernelbroker.FallbackHold:    api.FallbackPolicy_FALLBACK_POLICY_HOLD,
+			kernelbroker.FallbackRequeue: api.FallbackPolicy_FALLBACK_POLICY_REQUEUE,
+		}[p.Fallback],
+	}
+	for _, v := range p.Versions {
+		out.Versions = append(out.Versions, &api.ProfileVersion{Kernel: kernelToProto(v.Kernel)})
+	}
+	return out
+}
+
+func kernelToProto(k kernelbroker.Kernel) *api.KernelSpec {
+	return &api.KernelSpec{
+		Profile: k.Profile, Version: k.Version, ImageDigest: k.ImageDigest, ImageSize: k.ImageSize,
+		InitrdDigest: k.InitrdDigest, InitrdSize: k.InitrdSize, Arguments: k.Arguments, BuildId: k.BuildID,
+		Release: k.Release, Architecture: k.Architecture, Drivers: k.Drivers, MinMemoryMib: k.MinMemoryMiB,
+	}
+}
+
+// isMissing reports whether the broker says that something is not there.
+func isMissing(err error) bool {
+	return status.Code(err) == codes.NotFound || errors.Is(err, kernelbroker.ErrNotFound)
+}

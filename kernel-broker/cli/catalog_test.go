@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// invented is a catalog with two kernels.
+func invented(t *testing.T) (dir, kernels string) {
+	t.Helper()
+	kernels = t.TempDir()
+	build(t, kernels, "mitgcm", strings.Repeat("mitgcm ", 200000)) // several chunks
+	build(t, kernels, "stock", "stock")
+	return filepath.Join("testdata", "catalog"), kernels
+}
+
+func TestApplyAndShow(t *testing.T) {
+	f := newFixture(t)
+	dir, kernels := invented(t)
+	f.must(0, "would create profile mitgcm with 1 version\nwould register mitgcm@1 (6.1.0-mitgcm)\nwould upload ", "profile", "apply", dir, "--kernels", kernels, "--dry-run")
+	f.must(0, "no profiles", "profile", "list")
+	if len(f.files.bytes) != 0 {
+		t.Error("a dry run uploaded something")
+	}
+	f.must(0, "uploading bzImage: 1.3 MiB done\nprofile mitgcm applied, 1 version\n", "profile", "apply", dir, "--kernels", kernels)
+	f.must(0, "is stored already (1.3 MiB)\nprofile mitgcm unchanged, 1 version\n", "profile", "apply", dir, "--kernels", kernels)
+	if _, _, stderr := f.run("profile", "apply", dir, "--kernels", kernels, "--dry-run"); stderr != "" {
+		t.Errorf("nothing is left to do, but: %s", stderr)
+	}
+	for _, format := range []string{"table", "json", "yaml"} {
+		golden(t, "profile-list."+format, f.must(0, "", "profile", "list", "-o", format))
+		golden(t, "profile-show."+format, f.must(0, "", "profile", "show", "mitgcm", "-o", format))
+		golden(t, "kernel-list."+format, f.must(0, "", "kernel", "list", "-o", format))
+		golden(t, "kernel-show."+format, f.must(0, "", "kernel", "show", "mitgcm@1", "-o", format))
+		golden(t, "profile-check."+format, f.must(0, "", "profile", "check", "mitgcm", "-o", format))
+	}
+}
+
+func TestApplyRefuses(t *testing.T) {
+	f := newFixture(t)
+	dir, kernels := invented(t)
+	f.must(0, "", "profile", "apply", dir, "--kernels", kernels, "--profile", "mitgcm")
+	f.must(3, "no such profiles", "profile", "apply", dir, "--kernels", kernels, "--profile", "other")
+	build(t, kernels, "mitgcm", "other bytes")
+	f.must(3, `kernel "mitgcm@1" exists with other content`, "profile", "apply", dir, "--kernels", kernels)
+	f.must(3, `kernel "mitgcm@1" exists with other content`, "profile", "apply", dir, "--kernels", kernels, "--dry-run")
+	if err := os.WriteFile(filepath.Join(kernels, "mitgcm", "bzImage"), []byte("damaged"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.must(3, "is not the image of the manifest", "profile", "apply", dir, "--kernels", kernels)
+	f.must(3, `kernel "mitgcm" is not built`, "profile", "apply", dir, "--kernels", t.TempDir())
+	f.must(1, "no such file", "profile", "apply", filepath.Join(dir, "nowhere"), "--kernels", kernels)
+}
+
+func TestRegister(t *testing.T) {
+	f := newFixture(t)
+	_, kernels := invented(t)
+	arguments := func(name string, more ...string) []string {
+		k := filepath.Join(kernels, name)
+		return append([]string{"kernel", "register", "--profile", "mitgcm", "--kernel", filepath.Join(k, "bzImage"),
+			"--manifest", filepath.Join(k, "kernel.json")}, more...)
+	}
+	f.must(0, "would register mitgcm@1", arguments("mitgcm", "--dry-run")...)
+	for _, step := range []struct {
+		more             []string
+		out, words, then string
+	}{
+		{nil, "mitgcm@1\n", "profile mitgcm applied, 1 version", "mitgcm@1\n"},
+		{nil, "mitgcm@1\n", "mitgcm@1 is this kernel already", "mitgcm@1\n"},
+		{[]string{"--argument", "quiet", "--argument", "nosmt"}, "mitgcm@2\n", "applied, 2 versions", "mitgcm@1\n"},
+		{[]string{"--argument", "quiet", "--argument", "nosmt", "--default"}, "mitgcm@2\n", "already", "mitgcm@2\n"},
+		{[]string{"--version", "7", "--default", "--argument", "x"}, "mitgcm@7\n", "applied, 3 versions", "mitgcm@7\n"},
+	} {
+		if out := f.must(0, step.words, arguments("mitgcm", step.more...)...); out != step.out {
+			t.Errorf("%v: %s", step.more, out)
+		}
+		if out := f.must(0, "", "profile", "check", "mitgcm"); out != step.then {
+			t.Errorf("%v: jobs get %s", step.more, out)
+		}
+	}
+	initrd := filepath.Join(t.TempDir(), "initrd.img")
+	if err := os.WriteFile(initrd, []byte("initrd"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.must(0, "uploading initrd.img: 6 B done", arguments("mitgcm", "--initrd", initrd)...)
+	f.must(3, `kernel argument "root=/dev/sda"`, arguments("mitgcm", "--argument", "root=/dev/sda")...)
+	f.must(3, "exists with other content", arguments("mitgcm", "--version", "1", "--argument", "other")...)
+	f.must(3, "is not the image of the manifest", append(arguments("mitgcm"), "--kernel", initrd)...)
+	f.must(2, "profile name", append(arguments("mitgcm"), "--profile", "A")...)
+	f.must(2, `required flag(s) "kernel"`, "kernel", "register", "--profile", "mitgcm", "--manifest", "x")
+}
+
+func TestCheckTellsUsersWhy(t *testing.T) {
+	f := newFixture(t)
+	dir, kernels := invented(t)
+	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
+	for name, words := range map[string]string{
+		"mitgmc":   "unknown kernel profile \"mitgmc\"; did you mean \"mitgcm\"?\n",
+		"mitgcm@9": "kernel profile \"mitgcm\" has no version 9 (it has 1): not found\n",
+		"Mitgcm":   "profile name \"Mitgcm\": character 'M' at position 1: invalid\n",
+	} {
+		code, stdout, stderr := f.run("profile", "check", name)
+		if code != 3 || stdout != "" || stderr != words {
+			t.Errorf("check %s: exit %d, %q, %q", name, code, stdout, stderr)
+		}
+	}
+}
+
+func TestQuarantineIsSeenAndReleased(t *testing.T) {
+	f := newFixture(t)
+	dir, kernels := invented(t)
+	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
+	f.must(3, `"mitgcm@1" is not quarantined`, "profile", "release", "mitgcm@1")
+	f.must(3, `"mitgcm@1" is not quarantined`, "profile", "release", "mitgcm@1", "--dry-run")
+	ref := kernelbroker.Ref{Profile: "mitgcm", Version: 1}
+	for _, id := range []string{"a", "b"} {
+		if _, err := f.catalog.RecordBootFailure(t.Context(), id, ref, "n1: no word for 2m", 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.must(3, `kernel "mitgcm@1" is quarantined since 2026-11-20T12:00:00Z: failed to boot 2 times, last: n1: no word for 2m; an administrator can release it`, "profile", "check", "mitgcm")
+	golden(t, "quarantined-list.table", f.must(0, "", "profile", "list"))
+	golden(t, "quarantined-show.table", f.must(0, "", "profile", "show", "mitgcm"))
+	f.must(0, "would release mitgcm@1, quarantined since 2026-11-20 12:00:00Z: failed to boot", "profile", "release", "mitgcm@1", "--dry-run")
+	f.must(3, "is quarantined", "profile", "check", "mitgcm")
+	f.must(0, "mitgcm@1 released from quarantine", "profile", "release", "mitgcm@1")
+	f.must(0, "", "profile", "check", "mitgcm")
+	f.must(2, "names no version", "profile", "release", "mitgcm")
+	f.must(3, "no version 4", "profile", "release", "mitgcm@4")
+}

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// Exit codes, as the help text has them.
+const (
+	exitOK = iota
+	exitFailure
+	exitUsage
+	exitRefused
+	exitUnreachable
+)
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// errUnwell ends a command that has said everything already.
+var errUnwell = errors.New("the broker is not well")
+
+// explain returns the exit code and what to tell a person.
+func (a *app) explain(err error) (int, string) {
+	var usage usageError
+	if errors.As(err, &usage) {
+		return exitUsage, fmt.Sprintf("%v\nSee kernelctl --help.", usage.error)
+	}
+	if errors.Is(err, context.Canceled) {
+		return exitFailure, "interrupted"
+	}
+	made, isStatus := status.FromError(err)
+	if !isStatus {
+		for _, refusal := range []error{kernelbroker.ErrInvalid, kernelbroker.ErrNotFound, kernelbroker.ErrExists, kernelbroker.ErrPrecluded} {
+			if errors.Is(err, refusal) {
+				return exitRefused, err.Error()
+			}
+		}
+		return exitFailure, err.Error()
+	}
+	switch made.Code() {
+	case codes.Unavailable:
+		return exitUnreachable, fmt.Sprintf("broker at %s cannot be reached: %s", a.address, dialing(plain(made.Message())))
+	case codes.DeadlineExceeded:
+		return exitUnreachable, fmt.Sprintf("broker at %s did not answer in time", a.address)
+	case codes.Canceled:
+		return exitFailure, "interrupted"
+	case codes.NotFound, codes.FailedPrecondition, codes.InvalidArgument, codes.AlreadyExists, codes.OutOfRange:
+		return exitRefused, plain(made.Message())
+	}
+	return exitFailure, plain(made.Message())
+}
+
+// dialing takes gRPC's own words off the system's.
+func dialing(text string) string {
+	if _, cause, ok := strings.Cut(text, "Error while dialing: "); ok {
+		return strings.TrimSuffix(cause, `"`)
+	}
+	return text
+}
+
+// plain removes what could do something to a terminal. Texts come from nodes
+// and users too.
+func plain(text string) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f || c >= 0x80 && c < 0xa0 {
+			return -1
+		}
+		return c
+	}, text)
+}

@@ -1,0 +1,242 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/store/memstore"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// files is rpc.Artifacts in memory.
+type files struct {
+	mu    sync.Mutex
+	bytes map[string][]byte
+}
+
+func (f *files) Put(_ context.Context, digest string, _ uint64, source io.Reader) (bool, error) {
+	data, err := io.ReadAll(source)
+	if err != nil {
+		return false, err
+	}
+	sum := sha256.Sum256(data)
+	if digest != "sha256:"+hex.EncodeToString(sum[:]) {
+		return false, fmt.Errorf("artifact %q: other bytes: %w", digest, kernelbroker.ErrInvalid)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.bytes[digest] = data
+	return true, nil
+}
+
+type openFile struct{ *bytes.Reader }
+
+func (openFile) Close() error { return nil }
+
+func (f *files) Open(_ context.Context, digest string) (io.ReadSeekCloser, uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	data, has := f.bytes[digest]
+	if !has {
+		return nil, 0, fmt.Errorf("artifact %q: %w", digest, kernelbroker.ErrNotFound)
+	}
+	return openFile{bytes.NewReader(data)}, uint64(len(data)), nil
+}
+
+func (f *files) has(digest string, size uint64) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	data, has := f.bytes[digest]
+	return has && uint64(len(data)) == size, nil
+}
+
+// nodes and jobs answer with what a test put there.
+type nodes struct {
+	api.UnimplementedNodeServiceServer
+	list []*api.Node
+}
+
+func (n *nodes) ListNodes(context.Context, *api.ListNodesRequest) (*api.ListNodesResponse, error) {
+	return &api.ListNodesResponse{Nodes: n.list}, nil
+}
+
+func (n *nodes) GetNode(_ context.Context, r *api.GetNodeRequest) (*api.GetNodeResponse, error) {
+	for _, node := range n.list {
+		if node.GetName() == r.GetName() {
+			return &api.GetNodeResponse{Node: node}, nil
+		}
+	}
+	return nil, fmt.Errorf("node %q: %w", r.GetName(), kernelbroker.ErrNotFound)
+}
+
+type jobs struct {
+	api.UnimplementedAllocationServiceServer
+	mu   sync.Mutex
+	list []*api.Job
+	// looks counts the calls of GetJob; then may change the list.
+	looks int
+	then  func(looks int, list []*api.Job)
+}
+
+func (j *jobs) ListJobs(context.Context, *api.ListJobsRequest) (*api.ListJobsResponse, error) {
+	return &api.ListJobsResponse{Jobs: j.list}, nil
+}
+
+func (j *jobs) GetJob(_ context.Context, r *api.GetJobRequest) (*api.GetJobResponse, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.looks++; j.then != nil {
+		j.then(j.looks, j.list)
+	}
+	for _, job := range j.list {
+		if job.GetJobId() == r.GetJobId() && (r.RestartCount == nil || *r.RestartCount == job.GetRestartCount()) {
+			return &api.GetJobResponse{Job: job}, nil
+		}
+	}
+	return nil, fmt.Errorf("job %d: %w", r.GetJobId(), kernelbroker.ErrNotFound)
+}
+
+// fixture is a broker: the real server and catalog over invented nodes and
+// jobs.
+type fixture struct {
+	t          *testing.T
+	socket     string
+	catalog    *catalog.Catalog
+	files      *files
+	nodes      *nodes
+	jobs       *jobs
+	components []rpc.Component
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{t: t, socket: filepath.Join(t.TempDir(), "b.sock"), files: &files{bytes: map[string][]byte{}}, nodes: &nodes{}, jobs: &jobs{}}
+	store := memstore.New()
+	quiet := slog.New(slog.DiscardHandler)
+	f.catalog = catalog.New(catalog.Options{Store: store, HasArtifact: f.files.has, Log: quiet, Now: func() time.Time { return noon }})
+	f.components = []rpc.Component{{Name: "store", Healthy: true, Detail: "revision 7"}, {Name: "slurm", Healthy: true, Detail: "22.05.8"}}
+	server := rpc.NewServer(rpc.Options{Catalog: f.catalog, Artifacts: f.files, Version: "1.2.3", Log: quiet,
+		Health: func(context.Context) []rpc.Component { return f.components }})
+	api.RegisterNodeServiceServer(server, f.nodes)
+	api.RegisterAllocationServiceServer(server, f.jobs)
+	listener, err := net.Listen("unix", f.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		server.Stop()
+		serving.Wait()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// run runs kernelctl against the fixture.
+func (f *fixture) run(arguments ...string) (code int, stdout, stderr string) {
+	f.t.Helper()
+	return runAt(f.t, "unix://"+f.socket, arguments...)
+}
+
+func runAt(t *testing.T, address string, arguments ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, wrong bytes.Buffer
+	code = Run(t.Context(), Invocation{
+		Args: arguments, Stdout: &out, Stderr: &wrong, Version: "1.2.3",
+		Getenv: func(name string) string { return map[string]string{addressVariable: address}[name] },
+	})
+	return code, out.String(), wrong.String()
+}
+
+// must fails unless the run ended with a code, and its stderr has the words.
+func (f *fixture) must(want int, words string, arguments ...string) (stdout string) {
+	f.t.Helper()
+	code, stdout, stderr := f.run(arguments...)
+	if code != want || !strings.Contains(stderr, words) {
+		f.t.Errorf("kernelctl %s: exit %d, want %d with %q\n%s%s", strings.Join(arguments, " "), code, want, words, stdout, stderr)
+	}
+	return stdout
+}
+
+// golden compares with testdata/name.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s is not what it was; got\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+// build makes a kernel as the factory leaves it, and returns its folder.
+func build(t *testing.T, kernels, name, content string) string {
+	t.Helper()
+	dir := filepath.Join(kernels, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bzImage"), []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(content))
+	id := hex.EncodeToString(sum[:20])
+	text, err := json.Marshal(map[string]any{
+		"format": 1, "name": name, "release": "6.1.0-" + name, "build_id": id, "architecture": "x86_64",
+		"image":   map[string]any{"name": "bzImage", "digest": "sha256:" + hex.EncodeToString(sum[:]), "size": len(content)},
+		"drivers": map[string]any{"builtin": []string{"virtio_net", "virtio_blk"}, "modular": []string{}}, "filesystems": map[string]any{"builtin": []string{"ext4"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kernel.json"), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func at(ms int) *timestamppb.Timestamp {
+	return timestamppb.New(noon.Add(time.Duration(ms) * time.Millisecond))
+}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+)
+
+func (a *app) healthCommand() *cobra.Command {
+	return &cobra.Command{Use: "health", Short: "Show how the broker and what it leans on are",
+		Long: "Exit code 1: the broker answers but something is not well.",
+		Args: cobra.NoArgs, RunE: a.run(a.health)}
+}
+
+func (a *app) health(ctx context.Context, _ []string) error {
+	response, err := call(ctx, a, api.NewHealthServiceClient, api.HealthServiceClient.GetHealth, &api.GetHealthRequest{})
+	if err != nil {
+		return err
+	}
+	err = a.show(response, func(p *page) {
+		p.row("COMPONENT", "STATE", "DETAIL")
+		p.row("broker", wellWord(response.GetHealthy()), response.GetVersion())
+		for _, c := range response.GetComponents() {
+			p.row(c.GetName(), wellWord(c.GetHealthy()), c.GetDetail())
+		}
+	})
+	if err == nil && !response.GetHealthy() {
+		err = errUnwell
+	}
+	return err
+}
+
+func wellWord(well bool) string {
+	if well {
+		return "well"
+	}
+	return "ILL"
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "Show the version of this program", Args: cobra.NoArgs,
+		RunE: a.run(func(context.Context, []string) error {
+			if a.output == outputTable {
+				return a.page(func(p *page) { p.line("kernelctl %s", a.Version) })
+			}
+			text, err := json.Marshal(map[string]string{"version": a.Version})
+			if err != nil {
+				return fmt.Errorf("result: %w", err)
+			}
+			return a.showJSON(text)
+		})}
+}
+
+// manCommand writes the man pages, for the build.
+func (a *app) manCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{Use: "man DIR", Short: "Write the man pages", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: a.run(func(_ context.Context, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return err
+			}
+			root.DisableAutoGenTag = true
+			header := &doc.GenManHeader{Section: "1", Manual: "Kernel Broker", Source: "Kernel Broker " + a.Version}
+			return doc.GenManTree(root, header, args[0])
+		})}
+}

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+)
+
+// mostJobs is how far back a job is looked for by its name.
+const mostJobs = 1000
+
+func (a *app) jobCommand() *cobra.Command {
+	var limit uint32
+	list := &cobra.Command{Use: "list", Short: "List the jobs that asked for a kernel, newest first", Args: cobra.NoArgs,
+		RunE: a.run(func(ctx context.Context, _ []string) error { return a.jobList(ctx, limit) })}
+	list.Flags().Uint32Var(&limit, "limit", 100, "most jobs to list")
+	var restart int64
+	var watch bool
+	show := &cobra.Command{
+		Use: "show ID[_TASK|+OFFSET]", Short: "Show a job's way to its kernel and back",
+		Long: `Shows each step of the switch, node by node, with what it took, and which kernel
+each node proved to run before, during and after the job.`,
+		Args: cobra.ExactArgs(1),
+		RunE: a.run(func(ctx context.Context, args []string) error {
+			return a.jobShow(ctx, args[0], restart, watch)
+		}),
+	}
+	show.Flags().Int64Var(&restart, "restart", -1, "which `run` of a requeued job, from 0; the newest when it is not given")
+	show.Flags().BoolVar(&watch, "watch", false, "first print the steps as they come, until the job has its kernel or, if it has it, until its nodes are free")
+	return noun("job", "Jobs that asked for a kernel", list, show)
+}
+
+func (a *app) jobs(ctx context.Context, limit uint32) (*api.ListJobsResponse, error) {
+	return call(ctx, a, api.NewAllocationServiceClient, api.AllocationServiceClient.ListJobs, &api.ListJobsRequest{Limit: limit})
+}
+
+func (a *app) jobList(ctx context.Context, limit uint32) error {
+	response, err := a.jobs(ctx, limit)
+	if err != nil {
+		return err
+	}
+	if len(response.GetJobs()) == 0 {
+		a.say("no jobs asked for a kernel")
+	}
+	return a.show(response, func(p *page) {
+		if len(response.GetJobs()) == 0 {
+			return
+		}
+		p.row("JOB", "RESTART", "USER", "KERNEL", "PHASE", "BEGUN", "KERNEL AFTER", "NODES", "REASON")
+		for _, j := range response.GetJobs() {
+			p.row(reference(j), j.GetRestartCount(), j.GetUser(), kernelRef(j.GetProfile(), j.GetVersion()), jobPhase(j),
+				clock(begin(j)), untilReady(j), strings.Join(j.GetNodes(), ","), j.GetReason())
+		}
+	})
+}
+
+// reference is what the job is called in Slurm.
+func reference(j *api.Job) string {
+	if j.GetReference() != "" {
+		return j.GetReference()
+	}
+	return fmt.Sprint(j.GetJobId())
+}
+
+func jobPhase(j *api.Job) string { return enumWord(j.GetPhase().String(), "ALLOCATION_PHASE_") }
+
+func begin(j *api.Job) time.Time {
+	if len(j.GetTimeline()) == 0 {
+		return time.Time{}
+	}
+	return j.GetTimeline()[0].GetAt().AsTime()
+}
+
+// untilReady is what the user waited for.
+func untilReady(j *api.Job) string {
+	for _, e := range j.GetTimeline() {
+		if e.GetNode() == "" && e.GetEvent() == "ready" {
+			return seconds(e.GetAt().AsTime().Sub(begin(j)))
+		}
+	}
+	return ""
+}
+
+// find turns a job's name in Slurm into the broker's.
+func (a *app) find(ctx context.Context, name string) (uint32, error) {
+	if id, err := strconv.ParseUint(name, 10, 32); err == nil && id > 0 {
+		return uint32(id), nil
+	}
+	base := strings.FieldsFunc(name, func(c rune) bool { return c == '_' || c == '+' })
+	bad := len(base) != 2
+	for _, part := range base {
+		_, err := strconv.ParseUint(part, 10, 32)
+		bad = bad || err != nil
+	}
+	if bad {
+		return 0, usageError{fmt.Errorf("%q is not a job: write ID, ID_TASK or ID+OFFSET", name)}
+	}
+	response, err := a.jobs(ctx, mostJobs)
+	if err != nil {
+		return 0, err
+	}
+	var near []string
+	for _, j := range response.GetJobs() {
+		if j.GetReference() == name {
+			return j.GetJobId(), nil
+		}
+		if r := j.GetReference(); (strings.HasPrefix(r, base[0]+"_") || strings.HasPrefix(r, base[0]+"+")) && !slices.Contains(near, r) {
+			near = append(near, r)
+		}
+	}
+	hint := ""
+	if len(near) > 0 {
+		slices.Sort(near)
+		hint = " (it knows " + strings.Join(near[:min(len(near), 8)], ", ") + ")"
+	}
+	return 0, fmt.Errorf("the broker knows no job %s%s: %w", name, hint, kernelbroker.ErrNotFound)
+}
+
+func (a *app) jobShow(ctx context.Context, name string, restart int64, watch bool) error {
+	request := &api.GetJobRequest{}
+	if restart >= 0 {
+		n := uint32(restart)
+		request.RestartCount = &n
+	}
+	var err error
+	if request.JobId, err = a.find(ctx, name); err != nil {
+		return err
+	}
+	job, err := a.job(ctx, request)
+	if err != nil {
+		return err
+	}
+	if watch {
+		if job, err = a.watch(ctx, request, job); err != nil {
+			return err
+		}
+	}
+	return a.show(job, func(p *page) { jobPage(p, job) })
+}
+
+func (a *app) job(ctx context.Context, request *api.GetJobRequest) (*api.Job, error) {
+	response, err := call(ctx, a, api.NewAllocationServiceClient, api.AllocationServiceClient.GetJob, request)
+	return response.GetJob(), err
+}
+
+// watchPause lies between two looks. A switch takes seconds.
+const watchPause = 500 * time.Millisecond
+
+// watch tells the steps as they come and returns the job as it was at the end.
+func (a *app) watch(ctx context.Context, request *api.GetJobRequest, job *api.Job) (*api.Job, error) {
+	starting := isStarting(job)
+	var last time.Time
+	told := map[string]bool{}
+	for {
+		for _, e := range job.GetTimeline() {
+			at := e.GetAt().AsTime()
+			key := at.String() + e.GetNode() + e.GetEvent() + e.GetDetail()
+			if at.Before(last) || told[key] {
+				continue
+			}
+			told[key] = true
+			last = at
+			a.say("%s", strings.TrimSpace(fmt.Sprintf("%s  %-8s  %-10s  %s",
+				at.UTC().Format("15:04:05.00"), orDash(e.GetNode()), e.GetEvent(), e.GetDetail())))
+		}
+		if starting != isStarting(job) || isOver(job) {
+			return job, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(watchPause):
+		}
+		next, err := a.job(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		job = next
+	}
+}
+
+func isStarting(j *api.Job) bool {
+	return j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_ACCEPTED || j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_SWITCHING
+}
+
+func isOver(j *api.Job) bool {
+	return j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_DONE || j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_FAILED
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func numberOrNone(n uint32) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}

@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+)
+
+// registration is what kernel register was given.
+type registration struct {
+	profile, kernel, manifest, initrd string
+	application, description          string
+	version                           uint32
+	arguments                         []string
+	makeDefault, dryRun               bool
+}
+
+func (a *app) kernelCommand() *cobra.Command {
+	list := &cobra.Command{Use: "list", Short: "List the versions of all profiles", Args: cobra.NoArgs, RunE: a.run(a.kernelList)}
+	show := &cobra.Command{Use: "show NAME[@VERSION]", Short: "Show one version of a profile", Args: cobra.ExactArgs(1), RunE: a.run(a.kernelShow)}
+	return noun("kernel", "Kernels behind the profiles", list, show, a.kernelRegisterCommand())
+}
+
+func (a *app) kernelRegisterCommand() *cobra.Command {
+	var r registration
+	c := &cobra.Command{
+		Use: "register --profile NAME --kernel bzImage --manifest kernel.json", Short: "Upload a kernel as a new version of a profile",
+		Long: `Uploads a kernel and registers it as the next version of a profile, which is made
+where there is none. A kernel that is registered already with the same
+arguments is left as it is.`,
+		Example: "  kernelctl kernel register --profile mitgcm --kernel bzImage --manifest kernel.json --argument mitigations=off --default",
+		Args:    cobra.NoArgs,
+		RunE:    a.run(func(ctx context.Context, _ []string) error { return a.register(ctx, r) }),
+	}
+	f := c.Flags()
+	f.StringVar(&r.profile, "profile", "", "`name` of the profile")
+	f.StringVar(&r.kernel, "kernel", "", "the bzImage `file`")
+	f.StringVar(&r.manifest, "manifest", "", "the kernel.json `file` that describes it")
+	f.StringVar(&r.initrd, "initrd", "", "initrd `file`; without one the node uses its own")
+	f.StringArrayVar(&r.arguments, "argument", nil, "kernel `argument`; may be given again")
+	f.Uint32Var(&r.version, "version", 0, "version `number`; the next one when it is not given")
+	f.BoolVar(&r.makeDefault, "default", false, "make it the version that jobs get who name none")
+	f.StringVar(&r.application, "application", "", "`application` of a new profile; its name when not given")
+	f.StringVar(&r.description, "description", "", "`description` of a new profile")
+	f.BoolVar(&r.dryRun, "dry-run", false, "only show what would be done")
+	for _, name := range []string{"profile", "kernel", "manifest"} {
+		_ = c.MarkFlagRequired(name) // defined above
+	}
+	return c
+}
+
+func (a *app) register(ctx context.Context, r registration) error {
+	if err := kernelbroker.ValidateProfileName(r.profile); err != nil {
+		return usageError{err}
+	}
+	profile, err := a.profile(ctx, r.profile)
+	if isMissing(err) {
+		profile, err = newProfile(r), nil
+	}
+	if err != nil {
+		return err
+	}
+	spec, files, err := r.read(profile)
+	if err != nil {
+		return err
+	}
+	for _, v := range profile.GetVersions() {
+		if sameBoot(v.GetKernel(), spec) && (r.version == 0 || r.version == v.GetKernel().GetVersion()) {
+			return a.registerAgain(ctx, profile, v, r)
+		}
+	}
+	profile.Versions = append(profile.Versions, &api.ProfileVersion{Kernel: spec})
+	if r.makeDefault || profile.GetDefaultVersion() == 0 {
+		profile.DefaultVersion = spec.GetVersion()
+	}
+	ref := kernelRef(spec.GetProfile(), spec.GetVersion())
+	if r.dryRun {
+		a.say("would register %s (%s)", ref, spec.GetRelease())
+		return nil
+	}
+	if err := a.apply(ctx, prepared{profile, files}); err != nil {
+		return err
+	}
+	return a.show(&api.CheckProfileResponse{Name: spec.GetProfile(), Version: spec.GetVersion()}, func(p *page) { p.line("%s", ref) })
+}
+
+// registerAgain has at most the default version to change.
+func (a *app) registerAgain(ctx context.Context, profile *api.Profile, v *api.ProfileVersion, r registration) error {
+	a.say("%s is this kernel already", refOf(v))
+	if r.makeDefault && profile.GetDefaultVersion() != v.GetKernel().GetVersion() {
+		profile.DefaultVersion = v.GetKernel().GetVersion()
+		if r.dryRun {
+			a.say("would make it the default version")
+		} else if _, err := a.send(ctx, profile); err != nil {
+			return err
+		}
+	}
+	return a.show(&api.CheckProfileResponse{Name: profile.GetName(), Version: v.GetKernel().GetVersion()}, func(p *page) { p.line("%s", refOf(v)) })
+}
+
+func newProfile(r registration) *api.Profile {
+	application, description := r.application, r.description
+	if application == "" {
+		application = r.profile
+	}
+	if description == "" {
+		description = "Kernel for " + application
+	}
+	return &api.Profile{
+		Name: r.profile, Application: application, Description: description,
+		Reuse: api.ReusePolicy_REUSE_POLICY_SAME_PROFILE, Fallback: api.FallbackPolicy_FALLBACK_POLICY_HOLD,
+		BootAttempts: 2, BootTimeoutMs: 120_000,
+	}
+}
+
+// read makes the kernel of the files. Its version follows the profile's.
+func (r registration) read(profile *api.Profile) (*api.KernelSpec, []catalog.Artifact, error) {
+	version := r.version
+	for _, v := range profile.GetVersions() {
+		if r.version == 0 {
+			version = max(version, v.GetKernel().GetVersion())
+		}
+	}
+	if r.version == 0 {
+		version++
+	}
+	manifest, err := catalog.ReadManifest(r.manifest)
+	if err != nil {
+		return nil, nil, err
+	}
+	image, err := catalog.DescribeFile(r.kernel)
+	if err != nil {
+		return nil, nil, err
+	}
+	files := []catalog.Artifact{image}
+	var initrd *catalog.Artifact
+	if r.initrd != "" {
+		file, err := catalog.DescribeFile(r.initrd)
+		if err != nil {
+			return nil, nil, err
+		}
+		initrd, files = &file, append(files, file)
+	}
+	k, err := manifest.Kernel(kernelbroker.Ref{Profile: r.profile, Version: version}, r.arguments, image, initrd)
+	if err != nil {
+		return nil, nil, err
+	}
+	return kernelToProto(k), files, nil
+}
+
+// sameBoot reports whether two kernels are one, whatever their versions.
+func sameBoot(x, y *api.KernelSpec) bool {
+	return x.GetImageDigest() == y.GetImageDigest() && x.GetInitrdDigest() == y.GetInitrdDigest() &&
+		slices.Equal(x.GetArguments(), y.GetArguments())
+}
+
+func (a *app) kernelList(ctx context.Context, _ []string) error {
+	profiles, err := a.profiles(ctx)
+	if err != nil {
+		return err
+	}
+	versions := []*api.ProfileVersion{}
+	for _, p := range profiles {
+		versions = append(versions, p.GetVersions()...)
+	}
+	if len(versions) == 0 {
+		a.say("no kernels")
+	}
+	return showList(a, "versions", versions, func(p *page) {
+		if len(versions) > 0 {
+			versionRows(p, versions)
+		}
+	})
+}
+
+func (a *app) kernelShow(ctx context.Context, args []string) error {
+	ref, err := kernelbroker.ParseRef(args[0])
+	if err != nil {
+		return usageError{err}
+	}
+	profile, err := a.profile(ctx, ref.Profile)
+	if err != nil {
+		return err
+	}
+	if ref.Version == 0 {
+		ref.Version = profile.GetDefaultVersion()
+	}
+	for _, v := range profile.GetVersions() {
+		if v.GetKernel().GetVersion() == ref.Version {
+			return a.show(v, func(p *page) { kernelPage(p, v) })
+		}
+	}
+	return fmt.Errorf("kernel profile %q has no version %d: %w", ref.Profile, ref.Version, kernelbroker.ErrNotFound)
+}
+
+func kernelPage(p *page, v *api.ProfileVersion) {
+	k := v.GetKernel()
+	p.row("Kernel:", refOf(v))
+	p.row("State:", versionState(v))
+	if q := v.GetQuarantine(); q != nil {
+		p.row("Quarantined:", clock(q.GetSince().AsTime())+" "+q.GetReason())
+	}
+	p.row("Failed boots:", v.GetBootFailures())
+	p.row("Release:", k.GetRelease())
+	p.row("Build id:", k.GetBuildId())
+	p.row("Architecture:", k.GetArchitecture())
+	p.row("Image:", k.GetImageDigest()+" "+bytesOf(k.GetImageSize()))
+	if k.GetInitrdDigest() != "" {
+		p.row("Initrd:", k.GetInitrdDigest()+" "+bytesOf(k.GetInitrdSize()))
+	}
+	p.row("Arguments:", fmt.Sprintf("%q", k.GetArguments()))
+	p.row("Least memory:", fmt.Sprintf("%d MiB", k.GetMinMemoryMib()))
+	p.row("Registered:", clock(v.GetRegisteredAt().AsTime()))
+	p.line("Drivers:")
+	for chunk := range slices.Chunk(k.GetDrivers(), 6) {
+		p.line("  %s", joinWords(chunk))
+	}
+}

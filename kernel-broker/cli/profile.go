@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+)
+
+func (a *app) profileCommand() *cobra.Command {
+	list := &cobra.Command{Use: "list", Short: "List the profiles", Args: cobra.NoArgs, RunE: a.run(a.profileList)}
+	show := &cobra.Command{Use: "show NAME", Short: "Show a profile and its versions", Args: cobra.ExactArgs(1), RunE: a.run(a.profileShow)}
+	check := &cobra.Command{Use: "check NAME[@VERSION]", Short: "Tell whether a job may ask for a profile now",
+		Long: "Prints the version that a job would get. Exit code 3: it would get none, and the reason is on stderr.",
+		Args: cobra.ExactArgs(1), RunE: a.run(a.profileCheck)}
+	var dryRun bool
+	release := &cobra.Command{Use: "release NAME@VERSION", Short: "End the quarantine of a version", Args: cobra.ExactArgs(1),
+		RunE: a.run(func(ctx context.Context, args []string) error { return a.profileRelease(ctx, args[0], dryRun) })}
+	release.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be done")
+	return noun("profile", "Profiles that jobs can ask for", list, show, check, a.profileApplyCommand(), release)
+}
+
+func (a *app) profiles(ctx context.Context) ([]*api.Profile, error) {
+	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ListProfiles, &api.ListProfilesRequest{})
+	return response.GetProfiles(), err
+}
+
+func (a *app) profile(ctx context.Context, name string) (*api.Profile, error) {
+	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.GetProfile, &api.GetProfileRequest{Name: name})
+	return response.GetProfile(), err
+}
+
+func (a *app) profileList(ctx context.Context, _ []string) error {
+	profiles, err := a.profiles(ctx)
+	if err != nil {
+		return err
+	}
+	if len(profiles) == 0 {
+		a.say("no profiles")
+	}
+	return showList(a, "profiles", profiles, func(p *page) {
+		if len(profiles) == 0 {
+			return
+		}
+		p.row("NAME", "DEFAULT", "VERSIONS", "STATE", "APPLICATION", "DESCRIPTION")
+		for _, profile := range profiles {
+			var versions []string
+			for _, v := range profile.GetVersions() {
+				versions = append(versions, fmt.Sprint(v.GetKernel().GetVersion()))
+			}
+			p.row(profile.GetName(), profile.GetDefaultVersion(), strings.Join(versions, ","), profileState(profile),
+				profile.GetApplication(), profile.GetDescription())
+		}
+	})
+}
+
+// profileState says in a word or two how the versions are.
+func profileState(profile *api.Profile) string {
+	bad := 0
+	for _, v := range profile.GetVersions() {
+		if v.GetQuarantine() != nil {
+			bad++
+		}
+	}
+	switch bad {
+	case 0:
+		return "available"
+	case len(profile.GetVersions()):
+		return "quarantined"
+	}
+	return fmt.Sprintf("%d of %d quarantined", bad, len(profile.GetVersions()))
+}
+
+func versionState(v *api.ProfileVersion) string {
+	if v.GetQuarantine() != nil {
+		return "quarantined"
+	}
+	return "available"
+}
+
+func (a *app) profileShow(ctx context.Context, args []string) error {
+	profile, err := a.profile(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	return a.show(profile, func(p *page) {
+		p.row("Name:", profile.GetName())
+		p.row("Application:", profile.GetApplication())
+		p.row("Description:", profile.GetDescription())
+		p.row("Default version:", profile.GetDefaultVersion())
+		p.row("Reuse:", enumWord(profile.GetReuse().String(), "REUSE_POLICY_"))
+		p.row("Fallback:", enumWord(profile.GetFallback().String(), "FALLBACK_POLICY_"))
+		p.row("Boot attempts:", profile.GetBootAttempts())
+		p.row("Boot timeout:", time.Duration(profile.GetBootTimeoutMs())*time.Millisecond)
+		p.line("")
+		versionRows(p, profile.GetVersions())
+		for _, v := range profile.GetVersions() {
+			if q := v.GetQuarantine(); q != nil {
+				p.line("\n%s is quarantined since %s:\n  %s", refOf(v), clock(q.GetSince().AsTime()), q.GetReason())
+			}
+		}
+	})
+}
+
+func versionRows(p *page, versions []*api.ProfileVersion) {
+	p.row("KERNEL", "STATE", "FAILED BOOTS", "RELEASE", "BUILD ID", "SIZE", "ARGUMENTS", "REGISTERED")
+	for _, v := range versions {
+		k := v.GetKernel()
+		p.row(refOf(v), versionState(v), v.GetBootFailures(), k.GetRelease(), short(k.GetBuildId()),
+			bytesOf(k.GetImageSize()+k.GetInitrdSize()), strings.Join(k.GetArguments(), " "), clock(v.GetRegisteredAt().AsTime()))
+	}
+}
+
+func (a *app) profileCheck(ctx context.Context, args []string) error {
+	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.CheckProfile, &api.CheckProfileRequest{Profile: args[0]})
+	if err != nil {
+		return err
+	}
+	return a.show(response, func(p *page) {
+		p.line("%s", kernelbroker.Ref{Profile: response.GetName(), Version: response.GetVersion()})
+	})
+}
+
+func (a *app) profileRelease(ctx context.Context, text string, dryRun bool) error {
+	ref, err := kernelbroker.ParseRef(text)
+	if err == nil && ref.Version == 0 {
+		err = fmt.Errorf("%q names no version; write %s@VERSION", text, text)
+	}
+	if err != nil {
+		return usageError{err}
+	}
+	if dryRun {
+		return a.releasePreview(ctx, ref)
+	}
+	id, err := requestID()
+	if err != nil {
+		return err
+	}
+	_, err = call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ReleaseQuarantine,
+		&api.ReleaseQuarantineRequest{RequestId: id, Name: ref.Profile, Version: ref.Version})
+	if err != nil {
+		return err
+	}
+	a.say("%s released from quarantine", ref)
+	return nil
+}
+
+func (a *app) releasePreview(ctx context.Context, ref kernelbroker.Ref) error {
+	profile, err := a.profile(ctx, ref.Profile)
+	if err != nil {
+		return err
+	}
+	for _, v := range profile.GetVersions() {
+		if v.GetKernel().GetVersion() != ref.Version {
+			continue
+		}
+		if v.GetQuarantine() == nil {
+			return fmt.Errorf("kernel %q is not quarantined: %w", ref, kernelbroker.ErrPrecluded)
+		}
+		a.say("would release %s, quarantined since %s: %s", ref, clock(v.GetQuarantine().GetSince().AsTime()), v.GetQuarantine().GetReason())
+		return nil
+	}
+	return fmt.Errorf("kernel %q: %w", ref, kernelbroker.ErrNotFound)
+}

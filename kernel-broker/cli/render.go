@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// Values of --output.
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+	outputYAML  = "yaml"
+)
+
+func checkOutput(format string) error {
+	switch format {
+	case outputTable, outputJSON, outputYAML:
+		return nil
+	}
+	return usageError{fmt.Errorf("--output %q is not one of table, json, yaml", format)}
+}
+
+// show prints a message of the API, or what table prints for people.
+func (a *app) show(message proto.Message, table func(*page)) error {
+	if a.output == outputTable {
+		return a.page(table)
+	}
+	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(message)
+	if err != nil {
+		return fmt.Errorf("result: %w", err)
+	}
+	return a.showJSON(text)
+}
+
+// showList prints messages under one name.
+func showList[M proto.Message](a *app, name string, messages []M, table func(*page)) error {
+	if a.output == outputTable {
+		return a.page(table)
+	}
+	parts := make([]json.RawMessage, len(messages))
+	for i, m := range messages {
+		text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(m)
+		if err != nil {
+			return fmt.Errorf("result: %w", err)
+		}
+		parts[i] = text
+	}
+	text, err := json.Marshal(map[string][]json.RawMessage{name: parts})
+	if err != nil {
+		return fmt.Errorf("result: %w", err)
+	}
+	return a.showJSON(text)
+}
+
+// showJSON brings JSON, whose white space protobuf varies on purpose, into one
+// form, or into YAML.
+func (a *app) showJSON(text []byte) error {
+	var out bytes.Buffer
+	if err := json.Indent(&out, text, "", "  "); err != nil {
+		return fmt.Errorf("result: %w", err)
+	}
+	out.WriteByte('\n')
+	if a.output == outputYAML {
+		// JSON is YAML in another style; the order of keys stays.
+		var document yaml.Node
+		if err := yaml.Unmarshal(out.Bytes(), &document); err != nil {
+			return fmt.Errorf("result: %w", err)
+		}
+		unstyle(&document)
+		out.Reset()
+		encoder := yaml.NewEncoder(&out)
+		encoder.SetIndent(2)
+		if err := encoder.Encode(&document); err != nil {
+			return fmt.Errorf("result: %w", err)
+		}
+	}
+	_, err := a.Stdout.Write(out.Bytes())
+	return err
+}
+
+// unstyle drops the braces and the quotes that are not needed.
+func unstyle(node *yaml.Node) {
+	// The library still quotes a text that would else be a number.
+	node.Style = 0
+	for _, child := range node.Content {
+		unstyle(child)
+	}
+}
+
+// page collects text for people and is written at once.
+type page struct {
+	text bytes.Buffer
+	tab  *tabwriter.Writer
+}
+
+func (a *app) page(fill func(*page)) error {
+	p := &page{}
+	fill(p)
+	p.flush()
+	_, err := a.Stdout.Write(p.text.Bytes())
+	return err
+}
+
+// row adds a line of a table. Rows that follow each other are aligned.
+func (p *page) row(cells ...any) {
+	if p.tab == nil {
+		p.tab = tabwriter.NewWriter(&p.text, 0, 0, 2, ' ', 0)
+	}
+	texts := make([]string, len(cells))
+	for i, cell := range cells {
+		text := strings.Join(strings.Fields(plain(fmt.Sprint(cell))), " ")
+		if text == "" {
+			text = "-"
+		}
+		texts[i] = text
+	}
+	p.write(p.tab, strings.Join(texts, "\t")+"\n")
+}
+
+// line adds text outside a table.
+func (p *page) line(format string, args ...any) {
+	p.flush()
+	p.write(&p.text, plain(fmt.Sprintf(format, args...))+"\n")
+}
+
+// flush ends a table.
+func (p *page) flush() {
+	if p.tab != nil {
+		if err := p.tab.Flush(); err != nil {
+			panic(err) // a buffer in memory takes everything
+		}
+		p.tab = nil
+	}
+}
+
+func (*page) write(w io.Writer, text string) {
+	if _, err := io.WriteString(w, text); err != nil {
+		panic(err) // a buffer in memory takes everything
+	}
+}
+
+// say tells a person something that is not the result.
+func (a *app) say(format string, args ...any) {
+	_, _ = fmt.Fprintln(a.Stderr, plain(fmt.Sprintf(format, args...)))
+}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
+)
+
+// addressVariable names the broker in the environment.
+const addressVariable = "KERNEL_BROKER_ADDRESS"
+
+// callLimit is how long one answer may take.
+const callLimit = 10 * time.Second
+
+const rootLong = `kernelctl shows and changes what Kernel Broker knows: profiles that jobs can ask
+for, the kernels behind them, nodes and jobs.
+
+The broker is found by --broker, else by $` + addressVariable + `, else by the
+settings file. Only administrators may change anything.
+
+Exit codes:
+  0  done
+  1  something went wrong
+  2  called in a wrong way
+  3  refused: no such thing, quarantined, not possible as things are
+  4  the broker cannot be reached`
+
+// Invocation is how the process was called.
+type Invocation struct {
+	Args    []string // without the program's name
+	Getenv  func(string) string
+	Stdout  io.Writer
+	Stderr  io.Writer
+	Version string
+	// Terminal: stderr is one, so progress may be drawn on it.
+	Terminal bool
+}
+
+// app is one run of kernelctl.
+type app struct {
+	Invocation
+	config, broker, output string
+	started                bool
+	conn                   *grpc.ClientConn
+	address                string
+}
+
+// Run does what the invocation asks for and returns the exit code.
+func Run(ctx context.Context, i Invocation) int {
+	a := &app{Invocation: i}
+	root := a.root()
+	root.SetArgs(i.Args)
+	err := root.ExecuteContext(ctx)
+	if a.conn != nil {
+		_ = a.conn.Close() // nothing is left to be lost
+	}
+	if err == nil {
+		return exitOK
+	}
+	if !a.started {
+		// Cobra found this before any command ran.
+		err = usageError{err}
+	}
+	code, text := a.explain(err)
+	_, _ = fmt.Fprintln(i.Stderr, text)
+	return code
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "kernelctl", Short: "Show and change what Kernel Broker knows", Long: rootLong,
+		SilenceErrors: true, SilenceUsage: true, Version: a.Version,
+	}
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.config, "config", client.DefaultPath, "settings `file`")
+	flags.StringVar(&a.broker, "broker", "", "broker's `address`: unix:///path or host:port")
+	flags.StringVarP(&a.output, "output", "o", outputTable, "`format` of the result: table, json or yaml")
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON, outputYAML}, cobra.ShellCompDirectiveNoFileComp))
+	root.AddCommand(a.profileCommand(), a.kernelCommand(), a.nodeCommand(), a.jobCommand(),
+		a.healthCommand(), a.versionCommand(), a.manCommand(root))
+	return root
+}
+
+// noun is a command that only holds verbs.
+func noun(name, short string, verbs ...*cobra.Command) *cobra.Command {
+	var names []string
+	for _, verb := range verbs {
+		names = append(names, verb.Name())
+	}
+	c := &cobra.Command{Use: name, Short: short, RunE: func(*cobra.Command, []string) error { return nil }}
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("%s has no command %q, it has %s", c.CommandPath(), args[0], strings.Join(names, ", "))
+		}
+		return fmt.Errorf("%s needs a command: %s", c.CommandPath(), strings.Join(names, ", "))
+	}
+	c.AddCommand(verbs...)
+	return c
+}
+
+// run wraps a command's work: from here on errors are not about usage.
+func (a *app) run(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		if err := checkOutput(a.output); err != nil {
+			return err
+		}
+		a.started = true
+		return work(c.Context(), args)
+	}
+}
+
+// dial connects to the broker, once.
+func (a *app) dial() (*grpc.ClientConn, error) {
+	if a.conn != nil {
+		return a.conn, nil
+	}
+	a.address = a.broker
+	if a.address == "" {
+		a.address = a.Getenv(addressVariable)
+	}
+	if a.address == "" {
+		config, err := client.LoadConfig(a.config)
+		if err != nil {
+			return nil, err
+		}
+		a.address = config.Broker
+	}
+	conn, err := client.Dial(a.address)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	a.conn = conn
+	return conn, nil
+}
+
+// call makes one short call to the broker.
+func call[C, Q, R any](ctx context.Context, a *app, service func(grpc.ClientConnInterface) C,
+	method func(C, context.Context, Q, ...grpc.CallOption) (R, error), request Q) (R, error) {
+	conn, err := a.dial()
+	if err != nil {
+		var none R
+		return none, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	return method(service(conn), ctx, request)
+}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+)
+
+// jobPage is a job for people: who, what, and then each step with what it
+// took.
+func jobPage(p *page, j *api.Job) {
+	p.row("Job:", reference(j))
+	p.row("Restart:", j.GetRestartCount())
+	p.row("User:", j.GetUser())
+	p.row("Kernel:", kernelRef(j.GetProfile(), j.GetVersion()))
+	p.row("Nodes:", strings.Join(j.GetNodes(), " "))
+	p.row("Phase:", jobPhase(j))
+	p.row("Reason:", j.GetReason())
+	p.row("Begun:", clock(begin(j)))
+	p.row("Ready after:", untilReady(j))
+	if j.GetHandedTo() != "" {
+		p.row("Nodes handed to job:", j.GetHandedTo())
+	}
+	for _, node := range nodesOf(j) {
+		p.line("")
+		if node == "" {
+			p.line("The job")
+		} else {
+			p.line("Node %s", node)
+		}
+		p.row("AT", "STEP", "TOOK", "DETAIL")
+		for _, s := range stepsOf(j, node) {
+			p.row("+"+seconds(s.at), s.event, s.tookText(), s.detail)
+		}
+	}
+	if len(j.GetBefore())+len(j.GetDuring())+len(j.GetAfter()) > 0 {
+		p.line("\nKernels that the nodes proved to run")
+		p.row("NODE", "WHEN", "KERNEL", "RELEASE", "BUILD ID", "BOOT ID")
+		for _, node := range j.GetNodes() {
+			proofRow(p, node, "before", j.GetBefore())
+			proofRow(p, node, "during", j.GetDuring())
+			proofRow(p, node, "after", j.GetAfter())
+		}
+	}
+}
+
+func proofRow(p *page, node, when string, proofs []*api.NodeProof) {
+	for _, proof := range proofs {
+		if proof.GetNode() == node {
+			p.row(node, when, kernelRef(proof.GetProfile(), proof.GetVersion()), proof.GetRelease(), short(proof.GetBuildId()), proof.GetBootId())
+		}
+	}
+}
+
+// nodesOf returns whom the timeline tells of: the job as a whole, which is "",
+// then the nodes in the job's order, then others.
+func nodesOf(j *api.Job) []string {
+	seen := map[string]bool{}
+	for _, e := range j.GetTimeline() {
+		seen[e.GetNode()] = true
+	}
+	var nodes []string
+	for _, node := range append([]string{""}, j.GetNodes()...) {
+		if seen[node] {
+			nodes = append(nodes, node)
+			delete(seen, node)
+		}
+	}
+	var others []string
+	for node := range seen {
+		others = append(others, node)
+	}
+	slices.Sort(others)
+	return append(nodes, others...)
+}
+
+// step of one node, or of the job.
+type step struct {
+	at     time.Duration // since the job's beginning
+	took   time.Duration // since the step before it
+	first  bool
+	event  string
+	detail string
+}
+
+func (s step) tookText() string {
+	if s.first {
+		return ""
+	}
+	return seconds(s.took)
+}
+
+// stepsOf lists a node's steps. What came before a node's first step is the
+// beginning of the job.
+func stepsOf(j *api.Job, node string) []step {
+	start := begin(j)
+	last := start
+	var steps []step
+	for _, e := range j.GetTimeline() {
+		if e.GetNode() != node {
+			continue
+		}
+		at := e.GetAt().AsTime()
+		steps = append(steps, step{
+			at: at.Sub(start), took: at.Sub(last), first: node == "" && len(steps) == 0,
+			event: e.GetEvent(), detail: e.GetDetail(),
+		})
+		last = at
+	}
+	return steps
+}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+)
+
+// shortID is enough of a build id to tell kernels apart on a screen.
+const shortID = 12
+
+func short(id string) string { return id[:min(len(id), shortID)] }
+
+// clock writes a time the same for everybody who reads a log together.
+func clock(t time.Time) string {
+	if t.IsZero() || t.Unix() == 0 {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05Z")
+}
+
+// enumWord makes a word of a constant of the API: SAME_PROFILE, same-profile.
+func enumWord(name, prefix string) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, prefix)), "_", "-")
+}
+
+func refOf(v *api.ProfileVersion) string {
+	return kernelRef(v.GetKernel().GetProfile(), v.GetKernel().GetVersion())
+}
+
+// kernelRef is empty for no kernel.
+func kernelRef(profile string, version uint32) string {
+	return kernelbroker.Ref{Profile: profile, Version: version}.String()
+}
+
+func bytesOf(n uint64) string {
+	switch {
+	case n >= 10<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// seconds writes a duration with as many digits as mean something.
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2fs", d.Seconds()) }
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// requestID names one change, so that the broker makes it once.
+func requestID() (string, error) {
+	var raw [16]byte
+	if _, err := rand.Read(raw[:]); err != nil {
+		return "", fmt.Errorf("random number: %w", err)
+	}
+	return hex.EncodeToString(raw[:]), nil
+}

@@ -1,0 +1,25 @@
+// Kernelctl shows and changes what Kernel Broker knows.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+
+	"golang.org/x/term"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/cli"
+)
+
+// version is set by the linker.
+var version = "unknown"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	code := cli.Run(ctx, cli.Invocation{
+		Args: os.Args[1:], Getenv: os.Getenv, Stdout: os.Stdout, Stderr: os.Stderr, Version: version,
+		Terminal: term.IsTerminal(int(os.Stderr.Fd())),
+	})
+	stop()
+	os.Exit(code)
+}
