@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -16,7 +17,7 @@ import (
 // it stops what it started, and with a fixed environment: flags, languages and
 // job servers of the caller must not change what is built.
 func command(ctx context.Context, extra []string, name string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := exec.CommandContext(ctx, findProgram(name), args...)
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"),
 		"HOME=" + os.Getenv("HOME"),
@@ -28,6 +29,20 @@ func command(ctx context.Context, extra []string, name string, args ...string) *
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
+}
+
+// findProgram also looks where Debian keeps depmod, which is not in the PATH of
+// an ordinary user. A name that is nowhere is left for exec to complain of.
+func findProgram(name string) string {
+	if _, err := exec.LookPath(name); err == nil {
+		return name
+	}
+	for _, dir := range []string{"/usr/sbin", "/sbin"} {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path
+		}
+	}
+	return name
 }
 
 // output runs a program and returns what it printed; its complaints become
