@@ -126,7 +126,7 @@ func (e *executor) restoreNoRequeue(ctx context.Context, a plan.Action) error {
 
 func (e *executor) countFault(ctx context.Context, a plan.Action) error {
 	c := e.c
-	if _, err := c.o.Catalog.RecordBootFailure(ctx, a.Fault.Ref, a.Fault.Cause, c.o.QuarantineAfter); err != nil {
+	if _, err := c.o.Catalog.RecordBootFailure(ctx, a.Fault.Token, a.Fault.Ref, a.Fault.Cause, c.o.QuarantineAfter); err != nil {
 		return err
 	}
 	if err := c.refresh(ctx, ""); err != nil {

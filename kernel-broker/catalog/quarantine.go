@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,19 +47,29 @@ func quarantined(p kernelbroker.Profile, v kernelbroker.ProfileVersion) error {
 	return e
 }
 
-// RecordBootFailure counts one failed boot of a kernel; ref names the version.
+// RecordBootFailure counts one failed boot of a kernel; ref names the version
+// and id the boot: one that was counted before is not counted again.
 // The threshold-th failure since the version was registered or released
 // quarantines it, except for stock: nodes without any kernel to go back to
 // help nobody. It reports whether the version is quarantined afterwards.
-func (c *Catalog) RecordBootFailure(ctx context.Context, ref kernelbroker.Ref, cause string, threshold uint32) (bool, error) {
+func (c *Catalog) RecordBootFailure(ctx context.Context, id string, ref kernelbroker.Ref, cause string, threshold uint32) (bool, error) {
+	if err := validateRequestID(id); err != nil {
+		return false, err
+	}
 	cause = oneLine(cause)
 	var after kernelbroker.ProfileVersion
 	struck := false
-	_, _, err := c.update(ctx, ref.Profile, func(r *record) error {
+	_, counted, err := c.update(ctx, ref.Profile, func(r *record) error {
 		v, err := pick(r, ref)
 		if err != nil {
 			return err
 		}
+		if slices.Contains(r.Failures, id) {
+			after = *v
+			return errNoChange
+		}
+		r.Failures = append(r.Failures, id)
+		r.Failures = r.Failures[max(0, len(r.Failures)-maxFailures):]
 		v.BootFailures++
 		struck = v.Quarantine == nil && v.BootFailures >= threshold && !ref.IsStock()
 		if struck {
@@ -70,8 +81,8 @@ func (c *Catalog) RecordBootFailure(ctx context.Context, ref kernelbroker.Ref, c
 		after = *v
 		return nil
 	})
-	if err != nil {
-		return false, err
+	if err != nil || !counted {
+		return after.Quarantine != nil, err
 	}
 	c.log.Warn("kernel failed to boot", "kernel", ref.String(), "cause", cause, "failures", after.BootFailures)
 	if struck {

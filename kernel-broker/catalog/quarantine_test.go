@@ -2,8 +2,10 @@ package catalog
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -12,9 +14,13 @@ import (
 
 var mitgcm2 = kernelbroker.Ref{Profile: "mitgcm", Version: 2}
 
+var boots atomic.Uint32
+
+func nextBoot() string { return fmt.Sprintf("boot-%d", boots.Add(1)) }
+
 func fail(t *testing.T, c *Catalog, ref kernelbroker.Ref, cause string) bool {
 	t.Helper()
-	quarantined, err := c.RecordBootFailure(t.Context(), ref, cause, 2)
+	quarantined, err := c.RecordBootFailure(t.Context(), nextBoot(), ref, cause, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +112,28 @@ func TestOnlyVersionQuarantined(t *testing.T) {
 	}
 }
 
+// A broker that was killed after it counted a boot counts it again.
+func TestOneBootIsCountedOnce(t *testing.T) {
+	c, _ := newCatalog(t)
+	apply(t, c, "a", profile("mitgcm", 2))
+	for range 3 {
+		if quarantined, err := c.RecordBootFailure(t.Context(), "token", mitgcm2, "panic", 2); err != nil || quarantined {
+			t.Fatalf("RecordBootFailure = %v, %v", quarantined, err)
+		}
+	}
+	if v, err := c.Check(t.Context(), mitgcm2); err != nil || v.BootFailures != 1 {
+		t.Errorf("one boot counts as %d (%v)", v.BootFailures, err)
+	}
+	for range 2 {
+		if quarantined, err := c.RecordBootFailure(t.Context(), "another", mitgcm2, "panic", 2); err != nil || !quarantined {
+			t.Errorf("RecordBootFailure = %v, %v", quarantined, err)
+		}
+	}
+	if _, err := c.RecordBootFailure(t.Context(), "", mitgcm2, "panic", 2); !errors.Is(err, kernelbroker.ErrInvalid) {
+		t.Errorf("a boot without an id: %v", err)
+	}
+}
+
 // Every failure counts once, whoever else writes and whatever answers are lost.
 func TestConcurrentFailuresAreCountedOnce(t *testing.T) {
 	c, s := newCatalog(t)
@@ -116,7 +144,7 @@ func TestConcurrentFailuresAreCountedOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range writers {
 		all.Go(func() {
-			if _, err := c.RecordBootFailure(t.Context(), mitgcm2, "x", 100); err != nil {
+			if _, err := c.RecordBootFailure(t.Context(), nextBoot(), mitgcm2, "x", 100); err != nil {
 				t.Error(err)
 			}
 		})

@@ -19,6 +19,7 @@ const (
 	// are more than can lie between.
 	maxRequests        = 32
 	maxWrites          = 32
+	maxFailures        = 256
 	maxRequestIDLength = 64
 )
 
@@ -28,6 +29,8 @@ type record struct {
 	Profile kernelbroker.Profile `json:"profile"`
 	// Requests that were carried out, oldest first.
 	Requests []request `json:"requests,omitempty"`
+	// Failures are the ids of the boots counted last, oldest first.
+	Failures []string `json:"failures,omitempty"`
 	// Writes are random names of the last changes, oldest first, so that a
 	// writer whose commit got no answer finds out whether it was applied, even
 	// when others have written since.
