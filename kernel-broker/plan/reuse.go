@@ -18,15 +18,15 @@ func (d *decision) endings() {
 		if job == 0 {
 			continue
 		}
-		if !d.in.Slurm.Commented || !d.in.Slurm.At.After(d.in.Agents[name].EndingSince) {
-			continue // the answer needs a look that began after the question
-		}
 		a := d.allocs[n.Timeline]
 		if a == nil || a.ID.Job != job || n.Failure != nil || a.Phase == kb.PhaseFailed || !n.Steady() {
 			d.out.Kept[name] = false
 			continue
 		}
 		if n.KeptFor == "" {
+			if !d.in.Slurm.Commented || !d.in.Slurm.At.After(d.in.Agents[name].EndingSince) {
+				continue // the choice needs a look that began after the question
+			}
 			if !d.handOver(a) || n.KeptFor == "" {
 				d.out.Kept[name] = false
 				continue
