@@ -70,11 +70,14 @@ func (l *Lab) applyCatalog(ctx context.Context) error {
 		return nil
 	}
 	inside := insideDir + "/catalog"
-	out, err := l.must(ctx, l.root(), "kernelctl", "profile", "apply", inside, "--kernels", inside+"/kernels")
+	r, err := l.Exec(ctx, l.root(), "kernelctl", "profile", "apply", inside, "--kernels", inside+"/kernels")
+	if err == nil && r.Exit != 0 {
+		err = fmt.Errorf("kernelctl profile apply: exit %d: %s", r.Exit, strings.TrimSpace(r.Stderr))
+	}
 	if err != nil {
 		return fmt.Errorf("catalog: %w", err)
 	}
-	for line := range strings.Lines(out) {
+	for line := range strings.Lines(r.Stderr + r.Stdout) {
 		l.progress("%s", strings.TrimSpace(line))
 	}
 	return nil

@@ -44,7 +44,6 @@ func up(t *testing.T, o Options) *Lab {
 	before := hostView(t)
 	o.Dir = filepath.Join(t.TempDir(), "lab")
 	o.Kernel = testKernel(t)
-	o.WithoutProduct = true
 	o.Slurm.ReturnToService = 2 // a reset node is to come back by itself
 	o.Progress = progressLog{t}
 	l, err := Up(t.Context(), o)
@@ -178,7 +177,7 @@ func waitReboot(t *testing.T, n Node, old string) {
 
 // TestLab walks through what a person does with a lab.
 func TestLab(t *testing.T) {
-	l := up(t, Options{Nodes: 2})
+	l := up(t, Options{Nodes: 2, WithoutProduct: true})
 	noteNetwork(t, l)
 	t.Run("jobs", func(t *testing.T) { testJobs(t, l) })
 	t.Run("exec", func(t *testing.T) { testExec(t, l) })
@@ -341,7 +340,7 @@ func testSlurmctld(t *testing.T, l *Lab) {
 // TestDownAfterTheHolderWasKilled checks that a lab without its first process
 // is gone already, and that down then only tidies.
 func TestDownAfterTheHolderWasKilled(t *testing.T) {
-	l := up(t, Options{Nodes: 1, NoWait: true})
+	l := up(t, Options{Nodes: 1, NoWait: true, WithoutProduct: true})
 	noteNetwork(t, l)
 	if err := syscall.Kill(l.state.HolderPID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -363,9 +362,9 @@ func TestDownAfterTheHolderWasKilled(t *testing.T) {
 
 // TestTwoLabs checks that labs side by side do not see each other.
 func TestTwoLabs(t *testing.T) {
-	a := up(t, Options{Nodes: 1})
+	a := up(t, Options{Nodes: 1, WithoutProduct: true})
 	noteNetwork(t, a)
-	b := up(t, Options{Nodes: 1})
+	b := up(t, Options{Nodes: 1, WithoutProduct: true})
 	noteNetwork(t, b)
 	if x, y := bootOf(t, a.Node(1)), bootOf(t, b.Node(1)); x == y || x == "" || y == "" {
 		t.Errorf("boot ids %q and %q", x, y)

@@ -15,7 +15,6 @@ type layout struct{ dir string }
 const (
 	insideDir        = "/run/lab"
 	slurmctldPidFile = "/run/slurm/slurmctld.pid"
-	brokerPidFile    = "/run/kernel-broker/broker.pid"
 	nodeInitrd       = "/boot/initrd.img"
 	nodeKernel       = "/boot/vmlinuz"
 )

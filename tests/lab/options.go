@@ -33,6 +33,8 @@ type Options struct {
 	Accel string `json:"accel"`
 	// WithoutProduct brings up plain Slurm: no broker, agents, hooks or plugin.
 	WithoutProduct bool `json:"without_product"`
+	// ExternalEtcd runs an etcd beside the broker instead of inside it.
+	ExternalEtcd bool `json:"external_etcd,omitempty"`
 	// WithoutCatalog leaves the broker's catalog empty.
 	WithoutCatalog bool `json:"without_catalog,omitempty"`
 	// Product is the folder of the built product, by default build.

@@ -78,7 +78,12 @@ func findProduct(o Options, files []productFile) (map[string]string, error) {
 }
 
 func brokerConfig(o Options, m Mode) map[string]any {
+	etcd := map[string]any{}
+	if o.ExternalEtcd {
+		etcd["endpoints"] = []string{etcdEndpoint}
+	}
 	return merge(map[string]any{
+		"etcd":    etcd,
 		"cluster": "lab",
 		"socket":  brokerSocket,
 		"listen":  fmt.Sprintf("%s:%d", frontAddress, brokerPort),
