@@ -9,8 +9,9 @@ import (
 	"regexp"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"go.yaml.in/yaml/v3"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // yamlFile is one strict YAML document that remembers its lines, so that an

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"go.yaml.in/yaml/v3"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // The sample says what the defaults are, and leaves none out.

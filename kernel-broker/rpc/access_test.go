@@ -111,7 +111,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		{"operator", func(t *testing.T) *grpc.ClientConn { return f.as(t, operator) }, "snapshot list releasejob apply connect health"},
 		{"slurm", func(t *testing.T) *grpc.ClientConn { return f.as(t, slurmUser) }, "snapshot list releasejob health"},
 		{"user", func(t *testing.T) *grpc.ClientConn { return f.as(t, plainUser) }, "snapshot list health"},
-		{"network", f.remote, "snapshot connect"},
+		{"network", f.remote, "snapshot connect health"},
 	} {
 		t.Run(who.name, func(t *testing.T) {
 			conn := who.conn(t)
