@@ -29,6 +29,10 @@ func desired(n *kb.Node, bootID string) Desired {
 		Generation: n.Generation, SlurmdStart: n.SlurmdStart, SlurmdNotBefore: n.SlurmdNotBefore,
 		Running: n.Running.Ref, Attested: n.Running.Ref.Profile != "" && n.Running.BootID == bootID,
 	}
+	// A time that is past is not told: the node's clock may be behind.
+	if !d.SlurmdNotBefore.After(time.Now()) {
+		d.SlurmdNotBefore = time.Time{}
+	}
 	// The wish stands while the node boots: an agent that is still there goes
 	// through with it, one on the new kernel finds its token.
 	if p := n.Pending; p != nil {
@@ -160,6 +164,7 @@ func (s *Session) send(m Message) {
 		default:
 			close(s.replaced)
 			delete(s.controller.sessions, s.node)
+			s.controller.lost[s.node] = time.Now()
 		}
 	}
 }

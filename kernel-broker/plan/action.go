@@ -33,8 +33,6 @@ const (
 	ResetNode Kind = "reset"
 	// CountFault counts a failed boot against its kernel.
 	CountFault Kind = "count fault"
-	// ResumeNode makes Slurm use a node again.
-	ResumeNode Kind = "resume"
 )
 
 // Action is one thing to do. Two with the same Key are the same thing.

@@ -17,7 +17,8 @@ type Config struct {
 	// AgentLimit is how long an owned node's agent may be silent before the
 	// kexec has begun.
 	AgentLimit time.Duration
-	// RegisterDelay keeps slurmd from registering in the second of the boot
+	// RegisterDelay, counted from the begin of the second of the request,
+	// keeps slurmd from registering in the second of the boot
 	// request, which slurmctld would ignore.
 	RegisterDelay time.Duration
 	// RegisterRetry is when slurmd is started anew if Slurm still waits.
@@ -38,7 +39,7 @@ func Defaults() Config {
 		LoadLimit:     2 * time.Minute,
 		ResetGrace:    2 * time.Minute,
 		AgentLimit:    time.Minute,
-		RegisterDelay: 2 * time.Second,
+		RegisterDelay: 1100 * time.Millisecond,
 		RegisterRetry: 3 * time.Second,
 		KeepLimit:     30 * time.Second,
 		StockTimeout:  5 * time.Minute,

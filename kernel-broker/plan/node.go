@@ -129,8 +129,7 @@ func (d *decision) waiting(n *kb.Node) {
 	}
 	n.Waiting = s.Waiting()
 	if n.Waiting {
-		n.SlurmdNotBefore = d.in.Now.Add(d.in.Config.RegisterDelay)
-		n.SlurmdStart++
+		n.SlurmdNotBefore = d.registerFrom(d.in.Now)
 		return
 	}
 	d.noteOnce(n, "registered", "slurmd "+s.State)

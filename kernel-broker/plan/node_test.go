@@ -171,12 +171,12 @@ func TestWaiting(t *testing.T) {
 	w.node("n1", "ALLOCATED+POWERING_UP", "")
 	w.settle()
 	n := w.nodes["n1"]
-	if !n.Waiting || n.SlurmdStart != start+1 || !n.SlurmdNotBefore.Equal(w.now.Add(w.config.RegisterDelay)) {
+	if !n.Waiting || n.SlurmdStart != start || !n.SlurmdNotBefore.Equal(w.now.Truncate(time.Second).Add(w.config.RegisterDelay)) {
 		t.Errorf("waiting %v, start %d, not before %v", n.Waiting, n.SlurmdStart, n.SlurmdNotBefore)
 	}
 	delete(w.slurm.Nodes, "n1") // not seen is not known
 	w.pass(time.Second)
-	if n := w.nodes["n1"]; !n.Waiting || n.SlurmdStart != start+1 {
+	if n := w.nodes["n1"]; !n.Waiting || n.SlurmdStart != start {
 		t.Errorf("waiting %v, start %d", n.Waiting, n.SlurmdStart)
 	}
 	w.node("n1", "ALLOCATED", "")
@@ -186,10 +186,45 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
+// A slurmd from before the request is started anew, but only once Slurm was
+// seen to wait still when a registration counts: within the second of the
+// request slurmctld may take the old one, and then another is a crash to it.
+func TestRegisterAnew(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	start := w.nodes["n1"].SlurmdStart
+	w.node("n1", "IDLE+POWERING_UP", "")
+	w.settle()
+	if got := w.nodes["n1"].SlurmdStart; got != start {
+		t.Fatalf("start %d within the second of the request", got)
+	}
+	in := w.input()
+	in.Now = w.now.Add(time.Minute) // it is late, but the look is an old one
+	if out := Decide(in); len(out.Nodes) > 0 && out.Nodes[0].SlurmdStart != start {
+		t.Errorf("slurmd is started anew on an old look: %+v", out.Nodes[0])
+	}
+	w.pass(w.config.RegisterDelay + time.Second)
+	if got := w.nodes["n1"].SlurmdStart; got != start+1 {
+		t.Errorf("start %d, want %d", got, start+1)
+	}
+}
+
+func TestRegisterNotAnewOnceHeard(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	start := w.nodes["n1"].SlurmdStart
+	w.node("n1", "IDLE+POWERING_UP", "")
+	w.settle()
+	w.node("n1", "IDLE", "")
+	w.pass(w.config.RegisterDelay + time.Second)
+	if got := w.nodes["n1"].SlurmdStart; got != start {
+		t.Errorf("start %d: slurmctld would see a node that rebooted", got)
+	}
+}
+
 func TestRegisterTriesAgain(t *testing.T) {
 	w := steadyOnStock(t, "n1")
 	w.node("n1", "IDLE+POWERING_UP", "")
 	w.settle()
+	w.pass(w.config.RegisterDelay + time.Second)
 	w.slurmd("n1")
 	start := w.nodes["n1"].SlurmdStart
 	// A look of too early proves nothing, however late it is now: slurmctld

@@ -48,7 +48,7 @@ func (d *decision) own(n *kb.Node, owner *kb.Allocation) {
 	n.Owner, n.Timeline = owner.ID, owner.ID
 	n.KeptFor, n.KeptUntil = "", time.Time{}
 	n.Attempts = 0
-	n.SlurmdNotBefore = later(n.SlurmdNotBefore, owner.Created.Add(d.in.Config.RegisterDelay))
+	n.SlurmdNotBefore = later(n.SlurmdNotBefore, d.registerFrom(owner.Created))
 	n.Generation++
 	if owner.Before == nil {
 		owner.Before = map[string]kb.Proof{}
@@ -207,7 +207,15 @@ func (d *decision) register(n *kb.Node, agent Agent) {
 	}
 	// Slurm must be seen to wait still at the end of that time: once it has
 	// the registration, another one would be a node that rebooted.
-	if d.in.Slurm.At.Sub(agent.Slurmd.At) > d.in.Config.RegisterRetry {
+	seen, begun := d.in.Slurm.At, agent.Slurmd.At
+	if begun.Before(n.SlurmdNotBefore) && !seen.Before(n.SlurmdNotBefore) || seen.Sub(begun) > d.in.Config.RegisterRetry {
 		n.SlurmdStart++
 	}
+}
+
+// registerFrom is the earliest time at which slurmctld heeds a registration
+// for a boot that it asked for no later than at requested: it counts in whole
+// seconds.
+func (d *decision) registerFrom(requested time.Time) time.Time {
+	return requested.Truncate(time.Second).Add(d.in.Config.RegisterDelay)
 }
