@@ -28,8 +28,9 @@ const (
 // Bounds of one exchange.
 const (
 	maxLine = 64 << 10
-	// JobEndingTimeout is how long an epilog waits for the broker's word.
-	JobEndingTimeout = 3 * time.Second
+	// JobEndingTimeout is how long the broker has for its word: a little less
+	// than the 3 s that the epilog waits, so that the epilog learns why.
+	JobEndingTimeout = 2800 * time.Millisecond
 )
 
 // Request is one question.
