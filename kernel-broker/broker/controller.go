@@ -50,6 +50,10 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	if err := c.records.load(ctx); err != nil {
 		return nil, err
 	}
+	// Whatever an agent did while nobody listened, its time begins now.
+	for name := range c.records.nodes {
+		c.lost[name] = time.Now()
+	}
 	profiles, err := o.Catalog.List(ctx)
 	if err != nil {
 		return nil, err

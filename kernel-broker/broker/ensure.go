@@ -138,7 +138,7 @@ func (c *Controller) accept(ctx context.Context, r Request) error {
 }
 
 func (c *Controller) same(have *kb.Allocation, r Request) error {
-	if have.Requested != r.Ref || !slices.Equal(have.Nodes, r.Nodes) {
+	if have.Requested != r.Ref || !slices.Equal(slices.Sorted(slices.Values(have.Nodes)), slices.Sorted(slices.Values(r.Nodes))) {
 		return fmt.Errorf("job %s has an allocation for %s on %v: %w", r.ID, have.Requested, have.Nodes, kb.ErrExists)
 	}
 	return nil

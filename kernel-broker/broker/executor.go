@@ -2,8 +2,10 @@ package broker
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
 )
 
@@ -61,8 +63,11 @@ func (e *executor) do(ctx context.Context, a plan.Action) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(e.waiting, key)
+	if err != nil && ctx.Err() != nil {
+		return // the broker ends; the next one asks for it again
+	}
 	pause := quietTime
-	if err != nil && ctx.Err() == nil {
+	if err != nil {
 		e.failed[key]++
 		pause = min(quietTime<<min(e.failed[key], 5), maxBackoff)
 		c.log.Warn("action failed", "action", string(a.Kind), "node", a.Node, "nodes", a.Nodes, "job", a.Reference, "error", err)
@@ -107,7 +112,7 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 	case plan.CountFault:
 		return e.countFault(ctx, a)
 	}
-	return nil
+	return fmt.Errorf("action %q: %w", a.Kind, kb.ErrInvalid)
 }
 
 func (e *executor) comment(ctx context.Context, a plan.Action) error {

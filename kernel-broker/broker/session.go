@@ -24,13 +24,13 @@ type Desired struct {
 }
 
 // desired makes the wish from a node's record.
-func desired(n *kb.Node, bootID string) Desired {
+func desired(n *kb.Node, bootID string, now time.Time) Desired {
 	d := Desired{
 		Generation: n.Generation, SlurmdStart: n.SlurmdStart, SlurmdNotBefore: n.SlurmdNotBefore,
 		Running: n.Running.Ref, Attested: n.Running.Ref.Profile != "" && n.Running.BootID == bootID,
 	}
 	// A time that is past is not told: the node's clock may be behind.
-	if !d.SlurmdNotBefore.After(time.Now()) {
+	if !d.SlurmdNotBefore.After(now) {
 		d.SlurmdNotBefore = time.Time{}
 	}
 	// The wish stands while the node boots: an agent that is still there goes
@@ -174,7 +174,7 @@ func (s *Session) tell(n *kb.Node) {
 	if s.toldBefore && s.told == n.Generation {
 		return
 	}
-	d := desired(n, s.agent.Boot.BootID)
+	d := desired(n, s.agent.Boot.BootID, time.Now())
 	s.told, s.toldBefore = n.Generation, true
 	s.send(Message{Desired: &d})
 }

@@ -261,7 +261,7 @@ func (b *simBroker) talk(s *simSession, n *kb.Node) {
 		return
 	}
 	s.first, s.told = true, n.Generation
-	d := desired(n, s.agent.Boot.BootID)
+	d := desired(n, s.agent.Boot.BootID, b.w.now)
 	real := s.node.kernel
 	if d.Attested && s.node.boot.BootID == s.agent.Boot.BootID {
 		if d.Running.Profile != real.Profile {

@@ -1,0 +1,300 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/store/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeSlurm is slurmctld as a test sets it; commands change it as far as the
+// tests look.
+type fakeSlurm struct {
+	mu       sync.Mutex
+	nodes    map[string]kb.SlurmNode
+	jobs     map[uint32]kb.SlurmJob
+	queue    []kb.SlurmJob
+	comments map[string]string
+	calls    []string
+	viewErr  error
+	refuse   map[string]int // begins of calls that fail, and how often
+	views    int
+}
+
+func newFakeSlurm() *fakeSlurm {
+	return &fakeSlurm{nodes: map[string]kb.SlurmNode{}, jobs: map[uint32]kb.SlurmJob{}, comments: map[string]string{}, refuse: map[string]int{}}
+}
+
+func (f *fakeSlurm) View(context.Context, bool) (kb.SlurmView, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.views++
+	if f.viewErr != nil {
+		return kb.SlurmView{}, f.viewErr
+	}
+	return kb.SlurmView{At: time.Now(), Nodes: maps.Clone(f.nodes), Jobs: maps.Clone(f.jobs), Queue: slices.Clone(f.queue), Commented: true}, nil
+}
+
+func (f *fakeSlurm) AdminComment(_ context.Context, reference string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.comments[reference], nil
+}
+
+// call notes a command and fails it when a test asked for that.
+func (f *fakeSlurm) call(change func(), format string, args ...any) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	text := fmt.Sprintf(format, args...)
+	f.calls = append(f.calls, text)
+	for begin, left := range f.refuse {
+		if left > 0 && strings.HasPrefix(text, begin) {
+			f.refuse[begin]--
+			return errors.New("refused")
+		}
+	}
+	change()
+	return nil
+}
+
+func (f *fakeSlurm) ArmReturn(_ context.Context, nodes []string, reason string) error {
+	return f.call(func() {
+		for _, name := range nodes {
+			n := f.nodes[name]
+			n.Flags = append(slices.Clone(n.Flags), "DRAIN", "REBOOT_REQUESTED")
+			n.Reason = reason
+			f.nodes[name] = n
+		}
+	}, "arm %s %s", strings.Join(nodes, ","), reason)
+}
+
+func (f *fakeSlurm) Disarm(_ context.Context, nodes []string) error {
+	return f.call(func() {
+		for _, name := range nodes {
+			f.nodes[name] = kb.SlurmNode{Name: name, State: f.nodes[name].State}
+		}
+	}, "disarm %s", strings.Join(nodes, ","))
+}
+
+func (f *fakeSlurm) Drain(_ context.Context, node, reason string) error {
+	return f.call(func() {
+		f.nodes[node] = kb.SlurmNode{Name: node, State: f.nodes[node].State, Flags: []string{"DRAIN"}, Reason: reason}
+	}, "drain %s %s", node, reason)
+}
+
+func (f *fakeSlurm) Hold(_ context.Context, reference string) error {
+	return f.call(func() { f.drop(reference) }, "hold %s", reference)
+}
+
+func (f *fakeSlurm) Requeue(_ context.Context, reference string) error {
+	return f.call(func() { f.drop(reference) }, "requeue %s", reference)
+}
+
+func (f *fakeSlurm) drop(reference string) {
+	maps.DeleteFunc(f.jobs, func(_ uint32, j kb.SlurmJob) bool { return j.Reference == reference })
+}
+
+func (f *fakeSlurm) Comment(_ context.Context, reference, text string) error {
+	return f.call(func() { f.comments[reference] = text }, "comment %s %s", reference, text)
+}
+
+func (f *fakeSlurm) SetNoRequeue(_ context.Context, reference string) error {
+	return f.call(func() {}, "norequeue %s", reference)
+}
+
+func (f *fakeSlurm) Reserve(_ context.Context, name, reference, user string, nodes []string) error {
+	return f.call(func() {}, "reserve %s %s %s %s", name, reference, user, strings.Join(nodes, ","))
+}
+
+func (f *fakeSlurm) DropReservation(_ context.Context, name string) error {
+	return f.call(func() {}, "drop %s", name)
+}
+
+func (f *fakeSlurm) node(name, state, reason string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	words := strings.Split(state, "+")
+	f.nodes[name] = kb.SlurmNode{Name: name, State: words[0], Flags: words[1:], Reason: reason}
+}
+
+func (f *fakeSlurm) job(id uint32, state string, nodes ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.jobs[id] = kb.SlurmJob{ID: id, Reference: fmt.Sprint(id), State: state, User: "alice", UID: 1000, Nodes: nodes,
+		NodeCount: uint32(len(nodes)), Reboot: true}
+}
+
+func (f *fakeSlurm) end(id uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.jobs, id)
+}
+
+func (f *fakeSlurm) seen(begin string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	count := 0
+	for _, call := range f.calls {
+		if strings.HasPrefix(call, begin) {
+			count++
+		}
+	}
+	return count
+}
+
+// fixture is a controller on a store in memory.
+type fixture struct {
+	t       *testing.T
+	store   *memstore.Store
+	catalog *catalog.Catalog
+	slurm   *fakeSlurm
+	c       *Controller
+	stop    context.CancelFunc
+	reset   func(node string) error
+}
+
+func (f *fixture) Reset(_ context.Context, node string) error { return f.reset(node) }
+
+func newFixture(t *testing.T) *fixture {
+	f := &fixture{t: t, store: memstore.New(), slurm: newFakeSlurm(), reset: func(string) error { return nil }}
+	quiet := slog.New(slog.DiscardHandler)
+	f.catalog = catalog.New(catalog.Options{Store: f.store, Log: quiet})
+	for _, p := range simProfiles() {
+		p.Application, p.Description = "test", "test"
+		if _, _, err := f.catalog.Apply(t.Context(), "apply-"+p.Name, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"n1", "n2"} {
+		f.slurm.node(name, "IDLE", "")
+	}
+	t.Cleanup(func() {
+		if f.stop != nil {
+			f.stop()
+		}
+		if err := f.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// start runs a controller, which knows what the store knows.
+func (f *fixture) start() {
+	f.t.Helper()
+	config := plan.Defaults()
+	config.RegisterDelay, config.CanReset = 10*time.Millisecond, true
+	c, err := New(f.t.Context(), Options{Store: f.store, Catalog: f.catalog, Slurm: f.slurm, Reset: f, Plan: config,
+		PollBusy: 5 * time.Millisecond, PollIdle: 20 * time.Millisecond, QuarantineAfter: 2, KeepJobs: 100, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(f.t.Context())
+	done := make(chan error, 2)
+	go func() { done <- c.Run(ctx) }()
+	go func() { done <- c.Publish(ctx, "") }()
+	f.c, f.stop = c, func() {
+		cancel()
+		for range 2 {
+			if err := <-done; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, kb.ErrUnavailable) {
+				f.t.Error(err)
+			}
+		}
+		f.stop = nil
+	}
+}
+
+// kill is kill -9 as far as the store can tell, and a start.
+func (f *fixture) restart() {
+	f.stop()
+	f.start()
+}
+
+// fakeAgent is an agent's end of a session.
+type fakeAgent struct {
+	*Session
+	mu   sync.Mutex
+	last Desired
+	any  bool
+	news []Message
+	done chan struct{}
+}
+
+func (f *fixture) attach(node, profile, token, bootID string) *fakeAgent {
+	f.t.Helper()
+	k := simKernel(profile)
+	s, err := f.c.Attach(node, kb.Boot{BootID: bootID, BuildID: k.BuildID, Release: k.Release, Token: token}, kb.Inventory{Architecture: "x86_64"}, true)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	a := &fakeAgent{Session: s, done: make(chan struct{})}
+	go func() {
+		for {
+			select {
+			case m := <-s.Messages():
+				a.mu.Lock()
+				if a.news = append(a.news, m); m.Desired != nil {
+					a.last, a.any = *m.Desired, true
+				}
+				a.mu.Unlock()
+			case <-s.Replaced():
+				return
+			case <-a.done:
+				return
+			}
+		}
+	}()
+	f.t.Cleanup(func() { close(a.done) })
+	return a
+}
+
+func (a *fakeAgent) wish() (Desired, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last, a.any
+}
+
+// until waits for what must come.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if is() {
+			return
+		}
+	}
+	t.Fatalf("did not come: %s", what)
+}
+
+// wished waits for a wish that is as asked.
+func (a *fakeAgent) wished(t *testing.T, what string, is func(d Desired) bool) Desired {
+	t.Helper()
+	until(t, what, func() bool {
+		d, any := a.wish()
+		return any && is(d)
+	})
+	d, _ := a.wish()
+	return d
+}
+
+func (f *fixture) phase(job uint32) kb.Phase {
+	a, err := f.c.Job(f.t.Context(), job, nil)
+	if err != nil {
+		return ""
+	}
+	return a.Phase
+}
