@@ -1,4 +1,6 @@
-// Kernelctl shows and changes what Kernel Broker knows.
+// Kernelctl shows and changes what Kernel Broker knows: profiles, kernels,
+// nodes and jobs. Everything it does is in package cli; here it only meets the
+// process it runs in.
 package main
 
 import (
