@@ -24,7 +24,7 @@ type productFile struct {
 // appear twice: hooks are one program under several names.
 var frontFiles = []productFile{
 	{"kernel-broker", "/usr/local/bin/kernel-broker"},
-	{"kernelctl", "/usr/local/bin/kernelctl"},
+	{"kernelctl", kernelctlPath},
 	{"kblab", "/usr/local/bin/kblab"}, // the broker resets nodes by it
 	{"kernel-broker-hook", libexec + "/prolog-slurmctld"},
 	{"kernel-broker-hook", libexec + "/epilog-slurmctld"},
@@ -107,6 +107,8 @@ func agentConfig(o Options, i int) map[string]any {
 		"cache":  map[string]any{"max_bytes": 256 << 20},
 	}, o.Agent)
 }
+
+const kernelctlPath = "/usr/local/bin/kernelctl"
 
 const brokerSocket = "/run/kernel-broker/broker.sock"
 

@@ -129,5 +129,6 @@ func plugstackConf(o Options) string {
 	if o.WithoutProduct {
 		return "# plain Slurm\n"
 	}
-	return "required " + pluginDir + "/kernel_profile.so\n"
+	// Not the plugin's default, /usr/bin: the lab's front-end keeps the host's.
+	return "required " + pluginDir + "/kernel_profile.so kernelctl=" + kernelctlPath + "\n"
 }
