@@ -157,6 +157,8 @@ func (a *Agent) succeeded(action decide.Action) {
 			*s = decide.Switch{}
 		}
 	case decide.WriteState:
+		a.parts.Log.Info("node state", "node", a.parts.Node, "from", standing(a.observed.State), "to", standing(action.State),
+			"jobs", action.State.Jobs, "reason", a.word())
 		a.observed.State = action.State
 	case decide.Fetch:
 		if s.Stage == decide.Loaded || s.Stage == decide.Announced {
@@ -176,6 +178,28 @@ func (a *Agent) succeeded(action decide.Action) {
 		a.setStage(decide.Announced, "the broker has the last word")
 	case decide.StartSlurmd, decide.StopSlurmd:
 		a.slurmdCause = ""
+	}
+}
+
+// word says on whose word the node state is written.
+func (a *Agent) word() string {
+	if a.wish == nil {
+		return "no word from the broker"
+	}
+	return fmt.Sprintf("the broker's word of generation %d", a.wish.Generation)
+}
+
+// standing is what a node state says of the kernel, in a few words.
+func standing(s nodestate.State) string {
+	switch {
+	case s.BootID == "":
+		return "none"
+	case s.Profile == "":
+		return "unproven"
+	case !s.Attested:
+		return s.Profile + ", not attested"
+	default:
+		return fmt.Sprintf("%s@%d, attested", s.Profile, s.Version)
 	}
 }
 

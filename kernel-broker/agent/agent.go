@@ -209,13 +209,24 @@ func (a *Agent) observe() {
 	if err != nil {
 		a.parts.Log.Error("slurmd's mark not readable", "error", err)
 	}
-	if was := a.observed.Slurmd; was.Running && !slurmd.Running && was.Mark == decide.Started && slurmd.Mark == decide.Started {
-		a.parts.Log.Warn("slurmd ended by itself", "node", a.parts.Node)
-	}
+	a.slurmdChanged(a.observed.Slurmd, slurmd)
 	a.observed.Slurmd = slurmd
 	a.mu.Lock()
 	a.observed.Inventory = a.inventory
 	a.mu.Unlock()
+}
+
+func (a *Agent) slurmdChanged(from, to decide.Slurmd) {
+	if from.Running == to.Running {
+		return
+	}
+	words := map[bool]string{true: "running", false: "down"}
+	reason := "the agent " + to.Mark.String() + " it"
+	if from.Mark == to.Mark {
+		reason = "not by the agent"
+	}
+	a.parts.Log.Info("slurmd", "node", a.parts.Node, "from", words[from.Running], "to", words[to.Running],
+		"start", to.Start, "reason", reason)
 }
 
 func (a *Agent) doing(kind decide.Kind) bool { return a.busy != nil && a.busy.action.Kind == kind }

@@ -8,21 +8,14 @@ import (
 	"sync"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
-
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
 // spawn runs the agent in a process of its own, to be killed.
 func (n *fakeNode) spawn() (kill func()) {
 	n.t.Helper()
-	raw, err := yaml.Marshal(n.config)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.file("agent.yaml", string(raw))
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), agentProcess+"="+n.path("agent.yaml"))
+	cmd.Env = append(os.Environ(), agentProcess+"="+n.configFile())
 	cmd.Stderr = n.logs
 	if err := cmd.Start(); err != nil {
 		n.t.Fatal(err)
