@@ -11,6 +11,7 @@ cluster_write_conf() { # dir plugin lua
 	local dir=$1 plugin=$2 lua=$3 node port=17001
 	mkdir -p "$dir"/{ctld,bin,log,etc}
 	cp "$lua" "$dir/etc/job_submit.lua"
+	export PATH=$PATH:/usr/sbin:/sbin
 	cat >"$dir/etc/slurm.conf" <<-EOF
 	ClusterName=kp
 	SlurmctldHost=$(hostname -s)(127.0.0.1)
@@ -50,7 +51,7 @@ cluster_write_conf() { # dir plugin lua
 	PartitionName=main Nodes=n1,n2 Default=YES MaxTime=10
 	PartitionName=forced Nodes=n1,n2 OverSubscribe=FORCE:2 MaxTime=10
 	EOF
-	echo "CgroupAutomount=yes" >"$dir/etc/cgroup.conf"
+	: >"$dir/etc/cgroup.conf"
 	echo "required $plugin snapshot=$dir/catalog.snapshot kernelctl=$dir/bin/kernelctl" \
 		>"$dir/etc/plugstack.conf"
 	for node in n1 n2; do
@@ -119,7 +120,7 @@ cluster_write_programs() { # dir
 		$dir/bin/boot-node \$node \${want%%@*} \$version \$SLURM_JOB_ID || exit 1
 	done
 	for i in \$(seq 100); do
-		sinfo -h -N -n "\$SLURM_JOB_NODELIST" -o %T | grep -q '[#%]' || exit 0
+		scontrol -o show node "\$SLURM_JOB_NODELIST" | grep -q POWERING_UP || exit 0
 		sleep 0.1
 	done
 	exit 1
