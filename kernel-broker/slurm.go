@@ -45,10 +45,11 @@ func (j SlurmJob) Pending() bool {
 		return false
 	}
 	switch j.Reason {
-	case "None", "Resources", "Priority", "ReqNodeNotAvail", "Reservation":
+	case "None", "Resources", "Priority", "Reservation":
 		return true
 	}
-	return false
+	// Its text goes on with the nodes that are not available.
+	return strings.HasPrefix(j.Reason, "ReqNodeNotAvail")
 }
 
 // Before is the order in which Slurm considers jobs that wait.

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"context"
+	"errors"
 	"strings"
 )
 
@@ -55,7 +56,17 @@ func (c *Client) Reserve(ctx context.Context, name, reference, user string, node
 	return c.change(ctx, "update", "jobid="+reference, "reservationname="+name)
 }
 
-// DropReservation deletes a reservation.
+// DropReservation deletes a reservation. Slurm deletes none that a job is tied
+// to, be it waiting or running, so the job is untied where that is needed.
 func (c *Client) DropReservation(ctx context.Context, name string) error {
+	err := c.change(ctx, "delete", "reservationname="+name)
+	reference, ours := strings.CutPrefix(name, reservationPrefix)
+	var refused *CommandError
+	if !ours || !errors.As(err, &refused) {
+		return err
+	}
+	if err := c.change(ctx, "update", "jobid="+reference, "reservationname="); err != nil {
+		return errors.Join(refused, err)
+	}
 	return c.change(ctx, "delete", "reservationname="+name)
 }

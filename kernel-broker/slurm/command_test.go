@@ -1,0 +1,170 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// fake is a client of scripts. Each gets its arguments written to a log.
+func fake(t *testing.T, scontrol, squeue string) (*Client, func() string) {
+	t.Helper()
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	for name, body := range map[string]string{"scontrol": scontrol, "squeue": squeue} {
+		text := "#!/bin/sh\nprintf '%s' \"" + name + "\" >>" + log + "\nfor a; do printf ' <%s>' \"$a\" >>" + log + "; done\necho >>" + log + "\n" + body + "\n"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return New(Options{BinDir: dir, Conf: "/etc/slurm/other.conf", Limit: 5 * time.Second}), func() string {
+		data, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+}
+
+func TestChanges(t *testing.T) {
+	hostile := "a b;$(id)`id`'\"\n--help"
+	for _, c := range []struct {
+		name string
+		do   func(ctx context.Context, c *Client) error
+		want string
+	}{
+		{"arm", func(ctx context.Context, c *Client) error {
+			return c.ArmReturn(ctx, []string{"n1", "n2"}, "kprof: mitgcm@3 for job 7")
+		}, "scontrol <reboot> <ASAP> <nextstate=RESUME> <reason=kprof: mitgcm@3 for job 7> <n1,n2>\n"},
+		{"disarm", func(ctx context.Context, c *Client) error { return c.Disarm(ctx, []string{"n1"}) }, "scontrol <cancel_reboot> <n1>\n"},
+		{"drain", func(ctx context.Context, c *Client) error { return c.Drain(ctx, "n1", hostile) }, "scontrol <update> <nodename=n1> <state=drain> <reason=" + hostile + ">\n"},
+		{"hold", func(ctx context.Context, c *Client) error { return c.Hold(ctx, "12_3") }, "scontrol <requeuehold> <12_3>\n"},
+		{"requeue", func(ctx context.Context, c *Client) error { return c.Requeue(ctx, "12+1") }, "scontrol <requeue> <12+1>\n"},
+		{"comment", func(ctx context.Context, c *Client) error { return c.Comment(ctx, "12", hostile) }, "scontrol <update> <jobid=12> <admincomment=" + hostile + ">\n"},
+		{"no requeue", func(ctx context.Context, c *Client) error { return c.SetNoRequeue(ctx, "12") }, "scontrol <update> <jobid=12> <requeue=0>\n"},
+		{"reserve", func(ctx context.Context, c *Client) error {
+			return c.Reserve(ctx, "kernel-broker-12_3", "12_3", "alice", []string{"n1"})
+		}, "scontrol <create> <reservation> <reservationname=kernel-broker-12_3> <starttime=now> <duration=5> <users=alice> <flags=IGNORE_JOBS> <nodes=n1>\n" +
+			"scontrol <update> <jobid=12_3> <reservationname=kernel-broker-12_3>\n"},
+		{"drop", func(ctx context.Context, c *Client) error { return c.DropReservation(ctx, "kernel-broker-12_3") },
+			"scontrol <delete> <reservationname=kernel-broker-12_3>\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			client, log := fake(t, `[ "$SLURM_CONF" = /etc/slurm/other.conf ] && [ "$LC_ALL" = C ]`, "exit 9")
+			if err := c.do(t.Context(), client); err != nil {
+				t.Error(err)
+			}
+			if got := log(); got != c.want {
+				t.Errorf("ran %q\nwant %q", got, c.want)
+			}
+			// Slurm says no by an exit code, or on stderr with exit 0.
+			for _, script := range []string{"echo 'slurm_update error: Invalid node state specified' >&2; exit 1", "echo 'n1: skipped' >&2", "echo no; exit 1"} {
+				refusing, _ := fake(t, script, "")
+				var refused *CommandError
+				if err := c.do(t.Context(), refusing); !errors.As(err, &refused) {
+					t.Errorf("%q gives %v", script, err)
+				}
+			}
+		})
+	}
+}
+
+// Slurm deletes no reservation that a job is tied to.
+func TestDropReservationUntiesItsJob(t *testing.T) {
+	script := `case "$*" in
+"delete reservationname=kernel-broker-12_3") [ -e "$0.untied" ] || { echo "Requested reservation is in use" >&2; exit 1; } ;;
+"update jobid=12_3 reservationname=") : >"$0.untied" ;;
+*) exit 7 ;;
+esac`
+	client, log := fake(t, script, "")
+	if err := client.DropReservation(t.Context(), "kernel-broker-12_3"); err != nil {
+		t.Error(err)
+	}
+	if calls := strings.Count(log(), "\n"); calls != 3 {
+		t.Errorf("%d commands:\n%s", calls, log())
+	}
+	gone, _ := fake(t, "echo 'Invalid job id specified' >&2; exit 1", "")
+	var refused *CommandError
+	if err := gone.DropReservation(t.Context(), "kernel-broker-12_3"); !errors.As(err, &refused) {
+		t.Errorf("DropReservation = %v", err)
+	}
+}
+
+func TestCommandsThatDoNotAnswer(t *testing.T) {
+	client, _ := fake(t, "sleep 60", "sleep 60")
+	client.limit = 50 * time.Millisecond
+	begin := time.Now()
+	if err := client.Hold(t.Context(), "1"); !errors.Is(err, kb.ErrUnavailable) || !strings.Contains(err.Error(), `"requeuehold 1" took more than 50ms`) {
+		t.Errorf("Hold = %v", err)
+	}
+	if _, err := client.View(t.Context(), false); !errors.Is(err, kb.ErrUnavailable) {
+		t.Errorf("View = %v", err)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := client.Hold(ctx, "1"); err == nil {
+		t.Error("a cancelled call succeeds")
+	}
+	missing := New(Options{BinDir: t.TempDir(), Limit: time.Second})
+	if err := missing.Hold(t.Context(), "1"); !errors.Is(err, kb.ErrUnavailable) {
+		t.Errorf("a missing program: %v", err)
+	}
+}
+
+const viewSqueue = `cat <<'END'
+12          |12          |N/A         |N/A         |N/A         |0           |RUNNING             |1000        |alice                                                           |1           |10                      |p                                                               |None                                                            |1           |n1 |
+13          |13          |N/A         |N/A         |N/A         |0           |COMPLETING          |1000        |alice                                                           |1           |10                      |p                                                               |None                                                            |0           |n2 |
+14          |14          |1           |N/A         |N/A         |0           |PENDING             |1000        |alice                                                           |1           |9                       |p                                                               |Resources                                                       |1           | |
+14          |14          |2           |N/A         |N/A         |0           |PENDING             |1000        |alice                                                           |1           |9                       |p                                                               |JobHeldUser                                                     |1           | |
+15          |15          |N/A         |N/A         |N/A         |0           |PENDING             |1000        |alice                                                           |1           |11                      |p                                                               |Resources                                                       |0           | |
+END`
+
+const viewScontrol = `case "$*" in
+*"show node"*) echo "NodeName=n1 OS=Linux State=ALLOCATED+DRAIN+REBOOT_REQUESTED NextState=RESUME Reason=kprof: x [root@2026-11-20T11:45:47]"
+	echo "NodeName=n2 OS=Linux State=IDLE+COMPLETING" ;;
+*"show reservation"*) echo "ReservationName=kernel-broker-14_1 Nodes=n1 NodeCnt=1" ;;
+*"show job 14_1"*) printf 'JobId=14 JobName=x\n   AdminComment=kernel-broker: mitgcm requested \n' ;;
+*) exit 1 ;;
+esac`
+
+func TestView(t *testing.T) {
+	client, log := fake(t, viewScontrol, viewSqueue)
+	view, err := client.View(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(view.Jobs) != 2 || view.Jobs[12].Nodes[0] != "n1" || !view.Jobs[12].Holds() || view.Jobs[13].Holds() {
+		t.Errorf("jobs %+v", view.Jobs)
+	}
+	if len(view.Queue) != 3 || view.Queue[0].ID != 15 || !view.Commented {
+		t.Errorf("queue %+v", view.Queue)
+	}
+	if ref, ok := view.Queue[1].Requested(); !ok || ref.String() != "mitgcm" {
+		t.Errorf("the first task asked for %v, %v", ref, ok)
+	}
+	if !view.Nodes["n1"].Armed() || view.Nodes["n2"].Free() || len(view.Reservations) != 1 {
+		t.Errorf("nodes %+v, reservations %+v", view.Nodes, view.Reservations)
+	}
+	if strings.Contains(log(), "--states") || strings.Count(log(), "<show> <job>") != 1 {
+		t.Errorf("ran\n%s", log())
+	}
+	for name, scripts := range map[string][2]string{
+		"squeue fails":       {viewScontrol, "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1"},
+		"scontrol fails":     {"exit 1", viewSqueue},
+		"a line that is cut": {viewScontrol, "echo '12          |12'"},
+	} {
+		broken, _ := fake(t, scripts[0], scripts[1])
+		if view, err := broken.View(t.Context(), false); err == nil {
+			t.Errorf("%s: %+v", name, view)
+		}
+	}
+}
