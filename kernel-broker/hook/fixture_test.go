@@ -103,6 +103,7 @@ echo "$@" >> %[1]s/asked
 case "$*" in
 *show*) [ -e %[1]s/job ] || { echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }
 	cat %[1]s/job ;;
+requeuehold*) [ ! -e %[1]s/pending ] || { echo "Job is pending execution for job 12" >&2; exit 1; } ;;
 esac
 `
 

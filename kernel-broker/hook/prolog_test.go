@@ -183,6 +183,19 @@ func TestPrologWithoutABrokerHoldsTheJobInTheEnd(t *testing.T) {
 	}
 }
 
+// The hook of another component of a heterogeneous job has requeued it first.
+func TestPrologHoldsAJobThatIsPending(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.settings("100ms", "20s")
+	h.write("pending", "")
+	h.write("client.yaml", strings.Replace(h.read("client.yaml"), "hold_after: 3", "hold_after: 1", 1))
+	code, output, _ := h.prolog()
+	if got := h.asked(); code != 1 || len(got) != 3 || got[2] != "hold 12" || strings.Contains(output, "not held") {
+		t.Errorf("exit %d, scontrol %q: %s", code, got, output)
+	}
+}
+
 func TestSuccessEndsTheCount(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

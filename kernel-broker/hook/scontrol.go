@@ -89,5 +89,9 @@ func fieldsOf(line string) map[string]string {
 func (s scontrol) hold(ctx context.Context, j job, reason string) error {
 	_, telling := s.run(ctx, "update", "jobid="+j.reference, "admincomment="+reason)
 	_, holding := s.run(ctx, "requeuehold", j.whole)
+	if holding != nil {
+		// The hook of another component was first, and the job is pending.
+		_, holding = s.run(ctx, "hold", j.whole)
+	}
 	return errors.Join(telling, holding)
 }
