@@ -56,12 +56,12 @@ func (b *Builder) configure(ctx context.Context, tree, obj string, plan Plan) er
 	if err != nil {
 		return err
 	}
-	if CheckSurvival(plan.Recipe.Name, plan.Merged, got, nil) == nil {
+	if CheckSurvival(plan.Merged, got, nil) == nil {
 		return nil
 	}
 	definitions, err := ReadKconfig(tree)
 	if err != nil {
 		return err
 	}
-	return CheckSurvival(plan.Recipe.Name, plan.Merged, got, definitions)
+	return CheckSurvival(plan.Merged, got, definitions)
 }

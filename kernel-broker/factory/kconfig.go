@@ -49,7 +49,12 @@ func (k Kconfig) Unmet(symbol string, config Config) []string {
 // ReadKconfig reads the Kconfig files of a kernel tree that matter on x86.
 func ReadKconfig(tree string) (Kconfig, error) {
 	kconfig := Kconfig{}
-	err := filepath.WalkDir(tree, func(path string, entry fs.DirEntry, err error) error {
+	// The walk does not follow a link, not even where it begins.
+	tree, err := filepath.EvalSymlinks(tree)
+	if err != nil {
+		return nil, fmt.Errorf("kconfig files: %w", err)
+	}
+	err = filepath.WalkDir(tree, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -73,6 +78,9 @@ func ReadKconfig(tree string) (Kconfig, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("kconfig files: %w", err)
+	}
+	if len(kconfig) == 0 {
+		return nil, fmt.Errorf("kconfig files: none below %s", tree)
 	}
 	return kconfig, nil
 }

@@ -19,13 +19,12 @@ type Lost struct {
 
 // LostError names every option that did not survive.
 type LostError struct {
-	Kernel string
-	Lost   []Lost
+	Lost []Lost
 }
 
 func (e *LostError) Error() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "kernel %q: %d of the options asked for did not survive olddefconfig:", e.Kernel, len(e.Lost))
+	fmt.Fprintf(&text, "%d of the options asked for did not survive olddefconfig:", len(e.Lost))
 	for _, lost := range e.Lost {
 		fmt.Fprintf(&text, "\n  %s: %s", lost.Option.Where(), lost.Option)
 		switch {
@@ -46,7 +45,7 @@ func (e *LostError) Error() string {
 // CheckSurvival compares what was asked for with what kconfig left of it. An
 // option asked to be off may be absent. Definitions may be nil; with them the
 // error says what each lost option depends on.
-func CheckSurvival(kernel string, asked Merged, got Config, definitions Kconfig) error {
+func CheckSurvival(asked Merged, got Config, definitions Kconfig) error {
 	var lost []Lost
 	for _, option := range asked.Options {
 		now := got[option.Symbol]
@@ -63,5 +62,5 @@ func CheckSurvival(kernel string, asked Merged, got Config, definitions Kconfig)
 	if len(lost) == 0 {
 		return nil
 	}
-	return &LostError{Kernel: kernel, Lost: lost}
+	return &LostError{Lost: lost}
 }
