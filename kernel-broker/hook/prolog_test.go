@@ -191,7 +191,7 @@ func TestPrologHoldsAJobThatIsPending(t *testing.T) {
 	h.write("pending", "")
 	h.write("client.yaml", strings.Replace(h.read("client.yaml"), "hold_after: 3", "hold_after: 1", 1))
 	code, output, _ := h.prolog()
-	if got := h.asked(); code != 1 || len(got) != 3 || got[2] != "hold 12" || strings.Contains(output, "not held") {
+	if got := h.asked(); code != 1 || len(got) != 3 || got[2] != "uhold 12" || strings.Contains(output, "not held") {
 		t.Errorf("exit %d, scontrol %q: %s", code, got, output)
 	}
 }

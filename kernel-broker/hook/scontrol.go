@@ -90,8 +90,9 @@ func (s scontrol) hold(ctx context.Context, j job, reason string) error {
 	_, telling := s.run(ctx, "update", "jobid="+j.reference, "admincomment="+reason)
 	_, holding := s.run(ctx, "requeuehold", j.whole)
 	if holding != nil {
-		// The hook of another component was first, and the job is pending.
-		_, holding = s.run(ctx, "hold", j.whole)
+		// The hook of another component was first, and the job is pending. As
+		// after a requeue its user, too, may release it.
+		_, holding = s.run(ctx, "uhold", j.whole)
 	}
 	return errors.Join(telling, holding)
 }
