@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -19,12 +20,28 @@ var kept = []string{".kblab", "logs", "consoles", "nodes"}
 func Down(ctx context.Context, dir string, keepLogs bool) error {
 	l, err := load(dir)
 	if errors.Is(err, ErrDown) {
-		return nil
+		return removeRest(ctx, dir, keepLogs)
 	}
 	if err != nil {
 		return err
 	}
 	return l.Down(ctx, keepLogs)
+}
+
+// removeRest removes the logs that an earlier "down" or a failed "up" left.
+func removeRest(ctx context.Context, dir string, keepLogs bool) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return fmt.Errorf("lab folder %q: %w", dir, err)
+	}
+	l := &Lab{layout: layout{dir}}
+	if _, err := os.Stat(l.layout.mark()); err != nil || keepLogs {
+		return nil // not a lab's folder
+	}
+	if l.state.Mode, err = detectMode(); err != nil {
+		return err
+	}
+	return l.remove(ctx, false)
 }
 
 // Down is the function of that name for this lab.

@@ -329,7 +329,7 @@ func testSlurmctld(t *testing.T, l *Lab) {
 		}
 		// A crash may lose a job whose state was not saved yet, but this one
 		// was saved by the first restart.
-		if got := strings.TrimSpace(run(t, l, "alice", "squeue", "-h", "-o", "%i")); got != id {
+		if got := strings.TrimSpace(run(t, l, "alice", "squeue", "-h", "-t", "PENDING", "-o", "%i")); got != id {
 			t.Errorf("%v: jobs %q, want %s", sig, got, id)
 		}
 	}

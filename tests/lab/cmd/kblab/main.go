@@ -62,6 +62,13 @@ leaves nothing behind. Users: alice and bob.`,
   kblab exec -- srun -N2 uname -r
   kblab shell
   kblab down`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q", args[0])}
+			}
+			return nil
+		},
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
