@@ -29,6 +29,8 @@ type simBroker struct {
 	lost     map[string]time.Time
 	view     kb.SlurmView
 	lookAt   time.Time
+	half     *kb.SlurmView // a look that is under way
+	halfTill time.Time
 	queue    []simDue  // one after another
 	busyTill time.Time // of the last in the queue
 	again    map[string]time.Time
@@ -74,7 +76,7 @@ func (b *simBroker) start() {
 	b.up = true
 	b.records = records{nodes: map[string]*kb.Node{}, allocs: map[kb.JobID]*kb.Allocation{}}
 	b.sessions, b.lost, b.told = map[string]*simSession{}, map[string]time.Time{}, map[kb.JobID]string{}
-	b.view, b.queue, b.again, b.lookAt = kb.SlurmView{}, nil, map[string]time.Time{}, time.Time{}
+	b.view, b.queue, b.again, b.lookAt, b.half = kb.SlurmView{}, nil, map[string]time.Time{}, time.Time{}, nil
 	for key, value := range b.stored {
 		if key[0] == 'n' {
 			n := new(kb.Node)
@@ -188,8 +190,15 @@ func (b *simBroker) step() {
 		b.w.tell("the broker starts")
 		b.start()
 	}
-	if b.w.now.After(b.lookAt) {
-		b.view = b.w.slurm.look(b.asked())
+	// A look takes its time: squeue first, then scontrol for the nodes.
+	if b.half != nil && b.w.now.After(b.halfTill) {
+		nodes := b.w.slurm.look(false)
+		b.view, b.half = *b.half, nil
+		b.view.Nodes, b.view.Reservations = nodes.Nodes, nodes.Reservations
+	}
+	if b.half == nil && b.w.now.After(b.lookAt) {
+		jobs := b.w.slurm.look(b.asked())
+		b.half, b.halfTill = &jobs, b.w.now.Add(b.w.between(-simTick, 2*simTick))
 		b.lookAt = b.w.now.Add(b.w.between(200*time.Millisecond, 600*time.Millisecond))
 		if b.w.strikes(0.002) {
 			b.lookAt = b.w.now.Add(10 * time.Second) // slurmctld does not answer
