@@ -62,6 +62,11 @@ func (l *Lab) Down(ctx context.Context, keepLogs bool) error {
 			return fmt.Errorf("lab %q: %w", l.layout.dir, err)
 		}
 	}
+	if l.tie != nil {
+		if err := l.tie.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+			return fmt.Errorf("lab %q: %w", l.layout.dir, err)
+		}
+	}
 	return l.remove(ctx, keepLogs)
 }
 

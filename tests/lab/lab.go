@@ -17,6 +17,8 @@ import (
 type Lab struct {
 	layout layout
 	state  state
+	// tie is the end of a pipe whose closing ends an owned lab.
+	tie *os.File
 }
 
 // state is what state.json holds.

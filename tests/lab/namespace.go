@@ -29,11 +29,20 @@ func (l *Lab) startHolder(ctx context.Context) error {
 	}
 	defer log.Close()
 	args := append(unshareArgs(l.state.Mode), "/bin/sh", l.layout.path("run/holder.sh"), l.layout.dir,
-		strconv.Itoa(l.state.Options.Nodes), fmt.Sprintf("%s/%d", frontAddress, prefixLength), string(l.state.Mode))
+		strconv.Itoa(l.state.Options.Nodes), fmt.Sprintf("%s/%d", frontAddress, prefixLength), string(l.state.Mode), "free")
 	// Not CommandContext: the holder outlives the call.
 	cmd := exec.Command("unshare", args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if l.state.Options.Owned {
+		end, err := l.ownPipe()
+		if err != nil {
+			return err
+		}
+		defer end.Close()
+		cmd.ExtraFiles = []*os.File{end}
+		cmd.Args[len(cmd.Args)-1] = "owned"
+	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("namespaces: %w", err)
 	}
@@ -57,6 +66,17 @@ func (l *Lab) startHolder(ctx context.Context) error {
 		return fmt.Errorf("namespaces: %w (log %s)", err, l.layout.holderLog())
 	}
 	return nil
+}
+
+// ownPipe returns the end that the holder watches. The other end is nobody's
+// but this process's, so that the kernel closes it when this process ends.
+func (l *Lab) ownPipe() (*os.File, error) {
+	watched, tie, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("namespaces: %w", err)
+	}
+	l.tie = tie
+	return watched, nil
 }
 
 func unshareArgs(m Mode) []string {

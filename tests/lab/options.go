@@ -51,6 +51,9 @@ type Options struct {
 	Files map[string]string `json:"files,omitempty"`
 	// ReadyTimeout bounds the wait for all nodes to be idle.
 	ReadyTimeout time.Duration `json:"ready_timeout"`
+	// Owned ends the lab with the process that called Up, however that ends:
+	// for tests, which a time limit may kill.
+	Owned bool `json:"owned,omitempty"`
 	// NoWait returns as soon as the machines run, before Slurm sees them.
 	NoWait bool `json:"no_wait,omitempty"`
 	// Progress receives a line for each step; nil is silence.

@@ -2,10 +2,11 @@
 # The first process of a lab's namespaces. It lays out the front-end, says that
 # it is ready, and then only keeps the namespaces alive and collects orphans.
 # When it ends, the kernel ends everything else in the lab.
-# Arguments: lab folder, number of nodes, prefix of addresses/length, mode.
+# Arguments: lab folder, number of nodes, prefix of addresses/length, mode, and
+# "owned" where the lab is to end when file descriptor 3 does.
 set -eu
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
-dir=$1 nodes=$2 cidr=$3 mode=$4
+dir=$1 nodes=$2 cidr=$3 mode=$4 owned=$5
 
 # /proc is still the host's here, so this is the pid as the host sees it.
 read -r pid _ </proc/self/stat
@@ -90,6 +91,10 @@ chmod 700 /var/lib/munge /etc/munge
 } | ip -batch -
 
 trap 'exit 0' TERM
+if [ "$owned" = owned ]; then
+	(read -r _ <&3 || kill -TERM 1) &
+	exec 3<&-
+fi
 : >/run/lab/run/holder.ready
 while :; do
 	sleep 86400 &
