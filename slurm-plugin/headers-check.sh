@@ -12,7 +12,9 @@ set -eu
 sources=$1
 out=$2
 suites=${HEADERS_SUITES:-trixie sid}
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+# The mirror that this machine's own Debian comes from.
+mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' \
+	'Identifier: Packages' 'Codename: bookworm' 'Origin: Debian' | head -n 1)}
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 cache=${KB_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kernel-broker}/slurm-headers
 apt=$cache/apt

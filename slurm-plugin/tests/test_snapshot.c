@@ -208,6 +208,23 @@ static void test_nearmiss(void)
 	snapshot_free(&s);
 }
 
+/* The nearest comes first, also where the catalog has it last. */
+static void test_nearmiss_order(void)
+{
+	static const char text[] = HEAD "profile mitgcm12 1 1 available\n"
+					"profile mitgcm2 1 1 available\n"
+					"profile mitgcm3 1 1 available\n"
+					"profile mitgcm 1 1 available\n"
+					"profile mitgc 1 1 available\n" END;
+	struct snapshot s;
+
+	if (!ok(snapshot_parse(text, strlen(text), &s) == 0, "a catalog"))
+		return;
+	near(&s, "mitgcm", "mitgcm mitgcm2 mitgcm3");
+	near(&s, "mitgcn", "mitgcm mitgc mitgcm2");
+	snapshot_free(&s);
+}
+
 int main(void)
 {
 	sandbox_make();
@@ -217,5 +234,6 @@ int main(void)
 	test_huge();
 	test_distance();
 	test_nearmiss();
+	test_nearmiss_order();
 	return tap_end();
 }
