@@ -13,6 +13,7 @@ sources=$1
 out=$2
 suites=${HEADERS_SUITES:-trixie sid}
 # The mirror that this machine's own Debian comes from.
+# shellcheck disable=SC2016  # the parentheses are for apt to fill in
 mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' \
 	'Identifier: Packages' 'Codename: bookworm' 'Origin: Debian' | head -n 1)}
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
