@@ -19,7 +19,7 @@ import (
 // it ran on, read from the kernel itself.
 const recordScript = `#!/bin/bash
 id=$(od -An -v -tx1 /sys/kernel/notes | tr -d ' \n' | grep -o '040000001400000003000000474e5500.\{40\}' | cut -c33-72)
-echo "ran job=$SLURM_JOB_ID restart=${SLURM_RESTART_COUNT:-0} node=$(hostname) release=$(uname -r) build_id=$id \
+echo "ran job=$SLURM_JOB_ID array=$SLURM_ARRAY_JOB_ID task=$SLURM_ARRAY_TASK_ID restart=${SLURM_RESTART_COUNT:-0} node=$(hostname) release=$(uname -r) build_id=$id \
 boot_id=$(cat /proc/sys/kernel/random/boot_id) profile=$KERNEL_BROKER_PROFILE version=$KERNEL_BROKER_VERSION \
 told_release=$KERNEL_BROKER_RELEASE told_build_id=$KERNEL_BROKER_BUILD_ID" >> "$HOME/record"
 sleep "${1:-0}"

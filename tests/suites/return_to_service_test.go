@@ -1,0 +1,63 @@
+//go:build lab
+
+package suites
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/tests/lab"
+)
+
+// The switch works with any ReturnToService: a switch, a return before the
+// plain job behind, a cancel in mid-switch, and no node is ever taken for one
+// that crashed.
+func TestReturnToService(t *testing.T) {
+	for value := range 3 {
+		t.Run(fmt.Sprint(value), func(t *testing.T) {
+			c := start(t, func(o *lab.Options) { o.Slurm.ReturnToService = value })
+			c.prepare("alice", "bob")
+			c.file("alice", "hold.sh", holdScript)
+			if out := c.must("root", "scontrol", "show", "config"); !containsSetting(out, "ReturnToService", fmt.Sprint(value)) {
+				t.Fatalf("ReturnToService is not %d", value)
+			}
+			first := c.sbatch("alice", "-N2", "--kernel-profile=mitgcm")
+			plain := c.sbatch("bob", "-N2")
+			c.waitJob(first, "COMPLETED")
+			c.waitJob(plain, "COMPLETED")
+			c.ranOn("alice", first, "mitgcm", 2)
+			c.ranOn("bob", plain, "stock", 2)
+			c.settled()
+			cancelDuring(c)
+			c.settled()
+			c.neverCrashed()
+		})
+	}
+}
+
+// containsSetting reads the output of "scontrol show config".
+func containsSetting(config, key, value string) bool {
+	for line := range strings.Lines(config) {
+		k, v, ok := strings.Cut(line, "=")
+		if ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(v) == value
+		}
+	}
+	return false
+}
+
+// neverCrashed checks that slurmctld never thought that a node had.
+func (c *cluster) neverCrashed() {
+	c.t.Helper()
+	text, err := os.ReadFile(c.FrontLog("slurm/slurmctld.log"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, word := range []string{"unexpectedly rebooted", "not responding, setting DOWN"} {
+		if strings.Contains(string(text), word) {
+			c.t.Errorf("slurmctld: %q", word)
+		}
+	}
+}
