@@ -114,6 +114,9 @@ func New(parts Parts) (*Agent, error) {
 	if _, err := a.look(); err != nil {
 		return nil, err
 	}
+	if a.observed.Slurmd, err = parts.Slurmd.Observe(); err != nil {
+		parts.Log.Error("slurmd's mark not readable", "error", err)
+	}
 	a.status = a.describe(time.Now())
 	return a, nil
 }

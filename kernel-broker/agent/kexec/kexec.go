@@ -121,8 +121,13 @@ func (k Kexec) run(ctx context.Context, args []string) error {
 	if len(text) > maxOutput {
 		text = text[:maxOutput]
 	}
-	if strings.Contains(text, "Cannot determine the file type") {
+	switch {
+	case strings.Contains(text, "Cannot determine the file type"):
 		err = fmt.Errorf("%w: %w", ErrImage, err)
+	case strings.Contains(text, "Device or resource busy"):
+		// Another load is under way: one that an agent before this had
+		// begun when it was killed.
+		err = fmt.Errorf("%w: %w", kernelbroker.ErrUnavailable, err)
 	}
 	if text == "" {
 		return fmt.Errorf("program %q: %w", k.Program, err)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 func fake(t *testing.T, body string) (k Kexec, said func() string) {
@@ -60,6 +62,13 @@ func TestLoadThatDidNot(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrImage) != c.bad {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestLoadBesideAnother(t *testing.T) {
+	k, _ := fake(t, `echo "kexec_load failed: Device or resource busy" >&2; exit 255`)
+	if err := k.Load(t.Context(), "/image", "", "ro"); !errors.Is(err, kernelbroker.ErrUnavailable) {
+		t.Errorf("no reason to try again: %v", err)
 	}
 }
 

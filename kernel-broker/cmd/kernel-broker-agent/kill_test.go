@@ -7,8 +7,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
 )
 
 // spawn runs the agent in a process of its own, to be killed.
@@ -119,4 +121,29 @@ func TestCalledOffWhileTheAgentWasDead(t *testing.T) {
 	b.wish(stockWish(1))
 	n.up()
 	restedOnStock(b, n, 2)
+}
+
+// An agent takes over from one that is about to end, and not from one that
+// goes on.
+func TestTakeOver(t *testing.T) {
+	b, n := servingStock(t)
+	first := n.end
+	n.up()
+	time.Sleep(300 * time.Millisecond)
+	b.with(func() {
+		if len(b.hellos) != 1 {
+			t.Error("two agents at once")
+		}
+	})
+	if err := first(); err != nil {
+		t.Error(err)
+	}
+	b.hello(2)
+	second := n.end
+	n.up()
+	err := <-n.result
+	if !errors.Is(err, artifact.ErrInUse) {
+		t.Errorf("the third agent: %v", err)
+	}
+	n.end = second
 }

@@ -33,6 +33,7 @@ type fakeNode struct {
 	config config.Config
 	logs   *lockedBuffer
 	end    func() error
+	result chan error // of the agent that up started last
 	boots  int
 }
 
@@ -256,6 +257,7 @@ func (n *fakeNode) until(what string, ok func() bool) {
 func (n *fakeNode) up() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
+	n.result = done
 	go func() { done <- run(ctx, n.config, slog.New(slog.NewTextHandler(n.logs, nil))) }()
 	n.end = func() error {
 		cancel()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent"
@@ -24,6 +25,9 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
 )
 
+// takeOver is how long an agent waits for the one before it to end.
+const takeOver = 5 * time.Second
+
 // run puts the agent together and runs it until the context ends.
 func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	log.Info("agent starts", "node", c.Node, "version", version)
@@ -31,7 +35,7 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("proof of this boot: %w", err)
 	}
-	cache, err := artifact.OpenCache(c.Cache.Dir, int64(c.Cache.MaxBytes), log)
+	cache, err := openCache(ctx, c.Cache, log)
 	if err != nil {
 		return err
 	}
@@ -73,6 +77,22 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 		return err
 	}
 	return serve(ctx, node, stream, server)
+}
+
+// openCache waits a little for an agent that is about to end, or for the last
+// child of one that was killed: until its exec it holds all that the agent held.
+func openCache(ctx context.Context, c config.Cache, log *slog.Logger) (*artifact.Cache, error) {
+	for end := time.Now().Add(takeOver); ; {
+		cache, err := artifact.OpenCache(c.Dir, int64(c.MaxBytes), log)
+		if !errors.Is(err, artifact.ErrInUse) || time.Now().After(end) {
+			return cache, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // serve runs the three parts; when one ends, so do the others.
