@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -222,7 +223,9 @@ func (c *Controller) admitLocked() {
 
 func (c *Controller) inputLocked(reports map[string]int) plan.Input {
 	in := plan.Input{
-		Now: time.Now().UTC(), Config: c.o.Plan, Slurm: c.view, Nodes: c.records.nodes, Allocations: c.records.allocs,
+		Now: time.Now().UTC(), Config: c.o.Plan, Slurm: c.view,
+		// Copies: what was is compared with what became of it after the commit.
+		Nodes: maps.Clone(c.records.nodes), Allocations: maps.Clone(c.records.allocs),
 		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Told: c.told, NewToken: newToken,
 	}
 	for name, since := range c.lost {

@@ -85,6 +85,20 @@ func TestJobThereAndBack(t *testing.T) {
 	}
 }
 
+// Who reads the log sees each change of state: what was is compared with what
+// became of it.
+func TestChangesAreLogged(t *testing.T) {
+	f, agent, d := begun(t)
+	agent.Report(plan.Report{Generation: d.Generation, State: plan.ReportExecuting})
+	for _, change := range []string{
+		`msg="allocation changed" job=7.0 from=accepted to=switching`,
+		`msg="node changed" node=n1 job=7.0 from=steady to=loading want=mitgcm@1 runs=stock@1`,
+		`msg="node changed" node=n1 job=7.0 from=loading to=booting want=mitgcm@1`,
+	} {
+		until(t, change, func() bool { return f.log.has(change) })
+	}
+}
+
 func TestEnsureJoinsAndRefuses(t *testing.T) {
 	f, _, _ := begun(t)
 	other := request(7)

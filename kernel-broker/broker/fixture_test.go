@@ -166,6 +166,25 @@ type fixture struct {
 	c       *Controller
 	stop    context.CancelFunc
 	reset   func(node string) error
+	log     logText
+}
+
+// logText is what the controller logs.
+type logText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logText) has(part string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), part)
 }
 
 func (f *fixture) Reset(_ context.Context, node string) error { return f.reset(node) }
@@ -200,7 +219,8 @@ func (f *fixture) start() {
 	config := plan.Defaults()
 	config.RegisterDelay, config.CanReset = 10*time.Millisecond, true
 	c, err := New(f.t.Context(), Options{Store: f.store, Catalog: f.catalog, Slurm: f.slurm, Reset: f, Plan: config,
-		PollBusy: 5 * time.Millisecond, PollIdle: 20 * time.Millisecond, QuarantineAfter: 2, KeepJobs: 100, Log: slog.New(slog.DiscardHandler)})
+		PollBusy: 5 * time.Millisecond, PollIdle: 20 * time.Millisecond, QuarantineAfter: 2, KeepJobs: 100,
+		Log: slog.New(slog.NewTextHandler(&f.log, nil))})
 	if err != nil {
 		f.t.Fatal(err)
 	}
