@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 )
@@ -64,29 +63,23 @@ func (b *Builder) Build(ctx context.Context, name, out string) (Result, error) {
 	return Result{Manifest: manifest, Dir: dir, Cached: cached, Took: time.Since(started)}, nil
 }
 
-// make runs the steps with their objects in a folder below dir, which does not
-// become part of the result.
-func (b *Builder) make(ctx context.Context, plan Plan, dir string) (err error) {
+// make runs the steps and puts the result into dir.
+func (b *Builder) make(ctx context.Context, plan Plan, dir string) error {
 	source, err := b.Cache.Unpack(ctx, plan.Source, b.Progress)
 	if err != nil {
 		return err
 	}
-	obj := filepath.Join(dir, "obj")
-	b.Progress.Say("configuring: %s, %d options from %d fragments", plan.Recipe.Base,
-		len(plan.Merged.Options), len(plan.Fragments))
-	if err := b.configure(ctx, source.Tree, obj, plan); err != nil {
-		return err
-	}
-	if err := b.compile(ctx, source, obj, plan); err != nil {
-		return err
-	}
-	if err := b.collect(ctx, plan, source, obj, dir); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(obj); err != nil {
-		return fmt.Errorf("object folder: %w", err)
-	}
-	return nil
+	return b.withObjects(ctx, plan, func(obj string) error {
+		b.Progress.Say("configuring: %s, %d options from %d fragments", plan.Recipe.Base,
+			len(plan.Merged.Options), len(plan.Fragments))
+		if err := b.configure(ctx, source.Tree, obj, plan); err != nil {
+			return err
+		}
+		if err := b.compile(ctx, source, obj, plan); err != nil {
+			return err
+		}
+		return b.collect(ctx, plan, source, obj, dir)
+	})
 }
 
 // collect takes the result out of the object folder and writes the manifest.

@@ -115,6 +115,10 @@ func TestBuildFailureNamesLog(t *testing.T) {
 		t.Error("a failed build left a manifest")
 	}
 	f.set("fail", false)
+	objects, err := filepath.Glob(filepath.Join(f.dir, "cache/objects/*.in-use"))
+	if err != nil || len(objects) != 0 {
+		t.Errorf("a build that ended left its folder in use: %v, %v", objects, err)
+	}
 	if _, err := f.builder().Build(t.Context(), "fake", out); err != nil {
 		t.Errorf("after the mistake was mended: %v", err)
 	}
@@ -143,10 +147,18 @@ func TestBuildKilledLeavesNoResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What a run leaves that could not clean up after itself.
+	objects := filepath.Join(f.dir, "cache/objects", plan.objectsKey())
+	if !exists(objects + ".in-use") {
+		t.Error("nothing says that the object folder was in use")
+	}
+	write(t, filepath.Join(objects, "half.o"), "half")
 	write(t, filepath.Join(f.dir, "cache/kernel", plan.Key+".partial", ManifestFile), "half")
 	result, err := f.builder().Build(t.Context(), "fake", out)
 	if err != nil || result.Cached {
 		t.Errorf("after a killed run: cached %v, %v", result.Cached, err)
+	}
+	if exists(filepath.Join(objects, "half.o")) || exists(objects+".in-use") {
+		t.Error("half an object is left, or the folder still counts as in use")
 	}
 }
 

@@ -6,7 +6,8 @@
 //	source    a Debian source package, unpacked once per version
 //	config    tinyconfig with the recipe's fragments laid over it
 //	survival  every option that a fragment asks for is still there
-//	build     make bzImage, with nothing of the machine or the day in it
+//	build     make bzImage, with nothing of the machine or the day in it, in an
+//	          object folder that all kernels of one source share
 //	manifest  digests, build id, drivers: what the broker and agents need
 //
 // The result is stored under the digest of all its inputs (source, fragments,
