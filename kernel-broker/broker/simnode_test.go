@@ -80,9 +80,15 @@ func (n *simNode) goDown(kernel *kb.Kernel, token string, after time.Duration) {
 	n.next, n.token, n.upAt, n.hung = kernel, token, n.w.now.Add(after), kernel == nil
 }
 
-// powerLost is a reset button or a power cut: firmware boots stock.
+// powerLost is a reset button or a power cut: firmware boots stock. One that
+// keeps memory boots what ran, with the same command line.
 func (n *simNode) powerLost() {
 	n.w.tell("%s loses its power", n.name)
+	if n.up() && n.w.strikes(0.2) {
+		kernel := n.kernel
+		n.goDown(&kernel, n.boot.Token, n.w.between(time.Second, 4*time.Second))
+		return
+	}
 	stock := simKernel(kb.StockProfile)
 	n.goDown(&stock, "", n.w.between(4*time.Second, 9*time.Second))
 }
@@ -282,7 +288,7 @@ func (n *simNode) startSlurmd(a decide.Action) {
 // kexec boots what is loaded.
 func (n *simNode) kexec(t decide.Target) {
 	s := n.w.slurm.nodes[n.name]
-	if s.job != nil && (s.job.state == "RUNNING" || s.job.state == "COMPLETING") {
+	if s.job != nil && (s.job.state == "RUNNING" || s.job.state == "COMPLETING") && s.job.boots[n.name] == n.boots {
 		n.w.fail("%s kexecs to %s under job %d", n.name, t.Kernel.Ref(), s.job.id)
 	}
 	if n.slurmd.Running {

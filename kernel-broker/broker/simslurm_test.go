@@ -34,6 +34,10 @@ type simJob struct {
 	runs        int
 	cancelAt    time.Time
 	cancelled   bool
+	missed      bool           // a slurmd on the old kernel answered its wait
+	boots       map[string]int // of its nodes, when it began
+	hasty       bool           // its user cancels it as soon as it has nodes
+	slowTill    time.Time      // its own epilog takes that long
 }
 
 // simSlurmNode is a node as slurmctld has it.
@@ -180,7 +184,10 @@ func (s *simSlurm) launch(j *simJob) {
 			s.w.fail("job %d wants %s and runs on %s, which runs %s", j.id, want, n.name, node.kernel.Ref())
 		}
 	}
-	j.state, j.endAt = "RUNNING", s.w.now.Add(j.length)
+	j.state, j.endAt, j.boots = "RUNNING", s.w.now.Add(j.length), map[string]int{}
+	for _, n := range j.nodes {
+		j.boots[n.name] = s.w.nodes[n.name].boots
+	}
 	j.runs++
 	s.w.tell("job %d runs", j.id)
 }
@@ -188,6 +195,7 @@ func (s *simSlurm) launch(j *simJob) {
 // complete begins the end of a running job.
 func (s *simSlurm) complete(j *simJob) {
 	j.state, j.epilogs = "COMPLETING", map[string]time.Time{}
+	j.slowTill = s.w.now.Add(s.w.between(0, 2500*time.Millisecond))
 	for _, n := range j.nodes {
 		j.epilogs[n.name] = s.w.now.Add(simEpilogLimit)
 		s.w.nodes[n.name].jobEnding(j.id)
@@ -196,7 +204,7 @@ func (s *simSlurm) complete(j *simJob) {
 }
 
 func (s *simSlurm) stepEpilogs(j *simJob) {
-	left := false
+	left := s.w.now.Before(j.slowTill)
 	for _, n := range slices.Clone(j.nodes) {
 		limit, waits := j.epilogs[n.name]
 		if !waits {
@@ -283,6 +291,9 @@ func (s *simSlurm) register(name string) {
 	case n.poweringUp && young:
 		n.poweringUp = false
 		s.w.tell("slurm: %s is up", name)
+		if n.job != nil && n.job.want != "" && n.job.want != s.w.nodes[name].kernel.Profile {
+			n.job.missed = true
+		}
 	case n.issued && young:
 		n.issued, n.down, n.asap, n.reason = false, false, false, ""
 		s.w.tell("slurm: %s is back", name)
@@ -313,6 +324,9 @@ func (s *simSlurm) schedule() {
 			continue
 		}
 		j.state, j.nodes, j.prolog = "CONFIGURING", free[:j.count], simProlog{begun: s.w.now}
+		if j.hasty {
+			j.hasty, j.cancelAt = false, s.w.now.Add(s.w.between(0, 1500*time.Millisecond))
+		}
 		for _, n := range j.nodes {
 			n.job = j
 			if j.want != "" {

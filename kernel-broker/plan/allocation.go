@@ -47,6 +47,10 @@ func (d *decision) switching(a *kb.Allocation) {
 			return
 		}
 	}
+	if reason, hold, missed := d.missed(a); missed {
+		d.refuse(a, reason, hold)
+		return
+	}
 	if d.in.Now.Sub(a.Created) > d.in.Config.SwitchLimit {
 		d.refuse(a, fmt.Sprintf("not ready within %v: %s", d.in.Config.SwitchLimit, d.late(a)), false)
 		return
@@ -61,6 +65,29 @@ func (d *decision) switching(a *kb.Allocation) {
 		a.During[name] = d.nodes[name].Running
 	}
 	a.Enter(kb.PhaseReady, d.in.Now, fmt.Sprintf("every node proved %s", a.Kernel.Release))
+}
+
+// missed reports whether Slurm does not wait for the boot of a node that has
+// yet to boot: to Slurm the boot would be a crash. Either the job never asked
+// for one, or a slurmd that was just starting, on the old kernel, was taken for
+// the answer. The job gets another try, with another wait.
+func (d *decision) missed(a *kb.Allocation) (reason string, hold, missed bool) {
+	job, ok := d.slurmJob(a)
+	if !ok || !d.in.Slurm.At.After(a.Created) {
+		return "", false, false
+	}
+	for _, name := range a.Nodes {
+		n := d.nodes[name]
+		s, known := d.slurmNode(name)
+		if !known || s.Waiting() || n == nil || n.Owner != a.ID || n.Pending == nil || n.Pending.State != kb.PendingLoading {
+			continue
+		}
+		if !job.Reboot {
+			return fmt.Sprintf("node %s: Slurm was not asked to boot it, job_submit.lua has not seen the job", name), true, true
+		}
+		return fmt.Sprintf("node %s: Slurm took an earlier start of slurmd for its boot", name), false, true
+	}
+	return "", false, false
 }
 
 // ReadyNodes counts the nodes on which the job may start.

@@ -12,7 +12,8 @@
 //	wish (Want) comes from            while
 //	the owner's kernel                an allocation that is switching or ready has the node
 //	unchanged                         the node is kept for the next job, or a job is on it
-//	stock                             no job is on it and Slurm waits for its boot, or it is down or drained
+//	stock                             nobody owns it and it runs stock, or no job is on it and Slurm waits for its
+//	                                  boot, or it is down or drained
 //
 //	state     it means                           goes to
 //	steady    proven to run what is wanted       loading: the wish changed
@@ -34,7 +35,8 @@
 //	phase      goes to      when
 //	accepted   switching    recorded
 //	switching  ready        every node is steady, armed, and Slurm no longer waits for it
-//	           failed       a node failed, the kernel is quarantined, or time is up
+//	           failed       a node failed, the kernel is quarantined, Slurm does not wait for the boot,
+//	                        or time is up
 //	           returning    the job is gone (cancelled, requeued)
 //	ready      returning    the job is gone or its epilog asks
 //	returning  done         every node is on stock, kept or with another job

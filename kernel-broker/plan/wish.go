@@ -94,7 +94,8 @@ func (d *decision) release(n *kb.Node) {
 		n.KeptFor, n.KeptUntil = "", time.Time{}
 	}
 	stock := kb.Ref{Profile: kb.StockProfile}
-	if n.Want == stock || n.Want == (kb.Ref{}) {
+	if n.Want == stock || n.Want == (kb.Ref{}) || n.Runs(stock) {
+		// No boot lies between, so there is nothing to wait for.
 		d.want(n, stock)
 		return
 	}
