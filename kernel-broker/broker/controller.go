@@ -32,6 +32,7 @@ type Controller struct {
 	kernels  *kernels
 	counted  map[string]bool
 	told     map[kb.JobID]string
+	restored map[kb.JobID]bool
 	snapshot string
 	watchers map[kb.JobID][]chan struct{}
 
@@ -44,7 +45,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{
 		o: o, log: o.Log, records: records{store: o.Store},
 		sessions: map[string]*Session{}, lost: map[string]time.Time{}, kernels: newKernels(nil, nil),
-		counted: map[string]bool{}, told: map[kb.JobID]string{}, watchers: map[kb.JobID][]chan struct{}{},
+		counted: map[string]bool{}, told: map[kb.JobID]string{}, restored: map[kb.JobID]bool{}, watchers: map[kb.JobID][]chan struct{}{},
 		kick: make(chan struct{}, 1), look: make(chan struct{}, 1),
 	}
 	c.actions = newExecutor(c)
@@ -184,6 +185,7 @@ func (c *Controller) pass(ctx context.Context) error {
 		for _, a := range out.Allocations {
 			if a.Closed {
 				delete(c.told, a.ID)
+				delete(c.restored, a.ID)
 			}
 		}
 	}
@@ -226,7 +228,7 @@ func (c *Controller) inputLocked(reports map[string]int) plan.Input {
 		Now: time.Now().UTC(), Config: c.o.Plan, Slurm: c.view,
 		// Copies: what was is compared with what became of it after the commit.
 		Nodes: maps.Clone(c.records.nodes), Allocations: maps.Clone(c.records.allocs),
-		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Told: c.told, NewToken: newToken,
+		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Told: c.told, Restored: c.restored, NewToken: newToken,
 	}
 	for name, since := range c.lost {
 		in.Agents[name] = plan.Agent{Since: since}

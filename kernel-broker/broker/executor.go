@@ -126,7 +126,13 @@ func (e *executor) comment(ctx context.Context, a plan.Action) error {
 }
 
 func (e *executor) restoreNoRequeue(ctx context.Context, a plan.Action) error {
-	return e.c.o.Slurm.SetNoRequeue(ctx, a.Reference)
+	if err := e.c.o.Slurm.SetNoRequeue(ctx, a.Reference); err != nil {
+		return err
+	}
+	e.c.mu.Lock()
+	defer e.c.mu.Unlock()
+	e.c.restored[a.Job] = true
+	return nil
 }
 
 func (e *executor) countFault(ctx context.Context, a plan.Action) error {

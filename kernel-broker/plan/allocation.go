@@ -136,6 +136,9 @@ func (d *decision) ready(a *kb.Allocation) {
 		a.Seen = true
 		a.Note(d.in.Now, "", "running", "")
 	}
+	if d.in.Restored[a.ID] {
+		a.NoRequeue = false
+	}
 	if ok && job.Running() && a.NoRequeue {
 		d.act(Action{Kind: RestoreNoRequeue, Job: a.ID, Reference: a.Reference})
 	}

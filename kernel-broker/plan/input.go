@@ -112,6 +112,8 @@ type Input struct {
 	Catalog     Catalog
 	// Told is the AdminComment that each job was given last.
 	Told map[kb.JobID]string
+	// Restored: these jobs have their --no-requeue back.
+	Restored map[kb.JobID]bool
 	// NewToken returns a fresh one-time token.
 	NewToken func() string
 }

@@ -1,0 +1,275 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// A node on a profile's kernel whose job is gone: what Slurm says of it decides
+// what becomes of it.
+func TestRelease(t *testing.T) {
+	for _, c := range []struct {
+		name, state, reason string
+		job                 kb.SlurmJob // on the node; zero for none
+		returns, arms       bool
+	}{
+		{"the armed reboot was issued", "DOWN+DRAIN+REBOOT_ISSUED", "kprof: x : reboot issued", kb.SlurmJob{}, true, false},
+		{"armed and idle", "IDLE+DRAIN+REBOOT_REQUESTED", "kprof: x", kb.SlurmJob{}, true, false},
+		{"idle and powering up, after a cancel", "IDLE+POWERING_UP", "", kb.SlurmJob{}, true, false},
+		{"down", "DOWN", "Not responding", kb.SlurmJob{}, true, false},
+		{"drained by an administrator", "IDLE+DRAIN", "new disk", kb.SlurmJob{}, true, false},
+		{"idle and not armed", "IDLE", "", kb.SlurmJob{}, false, true},
+		{"its job's epilog runs", "IDLE+COMPLETING+DRAIN+REBOOT_REQUESTED", "kprof: x", kb.SlurmJob{}, false, false},
+		{"a plain job runs", "ALLOCATED", "", kb.SlurmJob{ID: 9, State: "RUNNING"}, false, false},
+		{"a plain job runs on a part of it", "MIXED", "", kb.SlurmJob{ID: 9, State: "RUNNING"}, false, false},
+		{"a plain job waits for its boot", "ALLOCATED+POWERING_UP", "", kb.SlurmJob{ID: 9, State: "CONFIGURING"}, true, false},
+		{"a job with a profile waits for its boot", "ALLOCATED+POWERING_UP", "", kb.SlurmJob{ID: 9, State: "CONFIGURING", Reboot: true}, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := running(t)
+			delete(w.slurm.Jobs, 7)
+			if c.job.ID != 0 {
+				c.job.Nodes = []string{"n1"}
+				w.slurm.Jobs[c.job.ID] = c.job
+			}
+			w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: x")
+			w.pass(time.Second)
+			w.node("n1", c.state, c.reason)
+			actions := w.pass(time.Second)
+			n := w.nodes["n1"]
+			if n.Want.IsStock() != c.returns || has(actions, ArmReturn) != c.arms {
+				t.Errorf("wants %s, actions %v", n.Want, actions)
+			}
+			if booting := n.Pending != nil; booting != c.returns {
+				t.Errorf("pending %+v", n.Pending)
+			}
+		})
+	}
+	t.Run("Slurm does not know it", func(t *testing.T) {
+		w := running(t)
+		delete(w.slurm.Jobs, 7)
+		delete(w.slurm.Nodes, "n1")
+		if actions := w.pass(time.Second); len(actions) > 0 || w.nodes["n1"].Want.IsStock() {
+			t.Errorf("actions %v, wants %s", actions, w.nodes["n1"].Want)
+		}
+	})
+}
+
+// An old look at slurmctld ends no job and sends no node home.
+func TestOldLooks(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	in := w.input()
+	w.ensure(7, mit, "n1")
+	in.Allocations, in.Now = w.allocs, w.now
+	out := Decide(in)
+	for _, a := range out.Allocations {
+		if a.Phase != kb.PhaseSwitching {
+			t.Errorf("a look from before the job: %s %s", a.Phase, a.Reason)
+		}
+	}
+	if has(out.Actions, ArmReturn) || has(out.Actions, RequeueJob) {
+		t.Errorf("actions %v", out.Actions)
+	}
+}
+
+func TestGuard(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		change  func(w *world)
+		keeps   bool
+		begins  bool
+		allowed bool
+	}{
+		{"nothing happens", func(*world) {}, true, false, true},
+		{"the agent is gone for an hour", func(w *world) { w.silence("n1"); w.now = w.now.Add(time.Hour) }, true, false, true},
+		{"the agent is new, the boot is not", func(w *world) { a := w.agents["n1"]; a.Since = w.now; w.agents["n1"] = a }, true, false, true},
+		{"it crashed and came up on stock", func(w *world) { w.boot("n1", kernels[0], "") }, false, false, true},
+		{"it crashed and came up unproven", func(w *world) { w.boot("n1", kernels[1], "") }, false, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := running(t)
+			c.change(w)
+			w.settle()
+			n := w.nodes["n1"]
+			if keeps := n.Want == mit; keeps != c.keeps || (n.Pending != nil) != c.begins || n.Steady() != c.allowed {
+				t.Errorf("wants %s, pending %v, steady %v", n.Want, n.Pending, n.Steady())
+			}
+			if a := w.allocs[kb.JobID{Job: 7}]; a.Phase != kb.PhaseReady {
+				t.Errorf("the allocation is %s: that is Slurm's to say", a.Phase)
+			}
+		})
+	}
+}
+
+func TestBoot(t *testing.T) {
+	t.Run("nothing without an agent", func(t *testing.T) {
+		w := steadyOnStock(t, "n1")
+		w.silence("n1")
+		w.job(7, "CONFIGURING", true, "n1")
+		w.node("n1", "ALLOCATED+POWERING_UP", "")
+		w.ensure(7, mit, "n1")
+		w.settle()
+		if p := w.nodes["n1"].Pending; p != nil {
+			t.Errorf("pending %+v", p)
+		}
+	})
+	t.Run("nothing when stock is not in the catalog", func(t *testing.T) {
+		w := newWorld(t)
+		w.catalog.noStock = true
+		w.node("n1", "IDLE", "")
+		w.boot("n1", kernels[1], "")
+		w.settle()
+		if p := w.nodes["n1"].Pending; p != nil {
+			t.Errorf("pending %+v", p)
+		}
+		w.catalog.noStock = false
+		w.settle()
+		if p := w.nodes["n1"].Pending; p == nil || !p.Kernel.Ref().IsStock() {
+			t.Errorf("pending %+v", p)
+		}
+	})
+	t.Run("every boot has its own token", func(t *testing.T) {
+		w := booting(t)
+		w.allocs[kb.JobID{Job: 7}].BootAttempts = 5
+		seen := map[string]bool{}
+		for range 4 {
+			p := w.nodes["n1"].Pending
+			if p == nil || seen[p.Token] {
+				t.Fatalf("pending %+v, tokens %v", p, seen)
+			}
+			seen[p.Token] = true
+			w.report("n1", ReportExecuting, "", "")
+			w.settle()
+			w.boot("n1", kernels[0], "")
+			w.settle()
+		}
+	})
+	t.Run("the newest allocation has the node", func(t *testing.T) {
+		w := running(t)
+		w.job(9, "CONFIGURING", true, "n1") // Slurm gave it on, the end of 7 is not seen yet
+		w.node("n1", "ALLOCATED+POWERING_UP", "")
+		w.now = w.now.Add(time.Second)
+		w.ensure(9, kernels[2].Ref(), "n1")
+		w.settle()
+		if n := w.nodes["n1"]; n.Owner.Job != 9 || n.Want != kernels[2].Ref() {
+			t.Errorf("owner %s, wants %s", n.Owner, n.Want)
+		}
+	})
+}
+
+func TestArm(t *testing.T) {
+	for state, want := range map[string]bool{
+		"ALLOCATED+POWERING_UP":                        true,
+		"ALLOCATED+DRAIN+POWERING_UP":                  false, // never a drained node
+		"ALLOCATED+DRAIN+POWERING_UP+REBOOT_REQUESTED": false, // it is
+	} {
+		w := steadyOnStock(t, "n1")
+		w.job(7, "CONFIGURING", true, "n1")
+		w.node("n1", state, "kprof: x")
+		w.ensure(7, mit, "n1")
+		if actions := w.settle(); has(actions, ArmReturn) != want {
+			t.Errorf("%s: %v", state, actions)
+		}
+	}
+}
+
+func TestSwitchLimit(t *testing.T) {
+	w := switching(t)
+	w.config.LoadLimit = time.Hour
+	w.pass(w.config.SwitchLimit - time.Second)
+	a := w.allocs[kb.JobID{Job: 7}]
+	if a.Phase != kb.PhaseSwitching {
+		t.Fatalf("%s before its time: %s", a.Phase, a.Reason)
+	}
+	w.pass(2 * time.Second)
+	if a = w.allocs[kb.JobID{Job: 7}]; a.Phase != kb.PhaseFailed || a.Hold || a.Reason != "not ready within 10m0s: waited for n1 (loading)" {
+		t.Errorf("%s, hold %v: %s", a.Phase, a.Hold, a.Reason)
+	}
+	if actions := w.pass(time.Second); has(actions, RequeueJob) {
+		t.Error("the hook had no time to end the prolog itself")
+	}
+	if actions := w.pass(holdDelay); !has(actions, RequeueJob) || has(actions, HoldJob) {
+		t.Errorf("actions %v", actions)
+	}
+}
+
+// What a job with --no-requeue asked for is given back once it runs.
+func TestNoRequeue(t *testing.T) {
+	w := running(t)
+	a := w.allocs[kb.JobID{Job: 7}]
+	a.NoRequeue = true
+	if actions := w.settle(); !has(actions, RestoreNoRequeue) {
+		t.Errorf("actions %v", actions)
+	}
+	w.restored[a.ID] = true
+	if actions := w.settle(); has(actions, RestoreNoRequeue) {
+		t.Errorf("it has it: %v", actions)
+	}
+	clear(w.restored) // a broker that starts knows the record alone
+	if actions := w.settle(); has(actions, RestoreNoRequeue) {
+		t.Errorf("it has it: %v", actions)
+	}
+}
+
+func TestReuse(t *testing.T) {
+	type entry struct {
+		reference, profile, reason string
+		nodes                      uint32
+	}
+	for _, c := range []struct {
+		name  string
+		queue []entry
+		never bool
+		kept  bool
+	}{
+		{"nobody waits", nil, false, false},
+		{"the next wants the same", []entry{{"9", "mitgcm", "Resources", 1}}, false, true},
+		{"the next wants the same version", []entry{{"9", "mitgcm@3", "Priority", 1}}, false, true},
+		{"the next wants a version that is not", []entry{{"9", "mitgcm@2", "Priority", 1}}, false, false},
+		{"the next wants another", []entry{{"9", "lammps", "Resources", 1}}, false, false},
+		{"the next wants none", []entry{{"9", "", "Resources", 1}, {"10", "mitgcm", "Priority", 1}}, false, false},
+		{"the next is held", []entry{{"9", "lammps", "JobHeldUser", 1}, {"10", "mitgcm", "Priority", 1}}, false, true},
+		{"the next wants more nodes", []entry{{"9", "mitgcm", "Resources", 2}}, false, false},
+		{"the profile is not for reuse", []entry{{"9", "mitgcm", "Resources", 1}}, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := running(t)
+			if c.never {
+				w.allocs[kb.JobID{Job: 7}].Reuse = kb.ReuseNever
+			}
+			for i, e := range c.queue {
+				j := kb.SlurmJob{ID: uint32(9 + i), Reference: e.reference, State: "PENDING", Reason: e.reason, NodeCount: e.nodes, User: "alice"}
+				if e.profile != "" {
+					j.AdminComment = "kernel-broker: " + e.profile + " requested"
+				}
+				w.slurm.Queue = append(w.slurm.Queue, j)
+			}
+			a := w.agents["n1"]
+			a.Ending, a.EndingSince = 7, w.now
+			w.agents["n1"] = a
+			w.now = w.now.Add(time.Millisecond)
+			w.slurm.Commented = true
+			out := w.decide()
+			n := w.nodes["n1"]
+			if kept := n.KeptFor != ""; kept != c.kept || has(out.Actions, ReserveNodes) != c.kept {
+				t.Errorf("kept for %q, actions %v", n.KeptFor, out.Actions)
+			}
+			if said, answered := out.Kept["n1"]; answered == c.kept || said {
+				t.Errorf("answered %v, %v: a node is kept once it is reserved and disarmed", answered, said)
+			}
+		})
+	}
+}
+
+// An epilog of any other job is answered at once.
+func TestEpilogOfAPlainJob(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	a := w.agents["n1"]
+	a.Ending, a.EndingSince = 8, w.now.Add(time.Hour)
+	w.agents["n1"] = a
+	if kept, answered := w.decide().Kept["n1"]; kept || !answered {
+		t.Errorf("answered %v, kept %v", answered, kept)
+	}
+}
