@@ -211,7 +211,7 @@ func (f *fixture) age(node string, by time.Duration) {
 // Somebody else wrote a record: nothing is overwritten, and the broker goes on
 // from what is there.
 func TestCommitConflict(t *testing.T) {
-	f, _, d := begun(t)
+	f, agent, d := begun(t)
 	var written *kb.Node
 	until(t, "a write beside the broker", func() bool {
 		r := records{store: f.store}
@@ -222,10 +222,10 @@ func TestCommitConflict(t *testing.T) {
 		written.Kexecs = 41
 		return r.commit(t.Context(), []*kb.Node{written}, nil) == nil
 	})
-	f.slurm.node("n1", "ALLOCATED", "") // something to record
+	agent.Report(plan.Report{Generation: d.Generation, State: plan.ReportExecuting}) // said once, and not lost
 	until(t, "the broker took it over", func() bool {
 		v, err := f.c.Node("n1")
-		return err == nil && v.Node.Kexecs == 41 && !v.Node.Waiting
+		return err == nil && v.Node.Kexecs == 41 && v.Node.PhaseName() == "booting"
 	})
 	if v, err := f.c.Node("n1"); err != nil || v.Node.Pending == nil || v.Node.Pending.Token != d.Token {
 		t.Errorf("the boot is lost: %+v, %v", v.Node, err)

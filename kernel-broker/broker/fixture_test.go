@@ -33,7 +33,6 @@ type fakeSlurm struct {
 	calls    []string
 	viewErr  error
 	refuse   map[string]int // begins of calls that fail, and how often
-	views    int
 }
 
 func newFakeSlurm() *fakeSlurm {
@@ -43,7 +42,6 @@ func newFakeSlurm() *fakeSlurm {
 func (f *fakeSlurm) View(context.Context, bool) (kb.SlurmView, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.views++
 	if f.viewErr != nil {
 		return kb.SlurmView{}, f.viewErr
 	}

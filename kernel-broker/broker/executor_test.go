@@ -1,0 +1,153 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
+)
+
+// bare is a controller that is not run: its executor does what a test says.
+func bare(t *testing.T) (*fixture, *executor) {
+	t.Helper()
+	f := newFixture(t)
+	c, err := New(t.Context(), Options{Store: f.store, Catalog: f.catalog, Slurm: f.slurm, Reset: f, QuarantineAfter: 2, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.c = c
+	return f, c.actions
+}
+
+// drain does what waits.
+func (e *executor) drain(t *testing.T) int {
+	t.Helper()
+	for done := 0; ; done++ {
+		select {
+		case a := <-e.queue:
+			e.do(t.Context(), a)
+		default:
+			return done
+		}
+	}
+}
+
+func TestActionsAreDone(t *testing.T) {
+	f, e := bare(t)
+	var resets []string
+	f.reset = func(node string) error { resets = append(resets, node); return nil }
+	id := kb.JobID{Job: 7}
+	for _, c := range []struct {
+		action plan.Action
+		call   string
+	}{
+		{plan.Action{Kind: plan.ArmReturn, Nodes: []string{"n1", "n2"}, Text: "kprof: x"}, "arm n1,n2 kprof: x"},
+		{plan.Action{Kind: plan.Disarm, Nodes: []string{"n1"}}, "disarm n1"},
+		{plan.Action{Kind: plan.DrainNode, Node: "n1", Text: "kernel-broker: x"}, "drain n1 kernel-broker: x"},
+		{plan.Action{Kind: plan.HoldJob, Job: id, Reference: "7", Text: "why"}, "hold 7"},
+		{plan.Action{Kind: plan.RequeueJob, Job: id, Reference: "7"}, "requeue 7"},
+		{plan.Action{Kind: plan.CommentJob, Job: id, Reference: "7", Text: "words"}, "comment 7 words"},
+		{plan.Action{Kind: plan.RestoreNoRequeue, Job: id, Reference: "7"}, "norequeue 7"},
+		{plan.Action{Kind: plan.ReserveNodes, Nodes: []string{"n1"}, Reference: "9_3", User: "alice", Text: "kernel-broker-9_3"}, "reserve kernel-broker-9_3 9_3 alice n1"},
+		{plan.Action{Kind: plan.DropReservation, Text: "kernel-broker-9_3"}, "drop kernel-broker-9_3"},
+	} {
+		if err := e.perform(t.Context(), c.action); err != nil || f.slurm.seen(c.call) != 1 {
+			t.Errorf("%s: %v, calls %q", c.action.Kind, err, f.slurm.calls)
+		}
+	}
+	if err := e.perform(t.Context(), plan.Action{Kind: plan.ResetNode, Node: "n2"}); err != nil || len(resets) != 1 || resets[0] != "n2" {
+		t.Errorf("reset: %v, %v", err, resets)
+	}
+	if err := e.perform(t.Context(), plan.Action{Kind: "dance"}); !errors.Is(err, kb.ErrInvalid) {
+		t.Errorf("an unknown action: %v", err)
+	}
+	if f.c.told[id] != "words" || !f.c.restored[id] {
+		t.Errorf("told %v, restored %v", f.c.told, f.c.restored)
+	}
+}
+
+// What failed is not taken for done.
+func TestFailedActionsAreNotRemembered(t *testing.T) {
+	f, e := bare(t)
+	id := kb.JobID{Job: 7}
+	f.slurm.refuse["comment"], f.slurm.refuse["norequeue"] = 1, 1
+	for _, kind := range []plan.Kind{plan.CommentJob, plan.RestoreNoRequeue} {
+		if err := e.perform(t.Context(), plan.Action{Kind: kind, Job: id, Reference: "7", Text: "words"}); err == nil {
+			t.Errorf("%s: no error", kind)
+		}
+	}
+	fault := kb.Fault{Token: "t", Ref: kb.Ref{Profile: "nobody", Version: 1}}
+	if err := e.perform(t.Context(), plan.Action{Kind: plan.CountFault, Fault: fault}); err == nil {
+		t.Error("a fault of an unknown kernel was counted")
+	}
+	if len(f.c.told)+len(f.c.restored)+len(f.c.counted) > 0 {
+		t.Errorf("told %v, restored %v, counted %v", f.c.told, f.c.restored, f.c.counted)
+	}
+}
+
+func TestSameActionIsNotQueuedTwice(t *testing.T) {
+	f, e := bare(t)
+	hold := plan.Action{Kind: plan.HoldJob, Job: kb.JobID{Job: 7}, Reference: "7"}
+	for range 5 {
+		e.submit(hold)
+	}
+	e.submit(plan.Action{Kind: plan.HoldJob, Job: kb.JobID{Job: 8}, Reference: "8"})
+	if done := e.drain(t); done != 2 || f.slurm.seen("hold 7") != 1 {
+		t.Errorf("%d done: %q", done, f.slurm.calls)
+	}
+	e.submit(hold) // asked for again before its effect can be seen
+	if done := e.drain(t); done != 0 {
+		t.Errorf("%d done at once again", done)
+	}
+	e.again[hold.Key()] = time.Now()
+	e.submit(hold)
+	if done := e.drain(t); done != 1 {
+		t.Errorf("%d done later", done)
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	f, e := bare(t)
+	f.slurm.refuse["hold 7"] = 100
+	hold := plan.Action{Kind: plan.HoldJob, Job: kb.JobID{Job: 7}, Reference: "7"}
+	last := time.Duration(0)
+	for try := range 8 {
+		e.again[hold.Key()] = time.Time{}
+		e.submit(hold)
+		if done := e.drain(t); done != 1 {
+			t.Fatalf("%d done", done)
+		}
+		pause := time.Until(e.again[hold.Key()])
+		if pause < last-time.Second || pause > maxBackoff || try < 4 && pause <= last {
+			t.Errorf("pause %v after try %d, %v before", pause, try+1, last)
+		}
+		last = pause
+	}
+	f.slurm.refuse["hold 7"] = 0
+	e.again[hold.Key()] = time.Time{}
+	e.submit(hold)
+	e.drain(t)
+	if pause := time.Until(e.again[hold.Key()]); pause > quietTime || e.failed[hold.Key()] != 0 {
+		t.Errorf("pause %v after it worked", pause)
+	}
+}
+
+// A full queue drops what comes, and forgets nothing that it dropped.
+func TestFullQueue(t *testing.T) {
+	f, e := bare(t)
+	for i := range maxQueue + 10 {
+		e.submit(plan.Action{Kind: plan.HoldJob, Job: kb.JobID{Job: uint32(i + 1)}, Reference: fmt.Sprint(i + 1)})
+	}
+	if done := e.drain(t); done != maxQueue {
+		t.Errorf("%d done", done)
+	}
+	last := plan.Action{Kind: plan.HoldJob, Job: kb.JobID{Job: maxQueue + 5}, Reference: fmt.Sprint(maxQueue + 5)}
+	e.submit(last)
+	if done := e.drain(t); done != 1 || f.slurm.seen("hold "+last.Reference) != 1 {
+		t.Errorf("%d done: what was dropped cannot be asked for again", done)
+	}
+}
