@@ -209,12 +209,27 @@ func testJobs(t *testing.T, l *Lab) {
 	if err := os.WriteFile(filepath.Join(l.Home("alice"), "job.sh"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	run(t, l, "alice", "sbatch", "--wait", "-N2", "job.sh")
+	batch(t, l, "-N2", "job.sh")
 	if got := lines(run(t, l, "alice", "cat", "steps")); !slices.Equal(got, []string{"n1", "n2"}) {
 		t.Errorf("srun -N2 in a batch job: %v", got)
 	}
 	if owner := strings.TrimSpace(run(t, l, "alice", "stat", "-c", "%U", "steps")); owner != "alice" {
 		t.Errorf("the job's file belongs to %q", owner)
+	}
+}
+
+// batch submits a job and waits until it has completed. (sbatch --wait asks
+// only every now and then.)
+func batch(t *testing.T, l *Lab, args ...string) {
+	t.Helper()
+	id := strings.TrimSpace(run(t, l, "alice", append([]string{"sbatch", "--parsable"}, args...)...))
+	state := ""
+	err := Wait(t.Context(), 2*time.Minute, "job "+id, func() (bool, error) {
+		state = strings.TrimSpace(run(t, l, "alice", "squeue", "-h", "-t", "all", "-o", "%T", "-j", id))
+		return state == "COMPLETED" || state == "FAILED" || state == "CANCELLED", nil
+	})
+	if err != nil || state != "COMPLETED" {
+		t.Fatalf("job %s is %s: %v", id, state, err)
 	}
 }
 

@@ -115,7 +115,7 @@ func testSwitch(t *testing.T, l *Lab) {
 	if err := os.WriteFile(filepath.Join(l.Home("alice"), "job.sh"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	run(t, l, "alice", "sbatch", "--wait", "-N2", "--kernel-profile=mitgcm", "job.sh")
+	batch(t, l, "-N2", "--kernel-profile=mitgcm", "job.sh")
 	got := lines(run(t, l, "alice", "cat", "releases"))
 	if len(got) != 2 || !strings.HasSuffix(got[0], "-mitgcm") || got[0] != got[1] {
 		t.Errorf("kernels of the job: %v", got)
