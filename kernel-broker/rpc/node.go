@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -76,6 +77,12 @@ func bootFromHello(h *api.Hello) (kernelbroker.Boot, error) {
 	}
 	if l := len(boot.BootID); l < 16 || l > 64 || len(boot.BuildID) > 128 || len(boot.Release) > 128 {
 		return boot, fmt.Errorf("node %q: boot id, build id or release has a wrong length: %w", h.GetNode(), kernelbroker.ErrInvalid)
+	}
+	// These words go into reasons, comments and logs as they are.
+	for _, word := range []string{boot.BootID, boot.BuildID, boot.Release} {
+		if strings.ContainsFunc(word, func(c rune) bool { return c <= ' ' || c > '~' }) {
+			return boot, fmt.Errorf("node %q: %q is not one word of printable ASCII: %w", h.GetNode(), word, kernelbroker.ErrInvalid)
+		}
 	}
 	if boot.Token != "" {
 		if err := kernelbroker.ValidateToken(boot.Token); err != nil {
