@@ -220,6 +220,15 @@ bindir      ?= $(prefix)/bin
 sbindir     ?= $(prefix)/sbin
 libexecdir  ?= $(prefix)/libexec/kernel-broker
 datadir     ?= $(prefix)/share/kernel-broker
+mandir      ?= $(prefix)/share/man
+unitdir     ?= $(prefix)/lib/systemd/system
+sysconfdir  ?= /etc
+
+# Configurations are installed as samples, which nobody edits: nothing that an
+# administrator wrote is ever overwritten.
+SAMPLES := kernel-broker/cmd/kernel-broker/broker.sample.yaml:broker.yaml \
+	kernel-broker/agent/config/agent.sample.yaml:agent.yaml \
+	kernel-broker/client/client.yaml:client.yaml
 
 .PHONY: install
 install: build ## install below DESTDIR
@@ -231,7 +240,17 @@ install: build ## install below DESTDIR
 	done
 	ln -sfn kernel-broker-node-hook $(DESTDIR)$(libexecdir)/epilog
 	cd catalog && find . -type f -exec install -D -m 0644 {} $(abspath $(DESTDIR)$(datadir))/catalog/{} \;
-	$(MAKE) -C slurm-plugin install DESTDIR=$(abspath $(DESTDIR))
+	for sample in $(SAMPLES); do \
+		install -D -m 0644 $${sample%%:*} $(DESTDIR)$(sysconfdir)/kernel-broker/$${sample##*:}.sample || exit; \
+	done
+	install -D -m 0644 docs/ops/slurm.conf.sample $(DESTDIR)$(sysconfdir)/kernel-broker/slurm.conf.sample
+	install -D -m 0644 -t $(DESTDIR)$(unitdir) kernel-broker/systemd/*.service
+	install -D -m 0644 -t $(DESTDIR)$(datadir)/slurmd.service.d kernel-broker/systemd/slurmd.service.d/*.conf
+	rm -rf build/man && mkdir -p build/man && build/bin/kernelctl man build/man
+	install -D -m 0644 -t $(DESTDIR)$(mandir)/man1 build/man/*.1
+	install -D -m 0644 -t $(DESTDIR)$(mandir)/man8 kernel-broker/man/*.8
+	ln -sfn kernel-broker-hook.8 $(DESTDIR)$(mandir)/man8/kernel-broker-node-hook.8
+	$(MAKE) -C slurm-plugin install DESTDIR=$(abspath $(DESTDIR)) sysconfdir=$(sysconfdir) mandir=$(mandir)
 
 .PHONY: clean
 clean: ## remove build/

@@ -19,6 +19,7 @@ func TestPhases(t *testing.T) {
 		// n1 is ahead: the job waits for n2.
 		{at(2.5), "n1", "booted"}, {at(6), "n2", "booted"},
 		{at(6.5), "", "ready"},
+		{at(6.9), "", "running"}, // seen by the broker before us
 		{at(20), "n1", "booted"}, // the boot back
 	}
 	got := phases(timeline, at(0), at(7))

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/tests/lab"
@@ -219,6 +221,8 @@ func (r *run) down(ctx context.Context, keepLogs bool) error {
 	}
 	if keepLogs {
 		r.say("logs and consoles are kept in %s", r.o.Dir)
+	} else if err := os.Remove(r.o.Dir); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+		errs = append(errs, fmt.Errorf("folder of the labs: %w", err))
 	}
 	return errors.Join(errs...)
 }

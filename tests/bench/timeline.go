@@ -1,8 +1,9 @@
 package bench
 
-import (
-	"time"
-)
+import "time"
+
+// ready is the broker's last word before slurmctld starts the job.
+const ready = "ready"
 
 // Job is what kernelctl says of a job, as far as it matters here.
 type Job struct {
@@ -40,13 +41,16 @@ func phases(timeline []Event, submitted, running time.Time) []phase {
 	var order []string
 	for _, e := range timeline {
 		if e.At.After(running) {
-			break // the return, or what the broker wrote down late
+			break // what the broker wrote down late
 		}
 		if _, seen := last[e.Event]; !seen {
 			order = append(order, e.Event)
 		}
 		if e.At.After(last[e.Event]) {
 			last[e.Event] = e.At
+		}
+		if e.Event == ready {
+			break // what follows is the job's own time, and the return
 		}
 	}
 	var list []phase
