@@ -4,6 +4,7 @@ package power
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -41,8 +42,11 @@ func (c *Command) Reset(ctx context.Context, node string) error {
 	for _, a := range c.argv[1:] {
 		args = append(args, strings.ReplaceAll(a, placeholder, node))
 	}
-	out, err := exec.CommandContext(ctx, c.argv[0], args...).CombinedOutput()
-	if err != nil {
+	cmd := exec.CommandContext(ctx, c.argv[0], args...)
+	// A child that the command leaves behind keeps its output open.
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return fmt.Errorf("node %q: reset command %q: %w: %s", node, c.argv[0], err, strings.TrimSpace(string(out)))
 	}
 	return nil
