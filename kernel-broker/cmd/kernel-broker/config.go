@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/power"
 )
 
 // config is broker.yaml.
@@ -104,6 +106,9 @@ func load(path string) (config, error) {
 	if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, fmt.Errorf("configuration %q: %w", path, err)
 	}
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return c, fmt.Errorf("configuration %q: more than one document", path)
+	}
 	if err := c.validate(); err != nil {
 		return c, fmt.Errorf("configuration %q: %w", path, err)
 	}
@@ -126,6 +131,20 @@ func (c config) validate() error {
 		if value == "" {
 			return fmt.Errorf("%s: is empty", name)
 		}
+	}
+	if err := new(slog.Level).UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return fmt.Errorf("log_level: %w", err)
+	}
+	if len(c.ResetCommand) > 0 {
+		if _, err := power.New(c.ResetCommand); err != nil {
+			return fmt.Errorf("reset_command: %w", err)
+		}
+	}
+	if c.Switch.RegisterDelay < 0 {
+		return fmt.Errorf("switch.register_delay: %v is negative", c.Switch.RegisterDelay)
+	}
+	if c.MaxArtifactBytes == 0 {
+		return errors.New("max_artifact_bytes must be at least 1")
 	}
 	if c.QuarantineAfter == 0 || c.Switch.StockAttempts == 0 || c.KeepJobs < 1 {
 		return errors.New("quarantine_after, switch.stock_attempts and keep_jobs must be at least 1")

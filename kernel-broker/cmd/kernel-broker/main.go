@@ -53,7 +53,13 @@ cluster that --etcd-endpoints or the configuration names.
 
 Exit codes: 0 after SIGTERM or SIGINT, 1 for an error at run time, 2 for wrong
 usage or a bad configuration.`,
-		Version: version, SilenceErrors: true, SilenceUsage: true, Args: cobra.NoArgs,
+		Version: version, SilenceErrors: true, SilenceUsage: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := load(path)
 			if err != nil {

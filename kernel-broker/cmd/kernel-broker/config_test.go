@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
+)
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "broker.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// The sample names every option and holds every default.
+func TestSampleIsTheDefaults(t *testing.T) {
+	c, err := load("broker.sample.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := defaults()
+	want.Etcd.Endpoints, want.Administrators, want.ResetCommand = []string{}, []string{}, []string{}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("the sample gives\n%+v\nthe defaults are\n%+v", c, want)
+	}
+	text, err := os.ReadFile("broker.sample.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys(reflect.TypeOf(c)) {
+		if !bytes.Contains(text, []byte("\n"+key+":")) && !bytes.Contains(text, []byte("\n  "+key+":")) {
+			t.Errorf("the sample does not name %q", key)
+		}
+	}
+	if _, err := load(write(t, "")); err != nil {
+		t.Errorf("an empty file: %v", err)
+	}
+}
+
+func keys(of reflect.Type) []string {
+	var names []string
+	for i := range of.NumField() {
+		f := of.Field(i)
+		names = append(names, f.Tag.Get("yaml"))
+		if f.Type.Kind() == reflect.Struct {
+			names = append(names, keys(f.Type)...)
+		}
+	}
+	return names
+}
+
+func TestDefaultsReachThePlan(t *testing.T) {
+	if got, want := defaults().plan(), plan.Defaults(); got != want {
+		t.Errorf("plan %+v, want %+v", got, want)
+	}
+	c, err := load(write(t, "reset_command: [/bin/bmc, '{node}']\nswitch:\n  limit: 3m\n  stock_attempts: 5\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := plan.Defaults()
+	want.CanReset, want.SwitchLimit, want.StockAttempts = true, 3*time.Minute, 5
+	if got := c.plan(); got != want {
+		t.Errorf("plan %+v, want %+v", got, want)
+	}
+}
+
+func TestBadConfigurations(t *testing.T) {
+	for text, words := range map[string]string{
+		"cluster: a\nclutser: b\n":                "line 2: field clutser not found",
+		"slurm:\n  conf: x\n  bindir: /usr/bin\n": "line 3: field bindir not found",
+		"switch: 12\n":                            "line 1",
+		"cluster: a\ncluster: b\n":                "already defined",
+		"cluster: ''\n":                           "cluster: is empty",
+		"data_dir: ''\n":                          "data_dir: is empty",
+		"slurm:\n  limit: 0s\n":                   "slurm.limit: 0s is too short",
+		"slurm:\n  poll_busy: -1s\n":              "slurm.poll_busy: -1s is too short",
+		"switch:\n  limit: forever\n":             "line 2",
+		"switch:\n  stock_attempts: 0\n":          "switch.stock_attempts",
+		"switch:\n  register_delay: -1s\n":        "switch.register_delay: -1s",
+		"quarantine_after: 0\n":                   "quarantine_after",
+		"quarantine_after: -1\n":                  "line 1",
+		"keep_jobs: 0\n":                          "keep_jobs",
+		"max_artifact_bytes: 0\n":                 "max_artifact_bytes",
+		"log_level: loud\n":                       "log_level",
+		"reset_command: [bmc, reset]\n":           "reset_command",
+		"cluster: a\n---\ncluster: b\n":           "more than one document",
+		"\tcluster: a\n":                          "cannot start any token",
+	} {
+		if c, err := load(write(t, text)); err == nil || !strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), "broker.yaml") {
+			t.Errorf("%q gives %v (%+v), want %q", text, err, c, words)
+		}
+	}
+	if _, err := load(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+func run1(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	cmd := command()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+// Wrong usage and a bad configuration are told apart from what fails at run
+// time: the exit code says so.
+func TestUsageErrors(t *testing.T) {
+	good := write(t, "cluster: a\n")
+	if out, err := run1(t, "--config", good, "--check"); err != nil || !strings.Contains(out, "is valid") {
+		t.Errorf("%q, %v", out, err)
+	}
+	for _, args := range [][]string{{"--no-such-flag"}, {"--config", write(t, "x: 1\n")}, {"--config", good + ".none"},
+		{"--config", write(t, "log_level: loud\n"), "--check"}, {"--config", good, "--check", "surplus"}} {
+		_, err := run1(t, args...)
+		var usage usageError
+		if !errors.As(err, &usage) {
+			t.Errorf("%q gives %v", args, err)
+		}
+	}
+}
