@@ -220,6 +220,28 @@ func TestRegisterNotAnewOnceHeard(t *testing.T) {
 	}
 }
 
+// A node that waits for a job which has not come to the broker yet must not
+// register: the boot to the job's kernel is still to come.
+func TestRegisterNotBeforeTheJobHasCome(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	start := w.nodes["n1"].SlurmdStart
+	w.now = w.now.Add(time.Hour) // slurmd has long been there
+	w.job(7, "CONFIGURING", true, "n1")
+	w.node("n1", "ALLOCATED+POWERING_UP", "")
+	w.settle()
+	if got := w.nodes["n1"].SlurmdStart; got != start {
+		t.Errorf("start %d at once", got)
+	}
+	w.pass(w.config.AgentLimit)
+	if got := w.nodes["n1"].SlurmdStart; got != start {
+		t.Errorf("start %d before the job has come", got)
+	}
+	w.pass(w.config.RegisterDelay)
+	if got := w.nodes["n1"].SlurmdStart; got != start+1 {
+		t.Errorf("start %d, want %d: the job does not come any more", got, start+1)
+	}
+}
+
 func TestRegisterTriesAgain(t *testing.T) {
 	w := steadyOnStock(t, "n1")
 	w.node("n1", "IDLE+POWERING_UP", "")

@@ -203,7 +203,7 @@ func (d *decision) register(n *kb.Node, agent Agent) {
 	if !n.Waiting || !n.Steady() || !agent.Connected || !agent.Slurmd.Running {
 		return
 	}
-	if agent.Slurmd.Start != n.SlurmdStart {
+	if agent.Slurmd.Start != n.SlurmdStart || d.coming(n) {
 		return
 	}
 	// Slurm must be seen to wait still at the end of that time: once it has
@@ -212,6 +212,15 @@ func (d *decision) register(n *kb.Node, agent Agent) {
 	if begun.Before(n.SlurmdNotBefore) && !seen.Before(n.SlurmdNotBefore) || seen.Sub(begun) > d.in.Config.RegisterRetry {
 		n.SlurmdStart++
 	}
+}
+
+// coming reports whether the job that the node waits for has yet to say which
+// kernel it wants. To register before that kernel runs would end Slurm's wait,
+// and the boot that follows would be a crash to it. A job whose hook was
+// killed never comes: the gate refuses it once the node has registered.
+func (d *decision) coming(n *kb.Node) bool {
+	waited := d.in.Slurm.At.Sub(n.SlurmdNotBefore)
+	return n.Owner.IsZero() && d.awaited(n.Name) && waited < d.in.Config.AgentLimit
 }
 
 // registerFrom is the earliest time at which slurmctld heeds a registration
