@@ -29,7 +29,6 @@ type simNode struct {
 	regAt   time.Time // when slurmd registers
 	boots   int
 	ending  uint32 // the job whose epilog waits
-	query   bool
 	agent   *decide.Observed
 	agentAt time.Time // when a dead agent is started again
 	// The agent's own.

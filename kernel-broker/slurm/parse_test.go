@@ -147,7 +147,7 @@ func TestParseAdminComment(t *testing.T) {
 		"JobId=12 JobName=x\n   AdminComment=kernel-broker: mitgcm requested; norequeue \n   Power=\n": "kernel-broker: mitgcm requested; norequeue",
 		"JobId=12 JobName=x\n   Power=\n": "",
 		"JobId=12 JobName=x\n   Comment=a\n   AdminComment=kernel-broker: lammps requested\n   AdminComment=kernel-broker: mitgcm requested\n": "",
-		"JobId=12 JobName=AdminComment=kernel-broker: lammps requested\n   AdminComment=kernel-broker: mitgcm requested\n":                      "",
+		"JobId=12 JobName=AdminComment=kernel-broker: lammps requested\n   AdminComment=kernel-broker: mitgcm requested\n":                     "",
 	} {
 		if got := parseAdminComment(out); got != want {
 			t.Errorf("parseAdminComment(%q) = %q, want %q", out, got, want)
