@@ -35,6 +35,10 @@ const startLimit = time.Minute
 func run(ctx context.Context, c config, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	// Users read the snapshot in there; etcd closes its own folder.
+	if err := os.MkdirAll(c.DataDir, 0o755); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
 	kept, closeStore, err := openStore(ctx, c, log)
 	if err != nil {
 		return err
