@@ -12,7 +12,7 @@ import (
 
 var (
 	simSeed = flag.Uint64("sim-seed", 0, "run the simulation with this seed alone")
-	simRuns = flag.Uint64("sim-runs", 20, "how many seeds the simulation runs")
+	simRuns = flag.Uint64("sim-runs", 12, "how many seeds the simulation runs")
 )
 
 func simulate(t *testing.T, run func(t *testing.T, seed uint64)) {
