@@ -178,6 +178,7 @@ func (a *Agent) succeeded(action decide.Action) {
 		a.setStage(decide.Announced, "the broker has the last word")
 	case decide.StartSlurmd, decide.StopSlurmd:
 		a.slurmdCause = ""
+		a.observed.Awaited = false // until slurmctld is asked again
 	}
 }
 

@@ -57,6 +57,9 @@ type Parts struct {
 	NodeState string
 	// Grace is how long the node waits for the broker's first word.
 	Grace time.Duration
+	// Awaited asks slurmctld whether it waits for a boot of this node while no
+	// job has it; nil never asks.
+	Awaited func(ctx context.Context) (bool, error)
 	// Sync brings the disks up to date before a boot.
 	Sync func()
 	Log  *slog.Logger
@@ -77,6 +80,7 @@ type Agent struct {
 	busy        *task
 	wake        time.Time
 	done        chan result
+	lonely      lonely
 
 	mu        sync.Mutex
 	inventory kernelbroker.Inventory
@@ -101,7 +105,7 @@ type result struct {
 
 // New looks at what an earlier agent of this boot left.
 func New(parts Parts) (*Agent, error) {
-	a := &Agent{parts: parts, done: make(chan result, 1), news: make(chan struct{})}
+	a := &Agent{parts: parts, done: make(chan result, 1), news: make(chan struct{}), lonely: newLonely()}
 	a.observed.Boot = parts.Boot
 	a.observed.Leftover = a.loaded()
 	a.observed.GraceEnds = time.Now().Add(parts.Grace)
@@ -167,6 +171,7 @@ func (a *Agent) Run(ctx context.Context) {
 	defer wake.Stop()
 	for {
 		a.observe()
+		a.askSlurm(ctx, time.Now())
 		a.act(ctx)
 		a.report(ctx)
 		a.publish()
@@ -179,10 +184,13 @@ func (a *Agent) Run(ctx context.Context) {
 				a.busy.cancel()
 				a.finish(<-a.done)
 			}
+			a.lonely.end()
 			return
 		case <-a.parts.Link.Changed():
 		case r := <-a.done:
 			a.finish(r)
+		case awaited := <-a.lonely.answer:
+			a.slurmSaid(awaited, time.Now())
 		case <-wake.C:
 		case <-poll.C:
 		}

@@ -51,6 +51,8 @@ type Slurmd struct {
 	MarkFile     string        `yaml:"mark_file"`
 	StartTimeout time.Duration `yaml:"start_timeout"`
 	StopTimeout  time.Duration `yaml:"stop_timeout"`
+	// Scontrol is asked while the broker is away; empty: never.
+	Scontrol string `yaml:"scontrol"`
 }
 
 // Kexec is how kernels are loaded and booted.
@@ -84,6 +86,7 @@ func Default() (Config, error) {
 			MarkFile:     "/run/kernel-broker/slurmd.mark",
 			StartTimeout: 30 * time.Second,
 			StopTimeout:  10 * time.Second,
+			Scontrol:     "/usr/bin/scontrol",
 		},
 		Kexec: Kexec{Program: "/usr/sbin/kexec", LoadArgs: []string{"-c"}, ExecuteArgs: []string{"-x", "-y"}},
 		Boot: Boot{KeepArguments: []string{
@@ -142,8 +145,10 @@ func (c Config) validate() error {
 			return fmt.Errorf("%s: %q is not an absolute path: %w", p.key, p.path, kernelbroker.ErrInvalid)
 		}
 	}
-	if c.Boot.Initrd != "" && !filepath.IsAbs(c.Boot.Initrd) {
-		return fmt.Errorf("boot.initrd: %q is not an absolute path: %w", c.Boot.Initrd, kernelbroker.ErrInvalid)
+	for key, path := range map[string]string{"boot.initrd": c.Boot.Initrd, "slurmd.scontrol": c.Slurmd.Scontrol} {
+		if path != "" && !filepath.IsAbs(path) {
+			return fmt.Errorf("%s: %q is not an absolute path: %w", key, path, kernelbroker.ErrInvalid)
+		}
 	}
 	if len(c.Slurmd.Start) == 0 {
 		return fmt.Errorf("slurmd.start: no command: %w", kernelbroker.ErrInvalid)

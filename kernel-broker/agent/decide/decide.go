@@ -213,10 +213,24 @@ func (j *judge) slurmdMayRun() bool {
 	return j.wish.SlurmdAllowed && proven && j.o.State.Equal(j.stateWanted())
 }
 
+// stranded: a job that was to have another kernel was given this node while the
+// broker was away, and has left. Plain jobs cannot have the node before its
+// slurmd, started anew, claims the boot that slurmctld waits for. On another
+// kernel than stock there is nothing to hurry for: plain jobs may not have it.
+func (j *judge) stranded() bool {
+	if !j.o.Awaited || j.o.Fresh || !j.o.Slurmd.Running || j.o.State.Profile != kernelbroker.StockProfile {
+		return false
+	}
+	return j.wish != nil && j.slurmdMayRun() || j.alone()
+}
+
 // slurmd starts and stops slurmd on a kernel that stays. One that died by
 // itself is reported and not raised: that is the broker's to decide.
 func (j *judge) slurmd() (Action, bool) {
 	s := j.o.Slurmd
+	if j.stranded() {
+		return j.try(Action{Kind: StopSlurmd, Reason: "slurmctld waits for a boot and the broker is away"})
+	}
 	if j.wish == nil {
 		if !j.alone() || s.Running || s.Mark == Started || !j.o.State.Equal(j.stateWanted()) {
 			return Action{}, false

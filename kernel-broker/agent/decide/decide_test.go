@@ -165,6 +165,24 @@ func TestNext(t *testing.T) {
 			q.wish, q.o.State, q.now, q.o.Slurmd = nil, nodestate.State{}, start.Add(time.Hour), Slurmd{}
 			q.written()
 		}, Wait, ""},
+		{"slurmctld waits for a boot, the broker is away", func(q *question) {
+			q.o.Awaited, q.o.Fresh = true, false
+		}, StopSlurmd, "broker is away"},
+		{"slurmctld waits for a boot, slurmd was stopped for it", func(q *question) {
+			q.o.Awaited, q.o.Fresh, q.o.Slurmd = true, false, Slurmd{Mark: Stopped, Start: 1}
+		}, StartSlurmd, ""},
+		{"slurmctld waits for a boot, the broker sees to it", func(q *question) { q.o.Awaited = true }, Wait, ""},
+		{"slurmctld waits for a boot, another kernel runs", func(q *question) {
+			q.o.Awaited, q.o.Fresh, q.o.Boot.Token, q.wish.Running = true, false, token(1), ref("fast")
+			q.written()
+		}, Wait, ""},
+		{"slurmctld waits for a boot, a switch has begun", func(q *question) {
+			q.o.Awaited, q.o.Fresh = true, false
+			q.wants(fast, token(1))
+		}, Wait, ""},
+		{"slurmctld waits for a boot, the broker never spoke", func(q *question) {
+			q.wish, q.now, q.o.Awaited, q.o.Fresh = nil, start.Add(time.Hour), true, false
+		}, StopSlurmd, "broker is away"},
 		{"silence after an agent's restart: the last word stands", func(q *question) {
 			q.wish, q.now = nil, start.Add(time.Hour)
 		}, Wait, ""},

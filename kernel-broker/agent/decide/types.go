@@ -126,6 +126,9 @@ type Observed struct {
 	State nodestate.State
 	// GraceEnds is when a node without a broker helps itself.
 	GraceEnds time.Time
+	// Awaited: slurmctld waits for a boot of this node, which no job has; the
+	// node asks for that itself only while the broker is away.
+	Awaited bool
 	// Hold keeps an action that just failed from being tried at once.
 	Hold [Kinds]time.Time
 }

@@ -87,6 +87,7 @@ type outgoing struct {
 func New(options Options) (*Link, error) {
 	conn, err := grpc.NewClient(options.Broker,
 		grpc.WithTransportCredentials(transportCredentials()),
+		grpc.WithContextDialer(dial),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: minBackoff, Multiplier: 1.6, Jitter: 0.3, MaxDelay: maxBackoff},

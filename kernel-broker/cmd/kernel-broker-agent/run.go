@@ -54,6 +54,10 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	}
 	defer func() { err = errors.Join(err, stream.Close()) }()
 
+	var awaited func(context.Context) (bool, error)
+	if c.Slurmd.Scontrol != "" {
+		awaited = func(ctx context.Context) (bool, error) { return slurmd.Awaited(ctx, c.Slurmd.Scontrol, c.Node) }
+	}
 	tools := kexec.Kexec{Program: c.Kexec.Program, LoadArgs: c.Kexec.LoadArgs, ExecuteArgs: c.Kexec.ExecuteArgs, Sys: c.Sys}
 	node, err = agent.New(agent.Parts{
 		Node: c.Node, Boot: proven, Link: stream, Loaded: tools.Loaded,
@@ -67,7 +71,7 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 			StartCommand: c.Slurmd.Start, StopCommand: c.Slurmd.Stop, PIDFile: c.Slurmd.PIDFile, MarkFile: c.Slurmd.MarkFile,
 			StartTimeout: c.Slurmd.StartTimeout, StopTimeout: c.Slurmd.StopTimeout, BootID: proven.BootID,
 		},
-		NodeState: c.NodeState, Grace: c.BrokerGrace, Sync: syscall.Sync, Log: log,
+		NodeState: c.NodeState, Grace: c.BrokerGrace, Awaited: awaited, Sync: syscall.Sync, Log: log,
 	})
 	if err != nil {
 		return err

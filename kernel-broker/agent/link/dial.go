@@ -1,0 +1,52 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Ports that only root may dial from. Those below are left to services.
+const (
+	firstPrivileged = 665
+	lastPrivileged  = 1023
+)
+
+// dial dials from a privileged port, which a broker with privileged_agents asks
+// for, and from any port where this process may not use one. Each port is tried
+// once, beginning anywhere, so that agents that start again do not meet the
+// connections that they left behind.
+func dial(ctx context.Context, address string) (net.Conn, error) {
+	const count = lastPrivileged - firstPrivileged + 1
+	start := rand.IntN(count)
+	for i := range count {
+		dialer := net.Dialer{
+			LocalAddr: &net.TCPAddr{Port: firstPrivileged + (start+i)%count},
+			Control:   leavePortToOthers,
+		}
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		switch {
+		case errors.Is(err, syscall.EACCES):
+			return new(net.Dialer).DialContext(ctx, "tcp", address)
+		case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EADDRNOTAVAIL):
+			continue
+		}
+		return conn, err
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", address)
+}
+
+// leavePortToOthers lets a service that starts later listen on our port.
+func leavePortToOthers(_, _ string, raw syscall.RawConn) error {
+	var err error
+	if cerr := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	}); cerr != nil {
+		return cerr
+	}
+	return err
+}

@@ -1,0 +1,52 @@
+package link
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"testing"
+)
+
+func TestDialFromAPrivilegedPort(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	first, err := dial(t.Context(), listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	second, err := dial(t.Context(), listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	for _, conn := range []net.Conn{first, second} {
+		port := conn.LocalAddr().(*net.TCPAddr).Port
+		if os.Geteuid() == 0 && (port < firstPrivileged || port > lastPrivileged) {
+			t.Errorf("root dialled from port %d", port)
+		}
+	}
+	// A service that starts later gets its port.
+	own := first.LocalAddr().(*net.TCPAddr).Port
+	service, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(own))
+	if err != nil {
+		t.Fatalf("port %d is kept from others: %v", own, err)
+	}
+	service.Close()
+}
+
+func TestDialNobody(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	if conn, err := dial(t.Context(), address); err == nil {
+		conn.Close()
+		t.Fatal("nobody listens, and somebody answered")
+	}
+}

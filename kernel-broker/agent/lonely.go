@@ -1,0 +1,54 @@
+package agent
+
+import (
+	"context"
+	"time"
+)
+
+// askEvery is how often a node without a broker asks slurmctld.
+const askEvery = 5 * time.Second
+
+// lonely is what the agent does while the broker is away: it asks slurmctld
+// whether its node waits for a boot that nobody will see to.
+type lonely struct {
+	// since is when the broker was last there.
+	since  time.Time
+	next   time.Time
+	asking bool
+	answer chan bool
+}
+
+func newLonely() lonely { return lonely{since: time.Now(), answer: make(chan bool, 1)} }
+
+// askSlurm asks beside the loop, which slurmctld must not hold up.
+func (a *Agent) askSlurm(ctx context.Context, now time.Time) {
+	l := &a.lonely
+	if a.observed.Fresh {
+		l.since, a.observed.Awaited = now, false
+		return
+	}
+	if a.parts.Awaited == nil || l.asking || now.Before(l.next) || now.Sub(l.since) < a.parts.Grace {
+		return
+	}
+	l.asking = true
+	go func() {
+		awaited, err := a.parts.Awaited(ctx)
+		if err != nil {
+			a.parts.Log.Warn("slurmctld not asked about this node", "node", a.parts.Node, "error", err)
+		}
+		l.answer <- awaited
+	}()
+}
+
+func (a *Agent) slurmSaid(awaited bool, now time.Time) {
+	a.lonely.asking, a.lonely.next = false, now.Add(askEvery)
+	a.observed.Awaited = awaited && !a.observed.Fresh
+}
+
+// end waits for an answer that is still to come.
+func (l *lonely) end() {
+	if l.asking {
+		<-l.answer
+		l.asking = false
+	}
+}
