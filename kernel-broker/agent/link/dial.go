@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // Ports that only root may dial from. Those below are left to services.
@@ -44,7 +42,7 @@ func dial(ctx context.Context, address string) (net.Conn, error) {
 func leavePortToOthers(_, _ string, raw syscall.RawConn) error {
 	var err error
 	if cerr := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+		err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
 	}); cerr != nil {
 		return cerr
 	}

@@ -23,9 +23,11 @@ func TestDialFromAPrivilegedPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer second.Close()
+	if os.Geteuid() != 0 {
+		return // that it dials at all is what can be seen
+	}
 	for _, conn := range []net.Conn{first, second} {
-		port := conn.LocalAddr().(*net.TCPAddr).Port
-		if os.Geteuid() == 0 && (port < firstPrivileged || port > lastPrivileged) {
+		if port := conn.LocalAddr().(*net.TCPAddr).Port; port < firstPrivileged || port > lastPrivileged {
 			t.Errorf("root dialled from port %d", port)
 		}
 	}
