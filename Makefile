@@ -133,7 +133,7 @@ fix-api: $(BUF) ## promise the API as it is now, breaking what was promised befo
 
 .PHONY: lint-shell
 lint-shell: ## shellcheck
-	@$(STEP) lint/shell sh -c '.ci/shell-scripts | xargs shellcheck -x'
+	@$(STEP) lint/shell sh -c '.ci/shell-scripts | xargs shellcheck -x -P SCRIPTDIR'
 
 .PHONY: lint-c
 lint-c: ## clang-format
