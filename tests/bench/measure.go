@@ -83,6 +83,10 @@ func (r *run) change(ctx context.Context) error {
 	if err := r.onProfile(m.job, one.During); err != nil {
 		return err
 	}
+	if one.Restarts > 0 {
+		r.trouble("round %d: job %s got its kernel at try %d only, which is no measure of a switch", r.round, m.job, one.Restarts+1)
+		return nil
+	}
 	r.times.add(switchTime, "sbatch to RUNNING with a switch", m.seconds())
 	r.looked(m)
 	for _, p := range phases(one.Timeline, m.begin, m.end) {

@@ -7,8 +7,7 @@ const ready = "ready"
 
 // Job is what kernelctl says of a job, as far as it matters here.
 type Job struct {
-	Phase    string  `json:"phase"`
-	Reason   string  `json:"reason"`
+	Restarts int     `json:"restart_count"`
 	Timeline []Event `json:"timeline"`
 	During   []Proof `json:"during"`
 }
