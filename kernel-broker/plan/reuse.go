@@ -116,6 +116,14 @@ func (d *decision) waits(reference string) (user string, ok bool) {
 	return "", false
 }
 
+// exposed reports whether a plain job could get the node as it is, on another
+// kernel than stock: it is not armed, and only its reservation keeps it.
+func (d *decision) exposed(name string) bool {
+	n := d.nodes[name]
+	s, known := d.slurmNode(name)
+	return n != nil && known && !s.Armed() && !n.Runs(kb.Ref{Profile: kb.StockProfile})
+}
+
 // reservations makes and deletes the reservations of kept nodes, and disarms
 // their return once nobody else can take them.
 func (d *decision) reservations() {
@@ -126,7 +134,7 @@ func (d *decision) reservations() {
 		}
 	}
 	for _, r := range d.in.Slurm.Reservations {
-		if _, needed := kept[r.Job]; !needed {
+		if _, needed := kept[r.Job]; !needed && !slices.ContainsFunc(r.Nodes, d.exposed) {
 			d.act(Action{Kind: DropReservation, Text: r.Name})
 		}
 	}
