@@ -139,6 +139,41 @@ func TestEnsureJoinsAndRefuses(t *testing.T) {
 	}
 }
 
+// A slurmctld that was killed has forgotten that it gave the job its nodes, and
+// gives it some again, for the same run. What is over by then begins anew.
+func TestSameRunOnceMore(t *testing.T) {
+	f, agent, _ := begun(t)
+	f.slurm.job(7, "PENDING")
+	f.slurm.node("n1", "IDLE", "")
+	until(t, "the job is gone", func() bool { return f.phase(7) == kb.PhaseDone })
+	if _, err := f.c.Ensure(t.Context(), request(7)); err != nil {
+		t.Errorf("a late retry: %v", err)
+	}
+	if phase := f.phase(7); phase != kb.PhaseDone {
+		t.Errorf("a late retry made the phase %s", phase)
+	}
+	f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")
+	f.slurm.job(7, "CONFIGURING", "n1")
+	if _, err := f.c.Ensure(t.Context(), request(7)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the switch begins anew", func() bool { return f.phase(7) == kb.PhaseSwitching })
+	agent.wished(t, "a kernel to boot", func(d Desired) bool { return d.Kernel != nil && d.Jobs[0] == 7 })
+	a, err := f.c.Job(t.Context(), 7, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := 0
+	for _, e := range a.Timeline {
+		if e.Event == string(kb.PhaseAccepted) {
+			accepted++
+		}
+	}
+	if accepted != 2 {
+		t.Errorf("the timeline tells of %d begins: %v", accepted, a.Timeline)
+	}
+}
+
 // A retry may name the nodes in another order; it is the same request.
 func TestEnsureIsTheSameInAnyOrder(t *testing.T) {
 	f := newFixture(t)

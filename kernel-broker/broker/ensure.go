@@ -101,13 +101,17 @@ func (c *Controller) progress(ctx context.Context, id kb.JobID) (Progress, error
 
 // accept records the allocation once.
 func (c *Controller) accept(ctx context.Context, r Request) error {
-	c.mu.Lock()
-	have := c.records.allocs[r.ID]
-	c.mu.Unlock()
-	if have != nil {
+	have, revision, err := c.known(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	if have != nil && !over(have) {
 		return c.same(have, r)
 	}
 	job, err := c.job(ctx, r.ID)
+	if have != nil && (err != nil || job.State != "CONFIGURING") {
+		return c.same(have, r)
+	}
 	if err != nil {
 		return err
 	}
@@ -115,12 +119,40 @@ func (c *Controller) accept(ctx context.Context, r Request) error {
 	if err != nil {
 		return c.refused(ctx, r, job, err)
 	}
+	if have != nil {
+		a.Timeline = append(slices.Clone(have.Timeline), a.Timeline...)
+	}
+	return c.record(ctx, r, a, revision)
+}
+
+// over reports whether an allocation lets its nodes go. slurmctld may start the
+// same run of the job once more: one that was killed has forgotten what it did
+// in the seconds before.
+func over(a *kb.Allocation) bool {
+	return a.Closed || a.Phase == kb.PhaseReturning || a.Phase == kb.PhaseDone
+}
+
+// known is the allocation that this run of the job has or had, if any.
+func (c *Controller) known(ctx context.Context, id kb.JobID) (*kb.Allocation, int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if have := c.records.allocs[r.ID]; have != nil {
+	if a := c.records.allocs[id]; a != nil {
+		return a, c.records.revisions[jobKey(id)], nil
+	}
+	return c.records.run(ctx, id)
+}
+
+// record commits a new allocation, in the place of what had the revision.
+func (c *Controller) record(ctx context.Context, r Request, a *kb.Allocation, revision int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if have := c.records.allocs[r.ID]; have != nil && !over(have) {
 		return c.same(have, r)
 	}
-	err = c.records.commit(ctx, nil, []*kb.Allocation{a})
+	if c.records.allocs[r.ID] == nil && revision != 0 {
+		c.records.revisions[jobKey(r.ID)] = revision
+	}
+	err := c.records.commit(ctx, nil, []*kb.Allocation{a})
 	switch {
 	case errors.Is(err, store.ErrConflict):
 		c.stale = true
@@ -133,6 +165,7 @@ func (c *Controller) accept(ctx context.Context, r Request) error {
 		c.stale = true
 		return fmt.Errorf("job %d: %w: %w", r.ID.Job, kb.ErrUnavailable, err)
 	}
+	delete(c.told, r.ID)
 	c.log.Info("allocation accepted", "job", r.ID.String(), "user", a.User, "kernel", a.Kernel.Ref().String(), "nodes", a.Nodes)
 	return nil
 }

@@ -138,6 +138,19 @@ func (r *records) job(ctx context.Context, job uint32, restart *uint32) (*kb.All
 	return decodeJob(list[len(list)-1])
 }
 
+// run reads one run of a job with its revision; nil when there is none.
+func (r *records) run(ctx context.Context, id kb.JobID) (*kb.Allocation, int64, error) {
+	rec, err := r.store.Get(ctx, jobKey(id))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("job %d: %w: %w", id.Job, kb.ErrUnavailable, err)
+	}
+	a, err := decodeJob(rec)
+	return a, rec.Revision, err
+}
+
 func decodeJob(rec store.Record) (*kb.Allocation, error) {
 	a := new(kb.Allocation)
 	if err := json.Unmarshal(rec.Value, a); err != nil {

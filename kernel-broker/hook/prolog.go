@@ -174,8 +174,14 @@ func (p *prolog) end(result outcome, reason string) int {
 		}
 		return 0
 	case gone:
-		p.log.Info("job has left, nothing to start")
-		return 0
+		// A slurmctld that was killed may have forgotten the job's nodes and
+		// given it some again while the broker let the first ones go.
+		if starting, err := p.scontrol.starting(ctx, p.job); err != nil || !starting {
+			p.log.Info("job has left, nothing to start")
+			return 0
+		}
+		p.log.Error("slurmctld starts a job that the broker has let go")
+		return 1
 	}
 	p.log.Error("no kernel for the job", "outcome", result.String(), "reason", reason)
 	starting, err := p.scontrol.starting(ctx, p.job)

@@ -95,8 +95,18 @@ func TestPrologOfAJobThatLeft(t *testing.T) {
 	h := newHost(t)
 	h.broker.ensure = always(returning, "cancelled")
 	h.serve()
+	h.job("CANCELLED", 0)
 	if code, output, _ := h.prolog(); code != 0 {
 		t.Errorf("exit %d: %s", code, output)
+	}
+	// A slurmctld that forgot that the job had nodes gave it some again.
+	h.job("CONFIGURING", 0)
+	if code, output, _ := h.prolog(); code != 1 {
+		t.Errorf("of a job that starts all the same: exit %d: %s", code, output)
+	}
+	h.job("CONFIGURING", 1)
+	if code, output, _ := h.prolog(); code != 0 {
+		t.Errorf("of an older run: exit %d: %s", code, output)
 	}
 }
 
