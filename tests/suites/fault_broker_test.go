@@ -1,0 +1,72 @@
+//go:build lab
+
+package suites
+
+import (
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/tests/lab"
+)
+
+// A broker that is killed at any point of a switch carries on where it was.
+func TestFaultBroker(t *testing.T) {
+	f := startFaults(t, nil)
+	f.on("killed-accepted-booting-running", func(f *faults) {
+		at := f.logSize()
+		id := f.ask("alice", "mitgcm", 3, "-N2")
+		at = f.crashBroker(at, `"allocation accepted" job=`+id)
+		at = f.crashBroker(at, `"node changed" .*to=booting`)
+		f.waitJob(id, "RUNNING")
+		f.killBroker()
+		f.waitJob(id, "COMPLETED", "COMPLETING")
+		f.startBroker()
+		f.completed("alice", id, 2)
+	})
+	f.on("killed-loading-ready-returning", func(f *faults) {
+		at := f.logSize()
+		id := f.ask("alice", "mitgcm", 0, "-N2")
+		at = f.crashBroker(at, `"node changed" .*to=loading want=mitgcm`)
+		at = f.crashBroker(at, `"allocation changed" .*to=ready`)
+		at = f.crashBroker(at, `"node changed" .*to=loading want=stock`)
+		f.crashBroker(at, `"node changed" .*to=booting want=stock`)
+		f.completed("alice", id, 2)
+	})
+	f.on("away-while-the-nodes-boot", func(f *faults) {
+		at := f.logSize()
+		id := f.ask("bob", "mitgcm", 0, "-N2")
+		f.logged(at, `node=n1 .*to=booting`)
+		f.logged(at, `node=n2 .*to=booting`)
+		f.killBroker()
+		f.upOn("mitgcm", f.Nodes()...)
+		f.startBroker()
+		f.completed("bob", id, 2)
+	})
+	f.on("down-at-submit", brokerDown)
+}
+
+// upOn waits until the nodes run a kernel, whoever knows of it.
+func (f *faults) upOn(profile string, nodes ...lab.Node) {
+	f.t.Helper()
+	k := f.kernels[profile]
+	for _, n := range nodes {
+		f.wait(switchLimit, "kernel "+k.release+" on "+n.Name(), func() bool {
+			r, err := n.Exec(f.ctx, "uname", "-r")
+			return err == nil && r.Exit == 0 && r.Stdout == k.release+"\n"
+		})
+	}
+}
+
+// F6: without a broker a profile's job is requeued, and held with the reason
+// in the end; plain jobs go on; a release lets it run when the broker is back.
+func brokerDown(f *faults) {
+	defer f.client("broker_wait: 25s", "broker_wait: 2s")()
+	f.killBroker()
+	id := f.ask("alice", "mitgcm", 0, "-N1")
+	plain := f.ask("bob", "stock", 0, "-N1")
+	f.completed("bob", plain, 1)
+	f.isHeld("alice", id, "broker", "unreachable")
+	f.completed("bob", f.ask("bob", "stock", 0, "-N2"), 2)
+	f.startBroker()
+	f.must("root", "scontrol", "release", id)
+	f.completed("alice", id, 1)
+}

@@ -1,0 +1,55 @@
+//go:build lab
+
+package suites
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/tests/lab"
+)
+
+// The store of the records goes away and comes back. What is not on record is
+// not acted on, and nothing that was acknowledged is lost.
+func TestFaultEtcd(t *testing.T) {
+	f := startFaults(t, func(o *lab.Options) { o.ExternalEtcd = true })
+	etcd := f.Etcd()
+	ok := func(err error) {
+		if err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	f.on("hangs-while-nodes-load", func(f *faults) {
+		at := f.logSize()
+		id := f.ask("alice", "mitgcm", 0, "-N2")
+		f.logged(at, `"allocation changed" .*to=switching`)
+		ok(etcd.Signal(f.ctx, syscall.SIGSTOP))
+		f.logged(at, `"pass not committed"`)
+		ok(etcd.Signal(f.ctx, syscall.SIGCONT))
+		f.completed("alice", id, 2)
+	})
+	f.on("killed-while-nodes-boot", func(f *faults) {
+		at := f.logSize()
+		id := f.ask("bob", "mitgcm", 0, "-N2")
+		f.logged(at, `node=n1 .*to=booting want=mitgcm`)
+		ok(etcd.Kill9(f.ctx))
+		f.logged(at, `"pass not committed"`)
+		ok(etcd.Start(f.ctx))
+		f.completed("bob", id, 2)
+	})
+	f.on("away-at-the-jobs-end", func(f *faults) {
+		id := f.ask("alice", "mitgcm", 2, "-N2")
+		f.waitJob(id, "RUNNING")
+		ok(etcd.Stop(f.ctx))
+		f.waitJob(id, "COMPLETED")
+		ok(etcd.Start(f.ctx))
+		f.completed("alice", id, 2)
+	})
+	f.on("away-at-submit", func(f *faults) {
+		ok(etcd.Stop(f.ctx))
+		id := f.ask("alice", "mitgcm", 0, "-N1")
+		f.completed("bob", f.ask("bob", "stock", 0, "-N1"), 1)
+		ok(etcd.Start(f.ctx))
+		f.completed("alice", id, 1)
+	})
+}

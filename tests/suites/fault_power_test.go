@@ -1,0 +1,92 @@
+//go:build lab
+
+package suites
+
+import (
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/tests/lab"
+)
+
+// Nodes lose their power, or are silent, in mid-switch.
+func TestFaultPower(t *testing.T) {
+	f := startFaults(t, func(o *lab.Options) {
+		o.Broker = map[string]any{"switch": map[string]any{"load_limit": "30s", "agent_limit": "30s", "reset_grace": "20s"}}
+	})
+	f.profile("flaky", "mitgcm", nil, "boot_timeout: 60s")
+	f.profile("gone", "mitgcm", nil, "boot_timeout: 20s")
+	f.on("lost-and-back-in-the-boot", func(f *faults) {
+		at := f.logSize()
+		id := f.ask("alice", "flaky", 0, "-N2")
+		f.logged(at, `node=n1 .*to=booting want=flaky`)
+		f.powerCycle(f.Node(1))
+		f.completed("alice", id, 2)
+	})
+	f.on("lost-and-back-while-loading", func(f *faults) {
+		f.freeze(f.Node(2))
+		at := f.logSize()
+		id := f.ask("alice", "mitgcm", 0, "-N2")
+		f.logged(at, `node=n2 .*to=loading want=mitgcm`)
+		f.powerCycle(f.Node(2))
+		f.completed("alice", id, 2)
+	})
+	f.on("lost-and-not-back", lostForGood)
+	f.on("silent", silentNode)
+}
+
+func (f *faults) powerCycle(n lab.Node) {
+	f.t.Helper()
+	f.power(n.PowerOff(f.ctx))
+	f.power(n.PowerOn(f.ctx))
+}
+
+func (f *faults) power(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// lostForGood: the reset from outside fails, too; the node is drained and the
+// job runs on another one.
+func lostForGood(f *faults) {
+	at := f.logSize()
+	id := f.ask("alice", "gone", 0, "-N1", "--nodelist=n1")
+	f.logged(at, `node=n1 .*to=booting want=gone`)
+	f.power(f.Node(1).PowerOff(f.ctx))
+	f.drained("n1", "gone@1", "no sign of life")
+	f.never("alice", id)
+	f.must("root", "scontrol", "update", "jobid="+id, "reqnodelist=n2")
+	f.completed("alice", id, 1)
+	f.settled("n2")
+	f.power(f.Node(1).PowerOn(f.ctx))
+	f.resume("n1")
+}
+
+// silentNode hangs before it has loaded anything (F2).
+func silentNode(f *faults) {
+	f.power(f.Node(2).Pause(f.ctx))
+	at := f.logSize()
+	id := f.ask("bob", "mitgcm", 0, "-N1", "--nodelist=n2")
+	f.logged(at, `"allocation changed" .*to=switching`)
+	f.drained("n2", "mitgcm@1")
+	f.never("bob", id)
+	f.power(f.Node(2).Resume(f.ctx))
+	f.resume("n2")
+	f.completed("bob", id, 1)
+}
+
+// resume is what an administrator does with a node that was repaired: once it
+// is up on stock, whatever was wrong is over.
+func (f *faults) resume(node string) {
+	f.t.Helper()
+	f.wait(settleLimit, node+" to be proven on stock", func() bool {
+		for _, n := range f.nodes() {
+			if n.Name == node {
+				return n.Connected && n.Attested && n.RunningProfile == "stock"
+			}
+		}
+		return false
+	})
+	f.must("root", "scontrol", "update", "nodename="+node, "state=resume")
+}

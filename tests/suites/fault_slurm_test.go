@@ -1,0 +1,148 @@
+//go:build lab
+
+package suites
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/tests/lab"
+)
+
+// What runs beside the broker ends at a bad moment: agents, slurmctld, its
+// hooks, the job, a node.
+func TestFaultSlurm(t *testing.T) {
+	f := startFaults(t, nil)
+	f.on("agent-killed", agentKilled)
+	f.on("slurmctld-restarted-while-nodes-load", func(f *faults) {
+		slurmctldRestarted(f, syscall.SIGTERM, `node=n2 .*to=loading want=mitgcm`)
+	})
+	f.on("slurmctld-killed-while-nodes-boot", func(f *faults) {
+		slurmctldRestarted(f, syscall.SIGKILL, `node=n2 .*to=booting want=mitgcm`)
+	})
+	f.on("prolog-killed-on-stock", prologKilledOnStock)
+	f.on("prolog-killed-while-nodes-boot", func(f *faults) {
+		at := f.logSize()
+		id := f.ask("alice", "mitgcm", 0, "-N2")
+		f.logged(at, `node=n1 .*to=booting want=mitgcm`)
+		f.killProlog()
+		f.completed("alice", id, 2)
+	})
+	f.on("cancelled-before-the-boot", func(f *faults) {
+		f.freeze(f.Nodes()...)
+		at := f.logSize()
+		id := f.ask("alice", "mitgcm", 0, "-N2")
+		f.logged(at, `"allocation changed" .*to=switching`)
+		f.must("alice", "scancel", id)
+		f.waitJob(id, "CANCELLED")
+		f.thaw(f.Nodes()...)
+		f.never("alice", id)
+	})
+	f.on("cancelled-in-the-boot", func(f *faults) {
+		at := f.logSize()
+		id := f.ask("alice", "mitgcm", 0, "-N2")
+		f.logged(at, `node=n1 .*to=booting want=mitgcm`)
+		f.must("alice", "scancel", id)
+		f.waitJob(id, "CANCELLED")
+		f.never("alice", id)
+	})
+	f.on("node-crashed-under-the-job", nodeCrashed)
+}
+
+// agentKilled kills agents while they load, when the new kernel is up, while
+// the job runs and while they load stock.
+func agentKilled(f *faults) {
+	at := f.logSize()
+	id := f.ask("alice", "mitgcm", 3, "-N2")
+	f.logged(at, `node=n1 .*to=loading want=mitgcm`)
+	f.killAgents(f.Node(1))
+	f.upOn("mitgcm", f.Node(2))
+	f.killAgents(f.Node(2))
+	f.waitJob(id, "RUNNING")
+	f.killAgents(f.Nodes()...)
+	f.logged(at, `node=n2 .*to=loading want=stock`)
+	f.killAgents(f.Node(2))
+	f.completed("alice", id, 2)
+}
+
+// killAgents kills them as crashes do; one that has just gone away with its
+// kernel, or that init has not started anew yet, is dead enough.
+func (f *faults) killAgents(nodes ...lab.Node) {
+	f.t.Helper()
+	for _, n := range nodes {
+		if err := n.KillAgent(f.ctx); err != nil {
+			f.t.Logf("agent of %s not killed: %v", n.Name(), err)
+		}
+	}
+}
+
+// slurmctldRestarted restarts slurmctld when the broker's log says pattern.
+func slurmctldRestarted(f *faults, signal syscall.Signal, pattern string) {
+	at := f.logSize()
+	id := f.ask("bob", "mitgcm", 0, "-N2")
+	f.logged(at, pattern)
+	if err := f.RestartSlurmctld(f.ctx, signal); err != nil {
+		f.t.Fatal(err)
+	}
+	f.completed("bob", id, 2)
+}
+
+const prologProgram = "/usr/libexec/kernel-broker/prolog-slurmctld"
+
+// killProlog kills PrologSlurmctld, which Slurm takes for its success.
+func (f *faults) killProlog() {
+	f.t.Helper()
+	pids := f.processes(prologProgram)
+	if len(pids) == 0 {
+		f.t.Fatal("no PrologSlurmctld runs")
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			f.t.Fatalf("PrologSlurmctld: %v", err)
+		}
+	}
+}
+
+// prologKilledOnStock lets Slurm start a job on nodes that have not begun to
+// switch: only the gate on the nodes stands in its way.
+func prologKilledOnStock(f *faults) {
+	f.freeze(f.Nodes()...)
+	at := f.logSize()
+	id := f.ask("alice", "mitgcm", 0, "-N2")
+	f.logged(at, `"allocation changed" .*to=switching`)
+	f.killProlog()
+	f.wait(switchLimit, "the gate to refuse job "+id, func() bool {
+		job := f.job(id)
+		return job["JobState"] == "PENDING" && job["Restarts"] != "0" || job["JobState"] == "COMPLETED"
+	})
+	f.never("alice", id)
+	f.thaw(f.Nodes()...)
+	f.completed("alice", id, 2)
+}
+
+// never checks that a job has not run at all.
+func (f *faults) never(user, id string) {
+	f.t.Helper()
+	if p := f.probes(user, id); len(p) > 0 {
+		f.t.Errorf("job %s ran: %v", id, p)
+	}
+}
+
+// nodeCrashed resets a node under its job (F8): Slurm must see the crash, and
+// the job, requeued, runs once more.
+func nodeCrashed(f *faults) {
+	id := f.ask("alice", "mitgcm", 600, "-N2")
+	f.waitJob(id, "RUNNING")
+	f.wait(switchLimit, "the job's tasks", func() bool { return len(f.probes("alice", id)) == 3 })
+	if err := f.Node(1).Reset(f.ctx); err != nil {
+		f.t.Fatal(err)
+	}
+	f.wait(switchLimit, "Slurm to see the crash", func() bool {
+		job := f.job(id)
+		f.hurry(job)
+		return job["Restarts"] == "1" && job["JobState"] == "RUNNING"
+	})
+	f.wait(switchLimit, "the job's tasks once more", func() bool { return len(f.probes("alice", id)) == 6 })
+	f.must("alice", "scancel", id)
+	f.waitJob(id, "CANCELLED")
+}
