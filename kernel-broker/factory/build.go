@@ -69,16 +69,16 @@ func (b *Builder) make(ctx context.Context, plan Plan, dir string) error {
 	if err != nil {
 		return err
 	}
-	return b.withObjects(ctx, plan, func(obj string) error {
+	return b.withObjects(ctx, plan, source.Tree, func(at site) error {
 		b.Progress.Say("configuring: %s, %d options from %d fragments", plan.Recipe.Base,
 			len(plan.Merged.Options), len(plan.Fragments))
-		if err := b.configure(ctx, source.Tree, obj, plan); err != nil {
+		if err := b.configure(ctx, at); err != nil {
 			return err
 		}
-		if err := b.compile(ctx, source, obj, plan); err != nil {
+		if err := b.compile(ctx, source, at); err != nil {
 			return err
 		}
-		return b.collect(ctx, plan, source, obj, dir)
+		return b.collect(ctx, plan, source, at.obj, dir)
 	})
 }
 

@@ -55,8 +55,14 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 // filter runs a program in a folder with that input and returns its output.
 func filter(ctx context.Context, dir string, input io.Reader, name string, args ...string) ([]byte, error) {
 	cmd := command(ctx, nil, name, args...)
+	cmd.Dir, cmd.Stdin = dir, input
+	return run(ctx, cmd)
+}
+
+// run runs a prepared command and returns its output.
+func run(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, input, &stdout, &stderr
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
@@ -65,7 +71,7 @@ func filter(ctx context.Context, dir string, input io.Reader, name string, args 
 		if complaint != "" {
 			complaint = ": " + complaint
 		}
-		return nil, fmt.Errorf("%s %s: %w%s", name, strings.Join(args, " "), err, complaint)
+		return nil, fmt.Errorf("%s: %w%s", strings.Join(cmd.Args, " "), err, complaint)
 	}
 	return stdout.Bytes(), nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -34,16 +35,19 @@ func (b *Builder) reproducible(date time.Time) []string {
 	}
 }
 
-func makeArguments(tree, obj string, plan Plan, targets ...string) []string {
-	return append([]string{
-		"-C", tree, "O=" + obj, "ARCH=x86_64",
-		"CC=" + plan.ccCommand(), "HOSTCC=" + plan.Compiler.Name,
-	}, targets...)
+// make prepares a call of make in the tree and for the object folder.
+func (s site) make(ctx context.Context, environment []string, targets ...string) *exec.Cmd {
+	cmd := command(ctx, environment, "make", append([]string{
+		"-C", s.tree, "O=" + s.obj, "ARCH=x86_64",
+		"CC=" + s.plan.ccCommand(), "HOSTCC=" + s.plan.Compiler.Name,
+	}, targets...)...)
+	cmd.ExtraFiles = []*os.File{s.lock.file}
+	return cmd
 }
 
 // quietMake runs a target that takes no time, such as a configuration.
-func (b *Builder) quietMake(ctx context.Context, tree, obj string, plan Plan, targets ...string) error {
-	_, err := output(ctx, "make", append([]string{"-s"}, makeArguments(tree, obj, plan, targets...)...)...)
+func (b *Builder) quietMake(ctx context.Context, at site, targets ...string) error {
+	_, err := run(ctx, at.make(ctx, nil, append([]string{"-s"}, targets...)...))
 	return err
 }
 
@@ -53,22 +57,22 @@ func (b *Builder) logPath(plan Plan) string {
 }
 
 // compile runs the long make with progress, and keeps all it says in the log.
-func (b *Builder) compile(ctx context.Context, source Source, obj string, plan Plan) error {
+func (b *Builder) compile(ctx context.Context, source Source, at site) error {
 	date, err := source.Date()
 	if err != nil {
 		return err
 	}
 	environment := b.reproducible(date)
-	if err := b.runMake(ctx, environment, source.Tree, obj, plan, "prepare", nil); err != nil {
+	if err := b.runMake(ctx, environment, at, "prepare", nil); err != nil {
 		return err
 	}
-	total, err := b.countUnits(ctx, environment, source.Tree, obj, plan)
+	total, err := b.countUnits(ctx, environment, at)
 	if err != nil {
 		return err
 	}
-	b.Progress.Say("compiling with %s, %d jobs (log: %s)", plan.ccCommand(), b.Jobs, b.logPath(plan))
+	b.Progress.Say("compiling with %s, %d jobs (log: %s)", at.plan.ccCommand(), b.Jobs, b.logPath(at.plan))
 	meter := b.Progress.meter(total)
-	if err := b.runMake(ctx, environment, source.Tree, obj, plan, "bzImage", meter.add); err != nil {
+	if err := b.runMake(ctx, environment, at, "bzImage", meter.add); err != nil {
 		return err
 	}
 	meter.finish()
@@ -77,8 +81,8 @@ func (b *Builder) compile(ctx context.Context, source Source, obj string, plan P
 
 // countUnits asks make what it would compile. It says so quickest when it need
 // not run anything.
-func (b *Builder) countUnits(ctx context.Context, environment []string, tree, obj string, plan Plan) (int, error) {
-	cmd := command(ctx, environment, "make", makeArguments(tree, obj, plan, "-n", "bzImage")...)
+func (b *Builder) countUnits(ctx context.Context, environment []string, at site) (int, error) {
+	cmd := at.make(ctx, environment, "-n", "bzImage")
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return 0, fmt.Errorf("make -n: %w", err)
@@ -111,8 +115,8 @@ func countUnitLines(reader io.Reader) (int, error) {
 	return count, lines.Err()
 }
 
-func (b *Builder) runMake(ctx context.Context, environment []string, tree, obj string, plan Plan, target string, unit func()) error {
-	path := b.logPath(plan)
+func (b *Builder) runMake(ctx context.Context, environment []string, at site, target string, unit func()) error {
+	path := b.logPath(at.plan)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("log: %w", err)
 	}
@@ -124,7 +128,7 @@ func (b *Builder) runMake(ctx context.Context, environment []string, tree, obj s
 	if err != nil {
 		return fmt.Errorf("log: %w", err)
 	}
-	tail, err := b.pipeMake(ctx, environment, log, makeArguments(tree, obj, plan, "-j"+strconv.Itoa(b.Jobs), target), unit)
+	tail, err := pipeMake(at.make(ctx, environment, "-j"+strconv.Itoa(b.Jobs), target), log, unit)
 	if err = errors.Join(err, log.Close()); err != nil {
 		return &BuildError{Target: target, Log: path, Tail: tail, Err: stopped(ctx, err)}
 	}
@@ -132,8 +136,7 @@ func (b *Builder) runMake(ctx context.Context, environment []string, tree, obj s
 }
 
 // pipeMake copies make's words to the log, and returns the last ones.
-func (b *Builder) pipeMake(ctx context.Context, environment []string, log io.Writer, args []string, unit func()) (string, error) {
-	cmd := command(ctx, environment, "make", args...)
+func pipeMake(cmd *exec.Cmd, log io.Writer, unit func()) (string, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return "", err

@@ -34,34 +34,31 @@ func baseConfig(tree string) (Config, error) {
 // one after the other, every option that becomes visible through a fragment
 // (all the network card vendors, once there is a network) would take its
 // default instead of staying off.
-func (b *Builder) configure(ctx context.Context, tree, obj string, plan Plan) error {
-	base, err := baseConfig(tree)
+func (b *Builder) configure(ctx context.Context, at site) error {
+	base, err := baseConfig(at.tree)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(obj, 0o755); err != nil {
-		return fmt.Errorf("object folder: %w", err)
-	}
-	wanted := filepath.Join(obj, "wanted.config")
-	if err := os.WriteFile(wanted, []byte(plan.Merged.Over(base)), 0o644); err != nil {
+	wanted := filepath.Join(at.obj, "wanted.config")
+	if err := os.WriteFile(wanted, []byte(at.plan.Merged.Over(base)), 0o644); err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
-	if err := b.quietMake(ctx, tree, obj, plan, "KCONFIG_ALLCONFIG="+wanted, "allnoconfig"); err != nil {
+	if err := b.quietMake(ctx, at, "KCONFIG_ALLCONFIG="+wanted, "allnoconfig"); err != nil {
 		return err
 	}
-	if err := b.quietMake(ctx, tree, obj, plan, "olddefconfig"); err != nil {
+	if err := b.quietMake(ctx, at, "olddefconfig"); err != nil {
 		return err
 	}
-	got, err := ReadConfig(filepath.Join(obj, ".config"))
+	got, err := ReadConfig(filepath.Join(at.obj, ".config"))
 	if err != nil {
 		return err
 	}
-	if CheckSurvival(plan.Merged, got, nil) == nil {
+	if CheckSurvival(at.plan.Merged, got, nil) == nil {
 		return nil
 	}
-	definitions, err := ReadKconfig(tree)
+	definitions, err := ReadKconfig(at.tree)
 	if err != nil {
 		return err
 	}
-	return CheckSurvival(plan.Merged, got, definitions)
+	return CheckSurvival(at.plan.Merged, got, definitions)
 }

@@ -36,6 +36,7 @@ bzImage:
 	@sleep 0.2
 	@test ! -e @SWITCHES@/fail || { echo 'two.c:7: error: no such thing'; exit 1; }
 	@test ! -e @SWITCHES@/hang || sleep 60
+	@test ! -e @SWITCHES@/slow || { rm @SWITCHES@/slow; sleep 3; touch @SWITCHES@/slow-done; }
 	@cp files/vmlinux files/System.map files/modules.builtin files/modules.builtin.modinfo $(O)
 	@cp files/bzImage $(O)/arch/x86/boot/bzImage
 `

@@ -10,6 +10,16 @@ import (
 	"path/filepath"
 )
 
+// site is where make works.
+type site struct {
+	plan Plan
+	tree string
+	obj  string
+	// lock of the object folder. Make and all it starts inherit it: when this
+	// process is killed, the folder stays locked until the last of them ended.
+	lock *fileLock
+}
+
 // withObjects runs a build in the object folder of its source and compiler.
 //
 // All kernels of one source share that folder, one after the other: kbuild
@@ -21,7 +31,7 @@ import (
 // A process that is killed outright can leave half an object that looks
 // finished. The folder therefore counts as usable only when the last build in
 // it came to an end, good or bad, and is begun anew otherwise.
-func (b *Builder) withObjects(ctx context.Context, plan Plan, build func(obj string) error) error {
+func (b *Builder) withObjects(ctx context.Context, plan Plan, tree string, build func(at site) error) error {
 	obj := filepath.Join(b.Cache.Dir, "objects", plan.objectsKey())
 	lock, err := acquire(ctx, obj+".lock", b.Progress.Waiting("building another kernel of this source"))
 	if err != nil {
@@ -40,7 +50,7 @@ func (b *Builder) withObjects(ctx context.Context, plan Plan, build func(obj str
 	if err := os.WriteFile(inUse, nil, 0o644); err != nil {
 		return fmt.Errorf("object folder: %w", err)
 	}
-	err = build(obj)
+	err = build(site{plan: plan, tree: tree, obj: obj, lock: lock})
 	if ctx.Err() != nil {
 		return err
 	}
