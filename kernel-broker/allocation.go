@@ -75,6 +75,7 @@ type Allocation struct {
 	Created  time.Time `json:"created"`
 	Reason   string    `json:"reason,omitempty"`
 	Hold     bool      `json:"hold,omitempty"` // a failed job is to be held, not requeued
+	Soon     bool      `json:"soon,omitempty"` // a failed job may be tried again at once
 	Seen     bool      `json:"seen,omitempty"` // the job was seen RUNNING
 	Ended    time.Time `json:"ended,omitzero"`
 	HandedTo string    `json:"handed_to,omitempty"` // the job that gets the nodes without a boot

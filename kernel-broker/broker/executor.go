@@ -99,6 +99,8 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 		return slurm.Hold(ctx, a.Reference)
 	case plan.RequeueJob:
 		return slurm.Requeue(ctx, a.Reference)
+	case plan.StartJob:
+		return slurm.StartNow(ctx, a.Reference)
 	case plan.CommentJob:
 		return e.comment(ctx, a)
 	case plan.RestoreNoRequeue:

@@ -111,6 +111,10 @@ func (f *fakeSlurm) Comment(_ context.Context, reference, text string) error {
 	return f.call(func() { f.comments[reference] = text }, "comment %s %s", reference, text)
 }
 
+func (f *fakeSlurm) StartNow(_ context.Context, reference string) error {
+	return f.call(func() {}, "start %s", reference)
+}
+
 func (f *fakeSlurm) SetNoRequeue(_ context.Context, reference string) error {
 	return f.call(func() {}, "norequeue %s", reference)
 }

@@ -21,6 +21,8 @@ const (
 	HoldJob Kind = "hold job"
 	// RequeueJob requeues a job.
 	RequeueJob Kind = "requeue job"
+	// StartJob lets a requeued job start at once.
+	StartJob Kind = "start job"
 	// CommentJob sets a job's AdminComment.
 	CommentJob Kind = "comment job"
 	// RestoreNoRequeue gives a job the --no-requeue back that its user asked for.

@@ -48,6 +48,7 @@ func (d *decision) switching(a *kb.Allocation) {
 		}
 	}
 	if reason, hold, missed := d.missed(a); missed {
+		a.Soon = !hold
 		d.refuse(a, reason, hold)
 		return
 	}
@@ -174,7 +175,26 @@ func (d *decision) failed(a *kb.Allocation) {
 		a.Ended = d.in.Now
 		a.Note(d.in.Now, "", "off the nodes", "")
 	}
+	if a.Soon && !d.again(a) {
+		return
+	}
 	d.close(a)
+}
+
+// again lets a requeued job start at once, where Slurm would have it wait for
+// two minutes. It reports whether nothing is left to do about that.
+func (d *decision) again(a *kb.Allocation) bool {
+	if !d.in.Slurm.At.After(a.Ended) {
+		return false
+	}
+	for _, j := range d.in.Slurm.Queue {
+		if j.ID == a.ID.Job && j.Restart > a.ID.Restart && j.Reason == "BeginTime" {
+			d.act(Action{Kind: StartJob, Job: a.ID, Reference: j.Reference})
+			return false
+		}
+	}
+	a.Soon = false
+	return true
 }
 
 func (d *decision) returning(a *kb.Allocation) {

@@ -119,6 +119,11 @@ func (s *story) happen(f []string) {
 		s.job(id(f[1]), f[2], rest(4) == "reboot", strings.Split(f[3], ",")...)
 	case "over":
 		delete(s.slurm.Jobs, id(f[1]))
+	case "requeued": // with restart count 1 and Slurm's pause before it
+		delete(s.slurm.Jobs, id(f[1]))
+		s.slurm.Queue = []kb.SlurmJob{{ID: id(f[1]), Reference: f[1], Restart: 1, State: "PENDING", Reason: "BeginTime", Reboot: true}}
+	case "waits": // for nodes, no longer for its time
+		s.slurm.Queue[0].Reason = "Resources"
 	case "ensure":
 		ref, err := s.catalog.Resolve(kb.Ref{Profile: f[2]})
 		if err != nil {

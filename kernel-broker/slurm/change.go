@@ -36,6 +36,11 @@ func (c *Client) Requeue(ctx context.Context, reference string) error {
 	return c.change(ctx, "requeue", reference)
 }
 
+// StartNow lets a waiting job start as soon as it has nodes.
+func (c *Client) StartNow(ctx context.Context, reference string) error {
+	return c.change(ctx, "update", "jobid="+reference, "starttime=now")
+}
+
 // Comment sets a job's AdminComment.
 func (c *Client) Comment(ctx context.Context, reference, text string) error {
 	return c.change(ctx, "update", "jobid="+reference, "admincomment="+text)
