@@ -111,6 +111,12 @@ func prologKilledOnStock(f *faults) {
 	id := f.ask("alice", "mitgcm", 0, "-N2")
 	f.logged(at, `"allocation changed" .*to=switching`)
 	f.killProlog()
+	// Slurm waits for the boot still. Somebody restarts slurmd, and it looks
+	// like one.
+	f.onNodes(`read -r pid </run/slurmd.pid && kill "$pid"
+while [ -e "/proc/$pid" ]; do sleep 0.1; done
+sleep 1.1
+exec slurmd -b`, f.Nodes())
 	f.wait(switchLimit, "the gate to refuse job "+id, func() bool {
 		job := f.job(id)
 		return job["JobState"] == "PENDING" && job["Restarts"] != "0" || job["JobState"] == "COMPLETED"
