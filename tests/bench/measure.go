@@ -97,6 +97,9 @@ func (r *run) change(ctx context.Context) error {
 		return nil
 	}
 	r.times.add(reuseTime, "end of a job to RUNNING of the next, same profile", next.seconds())
+	for _, p := range phases(two.Timeline, next.begin, next.end) {
+		r.reuse.add(p.name, "", p.seconds)
+	}
 	return nil
 }
 

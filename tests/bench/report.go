@@ -27,6 +27,7 @@ type Result struct {
 	LookSeconds float64    `json:"look_seconds"`
 	Measures    []*Measure `json:"measures"`
 	Phases      []*Measure `json:"phases"`
+	ReusePhases []*Measure `json:"reuse_phases"`
 	Goals       []Goal     `json:"goals"`
 	// Trouble lists what did not work as it should; such samples do not count.
 	Trouble []string `json:"trouble"`
@@ -42,6 +43,10 @@ func (r *Result) print(out io.Writer) error {
 	}
 	fmt.Fprintln(out)
 	if err := table(out, "THE SWITCH, s", r.Phases); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	if err := table(out, "THE REUSE, s", r.ReusePhases); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)

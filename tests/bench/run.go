@@ -60,7 +60,8 @@ type run struct {
 	kernel         kernel
 	ownBuild       string
 	round          int
-	times, phases  book
+	times          book
+	phases, reuse  book
 	looks          []float64
 	result         Result
 }
@@ -174,7 +175,9 @@ func (r *run) identify(ctx context.Context) error {
 func (r *run) rounds(ctx context.Context) error {
 	steps := []func(context.Context) error{r.stock, r.change, r.boots, r.waiting}
 	for r.round = 0; r.round <= r.o.Runs; r.round++ {
-		r.times.warming, r.phases.warming = r.round == 0, r.round == 0
+		for _, b := range []*book{&r.times, &r.phases, &r.reuse} {
+			b.warming = r.round == 0
+		}
 		for i := range steps {
 			if err := steps[(r.round+i)%len(steps)](ctx); err != nil {
 				return fmt.Errorf("round %d: %w", r.round, err)
@@ -203,8 +206,8 @@ func (r *run) boots(ctx context.Context) error {
 // finish computes what is printed.
 func (r *run) finish() {
 	r.result.Seconds = time.Since(r.result.Begun).Seconds()
-	r.result.Measures, r.result.Phases = r.times.measures, r.phases.measures
-	for _, m := range slices.Concat(r.result.Measures, r.result.Phases) {
+	r.result.Measures, r.result.Phases, r.result.ReusePhases = r.times.measures, r.phases.measures, r.reuse.measures
+	for _, m := range slices.Concat(r.result.Measures, r.result.Phases, r.result.ReusePhases) {
 		m.summarise()
 	}
 	r.result.LookSeconds = quantile(slices.Sorted(slices.Values(r.looks)), 0.5)
