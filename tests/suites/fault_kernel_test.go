@@ -119,6 +119,7 @@ func damagedCaches(f *faults) {
 	f.onNodes("dd if=/dev/urandom of="+name+" bs=64 count=1 seek=20000 conv=notrunc", f.Nodes()[:1])
 	f.onNodes("dd if=/dev/null of="+name+" bs=1024 seek=3000", f.Nodes()[1:])
 	f.completed("alice", f.ask("alice", "mitgcm", 0, "-N2"), 2)
+	f.settled()
 	for _, n := range f.Nodes() {
 		r, err := n.Exec(f.ctx, "sha256sum", name)
 		if err != nil || !strings.HasPrefix(r.Stdout, filepath.Base(name)) {
