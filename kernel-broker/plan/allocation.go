@@ -68,6 +68,10 @@ func (d *decision) switching(a *kb.Allocation) {
 	a.Enter(kb.PhaseReady, d.in.Now, fmt.Sprintf("every node proved %s", a.Kernel.Release))
 }
 
+// maxMissed is how often a job may be started again because Slurm did not wait
+// for the boot: by chance that happens once, without RebootProgram always.
+const maxMissed = 4
+
 // missed reports whether Slurm does not wait for the boot of a node that has
 // yet to boot: to Slurm the boot would be a crash. Either the job never asked
 // for one, or a slurmd that was just starting, on the old kernel, was taken for
@@ -85,6 +89,9 @@ func (d *decision) missed(a *kb.Allocation) (reason string, hold, missed bool) {
 		}
 		if !job.Reboot {
 			return fmt.Sprintf("node %s: Slurm was not asked to boot it, job_submit.lua has not seen the job", name), true, true
+		}
+		if a.ID.Restart >= maxMissed {
+			return fmt.Sprintf("node %s: Slurm never waits for its boot, is RebootProgram set in slurm.conf?", name), true, true
 		}
 		return fmt.Sprintf("node %s: Slurm took an earlier start of slurmd for its boot", name), false, true
 	}

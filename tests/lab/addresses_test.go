@@ -49,7 +49,7 @@ func TestHostsFile(t *testing.T) {
 
 func TestNodeArgs(t *testing.T) {
 	got := strings.Join(nodeArgs(2), " ")
-	want := "root=/dev/vda ro console=ttyS0 panic=3 kb.node=n2 kb.ip=10.77.0.12/24"
+	want := "root=/dev/vda ro console=ttyS0 panic=3 no_timer_check kb.node=n2 kb.ip=10.77.0.12/24"
 	if got != want {
 		t.Errorf("node arguments %q, want %q", got, want)
 	}

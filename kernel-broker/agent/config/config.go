@@ -46,6 +46,7 @@ type Cache struct {
 // Slurmd is how the node's Slurm daemon is started and stopped.
 type Slurmd struct {
 	Start        []string      `yaml:"start"`
+	FirstStart   []string      `yaml:"first_start"`
 	Stop         []string      `yaml:"stop"`
 	PIDFile      string        `yaml:"pid_file"`
 	MarkFile     string        `yaml:"mark_file"`
@@ -82,6 +83,7 @@ func Default() (Config, error) {
 		Cache: Cache{Dir: "/var/cache/kernel-broker", MaxBytes: 2 << 30},
 		Slurmd: Slurmd{
 			Start:        []string{"/usr/sbin/slurmd", "-b"},
+			FirstStart:   []string{"/usr/sbin/slurmd"},
 			PIDFile:      "/run/slurmd.pid",
 			MarkFile:     "/run/kernel-broker/slurmd.mark",
 			StartTimeout: 30 * time.Second,
@@ -91,7 +93,7 @@ func Default() (Config, error) {
 		Kexec: Kexec{Program: "/usr/sbin/kexec", LoadArgs: []string{"-c"}, ExecuteArgs: []string{"-x", "-y"}},
 		Boot: Boot{KeepArguments: []string{
 			"root", "rootflags", "rootfstype", "rootwait", "rootdelay", "ro", "rw", "init", "rdinit", "nfsroot",
-			"ip", "net.ifnames", "biosdevname", "ifname", "BOOTIF", "rd.*", "console", "earlycon", "panic", "crashkernel", "kb.*",
+			"ip", "net.ifnames", "biosdevname", "ifname", "BOOTIF", "rd.*", "console", "earlycon", "panic", "crashkernel", "no_timer_check", "tsc_early_khz", "kb.*",
 		}},
 		Socket:      "/run/kernel-broker/agent.sock",
 		NodeState:   "/run/kernel-broker/node.state",
