@@ -32,6 +32,8 @@ const (
 // Slurmd is safe to ask concurrently; Start and Stop must not run at once.
 type Slurmd struct {
 	StartCommand []string
+	// FirstCommand, if any, is the first start in this boot.
+	FirstCommand []string
 	// StopCommand replaces the signal to the daemon; empty for the signal.
 	StopCommand  []string
 	PIDFile      string
@@ -83,7 +85,15 @@ func parseStat(stat string) (comm string, state byte, ok bool) {
 // Start starts the daemon and waits until its process is there. The number is
 // remembered as carried out.
 func (s *Slurmd) Start(ctx context.Context, start uint64) error {
-	if err := s.run(ctx, s.StartCommand, s.StartTimeout); err != nil {
+	mark, _, err := s.readMark()
+	if err != nil {
+		return err
+	}
+	command := s.StartCommand
+	if mark == decide.Untouched && len(s.FirstCommand) > 0 {
+		command = s.FirstCommand
+	}
+	if err := s.run(ctx, command, s.StartTimeout); err != nil {
 		return err
 	}
 	if !s.wait(ctx, true, s.StartTimeout) {

@@ -69,6 +69,32 @@ func TestStartAndStop(t *testing.T) {
 	s.must(t, false, decide.Untouched, 0)
 }
 
+// Only the first start in a boot is another one.
+func TestFirstStart(t *testing.T) {
+	s := fake(t, false)
+	dir := filepath.Dir(s.PIDFile)
+	s.FirstCommand = []string{"/bin/sh", "-c", "echo first >>" + dir + "/firsts; exec " + dir + "/start"}
+	for range 2 {
+		if err := s.Start(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(dir + "/firsts"); err != nil || string(text) != "first\n" {
+			t.Errorf("%q, %v", text, err)
+		}
+	}
+	s.BootID = "boot-2"
+	if err := s.Start(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	s.must(t, true, decide.Started, 3)
+	if text, err := os.ReadFile(dir + "/firsts"); err != nil || string(text) != "first\nfirst\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 func TestStopIsBounded(t *testing.T) {
 	s := fake(t, true)
 	if err := s.Start(t.Context(), 1); err != nil {

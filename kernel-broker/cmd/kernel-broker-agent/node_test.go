@@ -111,6 +111,7 @@ func newFakeNode(t *testing.T, broker string) *fakeNode {
 	c.Node, c.Broker = "n1", broker
 	c.Cache = config.Cache{Dir: n.path("cache"), MaxBytes: 64 << 20}
 	c.Slurmd.Start = []string{n.path("slurmd-start")}
+	c.Slurmd.FirstStart = nil
 	c.Slurmd.Stop = []string{n.path("slurmd-stop")}
 	c.Slurmd.PIDFile, c.Slurmd.MarkFile = n.path("slurmd.pid"), n.path("run/slurmd.mark")
 	c.Kexec.Program = n.path("kexec")
