@@ -136,7 +136,7 @@ func (c *cluster) withoutDriver(text []byte, name, driver string) []byte {
 	}
 	manifest["name"] = name
 	drivers, ok := manifest["drivers"].(map[string]any)
-	list, ok2 := drivers["built_in"].([]any)
+	list, ok2 := drivers["builtin"].([]any)
 	if !ok || !ok2 {
 		c.t.Fatalf("manifest without drivers: %s", text)
 	}
@@ -149,7 +149,7 @@ func (c *cluster) withoutDriver(text []byte, name, driver string) []byte {
 	if len(left) == len(list) {
 		c.t.Fatalf("%s is no driver of kernel %s: %v", driver, name, list)
 	}
-	drivers["built_in"] = left
+	drivers["builtin"] = left
 	text, err := json.Marshal(manifest)
 	if err != nil {
 		c.t.Fatal(err)

@@ -86,6 +86,7 @@ func (c *cluster) section(name string, run func(*cluster)) {
 		part := &cluster{Lab: c.Lab, t: t, ctx: t.Context()}
 		run(part)
 		part.settled()
+		part.noRequeues()
 		t.Logf("%.1f s", time.Since(begin).Seconds())
 	})
 	if passed {
@@ -100,6 +101,23 @@ func (c *cluster) section(name string, run func(*cluster)) {
 	c.must("root", "scancel", "--user=alice")
 	c.must("root", "scancel", "--user=bob")
 	c.settled()
+}
+
+// noRequeues checks that no job needed a second run: nothing here is a fault.
+func (c *cluster) noRequeues() {
+	c.t.Helper()
+	var list struct {
+		Jobs []struct {
+			Reference string `json:"reference"`
+			Restarts  int    `json:"restart_count"`
+		} `json:"jobs"`
+	}
+	c.kernelctl(&list, "job", "list", "--limit=1000")
+	for _, j := range list.Jobs {
+		if j.Restarts > 0 {
+			c.t.Errorf("job %s was requeued %d times", j.Reference, j.Restarts)
+		}
+	}
 }
 
 // apply registers a profile whose kernels the lab has.

@@ -98,7 +98,7 @@ func cancelSrun(c *cluster) {
 	case <-time.After(switchLimit):
 		c.t.Fatal("srun does not end")
 	}
-	c.waitJob(id, "CANCELLED")
+	c.waitJob(id, "CANCELLED", "FAILED") // srun gives it up itself
 	resume()
 	c.settled()
 	c.neverRan("bob", id)
