@@ -51,6 +51,7 @@ func (s *oneJob) ArmReturn(context.Context, []string, string) error           { 
 func (s *oneJob) Disarm(context.Context, []string) error                      { return nil }
 func (s *oneJob) Drain(context.Context, string, string) error                 { return nil }
 func (s *oneJob) Comment(context.Context, string, string) error               { return nil }
+func (s *oneJob) StartNow(context.Context, string) error                      { return nil }
 func (s *oneJob) SetNoRequeue(context.Context, string) error                  { return nil }
 func (s *oneJob) DropReservation(context.Context, string) error               { return nil }
 func (s *oneJob) Requeue(ctx context.Context, reference string) error         { return s.Hold(ctx, reference) }
