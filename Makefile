@@ -99,7 +99,7 @@ generate verify-generate: export PATH := $(dir $(PROTOC_GEN_GO)):$(dir $(PROTOC_
 
 ##: checking; each lint-x has its fix-x where a machine can do it
 
-LINTS := lint-go lint-proto lint-api verify-generate lint-shell lint-c lint-yaml lint-lua
+LINTS := lint-go lint-modules lint-proto lint-api verify-generate lint-shell lint-c lint-yaml lint-lua
 
 .PHONY: lint
 lint: ## run every lint-* check, all of them even when one finds something
