@@ -80,6 +80,11 @@ func noSuchNode(c *cluster) {
 	c.apply("greedy", goodProfileNamed("greedy")+"requires:\n  memory_mib: 1000000\n")
 	c.kernelWithout("driverless", "mitgcm", "virtio_net")
 	c.apply("driverless", strings.Replace(goodProfileNamed("driverless"), "kernel: mitgcm", "kernel: driverless", 1))
+	c.costs(0, c.heldForNodes)
+}
+
+func (c *cluster) heldForNodes() {
+	c.t.Helper()
 	jobs := map[string][]string{
 		c.sbatch("alice", "-N1", "--kernel-profile=greedy"):     {"greedy@1", "1000000 MiB of memory"},
 		c.sbatch("alice", "-N1", "--kernel-profile=driverless"): {"driverless@1", "virtio_net"},
@@ -88,7 +93,7 @@ func noSuchNode(c *cluster) {
 	for id, words := range jobs {
 		c.wait(switchLimit, "job "+id+" to be held", func() bool {
 			job := c.job(id)
-			return job["JobState"] == "PENDING" && strings.HasPrefix(job["Reason"], "JobHeld") && job["Priority"] == "0"
+			return job["JobState"] == "PENDING" && strings.Contains(job["Reason"], "held_state") && job["Priority"] == "0"
 		})
 		text := c.job(id)["AdminComment"]
 		for _, word := range append(words, "kernel-broker: ") {
