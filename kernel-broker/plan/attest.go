@@ -96,6 +96,9 @@ func (d *decision) settle(n *kb.Node, doubt string) {
 	if doubt == "" {
 		doubt = fmt.Sprintf("the node came back on %s", n.Running.Release)
 	}
+	if p.State == kb.PendingReset {
+		doubt = "no sign of life in time; after a reset " + doubt
+	}
 	if !began && n.Boot.Token == "" {
 		doubt = "the node was reset while it loaded"
 	}

@@ -88,7 +88,7 @@ func (d *decision) overdue(n *kb.Node, agent Agent) {
 			d.fail(n, kb.FailureNode, ref, fmt.Sprintf("not loaded within %v", d.in.Config.LoadLimit))
 		}
 	case kb.PendingBooting:
-		if limit := d.bootTimeout(owner, ref); age > limit {
+		if limit := d.bootTimeout(n, ref); age > limit {
 			if !d.in.Config.CanReset {
 				d.silent(n, p, fmt.Sprintf("no sign of life %v after the kexec", limit))
 				return
@@ -113,9 +113,11 @@ func (d *decision) silent(n *kb.Node, p *kb.Pending, cause string) {
 	d.fail(n, kb.FailureNode, p.Kernel.Ref(), cause)
 }
 
-func (d *decision) bootTimeout(owner *kb.Allocation, ref kb.Ref) (limit time.Duration) {
-	if owner != nil && owner.BootTimeout > 0 && !ref.IsStock() {
-		return owner.BootTimeout
+// bootTimeout is the profile's own for its kernel, also when the allocation has
+// let the node go since the kexec.
+func (d *decision) bootTimeout(n *kb.Node, ref kb.Ref) time.Duration {
+	if a := d.allocs[n.Timeline]; a != nil && a.BootTimeout > 0 && a.Kernel.Ref() == ref {
+		return a.BootTimeout
 	}
 	return d.in.Config.StockTimeout
 }

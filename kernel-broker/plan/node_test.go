@@ -108,6 +108,22 @@ func TestHangWithReset(t *testing.T) {
 	}
 }
 
+// A node that hangs on a kernel whose job has left is not given more time than
+// the kernel's profile says.
+func TestHangWithoutOwner(t *testing.T) {
+	w := booting(t)
+	w.config.CanReset = true
+	delete(w.slurm.Jobs, 7)
+	w.node("n1", "IDLE+POWERING_UP", "")
+	if w.pass(59 * time.Second); w.nodes["n1"].PhaseName() != "booting" || !w.nodes["n1"].Owner.IsZero() {
+		t.Fatalf("n1 is %s, owner %v", w.nodes["n1"].PhaseName(), w.nodes["n1"].Owner)
+	}
+	w.now = w.now.Add(2 * time.Second)
+	if out := w.decide(); !has(out.Actions, ResetNode) {
+		t.Errorf("actions %v", out.Actions)
+	}
+}
+
 // A broker that was away for longer than every limit finds its nodes where
 // they are, and gives their agents time to dial.
 func TestBrokerWasAway(t *testing.T) {
