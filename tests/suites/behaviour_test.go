@@ -75,6 +75,7 @@ func TestBehaviour(t *testing.T) {
 	} {
 		c.section(s.name, s.run)
 	}
+	c.neverCrashed()
 }
 
 // section runs a part of a test and sees to it that the next one finds the

@@ -13,9 +13,9 @@ import (
 
 // The switch works with any ReturnToService: a switch, a return before the
 // plain job behind, a cancel in mid-switch, and no node is ever taken for one
-// that crashed.
+// that crashed. All other suites run with 1.
 func TestReturnToService(t *testing.T) {
-	for value := range 3 {
+	for _, value := range []int{0, 2} {
 		t.Run(fmt.Sprint(value), func(t *testing.T) {
 			c := start(t, func(o *lab.Options) { o.Slurm.ReturnToService = value })
 			c.prepare("alice", "bob")
