@@ -94,7 +94,8 @@ func cancelSrun(c *cluster) {
 	c.waitEvent(id, "", "switching")
 	interrupt()
 	select {
-	case <-ended:
+	case err := <-ended:
+		c.t.Logf("srun was interrupted: %v", err)
 	case <-time.After(switchLimit):
 		c.t.Fatal("srun does not end")
 	}

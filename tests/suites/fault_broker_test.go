@@ -15,7 +15,7 @@ func TestFaultBroker(t *testing.T) {
 		at := f.logSize()
 		id := f.ask("alice", "mitgcm", 3, "-N2")
 		at = f.crashBroker(at, `"allocation accepted" job=`+id)
-		at = f.crashBroker(at, `"node changed" .*to=booting`)
+		f.crashBroker(at, `"node changed" .*to=booting`)
 		f.waitJob(id, "RUNNING")
 		f.killBroker()
 		f.waitJob(id, "COMPLETED", "COMPLETING")

@@ -5,6 +5,7 @@ package suites
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -21,7 +22,7 @@ func oddNames(c *cluster) {
 		"mitgcm@1234567890", "mitgcm@" + long,
 	} {
 		for _, command := range [][]string{{"sbatch", "--hold", "--wrap=true"}, {"srun", "--hold"}, {"salloc", "--hold"}} {
-			argv := append(command[:len(command):len(command)], "--kernel-profile="+name)
+			argv := slices.Concat(command, []string{"--kernel-profile=" + name})
 			if command[0] != "sbatch" {
 				argv = append(argv, "true")
 			}
@@ -124,8 +125,9 @@ func staleSnapshot(c *cluster) {
 			c.t.Error(err)
 		}
 	}()
+	head, _, _ := strings.Cut(current, "profile fresh")
 	for what, text := range map[string]string{
-		"stale": old, "truncated": current[:strings.Index(current, "profile fresh")], "cut in a line": current[:len(current)/2],
+		"stale": old, "truncated": head, "cut in a line": current[:len(current)/2],
 		"empty": "", "garbage": "\x00\xff" + strings.Repeat("profile ", 10000), "absent": "-",
 		"of another format": strings.Replace(current, "kernel-broker-snapshot 1", "kernel-broker-snapshot 99", 1),
 	} {
