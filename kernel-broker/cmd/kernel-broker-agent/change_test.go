@@ -96,6 +96,7 @@ func TestCalledOffWhenLoaded(t *testing.T) {
 	b.report(w.Generation, loaded)
 	n.until("the stopping", func() bool { return strings.Contains(n.logs.String(), "to=loaded") })
 	b.wish(stockWish(1))
+	n.until("the newer wish", func() bool { return strings.Contains(n.logs.String(), "generation=3") })
 	release()
 	restedOnStock(b, n, 2)
 	b.never(executing)
@@ -137,10 +138,10 @@ func TestBrokerGoneInTheFetchAndBack(t *testing.T) {
 	w := b.wish(switchWish(kernel, 7))
 	b.fetches(1)
 	n.until("some bytes", func() bool { return partialSize(n) > 0 })
-	release() // a server that is stopped waits for its handlers
 	b.with(func() {
 		b.chunk = func(string, int) error { return status.Error(codes.Unavailable, "the broker goes") }
 	})
+	release() // a server that is stopped waits for its handlers
 	b.stop()
 	time.Sleep(300 * time.Millisecond)
 	if n.slurmdPID() == 0 {
