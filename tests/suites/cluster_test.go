@@ -44,6 +44,9 @@ func start(t *testing.T, change func(*lab.Options)) *cluster {
 	}
 	o := lab.Options{Dir: dir, Kernel: "suite-stock", Nodes: 2, Progress: testLog{t}}
 	o.Slurm.ReturnToService = 1
+	// Some jobs, heterogeneous ones among them, are started by backfill alone,
+	// which by itself looks every 30 s.
+	o.Slurm.SchedulerParameters = []string{"bf_interval=2"}
 	o.Slurm.Set = map[string]string{"MinJobAge": "3600"}
 	if change != nil {
 		change(&o)
