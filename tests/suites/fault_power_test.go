@@ -11,7 +11,7 @@ import (
 // Nodes lose their power, or are silent, in mid-switch.
 func TestFaultPower(t *testing.T) {
 	f := startFaults(t, func(o *lab.Options) {
-		o.Broker = map[string]any{"switch": map[string]any{"load_limit": "30s", "agent_limit": "30s", "reset_grace": "20s"}}
+		o.Broker = map[string]any{"switch": map[string]any{"load_limit": "30s", "agent_limit": "20s", "reset_grace": "20s"}}
 	})
 	f.profile("flaky", "mitgcm", nil, "boot_timeout: 60s")
 	f.profile("gone", "mitgcm", nil, "boot_timeout: 20s")
@@ -30,8 +30,7 @@ func TestFaultPower(t *testing.T) {
 		f.powerCycle(f.Node(2))
 		f.completed("alice", id, 2)
 	})
-	f.on("lost-and-not-back", lostForGood)
-	f.on("silent", silentNode)
+	f.on("one-lost-for-good-and-one-silent", lostAndSilent)
 }
 
 func (f *faults) powerCycle(n lab.Node) {
@@ -47,33 +46,26 @@ func (f *faults) power(err error) {
 	}
 }
 
-// lostForGood: the reset from outside fails, too; the node is drained and the
-// job runs on another one.
-func lostForGood(f *faults) {
+// lostAndSilent: one node loses its power after its kexec, and the reset from
+// outside fails, too; the other one hangs before it has loaded anything (F2).
+// Both are drained, and their jobs run when the nodes were repaired.
+func lostAndSilent(f *faults) {
+	f.power(f.Node(2).Pause(f.ctx))
 	at := f.logSize()
-	id := f.ask("alice", "gone", 0, "-N1", "--nodelist=n1")
+	lost := f.ask("alice", "gone", 0, "-N1", "--nodelist=n1")
+	silent := f.ask("bob", "mitgcm", 0, "-N1", "--nodelist=n2")
 	f.logged(at, `node=n1 .*to=booting want=gone`)
 	f.power(f.Node(1).PowerOff(f.ctx))
 	f.drained("n1", "gone@1", "no sign of life")
-	f.never("alice", id)
-	f.must("root", "scontrol", "update", "jobid="+id, "reqnodelist=n2")
-	f.completed("alice", id, 1)
-	f.settled("n2")
-	f.power(f.Node(1).PowerOn(f.ctx))
-	f.resume("n1")
-}
-
-// silentNode hangs before it has loaded anything (F2).
-func silentNode(f *faults) {
-	f.power(f.Node(2).Pause(f.ctx))
-	at := f.logSize()
-	id := f.ask("bob", "mitgcm", 0, "-N1", "--nodelist=n2")
-	f.logged(at, `"allocation changed" .*to=switching`)
 	f.drained("n2", "mitgcm@1")
-	f.never("bob", id)
+	f.never("alice", lost)
+	f.never("bob", silent)
+	f.power(f.Node(1).PowerOn(f.ctx))
 	f.power(f.Node(2).Resume(f.ctx))
+	f.resume("n1")
 	f.resume("n2")
-	f.completed("bob", id, 1)
+	f.completed("alice", lost, 1)
+	f.completed("bob", silent, 1)
 }
 
 // resume is what an administrator does with a node that was repaired: once it

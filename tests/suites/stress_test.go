@@ -15,13 +15,13 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// stressJobs is how many jobs one run has; KB_STRESS_JOBS asks for more than
-// there is time for in every test.
+// stressJobs is how many jobs each of the two runs has; KB_STRESS_JOBS asks for
+// more than there is time for in every test.
 func stressJobs(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("KB_STRESS_JOBS")
 	if text == "" {
-		return 30
+		return 15
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
@@ -44,7 +44,11 @@ type stressJob struct {
 // stress mixes jobs of two users, with profiles and without, arrays and
 // cancels among them. The choices come from a fixed seed.
 func stress(t *testing.T, returnToService int) {
-	f := startFaults(t, func(o *lab.Options) { o.Slurm.ReturnToService = returnToService })
+	f := startFaults(t, func(o *lab.Options) {
+		o.Slurm.ReturnToService = returnToService
+		// Nodes are called planned until backfill has looked again.
+		o.Slurm.SchedulerParameters = []string{"bf_interval=5"}
+	})
 	f.profile("quiet", "mitgcm", []string{"quiet"}, "boot_timeout: 120s")
 	before := f.kexecs()
 	begin := time.Now()
