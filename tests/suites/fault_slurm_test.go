@@ -3,6 +3,8 @@
 package suites
 
 import (
+	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -122,6 +124,12 @@ exec slurmd -b`, f.Nodes())
 		return job["JobState"] == "PENDING" && job["Restarts"] != "0" || job["JobState"] == "COMPLETED"
 	})
 	f.never("alice", id)
+	for _, n := range f.Nodes() {
+		said, err := os.ReadFile(n.Log("slurm/slurmd.log"))
+		if err != nil || !strings.Contains(string(said), "kernel-broker: gate: job "+id+" refused") {
+			f.t.Errorf("node %s: its gate did not refuse job %s (%v)", n.Name(), id, err)
+		}
+	}
 	f.thaw(f.Nodes()...)
 	f.completed("alice", id, 2)
 }
