@@ -154,7 +154,7 @@ func returnFails(f *faults) {
 	repair()
 	// Its firmware boots the distribution's kernel, and Slurm still waits for
 	// that boot.
-	f.power(f.Node(1).Reset(f.ctx))
+	f.ok(f.Node(1).Reset(f.ctx))
 }
 
 // registeredTruncated: the digest fits what was registered, and the tools load

@@ -35,11 +35,11 @@ func TestFaultPower(t *testing.T) {
 
 func (f *faults) powerCycle(n lab.Node) {
 	f.t.Helper()
-	f.power(n.PowerOff(f.ctx))
-	f.power(n.PowerOn(f.ctx))
+	f.ok(n.PowerOff(f.ctx))
+	f.ok(n.PowerOn(f.ctx))
 }
 
-func (f *faults) power(err error) {
+func (f *faults) ok(err error) {
 	f.t.Helper()
 	if err != nil {
 		f.t.Fatal(err)
@@ -50,18 +50,18 @@ func (f *faults) power(err error) {
 // outside fails, too; the other one hangs before it has loaded anything (F2).
 // Both are drained, and their jobs run when the nodes were repaired.
 func lostAndSilent(f *faults) {
-	f.power(f.Node(2).Pause(f.ctx))
+	f.ok(f.Node(2).Pause(f.ctx))
 	at := f.logSize()
 	lost := f.ask("alice", "gone", 0, "-N1", "--nodelist=n1")
 	silent := f.ask("bob", "mitgcm", 0, "-N1", "--nodelist=n2")
 	f.logged(at, `node=n1 .*to=booting want=gone`)
-	f.power(f.Node(1).PowerOff(f.ctx))
+	f.ok(f.Node(1).PowerOff(f.ctx))
 	f.drained("n1", "gone@1", "no sign of life")
 	f.drained("n2", "mitgcm@1")
 	f.never("alice", lost)
 	f.never("bob", silent)
-	f.power(f.Node(1).PowerOn(f.ctx))
-	f.power(f.Node(2).Resume(f.ctx))
+	f.ok(f.Node(1).PowerOn(f.ctx))
+	f.ok(f.Node(2).Resume(f.ctx))
 	f.resume("n1")
 	f.resume("n2")
 	f.completed("alice", lost, 1)

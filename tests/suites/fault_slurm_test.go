@@ -106,12 +106,13 @@ func (f *faults) killProlog() {
 }
 
 // prologKilledOnStock lets Slurm start a job on nodes that have not begun to
-// switch: only the gate on the nodes stands in its way.
+// switch, with broker and agents hung: only the gate stands in its way.
 func prologKilledOnStock(f *faults) {
 	f.freeze(f.Nodes()...)
 	at := f.logSize()
 	id := f.ask("alice", "mitgcm", 0, "-N2")
 	f.logged(at, `"allocation changed" .*to=switching`)
+	f.ok(f.Broker().Signal(f.ctx, syscall.SIGSTOP))
 	f.killProlog()
 	// Slurm waits for the boot still. Somebody restarts slurmd, and it looks
 	// like one.
@@ -130,6 +131,7 @@ exec slurmd -b`, f.Nodes())
 			f.t.Errorf("node %s: its gate did not refuse job %s (%v)", n.Name(), id, err)
 		}
 	}
+	f.ok(f.Broker().Signal(f.ctx, syscall.SIGCONT))
 	f.thaw(f.Nodes()...)
 	f.completed("alice", id, 2)
 }
