@@ -192,6 +192,10 @@ test-c: $(TEST) ## C tests under the sanitizers, TAP
 test-suites: build kernels $(TEST) ## the suites on the virtual cluster (root or user namespaces)
 	@$(STEP) suites $(TEST) go -o $(RESULTS)/suites.jsonl -v -- -tags lab -count=1 -timeout 35m -p 1 $(ARGS) $(GO_SUITES)
 
+.PHONY: stress
+stress: build kernels ## 100 mixed jobs of two users, with ReturnToService 0 and 1 (about 30 minutes)
+	@KB_STRESS_JOBS=100 $(GO) test -tags lab ./tests/suites -run TestStress -count=1 -v -timeout 90m $(ARGS)
+
 ##: using
 
 .PHONY: demo
