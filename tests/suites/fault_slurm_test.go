@@ -4,9 +4,11 @@ package suites
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
@@ -83,10 +85,28 @@ func slurmctldRestarted(f *faults, signal syscall.Signal, pattern string) {
 	at := f.logSize()
 	id := f.ask("bob", "mitgcm", 0, "-N2")
 	f.logged(at, pattern)
-	if err := f.RestartSlurmctld(f.ctx, signal); err != nil {
-		f.t.Fatal(err)
+	if signal == syscall.SIGKILL {
+		f.saved()
+	}
+	f.ok(f.RestartSlurmctld(f.ctx, signal))
+	if signal == syscall.SIGKILL {
+		f.ok(f.Node(2).Resume(f.ctx))
 	}
 	f.completed("bob", id, 2)
+}
+
+// saved holds n2 up in its boot until slurmctld has saved its jobs: a killed
+// one forgets those of the last seconds, with or without the product. There is
+// something to save, since n1 gets ready meanwhile.
+func (f *faults) saved() {
+	f.t.Helper()
+	f.ok(f.Node(2).Pause(f.ctx))
+	since := time.Now()
+	state := filepath.Join(f.Dir(), "var/lib/slurm/slurmctld/job_state")
+	f.wait(switchLimit, "slurmctld to save its jobs", func() bool {
+		info, err := os.Stat(state)
+		return err == nil && info.ModTime().After(since)
+	})
 }
 
 const prologProgram = "/usr/libexec/kernel-broker/prolog-slurmctld"
