@@ -131,7 +131,8 @@ func prologKilledOnStock(f *faults) {
 	f.freeze(f.Nodes()...)
 	at := f.logSize()
 	id := f.ask("alice", "mitgcm", 0, "-N2")
-	f.logged(at, `"allocation changed" .*to=switching`)
+	// Once the return is armed, Slurm boots and resumes what the gate drains.
+	f.logged(at, `"action done" action="arm return"`)
 	f.ok(f.Broker().Signal(f.ctx, syscall.SIGSTOP))
 	f.killProlog()
 	// Slurm waits for the boot still. Somebody restarts slurmd, and it looks
