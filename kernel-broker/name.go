@@ -20,6 +20,9 @@ const (
 	ReasonDrain  = "kernel-broker:"
 )
 
+// ReservationPrefix begins the name of every Slurm reservation of the product.
+const ReservationPrefix = "kernel-broker-"
+
 const (
 	maxNameLength    = 64
 	maxVersionDigits = 9

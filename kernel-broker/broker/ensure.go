@@ -108,14 +108,14 @@ func (c *Controller) accept(ctx context.Context, r Request) error {
 	if have != nil && !over(have) {
 		return c.same(have, r)
 	}
-	job, err := c.job(ctx, r.ID)
+	job, view, err := c.job(ctx, r.ID)
 	if have != nil && (err != nil || job.State != "CONFIGURING") {
 		return c.same(have, r)
 	}
 	if err != nil {
 		return err
 	}
-	a, err := c.draft(ctx, r, job)
+	a, err := c.draft(ctx, r, job, view)
 	if err != nil {
 		return c.refused(ctx, r, job, err)
 	}
@@ -177,20 +177,21 @@ func (c *Controller) same(have *kb.Allocation, r Request) error {
 	return nil
 }
 
-// job asks slurmctld for the job: what the hook says of it is not enough.
-func (c *Controller) job(ctx context.Context, id kb.JobID) (kb.SlurmJob, error) {
+// job asks slurmctld for the job, since what the hook says of it is not enough,
+// and returns the look it took.
+func (c *Controller) job(ctx context.Context, id kb.JobID) (kb.SlurmJob, kb.SlurmView, error) {
 	view, err := c.o.Slurm.View(ctx, false)
 	if err != nil {
-		return kb.SlurmJob{}, err
+		return kb.SlurmJob{}, view, err
 	}
 	job, ok := view.Jobs[id.Job]
 	if !ok || job.Restart != id.Restart || !job.Holds() {
-		return kb.SlurmJob{}, fmt.Errorf("job %s has no nodes in slurmctld: %w", id, kb.ErrNotFound)
+		return kb.SlurmJob{}, view, fmt.Errorf("job %s has no nodes in slurmctld: %w", id, kb.ErrNotFound)
 	}
-	return job, nil
+	return job, view, nil
 }
 
-func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob) (*kb.Allocation, error) {
+func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob, view kb.SlurmView) (*kb.Allocation, error) {
 	if r.Ref.IsStock() {
 		return nil, fmt.Errorf("profile %q needs no allocation: %w", r.Ref, kb.ErrInvalid)
 	}
@@ -209,7 +210,7 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob) (*kb
 	if !slices.Equal(nodes, asked) {
 		return nil, fmt.Errorf("job %s is on nodes %v, not %v: %w", r.ID, nodes, asked, kb.ErrInvalid)
 	}
-	if err := c.alone(ctx, r.ID, nodes); err != nil {
+	if err := alone(view, r.ID, nodes); err != nil {
 		return nil, err
 	}
 	if job.AdminComment, err = c.o.Slurm.AdminComment(ctx, job.Reference); err != nil {
@@ -227,11 +228,7 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob) (*kb
 
 // alone refuses nodes that another job shares: its kernel would be taken away
 // under it.
-func (c *Controller) alone(ctx context.Context, id kb.JobID, nodes []string) error {
-	view, err := c.o.Slurm.View(ctx, false)
-	if err != nil {
-		return err
-	}
+func alone(view kb.SlurmView, id kb.JobID, nodes []string) error {
 	for _, j := range view.Jobs {
 		if j.ID == id.Job || !j.Holds() {
 			continue

@@ -91,11 +91,8 @@ func (d *decision) next(a *kb.Allocation) (kb.SlurmJob, bool) {
 	return first, true
 }
 
-// ReservationPrefix begins the name of every reservation of the product.
-const ReservationPrefix = "kernel-broker-"
-
 // ReservationName of the nodes kept for a job.
-func ReservationName(reference string) string { return ReservationPrefix + reference }
+func ReservationName(reference string) string { return kb.ReservationPrefix + reference }
 
 func (d *decision) reserved(n *kb.Node) bool {
 	for _, r := range d.in.Slurm.Reservations {

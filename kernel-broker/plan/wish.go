@@ -127,13 +127,8 @@ func (d *decision) ended(n *kb.Node) time.Time {
 // yet to come to the broker.
 func (d *decision) awaited(node string) bool {
 	for _, j := range d.in.Slurm.Jobs {
-		if !j.Holds() || !j.Reboot {
-			continue
-		}
-		for _, name := range j.Nodes {
-			if name == node {
-				return true
-			}
+		if j.Holds() && j.Reboot && slices.Contains(j.Nodes, node) {
+			return true
 		}
 	}
 	return false

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // ArmReturn has Slurm boot the nodes as soon as they are idle and resume them.
@@ -65,7 +67,7 @@ func (c *Client) Reserve(ctx context.Context, name, reference, user string, node
 // to, be it waiting or running, so the job is untied where that is needed.
 func (c *Client) DropReservation(ctx context.Context, name string) error {
 	err := c.change(ctx, "delete", "reservationname="+name)
-	reference, ours := strings.CutPrefix(name, reservationPrefix)
+	reference, ours := strings.CutPrefix(name, kb.ReservationPrefix)
 	var refused *CommandError
 	if !ours || !errors.As(err, &refused) {
 		return err

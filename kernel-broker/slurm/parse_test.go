@@ -183,7 +183,7 @@ func FuzzParseNode(f *testing.F) {
 func FuzzParseReservation(f *testing.F) {
 	f.Add("ReservationName=kernel-broker-9_1 Nodes=n[1-2]")
 	f.Fuzz(func(t *testing.T, line string) {
-		if r, ours := parseReservation(line); ours && !strings.HasPrefix(r.Name, reservationPrefix) {
+		if r, ours := parseReservation(line); ours && !strings.HasPrefix(r.Name, kb.ReservationPrefix) {
 			t.Errorf("%q is ours: %+v", line, r)
 		}
 	})

@@ -143,9 +143,6 @@ func trimAuthor(reason string) string {
 	return strings.TrimSpace(reason)
 }
 
-// ReservationPrefix begins the names of the product's own reservations.
-const reservationPrefix = "kernel-broker-"
-
 func (c *Client) reservations(ctx context.Context) ([]kb.SlurmReservation, error) {
 	out, _, err := c.run(ctx, c.scontrol, "--oneliner", "show", "reservation")
 	if err != nil {
@@ -173,7 +170,7 @@ func parseReservation(line string) (kb.SlurmReservation, bool) {
 			}
 		}
 	}
-	reference, ours := strings.CutPrefix(r.Name, reservationPrefix)
+	reference, ours := strings.CutPrefix(r.Name, kb.ReservationPrefix)
 	r.Job = reference
 	return r, ours
 }
