@@ -1,0 +1,49 @@
+package verdict
+
+// Sample is one thing measured on one kernel, once or several times, with
+// every value per operation of the workload.
+type Sample struct {
+	// Workload is the name of the workload in the catalog.
+	Workload string `json:"workload"`
+	// Metric is one of this package's Metric names.
+	Metric string `json:"metric"`
+	// Unit of each value, such as "instructions/operation".
+	Unit string `json:"unit"`
+	// Kernel is the name under which the kernel takes part in the comparison.
+	Kernel string `json:"kernel"`
+	// Exact says that the method repeats exactly: a difference is then a
+	// difference, however small, and needs no test for significance.
+	Exact bool `json:"exact"`
+	// Values has one value per repetition.
+	Values []float64 `json:"values"`
+	// Size of the run, in the workload's own terms (operations asked for,
+	// records, requests).
+	Size int64 `json:"size"`
+	// Seed of the run's data.
+	Seed int64 `json:"seed"`
+	// Operations that each repetition did between its markers.
+	Operations int64 `json:"operations"`
+}
+
+// The metrics that the bench takes. Of all that a kernel is measured by, only
+// those that decide (see Decides) make a verdict.
+const (
+	KernelInstructions = "kernel_instructions"
+	UserInstructions   = "user_instructions"
+	RepIterations      = "kernel_rep_iterations"
+	TakenBranches      = "kernel_taken_branches"
+	Mispredictions     = "kernel_mispredictions"
+	L1IMisses          = "kernel_l1i_misses"
+	WallTime           = "wall_time"
+)
+
+// Modelled says that the metric comes from a model of a processor and not from
+// the program: it has luck of the layout in it.
+func Modelled(metric string) bool {
+	return metric == Mispredictions || metric == L1IMisses
+}
+
+// Decides says that a kernel may win by this metric.
+func Decides(metric string) bool {
+	return metric == KernelInstructions || metric == WallTime
+}
