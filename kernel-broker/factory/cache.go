@@ -9,9 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
 )
 
 // Cache is a folder that survives between runs. Entries are folders, complete
@@ -41,11 +40,11 @@ func (c Cache) Entry(ctx context.Context, kind, key string, waiting func(), fill
 	if exists(place) {
 		return place, nil
 	}
-	lock, err := acquire(ctx, place+".lock", waiting)
+	lock, err := filelock.Acquire(ctx, place+".lock", waiting)
 	if err != nil {
 		return "", fmt.Errorf("cache entry %q: %w", kind+"/"+key, err)
 	}
-	defer lock.release()
+	defer lock.Release()
 	if exists(place) {
 		return place, nil
 	}
@@ -69,41 +68,6 @@ func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
-
-// fileLock is an advisory lock that the kernel drops when the process dies.
-// Its file stays: removing it would let two processes hold two locks.
-type fileLock struct {
-	file *os.File
-}
-
-func acquire(ctx context.Context, path string, waiting func()) (*fileLock, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	for told := false; ; told = true {
-		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return &fileLock{file: file}, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
-		}
-		if !told && waiting != nil {
-			waiting()
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), file.Close())
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-}
-
-func (l *fileLock) release() { _ = l.file.Close() } // closing drops the lock
 
 // digestFile returns digest and size of a file.
 func digestFile(path string) (string, int64, error) {

@@ -41,7 +41,7 @@ func (s site) make(ctx context.Context, environment []string, targets ...string)
 		"-C", s.tree, "O=" + s.obj, "ARCH=x86_64",
 		"CC=" + s.plan.ccCommand(), "HOSTCC=" + s.plan.Compiler.Name,
 	}, targets...)...)
-	cmd.ExtraFiles = []*os.File{s.lock.file}
+	cmd.ExtraFiles = []*os.File{s.lock.File()}
 	return cmd
 }
 

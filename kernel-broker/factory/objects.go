@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
 )
 
 // site is where make works.
@@ -17,7 +19,7 @@ type site struct {
 	obj  string
 	// lock of the object folder. Make and all it starts inherit it: when this
 	// process is killed, the folder stays locked until the last of them ended.
-	lock *fileLock
+	lock *filelock.Lock
 }
 
 // withObjects runs a build in the object folder of its source and compiler.
@@ -33,11 +35,11 @@ type site struct {
 // it came to an end, good or bad, and is begun anew otherwise.
 func (b *Builder) withObjects(ctx context.Context, plan Plan, tree string, build func(at site) error) error {
 	obj := filepath.Join(b.Cache.Dir, "objects", plan.objectsKey())
-	lock, err := acquire(ctx, obj+".lock", b.Progress.Waiting("building another kernel of this source"))
+	lock, err := filelock.Acquire(ctx, obj+".lock", b.Progress.Waiting("building another kernel of this source"))
 	if err != nil {
 		return fmt.Errorf("object folder: %w", err)
 	}
-	defer lock.release()
+	defer lock.Release()
 	inUse := obj + ".in-use"
 	if exists(inUse) {
 		if err := os.RemoveAll(obj); err != nil {
