@@ -1,0 +1,162 @@
+package verdict
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// The table that was measured by hand, in part: two applications, each with
+// its own kernel.
+func crossFixture(t *testing.T) ([]Application, []Kernel, *Set) {
+	t.Helper()
+	apps := []Application{
+		{"io", Run{"write8", 7, 50000}, "io"},
+		{"net", Run{"tcp", 7, 50000}, "net"},
+		{"lmbench", Run{"syscalls", 7, 50000}, ""},
+	}
+	kernels := []Kernel{{Name: "stock"}, {Name: "slim"}, {Name: "io"}, {Name: "net"}}
+	values := map[string][]float64{
+		"write8":   {1792, 1280, 1224, 1298},
+		"tcp":      {30722, 20212, 21768, 19040},
+		"syscalls": {61858, 40696, 42202, 40696},
+	}
+	var samples []Sample
+	for workload, row := range values {
+		for i, v := range row {
+			s := sample(kernels[i].Name, true, v)
+			s.Workload = workload
+			samples = append(samples, s)
+		}
+	}
+	return apps, kernels, mustSet(t, samples)
+}
+
+func mustSet(t *testing.T, samples []Sample) *Set {
+	t.Helper()
+	set, err := NewSet(samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+var refs = References{Stock: "stock", Slim: "slim"}
+
+func TestTabulate(t *testing.T) {
+	apps, kernels, set := crossFixture(t)
+	table, err := Tabulate(KernelInstructions, apps, kernels, set, refs, rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, row := range table.Rows {
+		got = append(got, fmt.Sprintf("%s best %v place %q beaten %v", row.Application, row.Best, row.Place, row.Beaten))
+	}
+	want := []string{
+		`io best [io] place "best" beaten []`,
+		`net best [net] place "best" beaten []`,
+		`lmbench best [slim net] place "" beaten []`,
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	cell := table.Rows[1].Cells[2] // net on io's kernel
+	if !near(*cell.ToOwn, 21768./19040) || !near(*cell.ToStock, 21768./30722) || !near(*cell.ToSlim, 21768./20212) || !near(*cell.ToBest, 21768./19040) {
+		t.Errorf("net on io's kernel: %+v", cell)
+	}
+	io := table.Means[2]
+	mean, err := GeometricMean([]float64{1224. / 1280, 21768. / 20212, 42202. / 40696})
+	if err != nil || io.Kernel != "io" || io.OfSlim != 3 || !near(*io.ToSlim, mean) {
+		t.Errorf("mean of io's kernel %+v, want %v (%v)", io, mean, err)
+	}
+	own, err := GeometricMean([]float64{1224. / 1792, 19040. / 30722})
+	if err != nil || table.OnOwn.OfStock != 2 || !near(*table.OnOwn.ToStock, own) {
+		t.Errorf("on own kernels %+v, want %v (%v)", table.OnOwn, own, err)
+	}
+}
+
+func TestTabulateOwnKernelBeaten(t *testing.T) {
+	apps, kernels, set := crossFixture(t)
+	apps[0].Kernel, apps[1].Kernel = "net", "io"
+	table, err := Tabulate(KernelInstructions, apps, kernels, set, refs, rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row := table.Rows[0]; row.Place != Behind || strings.Join(row.Beaten, " ") != "slim io" {
+		t.Errorf("io on net's kernel: %s, beaten by %v", row.Place, row.Beaten)
+	}
+	apps[2].Kernel = "net"
+	if table, err = Tabulate(KernelInstructions, apps, kernels, set, refs, rules); err != nil || table.Rows[2].Place != Tied {
+		t.Errorf("a tie is %q, %v", table.Rows[2].Place, err)
+	}
+}
+
+// A kernel without the mitigations of the others is shown, and beats nobody.
+func TestTabulateUnequalBeatsNobody(t *testing.T) {
+	apps, kernels, set := crossFixture(t)
+	for i := range kernels {
+		if kernels[i].Name != "net" {
+			kernels[i].Mitigations = []string{"pti"}
+		}
+	}
+	table, err := Tabulate(KernelInstructions, apps, kernels, set, refs, rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if best := table.Rows[2].Best; strings.Join(best, " ") != "slim" {
+		t.Errorf("best %v", best)
+	}
+	net := table.Rows[0].Cells[3]
+	if len(net.Unequal) != 1 || !strings.Contains(net.Unequal[0], "only slim has pti") {
+		t.Errorf("net's kernel under io: %v", net.Unequal)
+	}
+	if row := table.Rows[1]; row.Place != First {
+		t.Errorf("net on its own kernel, among its equals: %q", row.Place)
+	}
+}
+
+func TestTabulateWithHoles(t *testing.T) {
+	apps, kernels, _ := crossFixture(t)
+	table, err := Tabulate(KernelInstructions, apps, kernels, mustSet(t, []Sample{sample("io", true, 5)}), refs, rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := table.Rows[0].Cells[2]; c.Value == nil || c.ToSlim != nil || *c.ToBest != 1 {
+		t.Errorf("the only figure: %+v", c)
+	}
+	if m := table.Means[2]; m.ToSlim != nil || m.OfSlim != 0 {
+		t.Errorf("a mean of nothing: %+v", m)
+	}
+	if row := table.Rows[1]; row.Best != nil || row.Place != "" {
+		t.Errorf("an empty row: %+v", row)
+	}
+}
+
+func TestTabulateRefuses(t *testing.T) {
+	apps, kernels, set := crossFixture(t)
+	apps[0].Kernel = "nobody"
+	if _, err := Tabulate(KernelInstructions, apps, kernels, set, refs, rules); !errors.Is(err, ErrUnknownKernel) {
+		t.Errorf("an unknown kernel: %v", err)
+	}
+	apps[0].Kernel = ""
+	bad := mustSet(t, []Sample{sample("io", true, -5)})
+	if _, err := Tabulate(KernelInstructions, apps, kernels, bad, refs, rules); !errors.Is(err, ErrBadValue) {
+		t.Errorf("a bad value: %v", err)
+	}
+	if _, err := NewSet([]Sample{sample("io", true, 5), sample("io", false, 6)}); !errors.Is(err, ErrTwice) {
+		t.Errorf("measured twice: %v", err)
+	}
+}
+
+func TestSetLists(t *testing.T) {
+	_, _, set := crossFixture(t)
+	if got := set.Metrics(); len(got) != 1 || got[0] != KernelInstructions {
+		t.Errorf("metrics %v", got)
+	}
+	runs := set.Runs(KernelInstructions)
+	if len(runs) != 3 || runs[0].Workload != "syscalls" || runs[2].Workload != "write8" {
+		t.Errorf("runs %v", runs)
+	}
+}

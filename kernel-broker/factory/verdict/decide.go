@@ -1,0 +1,160 @@
+package verdict
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Outcome of a verdict.
+type Outcome string
+
+// The outcomes.
+const (
+	// Benefit: the kernel may be published for its application.
+	Benefit Outcome = "benefit"
+	// NoBenefit: it was measured, and it did not win; it stays a candidate.
+	NoBenefit Outcome = "no benefit"
+	// Refused: what there is allows no verdict; it stays a candidate.
+	Refused Outcome = "refused"
+)
+
+// CheckRun is the result of a workload that checks for correctness.
+type CheckRun struct {
+	Workload string `json:"workload"`
+	Kernel   string `json:"kernel"`
+	Passed   bool   `json:"passed"`
+	// Detail says what was wrong.
+	Detail string `json:"detail,omitempty"`
+}
+
+// Case is all that a verdict is made of.
+type Case struct {
+	Application Application
+	Candidate   Kernel
+	Current     Kernel
+	Samples     []Sample
+	Checks      []CheckRun
+	// Required are the checks without which there is no verdict.
+	Required []string
+	Rules    Rules
+}
+
+// Verdict on a candidate.
+type Verdict struct {
+	Outcome Outcome `json:"outcome"`
+	Reason  string  `json:"reason"`
+	// Comparisons in the metrics that decide.
+	Comparisons []Comparison `json:"comparisons"`
+}
+
+// Decide is pure. A candidate wins when it is better in at least one of the
+// metrics that decide, and worse in none: where both are taken, a gain in
+// instructions that costs time is no gain.
+func Decide(c Case) Verdict {
+	if err := c.Rules.Check(); err != nil {
+		return refused("%v", err)
+	}
+	if c.Candidate.Name == c.Current.Name {
+		return refused("%s is the current kernel", c.Candidate.Name)
+	}
+	if v := c.correct(); v != nil {
+		return *v
+	}
+	set, err := NewSet(c.Samples)
+	if err != nil {
+		return refused("%v", err)
+	}
+	var comparisons []Comparison
+	for _, metric := range []string{KernelInstructions, WallTime} {
+		candidate, okA := set.Get(c.Candidate.Name, metric, c.Application.Test)
+		current, okB := set.Get(c.Current.Name, metric, c.Application.Test)
+		if okA && okB {
+			comparisons = append(comparisons, Compare(Side{c.Candidate, candidate}, Side{c.Current, current}, c.Rules))
+		}
+	}
+	v := c.weigh(comparisons)
+	v.Comparisons = comparisons
+	return v
+}
+
+func refused(format string, args ...any) Verdict {
+	return Verdict{Outcome: Refused, Reason: fmt.Sprintf(format, args...)}
+}
+
+// correct is nil when the candidate passed all that it had to.
+func (c Case) correct() *Verdict {
+	ran := map[string]bool{}
+	var wrong []string
+	for _, check := range c.Checks {
+		if check.Kernel != c.Candidate.Name {
+			continue
+		}
+		ran[check.Workload] = true
+		if !check.Passed {
+			wrong = append(wrong, fmt.Sprintf("%s (%s)", check.Workload, check.Detail))
+		}
+	}
+	if len(wrong) > 0 {
+		return &Verdict{Outcome: NoBenefit, Reason: "not correct: " + strings.Join(wrong, ", ")}
+	}
+	for _, name := range c.Required {
+		if !ran[name] {
+			v := refused("check %q did not run on %s", name, c.Candidate.Name)
+			return &v
+		}
+	}
+	if len(ran) == 0 {
+		v := refused("no check for correctness ran on %s", c.Candidate.Name)
+		return &v
+	}
+	return nil
+}
+
+func (c Case) weigh(comparisons []Comparison) Verdict {
+	test := c.Application.Test
+	if len(comparisons) == 0 {
+		return refused("%s with seed %d and size %d was not measured on both %s and %s",
+			test.Workload, test.Seed, test.Size, c.Candidate.Name, c.Current.Name)
+	}
+	var won, lost, neither []string
+	for _, one := range comparisons {
+		if len(one.Unequal) > 0 {
+			return refused("%s", strings.Join(one.Unequal, "; "))
+		}
+		switch {
+		case one.Standing == Incomparable:
+			return refused("%s: %s", Words(one.Metric), one.Reason)
+		case one.Standing == Worse:
+			lost = append(lost, one.words())
+		case one.Standing == Better && gain(one) < c.Rules.LeastGain:
+			neither = append(neither, one.words()+"; less than the least gain of "+Percent(-c.Rules.LeastGain))
+		case one.Standing == Better:
+			won = append(won, one.words())
+		default:
+			neither = append(neither, one.words())
+		}
+	}
+	switch {
+	case len(lost) > 0:
+		return Verdict{Outcome: NoBenefit, Reason: strings.Join(append(lost, won...), "; ")}
+	case len(won) > 0:
+		return Verdict{Outcome: Benefit, Reason: strings.Join(append(won, neither...), "; ")}
+	}
+	return Verdict{Outcome: NoBenefit, Reason: strings.Join(neither, "; ")}
+}
+
+func gain(c Comparison) float64 {
+	if c.Change == nil {
+		return 0
+	}
+	return -*c.Change
+}
+
+// words for a comparison as a part of a verdict.
+func (c Comparison) words() string {
+	change := "from 0"
+	if c.Change != nil {
+		change = Percent(*c.Change)
+	}
+	return fmt.Sprintf("%s %s on %s (%s)", Words(c.Metric), change, c.Workload, c.Reason)
+}

@@ -1,0 +1,97 @@
+package verdict
+
+import (
+	"strings"
+	"testing"
+)
+
+func fixture() Case {
+	return Case{
+		Application: Application{Name: "io", Test: Run{"write8", 7, 50000}, Kernel: "pgo"},
+		Candidate:   Kernel{Name: "pgo", Trained: []Run{{"write8", 1, 20000}}},
+		Current:     Kernel{Name: "slim"},
+		Samples:     []Sample{sample("pgo", true, 1230), sample("slim", true, 1280)},
+		Checks:      []CheckRun{{Workload: "write8", Kernel: "pgo", Passed: true}},
+		Rules:       DefaultRules(),
+	}
+}
+
+func inMetric(metric string, s Sample) Sample {
+	s.Metric = metric
+	return s
+}
+
+func TestDecide(t *testing.T) {
+	cases := []struct {
+		name   string
+		change func(*Case)
+		want   Outcome
+		reason string
+	}{
+		{"a gain", func(*Case) {}, Benefit, "kernel instructions -3.9 % on write8 (exact counts, and fewer)"},
+		{"a loss", func(c *Case) { c.Samples[0].Values[0] = 1300 }, NoBenefit, "+1.6 %"},
+		{"the same", func(c *Case) { c.Samples[0].Values[0] = 1280 }, NoBenefit, "the same"},
+		{"a gain below the least", func(c *Case) { c.Rules.LeastGain = 0.05 }, NoBenefit, "less than the least gain of -5.0 %"},
+		{
+			"noise", func(c *Case) {
+				c.Samples = []Sample{sample("pgo", false, 90, 95, 110), sample("slim", false, 99, 99, 99)}
+			}, NoBenefit, "within the spread",
+		},
+		{"a failed check", func(c *Case) {
+			c.Checks = append(c.Checks, CheckRun{"fsx", "pgo", false, "wrong bytes at 17"})
+		}, NoBenefit, "not correct: fsx (wrong bytes at 17)"},
+		{"somebody else's failed check", func(c *Case) {
+			c.Checks = append(c.Checks, CheckRun{"fsx", "slim", false, "wrong bytes"})
+		}, Benefit, "fewer"},
+		{"no check", func(c *Case) { c.Checks = nil }, Refused, "no check for correctness"},
+		{"a check is missing", func(c *Case) { c.Required = []string{"write8", "fsx"} }, Refused, `check "fsx" did not run on pgo`},
+		{"not measured", func(c *Case) { c.Samples = c.Samples[:1] }, Refused, "was not measured on both pgo and slim"},
+		{"measured at another seed", func(c *Case) { c.Samples[1].Seed = 8 }, Refused, "seed 7"},
+		{"measured on another workload", func(c *Case) {
+			c.Samples[0].Workload, c.Samples[1].Workload = "tcp", "tcp"
+		}, Refused, "write8"},
+		{"measured twice", func(c *Case) { c.Samples = append(c.Samples, c.Samples[0]) }, Refused, "measured twice"},
+		{"another amount of work", func(c *Case) { c.Samples[0].Operations = 1 }, Refused, "numbers of operations"},
+		{"only models", func(c *Case) {
+			for i := range c.Samples {
+				c.Samples[i].Metric = L1IMisses
+			}
+		}, Refused, "was not measured"},
+		{"mitigations off", func(c *Case) { c.Current.Mitigations = []string{"pti"} }, Refused, "only slim has pti"},
+		{"trained on the test", func(c *Case) { c.Candidate.Trained[0].Seed = 7 }, Refused, "training data"},
+		{"the current one trained on the test", func(c *Case) {
+			c.Current.Trained = []Run{{"write8", 7, 1}}
+		}, Refused, "slim was trained"},
+		{"itself", func(c *Case) { c.Current = c.Candidate }, Refused, "is the current kernel"},
+		{"no rules", func(c *Case) { c.Rules = Rules{} }, Refused, "significance"},
+		{"fewer instructions, more time", func(c *Case) {
+			c.Samples = append(c.Samples,
+				inMetric(WallTime, sample("pgo", false, 12, 12.1, 12.2)),
+				inMetric(WallTime, sample("slim", false, 11, 11.1, 11.2)))
+		}, NoBenefit, "wall time +9.0 %"},
+		{"fewer instructions, unclear time", func(c *Case) {
+			c.Samples = append(c.Samples,
+				inMetric(WallTime, sample("pgo", false, 10, 11, 12)),
+				inMetric(WallTime, sample("slim", false, 10, 11, 12.5)))
+		}, Benefit, "wall time 0 % on write8 (the difference of 0 is within the spread"},
+	}
+	for _, c := range cases {
+		one := fixture()
+		c.change(&one)
+		got := Decide(one)
+		if got.Outcome != c.want || !strings.Contains(got.Reason, c.reason) {
+			t.Errorf("%s: %s: %s; want %s: %s", c.name, got.Outcome, got.Reason, c.want, c.reason)
+		}
+	}
+}
+
+func TestRulesCheck(t *testing.T) {
+	for _, bad := range []Rules{{0, 3, 0}, {1, 3, 0}, {0.05, 1, 0}, {0.05, 3, -1}, {0.05, 3, 1}} {
+		if bad.Check() == nil {
+			t.Errorf("%+v passes", bad)
+		}
+	}
+	if err := DefaultRules().Check(); err != nil {
+		t.Error(err)
+	}
+}

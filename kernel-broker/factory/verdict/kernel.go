@@ -1,0 +1,115 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Run is one run of a workload, by what makes its data.
+type Run struct {
+	Workload string `json:"workload"`
+	Seed     int64  `json:"seed"`
+	Size     int64  `json:"size"`
+}
+
+// Kernel is what a verdict must know of a kernel besides its samples.
+type Kernel struct {
+	Name string `json:"name"`
+	// Mitigations are facts about the processor mitigations that were on
+	// while it was measured, one per line ("spectre_v2: Retpolines"). Two
+	// kernels are compared as equals only when these are the same.
+	Mitigations []string `json:"mitigations"`
+	// Trained lists the runs whose profile or trace went into the kernel.
+	Trained []Run `json:"trained,omitempty"`
+}
+
+// Application is a program, the run that its kernels are tested with, and the
+// kernel that was made for it.
+type Application struct {
+	Name string `json:"name"`
+	Test Run    `json:"test"`
+	// Kernel that was made for it; empty for a workload that only takes part.
+	Kernel string `json:"kernel,omitempty"`
+}
+
+// Rules of a verdict. They stand in each report, so that it can be repeated.
+type Rules struct {
+	// Significance below which a difference of inexact samples counts.
+	Significance float64 `json:"significance"`
+	// LeastRepetitions of inexact samples.
+	LeastRepetitions int `json:"least_repetitions"`
+	// LeastGain, as a share, that makes a kernel worth its switch. With 0
+	// each gain does that is more than the spread.
+	LeastGain float64 `json:"least_gain"`
+}
+
+// DefaultRules are those of the papers that this follows: a t-test at 0.05.
+func DefaultRules() Rules {
+	return Rules{Significance: 0.05, LeastRepetitions: 3}
+}
+
+// Check refuses rules by which everything or nothing would win.
+func (r Rules) Check() error {
+	switch {
+	case !(r.Significance > 0 && r.Significance < 1):
+		return fmt.Errorf("significance %v is not between 0 and 1", r.Significance)
+	case r.LeastRepetitions < 2:
+		return fmt.Errorf("least repetitions %d: a spread needs 2", r.LeastRepetitions)
+	case !(r.LeastGain >= 0 && r.LeastGain < 1):
+		return fmt.Errorf("least gain %v is not from 0 to below 1", r.LeastGain)
+	}
+	return nil
+}
+
+// unequalMitigations says what only one of two kernels has, or nothing.
+func unequalMitigations(a, b Kernel) string {
+	onlyA, onlyB := without(a.Mitigations, b.Mitigations), without(b.Mitigations, a.Mitigations)
+	var parts []string
+	for _, side := range []struct {
+		name string
+		only []string
+	}{{a.Name, onlyA}, {b.Name, onlyB}} {
+		if len(side.only) > 0 {
+			parts = append(parts, fmt.Sprintf("only %s has %s", side.name, strings.Join(side.only, ", ")))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "unequal mitigations: " + strings.Join(parts, "; ")
+}
+
+func without(all, but []string) []string {
+	var rest []string
+	for _, one := range all {
+		if !slices.Contains(but, one) {
+			rest = append(rest, one)
+		}
+	}
+	slices.Sort(rest)
+	return slices.Compact(rest)
+}
+
+// trainedOn says that a kernel was made from the very data of a test. A run
+// with the seed or with the size of the test is too near to it.
+func trainedOn(k Kernel, test Run) string {
+	for _, run := range k.Trained {
+		if run.Workload != test.Workload {
+			continue
+		}
+		same := ""
+		switch {
+		case run.Seed == test.Seed && run.Size == test.Size:
+			same = fmt.Sprintf("seed %d and size %d", run.Seed, run.Size)
+		case run.Seed == test.Seed:
+			same = fmt.Sprintf("seed %d", run.Seed)
+		case run.Size == test.Size:
+			same = fmt.Sprintf("size %d", run.Size)
+		default:
+			continue
+		}
+		return fmt.Sprintf("tested on its training data: %s was trained on %s with %s", k.Name, test.Workload, same)
+	}
+	return ""
+}

@@ -1,0 +1,45 @@
+package verdict
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Words for a metric; a model's figure is called one wherever it is named.
+func Words(metric string) string {
+	switch metric {
+	case KernelInstructions:
+		return "kernel instructions"
+	case UserInstructions:
+		return "user instructions"
+	case RepIterations:
+		return "iterations of kernel string instructions"
+	case TakenBranches:
+		return "taken branches in the kernel"
+	case Mispredictions:
+		return "mispredicted branches (model)"
+	case L1IMisses:
+		return "L1 instruction cache misses (model)"
+	case WallTime:
+		return "wall time"
+	}
+	return metric
+}
+
+// number with the digits that a reader can use.
+func number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+
+// Percent of a share, signed, as in "-4.5 %"; a small one keeps a digit that
+// is not 0, since an exact count knows it.
+func Percent(share float64) string {
+	percent := 100 * share
+	switch size := math.Abs(percent); {
+	case size == 0:
+		return "0 %"
+	case size < 0.1:
+		return strings.Replace(strconv.FormatFloat(percent, 'g', 1, 64), "e-0", "e-", 1) + " %"
+	}
+	return fmt.Sprintf("%+.1f %%", percent)
+}
