@@ -68,6 +68,8 @@ type Allocation struct {
 	Fallback     FallbackPolicy `json:"fallback"`
 	// NoRequeue: the user said --no-requeue; it is given back once the job runs.
 	NoRequeue bool     `json:"no_requeue,omitempty"`
+	// Submitted: job_submit.lua has seen the job, so that it can be booted for.
+	Submitted bool     `json:"submitted,omitempty"`
 	Nodes     []string `json:"nodes"`
 
 	Phase    Phase     `json:"phase"`

@@ -84,9 +84,13 @@ func (j SlurmJob) Requested() (Ref, bool) {
 	return ref, err == nil && !ref.IsStock()
 }
 
+// Submitted reports whether job_submit.lua has seen the job. Nobody but Slurm's
+// own administrators and the product can write an AdminComment.
+func (j SlurmJob) Submitted() bool { return strings.HasPrefix(j.AdminComment, commentPrefix) }
+
 // SaidNoRequeue reports whether the user asked for --no-requeue.
 func (j SlurmJob) SaidNoRequeue() bool {
-	return strings.HasPrefix(j.AdminComment, commentPrefix) && strings.HasSuffix(j.AdminComment, commentNoRequeue)
+	return j.Submitted() && strings.HasSuffix(j.AdminComment, commentNoRequeue)
 }
 
 // SlurmNode is what slurmctld says of a node.

@@ -200,8 +200,10 @@ end
 
 --[[
 A change is refused only where it would break the promise that no job runs on a
-kernel it did not ask for: sharing the nodes, or not waiting for their boot.
-Everything else (time, partition, hold, requeue, priority) is the user's.
+kernel it did not ask for: sharing the nodes. Everything else (time, partition,
+hold, requeue, priority) is the user's. Whether the nodes are booted is not:
+slurmctld lets only operators change that, among them the broker, which does so
+for a job whose nodes were kept for it.
 ]]
 function kernel_broker.modify(job_desc, job_rec, part_list, modify_uid)
 	local profile = wanted(job_rec)
@@ -211,10 +213,6 @@ function kernel_broker.modify(job_desc, job_rec, part_list, modify_uid)
 	if is_set(job_desc.shared) and job_desc.shared ~= 0 then
 		return refuse("a job with a kernel profile needs whole nodes: " ..
 			"OverSubscribe cannot be turned on")
-	end
-	if is_set(job_desc.reboot) and job_desc.reboot == 0 then
-		return refuse("a job with a kernel profile waits for its nodes " ..
-			"to boot: this cannot be turned off")
 	end
 	if type(job_desc.partition) == "string" then
 		local partition = forced_sharing(job_desc, part_list)

@@ -150,7 +150,7 @@ func (c *Controller) endingLocked() bool {
 // busyLocked reports whether a change in slurmctld is waited for.
 func (c *Controller) busyLocked() bool {
 	for _, a := range c.records.allocs {
-		if a.Phase != kb.PhaseReady {
+		if a.Phase != kb.PhaseReady || !a.Seen {
 			return true
 		}
 	}

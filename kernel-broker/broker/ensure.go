@@ -220,7 +220,7 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob, view
 	a := &kb.Allocation{
 		ID: r.ID, Reference: job.Reference, User: job.User, UID: job.UID, Requested: r.Ref, Kernel: version.Kernel,
 		BootAttempts: profile.BootAttempts, BootTimeout: profile.BootTimeout, Reuse: profile.Reuse, Fallback: profile.Fallback,
-		NoRequeue: job.SaidNoRequeue(), Nodes: r.Nodes, Phase: kb.PhaseAccepted, Since: now, Created: now,
+		NoRequeue: job.SaidNoRequeue(), Submitted: job.Submitted(), Nodes: r.Nodes, Phase: kb.PhaseAccepted, Since: now, Created: now,
 	}
 	a.Note(now, "", string(kb.PhaseAccepted), fmt.Sprintf("%s asked for %s", job.User, r.Ref))
 	return a, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -339,7 +340,7 @@ func (b *simBroker) ensure(id kb.JobID, j *simJob) error {
 	}
 	a := &kb.Allocation{ID: id, Reference: j.reference(), User: "alice", Requested: kb.Ref{Profile: j.want}, Kernel: kernel,
 		BootAttempts: profile.BootAttempts, BootTimeout: profile.BootTimeout, Reuse: profile.Reuse, Fallback: profile.Fallback,
-		Nodes: j.names(), Phase: kb.PhaseAccepted, Since: b.w.now, Created: b.w.now}
+		Nodes: j.names(), Submitted: strings.HasPrefix(j.comment, "kernel-broker: "), Phase: kb.PhaseAccepted, Since: b.w.now, Created: b.w.now}
 	b.commit(nil, []*kb.Allocation{a})
 	return nil
 }

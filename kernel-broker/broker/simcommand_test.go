@@ -43,6 +43,11 @@ func (s *simSlurm) perform(a plan.Action) error {
 		if j != nil {
 			j.comment = a.Text
 		}
+	case plan.StartJob:
+		if j == nil || j.state != "PENDING" {
+			return fmt.Errorf("job %s does not wait", a.Reference)
+		}
+		j.begin, j.noBoot = s.w.now, false
 	case plan.ReserveNodes:
 		return s.reserve(a)
 	case plan.DropReservation:
@@ -88,7 +93,7 @@ func (s *simSlurm) reserve(a plan.Action) error {
 	if j == nil || j.state != "PENDING" {
 		return fmt.Errorf("job %s does not wait", a.Reference)
 	}
-	j.reservation = a.Text
+	j.reservation, j.noBoot = a.Text, true
 	return nil
 }
 
@@ -99,6 +104,7 @@ func (s *simSlurm) dropReservation(name string) {
 	for _, j := range s.jobs {
 		if j.reservation == name {
 			j.reservation = ""
+			j.noBoot = j.noBoot && j.state != "PENDING"
 		}
 	}
 }

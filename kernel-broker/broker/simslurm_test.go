@@ -38,6 +38,7 @@ type simJob struct {
 	boots       map[string]int // of its nodes, when it began
 	hasty       bool           // its user cancels it as soon as it has nodes
 	slowTill    time.Time      // its own epilog takes that long
+	noBoot      bool           // its nodes need none
 }
 
 // simSlurmNode is a node as slurmctld has it.
@@ -329,7 +330,7 @@ func (s *simSlurm) schedule() {
 		}
 		for _, n := range j.nodes {
 			n.job = j
-			if j.want != "" {
+			if j.want != "" && !j.noBoot {
 				n.poweringUp, n.request = true, s.w.now
 			}
 		}
@@ -367,7 +368,7 @@ func (s *simSlurm) look(comments bool) kb.SlurmView {
 	}
 	for _, j := range s.jobs {
 		job := kb.SlurmJob{ID: j.id, Reference: j.reference(), Restart: j.restart, State: j.state, UID: 1000, User: "alice",
-			Nodes: j.names(), NodeCount: uint32(j.count), Priority: uint64(1000 - j.id), Reason: "None", Reboot: j.want != ""}
+			Nodes: j.names(), NodeCount: uint32(j.count), Priority: uint64(1000 - j.id), Reason: "None", Reboot: j.want != "" && !j.noBoot}
 		switch {
 		case j.state == "DONE":
 		case j.state == "PENDING":

@@ -75,7 +75,8 @@ const maxMissed = 4
 // missed reports whether Slurm does not wait for the boot of a node that has
 // yet to boot: to Slurm the boot would be a crash. Either the job never asked
 // for one, or a slurmd that was just starting, on the old kernel, was taken for
-// the answer. The job gets another try, with another wait.
+// the answer, or the nodes that were kept for the job have lost their kernel.
+// The job gets another try, with another wait.
 func (d *decision) missed(a *kb.Allocation) (reason string, hold, missed bool) {
 	job, ok := d.slurmJob(a)
 	if !ok || !d.in.Slurm.At.After(a.Created) {
@@ -87,11 +88,14 @@ func (d *decision) missed(a *kb.Allocation) (reason string, hold, missed bool) {
 		if !known || s.Waiting() || n == nil || n.Owner != a.ID || n.Pending == nil || n.Pending.State != kb.PendingLoading {
 			continue
 		}
-		if !job.Reboot {
+		if !job.Reboot && !a.Submitted {
 			return fmt.Sprintf("node %s: Slurm was not asked to boot it, job_submit.lua has not seen the job", name), true, true
 		}
 		if a.ID.Restart >= maxMissed {
 			return fmt.Sprintf("node %s: Slurm never waits for its boot, is RebootProgram set in slurm.conf?", name), true, true
+		}
+		if !job.Reboot {
+			return fmt.Sprintf("node %s: lost the kernel that it was kept for", name), false, true
 		}
 		return fmt.Sprintf("node %s: Slurm took an earlier start of slurmd for its boot", name), false, true
 	}
@@ -189,9 +193,13 @@ func (d *decision) failed(a *kb.Allocation) {
 }
 
 // again lets a requeued job start at once, where Slurm would have it wait for
-// two minutes. It reports whether nothing is left to do about that.
+// two minutes. It reports whether nothing is left to do about that. A job that
+// is still leaving its nodes comes back to the queue after that.
 func (d *decision) again(a *kb.Allocation) bool {
 	if !d.in.Slurm.At.After(a.Ended) {
+		return false
+	}
+	if j, leaving := d.in.Slurm.Jobs[a.ID.Job]; leaving && !j.Holds() {
 		return false
 	}
 	for _, j := range d.in.Slurm.Queue {

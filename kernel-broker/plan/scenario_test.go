@@ -129,7 +129,8 @@ func (s *story) happen(f []string) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		s.ensure(id(f[1]), ref, strings.Split(f[3], ",")...)
+		a := s.ensure(id(f[1]), ref, strings.Split(f[3], ",")...)
+		a.Submitted = rest(4) != "unseen"
 	case "wait":
 		d, err := time.ParseDuration(f[1])
 		if err != nil {

@@ -201,7 +201,7 @@ func (w *world) ensure(id uint32, ref kb.Ref, nodes ...string) *kb.Allocation {
 	}
 	a := &kb.Allocation{ID: kb.JobID{Job: id, Restart: w.slurm.Jobs[id].Restart}, Reference: fmt.Sprint(id), User: "alice", Requested: ref, Kernel: k,
 		BootAttempts: 2, BootTimeout: time.Minute, Reuse: kb.ReuseSameProfile, Fallback: kb.FallbackHold,
-		Nodes: nodes, Phase: kb.PhaseAccepted, Since: w.now, Created: w.now}
+		Nodes: nodes, Submitted: true, Phase: kb.PhaseAccepted, Since: w.now, Created: w.now}
 	w.allocs[a.ID] = a
 	w.now = w.now.Add(time.Millisecond)
 	return a

@@ -38,9 +38,10 @@ func (c *Client) Requeue(ctx context.Context, reference string) error {
 	return c.change(ctx, "requeue", reference)
 }
 
-// StartNow lets a waiting job start as soon as it has nodes.
+// StartNow lets a waiting job start as soon as it has nodes, and has these
+// booted for it.
 func (c *Client) StartNow(ctx context.Context, reference string) error {
-	return c.change(ctx, "update", "jobid="+reference, "starttime=now")
+	return c.change(ctx, "update", "jobid="+reference, "starttime=now", "reboot=yes")
 }
 
 // Comment sets a job's AdminComment.
@@ -53,18 +54,20 @@ func (c *Client) SetNoRequeue(ctx context.Context, reference string) error {
 	return c.change(ctx, "update", "jobid="+reference, "requeue=0")
 }
 
-// Reserve reserves nodes for one job that waits, and ties the job to them.
+// Reserve reserves nodes for one job that waits, and ties the job to them. It
+// finds its kernel there, so that Slurm need not wait for a boot.
 func (c *Client) Reserve(ctx context.Context, name, reference, user string, nodes []string) error {
 	_, _, err := c.run(ctx, c.scontrol, "create", "reservation", "reservationname="+name, "starttime=now",
 		"duration=5", "users="+user, "flags=IGNORE_JOBS", "nodes="+strings.Join(nodes, ","))
 	if err != nil {
 		return err
 	}
-	return c.change(ctx, "update", "jobid="+reference, "reservationname="+name)
+	return c.change(ctx, "update", "jobid="+reference, "reservationname="+name, "reboot=no")
 }
 
 // DropReservation deletes a reservation. Slurm deletes none that a job is tied
-// to, be it waiting or running, so the job is untied where that is needed.
+// to, be it waiting or running, so the job is untied where that is needed. One
+// that waits needs a boot again; one that has begun can no longer be told.
 func (c *Client) DropReservation(ctx context.Context, name string) error {
 	err := c.change(ctx, "delete", "reservationname="+name)
 	reference, ours := strings.CutPrefix(name, kb.ReservationPrefix)
@@ -72,8 +75,10 @@ func (c *Client) DropReservation(ctx context.Context, name string) error {
 	if !ours || !errors.As(err, &refused) {
 		return err
 	}
-	if err := c.change(ctx, "update", "jobid="+reference, "reservationname="); err != nil {
-		return errors.Join(refused, err)
+	if c.change(ctx, "update", "jobid="+reference, "reservationname=", "reboot=yes") != nil {
+		if err := c.change(ctx, "update", "jobid="+reference, "reservationname="); err != nil {
+			return errors.Join(refused, err)
+		}
 	}
 	return c.change(ctx, "delete", "reservationname="+name)
 }

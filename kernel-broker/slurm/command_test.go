@@ -51,7 +51,8 @@ func TestChanges(t *testing.T) {
 		{"reserve", func(ctx context.Context, c *Client) error {
 			return c.Reserve(ctx, "kernel-broker-12_3", "12_3", "alice", []string{"n1"})
 		}, "scontrol <create> <reservation> <reservationname=kernel-broker-12_3> <starttime=now> <duration=5> <users=alice> <flags=IGNORE_JOBS> <nodes=n1>\n" +
-			"scontrol <update> <jobid=12_3> <reservationname=kernel-broker-12_3>\n"},
+			"scontrol <update> <jobid=12_3> <reservationname=kernel-broker-12_3> <reboot=no>\n"},
+		{"start", func(ctx context.Context, c *Client) error { return c.StartNow(ctx, "12") }, "scontrol <update> <jobid=12> <starttime=now> <reboot=yes>\n"},
 		{"drop", func(ctx context.Context, c *Client) error { return c.DropReservation(ctx, "kernel-broker-12_3") },
 			"scontrol <delete> <reservationname=kernel-broker-12_3>\n"},
 	} {
@@ -75,19 +76,23 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Slurm deletes no reservation that a job is tied to.
+// Slurm deletes no reservation that a job is tied to. A job that waits is to
+// be booted for again; of one that runs that can no longer be said.
 func TestDropReservationUntiesItsJob(t *testing.T) {
-	script := `case "$*" in
+	for waits, want := range map[string]int{"exit 0": 3, "echo 'Job is no longer pending' >&2; exit 1": 4} {
+		script := `case "$*" in
 "delete reservationname=kernel-broker-12_3") [ -e "$0.untied" ] || { echo "Requested reservation is in use" >&2; exit 1; } ;;
+"update jobid=12_3 reservationname= reboot=yes") : >"$0.untied"; ` + waits + ` ;;
 "update jobid=12_3 reservationname=") : >"$0.untied" ;;
 *) exit 7 ;;
 esac`
-	client, log := fake(t, script, "")
-	if err := client.DropReservation(t.Context(), "kernel-broker-12_3"); err != nil {
-		t.Error(err)
-	}
-	if calls := strings.Count(log(), "\n"); calls != 3 {
-		t.Errorf("%d commands:\n%s", calls, log())
+		client, log := fake(t, script, "")
+		if err := client.DropReservation(t.Context(), "kernel-broker-12_3"); err != nil {
+			t.Error(err)
+		}
+		if calls := strings.Count(log(), "\n"); calls != want {
+			t.Errorf("%d commands:\n%s", calls, log())
+		}
 	}
 	gone, _ := fake(t, "echo 'Invalid job id specified' >&2; exit 1", "")
 	var refused *CommandError

@@ -183,7 +183,7 @@ is(modify(job(nil, { shared = 0, reboot = 1 }), profile), slurm.SUCCESS, "whole 
 is(modify(job(nil, { shared = 1 }), profile), slurm.ERROR, "no sharing")
 ok(said and said:find("OverSubscribe", 1, true), "which is said")
 is(modify(job(nil, { shared = 2 }), profile), slurm.ERROR, "not with oneself either")
-is(modify(job(nil, { reboot = 0 }), profile), slurm.ERROR, "no way round the boot")
+is(modify(job(nil, { reboot = 0 }), profile), slurm.SUCCESS, "the boot is slurmctld's to guard")
 is(modify(job(nil, { partition = "forced" }), profile), slurm.ERROR, "no partition that shares")
 is(modify(job(nil, { shared = 1, reboot = 0, partition = "forced" }), plain), slurm.SUCCESS,
 	"a plain job may do all that")

@@ -91,6 +91,7 @@ func sharedNodes(c *cluster) {
 	id := c.sbatch("alice", "--hold", "--kernel-profile=mitgcm")
 	c.refused("alice", nil, "scontrol", "update", "jobid="+id, "partition=shared")
 	c.refused("alice", nil, "scontrol", "update", "jobid="+id, "oversubscribe=yes")
+	c.refused("alice", nil, "scontrol", "update", "jobid="+id, "reboot=no")
 	c.refused("alice", nil, "scontrol", "update", "jobid="+id, "admincomment=kernel-broker: stock requested")
 	job := c.job(id)
 	if job["Partition"] != "main" || job["OverSubscribe"] != "NO" || job["Reboot"] != "1" ||
