@@ -1,0 +1,164 @@
+package graph
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// StepError is a step that could not be done.
+type StepError struct {
+	Step string
+	Key  string
+	Log  string // the file with all that the step said; may be empty
+	Tail string // its end
+	// Full is the folder on the file system that has no room left, which is
+	// why the step failed; empty in all other cases.
+	Full string
+	Err  error
+}
+
+func (e *StepError) Error() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "step %q: ", e.Step)
+	if e.Full != "" {
+		fmt.Fprintf(&text, "no space left for %s: ", e.Full)
+	}
+	what := e.Err.Error()
+	text.WriteString(what)
+	// Many errors of programs hold the end of what they said already.
+	if last := lastLine(e.Tail); last != "" && !strings.Contains(what, last) {
+		text.WriteString("\n" + e.Tail)
+	}
+	if e.Log != "" && !strings.Contains(what, e.Log) {
+		fmt.Fprintf(&text, "\n(whole log: %s)", e.Log)
+	}
+	return text.String()
+}
+
+// Unwrap gives the cause.
+func (e *StepError) Unwrap() error { return e.Err }
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
+}
+
+// failure is a StepError on its way to those who follow the step.
+type failure struct {
+	Text string    `json:"error"`
+	Full string    `json:"full,omitempty"`
+	At   time.Time `json:"at"`
+}
+
+// fail makes the error of an attempt, and leaves it for others to find.
+func (s spot) fail(step string, err error) *StepError {
+	made := &StepError{Step: step, Key: s.key, Log: s.log(), Err: err}
+	tail, readErr := Tail(made.Log, tailLines)
+	if readErr != nil {
+		made.Log = ""
+	}
+	made.Tail = tail
+	if full(err, tail, s.dir) {
+		made.Full = s.dir
+	}
+	text, jsonErr := json.Marshal(failure{Text: err.Error(), Full: made.Full, At: time.Now().UTC()})
+	if jsonErr == nil {
+		jsonErr = writeFile(s.path("failure.json"), text)
+	}
+	if jsonErr != nil && made.Full == "" {
+		// Whoever follows will find no failure and try for itself.
+		made.Err = errors.Join(made.Err, fmt.Errorf("failure could not be noted: %w", jsonErr))
+	}
+	return made
+}
+
+// lastFailure is the text of the failure that the last attempt left, if any.
+func (s spot) lastFailure() string {
+	text, err := os.ReadFile(s.path("failure.json"))
+	if err != nil {
+		return "" // none, or none that can be read
+	}
+	return string(text)
+}
+
+// failedSince reads the failure of an attempt that was made since before was
+// what lastFailure said. Clocks have no part in it: machines differ in them.
+func (s spot) failedSince(before, step string) (*StepError, bool) {
+	text := s.lastFailure()
+	var f failure
+	if text == "" || text == before || json.Unmarshal([]byte(text), &f) != nil {
+		return nil, false
+	}
+	made := &StepError{Step: step, Key: s.key, Log: s.log(), Full: f.Full, Err: errors.New(f.Text)}
+	var err error
+	if made.Tail, err = Tail(made.Log, tailLines); err != nil {
+		made.Log = ""
+	}
+	return made, true
+}
+
+// full tells whether there was no room. Programs only say so in words.
+func full(err error, tail, dir string) bool {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return true
+	}
+	for _, words := range []string{unix.ENOSPC.Error(), unix.EDQUOT.Error()} {
+		if all := strings.ToLower(err.Error() + tail); strings.Contains(all, words) {
+			return true
+		}
+	}
+	var space unix.Statfs_t
+	return unix.Statfs(dir, &space) == nil && space.Bavail == 0
+}
+
+// writeFile replaces a file in one step.
+func writeFile(path string, text []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	if err = errors.Join(err, file.Chmod(0o644), file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return nil
+}
+
+const (
+	tailLines = 12
+	tailBytes = 8 << 10
+)
+
+// Tail returns the last lines of a file, of at most some kilobytes.
+func Tail(path string, lines int) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = file.Close() }() // only read from
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	from := max(0, info.Size()-tailBytes)
+	text, err := io.ReadAll(io.NewSectionReader(file, from, tailBytes))
+	if err != nil {
+		return "", err
+	}
+	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	if from > 0 && len(all) > 1 {
+		all = all[1:] // it may be half a line
+	}
+	return strings.Join(all[max(0, len(all)-lines):], "\n"), nil
+}

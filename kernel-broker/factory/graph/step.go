@@ -1,0 +1,189 @@
+package graph
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Step is one piece of work.
+type Step struct {
+	// Name within the graph.
+	Name string
+	// Kind is what results are stored and shared under: two steps of one kind
+	// with the same inputs are the same work, whatever their names are and in
+	// whichever graph they stand. Empty means Name.
+	Kind string
+	// Inputs are values and digests by name: everything that the result
+	// depends on, besides the results of other steps.
+	Inputs map[string]string
+	// Needs are the steps whose results this one reads: what it calls each,
+	// and the step's name.
+	Needs map[string]string
+	// Run fills the folder of the work. It must end soon after ctx does.
+	Run func(ctx context.Context, work *Work) error
+	// Effect marks a step that is done for what it changes elsewhere, each
+	// time and always in the process of the run. It leaves no result.
+	Effect bool
+	// Resources that an executor may ask for.
+	Resources Resources
+}
+
+// Resources of a step; zero leaves the choice to the executor.
+type Resources struct {
+	CPUs      int
+	MemoryMiB int
+	Limit     time.Duration
+}
+
+// Work is what a step is handed, and all that it may use.
+type Work struct {
+	// Dir is empty, and becomes the result.
+	Dir string
+	// Log takes what people may want to read. It is safe for concurrent use.
+	Log   io.Writer
+	needs map[string]Result
+	units func(done, total int)
+}
+
+// Need is the folder with the files of a step that this one needs, by the name
+// that Step.Needs gives it. Asking for another one is a mistake in the step.
+func (w *Work) Need(as string) string {
+	result, has := w.needs[as]
+	if !has {
+		panic(fmt.Sprintf("the step did not say that it needs %q", as))
+	}
+	return result.Files()
+}
+
+// NeedDigest is the digest of the same.
+func (w *Work) NeedDigest(as string) string { return w.needs[as].Digest }
+
+// Units tells how far the step is; total 0 when nobody knows.
+func (w *Work) Units(done, total int) {
+	if w.units != nil {
+		w.units(done, total)
+	}
+}
+
+// Say writes a line to the step's log.
+func (w *Work) Say(format string, args ...any) {
+	_, _ = fmt.Fprintf(w.Log, format+"\n", args...) // the log itself keeps the error
+}
+
+// Graph is a set of steps without cycles.
+type Graph struct {
+	steps map[string]*Step
+	order []string // each after those it needs
+}
+
+var stepName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`)
+
+// New checks the steps. It reports every mistake it finds.
+func New(steps ...Step) (*Graph, error) {
+	g := &Graph{steps: map[string]*Step{}}
+	var wrong []error
+	for _, step := range steps {
+		if step.Kind == "" {
+			step.Kind = step.Name
+		}
+		switch {
+		case !stepName.MatchString(step.Name) || !stepName.MatchString(step.Kind):
+			wrong = append(wrong, fmt.Errorf("step %q of kind %q: use lower-case letters, digits, dot, dash and underscore", step.Name, step.Kind))
+		case g.steps[step.Name] != nil:
+			wrong = append(wrong, fmt.Errorf("step %q is there twice", step.Name))
+		case step.Run == nil:
+			wrong = append(wrong, fmt.Errorf("step %q does nothing", step.Name))
+		default:
+			g.steps[step.Name] = &step
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.steps)) {
+		for _, need := range slices.Sorted(maps.Values(g.steps[name].Needs)) {
+			switch {
+			case g.steps[need] == nil:
+				wrong = append(wrong, fmt.Errorf("step %q needs %q, which does not exist", name, need))
+			case g.steps[need].Effect:
+				wrong = append(wrong, fmt.Errorf("step %q needs %q, which has no result", name, need))
+			}
+		}
+	}
+	if wrong == nil {
+		wrong = g.sort(steps)
+	}
+	return g, errors.Join(wrong...)
+}
+
+// sort finds an order, that of the steps as far as it goes.
+func (g *Graph) sort(steps []Step) []error {
+	const inside, after = 1, 2
+	state := map[string]int{}
+	var path []string
+	var visit func(name string) error
+	visit = func(name string) error {
+		if state[name] == after {
+			return nil
+		}
+		path = append(path, name)
+		if state[name] == inside {
+			return fmt.Errorf("steps need each other in a circle: %s", strings.Join(path[slices.Index(path, name):], ", "))
+		}
+		state[name] = inside
+		for _, need := range slices.Sorted(maps.Values(g.steps[name].Needs)) {
+			if err := visit(need); err != nil {
+				return err
+			}
+		}
+		state[name] = after
+		path = path[:len(path)-1]
+		g.order = append(g.order, name)
+		return nil
+	}
+	for _, step := range steps {
+		if err := visit(step.Name); err != nil {
+			return []error{err}
+		}
+	}
+	return nil
+}
+
+// Step returns the step of that name.
+func (g *Graph) Step(name string) (Step, bool) {
+	step, has := g.steps[name]
+	if !has {
+		return Step{}, false
+	}
+	return *step, true
+}
+
+// Names of all steps, each after those it needs.
+func (g *Graph) Names() []string { return slices.Clone(g.order) }
+
+// needed are the targets and all that they need, in order; no target asks for
+// all steps.
+func (g *Graph) needed(targets []string) ([]string, error) {
+	if len(targets) == 0 {
+		return g.Names(), nil
+	}
+	wanted := map[string]bool{}
+	for _, name := range targets {
+		if g.steps[name] == nil {
+			return nil, fmt.Errorf("no step %q, there are %s", name, strings.Join(g.order, ", "))
+		}
+		wanted[name] = true
+	}
+	for _, name := range slices.Backward(g.order) {
+		if wanted[name] {
+			for _, need := range g.steps[name].Needs {
+				wanted[need] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(g.Names(), func(name string) bool { return !wanted[name] }), nil
+}
