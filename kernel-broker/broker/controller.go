@@ -38,6 +38,8 @@ type Controller struct {
 
 	kick chan struct{} // wakes the passes
 	look chan struct{} // wakes the poller
+	// eager is when a slurmd last began to run, under the lock.
+	eager time.Time
 }
 
 // New returns a controller that has read its records.
@@ -122,10 +124,7 @@ func (c *Controller) poll(ctx context.Context) {
 			c.view = view
 			c.kickLocked()
 		}
-		pause := c.o.PollIdle
-		if c.busyLocked() {
-			pause = c.o.PollBusy
-		}
+		pause := c.pauseLocked()
 		c.mu.Unlock()
 		timer := time.NewTimer(pause)
 		select {
@@ -135,6 +134,24 @@ func (c *Controller) poll(ctx context.Context) {
 		}
 		timer.Stop()
 	}
+}
+
+// eagerTime is how long slurmctld is looked at more often than usual after a
+// node's slurmd has started: its registration follows at once, and a job waits.
+const (
+	eagerTime  = time.Second
+	eagerTimes = 4
+)
+
+// pauseLocked is the time to the next look.
+func (c *Controller) pauseLocked() time.Duration {
+	switch {
+	case time.Since(c.eager) < eagerTime:
+		return c.o.PollBusy / eagerTimes
+	case c.busyLocked():
+		return c.o.PollBusy
+	}
+	return c.o.PollIdle
 }
 
 // endingLocked reports whether an epilog waits for an answer.

@@ -137,7 +137,13 @@ func (s *Session) Report(r plan.Report) {
 
 // Slurmd takes in the agent's word on its slurmd.
 func (s *Session) Slurmd(start uint64, running bool, detail string) {
-	s.update(func() { s.agent.Slurmd = plan.Slurmd{Start: start, Running: running, At: time.Now()} })
+	s.update(func() {
+		if running && !s.agent.Slurmd.Running {
+			s.controller.eager = time.Now()
+			s.controller.lookNow()
+		}
+		s.agent.Slurmd = plan.Slurmd{Start: start, Running: running, At: time.Now()}
+	})
 	s.controller.log.Info("agent reports slurmd", "node", s.node, "running", running, "start", start, "detail", detail)
 }
 

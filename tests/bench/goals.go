@@ -10,8 +10,9 @@ const (
 	plainStock    = "stock-plain"
 	plainHandover = "handover-plain"
 	floorTime     = "floor"
-	floorLoad     = "floor-load"
-	floorBoot     = "floor-boot"
+	floorNoCheck  = "floor-no-check"
+	floorLoad     = "-load"
+	floorBoot     = "-boot"
 	resetTime     = "reset"
 )
 
