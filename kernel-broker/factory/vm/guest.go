@@ -1,0 +1,121 @@
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Guest is a machine to be started. Kernel, Initrd and Limit have to be set.
+type Guest struct {
+	// Kernel is a bzImage, Initrd an archive from BuildInitrd.
+	Kernel string
+	Initrd string
+	// Arguments are appended to the kernel's command line, and so win over the
+	// ones that are there already.
+	Arguments []string
+	// CPUs and MemoryMiB are 1 and 512 if they are 0.
+	CPUs      int
+	MemoryMiB int
+	// Exact makes the guest's clock count instructions, so that a run repeats
+	// to the instruction as long as it uses no disk. It is slower.
+	Exact bool
+	// Plugins are loaded into QEMU's translator.
+	Plugins []Plugin
+	// Disk is the size in bytes of an empty disk, /dev/vda; 0 is none.
+	Disk int64
+	// Limit is the wall time after which the guest counts as hung.
+	Limit time.Duration
+	// Console gets what the guest prints, while it runs; may be nil.
+	Console io.Writer
+}
+
+// Plugin is a plugin for QEMU's translator, with its arguments as key=value.
+type Plugin struct {
+	Path string
+	Args []string
+}
+
+// Result is what a guest that ran to its end left behind.
+type Result struct {
+	// ExitCode is the script's.
+	ExitCode int
+	// Panicked is true when the kernel panicked; Run then returned an error.
+	Panicked bool
+	// Files is the folder that holds what the script put below /out.
+	Files string
+	// Console is the file with all that the guest printed.
+	Console string
+	// Wall is the time from power on to power off.
+	Wall time.Duration
+}
+
+// Reason says in which way a guest failed to come to its end.
+type Reason int
+
+const (
+	// ReasonPanic: the kernel said so.
+	ReasonPanic Reason = iota + 1
+	// ReasonHang: the limit passed.
+	ReasonHang
+	// ReasonReset: the machine went off and no whole result had come.
+	ReasonReset
+)
+
+func (r Reason) String() string {
+	switch r {
+	case ReasonPanic:
+		return "kernel panic"
+	case ReasonHang:
+		return "no end within the limit"
+	case ReasonReset:
+		return "went off without a result"
+	}
+	return fmt.Sprintf("Reason(%d)", int(r))
+}
+
+// BootError is a kernel that did not carry the script to its end.
+type BootError struct {
+	Reason Reason
+	// Said is the line with which the kernel gave up, if it did.
+	Said string
+	// Tail is the end of what the guest printed.
+	Tail string
+	// Console is the file with all of it.
+	Console string
+	// Err is a further cause, if there is one.
+	Err error
+}
+
+func (e *BootError) Error() string {
+	text := "guest: " + e.Reason.String()
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	if e.Said != "" {
+		text += ": " + e.Said
+	}
+	return fmt.Sprintf("%s; the console's end:\n%s\n(whole console: %s)", text, e.Tail, e.Console)
+}
+
+func (e *BootError) Unwrap() error { return e.Err }
+
+const (
+	defaultCPUs   = 1
+	defaultMemory = 512
+)
+
+func (g Guest) validate() error {
+	switch {
+	case g.Kernel == "":
+		return errors.New("guest: no kernel")
+	case g.Initrd == "":
+		return errors.New("guest: no initrd")
+	case g.Limit <= 0:
+		return errors.New("guest: no limit")
+	case g.CPUs < 0 || g.MemoryMiB < 0 || g.Disk < 0:
+		return fmt.Errorf("guest: %d CPUs, %d MiB, %d bytes of disk", g.CPUs, g.MemoryMiB, g.Disk)
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+package vm
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+//go:embed files/init.sh
+var initScript []byte
+
+// busybox is the guest's userland; it has to be the static one, since it is
+// there before any library is.
+const busybox = "/bin/busybox"
+
+// The places of what every guest has.
+const (
+	scriptPlace  = "script"
+	modulesPlace = "modules"
+	boxPlace     = "usr/bin/busybox"
+)
+
+// entry is what stands at one place of the archive.
+type entry struct {
+	mode    int // kind and permissions
+	source  string
+	content []byte
+	device  device
+}
+
+// tree is the archive's content, by place.
+type tree map[string]entry
+
+// BuildInitrd writes the root file system as an uncompressed initramfs, which
+// boots fastest. The same root gives the same bytes. The file is at its path
+// only when it is whole.
+func BuildInitrd(ctx context.Context, root Root, path string) error {
+	all, err := plant(ctx, root)
+	if err != nil {
+		return fmt.Errorf("initrd: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("initrd: %w", err)
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("initrd: %w", err)
+	}
+	buffered := bufio.NewWriterSize(file, 1<<20)
+	err = errors.Join(all.write(ctx, buffered), buffered.Flush(), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("initrd: %w", errors.Join(err, os.Remove(file.Name())))
+	}
+	return nil
+}
+
+// plant puts together what the archive holds.
+func plant(ctx context.Context, root Root) (tree, error) {
+	if strings.TrimSpace(root.Script) == "" {
+		return nil, errors.New("no script")
+	}
+	script := root.Script
+	if !strings.HasPrefix(script, "#!") {
+		script = "#!/usr/bin/busybox sh\n" + script
+	}
+	all := tree{
+		"init":        {mode: kindFile | 0o755, content: initScript},
+		scriptPlace:   {mode: kindFile | 0o755, content: []byte(script)},
+		"dev/console": {mode: kindDevice | 0o600, device: device{major: 5, minor: 1}},
+		"dev/null":    {mode: kindDevice | 0o666, device: device{major: 1, minor: 3}},
+		"etc/passwd":  {mode: kindFile | 0o644, content: []byte(passwd)},
+		"etc/group":   {mode: kindFile | 0o644, content: []byte(group)},
+		"etc/hosts":   {mode: kindFile | 0o644, content: []byte("127.0.0.1 localhost\n")},
+	}
+	for _, folder := range merged {
+		all[folder] = entry{mode: kindLink | 0o777, content: []byte("usr/" + folder)}
+		all["usr/"+folder] = entry{mode: 0o755 | kindFolder}
+	}
+	for _, folder := range []string{"proc", "sys", "tmp", "run", "out", "root", "var/log", "var/lib", "mnt", modulesPlace} {
+		all[folder] = entry{mode: kindFolder | 0o755}
+	}
+	if err := all.applets(ctx); err != nil {
+		return nil, err
+	}
+	if err := all.modules(root.Modules); err != nil {
+		return nil, err
+	}
+	return all, all.files(root)
+}
+
+const (
+	passwd = "root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:33::/:/bin/false\nnobody:x:65534:65534::/:/bin/false\n"
+	group  = "root:x:0:\nadm:x:4:\nwww-data:x:33:\nnogroup:x:65534:\n"
+)
+
+// applets adds busybox under each of its names.
+func (t tree) applets(ctx context.Context) error {
+	list, err := exec.CommandContext(ctx, busybox, "--list").Output()
+	if err != nil {
+		return fmt.Errorf("busybox: %w", err)
+	}
+	t[boxPlace] = entry{mode: kindFile | 0o755, source: busybox}
+	for name := range strings.FieldsSeq(string(list)) {
+		if at := "usr/bin/" + name; at != boxPlace {
+			t[at] = entry{mode: kindLink | 0o777, content: []byte("busybox")}
+		}
+	}
+	return nil
+}
+
+func (t tree) modules(paths []string) error {
+	var order bytes.Buffer
+	for _, source := range paths {
+		name := path.Base(source)
+		if _, twice := t[modulesPlace+"/"+name]; twice {
+			return fmt.Errorf("module %q is there twice", name)
+		}
+		t[modulesPlace+"/"+name] = entry{mode: kindFile | 0o644, source: source}
+		fmt.Fprintln(&order, name)
+	}
+	t[modulesPlace+"/order"] = entry{mode: kindFile | 0o644, content: order.Bytes()}
+	return nil
+}
+
+// files adds the root's own files, which win over busybox's, and libraries.
+func (t tree) files(root Root) error {
+	libraries := newClosure(root.Libraries)
+	own := map[string]bool{}
+	for _, file := range root.Files {
+		at, err := place(file.Path)
+		if err != nil {
+			return err
+		}
+		if own[at] {
+			return fmt.Errorf("file %q is there twice", file.Path)
+		}
+		own[at] = true
+		if t[at], err = file.entry(); err != nil {
+			return fmt.Errorf("file %q: %w", file.Path, err)
+		}
+		if file.Source == "" {
+			continue
+		}
+		if err := libraries.add(at, file.Source); err != nil {
+			return err
+		}
+	}
+	for at, host := range libraries.files {
+		if !own[at] {
+			t[at] = entry{mode: kindFile | 0o755, source: host}
+		}
+	}
+	return nil
+}
+
+func (f File) entry() (entry, error) {
+	switch {
+	case f.Link != "":
+		return entry{mode: kindLink | 0o777, content: []byte(f.Link)}, nil
+	case f.Mode.IsDir():
+		return entry{mode: kindFolder | int(f.Mode.Perm())}, nil
+	case f.Source == "":
+		return entry{mode: kindFile | int(permissions(f.Mode, 0o644)), content: f.Content}, nil
+	}
+	info, err := os.Stat(f.Source)
+	if err != nil {
+		return entry{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return entry{}, fmt.Errorf("%s is no regular file", f.Source)
+	}
+	otherwise := fs.FileMode(0o644)
+	if info.Mode().Perm()&0o100 != 0 {
+		otherwise = 0o755
+	}
+	return entry{mode: kindFile | int(permissions(f.Mode, otherwise)), source: f.Source}, nil
+}
+
+func permissions(mode, otherwise fs.FileMode) fs.FileMode {
+	if mode.Perm() == 0 {
+		return otherwise
+	}
+	return mode.Perm()
+}
+
+// write puts the tree out, folders before what is in them.
+func (t tree) write(ctx context.Context, to io.Writer) error {
+	for at := range t {
+		for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
+			if _, there := t[dir]; !there {
+				t[dir] = entry{mode: kindFolder | 0o755}
+			}
+		}
+	}
+	names := make([]string, 0, len(t))
+	for at := range t {
+		names = append(names, at)
+	}
+	slices.Sort(names)
+	out := &archive{to: to}
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := t[name].write(out, name); err != nil {
+			return err
+		}
+	}
+	return out.end()
+}
+
+func (e entry) write(out *archive, name string) error {
+	if e.source == "" {
+		out.add(name, e.mode, int64(len(e.content)), bytes.NewReader(e.content), e.device)
+		return out.err
+	}
+	file, err := os.Open(e.source)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }() // only read from
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	out.add(name, e.mode, info.Size(), file, device{})
+	return out.err
+}

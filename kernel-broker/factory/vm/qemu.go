@@ -1,0 +1,66 @@
+package vm
+
+import (
+	"fmt"
+	"strings"
+)
+
+const qemuProgram = "qemu-system-x86_64"
+
+// The names of a run's files, in the folder that Run is given.
+const (
+	consoleFile = "console.log"
+	streamFile  = "result.tar.gz"
+	diskFile    = "disk.img"
+	filesDir    = "files"
+)
+
+// commandLine is the kernel's. An oops ends the guest: a kernel that goes on
+// with damaged structures would be measured as if it were whole. The kernel's
+// own watchdogs are off, because the host may stop the whole guest for minutes;
+// a hang is found from outside.
+func (g Guest) commandLine() string {
+	arguments := []string{"console=ttyS0,115200", "rdinit=/init", "panic=-1", "oops=panic",
+		"nowatchdog", "rcupdate.rcu_cpu_stall_suppress=1", "hung_task_panic=0"}
+	if g.Exact {
+		arguments = append(arguments, "nokaslr", "norandmaps")
+	}
+	return strings.Join(append(arguments, g.Arguments...), " ")
+}
+
+// machine are QEMU's arguments. -no-reboot turns every way in which a guest can
+// end, a panic and a triple fault among them, into the end of QEMU.
+func (g Guest) machine() []string {
+	args := []string{
+		"-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+		"-smp", fmt.Sprint(orDefault(g.CPUs, defaultCPUs)),
+		"-m", fmt.Sprint(orDefault(g.MemoryMiB, defaultMemory)),
+		"-kernel", g.Kernel, "-initrd", g.Initrd, "-append", g.commandLine(),
+		"-serial", "file:" + consoleFile,
+		"-serial", "file:" + streamFile,
+	}
+	// One model for every run: the kernel patches itself by what the processor
+	// can do, and what is measured has to be what was trained.
+	if g.Exact {
+		// Time, seeds and instructions that read chance: all of them fixed.
+		args = append(args, "-accel", "tcg,thread=single,tb-size=128", "-cpu", "Haswell,-rdrand",
+			"-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed", "1")
+	} else {
+		args = append(args, "-accel", "tcg,thread=multi,tb-size=128", "-cpu", "Haswell")
+	}
+	if g.Disk > 0 {
+		args = append(args, "-drive", "if=none,id=disk,format=raw,cache=unsafe,file="+diskFile,
+			"-device", "virtio-blk-pci,drive=disk")
+	}
+	for _, plugin := range g.Plugins {
+		args = append(args, "-plugin", strings.Join(append([]string{plugin.Path}, plugin.Args...), ","))
+	}
+	return args
+}
+
+func orDefault(value, otherwise int) int {
+	if value == 0 {
+		return otherwise
+	}
+	return value
+}

@@ -1,0 +1,180 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// How often the console is looked at, and how long a kernel that said it
+// panics may take to reset the machine.
+const (
+	lookEvery  = 50 * time.Millisecond
+	panicGrace = 10 * time.Second
+)
+
+// Run starts the guest, waits for its end and fetches what it left. The folder
+// outDir is the run's own: it holds the console's log and the files, and what
+// an earlier run left in it is removed. Plugins run in that folder too.
+func Run(ctx context.Context, g Guest, outDir string) (Result, error) {
+	if err := g.validate(); err != nil {
+		return Result{}, err
+	}
+	g, dir, err := g.placed(outDir)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := prepare(dir, g.Disk); err != nil {
+		return Result{}, fmt.Errorf("guest: %w", err)
+	}
+	started := time.Now()
+	console := &console{path: filepath.Join(dir, consoleFile), copy: g.Console}
+	ended := watch(ctx, g, dir, console)
+	result := Result{
+		Panicked: console.panicked,
+		Files:    filepath.Join(dir, filesDir),
+		Console:  console.path,
+		Wall:     time.Since(started),
+	}
+	err = os.Remove(filepath.Join(dir, diskFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return result, fmt.Errorf("guest: %w", err)
+	}
+	if ended != nil {
+		return result, ended
+	}
+	result.ExitCode, err = unpack(filepath.Join(dir, streamFile), result.Files)
+	if err != nil {
+		return result, console.failure(ReasonReset, err)
+	}
+	return result, os.Remove(filepath.Join(dir, streamFile))
+}
+
+// placed makes every path absolute, since QEMU runs in the run's own folder.
+func (g Guest) placed(outDir string) (Guest, string, error) {
+	dir, err := filepath.Abs(outDir)
+	if err != nil {
+		return g, "", fmt.Errorf("guest: %w", err)
+	}
+	plugins := make([]Plugin, len(g.Plugins))
+	copy(plugins, g.Plugins)
+	g.Plugins = plugins
+	paths := []*string{&g.Kernel, &g.Initrd}
+	for i := range g.Plugins {
+		paths = append(paths, &g.Plugins[i].Path)
+	}
+	for _, path := range paths {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return g, "", fmt.Errorf("guest: %w", err)
+		}
+		// QEMU says of a missing file what only a person understands.
+		if _, err := os.Stat(*path); err != nil {
+			return g, "", fmt.Errorf("guest: %w", err)
+		}
+	}
+	return g, dir, nil
+}
+
+// prepare empties the folder of what an earlier run may have left there.
+func prepare(dir string, disk int64) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{consoleFile, streamFile, diskFile, filesDir} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, filesDir), 0o755); err != nil {
+		return err
+	}
+	if disk == 0 {
+		return nil
+	}
+	file, err := os.Create(filepath.Join(dir, diskFile))
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Truncate(disk), file.Close())
+}
+
+// watch runs QEMU until it ends or has to be ended, and says why it was not the
+// guest that ended it.
+func watch(ctx context.Context, g Guest, dir string, console *console) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	limit := time.NewTimer(g.Limit)
+	defer limit.Stop()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	done := start(ctx, g, dir)
+	var grace <-chan time.Time
+	var hung bool
+	for {
+		select {
+		case err := <-done:
+			return meaning(ctx, console, hung, err)
+		case <-limit.C:
+			hung = true
+			cancel()
+		case <-grace:
+			cancel()
+		case <-look.C:
+			if err := console.read(); err != nil {
+				cancel()
+				<-done
+				return err
+			}
+			if console.panicked && grace == nil {
+				grace = time.After(panicGrace)
+			}
+		}
+	}
+}
+
+// meaning says what the end of QEMU means; nil is an end by the guest's will.
+func meaning(ctx context.Context, console *console, hung bool, err error) error {
+	if readErr := console.read(); readErr != nil {
+		return readErr
+	}
+	switch {
+	case console.panicked:
+		return console.failure(ReasonPanic, nil)
+	case hung:
+		return console.failure(ReasonHang, nil)
+	case ctx.Err() != nil:
+		return fmt.Errorf("guest: %w", ctx.Err())
+	case err != nil:
+		return fmt.Errorf("guest: %w", err)
+	}
+	return nil
+}
+
+// start runs QEMU and sends its end. The thread that started it waits for it:
+// Linux kills it with that thread, so that no guest outlives this process.
+func start(ctx context.Context, g Guest, dir string) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		cmd := exec.CommandContext(ctx, qemuProgram, g.machine()...)
+		cmd.Dir = dir
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		var complaint bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &complaint, &complaint
+		err := cmd.Run()
+		if err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("%s: %w: %s", qemuProgram, err, bytes.TrimSpace(complaint.Bytes()))
+		}
+		done <- err
+	}()
+	return done
+}

@@ -1,0 +1,106 @@
+package vm
+
+import (
+	"archive/tar"
+	"bufio"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// The parts of the stream that /init sends: the script's exit code, the files,
+// and a last entry that says that tar came to its end.
+const (
+	exitEntry = "run/exit"
+	outEntry  = "out"
+	endEntry  = "run/whole"
+)
+
+// unpack takes the stream apart: files go below dir, the exit code is returned.
+// A guest is not trusted with the host: names stay below dir, and only folders,
+// files and nothing else are made.
+func unpack(stream, dir string) (code int, err error) {
+	file, err := os.Open(stream)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = file.Close() }() // only read from
+	unzipped, err := gzip.NewReader(bufio.NewReader(file))
+	if err != nil {
+		return 0, fmt.Errorf("the result: %w", err)
+	}
+	// The port carries nothing after the first stream.
+	unzipped.Multistream(false)
+	code, whole := -1, false
+	for reader := tar.NewReader(unzipped); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return 0, fmt.Errorf("the result: %w", err)
+		}
+		switch name := path.Clean(header.Name); name {
+		case exitEntry:
+			if code, err = readCode(reader); err != nil {
+				return 0, err
+			}
+		case endEntry:
+			whole = true
+		default:
+			if err := unpackEntry(header, reader, name, dir); err != nil {
+				return 0, err
+			}
+		}
+	}
+	// What tar leaves unread ends with the checksum of all of it.
+	if _, err := io.Copy(io.Discard, unzipped); err != nil {
+		return 0, fmt.Errorf("the result: %w", err)
+	}
+	if code < 0 || !whole {
+		return 0, errors.New("the result did not come whole")
+	}
+	return code, nil
+}
+
+func readCode(reader io.Reader) (int, error) {
+	text, err := io.ReadAll(io.LimitReader(reader, 16))
+	if err != nil {
+		return 0, fmt.Errorf("the result: %w", err)
+	}
+	code, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || code < 0 || code > 255 {
+		return 0, fmt.Errorf("the result: exit code %q", text)
+	}
+	return code, nil
+}
+
+func unpackEntry(header *tar.Header, reader io.Reader, name, dir string) error {
+	below, found := strings.CutPrefix(name+"/", outEntry+"/")
+	below = strings.TrimSuffix(below, "/")
+	if !found || (below != "" && !filepath.IsLocal(below)) {
+		return fmt.Errorf("the result holds %q, which is not below /out", header.Name)
+	}
+	target := filepath.Join(dir, below)
+	switch header.Typeflag {
+	case tar.TypeDir:
+		return os.MkdirAll(target, 0o755)
+	case tar.TypeReg:
+		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+			return err
+		}
+		out, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(out, reader)
+		return errors.Join(err, out.Close())
+	}
+	return nil // links and devices say nothing on another machine
+}
