@@ -13,7 +13,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Recipe says how a kernel is made: catalog/kernels/<name>.yaml.
+// Recipe says how a kernel is made: catalog/kernels/<name>.yaml. Keys that came
+// later are left out of the JSON form when they have their default, since that
+// form is part of every kernel's key in the cache.
 type Recipe struct {
 	Name         string       `yaml:"name"`
 	Description  string       `yaml:"description"`
@@ -22,24 +24,54 @@ type Recipe struct {
 	Fragments    []string     `yaml:"fragments"`
 	LocalVersion string       `yaml:"localversion"`
 	Compiler     string       `yaml:"compiler"`
+
+	// Optimisation is O2 when it is empty, Slimming is none.
+	Optimisation Optimisation `yaml:"optimisation" json:",omitempty"`
+	Slimming     string       `yaml:"slimming" json:",omitempty"`
+	// Workload is what the kernel is made for, in catalog/workloads.
+	Workload string `yaml:"workload" json:",omitempty"`
+	// Keep are the options that slimming must leave as they are.
+	Keep    []string      `yaml:"keep" json:",omitempty"`
+	Patches []RecipePatch `yaml:"patches" json:",omitempty"`
+	Exclude []Exclusion   `yaml:"exclude" json:",omitempty"`
 }
 
-// RecipeSource names where the source comes from; one kind exists so far.
-type RecipeSource struct {
-	Debian string `yaml:"debian"`
+// RecipePatch is a change to the source, in catalog/patches, and what became of
+// it in Linux itself.
+type RecipePatch struct {
+	File     string `yaml:"file"`
+	Upstream string `yaml:"upstream"`
 }
+
+// Exclusion is an object that is compiled without a profile, and why.
+type Exclusion struct {
+	Object string `yaml:"object" json:"object"`
+	Reason string `yaml:"reason" json:"reason"`
+}
+
+// Optimisation is how the compiler is told to work.
+type Optimisation string
+
+// The optimisations; the last two take a profile.
+const (
+	OptimiseO2      Optimisation = "O2"
+	OptimiseSize    Optimisation = "Os"
+	OptimisePGO     Optimisation = "pgo"
+	OptimisePGOSafe Optimisation = "pgo-safe"
+)
+
+// Profiled reports whether such a kernel needs a run of an instrumented one.
+func (o Optimisation) Profiled() bool { return o == OptimisePGO || o == OptimisePGOSafe }
+
+// Values of the key slimming.
+const (
+	SlimmingNone  = "none"
+	SlimmingTrace = "trace"
+)
 
 // BaseTinyconfig is the smallest configuration the kernel offers. What no
 // fragment asks for is off.
 const BaseTinyconfig = "tinyconfig"
-
-var (
-	recipeName   = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`)
-	localVersion = regexp.MustCompile(`^-[a-z0-9][a-z0-9.-]{0,31}$`)
-	packageName  = regexp.MustCompile(`^linux-source-[0-9]+\.[0-9]+$`)
-	compilerName = regexp.MustCompile(`^gcc-[0-9]+$`)
-	fragmentName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
-)
 
 // LoadRecipe reads a kernel's recipe from a catalog folder.
 func LoadRecipe(catalog, name string) (Recipe, error) {
@@ -64,7 +96,8 @@ func LoadRecipe(catalog, name string) (Recipe, error) {
 	return recipe, nil
 }
 
-// ParseRecipe is strict: an unknown key is an error with file, line and key.
+// ParseRecipe is strict: an unknown key or a wrong value is an error with file,
+// line and key. What has a default gets it.
 func ParseRecipe(path string, data []byte) (Recipe, error) {
 	var recipe Recipe
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
@@ -75,10 +108,55 @@ func ParseRecipe(path string, data []byte) (Recipe, error) {
 	if err := decoder.Decode(new(Recipe)); !errors.Is(err, io.EOF) {
 		return Recipe{}, fmt.Errorf("%s: more than one document", path)
 	}
-	if err := recipe.validate(); err != nil {
-		return Recipe{}, fmt.Errorf("%s: %w", path, err)
+	if wrong := recipe.validate(); wrong != nil {
+		return Recipe{}, fmt.Errorf("%s: line %d: %w", path, lineOf(data, wrong.place), wrong)
 	}
+	recipe.settle()
 	return recipe, nil
+}
+
+// settle brings what means the same to one form, for the key.
+func (r *Recipe) settle() {
+	if r.Optimisation == OptimiseO2 {
+		r.Optimisation = ""
+	}
+	if r.Slimming == SlimmingNone {
+		r.Slimming = ""
+	}
+}
+
+// lineOf finds the line of a value by its keys and indices, or of the nearest
+// of its parents that is there: a missing key has no line.
+func lineOf(data []byte, place []any) int {
+	var root yaml.Node
+	if err := yaml.Unmarshal(data, &root); err != nil || len(root.Content) == 0 {
+		return 1
+	}
+	node := root.Content[0]
+	for _, step := range place {
+		next := child(node, step)
+		if next == nil {
+			break
+		}
+		node = next
+	}
+	return node.Line
+}
+
+func child(node *yaml.Node, step any) *yaml.Node {
+	switch step := step.(type) {
+	case int:
+		if node.Kind == yaml.SequenceNode && step < len(node.Content) {
+			return node.Content[step]
+		}
+	case string:
+		for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
+			if node.Content[i].Value == step {
+				return node.Content[i+1]
+			}
+		}
+	}
+	return nil
 }
 
 // yamlMessage turns the decoder's words into "line 3: unknown key "x"".
@@ -96,35 +174,6 @@ func yamlMessage(err error) string {
 		lines[i] = unknown.ReplaceAllString(mistake, `$1: unknown key "$2"`)
 	}
 	return strings.Join(lines, "; ")
-}
-
-func (r Recipe) validate() error {
-	checks := []struct {
-		key, value string
-		ok         bool
-	}{
-		{"name", r.Name, recipeName.MatchString(r.Name)},
-		{"source: debian", r.Source.Debian, packageName.MatchString(r.Source.Debian)},
-		{"base", r.Base, r.Base == BaseTinyconfig},
-		{"localversion", r.LocalVersion, localVersion.MatchString(r.LocalVersion)},
-		{"compiler", r.Compiler, compilerName.MatchString(r.Compiler)},
-	}
-	for _, check := range checks {
-		if !check.ok {
-			return fmt.Errorf("key %q: value %q is not allowed", check.key, check.value)
-		}
-	}
-	if len(r.Fragments) == 0 {
-		return fmt.Errorf("key %q: no fragment", "fragments")
-	}
-	seen := map[string]bool{}
-	for _, name := range r.Fragments {
-		if !fragmentName.MatchString(name) || seen[name] {
-			return fmt.Errorf("key %q: %q is not a fragment's name or is there twice", "fragments", name)
-		}
-		seen[name] = true
-	}
-	return nil
 }
 
 // ReadFragments reads the recipe's fragments from the catalog folder.

@@ -98,7 +98,7 @@ func TestComplaints(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, said := p.compile(ModeFull, dir)
-	complaints, err := ReadLog(strings.NewReader(said))
+	complaints, _, err := ReadLog(strings.NewReader(said))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,11 +108,11 @@ func TestComplaints(t *testing.T) {
 		t.Errorf("complaints %+v, want %v, of:\n%s", complaints, want, said)
 	}
 	_, said = p.compile(ModeSafe, t.TempDir())
-	complaints, err = ReadLog(strings.NewReader(said))
+	complaints, _, err = ReadLog(strings.NewReader(said))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(complaints.Missing, []string{"sub/a"}) || len(complaints.Mismatched) != 0 {
+	if !slices.Equal(complaints.Missing, []string{"sub/a.o"}) || len(complaints.Mismatched) != 0 {
 		t.Errorf("complaints %+v of:\n%s", complaints, said)
 	}
 }

@@ -23,49 +23,100 @@ type Sections struct {
 // All text of functions that stays in memory after boot.
 func (s Sections) All() int64 { return s.Text + s.Unlikely + s.Hot }
 
-// Complaints are what the compiler said about the profile.
+// Complaints are what the compiler said about the profile, each with the object
+// that it was compiling.
 type Complaints struct {
-	// Mismatched functions, as "source file: function": their flow is not
-	// the one that was counted, and they are compiled without counters.
+	// Mismatched functions ("fs/namei.o: path_openat") have another flow than
+	// the one that was counted, and are compiled without counters.
 	Mismatched []string `json:"mismatched"`
 	// Moved functions stand in another line or file than when they were
 	// counted. Their counters are used all the same.
 	Moved []string `json:"moved"`
-	// Missing are files without a profile.
+	// Missing are objects without a profile ("lib/crc32.o").
 	Missing []string `json:"missing"`
 }
 
-// The compiler's words. The function stands in a line of its own before.
+// The compiler's words, and kbuild's before it starts one.
 var (
+	unit     = regexp.MustCompile(`^\s+CC(?: \[M\])?\s+(\S+\.o)$`)
 	mismatch = regexp.MustCompile(`^(\S+?):\d+:\d+: warning: (?:profile for function|the control flow of function|number of counters in profile data for function|coverage mismatch for function) ['‘"]?([^'’"\s]+)`)
 	moved    = regexp.MustCompile(`^(\S+?):\d+:\d+: warning: source locations for function ['‘"]?([^'’"\s]+)['’"]? have changed`)
 	corrupt  = regexp.MustCompile(`^(\S+?):\d+:\d+: warning: corrupted profile info`)
 	missing  = regexp.MustCompile(`warning: ['‘"]?([^'’"\s]+)['’"]? profile count data file not found`)
 )
 
-// ReadLog collects the complaints from a build's log. One function may be
-// complained of several times.
-func ReadLog(log io.Reader) (Complaints, error) {
+// ReadLog collects the complaints from a build's log, and the objects that were
+// compiled. When several compilers ran at once the log must have been written
+// object by object (make -Otarget).
+func ReadLog(log io.Reader) (complaints Complaints, compiled []string, err error) {
 	mismatched, elsewhere, absent := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	object := ""
+	// function names what was complained of. A function from a header has the
+	// header's place in its complaint, so that the place cannot say it.
+	function := func(found []string) string {
+		what := "profile corrupted"
+		if len(found) > 2 {
+			what = found[2]
+		}
+		if object == "" {
+			return found[1] + ": " + what
+		}
+		return object + ": " + what
+	}
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		text := lines.Text()
-		if found := mismatch.FindStringSubmatch(text); found != nil {
-			mismatched[found[1]+": "+found[2]] = true
+		if found := unit.FindStringSubmatch(text); found != nil {
+			object = found[1]
+			compiled = append(compiled, object)
+		} else if found := mismatch.FindStringSubmatch(text); found != nil {
+			mismatched[function(found)] = true
 		} else if found := moved.FindStringSubmatch(text); found != nil {
-			elsewhere[found[1]+": "+found[2]] = true
+			elsewhere[function(found)] = true
 		} else if found := corrupt.FindStringSubmatch(text); found != nil {
-			mismatched[found[1]+": corrupted"] = true
+			mismatched[function(found)] = true
 		} else if found := missing.FindStringSubmatch(text); found != nil {
-			name, _ := object(found[1][strings.LastIndex(found[1], "/")+1:])
-			absent[name] = true
+			absent[objectOf(found[1])] = true
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return Complaints{}, fmt.Errorf("build log: %w", err)
+		return Complaints{}, nil, fmt.Errorf("build log: %w", err)
 	}
-	return Complaints{Mismatched: sorted(mismatched), Moved: sorted(elsewhere), Missing: sorted(absent)}, nil
+	return Complaints{Mismatched: sorted(mismatched), Moved: sorted(elsewhere), Missing: sorted(absent)}, compiled, nil
+}
+
+// objectOf is the object that a file of a profile is for.
+func objectOf(path string) string {
+	name, _ := object(path[strings.LastIndex(path, "/")+1:])
+	return name + ".o"
+}
+
+// Again replaces what was said of objects by what was said when they were
+// compiled again. The complaints about a whole kernel are thus the same,
+// whatever part of it the last build had to compile.
+func (c Complaints) Again(fresh Complaints, compiled []string) Complaints {
+	again := map[string]bool{}
+	for _, object := range compiled {
+		again[object] = true
+	}
+	replace := func(old, fresh []string) []string {
+		all := map[string]bool{}
+		for _, name := range old {
+			if object, _, _ := strings.Cut(name, ": "); !again[object] {
+				all[name] = true
+			}
+		}
+		for _, name := range fresh {
+			all[name] = true
+		}
+		return sorted(all)
+	}
+	return Complaints{
+		Mismatched: replace(c.Mismatched, fresh.Mismatched),
+		Moved:      replace(c.Moved, fresh.Moved),
+		Missing:    replace(c.Missing, fresh.Missing),
+	}
 }
 
 func sorted(set map[string]bool) []string {

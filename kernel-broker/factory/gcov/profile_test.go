@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -196,6 +197,36 @@ func TestJudge(t *testing.T) {
 				t.Errorf("error is %v, want %q in it", err, c.want)
 			}
 		})
+	}
+}
+
+func TestReadLogByObject(t *testing.T) {
+	const log = `  CC      fs/one.o
+/s/include/linux/x.h:4:2: warning: the control flow of function 'inlined' does not match its profile data (counter 'arcs') [-Wcoverage-mismatch]
+/s/fs/one.c:9:1: warning: profile for function 'main' not found in profile data [-Wmissing-profile]
+  AS      lib/two.o
+  CC      lib/three.o
+/s/lib/three.c:1:1: warning: '/p/lib#three.gcda' profile count data file not found [-Wmissing-profile]
+/s/lib/three.c:7:1: warning: source locations for function 'f' have changed, the profile data may be out of date [-Wcoverage-mismatch]
+/s/lib/three.c:8:1: warning: corrupted profile info: edge from 3 to 4 exceeds maximal count [-Wcoverage-mismatch]
+`
+	complaints, compiled, err := ReadLog(strings.NewReader(log))
+	if err != nil || !slices.Equal(compiled, []string{"fs/one.o", "lib/three.o"}) {
+		t.Errorf("compiled %v, %v", compiled, err)
+	}
+	want := Complaints{
+		Mismatched: []string{"fs/one.o: inlined", "fs/one.o: main", "lib/three.o: profile corrupted"},
+		Moved:      []string{"lib/three.o: f"},
+		Missing:    []string{"lib/three.o"},
+	}
+	if !reflect.DeepEqual(complaints, want) {
+		t.Errorf("%+v", complaints)
+	}
+	// Only one of the two is compiled again, and then fits.
+	again := complaints.Again(Complaints{}, []string{"lib/three.o"})
+	want = Complaints{Mismatched: want.Mismatched[:2], Moved: []string{}, Missing: []string{}}
+	if !reflect.DeepEqual(again, want) {
+		t.Errorf("%+v", again)
 	}
 }
 
