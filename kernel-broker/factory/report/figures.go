@@ -1,0 +1,154 @@
+package report
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+)
+
+// Figures follow from the facts.
+type Figures struct {
+	// Verdict on the subject; nil in a bench.
+	Verdict *verdict.Verdict `json:"verdict,omitempty"`
+	// Measured has each sample's figures, with what they are against the
+	// stock and the slim kernel.
+	Measured []Measured `json:"measured"`
+	// Cross tables in the metrics that decide.
+	Cross []verdict.Cross `json:"cross"`
+	// Goals of a bench: what was asked of the kernels, and what came out.
+	Goals []Goal `json:"goals,omitempty"`
+}
+
+// Measured is one run on one kernel in one metric.
+type Measured struct {
+	Run     verdict.Run     `json:"run"`
+	Metric  string          `json:"metric"`
+	Unit    string          `json:"unit"`
+	Kernel  string          `json:"kernel"`
+	Exact   bool            `json:"exact"`
+	Summary verdict.Summary `json:"summary"`
+	// ToStock and ToSlim are nil for the kernel itself, and where the other
+	// was not measured.
+	ToStock *verdict.Comparison `json:"to_stock,omitempty"`
+	ToSlim  *verdict.Comparison `json:"to_slim,omitempty"`
+}
+
+// work out the figures of facts that were checked.
+func work(f Facts) (Figures, error) {
+	set, err := verdict.NewSet(f.Samples)
+	if err != nil {
+		return Figures{}, err
+	}
+	var out Figures
+	if f.Subject != "" {
+		v := verdict.Decide(verdict.Case{
+			Application: *f.application(f.Application),
+			Candidate:   f.kernel(f.Subject).Kernel, Current: f.kernel(f.Current).Kernel,
+			Samples: f.Samples, Checks: f.Checks, Required: f.Required, Rules: f.Rules,
+		})
+		out.Verdict = &v
+	}
+	if out.Measured, err = measured(f, set); err != nil {
+		return Figures{}, err
+	}
+	for _, metric := range []string{verdict.KernelInstructions, verdict.WallTime} {
+		if len(set.Runs(metric)) == 0 {
+			continue
+		}
+		table, err := verdict.Tabulate(metric, f.Applications, f.plain(), set, verdict.References{Stock: f.Stock, Slim: f.Slim}, f.Rules)
+		if err != nil {
+			return Figures{}, err
+		}
+		out.Cross = append(out.Cross, table)
+	}
+	if f.Subject == "" {
+		out.Goals = goals(f, out)
+	}
+	return out, nil
+}
+
+func (f Facts) plain() []verdict.Kernel {
+	kernels := make([]verdict.Kernel, len(f.Kernels))
+	for i, k := range f.Kernels {
+		kernels[i] = k.Kernel
+	}
+	return kernels
+}
+
+// measured in the order of metrics, runs and kernels.
+func measured(f Facts, set *verdict.Set) ([]Measured, error) {
+	var out []Measured
+	for _, metric := range set.Metrics() {
+		for _, run := range set.Runs(metric) {
+			for _, kernel := range f.Kernels {
+				sample, ok := set.Get(kernel.Name, metric, run)
+				if !ok {
+					continue
+				}
+				one, err := measure(f, set, kernel.Kernel, sample)
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, one)
+			}
+		}
+	}
+	return out, nil
+}
+
+func measure(f Facts, set *verdict.Set, kernel verdict.Kernel, sample verdict.Sample) (Measured, error) {
+	summary, err := verdict.Summarise(sample.Values)
+	if err != nil {
+		return Measured{}, err
+	}
+	against := func(name string) *verdict.Comparison {
+		other := f.kernel(name)
+		if other == nil || name == kernel.Name {
+			return nil
+		}
+		reference, ok := set.Get(name, sample.Metric, sample.Run())
+		if !ok {
+			return nil
+		}
+		c := verdict.Compare(verdict.Side{Kernel: kernel, Sample: sample}, verdict.Side{Kernel: other.Kernel, Sample: reference}, f.Rules)
+		return &c
+	}
+	return Measured{
+		Run: sample.Run(), Metric: sample.Metric, Unit: sample.Unit, Kernel: kernel.Name, Exact: sample.Exact,
+		Summary: summary, ToStock: against(f.Stock), ToSlim: against(f.Slim),
+	}, nil
+}
+
+// reference that figures are shown against.
+type reference func(Measured) *verdict.Comparison
+
+func toStock(m Measured) *verdict.Comparison { return m.ToStock }
+func toSlim(m Measured) *verdict.Comparison  { return m.ToSlim }
+
+// unequal says why the comparisons with a reference are not between equals,
+// each reason once.
+func (f Figures) unequal(to reference) []string {
+	var out []string
+	for _, m := range f.Measured {
+		c := to(m)
+		if c == nil {
+			continue
+		}
+		for _, why := range c.Unequal {
+			if !slices.Contains(out, why) {
+				out = append(out, why)
+			}
+		}
+	}
+	return out
+}
+
+// titled puts the reasons behind a title: a comparison that is not between
+// equals says so where nobody can overlook it.
+func titled(unequal []string) string {
+	if len(unequal) == 0 {
+		return ""
+	}
+	return " - AT " + strings.Join(unequal, "; ")
+}
