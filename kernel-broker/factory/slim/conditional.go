@@ -1,0 +1,151 @@
+package slim
+
+import (
+	"regexp"
+	"strings"
+)
+
+// conditionals follows ifeq, ifdef, else and endif through a makefile.
+type conditionals []block
+
+type block struct {
+	// now is what the current branch needs, before what earlier branches of
+	// the same block needed and did not get.
+	now    Gate
+	before Gate
+}
+
+func (c conditionals) gate() Gate {
+	var gate Gate
+	for _, block := range c {
+		gate = gate.and(block.before).and(block.now)
+	}
+	return gate
+}
+
+// line reports whether the line is part of a conditional.
+func (c *conditionals) line(word, rest string) bool {
+	switch word {
+	case "ifeq", "ifneq", "ifdef", "ifndef":
+		*c = append(*c, block{now: condition(word, rest)})
+	case "else":
+		if len(*c) == 0 {
+			return true
+		}
+		last := &(*c)[len(*c)-1]
+		last.before = last.before.and(opposite(last.now))
+		last.now = nil
+		if inner, condText := cutWord(rest); inner != "" {
+			last.now = condition(inner, condText)
+		}
+	case "endif":
+		if len(*c) > 0 {
+			*c = (*c)[:len(*c)-1]
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// opposite of a condition. Of several needs it is not one gate, and counts as
+// unknown.
+func opposite(gate Gate) Gate {
+	if len(gate) != 1 {
+		return nil
+	}
+	return Gate{gate[0].negated()}
+}
+
+var (
+	never  = Need{}
+	always = Need{Not: true}
+	onlyYs = regexp.MustCompile(`^y+$`)
+	// configsOnly is references to options and nothing else.
+	configsOnly = regexp.MustCompile(`^(\s*\$[({]CONFIG_[A-Za-z0-9_]+[)}]\s*)+$`)
+	filterY     = regexp.MustCompile(`^\$\(filter y *m?,(.*)\)$`)
+	reference   = regexp.MustCompile(`^\$\(([A-Za-z0-9_]+)\)$`)
+)
+
+// condition reads what a conditional asks of the configuration. What it cannot
+// read is no condition: then both branches count, and an object seems to be
+// built in more ways than it is, which only ever keeps an option.
+func condition(word, text string) Gate {
+	negative := word == "ifneq" || word == "ifndef"
+	if word == "ifdef" || word == "ifndef" {
+		match := configName.FindStringSubmatch(text)
+		if match == nil {
+			return nil
+		}
+		return Gate{{Any: []string{match[1]}, Modular: true, Not: negative}}
+	}
+	left, right, ok := operands(text)
+	if !ok {
+		return nil
+	}
+	gate := equals(left, right)
+	if negative {
+		return opposite(gate)
+	}
+	return gate
+}
+
+func equals(left, right string) Gate {
+	if match := reference.FindStringSubmatch(left); match != nil {
+		if value, known := constants[match[1]]; known {
+			if value == right {
+				return Gate{always}
+			}
+			return Gate{never}
+		}
+	}
+	names := func(text string) []string {
+		var found []string
+		for _, match := range configName.FindAllStringSubmatch(text, -1) {
+			found = append(found, match[1])
+		}
+		return found
+	}
+	if match := filterY.FindStringSubmatch(left); match != nil && right == "" && configsOnly.MatchString(match[1]) {
+		return Gate{{Any: names(match[1]), Modular: strings.Contains(left, "y m,"), Not: true}}
+	}
+	if !configsOnly.MatchString(left) {
+		return nil
+	}
+	symbols := names(left)
+	if right == "" {
+		return Gate{{Any: symbols, Modular: true, Not: true}}
+	}
+	if !onlyYs.MatchString(right) || len(right) != len(symbols) {
+		return nil
+	}
+	var all Gate
+	for _, symbol := range symbols {
+		all = all.and(Gate{{Any: []string{symbol}}})
+	}
+	return all
+}
+
+// operands of "(left,right)", parted by the comma that is in no parentheses of
+// its own.
+func operands(text string) (string, string, bool) {
+	text = strings.TrimSpace(text)
+	if !strings.HasPrefix(text, "(") || !strings.HasSuffix(text, ")") {
+		return "", "", false
+	}
+	inner := text[1 : len(text)-1]
+	depth := 0
+	for i := range len(inner) {
+		switch inner[i] {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		case ',':
+			if depth == 0 {
+				return strings.TrimSpace(inner[:i]), strings.TrimSpace(inner[i+1:]), true
+			}
+		}
+	}
+	return "", "", false
+}

@@ -1,0 +1,154 @@
+package slim
+
+import (
+	"fmt"
+	"sort"
+)
+
+// Heat says how much of an object ran.
+type Heat int
+
+const (
+	// NoCode: data only, so a trace cannot judge it.
+	NoCode Heat = iota
+	// Unknown: the run's record does not speak of this object.
+	Unknown
+	// Cold: not one instruction ran.
+	Cold
+	// Started: nothing ran but what runs once at boot and is thrown away then.
+	// It announced itself and was never asked again.
+	Started
+	// Warm: it ran, but not while the workload did.
+	Warm
+	// Hot: it ran for the workload, or nobody knows for what.
+	Hot
+)
+
+func (h Heat) String() string {
+	names := [...]string{"no code", "unknown", "cold", "started", "warm", "hot"}
+	if h < 0 || int(h) >= len(names) {
+		return fmt.Sprintf("heat %d", int(h))
+	}
+	return names[h]
+}
+
+// MarshalText gives reports the word and not the number.
+func (h Heat) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// Use is one object, what it weighs, and what of it ran.
+type Use struct {
+	Object string `json:"object"`
+	Heat   Heat   `json:"heat"`
+	// Bytes of code that stays, of code for the start, and of all the rest.
+	Text  uint64 `json:"text"`
+	Start uint64 `json:"start"`
+	Data  uint64 `json:"data"`
+	// Ran are the bytes of code that ran, at any time and for the workload.
+	Ran     uint64 `json:"ran"`
+	RanWork uint64 `json:"ran_work"`
+}
+
+// Code in bytes, of both kinds.
+func (u Use) Code() uint64 { return u.Text + u.Start }
+
+// Uses of all objects by path.
+type Uses map[string]Use
+
+// Measure lays a run over a link map. The workload's own part of the run may
+// be nil when it is not known: then all that ran counts as hot.
+func Measure(pieces []Piece, run, work Spans) Uses {
+	uses := Uses{}
+	started := map[string]uint64{}
+	for _, piece := range pieces {
+		use := uses[piece.Object]
+		use.Object = piece.Object
+		end := piece.Begin + piece.Size
+		switch piece.Section {
+		case ".text":
+			use.Text += piece.Size
+			use.Ran += run.In(piece.Begin, end)
+			use.RanWork += work.In(piece.Begin, end)
+		case ".init.text":
+			use.Start += piece.Size
+			started[piece.Object] += run.In(piece.Begin, end)
+		case ".exit.text", ".comment", ".debug_info":
+			// Neither runs nor takes room in a kernel that was started.
+		default:
+			if piece.Begin >= kernelHalf || piece.Section == ".data..percpu" {
+				use.Data += piece.Size
+			}
+		}
+		uses[piece.Object] = use
+	}
+	for object, use := range uses {
+		use.Heat = heat(use, started[object], work != nil)
+		uses[object] = use
+	}
+	return uses
+}
+
+func heat(use Use, started uint64, workKnown bool) Heat {
+	switch {
+	case use.Code() == 0:
+		return NoCode
+	case use.Ran == 0 && started == 0:
+		return Cold
+	case use.Ran == 0:
+		return Started
+	case workKnown && use.RanWork == 0:
+		return Warm
+	}
+	return Hot
+}
+
+// Sum counts objects and their code bytes by heat.
+func (u Uses) Sum() map[Heat]Sum {
+	sums := map[Heat]Sum{}
+	for _, use := range u {
+		sum := sums[use.Heat]
+		sum.Objects++
+		sum.Code += use.Code()
+		sums[use.Heat] = sum
+	}
+	return sums
+}
+
+// Sum is a number of objects and their code in bytes.
+type Sum struct {
+	Objects int    `json:"objects"`
+	Code    uint64 `json:"code"`
+}
+
+// sorted objects, the largest code first.
+func (u Uses) sorted() []Use {
+	all := make([]Use, 0, len(u))
+	for _, use := range u {
+		all = append(all, use)
+	}
+	sort.Slice(all, func(i, j int) bool {
+		if all[i].Code() != all[j].Code() {
+			return all[i].Code() > all[j].Code()
+		}
+		return all[i].Object < all[j].Object
+	})
+	return all
+}
+
+// MeasureCounters judges the objects of a link map by counters, where there
+// is no trace: for each instrumented object, whether GCC's profile counted
+// anything in it. An object that was not instrumented is Unknown.
+func MeasureCounters(pieces []Piece, counters map[string]bool) Uses {
+	uses := Measure(pieces, nil, nil)
+	for object, use := range uses {
+		ran, known := counters[object]
+		switch {
+		case use.Code() == 0:
+		case !known:
+			use.Heat = Unknown
+		case ran:
+			use.Heat, use.Ran = Hot, use.Text
+		}
+		uses[object] = use
+	}
+	return uses
+}

@@ -1,0 +1,218 @@
+package slim
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// Kconfig is what the Kconfig files say of each symbol, as far as it takes to
+// see which options hang together. It is no solver: kconfig itself has the
+// last word on every proposal.
+type Kconfig struct {
+	Symbols map[string]*Symbol
+	// selectors lists for each symbol who selects it.
+	selectors map[string][]selection
+	// implied is the same for the weaker "imply".
+	implied map[string][]selection
+}
+
+// Symbol is one symbol with all its definitions.
+type Symbol struct {
+	Name string
+	// Where the first definition stands, as file:line.
+	Where string
+	// Boolean is true for bool and tristate symbols.
+	Boolean bool
+	// Prompt is the line that a person sees, "" when nobody can set it.
+	Prompt string
+	// Choice is true for a member of a choice, which cannot be switched off
+	// but only traded for another.
+	Choice      bool
+	definitions []definition
+}
+
+type definition struct {
+	conditions []expression
+	defaults   []fallback
+	// prompt says when a person can set the symbol; nil: never.
+	prompt expression
+}
+
+// fallback is a "default ... if ..." line.
+type fallback struct {
+	value expression
+	when  expression
+}
+
+// selection is a "select ... if ..." line, seen from the symbol selected.
+type selection struct {
+	by   string
+	when expression
+}
+
+// ReadKconfig reads a kernel tree's Kconfig files in the order in which they
+// include each other, so that an "if" around an include counts for it.
+func ReadKconfig(tree fs.FS) (*Kconfig, error) {
+	reader := kconfigReader{
+		tree: tree,
+		kconfig: &Kconfig{
+			Symbols: map[string]*Symbol{}, selectors: map[string][]selection{}, implied: map[string][]selection{},
+		},
+	}
+	if err := reader.file("Kconfig"); err != nil {
+		return nil, err
+	}
+	if len(reader.kconfig.Symbols) == 0 {
+		return nil, errors.New("kconfig files: no symbol in them")
+	}
+	return reader.kconfig, nil
+}
+
+// kconfigReader follows the files: the blocks it is in, and the entry.
+type kconfigReader struct {
+	tree    fs.FS
+	kconfig *Kconfig
+	blocks  []kconfigBlock
+	entry   *Symbol
+	// header is true right behind the line that opens a block, where the
+	// block's own conditions stand. Those of a comment stand elsewhere.
+	header bool
+	help   helpText
+	depth  int
+}
+
+// kconfigBlock is an "if", a "menu" or a "choice" that is not closed yet.
+type kconfigBlock struct {
+	kind       string
+	conditions []expression
+}
+
+func (r *kconfigReader) file(name string) error {
+	if r.depth++; r.depth > deepest {
+		return fmt.Errorf("kconfig file %q: included too deeply", name)
+	}
+	defer func() { r.depth-- }()
+	data, err := fs.ReadFile(r.tree, name)
+	if err != nil {
+		return fmt.Errorf("kconfig file %q: %w", name, err)
+	}
+	number, first := 0, 0
+	joined := ""
+	for line := range strings.Lines(string(data)) {
+		number++
+		if joined == "" {
+			first = number
+		}
+		line = strings.TrimRight(line, "\r\n")
+		if before, continued := strings.CutSuffix(line, `\`); continued {
+			joined += before + " "
+			continue
+		}
+		if err := r.line(fmt.Sprintf("%s:%d", name, first), joined+line); err != nil {
+			return err
+		}
+		joined = ""
+	}
+	return nil
+}
+
+func (r *kconfigReader) line(where, text string) error {
+	keyword, rest := cutWord(strings.TrimSpace(text))
+	if keyword == "" || r.help.holds(text) || strings.HasPrefix(keyword, "#") {
+		return nil
+	}
+	switch keyword {
+	case "help", "---help---":
+		r.help = helpText{open: true}
+	case "config", "menuconfig":
+		r.define(rest, where)
+	case "if", "menu", "choice":
+		r.open(keyword, rest)
+	case "endif", "endmenu", "endchoice":
+		r.close()
+	case "source":
+		return r.include(rest)
+	case "comment", "mainmenu":
+		r.entry, r.header = nil, false
+	default:
+		r.attribute(keyword, rest)
+	}
+	return nil
+}
+
+func (r *kconfigReader) include(rest string) error {
+	r.entry, r.header = nil, false
+	name := strings.Trim(rest, `"' `)
+	for variable, value := range constants {
+		name = strings.ReplaceAll(name, "$("+variable+")", value)
+	}
+	if strings.Contains(name, "$") {
+		return nil // chosen outside of the tree
+	}
+	return r.file(path.Clean(name))
+}
+
+func (r *kconfigReader) open(kind, rest string) {
+	block := kconfigBlock{kind: kind}
+	if kind == "if" {
+		block.conditions = []expression{readExpression(rest)}
+	}
+	r.blocks = append(r.blocks, block)
+	r.entry, r.header = nil, true
+}
+
+func (r *kconfigReader) close() {
+	if len(r.blocks) > 0 {
+		r.blocks = r.blocks[:len(r.blocks)-1]
+	}
+	r.entry, r.header = nil, false
+}
+
+func (r *kconfigReader) define(name, where string) {
+	name = strings.TrimSpace(name)
+	if name == "" {
+		return
+	}
+	symbol := r.kconfig.Symbols[name]
+	if symbol == nil {
+		symbol = &Symbol{Name: name, Where: where}
+		r.kconfig.Symbols[name] = symbol
+	}
+	var around []expression
+	for _, block := range r.blocks {
+		around = append(around, block.conditions...)
+		symbol.Choice = symbol.Choice || block.kind == "choice"
+	}
+	symbol.definitions = append(symbol.definitions, definition{conditions: around})
+	r.entry = symbol
+}
+
+// helpText is over at the first line that is indented less than its first one.
+type helpText struct {
+	open   bool
+	indent int
+}
+
+func (h *helpText) holds(line string) bool {
+	if !h.open {
+		return false
+	}
+	width := 0
+	for _, c := range line {
+		if c == '\t' {
+			width = width&^7 + 8
+		} else if c == ' ' {
+			width++
+		} else {
+			break
+		}
+	}
+	if h.indent == 0 {
+		h.indent = width
+	}
+	h.open = width > 0 && width >= h.indent
+	return h.open
+}

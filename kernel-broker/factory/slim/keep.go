@@ -1,0 +1,196 @@
+package slim
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// KeepList is a file of options that slimming may not touch, in groups that
+// each have a reason.
+type KeepList struct {
+	Name        string      `yaml:"name"`
+	Description string      `yaml:"description"`
+	Groups      []KeepGroup `yaml:"groups"`
+}
+
+// KeepGroup is options, or patterns of options with "*", that stay for one
+// reason.
+type KeepGroup struct {
+	Reason  string       `yaml:"reason"`
+	Options []KeepOption `yaml:"options"`
+}
+
+// KeepOption is one line of a keep-list, and where it stands.
+type KeepOption struct {
+	Pattern string
+	Where   string
+	line    int
+}
+
+// UnmarshalYAML remembers the line.
+func (o *KeepOption) UnmarshalYAML(node *yaml.Node) error {
+	o.line = node.Line
+	return node.Decode(&o.Pattern)
+}
+
+var (
+	keepName    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	keepPattern = regexp.MustCompile(`^[A-Za-z0-9_*]*[A-Za-z0-9_][A-Za-z0-9_*]*$`)
+)
+
+// ReadKeepLists reads every keep-list of a catalog's keep folder.
+func ReadKeepLists(folder fs.FS) ([]KeepList, error) {
+	names, err := fs.Glob(folder, "*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("keep-lists: %w", err)
+	}
+	if len(names) == 0 {
+		return nil, errors.New("keep-lists: none in the folder")
+	}
+	var lists []KeepList
+	for _, name := range names {
+		data, err := fs.ReadFile(folder, name)
+		if err != nil {
+			return nil, fmt.Errorf("keep-lists: %w", err)
+		}
+		list, err := ParseKeepList(path.Join("keep", name), data)
+		if err != nil {
+			return nil, err
+		}
+		if list.Name+".yaml" != name {
+			return nil, fmt.Errorf("keep/%s: its name is %q", name, list.Name)
+		}
+		lists = append(lists, list)
+	}
+	return lists, nil
+}
+
+// ParseKeepList is strict: an unknown key, a group without a reason and an
+// option that stands twice are errors that name the line.
+func ParseKeepList(file string, data []byte) (KeepList, error) {
+	var list KeepList
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&list); err != nil {
+		return KeepList{}, fmt.Errorf("%s: %s", file, yamlMessage(err))
+	}
+	if err := decoder.Decode(new(KeepList)); !errors.Is(err, io.EOF) {
+		return KeepList{}, fmt.Errorf("%s: more than one document", file)
+	}
+	if !keepName.MatchString(list.Name) || strings.TrimSpace(list.Description) == "" || len(list.Groups) == 0 {
+		return KeepList{}, fmt.Errorf("%s: it needs a name in lower case, a description and groups", file)
+	}
+	seen := map[string]string{}
+	for g := range list.Groups {
+		group := &list.Groups[g]
+		if strings.TrimSpace(group.Reason) == "" || len(group.Options) == 0 {
+			return KeepList{}, fmt.Errorf("%s: group %d: it needs a reason and options", file, g+1)
+		}
+		for i := range group.Options {
+			option := &group.Options[i]
+			option.Where = fmt.Sprintf("%s:%d", file, option.line)
+			if !keepPattern.MatchString(option.Pattern) || strings.HasPrefix(option.Pattern, "CONFIG_") {
+				return KeepList{}, fmt.Errorf("%s: %q is not an option's name without CONFIG_", option.Where, option.Pattern)
+			}
+			if first, twice := seen[option.Pattern]; twice {
+				return KeepList{}, fmt.Errorf("%s: %s stands already at %s", option.Where, option.Pattern, first)
+			}
+			seen[option.Pattern] = option.Where
+		}
+	}
+	return list, nil
+}
+
+var unknownField = regexp.MustCompile(`^(line \d+): field (\S+) not found in type .*$`)
+
+func yamlMessage(err error) string {
+	if errors.Is(err, io.EOF) {
+		return "empty file"
+	}
+	var mistakes *yaml.TypeError
+	if !errors.As(err, &mistakes) {
+		return err.Error()
+	}
+	lines := make([]string, len(mistakes.Errors))
+	for i, mistake := range mistakes.Errors {
+		lines[i] = unknownField.ReplaceAllString(mistake, `$1: unknown key "$2"`)
+	}
+	return strings.Join(lines, "; ")
+}
+
+// Keep is the options that stay, each with the reason.
+type Keep map[string]string
+
+// KeepOf applies keep-lists to the options that are on.
+func KeepOf(lists []KeepList, config Config) Keep {
+	keep := Keep{}
+	for _, list := range lists {
+		for _, group := range list.Groups {
+			for _, option := range group.Options {
+				reason := oneLine(group.Reason) + " (keep-list " + list.Name + ")"
+				keep.pattern(option.Pattern, reason, config)
+			}
+		}
+	}
+	return keep
+}
+
+func (k Keep) pattern(pattern, reason string, config Config) {
+	if !strings.Contains(pattern, "*") {
+		k.Add(pattern, reason)
+		return
+	}
+	for symbol := range config {
+		if matched, err := path.Match(pattern, symbol); err == nil && matched {
+			k.Add(symbol, reason)
+		}
+	}
+}
+
+// Add keeps one more option. The first reason stands.
+func (k Keep) Add(symbol, reason string) {
+	if _, kept := k[symbol]; !kept {
+		k[symbol] = reason
+	}
+}
+
+// Unused lists the keep-lists' names of options that no Kconfig file defines:
+// a misspelt option protects nothing.
+func Unused(lists []KeepList, kconfig *Kconfig) []KeepOption {
+	var unused []KeepOption
+	for _, list := range lists {
+		for _, group := range list.Groups {
+			for _, option := range group.Options {
+				if !kconfig.defines(option.Pattern) {
+					unused = append(unused, option)
+				}
+			}
+		}
+	}
+	return unused
+}
+
+func (k *Kconfig) defines(pattern string) bool {
+	if _, exact := k.Symbols[pattern]; exact {
+		return true
+	}
+	names := make([]string, 0, len(k.Symbols))
+	for name := range k.Symbols {
+		names = append(names, name)
+	}
+	return strings.Contains(pattern, "*") && slices.ContainsFunc(names, func(name string) bool {
+		matched, err := path.Match(pattern, name)
+		return err == nil && matched
+	})
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -1,0 +1,267 @@
+package slim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Facts are all that a proposal follows from.
+type Facts struct {
+	// Config of the kernel that ran.
+	Config Config
+	// Asked are the options that the recipe names. With nil every option that
+	// a person could set counts as asked for.
+	Asked   map[string]bool
+	Kbuild  *Kbuild
+	Kconfig *Kconfig
+	Uses    Uses
+	Keep    Keep
+	// Warmest is the heat up to which an object may go: Cold, Started or Warm.
+	Warmest Heat
+}
+
+// Decision is one option, whether it goes, and why.
+type Decision struct {
+	Symbol string `json:"symbol"`
+	Prompt string `json:"prompt,omitempty"`
+	Goes   bool   `json:"goes"`
+	Reason string `json:"reason"`
+	// Objects that go with the option, and their code in bytes.
+	Objects []string `json:"objects,omitempty"`
+	Code    uint64   `json:"code,omitempty"`
+	// Takes are the other options that cannot stay without it.
+	Takes []string `json:"takes,omitempty"`
+	// CodeLess is true when no object depends on the option alone, so that
+	// nothing in a trace speaks of it.
+	CodeLess bool `json:"codeless,omitempty"`
+	// held are the options that selected it and that go.
+	held []string
+}
+
+const keptPrefix = "kept: "
+
+// Proposal is a decision on each option that is on and that a person can set.
+type Proposal struct {
+	Decisions []Decision
+}
+
+// Off are the options that the proposal switches off: what others take with
+// them stands before those, and what was selected behind what selected it, so
+// that every beginning of the list is a proposal of its own.
+func (p Proposal) Off() []string {
+	var off []Decision
+	for _, decision := range p.Decisions {
+		if decision.Goes {
+			off = append(off, decision)
+		}
+	}
+	slices.SortStableFunc(off, func(a, b Decision) int {
+		return cmp.Or(len(a.held)-len(b.held), len(a.Takes)-len(b.Takes), strings.Compare(firstObject(a), firstObject(b)))
+	})
+	symbols := make([]string, len(off))
+	for i, decision := range off {
+		symbols[i] = decision.Symbol
+	}
+	return symbols
+}
+
+// Needs says for each option that goes which others have to go for it.
+func (p Proposal) Needs() map[string][]string {
+	goes := map[string]bool{}
+	for _, decision := range p.Decisions {
+		goes[decision.Symbol] = decision.Goes
+	}
+	needs := map[string][]string{}
+	for _, decision := range p.Decisions {
+		for _, other := range slices.Concat(decision.Takes, decision.held) {
+			if goes[decision.Symbol] && goes[other] {
+				needs[decision.Symbol] = append(needs[decision.Symbol], other)
+			}
+		}
+	}
+	return needs
+}
+
+func firstObject(d Decision) string {
+	if len(d.Objects) == 0 {
+		return ""
+	}
+	return d.Objects[0]
+}
+
+// Propose decides on each option by itself first. An option that others
+// select can only go with them: it joins when all of them go.
+func Propose(facts Facts) Proposal {
+	var proposal Proposal
+	var off []string
+	waiting := map[string]int{}
+	for _, symbol := range Lost(facts.Config, nil) {
+		decision, settable := facts.judge(symbol)
+		if !settable {
+			continue
+		}
+		if by := facts.Kconfig.Selectors(symbol, facts.Config); !decision.Goes && len(by) > 0 && decision.Reason == "" {
+			decision.Reason = "selected by " + strings.Join(by, ", ")
+			waiting[symbol] = len(proposal.Decisions)
+		}
+		if decision.Goes {
+			off = append(off, symbol)
+		}
+		proposal.Decisions = append(proposal.Decisions, decision)
+	}
+	facts.join(&proposal, off, waiting)
+	return proposal
+}
+
+// join lets in what was only held by options that go.
+func (f Facts) join(proposal *Proposal, off []string, waiting map[string]int) {
+	for changed := true; changed; {
+		changed = false
+		before := f.Kconfig.Without(f.Config, off, f.Asked)
+		for _, symbol := range sortedKeys(waiting) {
+			after := f.Kconfig.Without(f.Config, append(slices.Clone(off), symbol), f.Asked)
+			if after.on(symbol) {
+				continue
+			}
+			place := waiting[symbol]
+			delete(waiting, symbol)
+			changed = true
+			if !before.on(symbol) {
+				// It went with its selectors already.
+				proposal.Decisions[place].Reason = "goes with what selects it"
+				continue
+			}
+			decision := f.weigh(symbol, before, after)
+			decision.held = f.Kconfig.Selectors(symbol, f.Config)
+			proposal.Decisions[place] = decision
+			if decision.Goes {
+				off = append(off, symbol)
+				before = after
+			}
+		}
+	}
+}
+
+func (f Facts) judge(name string) (Decision, bool) {
+	symbol := f.Kconfig.Symbols[name]
+	if symbol == nil || !symbol.Boolean || symbol.Prompt == "" || f.Config[name] != "y" {
+		return Decision{}, false
+	}
+	decision := Decision{Symbol: name, Prompt: symbol.Prompt}
+	switch {
+	case f.Keep[name] != "":
+		decision.Reason = keptPrefix + f.Keep[name]
+	case symbol.Choice:
+		decision.Reason = "one of a choice: it can be traded for another, not left out"
+	default:
+		after := f.Kconfig.Without(f.Config, []string{name}, f.Asked)
+		if after.on(name) {
+			return decision, true // somebody selects it
+		}
+		decision = f.weigh(name, f.Config, after)
+	}
+	return decision, true
+}
+
+// weigh decides by what would go on the way from one configuration to the
+// other, for the sake of one option.
+func (f Facts) weigh(name string, before, after Config) Decision {
+	decision := Decision{Symbol: name, Prompt: f.Kconfig.Symbols[name].Prompt}
+	for _, lost := range Lost(before, after) {
+		if lost == name {
+			continue
+		}
+		decision.Takes = append(decision.Takes, lost)
+		if reason := f.Keep[lost]; reason != "" {
+			decision.Reason = fmt.Sprintf("%s goes with it, and is kept: %s", lost, reason)
+			return decision
+		}
+	}
+	gone := f.gone(before, after)
+	for _, use := range gone {
+		if why := f.tooWarm(use); why != "" {
+			decision.Reason = why
+			return decision
+		}
+		if use.Heat != NoCode {
+			decision.Objects = append(decision.Objects, use.Object)
+			decision.Code += use.Code()
+		}
+	}
+	if decision.Code == 0 {
+		decision.CodeLess = true
+		decision.Reason = "no object of its own: a trace cannot say whether it is used"
+		return decision
+	}
+	decision.Goes = true
+	decision.Reason = f.coldness(decision, gone)
+	return decision
+}
+
+// gone are the objects of the kernel that one configuration builds and the
+// other does not, the largest first.
+func (f Facts) gone(before, after Config) []Use {
+	var gone []Use
+	for _, use := range f.Uses.sorted() {
+		was, known := f.Kbuild.Built(use.Object, before)
+		is, _ := f.Kbuild.Built(use.Object, after)
+		if known && was && !is {
+			gone = append(gone, use)
+		}
+	}
+	return gone
+}
+
+func (f Facts) tooWarm(use Use) string {
+	switch {
+	case use.Heat == NoCode:
+		return ""
+	case use.Heat == Unknown:
+		return use.Object + " goes with it, and the run's record does not speak of it"
+	case use.Heat <= f.Warmest:
+		return ""
+	case use.Heat == Started:
+		return use.Object + " ran at boot"
+	case use.Heat == Warm:
+		return fmt.Sprintf("%s ran, %d of %d bytes, though not for the workload", use.Object, use.Ran, use.Text)
+	}
+	return fmt.Sprintf("%s ran: %d of %d bytes", use.Object, use.Ran, use.Text)
+}
+
+func (f Facts) coldness(decision Decision, gone []Use) string {
+	warmest := Cold
+	for _, use := range gone {
+		warmest = max(warmest, use.Heat)
+	}
+	what := map[Heat]string{
+		Cold:    "none of it ran",
+		Started: "it was started at boot and never used",
+		Warm:    "the workload did not use it",
+	}[warmest]
+	return fmt.Sprintf("%s, %s of code: %s", objects(len(decision.Objects)), bytesOf(decision.Code), what)
+}
+
+func objects(n int) string {
+	if n == 1 {
+		return "1 object"
+	}
+	return fmt.Sprintf("%d objects", n)
+}
+
+func bytesOf(n uint64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return fmt.Sprintf("%.1f KiB", float64(n)/1024)
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,181 @@
+package slim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+)
+
+// Kernels is what slimming needs of the factory.
+type Kernels interface {
+	// Configure gives the configuration that the recipe has when the options
+	// are off. It compiles nothing and takes a second or two.
+	Configure(ctx context.Context, off []string) (Config, error)
+	// Try builds the kernel with the options off, boots it and runs the
+	// workload on it. A kernel that fails is an answer and no error.
+	Try(ctx context.Context, off []string) (Answer, error)
+}
+
+// Input of a slimming.
+type Input struct {
+	Name  string
+	Facts Facts
+	// Missing drivers, as KeepHardware found them; they are only passed on.
+	Missing []Missing
+	Kernels Kernels
+	// Journal keeps the answers of kernels that were tried. Base is the digest
+	// of all that they depend on: source, recipe, compiler, workload.
+	Journal string
+	Base    string
+	// Limit is the most kernels to try, 0 for any number.
+	Limit int
+	// TextBefore is the code size of the kernel that ran.
+	TextBefore int64
+	Log        *slog.Logger
+}
+
+// Slim proposes what can go, sees what kconfig makes of it, and tries the
+// kernel; for each failure it finds the option to blame and keeps it.
+func Slim(ctx context.Context, input Input) (outcome Outcome, err error) {
+	proposal := Propose(input.Facts)
+	off := proposal.Off()
+	input.Log.Info("slimming proposed", "kernel", input.Name, "options", len(off))
+	checked, err := Search(ctx, off, proposal.Needs(), 0, input.check)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("slimming of %q: configuration: %w", input.Name, err)
+	}
+	input.told("kconfig", checked)
+	journal, err := OpenJournal(input.Journal, input.Base)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("slimming of %q: %w", input.Name, err)
+	}
+	defer func() { err = errors.Join(err, journal.Close()) }()
+	tried, err := Search(ctx, checked.Off, proposal.Needs(), input.Limit, journal.Ask(input.try))
+	if err != nil {
+		return Outcome{}, fmt.Errorf("slimming of %q: %w", input.Name, err)
+	}
+	input.told("kernel", tried)
+	outcome, err = input.outcome(ctx, proposal, checked, tried)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("slimming of %q: %w", input.Name, err)
+	}
+	return outcome, nil
+}
+
+func (input Input) told(by string, found Found) {
+	for _, blame := range found.Blamed {
+		input.Log.Info("option stays", "kernel", input.Name, "option", blame.Symbol,
+			"by", by, "stage", blame.Answer.Stage, "reason", blame.Answer.Reason)
+	}
+	input.Log.Info("slimming tried", "kernel", input.Name, "by", by, "off", len(found.Off), "calls", found.Calls)
+}
+
+// check asks kconfig, and looks whether all that goes may go.
+func (input Input) check(ctx context.Context, off []string) (Answer, error) {
+	after, err := input.Kernels.Configure(ctx, off)
+	if err != nil {
+		return Answer{}, err
+	}
+	if reason := input.Facts.Violation(off, after); reason != "" {
+		return Answer{Stage: "configuration", Reason: reason}, nil
+	}
+	return Answer{Works: true}, nil
+}
+
+func (input Input) try(ctx context.Context, off []string) (Answer, error) {
+	answer, err := input.check(ctx, off)
+	if err != nil || !answer.Works {
+		return answer, err
+	}
+	input.Log.Info("trying a kernel", "kernel", input.Name, "off", len(off))
+	answer, err = input.Kernels.Try(ctx, off)
+	if err != nil {
+		return Answer{}, err
+	}
+	answer.Reason = oneLine(answer.Reason)
+	return answer, nil
+}
+
+// Violation says what is wrong with a configuration that kconfig made: an
+// option that came back, a kept one that went, or an object that was used.
+// Empty means that it is what was asked for.
+func (f Facts) Violation(off []string, after Config) string {
+	for _, symbol := range off {
+		if after.on(symbol) {
+			by := f.Kconfig.Selectors(symbol, after)
+			if len(by) == 0 {
+				return symbol + " is switched on again by kconfig"
+			}
+			return symbol + " is selected by " + strings.Join(by, ", ")
+		}
+	}
+	for _, lost := range Lost(f.Config, after) {
+		if reason := f.Keep[lost]; reason != "" {
+			return lost + " goes, and is kept: " + reason
+		}
+	}
+	for _, use := range f.gone(f.Config, after) {
+		if why := f.tooWarm(use); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// outcome puts the decisions together with what the searches found.
+func (input Input) outcome(ctx context.Context, proposal Proposal, checked, tried Found) (Outcome, error) {
+	facts := input.Facts
+	outcome := Outcome{
+		Name: input.Name, Objects: facts.Uses.Sum(), Checks: checked.Calls, Kernels: tried.Calls,
+		TextBefore: input.TextBefore, TextAfter: tried.Last.Text, Missing: input.Missing,
+	}
+	after := facts.Config
+	if len(tried.Off) > 0 {
+		var err error
+		if after, err = input.Kernels.Configure(ctx, tried.Off); err != nil {
+			return Outcome{}, err
+		}
+	}
+	outcome.Config = after
+	for _, use := range facts.gone(facts.Config, after) {
+		outcome.ObjectsGone++
+		outcome.CodeGone += use.Code()
+	}
+	for _, decision := range proposal.Decisions {
+		if decision.Goes {
+			outcome.Proposed++
+		}
+		if reason := stays(decision.Symbol, checked, tried); decision.Goes && reason != "" {
+			decision.Goes, decision.Reason = false, reason
+		}
+		switch {
+		case decision.Goes:
+			outcome.Gone = append(outcome.Gone, decision)
+		case after.on(decision.Symbol):
+			outcome.Stayed = append(outcome.Stayed, decision)
+		default:
+			outcome.Along = append(outcome.Along, decision.Symbol)
+		}
+	}
+	return outcome, nil
+}
+
+// stays gives the reason why a proposed option was not switched off.
+func stays(symbol string, searches ...Found) string {
+	for _, found := range searches {
+		if i := slices.IndexFunc(found.Blamed, func(b Blame) bool { return b.Symbol == symbol }); i >= 0 {
+			answer := found.Blamed[i].Answer
+			return fmt.Sprintf("without it the %s fails: %s", answer.Stage, answer.Reason)
+		}
+		if other := found.Bound[symbol]; other != "" {
+			return fmt.Sprintf("%s, which has to stay, cannot stay without it", other)
+		}
+		if slices.Contains(found.Untried, symbol) {
+			return "not tried: the most kernels to try were tried before its turn"
+		}
+	}
+	return ""
+}
