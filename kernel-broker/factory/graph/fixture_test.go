@@ -18,6 +18,9 @@ func TestMain(m *testing.M) {
 	if spec := os.Getenv(victimVariable); spec != "" {
 		beVictim(spec)
 	}
+	if spec := os.Getenv(workerVariable); spec != "" {
+		beWorker(spec)
+	}
 	if root := os.Getenv(smallDisk); root != "" {
 		mountSmall(root)
 	}

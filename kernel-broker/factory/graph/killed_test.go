@@ -36,7 +36,7 @@ func drawPlan(t *rapid.T) plan {
 			}
 		}
 		p.Needs = append(p.Needs, needs)
-		p.Millis = append(p.Millis, rapid.IntRange(0, 8).Draw(t, "millis"))
+		p.Millis = append(p.Millis, rapid.IntRange(0, 25).Draw(t, "millis"))
 	}
 	return p
 }
@@ -184,7 +184,7 @@ func TestKilledAnywhere(t *testing.T) {
 				t.Fatal(err)
 			}
 			if try < 8 {
-				time.AfterFunc(time.Duration(random.IntN(80))*time.Millisecond, func() { _ = victim.Process.Kill() })
+				time.AfterFunc(time.Duration(random.IntN(60))*time.Millisecond, func() { _ = victim.Process.Kill() })
 			}
 			err := victim.Wait()
 			had = p.check(t, had, p.took())

@@ -1,0 +1,101 @@
+package graph
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// taskFile is what another process must know to do a task: it makes the same
+// graph itself, and checks that it came to the same inputs.
+type taskFile struct {
+	Step   string             `json:"step"`
+	Key    string             `json:"key"`
+	Inputs map[string]string  `json:"inputs"`
+	Needs  map[string]keyOnly `json:"needs"`
+}
+
+type keyOnly struct {
+	Kind string `json:"kind"`
+	Key  string `json:"key"`
+}
+
+// hand writes the task for another process.
+func (t Task) hand() (path string, err error) {
+	file := taskFile{Step: t.Step.Name, Key: t.Key, Inputs: t.Step.Inputs, Needs: map[string]keyOnly{}}
+	for as, need := range t.Needs {
+		file.Needs[as] = keyOnly{Kind: need.Kind, Key: need.Key}
+	}
+	text, err := json.MarshalIndent(file, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	path = t.spot.path("task.json")
+	return path, errors.Join(os.MkdirAll(t.spot.dir, 0o755), writeFile(path, append(text, '\n')))
+}
+
+// Work does the task that another process handed over in a file, with the step
+// of this process's graph. What goes wrong is left for the other to find.
+func (s Store) Work(ctx context.Context, path string, g *Graph) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("task: %w", err)
+	}
+	var file taskFile
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&file); err != nil {
+		return fmt.Errorf("task %q: %w", path, err)
+	}
+	step, has := g.Step(file.Step)
+	if !has || step.Effect {
+		return fmt.Errorf("task %q: no step %q that can be handed over", path, file.Step)
+	}
+	task := Task{Step: step, Key: file.Key, Needs: map[string]Result{}, spot: s.spot(step.Kind, file.Key),
+		Observe: func(Update) {},
+		Slot:    func(context.Context) (func(), error) { return func() {}, nil },
+	}
+	if err := task.accept(s, file); err != nil {
+		return task.spot.fail(step.Name, err)
+	}
+	_, err = task.perform(ctx)
+	return err
+}
+
+// accept finds what the task needs, and refuses one that would come to another
+// result here than where it was made.
+func (t Task) accept(s Store, file taskFile) error {
+	var other []string
+	for name := range maps.Keys(file.Inputs) {
+		if _, has := t.Step.Inputs[name]; !has {
+			other = append(other, fmt.Sprintf("%s is %q there, and nothing here", name, file.Inputs[name]))
+		}
+	}
+	for name, here := range t.Step.Inputs {
+		if there := file.Inputs[name]; there != here {
+			other = append(other, fmt.Sprintf("%s is %q there, %q here", name, there, here))
+		}
+	}
+	if other != nil {
+		slices.Sort(other)
+		return fmt.Errorf("this machine has other inputs than the one that asks: %s", strings.Join(other, "; "))
+	}
+	for as := range t.Step.Needs {
+		need, err := s.Find(file.Needs[as].Kind, file.Needs[as].Key)
+		if err != nil {
+			return fmt.Errorf("need %q: %w", as, err)
+		}
+		t.Needs[as] = need
+	}
+	key, err := key(&t.Step, t.Needs)
+	if err == nil && key != t.Key {
+		err = fmt.Errorf("its inputs give key %s here, %s there", key, t.Key)
+	}
+	return err
+}
