@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 )
@@ -24,6 +25,8 @@ type Builder struct {
 	Progress Progress
 	// FindSource finds an installed source package.
 	FindSource func(ctx context.Context, name string) (SourcePackage, error)
+	// Name of who builds, for the manifest. Empty leaves it out.
+	Name string
 }
 
 // Result is a kernel, built now or before.
@@ -41,6 +44,9 @@ func (b *Builder) Build(ctx context.Context, name, out string) (Result, error) {
 	plan, err := b.Plan(ctx, name)
 	if err != nil {
 		return Result{}, err
+	}
+	if err := plan.unattended(); err != nil {
+		return Result{}, fmt.Errorf("kernel %q: %w", name, err)
 	}
 	cached := true
 	dir, err := b.Cache.Entry(ctx, "kernel", plan.Key, b.Progress.Waiting("building this kernel"), func(dir string) error {
@@ -63,42 +69,87 @@ func (b *Builder) Build(ctx context.Context, name, out string) (Result, error) {
 	return Result{Manifest: manifest, Dir: dir, Cached: cached, Took: time.Since(started)}, nil
 }
 
+// ErrNeedsRun is in the error about a recipe that cannot be followed without
+// running a kernel, which is more than this package does.
+var ErrNeedsRun = errors.New("needs a run of its workload: kernelctl kernel build")
+
+// unattended refuses what only the whole pipeline can make.
+func (p Plan) unattended() error {
+	switch {
+	case p.Recipe.Optimisation.Profiled():
+		return fmt.Errorf("optimisation %s %w", p.Recipe.Optimisation, ErrNeedsRun)
+	case p.Recipe.Slimming == SlimmingTrace:
+		return fmt.Errorf("slimming %s %w", p.Recipe.Slimming, ErrNeedsRun)
+	}
+	return nil
+}
+
 // make runs the steps and puts the result into dir.
 func (b *Builder) make(ctx context.Context, plan Plan, dir string) error {
-	source, err := b.Cache.Unpack(ctx, plan.Source, b.Progress)
+	source, err := b.Fetch(ctx, plan)
 	if err != nil {
 		return err
 	}
-	return b.withObjects(ctx, plan, source.Tree, func(at site) error {
+	return b.withObjects(ctx, plan, Plain, source.Tree, func(at site) error {
 		b.Progress.Say("configuring: %s, %d options from %d fragments", plan.Recipe.Base,
 			len(plan.Merged.Options), len(plan.Fragments))
-		if err := b.configure(ctx, at); err != nil {
+		if _, err := b.configure(ctx, at, plan.Merged, nil); err != nil {
 			return err
 		}
-		if err := b.compile(ctx, source, at); err != nil {
+		return b.logged(at, func(watch Watch) error {
+			if err := b.compile(ctx, source, at, watch); err != nil {
+				return err
+			}
+			_, err := collect(ctx, at, source, CompileInput{Variant: Plain}, dir)
 			return err
-		}
-		return b.collect(ctx, plan, source, at.obj, dir)
+		})
 	})
 }
 
+// logged keeps the build's log beside the results, since a failed build has no
+// result folder, and shows its progress.
+func (b *Builder) logged(at site, work func(watch Watch) error) error {
+	path := filepath.Join(b.Cache.Dir, "log", at.plan.Recipe.Name+"-"+at.plan.Key[:12]+".log")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	log, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	var shown *meter
+	err = work(Watch{Log: log, LogPath: path, Units: func(done, total int) {
+		if shown == nil {
+			b.Progress.Say("compiling with %s, %d jobs (log: %s)", at.plan.ccCommand(at.variant), b.Jobs, path)
+			shown = b.Progress.meter(total)
+		}
+		if done > 0 {
+			shown.add()
+		}
+	}})
+	if shown != nil && err == nil {
+		shown.finish()
+	}
+	return errors.Join(err, log.Close())
+}
+
 // collect takes the result out of the object folder and writes the manifest.
-func (b *Builder) collect(ctx context.Context, plan Plan, source Source, obj, dir string) error {
+func collect(ctx context.Context, at site, source Source, input CompileInput, dir string) (Manifest, error) {
 	files := map[string]string{
 		"arch/x86/boot/bzImage": ImageFile,
 		".config":               ConfigFile,
 		"System.map":            SystemMapFile,
 	}
 	for from, to := range files {
-		if err := copyFile(filepath.Join(obj, from), filepath.Join(dir, to)); err != nil {
-			return fmt.Errorf("result %q: %w", to, err)
+		if err := copyFile(filepath.Join(at.obj, from), filepath.Join(dir, to)); err != nil {
+			return Manifest{}, fmt.Errorf("result %q: %w", to, err)
 		}
 	}
-	manifest, err := describeBuild(ctx, plan, source, obj, dir)
+	manifest, err := describeBuild(ctx, at, source, input, dir)
 	if err != nil {
-		return err
+		return Manifest{}, err
 	}
-	return manifest.Write(dir)
+	return manifest, manifest.Write(dir)
 }
 
 // BuildError is a make that did not succeed, with the end of what it said.
@@ -110,7 +161,11 @@ type BuildError struct {
 }
 
 func (e *BuildError) Error() string {
-	return fmt.Sprintf("make %s: %v\n%s\n(whole log: %s)", e.Target, e.Err, e.Tail, e.Log)
+	text := fmt.Sprintf("make %s: %v\n%s", e.Target, e.Err, e.Tail)
+	if e.Log != "" {
+		text += fmt.Sprintf("\n(whole log: %s)", e.Log)
+	}
+	return text
 }
 
 // Unwrap gives the cause, a cancelled context for example.

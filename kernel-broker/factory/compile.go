@@ -35,54 +35,80 @@ func (b *Builder) reproducible(date time.Time) []string {
 	}
 }
 
+// Watch is how others see a long build. Both may be nil.
+type Watch struct {
+	// Log takes all that make says; LogPath is for errors.
+	Log     io.Writer
+	LogPath string
+	// Units is told how many of all files went through the compiler.
+	Units func(done, total int)
+}
+
 // make prepares a call of make in the tree and for the object folder.
-func (s site) make(ctx context.Context, environment []string, targets ...string) *exec.Cmd {
-	cmd := command(ctx, environment, "make", append([]string{
-		"-C", s.tree, "O=" + s.obj, "ARCH=x86_64",
-		"CC=" + s.plan.ccCommand(), "HOSTCC=" + s.plan.Compiler.Name,
-	}, targets...)...)
+func (s site) make(ctx context.Context, environment []string, targets ...string) (*exec.Cmd, error) {
+	flags, err := s.plan.flags(s.variant, s.obj)
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"-C", s.tree, "O=" + s.obj, "ARCH=x86_64"}, s.plan.tools(s.variant)...)
+	if len(flags) > 0 {
+		args = append(args, "KCFLAGS="+strings.Join(flags, " "))
+	}
+	cmd := command(ctx, environment, "make", append(args, targets...)...)
 	cmd.ExtraFiles = []*os.File{s.lock.File()}
-	return cmd
+	return cmd, nil
 }
 
 // quietMake runs a target that takes no time, such as a configuration.
 func (b *Builder) quietMake(ctx context.Context, at site, targets ...string) error {
-	_, err := run(ctx, at.make(ctx, nil, append([]string{"-s"}, targets...)...))
+	cmd, err := at.make(ctx, nil, append([]string{"-s"}, targets...)...)
+	if err != nil {
+		return err
+	}
+	_, err = run(ctx, cmd)
 	return err
 }
 
-// logPath keeps logs beside the results: a failed build has no result folder.
-func (b *Builder) logPath(plan Plan) string {
-	return filepath.Join(b.Cache.Dir, "log", plan.Recipe.Name+"-"+plan.Key[:12]+".log")
-}
-
-// compile runs the long make with progress, and keeps all it says in the log.
-func (b *Builder) compile(ctx context.Context, source Source, at site) error {
+// compile runs the long make. What the compiler says of one object must stand
+// together when it is read again, which is so with a profile.
+func (b *Builder) compile(ctx context.Context, source Source, at site, watch Watch) error {
 	date, err := source.Date()
 	if err != nil {
 		return err
 	}
+	if watch.Log == nil {
+		watch.Log = io.Discard
+	}
 	environment := b.reproducible(date)
-	if err := b.runMake(ctx, environment, at, "prepare", nil); err != nil {
+	if err := b.runMake(ctx, environment, at, watch, nil, "prepare"); err != nil {
 		return err
 	}
 	total, err := b.countUnits(ctx, environment, at)
 	if err != nil {
 		return err
 	}
-	b.Progress.Say("compiling with %s, %d jobs (log: %s)", at.plan.ccCommand(), b.Jobs, b.logPath(at.plan))
-	meter := b.Progress.meter(total)
-	if err := b.runMake(ctx, environment, at, "bzImage", meter.add); err != nil {
-		return err
+	done := 0
+	unit := func(step int) {
+		done += step
+		if watch.Units != nil {
+			watch.Units(done, max(done, total))
+		}
 	}
-	meter.finish()
-	return nil
+	unit(0)
+	targets := []string{"bzImage"}
+	if at.variant == Optimised {
+		targets = append(targets, "-Otarget")
+	}
+	return b.runMake(ctx, environment, at, watch, func() { unit(1) }, targets...)
 }
 
 // countUnits asks make what it would compile. It says so quickest when it need
 // not run anything.
 func (b *Builder) countUnits(ctx context.Context, environment []string, at site) (int, error) {
-	cmd := at.make(ctx, environment, "-n", "bzImage")
+	cmd, err := at.make(ctx, environment, "-n", "bzImage")
+	if err != nil {
+		return 0, err
+	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return 0, fmt.Errorf("make -n: %w", err)
@@ -115,22 +141,14 @@ func countUnitLines(reader io.Reader) (int, error) {
 	return count, lines.Err()
 }
 
-func (b *Builder) runMake(ctx context.Context, environment []string, at site, target string, unit func()) error {
-	path := b.logPath(at.plan)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("log: %w", err)
-	}
-	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
-	if target == "prepare" {
-		flags |= os.O_TRUNC
-	}
-	log, err := os.OpenFile(path, flags, 0o644)
+func (b *Builder) runMake(ctx context.Context, environment []string, at site, watch Watch, unit func(), targets ...string) error {
+	cmd, err := at.make(ctx, environment, append([]string{"-j" + strconv.Itoa(b.Jobs)}, targets...)...)
 	if err != nil {
-		return fmt.Errorf("log: %w", err)
+		return err
 	}
-	tail, err := pipeMake(at.make(ctx, environment, "-j"+strconv.Itoa(b.Jobs), target), log, unit)
-	if err = errors.Join(err, log.Close()); err != nil {
-		return &BuildError{Target: target, Log: path, Tail: tail, Err: stopped(ctx, err)}
+	tail, err := pipeMake(cmd, watch.Log, unit)
+	if err != nil {
+		return &BuildError{Target: targets[0], Log: watch.LogPath, Tail: tail, Err: stopped(ctx, err)}
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ bzImage:
 	@test ! -e @SWITCHES@/fail || { echo 'two.c:7: error: no such thing'; exit 1; }
 	@test ! -e @SWITCHES@/hang || sleep 60
 	@test ! -e @SWITCHES@/slow || { rm @SWITCHES@/slow; sleep 3; touch @SWITCHES@/slow-done; }
-	@cp files/vmlinux files/System.map files/modules.builtin files/modules.builtin.modinfo $(O)
+	@cp files/vmlinux files/vmlinux.o files/System.map files/modules.builtin files/modules.builtin.modinfo $(O)
 	@cp files/bzImage $(O)/arch/x86/boot/bzImage
 `
 
@@ -94,6 +94,7 @@ func (f *fakeFactory) makeTarball(image []byte) {
 	for file, content := range map[string]string{
 		"kernel.release":          fakeRelease + "\n",
 		"vmlinux":                 string(fakeELF(f.t, fakeBuildID)),
+		"vmlinux.o":               string(fakeELF(f.t, fakeBuildID)),
 		"System.map":              "ffffffff81000000 T _text\n",
 		"bzImage":                 string(image),
 		"modules.builtin":         "kernel/drivers/block/virtio_blk.ko\nkernel/fs/ext4/ext4.ko\nkernel/sound/beep.ko\n",

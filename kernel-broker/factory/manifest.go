@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
 )
 
 // manifestFormat is the version of kernel.json.
@@ -37,6 +39,18 @@ type Manifest struct {
 	Compiler  *Compiler `json:"compiler,omitempty"`
 	Fragments []Part    `json:"fragments,omitempty"`
 	InputsKey string    `json:"inputs_key,omitempty"`
+
+	// What follows came later; a reader must not ask for it.
+	Variant      Variant      `json:"variant,omitempty"`
+	Optimisation Optimisation `json:"optimisation,omitempty"`
+	// Flags are the compiler's besides kbuild's own, with OBJECTS for the
+	// object folder.
+	Flags []string `json:"flags,omitempty"`
+	// Sections are the sizes of function text.
+	Sections *gcov.Sections `json:"sections,omitempty"`
+	Profile  *Use           `json:"profile,omitempty"`
+	Workload string         `json:"workload,omitempty"`
+	Builder  string         `json:"builder,omitempty"`
 }
 
 // File of a result.
@@ -63,40 +77,46 @@ type Limits struct {
 	CommandLineBytes int `json:"command_line_bytes"`
 }
 
-// describeBuild makes the manifest of what make left in obj; the files of the
-// result are in dir already.
-func describeBuild(ctx context.Context, plan Plan, source Source, obj, dir string) (Manifest, error) {
-	release, err := os.ReadFile(filepath.Join(obj, "include/config/kernel.release"))
+// describeBuild makes the manifest of what make left in the object folder; the
+// files of the result are in dir already.
+func describeBuild(ctx context.Context, at site, source Source, in CompileInput, dir string) (Manifest, error) {
+	release, err := os.ReadFile(filepath.Join(at.obj, "include/config/kernel.release"))
 	if err != nil {
 		return Manifest{}, fmt.Errorf("release: %w", err)
 	}
-	id, err := ReadBuildID(filepath.Join(obj, "vmlinux"))
+	id, err := ReadBuildID(filepath.Join(at.obj, "vmlinux"))
 	if err != nil {
 		return Manifest{}, err
 	}
-	config, err := ReadConfig(filepath.Join(dir, ConfigFile))
+	sections, err := readSections(filepath.Join(at.obj, "vmlinux.o"))
 	if err != nil {
 		return Manifest{}, err
 	}
-	builtin, err := readBuiltin(filepath.Join(obj, "modules.builtin"))
-	if err != nil {
-		return Manifest{}, err
-	}
-	names, err := readFilesystemNames(filepath.Join(obj, "modules.builtin.modinfo"))
-	if err != nil {
-		return Manifest{}, err
-	}
+	plan := at.plan
 	manifest := Manifest{
 		Name: plan.Recipe.Name, Description: plan.Recipe.Description,
 		Release: strings.TrimSpace(string(release)), BuildID: id,
-		Drivers:     Offer{BuiltIn: driverNames(builtin), Modular: []string{}},
-		Filesystems: Offer{BuiltIn: filesystems(names, config), Modular: []string{}},
-		Source:      source,
-		Compiler:    &plan.Compiler,
-		InputsKey:   "sha256:" + plan.Key,
+		Source:       source,
+		Compiler:     &plan.Compiler,
+		InputsKey:    "sha256:" + plan.Key,
+		Variant:      in.Variant,
+		Optimisation: plan.Recipe.Optimisation.orDefault(),
+		Sections:     &sections,
+		Profile:      in.used,
+		Workload:     plan.Recipe.Workload,
+		Builder:      at.builder,
+	}
+	if manifest.Flags, err = plan.flags(at.variant, at.obj); err != nil {
+		return Manifest{}, err
+	}
+	for i, flag := range manifest.Flags {
+		manifest.Flags[i] = strings.ReplaceAll(flag, at.obj, "OBJECTS")
 	}
 	for _, fragment := range plan.Fragments {
 		manifest.Fragments = append(manifest.Fragments, Part{Name: fragment.Name, Digest: fragment.Digest})
+	}
+	if err := manifest.addOffer(at.obj, dir); err != nil {
+		return Manifest{}, err
 	}
 	systemMap, err := describeFile(dir, SystemMapFile)
 	if err != nil {
@@ -104,6 +124,25 @@ func describeBuild(ctx context.Context, plan Plan, source Source, obj, dir strin
 	}
 	manifest.SystemMap = &systemMap
 	return manifest, manifest.addImage(ctx, dir)
+}
+
+// addOffer fills in what the kernel can drive.
+func (m *Manifest) addOffer(obj, dir string) error {
+	config, err := ReadConfig(filepath.Join(dir, ConfigFile))
+	if err != nil {
+		return err
+	}
+	builtin, err := readBuiltin(filepath.Join(obj, "modules.builtin"))
+	if err != nil {
+		return err
+	}
+	names, err := readFilesystemNames(filepath.Join(obj, "modules.builtin.modinfo"))
+	if err != nil {
+		return err
+	}
+	m.Drivers = Offer{BuiltIn: driverNames(builtin), Modular: []string{}}
+	m.Filesystems = Offer{BuiltIn: filesystems(names, config), Modular: []string{}}
+	return nil
 }
 
 // addImage fills in what image and configuration in dir say, and refuses an
@@ -139,14 +178,18 @@ func describeFile(dir, name string) (File, error) {
 
 // Write puts the manifest into a folder.
 func (m Manifest) Write(dir string) error {
-	text, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return fmt.Errorf("manifest: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, ManifestFile), append(text, '\n'), 0o644); err != nil {
+	if err := writeJSON(filepath.Join(dir, ManifestFile), m); err != nil {
 		return fmt.Errorf("manifest: %w", err)
 	}
 	return nil
+}
+
+func writeJSON(path string, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
 // ReadManifest reads kernel.json from a folder.

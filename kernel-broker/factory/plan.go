@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -38,21 +37,34 @@ func (b *Builder) Plan(ctx context.Context, name string) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	return b.PlanRecipe(ctx, recipe)
+}
+
+// PlanRecipe does the same for a recipe at hand: a kernel of the catalog with
+// another optimisation or compiler, to compare it with.
+func (b *Builder) PlanRecipe(ctx context.Context, recipe Recipe) (Plan, error) {
+	recipe.settle()
+	if wrong := recipe.validate(); wrong != nil {
+		return Plan{}, fmt.Errorf("kernel %q: %w", recipe.Name, wrong)
+	}
 	fragments, err := recipe.ReadFragments(b.Catalog)
 	if err != nil {
 		return Plan{}, err
 	}
 	merged, err := Merge(append([]Fragment{recipe.ownOptions(b.Catalog)}, fragments...))
 	if err != nil {
-		return Plan{}, fmt.Errorf("kernel %q: fragments contradict each other:\n%w", name, err)
+		return Plan{}, fmt.Errorf("kernel %q: fragments contradict each other:\n%w", recipe.Name, err)
 	}
-	source, err := b.FindSource(ctx, recipe.Source.Debian)
+	if merged, err = merged.Overlaid(overlaysFor(recipe.Optimisation)...); err != nil {
+		return Plan{}, fmt.Errorf("kernel %q: %w", recipe.Name, err)
+	}
+	source, err := b.sourcePackage(ctx, recipe)
 	if err != nil {
-		return Plan{}, fmt.Errorf("kernel %q: %w", name, err)
+		return Plan{}, fmt.Errorf("kernel %q: %w", recipe.Name, err)
 	}
 	compiler, err := findCompiler(ctx, recipe.Compiler)
 	if err != nil {
-		return Plan{}, fmt.Errorf("kernel %q: %w", name, err)
+		return Plan{}, fmt.Errorf("kernel %q: %w", recipe.Name, err)
 	}
 	plan := Plan{Recipe: recipe, Fragments: fragments, Merged: merged, Source: source, Compiler: compiler}
 	plan.Key, err = plan.key()
@@ -73,14 +85,18 @@ func (p Plan) key() (string, error) {
 	for _, fragment := range p.Fragments {
 		digests[fragment.Name] = fragment.Digest
 	}
-	inputs, err := json.Marshal(map[string]any{
+	values := map[string]any{
 		"format":    resultFormat,
 		"recipe":    p.Recipe,
 		"fragments": digests,
 		"options":   p.Merged.Text(),
 		"source":    p.Source.Name + " " + p.Source.Version,
 		"compiler":  p.Compiler,
-	})
+	}
+	if len(p.Source.Patches) > 0 {
+		values["patches"] = p.Source.Patches
+	}
+	inputs, err := json.Marshal(values)
 	if err != nil {
 		return "", fmt.Errorf("kernel %q: inputs: %w", p.Recipe.Name, err)
 	}
@@ -88,14 +104,19 @@ func (p Plan) key() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
+// findCompiler asks the compiler, and the linker that goes with it.
 func findCompiler(ctx context.Context, name string) (Compiler, error) {
+	ld := "ld"
+	if suffix, clang := strings.CutPrefix(name, "clang"); clang {
+		ld = "ld.lld" + suffix
+	}
 	version, err := output(ctx, name, "--version")
 	if err != nil {
 		return Compiler{}, fmt.Errorf("compiler %q: %w", name, err)
 	}
-	linker, err := output(ctx, "ld", "--version")
+	linker, err := output(ctx, ld, "--version")
 	if err != nil {
-		return Compiler{}, fmt.Errorf("linker: %w", err)
+		return Compiler{}, fmt.Errorf("linker %q: %w", ld, err)
 	}
 	return Compiler{Name: name, Version: firstLine(version), Linker: firstLine(linker)}, nil
 }
@@ -103,13 +124,4 @@ func findCompiler(ctx context.Context, name string) (Compiler, error) {
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return strings.TrimSpace(line)
-}
-
-// ccCommand is the compiler as make calls it: through ccache where there is
-// one, since kernels of one source share most of their objects.
-func (p Plan) ccCommand() string {
-	if _, err := exec.LookPath("ccache"); err == nil {
-		return "ccache " + p.Compiler.Name
-	}
-	return p.Compiler.Name
 }

@@ -65,17 +65,14 @@ func ReadFolder(dir string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// Swap makes the folder dir, which objects were compiled with, equal to the
-// profile in the folder from, and returns the objects that must be compiled
-// again. It calls forget with each of them before it touches its profile, so
-// that after a crash no object is left that a newer profile seems to fit.
-func Swap(from, dir string, forget func(object string) error) ([]string, error) {
+// Swap makes the folder dir, which objects were compiled with, hold the wanted
+// files (as ReadFolder gives them), and returns the objects that must be
+// compiled again. It calls forget with each of them before it touches its
+// profile, so that after a crash no object is left that a newer profile seems
+// to fit.
+func Swap(wanted map[string][]byte, dir string, forget func(object string) error) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("profile: %w", err)
-	}
-	wanted, err := ReadFolder(from)
-	if err != nil {
-		return nil, err
 	}
 	present, err := ReadFolder(dir)
 	if err != nil {

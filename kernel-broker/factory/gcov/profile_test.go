@@ -125,27 +125,20 @@ func TestDigests(t *testing.T) {
 }
 
 func TestSwap(t *testing.T) {
-	used, fresh := filepath.Join(t.TempDir(), "used"), filepath.Join(t.TempDir(), "new")
+	used := filepath.Join(t.TempDir(), "used")
 	swap := func(files map[string]File) []string {
 		t.Helper()
-		if err := os.RemoveAll(fresh); err != nil {
-			t.Fatal(err)
-		}
-		if err := profileOf(files).WriteFor(fresh, Mangled); err != nil {
-			t.Fatal(err)
-		}
+		profile := profileOf(files)
 		var forgotten []string
-		changed, err := Swap(fresh, used, func(object string) error {
+		changed, err := Swap(profile.Encoded(), used, func(object string) error {
 			forgotten = append(forgotten, object)
 			return nil
 		})
 		if err != nil || !slices.Equal(changed, forgotten) {
 			t.Fatalf("changed %v, forgot %v: %v", changed, forgotten, err)
 		}
-		one, err := FolderDigest(used)
-		two, err2 := FolderDigest(fresh)
-		if one != two || errors.Join(err, err2) != nil {
-			t.Errorf("the folders differ after a swap: %v, %v", err, err2)
+		if digest, err := FolderDigest(used); digest != profile.Digest() || err != nil {
+			t.Errorf("the folder is not the profile after a swap: %v", err)
 		}
 		return changed
 	}
@@ -162,14 +155,8 @@ func TestSwap(t *testing.T) {
 		t.Errorf("two gone: %v", got)
 	}
 	stop := errors.New("disk full")
-	if err := os.RemoveAll(fresh); err != nil {
-		t.Fatal(err)
-	}
-	if err := profileOf(map[string]File{"fs/a": counted(1, 3)}).WriteFor(fresh, Mangled); err != nil {
-		t.Fatal(err)
-	}
 	before, _ := FolderDigest(used)
-	if _, err := Swap(fresh, used, func(string) error { return stop }); !errors.Is(err, stop) {
+	if _, err := Swap(profileOf(map[string]File{"fs/a": counted(1, 3)}).Encoded(), used, func(string) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("error is %v", err)
 	}
 	if after, err := FolderDigest(used); after != before || err != nil {

@@ -1,0 +1,177 @@
+package factory
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
+)
+
+// Use is how a profile was used: what a manifest says of it.
+type Use struct {
+	Digest string `json:"digest"`
+	// Objects with a profile, and those that were compiled in this build since
+	// their profile was not the one of the build before. The latter depends on
+	// what was built before, and is not in the manifest.
+	Objects  int `json:"objects"`
+	Compiled int `json:"-"`
+	// Complaints about all objects, compiled now or before.
+	Complaints gcov.Complaints `json:"complaints"`
+	// Excluded objects are compiled without a profile.
+	Excluded []Exclusion `json:"excluded,omitempty"`
+}
+
+// maxExclusions that a build adds by itself. More than these are no odd files
+// but a profile that is wrong.
+const maxExclusions = 5
+
+// complaintsFile keeps, beside an object folder, what was said of its objects.
+func complaintsFile(obj string) string { return obj + ".complaints.json" }
+
+// profiledBuild is a build with a profile in an object folder that was used
+// with another one before.
+type profiledBuild struct {
+	builder  *Builder
+	source   Source
+	at       site
+	watch    Watch
+	excluded []Exclusion
+}
+
+// run swaps the profile and compiles. An object that does not compile with its
+// profile is compiled without it, and the build goes on.
+func (p *profiledBuild) run(ctx context.Context, profile string) (*Use, error) {
+	p.excluded = append(p.excluded, p.at.plan.Recipe.Exclude...)
+	added := 0
+	for {
+		use, err := p.once(ctx, profile)
+		var failed *failedObjects
+		if err == nil || !errors.As(err, &failed) || ctx.Err() != nil {
+			return use, err
+		}
+		if added += len(failed.exclusions); added > maxExclusions {
+			return nil, fmt.Errorf("%d objects do not compile with their profile, at most %d may: %w", added, maxExclusions, err)
+		}
+		for _, exclusion := range failed.exclusions {
+			p.builder.Progress.Say("without a profile: %s: %s", exclusion.Object, exclusion.Reason)
+		}
+		p.excluded = append(p.excluded, failed.exclusions...)
+	}
+}
+
+// failedObjects are those with a profile that did not compile.
+type failedObjects struct {
+	exclusions []Exclusion
+	err        error
+}
+
+func (f *failedObjects) Error() string { return f.err.Error() }
+func (f *failedObjects) Unwrap() error { return f.err }
+
+func (p *profiledBuild) once(ctx context.Context, profile string) (*Use, error) {
+	folder := profileFolder(p.at.obj)
+	wanted, err := p.wanted(profile)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := gcov.Swap(wanted, folder, func(object string) error {
+		return removeIfThere(filepath.Join(p.at.obj, object+".o"))
+	})
+	if err != nil {
+		return nil, err
+	}
+	var said bytes.Buffer
+	watch := p.watch
+	watch.Log = &said
+	if p.watch.Log != nil {
+		watch.Log = io.MultiWriter(&said, p.watch.Log)
+	}
+	if p.watch.Log != nil {
+		_, _ = fmt.Fprintf(p.watch.Log, "profile: %d objects have another one than before\n", len(changed)) // the log keeps its error
+	}
+	failed := p.builder.compile(ctx, p.source, p.at, watch)
+	complaints, compiled, err := p.complaints(said.Bytes())
+	if err != nil || failed != nil {
+		return nil, errors.Join(p.blame(said.String(), failed), err)
+	}
+	digest, err := gcov.FolderDigest(folder)
+	if err != nil {
+		return nil, err
+	}
+	return &Use{Digest: digest, Objects: len(wanted), Compiled: compiled, Complaints: complaints, Excluded: p.excluded}, nil
+}
+
+// wanted is the profile without what is excluded.
+func (p *profiledBuild) wanted(profile string) (map[string][]byte, error) {
+	files, err := gcov.ReadFolder(profile)
+	if err != nil {
+		return nil, err
+	}
+	for _, exclusion := range p.excluded {
+		object := strings.TrimSuffix(exclusion.Object, ".o")
+		if _, has := files[object]; !has {
+			return nil, fmt.Errorf("object %q is excluded from the profile, which does not have it", exclusion.Object)
+		}
+		delete(files, object)
+	}
+	return files, nil
+}
+
+// complaints brings the list beside the object folder up to date with what was
+// said now.
+func (p *profiledBuild) complaints(said []byte) (gcov.Complaints, int, error) {
+	fresh, compiled, err := gcov.ReadLog(bytes.NewReader(said))
+	if err != nil {
+		return gcov.Complaints{}, 0, err
+	}
+	path := complaintsFile(p.at.obj)
+	var all gcov.Complaints
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	} else if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return gcov.Complaints{}, 0, fmt.Errorf("complaints of %q: %w", p.at.obj, err)
+	}
+	all = all.Again(fresh, compiled)
+	return all, len(compiled), writeJSON(path, all)
+}
+
+var (
+	failedLine = regexp.MustCompile(`(?m)^make\[\d+\]: \*\*\* \[(?:\S+:\d+: )?(\S+)\.o\] Error `)
+	errorLine  = regexp.MustCompile(`(?m)^\S+?:\d+:(?:\d+:)? (?:fatal |internal compiler )?[eE]rror: (.*)$`)
+)
+
+// blame turns a failed build into the objects that are to blame, if all of
+// them have a profile.
+func (p *profiledBuild) blame(said string, failed error) error {
+	var build *BuildError
+	if !errors.As(failed, &build) {
+		return failed
+	}
+	reason := "does not compile with its profile"
+	if found := errorLine.FindStringSubmatch(said); found != nil {
+		reason += ": " + found[1]
+	}
+	blamed := &failedObjects{err: failed}
+	for _, found := range failedLine.FindAllStringSubmatch(said, -1) {
+		if !exists(filepath.Join(profileFolder(p.at.obj), gcov.Mangled(found[1]))) {
+			return failed
+		}
+		blamed.exclusions = append(blamed.exclusions, Exclusion{Object: found[1] + ".o", Reason: reason})
+	}
+	if len(blamed.exclusions) == 0 {
+		return failed
+	}
+	return blamed
+}

@@ -1,0 +1,209 @@
+package factory
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
+)
+
+// droppedFile lists what slimming took away besides what it named.
+const droppedFile = "dropped.json"
+
+// ConfigureInput is what a configuration depends on besides the plan.
+type ConfigureInput struct {
+	Variant Variant
+	// Slim is a fragment that wins over the recipe's, "" for none.
+	Slim string
+}
+
+// Inputs names by value and digest all that Configure's result depends on.
+func (in ConfigureInput) Inputs(plan Plan) (map[string]string, error) {
+	inputs := plan.sourceInputs()
+	inputs["options"] = digestText(plan.Merged.Text())
+	inputs["compiler"] = plan.Compiler.text()
+	inputs["variant"] = string(in.Variant)
+	if in.Slim == "" {
+		return inputs, nil
+	}
+	digest, _, err := digestFile(in.Slim)
+	if err != nil {
+		return nil, fmt.Errorf("kernel %q: slimming: %w", plan.Recipe.Name, err)
+	}
+	inputs["slimming"] = digest
+	return inputs, nil
+}
+
+// Configure writes the kernel's configuration to out/config.
+func (b *Builder) Configure(ctx context.Context, plan Plan, in ConfigureInput, out string) error {
+	if err := b.configureInto(ctx, plan, in, out); err != nil {
+		return fmt.Errorf("kernel %q: %w", plan.Recipe.Name, err)
+	}
+	return nil
+}
+
+func (b *Builder) configureInto(ctx context.Context, plan Plan, in ConfigureInput, out string) error {
+	source, err := b.Fetch(ctx, plan)
+	if err != nil {
+		return err
+	}
+	overlays := in.Variant.overlays()
+	var slim *Overlay
+	if in.Slim != "" {
+		fragment, err := ReadFragment(in.Slim)
+		if err != nil {
+			return fmt.Errorf("slimming: %w", err)
+		}
+		slim, overlays = &fragment, append(overlays, fragment)
+	}
+	asked, err := plan.Merged.Overlaid(overlays...)
+	if err != nil {
+		return err
+	}
+	return b.withObjects(ctx, plan, configuring, source.Tree, func(at site) error {
+		dropped, err := b.configure(ctx, at, asked, slim)
+		if err != nil {
+			return err
+		}
+		if err := publish(at.obj, out, ".config"); err != nil {
+			return err
+		}
+		if err := os.Rename(filepath.Join(out, ".config"), filepath.Join(out, ConfigFile)); err != nil {
+			return fmt.Errorf("configuration: %w", err)
+		}
+		return writeDropped(out, dropped)
+	})
+}
+
+func writeDropped(out string, dropped []Lost) error {
+	if len(dropped) == 0 {
+		return nil
+	}
+	unmet := map[string][]string{}
+	for _, lost := range dropped {
+		unmet[lost.Option.Symbol] = lost.Unmet
+	}
+	return writeJSON(filepath.Join(out, droppedFile), unmet)
+}
+
+// CompileInput is what a kernel depends on besides the plan.
+type CompileInput struct {
+	Variant Variant
+	// Config is the configuration, as Configure wrote it for this variant.
+	Config string
+	// Profile is a folder that gcov's WriteFor wrote, for the variant
+	// Optimised.
+	Profile string
+
+	// used is filled in by the build.
+	used *Use
+}
+
+// Inputs names by value and digest all that Compile's result depends on.
+func (in CompileInput) Inputs(plan Plan) (map[string]string, error) {
+	inputs := plan.sourceInputs()
+	inputs["compiler"] = plan.Compiler.text()
+	inputs["variant"] = string(in.Variant)
+	inputs["name"] = plan.Recipe.Name
+	inputs["description"] = plan.Recipe.Description
+	inputs["optimisation"] = string(plan.Recipe.Optimisation.orDefault())
+	excluded, err := json.Marshal(plan.Recipe.Exclude)
+	if err != nil {
+		return nil, fmt.Errorf("kernel %q: %w", plan.Recipe.Name, err)
+	}
+	inputs["exclude"] = string(excluded)
+	if in.Config != "" {
+		if inputs["config"], _, err = digestFile(in.Config); err != nil {
+			return nil, fmt.Errorf("kernel %q: configuration: %w", plan.Recipe.Name, err)
+		}
+	}
+	if in.Profile != "" {
+		if inputs["profile"], err = gcov.FolderDigest(in.Profile); err != nil {
+			return nil, fmt.Errorf("kernel %q: %w", plan.Recipe.Name, err)
+		}
+	}
+	return inputs, nil
+}
+
+// Compile makes the kernel and leaves image, configuration, System.map and
+// manifest in the folder out.
+func (b *Builder) Compile(ctx context.Context, plan Plan, in CompileInput, watch Watch, out string) (Manifest, error) {
+	manifest, err := b.compileInto(ctx, plan, in, watch, out)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("kernel %q: %w", plan.Recipe.Name, err)
+	}
+	return manifest, nil
+}
+
+func (b *Builder) compileInto(ctx context.Context, plan Plan, in CompileInput, watch Watch, out string) (Manifest, error) {
+	if (in.Variant == Optimised) != (in.Profile != "") {
+		return Manifest{}, errors.New("a profile is for the optimised variant, and that one needs it")
+	}
+	source, err := b.Fetch(ctx, plan)
+	if err != nil {
+		return Manifest{}, err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return Manifest{}, fmt.Errorf("output: %w", err)
+	}
+	var manifest Manifest
+	err = b.withObjects(ctx, plan, in.Variant, source.Tree, func(at site) error {
+		if err := b.takeConfig(ctx, at, in.Config); err != nil {
+			return err
+		}
+		input := in
+		use := func() error { return b.compile(ctx, source, at, watch) }
+		if in.Variant == Optimised {
+			profiled := profiledBuild{builder: b, source: source, at: at, watch: watch}
+			use = func() (err error) {
+				input.used, err = profiled.run(ctx, in.Profile)
+				return err
+			}
+		}
+		if err := use(); err != nil {
+			return err
+		}
+		manifest, err = collect(ctx, at, source, input, out)
+		return err
+	})
+	return manifest, err
+}
+
+// takeConfig puts the configuration into the object folder. One that kconfig
+// would change was made for another source or another compiler.
+func (b *Builder) takeConfig(ctx context.Context, at site, config string) error {
+	place := filepath.Join(at.obj, ".config")
+	if err := copyFile(config, place); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	wanted, err := os.ReadFile(place)
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	if err := b.quietMake(ctx, at, "olddefconfig"); err != nil {
+		return err
+	}
+	now, err := os.ReadFile(place)
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	if string(now) != string(wanted) {
+		return fmt.Errorf("configuration %s is not of this source and compiler: kconfig changes it", config)
+	}
+	return nil
+}
+
+// sourceInputs are the source's, for every step that reads it.
+func (p Plan) sourceInputs() map[string]string {
+	inputs := map[string]string{"source": p.Source.Name + " " + p.Source.Version}
+	for _, patch := range p.Source.Patches {
+		inputs["patch "+patch.Name] = patch.Digest + " " + patch.Upstream
+	}
+	return inputs
+}
+
+func (c Compiler) text() string { return c.Name + "; " + c.Version + "; " + c.Linker }

@@ -1,0 +1,103 @@
+package factory
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
+)
+
+// Variant is what a configuration is compiled for.
+type Variant string
+
+const (
+	// Plain is the kernel without a profile: O2 or Os.
+	Plain Variant = "plain"
+	// Instrumented counts what is executed. Its configuration has the counting
+	// options; the rest must be that of the kernel to be optimised.
+	Instrumented Variant = "instrumented"
+	// Optimised is compiled with a profile.
+	Optimised Variant = "optimised"
+
+	// configuring is a folder for nothing but kconfig, which needs no lock
+	// that a long build holds.
+	configuring Variant = "config"
+)
+
+// seed makes GCC's names and stamps in counting objects the same each time.
+const seed = "-frandom-seed=kernel-broker"
+
+// mode of the profile's use, for the recipe.
+func (p Plan) mode() gcov.Mode { return gcov.Mode(p.Recipe.Optimisation) }
+
+// flavour tells the object folders of one source and compiler apart. What is
+// compiled with other flags for every file shares no object.
+func (p Plan) flavour(variant Variant) (string, error) {
+	switch variant {
+	case Plain:
+		if p.Recipe.Optimisation == OptimiseSize {
+			return "-os", nil
+		}
+		return "", nil
+	case Instrumented:
+		return "-instrumented", nil
+	case configuring:
+		return "-config", nil
+	case Optimised:
+		if p.Recipe.Optimisation.Profiled() {
+			return "-" + string(p.Recipe.Optimisation), nil
+		}
+		return "", fmt.Errorf("kernel %q: optimisation %s takes no profile", p.Recipe.Name, p.Recipe.Optimisation.orDefault())
+	}
+	return "", fmt.Errorf("kernel %q: no variant %q", p.Recipe.Name, string(variant))
+}
+
+func (o Optimisation) orDefault() Optimisation {
+	if o == "" {
+		return OptimiseO2
+	}
+	return o
+}
+
+// overlays of the variant besides those of the optimisation.
+func (v Variant) overlays() []Overlay {
+	if v == Instrumented {
+		return []Overlay{countingOptions}
+	}
+	return nil
+}
+
+// flags are the compiler's besides kbuild's, for objects below obj.
+func (p Plan) flags(variant Variant, obj string) ([]string, error) {
+	switch variant {
+	case Instrumented:
+		return []string{seed}, nil
+	case Optimised:
+		return p.mode().Flags(profileFolder(obj), obj)
+	}
+	return nil, nil
+}
+
+// profileFolder is where the compiler finds the profile. It never moves: its
+// path is among the flags, and kbuild compiles an object again when those
+// change.
+func profileFolder(obj string) string { return obj + ".profile" }
+
+// tools are make's variables for the tool chain.
+func (p Plan) tools(variant Variant) []string {
+	if suffix, clang := strings.CutPrefix(p.Compiler.Name, "clang"); clang {
+		return []string{"LLVM=" + suffix, "CC=" + p.ccCommand(variant)}
+	}
+	return []string{"CC=" + p.ccCommand(variant), "HOSTCC=" + p.Compiler.Name}
+}
+
+// ccCommand is the compiler as make calls it: through ccache where there is
+// one, since kernels of one source share most of their objects. It cannot cache
+// what a profile goes into.
+func (p Plan) ccCommand(variant Variant) string {
+	if _, err := exec.LookPath("ccache"); err == nil && variant != Optimised {
+		return "ccache " + p.Compiler.Name
+	}
+	return p.Compiler.Name
+}
