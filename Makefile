@@ -28,9 +28,11 @@ TEST    := build/bin/testresults
 GO_PACKAGES := ./kernel-broker/... ./tests/...
 GO_CMDS     := $(patsubst %/main.go,./%,$(wildcard kernel-broker/cmd/*/main.go tests/cmd/*/main.go tests/*/cmd/*/main.go))
 GO_LDFLAGS  := -s -w -X main.version=$(VERSION)
-GO_SUITES   := $(patsubst %,./%/...,$(wildcard tests/lab tests/suites))
+GO_SUITES   := $(patsubst %,./%/...,$(wildcard tests/lab tests/suites \
+	kernel-broker/factory/vm kernel-broker/factory/measure))
 KERNELS     := $(patsubst catalog/kernels/%.yaml,%,$(wildcard catalog/kernels/*.yaml))
-C_PARTS     := $(patsubst %/Makefile,%,$(wildcard slurm-plugin/Makefile tests/workloads/*/Makefile))
+C_PARTS     := $(patsubst %/Makefile,%,$(wildcard slurm-plugin/Makefile \
+	kernel-broker/factory/measure/plugin/Makefile tests/workloads/*/Makefile))
 
 KBLAB        ?= build/bin/kblab
 DEMO         ?= build/bin/kb-demo

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -42,7 +43,7 @@ func (c *console) read() error {
 		return err
 	}
 	c.offset += int64(len(news))
-	text := append(c.rest, news...)
+	text := slices.Concat(c.rest, news)
 	c.panicked = c.panicked || bytes.Contains(text, panicMark)
 	c.rest = bytes.Clone(text[max(0, len(text)-len(panicMark)):])
 	if c.copy != nil && len(news) > 0 {

@@ -129,8 +129,7 @@ func watch(ctx context.Context, g Guest, dir string, console *console) error {
 		case <-look.C:
 			if err := console.read(); err != nil {
 				cancel()
-				<-done
-				return err
+				return errors.Join(err, <-done)
 			}
 			if console.panicked && grace == nil {
 				grace = time.After(panicGrace)

@@ -1,0 +1,116 @@
+#include "blocks.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+static bool alike(const struct block *a, const struct block *b)
+{
+	return a->start == b->start && a->end == b->end && a->last == b->last &&
+	       a->instructions == b->instructions && a->kind == b->kind &&
+	       a->target == b->target;
+}
+
+static size_t place(const struct blocks *all, const struct block *like)
+{
+	uint64_t mixed = like->start ^ like->end << 20;
+
+	mixed *= UINT64_C(0x9e3779b97f4a7c15);
+
+	size_t at = (size_t)(mixed >> 32) & (all->size - 1);
+
+	while (all->slots[at] && !alike(all->slots[at], like))
+		at = (at + 1) & (all->size - 1);
+	return at;
+}
+
+static int grow(struct blocks *all)
+{
+	struct blocks larger = { .size = all->size ? all->size * 2 : 1024 };
+
+	larger.slots = calloc(larger.size, sizeof(struct block *));
+	if (!larger.slots)
+		return -1;
+	for (size_t i = 0; i < all->size; i++) {
+		if (all->slots[i])
+			larger.slots[place(&larger, all->slots[i])] =
+				all->slots[i];
+	}
+	larger.used = all->used;
+	free(all->slots);
+	*all = larger;
+	return 0;
+}
+
+struct block *blocks_get(struct blocks *all, const struct block *like)
+{
+	if (all->used * 2 >= all->size && grow(all))
+		return NULL;
+
+	size_t at = place(all, like);
+
+	if (!all->slots[at]) {
+		struct block *fresh = malloc(sizeof(*fresh));
+
+		if (!fresh)
+			return NULL;
+		*fresh = (struct block){
+			.start = like->start,
+			.end = like->end,
+			.last = like->last,
+			.target = like->target,
+			.instructions = like->instructions,
+			.kind = like->kind,
+			.kernel = like->start >= KERNEL_FIRST,
+		};
+		all->slots[at] = fresh;
+		all->used++;
+	}
+	return all->slots[at];
+}
+
+void blocks_free(struct blocks *all)
+{
+	for (size_t i = 0; i < all->size; i++)
+		free(all->slots[i]);
+	free(all->slots);
+	*all = (struct blocks){ 0 };
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct block *left = *(struct block *const *)a;
+	const struct block *right = *(struct block *const *)b;
+
+	if (left->start != right->start)
+		return left->start < right->start ? -1 : 1;
+	return left->end < right->end ? -1 : left->end > right->end;
+}
+
+static bool wanted(const struct block *block, bool in_region)
+{
+	return block && block->kernel &&
+	       (in_region ? block->ran_in_region : block->ran);
+}
+
+int blocks_write(const struct blocks *all, bool in_region, FILE *to)
+{
+	struct block **list = calloc(all->used + 1, sizeof(struct block *));
+	size_t n = 0;
+
+	if (!list)
+		return -1;
+	for (size_t i = 0; i < all->size; i++) {
+		if (wanted(all->slots[i], in_region))
+			list[n++] = all->slots[i];
+	}
+	qsort(list, n, sizeof(struct block *), by_address);
+	for (size_t i = 0; i < n; i++) {
+		if (i > 0 && by_address(&list[i - 1], &list[i]) == 0)
+			continue;
+		fprintf(to, "%" PRIx64 " %" PRIx64 "\n", list[i]->start,
+			list[i]->end);
+	}
+	free(list);
+	return ferror(to) ? -1 : 0;
+}

@@ -1,0 +1,50 @@
+/*
+ * The translated blocks that were seen, each once: QEMU translates the same
+ * code again and again, and a record for each time would grow without end.
+ */
+#ifndef KBCOUNT_BLOCKS_H
+#define KBCOUNT_BLOCKS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "insn.h"
+
+struct block {
+	uint64_t start;
+	uint64_t end;
+	uint64_t last;   /* address of the last instruction */
+	uint64_t target; /* of a conditional branch at the end */
+	uint32_t instructions;
+	uint8_t kind; /* enum insn_kind of the last instruction */
+	bool kernel;
+	atomic_bool ran;
+	atomic_bool ran_in_region;
+};
+
+struct blocks {
+	struct block **slots;
+	size_t size; /* a power of two, or 0 */
+	size_t used;
+};
+
+/* The kernel's half of the address space. */
+#define KERNEL_FIRST UINT64_C(0xffff800000000000)
+
+/*
+ * The record of a block like this one, a new one if there is none; NULL when
+ * memory is out. Records stay where they are until blocks_free.
+ */
+struct block *blocks_get(struct blocks *all, const struct block *like);
+void blocks_free(struct blocks *all);
+
+/*
+ * Writes "start end" in hex for each block of the kernel that ran (in a region,
+ * if asked), in order, each once. 0, or -1 with errno set.
+ */
+int blocks_write(const struct blocks *all, bool in_region, FILE *to);
+
+#endif

@@ -1,0 +1,68 @@
+#include "core.h"
+
+static void count(struct core *core, const struct block *block,
+		  enum counter counter, uint64_t n)
+{
+	atomic_uint_fast64_t *c = &core->counters[block->kernel][counter];
+
+	/* One writer: no need for a locked addition. */
+	atomic_store_explicit(c,
+			      atomic_load_explicit(c, memory_order_relaxed) + n,
+			      memory_order_relaxed);
+}
+
+/*
+ * What follows a conditional branch says which way it went. A third place is
+ * an interrupt's: the branch is decided later, unseen, and is not counted.
+ */
+static void decide(struct core *core, const struct block *branch,
+		   const struct block *next)
+{
+	bool taken = next->start == branch->target;
+
+	if (!taken && next->start != branch->end)
+		return;
+	count(core, branch, COUNT_BRANCHES, 1);
+	count(core, branch, COUNT_TAKEN_BRANCHES, taken);
+	if (!gshare_right(&core->gshare, branch->last, taken))
+		count(core, branch, COUNT_MISPREDICTIONS, 1);
+}
+
+static bool repeats(const struct block *previous, const struct block *block)
+{
+	return previous && previous->kind == INSN_REP &&
+	       block->kind == INSN_REP && block->instructions == 1 &&
+	       previous->last == block->start;
+}
+
+void core_run(struct core *core, const struct block *block)
+{
+	const struct block *previous = core->previous;
+
+	core->previous = block;
+	if (repeats(previous, block)) {
+		count(core, block, COUNT_REP_ITERATIONS, 1);
+		return;
+	}
+	if (previous && previous->kind == INSN_CONDITIONAL)
+		decide(core, previous, block);
+	count(core, block, COUNT_INSTRUCTIONS, block->instructions);
+	if (block->kind == INSN_JUMP)
+		count(core, block, COUNT_TAKEN_BRANCHES, 1);
+	count(core, block, COUNT_L1I_MISSES,
+	      l1i_fetch(&core->l1i, block->start, block->end));
+}
+
+void core_break(struct core *core)
+{
+	core->previous = NULL;
+}
+
+void core_sum(struct core *core, struct counts *sum)
+{
+	for (int d = 0; d < DOMAINS; d++) {
+		for (int c = 0; c < COUNTERS; c++)
+			sum->of[d][c] += atomic_load_explicit(
+				&core->counters[d][c], memory_order_relaxed);
+	}
+}

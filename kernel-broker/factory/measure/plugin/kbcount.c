@@ -1,0 +1,226 @@
+/*
+ * kbcount: counts what a guest under QEMU executes between markers, apart for
+ * user and kernel, and writes down which blocks of the kernel ran.
+ *
+ *	-plugin kbcount.so,out=FILE[,trace=FILE][,regiontrace=FILE]
+ *
+ * out          JSON, one record for each region between two markers
+ * trace        "start end" in hex of each block of the kernel that ran
+ * regiontrace  the same, of what ran inside of regions
+ *
+ * Counting is by translated block: a block that a fault or a timer leaves
+ * early counts whole. With QEMU's -icount the same guest gives the same counts.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "blocks.h"
+#include "core.h"
+#include "insn.h"
+#include "qemu_plugin.h"
+#include "regions.h"
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
+
+static struct {
+	const char *out;
+	const char *trace;
+	const char *region_trace;
+
+	/* Translating and marking happen on all processors' threads. */
+	pthread_mutex_t lock;
+	struct blocks blocks;
+	struct regions regions;
+	atomic_bool counting;
+
+	struct core *cores;
+	unsigned int n_cores;
+} kb = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void die(const char *what)
+{
+	fprintf(stderr, "kbcount: %s: %s\n", what, strerror(errno));
+	/* Not exit(): that would run the handlers of a QEMU in mid-work. */
+	_Exit(1);
+}
+
+static void on_block(unsigned int vcpu, void *data)
+{
+	struct block *block = data;
+
+	if (!atomic_load_explicit(&block->ran, memory_order_relaxed))
+		atomic_store_explicit(&block->ran, true, memory_order_relaxed);
+	if (!atomic_load_explicit(&kb.counting, memory_order_relaxed))
+		return;
+	if (!atomic_load_explicit(&block->ran_in_region, memory_order_relaxed))
+		atomic_store_explicit(&block->ran_in_region, true,
+				      memory_order_relaxed);
+	if (vcpu < kb.n_cores)
+		core_run(&kb.cores[vcpu], block);
+}
+
+static void on_marker(unsigned int vcpu, void *data)
+{
+	uint32_t marker = (uint32_t)(uintptr_t)data;
+	struct counts now = { 0 };
+
+	(void)vcpu;
+	pthread_mutex_lock(&kb.lock);
+	for (unsigned int i = 0; i < kb.n_cores; i++)
+		core_sum(&kb.cores[i], &now);
+	if (marker == 0) {
+		regions_end(&kb.regions, &now);
+	} else {
+		if (!atomic_load(&kb.counting)) {
+			for (unsigned int i = 0; i < kb.n_cores; i++)
+				core_break(&kb.cores[i]);
+		}
+		regions_begin(&kb.regions, marker, &now);
+	}
+	atomic_store(&kb.counting, kb.regions.open);
+	pthread_mutex_unlock(&kb.lock);
+}
+
+static void find_markers(struct qemu_plugin_tb *tb, size_t n)
+{
+	uint32_t marker;
+
+	for (size_t i = 0; i < n; i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+
+		if (insn_is_marker(qemu_plugin_insn_data(insn),
+				   qemu_plugin_insn_size(insn), &marker))
+			qemu_plugin_register_vcpu_insn_exec_cb(
+				insn, on_marker, QEMU_PLUGIN_CB_NO_REGS,
+				(void *)(uintptr_t)marker);
+	}
+}
+
+static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+	size_t n = qemu_plugin_tb_n_insns(tb);
+
+	(void)id;
+	if (n == 0)
+		return;
+
+	struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, n - 1);
+	uint64_t address = qemu_plugin_insn_vaddr(last);
+	size_t size = qemu_plugin_insn_size(last);
+	struct insn end = insn_read(qemu_plugin_insn_data(last), size, address);
+	struct block like = {
+		.start = qemu_plugin_tb_vaddr(tb),
+		.end = address + size,
+		.last = address,
+		.target = end.target,
+		.instructions = (uint32_t)n,
+		.kind = (uint8_t)end.kind,
+	};
+
+	pthread_mutex_lock(&kb.lock);
+	struct block *block = blocks_get(&kb.blocks, &like);
+	pthread_mutex_unlock(&kb.lock);
+	if (!block)
+		die("block");
+	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block,
+					     QEMU_PLUGIN_CB_NO_REGS, block);
+	if (!block->kernel)
+		find_markers(tb, n);
+}
+
+static int write_trace(bool in_region, FILE *to)
+{
+	return blocks_write(&kb.blocks, in_region, to);
+}
+
+static int write_regions(bool in_region, FILE *to)
+{
+	(void)in_region;
+	return regions_write(&kb.regions, to);
+}
+
+/* A file that is not whole must not look like a result: it is removed. */
+static void save(const char *path, int (*write)(bool, FILE *), bool in_region)
+{
+	FILE *to;
+
+	if (!path)
+		return;
+	to = fopen(path, "w");
+	if (!to)
+		die(path);
+
+	int failed = write(in_region, to);
+
+	if (fclose(to) || failed) {
+		remove(path);
+		die(path);
+	}
+}
+
+static void on_exit_of_qemu(qemu_plugin_id_t id, void *data)
+{
+	(void)id;
+	(void)data;
+	pthread_mutex_lock(&kb.lock);
+	save(kb.trace, write_trace, false);
+	save(kb.region_trace, write_trace, true);
+	save(kb.out, write_regions, false);
+	pthread_mutex_unlock(&kb.lock);
+}
+
+static int read_argument(char *argument)
+{
+	static const struct {
+		const char *name;
+		const char **value;
+	} known[] = {
+		{ "out=", &kb.out },
+		{ "trace=", &kb.trace },
+		{ "regiontrace=", &kb.region_trace },
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		size_t length = strlen(known[i].name);
+
+		if (strncmp(argument, known[i].name, length) == 0 &&
+		    argument[length]) {
+			*known[i].value = strdup(argument + length);
+			return *known[i].value ? 0 : -1;
+		}
+	}
+	fprintf(stderr,
+		"kbcount: argument \"%s\": not one of out=FILE, "
+		"trace=FILE, regiontrace=FILE\n",
+		argument);
+	return -1;
+}
+
+int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info *info,
+			int argc, char **argv)
+{
+	if (!info->system_emulation || strcmp(info->target_name, "x86_64")) {
+		fprintf(stderr, "kbcount: only for a whole x86_64 machine\n");
+		return -1;
+	}
+	for (int i = 0; i < argc; i++) {
+		if (read_argument(argv[i]))
+			return -1;
+	}
+	kb.n_cores = (unsigned int)info->system.max_vcpus;
+	kb.cores = calloc(kb.n_cores, sizeof(*kb.cores));
+	if (!kb.cores) {
+		fprintf(stderr, "kbcount: no memory for %u processors\n",
+			kb.n_cores);
+		return -1;
+	}
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+	qemu_plugin_register_atexit_cb(id, on_exit_of_qemu, NULL);
+	return 0;
+}
