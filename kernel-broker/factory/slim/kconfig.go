@@ -108,7 +108,7 @@ func (r *kconfigReader) file(name string) error {
 		}
 		line = strings.TrimRight(line, "\r\n")
 		if before, continued := strings.CutSuffix(line, `\`); continued {
-			joined += before + " "
+			joined += before
 			continue
 		}
 		if err := r.line(fmt.Sprintf("%s:%d", name, first), joined+line); err != nil {

@@ -1,0 +1,160 @@
+package slim
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// smallMap is what GNU ld wrote for two objects that each have a function f.
+const smallMap = `Archive member included to satisfy reference by file (symbol)
+
+a/b/x.o                       (--whole-archive)
+
+Memory Configuration
+
+Name             Origin             Length             Attributes
+*default*        0x0000000000000000 0xffffffffffffffff
+
+Linker script and memory map
+
+                0xffffffff81000000                . = 0xffffffff81000000
+
+.text           0xffffffff81000000       0x30
+ *(.text)
+ .text          0xffffffff81000000        0xd a/b/x.o
+                0xffffffff81000004                g
+ *fill*         0xffffffff8100000d        0x3 cc
+ .text          0xffffffff81000010        0xd lib/lib.a(y.o)
+                0xffffffff81000011                h
+ .text          0xffffffff81000020        0x0 a/empty.o
+ .text.some_very_long_section_name
+                0xffffffff81000020        0x6 a/b/x.o
+                0xffffffff81000020                lng
+LOAD vmlinux.a
+OUTPUT(out elf64-x86-64)
+
+.init.text      0xffffffff82000000       0x10
+ .init.text     0xffffffff82000000       0x10 ./a/y.o
+
+.init.data      0xffffffff82001000       0x8
+ .init.data     0xffffffff82001000        0x8 a/b/x.o
+                                         0x10 (size before relaxing)
+
+.data..percpu   0x0000000000000000       0x20
+ .data..percpu  0x0000000000000000       0x20 a/b/x.o
+
+.comment        0x0000000000000000       0x27
+ .comment       0x0000000000000000       0x27 a/b/x.o
+`
+
+func TestReadLinkMap(t *testing.T) {
+	got, err := ReadLinkMap(strings.NewReader(smallMap))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Piece{
+		{"a/b/x.o", ".text", 0xffffffff81000000, 0xd},
+		{"lib/y.o", ".text", 0xffffffff81000010, 0xd},
+		{"a/b/x.o", ".text", 0xffffffff81000020, 0x6},
+		{"a/y.o", ".init.text", 0xffffffff82000000, 0x10},
+		{"a/b/x.o", ".init.data", 0xffffffff82001000, 0x8},
+		{"a/b/x.o", ".data..percpu", 0, 0x20},
+		{"a/b/x.o", ".comment", 0, 0x27},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v\nwant %v", got, want)
+	}
+	if _, err := ReadLinkMap(strings.NewReader("no map at all\n")); err == nil {
+		t.Error("a file that is no map was read as one")
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	pieces, err := ReadLinkMap(strings.NewReader(smallMap))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := Spans{{0xffffffff81000004, 0xffffffff81000008}, {0xffffffff82000000, 0xffffffff82000004}}
+	for name, test := range map[string]struct {
+		work Spans
+		want map[string]Heat
+	}{
+		"the workload's part unknown": {nil, map[string]Heat{"a/b/x.o": Hot, "lib/y.o": Cold, "a/y.o": Started}},
+		"ran outside of the workload": {Spans{}, map[string]Heat{"a/b/x.o": Warm, "lib/y.o": Cold, "a/y.o": Started}},
+		"ran for the workload": {
+			Spans{{0xffffffff81000004, 0xffffffff81000005}},
+			map[string]Heat{"a/b/x.o": Hot, "lib/y.o": Cold, "a/y.o": Started},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			uses := Measure(pieces, run, test.work)
+			for object, want := range test.want {
+				if got := uses[object].Heat; got != want {
+					t.Errorf("%s is %s, want %s", object, got, want)
+				}
+			}
+			if x := uses["a/b/x.o"]; x.Text != 0x13 || x.Data != 0x28 || x.Ran != 4 {
+				t.Errorf("sizes of a/b/x.o: %+v", x)
+			}
+		})
+	}
+}
+
+func TestMeasureCounters(t *testing.T) {
+	pieces, err := ReadLinkMap(strings.NewReader(smallMap))
+	if err != nil {
+		t.Fatal(err)
+	}
+	uses := MeasureCounters(pieces, map[string]bool{"a/b/x.o": true, "a/y.o": false})
+	for object, want := range map[string]Heat{"a/b/x.o": Hot, "a/y.o": Cold, "lib/y.o": Unknown} {
+		if got := uses[object].Heat; got != want {
+			t.Errorf("%s is %s, want %s", object, got, want)
+		}
+	}
+}
+
+func TestFunctionsOfOneNameAreToldApart(t *testing.T) {
+	pieces, err := ReadLinkMap(strings.NewReader(smallMap))
+	if err != nil {
+		t.Fatal(err)
+	}
+	functions, err := ReadSymbols(strings.NewReader(`0000000000000010 A some_constant
+ffffffff81000004 T g
+ffffffff81000000 t f
+ffffffff81000010 t f
+ffffffff81000011 T h
+ffffffff81000020 T lng
+ffffffff81000020 T also_lng
+ffffffff82001000 d data
+ffffffffc0000000 t in_a_module	[module]
+ffffffff82000000 T _etext
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran, cold := Ran(functions, Spans{{0xffffffff81000010, 0xffffffff81000011}})
+	if len(ran) != 1 || ran[0].Begin != 0xffffffff81000010 || len(cold) != 4 {
+		t.Errorf("ran %v, cold %v", ran, cold)
+	}
+	of := FunctionsOf(functions, pieces)
+	if x, y := of["a/b/x.o"], of["lib/y.o"]; len(x) != 3 || len(y) != 2 || y[0].Name != "f" {
+		t.Errorf("functions of x.o: %v, of y.o: %v", x, y)
+	}
+}
+
+func FuzzReadLinkMap(f *testing.F) {
+	f.Add(smallMap)
+	f.Add(mapTitle + "\n.text 0x0 0x10\n .text\n 0xffffffffffffffff 0x1 a.o\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		pieces, err := ReadLinkMap(strings.NewReader(text))
+		if err == nil && len(pieces) == 0 {
+			t.Fatal("no piece and no error")
+		}
+		for _, piece := range pieces {
+			if piece.Size == 0 || piece.Begin+piece.Size < piece.Begin || piece.Object == "" || piece.Section == "" {
+				t.Fatalf("piece %+v", piece)
+			}
+		}
+	})
+}
