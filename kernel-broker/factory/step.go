@@ -99,6 +99,10 @@ type CompileInput struct {
 	// Optimised.
 	Profile string
 
+	// Linked may be nil. It is called with the object folder of the finished
+	// kernel, which is the next kernel's as soon as it returns.
+	Linked func(ctx context.Context, objects string) error
+
 	// used is filled in by the build.
 	used *Use
 }
@@ -167,8 +171,10 @@ func (b *Builder) compileInto(ctx context.Context, plan Plan, in CompileInput, w
 		if err := use(); err != nil {
 			return err
 		}
-		manifest, err = collect(ctx, at, source, input, out)
-		return err
+		if manifest, err = collect(ctx, at, source, input, out); err != nil || in.Linked == nil {
+			return err
+		}
+		return in.Linked(ctx, at.obj)
 	})
 	return manifest, err
 }
