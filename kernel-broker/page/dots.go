@@ -9,7 +9,7 @@ type Dots struct {
 	Caption string
 	// Axis says what the axis shows.
 	Axis   string
-	Series []string
+	Series []Series
 	Rows   []DotRow
 	// Reference, where there is one, is drawn as a line; 100 for per cents.
 	Reference *float64
@@ -62,13 +62,7 @@ type mark struct {
 }
 
 // Legend of the chart.
-func (d Dots) Legend() []Entry {
-	var entries []Entry
-	for i, name := range d.Series {
-		entries = append(entries, entry(name, i))
-	}
-	return entries
-}
+func (d Dots) Legend() []Entry { return legend(d.Series) }
 
 // Layout places everything.
 func (d Dots) Layout() DotsLayout {
@@ -84,7 +78,7 @@ func (d Dots) Layout() DotsLayout {
 			if dot == nil {
 				continue
 			}
-			e := entry("", s)
+			e := d.Series[s].entry()
 			placed.Marks = append(placed.Marks, mark{
 				Class: e.Class, Shape: e.Shape, Title: dot.Title,
 				X: axis.at(dot.Value), Y: round(placed.Top + rowPadding/2 + (float64(s)+0.5)*dotDistance),

@@ -18,6 +18,22 @@ var shapes = [seriesColours]string{
 	"M-5,-3l2,-2l3,3l3,-3l2,2l-3,3l3,3l-2,2l-3,-3l-3,3l-2,-2l3,-3z", // cross
 }
 
+// Series of a chart. Colour is its number from 0, so that the same thing has
+// the same colour and shape in each chart of a page.
+type Series struct {
+	Name   string
+	Colour int
+}
+
+// Named gives series their colours in turn.
+func Named(names ...string) []Series {
+	out := make([]Series, len(names))
+	for i, name := range names {
+		out[i] = Series{name, i}
+	}
+	return out
+}
+
 // Entry of a legend.
 type Entry struct {
 	Name  string
@@ -25,9 +41,17 @@ type Entry struct {
 	Shape string
 }
 
-func entry(name string, number int) Entry {
-	number %= seriesColours
-	return Entry{Name: name, Class: fmt.Sprintf("s%d", number), Shape: shapes[number]}
+func (s Series) entry() Entry {
+	number := s.Colour % seriesColours
+	return Entry{Name: s.Name, Class: fmt.Sprintf("s%d", number), Shape: shapes[number]}
+}
+
+func legend(series []Series) []Entry {
+	entries := make([]Entry, len(series))
+	for i, s := range series {
+		entries[i] = s.entry()
+	}
+	return entries
 }
 
 // shorten a label to what has room; the whole stands in the mark's title.

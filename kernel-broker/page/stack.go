@@ -8,7 +8,7 @@ type Stack struct {
 	// Axis says what the axis shows; Tick writes one of its values.
 	Axis     string
 	Tick     func(float64) string
-	Segments []string
+	Segments []Series
 	Rows     []StackRow
 }
 
@@ -48,7 +48,7 @@ type segment struct {
 }
 
 // Legend of the chart.
-func (s Stack) Legend() []Entry { return Dots{Series: s.Segments}.Legend() }
+func (s Stack) Legend() []Entry { return legend(s.Segments) }
 
 // Layout places everything.
 func (s Stack) Layout() StackLayout {
@@ -72,7 +72,7 @@ func (s Stack) Layout() StackLayout {
 			from, to := axis.at(until), axis.at(until+size)
 			until += size
 			placed.Segments = append(placed.Segments, segment{
-				Class: entry("", n).Class, Title: fmt.Sprintf("%s, %s: %s", row.Label, s.Segments[n], s.tick(size)),
+				Class: s.Segments[n].entry().Class, Title: fmt.Sprintf("%s, %s: %s", row.Label, s.Segments[n].Name, s.tick(size)),
 				X: from, Y: top, Width: round(to - from), Height: barHeight,
 			})
 		}

@@ -30,8 +30,33 @@ type Measured struct {
 	Summary verdict.Summary `json:"summary"`
 	// ToStock and ToSlim are nil for the kernel itself, and where the other
 	// was not measured.
-	ToStock *verdict.Comparison `json:"to_stock,omitempty"`
-	ToSlim  *verdict.Comparison `json:"to_slim,omitempty"`
+	ToStock *Against `json:"to_stock,omitempty"`
+	ToSlim  *Against `json:"to_slim,omitempty"`
+
+	stock, slim *verdict.Comparison // what these two are the short form of
+}
+
+// Against is a comparison with another kernel.
+type Against struct {
+	// Change as a share, negative when this kernel needs less.
+	Change *float64 `json:"change,omitempty"`
+	// Spread that the difference has to beat, in the unit of the values.
+	Spread float64 `json:"spread"`
+	// P of Welch's test, where values vary.
+	P        *float64         `json:"p,omitempty"`
+	Standing verdict.Standing `json:"standing"`
+	Unequal  []string         `json:"unequal,omitempty"`
+}
+
+func short(c *verdict.Comparison) *Against {
+	if c == nil {
+		return nil
+	}
+	a := &Against{Change: c.Change, Spread: c.Spread, Standing: c.Standing, Unequal: c.Unequal}
+	if c.Test != nil {
+		a.P = &c.Test.P
+	}
+	return a
 }
 
 // work out the figures of facts that were checked.
@@ -114,24 +139,30 @@ func measure(f Facts, set *verdict.Set, kernel verdict.Kernel, sample verdict.Sa
 		c := verdict.Compare(verdict.Side{Kernel: kernel, Sample: sample}, verdict.Side{Kernel: other.Kernel, Sample: reference}, f.Rules)
 		return &c
 	}
+	stock, slim := against(f.Stock), against(f.Slim)
 	return Measured{
 		Run: sample.Run(), Metric: sample.Metric, Unit: sample.Unit, Kernel: kernel.Name, Exact: sample.Exact,
-		Summary: summary, ToStock: against(f.Stock), ToSlim: against(f.Slim),
+		Summary: summary, ToStock: short(stock), ToSlim: short(slim), stock: stock, slim: slim,
 	}, nil
 }
 
 // reference that figures are shown against.
-type reference func(Measured) *verdict.Comparison
+type reference struct {
+	name func(Facts) string
+	of   func(Measured) *verdict.Comparison
+}
 
-func toStock(m Measured) *verdict.Comparison { return m.ToStock }
-func toSlim(m Measured) *verdict.Comparison  { return m.ToSlim }
+var (
+	toStock = reference{func(f Facts) string { return f.Stock }, func(m Measured) *verdict.Comparison { return m.stock }}
+	toSlim  = reference{func(f Facts) string { return f.Slim }, func(m Measured) *verdict.Comparison { return m.slim }}
+)
 
 // unequal says why the comparisons with a reference are not between equals,
 // each reason once.
 func (f Figures) unequal(to reference) []string {
 	var out []string
 	for _, m := range f.Measured {
-		c := to(m)
+		c := to.of(m)
 		if c == nil {
 			continue
 		}

@@ -1,0 +1,151 @@
+package report
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/page"
+)
+
+// Exactness stands on every report: it is what the figures are not.
+const Exactness = "Instructions are not time. What is counted here are the instructions that the kernel executed for one operation " +
+	"of a workload, which an emulator repeats exactly and which says nothing of how long each of them takes."
+
+// WriteHTML writes the page.
+func (r Report) WriteHTML(w io.Writer) error { return r.Document().WriteHTML(w) }
+
+// WriteText writes the tables for a terminal.
+func (r Report) WriteText(w io.Writer) error { return r.Document().WriteText(w) }
+
+// Document is the report as a page or as text.
+func (r Report) Document() page.Document {
+	v := view{Report: r}
+	doc := page.Document{Title: v.title(), Lead: v.lead(), Foot: v.foot()}
+	for _, section := range []page.Section{
+		v.verdict(), v.goals(), v.size(), v.instructions(), v.wallTime(), v.cross(),
+		v.branches(), v.otherCounts(), v.checks(), v.options(), v.symbols(), v.provenance(), v.how(),
+	} {
+		if section.ID != "" {
+			doc.Sections = append(doc.Sections, section)
+		}
+	}
+	return doc
+}
+
+// view makes sections of a report; one that has nothing to say has no ID.
+type view struct{ Report }
+
+func (v view) title() string {
+	f := v.Facts
+	if f.Subject == "" {
+		return f.Title
+	}
+	return fmt.Sprintf("Kernel %s for %s", f.Subject, f.Application)
+}
+
+func (v view) lead() string {
+	f := v.Facts
+	if f.Subject == "" {
+		return fmt.Sprintf("%d kernels side by side on %d workloads. %s", len(f.Kernels), len(f.Workloads), Exactness)
+	}
+	k := f.kernel(f.Subject)
+	return fmt.Sprintf("%s, release %s, build %s. %s", k.Title, k.Release, k.BuildID, Exactness)
+}
+
+func (v view) foot() string {
+	f := v.Facts
+	return fmt.Sprintf("Made %s on %s by: %s. Report format %d.", f.Made, f.Machine, f.Command, Format)
+}
+
+func (v view) verdict() page.Section {
+	f, given := v.Facts, v.Figures.Verdict
+	if given == nil {
+		return page.Section{}
+	}
+	notice := page.Notice{Mood: page.Bad, Text: sentence(given.Reason)}
+	switch given.Outcome {
+	case verdict.Benefit:
+		notice.Mood, notice.Title = page.Good, fmt.Sprintf("Benefit: %s is better than %s for %s.", f.Subject, f.Current, f.Application)
+	case verdict.NoBenefit:
+		notice.Title = fmt.Sprintf("No benefit: %s stays a candidate and is not published for %s.", f.Subject, f.Application)
+	case verdict.Refused:
+		notice.Title = fmt.Sprintf("No verdict: %s stays a candidate and is not published for %s.", f.Subject, f.Application)
+	}
+	section := page.Section{ID: "verdict", Title: "Verdict", Parts: []page.Part{notice}}
+	if len(given.Comparisons) > 0 {
+		section.Parts = append(section.Parts, comparisonTable(
+			"What decided: the application's own workload, with data that the kernel was not trained on", given.Comparisons))
+	}
+	return section
+}
+
+func comparisonTable(caption string, comparisons []verdict.Comparison) page.Table {
+	table := page.Table{Caption: caption, Columns: []page.Column{
+		{Title: "Comparison"},
+		{Title: "Candidate", Numeric: true}, {Title: "Current", Numeric: true}, {Title: "Change", Numeric: true},
+		{Title: "Spread", Numeric: true}, {Title: "p", Numeric: true}, {Title: "Standing"}, {Title: "Why"},
+	}}
+	for _, c := range comparisons {
+		p := page.Text("exact")
+		if c.Test != nil {
+			p = page.Figure(c.Test.P, fmt.Sprintf("%.3g", c.Test.P))
+		} else if c.Method != verdict.ByExactCount {
+			p = page.Missing()
+		}
+		table.Rows = append(table.Rows, page.Row{
+			page.Text(c.Title()), amount(c.Of.Median, c.Unit), amount(c.To.Median, c.Unit), change(&c),
+			amount(c.Spread, c.Unit), p, page.Text(string(c.Standing)), page.Text(c.Reason),
+		})
+	}
+	return table
+}
+
+func (v view) goals() page.Section {
+	if len(v.Figures.Goals) == 0 {
+		return page.Section{}
+	}
+	table := page.Table{
+		Caption: "What the applications' own kernels were to reach",
+		Columns: []page.Column{{Title: "Goal"}, {Title: "Asked"}, {Title: "Found"}, {Title: "Reached"}},
+	}
+	for _, g := range v.Figures.Goals {
+		reached := "no"
+		if g.Reached {
+			reached = "yes"
+		}
+		table.Rows = append(table.Rows, page.Row{page.Text(g.Name), page.Text(g.Asked), page.Text(g.Found), {Text: reached, Strong: g.Reached}})
+	}
+	return page.Section{ID: "goals", Title: "Goals", Parts: []page.Part{table}}
+}
+
+func (v view) checks() page.Section {
+	if len(v.Facts.Checks) == 0 {
+		return page.Section{}
+	}
+	table := page.Table{
+		Caption: "Workloads that check for correctness",
+		Columns: []page.Column{{Title: "Workload"}, {Title: "Kernel"}, {Title: "Result"}, {Title: "Detail"}},
+	}
+	for _, c := range v.Facts.Checks {
+		result := page.Text("passed")
+		if !c.Passed {
+			result = page.Cell{Text: "FAILED", Strong: true, Shade: 3}
+		}
+		table.Rows = append(table.Rows, page.Row{page.Text(c.Workload), page.Text(c.Kernel), result, page.Text(c.Detail)})
+	}
+	return page.Section{ID: "checks", Title: "Correctness", Parts: []page.Part{table}}
+}
+
+func (v view) how() page.Section {
+	rules := v.Facts.Rules
+	return page.Section{ID: "how", Title: "How to read this", Parts: []page.Part{page.List{
+		"Every figure is a cost for one operation of a workload, so less is better; a change of -4.5 % means that the kernel needs 4.5 % less.",
+		"Exact samples repeat to the last instruction: each difference is one. Others have a spread, the distance between the quartiles of the repetitions, and a probability p by Welch's t-test that the difference is chance.",
+		fmt.Sprintf("A kernel wins when it is better by more than the spread, at p below %v, with at least %d repetitions, by at least %v of the current figure, and when it passes the checks. A question mark behind a change says that it may be chance.",
+			rules.Significance, rules.LeastRepetitions, rules.LeastGain),
+		"Kernels are compared at equal processor mitigations. Where that is not so, the title of the table says it, and no verdict comes of it.",
+		"Figures marked as a model come from a model of a cache or a branch predictor. They depend on where functions happen to lie, and never decide.",
+		"Training and test runs differ in seed and size.",
+	}}}
+}

@@ -1,0 +1,213 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/page"
+)
+
+// size of the kernels, in files, functions and sections.
+func (v view) size() page.Section {
+	f := v.Facts
+	table := page.Table{
+		Caption: "Sizes, function text against " + f.Slim,
+		Columns: []page.Column{
+			{Title: "Kernel"}, {Title: "What"},
+			{Title: "Image", Numeric: true}, {Title: "Function text", Numeric: true}, {Title: "Against slim", Numeric: true},
+			{Title: "Functions", Numeric: true}, {Title: "Objects", Numeric: true}, {Title: "Options", Numeric: true},
+		},
+		Note: "The image is the compressed file that is booted. Function text is the code that stays in memory after the start.",
+	}
+	slim := f.kernel(f.Slim)
+	for _, k := range f.Kernels {
+		against := page.Missing()
+		if slim != nil && k.Name != slim.Name && slim.Size.FunctionText > 0 && k.Size.FunctionText > 0 {
+			against = share(float64(k.Size.FunctionText)/float64(slim.Size.FunctionText) - 1)
+		}
+		table.Rows = append(table.Rows, page.Row{
+			{Text: k.Name, Strong: k.Name == f.Subject}, page.Text(k.Title), size(k.Size.Image), size(k.Size.FunctionText), against,
+			number(k.Size.Functions), number(k.Size.Objects), number(k.Size.Options),
+		})
+	}
+	section := page.Section{ID: "size", Title: "Size", Parts: []page.Part{table}}
+	if names := v.sections(); len(names) > 0 {
+		section.Parts = append([]page.Part{v.sectionChart(names)}, table, v.sectionTable(names))
+	}
+	return section
+}
+
+// sections of code that any kernel has, the largest first.
+func (v view) sections() []string {
+	total := map[string]int64{}
+	for _, k := range v.Facts.Kernels {
+		for _, s := range k.Size.Sections {
+			total[s.Name] += s.Bytes
+		}
+	}
+	names := make([]string, 0, len(total))
+	for name := range total {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if d := total[b] - total[a]; d != 0 {
+			return int(max(-1, min(1, d)))
+		}
+		return strings.Compare(a, b)
+	})
+	return names
+}
+
+func (s Size) section(name string) int64 {
+	for _, one := range s.Sections {
+		if one.Name == name {
+			return one.Bytes
+		}
+	}
+	return 0
+}
+
+func (v view) sectionChart(names []string) page.Stack {
+	chart := page.Stack{
+		Caption:  "Code by section",
+		Axis:     "MiB. What a profile says never runs lies in .text.unlikely: it costs memory, and no place in the cache.",
+		Tick:     func(mebibytes float64) string { return fmt.Sprintf("%.3g", mebibytes) },
+		Segments: page.Named(names...),
+	}
+	for _, k := range v.Facts.Kernels {
+		row := page.StackRow{Label: k.Name}
+		for _, name := range names {
+			row.Sizes = append(row.Sizes, float64(k.Size.section(name))/(1<<20))
+		}
+		chart.Rows = append(chart.Rows, row)
+	}
+	return chart
+}
+
+func (v view) sectionTable(names []string) page.Table {
+	table := page.Table{Caption: "Code by section", Columns: []page.Column{{Title: "Kernel"}}}
+	for _, name := range names {
+		table.Columns = append(table.Columns, page.Column{Title: name, Numeric: true})
+	}
+	for _, k := range v.Facts.Kernels {
+		row := page.Row{page.Text(k.Name)}
+		for _, name := range names {
+			row = append(row, size(k.Size.section(name)))
+		}
+		table.Rows = append(table.Rows, row)
+	}
+	return table
+}
+
+func (v view) options() page.Section {
+	options := v.Facts.Options
+	if len(options) == 0 {
+		return page.Section{}
+	}
+	removed, bytes := 0, int64(0)
+	table := page.Table{Caption: "Each option with why it went or stayed", Columns: []page.Column{
+		{Title: "Option"}, {Title: "Decision"}, {Title: "Reason"}, {Title: "Objects", Numeric: true}, {Title: "Code", Numeric: true},
+	}}
+	for _, o := range options {
+		if o.Decision == Removed {
+			removed++
+			bytes += o.Bytes
+		}
+		table.Rows = append(table.Rows, page.Row{
+			page.Code(o.Symbol), page.Text(string(o.Decision)), page.Text(o.Reason), number(o.Objects), size(o.Bytes),
+		})
+	}
+	lead := fmt.Sprintf("%s removed (%s of code), %s that never ran kept.",
+		plural(removed, "option", "options"), page.Bytes(bytes), plural(len(options)-removed, "option", "options"))
+	return page.Section{ID: "options", Title: "Options", Lead: lead, Parts: []page.Part{table}}
+}
+
+// mostSymbols on a page; the JSON has all that the facts have.
+const mostSymbols = 200
+
+func (v view) symbols() page.Section {
+	s := v.Facts.Symbols
+	if s == nil {
+		return page.Section{}
+	}
+	lead := fmt.Sprintf("%s (%s) ran in the training run. %s (%s) never did and stayed in the kernel.",
+		plural(s.HotCount, "function", "functions"), page.Bytes(s.HotBytes), plural(s.ColdCount, "function", "functions"), page.Bytes(s.ColdBytes))
+	section := page.Section{ID: "symbols", Title: "Functions, hot and cold", Lead: lead}
+	for _, list := range []struct {
+		title   string
+		symbols []Symbol
+	}{{"The functions that ran most", s.Hottest}, {"The largest functions that never ran", s.Coldest}} {
+		if len(list.symbols) > 0 {
+			section.Parts = append(section.Parts, page.Folded{Title: list.title, Parts: []page.Part{symbolTable(list.title, list.symbols)}})
+		}
+	}
+	return section
+}
+
+func symbolTable(caption string, symbols []Symbol) page.Table {
+	table := page.Table{Caption: caption, Columns: []page.Column{
+		{Title: "Function"}, {Title: "Object"}, {Title: "Code", Numeric: true}, {Title: "Runs", Numeric: true},
+	}}
+	for i, s := range symbols {
+		if i == mostSymbols {
+			table.Note = fmt.Sprintf("The first %d; the JSON has %d.", mostSymbols, len(symbols))
+			break
+		}
+		runs := page.Text("0")
+		if s.Runs > 0 {
+			runs = page.Figure(float64(s.Runs), page.Count(float64(s.Runs)))
+		}
+		table.Rows = append(table.Rows, page.Row{page.Code(s.Name), page.Code(s.Object), size(s.Bytes), runs})
+	}
+	return table
+}
+
+// provenance of the subject, or of each kernel of a bench.
+func (v view) provenance() page.Section {
+	section := page.Section{ID: "provenance", Title: "Provenance"}
+	if k := v.Facts.kernel(v.Facts.Subject); k != nil {
+		section.Parts = append(section.Parts, provenanceFacts(*k))
+		return section
+	}
+	for _, k := range v.Facts.Kernels {
+		section.Parts = append(section.Parts, page.Folded{Title: k.Name + ": " + k.Title, Parts: []page.Part{provenanceFacts(k)}})
+	}
+	return section
+}
+
+func provenanceFacts(k Kernel) page.Facts {
+	p := k.Provenance
+	facts := page.Facts{}
+	add := func(name, text string, code bool) {
+		if text != "" {
+			facts = append(facts, page.Fact{Name: name, Text: text, Code: code})
+		}
+	}
+	add("Release", k.Release, true)
+	add("Build id", k.BuildID, true)
+	add("Source", strings.TrimSpace(p.Source.Name+" "+p.Source.Digest), true)
+	add("Configuration", p.ConfigDigest, true)
+	for _, f := range p.Fragments {
+		add("Fragment", f.Name+" "+f.Digest, true)
+	}
+	add("Compiler", strings.TrimSpace(p.Compiler+" "+p.Version), false)
+	add("Flags", strings.Join(p.Flags, " "), true)
+	for _, patch := range p.Patches {
+		add("Patch", fmt.Sprintf("%s %s (upstream: %s)", patch.Name, patch.Digest, patch.Upstream), true)
+	}
+	if len(p.Patches) == 0 {
+		add("Patches", "none", false)
+	}
+	add("Profile", p.ProfileDigest, true)
+	for _, run := range k.Trained {
+		add("Trained on", fmt.Sprintf("%s, seed %d, size %d", run.Workload, run.Seed, run.Size), false)
+	}
+	add("Mitigations", strings.Join(k.Mitigations, "; "), false)
+	add("Image", p.ImageDigest, true)
+	add("Built by", p.Builder, false)
+	add("Built", p.Built, false)
+	add("Built twice", string(p.Reproduced), false)
+	add("All inputs", p.InputsKey, true)
+	return facts
+}

@@ -1,0 +1,264 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/page"
+)
+
+func (v view) instructions() page.Section {
+	metric := verdict.KernelInstructions
+	if len(v.runs(metric)) == 0 {
+		return page.Section{}
+	}
+	section := page.Section{
+		ID: "instructions", Title: "Kernel instructions for each operation",
+		Lead:  v.exactness(metric),
+		Parts: append(v.dots(metric), v.values(metric), v.changes(metric, toSlim), v.changes(metric, toStock)),
+	}
+	if table, ok := v.subjectTable(metric); ok {
+		section.Parts = append(section.Parts, page.Folded{Title: "Spread and significance of each comparison with " + v.Facts.Slim, Parts: []page.Part{table}})
+	}
+	return section
+}
+
+func (v view) wallTime() page.Section {
+	metric := verdict.WallTime
+	if len(v.runs(metric)) == 0 {
+		return page.Section{}
+	}
+	section := page.Section{
+		ID: "time", Title: "Wall time of each operation",
+		Parts: append(v.dots(metric), v.values(metric), v.changes(metric, toSlim), v.changes(metric, toStock)),
+	}
+	if table, ok := v.subjectTable(metric); ok {
+		section.Parts = append(section.Parts, table)
+	}
+	return section
+}
+
+func (v view) branches() page.Section {
+	section := page.Section{
+		ID: "branches", Title: "Why: taken branches, and what models say",
+		Lead: "Taken branches are counted. Cache misses and mispredictions come from models of a processor, have luck of the layout in them, and decide nothing.",
+	}
+	for _, metric := range []string{verdict.TakenBranches, verdict.L1IMisses, verdict.Mispredictions} {
+		if len(v.runs(metric)) > 0 {
+			section.Parts = append(section.Parts, v.changes(metric, toSlim))
+			section.Parts = append(section.Parts, page.Folded{Title: capital(verdict.Words(metric) + " for each operation"), Parts: []page.Part{v.values(metric)}})
+		}
+	}
+	if len(section.Parts) == 0 {
+		return page.Section{}
+	}
+	return section
+}
+
+// otherCounts are shown so that nothing hides in them: work that moved from
+// the kernel to the program, or into string instructions.
+func (v view) otherCounts() page.Section {
+	section := page.Section{
+		ID: "other", Title: "Other counts",
+		Lead: "A string instruction counts once however often it repeats; its repetitions stand here. User instructions are the program's own, which no kernel should change.",
+	}
+	for _, metric := range []string{verdict.UserInstructions, verdict.RepIterations} {
+		if len(v.runs(metric)) > 0 {
+			section.Parts = append(section.Parts, v.values(metric))
+		}
+	}
+	if len(section.Parts) == 0 {
+		return page.Section{}
+	}
+	return section
+}
+
+// runs that were measured in a metric, in the order of the figures.
+func (v view) runs(metric string) []verdict.Run {
+	var runs []verdict.Run
+	for _, m := range v.Figures.Measured {
+		if m.Metric == metric && !slices.Contains(runs, m.Run) {
+			runs = append(runs, m.Run)
+		}
+	}
+	return runs
+}
+
+func (v view) measured(metric string, run verdict.Run, kernel string) *Measured {
+	for i := range v.Figures.Measured {
+		m := &v.Figures.Measured[i]
+		if m.Metric == metric && m.Run == run && m.Kernel == kernel {
+			return m
+		}
+	}
+	return nil
+}
+
+// label of a run; seed and size only where a workload ran with several.
+func (v view) label(run verdict.Run, metric string) string {
+	for _, other := range v.runs(metric) {
+		if other.Workload == run.Workload && other != run {
+			return fmt.Sprintf("%s, seed %d, size %d", run.Workload, run.Seed, run.Size)
+		}
+	}
+	return run.Workload
+}
+
+func (v view) exactness(metric string) string {
+	exact, all := 0, 0
+	for _, m := range v.Figures.Measured {
+		if m.Metric == metric {
+			all++
+			if m.Exact && m.Summary.Least == m.Summary.Most {
+				exact++
+			}
+		}
+	}
+	switch exact {
+	case all:
+		return "All of these counts are exact: each repetition gave the same."
+	case 0:
+		return "None of these counts is exact; half of the repetitions lie within the spread that stands behind each."
+	}
+	return fmt.Sprintf("%d of these %d counts are exact; the others have their spread behind them.", exact, all)
+}
+
+// values for each operation, kernels side by side.
+func (v view) values(metric string) page.Table {
+	table := page.Table{
+		Caption: capital(verdict.Words(metric) + " for each operation"),
+		Columns: []page.Column{{Title: "Workload"}, {Title: "Operation"}},
+	}
+	for _, k := range v.Facts.Kernels {
+		table.Columns = append(table.Columns, page.Column{Title: k.Name, Numeric: true})
+	}
+	for _, run := range v.runs(metric) {
+		row := page.Row{page.Text(v.label(run, metric)), page.Text(v.Facts.workload(run.Workload).Operation)}
+		for _, k := range v.Facts.Kernels {
+			cell := page.Missing()
+			if m := v.measured(metric, run, k.Name); m != nil {
+				cell = withSpread(m.Summary, m.Unit)
+			}
+			row = append(row, cell)
+		}
+		table.Rows = append(table.Rows, row)
+	}
+	return table
+}
+
+// changes against a reference, with the geometric means.
+func (v view) changes(metric string, to reference) page.Table {
+	table := page.Table{
+		Caption: capital(fmt.Sprintf("%s against %s%s", verdict.Words(metric), to.name(v.Facts), titled(v.Figures.unequal(to)))),
+		Columns: []page.Column{{Title: "Workload"}},
+	}
+	foot := page.Row{page.Text("geometric mean")}
+	rows := map[verdict.Run]page.Row{}
+	for _, run := range v.runs(metric) {
+		rows[run] = page.Row{page.Text(v.label(run, metric))}
+	}
+	for _, k := range v.Facts.Kernels {
+		if k.Name == to.name(v.Facts) {
+			continue
+		}
+		table.Columns = append(table.Columns, page.Column{Title: k.Name, Numeric: true})
+		var ratios []float64
+		for _, run := range v.runs(metric) {
+			m := v.measured(metric, run, k.Name)
+			cell := page.Missing()
+			if m != nil {
+				c := to.of(*m)
+				cell = change(c)
+				if c != nil && c.Change != nil && *c.Change > -1 {
+					ratios = append(ratios, 1+*c.Change)
+				}
+			}
+			rows[run] = append(rows[run], cell)
+		}
+		foot = append(foot, meanCell(ratios, len(rows)))
+	}
+	for _, run := range v.runs(metric) {
+		table.Rows = append(table.Rows, rows[run])
+	}
+	table.Foot = []page.Row{foot}
+	return table
+}
+
+// meanCell says over how many workloads, when not over all.
+func meanCell(ratios []float64, all int) page.Cell {
+	mean, err := verdict.GeometricMean(ratios)
+	if err != nil {
+		return page.Missing()
+	}
+	cell := share(mean - 1)
+	if len(ratios) < all {
+		cell.Text += fmt.Sprintf(" (of %d)", len(ratios))
+	}
+	return cell
+}
+
+// subjectTable has each comparison of a report's kernel with the slim one.
+func (v view) subjectTable(metric string) (page.Table, bool) {
+	var comparisons []verdict.Comparison
+	for _, m := range v.Figures.Measured {
+		if m.Metric == metric && m.Kernel == v.Facts.Subject && m.slim != nil {
+			comparisons = append(comparisons, *m.slim)
+		}
+	}
+	return comparisonTable("Each comparison, with its spread", comparisons), len(comparisons) > 0
+}
+
+// dots of all kernels against the slim one, without the stock kernel, whose
+// distance would hide the differences of the others; and all against stock.
+func (v view) dots(metric string) []page.Part {
+	var parts []page.Part
+	if chart, ok := v.dotsAgainst(metric, toSlim, v.Facts.Stock); ok {
+		parts = append(parts, chart)
+	}
+	if chart, ok := v.dotsAgainst(metric, toStock, ""); ok {
+		parts = append(parts, chart)
+	}
+	return parts
+}
+
+func (v view) dotsAgainst(metric string, to reference, without string) (page.Dots, bool) {
+	base, name := 100.0, to.name(v.Facts)
+	chart := page.Dots{
+		Caption:   capital(fmt.Sprintf("%s for each operation, %s = 100%s", verdict.Words(metric), name, titled(v.Figures.unequal(to)))),
+		Axis:      "Per cent of " + name + "; to the left is better. The axis does not begin at 0. A line through a mark is its spread.",
+		Reference: &base,
+	}
+	var kernels []string
+	for i, k := range v.Facts.Kernels {
+		if k.Name != name && k.Name != without {
+			chart.Series = append(chart.Series, page.Series{Name: k.Name, Colour: i})
+			kernels = append(kernels, k.Name)
+		}
+	}
+	found := false
+	for _, run := range v.runs(metric) {
+		row := page.DotRow{Label: v.label(run, metric)}
+		for _, kernel := range kernels {
+			dot := dotOf(v.measured(metric, run, kernel), to)
+			found = found || dot != nil
+			row.Dots = append(row.Dots, dot)
+		}
+		chart.Rows = append(chart.Rows, row)
+	}
+	return chart, found
+}
+
+func dotOf(m *Measured, to reference) *page.Dot {
+	if m == nil {
+		return nil
+	}
+	c := to.of(*m)
+	if c == nil || c.Change == nil || c.To.Median == 0 {
+		return nil
+	}
+	return &page.Dot{
+		Value: 100 * (1 + *c.Change), Spread: 100 * c.Spread / c.To.Median,
+		Title: fmt.Sprintf("%s on %s: %s, %s (%s)", m.Kernel, m.Run.Workload, inWords(m.Summary.Median, m.Unit), verdict.Percent(*c.Change), c.Standing),
+	}
+}
