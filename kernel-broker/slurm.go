@@ -123,6 +123,11 @@ func (n SlurmNode) Drained() bool {
 // Down reports whether Slurm holds the node for dead.
 func (n SlurmNode) Down() bool { return n.State == "DOWN" || n.State == "UNKNOWN" }
 
+// Unheard reports whether slurmctld has yet to hear of the node's slurmd, as
+// after every resume. It gives such a node no job, and issues a boot to it only
+// when it is down.
+func (n SlurmNode) Unheard() bool { return n.has("NOT_RESPONDING") }
+
 // Free reports whether no job is on the node.
 func (n SlurmNode) Free() bool {
 	return !n.has("COMPLETING") && (n.State == "IDLE" || n.State == "DRAINED" || n.Down())

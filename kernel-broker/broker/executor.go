@@ -95,6 +95,8 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 		return slurm.Disarm(ctx, a.Nodes)
 	case plan.DrainNode:
 		return slurm.Drain(ctx, a.Node, a.Text)
+	case plan.DownNode:
+		return slurm.Down(ctx, a.Node, a.Text)
 	case plan.HoldJob:
 		return slurm.Hold(ctx, a.Reference)
 	case plan.RequeueJob:

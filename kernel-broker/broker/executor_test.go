@@ -48,6 +48,7 @@ func TestActionsAreDone(t *testing.T) {
 		{plan.Action{Kind: plan.ArmReturn, Nodes: []string{"n1", "n2"}, Text: "kprof: x"}, "arm n1,n2 kprof: x"},
 		{plan.Action{Kind: plan.Disarm, Nodes: []string{"n1"}}, "disarm n1"},
 		{plan.Action{Kind: plan.DrainNode, Node: "n1", Text: "kernel-broker: x"}, "drain n1 kernel-broker: x"},
+		{plan.Action{Kind: plan.DownNode, Node: "n1", Text: "kprof: x"}, "down n1 kprof: x"},
 		{plan.Action{Kind: plan.HoldJob, Job: id, Reference: "7", Text: "why"}, "hold 7"},
 		{plan.Action{Kind: plan.RequeueJob, Job: id, Reference: "7"}, "requeue 7"},
 		{plan.Action{Kind: plan.CommentJob, Job: id, Reference: "7", Text: "words"}, "comment 7 words"},

@@ -95,6 +95,12 @@ func (f *fakeSlurm) Drain(_ context.Context, node, reason string) error {
 	}, "drain %s %s", node, reason)
 }
 
+func (f *fakeSlurm) Down(_ context.Context, node, reason string) error {
+	return f.call(func() {
+		f.nodes[node] = kb.SlurmNode{Name: node, State: "DOWN", Flags: f.nodes[node].Flags, Reason: reason}
+	}, "down %s %s", node, reason)
+}
+
 func (f *fakeSlurm) Hold(_ context.Context, reference string) error {
 	return f.call(func() { f.drop(reference) }, "hold %s", reference)
 }

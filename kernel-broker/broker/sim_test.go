@@ -101,7 +101,9 @@ func TestSimulationWithFaults(t *testing.T) {
 				w.fail("node %s failed and is not drained by us: %q", name, s.reason)
 			}
 		}
-		w.administrator()
+		w.repair()
+		w.repaired = true // one resume has to be enough
+		w.resume()
 		if !w.run(5*time.Minute, w.quiet) {
 			w.fail("the nodes did not come back for the administrator")
 		}
@@ -115,6 +117,33 @@ func TestSimulationWithFaults(t *testing.T) {
 		kexecs += w.kexecs
 	})
 	t.Logf("%d kexecs, %d broker crashes", kexecs, crashes)
+}
+
+// While the distribution's kernel does not load, nodes end drained. What was
+// wrong is repaired, and one resume brings them back.
+func TestSimulationOfFailedReturns(t *testing.T) {
+	simulate(t, func(t *testing.T, seed uint64) {
+		w := newSimWorld(t, seed, 2)
+		w.calm = true
+		w.run(5*time.Second, nil)
+		w.noStock = true
+		w.slurm.submit([]string{"mitgcm", "lammps"}[seed%2], 2, w.between(time.Second, 15*time.Second))
+		w.submitSome(2, []string{"", "mitgcm", "lammps"}, 0)
+		failed := func() bool {
+			return !w.any(func(n *kb.Node, s *simSlurmNode) bool { return n.Failure == nil || !s.drained && !s.down })
+		}
+		if !w.run(10*time.Minute, failed) {
+			w.fail("the nodes are not drained")
+		}
+		w.run(w.between(0, 3*time.Minute), nil) // to beyond Slurm's patience
+		w.noStock, w.repaired = false, true
+		w.resume()
+		if !w.run(3*time.Minute, func() bool { return w.allEnded() && w.quiet() }) {
+			w.fail("one resume was not enough")
+		}
+		w.run(5*time.Second, nil)
+		w.checkFixpoint()
+	})
 }
 
 func (w *simWorld) submitSome(count int, wants []string, cancels float64) {
@@ -131,12 +160,20 @@ func (w *simWorld) submitSome(count int, wants []string, cancels float64) {
 
 // administrator repairs hung nodes and resumes what Slurm does not use.
 func (w *simWorld) administrator() {
+	w.repair()
+	w.resume()
+}
+
+func (w *simWorld) repair() {
 	for _, name := range w.names {
 		if n := w.nodes[name]; n.hung {
 			n.powerLost()
 		}
 	}
 	w.run(30*time.Second, nil)
+}
+
+func (w *simWorld) resume() {
 	for _, name := range w.names {
 		w.slurm.resume(name)
 	}

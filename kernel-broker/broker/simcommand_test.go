@@ -33,6 +33,11 @@ func (s *simSlurm) perform(a plan.Action) error {
 	switch a.Kind {
 	case plan.DrainNode:
 		s.drain(s.nodes[a.Node], a.Text)
+	case plan.DownNode:
+		if n := s.nodes[a.Node]; n.job != nil {
+			s.w.fail("%s is set down with job %d on it", a.Node, n.job.id)
+		}
+		s.goDown(s.nodes[a.Node], a.Text)
 	case plan.HoldJob, plan.RequeueJob:
 		if j == nil || j.state != "CONFIGURING" && j.state != "RUNNING" {
 			return fmt.Errorf("job %s cannot be requeued", a.Reference)
@@ -115,7 +120,7 @@ func (s *simSlurm) resume(name string) {
 	if n.down || n.drained {
 		s.w.tell("administrator resumes %s (%s)", name, n.reason)
 		n.down, n.drained, n.asap, n.requested, n.issued, n.reason = false, false, false, false, false, ""
-		n.lastSeen = s.w.now
+		n.lastSeen, n.unheard = s.w.now, true
 	}
 }
 

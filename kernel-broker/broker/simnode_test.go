@@ -259,7 +259,7 @@ func (n *simNode) finish() {
 
 func (n *simNode) prepare(a decide.Action) {
 	o := n.agent
-	if n.w.strikes(0.01) {
+	if n.w.strikes(0.01) || n.w.noStock && a.Target.Kernel.Ref().IsStock() {
 		fault := decide.NodeFault
 		if n.w.chance(0.3) {
 			fault = decide.KernelFault

@@ -48,6 +48,7 @@ type simSlurmNode struct {
 	poweringUp, requested       bool
 	issued, asap, down, drained bool
 	known                       bool // has registered before
+	unheard                     bool // resumed, and its slurmd has not answered
 	reason                      string
 	request                     time.Time // of the boot
 	lastSeen                    time.Time // slurmd
@@ -71,11 +72,12 @@ func (n *simSlurmNode) view() kb.SlurmNode {
 	flag(n.poweringUp, "POWERING_UP")
 	flag(n.requested, "REBOOT_REQUESTED")
 	flag(n.issued, "REBOOT_ISSUED")
+	flag(n.unheard, "NOT_RESPONDING")
 	return v
 }
 
 func (n *simSlurmNode) usable() bool {
-	return n.job == nil && !n.down && !n.drained && !n.asap && !n.issued
+	return n.job == nil && !n.down && !n.drained && !n.asap && !n.issued && !n.unheard
 }
 
 // simSlurm is slurmctld, as far as the product meets it.
@@ -246,21 +248,25 @@ func (s *simSlurm) requeue(j *simJob, why string) {
 }
 
 func (s *simSlurm) stepNode(n *simSlurmNode) {
-	if s.w.nodes[n.name].slurmd.Running || n.poweringUp || n.issued {
+	slurmd := s.w.nodes[n.name].slurmd.Running
+	if slurmd || n.poweringUp || n.issued {
 		n.lastSeen = s.w.now
+	}
+	if slurmd && s.w.nodes[n.name].regAt.IsZero() {
+		n.unheard = false // it answers when it is asked
 	}
 	late := s.w.now.Sub(n.request) > simResumeTimeout
 	switch {
-	case n.down && !n.issued:
+	case n.down && !n.issued && !n.requested:
 	case n.issued && late:
-		n.issued, n.asap = false, false
+		n.issued, n.asap, n.drained = false, false, false
 		s.goDown(n, "reboot timed out")
 	case n.poweringUp && late:
 		n.poweringUp = false
 		s.goDown(n, "ResumeTimeout reached")
-	case s.w.now.Sub(n.lastSeen) > simSlurmdTimeout:
+	case !n.down && s.w.now.Sub(n.lastSeen) > simSlurmdTimeout:
 		s.goDown(n, simNoReply)
-	case n.requested && n.job == nil && !n.poweringUp:
+	case n.requested && n.job == nil && !n.poweringUp && (n.down || !n.unheard):
 		n.requested, n.issued, n.request = false, true, s.w.now
 		s.w.tell("slurm issues the reboot of %s", n.name)
 	}
@@ -268,7 +274,7 @@ func (s *simSlurm) stepNode(n *simSlurmNode) {
 
 func (s *simSlurm) goDown(n *simSlurmNode, reason string) {
 	s.w.tell("slurm takes %s down: %s", n.name, reason)
-	n.down, n.requested, n.asap = true, false, false
+	n.down = true
 	if n.reason == "" || strings.HasPrefix(n.reason, kb.ReasonReturn) {
 		n.reason = reason
 	}
@@ -287,7 +293,7 @@ func (s *simSlurm) register(name string) {
 	n := s.nodes[name]
 	young := s.w.now.Truncate(time.Second).After(n.request.Truncate(time.Second))
 	first := !n.known
-	n.known = true
+	n.known, n.unheard = true, false
 	switch {
 	case n.poweringUp && young:
 		n.poweringUp = false
@@ -303,7 +309,7 @@ func (s *simSlurm) register(name string) {
 	case n.down || first:
 	default:
 		s.w.unexpected++
-		if s.w.calm {
+		if s.w.calm || s.w.repaired {
 			s.w.fail("%s registers again and nobody asked", name)
 		}
 		s.goDown(n, "Node unexpectedly rebooted")

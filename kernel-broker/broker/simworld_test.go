@@ -27,11 +27,15 @@ type simWorld struct {
 	now    time.Time
 	faulty bool // faults may strike
 	calm   bool // they never did: nothing may look like one
-	slurm  *simSlurm
-	nodes  map[string]*simNode
-	names  []string
-	broker *simBroker
-	story  []string
+	// noStock: the distribution's kernel does not load.
+	noStock bool
+	// repaired: they do no more, and the administrator resumes the nodes.
+	repaired bool
+	slurm    *simSlurm
+	nodes    map[string]*simNode
+	names    []string
+	broker   *simBroker
+	story    []string
 	// What was seen to happen, for the invariants and for the report.
 	tokens       map[string]string // token to the boot that was attested with it
 	kexecs       int

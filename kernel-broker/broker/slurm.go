@@ -13,6 +13,7 @@ type Slurm interface {
 	ArmReturn(ctx context.Context, nodes []string, reason string) error
 	Disarm(ctx context.Context, nodes []string) error
 	Drain(ctx context.Context, node, reason string) error
+	Down(ctx context.Context, node, reason string) error
 	Hold(ctx context.Context, reference string) error
 	Requeue(ctx context.Context, reference string) error
 	StartNow(ctx context.Context, reference string) error

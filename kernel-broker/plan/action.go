@@ -17,6 +17,9 @@ const (
 	Disarm Kind = "disarm"
 	// DrainNode sets a node to drain.
 	DrainNode Kind = "drain"
+	// DownNode sets a free node down whose return is armed: Slurm issues the
+	// boot then also when it does not hear of the node's slurmd.
+	DownNode Kind = "down"
 	// HoldJob requeues a job and holds it.
 	HoldJob Kind = "hold job"
 	// RequeueJob requeues a job.

@@ -14,6 +14,8 @@
 //	unchanged                         the node is kept for the next job, or a job is on it
 //	stock                             nobody owns it and it runs stock, or no job is on it and Slurm waits for its
 //	                                  boot, or it is down or drained
+//	undecided                         nobody knows the node yet, or it was resumed on another kernel than stock:
+//	                                  Slurm is made to wait for its boot first
 //
 //	state     it means                           goes to
 //	steady    proven to run what is wanted       loading: the wish changed

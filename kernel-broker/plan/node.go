@@ -167,14 +167,19 @@ func (d *decision) recover(n *kb.Node) {
 	if !known {
 		return
 	}
-	ours := s.Drained() && hasDrainReason(s)
+	out := s.Drained() || s.Down() // once Slurm waits for no boot any more, it forgets the drain
 	switch {
-	case ours:
+	case out && hasDrainReason(s):
 		n.Drained = true
-	case n.Drained && s.Drained():
+	case n.Drained && out:
 		// The administrator has it, for a reason of his own.
 	case n.Drained:
 		n.Failure, n.Drained, n.Attempts = nil, false, 0
+		if !n.Runs(kb.Ref{Profile: kb.StockProfile}) {
+			// The boot to stock that was asked for is one that Slurm waits
+			// for no more: it has to be armed anew.
+			n.Want = kb.Ref{}
+		}
 		n.Generation++
 	case s.Armed() && !s.RebootIssued():
 		d.act(Action{Kind: Disarm, Nodes: []string{n.Name}})

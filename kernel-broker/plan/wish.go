@@ -94,7 +94,7 @@ func (d *decision) release(n *kb.Node) {
 		n.KeptFor, n.KeptUntil = "", time.Time{}
 	}
 	stock := kb.Ref{Profile: kb.StockProfile}
-	if n.Want == stock || n.Want == (kb.Ref{}) || n.Runs(stock) {
+	if n.Want == stock || n.Runs(stock) {
 		// No boot lies between, so there is nothing to wait for.
 		d.want(n, stock)
 		return
@@ -103,6 +103,10 @@ func (d *decision) release(n *kb.Node) {
 		return
 	}
 	switch {
+	case s.Free() && s.Armed() && s.Unheard() && !s.Waiting() && !s.Down():
+		// No slurmd answers on this kernel, and Slurm would put the boot off
+		// until it takes the node down for that.
+		d.act(Action{Kind: DownNode, Node: n.Name, Text: s.Reason})
 	case s.Free() && (s.Waiting() || s.Down() || s.Drained()):
 		d.want(n, stock)
 		d.note(n, "returning", "to stock")
@@ -110,8 +114,18 @@ func (d *decision) release(n *kb.Node) {
 		d.want(n, stock)
 		d.note(n, "returning", "to stock, for a plain job")
 	case s.Free() && !s.Armed() && n.Failure == nil:
-		d.armLater(n, fmt.Sprintf("%s return from %s", kb.ReasonReturn, n.Want))
+		d.armLater(n, fmt.Sprintf("%s return from %s", kb.ReasonReturn, leaves(n)))
 	}
+}
+
+// leaves names the kernel that a node is to be brought away from.
+func leaves(n *kb.Node) string {
+	for _, ref := range []kb.Ref{n.Want, n.Running.Ref} {
+		if ref.Profile != "" {
+			return ref.String()
+		}
+	}
+	return "an unproven kernel"
 }
 
 // ended is when the node's last job was seen to end. Before it was accepted

@@ -118,7 +118,7 @@ func TestBoot(t *testing.T) {
 	t.Run("nothing when stock is not in the catalog", func(t *testing.T) {
 		w := newWorld(t)
 		w.catalog.noStock = true
-		w.node("n1", "IDLE", "")
+		w.node("n1", "DOWN", "Not responding")
 		w.boot("n1", kernels[1], "")
 		w.settle()
 		if p := w.nodes["n1"].Pending; p != nil {

@@ -23,6 +23,11 @@ func (c *Client) Drain(ctx context.Context, node, reason string) error {
 	return c.change(ctx, "update", "nodename="+node, "state=drain", "reason="+reason)
 }
 
+// Down takes a node out of service.
+func (c *Client) Down(ctx context.Context, node, reason string) error {
+	return c.change(ctx, "update", "nodename="+node, "state=down", "reason="+reason)
+}
+
 // Resume lets jobs come to a node again.
 func (c *Client) Resume(ctx context.Context, node string) error {
 	return c.change(ctx, "update", "nodename="+node, "state=resume")

@@ -43,6 +43,7 @@ func TestChanges(t *testing.T) {
 			return c.ArmReturn(ctx, []string{"n1", "n2"}, "kprof: mitgcm@3 for job 7")
 		}, "scontrol <reboot> <ASAP> <nextstate=RESUME> <reason=kprof: mitgcm@3 for job 7> <n1,n2>\n"},
 		{"disarm", func(ctx context.Context, c *Client) error { return c.Disarm(ctx, []string{"n1"}) }, "scontrol <cancel_reboot> <n1>\n"},
+		{"down", func(ctx context.Context, c *Client) error { return c.Down(ctx, "n1", hostile) }, "scontrol <update> <nodename=n1> <state=down> <reason=" + hostile + ">\n"},
 		{"drain", func(ctx context.Context, c *Client) error { return c.Drain(ctx, "n1", hostile) }, "scontrol <update> <nodename=n1> <state=drain> <reason=" + hostile + ">\n"},
 		{"hold", func(ctx context.Context, c *Client) error { return c.Hold(ctx, "12_3") }, "scontrol <requeuehold> <12_3>\n"},
 		{"requeue", func(ctx context.Context, c *Client) error { return c.Requeue(ctx, "12+1") }, "scontrol <requeue> <12+1>\n"},

@@ -77,7 +77,7 @@ const nodeTail = " ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A N
 	"CurrentWatts=0 AveWatts=0 ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s"
 
 func TestParseNode(t *testing.T) {
-	type facts struct{ waiting, issued, armed, drained, down, free bool }
+	type facts struct{ waiting, issued, armed, drained, down, free, unheard bool }
 	for _, c := range []struct {
 		state, reason string
 		want          facts
@@ -88,7 +88,8 @@ func TestParseNode(t *testing.T) {
 		{"ALLOCATED", "", facts{}},
 		{"IDLE+COMPLETING", "", facts{}},
 		{"IDLE+POWERING_UP", "", facts{waiting: true, free: true}},
-		{"ALLOCATED+NOT_RESPONDING+POWERING_UP", "", facts{waiting: true}},
+		{"ALLOCATED+NOT_RESPONDING+POWERING_UP", "", facts{waiting: true, unheard: true}},
+		{"IDLE+DRAIN+NOT_RESPONDING+REBOOT_REQUESTED", "kprof: x", facts{armed: true, drained: true, free: true, unheard: true}},
 		{"ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 12", facts{armed: true, drained: true}},
 		{"ALLOCATED+DRAIN+REBOOT_REQUESTED", "by hand", facts{drained: true}},
 		{"IDLE+DRAIN+REBOOT_REQUESTED", "kprof: x", facts{armed: true, drained: true, free: true}},
@@ -106,7 +107,7 @@ func TestParseNode(t *testing.T) {
 				line += " Reason=" + c.reason + " [root@2026-11-20T11:46:18]"
 			}
 			n, ok := parseNode(line)
-			got := facts{n.Waiting(), n.RebootIssued(), n.Armed(), n.Drained(), n.Down(), n.Free()}
+			got := facts{n.Waiting(), n.RebootIssued(), n.Armed(), n.Drained(), n.Down(), n.Free(), n.Unheard()}
 			if !ok || n.Name != "n2" || n.Reason != c.reason || got != c.want {
 				t.Errorf("parseNode = %+v, %v: %+v, want %+v", n, ok, got, c.want)
 			}
