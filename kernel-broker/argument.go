@@ -13,11 +13,46 @@ const (
 	maxArgumentsTotal = 1024
 )
 
-// ownedParameters belong to the node or to the broker: a profile that sets one
-// could keep a node from coming back.
-var ownedParameters = []string{
-	"root", "rootflags", "rootfstype", "ro", "rw", "console", "ip", "initrd", "init",
-	"rdinit", "kernelbroker.token", "crashkernel", "panic", "BOOT_IMAGE",
+// Parameters are names of kernel parameters; one that ends in * stands for all
+// names that begin with the rest.
+type Parameters []string
+
+// Has reports whether the argument sets one of the parameters. Dashes and
+// underscores are the same to the kernel, and so they are here.
+func (p Parameters) Has(argument string) bool {
+	name, _, _ := strings.Cut(argument, "=")
+	name = plainParameter(name)
+	for _, pattern := range p {
+		prefix, wild := strings.CutSuffix(plainParameter(pattern), "*")
+		if name == prefix || wild && strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func plainParameter(name string) string { return strings.ReplaceAll(name, "-", "_") }
+
+// NodeParameters belong to the node: its agent takes them from the running
+// command line to the next one. A profile that sets one could keep the node
+// from coming back, or would pass for the node's on the boot after. An agent
+// may be configured to keep more, which it refuses by itself.
+func NodeParameters() Parameters {
+	return Parameters{
+		"root", "rootflags", "rootfstype", "rootwait", "rootdelay", "ro", "rw", "init", "rdinit", "nfsroot",
+		"ip", "net.ifnames", "biosdevname", "ifname", "BOOTIF", "rd.*", "console", "earlycon", "panic", "crashkernel",
+		"no_timer_check", "tsc_early_khz", "kb.*",
+	}
+}
+
+// owners of parameters that no profile may set.
+var owners = []struct {
+	owner      string
+	parameters Parameters
+}{
+	{"the node, which keeps its own from boot to boot", NodeParameters()},
+	{"the node's boot loader", Parameters{"initrd", "BOOT_IMAGE"}},
+	{"the broker, which proves a boot by it", Parameters{TokenParameter}},
 }
 
 // ValidateArguments accepts the kernel arguments that a profile may ask for.
@@ -52,9 +87,9 @@ func validateArgument(argument string) error {
 	if name == "" || strings.HasPrefix(name, "-") {
 		return fmt.Errorf("kernel argument %q has no parameter name: %w", argument, ErrInvalid)
 	}
-	for _, owned := range ownedParameters {
-		if strings.ReplaceAll(name, "-", "_") == owned {
-			return fmt.Errorf("kernel argument %q: %s belongs to the node: %w", argument, owned, ErrInvalid)
+	for _, o := range owners {
+		if o.parameters.Has(argument) {
+			return fmt.Errorf("kernel argument %q: %s belongs to %s: %w", argument, name, o.owner, ErrInvalid)
 		}
 	}
 	return nil

@@ -43,6 +43,7 @@ func applyRefused(c *cluster) {
 		"no-default":    {edit("default_version: 1", "default_version: 4"), []string{"bad.yaml:4", "default_version", "does not exist"}},
 		"name":          {edit("name: bad", "name: ../bad"), []string{"bad.yaml:1", "name"}},
 		"argument":      {edit("loglevel=3", "root=/dev/sda"), []string{"bad.yaml", "arguments", "root"}},
+		"kept-argument": {edit("loglevel=3", "rootwait"), []string{"bad.yaml", "arguments", "rootwait belongs to the node"}},
 		"token":         {edit("loglevel=3", "kernelbroker.token=00000000000000000000000000000000"), []string{"bad.yaml", "arguments", "kernelbroker"}},
 		"type":          {edit("version: 1", "version: one"), []string{"bad.yaml"}},
 		"policy":        {goodProfileNamed("bad") + "fallback: stock\n", []string{"bad.yaml:9", "fallback", "hold"}},

@@ -62,29 +62,16 @@ func Value(arguments []string, name string) string {
 	return value
 }
 
-func sameName(a, b string) bool { return plain(a) == plain(b) }
+func sameName(a, b string) bool { return kernelbroker.Parameters{a}.Has(b) }
 
-// plain makes dashes and underscores the same, as the kernel does.
-func plain(name string) string { return strings.ReplaceAll(name, "-", "_") }
+// Keep is what of the command line belongs to the node.
+type Keep kernelbroker.Parameters
 
-// Keep is a list of parameter names that belong to the node; a name that ends
-// in * stands for all that begin with the rest.
-type Keep []string
-
-// Owns reports whether the argument's parameter belongs to the node.
+// Owns reports whether the argument's parameter belongs to the node. The token
+// never does, whatever is kept.
 func (k Keep) Owns(argument string) bool {
-	name, _, _ := strings.Cut(argument, "=")
-	name = plain(name)
-	if name == plain(kernelbroker.TokenParameter) {
-		return false
-	}
-	for _, pattern := range k {
-		prefix, wild := strings.CutSuffix(plain(pattern), "*")
-		if name == prefix || wild && strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+	token := kernelbroker.Parameters{kernelbroker.TokenParameter}
+	return !token.Has(argument) && kernelbroker.Parameters(k).Has(argument)
 }
 
 // Compose makes the next command line out of the running one.
@@ -105,7 +92,7 @@ func Compose(running string, keep Keep, profile []string, token string) (string,
 	}
 	for _, argument := range profile {
 		if keep.Owns(argument) {
-			return "", fmt.Errorf("kernel argument %q belongs to the node: %w", argument, kernelbroker.ErrPrecluded)
+			return "", fmt.Errorf("kernel argument %q belongs to the node, by boot.keep_arguments of its agent: %w", argument, kernelbroker.ErrPrecluded)
 		}
 		next = append(next, argument)
 	}

@@ -14,7 +14,7 @@ const (
 	newToken = "fedcba9876543210fedcba9876543210"
 )
 
-var keep = Keep{"root", "ro", "console", "panic", "kb.*", "net.ifnames"}
+var keep = Keep{"root", "ro", "console", "panic", "kb.*", "net.ifnames", "site.*"}
 
 func TestSplit(t *testing.T) {
 	for _, c := range []struct {
@@ -60,7 +60,8 @@ func TestComposeRefuses(t *testing.T) {
 		want          error
 	}{
 		{"root by the profile", "", []string{"root=/dev/sdb"}, newToken, kernelbroker.ErrInvalid},
-		{"a kept name by the profile", "", []string{"net.ifnames=1"}, newToken, kernelbroker.ErrPrecluded},
+		{"a kept name by the profile", "", []string{"net.ifnames=1"}, newToken, kernelbroker.ErrInvalid},
+		{"one that only this node keeps", "", []string{"site.rack=1"}, newToken, kernelbroker.ErrPrecluded},
 		{"two arguments in one", "", []string{"quiet init=/bin/sh"}, newToken, kernelbroker.ErrInvalid},
 		{"no token", "", nil, "", kernelbroker.ErrInvalid},
 		{"too long", long, []string{"a=" + strings.Repeat("y", 200)}, newToken, kernelbroker.ErrPrecluded},

@@ -90,11 +90,8 @@ func Default() (Config, error) {
 			StopTimeout:  10 * time.Second,
 			Scontrol:     "/usr/bin/scontrol",
 		},
-		Kexec: Kexec{Program: "/usr/sbin/kexec", LoadArgs: []string{"-c", "-i"}, ExecuteArgs: []string{"-x", "-y"}},
-		Boot: Boot{KeepArguments: []string{
-			"root", "rootflags", "rootfstype", "rootwait", "rootdelay", "ro", "rw", "init", "rdinit", "nfsroot",
-			"ip", "net.ifnames", "biosdevname", "ifname", "BOOTIF", "rd.*", "console", "earlycon", "panic", "crashkernel", "no_timer_check", "tsc_early_khz", "kb.*",
-		}},
+		Kexec:       Kexec{Program: "/usr/sbin/kexec", LoadArgs: []string{"-c", "-i"}, ExecuteArgs: []string{"-x", "-y"}},
+		Boot:        Boot{KeepArguments: kernelbroker.NodeParameters()},
 		Socket:      "/run/kernel-broker/agent.sock",
 		NodeState:   "/run/kernel-broker/node.state",
 		Snapshot:    "/var/lib/kernel-broker/catalog.snapshot",
