@@ -29,6 +29,20 @@ prepare:
 	@mkdir -p $(O)/include/config $(O)/arch/x86/boot
 	@cp files/kernel.release $(O)/include/config/kernel.release
 bzImage:
+	@echo '$(KCFLAGS)' > @SWITCHES@/flags
+	@mkdir -p $(O)/fs $(O)/mm
+	@for object in fs/a mm/b; do \
+		test -e $(O)/$$object.o && continue; \
+		echo "  CC      $$object.o"; \
+		if test -e @SWITCHES@/break && test -e $(O).profile/$$(echo $$object | tr / '#').gcda; then \
+			echo "$$object.c:3:1: error: 'asm' operand has impossible constraints"; \
+			echo "make[2]: *** [scripts/Makefile.build:250: $$object.o] Error 1"; \
+			exit 2; \
+		fi; \
+		test ! -e @SWITCHES@/complain || \
+			echo "$$object.c:7:5: warning: the control flow of function 'f' does not match its profile data (counter 'arcs') [-Wcoverage-mismatch]"; \
+		touch $(O)/$$object.o; \
+	done
 	@echo '  CC      one.o'
 	@echo '  AS      two.o'
 	@echo '  LD      vmlinux'
