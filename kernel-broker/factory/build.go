@@ -14,7 +14,9 @@ const (
 	ImageFile     = "bzImage"
 	ConfigFile    = "config"
 	SystemMapFile = "System.map"
-	ManifestFile  = "kernel.json"
+	// LinkMapFile is there for the variant Traced.
+	LinkMapFile  = "vmlinux.map"
+	ManifestFile = "kernel.json"
 )
 
 // Builder makes the kernels of a catalog.
@@ -139,6 +141,9 @@ func collect(ctx context.Context, at site, source Source, input CompileInput, di
 		"arch/x86/boot/bzImage": ImageFile,
 		".config":               ConfigFile,
 		"System.map":            SystemMapFile,
+	}
+	if input.Variant == Traced {
+		files["vmlinux.map"] = LinkMapFile
 	}
 	for from, to := range files {
 		if err := copyFile(filepath.Join(at.obj, from), filepath.Join(dir, to)); err != nil {

@@ -52,6 +52,7 @@ bzImage:
 	@test ! -e @SWITCHES@/hang || sleep 60
 	@test ! -e @SWITCHES@/slow || { rm @SWITCHES@/slow; sleep 3; touch @SWITCHES@/slow-done; }
 	@cp files/vmlinux files/vmlinux.o files/System.map files/modules.builtin files/modules.builtin.modinfo $(O)
+	@! grep -q VMLINUX_MAP=y $(O)/.config || cp files/System.map $(O)/vmlinux.map
 	@cp files/bzImage $(O)/arch/x86/boot/bzImage
 `
 

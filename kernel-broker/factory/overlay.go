@@ -33,6 +33,8 @@ var (
 		"GCOV_KERNEL":        "y",
 		"GCOV_PROFILE_ALL":   "y",
 	})
+	// mapOptions make the linker write down what it put where.
+	mapOptions = overlay("traced kernel", map[string]string{"VMLINUX_MAP": "y"})
 )
 
 // overlaysFor are those that an optimisation implies for every variant.

@@ -139,6 +139,21 @@ func TestStepsOfAProfiledKernel(t *testing.T) {
 	}
 }
 
+func TestTracedKernelHasAMap(t *testing.T) {
+	f := newFakeFactory(t)
+	plan := f.plan()
+	for variant, want := range map[Variant]bool{Traced: true, Plain: false} {
+		out := t.TempDir()
+		in := CompileInput{Variant: variant, Config: f.configured(plan, ConfigureInput{Variant: variant})}
+		if _, err := f.builder().Compile(t.Context(), plan, in, Watch{}, out); err != nil {
+			t.Fatal(err)
+		}
+		if exists(filepath.Join(out, LinkMapFile)) != want {
+			t.Errorf("%s: a link map is there or not: want %v", variant, want)
+		}
+	}
+}
+
 func TestObjectThatBreaksWithItsProfile(t *testing.T) {
 	f := newFakeFactory(t)
 	plan := f.profiled("")

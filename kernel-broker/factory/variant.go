@@ -17,6 +17,9 @@ const (
 	// Instrumented counts what is executed. Its configuration has the counting
 	// options; the rest must be that of the kernel to be optimised.
 	Instrumented Variant = "instrumented"
+	// Traced is the plain kernel, byte for byte but for the configuration that
+	// it carries, with a map that tells which object each address is of.
+	Traced Variant = "traced"
 	// Optimised is compiled with a profile.
 	Optimised Variant = "optimised"
 
@@ -35,7 +38,7 @@ func (p Plan) mode() gcov.Mode { return gcov.Mode(p.Recipe.Optimisation) }
 // compiled with other flags for every file shares no object.
 func (p Plan) flavour(variant Variant) (string, error) {
 	switch variant {
-	case Plain:
+	case Plain, Traced:
 		if p.Recipe.Optimisation == OptimiseSize {
 			return "-os", nil
 		}
@@ -62,8 +65,11 @@ func (o Optimisation) orDefault() Optimisation {
 
 // overlays of the variant besides those of the optimisation.
 func (v Variant) overlays() []Overlay {
-	if v == Instrumented {
+	switch v {
+	case Instrumented:
 		return []Overlay{countingOptions}
+	case Traced:
+		return []Overlay{mapOptions}
 	}
 	return nil
 }
