@@ -114,12 +114,15 @@ func (in CompileInput) Inputs(plan Plan) (map[string]string, error) {
 	inputs["variant"] = string(in.Variant)
 	inputs["name"] = plan.Recipe.Name
 	inputs["description"] = plan.Recipe.Description
-	inputs["optimisation"] = string(plan.Recipe.Optimisation.orDefault())
-	excluded, err := json.Marshal(plan.Recipe.Exclude)
-	if err != nil {
-		return nil, fmt.Errorf("kernel %q: %w", plan.Recipe.Name, err)
+	inputs["optimisation"] = string(plan.optimisation(in.Variant))
+	if in.Variant == Optimised {
+		excluded, err := json.Marshal(plan.Recipe.Exclude)
+		if err != nil {
+			return nil, fmt.Errorf("kernel %q: %w", plan.Recipe.Name, err)
+		}
+		inputs["exclude"] = string(excluded)
 	}
-	inputs["exclude"] = string(excluded)
+	var err error
 	if in.Config != "" {
 		if inputs["config"], _, err = digestFile(in.Config); err != nil {
 			return nil, fmt.Errorf("kernel %q: configuration: %w", plan.Recipe.Name, err)

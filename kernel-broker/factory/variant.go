@@ -56,6 +56,15 @@ func (p Plan) flavour(variant Variant) (string, error) {
 	return "", fmt.Errorf("kernel %q: no variant %q", p.Recipe.Name, string(variant))
 }
 
+// optimisation is what the variant is really compiled with: without a profile,
+// a recipe that wants one is plain O2.
+func (p Plan) optimisation(variant Variant) Optimisation {
+	if p.Recipe.Optimisation.Profiled() && variant != Optimised {
+		return OptimiseO2
+	}
+	return p.Recipe.Optimisation.orDefault()
+}
+
 func (o Optimisation) orDefault() Optimisation {
 	if o == "" {
 		return OptimiseO2
