@@ -294,6 +294,26 @@ func TestEventsTellHowFarTheRunIs(t *testing.T) {
 	}
 }
 
+// After holds a step back, and is no part of what it depends on.
+func TestAfter(t *testing.T) {
+	w := newWorld(t)
+	gate := w.step("gate", "1")
+	held := w.step("held", "x")
+	held.After = []string{"gate"}
+	if _, worked, err := w.run(w.graph(held, gate), "held"); err != nil || worked != "gate held" {
+		t.Errorf("worked on %q, %v", worked, err)
+	}
+	gate = w.step("gate", "2")
+	if _, worked, err := w.run(w.graph(held, gate)); err != nil || worked != "gate" {
+		t.Errorf("another gate: worked on %q, %v", worked, err)
+	}
+	gate.Inputs["text"], held.Inputs["text"] = "3", "y"
+	gate.Run = func(context.Context, *Work) error { return errBroken }
+	if _, worked, err := w.run(w.graph(held, gate)); !errors.Is(err, errBroken) || worked != "" {
+		t.Errorf("a broken gate: worked on %q, %v", worked, err)
+	}
+}
+
 // What a step reads must be among its needs.
 func TestUndeclaredNeed(t *testing.T) {
 	defer func() {

@@ -106,7 +106,7 @@ func (r *run) all(ctx context.Context, steps []string) error {
 		working.Go(func() {
 			defer close(ended[name])
 			step := r.graph.steps[name]
-			for _, need := range step.Needs {
+			for _, need := range step.before() {
 				<-ended[need]
 			}
 			r.one(ctx, step)
@@ -161,6 +161,11 @@ func (r *run) task(step *Step) (task Task, ready bool, err error) {
 	defer r.mu.Unlock()
 	if len(r.failed) > 0 {
 		return Task{}, false, nil
+	}
+	for _, name := range step.After {
+		if _, has := r.results[name]; !has {
+			return Task{}, false, nil
+		}
 	}
 	task = Task{Step: *step, Needs: map[string]Result{}, Slot: r.slot}
 	for as, need := range step.Needs {

@@ -26,6 +26,9 @@ type Step struct {
 	// Needs are the steps whose results this one reads: what it calls each,
 	// and the step's name.
 	Needs map[string]string
+	// After are steps that must have been done before this one begins, though
+	// it reads nothing of theirs.
+	After []string
 	// Run fills the folder of the work. It must end soon after ctx does.
 	Run func(ctx context.Context, work *Work) error
 	// Effect marks a step that is done for what it changes elsewhere, each
@@ -40,6 +43,11 @@ type Resources struct {
 	CPUs      int
 	MemoryMiB int
 	Limit     time.Duration
+}
+
+// before are the steps that must be done before this one, sorted.
+func (s *Step) before() []string {
+	return slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(s.After), maps.Values(s.Needs))))
 }
 
 // Work is what a step is handed, and all that it may use.
@@ -60,6 +68,12 @@ func (w *Work) Need(as string) string {
 		panic(fmt.Sprintf("the step did not say that it needs %q", as))
 	}
 	return result.Files()
+}
+
+// Has tells whether the step needs something of that name.
+func (w *Work) Has(as string) bool {
+	_, has := w.needs[as]
+	return has
 }
 
 // NeedDigest is the digest of the same.
@@ -105,7 +119,7 @@ func New(steps ...Step) (*Graph, error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.steps)) {
-		for _, need := range slices.Sorted(maps.Values(g.steps[name].Needs)) {
+		for _, need := range g.steps[name].before() {
 			switch {
 			case g.steps[need] == nil:
 				wrong = append(wrong, fmt.Errorf("step %q needs %q, which does not exist", name, need))
@@ -135,7 +149,7 @@ func (g *Graph) sort(steps []Step) []error {
 			return fmt.Errorf("steps need each other in a circle: %s", strings.Join(path[slices.Index(path, name):], ", "))
 		}
 		state[name] = inside
-		for _, need := range slices.Sorted(maps.Values(g.steps[name].Needs)) {
+		for _, need := range g.steps[name].before() {
 			if err := visit(need); err != nil {
 				return err
 			}
@@ -180,7 +194,7 @@ func (g *Graph) needed(targets []string) ([]string, error) {
 	}
 	for _, name := range slices.Backward(g.order) {
 		if wanted[name] {
-			for _, need := range g.steps[name].Needs {
+			for _, need := range g.steps[name].before() {
 				wanted[need] = true
 			}
 		}

@@ -1,0 +1,30 @@
+package pipeline
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+)
+
+// StoreIn is the place of results in a cache folder.
+func StoreIn(cache string) graph.Store { return graph.Store{Dir: filepath.Join(cache, "graph")} }
+
+// CandidatesIn is the place of candidates in a cache folder.
+func CandidatesIn(cache string) Candidates {
+	return Candidates{Dir: filepath.Join(cache, "candidates")}
+}
+
+// Build does what is left to do for the kernel and returns what it became. With
+// a step named it stops after that one, and there is no candidate.
+func (p *Pipeline) Build(ctx context.Context, runner *graph.Runner, until ...string) (*Candidate, error) {
+	g, err := p.Graph()
+	if err != nil {
+		return nil, err
+	}
+	p.made = nil
+	if _, err := runner.Run(ctx, p.Recipe.Name, g, until...); err != nil {
+		return nil, err
+	}
+	return p.made, nil
+}

@@ -1,0 +1,170 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+)
+
+// Candidate is a kernel that was built, and what became of it.
+type Candidate struct {
+	Name string `json:"name"`
+	// ID is the beginning of the image's digest.
+	ID          string    `json:"id"`
+	Made        time.Time `json:"made"`
+	Release     string    `json:"release"`
+	BuildID     string    `json:"build_id"`
+	ImageDigest string    `json:"image_digest"`
+	ImageSize   int64     `json:"image_size"`
+	Application string    `json:"application,omitempty"`
+	Description string    `json:"description"`
+	// Outcome is empty when nothing was measured.
+	Outcome verdict.Outcome `json:"outcome,omitempty"`
+	Reason  string          `json:"reason"`
+	// Kernel and Report are folders; the latter is empty when nothing was
+	// measured.
+	Kernel string `json:"kernel"`
+	Report string `json:"report,omitempty"`
+	// Published is NAME@VERSION, or empty.
+	Published string `json:"published,omitempty"`
+}
+
+// Page is the report for people, JSON the one for programs.
+func (c Candidate) Page() string { return filepath.Join(c.Report, pageFile) }
+
+// JSON is the report for programs.
+func (c Candidate) JSON() string { return filepath.Join(c.Report, reportFile) }
+
+// Benefit tells whether the kernel may be published.
+func (c Candidate) Benefit() bool { return c.Outcome == verdict.Benefit }
+
+// finish notes the candidate, and publishes one that wins. It is done at the
+// end of each build, and changes nothing where all was done before.
+func (p *Pipeline) finish(ctx context.Context, w *graph.Work) error {
+	manifest, err := factory.ReadManifest(w.Need("kernel"))
+	if err != nil {
+		return err
+	}
+	candidate := Candidate{
+		Name: p.Recipe.Name, ID: strings.TrimPrefix(manifest.Image.Digest, "sha256:")[:12], Made: time.Now().UTC().Truncate(time.Second),
+		Release: manifest.Release, BuildID: manifest.BuildID, ImageDigest: manifest.Image.Digest, ImageSize: manifest.Image.Size,
+		Description: p.Recipe.Description, Reason: "the recipe names no workload: nothing was measured", Kernel: w.Need("kernel"),
+	}
+	if p.Bench != nil {
+		var v verdict.Verdict
+		if err := readJSON(filepath.Join(w.Need("verdict"), verdictFile), &v); err != nil {
+			return err
+		}
+		candidate.Application = p.Bench.Workload().Application
+		candidate.Outcome, candidate.Reason, candidate.Report = v.Outcome, v.Reason, w.Need("report")
+	}
+	if before, err := p.Candidates.Get(candidate.Name, candidate.ID); err == nil {
+		candidate.Made, candidate.Published = before.Made, before.Published
+	}
+	p.made = &candidate
+	if err := p.Candidates.Put(candidate); err != nil {
+		return err
+	}
+	if !candidate.Benefit() || p.Publisher == nil {
+		w.Say("%s stays a candidate: %s", candidate.ID, candidate.Reason)
+		return nil
+	}
+	if candidate.Published, err = p.Publisher.Publish(ctx, candidate, w.Log); err != nil {
+		return fmt.Errorf("publication: %w", err)
+	}
+	w.Say("published as %s", candidate.Published)
+	return p.Candidates.Put(candidate)
+}
+
+// Candidates are kept as one small file each.
+type Candidates struct {
+	Dir string
+}
+
+var candidateID = regexp.MustCompile(`^[0-9a-f]{12}$`)
+
+// Put replaces what is known of a candidate.
+func (c Candidates) Put(candidate Candidate) error {
+	text, err := json.MarshalIndent(candidate, "", "  ")
+	if err != nil {
+		return fmt.Errorf("candidate %q: %w", candidate.Name, err)
+	}
+	dir := filepath.Join(c.Dir, candidate.Name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("candidate %q: %w", candidate.Name, err)
+	}
+	file, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return fmt.Errorf("candidate %q: %w", candidate.Name, err)
+	}
+	_, err = file.Write(append(text, '\n'))
+	if err = errors.Join(err, file.Chmod(0o644), file.Sync(), file.Close()); err == nil {
+		err = os.Rename(file.Name(), filepath.Join(dir, candidate.ID+".json"))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("candidate %q: %w", candidate.Name, err), os.Remove(file.Name()))
+	}
+	return nil
+}
+
+// Get reads a candidate.
+func (c Candidates) Get(name, id string) (Candidate, error) {
+	if err := kernelbroker.ValidateProfileName(name); err != nil {
+		return Candidate{}, err
+	}
+	if !candidateID.MatchString(id) {
+		return Candidate{}, fmt.Errorf("candidate %q: an id has 12 hex digits: %w", id, kernelbroker.ErrInvalid)
+	}
+	var candidate Candidate
+	err := readJSON(filepath.Join(c.Dir, name, id+".json"), &candidate)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = kernelbroker.ErrNotFound
+	}
+	if err != nil {
+		return Candidate{}, fmt.Errorf("candidate %q of %q: %w", id, name, err)
+	}
+	return candidate, nil
+}
+
+// List has all candidates of a name, or of all names, the newest first.
+func (c Candidates) List(name string) ([]Candidate, error) {
+	pattern := "*"
+	if name != "" {
+		if err := kernelbroker.ValidateProfileName(name); err != nil {
+			return nil, err
+		}
+		pattern = name
+	}
+	paths, err := filepath.Glob(filepath.Join(c.Dir, pattern, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	list := []Candidate{}
+	for _, path := range paths {
+		var candidate Candidate
+		if err := readJSON(path, &candidate); err != nil {
+			return nil, fmt.Errorf("candidates: %w", err)
+		}
+		list = append(list, candidate)
+	}
+	slices.SortFunc(list, func(a, b Candidate) int {
+		if order := b.Made.Compare(a.Made); order != 0 {
+			return order
+		}
+		return strings.Compare(a.Name+a.ID, b.Name+b.ID)
+	})
+	return list, nil
+}

@@ -1,0 +1,23 @@
+// Package pipeline puts the steps of one kernel together: from a recipe to a
+// kernel that was measured against the one in use, with a verdict and a report.
+//
+//	source
+//	config ─ plain ─┬──────────────────────────────────┐
+//	                └ trace ─ slim ─ slim-config ─ slim-plain
+//	                                 │
+//	    instrumented-config ─ instrumented ─ profile ─ optimised ─ boot
+//
+//	stock, current, plain, candidate:  measure-…  ─ verdict ─ report ─ publish
+//
+// A recipe that asks for neither slimming nor a profile has the short way:
+// plain is the candidate. What a recipe does not ask for is not in its graph.
+//
+// The work of the steps is behind three small interfaces, Kernels, Bench and
+// Slimmer, whose real forms are in this package too; package graph decides what
+// is done, by whom and when. A step hands its inputs to nobody: each is named
+// where the graph is made, with a digest, since a forgotten one would give a
+// stale result.
+//
+// Nothing here speaks to a broker. Whoever calls hands in a Publisher, and it is
+// called for a kernel whose verdict is a benefit and for no other.
+package pipeline

@@ -1,0 +1,249 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+)
+
+// fake is a factory, a bench, a slimmer and a publisher in one. Its kernels are
+// texts, and cost says how many instructions a kernel takes by what is in it.
+type fake struct {
+	mu       sync.Mutex
+	worked   []string
+	cost     map[string]float64 // by a word in the image
+	fail     map[string]error   // by "method" or "method variant"
+	wrong    string             // the check that fails on profiled kernels
+	source   string
+	refuse   error // of the publisher
+	versions []string
+	after    func(step string) // called when the work of a step is done
+}
+
+func newFake() *fake {
+	return &fake{cost: map[string]float64{"stock": 1800, "plain": 1280, "optimised": 1220}, fail: map[string]error{}, source: "6.1-1"}
+}
+
+func (f *fake) did(what string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.worked = append(f.worked, what)
+	return f.fail[what]
+}
+
+func (f *fake) done(what string, err error) error {
+	if err == nil && f.after != nil {
+		f.after(what)
+	}
+	return err
+}
+
+func (f *fake) Source(_ context.Context, w *graph.Work) error {
+	return f.done("source", errors.Join(f.did("source"), put(w, "source.json", f.source)))
+}
+
+func (f *fake) SourceInputs() (Inputs, error) { return Inputs{"version": f.source}, nil }
+
+func (f *fake) Configure(_ context.Context, v factory.Variant, slim string, w *graph.Work) error {
+	text := "CONFIG_A=y\nCONFIG_B=y\n"
+	if slim != "" {
+		fragment, err := os.ReadFile(slim)
+		if err != nil {
+			return err
+		}
+		text = "CONFIG_A=y\n" + string(fragment)
+	}
+	if v == factory.Instrumented {
+		text += "CONFIG_GCOV_KERNEL=y\n"
+	}
+	return f.done("configure "+string(v), errors.Join(f.did("configure "+string(v)), put(w, factory.ConfigFile, text)))
+}
+
+func (f *fake) ConfigureInputs(v factory.Variant) (Inputs, error) {
+	return Inputs{"variant": string(v)}, nil
+}
+
+func (f *fake) Compile(_ context.Context, v factory.Variant, config, profile string, w *graph.Work) error {
+	text, err := os.ReadFile(config)
+	if err != nil {
+		return err
+	}
+	image := string(v) + "\n" + string(text)
+	manifest := factory.Manifest{Variant: v}
+	if profile != "" {
+		counts, err := os.ReadFile(filepath.Join(profile, "counts"))
+		if err != nil {
+			return err
+		}
+		image += string(counts)
+		manifest.Profile = &factory.Use{Digest: digest(string(counts))}
+	}
+	for done := range 3 {
+		w.Units(done+1, 3)
+	}
+	what := "compile " + string(v)
+	return f.done(what, errors.Join(f.did(what), put(w, factory.ConfigFile, string(text)), kernel(w.Dir, "6.1-fake", image, manifest)))
+}
+
+func (f *fake) CompileInputs(v factory.Variant) (Inputs, error) {
+	return Inputs{"variant": string(v)}, nil
+}
+
+func (f *fake) Stock(_ context.Context, w *graph.Work) error {
+	return f.done("stock", errors.Join(f.did("stock"), put(w, factory.ConfigFile, ""), kernel(w.Dir, "6.1-stock", "stock", factory.Manifest{})))
+}
+
+func (f *fake) StockInputs(context.Context) (Inputs, error) { return Inputs{"package": "1"}, nil }
+
+func (f *fake) Workload() Workload {
+	return Workload{Name: "write8", Application: "fake", Description: "writes", Operation: "write of 8 bytes",
+		Train: verdict.Run{Workload: "write8", Seed: 1, Size: 100}, Test: verdict.Run{Workload: "write8", Seed: 7, Size: 300}, Required: []string{"write8"}}
+}
+
+func (f *fake) Inputs() (Inputs, error) { return Inputs{"workload": "1"}, nil }
+
+func (f *fake) Boot(_ context.Context, _ string, _ *graph.Work) error {
+	return f.done("boot", f.did("boot"))
+}
+
+func (f *fake) Trace(_ context.Context, _ string, w *graph.Work) error {
+	return f.done("trace", errors.Join(f.did("trace"), put(w, "run.trace", "1 2"), put(w, "work.trace", "1 1")))
+}
+
+func (f *fake) Profile(_ context.Context, image string, w *graph.Work) error {
+	text, err := os.ReadFile(filepath.Join(image, factory.ImageFile))
+	if err != nil || !strings.Contains(string(text), "GCOV_KERNEL") {
+		return fmt.Errorf("the kernel counts nothing: %w", err)
+	}
+	err = os.Mkdir(filepath.Join(w.Dir, profileDir), 0o755)
+	return f.done("profile", errors.Join(f.did("profile"), err, put(w, profileDir+"/counts", "counted")))
+}
+
+func (f *fake) Measure(_ context.Context, image string, data Data, w *graph.Work) error {
+	text, err := os.ReadFile(filepath.Join(image, factory.ImageFile))
+	if err != nil {
+		return err
+	}
+	word, _, _ := strings.Cut(string(text), "\n")
+	run := f.Workload().Run(data)
+	sample := verdict.Sample{Workload: "write8", Metric: verdict.KernelInstructions, Unit: "instructions/operation", Exact: true,
+		Values: []float64{f.cost[word]}, Seed: run.Seed, Size: run.Size, Operations: run.Size}
+	check := verdict.CheckRun{Workload: "write8", Passed: true}
+	if word == "optimised" && f.wrong != "" {
+		check.Passed, check.Detail = false, f.wrong
+	}
+	text, err = json.Marshal(Measured{Samples: []verdict.Sample{sample}, Checks: []verdict.CheckRun{check}})
+	what := fmt.Sprintf("measure %s %s", word, data)
+	return f.done(what, errors.Join(f.did(what), err, put(w, measuredFile, string(text))))
+}
+
+func (f *fake) Slim(_ context.Context, from Slimming, w *graph.Work) error {
+	if _, err := os.Stat(filepath.Join(from.Trace, "run.trace")); err != nil {
+		return err
+	}
+	options, err := json.Marshal([]report.Option{{Symbol: "B", Decision: report.Removed, Reason: "nothing of it ran"}})
+	return f.done("slim", errors.Join(f.did("slim"), err, put(w, slimFile, "# nothing of it ran\n# CONFIG_B is not set\n"), put(w, optionsFile, string(options))))
+}
+
+// slimmer has Inputs of its own.
+type slimmer struct{ *fake }
+
+func (slimmer) Inputs() (Inputs, error) { return Inputs{"keep": "1"}, nil }
+
+func (f *fake) Publish(_ context.Context, c Candidate, _ io.Writer) (string, error) {
+	if f.refuse != nil {
+		return "", f.refuse
+	}
+	if i := slices.Index(f.versions, c.ImageDigest); i >= 0 {
+		return fmt.Sprintf("%s@%d", c.Name, i+1), nil
+	}
+	f.versions = append(f.versions, c.ImageDigest)
+	return fmt.Sprintf("%s@%d", c.Name, len(f.versions)), nil
+}
+
+func put(w *graph.Work, name, text string) error {
+	return os.WriteFile(filepath.Join(w.Dir, name), []byte(text), 0o644)
+}
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// kernel writes image and manifest.
+func kernel(dir, release, image string, m factory.Manifest) error {
+	m.Format, m.Name, m.Release, m.BuildID, m.Architecture = 1, "fake", release, digest(image)[7:47], "x86_64"
+	m.Image = factory.File{Name: factory.ImageFile, Digest: digest(image), Size: int64(len(image))}
+	m.Source = factory.Source{Package: "linux-source-6.1", Version: "1", Digest: digest("source")}
+	return errors.Join(m.Write(dir), os.WriteFile(filepath.Join(dir, factory.ImageFile), []byte(image), 0o644))
+}
+
+// world is a pipeline on fakes, with a store of its own.
+type world struct {
+	*fake
+	t    *testing.T
+	dir  string
+	pipe *Pipeline
+}
+
+func newWorld(t *testing.T, change func(*factory.Recipe)) *world {
+	t.Helper()
+	w := &world{fake: newFake(), t: t, dir: quickDir(t)}
+	w.pipe = w.pipeline(change)
+	return w
+}
+
+func (w *world) pipeline(change func(*factory.Recipe)) *Pipeline {
+	recipe := factory.Recipe{Name: "fake", Description: "a kernel of nothing", Workload: "write8", Optimisation: factory.OptimisePGO, Slimming: factory.SlimmingTrace}
+	if change != nil {
+		change(&recipe)
+	}
+	p := &Pipeline{Recipe: recipe, Kernels: w.fake, Bench: w.fake, Slimmer: slimmer{w.fake}, Jobs: 2, Command: "test", Machine: "here",
+		Rules: verdict.DefaultRules(), Publisher: w.fake, Candidates: CandidatesIn(w.dir)}
+	if recipe.Workload == "" {
+		p.Bench = nil
+	}
+	return p
+}
+
+func (w *world) runner() *graph.Runner { return &graph.Runner{Store: StoreIn(w.dir), Parallel: 1} }
+
+// build builds and returns what was worked on, sorted.
+func (w *world) build(until ...string) (*Candidate, string, error) {
+	w.t.Helper()
+	w.worked = nil
+	candidate, err := w.pipe.Build(w.t.Context(), w.runner(), until...)
+	slices.Sort(w.worked)
+	return candidate, strings.Join(w.worked, ", "), err
+}
+
+// quickDir is in memory where there is such a place, as nothing here tests the
+// disk.
+func quickDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "pipeline-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}

@@ -1,0 +1,289 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+)
+
+const everything = "boot, compile instrumented, compile optimised, compile plain, compile plain, " +
+	"configure instrumented, configure optimised, configure plain, configure plain, " +
+	"measure optimised test, measure optimised train, measure plain test, measure stock test, profile, slim, source, stock, trace"
+
+func TestBuild(t *testing.T) {
+	w := newWorld(t, nil)
+	candidate, worked, err := w.build()
+	if err != nil || worked != everything {
+		t.Fatalf("worked on %s, %v", worked, err)
+	}
+	if !candidate.Benefit() || candidate.Published != "fake@1" || !strings.Contains(candidate.Reason, "kernel instructions -32.2 % on write8") {
+		t.Errorf("%+v", candidate)
+	}
+	file, err := os.Open(candidate.JSON())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	made, err := report.Read(file)
+	if err != nil || made.Facts.Slim != "slim" || made.Facts.Current != "stock" || len(made.Facts.Kernels) != 3 || len(made.Facts.Options) != 1 {
+		t.Errorf("%+v, %v", made.Facts, err)
+	}
+	if page, err := os.ReadFile(candidate.Page()); err != nil || !strings.Contains(string(page), "a kernel of nothing") {
+		t.Errorf("page of %d bytes, %v", len(page), err)
+	}
+	again, worked, err := w.build()
+	if err != nil || worked != "" || again.Published != "fake@1" || !again.Made.Equal(candidate.Made) || len(w.versions) != 1 {
+		t.Errorf("again: worked on %q, %+v, %v", worked, again, err)
+	}
+}
+
+// What a recipe does not ask for is not done.
+func TestShortWays(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*factory.Recipe)
+		worked string
+	}{
+		"nothing measured": {func(r *factory.Recipe) { r.Workload, r.Optimisation, r.Slimming = "", "", "" },
+			"compile plain, configure plain, source"},
+		"only measured": {func(r *factory.Recipe) { r.Optimisation, r.Slimming = "", "" },
+			"boot, compile plain, configure plain, measure plain test, measure plain train, measure stock test, source, stock"},
+		"no slimming": {func(r *factory.Recipe) { r.Slimming = "" },
+			"boot, compile instrumented, compile optimised, compile plain, configure instrumented, configure optimised, configure plain, " +
+				"measure optimised test, measure optimised train, measure plain test, measure stock test, profile, source, stock"},
+	} {
+		w := newWorld(t, c.change)
+		if _, worked, err := w.build(); err != nil || worked != c.worked {
+			t.Errorf("%s: worked on %s, %v", name, worked, err)
+		}
+	}
+	w := newWorld(t, func(r *factory.Recipe) { r.Workload = "" })
+	if _, err := w.pipe.Graph(); err == nil || !strings.Contains(err.Error(), "slimming needs a workload") || !strings.Contains(err.Error(), "a profile needs a workload") {
+		t.Errorf("no workload: %v", err)
+	}
+}
+
+func TestNoBenefit(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(w *world)
+		outcome verdict.Outcome
+		reason  string
+	}{
+		"slower than the current one": {func(w *world) { w.cost["optimised"] = 1900 }, verdict.NoBenefit, "kernel instructions +5.6 %"},
+		"not correct":                 {func(w *world) { w.wrong = "byte 17 is 0x00" }, verdict.NoBenefit, "not correct: write8 (byte 17 is 0x00)"},
+	} {
+		w := newWorld(t, nil)
+		c.change(w)
+		candidate, _, err := w.build()
+		if err != nil || candidate.Outcome != c.outcome || candidate.Published != "" || !strings.Contains(candidate.Reason, c.reason) || w.versions != nil {
+			t.Errorf("%s: %+v, %v", name, candidate, err)
+		}
+		list, err := w.pipe.Candidates.List("fake")
+		if err != nil || len(list) != 1 || list[0].Outcome != c.outcome {
+			t.Errorf("%s: candidates %+v, %v", name, list, err)
+		}
+	}
+}
+
+// A kernel that is better than stock and no better than what jobs get today.
+func TestCurrentKernel(t *testing.T) {
+	w := newWorld(t, nil)
+	w.cost["today"] = 1210
+	w.pipe.Current = t.TempDir()
+	if err := kernel(w.pipe.Current, "6.1-today", "today\n", factory.Manifest{}); err != nil {
+		t.Fatal(err)
+	}
+	candidate, worked, err := w.build()
+	if err != nil || !strings.Contains(worked, "measure today test") || candidate.Outcome != verdict.NoBenefit {
+		t.Errorf("worked on %s: %+v, %v", worked, candidate, err)
+	}
+}
+
+func TestPublication(t *testing.T) {
+	w := newWorld(t, nil)
+	w.pipe.Publisher = nil
+	candidate, _, err := w.build()
+	if err != nil || candidate.Published != "" || !candidate.Benefit() {
+		t.Fatalf("never: %+v, %v", candidate, err)
+	}
+	w.pipe.Publisher, w.refuse = w.fake, kernelbroker.ErrPrecluded
+	if _, worked, err := w.build(); !errors.Is(err, kernelbroker.ErrPrecluded) || worked != "" || !strings.HasPrefix(err.Error(), `step "publish": publication: `) {
+		t.Errorf("refused: worked on %q, %v", worked, err)
+	}
+	w.refuse = nil
+	if candidate, worked, err := w.build(); err != nil || worked != "" || candidate.Published != "fake@1" {
+		t.Errorf("then: worked on %q, %+v, %v", worked, candidate, err)
+	}
+	got, err := w.pipe.Candidates.Get("fake", candidate.ID)
+	if err != nil || got.Published != "fake@1" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for id, want := range map[string]error{"000000000000": kernelbroker.ErrNotFound, "../../x": kernelbroker.ErrInvalid} {
+		if _, err := w.pipe.Candidates.Get("fake", id); !errors.Is(err, want) {
+			t.Errorf("candidate %q: %v", id, err)
+		}
+	}
+}
+
+// Every step fails once; what was done before it is kept.
+func TestFailureAtEachStep(t *testing.T) {
+	all := strings.Split(everything, ", ")
+	for _, step := range slices.Compact(slices.Clone(all)) {
+		w := newWorld(t, nil)
+		broken := errors.New("it is broken")
+		w.fail[step] = broken
+		_, first, err := w.build()
+		var failed *graph.StepError
+		if !errors.Is(err, broken) || !errors.As(err, &failed) || failed.Log == "" {
+			t.Errorf("%s: %v", step, err)
+		}
+		delete(w.fail, step)
+		_, second, err := w.build()
+		if err != nil {
+			t.Errorf("%s, mended: %v", step, err)
+		}
+		got := slices.Sorted(slices.Values(strings.Split(first+", "+second, ", ")))
+		want := slices.Sorted(slices.Values(append(slices.Clone(all), step)))
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: worked on %v, want %v", step, got, want)
+		}
+	}
+}
+
+// Another source makes all that comes from it anew; another keep-list only what
+// comes after slimming, and not even that when slimming comes to the same.
+func TestWhatIsDoneAnew(t *testing.T) {
+	w := newWorld(t, nil)
+	if _, _, err := w.build(); err != nil {
+		t.Fatal(err)
+	}
+	w.source = "6.1-2"
+	_, worked, err := w.build()
+	// The fakes make the same kernels of the other source.
+	if err != nil || !strings.HasPrefix(worked, "compile instrumented, compile optimised, compile plain, compile plain, configure") || strings.Contains(worked, "measure") {
+		t.Errorf("worked on %s, %v", worked, err)
+	}
+	p := w.pipeline(nil)
+	p.Slimmer = otherKeep{slimmer{w.fake}}
+	w.pipe = p
+	if _, worked, err := w.build(); err != nil || worked != "slim" {
+		t.Errorf("another keep-list: worked on %s, %v", worked, err)
+	}
+}
+
+type otherKeep struct{ slimmer }
+
+func (otherKeep) Inputs() (Inputs, error) { return Inputs{"keep": "2"}, nil }
+
+// Two builds of the same thing at once: one of them works on each step.
+func TestTwoBuildsAtOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	pipes := []*Pipeline{w.pipeline(nil), w.pipeline(nil)}
+	var building sync.WaitGroup
+	for _, p := range pipes {
+		p.Publisher = nil
+		building.Go(func() {
+			if _, err := p.Build(t.Context(), w.runner()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	building.Wait()
+	slices.Sort(w.worked)
+	if worked := strings.Join(w.worked, ", "); worked != everything {
+		t.Errorf("worked on %s", worked)
+	}
+}
+
+// killedVariable makes this test binary a build that ends by SIGKILL when the
+// work of a step is done and before its result is kept.
+const killedVariable = "PIPELINE_TEST_KILLED"
+
+func TestMain(m *testing.M) {
+	if spec := os.Getenv(killedVariable); spec != "" {
+		dir, step, _ := strings.Cut(spec, ",")
+		w := &world{fake: newFake(), dir: dir}
+		w.after = func(done string) {
+			if done == step {
+				killSelf()
+			}
+		}
+		if _, err := w.pipeline(nil).Build(context.Background(), w.runner()); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestKilledAtEachStep(t *testing.T) {
+	all := strings.Split(everything, ", ")
+	for _, step := range slices.Compact(slices.Clone(all)) {
+		w := newWorld(t, nil)
+		victim := exec.Command(os.Args[0])
+		victim.Env = append(os.Environ(), killedVariable+"="+w.dir+","+step)
+		if err := victim.Run(); err == nil || victim.ProcessState.Exited() {
+			t.Fatalf("%s: the build was not killed: %v", step, err)
+		}
+		status, err := StoreIn(w.dir).Status("fake", "")
+		if err != nil || status.State != graph.Killed {
+			t.Fatalf("%s: %+v, %v", step, status, err)
+		}
+		done, killed := 0, 0
+		for _, s := range status.Steps {
+			switch s.State {
+			case graph.Done:
+				done++
+			case graph.Killed:
+				killed++
+			}
+		}
+		candidate, worked, err := w.build()
+		if err != nil || !candidate.Benefit() || killed != 1 {
+			t.Errorf("%s: %d killed, %v", step, killed, err)
+		}
+		if kept := len(all) - len(strings.Split(worked, ", ")); kept > done || kept < done-1 {
+			t.Errorf("%s: %d steps were done, %d were kept; worked on %s", step, done, kept, worked)
+		}
+	}
+}
+
+func TestUntilAStep(t *testing.T) {
+	w := newWorld(t, nil)
+	candidate, worked, err := w.build("trace")
+	if err != nil || candidate != nil || worked != "compile plain, configure plain, source, trace" {
+		t.Errorf("worked on %s, %+v, %v", worked, candidate, err)
+	}
+	if paths, err := filepath.Glob(filepath.Join(w.dir, "candidates/*")); err != nil || paths != nil {
+		t.Errorf("candidates %v, %v", paths, err)
+	}
+}
+
+func TestMeasuredIsStrict(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, measuredFile), []byte(`{"sample":[]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readMeasured(dir); err == nil || !strings.Contains(err.Error(), `unknown field "sample"`) {
+		t.Error(err)
+	}
+	var syntax *json.SyntaxError
+	if err := os.WriteFile(filepath.Join(dir, measuredFile), []byte(`{`+"\x00"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readMeasured(dir); !errors.As(err, &syntax) {
+		t.Error(err)
+	}
+}

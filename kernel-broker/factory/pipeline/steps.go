@@ -1,0 +1,275 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+)
+
+// Names of steps that others look for.
+const (
+	StepVerdict = "verdict"
+	StepReport  = "report"
+	StepPublish = "publish"
+)
+
+// Names of kernels in reports. The candidate has its recipe's.
+const (
+	kernelStock   = "stock"
+	kernelPlain   = "slim"
+	kernelCurrent = "current"
+)
+
+// Pipeline is the build of one kernel.
+type Pipeline struct {
+	Recipe  factory.Recipe
+	Kernels Kernels
+	Bench   Bench   // nil when the recipe has no workload
+	Slimmer Slimmer // nil unless the recipe asks for slimming
+	// Current is the folder of the kernel that jobs get today, with bzImage
+	// and kernel.json; empty: the distribution's own.
+	Current string
+	// Jobs are compilers at a time.
+	Jobs int
+	// Facts of the report that nothing here knows.
+	Command string
+	Machine string
+	Rules   verdict.Rules
+	// Publisher is called for a kernel that wins; nil leaves it a candidate.
+	Publisher Publisher
+	// Candidates keeps what became of each kernel.
+	Candidates Candidates
+
+	made *Candidate // by the effect at the end
+}
+
+// builder collects steps and the first error.
+type builder struct {
+	p     *Pipeline
+	steps []graph.Step
+	err   error
+}
+
+// Graph of the build.
+func (p *Pipeline) Graph() (*graph.Graph, error) {
+	b := &builder{p: p}
+	b.add("source", "", b.inputs(p.Kernels.SourceInputs()), nil, light, p.Kernels.Source)
+	b.configure("config", factory.Plain, "")
+	b.compile("plain", factory.Plain, "config", "")
+	candidate := "plain"
+	slim := ""
+	if p.Recipe.Slimming == factory.SlimmingTrace {
+		slim = b.slim()
+		candidate = "slim-plain"
+	}
+	plain := candidate
+	if p.Recipe.Optimisation.Profiled() {
+		candidate = b.profile(slim)
+	}
+	if p.Bench != nil {
+		b.judge(plain, candidate)
+	}
+	b.publish(candidate)
+	if b.err != nil {
+		return nil, fmt.Errorf("kernel %q: %w", p.Recipe.Name, b.err)
+	}
+	g, err := graph.New(b.steps...)
+	if err != nil {
+		return nil, fmt.Errorf("kernel %q: %w", p.Recipe.Name, err)
+	}
+	return g, nil
+}
+
+// Resources of steps: those that compile take all that is given, those that
+// emulate one machine take one CPU for a longer time.
+var (
+	light   = graph.Resources{CPUs: 1, MemoryMiB: 512, Limit: 30 * time.Minute}
+	emulate = graph.Resources{CPUs: 1, MemoryMiB: 2048, Limit: 6 * time.Hour}
+)
+
+func (p *Pipeline) heavy() graph.Resources {
+	return graph.Resources{CPUs: max(1, p.Jobs), MemoryMiB: 3072, Limit: 6 * time.Hour}
+}
+
+func (b *builder) inputs(inputs Inputs, err error) Inputs {
+	b.err = errors.Join(b.err, err)
+	return inputs
+}
+
+// add adds a step; kind is empty when it is the name.
+func (b *builder) add(name, kind string, inputs Inputs, needs map[string]string, resources graph.Resources, run func(context.Context, *graph.Work) error) {
+	b.steps = append(b.steps, graph.Step{Name: name, Kind: kind, Inputs: inputs, Needs: needs, Resources: resources, Run: run})
+}
+
+func (b *builder) configure(name string, variant factory.Variant, slim string) {
+	needs := map[string]string{"source": "source"}
+	if slim != "" {
+		needs["slim"] = slim
+	}
+	run := func(ctx context.Context, w *graph.Work) error {
+		fragment := ""
+		if slim != "" {
+			fragment = filepath.Join(w.Need("slim"), slimFile)
+		}
+		return b.p.Kernels.Configure(ctx, variant, fragment, w)
+	}
+	b.add(name, "config", b.inputs(b.p.Kernels.ConfigureInputs(variant)), needs, light, run)
+}
+
+func (b *builder) compile(name string, variant factory.Variant, config, profile string) {
+	needs := map[string]string{"source": "source", "config": config}
+	if profile != "" {
+		needs["profile"] = profile
+	}
+	run := func(ctx context.Context, w *graph.Work) error {
+		counts := ""
+		if profile != "" {
+			counts = filepath.Join(w.Need("profile"), profileDir)
+		}
+		return b.p.Kernels.Compile(ctx, variant, filepath.Join(w.Need("config"), factory.ConfigFile), counts, w)
+	}
+	b.add(name, "kernel", b.inputs(b.p.Kernels.CompileInputs(variant)), needs, b.p.heavy(), run)
+}
+
+// Files that steps leave for others.
+const (
+	slimFile    = "slim.config"
+	optionsFile = "options.json"
+	profileDir  = "profile"
+)
+
+// slim adds the way from the plain kernel to one that has only what ran.
+func (b *builder) slim() (step string) {
+	if b.p.Slimmer == nil || b.p.Bench == nil {
+		b.err = errors.Join(b.err, errors.New("slimming needs a workload"))
+		return ""
+	}
+	b.add("trace", "", b.inputs(b.p.Bench.Inputs()), map[string]string{"kernel": "plain"}, emulate,
+		func(ctx context.Context, w *graph.Work) error { return b.p.Bench.Trace(ctx, w.Need("kernel"), w) })
+	b.add("slim", "", b.inputs(b.p.Slimmer.Inputs()), map[string]string{"kernel": "plain", "trace": "trace", "source": "source"}, b.p.heavy(),
+		func(ctx context.Context, w *graph.Work) error {
+			return b.p.Slimmer.Slim(ctx, Slimming{Kernel: w.Need("kernel"), Trace: w.Need("trace")}, w)
+		})
+	b.configure("slim-config", factory.Plain, "slim")
+	b.compile("slim-plain", factory.Plain, "slim-config", "")
+	return "slim"
+}
+
+// profile adds the way from a configuration to a kernel that was compiled with
+// a profile of its own.
+func (b *builder) profile(slim string) (candidate string) {
+	if b.p.Bench == nil {
+		b.err = errors.Join(b.err, errors.New("a profile needs a workload"))
+		return ""
+	}
+	b.configure("instrumented-config", factory.Instrumented, slim)
+	b.compile("instrumented", factory.Instrumented, "instrumented-config", "")
+	b.add("profile", "", b.inputs(b.p.Bench.Inputs()), map[string]string{"kernel": "instrumented"}, emulate,
+		func(ctx context.Context, w *graph.Work) error { return b.p.Bench.Profile(ctx, w.Need("kernel"), w) })
+	b.configure("optimised-config", factory.Optimised, slim)
+	b.compile("optimised", factory.Optimised, "optimised-config", "profile")
+	return "optimised"
+}
+
+// judge adds what is done with a candidate. A kernel that does not boot is not
+// measured.
+func (b *builder) judge(plain, candidate string) {
+	b.add("stock", "", b.inputs(b.p.Kernels.StockInputs(context.Background())), nil, light, b.p.Kernels.Stock)
+	kernels := map[string]string{kernelStock: "stock", b.p.Recipe.Name: candidate}
+	if plain != candidate {
+		kernels[kernelPlain] = plain
+	}
+	if b.p.Current != "" {
+		b.add("current", "", b.current(), nil, light, func(_ context.Context, w *graph.Work) error {
+			return copyKernel(b.p.Current, w.Dir)
+		})
+		kernels[kernelCurrent] = "current"
+	}
+	b.add("boot", "", b.inputs(b.p.Bench.Inputs()), map[string]string{"kernel": candidate}, emulate,
+		func(ctx context.Context, w *graph.Work) error { return b.p.Bench.Boot(ctx, w.Need("kernel"), w) })
+	needs := map[string]string{}
+	for name, step := range kernels {
+		needs["kernel-"+name] = step
+		b.measure(name, step, candidate, needs)
+	}
+	if b.p.Recipe.Slimming == factory.SlimmingTrace {
+		needs["slim"] = "slim"
+	}
+	b.report(needs)
+}
+
+// report adds the verdict and the page. Both read the same facts.
+func (b *builder) report(needs map[string]string) {
+	workload := b.p.Bench.Workload()
+	text, err := graph.ValueDigest(map[string]any{"workload": workload, "rules": b.p.Rules, "optimisation": b.p.Recipe.Optimisation})
+	b.err = errors.Join(b.err, err)
+	inputs := Inputs{"name": b.p.Recipe.Name, "rules": text}
+	b.add(StepVerdict, "", inputs, needs, light, b.p.decide)
+	inputs = Inputs{"name": b.p.Recipe.Name, "rules": text, "command": b.p.Command, "machine": b.p.Machine}
+	b.add(StepReport, "", inputs, needs, light, b.p.report)
+}
+
+// publish adds the effect at the end.
+func (b *builder) publish(candidate string) {
+	needs := map[string]string{"kernel": candidate}
+	if b.p.Bench != nil {
+		needs["verdict"], needs["report"] = StepVerdict, StepReport
+	}
+	b.steps = append(b.steps, graph.Step{Name: StepPublish, Needs: needs, Effect: true, Run: b.p.finish})
+}
+
+// measure adds the runs of one kernel: with the test data for each, and with the
+// training data too for the candidate, so that the two can be told apart.
+func (b *builder) measure(name, step, candidate string, needs map[string]string) {
+	for _, data := range []Data{Test, Train} {
+		if data == Train && step != candidate {
+			continue
+		}
+		id := fmt.Sprintf("measure-%s-%s", step, data)
+		inputs := b.inputs(b.p.Bench.Inputs())
+		run := b.p.Bench.Workload().Run(data)
+		mine := Inputs{"data": fmt.Sprintf("%s seed %d size %d", data, run.Seed, run.Size)}
+		for key, value := range inputs {
+			mine[key] = value
+		}
+		b.add(id, "measure", mine, map[string]string{"kernel": step}, emulate, func(ctx context.Context, w *graph.Work) error {
+			return b.p.Bench.Measure(ctx, w.Need("kernel"), data, w)
+		})
+		if step == candidate {
+			b.steps[len(b.steps)-1].After = []string{"boot"}
+		}
+		needs[measuredAs(name, data)] = id
+	}
+}
+
+func measuredAs(kernel string, data Data) string { return fmt.Sprintf("measured-%s-%s", data, kernel) }
+
+func (b *builder) current() Inputs {
+	inputs := Inputs{}
+	for _, name := range []string{factory.ImageFile, factory.ManifestFile} {
+		digest, err := graph.FileDigest(filepath.Join(b.p.Current, name))
+		b.err = errors.Join(b.err, err)
+		inputs[name] = digest
+	}
+	return inputs
+}
+
+func copyKernel(from, to string) error {
+	for _, name := range []string{factory.ImageFile, factory.ManifestFile} {
+		text, err := os.ReadFile(filepath.Join(from, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, name), text, 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("current kernel: %w", err)
+		}
+	}
+	return nil
+}

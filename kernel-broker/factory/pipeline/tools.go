@@ -1,0 +1,106 @@
+package pipeline
+
+import (
+	"context"
+	"io"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+)
+
+// Inputs of a step, by name: values and digests.
+type Inputs = map[string]string
+
+// Kernels configures and compiles the kernels of one recipe. Each kernel is a
+// folder with bzImage, config and kernel.json, and for those compiled here
+// System.map.
+type Kernels interface {
+	// Source gets the source in reach and says in source.json what it is.
+	Source(ctx context.Context, work *graph.Work) error
+	SourceInputs() (Inputs, error)
+	// Configure writes config. slim is a fragment to lay over, or empty.
+	Configure(ctx context.Context, variant factory.Variant, slim string, work *graph.Work) error
+	ConfigureInputs(variant factory.Variant) (Inputs, error)
+	// Compile makes a kernel of a configuration and perhaps a profile.
+	Compile(ctx context.Context, variant factory.Variant, config, profile string, work *graph.Work) error
+	CompileInputs(variant factory.Variant) (Inputs, error)
+	// Stock is the distribution's own kernel.
+	Stock(ctx context.Context, work *graph.Work) error
+	StockInputs(ctx context.Context) (Inputs, error)
+}
+
+// Data tells the training run of a workload from its test run.
+type Data string
+
+// The two runs.
+const (
+	Train Data = "train"
+	Test  Data = "test"
+)
+
+// Bench runs kernels with the recipe's workload.
+type Bench interface {
+	// Workload is what all but Boot run.
+	Workload() Workload
+	// Inputs are those of the workload, of the programs in its root file
+	// system and of the machine that is emulated.
+	Inputs() (Inputs, error)
+	// Boot starts a kernel, with one CPU and with two, and nothing else.
+	Boot(ctx context.Context, kernel string, work *graph.Work) error
+	// Trace notes which code ran: run.trace for all from the start of the
+	// machine, work.trace for the workload alone.
+	Trace(ctx context.Context, kernel string, work *graph.Work) error
+	// Profile runs an instrumented kernel with the training data, and leaves
+	// the folder profile as the compiler reads it.
+	Profile(ctx context.Context, kernel string, work *graph.Work) error
+	// Measure runs a kernel with the data and leaves measured.json, of
+	// Measured. A kernel on which the workload fails is a result too.
+	Measure(ctx context.Context, kernel string, data Data, work *graph.Work) error
+}
+
+// Workload is what the pipeline must know of one.
+type Workload struct {
+	Name        string
+	Application string
+	Description string
+	Operation   string
+	Train, Test verdict.Run
+	// Required are the checks that a kernel has to pass.
+	Required []string
+}
+
+// Run of the data.
+func (w Workload) Run(data Data) verdict.Run {
+	if data == Train {
+		return w.Train
+	}
+	return w.Test
+}
+
+// Measured is what a bench finds out about a kernel. Kernels have no names
+// here: what was measured is shared by all that compare themselves with it.
+type Measured struct {
+	Samples     []verdict.Sample   `json:"samples"`
+	Checks      []verdict.CheckRun `json:"checks"`
+	Mitigations []string           `json:"mitigations"`
+}
+
+// Slimming is what a slimmer starts from: the kernel that ran, and its trace.
+type Slimming struct {
+	Kernel string
+	Trace  string
+}
+
+// Slimmer finds the options that a kernel can do without. It leaves slim.config,
+// the fragment, and options.json, of report.Option for each option.
+type Slimmer interface {
+	Slim(ctx context.Context, from Slimming, work *graph.Work) error
+	Inputs() (Inputs, error)
+}
+
+// Publisher makes a candidate a version that jobs can have, or finds that it is
+// one already, and returns its name.
+type Publisher interface {
+	Publish(ctx context.Context, candidate Candidate, log io.Writer) (string, error)
+}
