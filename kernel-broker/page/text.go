@@ -61,7 +61,7 @@ func (t *textWriter) part(part Part) error {
 	case Paragraph:
 		t.paragraph(string(p))
 	case Notice:
-		t.paragraph(p.Title + ": " + p.Text)
+		t.paragraph(p.Title + " " + p.Text)
 	case List:
 		for _, one := range p {
 			t.paragraph("- " + one)

@@ -40,6 +40,62 @@
     });
   });
 
+  // Flame graphs: a click (or Enter) makes a frame as wide as the graph.
+  document.querySelectorAll("figure.flame").forEach(function (figure) {
+    var svg = figure.querySelector("svg");
+    var width = svg.viewBox.baseVal.width;
+    var frames = Array.prototype.map.call(svg.querySelectorAll(".frame"), function (g) {
+      return {
+        g: g, rect: g.querySelector("rect"), text: g.querySelector("text"), name: g.getAttribute("data-name"),
+        from: Number(g.getAttribute("data-from")), share: Number(g.getAttribute("data-share")),
+        depth: Number(g.getAttribute("data-depth"))
+      };
+    });
+    function label(name, room) {
+      var letters = Math.floor((room - 6) / 6.6);
+      if (letters < 3) { return ""; }
+      return name.length <= letters ? name : name.slice(0, letters - 1) + "\u2026";
+    }
+    function zoom(to) {
+      frames.forEach(function (f) {
+        var above = f.depth < to.depth;
+        var left = (f.from - to.from) / to.share;
+        var right = (f.from + f.share - to.from) / to.share;
+        var shown = right > 1e-9 && left < 1 - 1e-9;
+        f.g.setAttribute("visibility", shown ? "visible" : "hidden");
+        f.g.setAttribute("tabindex", shown ? "0" : "-1");
+        f.g.classList.toggle("faded", above);
+        left = Math.max(0, left) * width;
+        right = Math.min(1, right) * width;
+        f.rect.setAttribute("x", left);
+        f.rect.setAttribute("width", Math.max(0, right - left));
+        f.text.setAttribute("x", left + 3);
+        f.text.textContent = shown ? label(f.name, right - left) : "";
+      });
+    }
+    frames.forEach(function (f) {
+      f.g.addEventListener("click", function () { zoom(f); });
+      f.g.addEventListener("keydown", function (event) {
+        if (event.key === "Enter") { zoom(f); }
+        if (event.key === "Escape") { zoom(frames[0]); }
+      });
+    });
+    figure.querySelector(".whole").addEventListener("click", function () {
+      if (frames.length) { zoom(frames[0]); }
+    });
+    figure.querySelector(".find").addEventListener("input", function (event) {
+      var wanted = event.target.value.toLowerCase(), share = 0, until = -1;
+      frames.forEach(function (f) {
+        var found = wanted !== "" && f.name.toLowerCase().indexOf(wanted) >= 0;
+        f.g.classList.toggle("found", found);
+        // Frames come in the order of a walk: what lies within one that was
+        // found already is counted with it.
+        if (found && f.from + f.share > until + 1e-9) { share += f.share; until = f.from + f.share; }
+      });
+      figure.querySelector("output").textContent = wanted === "" ? "" : (100 * share).toFixed(1) + " % of all";
+    });
+  });
+
   // On paper nothing is folded.
   var folded = [];
   window.addEventListener("beforeprint", function () {
