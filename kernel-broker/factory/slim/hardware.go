@@ -23,6 +23,9 @@ type Node struct {
 	Modaliases []string `json:"modaliases"`
 	// Modules that are loaded.
 	Modules []string `json:"modules"`
+	// Filesystems that are mounted. A kernel can do without one that the
+	// workload writes to no byte of, but the node cannot.
+	Filesystems []string `json:"filesystems"`
 }
 
 var pciID = regexp.MustCompile(`^[0-9a-fA-F]{4}:[0-9a-fA-F]{4}$`)
@@ -114,6 +117,9 @@ func (k Keep) KeepHardware(nodes []Node, aliases Aliases, kbuild *Kbuild, config
 	for _, node := range nodes {
 		for _, wish := range node.wishes(aliases) {
 			symbols, built := kbuild.driver(wish.module, config)
+			if len(symbols) == 0 && (built || wish.filesystem) {
+				continue // it is there in every kernel
+			}
 			if !built {
 				missing = append(missing, Missing{Node: node.Name, Module: wish.module, Device: wish.device, Options: symbols})
 				continue
@@ -127,10 +133,16 @@ func (k Keep) KeepHardware(nodes []Node, aliases Aliases, kbuild *Kbuild, config
 }
 
 // wish is a driver that a node needs, with the device where one is known.
-type wish struct{ module, device string }
+type wish struct {
+	module, device string
+	filesystem     bool
+}
 
 func (w wish) reason() string {
-	if w.device == "" {
+	switch {
+	case w.filesystem:
+		return "has mounted the file system " + w.module
+	case w.device == "":
 		return "has the module " + w.module + " loaded"
 	}
 	return "has the device " + w.device + ", which " + w.module + " drives"
@@ -139,23 +151,26 @@ func (w wish) reason() string {
 func (n Node) wishes(aliases Aliases) []wish {
 	var wishes []wish
 	seen := map[string]bool{}
-	add := func(module, device string) {
-		if module = strings.ReplaceAll(module, "-", "_"); !seen[module] {
-			seen[module] = true
-			wishes = append(wishes, wish{module, device})
+	add := func(w wish) {
+		if w.module = strings.ReplaceAll(w.module, "-", "_"); !seen[w.module] {
+			seen[w.module] = true
+			wishes = append(wishes, w)
 		}
 	}
 	for _, module := range n.Modules {
-		add(module, "")
+		add(wish{module: module})
+	}
+	for _, filesystem := range n.Filesystems {
+		add(wish{module: filesystem, filesystem: true})
 	}
 	for _, modalias := range n.Modaliases {
 		for _, module := range aliases.Modules(modalias) {
-			add(module, modalias)
+			add(wish{module: module, device: modalias})
 		}
 	}
 	for _, id := range n.PCI {
 		for _, module := range aliases.Modules(pciAlias(id)) {
-			add(module, id)
+			add(wish{module: module, device: id})
 		}
 	}
 	return wishes

@@ -17,6 +17,8 @@ type Kconfig struct {
 	selectors map[string][]selection
 	// implied is the same for the weaker "imply".
 	implied map[string][]selection
+	// members of each choice; that of number 0 has none.
+	members [][]string
 }
 
 // Symbol is one symbol with all its definitions.
@@ -28,9 +30,9 @@ type Symbol struct {
 	Boolean bool
 	// Prompt is the line that a person sees, "" when nobody can set it.
 	Prompt string
-	// Choice is true for a member of a choice, which cannot be switched off
-	// but only traded for another.
-	Choice      bool
+	// Choice is the number of the choice that the symbol is a member of, 0 for
+	// none. A member cannot be switched off, only traded for another.
+	Choice      int
 	definitions []definition
 }
 
@@ -60,6 +62,7 @@ func ReadKconfig(tree fs.FS) (*Kconfig, error) {
 		tree: tree,
 		kconfig: &Kconfig{
 			Symbols: map[string]*Symbol{}, selectors: map[string][]selection{}, implied: map[string][]selection{},
+			members: make([][]string, 1),
 		},
 	}
 	if err := reader.file("Kconfig"); err != nil {
@@ -84,10 +87,11 @@ type kconfigReader struct {
 	depth  int
 }
 
-// kconfigBlock is an "if", a "menu" or a "choice" that is not closed yet.
+// kconfigBlock is an "if", a "menu" or a "choice" that is not closed yet; only
+// the last has a number.
 type kconfigBlock struct {
-	kind       string
 	conditions []expression
+	choice     int
 }
 
 func (r *kconfigReader) file(name string) error {
@@ -156,9 +160,13 @@ func (r *kconfigReader) include(rest string) error {
 }
 
 func (r *kconfigReader) open(kind, rest string) {
-	block := kconfigBlock{kind: kind}
-	if kind == "if" {
+	var block kconfigBlock
+	switch kind {
+	case "if":
 		block.conditions = []expression{readExpression(rest)}
+	case "choice":
+		block.choice = len(r.kconfig.members)
+		r.kconfig.members = append(r.kconfig.members, nil)
 	}
 	r.blocks = append(r.blocks, block)
 	r.entry, r.header = nil, true
@@ -184,7 +192,10 @@ func (r *kconfigReader) define(name, where string) {
 	var around []expression
 	for _, block := range r.blocks {
 		around = append(around, block.conditions...)
-		symbol.Choice = symbol.Choice || block.kind == "choice"
+		if block.choice > 0 {
+			symbol.Choice = block.choice
+			r.kconfig.members[block.choice] = append(r.kconfig.members[block.choice], name)
+		}
 	}
 	symbol.definitions = append(symbol.definitions, definition{conditions: around})
 	r.entry = symbol

@@ -13,10 +13,10 @@ func TestKconfig(t *testing.T) {
 		t.Error("help text was read as an entry")
 	}
 	aio := kconfig.Symbols["AIO"]
-	if aio == nil || !aio.Boolean || aio.Prompt != "Asynchronous I/O" || aio.Where != "kernel/Kconfig:14" || aio.Choice {
+	if aio == nil || !aio.Boolean || aio.Prompt != "Asynchronous I/O" || aio.Where != "kernel/Kconfig:14" || aio.Choice != 0 {
 		t.Errorf("AIO: %+v", aio)
 	}
-	if fast := kconfig.Symbols["FAST"]; fast == nil || !fast.Choice {
+	if fast := kconfig.Symbols["FAST"]; fast == nil || fast.Choice == 0 {
 		t.Errorf("FAST: %+v", fast)
 	}
 	if by := kconfig.Selectors("CRC", treeConfig); !slices.Equal(by, []string{"X86"}) {

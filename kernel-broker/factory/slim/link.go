@@ -3,49 +3,63 @@ package slim
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// LinkMap links a kernel once more from its object folder, to learn where the
-// linker put each object, and reads the map. It needs no other configuration
-// and leaves the folder as it is. The result must have the code of the
-// kernel's vmlinux, else the map would be one of another kernel.
-func LinkMap(ctx context.Context, objects, scratch string) ([]Piece, error) {
+// WriteLinkMap links a kernel once more from its object folder, to learn where
+// the linker put each object, and writes the map to a file. It needs no other
+// configuration and leaves the folder as it is. The result must have the code
+// of the kernel's vmlinux, else the map would be one of another kernel. The
+// map's folder takes some files of the kernel's size for the time being.
+func WriteLinkMap(ctx context.Context, objects, table string) error {
+	if err := relink(ctx, objects, table); err != nil {
+		return fmt.Errorf("link map: %w", err)
+	}
+	return nil
+}
+
+func relink(ctx context.Context, objects, table string) (err error) {
 	command, err := os.ReadFile(filepath.Join(objects, ".vmlinux.cmd"))
 	if err != nil {
-		return nil, fmt.Errorf("link map: the object folder has no linked kernel: %w", err)
+		return fmt.Errorf("the object folder has no linked kernel: %w", err)
 	}
-	flags, err := linkFlags(string(command))
+	arguments, err := linkFlags(string(command))
 	if err != nil {
-		return nil, fmt.Errorf("link map: %w", err)
+		return err
 	}
 	last, err := lastKallsyms(objects)
 	if err != nil {
-		return nil, fmt.Errorf("link map: %w", err)
+		return err
 	}
-	image := filepath.Join(scratch, "relinked")
-	table := image + ".map"
-	arguments := append(flags, "--script=arch/x86/kernel/vmlinux.lds", "-Map="+table, "-o", image,
-		"--whole-archive", "vmlinux.a", "init/version-timestamp.o", "--no-whole-archive")
-	if last != "" {
-		arguments = append(arguments, last)
+	if table, err = filepath.Abs(table); err != nil {
+		return err
 	}
+	scratch, err := os.MkdirTemp(filepath.Dir(table), "relink")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	image, made := filepath.Join(scratch, "image"), filepath.Join(scratch, "map")
+	arguments = append(arguments, "--script=arch/x86/kernel/vmlinux.lds", "-Map="+made, "-o", image,
+		"--whole-archive", "vmlinux.a")
+	arguments = append(arguments, present(objects, ".vmlinux.export.o", "init/version-timestamp.o")...)
+	arguments = append(arguments, "--no-whole-archive", "--start-group")
+	arguments = append(arguments, present(objects, "lib/lib.a", "arch/x86/lib/lib.a")...)
+	arguments = append(arguments, "--end-group")
+	arguments = append(arguments, last...)
 	if _, err := output(ctx, objects, "ld", arguments...); err != nil {
-		return nil, fmt.Errorf("link map: %w", err)
+		return err
 	}
 	if err := sameCode(ctx, objects, image, scratch); err != nil {
-		return nil, fmt.Errorf("link map: %w", err)
+		return err
 	}
-	file, err := os.Open(table)
-	if err != nil {
-		return nil, fmt.Errorf("link map: %w", err)
-	}
-	defer func() { _ = file.Close() }() // only read from
-	return ReadLinkMap(file)
+	return os.Rename(made, table)
 }
 
 // linkFlags takes the linker's flags out of the command that kbuild kept:
@@ -60,13 +74,21 @@ func linkFlags(kept string) ([]string, error) {
 	return strings.Fields(parts[3] + " " + parts[5]), nil
 }
 
+// present keeps the files that this configuration made.
+func present(objects string, names ...string) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		_, err := os.Stat(filepath.Join(objects, name))
+		return err != nil
+	})
+}
+
 // lastKallsyms is the object with the table of symbols of the final link.
-func lastKallsyms(objects string) (string, error) {
+func lastKallsyms(objects string) ([]string, error) {
 	found, err := filepath.Glob(filepath.Join(objects, ".tmp_vmlinux.kallsyms*.o"))
 	if err != nil || len(found) == 0 {
-		return "", err
+		return nil, err
 	}
-	return filepath.Base(found[len(found)-1]), nil
+	return []string{filepath.Base(found[len(found)-1])}, nil
 }
 
 func sameCode(ctx context.Context, objects, image, scratch string) error {

@@ -71,6 +71,26 @@ func (k *Kconfig) Without(config Config, off []string, asked map[string]bool) Co
 	return after
 }
 
+// calibrated adds to the options asked for what the prediction would lose with
+// nothing off: the base configuration asked for it, or a default that this
+// package does not follow gave it. Then the kernel as it is predicts itself.
+func (k *Kconfig) calibrated(config Config, asked map[string]bool) map[string]bool {
+	if asked == nil {
+		return nil
+	}
+	all := maps.Clone(asked)
+	for {
+		lost := Lost(config, k.Without(config, nil, all))
+		before := len(all)
+		for _, symbol := range lost {
+			all[symbol] = true
+		}
+		if len(all) == before {
+			return all
+		}
+	}
+}
+
 func (k *Kconfig) staysOn(name string, config Config, unwanted, asked map[string]bool) bool {
 	symbol := k.Symbols[name]
 	if symbol == nil || !symbol.Boolean {
@@ -83,9 +103,24 @@ func (k *Kconfig) staysOn(name string, config Config, unwanted, asked map[string
 		return false
 	}
 	if symbol.settable(config) {
-		return asked == nil || asked[name] || symbol.Choice
+		return asked == nil || asked[name] || symbol.Choice > 0
 	}
 	return symbol.byDefault(config) || len(active(k.implied[name], config)) > 0
+}
+
+// traded names the member of a choice that takes the place of one that is
+// lost. A choice that goes as a whole trades nothing.
+func (k *Kconfig) traded(lost string, after Config) (other string) {
+	symbol := k.Symbols[lost]
+	if symbol == nil {
+		return ""
+	}
+	for _, member := range k.members[symbol.Choice] {
+		if member != lost && k.Symbols[member].settable(after) {
+			return member
+		}
+	}
+	return ""
 }
 
 // Lost are the symbols that are on before and not after, in order.

@@ -94,6 +94,7 @@ func firstObject(d Decision) string {
 // Propose decides on each option by itself first. An option that others
 // select can only go with them: it joins when all of them go.
 func Propose(facts Facts) Proposal {
+	facts.Asked = facts.Kconfig.calibrated(facts.Config, facts.Asked)
 	var proposal Proposal
 	var off []string
 	waiting := map[string]int{}
@@ -153,7 +154,7 @@ func (f Facts) judge(name string) (Decision, bool) {
 	switch {
 	case f.Keep[name] != "":
 		decision.Reason = keptPrefix + f.Keep[name]
-	case symbol.Choice:
+	case symbol.Choice > 0:
 		decision.Reason = "one of a choice: it can be traded for another, not left out"
 	default:
 		after := f.Kconfig.Without(f.Config, []string{name}, f.Asked)
@@ -176,6 +177,10 @@ func (f Facts) weigh(name string, before, after Config) Decision {
 		decision.Takes = append(decision.Takes, lost)
 		if reason := f.Keep[lost]; reason != "" {
 			decision.Reason = fmt.Sprintf("%s goes with it, and is kept: %s", lost, reason)
+			return decision
+		}
+		if other := f.Kconfig.traded(lost, after); other != "" {
+			decision.Reason = fmt.Sprintf("%s would be traded for %s", lost, other)
 			return decision
 		}
 	}

@@ -116,6 +116,9 @@ func (f Facts) Violation(off []string, after Config) string {
 		if reason := f.Keep[lost]; reason != "" {
 			return lost + " goes, and is kept: " + reason
 		}
+		if other := f.Kconfig.traded(lost, after); other != "" {
+			return lost + " would be traded for " + other
+		}
 	}
 	for _, use := range f.gone(f.Config, after) {
 		if why := f.tooWarm(use); why != "" {
