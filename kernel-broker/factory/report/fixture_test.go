@@ -92,9 +92,11 @@ func fixture() Facts {
 // samplesOf one run: ext4 has a disk, and so a spread.
 func samplesOf(workload, kernel string, needs float64) []verdict.Sample {
 	var out []verdict.Sample
-	for metric, share := range map[string]float64{
-		verdict.KernelInstructions: 1, verdict.TakenBranches: 0.09, verdict.L1IMisses: 0.002, verdict.UserInstructions: 0.2,
-	} {
+	for _, m := range []struct {
+		metric string
+		share  float64
+	}{{verdict.KernelInstructions, 1}, {verdict.TakenBranches, 0.09}, {verdict.L1IMisses, 0.002}, {verdict.UserInstructions, 0.2}} {
+		metric, share := m.metric, m.share
 		s := verdict.Sample{
 			Workload: workload, Metric: metric, Unit: "instructions/operation", Kernel: kernel, Exact: true,
 			Values: []float64{needs * share}, Size: operations, Seed: 7, Operations: operations,
