@@ -58,6 +58,16 @@ func (b *Builder) Distribution(ctx context.Context, out string) (Result, error) 
 	return Result{Manifest: manifest, Dir: dir, Cached: cached, Took: time.Since(started)}, nil
 }
 
+// DistributionPackage names the package of the distribution's kernel, with its
+// version.
+func DistributionPackage(ctx context.Context) (string, error) {
+	name, version, err := currentKernelPackage(ctx)
+	if err != nil {
+		return "", fmt.Errorf("kernel %q: %w", DistributionName, err)
+	}
+	return name + "_" + version, nil
+}
+
 // currentKernelPackage asks apt which kernel the distribution ships now.
 func currentKernelPackage(ctx context.Context) (name, version string, err error) {
 	text, err := output(ctx, "apt-cache", "show", "--no-all-versions", distributionPackage)

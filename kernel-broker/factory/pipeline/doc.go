@@ -1,16 +1,15 @@
 // Package pipeline puts the steps of one kernel together: from a recipe to a
 // kernel that was measured against the one in use, with a verdict and a report.
 //
-//	source
-//	config ─ plain ─┬──────────────────────────────────┐
-//	                └ trace ─ slim ─ slim-config ─ slim-plain
-//	                                 │
-//	    instrumented-config ─ instrumented ─ profile ─ optimised ─ boot
+//	source ─ traced ─ trace ─ slim           what can be left out
+//	source ─ config ─ plain                  the kernel without a profile
+//	source ─ instrumented ─ profile          what the application runs
+//	source ─ optimised ─ boot                compiled with it
 //
-//	stock, current, plain, candidate:  measure-…  ─ verdict ─ report ─ publish
+//	stock, current, plain, optimised:  measure-… ─ verdict ─ report ─ publish
 //
-// A recipe that asks for neither slimming nor a profile has the short way:
-// plain is the candidate. What a recipe does not ask for is not in its graph.
+// What a recipe does not ask for is not in its graph: without a profile plain is
+// the candidate, and without a workload nothing is measured.
 //
 // The work of the steps is behind three small interfaces, Kernels, Bench and
 // Slimmer, whose real forms are in this package too; package graph decides what

@@ -19,8 +19,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
-const everything = "boot, compile instrumented, compile optimised, compile plain, compile plain, " +
-	"configure instrumented, configure optimised, configure plain, configure plain, " +
+const everything = "boot, compile instrumented, compile optimised, compile plain, compile traced, " +
+	"configure instrumented, configure optimised, configure plain, configure traced, " +
 	"measure optimised test, measure optimised train, measure plain test, measure stock test, profile, slim, source, stock, trace"
 
 func TestBuild(t *testing.T) {
@@ -172,7 +172,7 @@ func TestWhatIsDoneAnew(t *testing.T) {
 	w.source = "6.1-2"
 	_, worked, err := w.build()
 	// The fakes make the same kernels of the other source.
-	if err != nil || !strings.HasPrefix(worked, "compile instrumented, compile optimised, compile plain, compile plain, configure") || strings.Contains(worked, "measure") {
+	if err != nil || !strings.HasPrefix(worked, "compile instrumented, compile optimised, compile plain, compile traced, configure") || strings.Contains(worked, "measure") {
 		t.Errorf("worked on %s, %v", worked, err)
 	}
 	p := w.pipeline(nil)
@@ -263,7 +263,7 @@ func TestKilledAtEachStep(t *testing.T) {
 func TestUntilAStep(t *testing.T) {
 	w := newWorld(t, nil)
 	candidate, worked, err := w.build("trace")
-	if err != nil || candidate != nil || worked != "compile plain, configure plain, source, trace" {
+	if err != nil || candidate != nil || worked != "compile traced, configure traced, source, trace" {
 		t.Errorf("worked on %s, %+v, %v", worked, candidate, err)
 	}
 	if paths, err := filepath.Glob(filepath.Join(w.dir, "candidates/*")); err != nil || paths != nil {

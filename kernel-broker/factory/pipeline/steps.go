@@ -61,15 +61,13 @@ type builder struct {
 func (p *Pipeline) Graph() (*graph.Graph, error) {
 	b := &builder{p: p}
 	b.add("source", "", b.inputs(p.Kernels.SourceInputs()), nil, light, p.Kernels.Source)
-	b.configure("config", factory.Plain, "")
-	b.compile("plain", factory.Plain, "config", "")
-	candidate := "plain"
 	slim := ""
 	if p.Recipe.Slimming == factory.SlimmingTrace {
 		slim = b.slim()
-		candidate = "slim-plain"
 	}
-	plain := candidate
+	b.configure("config", factory.Plain, slim)
+	b.compile("plain", factory.Plain, "config", "")
+	plain, candidate := "plain", "plain"
 	if p.Recipe.Optimisation.Profiled() {
 		candidate = b.profile(slim)
 	}
@@ -145,20 +143,20 @@ const (
 	profileDir  = "profile"
 )
 
-// slim adds the way from the plain kernel to one that has only what ran.
+// slim adds the way from the recipe's kernel to what can be left out of it.
 func (b *builder) slim() (step string) {
 	if b.p.Slimmer == nil || b.p.Bench == nil {
 		b.err = errors.Join(b.err, errors.New("slimming needs a workload"))
 		return ""
 	}
-	b.add("trace", "", b.inputs(b.p.Bench.Inputs()), map[string]string{"kernel": "plain"}, emulate,
+	b.configure("traced-config", factory.Traced, "")
+	b.compile("traced", factory.Traced, "traced-config", "")
+	b.add("trace", "", b.inputs(b.p.Bench.Inputs()), map[string]string{"kernel": "traced"}, emulate,
 		func(ctx context.Context, w *graph.Work) error { return b.p.Bench.Trace(ctx, w.Need("kernel"), w) })
-	b.add("slim", "", b.inputs(b.p.Slimmer.Inputs()), map[string]string{"kernel": "plain", "trace": "trace", "source": "source"}, b.p.heavy(),
+	b.add("slim", "", b.inputs(b.p.Slimmer.Inputs()), map[string]string{"kernel": "traced", "trace": "trace", "source": "source"}, b.p.heavy(),
 		func(ctx context.Context, w *graph.Work) error {
 			return b.p.Slimmer.Slim(ctx, Slimming{Kernel: w.Need("kernel"), Trace: w.Need("trace")}, w)
 		})
-	b.configure("slim-config", factory.Plain, "slim")
-	b.compile("slim-plain", factory.Plain, "slim-config", "")
 	return "slim"
 }
 

@@ -1,0 +1,101 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+)
+
+// objectsFile has, beside an instrumented kernel, the path under which the
+// kernel shows its counters.
+const objectsFile = "objects"
+
+// Factory is Kernels by package factory, for one plan.
+type Factory struct {
+	Builder *factory.Builder
+	Plan    factory.Plan
+}
+
+// builder is the same one with its words in a step's log.
+func (f Factory) builder(w *graph.Work) *factory.Builder {
+	b := *f.Builder
+	b.Progress = factory.Progress{Out: w.Log, Kernel: f.Plan.Recipe.Name}
+	return &b
+}
+
+// Source implements Kernels.
+func (f Factory) Source(ctx context.Context, w *graph.Work) error {
+	source, err := f.builder(w).Fetch(ctx, f.Plan)
+	if err != nil {
+		return err
+	}
+	return writeJSON(filepath.Join(w.Dir, "source.json"), source)
+}
+
+// SourceInputs implements Kernels.
+func (f Factory) SourceInputs() (Inputs, error) {
+	inputs, err := factory.ConfigureInput{Variant: factory.Plain}.Inputs(f.Plan)
+	if err != nil {
+		return nil, err
+	}
+	for name := range inputs {
+		if name != "source" && !strings.HasPrefix(name, "patch ") {
+			delete(inputs, name)
+		}
+	}
+	return inputs, nil
+}
+
+// Configure implements Kernels.
+func (f Factory) Configure(ctx context.Context, variant factory.Variant, slim string, w *graph.Work) error {
+	return f.builder(w).Configure(ctx, f.Plan, factory.ConfigureInput{Variant: variant, Slim: slim}, w.Dir)
+}
+
+// ConfigureInputs implements Kernels.
+func (f Factory) ConfigureInputs(variant factory.Variant) (Inputs, error) {
+	return factory.ConfigureInput{Variant: variant}.Inputs(f.Plan)
+}
+
+// Compile implements Kernels.
+func (f Factory) Compile(ctx context.Context, variant factory.Variant, config, profile string, w *graph.Work) error {
+	input := factory.CompileInput{Variant: variant, Config: config, Profile: profile}
+	if variant == factory.Instrumented {
+		input.Linked = func(_ context.Context, objects string) error {
+			return os.WriteFile(filepath.Join(w.Dir, objectsFile), []byte(objects+"\n"), 0o644)
+		}
+	}
+	manifest, err := f.builder(w).Compile(ctx, f.Plan, input, factory.Watch{Log: w.Log, Units: w.Units}, w.Dir)
+	var build *factory.BuildError
+	if errors.As(err, &build) && ctx.Err() == nil {
+		// The graph shows the log's end, in which that of the build is.
+		return fmt.Errorf("kernel %q: make %s: %w", f.Plan.Recipe.Name, build.Target, build.Err)
+	}
+	if err != nil {
+		return err
+	}
+	w.Say("%s: %d bytes, build id %s", manifest.Release, manifest.Image.Size, manifest.BuildID)
+	return nil
+}
+
+// CompileInputs implements Kernels.
+func (f Factory) CompileInputs(variant factory.Variant) (Inputs, error) {
+	return factory.CompileInput{Variant: variant}.Inputs(f.Plan)
+}
+
+// Stock implements Kernels.
+func (f Factory) Stock(ctx context.Context, w *graph.Work) error {
+	_, err := f.builder(w).Distribution(ctx, w.Dir)
+	return err
+}
+
+// StockInputs implements Kernels.
+func (f Factory) StockInputs(ctx context.Context) (Inputs, error) {
+	name, err := factory.DistributionPackage(ctx)
+	return Inputs{"package": name}, err
+}
