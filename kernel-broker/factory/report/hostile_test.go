@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"reflect"
 	"strings"
@@ -71,7 +72,7 @@ func inspect(t *testing.T, text string) {
 	for {
 		switch tokens.Next() {
 		case html.ErrorToken:
-			if tokens.Err() != io.EOF {
+			if !errors.Is(tokens.Err(), io.EOF) {
 				t.Error(tokens.Err())
 			}
 			if scripts != 1 {
