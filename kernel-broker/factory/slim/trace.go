@@ -81,7 +81,7 @@ func join(spans Spans) Spans {
 		}
 		return 0
 	})
-	var joined Spans
+	joined := Spans{}
 	for _, span := range spans {
 		if last := len(joined) - 1; last >= 0 && span.Begin <= joined[last].End {
 			joined[last].End = max(joined[last].End, span.End)

@@ -1,0 +1,119 @@
+package slim
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+)
+
+// Files are where the facts of a slimming stand.
+type Files struct {
+	// Tree is the unpacked source.
+	Tree string
+	// Config of the kernel that ran, and the options that its recipe names.
+	Config Config
+	Asked  []string
+	// LinkMap of the same kernel, as WriteLinkMap made it.
+	LinkMap string
+	// Trace of the whole run. RegionTrace is the workload's part of it, or
+	// empty: then all that ran counts as the workload's.
+	Trace       string
+	RegionTrace string
+	// Keep is the folder of keep-lists. KeepToo are options that the recipe
+	// itself keeps.
+	Keep    string
+	KeepToo []string
+	// Nodes is what nodes report of their hardware, and Aliases a
+	// modules.alias; both may be empty.
+	Nodes   string
+	Aliases string
+	// Warmest is the heat up to which an object may go.
+	Warmest Heat
+}
+
+// Read gathers the facts. Drivers that a node needs and that the kernel never
+// had are returned beside them.
+func (f Files) Read() (Facts, []Missing, error) {
+	facts := Facts{Config: f.Config, Warmest: f.Warmest, Asked: map[string]bool{}}
+	for _, symbol := range f.Asked {
+		facts.Asked[symbol] = true
+	}
+	var err error
+	tree := os.DirFS(f.Tree)
+	if facts.Kbuild, err = ReadKbuild(tree); err != nil {
+		return Facts{}, nil, err
+	}
+	if facts.Kconfig, err = ReadKconfig(tree); err != nil {
+		return Facts{}, nil, err
+	}
+	if facts.Uses, err = f.uses(); err != nil {
+		return Facts{}, nil, err
+	}
+	missing, err := f.keep(&facts)
+	return facts, missing, err
+}
+
+func (f Files) uses() (Uses, error) {
+	pieces, err := readFile(f.LinkMap, ReadLinkMap)
+	if err != nil {
+		return nil, err
+	}
+	run, err := readFile(f.Trace, ReadTrace)
+	if err != nil {
+		return nil, err
+	}
+	var work Spans
+	if f.RegionTrace != "" {
+		if work, err = readFile(f.RegionTrace, ReadTrace); err != nil {
+			return nil, err
+		}
+	}
+	uses := Measure(pieces, run, work)
+	if sums := uses.Sum(); sums[Hot].Objects+sums[Warm].Objects == 0 {
+		return nil, fmt.Errorf("trace %s: nothing of this kernel ran; is it of another one?", f.Trace)
+	}
+	return uses, nil
+}
+
+func (f Files) keep(facts *Facts) ([]Missing, error) {
+	lists, err := ReadKeepLists(os.DirFS(f.Keep))
+	if err != nil {
+		return nil, err
+	}
+	facts.Keep = KeepOf(lists, f.Config)
+	for _, symbol := range f.KeepToo {
+		if facts.Kconfig.Symbols[symbol] == nil {
+			return nil, fmt.Errorf("recipe: keep: no Kconfig file of this source defines %s", symbol)
+		}
+		facts.Keep.Add(symbol, "the recipe keeps it")
+	}
+	if f.Nodes == "" {
+		return nil, nil
+	}
+	nodes, err := readFile(f.Nodes, ReadNodes)
+	if err != nil {
+		return nil, err
+	}
+	var aliases Aliases
+	if f.Aliases != "" {
+		if aliases, err = readFile(f.Aliases, ReadAliases); err != nil {
+			return nil, err
+		}
+	} else if slices.ContainsFunc(nodes, func(n Node) bool { return len(n.PCI)+len(n.Modaliases) > 0 }) {
+		return nil, fmt.Errorf("hardware %s: it names devices, and no modules.alias says what drives them", f.Nodes)
+	}
+	return facts.Keep.KeepHardware(nodes, aliases, facts.Kbuild, f.Config), nil
+}
+
+func readFile[T any](path string, read func(io.Reader) (T, error)) (result T, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return result, err
+	}
+	defer func() { _ = file.Close() }() // only read from
+	if result, err = read(file); err != nil {
+		return result, fmt.Errorf("%s: %w", path, err)
+	}
+	return result, nil
+}

@@ -1,0 +1,92 @@
+package slim
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+const moduleAliases = `# Aliases extracted from modules themselves.
+alias pci:v00008086d000010D3sv*sd*bc*sc*i* e1000e
+alias pci:v*d*sv*sd*bc01sc06i01* ahci
+alias acpi*:PNP0501:* serial_acpi
+alias virtio:d00000002v* virtio_blk
+alias fs-ext4 ext4
+`
+
+func TestModulesOfADevice(t *testing.T) {
+	aliases, err := ReadAliases(strings.NewReader(moduleAliases))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for modalias, want := range map[string]string{
+		"pci:v00008086d000010D3sv00008086sd0000A01Fbc02sc00i00": "e1000e",
+		"pci:v00008086d00002922sv00001AF4sd00001100bc01sc06i01": "ahci",
+		"virtio:d00000002v00001AF4":                             "virtio_blk",
+		"usb:v1234":                                             "",
+		pciAlias("8086:10d3"):                                   "e1000e",
+	} {
+		if got := strings.Join(aliases.Modules(modalias), " "); got != want {
+			t.Errorf("%s: %q, want %q", modalias, got, want)
+		}
+	}
+}
+
+func TestKeepHardware(t *testing.T) {
+	kbuild, err := ReadKbuild(fstest.MapFS{
+		"Kbuild":            {Data: []byte("obj-y += d/\n")},
+		"arch/x86/Makefile": {},
+		"d/Makefile": {Data: []byte(
+			"obj-$(CONFIG_ETHERNET) += eth/\nobj-$(CONFIG_SATA_AHCI) += ahci.o\nobj-$(CONFIG_EXT4_FS) += ext4.o\next4-y := a.o\nobj-y += proc.o\n")},
+		"d/eth/Makefile": {Data: []byte("obj-$(CONFIG_E1000E) += e1000e.o\nobj-$(CONFIG_MLX) += mlx-core.o\n")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	aliases, err := ReadAliases(strings.NewReader(moduleAliases))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := ReadNodes(strings.NewReader(`[{"node": "n1", "pci": ["8086:10d3"],
+		"modaliases": ["pci:v00008086d00002922sv00001AF4sd00001100bc01sc06i01"],
+		"modules": ["mlx_core"], "filesystems": ["ext4", "proc", "cgroup2"]}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keep := Keep{}
+	config := Config{"ETHERNET": "y", "E1000E": "y", "SATA_AHCI": "m", "EXT4_FS": "y"}
+	missing := keep.KeepHardware(nodes, aliases, kbuild, config)
+	want := map[string]string{
+		"ETHERNET":  "node n1 has the device 8086:10d3, which e1000e drives",
+		"E1000E":    "node n1 has the device 8086:10d3, which e1000e drives",
+		"SATA_AHCI": "node n1 has the device pci:v00008086d00002922sv00001AF4sd00001100bc01sc06i01, which ahci drives",
+		"EXT4_FS":   "node n1 has mounted the file system ext4",
+	}
+	if len(keep) != len(want) {
+		t.Errorf("kept %v", keep)
+	}
+	for symbol, reason := range want {
+		if keep[symbol] != reason {
+			t.Errorf("%s: %q, want %q", symbol, keep[symbol], reason)
+		}
+	}
+	if len(missing) != 1 || missing[0].Module != "mlx_core" || !slices.Equal(missing[0].Options, []string{"ETHERNET", "MLX"}) {
+		t.Errorf("missing %+v", missing)
+	}
+}
+
+func TestReadNodesRefuses(t *testing.T) {
+	for text, fail := range map[string]string{
+		`[{"node":"n1","pcie":[]}]`:            "unknown field",
+		`[{"pci":[]}]`:                         "node 1 has no name",
+		`[{"node":"n1","pci":["8086-10d3"]}]`:  "is not a PCI id",
+		`[{"node":"n1"}] [{"node":"n2"}]`:      "more than one list",
+		`{"node":"n1"}`:                        "cannot unmarshal",
+		`[{"node":"n1","pci":["8086:10d300"]}`: "hardware:",
+	} {
+		if _, err := ReadNodes(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), fail) {
+			t.Errorf("%s: error %v, want %q", text, err, fail)
+		}
+	}
+}
