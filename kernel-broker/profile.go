@@ -72,6 +72,36 @@ type ProfileVersion struct {
 	RegisteredAt time.Time   `json:"registered_at"`
 	BootFailures uint32      `json:"boot_failures,omitempty"`
 	Quarantine   *Quarantine `json:"quarantine,omitempty"`
+	Documents    []Document  `json:"documents,omitempty"`
+}
+
+// Document is a stored file about a kernel that no node needs: where it is
+// from, and what it is worth.
+type Document struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+	Size   uint64 `json:"size"`
+}
+
+// maxDocuments of a version.
+const maxDocuments = 8
+
+// validateDocuments checks all but that they are stored.
+func validateDocuments(documents []Document) error {
+	if len(documents) > maxDocuments {
+		return fmt.Errorf("%d documents, at most %d: %w", len(documents), maxDocuments, ErrInvalid)
+	}
+	seen := map[string]bool{}
+	for _, d := range documents {
+		if err := ValidateProfileName(d.Name); err != nil || seen[d.Name] {
+			return fmt.Errorf("document %q is given twice or has no name of lower-case letters: %w", d.Name, ErrInvalid)
+		}
+		seen[d.Name] = true
+		if err := ValidateDigest(d.Digest); err != nil {
+			return fmt.Errorf("document %q: %w", d.Name, err)
+		}
+	}
+	return nil
 }
 
 // ReusePolicy says whether a node may go from job to job without a boot.
@@ -133,6 +163,9 @@ func (p Profile) Validate() error {
 		builds[same] = v.Kernel.Version
 		if err := v.Kernel.Validate(); err != nil {
 			return fmt.Errorf("profile %q: %w", p.Name, err)
+		}
+		if err := validateDocuments(v.Documents); err != nil {
+			return fmt.Errorf("profile %q: version %d: %w", p.Name, v.Kernel.Version, err)
 		}
 	}
 	if !seen[p.DefaultVersion] {

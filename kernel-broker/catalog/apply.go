@@ -64,7 +64,7 @@ func firstOf(first, second error) error {
 func strip(profile kernelbroker.Profile) kernelbroker.Profile {
 	versions := make([]kernelbroker.ProfileVersion, len(profile.Versions))
 	for i, v := range profile.Versions {
-		versions[i] = kernelbroker.ProfileVersion{Kernel: normalise(v.Kernel)}
+		versions[i] = kernelbroker.ProfileVersion{Kernel: normalise(v.Kernel), Documents: v.Documents}
 	}
 	profile.Versions = versions
 	profile.SortVersions()
@@ -90,13 +90,16 @@ func (c *Catalog) merge(r *record, wanted kernelbroker.Profile) error {
 	for _, v := range wanted.Versions {
 		old, exists := find(r.Profile, v.Kernel.Version)
 		if exists && reflect.DeepEqual(normalise(old.Kernel), v.Kernel) {
+			if err := c.document(&merged, v); err != nil {
+				return err
+			}
 			continue
 		}
 		if exists {
 			return fmt.Errorf("kernel %q exists with other content (%s); give the new one a new version: %w",
 				v.Kernel.Ref(), difference(old.Kernel, v.Kernel), kernelbroker.ErrPrecluded)
 		}
-		if err := c.checkArtifacts(v.Kernel); err != nil {
+		if err := c.checkArtifacts(v); err != nil {
 			return err
 		}
 		v.RegisteredAt = c.now().UTC()
@@ -107,6 +110,21 @@ func (c *Catalog) merge(r *record, wanted kernelbroker.Profile) error {
 		return err
 	}
 	r.Profile = merged
+	return nil
+}
+
+// document gives a version that has no documents those of wanted. The ones that
+// it has are as immutable as the kernel.
+func (c *Catalog) document(merged *kernelbroker.Profile, wanted kernelbroker.ProfileVersion) error {
+	if len(wanted.Documents) == 0 {
+		return nil
+	}
+	for i, v := range merged.Versions {
+		if v.Kernel.Version == wanted.Kernel.Version && len(v.Documents) == 0 {
+			merged.Versions[i].Documents = wanted.Documents
+			return c.checkArtifacts(wanted)
+		}
+	}
 	return nil
 }
 
@@ -131,18 +149,24 @@ func difference(old, wanted kernelbroker.Kernel) string {
 	return "nothing"
 }
 
-// checkArtifacts refuses a kernel whose files were not uploaded.
-func (c *Catalog) checkArtifacts(k kernelbroker.Kernel) error {
+// checkArtifacts refuses a version whose files were not uploaded.
+func (c *Catalog) checkArtifacts(v kernelbroker.ProfileVersion) error {
+	k := v.Kernel
 	if err := k.Validate(); err != nil {
 		return err
 	}
 	if c.hasArtifact == nil {
 		return nil
 	}
-	for _, file := range []struct {
+	type file struct {
 		what, digest string
 		size         uint64
-	}{{"image", k.ImageDigest, k.ImageSize}, {"initrd", k.InitrdDigest, k.InitrdSize}} {
+	}
+	files := []file{{"image", k.ImageDigest, k.ImageSize}, {"initrd", k.InitrdDigest, k.InitrdSize}}
+	for _, d := range v.Documents {
+		files = append(files, file{"document " + d.Name, d.Digest, d.Size})
+	}
+	for _, file := range files {
 		if file.digest == "" {
 			continue
 		}

@@ -72,6 +72,9 @@ func versionToProto(v kernelbroker.ProfileVersion) *api.ProfileVersion {
 	if v.Quarantine != nil {
 		out.Quarantine = &api.Quarantine{Reason: v.Quarantine.Reason, Since: TimeToProto(v.Quarantine.Since)}
 	}
+	for _, d := range v.Documents {
+		out.Documents = append(out.Documents, &api.Document{Name: d.Name, Digest: d.Digest, Size: d.Size})
+	}
 	return out
 }
 
@@ -82,6 +85,9 @@ func versionFromProto(v *api.ProfileVersion) kernelbroker.ProfileVersion {
 	}
 	if q := v.GetQuarantine(); q != nil {
 		out.Quarantine = &kernelbroker.Quarantine{Reason: q.GetReason(), Since: TimeFromProto(q.GetSince())}
+	}
+	for _, d := range v.GetDocuments() {
+		out.Documents = append(out.Documents, kernelbroker.Document{Name: d.GetName(), Digest: d.GetDigest(), Size: d.GetSize()})
 	}
 	return out
 }

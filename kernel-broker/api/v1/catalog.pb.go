@@ -286,7 +286,10 @@ type ProfileVersion struct {
 	Quarantine   *Quarantine            `protobuf:"bytes,2,opt,name=quarantine,proto3" json:"quarantine,omitempty"`
 	RegisteredAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
 	// Boots that failed since the version was registered or released.
-	BootFailures  uint32 `protobuf:"varint,4,opt,name=boot_failures,json=bootFailures,proto3" json:"boot_failures,omitempty"`
+	BootFailures uint32 `protobuf:"varint,4,opt,name=boot_failures,json=bootFailures,proto3" json:"boot_failures,omitempty"`
+	// What tells where the kernel is from and what it is worth. A version that
+	// was registered without any may be given them later.
+	Documents     []*Document `protobuf:"bytes,5,rep,name=documents,proto3" json:"documents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -349,6 +352,77 @@ func (x *ProfileVersion) GetBootFailures() uint32 {
 	return 0
 }
 
+func (x *ProfileVersion) GetDocuments() []*Document {
+	if x != nil {
+		return x.Documents
+	}
+	return nil
+}
+
+// Document is a stored file about a kernel that no node needs.
+type Document struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is: "provenance" (kernel.json), "report" (JSON), "page" (HTML).
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Digest, "sha256:" and 64 hex digits.
+	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// Size in bytes.
+	Size          uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Document) Reset() {
+	*x = Document{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Document) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Document) ProtoMessage() {}
+
+func (x *Document) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Document.ProtoReflect.Descriptor instead.
+func (*Document) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Document) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Document) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *Document) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
 // Quarantine says why a version cannot be chosen.
 type Quarantine struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -360,7 +434,7 @@ type Quarantine struct {
 
 func (x *Quarantine) Reset() {
 	*x = Quarantine{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[2]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +446,7 @@ func (x *Quarantine) String() string {
 func (*Quarantine) ProtoMessage() {}
 
 func (x *Quarantine) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[2]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +459,7 @@ func (x *Quarantine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantine.ProtoReflect.Descriptor instead.
 func (*Quarantine) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{2}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Quarantine) GetReason() string {
@@ -424,7 +498,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[3]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -436,7 +510,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[3]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -449,7 +523,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{3}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Profile) GetName() string {
@@ -523,7 +597,7 @@ type ListProfilesRequest struct {
 
 func (x *ListProfilesRequest) Reset() {
 	*x = ListProfilesRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[4]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -535,7 +609,7 @@ func (x *ListProfilesRequest) String() string {
 func (*ListProfilesRequest) ProtoMessage() {}
 
 func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[4]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -548,7 +622,7 @@ func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ListProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{4}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{5}
 }
 
 type ListProfilesResponse struct {
@@ -560,7 +634,7 @@ type ListProfilesResponse struct {
 
 func (x *ListProfilesResponse) Reset() {
 	*x = ListProfilesResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[5]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -572,7 +646,7 @@ func (x *ListProfilesResponse) String() string {
 func (*ListProfilesResponse) ProtoMessage() {}
 
 func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[5]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -585,7 +659,7 @@ func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ListProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{5}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListProfilesResponse) GetProfiles() []*Profile {
@@ -604,7 +678,7 @@ type GetProfileRequest struct {
 
 func (x *GetProfileRequest) Reset() {
 	*x = GetProfileRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[6]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -616,7 +690,7 @@ func (x *GetProfileRequest) String() string {
 func (*GetProfileRequest) ProtoMessage() {}
 
 func (x *GetProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[6]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -629,7 +703,7 @@ func (x *GetProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProfileRequest.ProtoReflect.Descriptor instead.
 func (*GetProfileRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{6}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetProfileRequest) GetName() string {
@@ -648,7 +722,7 @@ type GetProfileResponse struct {
 
 func (x *GetProfileResponse) Reset() {
 	*x = GetProfileResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[7]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +734,7 @@ func (x *GetProfileResponse) String() string {
 func (*GetProfileResponse) ProtoMessage() {}
 
 func (x *GetProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[7]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +747,7 @@ func (x *GetProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProfileResponse.ProtoReflect.Descriptor instead.
 func (*GetProfileResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{7}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetProfileResponse) GetProfile() *Profile {
@@ -693,7 +767,7 @@ type CheckProfileRequest struct {
 
 func (x *CheckProfileRequest) Reset() {
 	*x = CheckProfileRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[8]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -705,7 +779,7 @@ func (x *CheckProfileRequest) String() string {
 func (*CheckProfileRequest) ProtoMessage() {}
 
 func (x *CheckProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[8]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -718,7 +792,7 @@ func (x *CheckProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProfileRequest.ProtoReflect.Descriptor instead.
 func (*CheckProfileRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{8}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CheckProfileRequest) GetProfile() string {
@@ -738,7 +812,7 @@ type CheckProfileResponse struct {
 
 func (x *CheckProfileResponse) Reset() {
 	*x = CheckProfileResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[9]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -750,7 +824,7 @@ func (x *CheckProfileResponse) String() string {
 func (*CheckProfileResponse) ProtoMessage() {}
 
 func (x *CheckProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[9]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -763,7 +837,7 @@ func (x *CheckProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProfileResponse.ProtoReflect.Descriptor instead.
 func (*CheckProfileResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{9}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CheckProfileResponse) GetName() string {
@@ -791,7 +865,7 @@ type ApplyProfileRequest struct {
 
 func (x *ApplyProfileRequest) Reset() {
 	*x = ApplyProfileRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[10]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -803,7 +877,7 @@ func (x *ApplyProfileRequest) String() string {
 func (*ApplyProfileRequest) ProtoMessage() {}
 
 func (x *ApplyProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[10]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -816,7 +890,7 @@ func (x *ApplyProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyProfileRequest.ProtoReflect.Descriptor instead.
 func (*ApplyProfileRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{10}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ApplyProfileRequest) GetRequestId() string {
@@ -844,7 +918,7 @@ type ApplyProfileResponse struct {
 
 func (x *ApplyProfileResponse) Reset() {
 	*x = ApplyProfileResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[11]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -856,7 +930,7 @@ func (x *ApplyProfileResponse) String() string {
 func (*ApplyProfileResponse) ProtoMessage() {}
 
 func (x *ApplyProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[11]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,7 +943,7 @@ func (x *ApplyProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyProfileResponse.ProtoReflect.Descriptor instead.
 func (*ApplyProfileResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{11}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ApplyProfileResponse) GetProfile() *Profile {
@@ -897,7 +971,7 @@ type ReleaseQuarantineRequest struct {
 
 func (x *ReleaseQuarantineRequest) Reset() {
 	*x = ReleaseQuarantineRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[12]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -909,7 +983,7 @@ func (x *ReleaseQuarantineRequest) String() string {
 func (*ReleaseQuarantineRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[12]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -922,7 +996,7 @@ func (x *ReleaseQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{12}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReleaseQuarantineRequest) GetRequestId() string {
@@ -954,7 +1028,7 @@ type ReleaseQuarantineResponse struct {
 
 func (x *ReleaseQuarantineResponse) Reset() {
 	*x = ReleaseQuarantineResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[13]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -966,7 +1040,7 @@ func (x *ReleaseQuarantineResponse) String() string {
 func (*ReleaseQuarantineResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[13]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -979,7 +1053,7 @@ func (x *ReleaseQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{13}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{14}
 }
 
 type UploadArtifactRequest struct {
@@ -995,7 +1069,7 @@ type UploadArtifactRequest struct {
 
 func (x *UploadArtifactRequest) Reset() {
 	*x = UploadArtifactRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[14]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1081,7 @@ func (x *UploadArtifactRequest) String() string {
 func (*UploadArtifactRequest) ProtoMessage() {}
 
 func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[14]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1094,7 @@ func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactRequest.ProtoReflect.Descriptor instead.
 func (*UploadArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{14}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UploadArtifactRequest) GetDigest() string {
@@ -1054,7 +1128,7 @@ type UploadArtifactResponse struct {
 
 func (x *UploadArtifactResponse) Reset() {
 	*x = UploadArtifactResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[15]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1066,7 +1140,7 @@ func (x *UploadArtifactResponse) String() string {
 func (*UploadArtifactResponse) ProtoMessage() {}
 
 func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[15]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1079,7 +1153,7 @@ func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*UploadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{15}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *UploadArtifactResponse) GetStored() bool {
@@ -1099,7 +1173,7 @@ type FetchArtifactRequest struct {
 
 func (x *FetchArtifactRequest) Reset() {
 	*x = FetchArtifactRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[16]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1185,7 @@ func (x *FetchArtifactRequest) String() string {
 func (*FetchArtifactRequest) ProtoMessage() {}
 
 func (x *FetchArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[16]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1198,7 @@ func (x *FetchArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArtifactRequest.ProtoReflect.Descriptor instead.
 func (*FetchArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{16}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FetchArtifactRequest) GetDigest() string {
@@ -1150,7 +1224,7 @@ type FetchArtifactResponse struct {
 
 func (x *FetchArtifactResponse) Reset() {
 	*x = FetchArtifactResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[17]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1162,7 +1236,7 @@ func (x *FetchArtifactResponse) String() string {
 func (*FetchArtifactResponse) ProtoMessage() {}
 
 func (x *FetchArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[17]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1175,7 +1249,7 @@ func (x *FetchArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArtifactResponse.ProtoReflect.Descriptor instead.
 func (*FetchArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{17}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FetchArtifactResponse) GetData() []byte {
@@ -1193,7 +1267,7 @@ type GetSnapshotRequest struct {
 
 func (x *GetSnapshotRequest) Reset() {
 	*x = GetSnapshotRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[18]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1279,7 @@ func (x *GetSnapshotRequest) String() string {
 func (*GetSnapshotRequest) ProtoMessage() {}
 
 func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[18]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1292,7 @@ func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*GetSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{18}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{19}
 }
 
 type GetSnapshotResponse struct {
@@ -1231,7 +1305,7 @@ type GetSnapshotResponse struct {
 
 func (x *GetSnapshotResponse) Reset() {
 	*x = GetSnapshotResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[19]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1317,7 @@ func (x *GetSnapshotResponse) String() string {
 func (*GetSnapshotResponse) ProtoMessage() {}
 
 func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[19]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +1330,7 @@ func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*GetSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{19}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetSnapshotResponse) GetSnapshot() string {
@@ -1287,14 +1361,19 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\farchitecture\x18\n" +
 	" \x01(\tR\farchitecture\x12\x18\n" +
 	"\adrivers\x18\v \x03(\tR\adrivers\x12$\n" +
-	"\x0emin_memory_mib\x18\f \x01(\x04R\fminMemoryMib\"\xe8\x01\n" +
+	"\x0emin_memory_mib\x18\f \x01(\x04R\fminMemoryMib\"\xa1\x02\n" +
 	"\x0eProfileVersion\x123\n" +
 	"\x06kernel\x18\x01 \x01(\v2\x1b.kernelbroker.v1.KernelSpecR\x06kernel\x12;\n" +
 	"\n" +
 	"quarantine\x18\x02 \x01(\v2\x1b.kernelbroker.v1.QuarantineR\n" +
 	"quarantine\x12?\n" +
 	"\rregistered_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\x12#\n" +
-	"\rboot_failures\x18\x04 \x01(\rR\fbootFailures\"V\n" +
+	"\rboot_failures\x18\x04 \x01(\rR\fbootFailures\x127\n" +
+	"\tdocuments\x18\x05 \x03(\v2\x19.kernelbroker.v1.DocumentR\tdocuments\"J\n" +
+	"\bDocument\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04size\"V\n" +
 	"\n" +
 	"Quarantine\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x120\n" +
@@ -1380,65 +1459,67 @@ func file_kernelbroker_v1_catalog_proto_rawDescGZIP() []byte {
 }
 
 var file_kernelbroker_v1_catalog_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_kernelbroker_v1_catalog_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_kernelbroker_v1_catalog_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_kernelbroker_v1_catalog_proto_goTypes = []any{
 	(FallbackPolicy)(0),               // 0: kernelbroker.v1.FallbackPolicy
 	(ReusePolicy)(0),                  // 1: kernelbroker.v1.ReusePolicy
 	(*KernelSpec)(nil),                // 2: kernelbroker.v1.KernelSpec
 	(*ProfileVersion)(nil),            // 3: kernelbroker.v1.ProfileVersion
-	(*Quarantine)(nil),                // 4: kernelbroker.v1.Quarantine
-	(*Profile)(nil),                   // 5: kernelbroker.v1.Profile
-	(*ListProfilesRequest)(nil),       // 6: kernelbroker.v1.ListProfilesRequest
-	(*ListProfilesResponse)(nil),      // 7: kernelbroker.v1.ListProfilesResponse
-	(*GetProfileRequest)(nil),         // 8: kernelbroker.v1.GetProfileRequest
-	(*GetProfileResponse)(nil),        // 9: kernelbroker.v1.GetProfileResponse
-	(*CheckProfileRequest)(nil),       // 10: kernelbroker.v1.CheckProfileRequest
-	(*CheckProfileResponse)(nil),      // 11: kernelbroker.v1.CheckProfileResponse
-	(*ApplyProfileRequest)(nil),       // 12: kernelbroker.v1.ApplyProfileRequest
-	(*ApplyProfileResponse)(nil),      // 13: kernelbroker.v1.ApplyProfileResponse
-	(*ReleaseQuarantineRequest)(nil),  // 14: kernelbroker.v1.ReleaseQuarantineRequest
-	(*ReleaseQuarantineResponse)(nil), // 15: kernelbroker.v1.ReleaseQuarantineResponse
-	(*UploadArtifactRequest)(nil),     // 16: kernelbroker.v1.UploadArtifactRequest
-	(*UploadArtifactResponse)(nil),    // 17: kernelbroker.v1.UploadArtifactResponse
-	(*FetchArtifactRequest)(nil),      // 18: kernelbroker.v1.FetchArtifactRequest
-	(*FetchArtifactResponse)(nil),     // 19: kernelbroker.v1.FetchArtifactResponse
-	(*GetSnapshotRequest)(nil),        // 20: kernelbroker.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),       // 21: kernelbroker.v1.GetSnapshotResponse
-	(*timestamppb.Timestamp)(nil),     // 22: google.protobuf.Timestamp
+	(*Document)(nil),                  // 4: kernelbroker.v1.Document
+	(*Quarantine)(nil),                // 5: kernelbroker.v1.Quarantine
+	(*Profile)(nil),                   // 6: kernelbroker.v1.Profile
+	(*ListProfilesRequest)(nil),       // 7: kernelbroker.v1.ListProfilesRequest
+	(*ListProfilesResponse)(nil),      // 8: kernelbroker.v1.ListProfilesResponse
+	(*GetProfileRequest)(nil),         // 9: kernelbroker.v1.GetProfileRequest
+	(*GetProfileResponse)(nil),        // 10: kernelbroker.v1.GetProfileResponse
+	(*CheckProfileRequest)(nil),       // 11: kernelbroker.v1.CheckProfileRequest
+	(*CheckProfileResponse)(nil),      // 12: kernelbroker.v1.CheckProfileResponse
+	(*ApplyProfileRequest)(nil),       // 13: kernelbroker.v1.ApplyProfileRequest
+	(*ApplyProfileResponse)(nil),      // 14: kernelbroker.v1.ApplyProfileResponse
+	(*ReleaseQuarantineRequest)(nil),  // 15: kernelbroker.v1.ReleaseQuarantineRequest
+	(*ReleaseQuarantineResponse)(nil), // 16: kernelbroker.v1.ReleaseQuarantineResponse
+	(*UploadArtifactRequest)(nil),     // 17: kernelbroker.v1.UploadArtifactRequest
+	(*UploadArtifactResponse)(nil),    // 18: kernelbroker.v1.UploadArtifactResponse
+	(*FetchArtifactRequest)(nil),      // 19: kernelbroker.v1.FetchArtifactRequest
+	(*FetchArtifactResponse)(nil),     // 20: kernelbroker.v1.FetchArtifactResponse
+	(*GetSnapshotRequest)(nil),        // 21: kernelbroker.v1.GetSnapshotRequest
+	(*GetSnapshotResponse)(nil),       // 22: kernelbroker.v1.GetSnapshotResponse
+	(*timestamppb.Timestamp)(nil),     // 23: google.protobuf.Timestamp
 }
 var file_kernelbroker_v1_catalog_proto_depIdxs = []int32{
 	2,  // 0: kernelbroker.v1.ProfileVersion.kernel:type_name -> kernelbroker.v1.KernelSpec
-	4,  // 1: kernelbroker.v1.ProfileVersion.quarantine:type_name -> kernelbroker.v1.Quarantine
-	22, // 2: kernelbroker.v1.ProfileVersion.registered_at:type_name -> google.protobuf.Timestamp
-	22, // 3: kernelbroker.v1.Quarantine.since:type_name -> google.protobuf.Timestamp
-	3,  // 4: kernelbroker.v1.Profile.versions:type_name -> kernelbroker.v1.ProfileVersion
-	1,  // 5: kernelbroker.v1.Profile.reuse:type_name -> kernelbroker.v1.ReusePolicy
-	0,  // 6: kernelbroker.v1.Profile.fallback:type_name -> kernelbroker.v1.FallbackPolicy
-	5,  // 7: kernelbroker.v1.ListProfilesResponse.profiles:type_name -> kernelbroker.v1.Profile
-	5,  // 8: kernelbroker.v1.GetProfileResponse.profile:type_name -> kernelbroker.v1.Profile
-	5,  // 9: kernelbroker.v1.ApplyProfileRequest.profile:type_name -> kernelbroker.v1.Profile
-	5,  // 10: kernelbroker.v1.ApplyProfileResponse.profile:type_name -> kernelbroker.v1.Profile
-	6,  // 11: kernelbroker.v1.CatalogService.ListProfiles:input_type -> kernelbroker.v1.ListProfilesRequest
-	8,  // 12: kernelbroker.v1.CatalogService.GetProfile:input_type -> kernelbroker.v1.GetProfileRequest
-	10, // 13: kernelbroker.v1.CatalogService.CheckProfile:input_type -> kernelbroker.v1.CheckProfileRequest
-	12, // 14: kernelbroker.v1.CatalogService.ApplyProfile:input_type -> kernelbroker.v1.ApplyProfileRequest
-	14, // 15: kernelbroker.v1.CatalogService.ReleaseQuarantine:input_type -> kernelbroker.v1.ReleaseQuarantineRequest
-	16, // 16: kernelbroker.v1.CatalogService.UploadArtifact:input_type -> kernelbroker.v1.UploadArtifactRequest
-	18, // 17: kernelbroker.v1.CatalogService.FetchArtifact:input_type -> kernelbroker.v1.FetchArtifactRequest
-	20, // 18: kernelbroker.v1.CatalogService.GetSnapshot:input_type -> kernelbroker.v1.GetSnapshotRequest
-	7,  // 19: kernelbroker.v1.CatalogService.ListProfiles:output_type -> kernelbroker.v1.ListProfilesResponse
-	9,  // 20: kernelbroker.v1.CatalogService.GetProfile:output_type -> kernelbroker.v1.GetProfileResponse
-	11, // 21: kernelbroker.v1.CatalogService.CheckProfile:output_type -> kernelbroker.v1.CheckProfileResponse
-	13, // 22: kernelbroker.v1.CatalogService.ApplyProfile:output_type -> kernelbroker.v1.ApplyProfileResponse
-	15, // 23: kernelbroker.v1.CatalogService.ReleaseQuarantine:output_type -> kernelbroker.v1.ReleaseQuarantineResponse
-	17, // 24: kernelbroker.v1.CatalogService.UploadArtifact:output_type -> kernelbroker.v1.UploadArtifactResponse
-	19, // 25: kernelbroker.v1.CatalogService.FetchArtifact:output_type -> kernelbroker.v1.FetchArtifactResponse
-	21, // 26: kernelbroker.v1.CatalogService.GetSnapshot:output_type -> kernelbroker.v1.GetSnapshotResponse
-	19, // [19:27] is the sub-list for method output_type
-	11, // [11:19] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	5,  // 1: kernelbroker.v1.ProfileVersion.quarantine:type_name -> kernelbroker.v1.Quarantine
+	23, // 2: kernelbroker.v1.ProfileVersion.registered_at:type_name -> google.protobuf.Timestamp
+	4,  // 3: kernelbroker.v1.ProfileVersion.documents:type_name -> kernelbroker.v1.Document
+	23, // 4: kernelbroker.v1.Quarantine.since:type_name -> google.protobuf.Timestamp
+	3,  // 5: kernelbroker.v1.Profile.versions:type_name -> kernelbroker.v1.ProfileVersion
+	1,  // 6: kernelbroker.v1.Profile.reuse:type_name -> kernelbroker.v1.ReusePolicy
+	0,  // 7: kernelbroker.v1.Profile.fallback:type_name -> kernelbroker.v1.FallbackPolicy
+	6,  // 8: kernelbroker.v1.ListProfilesResponse.profiles:type_name -> kernelbroker.v1.Profile
+	6,  // 9: kernelbroker.v1.GetProfileResponse.profile:type_name -> kernelbroker.v1.Profile
+	6,  // 10: kernelbroker.v1.ApplyProfileRequest.profile:type_name -> kernelbroker.v1.Profile
+	6,  // 11: kernelbroker.v1.ApplyProfileResponse.profile:type_name -> kernelbroker.v1.Profile
+	7,  // 12: kernelbroker.v1.CatalogService.ListProfiles:input_type -> kernelbroker.v1.ListProfilesRequest
+	9,  // 13: kernelbroker.v1.CatalogService.GetProfile:input_type -> kernelbroker.v1.GetProfileRequest
+	11, // 14: kernelbroker.v1.CatalogService.CheckProfile:input_type -> kernelbroker.v1.CheckProfileRequest
+	13, // 15: kernelbroker.v1.CatalogService.ApplyProfile:input_type -> kernelbroker.v1.ApplyProfileRequest
+	15, // 16: kernelbroker.v1.CatalogService.ReleaseQuarantine:input_type -> kernelbroker.v1.ReleaseQuarantineRequest
+	17, // 17: kernelbroker.v1.CatalogService.UploadArtifact:input_type -> kernelbroker.v1.UploadArtifactRequest
+	19, // 18: kernelbroker.v1.CatalogService.FetchArtifact:input_type -> kernelbroker.v1.FetchArtifactRequest
+	21, // 19: kernelbroker.v1.CatalogService.GetSnapshot:input_type -> kernelbroker.v1.GetSnapshotRequest
+	8,  // 20: kernelbroker.v1.CatalogService.ListProfiles:output_type -> kernelbroker.v1.ListProfilesResponse
+	10, // 21: kernelbroker.v1.CatalogService.GetProfile:output_type -> kernelbroker.v1.GetProfileResponse
+	12, // 22: kernelbroker.v1.CatalogService.CheckProfile:output_type -> kernelbroker.v1.CheckProfileResponse
+	14, // 23: kernelbroker.v1.CatalogService.ApplyProfile:output_type -> kernelbroker.v1.ApplyProfileResponse
+	16, // 24: kernelbroker.v1.CatalogService.ReleaseQuarantine:output_type -> kernelbroker.v1.ReleaseQuarantineResponse
+	18, // 25: kernelbroker.v1.CatalogService.UploadArtifact:output_type -> kernelbroker.v1.UploadArtifactResponse
+	20, // 26: kernelbroker.v1.CatalogService.FetchArtifact:output_type -> kernelbroker.v1.FetchArtifactResponse
+	22, // 27: kernelbroker.v1.CatalogService.GetSnapshot:output_type -> kernelbroker.v1.GetSnapshotResponse
+	20, // [20:28] is the sub-list for method output_type
+	12, // [12:20] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_kernelbroker_v1_catalog_proto_init() }
@@ -1452,7 +1533,7 @@ func file_kernelbroker_v1_catalog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kernelbroker_v1_catalog_proto_rawDesc), len(file_kernelbroker_v1_catalog_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
