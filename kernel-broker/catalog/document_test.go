@@ -49,7 +49,7 @@ func TestDocumentsOfAVersion(t *testing.T) {
 	} {
 		p := with(documents...)
 		p.Versions = append(p.Versions, kernelbroker.ProfileVersion{Kernel: kernel("mitgcm", 3), Documents: documents})
-		if _, _, err := c.Apply(t.Context(), words, p); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), words) {
+		if _, _, err := c.Apply(t.Context(), "wrong", p); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), words) {
 			t.Errorf("%v, want %q", err, words)
 		}
 	}
