@@ -46,10 +46,6 @@ type tree map[string]entry
 // boots fastest. The same root gives the same bytes. The file is at its path
 // only when it is whole.
 func BuildInitrd(ctx context.Context, root Root, path string) error {
-	all, err := plant(ctx, root)
-	if err != nil {
-		return fmt.Errorf("initrd: %w", err)
-	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("initrd: %w", err)
 	}
@@ -58,12 +54,24 @@ func BuildInitrd(ctx context.Context, root Root, path string) error {
 		return fmt.Errorf("initrd: %w", err)
 	}
 	buffered := bufio.NewWriterSize(file, 1<<20)
-	err = errors.Join(all.write(ctx, buffered), buffered.Flush(), file.Close())
+	err = errors.Join(WriteInitrd(ctx, root, buffered), buffered.Flush(), file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("initrd: %w", errors.Join(err, os.Remove(file.Name())))
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return nil
+}
+
+// WriteInitrd writes what BuildInitrd makes, for who wants its digest.
+func WriteInitrd(ctx context.Context, root Root, to io.Writer) error {
+	all, err := plant(ctx, root)
+	if err == nil {
+		err = all.write(ctx, to)
+	}
+	if err != nil {
+		return fmt.Errorf("initrd: %w", err)
 	}
 	return nil
 }

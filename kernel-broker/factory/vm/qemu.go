@@ -1,7 +1,9 @@
 package vm
 
 import (
+	"context"
 	"fmt"
+	"os/exec"
 	"strings"
 )
 
@@ -56,6 +58,16 @@ func (g Guest) machine() []string {
 		args = append(args, "-plugin", strings.Join(append([]string{plugin.Path}, plugin.Args...), ","))
 	}
 	return args
+}
+
+// Version is the emulator's, which is part of every figure taken in it.
+func Version(ctx context.Context) (string, error) {
+	said, err := exec.CommandContext(ctx, qemuProgram, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", qemuProgram, err)
+	}
+	line, _, _ := strings.Cut(string(said), "\n")
+	return line, nil
 }
 
 func orDefault(value, otherwise int) int {

@@ -1,0 +1,170 @@
+package measure
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
+)
+
+// Kernel is what is measured: a folder as the factory leaves it, with bzImage
+// and perhaps modules.
+type Kernel struct {
+	Name string
+	Dir  string
+}
+
+func (k Kernel) image() string   { return filepath.Join(k.Dir, "bzImage") }
+func (k Kernel) modules() string { return filepath.Join(k.Dir, "modules") }
+
+// Bench measures kernels.
+type Bench struct {
+	// Plugin is kbcount.so.
+	Plugin string
+	Places workload.Places
+	// Repeats of a workload that does not repeat exactly; 5 if it is 0.
+	Repeats int
+	// Console gets what the guests print; may be nil.
+	Console io.Writer
+}
+
+const defaultRepeats = 5
+
+// Files that the plugin leaves in a run's folder.
+const (
+	countsFile    = "counts.json"
+	runTraceFile  = "run.trace"
+	workTraceFile = "work.trace"
+)
+
+// Measure runs the workload and counts. Errors tell what went wrong: a
+// *vm.BootError is the kernel's, a *workload.FailedError the workload's on it.
+func (b Bench) Measure(ctx context.Context, k Kernel, w workload.Workload, p workload.Parameters, dir string) (Measurement, error) {
+	m := Measurement{Kernel: k.Name, Workload: w.Name}
+	repeats := 1
+	if !w.Exact() {
+		if repeats = b.Repeats; repeats == 0 {
+			repeats = defaultRepeats
+		}
+	}
+	for i := range repeats {
+		place := filepath.Join(dir, fmt.Sprintf("run%d", i+1))
+		regions, mitigations, err := b.count(ctx, k, w, p, place)
+		if err != nil {
+			return Measurement{}, err
+		}
+		m.Mitigations = mitigations
+		m.Runs = append(m.Runs, regions)
+	}
+	m.samples(w, p)
+	return m, nil
+}
+
+func (b Bench) count(ctx context.Context, k Kernel, w workload.Workload, p workload.Parameters, dir string) ([]Region, []string, error) {
+	args := []string{"out=" + countsFile}
+	outcome, err := b.Run(ctx, k, w, p, Options{Exact: true, Plugin: args}, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	regions, err := readCounts(filepath.Join(dir, countsFile), outcome.Regions)
+	if err != nil {
+		return nil, nil, fmt.Errorf("workload %q on kernel %q: %w", w.Name, k.Name, err)
+	}
+	return regions, outcome.Mitigations, nil
+}
+
+// Trace runs the workload with its training parameters and notes which code of
+// the kernel ran: all in the first file, "start end" in hex a line, and what
+// ran between the workload's markers in the second.
+func (b Bench) Trace(ctx context.Context, k Kernel, w workload.Workload, dir string) (whole, work string, err error) {
+	args := []string{"out=" + countsFile, "trace=" + runTraceFile, "regiontrace=" + workTraceFile}
+	if _, err := b.Run(ctx, k, w, w.Train, Options{Exact: true, Plugin: args}, dir); err != nil {
+		return "", "", err
+	}
+	return filepath.Join(dir, runTraceFile), filepath.Join(dir, workTraceFile), nil
+}
+
+// Options of a run.
+type Options struct {
+	// Exact guests repeat and are slower.
+	Exact bool
+	// Plugin has arguments for kbcount; none is without it.
+	Plugin []string
+	Hooks  workload.Hooks
+	// CPUs are the workload's own number if 0.
+	CPUs int
+}
+
+// Run runs the workload on the kernel, and leaves in dir/files what the guest
+// left below /out.
+func (b Bench) Run(ctx context.Context, k Kernel, w workload.Workload, p workload.Parameters, o Options, dir string) (workload.Outcome, error) {
+	if o.CPUs > 0 {
+		w.CPUs = o.CPUs
+	}
+	where := func(err error) error {
+		return fmt.Errorf("workload %q on kernel %q: %w", w.Name, k.Name, err)
+	}
+	root, err := w.Root(ctx, b.Places, p, k.modules(), o.Hooks)
+	if err != nil {
+		return workload.Outcome{}, where(err)
+	}
+	initrd := filepath.Join(dir, "initrd")
+	if err := vm.BuildInitrd(ctx, root, initrd); err != nil {
+		return workload.Outcome{}, where(err)
+	}
+	guest := w.Guest()
+	guest.Kernel, guest.Initrd, guest.Exact, guest.Console = k.image(), initrd, o.Exact, b.Console
+	if len(o.Plugin) > 0 {
+		guest.Plugins = []vm.Plugin{{Path: b.Plugin, Args: o.Plugin}}
+	}
+	result, err := vm.Run(ctx, guest, dir)
+	if err = errors.Join(err, os.Remove(initrd)); err != nil {
+		return workload.Outcome{}, where(err)
+	}
+	outcome, err := w.Outcome(result)
+	if err != nil {
+		return workload.Outcome{}, where(err)
+	}
+	return outcome, nil
+}
+
+// Inputs are what the result of a run depends on besides the kernel, by name:
+// values and digests.
+func (b Bench) Inputs(ctx context.Context, w workload.Workload) (map[string]string, error) {
+	said, err := json.Marshal(w)
+	if err != nil {
+		return nil, fmt.Errorf("workload %q: %w", w.Name, err)
+	}
+	inputs := map[string]string{"workload": digest(said)}
+	plugin, err := os.ReadFile(b.Plugin)
+	if err != nil {
+		return nil, fmt.Errorf("plugin: %w", err)
+	}
+	inputs["plugin"] = digest(plugin)
+	root, err := w.Root(ctx, b.Places, w.Test, "", workload.Hooks{})
+	if err != nil {
+		return nil, err
+	}
+	hash := sha256.New()
+	if err := vm.WriteInitrd(ctx, root, hash); err != nil {
+		return nil, fmt.Errorf("workload %q: %w", w.Name, err)
+	}
+	inputs["guest"] = "sha256:" + hex.EncodeToString(hash.Sum(nil))
+	if inputs["machine"], err = vm.Version(ctx); err != nil {
+		return nil, err
+	}
+	return inputs, nil
+}
+
+func digest(data []byte) string {
+	hash := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(hash[:])
+}

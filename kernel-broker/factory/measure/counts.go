@@ -1,0 +1,80 @@
+package measure
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
+)
+
+// Counts of one side, user or kernel, of a region.
+type Counts struct {
+	Instructions uint64 `json:"instructions"`
+	// RepIterations are those of repeating string instructions after the first,
+	// which an emulator executes one by one and a processor does not.
+	RepIterations uint64 `json:"rep_iterations"`
+	// Branches are conditional ones; TakenBranches are of all kinds.
+	Branches      uint64 `json:"branches"`
+	TakenBranches uint64 `json:"taken_branches"`
+	// By the models of a gshare predictor and of a 32 KiB cache.
+	Mispredictions uint64 `json:"mispredictions"`
+	L1IMisses      uint64 `json:"l1i_misses"`
+}
+
+// Region is what was counted between two markers.
+type Region struct {
+	Name       string `json:"-"`
+	Operations int64  `json:"-"`
+	Marker     int    `json:"marker"`
+	User       Counts `json:"user"`
+	Kernel     Counts `json:"kernel"`
+}
+
+// countsFormat is the plugin's, of the file that it writes.
+const countsFormat = 1
+
+// readCounts reads the plugin's file and puts to each region what the workload
+// says of it. Markers that do not fit together make all of it worthless.
+func readCounts(path string, said []workload.Region) ([]Region, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("counts: %w", err)
+	}
+	var file struct {
+		Format     int      `json:"format"`
+		Unended    int      `json:"unended"`
+		Unbalanced uint64   `json:"unbalanced"`
+		Lost       uint64   `json:"lost"`
+		Regions    []Region `json:"regions"`
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&file); err != nil {
+		return nil, fmt.Errorf("counts %q: %w", path, err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("counts %q: more than one value", path)
+	}
+	switch {
+	case file.Format != countsFormat:
+		return nil, fmt.Errorf("counts %q: format %d", path, file.Format)
+	case file.Unended > 0 || file.Unbalanced > 0 || file.Lost > 0:
+		return nil, fmt.Errorf("counts %q: %d regions without an end, %d markers out of order, %d regions lost",
+			path, file.Unended, file.Unbalanced, file.Lost)
+	case len(file.Regions) != len(said):
+		return nil, fmt.Errorf("counts %q: %d regions, the workload speaks of %d", path, len(file.Regions), len(said))
+	}
+	for i := range file.Regions {
+		region := &file.Regions[i]
+		if region.Marker != said[i].Marker {
+			return nil, fmt.Errorf("counts %q: region %d is of marker %d, the workload says %d",
+				path, i+1, region.Marker, said[i].Marker)
+		}
+		region.Name, region.Operations = said[i].Name, said[i].Operations
+	}
+	return file.Regions, nil
+}

@@ -1,0 +1,15 @@
+// Package measure counts what a kernel does for a workload. The workload runs
+// in a guest whose clock counts instructions, and the plugin kbcount (in C, in
+// the folder plugin) counts what is executed between the workload's markers,
+// apart for user and kernel.
+//
+// The result are samples: figures per operation for each region of the
+// workload. Without a disk a run repeats to the
+// instruction, so it is made once and says that it is exact; with one it is
+// made several times.
+//
+// Instructions are not time. Mispredictions and cache misses are a model's, and
+// have luck of the code's layout in them. The method itself costs the guest one
+// instruction for each marker and nothing else: it does not know that it is
+// counted, since its clock does not move while the plugin works.
+package measure

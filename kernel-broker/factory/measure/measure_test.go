@@ -1,0 +1,121 @@
+package measure
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
+)
+
+const two = `{"format": 1, "unended": 0, "unbalanced": 0, "lost": 0, "regions": [
+{"marker": 1, "user": {"instructions": 100, "rep_iterations": 0, "branches": 0, "taken_branches": 0, "mispredictions": 0, "l1i_misses": 0}, "kernel": {"instructions": 5000, "rep_iterations": 40, "branches": 30, "taken_branches": 20, "mispredictions": 3, "l1i_misses": 2}},
+{"marker": 2, "user": {"instructions": 7}, "kernel": {"instructions": 9000}}]}
+`
+
+var said = []workload.Region{{Marker: 1, Name: "one", Operations: 10}, {Marker: 2, Name: "two", Operations: 3}}
+
+func read(t *testing.T, text string, said []workload.Region) ([]Region, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "counts.json")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return readCounts(path, said)
+}
+
+func TestReadCounts(t *testing.T) {
+	got, err := read(t, two, said)
+	want := []Region{
+		{Name: "one", Operations: 10, Marker: 1, User: Counts{Instructions: 100}, Kernel: Counts{
+			Instructions: 5000, RepIterations: 40, Branches: 30, TakenBranches: 20, Mispredictions: 3, L1IMisses: 2}},
+		{Name: "two", Operations: 3, Marker: 2, User: Counts{Instructions: 7}, Kernel: Counts{Instructions: 9000}},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("regions are %+v, %v", got, err)
+	}
+	swapped := []workload.Region{said[1], said[0]}
+	for name, c := range map[string]struct {
+		text string
+		said []workload.Region
+		want string
+	}{
+		"nothing":          {"", said, "EOF"},
+		"cut":              {two[:200], said, "unexpected EOF"},
+		"more behind":      {two + "{}", said, "more than one value"},
+		"another format":   {strings.Replace(two, `"format": 1`, `"format": 2`, 1), said, "format 2"},
+		"an unknown key":   {strings.Replace(two, "unended", "unfinished", 1), said, "unknown field"},
+		"without an end":   {strings.Replace(two, `"unended": 0`, `"unended": 1`, 1), said, "1 regions without an end"},
+		"out of order":     {strings.Replace(two, `"unbalanced": 0`, `"unbalanced": 2`, 1), said, "2 markers out of order"},
+		"lost":             {strings.Replace(two, `"lost": 0`, `"lost": 4`, 1), said, "4 regions lost"},
+		"one too many":     {two, said[:1], "2 regions, the workload speaks of 1"},
+		"in another order": {two, swapped, "region 1 is of marker 1, the workload says 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := read(t, c.text, c.said); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error is %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func measured(t *testing.T, kernel string, w workload.Workload, texts ...string) Measurement {
+	t.Helper()
+	m := Measurement{Kernel: kernel, Workload: w.Name}
+	for _, text := range texts {
+		regions, err := read(t, text, said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Runs = append(m.Runs, regions)
+	}
+	m.samples(w, workload.Parameters{Seed: 7, Size: 10})
+	return m
+}
+
+func TestSamples(t *testing.T) {
+	w := workload.Workload{Name: "some", DiskMiB: 1}
+	m := measured(t, "slim", w, two, strings.Replace(two, "5000", "5100", 1))
+	if len(m.Samples) != 2*len(metrics) {
+		t.Fatalf("%d samples", len(m.Samples))
+	}
+	want := verdict.Sample{
+		Workload: "some", Part: "one", Metric: verdict.KernelInstructions, Unit: "instructions/operation",
+		Kernel: "slim", Values: []float64{500, 510}, Size: 10, Seed: 7, Operations: 10,
+	}
+	if !reflect.DeepEqual(m.Samples[0], want) {
+		t.Errorf("sample is %+v", m.Samples[0])
+	}
+	for i, want := range map[int]float64{1: 10, 2: 4, 3: 2, 4: 0.3, 5: 0.2, 6: 3000} {
+		if got := m.Samples[i].Values[0]; got != want {
+			t.Errorf("%s of %s is %v, want %v", m.Samples[i].Metric, label(m.Samples[i]), got, want)
+		}
+	}
+	w.DiskMiB = 0
+	if m := measured(t, "slim", w, two); !m.Samples[0].Exact || len(m.Samples[0].Values) != 1 {
+		t.Errorf("without a disk: %+v", m.Samples[0])
+	}
+}
+
+func TestTable(t *testing.T) {
+	w := workload.Workload{Name: "some"}
+	slim := measured(t, "slim", w, two)
+	stock := measured(t, "stock", w, strings.Replace(two, "5000", "7500", 1))
+	var text strings.Builder
+	samples := append(slim.Samples, stock.Samples[:len(metrics)]...)
+	if err := Table(&text, verdict.KernelInstructions, samples); err != nil {
+		t.Fatal(err)
+	}
+	want := "  kernel_instructions/operation    slim         stock\n" +
+		"                       some/one   500.0  750.0 +50.0%\n" +
+		"                       some/two  3000.0             -\n"
+	if text.String() != want {
+		t.Errorf("table is\n%s\nwant\n%s", text.String(), want)
+	}
+	if err := Table(&text, verdict.WallTime, samples); err == nil {
+		t.Error("a table of nothing")
+	}
+}

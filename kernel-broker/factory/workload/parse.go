@@ -1,0 +1,171 @@
+package workload
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+var (
+	workloadName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`)
+	programName  = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+	packageName  = regexp.MustCompile(`^[a-z0-9][a-z0-9.+-]+$`)
+	moduleName   = regexp.MustCompile(`^[a-z0-9_-]+$`)
+	unknownKey   = regexp.MustCompile(`^line (\d+): field (\S+) not found in type .*$`)
+	syntaxError  = regexp.MustCompile(`^yaml: (line \d+): (.*)$`)
+)
+
+// Parse is strict: an unknown key, a wrong value and a missing one are errors
+// that name the file and, where there is one, the line.
+func Parse(file string, data []byte) (Workload, error) {
+	var w Workload
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&w); err != nil {
+		return Workload{}, fmt.Errorf("%s:%s", file, message(err))
+	}
+	if err := decoder.Decode(new(Workload)); !errors.Is(err, io.EOF) {
+		return Workload{}, fmt.Errorf("%s: more than one document", file)
+	}
+	w.fill()
+	if wrong := w.validate(); wrong != nil {
+		return Workload{}, fmt.Errorf("%s:%d: key %q: %s", file, lineOf(data, wrong.key), wrong.key, wrong.text)
+	}
+	return w, nil
+}
+
+// message begins with the line number, where the decoder knows it.
+func message(err error) string {
+	if errors.Is(err, io.EOF) {
+		return " the file is empty"
+	}
+	var mistakes *yaml.TypeError
+	if !errors.As(err, &mistakes) {
+		return syntaxError.ReplaceAllString(err.Error(), "$1: $2")
+	}
+	first := unknownKey.ReplaceAllString(mistakes.Errors[0], `$1: unknown key "$2"`)
+	return strings.TrimPrefix(first, "line ")
+}
+
+// lineOf finds the line of a key on the top level; 1 if it is not there.
+func lineOf(data []byte, key string) int {
+	var document yaml.Node
+	if err := yaml.Unmarshal(data, &document); err != nil || len(document.Content) == 0 {
+		return 1
+	}
+	pairs := document.Content[0].Content
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i].Value == key {
+			return pairs[i].Line
+		}
+	}
+	return 1
+}
+
+func (w *Workload) fill() {
+	for _, value := range []struct {
+		to        *int
+		otherwise int
+	}{{&w.CPUs, defaultCPUs}, {&w.MemoryMiB, defaultMemory}, {&w.LimitMinutes, defaultLimit}} {
+		if *value.to == 0 {
+			*value.to = value.otherwise
+		}
+	}
+}
+
+// mistake is a value that is not allowed.
+type mistake struct{ key, text string }
+
+func (w *Workload) validate() *mistake {
+	if !workloadName.MatchString(w.Name) {
+		return &mistake{"name", fmt.Sprintf("%q is not allowed", w.Name)}
+	}
+	for _, text := range []struct{ key, value string }{
+		{"application", w.Application}, {"description", w.Description}, {"operation", w.Operation}, {"run", w.Run},
+	} {
+		if strings.TrimSpace(text.value) == "" {
+			return &mistake{text.key, "is missing"}
+		}
+	}
+	for _, check := range []func() *mistake{w.validateLists, w.validateMachine, w.validateRuns} {
+		if wrong := check(); wrong != nil {
+			return wrong
+		}
+	}
+	return nil
+}
+
+func (w *Workload) validateLists() *mistake {
+	if len(w.Programs)+len(w.Packages) == 0 {
+		return &mistake{"programs", "neither programs nor packages"}
+	}
+	if len(w.Files) > 0 && len(w.Packages) == 0 {
+		return &mistake{"files", "files of packages, and no packages"}
+	}
+	for _, list := range []struct {
+		key    string
+		values []string
+		ok     func(string) bool
+	}{
+		{"programs", w.Programs, programName.MatchString},
+		{"packages", w.Packages, packageName.MatchString},
+		{"modules", w.Modules, moduleName.MatchString},
+		{"files", w.Files, cleanPath},
+		{"tools", w.Tools, cleanPath},
+	} {
+		seen := map[string]bool{}
+		for _, value := range list.values {
+			if !list.ok(value) || seen[value] {
+				return &mistake{list.key, fmt.Sprintf("%q is not allowed or is there twice", value)}
+			}
+			seen[value] = true
+		}
+	}
+	for name := range w.Config {
+		if !cleanPath(name) {
+			return &mistake{"config", fmt.Sprintf("%q is not an absolute path", name)}
+		}
+	}
+	return nil
+}
+
+func cleanPath(name string) bool {
+	return path.IsAbs(name) && path.Clean(name) == name && name != "/"
+}
+
+func (w *Workload) validateMachine() *mistake {
+	for _, value := range []struct {
+		key             string
+		is, least, most int
+	}{
+		{"cpus", w.CPUs, 1, 64}, {"memory", w.MemoryMiB, 64, 65536},
+		{"disk", w.DiskMiB, 0, 65536}, {"limit", w.LimitMinutes, 1, 1440},
+	} {
+		if value.is < value.least || value.is > value.most {
+			return &mistake{value.key, fmt.Sprintf("%d is not from %d to %d", value.is, value.least, value.most)}
+		}
+	}
+	return nil
+}
+
+// validateRuns: what a kernel learnt from must not be what it is judged by.
+func (w *Workload) validateRuns() *mistake {
+	for _, run := range []struct {
+		key string
+		Parameters
+	}{{"train", w.Train}, {"test", w.Test}} {
+		if run.Size < 1 || run.Seed < 0 {
+			return &mistake{run.key, fmt.Sprintf("seed %d, size %d", run.Seed, run.Size)}
+		}
+	}
+	if w.Train.Seed == w.Test.Seed || w.Train.Size == w.Test.Size {
+		return &mistake{"test", "has the seed or the size of the training run"}
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package workload
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const catalog = "../../../catalog"
+
+func TestCatalog(t *testing.T) {
+	names, err := List(catalog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"io-write8", "syscall-mix", "tcp-roundtrip", "postmark", "postmark-2cpu", "postmark-4cpu", "mitgcm-replay", "redis", "nginx",
+	} {
+		if !slices.Contains(names, want) {
+			t.Errorf("%q is not in the catalog", want)
+		}
+	}
+	for _, name := range names {
+		w, err := Load(catalog, name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if g := w.Guest(); g.CPUs < 1 || g.MemoryMiB < 64 || g.Limit <= 0 {
+			t.Errorf("%s: guest is %+v", name, g)
+		}
+		// What no marker surrounds is not measured.
+		if !strings.Contains(w.Run, "/out/regions") {
+			t.Errorf("%s: its run names no regions", name)
+		}
+	}
+}
+
+const good = `name: some
+application: Some
+description: Does something
+operation: thing
+programs: [some]
+run: some
+train: {seed: 1, size: 10}
+test: {seed: 2, size: 20}
+`
+
+func TestParse(t *testing.T) {
+	w, err := Parse("some.yaml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.CPUs != 1 || w.MemoryMiB != 512 || w.LimitMinutes != 60 || !w.Exact() || w.Test != (Parameters{Seed: 2, Size: 20}) {
+		t.Errorf("workload is %+v", w)
+	}
+	cases := map[string]struct{ from, to, want string }{
+		"unknown key":                         {"run: some", "ran: some", `some.yaml:6: unknown key "ran"`},
+		"unknown inner key":                   {"seed: 2, ", "sede: 2, ", `some.yaml:8: unknown key "sede"`},
+		"wrong type":                          {"size: 20", "size: much", "some.yaml:8: cannot unmarshal"},
+		"no YAML":                             {"run: some", "run: [", "some.yaml:"},
+		"no name":                             {"name: some", "name: Some", `some.yaml:1: key "name": "Some" is not allowed`},
+		"no operation":                        {"operation: thing", "operation: ' '", `some.yaml:4: key "operation": is missing`},
+		"no run":                              {"run: some\n", "", `some.yaml:1: key "run": is missing`},
+		"nothing to run":                      {"programs: [some]", "cpus: 1", "neither programs nor packages"},
+		"a path as program":                   {"[some]", "[../some]", `some.yaml:5: key "programs": "../some" is not allowed`},
+		"a program twice":                     {"[some]", "[some, some]", "there twice"},
+		"files of nothing":                    {"run: some", "run: some\nfiles: [/bin/x]", `some.yaml:7: key "files": files of packages`},
+		"relative config":                     {"run: some", "run: some\nconfig: {etc/x: y}", `some.yaml:7: key "config": "etc/x"`},
+		"relative tool":                       {"run: some", "run: some\ntools: [/a/../b]", `some.yaml:7: key "tools": "/a/../b"`},
+		"too many CPUs":                       {"run: some", "run: some\ncpus: 65", `some.yaml:7: key "cpus": 65 is not from 1 to 64`},
+		"no size":                             {"size: 20", "size: 0", `some.yaml:8: key "test": seed 2, size 0`},
+		"trained and tested by the same seed": {"seed: 2", "seed: 1", `some.yaml:8: key "test": has the seed or the size`},
+		"trained and tested by the same size": {"size: 20", "size: 10", `some.yaml:8: key "test": has the seed or the size`},
+		"two documents":                       {"run: some", "run: some\n---\nname: x", "some.yaml:"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(good, c.from, c.to, 1)
+			if text == good {
+				t.Fatalf("%q is not in the text", c.from)
+			}
+			_, err := Parse("some.yaml", []byte(text))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error is %v, want %q", err, c.want)
+			}
+		})
+	}
+	if _, err := Parse("some.yaml", nil); err == nil || !strings.Contains(err.Error(), "the file is empty") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestLoadSaysWhatIsWrong(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "workloads"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "workloads", "other.yaml"), []byte(good), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"other":      `key "name" is "some", the file is named "other"`,
+		"absent":     `workload "absent": not in the catalog`,
+		"../escape":  "use lower-case letters",
+		"Upper-Case": "use lower-case letters",
+	} {
+		if _, err := Load(dir, name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error is %v, want %q", name, err, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(good))
+	f.Add([]byte("name: [\n"))
+	f.Add([]byte("&a [*a]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		w, err := Parse("x.yaml", data)
+		if err == nil && (w.Name == "" || w.Run == "" || w.Train.Size == w.Test.Size) {
+			t.Errorf("accepted: %+v", w)
+		}
+		if err != nil && !strings.HasPrefix(err.Error(), "x.yaml:") {
+			t.Errorf("error does not name the file: %v", err)
+		}
+	})
+}
