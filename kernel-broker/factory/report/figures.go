@@ -20,9 +20,10 @@ type Figures struct {
 	Goals []Goal `json:"goals,omitempty"`
 }
 
-// Measured is one run on one kernel in one metric.
+// Measured is one run, or a part of it, on one kernel in one metric.
 type Measured struct {
 	Run     verdict.Run     `json:"run"`
+	Part    string          `json:"part,omitempty"`
 	Metric  string          `json:"metric"`
 	Unit    string          `json:"unit"`
 	Kernel  string          `json:"kernel"`
@@ -101,21 +102,23 @@ func (f Facts) plain() []verdict.Kernel {
 	return kernels
 }
 
-// measured in the order of metrics, runs and kernels.
+// measured in the order of metrics, runs, parts and kernels.
 func measured(f Facts, set *verdict.Set) ([]Measured, error) {
 	var out []Measured
 	for _, metric := range set.Metrics() {
 		for _, run := range set.Runs(metric) {
-			for _, kernel := range f.Kernels {
-				sample, ok := set.Get(kernel.Name, metric, run)
-				if !ok {
-					continue
+			for _, part := range set.Parts(metric, run) {
+				for _, kernel := range f.Kernels {
+					sample, ok := set.Get(kernel.Name, metric, run, part)
+					if !ok {
+						continue
+					}
+					one, err := measure(f, set, kernel.Kernel, sample)
+					if err != nil {
+						return nil, err
+					}
+					out = append(out, one)
 				}
-				one, err := measure(f, set, kernel.Kernel, sample)
-				if err != nil {
-					return nil, err
-				}
-				out = append(out, one)
 			}
 		}
 	}
@@ -132,7 +135,7 @@ func measure(f Facts, set *verdict.Set, kernel verdict.Kernel, sample verdict.Sa
 		if other == nil || name == kernel.Name {
 			return nil
 		}
-		reference, ok := set.Get(name, sample.Metric, sample.Run())
+		reference, ok := set.Get(name, sample.Metric, sample.Run(), sample.Part)
 		if !ok {
 			return nil
 		}
@@ -141,7 +144,7 @@ func measure(f Facts, set *verdict.Set, kernel verdict.Kernel, sample verdict.Sa
 	}
 	stock, slim := against(f.Stock), against(f.Slim)
 	return Measured{
-		Run: sample.Run(), Metric: sample.Metric, Unit: sample.Unit, Kernel: kernel.Name, Exact: sample.Exact,
+		Run: sample.Run(), Part: sample.Part, Metric: sample.Metric, Unit: sample.Unit, Kernel: kernel.Name, Exact: sample.Exact,
 		Summary: summary, ToStock: short(stock), ToSlim: short(slim), stock: stock, slim: slim,
 	}, nil
 }

@@ -10,7 +10,7 @@ import (
 
 func (v view) instructions() page.Section {
 	metric := verdict.KernelInstructions
-	if len(v.runs(metric)) == 0 {
+	if len(v.lines(metric)) == 0 {
 		return page.Section{}
 	}
 	section := page.Section{
@@ -26,7 +26,7 @@ func (v view) instructions() page.Section {
 
 func (v view) wallTime() page.Section {
 	metric := verdict.WallTime
-	if len(v.runs(metric)) == 0 {
+	if len(v.lines(metric)) == 0 {
 		return page.Section{}
 	}
 	section := page.Section{
@@ -45,7 +45,7 @@ func (v view) branches() page.Section {
 		Lead: "Taken branches are counted. Cache misses and mispredictions come from models of a processor, have luck of the layout in them, and decide nothing.",
 	}
 	for _, metric := range []string{verdict.TakenBranches, verdict.L1IMisses, verdict.Mispredictions} {
-		if len(v.runs(metric)) > 0 {
+		if len(v.lines(metric)) > 0 {
 			section.Parts = append(section.Parts, v.changes(metric, toSlim))
 			section.Parts = append(section.Parts, page.Folded{Title: capital(verdict.Words(metric) + " for each operation"), Parts: []page.Part{v.values(metric)}})
 		}
@@ -64,7 +64,7 @@ func (v view) otherCounts() page.Section {
 		Lead: "A string instruction counts once however often it repeats; its repetitions stand here. User instructions are the program's own, which no kernel should change.",
 	}
 	for _, metric := range []string{verdict.UserInstructions, verdict.RepIterations} {
-		if len(v.runs(metric)) > 0 {
+		if len(v.lines(metric)) > 0 {
 			section.Parts = append(section.Parts, v.values(metric))
 		}
 	}
@@ -74,35 +74,51 @@ func (v view) otherCounts() page.Section {
 	return section
 }
 
-// runs that were measured in a metric, in the order of the figures.
-func (v view) runs(metric string) []verdict.Run {
-	var runs []verdict.Run
-	for _, m := range v.Figures.Measured {
-		if m.Metric == metric && !slices.Contains(runs, m.Run) {
-			runs = append(runs, m.Run)
-		}
-	}
-	return runs
+// line of a table: a run, or a part of one.
+type line struct {
+	run  verdict.Run
+	part string
 }
 
-func (v view) measured(metric string, run verdict.Run, kernel string) *Measured {
+// lines that were measured in a metric, in the order of the figures.
+func (v view) lines(metric string) []line {
+	var lines []line
+	for _, m := range v.Figures.Measured {
+		if one := (line{m.Run, m.Part}); m.Metric == metric && !slices.Contains(lines, one) {
+			lines = append(lines, one)
+		}
+	}
+	return lines
+}
+
+func (v view) measured(metric string, of line, kernel string) *Measured {
 	for i := range v.Figures.Measured {
 		m := &v.Figures.Measured[i]
-		if m.Metric == metric && m.Run == run && m.Kernel == kernel {
+		if m.Metric == metric && m.Run == of.run && m.Part == of.part && m.Kernel == kernel {
 			return m
 		}
 	}
 	return nil
 }
 
-// label of a run; seed and size only where a workload ran with several.
-func (v view) label(run verdict.Run, metric string) string {
-	for _, other := range v.runs(metric) {
-		if other.Workload == run.Workload && other != run {
-			return fmt.Sprintf("%s, seed %d, size %d", run.Workload, run.Seed, run.Size)
+// label of a line: the part where there are several, seed and size where a
+// workload ran with several.
+func (v view) label(of line, metric string) string {
+	runs, parts := false, false
+	for _, other := range v.lines(metric) {
+		if other.run.Workload == of.run.Workload {
+			runs = runs || other.run != of.run
+			parts = parts || other.part != of.part
 		}
 	}
-	return run.Workload
+	label := of.run.Workload
+	if parts {
+		label += ": " + of.part
+	}
+	if runs {
+		label += fmt.Sprintf(", seed %d, size %d", of.run.Seed, of.run.Size)
+	}
+	return label
 }
 
 func (v view) exactness(metric string) string {
@@ -133,11 +149,11 @@ func (v view) values(metric string) page.Table {
 	for _, k := range v.Facts.Kernels {
 		table.Columns = append(table.Columns, page.Column{Title: k.Name, Numeric: true})
 	}
-	for _, run := range v.runs(metric) {
-		row := page.Row{page.Text(v.label(run, metric)), page.Text(v.Facts.workload(run.Workload).Operation)}
+	for _, one := range v.lines(metric) {
+		row := page.Row{page.Text(v.label(one, metric)), page.Text(v.Facts.workload(one.run.Workload).Operation)}
 		for _, k := range v.Facts.Kernels {
 			cell := page.Missing()
-			if m := v.measured(metric, run, k.Name); m != nil {
+			if m := v.measured(metric, one, k.Name); m != nil {
 				cell = withSpread(m.Summary, m.Unit)
 			}
 			row = append(row, cell)
@@ -154,9 +170,9 @@ func (v view) changes(metric string, to reference) page.Table {
 		Columns: []page.Column{{Title: "Workload"}},
 	}
 	foot := page.Row{page.Text("geometric mean")}
-	rows := map[verdict.Run]page.Row{}
-	for _, run := range v.runs(metric) {
-		rows[run] = page.Row{page.Text(v.label(run, metric))}
+	rows := map[line]page.Row{}
+	for _, one := range v.lines(metric) {
+		rows[one] = page.Row{page.Text(v.label(one, metric))}
 	}
 	for _, k := range v.Facts.Kernels {
 		if k.Name == to.name(v.Facts) {
@@ -164,8 +180,8 @@ func (v view) changes(metric string, to reference) page.Table {
 		}
 		table.Columns = append(table.Columns, page.Column{Title: k.Name, Numeric: true})
 		var ratios []float64
-		for _, run := range v.runs(metric) {
-			m := v.measured(metric, run, k.Name)
+		for _, one := range v.lines(metric) {
+			m := v.measured(metric, one, k.Name)
 			cell := page.Missing()
 			if m != nil {
 				c := to.of(*m)
@@ -174,12 +190,12 @@ func (v view) changes(metric string, to reference) page.Table {
 					ratios = append(ratios, 1+*c.Change)
 				}
 			}
-			rows[run] = append(rows[run], cell)
+			rows[one] = append(rows[one], cell)
 		}
 		foot = append(foot, meanCell(ratios, len(rows)))
 	}
-	for _, run := range v.runs(metric) {
-		table.Rows = append(table.Rows, rows[run])
+	for _, one := range v.lines(metric) {
+		table.Rows = append(table.Rows, rows[one])
 	}
 	table.Foot = []page.Row{foot}
 	return table
@@ -237,10 +253,10 @@ func (v view) dotsAgainst(metric string, to reference, without string) (page.Dot
 		}
 	}
 	found := false
-	for _, run := range v.runs(metric) {
-		row := page.DotRow{Label: v.label(run, metric)}
+	for _, one := range v.lines(metric) {
+		row := page.DotRow{Label: v.label(one, metric)}
 		for _, kernel := range kernels {
-			dot := dotOf(v.measured(metric, run, kernel), to)
+			dot := dotOf(v.measured(metric, one, kernel), row.Label, to)
 			found = found || dot != nil
 			row.Dots = append(row.Dots, dot)
 		}
@@ -249,7 +265,7 @@ func (v view) dotsAgainst(metric string, to reference, without string) (page.Dot
 	return chart, found
 }
 
-func dotOf(m *Measured, to reference) *page.Dot {
+func dotOf(m *Measured, label string, to reference) *page.Dot {
 	if m == nil {
 		return nil
 	}
@@ -259,6 +275,6 @@ func dotOf(m *Measured, to reference) *page.Dot {
 	}
 	return &page.Dot{
 		Value: 100 * (1 + *c.Change), Spread: 100 * c.Spread / c.To.Median,
-		Title: fmt.Sprintf("%s on %s: %s, %s (%s)", m.Kernel, m.Run.Workload, inWords(m.Summary.Median, m.Unit), verdict.Percent(*c.Change), c.Standing),
+		Title: fmt.Sprintf("%s on %s: %s, %s (%s)", m.Kernel, label, inWords(m.Summary.Median, m.Unit), verdict.Percent(*c.Change), c.Standing),
 	}
 }

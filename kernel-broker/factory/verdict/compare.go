@@ -35,6 +35,7 @@ type Comparison struct {
 	Candidate string `json:"candidate"`
 	Current   string `json:"current"`
 	Workload  string `json:"workload"`
+	Part      string `json:"part,omitempty"`
 	Metric    string `json:"metric"`
 	Unit      string `json:"unit"`
 
@@ -67,7 +68,7 @@ func Compare(candidate, current Side, rules Rules) Comparison {
 	a, b := candidate.Sample, current.Sample
 	c := Comparison{
 		Candidate: candidate.Kernel.Name, Current: current.Kernel.Name,
-		Workload: a.Workload, Metric: a.Metric, Unit: a.Unit,
+		Workload: a.Workload, Part: a.Part, Metric: a.Metric, Unit: a.Unit,
 	}
 	if why := different(candidate, current); why != "" {
 		return c.incomparable(why)
@@ -100,7 +101,7 @@ func Compare(candidate, current Side, rules Rules) Comparison {
 
 // Title of the comparison; what makes it unequal stands in it.
 func (c Comparison) Title() string {
-	title := fmt.Sprintf("%s against %s: %s, %s", c.Candidate, c.Current, c.Workload, Words(c.Metric))
+	title := fmt.Sprintf("%s against %s: %s, %s", c.Candidate, c.Current, named(c.Workload, c.Part), Words(c.Metric))
 	for _, why := range c.Unequal {
 		title += " - AT " + why
 	}
@@ -120,6 +121,7 @@ func different(candidate, current Side) string {
 		a, b any
 	}{
 		{"workloads", a.Workload, b.Workload},
+		{"parts", a.Part, b.Part},
 		{"metrics", a.Metric, b.Metric},
 		{"units", a.Unit, b.Unit},
 		{"sizes", a.Size, b.Size},

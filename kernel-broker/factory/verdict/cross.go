@@ -50,7 +50,8 @@ const (
 	Behind Place = "beaten"
 )
 
-// Cell is one application on one kernel. The ratios are to the best kernel for
+// Cell is one application on one kernel. Value is for one operation; where the
+// workload has parts it is the geometric mean of theirs, and has no spread. The ratios are to the best kernel for
 // this application, to the stock and to the slim kernel; nil where there is no
 // such figure.
 type Cell struct {
@@ -109,25 +110,25 @@ func Tabulate(metric string, apps []Application, kernels []Kernel, set *Set, ref
 
 func tabulateRow(metric string, app Application, kernels []Kernel, set *Set, refs References, rules Rules) (CrossRow, error) {
 	row := CrossRow{Application: app.Name, Run: app.Test, Own: app.Kernel}
-	var sides []Side
+	var field []entrant
 	for _, kernel := range kernels {
 		cell := Cell{Kernel: kernel.Name}
-		if sample, ok := set.Get(kernel.Name, metric, app.Test); ok {
-			summary, err := Summarise(sample.Values)
+		if sides := set.all(kernel, metric, app.Test); len(sides) > 0 {
+			value, spread, err := together(sides)
 			if err != nil {
 				return CrossRow{}, fmt.Errorf("application %q on kernel %q: %w", app.Name, kernel.Name, err)
 			}
-			row.Unit = cmp.Or(row.Unit, sample.Unit)
-			cell.Value, cell.Spread = &summary.Median, summary.Spread
-			sides = append(sides, Side{kernel, sample})
+			row.Unit = cmp.Or(row.Unit, sides[0].Sample.Unit)
+			cell.Value, cell.Spread = &value, spread
+			field = append(field, entrant{kernel.Name, sides})
 		}
 		row.Cells = append(row.Cells, cell)
 	}
 	row.relate(refs)
 	for i := range row.Cells {
-		row.Cells[i].Unequal = unequalTo(row.Cells[i].Kernel, sides, refs.Slim, rules)
+		row.Cells[i].Unequal = unequalTo(row.Cells[i].Kernel, field, refs.Slim, rules)
 	}
-	row.rank(sides, refs.Slim, rules)
+	row.rank(field, refs.Slim, rules)
 	return row, nil
 }
 
@@ -171,22 +172,46 @@ func ratio(of, to *float64) *float64 {
 	return &quotient
 }
 
-func unequalTo(kernel string, sides []Side, reference string, rules Rules) []string {
-	a, b := sideOf(kernel, sides), sideOf(reference, sides)
+// entrant is a kernel with its samples of a run, one for each part.
+type entrant struct {
+	kernel string
+	sides  []Side
+}
+
+// together is the median of the only part, or the geometric mean of the parts'
+// medians: the ratio of two such means is the mean of the ratios.
+func together(sides []Side) (value, spread float64, err error) {
+	medians := make([]float64, len(sides))
+	for i, side := range sides {
+		summary, err := Summarise(side.Sample.Values)
+		if err != nil {
+			return 0, 0, err
+		}
+		medians[i], spread = summary.Median, summary.Spread
+	}
+	if len(sides) == 1 {
+		return medians[0], spread, nil
+	}
+	value, err = GeometricMean(medians)
+	return value, 0, err
+}
+
+func unequalTo(kernel string, field []entrant, reference string, rules Rules) []string {
+	a, b := entrantOf(kernel, field), entrantOf(reference, field)
 	if a == nil || b == nil {
 		return nil
 	}
-	c := Compare(*a, *b, rules)
-	if c.Standing == Incomparable {
-		return []string{c.Reason}
+	whole := CompareAll(a.sides, b.sides, rules)
+	if whole.Standing == Incomparable {
+		return []string{whole.Reason}
 	}
-	return c.Unequal
+	return whole.Unequal
 }
 
-func sideOf(kernel string, sides []Side) *Side {
-	for i := range sides {
-		if sides[i].Kernel.Name == kernel {
-			return &sides[i]
+func entrantOf(kernel string, field []entrant) *entrant {
+	for i := range field {
+		if field[i].kernel == kernel {
+			return &field[i]
 		}
 	}
 	return nil
@@ -194,30 +219,30 @@ func sideOf(kernel string, sides []Side) *Side {
 
 // rank finds who is beaten by nobody, and by whom the own kernel is, among the
 // kernels that may be compared with the own one (or the slim one) as equals.
-func (r *CrossRow) rank(sides []Side, slim string, rules Rules) {
-	own := sideOf(r.Own, sides)
+func (r *CrossRow) rank(all []entrant, slim string, rules Rules) {
+	own := entrantOf(r.Own, all)
 	anchor := own
 	if anchor == nil {
-		anchor = sideOf(slim, sides)
+		anchor = entrantOf(slim, all)
 	}
-	var field []Side
-	for _, one := range sides {
-		if anchor == nil || len(Compare(one, *anchor, rules).Unequal) == 0 {
+	var field []entrant
+	for _, one := range all {
+		if anchor == nil || len(CompareAll(one.sides, anchor.sides, rules).Unequal) == 0 {
 			field = append(field, one)
 		}
 	}
-	beats := func(a, b Side) bool { return Compare(a, b, rules).Standing == Better }
+	beats := func(a, b entrant) bool { return CompareAll(a.sides, b.sides, rules).Standing == Better }
 	for _, one := range field {
-		if !slices.ContainsFunc(field, func(other Side) bool { return beats(other, one) }) {
-			r.Best = append(r.Best, one.Kernel.Name)
+		if !slices.ContainsFunc(field, func(other entrant) bool { return beats(other, one) }) {
+			r.Best = append(r.Best, one.kernel)
 		}
 	}
-	if own == nil || !slices.ContainsFunc(field, func(s Side) bool { return s.Kernel.Name == r.Own }) {
+	if entrantOf(r.Own, field) == nil {
 		return
 	}
 	for _, other := range field {
 		if beats(other, *own) {
-			r.Beaten = append(r.Beaten, other.Kernel.Name)
+			r.Beaten = append(r.Beaten, other.kernel)
 		}
 	}
 	switch {

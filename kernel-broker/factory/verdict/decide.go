@@ -64,15 +64,17 @@ func Decide(c Case) Verdict {
 	if err != nil {
 		return refused("%v", err)
 	}
+	var wholes []Whole
 	var comparisons []Comparison
 	for _, metric := range []string{KernelInstructions, WallTime} {
-		candidate, okA := set.Get(c.Candidate.Name, metric, c.Application.Test)
-		current, okB := set.Get(c.Current.Name, metric, c.Application.Test)
-		if okA && okB {
-			comparisons = append(comparisons, Compare(Side{c.Candidate, candidate}, Side{c.Current, current}, c.Rules))
+		candidate, current := set.all(c.Candidate, metric, c.Application.Test), set.all(c.Current, metric, c.Application.Test)
+		if len(candidate) > 0 && len(current) > 0 {
+			whole := CompareAll(candidate, current, c.Rules)
+			wholes = append(wholes, whole)
+			comparisons = append(comparisons, whole.Parts...)
 		}
 	}
-	v := c.weigh(comparisons)
+	v := c.weigh(wholes)
 	v.Comparisons = comparisons
 	return v
 }
@@ -110,14 +112,14 @@ func (c Case) correct() *Verdict {
 	return nil
 }
 
-func (c Case) weigh(comparisons []Comparison) Verdict {
+func (c Case) weigh(wholes []Whole) Verdict {
 	test := c.Application.Test
-	if len(comparisons) == 0 {
+	if len(wholes) == 0 {
 		return refused("%s with seed %d and size %d was not measured on both %s and %s",
 			test.Workload, test.Seed, test.Size, c.Candidate.Name, c.Current.Name)
 	}
 	var won, lost, neither []string
-	for _, one := range comparisons {
+	for _, one := range wholes {
 		if len(one.Unequal) > 0 {
 			return refused("%s", strings.Join(one.Unequal, "; "))
 		}
@@ -126,7 +128,7 @@ func (c Case) weigh(comparisons []Comparison) Verdict {
 			return refused("%s: %s", Words(one.Metric), one.Reason)
 		case one.Standing == Worse:
 			lost = append(lost, one.words())
-		case one.Standing == Better && gain(one) < c.Rules.LeastGain:
+		case one.Standing == Better && -one.Change < c.Rules.LeastGain:
 			neither = append(neither, one.words()+"; less than the least gain of "+Percent(-c.Rules.LeastGain))
 		case one.Standing == Better:
 			won = append(won, one.words())
@@ -141,20 +143,4 @@ func (c Case) weigh(comparisons []Comparison) Verdict {
 		return Verdict{Outcome: Benefit, Reason: strings.Join(append(won, neither...), "; ")}
 	}
 	return Verdict{Outcome: NoBenefit, Reason: strings.Join(neither, "; ")}
-}
-
-func gain(c Comparison) float64 {
-	if c.Change == nil {
-		return 0
-	}
-	return -*c.Change
-}
-
-// words for a comparison as a part of a verdict.
-func (c Comparison) words() string {
-	change := "from 0"
-	if c.Change != nil {
-		change = Percent(*c.Change)
-	}
-	return fmt.Sprintf("%s %s on %s (%s)", Words(c.Metric), change, c.Workload, c.Reason)
 }

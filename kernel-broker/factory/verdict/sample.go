@@ -5,6 +5,9 @@ package verdict
 type Sample struct {
 	// Workload is the name of the workload in the catalog.
 	Workload string `json:"workload"`
+	// Part of a workload that counts several things apart, such as one system
+	// call of many; empty where the workload is one thing.
+	Part string `json:"part,omitempty"`
 	// Metric is one of this package's Metric names.
 	Metric string `json:"metric"`
 	// Unit of each value, such as "instructions/operation".

@@ -13,17 +13,17 @@ var ErrTwice = errors.New("measured twice")
 type Set struct{ samples map[key]Sample }
 
 type key struct {
-	kernel, metric string
-	run            Run
+	kernel, metric, part string
+	run                  Run
 }
 
 // NewSet refuses two samples of the same thing: one would hide the other.
 func NewSet(samples []Sample) (*Set, error) {
 	set := &Set{samples: map[key]Sample{}}
 	for _, s := range samples {
-		k := key{s.Kernel, s.Metric, s.Run()}
+		k := key{s.Kernel, s.Metric, s.Part, s.Run()}
 		if _, ok := set.samples[k]; ok {
-			return nil, fmt.Errorf("%s on kernel %q, %s, seed %d, size %d: %w", s.Workload, s.Kernel, s.Metric, s.Seed, s.Size, ErrTwice)
+			return nil, fmt.Errorf("%s on kernel %q, %s, seed %d, size %d: %w", named(s.Workload, s.Part), s.Kernel, s.Metric, s.Seed, s.Size, ErrTwice)
 		}
 		set.samples[k] = s
 	}
@@ -33,10 +33,44 @@ func NewSet(samples []Sample) (*Set, error) {
 // Run that the sample measured.
 func (s Sample) Run() Run { return Run{Workload: s.Workload, Seed: s.Seed, Size: s.Size} }
 
-// Get a sample.
-func (s *Set) Get(kernel, metric string, run Run) (Sample, bool) {
-	sample, ok := s.samples[key{kernel, metric, run}]
+// Get the sample of a part of a run.
+func (s *Set) Get(kernel, metric string, run Run, part string) (Sample, bool) {
+	sample, ok := s.samples[key{kernel, metric, part, run}]
 	return sample, ok
+}
+
+// Parts of a run that were measured in a metric on any kernel, sorted.
+func (s *Set) Parts(metric string, run Run) []string {
+	var parts []string
+	for k := range s.samples {
+		if k.metric == metric && k.run == run {
+			parts = append(parts, k.part)
+		}
+	}
+	slices.Sort(parts)
+	return slices.Compact(parts)
+}
+
+// all samples of a run on a kernel, by part; nil unless each part is there that
+// was measured on any kernel.
+func (s *Set) all(kernel Kernel, metric string, run Run) []Side {
+	var sides []Side
+	for _, part := range s.Parts(metric, run) {
+		sample, ok := s.Get(kernel.Name, metric, run, part)
+		if !ok {
+			return nil
+		}
+		sides = append(sides, Side{kernel, sample})
+	}
+	return sides
+}
+
+// named is a workload with the part of it.
+func named(workload, part string) string {
+	if part == "" {
+		return workload
+	}
+	return workload + ": " + part
 }
 
 // Runs that were measured in a metric on any kernel, sorted.
