@@ -73,8 +73,8 @@ const (
 	// PendingBooting: the agent said that it begins the kexec; the node is
 	// silent until it shows a new boot id.
 	PendingBooting PendingState = "booting"
-	// PendingReset: the boot took too long, and the node was sent a reset
-	// from outside.
+	// PendingReset: the boot took too long, and the node is reset from
+	// outside; ResetAt is when that was done.
 	PendingReset PendingState = "reset"
 )
 
@@ -87,6 +87,16 @@ type Pending struct {
 	// Generation of the wish that first asked for this boot.
 	Generation uint64    `json:"generation"`
 	Since      time.Time `json:"since"`
+	ResetAt    time.Time `json:"reset_at,omitzero"`
+}
+
+// Resettable reports whether a reset for the boot with this token may hit the
+// node: it is asked for still, and no other boot than the one before it has
+// shown up. bootID is what the node's agent shows; empty for no agent.
+func (n *Node) Resettable(token, bootID string) bool {
+	p := n.Pending
+	return p != nil && p.Token == token && p.State == PendingReset && p.ResetAt.IsZero() &&
+		(bootID == "" || bootID == p.PrevBootID)
 }
 
 // FailureKind tells whose fault a failed switch is.

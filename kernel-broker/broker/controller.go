@@ -33,6 +33,7 @@ type Controller struct {
 	counted  map[string]bool
 	told     map[kb.JobID]string
 	restored map[kb.JobID]bool
+	resets   map[string]time.Time // done, by the token of the boot that they end
 	snapshot string
 	watchers map[kb.JobID][]chan struct{}
 
@@ -47,7 +48,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{
 		o: o, log: o.Log, records: records{store: o.Store},
 		sessions: map[string]*Session{}, lost: map[string]time.Time{}, kernels: newKernels(nil, nil),
-		counted: map[string]bool{}, told: map[kb.JobID]string{}, restored: map[kb.JobID]bool{}, watchers: map[kb.JobID][]chan struct{}{},
+		counted: map[string]bool{}, told: map[kb.JobID]string{}, restored: map[kb.JobID]bool{}, resets: map[string]time.Time{}, watchers: map[kb.JobID][]chan struct{}{},
 		kick: make(chan struct{}, 1), look: make(chan struct{}, 1),
 	}
 	c.actions = newExecutor(c)
@@ -205,6 +206,7 @@ func (c *Controller) pass(ctx context.Context) error {
 				delete(c.restored, a.ID)
 			}
 		}
+		c.forgetResetsLocked()
 	}
 	for node, n := range reports {
 		if s := c.sessions[node]; s != nil {
@@ -231,6 +233,18 @@ func (c *Controller) pass(ctx context.Context) error {
 	return nil
 }
 
+// forgetResetsLocked drops the resets that the records hold by now, or that
+// ended a boot which is over.
+func (c *Controller) forgetResetsLocked() {
+	open := map[string]bool{}
+	for _, n := range c.records.nodes {
+		if p := n.Pending; p != nil && p.ResetAt.IsZero() {
+			open[p.Token] = true
+		}
+	}
+	maps.DeleteFunc(c.resets, func(token string, _ time.Time) bool { return !open[token] })
+}
+
 // admitLocked gives every connected node a record to decide on.
 func (c *Controller) admitLocked() {
 	for name := range c.sessions {
@@ -245,7 +259,7 @@ func (c *Controller) inputLocked(reports map[string]int) plan.Input {
 		Now: time.Now().UTC(), Config: c.o.Plan, Slurm: c.view,
 		// Copies: what was is compared with what became of it after the commit.
 		Nodes: maps.Clone(c.records.nodes), Allocations: maps.Clone(c.records.allocs),
-		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Told: c.told, Restored: c.restored, NewToken: newToken,
+		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Told: c.told, Restored: c.restored, Resets: c.resets, NewToken: newToken,
 	}
 	for name, since := range c.lost {
 		in.Agents[name] = plan.Agent{Since: since}

@@ -232,15 +232,30 @@ func TestRestartAfterALongTime(t *testing.T) {
 // age makes what is pending on a node older in the store.
 func (f *fixture) age(node string, by time.Duration) {
 	f.t.Helper()
+	f.change(node, func(n *kb.Node) { n.Pending.Since = n.Pending.Since.Add(-by) })
+}
+
+// change alters a node's record while no broker runs.
+func (f *fixture) change(node string, how func(*kb.Node)) {
+	f.t.Helper()
 	r := records{store: f.store}
 	if err := r.load(f.t.Context()); err != nil {
 		f.t.Fatal(err)
 	}
 	n := r.nodes[node]
-	n.Pending.Since = n.Pending.Since.Add(-by)
+	how(n)
 	if err := r.commit(f.t.Context(), []*kb.Node{n}, nil); err != nil {
 		f.t.Fatal(err)
 	}
+}
+
+// pending is the boot that a node's record waits for.
+func (f *fixture) pending(node string) *kb.Pending {
+	v, err := f.c.Node(node)
+	if err != nil {
+		return nil
+	}
+	return v.Node.Pending
 }
 
 // Somebody else wrote a record: nothing is overwritten, and the broker goes on

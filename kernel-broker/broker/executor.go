@@ -112,11 +112,33 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 	case plan.DropReservation:
 		return slurm.DropReservation(ctx, a.Text)
 	case plan.ResetNode:
-		return e.c.o.Reset.Reset(ctx, a.Node)
+		return e.reset(ctx, a)
 	case plan.CountFault:
 		return e.countFault(ctx, a)
 	}
 	return fmt.Errorf("action %q: %w", a.Kind, kb.ErrInvalid)
+}
+
+// reset resets a node unless it has come up since that was asked for.
+func (e *executor) reset(ctx context.Context, a plan.Action) error {
+	c := e.c
+	c.mu.Lock()
+	bootID, n := "", c.records.nodes[a.Node]
+	if s := c.sessions[a.Node]; s != nil {
+		bootID = s.agent.Boot.BootID
+	}
+	due := n != nil && n.Resettable(a.Token, bootID)
+	c.mu.Unlock()
+	if !due {
+		return nil
+	}
+	if err := c.o.Reset.Reset(ctx, a.Node); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.resets[a.Token] = time.Now().UTC()
+	return nil
 }
 
 func (e *executor) comment(ctx context.Context, a plan.Action) error {

@@ -60,8 +60,12 @@ func TestActionsAreDone(t *testing.T) {
 			t.Errorf("%s: %v, calls %q", c.action.Kind, err, f.slurm.calls)
 		}
 	}
-	if err := e.perform(t.Context(), plan.Action{Kind: plan.ResetNode, Node: "n2"}); err != nil || len(resets) != 1 || resets[0] != "n2" {
+	f.c.records.nodes["n2"] = &kb.Node{Name: "n2", Pending: &kb.Pending{State: kb.PendingReset, Token: "t"}}
+	if err := e.perform(t.Context(), plan.Action{Kind: plan.ResetNode, Node: "n2", Token: "t"}); err != nil || len(resets) != 1 || resets[0] != "n2" {
 		t.Errorf("reset: %v, %v", err, resets)
+	}
+	if f.c.resets["t"].IsZero() {
+		t.Error("nobody knows that it was reset")
 	}
 	if err := e.perform(t.Context(), plan.Action{Kind: "dance"}); !errors.Is(err, kb.ErrInvalid) {
 		t.Errorf("an unknown action: %v", err)

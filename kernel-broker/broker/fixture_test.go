@@ -174,6 +174,7 @@ type fixture struct {
 	c       *Controller
 	stop    context.CancelFunc
 	reset   func(node string) error
+	tune    func(*plan.Config)
 	log     logText
 }
 
@@ -226,6 +227,9 @@ func (f *fixture) start() {
 	f.t.Helper()
 	config := plan.Defaults()
 	config.RegisterDelay, config.CanReset = 10*time.Millisecond, true
+	if f.tune != nil {
+		f.tune(&config)
+	}
 	c, err := New(f.t.Context(), Options{Store: f.store, Catalog: f.catalog, Slurm: f.slurm, Reset: f, Plan: config,
 		PollBusy: 5 * time.Millisecond, PollIdle: 20 * time.Millisecond, QuarantineAfter: 2, KeepJobs: 100,
 		Log: slog.New(slog.NewTextHandler(&f.log, nil))})

@@ -36,6 +36,7 @@ type simBroker struct {
 	busyTill time.Time // of the last in the queue
 	again    map[string]time.Time
 	told     map[kb.JobID]string
+	resets   map[string]time.Time
 	tokens   uint64
 }
 
@@ -76,7 +77,7 @@ func newSimBroker(w *simWorld) *simBroker {
 func (b *simBroker) start() {
 	b.up = true
 	b.records = records{nodes: map[string]*kb.Node{}, allocs: map[kb.JobID]*kb.Allocation{}}
-	b.sessions, b.lost, b.told = map[string]*simSession{}, map[string]time.Time{}, map[kb.JobID]string{}
+	b.sessions, b.lost, b.told, b.resets = map[string]*simSession{}, map[string]time.Time{}, map[kb.JobID]string{}, map[string]time.Time{}
 	b.view, b.queue, b.again, b.lookAt, b.half = kb.SlurmView{}, nil, map[string]time.Time{}, time.Time{}, nil
 	for key, value := range b.stored {
 		if key[0] == 'n' {
@@ -151,7 +152,7 @@ func (b *simBroker) input() plan.Input {
 		}
 	}
 	in := plan.Input{Now: b.w.now, Config: b.config, Slurm: b.view, Nodes: b.records.nodes, Allocations: b.records.allocs,
-		Agents: map[string]plan.Agent{}, Catalog: newKernels(profiles, b.counted), Told: b.told,
+		Agents: map[string]plan.Agent{}, Catalog: newKernels(profiles, b.counted), Told: b.told, Resets: b.resets,
 		NewToken: func() string { b.tokens++; return fmt.Sprintf("%016x%016x", b.w.crashes, b.tokens) }}
 	for name, since := range b.lost {
 		in.Agents[name] = plan.Agent{Since: since}
@@ -321,11 +322,32 @@ func (b *simBroker) perform(a plan.Action) error {
 		}
 		return nil
 	}
+	if a.Kind == plan.ResetNode {
+		b.reset(a)
+		return nil
+	}
 	err := b.w.slurm.perform(a)
 	if a.Kind == plan.CommentJob && err == nil {
 		b.told[a.Job] = a.Text
 	}
 	return err
+}
+
+// reset is executor.reset. No node that a reset brought back gets another.
+func (b *simBroker) reset(a plan.Action) {
+	n, node, bootID := b.records.nodes[a.Node], b.w.nodes[a.Node], ""
+	if s := b.sessions[a.Node]; s != nil {
+		bootID = s.agent.Boot.BootID
+	}
+	if !n.Resettable(a.Token, bootID) {
+		return
+	}
+	if b.w.resets[a.Token]++; b.w.resets[a.Token] > 1 && node.up() && node.boot.BootID != n.Pending.PrevBootID {
+		b.w.fail("a second reset hits %s, which is back", a.Node)
+	}
+	b.w.tell("broker: %s %s", a.Kind, a.Node)
+	node.reset()
+	b.resets[a.Token] = b.w.now
 }
 
 // ensure is Controller.accept.

@@ -57,8 +57,6 @@ func (s *simSlurm) perform(a plan.Action) error {
 		return s.reserve(a)
 	case plan.DropReservation:
 		s.dropReservation(a.Text)
-	case plan.ResetNode:
-		s.w.nodes[a.Node].reset()
 	}
 	return nil
 }

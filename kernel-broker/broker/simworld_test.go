@@ -38,6 +38,7 @@ type simWorld struct {
 	story    []string
 	// What was seen to happen, for the invariants and for the report.
 	tokens       map[string]string // token to the boot that was attested with it
+	resets       map[string]int    // by token
 	kexecs       int
 	gateFailures int
 	unexpected   int // nodes that slurmctld saw reboot unexpectedly
@@ -47,7 +48,7 @@ type simWorld struct {
 func newSimWorld(t testing.TB, seed uint64, nodes int) *simWorld {
 	w := &simWorld{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0x6b62)), now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
-		nodes: map[string]*simNode{}, tokens: map[string]string{},
+		nodes: map[string]*simNode{}, tokens: map[string]string{}, resets: map[string]int{},
 	}
 	w.slurm = newSimSlurm(w)
 	w.broker = newSimBroker(w)

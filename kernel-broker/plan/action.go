@@ -49,12 +49,14 @@ type Action struct {
 	// Reference is the job as scontrol names it.
 	Reference string
 	// User that a reservation is for.
-	User  string
-	Text  string
+	User string
+	Text string
+	// Token of the boot that a reset ends.
+	Token string
 	Fault kb.Fault
 }
 
 // Key tells actions apart.
 func (a Action) Key() string {
-	return strings.Join([]string{string(a.Kind), a.Node, strings.Join(a.Nodes, ","), a.Job.String(), a.Reference, a.Fault.Token, a.Text}, "|")
+	return strings.Join([]string{string(a.Kind), a.Node, strings.Join(a.Nodes, ","), a.Job.String(), a.Reference, a.Token, a.Fault.Token, a.Text}, "|")
 }

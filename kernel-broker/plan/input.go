@@ -114,6 +114,8 @@ type Input struct {
 	Told map[kb.JobID]string
 	// Restored: these jobs have their --no-requeue back.
 	Restored map[kb.JobID]bool
+	// Resets: when the reset for the boot with a token was done.
+	Resets map[string]time.Time
 	// NewToken returns a fresh one-time token.
 	NewToken func() string
 }

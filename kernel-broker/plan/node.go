@@ -95,12 +95,38 @@ func (d *decision) overdue(n *kb.Node, agent Agent) {
 			}
 			p.State, p.Since = kb.PendingReset, d.in.Now
 			d.note(n, "reset", fmt.Sprintf("no sign of life %v after the kexec", limit))
-			d.act(Action{Kind: ResetNode, Node: n.Name, Text: "silent after its kexec"})
+			d.reset(n, agent)
 		}
 	case kb.PendingReset:
-		if age > d.in.Config.ResetGrace {
-			d.silent(n, p, "no sign of life after a reset")
-		}
+		d.reset(n, agent)
+	}
+}
+
+// reset asks for a node's reset until it is done, and gives the node up that
+// does not come back. A broker that starts cannot know whether the one before
+// it had the reset done: it waits for as long as such a node may take to come
+// back, so that a second reset never hits one that is about to.
+func (d *decision) reset(n *kb.Node, agent Agent) {
+	p, grace := n.Pending, d.in.Config.ResetGrace
+	if p.ResetAt.IsZero() {
+		p.ResetAt = d.in.Resets[p.Token]
+	}
+	begin, cause := p.ResetAt, "no sign of life after a reset"
+	switch restarted := agent.Since.After(p.Since); {
+	case !begin.IsZero() && !agent.Connected:
+		begin = later(begin, agent.Since)
+	case !begin.IsZero():
+	case restarted:
+		begin, cause = agent.Since.Add(grace), "no sign of life, and it cannot be reset"
+	default:
+		begin, cause = p.Since, "no sign of life, and it cannot be reset"
+	}
+	if d.in.Now.Sub(begin) > grace {
+		d.silent(n, p, cause)
+		return
+	}
+	if p.ResetAt.IsZero() && !d.in.Now.Before(begin) {
+		d.act(Action{Kind: ResetNode, Node: n.Name, Token: p.Token, Text: "silent after its kexec"})
 	}
 }
 

@@ -89,6 +89,14 @@ func TestHangWithReset(t *testing.T) {
 		if out := w.decide(); !has(out.Actions, ResetNode) || w.nodes["n1"].Pending.State != kb.PendingReset {
 			t.Fatalf("actions %v, pending %+v", out.Actions, w.nodes["n1"].Pending)
 		}
+		if actions := w.settle(); !has(actions, ResetNode) {
+			t.Error("the reset is not asked for until it is done")
+		}
+		w.resets[w.nodes["n1"].Pending.Token] = w.now
+		if actions := w.settle(); has(actions, ResetNode) || !w.nodes["n1"].Pending.ResetAt.Equal(w.now) {
+			t.Errorf("one hang, two resets; pending %+v", w.nodes["n1"].Pending)
+		}
+		clear(w.resets) // the record knows
 		if actions := w.settle(); has(actions, ResetNode) {
 			t.Error("one hang, two resets")
 		}
@@ -104,6 +112,61 @@ func TestHangWithReset(t *testing.T) {
 		w.decide()
 		if n := w.nodes["n1"]; n.Failure == nil || n.Failure.Cause != "no sign of life after a reset" || len(n.Faults) != 1 {
 			t.Errorf("failure %+v, faults %+v", n.Failure, n.Faults)
+		}
+	}
+}
+
+// A reset that fails is tried again as long as a node may take to come back.
+func TestResetFails(t *testing.T) {
+	w := booting(t)
+	w.config.CanReset = true
+	if actions := w.pass(61 * time.Second); !has(actions, ResetNode) {
+		t.Fatalf("actions %v", actions)
+	}
+	if actions := w.pass(w.config.ResetGrace); !has(actions, ResetNode) {
+		t.Errorf("actions %v", actions)
+	}
+	w.now = w.now.Add(time.Second)
+	w.decide()
+	if n := w.nodes["n1"]; n.Failure == nil || n.Failure.Cause != "no sign of life, and it cannot be reset" || len(n.Faults) != 1 {
+		t.Errorf("failure %+v, faults %+v", n.Failure, n.Faults)
+	}
+}
+
+// A broker that was killed over a reset does not know whether it was done. It
+// gives the node the time to come back, and then asks again.
+func TestResetAfterRestart(t *testing.T) {
+	for _, done := range []bool{false, true} {
+		w := booting(t)
+		w.config.CanReset = true
+		w.pass(61 * time.Second)
+		if done {
+			w.resets[w.nodes["n1"].Pending.Token] = w.now
+			w.settle()
+		}
+		token := w.nodes["n1"].Pending.Token
+		w.now = w.now.Add(time.Hour)
+		w.silence("n1") // as of the broker's start
+		clear(w.resets)
+		if actions := w.settle(); has(actions, ResetNode) {
+			t.Errorf("recorded %v: reset at once: %v", done, actions)
+		}
+		if actions := w.pass(w.config.ResetGrace - time.Second); has(actions, ResetNode) || w.nodes["n1"].Failure != nil {
+			t.Errorf("recorded %v: reset while the node may come back: %v, failure %+v", done, actions, w.nodes["n1"].Failure)
+		}
+		actions := w.pass(2 * time.Second)
+		if failed := w.nodes["n1"].Failure != nil; failed != done || has(actions, ResetNode) == done {
+			t.Errorf("recorded %v: actions %v, failed %v", done, actions, failed)
+		}
+		if done {
+			continue
+		}
+		if n := w.nodes["n1"]; !n.Resettable(token, "") || !n.Resettable(token, n.Pending.PrevBootID) || n.Resettable(token, "another") || n.Resettable("x", "") {
+			t.Errorf("whom it may hit: %+v", n.Pending)
+		}
+		w.boot("n1", kernels[0], "")
+		if actions := w.settle(); has(actions, ResetNode) || w.nodes["n1"].Resettable(token, "") {
+			t.Errorf("a node that came up would be hit: %v", actions)
 		}
 	}
 }

@@ -172,6 +172,8 @@ func (s *story) happen(f []string) {
 		}
 	case "resets":
 		s.config.CanReset = true
+	case "reset": // was done
+		s.resets[s.nodes[f[1]].Pending.Token] = s.now
 	default:
 		s.t.Fatalf("nobody knows %q", f[0])
 	}

@@ -72,6 +72,7 @@ type world struct {
 	slurm    kb.SlurmView
 	told     map[kb.JobID]string
 	restored map[kb.JobID]bool
+	resets   map[string]time.Time
 	boots    map[string]int
 	tokens   int
 }
@@ -81,14 +82,14 @@ func newWorld(t *testing.T) *world {
 		t: t, now: noon, config: Defaults(), catalog: &fakeCatalog{quarantined: map[kb.Ref]bool{}, counted: map[string]bool{}},
 		nodes: map[string]*kb.Node{}, allocs: map[kb.JobID]*kb.Allocation{}, agents: map[string]Agent{},
 		slurm: kb.SlurmView{Jobs: map[uint32]kb.SlurmJob{}, Nodes: map[string]kb.SlurmNode{}},
-		told:  map[kb.JobID]string{}, restored: map[kb.JobID]bool{}, boots: map[string]int{},
+		told:  map[kb.JobID]string{}, restored: map[kb.JobID]bool{}, resets: map[string]time.Time{}, boots: map[string]int{},
 	}
 }
 
 func (w *world) input() Input {
 	w.slurm.At = w.now
 	return Input{Now: w.now, Config: w.config, Slurm: w.slurm, Nodes: w.nodes, Allocations: w.allocs, Agents: w.agents,
-		Catalog: w.catalog, Told: w.told, Restored: w.restored, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
+		Catalog: w.catalog, Told: w.told, Restored: w.restored, Resets: w.resets, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
 }
 
 // decide runs one round and keeps what came out.
