@@ -177,7 +177,7 @@ func (c *Controller) busyLocked() bool {
 			return true
 		}
 	}
-	return len(c.actions.queue) > 0 || c.endingLocked()
+	return c.actions.underWay() || c.endingLocked()
 }
 
 // pass decides once, commits, and has it done.

@@ -2,23 +2,30 @@ package broker
 
 import (
 	"context"
-	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
 )
 
-// executor carries out actions, one after another, in the order they were
-// asked for. An action that is asked for again while it waits, or soon after it
-// was done, is not repeated: what it brought about needs time to be seen.
+// executor carries out actions, several at a time. Two that touch the same
+// node or the same job keep the order in which they were asked for; nothing
+// else waits for a slow one. An action that is asked for again while it waits,
+// or soon after it was done, is not repeated: what it brought about needs time
+// to be seen.
 type executor struct {
-	c     *Controller
-	queue chan plan.Action
+	c    *Controller
+	wake chan struct{} // something waits, or somebody is free
 	// Below: the controller's lock is held.
+	queue   []plan.Action  // that wait, oldest first
+	busy    map[string]int // lanes that are in use
 	waiting map[string]bool
 	again   map[string]time.Time
 	failed  map[string]int
+	workers [classes]int
 }
 
 const (
@@ -27,34 +34,127 @@ const (
 	maxBackoff = 15 * time.Second
 )
 
+// Classes of actions, each with workers of its own: however many nodes hang at
+// once, arming does not wait for resets, which may take half a minute each.
+const (
+	commands = iota // to slurmctld and to the catalog
+	resets
+	classes
+)
+
+// maxWorkers bounds what is under way: slurmctld takes its locks for each
+// command, and a power network is no faster for being asked more at once.
+var maxWorkers = [classes]int{commands: 6, resets: 4}
+
 func newExecutor(c *Controller) *executor {
-	return &executor{c: c, queue: make(chan plan.Action, maxQueue),
+	return &executor{c: c, wake: make(chan struct{}, 1), busy: map[string]int{},
 		waiting: map[string]bool{}, again: map[string]time.Time{}, failed: map[string]int{}}
+}
+
+func classOf(a plan.Action) int {
+	if a.Kind == plan.ResetNode {
+		return resets
+	}
+	return commands
+}
+
+// lanes are what an action must not be overtaken on. A reset goes past
+// slurmctld, so that what is asked of slurmctld for the node need not wait.
+func lanes(a plan.Action) []string {
+	if a.Kind == plan.ResetNode {
+		return []string{"reset " + a.Node}
+	}
+	var list []string
+	for _, node := range append([]string{a.Node}, a.Nodes...) {
+		if node != "" {
+			list = append(list, "node "+node)
+		}
+	}
+	reference := a.Reference
+	if a.Kind == plan.DropReservation {
+		reference = strings.TrimPrefix(a.Text, kb.ReservationPrefix)
+	}
+	if reference != "" {
+		list = append(list, "job "+reference)
+	}
+	return list
 }
 
 // submit queues an action; the controller's lock is held. A full queue drops
 // it: it will be asked for again.
 func (e *executor) submit(a plan.Action) {
 	key := a.Key()
-	if e.waiting[key] || time.Now().Before(e.again[key]) {
+	if e.waiting[key] || time.Now().Before(e.again[key]) || len(e.queue) >= maxQueue {
 		return
 	}
+	e.queue = append(e.queue, a)
+	e.waiting[key] = true
+	e.signal()
+}
+
+func (e *executor) signal() {
 	select {
-	case e.queue <- a:
-		e.waiting[key] = true
+	case e.wake <- struct{}{}:
 	default:
 	}
 }
 
+// underWay reports whether anything is to be done or being done; the
+// controller's lock is held.
+func (e *executor) underWay() bool { return len(e.waiting) > 0 }
+
+// run works until the context ends, and returns when every worker has.
 func (e *executor) run(ctx context.Context) {
-	for {
+	var group sync.WaitGroup
+	defer group.Wait()
+	for ctx.Err() == nil {
+		for a, ok := e.take(); ok; a, ok = e.take() {
+			group.Go(func() { e.do(ctx, a) })
+		}
 		select {
 		case <-ctx.Done():
-			return
-		case a := <-e.queue:
-			e.do(ctx, a)
+		case <-e.wake:
 		}
 	}
+}
+
+// take picks the oldest action that has a worker and that overtakes nothing on
+// its lanes.
+func (e *executor) take() (plan.Action, bool) {
+	e.c.mu.Lock()
+	defer e.c.mu.Unlock()
+	before := map[string]bool{}
+	for i, a := range e.queue {
+		list := lanes(a)
+		blocked := e.workers[classOf(a)] == maxWorkers[classOf(a)]
+		for _, lane := range list {
+			blocked = blocked || e.busy[lane] > 0 || before[lane]
+			before[lane] = true
+		}
+		if blocked {
+			continue
+		}
+		e.queue = slices.Delete(e.queue, i, i+1)
+		e.workers[classOf(a)]++
+		for _, lane := range list {
+			e.busy[lane]++
+		}
+		return a, true
+	}
+	return plan.Action{}, false
+}
+
+// release gives an action's lanes and its worker back; the controller's lock
+// is held.
+func (e *executor) release(a plan.Action) {
+	delete(e.waiting, a.Key())
+	e.workers[classOf(a)]--
+	for _, lane := range lanes(a) {
+		if e.busy[lane]--; e.busy[lane] == 0 {
+			delete(e.busy, lane)
+		}
+	}
+	e.signal()
 }
 
 func (e *executor) do(ctx context.Context, a plan.Action) {
@@ -62,7 +162,7 @@ func (e *executor) do(ctx context.Context, a plan.Action) {
 	c, key := e.c, a.Key()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(e.waiting, key)
+	e.release(a)
 	if err != nil && ctx.Err() != nil {
 		return // the broker ends; the next one asks for it again
 	}
@@ -84,93 +184,4 @@ func (e *executor) do(ctx context.Context, a plan.Action) {
 		}
 	}
 	c.lookNow()
-}
-
-func (e *executor) perform(ctx context.Context, a plan.Action) error {
-	slurm := e.c.o.Slurm
-	switch a.Kind {
-	case plan.ArmReturn:
-		return slurm.ArmReturn(ctx, a.Nodes, a.Text)
-	case plan.Disarm:
-		return slurm.Disarm(ctx, a.Nodes)
-	case plan.DrainNode:
-		return slurm.Drain(ctx, a.Node, a.Text)
-	case plan.DownNode:
-		return slurm.Down(ctx, a.Node, a.Text)
-	case plan.HoldJob:
-		return slurm.Hold(ctx, a.Reference)
-	case plan.RequeueJob:
-		return slurm.Requeue(ctx, a.Reference)
-	case plan.StartJob:
-		return slurm.StartNow(ctx, a.Reference)
-	case plan.CommentJob:
-		return e.comment(ctx, a)
-	case plan.RestoreNoRequeue:
-		return e.restoreNoRequeue(ctx, a)
-	case plan.ReserveNodes:
-		return slurm.Reserve(ctx, a.Text, a.Reference, a.User, a.Nodes)
-	case plan.DropReservation:
-		return slurm.DropReservation(ctx, a.Text)
-	case plan.ResetNode:
-		return e.reset(ctx, a)
-	case plan.CountFault:
-		return e.countFault(ctx, a)
-	}
-	return fmt.Errorf("action %q: %w", a.Kind, kb.ErrInvalid)
-}
-
-// reset resets a node unless it has come up since that was asked for.
-func (e *executor) reset(ctx context.Context, a plan.Action) error {
-	c := e.c
-	c.mu.Lock()
-	bootID, n := "", c.records.nodes[a.Node]
-	if s := c.sessions[a.Node]; s != nil {
-		bootID = s.agent.Boot.BootID
-	}
-	due := n != nil && n.Resettable(a.Token, bootID)
-	c.mu.Unlock()
-	if !due {
-		return nil
-	}
-	if err := c.o.Reset.Reset(ctx, a.Node); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.resets[a.Token] = time.Now().UTC()
-	return nil
-}
-
-func (e *executor) comment(ctx context.Context, a plan.Action) error {
-	if err := e.c.o.Slurm.Comment(ctx, a.Reference, a.Text); err != nil {
-		return err
-	}
-	e.c.mu.Lock()
-	defer e.c.mu.Unlock()
-	e.c.told[a.Job] = a.Text
-	return nil
-}
-
-func (e *executor) restoreNoRequeue(ctx context.Context, a plan.Action) error {
-	if err := e.c.o.Slurm.SetNoRequeue(ctx, a.Reference); err != nil {
-		return err
-	}
-	e.c.mu.Lock()
-	defer e.c.mu.Unlock()
-	e.c.restored[a.Job] = true
-	return nil
-}
-
-func (e *executor) countFault(ctx context.Context, a plan.Action) error {
-	c := e.c
-	if _, err := c.o.Catalog.RecordBootFailure(ctx, a.Fault.Token, a.Fault.Ref, a.Fault.Cause, c.o.QuarantineAfter); err != nil {
-		return err
-	}
-	if err := c.refresh(ctx, ""); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	c.counted[a.Fault.Token] = true
-	c.mu.Unlock()
-	return nil
 }

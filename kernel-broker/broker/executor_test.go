@@ -1,9 +1,11 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,16 +25,15 @@ func bare(t *testing.T) (*fixture, *executor) {
 	return f, c.actions
 }
 
-// drain does what waits.
+// drain does what waits, one after another.
 func (e *executor) drain(t *testing.T) int {
 	t.Helper()
 	for done := 0; ; done++ {
-		select {
-		case a := <-e.queue:
-			e.do(t.Context(), a)
-		default:
+		a, ok := e.take()
+		if !ok {
 			return done
 		}
+		e.do(t.Context(), a)
 	}
 }
 
@@ -154,5 +155,117 @@ func TestFullQueue(t *testing.T) {
 	e.submit(last)
 	if done := e.drain(t); done != 1 || f.slurm.seen("hold "+last.Reference) != 1 {
 		t.Errorf("%d done: what was dropped cannot be asked for again", done)
+	}
+}
+
+func TestLanes(t *testing.T) {
+	for _, c := range []struct {
+		action plan.Action
+		want   []string
+	}{
+		{plan.Action{Kind: plan.ArmReturn, Nodes: []string{"n1", "n2"}, Text: "kprof: x"}, []string{"node n1", "node n2"}},
+		{plan.Action{Kind: plan.DrainNode, Node: "n1"}, []string{"node n1"}},
+		{plan.Action{Kind: plan.CommentJob, Reference: "7_1"}, []string{"job 7_1"}},
+		{plan.Action{Kind: plan.ReserveNodes, Nodes: []string{"n1"}, Reference: "9", Text: "kernel-broker-9"}, []string{"node n1", "job 9"}},
+		{plan.Action{Kind: plan.DropReservation, Text: "kernel-broker-9"}, []string{"job 9"}},
+		{plan.Action{Kind: plan.ResetNode, Node: "n1"}, []string{"reset n1"}},
+	} {
+		if got := lanes(c.action); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q", c.action.Kind, got)
+		}
+	}
+}
+
+// What touches one node, or one job, is done in the order it was asked for,
+// and the rest goes past it.
+func TestOrder(t *testing.T) {
+	_, e := bare(t)
+	for _, a := range []plan.Action{
+		{Kind: plan.Disarm, Nodes: []string{"n1"}},
+		{Kind: plan.DrainNode, Node: "n1", Text: "x"},
+		{Kind: plan.ArmReturn, Nodes: []string{"n1", "n2"}, Text: "kprof: x"},
+		{Kind: plan.DrainNode, Node: "n2", Text: "x"},
+		{Kind: plan.CommentJob, Reference: "7"},
+		{Kind: plan.HoldJob, Reference: "7"},
+		{Kind: plan.ResetNode, Node: "n1", Token: "t"},
+	} {
+		e.submit(a)
+	}
+	take := func() (begun []plan.Action) {
+		for a, ok := e.take(); ok; a, ok = e.take() {
+			begun = append(begun, a)
+		}
+		return begun
+	}
+	kinds := func(list []plan.Action) (kinds []plan.Kind) {
+		for _, a := range list {
+			kinds = append(kinds, a.Kind)
+		}
+		return kinds
+	}
+	first := take()
+	if want := []plan.Kind{plan.Disarm, plan.CommentJob, plan.ResetNode}; !slices.Equal(kinds(first), want) {
+		t.Fatalf("at once: %v", kinds(first))
+	}
+	e.release(first[0])
+	second := take()
+	if want := []plan.Kind{plan.DrainNode}; !slices.Equal(kinds(second), want) || second[0].Node != "n1" {
+		t.Fatalf("then: %+v", second)
+	}
+	e.release(second[0])
+	e.release(first[1])
+	third := take()
+	if want := []plan.Kind{plan.ArmReturn, plan.HoldJob}; !slices.Equal(kinds(third), want) {
+		t.Fatalf("then: %v", kinds(third))
+	}
+	e.release(third[0])
+	if last := take(); len(last) != 1 || last[0].Node != "n2" {
+		t.Fatalf("last: %+v", last)
+	}
+}
+
+// However many resets hang, arming goes on; and no more of them are under way
+// than there may be.
+func TestResetsDelayNothing(t *testing.T) {
+	f := newFixture(t)
+	begun := make(chan string, 100)
+	end := make(chan struct{})
+	f.reset = func(node string) error { begun <- node; <-end; return nil }
+	f.start()
+	f.c.mu.Lock()
+	for i := range 20 {
+		name := fmt.Sprintf("m%d", i)
+		f.c.records.nodes[name] = &kb.Node{Name: name, Pending: &kb.Pending{State: kb.PendingReset, Token: name, Since: time.Now()}}
+		f.c.actions.submit(plan.Action{Kind: plan.ResetNode, Node: name, Token: name, Text: "silent after its kexec"})
+	}
+	f.c.actions.submit(plan.Action{Kind: plan.ArmReturn, Nodes: []string{"n1", "m1"}, Text: "kprof: x"})
+	f.c.mu.Unlock()
+	until(t, "the return is armed", func() bool { return f.slurm.seen("arm n1,m1 kprof: x") == 1 })
+	until(t, "resets", func() bool { return len(begun) == maxWorkers[resets] })
+	f.c.mu.Lock()
+	if busy := f.c.actions.workers[resets]; busy != maxWorkers[resets] || !f.c.actions.underWay() {
+		t.Errorf("%d resets under way", busy)
+	}
+	f.c.mu.Unlock()
+	close(end)
+	until(t, "all resets", func() bool { return len(begun) >= 20 })
+}
+
+// A broker that ends waits for what it has begun: no worker outlives it.
+func TestShutdownWaitsForWorkers(t *testing.T) {
+	f := newFixture(t)
+	begun := make(chan struct{})
+	f.hang = func(ctx context.Context) error { close(begun); <-ctx.Done(); return ctx.Err() }
+	f.start()
+	f.c.mu.Lock()
+	f.c.records.nodes["n1"] = &kb.Node{Name: "n1", Pending: &kb.Pending{State: kb.PendingReset, Token: "t", Since: time.Now()}}
+	f.c.actions.submit(plan.Action{Kind: plan.ResetNode, Node: "n1", Token: "t", Text: "silent after its kexec"})
+	f.c.mu.Unlock()
+	<-begun
+	f.stop()
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	if f.c.actions.workers != [classes]int{} || len(f.c.actions.busy) > 0 || len(f.c.resets) > 0 {
+		t.Errorf("after the end: workers %v, busy %v, resets %v", f.c.actions.workers, f.c.actions.busy, f.c.resets)
 	}
 }

@@ -175,6 +175,7 @@ type fixture struct {
 	stop    context.CancelFunc
 	reset   func(node string) error
 	tune    func(*plan.Config)
+	hang    func(context.Context) error // in a reset
 	log     logText
 }
 
@@ -196,7 +197,12 @@ func (l *logText) has(part string) bool {
 	return strings.Contains(l.text.String(), part)
 }
 
-func (f *fixture) Reset(_ context.Context, node string) error { return f.reset(node) }
+func (f *fixture) Reset(ctx context.Context, node string) error {
+	if f.hang != nil {
+		return f.hang(ctx)
+	}
+	return f.reset(node)
+}
 
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{t: t, store: memstore.New(), slurm: newFakeSlurm(), reset: func(string) error { return nil }}

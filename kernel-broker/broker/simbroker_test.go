@@ -32,8 +32,8 @@ type simBroker struct {
 	lookAt   time.Time
 	half     *kb.SlurmView // a look that is under way
 	halfTill time.Time
-	queue    []simDue  // one after another
-	busyTill time.Time // of the last in the queue
+	queue    []simDue             // those on one lane one after another
+	busyTill map[string]time.Time // by lane
 	again    map[string]time.Time
 	told     map[kb.JobID]string
 	resets   map[string]time.Time
@@ -78,6 +78,7 @@ func (b *simBroker) start() {
 	b.up = true
 	b.records = records{nodes: map[string]*kb.Node{}, allocs: map[kb.JobID]*kb.Allocation{}}
 	b.sessions, b.lost, b.told, b.resets = map[string]*simSession{}, map[string]time.Time{}, map[kb.JobID]string{}, map[string]time.Time{}
+	b.busyTill = map[string]time.Time{}
 	b.view, b.queue, b.again, b.lookAt, b.half = kb.SlurmView{}, nil, map[string]time.Time{}, time.Time{}, nil
 	for key, value := range b.stored {
 		if key[0] == 'n' {
@@ -252,8 +253,15 @@ func (b *simBroker) pass() {
 	for _, a := range out.Actions {
 		if key := a.Key(); !b.w.now.Before(b.again[key]) {
 			b.again[key] = b.w.now.Add(time.Second)
-			b.busyTill = simLater(b.busyTill, b.w.now).Add(b.w.between(0, 100*time.Millisecond))
-			b.queue = append(b.queue, simDue{at: b.busyTill, action: a})
+			at := b.w.now
+			for _, lane := range lanes(a) {
+				at = simLater(at, b.busyTill[lane])
+			}
+			at = at.Add(b.w.between(0, 300*time.Millisecond))
+			for _, lane := range lanes(a) {
+				b.busyTill[lane] = at
+			}
+			b.queue = append(b.queue, simDue{at: at, action: a})
 		}
 	}
 }
