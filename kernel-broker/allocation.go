@@ -67,7 +67,7 @@ type Allocation struct {
 	Reuse        ReusePolicy    `json:"reuse"`
 	Fallback     FallbackPolicy `json:"fallback"`
 	// NoRequeue: the user said --no-requeue; it is given back once the job runs.
-	NoRequeue bool     `json:"no_requeue,omitempty"`
+	NoRequeue bool `json:"no_requeue,omitempty"`
 	// Submitted: job_submit.lua has seen the job, so that it can be booted for.
 	Submitted bool     `json:"submitted,omitempty"`
 	Nodes     []string `json:"nodes"`

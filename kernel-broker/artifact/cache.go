@@ -271,6 +271,7 @@ func (c *Cache) touch(digest Digest) {
 	}
 	entry.Used = now
 	c.entries[digest] = entry
+	delete(c.reserved, digest) // counted as what it is now, and never twice
 }
 
 // Open opens a present artifact, without a check of its content.

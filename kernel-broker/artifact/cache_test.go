@@ -273,6 +273,27 @@ func TestConcurrentEnsureFetchesOnce(t *testing.T) {
 	}
 }
 
+// A download that has just ended takes its own size, not twice that: others
+// would be refused or removed for nothing.
+func TestCountedOnce(t *testing.T) {
+	c := openCache(t, t.TempDir(), 1000)
+	s := newSource(600)
+	if err := c.reserve(s.digest, 600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.dir.Put(t.Context(), s.digest, 600, bytes.NewReader(s.content)); err != nil {
+		t.Fatal(err)
+	}
+	c.touch(s.digest)
+	if c.Used() != 600 {
+		t.Errorf("Used = %d before the reservation ends", c.Used())
+	}
+	c.settle(s.digest)
+	if c.Used() != 600 {
+		t.Errorf("Used = %d after it", c.Used())
+	}
+}
+
 // TestManyDigestsAtOnce keeps a small cache busy: no artifact may be damaged,
 // none pinned may go, and the bound holds at every moment.
 func TestManyDigestsAtOnce(t *testing.T) {
