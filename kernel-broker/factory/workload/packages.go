@@ -19,9 +19,17 @@ import (
 // apt would download now, by name, version and digest, is the key, so that a
 // new version of a package is another folder and nothing is downloaded twice.
 func unpackAll(ctx context.Context, cache string, packages []string) ([]string, error) {
+	said, err := command(ctx, "", "apt-get", append([]string{"-q", "download", "--print-uris"}, packages...)...)
+	if err != nil {
+		return nil, err
+	}
 	folders := make([]string, 0, len(packages))
 	for _, name := range packages {
-		folder, err := unpack(ctx, cache, name)
+		key, err := identity(said, name)
+		if err != nil {
+			return nil, fmt.Errorf("package %q: %w", name, err)
+		}
+		folder, err := unpack(ctx, cache, name, key)
 		if err != nil {
 			return nil, fmt.Errorf("package %q: %w", name, err)
 		}
@@ -30,11 +38,7 @@ func unpackAll(ctx context.Context, cache string, packages []string) ([]string, 
 	return folders, nil
 }
 
-func unpack(ctx context.Context, cache, name string) (string, error) {
-	key, err := identity(ctx, name)
-	if err != nil {
-		return "", err
-	}
+func unpack(ctx context.Context, cache, name, key string) (string, error) {
 	place := filepath.Join(cache, "package", key)
 	if _, err := os.Stat(place); err == nil {
 		return place, nil
@@ -57,23 +61,22 @@ func unpack(ctx context.Context, cache, name string) (string, error) {
 	if err := fetch(ctx, name, partial); err != nil {
 		return "", errors.Join(err, os.RemoveAll(partial))
 	}
-	return place, os.Rename(filepath.Join(partial, "root"), place)
+	return place, errors.Join(os.Rename(filepath.Join(partial, "root"), place), os.RemoveAll(partial))
 }
 
-// identity says what apt would download: the file's name, which holds the
-// version, and a digest of its line.
-func identity(ctx context.Context, name string) (string, error) {
-	said, err := command(ctx, "", "apt-get", "-q", "download", "--print-uris", name)
-	if err != nil {
-		return "", err
+// identity finds the package among what apt would download: the file's name,
+// which holds the version, and a digest of its line.
+func identity(said, name string) (string, error) {
+	for line := range strings.Lines(said) {
+		// 'ADDRESS' FILE SIZE DIGEST; the address is this machine's own matter.
+		fields := strings.Fields(line)
+		if len(fields) != 4 || !strings.HasPrefix(fields[1], name+"_") {
+			continue
+		}
+		sum := sha256.Sum256([]byte(strings.Join(fields[1:], " ")))
+		return name + "-" + hex.EncodeToString(sum[:8]), nil
 	}
-	// 'ADDRESS' FILE SIZE DIGEST; the address is this machine's own matter.
-	fields := strings.Fields(strings.TrimSpace(said))
-	if len(fields) != 4 {
-		return "", fmt.Errorf("apt-get says %q", said)
-	}
-	sum := sha256.Sum256([]byte(strings.Join(fields[1:], " ")))
-	return name + "-" + hex.EncodeToString(sum[:8]), nil
+	return "", fmt.Errorf("apt-get would not download it: %q", said)
 }
 
 // fetch leaves the package unpacked in dir/root. apt checks what it downloads.

@@ -169,3 +169,26 @@ func TestOutcome(t *testing.T) {
 		}
 	}
 }
+
+func TestIdentityOfAPackage(t *testing.T) {
+	said := "'http://some.host/one_1.0_amd64.deb' one_1.0_amd64.deb 100 SHA256:aa\n" +
+		"'http://some.host/one-more_1.0_amd64.deb' one-more_1.0_amd64.deb 100 SHA256:bb\n"
+	one, err := identity(said, "one")
+	if err != nil || !strings.HasPrefix(one, "one-") {
+		t.Fatalf("identity is %q, %v", one, err)
+	}
+	elsewhere, err := identity(strings.ReplaceAll(said, "some.host", "other.host"), "one")
+	if err != nil || elsewhere != one {
+		t.Errorf("the same package from elsewhere is %q, %v", elsewhere, err)
+	}
+	for _, change := range []string{"one_1.1", "SHA256:ab"} {
+		from := map[string]string{"one_1.1": " one_1.0", "SHA256:ab": "SHA256:aa"}[change]
+		other, err := identity(strings.Replace(said, from, " "+change, 1), "one")
+		if err != nil || other == one {
+			t.Errorf("%s has the identity %q, %v", change, other, err)
+		}
+	}
+	if _, err := identity(said, "two"); err == nil {
+		t.Error("a package that apt does not know has an identity")
+	}
+}
