@@ -25,11 +25,11 @@ func WriteLinkMap(ctx context.Context, objects, table string) error {
 }
 
 func relink(ctx context.Context, objects, table string) (err error) {
-	command, err := os.ReadFile(filepath.Join(objects, ".vmlinux.cmd"))
+	kept, err := os.ReadFile(filepath.Join(objects, ".vmlinux.cmd"))
 	if err != nil {
 		return fmt.Errorf("the object folder has no linked kernel: %w", err)
 	}
-	arguments, err := linkFlags(string(command))
+	arguments, err := linkFlags(string(kept))
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func relink(ctx context.Context, objects, table string) (err error) {
 	arguments = append(arguments, present(objects, "lib/lib.a", "arch/x86/lib/lib.a")...)
 	arguments = append(arguments, "--end-group")
 	arguments = append(arguments, last...)
-	if _, err := output(ctx, objects, "ld", arguments...); err != nil {
+	if err := command(ctx, objects, "ld", arguments...); err != nil {
 		return err
 	}
 	if err := sameCode(ctx, objects, image, scratch); err != nil {
@@ -95,7 +95,7 @@ func sameCode(ctx context.Context, objects, image, scratch string) error {
 	var texts [2][]byte
 	for i, file := range []string{filepath.Join(objects, "vmlinux"), image} {
 		out := filepath.Join(scratch, fmt.Sprintf("text%d", i))
-		if _, err := output(ctx, objects, "objcopy", "-O", "binary", "--only-section=.text", file, out); err != nil {
+		if err := command(ctx, objects, "objcopy", "-O", "binary", "--only-section=.text", file, out); err != nil {
 			return err
 		}
 		var err error
@@ -109,14 +109,11 @@ func sameCode(ctx context.Context, objects, image, scratch string) error {
 	return nil
 }
 
-func output(ctx context.Context, dir, name string, arguments ...string) ([]byte, error) {
+func command(ctx context.Context, dir, name string, arguments ...string) error {
 	cmd := exec.CommandContext(ctx, name, arguments...)
 	cmd.Dir = dir
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(stderr.String()))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, bytes.TrimSpace(out))
 	}
-	return out, nil
+	return nil
 }

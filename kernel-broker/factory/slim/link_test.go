@@ -45,7 +45,7 @@ func linkedFolder(t *testing.T) string {
 		}
 	}
 	run := func(name string, arguments ...string) {
-		if _, err := output(context.Background(), dir, name, arguments...); err != nil {
+		if err := command(context.Background(), dir, name, arguments...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,7 +97,7 @@ func TestLinkMapOfAnotherKernel(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(objects, "b/x.s"), []byte("f: ret\n.globl h\nh: ret\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := output(context.Background(), objects, "as", "-o", "b/x.o", "b/x.s"); err != nil {
+	if err := command(context.Background(), objects, "as", "-o", "b/x.o", "b/x.s"); err != nil {
 		t.Fatal(err)
 	}
 	table := filepath.Join(t.TempDir(), "map")

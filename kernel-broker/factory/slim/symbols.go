@@ -33,7 +33,7 @@ func ReadSymbols(reader io.Reader) ([]Function, error) {
 		if err != nil {
 			return nil, fmt.Errorf("symbols: line %d: %w", n, err)
 		}
-		if address < kernelHalf || !strings.Contains("tTwW", fields[1]) {
+		if address < kernelHalf || !isCode(fields[1][0]) {
 			continue
 		}
 		all = append(all, Function{Name: fields[2], Begin: address, Global: fields[1] == "T" || fields[1] == "W"})
@@ -54,6 +54,9 @@ func ReadSymbols(reader io.Reader) ([]Function, error) {
 	}
 	return all, nil
 }
+
+// isCode tells nm's letters for code, local and global, strong and weak.
+func isCode(kind byte) bool { return kind == 't' || kind == 'T' || kind == 'w' || kind == 'W' }
 
 // Ran parts functions into those that ran and those that did not.
 func Ran(functions []Function, run Spans) (ran, cold []Function) {
