@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -55,6 +56,8 @@ type builder struct {
 	p     *Pipeline
 	steps []graph.Step
 	err   error
+
+	benchInputs Inputs
 }
 
 // Graph of the build.
@@ -99,6 +102,14 @@ func (p *Pipeline) heavy() graph.Resources {
 func (b *builder) inputs(inputs Inputs, err error) Inputs {
 	b.err = errors.Join(b.err, err)
 	return inputs
+}
+
+// bench asks once: it takes a while to look at all that a guest is made of.
+func (b *builder) bench() Inputs {
+	if b.benchInputs == nil {
+		b.benchInputs = b.inputs(b.p.Bench.Inputs())
+	}
+	return b.benchInputs
 }
 
 // add adds a step; kind is empty when it is the name.
@@ -151,7 +162,7 @@ func (b *builder) slim() (step string) {
 	}
 	b.configure("traced-config", factory.Traced, "")
 	b.compile("traced", factory.Traced, "traced-config", "")
-	b.add("trace", "", b.inputs(b.p.Bench.Inputs()), map[string]string{"kernel": "traced"}, emulate,
+	b.add("trace", "", b.bench(), map[string]string{"kernel": "traced"}, emulate,
 		func(ctx context.Context, w *graph.Work) error { return b.p.Bench.Trace(ctx, w.Need("kernel"), w) })
 	b.add("slim", "", b.inputs(b.p.Slimmer.Inputs()), map[string]string{"kernel": "traced", "trace": "trace", "source": "source"}, b.p.heavy(),
 		func(ctx context.Context, w *graph.Work) error {
@@ -169,7 +180,7 @@ func (b *builder) profile(slim string) (candidate string) {
 	}
 	b.configure("instrumented-config", factory.Instrumented, slim)
 	b.compile("instrumented", factory.Instrumented, "instrumented-config", "")
-	b.add("profile", "", b.inputs(b.p.Bench.Inputs()), map[string]string{"kernel": "instrumented"}, emulate,
+	b.add("profile", "", b.bench(), map[string]string{"kernel": "instrumented"}, emulate,
 		func(ctx context.Context, w *graph.Work) error { return b.p.Bench.Profile(ctx, w.Need("kernel"), w) })
 	b.configure("optimised-config", factory.Optimised, slim)
 	b.compile("optimised", factory.Optimised, "optimised-config", "profile")
@@ -190,7 +201,7 @@ func (b *builder) judge(plain, candidate string) {
 		})
 		kernels[kernelCurrent] = "current"
 	}
-	b.add("boot", "", b.inputs(b.p.Bench.Inputs()), map[string]string{"kernel": candidate}, emulate,
+	b.add("boot", "", b.bench(), map[string]string{"kernel": candidate}, emulate,
 		func(ctx context.Context, w *graph.Work) error { return b.p.Bench.Boot(ctx, w.Need("kernel"), w) })
 	needs := map[string]string{}
 	for name, step := range kernels {
@@ -231,12 +242,9 @@ func (b *builder) measure(name, step, candidate string, needs map[string]string)
 			continue
 		}
 		id := fmt.Sprintf("measure-%s-%s", step, data)
-		inputs := b.inputs(b.p.Bench.Inputs())
 		run := b.p.Bench.Workload().Run(data)
 		mine := Inputs{"data": fmt.Sprintf("%s seed %d size %d", data, run.Seed, run.Size)}
-		for key, value := range inputs {
-			mine[key] = value
-		}
+		maps.Copy(mine, b.bench())
 		b.add(id, "measure", mine, map[string]string{"kernel": step}, emulate, func(ctx context.Context, w *graph.Work) error {
 			return b.p.Bench.Measure(ctx, w.Need("kernel"), data, w)
 		})

@@ -1,0 +1,133 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
+)
+
+// Options are all that a build of a kernel is made of. As JSON they are what a
+// job on another machine makes the same pipeline of.
+type Options struct {
+	Name    string `json:"name"`
+	Catalog string `json:"catalog"`
+	Cache   string `json:"cache"`
+	Jobs    int    `json:"jobs"`
+	// Programs is the folder of the workloads' programs, Plugin the emulator's.
+	Programs string `json:"programs"`
+	Plugin   string `json:"plugin"`
+	// Current is the folder of the kernel in use, or empty.
+	Current string `json:"current,omitempty"`
+	// Nodes and Aliases tell slimming of the hardware, or are empty.
+	Nodes   string `json:"nodes,omitempty"`
+	Aliases string `json:"aliases,omitempty"`
+	// Command and Machine stand in the report, Builder in the manifest.
+	Command string `json:"command"`
+	Machine string `json:"machine"`
+	Builder string `json:"builder"`
+}
+
+// Open reads the recipe and all that it names, and finds the tools. It changes
+// nothing.
+func Open(ctx context.Context, o Options) (*Pipeline, error) {
+	if o.Jobs < 1 {
+		return nil, fmt.Errorf("%d compilers at a time: at least 1", o.Jobs)
+	}
+	builder := &factory.Builder{Catalog: o.Catalog, Cache: factory.Cache{Dir: o.Cache}, Jobs: o.Jobs, FindSource: factory.FindSource, Name: o.Builder}
+	plan, err := builder.Plan(ctx, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	kernels := Factory{Builder: builder, Plan: plan}
+	p := &Pipeline{Recipe: plan.Recipe, Kernels: kernels, Current: o.Current, Jobs: o.Jobs, Command: o.Command, Machine: o.Machine,
+		Rules: verdict.DefaultRules(), Candidates: CandidatesIn(o.Cache)}
+	if plan.Recipe.Workload == "" {
+		return p, nil
+	}
+	load, err := workload.Load(o.Catalog, plan.Recipe.Workload)
+	if err != nil {
+		return nil, fmt.Errorf("kernel %q: %w", o.Name, err)
+	}
+	bench := Emulator{Load: load, Machine: measure.Bench{Plugin: o.Plugin, Places: workload.Places{Programs: o.Programs, Cache: o.Cache}}}
+	p.Bench = bench
+	if plan.Recipe.Slimming == factory.SlimmingTrace {
+		p.Slimmer = Tracer{Factory: kernels, Emulator: bench, Keep: filepath.Join(o.Catalog, "keep"), Nodes: o.Nodes, Aliases: o.Aliases,
+			Journals: filepath.Join(o.Cache, "slimming")}
+	}
+	return p, nil
+}
+
+// Absolute makes every path one that means the same in another folder.
+func (o *Options) Absolute() error {
+	var wrong []error
+	for _, path := range []*string{&o.Catalog, &o.Cache, &o.Programs, &o.Plugin, &o.Current, &o.Nodes, &o.Aliases} {
+		if *path == "" {
+			continue
+		}
+		absolute, err := filepath.Abs(*path)
+		wrong = append(wrong, err)
+		*path = absolute
+	}
+	return errors.Join(wrong...)
+}
+
+// Locate finds programs and plugin: in the build folder that the executable is
+// in, else where they are installed.
+func (o *Options) Locate(executable string) {
+	build := filepath.Dir(filepath.Dir(executable))
+	programs, plugin := filepath.Join(build, "workloads"), filepath.Join(build, "measure", "kbcount.so")
+	if _, err := os.Stat(plugin); err != nil {
+		programs, plugin = installed+"/workloads", installed+"/kbcount.so"
+	}
+	if o.Programs == "" {
+		o.Programs = programs
+	}
+	if o.Plugin == "" {
+		o.Plugin = plugin
+	}
+}
+
+const installed = "/usr/libexec/kernel-broker"
+
+// Save writes the options to where a job finds them; the same options always to
+// the same file.
+func (o Options) Save() (string, error) {
+	dir := filepath.Join(o.Cache, "plans")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	file, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return "", err
+	}
+	if err := file.Close(); err != nil {
+		return "", err
+	}
+	if err := writeJSON(file.Name(), o); err != nil {
+		return "", errors.Join(err, os.Remove(file.Name()))
+	}
+	digest, err := graph.FileDigest(file.Name())
+	if err != nil {
+		return "", errors.Join(err, os.Remove(file.Name()))
+	}
+	path := filepath.Join(dir, o.Name+"-"+strings.TrimPrefix(digest, "sha256:")[:12]+".json")
+	return path, errors.Join(os.Chmod(file.Name(), 0o644), os.Rename(file.Name(), path))
+}
+
+// LoadOptions reads what Save wrote.
+func LoadOptions(path string) (Options, error) {
+	var o Options
+	if err := readJSON(path, &o); err != nil {
+		return Options{}, fmt.Errorf("plan: %w", err)
+	}
+	return o, nil
+}

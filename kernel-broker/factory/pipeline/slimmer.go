@@ -1,0 +1,228 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
+)
+
+// Tracer is Slimmer by package slim.
+type Tracer struct {
+	Factory  Factory
+	Emulator Emulator
+	// Keep is the folder of keep-lists, Nodes a file of what nodes report and
+	// Aliases a modules.alias; the last two may be empty.
+	Keep, Nodes, Aliases string
+	// Journals is a folder that outlives a killed slimming.
+	Journals string
+}
+
+// warmest is how warm code may be that goes: what ran at boot goes too if the
+// workload did not need it, as the boot test and the keep-lists have the last
+// word. mostKernels bounds the kernels that a bad guess can cost.
+const (
+	warmest     = slim.Warm
+	mostKernels = 24
+)
+
+// Inputs implements Slimmer: what is tried is compiled and run as the kernel
+// itself is.
+func (t Tracer) Inputs() (Inputs, error) {
+	all := Inputs{"warmest": warmest.String(), "limit": fmt.Sprint(mostKernels), "recipe keeps": strings.Join(t.Factory.Plan.Recipe.Keep, " ")}
+	for prefix, of := range map[string]func() (Inputs, error){
+		"bench ":   t.Emulator.Inputs,
+		"config ":  func() (Inputs, error) { return t.Factory.ConfigureInputs(factory.Plain) },
+		"compile ": func() (Inputs, error) { return t.Factory.CompileInputs(factory.Plain) },
+	} {
+		inputs, err := of()
+		if err != nil {
+			return nil, err
+		}
+		for name, value := range inputs {
+			all[prefix+name] = value
+		}
+	}
+	var err error
+	if all["keep-lists"], err = graph.TreeDigest(t.Keep); err != nil {
+		return nil, fmt.Errorf("keep-lists: %w", err)
+	}
+	for name, path := range map[string]string{"nodes": t.Nodes, "aliases": t.Aliases} {
+		if path == "" {
+			continue
+		}
+		if all[name], err = graph.FileDigest(path); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return all, nil
+}
+
+// Slim implements Slimmer.
+func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
+	source, err := t.Factory.builder(w).Fetch(ctx, t.Factory.Plan)
+	if err != nil {
+		return err
+	}
+	config, err := factory.ReadConfig(filepath.Join(from.Kernel, factory.ConfigFile))
+	if err != nil {
+		return err
+	}
+	manifest, err := factory.ReadManifest(from.Kernel)
+	if err != nil {
+		return err
+	}
+	files := slim.Files{
+		Tree: source.Tree, Config: slim.Config(config), LinkMap: filepath.Join(from.Kernel, factory.LinkMapFile),
+		Trace: filepath.Join(from.Trace, runTrace), RegionTrace: filepath.Join(from.Trace, workTrace),
+		Keep: t.Keep, KeepToo: t.Factory.Plan.Recipe.Keep, Nodes: t.Nodes, Aliases: t.Aliases, Warmest: warmest,
+	}
+	for _, option := range t.Factory.Plan.Merged.Options {
+		files.Asked = append(files.Asked, option.Symbol)
+	}
+	facts, missing, err := files.Read()
+	if err != nil {
+		return err
+	}
+	input := slim.Input{
+		Name: t.Factory.Plan.Recipe.Name, Facts: facts, Missing: missing, Limit: mostKernels,
+		Kernels: &trials{Tracer: t, work: w}, Log: slog.New(slog.NewTextHandler(w.Log, nil)),
+	}
+	if manifest.Sections != nil {
+		input.TextBefore = manifest.Sections.All()
+	}
+	outcome, err := t.search(ctx, input)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(w.Dir, slimFile), outcome.Fragment(), 0o644),
+		writeJSON(filepath.Join(w.Dir, "slim.json"), outcome),
+		writeJSON(filepath.Join(w.Dir, optionsFile), decisions(outcome)))
+}
+
+// search keeps its answers under the digest of all that they depend on, so that
+// a killed slimming goes on where it was.
+func (t Tracer) search(ctx context.Context, input slim.Input) (outcome slim.Outcome, err error) {
+	inputs, err := t.Inputs()
+	if err != nil {
+		return slim.Outcome{}, err
+	}
+	for _, name := range []string{"keep-lists", "nodes", "aliases", "limit", "warmest", "recipe keeps"} {
+		delete(inputs, name) // they change what is asked, and no answer
+	}
+	if input.Base, err = graph.ValueDigest(inputs); err != nil {
+		return slim.Outcome{}, err
+	}
+	input.Journal = filepath.Join(t.Journals, input.Name+"-"+input.Base[:12]+".journal")
+	lock, err := filelock.Acquire(ctx, input.Journal+".lock", nil)
+	if err != nil {
+		return slim.Outcome{}, err
+	}
+	defer lock.Release()
+	return slim.Slim(ctx, input)
+}
+
+// trials builds and tries kernels with options off.
+type trials struct {
+	Tracer
+	work *graph.Work
+}
+
+// configure writes the configuration into dir.
+func (t *trials) configure(ctx context.Context, off []string, dir string) error {
+	var text strings.Builder
+	text.WriteString("# Options that slimming tries to do without.\n")
+	for _, symbol := range slices.Sorted(slices.Values(off)) {
+		fmt.Fprintf(&text, "# CONFIG_%s is not set\n", symbol)
+	}
+	fragment := filepath.Join(dir, "off.config")
+	if err := os.WriteFile(fragment, []byte(text.String()), 0o644); err != nil {
+		return err
+	}
+	input := factory.ConfigureInput{Variant: factory.Plain, Slim: fragment}
+	return t.Factory.builder(t.work).Configure(ctx, t.Factory.Plan, input, dir)
+}
+
+// Configure implements slim.Kernels.
+func (t *trials) Configure(ctx context.Context, off []string) (config slim.Config, err error) {
+	err = aside(t.work, func(dir string) error {
+		if err := t.configure(ctx, off, dir); err != nil {
+			return err
+		}
+		read, err := factory.ReadConfig(filepath.Join(dir, factory.ConfigFile))
+		config = slim.Config(read)
+		return err
+	})
+	return config, err
+}
+
+// Try implements slim.Kernels.
+func (t *trials) Try(ctx context.Context, off []string) (answer slim.Answer, err error) {
+	err = aside(t.work, func(dir string) error {
+		if err := t.configure(ctx, off, dir); err != nil {
+			return err
+		}
+		kernel := filepath.Join(dir, "kernel")
+		input := factory.CompileInput{Variant: factory.Plain, Config: filepath.Join(dir, factory.ConfigFile)}
+		watch := factory.Watch{Log: t.work.Log, Units: t.work.Units}
+		manifest, err := t.Factory.builder(t.work).Compile(ctx, t.Factory.Plan, input, watch, kernel)
+		var broken *factory.BuildError
+		if errors.As(err, &broken) && ctx.Err() == nil {
+			answer = slim.Answer{Stage: "build", Reason: complaint(broken.Tail)}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if manifest.Sections != nil {
+			answer.Text = manifest.Sections.All()
+		}
+		return t.run(ctx, kernel, dir, &answer)
+	})
+	return answer, err
+}
+
+// run boots the kernel and puts it to work with the training data.
+func (t *trials) run(ctx context.Context, kernel, dir string, answer *slim.Answer) error {
+	e := t.Emulator
+	_, err := e.at(t.work).Run(ctx, measure.Kernel{Name: "tried", Dir: kernel}, e.Load, e.Load.Train, measure.Options{}, filepath.Join(dir, "run"))
+	detail, faulty := kernelsFault(err)
+	switch {
+	case faulty && ctx.Err() == nil:
+		answer.Stage, answer.Reason = stageOf(err), detail
+		return nil
+	case err != nil:
+		return err
+	}
+	answer.Works = true
+	return nil
+}
+
+// decisions are the outcome as the report has it.
+func decisions(outcome slim.Outcome) []report.Option {
+	options := []report.Option{}
+	add := func(list []slim.Decision, decision report.Decision) {
+		for _, d := range list {
+			options = append(options, report.Option{Symbol: d.Symbol, Decision: decision, Reason: d.Reason,
+				Objects: len(d.Objects), Bytes: int64(d.Code)})
+		}
+	}
+	add(outcome.Gone, report.Removed)
+	add(outcome.Stayed, report.Kept)
+	for _, symbol := range outcome.Along {
+		options = append(options, report.Option{Symbol: symbol, Decision: report.Removed, Reason: "depends on what was removed"})
+	}
+	return options
+}
