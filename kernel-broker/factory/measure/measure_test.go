@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,7 +106,7 @@ func TestTable(t *testing.T) {
 	slim := measured(t, "slim", w, two)
 	stock := measured(t, "stock", w, strings.Replace(two, "5000", "7500", 1))
 	var text strings.Builder
-	samples := append(slim.Samples, stock.Samples[:len(metrics)]...)
+	samples := slices.Concat(slim.Samples, stock.Samples[:len(metrics)])
 	if err := Table(&text, verdict.KernelInstructions, samples); err != nil {
 		t.Fatal(err)
 	}

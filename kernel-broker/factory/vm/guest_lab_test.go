@@ -110,7 +110,7 @@ func TestGuestThatPanics(t *testing.T) {
 
 func TestGuestThatHangs(t *testing.T) {
 	_, err := boot(t, kernels(t)["mitgcm"], Root{Script: "echo before; sleep 100000"},
-		func(g *Guest) { g.Limit = 45 * time.Second })
+		func(g *Guest) { g.Limit = 15 * time.Second })
 	var failure *BootError
 	if !errors.As(err, &failure) || failure.Reason != ReasonHang {
 		t.Fatalf("error is %v", err)
