@@ -17,7 +17,8 @@ type Outcome struct {
 	// could switch off, those to blame among them.
 	Gone   []Decision `json:"gone"`
 	Stayed []Decision `json:"stayed"`
-	// Along are settable options that no longer have what they depend on.
+	// Along are settable options that no longer have what they depend on, or
+	// what selected them.
 	Along []string `json:"along"`
 	// ObjectsGone and CodeGone count what is no longer built.
 	ObjectsGone int    `json:"objects_gone"`
@@ -37,6 +38,26 @@ type Outcome struct {
 }
 
 const width = 78
+
+// Decisions on all options that a person could switch off, in order.
+func (o Outcome) Decisions() []Decision {
+	all := slices.Concat(o.Gone, o.Stayed)
+	for _, symbol := range o.Along {
+		all = append(all, Decision{Symbol: symbol, Goes: true, Reason: o.whyAlong(symbol)})
+	}
+	slices.SortFunc(all, func(a, b Decision) int { return strings.Compare(a.Symbol, b.Symbol) })
+	return all
+}
+
+// whyAlong names one option that took the other along.
+func (o Outcome) whyAlong(symbol string) string {
+	for _, gone := range o.Gone {
+		if slices.Contains(gone.Takes, symbol) {
+			return "goes with " + gone.Symbol
+		}
+	}
+	return "cannot stay without several options that went"
+}
 
 // Fragment writes the outcome as a fragment of the catalog: an entry for each
 // option that went, in the order of folders, then what stayed and why, as

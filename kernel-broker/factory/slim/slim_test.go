@@ -79,7 +79,7 @@ func symbols(decisions []Decision) string {
 
 func reason(t *testing.T, outcome Outcome, symbol string) string {
 	t.Helper()
-	for _, decision := range slices.Concat(outcome.Gone, outcome.Stayed) {
+	for _, decision := range outcome.Decisions() {
 		if decision.Symbol == symbol {
 			return decision.Reason
 		}
@@ -99,7 +99,7 @@ func TestSlim(t *testing.T) {
 		"all cold": {
 			gone: "AIO BLOCK DIAG NET PCI_MMCONFIG TCP TCP_CUBIC",
 			reasons: map[string]string{
-				"AIO": "1 object, 1012 bytes of code: none of it ran",
+				"AIO": "1 object, 1012 bytes of code: none of it ran", "TCP_DIAG": "goes with NET",
 				"PCI": "kept: firmware and buses (keep-list boot)", "FAST": "one of a choice: it can be traded for another, not left out",
 			},
 		},
@@ -172,14 +172,11 @@ func checkFragment(t *testing.T, outcome Outcome) {
 	}
 	for symbol := range treeConfig {
 		lost := treeConfig.on(symbol) && !outcome.Config.on(symbol)
-		if settable := outcome.settable(symbol); settable && lost != merged.Sets(symbol) {
+		settable := slices.ContainsFunc(outcome.Decisions(), func(d Decision) bool { return d.Symbol == symbol })
+		if settable && lost != merged.Sets(symbol) {
 			t.Errorf("%s: lost %v, in the fragment %v", symbol, lost, merged.Sets(symbol))
 		}
 	}
-}
-
-func (o Outcome) settable(symbol string) bool {
-	return slices.ContainsFunc(slices.Concat(o.Gone, o.Stayed), func(d Decision) bool { return d.Symbol == symbol })
 }
 
 func TestFragmentIsReadable(t *testing.T) {
