@@ -9,7 +9,6 @@ import (
 	"text/tabwriter"
 
 	"go.yaml.in/yaml/v3"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -33,9 +32,9 @@ func (a *app) show(message proto.Message, table func(*page)) error {
 	if a.output == outputTable {
 		return a.page(table)
 	}
-	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(message)
+	text, err := marshal(message)
 	if err != nil {
-		return fmt.Errorf("result: %w", err)
+		return err
 	}
 	return a.showJSON(text)
 }
@@ -47,9 +46,9 @@ func showList[M proto.Message](a *app, name string, messages []M, table func(*pa
 	}
 	parts := make([]json.RawMessage, len(messages))
 	for i, m := range messages {
-		text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(m)
+		text, err := marshal(m)
 		if err != nil {
-			return fmt.Errorf("result: %w", err)
+			return err
 		}
 		parts[i] = text
 	}

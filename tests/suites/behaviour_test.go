@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -160,11 +159,7 @@ func (c *cluster) kexecs() int {
 	c.t.Helper()
 	sum := 0
 	for _, n := range c.nodes() {
-		count, err := strconv.Atoi(fmt.Sprint(n.Kexecs))
-		if err != nil {
-			c.t.Fatalf("node %s: kexecs: %v", n.Name, err)
-		}
-		sum += count
+		sum += n.Kexecs
 	}
 	return sum
 }

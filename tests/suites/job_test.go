@@ -174,7 +174,7 @@ type nodeStatus struct {
 	Attested       bool   `json:"attested"`
 	Connected      bool   `json:"connected"`
 	Cause          string `json:"cause"`
-	Kexecs         any    `json:"kexecs"`
+	Kexecs         int    `json:"kexecs"`
 }
 
 func (c *cluster) nodes() []nodeStatus {

@@ -173,20 +173,6 @@ func (f *faults) stressed(j *stressJob) int {
 	return ran
 }
 
-// kexecs counts the proven kexecs of all nodes.
-func (f *faults) kexecs() int {
-	f.t.Helper()
-	sum := 0
-	for _, n := range f.nodes() {
-		k, err := strconv.Atoi(fmt.Sprint(n.Kexecs))
-		if err != nil && n.Kexecs != nil {
-			f.t.Fatalf("node %s: kexecs %v", n.Name, n.Kexecs)
-		}
-		sum += k
-	}
-	return sum
-}
-
 // boots returns two bounds on the kexecs of a run: the least there can be, when
 // all jobs of a profile follow each other, and those of a switch and a return
 // for each job by itself.
