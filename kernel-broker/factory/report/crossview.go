@@ -19,17 +19,27 @@ func (v view) cross() page.Section {
 		if len(table.Rows) == 0 {
 			continue
 		}
-		words := verdict.Words(table.Metric)
-		section.Parts = append(section.Parts,
-			crossTable(table, capital(words+" against "+table.Slim+unequalCells(table)), func(c verdict.Cell) *float64 { return c.ToSlim }, func(m verdict.Mean) *float64 { return m.ToSlim }, table.OnOwn),
-			crossTable(table, capital(words+" against "+table.Stock+titled(v.Figures.unequal(toStock))), func(c verdict.Cell) *float64 { return c.ToStock }, func(m verdict.Mean) *float64 { return m.ToStock }, table.OnOwn),
-			crossTable(table, capital(words+" against the best kernel for each application"+unequalCells(table)), func(c verdict.Cell) *float64 { return c.ToBest }, nil, nil),
-			places(table))
+		section.Parts = append(section.Parts, v.crossTables(table)...)
 	}
 	if len(section.Parts) == 0 {
 		return page.Section{}
 	}
 	return section
+}
+
+func (v view) crossTables(cross verdict.Cross) []page.Part {
+	words := capital(verdict.Words(cross.Metric))
+	var parts []page.Part
+	if cross.Slim != "" {
+		parts = append(parts, crossTable(cross, words+" against "+cross.Slim+unequalCells(cross),
+			func(c verdict.Cell) *float64 { return c.ToSlim }, func(m verdict.Mean) *float64 { return m.ToSlim }))
+	}
+	if cross.Stock != "" {
+		parts = append(parts, crossTable(cross, words+" against "+cross.Stock+titled(v.Figures.unequal(toStock)),
+			func(c verdict.Cell) *float64 { return c.ToStock }, func(m verdict.Mean) *float64 { return m.ToStock }))
+	}
+	return append(parts, crossTable(cross, words+" against the best kernel for each application"+unequalCells(cross),
+		func(c verdict.Cell) *float64 { return c.ToBest }, nil), places(cross))
 }
 
 func unequalCells(table verdict.Cross) string {
@@ -46,7 +56,7 @@ func unequalCells(table verdict.Cross) string {
 	return titled(all)
 }
 
-func crossTable(cross verdict.Cross, caption string, of func(verdict.Cell) *float64, mean func(verdict.Mean) *float64, onOwn *verdict.Mean) page.Table {
+func crossTable(cross verdict.Cross, caption string, of func(verdict.Cell) *float64, mean func(verdict.Mean) *float64) page.Table {
 	table := page.Table{Caption: caption, Columns: []page.Column{{Title: "Application"}}}
 	for _, kernel := range cross.Kernels {
 		table.Columns = append(table.Columns, page.Column{Title: kernel, Numeric: true})
@@ -70,7 +80,7 @@ func crossTable(cross verdict.Cross, caption string, of func(verdict.Cell) *floa
 		foot = append(foot, relative(mean(m)))
 	}
 	table.Foot = []page.Row{foot}
-	if onOwn != nil && mean(*onOwn) != nil {
+	if onOwn := cross.OnOwn; onOwn != nil && mean(*onOwn) != nil {
 		table.Note = fmt.Sprintf("Applications on their own kernels, geometric mean: %s.", verdict.Percent(*mean(*onOwn)-1))
 	}
 	return table

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,10 +13,10 @@ import (
 func (v view) size() page.Section {
 	f := v.Facts
 	table := page.Table{
-		Caption: "Sizes, function text against " + f.Slim,
+		Caption: "Sizes",
 		Columns: []page.Column{
 			{Title: "Kernel"}, {Title: "What"},
-			{Title: "Image", Numeric: true}, {Title: "Function text", Numeric: true}, {Title: "Against slim", Numeric: true},
+			{Title: "Image", Numeric: true}, {Title: "Function text", Numeric: true}, {Title: "Against " + cmp.Or(f.Slim, "slim"), Numeric: true},
 			{Title: "Functions", Numeric: true}, {Title: "Objects", Numeric: true}, {Title: "Options", Numeric: true},
 		},
 		Note: "The image is the compressed file that is booted. Function text is the code that stays in memory after the start.",

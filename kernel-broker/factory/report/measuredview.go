@@ -16,12 +16,32 @@ func (v view) instructions() page.Section {
 	section := page.Section{
 		ID: "instructions", Title: "Kernel instructions for each operation",
 		Lead:  v.exactness(metric),
-		Parts: append(v.dots(metric), v.values(metric), v.changes(metric, toSlim), v.changes(metric, toStock)),
+		Parts: v.figures(metric),
 	}
 	if table, ok := v.subjectTable(metric); ok {
-		section.Parts = append(section.Parts, page.Folded{Title: "Spread and significance of each comparison with " + v.Facts.Slim, Parts: []page.Part{table}})
+		section.Parts = append(section.Parts, page.Folded{Title: "Spread and significance of each comparison with " + v.nearest().name(v.Facts), Parts: []page.Part{table}})
 	}
 	return section
+}
+
+// figures of a metric that decides: charts, values, and changes.
+func (v view) figures(metric string) []page.Part {
+	parts := append(v.dots(metric), v.values(metric))
+	for _, to := range []reference{toSlim, toStock} {
+		if to.name(v.Facts) != "" {
+			parts = append(parts, v.changes(metric, to))
+		}
+	}
+	return parts
+}
+
+// nearest reference that there is: a kernel built the plain way has no other
+// slim one beside it.
+func (v view) nearest() reference {
+	if v.Facts.Slim == "" {
+		return toStock
+	}
+	return toSlim
 }
 
 func (v view) wallTime() page.Section {
@@ -31,7 +51,7 @@ func (v view) wallTime() page.Section {
 	}
 	section := page.Section{
 		ID: "time", Title: "Wall time of each operation",
-		Parts: append(v.dots(metric), v.values(metric), v.changes(metric, toSlim), v.changes(metric, toStock)),
+		Parts: v.figures(metric),
 	}
 	if table, ok := v.subjectTable(metric); ok {
 		section.Parts = append(section.Parts, table)
@@ -46,7 +66,9 @@ func (v view) branches() page.Section {
 	}
 	for _, metric := range []string{verdict.TakenBranches, verdict.L1IMisses, verdict.Mispredictions} {
 		if len(v.lines(metric)) > 0 {
-			section.Parts = append(section.Parts, v.changes(metric, toSlim))
+			if v.nearest().name(v.Facts) != "" {
+				section.Parts = append(section.Parts, v.changes(metric, v.nearest()))
+			}
 			section.Parts = append(section.Parts, page.Folded{Title: capital(verdict.Words(metric) + " for each operation"), Parts: []page.Part{v.values(metric)}})
 		}
 	}
@@ -169,7 +191,7 @@ func (v view) changes(metric string, to reference) page.Table {
 		Caption: capital(fmt.Sprintf("%s against %s%s", verdict.Words(metric), to.name(v.Facts), titled(v.Figures.unequal(to)))),
 		Columns: []page.Column{{Title: "Workload"}},
 	}
-	foot := page.Row{page.Text("geometric mean")}
+	foot := page.Row{page.Text("geometric mean of these")}
 	rows := map[line]page.Row{}
 	for _, one := range v.lines(metric) {
 		rows[one] = page.Row{page.Text(v.label(one, metric))}
@@ -214,12 +236,12 @@ func meanCell(ratios []float64, all int) page.Cell {
 	return cell
 }
 
-// subjectTable has each comparison of a report's kernel with the slim one.
+// subjectTable has each comparison of a report's kernel with the nearest one.
 func (v view) subjectTable(metric string) (page.Table, bool) {
 	var comparisons []verdict.Comparison
 	for _, m := range v.Figures.Measured {
-		if m.Metric == metric && m.Kernel == v.Facts.Subject && m.slim != nil {
-			comparisons = append(comparisons, *m.slim)
+		if c := v.nearest().of(m); m.Metric == metric && m.Kernel == v.Facts.Subject && c != nil {
+			comparisons = append(comparisons, *c)
 		}
 	}
 	return comparisonTable("Each comparison, with its spread", comparisons), len(comparisons) > 0

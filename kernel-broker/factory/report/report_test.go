@@ -232,3 +232,58 @@ func TestUnequalMitigationsInTitles(t *testing.T) {
 		t.Errorf("%s: %s", got.Outcome, got.Reason)
 	}
 }
+
+// A kernel that is built the plain way has no slim one beside it, and a first
+// one on a machine without a distribution's kernel has nothing at all.
+func TestWithoutReferences(t *testing.T) {
+	f := fixture()
+	f.Slim, f.Current = "", "stock"
+	var out bytes.Buffer
+	if err := mustMake(t, f).WriteText(&out); err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
+	if !strings.Contains(text, "Kernel instructions against stock") || !strings.Contains(text, "Taken branches in the kernel against stock") {
+		t.Error("nothing is said against stock")
+	}
+	f = bench()
+	f.Slim, f.Stock = "", ""
+	out.Reset()
+	if err := mustMake(t, f).WriteText(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(text+out.String(), "\n") {
+		if strings.HasSuffix(line, "against") || strings.Contains(line, "against  ") {
+			t.Errorf("against nothing: %q", line)
+		}
+	}
+}
+
+// What can be read can be written and read again, and whatever is read does
+// not bring the reader down.
+func FuzzRead(f *testing.F) {
+	for _, name := range []string{"kernel.json", "bench.json"} {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte(`{"format":1,"facts":{"title":"x","made":"2026-11-20T15:00:00Z","rules":{"significance":0.05,"least_repetitions":3}}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := Read(bytes.NewReader(text))
+		if err != nil {
+			return
+		}
+		var out, page bytes.Buffer
+		if err := r.WriteJSON(&out); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.WriteHTML(&page); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(&out); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

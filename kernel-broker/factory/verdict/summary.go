@@ -25,16 +25,24 @@ type Summary struct {
 // Errors of samples that mean nothing.
 var (
 	ErrNoValue  = errors.New("no value")
-	ErrBadValue = errors.New("value is no finite number of zero or more")
+	ErrBadValue = errors.New("value is no number of zero or more that can be reckoned with")
 )
 
-// Summarise refuses values that cannot be counts or times.
+// Beyond these, ratios and squares leave what a float64 holds.
+const (
+	leastValue = 1e-150
+	mostValue  = 1e100
+)
+
+func reckonable(v float64) bool { return v == 0 || v >= leastValue && v <= mostValue }
+
+// Summarise refuses values that can be neither counts nor times.
 func Summarise(values []float64) (Summary, error) {
 	if len(values) == 0 {
 		return Summary{}, ErrNoValue
 	}
 	for _, v := range values {
-		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
+		if !reckonable(v) {
 			return Summary{}, fmt.Errorf("%v: %w", v, ErrBadValue)
 		}
 	}

@@ -45,7 +45,7 @@ func TestSummariseRefuses(t *testing.T) {
 	if _, err := Summarise(nil); !errors.Is(err, ErrNoValue) {
 		t.Errorf("no value: %v", err)
 	}
-	for _, v := range []float64{-1, math.NaN(), math.Inf(1), math.Inf(-1)} {
+	for _, v := range []float64{-1, math.NaN(), math.Inf(1), math.Inf(-1), 1e101, 1e-151} {
 		if _, err := Summarise([]float64{1, v}); !errors.Is(err, ErrBadValue) {
 			t.Errorf("%v: %v", v, err)
 		}
