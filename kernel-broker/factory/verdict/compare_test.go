@@ -88,6 +88,26 @@ func TestUnequalMitigationsStandInTheTitle(t *testing.T) {
 	}
 }
 
+// As a kernel with KVM and one without say of themselves on one machine.
+func TestMitigationsOfHostsDoNotCount(t *testing.T) {
+	slim := []string{"itlb_multihit: Processor vulnerable", "l1tf: Mitigation: PTE Inversion", "meltdown: Mitigation: PTI", "vmscape: Not affected"}
+	stock := []string{"itlb_multihit: KVM: Mitigation: VMX unsupported", "l1tf: Mitigation: PTE Inversion; VMX: EPT disabled", "meltdown: Mitigation: PTI", "vmscape: Mitigation: IBPB before exit to userspace"}
+	for _, c := range []struct {
+		slim, stock []string
+		want        string
+	}{
+		{slim, stock, ""},
+		{slim[1:], stock, ""},
+		{append(slim[:2:2], "meltdown: Vulnerable"), stock, "unequal mitigations: only slim has meltdown: Vulnerable; only stock has meltdown: Mitigation: PTI"},
+		{[]string{"l1tf: Vulnerable", "meltdown: Mitigation: PTI"}, stock, "unequal mitigations: only slim has l1tf: Vulnerable; only stock has l1tf: Mitigation: PTE Inversion"},
+	} {
+		got := unequalMitigations(Kernel{Name: "slim", Mitigations: c.slim}, Kernel{Name: "stock", Mitigations: c.stock})
+		if got != c.want {
+			t.Errorf("%v: got %q, want %q", c.slim, got, c.want)
+		}
+	}
+}
+
 func TestTrainingDataIsNoTest(t *testing.T) {
 	cases := []struct {
 		trained Run
