@@ -1,4 +1,5 @@
 #!/usr/bin/busybox sh
+# shellcheck shell=dash
 # The guest's first process: mounts, inserts modules, runs the script, sends
 # what it left below /out over the second serial port, and switches off. What a
 # small kernel does not have (debugfs, a loopback device) is left out.
