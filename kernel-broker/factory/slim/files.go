@@ -81,7 +81,7 @@ func (f Files) keep(facts *Facts) ([]Missing, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts.Keep = KeepOf(lists, f.Config)
+	facts.Keep = KeepOf(lists, f.Config, f.Nodes != "")
 	for _, symbol := range f.KeepToo {
 		if facts.Kconfig.Symbols[symbol] == nil {
 			return nil, fmt.Errorf("recipe: keep: no Kconfig file of this source defines %s", symbol)

@@ -25,7 +25,10 @@ type KeepList struct {
 // KeepGroup is options, or patterns of options with "*", that stay for one
 // reason.
 type KeepGroup struct {
-	Reason  string       `yaml:"reason"`
+	Reason string `yaml:"reason"`
+	// Assumed says that the group stands in for what nodes report: as soon as
+	// any does, the report counts instead.
+	Assumed bool         `yaml:"assumed"`
 	Options []KeepOption `yaml:"options"`
 }
 
@@ -130,11 +133,15 @@ func yamlMessage(err error) string {
 // Keep is the options that stay, each with the reason.
 type Keep map[string]string
 
-// KeepOf applies keep-lists to the options that are on.
-func KeepOf(lists []KeepList, config Config) Keep {
+// KeepOf applies keep-lists to the options that are on. What they only assume
+// of the nodes' hardware is left out when the nodes have reported it.
+func KeepOf(lists []KeepList, config Config, reported bool) Keep {
 	keep := Keep{}
 	for _, list := range lists {
 		for _, group := range list.Groups {
+			if group.Assumed && reported {
+				continue
+			}
 			for _, option := range group.Options {
 				reason := oneLine(group.Reason) + " (keep-list " + list.Name + ")"
 				keep.pattern(option.Pattern, reason, config)

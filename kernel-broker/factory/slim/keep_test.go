@@ -32,17 +32,20 @@ func TestParseKeepList(t *testing.T) {
 
 func TestKeepOf(t *testing.T) {
 	lists, err := ReadKeepLists(fstest.MapFS{"x.yaml": {Data: []byte(
-		"name: x\ndescription: words\ngroups:\n  - reason: >-\n      many\n      words\n    options: [TCP_*, NET]\n  - {reason: other, options: [TCP_DIAG, GONE]}\n")}})
+		"name: x\ndescription: words\ngroups:\n  - reason: >-\n      many\n      words\n    options: [TCP_*, NET]\n  - {reason: other, options: [TCP_DIAG, GONE]}\n  - {reason: guess, assumed: true, options: [AIO]}\n")}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	keep := KeepOf(lists, treeConfig)
+	keep := KeepOf(lists, treeConfig, false)
 	for symbol, want := range map[string]string{
 		"TCP_CUBIC": "many words (keep-list x)", "TCP_DIAG": "many words (keep-list x)", "NET": "many words (keep-list x)", "TCP": "",
 	} {
 		if keep[symbol] != want {
 			t.Errorf("%s: %q, want %q", symbol, keep[symbol], want)
 		}
+	}
+	if keep["AIO"] == "" || KeepOf(lists, treeConfig, true)["AIO"] != "" {
+		t.Error("what a list assumes stays until nodes report, and no longer")
 	}
 	_, kconfig := readTree(t)
 	unused := Unused(lists, kconfig)
@@ -61,7 +64,7 @@ func TestCatalog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keep := KeepOf(lists, Config{"MITIGATION_ITS": "y"})
+	keep := KeepOf(lists, Config{"MITIGATION_ITS": "y"}, true)
 	for _, symbol := range strings.Fields("PCI ACPI PRINTK SERIAL_8250_CONSOLE KEXEC KEXEC_FILE CGROUPS MEMCG CPUSETS MITIGATION_ITS RETPOLINE X86_MCE IKCONFIG") {
 		if keep[symbol] == "" {
 			t.Errorf("no keep-list has %s", symbol)
