@@ -1,6 +1,10 @@
 package report
 
 import (
+	"cmp"
+	"slices"
+	"strings"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
@@ -149,8 +153,8 @@ type Symbols struct {
 	HotBytes  int64 `json:"hot_bytes"`
 	ColdCount int   `json:"cold_count"`
 	ColdBytes int64 `json:"cold_bytes"`
-	// Hottest and coldest: the functions run most often, and the largest
-	// that stayed in the kernel and never ran.
+	// Hottest and coldest: those of which most ran, and the largest that
+	// stayed in the kernel and never ran.
 	Hottest []Symbol `json:"hottest"`
 	Coldest []Symbol `json:"coldest"`
 }
@@ -160,6 +164,36 @@ type Symbol struct {
 	Name   string `json:"name"`
 	Object string `json:"object,omitempty"`
 	Bytes  int64  `json:"bytes"`
-	// Runs of it, or of its most often run block.
+	// Ran are the bytes of it that ran, Runs how often it did, where that is
+	// known.
+	Ran  int64 `json:"ran,omitempty"`
 	Runs int64 `json:"runs,omitempty"`
+}
+
+// mostSymbols of each kind in a report: a kernel has some 20,000.
+const mostSymbols = 200
+
+// PartSymbols sums up all functions of a kernel.
+func PartSymbols(functions []Symbol) *Symbols {
+	var out Symbols
+	for _, f := range functions {
+		if f.Ran > 0 || f.Runs > 0 {
+			out.HotCount++
+			out.HotBytes += f.Bytes
+			out.Hottest = append(out.Hottest, f)
+		} else {
+			out.ColdCount++
+			out.ColdBytes += f.Bytes
+			out.Coldest = append(out.Coldest, f)
+		}
+	}
+	slices.SortFunc(out.Hottest, func(a, b Symbol) int {
+		return cmp.Or(cmp.Compare(b.Runs, a.Runs), cmp.Compare(b.Ran, a.Ran), strings.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(out.Coldest, func(a, b Symbol) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Name, b.Name))
+	})
+	out.Hottest = out.Hottest[:min(len(out.Hottest), mostSymbols)]
+	out.Coldest = out.Coldest[:min(len(out.Coldest), mostSymbols)]
+	return &out
 }

@@ -72,7 +72,7 @@ func fixture() Facts {
 		},
 		Symbols: &Symbols{
 			HotCount: 2100, HotBytes: 610_000, ColdCount: 14900, ColdBytes: 2_780_000,
-			Hottest: []Symbol{{"entry_SYSCALL_64", "arch/x86/entry/entry_64.o", 230, 1_200_000}, {"vfs_write", "fs/read_write.o", 812, 400_100}},
+			Hottest: []Symbol{{"entry_SYSCALL_64", "arch/x86/entry/entry_64.o", 230, 201, 1_200_000}, {"vfs_write", "fs/read_write.o", 812, 390, 400_100}},
 			Coldest: []Symbol{{Name: "do_coredump", Object: "fs/coredump.o", Bytes: 9100}},
 		},
 	}

@@ -124,9 +124,6 @@ func (v view) options() page.Section {
 	return page.Section{ID: "options", Title: "Options", Lead: lead, Parts: []page.Part{table}}
 }
 
-// mostSymbols on a page; the JSON has all that the facts have.
-const mostSymbols = 200
-
 func (v view) symbols() page.Section {
 	s := v.Facts.Symbols
 	if s == nil {
@@ -138,9 +135,10 @@ func (v view) symbols() page.Section {
 	for _, list := range []struct {
 		title   string
 		symbols []Symbol
-	}{{"The functions that ran most", s.Hottest}, {"The largest functions that never ran", s.Coldest}} {
+	}{{"The functions of which most ran", s.Hottest}, {"The largest functions that never ran", s.Coldest}} {
 		if len(list.symbols) > 0 {
-			section.Parts = append(section.Parts, page.Folded{Title: list.title, Parts: []page.Part{symbolTable(list.title, list.symbols)}})
+			title := fmt.Sprintf("%s (%d shown)", list.title, len(list.symbols))
+			section.Parts = append(section.Parts, page.Folded{Title: title, Parts: []page.Part{symbolTable(list.title, list.symbols)}})
 		}
 	}
 	return section
@@ -148,18 +146,10 @@ func (v view) symbols() page.Section {
 
 func symbolTable(caption string, symbols []Symbol) page.Table {
 	table := page.Table{Caption: caption, Columns: []page.Column{
-		{Title: "Function"}, {Title: "Object"}, {Title: "Code", Numeric: true}, {Title: "Runs", Numeric: true},
+		{Title: "Function"}, {Title: "Object"}, {Title: "Code", Numeric: true}, {Title: "Ran", Numeric: true}, {Title: "Runs", Numeric: true},
 	}}
-	for i, s := range symbols {
-		if i == mostSymbols {
-			table.Note = fmt.Sprintf("The first %d; the JSON has %d.", mostSymbols, len(symbols))
-			break
-		}
-		runs := page.Text("0")
-		if s.Runs > 0 {
-			runs = page.Figure(float64(s.Runs), page.Count(float64(s.Runs)))
-		}
-		table.Rows = append(table.Rows, page.Row{page.Code(s.Name), page.Code(s.Object), size(s.Bytes), runs})
+	for _, s := range symbols {
+		table.Rows = append(table.Rows, page.Row{page.Code(s.Name), page.Code(s.Object), size(s.Bytes), size(s.Ran), number(int(s.Runs))})
 	}
 	return table
 }

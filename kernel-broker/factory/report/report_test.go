@@ -233,6 +233,19 @@ func TestUnequalMitigationsInTitles(t *testing.T) {
 	}
 }
 
+func TestPartSymbols(t *testing.T) {
+	all := []Symbol{{"b", "", 10, 5, 0}, {"cold", "", 30, 0, 0}, {"a", "", 40, 5, 0}, {"often", "", 1, 1, 9}, {"cold2", "", 31, 0, 0}}
+	got := PartSymbols(all)
+	want := &Symbols{3, 51, 2, 61, []Symbol{all[3], all[2], all[0]}, []Symbol{all[4], all[1]}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	many := PartSymbols(make([]Symbol, 1000))
+	if many.ColdCount != 1000 || len(many.Coldest) != mostSymbols {
+		t.Errorf("%d of %d shown", len(many.Coldest), many.ColdCount)
+	}
+}
+
 // A kernel that is built the plain way has no slim one beside it, and a first
 // one on a machine without a distribution's kernel has nothing at all.
 func TestWithoutReferences(t *testing.T) {
