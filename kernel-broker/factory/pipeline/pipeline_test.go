@@ -251,10 +251,10 @@ func TestKilledAtEachStep(t *testing.T) {
 			}
 		}
 		candidate, worked, err := w.build()
-		if err != nil || !candidate.Benefit() || killed != 1 {
+		if err != nil || !candidate.Benefit() || killed < 1 {
 			t.Errorf("%s: %d killed, %v", step, killed, err)
 		}
-		if kept := len(all) - len(strings.Split(worked, ", ")); kept > done || kept < done-1 {
+		if kept := len(all) - len(strings.Split(worked, ", ")); kept < done-1 || kept > done+killed {
 			t.Errorf("%s: %d steps were done, %d were kept; worked on %s", step, done, kept, worked)
 		}
 	}
