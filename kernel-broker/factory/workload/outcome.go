@@ -37,7 +37,7 @@ type FailedError struct {
 }
 
 func (e *FailedError) Error() string {
-	return fmt.Sprintf("workload %q: %s failed:\n%s", e.Workload, e.Part, e.Output)
+	return fmt.Sprintf("%s failed:\n%s", e.Part, e.Output)
 }
 
 var parts = map[int]string{
