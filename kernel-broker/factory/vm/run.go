@@ -167,6 +167,7 @@ func start(ctx context.Context, g Guest, dir string) <-chan error {
 		cmd.Dir = dir
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		cmd.WaitDelay = panicGrace
 		var complaint bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &complaint, &complaint
 		err := cmd.Run()

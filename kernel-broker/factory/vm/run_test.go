@@ -1,0 +1,160 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fake stands in for QEMU: it does what the file "plan" in the run's folder
+// says, and leaves its arguments in "arguments".
+func fake(t *testing.T, plan string) (Guest, string) {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "bin", qemuProgram), "#!/bin/sh\nprintf '%s\\n' \"$@\" >arguments\n. ./plan\n")
+	t.Setenv("PATH", filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+	out := filepath.Join(dir, "out")
+	write(t, filepath.Join(out, "plan"), plan)
+	return Guest{
+		Kernel: write(t, filepath.Join(dir, "bzImage"), "kernel"),
+		Initrd: write(t, filepath.Join(dir, "initrd"), "initrd"),
+		Limit:  10 * time.Minute,
+	}, out
+}
+
+const sendResult = `mkdir -p run out/deep
+echo 3 >run/exit
+echo text >out/deep/file
+: >run/whole
+tar -c run/exit out run/whole | gzip >result.tar.gz
+`
+
+func TestRun(t *testing.T) {
+	guest, out := fake(t, "echo up >console.log\n"+sendResult)
+	var console bytes.Buffer
+	guest.Console = &console
+	stale := write(t, filepath.Join(out, filesDir, "stale"), "of an earlier run")
+	result, err := Run(t.Context(), guest, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(result.Files, "deep/file"))
+	if err != nil || string(text) != "text\n" || result.ExitCode != 3 || result.Panicked || result.Wall <= 0 {
+		t.Errorf("file %q, %v, result %+v", text, err, result)
+	}
+	if console.String() != "up\n" {
+		t.Errorf("console got %q", console.String())
+	}
+	for _, path := range []string{stale, filepath.Join(out, streamFile)} {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is there: %v", path, err)
+		}
+	}
+}
+
+func TestRunThatDoesNotEndWell(t *testing.T) {
+	cases := map[string]struct {
+		plan   string
+		reason Reason // none: no fault of the kernel
+		want   string
+	}{
+		"panic": {"echo early; printf 'a\\r\\n[1.0] Kernel panic - not syncing: no init\\r\\nlate\\n' >console.log",
+			ReasonPanic, "kernel panic: [1.0] Kernel panic - not syncing: no init"},
+		"panic after a result": {sendResult + "echo Kernel panic - not syncing: x >console.log", ReasonPanic, "kernel panic"},
+		"hang":                 {"echo still here >console.log; exec sleep 1000", ReasonHang, "still here"},
+		"reset":                {"echo gone >console.log", ReasonReset, "no such file"},
+		"cut result":           {sendResult + "truncate -s 40 result.tar.gz", ReasonReset, "unexpected EOF"},
+		"refused by QEMU":      {"echo no such machine >&2; exit 1", 0, "exit status 1: no such machine"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			guest, out := fake(t, c.plan)
+			if c.reason == ReasonHang {
+				guest.Limit = time.Second
+			}
+			result, err := Run(t.Context(), guest, out)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("error is %v, want %q", err, c.want)
+			}
+			var failure *BootError
+			if errors.As(err, &failure) != (c.reason != 0) {
+				t.Fatalf("error is %#v", err)
+			}
+			if failure != nil && failure.Reason != c.reason {
+				t.Errorf("reason is %v, want %v", failure.Reason, c.reason)
+			}
+			if result.Panicked != (c.reason == ReasonPanic) {
+				t.Errorf("panicked is %v", result.Panicked)
+			}
+		})
+	}
+}
+
+func TestRunIsStopped(t *testing.T) {
+	guest, out := fake(t, "exec sleep 1000")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := Run(ctx, guest, out); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	guest, out := fake(t, sendResult)
+	for name, change := range map[string]func(*Guest){
+		"no kernel":       func(g *Guest) { g.Kernel = "" },
+		"no initrd":       func(g *Guest) { g.Initrd = "" },
+		"no limit":        func(g *Guest) { g.Limit = 0 },
+		"-1 CPUs":         func(g *Guest) { g.CPUs = -1 },
+		"no such file":    func(g *Guest) { g.Kernel = "/nowhere/bzImage" },
+		"no such file or": func(g *Guest) { g.Plugins = []Plugin{{Path: "/nowhere/plugin.so"}} },
+	} {
+		wrong := guest
+		change(&wrong)
+		if _, err := Run(t.Context(), wrong, out); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: error is %v", name, err)
+		}
+	}
+}
+
+func TestMachine(t *testing.T) {
+	guest, out := fake(t, sendResult)
+	plugin := write(t, filepath.Join(t.TempDir(), "count.so"), "")
+	guest.Plugins = []Plugin{{Path: plugin, Args: []string{"out=x", "trace=y"}}}
+	guest.Exact, guest.CPUs, guest.MemoryMiB, guest.Disk = true, 4, 100, 1<<20
+	guest.Arguments = []string{"panic=3"}
+	if _, err := Run(t.Context(), guest, out); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(out, "arguments"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := strings.Split(string(text), "\n")
+	for option, want := range map[string]string{
+		"-smp": "4", "-m": "100", "-plugin": plugin + ",out=x,trace=y", "-icount": "shift=0,sleep=off", "-seed": "1",
+	} {
+		if i := slices.Index(given, option); i < 0 || given[i+1] != want {
+			t.Errorf("%s %s is not among %q", option, want, given)
+		}
+	}
+	line := given[slices.Index(given, "-append")+1]
+	if !strings.Contains(line, " nokaslr norandmaps ") || !strings.HasSuffix(line, " panic=3") {
+		t.Errorf("command line is %q", line)
+	}
+	if _, err := os.Stat(filepath.Join(out, diskFile)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the disk is left: %v", err)
+	}
+	guest.Exact = false
+	for _, option := range []string{"-icount", "-rtc", "-seed"} {
+		if slices.Contains(guest.machine(), option) {
+			t.Errorf("%s without need", option)
+		}
+	}
+}
