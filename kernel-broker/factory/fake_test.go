@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"debug/elf"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -51,7 +52,9 @@ bzImage:
 	@test ! -e @SWITCHES@/fail || { echo 'two.c:7: error: no such thing'; exit 1; }
 	@test ! -e @SWITCHES@/hang || sleep 60
 	@test ! -e @SWITCHES@/slow || { rm @SWITCHES@/slow; sleep 3; touch @SWITCHES@/slow-done; }
-	@cp files/vmlinux files/vmlinux.o files/System.map files/modules.builtin files/modules.builtin.modinfo $(O)
+	@cp files/vmlinux files/System.map files/modules.builtin files/modules.builtin.modinfo $(O)
+	@if test -e @SWITCHES@/ignore || test -z "$(findstring profile,$(KCFLAGS))"; then \
+		cp files/vmlinux.o $(O); else cp files/profiled.o $(O)/vmlinux.o; fi
 	@! grep -q VMLINUX_MAP=y $(O)/.config || cp files/System.map $(O)/vmlinux.map
 	@cp files/bzImage $(O)/arch/x86/boot/bzImage
 `
@@ -109,7 +112,8 @@ func (f *fakeFactory) makeTarball(image []byte) {
 	for file, content := range map[string]string{
 		"kernel.release":          fakeRelease + "\n",
 		"vmlinux":                 string(fakeELF(f.t, fakeBuildID)),
-		"vmlinux.o":               string(fakeELF(f.t, fakeBuildID)),
+		"vmlinux.o":               string(fakeText(4700, 100, 0)),
+		"profiled.o":              string(fakeText(900, 2500, 600)),
 		"System.map":              "ffffffff81000000 T _text\n",
 		"bzImage":                 string(image),
 		"modules.builtin":         "kernel/drivers/block/virtio_blk.ko\nkernel/fs/ext4/ext4.ko\nkernel/sound/beep.ko\n",
@@ -177,6 +181,28 @@ func fakeELF(t *testing.T, id string) []byte {
 	size := uint64(note.Len())
 	put(&file, uint32(4), uint32(4), uint64(header+segment), uint64(0), uint64(0), size, size, uint64(4))
 	file.Write(note.Bytes())
+	return file.Bytes()
+}
+
+// fakeText is an object of nothing but headers of text sections.
+func fakeText(text, unlikely, hot uint64) []byte {
+	const names = "\x00.text\x00.text.unlikely\x00.text.hot\x00.init.text\x00.names\x00"
+	const header, section = 64, 64
+	var file bytes.Buffer
+	put(&file, []byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"),
+		uint16(1), uint16(62), uint32(1), uint64(0), uint64(0), uint64(header+len(names)),
+		uint32(0), uint16(header), uint16(0), uint16(0), uint16(section), uint16(6), uint16(5))
+	file.WriteString(names)
+	entry := func(name string, kind elf.SectionType, flags elf.SectionFlag, at, size uint64) {
+		put(&file, uint32(strings.Index(names, name+"\x00")), uint32(kind), uint64(flags), uint64(0),
+			at, size, uint32(0), uint32(0), uint64(1), uint64(0))
+	}
+	entry("", elf.SHT_NULL, 0, 0, 0)
+	entry(".text", elf.SHT_NOBITS, elf.SHF_ALLOC|elf.SHF_EXECINSTR, 0, text)
+	entry(".text.unlikely", elf.SHT_NOBITS, elf.SHF_ALLOC|elf.SHF_EXECINSTR, 0, unlikely)
+	entry(".text.hot", elf.SHT_NOBITS, elf.SHF_ALLOC|elf.SHF_EXECINSTR, 0, hot)
+	entry(".init.text", elf.SHT_NOBITS, elf.SHF_ALLOC|elf.SHF_EXECINSTR, 0, 50)
+	entry(".names", elf.SHT_STRTAB, 0, header, uint64(len(names)))
 	return file.Bytes()
 }
 

@@ -103,6 +103,10 @@ type CompileInput struct {
 	// kernel, which is the next kernel's as soon as it returns.
 	Linked func(ctx context.Context, objects string) error
 
+	// Without is the text of the same kernel without a profile, which the
+	// optimised one is judged by. Optional.
+	Without *gcov.Sections
+
 	// used is filled in by the build.
 	used *Use
 }
@@ -137,7 +141,8 @@ func (in CompileInput) Inputs(plan Plan) (map[string]string, error) {
 }
 
 // Compile makes the kernel and leaves image, configuration, System.map and
-// manifest in the folder out.
+// manifest in the folder out. A profile that does not fit, or that the compiler
+// ignored, is an error (gcov.ErrUnfit).
 func (b *Builder) Compile(ctx context.Context, plan Plan, in CompileInput, watch Watch, out string) (Manifest, error) {
 	manifest, err := b.compileInto(ctx, plan, in, watch, out)
 	if err != nil {
@@ -174,12 +179,26 @@ func (b *Builder) compileInto(ctx context.Context, plan Plan, in CompileInput, w
 		if err := use(); err != nil {
 			return err
 		}
-		if manifest, err = collect(ctx, at, source, input, out); err != nil || in.Linked == nil {
+		if manifest, err = collect(ctx, at, source, input, out); err != nil {
+			return err
+		}
+		if err := judge(manifest, in.Without); err != nil || in.Linked == nil {
 			return err
 		}
 		return in.Linked(ctx, at.obj)
 	})
 	return manifest, err
+}
+
+// judge refuses a kernel that was compiled with a profile in vain.
+func judge(manifest Manifest, without *gcov.Sections) error {
+	if manifest.Profile == nil {
+		return nil
+	}
+	if without == nil {
+		without = &gcov.Unprofiled
+	}
+	return gcov.DefaultLimits.Judge(manifest.Profile.Complaints, *without, *manifest.Sections)
 }
 
 // takeConfig puts the configuration into the object folder. One that kconfig

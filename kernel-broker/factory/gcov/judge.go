@@ -142,6 +142,10 @@ type Limits struct {
 // ignored changes the share of unlikely text by less than a percent.
 var DefaultLimits = Limits{Mismatched: 20, Missing: 25, Unlikely: 10}
 
+// Unprofiled stands for the same build without a profile where that was not
+// made: no such kernel sets a larger share apart.
+var Unprofiled = Sections{Text: 95, Unlikely: 5}
+
 // ErrUnfit is in the error about a profile that the build could not use.
 var ErrUnfit = errors.New("the profile does not fit")
 
