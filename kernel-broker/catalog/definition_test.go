@@ -173,7 +173,7 @@ func TestResolve(t *testing.T) {
 	dir := t.TempDir()
 	build(t, dir, "mitgcm", nil)
 	p, artifacts, err := Resolve(mustParse(t, mitgcmYAML), dir)
-	if err != nil || len(p.Versions) != 2 || len(artifacts) != 1 {
+	if err != nil || len(p.Versions) != 2 || len(artifacts) != 2 || p.Versions[1].Documents[0].Digest != artifacts[1].Digest {
 		t.Fatalf("Resolve = %+v, %v, %v", p, artifacts, err)
 	}
 	k := p.Versions[1].Kernel
@@ -193,7 +193,7 @@ func TestModulesCountWhereTheyAre(t *testing.T) {
 		m["initrd"] = map[string]any{"name": "initrd.img", "digest": initrd.Digest, "size": initrd.Size}
 	})
 	build(t, dir, "stock", nil)
-	for name, files := range map[string]int{"mitgcm": 2, "stock": 1} {
+	for name, files := range map[string]int{"mitgcm": 3, "stock": 2} {
 		text := strings.ReplaceAll(strings.ReplaceAll(mitgcmYAML, "name: mitgcm", "name: "+name), "kernel: mitgcm", "kernel: "+name)
 		p, artifacts, err := Resolve(mustParse(t, text), dir)
 		if err != nil || len(artifacts) != files {

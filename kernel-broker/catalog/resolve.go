@@ -8,6 +8,9 @@ import (
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
+// Provenance is the name of the document that is a kernel's manifest.
+const Provenance = "provenance"
+
 // manifestName is the manifest in the folder of each kernel.
 const manifestName = "kernel.json"
 
@@ -28,7 +31,14 @@ func Resolve(d ProfileDefinition, kernelsDir string) (kernelbroker.Profile, []Ar
 		if err != nil {
 			return kernelbroker.Profile{}, nil, err
 		}
-		p.Versions = append(p.Versions, kernelbroker.ProfileVersion{Kernel: k})
+		provenance, err := DescribeFile(filepath.Join(kernelsDir, v.Kernel, manifestName))
+		if err != nil {
+			return kernelbroker.Profile{}, nil, fmt.Errorf("profile %q: %w", d.Name, err)
+		}
+		p.Versions = append(p.Versions, kernelbroker.ProfileVersion{Kernel: k, Documents: []kernelbroker.Document{
+			{Name: Provenance, Digest: provenance.Digest, Size: provenance.Size},
+		}})
+		files = append(files, provenance)
 		for _, file := range files {
 			if !seen[file.Digest] {
 				seen[file.Digest] = true

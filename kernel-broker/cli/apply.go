@@ -200,7 +200,11 @@ func toProto(p kernelbroker.Profile) *api.Profile {
 		}[p.Fallback],
 	}
 	for _, v := range p.Versions {
-		out.Versions = append(out.Versions, &api.ProfileVersion{Kernel: kernelToProto(v.Kernel)})
+		version := &api.ProfileVersion{Kernel: kernelToProto(v.Kernel)}
+		for _, d := range v.Documents {
+			version.Documents = append(version.Documents, &api.Document{Name: d.Name, Digest: d.Digest, Size: d.Size})
+		}
+		out.Versions = append(out.Versions, version)
 	}
 	return out
 }

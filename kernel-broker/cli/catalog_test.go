@@ -26,8 +26,8 @@ func TestApplyAndShow(t *testing.T) {
 	if len(f.files.bytes) != 0 {
 		t.Error("a dry run uploaded something")
 	}
-	f.must(0, "uploading bzImage: 1.3 MiB done\nprofile mitgcm applied, 1 version\n", "profile", "apply", dir, "--kernels", kernels)
-	f.must(0, "is stored already (1.3 MiB)\nprofile mitgcm unchanged, 1 version\n", "profile", "apply", dir, "--kernels", kernels)
+	f.must(0, "uploading bzImage: 1.3 MiB done\nuploading kernel.json: 692 B done\nprofile mitgcm applied, 1 version\n", "profile", "apply", dir, "--kernels", kernels)
+	f.must(0, "kernel.json is stored already (692 B)\nprofile mitgcm unchanged, 1 version\n", "profile", "apply", dir, "--kernels", kernels)
 	if _, _, stderr := f.run("profile", "apply", dir, "--kernels", kernels, "--dry-run"); stderr != "" {
 		t.Errorf("nothing is left to do, but: %s", stderr)
 	}

@@ -227,6 +227,9 @@ func build(t *testing.T, kernels, name, content string) string {
 		"format": 1, "name": name, "release": "6.1.0-" + name, "build_id": id, "architecture": "x86_64",
 		"image":   map[string]any{"name": "bzImage", "digest": "sha256:" + hex.EncodeToString(sum[:]), "size": len(content)},
 		"drivers": map[string]any{"builtin": []string{"virtio_net", "virtio_blk"}, "modular": []string{}}, "filesystems": map[string]any{"builtin": []string{"ext4"}},
+		"source":   map[string]any{"package": "linux-source-6.1", "version": "6.1-1", "digest": "sha256:" + strings.Repeat("5", 64)},
+		"config":   map[string]any{"name": "config", "digest": "sha256:" + strings.Repeat("c", 64), "size": 1},
+		"compiler": map[string]any{"name": "gcc-12", "version": "gcc-12 12.2.0", "linker": "GNU ld 2.40"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -19,12 +19,13 @@ type registration struct {
 	version                           uint32
 	arguments                         []string
 	makeDefault, dryRun               bool
+	documents                         map[string]string // besides the manifest: names and files
 }
 
 func (a *app) kernelCommand() *cobra.Command {
 	list := &cobra.Command{Use: "list", Short: "List the versions of all profiles", Args: cobra.NoArgs, RunE: a.run(a.kernelList)}
-	show := &cobra.Command{Use: "show NAME[@VERSION]", Short: "Show one version of a profile", Args: cobra.ExactArgs(1), RunE: a.run(a.kernelShow)}
-	return noun("kernel", "Kernels behind the profiles", list, show, a.kernelRegisterCommand())
+	show := &cobra.Command{Use: "show NAME[@VERSION]", Short: "Show one version of a profile and where it is from", Args: cobra.ExactArgs(1), RunE: a.run(a.kernelShow)}
+	return noun("kernel", "Kernels behind the profiles", list, show, a.kernelBuildCommand(), a.kernelCandidatesCommand(), a.kernelRegisterCommand())
 }
 
 func (a *app) kernelRegisterCommand() *cobra.Command {
@@ -66,42 +67,75 @@ func (a *app) register(ctx context.Context, r registration) error {
 	if err != nil {
 		return err
 	}
-	spec, files, err := r.read(profile)
+	ref, err := a.registerIn(ctx, profile, r)
+	if err != nil || ref == "" {
+		return err
+	}
+	parsed, err := kernelbroker.ParseRef(ref)
 	if err != nil {
 		return err
 	}
+	return a.show(&api.CheckProfileResponse{Name: parsed.Profile, Version: parsed.Version}, func(p *page) { p.line("%s", ref) })
+}
+
+// registerIn registers a kernel in a profile as it is now, and returns its name;
+// empty when it is only shown what would be done.
+func (a *app) registerIn(ctx context.Context, profile *api.Profile, r registration) (string, error) {
+	spec, files, err := r.read(profile)
+	if err != nil {
+		return "", err
+	}
 	for _, v := range profile.GetVersions() {
 		if sameBoot(v.GetKernel(), spec) && (r.version == 0 || r.version == v.GetKernel().GetVersion()) {
-			return a.registerAgain(ctx, profile, v, r)
+			return refOf(v), a.registerAgain(ctx, profile, v, r)
 		}
 	}
-	profile.Versions = append(profile.Versions, &api.ProfileVersion{Kernel: spec})
+	documents, more, err := r.describe()
+	if err != nil {
+		return "", err
+	}
+	profile.Versions = append(profile.Versions, &api.ProfileVersion{Kernel: spec, Documents: documents})
 	if r.makeDefault || profile.GetDefaultVersion() == 0 {
 		profile.DefaultVersion = spec.GetVersion()
 	}
 	ref := kernelRef(spec.GetProfile(), spec.GetVersion())
 	if r.dryRun {
 		a.say("would register %s (%s)", ref, spec.GetRelease())
-		return nil
+		return "", nil
 	}
-	if err := a.apply(ctx, prepared{profile, files}); err != nil {
-		return err
-	}
-	return a.show(&api.CheckProfileResponse{Name: spec.GetProfile(), Version: spec.GetVersion()}, func(p *page) { p.line("%s", ref) })
+	return ref, a.apply(ctx, prepared{profile, append(files, more...)})
 }
 
-// registerAgain has at most the default version to change.
+// registerAgain has at most the default version to change, and documents to
+// add to a version that has none.
 func (a *app) registerAgain(ctx context.Context, profile *api.Profile, v *api.ProfileVersion, r registration) error {
 	a.say("%s is this kernel already", refOf(v))
+	var files []catalog.Artifact
+	changed := false
+	if len(v.GetDocuments()) == 0 {
+		var err error
+		if v.Documents, files, err = r.describe(); err != nil {
+			return err
+		}
+		changed = true
+	}
 	if r.makeDefault && profile.GetDefaultVersion() != v.GetKernel().GetVersion() {
 		profile.DefaultVersion = v.GetKernel().GetVersion()
+		changed = true
 		if r.dryRun {
 			a.say("would make it the default version")
-		} else if _, err := a.send(ctx, profile); err != nil {
+		}
+	}
+	if r.dryRun || !changed {
+		return nil
+	}
+	for _, file := range files {
+		if err := a.upload(ctx, file); err != nil {
 			return err
 		}
 	}
-	return a.show(&api.CheckProfileResponse{Name: profile.GetName(), Version: v.GetKernel().GetVersion()}, func(p *page) { p.line("%s", refOf(v)) })
+	_, err := a.send(ctx, profile)
+	return err
 }
 
 func newProfile(r registration) *api.Profile {
@@ -193,7 +227,11 @@ func (a *app) kernelShow(ctx context.Context, args []string) error {
 	}
 	for _, v := range profile.GetVersions() {
 		if v.GetKernel().GetVersion() == ref.Version {
-			return a.show(v, func(p *page) { kernelPage(p, v) })
+			from, err := a.origin(ctx, v)
+			if err != nil {
+				return err
+			}
+			return a.showVersion(v, from)
 		}
 	}
 	return fmt.Errorf("kernel profile %q has no version %d: %w", ref.Profile, ref.Version, kernelbroker.ErrNotFound)

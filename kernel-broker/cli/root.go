@@ -47,6 +47,7 @@ type Invocation struct {
 type app struct {
 	Invocation
 	config, broker, output string
+	cache                  string
 	started                bool
 	conn                   *grpc.ClientConn
 	address                string

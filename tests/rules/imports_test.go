@@ -28,6 +28,7 @@ var crossing = map[string]map[string]string{
 	"cli": {
 		"api":     "kernelctl speaks the API",
 		"catalog": "an administrator's files become requests",
+		"factory": "kernelctl is a front to the factory, which runs in its process",
 		"client":  "kernelctl and the hooks reach the broker in one way",
 	},
 	"factory": {

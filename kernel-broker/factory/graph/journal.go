@@ -176,7 +176,7 @@ func (j *journal) write(r Record) error {
 	if _, err := j.file.Write(append(bytes.ReplaceAll(text, []byte("\n"), []byte(" ")), '\n')); err != nil {
 		return err
 	}
-	if r.Total > 0 || r.Done > 0 {
+	if (r.Total > 0 || r.Done > 0) && !r.State.Ended() {
 		return nil
 	}
 	return j.file.Sync()

@@ -71,7 +71,7 @@ func (r *Runner) Run(ctx context.Context, name string, g *Graph, targets ...stri
 		return nil, fmt.Errorf("run %q: %w", name, err)
 	}
 	run := &run{runner: r, name: name, graph: g, executor: executor, journal: journal, total: len(steps),
-		slots: make(chan struct{}, max(1, r.Parallel)), results: map[string]Result{}, began: time.Now()}
+		slots: make(chan struct{}, max(1, r.Parallel)), results: map[string]Result{}, units: map[string]Update{}, began: time.Now()}
 	err = run.all(ctx, steps)
 	return run.results, errors.Join(err, run.end(ctx, err))
 }
@@ -89,6 +89,7 @@ type run struct {
 
 	mu       sync.Mutex
 	results  map[string]Result
+	units    map[string]Update // how far each step was when it last said so
 	finished int
 	failed   []error
 
@@ -145,7 +146,11 @@ func (r *run) one(ctx context.Context, step *Step) {
 			state = Stopped
 		}
 	}
-	record := Record{Step: step.Name, State: state, Cached: outcome.Cached, Shared: outcome.Shared, Key: task.Key}
+	r.mu.Lock()
+	units := r.units[step.Name]
+	r.mu.Unlock()
+	record := Record{Step: step.Name, State: state, Cached: outcome.Cached, Shared: outcome.Shared, Key: task.Key,
+		Done: units.Done, Total: units.Total}
 	if err != nil {
 		record.Error = err.Error()
 	} else if !step.Effect {
@@ -217,6 +222,11 @@ func (r *run) observer(task Task, log string) func(Update) {
 	var told time.Time
 	var last Update
 	return func(u Update) {
+		if u.Total > 0 {
+			r.mu.Lock()
+			r.units[task.Step.Name] = u
+			r.mu.Unlock()
+		}
 		record := Record{Step: task.Step.Name, State: u.State, Key: task.Key, Log: log, Job: u.Job, Done: u.Done, Total: u.Total}
 		event := Event{State: u.State, Log: log, Job: u.Job, Done: u.Done, Total: u.Total}
 		if changed := u.State != last.State || u.Job != last.Job; !changed && time.Since(told) < tellInterval {

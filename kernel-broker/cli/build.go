@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
+)
+
+// Values of --where and --publish.
+const (
+	whereLocal   = "local"
+	whereSlurm   = "slurm"
+	publishAuto  = "auto"
+	publishNever = "never"
+)
+
+// buildRequest is what kernel build was given.
+type buildRequest struct {
+	options        pipeline.Options
+	where, publish string
+	until          string
+	parallel       int
+	partition      string
+	sbatch         []string
+	worker         string
+}
+
+const buildLong = `Makes the kernel of catalog/kernels/NAME.yaml and finds out whether it is better
+than the one that jobs get today: configures, slims by a run, compiles with
+counters, takes a profile of the application, compiles with it, boots the
+result, measures it with data that it has not seen, and judges. Only what the
+recipe asks for is done, and nothing that was done before: a build that was
+killed goes on where it was, and two builds at once share their work.
+
+A kernel that beats the current one by more than the spread, and passes the
+workload's checks, is registered as a new version of profile NAME and becomes
+its default. Any other kernel stays a candidate, with a report that says why.
+
+With --where slurm each step is a job. The cache folder must then be one that
+all nodes of the partition see at the same path, and so must the catalog be.`
+
+func (a *app) kernelBuildCommand() *cobra.Command {
+	r := buildRequest{}
+	c := &cobra.Command{
+		Use: "build NAME", Short: "Build a kernel, measure it, and publish it if it wins", Long: buildLong,
+		Example: "  kernelctl kernel build mitgcm\n  kernelctl kernel build mitgcm --where slurm --partition build --publish never",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.run(func(ctx context.Context, args []string) error {
+			r.options.Name = args[0]
+			return a.kernelBuild(ctx, r)
+		}),
+	}
+	f := c.Flags()
+	f.StringVar(&r.options.Catalog, "catalog", "catalog", "`folder` with kernels/, fragments/, workloads/ and keep/")
+	f.StringVar(&r.where, "where", whereLocal, "local or slurm: `where` the steps are done")
+	f.IntVar(&r.options.Jobs, "jobs", runtime.NumCPU(), "`number` of compilers at a time")
+	f.IntVar(&r.parallel, "parallel", 1, "`number` of steps at a time, with --where local")
+	f.StringVar(&r.publish, "publish", publishAuto, "auto or never: `what` becomes of a kernel that wins")
+	f.StringVar(&r.until, "until", "", "stop after this `step`")
+	f.StringVar(&r.partition, "partition", "", "Slurm `partition`")
+	f.StringArrayVar(&r.sbatch, "sbatch", nil, "further `argument` for sbatch; may be given again")
+	f.StringVar(&r.worker, "worker", "", "kernel-factory `program` as the nodes see it (default: beside kernelctl, else by PATH)")
+	f.StringVar(&r.options.Programs, "programs", "", "`folder` of the workloads' programs")
+	f.StringVar(&r.options.Plugin, "plugin", "", "the emulator's plugin `file`, kbcount.so")
+	f.StringVar(&r.options.Nodes, "nodes", "", "`file` of what nodes report of their hardware, for slimming")
+	f.StringVar(&r.options.Aliases, "aliases", "", "modules.alias `file` that tells the drivers of that hardware")
+	a.cacheFlag(c, true)
+	c.AddCommand(a.buildStatusCommand(), a.buildLogCommand())
+	_ = c.RegisterFlagCompletionFunc("where", cobra.FixedCompletions([]string{whereLocal, whereSlurm}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("publish", cobra.FixedCompletions([]string{publishAuto, publishNever}, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// cacheFlag adds --cache, for what a command has below it too.
+func (a *app) cacheFlag(c *cobra.Command, below bool) {
+	f := c.Flags()
+	if below {
+		f = c.PersistentFlags()
+	}
+	f.StringVar(&a.cache, "cache", "", "`folder` of what builds keep (default $KB_CACHE, or kernel-broker in the user's cache)")
+}
+
+func (a *app) cacheDir() (string, error) {
+	if a.cache != "" {
+		return filepath.Abs(a.cache)
+	}
+	if dir := a.Getenv("KB_CACHE"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	return factory.DefaultCacheDir()
+}
+
+func (r buildRequest) validate() error {
+	switch {
+	case r.where != whereLocal && r.where != whereSlurm:
+		return usageError{fmt.Errorf("--where %q is neither %s nor %s", r.where, whereLocal, whereSlurm)}
+	case r.publish != publishAuto && r.publish != publishNever:
+		return usageError{fmt.Errorf("--publish %q is neither %s nor %s", r.publish, publishAuto, publishNever)}
+	case r.options.Jobs < 1 || r.parallel < 1:
+		return usageError{errors.New("--jobs and --parallel: at least 1")}
+	case r.where == whereLocal && (r.partition != "" || len(r.sbatch) > 0):
+		return usageError{errors.New("--partition and --sbatch are for --where slurm")}
+	}
+	if err := kernelbroker.ValidateProfileName(r.options.Name); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
+	if err := r.validate(); err != nil {
+		return err
+	}
+	var err error
+	if r.options.Cache, err = a.cacheDir(); err != nil {
+		return err
+	}
+	if r.publish == publishAuto {
+		// Asked first: hours later is no time to learn that nobody is there.
+		if r.options.Current, err = a.currentKernel(ctx, r.options.Name, r.options.Cache); err != nil {
+			return fmt.Errorf("%w (--publish never builds without a broker)", err)
+		}
+	}
+	if err := a.complete(&r.options); err != nil {
+		return err
+	}
+	p, err := pipeline.Open(ctx, r.options)
+	if err != nil {
+		return err
+	}
+	if r.publish == publishAuto {
+		p.Publisher = publisher{app: a, application: r.options.Name}
+	}
+	runner, err := a.runner(r)
+	if err != nil {
+		return err
+	}
+	var until []string
+	if r.until != "" {
+		until = []string{r.until}
+	}
+	candidate, err := p.Build(ctx, runner, until...)
+	if err != nil || candidate == nil {
+		return err
+	}
+	return a.showValue(candidate, func(p *page) { candidatePage(p, *candidate) })
+}
+
+// complete fills in what is not given on the command line.
+func (a *app) complete(o *pipeline.Options) error {
+	executable, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	o.Locate(executable)
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	o.Machine = fmt.Sprintf("%s, %d CPUs", host, runtime.NumCPU())
+	o.Command = "kernelctl kernel build " + o.Name
+	o.Builder = "kernelctl " + a.Version
+	return o.Absolute()
+}
+
+// runner does the steps here or in jobs.
+func (a *app) runner(r buildRequest) (*graph.Runner, error) {
+	printer := &graph.Printer{Out: a.Stderr, Terminal: a.Terminal}
+	runner := &graph.Runner{Store: pipeline.StoreIn(r.options.Cache), Parallel: r.parallel, Observe: printer.Observe}
+	if r.where == whereLocal {
+		return runner, nil
+	}
+	plan, err := r.options.Save()
+	if err != nil {
+		return nil, err
+	}
+	worker := r.worker
+	if worker == "" {
+		worker = besides("kernel-factory")
+	}
+	arguments := r.sbatch
+	if r.partition != "" {
+		arguments = append([]string{"--partition", r.partition}, arguments...)
+	}
+	runner.Executor = &graph.Slurm{Worker: []string{worker, "step", "--plan", plan}, Arguments: arguments}
+	return runner, nil
+}
+
+// besides finds a program of ours: in the folder of this one, else by PATH.
+func besides(name string) string {
+	executable, err := os.Executable()
+	if err != nil {
+		return name
+	}
+	path := filepath.Join(filepath.Dir(executable), name)
+	if _, err := os.Stat(path); err != nil {
+		return name
+	}
+	return path
+}
+
+func candidatePage(p *page, c pipeline.Candidate) {
+	p.row("Kernel:", c.Name)
+	p.row("Candidate:", c.ID)
+	p.row("Verdict:", outcomeWord(c))
+	p.row("Reason:", c.Reason)
+	p.row("Published:", c.Published)
+	p.row("Release:", c.Release)
+	p.row("Build id:", c.BuildID)
+	p.row("Image:", c.ImageDigest+" "+bytesOf(uint64(c.ImageSize)))
+	p.row("Made:", clock(c.Made))
+	p.row("Folder:", c.Kernel)
+	if c.Report != "" {
+		p.row("Report:", c.Page())
+	}
+}
+
+func outcomeWord(c pipeline.Candidate) string {
+	if c.Outcome == "" {
+		return "not measured"
+	}
+	return strings.ToLower(string(c.Outcome))
+}

@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+)
+
+func TestBuildRefuses(t *testing.T) {
+	f := newFixture(t)
+	cache := t.TempDir()
+	for words, arguments := range map[string][]string{
+		"accepts 1 arg(s), received 0":                {},
+		`--where "mars" is neither local nor slurm`:   {"mitgcm", "--where", "mars"},
+		`--publish "maybe" is neither auto nor never`: {"mitgcm", "--publish", "maybe"},
+		"--jobs and --parallel: at least 1":           {"mitgcm", "--jobs", "0"},
+		"--partition and --sbatch are for":            {"mitgcm", "--partition", "p"},
+		"profile name \"MITgcm\"":                     {"MITgcm"},
+		"received 3":                                  {"log", "a", "b", "c"},
+	} {
+		f.must(2, words, append([]string{"kernel", "build", "--cache", cache}, arguments...)...)
+	}
+	f.must(1, `kernel "nothing": no such recipe`, "kernel", "build", "nothing", "--cache", cache, "--catalog", "../../catalog")
+	socket := filepath.Join(t.TempDir(), "nobody.sock")
+	if code, _, stderr := runAt(t, socket, "kernel", "build", "mitgcm", "--cache", cache); code != 4 || !strings.Contains(stderr, "cannot be reached") {
+		t.Errorf("a broker that is away: exit %d, %s", code, stderr)
+	}
+	if code, _, stderr := runAt(t, socket, "kernel", "build", "nothing", "--cache", cache, "--publish", "never"); code != 1 || !strings.Contains(stderr, "no such recipe") {
+		t.Errorf("no broker is needed: exit %d, %s", code, stderr)
+	}
+}
+
+// aBuild leaves what a build with a failure leaves in the cache.
+func aBuild(t *testing.T, cache string) {
+	t.Helper()
+	done := func(_ context.Context, w *graph.Work) error {
+		w.Say("all is well")
+		w.Units(3, 4)
+		return os.WriteFile(filepath.Join(w.Dir, "x"), nil, 0o644)
+	}
+	g, err := graph.New(graph.Step{Name: "source", Run: done},
+		graph.Step{Name: "plain", Needs: map[string]string{"s": "source"}, Run: func(_ context.Context, w *graph.Work) error {
+			w.Say("one.c:1: error: no such thing")
+			return errors.New("make bzImage: exit status 2")
+		}},
+		graph.Step{Name: "boot", Needs: map[string]string{"k": "plain"}, Run: done})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner := graph.Runner{Store: pipeline.StoreIn(cache)}
+	if _, err := runner.Run(t.Context(), "mitgcm", g); err == nil {
+		t.Fatal("the build did not fail")
+	}
+}
+
+func TestStatusAndLog(t *testing.T) {
+	f := newFixture(t)
+	cache := t.TempDir()
+	f.must(3, `"mitgcm" was never built here`, "kernel", "build", "status", "mitgcm", "--cache", cache)
+	f.must(2, "profile name", "kernel", "build", "status", "../x", "--cache", cache)
+	aBuild(t, cache)
+	out := f.must(0, "", "kernel", "build", "status", "mitgcm", "--cache", cache)
+	for _, words := range []string{"State:   failed", "source  done", "3 of 4", "plain   failed", "boot    pending", "one.c:1: error: no such thing"} {
+		if !strings.Contains(out, words) {
+			t.Errorf("no %q in\n%s", words, out)
+		}
+	}
+	var status graph.Status
+	if err := json.Unmarshal([]byte(f.must(0, "", "kernel", "build", "status", "mitgcm", "--cache", cache, "-o", "json")), &status); err != nil {
+		t.Fatal(err)
+	}
+	if status.Name != "mitgcm" || status.State != graph.Failed || len(status.Steps) != 3 || status.Steps[0].Digest == "" {
+		t.Errorf("%+v", status)
+	}
+	if out := f.must(0, "plain of mitgcm: failed", "kernel", "build", "log", "mitgcm", "--cache", cache, "--follow"); out != "one.c:1: error: no such thing\n" {
+		t.Errorf("log of what failed: %q", out)
+	}
+	if out := f.must(0, "source of mitgcm: done", "kernel", "build", "log", "mitgcm", "source", "--cache", cache); out != "all is well\n" {
+		t.Errorf("log of source: %q", out)
+	}
+	f.must(3, `"mitgcm" has no step "x", it has [source plain boot]`, "kernel", "build", "log", "mitgcm", "x", "--cache", cache)
+	f.must(3, `step "boot" of "mitgcm" said nothing yet`, "kernel", "build", "log", "mitgcm", "boot", "--cache", cache)
+}
+
+// TestLogFollows reads the log of a step that is at work in another goroutine.
+func TestLogFollows(t *testing.T) {
+	f := newFixture(t)
+	cache := t.TempDir()
+	began := make(chan struct{})
+	g, err := graph.New(graph.Step{Name: "slow", Run: func(_ context.Context, w *graph.Work) error {
+		w.Say("first")
+		close(began)
+		time.Sleep(time.Second)
+		w.Say("last")
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := (&graph.Runner{Store: pipeline.StoreIn(cache)}).Run(t.Context(), "mitgcm", g)
+		ended <- err
+	}()
+	<-began
+	if out := f.must(0, "slow of mitgcm: running", "kernel", "build", "log", "mitgcm", "-f", "--cache", cache); out != "first\nlast\n" {
+		t.Errorf("%q", out)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// aCandidate is a kernel with a report, as a build leaves it.
+func aCandidate(t *testing.T, cache string, outcome verdict.Outcome) pipeline.Candidate {
+	t.Helper()
+	kernels := filepath.Join(cache, "kernels")
+	dir := build(t, kernels, "mitgcm", "better bytes")
+	image, err := catalog.DescribeFile(filepath.Join(dir, "bzImage"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := pipeline.Candidate{Name: "mitgcm", ID: image.Digest[7:19], Made: noon, Release: "6.1.0-mitgcm", BuildID: "ab", ImageDigest: image.Digest, ImageSize: 12,
+		Application: "MITgcm", Description: "Slim kernel", Outcome: outcome, Reason: "kernel instructions -6 %", Kernel: dir, Report: filepath.Join(cache, "report")}
+	run := verdict.Run{Workload: "w", Seed: 7, Size: 3}
+	sample := func(kernel string, value float64) verdict.Sample {
+		return verdict.Sample{Workload: "w", Metric: verdict.KernelInstructions, Unit: "instructions/operation", Kernel: kernel, Exact: true,
+			Values: []float64{value}, Seed: 7, Size: 3, Operations: 3}
+	}
+	made, err := report.Make(report.Facts{Subject: "mitgcm", Application: "MITgcm", Current: "stock", Stock: "stock", Made: "2026-11-20T12:00:00Z",
+		Kernels:      []report.Kernel{{Kernel: verdict.Kernel{Name: "mitgcm"}}, {Kernel: verdict.Kernel{Name: "stock"}}},
+		Workloads:    []report.Workload{{Name: "w", Operation: "write"}},
+		Applications: []verdict.Application{{Name: "MITgcm", Test: run, Kernel: "mitgcm"}},
+		Samples:      []verdict.Sample{sample("mitgcm", 94), sample("stock", 100)},
+		Checks:       []verdict.CheckRun{{Workload: "w", Kernel: "mitgcm", Passed: true}},
+		Rules:        verdict.DefaultRules()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(c.Report, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for path, fill := range map[string]func(*os.File) error{
+		c.JSON(): func(f *os.File) error { return made.WriteJSON(f) },
+		c.Page(): func(f *os.File) error { return made.WriteHTML(f) },
+	} {
+		file, err := os.Create(path)
+		if err == nil {
+			err = errors.Join(fill(file), file.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func TestCandidates(t *testing.T) {
+	f := newFixture(t)
+	cache := t.TempDir()
+	f.must(0, "no candidates", "kernel", "candidates", "--cache", cache)
+	if err := pipeline.CandidatesIn(cache).Put(aCandidate(t, cache, verdict.NoBenefit)); err != nil {
+		t.Fatal(err)
+	}
+	out := f.must(0, "", "kernel", "candidates", "mitgcm", "--cache", cache)
+	if !strings.Contains(out, "no benefit  -          2026-11-20 12:00:00Z") || !strings.Contains(out, "kernel instructions -6 %") {
+		t.Error(out)
+	}
+	if out := f.must(0, "", "kernel", "candidates", "other", "--cache", cache, "-o", "yaml"); out != "candidates: []\n" {
+		t.Error(out)
+	}
+}
+
+// A kernel that won is registered with all that is known of it.
+func TestPublish(t *testing.T) {
+	f := newFixture(t)
+	dir, kernels := invented(t)
+	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
+	c := aCandidate(t, t.TempDir(), verdict.Benefit)
+	a := &app{Invocation: Invocation{Getenv: func(string) string { return "unix://" + f.socket }, Stdout: os.Stdout, Stderr: new(strings.Builder)}}
+	t.Cleanup(func() { _ = a.conn.Close() })
+	for range 2 { // the second time nothing is left to do
+		var log strings.Builder
+		ref, err := publisher{app: a}.Publish(t.Context(), c, &log)
+		if err != nil || ref != "mitgcm@2" {
+			t.Fatalf("%s, %v", ref, err)
+		}
+	}
+	if out := f.must(0, "", "profile", "check", "mitgcm"); out != "mitgcm@2\n" {
+		t.Errorf("jobs get %s", out)
+	}
+	golden(t, "kernel-published.table", f.must(0, "", "kernel", "show", "mitgcm"))
+	golden(t, "kernel-published.yaml", f.must(0, "", "kernel", "show", "mitgcm@2", "-o", "yaml"))
+	cache := t.TempDir()
+	folder, err := a.currentKernel(t.Context(), "mitgcm", cache)
+	if err != nil || !strings.HasPrefix(folder, cache) {
+		t.Fatalf("%s, %v", folder, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(folder, "bzImage")); err != nil || string(text) != "better bytes" {
+		t.Errorf("the kernel that jobs get is %q, %v", text, err)
+	}
+	if folder, err := a.currentKernel(t.Context(), "other", cache); folder != "" || err != nil {
+		t.Errorf("a profile that does not exist: %s, %v", folder, err)
+	}
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
+)
+
+// origin is what kernel show adds to a version: where it is from, and what was
+// found out about it.
+type origin struct {
+	Provenance *factory.Manifest `json:"provenance,omitempty"`
+	Verdict    any               `json:"verdict,omitempty"`
+	verdict    string
+}
+
+func (a *app) origin(ctx context.Context, v *api.ProfileVersion) (origin, error) {
+	var o origin
+	text, err := a.document(ctx, v, documentProvenance)
+	if err != nil {
+		return o, fmt.Errorf("provenance of %s: %w", refOf(v), err)
+	}
+	if text != nil {
+		o.Provenance = &factory.Manifest{}
+		if err := json.Unmarshal(text, o.Provenance); err != nil {
+			return o, fmt.Errorf("provenance of %s: %w", refOf(v), err)
+		}
+	}
+	if text, err = a.document(ctx, v, documentReport); err != nil || text == nil {
+		return o, err
+	}
+	made, err := report.Read(strings.NewReader(string(text)))
+	if err != nil {
+		return o, fmt.Errorf("report of %s: %w", refOf(v), err)
+	}
+	if verdict := made.Figures.Verdict; verdict != nil {
+		o.Verdict, o.verdict = verdict, fmt.Sprintf("%s: %s", verdict.Outcome, verdict.Reason)
+	}
+	return o, nil
+}
+
+// showVersion prints a version with its origin. In JSON the origin's keys stand
+// beside those of the message.
+func (a *app) showVersion(v *api.ProfileVersion, o origin) error {
+	if a.output == outputTable {
+		return a.page(func(p *page) {
+			kernelPage(p, v)
+			o.page(p)
+		})
+	}
+	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("result: %w", err)
+	}
+	more, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("result: %w", err)
+	}
+	if string(more) != "{}" {
+		text = []byte(strings.TrimSuffix(strings.TrimSpace(string(text)), "}") + "," + strings.TrimPrefix(string(more), "{"))
+	}
+	return a.showJSON(text)
+}
+
+func (o origin) page(p *page) {
+	m := o.Provenance
+	if m == nil {
+		p.line("\nWhere it is from was not registered with it.")
+		return
+	}
+	p.line("")
+	p.field("Source:", fmt.Sprintf("%s %s %s", m.Source.Package, m.Source.Version, m.Source.Digest))
+	for _, patch := range m.Source.Patches {
+		p.field("Patch:", fmt.Sprintf("%s %s, upstream: %s", patch.Name, patch.Digest, patch.Upstream))
+	}
+	p.field("Configuration:", m.Config.Digest)
+	for _, part := range m.Fragments {
+		p.field("Fragment:", part.Name+" "+part.Digest)
+	}
+	if m.Compiler != nil {
+		p.field("Compiler:", m.Compiler.Name+": "+m.Compiler.Version)
+		p.field("Linker:", m.Compiler.Linker)
+	}
+	p.field("Optimisation:", string(m.Optimisation))
+	p.field("Flags:", strings.Join(m.Flags, " "))
+	if m.Profile != nil {
+		p.field("Profile:", fmt.Sprintf("%s, %d objects", m.Profile.Digest, m.Profile.Objects))
+		for _, e := range m.Profile.Excluded {
+			p.field("Without profile:", e.Object+": "+e.Reason)
+		}
+	}
+	p.field("Workload:", m.Workload)
+	p.field("Inputs:", m.InputsKey)
+	p.field("Builder:", m.Builder)
+	if o.verdict != "" {
+		p.field("Verdict:", o.verdict)
+	}
+}
+
+// field is a row, unless there is nothing to say.
+func (p *page) field(name, value string) {
+	if strings.TrimSpace(value) != "" {
+		p.row(name, value)
+	}
+}

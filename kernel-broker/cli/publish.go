@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
+)
+
+// Names of documents.
+const (
+	documentProvenance = catalog.Provenance
+	documentReport     = "report"
+	documentPage       = "page"
+)
+
+// publisher registers kernels that win, as an administrator would.
+type publisher struct {
+	app         *app
+	application string
+}
+
+// Publish implements pipeline.Publisher.
+func (p publisher) Publish(ctx context.Context, c pipeline.Candidate, log io.Writer) (string, error) {
+	r := registration{
+		profile: c.Name, kernel: filepath.Join(c.Kernel, factory.ImageFile), manifest: filepath.Join(c.Kernel, factory.ManifestFile),
+		application: c.Application, description: c.Description, makeDefault: true,
+		documents: map[string]string{documentReport: c.JSON(), documentPage: c.Page()},
+	}
+	profile, err := p.app.profile(ctx, r.profile)
+	if isMissing(err) {
+		profile, err = newProfile(r), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	// What the site wants on the command line is the site's.
+	for _, v := range profile.GetVersions() {
+		if v.GetKernel().GetVersion() == profile.GetDefaultVersion() {
+			r.arguments = v.GetKernel().GetArguments()
+		}
+	}
+	ref, err := p.app.registerIn(ctx, profile, r)
+	if err == nil {
+		fmt.Fprintf(log, "%s is in the catalog\n", ref)
+	}
+	return ref, err
+}
+
+// describe finds the documents of a registration, the manifest among them.
+func (r registration) describe() ([]*api.Document, []catalog.Artifact, error) {
+	paths := map[string]string{documentProvenance: r.manifest}
+	for name, path := range r.documents {
+		paths[name] = path
+	}
+	var documents []*api.Document
+	var files []catalog.Artifact
+	for _, name := range []string{documentProvenance, documentReport, documentPage} {
+		if paths[name] == "" {
+			continue
+		}
+		file, err := catalog.DescribeFile(paths[name])
+		if err != nil {
+			return nil, nil, err
+		}
+		documents = append(documents, &api.Document{Name: name, Digest: file.Digest, Size: file.Size})
+		files = append(files, file)
+	}
+	return documents, files, nil
+}
+
+// currentKernel gets the kernel that jobs of a profile have today into the
+// cache and returns its folder; empty when there is none but stock.
+func (a *app) currentKernel(ctx context.Context, name, cache string) (string, error) {
+	profile, err := a.profile(ctx, name)
+	if isMissing(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, v := range profile.GetVersions() {
+		if k := v.GetKernel(); k.GetVersion() == profile.GetDefaultVersion() && v.GetQuarantine() == nil {
+			return a.fetchKernel(ctx, k, filepath.Join(cache, "current"))
+		}
+	}
+	return "", nil
+}
+
+// fetchKernel leaves image and manifest in a folder of the image's digest.
+func (a *app) fetchKernel(ctx context.Context, k *api.KernelSpec, dir string) (string, error) {
+	dir = filepath.Join(dir, k.GetImageDigest()[len("sha256:"):])
+	image := filepath.Join(dir, factory.ImageFile)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	if now, err := catalog.DescribeFile(image); err != nil || now.Digest != k.GetImageDigest() {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		if err := a.fetch(ctx, k.GetImageDigest(), image); err != nil {
+			return "", fmt.Errorf("current kernel %q: %w", kernelRef(k.GetProfile(), k.GetVersion()), err)
+		}
+	}
+	text, err := json.MarshalIndent(map[string]any{
+		"format": 1, "name": k.GetProfile(), "release": k.GetRelease(), "build_id": k.GetBuildId(), "architecture": k.GetArchitecture(),
+		"image": map[string]any{"name": factory.ImageFile, "digest": k.GetImageDigest(), "size": k.GetImageSize()},
+	}, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, factory.ManifestFile), append(text, '\n'), 0o644)
+}
+
+// fetch gets a stored file and checks its digest.
+func (a *app) fetch(ctx context.Context, digest, path string) error {
+	conn, err := a.dial()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := api.NewCatalogServiceClient(conn).FetchArtifact(ctx, &api.FetchArtifactRequest{Digest: digest})
+	if err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), ".fetch-*")
+	if err != nil {
+		return err
+	}
+	for err == nil {
+		var part *api.FetchArtifactResponse
+		if part, err = stream.Recv(); err == nil {
+			_, err = file.Write(part.GetData())
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		var got catalog.Artifact
+		if got, err = catalog.DescribeFile(file.Name()); err == nil && got.Digest != digest {
+			err = fmt.Errorf("the broker's file has digest %s, not %s: %w", got.Digest, digest, kernelbroker.ErrInvalid)
+		}
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return nil
+}
+
+// document gets one of a version's documents as text; empty when it has none
+// of that name.
+func (a *app) document(ctx context.Context, v *api.ProfileVersion, name string) ([]byte, error) {
+	for _, d := range v.GetDocuments() {
+		if d.GetName() != name {
+			continue
+		}
+		dir, err := os.MkdirTemp("", "kernelctl-")
+		if err != nil {
+			return nil, err
+		}
+		path := filepath.Join(dir, name)
+		err = a.fetch(ctx, d.GetDigest(), path)
+		var text []byte
+		if err == nil {
+			text, err = os.ReadFile(path)
+		}
+		return text, errors.Join(err, os.RemoveAll(dir))
+	}
+	return nil, nil
+}
