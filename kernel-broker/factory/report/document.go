@@ -141,7 +141,7 @@ func (v view) how() page.Section {
 	rules := v.Facts.Rules
 	return page.Section{ID: "how", Title: "How to read this", Parts: []page.Part{page.List{
 		"Every figure is a cost for one operation of a workload, so less is better; a change of -4.5 % means that the kernel needs 4.5 % less.",
-		"Exact samples repeat to the last instruction: each difference is one. Others have a spread, the distance between the quartiles of the repetitions, and a probability p by Welch's t-test that the difference is chance.",
+		fmt.Sprintf("Exact samples repeat to the last instruction on one build of a kernel. Other builds of the same code differ a little, so a difference up to %v of the figure says nothing. Inexact samples have a spread, the distance between the quartiles of the repetitions, and a probability p by Welch's t-test that the difference is chance.", rules.Resolution),
 		fmt.Sprintf("A kernel wins when it is better by more than the spread, at p below %v, with at least %d repetitions, by at least %v of the current figure, and when it passes the checks. A question mark behind a change says that it may be chance.",
 			rules.Significance, rules.LeastRepetitions, rules.LeastGain),
 		"Kernels are compared at equal processor mitigations. Where that is not so, the title of the table says it, and no verdict comes of it.",

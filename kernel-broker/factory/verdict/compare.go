@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // Standing is how one kernel stands to another in one measured thing. What is
@@ -92,7 +93,7 @@ func Compare(candidate, current Side, rules Rules) Comparison {
 		c.addUnequal(trainedOn(current.Kernel, test))
 	}
 	if a.repeats() && b.repeats() {
-		c.countExactly()
+		c.countExactly(rules)
 	} else {
 		c.judge(a, b, rules)
 	}
@@ -156,16 +157,26 @@ func (s Sample) repeats() bool {
 	return s.Exact
 }
 
-func (c *Comparison) countExactly() {
+func (c *Comparison) countExactly(rules Rules) {
 	c.Method = ByExactCount
 	switch {
+	case c.Of.Median == c.To.Median:
+		c.Standing, c.Reason = Equal, "exact counts, and the same"
+	case c.withinResolution(rules):
+		c.Standing, c.Reason = Unclear, unresolved(rules)
 	case c.Of.Median < c.To.Median:
 		c.Standing, c.Reason = Better, "exact counts, and fewer"
-	case c.Of.Median > c.To.Median:
-		c.Standing, c.Reason = Worse, "exact counts, and more"
 	default:
-		c.Standing, c.Reason = Equal, "exact counts, and the same"
+		c.Standing, c.Reason = Worse, "exact counts, and more"
 	}
+}
+
+func (c *Comparison) withinResolution(rules Rules) bool {
+	return math.Abs(c.Of.Median-c.To.Median) <= rules.Resolution*max(c.Of.Median, c.To.Median)
+}
+
+func unresolved(rules Rules) string {
+	return fmt.Sprintf("no more than %s, which builds of one kernel may differ by", strings.TrimPrefix(Percent(rules.Resolution), "+"))
 }
 
 // judge where values vary.
@@ -186,6 +197,8 @@ func (c *Comparison) judge(a, b Sample, rules Rules) {
 	case math.Abs(difference) <= c.Spread:
 		c.Standing = Unclear
 		c.Reason = fmt.Sprintf("the difference of %s is within the spread of %s", number(math.Abs(difference)), number(c.Spread))
+	case c.withinResolution(rules):
+		c.Standing, c.Reason = Unclear, unresolved(rules)
 	case !(test.P < rules.Significance):
 		c.Standing = Unclear
 		c.Reason = fmt.Sprintf("not significant: p = %s, not below %v", number(test.P), rules.Significance)

@@ -27,7 +27,9 @@ func TestCompare(t *testing.T) {
 		reason string
 	}{
 		{"exact and fewer", side("pgo", true, 1230), side("slim", true, 1280), Better, ByExactCount, "fewer"},
-		{"exact and one more", side("pgo", true, 1281, 1281), side("slim", true, 1280), Worse, ByExactCount, "more"},
+		{"exact and more", side("pgo", true, 1282, 1282), side("slim", true, 1280), Worse, ByExactCount, "more"},
+		{"exact, and too near", side("pgo", true, 1281, 1281), side("slim", true, 1280), Unclear, ByExactCount, "no more than 0.1 %, which builds of one kernel"},
+		{"varied, and too near", side("pgo", false, 99_999, 99_999, 99_999), side("slim", false, 100_000, 100_000, 100_000), Unclear, ByWelch, "no more than 0.1 %"},
 		{"exact and the same", side("pgo", true, 1280), side("slim", true, 1280, 1280), Equal, ByExactCount, "same"},
 		{"varied and apart", side("pgo", false, 90, 91, 92), side("slim", false, 100, 101, 102), Better, ByWelch, "p ="},
 		{"within the spread", side("pgo", false, 90, 95, 110), side("slim", false, 99, 99, 99), Unclear, ByWelch, "within the spread of 10"},

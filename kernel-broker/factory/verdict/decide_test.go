@@ -31,6 +31,10 @@ func TestDecide(t *testing.T) {
 		{"a gain", func(*Case) {}, Benefit, "kernel instructions -3.9 % on write8 (exact counts, and fewer)"},
 		{"a loss", func(c *Case) { c.Samples[0].Values[0] = 1300 }, NoBenefit, "+1.6 %"},
 		{"the same", func(c *Case) { c.Samples[0].Values[0] = 1280 }, NoBenefit, "the same"},
+		// As measured of two builds that differ in a host name.
+		{"another build of the same", func(c *Case) {
+			c.Samples[0].Values[0], c.Samples[1].Values[0] = 5031.33, 5032.496
+		}, NoBenefit, "builds of one kernel may differ"},
 		{"a gain below the least", func(c *Case) { c.Rules.LeastGain = 0.05 }, NoBenefit, "less than the least gain of -5.0 %"},
 		{
 			"noise", func(c *Case) {
@@ -86,7 +90,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestRulesCheck(t *testing.T) {
-	for _, bad := range []Rules{{0, 3, 0}, {1, 3, 0}, {0.05, 1, 0}, {0.05, 3, -1}, {0.05, 3, 1}} {
+	for _, bad := range []Rules{{0, 3, 0, 0}, {1, 3, 0, 0}, {0.05, 1, 0, 0}, {0.05, 3, -1, 0}, {0.05, 3, 1, 0}, {0.05, 3, 0, -1}, {0.05, 3, 0, 1}} {
 		if bad.Check() == nil {
 			t.Errorf("%+v passes", bad)
 		}

@@ -98,6 +98,9 @@ func TestNoWinWithoutCause(t *testing.T) {
 		if !(c.To.Median-c.Of.Median > c.Spread) {
 			t.Fatalf("better by %v, spread %v", c.To.Median-c.Of.Median, c.Spread)
 		}
+		if !(c.To.Median-c.Of.Median > rules.Resolution*c.To.Median) {
+			t.Fatalf("better by %v of %v", c.To.Median-c.Of.Median, c.To.Median)
+		}
 		if c.Method == ByWelch && !(c.Test.P < rules.Significance) {
 			t.Fatalf("better at p = %v", c.Test.P)
 		}
