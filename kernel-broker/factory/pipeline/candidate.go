@@ -73,6 +73,11 @@ func (p *Pipeline) finish(ctx context.Context, w *graph.Work) error {
 	}
 	if before, err := p.Candidates.Get(candidate.Name, candidate.ID); err == nil {
 		candidate.Made, candidate.Published = before.Made, before.Published
+		if before.Benefit() && p.isCurrent(candidate) {
+			// It is what jobs get today because it won, and it cannot beat
+			// itself: what was found out then stands.
+			candidate.Outcome, candidate.Reason, candidate.Report = before.Outcome, before.Reason, before.Report
+		}
 	}
 	p.made = &candidate
 	if err := p.Candidates.Put(candidate); err != nil {
@@ -87,6 +92,15 @@ func (p *Pipeline) finish(ctx context.Context, w *graph.Work) error {
 	}
 	w.Say("published as %s", candidate.Published)
 	return p.Candidates.Put(candidate)
+}
+
+// isCurrent tells whether jobs get this very kernel today.
+func (p *Pipeline) isCurrent(c Candidate) bool {
+	if p.Current == "" {
+		return false
+	}
+	manifest, err := factory.ReadManifest(p.Current)
+	return err == nil && manifest.Image.Digest == c.ImageDigest
 }
 
 // Candidates are kept as one small file each.

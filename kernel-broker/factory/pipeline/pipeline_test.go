@@ -111,6 +111,20 @@ func TestCurrentKernel(t *testing.T) {
 	}
 }
 
+// A kernel that won is what jobs get from then on, and cannot beat itself.
+func TestBuildOfTheCurrentKernel(t *testing.T) {
+	w := newWorld(t, nil)
+	won, _, err := w.build()
+	if err != nil || !won.Benefit() {
+		t.Fatalf("%+v, %v", won, err)
+	}
+	w.pipe.Current = won.Kernel
+	again, worked, err := w.build()
+	if err != nil || worked != "measure optimised test" || !again.Benefit() || again.Published != "fake@1" || again.Report != won.Report {
+		t.Errorf("worked on %q, %+v, %v", worked, again, err)
+	}
+}
+
 func TestPublication(t *testing.T) {
 	w := newWorld(t, nil)
 	w.pipe.Publisher = nil
