@@ -3,6 +3,7 @@ package slim
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 )
@@ -14,7 +15,7 @@ type Files struct {
 	// Config of the kernel that ran, and the options that its recipe names.
 	Config Config
 	Asked  []string
-	// LinkMap of the same kernel, as WriteLinkMap made it.
+	// LinkMap of the same kernel.
 	LinkMap string
 	// Trace of the whole run. RegionTrace is the workload's part of it, or
 	// empty: then all that ran counts as the workload's.
@@ -32,13 +33,18 @@ type Files struct {
 	Warmest Heat
 }
 
+// mapOption has the build write the link map. It is on for the run's sake and
+// changes nothing in the kernel, so nothing is decided about it.
+const mapOption = "VMLINUX_MAP"
+
 // Read gathers the facts. Drivers that a node needs and that the kernel never
 // had are returned beside them.
 func (f Files) Read() (Facts, []Missing, error) {
-	facts := Facts{Config: f.Config, Warmest: f.Warmest, Asked: map[string]bool{}}
+	facts := Facts{Config: maps.Clone(f.Config), Warmest: f.Warmest, Asked: map[string]bool{}}
 	for _, symbol := range f.Asked {
 		facts.Asked[symbol] = true
 	}
+	delete(facts.Config, mapOption)
 	var err error
 	tree := os.DirFS(f.Tree)
 	if facts.Kbuild, err = ReadKbuild(tree); err != nil {
