@@ -9,6 +9,7 @@ var (
 	ErrNotFound    = errors.New("not found")
 	ErrExists      = errors.New("already exists")
 	ErrQuarantined = errors.New("quarantined")
+	ErrRetired     = errors.New("retired")
 	ErrPrecluded   = errors.New("not possible as things are")
 	ErrDenied      = errors.New("permission denied")
 	ErrUnavailable = errors.New("unavailable")

@@ -3,6 +3,7 @@ package kernelbroker
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -66,12 +67,20 @@ type Quarantine struct {
 	Since  time.Time `json:"since"`
 }
 
+// Retirement says why nobody may choose a kernel any more, and since when. It is
+// for good: a kernel that is wanted again gets a new version.
+type Retirement struct {
+	Reason string    `json:"reason,omitempty"`
+	Since  time.Time `json:"since"`
+}
+
 // ProfileVersion is a kernel with its standing in the catalog.
 type ProfileVersion struct {
 	Kernel       Kernel      `json:"kernel"`
 	RegisteredAt time.Time   `json:"registered_at"`
 	BootFailures uint32      `json:"boot_failures,omitempty"`
 	Quarantine   *Quarantine `json:"quarantine,omitempty"`
+	Retired      *Retirement `json:"retired,omitempty"`
 	Documents    []Document  `json:"documents,omitempty"`
 }
 
@@ -202,6 +211,11 @@ func (p Profile) Version(n uint32) (ProfileVersion, error) {
 	}
 	return ProfileVersion{}, fmt.Errorf("kernel profile %q has no version %d (it has %s): %w",
 		p.Name, n, strings.Join(have, ", "), ErrNotFound)
+}
+
+// Retired reports whether every version is.
+func (p Profile) Retired() bool {
+	return len(p.Versions) > 0 && !slices.ContainsFunc(p.Versions, func(v ProfileVersion) bool { return v.Retired == nil })
 }
 
 // SortVersions brings the versions into rising order.

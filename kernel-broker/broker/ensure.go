@@ -242,10 +242,13 @@ func alone(view kb.SlurmView, id kb.JobID, nodes []string) error {
 	return nil
 }
 
+// refusals last until somebody changes something.
+var refusals = []error{kb.ErrNotFound, kb.ErrQuarantined, kb.ErrRetired, kb.ErrPrecluded}
+
 // refused holds a job that cannot get its kernel as things are, with the
 // reason where its user looks, and passes the refusal on.
 func (c *Controller) refused(ctx context.Context, r Request, job kb.SlurmJob, err error) error {
-	if !errors.Is(err, kb.ErrNotFound) && !errors.Is(err, kb.ErrQuarantined) && !errors.Is(err, kb.ErrPrecluded) {
+	if !slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) }) {
 		return err
 	}
 	c.log.Warn("allocation refused", "job", r.ID.String(), "user", job.User, "profile", r.Ref.String(), "error", err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
 )
 
 // kernels is the catalog as a pass sees it: a picture that does not change.
@@ -43,8 +44,8 @@ func (k *kernels) Resolve(ref kb.Ref) (kb.Ref, error) {
 	if err != nil {
 		return kb.Ref{}, err
 	}
-	if v.Quarantine != nil {
-		return kb.Ref{}, fmt.Errorf("kernel %s is quarantined: %s: %w", v.Kernel.Ref(), v.Quarantine.Reason, kb.ErrQuarantined)
+	if err := catalog.Choosable(p, v); err != nil {
+		return kb.Ref{}, err
 	}
 	return v.Kernel.Ref(), nil
 }

@@ -12,7 +12,7 @@ import (
 // Apply registers a profile, or changes one: versions that are new are added,
 // versions that are there must have the same content, versions that are not
 // named stay, everything else is replaced. Registration times, boot failures
-// and quarantines are the catalog's own and are ignored in profile. Apply
+// quarantines and retirements are the catalog's own and are ignored in profile. Apply
 // returns the profile as it is now and whether the call changed it.
 //
 // Repeating a request id with the same profile changes nothing more.
@@ -106,7 +106,7 @@ func (c *Catalog) merge(r *record, wanted kernelbroker.Profile) error {
 		merged.Versions = append(merged.Versions, v)
 	}
 	merged.SortVersions()
-	if err := merged.Validate(); err != nil {
+	if err := firstOf(merged.Validate(), defaultStands(merged)); err != nil {
 		return err
 	}
 	r.Profile = merged

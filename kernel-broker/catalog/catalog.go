@@ -81,7 +81,7 @@ func (c *Catalog) Get(ctx context.Context, name string) (kernelbroker.Profile, e
 
 // Check answers whether a job may ask for ref now, and with which version.
 // Errors: *UnknownProfileError or another kernelbroker.ErrNotFound,
-// *QuarantinedError, kernelbroker.ErrInvalid, kernelbroker.ErrUnavailable.
+// *QuarantinedError, *RetiredError, kernelbroker.ErrInvalid, kernelbroker.ErrUnavailable.
 func (c *Catalog) Check(ctx context.Context, ref kernelbroker.Ref) (kernelbroker.ProfileVersion, error) {
 	profile, err := c.Get(ctx, ref.Profile)
 	if err != nil {
@@ -91,8 +91,8 @@ func (c *Catalog) Check(ctx context.Context, ref kernelbroker.Ref) (kernelbroker
 	if err != nil {
 		return kernelbroker.ProfileVersion{}, err
 	}
-	if version.Quarantine != nil {
-		return kernelbroker.ProfileVersion{}, quarantined(profile, version)
+	if err := Choosable(profile, version); err != nil {
+		return kernelbroker.ProfileVersion{}, err
 	}
 	return version, nil
 }

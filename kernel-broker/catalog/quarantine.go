@@ -24,28 +24,23 @@ type QuarantinedError struct {
 func (e *QuarantinedError) Error() string {
 	text := fmt.Sprintf("kernel %q is quarantined since %s: %s", e.Ref,
 		e.Quarantine.Since.UTC().Format(time.RFC3339), e.Quarantine.Reason)
-	if len(e.Others) == 0 {
-		return text + "; an administrator can release it"
+	return text + youCanChoose(e.Others, "; an administrator can release it")
+}
+
+// youCanChoose ends the text of a refusal.
+func youCanChoose(others []kernelbroker.Ref, none string) string {
+	if len(others) == 0 {
+		return none
 	}
-	names := make([]string, min(len(e.Others), maxSuggestions))
+	names := make([]string, min(len(others), maxSuggestions))
 	for i := range names {
-		names[i] = fmt.Sprintf("%q", e.Others[i])
+		names[i] = fmt.Sprintf("%q", others[i])
 	}
-	return text + "; you can choose " + strings.Join(names, " or ")
+	return "; you can choose " + strings.Join(names, " or ")
 }
 
 // Is makes errors.Is(err, kernelbroker.ErrQuarantined) hold.
 func (e *QuarantinedError) Is(target error) bool { return target == kernelbroker.ErrQuarantined }
-
-func quarantined(p kernelbroker.Profile, v kernelbroker.ProfileVersion) error {
-	e := &QuarantinedError{Ref: v.Kernel.Ref(), Quarantine: *v.Quarantine}
-	for i := len(p.Versions) - 1; i >= 0; i-- {
-		if p.Versions[i].Quarantine == nil {
-			e.Others = append(e.Others, p.Versions[i].Kernel.Ref())
-		}
-	}
-	return e
-}
 
 // RecordBootFailure counts one failed boot of a kernel; ref names the version
 // and id the boot: one that was counted before is not counted again.

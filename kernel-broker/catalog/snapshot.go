@@ -41,8 +41,16 @@ type SnapshotProfile struct {
 func NewSnapshot(profiles []kernelbroker.Profile, now time.Time) Snapshot {
 	s := Snapshot{Generated: now.UTC().Truncate(time.Second)}
 	for _, p := range profiles {
+		// What is retired is left out. A submit host asks the broker about what
+		// it does not find, and that knows why.
+		if p.Retired() {
+			continue
+		}
 		line := SnapshotProfile{Name: p.Name, DefaultVersion: p.DefaultVersion}
 		for _, v := range p.Versions {
+			if v.Retired != nil {
+				continue
+			}
 			line.Versions = append(line.Versions, v.Kernel.Version)
 			line.Quarantined = line.Quarantined || v.Quarantine != nil
 		}

@@ -110,6 +110,25 @@ func TestCheckTellsUsersWhy(t *testing.T) {
 	}
 }
 
+func TestRetire(t *testing.T) {
+	f := newFixture(t)
+	dir, kernels := invented(t)
+	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
+	f.must(2, `version "x"`, "profile", "retire", "mitgcm@x")
+	f.must(3, `did you mean "mitgcm"?`, "profile", "retire", "mitgmc")
+	f.must(3, "no version 7", "profile", "retire", "mitgcm@7")
+	f.must(3, `kernel "mitgcm@7": not found`, "profile", "retire", "mitgcm@7", "--dry-run")
+	f.must(0, "would retire mitgcm@1 (6.1.0-mitgcm)", "profile", "retire", "mitgcm", "--dry-run")
+	f.must(0, "", "profile", "check", "mitgcm")
+	f.must(0, "mitgcm retired", "profile", "retire", "mitgcm", "--reason", "nobody uses it")
+	f.must(0, "mitgcm was retired already", "profile", "retire", "mitgcm")
+	f.must(3, `kernel "mitgcm@1" is retired since 2026-11-20T12:00:00Z: nobody uses it`, "profile", "check", "mitgcm@1")
+	golden(t, "retired-list.table", f.must(0, "", "profile", "list"))
+	golden(t, "retired-show.table", f.must(0, "", "profile", "show", "mitgcm"))
+	f.must(0, "unchanged", "profile", "apply", dir, "--kernels", kernels)
+	f.must(3, "is retired", "profile", "check", "mitgcm")
+}
+
 func TestQuarantineIsSeenAndReleased(t *testing.T) {
 	f := newFixture(t)
 	dir, kernels := invented(t)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -22,7 +23,7 @@ func (a *app) profileCommand() *cobra.Command {
 	release := &cobra.Command{Use: "release NAME@VERSION", Short: "End the quarantine of a version", Args: cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error { return a.profileRelease(ctx, args[0], dryRun) })}
 	release.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be done")
-	return noun("profile", "Profiles that jobs can ask for", list, show, check, a.profileApplyCommand(), release)
+	return noun("profile", "Profiles that jobs can ask for", list, show, check, a.profileApplyCommand(), release, a.profileRetireCommand())
 }
 
 func (a *app) profiles(ctx context.Context) ([]*api.Profile, error) {
@@ -61,26 +62,41 @@ func (a *app) profileList(ctx context.Context, _ []string) error {
 
 // profileState says in a word or two how the versions are.
 func profileState(profile *api.Profile) string {
-	bad := 0
+	count := map[string]int{}
 	for _, v := range profile.GetVersions() {
-		if v.GetQuarantine() != nil {
-			bad++
+		count[versionState(v)]++
+	}
+	var parts []string
+	for _, state := range []string{stateQuarantined, stateRetired} {
+		switch n := count[state]; n {
+		case 0:
+		case len(profile.GetVersions()):
+			return state
+		default:
+			parts = append(parts, fmt.Sprintf("%d of %d %s", n, len(profile.GetVersions()), state))
 		}
 	}
-	switch bad {
-	case 0:
-		return "available"
-	case len(profile.GetVersions()):
-		return "quarantined"
+	if parts == nil {
+		return stateAvailable
 	}
-	return fmt.Sprintf("%d of %d quarantined", bad, len(profile.GetVersions()))
+	return strings.Join(parts, ", ")
 }
 
+// What a version can be.
+const (
+	stateAvailable   = "available"
+	stateQuarantined = "quarantined"
+	stateRetired     = "retired"
+)
+
 func versionState(v *api.ProfileVersion) string {
-	if v.GetQuarantine() != nil {
-		return "quarantined"
+	switch {
+	case v.GetRetired() != nil:
+		return stateRetired
+	case v.GetQuarantine() != nil:
+		return stateQuarantined
 	}
-	return "available"
+	return stateAvailable
 }
 
 func (a *app) profileShow(ctx context.Context, args []string) error {
@@ -102,6 +118,9 @@ func (a *app) profileShow(ctx context.Context, args []string) error {
 		for _, v := range profile.GetVersions() {
 			if q := v.GetQuarantine(); q != nil {
 				p.line("\n%s is quarantined since %s:\n  %s", refOf(v), clock(q.GetSince().AsTime()), q.GetReason())
+			}
+			if r := v.GetRetired(); r != nil {
+				p.line("\n%s is retired since %s:\n  %s", refOf(v), clock(r.GetSince().AsTime()), cmp.Or(r.GetReason(), "no reason was given"))
 			}
 		}
 	})

@@ -58,6 +58,7 @@ var rules = map[string]rule{
 	api.CatalogService_CheckProfile_FullMethodName:      {locals, shortly},
 	api.CatalogService_ApplyProfile_FullMethodName:      {administrators, shortly},
 	api.CatalogService_ReleaseQuarantine_FullMethodName: {administrators, shortly},
+	api.CatalogService_RetireProfile_FullMethodName:     {administrators, shortly},
 	api.CatalogService_UploadArtifact_FullMethodName:    {administrators, transfer},
 	api.CatalogService_FetchArtifact_FullMethodName:     {anyone, transfer},
 	api.CatalogService_GetSnapshot_FullMethodName:       {anyone, shortly},

@@ -14,6 +14,7 @@ type Catalog interface {
 	Check(ctx context.Context, ref kernelbroker.Ref) (kernelbroker.ProfileVersion, error)
 	Apply(ctx context.Context, requestID string, profile kernelbroker.Profile) (kernelbroker.Profile, bool, error)
 	ReleaseQuarantine(ctx context.Context, requestID string, ref kernelbroker.Ref) error
+	Retire(ctx context.Context, requestID string, ref kernelbroker.Ref, reason string) (kernelbroker.Profile, bool, error)
 	Snapshot(ctx context.Context) (string, error)
 }
 
@@ -70,6 +71,15 @@ func (s *catalogService) ReleaseQuarantine(ctx context.Context, r *api.ReleaseQu
 		return nil, err
 	}
 	return &api.ReleaseQuarantineResponse{}, nil
+}
+
+func (s *catalogService) RetireProfile(ctx context.Context, r *api.RetireProfileRequest) (*api.RetireProfileResponse, error) {
+	ref := kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}
+	p, changed, err := s.catalog.Retire(ctx, r.GetRequestId(), ref, r.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	return &api.RetireProfileResponse{Profile: ProfileToProto(p), Changed: changed}, nil
 }
 
 func (s *catalogService) GetSnapshot(ctx context.Context, _ *api.GetSnapshotRequest) (*api.GetSnapshotResponse, error) {

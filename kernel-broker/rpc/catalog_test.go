@@ -66,9 +66,41 @@ func TestCatalogRefusals(t *testing.T) {
 	want(t, "other content", err, codes.FailedPrecondition, `kernel "mitgcm@1" exists`)
 	_, err = client.ReleaseQuarantine(ctx, &api.ReleaseQuarantineRequest{RequestId: "3", Name: "mitgcm", Version: 1})
 	want(t, "not quarantined", err, codes.FailedPrecondition, `"mitgcm@1" is not quarantined`)
+	_, err = client.RetireProfile(ctx, &api.RetireProfileRequest{RequestId: "4", Name: "stock"})
+	want(t, "stock", err, codes.FailedPrecondition, `"stock"`)
+	_, err = client.RetireProfile(ctx, &api.RetireProfileRequest{RequestId: "4", Name: "a b"})
+	want(t, "bad name", err, codes.InvalidArgument, `"a b"`)
+	_, err = client.RetireProfile(ctx, &api.RetireProfileRequest{Name: "mitgcm"})
+	want(t, "no request id", err, codes.InvalidArgument, "request id")
+	_, err = client.RetireProfile(ctx, &api.RetireProfileRequest{RequestId: "4", Name: "mitgmc"})
+	want(t, "unknown", err, codes.NotFound, `did you mean "mitgcm"?`)
 	f.store.FailReads(1)
 	_, err = client.ListProfiles(ctx, &api.ListProfilesRequest{})
 	want(t, "store away", err, codes.Unavailable, "catalog")
+}
+
+func TestRetireOverTheWire(t *testing.T) {
+	f := serve(t, nil, nil)
+	client := api.NewCatalogServiceClient(f.local(t))
+	ctx := t.Context()
+	if _, err := client.ApplyProfile(ctx, &api.ApplyProfileRequest{RequestId: "1", Profile: apiProfile("mitgcm", digestOf(nil), 0)}); err != nil {
+		t.Fatal(err)
+	}
+	request := &api.RetireProfileRequest{RequestId: "2", Name: "mitgcm", Reason: "too old"}
+	for _, changed := range []bool{true, false} {
+		response, err := client.RetireProfile(ctx, request)
+		if err != nil || response.GetChanged() != changed || response.GetProfile().GetVersions()[0].GetRetired().GetReason() != "too old" {
+			t.Errorf("RetireProfile = %v, %v, want changed %v", response, err, changed)
+		}
+	}
+	_, err := client.CheckProfile(ctx, &api.CheckProfileRequest{Profile: "mitgcm"})
+	want(t, "retired", err, codes.FailedPrecondition, `kernel "mitgcm@1" is retired since`)
+	snapshot, err := client.GetSnapshot(ctx, &api.GetSnapshotRequest{})
+	if err != nil || strings.Contains(snapshot.GetSnapshot(), "mitgcm") {
+		t.Errorf("GetSnapshot = %v, %v", snapshot, err)
+	}
+	_, err = api.NewCatalogServiceClient(f.as(t, plainUser)).RetireProfile(ctx, request)
+	want(t, "a user", err, codes.PermissionDenied, "RetireProfile is for administrators")
 }
 
 func upload(t *testing.T, client api.CatalogServiceClient, messages ...*api.UploadArtifactRequest) (*api.UploadArtifactResponse, error) {

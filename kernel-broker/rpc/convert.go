@@ -72,6 +72,9 @@ func versionToProto(v kernelbroker.ProfileVersion) *api.ProfileVersion {
 	if v.Quarantine != nil {
 		out.Quarantine = &api.Quarantine{Reason: v.Quarantine.Reason, Since: TimeToProto(v.Quarantine.Since)}
 	}
+	if v.Retired != nil {
+		out.Retired = &api.Retirement{Reason: v.Retired.Reason, Since: TimeToProto(v.Retired.Since)}
+	}
 	for _, d := range v.Documents {
 		out.Documents = append(out.Documents, &api.Document{Name: d.Name, Digest: d.Digest, Size: d.Size})
 	}
@@ -85,6 +88,9 @@ func versionFromProto(v *api.ProfileVersion) kernelbroker.ProfileVersion {
 	}
 	if q := v.GetQuarantine(); q != nil {
 		out.Quarantine = &kernelbroker.Quarantine{Reason: q.GetReason(), Since: TimeFromProto(q.GetSince())}
+	}
+	if r := v.GetRetired(); r != nil {
+		out.Retired = &kernelbroker.Retirement{Reason: r.GetReason(), Since: TimeFromProto(r.GetSince())}
 	}
 	for _, d := range v.GetDocuments() {
 		out.Documents = append(out.Documents, kernelbroker.Document{Name: d.GetName(), Digest: d.GetDigest(), Size: d.GetSize()})

@@ -47,6 +47,9 @@ var versions = rapid.Custom(func(t *rapid.T) kernelbroker.ProfileVersion {
 	if rapid.Bool().Draw(t, "quarantined") {
 		v.Quarantine = &kernelbroker.Quarantine{Reason: rapid.String().Draw(t, "reason"), Since: moments.Draw(t, "since")}
 	}
+	if rapid.Bool().Draw(t, "retired") {
+		v.Retired = &kernelbroker.Retirement{Reason: rapid.String().Draw(t, "reason"), Since: moments.Draw(t, "since")}
+	}
 	for range rapid.IntRange(0, 2).Draw(t, "documents") {
 		v.Documents = append(v.Documents, kernelbroker.Document{
 			Name: rapid.String().Draw(t, "document"), Digest: rapid.String().Draw(t, "digest"), Size: rapid.Uint64().Draw(t, "size")})

@@ -20,6 +20,7 @@ var statusCodes = []struct {
 	{kernelbroker.ErrNotFound, codes.NotFound},
 	{kernelbroker.ErrExists, codes.AlreadyExists},
 	{kernelbroker.ErrQuarantined, codes.FailedPrecondition},
+	{kernelbroker.ErrRetired, codes.FailedPrecondition},
 	{kernelbroker.ErrPrecluded, codes.FailedPrecondition},
 	{kernelbroker.ErrDenied, codes.PermissionDenied},
 	{kernelbroker.ErrUnavailable, codes.Unavailable},

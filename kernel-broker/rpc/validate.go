@@ -29,6 +29,8 @@ func validate(request any) error {
 		return kernelbroker.ValidateProfileName(r.GetProfile().GetName())
 	case *api.ReleaseQuarantineRequest:
 		return kernelbroker.ValidateProfileName(r.GetName())
+	case *api.RetireProfileRequest:
+		return kernelbroker.ValidateProfileName(r.GetName())
 	case *api.FetchArtifactRequest:
 		return kernelbroker.ValidateDigest(r.GetDigest())
 	case *api.EnsureKernelRequest:

@@ -289,7 +289,9 @@ type ProfileVersion struct {
 	BootFailures uint32 `protobuf:"varint,4,opt,name=boot_failures,json=bootFailures,proto3" json:"boot_failures,omitempty"`
 	// What tells where the kernel is from and what it is worth. A version that
 	// was registered without any may be given them later.
-	Documents     []*Document `protobuf:"bytes,5,rep,name=documents,proto3" json:"documents,omitempty"`
+	Documents []*Document `protobuf:"bytes,5,rep,name=documents,proto3" json:"documents,omitempty"`
+	// Set when nobody may choose this version any more.
+	Retired       *Retirement `protobuf:"bytes,6,opt,name=retired,proto3" json:"retired,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -355,6 +357,13 @@ func (x *ProfileVersion) GetBootFailures() uint32 {
 func (x *ProfileVersion) GetDocuments() []*Document {
 	if x != nil {
 		return x.Documents
+	}
+	return nil
+}
+
+func (x *ProfileVersion) GetRetired() *Retirement {
+	if x != nil {
+		return x.Retired
 	}
 	return nil
 }
@@ -476,6 +485,60 @@ func (x *Quarantine) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
+// Retirement says why a version is out of use.
+type Retirement struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// May be empty.
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Retirement) Reset() {
+	*x = Retirement{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Retirement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Retirement) ProtoMessage() {}
+
+func (x *Retirement) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Retirement.ProtoReflect.Descriptor instead.
+func (*Retirement) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Retirement) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Retirement) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 // Profile is what a user names: an application and its kernels.
 type Profile struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -498,7 +561,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[4]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -510,7 +573,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[4]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -523,7 +586,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{4}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Profile) GetName() string {
@@ -597,7 +660,7 @@ type ListProfilesRequest struct {
 
 func (x *ListProfilesRequest) Reset() {
 	*x = ListProfilesRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[5]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -609,7 +672,7 @@ func (x *ListProfilesRequest) String() string {
 func (*ListProfilesRequest) ProtoMessage() {}
 
 func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[5]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -622,7 +685,7 @@ func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ListProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{5}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{6}
 }
 
 type ListProfilesResponse struct {
@@ -634,7 +697,7 @@ type ListProfilesResponse struct {
 
 func (x *ListProfilesResponse) Reset() {
 	*x = ListProfilesResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[6]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +709,7 @@ func (x *ListProfilesResponse) String() string {
 func (*ListProfilesResponse) ProtoMessage() {}
 
 func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[6]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -659,7 +722,7 @@ func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ListProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{6}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListProfilesResponse) GetProfiles() []*Profile {
@@ -678,7 +741,7 @@ type GetProfileRequest struct {
 
 func (x *GetProfileRequest) Reset() {
 	*x = GetProfileRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[7]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -690,7 +753,7 @@ func (x *GetProfileRequest) String() string {
 func (*GetProfileRequest) ProtoMessage() {}
 
 func (x *GetProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[7]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -703,7 +766,7 @@ func (x *GetProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProfileRequest.ProtoReflect.Descriptor instead.
 func (*GetProfileRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{7}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetProfileRequest) GetName() string {
@@ -722,7 +785,7 @@ type GetProfileResponse struct {
 
 func (x *GetProfileResponse) Reset() {
 	*x = GetProfileResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[8]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -734,7 +797,7 @@ func (x *GetProfileResponse) String() string {
 func (*GetProfileResponse) ProtoMessage() {}
 
 func (x *GetProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[8]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -747,7 +810,7 @@ func (x *GetProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProfileResponse.ProtoReflect.Descriptor instead.
 func (*GetProfileResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{8}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetProfileResponse) GetProfile() *Profile {
@@ -767,7 +830,7 @@ type CheckProfileRequest struct {
 
 func (x *CheckProfileRequest) Reset() {
 	*x = CheckProfileRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[9]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -779,7 +842,7 @@ func (x *CheckProfileRequest) String() string {
 func (*CheckProfileRequest) ProtoMessage() {}
 
 func (x *CheckProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[9]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -792,7 +855,7 @@ func (x *CheckProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProfileRequest.ProtoReflect.Descriptor instead.
 func (*CheckProfileRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{9}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CheckProfileRequest) GetProfile() string {
@@ -812,7 +875,7 @@ type CheckProfileResponse struct {
 
 func (x *CheckProfileResponse) Reset() {
 	*x = CheckProfileResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[10]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +887,7 @@ func (x *CheckProfileResponse) String() string {
 func (*CheckProfileResponse) ProtoMessage() {}
 
 func (x *CheckProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[10]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +900,7 @@ func (x *CheckProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProfileResponse.ProtoReflect.Descriptor instead.
 func (*CheckProfileResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{10}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CheckProfileResponse) GetName() string {
@@ -865,7 +928,7 @@ type ApplyProfileRequest struct {
 
 func (x *ApplyProfileRequest) Reset() {
 	*x = ApplyProfileRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[11]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +940,7 @@ func (x *ApplyProfileRequest) String() string {
 func (*ApplyProfileRequest) ProtoMessage() {}
 
 func (x *ApplyProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[11]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +953,7 @@ func (x *ApplyProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyProfileRequest.ProtoReflect.Descriptor instead.
 func (*ApplyProfileRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{11}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ApplyProfileRequest) GetRequestId() string {
@@ -918,7 +981,7 @@ type ApplyProfileResponse struct {
 
 func (x *ApplyProfileResponse) Reset() {
 	*x = ApplyProfileResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[12]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +993,7 @@ func (x *ApplyProfileResponse) String() string {
 func (*ApplyProfileResponse) ProtoMessage() {}
 
 func (x *ApplyProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[12]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1006,7 @@ func (x *ApplyProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyProfileResponse.ProtoReflect.Descriptor instead.
 func (*ApplyProfileResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{12}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ApplyProfileResponse) GetProfile() *Profile {
@@ -971,7 +1034,7 @@ type ReleaseQuarantineRequest struct {
 
 func (x *ReleaseQuarantineRequest) Reset() {
 	*x = ReleaseQuarantineRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[13]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1046,7 @@ func (x *ReleaseQuarantineRequest) String() string {
 func (*ReleaseQuarantineRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[13]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1059,7 @@ func (x *ReleaseQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{13}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReleaseQuarantineRequest) GetRequestId() string {
@@ -1028,7 +1091,7 @@ type ReleaseQuarantineResponse struct {
 
 func (x *ReleaseQuarantineResponse) Reset() {
 	*x = ReleaseQuarantineResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[14]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1040,7 +1103,7 @@ func (x *ReleaseQuarantineResponse) String() string {
 func (*ReleaseQuarantineResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[14]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1053,7 +1116,131 @@ func (x *ReleaseQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{14}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{15}
+}
+
+type RetireProfileRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Repeating a request with the same id changes nothing more.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// 0 retires every version that there is now.
+	Version uint32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	// For those whose jobs are held; one line, at most 200 characters are kept.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetireProfileRequest) Reset() {
+	*x = RetireProfileRequest{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetireProfileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetireProfileRequest) ProtoMessage() {}
+
+func (x *RetireProfileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetireProfileRequest.ProtoReflect.Descriptor instead.
+func (*RetireProfileRequest) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RetireProfileRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *RetireProfileRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RetireProfileRequest) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *RetireProfileRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type RetireProfileResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Profile *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	// False when it was retired already.
+	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetireProfileResponse) Reset() {
+	*x = RetireProfileResponse{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetireProfileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetireProfileResponse) ProtoMessage() {}
+
+func (x *RetireProfileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetireProfileResponse.ProtoReflect.Descriptor instead.
+func (*RetireProfileResponse) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *RetireProfileResponse) GetProfile() *Profile {
+	if x != nil {
+		return x.Profile
+	}
+	return nil
+}
+
+func (x *RetireProfileResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
 }
 
 type UploadArtifactRequest struct {
@@ -1069,7 +1256,7 @@ type UploadArtifactRequest struct {
 
 func (x *UploadArtifactRequest) Reset() {
 	*x = UploadArtifactRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[15]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1268,7 @@ func (x *UploadArtifactRequest) String() string {
 func (*UploadArtifactRequest) ProtoMessage() {}
 
 func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[15]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1281,7 @@ func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactRequest.ProtoReflect.Descriptor instead.
 func (*UploadArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{15}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UploadArtifactRequest) GetDigest() string {
@@ -1128,7 +1315,7 @@ type UploadArtifactResponse struct {
 
 func (x *UploadArtifactResponse) Reset() {
 	*x = UploadArtifactResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[16]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1327,7 @@ func (x *UploadArtifactResponse) String() string {
 func (*UploadArtifactResponse) ProtoMessage() {}
 
 func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[16]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1340,7 @@ func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*UploadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{16}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UploadArtifactResponse) GetStored() bool {
@@ -1173,7 +1360,7 @@ type FetchArtifactRequest struct {
 
 func (x *FetchArtifactRequest) Reset() {
 	*x = FetchArtifactRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[17]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1185,7 +1372,7 @@ func (x *FetchArtifactRequest) String() string {
 func (*FetchArtifactRequest) ProtoMessage() {}
 
 func (x *FetchArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[17]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1198,7 +1385,7 @@ func (x *FetchArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArtifactRequest.ProtoReflect.Descriptor instead.
 func (*FetchArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{17}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FetchArtifactRequest) GetDigest() string {
@@ -1224,7 +1411,7 @@ type FetchArtifactResponse struct {
 
 func (x *FetchArtifactResponse) Reset() {
 	*x = FetchArtifactResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[18]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1423,7 @@ func (x *FetchArtifactResponse) String() string {
 func (*FetchArtifactResponse) ProtoMessage() {}
 
 func (x *FetchArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[18]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1436,7 @@ func (x *FetchArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArtifactResponse.ProtoReflect.Descriptor instead.
 func (*FetchArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{18}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FetchArtifactResponse) GetData() []byte {
@@ -1267,7 +1454,7 @@ type GetSnapshotRequest struct {
 
 func (x *GetSnapshotRequest) Reset() {
 	*x = GetSnapshotRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[19]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1279,7 +1466,7 @@ func (x *GetSnapshotRequest) String() string {
 func (*GetSnapshotRequest) ProtoMessage() {}
 
 func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[19]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1292,7 +1479,7 @@ func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*GetSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{19}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{22}
 }
 
 type GetSnapshotResponse struct {
@@ -1305,7 +1492,7 @@ type GetSnapshotResponse struct {
 
 func (x *GetSnapshotResponse) Reset() {
 	*x = GetSnapshotResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[20]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1504,7 @@ func (x *GetSnapshotResponse) String() string {
 func (*GetSnapshotResponse) ProtoMessage() {}
 
 func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[20]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1517,7 @@ func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*GetSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{20}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetSnapshotResponse) GetSnapshot() string {
@@ -1361,7 +1548,7 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\farchitecture\x18\n" +
 	" \x01(\tR\farchitecture\x12\x18\n" +
 	"\adrivers\x18\v \x03(\tR\adrivers\x12$\n" +
-	"\x0emin_memory_mib\x18\f \x01(\x04R\fminMemoryMib\"\xa1\x02\n" +
+	"\x0emin_memory_mib\x18\f \x01(\x04R\fminMemoryMib\"\xd8\x02\n" +
 	"\x0eProfileVersion\x123\n" +
 	"\x06kernel\x18\x01 \x01(\v2\x1b.kernelbroker.v1.KernelSpecR\x06kernel\x12;\n" +
 	"\n" +
@@ -1369,13 +1556,18 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"quarantine\x12?\n" +
 	"\rregistered_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\x12#\n" +
 	"\rboot_failures\x18\x04 \x01(\rR\fbootFailures\x127\n" +
-	"\tdocuments\x18\x05 \x03(\v2\x19.kernelbroker.v1.DocumentR\tdocuments\"J\n" +
+	"\tdocuments\x18\x05 \x03(\v2\x19.kernelbroker.v1.DocumentR\tdocuments\x125\n" +
+	"\aretired\x18\x06 \x01(\v2\x1b.kernelbroker.v1.RetirementR\aretired\"J\n" +
 	"\bDocument\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\"V\n" +
 	"\n" +
 	"Quarantine\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"V\n" +
+	"\n" +
+	"Retirement\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x85\x03\n" +
 	"\aProfile\x12\x12\n" +
@@ -1412,7 +1604,16 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\rR\aversion\"\x1b\n" +
-	"\x19ReleaseQuarantineResponse\"W\n" +
+	"\x19ReleaseQuarantineResponse\"{\n" +
+	"\x14RetireProfileRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\rR\aversion\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"e\n" +
+	"\x15RetireProfileResponse\x122\n" +
+	"\aprofile\x18\x01 \x01(\v2\x18.kernelbroker.v1.ProfileR\aprofile\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"W\n" +
 	"\x15UploadArtifactRequest\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x04R\x04size\x12\x12\n" +
@@ -1434,14 +1635,15 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\vReusePolicy\x12\x1c\n" +
 	"\x18REUSE_POLICY_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19REUSE_POLICY_SAME_PROFILE\x10\x01\x12\x16\n" +
-	"\x12REUSE_POLICY_NEVER\x10\x022\x8b\x06\n" +
+	"\x12REUSE_POLICY_NEVER\x10\x022\xeb\x06\n" +
 	"\x0eCatalogService\x12[\n" +
 	"\fListProfiles\x12$.kernelbroker.v1.ListProfilesRequest\x1a%.kernelbroker.v1.ListProfilesResponse\x12U\n" +
 	"\n" +
 	"GetProfile\x12\".kernelbroker.v1.GetProfileRequest\x1a#.kernelbroker.v1.GetProfileResponse\x12[\n" +
 	"\fCheckProfile\x12$.kernelbroker.v1.CheckProfileRequest\x1a%.kernelbroker.v1.CheckProfileResponse\x12[\n" +
 	"\fApplyProfile\x12$.kernelbroker.v1.ApplyProfileRequest\x1a%.kernelbroker.v1.ApplyProfileResponse\x12j\n" +
-	"\x11ReleaseQuarantine\x12).kernelbroker.v1.ReleaseQuarantineRequest\x1a*.kernelbroker.v1.ReleaseQuarantineResponse\x12c\n" +
+	"\x11ReleaseQuarantine\x12).kernelbroker.v1.ReleaseQuarantineRequest\x1a*.kernelbroker.v1.ReleaseQuarantineResponse\x12^\n" +
+	"\rRetireProfile\x12%.kernelbroker.v1.RetireProfileRequest\x1a&.kernelbroker.v1.RetireProfileResponse\x12c\n" +
 	"\x0eUploadArtifact\x12&.kernelbroker.v1.UploadArtifactRequest\x1a'.kernelbroker.v1.UploadArtifactResponse(\x01\x12`\n" +
 	"\rFetchArtifact\x12%.kernelbroker.v1.FetchArtifactRequest\x1a&.kernelbroker.v1.FetchArtifactResponse0\x01\x12X\n" +
 	"\vGetSnapshot\x12#.kernelbroker.v1.GetSnapshotRequest\x1a$.kernelbroker.v1.GetSnapshotResponseBJZHgithub.com/kernelbroker/kernelbroker/kernel-broker/api/v1;kernelbrokerv1b\x06proto3"
@@ -1459,7 +1661,7 @@ func file_kernelbroker_v1_catalog_proto_rawDescGZIP() []byte {
 }
 
 var file_kernelbroker_v1_catalog_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_kernelbroker_v1_catalog_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_kernelbroker_v1_catalog_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_kernelbroker_v1_catalog_proto_goTypes = []any{
 	(FallbackPolicy)(0),               // 0: kernelbroker.v1.FallbackPolicy
 	(ReusePolicy)(0),                  // 1: kernelbroker.v1.ReusePolicy
@@ -1467,59 +1669,67 @@ var file_kernelbroker_v1_catalog_proto_goTypes = []any{
 	(*ProfileVersion)(nil),            // 3: kernelbroker.v1.ProfileVersion
 	(*Document)(nil),                  // 4: kernelbroker.v1.Document
 	(*Quarantine)(nil),                // 5: kernelbroker.v1.Quarantine
-	(*Profile)(nil),                   // 6: kernelbroker.v1.Profile
-	(*ListProfilesRequest)(nil),       // 7: kernelbroker.v1.ListProfilesRequest
-	(*ListProfilesResponse)(nil),      // 8: kernelbroker.v1.ListProfilesResponse
-	(*GetProfileRequest)(nil),         // 9: kernelbroker.v1.GetProfileRequest
-	(*GetProfileResponse)(nil),        // 10: kernelbroker.v1.GetProfileResponse
-	(*CheckProfileRequest)(nil),       // 11: kernelbroker.v1.CheckProfileRequest
-	(*CheckProfileResponse)(nil),      // 12: kernelbroker.v1.CheckProfileResponse
-	(*ApplyProfileRequest)(nil),       // 13: kernelbroker.v1.ApplyProfileRequest
-	(*ApplyProfileResponse)(nil),      // 14: kernelbroker.v1.ApplyProfileResponse
-	(*ReleaseQuarantineRequest)(nil),  // 15: kernelbroker.v1.ReleaseQuarantineRequest
-	(*ReleaseQuarantineResponse)(nil), // 16: kernelbroker.v1.ReleaseQuarantineResponse
-	(*UploadArtifactRequest)(nil),     // 17: kernelbroker.v1.UploadArtifactRequest
-	(*UploadArtifactResponse)(nil),    // 18: kernelbroker.v1.UploadArtifactResponse
-	(*FetchArtifactRequest)(nil),      // 19: kernelbroker.v1.FetchArtifactRequest
-	(*FetchArtifactResponse)(nil),     // 20: kernelbroker.v1.FetchArtifactResponse
-	(*GetSnapshotRequest)(nil),        // 21: kernelbroker.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),       // 22: kernelbroker.v1.GetSnapshotResponse
-	(*timestamppb.Timestamp)(nil),     // 23: google.protobuf.Timestamp
+	(*Retirement)(nil),                // 6: kernelbroker.v1.Retirement
+	(*Profile)(nil),                   // 7: kernelbroker.v1.Profile
+	(*ListProfilesRequest)(nil),       // 8: kernelbroker.v1.ListProfilesRequest
+	(*ListProfilesResponse)(nil),      // 9: kernelbroker.v1.ListProfilesResponse
+	(*GetProfileRequest)(nil),         // 10: kernelbroker.v1.GetProfileRequest
+	(*GetProfileResponse)(nil),        // 11: kernelbroker.v1.GetProfileResponse
+	(*CheckProfileRequest)(nil),       // 12: kernelbroker.v1.CheckProfileRequest
+	(*CheckProfileResponse)(nil),      // 13: kernelbroker.v1.CheckProfileResponse
+	(*ApplyProfileRequest)(nil),       // 14: kernelbroker.v1.ApplyProfileRequest
+	(*ApplyProfileResponse)(nil),      // 15: kernelbroker.v1.ApplyProfileResponse
+	(*ReleaseQuarantineRequest)(nil),  // 16: kernelbroker.v1.ReleaseQuarantineRequest
+	(*ReleaseQuarantineResponse)(nil), // 17: kernelbroker.v1.ReleaseQuarantineResponse
+	(*RetireProfileRequest)(nil),      // 18: kernelbroker.v1.RetireProfileRequest
+	(*RetireProfileResponse)(nil),     // 19: kernelbroker.v1.RetireProfileResponse
+	(*UploadArtifactRequest)(nil),     // 20: kernelbroker.v1.UploadArtifactRequest
+	(*UploadArtifactResponse)(nil),    // 21: kernelbroker.v1.UploadArtifactResponse
+	(*FetchArtifactRequest)(nil),      // 22: kernelbroker.v1.FetchArtifactRequest
+	(*FetchArtifactResponse)(nil),     // 23: kernelbroker.v1.FetchArtifactResponse
+	(*GetSnapshotRequest)(nil),        // 24: kernelbroker.v1.GetSnapshotRequest
+	(*GetSnapshotResponse)(nil),       // 25: kernelbroker.v1.GetSnapshotResponse
+	(*timestamppb.Timestamp)(nil),     // 26: google.protobuf.Timestamp
 }
 var file_kernelbroker_v1_catalog_proto_depIdxs = []int32{
 	2,  // 0: kernelbroker.v1.ProfileVersion.kernel:type_name -> kernelbroker.v1.KernelSpec
 	5,  // 1: kernelbroker.v1.ProfileVersion.quarantine:type_name -> kernelbroker.v1.Quarantine
-	23, // 2: kernelbroker.v1.ProfileVersion.registered_at:type_name -> google.protobuf.Timestamp
+	26, // 2: kernelbroker.v1.ProfileVersion.registered_at:type_name -> google.protobuf.Timestamp
 	4,  // 3: kernelbroker.v1.ProfileVersion.documents:type_name -> kernelbroker.v1.Document
-	23, // 4: kernelbroker.v1.Quarantine.since:type_name -> google.protobuf.Timestamp
-	3,  // 5: kernelbroker.v1.Profile.versions:type_name -> kernelbroker.v1.ProfileVersion
-	1,  // 6: kernelbroker.v1.Profile.reuse:type_name -> kernelbroker.v1.ReusePolicy
-	0,  // 7: kernelbroker.v1.Profile.fallback:type_name -> kernelbroker.v1.FallbackPolicy
-	6,  // 8: kernelbroker.v1.ListProfilesResponse.profiles:type_name -> kernelbroker.v1.Profile
-	6,  // 9: kernelbroker.v1.GetProfileResponse.profile:type_name -> kernelbroker.v1.Profile
-	6,  // 10: kernelbroker.v1.ApplyProfileRequest.profile:type_name -> kernelbroker.v1.Profile
-	6,  // 11: kernelbroker.v1.ApplyProfileResponse.profile:type_name -> kernelbroker.v1.Profile
-	7,  // 12: kernelbroker.v1.CatalogService.ListProfiles:input_type -> kernelbroker.v1.ListProfilesRequest
-	9,  // 13: kernelbroker.v1.CatalogService.GetProfile:input_type -> kernelbroker.v1.GetProfileRequest
-	11, // 14: kernelbroker.v1.CatalogService.CheckProfile:input_type -> kernelbroker.v1.CheckProfileRequest
-	13, // 15: kernelbroker.v1.CatalogService.ApplyProfile:input_type -> kernelbroker.v1.ApplyProfileRequest
-	15, // 16: kernelbroker.v1.CatalogService.ReleaseQuarantine:input_type -> kernelbroker.v1.ReleaseQuarantineRequest
-	17, // 17: kernelbroker.v1.CatalogService.UploadArtifact:input_type -> kernelbroker.v1.UploadArtifactRequest
-	19, // 18: kernelbroker.v1.CatalogService.FetchArtifact:input_type -> kernelbroker.v1.FetchArtifactRequest
-	21, // 19: kernelbroker.v1.CatalogService.GetSnapshot:input_type -> kernelbroker.v1.GetSnapshotRequest
-	8,  // 20: kernelbroker.v1.CatalogService.ListProfiles:output_type -> kernelbroker.v1.ListProfilesResponse
-	10, // 21: kernelbroker.v1.CatalogService.GetProfile:output_type -> kernelbroker.v1.GetProfileResponse
-	12, // 22: kernelbroker.v1.CatalogService.CheckProfile:output_type -> kernelbroker.v1.CheckProfileResponse
-	14, // 23: kernelbroker.v1.CatalogService.ApplyProfile:output_type -> kernelbroker.v1.ApplyProfileResponse
-	16, // 24: kernelbroker.v1.CatalogService.ReleaseQuarantine:output_type -> kernelbroker.v1.ReleaseQuarantineResponse
-	18, // 25: kernelbroker.v1.CatalogService.UploadArtifact:output_type -> kernelbroker.v1.UploadArtifactResponse
-	20, // 26: kernelbroker.v1.CatalogService.FetchArtifact:output_type -> kernelbroker.v1.FetchArtifactResponse
-	22, // 27: kernelbroker.v1.CatalogService.GetSnapshot:output_type -> kernelbroker.v1.GetSnapshotResponse
-	20, // [20:28] is the sub-list for method output_type
-	12, // [12:20] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	6,  // 4: kernelbroker.v1.ProfileVersion.retired:type_name -> kernelbroker.v1.Retirement
+	26, // 5: kernelbroker.v1.Quarantine.since:type_name -> google.protobuf.Timestamp
+	26, // 6: kernelbroker.v1.Retirement.since:type_name -> google.protobuf.Timestamp
+	3,  // 7: kernelbroker.v1.Profile.versions:type_name -> kernelbroker.v1.ProfileVersion
+	1,  // 8: kernelbroker.v1.Profile.reuse:type_name -> kernelbroker.v1.ReusePolicy
+	0,  // 9: kernelbroker.v1.Profile.fallback:type_name -> kernelbroker.v1.FallbackPolicy
+	7,  // 10: kernelbroker.v1.ListProfilesResponse.profiles:type_name -> kernelbroker.v1.Profile
+	7,  // 11: kernelbroker.v1.GetProfileResponse.profile:type_name -> kernelbroker.v1.Profile
+	7,  // 12: kernelbroker.v1.ApplyProfileRequest.profile:type_name -> kernelbroker.v1.Profile
+	7,  // 13: kernelbroker.v1.ApplyProfileResponse.profile:type_name -> kernelbroker.v1.Profile
+	7,  // 14: kernelbroker.v1.RetireProfileResponse.profile:type_name -> kernelbroker.v1.Profile
+	8,  // 15: kernelbroker.v1.CatalogService.ListProfiles:input_type -> kernelbroker.v1.ListProfilesRequest
+	10, // 16: kernelbroker.v1.CatalogService.GetProfile:input_type -> kernelbroker.v1.GetProfileRequest
+	12, // 17: kernelbroker.v1.CatalogService.CheckProfile:input_type -> kernelbroker.v1.CheckProfileRequest
+	14, // 18: kernelbroker.v1.CatalogService.ApplyProfile:input_type -> kernelbroker.v1.ApplyProfileRequest
+	16, // 19: kernelbroker.v1.CatalogService.ReleaseQuarantine:input_type -> kernelbroker.v1.ReleaseQuarantineRequest
+	18, // 20: kernelbroker.v1.CatalogService.RetireProfile:input_type -> kernelbroker.v1.RetireProfileRequest
+	20, // 21: kernelbroker.v1.CatalogService.UploadArtifact:input_type -> kernelbroker.v1.UploadArtifactRequest
+	22, // 22: kernelbroker.v1.CatalogService.FetchArtifact:input_type -> kernelbroker.v1.FetchArtifactRequest
+	24, // 23: kernelbroker.v1.CatalogService.GetSnapshot:input_type -> kernelbroker.v1.GetSnapshotRequest
+	9,  // 24: kernelbroker.v1.CatalogService.ListProfiles:output_type -> kernelbroker.v1.ListProfilesResponse
+	11, // 25: kernelbroker.v1.CatalogService.GetProfile:output_type -> kernelbroker.v1.GetProfileResponse
+	13, // 26: kernelbroker.v1.CatalogService.CheckProfile:output_type -> kernelbroker.v1.CheckProfileResponse
+	15, // 27: kernelbroker.v1.CatalogService.ApplyProfile:output_type -> kernelbroker.v1.ApplyProfileResponse
+	17, // 28: kernelbroker.v1.CatalogService.ReleaseQuarantine:output_type -> kernelbroker.v1.ReleaseQuarantineResponse
+	19, // 29: kernelbroker.v1.CatalogService.RetireProfile:output_type -> kernelbroker.v1.RetireProfileResponse
+	21, // 30: kernelbroker.v1.CatalogService.UploadArtifact:output_type -> kernelbroker.v1.UploadArtifactResponse
+	23, // 31: kernelbroker.v1.CatalogService.FetchArtifact:output_type -> kernelbroker.v1.FetchArtifactResponse
+	25, // 32: kernelbroker.v1.CatalogService.GetSnapshot:output_type -> kernelbroker.v1.GetSnapshotResponse
+	24, // [24:33] is the sub-list for method output_type
+	15, // [15:24] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_kernelbroker_v1_catalog_proto_init() }
@@ -1533,7 +1743,7 @@ func file_kernelbroker_v1_catalog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kernelbroker_v1_catalog_proto_rawDesc), len(file_kernelbroker_v1_catalog_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   21,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,6 +28,7 @@ const (
 	CatalogService_CheckProfile_FullMethodName      = "/kernelbroker.v1.CatalogService/CheckProfile"
 	CatalogService_ApplyProfile_FullMethodName      = "/kernelbroker.v1.CatalogService/ApplyProfile"
 	CatalogService_ReleaseQuarantine_FullMethodName = "/kernelbroker.v1.CatalogService/ReleaseQuarantine"
+	CatalogService_RetireProfile_FullMethodName     = "/kernelbroker.v1.CatalogService/RetireProfile"
 	CatalogService_UploadArtifact_FullMethodName    = "/kernelbroker.v1.CatalogService/UploadArtifact"
 	CatalogService_FetchArtifact_FullMethodName     = "/kernelbroker.v1.CatalogService/FetchArtifact"
 	CatalogService_GetSnapshot_FullMethodName       = "/kernelbroker.v1.CatalogService/GetSnapshot"
@@ -65,6 +66,14 @@ type CatalogServiceClient interface {
 	// FAILED_PRECONDITION when it is not quarantined, PERMISSION_DENIED,
 	// UNAVAILABLE.
 	ReleaseQuarantine(ctx context.Context, in *ReleaseQuarantineRequest, opts ...grpc.CallOption) (*ReleaseQuarantineResponse, error)
+	// RetireProfile takes a version, or a whole profile, out of use for good: no
+	// job may choose it any more, and jobs that wait for it are held with the
+	// reason. A job that runs on it goes on. Records and artifacts stay.
+	// Preconditions: the caller is an administrator. Retry: safe with the same
+	// request id; what is retired already stays as it is. Codes:
+	// INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION for stock and for a default
+	// version beside which others can be chosen, PERMISSION_DENIED, UNAVAILABLE.
+	RetireProfile(ctx context.Context, in *RetireProfileRequest, opts ...grpc.CallOption) (*RetireProfileResponse, error)
 	// UploadArtifact stores a file under its digest. The first message names
 	// digest and size, the others carry the bytes.
 	// Preconditions: the caller is an administrator. Retry: safe, content is
@@ -132,6 +141,16 @@ func (c *catalogServiceClient) ReleaseQuarantine(ctx context.Context, in *Releas
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReleaseQuarantineResponse)
 	err := c.cc.Invoke(ctx, CatalogService_ReleaseQuarantine_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *catalogServiceClient) RetireProfile(ctx context.Context, in *RetireProfileRequest, opts ...grpc.CallOption) (*RetireProfileResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RetireProfileResponse)
+	err := c.cc.Invoke(ctx, CatalogService_RetireProfile_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -212,6 +231,14 @@ type CatalogServiceServer interface {
 	// FAILED_PRECONDITION when it is not quarantined, PERMISSION_DENIED,
 	// UNAVAILABLE.
 	ReleaseQuarantine(context.Context, *ReleaseQuarantineRequest) (*ReleaseQuarantineResponse, error)
+	// RetireProfile takes a version, or a whole profile, out of use for good: no
+	// job may choose it any more, and jobs that wait for it are held with the
+	// reason. A job that runs on it goes on. Records and artifacts stay.
+	// Preconditions: the caller is an administrator. Retry: safe with the same
+	// request id; what is retired already stays as it is. Codes:
+	// INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION for stock and for a default
+	// version beside which others can be chosen, PERMISSION_DENIED, UNAVAILABLE.
+	RetireProfile(context.Context, *RetireProfileRequest) (*RetireProfileResponse, error)
 	// UploadArtifact stores a file under its digest. The first message names
 	// digest and size, the others carry the bytes.
 	// Preconditions: the caller is an administrator. Retry: safe, content is
@@ -249,6 +276,9 @@ func (UnimplementedCatalogServiceServer) ApplyProfile(context.Context, *ApplyPro
 }
 func (UnimplementedCatalogServiceServer) ReleaseQuarantine(context.Context, *ReleaseQuarantineRequest) (*ReleaseQuarantineResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReleaseQuarantine not implemented")
+}
+func (UnimplementedCatalogServiceServer) RetireProfile(context.Context, *RetireProfileRequest) (*RetireProfileResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RetireProfile not implemented")
 }
 func (UnimplementedCatalogServiceServer) UploadArtifact(grpc.ClientStreamingServer[UploadArtifactRequest, UploadArtifactResponse]) error {
 	return status.Error(codes.Unimplemented, "method UploadArtifact not implemented")
@@ -370,6 +400,24 @@ func _CatalogService_ReleaseQuarantine_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CatalogService_RetireProfile_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RetireProfileRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CatalogServiceServer).RetireProfile(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CatalogService_RetireProfile_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CatalogServiceServer).RetireProfile(ctx, req.(*RetireProfileRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CatalogService_UploadArtifact_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(CatalogServiceServer).UploadArtifact(&grpc.GenericServerStream[UploadArtifactRequest, UploadArtifactResponse]{ServerStream: stream})
 }
@@ -432,6 +480,10 @@ var CatalogService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReleaseQuarantine",
 			Handler:    _CatalogService_ReleaseQuarantine_Handler,
+		},
+		{
+			MethodName: "RetireProfile",
+			Handler:    _CatalogService_RetireProfile_Handler,
 		},
 		{
 			MethodName: "GetSnapshot",

@@ -1,0 +1,114 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// RetiredError is kernelbroker.ErrRetired with the reason. Its text is shown to
+// users as it is.
+type RetiredError struct {
+	Ref        kernelbroker.Ref
+	Retirement kernelbroker.Retirement
+	Others     []kernelbroker.Ref // versions that can be chosen, newest first
+}
+
+func (e *RetiredError) Error() string {
+	text := fmt.Sprintf("kernel %q is retired since %s", e.Ref, e.Retirement.Since.UTC().Format(time.RFC3339))
+	if e.Retirement.Reason != "" {
+		text += ": " + e.Retirement.Reason
+	}
+	return text + youCanChoose(e.Others, "")
+}
+
+// Is makes errors.Is(err, kernelbroker.ErrRetired) hold.
+func (e *RetiredError) Is(target error) bool { return target == kernelbroker.ErrRetired }
+
+// Choosable is the error for a version that no job may choose, or nil. What is
+// retired is not coming back, so that is said first.
+func Choosable(p kernelbroker.Profile, v kernelbroker.ProfileVersion) error {
+	var others []kernelbroker.Ref
+	for i := len(p.Versions) - 1; i >= 0; i-- {
+		if o := p.Versions[i]; o.Quarantine == nil && o.Retired == nil {
+			others = append(others, o.Kernel.Ref())
+		}
+	}
+	switch {
+	case v.Retired != nil:
+		return &RetiredError{Ref: v.Kernel.Ref(), Retirement: *v.Retired, Others: others}
+	case v.Quarantine != nil:
+		return &QuarantinedError{Ref: v.Kernel.Ref(), Quarantine: *v.Quarantine, Others: others}
+	}
+	return nil
+}
+
+// Retire takes a version out of use, or with version 0 all that there are. It
+// returns the profile as it is now and whether the call changed it. Stock is
+// kernelbroker.ErrPrecluded, and so is the default version while others can be
+// chosen: the name alone would stand for nothing.
+func (c *Catalog) Retire(ctx context.Context, requestID string, ref kernelbroker.Ref, reason string) (kernelbroker.Profile, bool, error) {
+	none := kernelbroker.Profile{}
+	if err := validateRequestID(requestID); err != nil {
+		return none, false, err
+	}
+	if err := kernelbroker.ValidateProfileName(ref.Profile); err != nil {
+		return none, false, err
+	}
+	if ref.IsStock() {
+		return none, false, fmt.Errorf("profile %q is what nodes come back to: %w", ref.Profile, kernelbroker.ErrPrecluded)
+	}
+	reason = oneLine(reason)
+	digest, err := digestOf("retire", ref, reason)
+	if err != nil {
+		return none, false, err
+	}
+	altered := false
+	r, written, err := c.update(ctx, ref.Profile, func(r *record) error {
+		if done, err := r.done(requestID, digest); err != nil || done {
+			return firstOf(err, errNoChange)
+		}
+		if r.Profile.Name == "" {
+			return c.unknown(ctx, ref.Profile)
+		}
+		altered, err = retire(&r.Profile, ref, kernelbroker.Retirement{Reason: reason, Since: c.now().UTC().Truncate(time.Second)})
+		r.remember(requestID, digest)
+		return err
+	})
+	if err != nil {
+		return none, false, err
+	}
+	if written && altered {
+		c.log.Info("profile retired", "kernel", ref.String(), "reason", reason, "request", requestID)
+	}
+	return r.Profile, written && altered, nil
+}
+
+func retire(p *kernelbroker.Profile, ref kernelbroker.Ref, how kernelbroker.Retirement) (altered bool, err error) {
+	if ref.Version != 0 {
+		if _, err := p.Version(ref.Version); err != nil {
+			return false, err
+		}
+	}
+	for i := range p.Versions {
+		v := &p.Versions[i]
+		if v.Retired == nil && (ref.Version == 0 || ref.Version == v.Kernel.Version) {
+			retirement := how
+			v.Retired, altered = &retirement, true
+		}
+	}
+	return altered, defaultStands(*p)
+}
+
+// defaultStands refuses a profile whose name alone stands for a version that
+// nobody may choose, while there are others.
+func defaultStands(p kernelbroker.Profile) error {
+	v, err := p.Version(0)
+	if err != nil || v.Retired == nil || p.Retired() {
+		return err
+	}
+	return fmt.Errorf("kernel %q is the default version and would be retired; make another one the default first, or retire the whole profile: %w",
+		v.Kernel.Ref(), kernelbroker.ErrPrecluded)
+}
