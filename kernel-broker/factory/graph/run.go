@@ -71,7 +71,7 @@ func (r *Runner) Run(ctx context.Context, name string, g *Graph, targets ...stri
 		return nil, fmt.Errorf("run %q: %w", name, err)
 	}
 	run := &run{runner: r, name: name, graph: g, executor: executor, journal: journal, total: len(steps),
-		slots: make(chan struct{}, max(1, r.Parallel)), results: map[string]Result{}, units: map[string]Update{}, began: time.Now()}
+		slots: make(chan struct{}, max(1, r.Parallel)), results: map[string]Result{}, units: map[string]Update{}, working: map[string]time.Time{}, began: time.Now()}
 	err = run.all(ctx, steps)
 	return run.results, errors.Join(err, run.end(ctx, err))
 }
@@ -90,6 +90,7 @@ type run struct {
 	mu       sync.Mutex
 	results  map[string]Result
 	units    map[string]Update // how far each step was when it last said so
+	working  map[string]time.Time
 	finished int
 	failed   []error
 
@@ -148,6 +149,9 @@ func (r *run) one(ctx context.Context, step *Step) {
 	}
 	r.mu.Lock()
 	units := r.units[step.Name]
+	if since, has := r.working[step.Name]; has {
+		began = since // the wait for a slot is no work
+	}
 	r.mu.Unlock()
 	record := Record{Step: step.Name, State: state, Cached: outcome.Cached, Shared: outcome.Shared, Key: task.Key,
 		Done: units.Done, Total: units.Total}
@@ -222,11 +226,14 @@ func (r *run) observer(task Task, log string) func(Update) {
 	var told time.Time
 	var last Update
 	return func(u Update) {
+		r.mu.Lock()
 		if u.Total > 0 {
-			r.mu.Lock()
 			r.units[task.Step.Name] = u
-			r.mu.Unlock()
 		}
+		if _, has := r.working[task.Step.Name]; !has {
+			r.working[task.Step.Name] = time.Now()
+		}
+		r.mu.Unlock()
 		record := Record{Step: task.Step.Name, State: u.State, Key: task.Key, Log: log, Job: u.Job, Done: u.Done, Total: u.Total}
 		event := Event{State: u.State, Log: log, Job: u.Job, Done: u.Done, Total: u.Total}
 		if changed := u.State != last.State || u.Job != last.Job; !changed && time.Since(told) < tellInterval {

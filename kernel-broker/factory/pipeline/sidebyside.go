@@ -1,0 +1,205 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+)
+
+// SideBySide is kernels under workloads, each under each, in one graph that
+// ends in one report. What a build of one of the kernels has done already is
+// not done again, nor the other way round.
+type SideBySide struct {
+	Name  string
+	Title string
+	// Slim is the recipe that all are compared with, besides stock.
+	Slim    string
+	Kernels []*Pipeline
+	Benches []Bench
+	Command string
+	Machine string
+	Rules   verdict.Rules
+}
+
+// StepSideBySide is the last step; its files are those of report.Report.Write.
+const StepSideBySide = "side-by-side"
+
+// Run does what is left to do and returns the folder of the report.
+func (s *SideBySide) Run(ctx context.Context, runner *graph.Runner) (folder string, err error) {
+	g, err := s.Graph()
+	if err != nil {
+		return "", err
+	}
+	results, err := runner.Run(ctx, s.Name, g, StepSideBySide)
+	if err != nil {
+		return "", err
+	}
+	return results[StepSideBySide].Files(), nil
+}
+
+// Graph of all builds and measurements.
+func (s *SideBySide) Graph() (*graph.Graph, error) {
+	if len(s.Kernels) == 0 || len(s.Benches) == 0 {
+		return nil, fmt.Errorf("bench %q: it takes a kernel and a workload", s.Name)
+	}
+	b := &builder{p: &Pipeline{Jobs: s.Kernels[0].Jobs}}
+	stock := s.Kernels[0].Kernels
+	b.add("stock", "", b.inputs(stock.StockInputs(context.Background())), nil, light, stock.Stock)
+	kernels := map[string]string{kernelStock: "stock"}
+	for _, p := range s.Kernels {
+		step, err := b.join(p)
+		b.err = errors.Join(b.err, err)
+		kernels[p.Recipe.Name] = step
+	}
+	needs := map[string]string{}
+	for name, step := range kernels {
+		needs["kernel-"+name] = step
+	}
+	workloads := make([]Workload, len(s.Benches))
+	for i, bench := range s.Benches {
+		workloads[i] = bench.Workload()
+		mine := b.inputs(bench.Inputs())
+		for _, name := range slices.Sorted(maps.Keys(kernels)) {
+			id := fmt.Sprintf("measure-%s-%s", name, workloads[i].Name)
+			b.test(id, kernels[name], bench, mine)
+			needs[measuredOn(name, workloads[i].Name)] = id
+		}
+	}
+	text, err := graph.ValueDigest(map[string]any{"title": s.Title, "slim": s.Slim, "workloads": workloads, "rules": s.Rules})
+	b.err = errors.Join(b.err, err)
+	inputs := Inputs{"facts": text, "command": s.Command, "machine": s.Machine}
+	b.add(StepSideBySide, "", inputs, needs, light, s.report)
+	if b.err != nil {
+		return nil, fmt.Errorf("bench %q: %w", s.Name, b.err)
+	}
+	g, err := graph.New(b.steps...)
+	if err != nil {
+		return nil, fmt.Errorf("bench %q: %w", s.Name, err)
+	}
+	return g, nil
+}
+
+// join takes a kernel's steps from its own graph, up to the kernel, under names
+// that begin with the recipe's; their kinds, under which results are shared,
+// stay.
+func (b *builder) join(p *Pipeline) (kernel string, err error) {
+	g, err := p.Graph()
+	if err != nil {
+		return "", err
+	}
+	target := "plain"
+	if p.Recipe.Optimisation.Profiled() {
+		target = "optimised"
+	}
+	own := func(name string) string { return p.Recipe.Name + "." + name }
+	wanted := map[string]bool{target: true}
+	for _, name := range slices.Backward(g.Names()) {
+		if !wanted[name] {
+			continue
+		}
+		step, _ := g.Step(name) // Names has only what is there
+		step.Name = own(step.Name)
+		needs := map[string]string{}
+		for as, need := range step.Needs {
+			wanted[need] = true
+			needs[as] = own(need)
+		}
+		step.Needs = needs
+		step.After = slices.Clone(step.After)
+		for i, before := range step.After {
+			wanted[before] = true
+			step.After[i] = own(before)
+		}
+		b.steps = append(b.steps, step)
+	}
+	return own(target), nil
+}
+
+// test adds the test run of a workload on a kernel, as a build of the kernel
+// with that workload would do it.
+func (b *builder) test(id, kernel string, bench Bench, inputs Inputs) {
+	run := bench.Workload().Test
+	mine := Inputs{"data": fmt.Sprintf("%s seed %d size %d", Test, run.Seed, run.Size)}
+	maps.Copy(mine, inputs)
+	b.add(id, "measure", mine, map[string]string{"kernel": kernel}, emulate, func(ctx context.Context, w *graph.Work) error {
+		return bench.Measure(ctx, w.Need("kernel"), Test, w)
+	})
+}
+
+func measuredOn(kernel, workload string) string { return "measured-" + kernel + "-on-" + workload }
+
+func (s *SideBySide) report(_ context.Context, w *graph.Work) error {
+	facts, err := s.facts(w)
+	if err != nil {
+		return err
+	}
+	made, err := report.Make(facts)
+	if err != nil {
+		return err
+	}
+	return made.Write(w.Dir)
+}
+
+func (s *SideBySide) facts(w *graph.Work) (report.Facts, error) {
+	facts := report.Facts{
+		Title: s.Title, Stock: kernelStock, Slim: s.Slim, Rules: s.Rules,
+		Command: s.Command, Machine: s.Machine, Made: time.Now().UTC().Format(time.RFC3339),
+	}
+	for _, bench := range s.Benches {
+		load := bench.Workload()
+		facts.Workloads = append(facts.Workloads, report.Workload{Name: load.Name, Description: load.Description, Operation: load.Operation})
+		facts.Applications = append(facts.Applications, verdict.Application{Name: load.Name, Test: load.Test, Kernel: s.madeFor(load.Name)})
+	}
+	stock, err := s.Kernels[0].kernel(w, kernelStock)
+	if err != nil {
+		return report.Facts{}, err
+	}
+	facts.Kernels = append(facts.Kernels, stock)
+	for _, p := range s.Kernels {
+		kernel, err := p.kernel(w, p.Recipe.Name)
+		if err != nil {
+			return report.Facts{}, err
+		}
+		facts.Kernels = append(facts.Kernels, kernel)
+	}
+	for i := range facts.Kernels {
+		if err := s.measured(w, &facts, &facts.Kernels[i]); err != nil {
+			return report.Facts{}, err
+		}
+	}
+	return facts, nil
+}
+
+// measured adds what each workload found out about a kernel. The mitigations
+// are the machine's and the kernel's, and so the same under each.
+func (s *SideBySide) measured(w *graph.Work, facts *report.Facts, kernel *report.Kernel) error {
+	for _, bench := range s.Benches {
+		measured, err := readMeasured(w.Need(measuredOn(kernel.Name, bench.Workload().Name)))
+		if err != nil {
+			return err
+		}
+		takePart(facts, kernel.Name, measured)
+		if measured.Mitigations != nil {
+			kernel.Mitigations = measured.Mitigations
+		}
+	}
+	return nil
+}
+
+// madeFor finds the kernel that was slimmed or compiled by a workload's run,
+// the first of several.
+func (s *SideBySide) madeFor(workload string) string {
+	for _, p := range s.Kernels {
+		if p.Recipe.Workload == workload && (p.Recipe.Optimisation.Profiled() || p.Recipe.Slimming != "") {
+			return p.Recipe.Name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,194 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+)
+
+// otherLoad is the fake's bench with a workload of another name, under which a
+// kernel that has the word in its image needs more.
+type otherLoad struct {
+	*fake
+	name, slow string
+}
+
+func (o otherLoad) Workload() Workload {
+	w := o.fake.Workload()
+	w.Name, w.Required = o.name, []string{o.name}
+	w.Train.Workload, w.Test.Workload = o.name, o.name
+	return w
+}
+
+func (o otherLoad) Inputs() (Inputs, error) { return Inputs{"workload": o.name}, nil }
+
+func (o otherLoad) Measure(ctx context.Context, image string, data Data, w *graph.Work) error {
+	if err := o.fake.Measure(ctx, image, data, w); err != nil {
+		return err
+	}
+	var measured Measured
+	if err := readJSON(filepath.Join(w.Dir, measuredFile), &measured); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(image, factory.ImageFile))
+	if err != nil {
+		return err
+	}
+	for i := range measured.Samples {
+		measured.Samples[i].Workload = o.name
+		if strings.HasPrefix(string(text), o.slow) {
+			measured.Samples[i].Values[0] *= 2
+		}
+	}
+	for i := range measured.Checks {
+		measured.Checks[i].Workload = o.name
+	}
+	out, err := json.Marshal(measured)
+	return errors.Join(err, put(w, measuredFile, string(out)))
+}
+
+func (w *world) sideBySide() *SideBySide {
+	plain := w.pipeline(func(r *factory.Recipe) { r.Name, r.Workload, r.Optimisation, r.Slimming = "slim", "", "", "" })
+	profiled := w.pipeline(func(r *factory.Recipe) { r.Slimming = "" })
+	return &SideBySide{Name: "bench", Title: "Side by side", Slim: "slim", Kernels: []*Pipeline{plain, profiled},
+		Benches: []Bench{w.fake, otherLoad{w.fake, "tcp", "optimised"}}, Command: "test", Machine: "here", Rules: verdict.DefaultRules()}
+}
+
+func TestSideBySide(t *testing.T) {
+	w := newWorld(t, nil)
+	folder, err := w.sideBySide().Run(t.Context(), w.runner())
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := report.ReadFolder(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for _, k := range made.Facts.Kernels {
+		names = append(names, k.Name)
+	}
+	if !slices.Equal(names, []string{"stock", "slim", "fake"}) {
+		t.Errorf("kernels %v", names)
+	}
+	rows := made.Figures.Cross[0].Rows
+	if len(rows) != 2 || rows[0].Own != "fake" || rows[0].Place != verdict.First || rows[1].Own != "" || rows[1].Best[0] != "slim" {
+		t.Errorf("cross table %+v", rows)
+	}
+	if trained := made.Facts.Kernels[2].Trained; len(trained) != 1 || trained[0] != w.Workload().Train {
+		t.Errorf("trained on %v", trained)
+	}
+	if len(made.Figures.Goals) != 4 {
+		t.Errorf("goals %+v", made.Figures.Goals)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, report.TextFile))
+	if err != nil || !strings.Contains(string(text), "Side by side") {
+		t.Errorf("text %.100s, %v", text, err)
+	}
+	// Nothing is measured twice, and the source is the same for all.
+	for _, once := range []string{"source", "stock", "profile", "compile plain", "measure stock test"} {
+		if n := count(w.worked, once); once != "measure stock test" && n != 1 || n > 2 {
+			t.Errorf("%s was done %d times: %v", once, n, w.worked)
+		}
+	}
+}
+
+func count(all []string, one string) (n int) {
+	for _, each := range all {
+		if each == one {
+			n++
+		}
+	}
+	return n
+}
+
+// What the build of a kernel has measured, the bench takes, and the second run
+// of a bench does nothing.
+func TestSideBySideSharesWork(t *testing.T) {
+	w := newWorld(t, func(r *factory.Recipe) { r.Slimming = "" })
+	if _, _, err := w.build(); err != nil {
+		t.Fatal(err)
+	}
+	w.worked = nil
+	if _, err := w.sideBySide().Run(t.Context(), w.runner()); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(w.worked)
+	// Only the other workload is new.
+	want := "measure optimised test, measure plain test, measure stock test"
+	if got := strings.Join(w.worked, ", "); got != want {
+		t.Errorf("worked on %s, want %s", got, want)
+	}
+	w.worked = nil
+	if _, err := w.sideBySide().Run(t.Context(), w.runner()); err != nil || w.worked != nil {
+		t.Errorf("again: worked on %v, %v", w.worked, err)
+	}
+}
+
+// A workload that fails on a kernel is told, and its row has a hole.
+func TestSideBySideWithAFailure(t *testing.T) {
+	w := newWorld(t, nil)
+	w.wrong = "byte 17 is 0x00"
+	folder, err := w.sideBySide().Run(t.Context(), w.runner())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, report.TextFile))
+	if err != nil || !strings.Contains(string(text), "FAILED  byte 17 is 0x00") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+func TestSideBySideRefuses(t *testing.T) {
+	w := newWorld(t, nil)
+	for name, change := range map[string]func(*SideBySide){
+		"no kernel":      func(s *SideBySide) { s.Kernels = nil },
+		"no workload":    func(s *SideBySide) { s.Benches = nil },
+		"a kernel twice": func(s *SideBySide) { s.Kernels = append(s.Kernels, s.Kernels[0]) },
+		"a kernel that cannot be": func(s *SideBySide) {
+			s.Kernels = append(s.Kernels, w.pipeline(func(r *factory.Recipe) { r.Name, r.Workload = "x", "" }))
+		},
+	} {
+		s := w.sideBySide()
+		change(s)
+		if _, err := s.Graph(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestParsePlan(t *testing.T) {
+	const good = "name: x\ntitle: X\nslim: a\nkernels: [a, b]\nworkloads: [w]\n"
+	if plan, err := ParsePlan("x.yaml", []byte(good)); err != nil || len(plan.Kernels) != 2 {
+		t.Errorf("%+v, %v", plan, err)
+	}
+	for _, c := range []struct{ from, to, says string }{
+		{"title: X", "titel: X", "line 2: field titel"},
+		{"title: X\n", "", "title: missing"},
+		{"slim: a", "slim: c", `x.yaml:3: slim: "c" is none`},
+		{"[a, b]", "[a, a]", `x.yaml:4: kernels: "a" stands twice`},
+		{"[a, b]", "[a, stock]", `x.yaml:4: kernels: "stock" takes part`},
+		{"[a, b]", "[]", "x.yaml:4: kernels: none"},
+		{"[w]", "[]", "x.yaml:5: workloads: none"},
+		{"[w]", "[w, w]", `x.yaml:5: workloads: "w" stands twice`},
+		{"[w]", "[w]\n---\nname: y", "more than one document"},
+	} {
+		_, err := ParsePlan("x.yaml", []byte(strings.Replace(good, c.from, c.to, 1)))
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.to, err)
+		}
+	}
+	if _, err := LoadPlan(t.TempDir(), "x"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}
