@@ -127,6 +127,9 @@ func TestLibrariesOfAnUnpackedSystemComeFirst(t *testing.T) {
 	if got := c.files["usr/lib/x86_64-linux-gnu/libc.so.6"]; got != mine {
 		t.Errorf("libc is %q of %v", got, c.files)
 	}
+	if c.files["usr/lib/x86_64-linux-gnu/"+opened] == "" {
+		t.Errorf("%s is not among %v", opened, c.files)
+	}
 	c = newClosure(nil)
 	if _, _, err := c.find("libnowhere.so.9", "/usr/bin", nil); err == nil {
 		t.Error("a library that does not exist was found")

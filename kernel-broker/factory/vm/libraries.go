@@ -15,6 +15,9 @@ var libraryFolders = []string{
 	"/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/lib64", "/usr/lib", "/lib",
 }
 
+// opened is what the C library itself opens, when a thread ends.
+const opened = "libgcc_s.so.1"
+
 // program is what the dynamic part of an ELF file says; nil for other files.
 type program struct {
 	loader string
@@ -99,9 +102,15 @@ func (c *closure) follow(file pendingFile) error {
 	if dynamic.loader != "" {
 		wanted = append(wanted, dynamic.loader)
 	}
+	if dynamic.loader != "" {
+		wanted = append(wanted, opened)
+	}
 	origin := filepath.Dir("/" + file.guest)
 	for _, name := range wanted {
 		guest, host, err := c.find(name, origin, dynamic.runs)
+		if err != nil && name == opened {
+			continue // whoever needs it says so; most programs do not
+		}
 		if err != nil {
 			return fmt.Errorf("program %q: %w", file.host, err)
 		}
