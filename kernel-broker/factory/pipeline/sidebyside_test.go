@@ -192,3 +192,13 @@ func TestParsePlan(t *testing.T) {
 		t.Errorf("no file: %v", err)
 	}
 }
+
+func FuzzParsePlan(f *testing.F) {
+	f.Add("name: x\ntitle: X\nslim: a\nkernels: [a, b]\nworkloads: [w]\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		plan, err := ParsePlan("x.yaml", []byte(text))
+		if err == nil && (plan.Title == "" || !slices.Contains(plan.Kernels, plan.Slim) || len(plan.Workloads) == 0) {
+			t.Errorf("%+v passes", plan)
+		}
+	})
+}
