@@ -112,6 +112,23 @@ func (f Files) keep(facts *Facts) ([]Missing, error) {
 	return facts.Keep.KeepHardware(nodes, aliases, facts.Kbuild, f.Config), nil
 }
 
+// Functions of the kernel that ran, by its System.map, and what of each ran.
+func (f Files) Functions(systemMap string) ([]FunctionUse, error) {
+	functions, err := readFile(systemMap, ReadSymbols)
+	if err != nil {
+		return nil, err
+	}
+	pieces, err := readFile(f.LinkMap, ReadLinkMap)
+	if err != nil {
+		return nil, err
+	}
+	run, err := readFile(f.Trace, ReadTrace)
+	if err != nil {
+		return nil, err
+	}
+	return UseOf(functions, pieces, run), nil
+}
+
 func readFile[T any](path string, read func(io.Reader) (T, error)) (result T, err error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -62,15 +62,14 @@ func Measure(pieces []Piece, run, work Spans) Uses {
 	for _, piece := range pieces {
 		use := uses[piece.Object]
 		use.Object = piece.Object
-		end := piece.Begin + piece.Size
 		switch piece.Section {
 		case ".text":
 			use.Text += piece.Size
-			use.Ran += run.In(piece.Begin, end)
-			use.RanWork += work.In(piece.Begin, end)
+			use.Ran += run.In(piece.Begin, piece.end())
+			use.RanWork += work.In(piece.Begin, piece.end())
 		case ".init.text":
 			use.Start += piece.Size
-			started[piece.Object] += run.In(piece.Begin, end)
+			started[piece.Object] += run.In(piece.Begin, piece.end())
 		case ".exit.text", ".comment", ".debug_info":
 			// Neither runs nor takes room in a kernel that was started.
 		default:

@@ -19,6 +19,12 @@ type Piece struct {
 	Size    uint64
 }
 
+func (p Piece) end() uint64 { return p.Begin + p.Size }
+
+// codeSections of the kernel are those whose instructions run at the place
+// where the linker put them.
+var codeSections = map[string]bool{".text": true, ".init.text": true}
+
 // ReadLinkMap reads the map that GNU ld writes with -Map. It is the only
 // record that tells two functions of one name apart, since it has ranges of
 // addresses for each object and needs no names at all.

@@ -133,13 +133,12 @@ ffffffff82000000 T _etext
 	if err != nil {
 		t.Fatal(err)
 	}
-	ran, cold := Ran(functions, Spans{{0xffffffff81000010, 0xffffffff81000011}})
-	if len(ran) != 1 || ran[0].Begin != 0xffffffff81000010 || len(cold) != 4 {
-		t.Errorf("ran %v, cold %v", ran, cold)
+	got := UseOf(functions, pieces, Spans{{0xffffffff81000010, 0xffffffff81000011}})
+	want := []FunctionUse{
+		{"f", "a/b/x.o", 4, 0}, {"g", "a/b/x.o", 9, 0}, {"f", "lib/y.o", 1, 1}, {"h", "lib/y.o", 12, 0}, {"lng", "a/b/x.o", 6, 0},
 	}
-	of := FunctionsOf(functions, pieces)
-	if x, y := of["a/b/x.o"], of["lib/y.o"]; len(x) != 3 || len(y) != 2 || y[0].Name != "f" {
-		t.Errorf("functions of x.o: %v, of y.o: %v", x, y)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }
 

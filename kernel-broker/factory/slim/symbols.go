@@ -2,6 +2,7 @@ package slim
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -14,8 +15,6 @@ type Function struct {
 	Name  string
 	Begin uint64
 	End   uint64
-	// Global names are told apart; two local ones may be equal.
-	Global bool
 }
 
 // ReadSymbols reads nm, System.map or /proc/kallsyms, in any order, and keeps
@@ -36,7 +35,7 @@ func ReadSymbols(reader io.Reader) ([]Function, error) {
 		if address < kernelHalf || !isCode(fields[1][0]) {
 			continue
 		}
-		all = append(all, Function{Name: fields[2], Begin: address, Global: fields[1] == "T" || fields[1] == "W"})
+		all = append(all, Function{Name: fields[2], Begin: address})
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("symbols: %w", err)
@@ -58,29 +57,33 @@ func ReadSymbols(reader io.Reader) ([]Function, error) {
 // isCode tells nm's letters for code, local and global, strong and weak.
 func isCode(kind byte) bool { return kind == 't' || kind == 'T' || kind == 'w' || kind == 'W' }
 
-// Ran parts functions into those that ran and those that did not.
-func Ran(functions []Function, run Spans) (ran, cold []Function) {
-	for _, function := range functions {
-		if run.In(function.Begin, function.End) > 0 {
-			ran = append(ran, function)
-		} else {
-			cold = append(cold, function)
-		}
-	}
-	return ran, cold
+// FunctionUse is a function, the object that it came from, and how much of it
+// ran, in bytes.
+type FunctionUse struct {
+	Name   string
+	Object string
+	Bytes  uint64
+	Ran    uint64
 }
 
-// FunctionsOf finds each object's functions by their addresses.
-func FunctionsOf(functions []Function, pieces []Piece) map[string][]Function {
-	found := map[string][]Function{}
-	for _, piece := range pieces {
-		first := sort.Search(len(functions), func(i int) bool { return functions[i].Begin >= piece.Begin })
-		for _, function := range functions[first:] {
-			if function.Begin >= piece.Begin+piece.Size {
-				break
-			}
-			found[piece.Object] = append(found[piece.Object], function)
+// UseOf finds each function's object by its address, since a local name may
+// stand in several objects, and lays a run over it. What lies in no object's
+// code, such as the marks of the linker script, is left out.
+func UseOf(functions []Function, pieces []Piece, run Spans) []FunctionUse {
+	code := slices.DeleteFunc(slices.Clone(pieces), func(p Piece) bool { return !codeSections[p.Section] })
+	slices.SortFunc(code, func(a, b Piece) int { return cmp.Compare(a.Begin, b.Begin) })
+	var uses []FunctionUse
+	for _, function := range functions {
+		next := sort.Search(len(code), func(i int) bool { return code[i].Begin > function.Begin })
+		if next == 0 || function.Begin >= code[next-1].end() {
+			continue
 		}
+		// What fills the gap to the next object belongs to no function.
+		end := min(function.End, code[next-1].end())
+		uses = append(uses, FunctionUse{
+			Name: function.Name, Object: code[next-1].Object,
+			Bytes: end - function.Begin, Ran: run.In(function.Begin, end),
+		})
 	}
-	return found
+	return uses
 }
