@@ -27,8 +27,8 @@ type Profile struct {
 // ErrDiffer is in the error of Merge when the profiles are of two kernels.
 var ErrDiffer = errors.New("counters of another kernel")
 
-// Load reads every .gcda file below a folder. The names are paths below it.
-func Load(dir string) (Profile, error) {
+// load reads every .gcda file below a folder.
+func load(dir string) (Profile, error) {
 	profile := Profile{Files: map[string]File{}, Runs: 1}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, suffix) {
@@ -116,7 +116,7 @@ func (p Profile) Merge(other Profile) (Profile, error) {
 			sum.Files[name] = other.Files[name]
 			continue
 		}
-		merged, err := mine.add(other.Files[name])
+		merged, err := mine.with(other.Files[name], add)
 		if err != nil {
 			return Profile{}, fmt.Errorf("profile of %q: %w", name, err)
 		}
@@ -125,7 +125,8 @@ func (p Profile) Merge(other Profile) (Profile, error) {
 	return sum, nil
 }
 
-func (f File) add(other File) (File, error) {
+// with joins two files of the same functions, counter by counter.
+func (f File) with(other File, join func(a, b int64) (int64, error)) (File, error) {
 	if f.Version != other.Version {
 		return File{}, fmt.Errorf("compiler versions %q and %q: %w", versionText(f.Version), versionText(other.Version), ErrDiffer)
 	}
@@ -134,7 +135,7 @@ func (f File) add(other File) (File, error) {
 	}
 	sum := File{Version: f.Version, Functions: make([]Function, len(f.Functions))}
 	for i, function := range f.Functions {
-		merged, err := function.add(other.Functions[i])
+		merged, err := function.with(other.Functions[i], join)
 		if err != nil {
 			return File{}, fmt.Errorf("function %08x: %w", function.Ident, err)
 		}
@@ -143,7 +144,7 @@ func (f File) add(other File) (File, error) {
 	return sum, nil
 }
 
-func (f Function) add(other Function) (Function, error) {
+func (f Function) with(other Function, join func(a, b int64) (int64, error)) (Function, error) {
 	if f.Ident != other.Ident || f.Lines != other.Lines || f.Flow != other.Flow {
 		return Function{}, fmt.Errorf("checksums %08x-%08x-%08x and %08x-%08x-%08x: %w",
 			f.Ident, f.Lines, f.Flow, other.Ident, other.Lines, other.Flow, ErrDiffer)
@@ -153,7 +154,7 @@ func (f Function) add(other Function) (Function, error) {
 	}
 	sum := Function{Ident: f.Ident, Lines: f.Lines, Flow: f.Flow}
 	for i, counter := range f.Counters {
-		merged, err := counter.add(other.Counters[i])
+		merged, err := counter.with(other.Counters[i], join)
 		if err != nil {
 			return Function{}, err
 		}
@@ -162,9 +163,9 @@ func (f Function) add(other Function) (Function, error) {
 	return sum, nil
 }
 
-// add adds arcs. The other kinds hold values and not only counts; kernels
+// with joins arcs. The other kinds hold values and not only counts; kernels
 // have none of them.
-func (c Counter) add(other Counter) (Counter, error) {
+func (c Counter) with(other Counter, join func(a, b int64) (int64, error)) (Counter, error) {
 	if c.Kind != other.Kind || len(c.Values) != len(other.Values) {
 		return Counter{}, fmt.Errorf("%d counters of kind %d and %d of kind %d: %w",
 			len(c.Values), c.Kind, len(other.Values), other.Kind, ErrDiffer)
@@ -172,14 +173,21 @@ func (c Counter) add(other Counter) (Counter, error) {
 	if c.Kind != arcs {
 		return Counter{}, fmt.Errorf("counters of kind %d cannot be added", c.Kind)
 	}
-	sum := Counter{Kind: c.Kind, Values: make([]int64, len(c.Values))}
+	joined := Counter{Kind: c.Kind, Values: make([]int64, len(c.Values))}
 	for i, value := range c.Values {
-		if value > math.MaxInt64-other.Values[i] {
-			return Counter{}, fmt.Errorf("arc %d: %d and %d are too much", i, value, other.Values[i])
+		var err error
+		if joined.Values[i], err = join(value, other.Values[i]); err != nil {
+			return Counter{}, fmt.Errorf("arc %d: %w", i, err)
 		}
-		sum.Values[i] = value + other.Values[i]
 	}
-	return sum, nil
+	return joined, nil
+}
+
+func add(a, b int64) (int64, error) {
+	if a > math.MaxInt64-b {
+		return 0, fmt.Errorf("%d and %d are too much", a, b)
+	}
+	return a + b, nil
 }
 
 // Encoded is the profile as GCC reads it, by the object's name. A file in

@@ -104,6 +104,40 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+func TestLoadTakesTheCopyingAway(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), GuestFolder)
+	put := func(folder, name string, file File) {
+		t.Helper()
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, file.Encode(1, file.Max()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(dir, "fs/namei.gcda", counted(1, 1000, 20, 0))
+	put(dir, "kernel/gcov/fs.gcda", counted(1, 1231))
+	put(dir, "fs/read_write.gcda", counted(1, 7))
+	put(dir+copying, "fs/namei.gcda", counted(1, 900, 21, 3))
+	put(dir+copying, "kernel/gcov/fs.gcda", counted(1, 1231))
+	put(dir+copying, "lib/other.gcda", counted(1, 5))
+	profile, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := profile.Files["fs/namei"].Functions[0].Counters[0].Values; !slices.Equal(got, []int64{100, 0, 0}) {
+		t.Errorf("what is left is %v", got)
+	}
+	if !slices.Equal(profile.Ran(), []string{"fs/namei", "fs/read_write"}) || len(profile.Files) != 3 {
+		t.Errorf("ran: %v of %v", profile.Ran(), profile.Names())
+	}
+	put(dir+copying, "fs/namei.gcda", counted(2, 900, 21, 3))
+	if _, err := Load(dir); !errors.Is(err, ErrDiffer) || !strings.Contains(err.Error(), "fs/namei") {
+		t.Errorf("the copying on another kernel: %v", err)
+	}
+}
+
 // A file in which nothing ran must not change because another one ran more.
 func TestDigests(t *testing.T) {
 	few := profileOf(map[string]File{"ran": counted(1, 5), "cold": counted(1, 0)})
