@@ -33,6 +33,7 @@ func TestFaultKernels(t *testing.T) {
 		f.cancelled("alice", id)
 	})
 	f.on("panics-until-quarantined", quarantined)
+	f.on("retired", retired)
 }
 
 // artifactFile is the broker's file of a kernel's image.
@@ -252,4 +253,22 @@ func quarantined(f *faults) {
 	})
 	f.cancelled("alice", id)
 	f.cancelled("bob", waits)
+}
+
+// retired: a profile is taken out of use. A job that runs on it goes on, one
+// that waits is held with the reason, and nobody can ask for it any more.
+func retired(f *faults) {
+	f.profile("old", "mitgcm", []string{"loglevel=2"})
+	runs := f.ask("alice", "old", 10, "-N2")
+	f.waitJob(runs, "RUNNING")
+	waits := f.ask("bob", "old", 0, "-N2")
+	if r := f.try("alice", "kernelctl", "profile", "retire", "old"); r.Exit == 0 {
+		f.t.Error("a user could retire a profile")
+	}
+	f.must("root", "kernelctl", "profile", "retire", "old", "--reason", "its time is over")
+	f.refused("alice", []string{"old", "retired", "its time is over"}, "sbatch", "--kernel-profile=old", "ask.sh", "old")
+	f.completed("alice", runs, 2)
+	f.isHeld("bob", waits, "old@1", "its time is over")
+	f.cancelled("bob", waits)
+	f.completed("bob", f.ask("bob", "stock", 0, "-N2"), 2)
 }
