@@ -109,6 +109,6 @@ func defaultStands(p kernelbroker.Profile) error {
 	if err != nil || v.Retired == nil || p.Retired() {
 		return err
 	}
-	return fmt.Errorf("kernel %q is the default version and would be retired; make another one the default first, or retire the whole profile: %w",
+	return fmt.Errorf("kernel %q is the default version, which cannot be a retired one while there are others; make another one the default, or retire the whole profile: %w",
 		v.Kernel.Ref(), kernelbroker.ErrPrecluded)
 }
