@@ -211,6 +211,10 @@ demo: deps build kernels ## a job gets its kernel on a virtual cluster, from sta
 bench-switch: build kernels ## measure the switch, phase by phase
 	@$(BENCH_SWITCH) $(ARGS)
 
+.PHONY: bench-kernels
+bench-kernels: build ## kernels side by side under all workloads (hours the first time; goes on where it was)
+	@build/bin/kernel-factory bench kernels --out build/bench-kernels $(ARGS)
+
 .PHONY: lab-up
 lab-up: build kernels ## start a virtual cluster
 	@$(KBLAB) up $(ARGS)

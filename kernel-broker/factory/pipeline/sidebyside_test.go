@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
 )
 
 // otherLoad is the fake's bench with a workload of another name, under which a
@@ -190,6 +192,35 @@ func TestParsePlan(t *testing.T) {
 	}
 	if _, err := LoadPlan(t.TempDir(), "x"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
+	}
+}
+
+// The catalog's benches name recipes and workloads that are there.
+func TestBenchesOfTheCatalog(t *testing.T) {
+	const catalog = "../../../catalog"
+	paths, err := filepath.Glob(filepath.Join(catalog, "benches", "*.yaml"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%d benches, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		plan, err := LoadPlan(catalog, strings.TrimSuffix(filepath.Base(path), ".yaml"))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, name := range plan.Kernels {
+			recipe, err := factory.LoadRecipe(catalog, name)
+			if err == nil && recipe.Workload != "" && !slices.Contains(plan.Workloads, recipe.Workload) {
+				err = fmt.Errorf("%s: kernel %q was made for workload %q, which does not run", path, name, recipe.Workload)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		for _, name := range plan.Workloads {
+			if _, err := workload.Load(catalog, name); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 
