@@ -16,6 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
@@ -104,6 +105,10 @@ func (p *Pipeline) facts(w *graph.Work) (report.Facts, error) {
 		}
 		facts.Kernels = append(facts.Kernels, kernel)
 	}
+	var err error
+	if facts.Symbols, err = p.symbols(w); err != nil {
+		return report.Facts{}, err
+	}
 	return facts, p.options(w, &facts)
 }
 
@@ -182,6 +187,26 @@ func provenance(m factory.Manifest) report.Provenance {
 	return made
 }
 
+// symbols tells which functions of the kernel ran with the training data.
+func (p *Pipeline) symbols(w *graph.Work) (*report.Symbols, error) {
+	functions, err := readWith(filepath.Join(w.Need("kernel-"+p.Recipe.Name), factory.SystemMapFile), slim.ReadSymbols)
+	if err != nil {
+		return nil, err
+	}
+	run, err := readWith(filepath.Join(w.Need("trace"), runTrace), slim.ReadTrace)
+	if err != nil {
+		return nil, err
+	}
+	symbols := make([]report.Symbol, 0, len(functions))
+	for _, f := range functions {
+		if f.Name == "_etext" {
+			break // what follows is thrown away after the start
+		}
+		symbols = append(symbols, report.Symbol{Name: f.Name, Bytes: int64(f.End - f.Begin), Ran: int64(run.In(f.Begin, f.End))})
+	}
+	return report.PartSymbols(symbols), nil
+}
+
 // options adds what slimming decided.
 func (p *Pipeline) options(w *graph.Work, facts *report.Facts) error {
 	if !w.Has("slim") {
@@ -207,6 +232,18 @@ func readJSON(path string, into any) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+func readWith[T any](path string, read func(io.Reader) (T, error)) (result T, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return result, err
+	}
+	defer func() { _ = file.Close() }() // only read from
+	if result, err = read(file); err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return result, err
 }
 
 func writeJSON(path string, value any) error {

@@ -97,8 +97,15 @@ func (f *fake) Compile(_ context.Context, v factory.Variant, config, profile str
 		w.Units(done+1, 3)
 	}
 	what := "compile " + string(v)
-	return f.done(what, errors.Join(f.did(what), put(w, factory.ConfigFile, string(text)), kernel(w.Dir, "6.1-fake", image, manifest)))
+	return f.done(what, errors.Join(f.did(what), put(w, factory.ConfigFile, string(text)), put(w, factory.SystemMapFile, fakeMap), kernel(w.Dir, "6.1-fake", image, manifest)))
 }
+
+const fakeMap = `ffffffff81000000 T hot
+ffffffff81000010 T cold
+ffffffff81000030 T _etext
+ffffffff82000000 t started
+ffffffff82000010 T _end
+`
 
 func (f *fake) CompileInputs(v factory.Variant) (Inputs, error) {
 	return Inputs{"variant": string(v)}, nil
@@ -122,7 +129,7 @@ func (f *fake) Boot(_ context.Context, _ string, _ *graph.Work) error {
 }
 
 func (f *fake) Trace(_ context.Context, _ string, w *graph.Work) error {
-	return f.done("trace", errors.Join(f.did("trace"), put(w, "run.trace", "1 2"), put(w, "work.trace", "1 1")))
+	return f.done("trace", errors.Join(f.did("trace"), put(w, "run.trace", "ffffffff81000000 ffffffff81000004\n"), put(w, "work.trace", "")))
 }
 
 func (f *fake) Profile(_ context.Context, image string, w *graph.Work) error {

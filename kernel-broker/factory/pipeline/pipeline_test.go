@@ -21,7 +21,7 @@ import (
 
 const everything = "boot, compile instrumented, compile optimised, compile plain, compile traced, " +
 	"configure instrumented, configure optimised, configure plain, configure traced, " +
-	"measure optimised test, measure optimised train, measure plain test, measure stock test, profile, slim, source, stock, trace"
+	"measure optimised test, measure optimised train, measure plain test, measure stock test, profile, slim, source, stock, trace, trace"
 
 func TestBuild(t *testing.T) {
 	w := newWorld(t, nil)
@@ -41,6 +41,9 @@ func TestBuild(t *testing.T) {
 	if err != nil || made.Facts.Slim != "slim" || made.Facts.Current != "stock" || len(made.Facts.Kernels) != 3 || len(made.Facts.Options) != 1 {
 		t.Errorf("%+v, %v", made.Facts, err)
 	}
+	if s := made.Facts.Symbols; s.HotCount != 1 || s.HotBytes != 16 || s.ColdCount != 1 || s.Coldest[0].Name != "cold" {
+		t.Errorf("symbols %+v", s)
+	}
 	if page, err := os.ReadFile(candidate.Page()); err != nil || !strings.Contains(string(page), "a kernel of nothing") {
 		t.Errorf("page of %d bytes, %v", len(page), err)
 	}
@@ -59,10 +62,10 @@ func TestShortWays(t *testing.T) {
 		"nothing measured": {func(r *factory.Recipe) { r.Workload, r.Optimisation, r.Slimming = "", "", "" },
 			"compile plain, configure plain, source"},
 		"only measured": {func(r *factory.Recipe) { r.Optimisation, r.Slimming = "", "" },
-			"boot, compile plain, configure plain, measure plain test, measure plain train, measure stock test, source, stock"},
+			"boot, compile plain, configure plain, measure plain test, measure plain train, measure stock test, source, stock, trace"},
 		"no slimming": {func(r *factory.Recipe) { r.Slimming = "" },
 			"boot, compile instrumented, compile optimised, compile plain, configure instrumented, configure optimised, configure plain, " +
-				"measure optimised test, measure optimised train, measure plain test, measure stock test, profile, source, stock"},
+				"measure optimised test, measure optimised train, measure plain test, measure stock test, profile, source, stock, trace"},
 	} {
 		w := newWorld(t, c.change)
 		if _, worked, err := w.build(); err != nil || worked != c.worked {

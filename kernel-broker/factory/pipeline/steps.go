@@ -211,6 +211,10 @@ func (b *builder) judge(plain, candidate string) {
 	if b.p.Recipe.Slimming == factory.SlimmingTrace {
 		needs["slim"] = "slim"
 	}
+	b.add("trace-"+candidate, "trace", b.bench(), map[string]string{"kernel": candidate}, emulate,
+		func(ctx context.Context, w *graph.Work) error { return b.p.Bench.Trace(ctx, w.Need("kernel"), w) })
+	b.steps[len(b.steps)-1].After = []string{"boot"}
+	needs["trace"] = "trace-" + candidate
 	b.report(needs)
 }
 
