@@ -87,30 +87,39 @@ static int by_address(const void *a, const void *b)
 	return left->end < right->end ? -1 : left->end > right->end;
 }
 
-static bool wanted(const struct block *block, bool in_region)
+static void write_line(const struct block *block, enum blocks_list list,
+		       FILE *to)
 {
-	return block && block->kernel &&
-	       (in_region ? block->ran_in_region : block->ran);
+	if (list == BLOCKS_RUNS)
+		fprintf(to, "%" PRIx64 " %" PRIu32 " %" PRIuFAST64 "\n",
+			block->start, block->instructions, block->runs);
+	else
+		fprintf(to, "%" PRIx64 " %" PRIx64 "\n", block->start,
+			block->end);
 }
 
-int blocks_write(const struct blocks *all, bool in_region, FILE *to)
+int blocks_write(const struct blocks *all, enum blocks_list list, FILE *to)
 {
-	struct block **list = calloc(all->used + 1, sizeof(struct block *));
+	struct block **found = calloc(all->used + 1, sizeof(struct block *));
 	size_t n = 0;
 
-	if (!list)
+	if (!found)
 		return -1;
 	for (size_t i = 0; i < all->size; i++) {
-		if (wanted(all->slots[i], in_region))
-			list[n++] = all->slots[i];
+		struct block *block = all->slots[i];
+
+		if (block && block->kernel &&
+		    (list == BLOCKS_RAN ? block->ran : block->runs > 0))
+			found[n++] = block;
 	}
-	qsort(list, n, sizeof(struct block *), by_address);
+	qsort(found, n, sizeof(struct block *), by_address);
 	for (size_t i = 0; i < n; i++) {
-		if (i > 0 && by_address(&list[i - 1], &list[i]) == 0)
+		/* Two translations of one place ran it together. */
+		if (i > 0 && list != BLOCKS_RUNS &&
+		    by_address(&found[i - 1], &found[i]) == 0)
 			continue;
-		fprintf(to, "%" PRIx64 " %" PRIx64 "\n", list[i]->start,
-			list[i]->end);
+		write_line(found[i], list, to);
 	}
-	free(list);
+	free(found);
 	return ferror(to) ? -1 : 0;
 }

@@ -22,7 +22,7 @@ struct block {
 	uint8_t kind; /* enum insn_kind of the last instruction */
 	bool kernel;
 	atomic_bool ran;
-	atomic_bool ran_in_region;
+	atomic_uint_fast64_t runs; /* in regions */
 };
 
 struct blocks {
@@ -41,10 +41,14 @@ struct blocks {
 struct block *blocks_get(struct blocks *all, const struct block *like);
 void blocks_free(struct blocks *all);
 
-/*
- * Writes "start end" in hex for each block of the kernel that ran (in a region,
- * if asked), in order, each once. 0, or -1 with errno set.
- */
-int blocks_write(const struct blocks *all, bool in_region, FILE *to);
+/* Which blocks of the kernel, and what of them, blocks_write writes. */
+enum blocks_list {
+	BLOCKS_RAN,    /* "start end" in hex, of all that ran */
+	BLOCKS_REGION, /* the same, of what ran in regions */
+	BLOCKS_RUNS,   /* "start instructions runs", of what ran in regions */
+};
+
+/* A line for each block, in order, each once. 0, or -1 with errno set. */
+int blocks_write(const struct blocks *all, enum blocks_list list, FILE *to);
 
 #endif

@@ -2,11 +2,13 @@
  * kbcount: counts what a guest under QEMU executes between markers, apart for
  * user and kernel, and writes down which blocks of the kernel ran.
  *
- *	-plugin kbcount.so,out=FILE[,trace=FILE][,regiontrace=FILE]
+ *	-plugin kbcount.so,out=FILE[,trace=FILE][,regiontrace=FILE][,runs=FILE]
  *
  * out          JSON, one record for each region between two markers
  * trace        "start end" in hex of each block of the kernel that ran
  * regiontrace  the same, of what ran inside of regions
+ * runs         "start instructions runs" of each block that ran in regions: where
+ *              the instructions went
  *
  * Counting is by translated block: a block that a fault or a timer leaves
  * early counts whole. With QEMU's -icount the same guest gives the same counts.
@@ -32,6 +34,7 @@ static struct {
 	const char *out;
 	const char *trace;
 	const char *region_trace;
+	const char *runs;
 
 	/* Translating and marking happen on all processors' threads. */
 	pthread_mutex_t lock;
@@ -58,9 +61,11 @@ static void on_block(unsigned int vcpu, void *data)
 		atomic_store_explicit(&block->ran, true, memory_order_relaxed);
 	if (!atomic_load_explicit(&kb.counting, memory_order_relaxed))
 		return;
-	if (!atomic_load_explicit(&block->ran_in_region, memory_order_relaxed))
-		atomic_store_explicit(&block->ran_in_region, true,
-				      memory_order_relaxed);
+	/* Two processors may lose a run to each other; it is not for counting. */
+	atomic_store_explicit(
+		&block->runs,
+		atomic_load_explicit(&block->runs, memory_order_relaxed) + 1,
+		memory_order_relaxed);
 	if (vcpu < kb.n_cores)
 		core_run(&kb.cores[vcpu], block);
 }
@@ -134,19 +139,19 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		find_markers(tb, n);
 }
 
-static int write_trace(bool in_region, FILE *to)
+static int write_blocks(int list, FILE *to)
 {
-	return blocks_write(&kb.blocks, in_region, to);
+	return blocks_write(&kb.blocks, (enum blocks_list)list, to);
 }
 
-static int write_regions(bool in_region, FILE *to)
+static int write_regions(int list, FILE *to)
 {
-	(void)in_region;
+	(void)list;
 	return regions_write(&kb.regions, to);
 }
 
 /* A file that is not whole must not look like a result: it is removed. */
-static void save(const char *path, int (*write)(bool, FILE *), bool in_region)
+static void save(const char *path, int (*write)(int, FILE *), int list)
 {
 	FILE *to;
 
@@ -156,7 +161,7 @@ static void save(const char *path, int (*write)(bool, FILE *), bool in_region)
 	if (!to)
 		die(path);
 
-	int failed = write(in_region, to);
+	int failed = write(list, to);
 
 	if (fclose(to) || failed) {
 		remove(path);
@@ -169,9 +174,10 @@ static void on_exit_of_qemu(qemu_plugin_id_t id, void *data)
 	(void)id;
 	(void)data;
 	pthread_mutex_lock(&kb.lock);
-	save(kb.trace, write_trace, false);
-	save(kb.region_trace, write_trace, true);
-	save(kb.out, write_regions, false);
+	save(kb.trace, write_blocks, BLOCKS_RAN);
+	save(kb.region_trace, write_blocks, BLOCKS_REGION);
+	save(kb.runs, write_blocks, BLOCKS_RUNS);
+	save(kb.out, write_regions, 0);
 	pthread_mutex_unlock(&kb.lock);
 }
 
@@ -184,6 +190,7 @@ static int read_argument(char *argument)
 		{ "out=", &kb.out },
 		{ "trace=", &kb.trace },
 		{ "regiontrace=", &kb.region_trace },
+		{ "runs=", &kb.runs },
 	};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
@@ -197,7 +204,7 @@ static int read_argument(char *argument)
 	}
 	fprintf(stderr,
 		"kbcount: argument \"%s\": not one of out=FILE, "
-		"trace=FILE, regiontrace=FILE\n",
+		"trace=FILE, regiontrace=FILE, runs=FILE\n",
 		argument);
 	return -1;
 }

@@ -99,12 +99,17 @@ static char *text_of(int (*write)(FILE *))
 
 static int write_ran(FILE *to)
 {
-	return blocks_write(&all, false, to);
+	return blocks_write(&all, BLOCKS_RAN, to);
 }
 
 static int write_in_region(FILE *to)
 {
-	return blocks_write(&all, true, to);
+	return blocks_write(&all, BLOCKS_REGION, to);
+}
+
+static int write_runs(FILE *to)
+{
+	return blocks_write(&all, BLOCKS_RUNS, to);
 }
 
 static void traces(void)
@@ -122,7 +127,7 @@ static void traces(void)
 	make(KERNEL + 128, 2, INSN_OTHER, 0)->ran = true;
 	make(KERNEL + 128, 2, INSN_JUMP, 0)->ran = true;
 	make(KERNEL + 64, 2, INSN_OTHER, 0)->ran = true;
-	make(KERNEL + 64, 2, INSN_OTHER, 0)->ran_in_region = true;
+	make(KERNEL + 64, 2, INSN_OTHER, 0)->runs = 3;
 	make(0x400000, 2, INSN_OTHER, 0)->ran = true;
 	text = text_of(write_ran);
 	is_text(text,
@@ -133,6 +138,9 @@ static void traces(void)
 	text = text_of(write_in_region);
 	is_text(text, "ffffffff81000040 ffffffff81000048\n",
 		"what ran in a region");
+	free(text);
+	text = text_of(write_runs);
+	is_text(text, "ffffffff81000040 2 3\n", "and how often");
 	free(text);
 	blocks_free(&all);
 }
