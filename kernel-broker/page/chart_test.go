@@ -52,6 +52,26 @@ func TestScaleKeepsOrderAndBounds(t *testing.T) {
 	})
 }
 
+func TestTicksDiffer(t *testing.T) {
+	for _, c := range []struct{ low, high float64 }{{99.976, 100.003}, {93, 107}, {0, 3}, {0, 0.0004}, {1000, 9000}} {
+		s := newScale(c.low, c.high, 0, 100, 8)
+		seen := map[string]bool{}
+		for _, v := range s.ticks() {
+			if seen[s.text(v)] {
+				t.Errorf("%v to %v: two ticks %s", c.low, c.high, s.text(v))
+			}
+			seen[s.text(v)] = true
+		}
+	}
+}
+
+func TestDotsSpan(t *testing.T) {
+	chart := Dots{Series: Named("x"), Reference: ref(100), Span: 2, Rows: []DotRow{{"r", []*Dot{{Value: 100.01}}}}}
+	if s := chart.scale(); s.from > 98 || s.to < 102 {
+		t.Errorf("the axis goes from %v to %v", s.from, s.to)
+	}
+}
+
 func TestDotsLayout(t *testing.T) {
 	chart := sample().Sections[2].Parts[0].(Dots)
 	layout := chart.Layout()

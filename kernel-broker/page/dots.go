@@ -1,7 +1,5 @@
 package page
 
-import "fmt"
-
 // Dots compares series in many rows: each row has a dot for each series, and a
 // line through it as long as the spread. An axis of dots need not begin at 0,
 // so that differences of a few per cent can be seen.
@@ -13,6 +11,9 @@ type Dots struct {
 	Rows   []DotRow
 	// Reference, where there is one, is drawn as a line; 100 for per cents.
 	Reference *float64
+	// Span is the least that the axis shows on either side of the reference,
+	// so that a difference of nothing does not fill the page.
+	Span float64
 }
 
 // DotRow is one row: a dot for each series, nil where there is no figure.
@@ -91,7 +92,7 @@ func (d Dots) Layout() DotsLayout {
 	out.AxisAt = out.Low + 15
 	out.Height = out.Low + axisHeight
 	for _, v := range axis.ticks() {
-		out.Ticks = append(out.Ticks, tick{axis.at(v), fmt.Sprintf("%.4g", v)})
+		out.Ticks = append(out.Ticks, tick{axis.at(v), axis.text(v)})
 	}
 	if d.Reference != nil {
 		at := axis.at(*d.Reference)
@@ -113,7 +114,8 @@ func (d Dots) scale() scale {
 		first = false
 	}
 	if d.Reference != nil {
-		include(*d.Reference)
+		include(*d.Reference - d.Span)
+		include(*d.Reference + d.Span)
 	}
 	for _, row := range d.Rows {
 		for _, dot := range row.Dots {

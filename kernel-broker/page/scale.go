@@ -1,6 +1,9 @@
 package page
 
-import "math"
+import (
+	"math"
+	"strconv"
+)
 
 // scale maps values to positions on a line.
 type scale struct {
@@ -52,6 +55,11 @@ func (s scale) ticks() []float64 {
 		out = append(out, v)
 	}
 	return out
+}
+
+// text of a tick, with as many digits as tell it from the next.
+func (s scale) text(v float64) string {
+	return strconv.FormatFloat(v, 'f', max(0, -int(math.Floor(math.Log10(s.step)+1e-9))), 64)
 }
 
 // round to a tenth of a pixel: more digits only make the file longer.

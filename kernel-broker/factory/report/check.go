@@ -149,12 +149,3 @@ func (f Facts) application(name string) *verdict.Application {
 	}
 	return nil
 }
-
-func (f Facts) workload(name string) Workload {
-	for _, w := range f.Workloads {
-		if w.Name == name {
-			return w
-		}
-	}
-	return Workload{Name: name}
-}

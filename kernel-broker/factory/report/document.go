@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/page"
@@ -23,7 +25,7 @@ func (r Report) Document() page.Document {
 	v := view{Report: r}
 	doc := page.Document{Title: v.title(), Lead: v.lead(), Foot: v.foot()}
 	for _, section := range []page.Section{
-		v.verdict(), v.goals(), v.size(), v.instructions(), v.wallTime(), v.cross(),
+		v.verdict(), v.goals(), v.workloads(), v.size(), v.instructions(), v.wallTime(), v.cross(),
 		v.branches(), v.otherCounts(), v.checks(), v.options(), v.symbols(), v.provenance(), v.how(),
 	} {
 		if section.ID != "" {
@@ -117,6 +119,27 @@ func (v view) goals() page.Section {
 		table.Rows = append(table.Rows, page.Row{page.Text(g.Name), page.Text(g.Asked), page.Text(g.Found), {Text: reached, Strong: g.Reached}})
 	}
 	return page.Section{ID: "goals", Title: "Goals", Parts: []page.Part{table}}
+}
+
+// workloads with what one operation of each is, which all figures are per.
+func (v view) workloads() page.Section {
+	if len(v.Facts.Workloads) == 0 {
+		return page.Section{}
+	}
+	table := page.Table{Caption: "What was run", Columns: []page.Column{
+		{Title: "Workload"}, {Title: "What it does"}, {Title: "Operation"}, {Title: "Runs (seed, size)"},
+	}}
+	for _, w := range v.Facts.Workloads {
+		var runs []string
+		for _, m := range v.Figures.Measured {
+			run := fmt.Sprintf("%d, %d", m.Run.Seed, m.Run.Size)
+			if m.Run.Workload == w.Name && !slices.Contains(runs, run) {
+				runs = append(runs, run)
+			}
+		}
+		table.Rows = append(table.Rows, page.Row{page.Text(w.Name), page.Text(w.Description), page.Text(w.Operation), page.Text(strings.Join(runs, "; "))})
+	}
+	return page.Section{ID: "workloads", Title: "Workloads", Parts: []page.Part{table}}
 }
 
 func (v view) checks() page.Section {

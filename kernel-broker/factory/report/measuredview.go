@@ -166,13 +166,13 @@ func (v view) exactness(metric string) string {
 func (v view) values(metric string) page.Table {
 	table := page.Table{
 		Caption: capital(verdict.Words(metric) + " for each operation"),
-		Columns: []page.Column{{Title: "Workload"}, {Title: "Operation"}},
+		Columns: []page.Column{{Title: "Workload"}},
 	}
 	for _, k := range v.Facts.Kernels {
 		table.Columns = append(table.Columns, page.Column{Title: k.Name, Numeric: true})
 	}
 	for _, one := range v.lines(metric) {
-		row := page.Row{page.Text(v.label(one, metric)), page.Text(v.Facts.workload(one.run.Workload).Operation)}
+		row := page.Row{page.Text(v.label(one, metric))}
 		for _, k := range v.Facts.Kernels {
 			cell := page.Missing()
 			if m := v.measured(metric, one, k.Name); m != nil {
@@ -265,7 +265,7 @@ func (v view) dotsAgainst(metric string, to reference, without string) (page.Dot
 	chart := page.Dots{
 		Caption:   capital(fmt.Sprintf("%s for each operation, %s = 100%s", verdict.Words(metric), name, titled(v.Figures.unequal(to)))),
 		Axis:      "Per cent of " + name + "; to the left is better. The axis does not begin at 0. A line through a mark is its spread.",
-		Reference: &base,
+		Reference: &base, Span: 2,
 	}
 	var kernels []string
 	for i, k := range v.Facts.Kernels {
@@ -274,17 +274,16 @@ func (v view) dotsAgainst(metric string, to reference, without string) (page.Dot
 			kernels = append(kernels, k.Name)
 		}
 	}
-	found := false
 	for _, one := range v.lines(metric) {
 		row := page.DotRow{Label: v.label(one, metric)}
 		for _, kernel := range kernels {
-			dot := dotOf(v.measured(metric, one, kernel), row.Label, to)
-			found = found || dot != nil
-			row.Dots = append(row.Dots, dot)
+			row.Dots = append(row.Dots, dotOf(v.measured(metric, one, kernel), row.Label, to))
 		}
-		chart.Rows = append(chart.Rows, row)
+		if slices.ContainsFunc(row.Dots, func(d *page.Dot) bool { return d != nil }) {
+			chart.Rows = append(chart.Rows, row)
+		}
 	}
-	return chart, found
+	return chart, len(chart.Rows) > 0
 }
 
 func dotOf(m *Measured, label string, to reference) *page.Dot {

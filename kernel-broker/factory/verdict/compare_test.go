@@ -145,7 +145,7 @@ func TestCompareWithNothing(t *testing.T) {
 
 func TestPercent(t *testing.T) {
 	for share, want := range map[float64]string{
-		0: "0 %", -0.045: "-4.5 %", 0.4: "+40.0 %", -0.00004: "-0.004 %", 0.000000123: "1e-5 %",
+		0: "0 %", -0.045: "-4.5 %", 0.4: "+40.0 %", -0.00004: "-0.004 %", 0.000000123: "+1e-5 %",
 	} {
 		if got := Percent(share); got != want {
 			t.Errorf("%v: %q, want %q", share, got, want)

@@ -39,7 +39,7 @@ func Percent(share float64) string {
 	case size == 0:
 		return "0 %"
 	case size < 0.1:
-		return strings.Replace(strconv.FormatFloat(percent, 'g', 1, 64), "e-0", "e-", 1) + " %"
+		return strings.Replace(fmt.Sprintf("%+.1g %%", percent), "e-0", "e-", 1)
 	}
 	return fmt.Sprintf("%+.1f %%", percent)
 }
