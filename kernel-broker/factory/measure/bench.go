@@ -158,10 +158,10 @@ func (b Bench) Inputs(ctx context.Context, w workload.Workload) (map[string]stri
 		return nil, fmt.Errorf("workload %q: %w", w.Name, err)
 	}
 	inputs["guest"] = "sha256:" + hex.EncodeToString(hash.Sum(nil))
-	if inputs["machine"], err = vm.Version(ctx); err != nil {
-		return nil, err
-	}
-	return inputs, nil
+	guest := w.Guest()
+	guest.Exact = true
+	inputs["machine"], err = vm.Describe(ctx, guest)
+	return inputs, err
 }
 
 func digest(data []byte) string {

@@ -7,7 +7,8 @@
  * out          JSON, one record for each region between two markers
  * trace        "start end" in hex of each block of the kernel that ran
  * regiontrace  the same, of what ran inside of regions
- * runs         "start instructions runs" of each block that ran in regions: where
+ * runs         "start instructions runs" of each block that ran in regions (an
+ *              iteration of a string instruction is a run of its own): where
  *              the instructions went
  *
  * Counting is by translated block: a block that a fault or a timer leaves
