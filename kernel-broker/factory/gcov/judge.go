@@ -137,10 +137,12 @@ type Limits struct {
 	Unlikely float64
 }
 
-// DefaultLimits: a profile of the same configuration gives about one mismatch
-// and six missing files (the code of the vDSO and some of lib/); one that was
-// ignored changes the share of unlikely text by less than a percent.
-var DefaultLimits = Limits{Mismatched: 20, Missing: 25, Unlikely: 10}
+// DefaultLimits: a profile of the same configuration gives about seven missing
+// files (the code of the vDSO, and constants for assembly), and some mismatches
+// in functions that set up debugfs, which only the counting kernel has; one of
+// another configuration gives a thousand. A profile that was ignored changes the
+// share of unlikely text by less than a percent.
+var DefaultLimits = Limits{Mismatched: 60, Missing: 25, Unlikely: 10}
 
 // Unprofiled stands for the same build without a profile where that was not
 // made: no such kernel sets a larger share apart.
