@@ -71,7 +71,10 @@ func (r *Runner) Run(ctx context.Context, name string, g *Graph, targets ...stri
 		return nil, fmt.Errorf("run %q: %w", name, err)
 	}
 	run := &run{runner: r, name: name, graph: g, executor: executor, journal: journal, total: len(steps),
-		slots: make(chan struct{}, max(1, r.Parallel)), results: map[string]Result{}, units: map[string]Update{}, working: map[string]time.Time{}, began: time.Now()}
+		slots: slots{free: max(1, r.Parallel)}, places: map[string]int{}, results: map[string]Result{}, units: map[string]Update{}, working: map[string]time.Time{}, began: time.Now()}
+	for place, name := range steps {
+		run.places[name] = place
+	}
 	err = run.all(ctx, steps)
 	return run.results, errors.Join(err, run.end(ctx, err))
 }
@@ -84,7 +87,8 @@ type run struct {
 	executor Executor
 	journal  *journal
 	total    int
-	slots    chan struct{}
+	slots    slots
+	places   map[string]int
 	began    time.Time
 
 	mu       sync.Mutex
@@ -176,7 +180,8 @@ func (r *run) task(step *Step) (task Task, ready bool, err error) {
 			return Task{}, false, nil
 		}
 	}
-	task = Task{Step: *step, Needs: map[string]Result{}, Slot: r.slot}
+	take := func(ctx context.Context) (func(), error) { return r.slots.take(ctx, r.places[step.Name]) }
+	task = Task{Step: *step, Needs: map[string]Result{}, Slot: take}
 	for as, need := range step.Needs {
 		result, has := r.results[need]
 		if !has {
@@ -189,15 +194,6 @@ func (r *run) task(step *Step) (task Task, ready bool, err error) {
 	}
 	task.spot = r.runner.Store.spot(step.Kind, task.Key)
 	return task, true, nil
-}
-
-func (r *run) slot(ctx context.Context) (func(), error) {
-	select {
-	case r.slots <- struct{}{}:
-		return func() { <-r.slots }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 func (r *run) do(ctx context.Context, task Task) (Outcome, error) {
