@@ -36,8 +36,8 @@ type site struct {
 // them.
 //
 // A process that is killed outright can leave half an object that looks
-// finished. The folder therefore counts as usable only when the last build in
-// it came to an end, good or bad, and is begun anew otherwise.
+// finished. The folder is therefore marked while it is in use, and mended when
+// it is found with the mark of a build that is gone.
 func (b *Builder) withObjects(ctx context.Context, plan Plan, variant Variant, tree string, build func(at site) error) error {
 	obj, err := b.objectFolder(plan, variant)
 	if err != nil {
@@ -49,15 +49,13 @@ func (b *Builder) withObjects(ctx context.Context, plan Plan, variant Variant, t
 	}
 	defer lock.Release()
 	inUse := obj + ".in-use"
-	if exists(inUse) {
-		if err := errors.Join(os.RemoveAll(obj), os.RemoveAll(profileFolder(obj)), removeIfThere(complaintsFile(obj))); err != nil {
-			return fmt.Errorf("object folder: left-over of a killed build: %w", err)
-		}
+	if err := leftOver(obj, inUse); err != nil {
+		return fmt.Errorf("object folder: left-over of a killed build: %w", err)
 	}
 	if err := os.MkdirAll(obj, 0o755); err != nil {
 		return fmt.Errorf("object folder: %w", err)
 	}
-	if err := os.WriteFile(inUse, nil, 0o644); err != nil {
+	if err := os.WriteFile(inUse, []byte(bootID()), 0o644); err != nil {
 		return fmt.Errorf("object folder: %w", err)
 	}
 	err = build(site{plan: plan, variant: variant, tree: tree, obj: obj, lock: lock, builder: b.Name})

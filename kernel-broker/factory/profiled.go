@@ -36,6 +36,9 @@ const maxExclusions = 5
 // complaintsFile keeps, beside an object folder, what was said of its objects.
 func complaintsFile(obj string) string { return obj + ".complaints.json" }
 
+// saidFile has the words of a build that were not looked through yet.
+func saidFile(obj string) string { return obj + ".said" }
+
 // profiledBuild is a build with a profile in an object folder that was used
 // with another one before.
 type profiledBuild struct {
@@ -88,25 +91,39 @@ func (p *profiledBuild) once(ctx context.Context, profile string) (*Use, error) 
 	if err != nil {
 		return nil, err
 	}
-	var said bytes.Buffer
-	watch := p.watch
-	watch.Log = &said
-	if p.watch.Log != nil {
-		watch.Log = io.MultiWriter(&said, p.watch.Log)
-	}
 	if p.watch.Log != nil {
 		_, _ = fmt.Fprintf(p.watch.Log, "profile: %d objects have another one than before\n", len(changed)) // the log keeps its error
 	}
-	failed := p.builder.compile(ctx, p.source, p.at, watch)
-	complaints, compiled, err := p.complaints(said.Bytes())
+	said, failed := p.compile(ctx)
+	complaints, compiled, err := p.complaints()
 	if err != nil || failed != nil {
-		return nil, errors.Join(p.blame(said.String(), failed), err)
+		return nil, errors.Join(p.blame(said, failed), err)
 	}
 	digest, err := gcov.FolderDigest(folder)
 	if err != nil {
 		return nil, err
 	}
 	return &Use{Digest: digest, Objects: len(wanted), Compiled: compiled, Complaints: complaints, Excluded: p.excluded}, nil
+}
+
+// compile keeps what make says in a file, line by line: a build that is killed
+// leaves objects, and what was said of them must not be lost.
+func (p *profiledBuild) compile(ctx context.Context) (said string, failed error) {
+	if _, _, err := p.complaints(); err != nil {
+		return "", err
+	}
+	file, err := os.Create(saidFile(p.at.obj))
+	if err != nil {
+		return "", fmt.Errorf("build log: %w", err)
+	}
+	watch := p.watch
+	watch.Log = file
+	if p.watch.Log != nil {
+		watch.Log = io.MultiWriter(file, p.watch.Log)
+	}
+	failed = p.builder.compile(ctx, p.source, p.at, watch)
+	text, err := os.ReadFile(file.Name())
+	return string(text), errors.Join(failed, err, file.Close())
 }
 
 // wanted is the profile without what is excluded.
@@ -126,25 +143,39 @@ func (p *profiledBuild) wanted(profile string) (map[string][]byte, error) {
 }
 
 // complaints brings the list beside the object folder up to date with what was
-// said now.
-func (p *profiledBuild) complaints(said []byte) (gcov.Complaints, int, error) {
-	fresh, compiled, err := gcov.ReadLog(bytes.NewReader(said))
-	if err != nil {
-		return gcov.Complaints{}, 0, err
+// said in the last build, if that was not done yet.
+func (p *profiledBuild) complaints() (gcov.Complaints, int, error) {
+	path, said := complaintsFile(p.at.obj), saidFile(p.at.obj)
+	fail := func(err error) (gcov.Complaints, int, error) {
+		return gcov.Complaints{}, 0, fmt.Errorf("complaints of %q: %w", p.at.obj, err)
 	}
-	path := complaintsFile(p.at.obj)
 	var all gcov.Complaints
 	text, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(text, &all)
-	} else if errors.Is(err, os.ErrNotExist) {
-		err = nil
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fail(err)
+	}
+	log, err := os.ReadFile(said)
+	if errors.Is(err, os.ErrNotExist) {
+		return all, 0, nil
 	}
 	if err != nil {
-		return gcov.Complaints{}, 0, fmt.Errorf("complaints of %q: %w", p.at.obj, err)
+		return fail(err)
+	}
+	fresh, compiled, err := gcov.ReadLog(bytes.NewReader(log))
+	if err != nil {
+		return fail(err)
 	}
 	all = all.Again(fresh, compiled)
-	return all, len(compiled), writeJSON(path, all)
+	if err := writeJSON(path, all); err != nil {
+		return fail(err)
+	}
+	if err := os.Remove(said); err != nil {
+		return fail(err)
+	}
+	return all, len(compiled), nil
 }
 
 var (
