@@ -155,7 +155,7 @@ func (w *slurmWorld) runSlurm(ctx context.Context, behaviour, theirs string) (ma
 	r := w.runner()
 	r.Executor = &Slurm{
 		Worker:    []string{"env", workerVariable + "=" + theirs + "," + behaviour + "," + w.store.Dir, os.Args[0]},
-		Arguments: []string{"--partition", "it's"},
+		Arguments: []string{"--partition", "its"},
 		Poll:      10 * time.Millisecond, Grace: 100 * time.Millisecond,
 	}
 	return r.Run(ctx, "test", g)
@@ -192,7 +192,7 @@ func TestSlurm(t *testing.T) {
 		t.Errorf("b is %q", text)
 	}
 	calls := strings.Split(w.calls(), "\n")
-	for _, words := range []string{"--cpus-per-task 2", "--mem 512M", "--time 2", "--partition it's", "--job-name kb-a-", "--requeue"} {
+	for _, words := range []string{"--cpus-per-task 2", "--mem 512M", "--time 2", "--partition its", "--job-name kb-a-", "--requeue"} {
 		if !strings.Contains(calls[0], words) {
 			t.Errorf("sbatch was called with %s, without %s", calls[0], words)
 		}
