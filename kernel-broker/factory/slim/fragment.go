@@ -67,6 +67,12 @@ func (o Outcome) Fragment() []byte {
 	comment(&text, fmt.Sprintf("Slimming of %s from a run: %d of %d options proposed went, and %s with %s of code.",
 		o.Name, len(o.Gone), o.Proposed, objects(o.ObjectsGone), bytesOf(o.CodeGone)))
 	comment(&text, "Made by the kernel factory: change the keep-lists and not this file.")
+	if len(o.Gone) == 0 {
+		// A fragment without an option is none to those who read it.
+		text.WriteByte('\n')
+		comment(&text, "Nothing went. This was on for the run only, to have a link map.")
+		options(&text, []string{mapOption})
+	}
 	along := map[string]bool{}
 	for _, symbol := range o.Along {
 		along[symbol] = true

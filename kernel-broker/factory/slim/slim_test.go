@@ -207,6 +207,26 @@ func TestFragmentIsReadable(t *testing.T) {
 	}
 }
 
+// TestNothingToSlim has every option to blame.
+func TestNothingToSlim(t *testing.T) {
+	facts := coldTree(t)
+	b := &bench{}
+	for symbol := range treeConfig {
+		b.machine.breaks = append(b.machine.breaks, []string{symbol})
+	}
+	outcome, err := slimTree(t, facts, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(outcome.Gone) > 0 || outcome.Proposed == 0 || outcome.TextAfter != outcome.TextBefore {
+		t.Errorf("%+v", outcome)
+	}
+	fragment, err := factory.ParseFragment("slim.config", outcome.Fragment())
+	if err != nil || len(fragment.Options) != 1 || fragment.Options[0].Symbol != mapOption {
+		t.Errorf("%v, %v", fragment.Options, err)
+	}
+}
+
 // TestSlimBlamesNobodyForAFullDisk ends a search by an error in its second
 // kernel: that is no answer, and nothing is decided by it.
 func TestSlimBlamesNobodyForAFullDisk(t *testing.T) {
