@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -46,6 +47,15 @@ func TestCompare(t *testing.T) {
 		if got.Standing != c.want || got.Method != c.method || !strings.Contains(got.Reason, c.reason) {
 			t.Errorf("%s: %s by %q: %s; want %s by %q: %s", c.name, got.Standing, got.Method, got.Reason, c.want, c.method, c.reason)
 		}
+	}
+}
+
+// Mostly faster, and now and then so slow that the mean is worse.
+func TestMedianAgainstMean(t *testing.T) {
+	values := slices.Concat(slices.Repeat([]float64{90}, 80), slices.Repeat([]float64{200}, 20))
+	got := Compare(side("pgo", false, values...), side("slim", true, 100), rules)
+	if got.Standing != Unclear || !strings.Contains(got.Reason, "contradict") {
+		t.Errorf("%s: %s", got.Standing, got.Reason)
 	}
 }
 

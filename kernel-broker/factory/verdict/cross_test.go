@@ -134,6 +134,22 @@ func TestTabulateWithHoles(t *testing.T) {
 	}
 }
 
+func TestTabulateKeepsValueAndSpread(t *testing.T) {
+	apps, kernels, _ := crossFixture(t)
+	set := mustSet(t, []Sample{sample("io", false, 4, 5, 8), sample("slim", true, 0)})
+	table, err := Tabulate(KernelInstructions, apps[:1], kernels, set, refs, rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells := table.Rows[0].Cells
+	if io := cells[2]; *io.Value != 5 || io.Spread != 2 || io.ToSlim != nil {
+		t.Errorf("io's kernel: %+v", io)
+	}
+	if slim := cells[1]; *slim.Value != 0 {
+		t.Errorf("slim: %+v", slim)
+	}
+}
+
 func TestTabulateRefuses(t *testing.T) {
 	apps, kernels, set := crossFixture(t)
 	apps[0].Kernel = "nobody"
