@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
-
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
@@ -55,9 +53,9 @@ func (a *app) showVersion(v *api.ProfileVersion, o origin) error {
 			o.page(p)
 		})
 	}
-	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(v)
+	text, err := marshal(v)
 	if err != nil {
-		return fmt.Errorf("result: %w", err)
+		return err
 	}
 	more, err := json.Marshal(o)
 	if err != nil {
