@@ -70,7 +70,7 @@ func (b Bench) Measure(ctx context.Context, k Kernel, w workload.Workload, p wor
 
 func (b Bench) count(ctx context.Context, k Kernel, w workload.Workload, p workload.Parameters, dir string) ([]Region, []string, error) {
 	args := []string{"out=" + countsFile}
-	outcome, err := b.Run(ctx, k, w, p, Options{Exact: true, Plugin: args}, dir)
+	outcome, err := b.Run(ctx, k, w, p, Options{Exact: w.Counted(), Plugin: args}, dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -86,7 +86,7 @@ func (b Bench) count(ctx context.Context, k Kernel, w workload.Workload, p workl
 // ran between the workload's markers in the second.
 func (b Bench) Trace(ctx context.Context, k Kernel, w workload.Workload, dir string) (whole, work string, err error) {
 	args := []string{"out=" + countsFile, "trace=" + runTraceFile, "regiontrace=" + workTraceFile}
-	if _, err := b.Run(ctx, k, w, w.Train, Options{Exact: true, Plugin: args}, dir); err != nil {
+	if _, err := b.Run(ctx, k, w, w.Train, Options{Exact: w.Counted(), Plugin: args}, dir); err != nil {
 		return "", "", err
 	}
 	return filepath.Join(dir, runTraceFile), filepath.Join(dir, workTraceFile), nil
@@ -94,7 +94,7 @@ func (b Bench) Trace(ctx context.Context, k Kernel, w workload.Workload, dir str
 
 // Options of a run.
 type Options struct {
-	// Exact guests repeat and are slower.
+	// Exact guests repeat, are slower, and have one CPU.
 	Exact bool
 	// Plugin has arguments for kbcount; none is without it.
 	Plugin []string
@@ -159,7 +159,7 @@ func (b Bench) Inputs(ctx context.Context, w workload.Workload) (map[string]stri
 	}
 	inputs["guest"] = "sha256:" + hex.EncodeToString(hash.Sum(nil))
 	guest := w.Guest()
-	guest.Exact = true
+	guest.Exact = w.Counted()
 	inputs["machine"], err = vm.Describe(ctx, guest)
 	return inputs, err
 }

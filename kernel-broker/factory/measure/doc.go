@@ -4,9 +4,8 @@
 // apart for user and kernel.
 //
 // The result are samples: figures per operation for each region of the
-// workload. Without a disk a run repeats to the
-// instruction, so it is made once and says that it is exact; with one it is
-// made several times.
+// workload. On one CPU and without a disk a run repeats to the instruction, so
+// it is made once and says that it is exact; else it is made several times.
 //
 // Instructions are not time. Mispredictions and cache misses are a model's, and
 // have luck of the code's layout in them. The method itself costs the guest one

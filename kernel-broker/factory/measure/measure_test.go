@@ -78,7 +78,7 @@ func measured(t *testing.T, kernel string, w workload.Workload, texts ...string)
 }
 
 func TestSamples(t *testing.T) {
-	w := workload.Workload{Name: "some", DiskMiB: 1}
+	w := workload.Workload{Name: "some", DiskMiB: 1, CPUs: 1}
 	m := measured(t, "slim", w, two, strings.Replace(two, "5000", "5100", 1))
 	if len(m.Samples) != 2*len(metrics) {
 		t.Fatalf("%d samples", len(m.Samples))
@@ -102,7 +102,7 @@ func TestSamples(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	w := workload.Workload{Name: "some"}
+	w := workload.Workload{Name: "some", CPUs: 1}
 	slim := measured(t, "slim", w, two)
 	stock := measured(t, "stock", w, strings.Replace(two, "5000", "7500", 1))
 	var text strings.Builder

@@ -19,7 +19,8 @@ type Guest struct {
 	CPUs      int
 	MemoryMiB int
 	// Exact makes the guest's clock count instructions, so that a run repeats
-	// to the instruction as long as it uses no disk. It is slower.
+	// to the instruction as long as it uses no disk. It is slower, and for one
+	// CPU: with two of them a kernel waits, at that clock, for minutes.
 	Exact bool
 	// Plugins are loaded into QEMU's translator.
 	Plugins []Plugin
@@ -112,6 +113,8 @@ func (g Guest) validate() error {
 		return errors.New("guest: no kernel")
 	case g.Initrd == "":
 		return errors.New("guest: no initrd")
+	case g.Exact && g.CPUs > 1:
+		return fmt.Errorf("guest: exact, and %d CPUs", g.CPUs)
 	case g.Limit <= 0:
 		return errors.New("guest: no limit")
 	case g.CPUs < 0 || g.MemoryMiB < 0 || g.Disk < 0:

@@ -112,6 +112,7 @@ func TestRunRefuses(t *testing.T) {
 		"no initrd":       func(g *Guest) { g.Initrd = "" },
 		"no limit":        func(g *Guest) { g.Limit = 0 },
 		"-1 CPUs":         func(g *Guest) { g.CPUs = -1 },
+		"exact, and 2":    func(g *Guest) { g.CPUs, g.Exact = 2, true },
 		"no such file":    func(g *Guest) { g.Kernel = "/nowhere/bzImage" },
 		"no such file or": func(g *Guest) { g.Plugins = []Plugin{{Path: "/nowhere/plugin.so"}} },
 	} {
@@ -127,7 +128,7 @@ func TestMachine(t *testing.T) {
 	guest, out := fake(t, sendResult)
 	plugin := write(t, filepath.Join(t.TempDir(), "count.so"), "")
 	guest.Plugins = []Plugin{{Path: plugin, Args: []string{"out=x", "trace=y"}}}
-	guest.Exact, guest.CPUs, guest.MemoryMiB, guest.Disk = true, 4, 100, 1<<20
+	guest.Exact, guest.MemoryMiB, guest.Disk = true, 100, 1<<20
 	guest.Arguments = []string{"panic=3"}
 	if _, err := Run(t.Context(), guest, out); err != nil {
 		t.Fatal(err)
@@ -138,7 +139,7 @@ func TestMachine(t *testing.T) {
 	}
 	given := strings.Split(string(text), "\n")
 	for option, want := range map[string]string{
-		"-smp": "4", "-m": "100", "-plugin": plugin + ",out=x,trace=y", "-icount": "shift=0,sleep=off", "-seed": "1",
+		"-smp": "1", "-m": "100", "-plugin": plugin + ",out=x,trace=y", "-icount": "shift=0,sleep=off", "-seed": "1",
 	} {
 		if i := slices.Index(given, option); i < 0 || given[i+1] != want {
 			t.Errorf("%s %s is not among %q", option, want, given)
@@ -151,7 +152,10 @@ func TestMachine(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(out, diskFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the disk is left: %v", err)
 	}
-	guest.Exact = false
+	guest.Exact, guest.CPUs = false, 4
+	if i := slices.Index(guest.machine(), "-smp"); guest.machine()[i+1] != "4" {
+		t.Errorf("arguments are %q", guest.machine())
+	}
 	for _, option := range []string{"-icount", "-rtc", "-seed"} {
 		if slices.Contains(guest.machine(), option) {
 			t.Errorf("%s without need", option)

@@ -56,6 +56,11 @@ func TestParse(t *testing.T) {
 	if w.CPUs != 1 || w.MemoryMiB != 512 || w.LimitMinutes != 60 || !w.Exact() || w.Test != (Parameters{Seed: 2, Size: 20}) {
 		t.Errorf("workload is %+v", w)
 	}
+	for _, change := range []string{"cpus: 2", "disk: 64"} {
+		if w, err := Parse("some.yaml", []byte(good+change+"\n")); err != nil || w.Exact() {
+			t.Errorf("with %q: exact %v, %v", change, w.Exact(), err)
+		}
+	}
 	cases := map[string]struct{ from, to, want string }{
 		"unknown key":                         {"run: some", "ran: some", `some.yaml:6: unknown key "ran"`},
 		"unknown inner key":                   {"seed: 2, ", "sede: 2, ", `some.yaml:8: unknown key "sede"`},

@@ -32,8 +32,8 @@ type Workload struct {
 	// Modules that a kernel needs, if it has modules at all; those that they
 	// depend on come by themselves.
 	Modules []string `yaml:"modules"`
-	// CPUs, MemoryMiB and DiskMiB of the guest. A workload that has a disk does
-	// not repeat exactly.
+	// CPUs, MemoryMiB and DiskMiB of the guest. A workload with a disk or with
+	// several CPUs does not repeat exactly.
 	CPUs      int `yaml:"cpus"`
 	MemoryMiB int `yaml:"memory"`
 	DiskMiB   int `yaml:"disk"`
@@ -97,8 +97,12 @@ func List(catalog string) ([]string, error) {
 }
 
 // Exact says whether two runs give the same counts: a disk answers when the
-// host likes.
-func (w Workload) Exact() bool { return w.DiskMiB == 0 }
+// host likes, and several processors meet when it likes.
+func (w Workload) Exact() bool { return w.DiskMiB == 0 && w.Counted() }
+
+// Counted says whether the guest's clock can count instructions, which it can
+// for one processor only.
+func (w Workload) Counted() bool { return w.CPUs == 1 }
 
 // Guest is the machine that the workload needs, still without a kernel and an
 // initrd.
