@@ -49,7 +49,7 @@ func (v view) title() string {
 func (v view) lead() string {
 	f := v.Facts
 	if f.Subject == "" {
-		return fmt.Sprintf("%d kernels side by side on %d workloads. %s", len(f.Kernels), len(f.Workloads), Exactness)
+		return fmt.Sprintf("%s side by side on %s. %s", plural(len(f.Kernels), "kernel", "kernels"), plural(len(f.Workloads), "workload", "workloads"), Exactness)
 	}
 	k := f.kernel(f.Subject)
 	return fmt.Sprintf("%s, release %s, build %s. %s", k.Title, k.Release, k.BuildID, Exactness)
