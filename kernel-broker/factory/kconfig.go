@@ -121,7 +121,7 @@ func (r *kconfigReader) line(n int, text string) {
 		return
 	}
 	where := fmt.Sprintf("%s:%d", r.file, n)
-	if indented {
+	if indented && !member(text, fields) {
 		r.attribute(fields, where)
 		return
 	}
@@ -141,6 +141,12 @@ func (r *kconfigReader) line(n int, text string) {
 			r.ifs = r.ifs[:len(r.ifs)-1]
 		}
 	}
+}
+
+// member tells the entry of an option in a choice, which some files indent, from
+// an attribute and from the words of a help text, which stand further in.
+func member(text string, fields []string) bool {
+	return strings.HasPrefix(text, "\tconfig ") && len(fields) == 2 && fields[1] == strings.ToUpper(fields[1])
 }
 
 func (r *kconfigReader) attribute(fields []string, where string) {
