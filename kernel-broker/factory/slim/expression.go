@@ -1,6 +1,10 @@
 package slim
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+)
 
 // expression is a parsed condition of Kconfig. One that cannot be read holds
 // always: what this package believes wrongly to be possible is refused by
@@ -67,23 +71,22 @@ func valueOf(token string, config Config) string {
 
 // readExpression parses symbols, !, &&, ||, =, != and parentheses.
 func readExpression(text string) expression {
-	parser := expressionParser{rest: expressionTokens(text)}
+	parser := expressionParser{Tokens: kconfig.Split(text, `"'`)}
 	parsed := parser.either()
-	if parser.confused || len(parser.rest) > 0 {
+	if parser.Confused || !parser.Empty() {
 		return unreadable{}
 	}
 	return parsed
 }
 
 type expressionParser struct {
-	rest     []string
-	confused bool
-	depth    int
+	kconfig.Tokens
+	depth int
 }
 
 func (p *expressionParser) either() expression {
 	parts := anyOf{p.both()}
-	for p.accept("||") {
+	for p.Accept("||") {
 		parts = append(parts, p.both())
 	}
 	if len(parts) == 1 {
@@ -94,7 +97,7 @@ func (p *expressionParser) either() expression {
 
 func (p *expressionParser) both() expression {
 	parts := allOf{p.term()}
-	for p.accept("&&") {
+	for p.Accept("&&") {
 		parts = append(parts, p.term())
 	}
 	if len(parts) == 1 {
@@ -108,73 +111,24 @@ const nested = 100
 
 func (p *expressionParser) term() expression {
 	if p.depth++; p.depth > nested {
-		p.confused = true
+		p.Confused = true
 		return unreadable{}
 	}
 	defer func() { p.depth-- }()
-	if p.accept("!") {
+	if p.Accept("!") {
 		return notThis{p.term()}
 	}
-	if p.accept("(") {
+	if p.Accept("(") {
 		inner := p.either()
-		p.confused = p.confused || !p.accept(")")
+		p.Confused = p.Confused || !p.Accept(")")
 		return inner
 	}
-	left := p.next()
-	if p.accept("=") {
-		return symbolIs{left: left, right: p.next()}
+	left := p.Next()
+	if p.Accept("=") {
+		return symbolIs{left: left, right: p.Next()}
 	}
-	if p.accept("!=") {
-		return symbolIs{left: left, right: p.next(), not: true}
+	if p.Accept("!=") {
+		return symbolIs{left: left, right: p.Next(), not: true}
 	}
 	return symbolOn(left)
-}
-
-func (p *expressionParser) accept(token string) bool {
-	if len(p.rest) == 0 || p.rest[0] != token {
-		return false
-	}
-	p.rest = p.rest[1:]
-	return true
-}
-
-func (p *expressionParser) next() string {
-	if len(p.rest) == 0 || strings.ContainsAny(p.rest[0][:1], "&|=!()<>$") {
-		p.confused = true
-		return ""
-	}
-	token := p.rest[0]
-	p.rest = p.rest[1:]
-	return token
-}
-
-func expressionTokens(text string) []string {
-	var tokens []string
-	for rest := strings.TrimSpace(text); rest != ""; rest = strings.TrimSpace(rest) {
-		length := tokenLength(rest)
-		tokens = append(tokens, rest[:length])
-		rest = rest[length:]
-	}
-	return tokens
-}
-
-func tokenLength(rest string) int {
-	for _, operator := range []string{"&&", "||", "!="} {
-		if strings.HasPrefix(rest, operator) {
-			return len(operator)
-		}
-	}
-	if strings.ContainsAny(rest[:1], "!()=<>$&|") {
-		return 1
-	}
-	if rest[0] == '"' || rest[0] == '\'' {
-		if end := strings.IndexByte(rest[1:], rest[0]); end >= 0 {
-			return end + 2
-		}
-		return len(rest)
-	}
-	if end := strings.IndexAny(rest, " \t!()=<>$&|\"'"); end > 0 {
-		return end
-	}
-	return len(rest)
 }
