@@ -1,16 +1,14 @@
 package factory
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/strictyaml"
 )
 
 // Recipe says how a kernel is made: catalog/kernels/<name>.yaml. Keys that came
@@ -100,13 +98,8 @@ func LoadRecipe(catalog, name string) (Recipe, error) {
 // line and key. What has a default gets it.
 func ParseRecipe(path string, data []byte) (Recipe, error) {
 	var recipe Recipe
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&recipe); err != nil {
-		return Recipe{}, fmt.Errorf("%s: %s", path, yamlMessage(err))
-	}
-	if err := decoder.Decode(new(Recipe)); !errors.Is(err, io.EOF) {
-		return Recipe{}, fmt.Errorf("%s: more than one document", path)
+	if err := strictyaml.Decode(path, data, &recipe); err != nil {
+		return Recipe{}, err
 	}
 	if wrong := recipe.validate(); wrong != nil {
 		return Recipe{}, fmt.Errorf("%s: line %d: %w", path, lineOf(data, wrong.place), wrong)
@@ -157,23 +150,6 @@ func child(node *yaml.Node, step any) *yaml.Node {
 		}
 	}
 	return nil
-}
-
-// yamlMessage turns the decoder's words into "line 3: unknown key "x"".
-func yamlMessage(err error) string {
-	if errors.Is(err, io.EOF) {
-		return "empty file"
-	}
-	var mistakes *yaml.TypeError
-	if !errors.As(err, &mistakes) {
-		return err.Error()
-	}
-	unknown := regexp.MustCompile(`^(line \d+): field (\S+) not found in type .*$`)
-	lines := make([]string, len(mistakes.Errors))
-	for i, mistake := range mistakes.Errors {
-		lines[i] = unknown.ReplaceAllString(mistake, `$1: unknown key "$2"`)
-	}
-	return strings.Join(lines, "; ")
 }
 
 // ReadFragments reads the recipe's fragments from the catalog folder.

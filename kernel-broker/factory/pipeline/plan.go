@@ -15,6 +15,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/strictyaml"
 )
 
 // Plan is catalog/benches/NAME.yaml: what stands side by side. The
@@ -57,7 +59,7 @@ func ParsePlan(path string, data []byte) (Plan, error) {
 	}
 	key, wrong := plan.wrong()
 	if wrong != "" {
-		return Plan{}, fmt.Errorf("%s:%d: %s: %s", path, planLine(data, key), key, wrong)
+		return Plan{}, fmt.Errorf("%s:%d: %s: %s", path, strictyaml.KeyLine(data, key), key, wrong)
 	}
 	return plan, nil
 }
@@ -89,21 +91,6 @@ func twice(names []string) string {
 		}
 	}
 	return ""
-}
-
-// planLine of a key; the first one where it is missing.
-func planLine(data []byte, key string) int {
-	var document yaml.Node
-	if err := yaml.Unmarshal(data, &document); err != nil || len(document.Content) == 0 {
-		return 1
-	}
-	pairs := document.Content[0].Content
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i].Value == key {
-			return pairs[i].Line
-		}
-	}
-	return 1
 }
 
 // OpenSideBySide reads all recipes and workloads of a plan. The options are

@@ -1,10 +1,8 @@
 package slim
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"regexp"
@@ -12,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/strictyaml"
 )
 
 // KeepList is a file of options that slimming may not touch, in groups that
@@ -81,13 +81,8 @@ func ReadKeepLists(folder fs.FS) ([]KeepList, error) {
 // option that stands twice are errors that name the line.
 func ParseKeepList(file string, data []byte) (KeepList, error) {
 	var list KeepList
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&list); err != nil {
-		return KeepList{}, fmt.Errorf("%s: %s", file, yamlMessage(err))
-	}
-	if err := decoder.Decode(new(KeepList)); !errors.Is(err, io.EOF) {
-		return KeepList{}, fmt.Errorf("%s: more than one document", file)
+	if err := strictyaml.Decode(file, data, &list); err != nil {
+		return KeepList{}, err
 	}
 	if !keepName.MatchString(list.Name) || strings.TrimSpace(list.Description) == "" || len(list.Groups) == 0 {
 		return KeepList{}, fmt.Errorf("%s: it needs a name in lower case, a description and groups", file)
@@ -111,23 +106,6 @@ func ParseKeepList(file string, data []byte) (KeepList, error) {
 		}
 	}
 	return list, nil
-}
-
-var unknownField = regexp.MustCompile(`^(line \d+): field (\S+) not found in type .*$`)
-
-func yamlMessage(err error) string {
-	if errors.Is(err, io.EOF) {
-		return "empty file"
-	}
-	var mistakes *yaml.TypeError
-	if !errors.As(err, &mistakes) {
-		return err.Error()
-	}
-	lines := make([]string, len(mistakes.Errors))
-	for i, mistake := range mistakes.Errors {
-		lines[i] = unknownField.ReplaceAllString(mistake, `$1: unknown key "$2"`)
-	}
-	return strings.Join(lines, "; ")
 }
 
 // Keep is the options that stay, each with the reason.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/strictyaml"
 )
 
 var (
@@ -35,7 +37,7 @@ func Parse(file string, data []byte) (Workload, error) {
 	}
 	w.fill()
 	if wrong := w.validate(); wrong != nil {
-		return Workload{}, fmt.Errorf("%s:%d: key %q: %s", file, lineOf(data, wrong.key), wrong.key, wrong.text)
+		return Workload{}, fmt.Errorf("%s:%d: key %q: %s", file, strictyaml.KeyLine(data, wrong.key), wrong.key, wrong.text)
 	}
 	return w, nil
 }
@@ -51,21 +53,6 @@ func message(err error) string {
 	}
 	first := unknownKey.ReplaceAllString(mistakes.Errors[0], `$1: unknown key "$2"`)
 	return strings.TrimPrefix(first, "line ")
-}
-
-// lineOf finds the line of a key on the top level; 1 if it is not there.
-func lineOf(data []byte, key string) int {
-	var document yaml.Node
-	if err := yaml.Unmarshal(data, &document); err != nil || len(document.Content) == 0 {
-		return 1
-	}
-	pairs := document.Content[0].Content
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i].Value == key {
-			return pairs[i].Line
-		}
-	}
-	return 1
 }
 
 func (w *Workload) fill() {
