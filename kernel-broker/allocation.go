@@ -71,6 +71,11 @@ type Allocation struct {
 	// Submitted: job_submit.lua has seen the job, so that it can be booted for.
 	Submitted bool     `json:"submitted,omitempty"`
 	Nodes     []string `json:"nodes"`
+	// Application as the profile named it when the job was accepted.
+	Application string `json:"application,omitempty"`
+	// Collectors that the user asked for; Run is the run that has the job.
+	Collectors []string `json:"collectors,omitempty"`
+	Run        uint64   `json:"run,omitempty"`
 
 	Phase    Phase     `json:"phase"`
 	Since    time.Time `json:"since"`
@@ -118,6 +123,7 @@ func (a *Allocation) Enter(phase Phase, now time.Time, detail string) {
 func (a *Allocation) Clone() *Allocation {
 	c := *a
 	c.Nodes = append([]string(nil), a.Nodes...)
+	c.Collectors = append([]string(nil), a.Collectors...)
 	c.Timeline = append([]Event(nil), a.Timeline...)
 	c.Before, c.During, c.After = cloneProofs(a.Before), cloneProofs(a.During), cloneProofs(a.After)
 	return &c

@@ -41,7 +41,7 @@ func NodeParameters() Parameters {
 	return Parameters{
 		"root", "rootflags", "rootfstype", "rootwait", "rootdelay", "ro", "rw", "init", "rdinit", "nfsroot",
 		"ip", "net.ifnames", "biosdevname", "ifname", "BOOTIF", "rd.*", "console", "earlycon", "panic", "crashkernel",
-		"no_timer_check", "tsc_early_khz", "kb.*",
+		"no_timer_check", "tsc_early_khz", "lockdown", "kb.*",
 	}
 }
 

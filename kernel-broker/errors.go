@@ -12,5 +12,7 @@ var (
 	ErrRetired     = errors.New("retired")
 	ErrPrecluded   = errors.New("not possible as things are")
 	ErrDenied      = errors.New("permission denied")
+	ErrUnproven    = errors.New("not proven who asks")
 	ErrUnavailable = errors.New("unavailable")
+	ErrExhausted   = errors.New("a limit is reached")
 )

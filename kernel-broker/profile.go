@@ -82,6 +82,8 @@ type ProfileVersion struct {
 	Quarantine   *Quarantine `json:"quarantine,omitempty"`
 	Retired      *Retirement `json:"retired,omitempty"`
 	Documents    []Document  `json:"documents,omitempty"`
+	// Envelope is the signature, see package signing; it may be replaced.
+	Envelope []byte `json:"envelope,omitempty"`
 }
 
 // Document is a stored file about a kernel that no node needs: where it is
@@ -142,6 +144,10 @@ type Profile struct {
 	Fallback       FallbackPolicy   `json:"fallback"`
 	BootAttempts   uint32           `json:"boot_attempts"`
 	BootTimeout    time.Duration    `json:"boot_timeout"`
+	// History is what was done to it, oldest first.
+	History []Change `json:"history,omitempty"`
+	// Previous are the default versions before the present one, oldest first.
+	Previous []uint32 `json:"previous,omitempty"`
 }
 
 // Validate checks the profile as a whole.

@@ -68,6 +68,9 @@ const (
 	commentPrefix    = "kernel-broker: "
 	commentRequested = " requested"
 	commentNoRequeue = "; norequeue"
+	commentProfiling = "; profiling="
+	// commentOther begins what was in the comment before.
+	commentOther = " | "
 )
 
 // Requested returns the profile that job_submit.lua noted for a waiting job.
@@ -90,7 +93,28 @@ func (j SlurmJob) Submitted() bool { return strings.HasPrefix(j.AdminComment, co
 
 // SaidNoRequeue reports whether the user asked for --no-requeue.
 func (j SlurmJob) SaidNoRequeue() bool {
-	return j.Submitted() && strings.HasSuffix(j.AdminComment, commentNoRequeue)
+	own, _, _ := strings.Cut(j.AdminComment, commentOther)
+	return j.Submitted() && strings.HasSuffix(own, commentNoRequeue)
+}
+
+// Profiling returns the list of collectors that job_submit.lua noted, as it was
+// written, and whether there was one.
+func (j SlurmJob) Profiling() (list string, asked bool) {
+	if !j.Submitted() {
+		return "", false
+	}
+	own, _, _ := strings.Cut(j.AdminComment, commentOther)
+	_, list, asked = strings.Cut(own, commentProfiling)
+	list, _, _ = strings.Cut(list, ";")
+	return list, asked
+}
+
+// WithProfiling adds the collectors to a comment, where Profiling finds them.
+func WithProfiling(comment string, collectors []string) string {
+	if len(collectors) == 0 {
+		return comment
+	}
+	return strings.ReplaceAll(comment, commentOther, " ") + commentProfiling + strings.Join(collectors, ",")
 }
 
 // SlurmNode is what slurmctld says of a node.

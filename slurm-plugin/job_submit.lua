@@ -13,7 +13,11 @@ variable KERNEL_PROFILE. A job that has it gets:
                       --no-requeue, which the broker honours once the kernel
                       is up
 
-A job without a profile is left exactly as it is.
+One that asks for profiling has KERNEL_PROFILING as well, with or without a
+profile. Its collectors are added to the admin_comment, "; profiling=io,noise",
+where the broker finds them; without a profile that is all that is done to it.
+
+A job with neither is left exactly as it is.
 
 slurmctld calls this under its locks: no files, no network, no programs. The
 SPANK plugin has looked the name up; the broker authorises it when the job
@@ -25,6 +29,7 @@ kernel_broker = {}
 
 local CONTROL = "KERNEL_PROFILE"
 local OPTION = "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile"
+local PROFILING = "KERNEL_PROFILING"
 local STOCK = "stock"
 
 -- NO_VAL of the 16 bit fields, where an older slurmctld does not export it.
@@ -125,6 +130,47 @@ local function wanted(job_desc)
 	return first, nil
 end
 
+local COLLECTORS = {
+	io = true, syscalls = true, callgraph = true, noise = true, pgo = true,
+}
+
+--[[
+Returns the collectors that the job asks for or nil, and an error or nil. The
+plugin writes a list that is checked and sorted; a list from elsewhere that is
+none would be somebody's text in the administrators' comment.
+]]
+local function collectors(job_desc)
+	local list, problem
+	each_control(job_desc, function(name, value)
+		if name ~= PROFILING then
+			return
+		end
+		if list and list ~= value then
+			problem = "one job has one list of collectors"
+		end
+		list = value
+	end)
+	if not list then
+		return nil, nil
+	end
+	for one in (list .. ","):gmatch("([^,]*),") do
+		if not COLLECTORS[one] then
+			problem = string.format("%q is not a list of collectors (io, " ..
+				"syscalls, callgraph, noise, pgo)", list:sub(1, 80))
+		end
+	end
+	return list, problem
+end
+
+-- Puts our words into the comment, before what was in it.
+local function comment_on(job_desc, text)
+	local before = job_desc.admin_comment
+	if type(before) == "string" and before ~= "" then
+		text = text .. " | " .. before
+	end
+	job_desc.admin_comment = text
+end
+
 -- The partitions the job may go to, as far as they are known by now.
 local function each_partition(job_desc, part_list, take)
 	if type(part_list) ~= "table" then
@@ -160,10 +206,19 @@ end
 
 function kernel_broker.submit(job_desc, part_list, submit_uid)
 	local profile, problem = wanted(job_desc)
+	local look
+	if not problem then
+		look, problem = collectors(job_desc)
+	end
 	if problem then
 		return refuse(problem)
 	end
+	local profiling = look and "; profiling=" .. look or ""
 	if not profile then
+		if look then
+			comment_on(job_desc, "kernel-broker: " .. STOCK ..
+				" requested" .. profiling)
+		end
 		return slurm.SUCCESS
 	end
 	local shared = job_desc.shared
@@ -181,15 +236,11 @@ function kernel_broker.submit(job_desc, part_list, submit_uid)
 			partition))
 	end
 
-	local comment = "kernel-broker: " .. profile .. " requested"
+	local comment = "kernel-broker: " .. profile .. " requested" .. profiling
 	if is_set(job_desc.requeue) and job_desc.requeue == 0 then
 		comment = comment .. "; norequeue"
 	end
-	local before = job_desc.admin_comment
-	if type(before) == "string" and before ~= "" then
-		comment = comment .. " | " .. before
-	end
-	job_desc.admin_comment = comment
+	comment_on(job_desc, comment)
 	job_desc.reboot = 1
 	job_desc.shared = 0
 	job_desc.requeue = 1

@@ -1,9 +1,11 @@
 package broker
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/store"
@@ -17,6 +19,10 @@ type Options struct {
 	// Reset resets a node from outside; nil where nothing can.
 	Reset Resetter
 	Plan  plan.Config
+	// Authorise says whether a job, as slurmctld knows it, may use a profile. Its
+	// error is kernelbroker.ErrDenied for one that may not, which is held, and
+	// kernelbroker.ErrUnavailable while nobody can say. Nil: every job may.
+	Authorise func(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error
 	// PollBusy and PollIdle are the pauses between looks at slurmctld while
 	// something is under way and while nothing is.
 	PollBusy, PollIdle time.Duration
@@ -24,5 +30,8 @@ type Options struct {
 	QuarantineAfter uint32
 	// KeepJobs is how many ended jobs are remembered.
 	KeepJobs int
-	Log      *slog.Logger
+	Runs     RunLimits
+	// HasArtifact reports whether a file is stored.
+	HasArtifact func(digest string, size uint64) (bool, error)
+	Log         *slog.Logger
 }

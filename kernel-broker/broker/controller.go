@@ -36,6 +36,8 @@ type Controller struct {
 	resets   map[string]time.Time // done, by the token of the boot that they end
 	snapshot string
 	watchers map[kb.JobID][]chan struct{}
+	// runWatchers watch profiling runs.
+	runWatchers []*runWatcher
 
 	kick chan struct{} // wakes the passes
 	look chan struct{} // wakes the poller
@@ -45,6 +47,9 @@ type Controller struct {
 
 // New returns a controller that has read its records.
 func New(ctx context.Context, o Options) (*Controller, error) {
+	if o.Runs == (RunLimits{}) {
+		o.Runs = DefaultRunLimits()
+	}
 	c := &Controller{
 		o: o, log: o.Log, records: records{store: o.Store},
 		sessions: map[string]*Session{}, lost: map[string]time.Time{}, kernels: newKernels(nil, nil),
@@ -64,6 +69,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		return nil, err
 	}
 	c.kernels = newKernels(profiles, c.counted)
+	c.kernels.restricted = o.Catalog.Restricted
 	return c, nil
 }
 
@@ -194,12 +200,14 @@ func (c *Controller) pass(ctx context.Context) error {
 	reports := map[string]int{}
 	in := c.inputLocked(reports)
 	out := plan.Decide(in)
-	if len(out.Nodes)+len(out.Allocations) > 0 {
-		if err := c.records.commit(ctx, out.Nodes, out.Allocations); err != nil {
+	changed := len(out.Nodes)+len(out.Allocations)+len(out.Runs) > 0
+	if changed {
+		if err := c.records.commit(ctx, out.Nodes, out.Allocations, out.Runs...); err != nil {
 			c.stale = true
 			return fmt.Errorf("commit: %w", err)
 		}
 		c.logChanges(in, out)
+		c.logRuns(in.Runs, out.Runs)
 		for _, a := range out.Allocations {
 			if a.Closed {
 				delete(c.told, a.ID)
@@ -216,6 +224,7 @@ func (c *Controller) pass(ctx context.Context) error {
 	for name, s := range c.sessions {
 		if n := c.records.nodes[name]; n != nil {
 			s.tell(n)
+			s.tellRuns()
 		}
 		if kept, answered := out.Kept[name]; answered && s.agent.Ending != 0 {
 			s.send(Message{Answer: &EndingAnswer{Query: s.query, Kept: kept}})
@@ -226,7 +235,8 @@ func (c *Controller) pass(ctx context.Context) error {
 		c.actions.submit(action)
 	}
 	c.notifyLocked(out)
-	if len(out.Nodes)+len(out.Allocations) > 0 {
+	c.notifyRunsLocked(out.Runs)
+	if changed {
 		c.kickLocked()
 		c.lookNow()
 	}
@@ -259,6 +269,7 @@ func (c *Controller) inputLocked(reports map[string]int) plan.Input {
 		Now: time.Now().UTC(), Config: c.o.Plan, Slurm: c.view,
 		// Copies: what was is compared with what became of it after the commit.
 		Nodes: maps.Clone(c.records.nodes), Allocations: maps.Clone(c.records.allocs),
+		Runs: c.openRunsLocked(), NextRun: c.records.runs.next,
 		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Told: c.told, Restored: c.restored, Resets: c.resets, NewToken: newToken,
 	}
 	for name, since := range c.lost {
@@ -342,6 +353,7 @@ func (c *Controller) refresh(ctx context.Context, snapshot string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.kernels = newKernels(profiles, c.counted)
+	c.kernels.restricted = c.o.Catalog.Restricted
 	if snapshot != "" {
 		c.snapshot = snapshot
 		for _, s := range c.sessions {
@@ -357,6 +369,9 @@ func (c *Controller) janitor(ctx context.Context) {
 	for {
 		if err := c.records.prune(ctx, c.o.KeepJobs); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
 			c.log.Warn("old jobs not forgotten", "error", err)
+		}
+		if err := c.records.pruneRuns(ctx, c.o.Runs.Keep); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+			c.log.Warn("old runs not forgotten", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -195,6 +195,11 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob, view
 	if r.Ref.IsStock() {
 		return nil, fmt.Errorf("profile %q needs no allocation: %w", r.Ref, kb.ErrInvalid)
 	}
+	if c.o.Authorise != nil {
+		if err := c.o.Authorise(ctx, job, r.Ref); err != nil {
+			return nil, err
+		}
+	}
 	version, err := c.o.Catalog.Check(ctx, r.Ref)
 	if err != nil {
 		return nil, err
@@ -218,6 +223,7 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob, view
 	}
 	now := time.Now().UTC()
 	a := &kb.Allocation{
+		Application: profile.Application, Collectors: c.collectorsFor(job),
 		ID: r.ID, Reference: job.Reference, User: job.User, UID: job.UID, Requested: r.Ref, Kernel: version.Kernel,
 		BootAttempts: profile.BootAttempts, BootTimeout: profile.BootTimeout, Reuse: profile.Reuse, Fallback: profile.Fallback,
 		NoRequeue: job.SaidNoRequeue(), Submitted: job.Submitted(), Nodes: r.Nodes, Phase: kb.PhaseAccepted, Since: now, Created: now,
@@ -243,7 +249,20 @@ func alone(view kb.SlurmView, id kb.JobID, nodes []string) error {
 }
 
 // refusals last until somebody changes something.
-var refusals = []error{kb.ErrNotFound, kb.ErrQuarantined, kb.ErrRetired, kb.ErrPrecluded}
+var refusals = []error{kb.ErrNotFound, kb.ErrQuarantined, kb.ErrRetired, kb.ErrPrecluded, kb.ErrDenied}
+
+// refusal is the comment of a job that is refused. What it asked of the profiling
+// stays in it, for when it is released.
+func (c *Controller) refusal(ctx context.Context, job kb.SlurmJob, err error) string {
+	text := "kernel-broker: " + err.Error()
+	comment, lost := c.o.Slurm.AdminComment(ctx, job.Reference)
+	if lost != nil {
+		c.log.Warn("comment of the job not read, it is not profiled when it is released", "job", job.Reference, "error", lost)
+		return text
+	}
+	job.AdminComment = comment
+	return kb.WithProfiling(text, c.collectorsFor(job))
+}
 
 // refused holds a job that cannot get its kernel as things are, with the
 // reason where its user looks, and passes the refusal on.
@@ -252,7 +271,7 @@ func (c *Controller) refused(ctx context.Context, r Request, job kb.SlurmJob, er
 		return err
 	}
 	c.log.Warn("allocation refused", "job", r.ID.String(), "user", job.User, "profile", r.Ref.String(), "error", err)
-	if cerr := c.o.Slurm.Comment(ctx, job.Reference, "kernel-broker: "+err.Error()); cerr != nil {
+	if cerr := c.o.Slurm.Comment(ctx, job.Reference, c.refusal(ctx, job, err)); cerr != nil {
 		c.log.Warn("job not told", "job", r.ID.String(), "error", cerr)
 	}
 	if herr := c.o.Slurm.Hold(ctx, job.Reference); herr != nil {

@@ -177,6 +177,8 @@ type fixture struct {
 	tune    func(*plan.Config)
 	hang    func(context.Context) error // in a reset
 	log     logText
+	runs    RunLimits
+	has     func(digest string, size uint64) (bool, error)
 }
 
 // logText is what the controller logs.
@@ -205,7 +207,7 @@ func (f *fixture) Reset(ctx context.Context, node string) error {
 }
 
 func newFixture(t *testing.T) *fixture {
-	f := &fixture{t: t, store: memstore.New(), slurm: newFakeSlurm(), reset: func(string) error { return nil }}
+	f := &fixture{t: t, store: memstore.New(), slurm: newFakeSlurm(), runs: DefaultRunLimits(), reset: func(string) error { return nil }}
 	quiet := slog.New(slog.DiscardHandler)
 	f.catalog = catalog.New(catalog.Options{Store: f.store, Log: quiet})
 	for _, p := range simProfiles() {
@@ -237,8 +239,9 @@ func (f *fixture) start() {
 		f.tune(&config)
 	}
 	c, err := New(f.t.Context(), Options{Store: f.store, Catalog: f.catalog, Slurm: f.slurm, Reset: f, Plan: config,
-		PollBusy: 5 * time.Millisecond, PollIdle: 20 * time.Millisecond, QuarantineAfter: 2, KeepJobs: 100,
-		Log: slog.New(slog.NewTextHandler(&f.log, nil))})
+		PollBusy: 5 * time.Millisecond, PollIdle: 20 * time.Millisecond, QuarantineAfter: 2, KeepJobs: 100, Runs: f.runs,
+		HasArtifact: func(digest string, size uint64) (bool, error) { return f.has(digest, size) },
+		Log:         slog.New(slog.NewTextHandler(&f.log, nil))})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ type kernels struct {
 	profiles map[string]kb.Profile
 	builds   map[string][]kb.Ref
 	counted  map[string]bool
+	// restricted says of which profiles not everybody may use; nil for none.
+	restricted func(profile string) bool
 }
 
 func newKernels(profiles []kb.Profile, counted map[string]bool) *kernels {
@@ -34,6 +36,15 @@ func (k *kernels) Stock() (kb.Kernel, bool) {
 // ByBuildID implements plan.Catalog.
 func (k *kernels) ByBuildID(id string) []kb.Ref { return k.builds[id] }
 
+// envelope is the signature that a kernel has; nil for none.
+func (k *kernels) envelope(ref kb.Ref) []byte {
+	v, err := k.profiles[ref.Profile].Version(ref.Version)
+	if err != nil {
+		return nil
+	}
+	return v.Envelope
+}
+
 // Resolve implements plan.Catalog.
 func (k *kernels) Resolve(ref kb.Ref) (kb.Ref, error) {
 	p, ok := k.profiles[ref.Profile]
@@ -48,6 +59,11 @@ func (k *kernels) Resolve(ref kb.Ref) (kb.Ref, error) {
 		return kb.Ref{}, err
 	}
 	return v.Kernel.Ref(), nil
+}
+
+// Restricted implements plan.Catalog.
+func (k *kernels) Restricted(profile string) bool {
+	return k.restricted != nil && k.restricted(profile)
 }
 
 // Counted implements plan.Catalog.

@@ -26,6 +26,26 @@ func (c *Controller) Jobs(ctx context.Context, limit int) ([]*kb.Allocation, err
 	return c.records.jobs(ctx, limit)
 }
 
+// InUse returns the kernels that jobs which are not over and boots under way
+// hold on to, with what holds each.
+func (c *Controller) InUse() map[kb.Ref][]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := map[kb.Ref][]string{}
+	for _, a := range c.records.allocs {
+		held[a.Kernel.Ref()] = append(held[a.Kernel.Ref()], "job "+a.Reference)
+	}
+	for _, n := range c.records.nodes {
+		if n.Pending != nil {
+			held[n.Pending.Kernel.Ref()] = append(held[n.Pending.Kernel.Ref()], "node "+n.Name)
+		}
+		if n.Want.Version != 0 {
+			held[n.Want] = append(held[n.Want], "node "+n.Name)
+		}
+	}
+	return held
+}
+
 // NodeView is a node's record with what is known of its agent now.
 type NodeView struct {
 	Node      *kb.Node

@@ -25,6 +25,7 @@ type records struct {
 	store     store.Store
 	nodes     map[string]*kb.Node
 	allocs    map[kb.JobID]*kb.Allocation // those with something left to do
+	runs      runRecords
 	revisions map[string]int64
 }
 
@@ -54,13 +55,17 @@ func (r *records) load(ctx context.Context) error {
 			allocs[a.ID], revisions[rec.Key] = a, rec.Revision
 		}
 	}
-	r.nodes, r.allocs, r.revisions = nodes, allocs, revisions
+	runs, err := loadRuns(ctx, r.store, revisions)
+	if err != nil {
+		return err
+	}
+	r.nodes, r.allocs, r.runs, r.revisions = nodes, allocs, runs, revisions
 	return nil
 }
 
 // commit writes changed records, each fenced by the revision it was read at.
 // On any error the caller must load anew: the outcome may be unknown.
-func (r *records) commit(ctx context.Context, nodes []*kb.Node, allocs []*kb.Allocation) error {
+func (r *records) commit(ctx context.Context, nodes []*kb.Node, allocs []*kb.Allocation, runs ...*kb.Run) error {
 	var writes []store.Write
 	add := func(key string, value any) error {
 		data, err := json.Marshal(value)
@@ -69,6 +74,12 @@ func (r *records) commit(ctx context.Context, nodes []*kb.Node, allocs []*kb.All
 		}
 		writes = append(writes, store.Write{Key: key, Value: data, Expect: r.revisions[key]})
 		return nil
+	}
+	// First: an allocation that names a run must find it.
+	for _, run := range runs {
+		if err := add(runKey(run.ID), run); err != nil {
+			return err
+		}
 	}
 	for _, a := range allocs {
 		if err := add(jobKey(a.ID), a); err != nil {
@@ -92,6 +103,7 @@ func (r *records) commit(ctx context.Context, nodes []*kb.Node, allocs []*kb.All
 	for _, n := range nodes {
 		r.nodes[n.Name] = n
 	}
+	r.keepRuns(runs)
 	for _, a := range allocs {
 		r.allocs[a.ID] = a
 		if a.Closed {

@@ -11,9 +11,11 @@ import (
 // Desired is the whole wish that an agent is told.
 type Desired struct {
 	Generation uint64
-	// Kernel to boot, with its token; nil to keep what runs.
-	Kernel *kb.Kernel
-	Token  string
+	// Kernel to boot, with its token and the signature that it has now; nil to
+	// keep what runs.
+	Kernel   *kb.Kernel
+	Token    string
+	Envelope []byte
 	// Attested: the broker holds Running for proven.
 	Attested        bool
 	Running         kb.Ref
@@ -54,6 +56,8 @@ type Message struct {
 	Desired  *Desired
 	Answer   *EndingAnswer
 	Snapshot string
+	// Runs is all that is wanted of the node's collectors; nil in other messages.
+	Runs []RunWish
 }
 
 // EndingAnswer answers an epilog's query.
@@ -70,6 +74,7 @@ type Session struct {
 	query      uint64
 	told       uint64 // the generation told last
 	toldBefore bool
+	toldRuns   string // the wishes for runs told last; "" before the first
 	out        chan Message
 	replaced   chan struct{}
 }
@@ -181,6 +186,9 @@ func (s *Session) tell(n *kb.Node) {
 		return
 	}
 	d := desired(n, s.agent.Boot.BootID, time.Now())
+	if d.Kernel != nil {
+		d.Envelope = s.controller.kernels.envelope(d.Kernel.Ref())
+	}
 	s.told, s.toldBefore = n.Generation, true
 	s.send(Message{Desired: &d})
 }

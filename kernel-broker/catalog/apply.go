@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -32,7 +33,7 @@ func (c *Catalog) Apply(ctx context.Context, requestID string, profile kernelbro
 			return firstOf(err, errNoChange)
 		}
 		before := r.Profile
-		if err := c.merge(r, wanted); err != nil {
+		if err := c.merge(ctx, r, wanted); err != nil {
 			return err
 		}
 		// Remembered even when nothing changes: a repeat that arrives after
@@ -64,9 +65,9 @@ func firstOf(first, second error) error {
 func strip(profile kernelbroker.Profile) kernelbroker.Profile {
 	versions := make([]kernelbroker.ProfileVersion, len(profile.Versions))
 	for i, v := range profile.Versions {
-		versions[i] = kernelbroker.ProfileVersion{Kernel: normalise(v.Kernel), Documents: v.Documents}
+		versions[i] = kernelbroker.ProfileVersion{Kernel: normalise(v.Kernel), Documents: v.Documents, Envelope: v.Envelope}
 	}
-	profile.Versions = versions
+	profile.Versions, profile.History, profile.Previous = versions, nil, nil
 	profile.SortVersions()
 	return profile
 }
@@ -83,10 +84,12 @@ func normalise(k kernelbroker.Kernel) kernelbroker.Kernel {
 	return k
 }
 
-// merge brings wanted into the record.
-func (c *Catalog) merge(r *record, wanted kernelbroker.Profile) error {
+// merge brings wanted into the record. The signature of a version that is there
+// stays: see Sign.
+func (c *Catalog) merge(ctx context.Context, r *record, wanted kernelbroker.Profile) error {
 	merged := wanted
 	merged.Versions = append([]kernelbroker.ProfileVersion(nil), r.Profile.Versions...)
+	merged.History, merged.Previous = slices.Clone(r.Profile.History), slices.Clone(r.Profile.Previous)
 	for _, v := range wanted.Versions {
 		old, exists := find(r.Profile, v.Kernel.Version)
 		if exists && reflect.DeepEqual(normalise(old.Kernel), v.Kernel) {
@@ -102,15 +105,36 @@ func (c *Catalog) merge(r *record, wanted kernelbroker.Profile) error {
 		if err := c.checkArtifacts(v); err != nil {
 			return err
 		}
+		if err := c.checkEnvelope(v.Kernel, v.Envelope); err != nil {
+			return err
+		}
 		v.RegisteredAt = c.now().UTC()
 		merged.Versions = append(merged.Versions, v)
+		c.note(ctx, &merged, kernelbroker.ChangeRegistered, v.Kernel.Version, "")
 	}
 	merged.SortVersions()
+	c.noteSettings(ctx, &merged, r.Profile)
 	if err := firstOf(merged.Validate(), defaultStands(merged)); err != nil {
 		return err
 	}
 	r.Profile = merged
 	return nil
+}
+
+// noteSettings records what changed besides the versions.
+func (c *Catalog) noteSettings(ctx context.Context, merged *kernelbroker.Profile, old kernelbroker.Profile) {
+	if old.Name == "" {
+		return
+	}
+	if next := merged.DefaultVersion; next != old.DefaultVersion {
+		merged.DefaultVersion = old.DefaultVersion
+		merged.SetDefault(next)
+		c.note(ctx, merged, kernelbroker.ChangePromoted, next, "")
+	}
+	if merged.Application != old.Application || merged.Description != old.Description || merged.Reuse != old.Reuse ||
+		merged.Fallback != old.Fallback || merged.BootAttempts != old.BootAttempts || merged.BootTimeout != old.BootTimeout {
+		c.note(ctx, merged, kernelbroker.ChangeChanged, 0, "")
+	}
 }
 
 // document gives a version that has no documents those of wanted. The ones that

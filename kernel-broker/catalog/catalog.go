@@ -19,6 +19,12 @@ type Options struct {
 	// HasArtifact reports whether a digest is stored with that size. Without
 	// it Apply does not look.
 	HasArtifact func(digest string, size uint64) (bool, error)
+	// CheckEnvelope judges the signature of a version before it is stored;
+	// there may be none. Without it signatures are stored as they come.
+	CheckEnvelope func(kernel kernelbroker.Kernel, envelope []byte) error
+	// Restricted says which profiles not everybody may use, for the snapshot;
+	// nil for none.
+	Restricted func(profile string) bool
 	// Now defaults to time.Now.
 	Now func() time.Time
 	// Log defaults to slog.Default.
@@ -31,13 +37,17 @@ type Options struct {
 type Catalog struct {
 	store       store.Store
 	hasArtifact func(string, uint64) (bool, error)
+	judge       func(kernelbroker.Kernel, []byte) error
+	restricted  func(profile string) bool
+	republish   chan struct{} // holds one token when there is something to look at
 	now         func() time.Time
 	log         *slog.Logger
 }
 
 // New returns the catalog in a store.
 func New(o Options) *Catalog {
-	c := &Catalog{store: o.Store, hasArtifact: o.HasArtifact, now: o.Now, log: o.Log}
+	c := &Catalog{store: o.Store, hasArtifact: o.HasArtifact, judge: o.CheckEnvelope, now: o.Now, log: o.Log,
+		restricted: o.Restricted, republish: make(chan struct{}, 1)}
 	if c.now == nil {
 		c.now = time.Now
 	}

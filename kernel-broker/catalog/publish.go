@@ -2,9 +2,12 @@ package catalog
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -23,7 +26,7 @@ func (c *Catalog) Snapshot(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return NewSnapshot(profiles, c.now()).String(), nil
+	return NewSnapshot(profiles, c.restricted, c.now()).String(), nil
 }
 
 // Publish calls use with the snapshot text at the start and after each change
@@ -41,6 +44,19 @@ func (c *Catalog) Publish(ctx context.Context, use func(text string) error) erro
 	cancel()
 	publishing.Wait()
 	return err
+}
+
+// Restricted reports whether there may be somebody who may not use a profile.
+func (c *Catalog) Restricted(profile string) bool {
+	return c.restricted != nil && c.restricted(profile)
+}
+
+// Republish has Publish look again, for a change of what is restricted.
+func (c *Catalog) Republish() {
+	select {
+	case c.republish <- struct{}{}:
+	default:
+	}
 }
 
 // picture is the store.Follower behind Publish.
@@ -103,7 +119,22 @@ func (p *picture) snapshot() Snapshot {
 		profiles = append(profiles, profile)
 	}
 	sort.Slice(profiles, func(i, j int) bool { return profiles[i].Name < profiles[j].Name })
-	return NewSnapshot(profiles, p.catalog.now())
+	return NewSnapshot(profiles, p.catalog.restricted, p.catalog.now())
+}
+
+// signatures tells whether any has changed: those who publish pass them on, but
+// no snapshot holds them.
+func (p *picture) signatures() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(p.profiles)) {
+		for _, v := range p.profiles[name].Versions {
+			one := sha256.Sum256(v.Envelope)
+			sum.Write(one[:])
+		}
+	}
+	return string(sum.Sum(nil))
 }
 
 func (p *picture) run(ctx context.Context, use func(string) error) {
@@ -114,11 +145,12 @@ func (p *picture) run(ctx context.Context, use func(string) error) {
 		case <-ctx.Done():
 			return
 		case <-p.changed:
+		case <-p.catalog.republish:
 		case <-again:
 		}
 		again = nil
 		s := p.snapshot()
-		if body := s.body(); first || body != published {
+		if body := s.body() + p.signatures(); first || body != published {
 			if err := use(s.String()); err != nil {
 				p.catalog.log.Error("catalog snapshot not published", "error", err)
 				again = time.After(publishPause)

@@ -10,9 +10,6 @@ import (
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// maxCauseLength keeps a chatty agent from filling the record.
-const maxCauseLength = 200
-
 // QuarantinedError is kernelbroker.ErrQuarantined with the reason. Its text is
 // shown to users as it is.
 type QuarantinedError struct {
@@ -51,7 +48,7 @@ func (c *Catalog) RecordBootFailure(ctx context.Context, id string, ref kernelbr
 	if err := validateRequestID(id); err != nil {
 		return false, err
 	}
-	cause = oneLine(cause)
+	cause = kernelbroker.OneLine(cause)
 	var after kernelbroker.ProfileVersion
 	struck := false
 	_, counted, err := c.update(ctx, ref.Profile, func(r *record) error {
@@ -72,6 +69,7 @@ func (c *Catalog) RecordBootFailure(ctx context.Context, id string, ref kernelbr
 				Reason: fmt.Sprintf("failed to boot %s, last: %s", times(v.BootFailures), cause),
 				Since:  c.now().UTC().Truncate(time.Second),
 			}
+			c.note(ctx, &r.Profile, kernelbroker.ChangeQuarantined, ref.Version, v.Quarantine.Reason)
 		}
 		after = *v
 		return nil
@@ -90,35 +88,19 @@ func (c *Catalog) RecordBootFailure(ctx context.Context, id string, ref kernelbr
 // It is kernelbroker.ErrPrecluded when the version is not quarantined, unless
 // this request released it.
 func (c *Catalog) ReleaseQuarantine(ctx context.Context, requestID string, ref kernelbroker.Ref) error {
-	if err := validateRequestID(requestID); err != nil {
-		return err
-	}
-	if err := kernelbroker.ValidateProfileName(ref.Profile); err != nil {
-		return err
-	}
-	digest, err := digestOf("release", ref)
-	if err != nil {
-		return err
-	}
-	_, changed, err := c.update(ctx, ref.Profile, func(r *record) error {
-		if done, err := r.done(requestID, digest); err != nil || done {
-			return firstOf(err, errNoChange)
-		}
-		if r.Profile.Name == "" {
-			return c.unknown(ctx, ref.Profile)
-		}
-		v, err := pick(r, ref)
+	_, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"release", ref}, func(p *kernelbroker.Profile) (bool, error) {
+		v, err := pickIn(p, ref)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if v.Quarantine == nil {
-			return fmt.Errorf("kernel %q is not quarantined: %w", ref, kernelbroker.ErrPrecluded)
+			return false, fmt.Errorf("kernel %q is not quarantined: %w", ref, kernelbroker.ErrPrecluded)
 		}
 		v.Quarantine, v.BootFailures = nil, 0
-		r.remember(requestID, digest)
-		return nil
+		c.note(ctx, p, kernelbroker.ChangeReleased, ref.Version, "")
+		return true, nil
 	})
-	if err == nil && changed {
+	if changed {
 		c.log.Info("kernel released from quarantine", "kernel", ref.String(), "request", requestID)
 	}
 	return err
@@ -129,31 +111,22 @@ func pick(r *record, ref kernelbroker.Ref) (*kernelbroker.ProfileVersion, error)
 	if r.Profile.Name == "" {
 		return nil, &UnknownProfileError{Name: ref.Profile}
 	}
+	return pickIn(&r.Profile, ref)
+}
+
+func pickIn(p *kernelbroker.Profile, ref kernelbroker.Ref) (*kernelbroker.ProfileVersion, error) {
 	if ref.Version == 0 {
 		return nil, fmt.Errorf("kernel %q names no version: %w", ref, kernelbroker.ErrInvalid)
 	}
-	if _, err := r.Profile.Version(ref.Version); err != nil {
+	if _, err := p.Version(ref.Version); err != nil {
 		return nil, err
 	}
-	for i := range r.Profile.Versions {
-		if r.Profile.Versions[i].Kernel.Version == ref.Version {
-			return &r.Profile.Versions[i], nil
+	for i := range p.Versions {
+		if p.Versions[i].Kernel.Version == ref.Version {
+			return &p.Versions[i], nil
 		}
 	}
 	return nil, fmt.Errorf("kernel %q: %w", ref, kernelbroker.ErrNotFound)
-}
-
-// oneLine makes a cause fit for a line of text that people and other programs
-// read: printable ASCII, short.
-func oneLine(text string) string {
-	text = strings.Map(func(c rune) rune {
-		if c < ' ' || c > '~' {
-			return ' '
-		}
-		return c
-	}, text)
-	text = strings.Join(strings.Fields(text), " ")
-	return text[:min(len(text), maxCauseLength)]
 }
 
 func times(n uint32) string {

@@ -60,7 +60,7 @@ func (c *Catalog) Retire(ctx context.Context, requestID string, ref kernelbroker
 	if ref.IsStock() {
 		return none, false, fmt.Errorf("profile %q is what nodes come back to: %w", ref.Profile, kernelbroker.ErrPrecluded)
 	}
-	reason = oneLine(reason)
+	reason = kernelbroker.OneLine(reason)
 	digest, err := digestOf("retire", ref, reason)
 	if err != nil {
 		return none, false, err
@@ -74,6 +74,9 @@ func (c *Catalog) Retire(ctx context.Context, requestID string, ref kernelbroker
 			return c.unknown(ctx, ref.Profile)
 		}
 		altered, err = retire(&r.Profile, ref, kernelbroker.Retirement{Reason: reason, Since: c.now().UTC().Truncate(time.Second)})
+		if altered {
+			c.note(ctx, &r.Profile, kernelbroker.ChangeRetired, ref.Version, reason)
+		}
 		r.remember(requestID, digest)
 		return err
 	})

@@ -32,13 +32,15 @@ type SnapshotProfile struct {
 	Name           string
 	DefaultVersion uint32
 	Versions       []uint32
-	// Quarantined: some version is. A snapshot can only say yes, so for such a
-	// profile a submit host has to ask the broker about the version it wants.
+	// Quarantined: some version is, or not everybody may use the profile. A
+	// snapshot can only say yes, so for such a profile a submit host has to ask
+	// the broker. The file says "quarantined" of both, which every plugin knows.
 	Quarantined bool
 }
 
-// NewSnapshot makes the snapshot of profiles.
-func NewSnapshot(profiles []kernelbroker.Profile, now time.Time) Snapshot {
+// NewSnapshot makes the snapshot of profiles; restricted says of which not
+// everybody may use, and may be nil.
+func NewSnapshot(profiles []kernelbroker.Profile, restricted func(profile string) bool, now time.Time) Snapshot {
 	s := Snapshot{Generated: now.UTC().Truncate(time.Second)}
 	for _, p := range profiles {
 		// What is retired is left out. A submit host asks the broker about what
@@ -46,7 +48,7 @@ func NewSnapshot(profiles []kernelbroker.Profile, now time.Time) Snapshot {
 		if p.Retired() {
 			continue
 		}
-		line := SnapshotProfile{Name: p.Name, DefaultVersion: p.DefaultVersion}
+		line := SnapshotProfile{Name: p.Name, DefaultVersion: p.DefaultVersion, Quarantined: restricted != nil && restricted(p.Name)}
 		for _, v := range p.Versions {
 			if v.Retired != nil {
 				continue

@@ -22,6 +22,8 @@ func (a *app) profileApplyCommand() *cobra.Command {
 	var kernels string
 	var only []string
 	var dryRun bool
+	var s signature
+	var reason string
 	c := &cobra.Command{
 		Use: "apply DIR", Short: "Register the profiles of a folder with their kernels",
 		Long: `Reads the profiles (*.yaml) of DIR or of DIR/profiles, and the kernels that they
@@ -31,12 +33,18 @@ not have yet is uploaded. A version that is registered never changes.`,
 		Example: "  kernelctl profile apply catalog --kernels build/kernels --dry-run",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
-			return a.profileApply(ctx, args[0], kernels, only, dryRun)
+			if err := s.open(ctx, a); err != nil {
+				return err
+			}
+			return a.profileApply(ctx, args[0], kernels, only, &s, reason, dryRun)
 		}),
 	}
 	c.Flags().StringVar(&kernels, "kernels", "build/kernels", "`folder` of built kernels")
 	c.Flags().StringSliceVar(&only, "profile", nil, "only these `names`")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be done")
+	c.Flags().StringVar(&reason, "reason", "", "`text` for the record")
+	s.flags(c)
+	a.siteFlag(c)
 	return c
 }
 
@@ -44,14 +52,26 @@ not have yet is uploaded. A version that is registered never changes.`,
 type prepared struct {
 	profile *api.Profile
 	files   []catalog.Artifact
+	reason  string
 }
 
-func (a *app) profileApply(ctx context.Context, dir, kernels string, only []string, dryRun bool) error {
+func (a *app) profileApply(ctx context.Context, dir, kernels string, only []string, s *signature, reason string, dryRun bool) error {
 	all, err := prepare(dir, kernels, only)
 	if err != nil {
 		return err
 	}
 	for _, one := range all {
+		for _, v := range one.profile.GetVersions() {
+			if err := a.allowed(v.GetKernel()); err != nil {
+				return err
+			}
+			if v.Envelope, err = s.sign(ctx, one.profile, v.GetKernel()); err != nil {
+				return err
+			}
+		}
+	}
+	for _, one := range all {
+		one.reason = reason
 		if dryRun {
 			err = a.applyPreview(ctx, one)
 		} else {
@@ -82,7 +102,7 @@ func prepare(dir, kernels string, only []string) ([]prepared, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, prepared{toProto(profile), files})
+		all = append(all, prepared{profile: toProto(profile), files: files})
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%s: no such profiles: %w", dir, kernelbroker.ErrNotFound)
@@ -96,7 +116,7 @@ func (a *app) apply(ctx context.Context, one prepared) error {
 			return err
 		}
 	}
-	changed, err := a.send(ctx, one.profile)
+	changed, err := a.send(ctx, one.profile, one.reason)
 	if err != nil {
 		return err
 	}
@@ -110,14 +130,14 @@ func (a *app) apply(ctx context.Context, one prepared) error {
 
 // send applies a profile. It is repeated, with the same id, when the answer
 // got lost.
-func (a *app) send(ctx context.Context, profile *api.Profile) (changed bool, err error) {
+func (a *app) send(ctx context.Context, profile *api.Profile, reason string) (changed bool, err error) {
 	id, err := requestID()
 	if err != nil {
 		return false, err
 	}
 	for try := 0; ; try++ {
 		response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ApplyProfile,
-			&api.ApplyProfileRequest{RequestId: id, Profile: profile})
+			&api.ApplyProfileRequest{RequestId: id, Profile: profile, Reason: reason})
 		if status.Code(err) == codes.Unavailable && try == 0 {
 			continue
 		}
@@ -174,6 +194,7 @@ func (a *app) previewVersion(now *api.Profile, v *api.ProfileVersion) error {
 func sameSettings(x, y *api.Profile) bool {
 	x, y = proto.CloneOf(x), proto.CloneOf(y)
 	x.Versions, y.Versions = nil, nil
+	x.History, y.History = nil, nil
 	return proto.Equal(x, y)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/site"
 )
 
 // Values of --where and --publish.
@@ -34,6 +35,8 @@ type buildRequest struct {
 	partition      string
 	sbatch         []string
 	worker         string
+	fromRuns       []string
+	signature      signature
 }
 
 const buildLong = `Makes the kernel of catalog/kernels/NAME.yaml and finds out whether it is better
@@ -45,7 +48,18 @@ killed goes on where it was, and two builds at once share their work.
 
 A kernel that beats the current one by more than the spread, and passes the
 workload's checks, is registered as a new version of profile NAME and becomes
-its default. Any other kernel stays a candidate, with a report that says why.
+its default, with a signature where --sign-key is given: nodes with a trust list
+boot no other. Any other kernel stays a candidate, with a report that says why. One
+that does not boot, or on which the workload fails, is a candidate that failed,
+with the guest's last words, and the exit code is 1.
+
+A kernel keeps the mitigations of the distribution's own kernel, or it is refused;
+the file of --site can leave them to recipes.
+
+With --from-run the profile is that of jobs which ran with --kernel-profiling=pgo, on
+the instrumented kernel of this very build; the counters of all their nodes are
+added up. A run on any other kernel is refused. What is measured is the workload all
+the same, so that the verdict compares like with like.
 
 With --where slurm each step is a job. The cache folder must then be one that
 all nodes of the partition see at the same path, and so must the catalog be.`
@@ -62,7 +76,7 @@ func (a *app) kernelBuildCommand() *cobra.Command {
 		}),
 	}
 	f := c.Flags()
-	f.StringVar(&r.options.Catalog, "catalog", "catalog", "`folder` with kernels/, fragments/, workloads/ and keep/")
+	f.StringVar(&r.options.Catalog, "catalog", "", "`folder` with kernels/, fragments/, workloads/ and keep/ (default ./catalog, else the installed one)")
 	f.StringVar(&r.where, "where", whereLocal, "local or slurm: `where` the steps are done")
 	f.IntVar(&r.options.Jobs, "jobs", runtime.NumCPU(), "`number` of compilers at a time")
 	f.IntVar(&r.parallel, "parallel", 1, "`number` of steps at a time, with --where local")
@@ -73,13 +87,21 @@ func (a *app) kernelBuildCommand() *cobra.Command {
 	f.StringVar(&r.worker, "worker", "", "kernel-factory `program` as the nodes see it (default: beside kernelctl, else by PATH)")
 	f.StringVar(&r.options.Programs, "programs", "", "`folder` of the workloads' programs")
 	f.StringVar(&r.options.Plugin, "plugin", "", "the emulator's plugin `file`, kbcount.so")
-	f.StringVar(&r.options.Nodes, "nodes", "", "`file` of what nodes report of their hardware, for slimming")
-	f.StringVar(&r.options.Aliases, "aliases", "", "modules.alias `file` that tells the drivers of that hardware")
+	f.StringArrayVar(&r.options.Nodes, "nodes", nil, "`file` of what kernel-broker-agent hardware printed on nodes, for slimming; may be given again")
+	f.StringVar(&r.options.Aliases, "aliases", "", "modules.alias `file` of the nodes' own kernel: drivers of devices that have none at work")
+	f.StringArrayVar(&r.fromRuns, "from-run", nil, "`number` of a profiling run whose counters the kernel is made from, instead of the workload's; several with commas, or given again")
+	a.siteFlag(c)
+	r.signature.flags(c)
 	a.cacheFlag(c, true)
 	c.AddCommand(a.buildStatusCommand(), a.buildLogCommand())
 	_ = c.RegisterFlagCompletionFunc("where", cobra.FixedCompletions([]string{whereLocal, whereSlurm}, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("publish", cobra.FixedCompletions([]string{publishAuto, publishNever}, cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// siteFlag adds --site, for commands that make kernels jobs' own.
+func (a *app) siteFlag(c *cobra.Command) {
+	c.Flags().StringVar(&a.site, "site", site.DefaultPath, "`file` of what the site asks of kernels")
 }
 
 // cacheFlag adds --cache, for what a command has below it too.
@@ -107,6 +129,8 @@ func (r buildRequest) validate() error {
 		return usageError{fmt.Errorf("--where %q is neither %s nor %s", r.where, whereLocal, whereSlurm)}
 	case r.publish != publishAuto && r.publish != publishNever:
 		return usageError{fmt.Errorf("--publish %q is neither %s nor %s", r.publish, publishAuto, publishNever)}
+	case r.publish == publishNever && len(r.signature.keys) > 0:
+		return usageError{errors.New("--sign-key is for a kernel that is published")}
 	case r.options.Jobs < 1 || r.parallel < 1:
 		return usageError{errors.New("--jobs and --parallel: at least 1")}
 	case r.where == whereLocal && (r.partition != "" || len(r.sbatch) > 0):
@@ -122,8 +146,18 @@ func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
 	if err := r.validate(); err != nil {
 		return err
 	}
-	var err error
+	policy, err := site.Load(a.site)
+	if err != nil {
+		return err
+	}
+	r.options.UnequalMitigations = policy.Mitigations == site.Any
 	if r.options.Cache, err = a.cacheDir(); err != nil {
+		return err
+	}
+	if err := r.signature.open(ctx, a); err != nil {
+		return err
+	}
+	if r.options.Counters, err = a.counters(ctx, r.options.Name, r.fromRuns, r.options.Cache); err != nil {
 		return err
 	}
 	if r.publish == publishAuto {
@@ -132,7 +166,8 @@ func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
 			return fmt.Errorf("%w (--publish never builds without a broker)", err)
 		}
 	}
-	if err := a.complete(&r.options); err != nil {
+	r.options.Command, r.options.Builder = "kernelctl kernel build "+r.options.Name, "kernelctl "+a.Version
+	if err := r.options.Complete(); err != nil {
 		return err
 	}
 	p, err := pipeline.Open(ctx, r.options)
@@ -140,7 +175,7 @@ func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
 		return err
 	}
 	if r.publish == publishAuto {
-		p.Publisher = publisher{app: a, application: r.options.Name}
+		p.Publisher = publisher{app: a, signature: r.signature}
 	}
 	runner, err := a.runner(r)
 	if err != nil {
@@ -151,27 +186,25 @@ func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
 		until = []string{r.until}
 	}
 	candidate, err := p.Build(ctx, runner, until...)
-	if err != nil || candidate == nil {
+	if status, err := p.Store.Status(r.options.Name, ""); err == nil { // else there is only less to tell
+		a.say("%s: %s", r.options.Name, costWords(status.Cost))
+	}
+	if candidate == nil {
 		return err
 	}
-	return a.showValue(candidate, func(p *page) { candidatePage(p, *candidate) })
+	return errors.Join(err, a.showCandidate(*candidate))
 }
 
-// complete fills in what is not given on the command line.
-func (a *app) complete(o *pipeline.Options) error {
-	executable, err := os.Executable()
-	if err != nil {
+// showCandidate prints what became of a kernel; one that does not do what it has
+// to makes the command fail.
+func (a *app) showCandidate(c pipeline.Candidate) error {
+	if err := a.showValue(c, func(p *page) { candidatePage(p, c) }); err != nil {
 		return err
 	}
-	o.Locate(executable)
-	host, err := os.Hostname()
-	if err != nil {
-		return err
+	if c.Outcome == pipeline.Failed {
+		return fmt.Errorf("kernel %q: nothing is published: %s", c.Name, c.Reason)
 	}
-	o.Machine = fmt.Sprintf("%s, %d CPUs", host, runtime.NumCPU())
-	o.Command = "kernelctl kernel build " + o.Name
-	o.Builder = "kernelctl " + a.Version
-	return o.Absolute()
+	return nil
 }
 
 // runner does the steps here or in jobs.
@@ -223,6 +256,12 @@ func candidatePage(p *page, c pipeline.Candidate) {
 	p.row("Folder:", c.Kernel)
 	if c.Report != "" {
 		p.row("Report:", c.Page())
+	}
+	if c.Console != "" {
+		p.line("\nThe guest's last words:")
+		for line := range strings.Lines(c.Console) {
+			p.line("  %s", strings.TrimRight(line, "\n"))
+		}
 	}
 }
 

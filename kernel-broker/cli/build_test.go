@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
@@ -27,6 +30,7 @@ func TestBuildRefuses(t *testing.T) {
 		`--publish "maybe" is neither auto nor never`: {"mitgcm", "--publish", "maybe"},
 		"--jobs and --parallel: at least 1":           {"mitgcm", "--jobs", "0"},
 		"--partition and --sbatch are for":            {"mitgcm", "--partition", "p"},
+		"--sign-key is for a kernel that":             {"mitgcm", "--publish", "never", "--sign-key", "k"},
 		"profile name \"MITgcm\"":                     {"MITgcm"},
 		"received 3":                                  {"log", "a", "b", "c"},
 	} {
@@ -48,7 +52,7 @@ func aBuild(t *testing.T, cache string) {
 	done := func(_ context.Context, w *graph.Work) error {
 		w.Say("all is well")
 		w.Units(3, 4)
-		return os.WriteFile(filepath.Join(w.Dir, "x"), nil, 0o644)
+		return os.WriteFile(filepath.Join(w.Dir, "x"), []byte("8 bytes\n"), 0o644)
 	}
 	g, err := graph.New(graph.Step{Name: "source", Run: done},
 		graph.Step{Name: "plain", Needs: map[string]string{"s": "source"}, Run: func(_ context.Context, w *graph.Work) error {
@@ -72,7 +76,7 @@ func TestStatusAndLog(t *testing.T) {
 	f.must(2, "profile name", "kernel", "build", "status", "../x", "--cache", cache)
 	aBuild(t, cache)
 	out := f.must(0, "", "kernel", "build", "status", "mitgcm", "--cache", cache)
-	for _, words := range []string{"State:   failed", "source  done", "3 of 4", "plain   failed", "boot    pending", "one.c:1: error: no such thing"} {
+	for _, words := range []string{"State:   failed", "source  done", "3 of 4", "plain   failed", " for this build; results of 8 B", "8 B     3 of 4", "boot    pending", "one.c:1: error: no such thing"} {
 		if !strings.Contains(out, words) {
 			t.Errorf("no %q in\n%s", words, out)
 		}
@@ -193,7 +197,7 @@ func TestPublish(t *testing.T) {
 	dir, kernels := invented(t)
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
 	c := aCandidate(t, t.TempDir(), verdict.Benefit)
-	a := &app{Invocation: Invocation{Getenv: func(string) string { return "unix://" + f.socket }, Stdout: os.Stdout, Stderr: new(strings.Builder)}}
+	a := &app{config: client.DefaultPath, Invocation: Invocation{Getenv: func(string) string { return "unix://" + f.socket }, Stdout: os.Stdout, Stderr: new(strings.Builder)}}
 	t.Cleanup(func() { _ = a.conn.Close() })
 	for range 2 { // the second time nothing is left to do
 		var log strings.Builder
@@ -213,10 +217,72 @@ func TestPublish(t *testing.T) {
 	if err != nil || !strings.HasPrefix(folder, cache) {
 		t.Fatalf("%s, %v", folder, err)
 	}
+	// It comes with the manifest that was registered with it.
+	if m, err := factory.ReadManifest(folder); err != nil || m.Image.Digest != c.ImageDigest || m.Source.Package != "linux-source-6.1" {
+		t.Errorf("its manifest is %+v, %v", m, err)
+	}
 	if text, err := os.ReadFile(filepath.Join(folder, "bzImage")); err != nil || string(text) != "better bytes" {
 		t.Errorf("the kernel that jobs get is %q, %v", text, err)
 	}
 	if folder, err := a.currentKernel(t.Context(), "other", cache); folder != "" || err != nil {
 		t.Errorf("a profile that does not exist: %s, %v", folder, err)
 	}
+}
+
+// A kernel that won can be signed, as nodes with a trust list ask.
+func TestPublishSigned(t *testing.T) {
+	f := newFixture(t)
+	path, trust := f.key(t)
+	a := &app{config: client.DefaultPath, Invocation: Invocation{Getenv: func(string) string { return "unix://" + f.socket }, Stdout: os.Stdout, Stderr: new(strings.Builder)}}
+	s := signature{keys: []string{path}, cluster: "alpha", valid: time.Hour}
+	if err := s.open(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	ref, err := publisher{app: a, signature: s}.Publish(t.Context(), aCandidate(t, t.TempDir(), verdict.Benefit), new(strings.Builder))
+	t.Cleanup(func() { _ = a.conn.Close() })
+	if err != nil || ref != "mitgcm@1" {
+		t.Fatalf("%s, %v", ref, err)
+	}
+	if m := f.verify(t, trust, kernelbroker.Ref{Profile: "mitgcm", Version: 1}); m.Cluster != "alpha" {
+		t.Errorf("signed %+v", m)
+	}
+}
+
+// A kernel that failed is shown with its last words, and the command fails.
+func TestFailedCandidate(t *testing.T) {
+	var stdout strings.Builder
+	a := &app{Invocation: Invocation{Stdout: &stdout}, output: outputTable}
+	c := pipeline.Candidate{Name: "mitgcm", ID: "0123456789ab", Outcome: pipeline.Failed, Reason: "the kernel does not boot: kernel panic",
+		Console: "mounting\n\x1b[31mKernel panic - not syncing: no root"}
+	if err := a.showCandidate(c); err == nil || err.Error() != `kernel "mitgcm": nothing is published: the kernel does not boot: kernel panic` {
+		t.Error(err)
+	}
+	for _, words := range []string{"Verdict:    failed", "last words:\n  mounting\n  [31mKernel panic - not syncing: no root\n"} {
+		if !strings.Contains(stdout.String(), words) {
+			t.Errorf("no %q in\n%s", words, stdout.String())
+		}
+	}
+	c.Outcome = verdict.NoBenefit
+	if err := a.showCandidate(c); err != nil {
+		t.Error(err)
+	}
+}
+
+// What weakens the processor's mitigations is refused, unless the site says that
+// profiles may.
+func TestMitigationsAreTheSitesChoice(t *testing.T) {
+	f := newFixture(t)
+	dir := bootable(t, t.TempDir(), "fast")
+	register := []string{"kernel", "register", "--no-boot-test", "--profile", "fast", "--kernel", filepath.Join(dir, "bzImage"), "--manifest", filepath.Join(dir, "kernel.json"), "--argument", "mitigations=off"}
+	f.must(3, `kernel "fast@1": mitigations=off: profiles keep the stock kernel's mitigations`, register...)
+	f.must(3, "", "kernel", "show", "fast")
+	policy := filepath.Join(t.TempDir(), "factory.yaml")
+	if err := os.WriteFile(policy, []byte("mitigations: any\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.must(0, "", append(register, "--site", policy)...)
+	// It is registered; that the site thinks otherwise since does no harm.
+	f.must(0, "fast@1 is this kernel already", register...)
+	f.must(1, "site's policy: open /nowhere", append(register, "--site", "/nowhere")...)
+	f.must(1, "site's policy: open /nowhere", "kernel", "build", "mitgcm", "--publish", "never", "--cache", t.TempDir(), "--site", "/nowhere")
 }

@@ -40,7 +40,7 @@ func (a *app) explain(err error) (int, string) {
 	}
 	made, isStatus := status.FromError(err)
 	if !isStatus {
-		for _, refusal := range []error{kernelbroker.ErrInvalid, kernelbroker.ErrNotFound, kernelbroker.ErrExists, kernelbroker.ErrPrecluded} {
+		for _, refusal := range []error{kernelbroker.ErrInvalid, kernelbroker.ErrNotFound, kernelbroker.ErrExists, kernelbroker.ErrPrecluded, kernelbroker.ErrDenied} {
 			if errors.Is(err, refusal) {
 				return exitRefused, err.Error()
 			}
@@ -54,7 +54,7 @@ func (a *app) explain(err error) (int, string) {
 		return exitUnreachable, fmt.Sprintf("broker at %s did not answer in time", a.address)
 	case codes.Canceled:
 		return exitFailure, "interrupted"
-	case codes.NotFound, codes.FailedPrecondition, codes.InvalidArgument, codes.AlreadyExists, codes.OutOfRange:
+	case codes.NotFound, codes.FailedPrecondition, codes.InvalidArgument, codes.AlreadyExists, codes.OutOfRange, codes.PermissionDenied:
 		return exitRefused, plain(made.Message())
 	}
 	return exitFailure, plain(made.Message())

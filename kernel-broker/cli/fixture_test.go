@@ -11,9 +11,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +28,7 @@ import (
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission/imagetest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/store/memstore"
 )
@@ -37,12 +41,60 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 type files struct {
 	mu    sync.Mutex
 	bytes map[string][]byte
+	parts map[string][]byte // of uploads that broke off
+	cut   int64             // the next upload breaks off after so many bytes
 }
 
-func (f *files) Put(_ context.Context, digest string, _ uint64, source io.Reader) (bool, error) {
-	data, err := io.ReadAll(source)
-	if err != nil {
-		return false, err
+func (f *files) State(_ context.Context, digest string) (bool, uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if data, has := f.bytes[digest]; has {
+		return true, uint64(len(data)), nil
+	}
+	return false, uint64(len(f.parts[digest])), nil
+}
+
+func (f *files) List(context.Context) ([]rpc.Artifact, uint64, uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []rpc.Artifact
+	used := 0
+	for _, digest := range slices.Sorted(maps.Keys(f.bytes)) {
+		all, used = append(all, rpc.Artifact{Digest: digest, Size: uint64(len(f.bytes[digest])), Used: noon, NeededBy: []string{"mitgcm@1"}}), used+len(f.bytes[digest])
+	}
+	for _, digest := range slices.Sorted(maps.Keys(f.parts)) {
+		all, used = append(all, rpc.Artifact{Digest: digest, Size: uint64(len(f.parts[digest])), Used: noon, Partial: true}), used+len(f.parts[digest])
+	}
+	return all, uint64(used), 1 << 30, nil
+}
+
+func (f *files) Collect(_ context.Context, dryRun bool) ([]rpc.Artifact, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var removed []rpc.Artifact
+	for digest, data := range f.parts {
+		if removed = append(removed, rpc.Artifact{Digest: digest, Size: uint64(len(data)), Used: noon, Partial: true}); !dryRun {
+			delete(f.parts, digest)
+		}
+	}
+	return removed, nil
+}
+
+func (f *files) Put(_ context.Context, digest string, _, offset uint64, source io.Reader) (bool, error) {
+	f.mu.Lock()
+	data := bytes.Clone(f.parts[digest][:offset])
+	cut := f.cut
+	f.cut = 0
+	f.mu.Unlock()
+	if cut > 0 {
+		source = io.LimitReader(source, cut)
+	}
+	more, err := io.ReadAll(source)
+	if data = append(data, more...); err != nil || cut > 0 {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.parts[digest] = data
+		return false, errors.Join(err, fmt.Errorf("the line is cut: %w", kernelbroker.ErrUnavailable))
 	}
 	sum := sha256.Sum256(data)
 	if digest != "sha256:"+hex.EncodeToString(sum[:]) {
@@ -130,20 +182,26 @@ type fixture struct {
 	files      *files
 	nodes      *nodes
 	jobs       *jobs
+	runs       runs
 	components []rpc.Component
 }
 
-func newFixture(t *testing.T) *fixture {
+func newFixture(t *testing.T, change ...func(*rpc.Options)) *fixture {
 	t.Helper()
-	f := &fixture{t: t, socket: filepath.Join(t.TempDir(), "b.sock"), files: &files{bytes: map[string][]byte{}}, nodes: &nodes{}, jobs: &jobs{}}
+	f := &fixture{t: t, socket: filepath.Join(t.TempDir(), "b.sock"), files: &files{bytes: map[string][]byte{}, parts: map[string][]byte{}}, nodes: &nodes{}, jobs: &jobs{}}
 	store := memstore.New()
 	quiet := slog.New(slog.DiscardHandler)
 	f.catalog = catalog.New(catalog.Options{Store: store, HasArtifact: f.files.has, Log: quiet, Now: func() time.Time { return noon }})
 	f.components = []rpc.Component{{Name: "store", Healthy: true, Detail: "revision 7"}, {Name: "slurm", Healthy: true, Detail: "22.05.8"}}
-	server := rpc.NewServer(rpc.Options{Catalog: f.catalog, Artifacts: f.files, Version: "1.2.3", Log: quiet,
-		Health: func(context.Context) []rpc.Component { return f.components }})
+	options := rpc.Options{Catalog: f.catalog, Artifacts: f.files, Version: "1.2.3", Log: quiet,
+		Health: func(context.Context) []rpc.Component { return f.components }}
+	for _, c := range change {
+		c(&options)
+	}
+	server := rpc.NewServer(options)
 	api.RegisterNodeServiceServer(server, f.nodes)
 	api.RegisterAllocationServiceServer(server, f.jobs)
+	api.RegisterRunServiceServer(server, &f.runs)
 	listener, err := net.Listen("unix", f.socket)
 	if err != nil {
 		t.Fatal(err)
@@ -193,6 +251,7 @@ func (f *fixture) must(want int, words string, arguments ...string) (stdout stri
 // golden compares with testdata/name.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
+	got = anybody(got)
 	path := filepath.Join("testdata", name)
 	if *update {
 		if err := os.MkdirAll("testdata", 0o755); err != nil {
@@ -211,18 +270,64 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+// anybody takes out of a text who runs the tests, and how wide that is.
+func anybody(text string) string {
+	for _, who := range regexp.MustCompile(`[a-z0-9_-]+ \(uid \d+\)|\buid \d+\b`).FindAllString(text, -1) {
+		text = strings.ReplaceAll(text, who, "SOMEBODY")
+	}
+	before, history, found := strings.Cut(text, "\nHistory:\n")
+	if !found {
+		return text
+	}
+	return before + "\nHistory:\n" + regexp.MustCompile(` {2,}`).ReplaceAllString(history, "  ")
+}
+
+// agentsConfig has what an agent needs.
+const agentsConfig = `CONFIG_64BIT=y
+CONFIG_RELOCATABLE=y
+CONFIG_KEXEC=y
+CONFIG_KEXEC_CORE=y
+CONFIG_BINFMT_ELF=y
+CONFIG_PROC_FS=y
+CONFIG_SYSFS=y
+CONFIG_SHMEM=y
+CONFIG_MEMFD_CREATE=y
+CONFIG_TMPFS=y
+CONFIG_FUTEX=y
+CONFIG_EPOLL=y
+CONFIG_POSIX_TIMERS=y
+CONFIG_UNIX=y
+CONFIG_INET=y
+`
+
 // build makes a kernel as the factory leaves it, and returns its folder.
 func build(t *testing.T, kernels, name, content string) string {
+	t.Helper()
+	sum := sha256.Sum256([]byte(content))
+	return describe(t, kernels, name, content, hex.EncodeToString(sum[:20]))
+}
+
+// bootable is build of an image that passes for one.
+func bootable(t *testing.T, kernels, name string) string {
+	t.Helper()
+	id := strings.Repeat("ab", 20)
+	image, err := imagetest.Image(imagetest.Kernel{Release: "6.1.0-" + name, BuildID: id, Config: agentsConfig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return describe(t, kernels, name, string(image), id)
+}
+
+func describe(t *testing.T, kernels, name, content, id string) string {
 	t.Helper()
 	dir := filepath.Join(kernels, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	sum := sha256.Sum256([]byte(content))
 	if err := os.WriteFile(filepath.Join(dir, "bzImage"), []byte(content), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256([]byte(content))
-	id := hex.EncodeToString(sum[:20])
 	text, err := json.Marshal(map[string]any{
 		"format": 1, "name": name, "release": "6.1.0-" + name, "build_id": id, "architecture": "x86_64",
 		"image":   map[string]any{"name": "bzImage", "digest": "sha256:" + hex.EncodeToString(sum[:]), "size": len(content)},

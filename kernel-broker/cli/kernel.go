@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -10,6 +12,7 @@ import (
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/site"
 )
 
 // registration is what kernel register was given.
@@ -19,30 +22,42 @@ type registration struct {
 	version                           uint32
 	arguments                         []string
 	makeDefault, dryRun               bool
+	admitting                         admitting
+	signature                         signature
 	documents                         map[string]string // besides the manifest: names and files
 }
 
 func (a *app) kernelCommand() *cobra.Command {
 	list := &cobra.Command{Use: "list", Short: "List the versions of all profiles", Args: cobra.NoArgs, RunE: a.run(a.kernelList)}
 	show := &cobra.Command{Use: "show NAME[@VERSION]", Short: "Show one version of a profile and where it is from", Args: cobra.ExactArgs(1), RunE: a.run(a.kernelShow)}
-	return noun("kernel", "Kernels behind the profiles", list, show, a.kernelBuildCommand(), a.kernelCandidatesCommand(), a.kernelRegisterCommand())
+	return noun("kernel", "Kernels behind the profiles", list, show, a.kernelBuildCommand(), a.kernelCandidatesCommand(), a.kernelRegisterCommand(), a.kernelSignCommand())
 }
 
 func (a *app) kernelRegisterCommand() *cobra.Command {
 	var r registration
 	c := &cobra.Command{
-		Use: "register --profile NAME --kernel bzImage --manifest kernel.json", Short: "Upload a kernel as a new version of a profile",
+		Use: "register --profile NAME --kernel bzImage", Short: "Upload a kernel as a new version of a profile",
 		Long: `Uploads a kernel and registers it as the next version of a profile, which is made
 where there is none. A kernel that is registered already with the same
-arguments is left as it is.`,
-		Example: "  kernelctl kernel register --profile mitgcm --kernel bzImage --manifest kernel.json --argument mitigations=off --default",
+arguments is left as it is. Before anything is stored the image is looked at: is it
+a bzImage that kexec can boot, has it what the node's agent needs, is it what its
+manifest says. Then it is booted in a virtual machine, where it has to prove itself
+and to load itself by kexec; without a manifest its drivers are found there. An
+upload that breaks off goes on where it was when it is begun again.
+
+With --sign-key the kernel is signed, for nodes that ask for that. The broker has no
+key: who registers a kernel answers for it.
+
+Arguments that weaken the stock kernel's mitigations
+are refused, unless the file of --site leaves those to profiles.`,
+		Example: "  kernelctl kernel register --profile mitgcm --kernel bzImage --argument nohz_full=1-3 --sign-key release.pem --default",
 		Args:    cobra.NoArgs,
 		RunE:    a.run(func(ctx context.Context, _ []string) error { return a.register(ctx, r) }),
 	}
 	f := c.Flags()
 	f.StringVar(&r.profile, "profile", "", "`name` of the profile")
 	f.StringVar(&r.kernel, "kernel", "", "the bzImage `file`")
-	f.StringVar(&r.manifest, "manifest", "", "the kernel.json `file` that describes it")
+	f.StringVar(&r.manifest, "manifest", "", "the kernel.json `file` that describes it; without one the kernel is asked")
 	f.StringVar(&r.initrd, "initrd", "", "initrd `file`; without one the node uses its own")
 	f.StringArrayVar(&r.arguments, "argument", nil, "kernel `argument`; may be given again")
 	f.Uint32Var(&r.version, "version", 0, "version `number`; the next one when it is not given")
@@ -50,15 +65,25 @@ arguments is left as it is.`,
 	f.StringVar(&r.application, "application", "", "`application` of a new profile; its name when not given")
 	f.StringVar(&r.description, "description", "", "`description` of a new profile")
 	f.BoolVar(&r.dryRun, "dry-run", false, "only show what would be done")
-	for _, name := range []string{"profile", "kernel", "manifest"} {
+	a.siteFlag(c)
+	r.admitting.flags(c)
+	r.signature.flags(c)
+	for _, name := range []string{"profile", "kernel"} {
 		_ = c.MarkFlagRequired(name) // defined above
 	}
 	return c
 }
 
-func (a *app) register(ctx context.Context, r registration) error {
+func (a *app) register(ctx context.Context, r registration) (err error) {
 	if err := kernelbroker.ValidateProfileName(r.profile); err != nil {
 		return usageError{err}
+	}
+	// Mistakes are found, and secrets asked for, before anything takes its time.
+	if _, err := site.Load(cmp.Or(a.site, site.DefaultPath)); err != nil {
+		return err
+	}
+	if err := r.signature.open(ctx, a); err != nil {
+		return err
 	}
 	profile, err := a.profile(ctx, r.profile)
 	if isMissing(err) {
@@ -67,6 +92,11 @@ func (a *app) register(ctx context.Context, r registration) error {
 	if err != nil {
 		return err
 	}
+	cleanUp, err := a.admit(ctx, &r)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cleanUp()) }()
 	ref, err := a.registerIn(ctx, profile, r)
 	if err != nil || ref == "" {
 		return err
@@ -90,11 +120,18 @@ func (a *app) registerIn(ctx context.Context, profile *api.Profile, r registrati
 			return refOf(v), a.registerAgain(ctx, profile, v, r)
 		}
 	}
+	if err := a.allowed(spec); err != nil {
+		return "", err
+	}
 	documents, more, err := r.describe()
 	if err != nil {
 		return "", err
 	}
-	profile.Versions = append(profile.Versions, &api.ProfileVersion{Kernel: spec, Documents: documents})
+	envelope, err := r.signature.sign(ctx, profile, spec)
+	if err != nil {
+		return "", err
+	}
+	profile.Versions = append(profile.Versions, &api.ProfileVersion{Kernel: spec, Documents: documents, Envelope: envelope})
 	if r.makeDefault || profile.GetDefaultVersion() == 0 {
 		profile.DefaultVersion = spec.GetVersion()
 	}
@@ -103,13 +140,28 @@ func (a *app) registerIn(ctx context.Context, profile *api.Profile, r registrati
 		a.say("would register %s (%s)", ref, spec.GetRelease())
 		return "", nil
 	}
-	return ref, a.apply(ctx, prepared{profile, append(files, more...)})
+	return ref, a.apply(ctx, prepared{profile, append(files, more...), r.admitting.reason})
+}
+
+// allowed refuses a kernel that the site's policy does not let jobs have.
+func (a *app) allowed(k *api.KernelSpec) error {
+	policy, err := site.Load(cmp.Or(a.site, site.DefaultPath))
+	if err != nil {
+		return err
+	}
+	if err := policy.Allow(k.GetArguments()); err != nil {
+		return fmt.Errorf("kernel %q: %w", kernelRef(k.GetProfile(), k.GetVersion()), err)
+	}
+	return nil
 }
 
 // registerAgain has at most the default version to change, and documents to
 // add to a version that has none.
 func (a *app) registerAgain(ctx context.Context, profile *api.Profile, v *api.ProfileVersion, r registration) error {
 	a.say("%s is this kernel already", refOf(v))
+	if len(r.signature.keys) > 0 {
+		a.say("its signature stays as it is; kernelctl kernel sign gives it a new one")
+	}
 	var files []catalog.Artifact
 	changed := false
 	if len(v.GetDocuments()) == 0 {
@@ -134,7 +186,7 @@ func (a *app) registerAgain(ctx context.Context, profile *api.Profile, v *api.Pr
 			return err
 		}
 	}
-	_, err := a.send(ctx, profile)
+	_, err := a.send(ctx, profile, r.admitting.reason)
 	return err
 }
 
@@ -255,6 +307,7 @@ func kernelPage(p *page, v *api.ProfileVersion) {
 	p.row("Arguments:", fmt.Sprintf("%q", k.GetArguments()))
 	p.row("Least memory:", fmt.Sprintf("%d MiB", k.GetMinMemoryMib()))
 	p.row("Registered:", clock(v.GetRegisteredAt().AsTime()))
+	p.row("Signed:", signedBy(v))
 	p.line("Drivers:")
 	for chunk := range slices.Chunk(k.GetDrivers(), 6) {
 		p.line("  %s", joinWords(chunk))

@@ -13,7 +13,8 @@ import (
 func (a *app) nodeCommand() *cobra.Command {
 	list := &cobra.Command{Use: "list", Short: "List the nodes and the kernels they run", Args: cobra.NoArgs, RunE: a.run(a.nodeList)}
 	show := &cobra.Command{Use: "show NAME", Short: "Show a node", Args: cobra.ExactArgs(1), RunE: a.run(a.nodeShow)}
-	return noun("node", "Nodes and what they run", list, show)
+	return noun("node", "Nodes and what they run", list, show,
+		a.nodeTokenCommand(), a.nodeRevokeCommand(), a.nodeCertificatesCommand())
 }
 
 func (a *app) nodeList(ctx context.Context, _ []string) error {

@@ -20,10 +20,13 @@ func (a *app) profileCommand() *cobra.Command {
 		Long: "Prints the version that a job would get. Exit code 3: it would get none, and the reason is on stderr.",
 		Args: cobra.ExactArgs(1), RunE: a.run(a.profileCheck)}
 	var dryRun bool
+	var reason string
 	release := &cobra.Command{Use: "release NAME@VERSION", Short: "End the quarantine of a version", Args: cobra.ExactArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error { return a.profileRelease(ctx, args[0], dryRun) })}
+		RunE: a.run(func(ctx context.Context, args []string) error { return a.profileRelease(ctx, args[0], reason, dryRun) })}
 	release.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be done")
-	return noun("profile", "Profiles that jobs can ask for", list, show, check, a.profileApplyCommand(), release, a.profileRetireCommand())
+	release.Flags().StringVar(&reason, "reason", "", "`text` for the record")
+	return noun("profile", "Profiles that jobs can ask for", list, show, check, a.profileApplyCommand(),
+		a.profilePromoteCommand(), a.profileRollbackCommand(), a.profileQuarantineCommand(), release, a.profileRetireCommand())
 }
 
 func (a *app) profiles(ctx context.Context) ([]*api.Profile, error) {
@@ -123,6 +126,7 @@ func (a *app) profileShow(ctx context.Context, args []string) error {
 				p.line("\n%s is retired since %s:\n  %s", refOf(v), clock(r.GetSince().AsTime()), cmp.Or(r.GetReason(), "no reason was given"))
 			}
 		}
+		historyRows(p, profile.GetHistory())
 	})
 }
 
@@ -140,18 +144,18 @@ func (a *app) profileCheck(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if response.GetProviso() != "" {
+		a.say("for a job %s", response.GetProviso())
+	}
 	return a.show(response, func(p *page) {
 		p.line("%s", kernelbroker.Ref{Profile: response.GetName(), Version: response.GetVersion()})
 	})
 }
 
-func (a *app) profileRelease(ctx context.Context, text string, dryRun bool) error {
-	ref, err := kernelbroker.ParseRef(text)
-	if err == nil && ref.Version == 0 {
-		err = fmt.Errorf("%q names no version; write %s@VERSION", text, text)
-	}
+func (a *app) profileRelease(ctx context.Context, text, reason string, dryRun bool) error {
+	ref, err := versionRef(text)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	if dryRun {
 		return a.releasePreview(ctx, ref)
@@ -161,7 +165,7 @@ func (a *app) profileRelease(ctx context.Context, text string, dryRun bool) erro
 		return err
 	}
 	_, err = call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ReleaseQuarantine,
-		&api.ReleaseQuarantineRequest{RequestId: id, Name: ref.Profile, Version: ref.Version})
+		&api.ReleaseQuarantineRequest{RequestId: id, Name: ref.Profile, Version: ref.Version, Reason: reason})
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,9 @@ import (
 func (a *app) buildStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status NAME", Short: "Show how the newest build of a kernel stands", Args: cobra.ExactArgs(1),
-		Long: "Reads what the build notes in the cache folder, from any process that can read it.\nExit code 3: there was no build of that name.",
+		Long: `Reads what the build notes in the cache folder, from any process that can read it.
+The time of a step is what its work took, also where an earlier build did it.
+Exit code 3: there was no build of that name.`,
 		RunE: a.run(func(_ context.Context, args []string) error { return a.buildStatus(args[0]) }),
 	}
 }
@@ -63,10 +65,11 @@ func (a *app) buildStatus(name string) error {
 		p.row("Where:", fmt.Sprintf("%s, by process %d on %s", status.Where, status.PID, status.Host))
 		p.row("Began:", clock(status.Began))
 		p.row("Ended:", clock(status.Ended))
+		p.row("Work:", costWords(status.Cost))
 		p.line("")
-		p.row("STEP", "STATE", "TIME", "PROGRESS", "JOB")
+		p.row("STEP", "STATE", "TIME", "RESULT", "PROGRESS", "JOB")
 		for _, step := range status.Steps {
-			p.row(step.Name, stepWord(step), stepTime(step, time.Now()), stepUnits(step), step.Job)
+			p.row(step.Name, stepWord(step), stepTime(step, time.Now()), stepSize(step), stepUnits(step), step.Job)
 		}
 		if status.Error != "" {
 			p.line("\n%s", status.Error)
@@ -84,16 +87,37 @@ func stepWord(s graph.StepStatus) string {
 	return string(s.State)
 }
 
+// stepTime is how long the work of a step takes, or took when it was done.
 func stepTime(s graph.StepStatus, now time.Time) string {
 	switch {
-	case s.Began.IsZero() || s.Cached:
+	case s.Seconds > 0:
+		return worked(s.Seconds)
+	case s.Began.IsZero() || s.Cached || s.State == graph.Killed:
 		return ""
 	case !s.Ended.IsZero():
 		now = s.Ended
-	case s.State == graph.Killed:
+	}
+	return worked(now.Sub(s.Began).Seconds())
+}
+
+func worked(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(100 * time.Millisecond).String()
+}
+
+// costWords sums up the steps that have ended.
+func costWords(c graph.Cost) string {
+	words := fmt.Sprintf("%s for this build", worked(c.Seconds))
+	if c.SecondsBefore > 0 {
+		words += fmt.Sprintf(", %s of earlier ones taken over", worked(c.SecondsBefore))
+	}
+	return words + fmt.Sprintf("; results of %s", bytesOf(uint64(c.Bytes)))
+}
+
+func stepSize(s graph.StepStatus) string {
+	if s.Bytes == 0 {
 		return ""
 	}
-	return now.Sub(s.Began).Round(100 * time.Millisecond).String()
+	return bytesOf(uint64(s.Bytes))
 }
 
 func stepUnits(s graph.StepStatus) string {

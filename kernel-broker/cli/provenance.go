@@ -26,10 +26,11 @@ func (a *app) origin(ctx context.Context, v *api.ProfileVersion) (origin, error)
 		return o, fmt.Errorf("provenance of %s: %w", refOf(v), err)
 	}
 	if text != nil {
-		o.Provenance = &factory.Manifest{}
-		if err := json.Unmarshal(text, o.Provenance); err != nil {
+		manifest, err := factory.ParseManifest(text)
+		if err != nil {
 			return o, fmt.Errorf("provenance of %s: %w", refOf(v), err)
 		}
+		o.Provenance = &manifest
 	}
 	if text, err = a.document(ctx, v, documentReport); err != nil || text == nil {
 		return o, err

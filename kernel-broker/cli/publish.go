@@ -2,13 +2,13 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
@@ -26,15 +26,15 @@ const (
 
 // publisher registers kernels that win, as an administrator would.
 type publisher struct {
-	app         *app
-	application string
+	app       *app
+	signature signature
 }
 
 // Publish implements pipeline.Publisher.
 func (p publisher) Publish(ctx context.Context, c pipeline.Candidate, log io.Writer) (string, error) {
 	r := registration{
 		profile: c.Name, kernel: filepath.Join(c.Kernel, factory.ImageFile), manifest: filepath.Join(c.Kernel, factory.ManifestFile),
-		application: c.Application, description: c.Description, makeDefault: true,
+		application: c.Application, description: c.Description, makeDefault: true, signature: p.signature,
 		documents: map[string]string{documentReport: c.JSON(), documentPage: c.Page()},
 	}
 	profile, err := p.app.profile(ctx, r.profile)
@@ -65,7 +65,7 @@ func (r registration) describe() ([]*api.Document, []catalog.Artifact, error) {
 	}
 	var documents []*api.Document
 	var files []catalog.Artifact
-	for _, name := range []string{documentProvenance, documentReport, documentPage} {
+	for _, name := range []string{documentProvenance, documentReport, documentPage, documentAdmission} {
 		if paths[name] == "" {
 			continue
 		}
@@ -91,35 +91,57 @@ func (a *app) currentKernel(ctx context.Context, name, cache string) (string, er
 	}
 	for _, v := range profile.GetVersions() {
 		if k := v.GetKernel(); k.GetVersion() == profile.GetDefaultVersion() && v.GetQuarantine() == nil {
-			return a.fetchKernel(ctx, k, filepath.Join(cache, "current"))
+			return a.fetchKernel(ctx, v, filepath.Join(cache, "current"))
 		}
 	}
 	return "", nil
 }
 
 // fetchKernel leaves image and manifest in a folder of the image's digest.
-func (a *app) fetchKernel(ctx context.Context, k *api.KernelSpec, dir string) (string, error) {
-	dir = filepath.Join(dir, k.GetImageDigest()[len("sha256:"):])
+func (a *app) fetchKernel(ctx context.Context, v *api.ProfileVersion, dir string) (string, error) {
+	k := v.GetKernel()
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("current kernel %q: %w", refOf(v), err)
+	}
+	dir = filepath.Join(dir, strings.TrimPrefix(k.GetImageDigest(), "sha256:"))
 	image := filepath.Join(dir, factory.ImageFile)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
+		return fail(err)
 	}
-	if now, err := catalog.DescribeFile(image); err != nil || now.Digest != k.GetImageDigest() {
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", err
-		}
+	now, err := catalog.DescribeFile(image)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fail(err)
+	}
+	if now.Digest != k.GetImageDigest() {
 		if err := a.fetch(ctx, k.GetImageDigest(), image); err != nil {
-			return "", fmt.Errorf("current kernel %q: %w", kernelRef(k.GetProfile(), k.GetVersion()), err)
+			return fail(err)
 		}
 	}
-	text, err := json.MarshalIndent(map[string]any{
-		"format": 1, "name": k.GetProfile(), "release": k.GetRelease(), "build_id": k.GetBuildId(), "architecture": k.GetArchitecture(),
-		"image": map[string]any{"name": factory.ImageFile, "digest": k.GetImageDigest(), "size": k.GetImageSize()},
-	}, "", "  ")
-	if err != nil {
-		return "", err
+	manifest, err := a.manifest(ctx, v)
+	if err == nil {
+		err = manifest.Write(dir)
 	}
-	return dir, os.WriteFile(filepath.Join(dir, factory.ManifestFile), append(text, '\n'), 0o644)
+	if err != nil {
+		return fail(err)
+	}
+	return dir, nil
+}
+
+// manifest is the one that was registered with a version, or what the version
+// itself says of its kernel.
+func (a *app) manifest(ctx context.Context, v *api.ProfileVersion) (factory.Manifest, error) {
+	text, err := a.document(ctx, v, documentProvenance)
+	if err != nil {
+		return factory.Manifest{}, err
+	}
+	if text != nil {
+		return factory.ParseManifest(text)
+	}
+	k := v.GetKernel()
+	return factory.Manifest{
+		Format: factory.ManifestFormat, Name: k.GetProfile(), Release: k.GetRelease(), BuildID: k.GetBuildId(), Architecture: k.GetArchitecture(),
+		Image: factory.File{Name: factory.ImageFile, Digest: k.GetImageDigest(), Size: int64(k.GetImageSize())},
+	}, nil
 }
 
 // fetch gets a stored file and checks its digest.

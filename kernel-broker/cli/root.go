@@ -23,13 +23,14 @@ const rootLong = `kernelctl shows and changes what Kernel Broker knows: profiles
 for, the kernels behind them, nodes and jobs.
 
 The broker is found by --broker, else by $` + addressVariable + `, else by the
-settings file. Only administrators may change anything.
+settings file. Over the network MUNGE proves who you are. What you may do is up
+to the policy; kernelctl policy test explains it.
 
 Exit codes:
   0  done
   1  something went wrong
   2  called in a wrong way
-  3  refused: no such thing, quarantined, not possible as things are
+  3  refused: no such thing, quarantined, not allowed, not possible as things are
   4  the broker cannot be reached`
 
 // Invocation is how the process was called.
@@ -41,13 +42,15 @@ type Invocation struct {
 	Version string
 	// Terminal: stderr is one, so progress may be drawn on it.
 	Terminal bool
+	// Vouch proves over the network who runs kernelctl, by a munged's socket.
+	Vouch func(socket string) client.Encoder
 }
 
 // app is one run of kernelctl.
 type app struct {
 	Invocation
 	config, broker, output string
-	cache                  string
+	cache, site            string
 	started                bool
 	conn                   *grpc.ClientConn
 	address                string
@@ -86,7 +89,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.broker, "broker", "", "broker's `address`: unix:///path or host:port")
 	flags.StringVarP(&a.output, "output", "o", outputTable, "`format` of the result: table, json or yaml")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON, outputYAML}, cobra.ShellCompDirectiveNoFileComp))
-	root.AddCommand(a.profileCommand(), a.kernelCommand(), a.nodeCommand(), a.jobCommand(),
+	root.AddCommand(a.profileCommand(), a.kernelCommand(), a.keyCommand(), a.artifactCommand(), a.nodeCommand(), a.authorityCommand(), a.jobCommand(), a.runCommand(), a.policyCommand(), a.auditCommand(),
 		a.healthCommand(), a.versionCommand(), a.manCommand(root))
 	return root
 }
@@ -128,14 +131,14 @@ func (a *app) dial() (*grpc.ClientConn, error) {
 	if a.address == "" {
 		a.address = a.Getenv(addressVariable)
 	}
+	config, err := client.LoadConfig(a.config)
+	if err != nil {
+		return nil, err
+	}
 	if a.address == "" {
-		config, err := client.LoadConfig(a.config)
-		if err != nil {
-			return nil, err
-		}
 		a.address = config.Broker
 	}
-	conn, err := client.Dial(a.address)
+	conn, err := client.Dial(a.address, config.Trust, config.Proof(a.address, a.Vouch)...)
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"google.golang.org/grpc/codes"
@@ -18,21 +19,75 @@ import (
 
 const chunkSize = 256 << 10
 
-// upload stores a file in the broker unless it is there.
+// How an upload goes on after its connection broke: at once where something had
+// come, then after pauses, until nothing more comes.
+const (
+	uploadTries    = 7
+	uploadPauseMin = 100 * time.Millisecond
+	uploadPauseMax = 10 * time.Second
+)
+
+// upload stores a file in the broker unless it is there. After a broken
+// connection it goes on where the broker's part ends.
 func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
-	has, err := a.stored(ctx, file)
-	if err != nil {
-		return err
-	}
-	if has {
-		a.say("%s is stored already (%s)", file.Path, bytesOf(file.Size))
-		return nil
-	}
 	source, err := os.Open(file.Path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
+	progress := a.progress("uploading "+filepath.Base(file.Path), file.Size)
+	reached, pause := uint64(0), uploadPauseMin
+	for try := 1; ; try++ {
+		stored, from, err := a.arrived(ctx, file.Digest)
+		if err == nil && stored {
+			if try == 1 {
+				a.say("%s is stored already (%s)", file.Path, bytesOf(file.Size))
+			} else {
+				progress.done()
+			}
+			return nil
+		}
+		if err == nil {
+			if from > reached {
+				try, pause = 1, uploadPauseMin
+			}
+			if reached = from; from > 0 {
+				a.say("%s: going on at %s of %s", file.Path, bytesOf(from), bytesOf(file.Size))
+			}
+			if err = a.uploadFrom(ctx, file, source, from, progress); err == nil {
+				progress.done()
+				return nil
+			}
+		}
+		if !passing(err) || try == uploadTries {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+		pause = min(4*pause, uploadPauseMax)
+	}
+}
+
+// passing tells errors after which it is worth to try again.
+func passing(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.Aborted, codes.DeadlineExceeded:
+		return true
+	}
+	return false
+}
+
+// uploadFrom is one try.
+func (a *app) uploadFrom(ctx context.Context, file catalog.Artifact, source io.ReadSeeker, from uint64, progress *progress) error {
+	// What the broker has may be longer than the file: then it is not of it.
+	from = min(from, file.Size)
+	if _, err := source.Seek(int64(from), io.SeekStart); err != nil {
+		return fmt.Errorf("%s: %w", file.Path, err)
+	}
+	progress.set(from)
 	conn, err := a.dial()
 	if err != nil {
 		return err
@@ -43,21 +98,17 @@ func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
 	if err != nil {
 		return err
 	}
-	progress := a.progress("uploading "+filepath.Base(file.Path), file.Size)
-	sending := sendFile(stream, file, io.TeeReader(source, progress))
+	sending := sendFile(stream, file, from, io.TeeReader(source, progress))
 	if sending != nil && !errors.Is(sending, io.EOF) {
 		return fmt.Errorf("%s: %w", file.Path, sending)
 	}
 	// When the broker ended the stream early, its answer says why.
-	if _, err := stream.CloseAndRecv(); err != nil {
-		return err
-	}
-	progress.done()
-	return nil
+	_, err = stream.CloseAndRecv()
+	return err
 }
 
-func sendFile(stream api.CatalogService_UploadArtifactClient, file catalog.Artifact, source io.Reader) error {
-	message := &api.UploadArtifactRequest{Digest: file.Digest, Size: file.Size}
+func sendFile(stream api.CatalogService_UploadArtifactClient, file catalog.Artifact, from uint64, source io.Reader) error {
+	message := &api.UploadArtifactRequest{Digest: file.Digest, Size: file.Size, Offset: from}
 	if err := stream.Send(message); err != nil {
 		return err
 	}
@@ -127,6 +178,13 @@ func (p *progress) Write(data []byte) (int, error) {
 		_ = p.bar.Add(len(data))
 	}
 	return len(data), nil
+}
+
+// set moves to a place, back or forth.
+func (p *progress) set(bytes uint64) {
+	if p.bar != nil {
+		_ = p.bar.Set64(int64(bytes))
+	}
 }
 
 func (p *progress) done() {

@@ -9,6 +9,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/grpc"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -31,6 +33,8 @@ const DefaultPath = "/etc/kernel-broker/client.yaml"
 // this folder explains each.
 type Config struct {
 	Broker      string
+	Trust       Trust
+	Munge       string
 	Scontrol    string
 	SlurmConf   string
 	StateDir    string
@@ -44,6 +48,8 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Broker:      "unix:///run/kernel-broker/broker.sock",
+		Trust:       Trust{CA: "/etc/kernel-broker/ca.pem"},
+		Munge:       "/run/munge/munge.socket.2",
 		Scontrol:    "/usr/bin/scontrol",
 		StateDir:    "/var/lib/kernel-broker/hook",
 		BrokerWait:  30 * time.Second,
@@ -55,6 +61,9 @@ func DefaultConfig() Config {
 // file is the YAML of Config; what is not set keeps its default.
 type file struct {
 	Broker      *string `yaml:"broker"`
+	CA          *string `yaml:"ca"`
+	Cluster     *string `yaml:"cluster"`
+	Munge       *string `yaml:"munge"`
 	Scontrol    *string `yaml:"scontrol"`
 	SlurmConf   *string `yaml:"slurm_conf"`
 	StateDir    *string `yaml:"state_dir"`
@@ -91,6 +100,9 @@ func ParseConfig(name string, text []byte) (Config, error) {
 	}
 	c := DefaultConfig()
 	set(&c.Broker, f.Broker)
+	set(&c.Trust.CA, f.CA)
+	set(&c.Trust.Cluster, f.Cluster)
+	set(&c.Munge, f.Munge)
 	set(&c.Scontrol, f.Scontrol)
 	set(&c.SlurmConf, f.SlurmConf)
 	set(&c.StateDir, f.StateDir)
@@ -124,6 +136,20 @@ func setDuration(to *time.Duration, key string, from *string) error {
 	return nil
 }
 
+// Proof returns what has the calls to an address carry a proof of who makes
+// them; nothing on the broker's host, where the socket proves it. vouch makes an
+// encoder of a munged's socket.
+func (c Config) Proof(address string, vouch func(socket string) Encoder) []grpc.DialOption {
+	target, err := Target(address)
+	if err != nil || strings.HasPrefix(target, "unix:") || c.Munge == "" || vouch == nil {
+		return nil
+	}
+	return Prove(vouch(c.Munge), cmp.Or(c.Trust.Cluster, defaultCluster))
+}
+
+// defaultCluster is what broker.yaml calls a cluster without a name.
+const defaultCluster = "cluster"
+
 func (c Config) validate() error {
 	var wrong []error
 	refuse := func(bad bool, key string, format string, args ...any) {
@@ -135,7 +161,7 @@ func (c Config) validate() error {
 	for key, path := range map[string]string{"scontrol": c.Scontrol, "state_dir": c.StateDir} {
 		refuse(!filepath.IsAbs(path), key, "%q is not an absolute path", path)
 	}
-	for key, path := range map[string]string{"slurm_conf": c.SlurmConf, "log_file": c.LogFile} {
+	for key, path := range map[string]string{"slurm_conf": c.SlurmConf, "log_file": c.LogFile, "ca": c.Trust.CA} {
 		refuse(path != "" && !filepath.IsAbs(path), key, "%q is not an absolute path", path)
 	}
 	_, err := Target(c.Broker)

@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -39,15 +38,13 @@ func Target(address string) (string, error) {
 // Dial returns a connection to the broker. It does not wait: the first call
 // finds out whether somebody is there, and a lost connection is made again
 // within a second of the broker's return.
-func Dial(address string) (*grpc.ClientConn, error) {
+func Dial(address string, trust Trust, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	target, err := Target(address)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := grpc.NewClient(target,
-		// Local callers are known by the socket, and there is nothing secret
-		// for the others.
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient(target, append([]grpc.DialOption{
+		grpc.WithTransportCredentials(trust.transport(target)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
@@ -58,7 +55,7 @@ func Dial(address string) (*grpc.ClientConn, error) {
 		// A proxy for the web is no way to the broker.
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
-	)
+	}, more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("broker at %s: %w", address, err)
 	}

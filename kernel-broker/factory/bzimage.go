@@ -45,19 +45,26 @@ func ReadImage(ctx context.Context, path string) (Image, error) {
 	if err != nil {
 		return Image{}, fmt.Errorf("image: %w", err)
 	}
-	image, payload, err := parseImage(data)
-	if err != nil {
-		return Image{}, fmt.Errorf("image %q: %w", path, err)
-	}
-	kernel, err := decompress(ctx, payload)
-	if err != nil {
-		return Image{}, fmt.Errorf("image %q: payload: %w", path, err)
-	}
-	image.BuildID, err = buildID(bytes.NewReader(kernel))
+	image, _, err := OpenImage(ctx, data)
 	if err != nil {
 		return Image{}, fmt.Errorf("image %q: %w", path, err)
 	}
 	return image, nil
+}
+
+// OpenImage is ReadImage of bytes in memory, and returns the unpacked kernel
+// too.
+func OpenImage(ctx context.Context, data []byte) (Image, []byte, error) {
+	image, payload, err := parseImage(data)
+	if err != nil {
+		return Image{}, nil, err
+	}
+	kernel, err := decompress(ctx, payload)
+	if err != nil {
+		return Image{}, nil, fmt.Errorf("payload: %w", err)
+	}
+	image.BuildID, err = buildID(bytes.NewReader(kernel))
+	return image, kernel, err
 }
 
 func parseImage(data []byte) (Image, []byte, error) {
@@ -119,9 +126,46 @@ func decompress(ctx context.Context, payload []byte) ([]byte, error) {
 			continue
 		}
 		input := bytes.NewReader(payload[:len(payload)-compression.trailer])
-		return filter(ctx, "", input, compression.tool[0], compression.tool[1:]...)
+		return unpack(ctx, input, compression.tool[0], compression.tool[1:]...)
 	}
 	return nil, fmt.Errorf("unknown compression, begins with % x", payload[:min(8, len(payload))])
+}
+
+// maxUnpacked is far above any kernel: an image may be somebody else's, and a
+// few bytes can unpack to any number.
+const maxUnpacked = 1 << 30
+
+// unpack runs a decompressor and ends it when there is no end.
+func unpack(ctx context.Context, input io.Reader, name string, args ...string) ([]byte, error) {
+	cmd := command(ctx, nil, name, args...)
+	cmd.Stdin = input
+	out := &bounded{}
+	cmd.Stdout = out
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	err := cmd.Run()
+	if out.full {
+		return nil, fmt.Errorf("%s: more than %d bytes", name, maxUnpacked)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", name, err, bytes.TrimSpace(complaint.Bytes()))
+	}
+	return out.content.Bytes(), nil
+}
+
+// bounded is a buffer that refuses what is too much. It has no other way in
+// than Write.
+type bounded struct {
+	content bytes.Buffer
+	full    bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.content.Len()+len(p) > maxUnpacked {
+		b.full = true
+		return 0, io.ErrShortWrite
+	}
+	return b.content.Write(p)
 }
 
 // ReadBuildID returns the GNU build id of an ELF file, in hex.

@@ -12,8 +12,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
 )
 
-// manifestFormat is the version of kernel.json.
-const manifestFormat = 1
+// ManifestFormat is the version of kernel.json.
+const ManifestFormat = 1
 
 // Manifest is kernel.json: what a kernel is, what it was made of, and what the
 // broker and the agents must know before they give it to a node.
@@ -93,8 +93,9 @@ func describeBuild(ctx context.Context, at site, source Source, in CompileInput,
 		return Manifest{}, err
 	}
 	plan := at.plan
+	name, description := plan.names(in.Variant)
 	manifest := Manifest{
-		Name: plan.Recipe.Name, Description: plan.Recipe.Description,
+		Name: name, Description: description,
 		Release: strings.TrimSpace(string(release)), BuildID: id,
 		Source:       source,
 		Compiler:     &plan.Compiler,
@@ -148,7 +149,7 @@ func (m *Manifest) addOffer(obj, dir string) error {
 // addImage fills in what image and configuration in dir say, and refuses an
 // image that is another kernel than the manifest describes.
 func (m *Manifest) addImage(ctx context.Context, dir string) error {
-	m.Format, m.Architecture = manifestFormat, "x86_64"
+	m.Format, m.Architecture = ManifestFormat, "x86_64"
 	image, err := ReadImage(ctx, filepath.Join(dir, ImageFile))
 	if err != nil {
 		return err
@@ -198,12 +199,21 @@ func ReadManifest(dir string) (Manifest, error) {
 	if err != nil {
 		return Manifest{}, fmt.Errorf("manifest: %w", err)
 	}
-	var manifest Manifest
-	if err := json.Unmarshal(text, &manifest); err != nil {
+	manifest, err := ParseManifest(text)
+	if err != nil {
 		return Manifest{}, fmt.Errorf("manifest in %q: %w", dir, err)
 	}
-	if manifest.Format != manifestFormat {
-		return Manifest{}, fmt.Errorf("manifest in %q: format %d, this program reads %d", dir, manifest.Format, manifestFormat)
+	return manifest, nil
+}
+
+// ParseManifest reads the text of a kernel.json.
+func ParseManifest(text []byte) (Manifest, error) {
+	var manifest Manifest
+	if err := json.Unmarshal(text, &manifest); err != nil {
+		return Manifest{}, err
+	}
+	if manifest.Format != ManifestFormat {
+		return Manifest{}, fmt.Errorf("format %d, this program reads %d", manifest.Format, ManifestFormat)
 	}
 	return manifest, nil
 }

@@ -46,6 +46,10 @@ func leftOver(obj, inUse string) error {
 // older one, is not. The last seconds go altogether, since the file with the
 // command may be the one that is half written, and some targets have none.
 // To take out too much costs time and nothing else.
+//
+// A library of the tree's tools has no such file. It stays, as all that was
+// compiled with the tool (every object, for objtool) is younger; without it the
+// tool is linked again, and every object compiled again for that.
 func mend(obj string) error {
 	times := map[string]time.Time{}
 	var newest time.Time
@@ -69,13 +73,14 @@ func mend(obj string) error {
 	if err != nil {
 		return fmt.Errorf("object folder: %w", err)
 	}
+	tools := filepath.Join(obj, "tools") + string(filepath.Separator)
 	for path, written := range times {
 		dir, name := filepath.Split(path)
 		command, has := times[dir+"."+name+".cmd"]
 		switch extension := filepath.Ext(name); {
 		case written.After(newest.Add(-doubtful)):
 		case has && (command.Before(written) || command.After(newest.Add(-doubtful))):
-		case !has && (extension == ".o" || extension == ".a"):
+		case !has && (extension == ".o" || extension == ".a") && !strings.HasPrefix(dir, tools):
 		default:
 			continue
 		}

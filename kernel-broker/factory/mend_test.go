@@ -22,8 +22,8 @@ func TestMend(t *testing.T) {
 		"lib/lib.a": 200,
 		".config":   900, "include/config/auto.conf": 800, "include/generated/x.h": 700,
 		"scripts/tool": 600, "scripts/.tool.cmd": 599,
-		"tools/linked": 5,
-		"fs/newest.o":  0, "fs/.newest.o.cmd": 0,
+		"tools/linked": 5, "tools/objtool/libsubcmd.a": 650, "tools/objtool/late.a": 5,
+		"fs/newest.o": 0, "fs/.newest.o.cmd": 0,
 	} {
 		file := filepath.Join(obj, path)
 		write(t, file, path)
@@ -42,7 +42,7 @@ func TestMend(t *testing.T) {
 		}
 		return err
 	})
-	want := []string{".config", "fs/built-in.a", "fs/whole.o", "include/config/auto.conf", "include/generated/x.h", "scripts/tool"}
+	want := []string{".config", "fs/built-in.a", "fs/whole.o", "include/config/auto.conf", "include/generated/x.h", "scripts/tool", "tools/objtool/libsubcmd.a"}
 	if !slices.Equal(left, want) || err != nil {
 		t.Errorf("left are %v, want %v, %v", left, want, err)
 	}

@@ -3,6 +3,7 @@ package factory
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -48,6 +49,11 @@ func Merge(fragments []Fragment) (Merged, error) {
 func (m Merged) Sets(symbol string) bool {
 	i := sort.Search(len(m.Options), func(i int) bool { return m.Options[i].Symbol >= symbol })
 	return i < len(m.Options) && m.Options[i].Symbol == symbol
+}
+
+// asks reports whether the options switch the symbol on.
+func (m Merged) asks(symbol string) bool {
+	return slices.ContainsFunc(m.Options, func(o Option) bool { return o.Symbol == symbol && o.Value == "y" })
 }
 
 // Over lays the options over a base configuration, where they win. Kconfig

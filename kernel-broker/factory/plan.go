@@ -21,7 +21,10 @@ type Plan struct {
 	Merged    Merged
 	Source    SourcePackage
 	Compiler  Compiler
-	Key       string
+	// Pahole is the version of what makes BTF, for a kernel that has it; no
+	// other kernel is told that there is one.
+	Pahole string
+	Key    string
 }
 
 // Compiler is the tool chain, by what it says of itself.
@@ -67,6 +70,11 @@ func (b *Builder) PlanRecipe(ctx context.Context, recipe Recipe) (Plan, error) {
 		return Plan{}, fmt.Errorf("kernel %q: %w", recipe.Name, err)
 	}
 	plan := Plan{Recipe: recipe, Fragments: fragments, Merged: merged, Source: source, Compiler: compiler}
+	if merged.asks("DEBUG_INFO_BTF") {
+		if plan.Pahole, err = output(ctx, "pahole", "--version"); err != nil {
+			return Plan{}, fmt.Errorf("kernel %q: DEBUG_INFO_BTF needs the package pahole: %w", recipe.Name, err)
+		}
+	}
 	plan.Key, err = plan.key()
 	return plan, err
 }
@@ -95,6 +103,9 @@ func (p Plan) key() (string, error) {
 	}
 	if len(p.Source.Patches) > 0 {
 		values["patches"] = p.Source.Patches
+	}
+	if p.Pahole != "" {
+		values["pahole"] = p.Pahole
 	}
 	inputs, err := json.Marshal(values)
 	if err != nil {

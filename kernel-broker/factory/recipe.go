@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/strictyaml"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/strictyaml"
 )
 
 // Recipe says how a kernel is made: catalog/kernels/<name>.yaml. Keys that came

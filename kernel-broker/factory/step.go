@@ -103,10 +103,6 @@ type CompileInput struct {
 	// kernel, which is the next kernel's as soon as it returns.
 	Linked func(ctx context.Context, objects string) error
 
-	// Without is the text of the same kernel without a profile, which the
-	// optimised one is judged by. Optional.
-	Without *gcov.Sections
-
 	// used is filled in by the build.
 	used *Use
 }
@@ -116,8 +112,7 @@ func (in CompileInput) Inputs(plan Plan) (map[string]string, error) {
 	inputs := plan.sourceInputs()
 	inputs["compiler"] = plan.Compiler.text()
 	inputs["variant"] = string(in.Variant)
-	inputs["name"] = plan.Recipe.Name
-	inputs["description"] = plan.Recipe.Description
+	inputs["name"], inputs["description"] = plan.names(in.Variant)
 	inputs["optimisation"] = string(plan.optimisation(in.Variant))
 	if in.Variant == Optimised {
 		excluded, err := json.Marshal(plan.Recipe.Exclude)
@@ -182,7 +177,7 @@ func (b *Builder) compileInto(ctx context.Context, plan Plan, in CompileInput, w
 		if manifest, err = collect(ctx, at, source, input, out); err != nil {
 			return err
 		}
-		if err := judge(manifest, in.Without); err != nil || in.Linked == nil {
+		if err := manifest.Fits(gcov.Unprofiled); err != nil || in.Linked == nil {
 			return err
 		}
 		return in.Linked(ctx, at.obj)
@@ -190,15 +185,16 @@ func (b *Builder) compileInto(ctx context.Context, plan Plan, in CompileInput, w
 	return manifest, err
 }
 
-// judge refuses a kernel that was compiled with a profile in vain.
-func judge(manifest Manifest, without *gcov.Sections) error {
-	if manifest.Profile == nil {
+// Fits refuses a kernel that was compiled with a profile in vain. Without is the
+// text of the same kernel compiled without one.
+func (m Manifest) Fits(without gcov.Sections) error {
+	if m.Profile == nil {
 		return nil
 	}
-	if without == nil {
-		without = &gcov.Unprofiled
+	if m.Sections == nil {
+		return fmt.Errorf("kernel %q: the sizes of its text are not known", m.Name)
 	}
-	return gcov.DefaultLimits.Judge(manifest.Profile.Complaints, *without, *manifest.Sections)
+	return gcov.DefaultLimits.Judge(m.Profile.Complaints, without, *m.Sections)
 }
 
 // takeConfig puts the configuration into the object folder. One that kconfig
@@ -225,11 +221,14 @@ func (b *Builder) takeConfig(ctx context.Context, at site, config string) error 
 	return nil
 }
 
-// sourceInputs are the source's, for every step that reads it.
+// sourceInputs are the source's and its tools', for every step that reads it.
 func (p Plan) sourceInputs() map[string]string {
 	inputs := map[string]string{"source": p.Source.Name + " " + p.Source.Version}
 	for _, patch := range p.Source.Patches {
 		inputs["patch "+patch.Name] = patch.Digest + " " + patch.Upstream
+	}
+	if p.Pahole != "" {
+		inputs["pahole"] = p.Pahole
 	}
 	return inputs
 }

@@ -101,10 +101,24 @@ func profileFolder(obj string) string { return obj + ".profile" }
 
 // tools are make's variables for the tool chain.
 func (p Plan) tools(variant Variant) []string {
-	if suffix, clang := strings.CutPrefix(p.Compiler.Name, "clang"); clang {
-		return []string{"LLVM=" + suffix, "CC=" + p.ccCommand(variant)}
+	var tools []string
+	if p.Pahole == "" {
+		// Its version is written into every configuration where it is there.
+		tools = append(tools, "PAHOLE=not-used")
 	}
-	return []string{"CC=" + p.ccCommand(variant), "HOSTCC=" + p.Compiler.Name}
+	if suffix, clang := strings.CutPrefix(p.Compiler.Name, "clang"); clang {
+		return append(tools, "LLVM="+suffix, "CC="+p.ccCommand(variant))
+	}
+	return append(tools, "CC="+p.ccCommand(variant), "HOSTCC="+p.Compiler.Name)
+}
+
+// names of a kernel. One that is only a step on the way has no recipe's, so that
+// recipes with one configuration share it.
+func (p Plan) names(variant Variant) (name, description string) {
+	if variant == Traced || variant == Instrumented {
+		return string(variant), ""
+	}
+	return p.Recipe.Name, p.Recipe.Description
 }
 
 // ccCommand is the compiler as make calls it: through ccache where there is

@@ -6,6 +6,10 @@
 // and a hook that is run again joins what goes on. So each is safe to run
 // twice, and to kill.
 //
+// A job that only wants to be looked at (--kernel-profiling without a profile)
+// starts whatever becomes of that: its prolog tells the broker, gives the nodes
+// a moment to stand by, and ends with 0.
+//
 // What a hook must know by itself is what the broker cannot do for it:
 //
 //   - A job without a profile costs nothing: its hook ends before it looks at

@@ -38,6 +38,7 @@ type fakeBroker struct {
 	ensures  []*api.EnsureKernelRequest
 	releases []*api.ReleaseJobRequest
 	reboots  []*api.NoteRebootRequest
+	runs     fakeRuns
 	// ensure answers the n-th call, from 1.
 	ensure func(n int, stream api.AllocationService_EnsureKernelServer) error
 }
@@ -155,6 +156,7 @@ func (h *host) serve() (stop func()) {
 	}
 	server := grpc.NewServer()
 	api.RegisterAllocationServiceServer(server, h.broker)
+	api.RegisterRunServiceServer(server, &h.broker.runs)
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {

@@ -39,6 +39,12 @@ func wantsKernel(getenv func(string) string) bool {
 	return err != nil || !ref.IsStock()
 }
 
+// profilingVariable says that the job wants to be looked at. What it wants is
+// looked up at slurmctld by the broker.
+const profilingVariable = "SPANK_KERNEL_PROFILING"
+
+func wantsProfiling(getenv func(string) string) bool { return getenv(profilingVariable) != "" }
+
 func jobOf(getenv func(string) string) (job, error) {
 	j := job{profile: getenv(profileVariable)}
 	var err error

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
@@ -23,7 +24,7 @@ func runEpilog(config client.Config, getenv func(string) string, log *slog.Logge
 		return
 	}
 	log = log.With("job", j.reference, "restart", j.id.Restart)
-	err = tell(config, epilogLimit, func(ctx context.Context, s api.AllocationServiceClient) error {
+	err = tell(config, epilogLimit, api.NewAllocationServiceClient, func(ctx context.Context, s api.AllocationServiceClient) error {
 		_, err := s.ReleaseJob(ctx, &api.ReleaseJobRequest{JobId: j.id.Job, RestartCount: j.id.Restart})
 		return err
 	})
@@ -46,7 +47,7 @@ func runReboot(config client.Config, arguments []string, log *slog.Logger) {
 		return
 	}
 	// Some time is left for what comes before and after.
-	err = tell(config, rebootLimit-500*time.Millisecond, func(ctx context.Context, s api.AllocationServiceClient) error {
+	err = tell(config, rebootLimit-500*time.Millisecond, api.NewAllocationServiceClient, func(ctx context.Context, s api.AllocationServiceClient) error {
 		_, err := s.NoteReboot(ctx, &api.NoteRebootRequest{Nodes: nodes})
 		return err
 	})
@@ -58,18 +59,18 @@ func runReboot(config client.Config, arguments []string, log *slog.Logger) {
 }
 
 // tell makes a call, again while the broker is away and time is left.
-func tell(config client.Config, limit time.Duration, call func(context.Context, api.AllocationServiceClient) error) error {
+func tell[C any](config client.Config, limit time.Duration, service func(grpc.ClientConnInterface) C, call func(context.Context, C) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	conn, err := client.Dial(config.Broker)
+	conn, err := client.Dial(config.Broker, config.Trust)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	service := api.NewAllocationServiceClient(conn)
+	broker := service(conn)
 	var last error
 	for pause := retryPauseMin; ; pause = min(2*pause, retryPauseMax) {
-		err := call(ctx, service)
+		err := call(ctx, broker)
 		if err == nil {
 			return nil
 		}

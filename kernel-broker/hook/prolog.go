@@ -74,7 +74,7 @@ func runProlog(config client.Config, getenv func(string) string, log *slog.Logge
 
 // ensure asks the broker until it has an outcome, and why.
 func (p *prolog) ensure(ctx context.Context) (outcome, string) {
-	conn, err := client.Dial(p.config.Broker)
+	conn, err := client.Dial(p.config.Broker, p.config.Trust)
 	if err != nil {
 		return unreachable, err.Error()
 	}

@@ -19,6 +19,10 @@ const (
 	rebootName = "reboot"
 )
 
+// profilingName is what prolog-slurmctld does for a job that has no kernel of
+// its own and wants to be looked at. In logs it stands for the hook.
+const profilingName = "profiling"
+
 const usage = `usage: prolog-slurmctld | epilog-slurmctld | reboot NODES
        kernel-broker-hook NAME [--config FILE] [NODES]
 
@@ -36,6 +40,8 @@ exit codes:
 // Bounds of what slurmctld waits for.
 const (
 	epilogLimit = 5 * time.Second
+	// A plain job waits no longer for those who want to look at it.
+	profilingLimit = 12 * time.Second
 	// 22.05 holds up to 12 of its 256 agent threads for RebootProgram.
 	rebootLimit = 3 * time.Second
 )
@@ -65,7 +71,10 @@ func Run(i Invocation) int {
 	case prologName, epilogName:
 		// Most jobs end here.
 		if !wantsKernel(i.Getenv) {
-			return 0
+			if name == epilogName || !wantsProfiling(i.Getenv) {
+				return 0
+			}
+			name = profilingName
 		}
 	case rebootName:
 	case "--version":
@@ -95,6 +104,10 @@ func (i Invocation) run(name string, arguments []string) int {
 		stop := i.bound(config.PrologLimit+10*time.Second, 1, log)
 		defer stop()
 		return runProlog(config, i.Getenv, log)
+	case profilingName:
+		stop := i.bound(profilingLimit+time.Second, 0, log)
+		defer stop()
+		runProfiling(config, i.Getenv, log)
 	case epilogName:
 		stop := i.bound(epilogLimit+time.Second, 0, log)
 		defer stop()

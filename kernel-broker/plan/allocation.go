@@ -264,6 +264,8 @@ func (d *decision) comment(a *kb.Allocation) {
 	default:
 		return
 	}
+	// What was asked for stays: a requeued job is profiled again.
+	text = kb.WithProfiling(text, a.Collectors)
 	if d.in.Told[a.ID] != text && (job.Holds() || a.Phase == kb.PhaseFailed) {
 		d.act(Action{Kind: CommentJob, Job: a.ID, Reference: job.Reference, Text: text})
 	}

@@ -18,6 +18,9 @@ type decision struct {
 	// owners maps a node to the allocation that holds it.
 	owners map[string]*kb.Allocation
 	order  []string
+	// runs are the profiling runs; nextRun is the number of the next one.
+	runs    map[uint64]*kb.Run
+	nextRun uint64
 	// arms gathers the nodes to arm by reason.
 	arms map[string][]string
 }
@@ -28,7 +31,11 @@ func Decide(in Input) Output {
 		in:     in,
 		nodes:  make(map[string]*kb.Node, len(in.Nodes)),
 		allocs: make(map[kb.JobID]*kb.Allocation, len(in.Allocations)),
-		out:    Output{Kept: map[string]bool{}},
+		runs:   make(map[uint64]*kb.Run, len(in.Runs)), nextRun: in.NextRun,
+		out: Output{Kept: map[string]bool{}},
+	}
+	for id, r := range in.Runs {
+		d.runs[id] = r.Clone()
 	}
 	for name, n := range in.Nodes {
 		d.nodes[name] = n.Clone()
@@ -50,6 +57,7 @@ func Decide(in Input) Output {
 	for _, name := range d.order {
 		d.wish(d.nodes[name], in.Agents[name])
 	}
+	d.runRecords(ids)
 	d.armAll()
 	d.endings()
 	d.reservations()
@@ -104,6 +112,11 @@ func (d *decision) collect(ids []kb.JobID) {
 			n.Generation++
 		}
 		d.out.Nodes = append(d.out.Nodes, n)
+	}
+	for _, id := range slices.Sorted(maps.Keys(d.runs)) {
+		if old := d.in.Runs[id]; old == nil || !reflect.DeepEqual(d.runs[id], old.Clone()) {
+			d.out.Runs = append(d.out.Runs, d.runs[id])
+		}
 	}
 	for _, id := range ids {
 		if !reflect.DeepEqual(d.allocs[id], d.in.Allocations[id].Clone()) {

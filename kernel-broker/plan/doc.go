@@ -43,4 +43,13 @@
 //	ready      returning    the job is gone or its epilog asks
 //	returning  done         every node is on stock, kept or with another job
 //	failed     (closed)     the job is off the nodes and they are on stock
+//
+// # A profiling run
+//
+//	state      goes to      when
+//	requested  running      a job has it, and runs
+//	           failed       no job came in time, or no node has anything
+//	running    complete     every node delivered a whole result
+//	           partial      some delivered; the others failed, are lost, or say that something is missing
+//	           failed       none delivered
 package plan

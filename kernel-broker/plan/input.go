@@ -28,6 +28,11 @@ type Config struct {
 	// StockTimeout and StockAttempts bound a boot back to stock.
 	StockTimeout  time.Duration
 	StockAttempts uint32
+	// RunDeliverLimit is how long after the job's end a node may take to deliver
+	// what its collectors found.
+	RunDeliverLimit time.Duration
+	// RunRequestLimit is how long a profiling run waits for a job.
+	RunRequestLimit time.Duration
 	// CanReset says that nodes can be reset from outside.
 	CanReset bool
 }
@@ -44,6 +49,9 @@ func Defaults() Config {
 		KeepLimit:     30 * time.Second,
 		StockTimeout:  5 * time.Minute,
 		StockAttempts: 3,
+
+		RunDeliverLimit: 10 * time.Minute,
+		RunRequestLimit: 30 * 24 * time.Hour,
 	}
 }
 
@@ -86,6 +94,8 @@ type Agent struct {
 	// Ending is the job whose epilog waits for an answer; 0 for none.
 	Ending      uint32
 	EndingSince time.Time
+	// Runs are its words on profiling runs.
+	Runs map[uint64]RunReport
 }
 
 // Catalog answers what the plan must know of kernels.
@@ -97,6 +107,9 @@ type Catalog interface {
 	// Resolve names the version that a reference stands for now, and why it
 	// cannot be chosen if it cannot.
 	Resolve(ref kb.Ref) (kb.Ref, error)
+	// Restricted reports whether there may be somebody who may not use a
+	// profile.
+	Restricted(profile string) bool
 	// Counted reports whether a fault has been counted against its kernel.
 	Counted(fault kb.Fault) bool
 }
@@ -110,6 +123,9 @@ type Input struct {
 	Allocations map[kb.JobID]*kb.Allocation
 	Agents      map[string]Agent
 	Catalog     Catalog
+	// Runs that are not over, and the number of the next one.
+	Runs    map[uint64]*kb.Run
+	NextRun uint64
 	// Told is the AdminComment that each job was given last.
 	Told map[kb.JobID]string
 	// Restored: these jobs have their --no-requeue back.
@@ -124,6 +140,7 @@ type Input struct {
 type Output struct {
 	Nodes       []*kb.Node
 	Allocations []*kb.Allocation
+	Runs        []*kb.Run
 	Actions     []Action
 	// Kept answers epilogs that wait: node to whether it is kept. A node that
 	// waits and is not in it has to wait on.

@@ -88,6 +88,11 @@ func (d *decision) next(a *kb.Allocation) (kb.SlurmJob, bool) {
 	if err != nil || resolved != a.Kernel.Ref() {
 		return kb.SlurmJob{}, false
 	}
+	// Whether another user's job may use it is asked when it has its nodes. What
+	// waits for it must not be the very kernel that it may not have.
+	if first.UID != a.UID && d.in.Catalog.Restricted(resolved.Profile) {
+		return kb.SlurmJob{}, false
+	}
 	return first, true
 }
 

@@ -263,6 +263,31 @@ func TestReuse(t *testing.T) {
 	}
 }
 
+// Nodes on a kernel that not everybody may use are kept for the same user only:
+// another's job is not judged before it has its nodes.
+func TestReuseOfARestrictedKernel(t *testing.T) {
+	for _, c := range []struct {
+		uid        uint32
+		restricted bool
+		kept       bool
+	}{{1000, false, true}, {2000, false, true}, {1000, true, true}, {2000, true, false}} {
+		w := running(t)
+		w.allocs[kb.JobID{Job: 7}].UID = 1000
+		w.catalog.restricted = map[string]bool{"mitgcm": c.restricted}
+		w.slurm.Queue = []kb.SlurmJob{{ID: 9, Reference: "9", State: "PENDING", Reason: "Resources", NodeCount: 1, UID: c.uid,
+			AdminComment: "kernel-broker: mitgcm requested"}}
+		a := w.agents["n1"]
+		a.Ending, a.EndingSince = 7, w.now
+		w.agents["n1"] = a
+		w.now = w.now.Add(time.Millisecond)
+		w.slurm.Commented = true
+		w.decide()
+		if kept := w.nodes["n1"].KeptFor != ""; kept != c.kept {
+			t.Errorf("uid %d, restricted %v: kept %v", c.uid, c.restricted, kept)
+		}
+	}
+}
+
 // An epilog of any other job is answered at once.
 func TestEpilogOfAPlainJob(t *testing.T) {
 	w := steadyOnStock(t, "n1")

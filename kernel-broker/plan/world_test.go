@@ -24,6 +24,7 @@ func kernel(profile string, version uint32) kb.Kernel {
 
 // fakeCatalog has stock@1, mitgcm@3 and lammps@1.
 type fakeCatalog struct {
+	restricted  map[string]bool
 	noStock     bool
 	quarantined map[kb.Ref]bool
 	counted     map[string]bool
@@ -56,6 +57,8 @@ func (c *fakeCatalog) Resolve(ref kb.Ref) (kb.Ref, error) {
 	return kb.Ref{}, fmt.Errorf("profile %s: %w", ref, kb.ErrNotFound)
 }
 
+func (c *fakeCatalog) Restricted(profile string) bool { return c.restricted[profile] }
+
 func (c *fakeCatalog) Counted(f kb.Fault) bool { return c.counted[f.Token] }
 
 // world is what a broker holds and sees. Records pass through JSON with every
@@ -69,6 +72,7 @@ type world struct {
 	allocs   map[kb.JobID]*kb.Allocation
 	closed   []*kb.Allocation
 	agents   map[string]Agent
+	runs     map[uint64]*kb.Run
 	slurm    kb.SlurmView
 	told     map[kb.JobID]string
 	restored map[kb.JobID]bool
@@ -80,7 +84,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	return &world{
 		t: t, now: noon, config: Defaults(), catalog: &fakeCatalog{quarantined: map[kb.Ref]bool{}, counted: map[string]bool{}},
-		nodes: map[string]*kb.Node{}, allocs: map[kb.JobID]*kb.Allocation{}, agents: map[string]Agent{},
+		nodes: map[string]*kb.Node{}, allocs: map[kb.JobID]*kb.Allocation{}, agents: map[string]Agent{}, runs: map[uint64]*kb.Run{},
 		slurm: kb.SlurmView{Jobs: map[uint32]kb.SlurmJob{}, Nodes: map[string]kb.SlurmNode{}},
 		told:  map[kb.JobID]string{}, restored: map[kb.JobID]bool{}, resets: map[string]time.Time{}, boots: map[string]int{},
 	}
@@ -89,6 +93,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) input() Input {
 	w.slurm.At = w.now
 	return Input{Now: w.now, Config: w.config, Slurm: w.slurm, Nodes: w.nodes, Allocations: w.allocs, Agents: w.agents,
+		Runs: w.runs, NextRun: uint64(len(w.runs) + 1),
 		Catalog: w.catalog, Told: w.told, Restored: w.restored, Resets: w.resets, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
 }
 
@@ -105,6 +110,9 @@ func (w *world) decide() Output {
 			w.closed = append(w.closed, w.allocs[a.ID])
 			delete(w.allocs, a.ID)
 		}
+	}
+	for _, r := range out.Runs {
+		w.runs[r.ID] = again(w.t, r)
 	}
 	for name, a := range w.agents {
 		a.Reports = nil
@@ -140,7 +148,7 @@ func (w *world) settle() []Action {
 				actions = append(actions, a)
 			}
 		}
-		if len(out.Nodes)+len(out.Allocations) == 0 {
+		if len(out.Nodes)+len(out.Allocations)+len(out.Runs) == 0 {
 			return out.Actions
 		}
 	}

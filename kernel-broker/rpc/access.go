@@ -10,6 +10,7 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
 )
 
 // audience is who may call a method. Administrators may call everything.
@@ -18,22 +19,25 @@ type audience int
 const (
 	// anyone: every local user, and whoever reaches the TCP port.
 	anyone audience = iota + 1
-	// agents: whoever reaches the TCP port, from a privileged port when the
-	// server asks for that. No local users: a node is not posed as from a
-	// login shell on the broker's host.
+	// agents: nodes that prove themselves by a certificate; where TLS is off,
+	// whoever reaches the TCP port, from a privileged port when the server asks
+	// for that. No local users: a node is not posed as from a login shell on
+	// the broker's host.
 	agents
-	// locals: every user on the broker's host.
-	locals
-	// slurm: Slurm's user.
+	// fetchers: agents, and users.
+	fetchers
+	// users: everybody on the broker's host, and whom MUNGE vouches for.
+	users
+	// slurm: Slurm's user on the broker's host, as its hooks are.
 	slurm
-	// administrators: root, the broker's own user, and those configured.
+	// administrators: whom the policy lets; see actions.
 	administrators
 )
 
 func (a audience) String() string {
 	return map[audience]string{
-		anyone: "anyone", agents: "node agents", locals: "users on the broker's host",
-		slurm: "Slurm's user and administrators", administrators: "administrators",
+		anyone: "anyone", agents: "node agents", fetchers: "node agents and users", users: "users",
+		slurm: "Slurm's user and administrators on the broker's host", administrators: "administrators",
 	}[a]
 }
 
@@ -53,35 +57,63 @@ const (
 // rules is the one table of who may call what, and for how long. A method
 // that is missing here cannot be called.
 var rules = map[string]rule{
-	api.CatalogService_ListProfiles_FullMethodName:      {locals, shortly},
-	api.CatalogService_GetProfile_FullMethodName:        {locals, shortly},
-	api.CatalogService_CheckProfile_FullMethodName:      {locals, shortly},
+	api.CatalogService_ListProfiles_FullMethodName:      {users, shortly},
+	api.CatalogService_GetProfile_FullMethodName:        {users, shortly},
+	api.CatalogService_CheckProfile_FullMethodName:      {users, shortly},
 	api.CatalogService_ApplyProfile_FullMethodName:      {administrators, shortly},
 	api.CatalogService_ReleaseQuarantine_FullMethodName: {administrators, shortly},
 	api.CatalogService_RetireProfile_FullMethodName:     {administrators, shortly},
+	api.CatalogService_PromoteVersion_FullMethodName:    {administrators, shortly},
+	api.CatalogService_QuarantineVersion_FullMethodName: {administrators, shortly},
+	api.CatalogService_SignVersion_FullMethodName:       {administrators, shortly},
 	api.CatalogService_UploadArtifact_FullMethodName:    {administrators, transfer},
-	api.CatalogService_FetchArtifact_FullMethodName:     {anyone, transfer},
+	api.CatalogService_GetArtifact_FullMethodName:       {administrators, shortly},
+	api.CatalogService_ListArtifacts_FullMethodName:     {administrators, shortly},
+	api.CatalogService_CollectArtifacts_FullMethodName:  {administrators, transfer},
+	api.CatalogService_FetchArtifact_FullMethodName:     {fetchers, transfer},
 	api.CatalogService_GetSnapshot_FullMethodName:       {anyone, shortly},
 
 	api.AllocationService_EnsureKernel_FullMethodName: {slurm, lasting},
 	api.AllocationService_ReleaseJob_FullMethodName:   {slurm, shortly},
 	api.AllocationService_NoteReboot_FullMethodName:   {slurm, shortly},
-	api.AllocationService_GetJob_FullMethodName:       {locals, shortly},
-	api.AllocationService_ListJobs_FullMethodName:     {locals, shortly},
+	api.AllocationService_GetJob_FullMethodName:       {users, shortly},
+	api.AllocationService_ListJobs_FullMethodName:     {users, shortly},
 
 	api.NodeService_Connect_FullMethodName:   {agents, lasting},
-	api.NodeService_ListNodes_FullMethodName: {locals, shortly},
-	api.NodeService_GetNode_FullMethodName:   {locals, shortly},
+	api.NodeService_ListNodes_FullMethodName: {users, shortly},
+	api.NodeService_GetNode_FullMethodName:   {users, shortly},
 
-	api.HealthService_GetHealth_FullMethodName: {locals, shortly},
+	api.RunService_RequestRun_FullMethodName:    {administrators, shortly},
+	api.RunService_CancelRun_FullMethodName:     {administrators, shortly},
+	api.RunService_BeginRun_FullMethodName:      {slurm, shortly},
+	api.RunService_ListRuns_FullMethodName:      {users, shortly},
+	api.RunService_GetRun_FullMethodName:        {users, shortly},
+	api.RunService_WatchRun_FullMethodName:      {users, lasting},
+	api.RunService_UploadRunFile_FullMethodName: {agents, transfer},
+	api.RunService_GetRunFile_FullMethodName:    {agents, shortly},
+	api.RunService_DeliverRun_FullMethodName:    {agents, shortly},
+
+	// Who has a token is no node yet; the token is looked at by the service.
+	api.TrustService_Enrol_FullMethodName:            {anyone, shortly},
+	api.TrustService_GetAuthority_FullMethodName:     {anyone, shortly},
+	api.TrustService_Renew_FullMethodName:            {agents, shortly},
+	api.TrustService_CreateNodeToken_FullMethodName:  {administrators, shortly},
+	api.TrustService_RevokeNode_FullMethodName:       {administrators, shortly},
+	api.TrustService_ListCertificates_FullMethodName: {administrators, shortly},
+	api.TrustService_RotateAuthority_FullMethodName:  {administrators, shortly},
+
+	api.PolicyService_TestPolicy_FullMethodName: {users, shortly},
+	api.PolicyService_GetPolicy_FullMethodName:  {administrators, shortly},
+
+	api.HealthService_GetHealth_FullMethodName: {users, shortly},
 
 	// Agents ask before their last word, to know that what they sent arrived.
 	grpc_health_v1.Health_Check_FullMethodName: {anyone, shortly},
-	grpc_health_v1.Health_List_FullMethodName:  {locals, shortly},
-	grpc_health_v1.Health_Watch_FullMethodName: {locals, lasting},
+	grpc_health_v1.Health_List_FullMethodName:  {users, shortly},
+	grpc_health_v1.Health_Watch_FullMethodName: {users, lasting},
 
-	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      {locals, transfer},
-	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {locals, transfer},
+	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      {users, transfer},
+	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {users, transfer},
 }
 
 // door decides who comes in.
@@ -89,6 +121,7 @@ type door struct {
 	administrators []uint32
 	slurmUsers     []uint32
 	privileged     bool // agents must dial from a privileged port
+	certificates   bool // agents must show a certificate
 }
 
 // check returns kernelbroker.ErrDenied with who may and who the caller is.
@@ -101,17 +134,26 @@ func (d door) check(method string, caller Caller) error {
 	switch {
 	case may == 0:
 		return fmt.Errorf("%s: nobody may call this: %w", name, kernelbroker.ErrDenied)
-	case may == agents && !caller.Local:
+	case (may == agents || may == fetchers) && !caller.Local && d.certificates:
+		return fmt.Errorf("%s: agents have to show a node's certificate, %s shows none: %w", name, caller, kernelbroker.ErrDenied)
+	case (may == agents || may == fetchers) && !caller.Local:
 		return fmt.Errorf("%s: agents have to dial from a port below %d, you came from %s: %w",
 			name, firstOpenPort, caller, kernelbroker.ErrDenied)
+	case may == slurm && !caller.Local:
+		return fmt.Errorf("%s is for %s; you came over the network from %s: %w", name, may, caller, kernelbroker.ErrDenied)
+	case !caller.Known() && caller.Node.Name.IsZero():
+		return fmt.Errorf("%s is for %s, and nothing proves who you are, over the network from %s (kernelctl has MUNGE prove it): %w",
+			name, may, caller, kernelbroker.ErrUnproven)
 	case !caller.Local:
-		return fmt.Errorf("%s is for %s, through the local socket; you came over the network from %s: %w",
-			name, may, caller, kernelbroker.ErrDenied)
+		return fmt.Errorf("%s is for %s; you are %s: %w", name, may, caller, kernelbroker.ErrDenied)
 	}
 	return fmt.Errorf("%s is for %s; you are uid %d: %w", name, may, caller.UID, kernelbroker.ErrDenied)
 }
 
 func (d door) open(may audience, caller Caller) bool {
+	if d.certificates && may == agents {
+		return d.agent(caller) // not even root poses as a node
+	}
 	if caller.Local && slices.Contains(d.administrators, caller.UID) {
 		return may != 0
 	}
@@ -119,11 +161,20 @@ func (d door) open(may audience, caller Caller) bool {
 	case anyone:
 		return true
 	case agents:
-		return !caller.Local && (caller.PrivilegedPort || !d.privileged)
-	case locals:
-		return caller.Local
+		return d.agent(caller)
+	case fetchers:
+		return caller.Known() || d.agent(caller)
+	case users:
+		return caller.Known()
 	case slurm:
 		return caller.Local && slices.Contains(d.slurmUsers, caller.UID)
 	}
 	return false
+}
+
+func (d door) agent(caller Caller) bool {
+	if d.certificates {
+		return caller.Node.Name.Role == mtls.Node
+	}
+	return !caller.Local && (caller.PrivilegedPort || !d.privileged)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -19,12 +20,29 @@ const chunkSize = 128 << 10
 // Artifacts is what the service needs of the files behind the catalog. Errors
 // are the domain's.
 type Artifacts interface {
-	// Put stores what source yields under digest. It takes nothing over when
-	// the bytes have another size or digest (kernelbroker.ErrInvalid), and
-	// returns false, perhaps without reading, when the digest is there.
-	Put(ctx context.Context, digest string, size uint64, source io.Reader) (stored bool, err error)
+	// Put stores what source yields, from offset on, under digest. It takes
+	// nothing over when the bytes have another size or digest
+	// (kernelbroker.ErrInvalid), and returns false, perhaps without reading,
+	// when the digest is there.
+	Put(ctx context.Context, digest string, size, offset uint64, source io.Reader) (stored bool, err error)
+	// State tells whether a file is stored, and its size, or else how many of
+	// its bytes have arrived.
+	State(ctx context.Context, digest string) (stored bool, size uint64, err error)
 	// Open returns a stored file and its size, or kernelbroker.ErrNotFound.
 	Open(ctx context.Context, digest string) (file io.ReadSeekCloser, size uint64, err error)
+	// List returns all files, what they take together, and the limit of that.
+	List(ctx context.Context) (files []Artifact, used, limit uint64, err error)
+	// Collect removes what nothing needs, or only says what that is.
+	Collect(ctx context.Context, dryRun bool) (removed []Artifact, err error)
+}
+
+// Artifact is a file behind the catalog with what needs it.
+type Artifact struct {
+	Digest   string
+	Size     uint64
+	Used     time.Time
+	NeededBy []string
+	Partial  bool
 }
 
 func (s *catalogService) UploadArtifact(stream api.CatalogService_UploadArtifactServer) error {
@@ -42,8 +60,12 @@ func (s *catalogService) UploadArtifact(stream api.CatalogService_UploadArtifact
 		return status.Errorf(codes.ResourceExhausted, "artifact %q has %d bytes, at most %d are allowed",
 			first.GetDigest(), first.GetSize(), s.maxBytes)
 	}
-	source := &uploadReader{stream: stream, rest: first.GetData(), left: first.GetSize()}
-	stored, err := s.artifacts.Put(stream.Context(), first.GetDigest(), first.GetSize(), source)
+	if first.GetOffset() > first.GetSize() {
+		return status.Errorf(codes.OutOfRange, "artifact %q has %d bytes, offset %d is past them",
+			first.GetDigest(), first.GetSize(), first.GetOffset())
+	}
+	source := &uploadReader{stream: stream, rest: first.GetData(), left: first.GetSize() - first.GetOffset()}
+	stored, err := s.artifacts.Put(stream.Context(), first.GetDigest(), first.GetSize(), first.GetOffset(), source)
 	if source.err != nil {
 		// What went wrong in the stream tells more than what Put made of it.
 		err = source.err
@@ -68,8 +90,8 @@ func (r *uploadReader) Read(p []byte) (int, error) {
 		if errors.Is(err, io.EOF) {
 			return 0, io.EOF
 		}
-		if err == nil && (message.GetDigest() != "" || message.GetSize() != 0) {
-			err = fmt.Errorf("upload names a digest or size after its first message: %w", kernelbroker.ErrInvalid)
+		if err == nil && (message.GetDigest() != "" || message.GetSize() != 0 || message.GetOffset() != 0) {
+			err = fmt.Errorf("upload names a digest, size or offset after its first message: %w", kernelbroker.ErrInvalid)
 		}
 		if err != nil {
 			r.err = err
@@ -84,6 +106,41 @@ func (r *uploadReader) Read(p []byte) (int, error) {
 	n := copy(p, r.rest)
 	r.rest, r.left = r.rest[n:], r.left-uint64(n)
 	return n, nil
+}
+
+// GetArtifact implements api.CatalogServiceServer.
+func (s *catalogService) GetArtifact(ctx context.Context, r *api.GetArtifactRequest) (*api.GetArtifactResponse, error) {
+	stored, size, err := s.artifacts.State(ctx, r.GetDigest())
+	if err != nil {
+		return nil, err
+	}
+	return &api.GetArtifactResponse{Stored: stored, Size: size}, nil
+}
+
+// ListArtifacts implements api.CatalogServiceServer.
+func (s *catalogService) ListArtifacts(ctx context.Context, _ *api.ListArtifactsRequest) (*api.ListArtifactsResponse, error) {
+	files, used, limit, err := s.artifacts.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &api.ListArtifactsResponse{Artifacts: artifactsToProto(files), UsedBytes: used, LimitBytes: limit}, nil
+}
+
+// CollectArtifacts implements api.CatalogServiceServer.
+func (s *catalogService) CollectArtifacts(ctx context.Context, r *api.CollectArtifactsRequest) (*api.CollectArtifactsResponse, error) {
+	removed, err := s.artifacts.Collect(ctx, r.GetDryRun())
+	if err != nil {
+		return nil, err
+	}
+	return &api.CollectArtifactsResponse{Removed: artifactsToProto(removed)}, nil
+}
+
+func artifactsToProto(files []Artifact) []*api.Artifact {
+	var out []*api.Artifact
+	for _, f := range files {
+		out = append(out, &api.Artifact{Digest: f.Digest, Size: f.Size, Used: TimeToProto(f.Used), NeededBy: f.NeededBy, Partial: f.Partial})
+	}
+	return out
 }
 
 func (s *catalogService) FetchArtifact(r *api.FetchArtifactRequest, stream api.CatalogService_FetchArtifactServer) (err error) {

@@ -2,9 +2,13 @@ package rpc
 
 import (
 	"context"
+	"fmt"
+	"os/user"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/policy"
 )
 
 // Catalog is what the service needs of the catalog. Errors are the domain's.
@@ -15,11 +19,15 @@ type Catalog interface {
 	Apply(ctx context.Context, requestID string, profile kernelbroker.Profile) (kernelbroker.Profile, bool, error)
 	ReleaseQuarantine(ctx context.Context, requestID string, ref kernelbroker.Ref) error
 	Retire(ctx context.Context, requestID string, ref kernelbroker.Ref, reason string) (kernelbroker.Profile, bool, error)
+	Promote(ctx context.Context, requestID string, ref kernelbroker.Ref) (kernelbroker.Profile, bool, error)
+	Quarantine(ctx context.Context, requestID string, ref kernelbroker.Ref, reason string) (kernelbroker.Profile, bool, error)
+	Sign(ctx context.Context, requestID string, ref kernelbroker.Ref, envelope []byte) (kernelbroker.Profile, bool, error)
 	Snapshot(ctx context.Context) (string, error)
 }
 
 type catalogService struct {
 	api.UnimplementedCatalogServiceServer
+	guard     *guard.Guard
 	catalog   Catalog
 	artifacts Artifacts
 	maxBytes  uint64
@@ -54,11 +62,16 @@ func (s *catalogService) CheckProfile(ctx context.Context, r *api.CheckProfileRe
 	if err != nil {
 		return nil, err
 	}
-	return &api.CheckProfileResponse{Name: v.Kernel.Profile, Version: v.Kernel.Version}, nil
+	caller := CallerOf(ctx)
+	d, err := s.guard.Judge(ctx, caller.asker(), policy.Use, ref.Profile, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &api.CheckProfileResponse{Name: v.Kernel.Profile, Version: v.Kernel.Version, Proviso: d.Proviso}, nil
 }
 
 func (s *catalogService) ApplyProfile(ctx context.Context, r *api.ApplyProfileRequest) (*api.ApplyProfileResponse, error) {
-	p, changed, err := s.catalog.Apply(ctx, r.GetRequestId(), ProfileFromProto(r.GetProfile()))
+	p, changed, err := s.catalog.Apply(by(ctx, r.GetReason()), r.GetRequestId(), ProfileFromProto(r.GetProfile()))
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +80,7 @@ func (s *catalogService) ApplyProfile(ctx context.Context, r *api.ApplyProfileRe
 
 func (s *catalogService) ReleaseQuarantine(ctx context.Context, r *api.ReleaseQuarantineRequest) (*api.ReleaseQuarantineResponse, error) {
 	ref := kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}
-	if err := s.catalog.ReleaseQuarantine(ctx, r.GetRequestId(), ref); err != nil {
+	if err := s.catalog.ReleaseQuarantine(by(ctx, r.GetReason()), r.GetRequestId(), ref); err != nil {
 		return nil, err
 	}
 	return &api.ReleaseQuarantineResponse{}, nil
@@ -75,11 +88,52 @@ func (s *catalogService) ReleaseQuarantine(ctx context.Context, r *api.ReleaseQu
 
 func (s *catalogService) RetireProfile(ctx context.Context, r *api.RetireProfileRequest) (*api.RetireProfileResponse, error) {
 	ref := kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}
-	p, changed, err := s.catalog.Retire(ctx, r.GetRequestId(), ref, r.GetReason())
+	p, changed, err := s.catalog.Retire(by(ctx, r.GetReason()), r.GetRequestId(), ref, r.GetReason())
 	if err != nil {
 		return nil, err
 	}
 	return &api.RetireProfileResponse{Profile: ProfileToProto(p), Changed: changed}, nil
+}
+
+func (s *catalogService) PromoteVersion(ctx context.Context, r *api.PromoteVersionRequest) (*api.PromoteVersionResponse, error) {
+	ref := kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}
+	p, changed, err := s.catalog.Promote(by(ctx, r.GetReason()), r.GetRequestId(), ref)
+	if err != nil {
+		return nil, err
+	}
+	return &api.PromoteVersionResponse{Profile: ProfileToProto(p), Changed: changed}, nil
+}
+
+func (s *catalogService) QuarantineVersion(ctx context.Context, r *api.QuarantineVersionRequest) (*api.QuarantineVersionResponse, error) {
+	ref := kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}
+	p, changed, err := s.catalog.Quarantine(by(ctx, r.GetReason()), r.GetRequestId(), ref, r.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	return &api.QuarantineVersionResponse{Profile: ProfileToProto(p), Changed: changed}, nil
+}
+
+func (s *catalogService) SignVersion(ctx context.Context, r *api.SignVersionRequest) (*api.SignVersionResponse, error) {
+	ref := kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}
+	p, changed, err := s.catalog.Sign(by(ctx, r.GetReason()), r.GetRequestId(), ref, r.GetEnvelope())
+	if err != nil {
+		return nil, err
+	}
+	return &api.SignVersionResponse{Profile: ProfileToProto(p), Changed: changed}, nil
+}
+
+// by notes who calls, and why, for the record of what the call changes.
+func by(ctx context.Context, reason string) context.Context {
+	caller := CallerOf(ctx)
+	who := caller.String()
+	if caller.Known() {
+		// The process id means nothing in a record.
+		who = fmt.Sprintf("uid %d", caller.UID)
+		if u, err := user.LookupId(fmt.Sprint(caller.UID)); err == nil {
+			who = fmt.Sprintf("%s (uid %d)", u.Username, caller.UID)
+		}
+	}
+	return kernelbroker.WithAuthor(ctx, who, reason)
 }
 
 func (s *catalogService) GetSnapshot(ctx context.Context, _ *api.GetSnapshotRequest) (*api.GetSnapshotResponse, error) {

@@ -1,10 +1,15 @@
 package rpc_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -18,7 +23,7 @@ func TestCatalogOverTheSocket(t *testing.T) {
 	f := serve(t, nil, nil)
 	client := api.NewCatalogServiceClient(f.local(t))
 	sent := apiProfile("mitgcm", digestOf([]byte("kernel")), 6)
-	applied, err := client.ApplyProfile(t.Context(), &api.ApplyProfileRequest{RequestId: "1", Profile: sent})
+	applied, err := client.ApplyProfile(t.Context(), &api.ApplyProfileRequest{RequestId: "1", Profile: sent, Reason: "because"})
 	if err != nil || !applied.GetChanged() {
 		t.Fatalf("ApplyProfile = %v, %v", applied, err)
 	}
@@ -26,7 +31,11 @@ func TestCatalogOverTheSocket(t *testing.T) {
 	if err != nil || !proto.Equal(got.GetProfile(), applied.GetProfile()) {
 		t.Errorf("GetProfile = %v, %v", got, err)
 	}
-	got.Profile.Versions[0].RegisteredAt = nil
+	if h := got.GetProfile().GetHistory(); len(h) != 1 || h[0].GetWhat() != "registered" || h[0].GetVersion() != 1 ||
+		!strings.Contains(h[0].GetWho(), "uid "+strconv.Itoa(os.Geteuid())) || h[0].GetReason() != "because" {
+		t.Errorf("history is %v", h)
+	}
+	got.Profile.Versions[0].RegisteredAt, got.Profile.History = nil, nil
 	if !proto.Equal(got.GetProfile(), sent) {
 		t.Errorf("got %v\nsent %v", got.GetProfile(), sent)
 	}
@@ -100,7 +109,7 @@ func TestRetireOverTheWire(t *testing.T) {
 		t.Errorf("GetSnapshot = %v, %v", snapshot, err)
 	}
 	_, err = api.NewCatalogServiceClient(f.as(t, plainUser)).RetireProfile(ctx, request)
-	want(t, "a user", err, codes.PermissionDenied, "RetireProfile is for administrators")
+	want(t, "a user", err, codes.PermissionDenied, "only administrators may")
 }
 
 func upload(t *testing.T, client api.CatalogServiceClient, messages ...*api.UploadArtifactRequest) (*api.UploadArtifactResponse, error) {
@@ -188,6 +197,8 @@ func TestUploadRefused(t *testing.T) {
 		{"more than announced", []*api.UploadArtifactRequest{{Digest: digest, Size: 7, Data: data}}, codes.InvalidArgument, "more bytes"},
 		{"less than announced", []*api.UploadArtifactRequest{{Digest: digest, Size: size, Data: data[:7]}}, codes.InvalidArgument, "other bytes"},
 		{"other bytes", []*api.UploadArtifactRequest{{Digest: digest, Size: size, Data: []byte("12345679")}}, codes.InvalidArgument, "other bytes"},
+		{"offset past the end", []*api.UploadArtifactRequest{{Digest: digest, Size: size, Offset: size + 1}}, codes.OutOfRange, "past them"},
+		{"offset twice", []*api.UploadArtifactRequest{{Digest: digest, Size: size}, {Offset: 1, Data: data}}, codes.InvalidArgument, "after its first"},
 		{"digest twice", []*api.UploadArtifactRequest{{Digest: digest, Size: size}, {Digest: digest, Data: data}}, codes.InvalidArgument, "after its first"},
 	} {
 		_, err := upload(t, client, c.messages...)
@@ -195,5 +206,90 @@ func TestUploadRefused(t *testing.T) {
 	}
 	if len(f.files.bytes) != 0 {
 		t.Errorf("stored: %v", f.files.bytes)
+	}
+}
+
+func TestStandingOverTheWire(t *testing.T) {
+	f := serve(t, nil, nil)
+	client := api.NewCatalogServiceClient(f.local(t))
+	ctx := t.Context()
+	p := apiProfile("mitgcm", digestOf(nil), 0)
+	second := proto.CloneOf(p.GetVersions()[0])
+	second.Kernel.Version, second.Kernel.Arguments = 2, []string{"quiet"}
+	p.Versions = append(p.Versions, second)
+	if _, err := client.ApplyProfile(ctx, &api.ApplyProfileRequest{RequestId: "1", Profile: p}); err != nil {
+		t.Fatal(err)
+	}
+	promoted, err := client.PromoteVersion(ctx, &api.PromoteVersionRequest{RequestId: "2", Name: "mitgcm", Version: 2, Reason: "faster"})
+	if err != nil || !promoted.GetChanged() || promoted.GetProfile().GetDefaultVersion() != 2 {
+		t.Fatalf("PromoteVersion = %v, %v", promoted, err)
+	}
+	back, err := client.PromoteVersion(ctx, &api.PromoteVersionRequest{RequestId: "3", Name: "mitgcm", Reason: "it was not"})
+	if err != nil || back.GetProfile().GetDefaultVersion() != 1 {
+		t.Fatalf("roll back = %v, %v", back, err)
+	}
+	_, err = client.PromoteVersion(ctx, &api.PromoteVersionRequest{RequestId: "4", Name: "mitgcm"})
+	want(t, "no further back", err, codes.FailedPrecondition, "no default version before 1")
+	if _, err := client.QuarantineVersion(ctx, &api.QuarantineVersionRequest{RequestId: "5", Name: "mitgcm", Version: 2, Reason: "loses data"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.PromoteVersion(ctx, &api.PromoteVersionRequest{RequestId: "6", Name: "mitgcm", Version: 2})
+	want(t, "quarantined", err, codes.FailedPrecondition, "loses data")
+	if _, err := client.ReleaseQuarantine(ctx, &api.ReleaseQuarantineRequest{RequestId: "7", Name: "mitgcm", Version: 2, Reason: "it did not"}); err != nil {
+		t.Fatal(err)
+	}
+	signed, err := client.SignVersion(ctx, &api.SignVersionRequest{RequestId: "8", Name: "mitgcm", Version: 2, Envelope: []byte("{}")})
+	if err != nil || string(signed.GetProfile().GetVersions()[1].GetEnvelope()) != "{}" {
+		t.Fatalf("SignVersion = %v, %v", signed, err)
+	}
+	var words []string
+	for _, c := range signed.GetProfile().GetHistory() {
+		words = append(words, fmt.Sprintf("%s %d %s", c.GetWhat(), c.GetVersion(), c.GetReason()))
+	}
+	if got := strings.Join(words, "; "); got != "registered 1 ; registered 2 ; promoted 2 faster; rolled-back 1 it was not; "+
+		"quarantined 2 loses data; released 2 it did not; signed 2 " {
+		t.Errorf("history is %s", got)
+	}
+	user := api.NewCatalogServiceClient(f.as(t, plainUser))
+	_, err = user.PromoteVersion(ctx, &api.PromoteVersionRequest{RequestId: "9", Name: "mitgcm", Version: 2})
+	want(t, "a user", err, codes.PermissionDenied, "")
+	_, err = user.ListArtifacts(ctx, &api.ListArtifactsRequest{})
+	want(t, "a user", err, codes.PermissionDenied, "")
+}
+
+func TestUploadResumesOverTheWire(t *testing.T) {
+	f := serve(t, nil, nil)
+	client := api.NewCatalogServiceClient(f.local(t))
+	data := []byte("0123456789")
+	digest := digestOf(data)
+	ctx, cancel := context.WithCancel(t.Context())
+	stream, err := client.UploadArtifact(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&api.UploadArtifactRequest{Digest: digest, Size: 10, Data: data[:4]}); err != nil {
+		t.Fatal(err)
+	}
+	var state *api.GetArtifactResponse
+	for deadline := time.Now().Add(time.Minute); state.GetSize() == 0; time.Sleep(time.Millisecond) {
+		if state, err = client.GetArtifact(t.Context(), &api.GetArtifactRequest{Digest: digest}); err != nil || time.Now().After(deadline) {
+			t.Fatalf("GetArtifact = %v, %v", state, err)
+		}
+	}
+	cancel() // the line goes dead
+	got, err := upload(t, client, &api.UploadArtifactRequest{Digest: digest, Size: 10, Offset: state.GetSize(), Data: data[state.GetSize():]})
+	if err != nil || !got.GetStored() {
+		t.Errorf("UploadArtifact = %v, %v", got, err)
+	}
+	list, err := client.ListArtifacts(t.Context(), &api.ListArtifactsRequest{})
+	if err != nil || len(list.GetArtifacts()) != 1 || list.GetUsedBytes() != 7 || list.GetLimitBytes() != 9 {
+		t.Errorf("ListArtifacts = %v, %v", list, err)
+	}
+	f.files.parts["sha256:x"] = []byte("part")
+	for _, dryRun := range []bool{true, false} {
+		removed, err := client.CollectArtifacts(t.Context(), &api.CollectArtifactsRequest{DryRun: dryRun})
+		if err != nil || len(removed.GetRemoved()) != 1 || !removed.GetRemoved()[0].GetPartial() || (len(f.files.parts) == 1) != dryRun {
+			t.Errorf("dry run %v: CollectArtifacts = %v, %v", dryRun, removed, err)
+		}
 	}
 }

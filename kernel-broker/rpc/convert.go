@@ -47,10 +47,14 @@ func ProfileToProto(p kernelbroker.Profile) *api.Profile {
 	for _, v := range p.Versions {
 		out.Versions = append(out.Versions, versionToProto(v))
 	}
+	for _, c := range p.History {
+		out.History = append(out.History, &api.Change{At: TimeToProto(c.At), Who: c.Who, What: c.What, Version: c.Version, Reason: c.Reason})
+	}
 	return out
 }
 
-// ProfileFromProto is the inverse of ProfileToProto, to the millisecond.
+// ProfileFromProto is the inverse of ProfileToProto, to the millisecond, but
+// for the history: nobody tells the broker what it has done.
 func ProfileFromProto(p *api.Profile) kernelbroker.Profile {
 	out := kernelbroker.Profile{
 		Name: p.GetName(), Application: p.GetApplication(), Description: p.GetDescription(),
@@ -67,7 +71,7 @@ func ProfileFromProto(p *api.Profile) kernelbroker.Profile {
 func versionToProto(v kernelbroker.ProfileVersion) *api.ProfileVersion {
 	out := &api.ProfileVersion{
 		Kernel: KernelToProto(v.Kernel), BootFailures: v.BootFailures,
-		RegisteredAt: TimeToProto(v.RegisteredAt),
+		RegisteredAt: TimeToProto(v.RegisteredAt), Envelope: v.Envelope,
 	}
 	if v.Quarantine != nil {
 		out.Quarantine = &api.Quarantine{Reason: v.Quarantine.Reason, Since: TimeToProto(v.Quarantine.Since)}
@@ -84,7 +88,7 @@ func versionToProto(v kernelbroker.ProfileVersion) *api.ProfileVersion {
 func versionFromProto(v *api.ProfileVersion) kernelbroker.ProfileVersion {
 	out := kernelbroker.ProfileVersion{
 		Kernel: KernelFromProto(v.GetKernel()), BootFailures: v.GetBootFailures(),
-		RegisteredAt: TimeFromProto(v.GetRegisteredAt()),
+		RegisteredAt: TimeFromProto(v.GetRegisteredAt()), Envelope: v.GetEnvelope(),
 	}
 	if q := v.GetQuarantine(); q != nil {
 		out.Quarantine = &kernelbroker.Quarantine{Reason: q.GetReason(), Since: TimeFromProto(q.GetSince())}

@@ -44,6 +44,9 @@ var versions = rapid.Custom(func(t *rapid.T) kernelbroker.ProfileVersion {
 		Kernel: kernels.Draw(t, "kernel"), RegisteredAt: moments.Draw(t, "registered"),
 		BootFailures: rapid.Uint32().Draw(t, "failures"),
 	}
+	if raw := rapid.SliceOfN(rapid.Byte(), 0, 5).Draw(t, "envelope"); len(raw) > 0 {
+		v.Envelope = raw
+	}
 	if rapid.Bool().Draw(t, "quarantined") {
 		v.Quarantine = &kernelbroker.Quarantine{Reason: rapid.String().Draw(t, "reason"), Since: moments.Draw(t, "since")}
 	}

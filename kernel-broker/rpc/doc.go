@@ -7,7 +7,7 @@
 // domain, convert back, and return plain domain errors.
 //
 // Local callers come through a unix socket and are known by their uid, which
-// the kernel vouches for. Callers over TCP are agents on nodes, or anybody
-// else in the network: they may connect as a node, fetch what is public, and
-// nothing more.
+// the kernel vouches for. Callers over TCP come through TLS (tls.go): nodes are
+// known by their certificates and speak for themselves only (claim.go), users by
+// what they prove with each call (identity.go).
 package rpc

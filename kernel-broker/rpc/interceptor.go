@@ -10,6 +10,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
 )
 
 // grace is what a stream's handler gets, once its time is up or its client
@@ -19,12 +22,14 @@ const grace = 100 * time.Millisecond
 // gate is what each call passes on its way in and out: the panic catcher, the
 // log, the door, the time limit, and the making of status codes.
 type gate struct {
-	door door
-	log  *slog.Logger
+	door  door
+	proof *credential.Verifier
+	guard *guard.Guard
+	log   *slog.Logger
 }
 
 func (g *gate) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (response any, err error) {
-	err = g.pass(ctx, info.FullMethod, func(ctx context.Context) error {
+	err = g.pass(ctx, info.FullMethod, request, func(ctx context.Context, _ *admission) error {
 		if err := validate(request); err != nil {
 			return err
 		}
@@ -38,13 +43,15 @@ func (g *gate) unary(ctx context.Context, request any, info *grpc.UnaryServerInf
 }
 
 func (g *gate) stream(server any, s grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	return g.pass(s.Context(), info.FullMethod, func(ctx context.Context) error {
+	return g.pass(s.Context(), info.FullMethod, nil, func(ctx context.Context, a *admission) error {
+		bound := &boundStream{ServerStream: s, binds: a.binds}
+		defer func() { a.decision.Object = bound.object() }()
 		// A handler that waits for its client does not see the time limit.
 		// Returning from here ends the stream and with it that wait.
 		ended := make(chan error, 1)
 		go func() {
 			ended <- g.catch(info.FullMethod, func() error {
-				return handle(server, &checkedStream{ServerStream: s, ctx: ctx})
+				return bound.ended(handle(server, &checkedStream{ServerStream: bound, ctx: ctx}))
 			})
 		}()
 		select {
@@ -61,20 +68,26 @@ func (g *gate) stream(server any, s grpc.ServerStream, info *grpc.StreamServerIn
 	})
 }
 
-// pass runs one call and returns a status error or nil.
-func (g *gate) pass(ctx context.Context, method string, call func(context.Context) error) error {
-	caller, begin := CallerOf(ctx), time.Now()
-	err := g.door.check(method, caller)
+// pass runs one call and returns a status error or nil. The request is nil for
+// streams, whose first message is yet to come.
+func (g *gate) pass(ctx context.Context, method string, request any, call func(context.Context, *admission) error) error {
+	begin := time.Now()
+	admitted, err := g.admit(ctx, method, request)
 	if err == nil {
+		ctx = withCaller(ctx, admitted.caller)
 		if limit := rules[method].limit; limit > 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, limit)
 			defer cancel()
 		}
-		err = g.catch(method, func() error { return call(ctx) })
+		err = g.catch(method, func() error { return call(ctx, admitted) })
+		if missed := admitted.note(err); missed != nil {
+			// What was done is done, and its decision is on record.
+			g.log.Error("outcome not on record", "method", method, "caller", admitted.caller.String(), "error", missed)
+		}
 	}
 	err = statusOf(err)
-	g.note(method, caller, time.Since(begin), err)
+	g.note(method, admitted.caller, time.Since(begin), err)
 	return err
 }
 
@@ -98,7 +111,7 @@ func (g *gate) note(method string, caller Caller, took time.Duration, err error)
 	switch code {
 	case codes.Internal, codes.Unknown, codes.DataLoss:
 		level = slog.LevelError
-	case codes.PermissionDenied, codes.Unavailable, codes.ResourceExhausted, codes.DeadlineExceeded:
+	case codes.PermissionDenied, codes.Unauthenticated, codes.Unavailable, codes.ResourceExhausted, codes.DeadlineExceeded:
 		level = slog.LevelWarn
 	}
 	fields := []any{"method", method, "caller", caller.String(), "code", code.String(), "took", took.Round(time.Microsecond).String()}

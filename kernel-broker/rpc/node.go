@@ -115,6 +115,12 @@ func receive(stream api.NodeService_ConnectServer, session *broker.Session) erro
 			session.Slurmd(m.Slurmd.GetSlurmdStart(), m.Slurmd.GetRunning(), clip(m.Slurmd.GetDetail()))
 		case *api.ConnectRequest_JobEnding:
 			session.Ending(m.JobEnding.GetQuery(), m.JobEnding.GetJobId())
+		case *api.ConnectRequest_Run:
+			report, err := runReportFromProto(m.Run)
+			if err != nil {
+				return err
+			}
+			session.RunReport(m.Run.GetRunId(), report, m.Run.GetFigures())
 		case *api.ConnectRequest_Heartbeat:
 		default:
 			return fmt.Errorf("message %T after the hello: %w", m, kernelbroker.ErrInvalid)
@@ -165,12 +171,14 @@ func messageToProto(m broker.Message) *api.ConnectResponse {
 			SlurmdAllowed: d.SlurmdAllowed, SlurmdStart: d.SlurmdStart, SlurmdNotBefore: TimeToProto(d.SlurmdNotBefore),
 		}
 		if d.Kernel != nil {
-			out.Kernel = KernelToProto(*d.Kernel)
+			out.Kernel, out.Envelope = KernelToProto(*d.Kernel), d.Envelope
 		}
 		return &api.ConnectResponse{Message: &api.ConnectResponse_Desired{Desired: out}}
 	case m.Answer != nil:
 		return &api.ConnectResponse{Message: &api.ConnectResponse_JobEnding{
 			JobEnding: &api.JobEndingAnswer{Query: m.Answer.Query, Kept: m.Answer.Kept}}}
+	case m.Runs != nil:
+		return runWishesToProto(m.Runs)
 	}
 	return &api.ConnectResponse{Message: &api.ConnectResponse_Snapshot{Snapshot: m.Snapshot}}
 }

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
 )
 
 // firstOpenPort is the lowest port that a program without privileges may use.
@@ -26,7 +29,20 @@ type Caller struct {
 	Address string
 	// PrivilegedPort: dialled from a port that only root may use there.
 	PrivilegedPort bool
+	// Vouched: UID and GID are what MUNGE vouches for, of a caller from the
+	// network. Seems: they are what a credential says that did not count. Host
+	// is where the credential says to have been made.
+	Vouched, Seems bool
+	Host           netip.Addr
+	// Encrypted: through TLS.
+	Encrypted bool
+	// Node is who the caller has proven to be, by a certificate; the zero value
+	// for those who showed none.
+	Node mtls.Peer
 }
+
+// Known reports whether it is proven which user calls.
+func (c Caller) Known() bool { return c.Local || c.Vouched }
 
 // AuthType implements credentials.AuthInfo.
 func (Caller) AuthType() string { return "peer" }
@@ -36,12 +52,21 @@ func (c Caller) String() string {
 	if c.Local {
 		return fmt.Sprintf("uid %d (pid %d)", c.UID, c.PID)
 	}
+	if c.Vouched {
+		return fmt.Sprintf("uid %d (MUNGE, from %s)", c.UID, c.Address)
+	}
+	if !c.Node.Name.IsZero() {
+		return fmt.Sprintf("node %s (%s)", c.Node.Name.Name, c.Address)
+	}
 	return c.Address
 }
 
 // CallerOf returns who made the call that ctx belongs to. Without one, as in a
 // test that calls a method directly, it is a remote nobody.
 func CallerOf(ctx context.Context) Caller {
+	if caller, ok := ctx.Value(callerKey{}).(Caller); ok {
+		return caller
+	}
 	if p, ok := peer.FromContext(ctx); ok {
 		if caller, ok := p.AuthInfo.(Caller); ok {
 			return caller
@@ -50,18 +75,21 @@ func CallerOf(ctx context.Context) Caller {
 	return Caller{Address: "unknown"}
 }
 
-// peerCredentials is a transport without encryption that finds out who calls.
-// One server may so serve the local socket and the network together.
-type peerCredentials struct{}
+// peerCredentials finds out who calls: by the kernel on the local socket, by TLS
+// over the network where it is on. So one server may serve both.
+type peerCredentials struct{ network *network }
 
 // ServerHandshake implements credentials.TransportCredentials.
-func (peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	caller := Caller{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}}
 	local, ok := conn.(*net.UnixConn)
 	if !ok {
 		caller.Address = conn.RemoteAddr().String()
 		if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 			caller.PrivilegedPort = tcp.Port > 0 && tcp.Port < firstOpenPort
+		}
+		if c.network != nil {
+			return c.network.handshake(conn, caller)
 		}
 		return conn, caller, nil
 	}

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
 )
 
 const (
@@ -41,10 +43,19 @@ type Options struct {
 	Health func(context.Context) []Component
 	// Version of the broker, as `kernelctl health` shows it.
 	Version string
-	// Administrators beside root and the broker's own user.
+	// Proof judges what users bring over the network; nil: nobody is known
+	// there.
+	Proof *credential.Verifier
+	// Guard judges what users may, and records it. Without one everybody may
+	// use what is published, and root, the broker's own user and Administrators
+	// administer it; nothing is recorded.
+	Guard          *guard.Guard
 	Administrators []uint32
 	// SlurmUsers are the uids that Slurm's hooks run with.
 	SlurmUsers []uint32
+	// TLS is asked of callers over the network; nil: it is off, and a node is
+	// who says so.
+	TLS *TLS
 	// PrivilegedAgents refuses agents that dial from a port of 1024 or above,
 	// which keeps users of the nodes from posing as a node.
 	PrivilegedAgents bool
@@ -54,7 +65,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// NewServer returns a server with the catalog, health and reflection services.
+// NewServer returns a server with the catalog, policy, health and reflection
+// services.
 // The caller registers AllocationService and NodeService on it, and serves its
 // listeners: any unix listener counts as local, any other as the network.
 // Methods of those services return errors of the domain as they are.
@@ -70,10 +82,17 @@ func NewServer(o Options) *grpc.Server {
 		slurmUsers:     slices.Clone(o.SlurmUsers),
 		privileged:     o.PrivilegedAgents,
 	}}
+	if o.Guard == nil {
+		o.Guard = guard.WithoutFile(g.door.administrators, o.Log)
+	}
+	g.guard, g.proof = o.Guard, o.Proof
+	network := o.TLS.network(o.Log)
+	g.door.certificates = network != nil
 	server := grpc.NewServer(
-		grpc.Creds(peerCredentials{}),
+		grpc.Creds(peerCredentials{network}),
 		grpc.UnaryInterceptor(g.unary),
 		grpc.StreamInterceptor(g.stream),
+		grpc.ChainStreamInterceptor(ownNodeOnly),
 		grpc.MaxRecvMsgSize(maxReceive),
 		grpc.MaxSendMsgSize(maxSend),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -81,8 +100,10 @@ func NewServer(o Options) *grpc.Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveFloor, PermitWithoutStream: true}),
 	)
 	health := &healthOf{look: o.Health, version: o.Version}
-	api.RegisterCatalogServiceServer(server, &catalogService{catalog: o.Catalog, artifacts: o.Artifacts, maxBytes: o.MaxArtifactBytes})
+	api.RegisterCatalogServiceServer(server, &catalogService{guard: o.Guard, catalog: o.Catalog, artifacts: o.Artifacts, maxBytes: o.MaxArtifactBytes})
 	api.RegisterHealthServiceServer(server, health)
+	api.RegisterPolicyServiceServer(server, &policyService{guard: o.Guard})
+	api.RegisterTrustServiceServer(server, &trustService{tls: o.TLS, network: network})
 	grpc_health_v1.RegisterHealthServer(server, &standardHealth{health: health, services: func() []string {
 		var names []string
 		for name := range server.GetServiceInfo() {

@@ -35,16 +35,17 @@ import (
 type files struct {
 	mu    sync.Mutex
 	bytes map[string][]byte
+	parts map[string][]byte // of uploads that broke off
 }
 
-func (f *files) Put(_ context.Context, digest string, size uint64, source io.Reader) (bool, error) {
+func (f *files) Put(_ context.Context, digest string, size, offset uint64, source io.Reader) (bool, error) {
 	f.mu.Lock()
 	_, has := f.bytes[digest]
 	f.mu.Unlock()
 	if has {
 		return false, nil
 	}
-	data, err := io.ReadAll(source)
+	data, err := f.receive(digest, offset, source)
 	if err != nil {
 		return false, err
 	}
@@ -54,7 +55,62 @@ func (f *files) Put(_ context.Context, digest string, size uint64, source io.Rea
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.bytes[digest] = data
+	delete(f.parts, digest)
 	return true, nil
+}
+
+// receive keeps what has come as it comes.
+func (f *files) receive(digest string, offset uint64, source io.Reader) ([]byte, error) {
+	f.mu.Lock()
+	data := bytes.Clone(f.parts[digest][:min(offset, uint64(len(f.parts[digest])))])
+	f.mu.Unlock()
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := source.Read(buffer)
+		if data = append(data, buffer[:n]...); n > 0 {
+			f.mu.Lock()
+			f.parts[digest] = bytes.Clone(data)
+			f.mu.Unlock()
+		}
+		if errors.Is(err, io.EOF) {
+			return data, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (f *files) State(_ context.Context, digest string) (bool, uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if data, has := f.bytes[digest]; has {
+		return true, uint64(len(data)), nil
+	}
+	return false, uint64(len(f.parts[digest])), nil
+}
+
+func (f *files) List(context.Context) ([]rpc.Artifact, uint64, uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []rpc.Artifact
+	for digest, data := range f.bytes {
+		all = append(all, rpc.Artifact{Digest: digest, Size: uint64(len(data)), NeededBy: []string{"mitgcm@1"}})
+	}
+	return all, 7, 9, nil
+}
+
+func (f *files) Collect(_ context.Context, dryRun bool) ([]rpc.Artifact, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var removed []rpc.Artifact
+	for digest, data := range f.parts {
+		removed = append(removed, rpc.Artifact{Digest: digest, Size: uint64(len(data)), Partial: true})
+		if !dryRun {
+			delete(f.parts, digest)
+		}
+	}
+	return removed, nil
 }
 
 type openFile struct{ *bytes.Reader }
@@ -102,11 +158,11 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-func serve(t *testing.T, change func(*rpc.Options), register func(*grpc.Server)) *fixture {
+func serve(t testing.TB, change func(*rpc.Options), register func(*grpc.Server)) *fixture {
 	t.Helper()
 	f := &fixture{
 		socket: filepath.Join(t.TempDir(), "broker.sock"), store: memstore.New(),
-		files: &files{bytes: map[string][]byte{}}, log: &lockedBuffer{},
+		files: &files{bytes: map[string][]byte{}, parts: map[string][]byte{}}, log: &lockedBuffer{},
 		components: []rpc.Component{{Name: "store", Healthy: true}, {Name: "slurm", Healthy: true, Detail: "22.05.8"}},
 	}
 	o := rpc.Options{
@@ -151,7 +207,7 @@ func serve(t *testing.T, change func(*rpc.Options), register func(*grpc.Server))
 	return f
 }
 
-func dial(t *testing.T, target string, options ...grpc.DialOption) *grpc.ClientConn {
+func dial(t testing.TB, target string, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(target, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
@@ -165,8 +221,8 @@ func dial(t *testing.T, target string, options ...grpc.DialOption) *grpc.ClientC
 	return conn
 }
 
-func (f *fixture) local(t *testing.T) *grpc.ClientConn  { return dial(t, "unix:"+f.socket) }
-func (f *fixture) remote(t *testing.T) *grpc.ClientConn { return dial(t, f.address) }
+func (f *fixture) local(t testing.TB) *grpc.ClientConn  { return dial(t, "unix:"+f.socket) }
+func (f *fixture) remote(t testing.TB) *grpc.ClientConn { return dial(t, f.address) }
 
 // as dials the socket with another effective uid, which only this thread has
 // and only while it connects.

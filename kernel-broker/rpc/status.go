@@ -23,7 +23,9 @@ var statusCodes = []struct {
 	{kernelbroker.ErrRetired, codes.FailedPrecondition},
 	{kernelbroker.ErrPrecluded, codes.FailedPrecondition},
 	{kernelbroker.ErrDenied, codes.PermissionDenied},
+	{kernelbroker.ErrUnproven, codes.Unauthenticated},
 	{kernelbroker.ErrUnavailable, codes.Unavailable},
+	{kernelbroker.ErrExhausted, codes.ResourceExhausted},
 	{context.DeadlineExceeded, codes.DeadlineExceeded},
 	{context.Canceled, codes.Canceled},
 }

@@ -1,10 +1,12 @@
 package rpc
 
 import (
+	"errors"
 	"fmt"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
 )
 
 const (
@@ -31,6 +33,14 @@ func validate(request any) error {
 		return kernelbroker.ValidateProfileName(r.GetName())
 	case *api.RetireProfileRequest:
 		return kernelbroker.ValidateProfileName(r.GetName())
+	case *api.PromoteVersionRequest:
+		return kernelbroker.ValidateProfileName(r.GetName())
+	case *api.QuarantineVersionRequest:
+		return kernelbroker.ValidateProfileName(r.GetName())
+	case *api.SignVersionRequest:
+		return kernelbroker.ValidateProfileName(r.GetName())
+	case *api.GetArtifactRequest:
+		return kernelbroker.ValidateDigest(r.GetDigest())
 	case *api.FetchArtifactRequest:
 		return kernelbroker.ValidateDigest(r.GetDigest())
 	case *api.EnsureKernelRequest:
@@ -47,6 +57,16 @@ func validate(request any) error {
 		}
 	case *api.GetNodeRequest:
 		return kernelbroker.ValidateNodeName(r.GetName())
+	case *api.CreateNodeTokenRequest:
+		return kernelbroker.ValidateNodeName(r.GetNode())
+	case *api.RevokeNodeRequest:
+		return kernelbroker.ValidateNodeName(r.GetNode())
+	case *api.EnrolRequest:
+		return errors.Join(kernelbroker.ValidateNodeName(r.GetNode()), mtls.ValidateSecret(r.GetSecret()))
+	case *api.ListCertificatesRequest:
+		if r.GetNode() != "" {
+			return kernelbroker.ValidateNodeName(r.GetNode())
+		}
 	case *api.ConnectRequest:
 		return validateConnect(r)
 	}

@@ -7,6 +7,7 @@
  * several of them; each context has a file of its own:
  *
  *	option.c	the option --kernel-profile
+ *	profiling.c	the option --kernel-profiling
  *	submit.c	allocator and local: check and hand on
  *	prolog.c	job script: the gate
  *	task.c		remote: the job's environment, and a backstop
@@ -14,12 +15,18 @@
 #include <slurm/spank.h>
 
 #include "option.h"
+#include "profiling.h"
 #include "prolog.h"
 #include "settings.h"
 #include "submit.h"
 #include "task.h"
 
 SPANK_PLUGIN(kernel_profile, 1)
+
+static int register_options(spank_t sp)
+{
+	return option_register(sp) || profiling_register(sp) ? -1 : 0;
+}
 
 int slurm_spank_init(spank_t sp, int argc, char *argv[])
 {
@@ -30,13 +37,13 @@ int slurm_spank_init(spank_t sp, int argc, char *argv[])
 	case S_CTX_LOCAL:
 	case S_CTX_ALLOCATOR:
 		submit_begin(&settings);
-		return option_register(sp) ? -1 : rc;
+		return register_options(sp) ? -1 : rc;
 	case S_CTX_SLURMD:
 		/* The place to be strict: slurmd does not start. */
 		return rc;
 	case S_CTX_REMOTE:
 		/* A failure here would drain the node: logged is enough. */
-		return option_register(sp);
+		return register_options(sp);
 	case S_CTX_JOB_SCRIPT:
 	case S_CTX_ERROR:
 		break;

@@ -9,14 +9,25 @@
 #define OPTION_NAME "kernel-profile"
 #define CONTROL_ENV "KERNEL_PROFILE"
 
+/* The same for the collectors of a profiling run. */
+#define PROFILING_NAME "kernel-profiling"
+#define PROFILING_CONTROL_ENV "KERNEL_PROFILING"
+
+/* Makes of a profile's name that of its instrumented kernel. */
+#define INSTRUMENTED "-instrumented"
+
 /* slurmd and slurmctld prefix control variables for prologs... */
 #define PROLOG_CONTROL_ENV "SPANK_" CONTROL_ENV
 /* ...and sbatch and salloc prefix them for the job's own environment. */
 #define JOB_CONTROL_ENV "SLURM_SPANK_" CONTROL_ENV
+#define JOB_PROFILING_ENV "SLURM_SPANK_" PROFILING_CONTROL_ENV
 
 /* Where Slurm itself passes on the option of a plugin of this name. */
 #define SLURM_OPTION_ENV "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile"
 #define JOB_OPTION_ENV "SLURM_SPANK_" SLURM_OPTION_ENV
+#define SLURM_PROFILING_OPTION_ENV \
+	"_SLURM_SPANK_OPTION_kernel_profile_kernel_profiling"
+#define JOB_PROFILING_OPTION_ENV "SLURM_SPANK_" SLURM_PROFILING_OPTION_ENV
 
 /* What a step's own --kernel-profile asks of the nodes it starts on. */
 #define STEP_ENV "SLURM_KERNEL_PROFILE_STEP"

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "catalogcheck.h"
+#include "collectors.h"
 #include "names.h"
 #include "option.h"
+#include "profiling.h"
 
 static struct settings settings;
 
@@ -22,6 +24,7 @@ void submit_begin(const struct settings *from)
 	settings = *from;
 	memset(&steps, 0, sizeof(steps));
 	option_reset();
+	profiling_next_component();
 }
 
 static bool inside_job(void)
@@ -29,8 +32,7 @@ static bool inside_job(void)
 	return getenv("SLURM_JOB_ID") != NULL;
 }
 
-/* srun in an allocation starts a step; sbatch and salloc never do. */
-static bool is_step(void)
+bool submit_is_step(void)
 {
 	return spank_context() == S_CTX_LOCAL && inside_job();
 }
@@ -84,7 +86,7 @@ static int check_step(const struct wish *wish)
 
 int submit_check(const struct wish *wish)
 {
-	if (is_step())
+	if (submit_is_step())
 		return check_step(wish);
 	return catalog_check(&settings, wish);
 }
@@ -139,6 +141,7 @@ static int control_clear(spank_t sp)
 static void forget_outer_job(void)
 {
 	unsetenv(JOB_CONTROL_ENV);
+	unsetenv(JOB_PROFILING_ENV);
 	unsetenv(JOB_PROFILE_ENV);
 	unsetenv(JOB_VERSION_ENV);
 	unsetenv(JOB_RELEASE_ENV);
@@ -148,7 +151,9 @@ static void forget_outer_job(void)
 
 static int export_job(spank_t sp, const struct option_state *option)
 {
+	struct wish twin = { .name = WISH_STOCK };
 	const struct wish *wish = NULL;
+	int rc;
 
 	if (option->given)
 		wish = &option->wish;
@@ -157,22 +162,31 @@ static int export_job(spank_t sp, const struct option_state *option)
 	/* The callback has checked what was given, but not the default. */
 	if (wish == &option->fallback && submit_check(wish))
 		return -1;
+	if (profiling_wanted() & COLLECT_PGO) {
+		if (wish)
+			twin = *wish;
+		if (profiling_instrumented(&twin) || submit_check(&twin))
+			return -1;
+		wish = &twin;
+	}
 	forget_outer_job();
+	rc = profiling_export(sp, profiling_wanted());
 	/* stock is what a job has that says nothing. */
 	if (!wish || wish_is_stock(wish))
-		return control_clear(sp);
-	return control_set(sp, wish);
+		return control_clear(sp) ? -1 : rc;
+	return control_set(sp, wish) ? -1 : rc;
 }
 
 static int export_step(spank_t sp)
 {
 	struct wish job;
+	int rc = profiling_export(sp, 0);
 
 	/* Of use where the prolog runs with the first step only. */
 	job_wish(&job);
 	if (inside_het_job() || wish_is_stock(&job))
-		return control_clear(sp);
-	return control_set(sp, &job);
+		return control_clear(sp) ? -1 : rc;
+	return control_set(sp, &job) ? -1 : rc;
 }
 
 /*
@@ -202,12 +216,13 @@ static void publish_step_wish(const struct option_state *option)
 int submit_post_opt(spank_t sp)
 {
 	const struct option_state *option = option_state();
-	int rc = is_step() ? export_step(sp) : export_job(sp, option);
+	int rc = submit_is_step() ? export_step(sp) : export_job(sp, option);
 
-	if (close_other_ways(sp))
+	if (close_other_ways(sp) || profiling_close_other_ways(sp))
 		rc = -1;
 	if (spank_context() == S_CTX_LOCAL)
 		publish_step_wish(option);
 	option_next_component();
+	profiling_next_component();
 	return rc;
 }

@@ -2,10 +2,12 @@
  * The submit side: sbatch and salloc (allocator context) and srun (local
  * context). It refuses what cannot work, and hands on what was asked for: to
  * slurmctld and the prologs as the job control variable KERNEL_PROFILE, which
- * is the only channel by which a profile reaches a job.
+ * is the only channel by which a profile reaches a job. Collectors go the same way, as KERNEL_PROFILING.
  */
 #ifndef KERNEL_PROFILE_SUBMIT_H
 #define KERNEL_PROFILE_SUBMIT_H
+
+#include <stdbool.h>
 
 #include <slurm/spank.h>
 
@@ -21,7 +23,10 @@ void submit_begin(const struct settings *settings);
  */
 int submit_check(const struct wish *wish);
 
-/* The end of one component's options: exports its profile. */
+/* srun in an allocation starts a step; sbatch and salloc never do. */
+bool submit_is_step(void);
+
+/* The end of one component's options: exports its profile and collectors. */
 int submit_post_opt(spank_t sp);
 
 #endif

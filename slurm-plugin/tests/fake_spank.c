@@ -1,12 +1,15 @@
 #include "fake_spank.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ENV_MAX 32
 #define OPTION_ENV "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile"
+#define PROFILING_OPTION_ENV \
+	"_SLURM_SPANK_OPTION_kernel_profile_kernel_profiling"
 
 struct env {
 	char *names[ENV_MAX];
@@ -17,8 +20,13 @@ struct env {
 static struct spank_handle handle;
 static enum spank_context context;
 static struct env control, jobenv;
-static const struct spank_option *option;
-static char *option_value;
+/* In the order in which they were registered. */
+static struct {
+	const struct spank_option *option;
+	char *value;
+	bool used;
+} options[2];
+static size_t registered;
 static const char *prolog_option;
 
 spank_t fake_sp = &handle;
@@ -81,8 +89,11 @@ void fake_reset(enum spank_context next)
 		"KERNEL_BROKER_VERSION",
 		"KERNEL_BROKER_RELEASE",
 		"KERNEL_BROKER_BUILD_ID",
+		"SLURM_SPANK_KERNEL_PROFILING",
 		OPTION_ENV,
 		"SLURM_SPANK_" OPTION_ENV,
+		PROFILING_OPTION_ENV,
+		"SLURM_SPANK_" PROFILING_OPTION_ENV,
 	};
 
 	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
@@ -90,9 +101,10 @@ void fake_reset(enum spank_context next)
 	context = next;
 	env_clear(&control);
 	env_clear(&jobenv);
-	option = NULL;
-	free(option_value);
-	option_value = NULL;
+	for (size_t i = 0; i < registered; i++)
+		free(options[i].value);
+	memset(options, 0, sizeof(options));
+	registered = 0;
 	prolog_option = NULL;
 	fake_log[0] = '\0';
 	fake_job_id = 4711;
@@ -104,33 +116,58 @@ void fake_reset(enum spank_context next)
 
 const struct spank_option *fake_option(void)
 {
-	return option;
+	return options[0].option;
+}
+
+const struct spank_option *fake_profiling_option(void)
+{
+	return options[1].option;
+}
+
+static int use(size_t which, const char *value)
+{
+	const struct spank_option *option = options[which].option;
+	int rc = option->cb(option->val, value, context == S_CTX_REMOTE);
+
+	if (rc == 0) {
+		free(options[which].value);
+		options[which].value = value ? strdup(value) : NULL;
+		options[which].used = true;
+	}
+	return rc;
 }
 
 int fake_use_option(const char *value)
 {
-	int rc = option->cb(option->val, value, context == S_CTX_REMOTE);
+	return use(0, value);
+}
 
-	if (rc == 0) {
-		free(option_value);
-		option_value = strdup(value);
-	}
-	return rc;
+int fake_use_profiling(const char *value)
+{
+	return use(1, value);
 }
 
 int fake_use_environment(void)
 {
 	const char *value = getenv("SLURM_SPANK_" OPTION_ENV);
+	int rc = value ? use(0, value) : 0;
 
-	return value ? fake_use_option(value) : 0;
+	value = getenv("SLURM_SPANK_" PROFILING_OPTION_ENV);
+	return rc || !value ? rc : use(1, value);
 }
 
 void fake_before_post_opt(void)
 {
-	if (!option_value)
-		return;
-	setenv(OPTION_ENV, option_value, 1);
-	env_set(&control, OPTION_ENV, option_value);
+	static const char *const names[] = { OPTION_ENV, PROFILING_OPTION_ENV };
+
+	for (size_t i = 0; i < registered; i++) {
+		const char *value = options[i].value ? options[i].value : "";
+
+		if (!options[i].used)
+			continue;
+		setenv(names[i], value, 1);
+		env_set(&control, names[i], value);
+	}
 }
 
 void fake_after_post_opt(void)
@@ -185,8 +222,10 @@ spank_err_t spank_option_register(spank_t sp, struct spank_option *opt)
 {
 	if (sp != fake_sp || !opt || !opt->name || !opt->usage)
 		return ESPANK_BAD_ARG;
+	if (registered == sizeof(options) / sizeof(options[0]))
+		return ESPANK_BAD_ARG;
 	if (fake_register_rc == ESPANK_SUCCESS)
-		option = opt;
+		options[registered++].option = opt;
 	return fake_register_rc;
 }
 

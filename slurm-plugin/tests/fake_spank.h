@@ -30,11 +30,13 @@ extern spank_err_t fake_setenv_rc;
 /* Forgets all, and the process's variables that the plugin knows. */
 void fake_reset(enum spank_context context);
 
-/* The option that the plugin has registered, or NULL. */
+/* The options that the plugin has registered, or NULL. */
 const struct spank_option *fake_option(void);
+const struct spank_option *fake_profiling_option(void);
 
 /* As getopt: calls back, and remembers a value that was accepted. */
 int fake_use_option(const char *value);
+int fake_use_profiling(const char *value);
 /* As Slurm, for SLURM_SPANK__SLURM_SPANK_OPTION_... in the environment. */
 int fake_use_environment(void);
 /* What Slurm does between a component's options and init_post_opt. */

@@ -114,6 +114,22 @@ local bare = { spank_job_env = { [0] = "KERNEL_PROFILE=mitgcm" } }
 is(submit(bare), slurm.SUCCESS, "a description without any other field")
 is(bare.shared, 0, "gets what it needs")
 
+-- profiling, with a profile and without
+local looked = job({ "KERNEL_PROFILE=mitgcm", "KERNEL_PROFILING=io,noise" }, { requeue = 0, admin_comment = "before" })
+is(submit(looked), slurm.SUCCESS, "a profile and profiling")
+is(looked.reboot, 1, "it boots")
+is(looked.admin_comment, "kernel-broker: mitgcm requested; profiling=io,noise; norequeue | before",
+	"collectors are noted")
+for _, env in ipairs({
+	{ "KERNEL_PROFILING=io" }, { "SPANK_KERNEL_PROFILING=io" },
+	{ "KERNEL_PROFILE=stock", "KERNEL_PROFILING=io" }, { "KERNEL_PROFILING=io", "KERNEL_PROFILING=io" },
+}) do
+	local desc = job(env, { shared = 1, requeue = 0 })
+	is(submit(desc), slurm.SUCCESS, "profiling alone")
+	is(desc.admin_comment, "kernel-broker: stock requested; profiling=io", "is noted")
+	ok(desc.reboot == 65534 and desc.shared == 1 and desc.requeue == 0, "and all else is left")
+end
+
 -- refusals
 local function refused(desc, why, parts)
 	local before = copy(desc)
@@ -137,6 +153,12 @@ refused(job({ "KERNEL_PROFILE=a", "KERNEL_PROFILE=a@1" }), "asks for a and a@1")
 refused(job({ "KERNEL_PROFILE=a",
 	"_SLURM_SPANK_OPTION_kernel_profile_kernel_profile=b" }), "asks for a and b")
 refused(job({ "KERNEL_PROFILE=a", "SPANK_KERNEL_PROFILE=b" }), "asks for a and b")
+
+for _, list in ipairs({ "", "io,", "IO", "io noise", "io;x", "bogus", "io | kernel-broker: x", "%s" }) do
+	refused(job({ "KERNEL_PROFILING=" .. list }), "is not a list of collectors")
+	refused(job({ "KERNEL_PROFILE=a", "KERNEL_PROFILING=" .. list }), "is not a list of collectors")
+end
+refused(job({ "KERNEL_PROFILING=io", "KERNEL_PROFILING=noise" }), "one list of collectors")
 
 local long = string.rep("a", 64)
 for _, name in ipairs({ "", "A", "a b", "a,b", "../a", "a@", "a@0", "a@01", "a@x",

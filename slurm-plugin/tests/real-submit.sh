@@ -5,6 +5,7 @@
 for command in sbatch salloc srun; do
 	as_user $command --help
 	has "--kernel-profile=NAME[@VERSION]" "$command --help has the option"
+	has "--kernel-profiling" "$command --help has the other option"
 done
 
 # --- refused at submit
@@ -93,6 +94,32 @@ is "$(prolog_env "$job")" "" "and exports nothing"
 out=$(scontrol show job "$job")
 hasnt "Reboot=1" "and boots nothing"
 hasnt "kernel-broker" "and has no comment of ours"
+
+# --- profiling, without a profile and with one
+as_user sbatch --parsable --kernel-profiling --wrap='env; srun env; srun --kernel-profiling true || :'
+job=$out
+is "$(wait_job "$job")" COMPLETED "--kernel-profiling alone completes"
+is "$(prolog_env "$job")" "" "and has no profile"
+out=$(scontrol show job "$job")
+has "AdminComment=kernel-broker: stock requested; profiling=io,syscalls,noise" "its collectors are the default ones"
+hasnt "Reboot=1" "it boots nothing"
+out=$(cat "slurm-$job.out")
+has "--kernel-profiling is for a whole job, and job $job has begun" "a step cannot ask"
+reset_nodes
+as_user sbatch --parsable --kernel-profiling=noise,io --kernel-profile=mitgcm --wrap='sbatch --hold --parsable --wrap=true'
+job=$out
+is "$(wait_job "$job")" COMPLETED "with a profile it completes"
+out=$(scontrol show job "$job")
+has "AdminComment=kernel-broker: mitgcm requested; profiling=io,noise" "both are noted"
+inner=$(tail -n 1 "slurm-$job.out" || true)
+out=$(scontrol show job "$inner")
+hasnt "profiling" "a job from within is not profiled"
+scancel "$inner"
+all_stock
+as_user sbatch --kernel-profiling=io,bogus --wrap=true
+refused 'there is no collector "bogus"' "an unknown collector is refused"
+as_user sbatch --kernel-profile=mitgcm --kernel-profiling=pgo --wrap=true
+refused 'unknown kernel profile "mitgcm-instrumented"' "pgo needs the instrumented kernel"
 
 # --- a script, an empty environment, an array
 cat >script <<-'EOF'

@@ -114,7 +114,7 @@ func (r *run) up(ctx context.Context) error {
 	o.Dir, o.WithoutProduct = dir("plain"), true
 	// Nobody tells this slurmctld of the boots: it has to take them as they are.
 	o.Slurm.ReturnToService = 2
-	o.Files = map[string]string{floorImage: filepath.Join(l.Options().Repo, "build", "kernels", profile, "bzImage")}
+	o.Files = map[string]string{floorImage: filepath.Join(l.Options().Kernels, profile, "bzImage")}
 	if l, err = lab.Up(ctx, o); err != nil {
 		return err
 	}

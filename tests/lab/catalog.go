@@ -103,7 +103,7 @@ func (l *Lab) addKernel(name string) error {
 	if name == l.state.Kernel.Name {
 		return nil // there already, perhaps with an initrd
 	}
-	from, to := filepath.Join(l.state.Options.Repo, "build/kernels", name), l.layout.path("catalog/kernels", name)
+	from, to := filepath.Join(l.state.Options.Kernels, name), l.layout.path("catalog/kernels", name)
 	for _, file := range []string{"kernel.json", "bzImage"} {
 		if err := copyFile(filepath.Join(from, file), filepath.Join(to, file), 0o644); err != nil {
 			return err

@@ -37,6 +37,10 @@ func (l *Lab) startBroker(ctx context.Context) error {
 	if err := l.Broker().Start(ctx); err != nil {
 		return err
 	}
+	// The agents come up meanwhile and wait for their tokens.
+	if err := l.enrolNodes(ctx); err != nil {
+		return err
+	}
 	return l.applyCatalog(ctx)
 }
 

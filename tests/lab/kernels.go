@@ -24,10 +24,10 @@ type Kernel struct {
 	Initrd  string `json:"initrd,omitempty"`
 }
 
-// findKernel looks a kernel up by name in build/kernels. Debian's own is
+// findKernel looks a kernel up by name among the built ones. Debian's own is
 // downloaded where it was not prepared there.
 func findKernel(ctx context.Context, o Options, cache string) (Kernel, error) {
-	dir := filepath.Join(o.Repo, "build", "kernels", o.Kernel)
+	dir := filepath.Join(o.Kernels, o.Kernel)
 	k, err := kernelIn(dir)
 	if errors.Is(err, fs.ErrNotExist) && o.Kernel == "stock" {
 		dir, err = downloadDebian(ctx, cache)

@@ -52,11 +52,11 @@ func TestKernelLookUp(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "bzImage"), fakeImage("6.1.5-slim x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	k, err := findKernel(t.Context(), Options{Repo: repo, Kernel: "slim"}, t.TempDir())
+	k, err := findKernel(t.Context(), Options{Kernels: filepath.Join(repo, "build/kernels"), Kernel: "slim"}, t.TempDir())
 	if err != nil || k.Release != "6.1.5-slim" || k.Name != "slim" || k.Modules != "" {
 		t.Errorf("kernel %+v, %v", k, err)
 	}
-	if _, err := findKernel(t.Context(), Options{Repo: repo, Kernel: "none"}, t.TempDir()); err == nil {
+	if _, err := findKernel(t.Context(), Options{Kernels: repo, Kernel: "none"}, t.TempDir()); err == nil {
 		t.Error("a kernel that was not built was found")
 	}
 }

@@ -70,6 +70,7 @@ var folders = []string{
 // nodeFolders are made for each node below nodes/NAME, which the node mounts.
 var nodeFolders = []string{
 	"share/cache", // /var/cache/kernel-broker
+	"share/state", // /var/lib/kernel-broker
 	"share/log/slurm",
 	"share/log/munge",
 	"share/log/kernel-broker",

@@ -60,6 +60,14 @@ func (n Node) Log(name string) string {
 // Cache is the node's /var/cache/kernel-broker as the host sees it.
 func (n Node) Cache() string { return n.lab.layout.path("nodes", n.name, "share/cache") }
 
+// State is the node's /var/lib/kernel-broker as the host sees it.
+func (n Node) State() string { return n.lab.layout.path("nodes", n.name, "share/state") }
+
+// Conf is a file of the node's /etc/kernel-broker as the host sees it.
+func (n Node) Conf(name string) string {
+	return n.lab.layout.path("nodes", n.name, "share/etc/kernel-broker", name)
+}
+
 // Reset presses the reset button: the firmware's kernel boots.
 func (n Node) Reset(ctx context.Context) error { return n.monitor(ctx, "system_reset") }
 

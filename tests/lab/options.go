@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +22,10 @@ type Options struct {
 	Repo string `json:"repo"`
 	// Nodes is how many virtual machines, n1..nN.
 	Nodes int `json:"nodes"`
-	// Kernel names the firmware's default kernel, a folder in build/kernels:
+	// Kernels is the folder of kernels by name, by default what
+	// KB_LAB_KERNELS says, or build/kernels.
+	Kernels string `json:"kernels"`
+	// Kernel names the firmware's default kernel, a folder in Kernels:
 	// "stock" is Debian's own, "suite-stock" a slim and quick one.
 	Kernel string `json:"kernel"`
 	// KernelArgs are appended to the node's kernel command line.
@@ -35,9 +39,12 @@ type Options struct {
 	WithoutProduct bool `json:"without_product"`
 	// ExternalEtcd runs an etcd beside the broker instead of inside it.
 	ExternalEtcd bool `json:"external_etcd,omitempty"`
+	// WithoutTLS has nodes and broker take each other's word for who they are.
+	WithoutTLS bool `json:"without_tls,omitempty"`
 	// WithoutCatalog leaves the broker's catalog empty.
 	WithoutCatalog bool `json:"without_catalog,omitempty"`
-	// Product is the folder of the built product, by default build.
+	// Product is the folder of the built product, by default what
+	// KB_LAB_PRODUCT says, or build.
 	Product string `json:"product"`
 	// Slurm changes slurm.conf.
 	Slurm SlurmOptions `json:"slurm"`
@@ -95,8 +102,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 		return o, fmt.Errorf("lab folder %q: %w", o.Dir, err)
 	}
-	if o.Product == "" {
-		o.Product = filepath.Join(o.Repo, "build")
+	o.Product = cmp.Or(o.Product, os.Getenv("KB_LAB_PRODUCT"), filepath.Join(o.Repo, "build"))
+	o.Kernels = cmp.Or(o.Kernels, os.Getenv("KB_LAB_KERNELS"), filepath.Join(o.Repo, "build", "kernels"))
+	if o.Kernels, err = filepath.Abs(o.Kernels); err != nil {
+		return o, fmt.Errorf("kernels %q: %w", o.Kernels, err)
 	}
 	if o.Nodes == 0 {
 		o.Nodes = 2

@@ -82,7 +82,7 @@ func brokerConfig(o Options, m Mode) map[string]any {
 	if o.ExternalEtcd {
 		etcd["endpoints"] = []string{etcdEndpoint}
 	}
-	return merge(map[string]any{
+	return merge(merge(map[string]any{
 		"etcd":    etcd,
 		"cluster": "lab",
 		"socket":  brokerSocket,
@@ -90,22 +90,23 @@ func brokerConfig(o Options, m Mode) map[string]any {
 		"slurm":   map[string]any{"user": service(m, "slurm")},
 		// The lab's stand-in for a management controller.
 		"reset_command": []string{"/usr/local/bin/kblab", "bmc", "reset", "{node}"},
-	}, o.Broker)
+	}, tlsConfig(o)), o.Broker)
 }
 
 func clientConfig(o Options) map[string]any {
 	return merge(map[string]any{
 		"broker":   "unix://" + brokerSocket,
+		"ca":       "/var/lib/kernel-broker/ca.pem",
 		"log_file": "/var/log/kernel-broker/hook.log",
 	}, o.Client)
 }
 
 func agentConfig(o Options, i int) map[string]any {
-	return merge(map[string]any{
+	return merge(merge(map[string]any{
 		"node":   nodeName(i),
 		"broker": fmt.Sprintf("%s:%d", frontAddress, brokerPort),
 		"cache":  map[string]any{"max_bytes": 256 << 20},
-	}, o.Agent)
+	}, tlsConfig(o)), o.Agent)
 }
 
 const kernelctlPath = "/usr/local/bin/kernelctl"

@@ -1,7 +1,9 @@
 // Package boot does what a switch of kernels consists of: artifacts into the
-// cache, digests checked, image loaded, machine booted. Each step can be done
-// again. The digests are checked right before every load, because the tools load
-// a truncated or damaged image without a word and the node then hangs.
+// cache, trust and digests checked, image loaded, machine booted. Each step can
+// be done again. Nothing is fetched that the node does not trust, and it is asked
+// again right before every load. What is loaded are sealed copies whose digests
+// were checked as they were made: the tools load a truncated or damaged image
+// without a word, and between a check and a load by name a file can change.
 package boot
 
 import (
@@ -33,16 +35,24 @@ type Artifacts interface {
 	// when the artifact cannot be had from anywhere, ErrUnavailable when
 	// trying later may help.
 	Ensure(ctx context.Context, digest string, size uint64) error
-	// Verify reads the whole artifact and compares; ErrDamaged when it is
-	// not there or not right, and then the next Ensure fetches it.
-	Verify(ctx context.Context, digest string) error
-	// Path of the artifact's file.
-	Path(digest string) (string, error)
+	// Sealed returns a copy of the artifact that was compared with its digest
+	// and that nobody can change; ErrDamaged when it is not there or not
+	// right, and then the next Ensure fetches it. The caller closes it.
+	Sealed(ctx context.Context, digest string, size uint64) (*os.File, error)
+}
+
+// Trust is the node's own say in what it boots. Errors wrap Booter.Refused when
+// the kernel is at fault.
+type Trust interface {
+	Allow(ctx context.Context, k kernelbroker.Kernel, envelope []byte) error
+	// Admit is Allow right before a load; it may remember what it saw.
+	Admit(ctx context.Context, k kernelbroker.Kernel, envelope []byte) error
 }
 
 // Tools loads and boots.
 type Tools interface {
-	Load(ctx context.Context, image, initrd, commandLine string) error
+	// Load takes open files; initrd may be nil.
+	Load(ctx context.Context, image, initrd *os.File, commandLine string) error
 	Unload(ctx context.Context) error
 	Execute(ctx context.Context) error
 }
@@ -51,18 +61,23 @@ type Tools interface {
 type Booter struct {
 	Artifacts Artifacts
 	Tools     Tools
+	Trust     Trust
 	// Keep names the parameters that belong to the node.
 	Keep cmdline.Keep
 	// Initrd is the node's own; a kernel that brings one uses that alone.
 	Initrd string
 	// Proc is where procfs is mounted.
 	Proc string
-	// BadImage tells an error of the tools that is the image's fault.
-	BadImage error
+	// BadImage tells an error of the tools that is the image's fault, and
+	// Refused one of the trust.
+	BadImage, Refused error
 }
 
 // Fetch brings the target's artifacts into the cache.
 func (b *Booter) Fetch(ctx context.Context, t decide.Target) error {
+	if err := b.blame(b.Trust.Allow(ctx, t.Kernel, t.Envelope)); err != nil {
+		return err
+	}
 	digests := []string{t.Kernel.ImageDigest}
 	if t.Kernel.InitrdDigest != "" {
 		digests = append(digests, t.Kernel.InitrdDigest)
@@ -82,21 +97,26 @@ func (b *Booter) Fetch(ctx context.Context, t decide.Target) error {
 	return nil
 }
 
-// Load checks the digests and loads the target.
-func (b *Booter) Load(ctx context.Context, t decide.Target) error {
+// Load checks digests and trust, and loads the target.
+func (b *Booter) Load(ctx context.Context, t decide.Target) (err error) {
 	line, err := b.commandLine(t)
 	if err != nil {
 		return fmt.Errorf("kernel %q: %w", t.Kernel.Ref(), err)
 	}
-	image, err := b.verified(ctx, t.Kernel.ImageDigest)
+	image, err := b.Artifacts.Sealed(ctx, t.Kernel.ImageDigest, t.Kernel.ImageSize)
 	if err != nil {
 		return fmt.Errorf("image of kernel %q: %w", t.Kernel.Ref(), err)
 	}
-	initrd := b.Initrd
-	if t.Kernel.InitrdDigest != "" {
-		if initrd, err = b.verified(ctx, t.Kernel.InitrdDigest); err != nil {
-			return fmt.Errorf("initrd of kernel %q: %w", t.Kernel.Ref(), err)
-		}
+	defer func() { err = errors.Join(err, image.Close()) }()
+	initrd, err := b.initrd(ctx, t.Kernel)
+	if err != nil {
+		return fmt.Errorf("initrd of kernel %q: %w", t.Kernel.Ref(), err)
+	}
+	if initrd != nil {
+		defer func() { err = errors.Join(err, initrd.Close()) }()
+	}
+	if err := b.blame(b.Trust.Admit(ctx, t.Kernel, t.Envelope)); err != nil {
+		return err
 	}
 	err = b.Tools.Load(ctx, image, initrd, line)
 	if b.BadImage != nil && errors.Is(err, b.BadImage) {
@@ -106,6 +126,25 @@ func (b *Booter) Load(ctx context.Context, t decide.Target) error {
 		return fmt.Errorf("kernel %q: %w", t.Kernel.Ref(), err)
 	}
 	return nil
+}
+
+// initrd is the one that the kernel brings, or the node's own; nil for none.
+func (b *Booter) initrd(ctx context.Context, k kernelbroker.Kernel) (*os.File, error) {
+	switch {
+	case k.InitrdDigest != "":
+		return b.Artifacts.Sealed(ctx, k.InitrdDigest, k.InitrdSize)
+	case b.Initrd != "":
+		return os.Open(b.Initrd)
+	}
+	return nil, nil
+}
+
+// blame marks a refusal as the kernel's fault.
+func (b *Booter) blame(err error) error {
+	if err != nil && b.Refused != nil && errors.Is(err, b.Refused) {
+		return fmt.Errorf("%w: %w", ErrKernel, err)
+	}
+	return err
 }
 
 func (b *Booter) commandLine(t decide.Target) (string, error) {
@@ -118,13 +157,6 @@ func (b *Booter) commandLine(t decide.Target) (string, error) {
 		return "", fmt.Errorf("%w: %w", ErrKernel, err)
 	}
 	return line, err
-}
-
-func (b *Booter) verified(ctx context.Context, digest string) (string, error) {
-	if err := b.Artifacts.Verify(ctx, digest); err != nil {
-		return "", err
-	}
-	return b.Artifacts.Path(digest)
 }
 
 // Unload takes out what is loaded.

@@ -27,6 +27,8 @@ type fake struct {
 	bad      error
 	line     string
 	initrd   string
+	asked    []string
+	refusal  error
 }
 
 func newFake() *fake { return &fake{files: map[string]bool{}, verified: map[string]bool{}} }
@@ -38,13 +40,42 @@ func (f *fake) Ensure(_ context.Context, digest string, _ uint64) error {
 	return nil
 }
 
-func (f *fake) Verify(_ context.Context, digest string) error {
+// Sealed gives a file whose content is its digest.
+func (f *fake) Sealed(_ context.Context, digest string, _ uint64) (*os.File, error) {
 	if !f.files[digest] {
 		delete(f.files, digest)
-		return fmt.Errorf("artifact %s: %w", digest, ErrDamaged)
+		return nil, fmt.Errorf("artifact %s: %w", digest, ErrDamaged)
 	}
 	f.verified[digest] = true
-	return nil
+	return fileOf(digest)
+}
+
+func fileOf(content string) (*os.File, error) {
+	file, err := os.CreateTemp("", "boot")
+	if err != nil {
+		return nil, err
+	}
+	_, err = file.WriteString(content)
+	return file, errors.Join(err, os.Remove(file.Name()))
+}
+
+func contentOf(file *os.File) string {
+	if file == nil {
+		return ""
+	}
+	raw := make([]byte, 100)
+	n, _ := file.ReadAt(raw, 0)
+	return string(raw[:n])
+}
+
+func (f *fake) Allow(context.Context, kernelbroker.Kernel, []byte) error {
+	f.asked = append(f.asked, "allow")
+	return f.refusal
+}
+
+func (f *fake) Admit(_ context.Context, _ kernelbroker.Kernel, envelope []byte) error {
+	f.asked = append(f.asked, "admit "+string(envelope))
+	return f.refusal
 }
 
 func (f *fake) spoil(digest string) {
@@ -53,23 +84,28 @@ func (f *fake) spoil(digest string) {
 	}
 }
 
-func (f *fake) Path(digest string) (string, error) { return digest, nil }
-
-func (f *fake) Load(_ context.Context, image, initrd, line string) error {
-	for _, digest := range []string{image, initrd} {
-		if digest != "" && digest != "/own" && !f.verified[digest] {
+func (f *fake) Load(_ context.Context, image, initrd *os.File, line string) error {
+	for _, digest := range []string{contentOf(image), contentOf(initrd)} {
+		if digest != "" && digest != own && !f.verified[digest] {
 			return fmt.Errorf("loaded %s unchecked", digest)
 		}
 	}
 	f.loads++
-	f.line, f.initrd = line, initrd
+	f.line, f.initrd = line, contentOf(initrd)
+	f.asked = append(f.asked, "load")
 	return f.bad
 }
+
+// own is in the node's own initrd.
+const own = "the node's"
 
 func (f *fake) Unload(context.Context) error  { return nil }
 func (f *fake) Execute(context.Context) error { return nil }
 
-var errFileType = errors.New("file type")
+var (
+	errFileType = errors.New("file type")
+	errRefused  = errors.New("refused")
+)
 
 func booter(t interface {
 	TempDir() string
@@ -79,7 +115,11 @@ func booter(t interface {
 	if err := os.WriteFile(filepath.Join(proc, "cmdline"), []byte("root=/dev/vda quiet\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return &Booter{Artifacts: f, Tools: f, Keep: cmdline.Keep{"root"}, Proc: proc, Initrd: "/own", BadImage: errFileType}
+	initrd := filepath.Join(proc, "initrd")
+	if err := os.WriteFile(initrd, []byte(own), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return &Booter{Artifacts: f, Tools: f, Trust: f, Keep: cmdline.Keep{"root"}, Proc: proc, Initrd: initrd, BadImage: errFileType, Refused: errRefused}
 }
 
 func target(image, initrd string) decide.Target {
@@ -131,7 +171,7 @@ func (f fixedDir) TempDir() string { return f.dir }
 func TestInitrds(t *testing.T) {
 	f := newFake()
 	b := booter(t, f)
-	for _, c := range []struct{ artifact, want string }{{"", "/own"}, {"i", "i"}} {
+	for _, c := range []struct{ artifact, want string }{{"", own}, {"i", "i"}} {
 		x := target("a", c.artifact)
 		if err := errors.Join(b.Fetch(t.Context(), x), b.Load(t.Context(), x)); err != nil {
 			t.Fatal(err)
@@ -173,5 +213,38 @@ func TestWhoseFault(t *testing.T) {
 	b.Proc = "/nonexistent"
 	if err := b.Load(t.Context(), x); err == nil || errors.Is(err, ErrKernel) {
 		t.Errorf("no command line: %v", err)
+	}
+}
+
+// The node is asked before anything is fetched, and once more when everything
+// is in its place.
+func TestTrustIsAskedTwice(t *testing.T) {
+	f := newFake()
+	b := booter(t, f)
+	x := target("a", "i")
+	x.Envelope = []byte("signed")
+	if err := errors.Join(b.Fetch(t.Context(), x), b.Load(t.Context(), x)); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(f.asked, ", "); got != "allow, admit signed, load" {
+		t.Errorf("asked %s", got)
+	}
+	for name, c := range map[string]struct {
+		refusal error
+		kernel  bool
+	}{"refused": {fmt.Errorf("key: %w", errRefused), true}, "no list": {errors.New("no list"), false}} {
+		f := newFake()
+		f.refusal = c.refusal
+		b := booter(t, f)
+		if err := b.Fetch(t.Context(), x); !errors.Is(err, c.refusal) || errors.Is(err, ErrKernel) != c.kernel {
+			t.Errorf("%s: fetch: %v", name, err)
+		}
+		if len(f.files) != 0 || f.kept != nil {
+			t.Errorf("%s: fetched %v, kept %v", name, f.files, f.kept)
+		}
+		f.files["a"], f.files["i"] = true, true
+		if err := b.Load(t.Context(), x); !errors.Is(err, c.refusal) || errors.Is(err, ErrKernel) != c.kernel || f.loads != 0 {
+			t.Errorf("%s: load: %v, %d loads", name, err, f.loads)
+		}
 	}
 }

@@ -25,10 +25,13 @@ const DefaultPath = "/etc/kernel-broker/agent.yaml"
 type Config struct {
 	Node        string        `yaml:"node"`
 	Broker      string        `yaml:"broker"`
+	TLS         TLS           `yaml:"tls"`
 	Cache       Cache         `yaml:"cache"`
 	Slurmd      Slurmd        `yaml:"slurmd"`
 	Kexec       Kexec         `yaml:"kexec"`
 	Boot        Boot          `yaml:"boot"`
+	Trust       Trust         `yaml:"trust"`
+	Profiling   Profiling     `yaml:"profiling"`
 	Socket      string        `yaml:"socket"`
 	NodeState   string        `yaml:"node_state"`
 	Snapshot    string        `yaml:"snapshot"`
@@ -70,6 +73,45 @@ type Boot struct {
 	ExtraDrivers  []string `yaml:"extra_drivers"`
 }
 
+// Trust is which kernels the node boots.
+type Trust struct {
+	// List is the path of the trust list; empty for none.
+	List string `yaml:"list"`
+	// RequireSignatures is as Required says while it is not set.
+	RequireSignatures *bool    `yaml:"require_signatures"`
+	State             string   `yaml:"state"`
+	StockFiles        []string `yaml:"stock_files"`
+}
+
+// Required reports whether a kernel without a good signature is refused: with a
+// trust list it is, unless the configuration says otherwise.
+func (t Trust) Required() bool {
+	if t.RequireSignatures != nil {
+		return *t.RequireSignatures
+	}
+	return t.List != ""
+}
+
+func (t Trust) validate() error {
+	if t.List == "" && t.Required() {
+		return fmt.Errorf("trust.require_signatures: there is no trust.list to judge them by: %w", kernelbroker.ErrInvalid)
+	}
+	for key, path := range map[string]string{"list": t.List, "state": t.State} {
+		if path != "" && !filepath.IsAbs(path) {
+			return fmt.Errorf("trust.%s: %q is not an absolute path: %w", key, path, kernelbroker.ErrInvalid)
+		}
+	}
+	if t.State == "" {
+		return fmt.Errorf("trust.state: is empty: %w", kernelbroker.ErrInvalid)
+	}
+	for _, pattern := range t.StockFiles {
+		if _, err := filepath.Match(pattern, ""); err != nil || !filepath.IsAbs(pattern) {
+			return fmt.Errorf("trust.stock_files: %q is no pattern of absolute paths: %w", pattern, kernelbroker.ErrInvalid)
+		}
+	}
+	return nil
+}
+
 // Default returns the configuration before a file is read. Node is the short
 // host name; Broker has no default.
 func Default() (Config, error) {
@@ -80,6 +122,7 @@ func Default() (Config, error) {
 	short, _, _ := strings.Cut(host, ".")
 	return Config{
 		Node:  short,
+		TLS:   defaultTLS(),
 		Cache: Cache{Dir: "/var/cache/kernel-broker", MaxBytes: 2 << 30},
 		Slurmd: Slurmd{
 			Start:        []string{"/usr/sbin/slurmd", "-b"},
@@ -90,8 +133,13 @@ func Default() (Config, error) {
 			StopTimeout:  10 * time.Second,
 			Scontrol:     "/usr/bin/scontrol",
 		},
-		Kexec:       Kexec{Program: "/usr/sbin/kexec", LoadArgs: []string{"-c", "-i"}, ExecuteArgs: []string{"-x", "-y"}},
-		Boot:        Boot{KeepArguments: kernelbroker.NodeParameters()},
+		Kexec: Kexec{Program: "/usr/sbin/kexec", LoadArgs: []string{"-c", "-i"}, ExecuteArgs: []string{"-x", "-y"}},
+		Boot:  Boot{KeepArguments: kernelbroker.NodeParameters()},
+		Trust: Trust{
+			State:      "/var/lib/kernel-broker/trust.state",
+			StockFiles: []string{"/boot/vmlinuz-*", "/boot/initrd.img-*"},
+		},
+		Profiling:   defaultProfiling(),
 		Socket:      "/run/kernel-broker/agent.sock",
 		NodeState:   "/run/kernel-broker/node.state",
 		Snapshot:    "/var/lib/kernel-broker/catalog.snapshot",
@@ -135,6 +183,9 @@ func (c Config) validate() error {
 	if _, port, err := net.SplitHostPort(c.Broker); err != nil || port == "" {
 		return fmt.Errorf("broker: %q is not HOST:PORT: %w", c.Broker, kernelbroker.ErrInvalid)
 	}
+	if err := c.TLS.validate(); err != nil {
+		return err
+	}
 	for _, p := range []struct{ key, path string }{
 		{"cache.dir", c.Cache.Dir}, {"slurmd.pid_file", c.Slurmd.PIDFile}, {"slurmd.mark_file", c.Slurmd.MarkFile},
 		{"kexec.program", c.Kexec.Program}, {"socket", c.Socket}, {"node_state", c.NodeState}, {"snapshot", c.Snapshot},
@@ -149,6 +200,9 @@ func (c Config) validate() error {
 			return fmt.Errorf("%s: %q is not an absolute path: %w", key, path, kernelbroker.ErrInvalid)
 		}
 	}
+	if err := c.Trust.validate(); err != nil {
+		return err
+	}
 	if len(c.Slurmd.Start) == 0 {
 		return fmt.Errorf("slurmd.start: no command: %w", kernelbroker.ErrInvalid)
 	}
@@ -161,6 +215,9 @@ func (c Config) validate() error {
 		if d.value <= 0 || d.value > time.Hour {
 			return fmt.Errorf("%s: %v is not within 0 to 1h: %w", d.key, d.value, kernelbroker.ErrInvalid)
 		}
+	}
+	if err := c.Profiling.validate(); err != nil {
+		return err
 	}
 	if c.Cache.MaxBytes < 1<<20 {
 		return fmt.Errorf("cache.max_bytes: %d is less than 1 MiB: %w", c.Cache.MaxBytes, kernelbroker.ErrInvalid)

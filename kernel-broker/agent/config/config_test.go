@@ -67,6 +67,8 @@ func TestParseRefuses(t *testing.T) {
 		"relative image": {broker + "boot: {initrd: x}\n", "boot.initrd"},
 		"no command":     {broker + "slurmd: {start: []}\n", "slurmd.start"},
 		"no time":        {broker + "broker_grace: 0s\n", "broker_grace"},
+		"who signs":      {broker + "tls: {mode: off}\n", "tls.mode"},
+		"relative key":   {broker + "tls: {key: k}\n", "tls.key"},
 		"tiny cache":     {broker + "cache: {max_bytes: 5}\n", "max_bytes"},
 	} {
 		_, err := Parse([]byte(c.text))

@@ -26,7 +26,7 @@ func Wanted(wish *Wish, boot kernelbroker.Boot) (Target, bool) {
 	if wish == nil || wish.Kernel == nil {
 		return Target{}, false
 	}
-	t := Target{Kernel: *wish.Kernel, Token: wish.Token}
+	t := Target{Kernel: *wish.Kernel, Token: wish.Token, Envelope: wish.Envelope}
 	if wish.Token == boot.Token {
 		// Booted with this token already. That it is the wrong kernel then
 		// is a failure, see judge.refusal; with no token at all it is a

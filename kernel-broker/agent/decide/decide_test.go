@@ -42,7 +42,7 @@ func (q *question) wants(k kernelbroker.Kernel, token string) {
 }
 
 func (q *question) at(stage Stage, generation uint64) {
-	q.o.Switch = Switch{Stage: stage, Target: Target{*q.wish.Kernel, q.wish.Token}, Generation: generation}
+	q.o.Switch = Switch{Stage: stage, Target: Target{Kernel: *q.wish.Kernel, Token: q.wish.Token}, Generation: generation}
 }
 
 func TestNext(t *testing.T) {

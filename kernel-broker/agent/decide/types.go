@@ -22,8 +22,10 @@ import (
 type Wish struct {
 	Generation uint64
 	// Kernel is nil when what runs shall stay.
-	Kernel          *kernelbroker.Kernel
-	Token           string
+	Kernel *kernelbroker.Kernel
+	Token  string
+	// Envelope is the kernel's signature; empty for none.
+	Envelope        []byte
 	Attested        bool
 	Running         kernelbroker.Ref
 	Jobs            []uint32
@@ -37,9 +39,11 @@ type Wish struct {
 type Target struct {
 	Kernel kernelbroker.Kernel
 	Token  string
+	// Envelope is the kernel's signature.
+	Envelope []byte
 }
 
-// Same compares two targets.
+// Same compares two targets. A kernel that is signed anew is the same kernel.
 func (t Target) Same(other Target) bool {
 	return t.Token == other.Token && reflect.DeepEqual(t.Kernel, other.Kernel)
 }

@@ -156,7 +156,7 @@ func (w *world) rules(a Action) {
 		switch {
 		case w.wish == nil || w.wish.Kernel == nil || !w.o.Fresh:
 			fail("boots without a wish that stands")
-		case w.holds == nil || !w.holds.Same(Target{*w.wish.Kernel, w.wish.Token}):
+		case w.holds == nil || !w.holds.Same(Target{Kernel: *w.wish.Kernel, Token: w.wish.Token}):
 			fail("boots what is not loaded: %+v", w.holds)
 		case w.o.Slurmd.Running:
 			fail("boots under a running slurmd")

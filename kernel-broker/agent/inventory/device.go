@@ -10,7 +10,7 @@ import (
 
 // everywhere are drivers that the devices below work without, or that are no
 // modules of their own.
-var everywhere = map[string]bool{"pcieport": true, "pcieportdrv": true, "": true}
+var everywhere = map[string]bool{"pcieport": true, "pcieportdrv": true}
 
 // moduleOf maps drivers to the module that holds them, where the kernel does
 // not tell.
@@ -38,18 +38,27 @@ func chain(sys, device string) ([]string, error) {
 	}
 	var drivers []string
 	for dir := real; dir != top && len(dir) > len(top); dir = filepath.Dir(dir) {
-		name, err := driver(dir)
+		name, err := Driver(dir)
 		if err != nil {
 			return nil, err
 		}
-		if !everywhere[name] {
+		if name != "" {
 			drivers = append(drivers, name)
 		}
 	}
 	return drivers, nil
 }
 
-// driver of one device; empty when it has none.
+// Driver of the device with this folder in sysfs, by the name of its module;
+// empty when there is none, or only one that no kernel lacks.
+func Driver(dir string) (string, error) {
+	name, err := driver(dir)
+	if everywhere[name] {
+		name = ""
+	}
+	return name, err
+}
+
 func driver(dir string) (string, error) {
 	link := filepath.Join(dir, "driver")
 	if module, err := os.Readlink(filepath.Join(link, "module")); err == nil {

@@ -32,6 +32,9 @@ var (
 	ErrImage = errors.New("not a bootable image")
 	// ErrReturned: the machine still runs after it was told to boot.
 	ErrReturned = errors.New("the machine did not boot the loaded kernel")
+	// ErrKernelSignature: the running kernel refused the image. It is an
+	// ErrImage, too.
+	ErrKernelSignature error = signatureError{}
 )
 
 // Kexec runs the program. It must not be used concurrently.
@@ -52,17 +55,22 @@ func (k Kexec) Loaded() (bool, error) {
 	return strings.TrimSpace(string(raw)) == "1", nil
 }
 
-// Load loads an image, with an initrd unless that is empty. An image loaded
-// before is replaced.
-func (k Kexec) Load(ctx context.Context, image, initrd, commandLine string) error {
-	args := append([]string{}, k.LoadArgs...)
-	args = append(args, "-l", image, "--command-line="+commandLine)
-	if initrd != "" {
-		args = append(args, "--initrd="+initrd)
+// Load loads an image, with an initrd unless that is nil. An image loaded
+// before is replaced. The program gets the open files and no names, so that what
+// the caller has checked is what it reads. Where the running kernel is locked
+// down it is asked to check the image's own signature.
+func (k Kexec) Load(ctx context.Context, image, initrd *os.File, commandLine string) error {
+	files := []*os.File{image}
+	args := []string{"-l", inherited(0), "--command-line=" + commandLine}
+	if initrd != nil {
+		files = append(files, initrd)
+		args = append(args, "--initrd="+inherited(1))
 	}
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	if err := k.run(ctx, args); err != nil {
+	if err := k.asLocked(func(locked bool) error {
+		return k.run(ctx, append(k.loadArgs(locked), args...), files...)
+	}); err != nil {
 		return err
 	}
 	loaded, err := k.Loaded()
@@ -71,16 +79,27 @@ func (k Kexec) Load(ctx context.Context, image, initrd, commandLine string) erro
 	}
 	if !loaded {
 		return fmt.Errorf("program %q said that it loaded %q, the kernel holds nothing: %w",
-			k.Program, image, kernelbroker.ErrPrecluded)
+			k.Program, image.Name(), kernelbroker.ErrPrecluded)
 	}
 	return nil
+}
+
+// inherited is the path under which the program finds a file that it was given.
+func inherited(n int) string {
+	const first = 3 // behind the standard ones
+	return fmt.Sprintf("/proc/self/fd/%d", first+n)
 }
 
 // Unload takes the loaded image out.
 func (k Kexec) Unload(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, unloadTimeout)
 	defer cancel()
-	if err := k.run(ctx, []string{"-u"}); err != nil {
+	if err := k.asLocked(func(locked bool) error {
+		if locked {
+			return k.run(ctx, []string{"-s", "-u"}) // the other system call is refused for this too
+		}
+		return k.run(ctx, []string{"-u"})
+	}); err != nil {
 		return err
 	}
 	loaded, err := k.Loaded()
@@ -103,11 +122,12 @@ func (k Kexec) Execute(ctx context.Context) error {
 
 // run gives the program a session of its own, so that a signal to the agent's
 // group does not end it half way.
-func (k Kexec) run(ctx context.Context, args []string) error {
+func (k Kexec) run(ctx context.Context, args []string, files ...*os.File) error {
 	cmd := exec.CommandContext(ctx, k.Program, args...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.WaitDelay = time.Second
+	cmd.ExtraFiles = files
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	err := cmd.Run()
@@ -124,6 +144,10 @@ func (k Kexec) run(ctx context.Context, args []string) error {
 	switch {
 	case strings.Contains(text, "Cannot determine the file type"):
 		err = fmt.Errorf("%w: %w", ErrImage, err)
+	case forbidden(text):
+		err = fmt.Errorf("%w: %w", errForbidden, err)
+	case refusedBySignature(text):
+		err = fmt.Errorf("%w: %w", ErrKernelSignature, err)
 	case strings.Contains(text, "Device or resource busy"):
 		// Another load is under way: one that an agent before this had
 		// begun when it was killed.

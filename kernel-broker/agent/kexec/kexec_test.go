@@ -34,14 +34,102 @@ func fake(t *testing.T, body string) (k Kexec, said func() string) {
 
 func TestLoad(t *testing.T) {
 	k, said := fake(t, `echo 1 >"$loaded"`)
-	if err := k.Load(t.Context(), "/image", "/initrd", "root=/dev/vda a=b"); err != nil {
+	if err := k.Load(t.Context(), file(t, "the image"), file(t, "the initrd"), "root=/dev/vda a=b"); err != nil {
 		t.Fatal(err)
 	}
-	if want := "-c|-l|/image|--command-line=root=/dev/vda a=b|--initrd=/initrd"; said() != want {
+	if want := "-c|-l|/proc/self/fd/3|--command-line=root=/dev/vda a=b|--initrd=/proc/self/fd/4"; said() != want {
 		t.Errorf("said %q, want %q", said(), want)
 	}
 	k, said = fake(t, `echo 1 >"$loaded"`)
-	if err := k.Load(t.Context(), "/image", "", "ro"); err != nil || strings.Contains(said(), "initrd") {
+	if err := k.Load(t.Context(), file(t, "the image"), nil, "ro"); err != nil || strings.Contains(said(), "initrd") {
+		t.Errorf("said %q, %v", said(), err)
+	}
+}
+
+func file(t *testing.T, content string) *os.File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// The program reads the very files, whatever their names mean by then.
+func TestLoadReadsTheOpenFiles(t *testing.T) {
+	k, _ := fake(t, `cat /proc/self/fd/3 /proc/self/fd/4 >"${loaded%/*}/read"; echo 1 >"$loaded"`)
+	image, initrd := file(t, "the image, "), file(t, "the initrd")
+	for _, f := range []*os.File{image, initrd} {
+		if err := os.Remove(f.Name()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := k.Load(t.Context(), image, initrd, "ro"); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(k.Sys, "kernel/read"))
+	if err != nil || string(raw) != "the image, the initrd" {
+		t.Errorf("read %q, %v", raw, err)
+	}
+}
+
+// Where the running kernel is locked down, it is asked to check the signature.
+func TestLockdown(t *testing.T) {
+	for content, want := range map[string]string{
+		"":                                   "-c|-i|-l",
+		"[none] integrity confidentiality\n": "-c|-i|-l",
+		"none [integrity] confidentiality\n": "-i|-s|-l",
+		"none integrity [confidentiality]\n": "-i|-s|-l",
+	} {
+		k, said := fake(t, `case "$*" in *-u*) echo 0 ;; *) echo 1 ;; esac >"$loaded"`)
+		k.LoadArgs = []string{"-c", "-i"}
+		if content != "" {
+			dir := filepath.Join(k.Sys, "kernel/security")
+			if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "lockdown"), []byte(content), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := k.Load(t.Context(), file(t, "x"), nil, "ro"); err != nil || !strings.HasPrefix(said(), want+"|") {
+			t.Errorf("%q: said %q, %v", content, said(), err)
+		}
+		if err := k.Unload(t.Context()); err != nil || strings.Contains(said(), "-s|-u") != strings.Contains(want, "-s") {
+			t.Errorf("%q: said %q, %v", content, said(), err)
+		}
+	}
+	k, _ := fake(t, "")
+	dir := filepath.Join(k.Sys, "kernel/security")
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "lockdown"), []byte("rubbish"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Load(t.Context(), file(t, "x"), nil, "ro"); err == nil || !strings.Contains(err.Error(), "rubbish") {
+		t.Errorf("rubbish: %v", err)
+	}
+}
+
+// Nobody has mounted securityfs: that the kernel is locked down is found out.
+func TestLockdownThatCannotBeSeen(t *testing.T) {
+	k, said := fake(t, `case "$*" in
+*-s*-u*) echo 0 >"$loaded" ;;
+*-u*) echo "kexec unload failed: Operation not permitted" >&2; exit 255 ;;
+*-s*) echo 1 >"$loaded" ;;
+*) echo "kexec_load failed: Operation not permitted" >&2; exit 255 ;;
+esac`)
+	if err := k.Load(t.Context(), file(t, "x"), nil, "ro"); err != nil {
+		t.Errorf("said %q, %v", said(), err)
+	}
+	if err := k.Unload(t.Context()); err != nil {
+		t.Errorf("said %q, %v", said(), err)
+	}
+	k, said = fake(t, `case "$*" in
+*-s*) echo "kexec_file_load failed: Key was rejected by service" >&2; exit 255 ;;
+*) echo "kexec_load failed: Permission denied" >&2; exit 255 ;;
+esac`)
+	if err := k.Load(t.Context(), file(t, "x"), nil, "ro"); !errors.Is(err, ErrKernelSignature) || !errors.Is(err, ErrImage) {
 		t.Errorf("said %q, %v", said(), err)
 	}
 }
@@ -55,10 +143,11 @@ func TestLoadThatDidNot(t *testing.T) {
 		"exit 0 and nothing held": {`echo 0 >"$loaded"`, "holds nothing", false},
 		"junk":                    {`echo "Cannot determine the file type of x" >&2; exit 255`, "exit status 255", true},
 		"refused":                 {`echo "kexec_load failed: Operation not permitted"; exit 255`, "not permitted", false},
+		"unsigned":                {`echo "kexec_file_load failed: Required key not available"; exit 255`, "PE signature", true},
 		"no sysfs":                {`rm -rf "${loaded%/*}"`, "not available", false},
 	} {
 		k, _ := fake(t, c.body)
-		err := k.Load(t.Context(), "/image", "", "ro")
+		err := k.Load(t.Context(), file(t, "the image"), nil, "ro")
 		if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrImage) != c.bad {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -67,7 +156,7 @@ func TestLoadThatDidNot(t *testing.T) {
 
 func TestLoadBesideAnother(t *testing.T) {
 	k, _ := fake(t, `echo "kexec_load failed: Device or resource busy" >&2; exit 255`)
-	if err := k.Load(t.Context(), "/image", "", "ro"); !errors.Is(err, kernelbroker.ErrUnavailable) {
+	if err := k.Load(t.Context(), file(t, "the image"), nil, "ro"); !errors.Is(err, kernelbroker.ErrUnavailable) {
 		t.Errorf("no reason to try again: %v", err)
 	}
 }

@@ -33,6 +33,7 @@ func wishOf(d *kernelbrokerv1.Desired) decide.Wish {
 	wish := decide.Wish{
 		Generation:    d.GetGeneration(),
 		Token:         d.GetToken(),
+		Envelope:      d.GetEnvelope(),
 		Attested:      d.GetAttested(),
 		Running:       kernelbroker.Ref{Profile: d.GetRunningProfile(), Version: d.GetRunningVersion()},
 		Jobs:          d.GetJobs(),

@@ -14,11 +14,11 @@ const (
 	lastPrivileged  = 1023
 )
 
-// dial dials from a privileged port, which a broker with privileged_agents asks
+// Dial dials from a privileged port, which a broker with privileged_agents asks
 // for, and from any port where this process may not use one. Each port is tried
 // once, beginning anywhere, so that agents that start again do not meet the
 // connections that they left behind.
-func dial(ctx context.Context, address string) (net.Conn, error) {
+func Dial(ctx context.Context, address string) (net.Conn, error) {
 	const count = lastPrivileged - firstPrivileged + 1
 	start := rand.IntN(count)
 	for i := range count {

@@ -13,12 +13,12 @@ func TestDialFromAPrivilegedPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	first, err := dial(t.Context(), listener.Addr().String())
+	first, err := Dial(t.Context(), listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	second, err := dial(t.Context(), listener.Addr().String())
+	second, err := Dial(t.Context(), listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestDialNobody(t *testing.T) {
 	}
 	address := listener.Addr().String()
 	listener.Close()
-	if conn, err := dial(t.Context(), address); err == nil {
+	if conn, err := Dial(t.Context(), address); err == nil {
 		conn.Close()
 		t.Fatal("nobody listens, and somebody answered")
 	}

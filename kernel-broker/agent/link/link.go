@@ -20,6 +20,7 @@ import (
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 	kernelbrokerv1 "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
 )
 
 // Times of the stream. The first redial comes quickly, since a broker that was
@@ -45,11 +46,17 @@ type Hello struct {
 type Options struct {
 	// Broker is its TCP address.
 	Broker string
+	// Source proves the node to the broker and the broker to the node; nil:
+	// nobody proves anything.
+	Source mtls.Source
 	// Hello is asked anew for each stream.
 	Hello func() Hello
 	// Snapshot gets each new catalog snapshot.
 	Snapshot func(text string) error
-	Log      *slog.Logger
+	// Runs gets all that is wanted of the node's collectors whenever it changed,
+	// and on each new stream; nil: nothing can be had of them.
+	Runs func([]RunWish)
+	Log  *slog.Logger
 }
 
 // Status is the link as seen now.
@@ -86,8 +93,8 @@ type outgoing struct {
 // New makes a link; Run brings it up, Close gives the connection back.
 func New(options Options) (*Link, error) {
 	conn, err := grpc.NewClient(options.Broker,
-		grpc.WithTransportCredentials(transportCredentials()),
-		grpc.WithContextDialer(dial),
+		grpc.WithTransportCredentials(transportCredentials(options.Source)),
+		grpc.WithContextDialer(Dial),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: minBackoff, Multiplier: 1.6, Jitter: 0.3, MaxDelay: maxBackoff},
@@ -199,6 +206,10 @@ func (l *Link) receive(stream kernelbrokerv1.NodeService_ConnectClient) error {
 		case *kernelbrokerv1.ConnectResponse_Snapshot:
 			if err := l.options.Snapshot(m.Snapshot); err != nil {
 				l.options.Log.Error("catalog snapshot not kept", "error", err)
+			}
+		case *kernelbrokerv1.ConnectResponse_Runs:
+			if l.options.Runs != nil {
+				l.options.Runs(runWishesOf(m.Runs))
 			}
 		default:
 			l.options.Log.Warn("message of an unknown kind from the broker")

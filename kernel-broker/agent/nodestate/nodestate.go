@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/replace"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 )
 
 const (

@@ -20,7 +20,7 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/replace"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 )
 
 const (

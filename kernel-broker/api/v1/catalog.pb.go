@@ -291,7 +291,10 @@ type ProfileVersion struct {
 	// was registered without any may be given them later.
 	Documents []*Document `protobuf:"bytes,5,rep,name=documents,proto3" json:"documents,omitempty"`
 	// Set when nobody may choose this version any more.
-	Retired       *Retirement `protobuf:"bytes,6,opt,name=retired,proto3" json:"retired,omitempty"`
+	Retired *Retirement `protobuf:"bytes,6,opt,name=retired,proto3" json:"retired,omitempty"`
+	// The signature: a DSSE envelope in JSON; empty for none. An agent with a
+	// trust list boots nothing without it.
+	Envelope      []byte `protobuf:"bytes,7,opt,name=envelope,proto3" json:"envelope,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -368,6 +371,94 @@ func (x *ProfileVersion) GetRetired() *Retirement {
 	return nil
 }
 
+func (x *ProfileVersion) GetEnvelope() []byte {
+	if x != nil {
+		return x.Envelope
+	}
+	return nil
+}
+
+// Change is one line of a profile's record: who did what, when and why.
+type Change struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// As the broker knows the caller.
+	Who string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
+	// A word: registered, promoted, rolled-back, retired, quarantined, released,
+	// signed, changed.
+	What string `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`
+	// 0 for the profile as a whole.
+	Version       uint32 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Change) Reset() {
+	*x = Change{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Change) ProtoMessage() {}
+
+func (x *Change) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Change) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Change) GetWho() string {
+	if x != nil {
+		return x.Who
+	}
+	return ""
+}
+
+func (x *Change) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Change) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Change) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Document is a stored file about a kernel that no node needs.
 type Document struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -383,7 +474,7 @@ type Document struct {
 
 func (x *Document) Reset() {
 	*x = Document{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[2]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -395,7 +486,7 @@ func (x *Document) String() string {
 func (*Document) ProtoMessage() {}
 
 func (x *Document) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[2]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -408,7 +499,7 @@ func (x *Document) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Document.ProtoReflect.Descriptor instead.
 func (*Document) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{2}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Document) GetName() string {
@@ -443,7 +534,7 @@ type Quarantine struct {
 
 func (x *Quarantine) Reset() {
 	*x = Quarantine{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[3]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -455,7 +546,7 @@ func (x *Quarantine) String() string {
 func (*Quarantine) ProtoMessage() {}
 
 func (x *Quarantine) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[3]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -468,7 +559,7 @@ func (x *Quarantine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantine.ProtoReflect.Descriptor instead.
 func (*Quarantine) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{3}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Quarantine) GetReason() string {
@@ -497,7 +588,7 @@ type Retirement struct {
 
 func (x *Retirement) Reset() {
 	*x = Retirement{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[4]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -509,7 +600,7 @@ func (x *Retirement) String() string {
 func (*Retirement) ProtoMessage() {}
 
 func (x *Retirement) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[4]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -522,7 +613,7 @@ func (x *Retirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retirement.ProtoReflect.Descriptor instead.
 func (*Retirement) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{4}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Retirement) GetReason() string {
@@ -554,14 +645,16 @@ type Profile struct {
 	// Time a boot may take, in milliseconds, before it counts as failed.
 	BootTimeoutMs uint64 `protobuf:"varint,8,opt,name=boot_timeout_ms,json=bootTimeoutMs,proto3" json:"boot_timeout_ms,omitempty"`
 	// What becomes of a job whose kernel cannot be had.
-	Fallback      FallbackPolicy `protobuf:"varint,9,opt,name=fallback,proto3,enum=kernelbroker.v1.FallbackPolicy" json:"fallback,omitempty"`
+	Fallback FallbackPolicy `protobuf:"varint,9,opt,name=fallback,proto3,enum=kernelbroker.v1.FallbackPolicy" json:"fallback,omitempty"`
+	// What was done to it, oldest first; the latest 256 changes.
+	History       []*Change `protobuf:"bytes,10,rep,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[5]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +666,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[5]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +679,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{5}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Profile) GetName() string {
@@ -652,6 +745,13 @@ func (x *Profile) GetFallback() FallbackPolicy {
 	return FallbackPolicy_FALLBACK_POLICY_UNSPECIFIED
 }
 
+func (x *Profile) GetHistory() []*Change {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
 type ListProfilesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -660,7 +760,7 @@ type ListProfilesRequest struct {
 
 func (x *ListProfilesRequest) Reset() {
 	*x = ListProfilesRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[6]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -672,7 +772,7 @@ func (x *ListProfilesRequest) String() string {
 func (*ListProfilesRequest) ProtoMessage() {}
 
 func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[6]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -685,7 +785,7 @@ func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ListProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{6}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{7}
 }
 
 type ListProfilesResponse struct {
@@ -697,7 +797,7 @@ type ListProfilesResponse struct {
 
 func (x *ListProfilesResponse) Reset() {
 	*x = ListProfilesResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[7]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -709,7 +809,7 @@ func (x *ListProfilesResponse) String() string {
 func (*ListProfilesResponse) ProtoMessage() {}
 
 func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[7]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -722,7 +822,7 @@ func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ListProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{7}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListProfilesResponse) GetProfiles() []*Profile {
@@ -741,7 +841,7 @@ type GetProfileRequest struct {
 
 func (x *GetProfileRequest) Reset() {
 	*x = GetProfileRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[8]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +853,7 @@ func (x *GetProfileRequest) String() string {
 func (*GetProfileRequest) ProtoMessage() {}
 
 func (x *GetProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[8]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +866,7 @@ func (x *GetProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProfileRequest.ProtoReflect.Descriptor instead.
 func (*GetProfileRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{8}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetProfileRequest) GetName() string {
@@ -785,7 +885,7 @@ type GetProfileResponse struct {
 
 func (x *GetProfileResponse) Reset() {
 	*x = GetProfileResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[9]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -797,7 +897,7 @@ func (x *GetProfileResponse) String() string {
 func (*GetProfileResponse) ProtoMessage() {}
 
 func (x *GetProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[9]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -810,7 +910,7 @@ func (x *GetProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProfileResponse.ProtoReflect.Descriptor instead.
 func (*GetProfileResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{9}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetProfileResponse) GetProfile() *Profile {
@@ -830,7 +930,7 @@ type CheckProfileRequest struct {
 
 func (x *CheckProfileRequest) Reset() {
 	*x = CheckProfileRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[10]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -842,7 +942,7 @@ func (x *CheckProfileRequest) String() string {
 func (*CheckProfileRequest) ProtoMessage() {}
 
 func (x *CheckProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[10]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -855,7 +955,7 @@ func (x *CheckProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProfileRequest.ProtoReflect.Descriptor instead.
 func (*CheckProfileRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{10}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CheckProfileRequest) GetProfile() string {
@@ -866,16 +966,19 @@ func (x *CheckProfileRequest) GetProfile() string {
 }
 
 type CheckProfileResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Version       uint32                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Version uint32                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// What the caller's right hangs on of the job, as "with account climate";
+	// empty for nothing.
+	Proviso       string `protobuf:"bytes,3,opt,name=proviso,proto3" json:"proviso,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CheckProfileResponse) Reset() {
 	*x = CheckProfileResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[11]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +990,7 @@ func (x *CheckProfileResponse) String() string {
 func (*CheckProfileResponse) ProtoMessage() {}
 
 func (x *CheckProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[11]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +1003,7 @@ func (x *CheckProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProfileResponse.ProtoReflect.Descriptor instead.
 func (*CheckProfileResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{11}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CheckProfileResponse) GetName() string {
@@ -917,18 +1020,27 @@ func (x *CheckProfileResponse) GetVersion() uint32 {
 	return 0
 }
 
+func (x *CheckProfileResponse) GetProviso() string {
+	if x != nil {
+		return x.Proviso
+	}
+	return ""
+}
+
 type ApplyProfileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Repeating a request with the same id changes nothing more.
-	RequestId     string   `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Profile       *Profile `protobuf:"bytes,2,opt,name=profile,proto3" json:"profile,omitempty"`
+	RequestId string   `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Profile   *Profile `protobuf:"bytes,2,opt,name=profile,proto3" json:"profile,omitempty"`
+	// For the record; one line, at most 200 characters are kept.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApplyProfileRequest) Reset() {
 	*x = ApplyProfileRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[12]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +1052,7 @@ func (x *ApplyProfileRequest) String() string {
 func (*ApplyProfileRequest) ProtoMessage() {}
 
 func (x *ApplyProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[12]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1065,7 @@ func (x *ApplyProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyProfileRequest.ProtoReflect.Descriptor instead.
 func (*ApplyProfileRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{12}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ApplyProfileRequest) GetRequestId() string {
@@ -970,6 +1082,13 @@ func (x *ApplyProfileRequest) GetProfile() *Profile {
 	return nil
 }
 
+func (x *ApplyProfileRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type ApplyProfileResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Profile *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
@@ -981,7 +1100,7 @@ type ApplyProfileResponse struct {
 
 func (x *ApplyProfileResponse) Reset() {
 	*x = ApplyProfileResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[13]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1112,7 @@ func (x *ApplyProfileResponse) String() string {
 func (*ApplyProfileResponse) ProtoMessage() {}
 
 func (x *ApplyProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[13]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1125,7 @@ func (x *ApplyProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyProfileResponse.ProtoReflect.Descriptor instead.
 func (*ApplyProfileResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{13}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ApplyProfileResponse) GetProfile() *Profile {
@@ -1024,17 +1143,19 @@ func (x *ApplyProfileResponse) GetChanged() bool {
 }
 
 type ReleaseQuarantineRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Version       uint32                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Version   uint32                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	// For the record; one line, at most 200 characters are kept.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReleaseQuarantineRequest) Reset() {
 	*x = ReleaseQuarantineRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[14]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1167,7 @@ func (x *ReleaseQuarantineRequest) String() string {
 func (*ReleaseQuarantineRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[14]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1180,7 @@ func (x *ReleaseQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{14}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReleaseQuarantineRequest) GetRequestId() string {
@@ -1083,6 +1204,13 @@ func (x *ReleaseQuarantineRequest) GetVersion() uint32 {
 	return 0
 }
 
+func (x *ReleaseQuarantineRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type ReleaseQuarantineResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1091,7 +1219,7 @@ type ReleaseQuarantineResponse struct {
 
 func (x *ReleaseQuarantineResponse) Reset() {
 	*x = ReleaseQuarantineResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[15]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +1231,7 @@ func (x *ReleaseQuarantineResponse) String() string {
 func (*ReleaseQuarantineResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[15]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +1244,7 @@ func (x *ReleaseQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{15}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{16}
 }
 
 type RetireProfileRequest struct {
@@ -1134,7 +1262,7 @@ type RetireProfileRequest struct {
 
 func (x *RetireProfileRequest) Reset() {
 	*x = RetireProfileRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[16]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1146,7 +1274,7 @@ func (x *RetireProfileRequest) String() string {
 func (*RetireProfileRequest) ProtoMessage() {}
 
 func (x *RetireProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[16]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1159,7 +1287,7 @@ func (x *RetireProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireProfileRequest.ProtoReflect.Descriptor instead.
 func (*RetireProfileRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{16}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RetireProfileRequest) GetRequestId() string {
@@ -1201,7 +1329,7 @@ type RetireProfileResponse struct {
 
 func (x *RetireProfileResponse) Reset() {
 	*x = RetireProfileResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[17]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1213,7 +1341,7 @@ func (x *RetireProfileResponse) String() string {
 func (*RetireProfileResponse) ProtoMessage() {}
 
 func (x *RetireProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[17]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1226,7 +1354,7 @@ func (x *RetireProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireProfileResponse.ProtoReflect.Descriptor instead.
 func (*RetireProfileResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{17}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RetireProfileResponse) GetProfile() *Profile {
@@ -1243,20 +1371,401 @@ func (x *RetireProfileResponse) GetChanged() bool {
 	return false
 }
 
+type PromoteVersionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Repeating a request with the same id changes nothing more.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// 0 rolls back: the version that was the default before the present one.
+	Version uint32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	// For the record; one line, at most 200 characters are kept.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromoteVersionRequest) Reset() {
+	*x = PromoteVersionRequest{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromoteVersionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromoteVersionRequest) ProtoMessage() {}
+
+func (x *PromoteVersionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromoteVersionRequest.ProtoReflect.Descriptor instead.
+func (*PromoteVersionRequest) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PromoteVersionRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *PromoteVersionRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PromoteVersionRequest) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *PromoteVersionRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type PromoteVersionResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Profile *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	// False when it was the default already.
+	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromoteVersionResponse) Reset() {
+	*x = PromoteVersionResponse{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromoteVersionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromoteVersionResponse) ProtoMessage() {}
+
+func (x *PromoteVersionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromoteVersionResponse.ProtoReflect.Descriptor instead.
+func (*PromoteVersionResponse) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PromoteVersionResponse) GetProfile() *Profile {
+	if x != nil {
+		return x.Profile
+	}
+	return nil
+}
+
+func (x *PromoteVersionResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+type QuarantineVersionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Repeating a request with the same id changes nothing more.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Version   uint32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	// For those whose jobs are held; one line, at most 200 characters are kept.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuarantineVersionRequest) Reset() {
+	*x = QuarantineVersionRequest{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuarantineVersionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuarantineVersionRequest) ProtoMessage() {}
+
+func (x *QuarantineVersionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuarantineVersionRequest.ProtoReflect.Descriptor instead.
+func (*QuarantineVersionRequest) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *QuarantineVersionRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *QuarantineVersionRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *QuarantineVersionRequest) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *QuarantineVersionRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type QuarantineVersionResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Profile *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	// False when it was quarantined already.
+	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuarantineVersionResponse) Reset() {
+	*x = QuarantineVersionResponse{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuarantineVersionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuarantineVersionResponse) ProtoMessage() {}
+
+func (x *QuarantineVersionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuarantineVersionResponse.ProtoReflect.Descriptor instead.
+func (*QuarantineVersionResponse) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *QuarantineVersionResponse) GetProfile() *Profile {
+	if x != nil {
+		return x.Profile
+	}
+	return nil
+}
+
+func (x *QuarantineVersionResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+type SignVersionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Repeating a request with the same id changes nothing more.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Version   uint32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	Envelope  []byte `protobuf:"bytes,4,opt,name=envelope,proto3" json:"envelope,omitempty"`
+	// For the record; one line, at most 200 characters are kept.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignVersionRequest) Reset() {
+	*x = SignVersionRequest{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignVersionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignVersionRequest) ProtoMessage() {}
+
+func (x *SignVersionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignVersionRequest.ProtoReflect.Descriptor instead.
+func (*SignVersionRequest) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SignVersionRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *SignVersionRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SignVersionRequest) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *SignVersionRequest) GetEnvelope() []byte {
+	if x != nil {
+		return x.Envelope
+	}
+	return nil
+}
+
+func (x *SignVersionRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type SignVersionResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Profile *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	// False when it had this signature already.
+	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignVersionResponse) Reset() {
+	*x = SignVersionResponse{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignVersionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignVersionResponse) ProtoMessage() {}
+
+func (x *SignVersionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignVersionResponse.ProtoReflect.Descriptor instead.
+func (*SignVersionResponse) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *SignVersionResponse) GetProfile() *Profile {
+	if x != nil {
+		return x.Profile
+	}
+	return nil
+}
+
+func (x *SignVersionResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
 type UploadArtifactRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only in the first message.
 	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
-	// Only in the first message; bytes.
-	Size          uint64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
-	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	// Only in the first message; bytes of the whole file.
+	Size uint64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	// Only in the first message: where the bytes begin, at most what GetArtifact
+	// says has arrived.
+	Offset        uint64 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UploadArtifactRequest) Reset() {
 	*x = UploadArtifactRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[18]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1777,7 @@ func (x *UploadArtifactRequest) String() string {
 func (*UploadArtifactRequest) ProtoMessage() {}
 
 func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[18]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1790,7 @@ func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactRequest.ProtoReflect.Descriptor instead.
 func (*UploadArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{18}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UploadArtifactRequest) GetDigest() string {
@@ -1305,6 +1814,13 @@ func (x *UploadArtifactRequest) GetData() []byte {
 	return nil
 }
 
+func (x *UploadArtifactRequest) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
 type UploadArtifactResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// False when it was stored already.
@@ -1315,7 +1831,7 @@ type UploadArtifactResponse struct {
 
 func (x *UploadArtifactResponse) Reset() {
 	*x = UploadArtifactResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[19]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1327,7 +1843,7 @@ func (x *UploadArtifactResponse) String() string {
 func (*UploadArtifactResponse) ProtoMessage() {}
 
 func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[19]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1340,7 +1856,7 @@ func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*UploadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{19}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UploadArtifactResponse) GetStored() bool {
@@ -1360,7 +1876,7 @@ type FetchArtifactRequest struct {
 
 func (x *FetchArtifactRequest) Reset() {
 	*x = FetchArtifactRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[20]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1372,7 +1888,7 @@ func (x *FetchArtifactRequest) String() string {
 func (*FetchArtifactRequest) ProtoMessage() {}
 
 func (x *FetchArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[20]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1385,7 +1901,7 @@ func (x *FetchArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArtifactRequest.ProtoReflect.Descriptor instead.
 func (*FetchArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{20}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FetchArtifactRequest) GetDigest() string {
@@ -1411,7 +1927,7 @@ type FetchArtifactResponse struct {
 
 func (x *FetchArtifactResponse) Reset() {
 	*x = FetchArtifactResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[21]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1423,7 +1939,7 @@ func (x *FetchArtifactResponse) String() string {
 func (*FetchArtifactResponse) ProtoMessage() {}
 
 func (x *FetchArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[21]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1436,12 +1952,376 @@ func (x *FetchArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArtifactResponse.ProtoReflect.Descriptor instead.
 func (*FetchArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{21}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FetchArtifactResponse) GetData() []byte {
 	if x != nil {
 		return x.Data
+	}
+	return nil
+}
+
+// Artifact is a file in the broker's store.
+type Artifact struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Digest string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	Size   uint64                 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	// When it was stored, or last asked to be.
+	Used *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=used,proto3" json:"used,omitempty"`
+	// What needs it: kernels as NAME@VERSION, "job 12", "node n1"; empty when
+	// nothing does.
+	NeededBy []string `protobuf:"bytes,4,rep,name=needed_by,json=neededBy,proto3" json:"needed_by,omitempty"`
+	// True for the part of an upload that broke off.
+	Partial       bool `protobuf:"varint,5,opt,name=partial,proto3" json:"partial,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Artifact) Reset() {
+	*x = Artifact{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Artifact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Artifact) ProtoMessage() {}
+
+func (x *Artifact) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
+func (*Artifact) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Artifact) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *Artifact) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Artifact) GetUsed() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Used
+	}
+	return nil
+}
+
+func (x *Artifact) GetNeededBy() []string {
+	if x != nil {
+		return x.NeededBy
+	}
+	return nil
+}
+
+func (x *Artifact) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
+}
+
+type GetArtifactRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetArtifactRequest) Reset() {
+	*x = GetArtifactRequest{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetArtifactRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetArtifactRequest) ProtoMessage() {}
+
+func (x *GetArtifactRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetArtifactRequest.ProtoReflect.Descriptor instead.
+func (*GetArtifactRequest) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *GetArtifactRequest) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+type GetArtifactResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Stored bool                   `protobuf:"varint,1,opt,name=stored,proto3" json:"stored,omitempty"`
+	// Size of the stored file, or the bytes of a broken upload that arrived.
+	Size          uint64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetArtifactResponse) Reset() {
+	*x = GetArtifactResponse{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetArtifactResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetArtifactResponse) ProtoMessage() {}
+
+func (x *GetArtifactResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetArtifactResponse.ProtoReflect.Descriptor instead.
+func (*GetArtifactResponse) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *GetArtifactResponse) GetStored() bool {
+	if x != nil {
+		return x.Stored
+	}
+	return false
+}
+
+func (x *GetArtifactResponse) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+type ListArtifactsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListArtifactsRequest) Reset() {
+	*x = ListArtifactsRequest{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListArtifactsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListArtifactsRequest) ProtoMessage() {}
+
+func (x *ListArtifactsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListArtifactsRequest.ProtoReflect.Descriptor instead.
+func (*ListArtifactsRequest) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{32}
+}
+
+type ListArtifactsResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Artifacts []*Artifact            `protobuf:"bytes,1,rep,name=artifacts,proto3" json:"artifacts,omitempty"`
+	UsedBytes uint64                 `protobuf:"varint,2,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
+	// 0 for no limit.
+	LimitBytes    uint64 `protobuf:"varint,3,opt,name=limit_bytes,json=limitBytes,proto3" json:"limit_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListArtifactsResponse) Reset() {
+	*x = ListArtifactsResponse{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListArtifactsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListArtifactsResponse) ProtoMessage() {}
+
+func (x *ListArtifactsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListArtifactsResponse.ProtoReflect.Descriptor instead.
+func (*ListArtifactsResponse) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ListArtifactsResponse) GetArtifacts() []*Artifact {
+	if x != nil {
+		return x.Artifacts
+	}
+	return nil
+}
+
+func (x *ListArtifactsResponse) GetUsedBytes() uint64 {
+	if x != nil {
+		return x.UsedBytes
+	}
+	return 0
+}
+
+func (x *ListArtifactsResponse) GetLimitBytes() uint64 {
+	if x != nil {
+		return x.LimitBytes
+	}
+	return 0
+}
+
+type CollectArtifactsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only say what would go.
+	DryRun        bool `protobuf:"varint,1,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CollectArtifactsRequest) Reset() {
+	*x = CollectArtifactsRequest{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CollectArtifactsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CollectArtifactsRequest) ProtoMessage() {}
+
+func (x *CollectArtifactsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CollectArtifactsRequest.ProtoReflect.Descriptor instead.
+func (*CollectArtifactsRequest) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *CollectArtifactsRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type CollectArtifactsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Removed       []*Artifact            `protobuf:"bytes,1,rep,name=removed,proto3" json:"removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CollectArtifactsResponse) Reset() {
+	*x = CollectArtifactsResponse{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CollectArtifactsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CollectArtifactsResponse) ProtoMessage() {}
+
+func (x *CollectArtifactsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CollectArtifactsResponse.ProtoReflect.Descriptor instead.
+func (*CollectArtifactsResponse) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *CollectArtifactsResponse) GetRemoved() []*Artifact {
+	if x != nil {
+		return x.Removed
 	}
 	return nil
 }
@@ -1454,7 +2334,7 @@ type GetSnapshotRequest struct {
 
 func (x *GetSnapshotRequest) Reset() {
 	*x = GetSnapshotRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[22]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +2346,7 @@ func (x *GetSnapshotRequest) String() string {
 func (*GetSnapshotRequest) ProtoMessage() {}
 
 func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[22]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +2359,7 @@ func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*GetSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{22}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{36}
 }
 
 type GetSnapshotResponse struct {
@@ -1492,7 +2372,7 @@ type GetSnapshotResponse struct {
 
 func (x *GetSnapshotResponse) Reset() {
 	*x = GetSnapshotResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[23]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +2384,7 @@ func (x *GetSnapshotResponse) String() string {
 func (*GetSnapshotResponse) ProtoMessage() {}
 
 func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[23]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +2397,7 @@ func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*GetSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{23}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetSnapshotResponse) GetSnapshot() string {
@@ -1548,7 +2428,7 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\farchitecture\x18\n" +
 	" \x01(\tR\farchitecture\x12\x18\n" +
 	"\adrivers\x18\v \x03(\tR\adrivers\x12$\n" +
-	"\x0emin_memory_mib\x18\f \x01(\x04R\fminMemoryMib\"\xd8\x02\n" +
+	"\x0emin_memory_mib\x18\f \x01(\x04R\fminMemoryMib\"\xf4\x02\n" +
 	"\x0eProfileVersion\x123\n" +
 	"\x06kernel\x18\x01 \x01(\v2\x1b.kernelbroker.v1.KernelSpecR\x06kernel\x12;\n" +
 	"\n" +
@@ -1557,7 +2437,14 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\rregistered_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\x12#\n" +
 	"\rboot_failures\x18\x04 \x01(\rR\fbootFailures\x127\n" +
 	"\tdocuments\x18\x05 \x03(\v2\x19.kernelbroker.v1.DocumentR\tdocuments\x125\n" +
-	"\aretired\x18\x06 \x01(\v2\x1b.kernelbroker.v1.RetirementR\aretired\"J\n" +
+	"\aretired\x18\x06 \x01(\v2\x1b.kernelbroker.v1.RetirementR\aretired\x12\x1a\n" +
+	"\benvelope\x18\a \x01(\fR\benvelope\"\x8c\x01\n" +
+	"\x06Change\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x10\n" +
+	"\x03who\x18\x02 \x01(\tR\x03who\x12\x12\n" +
+	"\x04what\x18\x03 \x01(\tR\x04what\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\rR\aversion\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"J\n" +
 	"\bDocument\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x12\n" +
@@ -1569,7 +2456,7 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\n" +
 	"Retirement\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x120\n" +
-	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x85\x03\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xb8\x03\n" +
 	"\aProfile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vapplication\x18\x02 \x01(\tR\vapplication\x12 \n" +
@@ -1579,7 +2466,9 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\x05reuse\x18\x06 \x01(\x0e2\x1c.kernelbroker.v1.ReusePolicyR\x05reuse\x12#\n" +
 	"\rboot_attempts\x18\a \x01(\rR\fbootAttempts\x12&\n" +
 	"\x0fboot_timeout_ms\x18\b \x01(\x04R\rbootTimeoutMs\x12;\n" +
-	"\bfallback\x18\t \x01(\x0e2\x1f.kernelbroker.v1.FallbackPolicyR\bfallback\"\x15\n" +
+	"\bfallback\x18\t \x01(\x0e2\x1f.kernelbroker.v1.FallbackPolicyR\bfallback\x121\n" +
+	"\ahistory\x18\n" +
+	" \x03(\v2\x17.kernelbroker.v1.ChangeR\ahistory\"\x15\n" +
 	"\x13ListProfilesRequest\"L\n" +
 	"\x14ListProfilesResponse\x124\n" +
 	"\bprofiles\x18\x01 \x03(\v2\x18.kernelbroker.v1.ProfileR\bprofiles\"'\n" +
@@ -1588,22 +2477,25 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\x12GetProfileResponse\x122\n" +
 	"\aprofile\x18\x01 \x01(\v2\x18.kernelbroker.v1.ProfileR\aprofile\"/\n" +
 	"\x13CheckProfileRequest\x12\x18\n" +
-	"\aprofile\x18\x01 \x01(\tR\aprofile\"D\n" +
+	"\aprofile\x18\x01 \x01(\tR\aprofile\"^\n" +
 	"\x14CheckProfileResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\rR\aversion\"h\n" +
+	"\aversion\x18\x02 \x01(\rR\aversion\x12\x18\n" +
+	"\aproviso\x18\x03 \x01(\tR\aproviso\"\x80\x01\n" +
 	"\x13ApplyProfileRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x122\n" +
-	"\aprofile\x18\x02 \x01(\v2\x18.kernelbroker.v1.ProfileR\aprofile\"d\n" +
+	"\aprofile\x18\x02 \x01(\v2\x18.kernelbroker.v1.ProfileR\aprofile\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"d\n" +
 	"\x14ApplyProfileResponse\x122\n" +
 	"\aprofile\x18\x01 \x01(\v2\x18.kernelbroker.v1.ProfileR\aprofile\x12\x18\n" +
-	"\achanged\x18\x02 \x01(\bR\achanged\"g\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"\x7f\n" +
 	"\x18ReleaseQuarantineRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\rR\aversion\"\x1b\n" +
+	"\aversion\x18\x03 \x01(\rR\aversion\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x1b\n" +
 	"\x19ReleaseQuarantineResponse\"{\n" +
 	"\x14RetireProfileRequest\x12\x1d\n" +
 	"\n" +
@@ -1613,18 +2505,69 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"e\n" +
 	"\x15RetireProfileResponse\x122\n" +
 	"\aprofile\x18\x01 \x01(\v2\x18.kernelbroker.v1.ProfileR\aprofile\x12\x18\n" +
-	"\achanged\x18\x02 \x01(\bR\achanged\"W\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"|\n" +
+	"\x15PromoteVersionRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\rR\aversion\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"f\n" +
+	"\x16PromoteVersionResponse\x122\n" +
+	"\aprofile\x18\x01 \x01(\v2\x18.kernelbroker.v1.ProfileR\aprofile\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"\x7f\n" +
+	"\x18QuarantineVersionRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\rR\aversion\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"i\n" +
+	"\x19QuarantineVersionResponse\x122\n" +
+	"\aprofile\x18\x01 \x01(\v2\x18.kernelbroker.v1.ProfileR\aprofile\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"\x95\x01\n" +
+	"\x12SignVersionRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\rR\aversion\x12\x1a\n" +
+	"\benvelope\x18\x04 \x01(\fR\benvelope\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"c\n" +
+	"\x13SignVersionResponse\x122\n" +
+	"\aprofile\x18\x01 \x01(\v2\x18.kernelbroker.v1.ProfileR\aprofile\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\bR\achanged\"o\n" +
 	"\x15UploadArtifactRequest\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x04R\x04size\x12\x12\n" +
-	"\x04data\x18\x03 \x01(\fR\x04data\"0\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x16\n" +
+	"\x06offset\x18\x04 \x01(\x04R\x06offset\"0\n" +
 	"\x16UploadArtifactResponse\x12\x16\n" +
 	"\x06stored\x18\x01 \x01(\bR\x06stored\"F\n" +
 	"\x14FetchArtifactRequest\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\"+\n" +
 	"\x15FetchArtifactResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\x14\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\x9d\x01\n" +
+	"\bArtifact\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x04R\x04size\x12.\n" +
+	"\x04used\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04used\x12\x1b\n" +
+	"\tneeded_by\x18\x04 \x03(\tR\bneededBy\x12\x18\n" +
+	"\apartial\x18\x05 \x01(\bR\apartial\",\n" +
+	"\x12GetArtifactRequest\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\"A\n" +
+	"\x13GetArtifactResponse\x12\x16\n" +
+	"\x06stored\x18\x01 \x01(\bR\x06stored\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x04R\x04size\"\x16\n" +
+	"\x14ListArtifactsRequest\"\x90\x01\n" +
+	"\x15ListArtifactsResponse\x127\n" +
+	"\tartifacts\x18\x01 \x03(\v2\x19.kernelbroker.v1.ArtifactR\tartifacts\x12\x1d\n" +
+	"\n" +
+	"used_bytes\x18\x02 \x01(\x04R\tusedBytes\x12\x1f\n" +
+	"\vlimit_bytes\x18\x03 \x01(\x04R\n" +
+	"limitBytes\"2\n" +
+	"\x17CollectArtifactsRequest\x12\x17\n" +
+	"\adry_run\x18\x01 \x01(\bR\x06dryRun\"O\n" +
+	"\x18CollectArtifactsResponse\x123\n" +
+	"\aremoved\x18\x01 \x03(\v2\x19.kernelbroker.v1.ArtifactR\aremoved\"\x14\n" +
 	"\x12GetSnapshotRequest\"1\n" +
 	"\x13GetSnapshotResponse\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\tR\bsnapshot*h\n" +
@@ -1635,7 +2578,7 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\vReusePolicy\x12\x1c\n" +
 	"\x18REUSE_POLICY_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19REUSE_POLICY_SAME_PROFILE\x10\x01\x12\x16\n" +
-	"\x12REUSE_POLICY_NEVER\x10\x022\xeb\x06\n" +
+	"\x12REUSE_POLICY_NEVER\x10\x022\xb7\v\n" +
 	"\x0eCatalogService\x12[\n" +
 	"\fListProfiles\x12$.kernelbroker.v1.ListProfilesRequest\x1a%.kernelbroker.v1.ListProfilesResponse\x12U\n" +
 	"\n" +
@@ -1643,9 +2586,15 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\fCheckProfile\x12$.kernelbroker.v1.CheckProfileRequest\x1a%.kernelbroker.v1.CheckProfileResponse\x12[\n" +
 	"\fApplyProfile\x12$.kernelbroker.v1.ApplyProfileRequest\x1a%.kernelbroker.v1.ApplyProfileResponse\x12j\n" +
 	"\x11ReleaseQuarantine\x12).kernelbroker.v1.ReleaseQuarantineRequest\x1a*.kernelbroker.v1.ReleaseQuarantineResponse\x12^\n" +
-	"\rRetireProfile\x12%.kernelbroker.v1.RetireProfileRequest\x1a&.kernelbroker.v1.RetireProfileResponse\x12c\n" +
+	"\rRetireProfile\x12%.kernelbroker.v1.RetireProfileRequest\x1a&.kernelbroker.v1.RetireProfileResponse\x12a\n" +
+	"\x0ePromoteVersion\x12&.kernelbroker.v1.PromoteVersionRequest\x1a'.kernelbroker.v1.PromoteVersionResponse\x12j\n" +
+	"\x11QuarantineVersion\x12).kernelbroker.v1.QuarantineVersionRequest\x1a*.kernelbroker.v1.QuarantineVersionResponse\x12X\n" +
+	"\vSignVersion\x12#.kernelbroker.v1.SignVersionRequest\x1a$.kernelbroker.v1.SignVersionResponse\x12c\n" +
 	"\x0eUploadArtifact\x12&.kernelbroker.v1.UploadArtifactRequest\x1a'.kernelbroker.v1.UploadArtifactResponse(\x01\x12`\n" +
 	"\rFetchArtifact\x12%.kernelbroker.v1.FetchArtifactRequest\x1a&.kernelbroker.v1.FetchArtifactResponse0\x01\x12X\n" +
+	"\vGetArtifact\x12#.kernelbroker.v1.GetArtifactRequest\x1a$.kernelbroker.v1.GetArtifactResponse\x12^\n" +
+	"\rListArtifacts\x12%.kernelbroker.v1.ListArtifactsRequest\x1a&.kernelbroker.v1.ListArtifactsResponse\x12g\n" +
+	"\x10CollectArtifacts\x12(.kernelbroker.v1.CollectArtifactsRequest\x1a).kernelbroker.v1.CollectArtifactsResponse\x12X\n" +
 	"\vGetSnapshot\x12#.kernelbroker.v1.GetSnapshotRequest\x1a$.kernelbroker.v1.GetSnapshotResponseBJZHgithub.com/kernelbroker/kernelbroker/kernel-broker/api/v1;kernelbrokerv1b\x06proto3"
 
 var (
@@ -1661,75 +2610,109 @@ func file_kernelbroker_v1_catalog_proto_rawDescGZIP() []byte {
 }
 
 var file_kernelbroker_v1_catalog_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_kernelbroker_v1_catalog_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_kernelbroker_v1_catalog_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_kernelbroker_v1_catalog_proto_goTypes = []any{
 	(FallbackPolicy)(0),               // 0: kernelbroker.v1.FallbackPolicy
 	(ReusePolicy)(0),                  // 1: kernelbroker.v1.ReusePolicy
 	(*KernelSpec)(nil),                // 2: kernelbroker.v1.KernelSpec
 	(*ProfileVersion)(nil),            // 3: kernelbroker.v1.ProfileVersion
-	(*Document)(nil),                  // 4: kernelbroker.v1.Document
-	(*Quarantine)(nil),                // 5: kernelbroker.v1.Quarantine
-	(*Retirement)(nil),                // 6: kernelbroker.v1.Retirement
-	(*Profile)(nil),                   // 7: kernelbroker.v1.Profile
-	(*ListProfilesRequest)(nil),       // 8: kernelbroker.v1.ListProfilesRequest
-	(*ListProfilesResponse)(nil),      // 9: kernelbroker.v1.ListProfilesResponse
-	(*GetProfileRequest)(nil),         // 10: kernelbroker.v1.GetProfileRequest
-	(*GetProfileResponse)(nil),        // 11: kernelbroker.v1.GetProfileResponse
-	(*CheckProfileRequest)(nil),       // 12: kernelbroker.v1.CheckProfileRequest
-	(*CheckProfileResponse)(nil),      // 13: kernelbroker.v1.CheckProfileResponse
-	(*ApplyProfileRequest)(nil),       // 14: kernelbroker.v1.ApplyProfileRequest
-	(*ApplyProfileResponse)(nil),      // 15: kernelbroker.v1.ApplyProfileResponse
-	(*ReleaseQuarantineRequest)(nil),  // 16: kernelbroker.v1.ReleaseQuarantineRequest
-	(*ReleaseQuarantineResponse)(nil), // 17: kernelbroker.v1.ReleaseQuarantineResponse
-	(*RetireProfileRequest)(nil),      // 18: kernelbroker.v1.RetireProfileRequest
-	(*RetireProfileResponse)(nil),     // 19: kernelbroker.v1.RetireProfileResponse
-	(*UploadArtifactRequest)(nil),     // 20: kernelbroker.v1.UploadArtifactRequest
-	(*UploadArtifactResponse)(nil),    // 21: kernelbroker.v1.UploadArtifactResponse
-	(*FetchArtifactRequest)(nil),      // 22: kernelbroker.v1.FetchArtifactRequest
-	(*FetchArtifactResponse)(nil),     // 23: kernelbroker.v1.FetchArtifactResponse
-	(*GetSnapshotRequest)(nil),        // 24: kernelbroker.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),       // 25: kernelbroker.v1.GetSnapshotResponse
-	(*timestamppb.Timestamp)(nil),     // 26: google.protobuf.Timestamp
+	(*Change)(nil),                    // 4: kernelbroker.v1.Change
+	(*Document)(nil),                  // 5: kernelbroker.v1.Document
+	(*Quarantine)(nil),                // 6: kernelbroker.v1.Quarantine
+	(*Retirement)(nil),                // 7: kernelbroker.v1.Retirement
+	(*Profile)(nil),                   // 8: kernelbroker.v1.Profile
+	(*ListProfilesRequest)(nil),       // 9: kernelbroker.v1.ListProfilesRequest
+	(*ListProfilesResponse)(nil),      // 10: kernelbroker.v1.ListProfilesResponse
+	(*GetProfileRequest)(nil),         // 11: kernelbroker.v1.GetProfileRequest
+	(*GetProfileResponse)(nil),        // 12: kernelbroker.v1.GetProfileResponse
+	(*CheckProfileRequest)(nil),       // 13: kernelbroker.v1.CheckProfileRequest
+	(*CheckProfileResponse)(nil),      // 14: kernelbroker.v1.CheckProfileResponse
+	(*ApplyProfileRequest)(nil),       // 15: kernelbroker.v1.ApplyProfileRequest
+	(*ApplyProfileResponse)(nil),      // 16: kernelbroker.v1.ApplyProfileResponse
+	(*ReleaseQuarantineRequest)(nil),  // 17: kernelbroker.v1.ReleaseQuarantineRequest
+	(*ReleaseQuarantineResponse)(nil), // 18: kernelbroker.v1.ReleaseQuarantineResponse
+	(*RetireProfileRequest)(nil),      // 19: kernelbroker.v1.RetireProfileRequest
+	(*RetireProfileResponse)(nil),     // 20: kernelbroker.v1.RetireProfileResponse
+	(*PromoteVersionRequest)(nil),     // 21: kernelbroker.v1.PromoteVersionRequest
+	(*PromoteVersionResponse)(nil),    // 22: kernelbroker.v1.PromoteVersionResponse
+	(*QuarantineVersionRequest)(nil),  // 23: kernelbroker.v1.QuarantineVersionRequest
+	(*QuarantineVersionResponse)(nil), // 24: kernelbroker.v1.QuarantineVersionResponse
+	(*SignVersionRequest)(nil),        // 25: kernelbroker.v1.SignVersionRequest
+	(*SignVersionResponse)(nil),       // 26: kernelbroker.v1.SignVersionResponse
+	(*UploadArtifactRequest)(nil),     // 27: kernelbroker.v1.UploadArtifactRequest
+	(*UploadArtifactResponse)(nil),    // 28: kernelbroker.v1.UploadArtifactResponse
+	(*FetchArtifactRequest)(nil),      // 29: kernelbroker.v1.FetchArtifactRequest
+	(*FetchArtifactResponse)(nil),     // 30: kernelbroker.v1.FetchArtifactResponse
+	(*Artifact)(nil),                  // 31: kernelbroker.v1.Artifact
+	(*GetArtifactRequest)(nil),        // 32: kernelbroker.v1.GetArtifactRequest
+	(*GetArtifactResponse)(nil),       // 33: kernelbroker.v1.GetArtifactResponse
+	(*ListArtifactsRequest)(nil),      // 34: kernelbroker.v1.ListArtifactsRequest
+	(*ListArtifactsResponse)(nil),     // 35: kernelbroker.v1.ListArtifactsResponse
+	(*CollectArtifactsRequest)(nil),   // 36: kernelbroker.v1.CollectArtifactsRequest
+	(*CollectArtifactsResponse)(nil),  // 37: kernelbroker.v1.CollectArtifactsResponse
+	(*GetSnapshotRequest)(nil),        // 38: kernelbroker.v1.GetSnapshotRequest
+	(*GetSnapshotResponse)(nil),       // 39: kernelbroker.v1.GetSnapshotResponse
+	(*timestamppb.Timestamp)(nil),     // 40: google.protobuf.Timestamp
 }
 var file_kernelbroker_v1_catalog_proto_depIdxs = []int32{
 	2,  // 0: kernelbroker.v1.ProfileVersion.kernel:type_name -> kernelbroker.v1.KernelSpec
-	5,  // 1: kernelbroker.v1.ProfileVersion.quarantine:type_name -> kernelbroker.v1.Quarantine
-	26, // 2: kernelbroker.v1.ProfileVersion.registered_at:type_name -> google.protobuf.Timestamp
-	4,  // 3: kernelbroker.v1.ProfileVersion.documents:type_name -> kernelbroker.v1.Document
-	6,  // 4: kernelbroker.v1.ProfileVersion.retired:type_name -> kernelbroker.v1.Retirement
-	26, // 5: kernelbroker.v1.Quarantine.since:type_name -> google.protobuf.Timestamp
-	26, // 6: kernelbroker.v1.Retirement.since:type_name -> google.protobuf.Timestamp
-	3,  // 7: kernelbroker.v1.Profile.versions:type_name -> kernelbroker.v1.ProfileVersion
-	1,  // 8: kernelbroker.v1.Profile.reuse:type_name -> kernelbroker.v1.ReusePolicy
-	0,  // 9: kernelbroker.v1.Profile.fallback:type_name -> kernelbroker.v1.FallbackPolicy
-	7,  // 10: kernelbroker.v1.ListProfilesResponse.profiles:type_name -> kernelbroker.v1.Profile
-	7,  // 11: kernelbroker.v1.GetProfileResponse.profile:type_name -> kernelbroker.v1.Profile
-	7,  // 12: kernelbroker.v1.ApplyProfileRequest.profile:type_name -> kernelbroker.v1.Profile
-	7,  // 13: kernelbroker.v1.ApplyProfileResponse.profile:type_name -> kernelbroker.v1.Profile
-	7,  // 14: kernelbroker.v1.RetireProfileResponse.profile:type_name -> kernelbroker.v1.Profile
-	8,  // 15: kernelbroker.v1.CatalogService.ListProfiles:input_type -> kernelbroker.v1.ListProfilesRequest
-	10, // 16: kernelbroker.v1.CatalogService.GetProfile:input_type -> kernelbroker.v1.GetProfileRequest
-	12, // 17: kernelbroker.v1.CatalogService.CheckProfile:input_type -> kernelbroker.v1.CheckProfileRequest
-	14, // 18: kernelbroker.v1.CatalogService.ApplyProfile:input_type -> kernelbroker.v1.ApplyProfileRequest
-	16, // 19: kernelbroker.v1.CatalogService.ReleaseQuarantine:input_type -> kernelbroker.v1.ReleaseQuarantineRequest
-	18, // 20: kernelbroker.v1.CatalogService.RetireProfile:input_type -> kernelbroker.v1.RetireProfileRequest
-	20, // 21: kernelbroker.v1.CatalogService.UploadArtifact:input_type -> kernelbroker.v1.UploadArtifactRequest
-	22, // 22: kernelbroker.v1.CatalogService.FetchArtifact:input_type -> kernelbroker.v1.FetchArtifactRequest
-	24, // 23: kernelbroker.v1.CatalogService.GetSnapshot:input_type -> kernelbroker.v1.GetSnapshotRequest
-	9,  // 24: kernelbroker.v1.CatalogService.ListProfiles:output_type -> kernelbroker.v1.ListProfilesResponse
-	11, // 25: kernelbroker.v1.CatalogService.GetProfile:output_type -> kernelbroker.v1.GetProfileResponse
-	13, // 26: kernelbroker.v1.CatalogService.CheckProfile:output_type -> kernelbroker.v1.CheckProfileResponse
-	15, // 27: kernelbroker.v1.CatalogService.ApplyProfile:output_type -> kernelbroker.v1.ApplyProfileResponse
-	17, // 28: kernelbroker.v1.CatalogService.ReleaseQuarantine:output_type -> kernelbroker.v1.ReleaseQuarantineResponse
-	19, // 29: kernelbroker.v1.CatalogService.RetireProfile:output_type -> kernelbroker.v1.RetireProfileResponse
-	21, // 30: kernelbroker.v1.CatalogService.UploadArtifact:output_type -> kernelbroker.v1.UploadArtifactResponse
-	23, // 31: kernelbroker.v1.CatalogService.FetchArtifact:output_type -> kernelbroker.v1.FetchArtifactResponse
-	25, // 32: kernelbroker.v1.CatalogService.GetSnapshot:output_type -> kernelbroker.v1.GetSnapshotResponse
-	24, // [24:33] is the sub-list for method output_type
-	15, // [15:24] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	6,  // 1: kernelbroker.v1.ProfileVersion.quarantine:type_name -> kernelbroker.v1.Quarantine
+	40, // 2: kernelbroker.v1.ProfileVersion.registered_at:type_name -> google.protobuf.Timestamp
+	5,  // 3: kernelbroker.v1.ProfileVersion.documents:type_name -> kernelbroker.v1.Document
+	7,  // 4: kernelbroker.v1.ProfileVersion.retired:type_name -> kernelbroker.v1.Retirement
+	40, // 5: kernelbroker.v1.Change.at:type_name -> google.protobuf.Timestamp
+	40, // 6: kernelbroker.v1.Quarantine.since:type_name -> google.protobuf.Timestamp
+	40, // 7: kernelbroker.v1.Retirement.since:type_name -> google.protobuf.Timestamp
+	3,  // 8: kernelbroker.v1.Profile.versions:type_name -> kernelbroker.v1.ProfileVersion
+	1,  // 9: kernelbroker.v1.Profile.reuse:type_name -> kernelbroker.v1.ReusePolicy
+	0,  // 10: kernelbroker.v1.Profile.fallback:type_name -> kernelbroker.v1.FallbackPolicy
+	4,  // 11: kernelbroker.v1.Profile.history:type_name -> kernelbroker.v1.Change
+	8,  // 12: kernelbroker.v1.ListProfilesResponse.profiles:type_name -> kernelbroker.v1.Profile
+	8,  // 13: kernelbroker.v1.GetProfileResponse.profile:type_name -> kernelbroker.v1.Profile
+	8,  // 14: kernelbroker.v1.ApplyProfileRequest.profile:type_name -> kernelbroker.v1.Profile
+	8,  // 15: kernelbroker.v1.ApplyProfileResponse.profile:type_name -> kernelbroker.v1.Profile
+	8,  // 16: kernelbroker.v1.RetireProfileResponse.profile:type_name -> kernelbroker.v1.Profile
+	8,  // 17: kernelbroker.v1.PromoteVersionResponse.profile:type_name -> kernelbroker.v1.Profile
+	8,  // 18: kernelbroker.v1.QuarantineVersionResponse.profile:type_name -> kernelbroker.v1.Profile
+	8,  // 19: kernelbroker.v1.SignVersionResponse.profile:type_name -> kernelbroker.v1.Profile
+	40, // 20: kernelbroker.v1.Artifact.used:type_name -> google.protobuf.Timestamp
+	31, // 21: kernelbroker.v1.ListArtifactsResponse.artifacts:type_name -> kernelbroker.v1.Artifact
+	31, // 22: kernelbroker.v1.CollectArtifactsResponse.removed:type_name -> kernelbroker.v1.Artifact
+	9,  // 23: kernelbroker.v1.CatalogService.ListProfiles:input_type -> kernelbroker.v1.ListProfilesRequest
+	11, // 24: kernelbroker.v1.CatalogService.GetProfile:input_type -> kernelbroker.v1.GetProfileRequest
+	13, // 25: kernelbroker.v1.CatalogService.CheckProfile:input_type -> kernelbroker.v1.CheckProfileRequest
+	15, // 26: kernelbroker.v1.CatalogService.ApplyProfile:input_type -> kernelbroker.v1.ApplyProfileRequest
+	17, // 27: kernelbroker.v1.CatalogService.ReleaseQuarantine:input_type -> kernelbroker.v1.ReleaseQuarantineRequest
+	19, // 28: kernelbroker.v1.CatalogService.RetireProfile:input_type -> kernelbroker.v1.RetireProfileRequest
+	21, // 29: kernelbroker.v1.CatalogService.PromoteVersion:input_type -> kernelbroker.v1.PromoteVersionRequest
+	23, // 30: kernelbroker.v1.CatalogService.QuarantineVersion:input_type -> kernelbroker.v1.QuarantineVersionRequest
+	25, // 31: kernelbroker.v1.CatalogService.SignVersion:input_type -> kernelbroker.v1.SignVersionRequest
+	27, // 32: kernelbroker.v1.CatalogService.UploadArtifact:input_type -> kernelbroker.v1.UploadArtifactRequest
+	29, // 33: kernelbroker.v1.CatalogService.FetchArtifact:input_type -> kernelbroker.v1.FetchArtifactRequest
+	32, // 34: kernelbroker.v1.CatalogService.GetArtifact:input_type -> kernelbroker.v1.GetArtifactRequest
+	34, // 35: kernelbroker.v1.CatalogService.ListArtifacts:input_type -> kernelbroker.v1.ListArtifactsRequest
+	36, // 36: kernelbroker.v1.CatalogService.CollectArtifacts:input_type -> kernelbroker.v1.CollectArtifactsRequest
+	38, // 37: kernelbroker.v1.CatalogService.GetSnapshot:input_type -> kernelbroker.v1.GetSnapshotRequest
+	10, // 38: kernelbroker.v1.CatalogService.ListProfiles:output_type -> kernelbroker.v1.ListProfilesResponse
+	12, // 39: kernelbroker.v1.CatalogService.GetProfile:output_type -> kernelbroker.v1.GetProfileResponse
+	14, // 40: kernelbroker.v1.CatalogService.CheckProfile:output_type -> kernelbroker.v1.CheckProfileResponse
+	16, // 41: kernelbroker.v1.CatalogService.ApplyProfile:output_type -> kernelbroker.v1.ApplyProfileResponse
+	18, // 42: kernelbroker.v1.CatalogService.ReleaseQuarantine:output_type -> kernelbroker.v1.ReleaseQuarantineResponse
+	20, // 43: kernelbroker.v1.CatalogService.RetireProfile:output_type -> kernelbroker.v1.RetireProfileResponse
+	22, // 44: kernelbroker.v1.CatalogService.PromoteVersion:output_type -> kernelbroker.v1.PromoteVersionResponse
+	24, // 45: kernelbroker.v1.CatalogService.QuarantineVersion:output_type -> kernelbroker.v1.QuarantineVersionResponse
+	26, // 46: kernelbroker.v1.CatalogService.SignVersion:output_type -> kernelbroker.v1.SignVersionResponse
+	28, // 47: kernelbroker.v1.CatalogService.UploadArtifact:output_type -> kernelbroker.v1.UploadArtifactResponse
+	30, // 48: kernelbroker.v1.CatalogService.FetchArtifact:output_type -> kernelbroker.v1.FetchArtifactResponse
+	33, // 49: kernelbroker.v1.CatalogService.GetArtifact:output_type -> kernelbroker.v1.GetArtifactResponse
+	35, // 50: kernelbroker.v1.CatalogService.ListArtifacts:output_type -> kernelbroker.v1.ListArtifactsResponse
+	37, // 51: kernelbroker.v1.CatalogService.CollectArtifacts:output_type -> kernelbroker.v1.CollectArtifactsResponse
+	39, // 52: kernelbroker.v1.CatalogService.GetSnapshot:output_type -> kernelbroker.v1.GetSnapshotResponse
+	38, // [38:53] is the sub-list for method output_type
+	23, // [23:38] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_kernelbroker_v1_catalog_proto_init() }
@@ -1743,7 +2726,7 @@ func file_kernelbroker_v1_catalog_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kernelbroker_v1_catalog_proto_rawDesc), len(file_kernelbroker_v1_catalog_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   24,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

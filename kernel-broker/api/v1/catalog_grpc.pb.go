@@ -29,8 +29,14 @@ const (
 	CatalogService_ApplyProfile_FullMethodName      = "/kernelbroker.v1.CatalogService/ApplyProfile"
 	CatalogService_ReleaseQuarantine_FullMethodName = "/kernelbroker.v1.CatalogService/ReleaseQuarantine"
 	CatalogService_RetireProfile_FullMethodName     = "/kernelbroker.v1.CatalogService/RetireProfile"
+	CatalogService_PromoteVersion_FullMethodName    = "/kernelbroker.v1.CatalogService/PromoteVersion"
+	CatalogService_QuarantineVersion_FullMethodName = "/kernelbroker.v1.CatalogService/QuarantineVersion"
+	CatalogService_SignVersion_FullMethodName       = "/kernelbroker.v1.CatalogService/SignVersion"
 	CatalogService_UploadArtifact_FullMethodName    = "/kernelbroker.v1.CatalogService/UploadArtifact"
 	CatalogService_FetchArtifact_FullMethodName     = "/kernelbroker.v1.CatalogService/FetchArtifact"
+	CatalogService_GetArtifact_FullMethodName       = "/kernelbroker.v1.CatalogService/GetArtifact"
+	CatalogService_ListArtifacts_FullMethodName     = "/kernelbroker.v1.CatalogService/ListArtifacts"
+	CatalogService_CollectArtifacts_FullMethodName  = "/kernelbroker.v1.CatalogService/CollectArtifacts"
 	CatalogService_GetSnapshot_FullMethodName       = "/kernelbroker.v1.CatalogService/GetSnapshot"
 )
 
@@ -47,11 +53,12 @@ type CatalogServiceClient interface {
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT for a name that
 	// no profile can have, NOT_FOUND, UNAVAILABLE.
 	GetProfile(ctx context.Context, in *GetProfileRequest, opts ...grpc.CallOption) (*GetProfileResponse, error)
-	// CheckProfile answers whether a job may ask for NAME[@VERSION] now, and
-	// which version it would get.
+	// CheckProfile answers whether a job of the caller may ask for NAME[@VERSION]
+	// now, and which version it would get. It is an early word: what counts is
+	// asked when the job has its nodes.
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT, NOT_FOUND (the
 	// message holds near misses), FAILED_PRECONDITION for a quarantined kernel,
-	// UNAVAILABLE.
+	// PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE.
 	CheckProfile(ctx context.Context, in *CheckProfileRequest, opts ...grpc.CallOption) (*CheckProfileResponse, error)
 	// ApplyProfile creates or replaces a profile; its versions are immutable
 	// once registered.
@@ -74,16 +81,52 @@ type CatalogServiceClient interface {
 	// INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION for stock and for a default
 	// version beside which others can be chosen, PERMISSION_DENIED, UNAVAILABLE.
 	RetireProfile(ctx context.Context, in *RetireProfileRequest, opts ...grpc.CallOption) (*RetireProfileResponse, error)
+	// PromoteVersion makes a version the one that jobs get who name none.
+	// Preconditions: the caller is an administrator; jobs may choose the version.
+	// Retry: safe with the same request id. Codes: INVALID_ARGUMENT, NOT_FOUND,
+	// FAILED_PRECONDITION for a quarantined or retired version, and when there is
+	// nothing to roll back to, PERMISSION_DENIED, UNAVAILABLE.
+	PromoteVersion(ctx context.Context, in *PromoteVersionRequest, opts ...grpc.CallOption) (*PromoteVersionResponse, error)
+	// QuarantineVersion keeps jobs from choosing a version until it is released.
+	// Preconditions: the caller is an administrator. Retry: safe with the same
+	// request id. Codes: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION for
+	// stock, PERMISSION_DENIED, UNAVAILABLE.
+	QuarantineVersion(ctx context.Context, in *QuarantineVersionRequest, opts ...grpc.CallOption) (*QuarantineVersionResponse, error)
+	// SignVersion gives a version a new signature, when the old one expires or
+	// its key goes. The kernel stays as it is.
+	// Preconditions: the caller is an administrator; the envelope is of this
+	// version, and verifies where the broker has a trust list. Retry: safe with
+	// the same request id. Codes: INVALID_ARGUMENT, NOT_FOUND,
+	// FAILED_PRECONDITION, PERMISSION_DENIED, UNAVAILABLE.
+	SignVersion(ctx context.Context, in *SignVersionRequest, opts ...grpc.CallOption) (*SignVersionResponse, error)
 	// UploadArtifact stores a file under its digest. The first message names
-	// digest and size, the others carry the bytes.
-	// Preconditions: the caller is an administrator. Retry: safe, content is
-	// addressed by digest. Codes: INVALID_ARGUMENT for a size or digest that
-	// does not match, RESOURCE_EXHAUSTED, PERMISSION_DENIED, UNAVAILABLE.
+	// digest, size and offset, the others carry the bytes from there on. What
+	// came before a broken connection is kept for a while, see GetArtifact.
+	// Preconditions: the caller is an administrator; nobody else uploads this
+	// digest. Retry: safe, content is addressed by digest. Codes:
+	// INVALID_ARGUMENT for a size or digest that does not match, OUT_OF_RANGE
+	// for an offset that the broker has not reached, ABORTED while another
+	// upload of this digest runs, RESOURCE_EXHAUSTED when the store is full or
+	// too many uploads run, PERMISSION_DENIED, UNAVAILABLE.
 	UploadArtifact(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadArtifactRequest, UploadArtifactResponse], error)
 	// FetchArtifact streams the bytes of a stored file from an offset.
 	// Preconditions: none. Retry: safe, go on at the offset reached. Codes:
 	// INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, UNAVAILABLE.
 	FetchArtifact(ctx context.Context, in *FetchArtifactRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchArtifactResponse], error)
+	// GetArtifact tells of one file whether it is stored, or how much of it has
+	// arrived.
+	// Preconditions: the caller is an administrator. Retry: safe. Codes:
+	// INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
+	GetArtifact(ctx context.Context, in *GetArtifactRequest, opts ...grpc.CallOption) (*GetArtifactResponse, error)
+	// ListArtifacts returns every stored file with what needs it.
+	// Preconditions: the caller is an administrator. Retry: safe. Codes:
+	// PERMISSION_DENIED, UNAVAILABLE.
+	ListArtifacts(ctx context.Context, in *ListArtifactsRequest, opts ...grpc.CallOption) (*ListArtifactsResponse, error)
+	// CollectArtifacts removes stored files that nothing needs: no version of a
+	// profile but those retired for long, no job, no node, no running upload.
+	// Preconditions: the caller is an administrator. Retry: safe. Codes:
+	// PERMISSION_DENIED, UNAVAILABLE.
+	CollectArtifacts(ctx context.Context, in *CollectArtifactsRequest, opts ...grpc.CallOption) (*CollectArtifactsResponse, error)
 	// GetSnapshot returns the catalog snapshot that submit hosts check names in.
 	// Preconditions: none. Retry: safe. Codes: UNAVAILABLE.
 	GetSnapshot(ctx context.Context, in *GetSnapshotRequest, opts ...grpc.CallOption) (*GetSnapshotResponse, error)
@@ -157,6 +200,36 @@ func (c *catalogServiceClient) RetireProfile(ctx context.Context, in *RetireProf
 	return out, nil
 }
 
+func (c *catalogServiceClient) PromoteVersion(ctx context.Context, in *PromoteVersionRequest, opts ...grpc.CallOption) (*PromoteVersionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PromoteVersionResponse)
+	err := c.cc.Invoke(ctx, CatalogService_PromoteVersion_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *catalogServiceClient) QuarantineVersion(ctx context.Context, in *QuarantineVersionRequest, opts ...grpc.CallOption) (*QuarantineVersionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(QuarantineVersionResponse)
+	err := c.cc.Invoke(ctx, CatalogService_QuarantineVersion_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *catalogServiceClient) SignVersion(ctx context.Context, in *SignVersionRequest, opts ...grpc.CallOption) (*SignVersionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SignVersionResponse)
+	err := c.cc.Invoke(ctx, CatalogService_SignVersion_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *catalogServiceClient) UploadArtifact(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadArtifactRequest, UploadArtifactResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &CatalogService_ServiceDesc.Streams[0], CatalogService_UploadArtifact_FullMethodName, cOpts...)
@@ -189,6 +262,36 @@ func (c *catalogServiceClient) FetchArtifact(ctx context.Context, in *FetchArtif
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type CatalogService_FetchArtifactClient = grpc.ServerStreamingClient[FetchArtifactResponse]
 
+func (c *catalogServiceClient) GetArtifact(ctx context.Context, in *GetArtifactRequest, opts ...grpc.CallOption) (*GetArtifactResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetArtifactResponse)
+	err := c.cc.Invoke(ctx, CatalogService_GetArtifact_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *catalogServiceClient) ListArtifacts(ctx context.Context, in *ListArtifactsRequest, opts ...grpc.CallOption) (*ListArtifactsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListArtifactsResponse)
+	err := c.cc.Invoke(ctx, CatalogService_ListArtifacts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *catalogServiceClient) CollectArtifacts(ctx context.Context, in *CollectArtifactsRequest, opts ...grpc.CallOption) (*CollectArtifactsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CollectArtifactsResponse)
+	err := c.cc.Invoke(ctx, CatalogService_CollectArtifacts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *catalogServiceClient) GetSnapshot(ctx context.Context, in *GetSnapshotRequest, opts ...grpc.CallOption) (*GetSnapshotResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetSnapshotResponse)
@@ -212,11 +315,12 @@ type CatalogServiceServer interface {
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT for a name that
 	// no profile can have, NOT_FOUND, UNAVAILABLE.
 	GetProfile(context.Context, *GetProfileRequest) (*GetProfileResponse, error)
-	// CheckProfile answers whether a job may ask for NAME[@VERSION] now, and
-	// which version it would get.
+	// CheckProfile answers whether a job of the caller may ask for NAME[@VERSION]
+	// now, and which version it would get. It is an early word: what counts is
+	// asked when the job has its nodes.
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT, NOT_FOUND (the
 	// message holds near misses), FAILED_PRECONDITION for a quarantined kernel,
-	// UNAVAILABLE.
+	// PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE.
 	CheckProfile(context.Context, *CheckProfileRequest) (*CheckProfileResponse, error)
 	// ApplyProfile creates or replaces a profile; its versions are immutable
 	// once registered.
@@ -239,16 +343,52 @@ type CatalogServiceServer interface {
 	// INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION for stock and for a default
 	// version beside which others can be chosen, PERMISSION_DENIED, UNAVAILABLE.
 	RetireProfile(context.Context, *RetireProfileRequest) (*RetireProfileResponse, error)
+	// PromoteVersion makes a version the one that jobs get who name none.
+	// Preconditions: the caller is an administrator; jobs may choose the version.
+	// Retry: safe with the same request id. Codes: INVALID_ARGUMENT, NOT_FOUND,
+	// FAILED_PRECONDITION for a quarantined or retired version, and when there is
+	// nothing to roll back to, PERMISSION_DENIED, UNAVAILABLE.
+	PromoteVersion(context.Context, *PromoteVersionRequest) (*PromoteVersionResponse, error)
+	// QuarantineVersion keeps jobs from choosing a version until it is released.
+	// Preconditions: the caller is an administrator. Retry: safe with the same
+	// request id. Codes: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION for
+	// stock, PERMISSION_DENIED, UNAVAILABLE.
+	QuarantineVersion(context.Context, *QuarantineVersionRequest) (*QuarantineVersionResponse, error)
+	// SignVersion gives a version a new signature, when the old one expires or
+	// its key goes. The kernel stays as it is.
+	// Preconditions: the caller is an administrator; the envelope is of this
+	// version, and verifies where the broker has a trust list. Retry: safe with
+	// the same request id. Codes: INVALID_ARGUMENT, NOT_FOUND,
+	// FAILED_PRECONDITION, PERMISSION_DENIED, UNAVAILABLE.
+	SignVersion(context.Context, *SignVersionRequest) (*SignVersionResponse, error)
 	// UploadArtifact stores a file under its digest. The first message names
-	// digest and size, the others carry the bytes.
-	// Preconditions: the caller is an administrator. Retry: safe, content is
-	// addressed by digest. Codes: INVALID_ARGUMENT for a size or digest that
-	// does not match, RESOURCE_EXHAUSTED, PERMISSION_DENIED, UNAVAILABLE.
+	// digest, size and offset, the others carry the bytes from there on. What
+	// came before a broken connection is kept for a while, see GetArtifact.
+	// Preconditions: the caller is an administrator; nobody else uploads this
+	// digest. Retry: safe, content is addressed by digest. Codes:
+	// INVALID_ARGUMENT for a size or digest that does not match, OUT_OF_RANGE
+	// for an offset that the broker has not reached, ABORTED while another
+	// upload of this digest runs, RESOURCE_EXHAUSTED when the store is full or
+	// too many uploads run, PERMISSION_DENIED, UNAVAILABLE.
 	UploadArtifact(grpc.ClientStreamingServer[UploadArtifactRequest, UploadArtifactResponse]) error
 	// FetchArtifact streams the bytes of a stored file from an offset.
 	// Preconditions: none. Retry: safe, go on at the offset reached. Codes:
 	// INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, UNAVAILABLE.
 	FetchArtifact(*FetchArtifactRequest, grpc.ServerStreamingServer[FetchArtifactResponse]) error
+	// GetArtifact tells of one file whether it is stored, or how much of it has
+	// arrived.
+	// Preconditions: the caller is an administrator. Retry: safe. Codes:
+	// INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
+	GetArtifact(context.Context, *GetArtifactRequest) (*GetArtifactResponse, error)
+	// ListArtifacts returns every stored file with what needs it.
+	// Preconditions: the caller is an administrator. Retry: safe. Codes:
+	// PERMISSION_DENIED, UNAVAILABLE.
+	ListArtifacts(context.Context, *ListArtifactsRequest) (*ListArtifactsResponse, error)
+	// CollectArtifacts removes stored files that nothing needs: no version of a
+	// profile but those retired for long, no job, no node, no running upload.
+	// Preconditions: the caller is an administrator. Retry: safe. Codes:
+	// PERMISSION_DENIED, UNAVAILABLE.
+	CollectArtifacts(context.Context, *CollectArtifactsRequest) (*CollectArtifactsResponse, error)
 	// GetSnapshot returns the catalog snapshot that submit hosts check names in.
 	// Preconditions: none. Retry: safe. Codes: UNAVAILABLE.
 	GetSnapshot(context.Context, *GetSnapshotRequest) (*GetSnapshotResponse, error)
@@ -280,11 +420,29 @@ func (UnimplementedCatalogServiceServer) ReleaseQuarantine(context.Context, *Rel
 func (UnimplementedCatalogServiceServer) RetireProfile(context.Context, *RetireProfileRequest) (*RetireProfileResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetireProfile not implemented")
 }
+func (UnimplementedCatalogServiceServer) PromoteVersion(context.Context, *PromoteVersionRequest) (*PromoteVersionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PromoteVersion not implemented")
+}
+func (UnimplementedCatalogServiceServer) QuarantineVersion(context.Context, *QuarantineVersionRequest) (*QuarantineVersionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method QuarantineVersion not implemented")
+}
+func (UnimplementedCatalogServiceServer) SignVersion(context.Context, *SignVersionRequest) (*SignVersionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SignVersion not implemented")
+}
 func (UnimplementedCatalogServiceServer) UploadArtifact(grpc.ClientStreamingServer[UploadArtifactRequest, UploadArtifactResponse]) error {
 	return status.Error(codes.Unimplemented, "method UploadArtifact not implemented")
 }
 func (UnimplementedCatalogServiceServer) FetchArtifact(*FetchArtifactRequest, grpc.ServerStreamingServer[FetchArtifactResponse]) error {
 	return status.Error(codes.Unimplemented, "method FetchArtifact not implemented")
+}
+func (UnimplementedCatalogServiceServer) GetArtifact(context.Context, *GetArtifactRequest) (*GetArtifactResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetArtifact not implemented")
+}
+func (UnimplementedCatalogServiceServer) ListArtifacts(context.Context, *ListArtifactsRequest) (*ListArtifactsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListArtifacts not implemented")
+}
+func (UnimplementedCatalogServiceServer) CollectArtifacts(context.Context, *CollectArtifactsRequest) (*CollectArtifactsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CollectArtifacts not implemented")
 }
 func (UnimplementedCatalogServiceServer) GetSnapshot(context.Context, *GetSnapshotRequest) (*GetSnapshotResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSnapshot not implemented")
@@ -418,6 +576,60 @@ func _CatalogService_RetireProfile_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CatalogService_PromoteVersion_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PromoteVersionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CatalogServiceServer).PromoteVersion(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CatalogService_PromoteVersion_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CatalogServiceServer).PromoteVersion(ctx, req.(*PromoteVersionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CatalogService_QuarantineVersion_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(QuarantineVersionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CatalogServiceServer).QuarantineVersion(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CatalogService_QuarantineVersion_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CatalogServiceServer).QuarantineVersion(ctx, req.(*QuarantineVersionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CatalogService_SignVersion_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SignVersionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CatalogServiceServer).SignVersion(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CatalogService_SignVersion_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CatalogServiceServer).SignVersion(ctx, req.(*SignVersionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CatalogService_UploadArtifact_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(CatalogServiceServer).UploadArtifact(&grpc.GenericServerStream[UploadArtifactRequest, UploadArtifactResponse]{ServerStream: stream})
 }
@@ -435,6 +647,60 @@ func _CatalogService_FetchArtifact_Handler(srv interface{}, stream grpc.ServerSt
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type CatalogService_FetchArtifactServer = grpc.ServerStreamingServer[FetchArtifactResponse]
+
+func _CatalogService_GetArtifact_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetArtifactRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CatalogServiceServer).GetArtifact(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CatalogService_GetArtifact_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CatalogServiceServer).GetArtifact(ctx, req.(*GetArtifactRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CatalogService_ListArtifacts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListArtifactsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CatalogServiceServer).ListArtifacts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CatalogService_ListArtifacts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CatalogServiceServer).ListArtifacts(ctx, req.(*ListArtifactsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CatalogService_CollectArtifacts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CollectArtifactsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CatalogServiceServer).CollectArtifacts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CatalogService_CollectArtifacts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CatalogServiceServer).CollectArtifacts(ctx, req.(*CollectArtifactsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _CatalogService_GetSnapshot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetSnapshotRequest)
@@ -484,6 +750,30 @@ var CatalogService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RetireProfile",
 			Handler:    _CatalogService_RetireProfile_Handler,
+		},
+		{
+			MethodName: "PromoteVersion",
+			Handler:    _CatalogService_PromoteVersion_Handler,
+		},
+		{
+			MethodName: "QuarantineVersion",
+			Handler:    _CatalogService_QuarantineVersion_Handler,
+		},
+		{
+			MethodName: "SignVersion",
+			Handler:    _CatalogService_SignVersion_Handler,
+		},
+		{
+			MethodName: "GetArtifact",
+			Handler:    _CatalogService_GetArtifact_Handler,
+		},
+		{
+			MethodName: "ListArtifacts",
+			Handler:    _CatalogService_ListArtifacts_Handler,
+		},
+		{
+			MethodName: "CollectArtifacts",
+			Handler:    _CatalogService_CollectArtifacts_Handler,
 		},
 		{
 			MethodName: "GetSnapshot",

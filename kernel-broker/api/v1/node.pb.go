@@ -204,6 +204,7 @@ type ConnectRequest struct {
 	//	*ConnectRequest_Slurmd
 	//	*ConnectRequest_JobEnding
 	//	*ConnectRequest_Heartbeat
+	//	*ConnectRequest_Run
 	Message       isConnectRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -291,6 +292,15 @@ func (x *ConnectRequest) GetHeartbeat() *Heartbeat {
 	return nil
 }
 
+func (x *ConnectRequest) GetRun() *RunReport {
+	if x != nil {
+		if x, ok := x.Message.(*ConnectRequest_Run); ok {
+			return x.Run
+		}
+	}
+	return nil
+}
+
 type isConnectRequest_Message interface {
 	isConnectRequest_Message()
 }
@@ -315,6 +325,10 @@ type ConnectRequest_Heartbeat struct {
 	Heartbeat *Heartbeat `protobuf:"bytes,5,opt,name=heartbeat,proto3,oneof"`
 }
 
+type ConnectRequest_Run struct {
+	Run *RunReport `protobuf:"bytes,6,opt,name=run,proto3,oneof"`
+}
+
 func (*ConnectRequest_Hello) isConnectRequest_Message() {}
 
 func (*ConnectRequest_Report) isConnectRequest_Message() {}
@@ -324,6 +338,80 @@ func (*ConnectRequest_Slurmd) isConnectRequest_Message() {}
 func (*ConnectRequest_JobEnding) isConnectRequest_Message() {}
 
 func (*ConnectRequest_Heartbeat) isConnectRequest_Message() {}
+
+func (*ConnectRequest_Run) isConnectRequest_Message() {}
+
+// RunReport is how far a node is with a profiling run. It is said again on
+// each new stream.
+type RunReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	RunId uint64                 `protobuf:"varint,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// READY, LOOKING or FAILED; unspecified when only figures are sent.
+	State  RunNodeState `protobuf:"varint,2,opt,name=state,proto3,enum=kernelbroker.v1.RunNodeState" json:"state,omitempty"`
+	Reason string       `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// A profiling result as JSON, while somebody watches.
+	Figures       []byte `protobuf:"bytes,4,opt,name=figures,proto3" json:"figures,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunReport) Reset() {
+	*x = RunReport{}
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunReport) ProtoMessage() {}
+
+func (x *RunReport) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunReport.ProtoReflect.Descriptor instead.
+func (*RunReport) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RunReport) GetRunId() uint64 {
+	if x != nil {
+		return x.RunId
+	}
+	return 0
+}
+
+func (x *RunReport) GetState() RunNodeState {
+	if x != nil {
+		return x.State
+	}
+	return RunNodeState_RUN_NODE_STATE_UNSPECIFIED
+}
+
+func (x *RunReport) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RunReport) GetFigures() []byte {
+	if x != nil {
+		return x.Figures
+	}
+	return nil
+}
 
 // Hello says what the node is and what it runs. Sent first, on every stream.
 type Hello struct {
@@ -349,7 +437,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[1]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -361,7 +449,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[1]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -374,7 +462,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{1}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Hello) GetNode() string {
@@ -457,7 +545,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[2]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -469,7 +557,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[2]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -482,7 +570,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{2}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Inventory) GetArchitecture() string {
@@ -540,7 +628,7 @@ type SwitchReport struct {
 
 func (x *SwitchReport) Reset() {
 	*x = SwitchReport{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[3]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -552,7 +640,7 @@ func (x *SwitchReport) String() string {
 func (*SwitchReport) ProtoMessage() {}
 
 func (x *SwitchReport) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[3]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -565,7 +653,7 @@ func (x *SwitchReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchReport.ProtoReflect.Descriptor instead.
 func (*SwitchReport) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{3}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SwitchReport) GetGeneration() uint64 {
@@ -610,7 +698,7 @@ type SlurmdReport struct {
 
 func (x *SlurmdReport) Reset() {
 	*x = SlurmdReport{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[4]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -622,7 +710,7 @@ func (x *SlurmdReport) String() string {
 func (*SlurmdReport) ProtoMessage() {}
 
 func (x *SlurmdReport) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[4]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -635,7 +723,7 @@ func (x *SlurmdReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlurmdReport.ProtoReflect.Descriptor instead.
 func (*SlurmdReport) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SlurmdReport) GetGeneration() uint64 {
@@ -677,7 +765,7 @@ type JobEnding struct {
 
 func (x *JobEnding) Reset() {
 	*x = JobEnding{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[5]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +777,7 @@ func (x *JobEnding) String() string {
 func (*JobEnding) ProtoMessage() {}
 
 func (x *JobEnding) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[5]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +790,7 @@ func (x *JobEnding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEnding.ProtoReflect.Descriptor instead.
 func (*JobEnding) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *JobEnding) GetQuery() uint64 {
@@ -728,7 +816,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[6]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +828,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[6]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +841,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 // ConnectResponse is a message from the broker.
@@ -764,6 +852,7 @@ type ConnectResponse struct {
 	//	*ConnectResponse_Desired
 	//	*ConnectResponse_JobEnding
 	//	*ConnectResponse_Snapshot
+	//	*ConnectResponse_Runs
 	Message       isConnectResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -771,7 +860,7 @@ type ConnectResponse struct {
 
 func (x *ConnectResponse) Reset() {
 	*x = ConnectResponse{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[7]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +872,7 @@ func (x *ConnectResponse) String() string {
 func (*ConnectResponse) ProtoMessage() {}
 
 func (x *ConnectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[7]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +885,7 @@ func (x *ConnectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectResponse.ProtoReflect.Descriptor instead.
 func (*ConnectResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ConnectResponse) GetMessage() isConnectResponse_Message {
@@ -833,6 +922,15 @@ func (x *ConnectResponse) GetSnapshot() string {
 	return ""
 }
 
+func (x *ConnectResponse) GetRuns() *RunWishes {
+	if x != nil {
+		if x, ok := x.Message.(*ConnectResponse_Runs); ok {
+			return x.Runs
+		}
+	}
+	return nil
+}
+
 type isConnectResponse_Message interface {
 	isConnectResponse_Message()
 }
@@ -850,11 +948,159 @@ type ConnectResponse_Snapshot struct {
 	Snapshot string `protobuf:"bytes,3,opt,name=snapshot,proto3,oneof"`
 }
 
+type ConnectResponse_Runs struct {
+	Runs *RunWishes `protobuf:"bytes,4,opt,name=runs,proto3,oneof"`
+}
+
 func (*ConnectResponse_Desired) isConnectResponse_Message() {}
 
 func (*ConnectResponse_JobEnding) isConnectResponse_Message() {}
 
 func (*ConnectResponse_Snapshot) isConnectResponse_Message() {}
+
+func (*ConnectResponse_Runs) isConnectResponse_Message() {}
+
+// RunWishes is all that the broker wants of the node's collectors; each one
+// replaces the one before, and what is missing in it may be forgotten.
+type RunWishes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Runs          []*RunWish             `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunWishes) Reset() {
+	*x = RunWishes{}
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunWishes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunWishes) ProtoMessage() {}
+
+func (x *RunWishes) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunWishes.ProtoReflect.Descriptor instead.
+func (*RunWishes) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RunWishes) GetRuns() []*RunWish {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+// RunWish is one job to look at.
+type RunWish struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	RunId        uint64                 `protobuf:"varint,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	JobId        uint32                 `protobuf:"varint,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	RestartCount uint32                 `protobuf:"varint,3,opt,name=restart_count,json=restartCount,proto3" json:"restart_count,omitempty"`
+	Collectors   []string               `protobuf:"bytes,4,rep,name=collectors,proto3" json:"collectors,omitempty"`
+	// The job has left: deliver what there is, or say that there is nothing.
+	Ended bool `protobuf:"varint,5,opt,name=ended,proto3" json:"ended,omitempty"`
+	// Somebody watches: send figures about once a second.
+	Watched bool `protobuf:"varint,6,opt,name=watched,proto3" json:"watched,omitempty"`
+	// Whose job it is: he may read the figures on the node.
+	Uid           uint32 `protobuf:"varint,7,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunWish) Reset() {
+	*x = RunWish{}
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunWish) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunWish) ProtoMessage() {}
+
+func (x *RunWish) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunWish.ProtoReflect.Descriptor instead.
+func (*RunWish) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RunWish) GetRunId() uint64 {
+	if x != nil {
+		return x.RunId
+	}
+	return 0
+}
+
+func (x *RunWish) GetJobId() uint32 {
+	if x != nil {
+		return x.JobId
+	}
+	return 0
+}
+
+func (x *RunWish) GetRestartCount() uint32 {
+	if x != nil {
+		return x.RestartCount
+	}
+	return 0
+}
+
+func (x *RunWish) GetCollectors() []string {
+	if x != nil {
+		return x.Collectors
+	}
+	return nil
+}
+
+func (x *RunWish) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *RunWish) GetWatched() bool {
+	if x != nil {
+		return x.Watched
+	}
+	return false
+}
+
+func (x *RunWish) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
 
 // Desired is the whole wish for a node; a newer generation replaces an older.
 type Desired struct {
@@ -877,13 +1123,15 @@ type Desired struct {
 	SlurmdStart uint64 `protobuf:"varint,9,opt,name=slurmd_start,json=slurmdStart,proto3" json:"slurmd_start,omitempty"`
 	// slurmd must not be started before this time.
 	SlurmdNotBefore *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=slurmd_not_before,json=slurmdNotBefore,proto3" json:"slurmd_not_before,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The signature of the kernel, see ProfileVersion.envelope.
+	Envelope      []byte `protobuf:"bytes,11,opt,name=envelope,proto3" json:"envelope,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[8]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +1143,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[8]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +1156,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Desired) GetGeneration() uint64 {
@@ -981,6 +1229,13 @@ func (x *Desired) GetSlurmdNotBefore() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Desired) GetEnvelope() []byte {
+	if x != nil {
+		return x.Envelope
+	}
+	return nil
+}
+
 // JobEndingAnswer answers JobEnding.
 type JobEndingAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -993,7 +1248,7 @@ type JobEndingAnswer struct {
 
 func (x *JobEndingAnswer) Reset() {
 	*x = JobEndingAnswer{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[9]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1005,7 +1260,7 @@ func (x *JobEndingAnswer) String() string {
 func (*JobEndingAnswer) ProtoMessage() {}
 
 func (x *JobEndingAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[9]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1018,7 +1273,7 @@ func (x *JobEndingAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEndingAnswer.ProtoReflect.Descriptor instead.
 func (*JobEndingAnswer) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *JobEndingAnswer) GetQuery() uint64 {
@@ -1060,7 +1315,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[10]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1327,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[10]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1340,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Node) GetName() string {
@@ -1208,7 +1463,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[11]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1220,7 +1475,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[11]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1233,7 +1488,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 type ListNodesResponse struct {
@@ -1245,7 +1500,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[12]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1512,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[12]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1525,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -1289,7 +1544,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[13]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1301,7 +1556,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[13]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1314,7 +1569,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetNodeRequest) GetName() string {
@@ -1333,7 +1588,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[14]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1600,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[14]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1613,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetNodeResponse) GetNode() *Node {
@@ -1372,15 +1627,21 @@ var File_kernelbroker_v1_node_proto protoreflect.FileDescriptor
 
 const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x1akernelbroker/v1/node.proto\x12\x0fkernelbroker.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dkernelbroker/v1/catalog.proto\"\xb6\x02\n" +
+	"\x1akernelbroker/v1/node.proto\x12\x0fkernelbroker.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dkernelbroker/v1/catalog.proto\x1a\x19kernelbroker/v1/run.proto\"\xe6\x02\n" +
 	"\x0eConnectRequest\x12.\n" +
 	"\x05hello\x18\x01 \x01(\v2\x16.kernelbroker.v1.HelloH\x00R\x05hello\x127\n" +
 	"\x06report\x18\x02 \x01(\v2\x1d.kernelbroker.v1.SwitchReportH\x00R\x06report\x127\n" +
 	"\x06slurmd\x18\x03 \x01(\v2\x1d.kernelbroker.v1.SlurmdReportH\x00R\x06slurmd\x12;\n" +
 	"\n" +
 	"job_ending\x18\x04 \x01(\v2\x1a.kernelbroker.v1.JobEndingH\x00R\tjobEnding\x12:\n" +
-	"\theartbeat\x18\x05 \x01(\v2\x1a.kernelbroker.v1.HeartbeatH\x00R\theartbeatB\t\n" +
-	"\amessage\"\xbe\x02\n" +
+	"\theartbeat\x18\x05 \x01(\v2\x1a.kernelbroker.v1.HeartbeatH\x00R\theartbeat\x12.\n" +
+	"\x03run\x18\x06 \x01(\v2\x1a.kernelbroker.v1.RunReportH\x00R\x03runB\t\n" +
+	"\amessage\"\x89\x01\n" +
+	"\tRunReport\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x123\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x1d.kernelbroker.v1.RunNodeStateR\x05state\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
+	"\afigures\x18\x04 \x01(\fR\afigures\"\xbe\x02\n" +
 	"\x05Hello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12\x19\n" +
@@ -1417,13 +1678,26 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\tJobEnding\x12\x14\n" +
 	"\x05query\x18\x01 \x01(\x04R\x05query\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\"\v\n" +
-	"\tHeartbeat\"\xb3\x01\n" +
+	"\tHeartbeat\"\xe5\x01\n" +
 	"\x0fConnectResponse\x124\n" +
 	"\adesired\x18\x01 \x01(\v2\x18.kernelbroker.v1.DesiredH\x00R\adesired\x12A\n" +
 	"\n" +
 	"job_ending\x18\x02 \x01(\v2 .kernelbroker.v1.JobEndingAnswerH\x00R\tjobEnding\x12\x1c\n" +
-	"\bsnapshot\x18\x03 \x01(\tH\x00R\bsnapshotB\t\n" +
-	"\amessage\"\x88\x03\n" +
+	"\bsnapshot\x18\x03 \x01(\tH\x00R\bsnapshot\x120\n" +
+	"\x04runs\x18\x04 \x01(\v2\x1a.kernelbroker.v1.RunWishesH\x00R\x04runsB\t\n" +
+	"\amessage\"9\n" +
+	"\tRunWishes\x12,\n" +
+	"\x04runs\x18\x01 \x03(\v2\x18.kernelbroker.v1.RunWishR\x04runs\"\xbe\x01\n" +
+	"\aRunWish\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x15\n" +
+	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12#\n" +
+	"\rrestart_count\x18\x03 \x01(\rR\frestartCount\x12\x1e\n" +
+	"\n" +
+	"collectors\x18\x04 \x03(\tR\n" +
+	"collectors\x12\x14\n" +
+	"\x05ended\x18\x05 \x01(\bR\x05ended\x12\x18\n" +
+	"\awatched\x18\x06 \x01(\bR\awatched\x12\x10\n" +
+	"\x03uid\x18\a \x01(\rR\x03uid\"\xa4\x03\n" +
 	"\aDesired\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
@@ -1437,7 +1711,8 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\x0eslurmd_allowed\x18\b \x01(\bR\rslurmdAllowed\x12!\n" +
 	"\fslurmd_start\x18\t \x01(\x04R\vslurmdStart\x12F\n" +
 	"\x11slurmd_not_before\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\x0fslurmdNotBefore\";\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x0fslurmdNotBefore\x12\x1a\n" +
+	"\benvelope\x18\v \x01(\fR\benvelope\";\n" +
 	"\x0fJobEndingAnswer\x12\x14\n" +
 	"\x05query\x18\x01 \x01(\x04R\x05query\x12\x12\n" +
 	"\x04kept\x18\x02 \x01(\bR\x04kept\"\xb0\x04\n" +
@@ -1500,59 +1775,67 @@ func file_kernelbroker_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_kernelbroker_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_kernelbroker_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_kernelbroker_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_kernelbroker_v1_node_proto_goTypes = []any{
 	(SwitchState)(0),              // 0: kernelbroker.v1.SwitchState
 	(FailureKind)(0),              // 1: kernelbroker.v1.FailureKind
 	(NodePhase)(0),                // 2: kernelbroker.v1.NodePhase
 	(*ConnectRequest)(nil),        // 3: kernelbroker.v1.ConnectRequest
-	(*Hello)(nil),                 // 4: kernelbroker.v1.Hello
-	(*Inventory)(nil),             // 5: kernelbroker.v1.Inventory
-	(*SwitchReport)(nil),          // 6: kernelbroker.v1.SwitchReport
-	(*SlurmdReport)(nil),          // 7: kernelbroker.v1.SlurmdReport
-	(*JobEnding)(nil),             // 8: kernelbroker.v1.JobEnding
-	(*Heartbeat)(nil),             // 9: kernelbroker.v1.Heartbeat
-	(*ConnectResponse)(nil),       // 10: kernelbroker.v1.ConnectResponse
-	(*Desired)(nil),               // 11: kernelbroker.v1.Desired
-	(*JobEndingAnswer)(nil),       // 12: kernelbroker.v1.JobEndingAnswer
-	(*Node)(nil),                  // 13: kernelbroker.v1.Node
-	(*ListNodesRequest)(nil),      // 14: kernelbroker.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),     // 15: kernelbroker.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),        // 16: kernelbroker.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),       // 17: kernelbroker.v1.GetNodeResponse
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
-	(*KernelSpec)(nil),            // 19: kernelbroker.v1.KernelSpec
+	(*RunReport)(nil),             // 4: kernelbroker.v1.RunReport
+	(*Hello)(nil),                 // 5: kernelbroker.v1.Hello
+	(*Inventory)(nil),             // 6: kernelbroker.v1.Inventory
+	(*SwitchReport)(nil),          // 7: kernelbroker.v1.SwitchReport
+	(*SlurmdReport)(nil),          // 8: kernelbroker.v1.SlurmdReport
+	(*JobEnding)(nil),             // 9: kernelbroker.v1.JobEnding
+	(*Heartbeat)(nil),             // 10: kernelbroker.v1.Heartbeat
+	(*ConnectResponse)(nil),       // 11: kernelbroker.v1.ConnectResponse
+	(*RunWishes)(nil),             // 12: kernelbroker.v1.RunWishes
+	(*RunWish)(nil),               // 13: kernelbroker.v1.RunWish
+	(*Desired)(nil),               // 14: kernelbroker.v1.Desired
+	(*JobEndingAnswer)(nil),       // 15: kernelbroker.v1.JobEndingAnswer
+	(*Node)(nil),                  // 16: kernelbroker.v1.Node
+	(*ListNodesRequest)(nil),      // 17: kernelbroker.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),     // 18: kernelbroker.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),        // 19: kernelbroker.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),       // 20: kernelbroker.v1.GetNodeResponse
+	(RunNodeState)(0),             // 21: kernelbroker.v1.RunNodeState
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*KernelSpec)(nil),            // 23: kernelbroker.v1.KernelSpec
 }
 var file_kernelbroker_v1_node_proto_depIdxs = []int32{
-	4,  // 0: kernelbroker.v1.ConnectRequest.hello:type_name -> kernelbroker.v1.Hello
-	6,  // 1: kernelbroker.v1.ConnectRequest.report:type_name -> kernelbroker.v1.SwitchReport
-	7,  // 2: kernelbroker.v1.ConnectRequest.slurmd:type_name -> kernelbroker.v1.SlurmdReport
-	8,  // 3: kernelbroker.v1.ConnectRequest.job_ending:type_name -> kernelbroker.v1.JobEnding
-	9,  // 4: kernelbroker.v1.ConnectRequest.heartbeat:type_name -> kernelbroker.v1.Heartbeat
-	5,  // 5: kernelbroker.v1.Hello.inventory:type_name -> kernelbroker.v1.Inventory
-	18, // 6: kernelbroker.v1.Hello.booted_at:type_name -> google.protobuf.Timestamp
-	0,  // 7: kernelbroker.v1.SwitchReport.state:type_name -> kernelbroker.v1.SwitchState
-	1,  // 8: kernelbroker.v1.SwitchReport.failure:type_name -> kernelbroker.v1.FailureKind
-	11, // 9: kernelbroker.v1.ConnectResponse.desired:type_name -> kernelbroker.v1.Desired
-	12, // 10: kernelbroker.v1.ConnectResponse.job_ending:type_name -> kernelbroker.v1.JobEndingAnswer
-	19, // 11: kernelbroker.v1.Desired.kernel:type_name -> kernelbroker.v1.KernelSpec
-	18, // 12: kernelbroker.v1.Desired.slurmd_not_before:type_name -> google.protobuf.Timestamp
-	2,  // 13: kernelbroker.v1.Node.phase:type_name -> kernelbroker.v1.NodePhase
-	18, // 14: kernelbroker.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	5,  // 15: kernelbroker.v1.Node.inventory:type_name -> kernelbroker.v1.Inventory
-	13, // 16: kernelbroker.v1.ListNodesResponse.nodes:type_name -> kernelbroker.v1.Node
-	13, // 17: kernelbroker.v1.GetNodeResponse.node:type_name -> kernelbroker.v1.Node
-	3,  // 18: kernelbroker.v1.NodeService.Connect:input_type -> kernelbroker.v1.ConnectRequest
-	14, // 19: kernelbroker.v1.NodeService.ListNodes:input_type -> kernelbroker.v1.ListNodesRequest
-	16, // 20: kernelbroker.v1.NodeService.GetNode:input_type -> kernelbroker.v1.GetNodeRequest
-	10, // 21: kernelbroker.v1.NodeService.Connect:output_type -> kernelbroker.v1.ConnectResponse
-	15, // 22: kernelbroker.v1.NodeService.ListNodes:output_type -> kernelbroker.v1.ListNodesResponse
-	17, // 23: kernelbroker.v1.NodeService.GetNode:output_type -> kernelbroker.v1.GetNodeResponse
-	21, // [21:24] is the sub-list for method output_type
-	18, // [18:21] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	5,  // 0: kernelbroker.v1.ConnectRequest.hello:type_name -> kernelbroker.v1.Hello
+	7,  // 1: kernelbroker.v1.ConnectRequest.report:type_name -> kernelbroker.v1.SwitchReport
+	8,  // 2: kernelbroker.v1.ConnectRequest.slurmd:type_name -> kernelbroker.v1.SlurmdReport
+	9,  // 3: kernelbroker.v1.ConnectRequest.job_ending:type_name -> kernelbroker.v1.JobEnding
+	10, // 4: kernelbroker.v1.ConnectRequest.heartbeat:type_name -> kernelbroker.v1.Heartbeat
+	4,  // 5: kernelbroker.v1.ConnectRequest.run:type_name -> kernelbroker.v1.RunReport
+	21, // 6: kernelbroker.v1.RunReport.state:type_name -> kernelbroker.v1.RunNodeState
+	6,  // 7: kernelbroker.v1.Hello.inventory:type_name -> kernelbroker.v1.Inventory
+	22, // 8: kernelbroker.v1.Hello.booted_at:type_name -> google.protobuf.Timestamp
+	0,  // 9: kernelbroker.v1.SwitchReport.state:type_name -> kernelbroker.v1.SwitchState
+	1,  // 10: kernelbroker.v1.SwitchReport.failure:type_name -> kernelbroker.v1.FailureKind
+	14, // 11: kernelbroker.v1.ConnectResponse.desired:type_name -> kernelbroker.v1.Desired
+	15, // 12: kernelbroker.v1.ConnectResponse.job_ending:type_name -> kernelbroker.v1.JobEndingAnswer
+	12, // 13: kernelbroker.v1.ConnectResponse.runs:type_name -> kernelbroker.v1.RunWishes
+	13, // 14: kernelbroker.v1.RunWishes.runs:type_name -> kernelbroker.v1.RunWish
+	23, // 15: kernelbroker.v1.Desired.kernel:type_name -> kernelbroker.v1.KernelSpec
+	22, // 16: kernelbroker.v1.Desired.slurmd_not_before:type_name -> google.protobuf.Timestamp
+	2,  // 17: kernelbroker.v1.Node.phase:type_name -> kernelbroker.v1.NodePhase
+	22, // 18: kernelbroker.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	6,  // 19: kernelbroker.v1.Node.inventory:type_name -> kernelbroker.v1.Inventory
+	16, // 20: kernelbroker.v1.ListNodesResponse.nodes:type_name -> kernelbroker.v1.Node
+	16, // 21: kernelbroker.v1.GetNodeResponse.node:type_name -> kernelbroker.v1.Node
+	3,  // 22: kernelbroker.v1.NodeService.Connect:input_type -> kernelbroker.v1.ConnectRequest
+	17, // 23: kernelbroker.v1.NodeService.ListNodes:input_type -> kernelbroker.v1.ListNodesRequest
+	19, // 24: kernelbroker.v1.NodeService.GetNode:input_type -> kernelbroker.v1.GetNodeRequest
+	11, // 25: kernelbroker.v1.NodeService.Connect:output_type -> kernelbroker.v1.ConnectResponse
+	18, // 26: kernelbroker.v1.NodeService.ListNodes:output_type -> kernelbroker.v1.ListNodesResponse
+	20, // 27: kernelbroker.v1.NodeService.GetNode:output_type -> kernelbroker.v1.GetNodeResponse
+	25, // [25:28] is the sub-list for method output_type
+	22, // [22:25] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_kernelbroker_v1_node_proto_init() }
@@ -1561,17 +1844,20 @@ func file_kernelbroker_v1_node_proto_init() {
 		return
 	}
 	file_kernelbroker_v1_catalog_proto_init()
+	file_kernelbroker_v1_run_proto_init()
 	file_kernelbroker_v1_node_proto_msgTypes[0].OneofWrappers = []any{
 		(*ConnectRequest_Hello)(nil),
 		(*ConnectRequest_Report)(nil),
 		(*ConnectRequest_Slurmd)(nil),
 		(*ConnectRequest_JobEnding)(nil),
 		(*ConnectRequest_Heartbeat)(nil),
+		(*ConnectRequest_Run)(nil),
 	}
-	file_kernelbroker_v1_node_proto_msgTypes[7].OneofWrappers = []any{
+	file_kernelbroker_v1_node_proto_msgTypes[8].OneofWrappers = []any{
 		(*ConnectResponse_Desired)(nil),
 		(*ConnectResponse_JobEnding)(nil),
 		(*ConnectResponse_Snapshot)(nil),
+		(*ConnectResponse_Runs)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1579,7 +1865,7 @@ func file_kernelbroker_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kernelbroker_v1_node_proto_rawDesc), len(file_kernelbroker_v1_node_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   15,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -11,6 +11,7 @@ import (
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/boot"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/sealed"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
 )
 
@@ -40,7 +41,7 @@ func (a *artifacts) Keep(digests ...string) error {
 	return nil
 }
 
-// Ensure implements boot.Artifacts. What is there is not read here: Verify does
+// Ensure implements boot.Artifacts. What is there is not read here: Sealed does
 // so right before the load, and reading a kernel twice would make every switch
 // longer.
 func (a *artifacts) Ensure(ctx context.Context, text string, size uint64) error {
@@ -74,26 +75,41 @@ func (a *artifacts) present(digest artifact.Digest, size int64) bool {
 	return err == nil && info.Size() == size && os.Chtimes(path, now, now) == nil
 }
 
-// Verify implements boot.Artifacts.
-func (a *artifacts) Verify(ctx context.Context, text string) error {
+// Sealed implements boot.Artifacts. What is not right is read once more by the
+// cache, which then drops it.
+func (a *artifacts) Sealed(ctx context.Context, text string, size uint64) (*os.File, error) {
 	digest, err := artifact.ParseDigest(text)
 	if err != nil {
-		return blame(err)
+		return nil, blame(err)
 	}
-	err = a.cache.Verify(ctx, digest)
-	if errors.Is(err, artifact.ErrDigestMismatch) || errors.Is(err, artifact.ErrNotFound) {
-		return fmt.Errorf("%w: %w", boot.ErrDamaged, err)
+	source, err := a.cache.Open(digest)
+	if errors.Is(err, artifact.ErrNotFound) {
+		return nil, fmt.Errorf("%w: %w", boot.ErrDamaged, err)
 	}
-	return err
-}
-
-// Path implements boot.Artifacts.
-func (a *artifacts) Path(text string) (string, error) {
-	digest, err := artifact.ParseDigest(text)
 	if err != nil {
-		return "", blame(err)
+		return nil, err
 	}
-	return a.cache.Path(digest), nil
+	info, err := source.Stat()
+	if err != nil {
+		return nil, errors.Join(err, source.Close())
+	}
+	limit := max(info.Size(), int64(min(size, a.limit)))
+	file, have, got, err := sealed.Copy(ctx, "artifact", source, limit)
+	if err = errors.Join(err, source.Close()); err != nil {
+		return nil, err
+	}
+	if have == text && uint64(got) == size {
+		return file, nil
+	}
+	if have == text {
+		// The bytes are the ones that were asked for, of a size that was not.
+		return nil, errors.Join(blame(fmt.Errorf("artifact %s has %d bytes, not %d: %w", text, got, size, artifact.ErrTruncated)), file.Close())
+	}
+	wrong := fmt.Errorf("%w: artifact %s has digest %s", boot.ErrDamaged, text, have)
+	if err := a.cache.Verify(ctx, digest); err != nil && !errors.Is(err, artifact.ErrDigestMismatch) && !errors.Is(err, artifact.ErrNotFound) {
+		wrong = errors.Join(wrong, err)
+	}
+	return nil, errors.Join(wrong, file.Close())
 }
 
 // blame marks what is wrong with the artifact itself, wherever it is fetched.

@@ -78,6 +78,6 @@ usage or a bad configuration.`,
 	cmd.Flags().BoolVar(&check, "check", false, "check the configuration and exit")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(statusCommand(&path), waitCommand(&path))
+	cmd.AddCommand(statusCommand(&path), waitCommand(&path), hardwareCommand())
 	return cmd
 }

@@ -109,6 +109,7 @@ func newFakeNode(t *testing.T, broker string) *fakeNode {
 		t.Fatal(err)
 	}
 	c.Node, c.Broker = "n1", broker
+	c.TLS.Mode = config.TLSNone
 	c.Cache = config.Cache{Dir: n.path("cache"), MaxBytes: 64 << 20}
 	c.Slurmd.Start = []string{n.path("slurmd-start")}
 	c.Slurmd.FirstStart = nil

@@ -15,14 +15,17 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/boot"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/cmdline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/config"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/enrol"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/inventory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/kexec"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/local"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/proof"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/replace"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/runs"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/slurmd"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/trust"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 )
 
 // takeOver is how long an agent waits for the one before it to end.
@@ -41,18 +44,24 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	}
 	defer func() { err = errors.Join(err, cache.Close()) }()
 
+	enroller, source := certificates(c, log)
 	// The link says hello for the agent, and the agent reports by the link.
 	var node *agent.Agent
+	var keeper *runs.Keeper
 	stream, err := link.New(link.Options{
 		Broker:   c.Broker,
+		Source:   source,
 		Hello:    func() link.Hello { return node.Hello(version) },
 		Snapshot: func(text string) error { return keepSnapshot(c.Snapshot, text) },
+		Runs:     func(wishes []link.RunWish) { keeper.Wish(wishes) },
 		Log:      log,
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stream.Close()) }()
+	keeper = newKeeper(c, proven, stream, log)
+	defer keeper.Close()
 
 	var awaited func(context.Context) (bool, error)
 	if c.Slurmd.Scontrol != "" {
@@ -67,11 +76,11 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	node, err = agent.New(agent.Parts{
 		Node: c.Node, Boot: proven, Link: stream, Loaded: tools.Loaded,
 		Inventory: func() (kernelbroker.Inventory, error) { return inventory.Read(c.Proc, c.Sys, c.Boot.ExtraDrivers) },
-		Booter: &boot.Booter{
+		Booter: settling{keeper: keeper, limit: c.Profiling.Settle, Booter: &boot.Booter{
 			Artifacts: &artifacts{cache: cache, limit: c.Cache.MaxBytes, fetch: stream.Fetch},
 			Tools:     tools, Keep: cmdline.Keep(c.Boot.KeepArguments), Initrd: c.Boot.Initrd,
-			Proc: c.Proc, BadImage: kexec.ErrImage,
-		},
+			Proc: c.Proc, BadImage: kexec.ErrImage, Trust: newGuard(c.Trust, log), Refused: trust.ErrRefused,
+		}},
 		Slurmd: &slurmd.Slurmd{
 			StartCommand: c.Slurmd.Start, FirstCommand: first, StopCommand: c.Slurmd.Stop, PIDFile: c.Slurmd.PIDFile, MarkFile: c.Slurmd.MarkFile,
 			StartTimeout: c.Slurmd.StartTimeout, StopTimeout: c.Slurmd.StopTimeout, BootID: proven.BootID,
@@ -85,7 +94,22 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, node, stream, server)
+	return serve(ctx, node, stream, server, enroller)
+}
+
+// newGuard says in the log how far kernels are trusted: it is not to be found
+// out by what is booted.
+func newGuard(c config.Trust, log *slog.Logger) *trust.Guard {
+	switch {
+	case c.List == "":
+		log.Warn("signatures are not looked at: there is no trust list; kernels are checked by the broker's digests alone")
+		return nil
+	case !c.Required():
+		log.Warn("signatures are not required: what the trust list refuses is booted all the same", "list", c.List)
+	default:
+		log.Info("signatures are required", "list", c.List)
+	}
+	return &trust.Guard{List: c.List, State: c.State, Required: c.Required(), Stock: c.StockFiles, Now: time.Now, Log: log}
 }
 
 // openCache waits a little for an agent that is about to end, or for the last
@@ -104,13 +128,20 @@ func openCache(ctx context.Context, c config.Cache, log *slog.Logger) (*artifact
 	}
 }
 
-// serve runs the three parts; when one ends, so do the others.
-func serve(ctx context.Context, node *agent.Agent, stream *link.Link, server *local.Server) error {
+// serve runs the parts; when one ends, so do the others.
+func serve(ctx context.Context, node *agent.Agent, stream *link.Link, server *local.Server, enroller *enrol.Enroller) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	parts.Go(func() { stream.Run(ctx) })
+	if enroller != nil {
+		parts.Go(func() { enroller.Run(ctx) })
+	}
+	parts.Go(func() {
+		if certified(ctx, enroller) {
+			stream.Run(ctx)
+		}
+	})
 	parts.Go(func() { node.Run(ctx) })
 	err := server.Serve(ctx)
 	cancel()

@@ -6,11 +6,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
+	"path/filepath"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/munge"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/power"
 )
@@ -23,6 +28,8 @@ type config struct {
 	Listen   string `yaml:"listen"`
 	Snapshot string `yaml:"snapshot"`
 	LogLevel string `yaml:"log_level"`
+
+	TLS tlsConfig `yaml:"tls"`
 
 	Etcd struct {
 		Endpoints []string `yaml:"endpoints"`
@@ -37,9 +44,27 @@ type config struct {
 		PollIdle time.Duration `yaml:"poll_idle"`
 	} `yaml:"slurm"`
 
+	Munge struct {
+		Socket string `yaml:"socket"`
+	} `yaml:"munge"`
+	Policy string `yaml:"policy"`
+	Audit  struct {
+		Dir          string `yaml:"dir"`
+		MaxFileBytes uint64 `yaml:"max_file_bytes"`
+	} `yaml:"audit"`
+
 	Administrators   []string `yaml:"administrators"`
 	PrivilegedAgents bool     `yaml:"privileged_agents"`
 	MaxArtifactBytes uint64   `yaml:"max_artifact_bytes"`
+	// TrustList judges signatures at registration, as the nodes will.
+	TrustList string `yaml:"trust_list"`
+
+	Artifacts struct {
+		MaxBytes   uint64        `yaml:"max_bytes"`
+		MaxUploads int           `yaml:"max_uploads"`
+		Grace      time.Duration `yaml:"grace"`
+		RetiredFor time.Duration `yaml:"retired_for"`
+	} `yaml:"artifacts"`
 
 	Switch struct {
 		Limit         time.Duration `yaml:"limit"`
@@ -56,6 +81,8 @@ type config struct {
 	QuarantineAfter uint32   `yaml:"quarantine_after"`
 	KeepJobs        int      `yaml:"keep_jobs"`
 	ResetCommand    []string `yaml:"reset_command"`
+
+	Runs runsConfig `yaml:"runs"`
 }
 
 // defaults is the configuration of a broker that was told nothing.
@@ -67,12 +94,20 @@ func defaults() config {
 	c.Listen = ":7440"
 	c.Snapshot = "/var/lib/kernel-broker/catalog.snapshot"
 	c.LogLevel = "info"
+	c.TLS.Mode, c.TLS.Lifetime = tlsOwn, 30*24*time.Hour
 	c.Slurm.BinDir = "/usr/bin"
 	c.Slurm.User = "slurm"
 	c.Slurm.Limit = 15 * time.Second
 	c.Slurm.PollBusy = 250 * time.Millisecond
 	c.Slurm.PollIdle = 2 * time.Second
+	c.Munge.Socket = munge.DefaultSocket
+	c.Policy = defaultPolicy
+	c.Audit.MaxFileBytes = audit.DefaultMaxBytes
 	c.MaxArtifactBytes = 1 << 30
+	c.Artifacts.MaxBytes = 64 << 30
+	c.Artifacts.MaxUploads = 8
+	c.Artifacts.Grace = 24 * time.Hour
+	c.Artifacts.RetiredFor = 30 * 24 * time.Hour
 	p := plan.Defaults()
 	c.Switch.Limit, c.Switch.LoadLimit, c.Switch.AgentLimit = p.SwitchLimit, p.LoadLimit, p.AgentLimit
 	c.Switch.StockTimeout, c.Switch.StockAttempts = p.StockTimeout, p.StockAttempts
@@ -80,6 +115,7 @@ func defaults() config {
 	c.Switch.KeepLimit, c.Switch.ResetGrace = p.KeepLimit, p.ResetGrace
 	c.QuarantineAfter = 2
 	c.KeepJobs = 10000
+	c.Runs = defaultRuns()
 	return c
 }
 
@@ -89,7 +125,7 @@ func (c config) plan() plan.Config {
 		SwitchLimit: c.Switch.Limit, LoadLimit: c.Switch.LoadLimit, ResetGrace: c.Switch.ResetGrace,
 		AgentLimit: c.Switch.AgentLimit, RegisterDelay: c.Switch.RegisterDelay, RegisterRetry: c.Switch.RegisterRetry,
 		KeepLimit: c.Switch.KeepLimit, StockTimeout: c.Switch.StockTimeout, StockAttempts: c.Switch.StockAttempts,
-		CanReset: len(c.ResetCommand) > 0,
+		CanReset: len(c.ResetCommand) > 0, RunDeliverLimit: c.Runs.DeliverLimit, RunRequestLimit: c.Runs.RequestLimit,
 	}
 }
 
@@ -143,11 +179,43 @@ func (c config) validate() error {
 	if c.Switch.RegisterDelay < 0 {
 		return fmt.Errorf("switch.register_delay: %v is negative", c.Switch.RegisterDelay)
 	}
+	if err := c.validateTLS(); err != nil {
+		return err
+	}
+	if err := credential.ValidateCluster(c.Cluster); err != nil {
+		return fmt.Errorf("cluster: %w", err)
+	}
+	if n := c.Audit.MaxFileBytes; n < 1<<20 || n > 1<<40 {
+		return fmt.Errorf("audit.max_file_bytes: %d is not within 1 MiB to 1 TiB", n)
+	}
 	if c.MaxArtifactBytes == 0 {
 		return errors.New("max_artifact_bytes must be at least 1")
 	}
+	if err := errors.Join(c.validateArtifacts(), c.Runs.validate()); err != nil {
+		return err
+	}
 	if c.QuarantineAfter == 0 || c.Switch.StockAttempts == 0 || c.KeepJobs < 1 {
 		return errors.New("quarantine_after, switch.stock_attempts and keep_jobs must be at least 1")
+	}
+	return nil
+}
+
+func (c config) validateArtifacts() error {
+	a := c.Artifacts
+	switch {
+	case a.MaxBytes > math.MaxInt64 || a.MaxBytes != 0 && a.MaxBytes < c.MaxArtifactBytes:
+		return fmt.Errorf("artifacts.max_bytes: %d is less than max_artifact_bytes, or too large; 0 is no limit", a.MaxBytes)
+	case c.MaxArtifactBytes > math.MaxInt64:
+		return fmt.Errorf("max_artifact_bytes: %d is too large", c.MaxArtifactBytes)
+	case a.MaxUploads < 1:
+		return errors.New("artifacts.max_uploads must be at least 1")
+	case a.Grace < time.Hour:
+		// Between an upload and its registration lies a person.
+		return fmt.Errorf("artifacts.grace: %v is less than an hour", a.Grace)
+	case a.RetiredFor < 0:
+		return fmt.Errorf("artifacts.retired_for: %v is negative", a.RetiredFor)
+	case c.TrustList != "" && !filepath.IsAbs(c.TrustList):
+		return fmt.Errorf("trust_list: %q is not an absolute path", c.TrustList)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -16,7 +15,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker"
@@ -48,31 +46,62 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 			log.Error("store not closed", "error", err)
 		}
 	}()
-	dir, err := artifact.OpenDir(filepath.Join(c.DataDir, "artifacts"))
+	// Set before anybody asks: what is held is known once there is a controller.
+	var controller *broker.Controller
+	var profiles *catalog.Catalog
+	files, err := openArtifacts(filepath.Join(c.DataDir, "artifacts"), artifact.StoreOptions{
+		Limit: int64(c.Artifacts.MaxBytes), Uploads: c.Artifacts.MaxUploads, Grace: c.Artifacts.Grace, Log: log,
+		Needed: func(ctx context.Context) (map[artifact.Digest][]string, error) {
+			all, err := profiles.List(ctx)
+			if err != nil {
+				return nil, err
+			}
+			needed, err := needs(all, controller.InUse(), time.Now(), c.Artifacts.RetiredFor)
+			if err != nil {
+				return nil, err
+			}
+			return withRuns(ctx, needed, controller)
+		},
+	})
 	if err != nil {
 		return err
 	}
-	if err := dir.Clean(); err != nil {
-		return err
+	judge, err := newJudge(c, log)
+	if err != nil {
+		return usageError{err}
 	}
-	files := artifacts{dir: dir}
-	profiles := catalog.New(catalog.Options{Store: kept, Log: log, HasArtifact: files.has})
-	controller, err := newController(ctx, c, log, kept, profiles)
+	slurmctld := slurm.New(slurm.Options{BinDir: c.Slurm.BinDir, Conf: c.Slurm.Conf, Limit: c.Slurm.Limit})
+	rights, err := openRights(c, log, slurmctld, func() { profiles.Republish() })
 	if err != nil {
 		return err
 	}
-	server, err := newServer(c, log, controller, profiles, files, kept)
+	defer func() {
+		if err := rights.close(); err != nil {
+			log.Error("audit log not closed", "error", err)
+		}
+	}()
+	profiles = catalog.New(catalog.Options{Store: kept, Log: log, HasArtifact: files.has, CheckEnvelope: judge,
+		Restricted: func(profile string) bool { return rights.State().Policy.Restricted(profile) }})
+	if controller, err = newController(ctx, c, log, kept, profiles, files, slurmctld, rights); err != nil {
+		return err
+	}
+	secured, err := openTLS(ctx, c, log, kept)
 	if err != nil {
 		return err
 	}
-	return serve(ctx, c, log, controller, server)
+	server, err := newServer(c, log, controller, profiles, files, kept, secured, rights)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, c, log, controller, server, secured, rights)
 }
 
-func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog) (*broker.Controller, error) {
+func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog, files artifacts, slurmctld *slurm.Client, rights *rights) (*broker.Controller, error) {
 	o := broker.Options{
 		Store: kept, Catalog: profiles, Plan: c.plan(), Log: log,
-		Slurm:    slurm.New(slurm.Options{BinDir: c.Slurm.BinDir, Conf: c.Slurm.Conf, Limit: c.Slurm.Limit}),
+		Slurm: slurmctld, Authorise: rights.authorise,
 		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs,
+		Runs: c.Runs.limits(), HasArtifact: files.has,
 	}
 	if len(c.ResetCommand) > 0 {
 		command, err := power.New(c.ResetCommand)
@@ -103,7 +132,7 @@ func openStore(ctx context.Context, c config, log *slog.Logger) (store.Store, fu
 	return kept, func() error { return errors.Join(kept.Close(), stop()) }, nil
 }
 
-func newServer(c config, log *slog.Logger, controller *broker.Controller, profiles *catalog.Catalog, files artifacts, kept store.Store) (*grpc.Server, error) {
+func newServer(c config, log *slog.Logger, controller *broker.Controller, profiles *catalog.Catalog, files artifacts, kept store.Store, secured *rpc.TLS, rights *rights) (*grpc.Server, error) {
 	administrators, err := uids(c.Administrators)
 	if err != nil {
 		return nil, usageError{err}
@@ -114,17 +143,20 @@ func newServer(c config, log *slog.Logger, controller *broker.Controller, profil
 	}
 	server := rpc.NewServer(rpc.Options{
 		Catalog: profiles, Artifacts: files, Version: version, Administrators: administrators, SlurmUsers: slurmUsers,
-		PrivilegedAgents: c.PrivilegedAgents, MaxArtifactBytes: c.MaxArtifactBytes, Log: log,
+		TLS: secured, PrivilegedAgents: c.PrivilegedAgents, MaxArtifactBytes: c.MaxArtifactBytes, Log: log,
+		Proof: verifier(c), Guard: rights.Guard,
 		Health: func(ctx context.Context) []rpc.Component {
 			return []rpc.Component{
 				component("store", func() (string, error) { return storeHealth(ctx, kept) }),
 				component("slurm", func() (string, error) { return controller.SlurmHealth(ctx) }),
+				component("policy", rights.Health),
 				component("agents", func() (string, error) { return controller.AgentHealth(ctx) }),
 			}
 		},
 	})
 	api.RegisterAllocationServiceServer(server, rpc.NewAllocationService(controller))
 	api.RegisterNodeServiceServer(server, rpc.NewNodeService(controller))
+	api.RegisterRunServiceServer(server, runService(c, controller, files, administrators))
 	return server, nil
 }
 
@@ -163,7 +195,7 @@ func uids(names []string) ([]uint32, error) {
 }
 
 // serve listens, works, and stops what it began when ctx ends or a part fails.
-func serve(ctx context.Context, c config, log *slog.Logger, controller *broker.Controller, server *grpc.Server) error {
+func serve(ctx context.Context, c config, log *slog.Logger, controller *broker.Controller, server *grpc.Server, secured *rpc.TLS, rights *rights) error {
 	local, err := listenLocal(c.Socket)
 	if err != nil {
 		return err
@@ -179,6 +211,10 @@ func serve(ctx context.Context, c config, log *slog.Logger, controller *broker.C
 		"agents' port": func() error { return server.Serve(network) },
 		"controller":   func() error { return controller.Run(ctx) },
 		"snapshot":     func() error { return controller.Publish(ctx, c.Snapshot) },
+		"policy":       func() error { return rights.follow(ctx) },
+	}
+	if secured != nil {
+		parts["certificates"] = func() error { return secured.Registry.Run(ctx) }
 	}
 	failed := make(chan error, len(parts))
 	var group sync.WaitGroup
@@ -221,58 +257,4 @@ func listenLocal(path string) (net.Listener, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
-}
-
-// artifacts is the store of files as the API wants it.
-type artifacts struct{ dir *artifact.Dir }
-
-// Put implements rpc.Artifacts.
-func (a artifacts) Put(ctx context.Context, digest string, size uint64, source io.Reader) (bool, error) {
-	d, err := artifact.ParseDigest(digest)
-	if err != nil {
-		return false, fmt.Errorf("%w: %w", kb.ErrInvalid, err)
-	}
-	if entry, err := a.dir.Stat(d); err == nil && uint64(entry.Size) == size {
-		return false, nil
-	}
-	got, err := a.dir.Put(ctx, d, int64(size), source)
-	if errors.Is(err, artifact.ErrDigestMismatch) || errors.Is(err, artifact.ErrTooLarge) {
-		return false, fmt.Errorf("%w: %w", kb.ErrInvalid, err)
-	}
-	if err == nil && uint64(got) != size {
-		return false, fmt.Errorf("artifact %s has %d bytes, %d were announced: %w", d, got, size, kb.ErrInvalid)
-	}
-	return err == nil, err
-}
-
-// Open implements rpc.Artifacts.
-func (a artifacts) Open(_ context.Context, digest string) (io.ReadSeekCloser, uint64, error) {
-	d, err := artifact.ParseDigest(digest)
-	if err != nil {
-		return nil, 0, fmt.Errorf("%w: %w", kb.ErrInvalid, err)
-	}
-	file, err := a.dir.Open(d)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, artifact.ErrNotFound) {
-		return nil, 0, fmt.Errorf("artifact %s: %w", d, kb.ErrNotFound)
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	info, err := file.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(err, file.Close())
-	}
-	return file, uint64(info.Size()), nil
-}
-
-func (a artifacts) has(digest string, size uint64) (bool, error) {
-	d, err := artifact.ParseDigest(digest)
-	if err != nil {
-		return false, err
-	}
-	entry, err := a.dir.Stat(d)
-	if errors.Is(err, artifact.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil && uint64(entry.Size) == size, err
 }

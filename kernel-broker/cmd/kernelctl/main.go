@@ -11,6 +11,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/cli"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/munge"
 )
 
 // version is set by the linker.
@@ -21,6 +23,7 @@ func main() {
 	code := cli.Run(ctx, cli.Invocation{
 		Args: os.Args[1:], Getenv: os.Getenv, Stdout: os.Stdout, Stderr: os.Stderr, Version: version,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())),
+		Vouch:    func(socket string) client.Encoder { return munge.New(socket) },
 	})
 	stop()
 	os.Exit(code)

@@ -21,14 +21,14 @@ const (
 		"}\n" +
 		"gcov_copy /out/" + GuestFolder + " || exit\n" +
 		GuestReset +
-		"gcov_copy /out/" + GuestFolder + copying + " || exit\n"
+		"gcov_copy /out/" + GuestFolder + Copying + " || exit\n"
 	// GuestFolder is where Load finds them below the files of a guest.
 	GuestFolder = "gcov"
 )
 
-// copying is what the folder with the counters of the copying alone is called,
+// Copying is what the folder with the counters of the copying alone is called,
 // after the one with all.
-const copying = ".copying"
+const Copying = ".copying"
 
 // Load reads every .gcda file below a folder; their names are paths below it.
 // Where a guest left the counters of the copying beside it, they are taken
@@ -38,10 +38,10 @@ func Load(dir string) (Profile, error) {
 	if err != nil {
 		return Profile{}, err
 	}
-	if _, err := os.Stat(dir + copying); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(dir + Copying); errors.Is(err, os.ErrNotExist) {
 		return profile, nil
 	}
-	noise, err := load(dir + copying)
+	noise, err := load(dir + Copying)
 	if err != nil {
 		return Profile{}, err
 	}

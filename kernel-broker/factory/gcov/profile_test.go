@@ -119,9 +119,9 @@ func TestLoadTakesTheCopyingAway(t *testing.T) {
 	put(dir, "fs/namei.gcda", counted(1, 1000, 20, 0))
 	put(dir, "kernel/gcov/fs.gcda", counted(1, 1231))
 	put(dir, "fs/read_write.gcda", counted(1, 7))
-	put(dir+copying, "fs/namei.gcda", counted(1, 900, 21, 3))
-	put(dir+copying, "kernel/gcov/fs.gcda", counted(1, 1231))
-	put(dir+copying, "lib/other.gcda", counted(1, 5))
+	put(dir+Copying, "fs/namei.gcda", counted(1, 900, 21, 3))
+	put(dir+Copying, "kernel/gcov/fs.gcda", counted(1, 1231))
+	put(dir+Copying, "lib/other.gcda", counted(1, 5))
 	profile, err := Load(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestLoadTakesTheCopyingAway(t *testing.T) {
 	if !slices.Equal(profile.Ran(), []string{"fs/namei", "fs/read_write"}) || len(profile.Files) != 3 {
 		t.Errorf("ran: %v of %v", profile.Ran(), profile.Names())
 	}
-	put(dir+copying, "fs/namei.gcda", counted(2, 900, 21, 3))
+	put(dir+Copying, "fs/namei.gcda", counted(2, 900, 21, 3))
 	if _, err := Load(dir); !errors.Is(err, ErrDiffer) || !strings.Contains(err.Error(), "fs/namei") {
 		t.Errorf("the copying on another kernel: %v", err)
 	}

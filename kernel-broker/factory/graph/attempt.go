@@ -38,23 +38,32 @@ type Outcome struct {
 	Result Result
 	// Cached: it was there before. Shared: another process made it meanwhile.
 	Cached, Shared bool
+	// Bytes of the result; the run fills it in.
+	Bytes int64
 }
 
 // pollInterval is how often a follower looks at what it follows.
 const pollInterval = 200 * time.Millisecond
 
 // perform does the work of a task, unless its result is there or comes while
-// another process works on it. It holds the lock for as long as it works.
+// another process works on it. It holds the lock for as long as it works, and
+// takes it no sooner than it may: another process may be able to begin at once.
 func (t Task) perform(ctx context.Context) (Outcome, error) {
 	result, has, err := t.spot.found()
 	if err != nil || has {
 		return Outcome{Result: result, Cached: true}, err
 	}
 	before := t.spot.lastFailure()
+	free, err := t.Slot(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
 	lock, err := filelock.Try(t.spot.path("lock"))
 	if errors.Is(err, filelock.ErrHeld) {
+		free()
 		return t.follow(ctx, before)
 	}
+	defer free()
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -86,9 +95,8 @@ func (t Task) follow(ctx context.Context, before string) (Outcome, error) {
 			release(lock)
 			return Outcome{Shared: true}, failed
 		case lock != nil:
-			defer lock.Release()
-			result, err := t.attempt(ctx)
-			return Outcome{Result: result}, err
+			release(lock)
+			return t.perform(ctx)
 		}
 		t.tellUnits()
 		select {
@@ -105,13 +113,8 @@ func release(lock *filelock.Lock) {
 	}
 }
 
-// attempt does the work; the lock is held.
+// attempt does the work; slot and lock are held.
 func (t Task) attempt(ctx context.Context) (Result, error) {
-	free, err := t.Slot(ctx)
-	if err != nil {
-		return Result{}, err
-	}
-	defer free()
 	if err := t.spot.clear(); err != nil {
 		return Result{}, fmt.Errorf("step %q: left-over of a killed run: %w", t.Step.Name, err)
 	}

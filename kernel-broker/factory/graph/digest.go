@@ -99,6 +99,21 @@ func describe(path string, entry fs.DirEntry) (string, error) {
 	return "", fmt.Errorf("neither a file, a folder nor a link (%s)", entry.Type())
 }
 
+// treeSize is the size of all files in a folder.
+func treeSize(dir string) (bytes int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			bytes += info.Size()
+		}
+		return err
+	})
+	return bytes, err
+}
+
 // syncTree brings a folder and all in it to the disk, files before the folders
 // that name them.
 func syncTree(dir string) error {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // smallDisk is set in the process that has a disk of 1 MiB there.
@@ -87,5 +89,24 @@ func onSmallDisk(t *testing.T, root string) {
 	whole(t, w.store)
 	if _, worked, err := w.run(w.graph(w.step("a", "a"), w.step("large", "smaller", "a"))); err != nil || worked != "large" {
 		t.Errorf("with room: worked on %q, %v", worked, err)
+	}
+}
+
+type guestError struct{}
+
+func (guestError) Error() string          { return "mount: no space left on device" }
+func (guestError) OfAnotherMachine() bool { return true }
+
+// What a virtual machine says of its disks says nothing of ours.
+func TestFullDiskOfAGuest(t *testing.T) {
+	for err, want := range map[error]bool{
+		guestError{}:                              false,
+		fmt.Errorf("boot: %w", guestError{}):      false,
+		errors.New("cc: No space left on device"): true,
+		errors.Join(guestError{}, unix.ENOSPC):    true,
+	} {
+		if got := full(err, "the log's end: No space left on device", t.TempDir()); got != want {
+			t.Errorf("%v: full is %t", err, got)
+		}
 	}
 }

@@ -22,7 +22,16 @@ type StepError struct {
 	// Full is the folder on the file system that has no room left, which is
 	// why the step failed; empty in all other cases.
 	Full string
-	Err  error
+	// Detail is what the step's error gave as Detailed, in JSON.
+	Detail json.RawMessage
+	Err    error
+}
+
+// Detailed is an error that says more to programs than its text says to people.
+// What it gives reaches all that wait for the step, in whichever process.
+type Detailed interface {
+	error
+	Detail() any
 }
 
 func (e *StepError) Error() string {
@@ -53,9 +62,10 @@ func lastLine(text string) string {
 
 // failure is a StepError on its way to those who follow the step.
 type failure struct {
-	Text string    `json:"error"`
-	Full string    `json:"full,omitempty"`
-	At   time.Time `json:"at"`
+	Text   string          `json:"error"`
+	Full   string          `json:"full,omitempty"`
+	Detail json.RawMessage `json:"detail,omitempty"`
+	At     time.Time       `json:"at"`
 }
 
 // fail makes the error of an attempt, and leaves it for others to find.
@@ -69,15 +79,27 @@ func (s spot) fail(step string, err error) *StepError {
 	if full(err, tail, s.dir) {
 		made.Full = s.dir
 	}
-	text, jsonErr := json.Marshal(failure{Text: err.Error(), Full: made.Full, At: time.Now().UTC()})
-	if jsonErr == nil {
-		jsonErr = writeFile(s.path("failure.json"), text)
+	var detailed Detailed
+	var noteErr error
+	if errors.As(err, &detailed) {
+		made.Detail, noteErr = json.Marshal(detailed.Detail())
 	}
-	if jsonErr != nil && made.Full == "" {
+	if noteErr == nil {
+		noteErr = s.note(failure{Text: err.Error(), Full: made.Full, Detail: made.Detail, At: time.Now().UTC()})
+	}
+	if noteErr != nil && made.Full == "" {
 		// Whoever follows will find no failure and try for itself.
-		made.Err = errors.Join(made.Err, fmt.Errorf("failure could not be noted: %w", jsonErr))
+		made.Err = errors.Join(made.Err, fmt.Errorf("failure could not be noted: %w", noteErr))
 	}
 	return made
+}
+
+func (s spot) note(f failure) error {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	return writeFile(s.path("failure.json"), text)
 }
 
 // lastFailure is the text of the failure that the last attempt left, if any.
@@ -97,7 +119,7 @@ func (s spot) failedSince(before, step string) (*StepError, bool) {
 	if text == "" || text == before || json.Unmarshal([]byte(text), &f) != nil {
 		return nil, false
 	}
-	made := &StepError{Step: step, Key: s.key, Log: s.log(), Full: f.Full, Err: errors.New(f.Text)}
+	made := &StepError{Step: step, Key: s.key, Log: s.log(), Full: f.Full, Detail: f.Detail, Err: errors.New(f.Text)}
 	var err error
 	if made.Tail, err = Tail(made.Log, tailLines); err != nil {
 		made.Log = ""
@@ -110,13 +132,21 @@ func full(err error, tail, dir string) bool {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return true
 	}
+	all := strings.ToLower(err.Error() + tail)
 	for _, words := range []string{unix.ENOSPC.Error(), unix.EDQUOT.Error()} {
-		if all := strings.ToLower(err.Error() + tail); strings.Contains(all, words) {
+		if !ofAnotherMachine(err) && strings.Contains(all, words) {
 			return true
 		}
 	}
 	var space unix.Statfs_t
 	return unix.Statfs(dir, &space) == nil && space.Bavail == 0
+}
+
+// ofAnotherMachine tells whether the words are those of a guest, whose full
+// disk is not ours.
+func ofAnotherMachine(err error) bool {
+	var other interface{ OfAnotherMachine() bool }
+	return errors.As(err, &other) && other.OfAnotherMachine()
 }
 
 // writeFile replaces a file in one step.

@@ -3,6 +3,7 @@ package graph
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
 )
 
 func TestNewRefuses(t *testing.T) {
@@ -167,6 +169,10 @@ func TestAtMostParallelAtOnce(t *testing.T) {
 }
 
 // Two runs of the same thing: one works, the other follows and gets the same.
+type detailedError struct{ error }
+
+func (detailedError) Detail() any { return map[string]string{"kernel": "k1"} }
+
 func TestTwoAtOnce(t *testing.T) {
 	for name, broken := range map[string]bool{"result": false, "failure": true} {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +190,7 @@ func TestTwoAtOnce(t *testing.T) {
 				}
 				if broken {
 					work.Say("the reason")
-					return errBroken
+					return fmt.Errorf("twice: %w", detailedError{errBroken})
 				}
 				return nil
 			}
@@ -213,9 +219,39 @@ func TestTwoAtOnce(t *testing.T) {
 					t.Errorf("run %d: %v", i, errs[i])
 				case broken && (!errors.As(errs[i], &failed) || !strings.Contains(errs[i].Error(), "it is broken\nthis is slow\nthe reason")):
 					t.Errorf("run %d: %v", i, errs[i])
+				case broken && string(failed.Detail) != `{"kernel":"k1"}`:
+					t.Errorf("run %d: detail %s", i, failed.Detail)
 				}
 			}
 		})
+	}
+}
+
+// What a step cost is told again by a run that finds it done.
+func TestCost(t *testing.T) {
+	w := newWorld(t)
+	long := w.step("long", "four")
+	good := long.Run
+	long.Run = func(ctx context.Context, work *Work) error {
+		time.Sleep(20 * time.Millisecond)
+		return good(ctx, work)
+	}
+	effect := Step{Name: "effect", Needs: map[string]string{"long": "long"}, Effect: true, Run: func(context.Context, *Work) error { return nil }}
+	g := w.graph(long, effect)
+	if _, _, err := w.run(g); err != nil {
+		t.Fatal(err)
+	}
+	first := w.status()
+	step, _ := first.Step("long")
+	if step.Seconds < 0.02 || step.Bytes != 4 || first.Cost.Seconds < step.Seconds || first.Cost.SecondsBefore != 0 || first.Cost.Bytes != 4 {
+		t.Errorf("cost %+v, of the step %+v", first.Cost, step)
+	}
+	if _, _, err := w.run(g); err != nil {
+		t.Fatal(err)
+	}
+	again := w.status()
+	if found, _ := again.Step("long"); found.Seconds != step.Seconds || again.Cost.SecondsBefore != step.Seconds || again.Cost.Seconds >= step.Seconds || again.Cost.Bytes != 4 {
+		t.Errorf("again: cost %+v, of the step %+v", again.Cost, found)
 	}
 }
 
@@ -384,5 +420,24 @@ func TestDigests(t *testing.T) {
 	}
 	if _, err := TreeDigest(dir); err == nil || !strings.Contains(err.Error(), `result "f": neither a file`) {
 		t.Errorf("a pipe: %v", err)
+	}
+}
+
+// A step that waits for the machine keeps nobody else from doing it.
+func TestWaitingForASlotHoldsNothing(t *testing.T) {
+	w := newWorld(t)
+	task := Task{Step: w.step("a", "x"), Key: "k", Observe: func(Update) {}, spot: w.store.spot("a", "k")}
+	asked := 0
+	task.Slot = func(context.Context) (func(), error) {
+		asked++
+		lock, err := filelock.Try(task.spot.path("lock"))
+		if err != nil {
+			return nil, err
+		}
+		lock.Release()
+		return func() {}, nil
+	}
+	if _, err := task.perform(t.Context()); err != nil || asked != 1 || w.did() != "a" {
+		t.Errorf("asked %d times, worked on %q, %v", asked, w.did(), err)
 	}
 }

@@ -58,7 +58,11 @@ type Record struct {
 	Shared bool      `json:"shared,omitempty"`
 	Done   int       `json:"done,omitempty"`
 	Total  int       `json:"total,omitempty"`
-	Error  string    `json:"error,omitempty"`
+	// Seconds that the work took, whoever did it and when, and the size of
+	// its result.
+	Seconds float64 `json:"seconds,omitempty"`
+	Bytes   int64   `json:"bytes,omitempty"`
+	Error   string  `json:"error,omitempty"`
 }
 
 // Head says what a run is.

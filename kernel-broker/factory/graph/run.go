@@ -153,16 +153,18 @@ func (r *run) one(ctx context.Context, step *Step) {
 	}
 	r.mu.Lock()
 	units := r.units[step.Name]
-	if since, has := r.working[step.Name]; has {
-		began = since // the wait for a slot is no work
-	}
-	r.mu.Unlock()
 	record := Record{Step: step.Name, State: state, Cached: outcome.Cached, Shared: outcome.Shared, Key: task.Key,
 		Done: units.Done, Total: units.Total}
+	if since, has := r.working[step.Name]; has {
+		began = since // the wait for a slot is no work
+		record.Seconds = time.Since(began).Seconds()
+	}
+	r.mu.Unlock()
 	if err != nil {
 		record.Error = err.Error()
 	} else if !step.Effect {
 		record.Digest, record.Dir, record.Log = outcome.Result.Digest, outcome.Result.Files(), task.spot.log()
+		record.Seconds, record.Bytes = outcome.Result.Took().Seconds(), outcome.Bytes
 	}
 	event := Event{State: state, Cached: outcome.Cached, Shared: outcome.Shared, Took: time.Since(began), Err: err}
 	r.tell(step.Name, record, event)
@@ -206,6 +208,9 @@ func (r *run) do(ctx context.Context, task Task) (Outcome, error) {
 		return Outcome{}, task.act(ctx, log)
 	}
 	outcome, err := r.executor.Do(ctx, task)
+	if err == nil {
+		outcome.Bytes, err = treeSize(outcome.Result.Files())
+	}
 	var known *StepError
 	if err != nil && !errors.As(err, &known) && ctx.Err() == nil {
 		failed := &StepError{Step: task.Step.Name, Key: task.Key, Err: err}

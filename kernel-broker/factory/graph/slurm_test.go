@@ -121,7 +121,7 @@ func slurmGraph(input, behaviour, dir string) (*Graph, error) {
 			work.Say("the job is here")
 			switch behaviour {
 			case "break":
-				return errBroken
+				return detailedError{errBroken}
 			case "die":
 				os.Exit(9)
 			case "wait":
@@ -225,8 +225,13 @@ func TestSlurmFailures(t *testing.T) {
 				c.before(w)
 			}
 			_, err := w.runSlurm(t.Context(), c.behaviour, c.theirs)
-			if !errors.As(err, new(*StepError)) {
-				t.Errorf("%v is no StepError", err)
+			var failed *StepError
+			if !errors.As(err, &failed) {
+				t.Fatalf("%v is no StepError", err)
+			}
+			// What the step's error has for programs comes out of the job.
+			if got := string(failed.Detail); (got == `{"kernel":"k1"}`) != (c.behaviour == "break") {
+				t.Errorf("detail %q", got)
 			}
 			for _, words := range c.words {
 				if err == nil || !strings.Contains(err.Error(), words) {

@@ -23,6 +23,17 @@ type Status struct {
 	Ended time.Time    `json:"ended,omitzero"`
 	Error string       `json:"error,omitempty"`
 	Steps []StepStatus `json:"steps"`
+	Cost  Cost         `json:"cost"`
+}
+
+// Cost is the work of all steps of a run that have ended.
+type Cost struct {
+	// Seconds of the steps that were done for this run, one after the other,
+	// and of those that were there before, when they were done.
+	Seconds       float64 `json:"seconds"`
+	SecondsBefore float64 `json:"seconds_before"`
+	// Bytes of all results.
+	Bytes int64 `json:"bytes"`
 }
 
 // StepStatus is what it says of a step.
@@ -35,12 +46,16 @@ type StepStatus struct {
 	Ended  time.Time `json:"ended,omitzero"`
 	Done   int       `json:"done,omitempty"`
 	Total  int       `json:"total,omitempty"`
-	Job    string    `json:"job,omitempty"`
-	Key    string    `json:"key,omitempty"`
-	Digest string    `json:"digest,omitempty"`
-	Dir    string    `json:"dir,omitempty"`
-	Log    string    `json:"log,omitempty"`
-	Error  string    `json:"error,omitempty"`
+	// Seconds that the work took, whoever did it and when, and the size of
+	// its result; 0 where the journal is of a program that did not note it.
+	Seconds float64 `json:"seconds,omitempty"`
+	Bytes   int64   `json:"bytes,omitempty"`
+	Job     string  `json:"job,omitempty"`
+	Key     string  `json:"key,omitempty"`
+	Digest  string  `json:"digest,omitempty"`
+	Dir     string  `json:"dir,omitempty"`
+	Log     string  `json:"log,omitempty"`
+	Error   string  `json:"error,omitempty"`
 }
 
 // Ended tells whether nothing more will happen.
@@ -127,6 +142,14 @@ func ReadJournal(text []byte) (Status, error) {
 	if number == 0 {
 		return Status{}, errors.New("journal: no line is complete")
 	}
+	for _, step := range status.Steps {
+		if step.Cached {
+			status.Cost.SecondsBefore += step.Seconds
+		} else {
+			status.Cost.Seconds += step.Seconds
+		}
+		status.Cost.Bytes += step.Bytes
+	}
 	return status, nil
 }
 
@@ -134,7 +157,7 @@ func (s *Status) apply(number int, r Record) error {
 	if (number == 1) != (r.Head != nil) {
 		return errors.New("the head is the first line and no other")
 	}
-	if r.Done < 0 || r.Total < 0 {
+	if r.Done < 0 || r.Total < 0 || r.Seconds < 0 || r.Bytes < 0 {
 		return errors.New("less than none is done")
 	}
 	switch {
@@ -174,6 +197,7 @@ func (s *StepStatus) apply(r Record) {
 	if r.State.Ended() {
 		s.Ended, s.Error = r.At, r.Error
 		s.Cached, s.Shared = r.Cached, r.Shared
+		s.Seconds, s.Bytes = r.Seconds, r.Bytes
 	}
 	if r.Done > 0 || r.Total > 0 {
 		s.Done, s.Total = r.Done, r.Total

@@ -99,6 +99,9 @@ type Options struct {
 	// Plugin has arguments for kbcount; none is without it.
 	Plugin []string
 	Hooks  workload.Hooks
+	// KVM and Timed are as in vm.Guest.
+	KVM   bool
+	Timed []string
 	// CPUs are the workload's own number if 0.
 	CPUs int
 }
@@ -106,34 +109,40 @@ type Options struct {
 // Run runs the workload on the kernel, and leaves in dir/files what the guest
 // left below /out.
 func (b Bench) Run(ctx context.Context, k Kernel, w workload.Workload, p workload.Parameters, o Options, dir string) (workload.Outcome, error) {
+	_, outcome, err := b.run(ctx, k, w, p, o, dir)
+	return outcome, err
+}
+
+func (b Bench) run(ctx context.Context, k Kernel, w workload.Workload, p workload.Parameters, o Options, dir string) (vm.Result, workload.Outcome, error) {
 	if o.CPUs > 0 {
 		w.CPUs = o.CPUs
 	}
-	where := func(err error) error {
-		return fmt.Errorf("workload %q on kernel %q: %w", w.Name, k.Name, err)
+	failed := func(err error) (vm.Result, workload.Outcome, error) {
+		return vm.Result{}, workload.Outcome{}, fmt.Errorf("workload %q on kernel %q: %w", w.Name, k.Name, err)
 	}
 	root, err := w.Root(ctx, b.Places, p, k.modules(), o.Hooks)
 	if err != nil {
-		return workload.Outcome{}, where(err)
+		return failed(err)
 	}
 	initrd := filepath.Join(dir, "initrd")
 	if err := vm.BuildInitrd(ctx, root, initrd); err != nil {
-		return workload.Outcome{}, where(err)
+		return failed(err)
 	}
 	guest := w.Guest()
 	guest.Kernel, guest.Initrd, guest.Exact, guest.Console = k.image(), initrd, o.Exact, b.Console
+	guest.KVM, guest.Timed = o.KVM, o.Timed
 	if len(o.Plugin) > 0 {
 		guest.Plugins = []vm.Plugin{{Path: b.Plugin, Args: o.Plugin}}
 	}
 	result, err := vm.Run(ctx, guest, dir)
 	if err = errors.Join(err, os.Remove(initrd)); err != nil {
-		return workload.Outcome{}, where(err)
+		return failed(err)
 	}
 	outcome, err := w.Outcome(result)
 	if err != nil {
-		return workload.Outcome{}, where(err)
+		return failed(err)
 	}
-	return outcome, nil
+	return result, outcome, nil
 }
 
 // Inputs are what the result of a run depends on besides the kernel, by name:

@@ -22,6 +22,8 @@ import (
 type Emulator struct {
 	Machine measure.Bench
 	Load    workload.Workload
+
+	host *host // of the emulators of one bench; may be nil
 }
 
 // bootLimit is for a guest that does nothing but start, on a busy machine.
@@ -127,56 +129,17 @@ func (e Emulator) Measure(ctx context.Context, kernel string, data Data, w *grap
 	return aside(w, func(dir string) error {
 		found, err := e.at(w).Measure(ctx, measure.Kernel{Name: "measured", Dir: kernel}, e.Load, parameters, dir)
 		check := verdict.CheckRun{Workload: e.Load.Name, Passed: true}
-		if detail, is := kernelsFault(err); is && ctx.Err() == nil {
-			check.Passed, check.Detail = false, detail
-			w.Say("the workload fails on this kernel: %s", detail)
+		console := ""
+		if fault := faultOf(ctx, err); fault != nil {
+			check.Passed, check.Detail, console = false, fault.Reason, fault.Console
+			w.Say("%v", fault)
 		} else if err != nil {
 			return err
 		}
 		return writeJSON(filepath.Join(w.Dir, measuredFile), Measured{
-			Samples: found.Samples, Checks: []verdict.CheckRun{check}, Mitigations: found.Mitigations,
+			Samples: found.Samples, Checks: []verdict.CheckRun{check}, Mitigations: found.Mitigations, Console: console,
 		})
 	})
-}
-
-// kernelsFault tells a kernel that does not do what it has to from a bench that
-// does not, and says in a line what happened.
-func kernelsFault(err error) (detail string, is bool) {
-	var boot *vm.BootError
-	if errors.As(err, &boot) {
-		if boot.Said != "" {
-			return fmt.Sprintf("%s: %s", boot.Reason, boot.Said), true
-		}
-		return boot.Reason.String(), true
-	}
-	var failed *workload.FailedError
-	if errors.As(err, &failed) {
-		return fmt.Sprintf("%s failed: %s", failed.Part, lastLine(failed.Output)), true
-	}
-	return "", false
-}
-
-// stageOf is where a kernel showed its fault.
-func stageOf(err error) string {
-	if errors.As(err, new(*workload.FailedError)) {
-		return "workload"
-	}
-	return "boot"
-}
-
-// complaint is the line of a compiler's or linker's words that says most.
-func complaint(text string) string {
-	for line := range strings.Lines(text) {
-		if strings.Contains(line, "error:") || strings.Contains(line, "undefined reference") {
-			return strings.TrimSpace(line)
-		}
-	}
-	return lastLine(text)
-}
-
-func lastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return lines[len(lines)-1]
 }
 
 // aside gives a run a folder that is no part of the result.

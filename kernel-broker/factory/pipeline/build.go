@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
@@ -16,15 +17,20 @@ func CandidatesIn(cache string) Candidates {
 }
 
 // Build does what is left to do for the kernel and returns what it became. With
-// a step named it stops after that one, and there is no candidate.
+// a step named it stops after that one, and there is no candidate. A kernel that
+// does not do what it has to is a candidate that failed, and no error.
 func (p *Pipeline) Build(ctx context.Context, runner *graph.Runner, until ...string) (*Candidate, error) {
 	g, err := p.Graph()
 	if err != nil {
 		return nil, err
 	}
 	p.made = nil
-	if _, err := runner.Run(ctx, p.Recipe.Name, g, until...); err != nil {
-		return nil, err
+	_, err = runner.Run(ctx, p.Recipe.Name, g, until...)
+	found, rest := faults(err)
+	for _, fault := range found {
+		failed, err := p.blame(fault)
+		rest = errors.Join(rest, err)
+		p.made = &failed
 	}
-	return p.made, nil
+	return p.made, rest
 }

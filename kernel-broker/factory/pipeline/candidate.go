@@ -34,6 +34,8 @@ type Candidate struct {
 	// Outcome is empty when nothing was measured.
 	Outcome verdict.Outcome `json:"outcome,omitempty"`
 	Reason  string          `json:"reason"`
+	// Console is the end of what a kernel said that failed.
+	Console string `json:"console,omitempty"`
 	// Kernel and Report are folders; the latter is empty when nothing was
 	// measured.
 	Kernel string `json:"kernel"`
@@ -58,18 +60,12 @@ func (p *Pipeline) finish(ctx context.Context, w *graph.Work) error {
 	if err != nil {
 		return err
 	}
-	candidate := Candidate{
-		Name: p.Recipe.Name, ID: strings.TrimPrefix(manifest.Image.Digest, "sha256:")[:12], Made: time.Now().UTC().Truncate(time.Second),
-		Release: manifest.Release, BuildID: manifest.BuildID, ImageDigest: manifest.Image.Digest, ImageSize: manifest.Image.Size,
-		Description: p.Recipe.Description, Reason: "the recipe names no workload: nothing was measured", Kernel: w.Need("kernel"),
-	}
+	candidate := p.candidate(manifest, w.Need("kernel"))
+	candidate.Reason = "the recipe names no workload: nothing was measured"
 	if p.Bench != nil {
-		var v verdict.Verdict
-		if err := readJSON(filepath.Join(w.Need("verdict"), verdictFile), &v); err != nil {
+		if err := p.judged(w, &candidate); err != nil {
 			return err
 		}
-		candidate.Application = p.Bench.Workload().Application
-		candidate.Outcome, candidate.Reason, candidate.Report = v.Outcome, v.Reason, w.Need("report")
 	}
 	if before, err := p.Candidates.Get(candidate.Name, candidate.ID); err == nil {
 		candidate.Made, candidate.Published = before.Made, before.Published
@@ -92,6 +88,39 @@ func (p *Pipeline) finish(ctx context.Context, w *graph.Work) error {
 	}
 	w.Say("published as %s", candidate.Published)
 	return p.Candidates.Put(candidate)
+}
+
+// candidate describes a kernel that was built.
+func (p *Pipeline) candidate(m factory.Manifest, dir string) Candidate {
+	c := Candidate{
+		Name: p.Recipe.Name, ID: strings.TrimPrefix(m.Image.Digest, "sha256:")[:12], Made: time.Now().UTC().Truncate(time.Second),
+		Release: m.Release, BuildID: m.BuildID, ImageDigest: m.Image.Digest, ImageSize: m.Image.Size,
+		Description: p.Recipe.Description, Kernel: dir,
+	}
+	if p.Bench != nil {
+		c.Application = p.Bench.Workload().Application
+	}
+	return c
+}
+
+// judged adds the verdict, and the last words of a kernel on which the workload
+// failed.
+func (p *Pipeline) judged(w *graph.Work, c *Candidate) error {
+	var v verdict.Verdict
+	if err := readJSON(filepath.Join(w.Need("verdict"), verdictFile), &v); err != nil {
+		return err
+	}
+	c.Outcome, c.Reason, c.Report = v.Outcome, v.Reason, w.Need("report")
+	for _, data := range []Data{Test, Train} {
+		measured, err := readMeasured(w.Need(measuredAs(c.Name, data)))
+		if err != nil {
+			return err
+		}
+		if c.Console == "" {
+			c.Console = measured.Console
+		}
+	}
+	return nil
 }
 
 // isCurrent tells whether jobs get this very kernel today.

@@ -7,16 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
@@ -109,7 +106,10 @@ func (p *Pipeline) facts(w *graph.Work) (report.Facts, error) {
 	if facts.Symbols, err = p.symbols(w); err != nil {
 		return report.Facts{}, err
 	}
-	return facts, p.options(w, &facts)
+	if facts.Cost, err = p.cost(); err != nil {
+		return report.Facts{}, err
+	}
+	return facts, p.slimmed(w, &facts)
 }
 
 // takePart adds what was measured of a kernel, under its name here.
@@ -124,37 +124,6 @@ func takePart(facts *report.Facts, name string, measured Measured) {
 	}
 }
 
-// kernel describes one by its manifest.
-func (p *Pipeline) kernel(w *graph.Work, name string) (report.Kernel, error) {
-	dir := w.Need("kernel-" + name)
-	manifest, err := factory.ReadManifest(dir)
-	if err != nil {
-		return report.Kernel{}, err
-	}
-	kernel := report.Kernel{
-		Kernel: verdict.Kernel{Name: name}, Title: p.title(name), Release: manifest.Release, BuildID: manifest.BuildID,
-		Size:       report.Size{Image: manifest.Image.Size},
-		Provenance: provenance(manifest),
-	}
-	if name == p.Recipe.Name && (manifest.Profile != nil || p.Recipe.Slimming != "") || name == kernelPlain && p.Recipe.Slimming != "" {
-		kernel.Trained = []verdict.Run{p.Bench.Workload().Train}
-	}
-	if s := manifest.Sections; s != nil {
-		kernel.Size.FunctionText = s.All()
-		kernel.Size.Sections = []report.Section{{Name: ".text", Bytes: s.Text}, {Name: ".text.hot", Bytes: s.Hot}, {Name: ".text.unlikely", Bytes: s.Unlikely}}
-	}
-	config, err := factory.ReadConfig(filepath.Join(dir, factory.ConfigFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return kernel, nil // the current one comes without
-	}
-	for _, value := range config {
-		if value == "y" || value == "m" {
-			kernel.Size.Options++
-		}
-	}
-	return kernel, err
-}
-
 func (p *Pipeline) title(name string) string {
 	switch name {
 	case kernelStock:
@@ -165,54 +134,6 @@ func (p *Pipeline) title(name string) string {
 		return "what jobs get today"
 	}
 	return p.Recipe.Description
-}
-
-func provenance(m factory.Manifest) report.Provenance {
-	made := report.Provenance{
-		Source:       report.Input{Name: m.Source.Package + " " + m.Source.Version, Digest: m.Source.Digest},
-		ConfigDigest: m.Config.Digest, Flags: m.Flags, ImageDigest: m.Image.Digest, Builder: m.Builder, InputsKey: m.InputsKey,
-	}
-	if m.Compiler != nil {
-		made.Compiler, made.Version = m.Compiler.Name, m.Compiler.Version
-	}
-	for _, part := range m.Fragments {
-		made.Fragments = append(made.Fragments, report.Input(part))
-	}
-	for _, patch := range m.Source.Patches {
-		made.Patches = append(made.Patches, report.Patch{Name: patch.Name, Digest: patch.Digest, Upstream: patch.Upstream})
-	}
-	if m.Profile != nil {
-		made.ProfileDigest = m.Profile.Digest
-	}
-	return made
-}
-
-// symbols tells which functions of the kernel ran with the training data.
-func (p *Pipeline) symbols(w *graph.Work) (*report.Symbols, error) {
-	functions, err := readWith(filepath.Join(w.Need("kernel-"+p.Recipe.Name), factory.SystemMapFile), slim.ReadSymbols)
-	if err != nil {
-		return nil, err
-	}
-	run, err := readWith(filepath.Join(w.Need("trace"), runTrace), slim.ReadTrace)
-	if err != nil {
-		return nil, err
-	}
-	symbols := make([]report.Symbol, 0, len(functions))
-	for _, f := range functions {
-		if f.Name == "_etext" {
-			break // what follows is thrown away after the start
-		}
-		symbols = append(symbols, report.Symbol{Name: f.Name, Bytes: int64(f.End - f.Begin), Ran: int64(run.In(f.Begin, f.End))})
-	}
-	return report.PartSymbols(symbols), nil
-}
-
-// options adds what slimming decided.
-func (p *Pipeline) options(w *graph.Work, facts *report.Facts) error {
-	if !w.Has("slim") {
-		return nil
-	}
-	return readJSON(filepath.Join(w.Need("slim"), optionsFile), &facts.Options)
 }
 
 func readMeasured(dir string) (Measured, error) {

@@ -16,8 +16,9 @@ import (
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
@@ -29,14 +30,17 @@ type fake struct {
 	cost     map[string]float64 // by a word in the image
 	fail     map[string]error   // by "method" or "method variant"
 	wrong    string             // the check that fails on profiled kernels
+	console  string             // what a guest with one says last
 	source   string
 	refuse   error // of the publisher
 	versions []string
 	after    func(step string) // called when the work of a step is done
+	profiled gcov.Sections     // text of the kernel with a profile
 }
 
 func newFake() *fake {
-	return &fake{cost: map[string]float64{"stock": 1800, "plain": 1280, "optimised": 1220}, fail: map[string]error{}, source: "6.1-1"}
+	return &fake{cost: map[string]float64{"stock": 1800, "plain": 1280, "optimised": 1220}, fail: map[string]error{}, source: "6.1-1",
+		profiled: gcov.Sections{Text: 300, Unlikely: 600, Hot: 20}}
 }
 
 func (f *fake) did(what string) error {
@@ -84,14 +88,17 @@ func (f *fake) Compile(_ context.Context, v factory.Variant, config, profile str
 		return err
 	}
 	image := string(v) + "\n" + string(text)
-	manifest := factory.Manifest{Variant: v}
+	manifest := factory.Manifest{Variant: v, Sections: &gcov.Sections{Text: 970, Unlikely: 30}}
 	if profile != "" {
 		counts, err := os.ReadFile(filepath.Join(profile, "counts"))
 		if err != nil {
 			return err
 		}
 		image += string(counts)
-		manifest.Profile = &factory.Use{Digest: digest(string(counts))}
+		manifest.Profile = &factory.Use{Digest: digest(string(counts)), Objects: 2,
+			Complaints: gcov.Complaints{Mismatched: []string{"fs/namei.o: path_openat"}},
+			Excluded:   []factory.Exclusion{{Object: "lib/odd.o", Reason: "does not compile with its profile"}}}
+		manifest.Sections = &f.profiled
 	}
 	for done := range 3 {
 		w.Units(done+1, 3)
@@ -128,8 +135,12 @@ func (f *fake) Boot(_ context.Context, _ string, _ *graph.Work) error {
 	return f.done("boot", f.did("boot"))
 }
 
-func (f *fake) Trace(_ context.Context, _ string, w *graph.Work) error {
-	return f.done("trace", errors.Join(f.did("trace"), put(w, "run.trace", "ffffffff81000000 ffffffff81000004\n"), put(w, "work.trace", "")))
+func (f *fake) Trace(_ context.Context, image string, w *graph.Work) error {
+	what := "trace"
+	if text, err := os.ReadFile(filepath.Join(image, factory.ImageFile)); err == nil && strings.HasPrefix(string(text), "optimised") && f.fail["trace optimised"] != nil {
+		what = "trace optimised"
+	}
+	return f.done("trace", errors.Join(f.did(what), put(w, "run.trace", "ffffffff81000000 ffffffff81000004\n"), put(w, "work.trace", "")))
 }
 
 func (f *fake) Profile(_ context.Context, image string, w *graph.Work) error {
@@ -154,7 +165,7 @@ func (f *fake) Measure(_ context.Context, image string, data Data, w *graph.Work
 	if word == "optimised" && f.wrong != "" {
 		check.Passed, check.Detail = false, f.wrong
 	}
-	text, err = json.Marshal(Measured{Samples: []verdict.Sample{sample}, Checks: []verdict.CheckRun{check}})
+	text, err = json.Marshal(Measured{Samples: []verdict.Sample{sample}, Checks: []verdict.CheckRun{check}, Console: f.console})
 	what := fmt.Sprintf("measure %s %s", word, data)
 	return f.done(what, errors.Join(f.did(what), err, put(w, measuredFile, string(text))))
 }
@@ -163,8 +174,12 @@ func (f *fake) Slim(_ context.Context, from Slimming, w *graph.Work) error {
 	if _, err := os.Stat(filepath.Join(from.Trace, "run.trace")); err != nil {
 		return err
 	}
-	options, err := json.Marshal([]report.Option{{Symbol: "B", Decision: report.Removed, Reason: "nothing of it ran"}})
-	return f.done("slim", errors.Join(f.did("slim"), err, put(w, slimFile, "# nothing of it ran\n# CONFIG_B is not set\n"), put(w, optionsFile, string(options))))
+	outcome, err := json.Marshal(slim.Outcome{Name: "fake", Objects: map[slim.Heat]slim.Sum{slim.Cold: {Objects: 1, Code: 32}}, Proposed: 2, Kernels: 3,
+		Gone:   []slim.Decision{{Symbol: "B", Prompt: "The b", Goes: true, Reason: "nothing of it ran", Objects: []string{"b.o"}, Code: 32, Takes: []string{"C"}}},
+		Stayed: []slim.Decision{{Symbol: "A", Reason: "without it the boot fails: panic"}}, Along: []string{"C"},
+		Missing: []slim.Missing{{Node: "n1", Module: "ixgbe"}}})
+	objects := `{"hot":"fs/hot.o"}`
+	return f.done("slim", errors.Join(f.did("slim"), err, put(w, slimFile, "# nothing of it ran\n# CONFIG_B is not set\n"), put(w, outcomeFile, string(outcome)), put(w, objectsOf, objects)))
 }
 
 // slimmer has Inputs of its own.
@@ -221,7 +236,7 @@ func (w *world) pipeline(change func(*factory.Recipe)) *Pipeline {
 		change(&recipe)
 	}
 	p := &Pipeline{Recipe: recipe, Kernels: w.fake, Bench: w.fake, Slimmer: slimmer{w.fake}, Jobs: 2, Command: "test", Machine: "here",
-		Rules: verdict.DefaultRules(), Publisher: w.fake, Candidates: CandidatesIn(w.dir)}
+		Rules: verdict.DefaultRules(), Publisher: w.fake, Candidates: CandidatesIn(w.dir), Store: StoreIn(w.dir)}
 	if recipe.Workload == "" {
 		p.Bench = nil
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 )
 
@@ -98,4 +99,25 @@ func (f Factory) Stock(ctx context.Context, w *graph.Work) error {
 func (f Factory) StockInputs(ctx context.Context) (Inputs, error) {
 	name, err := factory.DistributionPackage(ctx)
 	return Inputs{"package": name}, err
+}
+
+// fit compares the text of a kernel that was compiled with a profile with the
+// same one's without. Each of them says in its manifest how large its sections
+// are and what the compiler complained of.
+func fit(_ context.Context, w *graph.Work) error {
+	with, err := factory.ReadManifest(w.Need("kernel"))
+	if err != nil {
+		return err
+	}
+	without, err := factory.ReadManifest(w.Need("without"))
+	if err != nil {
+		return err
+	}
+	if without.Sections == nil {
+		return fmt.Errorf("kernel %q: the sizes of its text are not known", without.Name)
+	}
+	if err := with.Fits(*without.Sections); err != nil {
+		return err
+	}
+	return writeJSON(filepath.Join(w.Dir, "fit.json"), map[string]*gcov.Sections{"with": with.Sections, "without": without.Sections})
 }

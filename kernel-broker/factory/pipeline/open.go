@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
@@ -28,8 +30,12 @@ type Options struct {
 	// Current is the folder of the kernel in use, or empty.
 	Current string `json:"current,omitempty"`
 	// Nodes and Aliases tell slimming of the hardware, or are empty.
-	Nodes   string `json:"nodes,omitempty"`
-	Aliases string `json:"aliases,omitempty"`
+	Nodes   []string `json:"nodes,omitempty"`
+	Aliases string   `json:"aliases,omitempty"`
+	// Counters of profiling runs, in place of the workload's own.
+	Counters []Counters `json:"counters,omitempty"`
+	// UnequalMitigations is the site's policy, of verdict.Rules.
+	UnequalMitigations bool `json:"unequal_mitigations,omitempty"`
 	// Command and Machine stand in the report, Builder in the manifest.
 	Command string `json:"command"`
 	Machine string `json:"machine"`
@@ -49,7 +55,8 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 	}
 	kernels := Factory{Builder: builder, Plan: plan}
 	p := &Pipeline{Recipe: plan.Recipe, Kernels: kernels, Current: o.Current, Jobs: o.Jobs, Command: o.Command, Machine: o.Machine,
-		Rules: verdict.DefaultRules(), Candidates: CandidatesIn(o.Cache)}
+		Rules: verdict.DefaultRules(), Candidates: CandidatesIn(o.Cache), Store: StoreIn(o.Cache)}
+	p.Rules.UnequalMitigations, p.Counters = o.UnequalMitigations, o.Counters
 	if plan.Recipe.Workload == "" {
 		return p, nil
 	}
@@ -66,10 +73,42 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 	return p, nil
 }
 
+// Complete fills in what was not given: the cache, the tools by the place of this
+// program, and the machine. It makes every path absolute.
+func (o *Options) Complete() error {
+	if o.Cache == "" {
+		dir, err := factory.DefaultCacheDir()
+		if err != nil {
+			return err
+		}
+		o.Cache = dir
+	}
+	executable, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	o.Locate(executable)
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	o.Machine = fmt.Sprintf("%s, %d CPUs", host, runtime.NumCPU())
+	return o.Absolute()
+}
+
 // Absolute makes every path one that means the same in another folder.
 func (o *Options) Absolute() error {
 	var wrong []error
-	for _, path := range []*string{&o.Catalog, &o.Cache, &o.Programs, &o.Plugin, &o.Current, &o.Nodes, &o.Aliases} {
+	o.Nodes = slices.Clone(o.Nodes)
+	paths := []*string{&o.Catalog, &o.Cache, &o.Programs, &o.Plugin, &o.Current, &o.Aliases}
+	for i := range o.Nodes {
+		paths = append(paths, &o.Nodes[i])
+	}
+	o.Counters = slices.Clone(o.Counters)
+	for i := range o.Counters {
+		paths = append(paths, &o.Counters[i].Path)
+	}
+	for _, path := range paths {
 		if *path == "" {
 			continue
 		}
@@ -80,23 +119,29 @@ func (o *Options) Absolute() error {
 	return errors.Join(wrong...)
 }
 
-// Locate finds programs and plugin: in the build folder that the executable is
-// in, else where they are installed.
+// Locate finds what was not given: in the build folder that the executable is in,
+// else where make install puts it below the same prefix. A catalog in the folder
+// of the caller goes first.
 func (o *Options) Locate(executable string) {
-	build := filepath.Dir(filepath.Dir(executable))
-	programs, plugin := filepath.Join(build, "workloads"), filepath.Join(build, "measure", "kbcount.so")
-	if _, err := os.Stat(plugin); err != nil {
-		programs, plugin = installed+"/workloads", installed+"/kbcount.so"
+	prefix := filepath.Dir(filepath.Dir(executable))
+	libexec := filepath.Join(prefix, "libexec", "kernel-broker")
+	first := func(value *string, paths ...string) {
+		for _, path := range paths {
+			if *value != "" {
+				return
+			}
+			if _, err := os.Stat(path); err == nil {
+				*value = path
+			}
+		}
+		if *value == "" {
+			*value = paths[len(paths)-1] // it is named when it is missed
+		}
 	}
-	if o.Programs == "" {
-		o.Programs = programs
-	}
-	if o.Plugin == "" {
-		o.Plugin = plugin
-	}
+	first(&o.Plugin, filepath.Join(prefix, "measure", "kbcount.so"), filepath.Join(libexec, "kbcount.so"))
+	first(&o.Programs, filepath.Join(prefix, "workloads"), filepath.Join(libexec, "workloads"))
+	first(&o.Catalog, "catalog", filepath.Join(prefix, "share", "kernel-broker", "catalog"))
 }
-
-const installed = "/usr/libexec/kernel-broker"
 
 // Save writes the options to where a job finds them; the same options always to
 // the same file.

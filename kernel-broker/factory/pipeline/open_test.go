@@ -3,13 +3,15 @@ package pipeline
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
 
 func TestOptionsTravel(t *testing.T) {
-	o := Options{Name: "fake", Catalog: "catalog", Cache: t.TempDir(), Jobs: 2, Programs: "p", Plugin: "q", Command: "c", Machine: "m", Builder: "b"}
-	if err := o.Absolute(); err != nil || !filepath.IsAbs(o.Catalog) || o.Current != "" {
+	o := Options{Name: "fake", Catalog: "catalog", Cache: t.TempDir(), Jobs: 2, Programs: "p", Plugin: "q", Command: "c", Machine: "m", Builder: "b", Nodes: []string{"n1", "n2"}}
+	given := o.Nodes
+	if err := o.Absolute(); err != nil || !filepath.IsAbs(o.Catalog) || !filepath.IsAbs(o.Nodes[1]) || given[1] != "n2" || o.Current != "" {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	path, err := o.Save()
@@ -19,7 +21,7 @@ func TestOptionsTravel(t *testing.T) {
 	if again, err := o.Save(); err != nil || again != path {
 		t.Errorf("the same options are in %s and %s, %v", path, again, err)
 	}
-	if got, err := LoadOptions(path); err != nil || got != o {
+	if got, err := LoadOptions(path); err != nil || !reflect.DeepEqual(got, o) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	o.Jobs = 3
@@ -39,21 +41,47 @@ func TestOptionsTravel(t *testing.T) {
 
 func TestLocate(t *testing.T) {
 	dir := t.TempDir()
+	t.Chdir(t.TempDir())
+	executable := filepath.Join(dir, "bin", "kernelctl")
 	var o Options
-	o.Locate(filepath.Join(dir, "bin", "kernelctl"))
-	if o.Plugin != installed+"/kbcount.so" || o.Programs != installed+"/workloads" {
+	o.Locate(executable)
+	libexec := filepath.Join(dir, "libexec", "kernel-broker")
+	if o.Plugin != libexec+"/kbcount.so" || o.Programs != libexec+"/workloads" || o.Catalog != dir+"/share/kernel-broker/catalog" {
 		t.Errorf("installed: %+v", o)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "measure"), 0o755); err != nil {
+	for _, path := range []string{"measure/kbcount.so", "workloads"} {
+		if err := os.MkdirAll(filepath.Join(dir, path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir("catalog", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "measure", "kbcount.so"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	o = Options{Programs: "mine"}
-	o.Locate(filepath.Join(dir, "bin", "kernelctl"))
-	if o.Plugin != filepath.Join(dir, "measure", "kbcount.so") || o.Programs != "mine" {
+	o = Options{}
+	o.Locate(executable)
+	if o.Plugin != filepath.Join(dir, "measure", "kbcount.so") || o.Programs != filepath.Join(dir, "workloads") || o.Catalog != "catalog" {
 		t.Errorf("in a build folder: %+v", o)
+	}
+	o = Options{Programs: "mine", Plugin: "mine", Catalog: "mine"}
+	if o.Locate(executable); o.Programs != "mine" || o.Plugin != "mine" || o.Catalog != "mine" {
+		t.Errorf("given: %+v", o)
+	}
+}
+
+// Where make install puts things is where they are looked for.
+func TestInstalledPlaces(t *testing.T) {
+	text, err := os.ReadFile("../../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range []string{
+		"libexecdir  ?= $(prefix)/libexec/kernel-broker\n", "datadir     ?= $(prefix)/share/kernel-broker\n",
+		"-t $(DESTDIR)$(libexecdir) build/measure/kbcount.so\n", "-t $(DESTDIR)$(libexecdir)/workloads {} +\n",
+		"$(abspath $(DESTDIR)$(datadir))/catalog/{}",
+	} {
+		if !strings.Contains(string(text), words) {
+			t.Errorf("make install does not say %q", words)
+		}
 	}
 }
 

@@ -38,11 +38,25 @@ func TestBuild(t *testing.T) {
 	}
 	defer file.Close()
 	made, err := report.Read(file)
-	if err != nil || made.Facts.Slim != "slim" || made.Facts.Current != "stock" || len(made.Facts.Kernels) != 3 || len(made.Facts.Options) != 1 {
+	if err != nil || made.Facts.Slim != "slim" || made.Facts.Current != "stock" || len(made.Facts.Kernels) != 3 {
 		t.Errorf("%+v, %v", made.Facts, err)
 	}
-	if s := made.Facts.Symbols; s.HotCount != 1 || s.HotBytes != 16 || s.ColdCount != 1 || s.Coldest[0].Name != "cold" {
+	if s := made.Facts.Symbols; s.HotCount != 1 || s.HotBytes != 16 || s.Hottest[0].Object != "fs/hot.o" || s.ColdCount != 1 || s.Coldest[0].Name != "cold" {
 		t.Errorf("symbols %+v", s)
+	}
+	if cost := made.Facts.Cost; len(cost) < 18 || cost[0].Step != "source" || !cost[0].Plain || cost[0].Before || cost[0].Bytes != 5 || !(cost[0].Seconds > 0) {
+		t.Errorf("cost %+v", cost)
+	}
+	wantOptions := []report.Option{
+		{Symbol: "A", Decision: report.Kept, Reason: "without it the boot fails: panic"},
+		{Symbol: "B", Prompt: "The b", Decision: report.Removed, Reason: "nothing of it ran", Objects: 1, Bytes: 32},
+		{Symbol: "C", Decision: report.Removed, Reason: "goes with B"},
+	}
+	if !slices.Equal(made.Facts.Options, wantOptions) || made.Facts.Slimming.Kernels != 3 || made.Facts.Slimming.Missing[0].Module != "ixgbe" {
+		t.Errorf("slimming %+v, %+v", made.Facts.Slimming, made.Facts.Options)
+	}
+	if k := made.Facts.Kernels; k[0].Profile == nil || k[0].Profile.Excluded[0].Object != "lib/odd.o" || len(k[0].Profile.Mismatched) != 1 || k[1].Profile != nil || k[0].Size.Functions != 2 {
+		t.Errorf("profile %+v, %+v", k[0].Profile, k[0].Size)
 	}
 	if page, err := os.ReadFile(candidate.Page()); err != nil || !strings.Contains(string(page), "a kernel of nothing") {
 		t.Errorf("page of %d bytes, %v", len(page), err)
@@ -285,6 +299,28 @@ func TestUntilAStep(t *testing.T) {
 	}
 	if paths, err := filepath.Glob(filepath.Join(w.dir, "candidates/*")); err != nil || paths != nil {
 		t.Errorf("candidates %v, %v", paths, err)
+	}
+}
+
+// A run that was killed before its journal's first line, or that was to stop
+// after a step, has no part in what a report says of the cost.
+func TestCostIsOfTheBuild(t *testing.T) {
+	w := newWorld(t, nil)
+	torn := filepath.Join(w.dir, "graph/builds/fake/99991231T000000.000Z-ffffff")
+	if err := os.MkdirAll(torn, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(torn, "journal"), []byte(`{"at":`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.build(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.build("source"); err != nil {
+		t.Fatal(err)
+	}
+	if cost, err := w.pipe.cost(); err != nil || len(cost) != 23 || cost[len(cost)-1].Step != StepPublish {
+		t.Errorf("%d steps: %+v, %v", len(cost), cost, err)
 	}
 }
 

@@ -1,22 +1,17 @@
 package pipeline
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
-
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/strictyaml"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/strictyaml"
 )
 
 // Plan is catalog/benches/NAME.yaml: what stands side by side. The
@@ -49,13 +44,8 @@ func LoadPlan(catalog, name string) (Plan, error) {
 // and line.
 func ParsePlan(path string, data []byte) (Plan, error) {
 	var plan Plan
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&plan); err != nil {
-		return Plan{}, fmt.Errorf("%s: %w", path, err)
-	}
-	if err := decoder.Decode(new(Plan)); !errors.Is(err, io.EOF) {
-		return Plan{}, fmt.Errorf("%s: more than one document", path)
+	if err := strictyaml.Decode(path, data, &plan); err != nil {
+		return Plan{}, err
 	}
 	key, wrong := plan.wrong()
 	if wrong != "" {
@@ -64,7 +54,19 @@ func ParsePlan(path string, data []byte) (Plan, error) {
 	return plan, nil
 }
 
+var planName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`)
+
 func (p Plan) wrong() (key, text string) {
+	for _, list := range []struct {
+		key   string
+		names []string
+	}{{"name", []string{p.Name}}, {"kernels", p.Kernels}, {"workloads", p.Workloads}} {
+		for _, name := range list.names {
+			if !planName.MatchString(name) {
+				return list.key, fmt.Sprintf("%q is not allowed", name)
+			}
+		}
+	}
 	switch {
 	case p.Title == "":
 		return "title", "missing"
@@ -106,12 +108,13 @@ func OpenSideBySide(ctx context.Context, plan Plan, o Options) (*SideBySide, err
 		}
 		s.Kernels = append(s.Kernels, p)
 	}
+	here := &host{}
 	for _, name := range plan.Workloads {
 		load, err := workload.Load(o.Catalog, name)
 		if err != nil {
 			return nil, fmt.Errorf("bench %q: %w", plan.Name, err)
 		}
-		s.Benches = append(s.Benches, Emulator{Load: load, Machine: measure.Bench{Plugin: o.Plugin, Places: workload.Places{Programs: o.Programs, Cache: o.Cache}}})
+		s.Benches = append(s.Benches, Emulator{Load: load, host: here, Machine: measure.Bench{Plugin: o.Plugin, Places: workload.Places{Programs: o.Programs, Cache: o.Cache}}})
 	}
 	return s, nil
 }

@@ -26,6 +26,8 @@ type SideBySide struct {
 	Command string
 	Machine string
 	Rules   verdict.Rules
+	// Wall is the number of rounds in which wall time is taken too; 0: it is not.
+	Wall int
 }
 
 // StepSideBySide is the last step; its files are those of report.Report.Write.
@@ -67,9 +69,14 @@ func (s *SideBySide) Graph() (*graph.Graph, error) {
 		workloads[i] = bench.Workload()
 		mine := b.inputs(bench.Inputs())
 		for _, name := range slices.Sorted(maps.Keys(kernels)) {
-			id := fmt.Sprintf("measure-%s-%s", name, workloads[i].Name)
+			id := measureStep(name, workloads[i].Name)
 			b.test(id, kernels[name], bench, mine)
 			needs[measuredOn(name, workloads[i].Name)] = id
+		}
+	}
+	for _, bench := range s.Benches {
+		if s.Wall > 0 {
+			needs[timedOn(bench.Workload().Name)] = b.wall(bench, s.Wall, s.Machine, kernels)
 		}
 	}
 	text, err := graph.ValueDigest(map[string]any{"title": s.Title, "slim": s.Slim, "workloads": workloads, "rules": s.Rules})
@@ -133,6 +140,10 @@ func (b *builder) test(id, kernel string, bench Bench, inputs Inputs) {
 	})
 }
 
+func measureStep(kernel, workload string) string {
+	return fmt.Sprintf("measure-%s-%s", kernel, workload)
+}
+
 func measuredOn(kernel, workload string) string { return "measured-" + kernel + "-on-" + workload }
 
 func (s *SideBySide) report(_ context.Context, w *graph.Work) error {
@@ -174,7 +185,7 @@ func (s *SideBySide) facts(w *graph.Work) (report.Facts, error) {
 			return report.Facts{}, err
 		}
 	}
-	return facts, nil
+	return facts, s.timed(w, &facts)
 }
 
 // measured adds what each workload found out about a kernel. The mitigations

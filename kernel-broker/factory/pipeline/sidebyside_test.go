@@ -175,7 +175,7 @@ func TestParsePlan(t *testing.T) {
 		t.Errorf("%+v, %v", plan, err)
 	}
 	for _, c := range []struct{ from, to, says string }{
-		{"title: X", "titel: X", "line 2: field titel"},
+		{"title: X", "titel: X", `x.yaml: line 2: unknown key "titel"`},
 		{"title: X\n", "", "title: missing"},
 		{"slim: a", "slim: c", `x.yaml:3: slim: "c" is none`},
 		{"[a, b]", "[a, a]", `x.yaml:4: kernels: "a" stands twice`},
@@ -183,6 +183,8 @@ func TestParsePlan(t *testing.T) {
 		{"[a, b]", "[]", "x.yaml:4: kernels: none"},
 		{"[w]", "[]", "x.yaml:5: workloads: none"},
 		{"[w]", "[w, w]", `x.yaml:5: workloads: "w" stands twice`},
+		{"[w]", "[../w]", `x.yaml:5: workloads: "../w" is not allowed`},
+		{"name: x", "name: X", `x.yaml:1: name: "X" is not allowed`},
 		{"[w]", "[w]\n---\nname: y", "more than one document"},
 	} {
 		_, err := ParsePlan("x.yaml", []byte(strings.Replace(good, c.from, c.to, 1)))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 )
 
@@ -22,9 +22,10 @@ import (
 type Tracer struct {
 	Factory  Factory
 	Emulator Emulator
-	// Keep is the folder of keep-lists, Nodes a file of what nodes report and
-	// Aliases a modules.alias; the last two may be empty.
-	Keep, Nodes, Aliases string
+	// Keep is the folder of keep-lists, Nodes are files of what nodes report and
+	// Aliases is a modules.alias; the last two may be empty.
+	Keep, Aliases string
+	Nodes         []string
 	// Journals is a folder that outlives a killed slimming.
 	Journals string
 }
@@ -58,12 +59,19 @@ func (t Tracer) Inputs() (Inputs, error) {
 	if all["keep-lists"], err = graph.TreeDigest(t.Keep); err != nil {
 		return nil, fmt.Errorf("keep-lists: %w", err)
 	}
-	for name, path := range map[string]string{"nodes": t.Nodes, "aliases": t.Aliases} {
-		if path == "" {
-			continue
+	if t.Aliases != "" {
+		if all["aliases"], err = graph.FileDigest(t.Aliases); err != nil {
+			return nil, fmt.Errorf("aliases: %w", err)
 		}
-		if all[name], err = graph.FileDigest(path); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(t.Nodes) > 0 {
+		// What the nodes say counts, and not in which files or order.
+		nodes, err := slim.ReadNodeFiles(t.Nodes)
+		if err != nil {
+			return nil, err
+		}
+		if all["nodes"], err = graph.ValueDigest(nodes); err != nil {
+			return nil, err
 		}
 	}
 	return all, nil
@@ -106,10 +114,28 @@ func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
 	if err != nil {
 		return err
 	}
+	functions, err := files.Functions(filepath.Join(from.Kernel, factory.SystemMapFile))
+	if err != nil {
+		return err
+	}
 	return errors.Join(
 		os.WriteFile(filepath.Join(w.Dir, slimFile), outcome.Fragment(), 0o644),
-		writeJSON(filepath.Join(w.Dir, "slim.json"), outcome),
-		writeJSON(filepath.Join(w.Dir, optionsFile), decisions(outcome)))
+		writeJSON(filepath.Join(w.Dir, outcomeFile), outcome),
+		writeJSON(filepath.Join(w.Dir, objectsOf), unique(functions)))
+}
+
+// unique gives the object of each function whose name no other one has.
+func unique(functions []slim.FunctionUse) map[string]string {
+	objects := map[string]string{}
+	for _, f := range functions {
+		if other, has := objects[f.Name]; has && other != f.Object {
+			objects[f.Name] = ""
+			continue
+		}
+		objects[f.Name] = f.Object
+	}
+	maps.DeleteFunc(objects, func(_, object string) bool { return object == "" })
+	return objects
 }
 
 // search keeps its answers under the digest of all that they depend on, so that
@@ -198,31 +224,10 @@ func (t *trials) Try(ctx context.Context, off []string) (answer slim.Answer, err
 func (t *trials) run(ctx context.Context, kernel, dir string, answer *slim.Answer) error {
 	e := t.Emulator
 	_, err := e.at(t.work).Run(ctx, measure.Kernel{Name: "tried", Dir: kernel}, e.Load, e.Load.Train, measure.Options{}, filepath.Join(dir, "run"))
-	detail, faulty := kernelsFault(err)
-	switch {
-	case faulty && ctx.Err() == nil:
-		answer.Stage, answer.Reason = stageOf(err), detail
+	if fault := faultOf(ctx, err); fault != nil {
+		answer.Stage, answer.Reason = fault.Stage, fault.Reason
 		return nil
-	case err != nil:
-		return err
 	}
-	answer.Works = true
-	return nil
-}
-
-// decisions are the outcome as the report has it.
-func decisions(outcome slim.Outcome) []report.Option {
-	options := []report.Option{}
-	add := func(list []slim.Decision, decision report.Decision) {
-		for _, d := range list {
-			options = append(options, report.Option{Symbol: d.Symbol, Decision: decision, Reason: d.Reason,
-				Objects: len(d.Objects), Bytes: int64(d.Code)})
-		}
-	}
-	add(outcome.Gone, report.Removed)
-	add(outcome.Stayed, report.Kept)
-	for _, symbol := range outcome.Along {
-		options = append(options, report.Option{Symbol: symbol, Decision: report.Removed, Reason: "depends on what was removed"})
-	}
-	return options
+	answer.Works = err == nil
+	return err
 }

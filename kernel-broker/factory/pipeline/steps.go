@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
@@ -34,6 +35,8 @@ type Pipeline struct {
 	Kernels Kernels
 	Bench   Bench   // nil when the recipe has no workload
 	Slimmer Slimmer // nil unless the recipe asks for slimming
+	// Counters of profiling runs; without any the workload is run for them.
+	Counters []Counters
 	// Current is the folder of the kernel that jobs get today, with bzImage
 	// and kernel.json; empty: the distribution's own.
 	Current string
@@ -47,6 +50,8 @@ type Pipeline struct {
 	Publisher Publisher
 	// Candidates keeps what became of each kernel.
 	Candidates Candidates
+	// Store has the results of the steps, and what each cost.
+	Store graph.Store
 
 	made *Candidate // by the effect at the end
 }
@@ -117,6 +122,9 @@ func (b *builder) add(name, kind string, inputs Inputs, needs map[string]string,
 	b.steps = append(b.steps, graph.Step{Name: name, Kind: kind, Inputs: inputs, Needs: needs, Resources: resources, Run: run})
 }
 
+// after makes the last step wait for another, of which it reads nothing.
+func (b *builder) after(step string) { b.steps[len(b.steps)-1].After = []string{step} }
+
 func (b *builder) configure(name string, variant factory.Variant, slim string) {
 	needs := map[string]string{"source": "source"}
 	if slim != "" {
@@ -150,7 +158,8 @@ func (b *builder) compile(name string, variant factory.Variant, config, profile 
 // Files that steps leave for others.
 const (
 	slimFile    = "slim.config"
-	optionsFile = "options.json"
+	outcomeFile = "slim.json"
+	objectsOf   = "objects.json"
 	profileDir  = "profile"
 )
 
@@ -162,8 +171,7 @@ func (b *builder) slim() (step string) {
 	}
 	b.configure("traced-config", factory.Traced, "")
 	b.compile("traced", factory.Traced, "traced-config", "")
-	b.add("trace", "", b.bench(), map[string]string{"kernel": "traced"}, emulate,
-		func(ctx context.Context, w *graph.Work) error { return b.p.Bench.Trace(ctx, w.Need("kernel"), w) })
+	b.tries("trace", "", "traced", b.p.Bench.Trace)
 	b.add("slim", "", b.inputs(b.p.Slimmer.Inputs()), map[string]string{"kernel": "traced", "trace": "trace", "source": "source"}, b.p.heavy(),
 		func(ctx context.Context, w *graph.Work) error {
 			return b.p.Slimmer.Slim(ctx, Slimming{Kernel: w.Need("kernel"), Trace: w.Need("trace")}, w)
@@ -180,11 +188,23 @@ func (b *builder) profile(slim string) (candidate string) {
 	}
 	b.configure("instrumented-config", factory.Instrumented, slim)
 	b.compile("instrumented", factory.Instrumented, "instrumented-config", "")
-	b.add("profile", "", b.bench(), map[string]string{"kernel": "instrumented"}, emulate,
-		func(ctx context.Context, w *graph.Work) error { return b.p.Bench.Profile(ctx, w.Need("kernel"), w) })
+	if len(b.p.Counters) > 0 {
+		b.counted()
+	} else {
+		b.tries("profile", "", "instrumented", b.p.Bench.Profile)
+	}
 	b.configure("optimised-config", factory.Optimised, slim)
 	b.compile("optimised", factory.Optimised, "optimised-config", "profile")
 	return "optimised"
+}
+
+// fit adds the look at whether the profile was of use, by the same kernel
+// without one. It is a step of its own, and not a need of the compilation: who
+// only compares kernels has no use for the plain one.
+func (b *builder) fit(plain, candidate string) {
+	text, err := graph.ValueDigest(gcov.DefaultLimits)
+	b.err = errors.Join(b.err, err)
+	b.add("fit", "", Inputs{"limits": text}, map[string]string{"kernel": candidate, "without": plain}, light, fit)
 }
 
 // judge adds what is done with a candidate. A kernel that does not boot is not
@@ -201,8 +221,13 @@ func (b *builder) judge(plain, candidate string) {
 		})
 		kernels[kernelCurrent] = "current"
 	}
-	b.add("boot", "", b.bench(), map[string]string{"kernel": candidate}, emulate,
-		func(ctx context.Context, w *graph.Work) error { return b.p.Bench.Boot(ctx, w.Need("kernel"), w) })
+	if plain != candidate {
+		b.fit(plain, candidate)
+	}
+	b.tries("boot", "", candidate, b.p.Bench.Boot)
+	if plain != candidate {
+		b.after("fit")
+	}
 	needs := map[string]string{}
 	for name, step := range kernels {
 		needs["kernel-"+name] = step
@@ -211,9 +236,8 @@ func (b *builder) judge(plain, candidate string) {
 	if b.p.Recipe.Slimming == factory.SlimmingTrace {
 		needs["slim"] = "slim"
 	}
-	b.add("trace-"+candidate, "trace", b.bench(), map[string]string{"kernel": candidate}, emulate,
-		func(ctx context.Context, w *graph.Work) error { return b.p.Bench.Trace(ctx, w.Need("kernel"), w) })
-	b.steps[len(b.steps)-1].After = []string{"boot"}
+	b.tries("trace-"+candidate, "trace", candidate, b.p.Bench.Trace)
+	b.after("boot")
 	needs["trace"] = "trace-" + candidate
 	b.report(needs)
 }
@@ -234,6 +258,9 @@ func (b *builder) publish(candidate string) {
 	needs := map[string]string{"kernel": candidate}
 	if b.p.Bench != nil {
 		needs["verdict"], needs["report"] = StepVerdict, StepReport
+		for _, data := range []Data{Test, Train} {
+			needs[measuredAs(b.p.Recipe.Name, data)] = measureID(candidate, data)
+		}
 	}
 	b.steps = append(b.steps, graph.Step{Name: StepPublish, Needs: needs, Effect: true, Run: b.p.finish})
 }
@@ -245,7 +272,7 @@ func (b *builder) measure(name, step, candidate string, needs map[string]string)
 		if data == Train && step != candidate {
 			continue
 		}
-		id := fmt.Sprintf("measure-%s-%s", step, data)
+		id := measureID(step, data)
 		run := b.p.Bench.Workload().Run(data)
 		mine := Inputs{"data": fmt.Sprintf("%s seed %d size %d", data, run.Seed, run.Size)}
 		maps.Copy(mine, b.bench())
@@ -253,11 +280,13 @@ func (b *builder) measure(name, step, candidate string, needs map[string]string)
 			return b.p.Bench.Measure(ctx, w.Need("kernel"), data, w)
 		})
 		if step == candidate {
-			b.steps[len(b.steps)-1].After = []string{"boot"}
+			b.after("boot")
 		}
 		needs[measuredAs(name, data)] = id
 	}
 }
+
+func measureID(step string, data Data) string { return fmt.Sprintf("measure-%s-%s", step, data) }
 
 func measuredAs(kernel string, data Data) string { return fmt.Sprintf("measured-%s-%s", data, kernel) }
 

@@ -39,7 +39,8 @@ const (
 	Test  Data = "test"
 )
 
-// Bench runs kernels with the recipe's workload.
+// Bench runs kernels with the recipe's workload. What a kernel does wrong is a
+// *vm.BootError or a *workload.FailedError; any other error is the bench's.
 type Bench interface {
 	// Workload is what all but Boot run.
 	Workload() Workload
@@ -84,6 +85,8 @@ type Measured struct {
 	Samples     []verdict.Sample   `json:"samples"`
 	Checks      []verdict.CheckRun `json:"checks"`
 	Mitigations []string           `json:"mitigations"`
+	// Console is the end of what the guest said, of a kernel that failed.
+	Console string `json:"console,omitempty"`
 }
 
 // Slimming is what a slimmer starts from: the kernel that ran, and its trace.
@@ -93,7 +96,8 @@ type Slimming struct {
 }
 
 // Slimmer finds the options that a kernel can do without. It leaves slim.config,
-// the fragment, and options.json, of report.Option for each option.
+// the fragment, slim.json, which is a slim.Outcome, and perhaps objects.json,
+// the object of each function.
 type Slimmer interface {
 	Slim(ctx context.Context, from Slimming, work *graph.Work) error
 	Inputs() (Inputs, error)

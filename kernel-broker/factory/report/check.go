@@ -19,7 +19,7 @@ func (f Facts) wrong(format string, args ...any) error {
 
 // check that every name that the facts use is one that they explain.
 func (f Facts) check() error {
-	for _, step := range []func() error{f.checkNames, f.checkKernels, f.checkSubject, f.checkSamples, f.checkOptions, f.Rules.Check} {
+	for _, step := range []func() error{f.checkNames, f.checkKernels, f.checkSubject, f.checkSamples, f.checkOptions, f.checkMade, f.Rules.Check} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -127,6 +127,26 @@ func (f Facts) checkOptions() error {
 		}
 		if o.Reason == "" {
 			return f.wrong("option %q is %s without a reason", o.Symbol, o.Decision)
+		}
+	}
+	return nil
+}
+
+// checkMade looks at how kernels were made.
+func (f Facts) checkMade() error {
+	for _, k := range f.Kernels {
+		if k.Profile == nil {
+			continue
+		}
+		for _, e := range k.Profile.Excluded {
+			if e.Reason == "" {
+				return f.wrong("kernel %q: object %q has no profile, without a reason", k.Name, e.Object)
+			}
+		}
+	}
+	for _, step := range f.Cost {
+		if !(step.Seconds >= 0) || step.Bytes < 0 {
+			return f.wrong("step %q took %v seconds and made %d bytes", step.Step, step.Seconds, step.Bytes)
 		}
 	}
 	return nil

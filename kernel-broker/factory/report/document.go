@@ -25,8 +25,8 @@ func (r Report) Document() page.Document {
 	v := view{Report: r}
 	doc := page.Document{Title: v.title(), Lead: v.lead(), Foot: v.foot()}
 	for _, section := range []page.Section{
-		v.verdict(), v.goals(), v.workloads(), v.size(), v.instructions(), v.wallTime(), v.cross(),
-		v.branches(), v.otherCounts(), v.checks(), v.options(), v.symbols(), v.provenance(), v.how(),
+		v.verdict(), v.goals(), v.workloads(), v.size(), v.instructions(), v.wallTime(), v.emulatedTime(), v.cross(),
+		v.branches(), v.otherCounts(), v.checks(), v.options(), v.profile(), v.symbols(), v.provenance(), v.cost(), v.how(),
 	} {
 		if section.ID != "" {
 			doc.Sections = append(doc.Sections, section)
@@ -68,7 +68,7 @@ func (v view) verdict() page.Section {
 	notice := page.Notice{Mood: page.Bad, Text: sentence(given.Reason)}
 	switch given.Outcome {
 	case verdict.Benefit:
-		notice.Mood, notice.Title = page.Good, fmt.Sprintf("Benefit: %s is better than %s for %s.", f.Subject, f.Current, f.Application)
+		notice.Mood, notice.Title = page.Good, fmt.Sprintf("Benefit: %s is better than %s for %s%s.", f.Subject, f.Current, f.Application, titled(unequalOf(given.Comparisons)))
 	case verdict.NoBenefit:
 		notice.Title = fmt.Sprintf("No benefit: %s stays a candidate and is not published for %s.", f.Subject, f.Application)
 	case verdict.Refused:
@@ -80,6 +80,19 @@ func (v view) verdict() page.Section {
 			"What decided: the application's own workload, with data that the kernel was not trained on", given.Comparisons))
 	}
 	return section
+}
+
+// unequalOf has why comparisons are not between equals, each reason once.
+func unequalOf(comparisons []verdict.Comparison) []string {
+	var all []string
+	for _, c := range comparisons {
+		for _, why := range c.Unequal {
+			if !slices.Contains(all, why) {
+				all = append(all, why)
+			}
+		}
+	}
+	return all
 }
 
 func comparisonTable(caption string, comparisons []verdict.Comparison) page.Table {
@@ -160,6 +173,14 @@ func (v view) checks() page.Section {
 	return page.Section{ID: "checks", Title: "Correctness", Parts: []page.Part{table}}
 }
 
+func mitigationsRule(rules verdict.Rules) string {
+	const rule = "Kernels are compared at equal processor mitigations. Where that is not so, the title of the table says it, and "
+	if rules.UnequalMitigations {
+		return rule + "the site's policy lets a kernel win all the same."
+	}
+	return rule + "no verdict comes of it."
+}
+
 func (v view) how() page.Section {
 	rules := v.Facts.Rules
 	return page.Section{ID: "how", Title: "How to read this", Parts: []page.Part{page.List{
@@ -167,7 +188,7 @@ func (v view) how() page.Section {
 		fmt.Sprintf("Exact samples repeat to the last instruction on one build of a kernel. Other builds of the same code differ a little, so a difference up to %v of the figure says nothing. Inexact samples have a spread, the distance between the quartiles of the repetitions, and a probability p by Welch's t-test that the difference is chance.", rules.Resolution),
 		fmt.Sprintf("A kernel wins when it is better by more than the spread, at p below %v, with at least %d repetitions, by at least %v of the current figure, and when it passes the checks. A question mark behind a change says that it may be chance.",
 			rules.Significance, rules.LeastRepetitions, rules.LeastGain),
-		"Kernels are compared at equal processor mitigations. Where that is not so, the title of the table says it, and no verdict comes of it.",
+		mitigationsRule(rules),
 		"Figures marked as a model come from a model of a cache or a branch predictor. They depend on where functions happen to lie, and never decide.",
 		"Training and test runs differ in seed and size.",
 	}}}

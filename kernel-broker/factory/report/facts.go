@@ -35,10 +35,14 @@ type Facts struct {
 	Required []string      `json:"required_checks"`
 	Rules    verdict.Rules `json:"rules"`
 
-	// Options that slimming went through, for a report of one kernel.
-	Options []Option `json:"options,omitempty"`
+	// Slimming and the options that it went through, for a report of one
+	// kernel.
+	Slimming *Slimming `json:"slimming,omitempty"`
+	Options  []Option  `json:"options,omitempty"`
 	// Symbols of the subject by what ran.
 	Symbols *Symbols `json:"symbols,omitempty"`
+	// Cost of the steps up to the report.
+	Cost []Cost `json:"cost,omitempty"`
 }
 
 // Kernel that takes part.
@@ -50,6 +54,8 @@ type Kernel struct {
 	BuildID    string     `json:"build_id"`
 	Size       Size       `json:"size"`
 	Provenance Provenance `json:"provenance"`
+	// Profile is nil when it was compiled without one.
+	Profile *Profile `json:"profile,omitempty"`
 }
 
 // Size of a kernel, in bytes and in numbers; 0 is not known.
@@ -136,8 +142,9 @@ const (
 
 // Option of the configuration that slimming looked at.
 type Option struct {
-	// Symbol without CONFIG_.
+	// Symbol without CONFIG_, and what menus call it.
 	Symbol   string   `json:"symbol"`
+	Prompt   string   `json:"prompt,omitempty"`
 	Decision Decision `json:"decision"`
 	// Reason is one sentence: "nothing of it ran", "kept: the console".
 	Reason string `json:"reason"`

@@ -68,9 +68,13 @@ func work(f Facts) (Figures, error) {
 	}
 	var out Figures
 	if f.Subject != "" {
+		stock := verdict.Kernel{}
+		if k := f.kernel(f.Stock); k != nil {
+			stock = k.Kernel
+		}
 		v := verdict.Decide(verdict.Case{
 			Application: *f.application(f.Application),
-			Candidate:   f.kernel(f.Subject).Kernel, Current: f.kernel(f.Current).Kernel,
+			Candidate:   f.kernel(f.Subject).Kernel, Current: f.kernel(f.Current).Kernel, Stock: stock,
 			Samples: f.Samples, Checks: f.Checks, Required: f.Required, Rules: f.Rules,
 		})
 		out.Verdict = &v

@@ -66,7 +66,7 @@ func fixture() Facts {
 		Required: []string{"fsx"},
 		Rules:    verdict.DefaultRules(),
 		Options: []Option{
-			{Symbol: "SND", Decision: Removed, Reason: "nothing of it ran", Objects: 14, Bytes: 88_000},
+			{Symbol: "SND", Prompt: "Sound card support", Decision: Removed, Reason: "nothing of it ran", Objects: 14, Bytes: 88_000},
 			{Symbol: "PCI", Decision: Kept, Reason: "kept: the nodes' cards are on it", Objects: 31, Bytes: 120_400},
 			{Symbol: "AUDIT", Decision: Kept, Reason: "boot failed without it", Bytes: 9000},
 		},
@@ -76,6 +76,11 @@ func fixture() Facts {
 			Coldest: []Symbol{{Name: "do_coredump", Object: "fs/coredump.o", Bytes: 9100}},
 		},
 	}
+	f.Slimming = &Slimming{Proposed: 2, Configurations: 4, Kernels: 3, ObjectsGone: 14, CodeGone: 88_000, TextBefore: 4_878_000, TextAfter: 4_790_000,
+		Missing: []MissingDriver{{"n1", "ixgbe", "pci:8086:10fb"}}}
+	f.Cost = []Cost{{"source", 21.4, 90_000_000, true, true}, {"plain", 900, 4_100_000, true, true}, {"optimised", 1250.25, 3_400_000, false, false}}
+	f.Kernels[4].Profile = &Profile{Objects: 1268, Excluded: []Exclusion{{"lib/odd.o", "does not compile with its profile: internal compiler error"}},
+		Mismatched: []string{"fs/namei.o: path_openat"}, Moved: []string{"mm/mmap.o: vma_link"}, Missing: []string{"lib/crc32.o", "arch/x86/entry/vdso/vma.o"}}
 	f.Kernels[4].Trained = []verdict.Run{{Workload: "io-write8", Seed: 1, Size: 20000}}
 	f.Kernels[4].Provenance.ProfileDigest = digestOf("e")
 	f.Kernels[4].Provenance.Reproduced = SameBytes
@@ -119,6 +124,6 @@ func samplesOf(workload, kernel string, needs float64) []verdict.Sample {
 func bench() Facts {
 	f := fixture()
 	f.Title, f.Subject, f.Application, f.Current = "Kernels side by side", "", "", ""
-	f.Options, f.Symbols = nil, nil
+	f.Options, f.Symbols, f.Slimming, f.Cost = nil, nil, nil, nil
 	return f
 }

@@ -106,22 +106,35 @@ func (v view) options() page.Section {
 	if len(options) == 0 {
 		return page.Section{}
 	}
-	removed, bytes := 0, int64(0)
-	table := page.Table{Caption: "Each option with why it went or stayed", Columns: []page.Column{
-		{Title: "Option"}, {Title: "Decision"}, {Title: "Reason"}, {Title: "Objects", Numeric: true}, {Title: "Code", Numeric: true},
-	}}
+	var removed, kept []Option
 	for _, o := range options {
 		if o.Decision == Removed {
-			removed++
-			bytes += o.Bytes
+			removed = append(removed, o)
+		} else {
+			kept = append(kept, o)
 		}
-		table.Rows = append(table.Rows, page.Row{
-			page.Code(o.Symbol), page.Text(string(o.Decision)), page.Text(o.Reason), number(o.Objects), size(o.Bytes),
-		})
 	}
-	lead := fmt.Sprintf("%s removed (%s of code), %s that never ran kept.",
-		plural(removed, "option", "options"), page.Bytes(bytes), plural(len(options)-removed, "option", "options"))
-	return page.Section{ID: "options", Title: "Options", Lead: lead, Parts: []page.Part{table}}
+	section := page.Section{ID: "options", Title: "Options", Lead: fmt.Sprintf("%s removed, %s kept. Code that hangs on several options stands at each of them.",
+		plural(len(removed), "option", "options"), plural(len(kept), "option", "options"))}
+	section.Parts = v.slimmed()
+	if len(removed) > 0 {
+		section.Parts = append(section.Parts, optionTable("Options that went, and why", removed))
+	}
+	if len(kept) > 0 {
+		title := "Options that stayed, and why"
+		section.Parts = append(section.Parts, page.Folded{Title: fmt.Sprintf("%s (%d)", title, len(kept)), Parts: []page.Part{optionTable(title, kept)}})
+	}
+	return section
+}
+
+func optionTable(caption string, options []Option) page.Table {
+	table := page.Table{Caption: caption, Columns: []page.Column{
+		{Title: "Option"}, {Title: "What it is"}, {Title: "Reason"}, {Title: "Objects", Numeric: true}, {Title: "Code", Numeric: true},
+	}}
+	for _, o := range options {
+		table.Rows = append(table.Rows, page.Row{page.Code(o.Symbol), page.Text(o.Prompt), page.Text(o.Reason), number(o.Objects), size(o.Bytes)})
+	}
+	return table
 }
 
 func (v view) symbols() page.Section {
@@ -144,12 +157,26 @@ func (v view) symbols() page.Section {
 	return section
 }
 
+// symbolTable leaves out the columns of which nothing is known.
 func symbolTable(caption string, symbols []Symbol) page.Table {
-	table := page.Table{Caption: caption, Columns: []page.Column{
-		{Title: "Function"}, {Title: "Object"}, {Title: "Code", Numeric: true}, {Title: "Ran", Numeric: true}, {Title: "Runs", Numeric: true},
-	}}
+	table := page.Table{Caption: caption, Columns: []page.Column{{Title: "Function"}, {Title: "Code", Numeric: true}, {Title: "Ran", Numeric: true}}}
+	objects := slices.ContainsFunc(symbols, func(s Symbol) bool { return s.Object != "" })
+	runs := slices.ContainsFunc(symbols, func(s Symbol) bool { return s.Runs > 0 })
+	if objects {
+		table.Columns = append(table.Columns, page.Column{Title: "Object"})
+	}
+	if runs {
+		table.Columns = append(table.Columns, page.Column{Title: "Runs", Numeric: true})
+	}
 	for _, s := range symbols {
-		table.Rows = append(table.Rows, page.Row{page.Code(s.Name), page.Code(s.Object), size(s.Bytes), size(s.Ran), number(int(s.Runs))})
+		row := page.Row{page.Code(s.Name), size(s.Bytes), size(s.Ran)}
+		if objects {
+			row = append(row, page.Code(s.Object))
+		}
+		if runs {
+			row = append(row, number(int(s.Runs)))
+		}
+		table.Rows = append(table.Rows, row)
 	}
 	return table
 }

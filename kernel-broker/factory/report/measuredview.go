@@ -45,14 +45,21 @@ func (v view) nearest() reference {
 }
 
 func (v view) wallTime() page.Section {
-	metric := verdict.WallTime
+	return v.time(verdict.WallTime, page.Section{ID: "time", Title: "Wall time of each operation"})
+}
+
+func (v view) emulatedTime() page.Section {
+	return v.time(verdict.EmulatedTime, page.Section{
+		ID: "emulated", Title: "Wall time of the emulator for each operation",
+		Lead: "No kernel ran on a processor of its own here. An emulator takes other times for the same instructions, and these decide nothing.",
+	})
+}
+
+func (v view) time(metric string, section page.Section) page.Section {
 	if len(v.lines(metric)) == 0 {
 		return page.Section{}
 	}
-	section := page.Section{
-		ID: "time", Title: "Wall time of each operation",
-		Parts: v.figures(metric),
-	}
+	section.Parts = v.figures(metric)
 	if table, ok := v.subjectTable(metric); ok {
 		section.Parts = append(section.Parts, table)
 	}

@@ -25,9 +25,9 @@ type Files struct {
 	// itself keeps.
 	Keep    string
 	KeepToo []string
-	// Nodes is what nodes report of their hardware, and Aliases a
+	// Nodes are files of what nodes report of their hardware, and Aliases is a
 	// modules.alias; both may be empty.
-	Nodes   string
+	Nodes   []string
 	Aliases string
 	// Warmest is the heat up to which an object may go.
 	Warmest Heat
@@ -87,17 +87,17 @@ func (f Files) keep(facts *Facts) ([]Missing, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts.Keep = KeepOf(lists, f.Config, f.Nodes != "")
+	facts.Keep = KeepOf(lists, f.Config, len(f.Nodes) > 0)
 	for _, symbol := range f.KeepToo {
 		if facts.Kconfig.Symbols[symbol] == nil {
 			return nil, fmt.Errorf("recipe: keep: no Kconfig file of this source defines %s", symbol)
 		}
 		facts.Keep.Add(symbol, "the recipe keeps it")
 	}
-	if f.Nodes == "" {
+	if len(f.Nodes) == 0 {
 		return nil, nil
 	}
-	nodes, err := readFile(f.Nodes, ReadNodes)
+	nodes, err := ReadNodeFiles(f.Nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +106,8 @@ func (f Files) keep(facts *Facts) ([]Missing, error) {
 		if aliases, err = readFile(f.Aliases, ReadAliases); err != nil {
 			return nil, err
 		}
-	} else if slices.ContainsFunc(nodes, func(n Node) bool { return len(n.PCI)+len(n.Modaliases) > 0 }) {
-		return nil, fmt.Errorf("hardware %s: it names devices, and no modules.alias says what drives them", f.Nodes)
+	} else if i := slices.IndexFunc(nodes, Node.knownByDevices); i >= 0 {
+		return nil, fmt.Errorf("hardware: node %q names devices and no drivers, and no modules.alias says what drives them", nodes[i].Name)
 	}
 	return facts.Keep.KeepHardware(nodes, aliases, facts.Kbuild, f.Config), nil
 }

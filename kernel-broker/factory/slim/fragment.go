@@ -102,7 +102,35 @@ func (o Outcome) Fragment() []byte {
 		options(&text, rest)
 	}
 	o.stayed(&text)
+	o.missing(&text)
 	return []byte(text.String())
+}
+
+// missing tells what nodes need and the kernel never had, a line for a driver.
+func (o Outcome) missing(text *strings.Builder) {
+	if len(o.Missing) == 0 {
+		return
+	}
+	nodes := map[string][]string{}
+	wants := map[string]Missing{}
+	for _, m := range o.Missing {
+		if !slices.Contains(nodes[m.Module], m.Node) {
+			nodes[m.Module] = append(nodes[m.Module], m.Node)
+		}
+		wants[m.Module] = m
+	}
+	text.WriteByte('\n')
+	comment(text, "Missing: nodes need these drivers, and no fragment of the recipe asks for them.")
+	for _, module := range sortedKeys(nodes) {
+		why := "- " + module
+		if options := wants[module].Options; len(options) > 0 {
+			why += " (" + strings.Join(options, " ") + ")"
+		}
+		if device := wants[module].Device; device != "" {
+			why += " for " + short(device)
+		}
+		comment(text, why+": "+strings.Join(nodes[module], " "))
+	}
 }
 
 func isGone(gone []Decision, symbol string) bool {

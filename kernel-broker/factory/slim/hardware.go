@@ -2,57 +2,13 @@ package slim
 
 import (
 	"bufio"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
-
-// Node is what a node that the kernel is for says of its hardware: what an
-// emulated run can know nothing of.
-type Node struct {
-	Name string `json:"node"`
-	// PCI devices as vendor:device in hex.
-	PCI []string `json:"pci"`
-	// Modaliases as sysfs has them.
-	Modaliases []string `json:"modaliases"`
-	// Modules that are loaded.
-	Modules []string `json:"modules"`
-	// Filesystems that are mounted. A kernel can do without one that the
-	// workload writes to no byte of, but the node cannot.
-	Filesystems []string `json:"filesystems"`
-}
-
-var pciID = regexp.MustCompile(`^[0-9a-fA-F]{4}:[0-9a-fA-F]{4}$`)
-
-// ReadNodes reads the reports of nodes: a list, in JSON.
-func ReadNodes(reader io.Reader) ([]Node, error) {
-	decoder := json.NewDecoder(reader)
-	decoder.DisallowUnknownFields()
-	var nodes []Node
-	if err := decoder.Decode(&nodes); err != nil {
-		return nil, fmt.Errorf("hardware: %w", err)
-	}
-	for i, node := range nodes {
-		if node.Name == "" {
-			return nil, fmt.Errorf("hardware: node %d has no name", i+1)
-		}
-		for _, id := range node.PCI {
-			if !pciID.MatchString(id) {
-				return nil, fmt.Errorf("hardware: node %q: %q is not a PCI id vendor:device", node.Name, id)
-			}
-		}
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("hardware: more than one list")
-	}
-	return nodes, nil
-}
 
 // Aliases says which modules drive which devices: modules.alias of a kernel
 // that has all drivers, such as the distribution's.
@@ -117,7 +73,7 @@ func (k Keep) KeepHardware(nodes []Node, aliases Aliases, kbuild *Kbuild, config
 	for _, node := range nodes {
 		for _, wish := range node.wishes(aliases) {
 			symbols, built := kbuild.driver(wish.module, config)
-			if len(symbols) == 0 && (built || wish.filesystem) {
+			if len(symbols) == 0 && (built || wish.kind == filesystem || wish.kind == driver) {
 				continue // it is there in every kernel
 			}
 			if !built {
@@ -132,20 +88,42 @@ func (k Keep) KeepHardware(nodes []Node, aliases Aliases, kbuild *Kbuild, config
 	return missing
 }
 
-// wish is a driver that a node needs, with the device where one is known.
+// wish is a module that a node needs, and why; for kind device, which.
 type wish struct {
 	module, device string
-	filesystem     bool
+	kind           wishKind
 }
 
+type wishKind int
+
+const (
+	loaded wishKind = iota
+	driver
+	filesystem
+	device
+)
+
+// mostOfADevice in a reason: a processor's modalias has all its features.
+const mostOfADevice = 80
+
 func (w wish) reason() string {
-	switch {
-	case w.filesystem:
+	switch w.kind {
+	case filesystem:
 		return "has mounted the file system " + w.module
-	case w.device == "":
+	case loaded:
 		return "has the module " + w.module + " loaded"
+	case driver:
+		return "has the driver " + w.module + " at work"
 	}
-	return "has the device " + w.device + ", which " + w.module + " drives"
+	return "has the device " + short(w.device) + ", which " + w.module + " drives"
+}
+
+// short is what people need to see of a device.
+func short(device string) string {
+	if len(device) > mostOfADevice {
+		return device[:mostOfADevice] + "..."
+	}
+	return device
 }
 
 func (n Node) wishes(aliases Aliases) []wish {
@@ -158,19 +136,22 @@ func (n Node) wishes(aliases Aliases) []wish {
 		}
 	}
 	for _, module := range n.Modules {
-		add(wish{module: module})
+		add(wish{module: module, kind: loaded})
 	}
-	for _, filesystem := range n.Filesystems {
-		add(wish{module: filesystem, filesystem: true})
+	for _, module := range n.Drivers {
+		add(wish{module: module, kind: driver})
+	}
+	for _, module := range n.Filesystems {
+		add(wish{module: module, kind: filesystem})
 	}
 	for _, modalias := range n.Modaliases {
 		for _, module := range aliases.Modules(modalias) {
-			add(wish{module: module, device: modalias})
+			add(wish{module: module, device: modalias, kind: device})
 		}
 	}
 	for _, id := range n.PCI {
 		for _, module := range aliases.Modules(pciAlias(id)) {
-			add(wish{module: module, device: id})
+			add(wish{module: module, device: id, kind: device})
 		}
 	}
 	return wishes

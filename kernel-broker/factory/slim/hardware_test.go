@@ -38,7 +38,7 @@ func TestKeepHardware(t *testing.T) {
 		"Kbuild":            {Data: []byte("obj-y += d/\n")},
 		"arch/x86/Makefile": {},
 		"d/Makefile": {Data: []byte(
-			"obj-$(CONFIG_ETHERNET) += eth/\nobj-$(CONFIG_SATA_AHCI) += ahci.o\nobj-$(CONFIG_EXT4_FS) += ext4.o\next4-y := a.o\nobj-y += proc.o\n")},
+			"obj-$(CONFIG_ETHERNET) += eth/\nobj-$(CONFIG_SATA_AHCI) += ahci.o\nobj-$(CONFIG_VIRTIO_BLK) += virtio_blk.o\nobj-$(CONFIG_EXT4_FS) += ext4.o\next4-y := a.o\nobj-y += proc.o\n")},
 		"d/eth/Makefile": {Data: []byte("obj-$(CONFIG_E1000E) += e1000e.o\nobj-$(CONFIG_MLX) += mlx-core.o\n")},
 	})
 	if err != nil {
@@ -50,18 +50,19 @@ func TestKeepHardware(t *testing.T) {
 	}
 	nodes, err := ReadNodes(strings.NewReader(`[{"node": "n1", "pci": ["8086:10d3"],
 		"modaliases": ["pci:v00008086d00002922sv00001AF4sd00001100bc01sc06i01"],
-		"modules": ["mlx_core"], "filesystems": ["ext4", "proc", "cgroup2"]}]`))
+		"modules": ["mlx_core"], "drivers": ["virtio-blk", "serial8250"], "filesystems": ["ext4", "proc", "cgroup2"]}]`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	keep := Keep{}
-	config := Config{"ETHERNET": "y", "E1000E": "y", "SATA_AHCI": "m", "EXT4_FS": "y"}
+	config := Config{"ETHERNET": "y", "E1000E": "y", "SATA_AHCI": "m", "EXT4_FS": "y", "VIRTIO_BLK": "y"}
 	missing := keep.KeepHardware(nodes, aliases, kbuild, config)
 	want := map[string]string{
-		"ETHERNET":  "node n1 has the device 8086:10d3, which e1000e drives",
-		"E1000E":    "node n1 has the device 8086:10d3, which e1000e drives",
-		"SATA_AHCI": "node n1 has the device pci:v00008086d00002922sv00001AF4sd00001100bc01sc06i01, which ahci drives",
-		"EXT4_FS":   "node n1 has mounted the file system ext4",
+		"ETHERNET":   "node n1 has the device 8086:10d3, which e1000e drives",
+		"E1000E":     "node n1 has the device 8086:10d3, which e1000e drives",
+		"SATA_AHCI":  "node n1 has the device pci:v00008086d00002922sv00001AF4sd00001100bc01sc06i01, which ahci drives",
+		"EXT4_FS":    "node n1 has mounted the file system ext4",
+		"VIRTIO_BLK": "node n1 has the driver virtio_blk at work",
 	}
 	if len(keep) != len(want) {
 		t.Errorf("kept %v", keep)
@@ -76,17 +77,30 @@ func TestKeepHardware(t *testing.T) {
 	}
 }
 
-func TestReadNodesRefuses(t *testing.T) {
-	for text, fail := range map[string]string{
-		`[{"node":"n1","pcie":[]}]`:            "unknown field",
-		`[{"pci":[]}]`:                         "node 1 has no name",
-		`[{"node":"n1","pci":["8086-10d3"]}]`:  "is not a PCI id",
-		`[{"node":"n1"}] [{"node":"n2"}]`:      "more than one list",
-		`{"node":"n1"}`:                        "cannot unmarshal",
-		`[{"node":"n1","pci":["8086:10d300"]}`: "hardware:",
-	} {
-		if _, err := ReadNodes(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), fail) {
-			t.Errorf("%s: error %v, want %q", text, err, fail)
-		}
+// A processor's modalias has all its features in it, and a reason is one line.
+func TestReasonIsShort(t *testing.T) {
+	w := wish{kind: device, module: "aesni_intel", device: "cpu:type:x86,ven0000fam0006mod003F:feature:" + strings.Repeat(",0001", 200)}
+	if got := w.reason(); len(got) > 150 || !strings.HasSuffix(got, "..., which aesni_intel drives") {
+		t.Errorf("reason is %q", got)
+	}
+}
+
+func TestFragmentTellsWhatIsMissing(t *testing.T) {
+	text := string(Outcome{Name: "x", Missing: []Missing{
+		{Node: "n1", Module: "nvme", Options: []string{"BLK_DEV_NVME"}},
+		{Node: "n1", Module: "mlx5_core", Device: "15b3:1017", Options: []string{"MLX5_CORE", "NET_VENDOR_MELLANOX"}},
+		{Node: "n2", Module: "mlx5_core", Device: "15b3:1017", Options: []string{"MLX5_CORE", "NET_VENDOR_MELLANOX"}},
+	}}.Fragment())
+	want := `
+# Missing: nodes need these drivers, and no fragment of the recipe asks for
+# them.
+# - mlx5_core (MLX5_CORE NET_VENDOR_MELLANOX) for 15b3:1017: n1 n2
+# - nvme (BLK_DEV_NVME): n1
+`
+	if !strings.HasSuffix(text, want) {
+		t.Errorf("fragment is\n%s", text)
+	}
+	if text := string(Outcome{Name: "x"}.Fragment()); strings.Contains(text, "Missing") {
+		t.Errorf("fragment is\n%s", text)
 	}
 }

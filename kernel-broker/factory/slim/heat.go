@@ -35,6 +35,17 @@ func (h Heat) String() string {
 // MarshalText gives reports the word and not the number.
 func (h Heat) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
+// UnmarshalText reads that word.
+func (h *Heat) UnmarshalText(text []byte) error {
+	for one := NoCode; one <= Hot; one++ {
+		if one.String() == string(text) {
+			*h = one
+			return nil
+		}
+	}
+	return fmt.Errorf("heat %q is not known", text)
+}
+
 // Use is one object, what it weighs, and what of it ran.
 type Use struct {
 	Object string `json:"object"`

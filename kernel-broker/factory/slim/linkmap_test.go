@@ -142,6 +142,48 @@ ffffffff82000000 T _etext
 	}
 }
 
+// The linker script aligns parts of the code to large pages, and its marks stand
+// where functions begin and end.
+func TestReadText(t *testing.T) {
+	const symbols = `ffffffff81000000 T _text
+ffffffff81000000 T _stext
+ffffffff81000000 T startup_64
+ffffffff81000040 T __noinstr_text_start
+ffffffff81000040 t first
+ffffffff81000060 T __noinstr_text_end
+ffffffff81200000 T __entry_text_start
+ffffffff81200000 T entry
+ffffffff81200040 t get_text_end_of
+ffffffff81200050 T __static_call_text_end
+ffffffff81200050 T _etext
+ffffffff81800000 T _sinittext
+ffffffff81800010 t started
+`
+	want := []Function{
+		{"startup_64", 0xffffffff81000000, 0xffffffff81000040}, {"first", 0xffffffff81000040, 0xffffffff81000060},
+		{"entry", 0xffffffff81200000, 0xffffffff81200040}, {"get_text_end_of", 0xffffffff81200040, 0xffffffff81200050},
+	}
+	if got, err := ReadText(strings.NewReader(symbols)); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %x, %v\nwant %x", got, err, want)
+	}
+	if _, err := ReadText(strings.NewReader("ffffffff81000000 T f\n")); err == nil {
+		t.Error("code without an end")
+	}
+}
+
+func TestHeatAsText(t *testing.T) {
+	for h := NoCode; h <= Hot; h++ {
+		text, err := h.MarshalText()
+		var back Heat
+		if err != nil || back.UnmarshalText(text) != nil || back != h {
+			t.Errorf("%s became %s", h, back)
+		}
+	}
+	if new(Heat).UnmarshalText([]byte("lukewarm")) == nil {
+		t.Error("lukewarm is a heat")
+	}
+}
+
 func FuzzReadLinkMap(f *testing.F) {
 	f.Add(smallMap)
 	f.Add(mapTitle + "\n.text 0x0 0x10\n .text\n 0xffffffffffffffff 0x1 a.o\n")

@@ -3,8 +3,10 @@ package slim
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -21,6 +23,15 @@ type Function struct {
 // the functions of the kernel's own image. The last function, whose end is
 // not known, is left out: it is a mark of the linker script.
 func ReadSymbols(reader io.Reader) ([]Function, error) {
+	all, err := readCode(reader)
+	if err != nil {
+		return nil, err
+	}
+	return upToNext(all), nil
+}
+
+// readCode has all symbols of code by their beginning, and without their end.
+func readCode(reader io.Reader) ([]Function, error) {
 	var all []Function
 	lines := bufio.NewScanner(reader)
 	for n := 1; lines.Scan(); n++ {
@@ -40,8 +51,13 @@ func ReadSymbols(reader io.Reader) ([]Function, error) {
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("symbols: %w", err)
 	}
-	sort.SliceStable(all, func(i, j int) bool { return all[i].Begin < all[j].Begin })
-	// Of several names for one address the first stands for all.
+	slices.SortStableFunc(all, func(a, b Function) int { return cmp.Compare(a.Begin, b.Begin) })
+	return all, nil
+}
+
+// upToNext gives each function its end. Of several names for one address the
+// first stands for all.
+func upToNext(all []Function) []Function {
 	all = slices.CompactFunc(all, func(a, b Function) bool { return a.Begin == b.Begin })
 	for i := range all {
 		if i+1 < len(all) {
@@ -51,8 +67,39 @@ func ReadSymbols(reader io.Reader) ([]Function, error) {
 	if len(all) > 0 {
 		all = all[:len(all)-1]
 	}
-	return all, nil
+	return all
 }
+
+// linkerMark is a name by which the linker script marks where a part of the code
+// begins or ends. Behind such a mark there may be as much room as a large page.
+var linkerMark = regexp.MustCompile(`^__\w+_text_(start|end)$|^_[se]?text$`)
+
+// ReadText is ReadSymbols for the code that stays in memory after the start,
+// without the marks of the linker script.
+func ReadText(reader io.Reader) ([]Function, error) {
+	all, err := readCode(reader)
+	if err != nil {
+		return nil, err
+	}
+	end := slices.IndexFunc(all, func(f Function) bool { return f.Name == "_etext" })
+	if end < 0 {
+		return nil, errors.New("symbols: no _etext, which ends the code")
+	}
+	limit := all[end].Begin
+	// Where a mark and a function begin together, the function stands for both.
+	slices.SortStableFunc(all, func(a, b Function) int {
+		if order := cmp.Compare(a.Begin, b.Begin); order != 0 || isMark(a) == isMark(b) {
+			return order
+		}
+		if isMark(b) {
+			return -1
+		}
+		return 1
+	})
+	return slices.DeleteFunc(upToNext(all), func(f Function) bool { return f.Begin >= limit || isMark(f) }), nil
+}
+
+func isMark(f Function) bool { return linkerMark.MatchString(f.Name) }
 
 // isCode tells nm's letters for code, local and global, strong and weak.
 func isCode(kind byte) bool { return kind == 't' || kind == 'T' || kind == 'w' || kind == 'W' }

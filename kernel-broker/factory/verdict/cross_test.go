@@ -109,7 +109,7 @@ func TestTabulateUnequalBeatsNobody(t *testing.T) {
 		t.Errorf("best %v", best)
 	}
 	net := table.Rows[0].Cells[3]
-	if len(net.Unequal) != 1 || !strings.Contains(net.Unequal[0], "only slim has pti") {
+	if len(net.Unequal) != 1 || !strings.Contains(net.Unequal[0], "unequal mitigations: pti") {
 		t.Errorf("net's kernel under io: %v", net.Unequal)
 	}
 	if row := table.Rows[1]; row.Place != First {

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -32,8 +33,12 @@ type Case struct {
 	Application Application
 	Candidate   Kernel
 	Current     Kernel
-	Samples     []Sample
-	Checks      []CheckRun
+	// Stock is the distribution's own kernel. A kernel that wins does about the
+	// processor's flaws what that one does, unless the rules allow others.
+	// Without facts about it nothing is asked.
+	Stock   Kernel
+	Samples []Sample
+	Checks  []CheckRun
 	// Required are the checks without which there is no verdict.
 	Required []string
 	Rules    Rules
@@ -75,8 +80,33 @@ func Decide(c Case) Verdict {
 		}
 	}
 	v := c.weigh(wholes)
+	if v.Outcome == Benefit {
+		v.Reason += c.allowed()
+	}
 	v.Comparisons = comparisons
 	return v
+}
+
+// unlike are the kernels that do other things about the processor's flaws than
+// the candidate, of those that it is to be like.
+func (c Case) unlike() []Kernel {
+	var others []Kernel
+	for i, other := range []Kernel{c.Current, c.Stock} {
+		known := i == 0 || len(other.Mitigations) > 0 && other.Name != c.Current.Name
+		if known && unequalMitigations(c.Candidate, other) != "" {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// allowed says what a kernel won in spite of.
+func (c Case) allowed() string {
+	text := ""
+	for _, other := range c.unlike() {
+		text += fmt.Sprintf(" - AT %s, against %s, which the site's policy allows", unequalMitigations(c.Candidate, other), other.Name)
+	}
+	return text
 }
 
 func refused(format string, args ...any) Verdict {
@@ -118,10 +148,14 @@ func (c Case) weigh(wholes []Whole) Verdict {
 		return refused("%s with seed %d and size %d was not measured on both %s and %s",
 			test.Workload, test.Seed, test.Size, c.Candidate.Name, c.Current.Name)
 	}
+	if unlike := c.unlike(); len(unlike) > 0 && !c.Rules.UnequalMitigations {
+		return refused("%s", whatIsUnequal(c.Candidate, unlike[0]))
+	}
 	var won, lost, neither []string
 	for _, one := range wholes {
-		if len(one.Unequal) > 0 {
-			return refused("%s", strings.Join(one.Unequal, "; "))
+		unequal := slices.DeleteFunc(slices.Clone(one.Unequal), func(why string) bool { return strings.HasPrefix(why, atMitigations) })
+		if len(unequal) > 0 {
+			return refused("%s", strings.Join(unequal, "; "))
 		}
 		switch {
 		case one.Standing == Incomparable:

@@ -61,7 +61,28 @@ func TestDecide(t *testing.T) {
 				c.Samples[i].Metric = L1IMisses
 			}
 		}, Refused, "was not measured"},
-		{"mitigations off", func(c *Case) { c.Current.Mitigations = []string{"pti"} }, Refused, "only slim has pti"},
+		{"mitigations off", func(c *Case) { c.Current.Mitigations = []string{"pti"} }, Refused, `unequal mitigations: pti is`},
+		{"weaker than the current one", func(c *Case) {
+			c.Candidate.Mitigations = []string{"meltdown: Vulnerable", "l1tf: Vulnerable"}
+			c.Current.Mitigations = []string{"meltdown: Mitigation: PTI", "l1tf: Vulnerable"}
+		}, Refused, `unequal mitigations: meltdown is "Vulnerable" on pgo, "Mitigation: PTI" on slim`},
+		{"as weak as the current one, and weaker than stock", func(c *Case) {
+			c.Candidate.Mitigations, c.Current.Mitigations = []string{"meltdown: Vulnerable"}, []string{"meltdown: Vulnerable"}
+			c.Stock = Kernel{Name: "stock", Mitigations: []string{"meltdown: Mitigation: PTI"}}
+		}, Refused, `"Mitigation: PTI" on stock`},
+		{"as stock", func(c *Case) {
+			c.Candidate.Mitigations, c.Current.Mitigations = []string{"meltdown: Mitigation: PTI"}, []string{"meltdown: Mitigation: PTI"}
+			c.Stock = Kernel{Name: "stock", Mitigations: []string{"meltdown: Mitigation: PTI"}}
+		}, Benefit, "fewer)"},
+		{"weaker, where the site allows it", func(c *Case) {
+			c.Rules.UnequalMitigations = true
+			c.Candidate.Mitigations, c.Current.Mitigations = []string{"meltdown: Vulnerable"}, []string{"meltdown: Mitigation: PTI"}
+			c.Stock = Kernel{Name: "stock", Mitigations: []string{"meltdown: Mitigation: PTI", "mds: Mitigation: VERW"}}
+		}, Benefit, "(exact counts, and fewer) - AT unequal mitigations: meltdown, against slim, which the site's policy allows - AT unequal mitigations: mds, meltdown, against stock"},
+		{"trained on the test, where the site allows other mitigations", func(c *Case) {
+			c.Rules.UnequalMitigations = true
+			c.Candidate.Trained[0].Seed = 7
+		}, Refused, "training data"},
 		{"trained on the test", func(c *Case) { c.Candidate.Trained[0].Seed = 7 }, Refused, "training data"},
 		{"the current one trained on the test", func(c *Case) {
 			c.Current.Trained = []Run{{"write8", 7, 1}}
@@ -90,7 +111,10 @@ func TestDecide(t *testing.T) {
 }
 
 func TestRulesCheck(t *testing.T) {
-	for _, bad := range []Rules{{0, 3, 0, 0}, {1, 3, 0, 0}, {0.05, 1, 0, 0}, {0.05, 3, -1, 0}, {0.05, 3, 1, 0}, {0.05, 3, 0, -1}, {0.05, 3, 0, 1}} {
+	for _, bad := range []Rules{
+		{Significance: 0, LeastRepetitions: 3}, {Significance: 1, LeastRepetitions: 3}, {Significance: 0.05, LeastRepetitions: 1},
+		{0.05, 3, -1, 0, false}, {0.05, 3, 1, 0, false}, {0.05, 3, 0, -1, false}, {0.05, 3, 0, 1, false},
+	} {
 		if bad.Check() == nil {
 			t.Errorf("%+v passes", bad)
 		}

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -49,6 +50,11 @@ type Rules struct {
 	// LeastGain, as a share, that makes a kernel worth its switch. With 0
 	// each gain does that is more than the spread and the resolution.
 	LeastGain float64 `json:"least_gain"`
+	// UnequalMitigations is the site's policy that a kernel may win although
+	// it does other things about the processor's flaws than the one that it
+	// has to beat, or than the distribution's own. The comparisons still say
+	// so in their titles.
+	UnequalMitigations bool `json:"unequal_mitigations,omitempty"`
 }
 
 // DefaultRules: a t-test at 0.05, as in the papers that this follows. Two
@@ -73,22 +79,42 @@ func (r Rules) Check() error {
 	return nil
 }
 
-// unequalMitigations says what only one of two kernels has, or nothing.
+// atMitigations begins the words of a comparison that is not at equal ones.
+const atMitigations = "unequal mitigations: "
+
+// unequalMitigations names the flaws about which two kernels do different
+// things, or nothing.
 func unequalMitigations(a, b Kernel) string {
-	ofA, ofB := counted(a.Mitigations), counted(b.Mitigations)
-	var parts []string
-	for _, side := range []struct {
-		name string
-		only []string
-	}{{a.Name, without(ofA, ofB)}, {b.Name, without(ofB, ofA)}} {
-		if len(side.only) > 0 {
-			parts = append(parts, fmt.Sprintf("only %s has %s", side.name, strings.Join(side.only, ", ")))
-		}
-	}
-	if len(parts) == 0 {
+	flaws := flawsApart(a, b)
+	if len(flaws) == 0 {
 		return ""
 	}
-	return "unequal mitigations: " + strings.Join(parts, "; ")
+	return atMitigations + strings.Join(flaws, ", ")
+}
+
+// whatIsUnequal says what each of the two does.
+func whatIsUnequal(a, b Kernel) string {
+	ofA, ofB := counted(a.Mitigations), counted(b.Mitigations)
+	var parts []string
+	for _, flaw := range flawsApart(a, b) {
+		parts = append(parts, fmt.Sprintf("%s is %q on %s, %q on %s", flaw, ofA[flaw], a.Name, ofB[flaw], b.Name))
+	}
+	return atMitigations + strings.Join(parts, "; ")
+}
+
+func flawsApart(a, b Kernel) []string {
+	ofA, ofB := counted(a.Mitigations), counted(b.Mitigations)
+	flaws := map[string]bool{}
+	for _, all := range []map[string]string{ofA, ofB} {
+		for flaw := range all {
+			stateA, hasA := ofA[flaw]
+			stateB, hasB := ofB[flaw]
+			if stateA != stateB || hasA != hasB {
+				flaws[flaw] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(flaws))
 }
 
 // Flaws that only concern a host of virtual machines. The kernel names them as
@@ -97,32 +123,21 @@ func unequalMitigations(a, b Kernel) string {
 // nobody loads). No other program meets these mitigations.
 var hostOnly = []string{"itlb_multihit", "vmscape"}
 
-// counted leaves out what is for hosts of virtual machines.
-func counted(mitigations []string) []string {
-	var out []string
+// counted is what is done about each flaw, without what is for hosts of virtual
+// machines. A fact of another form stands for itself.
+func counted(mitigations []string) map[string]string {
+	states := map[string]string{}
 	for _, one := range mitigations {
-		flaw, state, formed := strings.Cut(one, ": ")
+		flaw, state, _ := strings.Cut(one, ": ")
 		if slices.Contains(hostOnly, flaw) {
 			continue
 		}
-		if formed && flaw == "l1tf" {
+		if flaw == "l1tf" {
 			state, _, _ = strings.Cut(state, "; VMX:")
-			one = flaw + ": " + state
 		}
-		out = append(out, one)
+		states[flaw] = state
 	}
-	return out
-}
-
-func without(all, but []string) []string {
-	var rest []string
-	for _, one := range all {
-		if !slices.Contains(but, one) {
-			rest = append(rest, one)
-		}
-	}
-	slices.Sort(rest)
-	return slices.Compact(rest)
+	return states
 }
 
 // trainedOn says that a kernel was made from the very data of a test. A run

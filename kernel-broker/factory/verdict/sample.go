@@ -38,6 +38,9 @@ const (
 	Mispredictions     = "kernel_mispredictions"
 	L1IMisses          = "kernel_l1i_misses"
 	WallTime           = "wall_time"
+	// EmulatedTime is wall time of an emulator: what it takes for an
+	// instruction is not what a processor takes.
+	EmulatedTime = "emulated_time"
 )
 
 // Modelled says that the metric comes from a model of a processor and not from

@@ -24,6 +24,8 @@ func Words(metric string) string {
 		return "L1 instruction cache misses (model)"
 	case WallTime:
 		return "wall time"
+	case EmulatedTime:
+		return "wall time of the emulator"
 	}
 	return metric
 }

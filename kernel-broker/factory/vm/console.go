@@ -7,13 +7,18 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 // tailLines is how much of the console an error carries.
 const tailLines = 40
 
-// panicMark is how every kernel since 2.4 says that it gives up.
-var panicMark = []byte("Kernel panic - not syncing")
+// panicMark is how every kernel since 2.4 says that it gives up, initMark that
+// it goes on without the guest's first program.
+var (
+	panicMark = []byte("Kernel panic - not syncing")
+	initMark  = []byte("Failed to execute /init")
+)
 
 // console follows the file that QEMU writes the first serial port to. A file,
 // not a pipe: a pipe may be full, and then QEMU's timing shows in the guest.
@@ -21,8 +26,15 @@ type console struct {
 	path     string
 	copy     io.Writer
 	offset   int64
-	rest     []byte // the end of what was read, for a mark cut in two
+	rest     []byte // the end of what was read, for a word cut in two
 	panicked bool
+	astray   bool // the first program is not ours
+	timed    []string
+	arrived  []time.Time // of the timed ones
+}
+
+func newConsole(path string, g Guest) *console {
+	return &console{path: path, copy: g.Console, timed: g.Timed, arrived: make([]time.Time, len(g.Timed))}
 }
 
 // read takes in what is new.
@@ -42,10 +54,18 @@ func (c *console) read() error {
 	if err != nil {
 		return err
 	}
+	now := time.Now()
 	c.offset += int64(len(news))
 	text := slices.Concat(c.rest, news)
 	c.panicked = c.panicked || bytes.Contains(text, panicMark)
-	c.rest = bytes.Clone(text[max(0, len(text)-len(panicMark)):])
+	longest := len(panicMark)
+	for i, word := range c.timed {
+		if longest = max(longest, len(word)); c.arrived[i].IsZero() && bytes.Contains(text, []byte(word)) {
+			c.arrived[i] = now
+		}
+	}
+	c.astray = c.astray || bytes.Contains(text, initMark)
+	c.rest = bytes.Clone(text[max(0, len(text)-longest):])
 	if c.copy != nil && len(news) > 0 {
 		_, err = c.copy.Write(news)
 	}
@@ -60,8 +80,12 @@ func (c *console) failure(reason Reason, cause error) *BootError {
 	}
 	lines := strings.Split(strings.TrimRight(strings.ReplaceAll(string(text), "\r", ""), "\n"), "\n")
 	said := ""
+	mark := panicMark
+	if reason == ReasonInit {
+		mark = initMark
+	}
 	for _, line := range lines {
-		if strings.Contains(line, string(panicMark)) {
+		if strings.Contains(line, string(mark)) {
 			said = line
 			break
 		}

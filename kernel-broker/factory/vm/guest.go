@@ -22,6 +22,10 @@ type Guest struct {
 	// to the instruction as long as it uses no disk. It is slower, and for one
 	// CPU: with two of them a kernel waits, at that clock, for minutes.
 	Exact bool
+	// KVM runs the guest on the host's own processor, as that is.
+	KVM bool
+	// Timed are words on the console whose arrival is timed, to a millisecond.
+	Timed []string
 	// Plugins are loaded into QEMU's translator.
 	Plugins []Plugin
 	// Disk is the size in bytes of an empty disk, /dev/vda; 0 is none.
@@ -48,6 +52,9 @@ type Result struct {
 	Files string
 	// Console is the file with all that the guest printed.
 	Console string
+	// Arrived says when each of the guest's Timed words first came; zero for
+	// one that did not.
+	Arrived []time.Time
 	// Wall is the time from power on to power off.
 	Wall time.Duration
 }
@@ -62,6 +69,9 @@ const (
 	ReasonHang
 	// ReasonReset: the machine went off and no whole result had come.
 	ReasonReset
+	// ReasonInit: the kernel could not execute the first program. It then looks
+	// for others, and busybox is one that waits for a person.
+	ReasonInit
 )
 
 func (r Reason) String() string {
@@ -72,6 +82,8 @@ func (r Reason) String() string {
 		return "no end within the limit"
 	case ReasonReset:
 		return "went off without a result"
+	case ReasonInit:
+		return "the first program does not start"
 	}
 	return fmt.Sprintf("Reason(%d)", int(r))
 }
@@ -102,6 +114,10 @@ func (e *BootError) Error() string {
 
 func (e *BootError) Unwrap() error { return e.Err }
 
+// OfAnotherMachine says whose words the error has, unless it has a cause on
+// this machine.
+func (e *BootError) OfAnotherMachine() bool { return e.Err == nil }
+
 const (
 	defaultCPUs   = 1
 	defaultMemory = 512
@@ -115,6 +131,8 @@ func (g Guest) validate() error {
 		return errors.New("guest: no initrd")
 	case g.Exact && g.CPUs > 1:
 		return fmt.Errorf("guest: exact, and %d CPUs", g.CPUs)
+	case g.KVM && (g.Exact || len(g.Plugins) > 0):
+		return errors.New("guest: nothing is counted on the host's own processor")
 	case g.Limit <= 0:
 		return errors.New("guest: no limit")
 	case g.CPUs < 0 || g.MemoryMiB < 0 || g.Disk < 0:

@@ -38,21 +38,28 @@ func (g Guest) commandLine() string {
 // machine are QEMU's arguments. -no-reboot turns every way in which a guest can
 // end, a panic and a triple fault among them, into the end of QEMU.
 func (g Guest) machine() []string {
+	// One model for every emulated run: the kernel patches itself by what the
+	// processor can do, and what is measured has to be what was trained.
+	cpu := "Haswell"
+	if g.KVM {
+		cpu = "host"
+	}
 	args := []string{
-		// One model for every run: the kernel patches itself by what the processor
-		// can do, and what is measured has to be what was trained.
-		"-M", "q35", "-cpu", "Haswell", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+		"-M", "q35", "-cpu", cpu, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-smp", fmt.Sprint(orDefault(g.CPUs, defaultCPUs)),
 		"-m", fmt.Sprint(orDefault(g.MemoryMiB, defaultMemory)),
 		"-kernel", g.Kernel, "-initrd", g.Initrd, "-append", g.commandLine(),
 		"-serial", "file:" + consoleFile,
 		"-serial", "file:" + streamFile,
 	}
-	if g.Exact {
+	switch {
+	case g.KVM:
+		args = append(args, "-accel", "kvm")
+	case g.Exact:
 		// Time and chance are fixed: rdrand gives what the seed says.
 		args = append(args, "-accel", "tcg,thread=single,tb-size=128", "-icount", "shift=0,sleep=off",
 			"-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed", "1")
-	} else {
+	default:
 		args = append(args, "-accel", "tcg,thread=multi,tb-size=128")
 	}
 	if g.Disk > 0 {

@@ -13,10 +13,11 @@ import (
 	"time"
 )
 
-// How often the console is looked at, and how long a kernel that said it
-// panics may take to reset the machine.
+// How often the console is looked at, without and with words to time, and how
+// long a kernel that said it panics may take to reset the machine.
 const (
 	lookEvery  = 50 * time.Millisecond
+	timeEvery  = time.Millisecond
 	panicGrace = 10 * time.Second
 )
 
@@ -35,12 +36,13 @@ func Run(ctx context.Context, g Guest, outDir string) (Result, error) {
 		return Result{}, fmt.Errorf("guest: %w", err)
 	}
 	started := time.Now()
-	console := &console{path: filepath.Join(dir, consoleFile), copy: g.Console}
+	console := newConsole(filepath.Join(dir, consoleFile), g)
 	ended := watch(ctx, g, dir, console)
 	result := Result{
 		Panicked: console.panicked,
 		Files:    filepath.Join(dir, filesDir),
 		Console:  console.path,
+		Arrived:  console.arrived,
 		Wall:     time.Since(started),
 	}
 	err = os.Remove(filepath.Join(dir, diskFile))
@@ -112,7 +114,11 @@ func watch(ctx context.Context, g Guest, dir string, console *console) error {
 	defer cancel()
 	limit := time.NewTimer(g.Limit)
 	defer limit.Stop()
-	look := time.NewTicker(lookEvery)
+	every := lookEvery
+	if len(g.Timed) > 0 {
+		every = timeEvery
+	}
+	look := time.NewTicker(every)
 	defer look.Stop()
 	done := start(ctx, g, dir)
 	var grace <-chan time.Time
@@ -131,6 +137,9 @@ func watch(ctx context.Context, g Guest, dir string, console *console) error {
 				cancel()
 				return errors.Join(err, <-done)
 			}
+			if console.astray {
+				cancel()
+			}
 			if console.panicked && grace == nil {
 				grace = time.After(panicGrace)
 			}
@@ -144,6 +153,8 @@ func meaning(ctx context.Context, console *console, hung bool, err error) error 
 		return readErr
 	}
 	switch {
+	case console.astray:
+		return console.failure(ReasonInit, nil)
 	case console.panicked:
 		return console.failure(ReasonPanic, nil)
 	case hung:

@@ -66,6 +66,8 @@ func TestRunThatDoesNotEndWell(t *testing.T) {
 	}{
 		"panic": {"echo early; printf 'a\\r\\n[1.0] Kernel panic - not syncing: no init\\r\\nlate\\n' >console.log",
 			ReasonPanic, "kernel panic: [1.0] Kernel panic - not syncing: no init"},
+		"no first program": {"printf 'a\\r\\nFailed to execute /init (error -8)\\r\\nPlease press Enter' >console.log; exec sleep 1000",
+			ReasonInit, "the first program does not start: Failed to execute /init (error -8); the console's end"},
 		"panic after a result": {sendResult + "echo Kernel panic - not syncing: x >console.log", ReasonPanic, "kernel panic"},
 		"hang":                 {"echo still here >console.log; exec sleep 1000", ReasonHang, "still here"},
 		"reset":                {"echo gone >console.log", ReasonReset, "no such file"},
@@ -113,6 +115,8 @@ func TestRunRefuses(t *testing.T) {
 		"no limit":        func(g *Guest) { g.Limit = 0 },
 		"-1 CPUs":         func(g *Guest) { g.CPUs = -1 },
 		"exact, and 2":    func(g *Guest) { g.CPUs, g.Exact = 2, true },
+		"nothing is coun": func(g *Guest) { g.KVM, g.Exact = true, true },
+		"nothing is":      func(g *Guest) { g.KVM, g.Plugins = true, []Plugin{{Path: g.Kernel}} },
 		"no such file":    func(g *Guest) { g.Kernel = "/nowhere/bzImage" },
 		"no such file or": func(g *Guest) { g.Plugins = []Plugin{{Path: "/nowhere/plugin.so"}} },
 	} {
@@ -160,5 +164,38 @@ func TestMachine(t *testing.T) {
 		if slices.Contains(guest.machine(), option) {
 			t.Errorf("%s without need", option)
 		}
+	}
+	guest.KVM = true
+	for option, want := range map[string]string{"-accel": "kvm", "-cpu": "host"} {
+		if i := slices.Index(guest.machine(), option); guest.machine()[i+1] != want {
+			t.Errorf("%s is not %s among %q", option, want, guest.machine())
+		}
+	}
+}
+
+// A word counts when all of it is there, in however many pieces it comes.
+func TestWordsAreTimed(t *testing.T) {
+	guest, out := fake(t, "printf 'noise be' >console.log; sleep 0.3; printf 'gin\\n' >>console.log\nsleep 1; echo end >>console.log\n"+sendResult)
+	guest.Timed = []string{"begin", "end", "never"}
+	result, err := Run(t.Context(), guest, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := result.Arrived
+	if at[0].IsZero() || at[1].Sub(at[0]) < 100*time.Millisecond || !at[2].IsZero() {
+		t.Errorf("arrived %v", at)
+	}
+}
+
+// Whoever asks whether guests run on the host's own processor is told why not.
+func TestProbeSaysWhy(t *testing.T) {
+	guest, out := fake(t, "")
+	write(t, filepath.Join(out, "run/plan"), "echo no such luck >&2; exit 1\n")
+	err := ProbeKVM(t.Context(), guest.Kernel, out)
+	if err == nil || !strings.HasPrefix(err.Error(), "kvm: ") {
+		t.Errorf("error is %v", err)
+	}
+	if KVMDevice() == nil && !strings.Contains(err.Error(), "no such luck") {
+		t.Errorf("error is %v", err)
 	}
 }

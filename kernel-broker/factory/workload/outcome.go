@@ -44,6 +44,9 @@ var parts = map[int]string{
 	exitSetup: "setup", exitBefore: "before", exitRun: "run", exitAfter: "after", exitCheck: "check",
 }
 
+// OfAnotherMachine says whose words the error has: the guest's.
+func (*FailedError) OfAnotherMachine() bool { return true }
+
 // Outcome reads what a guest left; a *FailedError if it did not end well.
 func (w Workload) Outcome(result vm.Result) (Outcome, error) {
 	if result.ExitCode != 0 {

@@ -1,17 +1,12 @@
 package workload
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"path"
 	"regexp"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/strictyaml"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/strictyaml"
 )
 
 var (
@@ -19,40 +14,20 @@ var (
 	programName  = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 	packageName  = regexp.MustCompile(`^[a-z0-9][a-z0-9.+-]+$`)
 	moduleName   = regexp.MustCompile(`^[a-z0-9_-]+$`)
-	unknownKey   = regexp.MustCompile(`^line (\d+): field (\S+) not found in type .*$`)
-	syntaxError  = regexp.MustCompile(`^yaml: (line \d+): (.*)$`)
 )
 
 // Parse is strict: an unknown key, a wrong value and a missing one are errors
 // that name the file and, where there is one, the line.
 func Parse(file string, data []byte) (Workload, error) {
 	var w Workload
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&w); err != nil {
-		return Workload{}, fmt.Errorf("%s:%s", file, message(err))
-	}
-	if err := decoder.Decode(new(Workload)); !errors.Is(err, io.EOF) {
-		return Workload{}, fmt.Errorf("%s: more than one document", file)
+	if err := strictyaml.Decode(file, data, &w); err != nil {
+		return Workload{}, err
 	}
 	w.fill()
 	if wrong := w.validate(); wrong != nil {
 		return Workload{}, fmt.Errorf("%s:%d: key %q: %s", file, strictyaml.KeyLine(data, wrong.key), wrong.key, wrong.text)
 	}
 	return w, nil
-}
-
-// message begins with the line number, where the decoder knows it.
-func message(err error) string {
-	if errors.Is(err, io.EOF) {
-		return " the file is empty"
-	}
-	var mistakes *yaml.TypeError
-	if !errors.As(err, &mistakes) {
-		return syntaxError.ReplaceAllString(err.Error(), "$1: $2")
-	}
-	first := unknownKey.ReplaceAllString(mistakes.Errors[0], `$1: unknown key "$2"`)
-	return strings.TrimPrefix(first, "line ")
 }
 
 func (w *Workload) fill() {

@@ -17,6 +17,7 @@ func TestCatalog(t *testing.T) {
 	}
 	for _, want := range []string{
 		"io-write8", "syscall-mix", "tcp-roundtrip", "postmark", "postmark-2cpu", "postmark-4cpu", "mitgcm-replay", "redis", "nginx",
+		"apache", "memcached", "mariadb", "postgresql",
 	} {
 		if !slices.Contains(names, want) {
 			t.Errorf("%q is not in the catalog", want)
@@ -62,9 +63,9 @@ func TestParse(t *testing.T) {
 		}
 	}
 	cases := map[string]struct{ from, to, want string }{
-		"unknown key":                         {"run: some", "ran: some", `some.yaml:6: unknown key "ran"`},
-		"unknown inner key":                   {"seed: 2, ", "sede: 2, ", `some.yaml:8: unknown key "sede"`},
-		"wrong type":                          {"size: 20", "size: much", "some.yaml:8: cannot unmarshal"},
+		"unknown key":                         {"run: some", "ran: some", `some.yaml: line 6: unknown key "ran"`},
+		"unknown inner key":                   {"seed: 2, ", "sede: 2, ", `some.yaml: line 8: unknown key "sede"`},
+		"wrong type":                          {"size: 20", "size: much", "some.yaml: line 8: cannot unmarshal"},
 		"no YAML":                             {"run: some", "run: [", "some.yaml:"},
 		"no name":                             {"name: some", "name: Some", `some.yaml:1: key "name": "Some" is not allowed`},
 		"no operation":                        {"operation: thing", "operation: ' '", `some.yaml:4: key "operation": is missing`},
@@ -79,7 +80,7 @@ func TestParse(t *testing.T) {
 		"no size":                             {"size: 20", "size: 0", `some.yaml:8: key "test": seed 2, size 0`},
 		"trained and tested by the same seed": {"seed: 2", "seed: 1", `some.yaml:8: key "test": has the seed or the size`},
 		"trained and tested by the same size": {"size: 20", "size: 10", `some.yaml:8: key "test": has the seed or the size`},
-		"two documents":                       {"run: some", "run: some\n---\nname: x", "some.yaml:"},
+		"two documents":                       {"run: some", "run: some\n---\nname: x", "some.yaml: more than one document"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +94,7 @@ func TestParse(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Parse("some.yaml", nil); err == nil || !strings.Contains(err.Error(), "the file is empty") {
+	if _, err := Parse("some.yaml", nil); err == nil || !strings.Contains(err.Error(), "some.yaml: empty file") {
 		t.Errorf("error is %v", err)
 	}
 }

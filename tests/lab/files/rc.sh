@@ -7,6 +7,7 @@ umask 022
 
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
+[ ! -d /sys/kernel/security ] || mount -t securityfs securityfs /sys/kernel/security
 [ -c /dev/null ] || mount -t devtmpfs dev /dev
 mkdir -p /dev/pts /dev/shm
 mount -t devpts -o mode=620,ptmxmode=666 devpts /dev/pts
@@ -39,6 +40,7 @@ mount -t 9p -o "$nine" lab /mnt/lab || echo "kblab: share lab: not mounted"
 mount -t 9p -o "$nine" node /mnt/node || echo "kblab: share node: not mounted"
 mount --bind /mnt/lab/home /home
 mount --bind /mnt/node/cache /var/cache/kernel-broker
+mount --bind /mnt/node/state /var/lib/kernel-broker
 mount --bind /mnt/node/log /var/log
 cp -r /mnt/lab/conf/etc /run/etc
 

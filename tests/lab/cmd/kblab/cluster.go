@@ -59,6 +59,7 @@ func (a *app) upCommand() *cobra.Command {
 	f.IntVar(&o.CPUs, "cpus", 1, "processors of each node")
 	f.StringVar(&o.Accel, "accel", "", "kvm or tcg (default: find out by a probe boot)")
 	f.BoolVar(&o.WithoutProduct, "without-product", false, "plain Slurm, no Kernel Broker")
+	f.BoolVar(&o.WithoutTLS, "without-tls", false, "nodes and broker do not prove who they are")
 	f.BoolVar(&o.ExternalEtcd, "external-etcd", false, "an etcd beside the broker instead of inside it")
 	f.StringVar(&o.Product, "product", "", "folder of the built product (default: build in the repository)")
 	f.IntVar(&o.Slurm.ReturnToService, "return-to-service", 0, "ReturnToService of slurm.conf")

@@ -1,0 +1,177 @@
+// Package bpf has the collectors' programs for the kernel, compiled from the C
+// files beside it, and starts them for one job.
+//
+// The programs are compiled once, when the agent is built, and fitted to the
+// running kernel when they are loaded, by its own description of its types
+// (BTF). What a kernel lacks is found before anything is loaded: a program
+// whose tracepoint or function is missing is left out if its collector can do
+// without, else the collector is refused with the reason.
+//
+// Programs are attached by links that only this process holds.
+package bpf
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+//go:embed objects
+var objects embed.FS
+
+// Wanted is a collector's need of programs.
+type Wanted struct {
+	Collector profiling.Collector
+	// Object is the C file's name without its ending.
+	Object string
+	// Parts are programs that the collector can do without, by what is missing
+	// then. Programs of one part are left out together.
+	Parts map[string]string
+}
+
+// Spec reads the compiled programs.
+func (w Wanted) Spec() (*ebpf.CollectionSpec, error) {
+	image, err := objects.ReadFile("objects/" + w.Object + ".o")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, w.refuse(profiling.NoPrograms, "this agent was built without BPF programs",
+			"build it by make build, which needs clang and libbpf-dev")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bpf object %q: %w", w.Object, err)
+	}
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(image))
+	if err != nil {
+		return nil, fmt.Errorf("bpf object %q: %w", w.Object, err)
+	}
+	return spec, nil
+}
+
+// Check tells whether the running kernel can run the programs, without loading
+// them.
+func (w Wanted) Check() error {
+	_, _, err := w.fit()
+	return err
+}
+
+// fit reads the programs, less the parts that the kernel does not have.
+func (w Wanted) fit() (*ebpf.CollectionSpec, map[string]*profiling.Unsupported, error) {
+	spec, err := w.Spec()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := w.kernelRuns(); err != nil {
+		return nil, nil, err
+	}
+	types, err := btf.LoadKernelSpec()
+	if err != nil {
+		return nil, nil, w.refuse(profiling.NoBTF, fmt.Sprintf("the kernel has no type information: %v", err),
+			"build it with CONFIG_DEBUG_INFO_BTF")
+	}
+	missing := map[string]*profiling.Unsupported{}
+	for name, program := range spec.Programs {
+		lack := w.lacks(types, program)
+		if lack == nil {
+			continue
+		}
+		part, optional := w.Parts[name]
+		if !optional {
+			return nil, nil, lack
+		}
+		missing[part] = lack
+	}
+	for name, part := range w.Parts {
+		if missing[part] != nil {
+			delete(spec.Programs, name)
+		}
+	}
+	return spec, missing, nil
+}
+
+// kernelRuns looks at rights and at what forbids BPF.
+func (w Wanted) kernelRuns() error {
+	if os.Geteuid() != 0 {
+		return w.refuse(profiling.NoRights, "the agent does not run as root", "run it as root")
+	}
+	const lockdown = "/sys/kernel/security/lockdown"
+	text, err := os.ReadFile(lockdown)
+	if err == nil && strings.Contains(string(text), "[confidentiality]") {
+		return w.refuse(profiling.LockedDown, "the kernel is locked down for confidentiality, which forbids to look into it",
+			"boot with lockdown=integrity")
+	}
+	if _, err := os.Stat("/proc/sys/kernel/unprivileged_bpf_disabled"); err != nil {
+		return w.refuse(profiling.NoBPF, "the kernel has no bpf system call",
+			"build it with CONFIG_BPF_SYSCALL and CONFIG_BPF_JIT")
+	}
+	return nil
+}
+
+// lacks says what a program needs that the kernel does not have, or nil.
+func (w Wanted) lacks(types *btf.Spec, program *ebpf.ProgramSpec) *profiling.Unsupported {
+	switch {
+	case program.Type != ebpf.Tracing:
+		return nil
+	case program.AttachType == ebpf.AttachTraceRawTp:
+		var found *btf.Typedef
+		if types.TypeByName("btf_trace_"+program.AttachTo, &found) == nil {
+			return nil
+		}
+		return w.refuse(profiling.NoTracepoint, fmt.Sprintf("the kernel has no tracepoint %q", program.AttachTo),
+			"build it with CONFIG_TRACEPOINTS, CONFIG_FTRACE and CONFIG_FTRACE_SYSCALLS")
+	}
+	var found *btf.Func
+	if types.TypeByName(program.AttachTo, &found) == nil {
+		return nil
+	}
+	return w.refuse(profiling.NoFunction, fmt.Sprintf("the kernel has no function %q that can be traced", program.AttachTo),
+		"build it with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE")
+}
+
+func (w Wanted) refuse(reason profiling.Reason, detail, remedy string) *profiling.Unsupported {
+	return &profiling.Unsupported{Collector: w.Collector, Reason: reason, Detail: detail, Remedy: remedy}
+}
+
+// refused gives the kernel's no a type.
+func (w Wanted) refused(doing string, err error) *profiling.Unsupported {
+	var known *profiling.Unsupported
+	if errors.As(err, &known) {
+		return known
+	}
+	reason, remedy := profiling.BrokenStart, ""
+	if errors.Is(err, unix.EPERM) {
+		reason, remedy = profiling.NoRights, "run the agent as root, outside of a container"
+	}
+	var verifier *ebpf.VerifierError
+	if errors.As(err, &verifier) {
+		// The last lines say what the kernel took offence at.
+		from := max(0, len(verifier.Log)-3)
+		err = fmt.Errorf("%w: %s", err, strings.Join(verifier.Log[from:], "; "))
+	}
+	return w.refuse(reason, fmt.Sprintf("%s: %v", doing, err), remedy)
+}
+
+// order attaches what ends something before what begins it, so that no
+// beginning is seen whose end is not.
+func order(programs map[string]*ebpf.Program) []string {
+	var ends, others []string
+	for name := range programs {
+		if strings.HasSuffix(name, "_ends") {
+			ends = append(ends, name)
+		} else {
+			others = append(others, name)
+		}
+	}
+	slices.Sort(ends)
+	slices.Sort(others)
+	return append(ends, others...)
+}

@@ -1,0 +1,53 @@
+// Package bpftest holds Go's layouts and those of the compiled programs
+// together: what one side writes the other reads byte by byte, and a field that
+// came to one of them only would turn figures into other figures.
+package bpftest
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// Layout is the Go side of one map; nil for a key that is a plain number.
+type Layout struct{ Key, Value any }
+
+// Check compares sizes of keys and values, and that optional parts name
+// programs that there are.
+func Check(t *testing.T, w bpf.Wanted, maps map[string]Layout) {
+	t.Helper()
+	spec, err := w.Spec()
+	var lack *profiling.Unsupported
+	if errors.As(err, &lack) && lack.Reason == profiling.NoPrograms {
+		t.Skip("no compiled programs: make build-bpf")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, layout := range maps {
+		m := spec.Maps[name]
+		if m == nil {
+			t.Errorf("no map %q", name)
+			continue
+		}
+		for what, side := range map[string]struct {
+			goes any
+			is   uint32
+		}{"key": {layout.Key, m.KeySize}, "value": {layout.Value, m.ValueSize}} {
+			if side.goes == nil {
+				continue
+			}
+			if size := binary.Size(side.goes); size != int(side.is) {
+				t.Errorf("map %q: %s of %d bytes in Go, %d in the kernel", name, what, size, side.is)
+			}
+		}
+	}
+	for name := range w.Parts {
+		if spec.Programs[name] == nil {
+			t.Errorf("part %q: no program %q", w.Parts[name], name)
+		}
+	}
+}

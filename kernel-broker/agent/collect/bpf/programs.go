@@ -1,0 +1,172 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/cgroup"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// Programs that are loaded, and attached if they are of a kind that Start
+// attaches.
+type Programs struct {
+	wanted     Wanted
+	collection *ebpf.Collection
+	links      []link.Link
+	missing    map[string]*profiling.Unsupported
+}
+
+// Start loads and attaches the programs for one job. The spec may be changed
+// before by adjust, which may be nil. The error is a *profiling.Unsupported,
+// and nothing is left then.
+func Start(w Wanted, job *cgroup.Group, adjust func(*ebpf.CollectionSpec) error) (*Programs, error) {
+	spec, missing, err := w.fit()
+	if err != nil {
+		return nil, w.refused("programs", err)
+	}
+	// Kernels before 5.11 charge maps to a limit on locked memory.
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, w.refused("memory limit", err)
+	}
+	if err := prepare(spec, job, adjust); err != nil {
+		return nil, w.refused("programs", err)
+	}
+	collection, err := w.load(spec, missing)
+	if err != nil {
+		return nil, w.refused("loading", err)
+	}
+	p := &Programs{wanted: w, collection: collection, missing: missing}
+	if err := p.attach(); err != nil {
+		return nil, w.refused("attaching", errors.Join(err, p.Close()))
+	}
+	return p, nil
+}
+
+// load leaves out an optional part that this kernel does not take although it
+// has all that was looked for: its verifier may be older than our programs.
+func (w Wanted) load(spec *ebpf.CollectionSpec, missing map[string]*profiling.Unsupported) (*ebpf.Collection, error) {
+	collection, err := ebpf.NewCollection(spec)
+	if err == nil {
+		return collection, nil
+	}
+	parts := slices.Compact(slices.Sorted(maps.Values(w.Parts)))
+	// Each by itself, and then all of them.
+	tries := append(slices.Collect(slices.Chunk(parts, 1)), parts)
+	for _, left := range tries {
+		collection, again := ebpf.NewCollection(w.without(spec, left))
+		if again != nil {
+			continue
+		}
+		for _, part := range left {
+			missing[part] = w.refused("loading", err)
+		}
+		return collection, nil
+	}
+	return nil, err
+}
+
+func (w Wanted) without(spec *ebpf.CollectionSpec, parts []string) *ebpf.CollectionSpec {
+	fewer := spec.Copy()
+	for name, part := range w.Parts {
+		if slices.Contains(parts, part) {
+			delete(fewer.Programs, name)
+		}
+	}
+	return fewer
+}
+
+func prepare(spec *ebpf.CollectionSpec, job *cgroup.Group, adjust func(*ebpf.CollectionSpec) error) error {
+	for name, value := range map[string]any{"job_cgroup": job.ID, "job_level": job.Level} {
+		variable := spec.Variables[name]
+		if variable == nil {
+			return fmt.Errorf("no variable %q", name)
+		}
+		if err := variable.Set(value); err != nil {
+			return fmt.Errorf("variable %q: %w", name, err)
+		}
+	}
+	if adjust == nil {
+		return nil
+	}
+	return adjust(spec)
+}
+
+// attach leaves out an optional part whose function cannot be traced after
+// all; the kernel has some that it names and does not let go.
+func (p *Programs) attach() error {
+	for _, name := range order(p.collection.Programs) {
+		program := p.collection.Programs[name]
+		if program.Type() != ebpf.Tracing {
+			continue
+		}
+		attached, err := link.AttachTracing(link.TracingOptions{Program: program})
+		part, optional := p.wanted.Parts[name]
+		if err != nil && optional {
+			p.missing[part] = p.wanted.refused("program "+name, err)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("program %q: %w", name, err)
+		}
+		p.links = append(p.links, attached)
+	}
+	return nil
+}
+
+// Missing parts by name.
+func (p *Programs) Missing() map[string]*profiling.Unsupported { return p.missing }
+
+// Map of that name; the C file and its Go reader agree on names, so a missing
+// one is a mistake of ours.
+func (p *Programs) Map(name string) (*ebpf.Map, error) {
+	if m := p.collection.Maps[name]; m != nil {
+		return m, nil
+	}
+	return nil, fmt.Errorf("bpf object %q: no map %q", p.wanted.Object, name)
+}
+
+// Program of that name.
+func (p *Programs) Program(name string) (*ebpf.Program, error) {
+	if program := p.collection.Programs[name]; program != nil {
+		return program, nil
+	}
+	return nil, fmt.Errorf("bpf object %q: no program %q", p.wanted.Object, name)
+}
+
+// Spent sums up the programs' runs and nanoseconds, which the kernel counts
+// while it is asked to.
+func (p *Programs) Spent() (runs, ns uint64, err error) {
+	for name, program := range p.collection.Programs {
+		stats, err := program.Stats()
+		if err != nil {
+			return 0, 0, fmt.Errorf("program %q: %w", name, err)
+		}
+		runs += stats.RunCount
+		ns += uint64(stats.Runtime.Nanoseconds())
+	}
+	return runs, ns, nil
+}
+
+// Stop detaches the programs and leaves the maps.
+func (p *Programs) Stop() error {
+	var all []error
+	for _, l := range p.links {
+		all = append(all, l.Close())
+	}
+	p.links = nil
+	return errors.Join(all...)
+}
+
+// Close detaches and gives everything back.
+func (p *Programs) Close() error {
+	err := p.Stop()
+	p.collection.Close()
+	return err
+}

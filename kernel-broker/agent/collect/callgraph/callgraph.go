@@ -1,0 +1,210 @@
+// Package callgraph is the collector of where in the kernel a job's time goes.
+//
+// The clock of each CPU ticks at a steady rate, and at each tick the kernel's
+// stack is taken if a task of the job has the CPU. That needs no counters of
+// the processor, so it works on every machine and in virtual ones, and costs
+// the same however often functions call each other; a function tracer would
+// slow down each call. The price: an edge has samples and no count of calls,
+// and what runs with interrupts off is seen where it lets them in again.
+//
+// The program is in bpf/source/callgraph.bpf.c.
+package callgraph
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/kallsyms"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// Rate is samples a second: a prime, so that it falls in step with nothing
+// that happens a round number of times a second.
+const Rate = 499
+
+const (
+	deepest = 127
+	// The kernel's slots of samples, in the order of callgraph.bpf.c.
+	slotKernel, slotUser, slotLost = 0, 1, 2
+)
+
+var wanted = bpf.Wanted{Collector: profiling.CollectCallgraph, Object: "callgraph"}
+
+// Collector of the kernel's call graph. Its zero value is ready.
+type Collector struct{}
+
+// Name is the collector's.
+func (Collector) Name() profiling.Collector { return profiling.CollectCallgraph }
+
+// Check tells whether the running kernel has what is needed.
+func (Collector) Check() error {
+	if err := wanted.Check(); err != nil {
+		return err
+	}
+	if _, err := os.Stat("/proc/sys/kernel/perf_event_paranoid"); err != nil {
+		return refuse(profiling.NoPerfEvents, "the kernel has no performance events",
+			"build it with CONFIG_PERF_EVENTS")
+	}
+	_, err := symbols()
+	return err
+}
+
+func symbols() (*kallsyms.Table, error) {
+	table, err := kallsyms.Load()
+	if err != nil {
+		return nil, refuse(profiling.NoSymbols, err.Error(),
+			"build the kernel with CONFIG_KALLSYMS, and set kernel.kptr_restrict to 0 or 1")
+	}
+	return table, nil
+}
+
+func refuse(reason profiling.Reason, detail, remedy string) error {
+	return &profiling.Unsupported{Collector: profiling.CollectCallgraph, Reason: reason, Detail: detail, Remedy: remedy}
+}
+
+// Start opens a clock on each CPU.
+func (Collector) Start(target collect.Target) (collect.Session, error) {
+	table, err := symbols()
+	if err != nil {
+		return nil, err
+	}
+	programs, err := bpf.Start(wanted, target.Cgroup, nil)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{Attached: collect.Attached{Programs: programs}, symbols: table}
+	if err := s.tick(); err != nil {
+		return nil, refuse(profiling.NoPerfEvents, errors.Join(err, s.Close()).Error(), "")
+	}
+	return s, nil
+}
+
+type session struct {
+	collect.Attached
+	symbols *kallsyms.Table
+	clocks  []int
+}
+
+// tick opens the clocks. A CPU that is off line has none.
+func (s *session) tick() error {
+	program, err := s.Programs.Program("clock_ticks")
+	if err != nil {
+		return err
+	}
+	attributes := unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK,
+		Sample: Rate, Bits: unix.PerfBitFreq,
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("CPUs: %w", err)
+	}
+	for cpu := range cpus {
+		clock, err := unix.PerfEventOpen(&attributes, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		if errors.Is(err, unix.ENODEV) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("clock of CPU %d: %w", cpu, err)
+		}
+		s.clocks = append(s.clocks, clock)
+		if err := unix.IoctlSetInt(clock, unix.PERF_EVENT_IOC_SET_BPF, program.FD()); err != nil {
+			return fmt.Errorf("clock of CPU %d: %w", cpu, err)
+		}
+	}
+	runtime.KeepAlive(program)
+	return nil
+}
+
+// Stop closes the clocks.
+func (s *session) Stop() error {
+	var all []error
+	for _, clock := range s.clocks {
+		all = append(all, unix.Close(clock))
+	}
+	s.clocks = nil
+	return errors.Join(append(all, s.Attached.Stop())...)
+}
+
+// Close stops and gives the tables back.
+func (s *session) Close() error { return errors.Join(s.Stop(), s.Attached.Close()) }
+
+// Read makes a graph of the stacks.
+func (s *session) Read(result *profiling.Result) error {
+	graph := &profiling.CallGraph{PeriodNS: uint64(time.Second) / Rate}
+	if err := s.samples(graph); err != nil {
+		return err
+	}
+	counts, err := s.Programs.Map("counts")
+	if err != nil {
+		return err
+	}
+	stacks, err := s.Programs.Map("stacks")
+	if err != nil {
+		return err
+	}
+	var id uint32
+	var each []uint64
+	entries := counts.Iterate()
+	for entries.Next(&id, &each) {
+		var addresses [deepest]uint64
+		if err := stacks.Lookup(id, &addresses); err != nil {
+			return fmt.Errorf("stack %d: %w", id, err)
+		}
+		graph.Stacks = append(graph.Stacks, profiling.Stack{Frames: s.frames(addresses[:]), Samples: sum(each)})
+	}
+	if err := entries.Err(); err != nil {
+		return fmt.Errorf("map %s: %w", counts, err)
+	}
+	// Addresses in one function are one way through it.
+	result.CallGraph = graph.Plus(&profiling.CallGraph{})
+	return nil
+}
+
+func (s *session) samples(graph *profiling.CallGraph) error {
+	table, err := s.Programs.Map("samples")
+	if err != nil {
+		return err
+	}
+	for slot, to := range map[uint32]*uint64{slotKernel: &graph.Kernel, slotUser: &graph.User, slotLost: &graph.Lost} {
+		if *to, err = bpf.Sum(table, slot, func(sum *uint64, one uint64) { *sum += one }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// frames names the addresses, the outermost first; the kernel has them the
+// other way round. All but the innermost are return addresses, which may lie
+// behind the function that called.
+func (s *session) frames(addresses []uint64) []string {
+	var names []string
+	for i, address := range addresses {
+		if address == 0 {
+			break
+		}
+		if i > 0 {
+			address--
+		}
+		names = append(names, s.symbols.Name(address))
+	}
+	slices.Reverse(names)
+	return names
+}
+
+func sum(each []uint64) uint64 {
+	var all uint64
+	for _, one := range each {
+		all += one
+	}
+	return all
+}

@@ -1,0 +1,144 @@
+// Package cgroup knows a job's cgroup: its identity, as the kernel's own
+// programs see it, what CPU time it used, and whether anybody is left in it.
+//
+// Only the unified hierarchy (version 2) has identities that BPF programs can
+// compare. A folder of another kind is refused with what would help.
+package cgroup
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Root of the hierarchy has this inode number, in whatever namespace.
+const rootID = 1
+
+// ErrKind is a folder that is no cgroup of version 2.
+var ErrKind = errors.New("is no cgroup of version 2")
+
+// ErrNamespace is a process that cannot see how deep its cgroups lie.
+var ErrNamespace = errors.New("lies in a cgroup namespace: the agent has to run in the host's")
+
+// Group is one cgroup. It stays readable after the folder was removed, as far
+// as the kernel keeps it.
+type Group struct {
+	Path string
+	// ID and Level are what BPF programs compare.
+	ID    uint64
+	Level uint32
+}
+
+// Open looks at a folder of the hierarchy.
+func Open(path string) (*Group, error) {
+	path = filepath.Clean(path)
+	id, err := identify(path)
+	if err != nil {
+		return nil, err
+	}
+	group := &Group{Path: path, ID: id}
+	for dir := path; ; group.Level++ {
+		if id, err = identify(dir); err != nil {
+			return nil, fmt.Errorf("cgroup %q: %w", path, ErrNamespace)
+		}
+		if id == rootID {
+			return group, nil
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func identify(path string) (uint64, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return 0, fmt.Errorf("cgroup %q: %w", path, err)
+	}
+	if fs.Type != unix.CGROUP2_SUPER_MAGIC {
+		return 0, fmt.Errorf("cgroup %q: %w", path, ErrKind)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, fmt.Errorf("cgroup %w", err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, fmt.Errorf("cgroup %q: no inode number", path)
+	}
+	return stat.Ino, nil
+}
+
+// Populated tells whether a process is in the group or below it. A group that
+// was removed has none.
+func (g *Group) Populated() (bool, error) {
+	values, err := g.read("cgroup.events")
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return false, nil
+	}
+	return values["populated"] != 0, err
+}
+
+// CPUTime is what the group used since it was made.
+type CPUTime struct{ AllNS, UserNS, SystemNS uint64 }
+
+// CPUTime reads it.
+func (g *Group) CPUTime() (CPUTime, error) {
+	values, err := g.read("cpu.stat")
+	if err != nil {
+		return CPUTime{}, err
+	}
+	const micro = 1000
+	return CPUTime{
+		AllNS: values["usage_usec"] * micro, UserNS: values["user_usec"] * micro, SystemNS: values["system_usec"] * micro,
+	}, nil
+}
+
+// Less is the time between two readings.
+func (t CPUTime) Less(earlier CPUTime) CPUTime {
+	return CPUTime{
+		less(t.AllNS, earlier.AllNS), less(t.UserNS, earlier.UserNS), less(t.SystemNS, earlier.SystemNS),
+	}
+}
+
+func less(a, b uint64) uint64 {
+	if b > a {
+		return 0
+	}
+	return a - b
+}
+
+func (g *Group) read(name string) (map[string]uint64, error) {
+	text, err := os.ReadFile(filepath.Join(g.Path, name))
+	if err != nil {
+		return nil, fmt.Errorf("cgroup %w", err)
+	}
+	values, err := parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("cgroup %q: %s: %w", g.Path, name, err)
+	}
+	return values, nil
+}
+
+var errLine = errors.New("not a name and a number")
+
+// parse reads the kernel's flat keyed files.
+func parse(text []byte) (map[string]uint64, error) {
+	values := map[string]uint64{}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		name, number, found := strings.Cut(lines.Text(), " ")
+		value, err := strconv.ParseUint(strings.TrimSpace(number), 10, 64)
+		if !found || name == "" || err != nil {
+			return nil, fmt.Errorf("line %q: %w", lines.Text(), errLine)
+		}
+		values[name] = value
+	}
+	return values, lines.Err()
+}

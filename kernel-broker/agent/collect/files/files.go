@@ -1,0 +1,198 @@
+// Package files is the collector of input and output: what the job did to each
+// file, and in which few ways. The programs are in bpf/source/files.bpf.c.
+//
+// The kernel's table has room for 16,384 files. Long before it is full, files
+// that nobody touched for a while are moved out of it into this process, which
+// keeps the first 10,000 by name and the rest as sums of their pattern. So a
+// job may have any number of files, and the totals stay right.
+package files
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// The parts that a kernel may lack.
+const (
+	partVectors = "reads and writes of vectors"
+	partSeeks   = "seeks"
+	partSyncs   = "syncs"
+	partMaps    = "mappings"
+	partOpens   = "whole paths and opens"
+)
+
+var wanted = bpf.Wanted{
+	Collector: profiling.CollectIO,
+	Object:    "files",
+	Parts: map[string]string{
+		"vector_readv": partVectors, "vector_writev": partVectors, "vector_preadv": partVectors, "vector_pwritev": partVectors,
+		"file_sought": partSeeks, "file_synced": partSyncs, "file_synced_data": partSyncs, "file_mapped": partMaps, "file_opened": partOpens,
+	},
+}
+
+// A file that was idle so long may leave the kernel's table, once it is so full.
+const (
+	idle     = 2 * time.Second
+	fillMost = mostFiles / 2
+)
+
+// Collector of input and output. Its zero value is ready.
+type Collector struct{}
+
+// Name is the collector's.
+func (Collector) Name() profiling.Collector { return profiling.CollectIO }
+
+// Check tells whether the running kernel has what is needed.
+func (Collector) Check() error { return wanted.Check() }
+
+// Start attaches the programs.
+func (Collector) Start(target collect.Target) (collect.Session, error) {
+	programs, err := bpf.Start(wanted, target.Cgroup, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &session{Attached: collect.Attached{Programs: programs}, node: target.Node, store: newStore()}, nil
+}
+
+type session struct {
+	collect.Attached
+	node  string
+	store *store
+	moved uint64
+}
+
+// Tend moves idle files out of the kernel's table when it fills up.
+func (s *session) Tend() error {
+	sums, err := s.overflow()
+	if err != nil {
+		return err
+	}
+	if sums.Made-s.moved < fillMost {
+		return nil
+	}
+	table, err := s.Programs.Map("files")
+	if err != nil {
+		return err
+	}
+	all, err := bpf.Each[fileKey, fileRecord](table)
+	if err != nil {
+		return err
+	}
+	now, err := clock()
+	if err != nil {
+		return err
+	}
+	for key, record := range all {
+		if record.LastNS+uint64(idle) > now {
+			continue
+		}
+		if err := s.move(table, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move takes one file out. It is read again by the call that deletes it.
+func (s *session) move(table *ebpf.Map, key fileKey) error {
+	var record fileRecord
+	if err := table.LookupAndDelete(key, &record); err != nil {
+		return fmt.Errorf("map %s: %w", table, err)
+	}
+	s.moved++
+	s.store.add(key, record.file(key, s.node))
+	return nil
+}
+
+func clock() (uint64, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return 0, fmt.Errorf("clock: %w", err)
+	}
+	return uint64(now.Nano()), nil
+}
+
+// Read makes a result of the tables.
+func (s *session) Read(result *profiling.Result) error {
+	table, err := s.Programs.Map("files")
+	if err != nil {
+		return err
+	}
+	records, err := bpf.Each[fileKey, fileRecord](table)
+	if err != nil {
+		return err
+	}
+	now := s.store.copy()
+	for key, record := range records {
+		now.add(key, record.file(key, s.node))
+	}
+	found := now.result()
+	if err := s.others(found); err != nil {
+		return err
+	}
+	sums, err := s.overflow()
+	if err != nil {
+		return err
+	}
+	found.Overflow = profiling.Total{Kind: profiling.RegularFiles}
+	for way, to := range []*profiling.Traffic{&found.Overflow.Read, &found.Overflow.Write} {
+		to.Calls, to.Bytes = sums.Traffic[way].Calls, sums.Traffic[way].Bytes
+	}
+	found.AddTotal(found.Overflow)
+	found.Bound(profiling.MostFiles)
+	result.IO = found
+	return nil
+}
+
+// others adds what is no regular file.
+func (s *session) others(found *profiling.IO) error {
+	table, err := s.Programs.Map("types")
+	if err != nil {
+		return err
+	}
+	for number := range uint32(types) {
+		sum, err := bpf.Sum(table, number, addType)
+		if err != nil {
+			return err
+		}
+		if sum == (typeRecord{}) {
+			continue
+		}
+		total := profiling.Total{Kind: kind(int(number))}
+		for way, to := range []*profiling.Traffic{&total.Read, &total.Write} {
+			to.Calls, to.Bytes, to.Failed = sum.Traffic[way].Calls, sum.Traffic[way].Bytes, sum.Traffic[way].Failed
+		}
+		found.AddTotal(total)
+	}
+	return nil
+}
+
+func addType(sum *typeRecord, one typeRecord) {
+	for way := range sum.Traffic {
+		sum.Traffic[way].Calls += one.Traffic[way].Calls
+		sum.Traffic[way].Bytes += one.Traffic[way].Bytes
+		sum.Traffic[way].Failed += one.Traffic[way].Failed
+	}
+}
+
+func (s *session) overflow() (overflow, error) {
+	table, err := s.Programs.Map("overflows")
+	if err != nil {
+		return overflow{}, err
+	}
+	return bpf.Sum(table, 0, func(sum *overflow, one overflow) {
+		for way := range sum.Traffic {
+			sum.Traffic[way].Calls += one.Traffic[way].Calls
+			sum.Traffic[way].Bytes += one.Traffic[way].Bytes
+		}
+		sum.Opens += one.Opens
+		sum.Made += one.Made
+	})
+}

@@ -1,0 +1,65 @@
+package files
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// The layouts of bpf/source/files.h, which the tests compare.
+const (
+	sizes     = 32
+	pathBytes = 256
+	mostFiles = 16384
+	types     = 16
+	reading   = 0
+	writing   = 1
+	// The kernel's own form of a device number.
+	minorBits = 20
+)
+
+type fileKey struct {
+	Inode      uint64
+	Device     uint32
+	Generation uint32
+}
+
+type traffic struct {
+	Calls, Bytes, Failed, Cut, Nothing, Small, Sequential, Next, Least, Most uint64
+	Sizes                                                                    [sizes]uint64
+}
+
+type fileRecord struct {
+	Traffic                                                   [2]traffic
+	Opens, Syncs, Seeks, IdleSeeks, Maps, Size, Magic, LastNS uint64
+	Flags, WholePath                                          uint32
+	Path                                                      [pathBytes]byte
+}
+
+type typeTraffic struct{ Calls, Bytes, Failed uint64 }
+
+type typeRecord struct{ Traffic [2]typeTraffic }
+
+type overflow struct {
+	Traffic     [2]struct{ Calls, Bytes uint64 }
+	Opens, Made uint64
+}
+
+func (t traffic) domain() profiling.Traffic {
+	return profiling.Traffic{
+		Calls: t.Calls, Bytes: t.Bytes, Failed: t.Failed, Nothing: t.Nothing, Cut: t.Cut, Small: t.Small,
+		Sequential: t.Sequential, Least: t.Least, Most: t.Most, Sizes: profiling.Histogram(t.Sizes[:]).Trimmed(),
+	}
+}
+
+func (r *fileRecord) file(key fileKey, node string) profiling.File {
+	path, _, _ := bytes.Cut(r.Path[:], []byte{0})
+	return profiling.File{
+		Node: node, Path: string(bytes.ToValidUTF8(path, []byte("?"))), WholePath: r.WholePath != 0,
+		FileSystem: fileSystem(r.Magic), Inode: key.Inode,
+		Device: fmt.Sprintf("%d:%d", key.Device>>minorBits, key.Device&(1<<minorBits-1)),
+		Size:   r.Size, Opens: r.Opens, Read: r.Traffic[reading].domain(), Write: r.Traffic[writing].domain(),
+		Syncs: r.Syncs, Seeks: r.Seeks, IdleSeeks: r.IdleSeeks, Maps: r.Maps,
+	}
+}

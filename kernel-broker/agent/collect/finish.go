@@ -1,0 +1,114 @@
+package collect
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
+)
+
+// ResultFile is the result's name in a run's folder.
+const ResultFile = "result.json"
+
+// DefaultBytes is how large a result may be.
+const DefaultBytes = 32 << 20
+
+// finish detaches everything, then reads, writes and gives back. Nothing of it
+// is left out because something before it went wrong.
+func (r *Run) finish(why string) {
+	r.meter.close(r.sessions)
+	for _, w := range r.sessions {
+		if err := w.session.Stop(); err != nil {
+			r.log.Error("collector not stopped cleanly", "collector", w.name, "error", err)
+			r.partial(w.name, err.Error())
+		}
+	}
+	if why != "" {
+		r.partial("", why)
+	}
+	now, err := r.snapshot()
+	if err != nil {
+		r.log.Error("result not whole", "error", err)
+		now.Partial = append(now.Partial, profiling.Partial{Node: r.request.Node, Why: err.Error()})
+	}
+	r.result, r.err = r.write(now)
+	r.publish(true)
+	for _, w := range r.sessions {
+		if err := w.session.Close(); err != nil {
+			r.log.Error("collector not closed", "collector", w.name, "error", err)
+		}
+	}
+	if r.server != nil {
+		if err := r.server.Close(); err != nil {
+			r.log.Error("figures on line not closed", "error", err)
+		}
+	}
+	r.log.Info("profiling ended", "partial", len(r.result.Partial) > 0, "error", r.err)
+}
+
+// checkpoint is what a reader finds if the agent is killed.
+func (r *Run) checkpoint() {
+	now, err := r.snapshot()
+	if err == nil {
+		now.Partial = append(slices.Clone(now.Partial), profiling.Partial{Node: r.request.Node, Why: WhyDied})
+		_, err = r.write(now)
+	}
+	if err != nil {
+		r.log.Warn("result so far not written", "error", err)
+	}
+}
+
+// write puts the result into the folder. One that is too large, or does not
+// fit on the disk, loses its lists and says so; the sums are small and stay.
+func (r *Run) write(result profiling.Result) (profiling.Result, error) {
+	most := r.request.MostBytes
+	if most == 0 {
+		most = DefaultBytes
+	}
+	path := filepath.Join(r.request.Folder, ResultFile)
+	content, err := result.JSON()
+	if err == nil && len(content) <= most {
+		if err = replace.File(path, content, 0o644); err == nil {
+			return result, nil
+		}
+	}
+	why := WhyBound
+	if err != nil {
+		why = WhySpace
+		r.log.Warn("result not written whole", "error", err)
+	}
+	short := Short(result, 0)
+	short.Partial = append(slices.Clone(result.Partial), profiling.Partial{Node: r.request.Node, Why: why})
+	content, shortErr := short.JSON()
+	if shortErr == nil {
+		shortErr = replace.File(path, content, 0o644)
+	}
+	if shortErr != nil {
+		return result, fmt.Errorf("result of job %d: %w", r.request.Job, errors.Join(err, shortErr))
+	}
+	return short, nil
+}
+
+// Short is a result whose long lists keep only so many entries, those that
+// count most. What is left out is counted where there is a place for it.
+func Short(result profiling.Result, most int) profiling.Result {
+	if result.IO != nil {
+		io := *result.IO
+		io.Bound(most)
+		result.IO = &io
+	}
+	if result.Syscalls != nil {
+		calls := *result.Syscalls
+		calls.Bound(most)
+		result.Syscalls = &calls
+	}
+	if result.CallGraph != nil {
+		graph := *result.CallGraph
+		graph.Bound(most)
+		result.CallGraph = &graph
+	}
+	return result
+}

@@ -1,0 +1,123 @@
+package collect
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// The kernel can time each run of a BPF program, but that costs about as much
+// as a small program itself. So it is asked to in windows only: from the start
+// on, so that a short job is measured too, with pauses that double.
+const (
+	window     = 100 * time.Millisecond
+	firstPause = 400 * time.Millisecond
+	mostPause  = 10 * time.Second
+)
+
+// meter measures what the collectors cost.
+type meter struct {
+	// jobNS reads the CPU time that the job used so far.
+	jobNS func() uint64
+	// enable makes the kernel keep count until it is closed.
+	enable func() (io.Closer, error)
+	stats  io.Closer
+	timer  *time.Timer
+	pause  time.Duration
+	before map[profiling.Collector]edge
+	order  []profiling.Collector
+	sums   map[profiling.Collector]profiling.Overhead
+	// failed is why nothing is measured; nil if something is.
+	failed error
+}
+
+// edge of a window for one collector: reading takes its time, so each has its
+// own.
+type edge struct {
+	cost  Cost
+	jobNS uint64
+	at    time.Time
+}
+
+func newMeter(jobNS func() uint64) *meter {
+	return &meter{
+		jobNS: jobNS, enable: func() (io.Closer, error) { return ebpf.EnableStats(unix.BPF_STATS_RUN_TIME) },
+		timer: time.NewTimer(time.Hour), pause: firstPause,
+		before: map[profiling.Collector]edge{}, sums: map[profiling.Collector]profiling.Overhead{},
+	}
+}
+
+// due says when the next turn is.
+func (m *meter) due() <-chan time.Time { return m.timer.C }
+
+// turn opens a window, or closes the one that is open.
+func (m *meter) turn(sessions []working) {
+	if m.stats != nil {
+		m.close(sessions)
+		m.timer.Reset(m.pause)
+		m.pause = min(2*m.pause, mostPause)
+		return
+	}
+	if len(sessions) == 0 {
+		return
+	}
+	stats, err := m.enable()
+	if err != nil {
+		// Kernels before 5.8.
+		m.failed = fmt.Errorf("the kernel does not time BPF programs: %w", err)
+		return
+	}
+	m.stats = stats
+	for _, w := range sessions {
+		m.before[w.name] = m.edge(w)
+	}
+	m.timer.Reset(window)
+}
+
+func (m *meter) edge(w working) edge {
+	cost, err := w.session.Spent()
+	if err != nil {
+		m.failed = err
+	}
+	return edge{cost, m.jobNS(), time.Now()}
+}
+
+// close ends the window, if one is open.
+func (m *meter) close(sessions []working) {
+	if m.stats == nil {
+		return
+	}
+	for _, w := range sessions {
+		sum, known := m.sums[w.name]
+		if !known {
+			m.order = append(m.order, w.name)
+			sum.Collector = w.name
+		}
+		before, after := m.before[w.name], m.edge(w)
+		sum.WindowNS += uint64(after.at.Sub(before.at))
+		sum.JobNS += after.jobNS - before.jobNS
+		sum.Events += after.cost.Runs - before.cost.Runs
+		sum.SpentNS += after.cost.NS - before.cost.NS
+		m.sums[w.name] = sum
+	}
+	if err := m.stats.Close(); err != nil {
+		m.failed = err
+	}
+	m.stats = nil
+}
+
+// overhead so far.
+func (m *meter) overhead(node string) []profiling.Overhead {
+	var all []profiling.Overhead
+	for _, name := range m.order {
+		sum := m.sums[name]
+		sum.Node = node
+		all = append(all, sum)
+	}
+	return all
+}

@@ -1,0 +1,161 @@
+// Package noise is the collector of what takes CPU time away from a job:
+// interrupts, soft interrupts and other threads, for each CPU, with the worst
+// single event. The programs are in bpf/source/noise.bpf.c.
+//
+// The kernel's own tracer for this, osnoise, is not used while a job runs: on
+// kernels before 6.3 it measures by threads of its own that keep each CPU busy,
+// which would be the greatest noise of all, and Debian's kernels do not have
+// it. It is for CPUs that nobody uses. What is here counts the same things, by
+// the same tracepoints, for the time in which the job wants the CPU.
+package noise
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// The parts that a kernel may lack.
+const (
+	interrupts = "interrupts between CPUs and of the timer"
+	nmis       = "NMIs"
+)
+
+var wanted = bpf.Wanted{
+	Collector: profiling.CollectNoise,
+	Object:    "noise",
+	Parts: map[string]string{
+		"local_timer_begins": interrupts, "local_timer_ends": interrupts,
+		"reschedule_begins": interrupts, "reschedule_ends": interrupts,
+		"call_function_begins": interrupts, "call_function_ends": interrupts,
+		"call_single_begins": interrupts, "call_single_ends": interrupts,
+		"irq_work_begins": interrupts, "irq_work_ends": interrupts,
+		"nmi_ends": nmis,
+	},
+}
+
+// Collector of noise. Its zero value is ready.
+type Collector struct{}
+
+// Name is the collector's.
+func (Collector) Name() profiling.Collector { return profiling.CollectNoise }
+
+// Check tells whether the running kernel has what is needed.
+func (Collector) Check() error { return wanted.Check() }
+
+// Start attaches the programs.
+func (Collector) Start(target collect.Target) (collect.Session, error) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, &profiling.Unsupported{
+			Collector: profiling.CollectNoise, Reason: profiling.BrokenStart, Detail: fmt.Sprintf("number of CPUs: %v", err),
+		}
+	}
+	programs, err := bpf.Start(wanted, target.Cgroup, func(spec *ebpf.CollectionSpec) error {
+		spec.Maps["cpus"].MaxEntries = uint32(cpus)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &session{Attached: collect.Attached{Programs: programs}, node: target.Node, cpus: cpus}, nil
+}
+
+type session struct {
+	collect.Attached
+	node string
+	cpus int
+	// stopped is when the programs were detached, by the kernel side's clock.
+	stopped uint64
+}
+
+// Stop detaches the programs.
+func (s *session) Stop() error {
+	err := s.Attached.Stop()
+	if s.stopped == 0 {
+		now, clockErr := monotonic()
+		s.stopped, err = now, errors.Join(err, clockErr)
+	}
+	return err
+}
+
+// Read makes a result of the tables. CPUs that the job never wanted are left
+// out.
+func (s *session) Read(result *profiling.Result) error {
+	table, err := s.Programs.Map("cpus")
+	if err != nil {
+		return err
+	}
+	now, err := monotonic()
+	if err != nil {
+		return err
+	}
+	if s.stopped != 0 {
+		now = s.stopped
+	}
+	found := &profiling.Noise{Method: "bpf"}
+	for number := range uint32(s.cpus) {
+		var state cpuState
+		if err := table.Lookup(number, &state); err != nil {
+			return fmt.Errorf("map %s: %w", table, err)
+		}
+		if wanted := state.wanted(now); wanted > 0 {
+			found.CPUs = append(found.CPUs, profiling.CPUNoise{
+				Node: s.node, CPU: number, WantedNS: wanted, LostNS: state.LostNS, Dropped: state.Dropped,
+			})
+		}
+	}
+	if err := s.sources(found); err != nil {
+		return err
+	}
+	result.Noise = found
+	return nil
+}
+
+func (s *session) sources(found *profiling.Noise) error {
+	table, err := s.Programs.Map("sources")
+	if err != nil {
+		return err
+	}
+	all, err := bpf.Each[sourceKey, sourceSum](table)
+	if err != nil {
+		return err
+	}
+	boot, err := bootTime()
+	if err != nil {
+		return err
+	}
+	byCPU := map[uint32][]profiling.NoiseSource{}
+	for key, sum := range all {
+		byCPU[key.CPU] = append(byCPU[key.CPU], profiling.NoiseSource{
+			Kind: key.kind(), Name: key.name(), Count: sum.Count, NS: sum.NS, MostNS: sum.Most,
+			At: boot.Add(time.Duration(sum.MostAt)).UTC(), Times: profiling.Histogram(sum.Times[:]).Trimmed(),
+		})
+	}
+	for i := range found.CPUs {
+		found.CPUs[i].Sources = byCPU[found.CPUs[i].CPU]
+		profiling.SortSources(found.CPUs[i].Sources)
+	}
+	return nil
+}
+
+// bootTime is when the clock of the kernel side stood at zero.
+func bootTime() (time.Time, error) {
+	since, err := monotonic()
+	return time.Now().Add(-time.Duration(since)), err
+}
+
+func monotonic() (uint64, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return 0, fmt.Errorf("clock: %w", err)
+	}
+	return uint64(now.Nano()), nil
+}

@@ -1,0 +1,80 @@
+package pgo
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// ErrLarge is an archive that would grow beyond its bound.
+var ErrLarge = errors.New("the counters are larger than they may be")
+
+type packed struct{ files, bytes uint64 }
+
+type packer struct {
+	out  *tar.Writer
+	left int64
+	packed
+}
+
+// pack writes an archive beside its final name and renames it when it is whole.
+func pack(path string, most int64, fill func(*packer) error) (packed, error) {
+	file, err := os.CreateTemp(filepath.Dir(path), ".counters.")
+	if err != nil {
+		return packed{}, err
+	}
+	zipped := gzip.NewWriter(file)
+	p := &packer{out: tar.NewWriter(zipped), left: most}
+	err = fill(p)
+	for _, finish := range []func() error{p.out.Close, zipped.Close, file.Sync, file.Close} {
+		err = errors.Join(err, finish())
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return packed{}, errors.Join(err, os.Remove(file.Name()))
+	}
+	return p.packed, nil
+}
+
+// copy takes in all counters below root, under a folder of that name. The
+// kernel does not know how large a counter file is before it was read.
+func (p *packer) copy(root, folder string) error {
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || filepath.Ext(path) != ".gcda" {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		content, err := io.ReadAll(io.LimitReader(file, p.left+1))
+		if err != nil {
+			return fmt.Errorf("file %q: %w", path, err)
+		}
+		if p.left -= int64(len(content)); p.left < 0 {
+			return ErrLarge
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		err = p.out.WriteHeader(&tar.Header{
+			Name: filepath.Join(folder, name), Mode: 0o644, Size: int64(len(content)), Format: tar.FormatPAX,
+		})
+		if err != nil {
+			return err
+		}
+		_, err = p.out.Write(content)
+		p.files++
+		p.bytes += uint64(len(content))
+		return err
+	})
+}

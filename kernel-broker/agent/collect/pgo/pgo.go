@@ -1,0 +1,140 @@
+// Package pgo takes the counters of a kernel that was built to count (GCOV):
+// they are set to zero when the application begins and copied when it ends.
+//
+// Unlike the other collectors this one cannot tell jobs apart: the counters are
+// the kernel's, so the node has to be the job's alone. And to copy a thousand
+// files is work for the kernel too; so it is done a second time from zero, and
+// who reads the archive (package gcov of the factory) takes that away again.
+package pgo
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// Root is where a counting kernel shows its counters.
+const Root = "/sys/kernel/debug/gcov"
+
+// The folders in the archive: all counters, and those of copying alone.
+const (
+	counters = "gcov"
+	copying  = "gcov.copying"
+)
+
+// Collector of counters. BuildID is the running kernel's, Root is Root if it is
+// empty, and Most the size that the archive may have, 0 for MostBytes.
+type Collector struct {
+	BuildID string
+	Root    string
+	Most    int64
+}
+
+// MostBytes of an archive. A whole kernel's counters are about 20 MB.
+const MostBytes = 256 << 20
+
+// Name is the collector's.
+func (Collector) Name() profiling.Collector { return profiling.CollectPGO }
+
+func (c Collector) root() string {
+	if c.Root == "" {
+		return Root
+	}
+	return c.Root
+}
+
+// Check tells whether the running kernel counts.
+func (c Collector) Check() error {
+	if _, err := os.Stat(filepath.Join(c.root(), "reset")); err != nil {
+		detail := "the running kernel has no counters"
+		if !errors.Is(err, fs.ErrNotExist) {
+			detail = err.Error()
+		}
+		return refuse(profiling.NoCounters, detail,
+			"ask for the profile's instrumented kernel, and mount debugfs on /sys/kernel/debug")
+	}
+	return nil
+}
+
+func refuse(reason profiling.Reason, detail, remedy string) error {
+	return &profiling.Unsupported{Collector: profiling.CollectPGO, Reason: reason, Detail: detail, Remedy: remedy}
+}
+
+// Start sets the counters to zero.
+func (c Collector) Start(target collect.Target) (collect.Session, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	s := &session{root: c.root(), most: c.Most, target: target, buildID: c.BuildID}
+	if s.most == 0 {
+		s.most = MostBytes
+	}
+	if err := s.reset(); err != nil {
+		return nil, refuse(profiling.BrokenStart, err.Error(), "")
+	}
+	return s, nil
+}
+
+type session struct {
+	root    string
+	most    int64
+	target  collect.Target
+	buildID string
+	archive *profiling.Archive
+	stopped bool
+}
+
+func (s *session) reset() error {
+	if err := os.WriteFile(filepath.Join(s.root, "reset"), []byte("1\n"), 0o200); err != nil {
+		return fmt.Errorf("counters: %w", err)
+	}
+	return nil
+}
+
+// Missing has no parts.
+func (*session) Missing() []collect.Missing { return nil }
+
+// Spent is nothing: the counting is in the kernel's own code, and its cost is
+// known by comparing that kernel with one that does not count.
+func (*session) Spent() (collect.Cost, error) { return collect.Cost{}, nil }
+
+// Stop copies the counters.
+func (s *session) Stop() error {
+	if s.stopped {
+		return nil
+	}
+	s.stopped = true
+	name := "gcov-" + s.target.Node + ".tar.gz"
+	packed, err := pack(filepath.Join(s.target.Folder, name), s.most, func(p *packer) error {
+		if err := p.copy(s.root, counters); err != nil {
+			return err
+		}
+		if err := s.reset(); err != nil {
+			return err
+		}
+		return p.copy(s.root, copying)
+	})
+	if err != nil {
+		return fmt.Errorf("counters: %w", err)
+	}
+	s.archive = &profiling.Archive{
+		Node: s.target.Node, BuildID: s.buildID, Name: name, Files: packed.files, Bytes: packed.bytes,
+	}
+	return nil
+}
+
+// Read has a result only after Stop.
+func (s *session) Read(result *profiling.Result) error {
+	if s.archive != nil {
+		result.PGO = &profiling.PGO{Archives: []profiling.Archive{*s.archive}}
+	}
+	return nil
+}
+
+// Close has nothing to give back.
+func (s *session) Close() error { return s.Stop() }

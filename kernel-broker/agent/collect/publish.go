@@ -1,0 +1,34 @@
+package collect
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// liveList is how many entries a list has in a line of figures.
+const liveList = 20
+
+// publish sends a line to whoever listens. Without a listener nothing is read,
+// so that nobody pays for what nobody sees.
+func (r *Run) publish(last bool) {
+	if r.server == nil || !r.server.Listened() {
+		return
+	}
+	now := r.result
+	if !last {
+		var err error
+		if now, err = r.snapshot(); err != nil {
+			r.log.Warn("figures on line not whole", "error", err)
+		}
+	}
+	line, err := json.Marshal(profiling.Live{
+		Format: profiling.Format, At: time.Now().UTC(), Ended: last, Result: Short(now, liveList),
+	})
+	if err != nil {
+		r.log.Error("figures on line", "error", err)
+		return
+	}
+	r.server.Publish(append(line, '\n'))
+}

@@ -1,0 +1,284 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/cgroup"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/live"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// How often a run looks after its collectors, whether the job has ended, and
+// how often it writes down what it has in case the agent dies.
+const (
+	tendEvery  = time.Second
+	lookEvery  = 200 * time.Millisecond
+	writeEvery = 30 * time.Second
+)
+
+// Why a result is partial.
+const (
+	WhyStopped = "stopped before the job ended"
+	WhyDied    = "the agent ended before the job did"
+	WhySpace   = "no space for the whole result: lists were left out"
+	WhyBound   = "the result was larger than it may be: lists were left out"
+)
+
+// Request is what a run is to look at.
+type Request struct {
+	Job     uint32
+	Restart uint32
+	Node    string
+	Kernel  profiling.Kernel
+	// Cgroup is the job's folder in the unified hierarchy.
+	Cgroup string
+	// Linger keeps looking when the cgroup is empty, until Stop: for jobs that
+	// are without a process here between two steps.
+	Linger bool
+	// Folder of the run, for the result and the archives; it is made.
+	Folder string
+	// MostBytes of the result, 0 for DefaultBytes.
+	MostBytes int
+	// Socket for figures on line; empty for none. Owner may connect, besides
+	// root.
+	Socket string
+	Owner  int
+}
+
+// Run is a set of collectors at work on one job.
+type Run struct {
+	request  Request
+	log      *slog.Logger
+	target   Target
+	sessions []working
+	meter    *meter
+	server   *live.Server
+	stop     chan string
+	ended    chan struct{}
+	once     sync.Once
+
+	// Only the run's own goroutine touches these until ended is closed.
+	result profiling.Result
+	began  cgroup.CPUTime
+	latest cgroup.CPUTime
+	err    error
+}
+
+type working struct {
+	name    profiling.Collector
+	session Session
+}
+
+// tender is a Session that has something to do now and then.
+type tender interface{ Tend() error }
+
+// Start checks and starts the collectors. Those that cannot work are in the
+// result as refused; a run without any is a run all the same, so that the
+// reason reaches the user. An error means that there is nothing to run: no
+// folder for results.
+func Start(request Request, collectors []Collector, log *slog.Logger) (*Run, error) {
+	r, err := prepare(request, log)
+	if err != nil {
+		return nil, err
+	}
+	r.startAll(collectors)
+	go r.work()
+	return r, nil
+}
+
+// prepare is a run without collectors that does nothing yet.
+func prepare(request Request, log *slog.Logger) (*Run, error) {
+	if err := os.MkdirAll(request.Folder, 0o755); err != nil {
+		return nil, fmt.Errorf("profiling run of job %d: %w", request.Job, err)
+	}
+	r := &Run{
+		request: request, log: log.With("job", request.Job), stop: make(chan string, 1), ended: make(chan struct{}),
+		result: profiling.Result{
+			Format: profiling.Format, Job: request.Job, Restart: request.Restart,
+			Nodes: []profiling.Node{{
+				Name: request.Node, Kernel: request.Kernel, CPUs: runtime.NumCPU(), Begin: time.Now().UTC(),
+			}},
+		},
+	}
+	r.meter = newMeter(func() uint64 {
+		r.look()
+		return r.latest.AllNS
+	})
+	if request.Socket == "" {
+		return r, nil
+	}
+	server, err := live.Listen(request.Socket, request.Owner)
+	if err != nil {
+		// Figures meanwhile are a comfort; the run is worth having without.
+		r.log.Error("no figures on line", "error", err)
+		r.partial("", "no figures on line: "+err.Error())
+	}
+	r.server = server
+	return r, nil
+}
+
+func (r *Run) startAll(collectors []Collector) {
+	group, err := cgroup.Open(r.request.Cgroup)
+	for _, c := range collectors {
+		r.result.Collectors = append(r.result.Collectors, c.Name())
+		if err != nil {
+			r.refused(c.Name(), "", &profiling.Unsupported{
+				Collector: c.Name(), Reason: profiling.NoCgroup2, Detail: err.Error(),
+				Remedy: "mount cgroup2 and let Slurm track jobs with it (CgroupPlugin=cgroup/v2)",
+			})
+		}
+	}
+	if err != nil {
+		return
+	}
+	r.target = Target{Node: r.request.Node, Cgroup: group, Folder: r.request.Folder}
+	r.look()
+	r.began = r.latest
+	for _, c := range collectors {
+		if err := r.startOne(c); err != nil {
+			r.refused(c.Name(), "", err)
+		}
+	}
+}
+
+func (r *Run) startOne(c Collector) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	session, err := c.Start(r.target)
+	if err != nil {
+		return err
+	}
+	r.sessions = append(r.sessions, working{c.Name(), session})
+	for _, missing := range session.Missing() {
+		r.refused(c.Name(), missing.Part, missing.Why)
+	}
+	r.log.Info("collector started", "collector", c.Name())
+	return nil
+}
+
+func (r *Run) refused(name profiling.Collector, part string, err error) {
+	var why *profiling.Unsupported
+	if !errors.As(err, &why) {
+		why = &profiling.Unsupported{Collector: name, Reason: profiling.BrokenStart, Detail: err.Error()}
+	}
+	r.log.Warn("collector cannot work here", "collector", name, "part", part, "reason", why.Reason, "error", why.Detail)
+	r.result.Refused = append(r.result.Refused, profiling.Refusal{Node: r.request.Node, Unsupported: *why, Part: part})
+}
+
+func (r *Run) partial(name profiling.Collector, why string) {
+	r.result.Partial = append(r.result.Partial, profiling.Partial{Node: r.request.Node, Collector: name, Why: why})
+}
+
+// Ended is closed when everything is detached and the result is written.
+func (r *Run) Ended() <-chan struct{} { return r.ended }
+
+// Stop ends the run. An empty why is the job's proper end; any other marks the
+// result partial. It does not wait; see Ended.
+func (r *Run) Stop(why string) {
+	r.once.Do(func() { r.stop <- why })
+}
+
+// Result waits for the end. The error says that the result is not, or not
+// whole, in the folder; the result itself is as good as it could be had.
+func (r *Run) Result(ctx context.Context) (profiling.Result, error) {
+	select {
+	case <-r.ended:
+		return r.result, r.err
+	case <-ctx.Done():
+		return profiling.Result{}, fmt.Errorf("profiling run of job %d: %w", r.request.Job, ctx.Err())
+	}
+}
+
+// work is the run's life: it ends when it is told to, or when the job's last
+// process is gone.
+func (r *Run) work() {
+	defer close(r.ended)
+	look, tend, write := time.NewTicker(lookEvery), time.NewTicker(tendEvery), time.NewTicker(writeEvery)
+	defer look.Stop()
+	defer tend.Stop()
+	defer write.Stop()
+	lived := false
+	r.meter.turn(r.sessions)
+	for {
+		select {
+		case why := <-r.stop:
+			r.finish(why)
+			return
+		case <-r.meter.due():
+			r.meter.turn(r.sessions)
+		case <-look.C:
+			alive := r.look()
+			// A job that is shorter than the time between two looks has left its
+			// CPU time.
+			lived = lived || alive || r.latest.AllNS > r.began.AllNS
+			if lived && !alive && !r.request.Linger {
+				r.finish("")
+				return
+			}
+		case <-tend.C:
+			r.tend()
+			r.publish(false)
+		case <-write.C:
+			r.checkpoint()
+		}
+	}
+}
+
+// look reads what the job has used and whether anybody is left in it.
+func (r *Run) look() (alive bool) {
+	if r.target.Cgroup == nil {
+		return true
+	}
+	used, err := r.target.Cgroup.CPUTime()
+	if err == nil {
+		r.latest = used
+	} else if !errors.Is(err, os.ErrNotExist) {
+		r.log.Debug("CPU time of the job not readable", "error", err)
+	}
+	alive, err = r.target.Cgroup.Populated()
+	if err != nil {
+		r.log.Warn("cannot see whether the job lives", "error", err)
+		return true
+	}
+	return alive
+}
+
+func (r *Run) tend() {
+	for _, w := range r.sessions {
+		t, ok := w.session.(tender)
+		if !ok {
+			continue
+		}
+		if err := t.Tend(); err != nil {
+			r.log.Warn("collector not tended", "collector", w.name, "error", err)
+		}
+	}
+}
+
+// snapshot is the result as of now.
+func (r *Run) snapshot() (profiling.Result, error) {
+	now := r.result
+	node := r.result.Nodes[0]
+	used := r.latest.Less(r.began)
+	node.End, node.JobNS, node.UserNS, node.SystemNS = time.Now().UTC(), used.AllNS, used.UserNS, used.SystemNS
+	now.Nodes = []profiling.Node{node}
+	now.Overhead = r.meter.overhead(r.request.Node)
+	var all []error
+	if r.meter.failed != nil {
+		all = append(all, fmt.Errorf("overhead: %w", r.meter.failed))
+	}
+	for _, w := range r.sessions {
+		if err := w.session.Read(&now); err != nil {
+			all = append(all, fmt.Errorf("collector %q: %w", w.name, err))
+		}
+	}
+	return now, errors.Join(all...)
+}

@@ -1,0 +1,65 @@
+package syscalls
+
+import (
+	"bytes"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// The layouts of bpf/source/syscalls.h, which the tests compare.
+const (
+	parts         = 17
+	times         = 40
+	numbers       = 480
+	numberFault   = 478
+	numberForeign = 479
+)
+
+type callStats struct {
+	Count, Failed, NS, Most uint64
+	Times                   [times]uint64
+	PartNS                  [parts]uint64
+	PartCount               [parts]uint64
+}
+
+type processKey struct{ PID, Number uint32 }
+
+type processCalls struct{ Count, NS uint64 }
+
+type processName [16]byte
+
+func (n processName) String() string {
+	text, _, _ := bytes.Cut(n[:], []byte{0})
+	return string(bytes.ToValidUTF8(text, []byte("?")))
+}
+
+type losses struct{ Calls, NS, Away uint64 }
+
+func (c *callStats) add(one callStats) {
+	c.Count += one.Count
+	c.Failed += one.Failed
+	c.NS += one.NS
+	c.Most = max(c.Most, one.Most)
+	for i := range c.Times {
+		c.Times[i] += one.Times[i]
+	}
+	for i := range c.PartNS {
+		c.PartNS[i] += one.PartNS[i]
+		c.PartCount[i] += one.PartCount[i]
+	}
+}
+
+// call as the domain has it. The order of the parts is that of Causes.
+func (c *callStats) call(name string) profiling.Syscall {
+	call := profiling.Syscall{
+		Name: name, Count: c.Count, Failed: c.Failed, NS: c.NS, MostNS: c.Most,
+		Times: profiling.Histogram(c.Times[:]).Trimmed(),
+		Split: map[profiling.Cause]profiling.Part{},
+	}
+	for i, cause := range profiling.Causes() {
+		if part := (profiling.Part{Count: c.PartCount[i], NS: c.PartNS[i]}); part != (profiling.Part{}) {
+			call.Split[cause] = part
+		}
+	}
+	return call
+}

@@ -1,0 +1,147 @@
+// Package syscalls is the collector of system calls: for each call how often,
+// how long, and what the time went to. The programs are in
+// bpf/source/syscalls.bpf.c; here their tables become a result.
+package syscalls
+
+import (
+	"fmt"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+//go:generate ./generate_names.sh
+
+// The parts that a kernel may lack.
+const (
+	interrupts = "interrupts between CPUs and of the timer"
+	packets    = "packets"
+	faults     = "page faults"
+)
+
+var wanted = bpf.Wanted{
+	Collector: profiling.CollectSyscalls,
+	Object:    "syscalls",
+	Parts: map[string]string{
+		"local_timer_begins": interrupts, "local_timer_ends": interrupts,
+		"reschedule_begins": interrupts, "reschedule_ends": interrupts,
+		"call_function_begins": interrupts, "call_function_ends": interrupts,
+		"call_function_single_begins": interrupts, "call_function_single_ends": interrupts,
+		"irq_work_begins": interrupts, "irq_work_ends": interrupts,
+		"packet_begins": packets, "packet_readable": packets, "packet_tcp": packets,
+		"fault_begins": faults, "fault_ends": faults,
+	},
+}
+
+// Collector of system calls. Its zero value is ready.
+type Collector struct{}
+
+// Name is the collector's.
+func (Collector) Name() profiling.Collector { return profiling.CollectSyscalls }
+
+// Check tells whether the running kernel has what is needed.
+func (Collector) Check() error { return wanted.Check() }
+
+// Start attaches the programs.
+func (Collector) Start(target collect.Target) (collect.Session, error) {
+	programs, err := bpf.Start(wanted, target.Cgroup, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &session{Attached: collect.Attached{Programs: programs}, node: target.Node}, nil
+}
+
+type session struct {
+	collect.Attached
+	node string
+}
+
+// Read makes a result of the tables.
+func (s *session) Read(result *profiling.Result) error {
+	found := &profiling.Syscalls{}
+	if err := s.calls(found); err != nil {
+		return err
+	}
+	if err := s.processes(found); err != nil {
+		return err
+	}
+	if err := s.lost(found); err != nil {
+		return err
+	}
+	found.Sort()
+	result.Syscalls = found
+	return nil
+}
+
+func (s *session) calls(found *profiling.Syscalls) error {
+	table, err := s.Programs.Map("calls")
+	if err != nil {
+		return err
+	}
+	for number := range uint32(numbers) {
+		sum, err := bpf.Sum(table, number, (*callStats).add)
+		if err != nil {
+			return err
+		}
+		if sum.Count > 0 {
+			found.Calls = append(found.Calls, sum.call(name(number)))
+		}
+	}
+	return nil
+}
+
+func (s *session) processes(found *profiling.Syscalls) error {
+	table, err := s.Programs.Map("processes")
+	if err != nil {
+		return err
+	}
+	named, err := s.Programs.Map("names")
+	if err != nil {
+		return err
+	}
+	programs, err := bpf.Each[uint32, processName](named)
+	if err != nil {
+		return err
+	}
+	all, err := bpf.Each[processKey, processCalls](table)
+	if err != nil {
+		return err
+	}
+	for key, sum := range all {
+		found.Processes = append(found.Processes, profiling.ProcessCalls{
+			Node: s.node, PID: key.PID, Program: programs[key.PID].String(), Name: name(key.Number),
+			Count: sum.Count, NS: sum.NS,
+		})
+	}
+	return nil
+}
+
+func (s *session) lost(found *profiling.Syscalls) error {
+	table, err := s.Programs.Map("losses")
+	if err != nil {
+		return err
+	}
+	sum, err := bpf.Sum(table, 0, func(sum *losses, one losses) {
+		sum.Calls += one.Calls
+		sum.NS += one.NS
+		sum.Away += one.Away
+	})
+	found.NotListed = profiling.Part{Count: sum.Calls, NS: sum.NS}
+	found.LostAway = sum.Away
+	return err
+}
+
+// name of a call; a number that is newer than the table stands for itself.
+func name(number uint32) string {
+	switch number {
+	case numberFault:
+		return profiling.PageFault
+	case numberForeign:
+		return profiling.ForeignCalls
+	}
+	if known := names[number]; known != "" {
+		return known
+	}
+	return fmt.Sprintf("call %d", number)
+}

@@ -1,0 +1,51 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// Profiling of jobs.
+type Profiling struct {
+	Dir string `yaml:"dir"`
+	// Sockets may be empty.
+	Sockets  string        `yaml:"sockets"`
+	Cgroups  []string      `yaml:"cgroups"`
+	MaxBytes int           `yaml:"max_bytes"`
+	Settle   time.Duration `yaml:"settle"`
+}
+
+func defaultProfiling() Profiling {
+	return Profiling{
+		Dir: "/var/lib/kernel-broker/runs", Sockets: "/run/kernel-broker/jobs",
+		Cgroups: []string{
+			"/sys/fs/cgroup/system.slice/slurmstepd.scope", "/sys/fs/cgroup/system.slice/*_slurmstepd.scope", "/sys/fs/cgroup/slurmstepd.scope",
+		},
+		MaxBytes: 32 << 20, Settle: 20 * time.Second,
+	}
+}
+
+func (p Profiling) validate() error {
+	paths := append([]string{p.Dir}, p.Cgroups...)
+	if p.Sockets != "" {
+		paths = append(paths, p.Sockets)
+	}
+	for _, path := range paths {
+		if !filepath.IsAbs(path) {
+			return fmt.Errorf("profiling: %q is not an absolute path: %w", path, kernelbroker.ErrInvalid)
+		}
+		if _, err := filepath.Match(path, ""); err != nil {
+			return fmt.Errorf("profiling.cgroups: %q: %w: %w", path, kernelbroker.ErrInvalid, err)
+		}
+	}
+	if p.MaxBytes < 1<<16 || p.MaxBytes > 1<<30 {
+		return fmt.Errorf("profiling.max_bytes: %d is not within 64 KiB to 1 GiB: %w", p.MaxBytes, kernelbroker.ErrInvalid)
+	}
+	if p.Settle < 0 || p.Settle > time.Minute {
+		return fmt.Errorf("profiling.settle: %v is not within 0 to 1m, which is what a load may take: %w", p.Settle, kernelbroker.ErrInvalid)
+	}
+	return nil
+}

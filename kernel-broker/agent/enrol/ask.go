@@ -1,0 +1,149 @@
+package enrol
+
+import (
+	"context"
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
+)
+
+// enrol changes the token into a certificate. The key is on the disk before the
+// broker hears of it: should the answer be lost, the token is good for it, and
+// for no other.
+func (e *Enroller) enrol(ctx context.Context, token mtls.Token) error {
+	if token.Node != e.options.Node {
+		return fmt.Errorf("token in %q is for node %q, this is %q: %w", e.options.TokenFile, token.Node, e.options.Node, kernelbroker.ErrInvalid)
+	}
+	key, err := e.nextKey()
+	if err != nil {
+		return err
+	}
+	request, err := mtls.NewRequest(key)
+	if err != nil {
+		return err
+	}
+	err = e.ask(ctx, mtls.PinnedConfig(token.Fingerprint), func(ctx context.Context, broker api.TrustServiceClient) error {
+		response, err := broker.Enrol(ctx, &api.EnrolRequest{Node: token.Node, Secret: token.Secret, CertificateRequest: request})
+		if err != nil {
+			return fmt.Errorf("enrolment: %w", err)
+		}
+		return e.keep(key, response.GetCredentials())
+	})
+	if err != nil {
+		return err
+	}
+	// The token goes first: it is used, and with the key still there an
+	// interruption is one more enrolment that is refused, and no harm.
+	return errors.Join(os.Remove(e.options.TokenFile), os.Remove(e.nextPath()))
+}
+
+// renew asks with the certificate that still is good, for a new key.
+func (e *Enroller) renew(ctx context.Context, own mtls.Peer) error {
+	key, err := mtls.NewKey()
+	if err != nil {
+		return fmt.Errorf("key of the node: %w", err)
+	}
+	request, err := mtls.NewRequest(key)
+	if err != nil {
+		return err
+	}
+	return e.ask(ctx, mtls.ClientConfig(e.files, own.Name.Cluster), func(ctx context.Context, broker api.TrustServiceClient) error {
+		response, err := broker.Renew(ctx, &api.RenewRequest{CertificateRequest: request})
+		if err != nil {
+			return fmt.Errorf("renewal: %w", err)
+		}
+		return e.keep(key, response.GetCredentials())
+	})
+}
+
+// ask has a connection of its own, whose end shows in no stream.
+func (e *Enroller) ask(ctx context.Context, config *tls.Config, call func(context.Context, api.TrustServiceClient) error) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	conn, err := grpc.NewClient("passthrough:///"+e.options.Broker,
+		grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithContextDialer(e.options.Dial), grpc.WithDisableServiceConfig())
+	if err != nil {
+		return fmt.Errorf("broker %q: %w", e.options.Broker, err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	return call(ctx, api.NewTrustServiceClient(conn))
+}
+
+// keep takes what the broker gave, if it is for this node and this key.
+func (e *Enroller) keep(key crypto.Signer, c *api.Credentials) error {
+	chain, err := mtls.ParseDER(c.GetChain())
+	if err != nil {
+		return fmt.Errorf("certificate from the broker: %w", err)
+	}
+	authorities, err := mtls.ParseDER(c.GetAuthorities())
+	if err != nil {
+		return fmt.Errorf("authorities from the broker: %w", err)
+	}
+	if len(chain) == 0 || len(authorities) == 0 {
+		return fmt.Errorf("certificate from the broker: %d in its chain, %d authorities: %w", len(chain), len(authorities), kernelbroker.ErrInvalid)
+	}
+	name, err := mtls.NameOf(chain[0])
+	if err != nil {
+		return err
+	}
+	if name.Role != mtls.Node || name.Name != e.options.Node {
+		return fmt.Errorf("certificate from the broker is of %s: %w", name, kernelbroker.ErrInvalid)
+	}
+	return e.options.Paths.Keep(key, chain, authorities)
+}
+
+func (e *Enroller) nextPath() string {
+	return filepath.Join(filepath.Dir(e.options.Paths.Key), "next.key")
+}
+
+// nextKey returns the key that an enrolment was begun with, or a new one.
+func (e *Enroller) nextKey() (crypto.Signer, error) {
+	path := e.nextPath()
+	text, err := os.ReadFile(path)
+	if err == nil {
+		if key, ok := parseKey(text); ok {
+			return key, nil
+		}
+		e.options.Log.Warn("key of an enrolment is damaged, another is made", "file", path)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("key of the node: %w", err)
+	}
+	key, err := mtls.NewKey()
+	if err != nil {
+		return nil, fmt.Errorf("key of the node: %w", err)
+	}
+	if text, err = mtls.EncodeKey(key); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("key of the node: %w", err)
+	}
+	return key, replace.File(path, text, 0o600)
+}
+
+func parseKey(text []byte) (crypto.Signer, bool) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, false
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, false
+	}
+	signer, ok := key.(crypto.Signer)
+	return signer, ok
+}

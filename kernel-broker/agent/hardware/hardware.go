@@ -1,0 +1,195 @@
+// Package hardware reports what a node is made of, for whoever makes kernels
+// for it. A kernel is slimmed by what ran on an emulated machine, which has none
+// of the node's devices; the report says which drivers must stay all the same.
+//
+// The report is what the kernel that runs on the node shows of it: so it is
+// taken on the distribution's own kernel, which has a driver for everything.
+package hardware
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/inventory"
+)
+
+// Node is the report. Every list is sorted and has each thing once, so that
+// nodes of one kind differ in the name alone.
+type Node struct {
+	Name string `json:"node"`
+	// PCI devices as vendor:device in hex.
+	PCI []string `json:"pci"`
+	// Modaliases of all devices, as sysfs has them.
+	Modaliases []string `json:"modaliases"`
+	// Modules that are loaded.
+	Modules []string `json:"modules"`
+	// Drivers at work, those too that are built in, by their modules' names.
+	Drivers []string `json:"drivers"`
+	// Filesystems that are mounted.
+	Filesystems []string `json:"filesystems"`
+}
+
+// Read looks at the node through the proc and sys file systems mounted there.
+func Read(proc, sys, name string) (Node, error) {
+	needs, err := inventory.Read(proc, sys, nil)
+	if err != nil {
+		return Node{}, fmt.Errorf("node %q: %w", name, err)
+	}
+	modules, err := modules(filepath.Join(proc, "modules"))
+	if err != nil {
+		return Node{}, fmt.Errorf("node %q: %w", name, err)
+	}
+	filesystems, err := filesystems(filepath.Join(proc, "self/mountinfo"))
+	if err != nil {
+		return Node{}, fmt.Errorf("node %q: %w", name, err)
+	}
+	found := devices{pci: set{}, modaliases: set{}, drivers: set{}}
+	if err := found.read(filepath.Join(sys, "bus")); err != nil {
+		return Node{}, fmt.Errorf("node %q: %w", name, err)
+	}
+	// What the agent refuses a kernel for is at work in any case: volumes over
+	// several disks have no device on any bus.
+	for _, driver := range needs.Drivers {
+		if !filesystems[driver] {
+			found.drivers.add(driver)
+		}
+	}
+	return Node{Name: name, PCI: found.pci.sorted(), Modaliases: found.modaliases.sorted(), Modules: modules.sorted(),
+		Drivers: found.drivers.sorted(), Filesystems: filesystems.sorted()}, nil
+}
+
+// Write writes a list with the one node on one line: what many nodes say, one
+// after the other, is a file of nodes too.
+func (n Node) Write(to io.Writer) error {
+	if err := json.NewEncoder(to).Encode([]Node{n}); err != nil {
+		return fmt.Errorf("node %q: %w", n.Name, err)
+	}
+	return nil
+}
+
+type set map[string]bool
+
+func (s set) add(value string) { s[value] = true }
+
+// sorted is never nil: an empty list is one that was looked for.
+func (s set) sorted() []string { return append([]string{}, slices.Sorted(maps.Keys(s))...) }
+
+// modules that are loaded; a kernel may be built without any.
+func modules(path string) (set, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return set{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	loaded := set{}
+	for line := range strings.Lines(string(text)) {
+		name, _, found := strings.Cut(line, " ")
+		if !found || name == "" {
+			return nil, fmt.Errorf("file %q: %q is no module: %w", path, line, kernelbroker.ErrInvalid)
+		}
+		loaded.add(name)
+	}
+	return loaded, nil
+}
+
+func filesystems(path string) (set, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := inventory.ParseMounts(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("file %q: %w", path, err)
+	}
+	mounted := set{}
+	for _, mount := range mounts {
+		mounted.add(mount.Filesystem)
+	}
+	return mounted, nil
+}
+
+// devices are what hangs on the buses.
+type devices struct{ pci, modaliases, drivers set }
+
+func (d devices) read(buses string) error {
+	all, err := filepath.Glob(filepath.Join(buses, "*", "devices", "*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range all {
+		if err := d.add(dir); err != nil {
+			return fmt.Errorf("device %q: %w", filepath.Base(dir), err)
+		}
+	}
+	return nil
+}
+
+// printable is a modalias that no blank or control character tears apart. The
+// kernel makes no others; firmware that talks one into it is not believed.
+var printable = regexp.MustCompile(`^[\x21-\x7e]+$`)
+
+func (d devices) add(dir string) error {
+	driver, err := inventory.Driver(dir)
+	if err != nil {
+		return err
+	}
+	if driver != "" {
+		d.drivers.add(driver)
+	}
+	alias, err := attribute(dir, "modalias")
+	if err != nil {
+		return err
+	}
+	if printable.MatchString(alias) {
+		d.modaliases.add(alias)
+	}
+	if filepath.Base(filepath.Dir(filepath.Dir(dir))) != "pci" {
+		return nil
+	}
+	return d.addPCI(dir)
+}
+
+var pciNumber = regexp.MustCompile(`^0x[0-9a-f]{4}$`)
+
+func (d devices) addPCI(dir string) error {
+	var id [2]string
+	for i, name := range []string{"vendor", "device"} {
+		number, err := attribute(dir, name)
+		if err != nil {
+			return err
+		}
+		if number == "" {
+			return nil
+		}
+		if !pciNumber.MatchString(number) {
+			return fmt.Errorf("%s %q: %w", name, number, kernelbroker.ErrInvalid)
+		}
+		id[i] = number[2:]
+	}
+	d.pci.add(id[0] + ":" + id[1])
+	return nil
+}
+
+// attribute of a device; empty when it has none, or when it was pulled out
+// while we looked.
+func attribute(dir, name string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return "", nil
+	}
+	return strings.TrimSpace(string(text)), err
+}

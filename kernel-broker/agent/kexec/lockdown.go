@@ -1,0 +1,102 @@
+package kexec
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Locked reports whether the running kernel is locked down, as under Secure
+// Boot: then kexec_load is refused, and kexec_file_load takes only images with
+// a PE signature by a key that the kernel or the firmware knows. A kernel
+// without the file knows no lockdown, or nobody has mounted securityfs; then
+// the load itself shows what is allowed.
+func (k Kexec) Locked() (bool, error) {
+	raw, err := os.ReadFile(filepath.Join(k.Sys, "kernel/security/lockdown"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("lockdown: %w", err)
+	}
+	// [none] integrity confidentiality
+	_, level, _ := strings.Cut(string(raw), "[")
+	level, _, found := strings.Cut(level, "]")
+	if !found {
+		return false, fmt.Errorf("lockdown: no level in %q", strings.TrimSpace(string(raw)))
+	}
+	return level != "none", nil
+}
+
+// signatureError is what ErrKernelSignature is.
+type signatureError struct{}
+
+func (signatureError) Error() string {
+	return "the running kernel is locked down and knows no key that signed the image (PE signature)"
+}
+
+// Is makes errors.Is(err, ErrImage) hold.
+func (signatureError) Is(target error) bool { return target == ErrImage }
+
+// errForbidden: the running kernel refuses kexec_load.
+var errForbidden = errors.New("kexec_load is forbidden")
+
+// forbidden knows the words for that: of lockdown, and of IMA under Secure Boot.
+func forbidden(text string) bool {
+	for _, what := range []string{"kexec_load failed: ", "kexec unload failed: "} {
+		if strings.Contains(text, what+"Operation not permitted") || strings.Contains(text, what+"Permission denied") {
+			return true
+		}
+	}
+	return false
+}
+
+// asLocked does something the way that the running kernel allows. Where nobody
+// has mounted securityfs the way is found out by trying.
+func (k Kexec) asLocked(do func(locked bool) error) error {
+	locked, err := k.Locked()
+	if err != nil {
+		return err
+	}
+	if err = do(locked); locked || !errors.Is(err, errForbidden) {
+		return err
+	}
+	if again := do(true); again != nil {
+		return errors.Join(again, err)
+	}
+	return nil
+}
+
+// loadArgs are those configured; where the kernel is locked down with the
+// system call that checks signatures.
+func (k Kexec) loadArgs(locked bool) []string {
+	args := slices.Clone(k.LoadArgs)
+	if !locked {
+		return args
+	}
+	args = slices.DeleteFunc(args, func(arg string) bool {
+		return slices.Contains([]string{"-c", "--kexec-syscall", "-a", "--kexec-syscall-auto", "-s", "--kexec-file-syscall"}, arg)
+	})
+	return append(args, "-s")
+}
+
+// refusedBySignature knows the words for the errors with which kexec_file_load
+// answers to an image that is not signed, or by a key that is not known.
+func refusedBySignature(text string) bool {
+	if !strings.Contains(text, "kexec_file_load failed") {
+		return false
+	}
+	for _, words := range []string{
+		"Operation not permitted", "Permission denied", "Required key not available", "Key was rejected by service",
+		"No data available", "Bad message", "Key has been revoked",
+	} {
+		if strings.Contains(text, words) {
+			return true
+		}
+	}
+	return false
+}

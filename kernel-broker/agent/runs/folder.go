@@ -1,0 +1,160 @@
+package runs
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
+)
+
+// folder of a run on this node's disk.
+type folder string
+
+// earlierSuffix of the results of agents that were killed.
+const earlierSuffix = ".earlier"
+
+// found is what there is to deliver.
+type found struct {
+	files   []link.RunFile
+	partial string
+}
+
+func (f folder) path(name string) string { return filepath.Join(string(f), name) }
+
+// keepEarlier puts what an agent left that was killed out of the way of what
+// comes now.
+func (f folder) keepEarlier() error {
+	if err := os.MkdirAll(string(f), 0o755); err != nil {
+		return err
+	}
+	for number := 1; ; number++ {
+		name := f.path(fmt.Sprintf("%d%s", number, earlierSuffix))
+		if _, err := os.Stat(name); err == nil {
+			continue
+		}
+		err := os.Rename(f.path(kernelbroker.ResultFile), name)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+}
+
+// gather makes one result of all that lies in the folder. Without any it returns
+// why.
+func (f folder) gather(node string, why error) (found, error) {
+	results, err := f.results(true)
+	if err != nil {
+		return found{}, err
+	}
+	return f.pack(node, results, why)
+}
+
+// gatherEarlier is gather without what this agent has written: nobody came.
+func (f folder) gatherEarlier(node string, why error) (found, error) {
+	results, err := f.results(false)
+	if err != nil {
+		return found{}, err
+	}
+	return f.pack(node, results, why)
+}
+
+func (f folder) results(latest bool) ([]profiling.Result, error) {
+	names, err := filepath.Glob(f.path("*" + earlierSuffix))
+	if err != nil {
+		return nil, err
+	}
+	if latest {
+		names = append(names, f.path(kernelbroker.ResultFile))
+	}
+	var results []profiling.Result
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		result, err := profiling.ParseResult(content)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Base(name), err)
+		}
+		results = append(results, result)
+	}
+	return results, nil
+}
+
+func (f folder) pack(node string, results []profiling.Result, why error) (found, error) {
+	if len(results) == 0 {
+		return found{}, why
+	}
+	whole, err := profiling.Merge(results...)
+	if err != nil {
+		return found{}, err
+	}
+	content, err := whole.JSON()
+	if err != nil {
+		return found{}, err
+	}
+	path := f.path(kernelbroker.ResultFile)
+	if err := replace.File(path, content, 0o600); err != nil {
+		return found{}, fmt.Errorf("result of node %q: %w", node, err)
+	}
+	out := found{partial: partial(whole)}
+	names := []string{kernelbroker.ResultFile}
+	if whole.PGO != nil {
+		for _, a := range whole.PGO.Archives {
+			// An agent that came back wrote over the counters of the one before.
+			if !slices.Contains(names, a.Name) {
+				names = append(names, a.Name)
+			}
+		}
+	}
+	for _, name := range names {
+		file, err := describe(f.path(filepath.Base(name)))
+		if err != nil {
+			return found{}, err
+		}
+		out.files = append(out.files, file)
+	}
+	return out, nil
+}
+
+// partial says in a line what is not whole; empty if nothing is.
+func partial(r profiling.Result) string {
+	var words []string
+	for _, p := range r.Partial {
+		word := p.Why
+		if p.Collector != "" {
+			word = string(p.Collector) + ": " + word
+		}
+		words = append(words, word)
+	}
+	return kernelbroker.OneLine(strings.Join(words, "; "))
+}
+
+func describe(path string) (file link.RunFile, err error) {
+	source, err := os.Open(path)
+	if err != nil {
+		return file, err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	sum := sha256.New()
+	size, err := io.Copy(sum, source)
+	if err != nil {
+		return file, fmt.Errorf("%s: %w", filepath.Base(path), err)
+	}
+	return link.RunFile{Path: path, Document: kernelbroker.Document{Name: filepath.Base(path),
+		Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: uint64(size)}}, nil
+}

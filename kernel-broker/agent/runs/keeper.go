@@ -1,0 +1,197 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// Look is a job that is being looked at; *collect.Run is one.
+type Look interface {
+	// Ended is closed when everything is detached and the result is written.
+	Ended() <-chan struct{}
+	// Stop ends it; an empty why is the job's proper end.
+	Stop(why string)
+	Result(ctx context.Context) (profiling.Result, error)
+}
+
+// Request is what to look at, and where to put what is found.
+type Request struct {
+	Job        kernelbroker.JobID
+	UID        uint32
+	Collectors []string
+	Cgroup     string
+	Folder     string
+	// Socket for figures on line.
+	Socket string
+}
+
+// Collectors of this node; package cmd puts them behind it.
+type Collectors interface {
+	// Check says of those that cannot work on this kernel why; it attaches
+	// nothing.
+	Check(collectors []string) []error
+	// Begin attaches them to the job's cgroup, which is there.
+	Begin(r Request) (Look, error)
+}
+
+// Broker is where runs are reported and delivered; *link.Link is one.
+type Broker interface {
+	ReportRun(ctx context.Context, run uint64, state kernelbroker.RunNodeState, reason string, figures []byte) error
+	DeliverRun(ctx context.Context, node string, run uint64, files []link.RunFile, partial string) error
+}
+
+// Options of a keeper.
+type Options struct {
+	Node       string
+	Collectors Collectors
+	Broker     Broker
+	// Dir has a folder for each run, Sockets one for each job's figures.
+	Dir, Sockets string
+	// Cgroups are the folders in which jobs may have theirs, as patterns; the
+	// first that is there counts.
+	Cgroups []string
+	// SlurmLimit is how long one of them may take to come.
+	SlurmLimit time.Duration
+	Log        *slog.Logger
+}
+
+// Keeper has the runs of this node.
+type Keeper struct {
+	o Options
+
+	mu     sync.Mutex
+	runs   map[uint64]*run
+	closed bool
+	all    sync.WaitGroup
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// New returns a keeper without runs.
+func New(o Options) *Keeper {
+	k := &Keeper{o: o, runs: map[uint64]*run{}}
+	k.ctx, k.cancel = context.WithCancel(context.Background())
+	return k
+}
+
+// Wish takes in all that is wanted now. It returns at once.
+func (k *Keeper) Wish(wishes []link.RunWish) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return
+	}
+	named := map[uint64]bool{}
+	for _, wish := range wishes {
+		named[wish.Run] = true
+		r := k.runs[wish.Run]
+		if r == nil {
+			r = newRun(k, wish)
+			k.runs[wish.Run] = r
+			k.all.Go(r.live)
+		}
+		r.wanted(wish)
+	}
+	for id, r := range k.runs {
+		if !named[id] {
+			r.drop()
+		}
+	}
+	k.sweep()
+}
+
+// forget is the end of a run that the broker names no more.
+func (k *Keeper) forget(r *run) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.runs, r.id)
+	k.sweep()
+}
+
+// alone reports whether no other run looks at the same job: a requeued one has
+// the same cgroup.
+func (k *Keeper) alone(r *run) bool {
+	job := r.now().Job.Job
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, other := range k.runs {
+		if other != r && other.now().Job.Job == job {
+			return false
+		}
+	}
+	return true
+}
+
+// sweep removes the folders of runs that are over: the broker has what was in
+// them, or has given it up.
+func (k *Keeper) sweep() {
+	entries, err := os.ReadDir(k.o.Dir)
+	if err != nil {
+		if !errors.Is(err, os.ErrNotExist) {
+			k.o.Log.Warn("folders of profiling runs not listed", "error", err)
+		}
+		return
+	}
+	for _, entry := range entries {
+		id, err := strconv.ParseUint(entry.Name(), 10, 64)
+		if err != nil || k.runs[id] != nil {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(k.o.Dir, entry.Name())); err != nil {
+			k.o.Log.Warn("folder of a profiling run not removed", "run", id, "error", err)
+		}
+	}
+}
+
+// Settle waits until what jobs that are over left is delivered, but not longer
+// than the limit: a boot may clear the disk that it lies on.
+func (k *Keeper) Settle(ctx context.Context, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for begun := time.Now(); ; {
+		left := k.busy()
+		if len(left) == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			k.o.Log.Warn("boot with profiling results not delivered", "runs", left, "waited", time.Since(begun).Round(time.Millisecond))
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (k *Keeper) busy() (runs []uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id, r := range k.runs {
+		if r.busy() {
+			runs = append(runs, id)
+		}
+	}
+	return runs
+}
+
+// Close ends everything: all collectors are detached when it returns, and what
+// they found lies in the folders.
+func (k *Keeper) Close() {
+	k.mu.Lock()
+	k.closed = true
+	for _, r := range k.runs {
+		r.leave()
+	}
+	k.mu.Unlock()
+	k.cancel()
+	k.all.Wait()
+}

@@ -1,0 +1,409 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeLook writes its result when it ends, as the real one does.
+type fakeLook struct {
+	request Request
+	ended   chan struct{}
+	once    sync.Once
+	why     string
+	fail    error
+}
+
+func (l *fakeLook) Ended() <-chan struct{} { return l.ended }
+
+func (l *fakeLook) Stop(why string) {
+	l.once.Do(func() {
+		l.why = why
+		result := profiling.Result{Format: profiling.Format, Job: l.request.Job.Job, Nodes: []profiling.Node{{Name: "n1"}}}
+		if why != "" {
+			result.Partial = []profiling.Partial{{Node: "n1", Why: why}}
+		}
+		if slices.Contains(l.request.Collectors, "pgo") {
+			result.PGO = &profiling.PGO{Archives: []profiling.Archive{{Node: "n1", Name: "counters.tar.gz"}}}
+			l.fail = errors.Join(l.fail, os.WriteFile(filepath.Join(l.request.Folder, "counters.tar.gz"), []byte("counters"), 0o600))
+		}
+		content, err := result.JSON()
+		if l.fail == nil {
+			l.fail = errors.Join(err, os.WriteFile(filepath.Join(l.request.Folder, kernelbroker.ResultFile), content, 0o600))
+		}
+		close(l.ended)
+	})
+}
+
+func (l *fakeLook) Result(context.Context) (profiling.Result, error) {
+	<-l.ended
+	return profiling.Result{}, l.fail
+}
+
+// world is a node with a broker that notes what it is told.
+type world struct {
+	t       *testing.T
+	dir     string
+	keeper  *Keeper
+	mu      sync.Mutex
+	looks   []*fakeLook
+	states  []string
+	got     []link.RunFile
+	partial string
+	// delivers answers the next deliveries, the last one all that follow.
+	delivers []error
+	begin    error
+	check    []error
+	broken   error
+	limit    time.Duration
+}
+
+func (w *world) Check([]string) []error { return w.check }
+
+func (w *world) Begin(r Request) (Look, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.begin != nil {
+		return nil, w.begin
+	}
+	l := &fakeLook{request: r, ended: make(chan struct{}), fail: w.broken}
+	w.looks = append(w.looks, l)
+	return l, nil
+}
+
+func (w *world) ReportRun(_ context.Context, run uint64, state kernelbroker.RunNodeState, reason string, _ []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.states = append(w.states, fmt.Sprintf("%d %s %s", run, state, reason))
+	return nil
+}
+
+func (w *world) DeliverRun(_ context.Context, _ string, _ uint64, files []link.RunFile, partial string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.delivers) > 0 {
+		err := w.delivers[0]
+		if w.delivers = w.delivers[1:]; len(w.delivers) == 0 && err != nil {
+			w.delivers = []error{err}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	w.got, w.partial = files, partial
+	return nil
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, dir: t.TempDir()}
+	for _, dir := range []string{"cgroup", "runs"} {
+		if err := os.Mkdir(filepath.Join(w.dir, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.start()
+	t.Cleanup(func() { w.keeper.Close() })
+	return w
+}
+
+func (w *world) start() {
+	w.keeper = New(Options{Node: "n1", Collectors: w, Broker: w, Dir: filepath.Join(w.dir, "runs"),
+		Cgroups:    []string{filepath.Join(w.dir, "nowhere*"), filepath.Join(w.dir, "cgro*")},
+		SlurmLimit: w.limit, Log: slog.New(slog.DiscardHandler)})
+}
+
+func (w *world) cgroup() string { return filepath.Join(w.dir, "cgroup", "job_7") }
+
+// populate puts a process into the job's cgroup, or takes it away.
+func (w *world) populate(alive int) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.cgroup(), "cgroup.events"), fmt.Appendf(nil, "populated %d\n", alive), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) until(what string, is func() bool) {
+	w.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		w.mu.Lock()
+		ok := is()
+		w.mu.Unlock()
+		if ok {
+			return
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.t.Fatalf("did not come: %s; states %q, delivered %v", what, w.states, w.got)
+}
+
+func (w *world) said(text string) func() bool {
+	return func() bool {
+		return slices.ContainsFunc(w.states, func(s string) bool { return strings.Contains(s, text) })
+	}
+}
+
+func wish(collectors ...string) link.RunWish {
+	return link.RunWish{Run: 3, Job: kernelbroker.JobID{Job: 7}, UID: 1000, Collectors: collectors}
+}
+
+func (w *world) wish(change func(*link.RunWish)) {
+	one := wish("io")
+	if change != nil {
+		change(&one)
+	}
+	w.keeper.Wish([]link.RunWish{one})
+}
+
+// looking is a world whose job runs.
+func looking(t *testing.T) *world {
+	w := newWorld(t)
+	w.wish(nil)
+	w.until("it is ready", w.said("3 ready"))
+	w.populate(1)
+	w.until("it looks", w.said("3 looking"))
+	return w
+}
+
+// atWork is whether the run is at work on a job that is there.
+func (w *world) atWork() bool {
+	w.keeper.mu.Lock()
+	r := w.keeper.runs[3]
+	w.keeper.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state == kernelbroker.RunNodeLooking
+}
+
+// end has a look end with its job.
+func (w *world) end(look int) {
+	w.t.Helper()
+	w.until("the job is seen", w.atWork)
+	if _, err := os.Stat(w.cgroup()); err == nil {
+		w.populate(0)
+	}
+	w.wish(func(r *link.RunWish) { r.Ended = true })
+	w.mu.Lock()
+	l := w.looks[look]
+	w.mu.Unlock()
+	l.Stop("")
+}
+
+func (w *world) folders() int {
+	entries, err := os.ReadDir(filepath.Join(w.dir, "runs"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func TestWholeRun(t *testing.T) {
+	w := newWorld(t)
+	w.check = []error{errors.New("collector \"noise\": no BTF")}
+	one := wish("io", "pgo")
+	w.keeper.Wish([]link.RunWish{one})
+	w.until("it is ready, and says what will be missing", w.said("3 ready collector \"noise\": no BTF"))
+	if l := w.looks[0]; l.request.Cgroup != w.cgroup() || l.request.UID != 1000 {
+		t.Errorf("request %+v", l.request)
+	}
+	w.populate(1)
+	w.until("it looks", w.said("3 looking"))
+	if got := w.keeper.busy(); len(got) != 1 {
+		t.Errorf("busy %v", got)
+	}
+	w.populate(0)
+	w.looks[0].Stop("") // as the real one does when the job's last process is gone
+	w.until("that is said", w.said("3 ready the job's processes have left"))
+	if got := w.keeper.busy(); len(got) != 1 {
+		t.Errorf("what the broker does not have is forgotten by a boot: busy %v", got)
+	}
+	one.Ended = true
+	w.keeper.Wish([]link.RunWish{one})
+	w.until("it is delivered", func() bool { return len(w.got) == 2 && w.partial == "" })
+	if w.got[0].Name != kernelbroker.ResultFile || w.got[1].Name != "counters.tar.gz" || w.got[1].Size != 8 {
+		t.Errorf("delivered %+v", w.got)
+	}
+	w.keeper.Settle(t.Context(), 5*time.Second)
+	if got := w.keeper.busy(); len(got) != 0 {
+		t.Errorf("busy %v", got)
+	}
+	w.keeper.Wish(nil)
+	w.until("all is forgotten", func() bool { return w.folders() == 0 })
+}
+
+// The job has ended in slurmctld's eyes, and its cgroup does not say so.
+func TestJobThatLeavesSlowly(t *testing.T) {
+	w := looking(t)
+	w.wish(func(r *link.RunWish) { r.Ended = true })
+	w.populate(0)
+	w.until("it is delivered", func() bool { return len(w.got) == 1 })
+}
+
+func TestJobThatNeverCame(t *testing.T) {
+	w := newWorld(t)
+	w.wish(nil)
+	w.until("it is ready", w.said("3 ready"))
+	w.wish(func(r *link.RunWish) { r.Ended = true })
+	w.until("there is nothing", w.said("3 failed "+errNobody.Error()))
+	w.until("the folder that was made is removed", func() bool { _, err := os.Stat(w.cgroup()); return os.IsNotExist(err) })
+	before := len(w.states)
+	w.wish(func(r *link.RunWish) { r.Ended = true }) // another broker
+	w.until("it is said again", func() bool { return len(w.states) > before })
+}
+
+func TestNoCgroups(t *testing.T) {
+	w := newWorld(t)
+	if err := os.Remove(filepath.Join(w.dir, "cgroup")); err != nil {
+		t.Fatal(err)
+	}
+	w.wish(nil)
+	w.until("that is said, with the remedy", w.said("set CgroupPlugin=cgroup/v2"))
+	if len(w.looks) != 0 {
+		t.Error("somebody looks")
+	}
+}
+
+// After a boot slurmd starts after the broker has said what it wants.
+func TestCgroupsThatComeLater(t *testing.T) {
+	w := newWorld(t)
+	w.keeper.Close()
+	w.limit = time.Minute
+	w.start()
+	if err := os.Remove(filepath.Join(w.dir, "cgroup")); err != nil {
+		t.Fatal(err)
+	}
+	w.wish(nil)
+	time.Sleep(3 * comeEvery)
+	if err := os.Mkdir(filepath.Join(w.dir, "cgroup"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.until("it is ready", w.said("3 ready"))
+}
+
+func TestCollectorsThatDoNotBegin(t *testing.T) {
+	w := newWorld(t)
+	w.begin = errors.New("no space left on device")
+	w.wish(nil)
+	w.until("that is said", w.said("3 failed no space left"))
+	if got := w.keeper.busy(); len(got) != 0 {
+		t.Errorf("busy %v", got)
+	}
+}
+
+// An agent that is stopped, or was killed, and the one after it.
+func TestAgentThatComesBack(t *testing.T) {
+	w := looking(t)
+	w.keeper.Close()
+	if w.looks[0].why != whyAgent || len(w.got) != 0 {
+		t.Fatalf("stopped with %q, delivered %v", w.looks[0].why, w.got)
+	}
+	w.start()
+	w.wish(nil)
+	w.until("it looks again", func() bool { return len(w.looks) == 2 })
+	w.end(1)
+	w.until("both parts are delivered", func() bool { return len(w.got) == 1 && w.partial == whyAgent })
+	content, err := os.ReadFile(w.got[0].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := profiling.ParseResult(content); err != nil || len(r.Nodes) != 2 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestAgentThatComesBackAfterTheJob(t *testing.T) {
+	w := looking(t)
+	w.keeper.Close()
+	w.populate(0)
+	w.start()
+	w.wish(func(r *link.RunWish) { r.Ended = true })
+	w.until("what was left is delivered", func() bool { return len(w.got) == 1 && w.partial == whyAgent })
+	w.keeper.Close()
+	w.got = nil
+	if err := os.RemoveAll(filepath.Join(w.dir, "runs", "3")); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	w.wish(func(r *link.RunWish) { r.Ended = true })
+	w.until("nothing is left of it", w.said("3 failed "+errNobody.Error()))
+}
+
+func TestDeliveries(t *testing.T) {
+	t.Run("tried again", func(t *testing.T) {
+		w := looking(t)
+		w.delivers = []error{fmt.Errorf("x: %w", kernelbroker.ErrUnavailable), nil}
+		w.end(0)
+		w.until("it comes", func() bool { return len(w.got) == 1 })
+	})
+	t.Run("refused", func(t *testing.T) {
+		w := looking(t)
+		w.delivers = []error{fmt.Errorf("run 3: too large: %w", kernelbroker.ErrPrecluded)}
+		w.end(0)
+		w.until("that is said", w.said("3 failed run 3: too large"))
+	})
+	t.Run("wanted no more", func(t *testing.T) {
+		w := looking(t)
+		w.delivers = []error{fmt.Errorf("x: %w", kernelbroker.ErrUnavailable)}
+		w.end(0)
+		w.keeper.Settle(t.Context(), 50*time.Millisecond) // does not hang
+		w.keeper.Wish(nil)
+		w.until("all is forgotten", func() bool { return w.folders() == 0 })
+	})
+	t.Run("nothing was written", func(t *testing.T) {
+		w := newWorld(t)
+		w.broken = errors.New("disk full")
+		w.wish(nil)
+		w.until("it is ready", w.said("3 ready"))
+		w.populate(1)
+		w.end(0)
+		w.until("that is said", w.said("3 failed disk full"))
+	})
+}
+
+// A job with several steps on a node that no batch script keeps: what each found
+// is delivered as one.
+func TestStepsOneAfterTheOther(t *testing.T) {
+	w := looking(t)
+	w.populate(0)
+	w.looks[0].Stop("")
+	w.until("the processes have left", w.said("have left this node"))
+	w.populate(1)
+	w.until("it looks again", func() bool { return len(w.looks) == 2 && len(w.got) == 0 })
+	w.end(1)
+	w.until("both are delivered", func() bool { return len(w.got) == 1 })
+	content, err := os.ReadFile(w.got[0].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := profiling.ParseResult(content); err != nil || len(r.Nodes) != 2 || len(r.Partial) != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// A run that the broker gave up in the middle is ended.
+func TestGivenUp(t *testing.T) {
+	w := looking(t)
+	w.keeper.Wish(nil)
+	<-w.looks[0].Ended()
+	w.until("all is forgotten", func() bool { return w.folders() == 0 })
+	if len(w.got) != 0 {
+		t.Errorf("delivered %v", w.got)
+	}
+}

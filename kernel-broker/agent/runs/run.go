@@ -1,0 +1,379 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
+)
+
+// How often a run looks whether its job has come, and how long a job that
+// slurmctld holds for ended may take to leave its cgroup.
+const (
+	comeEvery  = 20 * time.Millisecond
+	leaveLimit = 10 * time.Second
+)
+
+// whyAgent: the agent ends in the middle of the job, for an update, say.
+const whyAgent = "the agent was stopped before the job ended"
+
+// run is one wish and what has become of it.
+type run struct {
+	k      *Keeper
+	id     uint64
+	log    *slog.Logger
+	folder folder
+	// over is closed when the broker wants nothing more of the run; left when the
+	// agent ends.
+	over, left chan struct{}
+	dropping   sync.Once
+	news       chan struct{}
+
+	mu     sync.Mutex
+	wish   link.RunWish
+	state  kernelbroker.RunNodeState
+	reason string
+	// sending: there is something that the broker does not have.
+	sending bool
+}
+
+func newRun(k *Keeper, wish link.RunWish) *run {
+	return &run{
+		k: k, id: wish.Run, wish: wish, log: k.o.Log.With("run", wish.Run, "job", wish.Job.String()),
+		folder: folder(filepath.Join(k.o.Dir, strconv.FormatUint(wish.Run, 10))),
+		over:   make(chan struct{}), left: make(chan struct{}), news: make(chan struct{}, 1),
+	}
+}
+
+// wanted takes in the newest wish. How far the run is, is said again: the broker
+// may be another one.
+func (r *run) wanted(wish link.RunWish) {
+	r.mu.Lock()
+	r.wish = wish
+	r.mu.Unlock()
+	select {
+	case r.news <- struct{}{}:
+	default:
+	}
+}
+
+func (r *run) drop()  { r.dropping.Do(func() { close(r.over) }) }
+func (r *run) leave() { close(r.left) }
+
+func (r *run) now() link.RunWish {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wish
+}
+
+// busy: there is something that a boot would lose.
+func (r *run) busy() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sending || r.state == kernelbroker.RunNodeLooking
+}
+
+// enter changes the state and says so.
+func (r *run) enter(state kernelbroker.RunNodeState, reason string) {
+	r.mu.Lock()
+	r.state, r.reason = state, reason
+	r.mu.Unlock()
+	r.log.Info("profiling run", "state", string(state), "reason", reason)
+	r.report()
+}
+
+// reportLimit: a stream that takes nothing is soon another one.
+const reportLimit = 2 * time.Second
+
+func (r *run) report() {
+	r.mu.Lock()
+	state, reason := r.state, r.reason
+	r.mu.Unlock()
+	if state == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.k.ctx, reportLimit)
+	defer cancel()
+	if err := r.k.o.Broker.ReportRun(ctx, r.id, state, reason, nil); err != nil {
+		r.log.Debug("state of the run not reported, the next stream has it", "error", err)
+	}
+}
+
+// live is the run's life: until the broker wants nothing more of it, or the
+// agent ends and the next one goes on.
+func (r *run) live() {
+	result, err := r.look()
+	switch {
+	case errors.Is(err, errOver), errors.Is(err, errLeft):
+	case err != nil:
+		r.fail(err)
+	default:
+		r.deliver(result)
+	}
+	r.linger()
+	select {
+	case <-r.over:
+		r.k.forget(r)
+	default:
+	}
+}
+
+// linger says a failure again to each new broker.
+func (r *run) linger() {
+	for {
+		select {
+		case <-r.over:
+			return
+		case <-r.left:
+			return
+		case <-r.news:
+			r.report()
+		}
+	}
+}
+
+func (r *run) fail(err error) {
+	r.mu.Lock()
+	r.sending = false
+	r.mu.Unlock()
+	r.enter(kernelbroker.RunNodeFailed, oneLine(err))
+}
+
+// Ends of a run without a result to deliver.
+var (
+	errOver = errors.New("the broker wants nothing more of the run")
+	errLeft = errors.New("the agent ends")
+	// errNobody: there is what an earlier agent left, at most.
+	errNobody = errors.New("no process of the job was seen on this node")
+)
+
+// look stands by, looks, and returns what lies in the folder then. An error is
+// why there is nothing.
+func (r *run) look() (found, error) {
+	if err := r.folder.keepEarlier(); err != nil {
+		return found{}, fmt.Errorf("folder of the run: %w", err)
+	}
+	group, err := r.group()
+	if errors.Is(err, errOver) || errors.Is(err, errLeft) {
+		return found{}, err
+	}
+	if err != nil {
+		return r.folder.gather(r.k.o.Node, err)
+	}
+	if r.now().Ended && !group.populated() {
+		return r.folder.gather(r.k.o.Node, errNobody)
+	}
+	if err := group.prepare(); err != nil {
+		return r.folder.gather(r.k.o.Node, err)
+	}
+	for {
+		look, err := r.begin(group)
+		if err != nil {
+			return r.folder.gather(r.k.o.Node, err)
+		}
+		err = r.follow(look, group)
+		switch {
+		case errors.Is(err, errNobody):
+			return r.folder.gatherEarlier(r.k.o.Node, err)
+		case err != nil:
+			return found{}, err
+		}
+		last := r.ended(look)
+		more, err := r.again(&group)
+		switch {
+		case err != nil:
+			return found{}, err
+		case !more:
+			return r.folder.gather(r.k.o.Node, last)
+		}
+		if err := r.folder.keepEarlier(); err != nil {
+			return r.folder.gather(r.k.o.Node, err)
+		}
+	}
+}
+
+// stepLimit is how long a job whose processes have left a node may take to end
+// in slurmctld's eyes.
+const stepLimit = 3 * time.Second
+
+// again reports whether the job goes on without a process on this node: between
+// two steps, where no batch script and no PrologFlags=Contain keeps one here.
+func (r *run) again(group *group) (bool, error) {
+	r.enter(kernelbroker.RunNodeReady, "the job's processes have left this node")
+	for limit := time.Now().Add(stepLimit); ; {
+		if r.now().Ended {
+			return false, nil
+		}
+		if group.populated() || time.Now().After(limit) {
+			return true, group.prepare()
+		}
+		select {
+		case <-r.over:
+			return false, errOver
+		case <-r.left:
+			return false, errLeft
+		case <-r.news:
+			r.report()
+		case <-time.After(comeEvery):
+		}
+	}
+}
+
+// group waits for the folder that jobs have their cgroups in: after a boot slurmd,
+// which makes it, may start later than the broker wants the run.
+func (r *run) group() (group, error) {
+	limit := time.Now().Add(r.k.o.SlurmLimit)
+	for {
+		wish := r.now()
+		g, err := findGroup(r.k.o.Cgroups, wish.Job.Job)
+		if err == nil || wish.Ended || time.Now().After(limit) {
+			return g, err
+		}
+		select {
+		case <-r.over:
+			return group{}, errOver
+		case <-r.left:
+			return group{}, errLeft
+		case <-time.After(comeEvery):
+		}
+	}
+}
+
+func (r *run) begin(group group) (Look, error) {
+	wish := r.now()
+	reason := ""
+	if refusals := r.k.o.Collectors.Check(wish.Collectors); len(refusals) > 0 {
+		reason = oneLine(errors.Join(refusals...))
+	}
+	socket := ""
+	if r.k.o.Sockets != "" {
+		socket = filepath.Join(r.k.o.Sockets, strconv.FormatUint(uint64(wish.Job.Job), 10)+".sock")
+	}
+	look, err := r.k.o.Collectors.Begin(Request{Job: wish.Job, UID: wish.UID, Collectors: wish.Collectors,
+		Cgroup: group.path, Folder: string(r.folder), Socket: socket})
+	if err != nil {
+		return nil, err
+	}
+	r.enter(kernelbroker.RunNodeReady, reason)
+	return look, nil
+}
+
+// follow waits for the job and for its end.
+func (r *run) follow(look Look, group group) error {
+	figures := &figures{r: r, job: r.now().Job.Job}
+	defer figures.stop()
+	come := time.NewTicker(comeEvery)
+	defer come.Stop()
+	var late <-chan time.Time
+	seen := false
+	for {
+		select {
+		case <-r.over:
+			look.Stop("")
+			<-look.Ended()
+			return errOver
+		case <-r.left:
+			look.Stop(whyAgent)
+			<-look.Ended()
+			return errLeft
+		case <-look.Ended():
+			return nil
+		case <-late:
+			look.Stop("")
+			late = nil
+		case <-r.news:
+			r.report()
+		case <-come.C:
+			if !seen && group.populated() {
+				seen = true
+				come.Reset(time.Second)
+				r.enter(kernelbroker.RunNodeLooking, "")
+			}
+		}
+		wish := r.now()
+		figures.want(wish.Watched && seen)
+		if wish.Ended && late == nil {
+			late = time.After(leaveLimit)
+		}
+		if !wish.Ended || group.populated() {
+			continue
+		}
+		look.Stop("")
+		if !seen {
+			<-look.Ended()
+			r.discard(group)
+			return errNobody
+		}
+	}
+}
+
+// discard removes the cgroup that was made for a job that did not come. One to
+// which a job has come is Slurm's: it may just be making a step in it.
+func (r *run) discard(group group) {
+	if group.made && r.k.alone(r) {
+		// In use, or gone: both are as good.
+		_ = os.Remove(group.path)
+	}
+}
+
+// ended takes what the look has found, and returns why it is not on the disk if
+// it is not: no reason not to deliver what is.
+func (r *run) ended(look Look) error {
+	r.mu.Lock()
+	r.sending = true
+	r.mu.Unlock()
+	if _, err := look.Result(r.k.ctx); err != nil {
+		r.log.Warn("result not whole", "error", err)
+		return err
+	}
+	return errors.New("nothing was written")
+}
+
+// How often a delivery is tried again.
+const (
+	retryMin = 200 * time.Millisecond
+	retryMax = 30 * time.Second
+)
+
+// deliver until the broker has it, wants it no more, or refuses it.
+func (r *run) deliver(f found) {
+	r.mu.Lock()
+	r.sending = true
+	r.mu.Unlock()
+	for pause := retryMin; ; pause = min(2*pause, retryMax) {
+		err := r.k.o.Broker.DeliverRun(r.k.ctx, r.k.o.Node, r.id, f.files, f.partial)
+		if err == nil {
+			r.log.Info("profiling result delivered", "files", len(f.files), "partial", f.partial)
+			r.mu.Lock()
+			r.sending, r.state = false, "" // the broker knows it by itself
+			r.mu.Unlock()
+			return
+		}
+		if !errors.Is(err, kernelbroker.ErrUnavailable) {
+			r.log.Error("profiling result refused", "error", err)
+			r.fail(err)
+			return
+		}
+		r.log.Warn("profiling result not delivered, trying again", "error", err)
+		select {
+		case <-r.over:
+			return
+		case <-r.left:
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+func oneLine(err error) string {
+	return kernelbroker.OneLine(strings.ReplaceAll(err.Error(), "\n", "; "))
+}

@@ -1,0 +1,79 @@
+// Package sealed copies a file into memory that can never be changed again.
+//
+// The idea: between the check of a kernel and its load lies time. A path can
+// come to mean another file, and a file other bytes. So the bytes are checked
+// while they are copied to a place where nobody, the agent itself included, can
+// write any more, and what is loaded is that place, by its open file.
+package sealed
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// seals forbid every change, and that a seal is taken off.
+const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+
+// Copy reads source to its end and returns a sealed copy, open for reading
+// only, with the digest ("sha256:...") and the size of what is in it. More than
+// limit bytes are an error. The caller closes the file, which frees the memory.
+func Copy(ctx context.Context, name string, source io.Reader, limit int64) (file *os.File, digest string, size int64, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("sealed copy of %q: %w", name, err)
+		}
+	}()
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, "", 0, fmt.Errorf("memfd_create: %w", err)
+	}
+	writable := os.NewFile(uintptr(fd), name)
+	if digest, size, err = fill(ctx, writable, source, limit); err == nil {
+		// kexec_file_load refuses a file that anybody holds open for writing,
+		// so this descriptor goes and one for reading takes its place.
+		file, err = os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+	}
+	if closing := writable.Close(); closing != nil && err == nil {
+		err = errors.Join(closing, file.Close())
+	}
+	if err != nil {
+		return nil, "", 0, err
+	}
+	return file, digest, size, nil
+}
+
+// fill copies and seals.
+func fill(ctx context.Context, to *os.File, source io.Reader, limit int64) (digest string, size int64, err error) {
+	sum := sha256.New()
+	size, err = io.Copy(io.MultiWriter(to, sum), io.LimitReader(reader{ctx, source}, limit+1))
+	if err != nil {
+		return "", 0, err
+	}
+	if size > limit {
+		return "", 0, fmt.Errorf("more than %d bytes", limit)
+	}
+	if _, err := unix.FcntlInt(to.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+		return "", 0, fmt.Errorf("seals: %w", err)
+	}
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), size, nil
+}
+
+// reader ends with its context, between two reads.
+type reader struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+func (r reader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.from.Read(p)
+}

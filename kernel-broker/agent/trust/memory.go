@@ -1,0 +1,75 @@
+package trust
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
+)
+
+const (
+	memoryFormat = 1
+	maxMemory    = 1 << 20
+)
+
+// memoryFile is the file of what a node remembers.
+type memoryFile struct {
+	Format int               `json:"format"`
+	Floors map[string]uint32 `json:"floors"`
+	Newest time.Time         `json:"newest"`
+}
+
+// readMemory of a node that remembers nothing yet is empty. A file that cannot
+// be read is an error: to begin anew would be what an attacker wants.
+func readMemory(path string) (signing.Memory, error) {
+	file, err := openOwn(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return signing.Memory{}, nil
+	}
+	if err != nil {
+		return signing.Memory{}, fmt.Errorf("memory of floors: %w", err)
+	}
+	defer func() { _ = file.Close() }() // only read from
+	text, err := io.ReadAll(io.LimitReader(file, maxMemory+1))
+	if err == nil {
+		var memory signing.Memory
+		if memory, err = parseMemory(text); err == nil {
+			return memory, nil
+		}
+	}
+	return signing.Memory{}, fmt.Errorf("memory of floors %q: %w; an administrator who knows why may remove it", path, err)
+}
+
+func parseMemory(text []byte) (signing.Memory, error) {
+	if len(text) > maxMemory {
+		return signing.Memory{}, fmt.Errorf("more than %d bytes: %w", maxMemory, kernelbroker.ErrInvalid)
+	}
+	var f memoryFile
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&f); err != nil {
+		return signing.Memory{}, fmt.Errorf("%w: %w", err, kernelbroker.ErrInvalid)
+	}
+	if f.Format != memoryFormat {
+		return signing.Memory{}, fmt.Errorf("format %d, this program knows %d: %w", f.Format, memoryFormat, kernelbroker.ErrInvalid)
+	}
+	return signing.Memory{Floors: f.Floors, Newest: f.Newest}, nil
+}
+
+func writeMemory(path string, m signing.Memory) error {
+	text, err := json.Marshal(memoryFile{Format: memoryFormat, Floors: m.Floors, Newest: m.Newest})
+	if err != nil {
+		return fmt.Errorf("memory of floors: %w", err)
+	}
+	if err := replace.File(path, append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("memory of floors: %w", err)
+	}
+	return nil
+}

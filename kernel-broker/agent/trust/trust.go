@@ -1,0 +1,196 @@
+// Package trust is the node's own say in what it boots: it compares each kernel
+// that the broker wants with the list of keys that root put on the node, and
+// remembers how far it has come, so that nobody can lead it back.
+//
+// The judging is package signing's, and pure. Here is what it judges by: the
+// list, read anew each time, so that a revocation counts at once; the memory,
+// which only rises and is on the disk before a kernel is loaded; and the files
+// of the node's own distribution, which need no signature.
+package trust
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
+)
+
+// ErrRefused means that the kernel may not be booted here. What does not wrap
+// it is the node's fault: a list or a memory that cannot be read.
+var ErrRefused = errors.New("refused by the node's trust list")
+
+// Guard judges kernels. A nil Guard lets all through.
+type Guard struct {
+	// List is the path of the trust list.
+	List string
+	// State is the path of what the node remembers.
+	State string
+	// Required: what is not trusted is not booted. Otherwise it is only said.
+	Required bool
+	// Stock are patterns of the distribution's own kernels and initrds on this
+	// node, which may be booted as stock without a signature.
+	Stock []string
+	// Now is the time.
+	Now func() time.Time
+	Log *slog.Logger
+}
+
+// Allow answers whether the kernel may be booted. It changes nothing.
+func (g *Guard) Allow(ctx context.Context, k kernelbroker.Kernel, envelope []byte) error {
+	_, err := g.judge(ctx, k, envelope)
+	return err
+}
+
+// Admit is Allow right before a load: what the manifest says is remembered, and
+// on the disk, before the kernel can run.
+func (g *Guard) Admit(ctx context.Context, k kernelbroker.Kernel, envelope []byte) error {
+	verified, err := g.judge(ctx, k, envelope)
+	if err != nil || verified == nil {
+		return err
+	}
+	memory, err := readMemory(g.State)
+	if err != nil {
+		return err
+	}
+	learned, news := memory.Learn(verified.Manifest)
+	if news {
+		if err := writeMemory(g.State, learned); err != nil {
+			return err
+		}
+	}
+	g.Log.Info("signature verified", "kernel", k.Ref().String(), "key", verified.Key.Name, "key_id", verified.Key.ID,
+		"made", verified.Manifest.Made, "expires", verified.Manifest.Expires, "floor", learned.Floors[k.Profile])
+	return nil
+}
+
+// judge returns what was verified; nil when the kernel may be booted without.
+func (g *Guard) judge(ctx context.Context, k kernelbroker.Kernel, envelope []byte) (*signing.Verified, error) {
+	if g == nil {
+		return nil, nil
+	}
+	list, err := readList(g.List)
+	if err != nil {
+		return nil, err
+	}
+	memory, err := readMemory(g.State)
+	if err != nil {
+		return nil, err
+	}
+	verified, err := signing.Verify(envelope, list, k, memory, g.Now())
+	if err == nil {
+		return &verified, nil
+	}
+	if errors.Is(err, signing.ErrUnsigned) && k.Ref().IsStock() {
+		own, looking := g.own(ctx, k, list)
+		if looking != nil {
+			return nil, looking
+		}
+		if own {
+			return nil, nil
+		}
+	}
+	if !g.Required {
+		g.Log.Warn("this kernel is not trusted, and booted all the same: require_signatures is off", "kernel", k.Ref().String(), "error", err)
+		return nil, nil
+	}
+	return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+}
+
+// own reports whether the kernel is, byte for byte, one that the distribution
+// has put on this node, with nothing on its command line.
+func (g *Guard) own(ctx context.Context, k kernelbroker.Kernel, list signing.Trust) (bool, error) {
+	if len(k.Arguments) > 0 {
+		return false, nil
+	}
+	missing := []string{k.ImageDigest}
+	if k.InitrdDigest != "" {
+		missing = append(missing, k.InitrdDigest)
+	}
+	if slices.ContainsFunc(missing, func(d string) bool { return slices.Contains(list.RevokedDigests, d) }) {
+		return false, nil
+	}
+	for _, pattern := range g.Stock {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			return false, fmt.Errorf("pattern %q: %w", pattern, err)
+		}
+		for _, path := range paths {
+			digest, err := digestOf(ctx, path)
+			if err != nil {
+				return false, err
+			}
+			if missing = slices.DeleteFunc(missing, func(d string) bool { return d == digest }); len(missing) == 0 {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+func digestOf(ctx context.Context, path string) (string, error) {
+	file, err := openOwn(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = file.Close() }() // only read from
+	stop := context.AfterFunc(ctx, func() { _ = file.Close() })
+	defer stop()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", fmt.Errorf("file %q: %w", path, err)
+	}
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+func readList(path string) (signing.Trust, error) {
+	file, err := openOwn(path)
+	if err != nil {
+		return signing.Trust{}, fmt.Errorf("trust list: %w", err)
+	}
+	defer func() { _ = file.Close() }() // only read from
+	text, err := io.ReadAll(io.LimitReader(file, signing.MaxTrust+1))
+	if err != nil {
+		return signing.Trust{}, fmt.Errorf("trust list %q: %w", path, err)
+	}
+	return signing.ParseTrust(path, text)
+}
+
+// openOwn opens a file that only root, or whoever runs this, can have written.
+func openOwn(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil {
+		err = ownOnly(path, info)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+func ownOnly(path string, info os.FileInfo) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok || !info.Mode().IsRegular():
+		return fmt.Errorf("file %q is no regular file: %w", path, kernelbroker.ErrPrecluded)
+	case stat.Uid != 0 && stat.Uid != uint32(os.Geteuid()):
+		return fmt.Errorf("file %q belongs to uid %d, not to root: %w", path, stat.Uid, kernelbroker.ErrPrecluded)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("file %q can be written by others (mode %04o); chmod go-w: %w", path, info.Mode().Perm(), kernelbroker.ErrPrecluded)
+	}
+	return nil
+}

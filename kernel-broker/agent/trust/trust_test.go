@@ -1,0 +1,245 @@
+package trust
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
+)
+
+var moment = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// site is a key with the guard of a node that trusts it.
+type site struct {
+	t     *testing.T
+	dir   string
+	key   ed25519.PrivateKey
+	guard *Guard
+	log   *bytes.Buffer
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, dir: t.TempDir(), key: key, log: &bytes.Buffer{}}
+	s.guard = &Guard{
+		List: s.path("trust.yaml"), State: s.path("trust.state"), Required: true, Stock: []string{s.path("vmlinuz-*"), s.path("initrd-*")},
+		Now: func() time.Time { return moment }, Log: slog.New(slog.NewTextHandler(s.log, nil)),
+	}
+	s.list("")
+	return s
+}
+
+func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *site) write(name, content string) {
+	s.t.Helper()
+	if err := os.WriteFile(s.path(name), []byte(content), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) list(more string) {
+	s.t.Helper()
+	public, err := signing.FormatPublicKey(s.key.Public())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.write("trust.yaml", "cluster: alpha\nkeys:\n- name: release\n  public: |\n    "+
+		strings.ReplaceAll(strings.TrimSpace(string(public)), "\n", "\n    ")+"\n"+more)
+}
+
+func kernel(profile string, version uint32) kernelbroker.Kernel {
+	return kernelbroker.Kernel{Profile: profile, Version: version, ImageDigest: digestText("image"), ImageSize: 5,
+		BuildID: strings.Repeat("ab", 20), Release: "6.1.0", Architecture: "x86_64"}
+}
+
+func digestText(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func (s *site) sign(k kernelbroker.Kernel, floor uint32) []byte {
+	s.t.Helper()
+	envelope, err := signing.Sign(s.t.Context(), signing.ManifestOf(k, signing.Terms{
+		Cluster: "alpha", Made: moment.Add(-time.Hour), Expires: moment.Add(time.Hour), Floor: floor}), s.key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return envelope
+}
+
+func TestFloorIsRememberedWhenAKernelIsLoaded(t *testing.T) {
+	s := newSite(t)
+	old, next := kernel("mitgcm", 2), kernel("mitgcm", 3)
+	oldEnvelope, nextEnvelope := s.sign(old, 0), s.sign(next, 3)
+	ctx := t.Context()
+	// To look at the new one changes nothing.
+	if err := errors.Join(s.guard.Allow(ctx, next, nextEnvelope), s.guard.Admit(ctx, old, oldEnvelope)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.guard.Admit(ctx, next, nextEnvelope); err != nil {
+		t.Fatal(err)
+	}
+	again := *s.guard // another agent, after a boot
+	for name, ask := range map[string]func(context.Context, kernelbroker.Kernel, []byte) error{"allow": again.Allow, "admit": again.Admit} {
+		if err := ask(ctx, old, oldEnvelope); !errors.Is(err, signing.ErrFloor) || !errors.Is(err, ErrRefused) {
+			t.Errorf("%s of an older kernel: %v", name, err)
+		}
+		if err := ask(ctx, kernel("gromacs", 1), s.sign(kernel("gromacs", 1), 0)); err != nil {
+			t.Errorf("%s of another profile: %v", name, err)
+		}
+	}
+}
+
+func TestMemoryThatCannotBeReadRefusesAll(t *testing.T) {
+	s := newSite(t)
+	k := kernel("mitgcm", 3)
+	for name, content := range map[string]string{
+		"empty": "", "rubbish": "x", "other format": `{"format":2}`, "more": `{"format":1,"floors":{},"extra":1}`, "cut": `{"format":1,"flo`,
+	} {
+		s.write("trust.state", content)
+		if err := s.guard.Admit(t.Context(), k, s.sign(k, 0)); err == nil || errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := os.Chmod(s.path("trust.state"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.guard.Allow(t.Context(), k, s.sign(k, 0)); err == nil || !strings.Contains(err.Error(), "written by others") {
+		t.Errorf("for all to write: %v", err)
+	}
+}
+
+func TestListIsReadAnew(t *testing.T) {
+	s := newSite(t)
+	k := kernel("mitgcm", 3)
+	envelope := s.sign(k, 0)
+	ctx := t.Context()
+	if err := s.guard.Allow(ctx, k, envelope); err != nil {
+		t.Fatal(err)
+	}
+	s.list("revoked:\n  digests: [" + k.ImageDigest + "]\n")
+	if err := s.guard.Admit(ctx, k, envelope); !errors.Is(err, signing.ErrRevoked) {
+		t.Errorf("revoked between the two checks: %v", err)
+	}
+	s.write("trust.yaml", "cluster: alpha\nkesy: []\n")
+	if err := s.guard.Allow(ctx, k, envelope); err == nil || errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "kesy") {
+		t.Errorf("a list with a mistake: %v", err)
+	}
+	if err := os.Remove(s.path("trust.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.guard.Allow(ctx, k, envelope); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no list: %v", err)
+	}
+	s.list("")
+	if err := os.Chmod(s.path("trust.yaml"), 0o664); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.guard.Allow(ctx, k, envelope); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
+		t.Errorf("a list that a group may write: %v", err)
+	}
+}
+
+// Only what the distribution put on this node passes for its kernel.
+func TestUnsignedStock(t *testing.T) {
+	s := newSite(t)
+	s.write("vmlinuz-6.1", "image")
+	s.write("initrd-6.1", "initrd")
+	stock := kernel("stock", 1)
+	with := func(change func(*kernelbroker.Kernel)) kernelbroker.Kernel {
+		k := stock
+		change(&k)
+		return k
+	}
+	for name, c := range map[string]struct {
+		kernel kernelbroker.Kernel
+		good   bool
+	}{
+		"its own":           {stock, true},
+		"with its initrd":   {with(func(k *kernelbroker.Kernel) { k.InitrdDigest = digestText("initrd") }), true},
+		"another image":     {with(func(k *kernelbroker.Kernel) { k.ImageDigest = digestText("evil") }), false},
+		"another initrd":    {with(func(k *kernelbroker.Kernel) { k.InitrdDigest = digestText("evil") }), false},
+		"arguments":         {with(func(k *kernelbroker.Kernel) { k.Arguments = []string{"selinux=0"} }), false},
+		"by another name":   {with(func(k *kernelbroker.Kernel) { k.Profile = "mitgcm" }), false},
+		"a name like stock": {with(func(k *kernelbroker.Kernel) { k.Profile = "stock2" }), false},
+	} {
+		if err := s.guard.Admit(t.Context(), c.kernel, nil); (err == nil) != c.good || err != nil && !errors.Is(err, signing.ErrUnsigned) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.list("revoked:\n  digests: [" + stock.ImageDigest + "]\n")
+	if err := s.guard.Allow(t.Context(), stock, nil); !errors.Is(err, ErrRefused) {
+		t.Errorf("revoked: %v", err)
+	}
+	s.list("")
+	if err := os.Chmod(s.path("vmlinuz-6.1"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.guard.Allow(t.Context(), stock, nil); err == nil {
+		t.Error("a file that everybody can write passes for the distribution's")
+	}
+}
+
+func TestSignedStockIsJudgedLikeAny(t *testing.T) {
+	s := newSite(t)
+	k := kernel("stock", 1)
+	if err := s.guard.Admit(t.Context(), k, s.sign(k, 0)); err != nil {
+		t.Error(err)
+	}
+	k.Version = 2
+	if err := s.guard.Admit(t.Context(), k, s.sign(kernel("stock", 1), 0)); !errors.Is(err, signing.ErrMismatch) {
+		t.Error(err)
+	}
+}
+
+func TestNotRequiredOnlySays(t *testing.T) {
+	s := newSite(t)
+	s.guard.Required = false
+	if err := s.guard.Admit(t.Context(), kernel("mitgcm", 1), nil); err != nil {
+		t.Error(err)
+	}
+	if text := s.log.String(); !strings.Contains(text, "level=WARN") || !strings.Contains(text, "not signed") || !strings.Contains(text, "mitgcm@1") {
+		t.Errorf("log: %s", text)
+	}
+	var none *Guard
+	if err := errors.Join(none.Allow(t.Context(), kernel("x", 1), nil), none.Admit(t.Context(), kernel("x", 1), nil)); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzMemory(f *testing.F) {
+	f.Add([]byte(`{"format":1,"floors":{"mitgcm":3},"newest":"2026-11-20T12:00:00Z"}`))
+	f.Add([]byte(`{}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		memory, err := parseMemory(raw)
+		if err != nil {
+			return
+		}
+		path := filepath.Join(t.TempDir(), "state")
+		if err := writeMemory(path, memory); err != nil {
+			return // a time that JSON cannot write
+		}
+		again, err := readMemory(path)
+		if err != nil || !again.Newest.Equal(memory.Newest) || fmt.Sprint(again.Floors) != fmt.Sprint(memory.Floors) {
+			t.Errorf("%+v became %+v, %v", memory, again, err)
+		}
+	})
+}

@@ -1,0 +1,177 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// Open takes a folder over: it finds the last record, mends what an earlier
+// writer left torn, and records what the head says to be missing. It does not
+// check the whole log, which Verify does.
+func Open(o Options) (_ *Log, err error) {
+	if o.MaxBytes == 0 {
+		o.MaxBytes = DefaultMaxBytes
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	l := &Log{o: o, last: Head{Digest: genesis}}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("audit log %q: %w", o.Dir, err)
+			for _, file := range []*os.File{l.file, l.head, l.lock} {
+				if file != nil {
+					err = errors.Join(err, file.Close())
+				}
+			}
+		}
+	}()
+	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
+		return nil, err
+	}
+	if err := l.take(); err != nil {
+		return nil, err
+	}
+	head, headErr := readHead(o.Dir)
+	if err := l.resume(); err != nil {
+		return nil, err
+	}
+	if l.head, err = os.OpenFile(filepath.Join(o.Dir, headName), os.O_WRONLY|os.O_CREATE, 0o640); err != nil {
+		return nil, err
+	}
+	return l, l.compare(head, headErr)
+}
+
+// take makes this process the only writer.
+func (l *Log) take() (err error) {
+	if l.lock, err = os.OpenFile(filepath.Join(l.o.Dir, lockName), os.O_RDWR|os.O_CREATE, 0o640); err != nil {
+		return err
+	}
+	if err = unix.Flock(int(l.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("another broker writes it: %w", kb.ErrPrecluded)
+	}
+	return err
+}
+
+// resume finds the last record, which may be in the file before the last: a
+// file is made before its first line is.
+func (l *Log) resume() error {
+	paths, err := logFiles(l.o.Dir)
+	if err != nil {
+		return err
+	}
+	for i := len(paths) - 1; i >= 0; i-- {
+		end, err := tail(paths[i])
+		if err != nil {
+			return err
+		}
+		if l.file == nil {
+			if l.file, err = os.OpenFile(paths[i], os.O_WRONLY|os.O_APPEND, 0); err != nil {
+				return err
+			}
+			l.size, l.torn, l.open = end.size, end.torn, end.open
+		} else if len(end.torn) > 0 {
+			// Nobody begins a file before all lines of the last one are whole.
+			l.o.Log.Error("audit log: torn lines before the last file", "file", paths[i])
+		}
+		if end.last != nil {
+			l.last = *end.last
+			return nil
+		}
+	}
+	if l.file == nil {
+		l.file, err = create(l.o.Dir, 1)
+	}
+	return err
+}
+
+// compare records what the head knows of and the files do not have.
+func (l *Log) compare(head *Head, err error) error {
+	reason := ""
+	switch {
+	case err != nil:
+		reason = fmt.Sprintf("the head could not be read: %v", err)
+	case head == nil && l.last.Seq > 0:
+		reason = "there was no head"
+	case head != nil && head.Seq > l.last.Seq:
+		reason = fmt.Sprintf("the head says that there were %d records, and there are %d: the last ones are gone", head.Seq, l.last.Seq)
+	case head != nil && head.Seq == l.last.Seq && head.Digest != l.last.Digest:
+		reason = fmt.Sprintf("the head knows record %d with another digest: it was changed", head.Seq)
+	default:
+		return nil
+	}
+	l.o.Log.Error("audit log is not as it was left", "dir", l.o.Dir, "reason", reason)
+	_, err = l.Append(Entry{Kind: KindRecovered, Reason: reason}, true)
+	return err
+}
+
+// end is how a file ends.
+type end struct {
+	size int64
+	last *Head    // the last record
+	torn [][]byte // the lines behind it, which are none
+	open bool     // the last of them has no end
+}
+
+func tail(path string) (end, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return end{}, err
+	}
+	defer file.Close()
+	var e end
+	lines := newLines(file)
+	for {
+		line, whole, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			return e, nil
+		}
+		if err != nil {
+			return end{}, fmt.Errorf("%s: %w", path, err)
+		}
+		e.size, e.open = lines.read, !whole
+		if r, err := decode(line); err == nil && whole {
+			e.last, e.torn = &Head{Seq: r.Seq, Digest: digest(line)}, nil
+		} else {
+			e.torn = append(e.torn, bytes.Clone(line))
+		}
+	}
+}
+
+// lines reads a file line by line. One that is longer than any record comes in
+// pieces, none of which is a record.
+type lines struct {
+	from *bufio.Reader
+	read int64
+}
+
+func newLines(from io.Reader) *lines { return &lines{from: bufio.NewReaderSize(from, maxLine)} }
+
+// next returns a line without its end, and whether it has one.
+func (l *lines) next() (line []byte, whole bool, err error) {
+	line, err = l.from.ReadSlice('\n')
+	l.read += int64(len(line))
+	switch {
+	case err == nil:
+		return line[:len(line)-1], true, nil
+	case errors.Is(err, bufio.ErrBufferFull):
+		return line, true, nil
+	case errors.Is(err, io.EOF) && len(line) > 0:
+		return line, false, nil
+	}
+	return nil, false, err
+}

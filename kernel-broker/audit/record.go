@@ -1,0 +1,149 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Kinds of records that the package itself writes.
+const (
+	// KindRotated is the first record of each file but the first.
+	KindRotated = "rotated"
+	// KindRecovered follows torn lines, or says what an earlier writer's end
+	// left missing.
+	KindRecovered = "recovered"
+)
+
+// Entry is what happened, in the words of whoever saw it.
+type Entry struct {
+	// Kind says what sort of record this is, in a word of the writer's.
+	Kind string `json:"kind"`
+	// Who, with the uid if there is one, by what that is known, and from where.
+	Who  string  `json:"who,omitempty"`
+	UID  *uint32 `json:"uid,omitempty"`
+	By   string  `json:"by,omitempty"`
+	From string  `json:"from,omitempty"`
+	// Action on an object, and the method or the job that it came by.
+	Action string `json:"action,omitempty"`
+	Object string `json:"object,omitempty"`
+	Via    string `json:"via,omitempty"`
+	// Allowed or not, and why.
+	Allowed *bool  `json:"allowed,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	// Outcome of what was allowed: "ok" or an error. Of is the number of the
+	// record of the decision, where the outcome has one of its own.
+	Outcome string `json:"outcome,omitempty"`
+	Of      uint64 `json:"of,omitempty"`
+	// Unrecorded is how many events like this one were not recorded before it.
+	Unrecorded uint64 `json:"unrecorded,omitempty"`
+}
+
+// Torn describes a line that was never finished.
+type Torn struct {
+	Bytes  int    `json:"bytes"`
+	Digest string `json:"digest"`
+}
+
+// record is one line.
+type record struct {
+	Seq  uint64    `json:"seq"`
+	Prev string    `json:"prev"`
+	At   time.Time `json:"at"`
+	Entry
+	Torn []Torn `json:"torn,omitempty"`
+}
+
+const (
+	// maxText of one part of an entry; users and nodes write some of them.
+	maxText = 1024
+	// maxLine is longer than any record can get.
+	maxLine = 64 << 10
+)
+
+// genesis is what the first line of all carries as the digest before it.
+var genesis = strings.Repeat("0", 2*sha256.Size)
+
+func digest(line []byte) string {
+	sum := sha256.Sum256(line)
+	return hex.EncodeToString(sum[:])
+}
+
+// encode makes the line, without its end.
+func (r record) encode() ([]byte, error) {
+	for _, text := range []*string{&r.Who, &r.By, &r.From, &r.Action, &r.Object, &r.Via, &r.Reason, &r.Outcome} {
+		*text = clip(*text)
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("audit record %d: %w", r.Seq, err)
+	}
+	return line, nil
+}
+
+func clip(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= maxText {
+		return text
+	}
+	cut := maxText
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "..."
+}
+
+// decode reads a line. Fields of a later version are no mistake: the digest
+// covers them.
+func decode(line []byte) (record, error) {
+	var r record
+	if err := json.Unmarshal(line, &r); err != nil {
+		return record{}, err
+	}
+	if r.Seq == 0 || len(r.Prev) != len(genesis) || r.Kind == "" || r.At.IsZero() {
+		return record{}, fmt.Errorf("no number, no digest of the line before, no kind or no time")
+	}
+	return r, nil
+}
+
+// Head is the last line of a log.
+type Head struct {
+	Seq    uint64
+	Digest string
+}
+
+// String is the form that a head has in its file and on command lines.
+func (h Head) String() string { return fmt.Sprintf("%d:%s", h.Seq, h.Digest) }
+
+// ParseHead is the inverse of String.
+func ParseHead(text string) (Head, error) {
+	var h Head
+	number, sum, ok := strings.Cut(strings.TrimSpace(text), ":")
+	if _, err := fmt.Sscanf(number, "%d", &h.Seq); err != nil || !ok {
+		return Head{}, fmt.Errorf("head %q is not NUMBER:DIGEST", text)
+	}
+	raw, err := hex.DecodeString(sum)
+	if err != nil || len(raw) != sha256.Size || hex.EncodeToString(raw) != sum {
+		return Head{}, fmt.Errorf("head %q: %q is no SHA-256 digest in hex", text, sum)
+	}
+	h.Digest = sum
+	if h.String() != strings.TrimSpace(text) {
+		return Head{}, fmt.Errorf("head %q is not as it was written", text)
+	}
+	return h, nil
+}
+
+// tornOf describes lines that are no records.
+func tornOf(lines [][]byte) []Torn {
+	torn := make([]Torn, len(lines))
+	for i, line := range lines {
+		torn[i] = Torn{Bytes: len(line), Digest: digest(line)}
+	}
+	return torn
+}
+
+func (t Torn) is(line []byte) bool { return t.Bytes == len(line) && t.Digest == digest(line) }

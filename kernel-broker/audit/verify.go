@@ -1,0 +1,236 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Check is what Verify looks at, and what it is told beforehand.
+type Check struct {
+	// Path of a log's folder, or of one of its files.
+	Path string
+	// After is the last record that is not there any more, where older files
+	// were moved away. Without it the log has to begin with record 1.
+	After *Head
+	// Until is a record that must be there, as a head that was kept elsewhere
+	// knows it.
+	Until *Head
+}
+
+// Problem is a place where the log is not as it was written.
+type Problem struct {
+	File string `json:"file"`
+	Line int    `json:"line"`
+	What string `json:"what"`
+}
+
+func (p Problem) String() string {
+	if p.Line == 0 {
+		return fmt.Sprintf("%s: %s", p.File, p.What)
+	}
+	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.What)
+}
+
+// Report is what Verify found.
+type Report struct {
+	Files   int    `json:"files"`
+	Records uint64 `json:"records"`
+	First   uint64 `json:"first"`
+	// Last is the head to keep elsewhere.
+	Last     string    `json:"last"`
+	Begin    time.Time `json:"begin"`
+	End      time.Time `json:"end"`
+	Problems []Problem `json:"problems"`
+	// Notes are what was found and is no problem.
+	Notes []string `json:"notes"`
+}
+
+// Sound reports whether the log is as it was written.
+func (r Report) Sound() bool { return len(r.Problems) == 0 }
+
+// Verify reads a log and compares each line with what the next one and the head
+// know of it. An error means that it could not be read.
+func Verify(c Check) (Report, error) {
+	info, err := os.Stat(c.Path)
+	if err != nil {
+		return Report{}, fmt.Errorf("audit log: %w", err)
+	}
+	v := &verifier{check: c, untilOpen: c.Until != nil}
+	paths := []string{c.Path}
+	if info.IsDir() {
+		// The head first: a broker may be writing behind it.
+		v.head, v.headErr = readHead(c.Path)
+		if paths, err = logFiles(c.Path); err != nil {
+			return Report{}, err
+		}
+		if len(paths) == 0 {
+			return Report{}, fmt.Errorf("audit log %q: there is no audit-*.log in it", c.Path)
+		}
+	}
+	v.begin(info.IsDir(), paths[0])
+	for i, path := range paths {
+		if err := v.file(path, i == len(paths)-1); err != nil {
+			return Report{}, err
+		}
+	}
+	v.report.Files = len(paths)
+	if info.IsDir() {
+		v.compareHead()
+	}
+	if v.untilOpen {
+		v.problem(fmt.Sprintf("record %d with digest %.12s... is not in it", c.Until.Seq, c.Until.Digest))
+	}
+	v.report.Last = v.last.String()
+	return v.report, nil
+}
+
+type verifier struct {
+	check  Check
+	report Report
+	path   string
+	line   int
+
+	last      Head
+	chained   bool     // the digest before the next line is known
+	torn      [][]byte // lines that are no records, and no record has named yet
+	untilOpen bool
+	head      *Head
+	headErr   error
+	headSeen  *Head // the head's record as the files have it
+}
+
+func (v *verifier) problem(what string) {
+	v.report.Problems = append(v.report.Problems, Problem{File: v.path, Line: v.line, What: what})
+}
+
+// begin settles which record has to be the first.
+func (v *verifier) begin(dir bool, first string) {
+	v.last, v.chained = Head{Digest: genesis}, true
+	if v.check.After != nil {
+		v.last = *v.check.After
+		return
+	}
+	if dir {
+		return
+	}
+	if n, named := firstOf(first); named && n > 1 {
+		v.last, v.chained = Head{Seq: n - 1}, false
+		v.report.Notes = append(v.report.Notes, "one file was looked at: whether it follows the one before it was not, nor whether its end is the log's")
+		return
+	}
+	v.report.Notes = append(v.report.Notes, "one file was looked at: whether its end is the log's was not")
+}
+
+func (v *verifier) file(path string, lastFile bool) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("audit log: %w", err)
+	}
+	defer file.Close()
+	v.path, v.line = filepath.Base(path), 0
+	first := true
+	lines := newLines(file)
+	for {
+		line, whole, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("audit log %q: %w", path, err)
+		}
+		v.line++
+		r, err := decode(line)
+		if err != nil || !whole {
+			v.torn = append(v.torn, append([]byte(nil), line...))
+			continue
+		}
+		if named, ok := firstOf(path); first && ok && named != r.Seq {
+			v.problem(fmt.Sprintf("the file is named for record %d and begins with record %d", named, r.Seq))
+		}
+		first = false
+		v.record(r, line)
+	}
+	v.leftovers(lastFile)
+	return nil
+}
+
+// leftovers judges lines at a file's end that are no records.
+func (v *verifier) leftovers(lastFile bool) {
+	switch {
+	case len(v.torn) == 0:
+	case lastFile && len(v.torn) == 1:
+		v.report.Notes = append(v.report.Notes, fmt.Sprintf(
+			"%s:%d: the last line is torn: its writer was killed while it wrote, and the next one will record it", v.path, v.line))
+	default:
+		v.problem(fmt.Sprintf("%d lines at its end are no records", len(v.torn)))
+	}
+	v.torn = nil
+}
+
+func (v *verifier) record(r record, line []byte) {
+	v.expectTorn(r)
+	switch expected := v.last.Seq + 1; {
+	case r.Seq > expected:
+		v.problem(fmt.Sprintf("records %d to %d are missing before this one", expected, r.Seq-1))
+	case r.Seq < expected:
+		v.problem(fmt.Sprintf("record %d stands behind record %d", r.Seq, v.last.Seq))
+	case v.chained && r.Prev != v.last.Digest && r.Seq == 1:
+		v.problem("the first record does not begin a log")
+	case v.chained && r.Prev != v.last.Digest:
+		v.problem(fmt.Sprintf("record %d was changed after it was written, or this one was: it was written behind another line", r.Seq-1))
+	}
+	v.last, v.chained = Head{Seq: r.Seq, Digest: digest(line)}, true
+	if until := v.check.Until; until != nil && *until == v.last {
+		v.untilOpen = false
+	}
+	if v.head != nil && v.head.Seq == r.Seq {
+		seen := v.last
+		v.headSeen = &seen
+	}
+	if v.report.Records == 0 {
+		v.report.First, v.report.Begin = r.Seq, r.At
+	}
+	v.report.Records++
+	v.report.End = r.At
+}
+
+// expectTorn compares lines that are no records with what this record says.
+func (v *verifier) expectTorn(r record) {
+	same := len(r.Torn) == len(v.torn)
+	for i := range v.torn {
+		same = same && r.Torn[i].is(v.torn[i])
+	}
+	switch {
+	case !same && len(v.torn) > 0:
+		v.problem(fmt.Sprintf("%d lines before this one are no records", len(v.torn)))
+	case !same:
+		v.problem("torn lines that this record names are not there")
+	case len(r.Torn) > 0:
+		v.report.Notes = append(v.report.Notes, fmt.Sprintf("%s:%d: %s", v.path, v.line, r.Reason))
+	case r.Kind == KindRecovered:
+		v.problem("the broker found, when it began: " + r.Reason)
+	}
+	v.torn = nil
+}
+
+// compareHead looks for a tail that was cut off.
+func (v *verifier) compareHead() {
+	v.path, v.line = headName, 0
+	head := v.head
+	switch {
+	case v.headErr != nil:
+		v.problem(v.headErr.Error())
+	case head == nil:
+		v.problem("there is no head: whether the log's end was cut off cannot be told")
+	case head.Seq > v.last.Seq:
+		v.problem(fmt.Sprintf("the log ends with record %d, and the head knows record %d: its end was cut off", v.last.Seq, head.Seq))
+	case v.headSeen == nil:
+		v.problem(fmt.Sprintf("record %d, which the head knows, is not in the log", head.Seq))
+	case v.headSeen.Digest != head.Digest:
+		v.problem(fmt.Sprintf("record %d was changed: the head knows it with another digest", head.Seq))
+	}
+}

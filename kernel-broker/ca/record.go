@@ -1,0 +1,157 @@
+package ca
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/store"
+)
+
+const recordPrefix = "trust/nodes/"
+
+// Record is what is known of one node. All changes of a node go through its
+// record, so they happen one after another.
+type Record struct {
+	Node    string      `json:"node"`
+	Token   *Pending    `json:"token,omitempty"`
+	Issued  []Issued    `json:"issued,omitempty"`
+	Revoked *Revocation `json:"revoked,omitempty"`
+}
+
+// Pending is a token that was made. The secret itself is nowhere.
+type Pending struct {
+	Hash    string    `json:"hash"`
+	Expires time.Time `json:"expires"`
+	By      string    `json:"by"`
+	// Key is the fingerprint of the key that it was used for; empty: unused.
+	// An agent that did not hear the answer may ask again with the same key.
+	Key string `json:"key,omitempty"`
+}
+
+// Issued is a certificate that was signed.
+type Issued struct {
+	Serial    string    `json:"serial"`
+	NotBefore time.Time `json:"not_before"`
+	NotAfter  time.Time `json:"not_after"`
+	From      string    `json:"from"`
+}
+
+// Revocation voids what is older.
+type Revocation struct {
+	At     time.Time `json:"at"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// Voids says whether a certificate that begins at notBefore is from before the
+// revocation. Certificates count in whole seconds.
+func (r *Revocation) Voids(notBefore time.Time) bool {
+	return r != nil && !notBefore.After(r.At.Truncate(time.Second))
+}
+
+// begin is when a certificate that is signed now begins: after a revocation, be
+// it the second after.
+func (r *Record) begin(now time.Time) time.Time {
+	now = now.Truncate(time.Second)
+	if r.Revoked.Voids(now) {
+		now = r.Revoked.At.Truncate(time.Second).Add(time.Second)
+	}
+	return now
+}
+
+func (r *Record) note(leaf *x509.Certificate, from string, now time.Time) {
+	r.Issued = slices.DeleteFunc(r.Issued, func(i Issued) bool { return !i.NotAfter.After(now) })
+	r.Issued = append(r.Issued, Issued{
+		Serial: fmt.Sprintf("%x", leaf.SerialNumber), NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter, From: from,
+	})
+}
+
+func hashOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// use checks a secret and notes the key that the token is used for.
+func (r *Record) use(secret, key string, now time.Time) error {
+	t := r.Token
+	if t == nil || !equal(t.Hash, hashOf([]byte(secret))) {
+		return fmt.Errorf("node %q: this token is none, or was replaced or revoked; kernelctl node token %s makes another: %w", r.Node, r.Node, kernelbroker.ErrDenied)
+	}
+	if !now.Before(t.Expires) {
+		return fmt.Errorf("node %q: token expired at %s; kernelctl node token %s makes another: %w",
+			r.Node, t.Expires.UTC().Format(time.RFC3339), r.Node, kernelbroker.ErrDenied)
+	}
+	if t.Key != "" && t.Key != key {
+		return fmt.Errorf("node %q: %w", r.Node, errUsed)
+	}
+	t.Key = key
+	return nil
+}
+
+var errUsed = fmt.Errorf("token was used for another key; if that was not this node, revoke it: %w", kernelbroker.ErrDenied)
+
+// get reads a record; a node without one has an empty record at revision 0.
+func (r *Registry) get(ctx context.Context, node string) (Record, int64, error) {
+	rec, err := r.store.Get(ctx, recordPrefix+node)
+	if errors.Is(err, store.ErrNotFound) {
+		return Record{Node: node}, 0, nil
+	}
+	if err != nil {
+		return Record{}, 0, unavailable(node, err)
+	}
+	record, err := decode(rec)
+	return record, rec.Revision, err
+}
+
+func decode(rec store.Record) (Record, error) {
+	var record Record
+	if err := json.Unmarshal(rec.Value, &record); err != nil {
+		return record, fmt.Errorf("record %q: %w", rec.Key, err)
+	}
+	if want := strings.TrimPrefix(rec.Key, recordPrefix); record.Node != want {
+		return record, fmt.Errorf("record %q is of node %q: %w", rec.Key, record.Node, kernelbroker.ErrInvalid)
+	}
+	return record, nil
+}
+
+// change lets a function change a node's record, and again on what somebody
+// else made of it meanwhile. Nothing that the function did counts before this
+// returns nil.
+func (r *Registry) change(ctx context.Context, node string, do func(*Record) error) error {
+	for {
+		record, revision, err := r.get(ctx, node)
+		if err != nil {
+			return err
+		}
+		if err := do(&record); err != nil {
+			return err
+		}
+		value, err := json.Marshal(record)
+		if err != nil {
+			return fmt.Errorf("record of node %q: %w", node, err)
+		}
+		_, err = r.store.Commit(ctx, store.Write{Key: recordPrefix + node, Value: value, Expect: revision})
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, store.ErrConflict):
+			return unavailable(node, err)
+		}
+	}
+}
+
+func unavailable(node string, err error) error {
+	return fmt.Errorf("record of node %q: %w: %w", node, kernelbroker.ErrUnavailable, err)
+}

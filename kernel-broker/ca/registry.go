@@ -1,0 +1,240 @@
+package ca
+
+import (
+	"context"
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/store"
+)
+
+// Life of tokens.
+const (
+	DefaultTokenTTL = time.Hour
+	MaxTokenTTL     = 30 * 24 * time.Hour
+)
+
+// Where a certificate came from.
+const (
+	fromToken   = "token"
+	fromRenewal = "renewal"
+)
+
+// Registry keeps the records of nodes, and knows which certificates are void.
+type Registry struct {
+	store     store.Store
+	authority *Authority
+	cluster   string
+	log       *slog.Logger
+	now       func() time.Time
+
+	mu      sync.RWMutex
+	revoked map[string]*Revocation
+	onVoid  func(node string)
+}
+
+// RegistryOptions say where the records are.
+type RegistryOptions struct {
+	Store   store.Store
+	Cluster string
+	// Authority signs; nil where the site's does.
+	Authority *Authority
+	Log       *slog.Logger
+	// Now is the clock; nil: the system's.
+	Now func() time.Time
+}
+
+// OpenRegistry reads which nodes are revoked, so that nobody is let in before
+// that is known. Run keeps it up to date.
+func OpenRegistry(ctx context.Context, o RegistryOptions) (*Registry, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	r := &Registry{
+		store: o.Store, authority: o.Authority, cluster: o.Cluster, log: o.Log, now: o.Now,
+		revoked: map[string]*Revocation{}, onVoid: func(string) {},
+	}
+	records, at, err := o.Store.List(ctx, recordPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("records of nodes' certificates: %w", err)
+	}
+	follower{r}.Reset(records, at)
+	return r, nil
+}
+
+// CreateToken makes a token for a node. Its text is in nothing but the answer.
+func (r *Registry) CreateToken(ctx context.Context, node string, ttl time.Duration, by string) (mtls.Token, time.Time, error) {
+	if r.authority == nil {
+		return mtls.Token{}, time.Time{}, errNoAuthority
+	}
+	if ttl == 0 {
+		ttl = DefaultTokenTTL
+	}
+	if ttl < time.Second || ttl > MaxTokenTTL {
+		return mtls.Token{}, time.Time{}, fmt.Errorf("token of node %q: %v is not within 1s and %v: %w", node, ttl, MaxTokenTTL, kernelbroker.ErrInvalid)
+	}
+	token, err := mtls.NewToken(node, r.authority.Fingerprint())
+	if err != nil {
+		return token, time.Time{}, err
+	}
+	expires := r.now().Add(ttl).UTC()
+	err = r.change(ctx, node, func(record *Record) error {
+		record.Token = &Pending{Hash: hashOf([]byte(token.Secret)), Expires: expires, By: by}
+		return nil
+	})
+	if err != nil {
+		return mtls.Token{}, time.Time{}, err
+	}
+	r.log.Info("token for a node made", "node", node, "by", by, "expires", expires)
+	return token, expires, nil
+}
+
+// Credentials are what a node gets: its chain, and whom to trust.
+type Credentials struct {
+	Chain       []*x509.Certificate
+	Authorities []*x509.Certificate
+}
+
+// Enrol changes a token into a certificate.
+func (r *Registry) Enrol(ctx context.Context, node, secret string, request []byte) (Credentials, error) {
+	public, err := r.keyOf(request)
+	if err != nil {
+		return Credentials{}, err
+	}
+	key, err := keyPrint(public)
+	if err != nil {
+		return Credentials{}, err
+	}
+	var chain []*x509.Certificate
+	err = r.change(ctx, node, func(record *Record) error {
+		now := r.now()
+		if err := record.use(secret, key, now); err != nil {
+			return err
+		}
+		chain, err = r.issue(record, public, fromToken, now)
+		return err
+	})
+	if errors.Is(err, errUsed) {
+		r.log.Warn("a used token was shown with another key: a copy of it is in somebody's hands", "node", node)
+	}
+	return r.credentials(node, fromToken, chain, err)
+}
+
+// Renew gives a node that has a certificate the next one.
+func (r *Registry) Renew(ctx context.Context, peer mtls.Peer, request []byte) (Credentials, error) {
+	public, err := r.keyOf(request)
+	if err != nil {
+		return Credentials{}, err
+	}
+	node := peer.Name.Name
+	var chain []*x509.Certificate
+	err = r.change(ctx, node, func(record *Record) error {
+		// On the record, not on what is remembered of it: a revocation that
+		// comes at the same time is either seen here or fences this change.
+		if record.Revoked.Voids(peer.Certificate.NotBefore) {
+			return void(peer, record.Revoked)
+		}
+		chain, err = r.issue(record, public, fromRenewal, r.now())
+		return err
+	})
+	return r.credentials(node, fromRenewal, chain, err)
+}
+
+func (r *Registry) keyOf(request []byte) (crypto.PublicKey, error) {
+	if r.authority == nil {
+		return nil, errNoAuthority
+	}
+	return mtls.ParseRequest(request)
+}
+
+func keyPrint(public crypto.PublicKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return "", fmt.Errorf("public key: %w: %w", kernelbroker.ErrInvalid, err)
+	}
+	return hashOf(der), nil
+}
+
+func (r *Registry) issue(record *Record, public crypto.PublicKey, from string, now time.Time) ([]*x509.Certificate, error) {
+	name := mtls.Name{Cluster: r.cluster, Role: mtls.Node, Name: record.Node}
+	chain, err := r.authority.issue(name, public, record.begin(now))
+	if err != nil {
+		return nil, fmt.Errorf("node %q: %w", record.Node, err)
+	}
+	record.note(chain[0], from, now)
+	return chain, nil
+}
+
+// credentials ends an issue that is on record.
+func (r *Registry) credentials(node, from string, chain []*x509.Certificate, err error) (Credentials, error) {
+	if err != nil {
+		return Credentials{}, err
+	}
+	authorities, err := r.authority.Authorities()
+	if err != nil {
+		return Credentials{}, err
+	}
+	r.log.Info("certificate signed", "node", node, "from", from, "serial", fmt.Sprintf("%x", chain[0].SerialNumber), "until", chain[0].NotAfter)
+	return Credentials{Chain: chain, Authorities: authorities}, nil
+}
+
+// Rotate has the authority go on with a new key.
+func (r *Registry) Rotate(ctx context.Context, by string) (fingerprint string, err error) {
+	if r.authority == nil {
+		return "", errNoAuthority
+	}
+	// Certificates may have been signed for longer than they are now.
+	records, err := r.List(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	var last time.Time
+	for _, record := range records {
+		for _, issued := range record.Issued {
+			if issued.NotAfter.After(last) {
+				last = issued.NotAfter
+			}
+		}
+	}
+	if fingerprint, err = r.authority.Rotate(last); err != nil {
+		return "", err
+	}
+	r.log.Warn("authority rotated", "by", by, "fingerprint", fingerprint)
+	return fingerprint, nil
+}
+
+// Cluster is whose nodes are on record.
+func (r *Registry) Cluster() string { return r.cluster }
+
+// List returns the records, sorted by node; only one where a node is named.
+func (r *Registry) List(ctx context.Context, node string) ([]Record, error) {
+	if node != "" {
+		record, revision, err := r.get(ctx, node)
+		if err == nil && revision == 0 {
+			err = fmt.Errorf("node %q has never had a token: %w", node, kernelbroker.ErrNotFound)
+		}
+		return []Record{record}, err
+	}
+	list, _, err := r.store.List(ctx, recordPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("records of nodes' certificates: %w: %w", kernelbroker.ErrUnavailable, err)
+	}
+	var out []Record
+	for _, rec := range list {
+		record, err := decode(rec)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, record)
+	}
+	return out, nil
+}
+
+var errNoAuthority = fmt.Errorf("the site's authority signs here, not the broker's (tls.mode: site): %w", kernelbroker.ErrPrecluded)

@@ -1,0 +1,45 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// What not everybody may use is marked like what is quarantined, so that a
+// submit host asks; and a change of that is published at once.
+func TestRestrictedInTheSnapshot(t *testing.T) {
+	c, _ := newCatalog(t)
+	var closed atomic.Bool
+	c.restricted = func(profile string) bool { return profile == "mitgcm" && closed.Load() }
+	apply(t, c, "a", profile("stock", 1))
+	apply(t, c, "b", profile("mitgcm", 1))
+	texts := make(chan string, 16)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Publish(ctx, func(text string) error { texts <- text; return nil }) }()
+	wait := func(line string) {
+		t.Helper()
+		for deadline := time.After(time.Minute); ; {
+			select {
+			case text := <-texts:
+				if strings.Contains(text, line) && strings.Contains(text, "profile stock 1 1 available") {
+					return
+				}
+			case <-deadline:
+				t.Fatalf("no snapshot with %q", line)
+			}
+		}
+	}
+	wait("profile mitgcm 1 1 available")
+	closed.Store(true)
+	c.Republish()
+	wait("profile mitgcm 1 1 quarantined")
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Publish = %v", err)
+	}
+}

@@ -1,0 +1,144 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// note adds a line to a profile's record, by whom the context names. reason
+// stands where the change has one of its own.
+func (c *Catalog) note(ctx context.Context, p *kernelbroker.Profile, what string, version uint32, reason string) {
+	who, why := kernelbroker.AuthorOf(ctx)
+	if reason == "" {
+		reason = why
+	}
+	p.Note(kernelbroker.Change{At: c.now().UTC().Truncate(time.Second), Who: who, What: what, Version: version, Reason: reason})
+}
+
+// checkEnvelope refuses a signature that the nodes would refuse.
+func (c *Catalog) checkEnvelope(k kernelbroker.Kernel, envelope []byte) error {
+	if c.judge == nil {
+		return nil
+	}
+	if err := c.judge(k, envelope); err != nil {
+		return fmt.Errorf("signature of kernel %q: %w: %w", k.Ref(), err, kernelbroker.ErrPrecluded)
+	}
+	return nil
+}
+
+// alter makes one change of a profile by a person: once per request id, on a
+// profile that is there. change reports whether it altered anything.
+func (c *Catalog) alter(ctx context.Context, requestID, name string, asked []any, change func(*kernelbroker.Profile) (bool, error)) (kernelbroker.Profile, bool, error) {
+	none := kernelbroker.Profile{}
+	if err := validateRequestID(requestID); err != nil {
+		return none, false, err
+	}
+	if err := kernelbroker.ValidateProfileName(name); err != nil {
+		return none, false, err
+	}
+	digest, err := digestOf(asked...)
+	if err != nil {
+		return none, false, err
+	}
+	altered := false
+	r, written, err := c.update(ctx, name, func(r *record) error {
+		altered = false
+		if done, err := r.done(requestID, digest); err != nil || done {
+			return firstOf(err, errNoChange)
+		}
+		if r.Profile.Name == "" {
+			return c.unknown(ctx, name)
+		}
+		var err error
+		altered, err = change(&r.Profile)
+		r.remember(requestID, digest)
+		return err
+	})
+	if err != nil {
+		return none, false, err
+	}
+	return r.Profile, written && altered, nil
+}
+
+// Promote makes a version the default; version 0 rolls back to the default
+// before, passing over what nobody may choose. A version that nobody may choose
+// is *QuarantinedError or *RetiredError.
+func (c *Catalog) Promote(ctx context.Context, requestID string, ref kernelbroker.Ref) (kernelbroker.Profile, bool, error) {
+	p, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"promote", ref}, func(p *kernelbroker.Profile) (bool, error) {
+		if ref.Version == 0 {
+			return true, c.rollBack(ctx, p)
+		}
+		v, err := p.Version(ref.Version)
+		if err != nil {
+			return false, err
+		}
+		if err := Choosable(*p, v); err != nil {
+			return false, err
+		}
+		if p.DefaultVersion == ref.Version {
+			return false, nil
+		}
+		p.SetDefault(ref.Version)
+		c.note(ctx, p, kernelbroker.ChangePromoted, ref.Version, "")
+		return true, nil
+	})
+	if changed {
+		c.log.Info("default version changed", "profile", ref.Profile, "version", p.DefaultVersion, "request", requestID)
+	}
+	return p, changed, err
+}
+
+func (c *Catalog) rollBack(ctx context.Context, p *kernelbroker.Profile) error {
+	if !p.StepBack(func(v kernelbroker.ProfileVersion) bool { return Choosable(*p, v) == nil }) {
+		return fmt.Errorf("profile %q: there is no default version before %d that jobs may choose: %w",
+			p.Name, p.DefaultVersion, kernelbroker.ErrPrecluded)
+	}
+	c.note(ctx, p, kernelbroker.ChangeRolledBack, p.DefaultVersion, "")
+	return nil
+}
+
+// Quarantine keeps jobs from choosing a version until it is released. Stock is
+// kernelbroker.ErrPrecluded.
+func (c *Catalog) Quarantine(ctx context.Context, requestID string, ref kernelbroker.Ref, reason string) (kernelbroker.Profile, bool, error) {
+	if ref.IsStock() {
+		return kernelbroker.Profile{}, false, fmt.Errorf("profile %q is what nodes come back to: %w", ref.Profile, kernelbroker.ErrPrecluded)
+	}
+	reason = kernelbroker.OneLine(reason)
+	p, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"quarantine", ref, reason}, func(p *kernelbroker.Profile) (bool, error) {
+		v, err := pickIn(p, ref)
+		if err != nil || v.Quarantine != nil {
+			return false, err
+		}
+		v.Quarantine = &kernelbroker.Quarantine{Reason: reason, Since: c.now().UTC().Truncate(time.Second)}
+		c.note(ctx, p, kernelbroker.ChangeQuarantined, ref.Version, reason)
+		return true, nil
+	})
+	if changed {
+		c.log.Warn("kernel quarantined", "kernel", ref.String(), "reason", reason, "request", requestID)
+	}
+	return p, changed, err
+}
+
+// Sign replaces the signature of a version. The kernel stays as it is.
+func (c *Catalog) Sign(ctx context.Context, requestID string, ref kernelbroker.Ref, envelope []byte) (kernelbroker.Profile, bool, error) {
+	p, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"sign", ref, envelope}, func(p *kernelbroker.Profile) (bool, error) {
+		v, err := pickIn(p, ref)
+		if err != nil || bytes.Equal(v.Envelope, envelope) {
+			return false, err
+		}
+		if err := c.checkEnvelope(v.Kernel, envelope); err != nil {
+			return false, err
+		}
+		v.Envelope = envelope
+		c.note(ctx, p, kernelbroker.ChangeSigned, ref.Version, "")
+		return true, nil
+	})
+	if changed {
+		c.log.Info("kernel signed", "kernel", ref.String(), "request", requestID)
+	}
+	return p, changed, err
+}

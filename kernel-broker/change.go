@@ -1,0 +1,101 @@
+package kernelbroker
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// What can be done to a profile.
+const (
+	ChangeRegistered  = "registered"
+	ChangeChanged     = "changed"
+	ChangePromoted    = "promoted"
+	ChangeRolledBack  = "rolled-back"
+	ChangeRetired     = "retired"
+	ChangeQuarantined = "quarantined"
+	ChangeReleased    = "released"
+	ChangeSigned      = "signed"
+)
+
+// Change is one line of a profile's record: who did what, when and why.
+type Change struct {
+	At   time.Time `json:"at"`
+	Who  string    `json:"who"`
+	What string    `json:"what"`
+	// Version is 0 for the profile as a whole.
+	Version uint32 `json:"version,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// maxHistory bounds a profile's record; the latest changes are kept.
+const maxHistory = 256
+
+// Note adds a change to the profile's record.
+func (p *Profile) Note(c Change) {
+	p.History = append(p.History, c)
+	p.History = p.History[max(0, len(p.History)-maxHistory):]
+}
+
+// maxPrevious is how many steps back a profile knows.
+const maxPrevious = 16
+
+// SetDefault makes a version the default and remembers the one before it.
+func (p *Profile) SetDefault(version uint32) {
+	if p.DefaultVersion == version {
+		return
+	}
+	if p.DefaultVersion != 0 {
+		p.Previous = append(p.Previous, p.DefaultVersion)
+		p.Previous = p.Previous[max(0, len(p.Previous)-maxPrevious):]
+	}
+	p.DefaultVersion = version
+}
+
+// StepBack makes the default what it was before, passing over versions that do
+// not count. It reports false, and changes nothing, when there is none.
+func (p *Profile) StepBack(counts func(ProfileVersion) bool) bool {
+	for i := len(p.Previous) - 1; i >= 0; i-- {
+		v, err := p.Version(p.Previous[i])
+		if err != nil || !counts(v) || p.Previous[i] == p.DefaultVersion {
+			continue
+		}
+		p.DefaultVersion, p.Previous = p.Previous[i], p.Previous[:i]
+		return true
+	}
+	return false
+}
+
+// author is who acts, and why, as far as a context knows.
+type author struct{ who, why string }
+
+type authorKey struct{}
+
+// WithAuthor notes who acts and why, for the records of what is done with ctx.
+func WithAuthor(ctx context.Context, who, why string) context.Context {
+	return context.WithValue(ctx, authorKey{}, author{OneLine(who), OneLine(why)})
+}
+
+// AuthorOf returns what WithAuthor noted; without it the broker acts itself.
+func AuthorOf(ctx context.Context) (who, why string) {
+	if a, ok := ctx.Value(authorKey{}).(author); ok {
+		return a.who, a.why
+	}
+	return "kernel-broker", ""
+}
+
+// maxReason of a text in a record.
+const maxReason = 200
+
+// OneLine makes a text fit for a line that people and other programs read:
+// printable ASCII, short.
+func OneLine(text string) string {
+	text = strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return ' '
+		}
+		return c
+	}, text)
+	text = strings.Join(strings.Fields(text), " ")
+	return text[:min(len(text), maxReason)]
+}

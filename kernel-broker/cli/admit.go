@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission"
+)
+
+// documentAdmission is what was looked at before a kernel was registered.
+const documentAdmission = "admission"
+
+// maxImage and maxInitrd are bounds of what a person means to register; the
+// broker has one of its own for any file.
+const (
+	maxImage  = 256 << 20
+	maxInitrd = 1 << 30
+)
+
+// admitting is what the flags say of the checks before a registration.
+type admitting struct {
+	config     string
+	drivers    []string
+	noBootTest bool
+	reason     string
+}
+
+func (d *admitting) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&d.config, "config-file", "", "the `file` that the kernel was configured with, where the kernel itself does not carry it")
+	f.StringSliceVar(&d.drivers, "driver", nil, "a `driver` that the kernel has, beside those that the boot test finds")
+	f.BoolVar(&d.noBootTest, "no-boot-test", false, "do not boot it in a virtual machine first; the record will say so")
+	f.StringVar(&d.reason, "reason", "", "`text` for the record")
+}
+
+// admit checks everything about the files before any of it is stored. It fills
+// in what the registration was not given: the manifest, and the reason. cleanUp
+// removes what it wrote.
+func (a *app) admit(ctx context.Context, r *registration) (cleanUp func() error, err error) {
+	dir, err := os.MkdirTemp("", "kernelctl-register-")
+	if err != nil {
+		return nil, err
+	}
+	remove := func() error { return os.RemoveAll(dir) }
+	if err := a.admitIn(ctx, dir, r); err != nil {
+		return nil, errors.Join(err, remove())
+	}
+	return remove, nil
+}
+
+func (a *app) admitIn(ctx context.Context, dir string, r *registration) error {
+	f, err := admission.Check(ctx, admission.Subject{
+		Image: r.kernel, Initrd: r.initrd, Config: r.admitting.config,
+		Limits: admission.Limits{Image: maxImage, Initrd: maxInitrd},
+	})
+	if err != nil {
+		return err
+	}
+	if r.manifest != "" {
+		if err := sameAsManifest(f, r.manifest); err != nil {
+			return err
+		}
+	}
+	if r.admitting.noBootTest {
+		r.admitting.reason = strings.TrimSpace(r.admitting.reason + " (not booted before)")
+	} else {
+		a.say("booting %s in a virtual machine", r.kernel)
+		if f.Boot, err = admission.Try(ctx, r.kernel, f, dir, nil); err != nil {
+			return fmt.Errorf("%w\n(--no-boot-test registers it without)", err)
+		}
+		a.say("it boots, proves itself and can be left again (%s)", seconds(f.Boot.Took))
+	}
+	if r.manifest == "" {
+		if r.manifest, err = writeManifest(dir, *r, f); err != nil {
+			return err
+		}
+	}
+	return r.document(dir, f)
+}
+
+// sameAsManifest holds what the manifest says to what the image says.
+func sameAsManifest(f admission.Finding, path string) error {
+	m, err := catalog.ReadManifest(path)
+	if err != nil {
+		return err
+	}
+	for _, field := range []struct{ name, said, is string }{
+		{"build id", m.BuildID, f.BuildID}, {"release", m.Release, f.Release},
+	} {
+		if field.said != field.is {
+			return fmt.Errorf("%s: %s is %q, the image says %q: %w", path, field.name, field.said, field.is, kernelbroker.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// writeManifest describes a kernel that came without a manifest, by what it
+// showed of itself.
+func writeManifest(dir string, r registration, f admission.Finding) (string, error) {
+	drivers := slices.Clone(r.admitting.drivers)
+	if f.Boot != nil {
+		drivers = append(drivers, f.Boot.Drivers...)
+	}
+	if len(drivers) == 0 {
+		return "", usageError{errors.New("nobody knows which drivers the kernel has: give --manifest or --driver, or leave --no-boot-test away")}
+	}
+	slices.Sort(drivers)
+	image, err := catalog.DescribeFile(r.kernel)
+	if err != nil {
+		return "", err
+	}
+	m := factory.Manifest{
+		Format: factory.ManifestFormat, Name: r.profile, Release: f.Release, BuildID: f.BuildID, Architecture: "x86_64",
+		Image:   factory.File{Name: filepath.Base(r.kernel), Digest: image.Digest, Size: int64(image.Size)},
+		Drivers: factory.Offer{BuiltIn: slices.Compact(drivers), Modular: []string{}},
+		Limits:  factory.Limits{CommandLineBytes: int(f.CommandLine)},
+	}
+	if err := m.Write(dir); err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, factory.ManifestFile), nil
+}
+
+// document keeps what was found with the version.
+func (r *registration) document(dir string, f admission.Finding) error {
+	if f.Config != "inside" {
+		f.Config = "given"
+	}
+	text, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, documentAdmission)
+	if r.documents == nil {
+		r.documents = map[string]string{}
+	}
+	r.documents[documentAdmission] = path
+	return os.WriteFile(path, append(text, '\n'), 0o600)
+}

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
+)
+
+// defaultAuditDir is where a broker that was told nothing keeps its record.
+const defaultAuditDir = "/var/lib/kernel-broker/audit"
+
+const auditVerifyLong = `Reads the broker's record of decisions and compares each line with what the next
+one and the head know of it. It finds lines that were changed, moved or taken
+out, files that are missing, and an end that was cut off. It needs no broker,
+and leave to read the files.
+
+FILE is the log's folder or one of its files. Who can write the folder can write
+another log with another head; against that, keep the head that this command
+prints somewhere else and give it to --until the next time.
+
+Exit code 1: the record is not as it was written.`
+
+func (a *app) auditCommand() *cobra.Command {
+	var after, until string
+	verify := &cobra.Command{
+		Use: "verify [FILE]", Short: "Check that the record of decisions is as it was written", Long: auditVerifyLong,
+		Example: "  kernelctl audit verify\n  kernelctl audit verify /mnt/backup/audit --until 1042:9f86d081884c7d65...", Args: cobra.MaximumNArgs(1),
+	}
+	verify.Flags().StringVar(&after, "after", "", "`head` of older files that were moved away")
+	verify.Flags().StringVar(&until, "until", "", "`head` that was kept and must be in the record")
+	verify.RunE = a.run(func(_ context.Context, args []string) error {
+		c := audit.Check{Path: defaultAuditDir}
+		if len(args) > 0 {
+			c.Path = args[0]
+		}
+		for _, flag := range []struct {
+			text string
+			into **audit.Head
+		}{{after, &c.After}, {until, &c.Until}} {
+			if flag.text == "" {
+				continue
+			}
+			head, err := audit.ParseHead(flag.text)
+			if err != nil {
+				return usageError{err}
+			}
+			*flag.into = &head
+		}
+		return a.auditVerify(c)
+	})
+	return noun("audit", "The record of decisions", verify)
+}
+
+func (a *app) auditVerify(c audit.Check) error {
+	report, err := audit.Verify(c)
+	if err != nil {
+		return err
+	}
+	if a.output == outputTable {
+		err = a.page(func(p *page) {
+			for _, problem := range report.Problems {
+				p.line("%s", problem)
+			}
+			for _, note := range report.Notes {
+				p.line("note: %s", note)
+			}
+			p.row("Records:", fmt.Sprintf("%d from %d on, in %s", report.Records, report.First, count(report.Files, "file")))
+			p.row("Time:", fmt.Sprintf("%s to %s", report.Begin.Format(time.RFC3339), report.End.Format(time.RFC3339)))
+			p.row("Head:", report.Last)
+		})
+	} else {
+		var text []byte
+		if text, err = json.Marshal(report); err == nil {
+			err = a.showJSON(text)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if !report.Sound() {
+		return fmt.Errorf("the record in %s is not as it was written (%s)", c.Path, count(len(report.Problems), "problem"))
+	}
+	a.say("the record is as it was written")
+	return nil
+}

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/signing/keys"
+)
+
+func (a *app) keyCommand() *cobra.Command {
+	var passphrase string
+	generate := &cobra.Command{
+		Use: "generate FILE", Short: "Make a key to sign kernels with",
+		Long: `Makes an Ed25519 key in FILE, which only you can read, and prints its public half
+as an entry for the nodes' trust lists. With a passphrase the file is encrypted;
+it is asked for, unless a file holds it. An existing file is not touched.`,
+		Example: "  kernelctl key generate release.pem",
+		Args:    cobra.ExactArgs(1),
+		RunE:    a.run(func(_ context.Context, args []string) error { return a.keyGenerate(args[0], passphrase) }),
+	}
+	generate.Flags().StringVar(&passphrase, "passphrase-file", "", "`file` with the passphrase; - for none")
+	show := &cobra.Command{
+		Use: "show KEY", Short: "Print the public half of a key as an entry for trust lists",
+		Long:    "KEY is a file, or a PKCS#11 URI: pkcs11:token=NAME;id=%01?module-path=/usr/lib/softhsm/libsofthsm2.so",
+		Example: "  kernelctl key show release.pem >>trust.yaml",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.run(func(ctx context.Context, args []string) error {
+			by, err := keys.Open(ctx, args[0], a.ask(passphrase))
+			if err != nil {
+				return err
+			}
+			text, err := signing.FormatPublicKey(by.Public())
+			if err != nil {
+				return err
+			}
+			return a.showKey(args[0], text)
+		}),
+	}
+	show.Flags().StringVar(&passphrase, "passphrase-file", "", "`file` with the passphrase or PIN")
+	return noun("key", "Keys that kernels are signed with", generate, show)
+}
+
+func (a *app) keyGenerate(path, passphraseFile string) error {
+	var secret []byte
+	var err error
+	if passphraseFile != "-" {
+		if secret, err = a.ask(passphraseFile)("New passphrase of " + path); err != nil {
+			return err
+		}
+		if len(secret) == 0 {
+			return usageError{fmt.Errorf("the passphrase is empty; --passphrase-file - makes a key without one")}
+		}
+	}
+	private, public, err := keys.Generate(secret)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(private)
+	if closing := file.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		return fmt.Errorf("key %q: %w", path, err)
+	}
+	return a.showKey(path, public)
+}
+
+// showKey prints an entry for the keys of a trust list.
+func (a *app) showKey(name string, public []byte) error {
+	parsed, err := signing.ParsePublicKey(public)
+	if err != nil {
+		return err
+	}
+	id, err := signing.KeyID(parsed)
+	if err != nil {
+		return err
+	}
+	return a.page(func(p *page) {
+		p.line("  - name: %q", filepath.Base(name))
+		p.line("    id: %s", id)
+		p.line("    public: |")
+		for line := range strings.Lines(string(public)) {
+			p.line("      %s", strings.TrimSpace(line))
+		}
+	})
+}
+
+// ask gets a secret from a file, or from a person at a terminal.
+func (*app) ask(file string) keys.Ask {
+	return func(what string) ([]byte, error) {
+		if file != "" {
+			text, err := os.ReadFile(file)
+			return []byte(strings.TrimRight(string(text), "\r\n")), err
+		}
+		terminal, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+		if err != nil {
+			return nil, fmt.Errorf("%s: there is no terminal to ask at; use --passphrase-file: %w", what, kernelbroker.ErrPrecluded)
+		}
+		defer func() { _ = terminal.Close() }() // it was only asked
+		if _, err := fmt.Fprintf(terminal, "%s: ", what); err != nil {
+			return nil, err
+		}
+		secret, err := term.ReadPassword(int(terminal.Fd()))
+		_, _ = fmt.Fprintln(terminal) // the line that was not shown
+		return secret, err
+	}
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/policyfile"
+)
+
+const policyTestLong = `Says what the policy in force answers when a user wants to do something, why, and
+which line of its file decided. USER is a name or a uid; you may ask about
+yourself, administrators about everybody. ACTION is one of
+
+  view         look at profiles, kernels, nodes and jobs
+  use          run a job on a profile's kernel
+  publish      register versions of a profile, choose the default one
+  upload       store the files of a version
+  retire, quarantine, release
+               take a version out of use, bar it, end that
+  collect      remove stored files that nothing needs
+  trust        let nodes in and keep them out
+  inspect      look at the policy, at what is stored and trusted
+  administer   everything else
+
+OBJECT is NAME or NAME@VERSION of a profile where the action is done to one.
+Exit code 3: it is denied.`
+
+func (a *app) policyCommand() *cobra.Command {
+	r := &api.TestPolicyRequest{}
+	var account, partition string
+	test := &cobra.Command{
+		Use: "test USER ACTION [OBJECT]", Short: "Explain whether a user may do something", Long: policyTestLong,
+		Example: "  kernelctl policy test alice use mitgcm --account climate --partition main\n  kernelctl policy test carol publish mitgcm --from 10.0.0.5",
+		Args:    cobra.RangeArgs(2, 3),
+	}
+	test.Flags().StringVar(&r.From, "from", "", "`address` that the user comes from; default: the broker's host")
+	test.Flags().StringVar(&account, "account", "", "`name` of the job's account")
+	test.Flags().StringVar(&partition, "partition", "", "`name` of the job's partition")
+	test.RunE = a.run(func(ctx context.Context, args []string) error {
+		r.User, r.Action, r.Object = args[0], args[1], strings.Join(args[2:], "")
+		if test.Flags().Changed("account") {
+			r.Account = &account
+		}
+		if test.Flags().Changed("partition") {
+			r.Partition = &partition
+		}
+		return a.policyTest(ctx, r)
+	})
+	show := &cobra.Command{Use: "show", Short: "Show the policy in force", Args: cobra.NoArgs, RunE: a.run(a.policyShow)}
+	check := &cobra.Command{Use: "check FILE", Short: "Tell whether a file could be the policy, without the broker", Args: cobra.ExactArgs(1),
+		RunE: a.run(a.policyCheck)}
+	return noun("policy", "Who may do what", test, show, check)
+}
+
+func (a *app) policyTest(ctx context.Context, r *api.TestPolicyRequest) error {
+	response, err := call(ctx, a, api.NewPolicyServiceClient, api.PolicyServiceClient.TestPolicy, r)
+	if err != nil {
+		return err
+	}
+	err = a.show(response, func(p *page) {
+		word := "denied"
+		if response.GetAllowed() {
+			word = "allowed"
+		}
+		if response.GetProviso() != "" {
+			word += ", " + response.GetProviso()
+		}
+		p.line("%s", word)
+		p.line("%s", response.GetReason())
+	})
+	if err == nil && !response.GetAllowed() {
+		err = errDenied
+	}
+	return err
+}
+
+func (a *app) policyShow(ctx context.Context, _ []string) error {
+	response, err := call(ctx, a, api.NewPolicyServiceClient, api.PolicyServiceClient.GetPolicy, &api.GetPolicyRequest{})
+	if err != nil {
+		return err
+	}
+	if problem := response.GetProblem(); problem != "" {
+		a.say("the file as it is now is NOT in force: %s", problem)
+	}
+	return a.show(response, func(p *page) {
+		if response.GetFile() == "" {
+			p.line("There is no policy file: everybody may use what is published, and root and the\nbroker's own user administer it on the broker's host.")
+			return
+		}
+		p.line("# %s, in force since %s\n# %s\n%s", response.GetFile(), clock(response.GetSince().AsTime()), response.GetDigest(),
+			strings.TrimRight(response.GetText(), "\n"))
+	})
+}
+
+func (a *app) policyCheck(_ context.Context, args []string) error {
+	text, err := os.ReadFile(args[0])
+	if err != nil {
+		return err
+	}
+	if _, err := policyfile.Parse(args[0], text); err != nil {
+		return err
+	}
+	a.say("%s is a policy", args[0])
+	return nil
+}
+
+// errDenied ends a command that has said everything already.
+var errDenied = fmt.Errorf("denied: %w", kernelbroker.ErrDenied)

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/people"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
+)
+
+const somePolicy = `profiles:
+  mitgcm:
+    use:
+      - users: [root]
+        partitions: [main]
+      - accounts: [climate]
+`
+
+// guarded gives the fixture's broker a policy of a file, and a record.
+func guarded(t *testing.T, text string) (change func(*rpc.Options), g *guard.Guard, file, dir string) {
+	t.Helper()
+	file, dir = filepath.Join(t.TempDir(), "policy.yaml"), filepath.Join(t.TempDir(), "audit")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	record, err := audit.Open(audit.Options{Dir: dir, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := record.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	g, err = guard.New(guard.Options{File: file, Always: []uint32{uint32(os.Geteuid())}, People: people.New(), Record: record, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(o *rpc.Options) { o.Guard = g }, g, file, dir
+}
+
+func TestPolicyCommands(t *testing.T) {
+	change, g, file, _ := guarded(t, somePolicy)
+	f := newFixture(t, change)
+	for _, c := range []struct {
+		args []string
+		code int
+		out  string
+	}{
+		{[]string{"root", "use", "mitgcm"}, 0, "allowed\n"},
+		{[]string{"nobody", "use", "mitgcm"}, 0, "allowed, with account climate\n"},
+		{[]string{"nobody", "use", "mitgcm", "--account", "climate", "--partition", "x"}, 0, file + ":6)"},
+		{[]string{"nobody", "use", "mitgcm", "--account", "ocean"}, 3, "it is for user root and partition main; or account climate (" + file + ":4)"},
+		{[]string{"nobody", "use", "lammps@2"}, 0, "allowed\n"},
+		{[]string{"nobody", "publish", "mitgcm"}, 3, `denied` + "\n" + `user "nobody" may not publish profile "mitgcm"`},
+		{[]string{"nobody", "view"}, 0, "everybody who is known"},
+		{[]string{"root", "retire", "mitgcm", "--from", "10.0.0.1"}, 3, "and came from 10.0.0.1"},
+	} {
+		code, out, errs := f.run(append([]string{"policy", "test"}, c.args...)...)
+		if code != c.code || !strings.Contains(out, c.out) {
+			t.Errorf("%v: exit %d\n%s%s", c.args, code, out, errs)
+		}
+	}
+	f.must(3, "is none of", "policy", "test", "root", "fly", "x")
+	f.must(3, "is no address", "policy", "test", "root", "view", "--from", "here")
+	f.must(3, "not found", "policy", "test", "no-such-user-here", "view")
+	f.must(2, "", "policy", "test", "root")
+	if out := f.must(0, "", "policy", "test", "root", "view", "--output", "json"); !strings.Contains(out, `"allowed": true`) {
+		t.Errorf("JSON: %s", out)
+	}
+
+	if out := f.must(0, "", "policy", "show"); !strings.Contains(out, file) || !strings.Contains(out, "accounts: [climate]") {
+		t.Errorf("show: %s", out)
+	}
+	if err := os.WriteFile(file, []byte("profile: {}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.must(3, `unknown key "profile"`, "policy", "check", file)
+	if err := g.Reload(); err == nil {
+		t.Fatal("a bad file is in force")
+	}
+	if out := f.must(0, "is NOT in force: ", "policy", "show"); !strings.Contains(out, "accounts: [climate]") {
+		t.Errorf("show: %s", out)
+	}
+	f.must(0, "is a policy", "policy", "check", "../policyfile/policy.sample.yaml")
+
+	plain := newFixture(t)
+	if out := plain.must(0, "", "policy", "show"); !strings.Contains(out, "There is no policy file") {
+		t.Errorf("show: %s", out)
+	}
+}
+
+func TestAuditVerify(t *testing.T) {
+	change, _, _, dir := guarded(t, somePolicy)
+	f := newFixture(t, change)
+	f.must(0, "", "profile", "list")
+	f.must(3, "unknown kernel profile", "profile", "retire", "mitgcm")
+	out := f.must(0, "the record is as it was written", "audit", "verify", dir)
+	_, head, _ := strings.Cut(out, "Head:")
+	head = strings.TrimSpace(head)
+	if !strings.Contains(out, "Records:") || !strings.Contains(out, "in 1 file") || head == "" {
+		t.Errorf("verify: %s", out)
+	}
+	f.must(0, "", "audit", "verify", dir, "--until", head)
+	f.must(1, "1 problem", "audit", "verify", dir, "--until", "1:"+strings.Repeat("0", 64))
+	f.must(2, "NUMBER:DIGEST", "audit", "verify", dir, "--until", "x")
+	f.must(1, "no such file", "audit", "verify", dir+"x")
+
+	path := filepath.Join(dir, "audit-000000000001.log")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), `"allowed":true`, `"allowed":null`, 1)), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := f.run("audit", "verify", dir)
+	if code != 1 || !strings.Contains(out, "was changed after it was written") || !strings.Contains(errs, "not as it was written") {
+		t.Errorf("a changed record: exit %d\n%s%s", code, out, errs)
+	}
+	if code, out, _ := f.run("audit", "verify", dir, "--output", "json"); code != 1 || !strings.Contains(out, `"problems"`) {
+		t.Errorf("JSON: exit %d\n%s", code, out)
+	}
+}

@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	var limit uint32
+	list := &cobra.Command{Use: "list", Short: "List the runs, newest first", Args: cobra.NoArgs,
+		RunE: a.run(func(ctx context.Context, _ []string) error { return a.runList(ctx, limit) })}
+	list.Flags().Uint32Var(&limit, "limit", 100, "most runs to list")
+	show := &cobra.Command{Use: "show RUN", Short: "Show how far a run is, node by node, and what it leads to", Args: cobra.ExactArgs(1),
+		RunE: a.run(func(ctx context.Context, args []string) error { return a.runShow(ctx, args[0]) })}
+	cancel := &cobra.Command{Use: "cancel RUN", Short: "Take back a request that has no job yet", Args: cobra.ExactArgs(1),
+		RunE: a.run(func(ctx context.Context, args []string) error { return a.runCancel(ctx, args[0]) })}
+	return noun("run", "Profiling runs: jobs that are looked at while they run", list, show, a.runReportCommand(), a.runDiffCommand(),
+		a.runWatchCommand(), a.runRequestCommand(), cancel)
+}
+
+func runID(text string) (uint64, error) {
+	id, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || id == 0 {
+		return 0, usageError{fmt.Errorf("%q is not a run: write its number, see kernelctl run list", text)}
+	}
+	return id, nil
+}
+
+func (a *app) runList(ctx context.Context, limit uint32) error {
+	response, err := call(ctx, a, api.NewRunServiceClient, api.RunServiceClient.ListRuns, &api.ListRunsRequest{Limit: limit})
+	if err != nil {
+		return err
+	}
+	if len(response.GetRuns()) == 0 {
+		a.say("no profiling runs: sbatch --kernel-profiling makes one")
+	}
+	return a.show(response, func(p *page) {
+		if len(response.GetRuns()) == 0 {
+			return
+		}
+		p.row("RUN", "STATE", "JOB", "USER", "KERNEL", "COLLECTORS", "NODES", "BEGAN", "REASON")
+		for _, r := range response.GetRuns() {
+			p.row(r.GetId(), runState(r), runJob(r), r.GetUser(), runKernel(r), strings.Join(r.GetCollectors(), ","), runNodes(r), clock(r.GetBegan().AsTime()), r.GetReason())
+		}
+	})
+}
+
+func runState(r *api.Run) string { return enumWord(r.GetState().String(), "RUN_STATE_") }
+
+// runJob is what the run is of: a job, or the next one of something.
+func runJob(r *api.Run) string {
+	switch {
+	case r.GetReference() != "":
+		return r.GetReference()
+	case r.GetProfile() != "":
+		return "next of profile " + r.GetProfile()
+	}
+	return "next of " + r.GetApplication()
+}
+
+func runKernel(r *api.Run) string { return kernelRef(r.GetKernelProfile(), r.GetKernelVersion()) }
+
+// runNodes says how many nodes have delivered.
+func runNodes(r *api.Run) string {
+	if len(r.GetNodes()) == 0 {
+		return ""
+	}
+	delivered := 0
+	for _, n := range r.GetNodes() {
+		if n.GetState() == api.RunNodeState_RUN_NODE_STATE_DELIVERED {
+			delivered++
+		}
+	}
+	return fmt.Sprintf("%d/%d", delivered, len(r.GetNodes()))
+}
+
+func (a *app) getRun(ctx context.Context, id uint64) (*api.Run, error) {
+	response, err := call(ctx, a, api.NewRunServiceClient, api.RunServiceClient.GetRun, &api.GetRunRequest{Id: id})
+	return response.GetRun(), err
+}
+
+func (a *app) runShow(ctx context.Context, text string) error {
+	id, err := runID(text)
+	if err != nil {
+		return err
+	}
+	r, err := a.getRun(ctx, id)
+	if err != nil {
+		return err
+	}
+	headline := ""
+	if hasResults(r) && a.output == outputTable {
+		report, err := a.report(ctx, r)
+		if err != nil {
+			return err
+		}
+		headline = report.Decision.Headline
+	}
+	return a.show(r, func(p *page) { runPage(p, r, headline) })
+}
+
+func runPage(p *page, r *api.Run, headline string) {
+	p.row("Run:", r.GetId())
+	p.row("State:", runState(r))
+	p.row("Reason:", r.GetReason())
+	p.row("Job:", runJob(r))
+	p.row("User:", r.GetUser())
+	p.row("Kernel:", runKernel(r))
+	p.row("Collectors:", strings.Join(r.GetCollectors(), " "))
+	p.row("Requested by:", fmt.Sprintf("%s, %s", r.GetRequestedBy(), clock(r.GetRequested().AsTime())))
+	p.row("Began:", clock(r.GetBegan().AsTime()))
+	p.row("Ended:", clock(r.GetEnded().AsTime()))
+	if len(r.GetNodes()) > 0 {
+		p.line("")
+		p.row("NODE", "STATE", "FILES", "SIZE", "NOT WHOLE", "REASON")
+		for _, n := range r.GetNodes() {
+			size := uint64(0)
+			for _, f := range n.GetFiles() {
+				size += f.GetSize()
+			}
+			p.row(n.GetName(), enumWord(n.GetState().String(), "RUN_NODE_STATE_"), len(n.GetFiles()), bytesOf(size), n.GetPartial(), n.GetReason())
+		}
+	}
+	if headline != "" {
+		p.line("\n%s", headline)
+		p.line("kernelctl run report %d shows the figures.", r.GetId())
+	}
+}
+
+func (a *app) runCancel(ctx context.Context, text string) error {
+	id, err := runID(text)
+	if err != nil {
+		return err
+	}
+	response, err := call(ctx, a, api.NewRunServiceClient, api.RunServiceClient.CancelRun, &api.CancelRunRequest{Id: id})
+	if err != nil {
+		return err
+	}
+	return a.show(response.GetRun(), func(p *page) { p.line("run %d is taken back", id) })
+}
+
+const runRequestLong = `Asks for a run of the next job of an application, or of a profile: the next job
+that gets a kernel whose profile names that application. The request waits until
+there is one, for a month by default. The job's user need not do anything, and
+sees the run like one of his own.
+
+pgo is not to be had this way: it needs the job to boot another kernel, and that is
+for its user to say (sbatch --kernel-profiling=pgo).`
+
+func (a *app) runRequestCommand() *cobra.Command {
+	request := &api.RequestRunRequest{}
+	var collectors string
+	c := &cobra.Command{
+		Use: "request [APPLICATION]", Short: "Ask for a run of an application's next job", Long: runRequestLong,
+		Example: "  kernelctl run request MITgcm\n  kernelctl run request --profile mitgcm --collectors io,callgraph", Args: cobra.MaximumNArgs(1),
+		RunE: a.run(func(ctx context.Context, args []string) error {
+			if len(args) > 0 {
+				request.Application = args[0]
+			}
+			if collectors != "" {
+				request.Collectors = strings.Split(collectors, ",")
+			}
+			return a.runRequest(ctx, request)
+		}),
+	}
+	c.Flags().StringVar(&request.Profile, "profile", "", "`name` of a profile, instead of an application")
+	c.Flags().StringVar(&collectors, "collectors", "", "`list` of io, syscalls, callgraph, noise (default io,syscalls,noise)")
+	return c
+}
+
+func (a *app) runRequest(ctx context.Context, request *api.RequestRunRequest) error {
+	if (request.GetApplication() == "") == (request.GetProfile() == "") {
+		return usageError{fmt.Errorf("name an application, or a profile with --profile: %w", kernelbroker.ErrInvalid)}
+	}
+	var err error
+	if request.RequestId, err = requestID(); err != nil {
+		return err
+	}
+	response, err := call(ctx, a, api.NewRunServiceClient, api.RunServiceClient.RequestRun, request)
+	if err != nil {
+		return err
+	}
+	r := response.GetRun()
+	return a.show(r, func(p *page) {
+		p.line("run %d waits for the %s, with %s", r.GetId(), runJob(r), strings.Join(r.GetCollectors(), ","))
+	})
+}

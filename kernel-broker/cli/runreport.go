@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/compare"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/pprof"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/report"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
+)
+
+// reportFiles are those that run report may write.
+type reportFiles struct{ html, dot, pprof, folded string }
+
+const runReportLong = `Makes the report of a run from what its nodes delivered. It begins with what would
+be gained by which kernel, or that there is nothing to gain, and shows beside each
+collector's figures what the collector cost.
+
+On the terminal it is tables; --html writes a page with charts that needs no
+network, -o json the whole for programs (profiling/report/report.schema.json). The
+call graph also goes to Graphviz, to pprof, and to programs that read folded stacks.
+
+The files of a run are for the job's user and for administrators.`
+
+func (a *app) runReportCommand() *cobra.Command {
+	var to reportFiles
+	c := &cobra.Command{
+		Use: "report RUN", Short: "Show what a run found, and what would be gained", Long: runReportLong,
+		Example: "  kernelctl run report 7 --html run7.html\n  kernelctl run report 7 -o json | jq .decision.headline", Args: cobra.ExactArgs(1),
+		RunE: a.run(func(ctx context.Context, args []string) error { return a.runReport(ctx, args[0], to) }),
+	}
+	f := c.Flags()
+	f.StringVar(&to.html, "html", "", "write the page to this `file`")
+	f.StringVar(&to.dot, "dot", "", "write the call graph for Graphviz to this `file`")
+	f.StringVar(&to.pprof, "pprof", "", "write the call graph for pprof to this `file`")
+	f.StringVar(&to.folded, "folded", "", "write the call graph as folded stacks to this `file`")
+	return c
+}
+
+// leastDrawn is the share of the kernel's samples from which a function is in
+// the graph for Graphviz.
+const leastDrawn = 0.005
+
+func (a *app) runReport(ctx context.Context, text string, to reportFiles) error {
+	id, err := runID(text)
+	if err != nil {
+		return err
+	}
+	r, err := a.getRun(ctx, id)
+	if err != nil {
+		return err
+	}
+	made, err := a.report(ctx, r)
+	if err != nil {
+		return err
+	}
+	written, err := a.writeReport(made, to)
+	if err != nil {
+		return err
+	}
+	switch {
+	case a.output != outputTable:
+		var out bytes.Buffer
+		if err := made.WriteJSON(&out); err != nil {
+			return err
+		}
+		return a.showJSON(out.Bytes())
+	case written > 0:
+		a.say("%s", made.Decision.Headline)
+		return nil
+	}
+	return made.WriteText(a.Stdout)
+}
+
+func (a *app) writeReport(made report.Report, to reportFiles) (written int, err error) {
+	graph := made.Result.CallGraph
+	for _, f := range []struct {
+		path  string
+		graph bool
+		write func(io.Writer) error
+	}{
+		{to.html, false, made.WriteHTML},
+		{to.dot, true, func(w io.Writer) error { return graph.WriteDOT(w, leastDrawn) }},
+		{to.pprof, true, func(w io.Writer) error { return pprof.Write(w, graph) }},
+		{to.folded, true, func(w io.Writer) error { return graph.WriteFolded(w) }},
+	} {
+		if f.path == "" {
+			continue
+		}
+		if f.graph && graph == nil {
+			return written, fmt.Errorf("run %d has no call graph (sbatch --kernel-profiling=callgraph takes one): %w", made.Run.ID, kernelbroker.ErrPrecluded)
+		}
+		if err := writeTo(f.path, f.write); err != nil {
+			return written, err
+		}
+		a.say("%s written", f.path)
+		written++
+	}
+	return written, nil
+}
+
+// writeTo a file, whole or not at all.
+func writeTo(path string, write func(io.Writer) error) error {
+	var out bytes.Buffer
+	if err := write(&out); err != nil {
+		return err
+	}
+	return replace.File(path, out.Bytes(), os.FileMode(0o644))
+}
+
+const runDiffLong = `Sets two runs beside each other, for example of one job on two kernels. Each side may
+be several runs of the same job, with commas between their numbers: only then it can
+be said which differences are more than chance, by Welch's test as in the kernel
+factory. Of one run each no significance can be stated, and so it is said.`
+
+func (a *app) runDiffCommand() *cobra.Command {
+	var html string
+	c := &cobra.Command{
+		Use: "diff RUN[,RUN...] RUN[,RUN...]", Short: "Set two runs, or two sides of runs, beside each other", Long: runDiffLong,
+		Example: "  kernelctl run diff 7 8\n  kernelctl run diff 3,4,5 7,8,9 --html diff.html", Args: cobra.ExactArgs(2),
+		RunE: a.run(func(ctx context.Context, args []string) error { return a.runDiff(ctx, args[0], args[1], html) }),
+	}
+	c.Flags().StringVar(&html, "html", "", "write the page to this `file`")
+	return c
+}
+
+func (a *app) runDiff(ctx context.Context, first, second, html string) error {
+	left, err := a.side(ctx, first)
+	if err != nil {
+		return err
+	}
+	right, err := a.side(ctx, second)
+	if err != nil {
+		return err
+	}
+	c, err := compare.Compare(left, right, verdict.DefaultRules())
+	if err != nil {
+		return err
+	}
+	doc := report.ComparisonDocument(c, time.Now())
+	switch {
+	case html != "":
+		if err := writeTo(html, doc.WriteHTML); err != nil {
+			return err
+		}
+		a.say("%s written", html)
+		a.say("%s", c.Significance)
+		return nil
+	case a.output != outputTable:
+		return a.showValue(c, nil)
+	}
+	return doc.WriteText(a.Stdout)
+}
+
+func (a *app) side(ctx context.Context, list string) (compare.Side, error) {
+	s := compare.Side{Name: "run " + list}
+	if strings.Contains(list, ",") {
+		s.Name = "runs " + list
+	}
+	for text := range strings.SplitSeq(list, ",") {
+		id, err := runID(text)
+		if err != nil {
+			return s, err
+		}
+		r, err := a.getRun(ctx, id)
+		if err != nil {
+			return s, err
+		}
+		result, err := a.result(ctx, r)
+		if err != nil {
+			return s, err
+		}
+		s.Runs = append(s.Runs, result)
+	}
+	return s, nil
+}

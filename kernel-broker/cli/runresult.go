@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/report"
+)
+
+// hasResults reports whether there is something to read, for who asks.
+func hasResults(r *api.Run) bool {
+	for _, n := range r.GetNodes() {
+		if len(n.GetFiles()) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// report of a run, made from what its nodes delivered.
+func (a *app) report(ctx context.Context, r *api.Run) (report.Report, error) {
+	result, err := a.result(ctx, r)
+	if err != nil {
+		return report.Report{}, err
+	}
+	return report.New(report.Run{
+		ID: r.GetId(), State: runState(r), Reason: r.GetReason(), Job: runJob(r), User: r.GetUser(), Kernel: runKernel(r),
+		Collectors: r.GetCollectors(), RequestedBy: r.GetRequestedBy(), Began: timeOf(r.GetBegan()), Ended: timeOf(r.GetEnded()),
+	}, result, time.Now()), nil
+}
+
+// timeOf is zero for a time that is not set.
+func timeOf(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+// result of all nodes of a run. A node that delivered nothing stands in it as
+// not whole.
+func (a *app) result(ctx context.Context, r *api.Run) (profiling.Result, error) {
+	if !hasResults(r) {
+		return profiling.Result{}, fmt.Errorf("run %d is %s and has no results%s: %w", r.GetId(), runState(r), forWhom(r), kernelbroker.ErrPrecluded)
+	}
+	var results []profiling.Result
+	var missing []profiling.Partial
+	for _, n := range r.GetNodes() {
+		one, err := a.resultOf(ctx, n)
+		if err != nil {
+			return profiling.Result{}, fmt.Errorf("run %d: node %q: %w", r.GetId(), n.GetName(), err)
+		}
+		if one == nil {
+			missing = append(missing, profiling.Partial{Node: n.GetName(), Why: enumWord(n.GetState().String(), "RUN_NODE_STATE_") + " " + n.GetReason()})
+			continue
+		}
+		results = append(results, *one)
+	}
+	whole, err := profiling.Merge(results...)
+	whole.Partial = append(whole.Partial, missing...)
+	return whole, err
+}
+
+// forWhom says why somebody may see no files of a run that has some.
+func forWhom(r *api.Run) string {
+	for _, n := range r.GetNodes() {
+		if n.GetState() == api.RunNodeState_RUN_NODE_STATE_DELIVERED {
+			return " for you: they are for user " + r.GetUser() + " and for administrators"
+		}
+	}
+	return ""
+}
+
+// resultOf one node; nil when it has delivered none.
+func (a *app) resultOf(ctx context.Context, n *api.RunNode) (*profiling.Result, error) {
+	for _, f := range n.GetFiles() {
+		if f.GetName() != kernelbroker.ResultFile {
+			continue
+		}
+		return a.readResult(ctx, f.GetDigest())
+	}
+	return nil, nil
+}
+
+func (a *app) readResult(ctx context.Context, digest string) (result *profiling.Result, err error) {
+	dir, err := os.MkdirTemp("", "kernelctl-run-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, kernelbroker.ResultFile)
+	if err := a.fetch(ctx, digest, path); err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := profiling.ParseResult(content)
+	return &parsed, err
+}

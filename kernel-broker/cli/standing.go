@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+)
+
+// reasonFlag adds --reason; it is asked for where others will want to know.
+func reasonFlag(c *cobra.Command, reason *string) *cobra.Command {
+	c.Flags().StringVar(reason, "reason", "", "`text` for the record")
+	_ = c.MarkFlagRequired("reason") // defined above
+	return c
+}
+
+func (a *app) profilePromoteCommand() *cobra.Command {
+	var reason string
+	return reasonFlag(&cobra.Command{
+		Use: "promote NAME@VERSION", Short: "Make a version the one that jobs get who name none",
+		Example: "  kernelctl profile promote mitgcm@3 --reason 'a week on the test partition'",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.run(func(ctx context.Context, args []string) error {
+			ref, err := versionRef(args[0])
+			if err != nil {
+				return err
+			}
+			return a.promote(ctx, ref, reason)
+		}),
+	}, &reason)
+}
+
+func (a *app) profileRollbackCommand() *cobra.Command {
+	var reason string
+	return reasonFlag(&cobra.Command{
+		Use: "rollback NAME", Short: "Make the default version what it was before",
+		Long: `Jobs who name no version get the one again that they got before the last change.
+Versions that are quarantined or retired by now are passed over. A node that was
+told to boot no older version by a signature's floor keeps to that.`,
+		Example: "  kernelctl profile rollback mitgcm --reason 'mitgcm@3 is slower on n12'",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.run(func(ctx context.Context, args []string) error {
+			if err := kernelbroker.ValidateProfileName(args[0]); err != nil {
+				return usageError{err}
+			}
+			return a.promote(ctx, kernelbroker.Ref{Profile: args[0]}, reason)
+		}),
+	}, &reason)
+}
+
+func (a *app) promote(ctx context.Context, ref kernelbroker.Ref, reason string) error {
+	id, err := requestID()
+	if err != nil {
+		return err
+	}
+	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.PromoteVersion,
+		&api.PromoteVersionRequest{RequestId: id, Name: ref.Profile, Version: ref.Version, Reason: reason})
+	if err != nil {
+		return err
+	}
+	now := kernelbroker.Ref{Profile: ref.Profile, Version: response.GetProfile().GetDefaultVersion()}
+	if response.GetChanged() {
+		a.say("%s is the default version now", now)
+	} else {
+		a.say("%s was the default version already", now)
+	}
+	return nil
+}
+
+func (a *app) profileQuarantineCommand() *cobra.Command {
+	var reason string
+	return reasonFlag(&cobra.Command{
+		Use: "quarantine NAME@VERSION", Short: "Keep jobs from choosing a version until it is released",
+		Long: `No job may choose the version until "profile release"; jobs that wait for it are
+held with the reason. Jobs that run on it go on.`,
+		Example: "  kernelctl profile quarantine mitgcm@3 --reason 'loses data on NFS'",
+		Args:    cobra.ExactArgs(1),
+		RunE:    a.run(func(ctx context.Context, args []string) error { return a.profileQuarantine(ctx, args[0], reason) }),
+	}, &reason)
+}
+
+func (a *app) profileQuarantine(ctx context.Context, text, reason string) error {
+	ref, err := versionRef(text)
+	if err != nil {
+		return err
+	}
+	id, err := requestID()
+	if err != nil {
+		return err
+	}
+	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.QuarantineVersion,
+		&api.QuarantineVersionRequest{RequestId: id, Name: ref.Profile, Version: ref.Version, Reason: reason})
+	if err != nil {
+		return err
+	}
+	if response.GetChanged() {
+		a.say("%s quarantined", ref)
+	} else {
+		a.say("%s was quarantined already", ref)
+	}
+	return nil
+}
+
+// historyRows shows who did what to a profile, when and why.
+func historyRows(p *page, history []*api.Change) {
+	if len(history) == 0 {
+		return
+	}
+	p.line("\nHistory:")
+	p.row("TIME", "CHANGE", "VERSION", "BY", "REASON")
+	for _, c := range history {
+		version := ""
+		if c.GetVersion() != 0 {
+			version = fmt.Sprint(c.GetVersion())
+		}
+		p.row(clock(c.GetAt().AsTime()), c.GetWhat(), version, c.GetWho(), c.GetReason())
+	}
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/ca"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/store/memstore"
+)
+
+// trusting gives the fixture's broker an authority.
+func trusting(t *testing.T) func(*rpc.Options) {
+	t.Helper()
+	authority, err := ca.OpenAuthority(ca.Options{Dir: filepath.Join(t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := ca.OpenRegistry(t.Context(), ca.RegistryOptions{
+		Store: memstore.New(), Cluster: "lab", Authority: authority, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(o *rpc.Options) { o.TLS = &rpc.TLS{Source: authority, Registry: registry} }
+}
+
+func TestNodeTokens(t *testing.T) {
+	f := newFixture(t, trusting(t))
+	out := f.must(0, "token of n1, until ", "node", "token", "n1", "--ttl", "10m")
+	token, err := mtls.ParseToken(out)
+	if err != nil || token.Node != "n1" {
+		t.Errorf("%v, %v", token, err)
+	}
+	path := filepath.Join(t.TempDir(), "n2.token")
+	if out := f.must(0, path, "node", "token", "n2", "--output-file", path); out != "" {
+		t.Errorf("with a file it prints %q", out)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token, err := mtls.ParseToken(string(text)); err != nil || token.Node != "n2" {
+		t.Errorf("%v, %v", token, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	list := f.must(0, "", "node", "certificates")
+	if !strings.Contains(list, "n1") || !strings.Contains(list, "token") || strings.Contains(list, token.Secret) {
+		t.Errorf("list: %s", list)
+	}
+	f.must(0, "n1 revoked, 0 connections cut", "node", "revoke", "n1", "--reason", "test")
+	if list := f.must(0, "", "node", "certificates", "n1"); !strings.Contains(list, "revoked") || !strings.Contains(list, "test") || strings.Contains(list, "token") {
+		t.Errorf("list: %s", list)
+	}
+	f.must(3, `node "n9" has never had a token`, "node", "certificates", "n9")
+	f.must(3, "720h", "node", "token", "n1", "--ttl", "721h")
+	f.must(2, "arg", "node", "token")
+}
+
+func TestAuthority(t *testing.T) {
+	f := newFixture(t, trusting(t))
+	first := f.must(0, "cluster lab, fingerprint ", "authority", "show")
+	f.must(0, "the new authority has the fingerprint ", "authority", "rotate")
+	second := f.must(0, "", "authority", "show")
+	if list, err := mtls.ParseCertificates([]byte(second)); err != nil || len(list) != 2 || !strings.HasPrefix(second, strings.TrimSpace(first)) {
+		t.Errorf("%d authorities, %v", len(list), err)
+	}
+	newFixture(t).must(3, "TLS is off", "authority", "show")
+}

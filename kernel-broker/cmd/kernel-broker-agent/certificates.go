@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/config"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/enrol"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
+)
+
+// certificates returns what the node shows to the broker, and who sees to it
+// where that is the agent's own work.
+func certificates(c config.Config, log *slog.Logger) (*enrol.Enroller, mtls.Source) {
+	switch c.TLS.Mode {
+	case config.TLSNone:
+		log.Warn("TLS IS OFF (tls.mode: none): whoever answers at the broker's address can have this node boot any kernel", "broker", c.Broker)
+		return nil, nil
+	case config.TLSSite:
+		return nil, mtls.NewFiles(mtls.Paths{Certificate: c.TLS.Certificate, Key: c.TLS.Key, Authorities: c.TLS.Authorities})
+	}
+	enroller := enrol.New(enrol.Options{
+		Node: c.Node, Broker: c.Broker, Paths: mtls.NodePaths(c.TLS.Dir), TokenFile: c.TLS.Token, Dial: link.Dial, Log: log,
+	})
+	return enroller, enroller.Source()
+}
+
+// certified waits until the node has something to show; a broker would only
+// refuse it before.
+func certified(ctx context.Context, enroller *enrol.Enroller) bool {
+	if enroller == nil {
+		return true
+	}
+	select {
+	case <-enroller.Ready():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/hardware"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
+)
+
+// What nodes print, the factory reads: the two do not know each other, so the
+// form is held together here.
+func TestTheFactoryReadsWhatNodesPrint(t *testing.T) {
+	one, err := agentctl("hardware", "--node", "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(one, "\n") != 1 {
+		t.Errorf("a report is more than a line, and two may mix: %q", one)
+	}
+	other, err := agentctl("hardware", "--node", "n0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := slim.ReadNodes(strings.NewReader(one + other))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := hardware.Read("/proc", "/sys", "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(nodes) != 2 || nodes[0].Name != "n0" || !reflect.DeepEqual(hardware.Node(nodes[1]), seen) {
+		t.Errorf("printed %+v, read %+v", seen, nodes)
+	}
+}
+
+func TestHardwareUsage(t *testing.T) {
+	var usage usageError
+	if _, err := agentctl("hardware", "n1"); !errors.As(err, &usage) {
+		t.Errorf("an argument: %v", err)
+	}
+	if _, err := agentctl("hardware", "--sys", t.TempDir()); err == nil || errors.As(err, &usage) {
+		t.Errorf("no sysfs: %v", err)
+	}
+}

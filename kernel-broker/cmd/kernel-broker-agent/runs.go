@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/callgraph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/files"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/noise"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/pgo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/syscalls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/config"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/runs"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// slurmGrace is what slurmd is left beyond its time to start: the broker lets it
+// start only when the node is proven.
+const slurmGrace = 30 * time.Second
+
+// newKeeper has the collectors of this node behind it.
+func newKeeper(c config.Config, boot kernelbroker.Boot, broker runs.Broker, log *slog.Logger) *runs.Keeper {
+	return runs.New(runs.Options{
+		Node: c.Node, Broker: broker, Dir: c.Profiling.Dir, Sockets: c.Profiling.Sockets, Cgroups: c.Profiling.Cgroups,
+		SlurmLimit: c.Slurmd.StartTimeout + slurmGrace, Log: log,
+		Collectors: collectors{node: c.Node, kernel: profiling.Kernel{Release: boot.Release, BuildID: boot.BuildID},
+			most: c.Profiling.MaxBytes, log: log},
+	})
+}
+
+// collectors implements runs.Collectors.
+type collectors struct {
+	node   string
+	kernel profiling.Kernel
+	most   int
+	log    *slog.Logger
+}
+
+// named returns those that there are. A name from a newer broker is refused by
+// itself.
+func (c collectors) named(names []string) (found []collect.Collector, unknown []error) {
+	have := map[profiling.Collector]collect.Collector{
+		profiling.CollectIO: files.Collector{}, profiling.CollectSyscalls: syscalls.Collector{},
+		profiling.CollectCallgraph: callgraph.Collector{}, profiling.CollectNoise: noise.Collector{},
+		profiling.CollectPGO: pgo.Collector{BuildID: c.kernel.BuildID},
+	}
+	for _, name := range names {
+		if one, has := have[profiling.Collector(name)]; has {
+			found = append(found, one)
+		} else {
+			unknown = append(unknown, fmt.Errorf("collector %q: %w on this node", name, profiling.ErrCollector))
+		}
+	}
+	return found, unknown
+}
+
+// Check implements runs.Collectors.
+func (c collectors) Check(names []string) []error {
+	found, wrong := c.named(names)
+	for _, one := range found {
+		if err := one.Check(); err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	return wrong
+}
+
+// Begin implements runs.Collectors.
+func (c collectors) Begin(r runs.Request) (runs.Look, error) {
+	found, unknown := c.named(r.Collectors)
+	if len(found) == 0 {
+		return nil, fmt.Errorf("job %d: no collector can begin: %v", r.Job.Job, unknown)
+	}
+	return collect.Start(collect.Request{
+		Job: r.Job.Job, Restart: r.Job.Restart, Node: c.node, Kernel: c.kernel, Cgroup: r.Cgroup, Folder: r.Folder,
+		MostBytes: c.most, Socket: r.Socket, Owner: int(r.UID),
+	}, found, c.log)
+}
+
+// settling is a Booter that delivers profiling results before it loads a
+// kernel: what is left then may lie on a disk that the boot clears.
+type settling struct {
+	agent.Booter
+	keeper *runs.Keeper
+	limit  time.Duration
+}
+
+// Load implements agent.Booter.
+func (s settling) Load(ctx context.Context, t decide.Target) error {
+	s.keeper.Settle(ctx, s.limit)
+	return s.Booter.Load(ctx, t)
+}

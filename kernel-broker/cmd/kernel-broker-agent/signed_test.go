@@ -1,0 +1,165 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
+)
+
+// signer signs as an administrator would, for a node that trusts it.
+type signer struct {
+	t   *testing.T
+	key ed25519.PrivateKey
+}
+
+// trusting gives the node a trust list with a new key.
+func (n *fakeNode) trusting(more string) signer {
+	n.t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	public, err := signing.FormatPublicKey(key.Public())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.file("trust.yaml", "cluster: alpha\nkeys:\n- name: release\n  public: |\n    "+
+		strings.ReplaceAll(strings.TrimSpace(string(public)), "\n", "\n    ")+"\n"+more)
+	n.config.Trust.List, n.config.Trust.State = n.path("trust.yaml"), n.path("trust.state")
+	n.config.Trust.StockFiles = nil
+	return signer{n.t, key}
+}
+
+func (s signer) sign(k *api.KernelSpec, change func(*signing.Terms)) []byte {
+	s.t.Helper()
+	terms := signing.Terms{Cluster: "alpha", Made: time.Now().Add(-time.Minute), Expires: time.Now().Add(time.Hour)}
+	if change != nil {
+		change(&terms)
+	}
+	envelope, err := signing.Sign(s.t.Context(), signing.ManifestOf(kernelbroker.Kernel{
+		Profile: k.Profile, Version: k.Version, ImageDigest: k.ImageDigest, ImageSize: k.ImageSize,
+		InitrdDigest: k.InitrdDigest, InitrdSize: k.InitrdSize, Arguments: k.Arguments, BuildID: k.BuildId,
+		Release: k.Release, Architecture: k.Architecture, Drivers: k.Drivers, MinMemoryMiB: k.MinMemoryMib,
+	}, terms), s.key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return envelope
+}
+
+func TestSignedKernelIsBooted(t *testing.T) {
+	b := newFakeBroker(t)
+	n := newFakeNode(t, b.address)
+	kernel := mitgcm(b)
+	s := n.trusting("")
+	b.wish(stockWish(1))
+	n.up()
+	b.slurmd(true, 1)
+	wish := switchWish(kernel, 7)
+	wish.Envelope = s.sign(kernel, func(t *signing.Terms) { t.Floor = kernel.Version })
+	w := b.wish(wish)
+	b.report(w.Generation, executing)
+	n.until("the kexec", func() bool { return n.exists("executed") })
+	if n.read("loaded.image") != string(b.files[kernel.ImageDigest]) {
+		t.Error("something else was loaded")
+	}
+	if !strings.Contains(n.read("trust.state"), `"mitgcm":`) {
+		t.Errorf("remembered: %s", n.read("trust.state"))
+	}
+}
+
+// Whoever has the broker, its store or the network in his hands can make all of
+// these. The node says why it refuses, fetches nothing, and stays what it was.
+func TestUntrustedKernelsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		wish  func(*fakeNode, signer, *api.KernelSpec) []byte
+		list  string
+		cause string
+	}{
+		{"unsigned", func(*fakeNode, signer, *api.KernelSpec) []byte { return nil }, "", "not signed"},
+		{"arguments added", func(_ *fakeNode, s signer, k *api.KernelSpec) []byte {
+			envelope := s.sign(k, nil)
+			k.Arguments = append(k.Arguments, "selinux=0")
+			return envelope
+		}, "", "arguments is"},
+		{"another image under its name", func(_ *fakeNode, s signer, k *api.KernelSpec) []byte {
+			envelope := s.sign(k, nil)
+			k.ImageDigest = "sha256:" + strings.Repeat("ab", 32)
+			return envelope
+		}, "", "image digest is"},
+		{"expired", func(_ *fakeNode, s signer, k *api.KernelSpec) []byte {
+			return s.sign(k, func(t *signing.Terms) { t.Made, t.Expires = t.Made.Add(-time.Hour), t.Made })
+		}, "", "expired"},
+		{"of another cluster", func(_ *fakeNode, s signer, k *api.KernelSpec) []byte {
+			return s.sign(k, func(t *signing.Terms) { t.Cluster = "beta" })
+		}, "", "another cluster"},
+		{"by another key", func(n *fakeNode, _ signer, k *api.KernelSpec) []byte {
+			list := n.read("trust.yaml")
+			envelope := n.trusting("").sign(k, nil)
+			n.file("trust.yaml", list)
+			return envelope
+		}, "", "no key that is trusted"},
+		{"below the list's floor", func(_ *fakeNode, s signer, k *api.KernelSpec) []byte { return s.sign(k, nil) },
+			"floors: {mitgcm: 99}\n", "floor is 99"},
+		{"older than what ran here", func(n *fakeNode, s signer, k *api.KernelSpec) []byte {
+			n.file("trust.state", `{"format":1,"floors":{"mitgcm":99},"newest":"2026-01-01T00:00:00Z"}`)
+			return s.sign(k, nil)
+		}, "", "floor is 99"},
+		{"stock by name only", func(_ *fakeNode, _ signer, k *api.KernelSpec) []byte {
+			k.Profile = "stock"
+			return nil
+		}, "", "not signed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newFakeBroker(t)
+			n := newFakeNode(t, b.address)
+			kernel := mitgcm(b)
+			envelope := c.wish(n, n.trusting(c.list), kernel)
+			b.wish(stockWish(1))
+			n.up()
+			b.slurmd(true, 1)
+			wish := switchWish(kernel, 7)
+			wish.Envelope = envelope
+			w := b.wish(wish)
+			r := b.report(w.Generation, failed)
+			if r.Failure != kernelFault || !strings.Contains(r.Detail, c.cause) || !strings.Contains(r.Detail, "trust list") {
+				t.Errorf("failure %v: %s", r.Failure, r.Detail)
+			}
+			b.never(loaded)
+			b.never(executing)
+			files, err := filepath.Glob(n.path("cache/sha256/*/*"))
+			if err != nil || len(files) != 0 || len(b.offsets) != 0 {
+				t.Errorf("fetched %v at %v, %v", files, b.offsets, err)
+			}
+		})
+	}
+}
+
+// A list that cannot be read is the node's fault: another node may do.
+func TestUnreadableTrustListIsTheNodesFault(t *testing.T) {
+	b := newFakeBroker(t)
+	n := newFakeNode(t, b.address)
+	kernel := mitgcm(b)
+	s := n.trusting("")
+	b.wish(stockWish(1))
+	n.up()
+	b.slurmd(true, 1)
+	if err := os.Chmod(n.path("trust.yaml"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	wish := switchWish(kernel, 7)
+	wish.Envelope = s.sign(kernel, nil)
+	w := b.wish(wish)
+	if r := b.report(w.Generation, failed); r.Failure != nodeFault || !strings.Contains(r.Detail, "chmod go-w") {
+		t.Errorf("failure %v: %s", r.Failure, r.Detail)
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
+)
+
+// artifacts is the store of files as the API wants it.
+type artifacts struct {
+	store *artifact.Store
+	limit uint64
+}
+
+// blame gives what the store reports the domain's names.
+func blame(err error) error {
+	for _, known := range []struct{ from, to error }{
+		{artifact.ErrInvalidDigest, kb.ErrInvalid}, {artifact.ErrDigestMismatch, kb.ErrInvalid},
+		{artifact.ErrTooLarge, kb.ErrInvalid}, {artifact.ErrTruncated, kb.ErrInvalid}, {artifact.ErrOffset, kb.ErrInvalid},
+		{artifact.ErrNotFound, kb.ErrNotFound}, {artifact.ErrInUse, kb.ErrUnavailable},
+		{artifact.ErrStoreFull, kb.ErrExhausted}, {artifact.ErrUploads, kb.ErrExhausted}, {artifact.ErrDiskFull, kb.ErrExhausted},
+	} {
+		if errors.Is(err, known.from) {
+			return fmt.Errorf("%w: %w", known.to, err)
+		}
+	}
+	return err
+}
+
+// Put implements rpc.Artifacts.
+func (a artifacts) Put(ctx context.Context, digest string, size, offset uint64, source io.Reader) (bool, error) {
+	d, err := artifact.ParseDigest(digest)
+	if err != nil {
+		return false, blame(err)
+	}
+	stored, err := a.store.Put(ctx, d, int64(size), int64(offset), source)
+	return stored, blame(err)
+}
+
+// State implements rpc.Artifacts.
+func (a artifacts) State(_ context.Context, digest string) (bool, uint64, error) {
+	d, err := artifact.ParseDigest(digest)
+	if err != nil {
+		return false, 0, blame(err)
+	}
+	stored, size, err := a.store.State(d)
+	return stored, uint64(size), blame(err)
+}
+
+// Open implements rpc.Artifacts.
+func (a artifacts) Open(_ context.Context, digest string) (io.ReadSeekCloser, uint64, error) {
+	d, err := artifact.ParseDigest(digest)
+	if err != nil {
+		return nil, 0, blame(err)
+	}
+	file, err := a.store.Open(d)
+	if err != nil {
+		return nil, 0, blame(err)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, file.Close())
+	}
+	return file, uint64(info.Size()), nil
+}
+
+// List implements rpc.Artifacts.
+func (a artifacts) List(ctx context.Context) ([]rpc.Artifact, uint64, uint64, error) {
+	files, used, err := a.store.List(ctx)
+	return converted(files), uint64(used), a.limit, blame(err)
+}
+
+// Collect implements rpc.Artifacts.
+func (a artifacts) Collect(ctx context.Context, dryRun bool) ([]rpc.Artifact, error) {
+	files, err := a.store.Collect(ctx, dryRun)
+	return converted(files), blame(err)
+}
+
+func converted(files []artifact.Stored) []rpc.Artifact {
+	var out []rpc.Artifact
+	for _, f := range files {
+		out = append(out, rpc.Artifact{Digest: f.Digest.String(), Size: uint64(f.Size), Used: f.Used, NeededBy: f.NeededBy, Partial: f.Partial})
+	}
+	return out
+}
+
+// has implements catalog.Options.HasArtifact.
+func (a artifacts) has(digest string, size uint64) (bool, error) {
+	d, err := artifact.ParseDigest(digest)
+	if err != nil {
+		return false, err
+	}
+	return a.store.Has(d, int64(size))
+}
+
+// needs says what needs which artifact: every version of a profile, but for
+// the image of one that was retired long ago and that no job and no node holds.
+// Its documents stay: they are the record of what once ran.
+func needs(profiles []kb.Profile, held map[kb.Ref][]string, now time.Time, retiredFor time.Duration) (map[artifact.Digest][]string, error) {
+	needed := map[artifact.Digest][]string{}
+	note := func(digest string, by ...string) error {
+		if digest == "" || len(by) == 0 {
+			return nil
+		}
+		d, err := artifact.ParseDigest(digest)
+		if err != nil {
+			return err
+		}
+		needed[d] = slices.Concat(needed[d], by)
+		return nil
+	}
+	var wrong []error
+	for _, p := range profiles {
+		for _, v := range p.Versions {
+			k, by := v.Kernel, slices.Sorted(slices.Values(held[v.Kernel.Ref()]))
+			if v.Retired == nil || now.Sub(v.Retired.Since) <= retiredFor {
+				by = append([]string{k.Ref().String()}, by...)
+			}
+			wrong = append(wrong, note(k.ImageDigest, by...), note(k.InitrdDigest, by...))
+			for _, d := range v.Documents {
+				wrong = append(wrong, note(d.Digest, "document of "+k.Ref().String()))
+			}
+		}
+	}
+	return needed, errors.Join(wrong...)
+}
+
+// openArtifacts opens the store; who holds which kernel is asked for later,
+// when there is a controller to ask.
+func openArtifacts(dir string, o artifact.StoreOptions) (artifacts, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return artifacts{}, fmt.Errorf("artifacts: %w", err)
+	}
+	store, err := artifact.OpenStore(dir, o)
+	return artifacts{store: store, limit: uint64(o.Limit)}, err
+}

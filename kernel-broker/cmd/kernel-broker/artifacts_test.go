@@ -1,0 +1,54 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
+)
+
+func digest(c string) string { return "sha256:" + strings.Repeat(c, 64) }
+
+func TestNeeds(t *testing.T) {
+	now := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+	version := func(n uint32, c string, retired time.Duration) kb.ProfileVersion {
+		v := kb.ProfileVersion{Kernel: kb.Kernel{Profile: "p", Version: n, ImageDigest: digest(c)}}
+		if retired > 0 {
+			v.Retired = &kb.Retirement{Since: now.Add(-retired)}
+		}
+		return v
+	}
+	old := version(1, "1", 48*time.Hour)
+	old.Documents = []kb.Document{{Name: "provenance", Digest: digest("d")}}
+	old.Kernel.InitrdDigest = digest("e")
+	p := kb.Profile{Name: "p", Versions: []kb.ProfileVersion{
+		old, version(2, "2", 48*time.Hour), version(3, "3", time.Hour), version(4, "4", 0),
+	}}
+	held := map[kb.Ref][]string{{Profile: "p", Version: 2}: {"node n1", "job 7"}}
+	needed, err := needs([]kb.Profile{p}, held, now, 24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c, want := range map[string][]string{
+		"1": nil, "e": nil, "d": {"document of p@1"}, // retired for long: only the record stays
+		"2": {"job 7", "node n1"}, // but somebody still holds it
+		"3": {"p@3"},              // retired a moment ago
+		"4": {"p@4"},
+	} {
+		d, err := artifact.ParseDigest(digest(c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(needed[d], want) {
+			t.Errorf("%s is needed by %v, want %v", c, needed[d], want)
+		}
+	}
+	p.Versions[0].Kernel.ImageDigest = "rubbish"
+	held[kb.Ref{Profile: "p", Version: 1}] = []string{"job 1"}
+	if _, err := needs([]kb.Profile{p}, held, now, 24*time.Hour); err == nil {
+		t.Error("a digest that cannot be read is passed over")
+	}
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
+)
+
+// newJudge judges signatures when a kernel is registered, so that a mistake is
+// found by who makes it and not by the first job. The broker has no key, and no
+// node asks it whom to trust. The list is read anew each time.
+func newJudge(c config, log *slog.Logger) (func(kb.Kernel, []byte) error, error) {
+	if c.TrustList == "" {
+		return sameKernel, nil
+	}
+	if _, err := readTrust(c.TrustList); err != nil {
+		return nil, err
+	}
+	log.Info("kernels must be signed to be registered", "trust_list", c.TrustList)
+	return func(k kb.Kernel, envelope []byte) error {
+		trust, err := readTrust(c.TrustList)
+		if err != nil {
+			return err
+		}
+		_, err = signing.Verify(envelope, trust, k, signing.Memory{}, time.Now())
+		return err
+	}, nil
+}
+
+// sameKernel lets everything through but a signature of something else.
+func sameKernel(k kb.Kernel, envelope []byte) error {
+	if len(envelope) == 0 {
+		return nil
+	}
+	m, _, err := signing.Peek(envelope)
+	if err != nil {
+		return err
+	}
+	return m.Describes(k)
+}
+
+func readTrust(path string) (signing.Trust, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return signing.Trust{}, fmt.Errorf("trust list: %w", err)
+	}
+	return signing.ParseTrust(path, text)
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
+)
+
+func signed(t *testing.T, k kb.Kernel, key ed25519.PrivateKey) []byte {
+	t.Helper()
+	envelope, err := signing.Sign(t.Context(), signing.ManifestOf(k, signing.Terms{
+		Cluster: "alpha", Made: time.Now(), Expires: time.Now().Add(time.Hour)}), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return envelope
+}
+
+func TestJudge(t *testing.T) {
+	_, own, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, foreign, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := kb.Kernel{Profile: "p", Version: 1, ImageDigest: digest("1"), BuildID: strings.Repeat("ab", 20), Release: "6.1", Architecture: "x86_64"}
+	other := k
+	other.Version = 2
+	public, err := signing.FormatPublicKey(own.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(t.TempDir(), "trust.yaml")
+	text := "cluster: alpha\nkeys:\n- name: k\n  public: |\n    " + strings.ReplaceAll(strings.TrimSpace(string(public)), "\n", "\n    ") + "\n"
+	if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		list     string
+		envelope []byte
+		err      error
+	}{
+		"no list, none":           {"", nil, nil},
+		"no list, a signature":    {"", signed(t, k, foreign), nil},
+		"no list, of another":     {"", signed(t, other, own), signing.ErrMismatch},
+		"no list, rubbish":        {"", []byte("rubbish"), signing.ErrMalformed},
+		"with a list":             {list, signed(t, k, own), nil},
+		"with a list, none":       {list, nil, signing.ErrUnsigned},
+		"with a list, foreign":    {list, signed(t, k, foreign), signing.ErrUnknownKey},
+		"with a list, of another": {list, signed(t, other, own), signing.ErrMismatch},
+	} {
+		judge, err := newJudge(config{TrustList: c.list}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := judge(k, c.envelope); !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+			t.Errorf("%s: %v, want %v", name, err, c.err)
+		}
+	}
+	if _, err := newJudge(config{TrustList: list + "x"}, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("a list that is not there passes")
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/munge"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/people"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/policy"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/slurm"
+)
+
+// defaultPolicy may be missing: a site that names no file needs none.
+const defaultPolicy = "/etc/kernel-broker/policy.yaml"
+
+// rights is who may do what here, and the record of it.
+type rights struct {
+	*guard.Guard
+	log       *slog.Logger
+	record    *audit.Log
+	directory *people.Directory
+	slurm     *slurm.Client
+	hangups   chan os.Signal
+}
+
+// openRights has the policy in force and the record open. changed is called
+// after another policy came into force.
+func openRights(c config, log *slog.Logger, client *slurm.Client, changed func()) (*rights, error) {
+	administrators, err := uids(c.Administrators)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	dir := c.Audit.Dir
+	if dir == "" {
+		dir = filepath.Join(c.DataDir, "audit")
+	}
+	r := &rights{log: log, slurm: client, directory: people.New(), hangups: make(chan os.Signal, 1)}
+	// From the first moment on, since a signal that nobody waits for is deadly.
+	signal.Notify(r.hangups, syscall.SIGHUP)
+	if r.record, err = audit.Open(audit.Options{Dir: dir, MaxBytes: int64(c.Audit.MaxFileBytes), Log: log}); err != nil {
+		return nil, err
+	}
+	r.Guard, err = guard.New(guard.Options{
+		File: c.Policy, Optional: c.Policy == defaultPolicy, Log: log, Changed: changed,
+		Always: append([]uint32{0, uint32(os.Geteuid())}, administrators...), People: r.directory, Record: r.record,
+	})
+	if err != nil {
+		return nil, errors.Join(usageError{err}, r.record.Close())
+	}
+	if err := r.NoteBroker("start", "version "+version); err != nil {
+		return nil, errors.Join(err, r.record.Close())
+	}
+	return r, nil
+}
+
+func (r *rights) close() error {
+	signal.Stop(r.hangups)
+	return errors.Join(r.NoteBroker("stop", ""), r.record.Close())
+}
+
+// follow reads the policy anew at each SIGHUP, until ctx ends.
+func (r *rights) follow(ctx context.Context) error {
+	r.warn(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.hangups:
+			r.directory.Forget()
+			// The guard has said what is wrong, and stays ill until it is not.
+			if r.Reload() == nil {
+				r.warn(ctx)
+			}
+		}
+	}
+}
+
+// warn says of a policy what Slurm does not hold up.
+func (r *rights) warn(ctx context.Context) {
+	if !r.State().Policy.NeedsAccounts() {
+		return
+	}
+	enforced, err := r.slurm.EnforcesAccounts(ctx)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		r.log.Warn("policy names accounts, and slurmctld does not say whether it enforces them", "error", err)
+	case err == nil && !enforced:
+		r.log.Warn("policy names accounts, and slurmctld lets every user name any: set AccountingStorageEnforce=associations in slurm.conf")
+	}
+}
+
+// authorise judges a job as slurmctld knows it, whatever its hook said.
+func (r *rights) authorise(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error {
+	known := policy.Job{Partition: job.Partition}
+	if r.State().Policy.NeedsAccounts() {
+		account, err := r.slurm.Account(ctx, job.ID)
+		if err != nil {
+			return err
+		}
+		known.Account = account
+	}
+	asker := guard.Asker{UID: job.UID, By: "slurmctld", From: "job " + job.Reference}
+	d, err := r.Judge(ctx, asker, policy.Use, ref.String(), &known)
+	if err != nil {
+		return err
+	}
+	d.Via = "job " + job.Reference + " restart " + strconv.FormatUint(uint64(job.Restart), 10)
+	if _, err := r.Note(d, true); err != nil {
+		return err
+	}
+	if !d.Allowed {
+		return fmt.Errorf("%w: %s", kb.ErrDenied, d.Reason)
+	}
+	return nil
+}
+
+// verifier judges users' credentials; nil where nobody is to be known over the
+// network.
+func verifier(c config) *credential.Verifier {
+	if c.Munge.Socket == "" {
+		return nil
+	}
+	return credential.NewVerifier(credential.Options{Decoder: notary{munge.New(c.Munge.Socket)}, Cluster: c.Cluster})
+}
+
+// notary is munged as the verifier wants it.
+type notary struct{ *munge.Client }
+
+// Decode implements credential.Decoder.
+func (n notary) Decode(ctx context.Context, text string) (credential.Vouched, error) {
+	c, err := n.Client.Decode(ctx, text)
+	return credential.Vouched{UID: c.UID, GID: c.GID, Encoded: c.Encoded, Decoded: c.Decoded, Host: c.Host, Payload: c.Payload}, err
+}

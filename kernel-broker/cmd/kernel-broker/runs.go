@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
+)
+
+// runsConfig bounds profiling runs.
+type runsConfig struct {
+	DeliverLimit time.Duration `yaml:"deliver_limit"`
+	RequestLimit time.Duration `yaml:"request_limit"`
+	Standby      time.Duration `yaml:"standby"`
+	MaxBytes     uint64        `yaml:"max_bytes"`
+	Keep         int           `yaml:"keep"`
+}
+
+func defaultRuns() runsConfig {
+	p, l := plan.Defaults(), broker.DefaultRunLimits()
+	return runsConfig{DeliverLimit: p.RunDeliverLimit, RequestLimit: p.RunRequestLimit, Standby: l.Standby, MaxBytes: l.MaxBytes, Keep: l.Keep}
+}
+
+func (c runsConfig) limits() broker.RunLimits {
+	return broker.RunLimits{Standby: c.Standby, MaxBytes: c.MaxBytes, Keep: c.Keep}
+}
+
+// longestStandby: the hook of a plain job waits no longer.
+const longestStandby = 10 * time.Second
+
+func (c runsConfig) validate() error {
+	switch {
+	case c.DeliverLimit < time.Second || c.RequestLimit < time.Minute:
+		return errors.New("runs.deliver_limit must be at least 1s, and runs.request_limit 1m")
+	case c.Standby <= 0 || c.Standby > longestStandby:
+		return fmt.Errorf("runs.standby: %v is not within 0 to %v", c.Standby, longestStandby)
+	case c.MaxBytes < 1<<20 || c.MaxBytes > math.MaxInt64:
+		return fmt.Errorf("runs.max_bytes: %d is less than 1 MiB, or too large", c.MaxBytes)
+	case c.Keep < 1:
+		return errors.New("runs.keep must be at least 1")
+	}
+	return nil
+}
+
+// runService serves profiling runs.
+func runService(c config, controller *broker.Controller, files artifacts, administrators []uint32) api.RunServiceServer {
+	all := append([]uint32{0, uint32(os.Geteuid())}, administrators...)
+	return rpc.NewRunService(rpc.RunOptions{Runs: controller, Artifacts: files, MaxBytes: c.Runs.MaxBytes,
+		Administrator: func(caller rpc.Caller) bool { return caller.Local && slices.Contains(all, caller.UID) }})
+}
+
+// withRuns adds what runs hold on to, to what is needed.
+func withRuns(ctx context.Context, needed map[artifact.Digest][]string, controller *broker.Controller) (map[artifact.Digest][]string, error) {
+	files, err := controller.RunFiles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for text, by := range files {
+		digest, err := artifact.ParseDigest(text)
+		if err != nil {
+			return nil, err
+		}
+		needed[digest] = slices.Concat(needed[digest], by)
+	}
+	return needed, nil
+}

@@ -1,0 +1,184 @@
+package admission
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission/imagetest"
+)
+
+func good(t testing.TB) []byte {
+	t.Helper()
+	image, err := imagetest.Image(imagetest.Kernel{Release: "6.1.0-x", BuildID: strings.Repeat("ab", 20), Config: wholeConfig()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// wholeConfig has all that is needed.
+func wholeConfig() string {
+	var text strings.Builder
+	for _, n := range needed {
+		text.WriteString("CONFIG_" + n.symbol + "=y\n")
+	}
+	return text.String()
+}
+
+func write(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestCheckHeader(t *testing.T) {
+	little := binary.LittleEndian
+	if h, err := CheckHeader(good(t)); err != nil || h.Protocol != 0x20f || h.CommandLine != 2047 || h.PESigned {
+		t.Errorf("%+v, %v", h, err)
+	}
+	for name, c := range map[string]struct {
+		change func([]byte) []byte
+		words  string
+	}{
+		"empty":           {func([]byte) []byte { return nil }, "no bzImage"},
+		"cut":             {func(b []byte) []byte { return b[:headerEnd-1] }, "no bzImage"},
+		"no boot flag":    {func(b []byte) []byte { b[atBootFlag] = 0; return b }, "no bzImage"},
+		"no magic":        {func(b []byte) []byte { b[atMagic] = 'x'; return b }, "no bzImage"},
+		"an ELF file":     {func([]byte) []byte { return append([]byte("\x7fELF"), make([]byte, 4096)...) }, "no bzImage"},
+		"old protocol":    {func(b []byte) []byte { little.PutUint16(b[atVersion:], 0x20b); return b }, "2.11 is older"},
+		"zImage":          {func(b []byte) []byte { b[atLoadFlags] = 0; return b }, "zImage"},
+		"not relocatable": {func(b []byte) []byte { b[atRelocatable] = 0; return b }, "relocatable"},
+		"32 bits":         {func(b []byte) []byte { b[atXLoadFlags] = 0; return b }, "64-bit"},
+		"short command":   {func(b []byte) []byte { little.PutUint32(b[atCmdlineSize:], 255); return b }, "command line of 255"},
+		"huge":            {func(b []byte) []byte { little.PutUint32(b[atInitSize:], 0xffffffff); return b }, "to unpack itself"},
+	} {
+		if _, err := CheckHeader(c.change(good(t))); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%s: error %v lacks %q", name, err, c.words)
+		}
+	}
+}
+
+func TestPESigned(t *testing.T) {
+	image := good(t)
+	copy(image, "MZ")
+	little := binary.LittleEndian
+	const at = 0x80
+	little.PutUint32(image[0x3c:], at)
+	copy(image[at:], "PE\x00\x00")
+	little.PutUint16(image[at+24:], 0x20b)
+	little.PutUint32(image[at+24+108:], 6)
+	entry := image[at+24+112+8*4:]
+	for name, c := range map[string]struct {
+		begin, size uint32
+		want        bool
+	}{
+		"none": {0, 0, false}, "signed": {uint32(len(image)) - 64, 64, true}, "past the end": {uint32(len(image)) - 64, 65, false}, "empty": {16, 8, false},
+	} {
+		little.PutUint32(entry, c.begin)
+		little.PutUint32(entry[4:], c.size)
+		if h, err := CheckHeader(image); err != nil || h.PESigned != c.want {
+			t.Errorf("%s: %+v, %v", name, h, err)
+		}
+	}
+	little.PutUint32(image[0x3c:], 0xfffffff0)
+	if h, err := CheckHeader(image); err != nil || h.PESigned {
+		t.Errorf("header past the end: %+v, %v", h, err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	path := write(t, "bzImage", good(t))
+	f, err := Check(t.Context(), Subject{Image: path, Limits: Limits{Image: 1 << 20}})
+	if err != nil || f.Release != "6.1.0-x" || f.BuildID != strings.Repeat("ab", 20) || f.Config != "inside" {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	bare, err := imagetest.Image(imagetest.Kernel{Release: "6.1.0-x", BuildID: strings.Repeat("ab", 20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	zero, err := imagetest.Image(imagetest.Kernel{Release: "6.1.0-x", BuildID: strings.Repeat("00", 20), Config: wholeConfig()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lacking := strings.Replace(wholeConfig(), "CONFIG_KEXEC=y", "# CONFIG_KEXEC is not set", 1) + "CONFIG_CMDLINE_OVERRIDE=y\n"
+	unfit, err := imagetest.Image(imagetest.Kernel{Release: "6.1.0-x", BuildID: strings.Repeat("ab", 20), Config: lacking})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := write(t, "config", []byte(wholeConfig()))
+	if f, err := Check(t.Context(), Subject{Image: write(t, "b", bare), Config: whole}); err != nil || f.Config != whole {
+		t.Errorf("by a file: %+v, %v", f, err)
+	}
+	for name, c := range map[string]struct {
+		subject Subject
+		words   string
+	}{
+		"no configuration":     {Subject{Image: write(t, "b", bare)}, "--config"},
+		"unfit":                {Subject{Image: write(t, "b", unfit)}, "CONFIG_KEXEC is not built in: the node could not leave"},
+		"unfit, told together": {Subject{Image: write(t, "b", unfit)}, "CONFIG_CMDLINE_OVERRIDE is set"},
+		"lied about":           {Subject{Image: write(t, "b", unfit), Config: whole}, "not the one inside"},
+		"no proof":             {Subject{Image: write(t, "b", zero)}, "proves nothing"},
+		"too large":            {Subject{Image: path, Limits: Limits{Image: 100}}, "1 to 100"},
+		"initrd too large":     {Subject{Image: path, Initrd: whole, Limits: Limits{Initrd: 10}}, "1 to 10"},
+		"empty initrd":         {Subject{Image: path, Initrd: write(t, "i", nil)}, "0 bytes"},
+		"a folder":             {Subject{Image: t.TempDir()}, "no regular file"},
+		"payload cut":          {Subject{Image: write(t, "b", good(t)[:len(good(t))-3])}, "truncated"},
+		"payload of nothing":   {Subject{Image: write(t, "b", imagetest.Around("6.1", []byte("rubbish")))}, "unknown compression"},
+	} {
+		if _, err := Check(t.Context(), c.subject); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%s: error %v lacks %q", name, err, c.words)
+		}
+	}
+}
+
+func TestEmbeddedConfigDamaged(t *testing.T) {
+	var bomb bytes.Buffer
+	packer := gzip.NewWriter(&bomb)
+	_, _ = packer.Write(make([]byte, maxConfig+2))
+	_ = packer.Close()
+	for name, kernel := range map[string][]byte{
+		"no end": append([]byte("IKCFG_ST"), "abc"...), "no gzip": []byte("IKCFG_STabcIKCFG_ED"),
+		"endless": append(append([]byte("IKCFG_ST"), bomb.Bytes()...), "IKCFG_ED"...),
+	} {
+		if config, err := EmbeddedConfig(kernel); !errors.Is(err, kernelbroker.ErrInvalid) {
+			t.Errorf("%s: %v, %v", name, config, err)
+		}
+	}
+}
+
+// Whatever a file holds, looking at it ends, and what passes has a magic.
+func FuzzHeader(f *testing.F) {
+	f.Add(good(f))
+	f.Add([]byte("MZ"))
+	f.Add(make([]byte, headerEnd))
+	f.Fuzz(func(t *testing.T, image []byte) {
+		h, err := CheckHeader(image)
+		if err == nil && (h.Protocol < leastProtocol || string(image[atMagic:atMagic+4]) != "HdrS") {
+			t.Errorf("%+v", h)
+		}
+	})
+}
+
+func FuzzEmbeddedConfig(f *testing.F) {
+	f.Add([]byte("IKCFG_STabcIKCFG_ED"))
+	var packed bytes.Buffer
+	packer := gzip.NewWriter(&packed)
+	_, _ = packer.Write([]byte(wholeConfig()))
+	_ = packer.Close()
+	f.Add(append(append([]byte("xIKCFG_ST"), packed.Bytes()...), "IKCFG_EDx"...))
+	f.Fuzz(func(_ *testing.T, kernel []byte) {
+		if config, err := EmbeddedConfig(kernel); err == nil && config != nil {
+			_ = CheckConfig(config)
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package pipeline
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+)
+
+// Counters are what one node of a profiling run counted on an instrumented
+// kernel. They take the place of the workload's own run with its training data.
+type Counters struct {
+	Run  uint64 `json:"run"`
+	Node string `json:"node"`
+	// BuildID of the kernel that counted.
+	BuildID string `json:"build_id"`
+	// Path of the archive: .gcda files below the folder gcov, and those of the
+	// copying alone below gcov.copying.
+	Path string `json:"path"`
+}
+
+// ErrOtherSource is a run on another kernel than the one that is built here.
+var ErrOtherSource = errors.New("counters are of another source tree or configuration")
+
+// mostCounted bounds what an archive unpacks to.
+const mostCounted = 1 << 30
+
+// counted adds the step that makes a profile of runs.
+func (b *builder) counted() {
+	inputs := Inputs{}
+	for _, c := range b.p.Counters {
+		digest, err := graph.FileDigest(c.Path)
+		b.err = errors.Join(b.err, err)
+		inputs[fmt.Sprintf("run %d node %s", c.Run, c.Node)] = digest + " of " + c.BuildID
+	}
+	b.add("profile", "profile-of-runs", inputs, map[string]string{"kernel": "instrumented"}, light, func(ctx context.Context, w *graph.Work) error {
+		return addUp(ctx, b.p.Counters, w.Need("kernel"), w)
+	})
+}
+
+// addUp adds up the counters of all nodes of all runs. GCC's counters belong to
+// one build: those of any other are refused before anything is read.
+func addUp(ctx context.Context, all []Counters, kernel string, w *graph.Work) error {
+	manifest, err := factory.ReadManifest(kernel)
+	if err != nil {
+		return err
+	}
+	for _, c := range all {
+		if c.BuildID != manifest.BuildID {
+			return fmt.Errorf("run %d, node %q: it counted on build %s, and the instrumented kernel of %s is build %s (%s): "+
+				"publish that one as the profile's instrumented kernel, and run the job again: %w",
+				c.Run, c.Node, c.BuildID, manifest.Name, manifest.BuildID, manifest.Release, ErrOtherSource)
+		}
+	}
+	objects, err := os.ReadFile(filepath.Join(kernel, objectsFile))
+	if err != nil {
+		return err
+	}
+	var sum gcov.Profile
+	for i, c := range all {
+		var one gcov.Profile
+		err := aside(w, func(dir string) error {
+			if err := unpackCounters(ctx, c.Path, dir); err != nil {
+				return err
+			}
+			var err error
+			if one, err = gcov.Load(filepath.Join(dir, gcov.GuestFolder)); err != nil {
+				return err
+			}
+			one, err = one.Below(strings.TrimSpace(string(objects)))
+			return err
+		})
+		if err == nil && i > 0 {
+			one, err = sum.Merge(one)
+		}
+		if err != nil {
+			return fmt.Errorf("run %d, node %q: %w", c.Run, c.Node, err)
+		}
+		sum = one
+		w.Units(i+1, len(all))
+	}
+	w.Say("%d objects have counters, %d of them ran, on %d nodes", len(sum.Files), len(sum.Ran()), len(all))
+	return sum.WriteFor(filepath.Join(w.Dir, profileDir), gcov.Mangled)
+}
+
+// unpackCounters takes regular files out of an archive, into the two folders
+// that belong in it and nowhere else.
+func unpackCounters(ctx context.Context, path, dir string) (err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	plain, err := gzip.NewReader(file)
+	if err != nil {
+		return fmt.Errorf("counters: %w", err)
+	}
+	archive := tar.NewReader(plain)
+	for left := int64(mostCounted); ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("counters: %w", err)
+		}
+		if left -= header.Size; left < 0 {
+			return fmt.Errorf("counters: more than %d bytes", int64(mostCounted))
+		}
+		if err := unpackOne(header, archive, dir); err != nil {
+			return err
+		}
+	}
+}
+
+func unpackOne(header *tar.Header, from io.Reader, dir string) error {
+	top, _, inside := strings.Cut(header.Name, "/")
+	if header.Typeflag != tar.TypeReg || !inside || !filepath.IsLocal(header.Name) || top != gcov.GuestFolder && top != gcov.GuestFolder+gcov.Copying {
+		return fmt.Errorf("counters: %q does not belong in an archive of counters", header.Name)
+	}
+	path := filepath.Join(dir, header.Name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, from)
+	return errors.Join(err, file.Close())
+}

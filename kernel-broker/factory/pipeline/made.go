@@ -1,0 +1,191 @@
+package pipeline
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+)
+
+// kernel describes one by what lies in its folder.
+func (p *Pipeline) kernel(w *graph.Work, name string) (report.Kernel, error) {
+	dir := w.Need("kernel-" + name)
+	manifest, err := factory.ReadManifest(dir)
+	if err != nil {
+		return report.Kernel{}, err
+	}
+	kernel := report.Kernel{
+		Kernel: verdict.Kernel{Name: name}, Title: p.title(name), Release: manifest.Release, BuildID: manifest.BuildID,
+		Size:       report.Size{Image: manifest.Image.Size},
+		Provenance: provenance(manifest), Profile: profileUse(manifest.Profile),
+	}
+	if name == p.Recipe.Name && (manifest.Profile != nil || p.Recipe.Slimming != "") || name == kernelPlain && p.Recipe.Slimming != "" {
+		kernel.Trained = []verdict.Run{p.Bench.Workload().Train}
+	}
+	if s := manifest.Sections; s != nil {
+		kernel.Size.FunctionText = s.All()
+		kernel.Size.Sections = []report.Section{{Name: ".text", Bytes: s.Text}, {Name: ".text.hot", Bytes: s.Hot}, {Name: ".text.unlikely", Bytes: s.Unlikely}}
+	}
+	functions, err := readWith(filepath.Join(dir, factory.SystemMapFile), slim.ReadText)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the distribution's comes without
+		return report.Kernel{}, err
+	}
+	kernel.Size.Functions = len(functions)
+	config, err := factory.ReadConfig(filepath.Join(dir, factory.ConfigFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return kernel, nil // the current one comes without
+	}
+	for _, value := range config {
+		if value == "y" || value == "m" {
+			kernel.Size.Options++
+		}
+	}
+	return kernel, err
+}
+
+func provenance(m factory.Manifest) report.Provenance {
+	made := report.Provenance{
+		Source:       report.Input{Name: m.Source.Package + " " + m.Source.Version, Digest: m.Source.Digest},
+		ConfigDigest: m.Config.Digest, Flags: m.Flags, ImageDigest: m.Image.Digest, Builder: m.Builder, InputsKey: m.InputsKey,
+	}
+	if m.Compiler != nil {
+		made.Compiler, made.Version = m.Compiler.Name, m.Compiler.Version
+	}
+	for _, part := range m.Fragments {
+		made.Fragments = append(made.Fragments, report.Input(part))
+	}
+	for _, patch := range m.Source.Patches {
+		made.Patches = append(made.Patches, report.Patch{Name: patch.Name, Digest: patch.Digest, Upstream: patch.Upstream})
+	}
+	if m.Profile != nil {
+		made.ProfileDigest = m.Profile.Digest
+	}
+	return made
+}
+
+// profileUse is nil for a kernel without a profile.
+func profileUse(use *factory.Use) *report.Profile {
+	if use == nil {
+		return nil
+	}
+	c := use.Complaints
+	profile := &report.Profile{Objects: use.Objects, Mismatched: c.Mismatched, Moved: c.Moved, Missing: c.Missing}
+	for _, e := range use.Excluded {
+		profile.Excluded = append(profile.Excluded, report.Exclusion(e))
+	}
+	return profile
+}
+
+// symbols tells which functions of the kernel ran with the training data.
+func (p *Pipeline) symbols(w *graph.Work) (*report.Symbols, error) {
+	functions, err := readWith(filepath.Join(w.Need("kernel-"+p.Recipe.Name), factory.SystemMapFile), slim.ReadText)
+	if err != nil {
+		return nil, err
+	}
+	run, err := readWith(filepath.Join(w.Need("trace"), runTrace), slim.ReadTrace)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := objects(w)
+	if err != nil {
+		return nil, err
+	}
+	symbols := make([]report.Symbol, 0, len(functions))
+	for _, f := range functions {
+		// What the compiler splits off a function, such as its cold part, is
+		// called after it.
+		name, _, _ := strings.Cut(f.Name, ".")
+		symbols = append(symbols, report.Symbol{Name: f.Name, Object: objects[name],
+			Bytes: int64(f.End - f.Begin), Ran: int64(run.In(f.Begin, f.End))})
+	}
+	return report.PartSymbols(symbols), nil
+}
+
+// objects by the names of their functions, where slimming has told them.
+func objects(w *graph.Work) (map[string]string, error) {
+	if !w.Has("slim") {
+		return nil, nil
+	}
+	var objects map[string]string
+	err := readJSON(filepath.Join(w.Need("slim"), objectsOf), &objects)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return objects, err
+}
+
+// slimmed adds what slimming decided, and why.
+func (p *Pipeline) slimmed(w *graph.Work, facts *report.Facts) error {
+	if !w.Has("slim") {
+		return nil
+	}
+	var outcome slim.Outcome
+	if err := readJSON(filepath.Join(w.Need("slim"), outcomeFile), &outcome); err != nil {
+		return err
+	}
+	facts.Slimming = &report.Slimming{
+		Proposed: outcome.Proposed, Configurations: outcome.Checks, Kernels: outcome.Kernels,
+		ObjectsGone: outcome.ObjectsGone, CodeGone: int64(outcome.CodeGone), TextBefore: outcome.TextBefore, TextAfter: outcome.TextAfter,
+	}
+	for _, m := range outcome.Missing {
+		facts.Slimming.Missing = append(facts.Slimming.Missing, report.MissingDriver{Node: m.Node, Module: m.Module, Device: m.Device})
+	}
+	for _, d := range outcome.Decisions() {
+		decision := report.Kept
+		if d.Goes {
+			decision = report.Removed
+		}
+		facts.Options = append(facts.Options, report.Option{Symbol: d.Symbol, Prompt: d.Prompt, Decision: decision, Reason: d.Reason,
+			Objects: len(d.Objects), Bytes: int64(d.Code)})
+	}
+	return nil
+}
+
+// cost is what the newest build that makes a report notes of its steps: the one
+// that asks, or another that works on the same at once and notes the same.
+func (p *Pipeline) cost() ([]report.Cost, error) {
+	status, err := p.newest(StepReport)
+	if err != nil {
+		return nil, err
+	}
+	plain := []string{"source", "config", "plain"}
+	if p.Recipe.Slimming == factory.SlimmingTrace {
+		// Of two plain kernels the first is compiled in full.
+		plain = []string{"source", "traced-config", "traced"}
+	}
+	var steps []report.Cost
+	for _, step := range status.Steps {
+		if step.State == graph.Done {
+			steps = append(steps, report.Cost{Step: step.Name, Seconds: step.Seconds, Bytes: step.Bytes,
+				Before: step.Cached, Plain: slices.Contains(plain, step.Name)})
+		}
+	}
+	return steps, nil
+}
+
+// newest is the newest run of the kernel's build that has the step; none where
+// a step is done by itself.
+func (p *Pipeline) newest(step string) (graph.Status, error) {
+	runs, err := p.Store.Runs(p.Recipe.Name)
+	if err != nil {
+		return graph.Status{}, err
+	}
+	for _, id := range runs {
+		status, err := p.Store.Status(p.Recipe.Name, id)
+		if err != nil {
+			continue // killed before its first line, say: it is not the one that asks
+		}
+		if _, has := status.Step(step); has {
+			return status, nil
+		}
+	}
+	return graph.Status{}, nil
+}

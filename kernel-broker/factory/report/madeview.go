@@ -1,0 +1,137 @@
+package report
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/page"
+)
+
+// profile tells how the profiles were used: of the subject alone, or of each
+// kernel of a bench.
+func (v view) profile() page.Section {
+	table := page.Table{
+		Caption: "Objects and functions by what the compiler said of their profile",
+		Columns: []page.Column{
+			{Title: "Kernel"}, {Title: "Objects with a profile", Numeric: true}, {Title: "Excluded", Numeric: true},
+			{Title: "Functions that do not match", Numeric: true}, {Title: "Functions that moved", Numeric: true}, {Title: "Objects without", Numeric: true},
+		},
+		Note: "A function that does not match has another flow than the one that was counted, and is compiled without counters; one that moved only stands in another line.",
+	}
+	var lists []page.Part
+	for _, k := range v.Facts.Kernels {
+		p := k.Profile
+		if p == nil || v.Facts.Subject != "" && k.Name != v.Facts.Subject {
+			continue
+		}
+		table.Rows = append(table.Rows, page.Row{
+			{Text: k.Name, Strong: true}, count(p.Objects), count(len(p.Excluded)),
+			count(len(p.Mismatched)), count(len(p.Moved)), count(len(p.Missing)),
+		})
+		lists = append(lists, profileParts(k.Name, *p)...)
+	}
+	if len(table.Rows) == 0 {
+		return page.Section{}
+	}
+	return page.Section{ID: "profile", Title: "Profile", Parts: append([]page.Part{table}, lists...)}
+}
+
+func profileParts(kernel string, p Profile) []page.Part {
+	var parts []page.Part
+	if len(p.Excluded) > 0 {
+		table := page.Table{Caption: kernel + ": objects compiled without their profile", Columns: []page.Column{{Title: "Object"}, {Title: "Reason"}}}
+		for _, e := range p.Excluded {
+			table.Rows = append(table.Rows, page.Row{page.Code(e.Object), page.Text(e.Reason)})
+		}
+		parts = append(parts, table)
+	}
+	for _, list := range []struct {
+		title string
+		names []string
+	}{
+		{"functions that do not match their profile", p.Mismatched},
+		{"functions that moved", p.Moved},
+		{"objects that have no profile", p.Missing},
+	} {
+		if len(list.names) > 0 {
+			title := fmt.Sprintf("%s: %s (%d)", kernel, list.title, len(list.names))
+			parts = append(parts, page.Folded{Title: title, Parts: []page.Part{page.List(list.names)}})
+		}
+	}
+	return parts
+}
+
+// count is a number of which 0 is known.
+func count(n int) page.Cell { return page.Figure(float64(n), page.Count(float64(n))) }
+
+// slimmed sums up the options in sentences.
+func (v view) slimmed() []page.Part {
+	s := v.Facts.Slimming
+	if s == nil {
+		return nil
+	}
+	facts := page.Facts{
+		{Name: "Proposed", Text: plural(s.Proposed, "option", "options")},
+		{Name: "Tried", Text: fmt.Sprintf("%s; %s built, booted and put to work",
+			plural(s.Configurations, "configuration", "configurations"), plural(s.Kernels, "kernel", "kernels"))},
+		{Name: "No longer built", Text: fmt.Sprintf("%s with %s of code", plural(s.ObjectsGone, "object", "objects"), page.Bytes(s.CodeGone))},
+	}
+	if s.TextBefore > 0 && s.TextAfter > 0 {
+		facts = append(facts, page.Fact{Name: "Function text", Text: fmt.Sprintf("%s, was %s", page.Bytes(s.TextAfter), page.Bytes(s.TextBefore))})
+	}
+	parts := []page.Part{facts}
+	if len(s.Missing) > 0 {
+		table := page.Table{
+			Caption: "Drivers that nodes have devices for and that the kernel never had",
+			Columns: []page.Column{{Title: "Node"}, {Title: "Driver"}, {Title: "Device"}},
+		}
+		for _, m := range s.Missing {
+			table.Rows = append(table.Rows, page.Row{page.Text(m.Node), page.Code(m.Module), page.Code(m.Device)})
+		}
+		parts = append(parts, table)
+	}
+	return parts
+}
+
+// took is a time as people say it, from tenths of a second to hours.
+func took(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	if d >= time.Minute {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(100 * time.Millisecond).String()
+}
+
+// cost of the build, step by step.
+func (v view) cost() page.Section {
+	steps := v.Facts.Cost
+	if len(steps) == 0 {
+		return page.Section{}
+	}
+	all, before, plain := CostSum(steps)
+	lead := fmt.Sprintf("The steps up to this report took %s, one after the other.", took(all))
+	if before > 0 {
+		lead += fmt.Sprintf(" %s of that was work of earlier builds, and was not done again.", took(before))
+	}
+	if plain > 0 {
+		lead += fmt.Sprintf(" A plain build of the kernel is %s of it: all is %.1f times as much.", took(plain), all/plain)
+	}
+	table := page.Table{
+		Caption: "What each step took",
+		Columns: []page.Column{{Title: "Step"}, {Title: "Time", Numeric: true}, {Title: "Result", Numeric: true}, {Title: "Done"}, {Title: "Of a plain build"}},
+		Note:    "Kernels of one source share the objects that they compile alike, so that these are the times of a first build only where nothing had been built before.",
+	}
+	for _, step := range steps {
+		done, part := "for this build", ""
+		if step.Before {
+			done = "before"
+		}
+		if step.Plain {
+			part = "yes"
+		}
+		table.Rows = append(table.Rows, page.Row{
+			page.Text(step.Step), page.Figure(step.Seconds, took(step.Seconds)), size(step.Bytes), page.Text(done), page.Text(part),
+		})
+	}
+	return page.Section{ID: "cost", Title: "Cost", Lead: lead, Parts: []page.Part{page.Folded{Title: "Step by step", Parts: []page.Part{table}}}}
+}

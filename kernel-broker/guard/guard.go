@@ -1,0 +1,217 @@
+// Package guard is the broker's one place for the question who may do what: it
+// holds the policy that is in force, finds out what of a person the policy asks
+// for, and has each answer recorded. Calls come to it from rpc, jobs from the
+// broker; it decides nothing itself, which package policy does.
+//
+// A policy that cannot be read at the start is an error. Later the one in force
+// stays in force, and the guard is not well until the file is.
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/policy"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/policyfile"
+)
+
+// People finds users. Errors are kernelbroker.ErrNotFound for one that has no
+// name, and kernelbroker.ErrUnavailable when nobody can say.
+type People interface {
+	ByUID(ctx context.Context, uid uint32) (kb.Person, error)
+	ByName(ctx context.Context, name string) (kb.Person, error)
+}
+
+// Recorder keeps the record.
+type Recorder interface {
+	Append(e audit.Entry, wait bool) (uint64, error)
+}
+
+// Options of a guard.
+type Options struct {
+	// File of the policy. With Optional it may be missing at the start; empty
+	// stands for none.
+	File     string
+	Optional bool
+	// Always are uids that are administrators on the broker's host.
+	Always []uint32
+	// People may be nil: users then have no names and no groups.
+	People People
+	// Record may be nil: nothing is recorded then.
+	Record Recorder
+	// Log defaults to slog.Default.
+	Log *slog.Logger
+	// Changed is called after another policy came into force; it may be nil.
+	Changed func()
+}
+
+// Guard is safe for concurrent use.
+type Guard struct {
+	o Options
+
+	mu    sync.Mutex
+	state State
+	flood flood
+}
+
+// State is the policy in force.
+type State struct {
+	Policy *policy.Policy
+	// Text and Digest of its file; empty without one.
+	Text, Digest string
+	Since        time.Time
+	// Err is why the file, as it is now, is not in force.
+	Err error
+}
+
+// New returns a guard with its policy in force.
+func New(o Options) (*Guard, error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	g := &Guard{o: o}
+	loaded, err := g.load(o.Optional)
+	if err != nil {
+		return nil, err
+	}
+	g.state = State{Policy: loaded.Policy, Text: loaded.Text, Digest: loaded.Digest, Since: time.Now()}
+	g.o.Log.Info("policy in force", "file", loaded.Policy.File, "digest", loaded.Digest)
+	return g, g.notePolicy(loaded, nil)
+}
+
+// WithoutFile returns a guard with the policy that holds without a file, which
+// looks nobody up and records nothing.
+func WithoutFile(always []uint32, log *slog.Logger) *Guard {
+	return &Guard{o: Options{Always: always, Log: log}, state: State{Policy: policy.WithoutFile(always), Since: time.Now()}}
+}
+
+func (g *Guard) load(optional bool) (policyfile.Loaded, error) {
+	without := policyfile.Loaded{Policy: policy.WithoutFile(g.o.Always)}
+	if g.o.File == "" {
+		return without, nil
+	}
+	loaded, err := policyfile.Load(g.o.File, g.o.Always)
+	if optional && errors.Is(err, fs.ErrNotExist) {
+		return without, nil
+	}
+	return loaded, err
+}
+
+// Reload reads the policy's file. When that fails the policy in force stays:
+// a file that is gone takes no rules away.
+func (g *Guard) Reload() error {
+	g.mu.Lock()
+	had := g.state
+	g.mu.Unlock()
+	loaded, err := g.load(had.Policy.File == "" && g.o.Optional)
+	if err == nil {
+		// Rights are not in force unless it is on record where they come from.
+		err = g.notePolicy(loaded, nil)
+	} else {
+		g.o.Log.Error("policy NOT reloaded, the one before stays in force", "file", g.o.File, "in_force", had.Digest, "error", err)
+		err = errors.Join(err, g.notePolicy(loaded, err))
+	}
+	g.mu.Lock()
+	if g.state.Err = err; err == nil {
+		g.state = State{Policy: loaded.Policy, Text: loaded.Text, Digest: loaded.Digest, Since: time.Now()}
+	}
+	g.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	g.o.Log.Info("policy in force", "file", loaded.Policy.File, "digest", loaded.Digest, "before", had.Digest)
+	if g.o.Changed != nil {
+		g.o.Changed()
+	}
+	return nil
+}
+
+func (g *Guard) notePolicy(loaded policyfile.Loaded, failure error) error {
+	e := audit.Entry{Kind: KindPolicy, Action: "load", Object: g.o.File, Reason: loaded.Digest, Outcome: outcome(failure)}
+	_, err := g.append(e, true)
+	return err
+}
+
+// State returns the policy in force.
+func (g *Guard) State() State {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state
+}
+
+// Health says which policy is in force, or why the file is not.
+func (g *Guard) Health() (string, error) {
+	s := g.State()
+	switch {
+	case s.Err != nil:
+		return "", fmt.Errorf("the policy of %s stays in force: %w", s.Since.UTC().Format(time.RFC3339), s.Err)
+	case s.Policy.File == "":
+		return "no file: everybody may use what is published", nil
+	}
+	return fmt.Sprintf("%s, in force since %s", s.Policy.File, s.Since.UTC().Format(time.RFC3339)), nil
+}
+
+// Asker is who asks, as far as that is proven.
+type Asker struct {
+	UID   uint32
+	Place policy.Place
+	// By says how the uid is known, From where it came from, in words.
+	By, From string
+}
+
+// Judge answers whether the asker may do something. An error is
+// kernelbroker.ErrUnavailable: what the policy asks for cannot be found out.
+func (g *Guard) Judge(ctx context.Context, a Asker, action policy.Action, object string, job *policy.Job) (Decision, error) {
+	p := g.State().Policy
+	d := Decision{Asker: a, Action: string(action), Object: object}
+	s := policy.Subject{UID: a.UID, From: a.Place, Job: job}
+	if g.o.People != nil {
+		person, err := g.o.People.ByUID(ctx, a.UID)
+		s.User, s.Groups = person.Name, person.Groups
+		if err != nil && !errors.Is(err, kb.ErrNotFound) && p.NeedsPeople() {
+			return d, err
+		}
+	}
+	answer := p.Decide(policy.Question{Subject: s, Action: action, Object: object})
+	d.Who, d.Allowed, d.Reason, d.Proviso, d.Line = s.User, answer.Allowed, answer.Reason, answer.Proviso, answer.Line
+	return d, nil
+}
+
+// nameLimit is how long a record's name is waited for.
+const nameLimit = 200 * time.Millisecond
+
+// NameOf is the name of a user, for records; empty when there is none or nobody
+// can say soon. No decision hangs on it.
+func (g *Guard) NameOf(ctx context.Context, uid uint32) string {
+	if g.o.People == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, nameLimit)
+	defer cancel()
+	person, err := g.o.People.ByUID(ctx, uid)
+	if err != nil {
+		return ""
+	}
+	return person.Name
+}
+
+// Person finds a user by name or uid.
+func (g *Guard) Person(ctx context.Context, name string) (kb.Person, error) {
+	if g.o.People == nil {
+		return kb.Person{}, fmt.Errorf("user %q: this broker looks nobody up: %w", name, kb.ErrPrecluded)
+	}
+	return g.o.People.ByName(ctx, name)
+}
+
+// Test answers for somebody, without a record: nothing comes of it.
+func (g *Guard) Test(person kb.Person, place policy.Place, action policy.Action, object string, job *policy.Job) policy.Answer {
+	s := policy.Subject{UID: person.UID, User: person.Name, Groups: person.Groups, From: place, Job: job}
+	return g.State().Policy.Decide(policy.Question{Subject: s, Action: action, Object: object})
+}

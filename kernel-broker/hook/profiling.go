@@ -1,0 +1,31 @@
+package hook
+
+import (
+	"context"
+	"log/slog"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
+)
+
+// runProfiling tells the broker that a job begins which wants to be looked at,
+// and waits until its nodes stand by. The job begins in any case.
+func runProfiling(config client.Config, getenv func(string) string, log *slog.Logger) {
+	j, err := jobOf(getenv)
+	if err != nil {
+		log.Error("environment not as slurmctld makes it", "error", err)
+		return
+	}
+	log = log.With("job", j.reference, "restart", j.id.Restart)
+	var run *api.Run
+	err = tell(config, profilingLimit, api.NewRunServiceClient, func(ctx context.Context, s api.RunServiceClient) error {
+		response, err := s.BeginRun(ctx, &api.BeginRunRequest{JobId: j.id.Job, RestartCount: j.id.Restart})
+		run = response.GetRun()
+		return err
+	})
+	if err != nil {
+		log.Warn("job is not profiled", "error", err)
+		return
+	}
+	log.Info("job begins", "run", run.GetId(), "collectors", run.GetCollectors())
+}

@@ -1,0 +1,171 @@
+package mtls
+
+import (
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
+)
+
+// Paths of PEM files. Certificate and Key may be the same file, and are empty
+// where an end has nothing to show.
+type Paths struct {
+	Certificate string
+	Key         string
+	Authorities string
+}
+
+// NodePaths are the files that an agent keeps in its folder. Key and
+// certificate are one file, so that they change together.
+func NodePaths(dir string) Paths {
+	own := filepath.Join(dir, "node.pem")
+	return Paths{Certificate: own, Key: own, Authorities: filepath.Join(dir, "ca.pem")}
+}
+
+// Files is a Source that reads files again when they have changed.
+type Files struct {
+	paths Paths
+
+	mu          sync.Mutex
+	pairState   state
+	pair        *tls.Certificate
+	poolState   state
+	authorities []*x509.Certificate
+}
+
+// state tells two files from those that replaced them.
+type state [2]os.FileInfo
+
+// NewFiles reads nothing yet: files may come later.
+func NewFiles(paths Paths) *Files { return &Files{paths: paths} }
+
+// Certificate implements Source.
+func (f *Files) Certificate() (*tls.Certificate, error) {
+	if f.paths.Certificate == "" {
+		return nil, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, err := look(f.paths.Certificate, f.paths.Key)
+	if err != nil {
+		return nil, err
+	}
+	if f.pair != nil && same(f.pairState, now) {
+		return f.pair, nil
+	}
+	certificate, err := os.ReadFile(f.paths.Certificate)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	key, err := readKey(f.paths.Key)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := ParsePair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate %q: %w", f.paths.Certificate, err)
+	}
+	f.pair, f.pairState = pair, now
+	return pair, nil
+}
+
+// readKey refuses a key that others can read: it is no secret any more.
+func readKey(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("key: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("key %q: others may read it (mode %04o): chmod 600, and have a new one made: %w",
+			path, info.Mode().Perm(), kernelbroker.ErrDenied)
+	}
+	key, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("key: %w", err)
+	}
+	return key, nil
+}
+
+// Authorities implements Source.
+func (f *Files) Authorities() ([]*x509.Certificate, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, err := look(f.paths.Authorities, f.paths.Authorities)
+	if err != nil {
+		return nil, err
+	}
+	if f.authorities != nil && same(f.poolState, now) {
+		return f.authorities, nil
+	}
+	text, err := os.ReadFile(f.paths.Authorities)
+	if err != nil {
+		return nil, fmt.Errorf("authorities: %w", err)
+	}
+	list, err := ParseCertificates(text)
+	if err != nil {
+		return nil, fmt.Errorf("authorities %q: %w", f.paths.Authorities, err)
+	}
+	f.authorities, f.poolState = list, now
+	return list, nil
+}
+
+func look(paths ...string) (state, error) {
+	var s state
+	for i, path := range paths {
+		var err error
+		if s[i], err = os.Stat(path); err != nil {
+			return s, fmt.Errorf("certificates: %w", err)
+		}
+	}
+	return s, nil
+}
+
+func same(a, b state) bool {
+	for i := range a {
+		if !a[i].ModTime().Equal(b[i].ModTime()) || a[i].Size() != b[i].Size() || !os.SameFile(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Own returns the certificate and who it stands for; os.ErrNotExist where there
+// is none.
+func (f *Files) Own() (Peer, error) {
+	pair, err := f.Certificate()
+	if err != nil {
+		return Peer{}, err
+	}
+	if pair == nil {
+		return Peer{}, os.ErrNotExist
+	}
+	name, err := NameOf(pair.Leaf)
+	return Peer{Name: name, Certificate: pair.Leaf}, err
+}
+
+// Keep writes what a node got for its key. The authorities come first: with the
+// new ones and the old certificate a node still is understood, and the other
+// way round it might not be.
+func (p Paths) Keep(key crypto.Signer, chain, authorities []*x509.Certificate) error {
+	private, err := EncodeKey(key)
+	if err != nil {
+		return err
+	}
+	own := append(EncodeCertificates(chain), private...)
+	if _, err := ParsePair(own, own); err != nil {
+		return fmt.Errorf("certificate for node: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(p.Certificate), 0o700); err != nil {
+		return fmt.Errorf("certificates: %w", err)
+	}
+	return errors.Join(
+		replace.File(p.Authorities, EncodeCertificates(authorities), 0o644),
+		replace.File(p.Certificate, own, 0o600))
+}

@@ -1,0 +1,138 @@
+package munge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// DefaultSocket is where munged listens on every distribution.
+const DefaultSocket = "/run/munge/munge.socket.2"
+
+const (
+	// limit of one question; munged itself gives a client two seconds.
+	limit = 5 * time.Second
+	// MaxCredential is longer than any that this program makes.
+	MaxCredential = 4 << 10
+	// A full backlog refuses for a moment.
+	connectTries = 5
+	connectPause = 20 * time.Millisecond
+)
+
+// Client asks one munged. Safe for concurrent use.
+type Client struct{ socket string }
+
+// New returns a client of the munged at a socket; it does not connect.
+func New(socket string) *Client { return &Client{socket: socket} }
+
+// Credential is what munged vouches for.
+type Credential struct {
+	UID, GID uint32
+	// Encoded and Decoded are in whole seconds, by the clocks of the two hosts.
+	Encoded, Decoded time.Time
+	// TTL is what its maker chose, cut to what this munged allows.
+	TTL time.Duration
+	// Host is where it says to have been made. Whoever holds the key can write
+	// another one.
+	Host    netip.Addr
+	Payload []byte
+}
+
+// Encode has munged vouch for this process's effective uid and the payload.
+func (c *Client) Encode(ctx context.Context, payload []byte, ttl time.Duration) (string, error) {
+	body, err := c.ask(ctx, encodeRequest, encodeBody(payload, ttl))
+	if err != nil {
+		return "", err
+	}
+	credential, err := parseEncodeReply(body)
+	if err != nil {
+		return "", c.wrap(err)
+	}
+	return credential, nil
+}
+
+// Decode has munged judge a credential. A credential can be decoded once: the
+// next time it is ErrReplayed. With ErrExpired, ErrRewound and ErrReplayed the
+// credential is returned as well, so that a record can name whose it was.
+func (c *Client) Decode(ctx context.Context, credential string) (Credential, error) {
+	if credential == "" || len(credential) > MaxCredential || strings.IndexByte(credential, 0) >= 0 {
+		return Credential{}, &Error{Code: 8, Text: fmt.Sprintf("not asked, it is %d bytes long or has a zero in it", len(credential))}
+	}
+	body, err := c.ask(ctx, decodeRequest, decodeBody(credential))
+	if err != nil {
+		return Credential{}, err
+	}
+	decoded, err := parseDecodeReply(body)
+	if err != nil {
+		return decoded, c.wrap(err)
+	}
+	return decoded, nil
+}
+
+func (c *Client) wrap(err error) error { return fmt.Errorf("munge socket %q: %w", c.socket, err) }
+
+// ask sends a request and returns the body of the reply to it.
+func (c *Client) ask(ctx context.Context, kind byte, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	reply, err := c.exchange(ctx, kind, body)
+	if err == nil || errors.Is(err, kb.ErrUnavailable) {
+		return reply, err
+	}
+	if ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errors.New("munged did not answer in time")
+	}
+	return nil, fmt.Errorf("munge socket %q: %w: %w", c.socket, kb.ErrUnavailable, err)
+}
+
+func (c *Client) exchange(ctx context.Context, kind byte, body []byte) (_ []byte, err error) {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }() // everything was read, or it does not matter
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, err
+		}
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := conn.Write(message(kind, body)); err != nil {
+		return nil, err
+	}
+	header := make([]byte, headerSize)
+	if _, err := io.ReadFull(conn, header); err != nil {
+		return nil, err
+	}
+	length, err := bodyLength(header, kind+1)
+	if err != nil {
+		return nil, c.wrap(err)
+	}
+	reply := make([]byte, length)
+	_, err = io.ReadFull(conn, reply)
+	return reply, err
+}
+
+// connect tries a few times: nothing has been sent yet.
+func (c *Client) connect(ctx context.Context) (net.Conn, error) {
+	for try := 1; ; try++ {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", c.socket)
+		if err == nil || try == connectTries || !errors.Is(err, syscall.EAGAIN) {
+			return conn, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Duration(try) * connectPause):
+		}
+	}
+}

@@ -1,0 +1,156 @@
+// Package people knows users and groups as the broker's host does.
+//
+// Without cgo, Go reads /etc/passwd and /etc/group alone, and sites keep their
+// people in LDAP. So getent and id are asked, which go through the host's name
+// service as Slurm does. Each answer is kept for a while: a question is two
+// processes, and most come from the same few people.
+package people
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+const (
+	// limit of one question.
+	limit = 10 * time.Second
+	// keep is how long an answer holds, found or not.
+	keep = time.Minute
+	// mostKept answers; more is somebody who tries all uids.
+	mostKept = 10_000
+	// notFound is how getent ends for a key that it does not have.
+	notFound = 2
+)
+
+// Directory asks the host. Safe for concurrent use.
+type Directory struct {
+	getent, id string
+	now        func() time.Time
+
+	mu   sync.Mutex
+	kept map[string]answer
+}
+
+type answer struct {
+	person kb.Person
+	err    error
+	until  time.Time
+}
+
+// New returns a directory that runs getent and id, as PATH finds them.
+func New() *Directory {
+	return &Directory{getent: "getent", id: "id", now: time.Now, kept: map[string]answer{}}
+}
+
+// Forget drops all answers that are kept.
+func (d *Directory) Forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.kept)
+}
+
+// ByUID returns a user. One without a name is kernelbroker.ErrNotFound; when the
+// host cannot say it is kernelbroker.ErrUnavailable.
+func (d *Directory) ByUID(ctx context.Context, uid uint32) (kb.Person, error) {
+	key := strconv.FormatUint(uint64(uid), 10)
+	p, err := d.cached(ctx, key)
+	if err == nil && p.UID != uid {
+		return kb.Person{}, fmt.Errorf("uid %d: the host answers with uid %d: %w", uid, p.UID, kb.ErrUnavailable)
+	}
+	return p, err
+}
+
+// ByName returns a user by name or by a number that is a uid. Errors are those
+// of ByUID.
+func (d *Directory) ByName(ctx context.Context, name string) (kb.Person, error) {
+	if name == "" || len(name) > 256 || strings.HasPrefix(name, "-") ||
+		strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 0x7f || c == ':' || c == ',' }) {
+		return kb.Person{}, fmt.Errorf("user %q: no user can have that name: %w", name, kb.ErrInvalid)
+	}
+	return d.cached(ctx, name)
+}
+
+func (d *Directory) cached(ctx context.Context, key string) (kb.Person, error) {
+	d.mu.Lock()
+	a, has := d.kept[key]
+	d.mu.Unlock()
+	if has && d.now().Before(a.until) {
+		return a.person, a.err
+	}
+	p, err := d.ask(ctx, key)
+	if errors.Is(err, kb.ErrUnavailable) {
+		return p, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.kept) >= mostKept {
+		clear(d.kept)
+	}
+	d.kept[key] = answer{p, err, d.now().Add(keep)}
+	return p, err
+}
+
+func (d *Directory) ask(ctx context.Context, key string) (kb.Person, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	line, exit, err := run(ctx, d.getent, "passwd", key)
+	switch {
+	case err == nil && exit == notFound:
+		return kb.Person{}, fmt.Errorf("user %q: the host knows none: %w", key, kb.ErrNotFound)
+	case err == nil && exit != 0:
+		err = fmt.Errorf("getent ended with %d", exit)
+	}
+	var p kb.Person
+	if err == nil {
+		p, err = parsePasswd(line)
+	}
+	var groups []byte
+	if err == nil {
+		// It ends with 1 when a group has no name, and prints its number.
+		groups, exit, err = run(ctx, d.id, "-z", "-G", "-n", "--", p.Name)
+	}
+	if err == nil && (exit > 1 || len(groups) == 0) {
+		err = fmt.Errorf("id ended with %d", exit)
+	}
+	if err != nil {
+		return kb.Person{}, fmt.Errorf("user %q: %w: %w", key, kb.ErrUnavailable, err)
+	}
+	p.Groups = strings.Split(strings.TrimRight(string(groups), "\x00"), "\x00")
+	return p, nil
+}
+
+// parsePasswd reads what getent prints of one user.
+func parsePasswd(text []byte) (kb.Person, error) {
+	line, rest, _ := bytes.Cut(text, []byte("\n"))
+	fields := strings.Split(string(line), ":")
+	if len(fields) != 7 || fields[0] == "" || len(rest) > 0 {
+		return kb.Person{}, fmt.Errorf("getent printed %.80q", text)
+	}
+	uid, err := strconv.ParseUint(fields[2], 10, 32)
+	if err != nil {
+		return kb.Person{}, fmt.Errorf("getent printed %.80q", text)
+	}
+	return kb.Person{UID: uint32(uid), Name: fields[0]}, nil
+}
+
+func run(ctx context.Context, program string, args ...string) (out []byte, exit int, err error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.WaitDelay = time.Second
+	out, err = cmd.Output()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) && ctx.Err() == nil && ended.Exited() {
+		return out, ended.ExitCode(), nil
+	}
+	return out, 0, err
+}

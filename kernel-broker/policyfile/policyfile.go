@@ -1,0 +1,107 @@
+// Package policyfile reads the policy that people write.
+//
+// It is stricter than YAML: an unknown key, a name that can be none, a rule
+// that says nothing, a value that was left empty and every alias is an error
+// with its line. A file that could be read in two ways is not read at all, and
+// whoever loads it keeps the policy that is in force.
+package policyfile
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+
+	"go.yaml.in/yaml/v3"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/policy"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/strictyaml"
+)
+
+// maxBytes of a policy; people write it.
+const maxBytes = 1 << 20
+
+// file is the YAML of a policy. What is nil was not said.
+type file struct {
+	Administrators role              `yaml:"administrators"`
+	Builders       role              `yaml:"builders"`
+	Default        rights            `yaml:"default"`
+	Profiles       map[string]rights `yaml:"profiles"`
+}
+
+type role struct {
+	Users  []string `yaml:"users"`
+	Groups []string `yaml:"groups"`
+	From   []string `yaml:"from"`
+}
+
+type rights struct {
+	Use     []rule `yaml:"use"`
+	Publish []rule `yaml:"publish"`
+}
+
+type rule struct {
+	Everybody  bool     `yaml:"everybody"`
+	Users      []string `yaml:"users"`
+	Groups     []string `yaml:"groups"`
+	Accounts   []string `yaml:"accounts"`
+	Partitions []string `yaml:"partitions"`
+}
+
+// Loaded is a policy with the text that it was read from.
+type Loaded struct {
+	Policy *policy.Policy
+	Text   string
+	// Digest of the text, for the record.
+	Digest string
+}
+
+// Load reads a file. Always are the uids that are administrators on the
+// broker's host whatever it says.
+func Load(path string, always []uint32) (Loaded, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return Loaded{}, fmt.Errorf("policy: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxBytes {
+		return Loaded{}, fmt.Errorf("policy %q is not a file of at most %d bytes: %w", path, maxBytes, kb.ErrInvalid)
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return Loaded{}, fmt.Errorf("policy %q can be written by others (mode %#o), chmod go-w: %w", path, info.Mode().Perm(), kb.ErrInvalid)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Loaded{}, fmt.Errorf("policy: %w", err)
+	}
+	p, err := Parse(path, text)
+	if err != nil {
+		return Loaded{}, err
+	}
+	p.Always = always
+	sum := sha256.Sum256(text)
+	return Loaded{Policy: p, Text: string(text), Digest: "sha256:" + hex.EncodeToString(sum[:])}, nil
+}
+
+// Parse reads the text of a policy; name is what its answers call the file.
+func Parse(name string, text []byte) (*policy.Policy, error) {
+	if len(text) > maxBytes {
+		return nil, fmt.Errorf("%s: has %d bytes, at most %d are read: %w", name, len(text), maxBytes, kb.ErrInvalid)
+	}
+	var f file
+	if err := strictyaml.Decode(name, text, &f); err != nil {
+		return nil, fmt.Errorf("%w: %w", err, kb.ErrInvalid)
+	}
+	document := &yaml.Node{}
+	if err := yaml.Unmarshal(text, document); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", name, err, kb.ErrInvalid)
+	}
+	r := &maker{name: name, lines: document}
+	r.plain(document)
+	p := r.policy(f)
+	if len(r.wrong) > 0 {
+		return nil, errors.Join(r.wrong...)
+	}
+	return p, nil
+}

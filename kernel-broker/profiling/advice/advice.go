@@ -1,0 +1,188 @@
+package advice
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// Worthwhile is the share of a job's time below which nothing is worth a
+// change: kernels of one source differ by as much.
+const Worthwhile = 0.01
+
+// Verdict in one word, for programs.
+type Verdict string
+
+// The verdicts.
+const (
+	// NothingToGain: all bounds together are below Worthwhile.
+	NothingToGain Verdict = "nothing-to-gain"
+	// WorthAKernel: the best advice is a kernel, or how one is booted.
+	WorthAKernel Verdict = "worth-a-kernel"
+	// WorthAChange: the best advice is for the program.
+	WorthAChange Verdict = "worth-a-change"
+	// Unknown: what would tell was not measured.
+	Unknown Verdict = "unknown"
+)
+
+// Decision that a report ends in.
+type Decision struct {
+	Verdict Verdict `json:"verdict"`
+	// Headline says it in a sentence.
+	Headline string `json:"headline"`
+	// KernelShare of the job's CPU time, without what the measuring took, where
+	// that is known; nil if the job's time is not.
+	KernelShare *float64 `json:"kernel_share"`
+	// Measuring is the share of the job's CPU time that the collectors took.
+	Measuring float64 `json:"measuring"`
+	// Steps worth taking, the largest bound first; those without one are last.
+	Steps []Step `json:"steps"`
+	// Caveats of the run: what was not seen.
+	Caveats []string `json:"caveats"`
+}
+
+// Step is one thing to do.
+type Step struct {
+	// What is a short name of it, Title says it to a person.
+	What  string `json:"what"`
+	Title string `json:"title"`
+	// Bound is the share of the job's CPU time that it can save at most; nil if
+	// only calls were counted.
+	Bound *float64 `json:"bound"`
+	// Why, with the figures that the bound is made of, and How to go on.
+	Why string `json:"why"`
+	How string `json:"how"`
+	// Kernel: it is done by a kernel or its arguments, not by the program.
+	Kernel bool `json:"kernel"`
+}
+
+// What the steps are called, beside those of package patterns.
+const (
+	ProfiledKernel = "profile-guided-kernel"
+	LargerPages    = "larger-pages"
+	MoveInterrupts = "move-interrupts"
+	IsolateCPUs    = "isolate-cpus"
+)
+
+// facts are what the rules look at.
+type facts struct {
+	result profiling.Result
+	// jobNS is the job's CPU time on all nodes; 0 if it is not known.
+	jobNS float64
+	// kernel is the share of it that the kernel had, without the measuring.
+	kernel float64
+}
+
+// rule gives steps, with or without a bound.
+type rule func(f facts) []Step
+
+var rules = []rule{profiledKernel, largerPages, quietCPUs, program}
+
+// Decide looks at the result of a whole run.
+func Decide(r profiling.Result) Decision {
+	f := facts{result: r}
+	for _, n := range r.Nodes {
+		f.jobNS += float64(n.JobNS)
+	}
+	d := Decision{Measuring: measuring(r), Steps: []Step{}, Caveats: caveats(r)}
+	if share, known := r.KernelShare(); known {
+		f.kernel = max(0, share-d.Measuring)
+		d.KernelShare = &f.kernel
+	}
+	for _, rule := range rules {
+		for _, step := range rule(f) {
+			if step.Bound == nil || *step.Bound >= Worthwhile {
+				d.Steps = append(d.Steps, step)
+			}
+		}
+	}
+	slices.SortStableFunc(d.Steps, func(a, b Step) int { return cmp.Compare(b.bound(), a.bound()) })
+	d.judge(r)
+	return d
+}
+
+func (s Step) bound() float64 {
+	if s.Bound == nil {
+		return 0
+	}
+	return *s.Bound
+}
+
+func (d *Decision) judge(r profiling.Result) {
+	switch {
+	case d.KernelShare == nil:
+		d.Verdict = Unknown
+		d.Headline = "Nothing can be said: the job's CPU time is not known."
+	case len(d.Steps) == 0 || d.Steps[0].Bound == nil:
+		d.Verdict = NothingToGain
+		d.Headline = fmt.Sprintf("Nothing to gain: the job spends %s of its time in the kernel", Percent(*d.KernelShare))
+		if r.Noise != nil {
+			d.Headline += fmt.Sprintf(", and %s of it is taken by others", Percent(1-r.Noise.Left()))
+		}
+		d.Headline += "."
+		if len(d.Steps) > 0 {
+			d.Headline += " What the program could do otherwise stands below."
+		}
+	default:
+		best := d.Steps[0]
+		if d.Verdict = WorthAChange; best.Kernel {
+			d.Verdict = WorthAKernel
+		}
+		d.Headline = fmt.Sprintf("%s: at most %s of the job's CPU time can be had by it; the job spends %s in the kernel.",
+			best.Title, Percent(best.bound()), Percent(*d.KernelShare))
+	}
+}
+
+// measuring is the share of the job's CPU time that all collectors took
+// together, by the windows in which it was measured.
+func measuring(r profiling.Result) float64 {
+	spent, job := map[profiling.Collector]float64{}, map[profiling.Collector]float64{}
+	for _, o := range r.Overhead {
+		spent[o.Collector] += float64(o.SpentNS)
+		job[o.Collector] += float64(o.JobNS)
+	}
+	sum := 0.0
+	for c, ns := range spent {
+		if job[c] > 0 {
+			sum += ns / job[c]
+		}
+	}
+	return sum
+}
+
+// caveats are what was not seen, and so may be missing above.
+func caveats(r profiling.Result) []string {
+	out := []string{}
+	for _, p := range r.Partial {
+		out = append(out, fmt.Sprintf("node %s: %s%s", p.Node, prefix(p.Collector), p.Why))
+	}
+	for _, u := range r.Refused {
+		what := string(u.Collector)
+		if u.Part != "" {
+			what += ", " + u.Part
+		}
+		out = append(out, fmt.Sprintf("node %s: %s: %s", u.Node, what, u.Detail))
+	}
+	return out
+}
+
+func prefix(c profiling.Collector) string {
+	if c == "" {
+		return ""
+	}
+	return string(c) + ": "
+}
+
+// Percent writes a share as people read it.
+func Percent(share float64) string {
+	switch p := 100 * share; {
+	case p != 0 && p < 0.01 && p > -0.01:
+		return "less than 0.01 %"
+	case p < 1 && p > -1:
+		return fmt.Sprintf("%.2g %%", p)
+	default:
+		return fmt.Sprintf("%.1f %%", p)
+	}
+}

@@ -1,0 +1,151 @@
+package advice
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/patterns"
+)
+
+// job used a second, so many milliseconds of it in the kernel.
+func job(kernelMS uint64, more func(*profiling.Result)) profiling.Result {
+	r := profiling.Result{Format: profiling.Format, Nodes: []profiling.Node{{Name: "n1", JobNS: 1e9, UserNS: 1e9 - kernelMS*1e6, SystemNS: kernelMS * 1e6}}}
+	if more != nil {
+		more(&r)
+	}
+	return r
+}
+
+func calls(name string, count, ownMS uint64) profiling.Syscall {
+	return profiling.Syscall{Name: name, Count: count, NS: ownMS * 2e6,
+		Split: map[profiling.Cause]profiling.Part{profiling.CauseCall: {NS: ownMS * 1e6}}}
+}
+
+func noise(kind profiling.NoiseKind, ms uint64) *profiling.Noise {
+	return &profiling.Noise{CPUs: []profiling.CPUNoise{{Node: "n1", WantedNS: 1e9, LostNS: ms * 1e6,
+		Sources: []profiling.NoiseSource{{Kind: kind, Name: "x", Count: 1, NS: ms * 1e6}}}}}
+}
+
+// appends are so many writes of 360 bytes to one file, one after the other.
+func appends(n uint64) *profiling.IO {
+	traffic := profiling.Traffic{Calls: n, Bytes: n * 360, Small: n, Sequential: n}
+	return &profiling.IO{Patterns: []profiling.Pattern{{Behaviour: patterns.SmallAppends, Shape: "/out/*.data", Files: 1, Calls: n, Write: traffic}}}
+}
+
+func TestDecide(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		result   profiling.Result
+		verdict  Verdict
+		best     string
+		bound    float64
+		headline string
+	}{
+		{"no time known", profiling.Result{}, Unknown, "", 0, "the job's CPU time is not known"},
+		{"all in the program", job(3, nil), NothingToGain, "", 0, "Nothing to gain: the job spends 0.3 % of its time in the kernel."},
+		{"and nobody in its way", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseIRQ, 2) }), NothingToGain, "", 0,
+			"0.3 % of its time in the kernel, and 0.2 % of it is taken by others."},
+		{"much in the kernel", job(400, nil), WorthAKernel, ProfiledKernel, 0.4, "at most 40.0 %"},
+		{"the measuring is not the kernel's", job(300, func(r *profiling.Result) {
+			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 100, SpentNS: 20}}
+		}), WorthAKernel, ProfiledKernel, 0.1, "the job spends 10.0 % in the kernel"},
+		{"neighbours", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseThread, 200) }), WorthAKernel, IsolateCPUs, 0.2, "CPUs for the job alone"},
+		{"interrupts", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseSoftIRQ, 50) }), WorthAKernel, MoveInterrupts, 0.05, "Interrupts elsewhere"},
+		{"page faults", job(3, func(r *profiling.Result) {
+			r.Syscalls = &profiling.Syscalls{Calls: []profiling.Syscall{calls(profiling.PageFault, 100, 30), {Name: "read", Count: 1,
+				Split: map[profiling.Cause]profiling.Part{profiling.CauseFault: {Count: 5, NS: 20e6}}}}}
+		}), WorthAKernel, LargerPages, 0.05, "Larger pages"},
+		{"small writes", job(200, func(r *profiling.Result) {
+			r.IO = appends(10000)
+			r.Syscalls = &profiling.Syscalls{Calls: []profiling.Syscall{calls("write", 10000, 150)}}
+		}), WorthAKernel, ProfiledKernel, 0.2, ""},
+		{"small writes whose time nobody took", job(3, func(r *profiling.Result) { r.IO = appends(10000) }), NothingToGain, patterns.GatherWrites, 0,
+			"What the program could do otherwise stands below."},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := Decide(c.result)
+			if d.Verdict != c.verdict || !strings.Contains(d.Headline, c.headline) {
+				t.Errorf("%s: %s", d.Verdict, d.Headline)
+			}
+			best, bound := "", 0.0
+			if len(d.Steps) > 0 {
+				best, bound = d.Steps[0].What, d.Steps[0].bound()
+			}
+			if best != c.best || bound < c.bound-1e-9 || bound > c.bound+1e-9 {
+				t.Errorf("best is %s with %v: %+v", best, bound, d.Steps)
+			}
+		})
+	}
+}
+
+// What gathering can save is the calls' own work, in the share of calls saved.
+func TestGatheredWrites(t *testing.T) {
+	r := job(200, func(r *profiling.Result) {
+		r.IO = appends(10000)
+		r.Syscalls = &profiling.Syscalls{Calls: []profiling.Syscall{calls("write", 20000, 150)}}
+	})
+	for _, s := range Decide(r).Steps {
+		if s.What == patterns.GatherWrites {
+			// 3.6 MB are 879 pages: 9121 of 20000 calls, of 150 ms.
+			if got, want := *s.Bound, 0.15*9121/20000; got < want-1e-6 || got > want+1e-6 || s.Kernel {
+				t.Errorf("bound %v, want %v", got, want)
+			}
+			return
+		}
+	}
+	t.Error("no such step")
+}
+
+func TestProfileAtHand(t *testing.T) {
+	r := job(400, func(r *profiling.Result) { r.PGO = &profiling.PGO{Archives: []profiling.Archive{{Node: "n1"}}} })
+	if how := Decide(r).Steps[0].How; !strings.Contains(how, "--from-run") {
+		t.Error(how)
+	}
+}
+
+func TestCaveats(t *testing.T) {
+	r := job(1, func(r *profiling.Result) {
+		r.Partial = []profiling.Partial{{Node: "n1", Why: "disk full"}, {Node: "n2", Collector: "io", Why: "stopped"}}
+		r.Refused = []profiling.Refusal{{Node: "n1", Part: "splice", Unsupported: profiling.Unsupported{Collector: "io", Detail: "no tracepoint"}}}
+	})
+	want := "node n1: disk full|node n2: io: stopped|node n1: io, splice: no tracepoint"
+	if got := strings.Join(Decide(r).Caveats, "|"); got != want {
+		t.Error(got)
+	}
+}
+
+// No figures whatever give a bound below nothing or above the whole, and steps
+// come with the largest first.
+func TestBounds(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		ms := rapid.Uint64Range(0, 1000)
+		r := job(ms.Draw(rt, "kernel"), func(r *profiling.Result) {
+			r.Noise = noise(profiling.NoiseThread, ms.Draw(rt, "noise"))
+			r.IO = appends(rapid.Uint64Range(0, 1e6).Draw(rt, "appends"))
+			r.Syscalls = &profiling.Syscalls{Calls: []profiling.Syscall{calls("write", rapid.Uint64Range(0, 1e6).Draw(rt, "writes"), ms.Draw(rt, "own"))}}
+			r.Overhead = []profiling.Overhead{{Collector: "io", JobNS: 1e9, SpentNS: ms.Draw(rt, "spent") * 1e6}}
+		})
+		d := Decide(r)
+		last := 1.0
+		for _, s := range d.Steps {
+			if s.Bound != nil && (*s.Bound < Worthwhile || *s.Bound > 1) || s.bound() > last {
+				rt.Fatalf("%+v", d.Steps)
+			}
+			last = s.bound()
+		}
+		if *d.KernelShare < 0 || *d.KernelShare > 1 {
+			rt.Fatalf("kernel share %v", *d.KernelShare)
+		}
+	})
+}
+
+func TestPercent(t *testing.T) {
+	for share, want := range map[float64]string{0: "0 %", 0.003: "0.3 %", 0.0123: "1.2 %", 0.4: "40.0 %", 0.00001: "less than 0.01 %", 1: "100.0 %"} {
+		if got := Percent(share); got != want {
+			t.Errorf("%v: %q, want %q", share, got, want)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package advice
+
+import (
+	"fmt"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/patterns"
+)
+
+// share of the job's time; nil if that is not known.
+func (f facts) share(ns float64) *float64 {
+	if f.jobNS == 0 {
+		return nil
+	}
+	s := ns / f.jobNS
+	return &s
+}
+
+// profiledKernel is bounded by all of the kernel's own work.
+func profiledKernel(f facts) []Step {
+	if f.jobNS == 0 {
+		return nil
+	}
+	bound := f.kernel
+	how := "sbatch --kernel-profiling=pgo takes the profile that such a kernel is made from"
+	if f.result.PGO != nil && len(f.result.PGO.Archives) > 0 {
+		how = "kernelctl kernel build NAME --from-run with this run's number builds it, measures it, and publishes it only if it wins"
+	}
+	return []Step{{
+		What: ProfiledKernel, Title: "A kernel made for this job by its profile, and without what it does not use", Kernel: true, Bound: &bound,
+		Why: fmt.Sprintf("the kernel's own work is %s of the job's CPU time, and no kernel can save more than all of that", Percent(bound)),
+		How: how,
+	}}
+}
+
+// largerPages is bounded by the time of page faults, in calls and outside.
+func largerPages(f facts) []Step {
+	s := f.result.Syscalls
+	if s == nil || f.jobNS == 0 {
+		return nil
+	}
+	var ns, faults float64
+	for _, c := range s.Calls {
+		if c.Name == profiling.PageFault {
+			ns += float64(c.Split[profiling.CauseCall].NS)
+			faults += float64(c.Count)
+			continue
+		}
+		part := c.Split[profiling.CauseFault]
+		ns += float64(part.NS)
+		faults += float64(part.Count)
+	}
+	return []Step{{
+		What: LargerPages, Title: "Larger pages", Kernel: true, Bound: f.share(ns),
+		Why: fmt.Sprintf("%.0f page faults took %s of the job's CPU time", faults, Percent(*f.share(ns))),
+		How: "a profile with the argument transparent_hugepage=always, or madvise and a program that asks",
+	}}
+}
+
+// quietCPUs is bounded by what others took from CPUs that the job could have
+// had.
+func quietCPUs(f facts) []Step {
+	n := f.result.Noise
+	if n == nil {
+		return nil
+	}
+	var wanted, interrupts, threads float64
+	for _, c := range n.CPUs {
+		wanted += float64(c.WantedNS)
+		for _, s := range c.Sources {
+			switch s.Kind {
+			case profiling.NoiseThread:
+				threads += float64(s.NS)
+			case profiling.NoiseIRQ, profiling.NoiseSoftIRQ, profiling.NoiseNMI:
+				interrupts += float64(s.NS)
+			}
+		}
+	}
+	if wanted == 0 {
+		return nil
+	}
+	byInterrupts, byThreads := interrupts/wanted, threads/wanted
+	return []Step{
+		{
+			What: IsolateCPUs, Title: "CPUs for the job alone", Kernel: true, Bound: &byThreads,
+			Why: fmt.Sprintf("other tasks had the job's CPUs for %s of the time that it wanted them", Percent(byThreads)),
+			How: "a profile that gives the job's CPUs to nobody else (isolcpus=, nohz_full=, rcu_nocbs=) and leaves the others to slurmd and daemons",
+		},
+		{
+			What: MoveInterrupts, Title: "Interrupts elsewhere", Kernel: true, Bound: &byInterrupts,
+			Why: fmt.Sprintf("interrupts took %s of the time that the job wanted its CPUs", Percent(byInterrupts)),
+			How: "a profile with irqaffinity= for the CPUs that the job does not use, and nohz_full= against the timer's tick",
+		},
+	}
+}
+
+// calls that patterns count as reads and as writes.
+var (
+	reading = []string{"read", "pread64", "readv", "preadv", "preadv2"}
+	writing = []string{"write", "pwrite64", "writev", "pwritev", "pwritev2"}
+	syncing = []string{"fsync", "fdatasync", "sync_file_range"}
+	seeking = []string{"lseek"}
+)
+
+var advised = map[string]struct {
+	title, how string
+	calls      []string
+}{
+	patterns.GatherWrites: {"Gathered writes", "a buffer in the program or its library (setvbuf, buffered I/O of the Fortran runtime)", writing},
+	patterns.BufferReads:  {"Buffered reads", "a buffer in the program or its library", reading},
+	patterns.GroupSyncs:   {"Fewer syncs", "in the program: one sync where the data must be safe", syncing},
+	patterns.NoSeeks:      {"No idle seeks", "in the program or its library", seeking},
+	patterns.FewerFiles:   {"Fewer files", "in the program, or by a file system in memory until the job ends", nil},
+	patterns.NoReadAhead:  {"No reading ahead", "posix_fadvise(POSIX_FADV_RANDOM) in the program", nil},
+}
+
+// program is what patterns advise, with a bound where the calls' time was
+// measured: those saved take no more than their part of all calls of the kind.
+func program(f facts) []Step {
+	if f.result.IO == nil {
+		return nil
+	}
+	var steps []Step
+	for _, p := range patterns.Advise(f.result.IO.Patterns) {
+		for _, a := range p.Advice {
+			known := advised[a.What]
+			if known.title == "" {
+				known.title = a.What
+			}
+			steps = append(steps, Step{What: a.What, Title: known.title + " for " + p.Shape, Why: a.Why, How: known.how,
+				Bound: f.saved(a.CallsSaved, known.calls)})
+		}
+	}
+	return steps
+}
+
+// saved is the share of the job's time that so many calls took on average, the
+// kernel's own work alone: waiting is no CPU time.
+func (f facts) saved(calls uint64, names []string) *float64 {
+	if f.result.Syscalls == nil || f.jobNS == 0 || calls == 0 {
+		return nil
+	}
+	var count, ns float64
+	for _, name := range names {
+		c := f.result.Syscalls.Named(name)
+		count += float64(c.Count)
+		ns += float64(c.Split[profiling.CauseCall].NS)
+	}
+	if count == 0 {
+		return nil
+	}
+	return f.share(ns * min(1, float64(calls)/count))
+}

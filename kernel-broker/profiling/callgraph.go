@@ -1,0 +1,137 @@
+package profiling
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// CallGraph is where in the kernel a job's time went: stacks, sampled at equal
+// intervals of each CPU's clock. All samples times the period are the job's CPU
+// time, unless the machine was a virtual one and stood still for a while: then
+// ticks are missing, and shares are what is left to rely on.
+type CallGraph struct {
+	// PeriodNS is the time between two samples of one CPU.
+	PeriodNS uint64 `json:"period_ns"`
+	// Kernel samples are in Stacks; User samples found the program itself.
+	Kernel uint64 `json:"kernel"`
+	User   uint64 `json:"user"`
+	// Lost samples found no room for their stack.
+	Lost   uint64  `json:"lost"`
+	Stacks []Stack `json:"stacks"`
+}
+
+// Stack is one way through the kernel, the outermost function first.
+type Stack struct {
+	Frames  []string `json:"frames"`
+	Samples uint64   `json:"samples"`
+}
+
+// Function is one, on all ways together.
+type Function struct {
+	Name string
+	// Self are samples in it, Total those in it or in what it called; a
+	// function that calls itself counts once.
+	Self, Total uint64
+}
+
+// Edge is one function calling another.
+type Edge struct {
+	From, To string
+	// Samples in which the call was under way, once for each sample.
+	Samples uint64
+}
+
+// Plus is what two nodes found. Their periods have to be equal for the samples
+// to mean the same; if they are not, the coarser one stands.
+func (g *CallGraph) Plus(other *CallGraph) *CallGraph {
+	sums := map[string]Stack{}
+	for _, s := range slices.Concat(g.Stacks, other.Stacks) {
+		at := strings.Join(s.Frames, "\x00")
+		s.Samples += sums[at].Samples
+		sums[at] = s
+	}
+	sum := &CallGraph{
+		PeriodNS: max(g.PeriodNS, other.PeriodNS),
+		Kernel:   g.Kernel + other.Kernel, User: g.User + other.User, Lost: g.Lost + other.Lost,
+	}
+	for _, s := range sums {
+		sum.Stacks = append(sum.Stacks, s)
+	}
+	sum.Sort()
+	return sum
+}
+
+// Sort puts the most frequent stacks first.
+func (g *CallGraph) Sort() {
+	slices.SortFunc(g.Stacks, func(a, b Stack) int {
+		return cmp.Or(cmp.Compare(b.Samples, a.Samples), slices.Compare(a.Frames, b.Frames))
+	})
+}
+
+// Bound keeps the most frequent stacks; samples of the others count as lost.
+func (g *CallGraph) Bound(most int) {
+	g.Stacks = slices.Clone(g.Stacks)
+	g.Sort()
+	if len(g.Stacks) <= most {
+		return
+	}
+	for _, s := range g.Stacks[most:] {
+		g.Kernel -= min(s.Samples, g.Kernel)
+		g.Lost += s.Samples
+	}
+	g.Stacks = g.Stacks[:most:most]
+}
+
+// Functions with their own and their children's samples, the costly first.
+func (g *CallGraph) Functions() []Function {
+	sums := map[string]*Function{}
+	for _, s := range g.Stacks {
+		seen := map[string]bool{}
+		for i, name := range s.Frames {
+			f := sums[name]
+			if f == nil {
+				f = &Function{Name: name}
+				sums[name] = f
+			}
+			if i == len(s.Frames)-1 {
+				f.Self += s.Samples
+			}
+			if !seen[name] {
+				f.Total += s.Samples
+				seen[name] = true
+			}
+		}
+	}
+	all := make([]Function, 0, len(sums))
+	for _, f := range sums {
+		all = append(all, *f)
+	}
+	slices.SortFunc(all, func(a, b Function) int {
+		return cmp.Or(cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// Edges between functions, the costly first.
+func (g *CallGraph) Edges() []Edge {
+	type pair struct{ from, to string }
+	sums := map[pair]uint64{}
+	for _, s := range g.Stacks {
+		seen := map[pair]bool{}
+		for i := 1; i < len(s.Frames); i++ {
+			if p := (pair{s.Frames[i-1], s.Frames[i]}); !seen[p] {
+				sums[p] += s.Samples
+				seen[p] = true
+			}
+		}
+	}
+	all := make([]Edge, 0, len(sums))
+	for p, n := range sums {
+		all = append(all, Edge{p.from, p.to, n})
+	}
+	slices.SortFunc(all, func(a, b Edge) int {
+		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
+	return all
+}

@@ -1,0 +1,166 @@
+// Package compare sets two sides of profiling runs beside each other, for
+// example one job on two kernels, and says which differences mean something.
+//
+// The idea: a side is one run or several of the same job. Every figure of a run
+// is one value, and a figure of two sides differs only if Welch's test says so,
+// as in the kernel factory. Where a side has too few runs for a test, that is
+// said instead: two runs differ always, and what that means nobody can tell.
+package compare
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// Standing of side B to side A in one figure.
+type Standing string
+
+// The standings.
+const (
+	Less  Standing = "less"
+	More  Standing = "more"
+	Equal Standing = "equal"
+	// Unclear: the difference may be chance.
+	Unclear Standing = "unclear"
+	// Untested: too few runs to say.
+	Untested Standing = "untested"
+)
+
+// Side is what is compared: runs of one job, merged over their nodes each.
+type Side struct {
+	Name string
+	Runs []profiling.Result
+}
+
+// Comparison of two sides.
+type Comparison struct {
+	A string `json:"a"`
+	B string `json:"b"`
+	// Significance says what the standings rest on.
+	Significance string `json:"significance"`
+	Rows         []Row  `json:"rows"`
+	// Unequal says in what the sides are not runs of the same thing.
+	Unequal []string `json:"unequal"`
+}
+
+// Row is one figure on both sides. A side without the figure has no summary.
+type Row struct {
+	Group  string           `json:"group"`
+	Name   string           `json:"name"`
+	Unit   string           `json:"unit"`
+	A      *verdict.Summary `json:"a"`
+	B      *verdict.Summary `json:"b"`
+	Change *float64         `json:"change"`
+	// P of Welch's test, where there was one.
+	P        *float64 `json:"p"`
+	Standing Standing `json:"standing"`
+}
+
+// ErrNothing is a side without runs.
+var ErrNothing = errors.New("no runs to compare")
+
+// Compare sets B beside A.
+func Compare(a, b Side, rules verdict.Rules) (Comparison, error) {
+	c := Comparison{A: a.Name, B: b.Name, Rows: []Row{}, Unequal: unequal(a, b)}
+	for _, s := range []Side{a, b} {
+		if len(s.Runs) == 0 {
+			return c, fmt.Errorf("%s: %w", s.Name, ErrNothing)
+		}
+	}
+	c.Significance = significance(len(a.Runs), len(b.Runs), rules)
+	tested := len(a.Runs) >= rules.LeastRepetitions && len(b.Runs) >= rules.LeastRepetitions
+	valuesA, order := values(a.Runs, nil)
+	valuesB, order := values(b.Runs, order)
+	for _, f := range order {
+		row := Row{Group: f.group, Name: f.name, Unit: f.unit, Standing: Untested}
+		var err error
+		if row.A, err = summary(valuesA[f], len(a.Runs)); err != nil {
+			return c, fmt.Errorf("%s: %s: %w", a.Name, f.name, err)
+		}
+		if row.B, err = summary(valuesB[f], len(b.Runs)); err != nil {
+			return c, fmt.Errorf("%s: %s: %w", b.Name, f.name, err)
+		}
+		row.judge(rules, tested)
+		c.Rows = append(c.Rows, row)
+	}
+	return c, nil
+}
+
+func significance(a, b int, rules verdict.Rules) string {
+	switch least := rules.LeastRepetitions; {
+	case a == 1 && b == 1:
+		return "One run each: no significance can be stated."
+	case a < least || b < least:
+		return fmt.Sprintf("%d and %d runs: no significance can be stated with fewer than %d on each side.", a, b, least)
+	default:
+		return fmt.Sprintf("%d and %d runs: a figure differs if Welch's test gives p below %v. Of a hundred figures that do not differ "+
+			"about %.0f look as if they did.", a, b, rules.Significance, 100*rules.Significance)
+	}
+}
+
+// summary is nil for a figure that not every run of the side has.
+func summary(values []float64, runs int) (*verdict.Summary, error) {
+	if len(values) < runs {
+		return nil, nil
+	}
+	s, err := verdict.Summarise(values)
+	return &s, err
+}
+
+func (r *Row) judge(rules verdict.Rules, tested bool) {
+	if r.A == nil || r.B == nil {
+		return
+	}
+	if r.A.Median > 0 {
+		change := r.B.Median/r.A.Median - 1
+		r.Change = &change
+	}
+	if !tested {
+		return
+	}
+	test := verdict.WelchTest(*r.B, *r.A)
+	r.P = &test.P
+	switch {
+	case r.A.Mean == r.B.Mean:
+		r.Standing = Equal
+	case !(test.P < rules.Significance):
+		r.Standing = Unclear
+	case r.B.Mean < r.A.Mean:
+		r.Standing = Less
+	default:
+		r.Standing = More
+	}
+}
+
+// unequal says what makes the sides runs of different things.
+func unequal(a, b Side) []string {
+	out := []string{}
+	for _, s := range []Side{a, b} {
+		for i, r := range s.Runs {
+			if len(r.Partial) > 0 {
+				out = append(out, fmt.Sprintf("a run of %s (its number %d) is partial: %s", s.Name, i+1, r.Partial[0].Why))
+			}
+			if first := s.Runs[0]; len(r.Nodes) != len(first.Nodes) || kernelOf(r) != kernelOf(first) {
+				out = append(out, fmt.Sprintf("the runs of %s are not alike: %s, and %s", s.Name, describe(first), describe(r)))
+			}
+		}
+	}
+	if len(a.Runs) > 0 && len(b.Runs) > 0 && len(a.Runs[0].Nodes) != len(b.Runs[0].Nodes) {
+		out = append(out, fmt.Sprintf("%s ran on %d nodes, %s on %d", a.Name, len(a.Runs[0].Nodes), b.Name, len(b.Runs[0].Nodes)))
+	}
+	return out
+}
+
+func describe(r profiling.Result) string {
+	return fmt.Sprintf("%d nodes on %s", len(r.Nodes), kernelOf(r))
+}
+
+func kernelOf(r profiling.Result) string {
+	if len(r.Nodes) == 0 {
+		return "an unknown kernel"
+	}
+	return r.Nodes[0].Kernel.Release
+}

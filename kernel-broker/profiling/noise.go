@@ -1,0 +1,155 @@
+package profiling
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// NoiseKind is what sort of thing took time away.
+type NoiseKind string
+
+// The kinds.
+const (
+	NoiseIRQ     NoiseKind = "irq"
+	NoiseSoftIRQ NoiseKind = "softirq"
+	NoiseNMI     NoiseKind = "nmi"
+	// NoiseThread is a thread that had the CPU while a task of the job could
+	// have run there.
+	NoiseThread NoiseKind = "thread"
+)
+
+// NoiseSource is one cause of noise on one CPU.
+type NoiseSource struct {
+	Kind NoiseKind `json:"kind"`
+	// Name of the interrupt or of the thread.
+	Name  string `json:"name"`
+	Count uint64 `json:"count"`
+	NS    uint64 `json:"ns"`
+	// MostNS is the worst single event, At when it ended.
+	MostNS uint64    `json:"most_ns"`
+	At     time.Time `json:"at"`
+	Times  Histogram `json:"times"`
+}
+
+// CPUNoise is one CPU.
+type CPUNoise struct {
+	Node string `json:"node"`
+	CPU  uint32 `json:"cpu"`
+	// WantedNS is how long a task of the job had the CPU or could have had it;
+	// LostNS is the part that went to noise.
+	WantedNS uint64        `json:"wanted_ns"`
+	LostNS   uint64        `json:"lost_ns"`
+	Sources  []NoiseSource `json:"sources"`
+	// Dropped events are in LostNS, but found no room among Sources.
+	Dropped uint64 `json:"dropped"`
+}
+
+// Left is the share of the time that was left to the application.
+func (c CPUNoise) Left() float64 {
+	if c.WantedNS == 0 {
+		return 1
+	}
+	return 1 - float64(min(c.LostNS, c.WantedNS))/float64(c.WantedNS)
+}
+
+// Noise is what the collector of that name found.
+type Noise struct {
+	// Method is "bpf", or "osnoise" for the kernel's own tracer.
+	Method string     `json:"method"`
+	CPUs   []CPUNoise `json:"cpus"`
+}
+
+// Left is the share over all CPUs.
+func (n *Noise) Left() float64 {
+	var all CPUNoise
+	for _, c := range n.CPUs {
+		all.WantedNS += c.WantedNS
+		all.LostNS += c.LostNS
+	}
+	return all.Left()
+}
+
+// Worst is the longest single event and where it was; ok is false without any.
+func (n *Noise) Worst() (cpu CPUNoise, source NoiseSource, ok bool) {
+	for _, c := range n.CPUs {
+		for _, s := range c.Sources {
+			if !ok || s.MostNS > source.MostNS {
+				cpu, source, ok = c, s, true
+			}
+		}
+	}
+	return cpu, source, ok
+}
+
+// Plus is what two nodes found, or two spans of time on one node.
+func (n *Noise) Plus(other *Noise) *Noise {
+	type place struct {
+		node string
+		cpu  uint32
+	}
+	sums := map[place]CPUNoise{}
+	for _, c := range slices.Concat(n.CPUs, other.CPUs) {
+		at := place{c.Node, c.CPU}
+		if before, ok := sums[at]; ok {
+			c = before.plus(c)
+		}
+		sums[at] = c
+	}
+	sum := &Noise{Method: n.Method}
+	if n.Method != other.Method {
+		methods := slices.DeleteFunc([]string{n.Method, other.Method}, func(m string) bool { return m == "" })
+		sum.Method = slices.Max(methods)
+		if len(methods) == 2 {
+			sum.Method = "mixed"
+		}
+	}
+	for _, c := range sums {
+		sum.CPUs = append(sum.CPUs, c)
+	}
+	slices.SortFunc(sum.CPUs, func(a, b CPUNoise) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.CPU, b.CPU))
+	})
+	return sum
+}
+
+func (c CPUNoise) plus(other CPUNoise) CPUNoise {
+	type name struct {
+		kind NoiseKind
+		name string
+	}
+	sums := map[name]NoiseSource{}
+	for _, s := range slices.Concat(c.Sources, other.Sources) {
+		at := name{s.Kind, s.Name}
+		if before, ok := sums[at]; ok {
+			s = before.plus(s)
+		}
+		sums[at] = s
+	}
+	c.WantedNS += other.WantedNS
+	c.LostNS += other.LostNS
+	c.Dropped += other.Dropped
+	c.Sources = nil
+	for _, s := range sums {
+		c.Sources = append(c.Sources, s)
+	}
+	SortSources(c.Sources)
+	return c
+}
+
+// SortSources puts what took most first.
+func SortSources(all []NoiseSource) {
+	slices.SortFunc(all, func(a, b NoiseSource) int {
+		return cmp.Or(cmp.Compare(b.NS, a.NS), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+func (s NoiseSource) plus(other NoiseSource) NoiseSource {
+	if other.MostNS > s.MostNS || other.MostNS == s.MostNS && other.At.Before(s.At) {
+		s.MostNS, s.At = other.MostNS, other.At
+	}
+	s.Count += other.Count
+	s.NS += other.NS
+	s.Times = s.Times.Plus(other.Times)
+	return s
+}

@@ -1,0 +1,70 @@
+package report
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/page"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/advice"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/compare"
+)
+
+// ComparisonDocument sets two sides of runs beside each other.
+func ComparisonDocument(c compare.Comparison, now time.Time) page.Document {
+	doc := page.Document{
+		Title: fmt.Sprintf("%s beside %s", c.A, c.B), Lead: c.Significance,
+		Foot: fmt.Sprintf("Made %s.", now.UTC().Format(time.RFC3339)),
+	}
+	var groups []string
+	rows := map[string][]compare.Row{}
+	for _, r := range c.Rows {
+		if rows[r.Group] == nil {
+			groups = append(groups, r.Group)
+		}
+		rows[r.Group] = append(rows[r.Group], r)
+	}
+	for i, group := range groups {
+		s := page.Section{ID: fmt.Sprintf("group-%d", i+1), Title: group}
+		if i == 0 && len(c.Unequal) > 0 {
+			s.Parts = append(s.Parts, page.Notice{Mood: page.Bad, Title: "Not alike:", Text: "the sides are not runs of the same thing"}, page.List(c.Unequal))
+		}
+		s.Parts = append(s.Parts, comparisonTable(c, group, rows[group]))
+		doc.Sections = append(doc.Sections, s)
+	}
+	return doc
+}
+
+func comparisonTable(c compare.Comparison, group string, rows []compare.Row) page.Table {
+	table := page.Table{Caption: "Medians of " + group, Columns: []page.Column{{Title: "Figure"}, {Title: c.A, Numeric: true}, {Title: c.B, Numeric: true},
+		{Title: "Change", Numeric: true}, {Title: "p", Numeric: true}, {Title: "Difference"}}}
+	for _, r := range rows {
+		change, p := page.Missing(), page.Missing()
+		if r.Change != nil {
+			change = page.Figure(*r.Change, fmt.Sprintf("%+.1f %%", 100**r.Change))
+		}
+		if r.P != nil {
+			p = page.Figure(*r.P, fmt.Sprintf("%.2g", *r.P))
+		}
+		standing := page.Text(string(r.Standing))
+		standing.Strong = r.Standing == compare.Less || r.Standing == compare.More
+		table.Rows = append(table.Rows, page.Row{page.Text(r.Name), median(r.A, r.Unit), median(r.B, r.Unit), change, p, standing})
+	}
+	return table
+}
+
+func median(s *verdict.Summary, unit string) page.Cell {
+	if s == nil {
+		return page.Missing()
+	}
+	text := page.Count(s.Median)
+	switch unit {
+	case "s":
+		text = page.Seconds(s.Median)
+	case "share":
+		text = advice.Percent(s.Median)
+	case "B":
+		text = page.Bytes(int64(s.Median))
+	}
+	return page.Figure(s.Median, text)
+}

@@ -1,0 +1,198 @@
+package report
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/page"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/advice"
+)
+
+// Format is the version of the report's JSON.
+const Format = 1
+
+// Schema of the report's JSON; it refers to that of the result.
+//
+//go:embed report.schema.json
+var Schema []byte
+
+// Run is what the broker knows of the run.
+type Run struct {
+	ID          uint64    `json:"id"`
+	State       string    `json:"state"`
+	Reason      string    `json:"reason"`
+	Job         string    `json:"job"`
+	User        string    `json:"user"`
+	Kernel      string    `json:"kernel"`
+	Collectors  []string  `json:"collectors"`
+	RequestedBy string    `json:"requested_by"`
+	Began       time.Time `json:"began"`
+	Ended       time.Time `json:"ended"`
+}
+
+// Report of one run.
+type Report struct {
+	Format   int              `json:"format"`
+	Made     time.Time        `json:"made"`
+	Run      Run              `json:"run"`
+	Result   profiling.Result `json:"result"`
+	Decision advice.Decision  `json:"decision"`
+}
+
+// New works out what follows from a result.
+func New(run Run, result profiling.Result, now time.Time) Report {
+	if run.Collectors == nil {
+		run.Collectors = []string{}
+	}
+	return Report{Format: Format, Made: now.UTC(), Run: run, Result: result, Decision: advice.Decide(result)}
+}
+
+// WriteJSON writes the report for programs.
+func (r Report) WriteJSON(w io.Writer) error {
+	content, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("report of run %d: %w", r.Run.ID, err)
+	}
+	_, err = w.Write(append(content, '\n'))
+	return err
+}
+
+// Document is the report as a page or as text.
+func (r Report) Document() page.Document {
+	doc := page.Document{
+		Title: fmt.Sprintf("Profiling run %d, job %s", r.Run.ID, r.Run.Job),
+		Lead:  r.Decision.Headline,
+		Foot:  fmt.Sprintf("Made %s from the results of %d nodes. Report format %d.", r.Made.Format(time.RFC3339), len(r.Result.Nodes), Format),
+	}
+	for _, section := range []func() page.Section{r.decision, r.job, r.calls, r.files, r.graph, r.noise, r.counters, r.cost} {
+		if s := section(); len(s.Parts) > 0 {
+			doc.Sections = append(doc.Sections, s)
+		}
+	}
+	return doc
+}
+
+var moods = map[advice.Verdict]page.Mood{
+	advice.NothingToGain: page.Neutral, advice.WorthAKernel: page.Good, advice.WorthAChange: page.Good, advice.Unknown: page.Bad,
+}
+
+func (r Report) decision() page.Section {
+	s := page.Section{ID: "decision", Title: "What would be gained", Lead: "A bound is the most that can be had: the share of the job's CPU time " +
+		"that was measured. How much of it a kernel gives back is found out by building and measuring it."}
+	s.Parts = append(s.Parts, page.Notice{Mood: moods[r.Decision.Verdict], Title: "Decision:", Text: r.Decision.Headline})
+	if len(r.Decision.Steps) > 0 {
+		table := page.Table{Caption: "What to do, the largest bound first",
+			Columns: []page.Column{{Title: "Step"}, {Title: "At most", Numeric: true}, {Title: "Why"}, {Title: "How"}}}
+		for _, step := range r.Decision.Steps {
+			bound := page.Missing()
+			if step.Bound != nil {
+				bound = page.Figure(*step.Bound, advice.Percent(*step.Bound))
+			}
+			table.Rows = append(table.Rows, page.Row{page.Text(step.Title), bound, page.Text(step.Why), page.Text(step.How)})
+		}
+		s.Parts = append(s.Parts, table)
+	}
+	if len(r.Decision.Caveats) > 0 {
+		s.Parts = append(s.Parts, page.Paragraph("Not seen, and so perhaps missing above:"), page.List(r.Decision.Caveats))
+	}
+	return s
+}
+
+func (r Report) job() page.Section {
+	s := page.Section{ID: "job", Title: "The job"}
+	facts := page.Facts{{Name: "Run", Text: fmt.Sprintf("%d, %s", r.Run.ID, r.Run.State)}}
+	if r.Run.Reason != "" {
+		facts = append(facts, page.Fact{Name: "Reason", Text: r.Run.Reason})
+	}
+	facts = append(facts,
+		page.Fact{Name: "Job", Text: fmt.Sprintf("%s of %s", r.Run.Job, r.Run.User)},
+		page.Fact{Name: "Kernel asked for", Text: r.Run.Kernel, Code: true},
+		page.Fact{Name: "Requested by", Text: r.Run.RequestedBy})
+	table := page.Table{Caption: "CPU time of the job, node by node", Columns: []page.Column{
+		{Title: "Node"}, {Title: "Kernel"}, {Title: "CPUs", Numeric: true}, {Title: "Looked at", Numeric: true},
+		{Title: "CPU time", Numeric: true}, {Title: "In the program", Numeric: true}, {Title: "In the kernel", Numeric: true}, {Title: "Share of the kernel", Numeric: true},
+	}}
+	stack := page.Stack{Caption: "Where the CPU time went", Axis: "CPU time", Tick: page.Seconds, Segments: page.Named("in the program", "in the kernel")}
+	for _, n := range r.Result.Nodes {
+		share := page.Missing()
+		if n.JobNS > 0 {
+			share = percentOf(n.SystemNS, n.JobNS)
+		}
+		table.Rows = append(table.Rows, page.Row{page.Text(n.Name), page.Code(n.Kernel.Release), page.Figure(float64(n.CPUs), fmt.Sprint(n.CPUs)),
+			secondsOf(uint64(max(0, n.End.Sub(n.Begin)))), secondsOf(n.JobNS), secondsOf(n.UserNS), secondsOf(n.SystemNS), share})
+		stack.Rows = append(stack.Rows, page.StackRow{Label: n.Name, Sizes: []float64{float64(n.UserNS) * nanosecond, float64(n.SystemNS) * nanosecond}})
+	}
+	s.Parts = append(s.Parts, facts)
+	if len(table.Rows) > 0 {
+		s.Parts = append(s.Parts, stack, table)
+	}
+	return s
+}
+
+// cost is what the measuring took, and what could not be measured.
+func (r Report) cost() page.Section {
+	s := page.Section{ID: "cost", Title: "What the measuring cost",
+		Lead: "The time of the collectors' own programs, in windows spread over the run, beside the CPU time that the job used in them."}
+	table := page.Table{Caption: "Overhead of each collector on each node", Columns: []page.Column{
+		{Title: "Collector"}, {Title: "Node"}, {Title: "Windows", Numeric: true}, {Title: "Events", Numeric: true},
+		{Title: "Its time", Numeric: true}, {Title: "The job's time", Numeric: true}, {Title: "Overhead", Numeric: true}}}
+	for _, o := range r.Result.Overhead {
+		table.Rows = append(table.Rows, page.Row{page.Text(string(o.Collector)), page.Text(o.Node), secondsOf(o.WindowNS), countOf(o.Events),
+			secondsOf(o.SpentNS), secondsOf(o.JobNS), page.Figure(o.Share(), advice.Percent(o.Share()))})
+	}
+	if len(table.Rows) > 0 {
+		s.Parts = append(s.Parts, table)
+	}
+	refused := page.Table{Caption: "What could not work", Columns: []page.Column{{Title: "Node"}, {Title: "Collector"}, {Title: "Part"}, {Title: "Why"}, {Title: "Remedy"}}}
+	for _, u := range r.Result.Refused {
+		refused.Rows = append(refused.Rows, page.Row{page.Text(u.Node), page.Text(string(u.Collector)), page.Text(u.Part), page.Text(u.Detail), page.Text(u.Remedy)})
+	}
+	if len(refused.Rows) > 0 {
+		s.Parts = append(s.Parts, refused)
+	}
+	return s
+}
+
+// overhead of one collector over all nodes, in a sentence beside its figures.
+func (r Report) overhead(c profiling.Collector) string {
+	var all profiling.Overhead
+	for _, o := range r.Result.Overhead {
+		if o.Collector == c {
+			all.SpentNS, all.JobNS, all.WindowNS = all.SpentNS+o.SpentNS, all.JobNS+o.JobNS, all.WindowNS+o.WindowNS
+		}
+	}
+	if all.JobNS == 0 {
+		return "What this collector cost was not measured in this run."
+	}
+	return fmt.Sprintf("To collect this took %s of the job's CPU time, measured in windows of %s.",
+		advice.Percent(all.Share()), page.Seconds(float64(all.WindowNS)*nanosecond))
+}
+
+const nanosecond = 1e-9
+
+func secondsOf(ns uint64) page.Cell {
+	v := float64(ns) * nanosecond
+	return page.Figure(v, page.Seconds(v))
+}
+
+func countOf(n uint64) page.Cell { return page.Figure(float64(n), page.Count(float64(n))) }
+
+func bytesOf(n uint64) page.Cell { return page.Figure(float64(n), page.Bytes(int64(n))) }
+
+func percentOf(part, all uint64) page.Cell {
+	if all == 0 {
+		return page.Missing()
+	}
+	share := float64(part) / float64(all)
+	return page.Figure(share, advice.Percent(share))
+}
+
+// WriteHTML writes the page.
+func (r Report) WriteHTML(w io.Writer) error { return r.Document().WriteHTML(w) }
+
+// WriteText writes the tables for a terminal.
+func (r Report) WriteText(w io.Writer) error { return r.Document().WriteText(w) }

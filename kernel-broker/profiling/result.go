@@ -1,0 +1,200 @@
+package profiling
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Format is the version of the results' JSON.
+const Format = 1
+
+// ErrFormat is a result of another format.
+var ErrFormat = errors.New("format of the profiling result is not known")
+
+// Kernel that the job ran on.
+type Kernel struct {
+	Release string `json:"release"`
+	BuildID string `json:"build_id"`
+}
+
+// Partial says that a result is not whole. Collector is empty if that goes for
+// all of them.
+type Partial struct {
+	Node      string    `json:"node"`
+	Collector Collector `json:"collector"`
+	// Why: "agent stopped", "disk full", ...
+	Why string `json:"why"`
+}
+
+// Refusal is a collector, or a part of one, that could not work on a node.
+type Refusal struct {
+	Node string `json:"node"`
+	Unsupported
+	// Part is empty if the whole collector could not; else the rest worked.
+	Part string `json:"part"`
+}
+
+// Overhead is what a collector cost. Its programs' time is measured during
+// windows spread over the run, since measuring it costs time as well.
+type Overhead struct {
+	Node      string    `json:"node"`
+	Collector Collector `json:"collector"`
+	// WindowNS is the length of all windows together, JobNS the CPU time that
+	// the job used in them.
+	WindowNS uint64 `json:"window_ns"`
+	JobNS    uint64 `json:"job_ns"`
+	// Events and SpentNS are how often the collector's programs ran in the
+	// windows, for the job or not, and for how long.
+	Events  uint64 `json:"events"`
+	SpentNS uint64 `json:"spent_ns"`
+}
+
+// Share of the job's CPU time; 0 if the job used none.
+func (o Overhead) Share() float64 {
+	if o.JobNS == 0 {
+		return 0
+	}
+	return float64(o.SpentNS) / float64(o.JobNS)
+}
+
+// PGO says where the counters of an instrumented kernel are.
+type PGO struct {
+	Archives []Archive `json:"archives"`
+}
+
+// Archive is one node's counters, a compressed tar of .gcda files beside the
+// result.
+type Archive struct {
+	Node    string `json:"node"`
+	BuildID string `json:"build_id"`
+	Name    string `json:"name"`
+	Files   uint64 `json:"files"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+// Node is one node's part in a run.
+type Node struct {
+	Name   string    `json:"name"`
+	Kernel Kernel    `json:"kernel"`
+	CPUs   int       `json:"cpus"`
+	Begin  time.Time `json:"begin"`
+	End    time.Time `json:"end"`
+	// JobNS is the CPU time that the job used, UserNS and SystemNS its parts.
+	JobNS    uint64 `json:"job_ns"`
+	UserNS   uint64 `json:"user_ns"`
+	SystemNS uint64 `json:"system_ns"`
+}
+
+// Result is what the collectors found, on one node or on all of a run's. A
+// collector that was not asked for, or could not work, is absent.
+type Result struct {
+	Format     int         `json:"format"`
+	Job        uint32      `json:"job"`
+	Restart    uint32      `json:"restart"`
+	Collectors []Collector `json:"collectors"`
+	Nodes      []Node      `json:"nodes"`
+	Partial    []Partial   `json:"partial"`
+	Refused    []Refusal   `json:"refused"`
+	Overhead   []Overhead  `json:"overhead"`
+	IO         *IO         `json:"io,omitempty"`
+	Syscalls   *Syscalls   `json:"syscalls,omitempty"`
+	CallGraph  *CallGraph  `json:"callgraph,omitempty"`
+	Noise      *Noise      `json:"noise,omitempty"`
+	PGO        *PGO        `json:"pgo,omitempty"`
+}
+
+// ErrOtherJob is a result that belongs to another job.
+var ErrOtherJob = errors.New("result of another job")
+
+// Merge adds up the results of a job's nodes, in any order. With none it is
+// the zero value. Patterns that several nodes have lose their advice, which
+// rests on the sums: patterns.Advise works it out anew.
+func Merge(results ...Result) (Result, error) {
+	if len(results) == 0 {
+		return Result{}, nil
+	}
+	sum := Result{Format: Format, Job: results[0].Job, Restart: results[0].Restart}
+	for _, r := range results {
+		if r.Format != Format {
+			return Result{}, fmt.Errorf("format %d: %w", r.Format, ErrFormat)
+		}
+		if r.Job != sum.Job || r.Restart != sum.Restart {
+			return Result{}, fmt.Errorf("job %d restart %d beside job %d restart %d: %w",
+				r.Job, r.Restart, sum.Job, sum.Restart, ErrOtherJob)
+		}
+		sum.add(r)
+	}
+	sum.sort()
+	return sum, nil
+}
+
+func (r *Result) add(other Result) {
+	for _, c := range other.Collectors {
+		if !slices.Contains(r.Collectors, c) {
+			r.Collectors = append(r.Collectors, c)
+		}
+	}
+	r.Nodes = append(r.Nodes, other.Nodes...)
+	r.Partial = append(r.Partial, other.Partial...)
+	r.Refused = append(r.Refused, other.Refused...)
+	r.Overhead = append(r.Overhead, other.Overhead...)
+	r.IO = both(r.IO, other.IO, (*IO).Plus)
+	r.Syscalls = both(r.Syscalls, other.Syscalls, (*Syscalls).Plus)
+	r.CallGraph = both(r.CallGraph, other.CallGraph, (*CallGraph).Plus)
+	r.Noise = both(r.Noise, other.Noise, (*Noise).Plus)
+	r.PGO = both(r.PGO, other.PGO, func(a, b *PGO) *PGO {
+		return &PGO{Archives: slices.Concat(a.Archives, b.Archives)}
+	})
+}
+
+func both[T any](a, b *T, plus func(a, b *T) *T) *T {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return plus(a, b)
+}
+
+func (r *Result) sort() {
+	order := Collectors()
+	slices.SortFunc(r.Collectors, func(a, b Collector) int {
+		return cmp.Compare(slices.Index(order, a), slices.Index(order, b))
+	})
+	slices.SortFunc(r.Nodes, func(a, b Node) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), a.Begin.Compare(b.Begin))
+	})
+	slices.SortFunc(r.Partial, func(a, b Partial) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Collector, b.Collector), cmp.Compare(a.Why, b.Why))
+	})
+	slices.SortFunc(r.Refused, func(a, b Refusal) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Collector, b.Collector),
+			cmp.Compare(a.Part, b.Part), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Detail, b.Detail))
+	})
+	slices.SortFunc(r.Overhead, func(a, b Overhead) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Collector, b.Collector), cmp.Compare(a.SpentNS, b.SpentNS))
+	})
+	if r.PGO != nil {
+		slices.SortFunc(r.PGO.Archives, func(a, b Archive) int {
+			return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name))
+		})
+	}
+}
+
+// KernelShare is the part of the job's CPU time that the kernel had, of all
+// nodes together; ok is false if the job used none.
+func (r *Result) KernelShare() (share float64, ok bool) {
+	var system, all uint64
+	for _, n := range r.Nodes {
+		system += n.SystemNS
+		all += n.JobNS
+	}
+	if all == 0 {
+		return 0, false
+	}
+	return float64(system) / float64(all), true
+}

@@ -1,0 +1,176 @@
+package profiling
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Cause is what a part of a system call's time went to. Each nanosecond of a
+// call is in one part only, so the parts add up to the whole.
+type Cause string
+
+// The causes. "Job" is the job that is looked at, all of its processes.
+const (
+	// CauseCall is the call's own work.
+	CauseCall Cause = "call"
+	// CauseFault is work of page faults, and their number.
+	CauseFault Cause = "fault"
+	// CauseFaultWait is what page faults waited, for a disk mostly.
+	CauseFaultWait Cause = "fault_wait"
+	// CauseIRQ and CauseSoftIRQ came in between, packets apart.
+	CauseIRQ     Cause = "irq"
+	CauseSoftIRQ Cause = "softirq"
+	// CausePacketJob is work on packets for the job's own sockets while the
+	// call had the CPU, CausePacketOther on packets for others.
+	CausePacketJob   Cause = "packet_job"
+	CausePacketOther Cause = "packet_other"
+	// The call slept, until a packet came, an interrupt or a timer, a task of
+	// this job, another task, or nobody knows.
+	CauseWaitPacket  Cause = "wait_packet"
+	CauseWaitDevice  Cause = "wait_device"
+	CauseWaitJob     Cause = "wait_job"
+	CauseWaitOther   Cause = "wait_other"
+	CauseWaitUnknown Cause = "wait_unknown"
+	// The call was woken and had no CPU yet: a task of the job had it, another
+	// task, or it slept itself.
+	CauseReadyJob   Cause = "ready_job"
+	CauseReadyOther Cause = "ready_other"
+	CauseReadyIdle  Cause = "ready_idle"
+	// The call had to leave the CPU to a task of this job, or to another.
+	CausePreemptedJob   Cause = "preempted_job"
+	CausePreemptedOther Cause = "preempted_other"
+)
+
+// Causes lists all, in the order of reports.
+func Causes() []Cause {
+	return []Cause{
+		CauseCall, CauseFault, CauseFaultWait, CauseIRQ, CauseSoftIRQ, CausePacketJob, CausePacketOther,
+		CauseWaitPacket, CauseWaitDevice, CauseWaitJob, CauseWaitOther, CauseWaitUnknown,
+		CauseReadyJob, CauseReadyOther, CauseReadyIdle, CausePreemptedJob, CausePreemptedOther,
+	}
+}
+
+// PageFault is the name under which page faults outside of any call stand
+// among the calls; ForeignCalls are those of 32-bit programs, in one sum.
+const (
+	PageFault    = "[page fault]"
+	ForeignCalls = "[32-bit call]"
+)
+
+// Part of the time of calls. Count is how often it happened, which only the
+// call's own work has not.
+type Part struct {
+	Count uint64 `json:"count"`
+	NS    uint64 `json:"ns"`
+}
+
+// Syscall is all calls of one name.
+type Syscall struct {
+	Name   string `json:"name"`
+	Count  uint64 `json:"count"`
+	Failed uint64 `json:"failed"`
+	NS     uint64 `json:"ns"`
+	// MostNS is the longest single call.
+	MostNS uint64 `json:"most_ns"`
+	// Times has the calls by their nanoseconds.
+	Times Histogram `json:"times"`
+	// Split has the parts that are not zero.
+	Split map[Cause]Part `json:"split"`
+}
+
+// ProcessCalls is what one process called.
+type ProcessCalls struct {
+	Node    string `json:"node"`
+	PID     uint32 `json:"pid"`
+	Program string `json:"program"`
+	Name    string `json:"name"`
+	Count   uint64 `json:"count"`
+	NS      uint64 `json:"ns"`
+}
+
+// Syscalls is what the collector of that name found.
+type Syscalls struct {
+	Calls     []Syscall      `json:"calls"`
+	Processes []ProcessCalls `json:"processes"`
+	// NotListed are calls that are among Calls, but whose process found no room
+	// in Processes.
+	NotListed Part `json:"not_listed"`
+	// LostAway counts calls of which nothing is known, since there was no
+	// memory for their state while their task was off the CPU.
+	LostAway uint64 `json:"lost_away"`
+}
+
+// Named finds a call; its zero value if there was none.
+func (s *Syscalls) Named(name string) Syscall {
+	for _, c := range s.Calls {
+		if c.Name == name {
+			return c
+		}
+	}
+	return Syscall{Name: name}
+}
+
+// Plus is what two nodes found. Process identifiers stay apart by node.
+func (s *Syscalls) Plus(other *Syscalls) *Syscalls {
+	sum := &Syscalls{
+		NotListed: s.NotListed.plus(other.NotListed),
+		LostAway:  s.LostAway + other.LostAway,
+		Processes: slices.Concat(s.Processes, other.Processes),
+	}
+	byName := map[string]Syscall{}
+	for _, c := range slices.Concat(s.Calls, other.Calls) {
+		if before, ok := byName[c.Name]; ok {
+			c = before.plus(c)
+		}
+		byName[c.Name] = c
+	}
+	for _, c := range byName {
+		sum.Calls = append(sum.Calls, c)
+	}
+	sum.Sort()
+	return sum
+}
+
+// Sort puts the calls that cost most first.
+func (s *Syscalls) Sort() {
+	slices.SortFunc(s.Calls, func(a, b Syscall) int {
+		return cmp.Or(cmp.Compare(b.NS, a.NS), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(s.Processes, func(a, b ProcessCalls) int {
+		return cmp.Or(cmp.Compare(b.NS, a.NS), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Node, b.Node),
+			cmp.Compare(a.PID, b.PID), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Program, b.Program))
+	})
+}
+
+// Bound keeps the processes whose calls took most; the others' calls stay in
+// the sums.
+func (s *Syscalls) Bound(most int) {
+	s.Processes = slices.Clone(s.Processes)
+	s.Calls = slices.Clone(s.Calls)
+	s.Sort()
+	if len(s.Processes) <= most {
+		return
+	}
+	for _, p := range s.Processes[most:] {
+		s.NotListed = s.NotListed.plus(Part{p.Count, p.NS})
+	}
+	s.Processes = s.Processes[:most:most]
+}
+
+func (c Syscall) plus(other Syscall) Syscall {
+	c.Count += other.Count
+	c.Failed += other.Failed
+	c.NS += other.NS
+	c.MostNS = max(c.MostNS, other.MostNS)
+	c.Times = c.Times.Plus(other.Times)
+	split := map[Cause]Part{}
+	for _, cause := range Causes() {
+		if p := c.Split[cause].plus(other.Split[cause]); p != (Part{}) {
+			split[cause] = p
+		}
+	}
+	c.Split = split
+	return c
+}
+
+func (p Part) plus(other Part) Part { return Part{p.Count + other.Count, p.NS + other.NS} }

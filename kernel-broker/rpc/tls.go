@@ -1,0 +1,154 @@
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/ca"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
+)
+
+// handshakeLimit is for one who opens a connection and then says nothing.
+const handshakeLimit = 10 * time.Second
+
+// TLS is how callers over the network prove who they are, and the broker to
+// them. Users of services may come without a certificate; nodes may not.
+type TLS struct {
+	// Source is what the broker shows and whose certificates it believes.
+	Source mtls.Source
+	// Registry says which of them are void.
+	Registry *ca.Registry
+}
+
+// network makes connections of those who come over TCP, and knows which node
+// each belongs to, so that they can be cut.
+type network struct {
+	config *tls.Config
+	accept func(mtls.Peer) error
+	log    *slog.Logger
+
+	mu   sync.Mutex
+	open map[string]map[*nodeConn]struct{}
+}
+
+// network returns nil where TLS is off.
+func (t *TLS) network(log *slog.Logger) *network {
+	if t == nil {
+		return nil
+	}
+	n := &network{accept: t.Registry.Accept, log: log, open: map[string]map[*nodeConn]struct{}{}}
+	n.config = mtls.ServerConfig(t.Source, t.Registry.Cluster(), t.Registry.Accept)
+	t.Registry.OnVoid(n.cut)
+	return n
+}
+
+func (n *network) handshake(raw net.Conn, caller Caller) (net.Conn, credentials.AuthInfo, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeLimit)
+	defer cancel()
+	conn := tls.Server(raw, n.config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		n.refused(caller, err)
+		return nil, nil, fmt.Errorf("TLS with %s: %w", caller, err)
+	}
+	peer, err := mtls.PeerOf(conn.ConnectionState())
+	if err != nil {
+		return nil, nil, err
+	}
+	caller.Encrypted, caller.Node = true, peer
+	caller.SecurityLevel = credentials.PrivacyAndIntegrity
+	if peer.Name.IsZero() {
+		return conn, caller, nil
+	}
+	held, err := n.hold(conn, raw, peer)
+	if err != nil {
+		n.refused(caller, err)
+		return nil, nil, err
+	}
+	return held, caller, nil
+}
+
+// refused logs what an administrator has to look at. Who only knocks, as
+// monitors do, is none of it.
+func (n *network) refused(caller Caller, err error) {
+	level := slog.LevelWarn
+	if errors.Is(err, io.EOF) {
+		level = slog.LevelDebug
+	}
+	n.log.Log(context.Background(), level, "caller refused in the TLS handshake", "caller", caller.String(), "error", err)
+}
+
+// hold notes a node's connection until it is closed. It ends no later than the
+// certificate that it began with.
+func (n *network) hold(conn, raw net.Conn, peer mtls.Peer) (net.Conn, error) {
+	held := &nodeConn{Conn: conn, raw: raw}
+	held.gone = func() { n.forget(peer.Name.Name, held) }
+	n.mu.Lock()
+	if n.open[peer.Name.Name] == nil {
+		n.open[peer.Name.Name] = map[*nodeConn]struct{}{}
+	}
+	n.open[peer.Name.Name][held] = struct{}{}
+	held.end = time.AfterFunc(time.Until(peer.Certificate.NotAfter), held.cut)
+	n.mu.Unlock()
+	// Revoked since the handshake looked, and before cut could find it?
+	if err := n.accept(peer); err != nil {
+		_ = held.Close() // the refusal is what counts
+		return nil, err
+	}
+	return held, nil
+}
+
+func (n *network) forget(node string, held *nodeConn) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.open[node], held)
+	if len(n.open[node]) == 0 {
+		delete(n.open, node)
+	}
+}
+
+// count returns how many connections a node has.
+func (n *network) count(node string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.open[node])
+}
+
+// cut ends every connection of a node, and with it all its streams.
+func (n *network) cut(node string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for held := range n.open[node] {
+		held.cut()
+	}
+}
+
+// nodeConn is a node's connection.
+type nodeConn struct {
+	net.Conn
+	raw  net.Conn
+	end  *time.Timer
+	gone func()
+	once sync.Once
+}
+
+// Close implements net.Conn.
+func (c *nodeConn) Close() error {
+	c.once.Do(func() {
+		c.end.Stop()
+		c.gone()
+	})
+	return c.Conn.Close()
+}
+
+// cut ends it without a word: TLS's own farewell would wait for a peer that
+// reads nothing. What reads here finds out, and closes.
+func (c *nodeConn) cut() { _ = c.raw.Close() }

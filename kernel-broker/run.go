@@ -1,0 +1,196 @@
+package kernelbroker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// RunState is where a profiling run is.
+type RunState string
+
+// The states of a run. A state says what is true while it lasts.
+const (
+	// RunRequested: no process of the job was seen yet; there may be no job yet.
+	// Goes to running, or to failed when the job leaves before it began.
+	RunRequested RunState = "requested"
+	// RunRunning: the job runs and is looked at, or it has ended and results
+	// are on their way. Goes to one of those below.
+	RunRunning RunState = "running"
+	// RunComplete: every node delivered a whole result. Final.
+	RunComplete RunState = "complete"
+	// RunPartial: there are results, but not all of each node. Final.
+	RunPartial RunState = "partial"
+	// RunFailed: there is no result. Final.
+	RunFailed RunState = "failed"
+)
+
+// RunNodeState is how far one node of a run is.
+type RunNodeState string
+
+// The states of a node in a run. Those from delivered on are final.
+const (
+	// RunNodeWaiting: its agent has said nothing yet.
+	RunNodeWaiting RunNodeState = "waiting"
+	// RunNodeReady: its collectors stand by for the job.
+	RunNodeReady RunNodeState = "ready"
+	// RunNodeLooking: processes of the job were seen.
+	RunNodeLooking RunNodeState = "looking"
+	// RunNodeDelivered: its result is stored.
+	RunNodeDelivered RunNodeState = "delivered"
+	// RunNodeFailed: its agent has nothing to deliver.
+	RunNodeFailed RunNodeState = "failed"
+	// RunNodeLost: nothing came in time.
+	RunNodeLost RunNodeState = "lost"
+)
+
+// ResultFile is the name of a node's result among its files.
+const ResultFile = "result.json"
+
+// InstrumentedSuffix makes of a profile's name that of its instrumented kernel,
+// which counts for profile-guided builds.
+const InstrumentedSuffix = "-instrumented"
+
+// RunNode is one node's part in a run.
+type RunNode struct {
+	Name   string       `json:"name"`
+	State  RunNodeState `json:"state"`
+	Reason string       `json:"reason,omitempty"`
+	// Partial says why a result is not whole.
+	Partial string     `json:"partial,omitempty"`
+	Files   []Document `json:"files,omitempty"`
+	Since   time.Time  `json:"since,omitzero"`
+}
+
+// Settled reports whether nothing more is awaited of the node.
+func (n RunNode) Settled() bool {
+	return n.State == RunNodeDelivered || n.State == RunNodeFailed || n.State == RunNodeLost
+}
+
+// Run is one profiling run: a job that is looked at, or a wish to look at the
+// next job of an application.
+type Run struct {
+	ID    uint64    `json:"id"`
+	State RunState  `json:"state"`
+	Since time.Time `json:"since"`
+	// Reason of a run that failed or is partial.
+	Reason string `json:"reason,omitempty"`
+	// Collectors that were asked for, in the order of reports.
+	Collectors []string `json:"collectors"`
+	// RequestID is the caller's own name for a request, so that it is made once.
+	RequestID string `json:"request_id,omitempty"`
+	// RequestedBy is who asked; when it was, and for the next job of which
+	// application or profile, if not for a certain job.
+	RequestedBy string    `json:"requested_by"`
+	Requested   time.Time `json:"requested"`
+	Application string    `json:"application,omitempty"`
+	Profile     string    `json:"profile,omitempty"`
+
+	// The job, once there is one.
+	Job       JobID     `json:"job,omitzero"`
+	Reference string    `json:"reference,omitempty"`
+	User      string    `json:"user,omitempty"`
+	UID       uint32    `json:"uid,omitempty"`
+	Kernel    Ref       `json:"kernel,omitzero"`
+	Nodes     []RunNode `json:"nodes,omitempty"`
+	// Claimed is when the job was found, Began when it was seen to run, Ended
+	// when it was seen to be gone.
+	Claimed time.Time `json:"claimed,omitzero"`
+	Began   time.Time `json:"began,omitzero"`
+	Ended   time.Time `json:"ended,omitzero"`
+}
+
+// Over reports whether the run is in a final state.
+func (r *Run) Over() bool {
+	return r.State == RunComplete || r.State == RunPartial || r.State == RunFailed
+}
+
+// Node returns a node's part, or nil.
+func (r *Run) Node(name string) *RunNode {
+	for i := range r.Nodes {
+		if r.Nodes[i].Name == name {
+			return &r.Nodes[i]
+		}
+	}
+	return nil
+}
+
+// Enter changes the state.
+func (r *Run) Enter(state RunState, now time.Time, reason string) {
+	r.State, r.Since, r.Reason = state, now, reason
+}
+
+// Claim gives the run its job.
+func (r *Run) Claim(now time.Time, nodes []string) {
+	r.Claimed = now
+	r.Nodes = nil
+	for _, name := range nodes {
+		r.Nodes = append(r.Nodes, RunNode{Name: name, State: RunNodeWaiting, Since: now})
+	}
+}
+
+// Wants reports whether a request without a job waits for one like this.
+func (r *Run) Wants(profile, application string) bool {
+	if r.Over() || !r.Job.IsZero() {
+		return false
+	}
+	if r.Profile != "" {
+		return r.Profile == profile
+	}
+	return r.Application != "" && strings.EqualFold(r.Application, application)
+}
+
+// Clone returns a copy that shares nothing mutable.
+func (r *Run) Clone() *Run {
+	c := *r
+	c.Collectors = slices.Clone(r.Collectors)
+	c.Nodes = slices.Clone(r.Nodes)
+	for i := range c.Nodes {
+		c.Nodes[i].Files = slices.Clone(c.Nodes[i].Files)
+	}
+	return &c
+}
+
+// plainFile accepts names that are the same in each folder.
+func plainFile(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		if c <= ' ' || c > '~' || c == '/' || i == 0 && (c == '.' || c == '-') {
+			return false
+		}
+	}
+	return name != "" && len(name) <= maxRunFileName
+}
+
+// Bounds of the files of one node: how many, and of their names.
+const (
+	maxRunFiles    = 4
+	maxRunFileName = 128
+)
+
+// ValidateRunFiles accepts what a node may deliver: its result and what goes
+// with it, in all at most limit bytes.
+func ValidateRunFiles(files []Document, limit uint64) error {
+	if len(files) == 0 || len(files) > maxRunFiles {
+		return fmt.Errorf("%d files of a run, 1 to %d are allowed: %w", len(files), maxRunFiles, ErrInvalid)
+	}
+	total, seen := uint64(0), map[string]bool{}
+	for _, f := range files {
+		if !plainFile(f.Name) || seen[f.Name] {
+			return fmt.Errorf("file %q of a run is given twice or has no plain name: %w", f.Name, ErrInvalid)
+		}
+		seen[f.Name] = true
+		if err := ValidateDigest(f.Digest); err != nil {
+			return fmt.Errorf("file %q of a run: %w", f.Name, err)
+		}
+		if f.Size > limit || total > limit-f.Size {
+			return fmt.Errorf("file %q of a run: more than %d bytes in all: %w", f.Name, limit, ErrInvalid)
+		}
+		total += f.Size
+	}
+	if !seen[ResultFile] {
+		return fmt.Errorf("no %s among the files of a run: %w", ResultFile, ErrInvalid)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package signing
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+const (
+	// MaxEnvelope is the largest envelope in bytes.
+	MaxEnvelope = 512 << 10
+	// maxSignatures of one envelope: a key that goes, the one that comes, and
+	// some more.
+	maxSignatures = 8
+)
+
+// Sign makes the envelope of a manifest, signed by each of the keys. What comes
+// out has been verified with those keys: a broken token is found here.
+func Sign(ctx context.Context, m Manifest, keys ...crypto.Signer) ([]byte, error) {
+	payload, err := m.encode()
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) == 0 || len(keys) > maxSignatures {
+		return nil, fmt.Errorf("kernel %q: %d keys to sign with, 1 to %d are possible", m.Kernel().Ref(), len(keys), maxSignatures)
+	}
+	var signers []dsse.Signer
+	verifiers := make([]dsse.Verifier, 0, len(keys))
+	for _, by := range keys {
+		s, err := newSigner(by)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(verifiers, func(o dsse.Verifier) bool { id, _ := o.KeyID(); return id == s.id }) {
+			return nil, fmt.Errorf("kernel %q: key %s is given twice: %w", m.Kernel().Ref(), s.id, kernelbroker.ErrInvalid)
+		}
+		signers = append(signers, s)
+		verifiers = append(verifiers, key{s.id, by.Public()})
+	}
+	maker, err := dsse.NewEnvelopeSigner(signers...)
+	if err != nil {
+		return nil, fmt.Errorf("kernel %q: %w", m.Kernel().Ref(), err)
+	}
+	envelope, err := maker.SignPayload(ctx, PayloadType, payload)
+	if err != nil {
+		return nil, fmt.Errorf("kernel %q: %w", m.Kernel().Ref(), err)
+	}
+	checker, err := dsse.NewMultiEnvelopeVerifier(len(verifiers), verifiers...)
+	if err != nil {
+		return nil, fmt.Errorf("kernel %q: %w", m.Kernel().Ref(), err)
+	}
+	if _, err := checker.Verify(ctx, envelope); err != nil {
+		return nil, fmt.Errorf("kernel %q: %w: %w", m.Kernel().Ref(), ErrBadSignature, err)
+	}
+	return json.Marshal(envelope)
+}
+
+// openEnvelope reads an envelope strictly. Nothing in it is verified.
+func openEnvelope(raw []byte) (*dsse.Envelope, error) {
+	if len(raw) == 0 {
+		return nil, ErrUnsigned
+	}
+	if len(raw) > MaxEnvelope {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrMalformed, len(raw), MaxEnvelope)
+	}
+	envelope := new(dsse.Envelope)
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(envelope); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: something follows it", ErrMalformed)
+	}
+	switch {
+	case envelope.PayloadType != PayloadType:
+		return nil, fmt.Errorf("%w: it holds %s", ErrMalformed, clip(envelope.PayloadType))
+	case len(envelope.Signatures) == 0:
+		return nil, ErrUnsigned
+	case len(envelope.Signatures) > maxSignatures:
+		return nil, fmt.Errorf("%w: %d signatures, at most %d", ErrMalformed, len(envelope.Signatures), maxSignatures)
+	}
+	return envelope, nil
+}
+
+// Peek reads what an envelope says, without any trust in it: for a person's
+// eyes, and to refuse early what cannot be right.
+func Peek(raw []byte) (Manifest, []string, error) {
+	envelope, err := openEnvelope(raw)
+	if err != nil {
+		return Manifest{}, nil, err
+	}
+	payload, err := envelope.DecodeB64Payload()
+	if err != nil {
+		return Manifest{}, nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	m, err := decodeManifest(payload)
+	if err != nil {
+		return Manifest{}, nil, err
+	}
+	var keys []string
+	for _, s := range envelope.Signatures {
+		keys = append(keys, s.KeyID)
+	}
+	return m, keys, nil
+}

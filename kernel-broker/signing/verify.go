@@ -1,0 +1,164 @@
+package signing
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// allowance is how far a signer's clock may be ahead of the node's.
+const allowance = 24 * time.Hour
+
+// Memory is what a node remembers of the manifests that it has verified, so
+// that an older one cannot be passed off as the newest.
+type Memory struct {
+	// Floors are the highest floors seen, by profile.
+	Floors map[string]uint32
+	// Newest is the latest time at which a verified manifest was made. The
+	// time is not before it, whatever the node's clock says.
+	Newest time.Time
+}
+
+// Learn takes in a verified manifest. It reports whether anything is new.
+func (m Memory) Learn(manifest Manifest) (Memory, bool) {
+	learned := Memory{Floors: map[string]uint32{}, Newest: m.Newest}
+	for profile, floor := range m.Floors {
+		learned.Floors[profile] = floor
+	}
+	changed := false
+	if manifest.Floor > learned.Floors[manifest.Profile] {
+		learned.Floors[manifest.Profile], changed = manifest.Floor, true
+	}
+	if manifest.Made.After(learned.Newest) {
+		learned.Newest, changed = manifest.Made, true
+	}
+	return learned, changed
+}
+
+// Verified is what was signed, and with which key.
+type Verified struct {
+	Manifest Manifest
+	Key      TrustedKey
+}
+
+// Verify answers whether the envelope lets this kernel be booted. Every reason
+// to refuse has its error; nothing of a manifest is believed before its
+// signature is.
+func Verify(envelope []byte, t Trust, want kernelbroker.Kernel, memory Memory, now time.Time) (Verified, error) {
+	if now.Before(memory.Newest) {
+		now = memory.Newest
+	}
+	v, err := verify(envelope, t, want, memory, now)
+	if err != nil {
+		return Verified{}, fmt.Errorf("kernel %q: %w", want.Ref(), err)
+	}
+	return v, nil
+}
+
+func verify(raw []byte, t Trust, want kernelbroker.Kernel, memory Memory, now time.Time) (Verified, error) {
+	envelope, err := openEnvelope(raw)
+	if err != nil {
+		return Verified{}, err
+	}
+	signedBy, payload, err := t.accept(envelope, now)
+	if err != nil {
+		return Verified{}, err
+	}
+	m, err := decodeManifest(payload)
+	if err != nil {
+		return Verified{}, err
+	}
+	if m.Cluster != t.Cluster {
+		return Verified{}, fmt.Errorf("%w: %q, this is %q", ErrOtherCluster, m.Cluster, t.Cluster)
+	}
+	if err := m.Describes(want); err != nil {
+		return Verified{}, err
+	}
+	at := slices.IndexFunc(signedBy, func(k TrustedKey) bool { return k.maySign(m.Profile) })
+	if at < 0 {
+		return Verified{}, fmt.Errorf("%w: %q", ErrKeyProfile, signedBy[0].Name)
+	}
+	if err := t.standing(m, memory, now); err != nil {
+		return Verified{}, err
+	}
+	return Verified{Manifest: m, Key: signedBy[at]}, nil
+}
+
+// accept returns the trusted keys whose signatures fit, and what they signed.
+func (t Trust) accept(envelope *dsse.Envelope, now time.Time) ([]TrustedKey, []byte, error) {
+	var good []TrustedKey
+	var verifiers []dsse.Verifier
+	for _, k := range t.Keys {
+		if !t.revoked(k) && k.inPeriod(now) {
+			good, verifiers = append(good, k), append(verifiers, k.key)
+		}
+	}
+	if len(verifiers) == 0 {
+		return nil, nil, t.why(envelope, now)
+	}
+	checker, err := dsse.NewEnvelopeVerifier(verifiers...)
+	if err != nil {
+		return nil, nil, err
+	}
+	accepted, payload, err := checker.VerifyAndDecode(context.Background(), envelope)
+	if err != nil {
+		return nil, nil, t.why(envelope, now)
+	}
+	var by []TrustedKey
+	for _, a := range accepted {
+		for _, k := range good {
+			if k.ID == a.KeyID {
+				by = append(by, k)
+			}
+		}
+	}
+	return by, payload, nil
+}
+
+// why says which of the reasons keeps an envelope from being accepted. The key
+// ids in it are only the signer's word, which is good enough to explain.
+func (t Trust) why(envelope *dsse.Envelope, now time.Time) error {
+	for _, s := range envelope.Signatures {
+		if slices.Contains(t.RevokedKeys, s.KeyID) {
+			return fmt.Errorf("key %s: %w", clip(s.KeyID), ErrRevoked)
+		}
+		for _, k := range t.Keys {
+			if k.ID != s.KeyID {
+				continue
+			}
+			if !k.inPeriod(now) {
+				return fmt.Errorf("key %q: %w: %s to %s", k.Name, ErrKeyPeriod, day(k.NotBefore), day(k.NotAfter))
+			}
+			return fmt.Errorf("key %q: %w", k.Name, ErrBadSignature)
+		}
+	}
+	return fmt.Errorf("%w: key %s", ErrUnknownKey, clip(envelope.Signatures[0].KeyID))
+}
+
+// standing asks whether a true signature still counts.
+func (t Trust) standing(m Manifest, memory Memory, now time.Time) error {
+	digests := []string{m.Image.Digest}
+	if m.Initrd != nil {
+		digests = append(digests, m.Initrd.Digest)
+	}
+	for _, digest := range digests {
+		if slices.Contains(t.RevokedDigests, digest) {
+			return fmt.Errorf("artifact %s: %w", digest, ErrRevoked)
+		}
+	}
+	if m.Made.After(now.Add(allowance)) {
+		return fmt.Errorf("%w: %s, and here it is %s; one of the two clocks is wrong", ErrFuture, day(m.Made), day(now))
+	}
+	if !now.Before(m.Expires) {
+		return fmt.Errorf("%w: on %s; sign it anew", ErrExpired, day(m.Expires))
+	}
+	if floor := max(t.Floors[m.Profile], memory.Floors[m.Profile]); m.Version < floor {
+		return fmt.Errorf("%w: version %d, the floor is %d", ErrFloor, m.Version, floor)
+	}
+	return nil
+}

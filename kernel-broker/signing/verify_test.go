@@ -1,0 +1,315 @@
+package signing
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+var moment = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func kernel() kernelbroker.Kernel {
+	return kernelbroker.Kernel{
+		Profile: "mitgcm", Version: 3,
+		ImageDigest: "sha256:" + strings.Repeat("1", 64), ImageSize: 5 << 20,
+		InitrdDigest: "sha256:" + strings.Repeat("2", 64), InitrdSize: 9 << 20,
+		Arguments: []string{"mitigations=off", "hugepages=4"}, BuildID: strings.Repeat("ab", 20),
+		Release: "6.1.0-mitgcm", Architecture: "x86_64", Drivers: []string{"ext4", "virtio_net"}, MinMemoryMiB: 256,
+	}
+}
+
+func terms() Terms {
+	return Terms{Cluster: "alpha", Made: moment.Add(-time.Hour), Expires: moment.Add(24 * time.Hour), Floor: 2}
+}
+
+func ed(t testing.TB) ed25519.PrivateKey {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return private
+}
+
+func trusts(t testing.TB, name string, by crypto.Signer) TrustedKey {
+	t.Helper()
+	id, err := KeyID(by.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return TrustedKey{Name: name, ID: id, key: key{id, by.Public()}}
+}
+
+func sign(t testing.TB, m Manifest, by ...crypto.Signer) []byte {
+	t.Helper()
+	raw, err := Sign(t.Context(), m, by...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// forge signs a payload that Sign would not.
+func forge(t testing.TB, kind string, payload []byte, by crypto.Signer) []byte {
+	t.Helper()
+	s, err := newSigner(by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature, err := s.Sign(t.Context(), dsse.PAE(kind, payload))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(dsse.Envelope{PayloadType: kind, Payload: base64.StdEncoding.EncodeToString(payload),
+		Signatures: []dsse.Signature{{KeyID: s.id, Sig: base64.StdEncoding.EncodeToString(signature)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func TestEveryKindOfKey(t *testing.T) {
+	p256, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, by := range map[string]crypto.Signer{"ed25519": ed(t), "p256": p256, "p384": p384} {
+		trust := Trust{Cluster: "alpha", Keys: []TrustedKey{trusts(t, name, by)}}
+		v, err := Verify(sign(t, ManifestOf(kernel(), terms()), by), trust, kernel(), Memory{}, moment)
+		if err != nil || v.Key.Name != name || v.Manifest.Floor != 2 || v.Manifest.Kernel().Ref() != kernel().Ref() {
+			t.Errorf("%s: %+v, %v", name, v, err)
+		}
+	}
+	p224, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Sign(t.Context(), ManifestOf(kernel(), terms()), p224); !errors.Is(err, ErrKey) {
+		t.Errorf("P-224: %v", err)
+	}
+}
+
+// Each row is one thing that somebody could try, and the one error for it.
+func TestVerifyRefuses(t *testing.T) {
+	own, second, foreign := ed(t), ed(t), ed(t)
+	good := ManifestOf(kernel(), terms())
+	envelope := sign(t, good, own)
+	other := func(change func(*Manifest)) []byte {
+		m := ManifestOf(kernel(), terms())
+		change(&m)
+		return sign(t, m, own)
+	}
+	type attempt struct {
+		envelope []byte
+		trust    func(*Trust)
+		want     func(*kernelbroker.Kernel)
+		memory   Memory
+		now      time.Time
+		err      error
+		words    string
+	}
+	for name, a := range map[string]attempt{
+		"unsigned":            {envelope: []byte{}, err: ErrUnsigned},
+		"no signatures":       {envelope: []byte(`{"payloadType":"` + PayloadType + `","payload":"","signatures":[]}`), err: ErrUnsigned},
+		"not JSON":            {envelope: []byte("rubbish"), err: ErrMalformed},
+		"something follows":   {envelope: append([]byte(string(envelope)), " {}"...), err: ErrMalformed},
+		"unknown field":       {envelope: []byte(strings.Replace(string(envelope), `{"payloadType"`, `{"x":1,"payloadType"`, 1)), err: ErrMalformed},
+		"huge":                {envelope: make([]byte, MaxEnvelope+1), err: ErrMalformed},
+		"many signatures":     {envelope: crowded(t, envelope, maxSignatures+1), err: ErrMalformed, words: "9 signatures"},
+		"another type":        {envelope: forge(t, "application/vnd.in-toto+json", []byte("{}"), own), err: ErrMalformed, words: "in-toto"},
+		"signed rubbish":      {envelope: forge(t, PayloadType, []byte("{}"), own), err: ErrMalformed},
+		"signed, other order": {envelope: forge(t, PayloadType, []byte(`{"cluster":"alpha","format":1}`), own), err: ErrMalformed},
+		"signed, key twice": {envelope: forge(t, PayloadType, []byte(strings.Replace(payload(t, good), `"format":1`, `"format":1,"format":1`, 1)), own),
+			err: ErrMalformed, words: "one way"},
+		"signed, other case": {envelope: forge(t, PayloadType, []byte(strings.Replace(payload(t, good), `"cluster"`, `"Cluster"`, 1)), own),
+			err: ErrMalformed, words: "one way"},
+		"foreign key":      {envelope: sign(t, good, foreign), err: ErrUnknownKey},
+		"foreign, our id":  {envelope: renamed(t, sign(t, good, foreign), own), err: ErrBadSignature, words: "release"},
+		"changed payload":  {envelope: repacked(t, envelope, sign(t, ManifestOf(kernel(), Terms{Cluster: "alpha", Made: moment, Expires: moment.Add(time.Hour)}), foreign)), err: ErrBadSignature},
+		"revoked key":      {trust: func(tr *Trust) { tr.RevokedKeys = []string{tr.Keys[0].ID} }, err: ErrRevoked},
+		"key too old":      {trust: func(tr *Trust) { tr.Keys[0].NotAfter = moment }, err: ErrKeyPeriod},
+		"key too new":      {trust: func(tr *Trust) { tr.Keys[0].NotBefore = moment.Add(time.Second) }, err: ErrKeyPeriod},
+		"key of others":    {trust: func(tr *Trust) { tr.Keys[0].Profiles = []string{"gromacs*", "namd"} }, err: ErrKeyProfile, words: "release"},
+		"other cluster":    {trust: func(tr *Trust) { tr.Cluster = "beta" }, err: ErrOtherCluster, words: `"alpha", this is "beta"`},
+		"revoked image":    {trust: func(tr *Trust) { tr.RevokedDigests = []string{kernel().ImageDigest} }, err: ErrRevoked},
+		"revoked initrd":   {trust: func(tr *Trust) { tr.RevokedDigests = []string{kernel().InitrdDigest} }, err: ErrRevoked},
+		"list's floor":     {trust: func(tr *Trust) { tr.Floors = map[string]uint32{"mitgcm": 4} }, err: ErrFloor, words: "version 3, the floor is 4"},
+		"remembered floor": {memory: Memory{Floors: map[string]uint32{"mitgcm": 4, "x": 1}}, err: ErrFloor},
+		"expired":          {now: moment.Add(24 * time.Hour), err: ErrExpired, words: "2026-11-21"},
+		"clock set back":   {memory: Memory{Newest: moment.Add(25 * time.Hour)}, now: moment, err: ErrExpired},
+		"clock at zero":    {now: time.Unix(0, 0), err: ErrFuture},
+		"other profile":    {want: func(k *kernelbroker.Kernel) { k.Profile = "gromacs" }, err: ErrMismatch, words: "profile"},
+		"other version":    {want: func(k *kernelbroker.Kernel) { k.Version = 4 }, err: ErrMismatch, words: `version is "4", signed is "3"`},
+		"other image":      {want: func(k *kernelbroker.Kernel) { k.ImageDigest = k.InitrdDigest }, err: ErrMismatch, words: "image digest"},
+		"other size":       {want: func(k *kernelbroker.Kernel) { k.ImageSize++ }, err: ErrMismatch, words: "image size"},
+		"no initrd":        {want: func(k *kernelbroker.Kernel) { k.InitrdDigest, k.InitrdSize = "", 0 }, err: ErrMismatch, words: "initrd"},
+		"an initrd":        {envelope: other(func(m *Manifest) { m.Initrd = nil }), err: ErrMismatch, words: "initrd"},
+		"more arguments":   {want: func(k *kernelbroker.Kernel) { k.Arguments = append(k.Arguments, "selinux=0") }, err: ErrMismatch, words: "arguments"},
+		"argument order":   {want: func(k *kernelbroker.Kernel) { k.Arguments = []string{"hugepages=4", "mitigations=off"} }, err: ErrMismatch, words: "arguments"},
+		"joined arguments": {want: func(k *kernelbroker.Kernel) { k.Arguments = []string{"mitigations=off hugepages=4"} }, err: ErrMismatch, words: "arguments"},
+		"other build id":   {want: func(k *kernelbroker.Kernel) { k.BuildID = strings.Repeat("cd", 20) }, err: ErrMismatch, words: "build id"},
+		"other release":    {want: func(k *kernelbroker.Kernel) { k.Release = "6.1.0" }, err: ErrMismatch, words: "release"},
+		"more drivers":     {want: func(k *kernelbroker.Kernel) { k.Drivers = append(k.Drivers, "nvme") }, err: ErrMismatch, words: "drivers"},
+		"less memory":      {want: func(k *kernelbroker.Kernel) { k.MinMemoryMiB = 1 }, err: ErrMismatch, words: "memory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trust := Trust{Cluster: "alpha", Keys: []TrustedKey{trusts(t, "release", own), trusts(t, "spare", second)}}
+			if a.trust != nil {
+				a.trust(&trust)
+			}
+			want := kernel()
+			if a.want != nil {
+				a.want(&want)
+			}
+			if a.envelope == nil {
+				a.envelope = envelope
+			}
+			if a.now.IsZero() {
+				a.now = moment
+			}
+			v, err := Verify(a.envelope, trust, want, a.memory, a.now)
+			if !errors.Is(err, a.err) || v.Manifest.Profile != "" {
+				t.Fatalf("%+v, error %v, want %v", v, err, a.err)
+			}
+			if !strings.Contains(err.Error(), a.words) || !strings.Contains(err.Error(), want.Ref().String()) {
+				t.Errorf("error %q lacks %q", err, a.words)
+			}
+		})
+	}
+}
+
+// One key that is still good carries an envelope whose other key is gone.
+func TestOneGoodKeyIsEnough(t *testing.T) {
+	old, fresh := ed(t), ed(t)
+	trust := Trust{Cluster: "alpha", Keys: []TrustedKey{trusts(t, "old", old), trusts(t, "fresh", fresh)}}
+	trust.RevokedKeys = []string{trust.Keys[0].ID}
+	v, err := Verify(sign(t, ManifestOf(kernel(), terms()), old, fresh), trust, kernel(), Memory{}, moment)
+	if err != nil || v.Key.Name != "fresh" {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+func TestKeyForSomeProfiles(t *testing.T) {
+	own := ed(t)
+	trust := Trust{Cluster: "alpha", Keys: []TrustedKey{trusts(t, "ocean", own)}}
+	trust.Keys[0].Profiles = []string{"namd", "mit*"}
+	if _, err := Verify(sign(t, ManifestOf(kernel(), terms()), own), trust, kernel(), Memory{}, moment); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMemoryOnlyRises(t *testing.T) {
+	low, high := ManifestOf(kernel(), terms()), ManifestOf(kernel(), terms())
+	high.Floor, high.Made = 3, high.Made.Add(time.Minute)
+	memory, changed := Memory{}.Learn(high)
+	if !changed || memory.Floors["mitgcm"] != 3 || !memory.Newest.Equal(high.Made) {
+		t.Errorf("learned %+v, %v", memory, changed)
+	}
+	again, changed := memory.Learn(low)
+	if changed || again.Floors["mitgcm"] != 3 || !again.Newest.Equal(high.Made) {
+		t.Errorf("learned %+v, %v", again, changed)
+	}
+}
+
+func TestSignRefuses(t *testing.T) {
+	for name, change := range map[string]func(*Manifest){
+		"no cluster":           func(m *Manifest) { m.Cluster = "" },
+		"cluster with a space": func(m *Manifest) { m.Cluster = "a b" },
+		"floor above":          func(m *Manifest) { m.Floor = 4 },
+		"expired when made":    func(m *Manifest) { m.Expires = m.Made },
+		"no version":           func(m *Manifest) { m.Version = 0 },
+		"argument of the node": func(m *Manifest) { m.Arguments = []string{"root=/dev/sda"} },
+		"bad digest":           func(m *Manifest) { m.Initrd = &File{Digest: "sha256:x"} },
+		"other format":         func(m *Manifest) { m.Format = 2 },
+	} {
+		m := ManifestOf(kernel(), terms())
+		change(&m)
+		if raw, err := Sign(t.Context(), m, ed(t)); !errors.Is(err, kernelbroker.ErrInvalid) {
+			t.Errorf("%s: %s, %v", name, raw, err)
+		}
+	}
+	if _, err := Sign(t.Context(), ManifestOf(kernel(), terms())); err == nil {
+		t.Error("signed with no key")
+	}
+	own := ed(t)
+	if _, err := Sign(t.Context(), ManifestOf(kernel(), terms()), own, own); err == nil {
+		t.Error("signed twice with one key")
+	}
+}
+
+func TestPeek(t *testing.T) {
+	own := ed(t)
+	m, keys, err := Peek(sign(t, ManifestOf(kernel(), terms()), own))
+	if err != nil || len(keys) != 1 || keys[0] != trusts(t, "", own).ID || m.Describes(kernel()) != nil {
+		t.Errorf("%+v, %v, %v", m, keys, err)
+	}
+	if _, _, err := Peek(nil); !errors.Is(err, ErrUnsigned) {
+		t.Errorf("nothing: %v", err)
+	}
+}
+
+func payload(t testing.TB, m Manifest) string {
+	t.Helper()
+	text, err := m.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func open(t testing.TB, raw []byte) dsse.Envelope {
+	t.Helper()
+	var e dsse.Envelope
+	if err := json.Unmarshal(raw, &e); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func pack(t testing.TB, e dsse.Envelope) []byte {
+	t.Helper()
+	raw, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// renamed says that another key had signed.
+func renamed(t testing.TB, raw []byte, by crypto.Signer) []byte {
+	e := open(t, raw)
+	e.Signatures[0].KeyID = trusts(t, "", by).ID
+	return pack(t, e)
+}
+
+// crowded repeats the signature.
+func crowded(t testing.TB, raw []byte, n int) []byte {
+	e := open(t, raw)
+	for len(e.Signatures) < n {
+		e.Signatures = append(e.Signatures, e.Signatures[0])
+	}
+	return pack(t, e)
+}
+
+// repacked puts the payload of another envelope under the signature.
+func repacked(t testing.TB, raw, from []byte) []byte {
+	e := open(t, raw)
+	e.Payload = open(t, from).Payload
+	return pack(t, e)
+}

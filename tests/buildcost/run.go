@@ -1,0 +1,175 @@
+package buildcost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Options of a run.
+type Options struct {
+	// Kernel is the recipe, with a profile, and Second the workload of a
+	// second profile of its configuration.
+	Kernel, Second string
+	// Kernelctl is the program, Catalog the folder that has the recipe.
+	Kernelctl, Catalog string
+	// Source is a folder of unpacked sources, as a cache of builds has it:
+	// what is fetched and unpacked is not counted, for nobody.
+	Source string
+	// Jobs are compilers at a time.
+	Jobs int
+	// Dir is the folder of the run. It is removed before and after.
+	Dir string
+}
+
+// Cost is what one build took.
+type Cost struct {
+	What string `json:"what"`
+	// CPU and Elapsed are in seconds.
+	CPU     float64 `json:"cpu_seconds"`
+	Elapsed float64 `json:"elapsed_seconds"`
+}
+
+type run struct {
+	Options
+	progress io.Writer
+	cache    string
+	catalog  string
+	result   Result
+}
+
+// Run measures. Whatever the builds say goes to progress.
+func Run(ctx context.Context, o Options, progress io.Writer) (result Result, err error) {
+	r := &run{Options: o, progress: progress, cache: filepath.Join(o.Dir, "cache"), catalog: filepath.Join(o.Dir, "catalog")}
+	if err := os.RemoveAll(o.Dir); err != nil {
+		return Result{}, fmt.Errorf("folder %q: %w", o.Dir, err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(o.Dir)) }()
+	config, err := r.prepare(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	for _, part := range []struct {
+		what string
+		do   func() (*exec.Cmd, error)
+	}{
+		{plainOnce, func() (*exec.Cmd, error) { return r.plain(ctx, config, "1") }},
+		{firstBuild, func() (*exec.Cmd, error) { return r.build(ctx, o.Kernel), nil }},
+		{secondProfile, func() (*exec.Cmd, error) { return r.build(ctx, r.second()), nil }},
+		{plainAgain, func() (*exec.Cmd, error) { return r.plain(ctx, config, "2") }},
+	} {
+		cmd, err := part.do()
+		if err == nil {
+			err = r.measure(part.what, cmd)
+		}
+		if err != nil {
+			return Result{}, fmt.Errorf("%s: %w", part.what, err)
+		}
+	}
+	return r.result, nil
+}
+
+// prepare makes a cache with nothing but the source and the configuration, and
+// a catalog with a second recipe of the same configuration.
+func (r *run) prepare(ctx context.Context) (config string, err error) {
+	if err := os.MkdirAll(r.cache, 0o755); err != nil {
+		return "", fmt.Errorf("cache: %w", err)
+	}
+	for _, argv := range [][]string{
+		{"cp", "-al", r.Source, filepath.Join(r.cache, "source")},
+		{"cp", "-r", r.Catalog, r.catalog},
+	} {
+		if err := r.command(ctx, argv...).Run(); err != nil {
+			return "", fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
+		}
+	}
+	if err := r.writeSecond(); err != nil {
+		return "", err
+	}
+	if err := r.build(ctx, r.Kernel, "--until", "config").Run(); err != nil {
+		return "", fmt.Errorf("configuration: %w", err)
+	}
+	found, err := filepath.Glob(filepath.Join(r.cache, "graph/steps/config/*/result/files"))
+	if err != nil || len(found) != 1 {
+		return "", fmt.Errorf("configuration: found %q, %w", found, err)
+	}
+	return found[0], nil
+}
+
+func (r *run) second() string { return r.Kernel + "-second" }
+
+// writeSecond writes a recipe that differs in name and workload only.
+func (r *run) writeSecond() error {
+	text, err := os.ReadFile(filepath.Join(r.catalog, "kernels", r.Kernel+".yaml"))
+	if err != nil {
+		return fmt.Errorf("kernel %q: %w", r.Kernel, err)
+	}
+	changed, names, workloads := secondRecipe(string(text), r.second(), r.Second)
+	if names != 1 || workloads != 1 {
+		return fmt.Errorf("kernel %q: its recipe has %d names and %d workloads, want one each", r.Kernel, names, workloads)
+	}
+	return os.WriteFile(filepath.Join(r.catalog, "kernels", r.second()+".yaml"), []byte(changed), 0o644)
+}
+
+func secondRecipe(text, name, workload string) (changed string, names, workloads int) {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		switch {
+		case strings.HasPrefix(line, "name:"):
+			lines[i] = "name: " + name
+			names++
+		case strings.HasPrefix(line, "workload:"):
+			lines[i] = "workload: " + workload
+			workloads++
+		}
+	}
+	return strings.Join(lines, "\n"), names, workloads
+}
+
+// build is a build of a kernel that is never published.
+func (r *run) build(ctx context.Context, kernel string, more ...string) *exec.Cmd {
+	argv := append([]string{r.Kernelctl, "kernel", "build", kernel, "--publish", "never",
+		"--catalog", r.catalog, "--cache", r.cache, "--jobs", fmt.Sprint(r.Jobs)}, more...)
+	return r.command(ctx, argv...)
+}
+
+// plain is make of the same configuration, in a folder of its own.
+func (r *run) plain(ctx context.Context, config, number string) (*exec.Cmd, error) {
+	objects := filepath.Join(r.Dir, "plain-"+number)
+	if err := os.MkdirAll(objects, 0o755); err != nil {
+		return nil, err
+	}
+	trees, err := filepath.Glob(filepath.Join(r.cache, "source/*/*/Kbuild"))
+	if err != nil || len(trees) != 1 {
+		return nil, fmt.Errorf("source trees: found %q, %w", trees, err)
+	}
+	cmd := r.command(ctx, "sh", "-ec", `cp "$1/config" "$3/.config"
+make -s -C "$2" O="$3" CC=gcc-12 HOSTCC=gcc-12 olddefconfig
+exec make -s -C "$2" O="$3" CC=gcc-12 HOSTCC=gcc-12 -j"$4" bzImage`,
+		"sh", config, filepath.Dir(trees[0]), objects, fmt.Sprint(r.Jobs))
+	return cmd, nil
+}
+
+func (r *run) command(ctx context.Context, argv ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr = r.progress, r.progress
+	return cmd
+}
+
+func (r *run) measure(what string, cmd *exec.Cmd) error {
+	fmt.Fprintf(r.progress, "== %s\n", what)
+	begin := time.Now()
+	if err := cmd.Run(); err != nil {
+		return err
+	}
+	state := cmd.ProcessState
+	r.result.Costs = append(r.result.Costs, Cost{What: what,
+		CPU: (state.UserTime() + state.SystemTime()).Seconds(), Elapsed: time.Since(begin).Seconds()})
+	return nil
+}

@@ -1,0 +1,134 @@
+//go:build lab
+
+package suites
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/credential"
+)
+
+// This program, run by a user on the cluster's front-end, is a client that an
+// attacker would write: it makes one call with any credential.
+
+// callVariable has it do that instead of its tests.
+const callVariable = "KB_SUITE_CALL"
+
+// toolPath is this program on the front-end.
+const toolPath = "/run/lab/suite-tool"
+
+// caller is what it is told to call.
+type caller struct {
+	Address, Call, Credential string
+}
+
+// answered is what it heard.
+type answered struct{ Code, Message string }
+
+func TestMain(m *testing.M) {
+	text := os.Getenv(callVariable)
+	if text == "" {
+		os.Exit(m.Run())
+	}
+	var c caller
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	s := status.Convert(c.make())
+	if err := json.NewEncoder(os.Stdout).Encode(answered{s.Code().String(), s.Message()}); err != nil {
+		os.Exit(2)
+	}
+}
+
+func (c caller) make() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	conn, err := client.Dial(c.Address, client.Trust{CA: "/var/lib/kernel-broker/ca.pem", Cluster: "lab"})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if c.Credential != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, credential.Header, c.Credential)
+	}
+	words := strings.Fields(c.Call)
+	switch words[0] {
+	case "check":
+		_, err = api.NewCatalogServiceClient(conn).CheckProfile(ctx, &api.CheckProfileRequest{Profile: words[1]})
+	case "retire":
+		_, err = api.NewCatalogServiceClient(conn).RetireProfile(ctx, &api.RetireProfileRequest{RequestId: "1", Name: words[1]})
+	case "ensure":
+		r := &api.EnsureKernelRequest{Profile: words[1], Nodes: []string{"n1"}}
+		if _, err := fmt.Sscan(words[2], &r.JobId); err != nil {
+			return err
+		}
+		stream, err := api.NewAllocationServiceClient(conn).EnsureKernel(ctx, r)
+		for err == nil {
+			_, err = stream.Recv()
+		}
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+	default:
+		err = fmt.Errorf("no call %q", c.Call)
+	}
+	return err
+}
+
+// tool puts this program where the cluster's users find it.
+func (c *cluster) tool() {
+	c.t.Helper()
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(c.Dir(), filepath.Base(toolPath)), self, 0o755); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// socket is the broker's, which only its own host has.
+func (c *cluster) socket() string { return "unix:///run/kernel-broker/broker.sock" }
+
+// call has a user make a call.
+func (c *cluster) call(user, address, call, credential string) answered {
+	c.t.Helper()
+	text, err := json.Marshal(caller{address, call, credential})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	out := c.must(user, "env", callVariable+"="+string(text), toolPath)
+	var a answered
+	if err := json.Unmarshal([]byte(out), &a); err != nil {
+		c.t.Fatalf("%s: %v: %s", call, err, out)
+	}
+	return a
+}
+
+func (c *cluster) answers(user, address, call, credential, code, words string) {
+	c.t.Helper()
+	c.answersIn(call, user, address, call, credential, code, words)
+}
+
+// answersIn checks a call's code and the words of its message.
+func (c *cluster) answersIn(what, user, address, call, credential, code, words string) {
+	c.t.Helper()
+	if a := c.call(user, address, call, credential); a.Code != code || !strings.Contains(a.Message, words) {
+		c.t.Errorf("%s: %s: %s, want %s with %q", what, a.Code, a.Message, code, words)
+	}
+}

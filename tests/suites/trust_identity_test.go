@@ -1,0 +1,348 @@
+//go:build lab
+
+package suites
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/munge/mungetest"
+	"github.com/kernelbroker/kernelbroker/tests/lab"
+)
+
+// overNetwork is where the broker listens, as a login node reaches it.
+const overNetwork = "10.77.0.1:7440"
+
+const trustPolicy = `administrators:
+  users: [root]
+profiles:
+  mitgcm:
+    use:
+      - users: [alice]
+  quiet:
+    use:
+      - everybody: true
+        partitions: [main]
+`
+
+// Who asks, and what they may: against the real daemons, with what an ordinary
+// user of the cluster can get hold of.
+func TestTrustIdentity(t *testing.T) {
+	c := start(t, func(o *lab.Options) { o.Client = map[string]any{"cluster": "lab"} })
+	c.prepare("alice", "bob")
+	c.apply("quiet", quietProfile)
+	c.must("root", "scontrol", "create", "PartitionName=side", "Nodes=n[1-2]", "State=UP")
+	c.tool()
+	c.policy(trustPolicy, true)
+	for _, s := range []struct {
+		name string
+		part func(*cluster)
+	}{
+		{"credentials", credentials},
+		{"a credential from before the broker", credentialsFromBefore},
+		{"hand-made calls", handMadeCalls},
+		{"a profile that is theirs", profileOfTheirs},
+		{"by sbatch", notTheirsBySbatch},
+		{"by the environment", notTheirsByEnvironment},
+		{"by a plugin of their own", notTheirsByPlugin},
+		{"by scontrol update", notTheirsByUpdate},
+		{"a bad policy", badPolicy},
+		{"the record", theRecord},
+	} {
+		if !t.Run(s.name, func(t *testing.T) {
+			part := *c
+			part.t, part.ctx = t, t.Context()
+			s.part(&part)
+		}) {
+			t.Fatal("what comes next would only tell the same")
+		}
+	}
+}
+
+// policy puts a policy in force; bad ones stay out of it.
+func (c *cluster) policy(text string, good bool) {
+	c.t.Helper()
+	path := filepath.Join(c.Dir(), "share/conf/kernel-broker/policy.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.Broker().Signal(c.ctx, syscall.SIGHUP); err != nil {
+		c.t.Fatal(err)
+	}
+	c.wait(settleLimit, "the policy to be read", func() bool {
+		r := c.try("root", "kernelctl", "policy", "show", "--output=json")
+		var shown struct{ Text, Problem string }
+		if err := json.Unmarshal([]byte(r.Stdout), &shown); err != nil {
+			c.t.Fatalf("%v: %s%s", err, r.Stdout, r.Stderr)
+		}
+		return good && shown.Text == text || !good && shown.Problem != ""
+	})
+}
+
+// encoder makes credentials by the cluster's own munge, as a user.
+type encoder struct {
+	c    *cluster
+	user string
+	ttl  time.Duration
+}
+
+func (e encoder) Encode(_ context.Context, payload []byte, ttl time.Duration) (string, error) {
+	if e.ttl != 0 {
+		ttl = e.ttl
+	}
+	return e.c.must(e.user, "munge", "--string", string(payload), "--ttl", fmt.Sprint(int(ttl/time.Second))), nil
+}
+
+// credential makes one as a user's kernelctl does.
+func (c *cluster) credential(e credential.Encoder, cluster, method string, message proto.Message) string {
+	c.t.Helper()
+	text, err := credential.Make(c.ctx, e, cluster, method, message)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return text
+}
+
+var (
+	checkQuiet   = &api.CheckProfileRequest{Profile: "quiet"}
+	retireMitgcm = &api.RetireProfileRequest{RequestId: "1", Name: "mitgcm"}
+)
+
+const (
+	checkMethod  = api.CatalogService_CheckProfile_FullMethodName
+	retireMethod = api.CatalogService_RetireProfile_FullMethodName
+)
+
+// What proves nothing, proves nothing.
+func credentials(c *cluster) {
+	alice := encoder{c: c, user: "alice"}
+	good := c.credential(alice, "lab", checkMethod, checkQuiet)
+	c.answers("bob", overNetwork, "check quiet", good, "OK", "")
+	stale := c.credential(encoder{c: c, user: "alice", ttl: time.Second}, "lab", checkMethod, checkQuiet)
+	for what, try := range map[string]struct{ call, credential, words string }{
+		"none":                    {"check quiet", "", "nothing proves who you are"},
+		"replayed":                {"check quiet", good, "used before"},
+		"forged with another key": {"check quiet", c.credential(mungetest.Start(c.t).As(0), "lab", checkMethod, checkQuiet), "not genuine"},
+		"garbage":                 {"check quiet", "MUNGE:AAAA:", "not genuine"},
+		"of another cluster":      {"check quiet", c.credential(alice, "other", checkMethod, checkQuiet), `credential says "other"`},
+		"stolen for another call": {"retire mitgcm", c.credential(encoder{c: c, user: "root"}, "lab", checkMethod, checkQuiet), "another call"},
+		"stolen for another name": {"check mitgcm", c.credential(alice, "lab", checkMethod, checkQuiet), "another call"},
+		"made for Slurm":          {"check quiet", c.must("alice", "munge", "--string", "hello"), "not made for Kernel Broker"},
+	} {
+		c.answersIn(what, "bob", overNetwork, try.call, try.credential, "Unauthenticated", try.words)
+	}
+	made := time.Now()
+	c.wait(settleLimit, "the credential's second to be over", func() bool { return time.Since(made) > 2100*time.Millisecond })
+	c.answersIn("stale", "bob", overNetwork, "check quiet", stale, "Unauthenticated", "has expired")
+	// Root of any host of the cluster is root to MUNGE, and nobody here.
+	root := c.credential(encoder{c: c, user: "root"}, "lab", retireMethod, retireMitgcm)
+	c.answers("bob", overNetwork, "retire mitgcm", root, "PermissionDenied", "from the broker's host")
+
+	// kernelctl of a user does it all by itself.
+	for _, user := range []string{"alice", "bob"} {
+		if out := c.must(user, "kernelctl", "--broker", overNetwork, "profile", "list"); !strings.Contains(out, "mitgcm") {
+			c.t.Errorf("%s: %s", user, out)
+		}
+	}
+	c.must("alice", "kernelctl", "--broker", overNetwork, "profile", "check", "mitgcm")
+	c.refused("bob", []string{`user "bob" may not use profile "mitgcm"`, "it is for user alice"}, "kernelctl", "--broker", overNetwork, "profile", "check", "mitgcm")
+	c.refused("root", []string{"permission denied", "broker's host"}, "kernelctl", "--broker", overNetwork, "profile", "retire", "mitgcm")
+}
+
+// A credential that was used with a broker which is gone is of no use with the
+// next one, though neither it nor a new munged would remember.
+func credentialsFromBefore(c *cluster) {
+	kept := c.credential(encoder{c: c, user: "alice"}, "lab", checkMethod, checkQuiet)
+	begun := time.Now()
+	if err := c.Broker().Kill9(c.ctx); err != nil {
+		c.t.Fatal(err)
+	}
+	c.wait(settleLimit, "another second", func() bool { return time.Now().Unix() > begun.Unix() })
+	if err := c.Broker().Start(c.ctx); err != nil {
+		c.t.Fatal(err)
+	}
+	c.answers("bob", overNetwork, "check quiet", kept, "Unauthenticated", "before this broker began")
+	c.settled()
+}
+
+// Nobody but Slurm's user, on the broker's host, has nodes switched.
+func handMadeCalls(c *cluster) {
+	c.costs(0, func() {
+		id := c.sbatch("bob", "--hold", "-N1")
+		ensure := &api.EnsureKernelRequest{JobId: uint32(number(c, id)), Profile: "mitgcm", Nodes: []string{"n1"}}
+		method := api.AllocationService_EnsureKernel_FullMethodName
+		c.answers("bob", c.socket(), "ensure mitgcm "+id, "", "PermissionDenied", "for Slurm's user")
+		c.answers("bob", overNetwork, "ensure mitgcm "+id, c.credential(encoder{c: c, user: "bob"}, "lab", method, ensure), "PermissionDenied", "on the broker's host")
+		c.answers("bob", overNetwork, "ensure mitgcm "+id, c.credential(encoder{c: c, user: "slurm"}, "lab", method, ensure), "PermissionDenied", "on the broker's host")
+		c.must("bob", "scancel", id)
+	})
+	for _, argv := range [][]string{
+		{"kernelctl", "policy", "show"}, {"kernelctl", "policy", "test", "alice", "use", "mitgcm"},
+		{"kernelctl", "profile", "retire", "mitgcm"}, {"kernelctl", "profile", "release", "mitgcm@1"},
+	} {
+		c.refused("bob", []string{"permission denied", `user "bob" may not`}, argv...)
+	}
+	if out := c.try("bob", "kernelctl", "policy", "test", "bob", "use", "mitgcm"); out.Exit != 3 || !strings.Contains(out.Stdout, "policy.yaml:6") {
+		c.t.Errorf("policy test: %+v", out)
+	}
+}
+
+func number(c *cluster, text string) (n int) {
+	c.t.Helper()
+	if _, err := fmt.Sscan(text, &n); err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
+
+func profileOfTheirs(c *cluster) {
+	c.costs(4, func() {
+		first := c.sbatch("alice", "-N1", "--nodelist=n1", "--kernel-profile=mitgcm")
+		second := c.sbatch("bob", "-N1", "--nodelist=n2", "--kernel-profile=quiet")
+		c.waitJob(first, "COMPLETED")
+		c.waitJob(second, "COMPLETED")
+		c.ranOn("alice", first, "mitgcm", 1)
+		c.ranOn("bob", second, "quiet", 1)
+	})
+}
+
+// The early word: the submit host asks, since the profile is not everybody's.
+func notTheirsBySbatch(c *cluster) {
+	for _, command := range [][]string{{"sbatch", "--wrap=true"}, {"srun", "true"}, {"salloc", "true"}} {
+		argv := append([]string{command[0], "--hold", "--kernel-profile=mitgcm"}, command[1:]...)
+		c.refused("bob", []string{`user "bob" may not use profile "mitgcm"`, "it is for user alice"}, argv...)
+	}
+	c.noJobs()
+}
+
+// Whatever a user puts into the environment, the job is refused or plain.
+func notTheirsByEnvironment(c *cluster) {
+	c.costs(0, func() {
+		var taken []string
+		for _, variable := range []string{"KERNEL_PROFILE", "SPANK_KERNEL_PROFILE", "SLURM_SPANK_KERNEL_PROFILE", "SBATCH_KERNEL_PROFILE",
+			"_SLURM_SPANK_OPTION_kernel_profile_kernel_profile", "SLURM_SPANK__SLURM_SPANK_OPTION_kernel_profile_kernel_profile"} {
+			r := c.try("bob", "env", variable+"=mitgcm", "sbatch", "--parsable", "-N1", "job.sh")
+			if r.Exit == 0 {
+				taken = append(taken, lastLine(r.Stdout))
+			}
+		}
+		for _, id := range taken {
+			c.waitJob(id, "COMPLETED")
+			c.ranOn("bob", id, "stock", 1)
+		}
+	})
+}
+
+// A user's own configuration has the plugin believe a broker of the user's own,
+// so that slurmctld takes the job. The real broker holds it.
+func notTheirsByPlugin(c *cluster) {
+	c.must("bob", "sh", "-c", `sed 's,\(kernel_profile.so\).*,\1 snapshot=/nonexistent kernelctl=/bin/true,' /etc/slurm/plugstack.conf >"$HOME/plugstack.conf" &&
+		{ cat /etc/slurm/slurm.conf; echo PlugStackConfig=$HOME/plugstack.conf; } >"$HOME/slurm.conf"`)
+	c.costs(0, func() {
+		r := c.try("bob", "sh", "-c", `SLURM_CONF="$HOME/slurm.conf" sbatch --parsable -N1 --kernel-profile=mitgcm job.sh`)
+		if r.Exit != 0 {
+			c.t.Fatalf("slurmctld did not take the job, so that nothing is shown: %s", r.Stderr)
+		}
+		c.heldFor(lastLine(r.Stdout), `permission denied: user "bob" with account "" in partition "main" may not use profile "mitgcm": it is for user alice`)
+	})
+}
+
+// heldFor waits until a job is held with the words where its user looks, and
+// ends it. It must not have run.
+func (c *cluster) heldFor(id, words string) {
+	c.t.Helper()
+	c.wait(switchLimit, "job "+id+" to be held", func() bool {
+		job := c.job(id)
+		return job["JobState"] == "PENDING" && job["Priority"] == "0" && strings.Contains(job["AdminComment"], words)
+	})
+	if records := c.records("bob", id); len(records) > 0 {
+		c.t.Errorf("job %s ran: %v", id, records)
+	}
+	c.must("bob", "scancel", id)
+}
+
+// A job that was taken for one partition and moved to another is judged by
+// where it is.
+func notTheirsByUpdate(c *cluster) {
+	c.costs(0, func() {
+		id := c.sbatch("bob", "--hold", "-N1", "--kernel-profile=quiet")
+		c.must("bob", "scontrol", "update", "jobid="+id, "partition=side")
+		c.refused("bob", nil, "scontrol", "update", "jobid="+id, "admincomment=kernel-broker: mitgcm requested")
+		c.refused("bob", nil, "scontrol", "update", "jobid="+id, "userid=alice")
+		c.must("bob", "scontrol", "release", id)
+		c.heldFor(id, `in partition "side" may not use profile "quiet": it is for everybody and partition main`)
+	})
+}
+
+// A policy that cannot be read takes no rule away, and everybody can see it.
+func badPolicy(c *cluster) {
+	c.policy("profiles:\n  mitgcm:\n    use:\n", false)
+	if r := c.try("root", "kernelctl", "health"); r.Exit == 0 || !strings.Contains(r.Stdout+r.Stderr, "a value is missing") {
+		c.t.Errorf("health: %+v", r)
+	}
+	c.refused("bob", []string{"may not use"}, "kernelctl", "profile", "check", "mitgcm")
+	c.policy(trustPolicy, true)
+}
+
+// All of this is on record, and the record is as it was written.
+func theRecord(c *cluster) {
+	out := c.must("root", "kernelctl", "audit", "verify", "--output=json")
+	var report struct {
+		Records int
+		Last    string
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil || report.Records < 20 {
+		c.t.Fatalf("%v: %s", err, out)
+	}
+	c.refused("bob", nil, "kernelctl", "audit", "verify")
+	paths, err := filepath.Glob(filepath.Join(c.Dir(), "var/lib/kernel-broker/audit/audit-*.log"))
+	if err != nil || len(paths) != 1 {
+		c.t.Fatal(paths, err)
+	}
+	text, err := os.ReadFile(paths[0])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, words := range [][]string{
+		{`"by":"munge"`, `"from":"10.77.0.1:`, `"via":"CheckProfile"`, "used before", `"allowed":false`},
+		{`"who":"root"`, `"by":"munge"`, `"action":"retire"`, `"allowed":false`},
+		{`"who":"bob"`, `"by":"slurmctld"`, `"action":"use"`, `"object":"mitgcm"`, `"allowed":false`, `"via":"job `},
+		{`"who":"alice"`, `"by":"slurmctld"`, `"action":"use"`, `"object":"mitgcm"`, `"allowed":true`},
+		{`"by":"socket"`, `"via":"EnsureKernel"`, `"allowed":false`},
+		{`"kind":"policy"`, "a value is missing"},
+	} {
+		if !hasLine(string(text), words) {
+			c.t.Errorf("no record with %q", words)
+		}
+	}
+	changed := strings.Replace(string(text), `"allowed":false`, `"allowed":true`, 1)
+	if err := os.WriteFile(filepath.Join(c.Dir(), "changed-000000000001.log"), []byte(changed), 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+	c.refused("root", []string{"not as it was written"}, "kernelctl", "audit", "verify", "/run/lab/changed-000000000001.log")
+	c.must("root", "kernelctl", "audit", "verify", "--until", report.Last)
+}
+
+func hasLine(text string, words []string) bool {
+	for line := range strings.Lines(text) {
+		has := true
+		for _, word := range words {
+			has = has && strings.Contains(line, word)
+		}
+		if has {
+			return true
+		}
+	}
+	return false
+}

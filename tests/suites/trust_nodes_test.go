@@ -1,0 +1,283 @@
+//go:build lab
+
+package suites
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
+	"github.com/kernelbroker/kernelbroker/tests/lab"
+)
+
+// Who may speak as which node: tried over the lab's own network, with what is
+// on the nodes' real disks.
+func TestTrustNodes(t *testing.T) {
+	c := &trust{cluster: start(t, func(o *lab.Options) {
+		o.Broker = map[string]any{"tls": map[string]any{"lifetime": longLife}}
+	})}
+	c.prepare("alice")
+	c.step("rotation while a job runs", (*trust).rotation)
+	c.step("a node speaks for another", (*trust).otherNode)
+	c.step("certificates that are none", (*trust).noCertificate)
+	c.step("tokens", (*trust).tokens)
+	c.step("a revoked node", (*trust).revoked)
+	c.step("secrets stay where they are", (*trust).secrets)
+}
+
+func (c *trust) step(name string, check func(*trust)) {
+	outer := c.t
+	outer.Run(name, func(t *testing.T) {
+		c.t = t
+		defer func() { c.t = outer }()
+		check(c)
+		c.settled()
+	})
+}
+
+// Lifetimes of certificates. The short one is for a while without boots: on a
+// busy machine one may take longer than what is left of a certificate.
+const (
+	longLife  = "720h0m0s"
+	shortLife = "150s"
+)
+
+// While a job runs, the broker gets other settings, the authority is replaced,
+// and each node's certificate, by a token and by renewals: the job notices
+// nothing, and the broker can go on to bring the nodes back.
+func (c *trust) rotation() {
+	id := c.sbatch("alice", "-N2", "--kernel-profile=mitgcm", "job.sh", "100000")
+	c.waitJob(id, "RUNNING")
+	c.lifetime(longLife, shortLife)
+	for _, n := range c.Nodes() {
+		before := c.certificate(n.Name())
+		if err := n.Enrol(c.ctx); err != nil {
+			c.t.Fatal(err)
+		}
+		c.wait(settleLimit, "a certificate by the token on "+n.Name(), func() bool { return !c.certificate(n.Name()).Equal(before) })
+	}
+	c.must("root", "kernelctl", "authority", "rotate")
+	newest := c.authorities()
+	if len(newest) != 2 {
+		c.t.Fatalf("%d authorities after a rotation", len(newest))
+	}
+	for _, n := range c.Nodes() {
+		c.wait(settleLimit, "a renewal by the new authority on "+n.Name(), func() bool {
+			return c.certificate(n.Name()).CheckSignatureFrom(newest[1]) == nil
+		})
+	}
+	c.lifetime(shortLife, longLife)
+	for _, n := range c.Nodes() {
+		c.wait(settleLimit, "a renewal that lasts on "+n.Name(), func() bool {
+			return time.Until(c.certificate(n.Name()).NotAfter) > time.Hour
+		})
+	}
+	c.wait(settleLimit, "both agents", func() bool {
+		for _, n := range c.nodes() {
+			if !n.Connected {
+				return false
+			}
+		}
+		return true
+	})
+	if job := c.job(id); job["JobState"] != "RUNNING" || job["Restarts"] != "0" {
+		c.t.Errorf("job %s is %s after %s restarts", id, job["JobState"], job["Restarts"])
+	}
+	c.must("alice", "scancel", id)
+	c.ranOn("alice", id, "mitgcm", 2)
+}
+
+// lifetime has the broker sign for another time from now on.
+func (c *trust) lifetime(from, to string) {
+	c.t.Helper()
+	path := filepath.Join(c.Dir(), "share/conf/kernel-broker/broker.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(text), "lifetime: "+from) {
+		c.t.Fatalf("%v: no lifetime of %s in %s", err, from, text)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "lifetime: "+from, "lifetime: "+to, 1)), 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.Broker().Stop(c.ctx); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.Broker().Start(c.ctx); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Root on one node has its key, and that opens one node.
+func (c *trust) otherNode() {
+	n1 := c.stolen("n1")
+	c.refusedBy(c.hello(n1, "n2"), codes.PermissionDenied, `node "n1" speaks for node "n2"`)
+	c.refusedBy(c.hello(n1, "n1000"), codes.PermissionDenied, `node "n1" speaks for node "n1000"`)
+	if err := c.hello(c.anybody(), "n1"); status.Code(err) != codes.PermissionDenied {
+		c.t.Errorf("without a certificate: %v", err)
+	}
+}
+
+func (c *trust) noCertificate() {
+	for name, source := range map[string]mtls.Source{
+		"another authority's, of the same names": c.foreign("n1"),
+		"a node's certificate without its key":   c.withoutKey("n1"),
+	} {
+		if err := c.hello(source, "n1"); status.Code(err) != codes.Unavailable {
+			c.t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := c.plainHello("n1"); status.Code(err) != codes.Unavailable {
+		c.t.Errorf("without TLS: %v", err)
+	}
+}
+
+func (c *trust) tokens() {
+	// The thief is quicker than the node, which then says so.
+	stolen := c.token("n1", "1h")
+	if _, err := c.enrol(stolen, "n2"); status.Code(err) != codes.PermissionDenied {
+		c.t.Errorf("n1's token for n2: %v", err)
+	}
+	if _, err := c.enrol(stolen, "n1"); err != nil {
+		c.t.Fatalf("a good token: %v", err)
+	}
+	_, err := c.enrol(stolen, "n1")
+	c.refusedBy(err, codes.PermissionDenied, "was used for another key")
+	// A broker that is killed does not forget it.
+	if err := c.Broker().Kill9(c.ctx); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.Broker().Start(c.ctx); err != nil {
+		c.t.Fatal(err)
+	}
+	_, err = c.enrol(stolen, "n1")
+	c.refusedBy(err, codes.PermissionDenied, "was used for another key")
+	short := c.token("n1", "1s")
+	c.wait(settleLimit, "the token's end", func() bool {
+		_, err := c.enrol(short, "n2")
+		if status.Code(err) != codes.PermissionDenied {
+			c.t.Fatalf("another node's token: %v", err)
+		}
+		time.Sleep(time.Second)
+		return true
+	})
+	_, err = c.enrol(short, "n1")
+	c.refusedBy(err, codes.PermissionDenied, "expired")
+	// Somebody who answers in the broker's place has another fingerprint.
+	wrong := c.token("n1", "1h")
+	wrong.Fingerprint = mtls.Fingerprint(c.foreignAuthority())
+	if _, err := c.enrol(wrong, "n1"); status.Code(err) != codes.Unavailable {
+		c.t.Errorf("a broker with another fingerprint: %v", err)
+	}
+	// Nobody but an administrator makes tokens.
+	c.refused("alice", []string{"administrators"}, "kernelctl", "node", "token", "n1")
+	// n1 itself still has its certificate, whatever was tried with its name.
+	c.must("alice", "srun", "-N2", "true")
+}
+
+// n2's disk is stolen: what is on it is worth nothing, at once; the node comes
+// back with a new token.
+func (c *trust) revoked() {
+	disk := c.stolen("n2")
+	c.must("root", "kernelctl", "node", "revoke", "n2", "--reason", "disk stolen")
+	if err := c.hello(disk, "n2"); status.Code(err) != codes.Unavailable {
+		c.t.Errorf("with the stolen disk: %v", err)
+	}
+	c.wait(settleLimit, "n2 to be away, n1 to be there", func() bool {
+		there := map[string]bool{}
+		for _, n := range c.nodes() {
+			there[n.Name] = n.Connected
+		}
+		return there["n1"] && !there["n2"]
+	})
+	var list struct {
+		Nodes []struct {
+			RevokedReason string `json:"revoked_reason"`
+			Certificates  []struct {
+				Revoked bool `json:"revoked"`
+			} `json:"certificates"`
+		} `json:"nodes"`
+	}
+	out := c.must("root", "kernelctl", "node", "certificates", "n2", "--output", "json")
+	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Nodes) != 1 || list.Nodes[0].RevokedReason != "disk stolen" {
+		c.t.Fatalf("%v: %s", err, out)
+	}
+	for _, certificate := range list.Nodes[0].Certificates {
+		if !certificate.Revoked {
+			c.t.Errorf("a certificate is not void: %s", out)
+		}
+	}
+	if err := c.Node(2).Enrol(c.ctx); err != nil {
+		c.t.Fatal(err)
+	}
+	c.wait(settleLimit, "n2 to be back", func() bool {
+		for _, n := range c.nodes() {
+			if n.Name == "n2" {
+				return n.Connected
+			}
+		}
+		return false
+	})
+	if err := c.hello(disk, "n2"); status.Code(err) != codes.Unavailable {
+		c.t.Errorf("with the stolen disk, after the node is back: %v", err)
+	}
+}
+
+// canary is in a job's environment, where the search has to find it.
+const canary = "a-canary-that-is-no-secret"
+
+const envScript = `#!/bin/bash
+export KB_CANARY=` + canary + `
+srun bash -c 'env >"$HOME/env.$(hostname)"; until [ -e "$HOME/go" ]; do sleep 0.2; done'
+`
+
+// Nothing that opens anything is in an argument, an environment or a log, and
+// what is on a disk only root can read.
+func (c *trust) secrets() {
+	token := c.token("n1", "1h")
+	if err := os.WriteFile(c.Node(1).Conf("token"), []byte(token.Text()+"\n"), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	c.wait(settleLimit, "n1 to take its token", func() bool {
+		_, err := os.Stat(c.Node(1).Conf("token"))
+		return os.IsNotExist(err)
+	})
+	patterns := []string{token.Secret}
+	patterns = append(patterns, keyLines(c.t, c.onDisk("n1", "node.pem"))...)
+	patterns = append(patterns, keyLines(c.t, c.onDisk("n2", "node.pem"))...)
+	patterns = append(patterns, keyLines(c.t, c.must("root", "cat", "/var/lib/kernel-broker/ca/ca-0000.pem")+"\n")...)
+	c.file("alice", "env.sh", envScript)
+	id := c.sbatch("alice", "-N2", "--kernel-profile=mitgcm", "env.sh")
+	c.wait(switchLimit, "the job's environment on both nodes", func() bool {
+		for _, n := range c.Nodes() {
+			if info, err := os.Stat(filepath.Join(c.Home("alice"), "env."+n.Name())); err != nil || info.Size() == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	if where := c.found(patterns); where != "" {
+		c.t.Errorf("a secret is in\n%s", where)
+	}
+	where := c.found([]string{canary})
+	for _, place := range []string{"/home/alice/env.n1", "n1: /proc/", "n2: /proc/"} {
+		if !strings.Contains(where, place) {
+			c.t.Errorf("the search does not see %s; it sees\n%s", place, where)
+		}
+	}
+	c.must("alice", "touch", "go")
+	c.waitJob(id, "COMPLETED")
+	for _, path := range []string{"tls/node.pem", "tls"} {
+		info, err := os.Stat(filepath.Join(c.Node(1).State(), path))
+		if err != nil || info.Mode().Perm()&0o077 != 0 {
+			c.t.Errorf("%s: others may read it: %v, %v", path, info.Mode(), err)
+		}
+	}
+	c.refused("alice", []string{"Permission denied"}, "cat", "/var/lib/kernel-broker/ca/ca-0000.pem")
+	c.refused("alice", []string{"Permission denied"}, "ls", "/var/lib/kernel-broker/etcd")
+}
