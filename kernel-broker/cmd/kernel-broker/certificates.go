@@ -40,11 +40,12 @@ func (c config) validateTLS() error {
 	case tlsNone:
 		return nil
 	case tlsSite:
-		for key, path := range map[string]string{
-			"certificate": c.TLS.Certificate, "key": c.TLS.Key, "authorities": c.TLS.Authorities,
+		// In the order of the sample, so that the same file is always told the same.
+		for _, file := range []struct{ key, path string }{
+			{"certificate", c.TLS.Certificate}, {"key", c.TLS.Key}, {"authorities", c.TLS.Authorities},
 		} {
-			if !filepath.IsAbs(path) {
-				return fmt.Errorf("tls.%s: with mode site an absolute path is needed, not %q", key, path)
+			if !filepath.IsAbs(file.path) {
+				return fmt.Errorf("tls.%s: with mode site an absolute path is needed, not %q", file.key, file.path)
 			}
 		}
 	case tlsOwn:
