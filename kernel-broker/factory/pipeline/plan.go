@@ -49,7 +49,7 @@ func ParsePlan(path string, data []byte) (Plan, error) {
 	}
 	key, wrong := plan.wrong()
 	if wrong != "" {
-		return Plan{}, fmt.Errorf("%s:%d: %s: %s", path, strictyaml.KeyLine(data, key), key, wrong)
+		return Plan{}, fmt.Errorf("%s: line %d: key %q: %s", path, strictyaml.KeyLine(data, key), key, wrong)
 	}
 	return plan, nil
 }

@@ -176,15 +176,15 @@ func TestParsePlan(t *testing.T) {
 	}
 	for _, c := range []struct{ from, to, says string }{
 		{"title: X", "titel: X", `x.yaml: line 2: unknown key "titel"`},
-		{"title: X\n", "", "title: missing"},
-		{"slim: a", "slim: c", `x.yaml:3: slim: "c" is none`},
-		{"[a, b]", "[a, a]", `x.yaml:4: kernels: "a" stands twice`},
-		{"[a, b]", "[a, stock]", `x.yaml:4: kernels: "stock" takes part`},
-		{"[a, b]", "[]", "x.yaml:4: kernels: none"},
-		{"[w]", "[]", "x.yaml:5: workloads: none"},
-		{"[w]", "[w, w]", `x.yaml:5: workloads: "w" stands twice`},
-		{"[w]", "[../w]", `x.yaml:5: workloads: "../w" is not allowed`},
-		{"name: x", "name: X", `x.yaml:1: name: "X" is not allowed`},
+		{"title: X\n", "", `key "title": missing`},
+		{"slim: a", "slim: c", `x.yaml: line 3: key "slim": "c" is none`},
+		{"[a, b]", "[a, a]", `x.yaml: line 4: key "kernels": "a" stands twice`},
+		{"[a, b]", "[a, stock]", `x.yaml: line 4: key "kernels": "stock" takes part`},
+		{"[a, b]", "[]", `x.yaml: line 4: key "kernels": none`},
+		{"[w]", "[]", `x.yaml: line 5: key "workloads": none`},
+		{"[w]", "[w, w]", `x.yaml: line 5: key "workloads": "w" stands twice`},
+		{"[w]", "[../w]", `x.yaml: line 5: key "workloads": "../w" is not allowed`},
+		{"name: x", "name: X", `x.yaml: line 1: key "name": "X" is not allowed`},
 		{"[w]", "[w]\n---\nname: y", "more than one document"},
 	} {
 		_, err := ParsePlan("x.yaml", []byte(strings.Replace(good, c.from, c.to, 1)))
