@@ -29,7 +29,8 @@ GO_PACKAGES := ./kernel-broker/... ./tests/...
 GO_CMDS     := $(patsubst %/main.go,./%,$(wildcard kernel-broker/cmd/*/main.go tests/cmd/*/main.go tests/*/cmd/*/main.go))
 GO_LDFLAGS  := -s -w -X main.version=$(VERSION)
 GO_SUITES   := $(patsubst %,./%/...,$(wildcard tests/lab tests/suites tests/factory \
-	kernel-broker/factory/vm kernel-broker/factory/measure))
+	kernel-broker/factory/graph kernel-broker/factory/slim kernel-broker/factory/vm \
+	kernel-broker/factory/measure))
 # CI has 90 minutes on 2 cores and wants to be done in half of that. What it has
 # no time for: who is trusted, on the virtual cluster, and what boots a
 # distribution's kernel for each test.
