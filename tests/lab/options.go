@@ -72,7 +72,9 @@ type SlurmOptions struct {
 	ReturnToService int `json:"return_to_service"`
 	// SchedulerParameters are added to the lab's own.
 	SchedulerParameters []string `json:"scheduler_parameters,omitempty"`
-	// Cgroup tracks processes with cgroup/v2 instead of proctrack/linuxproc.
+	// Cgroup keeps each job in cgroups of version 2, as profiling runs need it:
+	// processes are tracked by them, cores are constrained, and a job has a
+	// process on each node from its begin to its end.
 	Cgroup bool `json:"cgroup,omitempty"`
 	// Set overrides any key of slurm.conf, after everything else; an empty
 	// value removes the key.

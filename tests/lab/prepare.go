@@ -57,7 +57,7 @@ func (l *Lab) writeSlurm() error {
 	o := l.state.Options
 	files := map[string]string{
 		"slurm.conf":     slurmConf(o, l.state.Mode),
-		"cgroup.conf":    cgroupConf,
+		"cgroup.conf":    cgroupConf(o),
 		"plugstack.conf": plugstackConf(o),
 	}
 	for name, text := range files {

@@ -21,7 +21,7 @@ type setting struct{ key, value string }
 func slurmConf(o Options, m Mode) string {
 	lines := baseSettings(o, m)
 	if !o.WithoutProduct {
-		lines = append(lines, productSettings()...)
+		lines = append(lines, productSettings(o)...)
 	}
 	for _, k := range slices.Sorted(maps.Keys(o.Slurm.Set)) {
 		lines = override(lines, k, o.Slurm.Set[k])
@@ -46,9 +46,9 @@ func slurmConf(o Options, m Mode) string {
 func slurmMemory(machine int) int { return machine - max(machine/4, 112) }
 
 func baseSettings(o Options, m Mode) []setting {
-	track := "proctrack/linuxproc"
+	track, task := "proctrack/linuxproc", "task/none"
 	if o.Slurm.Cgroup {
-		track = "proctrack/cgroup"
+		track, task = "proctrack/cgroup", "task/cgroup"
 	}
 	// Backfill and cons_tres as in production: simpler ones hide races.
 	scheduler := []string{"batch_sched_delay=0", "sched_min_interval=1"}
@@ -72,7 +72,7 @@ func baseSettings(o Options, m Mode) []setting {
 		{"SlurmctldDebug", "verbose"},
 		{"SlurmdDebug", "verbose"},
 		{"ProctrackType", track},
-		{"TaskPlugin", "task/none"},
+		{"TaskPlugin", task},
 		{"JobAcctGatherType", "jobacct_gather/none"},
 		{"AccountingStorageType", "accounting_storage/none"},
 		{"MpiDefault", "none"},
@@ -89,7 +89,11 @@ func baseSettings(o Options, m Mode) []setting {
 }
 
 // productSettings are what Kernel Broker asks of slurm.conf.
-func productSettings() []setting {
+func productSettings(o Options) []setting {
+	flags := "Alloc,DeferBatch"
+	if o.Slurm.Cgroup {
+		flags += ",Contain" // a job has a process on each node from begin to end
+	}
 	return []setting{
 		{"SlurmctldParameters", "reboot_from_controller"},
 		{"RebootProgram", libexec + "/reboot"},
@@ -98,7 +102,7 @@ func productSettings() []setting {
 		{"EpilogSlurmctld", libexec + "/epilog-slurmctld"},
 		{"Epilog", libexec + "/epilog"},
 		{"PrologEpilogTimeout", "720"},
-		{"PrologFlags", "Alloc,DeferBatch"},
+		{"PrologFlags", flags},
 		{"JobRequeue", "1"},
 		{"JobSubmitPlugins", "lua"},
 	}
@@ -119,11 +123,15 @@ func override(lines []setting, key, value string) []setting {
 }
 
 // cgroupConf is for machines without systemd; slurmd 22.05 reads it whatever
-// the process tracking is.
-const cgroupConf = `CgroupPlugin=cgroup/v2
-IgnoreSystemd=yes
-ConstrainRAMSpace=no
-`
+// the process tracking is. A node's rc.sh sees by ConstrainCores that it has to
+// hand the controllers down, which systemd does elsewhere.
+func cgroupConf(o Options) string {
+	text := "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainRAMSpace=no\n"
+	if o.Slurm.Cgroup {
+		text += "ConstrainCores=yes\n"
+	}
+	return text
+}
 
 func plugstackConf(o Options) string {
 	if o.WithoutProduct {

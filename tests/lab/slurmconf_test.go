@@ -31,6 +31,7 @@ func TestSlurmConfOfTheProduct(t *testing.T) {
 		"ReturnToService":     "0",
 		"SlurmUser":           "slurm",
 		"ProctrackType":       "proctrack/linuxproc",
+		"TaskPlugin":          "task/none",
 	}
 	for k, v := range want {
 		if c[k] != v {
@@ -54,6 +55,19 @@ func TestSlurmConfWithoutTheProductHasNoHook(t *testing.T) {
 	}
 }
 
+// The nodes' first script reads the same line.
+func TestCgroupConf(t *testing.T) {
+	for _, with := range []bool{false, true} {
+		text := cgroupConf(Options{Slurm: SlurmOptions{Cgroup: with}})
+		if strings.Contains(text, "\nConstrainCores=yes\n") != with {
+			t.Errorf("with cgroups %t:\n%s", with, text)
+		}
+	}
+	if script, err := guestFiles.ReadFile("files/rc.sh"); err != nil || !strings.Contains(string(script), "'^ConstrainCores=yes'") {
+		t.Errorf("rc.sh does not look for the line that hands controllers down (%v)", err)
+	}
+}
+
 func TestSlurmConfOptions(t *testing.T) {
 	o := Options{Nodes: 3, Memory: 1024, CPUs: 2, Slurm: SlurmOptions{
 		ReturnToService: 1, SchedulerParameters: []string{"bf_interval=1"}, Cgroup: true,
@@ -64,6 +78,8 @@ func TestSlurmConfOptions(t *testing.T) {
 	for k, v := range map[string]string{
 		"ReturnToService": "1", "ResumeTimeout": "30", "DebugFlags": "Power", "SlurmUser": "alice",
 		"ProctrackType":       "proctrack/cgroup",
+		"TaskPlugin":          "task/cgroup",
+		"PrologFlags":         "Alloc,DeferBatch,Contain",
 		"SchedulerParameters": "batch_sched_delay=0,sched_min_interval=1,nohold_on_prolog_fail,bf_interval=1",
 	} {
 		if c[k] != v {

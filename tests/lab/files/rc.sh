@@ -7,6 +7,7 @@ umask 022
 
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
+[ ! -d /sys/kernel/debug ] || mount -t debugfs debugfs /sys/kernel/debug
 [ ! -d /sys/kernel/security ] || mount -t securityfs securityfs /sys/kernel/security
 [ -c /dev/null ] || mount -t devtmpfs dev /dev
 mkdir -p /dev/pts /dev/shm
@@ -47,6 +48,13 @@ cp -r /mnt/lab/conf/etc /run/etc
 # slurmd wants a cgroup file system even when it does not track with it, and
 # without systemd the slice it expects has to be made.
 mount -t cgroup2 cgroup2 /sys/fs/cgroup && mkdir -p /sys/fs/cgroup/system.slice
+if grep -q '^ConstrainCores=yes' /mnt/lab/conf/slurm/cgroup.conf; then
+	for dir in /sys/fs/cgroup /sys/fs/cgroup/system.slice; do
+		for controller in cpu cpuset memory; do
+			echo "+$controller" >"$dir/cgroup.subtree_control"
+		done
+	done
+fi
 
 mkdir -m 700 /run/munge-key
 cp /mnt/lab/conf/munge/munge.key /run/munge-key/munge.key
