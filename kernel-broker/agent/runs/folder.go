@@ -31,10 +31,18 @@ type found struct {
 
 func (f folder) path(name string) string { return filepath.Join(string(f), name) }
 
+// open makes the folder, and reports whether it was there: then an agent was at
+// it that was killed.
+func (f folder) open() (before bool, err error) {
+	_, err = os.Stat(string(f))
+	return err == nil, f.keepEarlier()
+}
+
 // keepEarlier puts what an agent left that was killed out of the way of what
 // comes now.
 func (f folder) keepEarlier() error {
-	if err := os.MkdirAll(string(f), 0o755); err != nil {
+	// What is in it names a user's files.
+	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return err
 	}
 	for number := 1; ; number++ {
@@ -50,14 +58,14 @@ func (f folder) keepEarlier() error {
 	}
 }
 
-// gather makes one result of all that lies in the folder. Without any it returns
-// why.
-func (f folder) gather(node string, why error) (found, error) {
+// gather makes one result of all that lies in the folder, and notes in it what
+// else is not whole. Without any it returns why.
+func (f folder) gather(node string, why error, notes []string) (found, error) {
 	results, err := f.results(true)
 	if err != nil {
 		return found{}, err
 	}
-	return f.pack(node, results, why)
+	return f.pack(node, results, why, notes)
 }
 
 // gatherEarlier is gather without what this agent has written: nobody came.
@@ -66,7 +74,7 @@ func (f folder) gatherEarlier(node string, why error) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	return f.pack(node, results, why)
+	return f.pack(node, results, why, nil)
 }
 
 func (f folder) results(latest bool) ([]profiling.Result, error) {
@@ -95,7 +103,7 @@ func (f folder) results(latest bool) ([]profiling.Result, error) {
 	return results, nil
 }
 
-func (f folder) pack(node string, results []profiling.Result, why error) (found, error) {
+func (f folder) pack(node string, results []profiling.Result, why error, notes []string) (found, error) {
 	if len(results) == 0 {
 		return found{}, why
 	}
@@ -103,15 +111,22 @@ func (f folder) pack(node string, results []profiling.Result, why error) (found,
 	if err != nil {
 		return found{}, err
 	}
-	content, err := whole.JSON()
-	if err != nil {
-		return found{}, err
-	}
-	path := f.path(kernelbroker.ResultFile)
-	if err := replace.File(path, content, 0o600); err != nil {
-		return found{}, fmt.Errorf("result of node %q: %w", node, err)
+	for _, note := range notes {
+		whole.Partial = append(whole.Partial, profiling.Partial{Node: node, Why: note})
 	}
 	out := found{partial: partial(whole)}
+	// A result that is all there is lies on the disk already, which may be full.
+	if len(results) > 1 || len(notes) > 0 {
+		content, err := whole.JSON()
+		if err != nil {
+			return found{}, err
+		}
+		if err := replace.File(f.path(kernelbroker.ResultFile), content, 0o600); err != nil && len(results) > 1 {
+			return found{}, fmt.Errorf("result of node %q: %w", node, err)
+		}
+	} else if err := f.latest(); err != nil {
+		return found{}, fmt.Errorf("result of node %q: %w", node, err)
+	}
 	names := []string{kernelbroker.ResultFile}
 	if whole.PGO != nil {
 		for _, a := range whole.PGO.Archives {
@@ -131,9 +146,25 @@ func (f folder) pack(node string, results []profiling.Result, why error) (found,
 	return out, nil
 }
 
-// partial says in a line what is not whole; empty if nothing is.
+// latest sees to it that the one result there is has its proper name.
+func (f folder) latest() error {
+	names, err := filepath.Glob(f.path("*" + earlierSuffix))
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	// What an agent wrote to which nobody came is no result.
+	return os.Rename(names[0], f.path(kernelbroker.ResultFile))
+}
+
+// partial says in a line what is not whole; empty if nothing is. A collector
+// that could not work found nothing, which is less than was asked for.
 func partial(r profiling.Result) string {
 	var words []string
+	for _, u := range r.Refused {
+		if word := string(u.Collector) + ": " + u.Detail; u.Part == "" && !slices.Contains(words, word) {
+			words = append(words, word)
+		}
+	}
 	for _, p := range r.Partial {
 		word := p.Why
 		if p.Collector != "" {

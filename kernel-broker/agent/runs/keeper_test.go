@@ -29,6 +29,9 @@ type fakeLook struct {
 	once    sync.Once
 	why     string
 	fail    error
+	refused []profiling.Refusal
+	// written is another name of the file that the look wrote.
+	written string
 }
 
 func (l *fakeLook) Ended() <-chan struct{} { return l.ended }
@@ -36,7 +39,7 @@ func (l *fakeLook) Ended() <-chan struct{} { return l.ended }
 func (l *fakeLook) Stop(why string) {
 	l.once.Do(func() {
 		l.why = why
-		result := profiling.Result{Format: profiling.Format, Job: l.request.Job.Job, Nodes: []profiling.Node{{Name: "n1"}}}
+		result := profiling.Result{Format: profiling.Format, Job: l.request.Job.Job, Nodes: []profiling.Node{{Name: "n1"}}, Refused: l.refused}
 		if why != "" {
 			result.Partial = []profiling.Partial{{Node: "n1", Why: why}}
 		}
@@ -46,7 +49,10 @@ func (l *fakeLook) Stop(why string) {
 		}
 		content, err := result.JSON()
 		if l.fail == nil {
-			l.fail = errors.Join(err, os.WriteFile(filepath.Join(l.request.Folder, kernelbroker.ResultFile), content, 0o600))
+			path := filepath.Join(l.request.Folder, kernelbroker.ResultFile)
+			l.written = path + ".written"
+			_ = os.Remove(l.written) // of an earlier look
+			l.fail = errors.Join(err, os.WriteFile(path, content, 0o600), os.Link(path, l.written))
 		}
 		close(l.ended)
 	})
@@ -72,6 +78,7 @@ type world struct {
 	begin    error
 	check    []error
 	broken   error
+	refused  []profiling.Refusal
 	limit    time.Duration
 }
 
@@ -83,7 +90,7 @@ func (w *world) Begin(r Request) (Look, error) {
 	if w.begin != nil {
 		return nil, w.begin
 	}
-	l := &fakeLook{request: r, ended: make(chan struct{}), fail: w.broken}
+	l := &fakeLook{request: r, ended: make(chan struct{}), fail: w.broken, refused: w.refused}
 	w.looks = append(w.looks, l)
 	return l, nil
 }
@@ -318,7 +325,8 @@ func TestAgentThatComesBack(t *testing.T) {
 	w.wish(nil)
 	w.until("it looks again", func() bool { return len(w.looks) == 2 })
 	w.end(1)
-	w.until("both parts are delivered", func() bool { return len(w.got) == 1 && w.partial == whyAgent })
+	w.until("both parts are delivered, and what is between them is missing",
+		func() bool { return len(w.got) == 1 && w.partial == whyAgent+"; "+whyLate })
 	content, err := os.ReadFile(w.got[0].Path)
 	if err != nil {
 		t.Fatal(err)
@@ -392,8 +400,74 @@ func TestStepsOneAfterTheOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := profiling.ParseResult(content); err != nil || len(r.Nodes) != 2 || len(r.Partial) != 0 {
+	if r, err := profiling.ParseResult(content); err != nil || len(r.Nodes) != 2 || len(r.Partial) != 1 || r.Partial[0].Why != whyLate {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// A node that is slow, or an agent that was killed before it wrote anything: the
+// job was there first.
+func TestJobThatWasFirst(t *testing.T) {
+	w := newWorld(t)
+	if err := os.Mkdir(w.cgroup(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.populate(1)
+	w.wish(nil)
+	w.until("it looks", w.said("3 looking"))
+	w.end(0)
+	w.until("it is delivered as partial", func() bool { return len(w.got) == 1 && w.partial == whyLate })
+	content, err := os.ReadFile(w.got[0].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := profiling.ParseResult(content); err != nil || len(r.Partial) != 1 || r.Partial[0] != (profiling.Partial{Node: "n1", Why: whyLate}) {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// An agent that was killed before it wrote anything, and comes back too late.
+func TestAgentThatLeftNothing(t *testing.T) {
+	w := newWorld(t)
+	if err := os.Mkdir(filepath.Join(w.dir, "runs", "3"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.wish(func(r *link.RunWish) { r.Ended = true })
+	w.until("the reason is not that nobody came", w.said("3 failed "+errKilled.Error()))
+}
+
+// What was asked for and could not be is not whole, and is said all the time.
+func TestRefusedCollectors(t *testing.T) {
+	w := newWorld(t)
+	refusal := profiling.Unsupported{Collector: "noise", Reason: profiling.NoBTF, Detail: "no types"}
+	w.check, w.refused = []error{&refusal}, []profiling.Refusal{{Node: "n1", Unsupported: refusal}, {Node: "n1", Part: "faults", Unsupported: refusal}}
+	w.wish(nil)
+	w.until("it is said before the job begins", w.said("3 ready "+refusal.Error()))
+	w.populate(1)
+	w.until("and while it runs", w.said("3 looking "+refusal.Error()))
+	w.end(0)
+	w.until("it is delivered as partial", func() bool { return len(w.got) == 1 && w.partial == "noise: no types" })
+}
+
+// A disk that is full by now does not keep back what lies on it.
+func TestNoSpaceToPack(t *testing.T) {
+	w := newWorld(t)
+	w.wish(nil)
+	w.until("it is ready", w.said("3 ready"))
+	w.populate(1)
+	before, err := os.Stat(filepath.Join(w.dir, "runs", "3"))
+	if err != nil || before.Mode().Perm() != 0o700 {
+		t.Errorf("the folder, in which a user's files are named: %v, %v", before.Mode(), err)
+	}
+	w.end(0)
+	w.until("it is delivered", func() bool { return len(w.got) == 1 })
+	written, err := os.Stat(w.looks[0].written)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := os.Stat(w.got[0].Path)
+	if err != nil || !os.SameFile(written, packed) {
+		t.Errorf("a result that is whole was written anew (%v)", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,6 +38,9 @@ type run struct {
 	over, left chan struct{}
 	dropping   sync.Once
 	news       chan struct{}
+	// notes are what is not whole, besides what the results say; only the run's
+	// own goroutine touches them.
+	notes []string
 
 	mu     sync.Mutex
 	wish   link.RunWish
@@ -154,12 +158,19 @@ var (
 	errLeft = errors.New("the agent ends")
 	// errNobody: there is what an earlier agent left, at most.
 	errNobody = errors.New("no process of the job was seen on this node")
+	errKilled = errors.New("the agent was killed while it looked, and the job ended before it was back")
 )
+
+// whyLate is noted when the job was there before its collectors: the node was
+// slow, or an agent was killed, or a step began where nothing keeps a process of
+// the job between two.
+const whyLate = "the job had begun when the collectors were attached: what it did before is missing"
 
 // look stands by, looks, and returns what lies in the folder then. An error is
 // why there is nothing.
 func (r *run) look() (found, error) {
-	if err := r.folder.keepEarlier(); err != nil {
+	before, err := r.folder.open()
+	if err != nil {
 		return found{}, fmt.Errorf("folder of the run: %w", err)
 	}
 	group, err := r.group()
@@ -167,20 +178,23 @@ func (r *run) look() (found, error) {
 		return found{}, err
 	}
 	if err != nil {
-		return r.folder.gather(r.k.o.Node, err)
+		return r.gather(err)
 	}
 	if r.now().Ended && !group.populated() {
-		return r.folder.gather(r.k.o.Node, errNobody)
+		if before {
+			return r.gather(errKilled)
+		}
+		return r.gather(errNobody)
 	}
 	if err := group.prepare(); err != nil {
-		return r.folder.gather(r.k.o.Node, err)
+		return r.gather(err)
 	}
 	for {
-		look, err := r.begin(group)
+		look, reason, err := r.begin(group)
 		if err != nil {
-			return r.folder.gather(r.k.o.Node, err)
+			return r.gather(err)
 		}
-		err = r.follow(look, group)
+		err = r.follow(look, group, reason)
 		switch {
 		case errors.Is(err, errNobody):
 			return r.folder.gatherEarlier(r.k.o.Node, err)
@@ -193,11 +207,23 @@ func (r *run) look() (found, error) {
 		case err != nil:
 			return found{}, err
 		case !more:
-			return r.folder.gather(r.k.o.Node, last)
+			return r.gather(last)
 		}
 		if err := r.folder.keepEarlier(); err != nil {
-			return r.folder.gather(r.k.o.Node, err)
+			return r.gather(err)
 		}
+	}
+}
+
+func (r *run) gather(why error) (found, error) {
+	return r.folder.gather(r.k.o.Node, why, r.notes)
+}
+
+// note something that is not whole, once.
+func (r *run) note(why string) {
+	if !slices.Contains(r.notes, why) {
+		r.log.Warn("profiling run is not whole", "why", why)
+		r.notes = append(r.notes, why)
 	}
 }
 
@@ -248,9 +274,9 @@ func (r *run) group() (group, error) {
 	}
 }
 
-func (r *run) begin(group group) (Look, error) {
+// begin attaches the collectors; reason says which of them cannot work here.
+func (r *run) begin(group group) (look Look, reason string, err error) {
 	wish := r.now()
-	reason := ""
 	if refusals := r.k.o.Collectors.Check(wish.Collectors); len(refusals) > 0 {
 		reason = oneLine(errors.Join(refusals...))
 	}
@@ -258,17 +284,21 @@ func (r *run) begin(group group) (Look, error) {
 	if r.k.o.Sockets != "" {
 		socket = filepath.Join(r.k.o.Sockets, strconv.FormatUint(uint64(wish.Job.Job), 10)+".sock")
 	}
-	look, err := r.k.o.Collectors.Begin(Request{Job: wish.Job, UID: wish.UID, Collectors: wish.Collectors,
+	look, err = r.k.o.Collectors.Begin(Request{Job: wish.Job, UID: wish.UID, Collectors: wish.Collectors,
 		Cgroup: group.path, Folder: string(r.folder), Socket: socket})
 	if err != nil {
-		return nil, err
+		return nil, reason, err
+	}
+	// Looked at after the last of them: what came in between is missing too.
+	if group.populated() {
+		r.note(whyLate)
 	}
 	r.enter(kernelbroker.RunNodeReady, reason)
-	return look, nil
+	return look, reason, nil
 }
 
 // follow waits for the job and for its end.
-func (r *run) follow(look Look, group group) error {
+func (r *run) follow(look Look, group group, reason string) error {
 	figures := &figures{r: r, job: r.now().Job.Job}
 	defer figures.stop()
 	come := time.NewTicker(comeEvery)
@@ -296,7 +326,7 @@ func (r *run) follow(look Look, group group) error {
 			if !seen && group.populated() {
 				seen = true
 				come.Reset(time.Second)
-				r.enter(kernelbroker.RunNodeLooking, "")
+				r.enter(kernelbroker.RunNodeLooking, reason)
 			}
 		}
 		wish := r.now()
