@@ -42,35 +42,40 @@ type Config struct {
 	BrokerWait  time.Duration
 	PrologLimit time.Duration
 	HoldAfter   int
+	// ProfilingWait bounds how long a job without a profile waits for its nodes
+	// to stand by for a profiling run.
+	ProfilingWait time.Duration
 }
 
 // DefaultConfig is what holds without a file.
 func DefaultConfig() Config {
 	return Config{
-		Broker:      "unix:///run/kernel-broker/broker.sock",
-		Trust:       Trust{CA: "/etc/kernel-broker/ca.pem"},
-		Munge:       "/run/munge/munge.socket.2",
-		Scontrol:    "/usr/bin/scontrol",
-		StateDir:    "/var/lib/kernel-broker/hook",
-		BrokerWait:  30 * time.Second,
-		PrologLimit: 700 * time.Second,
-		HoldAfter:   3,
+		Broker:        "unix:///run/kernel-broker/broker.sock",
+		Trust:         Trust{CA: "/etc/kernel-broker/ca.pem"},
+		Munge:         "/run/munge/munge.socket.2",
+		Scontrol:      "/usr/bin/scontrol",
+		StateDir:      "/var/lib/kernel-broker/hook",
+		BrokerWait:    30 * time.Second,
+		PrologLimit:   700 * time.Second,
+		HoldAfter:     3,
+		ProfilingWait: 12 * time.Second,
 	}
 }
 
 // file is the YAML of Config; what is not set keeps its default.
 type file struct {
-	Broker      *string `yaml:"broker"`
-	CA          *string `yaml:"ca"`
-	Cluster     *string `yaml:"cluster"`
-	Munge       *string `yaml:"munge"`
-	Scontrol    *string `yaml:"scontrol"`
-	SlurmConf   *string `yaml:"slurm_conf"`
-	StateDir    *string `yaml:"state_dir"`
-	LogFile     *string `yaml:"log_file"`
-	BrokerWait  *string `yaml:"broker_wait"`
-	PrologLimit *string `yaml:"prolog_limit"`
-	HoldAfter   *int    `yaml:"hold_after"`
+	Broker        *string `yaml:"broker"`
+	CA            *string `yaml:"ca"`
+	Cluster       *string `yaml:"cluster"`
+	Munge         *string `yaml:"munge"`
+	Scontrol      *string `yaml:"scontrol"`
+	SlurmConf     *string `yaml:"slurm_conf"`
+	StateDir      *string `yaml:"state_dir"`
+	LogFile       *string `yaml:"log_file"`
+	BrokerWait    *string `yaml:"broker_wait"`
+	PrologLimit   *string `yaml:"prolog_limit"`
+	HoldAfter     *int    `yaml:"hold_after"`
+	ProfilingWait *string `yaml:"profiling_wait"`
 }
 
 // LoadConfig reads path. Only a missing file at DefaultPath is the same as an
@@ -108,7 +113,8 @@ func ParseConfig(name string, text []byte) (Config, error) {
 	set(&c.StateDir, f.StateDir)
 	set(&c.LogFile, f.LogFile)
 	set(&c.HoldAfter, f.HoldAfter)
-	err := errors.Join(setDuration(&c.BrokerWait, "broker_wait", f.BrokerWait), setDuration(&c.PrologLimit, "prolog_limit", f.PrologLimit))
+	err := errors.Join(setDuration(&c.BrokerWait, "broker_wait", f.BrokerWait), setDuration(&c.PrologLimit, "prolog_limit", f.PrologLimit),
+		setDuration(&c.ProfilingWait, "profiling_wait", f.ProfilingWait))
 	if err == nil {
 		err = c.validate()
 	}
@@ -150,6 +156,9 @@ func (c Config) Proof(address string, vouch func(socket string) Encoder) []grpc.
 // defaultCluster is what broker.yaml calls a cluster without a name.
 const defaultCluster = "cluster"
 
+// maxProfilingWait: no plain job waits longer for those who want to look at it.
+const maxProfilingWait = 2 * time.Minute
+
 func (c Config) validate() error {
 	var wrong []error
 	refuse := func(bad bool, key string, format string, args ...any) {
@@ -168,6 +177,7 @@ func (c Config) validate() error {
 	refuse(err != nil, "broker", "%v", err)
 	refuse(c.BrokerWait < 0 || c.BrokerWait > c.PrologLimit, "broker_wait", "%v is not within 0s and prolog_limit (%v)", c.BrokerWait, c.PrologLimit)
 	refuse(c.PrologLimit < time.Second || c.PrologLimit > 24*time.Hour, "prolog_limit", "%v is not within 1s to 24h", c.PrologLimit)
+	refuse(c.ProfilingWait < time.Second || c.ProfilingWait > maxProfilingWait, "profiling_wait", "%v is not within 1s to %v", c.ProfilingWait, maxProfilingWait)
 	refuse(c.HoldAfter < 1 || c.HoldAfter > 100, "hold_after", "%d is not within 1 to 100", c.HoldAfter)
 	return errors.Join(wrong...)
 }

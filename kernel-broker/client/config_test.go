@@ -34,8 +34,8 @@ func TestSampleIsTheDefaults(t *testing.T) {
 }
 
 func TestParseConfig(t *testing.T) {
-	c, err := ParseConfig("c", []byte("broker: /tmp/b.sock\nbroker_wait: 2s\nprolog_limit: 1m\nhold_after: 1\n"))
-	if err != nil || c.Broker != "/tmp/b.sock" || c.BrokerWait != 2*time.Second || c.PrologLimit != time.Minute || c.HoldAfter != 1 ||
+	c, err := ParseConfig("c", []byte("broker: /tmp/b.sock\nbroker_wait: 2s\nprolog_limit: 1m\nhold_after: 1\nprofiling_wait: 30s\n"))
+	if err != nil || c.Broker != "/tmp/b.sock" || c.BrokerWait != 2*time.Second || c.PrologLimit != time.Minute || c.HoldAfter != 1 || c.ProfilingWait != 30*time.Second ||
 		c.Scontrol != "/usr/bin/scontrol" {
 		t.Errorf("ParseConfig = %+v, %v", c, err)
 	}
@@ -55,6 +55,8 @@ func TestParseConfigRefuses(t *testing.T) {
 		"broker_wait: soon\n":                  "broker_wait",
 		"broker_wait: 701s\n":                  "not within 0s and prolog_limit",
 		"prolog_limit: 1ms\nbroker_wait: 0s\n": "prolog_limit",
+		"profiling_wait: 3m\n":                 "not within 1s to 2m0s",
+		"profiling_wait: 0s\n":                 "profiling_wait",
 		"hold_after: 0\n":                      "hold_after: 0",
 		"hold_after: [\n":                      "c: ",
 	} {

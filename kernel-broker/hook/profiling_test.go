@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
 )
 
 // fakeRuns is the broker's RunService.
@@ -72,7 +73,7 @@ func TestProfilingHarmsNoJob(t *testing.T) {
 	}
 	stop()
 	code, output, took := h.run(plainJob(), settings...)
-	if code != 0 || took > profilingLimit+3*time.Second || !strings.Contains(output, "job is not profiled") {
+	if code != 0 || took > client.DefaultConfig().ProfilingWait+3*time.Second || !strings.Contains(output, "job is not profiled") {
 		t.Errorf("without a broker: exit %d after %v: %s", code, took, output)
 	}
 	if code, output, _ := h.run(plainJob(), prologName, "--config", "/nowhere"); code != 0 {

@@ -40,8 +40,6 @@ exit codes:
 // Bounds of what slurmctld waits for.
 const (
 	epilogLimit = 5 * time.Second
-	// A plain job waits no longer for those who want to look at it.
-	profilingLimit = 12 * time.Second
 	// 22.05 holds up to 12 of its 256 agent threads for RebootProgram.
 	rebootLimit = 3 * time.Second
 )
@@ -105,7 +103,7 @@ func (i Invocation) run(name string, arguments []string) int {
 		defer stop()
 		return runProlog(config, i.Getenv, log)
 	case profilingName:
-		stop := i.bound(profilingLimit+time.Second, 0, log)
+		stop := i.bound(config.ProfilingWait+time.Second, 0, log)
 		defer stop()
 		runProfiling(config, i.Getenv, log)
 	case epilogName:

@@ -34,8 +34,9 @@ func (c runsConfig) limits() broker.RunLimits {
 	return broker.RunLimits{Standby: c.Standby, MaxBytes: c.MaxBytes, Keep: c.Keep}
 }
 
-// longestStandby: the hook of a plain job waits no longer.
-const longestStandby = 10 * time.Second
+// longestStandby: the hook of a plain job waits no longer, however it is set
+// (profiling_wait of client.yaml).
+const longestStandby = 2 * time.Minute
 
 func (c runsConfig) validate() error {
 	switch {
