@@ -30,6 +30,9 @@ type Options struct {
 	QuarantineAfter uint32
 	// KeepJobs is how many ended jobs are remembered.
 	KeepJobs int
+	// Switches is how many jobs' nodes may be on their way to a kernel at the
+	// same time; 0 is no limit.
+	Switches int
 	Runs     RunLimits
 	// HasArtifact reports whether a file is stored.
 	HasArtifact func(digest string, size uint64) (bool, error)

@@ -108,6 +108,12 @@ func (c *Controller) accept(ctx context.Context, r Request) error {
 	if have != nil && !over(have) {
 		return c.same(have, r)
 	}
+	if have == nil {
+		// Before slurmctld is asked: jobs that wait ask again and again.
+		if err := c.room(r.ID); err != nil {
+			return err
+		}
+	}
 	job, view, err := c.job(ctx, r.ID)
 	if have != nil && (err != nil || job.State != "CONFIGURING") {
 		return c.same(have, r)
@@ -132,6 +138,35 @@ func over(a *kb.Allocation) bool {
 	return a.Closed || a.Phase == kb.PhaseReturning || a.Phase == kb.PhaseDone
 }
 
+// room refuses a job while there are as many switches under way as there may
+// be: its prolog waits. What slurmctld, the network and the power can bear at a
+// time, a site knows.
+func (c *Controller) room(id kb.JobID) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.roomLocked(id)
+}
+
+// roomWait is when to ask again.
+const roomWait = 5 * time.Second
+
+func (c *Controller) roomLocked(id kb.JobID) error {
+	if c.o.Switches == 0 {
+		return nil
+	}
+	under := 0
+	for _, a := range c.records.allocs {
+		if a.Phase == kb.PhaseAccepted || a.Phase == kb.PhaseSwitching {
+			under++
+		}
+	}
+	if under < c.o.Switches {
+		return nil
+	}
+	return &kb.Later{Wait: roomWait, Err: fmt.Errorf("job %s waits: %d other jobs are being given their kernels, which is the most (switch.at_once in broker.yaml); it is asked for again in %v: %w",
+		id, under, roomWait, kb.ErrExhausted)}
+}
+
 // known is the allocation that this run of the job has or had, if any.
 func (c *Controller) known(ctx context.Context, id kb.JobID) (*kb.Allocation, int64, error) {
 	c.mu.Lock()
@@ -148,6 +183,10 @@ func (c *Controller) record(ctx context.Context, r Request, a *kb.Allocation, re
 	defer c.mu.Unlock()
 	if have := c.records.allocs[r.ID]; have != nil && !over(have) {
 		return c.same(have, r)
+	} else if have == nil {
+		if err := c.roomLocked(r.ID); err != nil {
+			return err
+		}
 	}
 	if c.records.allocs[r.ID] == nil && revision != 0 {
 		c.records.revisions[jobKey(r.ID)] = revision

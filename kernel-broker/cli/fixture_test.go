@@ -208,7 +208,7 @@ func newFixture(t *testing.T, change ...func(*rpc.Options)) *fixture {
 	}
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		if err := server.Serve(options.Listener(listener)); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			t.Error(err)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
 )
 
 const chunkSize = 256 << 10
@@ -59,13 +60,17 @@ func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
 				return nil
 			}
 		}
-		if !passing(err) || try == uploadTries {
+		wait, told := client.RetryAfter(err)
+		if !told && !passing(err) || try == uploadTries {
 			return err
+		}
+		if told {
+			a.say("%s: %s", file.Path, plain(status.Convert(err).Message()))
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(pause):
+		case <-time.After(max(wait, pause)):
 		}
 		pause = min(4*pause, uploadPauseMax)
 	}

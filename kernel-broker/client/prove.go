@@ -21,7 +21,8 @@ type Encoder = credential.Encoder
 // It is for the network; on the broker's host the socket proves it.
 func Prove(encoder Encoder, cluster string) []grpc.DialOption {
 	p := prover{encoder, cluster}
-	return []grpc.DialOption{grpc.WithUnaryInterceptor(p.unary), grpc.WithStreamInterceptor(p.stream)}
+	// Chained, and so inside of what makes a call again.
+	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(p.unary), grpc.WithChainStreamInterceptor(p.stream)}
 }
 
 type prover struct {

@@ -82,10 +82,11 @@ func tell[C any](config client.Config, limit time.Duration, service func(grpc.Cl
 		if !transient(err) || ctx.Err() != nil {
 			return last
 		}
+		wait, _ := client.RetryAfter(err)
 		select {
 		case <-ctx.Done():
 			return last
-		case <-time.After(pause):
+		case <-time.After(max(wait, pause)):
 		}
 	}
 }

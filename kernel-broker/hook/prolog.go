@@ -95,13 +95,22 @@ func (p *prolog) ensure(ctx context.Context) (outcome, string) {
 		if !heard.at.IsZero() {
 			lost, pause = heard.at, retryPauseMin
 		}
+		// A broker that says when to come back is not lost.
+		wait, told := client.RetryAfter(err)
+		if told {
+			lost = time.Now()
+		}
 		if time.Since(lost) > p.config.BrokerWait {
 			return unreachable, status.Convert(err).Message()
 		}
-		p.log.Warn("broker lost, trying again", "error", status.Convert(err).Message())
+		if told {
+			p.log.Info("broker has no room yet, trying again", "reason", status.Convert(err).Message())
+		} else {
+			p.log.Warn("broker lost, trying again", "error", status.Convert(err).Message())
+		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause):
+		case <-time.After(max(wait, pause)):
 		}
 		pause = min(2*pause, retryPauseMax)
 	}

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
@@ -125,6 +127,32 @@ func TestPrologJoinsAgainWhenTheStreamBreaks(t *testing.T) {
 	h.serve()
 	if code, output, _ := h.prolog(); code != 0 || h.broker.calls() != 3 {
 		t.Errorf("exit %d after %d calls: %s", code, h.broker.calls(), output)
+	}
+}
+
+// A broker that has no room yet is not away, however long it says so.
+func TestPrologWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.settings("300ms", "20s")
+	busy, err := status.New(codes.ResourceExhausted, "256 other jobs are being given their kernels").
+		WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(250 * time.Millisecond)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.broker.ensure = func(n int, stream api.AllocationService_EnsureKernelServer) error {
+		if n < 5 {
+			return busy.Err()
+		}
+		return say(stream, isReady, "")
+	}
+	h.serve()
+	code, output, took := h.prolog()
+	if code != 0 || h.broker.calls() != 5 || took < time.Second || !strings.Contains(output, "256 other jobs") {
+		t.Errorf("exit %d after %d calls and %v: %s", code, h.broker.calls(), took, output)
+	}
+	if len(h.asked()) != 0 {
+		t.Errorf("scontrol: %v", h.asked())
 	}
 }
 

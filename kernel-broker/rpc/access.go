@@ -44,14 +44,18 @@ func (a audience) String() string {
 // rule is what holds for a method.
 type rule struct {
 	may audience
-	// limit ends a call that takes longer; 0 for streams that live on.
+	// limit ends a call that takes longer, from its first byte on; 0 for agents'
+	// streams, which end with the node, its certificate or its silence.
 	limit time.Duration
 }
 
 const (
 	shortly  = 15 * time.Second
 	transfer = 30 * time.Minute
-	lasting  = 0
+	// A job's prolog waits no longer than a day (client.yaml), and who watches
+	// for longer asks again.
+	lasting = 24 * time.Hour
+	forever = 0
 )
 
 // rules is the one table of who may call what, and for how long. A method
@@ -79,7 +83,7 @@ var rules = map[string]rule{
 	api.AllocationService_GetJob_FullMethodName:       {users, shortly},
 	api.AllocationService_ListJobs_FullMethodName:     {users, shortly},
 
-	api.NodeService_Connect_FullMethodName:   {agents, lasting},
+	api.NodeService_Connect_FullMethodName:   {agents, forever},
 	api.NodeService_ListNodes_FullMethodName: {users, shortly},
 	api.NodeService_GetNode_FullMethodName:   {users, shortly},
 

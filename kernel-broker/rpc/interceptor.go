@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -20,12 +21,14 @@ import (
 const grace = 100 * time.Millisecond
 
 // gate is what each call passes on its way in and out: the panic catcher, the
-// log, the door, the time limit, and the making of status codes.
+// log, the door, the limits, and the making of status codes.
 type gate struct {
 	door  door
 	proof *credential.Verifier
 	guard *guard.Guard
-	log   *slog.Logger
+	// shares keeps one caller from taking what is for all.
+	shares *shares
+	log    *slog.Logger
 }
 
 func (g *gate) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (response any, err error) {
@@ -44,7 +47,9 @@ func (g *gate) unary(ctx context.Context, request any, info *grpc.UnaryServerInf
 
 func (g *gate) stream(server any, s grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	return g.pass(s.Context(), info.FullMethod, nil, func(ctx context.Context, a *admission) error {
-		bound := &boundStream{ServerStream: s, binds: a.binds}
+		ctx, end := context.WithCancelCause(ctx)
+		defer end(nil)
+		bound := &boundStream{ServerStream: g.shares.prompt(ctx, end, info.FullMethod, s), binds: a.binds}
 		defer func() { a.decision.Object = bound.object() }()
 		// A handler that waits for its client does not see the time limit.
 		// Returning from here ends the stream and with it that wait.
@@ -61,10 +66,12 @@ func (g *gate) stream(server any, s grpc.ServerStream, info *grpc.StreamServerIn
 		}
 		select {
 		case err := <-ended:
-			return err
+			if !errors.Is(err, context.Canceled) {
+				return err
+			}
 		case <-time.After(grace):
-			return ctx.Err()
 		}
+		return context.Cause(ctx)
 	})
 }
 
@@ -74,12 +81,8 @@ func (g *gate) pass(ctx context.Context, method string, request any, call func(c
 	begin := time.Now()
 	admitted, err := g.admit(ctx, method, request)
 	if err == nil {
+		defer admitted.leave()
 		ctx = withCaller(ctx, admitted.caller)
-		if limit := rules[method].limit; limit > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, limit)
-			defer cancel()
-		}
 		err = g.catch(method, func() error { return call(ctx, admitted) })
 		if missed := admitted.note(err); missed != nil {
 			// What was done is done, and its decision is on record.
@@ -87,7 +90,9 @@ func (g *gate) pass(ctx context.Context, method string, request any, call func(c
 		}
 	}
 	err = statusOf(err)
-	g.note(method, admitted.caller, time.Since(begin), err)
+	if !admitted.quiet {
+		g.note(method, admitted.caller, time.Since(begin), err)
+	}
 	return err
 }
 

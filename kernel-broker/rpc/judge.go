@@ -106,6 +106,10 @@ type admission struct {
 	binds func(any) error
 	// of is the number of the decision's record; 0 while it has none.
 	of uint64
+	// leave gives back the call's share of the server.
+	leave func()
+	// quiet: refused for taking too much, of which was told a moment ago.
+	quiet bool
 }
 
 // admit judges a call and returns it, or the refusal. What changes something is
@@ -117,6 +121,12 @@ func (g *gate) admit(ctx context.Context, method string, request any) (*admissio
 	if name := caller.Node.Name; !name.IsZero() && !caller.Known() {
 		a.decision.Who = "node " + name.Name
 	}
+	if leave, busy := g.shares.take(method, caller); busy != nil {
+		// One who floods the broker does not flood its log and record.
+		err, a.quiet = busy, g.shares.words.Take(caller.holder()) > 0
+	} else {
+		a.leave = leave
+	}
 	if err == nil && binds != nil && request != nil {
 		err = binds(request)
 	}
@@ -125,11 +135,19 @@ func (g *gate) admit(ctx context.Context, method string, request any) (*admissio
 	}
 	a.decision.Via = nameOf(method)
 	if err != nil {
+		if a.leave != nil {
+			a.leave()
+		}
 		a.decision.Allowed, a.decision.Reason = false, err.Error()
+		if a.quiet {
+			return a, err
+		}
 		return a, errors.Join(err, a.note(nil))
 	}
 	if rules[method].may == administrators && !looks[method] {
-		a.of, err = g.guard.Note(a.decision, true)
+		if a.of, err = g.guard.Note(a.decision, true); err != nil {
+			a.leave()
+		}
 	}
 	return a, err
 }

@@ -39,6 +39,8 @@ type Caller struct {
 	// Node is who the caller has proven to be, by a certificate; the zero value
 	// for those who showed none.
 	Node mtls.Peer
+
+	line *line // of the connection; nil in tests of methods
 }
 
 // Known reports whether it is proven which user calls.
@@ -77,12 +79,24 @@ func CallerOf(ctx context.Context) Caller {
 
 // peerCredentials finds out who calls: by the kernel on the local socket, by TLS
 // over the network where it is on. So one server may serve both.
-type peerCredentials struct{ network *network }
+type peerCredentials struct {
+	network *network
+	lines   *lines
+}
 
 // ServerHandshake implements credentials.TransportCredentials.
-func (c peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c peerCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, caller, err := c.identify(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, caller = c.lines.on(conn, raw, caller)
+	return conn, caller, nil
+}
+
+func (c peerCredentials) identify(conn net.Conn) (net.Conn, Caller, error) {
 	caller := Caller{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}}
-	local, ok := conn.(*net.UnixConn)
+	local, ok := unheld(conn).(*net.UnixConn)
 	if !ok {
 		caller.Address = conn.RemoteAddr().String()
 		if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
@@ -95,7 +109,7 @@ func (c peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.A
 	}
 	ucred, err := peerOf(local)
 	if err != nil {
-		return nil, nil, fmt.Errorf("credentials of a local caller: %w", err)
+		return nil, caller, fmt.Errorf("credentials of a local caller: %w", err)
 	}
 	caller.Local, caller.UID, caller.GID, caller.PID = true, ucred.Uid, ucred.Gid, ucred.Pid
 	caller.SecurityLevel = credentials.PrivacyAndIntegrity

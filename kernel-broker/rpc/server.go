@@ -21,12 +21,13 @@ const (
 	// DefaultMaxArtifactBytes is larger than any kernel or initrd in use.
 	DefaultMaxArtifactBytes = 2 << 30
 
-	// The largest request is a list of 65,536 node names.
-	maxReceive = 8 << 20
-	maxSend    = 32 << 20
+	// The largest answer is a list of all jobs.
+	maxSend = 32 << 20
 
-	// maxStreams of one connection.
-	maxStreams = 256
+	// maxStreams of one connection, which no client of ours comes near, and
+	// maxHeaders of one of them: a credential is about 500 bytes.
+	maxStreams = 64
+	maxHeaders = 16 << 10
 
 	// A node that was switched off says nothing; it is missed after the sum.
 	keepaliveTime    = 10 * time.Second
@@ -61,42 +62,63 @@ type Options struct {
 	PrivilegedAgents bool
 	// MaxArtifactBytes defaults to DefaultMaxArtifactBytes.
 	MaxArtifactBytes uint64
+	// Limits defaults to DefaultLimits.
+	Limits Limits
 	// Log defaults to slog.Default.
 	Log *slog.Logger
 }
 
-// NewServer returns a server with the catalog, policy, health and reflection
-// services.
-// The caller registers AllocationService and NodeService on it, and serves its
-// listeners: any unix listener counts as local, any other as the network.
-// Methods of those services return errors of the domain as they are.
-func NewServer(o Options) *grpc.Server {
+func (o Options) orDefaults() Options {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
 	if o.MaxArtifactBytes == 0 {
 		o.MaxArtifactBytes = DefaultMaxArtifactBytes
 	}
+	if o.Limits == (Limits{}) {
+		o.Limits = DefaultLimits()
+	}
+	return o
+}
+
+// always are who administers on the broker's host, whatever the policy says.
+func (o Options) always() []uint32 {
+	return append([]uint32{0, uint32(os.Geteuid())}, o.Administrators...)
+}
+
+// NewServer returns a server with the catalog, policy, health and reflection
+// services.
+// The caller registers AllocationService and NodeService on it, and serves its
+// listeners, each through Listener: any unix listener counts as local, any other
+// as the network.
+// Methods of those services return errors of the domain as they are.
+func NewServer(o Options) *grpc.Server {
+	o = o.orDefaults()
 	g := &gate{log: o.Log, door: door{
-		administrators: append([]uint32{0, uint32(os.Geteuid())}, o.Administrators...),
+		administrators: o.always(),
 		slurmUsers:     slices.Clone(o.SlurmUsers),
 		privileged:     o.PrivilegedAgents,
 	}}
+	g.shares = newShares(o.Limits, slices.Concat(g.door.administrators, o.SlurmUsers), o.Log)
 	if o.Guard == nil {
 		o.Guard = guard.WithoutFile(g.door.administrators, o.Log)
 	}
 	g.guard, g.proof = o.Guard, o.Proof
-	network := o.TLS.network(o.Log)
+	network := o.TLS.network(o.Limits.Handshake, o.Log)
 	g.door.certificates = network != nil
 	server := grpc.NewServer(
-		grpc.Creds(peerCredentials{network}),
+		grpc.Creds(peerCredentials{network, &lines{books: g.shares.books, patience: o.Limits.Patience, log: o.Log}}),
+		grpc.InTapHandle(g.shares.tap),
+		grpc.StatsHandler(debts{}),
 		grpc.UnaryInterceptor(g.unary),
 		grpc.StreamInterceptor(g.stream),
 		grpc.ChainStreamInterceptor(ownNodeOnly),
-		grpc.MaxRecvMsgSize(maxReceive),
+		grpc.ConnectionTimeout(o.Limits.Handshake),
+		grpc.MaxRecvMsgSize(o.Limits.MessageBytes),
 		grpc.MaxSendMsgSize(maxSend),
+		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: o.Limits.Idle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveFloor, PermitWithoutStream: true}),
 	)
 	health := &healthOf{look: o.Health, version: o.Version}

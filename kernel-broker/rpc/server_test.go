@@ -192,7 +192,7 @@ func serve(t testing.TB, change func(*rpc.Options), register func(*grpc.Server))
 	var serving sync.WaitGroup
 	for _, listener := range []net.Listener{local, remote} {
 		serving.Go(func() {
-			if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			if err := server.Serve(o.Listener(listener)); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 				t.Error(err)
 			}
 		})

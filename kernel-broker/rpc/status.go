@@ -3,9 +3,12 @@ package rpc
 import (
 	"context"
 	"errors"
+	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -37,6 +40,10 @@ func statusOf(err error) error {
 	if err == nil {
 		return nil
 	}
+	var later *kernelbroker.Later
+	if errors.As(err, &later) && errors.Is(err, kernelbroker.ErrExhausted) {
+		return comeBack(later.Wait, err.Error())
+	}
 	var made interface{ GRPCStatus() *status.Status }
 	if errors.As(err, &made) {
 		return status.Error(made.GRPCStatus().Code(), made.GRPCStatus().Message())
@@ -47,4 +54,15 @@ func statusOf(err error) error {
 		}
 	}
 	return status.Error(codes.Internal, err.Error())
+}
+
+// comeBack is the status of a call that may be made again after a while, with
+// the detail that clients of gRPC know to look for.
+func comeBack(wait time.Duration, text string) error {
+	plain := status.New(codes.ResourceExhausted, text)
+	detailed, err := plain.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
+	if err != nil {
+		return plain.Err()
+	}
+	return detailed.Err()
 }

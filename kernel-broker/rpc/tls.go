@@ -17,9 +17,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
 )
 
-// handshakeLimit is for one who opens a connection and then says nothing.
-const handshakeLimit = 10 * time.Second
-
 // TLS is how callers over the network prove who they are, and the broker to
 // them. Users of services may come without a certificate; nodes may not.
 type TLS struct {
@@ -35,33 +32,35 @@ type network struct {
 	config *tls.Config
 	accept func(mtls.Peer) error
 	log    *slog.Logger
+	// limit is for one who opens a connection and then says nothing.
+	limit time.Duration
 
 	mu   sync.Mutex
 	open map[string]map[*nodeConn]struct{}
 }
 
 // network returns nil where TLS is off.
-func (t *TLS) network(log *slog.Logger) *network {
+func (t *TLS) network(limit time.Duration, log *slog.Logger) *network {
 	if t == nil {
 		return nil
 	}
-	n := &network{accept: t.Registry.Accept, log: log, open: map[string]map[*nodeConn]struct{}{}}
+	n := &network{accept: t.Registry.Accept, log: log, limit: limit, open: map[string]map[*nodeConn]struct{}{}}
 	n.config = mtls.ServerConfig(t.Source, t.Registry.Cluster(), t.Registry.Accept)
 	t.Registry.OnVoid(n.cut)
 	return n
 }
 
-func (n *network) handshake(raw net.Conn, caller Caller) (net.Conn, credentials.AuthInfo, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), handshakeLimit)
+func (n *network) handshake(raw net.Conn, caller Caller) (net.Conn, Caller, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), n.limit)
 	defer cancel()
 	conn := tls.Server(raw, n.config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		n.refused(caller, err)
-		return nil, nil, fmt.Errorf("TLS with %s: %w", caller, err)
+		return nil, caller, fmt.Errorf("TLS with %s: %w", caller, err)
 	}
 	peer, err := mtls.PeerOf(conn.ConnectionState())
 	if err != nil {
-		return nil, nil, err
+		return nil, caller, err
 	}
 	caller.Encrypted, caller.Node = true, peer
 	caller.SecurityLevel = credentials.PrivacyAndIntegrity
@@ -71,8 +70,9 @@ func (n *network) handshake(raw net.Conn, caller Caller) (net.Conn, credentials.
 	held, err := n.hold(conn, raw, peer)
 	if err != nil {
 		n.refused(caller, err)
-		return nil, nil, err
+		return nil, caller, err
 	}
+	provenNode(raw)
 	return held, caller, nil
 }
 

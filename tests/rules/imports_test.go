@@ -80,6 +80,7 @@ var crossing = map[string]map[string]string{
 		"ca":         "whether a node's certificate is still good is asked at each handshake",
 		"mtls":       "who calls over the network is found out by TLS",
 		"broker":     "the server hands every call to the broker",
+		"limit":      "what callers take is counted where the calls come in",
 		"credential": "a call's proof is checked where the call comes in",
 		"guard":      "every call is judged and recorded where it comes in",
 		"plan":       "what nodes report becomes the plan's observations",

@@ -20,13 +20,19 @@ type artifacts struct {
 	limit uint64
 }
 
+// uploadsWait is when to come back for one who finds too many uploads under way.
+const uploadsWait = 5 * time.Second
+
 // blame gives what the store reports the domain's names.
 func blame(err error) error {
+	if errors.Is(err, artifact.ErrUploads) {
+		return &kb.Later{Wait: uploadsWait, Err: fmt.Errorf("%w: %w", kb.ErrExhausted, err)}
+	}
 	for _, known := range []struct{ from, to error }{
 		{artifact.ErrInvalidDigest, kb.ErrInvalid}, {artifact.ErrDigestMismatch, kb.ErrInvalid},
 		{artifact.ErrTooLarge, kb.ErrInvalid}, {artifact.ErrTruncated, kb.ErrInvalid}, {artifact.ErrOffset, kb.ErrInvalid},
 		{artifact.ErrNotFound, kb.ErrNotFound}, {artifact.ErrInUse, kb.ErrUnavailable},
-		{artifact.ErrStoreFull, kb.ErrExhausted}, {artifact.ErrUploads, kb.ErrExhausted}, {artifact.ErrDiskFull, kb.ErrExhausted},
+		{artifact.ErrStoreFull, kb.ErrExhausted}, {artifact.ErrDiskFull, kb.ErrExhausted},
 	} {
 		if errors.Is(err, known.from) {
 			return fmt.Errorf("%w: %w", known.to, err)

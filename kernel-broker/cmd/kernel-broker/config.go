@@ -66,7 +66,10 @@ type config struct {
 		RetiredFor time.Duration `yaml:"retired_for"`
 	} `yaml:"artifacts"`
 
+	Limits limitsConfig `yaml:"limits"`
+
 	Switch struct {
+		AtOnce        int           `yaml:"at_once"`
 		Limit         time.Duration `yaml:"limit"`
 		LoadLimit     time.Duration `yaml:"load_limit"`
 		AgentLimit    time.Duration `yaml:"agent_limit"`
@@ -108,6 +111,8 @@ func defaults() config {
 	c.Artifacts.MaxUploads = 8
 	c.Artifacts.Grace = 24 * time.Hour
 	c.Artifacts.RetiredFor = 30 * 24 * time.Hour
+	c.Limits = defaultLimits()
+	c.Switch.AtOnce = 256
 	p := plan.Defaults()
 	c.Switch.Limit, c.Switch.LoadLimit, c.Switch.AgentLimit = p.SwitchLimit, p.LoadLimit, p.AgentLimit
 	c.Switch.StockTimeout, c.Switch.StockAttempts = p.StockTimeout, p.StockAttempts
@@ -191,11 +196,11 @@ func (c config) validate() error {
 	if c.MaxArtifactBytes == 0 {
 		return errors.New("max_artifact_bytes must be at least 1")
 	}
-	if err := errors.Join(c.validateArtifacts(), c.Runs.validate()); err != nil {
+	if err := errors.Join(c.validateArtifacts(), c.Runs.validate(), c.Limits.validate()); err != nil {
 		return err
 	}
-	if c.QuarantineAfter == 0 || c.Switch.StockAttempts == 0 || c.KeepJobs < 1 {
-		return errors.New("quarantine_after, switch.stock_attempts and keep_jobs must be at least 1")
+	if c.QuarantineAfter == 0 || c.Switch.StockAttempts == 0 || c.Switch.AtOnce < 1 || c.KeepJobs < 1 {
+		return errors.New("quarantine_after, switch.stock_attempts, switch.at_once and keep_jobs must be at least 1")
 	}
 	return nil
 }

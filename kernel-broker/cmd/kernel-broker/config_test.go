@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -89,6 +90,16 @@ func TestBadConfigurations(t *testing.T) {
 		"switch:\n  register_delay: -1s\n":        "switch.register_delay: -1s",
 		"quarantine_after: 0\n":                   "quarantine_after",
 		"quarantine_after: -1\n":                  "line 1",
+		"limits:\n  user_rate: 0\n":               "user_rate",
+		"limits:\n  user_rate: .nan\n":            "user_rate",
+		"limits:\n  guests: 20000\n":              "guests: 20000",
+		"limits:\n  peer_connections: 0\n":        "peer_connections",
+		"limits:\n  patience: 0s\n":               "patience: 0s",
+		"limits:\n  message_bytes: 1\n":           "message_bytes: 1",
+		"limits:\n  backlog_bytes: 1\n":           "backlog_bytes: 1",
+		"limits:\n  user_calls: 0\n":              "user_calls",
+		"limits:\n  user_uploads: 0\n":            "user_uploads",
+		"switch:\n  at_once: 0\n":                 "switch.at_once",
 		"keep_jobs: 0\n":                          "keep_jobs",
 		"max_artifact_bytes: 0\n":                 "max_artifact_bytes",
 		"tls:\n  mode: off\n":                     "tls.mode",
@@ -107,6 +118,21 @@ func TestBadConfigurations(t *testing.T) {
 	}
 	if _, err := load(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
+	}
+}
+
+// A process that may have few files takes few connections, and leaves some files
+// for what is none.
+func TestConnectionsFitTheFiles(t *testing.T) {
+	quiet := slog.New(slog.DiscardHandler)
+	for _, files := range []uint64{filesAside + 2, 4096, 20_000, 21_504, 1 << 20} {
+		l := defaultLimits().within(files, quiet)
+		if l.validate() != nil || uint64(l.Connections+l.Guests)+filesAside > files {
+			t.Errorf("of %d files: %d connections and %d guests, %v", files, l.Connections, l.Guests, l.validate())
+		}
+		if files >= 21_504 && l != defaultLimits() {
+			t.Errorf("%d files are enough, and %+v", files, l)
+		}
 	}
 }
 

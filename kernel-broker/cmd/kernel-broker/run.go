@@ -100,7 +100,7 @@ func newController(ctx context.Context, c config, log *slog.Logger, kept store.S
 	o := broker.Options{
 		Store: kept, Catalog: profiles, Plan: c.plan(), Log: log,
 		Slurm: slurmctld, Authorise: rights.authorise,
-		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs,
+		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, Switches: c.Switch.AtOnce,
 		Runs: c.Runs.limits(), HasArtifact: files.has,
 	}
 	if len(c.ResetCommand) > 0 {
@@ -132,7 +132,15 @@ func openStore(ctx context.Context, c config, log *slog.Logger) (store.Store, fu
 	return kept, func() error { return errors.Join(kept.Close(), stop()) }, nil
 }
 
-func newServer(c config, log *slog.Logger, controller *broker.Controller, profiles *catalog.Catalog, files artifacts, kept store.Store, secured *rpc.TLS, rights *rights) (*grpc.Server, error) {
+// server is the API and what its listeners have to hold to.
+type server struct {
+	*grpc.Server
+	options rpc.Options
+}
+
+func (s *server) serve(l net.Listener) error { return s.Serve(s.options.Listener(l)) }
+
+func newServer(c config, log *slog.Logger, controller *broker.Controller, profiles *catalog.Catalog, files artifacts, kept store.Store, secured *rpc.TLS, rights *rights) (*server, error) {
 	administrators, err := uids(c.Administrators)
 	if err != nil {
 		return nil, usageError{err}
@@ -141,10 +149,14 @@ func newServer(c config, log *slog.Logger, controller *broker.Controller, profil
 	if err != nil {
 		return nil, usageError{err}
 	}
-	server := rpc.NewServer(rpc.Options{
+	open, err := mostFiles()
+	if err != nil {
+		return nil, err
+	}
+	options := rpc.Options{
 		Catalog: profiles, Artifacts: files, Version: version, Administrators: administrators, SlurmUsers: slurmUsers,
 		TLS: secured, PrivilegedAgents: c.PrivilegedAgents, MaxArtifactBytes: c.MaxArtifactBytes, Log: log,
-		Proof: verifier(c), Guard: rights.Guard,
+		Proof: verifier(c), Guard: rights.Guard, Limits: c.Limits.within(open, log).limits(),
 		Health: func(ctx context.Context) []rpc.Component {
 			return []rpc.Component{
 				component("store", func() (string, error) { return storeHealth(ctx, kept) }),
@@ -153,7 +165,8 @@ func newServer(c config, log *slog.Logger, controller *broker.Controller, profil
 				component("agents", func() (string, error) { return controller.AgentHealth(ctx) }),
 			}
 		},
-	})
+	}
+	server := &server{rpc.NewServer(options), options}
 	api.RegisterAllocationServiceServer(server, rpc.NewAllocationService(controller))
 	api.RegisterNodeServiceServer(server, rpc.NewNodeService(controller))
 	api.RegisterRunServiceServer(server, runService(c, controller, files, administrators))
@@ -195,7 +208,7 @@ func uids(names []string) ([]uint32, error) {
 }
 
 // serve listens, works, and stops what it began when ctx ends or a part fails.
-func serve(ctx context.Context, c config, log *slog.Logger, controller *broker.Controller, server *grpc.Server, secured *rpc.TLS, rights *rights) error {
+func serve(ctx context.Context, c config, log *slog.Logger, controller *broker.Controller, server *server, secured *rpc.TLS, rights *rights) error {
 	local, err := listenLocal(c.Socket)
 	if err != nil {
 		return err
@@ -207,8 +220,8 @@ func serve(ctx context.Context, c config, log *slog.Logger, controller *broker.C
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	parts := map[string]func() error{
-		"local socket": func() error { return server.Serve(local) },
-		"agents' port": func() error { return server.Serve(network) },
+		"local socket": func() error { return server.serve(local) },
+		"agents' port": func() error { return server.serve(network) },
 		"controller":   func() error { return controller.Run(ctx) },
 		"snapshot":     func() error { return controller.Publish(ctx, c.Snapshot) },
 		"policy":       func() error { return rights.follow(ctx) },

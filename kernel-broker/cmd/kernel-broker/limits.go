@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/limit"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
+)
+
+// limitsConfig is limits in broker.yaml.
+type limitsConfig struct {
+	MessageBytes    int           `yaml:"message_bytes"`
+	UserRate        float64       `yaml:"user_rate"`
+	UserBurst       int           `yaml:"user_burst"`
+	NodeRate        float64       `yaml:"node_rate"`
+	NodeBurst       int           `yaml:"node_burst"`
+	StrangerRate    float64       `yaml:"stranger_rate"`
+	StrangerBurst   int           `yaml:"stranger_burst"`
+	UserCalls       int           `yaml:"user_calls"`
+	UserUploads     int           `yaml:"user_uploads"`
+	BacklogBytes    int64         `yaml:"backlog_bytes"`
+	Connections     int           `yaml:"connections"`
+	PeerConnections int           `yaml:"peer_connections"`
+	Guests          int           `yaml:"guests"`
+	Handshake       time.Duration `yaml:"handshake"`
+	Patience        time.Duration `yaml:"patience"`
+	Idle            time.Duration `yaml:"idle"`
+}
+
+func defaultLimits() limitsConfig {
+	d := rpc.DefaultLimits()
+	return limitsConfig{
+		MessageBytes: d.MessageBytes, UserRate: d.Users.PerSecond, UserBurst: d.Users.Burst,
+		NodeRate: d.Nodes.PerSecond, NodeBurst: d.Nodes.Burst, StrangerRate: d.Strangers.PerSecond, StrangerBurst: d.Strangers.Burst,
+		UserCalls: d.Calls, UserUploads: d.Uploads, BacklogBytes: d.Backlog,
+		Connections: d.Connections, PeerConnections: d.PeerConnections, Guests: d.Guests,
+		Handshake: d.Handshake, Patience: d.Patience, Idle: d.Idle,
+	}
+}
+
+func (l limitsConfig) limits() rpc.Limits {
+	return rpc.Limits{
+		MessageBytes: l.MessageBytes, Users: limit.Rate{PerSecond: l.UserRate, Burst: l.UserBurst},
+		Nodes:     limit.Rate{PerSecond: l.NodeRate, Burst: l.NodeBurst},
+		Strangers: limit.Rate{PerSecond: l.StrangerRate, Burst: l.StrangerBurst},
+		Calls:     l.UserCalls, Uploads: l.UserUploads, Backlog: l.BacklogBytes,
+		Connections: l.Connections, PeerConnections: l.PeerConnections, Guests: l.Guests,
+		Handshake: l.Handshake, Patience: l.Patience, Idle: l.Idle,
+	}
+}
+
+func (l limitsConfig) validate() error {
+	if err := l.limits().Validate(); err != nil {
+		return fmt.Errorf("limits: %w", err)
+	}
+	return nil
+}
+
+// filesAside are open files that are no connections: etcd's, artifacts', those
+// of programs that are run.
+const filesAside = 1024
+
+// within returns the limits that this process can hold: a connection more than
+// there are files is one that keeps etcd from its own.
+func (l limitsConfig) within(files uint64, log *slog.Logger) limitsConfig {
+	if files < filesAside+2 || uint64(l.Connections+l.Guests)+filesAside <= files {
+		return l
+	}
+	had := l
+	for uint64(l.Connections+l.Guests)+filesAside > files {
+		l.Connections, l.Guests = max(1, l.Connections/2), max(1, l.Guests/2)
+	}
+	l.PeerConnections = min(l.PeerConnections, l.Connections)
+	log.Warn("fewer connections than limits in broker.yaml allow: a process may have no more files (LimitNOFILE= of the service)",
+		"files", files, "connections", l.Connections, "not", had.Connections, "guests", l.Guests, "not_guests", had.Guests)
+	return l
+}
+
+// mostFiles is how many files this process may have open; Go has raised it as
+// far as it goes.
+func mostFiles() (uint64, error) {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		return 0, fmt.Errorf("limit of open files: %w", err)
+	}
+	return r.Cur, nil
+}
