@@ -116,6 +116,11 @@ func (r *Run) Node(name string) *RunNode {
 	return nil
 }
 
+// Awaits reports whether a node has said nothing yet.
+func (r *Run) Awaits() bool {
+	return slices.ContainsFunc(r.Nodes, func(n RunNode) bool { return n.State == RunNodeWaiting })
+}
+
 // Enter changes the state.
 func (r *Run) Enter(state RunState, now time.Time, reason string) {
 	r.State, r.Since, r.Reason = state, now, reason

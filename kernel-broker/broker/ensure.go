@@ -96,6 +96,10 @@ func (c *Controller) progress(ctx context.Context, id kb.JobID) (Progress, error
 	if a.Phase == kb.PhaseFailed && a.Hold && !a.Closed && a.Ended.IsZero() {
 		p.Phase = kb.PhaseSwitching
 	}
+	// And one that is to be looked at begins when those who look stand by.
+	if a.Phase == kb.PhaseReady && c.standsByLocked(a) {
+		p.Phase, p.Message = kb.PhaseSwitching, fmt.Sprintf("the nodes make ready for profiling run %d", a.Run)
+	}
 	return p, nil
 }
 

@@ -209,7 +209,7 @@ func (c *Controller) standBy(ctx context.Context, r *kb.Run) (*kb.Run, error) {
 			return r, nil // it is over already
 		}
 		r = now.Clone()
-		if !slices.ContainsFunc(r.Nodes, func(n kb.RunNode) bool { return n.State == kb.RunNodeWaiting }) {
+		if !r.Awaits() {
 			return r, nil
 		}
 		select {
@@ -218,6 +218,14 @@ func (c *Controller) standBy(ctx context.Context, r *kb.Run) (*kb.Run, error) {
 			return r, nil
 		}
 	}
+}
+
+// standsByLocked reports whether a job whose nodes run its kernel is to wait for the
+// collectors on them. They begin when slurmd does, and so would the job: what
+// it did before them would be missing.
+func (c *Controller) standsByLocked(a *kb.Allocation) bool {
+	r := c.records.runs.open[a.Run]
+	return a.Run != 0 && r != nil && r.Awaits() && time.Since(a.Since) < c.o.Runs.Standby
 }
 
 // CancelRun takes a request back that has no job.

@@ -235,6 +235,49 @@ func TestWatchRun(t *testing.T) {
 	}
 }
 
+// A job with a kernel of its own begins when the collectors stand by on it, or
+// after the time that they may take.
+func TestJobWaitsForItsCollectors(t *testing.T) {
+	for name, standby := range map[string]time.Duration{"they stand by": time.Hour, "they do not": 50 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.runs.Standby = standby
+			f.start()
+			f.slurm.comments["7"] = "kernel-broker: mitgcm requested; profiling=io"
+			agent := f.attach("n1", kb.StockProfile, "", bootOne)
+			agent.wished(t, "stock is attested", func(d Desired) bool { return d.Attested })
+			f.slurm.job(7, "CONFIGURING", "n1")
+			f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")
+			progress, err := f.c.Ensure(t.Context(), request(7))
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := agent.wished(t, "a kernel to boot", func(d Desired) bool { return d.Kernel != nil })
+			agent.Report(plan.Report{Generation: d.Generation, State: plan.ReportExecuting})
+			agent.Detach()
+			agent = f.attach("n1", "mitgcm", d.Token, bootTwo)
+			f.slurm.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@1 for job 7")
+			waited := false
+			for p := range progress {
+				if strings.Contains(p.Message, "profiling run 1") {
+					if waited = true; p.Phase != kb.PhaseSwitching || f.phase(7) != kb.PhaseReady {
+						t.Errorf("waits as %+v, is %s", p, f.phase(7))
+					}
+					if standby == time.Hour {
+						agent.RunReport(1, plan.RunReport{State: kb.RunNodeReady}, nil)
+					}
+				}
+				if p.Phase == kb.PhaseReady {
+					break
+				}
+			}
+			if standby == time.Hour && !waited {
+				t.Error("the job did not wait for its collectors")
+			}
+		})
+	}
+}
+
 // A job that is held because it cannot have its kernel is profiled when it is
 // released: its comment still says so.
 func TestRefusedJobKeepsItsCollectors(t *testing.T) {
