@@ -36,6 +36,7 @@ type buildRequest struct {
 	sbatch         []string
 	worker         string
 	fromRuns       []string
+	instrumented   bool
 	signature      signature
 }
 
@@ -60,6 +61,9 @@ With --from-run the profile is that of jobs which ran with --kernel-profiling=pg
 the instrumented kernel of this very build; the counters of all their nodes are
 added up. A run on any other kernel is refused. What is measured is the workload all
 the same, so that the verdict compares like with like.
+
+With --instrumented that kernel is built and registered as the profile
+NAME-instrumented, which jobs boot that ask for pgo. Nobody else gets it.
 
 With --where slurm each step is a job. The cache folder must then be one that
 all nodes of the partition see at the same path, and so must the catalog be.`
@@ -90,6 +94,7 @@ func (a *app) kernelBuildCommand() *cobra.Command {
 	f.StringArrayVar(&r.options.Nodes, "nodes", nil, "`file` of what kernel-broker-agent hardware printed on nodes, for slimming; may be given again")
 	f.StringVar(&r.options.Aliases, "aliases", "", "modules.alias `file` of the nodes' own kernel: drivers of devices that have none at work")
 	f.StringArrayVar(&r.fromRuns, "from-run", nil, "`number` of a profiling run whose counters the kernel is made from, instead of the workload's; several with commas, or given again")
+	f.BoolVar(&r.instrumented, "instrumented", false, "build the kernel that counts, register it as the profile NAME-instrumented, and stop")
 	a.siteFlag(c)
 	r.signature.flags(c)
 	a.cacheFlag(c, true)
@@ -131,6 +136,8 @@ func (r buildRequest) validate() error {
 		return usageError{fmt.Errorf("--publish %q is neither %s nor %s", r.publish, publishAuto, publishNever)}
 	case r.publish == publishNever && len(r.signature.keys) > 0:
 		return usageError{errors.New("--sign-key is for a kernel that is published")}
+	case r.instrumented && (r.until != "" || len(r.fromRuns) > 0 || r.publish == publishNever):
+		return usageError{errInstrumented}
 	case r.options.Jobs < 1 || r.parallel < 1:
 		return usageError{errors.New("--jobs and --parallel: at least 1")}
 	case r.where == whereLocal && (r.partition != "" || len(r.sbatch) > 0):
@@ -160,8 +167,12 @@ func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
 	if r.options.Counters, err = a.counters(ctx, r.options.Name, r.fromRuns, r.options.Cache); err != nil {
 		return err
 	}
-	if r.publish == publishAuto {
-		// Asked first: hours later is no time to learn that nobody is there.
+	// The broker is asked first: hours later is no time to learn that it is away.
+	if r.instrumented {
+		if _, err := a.profile(ctx, r.options.Name+kernelbroker.InstrumentedSuffix); err != nil && !isMissing(err) {
+			return err
+		}
+	} else if r.publish == publishAuto {
 		if r.options.Current, err = a.currentKernel(ctx, r.options.Name, r.options.Cache); err != nil {
 			return fmt.Errorf("%w (--publish never builds without a broker)", err)
 		}
@@ -174,7 +185,12 @@ func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
 	if err != nil {
 		return err
 	}
-	if r.publish == publishAuto {
+	if r.instrumented {
+		if err := instrumented(p.Recipe); err != nil {
+			return err
+		}
+		r.until = stepInstrumented
+	} else if r.publish == publishAuto {
 		p.Publisher = publisher{app: a, signature: r.signature}
 	}
 	runner, err := a.runner(r)
@@ -188,6 +204,9 @@ func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
 	candidate, err := p.Build(ctx, runner, until...)
 	if status, err := p.Store.Status(r.options.Name, ""); err == nil { // else there is only less to tell
 		a.say("%s: %s", r.options.Name, costWords(status.Cost))
+	}
+	if r.instrumented && err == nil {
+		return a.publishInstrumented(ctx, p, r)
 	}
 	if candidate == nil {
 		return err

@@ -31,15 +31,22 @@ func TestBuildRefuses(t *testing.T) {
 		"--jobs and --parallel: at least 1":           {"mitgcm", "--jobs", "0"},
 		"--partition and --sbatch are for":            {"mitgcm", "--partition", "p"},
 		"--sign-key is for a kernel that":             {"mitgcm", "--publish", "never", "--sign-key", "k"},
+		"goes neither with --until":                   {"mitgcm", "--instrumented", "--until", "plain"},
+		"--from-run nor --publish never":              {"mitgcm", "--instrumented", "--publish", "never"},
 		"profile name \"MITgcm\"":                     {"MITgcm"},
 		"received 3":                                  {"log", "a", "b", "c"},
 	} {
 		f.must(2, words, append([]string{"kernel", "build", "--cache", cache}, arguments...)...)
 	}
+	f.must(3, `kernel "mitgcm": no kernel counts for it: its recipe does not say optimisation: pgo`,
+		"kernel", "build", "mitgcm", "--instrumented", "--cache", cache, "--catalog", "../../catalog")
 	f.must(1, `kernel "nothing": no such recipe`, "kernel", "build", "nothing", "--cache", cache, "--catalog", "../../catalog")
 	socket := filepath.Join(t.TempDir(), "nobody.sock")
 	if code, _, stderr := runAt(t, socket, "kernel", "build", "mitgcm", "--cache", cache); code != 4 || !strings.Contains(stderr, "cannot be reached") {
 		t.Errorf("a broker that is away: exit %d, %s", code, stderr)
+	}
+	if code, _, stderr := runAt(t, socket, "kernel", "build", "mitgcm", "--instrumented", "--cache", cache); code != 4 || !strings.Contains(stderr, "cannot be reached") {
+		t.Errorf("the same for a kernel that counts: exit %d, %s", code, stderr)
 	}
 	if code, _, stderr := runAt(t, socket, "kernel", "build", "nothing", "--cache", cache, "--publish", "never"); code != 1 || !strings.Contains(stderr, "no such recipe") {
 		t.Errorf("no broker is needed: exit %d, %s", code, stderr)

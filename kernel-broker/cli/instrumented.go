@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
+)
+
+// stepInstrumented is the step of a build that makes the kernel that counts.
+const stepInstrumented = string(factory.Instrumented)
+
+// instrumented checks that a recipe's build makes a kernel that counts, before
+// anything is built.
+func instrumented(r factory.Recipe) error {
+	if r.Optimisation == factory.OptimisePGO || r.Optimisation == factory.OptimisePGOSafe {
+		return nil
+	}
+	return fmt.Errorf("kernel %q: no kernel counts for it: its recipe does not say optimisation: %s or %s: %w",
+		r.Name, factory.OptimisePGO, factory.OptimisePGOSafe, kernelbroker.ErrPrecluded)
+}
+
+// publishInstrumented registers the kernel of a build that counts, as the profile
+// that jobs boot which ask for pgo. It has no verdict: it is slower than any other,
+// and nobody gets it who does not ask for it.
+func (a *app) publishInstrumented(ctx context.Context, p *pipeline.Pipeline, r buildRequest) error {
+	name := r.options.Name
+	status, err := p.Store.Status(name, "")
+	if err != nil {
+		return err
+	}
+	step, _ := status.Step(stepInstrumented)
+	if step.Dir == "" {
+		return fmt.Errorf("kernel %q: the build left no kernel that counts (kernelctl kernel build log %s %s)", name, name, stepInstrumented)
+	}
+	register := registration{
+		profile: name + kernelbroker.InstrumentedSuffix, kernel: filepath.Join(step.Dir, factory.ImageFile), manifest: filepath.Join(step.Dir, factory.ManifestFile),
+		description: "Counts for the build of " + name + ": slower than any other", makeDefault: true, signature: r.signature,
+	}
+	if p.Bench != nil {
+		register.application = p.Bench.Workload().Application
+	}
+	profile, err := a.profile(ctx, register.profile)
+	if isMissing(err) {
+		profile, err = newProfile(register), nil
+	}
+	if err != nil {
+		return err
+	}
+	ref, err := a.registerIn(ctx, profile, register)
+	if err != nil {
+		return err
+	}
+	parsed, err := kernelbroker.ParseRef(ref)
+	if err != nil {
+		return err
+	}
+	a.say("sbatch --kernel-profile=%s --kernel-profiling=pgo boots it, and kernelctl kernel build %s --from-run RUN makes a kernel of what it counted", name, name)
+	return a.show(&api.CheckProfileResponse{Name: parsed.Profile, Version: parsed.Version}, func(p *page) { p.line("%s", ref) })
+}
+
+var errInstrumented = errors.New("--instrumented registers the kernel that counts, and so goes neither with --until, --from-run nor --publish never")
