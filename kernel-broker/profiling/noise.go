@@ -70,6 +70,28 @@ func (n *Noise) Left() float64 {
 	return all.Left()
 }
 
+// AgentThread is the agent's name among the sources, as the kernel cuts it short:
+// who looks takes time away as well.
+const AgentThread = "kernel-broker-a"
+
+// Looking is the part of the time that the job wanted its CPUs in which the agent
+// had them.
+func (n *Noise) Looking() float64 {
+	var ns, wanted uint64
+	for _, c := range n.CPUs {
+		wanted += c.WantedNS
+		for _, s := range c.Sources {
+			if s.Kind == NoiseThread && s.Name == AgentThread {
+				ns += s.NS
+			}
+		}
+	}
+	if wanted == 0 {
+		return 0
+	}
+	return float64(min(ns, wanted)) / float64(wanted)
+}
+
 // Worst is the longest single event and where it was; ok is false without any.
 func (n *Noise) Worst() (cpu CPUNoise, source NoiseSource, ok bool) {
 	for _, c := range n.CPUs {

@@ -81,6 +81,26 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// The agent's own time is no reason for CPUs without neighbours.
+func TestWhoLooksIsNoNeighbour(t *testing.T) {
+	r := job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseThread, 200) })
+	sources := r.Noise.CPUs[0].Sources
+	sources[0].Name = profiling.AgentThread
+	if share := r.Noise.Looking(); share < 0.199 || share > 0.201 {
+		t.Errorf("the agent had %v of the time", share)
+	}
+	for _, s := range Decide(r).Steps {
+		if s.What == IsolateCPUs {
+			t.Errorf("%+v", s)
+		}
+	}
+	// An interrupt of that name is none of the agent's.
+	sources[0].Kind = profiling.NoiseIRQ
+	if share := r.Noise.Looking(); share != 0 {
+		t.Errorf("the agent had %v of the time", share)
+	}
+}
+
 // What gathering can save is the calls' own work, in the share of calls saved.
 func TestGatheredWrites(t *testing.T) {
 	r := job(200, func(r *profiling.Result) {

@@ -79,11 +79,12 @@ func quietCPUs(f facts) []Step {
 	if wanted == 0 {
 		return nil
 	}
-	byInterrupts, byThreads := interrupts/wanted, threads/wanted
+	// The agent is there because somebody looks.
+	byInterrupts, byThreads := interrupts/wanted, max(0, threads/wanted-n.Looking())
 	return []Step{
 		{
 			What: IsolateCPUs, Title: "CPUs for the job alone", Kernel: true, Bound: &byThreads,
-			Why: fmt.Sprintf("other tasks had the job's CPUs for %s of the time that it wanted them", Percent(byThreads)),
+			Why: fmt.Sprintf("other tasks, without the agent that looked, had the job's CPUs for %s of the time that it wanted them", Percent(byThreads)),
 			How: "a profile that gives the job's CPUs to nobody else (isolcpus=, nohz_full=, rcu_nocbs=) and leaves the others to slurmd and daemons",
 		},
 		{

@@ -147,6 +147,9 @@ func (r Report) cost() page.Section {
 	if len(table.Rows) > 0 {
 		s.Parts = append(s.Parts, table)
 	}
+	if n := r.Result.Noise; n != nil && n.Looking() > 0 {
+		s.Parts = append(s.Parts, page.Paragraph(fmt.Sprintf("Besides, the agent had the job's CPUs for %s of the time that the job wanted them.", advice.Percent(n.Looking()))))
+	}
 	refused := page.Table{Caption: "What could not work", Columns: []page.Column{{Title: "Node"}, {Title: "Collector"}, {Title: "Part"}, {Title: "Why"}, {Title: "Remedy"}}}
 	for _, u := range r.Result.Refused {
 		refused.Rows = append(refused.Rows, page.Row{page.Text(u.Node), page.Text(string(u.Collector)), page.Text(u.Part), page.Text(u.Detail), page.Text(u.Remedy)})
