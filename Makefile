@@ -32,8 +32,9 @@ GO_SUITES   := $(patsubst %,./%/...,$(wildcard tests/lab tests/suites tests/fact
 	kernel-broker/factory/graph kernel-broker/factory/slim kernel-broker/factory/vm \
 	kernel-broker/factory/measure))
 # CI has 90 minutes on 2 cores and wants to be done in half of that. What it has
-# no time for: who is trusted, on the virtual cluster, and what boots a
-# distribution's kernel for each test.
+# no time for: who is trusted and what jobs do with their kernels, on the virtual
+# cluster, and what boots a distribution's kernel for each test.
+LONG_TESTS  := ^Test(Trust|Profiling)
 LONG_SUITES := $(patsubst %,./%/...,$(wildcard kernel-broker/agent/collect \
 	kernel-broker/agent/kexec kernel-broker/factory/admission))
 # Kernels with a profile or a trace take runs: kernelctl kernel build. Those
@@ -215,12 +216,16 @@ test-c: $(TEST) ## C tests under the sanitizers, TAP
 
 .PHONY: test-suites
 test-suites: build kernels $(TEST) ## the suites on the virtual cluster (root or user namespaces)
-	@$(STEP) suites $(TEST) go -o $(RESULTS)/suites.jsonl -v -- -tags lab -count=1 -timeout 60m -p 1 -skip '^TestTrust' $(ARGS) $(GO_SUITES)
+	@$(STEP) suites $(TEST) go -o $(RESULTS)/suites.jsonl -v -- -tags lab -count=1 -timeout 60m -p 1 -skip '$(LONG_TESTS)|^TestWholeWay' $(ARGS) $(GO_SUITES)
 
 .PHONY: test-long
-test-long: build kernels $(TEST) ## the suites that CI has no time for: trust on the cluster, collectors, Secure Boot (about 40 minutes)
-	@$(STEP) trust $(TEST) go -o $(RESULTS)/trust.jsonl -v -- -tags lab -count=1 -timeout 90m -p 1 -run '^TestTrust' $(ARGS) ./tests/suites/...
+test-long: build kernels $(TEST) ## the suites that CI has no time for: trust and profiling on the cluster, collectors, Secure Boot (more than an hour)
+	@$(STEP) long-suites $(TEST) go -o $(RESULTS)/long-suites.jsonl -v -- -tags lab -count=1 -timeout 150m -p 1 -run '$(LONG_TESTS)' $(ARGS) ./tests/suites/...
 	@$(STEP) long $(TEST) go -o $(RESULTS)/long.jsonl -v -- -tags lab -count=1 -timeout 90m -p 1 $(ARGS) $(LONG_SUITES)
+
+.PHONY: test-whole-way
+test-whole-way: build kernels $(TEST) ## from a job's profile to a kernel made of it and a job on that (compiles two kernels the first time)
+	@$(STEP) whole-way $(TEST) go -o $(RESULTS)/whole-way.jsonl -v -- -tags lab -count=1 -timeout 300m -run '^TestWholeWay' $(ARGS) ./tests/suites/...
 
 PGO_KERNELS := build/kernels-pgo
 
@@ -233,7 +238,7 @@ test-suites-pgo: build kernels $(TEST) ## the same with mitgcm's profile-guided 
 		cp "$$folder/bzImage" $(PGO_KERNELS)/mitgcm/ && \
 		jq '.name = "mitgcm"' "$$folder/kernel.json" >$(PGO_KERNELS)/mitgcm/kernel.json
 	@KB_LAB_KERNELS=$(CURDIR)/$(PGO_KERNELS) $(STEP) suites-pgo $(TEST) go -o $(RESULTS)/suites-pgo.jsonl -v -- \
-		-tags lab -count=1 -timeout 60m -p 1 $(ARGS) ./tests/suites/...
+		-tags lab -count=1 -timeout 60m -p 1 -skip '$(LONG_TESTS)|^TestWholeWay' $(ARGS) ./tests/suites/...
 
 .PHONY: stress
 stress: build kernels ## 100 mixed jobs of two users, with ReturnToService 0 and 1 (about 30 minutes)
