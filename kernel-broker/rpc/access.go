@@ -50,7 +50,10 @@ type rule struct {
 }
 
 const (
-	shortly  = 15 * time.Second
+	shortly = 15 * time.Second
+	// A plain job that wants to be looked at waits for its collectors, as long as
+	// runs.standby says: two minutes at most.
+	standby  = 3 * time.Minute
 	transfer = 30 * time.Minute
 	// A job's prolog waits no longer than a day (client.yaml), and who watches
 	// for longer asks again.
@@ -89,7 +92,7 @@ var rules = map[string]rule{
 
 	api.RunService_RequestRun_FullMethodName:    {administrators, shortly},
 	api.RunService_CancelRun_FullMethodName:     {administrators, shortly},
-	api.RunService_BeginRun_FullMethodName:      {slurm, shortly},
+	api.RunService_BeginRun_FullMethodName:      {slurm, standby},
 	api.RunService_ListRuns_FullMethodName:      {users, shortly},
 	api.RunService_GetRun_FullMethodName:        {users, shortly},
 	api.RunService_WatchRun_FullMethodName:      {users, lasting},
