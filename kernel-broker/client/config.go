@@ -157,7 +157,7 @@ func (c Config) Proof(address string, vouch func(socket string) Encoder) []grpc.
 const defaultCluster = "cluster"
 
 // maxProfilingWait: no plain job waits longer for those who want to look at it.
-const maxProfilingWait = 2 * time.Minute
+const maxProfilingWait = 10 * time.Minute
 
 func (c Config) validate() error {
 	var wrong []error

@@ -55,7 +55,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		"broker_wait: soon\n":                  "broker_wait",
 		"broker_wait: 701s\n":                  "not within 0s and prolog_limit",
 		"prolog_limit: 1ms\nbroker_wait: 0s\n": "prolog_limit",
-		"profiling_wait: 3m\n":                 "not within 1s to 2m0s",
+		"profiling_wait: 11m\n":                "not within 1s to 10m0s",
 		"profiling_wait: 0s\n":                 "profiling_wait",
 		"hold_after: 0\n":                      "hold_after: 0",
 		"hold_after: [\n":                      "c: ",

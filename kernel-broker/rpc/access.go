@@ -52,8 +52,8 @@ type rule struct {
 const (
 	shortly = 15 * time.Second
 	// A plain job that wants to be looked at waits for its collectors, as long as
-	// runs.standby says: two minutes at most.
-	standby  = 3 * time.Minute
+	// runs.standby says: ten minutes at most.
+	standby  = 11 * time.Minute
 	transfer = 30 * time.Minute
 	// A job's prolog waits no longer than a day (client.yaml), and who watches
 	// for longer asks again.

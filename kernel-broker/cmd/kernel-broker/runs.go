@@ -36,7 +36,7 @@ func (c runsConfig) limits() broker.RunLimits {
 
 // longestStandby: the hook of a plain job waits no longer, however it is set
 // (profiling_wait of client.yaml).
-const longestStandby = 2 * time.Minute
+const longestStandby = 10 * time.Minute
 
 func (c runsConfig) validate() error {
 	switch {
