@@ -137,6 +137,11 @@ func (w *watched) picture() error {
 			files := all.IO.Total(profiling.RegularFiles)
 			line += fmt.Sprintf(", read %s in %d calls, wrote %s in %d", bytesOf(files.Read.Bytes), files.Read.Calls, bytesOf(files.Write.Bytes), files.Write.Calls)
 		}
+		for _, name := range all.Collectors {
+			if c, _ := all.Covered(name); !c.Exact {
+				line += ", " + string(name) + " estimated from " + advice.Percent(c.Share()) + " of the time"
+			}
+		}
 		p.line("%s", line)
 		if all.Syscalls == nil || len(all.Syscalls.Calls) == 0 {
 			return

@@ -111,6 +111,11 @@ func drawResult(node string) *rapid.Generator[Result] {
 				r.PGO = &PGO{Archives: []Archive{{Node: node, Name: "x"}}}
 			}
 			r.Overhead = append(r.Overhead, Overhead{Node: node, Collector: c, SpentNS: small().Draw(t, "spent")})
+			seen := small().Draw(t, "seen")
+			r.Cover(Coverage{
+				Node: node, Collector: c, Exact: rapid.Bool().Draw(t, "exact"), SpanNS: small().Draw(t, "span"),
+				Events: seen, Estimated: seen + small().Draw(t, "unseen"),
+			})
 		}
 		if rapid.Bool().Draw(t, "partial") {
 			r.Partial = append(r.Partial, Partial{Node: node, Why: "killed"})

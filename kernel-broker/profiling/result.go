@@ -38,7 +38,8 @@ type Refusal struct {
 }
 
 // Overhead is what a collector cost. Its programs' time is measured during
-// windows spread over the run, since measuring it costs time as well.
+// windows spread over the time in which it looked, since measuring it costs
+// time as well.
 type Overhead struct {
 	Node      string    `json:"node"`
 	Collector Collector `json:"collector"`
@@ -99,6 +100,7 @@ type Result struct {
 	Partial    []Partial   `json:"partial"`
 	Refused    []Refusal   `json:"refused"`
 	Overhead   []Overhead  `json:"overhead"`
+	Coverage   []Coverage  `json:"coverage"`
 	IO         *IO         `json:"io,omitempty"`
 	Syscalls   *Syscalls   `json:"syscalls,omitempty"`
 	CallGraph  *CallGraph  `json:"callgraph,omitempty"`
@@ -141,6 +143,7 @@ func (r *Result) add(other Result) {
 	r.Partial = append(r.Partial, other.Partial...)
 	r.Refused = append(r.Refused, other.Refused...)
 	r.Overhead = append(r.Overhead, other.Overhead...)
+	r.Coverage = append(r.Coverage, other.Coverage...)
 	r.IO = both(r.IO, other.IO, (*IO).Plus)
 	r.Syscalls = both(r.Syscalls, other.Syscalls, (*Syscalls).Plus)
 	r.CallGraph = both(r.CallGraph, other.CallGraph, (*CallGraph).Plus)
@@ -177,6 +180,9 @@ func (r *Result) sort() {
 	})
 	slices.SortFunc(r.Overhead, func(a, b Overhead) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Collector, b.Collector), cmp.Compare(a.SpentNS, b.SpentNS))
+	})
+	slices.SortFunc(r.Coverage, func(a, b Coverage) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Collector, b.Collector), cmp.Compare(a.SpanNS, b.SpanNS), cmp.Compare(a.Events, b.Events))
 	})
 	if r.PGO != nil {
 		slices.SortFunc(r.PGO.Archives, func(a, b Archive) int {

@@ -146,15 +146,30 @@ func measuring(r profiling.Result) float64 {
 	sum := 0.0
 	for c, ns := range spent {
 		if job[c] > 0 {
-			sum += ns / job[c]
+			sum += ns / job[c] * looked(r, c)
 		}
 	}
 	return sum
 }
 
+// looked is the share of the job's CPU time in which a collector looked; it
+// costs nothing else.
+func looked(r profiling.Result, c profiling.Collector) float64 {
+	all, known := r.Covered(c)
+	if !known || all.Exact || all.JobNS == 0 {
+		return 1
+	}
+	return float64(all.LookedJobNS) / float64(all.JobNS)
+}
+
 // caveats are what was not seen, and so may be missing above.
 func caveats(r profiling.Result) []string {
 	out := []string{}
+	for _, name := range profiling.Collectors() {
+		if c, _ := r.Covered(name); !c.Exact {
+			out = append(out, fmt.Sprintf("%s looked for %s of the time, to cost the job no more than is allowed: its counts are estimates", name, Percent(c.Share())))
+		}
+	}
 	for _, p := range r.Partial {
 		out = append(out, fmt.Sprintf("node %s: %s%s", p.Node, prefix(p.Collector), p.Why))
 	}

@@ -52,6 +52,10 @@ func TestDecide(t *testing.T) {
 		{"the measuring is not the kernel's", job(300, func(r *profiling.Result) {
 			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 100, SpentNS: 20}}
 		}), WorthAKernel, ProfiledKernel, 0.1, "the job spends 10.0 % in the kernel"},
+		{"measured for a part of the time, at a part of the cost", job(300, func(r *profiling.Result) {
+			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 100, SpentNS: 20}}
+			r.Cover(profiling.Coverage{Node: "n1", Collector: "io", JobNS: 1000, LookedJobNS: 500})
+		}), WorthAKernel, ProfiledKernel, 0.2, "the job spends 20.0 % in the kernel"},
 		{"neighbours", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseThread, 200) }), WorthAKernel, IsolateCPUs, 0.2, "CPUs for the job alone"},
 		{"interrupts", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseSoftIRQ, 50) }), WorthAKernel, MoveInterrupts, 0.05, "Interrupts elsewhere"},
 		{"page faults", job(3, func(r *profiling.Result) {

@@ -136,7 +136,7 @@ func (r Report) job() page.Section {
 // cost is what the measuring took, and what could not be measured.
 func (r Report) cost() page.Section {
 	s := page.Section{ID: "cost", Title: "What the measuring cost",
-		Lead: "The time of the collectors' own programs, in windows spread over the run, beside the CPU time that the job used in them."}
+		Lead: "The time of the collectors' own programs, in windows spread over the time in which they looked, beside the CPU time that the job used in them."}
 	table := page.Table{Caption: "Overhead of each collector on each node", Columns: []page.Column{
 		{Title: "Collector"}, {Title: "Node"}, {Title: "Windows", Numeric: true}, {Title: "Events", Numeric: true},
 		{Title: "Its time", Numeric: true}, {Title: "The job's time", Numeric: true}, {Title: "Overhead", Numeric: true}}}
@@ -149,6 +149,9 @@ func (r Report) cost() page.Section {
 	}
 	if n := r.Result.Noise; n != nil && n.Looking() > 0 {
 		s.Parts = append(s.Parts, page.Paragraph(fmt.Sprintf("Besides, the agent had the job's CPUs for %s of the time that the job wanted them.", advice.Percent(n.Looking()))))
+	}
+	if len(r.Result.Coverage) > 0 {
+		s.Parts = append(s.Parts, r.coverage())
 	}
 	refused := page.Table{Caption: "What could not work", Columns: []page.Column{{Title: "Node"}, {Title: "Collector"}, {Title: "Part"}, {Title: "Why"}, {Title: "Remedy"}}}
 	for _, u := range r.Result.Refused {
@@ -171,7 +174,7 @@ func (r Report) overhead(c profiling.Collector) string {
 	if all.JobNS == 0 {
 		return "What this collector cost was not measured in this run."
 	}
-	return fmt.Sprintf("To collect this took %s of the job's CPU time, measured in windows of %s.",
+	return fmt.Sprintf("To collect this took %s of the job's CPU time while it looked, measured in windows of %s.",
 		advice.Percent(all.Share()), page.Seconds(float64(all.WindowNS)*nanosecond))
 }
 

@@ -42,14 +42,15 @@ func (r Report) calls() page.Section {
 		return s
 	}
 	s.Lead = r.overhead(profiling.CollectSyscalls)
+	s.Parts = append(s.Parts, r.looked(profiling.CollectSyscalls)...)
 	var names []string
 	for _, g := range groups {
 		names = append(names, g.name)
 	}
-	split := page.Stack{Caption: "Time of the calls that took most, by its causes", Axis: "time in calls", Tick: page.Seconds, Segments: page.Named(names...)}
-	table := page.Table{Caption: "Calls", Columns: []page.Column{{Title: "Call"}, {Title: "Calls", Numeric: true}, {Title: "Failed", Numeric: true},
+	split := page.Stack{Caption: r.estimates(profiling.CollectSyscalls, "Time of the calls that took most, by its causes"), Axis: "time in calls", Tick: page.Seconds, Segments: page.Named(names...)}
+	table := page.Table{Caption: r.estimates(profiling.CollectSyscalls, "Calls"), Columns: []page.Column{{Title: "Call"}, {Title: "Calls", Numeric: true}, {Title: "Failed", Numeric: true},
 		{Title: "Time", Numeric: true}, {Title: "Each", Numeric: true}, {Title: "Half below", Numeric: true}, {Title: "99 % below", Numeric: true}, {Title: "Longest", Numeric: true}}}
-	causes := page.Table{Caption: "Causes of each call's time", Columns: []page.Column{{Title: "Call"}}}
+	causes := page.Table{Caption: r.estimates(profiling.CollectSyscalls, "Causes of each call's time"), Columns: []page.Column{{Title: "Call"}}}
 	for _, c := range profiling.Causes() {
 		causes.Columns = append(causes.Columns, page.Column{Title: string(c), Numeric: true})
 	}
@@ -72,7 +73,7 @@ func (r Report) calls() page.Section {
 		causes.Rows = append(causes.Rows, row)
 		if i < mostCharts {
 			split.Rows = append(split.Rows, page.StackRow{Label: c.Name, Sizes: sizes(c)})
-			charts = append(charts, page.Histogram{Caption: "How long calls of " + c.Name + " took", Axis: "calls by their time",
+			charts = append(charts, page.Histogram{Caption: r.estimates(profiling.CollectSyscalls, "How long calls of "+c.Name+" took"), Axis: "calls by their time",
 				Series: page.Named(c.Name), Bound: page.Seconds, Buckets: page.Log2([][]uint64{c.Times}, nanosecond)})
 		}
 	}
@@ -100,7 +101,7 @@ func sizes(c profiling.Syscall) []float64 {
 }
 
 func (r Report) processes() page.Table {
-	table := page.Table{Caption: "Calls of each process", Columns: []page.Column{{Title: "Program"}, {Title: "Node"}, {Title: "Process", Numeric: true},
+	table := page.Table{Caption: r.estimates(profiling.CollectSyscalls, "Calls of each process"), Columns: []page.Column{{Title: "Program"}, {Title: "Node"}, {Title: "Process", Numeric: true},
 		{Title: "Call"}, {Title: "Calls", Numeric: true}, {Title: "Time", Numeric: true}}}
 	for i, p := range r.Result.Syscalls.Processes {
 		if i == mostProcesses {
@@ -120,9 +121,10 @@ func (r Report) files() page.Section {
 		return s
 	}
 	s.Lead = r.overhead(profiling.CollectIO)
+	s.Parts = append(s.Parts, r.looked(profiling.CollectIO)...)
 	columns := []page.Column{{Title: "Files"}, {Title: "Used for"}, {Title: "Number", Numeric: true}, {Title: "Reads", Numeric: true}, {Title: "Bytes read", Numeric: true},
 		{Title: "Writes", Numeric: true}, {Title: "Bytes written", Numeric: true}, {Title: "Bytes each", Numeric: true}, {Title: "In order", Numeric: true}, {Title: "Syncs", Numeric: true}, {Title: "Advice"}}
-	patterns := page.Table{Caption: "Patterns: files that are used alike", Columns: columns}
+	patterns := page.Table{Caption: r.estimates(profiling.CollectIO, "Patterns: files that are used alike"), Columns: columns}
 	for _, p := range io.Patterns {
 		both := p.Read.Plus(p.Write)
 		advice := ""
@@ -135,14 +137,14 @@ func (r Report) files() page.Section {
 		patterns.Rows = append(patterns.Rows, page.Row{page.Code(p.Shape), page.Text(p.Behaviour), countOf(p.Files), countOf(p.Read.Calls), countOf(p.Read.Bytes),
 			countOf(p.Write.Calls), countOf(p.Write.Bytes), meanBytes(both), percentOf(both.Sequential, both.Moved()), countOf(p.Syncs), page.Text(advice)})
 	}
-	totals := page.Table{Caption: "All of a kind", Columns: []page.Column{{Title: "Kind"}, {Title: "Reads", Numeric: true}, {Title: "Bytes read", Numeric: true},
+	totals := page.Table{Caption: r.estimates(profiling.CollectIO, "All of a kind"), Columns: []page.Column{{Title: "Kind"}, {Title: "Reads", Numeric: true}, {Title: "Bytes read", Numeric: true},
 		{Title: "Writes", Numeric: true}, {Title: "Bytes written", Numeric: true}, {Title: "Failed", Numeric: true}, {Title: "Cut short", Numeric: true}}}
 	for _, t := range io.Totals {
 		totals.Rows = append(totals.Rows, page.Row{page.Text(t.Kind), countOf(t.Read.Calls), countOf(t.Read.Bytes), countOf(t.Write.Calls), countOf(t.Write.Bytes),
 			countOf(t.Read.Failed + t.Write.Failed), countOf(t.Read.Cut + t.Write.Cut)})
 	}
 	regular := io.Total(profiling.RegularFiles)
-	s.Parts = append(s.Parts, patterns, totals, page.Histogram{Caption: "Bytes that one call moved", Axis: "calls by bytes", Series: page.Named("reads", "writes"),
+	s.Parts = append(s.Parts, patterns, totals, page.Histogram{Caption: r.estimates(profiling.CollectIO, "Bytes that one call moved"), Axis: "calls by bytes", Series: page.Named("reads", "writes"),
 		Bound: func(v float64) string { return page.Bytes(int64(v)) }, Buckets: page.Log2([][]uint64{regular.Read.Sizes, regular.Write.Sizes}, 1)},
 		page.Folded{Title: "Single files", Parts: []page.Part{r.singleFiles()}})
 	return s
@@ -157,7 +159,7 @@ func meanBytes(t profiling.Traffic) page.Cell {
 
 func (r Report) singleFiles() page.Table {
 	io := r.Result.IO
-	table := page.Table{Caption: "Files", Columns: []page.Column{{Title: "File"}, {Title: "Node"}, {Title: "Size", Numeric: true}, {Title: "Opened", Numeric: true},
+	table := page.Table{Caption: r.estimates(profiling.CollectIO, "Files"), Columns: []page.Column{{Title: "File"}, {Title: "Node"}, {Title: "Size", Numeric: true}, {Title: "Opened", Numeric: true},
 		{Title: "Reads", Numeric: true}, {Title: "Bytes read", Numeric: true}, {Title: "Writes", Numeric: true}, {Title: "Bytes written", Numeric: true},
 		{Title: "Syncs", Numeric: true}, {Title: "File system"}}}
 	for _, f := range io.Files[:min(len(io.Files), mostFiles)] {
