@@ -195,7 +195,7 @@ $(TEST): $(filter-out %_test.go,$(wildcard tests/cmd/testresults/*.go)) | $(GO)
 	@CGO_ENABLED=0 $(GO) build -o $@ ./tests/cmd/testresults
 
 .PHONY: test
-test: deps build lint kernels test-unit test-c test-suites ## everything, as CI does it
+test: deps build lint kernels test-unit test-flood test-c test-suites ## everything, as CI does it
 
 .PHONY: test-unit
 test-unit: $(TEST) ## Go tests with the race detector; fuzz targets run their seeds
@@ -204,6 +204,10 @@ test-unit: $(TEST) ## Go tests with the race detector; fuzz targets run their se
 .PHONY: test-fuzz-seeds
 test-fuzz-seeds: $(TEST) ## only the fuzz targets' seeds (part of test-unit)
 	@$(STEP) fuzz-seeds $(TEST) go -o $(RESULTS)/fuzz-seeds.jsonl -v -- -run '^Fuzz' $(GO_PACKAGES)
+
+.PHONY: test-flood
+test-flood: $(TEST) ## 10,000 connections, which the race detector of test-unit has no room for
+	@$(STEP) flood $(TEST) go -o $(RESULTS)/flood.jsonl -v -- -count=1 -run TenThousand $(ARGS) ./kernel-broker/rpc
 
 .PHONY: test-store
 test-store: $(TEST) ## only the store's conformance suite, on memory and on etcd (part of test-unit)

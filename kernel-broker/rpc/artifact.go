@@ -64,7 +64,13 @@ func (s *catalogService) UploadArtifact(stream api.CatalogService_UploadArtifact
 		return status.Errorf(codes.OutOfRange, "artifact %q has %d bytes, offset %d is past them",
 			first.GetDigest(), first.GetSize(), first.GetOffset())
 	}
-	source := &uploadReader{stream: stream, rest: first.GetData(), left: first.GetSize() - first.GetOffset()}
+	source := &chunkReader{rest: first.GetData(), left: first.GetSize() - first.GetOffset(), next: func() ([]byte, error) {
+		message, err := stream.Recv()
+		if err == nil && (message.GetDigest() != "" || message.GetSize() != 0 || message.GetOffset() != 0) {
+			err = fmt.Errorf("upload names a digest, size or offset after its first message: %w", kernelbroker.ErrInvalid)
+		}
+		return message.GetData(), err
+	}}
 	stored, err := s.artifacts.Put(stream.Context(), first.GetDigest(), first.GetSize(), first.GetOffset(), source)
 	if source.err != nil {
 		// What went wrong in the stream tells more than what Put made of it.
@@ -76,28 +82,29 @@ func (s *catalogService) UploadArtifact(stream api.CatalogService_UploadArtifact
 	return stream.SendAndClose(&api.UploadArtifactResponse{Stored: stored})
 }
 
-// uploadReader reads the bytes of an upload, never more than were announced.
-type uploadReader struct {
-	stream api.CatalogService_UploadArtifactServer
-	rest   []byte
-	left   uint64
-	err    error
+// chunkReader reads the bytes of an upload, never more than were announced, and
+// no messages without any, of which there could be many.
+type chunkReader struct {
+	next func() ([]byte, error)
+	rest []byte
+	left uint64
+	err  error
 }
 
-func (r *uploadReader) Read(p []byte) (int, error) {
+func (r *chunkReader) Read(p []byte) (int, error) {
 	for len(r.rest) == 0 {
-		message, err := r.stream.Recv()
+		data, err := r.next()
 		if errors.Is(err, io.EOF) {
 			return 0, io.EOF
 		}
-		if err == nil && (message.GetDigest() != "" || message.GetSize() != 0 || message.GetOffset() != 0) {
-			err = fmt.Errorf("upload names a digest, size or offset after its first message: %w", kernelbroker.ErrInvalid)
+		if err == nil && len(data) == 0 {
+			err = fmt.Errorf("upload has a message without data after its first one: %w", kernelbroker.ErrInvalid)
 		}
 		if err != nil {
 			r.err = err
 			return 0, err
 		}
-		r.rest = message.GetData()
+		r.rest = data
 	}
 	if uint64(len(r.rest)) > r.left {
 		r.err = fmt.Errorf("upload has more bytes than it announced: %w", kernelbroker.ErrInvalid)

@@ -93,7 +93,7 @@ type trusted struct {
 	file   string
 }
 
-func trust(t *testing.T) *trusted {
+func trust(t *testing.T, more ...func(*rpc.Options)) *trusted {
 	t.Helper()
 	f := &trusted{munged: mungetest.Start(t), people: &town{}, dir: filepath.Join(t.TempDir(), "audit"), file: filepath.Join(t.TempDir(), "policy.yaml")}
 	if err := os.WriteFile(f.file, []byte(townPolicy), 0o644); err != nil {
@@ -113,7 +113,13 @@ func trust(t *testing.T) *trusted {
 		t.Fatal(err)
 	}
 	verifier := credential.NewVerifier(credential.Options{Decoder: notary{munge.New(f.munged.Socket)}, Cluster: cluster})
-	f.fixture = serve(t, func(o *rpc.Options) { users(o); o.Proof, o.Guard = verifier, f.guard }, both)
+	f.fixture = serve(t, func(o *rpc.Options) {
+		users(o)
+		o.Proof, o.Guard = verifier, f.guard
+		for _, change := range more {
+			change(o)
+		}
+	}, both)
 	return f
 }
 

@@ -66,7 +66,7 @@ func (s *oneJob) Hold(context.Context, string) error {
 }
 
 // serveBroker serves a real controller.
-func serveBroker(t *testing.T) (*fixture, *oneJob) {
+func serveBroker(t testing.TB, change func(*rpc.Options), more func(*grpc.Server, *broker.Controller)) (*fixture, *oneJob) {
 	t.Helper()
 	slurm := &oneJob{}
 	slurm.set("ALLOCATED", "POWERING_UP")
@@ -78,7 +78,12 @@ func serveBroker(t *testing.T) (*fixture, *oneJob) {
 		}
 	})
 	profiles := catalog.New(catalog.Options{Store: kept, Log: slog.New(slog.DiscardHandler)})
-	f := serve(t, func(o *rpc.Options) { o.Catalog = profiles }, func(server *grpc.Server) {
+	f := serve(t, func(o *rpc.Options) {
+		o.Catalog = profiles
+		if change != nil {
+			change(o)
+		}
+	}, func(server *grpc.Server) {
 		for _, name := range []string{"stock", "mitgcm"} {
 			p := rpc.ProfileFromProto(apiProfile(name, digestOf([]byte(name)), 1))
 			p.Versions[0].Kernel.BuildID = strings.Repeat(map[string]string{"stock": "aa", "mitgcm": "bb"}[name], 20)
@@ -96,6 +101,9 @@ func serveBroker(t *testing.T) (*fixture, *oneJob) {
 		}
 		api.RegisterNodeServiceServer(server, rpc.NewNodeService(controller))
 		api.RegisterAllocationServiceServer(server, rpc.NewAllocationService(controller))
+		if more != nil {
+			more(server, controller)
+		}
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -150,7 +158,7 @@ func wished(t *testing.T, stream api.NodeService_ConnectClient, is func(*api.Des
 }
 
 func TestHelloIsChecked(t *testing.T) {
-	f, _ := serveBroker(t)
+	f, _ := serveBroker(t, nil, nil)
 	long := strings.Repeat("x", 200)
 	for name, c := range map[string]struct {
 		first *api.ConnectRequest
@@ -190,7 +198,7 @@ func TestHelloIsChecked(t *testing.T) {
 }
 
 func TestMalformedMessagesEndTheStream(t *testing.T) {
-	f, _ := serveBroker(t)
+	f, _ := serveBroker(t, nil, nil)
 	for name, m := range map[string]*api.ConnectRequest{
 		"a second hello":           hello(nil),
 		"nothing":                  {},
@@ -211,7 +219,7 @@ func TestMalformedMessagesEndTheStream(t *testing.T) {
 }
 
 func TestNewerStreamTakesOver(t *testing.T) {
-	f, _ := serveBroker(t)
+	f, _ := serveBroker(t, nil, nil)
 	first := join(t, f, hello(nil))
 	wished(t, first, func(d *api.Desired) bool { return d.GetAttested() })
 	second := join(t, f, hello(nil))
@@ -229,7 +237,7 @@ func TestNewerStreamTakesOver(t *testing.T) {
 
 // A job's whole way to its kernel as agent, hook and user see it.
 func TestSwitchOverTheWire(t *testing.T) {
-	f, slurm := serveBroker(t)
+	f, slurm := serveBroker(t, nil, nil)
 	agent := join(t, f, hello(nil))
 	wished(t, agent, func(d *api.Desired) bool { return d.GetAttested() && d.GetSlurmdAllowed() })
 	jobs := api.NewAllocationServiceClient(f.local(t))
@@ -305,7 +313,7 @@ func TestSwitchOverTheWire(t *testing.T) {
 }
 
 func TestAllocationRequestsAreChecked(t *testing.T) {
-	f, _ := serveBroker(t)
+	f, _ := serveBroker(t, nil, nil)
 	jobs := api.NewAllocationServiceClient(f.local(t))
 	for name, c := range map[string]struct {
 		r     *api.EnsureKernelRequest

@@ -214,32 +214,3 @@ func (s *runService) DeliverRun(ctx context.Context, r *api.DeliverRunRequest) (
 	}
 	return &api.DeliverRunResponse{}, nil
 }
-
-// chunkReader reads the bytes of an upload, never more than were announced.
-type chunkReader struct {
-	next func() ([]byte, error)
-	rest []byte
-	left uint64
-	err  error
-}
-
-func (r *chunkReader) Read(p []byte) (int, error) {
-	for len(r.rest) == 0 {
-		data, err := r.next()
-		if errors.Is(err, io.EOF) {
-			return 0, io.EOF
-		}
-		if err != nil {
-			r.err = err
-			return 0, err
-		}
-		r.rest = data
-	}
-	if uint64(len(r.rest)) > r.left {
-		r.err = fmt.Errorf("upload has more bytes than it announced: %w", kernelbroker.ErrInvalid)
-		return 0, r.err
-	}
-	n := copy(p, r.rest)
-	r.rest, r.left = r.rest[n:], r.left-uint64(n)
-	return n, nil
-}

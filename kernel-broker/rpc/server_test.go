@@ -152,6 +152,12 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
+func (b *lockedBuffer) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text.Reset()
+}
+
 func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,29 +234,38 @@ func (f *fixture) remote(t testing.TB) *grpc.ClientConn { return dial(t, f.addre
 // and only while it connects.
 func (f *fixture) as(t *testing.T, uid int) *grpc.ClientConn {
 	t.Helper()
+	f.openTo(t)
+	return dial(t, "passthrough:user", grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+		return dialAs(uid, f.socket)
+	}))
+}
+
+// openTo opens the way to the socket, through folders that are closed to others.
+func (f *fixture) openTo(t *testing.T) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can dial as another user")
 	}
-	// The way to the socket leads through folders that are closed to others.
 	for dir := filepath.Dir(f.socket); strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return dial(t, "passthrough:user", grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-		type result struct {
-			conn net.Conn
-			err  error
-		}
-		done := make(chan result)
-		go func() {
-			runtime.LockOSThread() // and never unlocked: the thread ends here
-			conn, err := connectAs(uid, f.socket)
-			done <- result{conn, err}
-		}()
-		r := <-done
-		return r.conn, r.err
-	}))
+}
+
+func dialAs(uid int, path string) (net.Conn, error) {
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan result)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends here
+		conn, err := connectAs(uid, path)
+		done <- result{conn, err}
+	}()
+	r := <-done
+	return r.conn, r.err
 }
 
 func connectAs(uid int, path string) (net.Conn, error) {

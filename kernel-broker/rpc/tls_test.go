@@ -27,7 +27,7 @@ type secured struct {
 	authority *ca.Authority
 }
 
-func serveTLS(t *testing.T, lifetime time.Duration) *secured {
+func serveTLS(t *testing.T, lifetime time.Duration, more ...func(*rpc.Options)) *secured {
 	t.Helper()
 	kept := memstore.New()
 	authority, err := ca.OpenAuthority(ca.Options{Dir: filepath.Join(t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: lifetime})
@@ -39,7 +39,12 @@ func serveTLS(t *testing.T, lifetime time.Duration) *secured {
 		t.Fatal(err)
 	}
 	s := &secured{t: t, authority: authority}
-	s.fixture = serve(t, func(o *rpc.Options) { o.TLS = &rpc.TLS{Source: authority, Registry: registry} }, both)
+	s.fixture = serve(t, func(o *rpc.Options) {
+		o.TLS = &rpc.TLS{Source: authority, Registry: registry}
+		for _, change := range more {
+			change(o)
+		}
+	}, both)
 	return s
 }
 

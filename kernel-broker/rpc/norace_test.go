@@ -1,0 +1,6 @@
+//go:build !race
+
+package rpc_test
+
+// flood is how many connections somebody opens.
+const flood = 10_000

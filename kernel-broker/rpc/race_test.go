@@ -1,0 +1,8 @@
+//go:build race
+
+package rpc_test
+
+// flood is how many connections somebody opens. The race detector has room for
+// 8,128 goroutines, and a connection takes three: `make test-flood` runs these
+// tests without it.
+const flood = 2_000
