@@ -147,6 +147,7 @@ So. Hm.
 - two
 Release  6.1
 Digest   sha256:00
++ More (on the page)
 
 Table
 -----

@@ -9,7 +9,8 @@ import (
 )
 
 // WriteText writes the document for a terminal: all but the charts, whose
-// figures stand in the tables, and what is folded away.
+// figures stand in the tables, and what is folded away, of which it says that it
+// is there.
 func (d Document) WriteText(w io.Writer) error {
 	if err := d.check(); err != nil {
 		return fmt.Errorf("page %q: %w", d.Title, err)
@@ -70,6 +71,8 @@ func (t *textWriter) part(part Part) error {
 		t.facts(p)
 	case Table:
 		return t.table(p)
+	case Folded:
+		t.paragraph("+ " + p.Title + " (on the page)")
 	}
 	return nil
 }
