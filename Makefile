@@ -205,6 +205,14 @@ test-unit: $(TEST) ## Go tests with the race detector; fuzz targets run their se
 test-fuzz-seeds: $(TEST) ## only the fuzz targets' seeds (part of test-unit)
 	@$(STEP) fuzz-seeds $(TEST) go -o $(RESULTS)/fuzz-seeds.jsonl -v -- -run '^Fuzz' $(GO_PACKAGES)
 
+FUZZTIME ?= 10m
+
+.PHONY: fuzz
+fuzz: | $(GO) ## run every fuzz target for FUZZTIME (10m) and keep the corpus in tests/fuzz-corpus (ARGS="--only rpc")
+	@mkdir -p build/bin
+	@CGO_ENABLED=0 $(GO) build -o build/bin/kb-fuzz ./tests/fuzz/cmd/kb-fuzz
+	@$(STEP) fuzz build/bin/kb-fuzz --go $(GO) --time $(FUZZTIME) $(ARGS)
+
 .PHONY: test-flood
 test-flood: $(TEST) ## 10,000 connections, which the race detector of test-unit has no room for
 	@$(STEP) flood $(TEST) go -o $(RESULTS)/flood.jsonl -v -- -count=1 -run TenThousand $(ARGS) ./kernel-broker/rpc

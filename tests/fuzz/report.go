@@ -1,0 +1,52 @@
+package fuzz
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+)
+
+// Report is the JSON of a run.
+type Report struct {
+	Began time.Time `json:"began"`
+	// Time for each target.
+	Time    string   `json:"time"`
+	Results []Result `json:"results"`
+}
+
+// Write keeps the report.
+func (r Report) Write(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// Table prints it for people, and returns how many targets found something.
+func (r Report) Table(out io.Writer) (failed int) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "TARGET\tSECONDS\tEXECS\tNEW\tKEPT\tRESULT")
+	for _, x := range r.Results {
+		word := "ok"
+		if x.Failed != "" {
+			failed++
+			word = "FAILED " + x.Input
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%.0f\t%d\t%d\t%d\t%s\n", x.Target, x.Seconds, x.Execs, x.New, x.Kept, word)
+	}
+	_ = w.Flush() // to a terminal
+	for _, x := range r.Results {
+		if x.Failed != "" {
+			_, _ = fmt.Fprintf(out, "\n%s: %s\n", x.Target, x.Failed)
+		}
+	}
+	return failed
+}
