@@ -1,0 +1,261 @@
+//go:build lab
+
+package suites
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/compare"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/patterns"
+)
+
+// TestProfiling has real jobs looked at by real collectors, from sbatch's option to
+// the report.
+func TestProfiling(t *testing.T) {
+	p := startProfiled(t, nil)
+	p.on("replay", replayed)
+	p.on("call-graph", callGraph)
+	p.on("a-kernel-of-its-own", ownKernel)
+	p.on("a-slim-kernel", slimKernel)
+}
+
+// oceanScript replays the ocean model's input and output on each node. The program
+// says what it did, and its files are away before the next job.
+const oceanScript = `srun --ntasks-per-node=1 bash -c 'd=/tmp/ocean.$SLURM_JOB_ID; mkdir $d; mitgcm-io --dir $d --json; e=$?; rm -r $d; exit $e'
+`
+
+// oceanSaid is what mitgcm-io says that it did.
+type oceanSaid struct {
+	OK       bool
+	Patterns map[string]did
+	Total    did
+}
+
+type did struct{ Files, Reads, Writes, Seeks, Bytes uint64 }
+
+func replayed(p *profiled) {
+	job := p.submit("io,syscalls,noise", oceanScript, "-N2")
+	p.looking(job)
+	pictures := p.watched(job)
+	r := p.over(job, "COMPLETED", runComplete)
+	for _, n := range r.Nodes {
+		if n.State != nodeDelivered || n.Partial != "" || len(n.Files) != 1 {
+			p.t.Errorf("node %+v", n)
+		}
+	}
+	made := p.report(r)
+	if len(made.Result.Refused) > 0 || len(made.Result.Partial) > 0 || len(made.Result.Nodes) != 2 {
+		p.t.Errorf("refused %+v, partial %+v, nodes %+v", made.Result.Refused, made.Result.Partial, made.Result.Nodes)
+	}
+	said := output[oceanSaid](p, job)
+	if len(said) != 2 {
+		p.t.Fatalf("%d nodes said what they did", len(said))
+	}
+	p.exact(made.Result, said)
+	for _, c := range made.Result.Noise.CPUs {
+		if c.WantedNS == 0 || c.LostNS >= c.WantedNS {
+			p.t.Errorf("node %s, CPU %d: lost %d ns of %d", c.Node, c.CPU, c.LostNS, c.WantedNS)
+		}
+	}
+	if made.Decision.KernelShare == nil || len(made.Decision.Steps) == 0 {
+		p.t.Errorf("decision %+v", made.Decision)
+	}
+	p.shown(r)
+	if seen := <-pictures; seen.err != nil || seen.nodes["n1"] == 0 || seen.nodes["n2"] == 0 {
+		p.t.Errorf("figures while the job ran: %v, %v", seen.nodes, seen.err)
+	}
+}
+
+// watch is what kernelctl run watch showed: how many pictures of each node.
+type watch struct {
+	nodes map[string]int
+	err   error
+}
+
+// watched has alice watch a job until it ends.
+func (p *profiled) watched(job string) chan watch {
+	seen := make(chan watch, 1)
+	go func() {
+		w := watch{nodes: map[string]int{}}
+		ctx, cancel := context.WithTimeout(p.ctx, profilingLimit)
+		defer cancel()
+		out, err := p.Exec(ctx, "alice", "kernelctl", "run", "watch", job, "--output", "json")
+		w.err = err
+		for line := range strings.Lines(out.Stdout) {
+			var live profiling.Live
+			if err := json.Unmarshal([]byte(line), &live); err != nil {
+				w.err = err
+				break
+			}
+			for _, n := range live.Result.Nodes {
+				w.nodes[n.Name]++
+			}
+		}
+		if w.err == nil && out.Exit != 0 {
+			w.err = fmt.Errorf("exit %d: %s", out.Exit, out.Stderr)
+		}
+		seen <- w
+	}()
+	return seen
+}
+
+// exact compares what was found with what the programs say that they did, call for
+// call. Sizes are those of the model's files (tests/workloads/mitgcm/README.md).
+func (p *profiled) exact(found profiling.Result, said []oceanSaid) {
+	p.t.Helper()
+	sum := map[string]did{}
+	var total did
+	for _, s := range said {
+		if !s.OK {
+			p.t.Errorf("a program failed: %+v", s)
+		}
+		for name, d := range s.Patterns {
+			sum[name] = sum[name].plus(d)
+		}
+		total = total.plus(s.Total)
+	}
+	for name, want := range map[string]struct {
+		behaviour, ending string
+		least, most       uint64
+	}{
+		"bin":  {patterns.BlockReads, "/input_*.bin", 0, 4096},
+		"meta": {patterns.OneSmallWrite, ".meta", 183, 212},
+		"data": {patterns.SmallAppends, ".data", 180, 360},
+		"log":  {patterns.SmallAppends, "/results.log", 78, 78},
+	} {
+		d, got := sum[name], p.pattern(found.IO, want.behaviour, want.ending)
+		one := got.Write
+		if d.Writes == 0 {
+			one = got.Read
+		}
+		p.t.Logf("%s: %s | %s | %d files, %d reads, %d writes, %d bytes of %d to %d each, %d seeks (%d idle)", name, got.Behaviour, got.Shape,
+			got.Files, got.Read.Calls, got.Write.Calls, got.Bytes, one.Least, one.Most, got.Seeks, got.IdleSeeks)
+		if (did{got.Files, got.Read.Calls, got.Write.Calls, got.Seeks, got.Bytes}) != d {
+			p.t.Errorf("%s: found %+v, the programs say %+v", name, got, d)
+		}
+		if one.Most != want.most || want.least != 0 && one.Least != want.least || one.Sequential != one.Calls {
+			p.t.Errorf("%s: calls of %d to %d bytes, %d of %d in order; want %d to %d, all in order",
+				name, one.Least, one.Most, one.Sequential, one.Calls, want.least, want.most)
+		}
+		if got.IdleSeeks != d.Seeks {
+			p.t.Errorf("%s: %d idle seeks of %d", name, got.IdleSeeks, d.Seeks)
+		}
+	}
+	if found.Syscalls == nil {
+		return
+	}
+	calls := map[string]uint64{}
+	for _, c := range found.Syscalls.Processes {
+		if c.Program == "mitgcm-io" {
+			calls[c.Name] += c.Count
+		}
+	}
+	// And one write of each for what it says.
+	if calls["write"] != total.Writes+uint64(len(said)) || calls["lseek"] != total.Seeks {
+		p.t.Errorf("system calls: %d writes and %d seeks, the programs say %+v", calls["write"], calls["lseek"], total)
+	}
+}
+
+func (d did) plus(o did) did {
+	return did{d.Files + o.Files, d.Reads + o.Reads, d.Writes + o.Writes, d.Seeks + o.Seeks, d.Bytes + o.Bytes}
+}
+
+// shown: what people read, and that others do not.
+func (p *profiled) shown(r runRecord) {
+	p.t.Helper()
+	id := fmt.Sprint(r.ID)
+	for _, c := range []struct {
+		words []string
+		args  []string
+	}{
+		{[]string{id, "complete", "alice", "2/2"}, []string{"run", "list"}},
+		{[]string{"Requested by:", "alice", "n1", "n2", "delivered"}, []string{"run", "show", id}},
+		{[]string{"/*.meta", "one small write", "/*.data", "small writes in order", "reads in order", "What the measuring cost"}, []string{"run", "report", id}},
+		{[]string{"run.html written"}, []string{"run", "report", id, "--html", "run.html"}},
+	} {
+		out := p.try("alice", append([]string{"kernelctl"}, c.args...)...)
+		for _, word := range c.words {
+			if out.Exit != 0 || !strings.Contains(out.Stdout+out.Stderr, word) {
+				p.t.Errorf("kernelctl %v: exit %d, %q is not in\n%s%s", c.args, out.Exit, word, out.Stdout, out.Stderr)
+			}
+		}
+	}
+	if page, err := os.ReadFile(filepath.Join(p.Home("alice"), "run.html")); err != nil || !strings.Contains(string(page), "/*.data") {
+		p.t.Errorf("the page: %v, %d bytes", err, len(page))
+	}
+	p.refused("bob", []string{"for user alice"}, "kernelctl", "run", "report", id)
+}
+
+// callGraph: where in the kernel the time goes, and a second run to set beside the
+// first.
+func callGraph(p *profiled) {
+	job := p.submit("io,callgraph", oceanScript, "-N1")
+	r := p.over(job, "COMPLETED", runComplete)
+	made := p.report(r)
+	p.exact(made.Result, output[oceanSaid](p, job))
+	id := fmt.Sprint(r.ID)
+	p.must("alice", "kernelctl", "run", "report", id, "--folded", "stacks", "--dot", "graph.dot", "--pprof", "graph.pb.gz")
+	for name, word := range map[string]string{"stacks": "vfs_write", "graph.dot": "vfs_write", "graph.pb.gz": "\x1f\x8b"} {
+		text, err := os.ReadFile(filepath.Join(p.Home("alice"), name))
+		if err != nil || !strings.Contains(string(text), word) {
+			p.t.Errorf("%s: no %q in %d bytes (%v)", name, word, len(text), err)
+		}
+	}
+	var c compare.Comparison
+	p.kernelctl(&c, "run", "diff", "1", id)
+	if len(c.Rows) == 0 || !slices.ContainsFunc(c.Rows, func(row compare.Row) bool { return row.A != nil && row.B != nil }) {
+		p.t.Errorf("runs 1 and %s beside each other: %+v", id, c)
+	}
+	if slices.ContainsFunc(c.Rows, func(row compare.Row) bool { return row.Standing != compare.Untested }) {
+		p.t.Errorf("of one run each something was said to be significant: %+v", c)
+	}
+}
+
+// ownKernel: a job that is booted into its profile's kernel, here the distribution's
+// under another name, is looked at there because an administrator asked; its user
+// did not.
+func ownKernel(p *profiled) {
+	f := &faults{cluster: p.cluster, kernels: map[string]kernel{}, jobs: map[string]string{}}
+	f.profile("debian", "stock", []string{"quiet"})
+	p.must("root", "kernelctl", "run", "request", "--profile", "debian", "--collectors", "io,syscalls")
+	p.file("alice", "ocean.sh", "#!/bin/bash\n"+oceanScript)
+	job := p.must("alice", "sbatch", "--parsable", "--output=%j.out", "--kernel-profile=debian", "-N1", "--nodelist=n1", "ocean.sh")
+	r := p.over(job, "COMPLETED", runComplete)
+	if r.Profile != "debian" || r.node("n1").State != nodeDelivered {
+		p.t.Errorf("run %+v", r)
+	}
+	p.exact(p.report(r).Result, output[oceanSaid](p, job))
+	p.settled()
+}
+
+// slimKernel cannot run programs for it: each collector says so before the job
+// begins, and the job runs.
+func slimKernel(p *profiled) {
+	const words = "the kernel has no type information"
+	job := p.submit("io,syscalls", fmt.Sprintf(`grep -c '%s' /var/log/kernel-broker/agent.log
+known calls 1000 >/dev/null
+uname -r
+`, words), "-N1", "--nodelist=n1", "--kernel-profile=mitgcm")
+	r := p.over(job, "COMPLETED", runPartial)
+	for _, c := range []string{"io", "syscalls"} {
+		if !strings.Contains(r.Reason, c+": "+words) {
+			p.t.Errorf("the reason does not say what is with %s: %q", c, r.Reason)
+		}
+	}
+	lines := strings.Fields(p.must("alice", "cat", job+".out"))
+	if k := p.kernelOf("mitgcm"); len(lines) != 2 || lines[0] == "0" || lines[1] != k.release {
+		p.t.Errorf("the job found %q: so often it had been said, and on this kernel it ran", lines)
+	}
+	if made := p.report(r); len(made.Result.Refused) != 2 || made.Result.IO != nil || len(made.Decision.Caveats) < 2 {
+		p.t.Errorf("report %+v, %+v", made.Result, made.Decision)
+	}
+	p.settled()
+}

@@ -1,0 +1,193 @@
+//go:build lab
+
+package suites
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/tests/lab"
+)
+
+// TestWholeWay does what README.md says under "From a job to a kernel made of it",
+// line by line: a job on the kernel that counts, a kernel built from its counts and
+// published with its report, a job on that. The kernels are compiled the first time;
+// what was built is found again.
+func TestWholeWay(t *testing.T) {
+	p := &profiled{cluster: start(t, func(o *lab.Options) {
+		o.Slurm.Cgroup = true
+		o.ReadyTimeout = profilingLimit
+		o.Slurm.Set["MessageTimeout"] = "100"
+	})}
+	w := wholeWay{profiled: p}
+	w.prepare()
+	for _, line := range readmeLines(t) {
+		w.line(line)
+	}
+	w.check()
+}
+
+// readmeLines are the commands, without what stands behind them for people.
+func readmeLines(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)### From a job to a kernel made of it\n.*?```\n(.*?)```").FindSubmatch(text)
+	if block == nil {
+		t.Fatal("README.md has no commands under \"From a job to a kernel made of it\"")
+	}
+	var lines []string
+	for line := range strings.Lines(string(block[1])) {
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+type wholeWay struct {
+	*profiled
+	build  []string // flags of a build that has its own cache and catalog
+	jobs   []string
+	built  string // what the build from the run printed
+	listed string // and the list of runs
+}
+
+// replayScript says on which kernel it ran and replays the ocean model.
+const replayScript = `#!/bin/bash
+srun --ntasks-per-node=1 bash -c 'd=/tmp/replay.$SLURM_JOB_ID; mkdir $d; uname -r; mitgcm-io --dir $d >/dev/null; e=$?; rm -r $d; exit $e'
+`
+
+func (w *wholeWay) prepare() {
+	w.t.Helper()
+	w.file("alice", "replay.sh", replayScript)
+	cache, err := factory.DefaultCacheDir()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	// The compiler sees real paths, and counting objects hold theirs.
+	if cache, err = filepath.EvalSymlinks(cache); err != nil {
+		w.t.Fatal(err)
+	}
+	own := filepath.Join(cache, "suites", "whole-way")
+	if err := os.MkdirAll(own, 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, shared := range []string{"source", "ccache", "distribution"} {
+		err := os.Symlink(filepath.Join(cache, shared), filepath.Join(own, shared))
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			w.t.Fatal(err)
+		}
+	}
+	build, err := filepath.Abs("../../build")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	catalog := filepath.Join(w.Dir(), "whole-way")
+	w.catalog(catalog)
+	w.build = []string{"--catalog", "/run/lab/whole-way", "--cache", own, "--programs", filepath.Join(build, "workloads"), "--plugin", filepath.Join(build, "measure/kbcount.so")}
+	for i := 1; i < len(w.build); i += 2 {
+		if r := w.try("root", "test", "-e", w.build[i]); r.Exit != 0 {
+			w.t.Skipf("%s is not to be seen on the lab's front-end, which has a /home, /tmp and /var of its own: KB_CACHE and the project have to be elsewhere", w.build[i])
+		}
+	}
+}
+
+// catalog is the project's, less the slimming, which needs another kernel and many
+// boots and has tests of its own.
+func (w *wholeWay) catalog(dir string) {
+	w.t.Helper()
+	if err := os.CopyFS(dir, os.DirFS("../../catalog")); err != nil {
+		w.t.Fatal(err)
+	}
+	recipe := filepath.Join(dir, "kernels", "mitgcm-pgo.yaml")
+	text, err := os.ReadFile(recipe)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	without := strings.Replace(string(text), "\nslimming: trace\n", "\n", 1)
+	if without == string(text) {
+		w.t.Fatalf("%s: no slimming to be left out", recipe)
+	}
+	if err := os.WriteFile(recipe, []byte(without), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// line runs one, as an administrator or as a user.
+func (w *wholeWay) line(line string) {
+	w.t.Helper()
+	argv, user := strings.Fields(line), "root"
+	switch {
+	case argv[0] == "sbatch":
+		user, argv = "alice", append([]string{"sbatch", "--parsable", "--output=%j.out"}, argv[1:]...)
+	case strings.HasPrefix(line, "kernelctl kernel build"):
+		argv = append(argv, w.build...)
+	}
+	w.t.Logf("%s: %s", user, strings.Join(argv, " "))
+	ctx, cancel := context.WithCancel(w.ctx) // as long as it takes
+	defer cancel()
+	r, err := w.Exec(ctx, user, argv...)
+	if err != nil || r.Exit != 0 {
+		w.t.Fatalf("%s: exit %d %v\n%s%s", line, r.Exit, err, r.Stdout, r.Stderr)
+	}
+	w.t.Log(strings.TrimSpace(r.Stdout))
+	switch {
+	case user == "alice":
+		id, _, _ := strings.Cut(strings.TrimSpace(r.Stdout), ";")
+		w.jobs = append(w.jobs, id)
+		if strings.Contains(line, "pgo ") && strings.Contains(line, "--kernel-profiling") {
+			w.counted(id)
+		}
+	case strings.Contains(line, "--from-run"):
+		w.built = r.Stdout
+	case strings.HasPrefix(line, "kernelctl run list"):
+		w.listed = r.Stdout
+	}
+}
+
+// counted: each node's counters are with the broker, whole.
+func (w *wholeWay) counted(job string) {
+	w.t.Helper()
+	r := w.over(job, "COMPLETED", runComplete)
+	if r.Profile != "mitgcm-pgo-instrumented" || len(r.Nodes) != 2 {
+		w.t.Errorf("run %+v", r)
+	}
+	for _, n := range r.Nodes {
+		if n.State != nodeDelivered || len(n.Files) != 2 || n.Files[1].Name != "gcov-"+n.Name+".tar.gz" {
+			w.t.Errorf("node %+v", n)
+		}
+	}
+}
+
+// check looks at what came of it.
+func (w *wholeWay) check() {
+	w.t.Helper()
+	if len(w.jobs) != 2 || !strings.Contains(w.listed, "pgo") {
+		w.t.Fatalf("jobs %v, runs:\n%s", w.jobs, w.listed)
+	}
+	if !strings.Contains(w.built, "mitgcm-pgo@1") || !strings.Contains(w.built, "benefit") {
+		w.t.Errorf("the build from the run ended in\n%s", w.built)
+	}
+	if show := w.must("root", "kernelctl", "kernel", "show", "mitgcm-pgo@1"); !strings.Contains(show, "benefit: ") {
+		w.t.Errorf("what the broker knows of the kernel has no verdict:\n%s", show)
+	}
+	w.waitJob(w.jobs[1], "COMPLETED")
+	for i, profile := range []string{"mitgcm-pgo-instrumented", "mitgcm-pgo"} {
+		k := w.kernelOf(profile)
+		said := strings.Fields(w.must("alice", "cat", w.jobs[i]+".out"))
+		if len(said) != 2 || said[0] != k.release || said[1] != k.release {
+			w.t.Errorf("job %s ran on %q, %s is %s", w.jobs[i], said, profile, k.release)
+		}
+	}
+	w.settled()
+}
