@@ -23,8 +23,8 @@ type Coverage struct {
 	JobNS       uint64 `json:"job_ns"`
 	LookedJobNS uint64 `json:"looked_job_ns"`
 	// Events that were seen, and how many there were by the estimate: a pause
-	// had as many, for the job's CPU time in it, as the moments before it. What
-	// is scaled is multiplied by the second over the first.
+	// had as many, for the CPU time that the job had to itself, as the moments
+	// before it. What is scaled is multiplied by the second over the first.
 	Events    uint64 `json:"events"`
 	Estimated uint64 `json:"estimated"`
 	// CostNS is what the collector cost over the span, with the kernel's way to

@@ -29,6 +29,15 @@ func (a Attached) Spent() (Cost, error) {
 	return Cost{Runs: runs, NS: ns}, err
 }
 
+// Pause ends what the programs see; see bpf.Programs.
+func (a Attached) Pause() error { return a.Programs.Pause() }
+
+// Detach them for the pause.
+func (a Attached) Detach() error { return a.Programs.Detach() }
+
+// Resume looks again.
+func (a Attached) Resume() error { return a.Programs.Resume() }
+
 // Stop detaches the programs.
 func (a Attached) Stop() error { return a.Programs.Stop() }
 

@@ -1,6 +1,8 @@
 package collect
 
 import (
+	"time"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/cgroup"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
@@ -39,6 +41,21 @@ type Session interface {
 	Stop() error
 	// Close stops, and gives back what Stop left.
 	Close() error
+}
+
+// Pauser is a Session that can look away for a while. What it found before
+// stays, and the look after it does not see what began in between.
+type Pauser interface {
+	// Events counts what cost the job time: its programs' runs for the job.
+	Events() (uint64, error)
+	// Way is what an event costs the job outside of the program: the way of the
+	// kernel to it and back.
+	Way() time.Duration
+	// Pause ends the look at once, Detach takes its time to detach what is slow
+	// to detach.
+	Pause() error
+	Detach() error
+	Resume() error
 }
 
 // Missing is a part of a collector that cannot work.

@@ -20,12 +20,14 @@ const DefaultBytes = 32 << 20
 // is left out because something before it went wrong.
 func (r *Run) finish(why string) {
 	r.meter.close(r.sessions)
+	end := r.pace.moment()
 	for _, w := range r.sessions {
 		if err := w.session.Stop(); err != nil {
 			r.log.Error("collector not stopped cleanly", "collector", w.name, "error", err)
 			r.partial(w.name, err.Error())
 		}
 	}
+	r.wrong(r.pace.end(end))
 	if why != "" {
 		r.partial("", why)
 	}

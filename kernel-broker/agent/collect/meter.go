@@ -20,6 +20,13 @@ const (
 	mostPause  = 10 * time.Second
 )
 
+// Until a window has shown what a run of a program costs, it counts for so much:
+// more than most do. A window shows it once there were so many runs.
+const (
+	firstPrice = 300 // nanoseconds
+	enoughRuns = 100
+)
+
 // meter measures what the collectors cost.
 type meter struct {
 	// jobNS reads the CPU time that the job used so far.
@@ -32,6 +39,10 @@ type meter struct {
 	before map[profiling.Collector]edge
 	order  []profiling.Collector
 	sums   map[profiling.Collector]profiling.Overhead
+	prices map[profiling.Collector]float64
+	// held: the collectors look away, and a window would show nothing. owed: one
+	// was due meanwhile.
+	held, owed bool
 	// failed is why nothing is measured; nil if something is.
 	failed error
 }
@@ -49,6 +60,7 @@ func newMeter(jobNS func() uint64) *meter {
 		jobNS: jobNS, enable: func() (io.Closer, error) { return ebpf.EnableStats(unix.BPF_STATS_RUN_TIME) },
 		timer: time.NewTimer(time.Hour), pause: firstPause,
 		before: map[profiling.Collector]edge{}, sums: map[profiling.Collector]profiling.Overhead{},
+		prices: map[profiling.Collector]float64{},
 	}
 }
 
@@ -57,6 +69,10 @@ func (m *meter) due() <-chan time.Time { return m.timer.C }
 
 // turn opens a window, or closes the one that is open.
 func (m *meter) turn(sessions []working) {
+	if m.held {
+		m.owed = true
+		return
+	}
 	if m.stats != nil {
 		m.close(sessions)
 		m.timer.Reset(m.pause)
@@ -99,6 +115,7 @@ func (m *meter) close(sessions []working) {
 			sum.Collector = w.name
 		}
 		before, after := m.before[w.name], m.edge(w)
+		m.learn(w.name, before.cost, after.cost)
 		sum.WindowNS += uint64(after.at.Sub(before.at))
 		sum.JobNS += after.jobNS - before.jobNS
 		sum.Events += after.cost.Runs - before.cost.Runs
@@ -110,6 +127,47 @@ func (m *meter) close(sessions []working) {
 	}
 	m.stats = nil
 }
+
+// hold ends a window before its time: the collectors look away.
+func (m *meter) hold(sessions []working) {
+	m.held = true
+	if m.stats != nil {
+		m.close(sessions)
+		m.timer.Reset(m.pause)
+	}
+}
+
+// resume when they look again.
+func (m *meter) resume(sessions []working) {
+	m.held = false
+	if m.owed {
+		m.owed = false
+		m.turn(sessions)
+	}
+}
+
+func (m *meter) learn(name profiling.Collector, before, after Cost) {
+	if runs := after.Runs - before.Runs; runs >= enoughRuns {
+		m.prices[name] = float64(after.NS-before.NS) / float64(runs)
+	}
+}
+
+// price of one run of a collector's programs in nanoseconds, by the window that
+// is open or the last one.
+func (m *meter) price(w working) float64 {
+	if m.stats != nil {
+		if cost, err := w.session.Spent(); err == nil {
+			m.learn(w.name, m.before[w.name].cost, cost)
+		}
+	}
+	if price, known := m.prices[w.name]; known {
+		return price
+	}
+	return firstPrice
+}
+
+// share of the job's CPU time that a collector took in all windows.
+func (m *meter) share(name profiling.Collector) float64 { return m.sums[name].Share() }
 
 // overhead so far.
 func (m *meter) overhead(node string) []profiling.Overhead {

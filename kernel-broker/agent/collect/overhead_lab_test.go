@@ -38,18 +38,20 @@ func overhead(t *testing.T) {
 		t.Logf("%s alone: %.0f instructions", name, alone[name])
 	}
 	for _, set := range sets {
-		for name, command := range programs {
-			with := cost(t, command, set.collectors)
-			added := with - alone[name]
-			share := 100 * added / alone[name]
-			t.Logf("%s with %s: %.0f instructions more, %.2f %%", name, set.name, added, share)
-			if name == "calls" && added/50000 > set.perCall {
-				t.Errorf("%s adds %.0f instructions to a call", set.name, added/50000)
+		t.Run(set.name, func(t *testing.T) {
+			for name, command := range programs {
+				with := cost(t, command, set.collectors)
+				added := with - alone[name]
+				share := 100 * added / alone[name]
+				t.Logf("%s with %s: %.0f instructions more, %.2f %%", name, set.name, added, share)
+				if name == "calls" && added/50000 > set.perCall {
+					t.Errorf("%s adds %.0f instructions to a call", set.name, added/50000)
+				}
+				if name == "mitgcm" && share > set.replay {
+					t.Errorf("%s adds %.2f %% to the replay", set.name, share)
+				}
 			}
-			if name == "mitgcm" && share > set.replay {
-				t.Errorf("%s adds %.2f %% to the replay", set.name, share)
-			}
-		}
+		})
 	}
 }
 

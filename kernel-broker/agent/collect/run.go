@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/cgroup"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/live"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/patterns"
 )
 
 // How often a run looks after its collectors, whether the job has ended, and
@@ -44,6 +46,10 @@ type Request struct {
 	Linger bool
 	// Folder of the run, for the result and the archives; it is made.
 	Folder string
+	// Overhead is the share of the job's CPU time that the collectors may cost
+	// it. Above it they look away now and then, and the result has estimates. 0
+	// is no bound: all is counted, whatever that costs.
+	Overhead float64
 	// MostBytes of the result, 0 for DefaultBytes.
 	MostBytes int
 	// Socket for figures on line; empty for none. Owner may connect, besides
@@ -59,6 +65,7 @@ type Run struct {
 	target   Target
 	sessions []working
 	meter    *meter
+	pace     *pace
 	server   *live.Server
 	stop     chan string
 	ended    chan struct{}
@@ -111,6 +118,7 @@ func prepare(request Request, log *slog.Logger) (*Run, error) {
 		r.look()
 		return r.latest.AllNS
 	})
+	r.pace = newPace(request.Overhead, r.meter, r.meter.jobNS)
 	if request.Socket == "" {
 		return r, nil
 	}
@@ -207,6 +215,9 @@ func (r *Run) work() {
 	defer write.Stop()
 	lived := false
 	r.meter.turn(r.sessions)
+	if err := r.pace.start(r.sessions); err != nil {
+		r.log.Error("events of collectors not counted", "error", err)
+	}
 	for {
 		select {
 		case why := <-r.stop:
@@ -214,6 +225,8 @@ func (r *Run) work() {
 			return
 		case <-r.meter.due():
 			r.meter.turn(r.sessions)
+		case <-r.pace.due():
+			r.wrong(r.pace.ask())
 		case <-look.C:
 			alive := r.look()
 			// A job that is shorter than the time between two looks has left its
@@ -251,6 +264,18 @@ func (r *Run) look() (alive bool) {
 	return alive
 }
 
+// wrong is what collectors could not do; it is said once.
+func (r *Run) wrong(all []profiling.Partial) {
+	for _, p := range all {
+		p.Node = r.request.Node
+		if slices.Contains(r.result.Partial, p) {
+			continue
+		}
+		r.log.Error("collector", "collector", p.Collector, "error", p.Why)
+		r.result.Partial = append(r.result.Partial, p)
+	}
+}
+
 func (r *Run) tend() {
 	for _, w := range r.sessions {
 		t, ok := w.session.(tender)
@@ -265,12 +290,14 @@ func (r *Run) tend() {
 
 // snapshot is the result as of now.
 func (r *Run) snapshot() (profiling.Result, error) {
+	r.wrong(r.pace.account())
 	now := r.result
 	node := r.result.Nodes[0]
 	used := r.latest.Less(r.began)
 	node.End, node.JobNS, node.UserNS, node.SystemNS = time.Now().UTC(), used.AllNS, used.UserNS, used.SystemNS
 	now.Nodes = []profiling.Node{node}
 	now.Overhead = r.meter.overhead(r.request.Node)
+	now.Coverage = nil
 	var all []error
 	if r.meter.failed != nil {
 		all = append(all, fmt.Errorf("overhead: %w", r.meter.failed))
@@ -279,6 +306,12 @@ func (r *Run) snapshot() (profiling.Result, error) {
 		if err := w.session.Read(&now); err != nil {
 			all = append(all, fmt.Errorf("collector %q: %w", w.name, err))
 		}
+	}
+	for _, c := range r.pace.coverage(r.request.Node) {
+		now.Cover(c)
+	}
+	if now.IO != nil {
+		now.IO.Patterns = patterns.Advise(now.IO.Patterns)
 	}
 	return now, errors.Join(all...)
 }

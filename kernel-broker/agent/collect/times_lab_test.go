@@ -31,6 +31,7 @@ func TestTimesInGuest(t *testing.T) {
 	t.Run("noise", findsNoise)
 	t.Run("callgraph", samplesTheKernel)
 	t.Run("overhead", overhead)
+	t.Run("budget", bounded)
 }
 
 func waitsForPackets(t *testing.T) {

@@ -70,6 +70,10 @@ func TestParseRefuses(t *testing.T) {
 		"who signs":      {broker + "tls: {mode: off}\n", "tls.mode"},
 		"relative key":   {broker + "tls: {key: k}\n", "tls.key"},
 		"tiny cache":     {broker + "cache: {max_bytes: 5}\n", "max_bytes"},
+		"tiny budget":    {broker + "profiling: {overhead_percent: 0.04}\n", "overhead_percent"},
+		"negative":       {broker + "profiling: {overhead_percent: -1}\n", "overhead_percent"},
+		"no number":      {broker + "profiling: {overhead_percent: .nan}\n", "overhead_percent"},
+		"any overhead":   {broker + "profiling: {overhead_percent: 51}\n", "overhead_percent"},
 	} {
 		_, err := Parse([]byte(c.text))
 		if !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), c.want) {

@@ -16,6 +16,9 @@ type Profiling struct {
 	Cgroups  []string      `yaml:"cgroups"`
 	MaxBytes int           `yaml:"max_bytes"`
 	Settle   time.Duration `yaml:"settle"`
+	// OverheadPercent of a job's CPU time may go to its collectors; 0 is no
+	// bound.
+	OverheadPercent float64 `yaml:"overhead_percent"`
 }
 
 func defaultProfiling() Profiling {
@@ -24,7 +27,7 @@ func defaultProfiling() Profiling {
 		Cgroups: []string{
 			"/sys/fs/cgroup/system.slice/slurmstepd.scope", "/sys/fs/cgroup/system.slice/*_slurmstepd.scope", "/sys/fs/cgroup/slurmstepd.scope",
 		},
-		MaxBytes: 32 << 20, Settle: 20 * time.Second,
+		MaxBytes: 32 << 20, Settle: 20 * time.Second, OverheadPercent: 4,
 	}
 }
 
@@ -43,6 +46,10 @@ func (p Profiling) validate() error {
 	}
 	if p.MaxBytes < 1<<16 || p.MaxBytes > 1<<30 {
 		return fmt.Errorf("profiling.max_bytes: %d is not within 64 KiB to 1 GiB: %w", p.MaxBytes, kernelbroker.ErrInvalid)
+	}
+	// Written so that it refuses what is no number, too.
+	if bounded := p.OverheadPercent >= 0.1 && p.OverheadPercent <= 50; !bounded && p.OverheadPercent != 0 {
+		return fmt.Errorf("profiling.overhead_percent: %v is neither within 0.1 to 50 nor 0, which is no bound: %w", p.OverheadPercent, kernelbroker.ErrInvalid)
 	}
 	if p.Settle < 0 || p.Settle > time.Minute {
 		return fmt.Errorf("profiling.settle: %v is not within 0 to 1m, which is what a load may take: %w", p.Settle, kernelbroker.ErrInvalid)

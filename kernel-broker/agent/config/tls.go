@@ -27,7 +27,7 @@ const (
 )
 
 func defaultTLS() TLS {
-	return TLS{
+	return TLS{ //nolint:gosec // G101: paths of files
 		Mode: TLSOwn, Dir: "/var/lib/kernel-broker/tls", Token: "/etc/kernel-broker/token",
 		Certificate: "/etc/kernel-broker/node.pem", Key: "/etc/kernel-broker/node.key", Authorities: "/etc/kernel-broker/ca.pem",
 	}

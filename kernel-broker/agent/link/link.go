@@ -134,7 +134,7 @@ func (l *Link) Run(ctx context.Context) {
 		l.options.Log.Warn("stream to the broker ended", "broker", l.options.Broker, "error", err)
 		select {
 		case <-ctx.Done():
-		case <-time.After(delay/2 + rand.N(delay)):
+		case <-time.After(delay/2 + rand.N(delay)): //nolint:gosec // G404: spreads the nodes over time; nobody gains by guessing it
 		}
 		delay = min(delay*2, maxBackoff*2/3) // with its jitter at most maxBackoff
 	}

@@ -16,7 +16,7 @@ const askTimeout = 10 * time.Second
 func Awaited(ctx context.Context, scontrol, node string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, scontrol, "--oneliner", "show", "node", node)
+	cmd := exec.CommandContext(ctx, scontrol, "--oneliner", "show", "node", node) //nolint:gosec // G204: the configured program, no shell; a node name is checked
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
 	if err != nil {

@@ -168,7 +168,7 @@ func (s *Slurmd) run(ctx context.Context, argv []string, bound time.Duration) er
 	if err := os.Remove(output.Name()); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // G204: the configured command, no shell
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Run(); err != nil {

@@ -30,16 +30,17 @@ func newKeeper(c config.Config, boot kernelbroker.Boot, broker runs.Broker, log 
 		Node: c.Node, Broker: broker, Dir: c.Profiling.Dir, Sockets: c.Profiling.Sockets, Cgroups: c.Profiling.Cgroups,
 		SlurmLimit: c.Slurmd.StartTimeout + slurmGrace, Log: log,
 		Collectors: collectors{node: c.Node, kernel: profiling.Kernel{Release: boot.Release, BuildID: boot.BuildID},
-			most: c.Profiling.MaxBytes, log: log},
+			most: c.Profiling.MaxBytes, overhead: c.Profiling.OverheadPercent / 100, log: log},
 	})
 }
 
 // collectors implements runs.Collectors.
 type collectors struct {
-	node   string
-	kernel profiling.Kernel
-	most   int
-	log    *slog.Logger
+	node     string
+	kernel   profiling.Kernel
+	most     int
+	overhead float64
+	log      *slog.Logger
 }
 
 // named returns those that there are. A name from a newer broker is refused by
@@ -79,7 +80,7 @@ func (c collectors) Begin(r runs.Request) (runs.Look, error) {
 	}
 	return collect.Start(collect.Request{
 		Job: r.Job.Job, Restart: r.Job.Restart, Node: c.node, Kernel: c.kernel, Cgroup: r.Cgroup, Folder: r.Folder,
-		MostBytes: c.most, Socket: r.Socket, Owner: int(r.UID),
+		Overhead: c.overhead, MostBytes: c.most, Socket: r.Socket, Owner: int(r.UID),
 	}, found, c.log)
 }
 

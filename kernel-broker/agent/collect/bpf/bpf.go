@@ -38,6 +38,9 @@ type Wanted struct {
 	// Parts are programs that the collector can do without, by what is missing
 	// then. Programs of one part are left out together.
 	Parts map[string]string
+	// Stays are programs that stay attached in a pause: they cost nothing to
+	// speak of while the others are away, and attaching disturbs every CPU.
+	Stays map[string]bool
 }
 
 // Spec reads the compiled programs.

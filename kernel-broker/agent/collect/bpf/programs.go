@@ -19,8 +19,11 @@ import (
 type Programs struct {
 	wanted     Wanted
 	collection *ebpf.Collection
-	links      []link.Link
-	missing    map[string]*profiling.Unsupported
+	attached   []*attached
+	// slow are programs on functions, see attached.
+	slow    map[string]bool
+	missing map[string]*profiling.Unsupported
+	look    uint32
 }
 
 // Start loads and attaches the programs for one job. The spec may be changed
@@ -42,7 +45,10 @@ func Start(w Wanted, job *cgroup.Group, adjust func(*ebpf.CollectionSpec) error)
 	if err != nil {
 		return nil, w.refused("loading", err)
 	}
-	p := &Programs{wanted: w, collection: collection, missing: missing}
+	p := &Programs{wanted: w, collection: collection, missing: missing, slow: map[string]bool{}, look: 1}
+	for name, program := range spec.Programs {
+		p.slow[name] = program.AttachType != ebpf.AttachTraceRawTp
+	}
 	if err := p.attach(); err != nil {
 		return nil, w.refused("attaching", errors.Join(err, p.Close()))
 	}
@@ -106,7 +112,7 @@ func (p *Programs) attach() error {
 		if program.Type() != ebpf.Tracing {
 			continue
 		}
-		attached, err := link.AttachTracing(link.TracingOptions{Program: program})
+		held, err := link.AttachTracing(link.TracingOptions{Program: program})
 		part, optional := p.wanted.Parts[name]
 		if err != nil && optional {
 			p.missing[part] = p.wanted.refused("program "+name, err)
@@ -115,7 +121,7 @@ func (p *Programs) attach() error {
 		if err != nil {
 			return fmt.Errorf("program %q: %w", name, err)
 		}
-		p.links = append(p.links, attached)
+		p.attached = append(p.attached, &attached{name, program, held, p.slow[name]})
 	}
 	return nil
 }
@@ -157,10 +163,12 @@ func (p *Programs) Spent() (runs, ns uint64, err error) {
 // Stop detaches the programs and leaves the maps.
 func (p *Programs) Stop() error {
 	var all []error
-	for _, l := range p.links {
-		all = append(all, l.Close())
+	for _, a := range p.attached {
+		if a.link != nil {
+			all = append(all, a.link.Close())
+		}
 	}
-	p.links = nil
+	p.attached = nil
 	return errors.Join(all...)
 }
 

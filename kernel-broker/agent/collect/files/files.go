@@ -9,6 +9,7 @@ package files
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -39,7 +40,7 @@ var wanted = bpf.Wanted{
 
 // A file that was idle so long may leave the kernel's table, once it is so full.
 const (
-	idle     = 2 * time.Second
+	idle     = 3 // ticks
 	fillMost = mostFiles / 2
 )
 
@@ -54,11 +55,20 @@ func (Collector) Check() error { return wanted.Check() }
 
 // Start attaches the programs.
 func (Collector) Start(target collect.Target) (collect.Session, error) {
+	nothing, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, &profiling.Unsupported{Collector: profiling.CollectIO, Reason: profiling.BrokenStart, Detail: err.Error()}
+	}
+	defer nothing.Close()
+	// It reads nothing, but by the function that is traced.
+	way := bpf.NewWay(func() { _, _ = unix.Read(int(nothing.Fd()), nil) })
 	programs, err := bpf.Start(wanted, target.Cgroup, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &session{Attached: collect.Attached{Programs: programs}, node: target.Node, store: newStore()}, nil
+	return &session{
+		Attached: collect.Attached{Programs: programs}, node: target.Node, store: newStore(), tick: 1, way: way.Of(1),
+	}, nil
 }
 
 type session struct {
@@ -66,10 +76,30 @@ type session struct {
 	node  string
 	store *store
 	moved uint64
+	tick  uint64
+	way   time.Duration
 }
 
-// Tend moves idle files out of the kernel's table when it fills up.
+// Events of the job.
+func (s *session) Events() (uint64, error) {
+	table, err := s.Programs.Map("cpus")
+	if err != nil {
+		return 0, err
+	}
+	sum, err := bpf.Sum(table, 0, func(sum *cpuState, one cpuState) { sum.Events += one.Events })
+	return sum.Events, err
+}
+
+// Way to the programs.
+func (s *session) Way() time.Duration { return s.way }
+
+// Tend moves idle files out of the kernel's table when it fills up. It is the
+// clock of the programs: what they touch gets the tick of now.
 func (s *session) Tend() error {
+	s.tick++
+	if err := s.Programs.Set("tick", s.tick); err != nil {
+		return err
+	}
 	sums, err := s.overflow()
 	if err != nil {
 		return err
@@ -85,12 +115,8 @@ func (s *session) Tend() error {
 	if err != nil {
 		return err
 	}
-	now, err := clock()
-	if err != nil {
-		return err
-	}
 	for key, record := range all {
-		if record.LastNS+uint64(idle) > now {
+		if record.Last+idle > s.tick {
 			continue
 		}
 		if err := s.move(table, key); err != nil {
@@ -109,14 +135,6 @@ func (s *session) move(table *ebpf.Map, key fileKey) error {
 	s.moved++
 	s.store.add(key, record.file(key, s.node))
 	return nil
-}
-
-func clock() (uint64, error) {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return 0, fmt.Errorf("clock: %w", err)
-	}
-	return uint64(now.Nano()), nil
 }
 
 // Read makes a result of the tables.

@@ -31,10 +31,10 @@ type traffic struct {
 }
 
 type fileRecord struct {
-	Traffic                                                   [2]traffic
-	Opens, Syncs, Seeks, IdleSeeks, Maps, Size, Magic, LastNS uint64
-	Flags, WholePath                                          uint32
-	Path                                                      [pathBytes]byte
+	Traffic                                                 [2]traffic
+	Opens, Syncs, Seeks, IdleSeeks, Maps, Size, Magic, Last uint64
+	Flags, WholePath                                        uint32
+	Path                                                    [pathBytes]byte
 }
 
 type typeTraffic struct{ Calls, Bytes, Failed uint64 }
@@ -44,6 +44,12 @@ type typeRecord struct{ Traffic [2]typeTraffic }
 type overflow struct {
 	Traffic     [2]struct{ Calls, Bytes uint64 }
 	Opens, Made uint64
+}
+
+// cpuState is what each CPU keeps to itself.
+type cpuState struct {
+	Events, File, Inode, During uint64
+	Key                         fileKey
 }
 
 func (t traffic) domain() profiling.Traffic {

@@ -13,6 +13,7 @@ const (
 	numbers       = 480
 	numberFault   = 478
 	numberForeign = 479
+	recents       = 16
 )
 
 type callStats struct {
@@ -31,6 +32,20 @@ type processName [16]byte
 func (n processName) String() string {
 	text, _, _ := bytes.Cut(n[:], []byte{0})
 	return string(bytes.ToValidUTF8(text, []byte("?")))
+}
+
+// recentCalls are calls of a process that one CPU has added up and that are not
+// in the table of processes.
+type recentCalls struct {
+	Key       processKey
+	Count, NS uint64
+}
+
+// cpuState is what each CPU keeps to itself. The rest is the call in progress.
+type cpuState struct {
+	Events uint64
+	Recent [recents]recentCalls
+	Rest   [448]byte
 }
 
 type losses struct{ Calls, NS, Away uint64 }

@@ -5,6 +5,9 @@ package syscalls
 
 import (
 	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
@@ -32,6 +35,16 @@ var wanted = bpf.Wanted{
 		"packet_begins": packets, "packet_readable": packets, "packet_tcp": packets,
 		"fault_begins": faults, "fault_ends": faults,
 	},
+	// They end where they see that no call is looked at.
+	Stays: map[string]bool{
+		"irq_handler_begins": true, "irq_handler_ends": true,
+		"local_timer_begins": true, "local_timer_ends": true,
+		"reschedule_begins": true, "reschedule_ends": true,
+		"call_function_begins": true, "call_function_ends": true,
+		"call_function_single_begins": true, "call_function_single_ends": true,
+		"irq_work_begins": true, "irq_work_ends": true,
+		"softirq_begins": true, "softirq_ends": true,
+	},
 }
 
 // Collector of system calls. Its zero value is ready.
@@ -45,16 +58,47 @@ func (Collector) Check() error { return wanted.Check() }
 
 // Start attaches the programs.
 func (Collector) Start(target collect.Target) (collect.Session, error) {
+	way := bpf.NewWay(func() { unix.Getppid() })
 	programs, err := bpf.Start(wanted, target.Cgroup, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &session{Attached: collect.Attached{Programs: programs}, node: target.Node}, nil
+	// A call is two events, its begin and its end.
+	return &session{Attached: collect.Attached{Programs: programs}, node: target.Node, way: way.Of(2)}, nil
 }
 
 type session struct {
 	collect.Attached
 	node string
+	way  time.Duration
+}
+
+// Events of the job.
+func (s *session) Events() (uint64, error) {
+	each, err := s.cpus()
+	if err != nil {
+		return 0, err
+	}
+	var sum uint64
+	for _, cpu := range each {
+		sum += cpu.Events
+	}
+	return sum, nil
+}
+
+// Way to the programs.
+func (s *session) Way() time.Duration { return s.way }
+
+func (s *session) cpus() ([]cpuState, error) {
+	table, err := s.Programs.Map("cpus")
+	if err != nil {
+		return nil, err
+	}
+	var each []cpuState
+	if err := table.Lookup(uint32(0), &each); err != nil {
+		return nil, fmt.Errorf("map %s: %w", table, err)
+	}
+	return each, nil
 }
 
 // Read makes a result of the tables.
@@ -107,6 +151,19 @@ func (s *session) processes(found *profiling.Syscalls) error {
 	all, err := bpf.Each[processKey, processCalls](table)
 	if err != nil {
 		return err
+	}
+	each, err := s.cpus()
+	if err != nil {
+		return err
+	}
+	for _, cpu := range each {
+		for _, recent := range cpu.Recent {
+			if recent.Count == 0 {
+				continue
+			}
+			sum := all[recent.Key]
+			all[recent.Key] = processCalls{Count: sum.Count + recent.Count, NS: sum.NS + recent.NS}
+		}
 	}
 	for key, sum := range all {
 		found.Processes = append(found.Processes, profiling.ProcessCalls{

@@ -13,6 +13,7 @@ func TestLayouts(t *testing.T) {
 		"processes": {Key: processKey{}, Value: processCalls{}},
 		"names":     {Value: processName{}},
 		"losses":    {Value: losses{}},
+		"cpus":      {Value: cpuState{}},
 	})
 	if got := len(profiling.Causes()); got != parts {
 		t.Errorf("%d causes, %d parts", got, parts)

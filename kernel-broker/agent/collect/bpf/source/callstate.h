@@ -24,8 +24,17 @@ struct call {
 	__u32 count[PARTS_ROUND];
 };
 
+/* Calls of one process, not in the table of processes yet. */
+struct recent {
+	struct process_key key;
+	__u64 count; /* 0: nothing */
+	__u64 ns;
+};
+
 struct cpu {
-	__u32 active; /* current is in a call of the job */
+	__u64 events; /* that cost the job time */
+	struct recent recent[RECENT];
+	__u32 active; /* the look in which current's call of the job began */
 	__u32 hard;   /* depth of interrupts */
 	__u32 soft;   /* soft interrupt's number and one, or 0 */
 	__u32 packet;
@@ -39,7 +48,7 @@ struct away {
 	struct call call;
 	__u64 since;
 	__u64 woken;
-	__u32 valid;
+	__u32 valid; /* the look that it belongs to */
 	__u32 why;   /* PART_PREEMPTED_*, or PART_WAIT_UNKNOWN */
 	__u32 cause; /* PART_WAIT_* */
 };
@@ -149,6 +158,7 @@ static __always_inline bool take(struct cpu *cpu)
 	if (cpu->taken)
 		return false;
 	cpu->taken = 1;
+	cpu->events++;
 	barrier();
 	return true;
 }
@@ -159,9 +169,15 @@ static __always_inline void release(struct cpu *cpu)
 	cpu->taken = 0;
 }
 
+/* Current is in a call, and it began in this look. */
+static __always_inline bool active(const struct cpu *cpu)
+{
+	return cpu->active == look;
+}
+
 static __always_inline void charge_now(struct cpu *cpu)
 {
-	if (cpu->active)
+	if (active(cpu))
 		charge(cpu, bpf_ktime_get_ns());
 }
 
@@ -173,12 +189,15 @@ static __always_inline void begin(struct cpu *cpu, __u32 number, __u32 trap)
 	/* Neither can be under way here; heals a lost event. */
 	cpu->hard = 0;
 	cpu->soft = 0;
+	/* A call that a pause cut off has left its parts. */
+	if (call->touched)
+		__builtin_memset(call, 0, sizeof(*call));
 	call->began = now;
 	call->mark = now;
 	call->number = number;
 	call->faults = 0;
 	call->trap = trap;
-	cpu->active = 1;
+	cpu->active = look;
 }
 
 #endif

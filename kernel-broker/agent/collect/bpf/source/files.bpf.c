@@ -43,6 +43,25 @@ struct {
 	__type(value, struct file_record);
 } fresh SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct files_cpu);
+} cpus SEC(".maps");
+
+/* Counts seconds; the agent does it, so that no call has to ask a clock. */
+volatile __u64 tick SEC(".data.tick") = 1;
+
+/* Counts opens, so that what is known of an open file ends with the next. */
+volatile __u32 opened = 0;
+
+/* Nothing is kept where opens are not seen: then it is 0. */
+static __always_inline __u64 period(void)
+{
+	return opened ? (__u64)look << 32 | opened : 0;
+}
+
 static __always_inline struct overflow *overflow(void)
 {
 	__u32 zero = 0;
@@ -61,7 +80,7 @@ struct facts {
  * Of a file that is an argument of the program: plain loads, which the kernel
  * checks by their types and makes harmless.
  */
-static __always_inline void look(struct file *file, struct facts *facts)
+static __always_inline void look_near(struct file *file, struct facts *facts)
 {
 	struct inode *inode = file->f_inode;
 
@@ -83,6 +102,30 @@ static __always_inline void look_far(struct file *file, struct facts *facts)
 	facts->key.inode = BPF_CORE_READ(inode, i_ino);
 	facts->key.device = BPF_CORE_READ(inode, i_sb, s_dev);
 	facts->key.generation = BPF_CORE_READ(inode, i_generation);
+}
+
+/* A call of the job, if it is looked at; what to note it in. */
+static __always_inline struct files_cpu *call_of_job(void)
+{
+	struct files_cpu *cpu;
+	__u32 zero = 0;
+
+	if (!current_in_job())
+		return NULL;
+	cpu = bpf_map_lookup_elem(&cpus, &zero);
+	if (!cpu)
+		return NULL;
+	cpu->events++;
+	return looking() ? cpu : NULL;
+}
+
+static __always_inline void keep(struct files_cpu *cpu, struct file *file,
+				 struct inode *inode, const struct facts *facts)
+{
+	cpu->file = (__u64)file;
+	cpu->inode = (__u64)inode;
+	cpu->during = period();
+	cpu->key = facts->key;
 }
 
 /* A record that has the file's last name only; an open gives the whole path. */
@@ -186,7 +229,7 @@ static __always_inline int done(struct file *file, struct facts *facts,
 	}
 	traffic = &record->traffic[way];
 	__sync_fetch_and_add(&traffic->calls, 1);
-	record->last_ns = bpf_ktime_get_ns();
+	record->last = tick;
 	if (result < 0) {
 		__sync_fetch_and_add(&traffic->failed, 1);
 		return 0;
@@ -206,28 +249,33 @@ static __always_inline __u64 at(const long long *position)
 	return end;
 }
 
+static __always_inline int transferred(struct file *file, __u64 asked,
+				       const long long *position, long result,
+				       __u32 way)
+{
+	struct files_cpu *cpu = call_of_job();
+	struct facts facts = {};
+
+	if (!cpu)
+		return 0;
+	look_near(file, &facts);
+	if (facts.type == TYPE_REGULAR)
+		keep(cpu, file, file->f_inode, &facts);
+	return done(file, &facts, asked, at(position), result, way);
+}
+
 SEC("fexit/vfs_read")
 int BPF_PROG(file_read, struct file *file, char *buffer, unsigned long asked,
 	     long long *position, long result)
 {
-	struct facts facts = {};
-
-	if (!current_in_job())
-		return 0;
-	look(file, &facts);
-	return done(file, &facts, asked, at(position), result, READING);
+	return transferred(file, asked, position, result, READING);
 }
 
 SEC("fexit/vfs_write")
 int BPF_PROG(file_written, struct file *file, const char *buffer,
 	     unsigned long asked, long long *position, long result)
 {
-	struct facts facts = {};
-
-	if (!current_in_job())
-		return 0;
-	look(file, &facts);
-	return done(file, &facts, asked, at(position), result, WRITING);
+	return transferred(file, asked, position, result, WRITING);
 }
 
 /*
@@ -237,15 +285,14 @@ int BPF_PROG(file_written, struct file *file, const char *buffer,
  */
 static __always_inline struct file *file_of(struct pt_regs *regs)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
-	__u32 number = (__u32)BPF_CORE_READ(regs, di);
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct fdtable *table = task->files->fdt;
+	__u32 number = (__u32)regs->di;
 	struct file *file = NULL;
 
-	if (!table || number >= BPF_CORE_READ(table, max_fds))
+	if (number >= table->max_fds)
 		return NULL;
-	bpf_probe_read_kernel(&file, sizeof(file),
-			      BPF_CORE_READ(table, fd) + number);
+	bpf_probe_read_kernel(&file, sizeof(file), table->fd + number);
 	return file;
 }
 
@@ -257,7 +304,7 @@ static __always_inline int vector(struct pt_regs *regs, bool positioned,
 	struct facts facts = {};
 	struct file *file;
 
-	if (!current_in_job())
+	if (!call_of_job())
 		return 0;
 	file = file_of(regs);
 	if (!file)
@@ -283,16 +330,27 @@ VECTOR(pwritev, true, WRITING)
 /* The record of the file that a system call names, if there is one. */
 static __always_inline struct file_record *named(struct pt_regs *regs)
 {
+	struct files_cpu *cpu = call_of_job();
 	struct facts facts = {};
+	struct inode *inode;
 	struct file *file;
 
-	if (!current_in_job())
+	if (!cpu)
 		return NULL;
 	file = file_of(regs);
 	if (!file)
 		return NULL;
+	inode = BPF_CORE_READ(file, f_inode);
+	if (cpu->during && cpu->during == period() &&
+	    cpu->file == (__u64)file && cpu->inode == (__u64)inode) {
+		facts.key = cpu->key;
+		return record_of(file, &facts);
+	}
 	look_far(file, &facts);
-	return facts.type == TYPE_REGULAR ? record_of(file, &facts) : NULL;
+	if (facts.type != TYPE_REGULAR)
+		return NULL;
+	keep(cpu, file, inode, &facts);
+	return record_of(file, &facts);
 }
 
 SEC("fexit/__x64_sys_lseek")
@@ -339,9 +397,9 @@ int BPF_PROG(file_mapped, struct file *file)
 	struct file_record *record;
 	struct facts facts = {};
 
-	if (!file || !current_in_job())
+	if (!file || !call_of_job())
 		return 0;
-	look(file, &facts);
+	look_near(file, &facts);
 	if (facts.type != TYPE_REGULAR)
 		return 0;
 	record = record_of(file, &facts);
@@ -359,9 +417,10 @@ int BPF_PROG(file_opened, struct file *file)
 	struct facts facts = {};
 	__u64 next;
 
-	if (!current_in_job())
+	if (!call_of_job())
 		return 0;
-	look(file, &facts);
+	__sync_fetch_and_add(&opened, 1);
+	look_near(file, &facts);
 	if (facts.type != TYPE_REGULAR)
 		return 0;
 	record = record_of(file, &facts);
@@ -374,7 +433,7 @@ int BPF_PROG(file_opened, struct file *file)
 	__sync_fetch_and_add(&record->opens, 1);
 	record->flags |= file->f_flags;
 	record->size = facts.size;
-	record->last_ns = bpf_ktime_get_ns();
+	record->last = tick;
 	/* Whoever opens a file begins at its start, or at its end. */
 	next = record->flags & OPEN_APPEND ? record->size : 0;
 	record->traffic[READING].next = next;

@@ -49,7 +49,7 @@ struct file_record {
 	__u64 maps;
 	__u64 size;
 	__u64 magic; /* of the file system */
-	__u64 last_ns;
+	__u64 last;  /* the agent's tick when it was touched last */
 	__u32 flags; /* of open, all that were seen */
 	__u32 whole_path;
 	char path[PATH_BYTES];
@@ -71,6 +71,20 @@ struct overflow {
 	} traffic[DIRECTIONS];
 	__u64 opens;
 	__u64 made; /* records, of files that did find room */
+};
+
+/* What a CPU keeps to itself. */
+struct files_cpu {
+	__u64 events; /* that cost the job time */
+	/*
+	 * The open file that was read or written last, and what was found out
+	 * about it. It holds while the job opens no other: a file that was
+	 * closed may have its place in memory taken by the next.
+	 */
+	__u64 file;
+	__u64 inode;
+	__u64 during; /* see period() */
+	struct file_key key;
 };
 
 #endif

@@ -12,6 +12,18 @@
 const volatile __u64 job_cgroup = 0;
 const volatile __u32 job_level = 0;
 
+/*
+ * The number of the look, which the agent changes while programs run: odd while
+ * the job is looked at, even in a pause between. State that was left by an
+ * earlier look has another number, so a pause needs no clearing up.
+ */
+volatile __u32 look SEC(".data.look") = 1;
+
+static __always_inline bool looking(void)
+{
+	return look & 1;
+}
+
 static __always_inline bool current_in_job(void)
 {
 	return bpf_get_current_ancestor_cgroup_id((int)job_level) == job_cgroup;

@@ -35,35 +35,57 @@ static __always_inline void name_process(__u32 tgid)
 	bpf_map_update_elem(&names, &tgid, &name, BPF_ANY);
 }
 
-static __always_inline void of_process(__u32 number, __u64 ns)
+/* Into the table that all CPUs share. */
+static __always_inline void into_table(const struct recent *recent)
 {
-	struct process_key key = {
-		.tgid = (__u32)(bpf_get_current_pid_tgid() >> 32),
-		.number = number,
-	};
-	struct process_calls fresh = { .count = 1, .ns = ns };
+	struct process_key key = recent->key;
+	struct process_calls fresh = { .count = recent->count,
+				       .ns = recent->ns };
 	struct process_calls *sum;
 	struct lost *lost;
 
 	sum = bpf_map_lookup_elem(&processes, &key);
 	if (!sum) {
-		if (!bpf_map_lookup_elem(&names, &key.tgid))
-			name_process(key.tgid);
 		if (!bpf_map_update_elem(&processes, &key, &fresh, BPF_NOEXIST))
 			return;
 		/* Another thread was first, or the table is full. */
 		sum = bpf_map_lookup_elem(&processes, &key);
 	}
 	if (sum) {
-		__sync_fetch_and_add(&sum->count, 1);
-		__sync_fetch_and_add(&sum->ns, ns);
+		__sync_fetch_and_add(&sum->count, fresh.count);
+		__sync_fetch_and_add(&sum->ns, fresh.ns);
 		return;
 	}
 	lost = loss();
 	if (lost) {
-		lost->calls++;
-		lost->ns += ns;
+		lost->calls += fresh.count;
+		lost->ns += fresh.ns;
 	}
+}
+
+/*
+ * A process mostly calls what it called before, so its CPU adds that up and
+ * looks for it in the table when another call wants the place. What is left
+ * here at the end the collector adds to what the table has.
+ */
+static __always_inline void of_process(struct cpu *cpu, __u32 number, __u64 ns)
+{
+	struct recent *recent = &cpu->recent[number & (RECENT - 1)];
+	__u32 tgid = (__u32)(bpf_get_current_pid_tgid() >> 32);
+
+	if (recent->key.tgid != tgid || recent->key.number != number ||
+	    !recent->count) {
+		if (recent->count)
+			into_table(recent);
+		recent->key.tgid = tgid;
+		recent->key.number = number;
+		recent->count = 0;
+		recent->ns = 0;
+		if (!bpf_map_lookup_elem(&names, &tgid))
+			name_process(tgid);
+	}
+	recent->count++;
+	recent->ns += ns;
 }
 
 /* Adds the parts to the sums and leaves the call's at zero for the next. */
@@ -106,11 +128,11 @@ static __always_inline void finish(struct cpu *cpu, bool failed)
 		stats->most = ns;
 	settle(stats, call);
 	call->touched = 0;
-	of_process(number, ns);
+	of_process(cpu, number, ns);
 }
 
 /* A call that does not return. */
-static __always_inline void last_call(__u32 number)
+static __always_inline void last_call(struct cpu *cpu, __u32 number)
 {
 	struct call_stats *stats = bpf_map_lookup_elem(&calls, &number);
 
@@ -118,7 +140,7 @@ static __always_inline void last_call(__u32 number)
 		return;
 	stats->count++;
 	stats->times[0]++;
-	of_process(number, 0);
+	of_process(cpu, number, 0);
 }
 
 static __always_inline __u32 number_of(struct pt_regs *regs, long id)
@@ -142,10 +164,12 @@ int BPF_PROG(call_begins, struct pt_regs *regs, long id)
 		return 0;
 	number = number_of(regs, id);
 	/* Nothing can have it here; heals a lost end. */
-	cpu->taken = 1;
-	barrier();
-	if (number == NR_EXIT || number == NR_EXIT_GROUP)
-		last_call(number);
+	cpu->taken = 0;
+	take(cpu);
+	if (!looking())
+		cpu->active = 0;
+	else if (number == NR_EXIT || number == NR_EXIT_GROUP)
+		last_call(cpu, number);
 	else
 		begin(cpu, number, 0);
 	release(cpu);
@@ -157,7 +181,7 @@ int BPF_PROG(call_ends, struct pt_regs *regs, long result)
 {
 	struct cpu *cpu = this_cpu();
 
-	if (!cpu || !cpu->active || cpu->call.trap || !take(cpu))
+	if (!cpu || !active(cpu) || cpu->call.trap || !take(cpu))
 		return 0;
 	finish(cpu, result < 0 && result >= -MAX_ERRNO);
 	release(cpu);
@@ -192,7 +216,7 @@ static __always_inline void leave(struct cpu *cpu, __u64 now, bool preempt,
 		if (preempt || still_runnable(prev))
 			away->why = task_in_job(next) ? PART_PREEMPTED_JOB :
 							PART_PREEMPTED_OTHER;
-		away->valid = 1;
+		away->valid = look;
 	} else {
 		lost = loss();
 		if (lost)
@@ -211,7 +235,7 @@ static __always_inline void come_back(struct cpu *cpu, __u64 now,
 	cpu->call = away->call;
 	away->valid = 0;
 	call->mark = now;
-	cpu->active = 1;
+	cpu->active = look;
 	if (away->why != PART_WAIT_UNKNOWN) {
 		add(call, away->why, now - away->since);
 		count(call, away->why);
@@ -245,12 +269,14 @@ int BPF_PROG(task_changes, bool preempt, struct task_struct *prev,
 	cpu->hard = 0;
 	cpu->soft = 0;
 	cpu->taken = 0;
-	if (cpu->active) {
+	if (active(cpu)) {
+		cpu->events++;
 		now = bpf_ktime_get_ns();
 		leave(cpu, now, preempt, prev, next);
 	}
 	away = bpf_task_storage_get(&tasks, next, NULL, 0);
-	if (away && away->valid) {
+	if (away && away->valid == look) {
+		cpu->events++;
 		if (!now)
 			now = bpf_ktime_get_ns();
 		come_back(cpu, now, away, prev);
@@ -265,7 +291,7 @@ int BPF_PROG(task_wakes, struct task_struct *task)
 	struct away *away = bpf_task_storage_get(&tasks, task, NULL, 0);
 	struct cpu *cpu = this_cpu();
 
-	if (!cpu || !away || !away->valid || away->woken)
+	if (!cpu || !away || away->valid != look || away->woken)
 		return 0;
 	if (away->why != PART_WAIT_UNKNOWN)
 		return 0;
@@ -289,7 +315,7 @@ static __always_inline int irq_begins(void)
 
 	if (!cpu)
 		return 0;
-	if (cpu->active && take(cpu)) {
+	if (active(cpu) && take(cpu)) {
 		charge_now(cpu);
 		count(&cpu->call, PART_IRQ);
 		release(cpu);
@@ -304,7 +330,7 @@ static __always_inline int irq_ends(void)
 
 	if (!cpu || !cpu->hard)
 		return 0;
-	if (cpu->active && take(cpu)) {
+	if (active(cpu) && take(cpu)) {
 		charge_now(cpu);
 		release(cpu);
 	}
@@ -349,7 +375,7 @@ int BPF_PROG(softirq_begins, unsigned int number)
 
 	if (!cpu)
 		return 0;
-	charged = cpu->active && take(cpu);
+	charged = active(cpu) && take(cpu);
 	if (charged) {
 		charge_now(cpu);
 		if (number != SOFTIRQ_NET_RX)
@@ -371,7 +397,7 @@ int BPF_PROG(softirq_ends, unsigned int number)
 
 	if (!cpu || !cpu->soft)
 		return 0;
-	charged = cpu->active && take(cpu);
+	charged = active(cpu) && take(cpu);
 	if (charged) {
 		charge_now(cpu);
 		packet_ends(cpu);
@@ -387,7 +413,7 @@ int BPF_PROG(packet_begins, struct sk_buff *skb)
 {
 	struct cpu *cpu = this_cpu();
 
-	if (!cpu || !cpu->active || !in_packets(cpu) || !take(cpu))
+	if (!cpu || !active(cpu) || !in_packets(cpu) || !take(cpu))
 		return 0;
 	charge_now(cpu);
 	packet_ends(cpu);
@@ -403,7 +429,7 @@ static __always_inline int packet_is_for(struct sock *sock)
 	struct cpu *cpu = this_cpu();
 	__u64 *other;
 
-	if (!cpu || !cpu->active || !in_packets(cpu) ||
+	if (!cpu || !active(cpu) || !in_packets(cpu) ||
 	    cpu->packet != PACKET_OTHER || !sock_in_job(sock) || !take(cpu))
 		return 0;
 	cpu->packet = PACKET_JOB;
@@ -436,14 +462,14 @@ int BPF_PROG(fault_begins)
 
 	if (!cpu)
 		return 0;
-	if (!cpu->active && !current_in_job())
+	if (!active(cpu) && !current_in_job())
 		return 0;
 	if (!take(cpu))
 		return 0;
-	if (cpu->active) {
+	if (active(cpu)) {
 		charge_now(cpu);
 		cpu->call.faults++;
-	} else {
+	} else if (looking()) {
 		begin(cpu, NUMBER_FAULT, 1);
 		cpu->call.faults = 1;
 	}
@@ -457,7 +483,7 @@ int BPF_PROG(fault_ends, struct vm_area_struct *vma, unsigned long address,
 {
 	struct cpu *cpu = this_cpu();
 
-	if (!cpu || !cpu->active || !cpu->call.faults || !take(cpu))
+	if (!cpu || !active(cpu) || !cpu->call.faults || !take(cpu))
 		return 0;
 	charge_now(cpu);
 	/* One that has to be tried again is the same fault. */

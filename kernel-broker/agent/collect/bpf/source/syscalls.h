@@ -34,7 +34,8 @@ enum {
 	TIMES = 40,         /* buckets: the last begins at 2^39 ns, 9 minutes */
 	NUMBERS = 480,      /* entries of the table of calls */
 	NUMBER_FAULT = 478, /* a page fault outside of any call */
-	NUMBER_FOREIGN = 479 /* calls of another ABI, 32 bits or x32 */
+	NUMBER_FOREIGN = 479, /* calls of another ABI, 32 bits or x32 */
+	RECENT = 16 /* a power of two: calls of a process that a CPU adds up */
 };
 
 struct call_stats {

@@ -1,0 +1,240 @@
+package collect
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/budget"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// rateSpan is for how long events are looked at to say what a pause after it
+// has: long enough for many, short enough to be the same phase of the job.
+const rateSpan = 100 * time.Millisecond
+
+// pace makes the collectors look away when they cost the job more than the site
+// allows, as package budget decides, and keeps account of what they did not see.
+// Without a bound it keeps account only.
+type pace struct {
+	share      float64
+	controller *budget.Controller
+	timer      *time.Timer
+	now        func() time.Time
+	jobNS      func() uint64
+	meter      *meter
+	sessions   []working
+	watched    []*watched
+
+	look, over bool
+	pauses     uint64
+	// began and last are the begin and the last moment that is accounted for.
+	began, last moment
+	// looked is what lies between them without the pauses.
+	lookedFor time.Duration
+	lookedJob uint64
+	cost      float64 // of all collectors, in nanoseconds
+}
+
+// moment in the life of a job.
+type moment struct {
+	at  time.Time
+	job uint64
+}
+
+// watched is a collector that can look away.
+type watched struct {
+	working
+	pauser Pauser
+	// events that its programs counted, and those that it saw: just after the
+	// begin of a pause some are counted that it did not see.
+	events, seen uint64
+	// fresh are those since the last account.
+	fresh uint64
+	// unseen is the estimate for the pauses, rate that for the present one, in
+	// events for each nanosecond that the job uses by itself: while it is looked
+	// at it gets on with less in the same time.
+	unseen, rate float64
+	// older and newer are where the span for the rate may begin.
+	older, newer mark
+	cost         float64
+}
+
+type mark struct {
+	moment
+	events uint64
+	cost   float64
+}
+
+func newPace(share float64, m *meter, jobNS func() uint64) *pace {
+	return &pace{share: share, meter: m, jobNS: jobNS, now: time.Now, timer: time.NewTimer(time.Hour), look: true}
+}
+
+// due says when to ask.
+func (p *pace) due() <-chan time.Time { return p.timer.C }
+
+// start when the collectors have.
+func (p *pace) start(sessions []working) error {
+	p.sessions = sessions
+	p.began = p.moment()
+	p.last = p.began
+	var all []error
+	for _, w := range sessions {
+		pauser, can := w.session.(Pauser)
+		if !can {
+			continue
+		}
+		events, err := pauser.Events()
+		all = append(all, err)
+		from := mark{p.began, events, 0}
+		p.watched = append(p.watched, &watched{working: w, pauser: pauser, events: events, older: from, newer: from})
+	}
+	if p.share > 0 && len(p.watched) > 0 {
+		p.controller = budget.New(p.share, runtime.NumCPU())
+		p.timer.Reset(p.controller.Start().Ask)
+	}
+	return errors.Join(all...)
+}
+
+// ask what to do, and do it. Errors are of single collectors; the others go on.
+func (p *pace) ask() []profiling.Partial {
+	wrong := p.account()
+	step := p.controller.Decide(budget.Seen{
+		At: p.last.at.Sub(p.began.at), Job: time.Duration(p.last.job - p.began.job), Cost: time.Duration(p.cost),
+	}, rand.Float64())
+	if step.Look != p.look {
+		p.look = step.Look
+		p.controller.Turned(cpuTime(func() { wrong = append(wrong, p.turn()...) }))
+	}
+	p.timer.Reset(step.Ask)
+	return wrong
+}
+
+// turn does what was decided.
+func (p *pace) turn() []profiling.Partial {
+	if p.look {
+		for _, w := range p.watched {
+			from := mark{p.last, w.events, p.cost}
+			w.older, w.newer = from, from
+		}
+		wrong := p.each("look again", Pauser.Resume)
+		p.meter.resume(p.sessions)
+		return wrong
+	}
+	p.pauses++
+	p.meter.hold(p.sessions)
+	for _, w := range p.watched {
+		w.rate = 0
+		if base := float64(p.last.job-w.older.job) - (p.cost - w.older.cost); base > 0 {
+			w.rate = float64(w.events-w.older.events) / base
+		}
+	}
+	// All end what they see before the first takes its time to be detached.
+	return append(p.each("look away", Pauser.Pause), p.each("be detached", Pauser.Detach)...)
+}
+
+func (p *pace) each(what string, do func(Pauser) error) []profiling.Partial {
+	var wrong []profiling.Partial
+	for _, w := range p.watched {
+		if err := do(w.pauser); err != nil {
+			wrong = append(wrong, profiling.Partial{Collector: w.name, Why: fmt.Sprintf("it could not %s: %v", what, err)})
+		}
+	}
+	return wrong
+}
+
+// end keeps the account up to an instant at which the collectors still looked;
+// they do not any more.
+func (p *pace) end(at moment) []profiling.Partial {
+	wrong := p.accountUpTo(at)
+	p.over = true
+	p.timer.Stop()
+	return wrong
+}
+
+func (p *pace) moment() moment { return moment{p.now(), p.jobNS()} }
+
+// account for what was since the last time.
+func (p *pace) account() []profiling.Partial {
+	if p.over {
+		return nil
+	}
+	return p.accountUpTo(p.moment())
+}
+
+func (p *pace) accountUpTo(now moment) []profiling.Partial {
+	used := now.job - p.last.job
+	var wrong []profiling.Partial
+	for _, w := range p.watched {
+		events, err := w.pauser.Events()
+		if err != nil {
+			wrong = append(wrong, profiling.Partial{Collector: w.name, Why: err.Error()})
+			continue
+		}
+		w.fresh = events - w.events
+		w.events = events
+		price := float64(w.pauser.Way())
+		if p.look { // else the program ends at once
+			price += p.meter.price(w.working)
+		}
+		w.cost += float64(w.fresh) * price
+		p.cost += float64(w.fresh) * price
+	}
+	for _, w := range p.sessions {
+		if _, can := w.session.(Pauser); !can {
+			p.cost += p.meter.share(w.name) * float64(used)
+		}
+	}
+	for _, w := range p.watched {
+		if p.look {
+			w.sees(mark{now, w.events, p.cost})
+		} else {
+			w.unseen += w.rate * float64(used)
+		}
+	}
+	if p.look {
+		p.lookedFor += now.at.Sub(p.last.at)
+		p.lookedJob += used
+	}
+	p.last = now
+	return wrong
+}
+
+// sees what is fresh, up to now.
+func (w *watched) sees(now mark) {
+	w.seen += w.fresh
+	w.fresh = 0
+	if now.at.Sub(w.newer.at) >= rateSpan {
+		w.older, w.newer = w.newer, now
+	}
+}
+
+// coverage up to the last account.
+func (p *pace) coverage(node string) []profiling.Coverage {
+	var all []profiling.Coverage
+	for _, w := range p.watched {
+		all = append(all, profiling.Coverage{
+			Node: node, Collector: w.name, Exact: p.pauses == 0, BudgetPPM: uint64(p.share * 1e6),
+			SpanNS: uint64(p.last.at.Sub(p.began.at)), LookedNS: uint64(p.lookedFor), Pauses: p.pauses,
+			JobNS: p.last.job - p.began.job, LookedJobNS: p.lookedJob,
+			Events: w.seen, Estimated: w.seen + uint64(w.unseen), CostNS: uint64(w.cost),
+		})
+	}
+	return all
+}
+
+// cpuTime that this thread needs for something.
+func cpuTime(do func()) time.Duration {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, after unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_THREAD, &before) // fails for a bad address only
+	do()
+	_ = unix.Getrusage(unix.RUSAGE_THREAD, &after)
+	used := func(u unix.Rusage) int64 { return u.Utime.Nano() + u.Stime.Nano() }
+	return time.Duration(used(after) - used(before))
+}

@@ -1,0 +1,206 @@
+package collect
+
+import (
+	"errors"
+	"io"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// watchable is a collector whose events come at a rate that the test sets. The
+// clock is the test's: a step is a millisecond in which the job uses one CPU.
+type watchable struct {
+	fake
+	p        *pace
+	looks    bool
+	events   uint64
+	detached int
+	again    error
+}
+
+func (w *watchable) Events() (uint64, error) { return w.events, nil }
+func (w *watchable) Way() time.Duration      { return 100 }
+func (w *watchable) Pause() error            { w.looks = false; return nil }
+func (w *watchable) Detach() error           { w.detached++; return nil }
+func (w *watchable) Resume() error           { w.looks = true; return w.again }
+
+// paced is a job with one such collector.
+type paced struct {
+	*watchable
+	now  time.Time
+	job  uint64
+	all  uint64
+	wait time.Duration
+}
+
+func newPaced(t *testing.T, share float64, others ...working) *paced {
+	t.Helper()
+	j := &paced{watchable: &watchable{fake: fake{name: profiling.CollectIO}, looks: true}, now: time.Unix(1000, 0)}
+	m := newMeter(func() uint64 { return j.job })
+	m.enable = func() (io.Closer, error) { return io.NopCloser(nil), nil }
+	j.p = newPace(share, m, m.jobNS)
+	j.p.now = func() time.Time { return j.now }
+	if err := j.p.start(append(others, working{profiling.CollectIO, j.watchable})); err != nil {
+		t.Fatal(err)
+	}
+	j.p.timer.Stop()
+	return j
+}
+
+// run for so long with so many events in each millisecond that the job has to
+// itself; each takes 400 ns of it while it is looked at. The pace is asked every
+// so many milliseconds.
+func (j *paced) run(t *testing.T, span time.Duration, each uint64, asked int) {
+	t.Helper()
+	for i := range int(span / time.Millisecond) {
+		j.now = j.now.Add(time.Millisecond)
+		j.job += uint64(time.Millisecond)
+		here := each
+		if j.looks {
+			here = uint64(float64(each) / (1 + float64(each)*400e-6))
+			j.events += here
+		}
+		j.all += here
+		if i%asked == 0 && j.p.controller != nil {
+			if wrong := j.p.ask(); len(wrong) > 0 {
+				t.Fatalf("%+v", wrong)
+			}
+			j.p.timer.Stop()
+		}
+	}
+}
+
+func (j *paced) end(t *testing.T) profiling.Coverage {
+	t.Helper()
+	if wrong := j.p.end(j.p.moment()); len(wrong) > 0 {
+		t.Fatalf("%+v", wrong)
+	}
+	all := j.p.coverage("n1")
+	if len(all) != 1 {
+		t.Fatalf("coverage is %+v", all)
+	}
+	return all[0]
+}
+
+func TestWhatCostsLittleIsCountedWhole(t *testing.T) {
+	j := newPaced(t, 0.04)
+	j.run(t, 10*time.Second, 90, 20) // at 400 ns each: 3.6 %
+	c := j.end(t)
+	if !c.Exact || c.Pauses != 0 || c.Events != j.all || c.Estimated != j.all || c.Factor() != 1 || c.LookedNS != c.SpanNS || c.BudgetPPM != 40000 {
+		t.Errorf("of %d events: %+v", j.all, c)
+	}
+	if j.p.account(); j.p.coverage("n1")[0].Events != c.Events {
+		t.Error("the account went on after its end")
+	}
+}
+
+func TestWithoutABoundAllIsCounted(t *testing.T) {
+	j := newPaced(t, 0)
+	j.run(t, 10*time.Second, 2000, 20)
+	if c := j.end(t); !c.Exact || c.Events != j.all || c.BudgetPPM != 0 || j.detached != 0 {
+		t.Errorf("of %d events: %+v", j.all, c)
+	}
+}
+
+// What costs ten times of what is allowed is looked at for a tenth, and what was
+// not seen is estimated from what was.
+func TestWhatCostsMuchIsEstimated(t *testing.T) {
+	j := newPaced(t, 0.04)
+	j.run(t, time.Minute, 1000, 10) // at 400 ns each: 40 %
+	c := j.end(t)
+	if c.Exact || c.Pauses == 0 || uint64(j.detached) != c.Pauses || c.Events != j.events {
+		t.Fatalf("of %d events: %+v", j.all, c)
+	}
+	if share := c.Share(); share < 0.08 || share > 0.15 {
+		t.Errorf("looked for %.3f of the time", share)
+	}
+	if off := math.Abs(float64(c.Estimated)/float64(j.all) - 1); off > 0.02 {
+		t.Errorf("%d events by the estimate, there were %d", c.Estimated, j.all)
+	}
+	if cost := float64(c.CostNS) / float64(c.JobNS); cost > 0.045 {
+		t.Errorf("cost %.3f of the job's CPU time", cost)
+	}
+}
+
+// The looks are short where much happens and long where little does: taking one
+// for the other would lose most of what happened.
+func TestPhasesAreNotMixed(t *testing.T) {
+	j := newPaced(t, 0.04)
+	for range 20 {
+		j.run(t, 3*time.Second, 1, 10)
+		j.run(t, 3*time.Second, 2500, 10)
+	}
+	c := j.end(t)
+	if off := math.Abs(float64(c.Estimated)/float64(j.all) - 1); c.Exact || off > 0.25 {
+		t.Errorf("%d events by the estimate, there were %d; seen %d in %.2f of the time", c.Estimated, j.all, c.Events, c.Share())
+	}
+}
+
+// One that cannot look away is paid for as well.
+func TestOthersCostToo(t *testing.T) {
+	noise := &fake{name: profiling.CollectNoise}
+	j := newPaced(t, 0.04, working{profiling.CollectNoise, noise})
+	j.p.meter.sums[profiling.CollectNoise] = profiling.Overhead{JobNS: 100, SpentNS: 3}
+	j.run(t, 20*time.Second, 50, 10) // at 400 ns each: 2 %
+	if c := j.end(t); c.Exact {
+		t.Errorf("3 and 2 %% of allowed 4: %+v", c)
+	}
+}
+
+func TestWhoCannotLookAgainSaysSo(t *testing.T) {
+	j := newPaced(t, 0.04)
+	j.again = errors.New("busy")
+	for range 10000 {
+		j.now, j.job = j.now.Add(time.Millisecond), j.job+uint64(time.Millisecond)
+		if j.looks {
+			j.events += 2000
+		}
+		wrong := j.p.ask()
+		j.p.timer.Stop()
+		if len(wrong) == 0 {
+			continue
+		}
+		if wrong[0].Collector != profiling.CollectIO || wrong[0].Why != "it could not look again: busy" {
+			t.Errorf("said %+v", wrong)
+		}
+		return
+	}
+	t.Error("never looked again")
+}
+
+// A window in a pause would show that the collectors cost nothing.
+func TestWindowsAreWhereTheCollectorsLook(t *testing.T) {
+	f := &fake{name: profiling.CollectIO}
+	sessions := []working{{f.name, f}}
+	m := newMeter(func() uint64 { return 0 })
+	m.enable = func() (io.Closer, error) { return io.NopCloser(nil), nil }
+	m.turn(sessions)
+	f.spent = Cost{Runs: 1000, NS: 200000}
+	if price := m.price(sessions[0]); price != 200 {
+		t.Errorf("a run costs %v ns in an open window", price)
+	}
+	m.hold(sessions)
+	if m.stats != nil || m.overhead("n1")[0].Events != 1000 {
+		t.Errorf("held: %+v", m.overhead("n1"))
+	}
+	f.spent = Cost{Runs: 1010, NS: 900000}
+	m.turn(sessions)
+	if m.stats != nil || m.price(sessions[0]) != 200 {
+		t.Error("a window in the pause")
+	}
+	m.resume(sessions)
+	if m.stats == nil {
+		t.Error("what was due in the pause did not come after it")
+	}
+	// Too few runs say nothing.
+	f.spent = Cost{Runs: 1015, NS: 990000}
+	m.hold(sessions)
+	m.resume(sessions)
+	if m.price(sessions[0]) != 200 || m.stats != nil {
+		t.Errorf("a run costs %v ns", m.price(sessions[0]))
+	}
+	m.timer.Stop()
+}
