@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,6 +127,9 @@ func (a *app) find(ctx context.Context, name string) (uint32, error) {
 
 func (a *app) jobShow(ctx context.Context, name string, restart int64, watch bool) error {
 	request := &api.GetJobRequest{}
+	if restart > math.MaxUint32 {
+		return usageError{fmt.Errorf("--restart: no job was restarted %d times", restart)}
+	}
 	if restart >= 0 {
 		n := uint32(restart)
 		request.RestartCount = &n

@@ -42,7 +42,7 @@ func (c *Command) Reset(ctx context.Context, node string) error {
 	for _, a := range c.argv[1:] {
 		args = append(args, strings.ReplaceAll(a, placeholder, node))
 	}
-	cmd := exec.CommandContext(ctx, c.argv[0], args...)
+	cmd := exec.CommandContext(ctx, c.argv[0], args...) //nolint:gosec // G204: the configured command, no shell; a node name is checked
 	// A child that the command leaves behind keeps its output open.
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()

@@ -56,7 +56,7 @@ func (s *allocationService) EnsureKernel(r *api.EnsureKernelRequest, stream api.
 	}
 	for p := range progress {
 		response := &api.EnsureKernelResponse{Phase: phases[p.Phase], Message: p.Message,
-			NodesReady: uint32(p.Ready), NodesTotal: uint32(p.Total)}
+			NodesReady: uint32(p.Ready), NodesTotal: uint32(p.Total)} //nolint:gosec // G115: counts of nodes, at most 65,536
 		if err := stream.Send(response); err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/credential"
@@ -38,7 +39,7 @@ type believing struct{}
 
 func (believing) Decode(_ context.Context, text string) (credential.Vouched, error) {
 	if text == "" {
-		return credential.Vouched{}, errors.New("no credential")
+		return credential.Vouched{}, kernelbroker.ErrUnproven
 	}
 	now := time.Now()
 	return credential.Vouched{UID: plainUser, Encoded: now, Decoded: now, Payload: []byte(text)}, nil

@@ -83,7 +83,7 @@ func (o Options) orDefaults() Options {
 
 // always are who administers on the broker's host, whatever the policy says.
 func (o Options) always() []uint32 {
-	return append([]uint32{0, uint32(os.Geteuid())}, o.Administrators...)
+	return append([]uint32{0, uint32(os.Geteuid())}, o.Administrators...) //nolint:gosec // G115: a uid
 }
 
 // NewServer returns a server with the catalog, policy, health and reflection

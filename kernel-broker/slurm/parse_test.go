@@ -156,6 +156,24 @@ func TestParseAdminComment(t *testing.T) {
 	}
 }
 
+// A uid that is no number is nobody's, least of all root's; nor is one that is
+// too large for its type somebody else's.
+func TestParseJobWithoutAUID(t *testing.T) {
+	fields := make([]string, len(jobFields))
+	for i := range fields {
+		fields[i] = "1"
+	}
+	if j, err := parseJob(strings.Join(fields, separator)); err != nil || j.UID != 1 {
+		t.Fatalf("%+v, %v", j, err)
+	}
+	for _, uid := range []string{"", "alice", "-1", "4294967296"} {
+		fields[7] = uid
+		if j, err := parseJob(strings.Join(fields, separator)); err == nil {
+			t.Errorf("uid %q became %d", uid, j.UID)
+		}
+	}
+}
+
 func FuzzParseJob(f *testing.F) {
 	f.Add(row("12", "12", "N/A", "N/A", "N/A", "2", "RUNNING", "1000", "alice", "2", "4294901758", "p", "None", "1", "n[1-2]"))
 	f.Add("|||||||||||||||")

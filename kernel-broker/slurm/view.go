@@ -85,21 +85,34 @@ func parseJob(line string) (kb.SlurmJob, error) {
 		}
 		return n
 	}
+	number32 := func(i int) uint32 {
+		n, err := strconv.ParseUint(fields[i], 10, 32)
+		if err != nil {
+			return 0
+		}
+		return uint32(n)
+	}
 	job := kb.SlurmJob{
-		ID: uint32(number(0)), Restart: uint32(number(5)), State: fields[6], UID: uint32(number(7)), User: fields[8],
-		NodeCount: uint32(number(9)), Priority: number(10), Partition: fields[11], Reason: fields[12],
+		ID: number32(0), Restart: number32(5), State: fields[6], User: fields[8],
+		NodeCount: number32(9), Priority: number(10), Partition: fields[11], Reason: fields[12],
 		Reboot: fields[13] != "0" && fields[13] != "",
 	}
 	if job.ID == 0 {
 		return job, fmt.Errorf("squeue line %q has no job id: %w", line, kb.ErrUnavailable)
 	}
+	// Rights hang on it: what is no number must not become root's.
+	uid, err := strconv.ParseUint(fields[7], 10, 32)
+	if err != nil {
+		return job, fmt.Errorf("squeue line %q has no uid: %w", line, kb.ErrUnavailable)
+	}
+	job.UID = uint32(uid)
 	job.Reference = fields[0]
 	switch {
 	case number(3) != 0:
 		job.Reference = fields[3] + "+" + fields[4]
 	case isNumber(fields[2]):
 		job.Reference = fields[1] + "_" + fields[2]
-		job.Task = uint32(number(2))
+		job.Task = number32(2)
 	}
 	if list := strings.TrimSpace(strings.TrimSuffix(fields[14], separator)); list != "" && list != "(null)" && list != "N/A" {
 		names, err := hostlist.Expand(list)
