@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,7 +29,45 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	before := openFiles()
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if left := leftOpen(before); code == 0 && len(left) > 0 {
+			fmt.Fprintln(os.Stderr, "left open:", left)
+			code = 1
+		}
+		os.Exit(code)
+	}))
+}
+
+// openFiles are this process's sockets, pipes and files, as the kernel names
+// them. What the runtime itself has is of other kinds.
+func openFiles() map[string]bool {
+	open := map[string]bool{}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return open
+	}
+	for _, e := range entries {
+		if name, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && !strings.HasPrefix(name, "anon_inode:") {
+			open[name] = true
+		}
+	}
+	return open
+}
+
+// leftOpen waits a while for what is being closed.
+func leftOpen(before map[string]bool) (left []string) {
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		left = nil
+		for name := range openFiles() {
+			if !before[name] && !strings.HasPrefix(name, "/proc/") {
+				left = append(left, name)
+			}
+		}
+		if len(left) == 0 || time.Now().After(end) {
+			return left
+		}
+	}
 }
 
 // crowd are many who connect, from as many addresses of this host as it takes to

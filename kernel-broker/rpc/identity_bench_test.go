@@ -15,6 +15,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/credential"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/limit"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/munge"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/munge/mungetest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/people"
@@ -45,8 +46,11 @@ func BenchmarkAuthorisation(b *testing.B) {
 		b.Fatal(err)
 	}
 	verifier := credential.NewVerifier(credential.Options{Decoder: notary{munge.New(munged.Socket)}, Cluster: cluster})
-	plain := serve(b, func(o *rpc.Options) { o.Log = quiet }, both)
-	whole := serve(b, func(o *rpc.Options) { o.Log, o.Guard, o.Proof = quiet, g, verifier }, both)
+	// The limits are asked as ever, and have room.
+	limits := rpc.DefaultLimits()
+	limits.Users = limit.Rate{PerSecond: 1e6, Burst: 1e6}
+	plain := serve(b, func(o *rpc.Options) { o.Log, o.Limits = quiet, limits }, both)
+	whole := serve(b, func(o *rpc.Options) { o.Log, o.Guard, o.Proof, o.Limits = quiet, g, verifier, limits }, both)
 	check := func(conn *grpc.ClientConn) error {
 		_, err := api.NewAllocationServiceClient(conn).GetJob(b.Context(), &api.GetJobRequest{JobId: 1})
 		return err
