@@ -149,13 +149,14 @@ func TestCallsAtOnce(t *testing.T) {
 
 // Uploads are few in all, so nobody may have them all.
 func TestUploadsOfAUser(t *testing.T) {
+	taking := &uploadsOnly{}
 	f := serve(t, func(o *rpc.Options) {
 		o.Limits = rpc.DefaultLimits()
 		o.Limits.Uploads = 1
 		o.SlurmUsers = []uint32{slurmUser}
 	}, func(s *grpc.Server) {
 		both(s)
-		api.RegisterRunServiceServer(s, uploadsOnly{})
+		api.RegisterRunServiceServer(s, taking)
 	})
 	// Nodes upload; without TLS one is who dials the port.
 	node := f.remote(t)
@@ -170,16 +171,13 @@ func TestUploadsOfAUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var answer error
-	until(t, "the second is refused", func() bool {
-		second, err := begin()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, answer = second.CloseAndRecv()
-		return answer != nil
-	})
-	want(t, "the second upload", answer, codes.ResourceExhausted, "1 uploads are under way")
+	until(t, "the first is under way", func() bool { return taking.under.Load() == 1 })
+	second, err := begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = second.CloseAndRecv()
+	want(t, "the second upload", err, codes.ResourceExhausted, "1 uploads are under way")
 	if _, err := first.CloseAndRecv(); err != nil {
 		t.Error(err)
 	}
@@ -196,9 +194,12 @@ func TestUploadsOfAUser(t *testing.T) {
 // uploadsOnly takes what comes until it ends.
 type uploadsOnly struct {
 	api.UnimplementedRunServiceServer
+	under atomic.Int64
 }
 
-func (uploadsOnly) UploadRunFile(stream api.RunService_UploadRunFileServer) error {
+func (u *uploadsOnly) UploadRunFile(stream api.RunService_UploadRunFileServer) error {
+	u.under.Add(1)
+	defer u.under.Add(-1)
 	for {
 		if _, err := stream.Recv(); err != nil {
 			return stream.SendAndClose(&api.UploadRunFileResponse{})
