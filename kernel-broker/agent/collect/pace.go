@@ -17,6 +17,13 @@ import (
 // has: long enough for many, short enough to be the same phase of the job.
 const rateSpan = 100 * time.Millisecond
 
+// glance is how often those are looked after that go on in a pause.
+const glance = 50 * time.Millisecond
+
+// cheap: a collector that costs less than the budget over this goes on in a
+// pause.
+const cheap = 8
+
 // pace makes the collectors look away when they cost the job more than the site
 // allows, as package budget decides, and keeps account of what they did not see.
 // Without a bound it keeps account only.
@@ -31,13 +38,10 @@ type pace struct {
 	watched    []*watched
 
 	look, over bool
-	pauses     uint64
+	until      time.Time // the end of the pause
 	// began and last are the begin and the last moment that is accounted for.
 	began, last moment
-	// looked is what lies between them without the pauses.
-	lookedFor time.Duration
-	lookedJob uint64
-	cost      float64 // of all collectors, in nanoseconds
+	cost        float64 // of all collectors, in nanoseconds
 }
 
 // moment in the life of a job.
@@ -62,12 +66,19 @@ type watched struct {
 	// older and newer are where the span for the rate may begin.
 	older, newer mark
 	cost         float64
+	// away: it is in a pause. looked is the time without them.
+	away      bool
+	pauses    uint64
+	lookedFor time.Duration
+	lookedJob uint64
 }
 
+// mark is how far everything was at a moment: events and cost of one collector,
+// and the cost of all.
 type mark struct {
 	moment
-	events uint64
-	cost   float64
+	events   uint64
+	own, all float64
 }
 
 func newPace(share float64, m *meter, jobNS func() uint64) *pace {
@@ -90,7 +101,7 @@ func (p *pace) start(sessions []working) error {
 		}
 		events, err := pauser.Events()
 		all = append(all, err)
-		from := mark{p.began, events, 0}
+		from := mark{moment: p.began, events: events}
 		p.watched = append(p.watched, &watched{working: w, pauser: pauser, events: events, older: from, newer: from})
 	}
 	if p.share > 0 && len(p.watched) > 0 {
@@ -103,43 +114,87 @@ func (p *pace) start(sessions []working) error {
 // ask what to do, and do it. Errors are of single collectors; the others go on.
 func (p *pace) ask() []profiling.Partial {
 	wrong := p.account()
-	step := p.controller.Decide(budget.Seen{
-		At: p.last.at.Sub(p.began.at), Job: time.Duration(p.last.job - p.began.job), Cost: time.Duration(p.cost),
-	}, rand.Float64())
-	if step.Look != p.look {
-		p.look = step.Look
-		p.controller.Turned(cpuTime(func() { wrong = append(wrong, p.turn()...) }))
+	changes := false
+	if left := p.until.Sub(p.last.at); !p.look && left > 0 {
+		p.timer.Reset(min(left, glance))
+	} else {
+		step := p.controller.Decide(budget.Seen{
+			At: p.last.at.Sub(p.began.at), Job: time.Duration(p.last.job - p.began.job), Cost: time.Duration(p.cost),
+		}, rand.Float64()) //nolint:gosec // G404: spreads the pauses over time; nobody gains by guessing it
+		changes, p.look = step.Look != p.look, step.Look
+		p.until = p.last.at.Add(step.Ask)
+		p.timer.Reset(p.next(step))
 	}
-	p.timer.Reset(step.Ask)
+	if who := p.whoTurns(); changes || len(who) > 0 {
+		p.controller.Turned(cpuTime(func() { wrong = append(wrong, p.turn(who)...) }))
+	}
 	return wrong
 }
 
-// turn does what was decided.
-func (p *pace) turn() []profiling.Partial {
-	if p.look {
-		for _, w := range p.watched {
-			from := mark{p.last, w.events, p.cost}
-			w.older, w.newer = from, from
+// next is when to ask again: in a pause, too, somebody may still look, and begin
+// to cost something.
+func (p *pace) next(step budget.Step) time.Duration {
+	if step.Look {
+		return step.Ask
+	}
+	return min(step.Ask, glance)
+}
+
+// whoTurns are those that are away and shall look again, or that look and shall
+// not: one that costs next to nothing may go on, and stays exact.
+func (p *pace) whoTurns() []*watched {
+	var all, dear []*watched
+	for _, w := range p.watched {
+		if w.away != p.look {
+			continue
 		}
-		wrong := p.each("look again", Pauser.Resume)
+		all = append(all, w)
+		if w.own() > p.share/cheap*w.base(p) {
+			dear = append(dear, w)
+		}
+	}
+	nobodyAway := len(all) == len(p.watched)
+	if p.look || nobodyAway && len(dear) == 0 {
+		return all
+	}
+	return dear
+}
+
+// own is what it cost lately.
+func (w *watched) own() float64 { return w.cost - w.older.own }
+
+// base is the CPU time that the job had to itself meanwhile.
+func (w *watched) base(p *pace) float64 {
+	return float64(p.last.job-w.older.job) - (p.cost - w.older.all)
+}
+
+// turn them.
+func (p *pace) turn(who []*watched) []profiling.Partial {
+	if p.look {
+		for _, w := range who {
+			from := mark{p.last, w.events, w.cost, p.cost}
+			w.older, w.newer, w.away = from, from, false
+		}
+		wrong := each(who, "look again", Pauser.Resume)
 		p.meter.resume(p.sessions)
 		return wrong
 	}
-	p.pauses++
 	p.meter.hold(p.sessions)
-	for _, w := range p.watched {
+	for _, w := range who {
+		w.away = true
+		w.pauses++
 		w.rate = 0
-		if base := float64(p.last.job-w.older.job) - (p.cost - w.older.cost); base > 0 {
+		if base := w.base(p); base > 0 {
 			w.rate = float64(w.events-w.older.events) / base
 		}
 	}
 	// All end what they see before the first takes its time to be detached.
-	return append(p.each("look away", Pauser.Pause), p.each("be detached", Pauser.Detach)...)
+	return append(each(who, "look away", Pauser.Pause), each(who, "be detached", Pauser.Detach)...)
 }
 
-func (p *pace) each(what string, do func(Pauser) error) []profiling.Partial {
+func each(who []*watched, what string, do func(Pauser) error) []profiling.Partial {
 	var wrong []profiling.Partial
-	for _, w := range p.watched {
+	for _, w := range who {
 		if err := do(w.pauser); err != nil {
 			wrong = append(wrong, profiling.Partial{Collector: w.name, Why: fmt.Sprintf("it could not %s: %v", what, err)})
 		}
@@ -178,7 +233,7 @@ func (p *pace) accountUpTo(now moment) []profiling.Partial {
 		w.fresh = events - w.events
 		w.events = events
 		price := float64(w.pauser.Way())
-		if p.look { // else the program ends at once
+		if !w.away { // else the program ends at once
 			price += p.meter.price(w.working)
 		}
 		w.cost += float64(w.fresh) * price
@@ -190,15 +245,13 @@ func (p *pace) accountUpTo(now moment) []profiling.Partial {
 		}
 	}
 	for _, w := range p.watched {
-		if p.look {
-			w.sees(mark{now, w.events, p.cost})
-		} else {
+		if w.away {
 			w.unseen += w.rate * float64(used)
+			continue
 		}
-	}
-	if p.look {
-		p.lookedFor += now.at.Sub(p.last.at)
-		p.lookedJob += used
+		w.lookedFor += now.at.Sub(p.last.at)
+		w.lookedJob += used
+		w.sees(mark{now, w.events, w.cost, p.cost})
 	}
 	p.last = now
 	return wrong
@@ -218,9 +271,9 @@ func (p *pace) coverage(node string) []profiling.Coverage {
 	var all []profiling.Coverage
 	for _, w := range p.watched {
 		all = append(all, profiling.Coverage{
-			Node: node, Collector: w.name, Exact: p.pauses == 0, BudgetPPM: uint64(p.share * 1e6),
-			SpanNS: uint64(p.last.at.Sub(p.began.at)), LookedNS: uint64(p.lookedFor), Pauses: p.pauses,
-			JobNS: p.last.job - p.began.job, LookedJobNS: p.lookedJob,
+			Node: node, Collector: w.name, Exact: w.pauses == 0, BudgetPPM: uint64(p.share * 1e6),
+			SpanNS: uint64(p.last.at.Sub(p.began.at)), LookedNS: uint64(w.lookedFor), Pauses: w.pauses,
+			JobNS: p.last.job - p.began.job, LookedJobNS: w.lookedJob,
 			Events: w.seen, Estimated: w.seen + uint64(w.unseen), CostNS: uint64(w.cost),
 		})
 	}

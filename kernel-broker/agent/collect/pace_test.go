@@ -30,10 +30,9 @@ func (w *watchable) Resume() error           { w.looks = true; return w.again }
 // paced is a job with one such collector.
 type paced struct {
 	*watchable
-	now  time.Time
-	job  uint64
-	all  uint64
-	wait time.Duration
+	now time.Time
+	job uint64
+	all uint64
 }
 
 func newPaced(t *testing.T, share float64, others ...working) *paced {
@@ -136,6 +135,28 @@ func TestPhasesAreNotMixed(t *testing.T) {
 	c := j.end(t)
 	if off := math.Abs(float64(c.Estimated)/float64(j.all) - 1); c.Exact || off > 0.25 {
 		t.Errorf("%d events by the estimate, there were %d; seen %d in %.2f of the time", c.Estimated, j.all, c.Events, c.Share())
+	}
+}
+
+// One that costs next to nothing goes on while the other is away, and is exact;
+// as soon as it costs something it has to go, too.
+func TestCheapOnesStay(t *testing.T) {
+	other := &watchable{fake: fake{name: profiling.CollectSyscalls}, looks: true}
+	j := newPaced(t, 0.04, working{profiling.CollectSyscalls, other})
+	j.run(t, 10*time.Second, 1000, 10)
+	other.events++
+	all := j.p.account()
+	if c := j.p.coverage("n1"); len(all) > 0 || len(c) != 2 || !c[0].Exact || c[0].Events != 1 || c[0].Share() != 1 || c[1].Exact {
+		t.Fatalf("coverage is %+v", c)
+	}
+	for range 2000 {
+		if other.looks {
+			other.events += 1000
+		}
+		j.run(t, time.Millisecond, 1000, 1)
+	}
+	if c := j.p.coverage("n1"); c[0].Exact || c[0].Pauses == 0 {
+		t.Errorf("it costs much now: %+v", c[0])
 	}
 }
 
