@@ -28,12 +28,10 @@ func TestTenThousandStrangers(t *testing.T) {
 	}
 	// Connections are taken in their turn: when this one is hung up on, for want of
 	// a place or of words, those before it are in or out.
-	last, err := net.Dial("tcp", s.address)
-	if err != nil {
-		t.Fatal(err)
+	if last, err := net.Dial("tcp", s.address); err == nil { // else it was so at once
+		cut(t, "the last stranger", last)
+		_ = last.Close()
 	}
-	cut(t, "the last stranger", last)
-	_ = last.Close()
 	held := strangers.held()
 	t.Logf("%d connections, %d held at once", strangers.N, held)
 	if held > flood*2/5 {
