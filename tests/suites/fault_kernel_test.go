@@ -238,7 +238,7 @@ func quarantined(f *faults) {
 	f.isHeld("alice", id, "panics@1")
 	f.inQuarantine("panics", 2)
 	f.isHeld("bob", waits, "panics@1", "quarantine")
-	f.refused("alice", []string{"panics", "quarantine"}, "sbatch", "--kernel-profile=panics", "ask.sh", "panics")
+	f.notToBeHad("panics", "quarantine")
 	f.completed("bob", f.ask("bob", "stock", 0, "-N2"), 2)
 	if r := f.try("alice", "kernelctl", "profile", "release", "panics@1"); r.Exit == 0 {
 		f.t.Error("a user could end a quarantine")
@@ -255,6 +255,21 @@ func quarantined(f *faults) {
 	f.cancelled("bob", waits)
 }
 
+// notToBeHad checks that submits of a profile are refused with the reason. They
+// look into the snapshot of the catalog, which follows the catalog by a moment.
+func (f *faults) notToBeHad(profile string, words ...string) {
+	f.t.Helper()
+	ask := []string{"sbatch", "--parsable", "--hold", "--kernel-profile=" + profile, "ask.sh", profile}
+	f.wait(time.Minute, "profile "+profile+" to be refused", func() bool {
+		r := f.try("alice", ask...)
+		if r.Exit == 0 {
+			f.cancelled("alice", strings.TrimSpace(r.Stdout))
+		}
+		return r.Exit != 0
+	})
+	f.refused("alice", append([]string{profile}, words...), ask...)
+}
+
 // retired: a profile is taken out of use. A job that runs on it goes on, one
 // that waits is held with the reason, and nobody can ask for it any more.
 func retired(f *faults) {
@@ -266,7 +281,7 @@ func retired(f *faults) {
 		f.t.Error("a user could retire a profile")
 	}
 	f.must("root", "kernelctl", "profile", "retire", "old", "--reason", "its time is over")
-	f.refused("alice", []string{"old", "retired", "its time is over"}, "sbatch", "--kernel-profile=old", "ask.sh", "old")
+	f.notToBeHad("old", "retired", "its time is over")
 	f.completed("alice", runs, 2)
 	f.isHeld("bob", waits, "old@1", "its time is over")
 	f.cancelled("bob", waits)
