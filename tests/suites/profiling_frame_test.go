@@ -85,7 +85,7 @@ echo programs: $(grep -c '\[bpf\]' /proc/kallsyms)
 echo traced: $(cat /sys/kernel/debug/tracing/enabled_functions 2>/dev/null | wc -l)
 echo held: $(grep -lsE '^(prog_id|map_id|link_id):' /proc/[0-9]*/fdinfo/* | wc -l)
 echo timed: $(cat /proc/sys/kernel/bpf_stats_enabled 2>/dev/null)
-grep -v tracefs /proc/mounts
+awk '$3 != "tracefs" { print $1, $2, $3 }' /proc/mounts
 find /run/kernel-broker/jobs /var/lib/kernel-broker/runs -mindepth 1 2>/dev/null
 find /sys/fs/cgroup -type d -name 'job_*' 2>/dev/null
 exit 0
