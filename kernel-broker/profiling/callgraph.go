@@ -45,19 +45,11 @@ type Edge struct {
 // Plus is what two nodes found. Their periods have to be equal for the samples
 // to mean the same; if they are not, the coarser one stands.
 func (g *CallGraph) Plus(other *CallGraph) *CallGraph {
-	sums := map[string]Stack{}
-	for _, s := range slices.Concat(g.Stacks, other.Stacks) {
-		at := strings.Join(s.Frames, "\x00")
-		s.Samples += sums[at].Samples
-		sums[at] = s
-	}
 	sum := &CallGraph{
 		PeriodNS: max(g.PeriodNS, other.PeriodNS),
 		Kernel:   g.Kernel + other.Kernel, User: g.User + other.User, Lost: g.Lost + other.Lost,
 	}
-	for _, s := range sums {
-		sum.Stacks = append(sum.Stacks, s)
-	}
+	sum.Stacks = addUp(g.Stacks, other.Stacks, func(s Stack) string { return strings.Join(s.Frames, "\x00") }, Stack.plus)
 	sum.Sort()
 	return sum
 }
@@ -134,4 +126,9 @@ func (g *CallGraph) Edges() []Edge {
 		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
 	return all
+}
+
+func (s Stack) plus(other Stack) Stack {
+	s.Samples += other.Samples
+	return s
 }

@@ -207,18 +207,7 @@ func SortPatterns(all []Pattern) {
 // PlusPatterns adds up patterns of one behaviour and shape.
 func PlusPatterns(some, more []Pattern) []Pattern {
 	type name struct{ behaviour, shape string }
-	sums := map[name]Pattern{}
-	for _, p := range slices.Concat(some, more) {
-		at := name{p.Behaviour, p.Shape}
-		if before, ok := sums[at]; ok {
-			p = before.plus(p)
-		}
-		sums[at] = p
-	}
-	var all []Pattern
-	for _, p := range sums {
-		all = append(all, p)
-	}
+	all := addUp(some, more, func(p Pattern) name { return name{p.Behaviour, p.Shape} }, Pattern.plus)
 	SortPatterns(all)
 	return all
 }

@@ -110,24 +110,16 @@ func (n *Noise) Plus(other *Noise) *Noise {
 		node string
 		cpu  uint32
 	}
-	sums := map[place]CPUNoise{}
-	for _, c := range slices.Concat(n.CPUs, other.CPUs) {
-		at := place{c.Node, c.CPU}
-		if before, ok := sums[at]; ok {
-			c = before.plus(c)
-		}
-		sums[at] = c
+	sum := &Noise{
+		Method: n.Method,
+		CPUs:   addUp(n.CPUs, other.CPUs, func(c CPUNoise) place { return place{c.Node, c.CPU} }, CPUNoise.plus),
 	}
-	sum := &Noise{Method: n.Method}
 	if n.Method != other.Method {
 		methods := slices.DeleteFunc([]string{n.Method, other.Method}, func(m string) bool { return m == "" })
 		sum.Method = slices.Max(methods)
 		if len(methods) == 2 {
 			sum.Method = "mixed"
 		}
-	}
-	for _, c := range sums {
-		sum.CPUs = append(sum.CPUs, c)
 	}
 	slices.SortFunc(sum.CPUs, func(a, b CPUNoise) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.CPU, b.CPU))
@@ -140,21 +132,10 @@ func (c CPUNoise) plus(other CPUNoise) CPUNoise {
 		kind NoiseKind
 		name string
 	}
-	sums := map[name]NoiseSource{}
-	for _, s := range slices.Concat(c.Sources, other.Sources) {
-		at := name{s.Kind, s.Name}
-		if before, ok := sums[at]; ok {
-			s = before.plus(s)
-		}
-		sums[at] = s
-	}
 	c.WantedNS += other.WantedNS
 	c.LostNS += other.LostNS
 	c.Dropped += other.Dropped
-	c.Sources = nil
-	for _, s := range sums {
-		c.Sources = append(c.Sources, s)
-	}
+	c.Sources = addUp(c.Sources, other.Sources, func(s NoiseSource) name { return name{s.Kind, s.Name} }, NoiseSource.plus)
 	SortSources(c.Sources)
 	return c
 }

@@ -116,16 +116,7 @@ func (s *Syscalls) Plus(other *Syscalls) *Syscalls {
 		NotListed: s.NotListed.plus(other.NotListed),
 		LostAway:  s.LostAway + other.LostAway,
 		Processes: slices.Concat(s.Processes, other.Processes),
-	}
-	byName := map[string]Syscall{}
-	for _, c := range slices.Concat(s.Calls, other.Calls) {
-		if before, ok := byName[c.Name]; ok {
-			c = before.plus(c)
-		}
-		byName[c.Name] = c
-	}
-	for _, c := range byName {
-		sum.Calls = append(sum.Calls, c)
+		Calls:     addUp(s.Calls, other.Calls, func(c Syscall) string { return c.Name }, Syscall.plus),
 	}
 	sum.Sort()
 	return sum
