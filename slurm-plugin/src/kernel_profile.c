@@ -25,7 +25,20 @@ SPANK_PLUGIN(kernel_profile, 1)
 
 static int register_options(spank_t sp)
 {
-	return option_register(sp) || profiling_register(sp) ? -1 : 0;
+	struct spank_option *options[] = { &kernel_profile_option,
+					   &kernel_profiling_option };
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++) {
+		spank_err_t rc = spank_option_register(sp, options[i]);
+
+		if (rc != ESPANK_SUCCESS) {
+			slurm_error("kernel_profile: --%s cannot be "
+				    "registered: %s",
+				    options[i]->name, spank_strerror(rc));
+			return -1;
+		}
+	}
+	return 0;
 }
 
 int slurm_spank_init(spank_t sp, int argc, char *argv[])

@@ -70,19 +70,6 @@ struct spank_option kernel_profile_option = {
 	.cb = callback,
 };
 
-int option_register(spank_t sp)
-{
-	spank_err_t rc = spank_option_register(sp, &kernel_profile_option);
-
-	if (rc != ESPANK_SUCCESS) {
-		slurm_error("kernel_profile: --" OPTION_NAME
-			    " cannot be registered: %s",
-			    spank_strerror(rc));
-		return -1;
-	}
-	return 0;
-}
-
 const struct option_state *option_state(void)
 {
 	return &state;

@@ -26,9 +26,6 @@ struct option_state {
 
 extern struct spank_option kernel_profile_option;
 
-/* Registers the option; to be called in slurm_spank_init only. */
-int option_register(spank_t sp);
-
 /* What is known so far about the present component. */
 const struct option_state *option_state(void);
 

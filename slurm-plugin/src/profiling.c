@@ -64,19 +64,6 @@ struct spank_option kernel_profiling_option = {
 	.cb = callback,
 };
 
-int profiling_register(spank_t sp)
-{
-	spank_err_t rc = spank_option_register(sp, &kernel_profiling_option);
-
-	if (rc != ESPANK_SUCCESS) {
-		slurm_error("kernel_profile: --" PROFILING_NAME
-			    " cannot be registered: %s",
-			    spank_strerror(rc));
-		return -1;
-	}
-	return 0;
-}
-
 unsigned int profiling_wanted(void)
 {
 	return wanted;

@@ -15,9 +15,6 @@
 
 extern struct spank_option kernel_profiling_option;
 
-/* Registers the option; to be called in slurm_spank_init only. */
-int profiling_register(spank_t sp);
-
 /* The collectors that the present component asks for; 0: none. */
 unsigned int profiling_wanted(void);
 
