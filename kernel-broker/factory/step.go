@@ -114,6 +114,9 @@ func (in CompileInput) Inputs(plan Plan) (map[string]string, error) {
 	inputs["variant"] = string(in.Variant)
 	inputs["name"], inputs["description"] = plan.names(in.Variant)
 	inputs["optimisation"] = string(plan.optimisation(in.Variant))
+	if level := plan.level(in.Variant); level != "" {
+		inputs["level"] = level
+	}
 	if in.Variant == Optimised {
 		excluded, err := json.Marshal(plan.Recipe.Exclude)
 		if err != nil {

@@ -97,7 +97,7 @@ func TestStepsOfAProfiledKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if manifest.Variant != Instrumented || f.flags() != seed || manifest.Profile != nil {
+	if manifest.Variant != Instrumented || f.flags() != seed+" -O3" || manifest.Profile != nil {
 		t.Errorf("flags %q, manifest %+v", f.flags(), manifest)
 	}
 	var log bytes.Buffer
@@ -323,4 +323,40 @@ func TestInputs(t *testing.T) {
 	configure("config slim", plan, ConfigureInput{Variant: Plain, Slim: slim})
 	write(t, slim, "# Reason.\nCONFIG_B=y\n")
 	configure("config slimmer", plan, ConfigureInput{Variant: Plain, Slim: slim})
+}
+
+// A whole profile goes with -O3, in the kernel that counts as well; branch
+// probabilities alone change no level, and the two kernels that count are kept
+// apart.
+func TestLevelOfProfiledKernels(t *testing.T) {
+	plan := Plan{Recipe: Recipe{Name: "x", Optimisation: OptimisePGO}, Compiler: Compiler{Name: "gcc-12"}}
+	safe := plan
+	safe.Recipe.Optimisation = OptimisePGOSafe
+	for _, c := range []struct {
+		plan    Plan
+		variant Variant
+		want    bool
+	}{
+		{plan, Instrumented, true}, {plan, Optimised, true}, {plan, Plain, false}, {plan, Traced, false},
+		{safe, Instrumented, false}, {safe, Optimised, false},
+	} {
+		flags, err := c.plan.flags(c.variant, "/obj")
+		if err != nil {
+			t.Fatal(err)
+		}
+		inputs, err := CompileInput{Variant: c.variant}.Inputs(c.plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.Contains(flags, "-O3") != c.want || (inputs["level"] == "-O3") != c.want {
+			t.Errorf("%s, %s: flags %q, level %q", c.plan.Recipe.Optimisation, c.variant, flags, inputs["level"])
+		}
+	}
+	counting, err := plan.flavour(Instrumented)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := safe.flavour(Instrumented); err != nil || other == counting {
+		t.Errorf("both kernels that count are made in %q, %v", other, err)
+	}
 }

@@ -44,7 +44,7 @@ func (p Plan) flavour(variant Variant) (string, error) {
 		}
 		return "", nil
 	case Instrumented:
-		return "-instrumented", nil
+		return "-instrumented" + strings.ToLower(p.level(variant)), nil
 	case configuring:
 		return "-config", nil
 	case Optimised:
@@ -83,15 +83,33 @@ func (v Variant) overlays() []Overlay {
 	return nil
 }
 
+// level is the compiler's level of optimisation where it is another than the
+// configuration's. With a whole profile it is -O3: what is cold is optimised for
+// size all the same. Counters fit only code that was compiled alike, so the
+// kernel that counts has the same (ADR 0018).
+func (p Plan) level(variant Variant) string {
+	if p.Recipe.Optimisation == OptimisePGO && (variant == Instrumented || variant == Optimised) {
+		return "-O3"
+	}
+	return ""
+}
+
 // flags are the compiler's besides kbuild's, for objects below obj.
 func (p Plan) flags(variant Variant, obj string) ([]string, error) {
+	var flags []string
 	switch variant {
 	case Instrumented:
-		return []string{seed}, nil
+		flags = []string{seed}
 	case Optimised:
-		return p.mode().Flags(profileFolder(obj), obj)
+		var err error
+		if flags, err = p.mode().Flags(profileFolder(obj), obj); err != nil {
+			return nil, err
+		}
 	}
-	return nil, nil
+	if level := p.level(variant); level != "" {
+		flags = append(flags, level)
+	}
+	return flags, nil
 }
 
 // profileFolder is where the compiler finds the profile. It never moves: its
