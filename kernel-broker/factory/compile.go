@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -167,9 +168,12 @@ func pipeMake(cmd *exec.Cmd, log io.Writer, unit func()) (string, error) {
 	var tail []string
 	lines := bufio.NewScanner(read)
 	lines.Buffer(nil, 1<<20)
-	var logged error
+	var logged, room error
 	for lines.Scan() {
 		text := lines.Text()
+		if room == nil {
+			room = noRoom(text)
+		}
 		if logged == nil {
 			_, logged = fmt.Fprintln(log, text)
 		}
@@ -180,6 +184,20 @@ func pipeMake(cmd *exec.Cmd, log io.Writer, unit func()) (string, error) {
 			unit()
 		}
 	}
-	err = errors.Join(lines.Err(), read.Close(), cmd.Wait(), logged)
+	if err = errors.Join(lines.Err(), read.Close(), cmd.Wait(), logged); err != nil {
+		err = errors.Join(err, room)
+	}
 	return strings.Join(tail, "\n"), err
+}
+
+// noRoom is the error that a line speaks of, if it is of a full disk. Compilers
+// say so often long before make's last words, and what is full then has room
+// again when make has removed what was half done.
+func noRoom(line string) error {
+	for _, full := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
+		if strings.Contains(strings.ToLower(line), full.Error()) {
+			return full
+		}
+	}
+	return nil
 }

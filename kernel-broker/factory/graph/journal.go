@@ -99,7 +99,7 @@ func (s Store) begin(name, where string, steps []string) (*journal, error) {
 	}
 	now := time.Now().UTC()
 	// The order of names is the order of time.
-	id := now.Format("20060102T150405.000Z") + "-" + hex.EncodeToString(nonce[:])
+	id := now.Format("20060102T150405.000000000Z") + "-" + hex.EncodeToString(nonce[:])
 	j := &journal{dir: filepath.Join(s.builds(name), id)}
 	lock, err := filelock.Try(filepath.Join(j.dir, "lock"))
 	if err != nil {
