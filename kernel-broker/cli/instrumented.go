@@ -18,7 +18,7 @@ const stepInstrumented = string(factory.Instrumented)
 // instrumented checks that a recipe's build makes a kernel that counts, before
 // anything is built.
 func instrumented(r factory.Recipe) error {
-	if r.Optimisation == factory.OptimisePGO || r.Optimisation == factory.OptimisePGOSafe {
+	if r.Optimisation.Profiled() {
 		return nil
 	}
 	return fmt.Errorf("kernel %q: no kernel counts for it: its recipe does not say optimisation: %s or %s: %w",

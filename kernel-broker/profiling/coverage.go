@@ -78,6 +78,18 @@ func (r *Result) Covered(name Collector) (all Coverage, known bool) {
 	return all, known
 }
 
+// Estimated returns what each collector whose figures are estimates covered, on
+// all nodes together.
+func (r *Result) Estimated() []Coverage {
+	var all []Coverage
+	for _, name := range Collectors() {
+		if c, _ := r.Covered(name); !c.Exact {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
 // Cover adds the coverage of one collector, and scales what the collector found
 // if it did not look all the time.
 func (r *Result) Cover(c Coverage) {

@@ -165,10 +165,8 @@ func looked(r profiling.Result, c profiling.Collector) float64 {
 // caveats are what was not seen, and so may be missing above.
 func caveats(r profiling.Result) []string {
 	out := []string{}
-	for _, name := range profiling.Collectors() {
-		if c, _ := r.Covered(name); !c.Exact {
-			out = append(out, fmt.Sprintf("%s looked for %s of the time, to cost the job no more than is allowed: its counts are estimates", name, Percent(c.Share())))
-		}
+	for _, c := range r.Estimated() {
+		out = append(out, fmt.Sprintf("%s looked for %s of the time, to cost the job no more than is allowed: its counts are estimates", c.Collector, Percent(c.Share())))
 	}
 	for _, p := range r.Partial {
 		out = append(out, fmt.Sprintf("node %s: %s%s", p.Node, prefix(p.Collector), p.Why))

@@ -143,10 +143,8 @@ func unequal(a, b Side) []string {
 			if len(r.Partial) > 0 {
 				out = append(out, fmt.Sprintf("a run of %s (its number %d) is partial: %s", s.Name, i+1, r.Partial[0].Why))
 			}
-			for _, name := range profiling.Collectors() {
-				if c, _ := r.Covered(name); !c.Exact {
-					out = append(out, fmt.Sprintf("in a run of %s (its number %d) %s looked for a part of the time: its counts are estimates", s.Name, i+1, name))
-				}
+			for _, c := range r.Estimated() {
+				out = append(out, fmt.Sprintf("in a run of %s (its number %d) %s looked for a part of the time: its counts are estimates", s.Name, i+1, c.Collector))
 			}
 			if first := s.Runs[0]; len(r.Nodes) != len(first.Nodes) || kernelOf(r) != kernelOf(first) {
 				out = append(out, fmt.Sprintf("the runs of %s are not alike: %s, and %s", s.Name, describe(first), describe(r)))
