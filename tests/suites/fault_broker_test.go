@@ -3,9 +3,11 @@
 package suites
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
@@ -15,11 +17,12 @@ func TestFaultBroker(t *testing.T) {
 	f := startFaults(t, nil)
 	f.on("killed-accepted-booting-running", func(f *faults) {
 		at := f.logSize()
-		id := f.ask("alice", "mitgcm", 3, "-N2")
+		id := f.askHeld("alice", "mitgcm", "-N2")
 		at = f.crashBroker(at, `"allocation accepted" job=`+id)
 		f.crashBroker(at, `"node changed" .*to=booting`)
 		f.waitJob(id, "RUNNING")
 		f.killBroker()
+		f.letGo("alice", id)
 		f.waitJob(id, "COMPLETED", "COMPLETING")
 		f.startBroker()
 		f.completed("alice", id, 2)
@@ -66,13 +69,19 @@ func (f *faults) executing(profile string, nodes ...lab.Node) {
 	}
 }
 
+// tryLimit is for one question to a node that may boot just then: the kernel that
+// took the question down with it never answers.
+const tryLimit = 3 * time.Second
+
 // upOn waits until the nodes run a kernel, whoever knows of it.
 func (f *faults) upOn(profile string, nodes ...lab.Node) {
 	f.t.Helper()
 	k := f.kernels[profile]
 	for _, n := range nodes {
 		f.wait(switchLimit, "kernel "+k.release+" on "+n.Name(), func() bool {
-			r, err := n.Exec(f.ctx, "uname", "-r")
+			ctx, cancel := context.WithTimeout(f.ctx, tryLimit)
+			defer cancel()
+			r, err := n.Exec(ctx, "uname", "-r")
 			return err == nil && r.Exit == 0 && r.Stdout == k.release+"\n"
 		})
 	}

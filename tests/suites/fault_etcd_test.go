@@ -38,9 +38,10 @@ func TestFaultEtcd(t *testing.T) {
 		f.completed("bob", id, 2)
 	})
 	f.on("away-at-the-jobs-end", func(f *faults) {
-		id := f.ask("alice", "mitgcm", 2, "-N2")
+		id := f.askHeld("alice", "mitgcm", "-N2")
 		f.waitJob(id, "RUNNING")
 		ok(etcd.Stop(f.ctx))
+		f.letGo("alice", id)
 		f.waitJob(id, "COMPLETED")
 		ok(etcd.Start(f.ctx))
 		f.completed("alice", id, 2)

@@ -34,11 +34,13 @@ build_id=$id boot_id=$(cat /proc/sys/kernel/random/boot_id) profile=$KERNEL_BROK
 told_build_id=$KERNEL_BROKER_BUILD_ID" >> "$HOME/records/$SLURM_JOB_ID.$(hostname)"
 `
 
-// askScript is the batch job: asked-for profile, seconds to stay.
+// askScript is the batch job: asked-for profile, and how long it stays then: some
+// seconds, or "held" until letGo.
 const askScript = `#!/bin/bash
 "$HOME/probe.sh" batch "$1"
 srun "$HOME/probe.sh" task "$1"
-sleep "${2:-0}"
+if [ "$2" != held ]; then exec sleep "$2"; fi
+until [ -e "$HOME/go-$SLURM_JOB_ID" ]; do sleep 0.1; done
 `
 
 // startFaults brings up a cluster with short limits, so that what a real site
@@ -103,11 +105,23 @@ func (f *faults) on(name string, check func(f *faults)) {
 // asks for none.
 func (f *faults) ask(user, profile string, seconds int, args ...string) string {
 	f.t.Helper()
+	return f.submit(user, profile, fmt.Sprint(seconds), args)
+}
+
+// askHeld submits a job that stays until letGo: what has to happen while it runs
+// has all the time that a busy machine needs.
+func (f *faults) askHeld(user, profile string, args ...string) string {
+	f.t.Helper()
+	return f.submit(user, profile, "held", args)
+}
+
+func (f *faults) submit(user, profile, stay string, args []string) string {
+	f.t.Helper()
 	argv := []string{"sbatch", "--parsable", "--output=%j.out"}
 	if profile != "stock" {
 		argv = append(argv, "--kernel-profile="+profile)
 	}
-	argv = append(append(argv, args...), "ask.sh", profile, fmt.Sprint(seconds))
+	argv = append(append(argv, args...), "ask.sh", profile, stay)
 	id, _, _ := strings.Cut(f.must(user, argv...), ";")
 	f.jobs[id] = profile
 	return id

@@ -145,10 +145,11 @@ func loadRefused(f *faults) {
 // returnFails: the distribution's kernel cannot be had (F7). The node is
 // drained and says why; repaired and resumed, it goes back and serves again.
 func returnFails(f *faults) {
-	id := f.ask("alice", "mitgcm", 5, "-N1", "--nodelist=n1")
+	id := f.askHeld("alice", "mitgcm", "-N1", "--nodelist=n1")
 	f.waitJob(id, "RUNNING")
 	repair := f.flip("stock")
 	f.onNodes("rm -f "+cacheOnNode+f.artifactName("stock"), f.Nodes()[:1])
+	f.letGo("alice", id)
 	f.drained("n1", "stock@1", "digest")
 	f.completed("alice", id, 1)
 	f.completed("bob", f.ask("bob", "stock", 0, "-N1"), 1)
@@ -274,7 +275,7 @@ func (f *faults) notToBeHad(profile string, words ...string) {
 // that waits is held with the reason, and nobody can ask for it any more.
 func retired(f *faults) {
 	f.profile("old", "mitgcm", []string{"loglevel=2"})
-	runs := f.ask("alice", "old", 10, "-N2")
+	runs := f.askHeld("alice", "old", "-N2")
 	f.waitJob(runs, "RUNNING")
 	waits := f.ask("bob", "old", 0, "-N2")
 	if r := f.try("alice", "kernelctl", "profile", "retire", "old"); r.Exit == 0 {
@@ -282,6 +283,7 @@ func retired(f *faults) {
 	}
 	f.must("root", "kernelctl", "profile", "retire", "old", "--reason", "its time is over")
 	f.notToBeHad("old", "retired", "its time is over")
+	f.letGo("alice", runs)
 	f.completed("alice", runs, 2)
 	f.isHeld("bob", waits, "old@1", "its time is over")
 	f.cancelled("bob", waits)

@@ -3,6 +3,7 @@
 package suites
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,26 +58,30 @@ func TestFaultSlurm(t *testing.T) {
 // the job runs and while they load stock.
 func agentKilled(f *faults) {
 	at := f.logSize()
-	id := f.ask("alice", "mitgcm", 3, "-N2")
+	id := f.askHeld("alice", "mitgcm", "-N2")
 	f.logged(at, `node=n1 .*to=loading want=mitgcm`)
 	f.killAgents(f.Node(1))
 	f.upOn("mitgcm", f.Node(2))
 	f.killAgents(f.Node(2))
 	f.waitJob(id, "RUNNING")
 	f.killAgents(f.Nodes()...)
+	f.letGo("alice", id)
 	f.logged(at, `node=n2 .*to=loading want=stock`)
 	f.killAgents(f.Node(2))
 	f.completed("alice", id, 2)
 }
 
 // killAgents kills them as crashes do; one that has just gone away with its
-// kernel, or that init has not started anew yet, is dead enough.
+// kernel, or that init has not started anew yet, is dead enough. A node that
+// boots meanwhile answers nobody, and the switch goes on without this test.
 func (f *faults) killAgents(nodes ...lab.Node) {
 	f.t.Helper()
 	for _, n := range nodes {
-		if err := n.KillAgent(f.ctx); err != nil {
+		ctx, cancel := context.WithTimeout(f.ctx, tryLimit)
+		if err := n.KillAgent(ctx); err != nil {
 			f.t.Logf("agent of %s not killed: %v", n.Name(), err)
 		}
+		cancel()
 	}
 }
 
@@ -168,7 +173,7 @@ func (f *faults) never(user, id string) {
 // nodeCrashed resets a node under its job (F8): Slurm must see the crash, and
 // the job, requeued, runs once more.
 func nodeCrashed(f *faults) {
-	id := f.ask("alice", "mitgcm", 600, "-N2")
+	id := f.askHeld("alice", "mitgcm", "-N2")
 	f.waitJob(id, "RUNNING")
 	f.wait(switchLimit, "the job's tasks", func() bool { return len(f.probes("alice", id)) == 3 })
 	if err := f.Node(1).Reset(f.ctx); err != nil {
