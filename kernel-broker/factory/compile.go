@@ -12,8 +12,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/diskfull"
 )
 
 // unitLine is what kbuild prints for each file that goes through the compiler.
@@ -171,8 +172,10 @@ func pipeMake(cmd *exec.Cmd, log io.Writer, unit func()) (string, error) {
 	var logged, room error
 	for lines.Scan() {
 		text := lines.Text()
+		// Compilers say so long before make's last words, and what is full then
+		// has room again when make has removed what was half done.
 		if room == nil {
-			room = noRoom(text)
+			room = diskfull.In(text)
 		}
 		if logged == nil {
 			_, logged = fmt.Fprintln(log, text)
@@ -188,16 +191,4 @@ func pipeMake(cmd *exec.Cmd, log io.Writer, unit func()) (string, error) {
 		err = errors.Join(err, room)
 	}
 	return strings.Join(tail, "\n"), err
-}
-
-// noRoom is the error that a line speaks of, if it is of a full disk. Compilers
-// say so often long before make's last words, and what is full then has room
-// again when make has removed what was half done.
-func noRoom(line string) error {
-	for _, full := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
-		if strings.Contains(strings.ToLower(line), full.Error()) {
-			return full
-		}
-	}
-	return nil
 }

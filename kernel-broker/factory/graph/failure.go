@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/diskfull"
 )
 
 // StepError is a step that could not be done.
@@ -129,14 +131,8 @@ func (s spot) failedSince(before, step string) (*StepError, bool) {
 
 // full tells whether there was no room. Programs only say so in words.
 func full(err error, tail, dir string) bool {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if diskfull.Is(err) || !ofAnotherMachine(err) && diskfull.In(err.Error()+"\n"+tail) != nil {
 		return true
-	}
-	all := strings.ToLower(err.Error() + tail)
-	for _, words := range []string{unix.ENOSPC.Error(), unix.EDQUOT.Error()} {
-		if !ofAnotherMachine(err) && strings.Contains(all, words) {
-			return true
-		}
 	}
 	var space unix.Statfs_t
 	return unix.Statfs(dir, &space) == nil && space.Bavail == 0

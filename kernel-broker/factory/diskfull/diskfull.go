@@ -1,0 +1,27 @@
+// Package diskfull knows a full disk by what programs say of it. Compilers and
+// make only say so in words.
+package diskfull
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+)
+
+var causes = []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT}
+
+// Is tells whether an error of our own calls is one of a full disk.
+func Is(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// In is the error that a text speaks of, nil if it is of no full disk.
+func In(text string) error {
+	text = strings.ToLower(text)
+	for _, cause := range causes {
+		if strings.Contains(text, cause.Error()) {
+			return cause
+		}
+	}
+	return nil
+}
