@@ -63,6 +63,10 @@ deps: ## install what is missing: Debian packages (root or sudo), Go
 	@.ci/install-packages
 	@.ci/install-go
 
+.PHONY: deps-long
+deps-long: deps ## the same with what only the long suites need
+	@.ci/install-packages packages-long.txt
+
 $(GO):
 	@.ci/install-go
 
@@ -231,7 +235,7 @@ test-suites: build kernels $(TEST) ## the suites on the virtual cluster (root or
 	@$(STEP) suites $(TEST) go -o $(RESULTS)/suites.jsonl -v -- -tags lab -count=1 -timeout 60m -p 1 -skip '$(LONG_TESTS)|^TestWholeWay' $(ARGS) $(GO_SUITES)
 
 .PHONY: test-long
-test-long: build kernels $(TEST) ## the suites that CI has no time for: trust and profiling on the cluster, collectors, Secure Boot (more than an hour)
+test-long: deps-long build kernels $(TEST) ## the suites that CI has no time for: trust and profiling on the cluster, collectors, Secure Boot (more than an hour)
 	@$(STEP) long-suites $(TEST) go -o $(RESULTS)/long-suites.jsonl -v -- -tags lab -count=1 -timeout 150m -p 1 -run '$(LONG_TESTS)' $(ARGS) ./tests/suites/...
 	@$(STEP) long $(TEST) go -o $(RESULTS)/long.jsonl -v -- -tags lab -count=1 -timeout 90m -p 1 $(ARGS) $(LONG_SUITES)
 
