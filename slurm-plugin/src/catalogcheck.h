@@ -7,10 +7,19 @@
 #ifndef KERNEL_PROFILE_CATALOGCHECK_H
 #define KERNEL_PROFILE_CATALOGCHECK_H
 
+#include <stdbool.h>
+
 #include "settings.h"
 #include "wish.h"
 
 /* Returns 0, or -1 after telling the user why not. */
 int catalog_check(const struct settings *settings, const struct wish *wish);
+
+/*
+ * Whether catalog_check may say yes, by the snapshot alone: where there is
+ * none, it may. Nobody is asked and nothing is said.
+ */
+bool catalog_may_offer(const struct settings *settings,
+		       const struct wish *wish);
 
 #endif

@@ -30,7 +30,8 @@ static int take(const struct wish *wish)
 	}
 	if (state.given)
 		return 0;
-	if (submit_check(wish))
+	state.unchecked = submit_depends(wish);
+	if (!state.unchecked && submit_check(wish))
 		return -1;
 	state.given = true;
 	state.wish = *wish;
@@ -78,6 +79,7 @@ const struct option_state *option_state(void)
 void option_next_component(void)
 {
 	state.given = false;
+	state.unchecked = false;
 }
 
 void option_reset(void)

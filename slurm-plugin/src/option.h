@@ -19,6 +19,8 @@
 struct option_state {
 	bool given; /* on the command line or in the script */
 	struct wish wish;
+	/* The wish's check waits for the component's other options. */
+	bool unchecked;
 	/* A user's default in the environment; it outlives components. */
 	bool has_default;
 	struct wish fallback;

@@ -74,10 +74,19 @@ void profiling_next_component(void)
 	wanted = 0;
 }
 
+bool profiling_twin(struct wish *wish)
+{
+	size_t length = strlen(wish->name);
+
+	if (wish->version || length + sizeof(INSTRUMENTED) - 1 > WISH_NAME_MAX)
+		return false;
+	memcpy(wish->name + length, INSTRUMENTED, sizeof(INSTRUMENTED));
+	return true;
+}
+
 int profiling_instrumented(struct wish *wish)
 {
 	char asked[WISH_TEXT_SIZE];
-	size_t length = strlen(wish->name);
 
 	wish_format(wish, asked);
 	if (wish->version) {
@@ -87,14 +96,26 @@ int profiling_instrumented(struct wish *wish)
 			    wish->name, asked);
 		return -1;
 	}
-	if (length + sizeof(INSTRUMENTED) - 1 > WISH_NAME_MAX) {
+	if (!profiling_twin(wish)) {
 		slurm_error("--" PROFILING_NAME "=pgo: the name %s is too long "
 			    "to have an instrumented kernel",
 			    asked);
 		return -1;
 	}
-	memcpy(wish->name + length, INSTRUMENTED, sizeof(INSTRUMENTED));
 	return 0;
+}
+
+void profiling_say_how(const struct wish *wish)
+{
+	if (!wish || wish_is_stock(wish))
+		slurm_error("--" PROFILING_NAME "=pgo boots the instrumented "
+			    "kernel of a profile; name one that has it by "
+			    "--" OPTION_NAME);
+	else
+		slurm_error("--" PROFILING_NAME "=pgo boots the instrumented "
+			    "kernel of %s, which an administrator makes by "
+			    "'kernelctl kernel build %s --instrumented'",
+			    wish->name, wish->name);
 }
 
 int profiling_export(spank_t sp, unsigned int collectors)

@@ -27,6 +27,18 @@ void profiling_next_component(void);
  */
 int profiling_instrumented(struct wish *wish);
 
+/*
+ * The same without a word; false when there can be none, and then nothing is
+ * changed.
+ */
+bool profiling_twin(struct wish *wish);
+
+/*
+ * Tells the user where the twin comes from that the catalog does not offer. NULL
+ * is a job that named no profile.
+ */
+void profiling_say_how(const struct wish *wish);
+
 /* Hands the collectors on to slurmctld, or takes back what was before. */
 int profiling_export(spank_t sp, unsigned int collectors);
 

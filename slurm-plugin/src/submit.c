@@ -91,6 +91,14 @@ int submit_check(const struct wish *wish)
 	return catalog_check(&settings, wish);
 }
 
+bool submit_depends(const struct wish *wish)
+{
+	struct wish twin = *wish;
+
+	return !submit_is_step() && profiling_twin(&twin) &&
+	       catalog_may_offer(&settings, &twin);
+}
+
 static int control_set(spank_t sp, const struct wish *wish)
 {
 	char text[WISH_TEXT_SIZE];
@@ -159,15 +167,19 @@ static int export_job(spank_t sp, const struct option_state *option)
 		wish = &option->wish;
 	else if (option->has_default && !inside_job())
 		wish = &option->fallback;
-	/* The callback has checked what was given, but not the default. */
-	if (wish == &option->fallback && submit_check(wish))
-		return -1;
 	if (profiling_wanted() & COLLECT_PGO) {
 		if (wish)
 			twin = *wish;
-		if (profiling_instrumented(&twin) || submit_check(&twin))
+		if (profiling_instrumented(&twin))
 			return -1;
+		if (submit_check(&twin)) {
+			profiling_say_how(wish);
+			return -1;
+		}
 		wish = &twin;
+	} else if (wish && (!option->given || option->unchecked) &&
+		   submit_check(wish)) {
+		return -1;
 	}
 	forget_outer_job();
 	rc = profiling_export(sp, profiling_wanted());

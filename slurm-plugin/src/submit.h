@@ -23,6 +23,12 @@ void submit_begin(const struct settings *settings);
  */
 int submit_check(const struct wish *wish);
 
+/*
+ * Whether that hangs on options that may yet come: with the collector pgo the
+ * job boots another kernel, and the profile may have none of its own yet.
+ */
+bool submit_depends(const struct wish *wish);
+
 /* srun in an allocation starts a step; sbatch and salloc never do. */
 bool submit_is_step(void);
 

@@ -120,6 +120,7 @@ as_user sbatch --kernel-profiling=io,bogus --wrap=true
 refused 'there is no collector "bogus"' "an unknown collector is refused"
 as_user sbatch --kernel-profile=mitgcm --kernel-profiling=pgo --wrap=true
 refused 'unknown kernel profile "mitgcm-instrumented"' "pgo needs the instrumented kernel"
+refused "'kernelctl kernel build mitgcm --instrumented'" "and the user hears where it comes from"
 
 # --- a script, an empty environment, an array
 cat >script <<-'EOF'

@@ -8,6 +8,7 @@
 #include "tap.h"
 
 #define OPTION_ENV "_SLURM_SPANK_OPTION_kernel_profile_kernel_profiling"
+#define PROFILE_ENV "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile"
 
 static int argc;
 static char **argv;
@@ -139,6 +140,8 @@ static void test_pgo(void)
 	is_int(post_opt(), -1, "a profile that has no such kernel");
 	has_text(fake_log, "unknown kernel profile \"lammps-instrumented\"",
 		 "is named");
+	has_text(fake_log, "'kernelctl kernel build lammps --instrumented'",
+		 "and what makes it");
 	begin(S_CTX_ALLOCATOR);
 	fake_use_option("mitgcm@3");
 	fake_use_profiling("pgo");
@@ -151,6 +154,66 @@ static void test_pgo(void)
 	fake_use_profiling("pgo");
 	is_int(post_opt(), -1, "a long name");
 	has_text(fake_log, "is too long", "is too long");
+}
+
+/* Who begins with a profile that has no kernel yet has its instrumented one. */
+static void test_first_kernel(void)
+{
+	begin(S_CTX_ALLOCATOR);
+	is_int(fake_use_option("redis"), 0, "the profile first");
+	is_int(fake_use_profiling("pgo"), 0, "then pgo");
+	is_int(post_opt(), 0, "and their end");
+	exports("redis-instrumented", "pgo");
+	is_text(fake_log, "", "nothing is said");
+	begin(S_CTX_LOCAL);
+	is_int(fake_use_profiling("pgo"), 0, "pgo first");
+	is_int(fake_use_option("redis"), 0, "then the profile");
+	is_int(post_opt(), 0, "and their end");
+	exports("redis-instrumented", "pgo");
+	begin(S_CTX_ALLOCATOR);
+	setenv("SLURM_SPANK_" PROFILE_ENV, "redis", 1);
+	fake_use_profiling("pgo");
+	is_int(fake_use_environment(), 0, "as a default");
+	is_int(post_opt(), 0, "and its end");
+	exports("redis-instrumented", "pgo");
+	begin(S_CTX_ALLOCATOR);
+	is_int(fake_use_option("redis"), 0, "what may go with pgo");
+	fake_use_profiling("io");
+	is_int(post_opt(), -1, "does not go without");
+	has_text(fake_log, "unknown kernel profile \"redis\"", "and is named");
+	is_text(fake_control("KERNEL_PROFILE"), NULL, "nothing is exported");
+	begin(S_CTX_ALLOCATOR);
+	fake_use_option("redis");
+	fake_use_profiling("pgo");
+	is_int(post_opt(), 0, "one component with pgo");
+	fake_use_option("redis");
+	is_int(post_opt(), -1, "does not help the next one");
+	is_int(post_opt(), 0, "nor harm one that says nothing");
+	exports(NULL, NULL);
+	begin(S_CTX_ALLOCATOR);
+	is_int(fake_use_option("redis@1"), -1, "a version has no twin");
+	begin(S_CTX_ALLOCATOR);
+	is_int(fake_use_option("zebra"), -1,
+	       "what cannot be is refused at once");
+}
+
+/* Without a snapshot the broker is asked once it is known for what. */
+static void test_no_snapshot(void)
+{
+	sandbox_remove("catalog.snapshot");
+	sandbox_program(
+		"kernelctl",
+		"#!/bin/sh\n[ \"$3\" = redis-instrumented ] && exit\n"
+		"echo \"unknown kernel profile \\\"$3\\\"\" >&2\nexit 3\n");
+	begin(S_CTX_ALLOCATOR);
+	is_int(fake_use_option("redis"), 0, "the profile first");
+	fake_use_profiling("pgo");
+	is_int(post_opt(), 0, "and pgo");
+	exports("redis-instrumented", "pgo");
+	begin(S_CTX_ALLOCATOR);
+	fake_use_option("redis");
+	is_int(post_opt(), -1, "without pgo");
+	has_text(fake_log, "unknown kernel profile \"redis\"", "it is refused");
 }
 
 /* Nothing goes from component to component, nor from a job to another. */
@@ -206,6 +269,7 @@ int main(void)
 		      "profile mitgcm-with-a-name-that-takes-more-than-fifty-"
 		      "letters 1 1 available\n"
 		      "profile stock-instrumented 1 1 available\n"
+		      "profile redis-instrumented 1 1 available\n"
 		      "profile lammps 1 1 available\n"
 		      "end\n");
 	sandbox_program("kernelctl",
@@ -217,9 +281,11 @@ int main(void)
 	test_accepted(S_CTX_LOCAL);
 	test_refused();
 	test_pgo();
+	test_first_kernel();
 	test_not_inherited();
 	test_steps();
 	test_control_fails();
+	test_no_snapshot();
 	fake_reset(S_CTX_ERROR);
 	return tap_end();
 }
