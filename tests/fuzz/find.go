@@ -16,6 +16,8 @@ type Target struct {
 	// Package is its folder below the repository's root.
 	Package string `json:"package"`
 	Name    string `json:"target"`
+
+	file string // that defines it, below the root
 }
 
 func (t Target) String() string { return t.Package + "." + t.Name }
@@ -25,10 +27,10 @@ var (
 	constraint = regexp.MustCompile(`^//go:build `)
 )
 
-// Find returns the targets below folders of root whose name contains the words,
-// in the order of their names. Files that are built under a condition are none
-// of ours: the virtual cluster is behind one.
-func Find(root string, folders []string, words string) ([]Target, error) {
+// Find returns the targets below folders of root in the order of their names.
+// Files that are built under a condition are none of ours: the virtual cluster
+// is behind one.
+func Find(root string, folders ...string) ([]Target, error) {
 	var found []Target
 	for _, folder := range folders {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
@@ -42,14 +44,12 @@ func Find(root string, folders []string, words string) ([]Target, error) {
 			if err != nil {
 				return err
 			}
-			within, err := filepath.Rel(root, filepath.Dir(path))
+			within, err := filepath.Rel(root, path)
 			if err != nil {
 				return err
 			}
 			for _, name := range names {
-				if t := (Target{Package: filepath.ToSlash(within), Name: name}); strings.Contains(t.String(), words) {
-					found = append(found, t)
-				}
+				found = append(found, Target{Package: filepath.ToSlash(filepath.Dir(within)), Name: name, file: within})
 			}
 			return nil
 		})
@@ -59,6 +59,22 @@ func Find(root string, folders []string, words string) ([]Target, error) {
 	}
 	slices.SortFunc(found, func(a, b Target) int { return strings.Compare(a.String(), b.String()) })
 	return found, nil
+}
+
+// Choose returns the targets whose names contain one of the words, in the order
+// of the words; all of them without any.
+func Choose(targets []Target, words []string) (chosen []Target) {
+	if len(words) == 0 {
+		return targets
+	}
+	for _, word := range words {
+		for _, t := range targets {
+			if strings.Contains(t.String(), word) && !slices.Contains(chosen, t) {
+				chosen = append(chosen, t)
+			}
+		}
+	}
+	return chosen
 }
 
 func skip(err error) error {

@@ -3,8 +3,10 @@ package fuzz
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,21 +15,21 @@ import (
 
 // The targets of this repository, by the way they are written.
 func TestFind(t *testing.T) {
-	targets, err := Find("../..", []string{"kernel-broker", "tests"}, "")
+	targets, err := Find("../..", "kernel-broker", "tests")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []Target{{"kernel-broker/hostlist", "FuzzExpand"}, {"kernel-broker/rpc", "FuzzBoundary"}, {"tests/lab", "FuzzParseAnswer"}} {
-		if !slices.Contains(targets, want) {
-			t.Errorf("%v is not found", want)
+	for _, want := range []string{"kernel-broker/hostlist.FuzzExpand", "kernel-broker/rpc.FuzzBoundary", "tests/lab.FuzzParseAnswer"} {
+		if !slices.ContainsFunc(targets, func(t Target) bool { return t.String() == want }) {
+			t.Errorf("%s is not found", want)
 		}
 	}
 	if !slices.IsSortedFunc(targets, func(a, b Target) int { return strings.Compare(a.String(), b.String()) }) {
 		t.Error("packages are mixed")
 	}
-	one, err := Find("../..", []string{"kernel-broker"}, "hostlist.FuzzExpand")
-	if err != nil || len(one) != 1 {
-		t.Errorf("by name: %v, %v", one, err)
+	chosen := Choose(targets, []string{"tests/lab.", "hostlist.FuzzExpand", "FuzzExpand"})
+	if len(chosen) < 3 || chosen[0].Package != "tests/lab" || chosen[len(chosen)-1].Name != "FuzzExpand" {
+		t.Errorf("by words: %v", chosen)
 	}
 }
 
@@ -97,11 +99,12 @@ func TestRun(t *testing.T) {
 	}
 	write("go.mod", "module example\n\ngo 1.26.0\n")
 	write("p/p.go", "package p\n")
-	write("p/p_test.go", `package p
+	// So written, they are none of this repository's own.
+	write("p/p_test.go", strings.ReplaceAll(`package p
 
 import "testing"
 
-func FuzzGood(f *testing.F) {
+FUNC FuzzGood(f *testing.F) {
 	f.Add("x")
 	f.Fuzz(func(t *testing.T, s string) {
 		if len(s) > 3 && s[0] == 'a' {
@@ -110,7 +113,7 @@ func FuzzGood(f *testing.F) {
 	})
 }
 
-func FuzzWrong(f *testing.F) {
+FUNC FuzzWrong(f *testing.F) {
 	f.Add("x")
 	f.Fuzz(func(t *testing.T, s string) {
 		if s != "x" {
@@ -118,21 +121,29 @@ func FuzzWrong(f *testing.F) {
 		}
 	})
 }
-`)
-	o := Options{Root: dir, Corpus: filepath.Join(dir, "corpus"), Work: filepath.Join(dir, "work"), Time: 2 * time.Second, Go: "go", Log: &bytes.Buffer{}}
+`, "FUNC", "func"))
+	o := Options{
+		Root: dir, Corpus: filepath.Join(dir, "corpus"), Work: filepath.Join(dir, "work"),
+		Time: shortest, Missing: true, AtOnce: 2, Processors: 1, Go: "go", Log: &bytes.Buffer{},
+	}
 	if err := os.MkdirAll(o.Work, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	targets, err := Find(dir, []string{"p"}, "")
+	targets, err := Find(dir, "p")
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := Run(t.Context(), o, targets)
+	codes, err := Codes(t.Context(), dir, o.Go, targets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := Run(t.Context(), o, targets, codes)
 	if err != nil || len(results) != 2 {
 		t.Fatal(results, err)
 	}
+	slices.SortFunc(results, func(a, b Result) int { return strings.Compare(a.Name, b.Name) })
 	good, wrong := results[0], results[1]
-	if good.Failed != "" || good.Execs == 0 {
+	if good.Failed != "" || good.Execs == 0 || good.Processor == 0 {
 		t.Errorf("%+v", good)
 	}
 	if good.Kept > 0 {
@@ -149,5 +160,83 @@ func FuzzWrong(f *testing.F) {
 	var table bytes.Buffer
 	if failed := (Report{Results: results}).Table(&table); failed != 1 || !strings.Contains(table.String(), "FAILED p/testdata") {
 		t.Errorf("%d failed:\n%s", failed, table.String())
+	}
+	ledger, err := o.Ledger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := ledger[good.String()]; e.Execs != good.Execs || e.Code != codes[good.String()] || e.Runs != 1 || e.Findings != nil {
+		t.Errorf("%+v of %+v", e, good)
+	}
+	if e := ledger[wrong.String()]; !slices.Equal(e.Findings, []string{wrong.Input}) {
+		t.Errorf("%+v of %+v", e, wrong)
+	}
+
+	// What has had enough does not run again, until its code is another.
+	for name, e := range ledger {
+		e.Processor = o.Time.Seconds()
+		ledger[name] = e
+	}
+	if err := ledger.Write(filepath.Join(o.Corpus, ledgerFile)); err != nil {
+		t.Fatal(err)
+	}
+	if results, err = Run(t.Context(), o, targets, codes); err != nil || len(results) != 0 {
+		t.Errorf("%v, %v", results, err)
+	}
+	write("p/p.go", "package p\n\nconst another = 1\n")
+	changed, err := Codes(t.Context(), dir, o.Go, targets)
+	if err != nil || changed[good.String()] == codes[good.String()] {
+		t.Errorf("%v, then %v, %v", codes, changed, err)
+	}
+	write("p/other_test.go", "package p\n")
+	if again, err := Codes(t.Context(), dir, o.Go, targets); err != nil || !maps.Equal(again, changed) {
+		t.Errorf("a test of something else counts: %v, then %v, %v", changed, again, err)
+	}
+}
+
+// Runs add up while the code is the same; what was before is not lost.
+func TestLedger(t *testing.T) {
+	target := Target{Package: "p", Name: "FuzzX"}
+	targets, codes := []Target{target}, map[string]string{"p.FuzzX": "b"}
+	path := filepath.Join(t.TempDir(), "ledger.json")
+	l, err := ReadLedger(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	when := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	l.add(Result{Target: target, Seconds: 700, Processor: 20, Execs: 5, New: 1, Failed: "x", Input: "p/testdata/1"}, "a", "c1", when)
+	l.add(Result{Target: target, Seconds: 100, Processor: 90.04, Execs: 10, New: 2, Kept: 3}, "b", "c2", when)
+	l.add(Result{Target: target, Seconds: 60, Processor: 30.02, Execs: 7, New: 0, Kept: 4, Failed: "x", Input: "p/testdata/1"}, "b", "c3", when)
+	if err := l.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = ReadLedger(path); err != nil {
+		t.Fatal(err)
+	}
+	want := Entry{
+		Code: "b", Commit: "c3", Last: "2030-01-02", Runs: 2, Seconds: 160, Processor: 120, Execs: 17, New: 2, Kept: 4,
+		EarlierProcessor: 20, EarlierExecs: 5, Findings: []string{"p/testdata/1"},
+	}
+	if got := l["p.FuzzX"]; !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, not %+v", got, want)
+	}
+	for code, left := range map[string]time.Duration{"a": 10 * time.Minute, "b": 8 * time.Minute} {
+		if got := l.Missing(target, code, 10*time.Minute); got != left {
+			t.Errorf("code %s: %v missing, not %v", code, got, left)
+		}
+	}
+	if got := l.Missing(target, "b", time.Minute); got != 0 {
+		t.Errorf("%v missing of less than it had", got)
+	}
+	for wanted, word := range map[time.Duration]string{time.Minute: "enough", 10 * time.Minute: "480 s missing"} {
+		var table bytes.Buffer
+		missing := l.Table(&table, targets, codes, wanted)
+		if (missing == 0) != (word == "enough") || !strings.Contains(table.String(), word) {
+			t.Errorf("%d missing:\n%s", missing, table.String())
+		}
+	}
+	var table bytes.Buffer
+	if l.Table(&table, targets, map[string]string{"p.FuzzX": "c"}, time.Minute) != 1 || !strings.Contains(table.String(), "its code has changed") {
+		t.Errorf("of other code:\n%s", table.String())
 	}
 }

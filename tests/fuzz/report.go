@@ -13,7 +13,7 @@ import (
 // Report is the JSON of a run.
 type Report struct {
 	Began time.Time `json:"began"`
-	// Time for each target.
+	// Time of a processor for each target.
 	Time    string   `json:"time"`
 	Results []Result `json:"results"`
 }
@@ -33,14 +33,14 @@ func (r Report) Write(path string) error {
 // Table prints it for people, and returns how many targets found something.
 func (r Report) Table(out io.Writer) (failed int) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "TARGET\tSECONDS\tEXECS\tNEW\tKEPT\tRESULT")
+	_, _ = fmt.Fprintln(w, "TARGET\tPROCESSOR\tSECONDS\tEXECS\tNEW\tKEPT\tRESULT")
 	for _, x := range r.Results {
 		word := "ok"
 		if x.Failed != "" {
 			failed++
 			word = "FAILED " + x.Input
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%.0f\t%d\t%d\t%d\t%s\n", x.Target, x.Seconds, x.Execs, x.New, x.Kept, word)
+		_, _ = fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%d\t%d\t%d\t%s\n", x.Target, x.Processor, x.Seconds, x.Execs, x.New, x.Kept, word)
 	}
 	_ = w.Flush() // to a terminal
 	for _, x := range r.Results {

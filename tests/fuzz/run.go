@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -20,10 +21,16 @@ type Options struct {
 	// Root of the repository, Corpus and Work folders, which hold the archives
 	// and what is made on the way.
 	Root, Corpus, Work string
-	// Time for each target.
+	// Time of a processor that each target is to have. A run gives it as much
+	// time as is missing, of which it may get less on a busy machine.
 	Time time.Duration
-	// Go is the go command.
-	Go string
+	// Missing: what targets have had with the same code counts.
+	Missing bool
+	// AtOnce is how many targets run side by side, Processors how many each may
+	// use; 0 for all.
+	AtOnce, Processors int
+	// Go is the go command, Commit what is checked out.
+	Go, Commit string
 	// Log gets progress.
 	Log io.Writer
 }
@@ -31,8 +38,10 @@ type Options struct {
 // Result of one target.
 type Result struct {
 	Target
-	Seconds float64 `json:"seconds"`
-	Execs   uint64  `json:"execs"`
+	// Seconds passed, of which it had Processor.
+	Seconds   float64 `json:"seconds"`
+	Processor float64 `json:"processor_seconds"`
+	Execs     uint64  `json:"execs"`
 	// New inputs were interesting; Kept are in the archive.
 	New  int `json:"new"`
 	Kept int `json:"kept"`
@@ -41,57 +50,144 @@ type Result struct {
 	Input  string `json:"input,omitempty"`
 }
 
-// Run runs the targets in turn. What a target finds is in its result; an error
-// is something that kept targets from running.
-func Run(ctx context.Context, o Options, targets []Target) ([]Result, error) {
-	var results []Result
-	program, built := "", ""
-	for n, t := range targets {
-		if t.Package != built {
-			var err error
-			if program, err = o.build(ctx, t.Package); err != nil {
-				return results, err
-			}
-			built = t.Package
-		}
-		_, _ = fmt.Fprintf(o.Log, "[%d/%d] %s\n", n+1, len(targets), t)
-		result, err := o.fuzz(ctx, t, program)
-		if err != nil {
-			return results, fmt.Errorf("%s: %w", t, err)
-		}
-		results = append(results, result)
+// ledgerFile is in the corpus.
+const ledgerFile = "ledger.json"
+
+// shortest is the least that a run is worth its start.
+const shortest = 10 * time.Second
+
+// Ledger reads what the targets have had.
+func (o Options) Ledger() (Ledger, error) { return ReadLedger(filepath.Join(o.Corpus, ledgerFile)) }
+
+// Run runs the targets in turn, and writes what each has had into the ledger as
+// soon as it ends. What a target finds is in its result; an error is something
+// that kept targets from running. When ctx ends so do the targets that run, and
+// what they had counts.
+func Run(ctx context.Context, o Options, targets []Target, codes map[string]string) ([]Result, error) {
+	ledger, err := o.Ledger()
+	if err != nil {
+		return nil, err
 	}
-	return results, nil
+	o.Log = &together{to: o.Log}
+	var lock sync.Mutex
+	var results []Result
+	var broken error
+	next := 0
+	take := func() (Target, time.Duration, int, bool) {
+		lock.Lock()
+		defer lock.Unlock()
+		for next < len(targets) && ctx.Err() == nil && broken == nil {
+			t := targets[next]
+			next++
+			need := o.Time
+			if o.Missing {
+				need = ledger.Missing(t, codes[t.String()], o.Time)
+			}
+			if need > 0 {
+				return t, max(need.Round(time.Second), shortest), next, true
+			}
+		}
+		return Target{}, 0, 0, false
+	}
+	var builds programs
+	work := func() {
+		for {
+			t, need, n, more := take()
+			if !more {
+				return
+			}
+			_, _ = fmt.Fprintf(o.Log, "[%d/%d] %s for %v\n", n, len(targets), t, need)
+			result, err := o.one(ctx, t, need, &builds)
+			lock.Lock()
+			switch {
+			case err != nil:
+				if ctx.Err() == nil {
+					broken = errors.Join(broken, fmt.Errorf("%s: %w", t, err))
+				}
+			default:
+				results = append(results, result)
+				ledger.add(result, codes[t.String()], o.Commit, time.Now())
+				broken = errors.Join(broken, ledger.Write(filepath.Join(o.Corpus, ledgerFile)))
+			}
+			lock.Unlock()
+		}
+	}
+	var all sync.WaitGroup
+	for range max(1, o.AtOnce) {
+		all.Go(work)
+	}
+	all.Wait()
+	return results, broken
 }
 
-// build makes a package's test program, instrumented.
-func (o Options) build(ctx context.Context, folder string) (string, error) {
+// together writes lines of many one after another.
+type together struct {
+	lock sync.Mutex
+	to   io.Writer
+}
+
+func (w *together) Write(p []byte) (int, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.to.Write(p)
+}
+
+// programs are test programs, each built once.
+type programs struct {
+	lock  sync.Mutex
+	built map[string]string
+}
+
+// get makes a package's test program, instrumented.
+func (p *programs) get(ctx context.Context, o Options, folder string) (string, error) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	if program := p.built[folder]; program != "" {
+		return program, nil
+	}
 	program := filepath.Join(o.Work, strings.ReplaceAll(folder, "/", "-")+".test")
 	cmd := exec.CommandContext(ctx, o.Go, "test", "-c", "-fuzz=.", "-o", program, "./"+folder)
 	cmd.Dir = o.Root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("test program of %s: %w\n%s", folder, err, out)
 	}
+	if p.built == nil {
+		p.built = map[string]string{}
+	}
+	p.built[folder] = program
 	return program, nil
 }
 
 // ended is what a target gets to end by itself, after its time.
-const ended = 2 * time.Minute
+const ended = 5 * time.Minute
 
-func (o Options) fuzz(ctx context.Context, t Target, program string) (Result, error) {
+func (o Options) one(ctx context.Context, t Target, need time.Duration, builds *programs) (Result, error) {
 	r := Result{Target: t}
+	program, err := builds.get(ctx, o, t.Package)
+	if err != nil {
+		return r, err
+	}
 	cache := filepath.Join(o.Work, "cache", t.Package)
 	archive := filepath.Join(o.Corpus, t.Package, t.Name+".tar.gz")
 	if err := restore(archive, filepath.Join(cache, t.Name)); err != nil {
 		return r, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.Time+ended)
+	limited, cancel := context.WithTimeout(ctx, need+ended)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "-test.run=^$", "-test.fuzz=^"+t.Name+"$", "-test.fuzztime="+o.Time.String(),
-		"-test.fuzzcachedir="+cache, "-test.timeout=0", "-test.paniconexit0")
-	cmd.Dir = filepath.Join(o.Root, t.Package)
+	// Minimising is worth seconds, and has a minute for each input by default.
+	args := []string{
+		"-test.run=^$", "-test.fuzz=^" + t.Name + "$", "-test.fuzztime=" + need.String(), "-test.fuzzminimizetime=5s",
+		"-test.fuzzcachedir=" + cache, "-test.timeout=0", "-test.paniconexit0",
+	}
+	env := os.Environ()
+	if o.Processors > 0 {
+		args = append(args, "-test.parallel="+strconv.Itoa(o.Processors))
+		env = append(env, "GOMAXPROCS="+strconv.Itoa(o.Processors))
+	}
+	cmd := exec.CommandContext(limited, program, args...)
+	cmd.Dir, cmd.Env = filepath.Join(o.Root, t.Package), env
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = time.Minute
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return r, err
@@ -104,13 +200,15 @@ func (o Options) fuzz(ctx context.Context, t Target, program string) (Result, er
 	said := r.read(out, o.Log)
 	failure := cmd.Wait()
 	r.Seconds = time.Since(begin).Seconds()
+	// Of all its workers, too: it waits for them.
+	r.Processor = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 	var exit *exec.ExitError
 	switch {
-	case failure == nil:
-	case errors.As(failure, &exit) && ctx.Err() == nil:
-		r.Failed = said
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case failure == nil, ctx.Err() != nil:
+	case errors.Is(limited.Err(), context.DeadlineExceeded):
 		r.Failed = fmt.Sprintf("did not end within %v of its time: %s", ended, said)
+	case errors.As(failure, &exit):
+		r.Failed = said
 	default:
 		return r, failure
 	}
@@ -134,7 +232,7 @@ func (r *Result) read(out io.Reader, log io.Writer) string {
 		if m := progress.FindStringSubmatch(line); m != nil {
 			r.Execs, _ = strconv.ParseUint(m[1], 10, 64)
 			r.New, _ = strconv.Atoi(m[2])
-			_, _ = fmt.Fprintln(log, "    "+strings.TrimPrefix(line, "fuzz: "))
+			_, _ = fmt.Fprintln(log, "    "+r.String()+": "+strings.TrimPrefix(line, "fuzz: "))
 			continue
 		}
 		if m := written.FindStringSubmatch(line); m != nil {

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,7 +22,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	o := fuzz.Options{Root: ".", Log: os.Stderr}
-	var words, out string
+	var words []string
+	var out string
 	list := false
 	cmd := &cobra.Command{
 		Use:   "kb-fuzz",
@@ -29,33 +32,27 @@ func main() {
 from the corpus in tests/fuzz-corpus on, and keeps there what they found: the
 smallest inputs of each target. It prints a table and writes the same as JSON.
 
+What each target has had with its code as it is adds up in
+tests/fuzz-corpus/ledger.json, in seconds of a processor and in executions:
+seconds that pass say little on a machine that does other things. With --missing
+a target gets only what it still lacks, so a long run can be ended (control-C)
+and gone on with at any time. --list prints the ledger.
+
 An input that fails is below its package's testdata/fuzz: mend what it shows, and
 commit it with that.
 
 Exit codes: 0 nothing was found, 1 something was, or did not work.`,
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			targets, err := fuzz.Find(o.Root, []string{"kernel-broker", "tests"}, words)
-			if err != nil {
-				return err
-			}
-			if len(targets) == 0 {
-				return fmt.Errorf("no target's name contains %q", words)
-			}
-			if list {
-				for _, t := range targets {
-					fmt.Fprintln(cmd.OutOrStdout(), t)
-				}
-				return nil
-			}
-			return run(cmd.Context(), cmd, o, targets, out)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, o, words, list, out) },
 	}
 	f := cmd.Flags()
 	f.DurationVar(&o.Time, "time", 10*time.Minute, "for each target")
-	f.StringVar(&words, "only", "", "targets whose package and name contain this")
-	f.BoolVar(&list, "list", false, "list them and end")
-	f.StringVar(&o.Corpus, "corpus", "tests/fuzz-corpus", "folder of the archives")
+	f.StringSliceVar(&words, "only", nil, "targets whose package and name contain this, or one of these, in their order")
+	f.BoolVar(&o.Missing, "missing", false, "only what targets lack of that time with their code as it is")
+	f.IntVar(&o.AtOnce, "at-once", 1, "targets side by side")
+	f.IntVar(&o.Processors, "processors", 0, "processors for each target; 0 for all")
+	f.BoolVar(&list, "list", false, "print what each target has had and end")
+	f.StringVar(&o.Corpus, "corpus", "tests/fuzz-corpus", "folder of the archives and the ledger")
 	f.StringVar(&o.Work, "work", "build/fuzz", "folder for what is made on the way")
 	f.StringVar(&o.Go, "go", "go", "go command")
 	f.StringVar(&out, "json", "build/fuzz/results.json", "file for the results")
@@ -65,7 +62,8 @@ Exit codes: 0 nothing was found, 1 something was, or did not work.`,
 	}
 }
 
-func run(ctx context.Context, cmd *cobra.Command, o fuzz.Options, targets []fuzz.Target, out string) error {
+func run(cmd *cobra.Command, o fuzz.Options, words []string, list bool, out string) error {
+	ctx := cmd.Context()
 	for _, path := range []*string{&o.Root, &o.Corpus, &o.Work} {
 		absolute, err := filepath.Abs(*path)
 		if err != nil {
@@ -73,13 +71,43 @@ func run(ctx context.Context, cmd *cobra.Command, o fuzz.Options, targets []fuzz
 		}
 		*path = absolute
 	}
+	all, err := fuzz.Find(o.Root, "kernel-broker", "tests")
+	if err != nil {
+		return err
+	}
+	targets := fuzz.Choose(all, words)
+	if len(targets) == 0 {
+		return fmt.Errorf("no target's name contains %q", words)
+	}
+	codes, err := fuzz.Codes(ctx, o.Root, o.Go, targets)
+	if err != nil {
+		return err
+	}
+	if !list {
+		if err := fuzzAll(cmd, o, targets, codes, out); err != nil {
+			return err
+		}
+	}
+	ledger, err := o.Ledger()
+	if err != nil {
+		return err
+	}
+	ledger.Table(cmd.OutOrStdout(), targets, codes, o.Time)
+	return nil
+}
+
+func fuzzAll(cmd *cobra.Command, o fuzz.Options, targets []fuzz.Target, codes map[string]string, out string) error {
 	if err := os.MkdirAll(o.Work, 0o755); err != nil {
 		return err
 	}
+	// A tree without git has no commit; what ran is known by its digest.
+	commit, _ := exec.CommandContext(cmd.Context(), "git", "-C", o.Root, "rev-parse", "--short", "HEAD").Output()
+	o.Commit = strings.TrimSpace(string(commit))
 	report := fuzz.Report{Began: time.Now().UTC(), Time: o.Time.String()}
 	var broken error
-	report.Results, broken = fuzz.Run(ctx, o, targets)
+	report.Results, broken = fuzz.Run(cmd.Context(), o, targets, codes)
 	failed := report.Table(cmd.OutOrStdout())
+	fmt.Fprintln(cmd.OutOrStdout())
 	if err := report.Write(out); err != nil {
 		return errors.Join(broken, err)
 	}
