@@ -25,8 +25,8 @@ type Daemon struct {
 // Broker returns the handle of the broker; it is there while the broker is not.
 func (l *Lab) Broker() Daemon {
 	return Daemon{
-		lab: l, name: "broker", user: service(l.state.Mode, "slurm"),
-		argv:    []string{"/usr/local/bin/kernel-broker", "--config", "/etc/kernel-broker/broker.yaml"},
+		lab: l, name: "broker", user: l.root(),
+		argv:    confined(brokerUser(l.state.Options, l.state.Mode), l.state.Mode, "/usr/local/bin/kernel-broker", "--config", "/etc/kernel-broker/broker.yaml"),
 		pidFile: "/run/kernel-broker/broker.pid", log: "kernel-broker/broker.log",
 		// Not its socket's presence, which an earlier one may have left, and not
 		// "health", which asks for slurmctld and the agents, too.
@@ -38,7 +38,7 @@ func (l *Lab) Broker() Daemon {
 // with Options.ExternalEtcd.
 func (l *Lab) Etcd() Daemon {
 	return Daemon{
-		lab: l, name: "etcd", user: service(l.state.Mode, "slurm"),
+		lab: l, name: "etcd", user: brokerUser(l.state.Options, l.state.Mode),
 		argv: []string{
 			"/usr/bin/etcd", "--name", "lab", "--data-dir", "/var/lib/kernel-broker/external-etcd",
 			"--listen-client-urls", etcdEndpoint, "--advertise-client-urls", etcdEndpoint,
@@ -47,6 +47,17 @@ func (l *Lab) Etcd() Daemon {
 		pidFile: "/run/kernel-broker/etcd.pid", log: "kernel-broker/etcd.log",
 		ready: []string{busybox, "wget", "-q", "-O", "-", etcdEndpoint + "/health"},
 	}
+}
+
+// confined is a command with the restrictions of the broker's unit that need no
+// systemd: its user, that user's group alone, no capability now or ever, and the
+// mode of its files.
+func confined(user string, m Mode, argv ...string) []string {
+	drop := []string{"setpriv", "--no-new-privs", "--inh-caps=-all"}
+	if m != ModeSingle { // where there is no other user, and nothing to drop
+		drop = append(drop, "--reset-env", "--bounding-set=-all", "--reuid", user, "--regid", user, "--clear-groups")
+	}
+	return append(append(drop, "/bin/sh", "-c", `umask 0027; exec "$@"`, "sh"), argv...)
 }
 
 const etcdEndpoint = "http://127.0.0.1:2379"
@@ -67,7 +78,7 @@ func (d Daemon) Start(ctx context.Context) error {
 		return fmt.Errorf("daemon %q: %w", d.name, err)
 	}
 	log := d.lab.FrontLog(d.log)
-	err := waitFor(ctx, 30*time.Second, 50*time.Millisecond, "its answer", func() (bool, error) {
+	err := waitFor(ctx, time.Minute, 50*time.Millisecond, "its answer", func() (bool, error) {
 		r, err := d.lab.Exec(ctx, d.lab.root(), d.ready...)
 		if err != nil || r.Exit == 0 {
 			return err == nil, err

@@ -10,12 +10,17 @@ import (
 	"time"
 )
 
-// startFront starts the front-end's daemons: munged first, which slurmctld
-// needs, then slurmctld and the broker, which wait for each other by
+// startFront starts the front-end's daemons: munged and slurmdbd first, which
+// slurmctld needs, then slurmctld and the broker, which wait for each other by
 // themselves.
 func (l *Lab) startFront(ctx context.Context) error {
 	if err := l.startMunged(ctx); err != nil {
 		return err
+	}
+	if l.state.Options.Slurm.Accounting {
+		if err := l.startAccounting(ctx); err != nil {
+			return err
+		}
 	}
 	var broker, slurmctld error
 	var both sync.WaitGroup

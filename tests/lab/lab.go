@@ -100,7 +100,7 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := missingPrograms(); err != nil {
+	if err := missingPrograms(o); err != nil {
 		return nil, err
 	}
 	l := &Lab{layout: layout{o.Dir}}
@@ -138,11 +138,15 @@ func (l *Lab) tidy(ctx context.Context) error {
 }
 
 // missingPrograms checks first what would otherwise fail half-way.
-func missingPrograms() error {
-	for program, pkg := range map[string]string{
+func missingPrograms(o Options) error {
+	wanted := map[string]string{
 		qemuProgram: "qemu-system-x86", "slurmctld": "slurmctld", "munged": "munge", "mke2fs": "e2fsprogs",
 		"ip": "iproute2", "nsenter": "util-linux", "setpriv": "util-linux", busybox: "busybox-static",
-	} {
+	}
+	if o.Slurm.Accounting {
+		wanted["slurmdbd"], wanted["mariadbd"] = "slurmdbd", "mariadb-server-core"
+	}
+	for program, pkg := range wanted {
 		_, err := exec.LookPath(program)
 		if err != nil {
 			if _, sbin := os.Stat("/usr/sbin/" + program); sbin != nil {

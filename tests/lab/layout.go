@@ -42,6 +42,7 @@ var folders = []string{
 	"consoles",               // serial consoles of the nodes
 	"logs/slurm",             //
 	"logs/munge",             //
+	"logs/mysql",             //
 	"logs/kernel-broker",     //
 	"root/etc/slurm",         // mount points that the host may not have, laid
 	"root/etc/munge",         // over the host's /etc, /usr/lib, ...
@@ -54,6 +55,7 @@ var folders = []string{
 	"var/lib/slurm/slurmctld",
 	"var/lib/kernel-broker",
 	"var/lib/munge",
+	"var/lib/mysql",
 	"var/spool",
 	"var/tmp",
 	"var/log",          // mount point of logs

@@ -76,6 +76,11 @@ type SlurmOptions struct {
 	// processes are tracked by them, cores are constrained, and a job has a
 	// process on each node from its begin to its end.
 	Cgroup bool `json:"cgroup,omitempty"`
+	// Accounting runs slurmdbd with a database of its own, and has slurmctld
+	// enforce accounts and limits. alice and bob have the account "users"; more
+	// is sacctmgr's. The broker then runs as a user of its own, whom Slurm made
+	// an administrator, as its unit has it.
+	Accounting bool `json:"accounting,omitempty"`
 	// Set overrides any key of slurm.conf, after everything else; an empty
 	// value removes the key.
 	Set map[string]string `json:"set,omitempty"`

@@ -65,6 +65,9 @@ func (l *Lab) writeSlurm() error {
 			return err
 		}
 	}
+	if o.Slurm.Accounting {
+		return write(l.layout.path("share/conf/slurm", "slurmdbd.conf"), slurmdbdConf(l.state.Mode), 0o600)
+	}
 	return nil
 }
 

@@ -80,10 +80,10 @@ func (l *Lab) startMachine(ctx context.Context, i int) error {
 	if l.state.Mode == ModeSingle {
 		return nil
 	}
-	// The broker, which is Slurm's user, resets nodes over this socket. Nobody
+	// The broker, which is not root, resets nodes over this socket. Nobody
 	// else may: who speaks to QEMU's monitor has QEMU's rights.
 	socket := insideDir + "/nodes/" + name + "/qmp.sock"
-	if _, err := l.must(ctx, l.root(), "/bin/sh", "-c", `chgrp slurm "$0" && chmod 660 "$0"`, socket); err != nil {
+	if _, err := l.must(ctx, l.root(), "/bin/sh", "-c", `chgrp "$1" "$0" && chmod 660 "$0"`, socket, brokerUser(l.state.Options, l.state.Mode)); err != nil {
 		return fmt.Errorf("node %q: monitor: %w", name, err)
 	}
 	return nil

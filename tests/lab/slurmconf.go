@@ -56,7 +56,7 @@ func baseSettings(o Options, m Mode) []setting {
 		scheduler = append(scheduler, "nohold_on_prolog_fail")
 	}
 	scheduler = append(scheduler, o.Slurm.SchedulerParameters...)
-	return []setting{
+	return append([]setting{
 		{"ClusterName", "lab"},
 		{"SlurmctldHost", fmt.Sprintf("%s(%s)", frontHost, frontAddress)},
 		{"SlurmUser", service(m, "slurm")},
@@ -74,7 +74,6 @@ func baseSettings(o Options, m Mode) []setting {
 		{"ProctrackType", track},
 		{"TaskPlugin", task},
 		{"JobAcctGatherType", "jobacct_gather/none"},
-		{"AccountingStorageType", "accounting_storage/none"},
 		{"MpiDefault", "none"},
 		{"SchedulerType", "sched/backfill"},
 		{"SelectType", "select/cons_tres"},
@@ -85,7 +84,7 @@ func baseSettings(o Options, m Mode) []setting {
 		{"KillWait", "5"},
 		// The host's limits mean nothing inside a small virtual machine.
 		{"PropagateResourceLimits", "NONE"},
-	}
+	}, accountingSettings(o)...)
 }
 
 // productSettings are what Kernel Broker asks of slurm.conf.

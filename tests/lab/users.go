@@ -86,7 +86,9 @@ func accounts(m Mode, uid int) []account {
 	return []account{
 		root, nobody,
 		{"munge", 110, "/nonexistent", no},
+		{"mysql", 111, "/nonexistent", no},
 		{"slurm", 64030, "/nonexistent", no},
+		{"kernel-broker", 64031, "/nonexistent", no},
 		{"alice", 20001, "/home/alice", "/bin/bash"},
 		{"bob", 20002, "/home/bob", "/bin/bash"},
 	}
@@ -98,6 +100,15 @@ func service(m Mode, name string) string {
 		return "alice"
 	}
 	return name
+}
+
+// brokerUser is who runs the broker: a user of its own where Slurm has levels
+// of administrators and can give it one, else SlurmUser, whom slurmctld obeys.
+func brokerUser(o Options, m Mode) string {
+	if o.Slurm.Accounting {
+		return service(m, "kernel-broker")
+	}
+	return service(m, "slurm")
 }
 
 func passwdFile(list []account) string {

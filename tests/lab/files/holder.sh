@@ -2,11 +2,11 @@
 # The first process of a lab's namespaces. It lays out the front-end, says that
 # it is ready, and then only keeps the namespaces alive and collects orphans.
 # When it ends, the kernel ends everything else in the lab.
-# Arguments: lab folder, number of nodes, prefix of addresses/length, mode, and
-# "owned" where the lab is to end when file descriptor 3 does.
+# Arguments: lab folder, number of nodes, prefix of addresses/length, mode, the
+# broker's user, and "owned" where the lab is to end when file descriptor 3 does.
 set -eu
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
-dir=$1 nodes=$2 cidr=$3 mode=$4 owned=$5
+dir=$1 nodes=$2 cidr=$3 mode=$4 broker=$5 owned=$6
 
 # /proc is still the host's here, so this is the pid as the host sees it.
 read -r pid _ </proc/self/stat
@@ -18,7 +18,7 @@ mount -t proc proc /proc
 # /run goes first, because it then holds the way to the lab's folder, which may
 # itself be below a path that is covered next.
 mount -t tmpfs -o mode=755 tmpfs /run
-mkdir -m 755 /run/lab /run/lock /run/slurm /run/munge /run/kernel-broker
+mkdir -m 755 /run/lab /run/lock /run/slurm /run/munge /run/mysqld /run/kernel-broker
 mount --bind "$dir" /run/lab
 cd /run/lab
 
@@ -65,17 +65,25 @@ bind logs /var/log
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 
+mkdir -m 750 /var/lib/kernel-broker/hook
+: >/var/log/kernel-broker/hook.log
+
 # With one user there is nobody to give things to.
 if [ "$mode" != single ]; then
-	chown slurm:slurm /run/slurm /run/kernel-broker /var/log/slurm \
-		/var/log/kernel-broker /var/lib/slurm/slurmctld /var/lib/kernel-broker
+	chown slurm:slurm /run/slurm /var/log/slurm /var/lib/slurm/slurmctld
+	chown "$broker:$broker" /run/kernel-broker /var/lib/kernel-broker \
+		/var/log/kernel-broker
+	chown mysql:mysql /run/mysqld /var/lib/mysql /var/log/mysql
+	# slurmctld's hooks run as Slurm's user, whoever the broker is.
+	chown slurm:slurm /var/lib/kernel-broker/hook /var/log/kernel-broker/hook.log
+	[ ! -e /etc/slurm/slurmdbd.conf ] || chown slurm:slurm /etc/slurm/slurmdbd.conf
 	chown munge:munge /run/munge /var/lib/munge /var/log/munge \
 		/etc/munge /etc/munge/munge.key
 	for home in /home/*; do
 		chown -R "${home##*/}:${home##*/}" "$home"
 	done
 fi
-chmod 700 /var/lib/munge /etc/munge
+chmod 700 /var/lib/munge /etc/munge /var/lib/mysql
 
 {
 	echo "link set lo up"

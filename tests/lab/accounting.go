@@ -1,0 +1,104 @@
+package lab
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"time"
+)
+
+// Slurm's accounts: slurmdbd with a MariaDB of its own, both on the front-end
+// as users of the lab, their files in the lab's folder.
+
+//go:embed files/mariadb.sh
+var databaseScript string
+
+const (
+	databaseSocket  = "/run/mysqld/mysqld.sock" // where libmariadb looks by itself
+	slurmdbdPidFile = "/run/slurm/slurmdbd.pid"
+	// accountOfAll is what the lab's people have without any sacctmgr of a test's.
+	accountOfAll = "users"
+)
+
+// accountingSettings are the lines of slurm.conf.
+func accountingSettings(o Options) []setting {
+	if !o.Slurm.Accounting {
+		return []setting{{"AccountingStorageType", "accounting_storage/none"}}
+	}
+	return []setting{
+		{"AccountingStorageType", "accounting_storage/slurmdbd"},
+		{"AccountingStorageHost", frontHost},
+		{"AccountingStorageEnforce", "associations,limits"},
+	}
+}
+
+// slurmdbdConf has no password: the database knows Slurm's user by its uid.
+func slurmdbdConf(m Mode) string {
+	return fmt.Sprintf(`# Written by kblab; the next "up" writes it again.
+AuthType=auth/munge
+DbdHost=%s
+SlurmUser=%s
+PidFile=%s
+DebugLevel=verbose
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=%s
+StorageLoc=slurm_acct_db
+`, frontHost, service(m, "slurm"), slurmdbdPidFile, service(m, "slurm"))
+}
+
+// Database returns the handle of slurmdbd's MariaDB, which a lab has with
+// SlurmOptions.Accounting.
+func (l *Lab) Database() Daemon {
+	return Daemon{
+		lab: l, name: "mariadbd", user: service(l.state.Mode, "mysql"),
+		argv:    []string{"/bin/sh", "-c", databaseScript, "sh", databaseSocket, service(l.state.Mode, "slurm")},
+		pidFile: "/run/mysqld/lab.pid", log: "mysql/mariadbd.log",
+		// A client that comes before the server is done waits in line.
+		ready: []string{"test", "-S", databaseSocket},
+	}
+}
+
+// Slurmdbd returns the handle of slurmdbd, which a lab has with
+// SlurmOptions.Accounting.
+func (l *Lab) Slurmdbd() Daemon {
+	return Daemon{
+		lab: l, name: "slurmdbd", user: service(l.state.Mode, "slurm"),
+		argv:    []string{"/usr/sbin/slurmdbd", "-D"},
+		pidFile: slurmdbdPidFile, log: "slurm/slurmdbd.log",
+		ready: []string{"sacctmgr", "--noheader", "list", "cluster"},
+	}
+}
+
+// startAccounting brings up slurmdbd and makes what every site has: the
+// cluster, the broker's user with the level that it needs, and an account for
+// people.
+func (l *Lab) startAccounting(ctx context.Context) error {
+	start := time.Now()
+	for _, d := range []Daemon{l.Database(), l.Slurmdbd()} {
+		if err := d.Start(ctx); err != nil {
+			return err
+		}
+	}
+	commands := [][]string{
+		{"add", "cluster", "lab"},
+		{"add", "account", accountOfAll},
+	}
+	for _, a := range l.state.Accounts {
+		if a.person() {
+			commands = append(commands, []string{"add", "user", a.Name, "account=" + accountOfAll})
+		}
+	}
+	if !l.state.Options.WithoutProduct {
+		// As docs/ops/install.md tells a site to.
+		broker := brokerUser(l.state.Options, l.state.Mode)
+		commands = append(commands, []string{"add", "user", broker, "account=root", "adminlevel=Admin"})
+	}
+	for _, words := range commands {
+		if _, err := l.must(ctx, l.root(), append([]string{"sacctmgr", "--immediate"}, words...)...); err != nil {
+			return fmt.Errorf("accounts: %w", err)
+		}
+	}
+	l.progress("accounting: slurmdbd with its database after %.1f s", time.Since(start).Seconds())
+	return nil
+}
