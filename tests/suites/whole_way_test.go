@@ -94,28 +94,12 @@ func (w *wholeWay) prepare() {
 	}
 	catalog := filepath.Join(w.Dir(), "whole-way")
 	w.catalog(catalog)
-	w.slimFirst()
 	holder, err := os.ReadFile(filepath.Join(w.Dir(), "run", "holder.pid"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.build = []string{"--broker", "unix:///proc/" + strings.TrimSpace(string(holder)) + "/root/run/kernel-broker/broker.sock",
 		"--catalog", catalog, "--cache", own, "--programs", filepath.Join(build, "workloads"), "--plugin", filepath.Join(build, "measure/kbcount.so")}
-}
-
-// slimFirst has the profile begin with the slim kernel: sbatch knows no profile
-// that has none.
-func (w *wholeWay) slimFirst() {
-	w.t.Helper()
-	text, err := os.ReadFile("../../catalog/profiles/mitgcm.yaml")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	other := strings.Replace(string(text), "\nname: mitgcm\n", "\nname: mitgcm-pgo\n", 1)
-	if err := os.WriteFile(filepath.Join(w.CatalogDir(), "profiles", "mitgcm-pgo.yaml"), []byte(other), 0o644); err != nil {
-		w.t.Fatal(err)
-	}
-	w.must("root", "kernelctl", "profile", "apply", "/run/lab/catalog", "--kernels", "/run/lab/catalog/kernels", "--profile", "mitgcm-pgo")
 }
 
 // locally builds on this machine, where the compiler and its packages are: the lab's
@@ -205,10 +189,10 @@ func (w *wholeWay) check() {
 	if len(w.jobs) != 2 || !strings.Contains(w.listed, "pgo") {
 		w.t.Fatalf("jobs %v, runs:\n%s", w.jobs, w.listed)
 	}
-	if !strings.Contains(w.built, "mitgcm-pgo@2") || !strings.Contains(w.built, "benefit") {
+	if !strings.Contains(w.built, "mitgcm-pgo@1") || !strings.Contains(w.built, "benefit") {
 		w.t.Errorf("the build from the run ended in\n%s", w.built)
 	}
-	if show := w.must("root", "kernelctl", "kernel", "show", "mitgcm-pgo@2"); !strings.Contains(show, "benefit: ") {
+	if show := w.must("root", "kernelctl", "kernel", "show", "mitgcm-pgo@1"); !strings.Contains(show, "benefit: ") {
 		w.t.Errorf("what the broker knows of the kernel has no verdict:\n%s", show)
 	}
 	w.waitJob(w.jobs[1], "COMPLETED")
