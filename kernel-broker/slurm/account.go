@@ -10,15 +10,18 @@ import (
 )
 
 // Widths of squeue's columns. Slurm takes no account of more than 1024 bytes,
-// so that none is cut to what looks like another.
+// so that none is cut to what looks like another. Each record is therefore of
+// the same length, whatever line breaks are in it.
 const (
 	idWidth      = 12
 	accountWidth = 1100
+	recordWidth  = idWidth + accountWidth + len("\n")
 )
 
 // Account returns a job's account. Without AccountingStorageEnforce users can
-// write anything into it, which is why it is asked for by itself: whatever is in
-// it ends in a column behind which there is none.
+// write anything into it, and with it coordinators can make accounts of any name
+// below theirs. So it is asked for by itself: whatever is in it ends in a column
+// behind which there is none.
 func (c *Client) Account(ctx context.Context, job uint32) (string, error) {
 	out, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--states=all",
 		"--jobs="+strconv.FormatUint(uint64(job), 10), fmt.Sprintf("--Format=JobID:%d,Account:%d", idWidth, accountWidth))
@@ -28,26 +31,26 @@ func (c *Client) Account(ctx context.Context, job uint32) (string, error) {
 	return parseAccount(out, job)
 }
 
-// parseAccount reads the lines of a job among those of its array or of the
-// heterogeneous job that it is part of. Lines that do not agree are an account
-// with a line break in it.
+// parseAccount reads the records of a job among those of its array or of the
+// heterogeneous job that it is part of.
 func parseAccount(out string, job uint32) (string, error) {
 	account, found := "", false
-	for line := range strings.Lines(out) {
-		line = strings.TrimSuffix(line, "\n")
-		if len(line) < idWidth {
-			return "", fmt.Errorf("job %d: squeue line %.80q: %w", job, line, kb.ErrUnavailable)
+	for len(out) > 0 {
+		if len(out) < recordWidth || out[recordWidth-1] != '\n' {
+			return "", fmt.Errorf("job %d: squeue printed %.80q: %w", job, out, kb.ErrUnavailable)
 		}
-		id, err := strconv.ParseUint(strings.TrimSpace(line[:idWidth]), 10, 32)
+		record := out[:recordWidth-1]
+		out = out[recordWidth:]
+		id, err := strconv.ParseUint(strings.TrimSpace(record[:idWidth]), 10, 32)
 		if err != nil {
-			return "", fmt.Errorf("job %d: squeue line %.80q: %w", job, line, kb.ErrUnavailable)
+			return "", fmt.Errorf("job %d: squeue printed %.80q: %w", job, record, kb.ErrUnavailable)
 		}
 		if uint32(id) != job {
 			continue
 		}
-		text := strings.TrimRight(line[idWidth:], " ")
-		if found && text != account {
-			return "", fmt.Errorf("job %d has an account that is none: %w", job, kb.ErrDenied)
+		text := strings.TrimRight(record[idWidth:], " ")
+		if strings.Contains(text, "\n") || found && text != account {
+			return "", fmt.Errorf("job %d has an account that is none, %.80q: %w", job, text, kb.ErrDenied)
 		}
 		account, found = text, true
 	}

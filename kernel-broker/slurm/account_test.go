@@ -24,7 +24,16 @@ func TestParseAccount(t *testing.T) {
 		{"with separators", accountLine("20", "a|b c"), "a|b c", nil},
 		{"another with blanks before it", accountLine("20", " climate"), " climate", nil},
 		{"a line break", accountLine("20", "x\n20          climate"), "", kb.ErrDenied},
-		{"a line break of another kind", accountLine("20", "x\nclimate"), "", kb.ErrUnavailable},
+		{"a line break of another kind", accountLine("20", "x\nclimate"), "", kb.ErrDenied},
+		// slurmdbd lets coordinators make such accounts, and the next job's id is
+		// no secret: by lines this would be the account climate, twice.
+		{"a line break that lies", accountLine("20", "climate\n20          climate"), "", kb.ErrDenied},
+		{"a line break at its end", accountLine("20", "climate\n"), "", kb.ErrDenied},
+		{"somebody else's line break", accountLine("19", "x\n20          ocean") + accountLine("20", "climate"), "climate", nil},
+		{"a tab at its end", accountLine("20", "climate\t"), "climate\t", nil},
+		{"lines that do not agree", accountLine("20", "climate") + accountLine("20", "ocean"), "", kb.ErrDenied},
+		{"cut off", accountLine("20", "climate")[:1000], "", kb.ErrUnavailable},
+		{"shifted", "x" + accountLine("20", "climate"), "", kb.ErrUnavailable},
 		{"somebody else's", accountLine("21", "climate"), "", kb.ErrUnavailable},
 		{"nothing", "", "", kb.ErrUnavailable},
 		{"rubbish", "x\n", "", kb.ErrUnavailable},
