@@ -66,11 +66,12 @@ type watched struct {
 	// older and newer are where the span for the rate may begin.
 	older, newer mark
 	cost         float64
-	// away: it is in a pause. looked is the time without them.
-	away      bool
-	pauses    uint64
-	lookedFor time.Duration
-	lookedJob uint64
+	// away: it is in a pause, gone: and does not come back. looked is the time
+	// without pauses.
+	away, gone bool
+	pauses     uint64
+	lookedFor  time.Duration
+	lookedJob  uint64
 }
 
 // mark is how far everything was at a moment: events and cost of one collector,
@@ -145,7 +146,7 @@ func (p *pace) next(step budget.Step) time.Duration {
 func (p *pace) whoTurns() []*watched {
 	var all, dear []*watched
 	for _, w := range p.watched {
-		if w.away != p.look {
+		if w.away != p.look || w.gone {
 			continue
 		}
 		all = append(all, w)
@@ -171,11 +172,7 @@ func (w *watched) base(p *pace) float64 {
 // turn them.
 func (p *pace) turn(who []*watched) []profiling.Partial {
 	if p.look {
-		for _, w := range who {
-			from := mark{p.last, w.events, w.cost, p.cost}
-			w.older, w.newer, w.away = from, from, false
-		}
-		wrong := each(who, "look again", Pauser.Resume)
+		wrong := p.lookAgain(who)
 		p.meter.resume(p.sessions)
 		return wrong
 	}
@@ -190,6 +187,27 @@ func (p *pace) turn(who []*watched) []profiling.Partial {
 	}
 	// All end what they see before the first takes its time to be detached.
 	return append(each(who, "look away", Pauser.Pause), each(who, "be detached", Pauser.Detach)...)
+}
+
+// lookAgain may fail for one: a kernel may not attach twice, or has become short of
+// something. What it has of its programs must not go on then, and the pause is
+// its last.
+func (p *pace) lookAgain(who []*watched) []profiling.Partial {
+	var wrong []profiling.Partial
+	for _, w := range who {
+		one := []*watched{w}
+		from := mark{p.last, w.events, w.cost, p.cost}
+		failed := each(one, "look again", Pauser.Resume)
+		if len(failed) == 0 {
+			w.older, w.newer, w.away = from, from, false
+			continue
+		}
+		w.gone = true
+		wrong = append(wrong, failed...)
+		wrong = append(wrong, each(one, "look away", Pauser.Pause)...)
+		wrong = append(wrong, each(one, "be detached", Pauser.Detach)...)
+	}
+	return wrong
 }
 
 func each(who []*watched, what string, do func(Pauser) error) []profiling.Partial {

@@ -18,6 +18,7 @@ type watchable struct {
 	looks    bool
 	events   uint64
 	detached int
+	resumed  int
 	again    error
 }
 
@@ -25,7 +26,7 @@ func (w *watchable) Events() (uint64, error) { return w.events, nil }
 func (w *watchable) Way() time.Duration      { return 100 }
 func (w *watchable) Pause() error            { w.looks = false; return nil }
 func (w *watchable) Detach() error           { w.detached++; return nil }
-func (w *watchable) Resume() error           { w.looks = true; return w.again }
+func (w *watchable) Resume() error           { w.looks = true; w.resumed++; return w.again }
 
 // paced is a job with one such collector.
 type paced struct {
@@ -171,25 +172,30 @@ func TestOthersCostToo(t *testing.T) {
 	}
 }
 
+// One that cannot look again is away for good, says so, and is asked no more. What
+// it has not seen is estimated by what was before.
 func TestWhoCannotLookAgainSaysSo(t *testing.T) {
 	j := newPaced(t, 0.04)
 	j.again = errors.New("busy")
-	for range 10000 {
+	var wrong []profiling.Partial
+	for range 20000 {
 		j.now, j.job = j.now.Add(time.Millisecond), j.job+uint64(time.Millisecond)
 		if j.looks {
 			j.events += 2000
 		}
-		wrong := j.p.ask()
+		wrong = append(wrong, j.p.ask()...)
 		j.p.timer.Stop()
-		if len(wrong) == 0 {
-			continue
-		}
-		if wrong[0].Collector != profiling.CollectIO || wrong[0].Why != "it could not look again: busy" {
-			t.Errorf("said %+v", wrong)
-		}
-		return
 	}
-	t.Error("never looked again")
+	if len(wrong) != 1 || wrong[0].Collector != profiling.CollectIO || wrong[0].Why != "it could not look again: busy" {
+		t.Errorf("said %+v", wrong)
+	}
+	if j.resumed != 1 || j.looks || j.detached != 2 {
+		t.Errorf("asked %d times to look again, detached %d times, looks: %v", j.resumed, j.detached, j.looks)
+	}
+	c := j.end(t)
+	if c.Exact || c.Pauses != 1 || c.Share() > 0.02 || c.Estimated < 20*c.Events {
+		t.Errorf("coverage is %+v", c)
+	}
 }
 
 // A window in a pause would show that the collectors cost nothing.
