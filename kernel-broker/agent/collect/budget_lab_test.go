@@ -4,6 +4,7 @@ package collect_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
@@ -75,4 +76,33 @@ func within(t *testing.T, share, most float64, pauses uint64) {
 	if calls.Times.Count() != calls.Count {
 		t.Errorf("%d calls, %d in the histogram", calls.Count, calls.Times.Count())
 	}
+}
+
+// filesInLooks: io, too, looks away and looks again, with all that it hangs on: a
+// job that does nothing but short writes is looked at several times, and the
+// writes of the last look count like those of the first.
+func filesInLooks(t *testing.T) {
+	const count, share, pauses = 4_000_000, 0.1, 2
+	j := newJob(t, func(r *collect.Request) { r.Overhead = share }, files.Collector{})
+	path := filepath.Join(t.TempDir(), "one")
+	j.does("known", "writes", fmt.Sprint(count), path)
+	result := j.result()
+	c, known := result.Covered(profiling.CollectIO)
+	t.Logf("io looked for %.2f %% of the time and %.2f %% of the job's, in %d pauses; its cost by its own account: %.2f %%",
+		100*c.Share(), 100*float64(c.LookedJobNS)/float64(c.JobNS), c.Pauses, 100*float64(c.CostNS)/float64(c.JobNS))
+	if !known || c.Exact || c.Pauses < pauses || c.Events >= count {
+		t.Errorf("coverage: %+v", c)
+	}
+	for _, f := range result.IO.Files {
+		if f.Path != path {
+			continue
+		}
+		near(t, "writes by the estimate", float64(f.Write.Calls), count, 0.15)
+		near(t, "bytes by the estimate", float64(f.Write.Bytes), 8*count, 0.15)
+		if f.Write.Least != 8 || f.Write.Most != 8 {
+			t.Errorf("writes of %d to %d bytes", f.Write.Least, f.Write.Most)
+		}
+		return
+	}
+	t.Errorf("%s is not among %d files", path, len(result.IO.Files))
 }

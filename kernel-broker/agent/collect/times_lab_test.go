@@ -32,6 +32,7 @@ func TestTimesInGuest(t *testing.T) {
 	t.Run("callgraph", samplesTheKernel)
 	t.Run("overhead", overhead)
 	t.Run("budget", bounded)
+	t.Run("budget of files", filesInLooks)
 }
 
 func waitsForPackets(t *testing.T) {

@@ -246,6 +246,20 @@ static int files(const char *folder, long count)
 	return 0;
 }
 
+/* So many short writes to one file. */
+static int writes(const char *path, long count)
+{
+	int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	if (file < 0)
+		die(path);
+	for (long i = 0; i < count; i++)
+		if (pwrite(file, "01234567", 8, 0) != 8)
+			die(path);
+	printf("{\"writes\":%ld}\n", count);
+	return close(file);
+}
+
 /* So many processes, each with one getppid of its own. */
 static int processes(long count)
 {
@@ -286,6 +300,8 @@ int main(int argc, char **argv)
 		return busy((int)n, atol(argv[3]));
 	if (!strcmp(mode, "files") && argc == 4)
 		return files(argv[3], n);
+	if (!strcmp(mode, "writes") && argc == 4)
+		return writes(argv[3], n);
 	if (!strcmp(mode, "processes"))
 		return processes(n);
 	fprintf(stderr, "known: mode?\n");
