@@ -44,6 +44,9 @@ type Options struct {
 	Always []uint32
 	// People may be nil: users then have no names and no groups.
 	People People
+	// Accounts tells those that Slurm has for a user; nil where it lets everybody
+	// name any. It is asked before there is a job, and may itself be nil.
+	Accounts func(ctx context.Context, person kb.Person) ([]string, error)
 	// Record may be nil: nothing is recorded then.
 	Record Recorder
 	// Log defaults to slog.Default.
@@ -178,10 +181,27 @@ func (g *Guard) Judge(ctx context.Context, a Asker, action policy.Action, object
 		if err != nil && !errors.Is(err, kb.ErrNotFound) && p.NeedsPeople() {
 			return d, err
 		}
+		if job == nil {
+			s.Accounts = g.accounts(ctx, p, person, action)
+		}
 	}
 	answer := p.Decide(policy.Question{Subject: s, Action: action, Object: object})
 	d.Who, d.Allowed, d.Reason, d.Proviso, d.Line = s.User, answer.Allowed, answer.Reason, answer.Proviso, answer.Line
 	return d, nil
+}
+
+// accounts are those that Slurm has for a user, as far as they can matter. Where
+// Slurm does not say, the answer stays what it is without them: that it hangs on
+// the job's account.
+func (g *Guard) accounts(ctx context.Context, p *policy.Policy, person kb.Person, action policy.Action) []string {
+	if g.o.Accounts == nil || person.Name == "" || action != policy.Use || !p.NeedsAccounts() {
+		return nil
+	}
+	accounts, err := g.o.Accounts(ctx, person)
+	if err != nil {
+		g.o.Log.Warn("accounts not known, answered without them", "user", person.Name, "error", err)
+	}
+	return accounts
 }
 
 // nameLimit is how long a record's name is waited for.
@@ -211,7 +231,9 @@ func (g *Guard) Person(ctx context.Context, name string) (kb.Person, error) {
 }
 
 // Test answers for somebody, without a record: nothing comes of it.
-func (g *Guard) Test(person kb.Person, place policy.Place, action policy.Action, object string, job *policy.Job) policy.Answer {
+func (g *Guard) Test(ctx context.Context, person kb.Person, place policy.Place, action policy.Action, object string, job *policy.Job) policy.Answer {
+	p := g.State().Policy
 	s := policy.Subject{UID: person.UID, User: person.Name, Groups: person.Groups, From: place, Job: job}
-	return g.State().Policy.Decide(policy.Question{Subject: s, Action: action, Object: object})
+	s.Accounts = g.accounts(ctx, p, person, action)
+	return p.Decide(policy.Question{Subject: s, Action: action, Object: object})
 }

@@ -215,3 +215,35 @@ func TestHealth(t *testing.T) {
 		t.Errorf("%q, %v", text, err)
 	}
 }
+
+// Accounts count before there is a job; slurmctld's own word counts for a job.
+func TestAccounts(t *testing.T) {
+	g, _, _, _ := newGuard(t, "profiles:\n  mitgcm:\n    use:\n      - accounts: [climate]\n")
+	asked, accounts, failure := 0, []string{"ocean"}, error(nil)
+	g.o.Accounts = func(_ context.Context, person kb.Person) ([]string, error) {
+		if asked++; person.Name != "alice" {
+			t.Errorf("asked about %+v", person)
+		}
+		return accounts, failure
+	}
+	check := func(what string, uid uint32, action policy.Action, job *policy.Job, allowed bool, words string, questions int) {
+		t.Helper()
+		d, err := g.Judge(t.Context(), Asker{UID: uid, Place: policy.Place{Local: true}}, action, "mitgcm", job)
+		if err != nil || d.Allowed != allowed || !strings.Contains(d.Reason, words) || asked != questions {
+			t.Errorf("%s: %+v, %v, asked %d times", what, d, err, asked)
+		}
+	}
+	check("not theirs", 7, policy.Use, nil, false, `"ocean"`, 1)
+	accounts = []string{"climate"}
+	check("theirs", 7, policy.Use, nil, true, "for a job with account climate", 2)
+	check("a job", 7, policy.Use, &policy.Job{Account: "climate"}, true, "", 2)
+	check("somebody without a name", 8, policy.Use, nil, true, "for a job with account climate", 2)
+	check("another action", 7, policy.Publish, nil, false, "", 2)
+	accounts, failure = nil, kb.ErrUnavailable
+	check("nobody says", 7, policy.Use, nil, true, "for a job with account climate", 3)
+	accounts, failure = []string{"ocean"}, nil
+	alice, job := kb.Person{UID: 7, Name: "alice"}, &policy.Job{Account: "climate"}
+	if a := g.Test(t.Context(), alice, policy.Place{Local: true}, policy.Use, "mitgcm", job); a.Allowed || !strings.Contains(a.Reason, `"ocean"`) {
+		t.Errorf("an account that is claimed: %+v", a)
+	}
+}

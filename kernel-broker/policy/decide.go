@@ -154,8 +154,30 @@ func (d decision) byRules(rules []Rule, line int, verb string) Answer {
 	for i, r := range rules {
 		texts[i] = r.String()
 	}
-	return d.deny(rules[0].Line, fmt.Sprintf("it is for %s", strings.Join(texts, "; or ")))
+	return d.deny(rules[0].Line, fmt.Sprintf("it is for %s%s", strings.Join(texts, "; or "), d.Subject.has(rules)))
 }
+
+// has says which accounts the subject has, where rules hang on that.
+func (s Subject) has(rules []Rule) string {
+	if s.Accounts == nil || !slices.ContainsFunc(rules, func(r Rule) bool { return len(r.Accounts) > 0 }) {
+		return ""
+	}
+	if len(s.Accounts) == 0 {
+		return ", and Slurm has no account for this user"
+	}
+	// Quoted: coordinators choose the names.
+	names := make([]string, 0, mostNamed)
+	for _, name := range s.Accounts {
+		if len(names) == mostNamed {
+			return fmt.Sprintf(", and Slurm has the accounts %s and %d more for this user", strings.Join(names, ", "), len(s.Accounts)-mostNamed)
+		}
+		names = append(names, strconv.Quote(name))
+	}
+	return fmt.Sprintf(", and Slurm has the accounts %s for this user", strings.Join(names, ", "))
+}
+
+// mostNamed accounts are in an answer, which people read.
+const mostNamed = 8
 
 func (d decision) allow(line int, why string) Answer {
 	return Answer{Allowed: true, Line: line, Reason: d.sentence("may", line, why)}
@@ -198,12 +220,19 @@ func (r Rule) fits(s Subject) (fits bool, proviso string) {
 	if !isOne(r.Users, s) || !common(r.Groups, s.Groups) {
 		return false, ""
 	}
+	accounts := r.Accounts
+	if len(accounts) > 0 && s.Accounts != nil {
+		accounts = slices.DeleteFunc(slices.Clone(accounts), func(name string) bool { return !slices.Contains(s.Accounts, name) })
+		if len(accounts) == 0 {
+			return false, ""
+		}
+	}
 	if s.Job != nil {
-		return among(r.Accounts, s.Job.Account) && among(r.Partitions, s.Job.Partition), ""
+		return among(accounts, s.Job.Account) && among(r.Partitions, s.Job.Partition), ""
 	}
 	var parts []string
-	if len(r.Accounts) > 0 {
-		parts = append(parts, "with account "+either(r.Accounts))
+	if len(accounts) > 0 {
+		parts = append(parts, "with account "+either(accounts))
 	}
 	if len(r.Partitions) > 0 {
 		parts = append(parts, "in partition "+either(r.Partitions))

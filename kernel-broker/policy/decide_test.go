@@ -40,6 +40,11 @@ func user(name string, groups ...string) Subject {
 
 func from(s Subject, p Place) Subject { s.From = p; return s }
 
+func with(s Subject, accounts ...string) Subject {
+	s.Accounts = append([]string{}, accounts...)
+	return s
+}
+
 func job(s Subject, account, partition string) Subject {
 	s.Job = &Job{account, partition}
 	return s
@@ -64,6 +69,19 @@ func TestDecide(t *testing.T) {
 		{job(user("alice"), "climate", "debug"), Use, "mitgcm", false, 15, "group ocean or ice; or account climate and partition main or long"},
 		{job(user("alice"), "", ""), Use, "mitgcm", false, 15, "may not use"},
 		{job(user("alice", "ocean"), "", ""), Use, "mitgcm", true, 15, ""},
+		// Accounts that Slurm has for the user only take away.
+		{with(user("alice"), "climate", "x"), Use, "mitgcm", true, 16, "for a job with account climate in partition main or long"},
+		{with(user("alice"), "x", "y\n"), Use, "mitgcm", false, 15, `and Slurm has the accounts "x", "y\n" for this user (policy.yaml:15)`},
+		{with(user("alice")), Use, "mitgcm", false, 15, "and Slurm has no account for this user"},
+		{with(user("alice"), strings.Split("abcdefghij", "")...), Use, "mitgcm", false, 15, `"g", "h" and 2 more for this user`},
+		{with(user("alice", "ice"), "x"), Use, "mitgcm", true, 15, ""},
+		{with(user("alice"), "x"), Use, "lammps", true, 11, ""},
+		{with(user("alice"), "x"), Use, "debug", true, 24, "in partition debug"},
+		{job(with(user("alice"), "x"), "climate", "main"), Use, "mitgcm", false, 15, `the accounts "x"`},
+		{job(with(user("alice"), "climate"), "climate", "main"), Use, "mitgcm", true, 16, ""},
+		{job(with(user("alice"), "climate", "x"), "x", "main"), Use, "mitgcm", false, 15, ""},
+		{with(user("alice"), "x"), Use, "secret", false, 21, "nobody but administrators may use it (policy.yaml:21)"},
+		{with(user("bob"), "x"), Publish, "mitgcm", false, 19, "it is for user carol (policy.yaml:19)"},
 		{user("alice", "ocean"), Use, "secret", false, 21, "nobody but administrators may use it (policy.yaml:21)"},
 		{user("alice"), Use, "debug", true, 24, "in partition debug"},
 		{job(user("alice"), "x", "main"), Use, "debug", false, 24, "everybody and partition debug"},
@@ -159,6 +177,10 @@ func TestMoreIsNeverLess(t *testing.T) {
 		more.Groups = append([]string{"ocean"}, s.Groups...)
 		if b := p.Decide(Question{more, action, object}); a.Allowed && !b.Allowed {
 			t.Fatalf("%s in one group more: %+v, then %+v", s, a, b)
+		}
+		fewer := with(s, rapid.SliceOfN(rapid.SampledFrom([]string{"climate", "x"}), 0, 2).Draw(t, "accounts")...)
+		if b := p.Decide(Question{fewer, action, object}); b.Allowed && !a.Allowed {
+			t.Fatalf("%s: denied, and allowed with accounts %v: %+v", s, fewer.Accounts, b)
 		}
 		with := job(s, rapid.SampledFrom([]string{"", "climate"}).Draw(t, "account"), rapid.SampledFrom([]string{"main", "debug"}).Draw(t, "partition"))
 		if b := p.Decide(Question{with, action, object}); b.Allowed && !a.Allowed {

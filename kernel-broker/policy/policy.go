@@ -71,6 +71,10 @@ type Subject struct {
 	// Groups by name; like User only needed when the policy NeedsPeople.
 	Groups []string
 	From   Place
+	// Accounts are those that Slurm has for the user; nil where nobody knows, or
+	// where Slurm lets everybody name any. They only ever take away: what a job
+	// has is in Job.
+	Accounts []string
 	// Job is nil where none is known yet. What then hangs on it is allowed with
 	// a proviso.
 	Job *Job

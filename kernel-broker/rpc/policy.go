@@ -51,7 +51,7 @@ func (s *policyService) TestPolicy(ctx context.Context, r *api.TestPolicyRequest
 	if r.Account != nil || r.Partition != nil {
 		job = &policy.Job{Account: r.GetAccount(), Partition: r.GetPartition()}
 	}
-	a := s.guard.Test(person, place, action, r.GetObject(), job)
+	a := s.guard.Test(ctx, person, place, action, r.GetObject(), job)
 	return &api.TestPolicyResponse{Allowed: a.Allowed, Reason: a.Reason, Proviso: a.Proviso, Line: uint32(a.Line)}, nil //nolint:gosec // G115: the line of a file that was read whole
 }
 

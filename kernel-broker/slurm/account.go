@@ -3,6 +3,7 @@ package slurm
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -61,6 +62,52 @@ func parseAccount(out string, job uint32) (string, error) {
 		account = ""
 	}
 	return account, nil
+}
+
+// AccountsOf returns the accounts in which slurmctld lets a user run jobs, never
+// nil. slurmctld says so out of its memory, which sacctmgr's changes reach at once and
+// which outlasts slurmdbd; it is what submits are measured by.
+//
+// Names are coordinators' to choose, line breaks included: one of them can make
+// this list longer than it is. So nothing may be allowed for being in it; what
+// is not in it may be denied.
+func (c *Client) AccountsOf(ctx context.Context, user string, uid uint32) ([]string, error) {
+	if strings.Contains(user, ",") {
+		return nil, fmt.Errorf("user %q: Slurm's commands cannot ask for that name: %w", user, kb.ErrUnavailable)
+	}
+	out, _, err := c.run(ctx, c.scontrol, "show", "assoc_mgr", "flags=assoc", "users="+user)
+	if err != nil {
+		return nil, err
+	}
+	return parseAccounts(out, uid)
+}
+
+// parseAccounts reads the records of associations: that of each account, which
+// has no user, and of those the user's.
+func parseAccounts(out string, uid uint32) ([]string, error) {
+	accounts, records := []string{}, 0
+	for line := range strings.Lines(out) {
+		if !strings.HasPrefix(line, "ClusterName=") {
+			continue
+		}
+		_, rest, _ := strings.Cut(line, " Account=")
+		at := strings.LastIndex(rest, " UserName=")
+		if at < 0 {
+			continue // its account has a line break in it
+		}
+		owner, _, is := strings.Cut(rest[at+len(" UserName="):], " Partition=")
+		if !is {
+			continue
+		}
+		records++
+		if account := rest[:at]; strings.HasSuffix(owner, "("+strconv.FormatUint(uint64(uid), 10)+")") && !slices.Contains(accounts, account) {
+			accounts = append(accounts, account)
+		}
+	}
+	if records == 0 {
+		return nil, fmt.Errorf("scontrol show assoc_mgr printed no association, not even root's: %w", kb.ErrUnavailable)
+	}
+	return accounts, nil
 }
 
 // EnforcesAccounts reports whether slurmctld lets users name only accounts that

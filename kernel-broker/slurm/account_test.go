@@ -3,6 +3,7 @@ package slurm
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,67 @@ func TestParseAccount(t *testing.T) {
 		if got != c.want || !errors.Is(err, c.err) {
 			t.Errorf("%s: %q, %v", c.what, got, err)
 		}
+	}
+}
+
+// associations is what scontrol prints of a user of two accounts, one of them in
+// one partition only, in a cluster with a coordinator who plays with names.
+const associations = `Current Association Manager state
+
+Association Records
+
+ClusterName=lab Account=root UserName= Partition= Priority=0 ID=1
+    SharesRaw/Norm/Level/Factor=1/18446744073709551616.00/1/0.00
+    ParentAccount= Lft=1 DefAssoc=No
+ClusterName=lab Account=climate UserName= Partition= Priority=0 ID=8
+    ParentAccount=root(1) Lft=2 DefAssoc=No
+ClusterName=lab Account=ocean UserName=bob(20002) Partition= Priority=0 ID=10
+    ParentAccount= Lft=27 DefAssoc=No
+ClusterName=lab Account= climate UserName=bob(20002) Partition= Priority=0 ID=11
+ClusterName=lab Account=climate
+ UserName=bob(20002) Partition= Priority=0 ID=21
+ClusterName=lab Account=ice UserName=bob(20002) Partition=main Priority=0 ID=22
+ClusterName=lab Account=ice UserName=bob(20002) Partition= Priority=0 ID=23
+ClusterName=lab Account=snow UserName=eve(120002) Partition= Priority=0 ID=24
+ClusterName=lab Account=x UserName=bob(20002) UserName= Partition= Priority=0 ID=25
+`
+
+func TestParseAccounts(t *testing.T) {
+	for _, c := range []struct {
+		what, out string
+		uid       uint32
+		want      []string
+	}{
+		{"some", associations, 20002, []string{"ocean", " climate", "ice"}},
+		{"none", associations, 20003, []string{}},
+	} {
+		got, err := parseAccounts(c.out, c.uid)
+		if err != nil || got == nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, %v", c.what, got, err)
+		}
+	}
+	// Without records nothing is known: that is not the same as no account.
+	for _, out := range []string{"", "Current Association Manager state\n\nNo users\n", "ClusterName=lab\nAccount=ocean\n", "ClusterName=lab Account=ocean UserName=bob(20002)\n"} {
+		if got, err := parseAccounts(out, 20002); !errors.Is(err, kb.ErrUnavailable) {
+			t.Errorf("%q: %q, %v", out, got, err)
+		}
+	}
+}
+
+func TestAccountsOf(t *testing.T) {
+	client, log := fake(t, "cat <<'EOF'\n"+associations+"EOF", "exit 9")
+	if got, err := client.AccountsOf(t.Context(), "bob", 20002); err != nil || len(got) != 3 {
+		t.Errorf("%q, %v", got, err)
+	}
+	if want := "scontrol <show> <assoc_mgr> <flags=assoc> <users=bob>\n"; log() != want {
+		t.Errorf("ran %q", log())
+	}
+	if got, err := client.AccountsOf(t.Context(), "bob,alice", 20002); !errors.Is(err, kb.ErrUnavailable) {
+		t.Errorf("%q, %v", got, err)
+	}
+	refusing, _ := fake(t, "echo 'slurm_load_assoc_mgr_info error: Unable to contact slurm controller' >&2; exit 1", "")
+	if got, err := refusing.AccountsOf(t.Context(), "bob", 20002); err == nil {
+		t.Errorf("a slurmctld that is away: %q", got)
 	}
 }
 

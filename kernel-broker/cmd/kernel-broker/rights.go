@@ -30,6 +30,7 @@ type rights struct {
 	log       *slog.Logger
 	record    *audit.Log
 	directory *people.Directory
+	accounts  *accounts
 	slurm     *slurm.Client
 	hangups   chan os.Signal
 }
@@ -45,7 +46,7 @@ func openRights(c config, log *slog.Logger, client *slurm.Client, changed func()
 	if dir == "" {
 		dir = filepath.Join(c.DataDir, "audit")
 	}
-	r := &rights{log: log, slurm: client, directory: people.New(), hangups: make(chan os.Signal, 1)}
+	r := &rights{log: log, slurm: client, directory: people.New(), accounts: newAccounts(client), hangups: make(chan os.Signal, 1)}
 	// From the first moment on, since a signal that nobody waits for is deadly.
 	signal.Notify(r.hangups, syscall.SIGHUP)
 	if r.record, err = audit.Open(audit.Options{Dir: dir, MaxBytes: int64(c.Audit.MaxFileBytes), Log: log}); err != nil {
@@ -53,7 +54,7 @@ func openRights(c config, log *slog.Logger, client *slurm.Client, changed func()
 	}
 	r.Guard, err = guard.New(guard.Options{
 		File: c.Policy, Optional: c.Policy == defaultPolicy, Log: log, Changed: changed,
-		Always: append([]uint32{0, uint32(os.Geteuid())}, administrators...), People: r.directory, Record: r.record,
+		Always: append([]uint32{0, uint32(os.Geteuid())}, administrators...), People: r.directory, Accounts: r.accounts.of, Record: r.record,
 	})
 	if err != nil {
 		return nil, errors.Join(usageError{err}, r.record.Close())
@@ -78,6 +79,7 @@ func (r *rights) follow(ctx context.Context) error {
 			return nil
 		case <-r.hangups:
 			r.directory.Forget()
+			r.accounts.forget()
 			// The guard has said what is wrong, and stays ill until it is not.
 			if r.Reload() == nil {
 				r.warn(ctx)
