@@ -97,23 +97,35 @@ type host struct {
 	broker *fakeBroker
 }
 
-// A fake scontrol writes down what it is asked, and knows one job.
-const scontrolScript = `#!/bin/sh
+// A fake scontrol writes down what it is asked. A fake squeue knows one job and
+// another one of its array.
+const (
+	scontrolScript = `#!/bin/sh
 echo "$@" >> %[1]s/asked
 [ "$SLURM_CONF" = %[1]s/slurm.conf ] || exit 9
 case "$*" in
-*show*) [ -e %[1]s/job ] || { echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }
-	cat %[1]s/job ;;
 requeuehold*) [ ! -e %[1]s/pending ] || { echo "Job is pending execution for job 12" >&2; exit 1; } ;;
 esac
 `
+	squeueScript = `#!/bin/sh
+[ "$SLURM_CONF" = %[1]s/slurm.conf ] || exit 9
+case "$*" in
+*--jobs=12*"--Format=JobID:12|,RestartCnt:12|,State:20|") ;;
+*) exit 8 ;;
+esac
+[ -e %[1]s/job ] || { echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }
+cat %[1]s/job
+`
+)
 
 func newHost(t *testing.T) *host {
 	t.Helper()
 	h := &host{t: t, dir: t.TempDir(), broker: &fakeBroker{}}
-	h.write("scontrol", fmt.Sprintf(scontrolScript, h.dir))
-	if err := os.Chmod(h.path("scontrol"), 0o755); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{"scontrol": scontrolScript, "squeue": squeueScript} {
+		h.write(name, fmt.Sprintf(text, h.dir))
+		if err := os.Chmod(h.path(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	h.job("RUNNING", 0)
 	h.settings("2s", "20s")
@@ -139,7 +151,7 @@ func (h *host) read(name string) string {
 
 // job is what slurmctld says of job 12.
 func (h *host) job(state string, restart int) {
-	h.write("job", fmt.Sprintf("JobId=11 JobState=PENDING Restarts=0\nJobId=12 ArrayJobId=12 JobName=x UserId=u(1) JobState=%s Reason=None Restarts=%d Comment=JobState=RUNNING\n", state, restart))
+	h.write("job", fmt.Sprintf("11          |0           |PENDING             |\n12          |%-12d|%-20s|\n", restart, state))
 }
 
 func (h *host) settings(brokerWait, prologLimit string) {
@@ -216,9 +228,7 @@ func (h *host) prolog(change ...string) (code int, output string, took time.Dura
 func (h *host) asked() []string {
 	var changes []string
 	for line := range strings.Lines(h.read("asked")) {
-		if !strings.Contains(line, "show job") {
-			changes = append(changes, strings.TrimSpace(line))
-		}
+		changes = append(changes, strings.TrimSpace(line))
 	}
 	return changes
 }

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
 )
 
@@ -17,7 +20,7 @@ import (
 // very locks that our caller waits for.
 const scontrolLimit = 10 * time.Second
 
-// scontrol runs Slurm's own program.
+// scontrol runs Slurm's own program, and squeue beside it.
 type scontrol struct {
 	path, conf string
 	limit      time.Duration
@@ -26,9 +29,13 @@ type scontrol struct {
 func newScontrol(c client.Config) scontrol { return scontrol{c.Scontrol, c.SlurmConf, scontrolLimit} }
 
 func (s scontrol) run(ctx context.Context, arguments ...string) (string, error) {
+	return s.program(ctx, s.path, arguments...)
+}
+
+func (s scontrol) program(ctx context.Context, path string, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.path, arguments...) //nolint:gosec // G204: the configured program, no shell; jobs are numbers
+	cmd := exec.CommandContext(ctx, path, arguments...) //nolint:gosec // G204: the configured program or squeue beside it, no shell; jobs are numbers
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
 	if s.conf != "" {
 		cmd.Env = append(cmd.Env, "SLURM_CONF="+s.conf)
@@ -46,42 +53,52 @@ func (s scontrol) run(ctx context.Context, arguments ...string) (string, error) 
 	}
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("scontrol %s: %w: %s", strings.Join(arguments, " "), err, strings.TrimSpace(wrong.String()))
+		return "", fmt.Errorf("%s %s: %w: %s", filepath.Base(path), strings.Join(arguments, " "), err, strings.TrimSpace(wrong.String()))
 	}
 	return out.String(), nil
 }
 
+// stateColumns are asked of squeue by name: scontrol shows the job's name before
+// its state, in which its user may write whatever looks like one.
+const stateColumns = "JobID:12|,RestartCnt:12|,State:20|"
+
 // starting reports whether slurmctld still has this run of the job on its
 // nodes. Only then may the prolog fail.
 func (s scontrol) starting(ctx context.Context, j job) (bool, error) {
-	out, err := s.run(ctx, "--oneliner", "show", "job", j.reference)
+	out, err := s.program(ctx, filepath.Join(filepath.Dir(s.path), "squeue"), "--noheader", "--array", "--all", "--states=all",
+		"--jobs="+strconv.FormatUint(uint64(j.id.Job), 10), "--Format="+stateColumns)
 	if err != nil {
 		return false, err
 	}
-	for line := range strings.Lines(out) {
-		fields := fieldsOf(line)
-		if fields["JobId"] != fmt.Sprint(j.id.Job) {
-			continue
-		}
-		state := fields["JobState"]
-		return fields["Restarts"] == fmt.Sprint(j.id.Restart) &&
-			(state == "RUNNING" || state == "CONFIGURING" || state == "SUSPENDED"), nil
+	restart, state, err := stateOf(out, j.id.Job)
+	if err != nil {
+		return false, fmt.Errorf("squeue of job %s: %w", j.reference, err)
 	}
-	return false, fmt.Errorf("scontrol show job %s: job %d is not in the answer", j.reference, j.id.Job)
+	return restart == j.id.Restart && (state == "RUNNING" || state == "CONFIGURING" || state == "SUSPENDED"), nil
 }
 
-// fieldsOf reads Key=Value words. The first of a key counts: what comes after
-// the known ones may be text of the user's.
-func fieldsOf(line string) map[string]string {
-	fields := map[string]string{}
-	for word := range strings.FieldsSeq(line) {
-		if key, value, ok := strings.Cut(word, "="); ok {
-			if _, has := fields[key]; !has {
-				fields[key] = value
-			}
+// stateOf finds a job's line among those of its array or of the heterogeneous
+// job that it is part of.
+func stateOf(out string, job uint32) (restart uint32, state string, err error) {
+	for line := range strings.Lines(out) {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), "|")
+		if len(fields) != strings.Count(stateColumns, "|")+1 {
+			return 0, "", fmt.Errorf("line %.80q: %w", line, kernelbroker.ErrInvalid)
 		}
+		id, err := strconv.ParseUint(strings.TrimSpace(fields[0]), 10, 32)
+		if err != nil {
+			return 0, "", fmt.Errorf("line %.80q: %w", line, kernelbroker.ErrInvalid)
+		}
+		if uint32(id) != job {
+			continue
+		}
+		count, err := strconv.ParseUint(strings.TrimSpace(fields[1]), 10, 32)
+		if err != nil {
+			return 0, "", fmt.Errorf("line %.80q: %w", line, kernelbroker.ErrInvalid)
+		}
+		return uint32(count), strings.TrimSpace(fields[2]), nil
 	}
-	return fields
+	return 0, "", fmt.Errorf("job %d is not in the answer: %w", job, kernelbroker.ErrNotFound)
 }
 
 // hold puts the job back into the queue, held, with the reason where its user
