@@ -37,9 +37,9 @@ func (r *records) load(ctx context.Context) error {
 		return fmt.Errorf("records of nodes: %w", err)
 	}
 	for _, rec := range list {
-		n := new(kb.Node)
-		if err := json.Unmarshal(rec.Value, n); err != nil {
-			return fmt.Errorf("record %q: %w", rec.Key, err)
+		n, err := decodeNode(rec)
+		if err != nil {
+			return err
 		}
 		nodes[n.Name], revisions[rec.Key] = n, rec.Revision
 	}
@@ -47,9 +47,9 @@ func (r *records) load(ctx context.Context) error {
 		return fmt.Errorf("records of jobs: %w", err)
 	}
 	for _, rec := range list {
-		a := new(kb.Allocation)
-		if err := json.Unmarshal(rec.Value, a); err != nil {
-			return fmt.Errorf("record %q: %w", rec.Key, err)
+		a, err := decodeJob(rec)
+		if err != nil {
+			return err
 		}
 		if !a.Closed {
 			allocs[a.ID], revisions[rec.Key] = a, rec.Revision
@@ -163,12 +163,32 @@ func (r *records) run(ctx context.Context, id kb.JobID) (*kb.Allocation, int64, 
 	return a, rec.Revision, err
 }
 
+func decodeNode(rec store.Record) (*kb.Node, error) {
+	n := new(kb.Node)
+	if err := decode(rec, n, func() string { return nodeKey(n.Name) }); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
 func decodeJob(rec store.Record) (*kb.Allocation, error) {
 	a := new(kb.Allocation)
-	if err := json.Unmarshal(rec.Value, a); err != nil {
-		return nil, fmt.Errorf("record %q: %w", rec.Key, err)
+	if err := decode(rec, a, func() string { return jobKey(a.ID) }); err != nil {
+		return nil, err
 	}
 	return a, nil
+}
+
+// decode reads a record that has to be under its own key: a change of one that
+// is not would go to another record.
+func decode(rec store.Record, into any, own func() string) error {
+	if err := json.Unmarshal(rec.Value, into); err != nil {
+		return fmt.Errorf("record %q: %w", rec.Key, err)
+	}
+	if key := own(); key != rec.Key {
+		return fmt.Errorf("record %q holds what belongs under %q: %w", rec.Key, key, kb.ErrInvalid)
+	}
+	return nil
 }
 
 // jobs reads the newest runs, newest first.

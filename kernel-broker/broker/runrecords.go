@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -45,8 +44,8 @@ func loadRuns(ctx context.Context, s store.Store, revisions map[string]int64) (r
 
 func decodeRun(rec store.Record) (*kb.Run, error) {
 	r := new(kb.Run)
-	if err := json.Unmarshal(rec.Value, r); err != nil {
-		return nil, fmt.Errorf("record %q: %w", rec.Key, err)
+	if err := decode(rec, r, func() string { return runKey(r.ID) }); err != nil {
+		return nil, err
 	}
 	return r, nil
 }
