@@ -1,0 +1,42 @@
+package syscalls
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// FuzzCall reads the sums of a call as the kernel's tables have them, for each
+// CPU, and the name of a process.
+func FuzzCall(f *testing.F) {
+	var stats callStats
+	stats.Count, stats.NS, stats.Times[3], stats.PartNS[1] = 3, 30, 3, 5
+	var text bytes.Buffer
+	if err := binary.Write(&text, binary.NativeEndian, stats); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text.Bytes(), uint32(1), []byte("cat\x00"))
+	f.Add(bytes.Repeat([]byte{0xff}, text.Len()), uint32(numberForeign), bytes.Repeat([]byte{0xff}, 16))
+	f.Fuzz(func(t *testing.T, text []byte, number uint32, program []byte) {
+		var one, sum callStats
+		if binary.Read(bytes.NewReader(text), binary.NativeEndian, &one) != nil {
+			return
+		}
+		for range 3 {
+			sum.add(one)
+		}
+		var named processName
+		copy(named[:], program)
+		if name(number) == "" || !utf8.ValidString(named.String()) {
+			t.Errorf("call %d is %q, program %q", number, name(number), named.String())
+		}
+		found := &profiling.Syscalls{Calls: []profiling.Syscall{sum.call(name(number))}}
+		found.Sort()
+		if _, err := (profiling.Result{Format: profiling.Format, Syscalls: found}).JSON(); err != nil {
+			t.Error(err)
+		}
+	})
+}

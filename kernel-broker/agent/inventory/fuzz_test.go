@@ -1,0 +1,35 @@
+package inventory
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/cmdline"
+)
+
+func FuzzMemoryAndCPUs(f *testing.F) {
+	f.Add("MemTotal:         495616 kB\nMemFree: 1 kB\n", "0-3,8\n", "root=UUID=../../x rootfstype=ext4")
+	f.Add("MemTotal:\n", "0-", "root=")
+	f.Add("MemTotal: 18446744073709551616 kB", "65535-65535,0-65535", "\"root=a b\"")
+	dir := f.TempDir()
+	meminfo, online := filepath.Join(dir, "meminfo"), filepath.Join(dir, "online")
+	f.Fuzz(func(t *testing.T, memoryText, cpuText, arguments string) {
+		for path, text := range map[string]string{meminfo: memoryText, online: cpuText} {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := memory(meminfo); err == nil && memoryText == "" {
+			t.Error("no memory is some")
+		}
+		if count, err := cpus(online); err == nil && count == 0 {
+			t.Errorf("%q are no CPUs", cpuText)
+		}
+		// A name becomes part of a path below /sys.
+		name := sourceName(cmdline.Value(cmdline.Split(arguments), "root"))
+		if name != "" && name != filepath.Base(name) {
+			t.Errorf("%q has the device %q", arguments, name)
+		}
+	})
+}

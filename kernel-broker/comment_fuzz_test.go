@@ -1,0 +1,39 @@
+package kernelbroker
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// An AdminComment holds what was in it before ours, and what job_submit.lua took
+// from the user.
+func FuzzAdminCommentOfAJob(f *testing.F) {
+	for _, seed := range []string{
+		"kernel-broker: mitgcm@3 requested; norequeue", "kernel-broker: mitgcm requested; profiling=io,noise | profiling=x",
+		"kernel-broker: stock requested", "kernel-broker: ; profiling=io", "x | kernel-broker: mitgcm requested", "kernel-broker: ../x requested",
+	} {
+		f.Add(seed, "io")
+	}
+	f.Fuzz(func(t *testing.T, comment, collector string) {
+		j := SlurmJob{AdminComment: comment}
+		if ref, asked := j.Requested(); asked {
+			if again, err := ParseRef(ref.String()); err != nil || again != ref || ref.IsStock() || !j.Submitted() {
+				t.Errorf("%q asks for %q", comment, ref)
+			}
+		}
+		if _, asked := j.Profiling(); asked && !j.Submitted() {
+			t.Errorf("%q asks for collectors", comment)
+		}
+		if j.SaidNoRequeue() && !j.Submitted() {
+			t.Errorf("%q said no requeue", comment)
+		}
+		if strings.ContainsAny(collector, ";,|") || strings.Contains(comment, commentProfiling) || !j.Submitted() || collector == "" {
+			return
+		}
+		with := SlurmJob{AdminComment: WithProfiling(comment, []string{collector, "noise"})}
+		if list, asked := with.Profiling(); !asked || !slices.Equal(strings.Split(list, ","), []string{collector, "noise"}) {
+			t.Errorf("%q with %q has %q", comment, collector, list)
+		}
+	})
+}
