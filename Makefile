@@ -278,6 +278,10 @@ bench-kernels: build ## kernels side by side under all workloads (hours the firs
 bench-build-cost: build ## what a kernel's builds cost against plain make (about 15 minutes)
 	@build/bin/kb-buildcost $(ARGS)
 
+.PHONY: bench-collectors
+bench-collectors: deps-long build kernels ## what the collectors of profiling runs cost jobs (half an hour and more)
+	@build/bin/kb-collectcost $(ARGS)
+
 .PHONY: lab-up
 lab-up: build kernels ## start a virtual cluster
 	@$(KBLAB) up $(ARGS)
