@@ -253,8 +253,8 @@ end
 A change is refused only where it would break the promise that no job runs on a
 kernel it did not ask for: sharing the nodes. Everything else (time, partition,
 hold, requeue, priority) is the user's. Whether the nodes are booted is not:
-slurmctld lets only operators change that, among them the broker, which does so
-for a job whose nodes were kept for it.
+slurmctld lets only administrators change that, among them the broker, which does
+so for a job whose nodes were kept for it.
 ]]
 function kernel_broker.modify(job_desc, job_rec, part_list, modify_uid)
 	local profile = wanted(job_rec)

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -151,6 +152,11 @@ func TestNeeds(t *testing.T) {
 	if !p.NeedsPeople() || !p.NeedsAccounts() {
 		t.Error("the example names groups and accounts")
 	}
+	p.Default.Use = append(p.Default.Use, Rule{Accounts: []string{"ice", "climate"}})
+	if got := p.Accounts(); !slices.Equal(got, []string{"climate", "ice"}) {
+		t.Errorf("accounts %q", got)
+	}
+	p = example()
 	for profile, want := range map[string]bool{"mitgcm": true, "secret": true, "debug": true, "lammps": false, "stock": false} {
 		if p.Restricted(profile) != want {
 			t.Errorf("%s: %v", profile, !want)

@@ -159,6 +159,17 @@ func (p *Policy) NeedsAccounts() bool {
 	return p.anyRule(func(r Rule) bool { return len(r.Accounts) > 0 })
 }
 
+// Accounts are all that rules name, each once and in order.
+func (p *Policy) Accounts() []string {
+	var names []string
+	p.anyRule(func(r Rule) bool {
+		names = append(names, r.Accounts...)
+		return false
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 func (p *Policy) anyRule(fits func(Rule) bool) bool {
 	in := func(r Rights) bool { return slices.ContainsFunc(r.Use, fits) || slices.ContainsFunc(r.Publish, fits) }
 	if in(p.Default) {

@@ -75,17 +75,49 @@ func (c *Client) AccountsOf(ctx context.Context, user string, uid uint32) ([]str
 	if strings.Contains(user, ",") {
 		return nil, fmt.Errorf("user %q: Slurm's commands cannot ask for that name: %w", user, kb.ErrUnavailable)
 	}
+	all, err := c.associations(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	accounts := []string{}
+	for _, a := range all {
+		if strings.HasSuffix(a.owner, "("+strconv.FormatUint(uint64(uid), 10)+")") && !slices.Contains(accounts, a.account) {
+			accounts = append(accounts, a.account)
+		}
+	}
+	return accounts, nil
+}
+
+// LacksAccounts returns those of the names that are no account to slurmctld.
+func (c *Client) LacksAccounts(ctx context.Context, names []string) ([]string, error) {
+	all, err := c.associations(ctx, "root") // accounts come whatever the user
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return slices.Contains(all, association{account: name})
+	}), nil
+}
+
+// association is one that slurmctld has: of an account, or of a user in one.
+type association struct{ account, owner string }
+
+func (c *Client) associations(ctx context.Context, user string) ([]association, error) {
 	out, _, err := c.run(ctx, c.scontrol, "show", "assoc_mgr", "flags=assoc", "users="+user)
 	if err != nil {
 		return nil, err
 	}
-	return parseAccounts(out, uid)
+	all := parseAssociations(out)
+	if len(all) == 0 {
+		return nil, fmt.Errorf("scontrol show assoc_mgr printed no association, not even root's: %w", kb.ErrUnavailable)
+	}
+	return all, nil
 }
 
-// parseAccounts reads the records of associations: that of each account, which
-// has no user, and of those the user's.
-func parseAccounts(out string, uid uint32) ([]string, error) {
-	accounts, records := []string{}, 0
+// parseAssociations reads the first line of each record. An account with a line
+// break in it has none that could be read.
+func parseAssociations(out string) []association {
+	var all []association
 	for line := range strings.Lines(out) {
 		if !strings.HasPrefix(line, "ClusterName=") {
 			continue
@@ -93,21 +125,13 @@ func parseAccounts(out string, uid uint32) ([]string, error) {
 		_, rest, _ := strings.Cut(line, " Account=")
 		at := strings.LastIndex(rest, " UserName=")
 		if at < 0 {
-			continue // its account has a line break in it
-		}
-		owner, _, is := strings.Cut(rest[at+len(" UserName="):], " Partition=")
-		if !is {
 			continue
 		}
-		records++
-		if account := rest[:at]; strings.HasSuffix(owner, "("+strconv.FormatUint(uint64(uid), 10)+")") && !slices.Contains(accounts, account) {
-			accounts = append(accounts, account)
+		if owner, _, is := strings.Cut(rest[at+len(" UserName="):], " Partition="); is {
+			all = append(all, association{rest[:at], owner})
 		}
 	}
-	if records == 0 {
-		return nil, fmt.Errorf("scontrol show assoc_mgr printed no association, not even root's: %w", kb.ErrUnavailable)
-	}
-	return accounts, nil
+	return all
 }
 
 // EnforcesAccounts reports whether slurmctld lets users name only accounts that

@@ -68,43 +68,55 @@ ClusterName=lab Account=snow UserName=eve(120002) Partition= Priority=0 ID=24
 ClusterName=lab Account=x UserName=bob(20002) UserName= Partition= Priority=0 ID=25
 `
 
-func TestParseAccounts(t *testing.T) {
-	for _, c := range []struct {
-		what, out string
-		uid       uint32
-		want      []string
-	}{
-		{"some", associations, 20002, []string{"ocean", " climate", "ice"}},
-		{"none", associations, 20003, []string{}},
-	} {
-		got, err := parseAccounts(c.out, c.uid)
-		if err != nil || got == nil || !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, %v", c.what, got, err)
-		}
-	}
-	// Without records nothing is known: that is not the same as no account.
-	for _, out := range []string{"", "Current Association Manager state\n\nNo users\n", "ClusterName=lab\nAccount=ocean\n", "ClusterName=lab Account=ocean UserName=bob(20002)\n"} {
-		if got, err := parseAccounts(out, 20002); !errors.Is(err, kb.ErrUnavailable) {
-			t.Errorf("%q: %q, %v", out, got, err)
-		}
-	}
-}
-
-func TestAccountsOf(t *testing.T) {
+func TestAssociations(t *testing.T) {
 	client, log := fake(t, "cat <<'EOF'\n"+associations+"EOF", "exit 9")
-	if got, err := client.AccountsOf(t.Context(), "bob", 20002); err != nil || len(got) != 3 {
-		t.Errorf("%q, %v", got, err)
+	for uid, want := range map[uint32][]string{20002: {"ocean", " climate", "ice"}, 20003: {}} {
+		if got, err := client.AccountsOf(t.Context(), "bob", uid); err != nil || got == nil || !slices.Equal(got, want) {
+			t.Errorf("uid %d: %q, %v", uid, got, err)
+		}
 	}
-	if want := "scontrol <show> <assoc_mgr> <flags=assoc> <users=bob>\n"; log() != want {
-		t.Errorf("ran %q", log())
+	names := []string{"climate", "ocean", "root", "x", "Climate"}
+	if got, err := client.LacksAccounts(t.Context(), names); err != nil || !slices.Equal(got, []string{"ocean", "x", "Climate"}) {
+		t.Errorf("lacks %q, %v", got, err)
+	}
+	want := strings.Repeat("scontrol <show> <assoc_mgr> <flags=assoc> <users=bob>\n", 2) + "scontrol <show> <assoc_mgr> <flags=assoc> <users=root>\n"
+	if got := log(); got != want {
+		t.Errorf("ran %q", got)
 	}
 	if got, err := client.AccountsOf(t.Context(), "bob,alice", 20002); !errors.Is(err, kb.ErrUnavailable) {
 		t.Errorf("%q, %v", got, err)
 	}
-	refusing, _ := fake(t, "echo 'slurm_load_assoc_mgr_info error: Unable to contact slurm controller' >&2; exit 1", "")
-	if got, err := refusing.AccountsOf(t.Context(), "bob", 20002); err == nil {
+}
+
+// Without records nothing is known: that is not the same as no account.
+func TestNoAssociations(t *testing.T) {
+	for _, script := range []string{
+		"true", "echo 'Current Association Manager state'", "printf 'ClusterName=lab\nAccount=ocean\n'",
+		"echo 'ClusterName=lab Account=ocean UserName=bob(20002)'",
+	} {
+		client, _ := fake(t, script, "")
+		if got, err := client.AccountsOf(t.Context(), "bob", 20002); !errors.Is(err, kb.ErrUnavailable) || got != nil {
+			t.Errorf("%s: %q, %v", script, got, err)
+		}
+		if got, err := client.LacksAccounts(t.Context(), []string{"ocean"}); !errors.Is(err, kb.ErrUnavailable) || got != nil {
+			t.Errorf("%s: %q, %v", script, got, err)
+		}
+	}
+	client, _ := fake(t, "echo 'slurm_load_assoc_mgr_info error: Unable to contact slurm controller' >&2; exit 1", "")
+	if got, err := client.AccountsOf(t.Context(), "bob", 20002); err == nil || got != nil {
 		t.Errorf("a slurmctld that is away: %q", got)
 	}
+}
+
+func FuzzParseAssociations(f *testing.F) {
+	f.Add(associations)
+	f.Fuzz(func(t *testing.T, out string) {
+		for _, a := range parseAssociations(out) {
+			if strings.Contains(a.account, "\n") || !strings.Contains(out, " Account="+a.account+" UserName="+a.owner+" Partition=") {
+				t.Errorf("%q has %q", out, a)
+			}
+		}
+	})
 }
 
 func FuzzParseAccount(f *testing.F) {

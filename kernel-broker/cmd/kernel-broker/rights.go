@@ -90,15 +90,22 @@ func (r *rights) follow(ctx context.Context) error {
 
 // warn says of a policy what Slurm does not hold up.
 func (r *rights) warn(ctx context.Context) {
-	if !r.State().Policy.NeedsAccounts() {
+	named := r.State().Policy.Accounts()
+	if len(named) == 0 {
 		return
 	}
 	enforced, err := r.slurm.EnforcesAccounts(ctx)
+	var lacks []string
+	if err == nil && enforced {
+		lacks, err = r.slurm.LacksAccounts(ctx, named)
+	}
 	switch {
 	case err != nil && ctx.Err() == nil:
-		r.log.Warn("policy names accounts, and slurmctld does not say whether it enforces them", "error", err)
+		r.log.Warn("policy names accounts, and slurmctld does not say whether it has and enforces them", "error", err)
 	case err == nil && !enforced:
 		r.log.Warn("policy names accounts, and slurmctld lets every user name any: set AccountingStorageEnforce=associations in slurm.conf")
+	case len(lacks) > 0:
+		r.log.Warn("policy names accounts that Slurm does not have: whoever coordinates any account could make them", "accounts", lacks)
 	}
 }
 
