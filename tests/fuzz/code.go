@@ -35,9 +35,20 @@ type listed struct {
 // and the versions of the other modules and of Go. What is embedded is left out:
 // of some of it a clone has nothing before it is built.
 func Codes(ctx context.Context, root, goCommand string, targets []Target) (map[string]string, error) {
+	codes := map[string]string{}
 	var folders []string
 	for _, t := range targets {
-		folders = append(folders, "./"+t.Package)
+		if !t.inC() {
+			folders = append(folders, "./"+t.Package)
+			continue
+		}
+		var err error
+		if codes[t.String()], err = codeC(root, t); err != nil {
+			return nil, err
+		}
+	}
+	if len(folders) == 0 {
+		return codes, nil
 	}
 	slices.Sort(folders)
 	packages, err := list(ctx, root, goCommand, slices.Compact(folders))
@@ -55,8 +66,10 @@ func Codes(ctx context.Context, root, goCommand string, targets []Target) (map[s
 			byFolder[filepath.ToSlash(within)] = p
 		}
 	}
-	codes := map[string]string{}
 	for _, t := range targets {
+		if t.inC() {
+			continue
+		}
 		program, ok := byFolder[t.Package]
 		if !ok {
 			return nil, fmt.Errorf("go list knows no test program of %s", t.Package)

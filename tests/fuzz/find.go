@@ -37,14 +37,20 @@ func Find(root string, folders ...string) ([]Target, error) {
 			if err != nil || entry.IsDir() && entry.Name() == "testdata" {
 				return skip(err)
 			}
-			if entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			if entry.IsDir() {
 				return nil
 			}
-			names, err := targetsIn(path)
+			within, err := filepath.Rel(root, path)
 			if err != nil {
 				return err
 			}
-			within, err := filepath.Rel(root, path)
+			if t := targetInC(within); t.inC() {
+				found = append(found, t)
+			}
+			if !strings.HasSuffix(path, "_test.go") {
+				return nil
+			}
+			names, err := targetsIn(path)
 			if err != nil {
 				return err
 			}

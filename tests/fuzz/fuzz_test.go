@@ -15,11 +15,11 @@ import (
 
 // The targets of this repository, by the way they are written.
 func TestFind(t *testing.T) {
-	targets, err := Find("../..", "kernel-broker", "tests")
+	targets, err := Find("../..", "kernel-broker", "slurm-plugin", "tests")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"kernel-broker/hostlist.FuzzExpand", "kernel-broker/rpc.FuzzBoundary", "tests/lab.FuzzParseAnswer"} {
+	for _, want := range []string{"kernel-broker/hostlist.FuzzExpand", "kernel-broker/rpc.FuzzBoundary", "tests/lab.FuzzParseAnswer", "slurm-plugin.snapshot"} {
 		if !slices.ContainsFunc(targets, func(t Target) bool { return t.String() == want }) {
 			t.Errorf("%s is not found", want)
 		}
@@ -102,13 +102,26 @@ func TestRun(t *testing.T) {
 	// So written, they are none of this repository's own.
 	write("p/p_test.go", strings.ReplaceAll(`package p
 
-import "testing"
+import (
+	"flag"
+	"testing"
+)
 
 FUNC FuzzGood(f *testing.F) {
 	f.Add("x")
 	f.Fuzz(func(t *testing.T, s string) {
 		if len(s) > 3 && s[0] == 'a' {
 			return
+		}
+	})
+}
+
+// Only the process that fuzzes sees it, as one that gets no processor.
+FUNC FuzzUnsure(f *testing.F) {
+	f.Add("x")
+	f.Fuzz(func(t *testing.T, s string) {
+		if s != "x" && flag.Lookup("test.fuzzworker").Value.String() == "true" {
+			t.Fatal("not again")
 		}
 	})
 }
@@ -138,11 +151,11 @@ FUNC FuzzWrong(f *testing.F) {
 		t.Fatal(err)
 	}
 	results, err := Run(t.Context(), o, targets, codes)
-	if err != nil || len(results) != 2 {
+	if err != nil || len(results) != 3 {
 		t.Fatal(results, err)
 	}
 	slices.SortFunc(results, func(a, b Result) int { return strings.Compare(a.Name, b.Name) })
-	good, wrong := results[0], results[1]
+	good, unsure, wrong := results[0], results[1], results[2]
 	if good.Failed != "" || good.Execs == 0 || good.Processor == 0 {
 		t.Errorf("%+v", good)
 	}
@@ -156,6 +169,12 @@ FUNC FuzzWrong(f *testing.F) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, wrong.Input)); err != nil {
 		t.Error(err)
+	}
+	if unsure.Failed != "" || !strings.Contains(unsure.Broke, "not again") || unsure.Input != "" || unsure.Kept == 0 {
+		t.Errorf("%+v", unsure)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "p/testdata/fuzz/FuzzUnsure/*")); err != nil || len(left) > 0 {
+		t.Errorf("an input that passes is kept as one that fails: %v, %v", left, err)
 	}
 	var table bytes.Buffer
 	if failed := (Report{Results: results}).Table(&table); failed != 1 || !strings.Contains(table.String(), "FAILED p/testdata") {

@@ -86,14 +86,8 @@ func (l Ledger) add(r Result, code, commit string, when time.Time) {
 	e.Execs += r.Execs
 	e.New += r.New
 	e.Kept = r.Kept
-	if r.Failed != "" {
-		found := r.Input
-		if found == "" {
-			found = "without an input"
-		}
-		if !slices.Contains(e.Findings, found) {
-			e.Findings = append(slices.Clone(e.Findings), found)
-		}
+	if r.Failed != "" && !slices.Contains(e.Findings, r.Input) {
+		e.Findings = append(slices.Clone(e.Findings), r.Input)
 	}
 	l[r.String()] = e
 }

@@ -36,16 +36,19 @@ func (r Report) Table(out io.Writer) (failed int) {
 	_, _ = fmt.Fprintln(w, "TARGET\tPROCESSOR\tSECONDS\tEXECS\tNEW\tKEPT\tRESULT")
 	for _, x := range r.Results {
 		word := "ok"
-		if x.Failed != "" {
+		switch {
+		case x.Failed != "":
 			failed++
 			word = "FAILED " + x.Input
+		case x.Broke != "":
+			word = "broke off"
 		}
 		_, _ = fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%d\t%d\t%d\t%s\n", x.Target, x.Processor, x.Seconds, x.Execs, x.New, x.Kept, word)
 	}
 	_ = w.Flush() // to a terminal
 	for _, x := range r.Results {
-		if x.Failed != "" {
-			_, _ = fmt.Fprintf(out, "\n%s: %s\n", x.Target, x.Failed)
+		if words := x.words(); words != "" {
+			_, _ = fmt.Fprintf(out, "\n%s: %s\n", x.Target, words)
 		}
 	}
 	return failed

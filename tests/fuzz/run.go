@@ -48,6 +48,8 @@ type Result struct {
 	// Failed says what was found wrong, and Input where what shows it is.
 	Failed string `json:"failed,omitempty"`
 	Input  string `json:"input,omitempty"`
+	// Broke says what ended the run early though no input shows it.
+	Broke string `json:"broke,omitempty"`
 }
 
 // ledgerFile is in the corpus.
@@ -98,6 +100,9 @@ func Run(ctx context.Context, o Options, targets []Target, codes map[string]stri
 			}
 			_, _ = fmt.Fprintf(o.Log, "[%d/%d] %s for %v\n", n, len(targets), t, need)
 			result, err := o.one(ctx, t, need, &builds)
+			if words := result.words(); words != "" {
+				_, _ = fmt.Fprintf(o.Log, "%s: %s\n", t, words)
+			}
 			lock.Lock()
 			switch {
 			case err != nil:
@@ -138,10 +143,14 @@ type programs struct {
 	built map[string]string
 }
 
-// get makes a package's test program, instrumented.
-func (p *programs) get(ctx context.Context, o Options, folder string) (string, error) {
+// get makes the program of a target, instrumented: that of all its package's.
+func (p *programs) get(ctx context.Context, o Options, t Target) (string, error) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
+	if t.inC() {
+		return o.buildC(ctx, t)
+	}
+	folder := t.Package
 	if program := p.built[folder]; program != "" {
 		return program, nil
 	}
@@ -158,30 +167,41 @@ func (p *programs) get(ctx context.Context, o Options, folder string) (string, e
 	return program, nil
 }
 
+func (o Options) arguments(t Target, need time.Duration, cache string) []string {
+	args := []string{
+		"-test.run=^$", "-test.fuzz=^" + t.Name + "$", "-test.fuzztime=" + need.String(), "-test.fuzzcachedir=" + cache,
+		// Minimising is worth seconds, and has a minute for each input by default.
+		"-test.fuzzminimizetime=5s", "-test.timeout=0", "-test.paniconexit0",
+	}
+	if o.Processors > 0 {
+		args = append(args, "-test.parallel="+strconv.Itoa(o.Processors))
+	}
+	return args
+}
+
 // ended is what a target gets to end by itself, after its time.
 const ended = 5 * time.Minute
 
 func (o Options) one(ctx context.Context, t Target, need time.Duration, builds *programs) (Result, error) {
 	r := Result{Target: t}
-	program, err := builds.get(ctx, o, t.Package)
+	program, err := builds.get(ctx, o, t)
 	if err != nil {
 		return r, err
 	}
 	cache := filepath.Join(o.Work, "cache", t.Package)
+	corpus := filepath.Join(cache, t.Name)
 	archive := filepath.Join(o.Corpus, t.Package, t.Name+".tar.gz")
-	if err := restore(archive, filepath.Join(cache, t.Name)); err != nil {
+	if err := errors.Join(os.MkdirAll(corpus, 0o750), restore(archive, corpus)); err != nil {
 		return r, err
 	}
 	limited, cancel := context.WithTimeout(ctx, need+ended)
 	defer cancel()
-	// Minimising is worth seconds, and has a minute for each input by default.
-	args := []string{
-		"-test.run=^$", "-test.fuzz=^" + t.Name + "$", "-test.fuzztime=" + need.String(), "-test.fuzzminimizetime=5s",
-		"-test.fuzzcachedir=" + cache, "-test.timeout=0", "-test.paniconexit0",
+	args := o.argumentsC(t, need, corpus)
+	if !t.inC() {
+		args = o.arguments(t, need, cache)
 	}
 	env := os.Environ()
 	if o.Processors > 0 {
-		args = append(args, "-test.parallel="+strconv.Itoa(o.Processors))
 		env = append(env, "GOMAXPROCS="+strconv.Itoa(o.Processors))
 	}
 	cmd := exec.CommandContext(limited, program, args...)
@@ -197,7 +217,7 @@ func (o Options) one(ctx context.Context, t Target, need time.Duration, builds *
 	if err := cmd.Start(); err != nil {
 		return r, err
 	}
-	said := r.read(out, o.Log)
+	said := r.read(out, o.Root, o.Log)
 	failure := cmd.Wait()
 	r.Seconds = time.Since(begin).Seconds()
 	// Of all its workers, too: it waits for them.
@@ -206,15 +226,50 @@ func (o Options) one(ctx context.Context, t Target, need time.Duration, builds *
 	switch {
 	case failure == nil, ctx.Err() != nil:
 	case errors.Is(limited.Err(), context.DeadlineExceeded):
-		r.Failed = fmt.Sprintf("did not end within %v of its time: %s", ended, said)
-	case errors.As(failure, &exit):
-		r.Failed = said
-	default:
+		r.Broke = fmt.Sprintf("did not end within %v of its time: %s", ended, said)
+	case !errors.As(failure, &exit):
 		return r, failure
+	case r.Input == "":
+		r.Broke = said
+	default:
+		if err := o.again(ctx, &r, program, said, corpus); err != nil {
+			return r, err
+		}
 	}
-	r.Kept, err = keep(filepath.Join(cache, t.Name), archive)
+	r.Kept, err = keep(corpus, archive)
 	return r, err
 }
+
+// again runs the input that a target failed on by itself. Go takes a target that
+// got no processor for ten seconds for one that hangs: an input that passes now
+// shows nothing, and is as good as any other of the corpus.
+func (o Options) again(ctx context.Context, r *Result, program, said, corpus string) error {
+	args := []string{"-test.run=^" + r.Name + "$/^" + filepath.Base(r.Input) + "$"}
+	if r.inC() {
+		args = []string{filepath.Join(o.Root, r.Input)}
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = filepath.Join(o.Root, r.Package)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		r.Failed = said + "\n" + strings.TrimSpace(string(out))
+		return nil
+	}
+	path := filepath.Join(o.Root, r.Input)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	r.Broke, r.Input = said+"\n(it does not fail again)", ""
+	return errors.Join(os.WriteFile(filepath.Join(corpus, digestIn(path)), text, 0o600), os.Remove(path))
+}
+
+// digestIn is the name of an input without what libFuzzer puts before it.
+func digestIn(path string) string {
+	name := filepath.Base(path)
+	return name[strings.LastIndex(name, "-")+1:]
+}
+
+func (r Result) words() string { return r.Failed + r.Broke }
 
 var (
 	progress = regexp.MustCompile(`^fuzz: elapsed: \S+, execs: (\d+) .*new interesting: (\d+)`)
@@ -222,7 +277,7 @@ var (
 )
 
 // read follows what a target says, and returns the end of what is no progress.
-func (r *Result) read(out io.Reader, log io.Writer) string {
+func (r *Result) read(out io.Reader, root string, log io.Writer) string {
 	const most = 4000
 	said := ""
 	lines := bufio.NewScanner(out)
@@ -233,6 +288,9 @@ func (r *Result) read(out io.Reader, log io.Writer) string {
 			r.Execs, _ = strconv.ParseUint(m[1], 10, 64)
 			r.New, _ = strconv.Atoi(m[2])
 			_, _ = fmt.Fprintln(log, "    "+r.String()+": "+strings.TrimPrefix(line, "fuzz: "))
+			continue
+		}
+		if r.inC() && r.readC(line, root) {
 			continue
 		}
 		if m := written.FindStringSubmatch(line); m != nil {

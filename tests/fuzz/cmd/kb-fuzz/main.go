@@ -38,8 +38,8 @@ seconds that pass say little on a machine that does other things. With --missing
 a target gets only what it still lacks, so a long run can be ended (control-C)
 and gone on with at any time. --list prints the ledger.
 
-An input that fails is below its package's testdata/fuzz: mend what it shows, and
-commit it with that.
+An input that fails is below its package's testdata/fuzz, one of a target in C in
+tests/fuzz/seeds: mend what it shows, and commit it with that.
 
 Exit codes: 0 nothing was found, 1 something was, or did not work.`,
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
@@ -71,7 +71,7 @@ func run(cmd *cobra.Command, o fuzz.Options, words []string, list bool, out stri
 		}
 		*path = absolute
 	}
-	all, err := fuzz.Find(o.Root, "kernel-broker", "tests")
+	all, err := fuzz.Find(o.Root, "kernel-broker", "slurm-plugin", "tests")
 	if err != nil {
 		return err
 	}
