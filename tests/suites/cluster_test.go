@@ -19,8 +19,8 @@ import (
 // Limits of waiting. They are generous: a slow machine must not fail a test,
 // and a condition that holds is noticed at once.
 const (
-	switchLimit = 4 * time.Minute
-	settleLimit = 4 * time.Minute
+	switchLimit = 10 * time.Minute
+	settleLimit = 10 * time.Minute
 )
 
 // cluster is a lab with the product in it, for one test.

@@ -116,6 +116,7 @@ func (c *cluster) credential(e credential.Encoder, cluster, method string, messa
 
 var (
 	checkQuiet   = &api.CheckProfileRequest{Profile: "quiet"}
+	checkMitgcm  = &api.CheckProfileRequest{Profile: "mitgcm"}
 	retireMitgcm = &api.RetireProfileRequest{RequestId: "1", Name: "mitgcm"}
 )
 
@@ -226,12 +227,17 @@ func notTheirsBySbatch(c *cluster) {
 	c.noJobs()
 }
 
+// profileVariables are names under which a profile comes by, or could.
+var profileVariables = []string{
+	"KERNEL_PROFILE", "SPANK_KERNEL_PROFILE", "SLURM_SPANK_KERNEL_PROFILE", "SBATCH_KERNEL_PROFILE",
+	"_SLURM_SPANK_OPTION_kernel_profile_kernel_profile", "SLURM_SPANK__SLURM_SPANK_OPTION_kernel_profile_kernel_profile",
+}
+
 // Whatever a user puts into the environment, the job is refused or plain.
 func notTheirsByEnvironment(c *cluster) {
 	c.costs(0, func() {
 		var taken []string
-		for _, variable := range []string{"KERNEL_PROFILE", "SPANK_KERNEL_PROFILE", "SLURM_SPANK_KERNEL_PROFILE", "SBATCH_KERNEL_PROFILE",
-			"_SLURM_SPANK_OPTION_kernel_profile_kernel_profile", "SLURM_SPANK__SLURM_SPANK_OPTION_kernel_profile_kernel_profile"} {
+		for _, variable := range profileVariables {
 			r := c.try("bob", "env", variable+"=mitgcm", "sbatch", "--parsable", "-N1", "job.sh")
 			if r.Exit == 0 {
 				taken = append(taken, lastLine(r.Stdout))
@@ -247,29 +253,48 @@ func notTheirsByEnvironment(c *cluster) {
 // A user's own configuration has the plugin believe a broker of the user's own,
 // so that slurmctld takes the job. The real broker holds it.
 func notTheirsByPlugin(c *cluster) {
-	c.must("bob", "sh", "-c", `sed 's,\(kernel_profile.so\).*,\1 snapshot=/nonexistent kernelctl=/bin/true,' /etc/slurm/plugstack.conf >"$HOME/plugstack.conf" &&
-		{ cat /etc/slurm/slurm.conf; echo PlugStackConfig=$HOME/plugstack.conf; } >"$HOME/slurm.conf"`)
+	c.ownPlugin("bob")
 	c.costs(0, func() {
-		r := c.try("bob", "sh", "-c", `SLURM_CONF="$HOME/slurm.conf" sbatch --parsable -N1 --kernel-profile=mitgcm job.sh`)
-		if r.Exit != 0 {
-			c.t.Fatalf("slurmctld did not take the job, so that nothing is shown: %s", r.Stderr)
-		}
-		c.heldFor(lastLine(r.Stdout), `permission denied: user "bob" with account "" in partition "main" may not use profile "mitgcm": it is for user alice`)
+		c.heldFor(c.unasked("bob", "-N1", "--kernel-profile=mitgcm"), `permission denied: user "bob" with account "" in partition "main" may not use profile "mitgcm": it is for user alice`)
 	})
+}
+
+// ownPlugin gives a user a configuration of Slurm in which nobody is asked at
+// submit.
+func (c *cluster) ownPlugin(user string) {
+	c.t.Helper()
+	c.must(user, "sh", "-c", `sed 's,\(kernel_profile.so\).*,\1 snapshot=/nonexistent kernelctl=/bin/true,' /etc/slurm/plugstack.conf >"$HOME/plugstack.conf" &&
+		{ cat /etc/slurm/slurm.conf; echo PlugStackConfig=$HOME/plugstack.conf; } >"$HOME/slurm.conf"`)
+}
+
+// unasked submits the recording job with that configuration and returns its id.
+func (c *cluster) unasked(user string, args ...string) string {
+	c.t.Helper()
+	argv := append([]string{"sh", "-c", `SLURM_CONF="$HOME/slurm.conf" exec sbatch --parsable "$@" job.sh`, "sh"}, args...)
+	r := c.try(user, argv...)
+	if r.Exit != 0 {
+		c.t.Fatalf("slurmctld did not take the job, so that nothing is shown: %s", r.Stderr)
+	}
+	return lastLine(r.Stdout)
 }
 
 // heldFor waits until a job is held with the words where its user looks, and
 // ends it. It must not have run.
 func (c *cluster) heldFor(id, words string) {
 	c.t.Helper()
+	c.userHeldFor("bob", id, words)
+}
+
+func (c *cluster) userHeldFor(user, id, words string) {
+	c.t.Helper()
 	c.wait(switchLimit, "job "+id+" to be held", func() bool {
 		job := c.job(id)
 		return job["JobState"] == "PENDING" && job["Priority"] == "0" && strings.Contains(job["AdminComment"], words)
 	})
-	if records := c.records("bob", id); len(records) > 0 {
+	if records := c.records(user, id); len(records) > 0 {
 		c.t.Errorf("job %s ran: %v", id, records)
 	}
-	c.must("bob", "scancel", id)
+	c.must(user, "scancel", id)
 }
 
 // A job that was taken for one partition and moved to another is judged by

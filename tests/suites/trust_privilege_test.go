@@ -1,0 +1,133 @@
+//go:build lab
+
+package suites
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// brokerFiles prints the mode, the owner and the path of what the broker has.
+var brokerFiles = []string{"find", "/var/lib/kernel-broker", "/run/kernel-broker", "-not", "-name", "broker.pid", "-printf", `%M %u:%g %p\n`}
+
+// forOthers is all of it that others than the broker may read, enter or connect
+// to.
+var forOthers = map[string]string{
+	"/var/lib/kernel-broker":                  "drwxr-xr-x",
+	"/var/lib/kernel-broker/ca.pem":           "-rw-r--r--",
+	"/var/lib/kernel-broker/catalog.snapshot": "-rw-r--r--",
+	"/run/kernel-broker":                      "drwxr-xr-x",
+	"/run/kernel-broker/broker.sock":          "srw-rw-rw-",
+}
+
+// The broker runs as its unit has it, as far as that needs no systemd: a user of
+// its own in no other group, without any capability and unable to get one. What
+// it writes is its own. That its work gets done so is shown by all the rest.
+func leastPrivilege(c *cluster) {
+	pid := c.must("root", "cat", "/run/kernel-broker/broker.pid")
+	status := c.must("root", "cat", "/proc/"+pid+"/status")
+	id := c.must("root", "id", "-u", "kernel-broker")
+	for _, want := range []string{
+		`Uid:(\t` + id + `){4}`, `Gid:(\t` + id + `){4}`, `Groups:\s*`, `NoNewPrivs:\t1`, `Umask:\t0027`,
+		`CapInh:\t0+`, `CapPrm:\t0+`, `CapEff:\t0+`, `CapBnd:\t0+`, `CapAmb:\t0+`,
+	} {
+		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(status) {
+			c.t.Errorf("the broker's process has no %q in\n%s", want, status)
+		}
+	}
+	seen := 0
+	var folders []string // that nobody else may enter; find prints them before what is in them
+	closed := func(path string) bool {
+		return slices.ContainsFunc(folders, func(folder string) bool { return strings.HasPrefix(path, folder) })
+	}
+	for line := range strings.Lines(c.must("root", brokerFiles...) + "\n") {
+		fields := strings.Fields(line)
+		mode, owner, path := fields[0], fields[1], fields[2]
+		want, others := forOthers[path]
+		switch {
+		case strings.HasPrefix(path, "/var/lib/kernel-broker/hook"):
+			want, others = mode, mode[7:] != "---"
+			if owner != "slurm:slurm" || others {
+				c.t.Errorf("%s is for the hooks alone: %s %s", path, mode, owner)
+			}
+			continue
+		case owner != "kernel-broker:kernel-broker":
+			c.t.Errorf("%s belongs to %s", path, owner)
+		case others && mode != want:
+			c.t.Errorf("%s is %s, want %s", path, mode, want)
+		case !others && strings.ContainsRune(mode[5:], 'w') && !closed(path):
+			c.t.Errorf("%s is %s: others may change it", path, mode)
+		case !others && mode[7:] != "---" && !closed(path):
+			c.t.Errorf("%s is %s: others may see it", path, mode)
+		}
+		if others {
+			seen++
+		} else if mode[0] == 'd' && mode[7:] == "---" {
+			folders = append(folders, path+"/")
+		}
+	}
+	if seen != len(forOthers) {
+		c.t.Errorf("%d of %d files that others need are there", seen, len(forOthers))
+	}
+	for _, secret := range []string{"/var/lib/kernel-broker/etcd/etcd", "/var/lib/kernel-broker/ca/ca-0000.pem", "/var/lib/kernel-broker/audit/head"} {
+		for _, user := range []string{"alice", "slurm"} {
+			if r := c.try(user, "ls", "-l", secret); r.Exit == 0 {
+				c.t.Errorf("%s sees %s", user, secret)
+			}
+		}
+	}
+	for _, other := range []string{"/etc/munge/munge.key", "/etc/slurm/slurmdbd.conf"} {
+		if r := c.try("kernel-broker", "cat", other); r.Exit == 0 {
+			c.t.Errorf("the broker's user reads %s", other)
+		}
+	}
+}
+
+// What docs/ops/trust.md says of the levels that Slurm wants, so that a site
+// gives the broker's user what it needs and nothing more.
+func adminLevels(c *cluster) {
+	if out := c.must("root", "sacctmgr", "--noheader", "--parsable2", "list", "user", "kernel-broker", "format=user,adminlevel"); out != "kernel-broker|Administrator" {
+		c.t.Errorf("the broker's user is %s", out)
+	}
+	id := c.sbatch("alice", "--hold", "-N1")
+	admin := [][]string{
+		{"update", "nodename=n1", "state=drain", "reason=a try"}, {"update", "nodename=n1", "state=resume"},
+		{"reboot", "ASAP", "nextstate=RESUME", "n1"}, {"cancel_reboot", "n1"},
+		{"update", "jobid=" + id, "admincomment=a try"}, {"update", "jobid=" + id, "reboot=yes"},
+	}
+	operator := [][]string{
+		{"hold", id}, {"update", "jobid=" + id, "requeue=0"},
+		{"create", "reservation", "reservationname=try", "starttime=now+1hour", "duration=5", "users=alice", "nodes=n1"},
+		{"delete", "reservationname=try"},
+	}
+	defer c.must("root", "scancel", id)
+	for _, level := range []string{"None", "Operator", "Admin"} {
+		c.sacctmgr("root", "modify", "user", "kernel-broker", "set", "adminlevel="+level)
+		// The change reaches slurmctld by a message of slurmdbd's.
+		c.wait(settleLimit, "the level to be "+level, func() bool {
+			return c.slurmAllows(operator[0]) == (level != "None") && c.slurmAllows(admin[4]) == (level == "Admin")
+		})
+		for words, allowed := range map[*[][]string]bool{&operator: level != "None", &admin: level == "Admin"} {
+			for _, command := range *words {
+				if c.slurmAllows(command) != allowed {
+					c.t.Errorf("level %s: scontrol %s: allowed is %t", level, strings.Join(command, " "), !allowed)
+				}
+			}
+		}
+	}
+	c.settled()
+}
+
+// slurmAllows has the broker's user try a command of Slurm's, which either does
+// it or says that it is not for this user.
+func (c *cluster) slurmAllows(words []string) bool {
+	c.t.Helper()
+	r := c.try("kernel-broker", append([]string{"scontrol"}, words...)...)
+	text := strings.ToLower(r.Stdout + r.Stderr)
+	denied := strings.Contains(text, "denied") || strings.Contains(text, "invalid user id")
+	if r.Exit != 0 && !denied {
+		c.t.Fatalf("scontrol %s: exit %d, %s", strings.Join(words, " "), r.Exit, text)
+	}
+	return r.Exit == 0
+}
