@@ -274,6 +274,10 @@ bench-switch: build kernels ## measure the switch, phase by phase
 bench-kernels: build ## kernels side by side under all workloads (hours the first time; goes on where it was)
 	@build/bin/kernel-factory bench kernels --out build/bench-kernels $(ARGS)
 
+.PHONY: bench-choices
+bench-choices: build ## kernels without protections of memory, and of branch probabilities alone (an hour the first time)
+	@build/bin/kernel-factory bench choices --out build/bench-choices $(ARGS)
+
 .PHONY: bench-build-cost
 bench-build-cost: build ## what a kernel's builds cost against plain make (about 15 minutes)
 	@build/bin/kb-buildcost $(ARGS)
