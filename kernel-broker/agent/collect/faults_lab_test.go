@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -195,23 +196,42 @@ func stoppedEarly(t *testing.T) {
 }
 
 // TestWithoutTypesInGuest is a slim kernel that has nothing the collectors
-// need: each says so, and the job runs.
+// need: before the job begins each says so by its name, with all the options
+// that are missing and what to do, and the job runs.
 func TestWithoutTypesInGuest(t *testing.T) {
 	if !guest(t, "mitgcm", nil) {
 		return
 	}
 	t.Run("refused", func(t *testing.T) {
+		before := programs(t)
+		for _, c := range all {
+			var why *profiling.Unsupported
+			if err := c.Check(); !errors.As(err, &why) || why.Reason != profiling.NoBTF {
+				t.Fatalf("collector %s before the job: %v", c.Name(), err)
+			}
+		}
 		j := newJob(t, nil, all...)
-		j.does("known", "calls", "1000")
+		if said := j.does("known", "calls", "1000"); said["getppid"] != 1000 {
+			t.Errorf("the job said %v", said)
+		}
 		result, err := j.run.Result(t.Context())
 		if err != nil || len(result.Refused) != len(all) {
 			t.Fatalf("refused %+v, %v", result.Refused, err)
 		}
-		for _, r := range result.Refused {
-			t.Log(&r.Unsupported)
-			if r.Reason != profiling.NoBTF || r.Remedy == "" {
-				t.Errorf("refused for %q: %q", r.Reason, r.Detail)
+		for i, r := range result.Refused {
+			text := r.Unsupported.Error()
+			t.Log(text)
+			for _, words := range []string{
+				fmt.Sprintf("collector %q: ", all[i].Name()), "no type information", "build it with CONFIG_DEBUG_INFO_BTF",
+				"CONFIG_MODULES", "CONFIG_FUNCTION_TRACER", "the distribution's",
+			} {
+				if !strings.Contains(text, words) {
+					t.Errorf("refused without the words %q: %s", words, text)
+				}
 			}
+		}
+		if after := programs(t); after != before {
+			t.Errorf("%d BPF programs before, %d after", before, after)
 		}
 	})
 }

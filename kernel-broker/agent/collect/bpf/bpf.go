@@ -79,7 +79,7 @@ func (w Wanted) fit() (*ebpf.CollectionSpec, map[string]*profiling.Unsupported, 
 	types, err := btf.LoadKernelSpec()
 	if err != nil {
 		return nil, nil, w.refuse(profiling.NoBTF, fmt.Sprintf("the kernel has no type information: %v", err),
-			"build it with CONFIG_DEBUG_INFO_BTF")
+			remedy(append([]string{"CONFIG_DEBUG_INFO_BTF"}, lacking("/")...)))
 	}
 	missing := map[string]*profiling.Unsupported{}
 	for name, program := range spec.Programs {

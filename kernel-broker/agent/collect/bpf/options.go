@@ -1,0 +1,35 @@
+package bpf
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// traces are files that a kernel has only if it was built with an option that
+// programs need. Without types nothing else can be looked up in the kernel; who
+// then adds the types alone would be told of the next option only, after another
+// build.
+var traces = []struct{ file, options string }{
+	{"proc/sys/net/core/bpf_jit_enable", "CONFIG_BPF_JIT"},
+	// On x86 the compiler for programs takes its memory from the modules' allocator.
+	{"proc/modules", "CONFIG_MODULES"},
+	{"sys/kernel/tracing", "CONFIG_FTRACE, CONFIG_FUNCTION_TRACER, CONFIG_DYNAMIC_FTRACE, CONFIG_FTRACE_SYSCALLS"},
+}
+
+// lacking are the options that the running kernel shows not to have, below root.
+func lacking(root string) []string {
+	var options []string
+	for _, trace := range traces {
+		if _, err := os.Stat(filepath.Join(root, trace.file)); errors.Is(err, fs.ErrNotExist) {
+			options = append(options, trace.options)
+		}
+	}
+	return options
+}
+
+func remedy(options []string) string {
+	return "build it with " + strings.Join(options, ", ") + ", or let the job use a kernel that has them, as the distribution's"
+}
