@@ -37,6 +37,7 @@ func onKernel(t *testing.T, kernel, test string, change func(*vm.Guest)) {
 		Files: []vm.File{
 			{Path: "/bin/self", Source: self, Mode: 0o755},
 			{Path: "/bin/known", Source: known, Mode: 0o755},
+			{Path: "/bin/strace", Source: "/usr/bin/strace", Mode: 0o755},
 			{Path: "/bin/mitgcm-io", Source: filepath.Join(root, "build/workloads/mitgcm-io"), Mode: 0o755},
 		},
 		Script: `

@@ -23,6 +23,7 @@ func TestWholeInGuest(t *testing.T) {
 	t.Run("calls", countsCalls)
 	t.Run("faults", faultsInRead)
 	t.Run("mitgcm", replay)
+	t.Run("strace", stracesTheReplay)
 	t.Run("processes", thousandProcesses)
 	t.Run("files", manyFiles)
 	t.Run("two jobs", twoJobs)
