@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -82,6 +83,8 @@ func (g *guest) run(ctx context.Context, t turn) error {
 		return err
 	}
 	defer os.RemoveAll(cmd.Dir)
+	// What one job left to be collected is no cost of the next.
+	runtime.GC()
 
 	markStart()
 	collectors, err := g.collect(number, top, g.plan.Setups[t.setup])
