@@ -261,7 +261,7 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob, view
 	if err := alone(view, r.ID, nodes); err != nil {
 		return nil, err
 	}
-	if job.AdminComment, err = c.o.Slurm.AdminComment(ctx, job.Reference); err != nil {
+	if job.AdminComment, err = c.o.Slurm.AdminComment(ctx, job.ID); err != nil {
 		return nil, err
 	}
 	now := time.Now().UTC()
@@ -298,7 +298,7 @@ var refusals = []error{kb.ErrNotFound, kb.ErrQuarantined, kb.ErrRetired, kb.ErrP
 // stays in it, for when it is released.
 func (c *Controller) refusal(ctx context.Context, job kb.SlurmJob, err error) string {
 	text := "kernel-broker: " + err.Error()
-	comment, lost := c.o.Slurm.AdminComment(ctx, job.Reference)
+	comment, lost := c.o.Slurm.AdminComment(ctx, job.ID)
 	if lost != nil {
 		c.log.Warn("comment of the job not read, it is not profiled when it is released", "job", job.Reference, "error", lost)
 		return text

@@ -48,9 +48,13 @@ func (f *fakeSlurm) View(context.Context, bool) (kb.SlurmView, error) {
 	return kb.SlurmView{At: time.Now(), Nodes: maps.Clone(f.nodes), Jobs: maps.Clone(f.jobs), Queue: slices.Clone(f.queue), Commented: true}, nil
 }
 
-func (f *fakeSlurm) AdminComment(_ context.Context, reference string) (string, error) {
+func (f *fakeSlurm) AdminComment(_ context.Context, job uint32) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	reference := fmt.Sprint(job)
+	if j, has := f.jobs[job]; has {
+		reference = j.Reference
+	}
 	return f.comments[reference], nil
 }
 

@@ -123,7 +123,7 @@ func (c *Controller) BeginRun(ctx context.Context, id kb.JobID) (*kb.Run, error)
 	if err != nil {
 		return nil, err
 	}
-	if job.AdminComment, err = c.o.Slurm.AdminComment(ctx, job.Reference); err != nil {
+	if job.AdminComment, err = c.o.Slurm.AdminComment(ctx, job.ID); err != nil {
 		return nil, err
 	}
 	collectors := c.collectorsFor(job)

@@ -287,7 +287,7 @@ func TestRefusedJobKeepsItsCollectors(t *testing.T) {
 	if !errors.Is(err, kb.ErrNotFound) {
 		t.Fatal(err)
 	}
-	comment, err := f.slurm.AdminComment(t.Context(), "7")
+	comment, err := f.slurm.AdminComment(t.Context(), 7)
 	if err != nil || !strings.HasSuffix(comment, "; profiling=io,noise") || !strings.Contains(comment, "bogus") {
 		t.Errorf("%q, %v", comment, err)
 	}

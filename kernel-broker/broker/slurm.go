@@ -9,7 +9,7 @@ import (
 // Slurm is what the controller needs of slurmctld.
 type Slurm interface {
 	View(ctx context.Context, comments bool) (kb.SlurmView, error)
-	AdminComment(ctx context.Context, reference string) (string, error)
+	AdminComment(ctx context.Context, job uint32) (string, error)
 	ArmReturn(ctx context.Context, nodes []string, reason string) error
 	Disarm(ctx context.Context, nodes []string) error
 	Drain(ctx context.Context, node, reason string) error

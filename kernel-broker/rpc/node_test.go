@@ -46,7 +46,7 @@ func (s *oneJob) set(state string, flags ...string) {
 	s.node = kernelbroker.SlurmNode{Name: "n1", State: state, Flags: flags, Reason: "kprof: x"}
 }
 
-func (s *oneJob) AdminComment(context.Context, string) (string, error)        { return "", nil }
+func (s *oneJob) AdminComment(context.Context, uint32) (string, error)        { return "", nil }
 func (s *oneJob) ArmReturn(context.Context, []string, string) error           { return nil }
 func (s *oneJob) Disarm(context.Context, []string) error                      { return nil }
 func (s *oneJob) Drain(context.Context, string, string) error                 { return nil }

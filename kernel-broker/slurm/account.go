@@ -10,13 +10,13 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// Widths of squeue's columns. Slurm takes no account of more than 1024 bytes,
-// so that none is cut to what looks like another. Each record is therefore of
-// the same length, whatever line breaks are in it.
+// Widths of squeue's columns. Slurm takes no account of more than 1024 bytes and
+// no comment, so that none is cut to what looks like another. Each record is
+// therefore of the same length, whatever line breaks are in it.
 const (
-	idWidth      = 12
-	accountWidth = 1100
-	recordWidth  = idWidth + accountWidth + len("\n")
+	idWidth     = 12
+	textWidth   = 1100
+	recordWidth = idWidth + textWidth + len("\n")
 )
 
 // Account returns a job's account. Without AccountingStorageEnforce users can
@@ -24,44 +24,59 @@ const (
 // below theirs. So it is asked for by itself: whatever is in it ends in a column
 // behind which there is none.
 func (c *Client) Account(ctx context.Context, job uint32) (string, error) {
-	out, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--states=all",
-		"--jobs="+strconv.FormatUint(uint64(job), 10), fmt.Sprintf("--Format=JobID:%d,Account:%d", idWidth, accountWidth))
+	out, err := c.texts(ctx, job, "Account")
 	if err != nil {
 		return "", err
 	}
 	return parseAccount(out, job)
 }
 
-// parseAccount reads the records of a job among those of its array or of the
-// heterogeneous job that it is part of.
-func parseAccount(out string, job uint32) (string, error) {
-	account, found := "", false
+// texts are records of a job's id and one field.
+func (c *Client) texts(ctx context.Context, job uint32, field string) (string, error) {
+	out, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--states=all",
+		"--jobs="+strconv.FormatUint(uint64(job), 10), fmt.Sprintf("--Format=JobID:%d,%s:%d", idWidth, field, textWidth))
+	return out, err
+}
+
+// parseTexts reads the records of a job among those of its array or of the
+// heterogeneous job that it is part of. There is one at least.
+func parseTexts(out string, job uint32) (texts []string, err error) {
 	for len(out) > 0 {
 		if len(out) < recordWidth || out[recordWidth-1] != '\n' {
-			return "", fmt.Errorf("job %d: squeue printed %.80q: %w", job, out, kb.ErrUnavailable)
+			return nil, fmt.Errorf("job %d: squeue printed %.80q: %w", job, out, kb.ErrUnavailable)
 		}
 		record := out[:recordWidth-1]
 		out = out[recordWidth:]
 		id, err := strconv.ParseUint(strings.TrimSpace(record[:idWidth]), 10, 32)
 		if err != nil {
-			return "", fmt.Errorf("job %d: squeue printed %.80q: %w", job, record, kb.ErrUnavailable)
+			return nil, fmt.Errorf("job %d: squeue printed %.80q: %w", job, record, kb.ErrUnavailable)
 		}
 		if uint32(id) != job {
 			continue
 		}
 		text := strings.TrimRight(record[idWidth:], " ")
-		if strings.Contains(text, "\n") || found && text != account {
-			return "", fmt.Errorf("job %d has an account that is none, %.80q: %w", job, text, kb.ErrDenied)
+		if text == "(null)" {
+			text = ""
 		}
-		account, found = text, true
+		texts = append(texts, text)
 	}
-	if !found {
-		return "", fmt.Errorf("job %d is not in slurmctld: %w", job, kb.ErrUnavailable)
+	if len(texts) == 0 {
+		return nil, fmt.Errorf("job %d is not in slurmctld: %w", job, kb.ErrUnavailable)
 	}
-	if account == "(null)" {
-		account = ""
+	return texts, nil
+}
+
+func parseAccount(out string, job uint32) (string, error) {
+	accounts, err := parseTexts(out, job)
+	if err != nil {
+		return "", err
 	}
-	return account, nil
+	for _, account := range accounts {
+		if strings.Contains(account, "\n") || account != accounts[0] {
+			return "", fmt.Errorf("job %d has an account that is none, %.80q: %w", job, account, kb.ErrDenied)
+		}
+	}
+	return accounts[0], nil
 }
 
 // AccountsOf returns the accounts in which slurmctld lets a user run jobs, never

@@ -5,17 +5,18 @@ import (
 	"testing"
 )
 
-// A user who writes AdminComment= into a field of his own is not believed.
+// What is taken for a comment is one line of what squeue printed as one.
 func FuzzParseAdminComment(f *testing.F) {
-	f.Add("JobId=1 AdminComment=x\n", "y")
-	f.Add("Comment=a\n   AdminComment=kernel-broker: x\n", "AdminComment=y")
-	f.Fuzz(func(t *testing.T, out, comment string) {
-		text := parseAdminComment(out)
-		if strings.Contains(text, "\n") || text != strings.TrimSpace(text) {
-			t.Errorf("%q has %q", out, text)
+	f.Add(accountLine("12", "kernel-broker: mitgcm requested"))
+	f.Add(accountLine("12", "x\n12          kernel-broker: mitgcm requested"))
+	f.Add("JobId=12 Comment=AdminComment=kernel-broker: mitgcm requested\n")
+	f.Fuzz(func(t *testing.T, out string) {
+		text, err := parseAdminComment(out, 12)
+		if err != nil {
+			return
 		}
-		if got := parseAdminComment("JobId=1 Comment=" + comment + "\n   AdminComment=ours\n"); strings.Contains(comment, "AdminComment=") && got != "" {
-			t.Errorf("with %q it is %q", comment, got)
+		if strings.Contains(text, "\n") || text != strings.TrimSpace(text) || len(text) > textWidth || !strings.Contains(out, text) {
+			t.Errorf("%q has %q", out, text)
 		}
 	})
 }

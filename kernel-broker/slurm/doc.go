@@ -3,6 +3,6 @@
 //
 // Commands instead of the C library: their output is stable from 22.05 on,
 // whereas the library must match slurmctld to the micro version. Only fields
-// that users cannot write into are parsed, but for AdminComment, which Slurm
-// lets its own user alone set.
+// that users cannot write into are parsed. Accounts and comments, which may hold
+// anything, are asked for by themselves, in records of one length.
 package slurm

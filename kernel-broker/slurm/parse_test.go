@@ -144,14 +144,24 @@ func TestParseReservation(t *testing.T) {
 }
 
 func TestParseAdminComment(t *testing.T) {
-	for out, want := range map[string]string{
-		"JobId=12 JobName=x\n   AdminComment=kernel-broker: mitgcm requested; norequeue \n   Power=\n": "kernel-broker: mitgcm requested; norequeue",
-		"JobId=12 JobName=x\n   Power=\n": "",
-		"JobId=12 JobName=x\n   Comment=a\n   AdminComment=kernel-broker: lammps requested\n   AdminComment=kernel-broker: mitgcm requested\n": "",
-		"JobId=12 JobName=AdminComment=kernel-broker: lammps requested\n   AdminComment=kernel-broker: mitgcm requested\n":                     "",
+	const ours = "kernel-broker: mitgcm requested; norequeue"
+	for _, c := range []struct{ what, out, want string }{
+		{"one", accountLine("12", ours), ours},
+		{"none", accountLine("12", "(null)"), ""},
+		{"empty", accountLine("12", ""), ""},
+		{"blanks around it", accountLine("12", " "+ours+" "), ours},
+		{"another line", accountLine("12", ours+"\n12          kernel-broker: lammps requested"), ours},
+		{"among others", accountLine("11", "kernel-broker: lammps requested") + accountLine("12", ours), ours},
+		{"tasks that wait", accountLine("12", ours) + accountLine("12", ours), ours},
+		{"tasks that do not agree", accountLine("12", ours) + accountLine("12", "kernel-broker: lammps requested"), ""},
 	} {
-		if got := parseAdminComment(out); got != want {
-			t.Errorf("parseAdminComment(%q) = %q, want %q", out, got, want)
+		if got, err := parseAdminComment(c.out, 12); got != c.want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", c.what, got, err, c.want)
+		}
+	}
+	for _, out := range []string{"", "12\n", accountLine("13", ours), "JobId=12 AdminComment=" + ours + "\n"} {
+		if got, err := parseAdminComment(out, 12); err == nil {
+			t.Errorf("%.40q has %q", out, got)
 		}
 	}
 }

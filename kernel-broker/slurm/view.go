@@ -199,7 +199,7 @@ func (c *Client) comment(ctx context.Context, queue []kb.SlurmJob) error {
 		if !queue[i].Reboot || !queue[i].Pending() {
 			continue
 		}
-		text, err := c.AdminComment(ctx, queue[i].Reference)
+		text, err := c.AdminComment(ctx, queue[i].ID)
 		if err != nil {
 			return err
 		}
@@ -211,23 +211,29 @@ func (c *Client) comment(ctx context.Context, queue []kb.SlurmJob) error {
 	return nil
 }
 
-// AdminComment reads one job's. Users can write line breaks into other fields
-// of the same output; one that tries to pass for AdminComment makes two of it,
-// and neither is believed.
-func (c *Client) AdminComment(ctx context.Context, reference string) (string, error) {
-	out, _, err := c.run(ctx, c.scontrol, "show", "job", reference)
+// AdminComment reads one job's, in which no user can write. It is asked for by
+// itself: scontrol shows it among fields of the user's, and not at all when there
+// is none, so that a user could write one there.
+func (c *Client) AdminComment(ctx context.Context, job uint32) (string, error) {
+	out, err := c.texts(ctx, job, "AdminComment")
 	if err != nil {
 		return "", err
 	}
-	return parseAdminComment(out), nil
+	return parseAdminComment(out, job)
 }
 
-func parseAdminComment(out string) string {
-	const key = "AdminComment="
-	if strings.Count(out, key) != 1 {
-		return ""
+// parseAdminComment takes the first line. Tasks of an array that wait share
+// their id; those whose comments do not agree have none.
+func parseAdminComment(out string, job uint32) (string, error) {
+	comments, err := parseTexts(out, job)
+	if err != nil {
+		return "", err
 	}
-	_, text, _ := strings.Cut(out, key)
-	text, _, _ = strings.Cut(text, "\n")
-	return strings.TrimSpace(text)
+	for _, comment := range comments {
+		if comment != comments[0] {
+			return "", nil
+		}
+	}
+	text, _, _ := strings.Cut(comments[0], "\n")
+	return strings.TrimSpace(text), nil
 }

@@ -55,7 +55,7 @@ func (s *oneJob) View(context.Context, bool) (kb.SlurmView, error) {
 	return view, nil
 }
 
-func (*oneJob) AdminComment(context.Context, string) (string, error) {
+func (*oneJob) AdminComment(context.Context, uint32) (string, error) {
 	return "kernel-broker: stock requested; profiling=io", nil
 }
 
