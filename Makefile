@@ -166,8 +166,9 @@ lint-shell: ## shellcheck
 	@$(STEP) lint/shell sh -c '.ci/shell-scripts | xargs shellcheck -x -P SCRIPTDIR'
 
 .PHONY: lint-c
-lint-c: ## clang-format
+lint-c: ## clang-format, cppcheck, scan-build
 	@$(STEP) lint/c-format .ci/verify-format
+	@$(STEP) lint/c-analysis .ci/analyse-c $(C_PARTS)
 
 .PHONY: fix-c
 fix-c: ## format C
@@ -212,7 +213,7 @@ test-fuzz-seeds: $(TEST) ## only the fuzz targets' seeds (part of test-unit)
 FUZZTIME ?= 10m
 
 .PHONY: fuzz
-fuzz: | $(GO) ## run every fuzz target for FUZZTIME (10m) and keep the corpus in tests/fuzz-corpus (ARGS="--only rpc")
+fuzz: | $(GO) ## run every fuzz target for FUZZTIME (10m) and keep corpus and ledger in tests/fuzz-corpus (ARGS="--only rpc", --missing, --list)
 	@mkdir -p build/bin
 	@CGO_ENABLED=0 $(GO) build -o build/bin/kb-fuzz ./tests/fuzz/cmd/kb-fuzz
 	@$(STEP) fuzz build/bin/kb-fuzz --go $(GO) --time $(FUZZTIME) $(ARGS)
