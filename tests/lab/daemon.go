@@ -78,7 +78,7 @@ func (d Daemon) Start(ctx context.Context) error {
 		return fmt.Errorf("daemon %q: %w", d.name, err)
 	}
 	log := d.lab.FrontLog(d.log)
-	err := waitFor(ctx, time.Minute, 50*time.Millisecond, "its answer", func() (bool, error) {
+	err := waitFor(ctx, 3*time.Minute, 50*time.Millisecond, "its answer", func() (bool, error) {
 		r, err := d.lab.Exec(ctx, d.lab.root(), d.ready...)
 		if err != nil || r.Exit == 0 {
 			return err == nil, err

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,11 +80,16 @@ func (l *Lab) WaitIdle(ctx context.Context, limit time.Duration, names ...string
 		}
 	}
 	last := map[string]string{}
+	var silence error
 	start := time.Now()
 	err := waitFor(ctx, limit, 200*time.Millisecond, "idle nodes", func() (bool, error) {
+		// On a busy machine slurmctld may not answer within Slurm's own limit.
 		states, err := l.NodeStates(ctx)
-		if err != nil {
+		if silence = err; errors.Is(err, ErrDown) {
 			return false, err
+		}
+		if err != nil {
+			return false, ctx.Err()
 		}
 		done := true
 		for _, name := range names {
@@ -97,6 +103,9 @@ func (l *Lab) WaitIdle(ctx context.Context, limit time.Duration, names ...string
 	})
 	if err == nil {
 		return nil
+	}
+	if silence != nil {
+		err = fmt.Errorf("%w; the last question failed: %w", err, silence)
 	}
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		if last[name] != "idle" {

@@ -42,7 +42,7 @@ func start(t *testing.T, change func(*lab.Options)) *cluster {
 	if err := lab.Down(t.Context(), dir, false); err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Logf("an earlier lab in %s: %v", dir, err)
 	}
-	o := lab.Options{Dir: dir, Kernel: "suite-stock", Nodes: 2, Progress: testLog{t}, Owned: true}
+	o := lab.Options{Dir: dir, Kernel: "suite-stock", Nodes: 2, Progress: testLog{t}, Owned: true, ReadyTimeout: settleLimit}
 	o.Slurm.ReturnToService = 1
 	// Some jobs, heterogeneous ones among them, are started by backfill alone,
 	// which by itself looks every 30 s.

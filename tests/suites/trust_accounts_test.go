@@ -50,7 +50,6 @@ func TestTrustAccounts(t *testing.T) {
 	}{
 		{"least privilege", leastPrivilege},
 		{"levels of administrators", adminLevels},
-		{"accounts of theirs", accountsOfTheirs},
 		{"another account of theirs", anotherAccount},
 		{"an account that is claimed", claimedAccount},
 		{"an account changed after the submit", changedAccount},
@@ -58,6 +57,7 @@ func TestTrustAccounts(t *testing.T) {
 		{"a coordinator", coordinator},
 		{"a coordinator's names", coordinatorsNames},
 		{"changes by sacctmgr", changesBySacctmgr},
+		{"accounts of theirs", accountsOfTheirs},
 		{"slurmdbd away", slurmdbdAway},
 	} {
 		if !t.Run(s.name, func(t *testing.T) {

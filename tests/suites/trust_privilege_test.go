@@ -94,9 +94,11 @@ func adminLevels(c *cluster) {
 	id := c.sbatch("alice", "--hold", "-N1")
 	admin := [][]string{
 		{"update", "nodename=n1", "state=drain", "reason=a try"}, {"update", "nodename=n1", "state=resume"},
-		{"reboot", "ASAP", "nextstate=RESUME", "n1"}, {"cancel_reboot", "n1"},
 		{"update", "jobid=" + id, "admincomment=a try"}, {"update", "jobid=" + id, "reboot=yes"},
 	}
+	// Tried only where they are refused, or n1 would boot. That they are allowed is
+	// shown by every job with a kernel.
+	reboot := [][]string{{"reboot", "ASAP", "nextstate=RESUME", "n1"}, {"cancel_reboot", "n1"}}
 	operator := [][]string{
 		{"hold", id}, {"update", "jobid=" + id, "requeue=0"},
 		{"create", "reservation", "reservationname=try", "starttime=now+1hour", "duration=5", "users=alice", "nodes=n1"},
@@ -107,8 +109,13 @@ func adminLevels(c *cluster) {
 		c.sacctmgr("root", "modify", "user", "kernel-broker", "set", "adminlevel="+level)
 		// The change reaches slurmctld by a message of slurmdbd's.
 		c.wait(settleLimit, "the level to be "+level, func() bool {
-			return c.slurmAllows(operator[0]) == (level != "None") && c.slurmAllows(admin[4]) == (level == "Admin")
+			return c.slurmAllows(operator[0]) == (level != "None") && c.slurmAllows(admin[2]) == (level == "Admin")
 		})
+		for _, command := range reboot {
+			if level != "Admin" && c.slurmAllows(command) {
+				c.t.Errorf("level %s: scontrol %s: allowed", level, strings.Join(command, " "))
+			}
+		}
 		for words, allowed := range map[*[][]string]bool{&operator: level != "None", &admin: level == "Admin"} {
 			for _, command := range *words {
 				if c.slurmAllows(command) != allowed {
