@@ -126,7 +126,7 @@ func TestCommandsThatDoNotAnswer(t *testing.T) {
 	}
 }
 
-const viewSqueue = `case "$*" in *AdminComment*)
+const viewSqueue = `case "$*" in *--Format=JobID:12,admin_comment:1100*)
 	case "$*" in *--jobs=14*) printf '%-12s%-1100s\n' 14 'kernel-broker: mitgcm requested'; exit ;; esac
 	exit 1
 esac
@@ -163,7 +163,7 @@ func TestView(t *testing.T) {
 	if !view.Nodes["n1"].Armed() || view.Nodes["n2"].Free() || len(view.Reservations) != 1 {
 		t.Errorf("nodes %+v, reservations %+v", view.Nodes, view.Reservations)
 	}
-	if strings.Count(log(), "--states") != 1 || strings.Count(log(), "AdminComment") != 1 {
+	if strings.Count(log(), "--states") != 1 || strings.Count(log(), "admin_comment") != 1 {
 		t.Errorf("ran\n%s", log())
 	}
 	for name, scripts := range map[string][2]string{

@@ -215,7 +215,7 @@ func (c *Client) comment(ctx context.Context, queue []kb.SlurmJob) error {
 // itself: scontrol shows it among fields of the user's, and not at all when there
 // is none, so that a user could write one there.
 func (c *Client) AdminComment(ctx context.Context, job uint32) (string, error) {
-	out, err := c.texts(ctx, job, "AdminComment")
+	out, err := c.texts(ctx, job, "admin_comment")
 	if err != nil {
 		return "", err
 	}
