@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -145,15 +146,35 @@ func (r *run) plain(ctx context.Context, config, number string) (*exec.Cmd, erro
 	if err := os.MkdirAll(objects, 0o755); err != nil {
 		return nil, err
 	}
-	trees, err := filepath.Glob(filepath.Join(r.cache, "source/*/*/Kbuild"))
-	if err != nil || len(trees) != 1 {
-		return nil, fmt.Errorf("source trees: found %q, %w", trees, err)
+	tree, err := r.tree()
+	if err != nil {
+		return nil, err
 	}
 	cmd := r.command(ctx, "sh", "-ec", `cp "$1/config" "$3/.config"
 make -s -C "$2" O="$3" CC=gcc-12 HOSTCC=gcc-12 olddefconfig
 exec make -s -C "$2" O="$3" CC=gcc-12 HOSTCC=gcc-12 -j"$4" bzImage`,
-		"sh", config, filepath.Dir(trees[0]), objects, fmt.Sprint(r.Jobs))
+		"sh", config, tree, objects, fmt.Sprint(r.Jobs))
 	return cmd, nil
+}
+
+// tree is the source that the builds use. Caches hold others beside it, such as
+// those of recipes with patches; objects of a build name theirs.
+func (r *run) tree() (string, error) {
+	links, err := filepath.Glob(filepath.Join(r.cache, "objects/*/source"))
+	if err != nil || len(links) == 0 {
+		return "", errors.Join(fmt.Errorf("no folder of objects in %q names its source", r.cache), err)
+	}
+	trees := make([]string, len(links))
+	for i, link := range links {
+		if trees[i], err = os.Readlink(link); err != nil {
+			return "", fmt.Errorf("source tree: %w", err)
+		}
+	}
+	slices.Sort(trees)
+	if trees = slices.Compact(trees); len(trees) != 1 {
+		return "", fmt.Errorf("builds of one recipe used several source trees: %q", trees)
+	}
+	return trees[0], nil
 }
 
 func (r *run) command(ctx context.Context, argv ...string) *exec.Cmd {

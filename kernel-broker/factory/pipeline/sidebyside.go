@@ -55,7 +55,9 @@ func (s *SideBySide) Graph() (*graph.Graph, error) {
 	stock := s.Kernels[0].Kernels
 	b.add("stock", "", b.inputs(stock.StockInputs(context.Background())), nil, light, stock.Stock)
 	kernels := map[string]string{kernelStock: "stock"}
+	order := make([]string, 0, len(s.Kernels))
 	for _, p := range s.Kernels {
+		order = append(order, p.Recipe.Name)
 		step, err := b.join(p)
 		b.err = errors.Join(b.err, err)
 		kernels[p.Recipe.Name] = step
@@ -79,7 +81,7 @@ func (s *SideBySide) Graph() (*graph.Graph, error) {
 			needs[timedOn(bench.Workload().Name)] = b.wall(bench, s.Wall, s.Machine, kernels)
 		}
 	}
-	text, err := graph.ValueDigest(map[string]any{"title": s.Title, "slim": s.Slim, "workloads": workloads, "rules": s.Rules})
+	text, err := graph.ValueDigest(map[string]any{"title": s.Title, "slim": s.Slim, "kernels": order, "workloads": workloads, "rules": s.Rules})
 	b.err = errors.Join(b.err, err)
 	inputs := Inputs{"facts": text, "command": s.Command, "machine": s.Machine}
 	b.add(StepSideBySide, "", inputs, needs, light, s.report)

@@ -137,6 +137,29 @@ func TestSideBySideSharesWork(t *testing.T) {
 	}
 }
 
+// The order of kernels is that of columns, and says which of several is an
+// application's own: the table is made anew with it, and nothing else.
+func TestSideBySideInAnotherOrder(t *testing.T) {
+	w := newWorld(t, nil)
+	bench := w.sideBySide()
+	if _, err := bench.Run(t.Context(), w.runner()); err != nil {
+		t.Fatal(err)
+	}
+	w.worked = nil
+	slices.Reverse(bench.Kernels)
+	folder, err := bench.Run(t.Context(), w.runner())
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := report.ReadFolder(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kernels := made.Facts.Kernels; len(kernels) != 3 || kernels[1].Name != "fake" || kernels[2].Name != "slim" || w.worked != nil {
+		t.Errorf("kernels %+v, worked on %v", kernels, w.worked)
+	}
+}
+
 // A workload that fails on a kernel is told, and its row has a hole.
 func TestSideBySideWithAFailure(t *testing.T) {
 	w := newWorld(t, nil)
