@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 )
@@ -63,7 +64,7 @@ func FuzzParsePair(f *testing.F) {
 	}
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	f.Add(certificate, private)
-	both := append(certificate, private...)
+	both := slices.Concat(certificate, private)
 	f.Add(both, both)
 	f.Add([]byte{}, []byte{})
 	f.Fuzz(func(t *testing.T, certificate, key []byte) {
