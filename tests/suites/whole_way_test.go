@@ -24,6 +24,8 @@ func TestWholeWay(t *testing.T) {
 		o.Slurm.Cgroup = true
 		o.ReadyTimeout = profilingLimit
 		o.Slurm.Set["MessageTimeout"] = "100"
+		// Emulated nodes beside other work take their time to pack the counters.
+		o.Agent = map[string]any{"profiling": map[string]any{"settle": "1m"}}
 	})}
 	w := wholeWay{profiled: p}
 	w.prepare()

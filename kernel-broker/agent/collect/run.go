@@ -28,7 +28,7 @@ const (
 // Why a result is partial.
 const (
 	WhyStopped = "stopped before the job ended"
-	WhyDied    = "the agent ended before the job did"
+	WhyDied    = "the agent ended, or the node booted, before the result was whole"
 	WhySpace   = "no space for the whole result: lists were left out"
 	WhyBound   = "the result was larger than it may be: lists were left out"
 )
