@@ -140,30 +140,34 @@ func (w *together) Write(p []byte) (int, error) {
 // programs are test programs, each built once.
 type programs struct {
 	lock  sync.Mutex
-	built map[string]string
+	built map[string]func() (string, error)
 }
 
 // get makes the program of a target, instrumented: that of all its package's.
 func (p *programs) get(ctx context.Context, o Options, t Target) (string, error) {
-	p.lock.Lock()
-	defer p.lock.Unlock()
 	if t.inC() {
 		return o.buildC(ctx, t)
 	}
-	folder := t.Package
-	if program := p.built[folder]; program != "" {
-		return program, nil
+	p.lock.Lock()
+	if p.built == nil {
+		p.built = map[string]func() (string, error){}
 	}
+	build := p.built[t.Package]
+	if build == nil {
+		build = sync.OnceValues(func() (string, error) { return o.build(ctx, t.Package) })
+		p.built[t.Package] = build
+	}
+	p.lock.Unlock()
+	return build()
+}
+
+func (o Options) build(ctx context.Context, folder string) (string, error) {
 	program := filepath.Join(o.Work, strings.ReplaceAll(folder, "/", "-")+".test")
 	cmd := exec.CommandContext(ctx, o.Go, "test", "-c", "-fuzz=.", "-o", program, "./"+folder)
 	cmd.Dir = o.Root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("test program of %s: %w\n%s", folder, err, out)
 	}
-	if p.built == nil {
-		p.built = map[string]string{}
-	}
-	p.built[folder] = program
 	return program, nil
 }
 
