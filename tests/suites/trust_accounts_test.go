@@ -261,13 +261,18 @@ func changesBySacctmgr(c *cluster) {
 	c.wait(settleLimit, "the broker to know bob's new account", func() bool {
 		return c.try("bob", "kernelctl", "profile", "check", "mitgcm").Exit == 0
 	})
-	c.sacctmgr("root", "remove", "user", "bob", "where", "account=climate")
-	c.wait(settleLimit, "Slurm to take the job's account away", func() bool { return c.job(id)["Reason"] == "InvalidAccount" })
-	c.refused("bob", nil, "scontrol", "release", id)
-	if job := c.job(id); job["JobState"] != "PENDING" {
-		c.t.Errorf("job %s is %s", id, job["JobState"])
-	}
+	// slurmdbd takes no account away under a job that it has heard of.
 	c.must("bob", "scancel", id)
+	c.wait(settleLimit, "slurmdbd to know that the job is gone", func() bool {
+		return c.try("root", "sacctmgr", "--immediate", "remove", "user", "bob", "where", "account=climate").Exit == 0
+	})
+	c.wait(settleLimit, "slurmctld to know that the account is gone", func() bool {
+		r := c.try("bob", "sbatch", "--hold", "--parsable", "--account=climate", "--wrap=true")
+		if r.Exit == 0 {
+			c.must("bob", "scancel", lastLine(r.Stdout))
+		}
+		return strings.Contains(r.Stderr, "Invalid account")
+	})
 	c.wait(settleLimit, "the broker to know that it is gone", func() bool {
 		return c.try("bob", "kernelctl", "profile", "check", "mitgcm").Exit != 0
 	})
