@@ -28,9 +28,9 @@ func overhead(t *testing.T) {
 	}{
 		{"noise", []collect.Collector{noise.Collector{}}, 30, 1},
 		{"callgraph", []collect.Collector{callgraph.Collector{}}, 60, 2},
-		{"io", []collect.Collector{files.Collector{}}, 30, 4},
+		{"io", []collect.Collector{files.Collector{}}, 30, 3},
 		{"syscalls", []collect.Collector{syscalls.Collector{}}, 850, 4},
-		{"io+syscalls", []collect.Collector{files.Collector{}, syscalls.Collector{}}, 850, 7},
+		{"io+syscalls", []collect.Collector{files.Collector{}, syscalls.Collector{}}, 850, 6},
 	}
 	alone := map[string]float64{}
 	for name, command := range programs {

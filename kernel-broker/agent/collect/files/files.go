@@ -10,9 +10,9 @@ package files
 import (
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
@@ -78,6 +78,9 @@ type session struct {
 	moved uint64
 	tick  uint64
 	way   time.Duration
+	// leaving are out of the table, and their records not read yet.
+	leaving []left
+	cleared uint32
 }
 
 // Events of the job.
@@ -100,56 +103,71 @@ func (s *session) Tend() error {
 	if err := s.Programs.Set("tick", s.tick); err != nil {
 		return err
 	}
+	t, err := s.table()
+	if err != nil {
+		return err
+	}
+	// A tick ago they left, so no program is at work on them any more.
+	if err := t.vacate(s.leaving, s.keep); err != nil {
+		return err
+	}
+	s.leaving = nil
 	sums, err := s.overflow()
+	if err != nil || sums.Made-s.moved < fillMost {
+		return err
+	}
+	return s.clear(t)
+}
+
+// clear takes the keys of idle files out of the table. Their records are read a
+// tick later, when programs have let them go.
+func (s *session) clear(t table) error {
+	all, err := t.all()
 	if err != nil {
 		return err
 	}
-	if sums.Made-s.moved < fillMost {
-		return nil
-	}
-	table, err := s.Programs.Map("files")
-	if err != nil {
-		return err
-	}
-	all, err := bpf.Each[fileKey, fileRecord](table)
-	if err != nil {
-		return err
-	}
-	for key, record := range all {
+	for key, place := range all {
+		record, err := t.record(place)
+		if err != nil {
+			return err
+		}
 		if record.Last+idle > s.tick {
 			continue
 		}
-		if err := s.move(table, key); err != nil {
-			return err
+		if err := t.places.Delete(key); err != nil {
+			return fmt.Errorf("map %s: %w", t.places, err)
 		}
+		s.leaving = append(s.leaving, left{key, place})
+		s.moved++
 	}
-	return nil
+	s.cleared++
+	return s.Programs.Set("cleared", s.cleared)
 }
 
-// move takes one file out. It is read again by the call that deletes it.
-func (s *session) move(table *ebpf.Map, key fileKey) error {
-	var record fileRecord
-	if err := table.LookupAndDelete(key, &record); err != nil {
-		return fmt.Errorf("map %s: %w", table, err)
-	}
-	s.moved++
-	s.store.add(key, record.file(key, s.node))
-	return nil
-}
+func (s *session) keep(key fileKey, record *fileRecord) { s.store.add(key, record.file(key, s.node)) }
 
 // Read makes a result of the tables.
 func (s *session) Read(result *profiling.Result) error {
-	table, err := s.Programs.Map("files")
+	t, err := s.table()
 	if err != nil {
 		return err
 	}
-	records, err := bpf.Each[fileKey, fileRecord](table)
+	all, err := t.all()
 	if err != nil {
 		return err
 	}
 	now := s.store.copy()
-	for key, record := range records {
-		now.add(key, record.file(key, s.node))
+	// One that left may have come back, to another place.
+	in := slices.Clone(s.leaving)
+	for key, place := range all {
+		in = append(in, left{key, place})
+	}
+	for _, file := range in {
+		record, err := t.record(file.place)
+		if err != nil {
+			return err
+		}
+		now.add(file.key, record.file(file.key, s.node))
 	}
 	found := now.result()
 	if err := s.others(found); err != nil {

@@ -9,7 +9,10 @@ import (
 
 func TestLayouts(t *testing.T) {
 	bpftest.Check(t, wanted, map[string]bpftest.Layout{
-		"files":     {Key: fileKey{}, Value: fileRecord{}},
+		"places":    {Key: fileKey{}, Value: uint32(0)},
+		"files":     {Value: fileRecord{}},
+		"vacant":    {Value: uint32(0)},
+		"cpus":      {Value: cpuState{}},
 		"types":     {Value: typeRecord{}},
 		"overflows": {Value: overflow{}},
 	})

@@ -49,7 +49,7 @@ type overflow struct {
 // cpuState is what each CPU keeps to itself.
 type cpuState struct {
 	Events, File, Inode, During uint64
-	Key                         fileKey
+	Cleared, Place              uint32
 }
 
 func (t traffic) domain() profiling.Traffic {

@@ -14,12 +14,30 @@
 
 enum { TYPE_SHIFT = 12, TYPE_REGULAR = 010, OPEN_APPEND = 02000 };
 
+/*
+ * A file's record has a place in an array, so that a call on the file of the
+ * call before it finds the record without asking the table for its key.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MOST_FILES);
 	__type(key, struct file_key);
+	__type(value, __u32);
+} places SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MOST_FILES);
+	__type(key, __u32);
 	__type(value, struct file_record);
 } files SEC(".maps");
+
+/* Places whose records the agent has taken, or nobody needed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, MOST_FILES);
+	__type(value, __u32);
+} vacant SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -35,14 +53,6 @@ struct {
 	__type(value, struct overflow);
 } overflows SEC(".maps");
 
-/* A record is too large for the stack; this is where a new one is made. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct file_record);
-} fresh SEC(".maps");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -55,6 +65,12 @@ volatile __u64 tick SEC(".data.tick") = 1;
 
 /* Counts opens, so that what is known of an open file ends with the next. */
 volatile __u32 opened = 0;
+
+/* Places that were ever taken. */
+volatile __u32 taken = 0;
+
+/* Counts how often the agent took records out of the table. */
+volatile __u32 cleared SEC(".data.cleared") = 0;
 
 /* Nothing is kept where opens are not seen: then it is 0. */
 static __always_inline __u64 period(void)
@@ -119,23 +135,39 @@ static __always_inline struct files_cpu *call_of_job(void)
 	return looking() ? cpu : NULL;
 }
 
-static __always_inline void keep(struct files_cpu *cpu, struct file *file,
-				 struct inode *inode, const struct facts *facts)
+static __always_inline struct file_record *record_at(__u32 place)
 {
-	cpu->file = (__u64)file;
-	cpu->inode = (__u64)inode;
-	cpu->during = period();
-	cpu->key = facts->key;
+	return bpf_map_lookup_elem(&files, &place);
+}
+
+/* The record of the file that this CPU had last, if it has it again. */
+static __always_inline struct file_record *kept(const struct files_cpu *cpu,
+						struct file *file,
+						struct inode *inode)
+{
+	if (cpu->file != (__u64)file || cpu->inode != (__u64)inode ||
+	    !cpu->during || cpu->during != period() || cpu->cleared != cleared)
+		return NULL;
+	return record_at(cpu->place);
+}
+
+/* A place for a record, which nobody else has. */
+static __always_inline bool take_place(__u32 *place)
+{
+	if (taken < MOST_FILES) {
+		*place = __sync_fetch_and_add(&taken, 1);
+		if (*place < MOST_FILES)
+			return true;
+	}
+	return !bpf_map_pop_elem(&vacant, place);
 }
 
 /* A record that has the file's last name only; an open gives the whole path. */
-static __always_inline struct file_record *blank(struct file *file)
+static __always_inline struct file_record *blank(__u32 place, struct file *file)
 {
-	struct file_record *record;
+	struct file_record *record = record_at(place);
 	const unsigned char *name;
-	__u32 zero = 0;
 
-	record = bpf_map_lookup_elem(&fresh, &zero);
 	if (!record)
 		return NULL;
 	__builtin_memset(record, 0, sizeof(*record) - PATH_BYTES);
@@ -146,22 +178,58 @@ static __always_inline struct file_record *blank(struct file *file)
 	return record;
 }
 
-static __always_inline struct file_record *record_of(struct file *file,
-						     struct facts *facts)
+static __always_inline struct file_record *make_record(struct file *file,
+						       struct facts *facts,
+						       __u32 *place)
 {
 	struct file_record *record;
-	struct overflow *sums;
+	struct overflow *sums = overflow();
+	__u32 *others;
 
-	record = bpf_map_lookup_elem(&files, &facts->key);
-	if (record)
-		return record;
-	sums = overflow();
-	record = blank(file);
-	if (!record || !sums)
+	if (!sums || !take_place(place))
 		return NULL;
-	if (!bpf_map_update_elem(&files, &facts->key, record, BPF_NOEXIST))
+	record = blank(*place, file);
+	if (!record)
+		return NULL;
+	if (!bpf_map_update_elem(&places, &facts->key, place, BPF_NOEXIST)) {
 		sums->made++;
-	return bpf_map_lookup_elem(&files, &facts->key);
+		return record;
+	}
+	/* Another CPU was first. */
+	bpf_map_push_elem(&vacant, place, BPF_ANY);
+	others = bpf_map_lookup_elem(&places, &facts->key);
+	if (!others)
+		return NULL;
+	*place = *others;
+	return record_at(*place);
+}
+
+/* The record of a file, which the next call on it finds at once. */
+static __always_inline struct file_record *record_of(struct files_cpu *cpu,
+						     struct file *file,
+						     struct inode *inode,
+						     struct facts *facts)
+{
+	/* Before the place is looked up: what is cleared after is seen. */
+	__u32 was_cleared = cleared;
+	struct file_record *record;
+	__u32 place = 0, *known;
+
+	known = bpf_map_lookup_elem(&places, &facts->key);
+	if (known) {
+		place = *known;
+		record = record_at(place);
+	} else {
+		record = make_record(file, facts, &place);
+	}
+	if (!record)
+		return NULL;
+	cpu->file = (__u64)file;
+	cpu->inode = (__u64)inode;
+	cpu->during = period();
+	cpu->cleared = was_cleared;
+	cpu->place = place;
+	return record;
 }
 
 static __always_inline void of_type(__u32 type, __u32 way, long result)
@@ -212,29 +280,18 @@ static __always_inline void moved(struct file_traffic *traffic, __u64 asked,
 		traffic->least = bytes;
 }
 
-static __always_inline int done(struct file *file, struct facts *facts,
+static __always_inline int done(struct file_record *record, __u64 size,
 				__u64 asked, __u64 end, long result, __u32 way)
 {
-	struct file_record *record;
-	struct file_traffic *traffic;
+	struct file_traffic *traffic = &record->traffic[way];
 
-	if (facts->type != TYPE_REGULAR) {
-		of_type(facts->type, way, result);
-		return 0;
-	}
-	record = record_of(file, facts);
-	if (!record) {
-		overflowed(way, result);
-		return 0;
-	}
-	traffic = &record->traffic[way];
 	__sync_fetch_and_add(&traffic->calls, 1);
 	record->last = tick;
 	if (result < 0) {
 		__sync_fetch_and_add(&traffic->failed, 1);
 		return 0;
 	}
-	record->size = facts->size;
+	record->size = size;
 	moved(traffic, asked, (__u64)result, end);
 	return 0;
 }
@@ -254,14 +311,28 @@ static __always_inline int transferred(struct file *file, __u64 asked,
 				       __u32 way)
 {
 	struct files_cpu *cpu = call_of_job();
+	struct file_record *record;
 	struct facts facts = {};
+	struct inode *inode;
 
 	if (!cpu)
 		return 0;
-	look_near(file, &facts);
-	if (facts.type == TYPE_REGULAR)
-		keep(cpu, file, file->f_inode, &facts);
-	return done(file, &facts, asked, at(position), result, way);
+	inode = file->f_inode;
+	record = kept(cpu, file, inode);
+	if (!record) {
+		look_near(file, &facts);
+		if (facts.type != TYPE_REGULAR) {
+			of_type(facts.type, way, result);
+			return 0;
+		}
+		record = record_of(cpu, file, inode, &facts);
+	}
+	if (!record) {
+		overflowed(way, result);
+		return 0;
+	}
+	return done(record, (__u64)inode->i_size, asked, at(position), result,
+		    way);
 }
 
 SEC("fexit/vfs_read")
@@ -301,10 +372,12 @@ static __always_inline int vector(struct pt_regs *regs, bool positioned,
 				  long result, __u32 way)
 {
 	__u64 bytes = result > 0 ? (__u64)result : 0, end;
+	struct files_cpu *cpu = call_of_job();
+	struct file_record *record;
 	struct facts facts = {};
 	struct file *file;
 
-	if (!call_of_job())
+	if (!cpu)
 		return 0;
 	file = file_of(regs);
 	if (!file)
@@ -312,7 +385,16 @@ static __always_inline int vector(struct pt_regs *regs, bool positioned,
 	end = positioned ? BPF_CORE_READ(regs, r10) + bytes :
 			   (__u64)BPF_CORE_READ(file, f_pos);
 	look_far(file, &facts);
-	return done(file, &facts, bytes, end, result, way);
+	if (facts.type != TYPE_REGULAR) {
+		of_type(facts.type, way, result);
+		return 0;
+	}
+	record = record_of(cpu, file, BPF_CORE_READ(file, f_inode), &facts);
+	if (!record) {
+		overflowed(way, result);
+		return 0;
+	}
+	return done(record, facts.size, bytes, end, result, way);
 }
 
 #define VECTOR(call, positioned, way)                                  \
@@ -331,6 +413,7 @@ VECTOR(pwritev, true, WRITING)
 static __always_inline struct file_record *named(struct pt_regs *regs)
 {
 	struct files_cpu *cpu = call_of_job();
+	struct file_record *record;
 	struct facts facts = {};
 	struct inode *inode;
 	struct file *file;
@@ -341,16 +424,13 @@ static __always_inline struct file_record *named(struct pt_regs *regs)
 	if (!file)
 		return NULL;
 	inode = BPF_CORE_READ(file, f_inode);
-	if (cpu->during && cpu->during == period() &&
-	    cpu->file == (__u64)file && cpu->inode == (__u64)inode) {
-		facts.key = cpu->key;
-		return record_of(file, &facts);
-	}
+	record = kept(cpu, file, inode);
+	if (record)
+		return record;
 	look_far(file, &facts);
 	if (facts.type != TYPE_REGULAR)
 		return NULL;
-	keep(cpu, file, inode, &facts);
-	return record_of(file, &facts);
+	return record_of(cpu, file, inode, &facts);
 }
 
 SEC("fexit/__x64_sys_lseek")
@@ -394,15 +474,16 @@ int BPF_PROG(file_synced_data, struct pt_regs *regs)
 SEC("fentry/security_mmap_file")
 int BPF_PROG(file_mapped, struct file *file)
 {
+	struct files_cpu *cpu = file ? call_of_job() : NULL;
 	struct file_record *record;
 	struct facts facts = {};
 
-	if (!file || !call_of_job())
+	if (!cpu)
 		return 0;
 	look_near(file, &facts);
 	if (facts.type != TYPE_REGULAR)
 		return 0;
-	record = record_of(file, &facts);
+	record = record_of(cpu, file, file->f_inode, &facts);
 	if (record)
 		__sync_fetch_and_add(&record->maps, 1);
 	return 0;
@@ -412,18 +493,19 @@ int BPF_PROG(file_mapped, struct file *file)
 SEC("fentry/security_file_open")
 int BPF_PROG(file_opened, struct file *file)
 {
+	struct files_cpu *cpu = call_of_job();
 	struct file_record *record;
 	struct overflow *lost;
 	struct facts facts = {};
 	__u64 next;
 
-	if (!call_of_job())
+	if (!cpu)
 		return 0;
 	__sync_fetch_and_add(&opened, 1);
 	look_near(file, &facts);
 	if (facts.type != TYPE_REGULAR)
 		return 0;
-	record = record_of(file, &facts);
+	record = record_of(cpu, file, file->f_inode, &facts);
 	if (!record) {
 		lost = overflow();
 		if (lost)

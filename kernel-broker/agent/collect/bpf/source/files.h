@@ -77,14 +77,16 @@ struct overflow {
 struct files_cpu {
 	__u64 events; /* that cost the job time */
 	/*
-	 * The open file that was read or written last, and what was found out
-	 * about it. It holds while the job opens no other: a file that was
-	 * closed may have its place in memory taken by the next.
+	 * The open file that was read or written last, and the place of its
+	 * record. It holds while the job opens no other: a file that was closed
+	 * may have its place in memory taken by the next. And it holds while no
+	 * record leaves the table.
 	 */
 	__u64 file;
 	__u64 inode;
 	__u64 during; /* see period() */
-	struct file_key key;
+	__u32 cleared;
+	__u32 place;
 };
 
 #endif
