@@ -15,6 +15,9 @@ import (
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
+// slack for a machine that does other things: the alternative is for ever.
+const slack = 20 * time.Second
+
 func TestEpilog(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -85,7 +88,7 @@ func TestRebootAsSlurmctldRunsIt(t *testing.T) {
 		t.Errorf("%v, noted %v, log %s", err, reboots, h.read("log"))
 	}
 	stop()
-	if took, err := closed(); err != nil || took > rebootLimit+time.Second {
+	if took, err := closed(); err != nil || took > rebootLimit+slack {
 		t.Errorf("no broker: %v after %v", err, took)
 	}
 	listener, err := net.Listen("unix", h.path("broker.sock"))
@@ -93,7 +96,7 @@ func TestRebootAsSlurmctldRunsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	if took, err := closed(); err != nil || took > rebootLimit+time.Second {
+	if took, err := closed(); err != nil || took > rebootLimit+slack {
 		t.Errorf("silent broker: %v after %v", err, took)
 	}
 }
