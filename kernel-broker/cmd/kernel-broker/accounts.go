@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -13,6 +14,9 @@ const (
 	// about groups.
 	keepAccounts = time.Minute
 	mostAccounts = 10_000
+	// askAccounts bounds a question, so that who asks hears something within the
+	// time of a call while slurmctld is away.
+	askAccounts = 5 * time.Second
 )
 
 // accountants knows accounts; slurmctld does.
@@ -26,6 +30,7 @@ type accountants interface {
 type accounts struct {
 	slurm accountants
 	now   func() time.Time
+	limit time.Duration
 
 	mu   sync.Mutex
 	kept map[uint32]keptAccounts
@@ -37,7 +42,7 @@ type keptAccounts struct {
 }
 
 func newAccounts(slurm accountants) *accounts {
-	return &accounts{slurm: slurm, now: time.Now, kept: map[uint32]keptAccounts{}}
+	return &accounts{slurm: slurm, now: time.Now, limit: askAccounts, kept: map[uint32]keptAccounts{}}
 }
 
 // of returns the accounts that a user has; nil where slurmctld lets everybody
@@ -49,15 +54,9 @@ func (a *accounts) of(ctx context.Context, person kb.Person) ([]string, error) {
 	if found && a.now().Before(has.until) {
 		return has.names, nil
 	}
-	enforced, err := a.slurm.EnforcesAccounts(ctx)
+	names, err := a.ask(ctx, person)
 	if err != nil {
 		return nil, err
-	}
-	var names []string
-	if enforced {
-		if names, err = a.slurm.AccountsOf(ctx, person.Name, person.UID); err != nil {
-			return nil, err
-		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -65,6 +64,23 @@ func (a *accounts) of(ctx context.Context, person kb.Person) ([]string, error) {
 		clear(a.kept)
 	}
 	a.kept[person.UID] = keptAccounts{names, a.now().Add(keepAccounts)}
+	return names, nil
+}
+
+func (a *accounts) ask(ctx context.Context, person kb.Person) ([]string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.limit, fmt.Errorf("slurmctld did not say within %v: %w", a.limit, kb.ErrUnavailable))
+	defer cancel()
+	enforced, err := a.slurm.EnforcesAccounts(ctx)
+	var names []string
+	if err == nil && enforced {
+		names, err = a.slurm.AccountsOf(ctx, person.Name, person.UID)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, err
+	}
 	return names, nil
 }
 

@@ -66,3 +66,21 @@ func TestAccountsThatNobodyTells(t *testing.T) {
 		t.Errorf("asked %d times, %v", b.asked, err)
 	}
 }
+
+// mute is a slurmctld that is away, for which scontrol waits.
+type mute struct{ book }
+
+func (m *mute) EnforcesAccounts(ctx context.Context) (bool, error) {
+	<-ctx.Done()
+	return false, ctx.Err()
+}
+
+// Who asks does not wait for slurmctld as long as its commands do.
+func TestAccountsAreNotWaitedFor(t *testing.T) {
+	a := newAccounts(&mute{})
+	a.limit = time.Millisecond
+	got, err := a.of(t.Context(), kb.Person{UID: 7, Name: "x"})
+	if !errors.Is(err, kb.ErrUnavailable) || got != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
