@@ -141,9 +141,11 @@ func (p Plan) names(variant Variant) (name, description string) {
 
 // ccCommand is the compiler as make calls it: through ccache where there is
 // one, since kernels of one source share most of their objects. It cannot cache
-// what a profile goes into.
+// what a profile goes into. And a kernel that counts is built once for its
+// configuration, whose objects are kept; finding nothing costs a compilation a
+// third more.
 func (p Plan) ccCommand(variant Variant) string {
-	if _, err := exec.LookPath("ccache"); err == nil && variant != Optimised {
+	if _, err := exec.LookPath("ccache"); err == nil && variant != Optimised && variant != Instrumented {
 		return "ccache " + p.Compiler.Name
 	}
 	return p.Compiler.Name

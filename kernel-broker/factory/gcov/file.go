@@ -21,7 +21,7 @@ const (
 	counterKinds     = 8
 	counterTagStep   = 1 << 17
 	arcs             = 0
-	maxZeroCounters  = 1 << 16
+	maxZeroCounters  = 1 << 17
 	generationLetter = 24
 )
 
@@ -120,6 +120,9 @@ func (f File) Encode(runs uint32, largest int64) []byte {
 type reader struct {
 	data []byte
 	at   int
+	// zeros are the counters that are not in the file: a dozen bytes each name
+	// as many as they like.
+	zeros int64
 }
 
 func (r *reader) word() (uint32, bool) {
@@ -231,8 +234,8 @@ func (r *reader) counter(file *File, kind int, length uint32) error {
 		return fmt.Errorf("counters of %d bytes", size)
 	}
 	if zeros {
-		if size/8 > maxZeroCounters {
-			return fmt.Errorf("%d counters in one function", size/8)
+		if r.zeros += size / 8; r.zeros > maxZeroCounters {
+			return fmt.Errorf("%d counters that are zero in one file", r.zeros)
 		}
 		function.Counters = append(function.Counters, Counter{Kind: kind, Values: make([]int64, size/8)})
 		return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -79,7 +80,8 @@ func TestParseBroken(t *testing.T) {
 		"counters twice": {header(tagFunction, 12, 1, 2, 3, tagCounters, 8, 1, 0, tagCounters, 8, 1, 0),
 			"counters of kind 0 twice"},
 		"negative count": {header(tagFunction, 12, 1, 2, 3, tagCounters, 8, 0, 1<<31), "arc 0 ran -"},
-		"endless zeros":  {header(tagFunction, 12, 1, 2, 3, tagCounters, 1<<31), "counters in one function"},
+		"endless zeros":  {header(tagFunction, 12, 1, 2, 3, tagCounters, 1<<31), "counters that are zero in one file"},
+		"zeros of many":  {header(slices.Repeat([]uint32{tagFunction, 12, 1, 2, 3, tagCounters, 0xfff80000}, 3)...), "196608 counters that are zero in one file"},
 		"odd summary":    {header(tagSummary, 12, 1, 2, 3), "has 12 bytes and not 8"},
 		"after the end":  {header(0, 5), "4 bytes after the end"},
 	} {

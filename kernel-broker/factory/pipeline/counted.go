@@ -14,6 +14,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/tarlimit"
 )
 
 // Counters are what one node of a profiling run counted on an instrumented
@@ -31,8 +32,12 @@ type Counters struct {
 // ErrOtherSource is a run on another kernel than the one that is built here.
 var ErrOtherSource = errors.New("counters are of another source tree or configuration")
 
-// mostCounted bounds what an archive unpacks to.
-const mostCounted = 1 << 30
+// What an archive of counters may unpack to: a kernel has some thousand files of
+// a few kilobytes.
+const (
+	mostCounted  = 1 << 30
+	mostCounters = 1 << 14
+)
 
 // counted adds the step that makes a profile of runs.
 func (b *builder) counted() {
@@ -104,22 +109,22 @@ func unpackCounters(ctx context.Context, path, dir string) (err error) {
 	if err != nil {
 		return fmt.Errorf("counters: %w", err)
 	}
-	archive := tar.NewReader(plain)
-	for left := int64(mostCounted); ; {
+	budget := tarlimit.Budget{Bytes: mostCounted, Entries: mostCounters}
+	for files := tar.NewReader(plain); ; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		header, err := archive.Next()
+		header, err := files.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
+		}
+		if err == nil {
+			err = budget.Take(header)
 		}
 		if err != nil {
 			return fmt.Errorf("counters: %w", err)
 		}
-		if left -= header.Size; left < 0 {
-			return fmt.Errorf("counters: more than %d bytes", int64(mostCounted))
-		}
-		if err := unpackOne(header, archive, dir); err != nil {
+		if err := unpackOne(header, files, dir); err != nil {
 			return err
 		}
 	}

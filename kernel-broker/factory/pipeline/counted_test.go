@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -108,6 +109,13 @@ func TestCountersRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.name, err)
 		}
+	}
+	many := map[string]string{}
+	for i := range mostCounters + 1 {
+		many[fmt.Sprintf("%sfs/%d.gcda", below, i)] = ""
+	}
+	if _, err := addedUp(t, Counters{Run: 7, Node: "n1", BuildID: build, Path: archive(t, many)}); err == nil || !strings.Contains(err.Error(), "one file or folder more") {
+		t.Errorf("many files: %v", err)
 	}
 	twoFlows := []Counters{{Run: 7, Node: "n1", BuildID: build, Path: archive(t, good)},
 		{Run: 8, Node: "n2", BuildID: build, Path: archive(t, map[string]string{below + "fs/a.gcda": counts(2, 5)})}}

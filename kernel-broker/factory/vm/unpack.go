@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/tarlimit"
 )
 
 // The parts of the stream that /init sends: the script's exit code, the files,
@@ -22,9 +24,15 @@ const (
 	endEntry  = "run/whole"
 )
 
+// What a guest may leave behind: some hundred times the counters of a kernel.
+const (
+	mostBytes   = 2 << 30
+	mostEntries = 1 << 17
+)
+
 // unpack takes the stream apart: files go below dir, the exit code is returned.
-// A guest is not trusted with the host: names stay below dir, and only folders,
-// files and nothing else are made.
+// A guest is not trusted with the host: names stay below dir, only folders and
+// files are made, and no more of them than a run has reason to leave.
 func unpack(stream, dir string) (code int, err error) {
 	file, err := os.Open(stream)
 	if err != nil {
@@ -38,10 +46,14 @@ func unpack(stream, dir string) (code int, err error) {
 	// The port carries nothing after the first stream.
 	unzipped.Multistream(false)
 	code, whole := -1, false
+	budget := tarlimit.Budget{Bytes: mostBytes, Entries: mostEntries}
 	for reader := tar.NewReader(unzipped); ; {
 		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
 			break
+		}
+		if err == nil {
+			err = budget.Take(header)
 		}
 		if err != nil {
 			return 0, fmt.Errorf("the result: %w", err)

@@ -45,6 +45,21 @@ func stream(t *testing.T, parts ...part) []byte {
 	return packed.Bytes()
 }
 
+// bomb is a stream that says it holds more than anybody has room for.
+func bomb(t *testing.T) []byte {
+	t.Helper()
+	var packed bytes.Buffer
+	zipped := gzip.NewWriter(&packed)
+	out := tar.NewWriter(zipped)
+	if err := out.WriteHeader(&tar.Header{Name: "out/x", Typeflag: tar.TypeReg, Mode: 0o644, Size: mostBytes + 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := zipped.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return packed.Bytes()
+}
+
 func TestUnpack(t *testing.T) {
 	code := part{name: "run/exit", text: "3\n"}
 	end := part{name: "run/whole"}
@@ -65,6 +80,7 @@ func TestUnpack(t *testing.T) {
 		"out of the folder":     {stream(t, code, part{name: "out/../../x", text: "x"}, end), "not below /out"},
 		"elsewhere":             {stream(t, code, part{name: "etc/x", text: "x"}, end), "not below /out"},
 		"twice the same file":   {stream(t, code, part{name: "out/x"}, part{name: "out/x"}, end), "file exists"},
+		"more than fits":        {bomb(t), "1 more than there may be"},
 		"a name like another's": {stream(t, code, part{name: "outside"}, end), "not below /out"},
 	}
 	for name, c := range cases {
