@@ -14,9 +14,9 @@ const (
 	// about groups.
 	keepAccounts = time.Minute
 	mostAccounts = 10_000
-	// askAccounts bounds a question, so that who asks hears something within the
-	// time of a call while slurmctld is away.
-	askAccounts = 5 * time.Second
+	// askAccounts bounds a question, of which a call asks two, so that it ends within the
+	// ten seconds that kernelctl waits while slurmctld is away.
+	askAccounts = 2 * time.Second
 )
 
 // accountants knows accounts; slurmctld does.
