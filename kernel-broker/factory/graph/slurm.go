@@ -278,7 +278,7 @@ func (s *Slurm) poll() time.Duration {
 
 // slurm runs one of Slurm's commands and returns what it printed.
 func slurm(ctx context.Context, input []byte, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // G204: Slurm's commands, without a shell
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &stdout, &stderr
 	cmd.WaitDelay = 5 * time.Second

@@ -130,7 +130,7 @@ func removeAll(dir string) error {
 	// Best effort: the removal that follows has the error.
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
-			_ = os.Chmod(path, 0o755)
+			_ = os.Chmod(path, 0o755) //nolint:gosec // G122: a folder of our own
 		}
 		return nil
 	})

@@ -111,7 +111,7 @@ func plant(ctx context.Context, root Root) (tree, error) {
 }
 
 const (
-	passwd = "root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:33::/:/bin/false\nnobody:x:65534:65534::/:/bin/false\n"
+	passwd = "root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:33::/:/bin/false\nnobody:x:65534:65534::/:/bin/false\n" //nolint:gosec // G101: users of a guest, without passwords
 	group  = "root:x:0:\nadm:x:4:\nwww-data:x:33:\nnogroup:x:65534:\n"
 )
 

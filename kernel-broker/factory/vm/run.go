@@ -174,7 +174,7 @@ func start(ctx context.Context, g Guest, dir string) <-chan error {
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		cmd := exec.CommandContext(ctx, qemuProgram, g.machine()...)
+		cmd := exec.CommandContext(ctx, qemuProgram, g.machine()...) //nolint:gosec // G204: the emulator, without a shell
 		cmd.Dir = dir
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

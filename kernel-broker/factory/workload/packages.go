@@ -98,7 +98,7 @@ func fetch(ctx context.Context, name, dir string) error {
 }
 
 func command(ctx context.Context, dir, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // G204: Debian's programs, without a shell
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
 	var complaint bytes.Buffer
