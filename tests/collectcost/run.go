@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,15 +43,15 @@ const limit = 240
 
 // Run boots a guest for each job. What the guests say goes to progress.
 func Run(ctx context.Context, o Options, progress io.Writer) (Result, error) {
+	jobs, err := chosen(o.Only)
+	if err != nil {
+		return Result{}, err
+	}
 	if err := os.RemoveAll(o.Dir); err != nil {
 		return Result{}, fmt.Errorf("folder %q: %w", o.Dir, err)
 	}
 	began := time.Now()
 	result := Result{Begun: began.UTC(), Rounds: o.Rounds, Budget: o.Budget}
-	jobs, err := chosen(o.Only)
-	if err != nil {
-		return Result{}, err
-	}
 	result.Jobs = make([]Figures, len(jobs))
 	machines := make([]string, len(jobs))
 	failed := make([]error, len(jobs))
@@ -80,20 +81,17 @@ func Run(ctx context.Context, o Options, progress io.Writer) (Result, error) {
 }
 
 func chosen(only []string) ([]Job, error) {
+	all := Jobs()
 	if len(only) == 0 {
-		return Jobs(), nil
+		return all, nil
 	}
-	var found []Job
+	found := make([]Job, 0, len(only))
 	for _, name := range only {
-		before := len(found)
-		for _, job := range Jobs() {
-			if job.Name == name {
-				found = append(found, job)
-			}
-		}
-		if len(found) == before {
+		i := slices.IndexFunc(all, func(job Job) bool { return job.Name == name })
+		if i < 0 {
 			return nil, fmt.Errorf("job %q: there is none of that name", name)
 		}
+		found = append(found, all[i])
 	}
 	return found, nil
 }

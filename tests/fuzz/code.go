@@ -143,13 +143,21 @@ func sum(p listed, sums map[string]string) (string, error) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(p.Dir, file))
-		if err != nil {
+		if err := addFile(digest, filepath.Join(p.Dir, file)); err != nil {
 			return "", err
 		}
-		_, _ = fmt.Fprintf(digest, "%s %d\n", file, len(text))
-		_, _ = digest.Write(text)
 	}
 	sums[path] = path + " " + hex.EncodeToString(digest.Sum(nil))
 	return sums[path], nil
+}
+
+// addFile adds a file to a digest, by its name and what is in it.
+func addFile(digest io.Writer, path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(digest, "%s %d\n", filepath.Base(path), len(text))
+	_, _ = digest.Write(text)
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -83,12 +82,9 @@ func codeC(root string, t Target) (string, error) {
 	slices.Sort(files)
 	digest := sha256.New()
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
+		if err := addFile(digest, file); err != nil {
 			return "", err
 		}
-		_, _ = fmt.Fprintf(digest, "%s %d\n", filepath.Base(file), len(text))
-		_, _ = digest.Write(text)
 	}
 	return hex.EncodeToString(digest.Sum(nil)[:8]), nil
 }

@@ -4,17 +4,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
 	"github.com/kernelbroker/kernelbroker/tests/collectcost"
 )
 
@@ -70,31 +69,15 @@ func measure(ctx context.Context, o collectcost.Options, out string) error {
 	if o.Rounds < 1 || o.Parallel < 1 {
 		return errors.New("--rounds and --parallel: at least 1")
 	}
-	kernel, err := release(o.Kernel)
+	kernel, err := factory.ReadManifest(o.Kernel)
 	if err != nil {
-		return err
+		return fmt.Errorf("kernel: %w: make kernels", err)
 	}
 	result, err := collectcost.Run(ctx, o, os.Stderr)
 	if err != nil {
 		return err
 	}
-	result.Kernel = kernel
+	result.Kernel = kernel.Release
 	result.Command = strings.Join(append([]string{"kb-collectcost"}, os.Args[1:]...), " ")
 	return errors.Join(result.Print(os.Stdout), result.Write(out))
-}
-
-// release of the kernel, as its manifest says.
-func release(folder string) (string, error) {
-	path := filepath.Join(folder, "kernel.json")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("kernel: %w: make kernels", err)
-	}
-	var manifest struct {
-		Release string `json:"release"`
-	}
-	if err := json.Unmarshal(text, &manifest); err != nil {
-		return "", fmt.Errorf("kernel %q: %w", path, err)
-	}
-	return manifest.Release, nil
 }
