@@ -114,9 +114,13 @@ func restore(archive, folder string) error {
 	return nil
 }
 
-// keep makes the archive of what the engine has in its folder, and returns how
-// many inputs it has.
+// keep makes the archive of what the engine has in its folder and of what is in
+// the archive already, which another run may have put there. It returns how many
+// inputs it has.
 func keep(folder, archive string) (kept int, err error) {
+	if err := restore(archive, folder); err != nil {
+		return 0, err
+	}
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err
@@ -142,5 +146,5 @@ func keep(folder, archive string) (kept int, err error) {
 	if err := os.MkdirAll(filepath.Dir(archive), 0o755); err != nil {
 		return 0, err
 	}
-	return len(all), os.WriteFile(archive, text, 0o644)
+	return len(all), replaceFile(archive, text)
 }

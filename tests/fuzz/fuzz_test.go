@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -137,7 +138,7 @@ FUNC FuzzWrong(f *testing.F) {
 `, "FUNC", "func"))
 	o := Options{
 		Root: dir, Corpus: filepath.Join(dir, "corpus"), Work: filepath.Join(dir, "work"),
-		Time: shortest, Missing: true, AtOnce: 2, Processors: 1, Go: "go", Log: &bytes.Buffer{},
+		Time: time.Second, Missing: true, AtOnce: 2, Processors: 1, Go: "go", Log: &bytes.Buffer{},
 	}
 	if err := os.MkdirAll(o.Work, 0o755); err != nil {
 		t.Fatal(err)
@@ -156,6 +157,9 @@ FUNC FuzzWrong(f *testing.F) {
 	}
 	slices.SortFunc(results, func(a, b Result) int { return strings.Compare(a.Name, b.Name) })
 	good, unsure, wrong := results[0], results[1], results[2]
+	if had(good.Seconds, good.Processor) < o.Time {
+		t.Errorf("it has not had its %v: %+v", o.Time, good)
+	}
 	if good.Failed != "" || good.Execs == 0 || good.Processor == 0 {
 		t.Errorf("%+v", good)
 	}
@@ -184,7 +188,7 @@ FUNC FuzzWrong(f *testing.F) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := ledger[good.String()]; e.Execs != good.Execs || e.Code != codes[good.String()] || e.Runs != 1 || e.Findings != nil {
+	if e := ledger[good.String()]; e.Execs != good.Execs || e.Code != codes[good.String()] || e.Runs == 0 || e.Findings != nil {
 		t.Errorf("%+v of %+v", e, good)
 	}
 	if e := ledger[wrong.String()]; !slices.Equal(e.Findings, []string{wrong.Input}) {
@@ -193,7 +197,7 @@ FUNC FuzzWrong(f *testing.F) {
 
 	// What has had enough does not run again, until its code is another.
 	for name, e := range ledger {
-		e.Processor = o.Time.Seconds()
+		e.Seconds, e.Processor = o.Time.Seconds(), o.Time.Seconds()
 		ledger[name] = e
 	}
 	if err := ledger.Write(filepath.Join(o.Corpus, ledgerFile)); err != nil {
@@ -210,6 +214,65 @@ FUNC FuzzWrong(f *testing.F) {
 	write("p/other_test.go", "package p\n")
 	if again, err := Codes(t.Context(), dir, o.Go, targets); err != nil || !maps.Equal(again, changed) {
 		t.Errorf("a test of something else counts: %v, then %v, %v", changed, again, err)
+	}
+}
+
+// Others write to the ledger while a long run goes on.
+func TestLedgerOfTwoRuns(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "corpus", ledgerFile)
+	var both sync.WaitGroup
+	for _, name := range []string{"FuzzA", "FuzzB"} {
+		both.Go(func() {
+			for range 20 {
+				r := Result{Target: Target{Package: "p", Name: name}, Execs: 1}
+				if _, err := update(path, func(l Ledger) { l.add(r, "a", "c", time.Unix(0, 0)) }); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	both.Wait()
+	l, err := ReadLedger(path)
+	if err != nil || l["p.FuzzA"].Runs != 20 || l["p.FuzzB"].Runs != 20 {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// Of many processors at once no more counts than has passed, and of a busy one
+// no more than it gave.
+func TestTimeThatCounts(t *testing.T) {
+	target := Target{Package: "p", Name: "FuzzX"}
+	for name, e := range map[string]Entry{
+		"many processors": {Code: "a", Seconds: 60, Processor: 480},
+		"a busy one":      {Code: "a", Seconds: 600, Processor: 60},
+	} {
+		if left := (Ledger{"p.FuzzX": e}).Missing(target, "a", 10*time.Minute); left != 9*time.Minute {
+			t.Errorf("%s: %v missing", name, left)
+		}
+	}
+}
+
+func TestOrder(t *testing.T) {
+	name := func(path string) Target { return Target{Package: path, Name: "FuzzX"} }
+	inner, open, wide, had := name("kernel-broker/ca"), name("kernel-broker/hook"), name("kernel-broker/rpc"), name("kernel-broker/munge")
+	changed := name("kernel-broker/credential")
+	all := []Target{had, changed, inner, open, wide}
+	codes := map[string]string{}
+	for _, t := range all {
+		codes[t.String()] = "now"
+	}
+	ledger := Ledger{
+		had.String():     {Code: "now", Seconds: 600, Processor: 600},
+		changed.String(): {Code: "then", Seconds: 600, Processor: 600},
+		open.String():    {Code: "now", Seconds: 600, Processor: 20},
+	}
+	if got, want := Order(all, ledger, codes, 10*time.Minute), []Target{wide, open, inner, changed, had}; !slices.Equal(got, want) {
+		t.Errorf("%v, not %v", got, want)
+	}
+	for _, folder := range exposed {
+		if _, err := os.Stat(filepath.Join("../..", folder)); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,8 +22,8 @@ type Options struct {
 	// Root of the repository, Corpus and Work folders, which hold the archives
 	// and what is made on the way.
 	Root, Corpus, Work string
-	// Time of a processor that each target is to have. A run gives it as much
-	// time as is missing, of which it may get less on a busy machine.
+	// Time of a processor that each target is to have, however long that takes
+	// on a busy machine; of several processors it takes no less.
 	Time time.Duration
 	// Missing: what targets have had with the same code counts.
 	Missing bool
@@ -52,6 +53,15 @@ type Result struct {
 	Broke string `json:"broke,omitempty"`
 }
 
+// plus is what a target had before and in one run more.
+func (r Result) plus(one Result) Result {
+	one.Seconds, one.Processor, one.Execs, one.New = one.Seconds+r.Seconds, one.Processor+r.Processor, one.Execs+r.Execs, one.New+r.New
+	if one.Broke == "" {
+		one.Broke = r.Broke
+	}
+	return one
+}
+
 // ledgerFile is in the corpus.
 const ledgerFile = "ledger.json"
 
@@ -61,68 +71,122 @@ const shortest = 10 * time.Second
 // Ledger reads what the targets have had.
 func (o Options) Ledger() (Ledger, error) { return ReadLedger(filepath.Join(o.Corpus, ledgerFile)) }
 
-// Run runs the targets in turn, and writes what each has had into the ledger as
-// soon as it ends. What a target finds is in its result; an error is something
-// that kept targets from running. When ctx ends so do the targets that run, and
-// what they had counts.
+// slice is how long a target runs before what it had is written down: not more
+// is lost when everything is killed.
+const slice = 5 * time.Minute
+
+// tries is how often in a row a target may break off before the next has its turn.
+const tries = 3
+
+// runner is one run over many targets.
+type runner struct {
+	Options
+	builds programs
+
+	lock    sync.Mutex
+	waiting []Target
+	total   int
+	codes   map[string]string
+	ledger  Ledger
+	results []Result
+	broken  error
+}
+
+// Run runs the targets in turn, and writes what each has had into the ledger on
+// the way. What a target finds is in its result; an error is something that kept
+// targets from running. When ctx ends so do the targets that run, and what they
+// had counts.
 func Run(ctx context.Context, o Options, targets []Target, codes map[string]string) ([]Result, error) {
 	ledger, err := o.Ledger()
 	if err != nil {
 		return nil, err
 	}
 	o.Log = &together{to: o.Log}
-	var lock sync.Mutex
-	var results []Result
-	var broken error
-	next := 0
-	take := func() (Target, time.Duration, int, bool) {
-		lock.Lock()
-		defer lock.Unlock()
-		for next < len(targets) && ctx.Err() == nil && broken == nil {
-			t := targets[next]
-			next++
-			need := o.Time
-			if o.Missing {
-				need = ledger.Missing(t, codes[t.String()], o.Time)
-			}
-			if need > 0 {
-				return t, max(need.Round(time.Second), shortest), next, true
-			}
-		}
-		return Target{}, 0, 0, false
-	}
-	var builds programs
-	work := func() {
-		for {
-			t, need, n, more := take()
-			if !more {
-				return
-			}
-			_, _ = fmt.Fprintf(o.Log, "[%d/%d] %s for %v\n", n, len(targets), t, need)
-			result, err := o.one(ctx, t, need, &builds)
-			if words := result.words(); words != "" {
-				_, _ = fmt.Fprintf(o.Log, "%s: %s\n", t, words)
-			}
-			lock.Lock()
-			switch {
-			case err != nil:
-				if ctx.Err() == nil {
-					broken = errors.Join(broken, fmt.Errorf("%s: %w", t, err))
-				}
-			default:
-				results = append(results, result)
-				ledger.add(result, codes[t.String()], o.Commit, time.Now())
-				broken = errors.Join(broken, ledger.Write(filepath.Join(o.Corpus, ledgerFile)))
-			}
-			lock.Unlock()
-		}
-	}
+	r := &runner{Options: o, builds: programs{targets: targets}, waiting: targets, total: len(targets), codes: maps.Clone(codes), ledger: ledger}
 	var all sync.WaitGroup
 	for range max(1, o.AtOnce) {
-		all.Go(work)
+		all.Go(func() {
+			for t, more := r.take(ctx); more; t, more = r.take(ctx) {
+				r.target(ctx, t)
+			}
+		})
 	}
 	all.Wait()
-	return results, broken
+	return r.results, r.broken
+}
+
+// take returns the next target that needs to run.
+func (r *runner) take(ctx context.Context) (Target, bool) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	for len(r.waiting) > 0 && ctx.Err() == nil && r.broken == nil {
+		t := r.waiting[0]
+		r.waiting = r.waiting[1:]
+		if need := r.need(Result{Target: t}); need > 0 {
+			_, _ = fmt.Fprintf(r.Log, "[%d/%d] %s for %v\n", r.total-len(r.waiting), r.total, t, need)
+			return t, true
+		}
+	}
+	return Target{}, false
+}
+
+// needOf is what a target needs with the code that it was built of.
+func (r *runner) needOf(so Result, made program) time.Duration {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.codes[so.String()] = made.codes[so.String()]
+	return r.need(so)
+}
+
+// need is what a target still lacks that had so much in this run.
+func (r *runner) need(so Result) time.Duration {
+	if r.Missing {
+		return r.ledger.Missing(so.Target, r.codes[so.String()], r.Time)
+	}
+	return max(0, r.Time-had(so.Seconds, so.Processor))
+}
+
+// target runs one until it has had its time, or found something.
+func (r *runner) target(ctx context.Context, t Target) {
+	sum := Result{Target: t}
+	made, err := r.builds.get(ctx, r.Options, t)
+	for broke := 0; err == nil && broke < tries && sum.Failed == "" && ctx.Err() == nil; {
+		need := r.needOf(sum, made)
+		if need == 0 {
+			break
+		}
+		var one Result
+		if one, err = r.one(ctx, t, max(min(need, slice).Round(time.Second), shortest), made.path); err != nil {
+			break
+		}
+		if words := one.words(); words != "" {
+			_, _ = fmt.Fprintf(r.Log, "%s: %s\n", t, words)
+		}
+		if broke++; one.Broke == "" {
+			broke = 0
+		}
+		sum = sum.plus(one)
+		err = r.record(one, made.codes[t.String()])
+	}
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if sum.Seconds > 0 {
+		r.results = append(r.results, sum)
+	}
+	if err != nil && ctx.Err() == nil {
+		r.broken = errors.Join(r.broken, fmt.Errorf("%s: %w", t, err))
+	}
+}
+
+// record writes down what a target had, with the code that it was built of.
+func (r *runner) record(one Result, code string) error {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	ledger, err := update(filepath.Join(r.Corpus, ledgerFile), func(l Ledger) { l.add(one, code, r.Commit, time.Now()) })
+	if err == nil {
+		r.ledger = ledger
+	}
+	return err
 }
 
 // together writes lines of many one after another.
@@ -135,40 +199,6 @@ func (w *together) Write(p []byte) (int, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return w.to.Write(p)
-}
-
-// programs are test programs, each built once.
-type programs struct {
-	lock  sync.Mutex
-	built map[string]func() (string, error)
-}
-
-// get makes the program of a target, instrumented: that of all its package's.
-func (p *programs) get(ctx context.Context, o Options, t Target) (string, error) {
-	if t.inC() {
-		return o.buildC(ctx, t)
-	}
-	p.lock.Lock()
-	if p.built == nil {
-		p.built = map[string]func() (string, error){}
-	}
-	build := p.built[t.Package]
-	if build == nil {
-		build = sync.OnceValues(func() (string, error) { return o.build(ctx, t.Package) })
-		p.built[t.Package] = build
-	}
-	p.lock.Unlock()
-	return build()
-}
-
-func (o Options) build(ctx context.Context, folder string) (string, error) {
-	program := filepath.Join(o.Work, strings.ReplaceAll(folder, "/", "-")+".test")
-	cmd := exec.CommandContext(ctx, o.Go, "test", "-c", "-fuzz=.", "-o", program, "./"+folder)
-	cmd.Dir = o.Root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("test program of %s: %w\n%s", folder, err, out)
-	}
-	return program, nil
 }
 
 func (o Options) arguments(t Target, need time.Duration, cache string) []string {
@@ -186,16 +216,13 @@ func (o Options) arguments(t Target, need time.Duration, cache string) []string 
 // ended is what a target gets to end by itself, after its time.
 const ended = 5 * time.Minute
 
-func (o Options) one(ctx context.Context, t Target, need time.Duration, builds *programs) (Result, error) {
+func (o Options) one(ctx context.Context, t Target, need time.Duration, program string) (Result, error) {
 	r := Result{Target: t}
-	program, err := builds.get(ctx, o, t)
-	if err != nil {
-		return r, err
-	}
 	cache := filepath.Join(o.Work, "cache", t.Package)
 	corpus := filepath.Join(cache, t.Name)
 	archive := filepath.Join(o.Corpus, t.Package, t.Name+".tar.gz")
-	if err := errors.Join(os.MkdirAll(corpus, 0o750), restore(archive, corpus)); err != nil {
+	err := errors.Join(os.MkdirAll(corpus, 0o750), restore(archive, corpus))
+	if err != nil {
 		return r, err
 	}
 	limited, cancel := context.WithTimeout(ctx, need+ended)

@@ -32,11 +32,15 @@ func main() {
 from the corpus in tests/fuzz-corpus on, and keeps there what they found: the
 smallest inputs of each target. It prints a table and writes the same as JSON.
 
+The time is a processor's: seconds that pass say little on a machine that does
+other things, and a run takes as many of them as that needs. Of several
+processors at once it counts no more than what passed.
+
 What each target has had with its code as it is adds up in
-tests/fuzz-corpus/ledger.json, in seconds of a processor and in executions:
-seconds that pass say little on a machine that does other things. With --missing
-a target gets only what it still lacks, so a long run can be ended (control-C)
-and gone on with at any time. --list prints the ledger.
+tests/fuzz-corpus/ledger.json, every five minutes. With --missing a target gets
+only what it still lacks, so a long run can be ended (control-C) and gone on with
+at any time. First come targets that never had their time, of these the ones that
+read what strangers send; --only names others. --list prints the ledger.
 
 An input that fails is below its package's testdata/fuzz, one of a target in C in
 tests/fuzz/seeds: mend what it shows, and commit it with that.
@@ -46,7 +50,7 @@ Exit codes: 0 nothing was found, 1 something was, or did not work.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, o, words, list, out) },
 	}
 	f := cmd.Flags()
-	f.DurationVar(&o.Time, "time", 10*time.Minute, "for each target")
+	f.DurationVar(&o.Time, "time", 10*time.Minute, "of a processor, for each target")
 	f.StringSliceVar(&words, "only", nil, "targets whose package and name contain this, or one of these, in their order")
 	f.BoolVar(&o.Missing, "missing", false, "only what targets lack of that time with their code as it is")
 	f.IntVar(&o.AtOnce, "at-once", 1, "targets side by side")
@@ -83,13 +87,19 @@ func run(cmd *cobra.Command, o fuzz.Options, words []string, list bool, out stri
 	if err != nil {
 		return err
 	}
+	ledger, err := o.Ledger()
+	if err != nil {
+		return err
+	}
+	if len(words) == 0 {
+		targets = fuzz.Order(targets, ledger, codes, o.Time)
+	}
 	if !list {
 		if err := fuzzAll(cmd, o, targets, codes, out); err != nil {
 			return err
 		}
 	}
-	ledger, err := o.Ledger()
-	if err != nil {
+	if ledger, err = o.Ledger(); err != nil {
 		return err
 	}
 	ledger.Table(cmd.OutOrStdout(), targets, codes, o.Time)
