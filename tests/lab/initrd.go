@@ -13,6 +13,16 @@ var initrdInit []byte
 // busybox is the nodes' userland; it has to be the static one.
 const busybox = "/bin/busybox"
 
+// BootInitrd makes the initrd with which the kernel in a folder of built kernels
+// finds its root on a machine's disk. A kernel without modules needs none.
+func BootInitrd(dir string) ([]byte, error) {
+	k, err := kernelIn(dir)
+	if err != nil {
+		return nil, fmt.Errorf("kernel %q: %w", dir, err)
+	}
+	return buildInitrd(k)
+}
+
 // buildInitrd makes the small initrd of a kernel with modules: it inserts what
 // the machine needs and goes on to the disk image. It is left uncompressed,
 // which boots fastest.

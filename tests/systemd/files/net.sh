@@ -1,0 +1,15 @@
+#!/bin/sh
+# Gives the machine the name and the address of its kernel's command line.
+read -r cmdline </proc/cmdline
+for arg in $cmdline; do
+	case $arg in
+	kb.node=*) echo "${arg#*=}" >/proc/sys/kernel/hostname ;;
+	kb.ip=*) ip=${arg#*=} ;;
+	esac
+done
+set -e
+ip link set lo up
+ip addr add 10.0.2.15/24 dev eth0
+ip link set eth0 up
+ip addr add "$ip" dev eth1
+ip link set eth1 up

@@ -1,0 +1,46 @@
+#!/bin/sh
+# Makes the machines' disk: Debian's root, what make install puts there, and the
+# test's own files.
+#   stage.sh DEBIAN FOLDER REPOSITORY IMAGE INITRD
+set -eu
+debian=$1 dir=$2 repo=$3 image=$4 initrd=$5
+root=$dir/root own=$dir/files
+mkdir "$root"
+tar -C "$root" --numeric-owner -xpf "$debian"
+
+# -o: what was built is installed, nothing is built meanwhile.
+make -s -C "$repo" -o build install DESTDIR="$(realpath "$root")"
+
+install -m 0755 -t "$root/usr/local/libexec" -D "$own/exec.sh" "$own/net.sh"
+install -m 0600 "$own/token" "$root/etc/lab-token"
+install -m 0644 -t "$root/etc/systemd/system" "$own/lab-exec@.service" "$own/lab-exec.socket" "$own/lab-net.service"
+install -m 0644 -t "$root/etc" "$own/fstab" "$own/hosts"
+install -m 0644 -t "$root/etc/slurm" "$own/slurm.conf"
+install -m 0600 -t "$root/etc/slurm" "$own/slurmdbd.conf"
+echo CgroupPlugin=cgroup/v2 >"$root/etc/slurm/cgroup.conf"
+echo "required /usr/lib/kernel-broker/kernel_profile.so" >"$root/etc/slurm/plugstack.conf"
+mkdir -p "$root/var/log/journal" "$root/srv/kernels"
+for kernel in stock mitgcm; do
+	install -D -m 0644 -t "$root/srv/kernels/$kernel" "$repo/build/kernels/$kernel/bzImage" "$repo/build/kernels/$kernel/kernel.json"
+done
+release=$(basename "$repo"/build/kernels/stock/modules/lib/modules/*)
+install -D -m 0644 "$repo/build/kernels/stock/bzImage" "$root/boot/vmlinuz-$release"
+install -D -m 0644 "$initrd" "$root/boot/initrd.img-$release"
+# A module that nobody needs: to try whether it can be loaded.
+find "$repo/build/kernels/stock/modules" -name 'dummy.ko*' -exec install -D -m 0644 -t "$root/srv" {} +
+
+chroot "$root" sh -eu <<'EOF'
+chown slurm:slurm /etc/slurm/slurmdbd.conf
+systemctl -q enable lab-net.service lab-exec.socket
+# What runs is what the test starts.
+systemctl -q disable slurmctld slurmd slurmdbd mariadb
+systemctl -q mask getty.target systemd-update-utmp.service systemd-update-utmp-runlevel.service \
+	apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer fstrim.timer e2scrub_all.timer systemd-tmpfiles-clean.timer \
+	systemd-pstore.service e2scrub_reap.service
+systemctl -q set-default multi-user.target
+for user in alice; do useradd --create-home --shell /bin/bash "$user"; done
+EOF
+
+used=$(du -sm "$root" | cut -f1)
+mke2fs -q -F -t ext4 -d "$root" -m 0 -E nodiscard "$image" "$((used + 768))M"
+rm -r "$root"

@@ -1,0 +1,146 @@
+//go:build lab
+
+package systemd
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/tests/lab"
+)
+
+// repo is the repository as this package's tests see it.
+const repo = "../.."
+
+// packages are Debian's for both machines; what a site's node does not need,
+// like the database, is there and does not run.
+var packages = []string{
+	"systemd", "systemd-sysv", "dbus", "libnss-systemd", "kmod", "iproute2", "procps", "strace", "lua5.3",
+	"munge", "slurmctld", "slurmd", "slurmdbd", "slurm-client", "mariadb-server", "kexec-tools",
+}
+
+// unwanted keeps the root small.
+var unwanted = []string{
+	"/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*",
+	"/usr/share/mysql/*/errmsg.sys.bak", "/usr/bin/mariadb-backup", "/usr/bin/aria_*", "/usr/share/zoneinfo/*",
+}
+
+//go:embed files
+var files embed.FS
+
+// debian returns the archive of a root that mmdebstrap made, from the cache
+// where one of the same packages was made before.
+func debian(t *testing.T) string {
+	t.Helper()
+	cache, err := exec.Command(repo + "/.ci/cache-dir").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--variant=apt", "--include=" + strings.Join(packages, ","), "--aptopt=APT::Install-Recommends \"false\""}
+	for _, path := range unwanted {
+		args = append(args, "--dpkgopt=path-exclude="+path)
+	}
+	sum := sha256.Sum256([]byte(strings.Join(args, "\n")))
+	path := filepath.Join(strings.TrimSpace(string(cache)), "systemd", "debian-"+hex.EncodeToString(sum[:8])+".tar")
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	made := path + ".new"
+	args = append(args, "bookworm", made)
+	args = append(args, sources(t)...)
+	t.Logf("a Debian root with %s, once", strings.Join(packages, " "))
+	command(t, "mmdebstrap", append([]string{"--format=tar", "--quiet"}, args...)...)
+	if err := os.Rename(made, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// sources are this machine's own for Debian, so that the root comes from where
+// everything else of Debian's does. Other registries that it has are of no use.
+func sources(t *testing.T) (found []string) {
+	t.Helper()
+	for _, name := range []string{"/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.sources"} {
+		if text, err := os.ReadFile(name); err == nil && strings.Contains(string(text), "bookworm") {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 {
+		t.Fatal("this machine has no apt sources for Debian 12 (/etc/apt/sources.list.d/debian.sources)")
+	}
+	return found
+}
+
+// disk makes the machines' disk: Debian's root, what make install puts there,
+// and what the test needs.
+func disk(t *testing.T, dir string) (image, initrd, token string) {
+	t.Helper()
+	secret := make([]byte, 16)
+	_, _ = rand.Read(secret)
+	token = hex.EncodeToString(secret)
+	initrd = filepath.Join(dir, "initrd.img")
+	text, err := lab.BootInitrd(filepath.Join(repo, "build/kernels/stock"))
+	if err != nil {
+		t.Fatalf("%v (make kernels)", err)
+	}
+	write(t, initrd, string(text), 0o644)
+	own := filepath.Join(dir, "files")
+	entries, err := files.ReadDir("files")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		text, err := files.ReadFile("files/" + e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(own, e.Name()), string(text), 0o644)
+	}
+	write(t, filepath.Join(own, "token"), token+"\n", 0o600)
+	image = filepath.Join(dir, "root.ext4")
+	args := []string{"sh", filepath.Join(own, "stage.sh"), debian(t), dir, repo, image, initrd}
+	if os.Geteuid() != 0 {
+		// The root's files belong to users of its own.
+		args = append([]string{"unshare", "--map-root-user", "--map-auto"}, args...)
+	}
+	command(t, args[0], args[1:]...)
+	return image, initrd, token
+}
+
+func write(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// command runs a program of this machine, which is not to fail.
+func command(t *testing.T, name string, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	// make install puts things where its caller says.
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		if len(out) > 4000 {
+			out = out[len(out)-4000:]
+		}
+		t.Fatalf("%s: %v\n%s", name, fmt.Errorf("%w (make deps-long build kernels?)", err), out)
+	}
+}
