@@ -79,6 +79,15 @@ func (f File) Max() int64 {
 	return largest
 }
 
+func (f File) counters() (number int) {
+	for _, function := range f.Functions {
+		for _, counter := range function.Counters {
+			number += len(counter.Values)
+		}
+	}
+	return number
+}
+
 // Ran reports whether anything in the file was executed.
 func (f File) Ran() bool {
 	for _, function := range f.Functions {

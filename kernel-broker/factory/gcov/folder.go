@@ -22,11 +22,13 @@ func Mangled(object string) string {
 // object is the way back from Mangled; false for other files.
 func object(name string) (string, bool) {
 	short, ok := strings.CutSuffix(name, suffix)
-	return strings.ReplaceAll(short, "#", "/"), ok
+	short = strings.ReplaceAll(short, "#", "/")
+	return short, ok && isObject(short)
 }
 
 // WriteFor writes the profile into a folder, where GCC finds it when the
-// naming is Mangled. The folder must be empty or not there yet.
+// naming is Mangled. The folder must be empty or not there yet, and the names
+// must be those of Below.
 func (p Profile) WriteFor(dir string, naming Naming) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("profile: %w", err)
@@ -56,7 +58,7 @@ func ReadFolder(dir string) (map[string][]byte, error) {
 	for _, entry := range entries {
 		name, ok := object(entry.Name())
 		if !ok {
-			return nil, fmt.Errorf("profile: %s is no profile of an object", filepath.Join(dir, entry.Name()))
+			return nil, fmt.Errorf("profile: %q is no profile of an object", filepath.Join(dir, entry.Name()))
 		}
 		if files[name], err = os.ReadFile(filepath.Join(dir, entry.Name())); err != nil {
 			return nil, fmt.Errorf("profile of %q: %w", name, err)

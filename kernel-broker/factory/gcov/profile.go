@@ -12,9 +12,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 const suffix = ".gcda"
+
+// mostCounters of all files are far more than any kernel's: a few bytes of a
+// file stand for as many that are zero as it likes.
+const mostCounters = 1 << 24
 
 // Profile is what one or more runs of an instrumented kernel counted, by the
 // object's path without its ending ("fs/read_write").
@@ -30,6 +36,7 @@ var ErrDiffer = errors.New("counters of another kernel")
 // load reads every .gcda file below a folder.
 func load(dir string) (Profile, error) {
 	profile := Profile{Files: map[string]File{}, Runs: 1}
+	counters := 0
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, suffix) {
 			return err
@@ -44,7 +51,10 @@ func load(dir string) (Profile, error) {
 		}
 		file, err := Parse(data)
 		if err != nil {
-			return fmt.Errorf("%s: %w", relative, err)
+			return fmt.Errorf("%q: %w", relative, err)
+		}
+		if counters += file.counters(); counters > mostCounters {
+			return fmt.Errorf("%q and what comes before it have %d counters, a kernel has no more than %d: %w", relative, counters, mostCounters, ErrFormat)
 		}
 		profile.Files[strings.TrimSuffix(relative, suffix)] = file
 		return nil
@@ -60,7 +70,8 @@ func load(dir string) (Profile, error) {
 
 // Below takes a folder away from the front of every name: that of the
 // instrumented objects, under which the kernel shows its files. A file from
-// elsewhere belongs to another build, and is an error.
+// elsewhere belongs to another build, and is an error. What is below has to be
+// the path of an object: it becomes the name of a file, and a path again.
 func (p Profile) Below(objects string) (Profile, error) {
 	prefix := strings.Trim(filepath.ToSlash(filepath.Clean(objects)), "/") + "/"
 	below := Profile{Files: make(map[string]File, len(p.Files)), Runs: p.Runs}
@@ -69,9 +80,20 @@ func (p Profile) Below(objects string) (Profile, error) {
 		if !ok {
 			return Profile{}, fmt.Errorf("profile of %q is not from below %q: %w", name, objects, ErrDiffer)
 		}
+		if !isObject(short) {
+			return Profile{}, fmt.Errorf("profile of %q: that is no path of an object: %w", name, ErrFormat)
+		}
 		below.Files[short] = p.Files[name]
 	}
 	return below, nil
+}
+
+// isObject tells whether a name is a path below the objects' folder, and the
+// same after Mangled and back.
+func isObject(name string) bool {
+	return name != "." && filepath.IsLocal(name) && filepath.Clean(name) == name && !strings.ContainsFunc(name, func(r rune) bool {
+		return r == '#' || r == utf8.RuneError || unicode.IsControl(r)
+	})
 }
 
 // Names of the objects, sorted.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -37,6 +38,8 @@ var ErrOtherSource = errors.New("counters are of another source tree or configur
 const (
 	mostCounted  = 1 << 30
 	mostCounters = 1 << 14
+	// Behind its end tar fills up its last record.
+	mostPadding = 1 << 20
 )
 
 // counted adds the step that makes a profile of runs.
@@ -116,7 +119,7 @@ func unpackCounters(ctx context.Context, path, dir string) (err error) {
 		}
 		header, err := files.Next()
 		if errors.Is(err, io.EOF) {
-			return nil
+			break
 		}
 		if err == nil {
 			err = budget.Take(header)
@@ -128,18 +131,26 @@ func unpackCounters(ctx context.Context, path, dir string) (err error) {
 			return err
 		}
 	}
+	// What tar leaves unread ends with the checksum of all of it.
+	if _, err := io.CopyN(io.Discard, plain, mostPadding); !errors.Is(err, io.EOF) {
+		if err == nil {
+			err = fmt.Errorf("the archive goes on behind its end for more than %d bytes", mostPadding)
+		}
+		return fmt.Errorf("counters: %w", err)
+	}
+	return nil
 }
 
 func unpackOne(header *tar.Header, from io.Reader, dir string) error {
 	top, _, inside := strings.Cut(header.Name, "/")
-	if header.Typeflag != tar.TypeReg || !inside || !filepath.IsLocal(header.Name) || top != gcov.GuestFolder && top != gcov.GuestFolder+gcov.Copying {
+	if header.Typeflag != tar.TypeReg || !inside || !filepath.IsLocal(header.Name) || path.Clean(header.Name) != header.Name || top != gcov.GuestFolder && top != gcov.GuestFolder+gcov.Copying {
 		return fmt.Errorf("counters: %q does not belong in an archive of counters", header.Name)
 	}
-	path := filepath.Join(dir, header.Name) //nolint:gosec // G305: IsLocal and the folder were looked at above
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	target := filepath.Join(dir, header.Name) //nolint:gosec // G305: IsLocal and the folder were looked at above
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	file, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}

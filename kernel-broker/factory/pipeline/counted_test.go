@@ -3,7 +3,6 @@ package pipeline
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/tarlimit/tartest"
 )
 
 // gcc12 in the version word of its counters.
@@ -31,20 +31,27 @@ func counts(flow uint32, values ...int64) string {
 // archive writes what a node delivers.
 func archive(t *testing.T, files map[string]string) string {
 	t.Helper()
+	path := filepath.Join(t.TempDir(), "counters.tar.gz")
+	if err := os.WriteFile(path, tartest.Zip(unzipped(t, files)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func unzipped(t testing.TB, files map[string]string) []byte {
+	t.Helper()
 	var out bytes.Buffer
-	zipped := gzip.NewWriter(&out)
-	packed := tar.NewWriter(zipped)
+	packed := tar.NewWriter(&out)
 	var err error
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		err = errors.Join(err, packed.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(files[name]))}))
 		_, wrong := io.WriteString(packed, files[name])
 		err = errors.Join(err, wrong)
 	}
-	path := filepath.Join(t.TempDir(), "counters.tar.gz")
-	if err = errors.Join(err, packed.Close(), zipped.Close(), os.WriteFile(path, out.Bytes(), 0o644)); err != nil {
+	if err = errors.Join(err, packed.Close()); err != nil {
 		t.Fatal(err)
 	}
-	return path
+	return out.Bytes()
 }
 
 // addedUp runs the step after one that made an instrumented kernel.
@@ -100,6 +107,9 @@ func TestCountersRefused(t *testing.T) {
 	}{
 		{"another source tree", strings.Repeat("ab", 20), good, "run 7, node \"n1\": it counted on build abab"},
 		{"a path out of the folder", build, map[string]string{"gcov/../../x.gcda": counts(1, 1)}, "does not belong"},
+		{"a path out of the folder once GCC's name is read", build, map[string]string{below + "..#..#x.gcda": counts(1, 1)}, "no path of an object"},
+		{"more than a disk has folders", build, map[string]string{below + strings.Repeat("a/", mostCounters) + "x.gcda": counts(1, 1)}, "more than there may be"},
+		{"a path beside the folder", build, map[string]string{"gcov/../x.gcda": counts(1, 1)}, "does not belong"},
 		{"another folder", build, map[string]string{"etc/passwd": "x"}, "does not belong"},
 		{"no counters", build, map[string]string{below + "fs/a.gcda": "junk"}, "no profile of gcc 12"},
 		{"nothing", build, nil, "run 7"},

@@ -5,17 +5,35 @@ package tarlimit
 import (
 	"archive/tar"
 	"fmt"
+	"path"
 )
+
+// longest name that Linux takes. Tar has room for a megabyte of folders in one.
+const longest = 4096
 
 // Budget is what is left of what an archive may hold.
 type Budget struct {
-	Bytes   int64
+	Bytes int64
+	// Entries are files and folders, those too that are only part of a name.
 	Entries int
+
+	folders map[string]bool
 }
 
 // Take takes an entry out of the budget before it is unpacked.
 func (b *Budget) Take(h *tar.Header) error {
-	if b.Entries--; b.Entries < 0 {
+	if len(h.Name) > longest {
+		return fmt.Errorf("%.60q... has a name of %d bytes, %d more than there may be", h.Name, len(h.Name), len(h.Name)-longest)
+	}
+	b.Entries--
+	for folder := path.Dir(path.Clean(h.Name)); folder != "." && folder != "/" && !b.folders[folder]; folder = path.Dir(folder) {
+		if b.folders == nil {
+			b.folders = map[string]bool{}
+		}
+		b.folders[folder] = true
+		b.Entries--
+	}
+	if b.Entries < 0 {
 		return fmt.Errorf("%q is one file or folder more than there may be", h.Name)
 	}
 	if h.Size < 0 || h.Size > b.Bytes {

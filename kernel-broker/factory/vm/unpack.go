@@ -28,6 +28,8 @@ const (
 const (
 	mostBytes   = 2 << 30
 	mostEntries = 1 << 17
+	// Behind its end tar fills up its last record.
+	mostPadding = 1 << 20
 )
 
 // unpack takes the stream apart: files go below dir, the exit code is returned.
@@ -39,7 +41,11 @@ func unpack(stream, dir string) (code int, err error) {
 		return 0, err
 	}
 	defer func() { _ = file.Close() }() // only read from
-	unzipped, err := gzip.NewReader(bufio.NewReader(file))
+	return take(bufio.NewReader(file), dir)
+}
+
+func take(stream io.Reader, dir string) (code int, err error) {
+	unzipped, err := gzip.NewReader(stream)
 	if err != nil {
 		return 0, fmt.Errorf("the result: %w", err)
 	}
@@ -72,7 +78,10 @@ func unpack(stream, dir string) (code int, err error) {
 		}
 	}
 	// What tar leaves unread ends with the checksum of all of it.
-	if _, err := io.Copy(io.Discard, unzipped); err != nil { //nolint:gosec // G110: nothing of it is kept
+	if _, err := io.CopyN(io.Discard, unzipped, mostPadding); !errors.Is(err, io.EOF) {
+		if err == nil {
+			err = fmt.Errorf("it goes on behind its end for more than %d bytes", mostPadding)
+		}
 		return 0, fmt.Errorf("the result: %w", err)
 	}
 	if code < 0 || !whole {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/tarlimit/tartest"
 )
 
 type part struct {
@@ -15,11 +17,15 @@ type part struct {
 	kind       byte
 }
 
-func stream(t *testing.T, parts ...part) []byte {
+func stream(t testing.TB, parts ...part) []byte {
 	t.Helper()
-	var packed bytes.Buffer
-	zipped := gzip.NewWriter(&packed)
-	out := tar.NewWriter(zipped)
+	return tartest.Zip(entries(t, parts...))
+}
+
+func entries(t testing.TB, parts ...part) []byte {
+	t.Helper()
+	var made bytes.Buffer
+	out := tar.NewWriter(&made)
 	for _, p := range parts {
 		if p.kind == 0 {
 			p.kind = tar.TypeReg
@@ -39,10 +45,7 @@ func stream(t *testing.T, parts ...part) []byte {
 	if err := out.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := zipped.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return packed.Bytes()
+	return made.Bytes()
 }
 
 // bomb is a stream that says it holds more than anybody has room for.
@@ -81,6 +84,8 @@ func TestUnpack(t *testing.T) {
 		"elsewhere":             {stream(t, code, part{name: "etc/x", text: "x"}, end), "not below /out"},
 		"twice the same file":   {stream(t, code, part{name: "out/x"}, part{name: "out/x"}, end), "file exists"},
 		"more than fits":        {bomb(t), "1 more than there may be"},
+		"many folders":          {stream(t, code, part{name: "out/" + strings.Repeat("a/", 2000) + "x"}, part{name: "out/" + strings.Repeat("b/", 4000) + "x"}, end), "bytes, "},
+		"goes on":               {tartest.Zip(append(entries(t, code, end), make([]byte, mostPadding)...)), "behind its end"},
 		"a name like another's": {stream(t, code, part{name: "outside"}, end), "not below /out"},
 	}
 	for name, c := range cases {
