@@ -96,6 +96,9 @@ func (o origin) page(p *page) {
 		}
 	}
 	p.field("Workload:", m.Workload)
+	for _, part := range m.Runs {
+		p.field(fmt.Sprintf("Run %d:", part.Run), fmt.Sprintf("%s, node %s %s", part.Use, part.Node, part.Digest))
+	}
 	p.field("Inputs:", m.InputsKey)
 	p.field("Builder:", m.Builder)
 	if o.verdict != "" {

@@ -51,7 +51,27 @@ type Manifest struct {
 	Profile  *Use           `json:"profile,omitempty"`
 	Workload string         `json:"workload,omitempty"`
 	Builder  string         `json:"builder,omitempty"`
+	// Runs are profiling runs of jobs that the kernel was made of.
+	Runs []RunPart `json:"runs,omitempty"`
 }
+
+// RunPart is what one node delivered of a profiling run, and what it went into.
+type RunPart struct {
+	Run    uint64 `json:"run"`
+	Node   string `json:"node"`
+	Use    RunUse `json:"use"`
+	Digest string `json:"digest"`
+}
+
+// RunUse is what a run's part went into.
+type RunUse string
+
+// The uses: what the job was seen to use stayed when the kernel was slimmed; what
+// it counted is the profile.
+const (
+	RunForSlimming RunUse = "slimming"
+	RunForProfile  RunUse = "profile"
+)
 
 // File of a result.
 type File struct {

@@ -51,22 +51,23 @@ func (b *builder) counted() {
 		inputs[fmt.Sprintf("run %d node %s", c.Run, c.Node)] = digest + " of " + c.BuildID
 	}
 	b.add("profile", "profile-of-runs", inputs, map[string]string{"kernel": "instrumented"}, light, func(ctx context.Context, w *graph.Work) error {
-		return addUp(ctx, b.p.Counters, w.Need("kernel"), w)
+		return addUp(ctx, b.p.Counters, b.p.instrumentedBy(), w.Need("kernel"), w)
 	})
 }
 
 // addUp adds up the counters of all nodes of all runs. GCC's counters belong to
-// one build: those of any other are refused before anything is read.
-func addUp(ctx context.Context, all []Counters, kernel string, w *graph.Work) error {
+// one build: those of any other are refused before anything is read, with the
+// command that makes the kernel to count on.
+func addUp(ctx context.Context, all []Counters, remedy, kernel string, w *graph.Work) error {
 	manifest, err := factory.ReadManifest(kernel)
 	if err != nil {
 		return err
 	}
 	for _, c := range all {
 		if c.BuildID != manifest.BuildID {
-			return fmt.Errorf("run %d, node %q: it counted on build %s, and the instrumented kernel of %s is build %s (%s): "+
-				"publish that one as the profile's instrumented kernel, and run the job again: %w",
-				c.Run, c.Node, c.BuildID, manifest.Name, manifest.BuildID, manifest.Release, ErrOtherSource)
+			return fmt.Errorf("run %d, node %q: it counted on build %s, and the kernel of this build that counts is %s (%s): "+
+				"publish that one (%s), and run the job again on it: %w",
+				c.Run, c.Node, c.BuildID, manifest.BuildID, manifest.Release, remedy, ErrOtherSource)
 		}
 	}
 	objects, err := os.ReadFile(filepath.Join(kernel, objectsFile))

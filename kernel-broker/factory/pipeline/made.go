@@ -138,6 +138,9 @@ func (p *Pipeline) slimmed(w *graph.Work, facts *report.Facts) error {
 	for _, m := range outcome.Missing {
 		facts.Slimming.Missing = append(facts.Slimming.Missing, report.MissingDriver{Node: m.Node, Module: m.Module, Device: m.Device})
 	}
+	for _, w := range outcome.Witnesses {
+		facts.Slimming.Runs = append(facts.Slimming.Runs, slimmingRun(w))
+	}
 	for _, d := range outcome.Decisions() {
 		decision := report.Kept
 		if d.Goes {
@@ -147,6 +150,15 @@ func (p *Pipeline) slimmed(w *graph.Work, facts *report.Facts) error {
 			Objects: len(d.Objects), Bytes: int64(d.Code)})
 	}
 	return nil
+}
+
+func slimmingRun(w slim.Witness) report.SlimmingRun {
+	run := report.SlimmingRun{Run: w.Run, Releases: w.Releases, Named: w.Named, Found: w.Found, Unknown: w.Unknown,
+		Objects: w.Added, Refused: w.Refused, Lacking: w.Lacking}
+	for _, result := range w.Results {
+		run.Results = append(run.Results, report.Input{Name: result.Node, Digest: result.Digest})
+	}
+	return run
 }
 
 // cost is what the newest build that makes a report notes of its steps: the one

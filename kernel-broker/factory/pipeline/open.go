@@ -13,6 +13,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
 )
@@ -32,8 +33,10 @@ type Options struct {
 	// Nodes and Aliases tell slimming of the hardware, or are empty.
 	Nodes   []string `json:"nodes,omitempty"`
 	Aliases string   `json:"aliases,omitempty"`
-	// Counters of profiling runs, in place of the workload's own.
+	// Counters of profiling runs, in place of the workload's own. Traces are files
+	// of slim.JobTrace, beside the workload's own trace.
 	Counters []Counters `json:"counters,omitempty"`
+	Traces   []string   `json:"traces,omitempty"`
 	// UnequalMitigations is the site's policy, of verdict.Rules.
 	UnequalMitigations bool `json:"unequal_mitigations,omitempty"`
 	// Command and Machine stand in the report, Builder in the manifest.
@@ -57,6 +60,9 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 	p := &Pipeline{Recipe: plan.Recipe, Kernels: kernels, Current: o.Current, Jobs: o.Jobs, Command: o.Command, Machine: o.Machine,
 		Rules: verdict.DefaultRules(), Candidates: CandidatesIn(o.Cache), Store: StoreIn(o.Cache)}
 	p.Rules.UnequalMitigations, p.Counters = o.UnequalMitigations, o.Counters
+	if p.Traces, err = slim.ReadJobTraces(o.Traces); err != nil {
+		return nil, fmt.Errorf("kernel %q: %w", o.Name, err)
+	}
 	if plan.Recipe.Workload == "" {
 		return p, nil
 	}
@@ -68,7 +74,7 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 	p.Bench = bench
 	if plan.Recipe.Slimming == factory.SlimmingTrace {
 		p.Slimmer = Tracer{Factory: kernels, Emulator: bench, Keep: filepath.Join(o.Catalog, "keep"), Nodes: o.Nodes, Aliases: o.Aliases,
-			Journals: filepath.Join(o.Cache, "slimming")}
+			Traces: p.Traces, Journals: filepath.Join(o.Cache, "slimming")}
 	}
 	return p, nil
 }
@@ -107,6 +113,10 @@ func (o *Options) Absolute() error {
 	o.Counters = slices.Clone(o.Counters)
 	for i := range o.Counters {
 		paths = append(paths, &o.Counters[i].Path)
+	}
+	o.Traces = slices.Clone(o.Traces)
+	for i := range o.Traces {
+		paths = append(paths, &o.Traces[i])
 	}
 	for _, path := range paths {
 		if *path == "" {

@@ -26,6 +26,8 @@ type Tracer struct {
 	// Aliases is a modules.alias; the last two may be empty.
 	Keep, Aliases string
 	Nodes         []string
+	// Traces of jobs, whose kernel functions count as the workload's.
+	Traces []slim.JobTrace
 	// Journals is a folder that outlives a killed slimming.
 	Journals string
 }
@@ -74,8 +76,16 @@ func (t Tracer) Inputs() (Inputs, error) {
 			return nil, err
 		}
 	}
+	for _, trace := range t.Traces {
+		if all[runInput+fmt.Sprint(trace.Run)], err = graph.ValueDigest(trace); err != nil {
+			return nil, err
+		}
+	}
 	return all, nil
 }
+
+// runInput begins the names of inputs that are traces of jobs.
+const runInput = "run "
 
 // Slim implements Slimmer.
 func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
@@ -103,8 +113,15 @@ func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
 	if err != nil {
 		return err
 	}
+	witnesses, err := files.Witness(&facts, t.Traces, filepath.Join(from.Kernel, factory.SystemMapFile))
+	if err != nil {
+		return err
+	}
+	for _, witness := range witnesses {
+		w.Say("%s", witness)
+	}
 	input := slim.Input{
-		Name: t.Factory.Plan.Recipe.Name, Facts: facts, Missing: missing, Limit: mostKernels,
+		Name: t.Factory.Plan.Recipe.Name, Facts: facts, Missing: missing, Witnesses: witnesses, Limit: mostKernels,
 		Kernels: &trials{Tracer: t, work: w}, Log: slog.New(slog.NewTextHandler(w.Log, nil)),
 	}
 	if manifest.Sections != nil {
@@ -148,6 +165,7 @@ func (t Tracer) search(ctx context.Context, input slim.Input) (outcome slim.Outc
 	for _, name := range []string{"keep-lists", "nodes", "aliases", "limit", "warmest", "recipe keeps"} {
 		delete(inputs, name) // they change what is asked, and no answer
 	}
+	maps.DeleteFunc(inputs, func(name, _ string) bool { return strings.HasPrefix(name, runInput) }) // so do these
 	if input.Base, err = graph.ValueDigest(inputs); err != nil {
 		return slim.Outcome{}, err
 	}

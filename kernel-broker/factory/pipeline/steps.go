@@ -12,6 +12,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
@@ -37,6 +38,8 @@ type Pipeline struct {
 	Slimmer Slimmer // nil unless the recipe asks for slimming
 	// Counters of profiling runs; without any the workload is run for them.
 	Counters []Counters
+	// Traces of profiling runs, which the Slimmer has too.
+	Traces []slim.JobTrace
 	// Current is the folder of the kernel that jobs get today, with bzImage
 	// and kernel.json; empty: the distribution's own.
 	Current string
@@ -69,20 +72,21 @@ type builder struct {
 func (p *Pipeline) Graph() (*graph.Graph, error) {
 	b := &builder{p: p}
 	b.add("source", "", b.inputs(p.Kernels.SourceInputs()), nil, light, p.Kernels.Source)
-	slim := ""
+	slimmed := ""
 	if p.Recipe.Slimming == factory.SlimmingTrace {
-		slim = b.slim()
+		slimmed = b.slim()
 	}
-	b.configure("config", factory.Plain, slim)
+	b.configure("config", factory.Plain, slimmed)
 	b.compile("plain", factory.Plain, "config", "")
 	plain, candidate := "plain", "plain"
 	if p.Recipe.Optimisation.Profiled() {
-		candidate = b.profile(slim)
+		candidate = b.profile(slimmed)
 	}
 	if p.Bench != nil {
 		b.judge(plain, candidate)
 	}
-	b.publish(candidate)
+	b.publish(candidate, b.named(candidate))
+	b.checkRuns()
 	if b.err != nil {
 		return nil, fmt.Errorf("kernel %q: %w", p.Recipe.Name, b.err)
 	}
@@ -188,6 +192,9 @@ func (b *builder) profile(slim string) (candidate string) {
 	}
 	b.configure("instrumented-config", factory.Instrumented, slim)
 	b.compile("instrumented", factory.Instrumented, "instrumented-config", "")
+	if len(b.p.Traces) > 0 {
+		b.name("instrumented", b.p.traced()) // counters have no part in it
+	}
 	if len(b.p.Counters) > 0 {
 		b.counted()
 	} else {
@@ -253,9 +260,10 @@ func (b *builder) report(needs map[string]string) {
 	b.add(StepReport, "", inputs, needs, light, b.p.report)
 }
 
-// publish adds the effect at the end.
-func (b *builder) publish(candidate string) {
-	needs := map[string]string{"kernel": candidate}
+// publish adds the effect at the end: of the candidate, whose kernel is in the
+// result of another step where it was made of runs.
+func (b *builder) publish(candidate, kernel string) {
+	needs := map[string]string{"kernel": kernel}
 	if b.p.Bench != nil {
 		needs["verdict"], needs["report"] = StepVerdict, StepReport
 		for _, data := range []Data{Test, Train} {

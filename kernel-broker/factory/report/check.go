@@ -144,9 +144,28 @@ func (f Facts) checkMade() error {
 			}
 		}
 	}
+	if f.Slimming != nil {
+		for _, run := range f.Slimming.Runs {
+			if err := f.checkRun(run); err != nil {
+				return err
+			}
+		}
+	}
 	for _, step := range f.Cost {
 		if !(step.Seconds >= 0) || step.Bytes < 0 {
 			return f.wrong("step %q took %v seconds and made %d bytes", step.Step, step.Seconds, step.Bytes)
+		}
+	}
+	return nil
+}
+
+func (f Facts) checkRun(r SlimmingRun) error {
+	if r.Run == 0 || r.Found < 0 || r.Found > r.Named {
+		return f.wrong("run %d: %d of %d names are in the kernel", r.Run, r.Found, r.Named)
+	}
+	for _, result := range r.Results {
+		if !digest.MatchString(result.Digest) {
+			return f.wrong("run %d, node %q: %q is no digest", r.Run, result.Name, result.Digest)
 		}
 	}
 	return nil

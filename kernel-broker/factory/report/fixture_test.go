@@ -77,7 +77,9 @@ func fixture() Facts {
 		},
 	}
 	f.Slimming = &Slimming{Proposed: 2, Configurations: 4, Kernels: 3, ObjectsGone: 14, CodeGone: 88_000, TextBefore: 4_878_000, TextAfter: 4_790_000,
-		Missing: []MissingDriver{{"n1", "ixgbe", "pci:8086:10fb"}}}
+		Missing: []MissingDriver{{"n1", "ixgbe", "pci:8086:10fb"}},
+		Runs: []SlimmingRun{{Run: 3, Results: []Input{{"n1", digestOf("7")}, {"n2", digestOf("8")}}, Releases: []string{"6.1.0-56-amd64"}, Named: 243, Found: 210,
+			Unknown: []string{"nfs_file_read"}, Objects: []string{"fs/aio.o"}, Refused: []string{"io_uring_setup"}, Lacking: []string{"nfs"}}}}
 	f.Cost = []Cost{{"source", 21.4, 90_000_000, true, true}, {"plain", 900, 4_100_000, true, true}, {"optimised", 1250.25, 3_400_000, false, false}}
 	f.Kernels[4].Profile = &Profile{Objects: 1268, Excluded: []Exclusion{{"lib/odd.o", "does not compile with its profile: internal compiler error"}},
 		Mismatched: []string{"fs/namei.o: path_openat"}, Moved: []string{"mm/mmap.o: vma_link"}, Missing: []string{"lib/crc32.o", "arch/x86/entry/vdso/vma.o"}}

@@ -38,6 +38,28 @@ type Slimming struct {
 	TextAfter  int64 `json:"text_after,omitempty"`
 	// Missing are drivers that nodes have devices for and the kernel never had.
 	Missing []MissingDriver `json:"missing_drivers,omitempty"`
+	// Runs of jobs that had a say beside the workload.
+	Runs []SlimmingRun `json:"runs,omitempty"`
+}
+
+// SlimmingRun is a profiling run of a job, and what became of what the job was
+// seen to use of its kernel.
+type SlimmingRun struct {
+	Run uint64 `json:"run"`
+	// Results by node, and the releases of the kernels that the job ran on.
+	Results  []Input  `json:"results"`
+	Releases []string `json:"releases,omitempty"`
+	// Named are the functions and system calls that it used; Found those that the
+	// kernel has. Unknown are the first of those that it has not.
+	Named   int      `json:"named"`
+	Found   int      `json:"found"`
+	Unknown []string `json:"unknown,omitempty"`
+	// Objects that the workload did not need, and the job did.
+	Objects []string `json:"objects,omitempty"`
+	// Refused are system calls, and Lacking file systems, that the job used and no
+	// fragment of the recipe asks for.
+	Refused []string `json:"refused_calls,omitempty"`
+	Lacking []string `json:"lacking_file_systems,omitempty"`
 }
 
 // MissingDriver is a driver that a node asks for.

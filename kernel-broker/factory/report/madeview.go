@@ -2,6 +2,8 @@ package report
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/page"
@@ -80,6 +82,9 @@ func (v view) slimmed() []page.Part {
 		facts = append(facts, page.Fact{Name: "Function text", Text: fmt.Sprintf("%s, was %s", page.Bytes(s.TextAfter), page.Bytes(s.TextBefore))})
 	}
 	parts := []page.Part{facts}
+	if len(s.Runs) > 0 {
+		parts = append(parts, slimmingRuns(s.Runs)...)
+	}
 	if len(s.Missing) > 0 {
 		table := page.Table{
 			Caption: "Drivers that nodes have devices for and that the kernel never had",
@@ -91,6 +96,27 @@ func (v view) slimmed() []page.Part {
 		parts = append(parts, table)
 	}
 	return parts
+}
+
+// slimmingRuns tells what jobs added to what the workload needs.
+func slimmingRuns(runs []SlimmingRun) []page.Part {
+	table := page.Table{
+		Caption: "Profiling runs of jobs, whose kernel functions stay",
+		Columns: []page.Column{{Title: "Run"}, {Title: "On"}, {Title: "Used", Numeric: true}, {Title: "In this kernel", Numeric: true},
+			{Title: "Objects that stay for it"}, {Title: "What no fragment asks for"}},
+		Note: "A job may have run on another kernel than this one: what it used is known by name. Names that are not in this kernel are of another version, or of what this one was built without.",
+	}
+	var results page.List
+	for _, r := range runs {
+		table.Rows = append(table.Rows, page.Row{
+			page.Text(fmt.Sprint(r.Run)), page.Code(strings.Join(r.Releases, " ")), count(r.Named), count(r.Found),
+			page.Code(strings.Join(r.Objects, " ")), page.Code(strings.Join(slices.Concat(r.Refused, r.Lacking), " ")),
+		})
+		for _, result := range r.Results {
+			results = append(results, fmt.Sprintf("run %d, node %s: %s", r.Run, result.Name, result.Digest))
+		}
+	}
+	return []page.Part{table, page.Folded{Title: fmt.Sprintf("Results of these runs (%d)", len(results)), Parts: []page.Part{results}}}
 }
 
 // took is a time as people say it, from tenths of a second to hours.

@@ -8,6 +8,7 @@
 //	                           two functions may have one name
 //	which option builds it     ReadKbuild: the makefiles, for all
 //	                           configurations at once
+//	what jobs used besides     Uses.Witness: names from their profiling runs
 //	what hangs on the option   ReadKconfig, Without: depends and select
 //	what must stay anyway      ReadKeepLists, KeepHardware: what no run under
 //	                           emulation can know

@@ -33,6 +33,8 @@ type Outcome struct {
 	TextAfter  int64 `json:"text_after,omitempty"`
 	// Missing drivers of nodes, which no slimming took away.
 	Missing []Missing `json:"missing,omitempty"`
+	// Witnesses are the jobs' profiling runs that had a say.
+	Witnesses []Witness `json:"witnesses,omitempty"`
 	// Final configuration.
 	Config Config `json:"-"`
 }
@@ -67,6 +69,9 @@ func (o Outcome) Fragment() []byte {
 	comment(&text, fmt.Sprintf("Slimming of %s from a run: %d of %d options proposed went, and %s with %s of code.",
 		o.Name, len(o.Gone), o.Proposed, objects(o.ObjectsGone), bytesOf(o.CodeGone)))
 	comment(&text, "Made by the kernel factory: change the keep-lists and not this file.")
+	for _, w := range o.Witnesses {
+		comment(&text, "- "+w.String()+".")
+	}
 	if len(o.Gone) == 0 {
 		// A fragment without an option is none to those who read it.
 		text.WriteByte('\n')

@@ -57,6 +57,9 @@ type Use struct {
 	// Ran are the bytes of code that ran, at any time and for the workload.
 	Ran     uint64 `json:"ran"`
 	RanWork uint64 `json:"ran_work"`
+	// Seen says which jobs' profiling runs saw it used, where the workload alone
+	// would not have made it hot.
+	Seen string `json:"seen,omitempty"`
 }
 
 // Code in bytes, of both kinds.

@@ -227,6 +227,8 @@ func (f Facts) tooWarm(use Use) string {
 		return use.Object + " goes with it, and the run's record does not speak of it"
 	case use.Heat <= f.Warmest:
 		return ""
+	case use.Seen != "":
+		return use.Object + " was used by a job, " + use.Seen
 	case use.Heat == Started:
 		return use.Object + " ran at boot"
 	case use.Heat == Warm:

@@ -26,7 +26,9 @@ type Input struct {
 	Facts Facts
 	// Missing drivers, as KeepHardware found them; they are only passed on.
 	Missing []Missing
-	Kernels Kernels
+	// Witnesses, as Files.Witness found them; they are only passed on.
+	Witnesses []Witness
+	Kernels   Kernels
 	// Journal keeps the answers of kernels that were tried. Base is the digest
 	// of all that they depend on: source, recipe, compiler, workload.
 	Journal string
@@ -141,7 +143,7 @@ func (input Input) outcome(ctx context.Context, proposal Proposal, checked, trie
 	facts := input.Facts
 	outcome := Outcome{
 		Name: input.Name, Objects: facts.Uses.Sum(), Checks: checked.Calls, Kernels: tried.Calls,
-		TextBefore: input.TextBefore, TextAfter: tried.Last.Text, Missing: input.Missing,
+		TextBefore: input.TextBefore, TextAfter: tried.Last.Text, Missing: input.Missing, Witnesses: input.Witnesses,
 	}
 	after := facts.Config
 	if len(tried.Off) > 0 {

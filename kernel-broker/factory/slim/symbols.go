@@ -117,20 +117,35 @@ type FunctionUse struct {
 // stand in several objects, and lays a run over it. What lies in no object's
 // code, such as the marks of the linker script, is left out.
 func UseOf(functions []Function, pieces []Piece, run Spans) []FunctionUse {
-	code := slices.DeleteFunc(slices.Clone(pieces), func(p Piece) bool { return !codeSections[p.Section] })
-	slices.SortFunc(code, func(a, b Piece) int { return cmp.Compare(a.Begin, b.Begin) })
+	code := codeOf(pieces)
 	var uses []FunctionUse
 	for _, function := range functions {
-		next := sort.Search(len(code), func(i int) bool { return code[i].Begin > function.Begin })
-		if next == 0 || function.Begin >= code[next-1].end() {
+		piece, in := pieceAt(code, function.Begin)
+		if !in {
 			continue
 		}
 		// What fills the gap to the next object belongs to no function.
-		end := min(function.End, code[next-1].end())
+		end := min(function.End, piece.end())
 		uses = append(uses, FunctionUse{
-			Name: function.Name, Object: code[next-1].Object,
+			Name: function.Name, Object: piece.Object,
 			Bytes: end - function.Begin, Ran: run.In(function.Begin, end),
 		})
 	}
 	return uses
+}
+
+// codeOf are the pieces of code, in the order of their addresses.
+func codeOf(pieces []Piece) []Piece {
+	code := slices.DeleteFunc(slices.Clone(pieces), func(p Piece) bool { return !codeSections[p.Section] })
+	slices.SortFunc(code, func(a, b Piece) int { return cmp.Compare(a.Begin, b.Begin) })
+	return code
+}
+
+// pieceAt is the one of codeOf that an address is in.
+func pieceAt(code []Piece, address uint64) (Piece, bool) {
+	next := sort.Search(len(code), func(i int) bool { return code[i].Begin > address })
+	if next == 0 || address >= code[next-1].end() {
+		return Piece{}, false
+	}
+	return code[next-1], true
 }

@@ -1,0 +1,105 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+)
+
+// ErrRunsUseless are runs of which the recipe can make nothing.
+var ErrRunsUseless = errors.New("the recipe makes no use of these runs")
+
+// checkRuns refuses what would be left aside without a word.
+func (b *builder) checkRuns() {
+	r := b.p.Recipe
+	if len(b.p.Traces) > 0 && r.Slimming != factory.SlimmingTrace {
+		b.err = errors.Join(b.err, fmt.Errorf("run %d: what a job was seen to use is for slimming, and the recipe does not say slimming: %s: %w",
+			b.p.Traces[0].Run, factory.SlimmingTrace, ErrRunsUseless))
+	}
+	if len(b.p.Counters) > 0 && !r.Optimisation.Profiled() {
+		b.err = errors.Join(b.err, fmt.Errorf("run %d: its counters are for a profile, and the recipe does not say optimisation: %s or %s: %w",
+			b.p.Counters[0].Run, factory.OptimisePGO, factory.OptimisePGOSafe, ErrRunsUseless))
+	}
+}
+
+// traced and counted are the runs' parts by what they went into.
+func (p *Pipeline) traced() []factory.RunPart {
+	var parts []factory.RunPart
+	for _, trace := range p.Traces {
+		for _, result := range trace.Results {
+			parts = append(parts, factory.RunPart{Run: trace.Run, Node: result.Node, Use: factory.RunForSlimming, Digest: result.Digest})
+		}
+	}
+	return parts
+}
+
+func (p *Pipeline) counted() ([]factory.RunPart, error) {
+	var parts []factory.RunPart
+	for _, c := range p.Counters {
+		digest, err := graph.FileDigest(c.Path)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, factory.RunPart{Run: c.Run, Node: c.Node, Use: factory.RunForProfile, Digest: digest})
+	}
+	return parts, nil
+}
+
+// instrumentedBy is the command that makes the kernel to count on for this build:
+// what jobs used is part of its configuration.
+func (p *Pipeline) instrumentedBy() string {
+	command := "kernelctl kernel build " + p.Recipe.Name + " --instrumented"
+	var runs []string
+	for _, trace := range p.Traces {
+		runs = append(runs, fmt.Sprint(trace.Run))
+	}
+	if len(runs) > 0 {
+		command += " --from-run " + strings.Join(runs, ",")
+	}
+	return command
+}
+
+// InstrumentedStep is the step of which the kernel that counts is published.
+func (p *Pipeline) InstrumentedStep() string {
+	if len(p.Traces) > 0 {
+		return nameOf(string(factory.Instrumented))
+	}
+	return string(factory.Instrumented)
+}
+
+// named is the step of which a candidate is published: where it was made of runs,
+// one that says so in its manifest.
+func (b *builder) named(candidate string) string {
+	parts, err := b.p.counted()
+	b.err = errors.Join(b.err, err)
+	parts = append(b.p.traced(), parts...)
+	if len(parts) == 0 {
+		return candidate
+	}
+	return b.name(candidate, parts)
+}
+
+// name adds a step that names runs in a kernel's manifest. It is a step of its own:
+// the kernel is compiled for what it is, and not for where that comes from, so that
+// two runs of jobs that do the same share it.
+func (b *builder) name(step string, parts []factory.RunPart) string {
+	text, err := json.Marshal(parts)
+	b.err = errors.Join(b.err, err)
+	b.add(nameOf(step), "of-runs", Inputs{"runs": string(text)}, map[string]string{"kernel": step}, light, func(_ context.Context, w *graph.Work) error {
+		manifest, err := factory.ReadManifest(w.Need("kernel"))
+		if err != nil {
+			return err
+		}
+		manifest.Runs = parts
+		return errors.Join(os.CopyFS(w.Dir, os.DirFS(w.Need("kernel"))), manifest.Write(w.Dir))
+	})
+	return nameOf(step)
+}
+
+func nameOf(step string) string { return step + "-of-runs" }
