@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -55,11 +56,11 @@ func (w Workload) Outcome(result vm.Result) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, fmt.Errorf("workload %q: %w", w.Name, err)
 	}
-	mitigations, err := vm.ReadText(filepath.Join(result.Files, "mitigations"))
+	lines, err := readLines(filepath.Join(result.Files, "mitigations"))
 	if err != nil {
 		return Outcome{}, fmt.Errorf("workload %q: %w", w.Name, err)
 	}
-	return Outcome{Regions: regions, Mitigations: linesOf(string(mitigations))}, nil
+	return Outcome{Regions: regions, Mitigations: lines}, nil
 }
 
 func (w Workload) failure(result vm.Result) error {
@@ -67,27 +68,22 @@ func (w Workload) failure(result vm.Result) error {
 	if !known {
 		part = fmt.Sprintf("script (exit code %d)", result.ExitCode)
 	}
-	output, err := vm.ReadEnd(filepath.Join(result.Files, "output"))
+	lines, err := readLines(filepath.Join(result.Files, "output"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	lines := linesOf(string(output))
 	return &FailedError{Workload: w.Name, Part: part, Output: strings.Join(lines[max(0, len(lines)-30):], "\n")}
 }
 
 // readRegions reads lines of "MARKER NAME OPERATIONS", one for each region in
 // the order in which they ran.
 func readRegions(path string) ([]Region, error) {
-	text, err := vm.ReadText(path)
+	lines, err := readLines(path)
 	if err != nil {
-		return nil, fmt.Errorf("regions: %w", err)
+		return nil, err
 	}
-	return parseRegions(string(text))
-}
-
-func parseRegions(text string) ([]Region, error) {
 	var regions []Region
-	for i, line := range linesOf(text) {
+	for i, line := range lines {
 		fields := strings.Fields(line)
 		if len(fields) != 3 {
 			return nil, fmt.Errorf("regions:%d: %q is not a marker, a name and operations", i+1, line)
@@ -108,13 +104,17 @@ func parseRegions(text string) ([]Region, error) {
 	return regions, nil
 }
 
-func linesOf(text string) []string {
-	if text = strings.TrimSuffix(text, "\n"); text == "" {
-		return nil
+func readLines(path string) ([]string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		lines[i] = strings.TrimSuffix(line, "\r")
+	defer func() { _ = file.Close() }() // only read from
+	var lines []string
+	scanner := bufio.NewScanner(file)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		lines = append(lines, scanner.Text())
 	}
-	return lines
+	return lines, scanner.Err()
 }
