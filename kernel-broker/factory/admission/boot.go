@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -65,7 +64,7 @@ func try(ctx context.Context, image string, f Finding, folder string, console io
 	case b.Release != f.Release:
 		err = fmt.Errorf("it runs as %q, its header says %q", b.Release, f.Release)
 	case b.BuildID != f.BuildID:
-		err = fmt.Errorf("its running build id is %s, the one inside is %s", b.BuildID, f.BuildID)
+		err = fmt.Errorf("its running build id is %q, the one inside is %s", b.BuildID, f.BuildID)
 	case result.ExitCode != 0:
 		err = fmt.Errorf("it boots and cannot load a kernel with kexec: %s", lastLine(result.Files))
 	}
@@ -79,7 +78,7 @@ func try(ctx context.Context, image string, f Finding, folder string, console io
 func readBoot(folder string) (*Boot, error) {
 	text := map[string]string{}
 	for _, name := range []string{"release", "build_id", "drivers"} {
-		raw, err := os.ReadFile(filepath.Join(folder, name))
+		raw, err := vm.ReadText(filepath.Join(folder, name))
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +104,7 @@ func moduleName(driver string) string {
 }
 
 func lastLine(folder string) string {
-	raw, err := os.ReadFile(filepath.Join(folder, "kexec"))
+	raw, err := vm.ReadEnd(filepath.Join(folder, "kexec"))
 	if err != nil {
 		return "it said nothing"
 	}

@@ -66,7 +66,7 @@ func (e Emulator) Boot(ctx context.Context, kernel string, w *graph.Work) error 
 			if err != nil {
 				return err
 			}
-			release, err := os.ReadFile(filepath.Join(result.Files, "release"))
+			release, err := vm.ReadText(filepath.Join(result.Files, "release"))
 			if err != nil {
 				return err
 			}

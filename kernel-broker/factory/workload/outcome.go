@@ -1,13 +1,14 @@
 package workload
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 )
@@ -56,11 +57,11 @@ func (w Workload) Outcome(result vm.Result) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, fmt.Errorf("workload %q: %w", w.Name, err)
 	}
-	lines, err := readLines(filepath.Join(result.Files, "mitigations"))
+	mitigations, err := vm.ReadText(filepath.Join(result.Files, "mitigations"))
 	if err != nil {
 		return Outcome{}, fmt.Errorf("workload %q: %w", w.Name, err)
 	}
-	return Outcome{Regions: regions, Mitigations: lines}, nil
+	return Outcome{Regions: regions, Mitigations: linesOf(string(mitigations))}, nil
 }
 
 func (w Workload) failure(result vm.Result) error {
@@ -68,22 +69,27 @@ func (w Workload) failure(result vm.Result) error {
 	if !known {
 		part = fmt.Sprintf("script (exit code %d)", result.ExitCode)
 	}
-	lines, err := readLines(filepath.Join(result.Files, "output"))
+	output, err := vm.ReadEnd(filepath.Join(result.Files, "output"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	lines := linesOf(string(output))
 	return &FailedError{Workload: w.Name, Part: part, Output: strings.Join(lines[max(0, len(lines)-30):], "\n")}
 }
 
 // readRegions reads lines of "MARKER NAME OPERATIONS", one for each region in
 // the order in which they ran.
 func readRegions(path string) ([]Region, error) {
-	lines, err := readLines(path)
+	text, err := vm.ReadText(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("regions: %w", err)
 	}
+	return parseRegions(string(text))
+}
+
+func parseRegions(text string) ([]Region, error) {
 	var regions []Region
-	for i, line := range lines {
+	for i, line := range linesOf(text) {
 		fields := strings.Fields(line)
 		if len(fields) != 3 {
 			return nil, fmt.Errorf("regions:%d: %q is not a marker, a name and operations", i+1, line)
@@ -91,6 +97,9 @@ func readRegions(path string) ([]Region, error) {
 		number, err := strconv.Atoi(fields[0])
 		if err != nil || number < 1 || number > 63 {
 			return nil, fmt.Errorf("regions:%d: marker %q", i+1, fields[0])
+		}
+		if !utf8.ValidString(fields[1]) || strings.ContainsFunc(fields[1], unicode.IsControl) {
+			return nil, fmt.Errorf("regions:%d: %q is no name", i+1, fields[1])
 		}
 		operations, err := strconv.ParseInt(fields[2], 10, 64)
 		if err != nil || operations < 1 {
@@ -104,17 +113,13 @@ func readRegions(path string) ([]Region, error) {
 	return regions, nil
 }
 
-func readLines(path string) ([]string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
+func linesOf(text string) []string {
+	if text = strings.TrimSuffix(text, "\n"); text == "" {
+		return nil
 	}
-	defer func() { _ = file.Close() }() // only read from
-	var lines []string
-	scanner := bufio.NewScanner(file)
-	scanner.Buffer(nil, 1<<20)
-	for scanner.Scan() {
-		lines = append(lines, scanner.Text())
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimSuffix(line, "\r")
 	}
-	return lines, scanner.Err()
+	return lines
 }
