@@ -53,12 +53,26 @@ func (s site) make(ctx context.Context, environment []string, targets ...string)
 		return nil, err
 	}
 	args := append([]string{"-C", s.tree, "O=" + s.obj, "ARCH=x86_64"}, s.plan.tools(s.variant)...)
-	if len(flags) > 0 {
+	folders := s.foldersInDebug()
+	if flags = append(flags, folders...); len(flags) > 0 {
 		args = append(args, "KCFLAGS="+strings.Join(flags, " "))
+	}
+	if len(folders) > 0 {
+		args = append(args, "KAFLAGS="+strings.Join(folders, " "))
 	}
 	cmd := command(ctx, environment, "make", append(args, targets...)...)
 	cmd.ExtraFiles = []*os.File{s.lock.File()}
 	return cmd, nil
+}
+
+// foldersInDebug are flags that keep this machine's folders out of debug
+// information. None of it gets into the image, but the linker makes the kernel's
+// build id of all that it links.
+func (s site) foldersInDebug() []string {
+	if s.plan.Pahole == "" {
+		return nil
+	}
+	return []string{"-fdebug-prefix-map=" + s.tree + "=source", "-fdebug-prefix-map=" + s.obj + "=objects"}
 }
 
 // quietMake runs a target that takes no time, such as a configuration.

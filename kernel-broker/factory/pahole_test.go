@@ -34,3 +34,44 @@ func TestPahole(t *testing.T) {
 		}
 	}
 }
+
+// The build id is made of debug information, too: no folder of this machine is in
+// it, and its objects are nobody else's.
+func TestDebugInformation(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	write(t, filepath.Join(bin, "pahole"), "#!/bin/sh\necho v1.24\n")
+	if err := os.Chmod(filepath.Join(bin, "pahole"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f := newFakeFactory(t)
+	f.fragment("btf", "# For BPF.\nCONFIG_DEBUG_INFO_BTF=y\n")
+	b := f.builder()
+	folders := map[string]bool{}
+	for _, fragments := range [][]string{{"base"}, {"base", "btf"}} {
+		f.recipe(fragments...)
+		if _, err := b.Build(t.Context(), "fake", t.TempDir()); err != nil {
+			t.Fatal(err)
+		}
+		plan := f.plan()
+		objects, err := b.objectFolder(plan, Plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folders[objects] = true
+		want := ""
+		if plan.Pahole != "" {
+			source, err := b.Fetch(t.Context(), plan)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = "-fdebug-prefix-map=" + source.Tree + "=source -fdebug-prefix-map=" + objects + "=objects"
+		}
+		if got := f.flags(); got != want {
+			t.Errorf("fragments %v: flags %q, want %q", fragments, got, want)
+		}
+	}
+	if len(folders) != 2 {
+		t.Errorf("with debug information and without, objects are in the same folder: %v", folders)
+	}
+}

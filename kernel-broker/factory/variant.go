@@ -37,6 +37,15 @@ func (p Plan) mode() gcov.Mode { return gcov.Mode(p.Recipe.Optimisation) }
 // flavour tells the object folders of one source and compiler apart. What is
 // compiled with other flags for every file shares no object.
 func (p Plan) flavour(variant Variant) (string, error) {
+	flavour, err := p.optimised(variant)
+	if p.Pahole != "" && variant != configuring {
+		flavour += "-debug"
+	}
+	return flavour, err
+}
+
+// optimised is the flavour by what the compiler does with the code.
+func (p Plan) optimised(variant Variant) (string, error) {
 	switch variant {
 	case Plain, Traced:
 		if p.Recipe.Optimisation == OptimiseSize {
