@@ -222,7 +222,7 @@ func TestWithoutTypesInGuest(t *testing.T) {
 			text := r.Unsupported.Error()
 			t.Log(text)
 			for _, words := range []string{
-				fmt.Sprintf("collector %q: ", all[i].Name()), "no type information", "build it with CONFIG_DEBUG_INFO_BTF",
+				fmt.Sprintf("collector %q: ", all[i].Name()), "no type information", "fragment profiling", "CONFIG_DEBUG_INFO_BTF",
 				"CONFIG_MODULES", "CONFIG_FUNCTION_TRACER", "the distribution's",
 			} {
 				if !strings.Contains(text, words) {

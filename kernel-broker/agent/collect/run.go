@@ -177,7 +177,7 @@ func (r *Run) refused(name profiling.Collector, part string, err error) {
 	if !errors.As(err, &why) {
 		why = &profiling.Unsupported{Collector: name, Reason: profiling.BrokenStart, Detail: err.Error()}
 	}
-	r.log.Warn("collector cannot work here", "collector", name, "part", part, "reason", why.Reason, "error", why.Detail)
+	r.log.Warn("collector cannot work here", "collector", name, "part", part, "reason", why.Reason, "error", why.Detail, "remedy", why.Remedy)
 	r.result.Refused = append(r.result.Refused, profiling.Refusal{Node: r.request.Node, Unsupported: *why, Part: part})
 }
 

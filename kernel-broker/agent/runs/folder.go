@@ -159,12 +159,7 @@ func (f folder) latest() error {
 // partial says in a line what is not whole; empty if nothing is. A collector
 // that could not work found nothing, which is less than was asked for.
 func partial(r profiling.Result) string {
-	var words []string
-	for _, u := range r.Refused {
-		if word := string(u.Collector) + ": " + u.Detail; u.Part == "" && !slices.Contains(words, word) {
-			words = append(words, word)
-		}
-	}
+	words := refused(r.Refused)
 	for _, p := range r.Partial {
 		word := p.Why
 		if p.Collector != "" {
@@ -173,6 +168,34 @@ func partial(r profiling.Result) string {
 		words = append(words, word)
 	}
 	return kernelbroker.OneLine(strings.Join(words, "; "))
+}
+
+// refused names collectors with one reason together: a kernel that lacks
+// something for one of them mostly does for all, and the line is short. Of the
+// remedy it has the begin; the report has the rest.
+func refused(all []profiling.Refusal) []string {
+	collectors := map[string][]string{}
+	var reasons []string
+	for _, u := range all {
+		if u.Part != "" {
+			continue
+		}
+		reason := u.Detail
+		if what, _, _ := strings.Cut(u.Remedy, ";"); what != "" {
+			reason += ": " + what
+		}
+		if collectors[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+		if name := string(u.Collector); !slices.Contains(collectors[reason], name) {
+			collectors[reason] = append(collectors[reason], name)
+		}
+	}
+	words := make([]string, 0, len(reasons))
+	for _, reason := range reasons {
+		words = append(words, strings.Join(collectors[reason], ", ")+": "+reason)
+	}
+	return words
 }
 
 func describe(path string) (file link.RunFile, err error) {

@@ -78,8 +78,7 @@ func (w Wanted) fit() (*ebpf.CollectionSpec, map[string]*profiling.Unsupported, 
 	}
 	types, err := btf.LoadKernelSpec()
 	if err != nil {
-		return nil, nil, w.refuse(profiling.NoBTF, fmt.Sprintf("the kernel has no type information: %v", err),
-			remedy(append([]string{"CONFIG_DEBUG_INFO_BTF"}, lacking("/")...)))
+		return nil, nil, w.noTypes(err)
 	}
 	missing := map[string]*profiling.Unsupported{}
 	for name, program := range spec.Programs {
@@ -101,6 +100,15 @@ func (w Wanted) fit() (*ebpf.CollectionSpec, map[string]*profiling.Unsupported, 
 	return spec, missing, nil
 }
 
+// noTypes is what most kernels without collectors lack first.
+func (w Wanted) noTypes(err error) error {
+	detail := "the kernel has no type information (BTF)"
+	if !errors.Is(err, ebpf.ErrNotSupported) {
+		detail += ": " + err.Error()
+	}
+	return w.refuse(profiling.NoBTF, detail, remedy(append([]string{"CONFIG_DEBUG_INFO_BTF"}, lacking("/")...)...))
+}
+
 // kernelRuns looks at rights and at what forbids BPF.
 func (w Wanted) kernelRuns() error {
 	if os.Geteuid() != 0 {
@@ -114,7 +122,7 @@ func (w Wanted) kernelRuns() error {
 	}
 	if _, err := os.Stat("/proc/sys/kernel/unprivileged_bpf_disabled"); err != nil {
 		return w.refuse(profiling.NoBPF, "the kernel has no bpf system call",
-			"build it with CONFIG_BPF_SYSCALL and CONFIG_BPF_JIT")
+			remedy("CONFIG_BPF_SYSCALL and CONFIG_BPF_JIT"))
 	}
 	return nil
 }
@@ -130,14 +138,14 @@ func (w Wanted) lacks(types *btf.Spec, program *ebpf.ProgramSpec) *profiling.Uns
 			return nil
 		}
 		return w.refuse(profiling.NoTracepoint, fmt.Sprintf("the kernel has no tracepoint %q", program.AttachTo),
-			"build it with CONFIG_TRACEPOINTS, CONFIG_FTRACE and CONFIG_FTRACE_SYSCALLS")
+			remedy("CONFIG_TRACEPOINTS, CONFIG_FTRACE or CONFIG_FTRACE_SYSCALLS"))
 	}
 	var found *btf.Func
 	if types.TypeByName(program.AttachTo, &found) == nil {
 		return nil
 	}
 	return w.refuse(profiling.NoFunction, fmt.Sprintf("the kernel has no function %q that can be traced", program.AttachTo),
-		"build it with CONFIG_FUNCTION_TRACER and CONFIG_DYNAMIC_FTRACE")
+		remedy("CONFIG_FUNCTION_TRACER, CONFIG_DYNAMIC_FTRACE or the option that the function is of"))
 }
 
 func (w Wanted) refuse(reason profiling.Reason, detail, remedy string) *profiling.Unsupported {

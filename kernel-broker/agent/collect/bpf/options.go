@@ -30,6 +30,9 @@ func lacking(root string) []string {
 	return options
 }
 
-func remedy(options []string) string {
-	return "build it with " + strings.Join(options, ", ") + ", or let the job use a kernel that has them, as the distribution's"
+// remedy begins with what whoever submits a job can do, since that is all that a
+// line in a list has room for.
+func remedy(options ...string) string {
+	return "let the job use a kernel with the fragment profiling (docs/ops/profiling.md), or the distribution's; " +
+		"this one was built without " + strings.Join(options, ", ")
 }
