@@ -44,6 +44,14 @@ func readCounts(path string, said []workload.Region) ([]Region, error) {
 	if err != nil {
 		return nil, fmt.Errorf("counts: %w", err)
 	}
+	regions, err := parseCounts(data, said)
+	if err != nil {
+		return nil, fmt.Errorf("counts %q: %w", path, err)
+	}
+	return regions, nil
+}
+
+func parseCounts(data []byte, said []workload.Region) ([]Region, error) {
 	var file struct {
 		Format     int      `json:"format"`
 		Unended    int      `json:"unended"`
@@ -54,25 +62,25 @@ func readCounts(path string, said []workload.Region) ([]Region, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&file); err != nil {
-		return nil, fmt.Errorf("counts %q: %w", path, err)
+		return nil, err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("counts %q: more than one value", path)
+		return nil, errors.New("more than one value")
 	}
 	switch {
 	case file.Format != countsFormat:
-		return nil, fmt.Errorf("counts %q: format %d", path, file.Format)
+		return nil, fmt.Errorf("format %d", file.Format)
 	case file.Unended > 0 || file.Unbalanced > 0 || file.Lost > 0:
-		return nil, fmt.Errorf("counts %q: %d regions without an end, %d markers out of order, %d regions lost",
-			path, file.Unended, file.Unbalanced, file.Lost)
+		return nil, fmt.Errorf("%d regions without an end, %d markers out of order, %d regions lost",
+			file.Unended, file.Unbalanced, file.Lost)
 	case len(file.Regions) != len(said):
-		return nil, fmt.Errorf("counts %q: %d regions, the workload speaks of %d", path, len(file.Regions), len(said))
+		return nil, fmt.Errorf("%d regions, the workload speaks of %d", len(file.Regions), len(said))
 	}
 	for i := range file.Regions {
 		region := &file.Regions[i]
 		if region.Marker != said[i].Marker {
-			return nil, fmt.Errorf("counts %q: region %d is of marker %d, the workload says %d",
-				path, i+1, region.Marker, said[i].Marker)
+			return nil, fmt.Errorf("region %d is of marker %d, the workload says %d",
+				i+1, region.Marker, said[i].Marker)
 		}
 		region.Name, region.Operations = said[i].Name, said[i].Operations
 	}

@@ -1,0 +1,41 @@
+package measure
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
+)
+
+// FuzzReadCounts: the counts come from the emulator, which region they are of
+// from the guest. They have to fit together.
+func FuzzReadCounts(f *testing.F) {
+	f.Add([]byte(`{"format":1,"unended":0,"unbalanced":0,"lost":0,"regions":[{"marker":1,"user":{"instructions":5},"kernel":{"branches":18446744073709551615}}]}`), 1, 2)
+	f.Add([]byte(`{"format":1,"unended":-1,"regions":[{"marker":1,"user":{},"kernel":{}},{"marker":2,"user":{},"kernel":{}}]} `), 1, 2)
+	f.Add([]byte(`{"format":1,"regions":null}{}`), 0, 0)
+	f.Fuzz(func(t *testing.T, text []byte, first, second int) {
+		said := []workload.Region{{Marker: first, Name: "a", Operations: 3}, {Marker: second, Name: "b", Operations: 4}}
+		for n := range len(said) + 1 {
+			got, err := parseCounts(text, said[:n])
+			if err != nil {
+				continue
+			}
+			if len(got) != n {
+				t.Fatalf("%d regions for %d", len(got), n)
+			}
+			for i, region := range got {
+				if region.Marker != said[i].Marker || region.Name != said[i].Name || region.Operations != said[i].Operations {
+					t.Errorf("%+v is taken for %+v", region, said[i])
+				}
+			}
+			again, err := json.Marshal(map[string]any{"format": countsFormat, "regions": got})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if back, err := parseCounts(again, said[:n]); err != nil || len(got) > 0 && !reflect.DeepEqual(back, got) {
+				t.Errorf("%+v came back as %+v, %v", got, back, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,44 @@
+package site
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// FuzzParse is the site's word on mitigations: no text may say "any" by mistake,
+// and no argument that weakens the stock kernel passes without that word.
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{"mitigations: any\n", "mitigations: stock", "mitigations: [any]", "mitigations:\n", "{}", "mitigation: any", "--- {}\n---\n", "&a mitigations: *a", ""} {
+		f.Add([]byte(text), "mitigations=off")
+	}
+	f.Add([]byte("mitigations: stock"), "spectre-v2=auto,nosmt")
+	f.Fuzz(func(t *testing.T, text []byte, argument string) {
+		s, err := Parse("factory.yaml", text)
+		if err != nil {
+			if !errors.Is(err, kernelbroker.ErrInvalid) || !strings.HasPrefix(err.Error(), "factory.yaml:") {
+				t.Errorf("%v does not name the file, or is not called invalid", err)
+			}
+			return
+		}
+		if s.Mitigations == Any && !strings.Contains(string(text), "any") && !strings.Contains(string(text), `\`) && !strings.Contains(string(text), "!!binary") {
+			t.Errorf("%q says any", text)
+		}
+		if back, err := Parse("factory.yaml", fmt.Appendf(nil, "mitigations: %s\n", s.Mitigations)); err != nil || back != s {
+			t.Errorf("%+v came back as %+v, %v", s, back, err)
+		}
+		weak := s.Allow([]string{"quiet", "mitigations=off", "nopti"})
+		if (weak == nil) != (s.Mitigations == Any) {
+			t.Errorf("%+v allows to switch them off: %v", s, weak)
+		}
+		// What is refused is refused beside others too, and named.
+		if err := s.Allow([]string{argument}); err != nil {
+			if !errors.Is(err, kernelbroker.ErrPrecluded) || !strings.Contains(err.Error(), argument) || s.Allow([]string{"quiet", argument}) == nil {
+				t.Errorf("%q: %v", argument, err)
+			}
+		}
+	})
+}

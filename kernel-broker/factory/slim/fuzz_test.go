@@ -1,0 +1,192 @@
+package slim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func FuzzParseKeepList(f *testing.F) {
+	const head = "name: x\ndescription: why\n"
+	f.Add([]byte(head+"groups:\n  - reason: many\n      words\n    assumed: true\n    options: [NET, TCP_*, \"9P_FS\"]\n"), true)
+	f.Add([]byte(head+"groups:\n  - reason: &a why\n    options:\n      - *a\n      - null\n"), false)
+	f.Add([]byte("name: &a [*a]\n"), false)
+	f.Fuzz(func(t *testing.T, text []byte, reported bool) {
+		list, err := ParseKeepList("keep/x.yaml", text)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "keep/x.yaml:") {
+				t.Errorf("%v does not name the file", err)
+			}
+			return
+		}
+		seen := map[string]bool{}
+		for _, group := range list.Groups {
+			if strings.TrimSpace(group.Reason) == "" || len(group.Options) == 0 {
+				t.Errorf("a group without reason or options: %+v", group)
+			}
+			for _, option := range group.Options {
+				line, err := strconv.Atoi(strings.TrimPrefix(option.Where, "keep/x.yaml:"))
+				if err != nil || line < 1 || line > bytes.Count(text, []byte("\n"))+1 || seen[option.Pattern] {
+					t.Errorf("%q at %q, of %d lines", option.Pattern, option.Where, bytes.Count(text, []byte("\n"))+1)
+				}
+				seen[option.Pattern] = true
+			}
+		}
+		// A reason becomes a comment of one line.
+		for symbol, reason := range KeepOf([]KeepList{list}, treeConfig, reported) {
+			if strings.ContainsAny(symbol+reason, "\r\n") || reason == "" {
+				t.Errorf("%q is kept because %q", symbol, reason)
+			}
+		}
+	})
+}
+
+// FuzzJournal: what was whole stays as it is, and what is learned after that is
+// known to the next process.
+func FuzzJournal(f *testing.F) {
+	f.Add([]byte(`{"base":"b","off":["B","A"],"answer":{"works":true,"text":7}}`+"\n"+`{"base":"b","o`), "b", "C")
+	f.Add([]byte("null\n{}\n"), "", "")
+	f.Add([]byte("\n"), "b", "A\nB")
+	f.Fuzz(func(t *testing.T, text []byte, base, option string) {
+		path := filepath.Join(t.TempDir(), "journal")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		learned := Answer{Stage: "boot", Reason: "it is tried"}
+		ask := func(context.Context, []string) (Answer, error) { return learned, nil }
+		var got [2]Answer
+		for i := range got {
+			journal, err := OpenJournal(path, base)
+			if err != nil {
+				if i > 0 || !strings.Contains(err.Error(), path) {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got[i], err = journal.Ask(ask)(t.Context(), []string{option, "Z"}); err != nil {
+				t.Fatal(err)
+			}
+			if err := journal.Close(); err != nil {
+				t.Fatal(err)
+			}
+			ask = func(context.Context, []string) (Answer, error) { return Answer{}, errors.New("asked again") }
+		}
+		if got[0] != got[1] {
+			t.Errorf("%+v became %+v", got[0], got[1])
+		}
+		left, err := os.ReadFile(path)
+		if whole := text[:bytes.LastIndexByte(text, '\n')+1]; err != nil || !bytes.HasPrefix(left, whole) {
+			t.Errorf("%q became %q, %v", text, left, err)
+		}
+	})
+}
+
+func FuzzReadSymbols(f *testing.F) {
+	f.Add("ffffffff81000000 T _stext\nffffffff81000000 t a\nffffffff81000040 W b\nffffffff81000080 T _etext\nffffffff81000100 T __x_text_start\n")
+	f.Add("0xffffffff81000000 T f\n                 U g\nffffffff81000000 t h [m]\nffffffff82000000 D d\nffffffffffffffff t last\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		all, err := ReadSymbols(strings.NewReader(text))
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "symbols: ") {
+				t.Errorf("%v does not say of what", err)
+			}
+			return
+		}
+		functionsInOrder(t, all)
+		kept, err := ReadText(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		functionsInOrder(t, kept)
+		for _, function := range kept {
+			same := func(other Function) bool { return other.Begin == function.Begin && other.End == function.End }
+			if isMark(function) || !slices.ContainsFunc(all, same) {
+				t.Errorf("%+v is none of the functions", function)
+			}
+		}
+	})
+}
+
+func functionsInOrder(t *testing.T, functions []Function) {
+	t.Helper()
+	end := uint64(kernelHalf)
+	for _, function := range functions {
+		if function.Begin < end || function.End <= function.Begin || function.Name == "" {
+			t.Errorf("%+v begins before %#x, or is empty", function, end)
+		}
+		end = function.End
+	}
+}
+
+// FuzzAliases takes a node's words for a device, too.
+func FuzzAliases(f *testing.F) {
+	f.Add("alias pci:v00008086d000010D3sv*sd*bc*sc*i* e1000e\nalias acpi*:PNP0501:* serial\nalias fs-ext4 ext4\n# x\n", "pci:v00008086d000010D3sv00000000sd00000000bc02sc00i00")
+	f.Add("alias a:[a-z]*\\* m\nalias a:[ n\n", "a:b*")
+	f.Fuzz(func(t *testing.T, text, modalias string) {
+		aliases, err := ReadAliases(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		modules := aliases.Modules(modalias)
+		if !slices.IsSorted(modules) || len(slices.Compact(slices.Clone(modules))) != len(modules) {
+			t.Errorf("%q are not in order", modules)
+		}
+		for _, module := range modules {
+			if module == "" || !strings.Contains(text, " "+module) && !strings.Contains(text, "\t"+module) && len(strings.Fields(text)) < 3 {
+				t.Errorf("%q is no module of %q", module, text)
+			}
+		}
+	})
+}
+
+// What cannot be read holds always; everything else is what its opposite is not.
+func FuzzExpression(f *testing.F) {
+	for _, text := range []string{`A && (B || !C) && D != "x y" && E = 5`, "A &&", "((", "!", `"`, "A = m", "A<B", "$(x)"} {
+		f.Add(text)
+	}
+	config := Config{"A": "y", "B": "m", "D": `"x y"`, "E": "5"}
+	f.Fuzz(func(t *testing.T, text string) {
+		parsed := readExpression(text)
+		if _, no := parsed.(unreadable); no {
+			if !parsed.holds(config) {
+				t.Errorf("%q cannot be read, and does not hold", text)
+			}
+			return
+		}
+		if strings.Count(text, "(")+strings.Count(text, "!") > nested-3 || strings.ContainsAny(text, "\"'") {
+			return // one more is one too many, or stands in a constant
+		}
+		opposite := readExpression("!(" + text + ")")
+		if _, no := opposite.(unreadable); no || opposite.holds(config) == parsed.holds(config) {
+			t.Errorf("%q is %+v, its opposite %+v", text, parsed, opposite)
+		}
+	})
+}
+
+// The report of a run is read again by those who compare it.
+func FuzzHeat(f *testing.F) {
+	for one := NoCode; one <= Hot; one++ {
+		f.Add(one.String())
+	}
+	f.Add("heat 9")
+	f.Fuzz(func(t *testing.T, text string) {
+		var heat Heat
+		if err := heat.UnmarshalText([]byte(text)); err != nil {
+			if !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
+				t.Errorf("%v does not name %q", err, text)
+			}
+			return
+		}
+		if back, err := heat.MarshalText(); err != nil || !reflect.DeepEqual(string(back), text) {
+			t.Errorf("%q came back as %q, %v", text, back, err)
+		}
+	})
+}
