@@ -50,7 +50,7 @@ systemctl enable --now kernel-broker`
 // agent is section 3, for a node where systemd runs slurmd.
 const agent = `set -e
 sed -e 's/^broker: .*/broker: ctl1:7440/' \
-	-e 's/^  start: .*/  start: [systemctl, restart, slurmd]/' -e 's/^  stop: .*/  stop: [systemctl, stop, slurmd]/' \
+	-e 's/^  start: .*/  start: [systemctl, restart, slurmd]/' -e 's/^  first_start: .*/  first_start: []/' -e 's/^  stop: .*/  stop: [systemctl, stop, slurmd]/' \
 	-e "s|^  initrd: .*|  initrd: $(echo /boot/initrd.img-*)|" \
 	/etc/kernel-broker/agent.yaml.sample >/etc/kernel-broker/agent.yaml
 install -D -m 0644 /usr/share/kernel-broker/slurmd.service.d/kernel-broker.conf \

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,6 +58,11 @@ type Slurmd struct {
 	StopTimeout  time.Duration `yaml:"stop_timeout"`
 	// Scontrol is asked while the broker is away; empty: never.
 	Scontrol string `yaml:"scontrol"`
+}
+
+// systemctl reports whether systemd carries the command out.
+func systemctl(command []string) bool {
+	return len(command) > 0 && filepath.Base(command[0]) == "systemctl"
 }
 
 // Kexec is how kernels are loaded and booted.
@@ -168,10 +174,17 @@ func Parse(raw []byte) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
+	start, first := c.Slurmd.Start, c.Slurmd.FirstStart
+	c.Slurmd.FirstStart = nil
 	decoder := yaml.NewDecoder(bytes.NewReader(raw))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return Config{}, fmt.Errorf("%w: %w", kernelbroker.ErrInvalid, err)
+	}
+	// The first start's default belongs to that of the others: who starts slurmd
+	// in another way wants that for the first one, too.
+	if c.Slurmd.FirstStart == nil && slices.Equal(c.Slurmd.Start, start) {
+		c.Slurmd.FirstStart = first
 	}
 	return c, c.validate()
 }
@@ -205,6 +218,10 @@ func (c Config) validate() error {
 	}
 	if len(c.Slurmd.Start) == 0 {
 		return fmt.Errorf("slurmd.start: no command: %w", kernelbroker.ErrInvalid)
+	}
+	if systemctl(c.Slurmd.Start) && len(c.Slurmd.FirstStart) > 0 && !systemctl(c.Slurmd.FirstStart) {
+		return fmt.Errorf("slurmd.first_start: %q starts slurmd beside the unit that slurmd.start names, under the agent's own restrictions; set it to []: %w",
+			c.Slurmd.FirstStart, kernelbroker.ErrInvalid)
 	}
 	for _, d := range []struct {
 		key   string

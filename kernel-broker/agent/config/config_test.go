@@ -56,6 +56,26 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// Where systemd runs slurmd, it runs each start of it: a slurmd that the agent
+// started itself would live under the lines of the agent's own unit.
+func TestFirstStartFollowsStart(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "/usr/sbin/slurmd",
+		"slurmd: {start: [systemctl, restart, slurmd]}\n":                                        "",
+		"slurmd: {start: [/sbin/own, -b], first_start: [/sbin/own]}\n":                           "/sbin/own",
+		"slurmd: {start: [systemctl, restart, slurmd], first_start: [systemctl, start, slurmd]}": "systemctl start slurmd",
+	} {
+		c, err := Parse([]byte(broker + text))
+		if err != nil || strings.Join(c.Slurmd.FirstStart, " ") != want {
+			t.Errorf("%q: first start %q, %v", text, c.Slurmd.FirstStart, err)
+		}
+	}
+	_, err := Parse([]byte(broker + "slurmd: {start: [/usr/bin/systemctl, restart, slurmd], first_start: [/usr/sbin/slurmd]}\n"))
+	if !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), "slurmd.first_start") {
+		t.Errorf("a slurmd beside its unit: %v", err)
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"unknown key":    {broker + "slurmd:\n  strat: [x]\n", "line 3: field strat not found"},
