@@ -57,13 +57,22 @@ with the guest's last words, and the exit code is 1.
 A kernel keeps the mitigations of the distribution's own kernel, or it is refused;
 the file of --site can leave them to recipes.
 
-With --from-run the profile is that of jobs which ran with --kernel-profiling=pgo, on
-the instrumented kernel of this very build; the counters of all their nodes are
-added up. A run on any other kernel is refused. What is measured is the workload all
-the same, so that the verdict compares like with like.
+With --from-run jobs have a say beside the workload. Of a run with the collectors
+syscalls or callgraph, on any kernel, slimming leaves in what the job was seen to
+use: functions and system calls, which are known by name, and the types of file
+systems that io found. The counters of a run with pgo are the profile, in place of
+the workload's, of all its nodes together; they have to come from the instrumented
+kernel of this very build, slimmed by the same runs, and any other's are refused.
+What is measured is the workload all the same, so that the verdict compares like
+with like.
 
 With --instrumented that kernel is built and registered as the profile
-NAME-instrumented, which jobs boot that ask for pgo. Nobody else gets it.
+NAME-instrumented, which jobs boot that ask for pgo. Nobody else gets it. So from
+runs to a kernel:
+
+  kernelctl kernel build NAME --instrumented --from-run 3
+  sbatch --kernel-profile=NAME --kernel-profiling=pgo job.sh    (run 7, say)
+  kernelctl kernel build NAME --from-run 3,7
 
 With --where slurm each step is a job. The cache folder must then be one that
 all nodes of the partition see at the same path, and so must the catalog be.`
@@ -93,7 +102,7 @@ func (a *app) kernelBuildCommand() *cobra.Command {
 	f.StringVar(&r.options.Plugin, "plugin", "", "the emulator's plugin `file`, kbcount.so")
 	f.StringArrayVar(&r.options.Nodes, "nodes", nil, "`file` of what kernel-broker-agent hardware printed on nodes, for slimming; may be given again")
 	f.StringVar(&r.options.Aliases, "aliases", "", "modules.alias `file` of the nodes' own kernel: drivers of devices that have none at work")
-	f.StringArrayVar(&r.fromRuns, "from-run", nil, "`number` of a profiling run whose counters the kernel is made from, instead of the workload's; several with commas, or given again")
+	f.StringArrayVar(&r.fromRuns, "from-run", nil, "`number` of a profiling run that the kernel is made from: slimming keeps what its job used, its counters are the profile; several with commas, or given again")
 	f.BoolVar(&r.instrumented, "instrumented", false, "build the kernel that counts, register it as the profile NAME-instrumented, and stop")
 	a.siteFlag(c)
 	r.signature.flags(c)
@@ -136,7 +145,7 @@ func (r buildRequest) validate() error {
 		return usageError{fmt.Errorf("--publish %q is neither %s nor %s", r.publish, publishAuto, publishNever)}
 	case r.publish == publishNever && len(r.signature.keys) > 0:
 		return usageError{errors.New("--sign-key is for a kernel that is published")}
-	case r.instrumented && (r.until != "" || len(r.fromRuns) > 0 || r.publish == publishNever):
+	case r.instrumented && (r.until != "" || r.publish == publishNever):
 		return usageError{errInstrumented}
 	case r.options.Jobs < 1 || r.parallel < 1:
 		return usageError{errors.New("--jobs and --parallel: at least 1")}
@@ -164,7 +173,10 @@ func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
 	if err := r.signature.open(ctx, a); err != nil {
 		return err
 	}
-	if r.options.Counters, err = a.counters(ctx, r.options.Name, r.fromRuns, r.options.Cache); err != nil {
+	if err := r.options.Complete(); err != nil {
+		return err
+	}
+	if err := a.fromRuns(ctx, &r); err != nil {
 		return err
 	}
 	// The broker is asked first: hours later is no time to learn that it is away.
@@ -177,10 +189,7 @@ func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
 			return fmt.Errorf("%w (--publish never builds without a broker)", err)
 		}
 	}
-	r.options.Command, r.options.Builder = "kernelctl kernel build "+r.options.Name, "kernelctl "+a.Version
-	if err := r.options.Complete(); err != nil {
-		return err
-	}
+	r.options.Command, r.options.Builder = r.command(), "kernelctl "+a.Version
 	p, err := pipeline.Open(ctx, r.options)
 	if err != nil {
 		return err
@@ -189,7 +198,7 @@ func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
 		if err := instrumented(p.Recipe); err != nil {
 			return err
 		}
-		r.until = stepInstrumented
+		r.until = p.InstrumentedStep()
 	} else if r.publish == publishAuto {
 		p.Publisher = publisher{app: a, signature: r.signature}
 	}
@@ -212,6 +221,15 @@ func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
 		return err
 	}
 	return errors.Join(err, a.showCandidate(*candidate))
+}
+
+// command by which a report can be had again.
+func (r buildRequest) command() string {
+	command := "kernelctl kernel build " + r.options.Name
+	if len(r.options.Traces) > 0 {
+		command += " --from-run " + strings.Join(r.fromRuns, ",")
+	}
+	return command
 }
 
 // showCandidate prints what became of a kernel; one that does not do what it has

@@ -32,7 +32,8 @@ func TestBuildRefuses(t *testing.T) {
 		"--partition and --sbatch are for":            {"mitgcm", "--partition", "p"},
 		"--sign-key is for a kernel that":             {"mitgcm", "--publish", "never", "--sign-key", "k"},
 		"goes neither with --until":                   {"mitgcm", "--instrumented", "--until", "plain"},
-		"--from-run nor --publish never":              {"mitgcm", "--instrumented", "--publish", "never"},
+		"--until nor --publish never":                 {"mitgcm", "--instrumented", "--publish", "never"},
+		`"x" is not a run: write its number`:          {"mitgcm", "--from-run", "3,x"},
 		"profile name \"MITgcm\"":                     {"MITgcm"},
 		"received 3":                                  {"log", "a", "b", "c"},
 	} {

@@ -5,57 +5,216 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// counters of profiling runs, fetched into the cache, for the build of a kernel.
-// Several runs, and all nodes of each, are added up there.
-func (a *app) counters(ctx context.Context, name string, lists []string, cache string) ([]pipeline.Counters, error) {
-	var all []pipeline.Counters
+// foundRun is a profiling run and what there is of it.
+type foundRun struct {
+	run    *api.Run
+	result profiling.Result
+}
+
+// fromRuns puts into the request what the runs give: traces for slimming, counters
+// for the profile. Nothing is built before all of them are at hand.
+func (a *app) fromRuns(ctx context.Context, r *buildRequest) error {
+	ids, err := runIDs(r.fromRuns)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	var runs []foundRun
+	for _, id := range ids {
+		run, err := a.getRun(ctx, id)
+		if err != nil {
+			return err
+		}
+		result, err := a.result(ctx, run)
+		if err != nil {
+			return err
+		}
+		runs = append(runs, foundRun{run, result})
+	}
+	recipe, err := factory.LoadRecipe(r.options.Catalog, r.options.Name)
+	if err != nil {
+		return err
+	}
+	for _, one := range runs {
+		gives, err := one.gives(recipe, r.instrumented)
+		if err != nil {
+			return err
+		}
+		if gives.trace {
+			path, err := one.keepTrace(r.options.Cache)
+			if err != nil {
+				return err
+			}
+			r.options.Traces = append(r.options.Traces, path)
+		}
+		if gives.counters {
+			counters, err := a.countersOf(ctx, one, r.options.Cache)
+			if err != nil {
+				return err
+			}
+			r.options.Counters = append(r.options.Counters, counters...)
+			gives.archives = len(counters)
+		}
+		a.say("%s", one.words(gives))
+	}
+	return nil
+}
+
+// runIDs reads numbers with commas, of which each may be given again.
+func runIDs(lists []string) ([]uint64, error) {
+	var ids []uint64
 	for _, text := range lists {
 		for one := range strings.SplitSeq(text, ",") {
 			id, err := runID(one)
 			if err != nil {
 				return nil, err
 			}
-			found, err := a.countersOf(ctx, name, id, cache)
-			if err != nil {
-				return nil, err
+			if !slices.Contains(ids, id) {
+				ids = append(ids, id)
 			}
-			all = append(all, found...)
 		}
 	}
-	return all, nil
+	return ids, nil
 }
 
-// countersOf one run. Whether they are of the very build is found out when that is
-// there; a run on another profile's kernel is refused before hours of work.
-func (a *app) countersOf(ctx context.Context, name string, id uint64, cache string) ([]pipeline.Counters, error) {
-	r, err := a.getRun(ctx, id)
+// gift is what of a run goes into a build, and why not the rest.
+type gift struct {
+	trace, counters bool
+	aside           string
+	archives        int // of counters, when they were fetched
+}
+
+func (f foundRun) counted() bool { return f.result.PGO != nil && len(f.result.PGO.Archives) > 0 }
+
+// gives decides what of a run goes into the build of a recipe, or why nothing does.
+// Counters fit one kernel, and those of another profile's are refused before hours
+// of work; whether they are of the very build is found out when that is there.
+// Names of functions fit any kernel.
+func (f foundRun) gives(recipe factory.Recipe, instrumented bool) (gift, error) {
+	traced, id := f.result.Used().Any(), f.run.GetId()
+	slimmed, profiled := recipe.Slimming == factory.SlimmingTrace, recipe.Optimisation.Profiled()
+	no := func(format string, args ...any) (gift, error) {
+		return gift{}, fmt.Errorf("run %d "+format+": %w", append(append([]any{id}, args...), kernelbroker.ErrPrecluded)...)
+	}
+	g := gift{trace: traced && slimmed, counters: f.counted() && profiled && !instrumented}
+	if want := recipe.Name + kernelbroker.InstrumentedSuffix; g.counters && f.run.GetKernelProfile() != want {
+		return no("was on the kernel %s: kernel %s is made from counters of %s (sbatch --kernel-profile=%s --kernel-profiling=pgo)",
+			runKernel(f.run), recipe.Name, want, recipe.Name)
+	}
+	switch {
+	case !traced && !f.counted():
+		return no("tells nothing to make a kernel of, it has %s: sbatch --kernel-profiling=syscalls,callgraph finds what a job uses of its kernel, "+
+			"and --kernel-profiling=pgo boots the instrumented kernel, which counts", f.has())
+	case instrumented && !traced:
+		return no("has counters alone: they were taken on a kernel that counts, and cannot be part of one. " +
+			"Name runs with syscalls or callgraph, of which slimming keeps what the job used, or no run")
+	case traced && !slimmed && !g.counters:
+		return no("tells what its job used of its kernel, and the recipe %s does not slim (slimming: %s), so that all of its options stay anyway",
+			recipe.Name, factory.SlimmingTrace)
+	case !g.trace && !g.counters:
+		return no("has counters, and the recipe %s takes no profile (optimisation: %s or %s)", recipe.Name, factory.OptimisePGO, factory.OptimisePGOSafe)
+	case traced && !slimmed:
+		g.aside = "what its job used is left aside: the recipe does not slim"
+	case f.counted() && instrumented:
+		g.aside = "its counters are left aside: they are for the kernel after the one that counts"
+	case f.counted() && !profiled:
+		g.aside = "its counters are left aside: the recipe takes no profile"
+	}
+	return g, nil
+}
+
+// has are the run's collectors that found something, and why others did not.
+func (f foundRun) has() string {
+	var names []string
+	for _, c := range f.result.Collectors {
+		names = append(names, string(c))
+	}
+	text := strings.Join(names, ", ")
+	if text == "" {
+		text = "no collector's result"
+	}
+	for _, refused := range f.result.Refused {
+		if refused.Part == "" && (refused.Collector == profiling.CollectSyscalls || refused.Collector == profiling.CollectCallgraph) {
+			return fmt.Sprintf("%s (node %q: %s)", text, refused.Node, plain(refused.Error()))
+		}
+	}
+	return text
+}
+
+// words say what is used of a run, and what should be known of it.
+func (f foundRun) words(g gift) string {
+	var parts []string
+	if g.trace {
+		used := f.result.Used()
+		parts = append(parts, fmt.Sprintf("%d system calls and %d functions that its job used stay in the kernel", len(used.Calls), len(used.Functions)))
+	}
+	if g.counters {
+		parts = append(parts, fmt.Sprintf("counters in %d archives", g.archives))
+	}
+	if g.aside != "" {
+		parts = append(parts, g.aside)
+	}
+	if n := len(f.result.Partial); n > 0 {
+		p := f.result.Partial[0]
+		more := ""
+		if n > 1 {
+			more = fmt.Sprintf(" and %d more", n-1)
+		}
+		parts = append(parts, fmt.Sprintf("it is not whole (node %s: %s%s), and what there is of it counts", p.Node, strings.TrimSpace(p.Why), more))
+	}
+	return fmt.Sprintf("run %d: %s", f.run.GetId(), strings.Join(parts, "; "))
+}
+
+// keepTrace writes what the job was seen to use into the cache, under the digest of
+// it: a build that is done as jobs reads it there.
+func (f foundRun) keepTrace(cache string) (string, error) {
+	used := f.result.Used()
+	trace := slim.JobTrace{Run: f.run.GetId(), Calls: used.Calls, Functions: used.Functions, FileSystems: used.FileSystems}
+	for _, node := range f.result.Nodes {
+		if !slices.Contains(trace.Releases, node.Kernel.Release) {
+			trace.Releases = append(trace.Releases, node.Kernel.Release)
+		}
+	}
+	for _, node := range f.run.GetNodes() {
+		for _, file := range node.GetFiles() {
+			if file.GetName() == kernelbroker.ResultFile {
+				trace.Results = append(trace.Results, slim.JobResult{Node: node.GetName(), Digest: file.GetDigest()})
+			}
+		}
+	}
+	digest, err := graph.ValueDigest(trace)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	if want := name + kernelbroker.InstrumentedSuffix; r.GetKernelProfile() != want {
-		return nil, fmt.Errorf("run %d was on the kernel %s: kernel %s is made from counters of %s (sbatch --kernel-profile=%s --kernel-profiling=pgo): %w",
-			id, runKernel(r), name, want, name, kernelbroker.ErrPrecluded)
+	path := filepath.Join(cache, "traces", digest+".json")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
 	}
-	result, err := a.result(ctx, r)
-	if err != nil {
-		return nil, err
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", err
 	}
-	if result.PGO == nil || len(result.PGO.Archives) == 0 {
-		return nil, fmt.Errorf("run %d took no counters: sbatch --kernel-profiling=pgo boots the instrumented kernel, which counts: %w",
-			id, kernelbroker.ErrPrecluded)
-	}
+	return path, trace.Write(path)
+}
+
+// countersOf a run, fetched into the cache. Several runs, and all nodes of each, are
+// added up by the build.
+func (a *app) countersOf(ctx context.Context, f foundRun, cache string) ([]pipeline.Counters, error) {
+	id := f.run.GetId()
 	var all []pipeline.Counters
 	fetched := map[string]bool{}
-	for _, archive := range result.PGO.Archives {
-		file := archiveOf(r, archive)
+	for _, archive := range f.result.PGO.Archives {
+		file := archiveOf(f.run, archive)
 		if file == nil {
 			return nil, fmt.Errorf("run %d: node %q did not deliver its counters, %s: %w", id, archive.Node, archive.Name, kernelbroker.ErrNotFound)
 		}
@@ -74,7 +233,6 @@ func (a *app) countersOf(ctx context.Context, name string, id uint64, cache stri
 		}
 		all = append(all, pipeline.Counters{Run: id, Node: archive.Node, BuildID: archive.BuildID, Path: path})
 	}
-	a.say("run %d: counters of %d nodes", id, len(all))
 	return all, nil
 }
 

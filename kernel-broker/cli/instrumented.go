@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 )
-
-// stepInstrumented is the step of a build that makes the kernel that counts.
-const stepInstrumented = string(factory.Instrumented)
 
 // instrumented checks that a recipe's build makes a kernel that counts, before
 // anything is built.
@@ -34,9 +32,9 @@ func (a *app) publishInstrumented(ctx context.Context, p *pipeline.Pipeline, r b
 	if err != nil {
 		return err
 	}
-	step, _ := status.Step(stepInstrumented)
+	step, _ := status.Step(r.until)
 	if step.Dir == "" {
-		return fmt.Errorf("kernel %q: the build left no kernel that counts (kernelctl kernel build log %s %s)", name, name, stepInstrumented)
+		return fmt.Errorf("kernel %q: the build left no kernel that counts (kernelctl kernel build log %s %s)", name, name, r.until)
 	}
 	register := registration{
 		profile: name + kernelbroker.InstrumentedSuffix, kernel: filepath.Join(step.Dir, factory.ImageFile), manifest: filepath.Join(step.Dir, factory.ManifestFile),
@@ -60,8 +58,19 @@ func (a *app) publishInstrumented(ctx context.Context, p *pipeline.Pipeline, r b
 	if err != nil {
 		return err
 	}
-	a.say("sbatch --kernel-profile=%s --kernel-profiling=pgo boots it, and kernelctl kernel build %s --from-run RUN makes a kernel of what it counted", name, name)
+	a.say("sbatch --kernel-profile=%s --kernel-profiling=pgo boots it, and kernelctl kernel build %s --from-run %s makes a kernel of what it counted",
+		name, name, strings.Join(append(tracedRuns(p), "RUN"), ","))
 	return a.show(&api.CheckProfileResponse{Name: parsed.Profile, Version: parsed.Version}, func(p *page) { p.line("%s", ref) })
 }
 
-var errInstrumented = errors.New("--instrumented registers the kernel that counts, and so goes neither with --until, --from-run nor --publish never")
+// tracedRuns are the numbers of the runs by which a build was slimmed: counters of
+// its kernel belong to them.
+func tracedRuns(p *pipeline.Pipeline) []string {
+	var runs []string
+	for _, trace := range p.Traces {
+		runs = append(runs, fmt.Sprint(trace.Run))
+	}
+	return runs
+}
+
+var errInstrumented = errors.New("--instrumented registers the kernel that counts, and so goes neither with --until nor --publish never")

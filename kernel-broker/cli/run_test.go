@@ -3,9 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,7 +16,6 @@ import (
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -210,40 +207,4 @@ func TestRunWatch(t *testing.T) {
 	f.must(3, "job 99 is not profiled", "run", "watch", "99")
 	f.runs.figures = []*api.WatchRunResponse{{Run: running, Node: "n1", Figures: []byte("junk")}}
 	f.must(1, `figures of node "n1"`, "run", "watch", "14")
-}
-
-func TestCountersForABuild(t *testing.T) {
-	f := newFixture(t)
-	f.profiled()
-	counted := nodeResult("n1", 1)
-	counted.PGO = &profiling.PGO{Archives: []profiling.Archive{{Node: "n1", BuildID: "abcd", Name: "gcov-n1.tar.gz"}, {Node: "n1", BuildID: "abcd", Name: "gcov-n1.tar.gz"}}}
-	archive := []byte("counters")
-	digest := artifact.DigestOf(archive).String()
-	f.files.bytes[digest] = archive
-	run := f.runs.list[2]
-	run.KernelProfile, f.runs.list[1].KernelProfile = "mitgcm-instrumented", "mitgcm-instrumented"
-	run.Nodes = []*api.RunNode{{Name: "n1", State: api.RunNodeState_RUN_NODE_STATE_DELIVERED,
-		Files: []*api.RunFile{f.store(counted), {Name: "gcov-n1.tar.gz", Digest: digest, Size: 8}}}}
-	a := &app{broker: "unix://" + f.socket, config: client.DefaultPath, Invocation: Invocation{Getenv: func(string) string { return "" }, Stdout: io.Discard, Stderr: io.Discard}}
-	t.Cleanup(func() { _ = a.conn.Close() })
-	cache := t.TempDir()
-	for range 2 { // the second time it is there
-		got, err := a.counters(t.Context(), "mitgcm", []string{"7"}, cache)
-		if err != nil || len(got) != 1 || got[0].Run != 7 || got[0].Node != "n1" || got[0].BuildID != "abcd" {
-			t.Fatalf("%+v, %v", got, err)
-		}
-		if text, err := os.ReadFile(got[0].Path); err != nil || string(text) != "counters" {
-			t.Errorf("%q, %v", text, err)
-		}
-	}
-	if _, err := a.counters(t.Context(), "mitgcm", []string{"7,8"}, cache); err == nil || !strings.Contains(err.Error(), "run 8 took no counters") {
-		t.Error(err)
-	}
-	if _, err := a.counters(t.Context(), "lammps", []string{"7"}, cache); !errors.Is(err, kernelbroker.ErrPrecluded) || !strings.Contains(err.Error(), "run 7 was on the kernel mitgcm-instrumented@1") {
-		t.Error(err)
-	}
-	run.Nodes[0].Files = run.Nodes[0].Files[:1]
-	if _, err := a.counters(t.Context(), "mitgcm", []string{"7"}, cache); err == nil || !strings.Contains(err.Error(), `node "n1" did not deliver`) {
-		t.Error(err)
-	}
 }

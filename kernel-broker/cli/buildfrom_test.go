@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+func TestWhatARunGives(t *testing.T) {
+	traced := profiling.Result{Collectors: []profiling.Collector{"syscalls"}, Syscalls: &profiling.Syscalls{Calls: []profiling.Syscall{{Name: "read", Count: 1}}}}
+	counted := profiling.Result{Collectors: []profiling.Collector{"pgo"}, PGO: &profiling.PGO{Archives: []profiling.Archive{{Node: "n1"}}}}
+	both := traced
+	both.PGO = counted.PGO
+	noise := profiling.Result{Collectors: []profiling.Collector{"io", "noise"}, Noise: &profiling.Noise{}, IO: &profiling.IO{Files: []profiling.File{{FileSystem: "ext4"}}}}
+	refused := profiling.Result{Collectors: []profiling.Collector{"noise"}, Refused: []profiling.Refusal{
+		{Node: "n1", Unsupported: profiling.Unsupported{Collector: "syscalls", Detail: "no BTF\x1b[31m", Remedy: "build it in"}}}}
+	all := factory.Recipe{Name: "mitgcm", Slimming: factory.SlimmingTrace, Optimisation: factory.OptimisePGO}
+	slims := factory.Recipe{Name: "mitgcm", Slimming: factory.SlimmingTrace, Optimisation: factory.OptimiseO2}
+	profiles := factory.Recipe{Name: "mitgcm", Slimming: factory.SlimmingNone, Optimisation: factory.OptimisePGOSafe}
+	plain := factory.Recipe{Name: "mitgcm", Optimisation: factory.OptimiseO2}
+	const stock, counting = "stock", "mitgcm-instrumented"
+	for name, c := range map[string]struct {
+		result       profiling.Result
+		kernel       string
+		recipe       factory.Recipe
+		instrumented bool
+		want         string // trace, counters, both; or words of the refusal
+	}{
+		"a trace": {traced, stock, all, false, "trace"}, "for the kernel that counts": {traced, stock, all, true, "trace"},
+		"of any kernel": {traced, "lammps", slims, false, "trace"},
+		"counters":      {counted, counting, all, false, "counters"}, "without slimming": {counted, counting, profiles, false, "counters"},
+		"both": {both, counting, all, false, "both"}, "both, for the kernel that counts": {both, counting, all, true, "trace"},
+		"both, and no profile": {both, counting, slims, false, "trace"}, "both, and no slimming": {both, counting, profiles, false, "counters"},
+		"both, of another profile":                             {both, "lammps-instrumented", all, false, "run 7 was on the kernel lammps-instrumented: kernel mitgcm is made from counters of mitgcm-instrumented"},
+		"both, of another profile, for the kernel that counts": {both, "lammps-instrumented", all, true, "trace"},
+		"counters of another profile":                          {counted, "lammps-instrumented", all, false, "run 7 was on the kernel lammps-instrumented"},
+		"counters for the kernel that counts":                  {counted, counting, all, true, "run 7 has counters alone: they were taken on a kernel that counts"},
+		"a trace and no slimming":                              {traced, stock, profiles, false, "run 7 tells what its job used of its kernel, and the recipe mitgcm does not slim (slimming: trace)"},
+		"the same for the kernel that counts":                  {traced, stock, profiles, true, "the recipe mitgcm does not slim"},
+		"counters and no profile":                              {counted, counting, slims, false, "run 7 has counters, and the recipe mitgcm takes no profile (optimisation: pgo or pgo-safe)"},
+		"both and nothing to make of it":                       {both, counting, plain, false, "the recipe mitgcm does not slim"},
+		"noise":                                                {noise, stock, all, false, "run 7 tells nothing to make a kernel of, it has io, noise: sbatch --kernel-profiling=syscalls,callgraph"},
+		"collectors that could not":                            {refused, stock, all, false, `it has noise (node "n1": collector "syscalls": no BTF[31m; build it in)`},
+		"nothing":                                              {profiling.Result{}, stock, all, true, "it has no collector's result: sbatch"},
+	} {
+		f := foundRun{run: &api.Run{Id: 7, KernelProfile: c.kernel}, result: c.result}
+		g, err := f.gives(c.recipe, c.instrumented)
+		got := map[gift]string{{trace: true}: "trace", {counters: true}: "counters", {trace: true, counters: true}: "both"}[gift{trace: g.trace, counters: g.counters}]
+		if err != nil {
+			got = err.Error()
+			if !errors.Is(err, kernelbroker.ErrPrecluded) || g != (gift{}) {
+				t.Errorf("%s: %+v, %v", name, g, err)
+			}
+		}
+		if err == nil && got != c.want || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		// What is left aside of a run is said.
+		if aside := err == nil && c.result.PGO != nil && c.result.Syscalls != nil && got != "both"; aside != (g.aside != "") {
+			t.Errorf("%s: %q is said", name, g.aside)
+		}
+	}
+}
+
+// counts makes run 7 one on the kernel that counts, with and without a trace.
+func (f *fixture) counts(result profiling.Result) *api.Run {
+	f.t.Helper()
+	result.PGO = &profiling.PGO{Archives: []profiling.Archive{{Node: "n1", BuildID: "abcd", Name: "gcov-n1.tar.gz"}, {Node: "n1", BuildID: "abcd", Name: "gcov-n1.tar.gz"}}}
+	archive := []byte("counters")
+	digest := artifact.DigestOf(archive).String()
+	f.files.bytes[digest] = archive
+	run := f.runs.list[2]
+	run.KernelProfile = "mitgcm-pgo-instrumented"
+	run.Nodes = []*api.RunNode{{Name: "n1", State: api.RunNodeState_RUN_NODE_STATE_DELIVERED,
+		Files: []*api.RunFile{f.store(result), {Name: "gcov-n1.tar.gz", Digest: digest, Size: 8}}}}
+	return run
+}
+
+func TestRunsForABuild(t *testing.T) {
+	f := newFixture(t)
+	f.profiled()
+	bare := nodeResult("n1", 1)
+	bare.Syscalls, bare.CallGraph = nil, nil
+	run := f.counts(bare)
+	var said strings.Builder
+	a := &app{broker: "unix://" + f.socket, config: client.DefaultPath, Invocation: Invocation{Getenv: func(string) string { return "" }, Stdout: io.Discard, Stderr: &said}}
+	t.Cleanup(func() { _ = a.conn.Close() })
+	cache := t.TempDir()
+	from := func(instrumented bool, runs ...string) (pipeline.Options, error) {
+		r := buildRequest{fromRuns: runs, instrumented: instrumented, options: pipeline.Options{Name: "mitgcm-pgo", Catalog: "../../catalog", Cache: cache}}
+		err := a.fromRuns(t.Context(), &r)
+		return r.options, err
+	}
+	for range 2 { // the second time all of it is there
+		got, err := from(false, "8,7", "8")
+		if err != nil || len(got.Counters) != 1 || got.Counters[0].Run != 7 || got.Counters[0].Node != "n1" || got.Counters[0].BuildID != "abcd" || len(got.Traces) != 1 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		if text, err := os.ReadFile(got.Counters[0].Path); err != nil || string(text) != "counters" {
+			t.Errorf("%q, %v", text, err)
+		}
+		traces, err := slim.ReadJobTraces(got.Traces)
+		want := slim.JobTrace{Run: 8, Releases: []string{"6.1-x"}, Calls: []string{"write"}, Functions: []string{"do_syscall_64", "vfs_write"},
+			Results: []slim.JobResult{{Node: "n1", Digest: f.runs.list[1].GetNodes()[0].GetFiles()[0].GetDigest()}}}
+		if err != nil || len(traces) != 1 || !reflect.DeepEqual(traces[0], want) {
+			t.Errorf("%+v, %v", traces, err)
+		}
+	}
+	for _, words := range []string{"run 8: 1 system calls and 2 functions that its job used stay in the kernel; it is not whole (node n2: lost delivered nothing[31m), and what there is of it counts\n",
+		"run 7: counters in 1 archives\n"} {
+		if !strings.Contains(said.String(), words) {
+			t.Errorf("no %q in\n%s", words, said.String())
+		}
+	}
+	kept := func() []string {
+		names, err := filepath.Glob(filepath.Join(cache, "traces", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	if names := kept(); len(names) != 1 {
+		t.Errorf("kept %v", names)
+	}
+	// Both of one run, and with --instrumented the trace alone.
+	f.counts(nodeResult("n1", 1))
+	if got, err := from(false, "7"); err != nil || len(got.Counters) != 1 || len(got.Traces) != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := from(true, "7,8"); err != nil || len(got.Counters) != 0 || len(got.Traces) != 2 || slices.Contains(got.Traces[:1], got.Traces[1]) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	run.Nodes[0].Files = run.Nodes[0].Files[:1]
+	if _, err := from(false, "7"); err == nil || !strings.Contains(err.Error(), `node "n1" did not deliver`) {
+		t.Error(err)
+	}
+	if got, err := from(false); err != nil || got.Traces != nil || got.Counters != nil {
+		t.Errorf("no runs: %+v, %v", got, err)
+	}
+}
+
+// The command itself refuses before anything is built.
+func TestBuildFromRefusedRuns(t *testing.T) {
+	f := newFixture(t)
+	f.profiled()
+	cache := t.TempDir()
+	build := func(code int, words, name string, arguments ...string) {
+		t.Helper()
+		f.must(code, words, append([]string{"kernel", "build", name, "--cache", cache, "--catalog", "../../catalog"}, arguments...)...)
+	}
+	build(3, "run 7 tells what its job used of its kernel, and the recipe mitgcm does not slim", "mitgcm", "--from-run", "7")
+	build(3, "run 9 is requested and has no results", "mitgcm-pgo", "--from-run", "9")
+	build(3, "run 5: not found", "mitgcm-pgo", "--from-run", "8,5")
+	build(1, `kernel "nothing": no such recipe`, "nothing", "--from-run", "8")
+	bare := nodeResult("n1", 1)
+	bare.Syscalls, bare.CallGraph = nil, nil
+	f.counts(bare)
+	build(3, "run 7 has counters alone", "mitgcm-pgo", "--instrumented", "--from-run", "7")
+	// Somebody else's results are not handed out.
+	f.runs.list[1].Nodes[0].Files = nil
+	build(3, "has no results for you: they are for user alice", "mitgcm-pgo", "--from-run", "8")
+	if left, err := os.ReadDir(cache); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
