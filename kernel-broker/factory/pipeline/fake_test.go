@@ -36,6 +36,7 @@ type fake struct {
 	versions []string
 	after    func(step string) // called when the work of a step is done
 	profiled gcov.Sections     // text of the kernel with a profile
+	traces   []slim.JobTrace   // of jobs, for the slimming
 }
 
 func newFake() *fake {
@@ -177,7 +178,7 @@ func (f *fake) Slim(_ context.Context, from Slimming, w *graph.Work) error {
 	outcome, err := json.Marshal(slim.Outcome{Name: "fake", Objects: map[slim.Heat]slim.Sum{slim.Cold: {Objects: 1, Code: 32}}, Proposed: 2, Kernels: 3,
 		Gone:   []slim.Decision{{Symbol: "B", Prompt: "The b", Goes: true, Reason: "nothing of it ran", Objects: []string{"b.o"}, Code: 32, Takes: []string{"C"}}},
 		Stayed: []slim.Decision{{Symbol: "A", Reason: "without it the boot fails: panic"}}, Along: []string{"C"},
-		Missing: []slim.Missing{{Node: "n1", Module: "ixgbe"}}})
+		Missing: []slim.Missing{{Node: "n1", Module: "ixgbe"}}, Witnesses: slim.Uses{}.Witness(f.traces, nil, nil)})
 	objects := `{"hot":"fs/hot.o"}`
 	return f.done("slim", errors.Join(f.did("slim"), err, put(w, slimFile, "# nothing of it ran\n# CONFIG_B is not set\n"), put(w, outcomeFile, string(outcome)), put(w, objectsOf, objects)))
 }
@@ -185,7 +186,10 @@ func (f *fake) Slim(_ context.Context, from Slimming, w *graph.Work) error {
 // slimmer has Inputs of its own.
 type slimmer struct{ *fake }
 
-func (slimmer) Inputs() (Inputs, error) { return Inputs{"keep": "1"}, nil }
+func (s slimmer) Inputs() (Inputs, error) {
+	inputs := Inputs{"keep": "1"}
+	return inputs, Tracer{Traces: s.traces}.addRuns(inputs)
+}
 
 func (f *fake) Publish(_ context.Context, c Candidate, _ io.Writer) (string, error) {
 	if f.refuse != nil {

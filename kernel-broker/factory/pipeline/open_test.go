@@ -9,9 +9,9 @@ import (
 )
 
 func TestOptionsTravel(t *testing.T) {
-	o := Options{Name: "fake", Catalog: "catalog", Cache: t.TempDir(), Jobs: 2, Programs: "p", Plugin: "q", Command: "c", Machine: "m", Builder: "b", Nodes: []string{"n1", "n2"}}
+	o := Options{Name: "fake", Catalog: "catalog", Cache: t.TempDir(), Jobs: 2, Programs: "p", Plugin: "q", Command: "c", Machine: "m", Builder: "b", Nodes: []string{"n1", "n2"}, Traces: []string{"t1"}}
 	given := o.Nodes
-	if err := o.Absolute(); err != nil || !filepath.IsAbs(o.Catalog) || !filepath.IsAbs(o.Nodes[1]) || given[1] != "n2" || o.Current != "" {
+	if err := o.Absolute(); err != nil || !filepath.IsAbs(o.Catalog) || !filepath.IsAbs(o.Nodes[1]) || !filepath.IsAbs(o.Traces[0]) || given[1] != "n2" || o.Current != "" {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	path, err := o.Save()

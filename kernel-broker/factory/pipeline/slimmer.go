@@ -76,16 +76,24 @@ func (t Tracer) Inputs() (Inputs, error) {
 			return nil, err
 		}
 	}
-	for _, trace := range t.Traces {
-		if all[runInput+fmt.Sprint(trace.Run)], err = graph.ValueDigest(trace); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return all, t.addRuns(all)
 }
 
 // runInput begins the names of inputs that are traces of jobs.
 const runInput = "run "
+
+// addRuns adds an input for each run. Without any there is nothing to tell a build
+// from one that knew nothing of runs, and it finds the same results.
+func (t Tracer) addRuns(all Inputs) error {
+	for _, trace := range t.Traces {
+		digest, err := graph.ValueDigest(trace)
+		if err != nil {
+			return err
+		}
+		all[runInput+fmt.Sprint(trace.Run)] = digest
+	}
+	return nil
+}
 
 // Slim implements Slimmer.
 func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
