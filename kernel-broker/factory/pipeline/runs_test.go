@@ -1,0 +1,210 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
+)
+
+func aTrace(run uint64, functions ...string) slim.JobTrace {
+	return slim.JobTrace{Run: run, Results: []slim.JobResult{{Node: "n1", Digest: digest("result")}}, Releases: []string{"6.1.0-56-amd64"}, Functions: functions}
+}
+
+// traced gives the pipeline the traces of runs, as Open does.
+func (w *world) traced(traces ...slim.JobTrace) {
+	w.pipe.Traces, w.traces = traces, traces
+}
+
+// keys of all steps of the newest build, by their names.
+func (w *world) keys() map[string]string {
+	w.t.Helper()
+	status, err := StoreIn(w.dir).Status("fake", "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	keys := map[string]string{}
+	for _, step := range status.Steps {
+		keys[step.Name] = step.Key
+	}
+	return keys
+}
+
+// A trace is an input of the slimming alone. A kernel that it leaves as it was is not
+// compiled again, and what is published says which runs it was made of.
+func TestTraceOfARun(t *testing.T) {
+	w := newWorld(t, nil)
+	if _, _, err := w.build(); err != nil {
+		t.Fatal(err)
+	}
+	before := w.keys()
+	w.traced(aTrace(3, "seen"))
+	candidate, worked, err := w.build()
+	if err != nil || !strings.Contains(worked, "slim") || strings.Contains(worked, "compile") || strings.Contains(worked, "measure") {
+		t.Fatalf("worked on %s, %v", worked, err)
+	}
+	after := w.keys()
+	for _, step := range []string{"source", "traced-config", "traced", "trace", "plain", "instrumented", "profile", "optimised", "stock", "boot", "fit"} {
+		if before[step] == "" || after[step] != before[step] {
+			t.Errorf("step %s had the key %q and has %q", step, before[step], after[step])
+		}
+	}
+	if after["slim"] == before["slim"] {
+		t.Error("the slimming does not depend on the trace")
+	}
+	manifest, err := factory.ReadManifest(candidate.Kernel)
+	want := []factory.RunPart{{Run: 3, Node: "n1", Use: factory.RunForSlimming, Digest: digest("result")}}
+	if err != nil || !slices.Equal(manifest.Runs, want) || manifest.Image.Digest != candidate.ImageDigest {
+		t.Errorf("%+v, %v", manifest, err)
+	}
+	if err := manifest.Verify(candidate.Kernel); err == nil || strings.Contains(err.Error(), factory.ImageFile) {
+		t.Errorf("the image beside the manifest: %v", err) // these kernels have no configuration of that digest
+	}
+	file, err := os.Open(candidate.JSON())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	made, err := report.Read(file)
+	wantRun := report.SlimmingRun{Run: 3, Results: []report.Input{{Name: "n1", Digest: digest("result")}}, Releases: []string{"6.1.0-56-amd64"}, Named: 1, Unknown: []string{"seen"}}
+	if err != nil || len(made.Facts.Slimming.Runs) != 1 || !reflect.DeepEqual(made.Facts.Slimming.Runs[0], wantRun) {
+		t.Errorf("%+v, %v", made.Facts.Slimming, err)
+	}
+	// The kernel that others share says nothing of these runs.
+	shared, err := w.store("optimised")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if manifest, err := factory.ReadManifest(shared); err != nil || manifest.Runs != nil {
+		t.Errorf("%+v, %v", manifest.Runs, err)
+	}
+	// Another trace is another slimming; the same one is none.
+	w.traced(aTrace(3, "seen", "too"))
+	if _, worked, err := w.build(); err != nil || !strings.Contains(worked, "slim") {
+		t.Errorf("worked on %s, %v", worked, err)
+	}
+	w.traced(aTrace(3, "seen"))
+	if _, worked, err := w.build(); err != nil || worked != "" {
+		t.Errorf("worked on %s, %v", worked, err)
+	}
+}
+
+// store has the folder of a step of the newest build.
+func (w *world) store(step string) (string, error) {
+	status, err := StoreIn(w.dir).Status("fake", "")
+	found, _ := status.Step(step)
+	return found.Dir, err
+}
+
+// The kernel that counts is slimmed by the same runs, and says so where it is
+// published; without traces it is what it always was.
+func TestInstrumentedOfRuns(t *testing.T) {
+	w := newWorld(t, nil)
+	if step := w.pipe.InstrumentedStep(); step != "instrumented" {
+		t.Error(step)
+	}
+	w.traced(aTrace(3), aTrace(12))
+	step := w.pipe.InstrumentedStep()
+	if _, worked, err := w.build(step); err != nil || strings.Contains(worked, "optimised") || !strings.Contains(worked, "compile instrumented") {
+		t.Fatalf("worked on %s, %v", worked, err)
+	}
+	dir, err := w.store(step)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := factory.ReadManifest(dir)
+	if err != nil || len(manifest.Runs) != 2 || manifest.Runs[1].Run != 12 || manifest.Variant != factory.Instrumented {
+		t.Errorf("%+v, %v", manifest, err)
+	}
+	// With counters beside, it is the same kernel of the same step.
+	key := w.keys()[step]
+	w.pipe.Counters = []Counters{{Run: 7, Node: "n1", BuildID: "ab", Path: archive(t, nil)}}
+	if _, worked, err := w.build(step); err != nil || worked != "" || w.keys()[step] != key {
+		t.Errorf("worked on %s, %v", worked, err)
+	}
+	// Counters of another kernel are refused with the command that makes this one.
+	_, _, err = w.build()
+	if !errors.Is(err, ErrOtherSource) && !strings.Contains(err.Error(), ErrOtherSource.Error()) || !strings.Contains(err.Error(), "kernelctl kernel build fake --instrumented --from-run 3,12") {
+		t.Error(err)
+	}
+}
+
+// The manifest names the runs whose counters are the profile, too.
+func TestManifestNamesCounters(t *testing.T) {
+	path := archive(t, map[string]string{"gcov/x": "y"})
+	b := &builder{p: &Pipeline{Recipe: factory.Recipe{Name: "fake"}, Counters: []Counters{{Run: 7, Node: "n2", Path: path}}, Traces: []slim.JobTrace{aTrace(3)}}}
+	b.add("optimised", "", Inputs{}, nil, light, func(_ context.Context, w *graph.Work) error {
+		return kernel(w.Dir, "6.1-made", "optimised", factory.Manifest{})
+	})
+	step := b.named("optimised")
+	if b.err != nil {
+		t.Fatal(b.err)
+	}
+	g, err := graph.New(b.steps...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := (&graph.Runner{Store: StoreIn(quickDir(t)), Parallel: 1}).Run(t.Context(), "fake", g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := graph.FileDigest(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := factory.ReadManifest(results[step].Files())
+	want := []factory.RunPart{{Run: 3, Node: "n1", Use: factory.RunForSlimming, Digest: digest("result")}, {Run: 7, Node: "n2", Use: factory.RunForProfile, Digest: sum}}
+	if err != nil || !slices.Equal(manifest.Runs, want) {
+		t.Errorf("%+v, %v", manifest.Runs, err)
+	}
+}
+
+// Runs of which a recipe makes nothing are an error and not left aside.
+func TestRunsThatAreOfNoUse(t *testing.T) {
+	for words, change := range map[string]func(*world, *factory.Recipe){
+		"": func(w *world, _ *factory.Recipe) { w.traced(aTrace(3)) },
+		"run 3: what a job was seen to use is for slimming, and the recipe does not say slimming: trace": func(w *world, r *factory.Recipe) {
+			w.traced(aTrace(3))
+			r.Slimming = factory.SlimmingNone
+		},
+		"run 7: its counters are for a profile, and the recipe does not say optimisation: pgo or pgo-safe": func(w *world, r *factory.Recipe) {
+			w.pipe.Counters = []Counters{{Run: 7, Path: archive(t, nil)}}
+			r.Optimisation = factory.OptimiseO2
+		},
+	} {
+		w := newWorld(t, nil)
+		change(w, &w.pipe.Recipe)
+		_, err := w.pipe.Graph()
+		if words == "" && err != nil || words != "" && (!errors.Is(err, ErrRunsUseless) || !strings.Contains(err.Error(), words)) {
+			t.Errorf("%v, want %q", err, words)
+		}
+	}
+}
+
+// Each run is an input of its own, by all that is known of it; without runs there
+// is none.
+func TestInputsOfRuns(t *testing.T) {
+	inputs := Inputs{}
+	if err := (Tracer{}).addRuns(inputs); err != nil || len(inputs) != 0 {
+		t.Errorf("%v, %v", inputs, err)
+	}
+	if err := (Tracer{Traces: []slim.JobTrace{aTrace(3, "a"), aTrace(12, "a")}}).addRuns(inputs); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(slices.Sorted(maps.Keys(inputs)), []string{"run 12", "run 3"}) || inputs["run 3"] == inputs["run 12"] {
+		t.Error(inputs)
+	}
+	other := Inputs{}
+	if err := (Tracer{Traces: []slim.JobTrace{aTrace(3, "b")}}).addRuns(other); err != nil || other["run 3"] == inputs["run 3"] {
+		t.Errorf("%v, %v", other, err)
+	}
+}
