@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
@@ -112,6 +113,25 @@ func TestNumbersInOutput(t *testing.T) {
 		for _, word := range words {
 			if strings.Count(out.String(), word) != 2 {
 				t.Errorf("%s: %q is not in it twice:\n%s", output, word, out.String())
+			}
+		}
+	}
+}
+
+// Texts come from nodes and users. As data they stay what they are, without
+// doing anything to a terminal.
+func TestTextsInOutput(t *testing.T) {
+	for _, text := range []string{"\x1b[2J", "\u007f", "\u009b2J", "\ufffe", "ä \u2028 \U0010ffff"} {
+		for _, output := range []string{outputJSON, outputYAML} {
+			var out strings.Builder
+			a := &app{Invocation: Invocation{Stdout: &out}, output: output}
+			if err := a.show(&api.Node{Name: text}, nil); err != nil {
+				t.Errorf("%s of %q: %v", output, text, err)
+				continue
+			}
+			var back struct{ Name string }
+			if err := yaml.Unmarshal([]byte(out.String()), &back); err != nil || back.Name != text || strings.ContainsAny(out.String(), "\x1b\u007f\u009b") {
+				t.Errorf("%s of %q is %q, %v", output, text, out.String(), err)
 			}
 		}
 	}

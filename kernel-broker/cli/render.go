@@ -63,7 +63,7 @@ func showList[M proto.Message](a *app, name string, messages []M, table func(*pa
 // form, or into YAML.
 func (a *app) showJSON(text []byte) error {
 	var out bytes.Buffer
-	if err := json.Indent(&out, text, "", "  "); err != nil {
+	if err := json.Indent(&out, escaped(text), "", "  "); err != nil {
 		return fmt.Errorf("result: %w", err)
 	}
 	out.WriteByte('\n')
@@ -83,6 +83,21 @@ func (a *app) showJSON(text []byte) error {
 	}
 	_, err := a.Stdout.Write(out.Bytes())
 	return err
+}
+
+// escaped writes in JSON's own way what could do something to a terminal, and
+// what YAML refuses or takes for the end of a line. It stands in texts only.
+func escaped(text []byte) []byte {
+	var out bytes.Buffer
+	for _, c := range string(text) {
+		switch {
+		case c >= 0x7f && c < 0xa0, c == 0x2028, c == 0x2029, c == 0xfeff, c == 0xfffe, c == 0xffff:
+			fmt.Fprintf(&out, "\\u%04x", c)
+		default:
+			out.WriteRune(c)
+		}
+	}
+	return out.Bytes()
 }
 
 // unstyle drops the braces and the quotes that are not needed.

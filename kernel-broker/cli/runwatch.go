@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -101,7 +101,7 @@ func (w *watched) take(news *api.WatchRunResponse) error {
 		return fmt.Errorf("figures of node %q: %w", news.GetNode(), err)
 	}
 	if w.app.output != outputTable {
-		_, err := fmt.Fprintf(w.app.Stdout, "%s\n", strings.TrimSpace(string(news.GetFigures())))
+		_, err := fmt.Fprintf(w.app.Stdout, "%s\n", bytes.TrimSpace(escaped(news.GetFigures())))
 		return err
 	}
 	w.nodes[news.GetNode()] = live.Result

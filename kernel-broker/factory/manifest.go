@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
@@ -226,7 +228,8 @@ func ReadManifest(dir string) (Manifest, error) {
 	return manifest, nil
 }
 
-// ParseManifest reads the text of a kernel.json.
+// ParseManifest reads the text of a kernel.json. What it names is beside it:
+// another host may have written it.
 func ParseManifest(text []byte) (Manifest, error) {
 	var manifest Manifest
 	if err := json.Unmarshal(text, &manifest); err != nil {
@@ -235,7 +238,26 @@ func ParseManifest(text []byte) (Manifest, error) {
 	if manifest.Format != ManifestFormat {
 		return Manifest{}, fmt.Errorf("format %d, this program reads %d", manifest.Format, ManifestFormat)
 	}
+	if err := manifest.beside(); err != nil {
+		return Manifest{}, err
+	}
 	return manifest, nil
+}
+
+func (m Manifest) beside() error {
+	files := map[string]string{"image": m.Image.Name, "config": m.Config.Name}
+	if m.SystemMap != nil {
+		files["system_map"] = m.SystemMap.Name
+	}
+	for _, key := range slices.Sorted(maps.Keys(files)) {
+		if name := files[key]; strings.Contains(name, "/") || name == "." || name == ".." {
+			return fmt.Errorf("%s: %q is no file beside it", key, name)
+		}
+	}
+	if m.Modules != "" && !filepath.IsLocal(m.Modules) {
+		return fmt.Errorf("modules: %q is no folder beside it", m.Modules)
+	}
+	return nil
 }
 
 // Verify compares the files in a folder with their digests.

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+// FuzzShow: what users and nodes say is shown in three forms. None of them holds
+// what moves a terminal's cursor, and programs read back what was said.
+func FuzzShow(f *testing.F) {
+	for _, text := range []string{"", "n1", "123", "a: b", "\x1b[2J", "\u007f", "\u009b2J", "line\nline", "\ufeff", "null", "\u2028", "\U0010ffff", " - x", "\ufffe"} {
+		f.Add(text, uint64(len(text)))
+	}
+	f.Fuzz(func(t *testing.T, text string, number uint64) {
+		if !utf8.ValidString(text) {
+			return // protobuf refuses it
+		}
+		node := &api.Node{Name: text, Kexecs: number}
+		for _, output := range []string{outputTable, outputJSON, outputYAML} {
+			var out strings.Builder
+			a := &app{Invocation: Invocation{Stdout: &out}, output: output}
+			if err := a.show(node, func(p *page) { p.row("NODE", node.GetName()); p.line("%s", node.GetName()) }); err != nil {
+				t.Fatalf("%s of %q: %v", output, text, err)
+			}
+			moves := func(c rune) bool { return unicode.IsControl(c) && c != '\n' && c != '\t' }
+			if strings.ContainsFunc(out.String(), moves) {
+				t.Errorf("%s has control characters: %q", output, out.String())
+			}
+			var back struct {
+				Name   string
+				Kexecs uint64
+			}
+			switch output {
+			case outputJSON:
+				if err := json.Unmarshal([]byte(out.String()), &back); err != nil {
+					t.Fatal(err)
+				}
+			case outputYAML:
+				if err := yaml.Unmarshal([]byte(out.String()), &back); err != nil {
+					t.Fatalf("%v:\n%s", err, out.String())
+				}
+			default:
+				continue
+			}
+			if back.Name != text || back.Kexecs != number {
+				t.Errorf("%s: %q, %d became %+v", output, text, number, back)
+			}
+		}
+	})
+}
+
+// FuzzFigures are a node's, on their way to somebody who watches a run.
+func FuzzFigures(f *testing.F) {
+	f.Add([]byte(`{"format":1,"result":{"format":1,"collectors":["syscalls","io","noise"],"syscalls":{"calls":[{"name":"read","count":0,"ns":5,"times":{"counts":[1]}}]},"noise":{},"io":{"files":[{}]}}}`), []byte(`{}`))
+	f.Add([]byte(`{"result":{"collectors":["syscalls"],"coverage":[{}],"syscalls":{"calls":null}}}`), []byte(`null`))
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		for _, output := range []string{outputTable, outputJSON} {
+			var out strings.Builder
+			w := &watched{app: &app{Invocation: Invocation{Stdout: &out, Stderr: io.Discard}, output: output}, nodes: map[string]profiling.Result{}}
+			for node, figures := range map[string][]byte{"n1": first, "n2": second} {
+				err := w.take(&api.WatchRunResponse{Run: &api.Run{Id: 1}, Node: node, Figures: figures})
+				if err != nil && !json.Valid(figures) && !strings.Contains(err.Error(), node) {
+					t.Errorf("%v does not name the node", err)
+				}
+			}
+			if len(w.nodes) > 0 {
+				_ = w.picture() // nodes may not fit together
+			}
+			if strings.ContainsFunc(out.String(), func(c rune) bool { return unicode.IsControl(c) && c != '\n' && c != '\t' }) {
+				t.Errorf("%s has control characters: %q", output, out.String())
+			}
+		}
+	})
+}
