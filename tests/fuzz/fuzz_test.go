@@ -252,6 +252,28 @@ func TestTimeThatCounts(t *testing.T) {
 	}
 }
 
+// A busy machine gives a target the less of a second the less it needs, if it is
+// started anew for each.
+func TestTimeThatPasses(t *testing.T) {
+	for _, c := range []struct {
+		need               time.Duration
+		seconds, processor float64
+		want               time.Duration
+	}{
+		{10 * time.Minute, 0, 0, slice},
+		{time.Minute, 0, 0, time.Minute},
+		{time.Minute, 60, 30, 2 * time.Minute},
+		{time.Minute, 60, 1, slice},
+		{3 * time.Second, 60, 6, 30 * time.Second},
+		{3 * time.Second, 60, 60, shortest},
+		{time.Minute, 60, 240, time.Minute},
+	} {
+		if got := passing(c.need, Result{Seconds: c.seconds, Processor: c.processor}); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 func TestOrder(t *testing.T) {
 	name := func(path string) Target { return Target{Package: path, Name: "FuzzX"} }
 	inner, open, wide, had := name("kernel-broker/ca"), name("kernel-broker/hook"), name("kernel-broker/rpc"), name("kernel-broker/munge")

@@ -130,6 +130,13 @@ func (r *runner) take(ctx context.Context) (Target, bool) {
 	return Target{}, false
 }
 
+// passing is how long a target runs to get what it needs, if it gets as much of
+// the processor as it has had: each start costs some of it.
+func passing(need time.Duration, so Result) time.Duration {
+	share := max(1, so.Seconds/max(so.Processor, 0.1))
+	return max(time.Duration(min(float64(need)*share, float64(slice))).Round(time.Second), shortest)
+}
+
 // needOf is what a target needs with the code that it was built of.
 func (r *runner) needOf(so Result, made program) time.Duration {
 	r.lock.Lock()
@@ -156,7 +163,7 @@ func (r *runner) target(ctx context.Context, t Target) {
 			break
 		}
 		var one Result
-		if one, err = r.one(ctx, t, max(min(need, slice).Round(time.Second), shortest), made.path); err != nil {
+		if one, err = r.one(ctx, t, passing(need, sum), made.path); err != nil {
 			break
 		}
 		if words := one.words(); words != "" {
@@ -213,6 +220,14 @@ func (o Options) arguments(t Target, need time.Duration, cache string) []string 
 	return args
 }
 
+// inMemory is where targets that write files have them, far quicker than a disk.
+const inMemory = "/dev/shm"
+
+func memory() bool {
+	info, err := os.Stat(inMemory)
+	return err == nil && info.IsDir()
+}
+
 // ended is what a target gets to end by itself, after its time.
 const ended = 5 * time.Minute
 
@@ -232,6 +247,9 @@ func (o Options) one(ctx context.Context, t Target, need time.Duration, program 
 		args = o.arguments(t, need, cache)
 	}
 	env := os.Environ()
+	if _, set := os.LookupEnv("TMPDIR"); !set && memory() {
+		env = append(env, "TMPDIR="+inMemory)
+	}
 	if o.Processors > 0 {
 		env = append(env, "GOMAXPROCS="+strconv.Itoa(o.Processors))
 	}
