@@ -130,6 +130,19 @@ func TestProfileAtHand(t *testing.T) {
 	}
 }
 
+func TestTraceAtHand(t *testing.T) {
+	for words, change := range map[string]func(r *profiling.Result){
+		"--instrumented --from-run": func(r *profiling.Result) {
+			r.Syscalls = &profiling.Syscalls{Calls: []profiling.Syscall{{Name: "read", Count: 1}}}
+		},
+		"made from": func(r *profiling.Result) { r.Syscalls = nil },
+	} {
+		if how := Decide(job(400, change)).Steps[0].How; !strings.Contains(how, words) || strings.Contains(how, "--from-run") != (words != "made from") {
+			t.Errorf("%q, want %q", how, words)
+		}
+	}
+}
+
 func TestCaveats(t *testing.T) {
 	r := job(1, func(r *profiling.Result) {
 		r.Partial = []profiling.Partial{{Node: "n1", Why: "disk full"}, {Node: "n2", Collector: "io", Why: "stopped"}}

@@ -23,6 +23,9 @@ func profiledKernel(f facts) []Step {
 	}
 	bound := f.kernel
 	how := "sbatch --kernel-profiling=pgo takes the profile that such a kernel is made from"
+	if f.result.Used().Any() {
+		how += "; kernelctl kernel build NAME --instrumented --from-run with this run's number makes the kernel for that, and keeps in it what this job used"
+	}
 	if f.result.PGO != nil && len(f.result.PGO.Archives) > 0 {
 		how = "kernelctl kernel build NAME --from-run with this run's number builds it, measures it, and publishes it only if it wins"
 	}
