@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -40,6 +41,9 @@ func (t Task) hand() (path string, err error) {
 	return path, errors.Join(os.MkdirAll(t.spot.dir, 0o755), writeFile(path, append(text, '\n')))
 }
 
+// keyForm is that of ValueDigest: a key becomes a folder's name.
+var keyForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
 // Work does the task that another process handed over in a file, with the step
 // of this process's graph. What goes wrong is left for the other to find.
 func (s Store) Work(ctx context.Context, path string, g *Graph) error {
@@ -56,6 +60,9 @@ func (s Store) Work(ctx context.Context, path string, g *Graph) error {
 	step, has := g.Step(file.Step)
 	if !has || step.Effect {
 		return fmt.Errorf("task %q: no step %q that can be handed over", path, file.Step)
+	}
+	if !keyForm.MatchString(file.Key) {
+		return fmt.Errorf("task %q: %q is no key", path, file.Key)
 	}
 	task := Task{Step: step, Key: file.Key, Needs: map[string]Result{}, spot: s.spot(step.Kind, file.Key),
 		Observe: func(Update) {},
