@@ -109,8 +109,12 @@ func disk(t *testing.T, dir string) (image, initrd, token string) {
 		write(t, filepath.Join(own, e.Name()), string(text), 0o644)
 	}
 	write(t, filepath.Join(own, "token"), token+"\n", 0o600)
+	self, err := os.Executable() // the probe, see there
+	if err != nil {
+		t.Fatal(err)
+	}
 	image = filepath.Join(dir, "root.ext4")
-	args := []string{"sh", filepath.Join(own, "stage.sh"), debian(t), dir, repo, image, initrd}
+	args := []string{"sh", filepath.Join(own, "stage.sh"), debian(t), dir, repo, image, initrd, self}
 	if os.Geteuid() != 0 {
 		// The root's files belong to users of its own.
 		args = append([]string{"unshare", "--map-root-user", "--map-auto"}, args...)

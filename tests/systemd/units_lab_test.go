@@ -3,9 +3,12 @@
 package systemd
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 )
 
 // site is the two machines with the product on them, as the steps of a test
@@ -14,15 +17,38 @@ type site struct {
 	ctl1, n1 *machine
 }
 
+// Each step goes on where the one before it ended, so the first that fails is
+// the last.
 func TestUnits(t *testing.T) {
 	dir := t.TempDir()
 	image, initrd, token := disk(t, dir)
 	s := &site{ctl1: power(t, dir, "ctl1", image, initrd, token), n1: power(t, dir, "n1", image, initrd, token)}
-	s.ctl1.up()
-	s.installBroker(t)
-	s.n1.up()
-	s.installAgent(t)
-	hold(t, s.ctl1, s.n1)
+	defer hold(t, s.ctl1, s.n1)
+	for _, step := range []struct {
+		name string
+		do   func(*site, *testing.T)
+	}{
+		{"the broker starts", (*site).brokerStarts},
+		{"the broker's rights", (*site).brokersRights},
+		{"the broker ends and comes back", (*site).brokerEnds},
+		{"the agent starts", (*site).agentStarts},
+		{"the agent's rights", (*site).agentsRights},
+		{"the agent ends and comes back", (*site).agentEnds},
+		{"slurmd waits for the agent", (*site).slurmdWaits},
+		{"another kernel", (*site).anotherKernel},
+		{"collectors", (*site).collectors},
+		{"secrets", (*site).secrets},
+		{"slurmd as the agent's child", (*site).slurmdAsChild},
+	} {
+		done := t.Run(step.name, func(t *testing.T) {
+			s.ctl1.t, s.n1.t = t, t
+			step.do(s, t)
+		})
+		s.ctl1.t, s.n1.t = t, t
+		if !done {
+			return
+		}
+	}
 }
 
 // slurmdbd and slurmctld are there before the product is.
@@ -60,23 +86,171 @@ systemctl disable slurmd
 kernel-broker-agent --check
 systemctl enable --now kernel-broker-agent`
 
-func (s *site) installBroker(t *testing.T) {
+// well is what kernelctl says when all is.
+const well = "kernelctl health"
+
+func (s *site) brokerStarts(t *testing.T) {
+	s.ctl1.up()
 	s.ctl1.must(startSlurm)
 	s.ctl1.until("slurmdbd", "sacctmgr -n list cluster")
 	s.ctl1.must(accounts)
 	s.ctl1.must("systemctl start slurmctld")
 	s.ctl1.until("slurmctld", "scontrol ping | grep -q 'is UP'")
 	s.ctl1.must(broker)
-	s.ctl1.until("the broker's health", "kernelctl health")
-	t.Log(s.ctl1.must("kernelctl profile apply /usr/share/kernel-broker/catalog --kernels /srv/kernels"))
+	s.ctl1.until("the broker's health", well)
+	t.Log(s.ctl1.must("kernelctl profile apply /usr/share/kernel-broker/catalog --kernels /srv/kernels 2>&1"))
+	if list := s.ctl1.must("runuser -u alice -- kernelctl profile list"); !strings.Contains(list, "mitgcm") || !strings.Contains(list, "stock") {
+		t.Errorf("a user sees\n%s", list)
+	}
+	if r := s.ctl1.run("runuser -u alice -- kernelctl node token n1 --output-file /tmp/n1.token"); r.exit == 0 || !strings.Contains(r.err, "alice") {
+		t.Errorf("a user gets a node's token: exit %d, %s%s", r.exit, r.out, r.err)
+	}
 }
 
-func (s *site) installAgent(t *testing.T) {
+// What the broker's unit, docs/ops/install.md and docs/ops/trust.md claim.
+func (s *site) brokersRights(t *testing.T) {
+	const unit = "kernel-broker.service"
+	uid, gid := s.ctl1.must("id -u kernel-broker"), s.ctl1.must("id -g kernel-broker")
+	s.ctl1.status(t, unit, `Uid:(\t`+uid+`){4}`, `Groups:\t`+gid+` ?`, `NoNewPrivs:\t1`, `Seccomp:\t2`, `Umask:\t0027`,
+		`CapInh:\t0+`, `CapPrm:\t0+`, `CapEff:\t0+`, `CapBnd:\t0+`, `CapAmb:\t0+`)
+	// The last is etcd's, in a folder that nobody else may enter.
+	s.ctl1.sockets(t, unit, "tcp *:7440", "u_str /run/kernel-broker/broker.sock", "u_str /var/lib/kernel-broker/etcd/client.sock")
+	s.ctl1.attempted(t, unit, "", nil)
+	// A service's /tmp and /var/tmp are its own and end with it.
+	s.ctl1.folders(t, unit, "/run/kernel-broker", "/var/lib/kernel-broker", "/tmp", "/var/tmp")
+	s.ctl1.exposure(t, unit, 1.2)
+}
+
+func (s *site) brokerEnds(t *testing.T) {
+	const pid = "systemctl show -P MainPID kernel-broker"
+	first := s.ctl1.must(pid)
+	s.ctl1.must("systemctl restart kernel-broker")
+	s.ctl1.until("the broker after a restart", well)
+	second := s.ctl1.must(pid)
+	s.ctl1.must("systemctl kill -s KILL kernel-broker")
+	s.ctl1.until("the broker after SIGKILL", well)
+	third := s.ctl1.must(pid)
+	if first == second || second == third || s.ctl1.must("systemctl show -P NRestarts kernel-broker") != "1" {
+		t.Errorf("processes %s, %s, %s", first, second, third)
+	}
+	// The policy is read anew; a bad one leaves the old one in force.
+	s.ctl1.must("cp /etc/kernel-broker/policy.yaml.sample /etc/kernel-broker/policy.yaml && systemctl reload kernel-broker")
+	s.ctl1.until("the policy", "kernelctl health | grep -q 'policy *well.*/etc/kernel-broker/policy.yaml'")
+	s.ctl1.must("rm /etc/kernel-broker/policy.yaml && systemctl restart kernel-broker")
+
+	s.ctl1.must("systemctl stop kernel-broker && test ! -e /run/kernel-broker && ! ss -tlnH | grep :7440")
+	if r := s.ctl1.run("kernelctl profile list"); r.exit == 0 {
+		t.Error("kernelctl finds a broker that was stopped")
+	}
+	s.ctl1.must("systemctl start kernel-broker")
+	s.ctl1.until("the broker after a stop", well)
+	if list := s.ctl1.must("kernelctl profile list"); !strings.Contains(list, "mitgcm") {
+		t.Errorf("after all this the catalog is\n%s", list)
+	}
+	t.Logf("process %s, restarted %s, killed and back as %s, stopped and started", first, second, third)
+}
+
+func (s *site) agentStarts(t *testing.T) {
+	s.n1.up()
+	// Both know the cluster's key: here it is the same disk.
 	s.n1.must(agent)
-	token := s.ctl1.must("kernelctl node token n1 --output-file /root/n1.token && cat /root/n1.token && rm /root/n1.token")
+	// The administrator carries it over.
+	token := s.ctl1.must("kernelctl node token n1 --output-file /root/n1.token && cat /root/n1.token")
 	s.n1.put("/etc/kernel-broker/token", "0600", token)
-	s.n1.until("the node's certificate", "test ! -e /etc/kernel-broker/token && kernel-broker-agent status | grep -q 'connected *yes'")
+	s.n1.until("the node's certificate", "test ! -e /etc/kernel-broker/token && kernel-broker-agent status | grep -q 'attested *yes'")
+	s.slurmdUp()
 	t.Log(s.n1.must("kernel-broker-agent status"))
+}
+
+// slurmdUp waits until the node may have jobs.
+func (s *site) slurmdUp() {
+	s.n1.t.Helper()
+	s.n1.until("slurmd", "systemctl is-active slurmd")
+	s.ctl1.until("n1 to be idle", "sinfo -h -o %T | grep -qx idle")
+}
+
+// powers of root that the agent keeps, by their numbers.
+var powers = map[string]int{
+	"SYS_BOOT": 22, "SYS_ADMIN": 21, "NET_BIND_SERVICE": 10,
+	"BPF": 39, "PERFMON": 38, "SYSLOG": 34, "SYS_RESOURCE": 24, "SYS_PTRACE": 19, "DAC_READ_SEARCH": 2,
+}
+
+func (s *site) agentsRights(t *testing.T) {
+	const unit = "kernel-broker-agent.service"
+	mask := 0
+	for _, bit := range powers {
+		mask |= 1 << bit
+	}
+	s.n1.status(t, unit, `Uid:(\t0){4}`, `NoNewPrivs:\t1`, `Seccomp:\t2`, fmt.Sprintf(`CapEff:\t%016x`, mask), fmt.Sprintf(`CapBnd:\t%016x`, mask))
+	s.n1.sockets(t, unit, "u_str /run/kernel-broker/agent.sock")
+	s.n1.attempted(t, unit, "", []string{
+		"read another process's memory", "see another process", "a program for the kernel (BPF)", // collectors
+		"load a kernel", "boot",
+		"a netlink socket", "a port below 1024",
+		"read MUNGE's key", "read users' homes", // DAC_READ_SEARCH, for collectors
+		"have systemd run a program", // as it starts slurmd; see docs/security.md
+		"addresses of memory in /proc/iomem",
+	})
+	// Without what only collectors need, by the drop-in that the page has.
+	page, err := os.ReadFile(filepath.Join(repo, "docs/ops/trust.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lines, _ := strings.Cut(string(page), "[Service]\nCapabilityBoundingSet=~CAP_BPF")
+	lines, _, _ = strings.Cut(lines, "```")
+	s.n1.attempted(t, unit, "CapabilityBoundingSet=~CAP_BPF"+lines, []string{
+		"see another process", "load a kernel", "boot", "a netlink socket", "a port below 1024", "have systemd run a program",
+		"addresses of memory in /proc/iomem",
+	})
+	s.n1.folders(t, unit, "/run/kernel-broker", "/var/lib/kernel-broker", "/var/cache/kernel-broker", "/etc/kernel-broker", "/tmp", "/var/tmp")
+	s.n1.exposure(t, unit, 4.4)
+}
+
+func (s *site) agentEnds(t *testing.T) {
+	const pids = "systemctl show -P MainPID kernel-broker-agent slurmd"
+	const connected = "kernel-broker-agent status | grep -q 'attested *yes'"
+	var seen []string
+	for _, how := range []string{"true", "systemctl restart kernel-broker-agent", "systemctl kill -s KILL kernel-broker-agent", "systemctl stop kernel-broker-agent; test -s /run/kernel-broker/node.state && systemctl start kernel-broker-agent"} {
+		s.n1.must(how)
+		s.n1.until("the agent after "+how, connected)
+		seen = append(seen, strings.Join(strings.Fields(s.n1.must(pids)), " "))
+	}
+	t.Logf("processes of agent and slurmd: %q", seen)
+	slurmd := map[string]bool{}
+	agents := map[string]bool{}
+	for _, line := range seen {
+		a, d, _ := strings.Cut(line, " ")
+		agents[a], slurmd[d] = true, true
+	}
+	if len(agents) != len(seen) || len(slurmd) != 1 || slurmd["0"] {
+		t.Errorf("not each time another agent, and the same slurmd: %q", seen)
+	}
+}
+
+// What the drop-in for slurmd.service says of itself.
+func (s *site) slurmdWaits(t *testing.T) {
+	shown := s.n1.must("systemctl show slurmd -p Environment,Restart,TimeoutStartUSec,Wants,After,DropInPaths; systemctl is-enabled slurmd || true; tr '\\0' ' ' </proc/$(systemctl show -P MainPID slurmd)/cmdline")
+	t.Log(shown)
+	for _, want := range []string{
+		"Environment=SLURMD_OPTIONS=-b", "Restart=no", "TimeoutStartUSec=1min 30s", "DropInPaths=/etc/systemd/system/slurmd.service.d/kernel-broker.conf",
+		"disabled", "/usr/sbin/slurmd -D -s -b",
+	} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("no %q in\n%s", want, shown)
+		}
+	}
+	// Nobody vouches for the kernel: no slurmd, however it is asked for.
+	r := s.n1.run(`systemctl stop slurmd kernel-broker-agent
+systemctl mask --runtime kernel-broker-agent
+systemctl start slurmd`)
+	state := s.n1.must("systemctl show -P Result,MainPID,ActiveState slurmd; journalctl -b -u slurmd -n 5 -o cat; systemctl unmask --runtime kernel-broker-agent; systemctl reset-failed slurmd")
+	t.Logf("without the agent: exit %d, %s", r.exit, state)
+	if r.exit == 0 || !strings.Contains(state, "not ready within 1m20s") || s.n1.run("pidof slurmd").exit == 0 {
+		t.Errorf("slurmd starts without the agent: exit %d, %s", r.exit, state)
+	}
+	// Asked for slurmd, systemd starts the agent first.
+	s.n1.must("systemctl start slurmd && systemctl is-active kernel-broker-agent")
+	s.slurmdUp()
 }
 
 // hold keeps the machines, for whoever develops this: KB_HOLD names a file that
@@ -91,5 +265,7 @@ func hold(t *testing.T, machines ...*machine) {
 		text += m.name + " " + m.address + " " + m.token + " " + filepath.Dir(m.console) + "\n"
 	}
 	write(t, path, text, 0o600)
-	machines[0].until("end of hold", "test -e /run/end")
+	for machines[0].run("test -e /run/end").exit != 0 {
+		time.Sleep(time.Second)
+	}
 }

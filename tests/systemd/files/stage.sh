@@ -1,9 +1,9 @@
 #!/bin/sh
 # Makes the machines' disk: Debian's root, what make install puts there, and the
 # test's own files.
-#   stage.sh DEBIAN FOLDER REPOSITORY IMAGE INITRD
+#   stage.sh DEBIAN FOLDER REPOSITORY IMAGE INITRD PROBE
 set -eu
-debian=$1 dir=$2 repo=$3 image=$4 initrd=$5
+debian=$1 dir=$2 repo=$3 image=$4 initrd=$5 probe=$6
 root=$dir/root own=$dir/files
 mkdir "$root"
 tar -C "$root" --numeric-owner -xpf "$debian"
@@ -26,8 +26,9 @@ done
 release=$(basename "$repo"/build/kernels/stock/modules/lib/modules/*)
 install -D -m 0644 "$repo/build/kernels/stock/bzImage" "$root/boot/vmlinuz-$release"
 install -D -m 0644 "$initrd" "$root/boot/initrd.img-$release"
-# A module that nobody needs: to try whether it can be loaded.
-find "$repo/build/kernels/stock/modules" -name 'dummy.ko*' -exec install -D -m 0644 -t "$root/srv" {} +
+# A module that is not in use: to try whether it can be loaded.
+find "$repo/build/kernels/stock/modules" -name overlay.ko -exec install -m 0644 -t "$root/srv" {} +
+install -m 0755 "$probe" "$root/usr/local/libexec/probe"
 
 chroot "$root" sh -eu <<'EOF'
 chown slurm:slurm /etc/slurm/slurmdbd.conf

@@ -1,0 +1,178 @@
+//go:build lab
+
+package systemd
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Under its unit's lines the agent checks a kernel's signature, loads it and
+// boots it, and the node's systemd comes up there with the same units. A kernel
+// that nobody signed is refused on the way.
+func (s *site) anotherKernel(t *testing.T) {
+	entry := s.ctl1.must("install -m 0700 -d /root/keys && kernelctl key generate /root/keys/release.pem --passphrase-file -")
+	s.n1.put("/etc/kernel-broker/trust.yaml", "0644", "cluster: cluster\nkeys:\n  "+entry)
+	s.n1.must("sed -i 's|^  list: .*|  list: /etc/kernel-broker/trust.yaml|' /etc/kernel-broker/agent.yaml && systemctl restart kernel-broker-agent")
+	s.n1.until("the agent with a trust list", "kernel-broker-agent status | grep -q 'attested *yes'")
+
+	unsigned := s.submit("--kernel-profile=mitgcm", "true")
+	s.ctl1.until("the unsigned kernel's refusal", "scontrol show job "+unsigned+" | grep -q 'AdminComment=.*not signed'")
+	t.Log(s.ctl1.must("scontrol show job " + unsigned + " | grep AdminComment; scancel " + unsigned))
+	s.slurmdUp()
+
+	s.ctl1.must("kernelctl kernel sign mitgcm@1 --sign-key /root/keys/release.pem --cluster cluster")
+	before := s.n1.must("cat /proc/sys/kernel/random/boot_id")
+	job := s.submit("--kernel-profile=mitgcm", "uname -r; while [ ! -e /tmp/go ]; do sleep 1; done")
+	s.ctl1.until("the job to run", "squeue -h -j "+job+" -o %T | grep -qx RUNNING")
+	release := s.n1.must("uname -r; systemctl is-active kernel-broker-agent slurmd munge dbus; kernel-broker-agent status")
+	t.Logf("while job %s runs:\n%s", job, release)
+	if !strings.Contains(release, "-mitgcm") || s.n1.must("cat /proc/sys/kernel/random/boot_id") == before {
+		t.Errorf("the node did not boot the kernel:\n%s", release)
+	}
+	// The unit's lines hold on the slim kernel, too.
+	s.n1.status(t, "kernel-broker-agent.service", `NoNewPrivs:\t1`, `Seccomp:\t2`)
+	s.n1.must("touch /tmp/go")
+	s.n1.until("the distribution's kernel", "uname -r | grep -q amd64 && systemctl is-active slurmd")
+	s.slurmdUp()
+	log := s.n1.must("cat /tmp/job." + job + "; journalctl -u kernel-broker-agent -o cat | grep -E 'action=(load|fetch)|digests checked|signed' | tail -12")
+	t.Log(log)
+	if !strings.Contains(log, "-mitgcm") {
+		t.Errorf("the job's output is\n%s", log)
+	}
+	t.Log(s.ctl1.must("kernelctl job show " + job))
+}
+
+// submit has alice submit a batch script; it writes to /tmp of the node.
+func (s *site) submit(option, script string) string {
+	s.ctl1.t.Helper()
+	return s.ctl1.must(fmt.Sprintf("cd /tmp && runuser -u alice -- sbatch --parsable %s --output=/tmp/job.%%j --wrap %q", option, script))
+}
+
+// The collectors' programs for the kernel are attached under the unit's lines, on
+// a kernel that has what they need.
+func (s *site) collectors(t *testing.T) {
+	job := s.submit("--kernel-profiling=syscalls,io,callgraph,noise", "for i in 1 2 3; do ls -lR /usr >/dev/null; dd if=/dev/zero of=/tmp/zero bs=4k count=500; done")
+	s.ctl1.until("the job's end", "test -z \"$(squeue -h -j "+job+" -t PD,CF,R,CG)\"")
+	s.ctl1.until("the run", "kernelctl run list | grep -q complete")
+	t.Log(s.ctl1.must("kernelctl run list; kernelctl run show 1"))
+}
+
+// Where the agent starts slurmd itself, the drop-in for that lifts from jobs what
+// closes the agent.
+func (s *site) slurmdAsChild(t *testing.T) {
+	lift, err := os.ReadFile(filepath.Join(repo, "ansible/roles/agent/files/slurmd-child.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.n1.must("systemctl stop kernel-broker-agent slurmd && rm -r /etc/systemd/system/slurmd.service.d")
+	s.n1.put("/etc/systemd/system/kernel-broker-agent.service.d/slurmd-child.conf", "0644", string(lift))
+	s.n1.must(`sed -i -e 's|^  start: .*|  start: [/usr/sbin/slurmd, -b]|' -e 's|^  first_start: .*|  first_start: [/usr/sbin/slurmd]|' \
+	-e 's|^  stop: .*|  stop: []|' /etc/kernel-broker/agent.yaml
+systemctl daemon-reload && systemctl start kernel-broker-agent`)
+	s.n1.until("slurmd", "test -s /run/slurmd.pid && kill -0 $(cat /run/slurmd.pid)")
+	s.ctl1.until("n1 to be idle", "sinfo -h -o %T | grep -qx idle")
+	job := s.submit("", "cat /proc/self/status /proc/self/limits; touch /home/alice/from-the-job")
+	s.ctl1.until("the job's end", "test -z \"$(squeue -h -j "+job+" -t PD,CF,R,CG)\"")
+	said := s.n1.must("ls -l /home/alice/from-the-job; cat /tmp/job." + job)
+	for _, want := range []string{`CapBnd:\t000001ffffffffff`, `NoNewPrivs:\t0`, `Seccomp:\t0`, `Max locked memory +unlimited +unlimited .*`} {
+		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(said) {
+			t.Errorf("a job has no %q in\n%s", want, said)
+		}
+	}
+}
+
+// Keys and tokens are in no process's arguments or environment, a job's
+// included, in no journal and no log.
+func (s *site) secrets(t *testing.T) {
+	const canary = "kb-canary-4711"
+	job := s.submit("--export=ALL,KB_CANARY="+canary, "logger "+canary+"; env >/tmp/env; while [ ! -e /tmp/end ]; do sleep 1; done")
+	s.n1.until("the job's environment", "test -s /tmp/env")
+	s.ctl1.must("logger " + canary)
+	secrets := map[string]string{"a token": s.ctl1.must("cut -d. -f2 /root/n1.token | base64 -w0")}
+	for name, where := range map[string]struct {
+		on   *machine
+		path string
+	}{
+		"the authority's key": {s.ctl1, "/var/lib/kernel-broker/ca/ca-0000.pem"},
+		"the node's key":      {s.n1, "/var/lib/kernel-broker/tls/node.pem"},
+		"MUNGE's key":         {s.ctl1, "/etc/munge/munge.key"},
+		"the signing key":     {s.ctl1, "/root/keys/release.pem"},
+	} {
+		secrets[name] = where.on.must("base64 -w0 " + where.path)
+	}
+	var lines, names []string
+	for name, text := range secrets {
+		raw, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pattern := range patterns(string(raw)) {
+			lines, names = append(lines, hex.EncodeToString([]byte(pattern))), append(names, name)
+		}
+	}
+	lines, names = append(lines, hex.EncodeToString([]byte(canary))), append(names, "the canary")
+	for _, m := range []*machine{s.ctl1, s.n1} {
+		m.put("/root/patterns", "0600", strings.Join(lines, "\n"))
+		found := m.must(asProbe + "=search PROBE_PATTERNS=/root/patterns /usr/local/libexec/probe")
+		canaries := map[string]bool{}
+		for line := range strings.Lines(found) {
+			var n int
+			if _, err := fmt.Sscanf(line, "pattern %d is in ", &n); err != nil {
+				continue
+			}
+			_, place, _ := strings.Cut(strings.TrimSpace(line), " is in ")
+			if names[n] != "the canary" {
+				t.Errorf("%s: %s is in %s", m.name, names[n], place)
+				continue
+			}
+			if strings.HasPrefix(place, "/proc/") {
+				place = "/proc" + place[strings.LastIndex(place, "/"):]
+			}
+			canaries[place] = true
+		}
+		t.Logf("%s: %d patterns, %s; the canary is in %v", m.name, len(lines), strings.SplitN(found, "\n", 2)[0], canaries)
+		if !canaries["the journal"] || m == s.n1 && !canaries["/proc/environ"] {
+			t.Errorf("%s: the search does not see what is there: %v", m.name, canaries)
+		}
+	}
+	s.n1.must("touch /tmp/end")
+	s.ctl1.until("the job's end", "test -z \"$(squeue -h -j "+job+" -t PD,CF,R,CG)\"")
+}
+
+// patterns are the forms of a secret: a PEM file's lines of the private key and
+// its header, and whatever else as it is, in base64 and in hexadecimal digits.
+func patterns(secret string) (forms []string) {
+	inside := false
+	for line := range strings.Lines(secret) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "-----BEGIN") && strings.Contains(line, "PRIVATE"):
+			inside = true
+			forms = append(forms, line)
+		case strings.HasPrefix(line, "-----END"):
+			inside = false
+		case inside && len(line) >= 16:
+			forms = append(forms, line)
+		}
+	}
+	if forms != nil {
+		return forms
+	}
+	// The middle, so that neither a line's end nor how base64 was cut matters.
+	raw := strings.TrimSpace(secret)
+	if len(raw) < 24 {
+		return []string{raw}
+	}
+	forms = []string{raw[:24], hex.EncodeToString([]byte(raw[:24]))}
+	for shift := range 3 {
+		forms = append(forms, base64.RawStdEncoding.EncodeToString([]byte(raw[shift:shift+18])))
+	}
+	return forms
+}
