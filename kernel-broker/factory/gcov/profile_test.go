@@ -2,6 +2,7 @@ package gcov
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -254,5 +255,21 @@ func TestReadLogByObject(t *testing.T) {
 func TestModes(t *testing.T) {
 	if _, err := Mode("fast").Flags("/p", "/o"); err == nil {
 		t.Error("an unknown mode has flags")
+	}
+}
+
+// A few bytes of a file stand for a megabyte of counters, and an archive has room
+// for many files.
+func TestCountersOfManyFiles(t *testing.T) {
+	dir := t.TempDir()
+	zeros := header(tagFunction, 12, 1, 2, 3, tagCounters, 0xfff00000) // as many as one file may have
+	for i := range mostCounters/maxZeroCounters + 1 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%04d.gcda", i)), zeros, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := Load(dir)
+	if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), fmt.Sprintf("%04d.gcda", mostCounters/maxZeroCounters)) {
+		t.Errorf("error is %v", err)
 	}
 }

@@ -63,6 +63,32 @@ func FuzzCounters(f *testing.F) {
 	})
 }
 
+// Tar is content long before the checksum of all of it comes.
+func TestCountersDamaged(t *testing.T) {
+	whole := tartest.Zip(unzipped(t, map[string]string{below + "fs/a.gcda": counts(1, 1, 2)}))
+	damaged := bytes.Clone(whole)
+	damaged[len(damaged)-8] ^= 1 // of the checksum
+	endless := tartest.Zip(append(unzipped(t, map[string]string{below + "a.gcda": ""}), make([]byte, mostPadding)...))
+	for name, c := range map[string]struct {
+		archive []byte
+		says    string
+	}{
+		"whole":   {whole, ""},
+		"damaged": {damaged, "checksum"},
+		"cut":     {whole[:len(whole)-9], "EOF"},
+		"endless": {endless, "behind its end"},
+	} {
+		path := filepath.Join(t.TempDir(), "archive")
+		if err := os.WriteFile(path, c.archive, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		err := unpackCounters(t.Context(), path, t.TempDir())
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // onlyCounters looks for what does not belong beside and in the folder.
 func onlyCounters(t *testing.T, parent string) {
 	t.Helper()
