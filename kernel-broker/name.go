@@ -105,6 +105,47 @@ func ValidateToken(token string) error {
 	return nil
 }
 
+// plainWord accepts letters, digits and the signs that versions, drivers and
+// devices have in their names. What is in none of them means something to a
+// shell, a terminal or a path.
+func plainWord(text string, longest int) bool {
+	for i := range len(text) {
+		c := text[i]
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && strings.IndexByte("._+~:@=-", c) < 0 {
+			return false
+		}
+	}
+	return len(text) <= longest && !strings.HasPrefix(text, "-") && !strings.HasPrefix(text, ".")
+}
+
+// ValidateBuildID accepts a GNU build id: 8 to 64 bytes in lower-case hex.
+func ValidateBuildID(id string) error {
+	if raw, err := hex.DecodeString(id); err != nil || len(raw) < 8 || len(raw) > 64 || id != strings.ToLower(id) {
+		return fmt.Errorf("build id %.150q is not a GNU build id in hex: %w", id, ErrInvalid)
+	}
+	return nil
+}
+
+// ValidateRelease accepts what uname -r prints.
+func ValidateRelease(release string) error {
+	if release == "" || !plainWord(release, maxWord) {
+		return fmt.Errorf("release %.80q: %w", release, ErrInvalid)
+	}
+	return nil
+}
+
+// ValidateRequestID accepts what callers name their changes by.
+func ValidateRequestID(id string) error {
+	if id == "" || len(id) > maxNameLength {
+		return fmt.Errorf("request id %.80q has a wrong length (1 to %d characters): %w", id, maxNameLength, ErrInvalid)
+	}
+	if strings.IndexFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) >= 0 {
+		return fmt.Errorf("request id %q is not printable ASCII: %w", id, ErrInvalid)
+	}
+	return nil
+}
+
 // ValidateNodeName accepts host names as slurm.conf has them.
 func ValidateNodeName(name string) error {
 	if name == "" || len(name) > maxNameLength {

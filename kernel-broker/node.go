@@ -3,6 +3,7 @@ package kernelbroker
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -14,6 +15,30 @@ type Inventory struct {
 	RootDevice     string   `json:"root_device"`
 	RootFilesystem string   `json:"root_filesystem"`
 	Drivers        []string `json:"drivers"`
+}
+
+// Bounds of what a node says of itself. Its record goes to the store as a whole,
+// and words of it into the reasons that jobs are held for.
+const (
+	maxDrivers    = 256
+	maxWord       = 64
+	maxRootDevice = 256
+)
+
+// Validate refuses what no node has: whoever is root on one can send anything.
+func (i Inventory) Validate() error {
+	if len(i.Drivers) > maxDrivers {
+		return fmt.Errorf("%d drivers, at most %d: %w", len(i.Drivers), maxDrivers, ErrInvalid)
+	}
+	for _, word := range append([]string{i.Architecture, i.RootFilesystem}, i.Drivers...) {
+		if !plainWord(word, maxWord) {
+			return fmt.Errorf("%.80q is no architecture, file system or driver: %w", word, ErrInvalid)
+		}
+	}
+	if !plainWord(strings.ReplaceAll(i.RootDevice, "/", ""), maxRootDevice) {
+		return fmt.Errorf("root device %.80q: %w", i.RootDevice, ErrInvalid)
+	}
+	return nil
 }
 
 // CheckFits refuses a kernel that cannot run a node with this inventory. The
@@ -43,6 +68,26 @@ type Boot struct {
 	Release  string    `json:"release"`
 	Token    string    `json:"token,omitempty"`
 	BootedAt time.Time `json:"booted_at"`
+}
+
+// Validate refuses what no node runs. Its words go into reasons, comments and
+// logs as they are. A kernel without a build id is one that nobody can prove.
+func (b Boot) Validate() error {
+	if len(b.BootID) < 16 || !plainWord(b.BootID, maxWord) {
+		return fmt.Errorf("boot id %.80q: %w", b.BootID, ErrInvalid)
+	}
+	if b.BuildID != "" {
+		if err := ValidateBuildID(b.BuildID); err != nil {
+			return err
+		}
+	}
+	if err := ValidateRelease(b.Release); err != nil {
+		return err
+	}
+	if b.Token == "" {
+		return nil
+	}
+	return ValidateToken(b.Token)
 }
 
 // Proof is a boot that the broker holds for proven: this node runs that kernel.

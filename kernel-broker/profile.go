@@ -1,7 +1,6 @@
 package kernelbroker
 
 import (
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"sort"
@@ -46,17 +45,22 @@ func (k Kernel) Validate() error {
 			return fail(err)
 		}
 	}
-	if raw, err := hex.DecodeString(k.BuildID); err != nil || len(raw) < 8 || len(raw) > 64 || k.BuildID != strings.ToLower(k.BuildID) {
-		return fail(fmt.Errorf("build id %q is not a GNU build id in hex: %w", k.BuildID, ErrInvalid))
+	if err := ValidateBuildID(k.BuildID); err != nil {
+		return fail(err)
 	}
-	if k.Release == "" || len(k.Release) > 64 || strings.ContainsAny(k.Release, " \t\n/\"'\\") {
-		return fail(fmt.Errorf("release %q: %w", k.Release, ErrInvalid))
+	if err := ValidateRelease(k.Release); err != nil {
+		return fail(err)
 	}
 	if k.Architecture != "x86_64" {
 		return fail(fmt.Errorf("architecture %q, only x86_64 can be booted: %w", k.Architecture, ErrInvalid))
 	}
 	if err := ValidateArguments(k.Arguments); err != nil {
 		return fail(err)
+	}
+	for _, driver := range k.Drivers {
+		if !plainWord(driver, maxWord) {
+			return fail(fmt.Errorf("driver %.80q: %w", driver, ErrInvalid))
+		}
 	}
 	return nil
 }

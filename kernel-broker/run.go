@@ -158,21 +158,24 @@ func (r *Run) Clone() *Run {
 }
 
 // plainFile accepts names that are the same in each folder.
-func plainFile(name string) bool {
-	for i := range len(name) {
-		c := name[i]
-		if c <= ' ' || c > '~' || c == '/' || i == 0 && (c == '.' || c == '-') {
-			return false
-		}
-	}
-	return name != "" && len(name) <= maxRunFileName
-}
+func plainFile(name string) bool { return name != "" && plainWord(name, maxRunFileName) }
 
 // Bounds of the files of one node: how many, and of their names.
 const (
 	maxRunFiles    = 4
 	maxRunFileName = 128
 )
+
+// ValidateRunFile accepts a file's name and digest.
+func ValidateRunFile(name, digest string) error {
+	if !plainFile(name) {
+		return fmt.Errorf("file %.150q of a run has no plain name: %w", name, ErrInvalid)
+	}
+	if err := ValidateDigest(digest); err != nil {
+		return fmt.Errorf("file %q of a run: %w", name, err)
+	}
+	return nil
+}
 
 // ValidateRunFiles accepts what a node may deliver: its result and what goes
 // with it, in all at most limit bytes.
@@ -182,13 +185,13 @@ func ValidateRunFiles(files []Document, limit uint64) error {
 	}
 	total, seen := uint64(0), map[string]bool{}
 	for _, f := range files {
-		if !plainFile(f.Name) || seen[f.Name] {
-			return fmt.Errorf("file %q of a run is given twice or has no plain name: %w", f.Name, ErrInvalid)
+		if err := ValidateRunFile(f.Name, f.Digest); err != nil {
+			return err
+		}
+		if seen[f.Name] {
+			return fmt.Errorf("file %q of a run is given twice: %w", f.Name, ErrInvalid)
 		}
 		seen[f.Name] = true
-		if err := ValidateDigest(f.Digest); err != nil {
-			return fmt.Errorf("file %q of a run: %w", f.Name, err)
-		}
 		if f.Size > limit || total > limit-f.Size {
 			return fmt.Errorf("file %q of a run: more than %d bytes in all: %w", f.Name, limit, ErrInvalid)
 		}

@@ -19,7 +19,7 @@ import (
 // Repeating a request id with the same profile changes nothing more.
 func (c *Catalog) Apply(ctx context.Context, requestID string, profile kernelbroker.Profile) (kernelbroker.Profile, bool, error) {
 	none := kernelbroker.Profile{}
-	if err := validateRequestID(requestID); err != nil {
+	if err := kernelbroker.ValidateRequestID(requestID); err != nil {
 		return none, false, err
 	}
 	wanted := strip(profile)

@@ -45,7 +45,7 @@ func (e *QuarantinedError) Is(target error) bool { return target == kernelbroker
 // quarantines it, except for stock: nodes without any kernel to go back to
 // help nobody. It reports whether the version is quarantined afterwards.
 func (c *Catalog) RecordBootFailure(ctx context.Context, id string, ref kernelbroker.Ref, cause string, threshold uint32) (bool, error) {
-	if err := validateRequestID(id); err != nil {
+	if err := kernelbroker.ValidateRequestID(id); err != nil {
 		return false, err
 	}
 	cause = kernelbroker.OneLine(cause)

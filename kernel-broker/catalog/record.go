@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -17,10 +16,9 @@ const (
 
 	// A client repeats a request within seconds; 32 changes of one profile
 	// are more than can lie between.
-	maxRequests        = 32
-	maxWrites          = 32
-	maxFailures        = 256
-	maxRequestIDLength = 64
+	maxRequests = 32
+	maxWrites   = 32
+	maxFailures = 256
 )
 
 // record is the stored value of a profile.
@@ -95,16 +93,6 @@ func (r *record) remember(id, digest string) {
 func (r *record) sign(nonce string) {
 	r.Writes = append(r.Writes, nonce)
 	r.Writes = r.Writes[max(0, len(r.Writes)-maxWrites):]
-}
-
-func validateRequestID(id string) error {
-	if id == "" || len(id) > maxRequestIDLength {
-		return fmt.Errorf("request id %q has a wrong length (1 to %d characters): %w", id, maxRequestIDLength, kernelbroker.ErrInvalid)
-	}
-	if strings.IndexFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) >= 0 {
-		return fmt.Errorf("request id %q is not printable ASCII: %w", id, kernelbroker.ErrInvalid)
-	}
-	return nil
 }
 
 // digestOf tells two requests apart that use the same id.

@@ -51,7 +51,7 @@ func Choosable(p kernelbroker.Profile, v kernelbroker.ProfileVersion) error {
 // chosen: the name alone would stand for nothing.
 func (c *Catalog) Retire(ctx context.Context, requestID string, ref kernelbroker.Ref, reason string) (kernelbroker.Profile, bool, error) {
 	none := kernelbroker.Profile{}
-	if err := validateRequestID(requestID); err != nil {
+	if err := kernelbroker.ValidateRequestID(requestID); err != nil {
 		return none, false, err
 	}
 	if err := kernelbroker.ValidateProfileName(ref.Profile); err != nil {

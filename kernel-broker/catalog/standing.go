@@ -34,7 +34,7 @@ func (c *Catalog) checkEnvelope(k kernelbroker.Kernel, envelope []byte) error {
 // profile that is there. change reports whether it altered anything.
 func (c *Catalog) alter(ctx context.Context, requestID, name string, asked []any, change func(*kernelbroker.Profile) (bool, error)) (kernelbroker.Profile, bool, error) {
 	none := kernelbroker.Profile{}
-	if err := validateRequestID(requestID); err != nil {
+	if err := kernelbroker.ValidateRequestID(requestID); err != nil {
 		return none, false, err
 	}
 	if err := kernelbroker.ValidateProfileName(name); err != nil {

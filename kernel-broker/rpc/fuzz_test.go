@@ -90,29 +90,34 @@ const moment = 30 * time.Millisecond
 // begin of the bytes for a credential. A stream's messages are the bytes, cut
 // where there is 0xff.
 func (b *boundary) call(ctx context.Context, m method, who byte, body []byte) error {
+	messages := [][]byte{body}
+	if m.sends {
+		messages = slices.Collect(split(body))
+	}
+	return b.callWithin(ctx, moment, m, who, messages)
+}
+
+// callWithin is call with its messages, and another limit of streams.
+func (b *boundary) callWithin(ctx context.Context, limit time.Duration, m method, who byte, messages [][]byte) error {
 	conn := b.local
 	switch who % 3 {
 	case 1:
 		conn = b.network
 	case 2:
 		conn = b.network
-		n := min(len(body), 200)
-		ctx = metadata.AppendToOutgoingContext(ctx, credential.Header, strings.ToValidUTF8(printable(body[:n]), ""))
-		body = body[n:]
+		n := min(len(messages[0]), 200)
+		ctx = metadata.AppendToOutgoingContext(ctx, credential.Header, strings.ToValidUTF8(printable(messages[0][:n]), ""))
+		messages[0] = messages[0][n:]
 	}
 	if !m.sends && !m.answers {
 		var answer []byte
-		return conn.Invoke(ctx, m.name, body, &answer, grpc.ForceCodec(asIs{}))
+		return conn.Invoke(ctx, m.name, messages[0], &answer, grpc.ForceCodec(asIs{}))
 	}
-	ctx, cancel := context.WithTimeout(ctx, moment)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: m.sends, ServerStreams: m.answers}, m.name, grpc.ForceCodec(asIs{}))
 	if err != nil {
 		return err
-	}
-	messages := [][]byte{body}
-	if m.sends {
-		messages = slices.Collect(split(body))
 	}
 	for _, message := range messages {
 		if stream.SendMsg(message) != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -75,22 +74,10 @@ func bootFromHello(h *api.Hello) (kernelbroker.Boot, error) {
 	if err := kernelbroker.ValidateNodeName(h.GetNode()); err != nil {
 		return boot, err
 	}
-	if l := len(boot.BootID); l < 16 || l > 64 || len(boot.BuildID) > 128 || len(boot.Release) > 128 {
-		return boot, fmt.Errorf("node %q: boot id, build id or release has a wrong length: %w", h.GetNode(), kernelbroker.ErrInvalid)
-	}
-	// These words go into reasons, comments and logs as they are.
-	for _, word := range []string{boot.BootID, boot.BuildID, boot.Release} {
-		if strings.ContainsFunc(word, func(c rune) bool { return c <= ' ' || c > '~' }) {
-			return boot, fmt.Errorf("node %q: %q is not one word of printable ASCII: %w", h.GetNode(), word, kernelbroker.ErrInvalid)
-		}
-	}
-	if boot.Token != "" {
-		if err := kernelbroker.ValidateToken(boot.Token); err != nil {
+	for _, check := range []func() error{boot.Validate, InventoryFromProto(h.GetInventory()).Validate} {
+		if err := check(); err != nil {
 			return boot, fmt.Errorf("node %q: %w", h.GetNode(), err)
 		}
-	}
-	if len(h.GetInventory().GetDrivers()) > 256 {
-		return boot, fmt.Errorf("node %q: %d drivers: %w", h.GetNode(), len(h.GetInventory().GetDrivers()), kernelbroker.ErrInvalid)
 	}
 	return boot, nil
 }

@@ -95,7 +95,8 @@ func serveBroker(t testing.TB, change func(*rpc.Options), more func(*grpc.Server
 		config.RegisterDelay = time.Millisecond
 		var err error
 		controller, err = broker.New(t.Context(), broker.Options{Store: kept, Catalog: profiles, Slurm: slurm, Plan: config,
-			PollBusy: 5 * time.Millisecond, PollIdle: 10 * time.Millisecond, QuarantineAfter: 2, KeepJobs: 10, Log: slog.New(slog.DiscardHandler)})
+			PollBusy: 5 * time.Millisecond, PollIdle: 10 * time.Millisecond, QuarantineAfter: 2, KeepJobs: 10, Log: slog.New(slog.DiscardHandler),
+			HasArtifact: func(string, uint64) (bool, error) { return false, nil }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,14 +171,18 @@ func TestHelloIsChecked(t *testing.T) {
 		"no name":                   {hello(func(h *api.Hello) { h.Node = "" }), codes.InvalidArgument, "node name"},
 		"a name that is a path":     {hello(func(h *api.Hello) { h.Node = "../n1" }), codes.InvalidArgument, "node name"},
 		"a node of nobody's":        {hello(func(h *api.Hello) { h.Node = "n9" }), codes.NotFound, "slurmctld's configuration"},
-		"no boot id":                {hello(func(h *api.Hello) { h.BootId = "" }), codes.InvalidArgument, "wrong length"},
-		"a long boot id":            {hello(func(h *api.Hello) { h.BootId = long }), codes.InvalidArgument, "wrong length"},
-		"a long build id":           {hello(func(h *api.Hello) { h.BuildId = long }), codes.InvalidArgument, "wrong length"},
-		"a long release":            {hello(func(h *api.Hello) { h.Release = long }), codes.InvalidArgument, "wrong length"},
-		"a release with a new line": {hello(func(h *api.Hello) { h.Release = "6.1\nNodeName=n2 State=IDLE" }), codes.InvalidArgument, "printable"},
-		"a build id with a blank":   {hello(func(h *api.Hello) { h.BuildId = "ab cd" }), codes.InvalidArgument, "printable"},
+		"no boot id":                {hello(func(h *api.Hello) { h.BootId = "" }), codes.InvalidArgument, "boot id"},
+		"a long boot id":            {hello(func(h *api.Hello) { h.BootId = long }), codes.InvalidArgument, "boot id"},
+		"a long build id":           {hello(func(h *api.Hello) { h.BuildId = long }), codes.InvalidArgument, "build id"},
+		"a long release":            {hello(func(h *api.Hello) { h.Release = long }), codes.InvalidArgument, "release"},
+		"a release with a new line": {hello(func(h *api.Hello) { h.Release = "6.1\nNodeName=n2 State=IDLE" }), codes.InvalidArgument, "release"},
+		"a build id with a blank":   {hello(func(h *api.Hello) { h.BuildId = "ab cd" }), codes.InvalidArgument, "build id"},
 		"a token that is none":      {hello(func(h *api.Hello) { h.Token = "secret" }), codes.InvalidArgument, "32 hex digits"},
-		"drivers without end":       {hello(func(h *api.Hello) { h.Inventory.Drivers = make([]string, 300) }), codes.InvalidArgument, "drivers"},
+		"drivers without end":       {hello(func(h *api.Hello) { h.Inventory.Drivers = make([]string, 300) }), codes.InvalidArgument, "300 drivers"},
+		"a driver without end":      {hello(func(h *api.Hello) { h.Inventory.Drivers = []string{long} }), codes.InvalidArgument, "is no architecture"},
+		"a driver with a new line":  {hello(func(h *api.Hello) { h.Inventory.Drivers = []string{"ext4\nmitgcm requested"} }), codes.InvalidArgument, "is no architecture"},
+		"a terminal's words":        {hello(func(h *api.Hello) { h.Inventory.Architecture = "\x1b[2J" }), codes.InvalidArgument, "is no architecture"},
+		"a root without end":        {hello(func(h *api.Hello) { h.Inventory.RootDevice = "/dev/" + long + long }), codes.InvalidArgument, "root device"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// The look at slurmctld that knows its nodes may come a moment later.

@@ -69,6 +69,18 @@ func validate(request any) error {
 		}
 	case *api.ConnectRequest:
 		return validateConnect(r)
+	case *api.RequestRunRequest:
+		if r.GetRequestId() != "" {
+			return kernelbroker.ValidateRequestID(r.GetRequestId())
+		}
+	case *api.UploadRunFileRequest:
+		if f := r.GetFile(); f != nil { // in the first message
+			return errors.Join(kernelbroker.ValidateNodeName(r.GetNode()), kernelbroker.ValidateRunFile(f.GetName(), f.GetDigest()))
+		}
+	case *api.GetRunFileRequest:
+		return errors.Join(kernelbroker.ValidateNodeName(r.GetNode()), kernelbroker.ValidateDigest(r.GetDigest()))
+	case *api.DeliverRunRequest:
+		return kernelbroker.ValidateNodeName(r.GetNode())
 	}
 	return nil
 }

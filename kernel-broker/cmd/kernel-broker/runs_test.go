@@ -174,7 +174,7 @@ func (c *cluster) agent(name string) *node {
 	stream, err := link.New(link.Options{
 		Broker: c.address, Log: quiet, Snapshot: func(string) error { return nil },
 		Hello: func() link.Hello {
-			return link.Hello{Node: name, Boot: kb.Boot{BootID: "8ad0c5a4-0000-4000-8000-00000000000" + name[1:], BuildID: "abcd", Release: "6.1"}}
+			return link.Hello{Node: name, Boot: kb.Boot{BootID: "8ad0c5a4-0000-4000-8000-00000000000" + name[1:], BuildID: "abcdabcdabcdabcd", Release: "6.1"}}
 		},
 		Runs: func(wishes []link.RunWish) { keeper.Wish(wishes) },
 	})
