@@ -96,7 +96,7 @@ func (c *Client) AccountsOf(ctx context.Context, user string, uid uint32) ([]str
 	}
 	accounts := []string{}
 	for _, a := range all {
-		if strings.HasSuffix(a.owner, "("+strconv.FormatUint(uint64(uid), 10)+")") && !slices.Contains(accounts, a.account) {
+		if strings.HasSuffix(a.owner, owns(uid)) && !slices.Contains(accounts, a.account) {
 			accounts = append(accounts, a.account)
 		}
 	}
@@ -156,11 +156,6 @@ func (c *Client) EnforcesAccounts(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for line := range strings.Lines(out) {
-		if key, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(key) == "AccountingStorageEnforce" {
-			value = strings.ToLower(strings.TrimSpace(value))
-			return strings.Contains(value, "associations") || strings.Contains(value, "limits") || strings.Contains(value, "all"), nil
-		}
-	}
-	return false, nil
+	value, _ := configured(strings.ToLower(out), "accountingstorageenforce")
+	return strings.Contains(value, "associations") || strings.Contains(value, "limits") || strings.Contains(value, "all"), nil
 }

@@ -31,6 +31,7 @@ type rights struct {
 	record    *audit.Log
 	directory *people.Directory
 	accounts  *accounts
+	level     *level
 	slurm     *slurm.Client
 	hangups   chan os.Signal
 }
@@ -46,7 +47,8 @@ func openRights(c config, log *slog.Logger, client *slurm.Client, changed func()
 	if dir == "" {
 		dir = filepath.Join(c.DataDir, "audit")
 	}
-	r := &rights{log: log, slurm: client, directory: people.New(), accounts: newAccounts(client), hangups: make(chan os.Signal, 1)}
+	r := &rights{log: log, slurm: client, directory: people.New(), accounts: newAccounts(client), level: newLevel(os.Geteuid(), client.Level),
+		hangups: make(chan os.Signal, 1)}
 	// From the first moment on, since a signal that nobody waits for is deadly.
 	signal.Notify(r.hangups, syscall.SIGHUP)
 	if r.record, err = audit.Open(audit.Options{Dir: dir, MaxBytes: int64(c.Audit.MaxFileBytes), Log: log}); err != nil {
@@ -72,6 +74,7 @@ func (r *rights) close() error {
 
 // follow reads the policy anew at each SIGHUP, until ctx ends.
 func (r *rights) follow(ctx context.Context) error {
+	r.level.warn(ctx, r.log)
 	r.warn(ctx)
 	for {
 		select {

@@ -161,6 +161,7 @@ func newServer(c config, log *slog.Logger, controller *broker.Controller, profil
 			return []rpc.Component{
 				component("store", func() (string, error) { return storeHealth(ctx, kept) }),
 				component("slurm", func() (string, error) { return controller.SlurmHealth(ctx) }),
+				component("level", func() (string, error) { return rights.level.health(ctx) }),
 				component("policy", rights.Health),
 				component("agents", func() (string, error) { return controller.AgentHealth(ctx) }),
 			}
