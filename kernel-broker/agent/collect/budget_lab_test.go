@@ -20,17 +20,20 @@ import (
 func bounded(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// What is allowed, and what the loop may be slowed down by: it takes about
-		// a second, and the credit of the begin is 50 ms.
+		// What is allowed, and what the loop may be slowed down by: the credit of
+		// the begin is 50 ms, beside that.
 		share, most float64
-		// pauses at least: to attach costs an emulated CPU so much that the small
-		// budget may have one only.
+		// count of calls, 350 ns each, and pauses at least. A pause is of up to
+		// 1.5 s, by chance, and so the second one needs a loop that lasts longer.
+		// To attach costs an emulated CPU so much that the small budget may have
+		// one only.
+		count  int
 		pauses uint64
 	}{
-		{"4", 0.04, 0.1, 1},
-		{"30", 0.3, 0.4, 2},
+		{"4", 0.04, 0.1, 3_000_000, 1},
+		{"30", 0.3, 0.4, 12_000_000, 2},
 	} {
-		t.Run(c.name, func(t *testing.T) { within(t, c.share, c.most, c.pauses) })
+		t.Run(c.name, func(t *testing.T) { within(t, c.share, c.most, c.count, c.pauses) })
 	}
 }
 
@@ -42,9 +45,8 @@ func aloneFor(t *testing.T, count float64) float64 {
 	return long + (long-short)/(more-few)*(count-more)
 }
 
-func within(t *testing.T, share, most float64, pauses uint64) {
-	const count = 3_000_000
-	alone := aloneFor(t, count)
+func within(t *testing.T, share, most float64, count int, pauses uint64) {
+	alone := aloneFor(t, float64(count))
 	j := newJob(t, func(r *collect.Request) { r.Overhead = share }, files.Collector{}, syscalls.Collector{})
 	cmd := j.command("known", "calls", fmt.Sprint(count))
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -72,7 +74,7 @@ func within(t *testing.T, share, most float64, pauses uint64) {
 	calls := result.Syscalls.Named("getppid")
 	// Nearly all of the time looked at is the collectors' own, so an error of its
 	// account is one of several times its size in what was left to the job.
-	near(t, "calls by the estimate", float64(calls.Count), count, 0.25)
+	near(t, "calls by the estimate", float64(calls.Count), float64(count), 0.25)
 	if calls.Times.Count() != calls.Count {
 		t.Errorf("%d calls, %d in the histogram", calls.Count, calls.Times.Count())
 	}

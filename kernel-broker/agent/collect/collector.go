@@ -1,8 +1,7 @@
 package collect
 
 import (
-	"time"
-
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/cgroup"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
@@ -48,9 +47,8 @@ type Session interface {
 type Pauser interface {
 	// Events counts what cost the job time: its programs' runs for the job.
 	Events() (uint64, error)
-	// Way is what an event costs the job outside of the program: the way of the
-	// kernel to it and back.
-	Way() time.Duration
+	// Toll is what an event costs beside the program.
+	Toll() bpf.Toll
 	// Pause ends the look at once, Detach takes its time to detach what is slow
 	// to detach.
 	Pause() error

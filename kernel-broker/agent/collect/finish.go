@@ -19,6 +19,7 @@ const DefaultBytes = 32 << 20
 // finish detaches everything, then reads, writes and gives back. Nothing of it
 // is left out because something before it went wrong.
 func (r *Run) finish(why string) {
+	r.wrong(r.pace.account())
 	r.meter.close(r.sessions)
 	end := r.pace.moment()
 	for _, w := range r.sessions {

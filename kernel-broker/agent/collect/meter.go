@@ -64,6 +64,9 @@ func newMeter(jobNS func() uint64) *meter {
 	}
 }
 
+// open: the kernel keeps count now.
+func (m *meter) open() bool { return m.stats != nil }
+
 // due says when the next turn is.
 func (m *meter) due() <-chan time.Time { return m.timer.C }
 

@@ -250,10 +250,11 @@ func (p *pace) accountUpTo(now moment) []profiling.Partial {
 		}
 		w.fresh = events - w.events
 		w.events = events
-		price := float64(w.pauser.Way())
+		price := 0.0
 		if !w.away { // else the program ends at once
-			price += p.meter.price(w.working)
+			price = p.meter.price(w.working)
 		}
+		price = w.pauser.Toll().Of(price, p.meter.open())
 		w.cost += float64(w.fresh) * price
 		p.cost += float64(w.fresh) * price
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -23,10 +24,12 @@ type watchable struct {
 }
 
 func (w *watchable) Events() (uint64, error) { return w.events, nil }
-func (w *watchable) Way() time.Duration      { return 100 }
-func (w *watchable) Pause() error            { w.looks = false; return nil }
-func (w *watchable) Detach() error           { w.detached++; return nil }
-func (w *watchable) Resume() error           { w.looks = true; w.resumed++; return w.again }
+
+// Toll: the statistics count 50 of it again.
+func (w *watchable) Toll() bpf.Toll { return bpf.Toll{Plain: 150, Timed: 200, Counted: 50} }
+func (w *watchable) Pause() error   { w.looks = false; return nil }
+func (w *watchable) Detach() error  { w.detached++; return nil }
+func (w *watchable) Resume() error  { w.looks = true; w.resumed++; return w.again }
 
 // paced is a job with one such collector.
 type paced struct {

@@ -224,6 +224,8 @@ func (r *Run) work() {
 			r.finish(why)
 			return
 		case <-r.meter.due():
+			// Events cost more in a window than outside of it.
+			r.wrong(r.pace.account())
 			r.meter.turn(r.sessions)
 		case <-r.pace.due():
 			r.wrong(r.pace.ask())

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -61,14 +60,14 @@ func (Collector) Start(target collect.Target) (collect.Session, error) {
 	}
 	defer nothing.Close()
 	// It reads nothing, but by the function that is traced.
-	way := bpf.NewWay(func() { _, _ = unix.Read(int(nothing.Fd()), nil) })
+	gate := bpf.NewGate(func() { _, _ = unix.Read(int(nothing.Fd()), nil) })
 	programs, err := bpf.Start(wanted, target.Cgroup, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &session{
-		Attached: collect.Attached{Programs: programs}, node: target.Node, store: newStore(), tick: 1, way: way.Of(1),
-	}, nil
+	s := &session{Attached: collect.Attached{Programs: programs}, node: target.Node, store: newStore(), tick: 1}
+	s.toll = gate.Toll(programs, 1)
+	return s, nil
 }
 
 type session struct {
@@ -77,7 +76,7 @@ type session struct {
 	store *store
 	moved uint64
 	tick  uint64
-	way   time.Duration
+	toll  bpf.Toll
 	// leaving are out of the table, and their records not read yet.
 	leaving []left
 	cleared uint32
@@ -93,8 +92,8 @@ func (s *session) Events() (uint64, error) {
 	return sum.Events, err
 }
 
-// Way to the programs.
-func (s *session) Way() time.Duration { return s.way }
+// Toll of the way to the programs.
+func (s *session) Toll() bpf.Toll { return s.toll }
 
 // Tend moves idle files out of the kernel's table when it fills up. It is the
 // clock of the programs: what they touch gets the tick of now.

@@ -7,10 +7,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -76,11 +78,75 @@ func TestSlowClientIsLetGo(t *testing.T) {
 	}
 }
 
-func TestSocketIsTheOwners(t *testing.T) {
-	s, path := listen(t)
-	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
+// connectAs reads what another user gets, in a thread that ends with its
+// identity.
+func connectAs(t *testing.T, uid uintptr, path string) string {
+	t.Helper()
+	type answer struct {
+		text string
+		err  error
+	}
+	said := make(chan answer)
+	go func() {
+		runtime.LockOSThread() // never unlocked
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uid, uid, uid); errno != 0 {
+			said <- answer{err: errno}
+			return
+		}
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Connect(fd, &unix.SockaddrUnix{Name: path})
+		}
+		if err != nil {
+			said <- answer{err: err}
+			return
+		}
+		file := os.NewFile(uintptr(fd), path)
+		defer file.Close()
+		line, err := bufio.NewReader(file).ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		said <- answer{line, err}
+	}()
+	a := <-said
+	if a.err != nil {
+		t.Fatal(a.err)
+	}
+	return a.text
+}
+
+// The agent cannot give its socket away (its unit leaves it no CAP_CHOWN), so all
+// may connect, and the kernel says who does.
+func TestFiguresAreTheOwners(t *testing.T) {
+	const owner, other = 4711, 4712
+	for uid, want := range map[uint32]bool{0: true, owner: true, other: false} {
+		if mayRead(uid, owner) != want {
+			t.Errorf("user %d may read is %t", uid, !want)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return // the rest needs users
+	}
+	folder, err := os.MkdirTemp("", "live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	if err := os.Chmod(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "s")
+	s, err := Listen(path, owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Publish([]byte("figures\n"))
+	if text := connectAs(t, owner, path); text != "figures\n" {
+		t.Errorf("the owner reads %q", text)
+	}
+	if text := connectAs(t, other, path); text != "" {
+		t.Errorf("another user reads %q", text)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

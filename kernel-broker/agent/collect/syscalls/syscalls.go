@@ -5,7 +5,6 @@ package syscalls
 
 import (
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -58,19 +57,21 @@ func (Collector) Check() error { return wanted.Check() }
 
 // Start attaches the programs.
 func (Collector) Start(target collect.Target) (collect.Session, error) {
-	way := bpf.NewWay(func() { unix.Getppid() })
+	gate := bpf.NewGate(func() { unix.Getppid() })
 	programs, err := bpf.Start(wanted, target.Cgroup, nil)
 	if err != nil {
 		return nil, err
 	}
+	s := &session{Attached: collect.Attached{Programs: programs}, node: target.Node}
 	// A call is two events, its begin and its end.
-	return &session{Attached: collect.Attached{Programs: programs}, node: target.Node, way: way.Of(2)}, nil
+	s.toll = gate.Toll(programs, 2)
+	return s, nil
 }
 
 type session struct {
 	collect.Attached
 	node string
-	way  time.Duration
+	toll bpf.Toll
 }
 
 // Events of the job.
@@ -86,8 +87,8 @@ func (s *session) Events() (uint64, error) {
 	return sum, nil
 }
 
-// Way to the programs.
-func (s *session) Way() time.Duration { return s.way }
+// Toll of the way to the programs.
+func (s *session) Toll() bpf.Toll { return s.toll }
 
 func (s *session) cpus() ([]cpuState, error) {
 	table, err := s.Programs.Map("cpus")
