@@ -56,12 +56,30 @@ func (s *site) submit(option, script string) string {
 }
 
 // The collectors' programs for the kernel are attached under the unit's lines, on
-// a kernel that has what they need.
+// a kernel that has what they need, and the job's user may read their figures
+// while it runs.
 func (s *site) collectors(t *testing.T) {
-	job := s.submit("--kernel-profiling=syscalls,io,callgraph,noise", "for i in 1 2 3; do ls -lR /usr >/dev/null; dd if=/dev/zero of=/tmp/zero bs=4k count=500; done")
-	s.ctl1.until("the job's end", "test -z \"$(squeue -h -j "+job+" -t PD,CF,R,CG)\"")
-	s.ctl1.until("the run", "kernelctl run list | grep -q complete")
-	t.Log(s.ctl1.must("kernelctl run list; kernelctl run show 1"))
+	job := s.submit("--kernel-profiling=syscalls,io,callgraph,noise",
+		"while [ ! -e /tmp/seen ]; do ls -lR /usr/lib/systemd >/dev/null; dd if=/dev/zero of=/tmp/zero bs=4k count=500; done")
+	read := " -- perl -MIO::Socket::UNIX -e '$s = IO::Socket::UNIX->new(\"/run/kernel-broker/jobs/" + job + ".sock\") or exit 1; print scalar <$s>'"
+	s.n1.until("the job's figures", "runuser -u alice"+read+" | grep syscalls")
+	if got := s.n1.run("runuser -u daemon" + read).out; got != "" {
+		t.Errorf("another user reads the job's figures: %s", got)
+	}
+	s.n1.must("touch /tmp/seen")
+	s.ended(job)
+	s.ctl1.until("the run", "kernelctl run list | grep -qE 'complete|partial|failed'")
+	shown := s.ctl1.must("kernelctl run list; kernelctl run show 1; kernelctl run report 1 | head -60")
+	t.Log(shown)
+	if !strings.Contains(shown, "complete") {
+		t.Errorf("the run is not complete:\n%s\n%s", shown, s.n1.must("journalctl -u kernel-broker-agent -b -o cat | tail -20"))
+	}
+}
+
+// ended waits until a job is none any more.
+func (s *site) ended(job string) {
+	s.ctl1.t.Helper()
+	s.ctl1.until("the end of job "+job, `test -z "$(squeue -h -j `+job+` -t PD,CF,R,CG)"`)
 }
 
 // Where the agent starts slurmd itself, the drop-in for that lifts from jobs what
@@ -79,7 +97,7 @@ systemctl daemon-reload && systemctl start kernel-broker-agent`)
 	s.n1.until("slurmd", "test -s /run/slurmd.pid && kill -0 $(cat /run/slurmd.pid)")
 	s.ctl1.until("n1 to be idle", "sinfo -h -o %T | grep -qx idle")
 	job := s.submit("", "cat /proc/self/status /proc/self/limits; touch /home/alice/from-the-job")
-	s.ctl1.until("the job's end", "test -z \"$(squeue -h -j "+job+" -t PD,CF,R,CG)\"")
+	s.ended(job)
 	said := s.n1.must("ls -l /home/alice/from-the-job; cat /tmp/job." + job)
 	for _, want := range []string{`CapBnd:\t000001ffffffffff`, `NoNewPrivs:\t0`, `Seccomp:\t0`, `Max locked memory +unlimited +unlimited .*`} {
 		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(said) {
@@ -143,7 +161,7 @@ func (s *site) secrets(t *testing.T) {
 		}
 	}
 	s.n1.must("touch /tmp/end")
-	s.ctl1.until("the job's end", "test -z \"$(squeue -h -j "+job+" -t PD,CF,R,CG)\"")
+	s.ended(job)
 }
 
 // patterns are the forms of a secret: a PEM file's lines of the private key and
