@@ -6,9 +6,9 @@
 //	which addresses ran        ReadTrace: the blocks that the emulator ran
 //	to which object each is    ReadLinkMap, Measure: ranges, not names, since
 //	                           two functions may have one name
+//	what jobs used besides     Uses.Witness: names from their profiling runs
 //	which option builds it     ReadKbuild: the makefiles, for all
 //	                           configurations at once
-//	what jobs used besides     Uses.Witness: names from their profiling runs
 //	what hangs on the option   ReadKconfig, Without: depends and select
 //	what must stay anyway      ReadKeepLists, KeepHardware: what no run under
 //	                           emulation can know
