@@ -211,8 +211,10 @@ func (w *together) Write(p []byte) (int, error) {
 func (o Options) arguments(t Target, need time.Duration, cache string) []string {
 	args := []string{
 		"-test.run=^$", "-test.fuzz=^" + t.Name + "$", "-test.fuzztime=" + need.String(), "-test.fuzzcachedir=" + cache,
-		// Minimising is worth seconds, and has a minute for each input by default.
-		"-test.fuzzminimizetime=5s", "-test.timeout=0", "-test.paniconexit0",
+		// By default an input that is interesting is made smaller for a minute. A new
+		// corpus has hundreds: with only seconds for each, a tenth of the executions
+		// were left for finding more.
+		"-test.fuzzminimizetime=1000x", "-test.timeout=0", "-test.paniconexit0",
 	}
 	if o.Processors > 0 {
 		args = append(args, "-test.parallel="+strconv.Itoa(o.Processors))
