@@ -279,6 +279,10 @@ bench-kernels: build ## kernels side by side under all workloads (hours the firs
 bench-choices: build ## kernels without protections of memory, and of branch probabilities alone (an hour the first time)
 	@build/bin/kernel-factory bench choices --out build/bench-choices $(ARGS)
 
+.PHONY: bench-authorisation
+bench-authorisation: | $(GO) ## measure what it adds to a call to know who makes it, judge it and record it
+	@$(GO) test ./kernel-broker/rpc -run '^$$' -bench Authorisation -count=5 $(ARGS)
+
 .PHONY: bench-build-cost
 bench-build-cost: build ## what a kernel's builds cost against plain make (about 15 minutes)
 	@build/bin/kb-buildcost $(ARGS)
