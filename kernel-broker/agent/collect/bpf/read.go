@@ -45,6 +45,61 @@ func Each[K comparable, V any](m *ebpf.Map) (map[K]V, error) {
 	}
 }
 
+// In hands over the entries of an array map at some places, which are sorted. Where
+// many of those up to the last place are wanted, one system call reads a batch of them;
+// else, and on kernels before 5.6, each is read by itself.
+func In[V any](m *ebpf.Map, places []uint32, hand func(i int, value *V) error) error {
+	if len(places) == 0 {
+		return nil
+	}
+	if last := places[len(places)-1]; len(places) < batchLeast || uint64(last) >= batchShare*uint64(len(places)) {
+		return oneIn(m, places, 0, hand)
+	}
+	keys, values := make([]uint32, batch), make([]V, batch)
+	var cursor ebpf.MapBatchCursor
+	for done := 0; done < len(places); {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		switch {
+		case errors.Is(err, ebpf.ErrNotSupported):
+			return oneIn(m, places, done, hand)
+		case err != nil && !errors.Is(err, ebpf.ErrKeyNotExist): // which is the end
+			return fmt.Errorf("map %s: %w", m, err)
+		}
+		for i := range n {
+			for ; done < len(places) && places[done] == keys[i]; done++ {
+				if err := hand(done, &values[i]); err != nil {
+					return err
+				}
+			}
+		}
+		if err != nil && done < len(places) {
+			return fmt.Errorf("map %s: no entry at place %d: %w", m, places[done], err)
+		}
+	}
+	return nil
+}
+
+// Reading in batches is for so many entries at least, and at least one of so many up
+// to the last.
+const (
+	batchLeast = 64
+	batchShare = 4
+)
+
+// oneIn reads entry by entry, from the given one on.
+func oneIn[V any](m *ebpf.Map, places []uint32, from int, hand func(i int, value *V) error) error {
+	for i := from; i < len(places); i++ {
+		var value V
+		if err := m.Lookup(places[i], &value); err != nil {
+			return fmt.Errorf("map %s: %w", m, err)
+		}
+		if err := hand(i, &value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // one reads entry by entry, on kernels before 5.6.
 func one[K comparable, V any](m *ebpf.Map) (map[K]V, error) {
 	all := map[K]V{}

@@ -78,7 +78,7 @@ type session struct {
 	tick  uint64
 	toll  bpf.Toll
 	// leaving are out of the table, and their records not read yet.
-	leaving []left
+	leaving []placed
 	cleared uint32
 }
 
@@ -125,19 +125,19 @@ func (s *session) clear(t table) error {
 	if err != nil {
 		return err
 	}
-	for key, place := range all {
-		record, err := t.record(place)
-		if err != nil {
-			return err
-		}
+	err = t.records(all, func(file placed, record *fileRecord) error {
 		if record.Last+idle > s.tick {
-			continue
+			return nil
 		}
-		if err := t.places.Delete(key); err != nil {
+		if err := t.places.Delete(file.key); err != nil {
 			return fmt.Errorf("map %s: %w", t.places, err)
 		}
-		s.leaving = append(s.leaving, left{key, place})
+		s.leaving = append(s.leaving, file)
 		s.moved++
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	s.cleared++
 	return s.Programs.Set("cleared", s.cleared)
@@ -157,16 +157,12 @@ func (s *session) Read(result *profiling.Result) error {
 	}
 	now := s.store.copy()
 	// One that left may have come back, to another place.
-	in := slices.Clone(s.leaving)
-	for key, place := range all {
-		in = append(in, left{key, place})
-	}
-	for _, file := range in {
-		record, err := t.record(file.place)
-		if err != nil {
-			return err
-		}
+	err = t.records(slices.Concat(s.leaving, all), func(file placed, record *fileRecord) error {
 		now.add(file.key, record.file(file.key, s.node))
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	found := now.result()
 	if err := s.others(found); err != nil {

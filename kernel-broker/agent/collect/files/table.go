@@ -1,7 +1,9 @@
 package files
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -12,8 +14,8 @@ import (
 // places whose files left are vacant for others.
 type table struct{ places, files, vacant *ebpf.Map }
 
-// left is a file that left the table, and where its record is.
-type left struct {
+// placed is a file and where its record is.
+type placed struct {
 	key   fileKey
 	place uint32
 }
@@ -29,27 +31,37 @@ func (s *session) table() (table, error) {
 	return t, nil
 }
 
-func (t table) all() (map[fileKey]uint32, error) { return bpf.Each[fileKey, uint32](t.places) }
-
-func (t table) record(place uint32) (*fileRecord, error) {
-	record := new(fileRecord)
-	if err := t.files.Lookup(place, record); err != nil {
-		return nil, fmt.Errorf("map %s: %w", t.files, err)
+// all files that are in the table, and where their records are.
+func (t table) all() ([]placed, error) {
+	places, err := bpf.Each[fileKey, uint32](t.places)
+	if err != nil {
+		return nil, err
 	}
-	return record, nil
+	files := make([]placed, 0, len(places))
+	for key, place := range places {
+		files = append(files, placed{key, place})
+	}
+	return files, nil
+}
+
+// records hands over the records of files, by the order of their places.
+func (t table) records(files []placed, hand func(placed, *fileRecord) error) error {
+	files = slices.Clone(files)
+	slices.SortFunc(files, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
+	places := make([]uint32, len(files))
+	for i, file := range files {
+		places[i] = file.place
+	}
+	return bpf.In(t.files, places, func(i int, record *fileRecord) error { return hand(files[i], record) })
 }
 
 // vacate hands over the records of files that left, and makes room of them.
-func (t table) vacate(all []left, keep func(fileKey, *fileRecord)) error {
-	for _, file := range all {
-		record, err := t.record(file.place)
-		if err != nil {
-			return err
-		}
+func (t table) vacate(files []placed, keep func(fileKey, *fileRecord)) error {
+	return t.records(files, func(file placed, record *fileRecord) error {
 		keep(file.key, record)
 		if err := t.vacant.Update(nil, file.place, ebpf.UpdateAny); err != nil {
 			return fmt.Errorf("map %s: %w", t.vacant, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
