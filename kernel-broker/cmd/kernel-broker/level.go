@@ -42,7 +42,7 @@ func newLevel(uid int, ask func(ctx context.Context, user string, uid uint32) (s
 		}
 		ctx, cancel := context.WithTimeout(ctx, askAccounts)
 		defer cancel()
-		return ask(ctx, me.Username, uint32(uid)) //nolint:gosec // G115: a uid of the kernel's
+		return ask(ctx, me.Username, uint32(uid))
 	}}
 }
 
