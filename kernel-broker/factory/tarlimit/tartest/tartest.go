@@ -54,7 +54,7 @@ func Zip(archive []byte) []byte {
 		if len(rest) == 0 {
 			last = 1
 		}
-		size := uint16(len(now)) //nolint:gosec // G115: no more than most
+		size := uint16(len(now))
 		zipped = append(zipped, last)
 		zipped = binary.LittleEndian.AppendUint16(zipped, size)
 		zipped = binary.LittleEndian.AppendUint16(zipped, ^size)
@@ -63,5 +63,5 @@ func Zip(archive []byte) []byte {
 		}
 	}
 	zipped = binary.LittleEndian.AppendUint32(zipped, crc32.ChecksumIEEE(archive))
-	return binary.LittleEndian.AppendUint32(zipped, uint32(len(archive))) //nolint:gosec // G115: gzip has it modulo 2^32
+	return binary.LittleEndian.AppendUint32(zipped, uint32(len(archive)))
 }
