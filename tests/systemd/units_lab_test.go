@@ -81,6 +81,7 @@ sed -e 's/^broker: .*/broker: ctl1:7440/' \
 	/etc/kernel-broker/agent.yaml.sample >/etc/kernel-broker/agent.yaml
 install -D -m 0644 /usr/share/kernel-broker/slurmd.service.d/kernel-broker.conf \
 	/etc/systemd/system/slurmd.service.d/kernel-broker.conf
+echo 'SLURMD_OPTIONS="-v"' >/etc/default/slurmd
 systemctl daemon-reload
 systemctl disable slurmd
 kernel-broker-agent --check
@@ -232,13 +233,28 @@ func (s *site) slurmdWaits(t *testing.T) {
 	shown := s.n1.must("systemctl show slurmd -p Environment,Restart,TimeoutStartUSec,Wants,After,DropInPaths; systemctl is-enabled slurmd || true; tr '\\0' ' ' </proc/$(systemctl show -P MainPID slurmd)/cmdline")
 	t.Log(shown)
 	for _, want := range []string{
-		"Environment=SLURMD_OPTIONS=-b", "Restart=no", "TimeoutStartUSec=1min 30s", "DropInPaths=/etc/systemd/system/slurmd.service.d/kernel-broker.conf",
-		"disabled", "/usr/sbin/slurmd -D -s -b",
+		"Restart=no", "TimeoutStartUSec=1min 30s", "DropInPaths=/etc/systemd/system/slurmd.service.d/kernel-broker.conf",
+		"disabled", "/usr/sbin/slurmd -D -s -v",
 	} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("no %q in\n%s", want, shown)
 		}
 	}
+	// A restart by hand is no boot to Slurm, and a job lives through it.
+	if strings.Contains(shown, " -b") {
+		t.Errorf("slurmd claims a boot where there was none:\n%s", shown)
+	}
+	job := s.submit("", "while [ ! -e /tmp/on ]; do sleep 1; done")
+	s.ctl1.until("the job to run", "squeue -h -j "+job+" -o %T | grep -qx RUNNING")
+	before := s.ctl1.must("scontrol show node n1 | sed -n 's/.*SlurmdStartTime=//p'")
+	s.n1.must("systemctl restart slurmd")
+	s.ctl1.until("the new slurmd's word", "scontrol show node n1 | grep SlurmdStartTime= | grep -qv 'SlurmdStartTime="+before+"$'")
+	if state := s.ctl1.must("squeue -h -j " + job + " -o %T; sinfo -h -o %T"); state != "RUNNING\nallocated" {
+		t.Errorf("after slurmd's restart the job and the node are %q", state)
+	}
+	s.n1.must("touch /tmp/on")
+	s.ended(job)
+
 	// Nobody vouches for the kernel: no slurmd, however it is asked for.
 	r := s.n1.run(`systemctl stop slurmd kernel-broker-agent
 systemctl mask --runtime kernel-broker-agent

@@ -32,7 +32,9 @@ const (
 // Slurmd is safe to ask concurrently; Start and Stop must not run at once.
 type Slurmd struct {
 	StartCommand []string
-	// FirstCommand, if any, is the first start in this boot.
+	// Firmware booted the node: Slurm sees that by itself, and the first start
+	// in this boot claims none. FirstCommand, if any, makes it.
+	Firmware     bool
 	FirstCommand []string
 	// StopCommand replaces the signal to the daemon; empty for the signal.
 	StopCommand  []string
@@ -90,8 +92,16 @@ func (s *Slurmd) Start(ctx context.Context, start uint64) error {
 		return err
 	}
 	command := s.StartCommand
-	if mark == decide.Untouched && len(s.FirstCommand) > 0 {
-		command = s.FirstCommand
+	if mark == decide.Untouched && s.Firmware {
+		if len(s.FirstCommand) > 0 {
+			command = s.FirstCommand
+		}
+	} else {
+		claim := claimFile(s.MarkFile)
+		if err := replace.File(claim, nil, 0o644); err != nil {
+			return err
+		}
+		defer func() { _ = os.Remove(claim) }() // gone already where somebody acted on it
 	}
 	if err := s.run(ctx, command, s.StartTimeout); err != nil {
 		return err

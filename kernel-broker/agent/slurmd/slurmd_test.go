@@ -73,6 +73,7 @@ func TestStartAndStop(t *testing.T) {
 func TestFirstStart(t *testing.T) {
 	s := fake(t, false)
 	dir := filepath.Dir(s.PIDFile)
+	s.Firmware = true
 	s.FirstCommand = []string{"/bin/sh", "-c", "echo first >>" + dir + "/firsts; exec " + dir + "/start"}
 	for range 2 {
 		if err := s.Start(t.Context(), 0); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/config"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/local"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/slurmd"
 )
 
 const statusTimeout = 5 * time.Second
@@ -71,20 +73,31 @@ func table(s local.NodeStatus) string {
 
 func waitCommand(path *string) *cobra.Command {
 	var timeout time.Duration
+	var options string
 	cmd := &cobra.Command{
-		Use:   "wait-ready [--timeout DURATION]",
+		Use:   "wait-ready [--timeout DURATION] [--options FILE]",
 		Short: "Wait until slurmd may be started on this node",
 		Long: `wait-ready is for ExecStartPre= of slurmd.service, where systemd runs slurmd. It
 exits 0 when the agent lets slurmd run on the kernel that runs, and 1 when that
-does not come to pass in time.`,
+does not come to pass in time. With --options it writes FILE for EnvironmentFile=
+when the start is one by which Slurm is to see a boot: SLURMD_OPTIONS as it is in
+the environment, and -b.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if timeout <= 0 {
 				return usageError{fmt.Errorf("--timeout %v is not positive", timeout)}
 			}
-			return waitReady(cmd.Context(), *path, timeout)
+			if err := waitReady(cmd.Context(), *path, timeout); err != nil || options == "" {
+				return err
+			}
+			c, err := config.Read(*path)
+			if err != nil {
+				return usageError{err}
+			}
+			return slurmd.Options(c.Slurmd.MarkFile, options, os.Getenv("SLURMD_OPTIONS"))
 		},
 	}
+	cmd.Flags().StringVar(&options, "options", "", "write slurmd's options to this `file`, or remove it")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait")
 	return cmd
 }

@@ -67,11 +67,6 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	if c.Slurmd.Scontrol != "" {
 		awaited = func(ctx context.Context) (bool, error) { return slurmd.Awaited(ctx, c.Slurmd.Scontrol, c.Node) }
 	}
-	// After a kexec the boot may be older than Slurm's request for it.
-	var first []string
-	if proven.Token == "" {
-		first = c.Slurmd.FirstStart
-	}
 	tools := kexec.Kexec{Program: c.Kexec.Program, LoadArgs: c.Kexec.LoadArgs, ExecuteArgs: c.Kexec.ExecuteArgs, Sys: c.Sys}
 	node, err = agent.New(agent.Parts{
 		Node: c.Node, Boot: proven, Link: stream, Loaded: tools.Loaded,
@@ -82,7 +77,9 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 			Proc: c.Proc, BadImage: kexec.ErrImage, Trust: newGuard(c.Trust, log), Refused: trust.ErrRefused,
 		}},
 		Slurmd: &slurmd.Slurmd{
-			StartCommand: c.Slurmd.Start, FirstCommand: first, StopCommand: c.Slurmd.Stop, PIDFile: c.Slurmd.PIDFile, MarkFile: c.Slurmd.MarkFile,
+			// After a kexec the boot may be older than Slurm's request for it.
+			Firmware:     proven.Token == "",
+			StartCommand: c.Slurmd.Start, FirstCommand: c.Slurmd.FirstStart, StopCommand: c.Slurmd.Stop, PIDFile: c.Slurmd.PIDFile, MarkFile: c.Slurmd.MarkFile,
 			StartTimeout: c.Slurmd.StartTimeout, StopTimeout: c.Slurmd.StopTimeout, BootID: proven.BootID,
 		},
 		NodeState: c.NodeState, Grace: c.BrokerGrace, Awaited: awaited, Sync: syscall.Sync, Log: log,

@@ -1,0 +1,80 @@
+package slurmd
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// noting makes a start write down whether it was one with a claim.
+func noting(s *Slurmd) string {
+	dir := filepath.Dir(s.PIDFile)
+	s.StartCommand = []string{"/bin/sh", "-c", "if [ -e " + claimFile(s.MarkFile) + " ]; then echo claimed; else echo plain; fi >>" + dir + "/starts; exec " + dir + "/start"}
+	return dir + "/starts"
+}
+
+// Slurm is told of a boot in each start of the agent's but the first after
+// firmware booted, and by nobody else's.
+func TestWhoClaimsABoot(t *testing.T) {
+	for firmware, want := range map[bool]string{true: "plain\nclaimed\n", false: "claimed\nclaimed\n"} {
+		s := fake(t, false)
+		s.Firmware = firmware
+		starts := noting(s)
+		for i := range uint64(2) {
+			if err := s.Start(t.Context(), i); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(claimFile(s.MarkFile)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("after a start the claim is still there: %v", err)
+			}
+		}
+		if text, err := os.ReadFile(starts); err != nil || string(text) != want {
+			t.Errorf("firmware %t: %q, %v", firmware, text, err)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "slurmd.mark")
+	path := filepath.Join(filepath.Dir(mark), "slurmd.options")
+	for options, want := range map[string]string{
+		"":                                    "SLURMD_OPTIONS=\"-b\"\n",
+		"--conf-server ctl1 -v":               "SLURMD_OPTIONS=\"--conf-server ctl1 -v -b\"\n",
+		`-f "/etc/my slurm.conf" $x \ ` + "`": `SLURMD_OPTIONS="-f \"/etc/my slurm.conf\" \$x \\ ` + "\\` -b\"\n",
+	} {
+		if err := os.WriteFile(claimFile(mark), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := Options(mark, path, options); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(path); err != nil || string(text) != want {
+			t.Errorf("%q: %q, %v, want %q", options, text, err, want)
+		}
+	}
+	// The claim was for one start.
+	for range 2 {
+		if err := Options(mark, path, ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("options of the start before: %v", err)
+		}
+	}
+}
+
+func TestOptionsThatAreNone(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "slurmd.mark")
+	if err := os.WriteFile(claimFile(mark), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(filepath.Dir(mark), "slurmd.options")
+	if err := Options(mark, path, "-v\nLD_PRELOAD=x"); err == nil {
+		t.Error("a line break is taken for an option")
+	}
+}
