@@ -103,6 +103,9 @@ func ParseConfig(name string, text []byte) (Config, error) {
 		what = strings.ReplaceAll(strings.TrimPrefix(what, "unmarshal errors:\n  "), "\n  ", "; ")
 		return Config{}, fmt.Errorf("%s: %s: %w", name, what, kernelbroker.ErrInvalid)
 	}
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return Config{}, fmt.Errorf("%s: more than one document: %w", name, kernelbroker.ErrInvalid)
+	}
 	c := DefaultConfig()
 	set(&c.Broker, f.Broker)
 	set(&c.Trust.CA, f.CA)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -59,6 +60,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		"profiling_wait: 0s\n":                 "profiling_wait",
 		"hold_after: 0\n":                      "hold_after: 0",
 		"hold_after: [\n":                      "c: ",
+		"broker: /b.sock\n---\nca: /x\n":       "c: more than one document",
 	} {
 		_, err := ParseConfig("c", []byte(text))
 		if !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), words) {
@@ -90,8 +92,18 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte("broker: /tmp/b.sock\n"))
 	f.Add([]byte("hold_after: 1e3\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if c, err := ParseConfig("c", text); err == nil && c.validate() != nil {
+		c, err := ParseConfig("c", text)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "c: ") {
+				t.Errorf("%v does not name the file", err)
+			}
+			return
+		}
+		if c.validate() != nil {
 			t.Errorf("accepted %+v", c)
+		}
+		if more, err := ParseConfig("c", append(bytes.Clone(text), "\n---\nno-such-key: 1\n"...)); err == nil {
+			t.Errorf("what stands behind %q is not read: %+v", text, more)
 		}
 	})
 }

@@ -181,6 +181,9 @@ func Parse(raw []byte) (Config, error) {
 	if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return Config{}, fmt.Errorf("%w: %w", kernelbroker.ErrInvalid, err)
 	}
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return Config{}, fmt.Errorf("more than one document: %w", kernelbroker.ErrInvalid)
+	}
 	// The first start's default belongs to that of the others: who starts slurmd
 	// in another way wants that for the first one, too.
 	if c.Slurmd.FirstStart == nil && slices.Equal(c.Slurmd.Start, start) {

@@ -80,6 +80,7 @@ func TestParseRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"unknown key":    {broker + "slurmd:\n  strat: [x]\n", "line 3: field strat not found"},
 		"wrong type":     {broker + "cache: {max_bytes: much}\n", "line 2"},
+		"two documents":  {broker + "---\ntls: {mode: files}\n", "more than one document"},
 		"no broker":      {"", "broker"},
 		"no port":        {"broker: b\n", "HOST:PORT"},
 		"odd node":       {broker + "node: a b\n", "node"},

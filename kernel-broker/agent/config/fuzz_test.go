@@ -1,15 +1,37 @@
 package config
 
-import "testing"
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"testing"
 
-// A configuration that is taken holds to what was checked of it.
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// A configuration that is taken holds to what was checked of it, and is all that
+// the file says.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("broker: ctl:7440\n"))
 	f.Add([]byte("node: n1\nbroker: '[::1]:1'\nkexec:\n  program: /sbin/kexec\n"))
 	f.Add([]byte("a: &a [*a]\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if c, err := Parse(text); err == nil && c.validate() != nil {
+		c, err := Parse(text)
+		if err != nil {
+			if !errors.Is(err, kernelbroker.ErrInvalid) {
+				t.Errorf("%q: %v", text, err)
+			}
+			return
+		}
+		if c.validate() != nil {
 			t.Errorf("%q became %+v", text, c)
+		}
+		if again, err := Parse(text); err != nil || !reflect.DeepEqual(again, c) {
+			t.Errorf("%q is %+v, and then %+v, %v", text, c, again, err)
+		}
+		// A line like this begins another document wherever it stands.
+		if more, err := Parse(append(bytes.Clone(text), "\n---\nno-such-key: 1\n"...)); err == nil {
+			t.Errorf("what stands behind %q is not read: %+v", text, more)
 		}
 	})
 }
