@@ -21,22 +21,7 @@ func TestWhatAJobUsedStays(t *testing.T) {
 	p := slimmed(t)
 	trace := slim.JobTrace{Run: 3, Results: []slim.JobResult{{Node: "n1", Digest: "sha256:" + strings.Repeat("ab", 32)}}, Releases: []string{"6.1.0-56-amd64"},
 		Calls: []string{"io_uring_setup", "name_to_handle_at", "write"}, Functions: []string{"nfs_file_read", "vfs_write"}}
-	file := filepath.Join(t.TempDir(), "trace.json")
-	if err := trace.Write(file); err != nil {
-		t.Fatal(err)
-	}
-	o := pipeline.Options{Name: "tiny", Catalog: catalog, Cache: p.dir, Jobs: 2, Traces: []string{file},
-		Programs: built() + "/workloads", Plugin: built() + "/measure/kbcount.so"}
-	if err := o.Absolute(); err != nil {
-		t.Fatal(err)
-	}
-	build, err := pipeline.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := build.Build(t.Context(), &graph.Runner{Store: build.Store, Parallel: 1}, "config"); err != nil {
-		t.Fatal(err)
-	}
+	p.fromTrace(trace, "config")
 	for _, step := range []string{"source", "traced", "trace"} {
 		if !p.step("tiny", step).Cached {
 			t.Errorf("step %s was done again for a trace", step)
@@ -59,6 +44,54 @@ func TestWhatAJobUsedStays(t *testing.T) {
 	if err != nil || config["FHANDLE"] != "y" {
 		t.Errorf("FHANDLE is %q, %v", config["FHANDLE"], err)
 	}
+}
+
+// A run that the slimming learns nothing new from changes no kernel: none is compiled
+// again, the one that counts is found, and is named after the run where it is published.
+func TestARunThatAddsNothing(t *testing.T) {
+	p, made := whole(t)
+	step := p.fromTrace(slim.JobTrace{Run: 5, Results: []slim.JobResult{{Node: "n1", Digest: "sha256:" + strings.Repeat("cd", 32)}}, Calls: []string{"write"}},
+		"instrumented-of-runs")
+	if now := p.step("tiny", "instrumented"); !now.Cached || now.Key != made.step("instrumented").Key {
+		t.Errorf("the kernel that counts was made again: %+v", now)
+	}
+	manifest, err := factory.ReadManifest(p.step("tiny", step).Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, err := factory.ReadManifest(made.step("instrumented").Dir)
+	if err != nil || manifest.BuildID != counts.BuildID || counts.Runs != nil {
+		t.Errorf("build %s of a run, %s without: %v", manifest.BuildID, counts.BuildID, err)
+	}
+	want := []factory.RunPart{{Run: 5, Node: "n1", Use: factory.RunForSlimming, Digest: "sha256:" + strings.Repeat("cd", 32)}}
+	if !slices.Equal(manifest.Runs, want) {
+		t.Errorf("made of %+v", manifest.Runs)
+	}
+	if err := manifest.Verify(p.step("tiny", step).Dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// fromTrace builds up to a step, in this process, and has what a run's job used.
+func (p place) fromTrace(trace slim.JobTrace, until string) (step string) {
+	p.t.Helper()
+	file := filepath.Join(p.t.TempDir(), "trace.json")
+	if err := trace.Write(file); err != nil {
+		p.t.Fatal(err)
+	}
+	o := pipeline.Options{Name: "tiny", Catalog: catalog, Cache: p.dir, Jobs: 2, Traces: []string{file},
+		Programs: built() + "/workloads", Plugin: built() + "/measure/kbcount.so"}
+	if err := o.Absolute(); err != nil {
+		p.t.Fatal(err)
+	}
+	build, err := pipeline.Open(p.t.Context(), o)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := build.Build(p.t.Context(), &graph.Runner{Store: build.Store, Parallel: 1}, until); err != nil {
+		p.t.Fatal(err)
+	}
+	return until
 }
 
 // Each option that slimming takes out of the catalog's kernel by the workload's trace
