@@ -36,7 +36,7 @@ GO_SUITES   := $(patsubst %,./%/...,$(wildcard tests/lab tests/suites tests/fact
 # cluster, and what boots a distribution's kernel for each test.
 LONG_TESTS  := ^Test(Trust|Profiling)
 LONG_SUITES := $(patsubst %,./%/...,$(wildcard kernel-broker/agent/collect \
-	kernel-broker/agent/kexec kernel-broker/factory/admission))
+	kernel-broker/agent/kexec kernel-broker/factory/admission tests/systemd))
 # Kernels with a profile or a trace take runs: kernelctl kernel build. Those
 # that are only compared with are built by what compares them.
 KERNELS     := $(filter-out bench-%,$(patsubst catalog/kernels/%.yaml,%,$(shell \
@@ -236,9 +236,13 @@ test-suites: build kernels $(TEST) ## the suites on the virtual cluster (root or
 	@$(STEP) suites $(TEST) go -o $(RESULTS)/suites.jsonl -v -- -tags lab -count=1 -timeout 60m -p 1 -skip '$(LONG_TESTS)|^TestWholeWay' $(ARGS) $(GO_SUITES)
 
 .PHONY: test-long
-test-long: deps-long build kernels $(TEST) ## the suites that CI has no time for: trust and profiling on the cluster, collectors, Secure Boot (more than an hour)
+test-long: deps-long build kernels $(TEST) ## the suites that CI has no time for: trust and profiling on the cluster, collectors, Secure Boot, systemd (more than an hour)
 	@$(STEP) long-suites $(TEST) go -o $(RESULTS)/long-suites.jsonl -v -- -tags lab -count=1 -timeout 150m -p 1 -run '$(LONG_TESTS)' $(ARGS) ./tests/suites/...
 	@$(STEP) long $(TEST) go -o $(RESULTS)/long.jsonl -v -- -tags lab -count=1 -timeout 90m -p 1 $(ARGS) $(LONG_SUITES)
+
+.PHONY: test-units
+test-units: deps-long build kernels $(TEST) ## only the systemd units, on two machines with Debian's systemd and Slurm (part of test-long)
+	@$(STEP) units $(TEST) go -o $(RESULTS)/units.jsonl -v -- -tags lab -count=1 -timeout 60m $(ARGS) ./tests/systemd/...
 
 .PHONY: test-whole-way
 test-whole-way: build kernels $(TEST) ## from a job's profile to a kernel made of it and a job on that (compiles two kernels the first time)
