@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,28 +22,40 @@ type origin struct {
 
 func (a *app) origin(ctx context.Context, v *api.ProfileVersion) (origin, error) {
 	var o origin
-	text, err := a.document(ctx, v, documentProvenance)
+	provenance, err := a.document(ctx, v, documentProvenance)
 	if err != nil {
 		return o, fmt.Errorf("provenance of %s: %w", refOf(v), err)
 	}
-	if text != nil {
-		manifest, err := factory.ParseManifest(text)
+	found, err := a.document(ctx, v, documentReport)
+	if err != nil {
+		return o, err
+	}
+	if err := o.read(provenance, found); err != nil {
+		return o, fmt.Errorf("%w, of %s", err, refOf(v))
+	}
+	return o, nil
+}
+
+// read takes in what was registered with a version, which may be nil.
+func (o *origin) read(provenance, found []byte) error {
+	if provenance != nil {
+		manifest, err := factory.ParseManifest(provenance)
 		if err != nil {
-			return o, fmt.Errorf("provenance of %s: %w", refOf(v), err)
+			return fmt.Errorf("provenance: %w", err)
 		}
 		o.Provenance = &manifest
 	}
-	if text, err = a.document(ctx, v, documentReport); err != nil || text == nil {
-		return o, err
+	if found == nil {
+		return nil
 	}
-	made, err := report.Read(strings.NewReader(string(text)))
+	made, err := report.Read(bytes.NewReader(found))
 	if err != nil {
-		return o, fmt.Errorf("report of %s: %w", refOf(v), err)
+		return fmt.Errorf("report: %w", err)
 	}
 	if verdict := made.Figures.Verdict; verdict != nil {
 		o.Verdict, o.verdict = verdict, fmt.Sprintf("%s: %s", verdict.Outcome, verdict.Reason)
 	}
-	return o, nil
+	return nil
 }
 
 // showVersion prints a version with its origin. In JSON the origin's keys stand

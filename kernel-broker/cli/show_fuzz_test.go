@@ -81,3 +81,33 @@ func FuzzFigures(f *testing.F) {
 		}
 	})
 }
+
+// FuzzOrigin is what whoever publishes a kernel registers with it, shown to those
+// who look at it.
+func FuzzOrigin(f *testing.F) {
+	f.Add([]byte(`{"format":1,"name":"slim","source":{"package":"linux\u009b2J","patches":[{"name":"p"}]},"compiler":{"name":"gcc"},"profile":{"excluded":[{"object":"a.o"}]}}`),
+		[]byte(`{"format":1,"facts":{"title":"x","made":"2026-11-20T15:00:00Z","rules":{"significance":0.05,"least_repetitions":3}}}`))
+	f.Add([]byte(`{"format":1}`), []byte(`{"format":1}`))
+	f.Fuzz(func(t *testing.T, provenance, found []byte) {
+		for _, both := range [][2][]byte{{provenance, found}, {provenance, nil}, {nil, found}} {
+			var o origin
+			if err := o.read(both[0], both[1]); err != nil {
+				continue
+			}
+			for _, output := range []string{outputTable, outputJSON, outputYAML} {
+				var out strings.Builder
+				a := &app{Invocation: Invocation{Stdout: &out}, output: output}
+				if err := a.showVersion(&api.ProfileVersion{Kernel: &api.KernelSpec{Profile: "slim", Version: 1}}, o); err != nil {
+					t.Fatalf("%s: %v", output, err)
+				}
+				if strings.ContainsFunc(out.String(), func(c rune) bool { return unicode.IsControl(c) && c != '\n' && c != '\t' }) {
+					t.Errorf("%s has control characters: %q", output, out.String())
+				}
+				var back map[string]any
+				if err := yaml.Unmarshal([]byte(out.String()), &back); output != outputTable && (err != nil || both[0] != nil && back["provenance"] == nil) {
+					t.Errorf("%s is %q, %v", output, out.String(), err)
+				}
+			}
+		}
+	})
+}
