@@ -2,7 +2,10 @@
 // means, and what becomes of an expression that cannot be read, is the reader's.
 package kconfig
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 const operators = "!()=<>$&|"
 
@@ -40,7 +43,8 @@ func tokenLength(rest, quotes string) int {
 		}
 		return len(rest)
 	}
-	if end := strings.IndexAny(rest, " \t"+operators+quotes); end > 0 {
+	ends := func(c rune) bool { return unicode.IsSpace(c) || strings.ContainsRune(operators+quotes, c) }
+	if end := strings.IndexFunc(rest, ends); end > 0 {
 		return end
 	}
 	return len(rest)

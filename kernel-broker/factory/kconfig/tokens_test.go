@@ -16,6 +16,7 @@ func TestSplit(t *testing.T) {
 		{`A='x y'`, `"'`, []string{"A", "=", "'x y'"}},
 		{`A='x y'`, `"`, []string{"A", "=", "'x", "y'"}},
 		{`A="open`, `"`, []string{"A", "=", `"open`}},
+		{"A\u2000=\u00a0B ", `"`, []string{"A", "=", "B"}}, // blanks that are not ASCII, too
 		{"$(B)<3", `"`, []string{"$", "(", "B", ")", "<", "3"}},
 	} {
 		if got := Split(c.expression, c.quotes).rest; !slices.Equal(got, c.want) {
