@@ -70,6 +70,9 @@ install -d -o kernel-broker -g kernel-broker -m 0755 /var/lib/kernel-broker
 install -d -o slurm -g slurm -m 0750 /var/lib/kernel-broker/hook
 cp /etc/kernel-broker/broker.yaml.sample /etc/kernel-broker/broker.yaml
 cp /etc/kernel-broker/client.yaml.sample /etc/kernel-broker/client.yaml
+# For nodes that are slow to load programs for their kernel.
+sed -i 's/^  standby: .*/  standby: 2m/' /etc/kernel-broker/broker.yaml
+sed -i 's/^profiling_wait: .*/profiling_wait: 150s/' /etc/kernel-broker/client.yaml
 kernel-broker --check
 systemctl enable --now kernel-broker`
 

@@ -45,7 +45,7 @@ func (s *site) anotherKernel(t *testing.T) {
 	s.n1.must("touch /tmp/go")
 	s.n1.until("the distribution's kernel", "uname -r | grep -q amd64 && systemctl is-active slurmd")
 	s.slurmdUp()
-	log := s.n1.must("cat /tmp/job." + job + "; journalctl -u kernel-broker-agent -o cat | grep -E 'action=(load|fetch)|digests checked|signed' | tail -12")
+	log := s.n1.must("cat /home/alice/job." + job + "; journalctl -u kernel-broker-agent -o cat | grep -E 'action=(load|fetch)|digests checked|signed' | tail -12")
 	t.Log(log)
 	if !strings.Contains(log, "-mitgcm") {
 		t.Errorf("the job's output is\n%s", log)
@@ -56,7 +56,7 @@ func (s *site) anotherKernel(t *testing.T) {
 // submit has alice submit a batch script; it writes to /tmp of the node.
 func (s *site) submit(option, script string) string {
 	s.ctl1.t.Helper()
-	return s.ctl1.must(fmt.Sprintf("cd /tmp && runuser -u alice -- sbatch --parsable %s --output=/tmp/job.%%j --wrap %q", option, script))
+	return s.ctl1.must(fmt.Sprintf("cd /tmp && runuser -u alice -- sbatch --parsable %s --output=/home/alice/job.%%j --wrap %q", option, script))
 }
 
 // The collectors' programs for the kernel are attached under the unit's lines, on
@@ -102,7 +102,7 @@ systemctl daemon-reload && systemctl start kernel-broker-agent`)
 	s.ctl1.until("n1 to be idle", "sinfo -h -o %T | grep -qx idle")
 	job := s.submit("", "cat /proc/self/status /proc/self/limits; touch /home/alice/from-the-job")
 	s.ended(job)
-	said := s.n1.must("ls -l /home/alice/from-the-job; cat /tmp/job." + job)
+	said := s.n1.must("ls -l /home/alice/from-the-job; cat /home/alice/job." + job)
 	for _, want := range []string{`CapBnd:\t000001ffffffffff`, `NoNewPrivs:\t0`, `Seccomp:\t0`, `Max locked memory +unlimited +unlimited .*`} {
 		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(said) {
 			t.Errorf("a job has no %q in\n%s", want, said)
