@@ -12,7 +12,7 @@ import (
 
 // startFront starts the front-end's daemons: munged and slurmdbd first, which
 // slurmctld needs, then slurmctld and the broker, which wait for each other by
-// themselves.
+// themselves, and slurmrestd, which needs slurmctld.
 func (l *Lab) startFront(ctx context.Context) error {
 	if err := l.startMunged(ctx); err != nil {
 		return err
@@ -29,7 +29,10 @@ func (l *Lab) startFront(ctx context.Context) error {
 		both.Go(func() { broker = l.startBroker(ctx) })
 	}
 	both.Wait()
-	return errors.Join(broker, slurmctld)
+	if err := errors.Join(broker, slurmctld); err != nil || !l.state.Options.Slurm.REST {
+		return err
+	}
+	return l.Slurmrestd().Start(ctx)
 }
 
 // startBroker brings the broker up with its catalog.

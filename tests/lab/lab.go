@@ -146,6 +146,9 @@ func missingPrograms(o Options) error {
 	if o.Slurm.Accounting {
 		wanted["slurmdbd"], wanted["mariadbd"] = "slurmdbd", "mariadb-server-core"
 	}
+	if o.Slurm.REST {
+		wanted["slurmrestd"] = "slurmrestd"
+	}
 	for program, pkg := range wanted {
 		_, err := exec.LookPath(program)
 		if err != nil {

@@ -43,6 +43,7 @@ var folders = []string{
 	"logs/slurm",             //
 	"logs/munge",             //
 	"logs/mysql",             //
+	"logs/slurmrestd",        //
 	"logs/kernel-broker",     //
 	"root/etc/slurm",         // mount points that the host may not have, laid
 	"root/etc/munge",         // over the host's /etc, /usr/lib, ...

@@ -81,6 +81,9 @@ type SlurmOptions struct {
 	// is sacctmgr's. The broker then runs as a user of its own, whom Slurm made
 	// an administrator, as its unit has it.
 	Accounting bool `json:"accounting,omitempty"`
+	// REST has slurmctld know users by tokens (auth/jwt), too, and runs slurmrestd,
+	// which takes nothing else, as a user of its own.
+	REST bool `json:"rest,omitempty"`
 	// Set overrides any key of slurm.conf, after everything else; an empty
 	// value removes the key.
 	Set map[string]string `json:"set,omitempty"`

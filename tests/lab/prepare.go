@@ -79,6 +79,9 @@ func (l *Lab) writeSecrets() error {
 	if err := write(l.layout.path("share/conf/munge/munge.key"), string(key), 0o400); err != nil {
 		return err
 	}
+	if err := l.writeTokenKey(); err != nil {
+		return err
+	}
 	token := make([]byte, 16)
 	rand.Read(token)
 	return write(l.layout.token(), hex.EncodeToString(token)+"\n", 0o400)

@@ -84,7 +84,7 @@ func baseSettings(o Options, m Mode) []setting {
 		{"KillWait", "5"},
 		// The host's limits mean nothing inside a small virtual machine.
 		{"PropagateResourceLimits", "NONE"},
-	}, accountingSettings(o)...)
+	}, append(accountingSettings(o), restSettings(o)...)...)
 }
 
 // productSettings are what Kernel Broker asks of slurm.conf.

@@ -99,3 +99,12 @@ func TestSlurmConfOptions(t *testing.T) {
 		}
 	}
 }
+
+func TestSlurmConfWithTokens(t *testing.T) {
+	for _, with := range []bool{false, true} {
+		c := conf(t, Options{Nodes: 1, Memory: 512, CPUs: 1, Slurm: SlurmOptions{REST: with}}, ModeRoot)
+		if got := c["AuthAltTypes"]; (got == "auth/jwt") != with {
+			t.Errorf("with slurmrestd %t: AuthAltTypes=%s", with, got)
+		}
+	}
+}

@@ -89,6 +89,7 @@ func accounts(m Mode, uid int) []account {
 		{"mysql", 111, "/nonexistent", no},
 		{"slurm", 64030, "/nonexistent", no},
 		{"kernel-broker", 64031, "/nonexistent", no},
+		{"slurmrestd", 64032, "/nonexistent", no},
 		{"alice", 20001, "/home/alice", "/bin/bash"},
 		{"bob", 20002, "/home/bob", "/bin/bash"},
 	}

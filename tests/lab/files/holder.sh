@@ -18,7 +18,8 @@ mount -t proc proc /proc
 # /run goes first, because it then holds the way to the lab's folder, which may
 # itself be below a path that is covered next.
 mount -t tmpfs -o mode=755 tmpfs /run
-mkdir -m 755 /run/lab /run/lock /run/slurm /run/munge /run/mysqld /run/kernel-broker
+mkdir -m 755 /run/lab /run/lock /run/slurm /run/slurmrestd /run/munge /run/mysqld \
+	/run/kernel-broker
 mount --bind "$dir" /run/lab
 cd /run/lab
 
@@ -70,10 +71,11 @@ mkdir -m 750 /var/lib/kernel-broker/hook
 
 # With one user there is nobody to give things to.
 if [ "$mode" != single ]; then
-	chown slurm:slurm /run/slurm /var/log/slurm /var/lib/slurm/slurmctld
+	chown -R slurm:slurm /run/slurm /var/log/slurm /var/lib/slurm/slurmctld
 	chown "$broker:$broker" /run/kernel-broker /var/lib/kernel-broker \
 		/var/log/kernel-broker
 	chown mysql:mysql /run/mysqld /var/lib/mysql /var/log/mysql
+	chown slurmrestd:slurmrestd /run/slurmrestd /var/log/slurmrestd
 	# slurmctld's hooks run as Slurm's user, whoever the broker is.
 	chown slurm:slurm /var/lib/kernel-broker/hook /var/log/kernel-broker/hook.log
 	[ ! -e /etc/slurm/slurmdbd.conf ] || chown slurm:slurm /etc/slurm/slurmdbd.conf

@@ -65,6 +65,7 @@ func (a *app) upCommand() *cobra.Command {
 	f.IntVar(&o.Slurm.ReturnToService, "return-to-service", 0, "ReturnToService of slurm.conf")
 	f.BoolVar(&o.Slurm.Cgroup, "cgroup", false, "keep jobs in cgroups of version 2, which profiling runs need")
 	f.BoolVar(&o.Slurm.Accounting, "accounting", false, "slurmdbd with a database, accounts enforced, and the broker as a user of its own (packages: make deps-long)")
+	f.BoolVar(&o.Slurm.REST, "rest", false, "slurmrestd, and tokens that slurmctld makes for users (packages: make deps-long)")
 	f.StringSliceVar(&o.Slurm.SchedulerParameters, "scheduler-parameter", nil, "add to SchedulerParameters")
 	f.StringArrayVar(&set, "slurm-set", nil, "KEY=VALUE for slurm.conf; an empty value removes the key")
 	f.StringSliceVar(&o.KernelArgs, "kernel-arg", nil, "add to the nodes' kernel command line")
