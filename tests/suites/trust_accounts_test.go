@@ -29,7 +29,7 @@ profiles:
 // broker as a user of its own whom Slurm made an administrator.
 func TestTrustAccounts(t *testing.T) {
 	c := start(t, func(o *lab.Options) {
-		o.Slurm.Accounting = true
+		o.Slurm.Accounting, o.Slurm.REST = true, true
 		o.Client = map[string]any{"cluster": "lab"}
 	})
 	c.prepare("alice", "bob")

@@ -3,6 +3,7 @@
 package suites
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,19 +12,23 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/munge"
 )
 
 // This program, run by a user on the cluster's front-end, is a client that an
-// attacker would write: it makes one call with any credential.
+// attacker would write: it makes one call with any credential, or stands between
+// a node and the broker.
 
 // callVariable has it do that instead of its tests.
 const callVariable = "KB_SUITE_CALL"
@@ -31,15 +36,21 @@ const callVariable = "KB_SUITE_CALL"
 // toolPath is this program on the front-end.
 const toolPath = "/run/lab/suite-tool"
 
-// caller is what it is told to call.
+// caller is what it is told to call, with a credential or as any user of its
+// host, whom root can be.
 type caller struct {
 	Address, Call, Credential string
+	CA                        string // of the broker's
+	As                        *int
 }
 
 // answered is what it heard.
 type answered struct{ Code, Message string }
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(proxyVariable); text != "" {
+		beProxy(text)
+	}
 	text := os.Getenv(callVariable)
 	if text == "" {
 		os.Exit(m.Run())
@@ -58,7 +69,14 @@ func TestMain(m *testing.M) {
 func (c caller) make() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	conn, err := client.Dial(c.Address, client.Trust{CA: "/var/lib/kernel-broker/ca.pem", Cluster: "lab"})
+	var more []grpc.DialOption
+	if c.As != nil {
+		if err := syscall.Setuid(*c.As); err != nil {
+			return err
+		}
+		more = client.Prove(munge.New(munge.DefaultSocket), "lab")
+	}
+	conn, err := client.Dial(c.Address, client.Trust{CA: cmp.Or(c.CA, "/var/lib/kernel-broker/ca.pem"), Cluster: "lab"}, more...)
 	if err != nil {
 		return err
 	}
@@ -70,6 +88,24 @@ func (c caller) make() error {
 	switch words[0] {
 	case "check":
 		_, err = api.NewCatalogServiceClient(conn).CheckProfile(ctx, &api.CheckProfileRequest{Profile: words[1]})
+	case "promote":
+		r := &api.PromoteVersionRequest{RequestId: "1", Name: words[1], Reason: "a try"}
+		if _, err := fmt.Sscan(words[2], &r.Version); err != nil {
+			return err
+		}
+		_, err = api.NewCatalogServiceClient(conn).PromoteVersion(ctx, r)
+	case "policy":
+		_, err = api.NewPolicyServiceClient(conn).GetPolicy(ctx, &api.GetPolicyRequest{})
+	case "token":
+		_, err = api.NewTrustServiceClient(conn).CreateNodeToken(ctx, &api.CreateNodeTokenRequest{Node: words[1]})
+	case "revoke":
+		_, err = api.NewTrustServiceClient(conn).RevokeNode(ctx, &api.RevokeNodeRequest{Node: words[1]})
+	case "release":
+		r := &api.ReleaseJobRequest{}
+		if _, err := fmt.Sscan(words[1], &r.JobId); err != nil {
+			return err
+		}
+		_, err = api.NewAllocationServiceClient(conn).ReleaseJob(ctx, r)
 	case "retire":
 		_, err = api.NewCatalogServiceClient(conn).RetireProfile(ctx, &api.RetireProfileRequest{RequestId: "1", Name: words[1]})
 	case "ensure":
@@ -108,7 +144,7 @@ func (c *cluster) socket() string { return "unix:///run/kernel-broker/broker.soc
 // call has a user make a call.
 func (c *cluster) call(user, address, call, credential string) answered {
 	c.t.Helper()
-	text, err := json.Marshal(caller{address, call, credential})
+	text, err := json.Marshal(caller{Address: address, Call: call, Credential: credential})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -25,7 +25,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/ca"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/store/memstore"
-	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
 // trust is a cluster that is attacked.
@@ -38,15 +37,7 @@ type trust struct {
 func (c *trust) over(security transport.TransportCredentials) *grpc.ClientConn {
 	c.t.Helper()
 	conn, err := grpc.NewClient("passthrough:///broker", grpc.WithTransportCredentials(security),
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			near, far := net.Pipe()
-			go func() {
-				// Its end shows at the near end, whatever it was.
-				_, _ = c.Run(c.ctx, "root", lab.Streams{In: far, Out: far}, "/bin/busybox", "nc", "10.77.0.1", "7440")
-				_ = far.Close()
-			}()
-			return near, nil
-		}))
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return c.dial(overNetwork) }))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -76,7 +67,7 @@ func (c *trust) helloOver(conn *grpc.ClientConn, node string) error {
 	}
 	// A refused stream ends under the Send, and Recv says why.
 	_ = stream.Send(&api.ConnectRequest{Message: &api.ConnectRequest_Hello{Hello: &api.Hello{
-		Node: node, BootId: strings.Repeat("0", 32), BuildId: "00", Release: "6.1.0",
+		Node: node, BootId: strings.Repeat("0", 32), BuildId: strings.Repeat("0", 40), Release: "6.1.0",
 	}}})
 	_, err = stream.Recv()
 	return err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,6 +53,8 @@ func TestTrustIdentity(t *testing.T) {
 		{"credentials", credentials},
 		{"a credential from before the broker", credentialsFromBefore},
 		{"hand-made calls", handMadeCalls},
+		{"root on a node", rootOnANode},
+		{"a builder", aBuilder},
 		{"a profile that is theirs", profileOfTheirs},
 		{"by sbatch", notTheirsBySbatch},
 		{"by the environment", notTheirsByEnvironment},
@@ -239,9 +242,15 @@ func notTheirsByEnvironment(c *cluster) {
 		var taken []string
 		for _, variable := range profileVariables {
 			r := c.try("bob", "env", variable+"=mitgcm", "sbatch", "--parsable", "-N1", "job.sh")
-			if r.Exit == 0 {
+			switch {
+			case r.Exit == 0:
 				taken = append(taken, lastLine(r.Stdout))
+			case !strings.Contains(r.Stderr, `user "bob" may not use profile "mitgcm"`):
+				c.t.Errorf("%s: refused for something else: %s", variable, r.Stderr)
 			}
+		}
+		if len(taken) == 0 {
+			c.t.Error("no job was taken, so that it is not shown that they are plain")
 		}
 		for _, id := range taken {
 			c.waitJob(id, "COMPLETED")
@@ -305,6 +314,9 @@ func notTheirsByUpdate(c *cluster) {
 		c.must("bob", "scontrol", "update", "jobid="+id, "partition=side")
 		c.refused("bob", nil, "scontrol", "update", "jobid="+id, "admincomment=kernel-broker: mitgcm requested")
 		c.refused("bob", nil, "scontrol", "update", "jobid="+id, "userid=alice")
+		if job := c.job(id); !strings.Contains(job["AdminComment"], "quiet requested") || !strings.HasPrefix(job["UserId"], "bob(") || job["Partition"] != "side" {
+			c.t.Errorf("the job is now %v", job)
+		}
 		c.must("bob", "scontrol", "release", id)
 		c.heldFor(id, `in partition "side" may not use profile "quiet": it is for everybody and partition main`)
 	})
@@ -318,6 +330,10 @@ func badPolicy(c *cluster) {
 	}
 	c.refused("bob", []string{"may not use"}, "kernelctl", "profile", "check", "mitgcm")
 	c.policy(trustPolicy, true)
+	// Here the broker is SlurmUser, whom slurmctld obeys without a level.
+	if out := c.must("bob", "kernelctl", "health"); !strings.Contains(out, "as SlurmUser's") {
+		c.t.Errorf("health: %s", out)
+	}
 }
 
 // All of this is on record, and the record is as it was written.
@@ -351,12 +367,22 @@ func theRecord(c *cluster) {
 			c.t.Errorf("no record with %q", words)
 		}
 	}
-	changed := strings.Replace(string(text), `"allowed":false`, `"allowed":true`, 1)
-	if err := os.WriteFile(filepath.Join(c.Dir(), "changed-000000000001.log"), []byte(changed), 0o644); err != nil {
-		c.t.Fatal(err)
-	}
-	c.refused("root", []string{"not as it was written"}, "kernelctl", "audit", "verify", "/run/lab/changed-000000000001.log")
 	c.must("root", "kernelctl", "audit", "verify", "--until", report.Last)
+	lines := strings.SplitAfter(string(text), "\n")
+	for what, tampered := range map[string][]string{
+		"changed":   {strings.Replace(string(text), `"allowed":false`, `"allowed":true`, 1)},
+		"taken out": slices.Delete(slices.Clone(lines), 5, 6),
+		"swapped":   slices.Concat(lines[:5], lines[6:7], lines[5:6], lines[7:]),
+		"cut off":   lines[:len(lines)/2],
+	} {
+		if err := os.WriteFile(filepath.Join(c.Dir(), "audit-000000000001.log"), []byte(strings.Join(tampered, "")), 0o644); err != nil {
+			c.t.Fatal(err)
+		}
+		r := c.try("root", "kernelctl", "audit", "verify", "/run/lab/audit-000000000001.log", "--until", report.Last)
+		if r.Exit != 1 || !strings.Contains(r.Stderr, "not as it was written") {
+			c.t.Errorf("a record that was %s: exit %d, %s%s", what, r.Exit, r.Stdout, r.Stderr)
+		}
+	}
 }
 
 func hasLine(text string, words []string) bool {

@@ -3,6 +3,7 @@
 package suites
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -11,8 +12,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	transport "google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
@@ -30,16 +33,20 @@ func TestTrustNodes(t *testing.T) {
 	c.step("tokens", (*trust).tokens)
 	c.step("a revoked node", (*trust).revoked)
 	c.step("secrets stay where they are", (*trust).secrets)
+	c.step("bits changed on the wire", (*trust).wire)
+	c.step("certificates of the site", (*trust).site)
 }
 
 func (c *trust) step(name string, check func(*trust)) {
 	outer := c.t
-	outer.Run(name, func(t *testing.T) {
+	if !outer.Run(name, func(t *testing.T) {
 		c.t = t
 		defer func() { c.t = outer }()
 		check(c)
 		c.settled()
-	})
+	}) {
+		outer.Fatal("what comes next would only tell the same")
+	}
 }
 
 // Lifetimes of certificates. The short one is for a while without boots: on a
@@ -79,14 +86,7 @@ func (c *trust) rotation() {
 			return time.Until(c.certificate(n.Name()).NotAfter) > time.Hour
 		})
 	}
-	c.wait(settleLimit, "both agents", func() bool {
-		for _, n := range c.nodes() {
-			if !n.Connected {
-				return false
-			}
-		}
-		return true
-	})
+	c.connected("both agents", map[string]bool{"n1": true, "n2": true})
 	if job := c.job(id); job["JobState"] != "RUNNING" || job["Restarts"] != "0" {
 		c.t.Errorf("job %s is %s after %s restarts", id, job["JobState"], job["Restarts"])
 	}
@@ -97,20 +97,28 @@ func (c *trust) rotation() {
 // lifetime has the broker sign for another time from now on.
 func (c *trust) lifetime(from, to string) {
 	c.t.Helper()
-	path := filepath.Join(c.Dir(), "share/conf/kernel-broker/broker.yaml")
-	text, err := os.ReadFile(path)
-	if err != nil || !strings.Contains(string(text), "lifetime: "+from) {
-		c.t.Fatalf("%v: no lifetime of %s in %s", err, from, text)
-	}
-	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "lifetime: "+from, "lifetime: "+to, 1)), 0o644); err != nil {
-		c.t.Fatal(err)
-	}
+	c.rewrite(c.brokerFile("broker.yaml"), "lifetime: "+from, "lifetime: "+to)
+	c.restartBroker()
+}
+
+func (c *trust) restartBroker() {
+	c.t.Helper()
 	if err := c.Broker().Stop(c.ctx); err != nil {
 		c.t.Fatal(err)
 	}
 	if err := c.Broker().Start(c.ctx); err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+// agents are those that the broker knows, and whether each is connected.
+func (c *trust) agents() map[string]bool {
+	c.t.Helper()
+	there := map[string]bool{}
+	for _, n := range c.nodes() {
+		there[n.Name] = n.Connected
+	}
+	return there
 }
 
 // Root on one node has its key, and that opens one node.
@@ -120,6 +128,54 @@ func (c *trust) otherNode() {
 	c.refusedBy(c.hello(n1, "n1000"), codes.PermissionDenied, `node "n1" speaks for node "n1000"`)
 	if err := c.hello(c.anybody(), "n1"); status.Code(err) != codes.PermissionDenied {
 		c.t.Errorf("without a certificate: %v", err)
+	}
+	c.nodesCalls(n1)
+}
+
+// nodesCalls makes calls with a node's certificate: those of nodes are for that
+// one, and no other is a node's to make.
+func (c *trust) nodesCalls(n1 mtls.Source) {
+	conn := c.over(transport.NewTLS(mtls.ClientConfig(n1, "lab")))
+	trust, catalog, runs := api.NewTrustServiceClient(conn), api.NewCatalogServiceClient(conn), api.NewRunServiceClient(conn)
+	for name, call := range map[string]func(context.Context) error{
+		"a token for n2": func(ctx context.Context) error {
+			_, err := trust.CreateNodeToken(ctx, &api.CreateNodeTokenRequest{Node: "n2"})
+			return err
+		},
+		"a revocation of n2": func(ctx context.Context) error {
+			_, err := trust.RevokeNode(ctx, &api.RevokeNodeRequest{Node: "n2"})
+			return err
+		},
+		"the end of a profile": func(ctx context.Context) error {
+			_, err := catalog.RetireProfile(ctx, &api.RetireProfileRequest{RequestId: "1", Name: "mitgcm"})
+			return err
+		},
+		"a switch": func(ctx context.Context) error {
+			stream, err := api.NewAllocationServiceClient(conn).EnsureKernel(ctx, &api.EnsureKernelRequest{JobId: 1, Profile: "mitgcm", Nodes: []string{"n2"}})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			return err
+		},
+		"the policy": func(ctx context.Context) error {
+			_, err := api.NewPolicyServiceClient(conn).GetPolicy(ctx, &api.GetPolicyRequest{})
+			return err
+		},
+		"the jobs": func(ctx context.Context) error {
+			_, err := api.NewAllocationServiceClient(conn).ListJobs(ctx, &api.ListJobsRequest{})
+			return err
+		},
+		"what n2 found in a run": func(ctx context.Context) error {
+			_, err := runs.DeliverRun(ctx, &api.DeliverRunRequest{Node: "n2", RunId: 1})
+			return err
+		},
+	} {
+		ctx, cancel := context.WithTimeout(c.ctx, switchLimit)
+		err := call(ctx)
+		cancel()
+		if code := status.Code(err); code != codes.PermissionDenied && code != codes.Unauthenticated {
+			c.t.Errorf("%s with n1's certificate: %v", name, err)
+		}
 	}
 }
 
@@ -158,14 +214,8 @@ func (c *trust) tokens() {
 	_, err = c.enrol(stolen, "n1")
 	c.refusedBy(err, codes.PermissionDenied, "was used for another key")
 	short := c.token("n1", "1s")
-	c.wait(settleLimit, "the token's end", func() bool {
-		_, err := c.enrol(short, "n2")
-		if status.Code(err) != codes.PermissionDenied {
-			c.t.Fatalf("another node's token: %v", err)
-		}
-		time.Sleep(time.Second)
-		return true
-	})
+	begun := time.Now()
+	c.wait(settleLimit, "the token's end", func() bool { return time.Since(begun) > 2*time.Second })
 	_, err = c.enrol(short, "n1")
 	c.refusedBy(err, codes.PermissionDenied, "expired")
 	// Somebody who answers in the broker's place has another fingerprint.
@@ -188,13 +238,7 @@ func (c *trust) revoked() {
 	if err := c.hello(disk, "n2"); status.Code(err) != codes.Unavailable {
 		c.t.Errorf("with the stolen disk: %v", err)
 	}
-	c.wait(settleLimit, "n2 to be away, n1 to be there", func() bool {
-		there := map[string]bool{}
-		for _, n := range c.nodes() {
-			there[n.Name] = n.Connected
-		}
-		return there["n1"] && !there["n2"]
-	})
+	c.connected("n2 to be away, n1 to be there", map[string]bool{"n1": true, "n2": false})
 	var list struct {
 		Nodes []struct {
 			RevokedReason string `json:"revoked_reason"`
@@ -215,14 +259,7 @@ func (c *trust) revoked() {
 	if err := c.Node(2).Enrol(c.ctx); err != nil {
 		c.t.Fatal(err)
 	}
-	c.wait(settleLimit, "n2 to be back", func() bool {
-		for _, n := range c.nodes() {
-			if n.Name == "n2" {
-				return n.Connected
-			}
-		}
-		return false
-	})
+	c.connected("n2 to be back", map[string]bool{"n1": true, "n2": true})
 	if err := c.hello(disk, "n2"); status.Code(err) != codes.Unavailable {
 		c.t.Errorf("with the stolen disk, after the node is back: %v", err)
 	}

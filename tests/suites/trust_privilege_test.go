@@ -3,6 +3,7 @@
 package suites
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -108,6 +109,12 @@ func adminLevels(c *cluster) {
 		// The change reaches slurmctld by a message of slurmdbd's.
 		c.wait(settleLimit, "the level to be "+level, func() bool {
 			return c.slurmAllows(operator[0]) == (level != "None") && c.slurmAllows(admin[2]) == (level == "Admin")
+		})
+		// Before the first switch fails for it, and until it is mended.
+		word := map[string]string{"Admin": "as Administrator's"}[level]
+		c.wait(settleLimit, "the broker's health with the level "+level, func() bool {
+			r := c.try("alice", "kernelctl", "health")
+			return (r.Exit == 0) == (level == "Admin") && strings.Contains(r.Stdout, cmp.Or(word, `user "kernel-broker" has AdminLevel `+level))
 		})
 		for _, command := range reboot {
 			if level != "Admin" && c.slurmAllows(command) {

@@ -3,26 +3,110 @@
 package suites
 
 import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// restScript has slurmrestd answer one request, as its user's own process: what
-// slurmctld hears is the same as from a daemon that knows users by tokens.
-const restScript = `{ printf 'POST /slurm/v0.0.38/job/submit HTTP/1.1\r\nHost: ctl\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n' "${#1}"
-	printf '%s' "$1"; } | /usr/sbin/slurmrestd -a rest_auth/local`
+// dial connects from within the lab's network, as its front-end's people do.
+func (c *cluster) dial(address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	near, far := net.Pipe()
+	go func() {
+		// Its end shows at the near end, whatever it was.
+		_, _ = c.Run(c.ctx, "root", lab.Streams{In: far, Out: far}, "/bin/busybox", "nc", host, port)
+		_ = far.Close()
+	}()
+	return near, nil
+}
 
-// restAnswer is what of it is looked at.
+// visitor is who asks slurmrestd for something: a name with a token, which may
+// be each other's or not.
+type visitor struct{ user, token string }
+
+// restAnswer is what of an answer is looked at.
 type restAnswer struct {
+	Status int
 	ID     int `json:"job_id"`
 	Errors []struct{ Error, Description string }
 }
 
-// rest submits the recording job with more of the interface's fields.
-func (c *cluster) rest(user string, fields map[string]any) restAnswer {
+func (a restAnswer) refused() bool { return a.Status != http.StatusOK || len(a.Errors) > 0 }
+
+// names reports whether the answer's first error is of a field.
+func (a restAnswer) names(field string) bool {
+	return a.ID == 0 && len(a.Errors) > 0 && strings.Contains(a.Errors[0].Description, field)
+}
+
+// token has slurmctld make one for whoever runs the command.
+func (c *cluster) token(user string, more ...string) string {
 	c.t.Helper()
-	home := "/home/" + user
+	token, is := strings.CutPrefix(c.must(user, append([]string{"scontrol", "token"}, more...)...), "SLURM_JWT=")
+	if !is {
+		c.t.Fatalf("scontrol token printed %q", token)
+	}
+	return token
+}
+
+// ask sends one request to slurmrestd.
+func (c *cluster) ask(v visitor, path string, body any) restAnswer {
+	c.t.Helper()
+	text, err := json.Marshal(body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, switchLimit)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+lab.RESTAddress+"/slurm/v0.0.38/"+path, bytes.NewReader(text))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("X-SLURM-USER-NAME", v.user)
+	if v.token != "" {
+		request.Header.Set("X-SLURM-USER-TOKEN", v.token)
+	}
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return c.dial(lab.RESTAddress) },
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		c.t.Fatalf("slurmrestd: %v", err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		c.t.Fatalf("slurmrestd: %v", err)
+	}
+	answer := restAnswer{Status: response.StatusCode}
+	// Who is not known gets a page of text.
+	if err := json.Unmarshal(content, &answer); err != nil && answer.Status == http.StatusOK {
+		c.t.Fatalf("slurmrestd: %v: %s", err, content)
+	}
+	return answer
+}
+
+// submit has slurmrestd submit the recording job with more of the interface's
+// fields.
+func (c *cluster) submit(v visitor, fields map[string]any) restAnswer {
+	c.t.Helper()
+	home := "/home/bob"
 	job := map[string]any{
 		"name": "rest", "nodes": []int{1, 1}, "current_working_directory": home, "standard_output": home + "/rest-%j.out",
 		"environment": map[string]string{"PATH": "/usr/bin:/bin", "HOME": home},
@@ -30,50 +114,91 @@ func (c *cluster) rest(user string, fields map[string]any) restAnswer {
 	for name, value := range fields {
 		job[name] = value
 	}
-	request, err := json.Marshal(map[string]any{"script": "#!/bin/bash\nexec " + home + "/record.sh\n", "job": job})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	r := c.try(user, "sh", "-c", restScript, "sh", string(request))
-	// The headers come before or behind the body, as it likes.
-	begin, end := strings.IndexByte(r.Stdout, '{'), strings.LastIndexByte(r.Stdout, '}')
-	var answer restAnswer
-	if begin < 0 || end < begin || json.Unmarshal([]byte(r.Stdout[begin:end+1]), &answer) != nil {
-		c.t.Fatalf("slurmrestd: exit %d: %s%s", r.Exit, r.Stdout, r.Stderr)
-	}
-	return answer
+	return c.ask(v, "job/submit", map[string]any{"script": "#!/bin/bash\nexec " + home + "/record.sh\n", "job": job})
 }
 
-// Slurm's REST interface has no field for what a SPANK plugin hands over, and
-// the job's environment is not that: whatever is in it, the job is plain.
+// forged is a token that says what a real one does, by another key.
+func forged(user string) string {
+	encode := base64.RawURLEncoding.EncodeToString
+	claims := fmt.Sprintf(`{"exp":%d,"iat":%d,"sun":%q}`, time.Now().Add(time.Hour).Unix(), time.Now().Unix(), user)
+	text := encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + encode([]byte(claims))
+	sum := hmac.New(sha256.New, []byte("a key that is not slurmctld's"))
+	sum.Write([]byte(text))
+	return text + "." + encode(sum.Sum(nil))
+}
+
+// Slurm's REST daemon, of a user of its own, knows people by tokens alone. It has
+// no field for what a SPANK plugin hands over, and the job's environment is not
+// that: whatever is in it, the job is plain.
 func notTheirsByREST(c *cluster) {
+	bob := visitor{"bob", c.token("bob")}
 	environment := map[string]string{"PATH": "/usr/bin:/bin", "HOME": "/home/bob"}
 	for _, name := range profileVariables {
 		environment[name] = "mitgcm"
 	}
 	c.costs(0, func() {
-		answer := c.rest("bob", map[string]any{"environment": environment})
+		answer := c.submit(bob, map[string]any{"environment": environment})
 		if answer.ID == 0 {
 			c.t.Fatalf("slurmctld did not take the job, so that nothing is shown: %+v", answer)
 		}
 		id := strconv.Itoa(answer.ID)
-		c.waitJob(id, "COMPLETED")
+		if job := c.waitJob(id, "COMPLETED"); !strings.HasPrefix(job["UserId"], "bob(") {
+			c.t.Errorf("job %s is %s's", id, job["UserId"])
+		}
 		c.ranOn("bob", id, "stock", 1)
 		for _, field := range []string{"kernel_profile", "kernel-profile", "spank_environment", "spank_job_env", "admin_comment", "reboot"} {
-			answer := c.rest("bob", map[string]any{field: "mitgcm", "hold": true})
-			if answer.ID != 0 || len(answer.Errors) == 0 || !strings.Contains(answer.Errors[0].Description, field) {
+			if answer := c.submit(bob, map[string]any{field: "mitgcm", "hold": true}); !answer.names(field) {
 				c.t.Errorf("field %s: %+v", field, answer)
 			}
 		}
 		// Accounts are Slurm's to refuse, as by sbatch.
-		if answer := c.rest("bob", map[string]any{"account": "climate", "hold": true}); answer.ID != 0 || len(answer.Errors) == 0 {
+		if answer := c.submit(bob, map[string]any{"account": "climate", "hold": true}); answer.ID != 0 || len(answer.Errors) == 0 {
 			c.t.Errorf("an account that is not bob's: %+v", answer)
 		}
-		// A job's own SPANK variables cannot be written later.
-		held := c.sbatch("bob", "--hold", "-N1")
-		for _, name := range profileVariables {
-			c.refused("bob", nil, "scontrol", "update", "jobid="+held, name+"=mitgcm")
-		}
-		c.must("bob", "scancel", held)
 	})
+	strangersByREST(c, bob)
+	changesByREST(c, bob)
+}
+
+// strangersByREST: who shows no token of his own is nobody.
+func strangersByREST(c *cluster, bob visitor) {
+	c.refused("bob", nil, "scontrol", "token", "username=alice")
+	if answer := c.submit(bob, map[string]any{"hold": true}); answer.ID == 0 {
+		c.t.Fatalf("slurmctld takes no held job, so that nothing is shown: %+v", answer)
+	}
+	short := visitor{"bob", c.token("bob", "lifespan=1")}
+	c.wait(settleLimit, "a token of one second to end", func() bool { return c.submit(short, map[string]any{"hold": true}).refused() })
+	for what, v := range map[string]visitor{
+		"no token": {"alice", ""}, "no name and no token": {}, "alice's name on bob's token": {"alice", bob.token},
+		"a token by another key": {"alice", forged("alice")}, "root's, by another key": {"root", forged("root")},
+	} {
+		if answer := c.submit(v, map[string]any{"hold": true}); answer.ID != 0 || !answer.refused() {
+			c.t.Errorf("%s: %+v", what, answer)
+		}
+	}
+	c.must("bob", "scancel", "--user=bob")
+	c.noJobs()
+}
+
+// changesByREST: what a job has of the plugin cannot be written later, by a
+// field or by a name among SPANK's, with a token or by scontrol.
+func changesByREST(c *cluster, bob visitor) {
+	held := c.sbatch("bob", "--hold", "-N1")
+	before := c.job(held)
+	path := "job/" + held
+	for _, field := range []string{"kernel_profile", "spank_environment", "spank_job_env", "admin_comment", "reboot"} {
+		if answer := c.ask(bob, path, map[string]any{field: "mitgcm"}); !answer.names(field) {
+			c.t.Errorf("field %s of a job that is there: %+v", field, answer)
+		}
+	}
+	for _, name := range profileVariables {
+		c.refused("bob", []string{"Update of this parameter is not supported: " + name + "=mitgcm"}, "scontrol", "update", "jobid="+held, name+"=mitgcm")
+	}
+	if answer := c.ask(bob, path, map[string]any{"comment": "his-own"}); answer.refused() || c.job(held)["Comment"] != "his-own" {
+		c.t.Errorf("slurmctld took no change at all, so that nothing is shown: %+v, %s", answer, c.job(held)["Comment"])
+	}
+	if after := c.job(held); after["AdminComment"] != before["AdminComment"] || after["Reboot"] != before["Reboot"] {
+		c.t.Errorf("changed to %v", after)
+	}
+	c.must("bob", "scancel", held)
 }

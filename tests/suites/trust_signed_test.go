@@ -35,6 +35,7 @@ func TestTrustSigned(t *testing.T) {
 		{"expired", expired},
 		{"of-another-cluster", otherCluster},
 		{"by-another-key", otherKey},
+		{"by-a-key-for-other-profiles", otherProfilesKey},
 		{"unsigned-beside-a-signed-one", otherVersion},
 		{"replaced-in-the-brokers-store", replacedInStore},
 		{"replaced-in-the-nodes-cache", replacedInCache},
@@ -164,6 +165,16 @@ func otherKey(s *trusting) {
 	s.key("stolen")
 	s.must("root", "kernelctl", "kernel", "sign", ocean+"@1", "--sign-key", keyFile("stolen"), "--cluster", "lab")
 	s.refusedKernel(ocean+"@1", "no key that is trusted")
+	s.sign(ocean + "@1")
+}
+
+// otherProfilesKey: a builder's key, which the nodes trust for the builder's
+// profiles.
+func otherProfilesKey(s *trusting) {
+	s.list(s.key("builder") + "    profiles: [lake, \"pond*\"]\n")
+	s.must("root", "kernelctl", "kernel", "sign", ocean+"@1", "--sign-key", keyFile("builder"), "--cluster", "lab")
+	s.refusedKernel(ocean+"@1", "may not sign this profile")
+	s.list("")
 	s.sign(ocean + "@1")
 }
 
