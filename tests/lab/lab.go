@@ -148,6 +148,9 @@ func missingPrograms(o Options) error {
 	}
 	if o.Slurm.REST {
 		wanted["slurmrestd"] = "slurmrestd"
+		if _, err := os.Stat(slurmPlugins + "/auth_jwt.so"); err != nil {
+			return fmt.Errorf("slurmctld's plugin for tokens: %w (Debian package slurm-wlm-jwt-plugin)", err)
+		}
 	}
 	for program, pkg := range wanted {
 		_, err := exec.LookPath(program)
