@@ -3,6 +3,7 @@ package factory
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -140,9 +141,25 @@ func FuzzParseRecipe(f *testing.F) {
 	f.Add(fullRecipe)
 	f.Add("a: &a [*a]")
 	f.Fuzz(func(t *testing.T, text string) {
-		recipe, err := ParseRecipe("x", []byte(text))
-		if err == nil && recipe.validate() != nil {
+		recipe, err := ParseRecipe("x.yaml", []byte(text))
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "x.yaml: ") {
+				t.Errorf("%v does not name the file", err)
+			}
+			return
+		}
+		if recipe.validate() != nil {
 			t.Errorf("accepted %+v", recipe)
+		}
+		// Names of the catalog's files lead to files of the catalog.
+		names := append(slices.Clone(recipe.Fragments), recipe.Name)
+		for _, patch := range recipe.Patches {
+			names = append(names, patch.File)
+		}
+		for _, name := range names {
+			if filepath.Join("/fragments", name) != "/fragments/"+name {
+				t.Errorf("%q is a file of %q", name, text)
+			}
 		}
 	})
 }
