@@ -53,6 +53,7 @@ func (s site) make(ctx context.Context, environment []string, targets ...string)
 		return nil, err
 	}
 	args := append([]string{"-C", s.tree, "O=" + s.obj, "ARCH=x86_64"}, s.plan.tools(s.variant)...)
+	args = append(args, s.inOrder()...)
 	folders := s.foldersInDebug()
 	if flags = append(flags, folders...); len(flags) > 0 {
 		args = append(args, "KCFLAGS="+strings.Join(flags, " "))
@@ -73,6 +74,17 @@ func (s site) foldersInDebug() []string {
 		return nil
 	}
 	return []string{"-fdebug-prefix-map=" + s.tree + "=source", "-fdebug-prefix-map=" + s.obj + "=objects"}
+}
+
+// inOrder has pahole work with one thread: several of them leave the order of
+// types to chance, and with it the image. Kernels have asked for all CPUs since
+// 5.17, at first by a script of their own.
+func (s site) inOrder() []string {
+	const script = "scripts/pahole-flags.sh"
+	if s.plan.Pahole == "" || !exists(filepath.Join(s.tree, script)) {
+		return nil
+	}
+	return []string{"PAHOLE_FLAGS=$(patsubst -j,-j1,$(shell PAHOLE=$(PAHOLE) $(srctree)/" + script + "))"}
 }
 
 // quietMake runs a target that takes no time, such as a configuration.

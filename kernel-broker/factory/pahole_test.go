@@ -75,3 +75,32 @@ func TestDebugInformation(t *testing.T) {
 		t.Errorf("with debug information and without, objects are in the same folder: %v", folders)
 	}
 }
+
+// pahole's threads leave the order of types to chance.
+func TestTypesAreInOrder(t *testing.T) {
+	tree := t.TempDir()
+	makefile := "srctree := .\nPAHOLE := pahole\nPAHOLE_FLAGS = none\nall:\n\t@echo $(PAHOLE_FLAGS)\n"
+	write(t, filepath.Join(tree, "Makefile"), makefile)
+	flags := func(pahole string) string {
+		t.Helper()
+		said, err := output(t.Context(), "make", append([]string{"-s", "-C", tree}, site{plan: Plan{Pahole: pahole}, tree: tree}.inOrder()...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return said
+	}
+	if got := flags("v1.24"); got != "none" {
+		t.Errorf("a kernel that has no script of flags got %q", got)
+	}
+	script := filepath.Join(tree, "scripts/pahole-flags.sh")
+	write(t, script, "#!/bin/sh\necho --for $PAHOLE -j --lang_exclude=rust\n")
+	if err := os.Chmod(script, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := flags("v1.24"); got != "--for pahole -j1 --lang_exclude=rust" {
+		t.Errorf("flags %q", got)
+	}
+	if got := flags(""); got != "none" {
+		t.Errorf("a kernel without BTF got %q", got)
+	}
+}
