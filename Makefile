@@ -38,9 +38,13 @@ LONG_TESTS  := ^Test(Trust|Profiling)
 LONG_SUITES := $(patsubst %,./%/...,$(wildcard kernel-broker/agent/collect \
 	kernel-broker/agent/kexec kernel-broker/factory/admission tests/systemd))
 # Kernels with a profile or a trace take runs: kernelctl kernel build. Those
-# that are only compared with are built by what compares them.
-KERNELS     := $(filter-out bench-%,$(patsubst catalog/kernels/%.yaml,%,$(shell \
-	grep -LE '^(optimisation: *pgo|slimming: *trace)' catalog/kernels/*.yaml)))
+# that are only compared with are built by what compares them, and those with what
+# collectors need are for the long suites: each of their files carries debug
+# information, so that they take longer, and pahole.
+PLAIN_KERNELS := $(patsubst catalog/kernels/%.yaml,%,$(shell \
+	grep -LE '^(optimisation: *pgo|slimming: *trace)' catalog/kernels/*.yaml))
+LONG_KERNELS  := $(filter %-profiling,$(PLAIN_KERNELS))
+KERNELS       := $(filter-out bench-% $(LONG_KERNELS),$(PLAIN_KERNELS))
 C_PARTS     := $(patsubst %/Makefile,%,$(wildcard slurm-plugin/Makefile \
 	kernel-broker/factory/measure/plugin/Makefile tests/workloads/*/Makefile))
 
@@ -114,6 +118,12 @@ kernels: build-go ## build or take from the cache every kernel of the catalog, a
 		$(STEP) kernel/$$kernel build/bin/kernel-factory build --kernel $$kernel --out build/kernels/$$kernel || exit; \
 	done
 	@$(STEP) kernel/stock build/bin/kernel-factory distribution --out build/kernels/stock
+
+.PHONY: kernels-long
+kernels-long: deps-long build-go ## build or take from the cache the kernels that only the long suites need
+	@for kernel in $(LONG_KERNELS); do \
+		$(STEP) kernel/$$kernel build/bin/kernel-factory build --kernel $$kernel --out build/kernels/$$kernel || exit; \
+	done
 
 .PHONY: generate
 generate: $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC) ## generate kernel-broker/api/v1 from proto/
@@ -236,7 +246,7 @@ test-suites: build kernels $(TEST) ## the suites on the virtual cluster (root or
 	@$(STEP) suites $(TEST) go -o $(RESULTS)/suites.jsonl -v -- -tags lab -count=1 -timeout 60m -p 1 -skip '$(LONG_TESTS)|^TestWholeWay' $(ARGS) $(GO_SUITES)
 
 .PHONY: test-long
-test-long: deps-long build kernels $(TEST) ## the suites that CI has no time for: trust and profiling on the cluster, collectors, Secure Boot, systemd (more than an hour)
+test-long: deps-long build kernels kernels-long $(TEST) ## the suites that CI has no time for: trust and profiling on the cluster, collectors, Secure Boot, systemd (more than an hour)
 	@$(STEP) long-suites $(TEST) go -o $(RESULTS)/long-suites.jsonl -v -- -tags lab -count=1 -timeout 150m -p 1 -run '$(LONG_TESTS)' $(ARGS) ./tests/suites/...
 	@$(STEP) long $(TEST) go -o $(RESULTS)/long.jsonl -v -- -tags lab -count=1 -timeout 90m -p 1 $(ARGS) $(LONG_SUITES)
 
@@ -282,6 +292,10 @@ bench-kernels: build ## kernels side by side under all workloads (hours the firs
 .PHONY: bench-choices
 bench-choices: build ## kernels without protections of memory, and of branch probabilities alone (an hour the first time)
 	@build/bin/kernel-factory bench choices --out build/bench-choices $(ARGS)
+
+.PHONY: bench-profiling
+bench-profiling: deps-long build ## what the fragment profiling costs a slim kernel while nobody looks
+	@build/bin/kernel-factory bench profiling --out build/bench-profiling $(ARGS)
 
 .PHONY: bench-authorisation
 bench-authorisation: | $(GO) ## measure what it adds to a call to know who makes it, judge it and record it

@@ -25,6 +25,7 @@ func TestProfiling(t *testing.T) {
 	p.on("call-graph", callGraph)
 	p.on("a-kernel-of-its-own", ownKernel)
 	p.on("a-slim-kernel", slimKernel)
+	p.on("a-slim-kernel-with-collectors", slimWithCollectors)
 }
 
 // oceanScript replays the ocean model's input and output on each node. The program
@@ -60,17 +61,26 @@ func replayed(p *profiled) {
 		p.t.Fatalf("%d nodes said what they did", len(said))
 	}
 	p.exact(made.Result, said)
-	for _, c := range made.Result.Noise.CPUs {
-		if c.WantedNS == 0 || c.LostNS >= c.WantedNS {
-			p.t.Errorf("node %s, CPU %d: lost %d ns of %d", c.Node, c.CPU, c.LostNS, c.WantedNS)
-		}
-	}
+	p.noisy(made.Result)
 	if made.Decision.KernelShare == nil || len(made.Decision.Steps) == 0 {
 		p.t.Errorf("decision %+v", made.Decision)
 	}
 	p.shown(r)
 	if seen := <-pictures; seen.err != nil || seen.nodes["n1"] == 0 || seen.nodes["n2"] == 0 {
 		p.t.Errorf("figures while the job ran: %v, %v", seen.nodes, seen.err)
+	}
+}
+
+// noisy: each CPU of the job was wanted, and not all of that time was lost.
+func (p *profiled) noisy(found profiling.Result) {
+	p.t.Helper()
+	if len(found.Noise.CPUs) < len(found.Nodes) {
+		p.t.Errorf("noise of %d CPUs on %d nodes", len(found.Noise.CPUs), len(found.Nodes))
+	}
+	for _, c := range found.Noise.CPUs {
+		if c.WantedNS == 0 || c.LostNS >= c.WantedNS {
+			p.t.Errorf("node %s, CPU %d: lost %d ns of %d", c.Node, c.CPU, c.LostNS, c.WantedNS)
+		}
 	}
 }
 
@@ -245,9 +255,9 @@ known calls 1000 >/dev/null
 uname -r
 `, words), "-N1", "--nodelist=n1", "--kernel-profile=mitgcm")
 	r := p.over(job, "COMPLETED", runPartial)
-	for _, c := range []string{"io", "syscalls"} {
-		if !strings.Contains(r.Reason, c+": "+words) {
-			p.t.Errorf("the reason does not say what is with %s: %q", c, r.Reason)
+	for _, said := range []string{"io, syscalls: " + words, "fragment profiling (docs/ops/profiling.md)"} {
+		if !strings.Contains(r.Reason, said) {
+			p.t.Errorf("the reason does not say %q: %q", said, r.Reason)
 		}
 	}
 	lines := strings.Fields(p.must("alice", "cat", job+".out"))
@@ -258,4 +268,55 @@ uname -r
 		p.t.Errorf("report %+v, %+v", made.Result, made.Decision)
 	}
 	p.settled()
+}
+
+// slimWithCollectors: with the fragment profiling a slim kernel has all that
+// collectors need, down to the last part, and they find there what they find on the
+// distribution's kernel. It has the option for modules, and takes none.
+func slimWithCollectors(p *profiled) {
+	const name = "mitgcm-profiling"
+	p.register(name)
+	job := p.submit("io,syscalls,callgraph,noise", "uname -r >$SLURM_JOB_ID.kernel\n"+oceanScript+
+		"until [ -e $SLURM_JOB_ID.go ]; do sleep 1; done\n", "-N2", "--kernel-profile="+name)
+	p.looking(job)
+	out, err := p.Node(1).Shell(p.ctx, "head -c 4096 /dev/zero >/tmp/any.ko; busybox insmod /tmp/any.ko")
+	if err != nil || out.Exit == 0 || !strings.Contains(out.Stderr, "Key was rejected by service") {
+		p.t.Errorf("a module was not refused for want of a key: exit %d, %s%s %v", out.Exit, out.Stdout, out.Stderr, err)
+	}
+	p.file("alice", job+".go", "")
+	r := p.over(job, "COMPLETED", runComplete)
+	if ran := p.must("alice", "cat", job+".kernel"); ran != p.kernelOf(name).release {
+		p.t.Errorf("the job ran on %s", ran)
+	}
+	found := p.report(r).Result
+	if len(found.Refused) > 0 || len(found.Partial) > 0 || len(found.Nodes) != 2 {
+		p.t.Fatalf("refused %+v, partial %+v, nodes %+v", found.Refused, found.Partial, found.Nodes)
+	}
+	p.exact(found, output[oceanSaid](p, job))
+	p.noisy(found)
+	if !slices.ContainsFunc(found.CallGraph.Stacks, func(s profiling.Stack) bool { return slices.Contains(s.Frames, "vfs_write") }) {
+		p.t.Errorf("no stack of %d leads through vfs_write", len(found.CallGraph.Stacks))
+	}
+	p.settled()
+}
+
+// register makes a profile of a kernel that only the long suites build.
+func (p *profiled) register(name string) {
+	p.t.Helper()
+	to := filepath.Join(p.CatalogDir(), "kernels", name)
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	for _, file := range []string{"kernel.json", "bzImage"} {
+		content, err := os.ReadFile(filepath.Join(p.Options().Kernels, name, file))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, file), content, 0o644)
+		}
+		if err != nil {
+			p.t.Fatalf("kernel %s: %v (make kernels-long)", name, err)
+		}
+	}
+	at := "/run/lab/catalog/kernels/" + name
+	p.must("root", "kernelctl", "kernel", "register", "--no-boot-test", "--profile", name,
+		"--kernel", at+"/bzImage", "--manifest", at+"/kernel.json")
 }
