@@ -107,14 +107,15 @@ type result struct {
 }
 
 // try runs a shell script as root in the machine, outside of all units of the
-// product. An error is a machine that does not answer, as one that boots.
-func (m *machine) try(script string) (r result, err error) {
+// product. An error is a machine that does not answer in time, as one that boots:
+// what it was asked before is lost without a word.
+func (m *machine) try(script string, within time.Duration) (r result, err error) {
 	conn, err := net.DialTimeout("tcp", m.address, 10*time.Second)
 	if err != nil {
 		return r, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(within)); err != nil {
 		return r, err
 	}
 	if _, err := fmt.Fprintf(conn, "%s\n%d\n%s", m.token, len(script), script); err != nil {
@@ -136,7 +137,7 @@ func (m *machine) try(script string) (r result, err error) {
 // run is try for a machine that is up.
 func (m *machine) run(script string) result {
 	m.t.Helper()
-	r, err := m.try(script)
+	r, err := m.try(script, limit)
 	if err != nil {
 		m.t.Fatalf("%s does not answer: %v", m.name, err)
 	}
@@ -159,7 +160,7 @@ func (m *machine) until(what, script string) {
 	var r result
 	err := errors.New("never asked")
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
-		if r, err = m.try(script); err == nil && r.exit == 0 {
+		if r, err = m.try(script, time.Minute); err == nil && r.exit == 0 {
 			return
 		}
 	}
