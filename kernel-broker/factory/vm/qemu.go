@@ -60,7 +60,11 @@ func (g Guest) machine() []string {
 		args = append(args, "-accel", "tcg,thread=single,tb-size=128", "-icount", "shift=0,sleep=off",
 			"-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed", "1")
 	default:
-		args = append(args, "-accel", "tcg,thread=multi,tb-size=128")
+		// One thread for all CPUs. With one for each a kernel that changes its own
+		// code (jump labels) may die of the breakpoint that it puts there meanwhile:
+		// the emulator lets another CPU run into one that is gone already, in about
+		// one boot of twenty with two CPUs. A good kernel must not be refused for that.
+		args = append(args, "-accel", "tcg,thread=single,tb-size=128")
 	}
 	if g.Disk > 0 {
 		args = append(args, "-drive", "if=none,id=disk,format=raw,cache=unsafe,file="+diskFile,
