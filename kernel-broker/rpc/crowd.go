@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/limit"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/peercred"
 )
 
 // Listener returns l with its connections counted and limited. Who finds no
@@ -59,7 +60,7 @@ func (l *crowd) Accept() (net.Conn, error) {
 // admit returns nil for one who finds no place.
 func (l *crowd) admit(conn net.Conn) (held *heldConn, who string) {
 	if local, ok := conn.(*net.UnixConn); ok {
-		ucred, err := peerOf(local)
+		ucred, err := peercred.Of(local)
 		if err != nil {
 			return nil, "local socket"
 		}

@@ -7,11 +7,11 @@ import (
 	"net"
 	"net/netip"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/peercred"
 )
 
 // firstOpenPort is the lowest port that a program without privileges may use.
@@ -107,26 +107,13 @@ func (c peerCredentials) identify(conn net.Conn) (net.Conn, Caller, error) {
 		}
 		return conn, caller, nil
 	}
-	ucred, err := peerOf(local)
+	ucred, err := peercred.Of(local)
 	if err != nil {
 		return nil, caller, fmt.Errorf("credentials of a local caller: %w", err)
 	}
 	caller.Local, caller.UID, caller.GID, caller.PID = true, ucred.Uid, ucred.Gid, ucred.Pid
 	caller.SecurityLevel = credentials.PrivacyAndIntegrity
 	return conn, caller, nil
-}
-
-func peerOf(conn *net.UnixConn) (*unix.Ucred, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var ucred *unix.Ucred
-	var asking error
-	err = raw.Control(func(fd uintptr) {
-		ucred, asking = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	return ucred, errors.Join(err, asking)
 }
 
 // ClientHandshake implements credentials.TransportCredentials; clients use

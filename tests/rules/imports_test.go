@@ -17,6 +17,7 @@ var crossing = map[string]map[string]string{
 	"agent": {
 		"api":       "the agent speaks the API to the broker",
 		"mtls":      "agent and broker prove who they are",
+		"peercred":  "the kernel says who asks on the node",
 		"profiling": "what the collectors find on a node",
 		"replace":   "small files that others read are written whole",
 		"signing":   "the agent boots what its trust list allows",
@@ -85,6 +86,7 @@ var crossing = map[string]map[string]string{
 		"guard":      "every call is judged and recorded where it comes in",
 		"plan":       "what nodes report becomes the plan's observations",
 		"policy":     "every call is judged where it comes in",
+		"peercred":   "the kernel says who calls on the broker's host",
 	},
 	"signing": {
 		"strictyaml": "the trust list is a file that people write",

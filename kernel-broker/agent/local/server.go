@@ -15,6 +15,7 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/peercred"
 )
 
 const (
@@ -160,19 +161,9 @@ func (s *Server) waitReady(ctx context.Context, cancel context.CancelFunc, conn 
 
 // onlyRoot lets root and the agent's own user through: the epilog runs as root.
 func onlyRoot(conn *net.UnixConn) error {
-	raw, err := conn.SyscallConn()
+	peer, err := peercred.Of(conn)
 	if err != nil {
-		return err
-	}
-	var peer *syscall.Ucred
-	var optErr error
-	if err := raw.Control(func(fd uintptr) {
-		peer, optErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
-	}); err != nil {
-		return err
-	}
-	if optErr != nil {
-		return fmt.Errorf("peer: %w", optErr)
+		return fmt.Errorf("peer: %w", err)
 	}
 	if peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
 		return fmt.Errorf("user %d: only root may ask this: %w", peer.Uid, kernelbroker.ErrDenied)

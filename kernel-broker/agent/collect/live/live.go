@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/peercred"
 )
 
 // How many lines a client may lag behind, and how long one line may take.
@@ -70,7 +70,7 @@ func (s *Server) accept() {
 		if err != nil {
 			return // closed
 		}
-		if uid, err := peer(conn); err != nil || !mayRead(uid, s.owner) {
+		if peer, err := peercred.Of(conn); err != nil || !mayRead(peer.Uid, s.owner) {
 			conn.Close()
 			continue
 		}
@@ -80,25 +80,6 @@ func (s *Server) accept() {
 
 // mayRead decides who gets a job's figures.
 func mayRead(uid uint32, owner int) bool { return uid == 0 || int64(uid) == int64(owner) }
-
-// peer is the user who connected.
-func peer(conn *net.UnixConn) (uint32, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var who *unix.Ucred
-	var asking error
-	if err := raw.Control(func(fd uintptr) {
-		who, asking = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return 0, err
-	}
-	if asking != nil {
-		return 0, asking
-	}
-	return who.Uid, nil
-}
 
 func (s *Server) take(conn net.Conn) {
 	s.mu.Lock()
