@@ -64,12 +64,12 @@ func (g Gate) Toll(p *Programs, programs int) Toll {
 
 // counted is what the statistics say of a run for others than the job.
 func (p *Programs) counted(call func()) time.Duration {
+	runs, ns, err := p.Spent()
+	if err != nil {
+		return 0
+	}
 	least := time.Duration(0)
 	for range rounds {
-		runs, ns, err := p.Spent()
-		if err != nil {
-			return 0
-		}
 		for range calls {
 			call()
 		}
@@ -81,6 +81,7 @@ func (p *Programs) counted(call func()) time.Duration {
 		if each := time.Duration((moreNS - ns) / (moreRuns - runs)); least == 0 || each < least {
 			least = each
 		}
+		runs, ns = moreRuns, moreNS
 	}
 	return least
 }
