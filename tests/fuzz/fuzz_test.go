@@ -157,7 +157,7 @@ FUNC FuzzWrong(f *testing.F) {
 	}
 	slices.SortFunc(results, func(a, b Result) int { return strings.Compare(a.Name, b.Name) })
 	good, unsure, wrong := results[0], results[1], results[2]
-	if had(good.Seconds, good.Processor) < o.Time {
+	if good.Seconds < o.Time.Seconds() {
 		t.Errorf("it has not had its %v: %+v", o.Time, good)
 	}
 	if good.Failed != "" || good.Execs == 0 || good.Processor == 0 {
@@ -238,16 +238,43 @@ func TestLedgerOfTwoRuns(t *testing.T) {
 	}
 }
 
-// Of many processors at once no more counts than has passed, and of a busy one
-// no more than it gave.
+// By a processor's clock no more counts of many at once than has passed, and of a
+// busy one no more than it gave.
 func TestTimeThatCounts(t *testing.T) {
 	target := Target{Package: "p", Name: "FuzzX"}
-	for name, e := range map[string]Entry{
-		"many processors": {Code: "a", Seconds: 60, Processor: 480},
-		"a busy one":      {Code: "a", Seconds: 600, Processor: 60},
+	for name, c := range map[string]struct {
+		had                Entry
+		ofDay, ofProcessor time.Duration
+	}{
+		"many processors": {had: Entry{Code: "a", Seconds: 60, Processor: 480}, ofDay: 9 * time.Minute, ofProcessor: 9 * time.Minute},
+		"a busy one":      {had: Entry{Code: "a", Seconds: 600, Processor: 60}, ofDay: 0, ofProcessor: 9 * time.Minute},
 	} {
-		if left := (Ledger{"p.FuzzX": e}).Missing(target, "a", 10*time.Minute); left != 9*time.Minute {
+		l := Ledger{"p.FuzzX": c.had}
+		if left := l.Missing(target, "a", 10*time.Minute, Passed); left != c.ofDay {
 			t.Errorf("%s: %v missing", name, left)
+		}
+		if left := l.Missing(target, "a", 10*time.Minute, Processor); left != c.ofProcessor {
+			t.Errorf("%s: %v of a processor missing", name, left)
+		}
+	}
+}
+
+// How long nothing new was found goes on from run to run.
+func TestQuiet(t *testing.T) {
+	target := Target{Package: "p", Name: "FuzzX"}
+	l := Ledger{}
+	for _, c := range []struct {
+		one  Result
+		want float64
+	}{
+		{Result{Seconds: 300, New: 5, Quiet: 100}, 100},
+		{Result{Seconds: 300, Quiet: 300}, 400},
+		{Result{Seconds: 300, New: 1, Quiet: 20}, 20},
+	} {
+		c.one.Target = target
+		l.add(c.one, "a", "c1", time.Now())
+		if got := l["p.FuzzX"].Quiet; got != c.want {
+			t.Errorf("%+v: quiet for %v", c.one, got)
 		}
 	}
 }
@@ -268,9 +295,12 @@ func TestTimeThatPasses(t *testing.T) {
 		{3 * time.Second, 60, 60, shortest},
 		{time.Minute, 60, 240, time.Minute},
 	} {
-		if got := passing(c.need, Result{Seconds: c.seconds, Processor: c.processor}); got != c.want {
+		if got := Processor.passing(c.need, Result{Seconds: c.seconds, Processor: c.processor}); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
+	}
+	if got := Passed.passing(time.Minute, Result{Seconds: 60, Processor: 1}); got != time.Minute {
+		t.Errorf("by the time of the day it is %v", got)
 	}
 }
 
@@ -288,7 +318,7 @@ func TestOrder(t *testing.T) {
 		changed.String(): {Code: "then", Seconds: 600, Processor: 600},
 		open.String():    {Code: "now", Seconds: 600, Processor: 20},
 	}
-	if got, want := Order(all, ledger, codes, 10*time.Minute), []Target{wide, open, inner, changed, had}; !slices.Equal(got, want) {
+	if got, want := Order(all, ledger, codes, 10*time.Minute, Processor), []Target{wide, open, inner, changed, had}; !slices.Equal(got, want) {
 		t.Errorf("%v, not %v", got, want)
 	}
 	for _, folder := range exposed {
@@ -319,28 +349,36 @@ func TestLedger(t *testing.T) {
 	}
 	want := Entry{
 		Code: "b", Commit: "c3", Last: "2030-01-02", Runs: 2, Seconds: 160, Processor: 120, Execs: 17, New: 2, Kept: 4,
-		EarlierProcessor: 20, EarlierExecs: 5, Findings: []string{"p/testdata/1"},
+		Quiet: 60, EarlierSeconds: 700, EarlierProcessor: 20, EarlierExecs: 5, Findings: []string{"p/testdata/1"},
 	}
 	if got := l["p.FuzzX"]; !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, not %+v", got, want)
 	}
 	for code, left := range map[string]time.Duration{"a": 10 * time.Minute, "b": 8 * time.Minute} {
-		if got := l.Missing(target, code, 10*time.Minute); got != left {
+		if got := l.Missing(target, code, 10*time.Minute, Processor); got != left {
 			t.Errorf("code %s: %v missing, not %v", code, got, left)
 		}
 	}
-	if got := l.Missing(target, "b", time.Minute); got != 0 {
+	if got := l.Missing(target, "b", time.Minute, Processor); got != 0 {
 		t.Errorf("%v missing of less than it had", got)
 	}
-	for wanted, word := range map[time.Duration]string{time.Minute: "enough", 10 * time.Minute: "480 s missing"} {
+	for wanted, words := range map[time.Duration][2]string{
+		time.Minute:       {"enough", "1 of 1 targets ran for 1m0s with their code as it is, 1 of them"},
+		2 * time.Minute:   {"enough", "1 of 1 targets ran for 2m0s with their code as it is, 1 of them"},
+		150 * time.Second: {"30 s missing", "1 of 1 targets ran for 2m30s with their code as it is, 0 of them"},
+		10 * time.Minute:  {"480 s missing", "0 of 1 targets ran for 10m0s"},
+	} {
 		var table bytes.Buffer
-		missing := l.Table(&table, targets, codes, wanted)
-		if (missing == 0) != (word == "enough") || !strings.Contains(table.String(), word) {
-			t.Errorf("%d missing:\n%s", missing, table.String())
+		l.Table(&table, targets, codes, wanted, Processor)
+		for _, word := range words {
+			if !strings.Contains(table.String(), word) {
+				t.Errorf("not %q in\n%s", word, table.String())
+			}
 		}
 	}
 	var table bytes.Buffer
-	if l.Table(&table, targets, map[string]string{"p.FuzzX": "c"}, time.Minute) != 1 || !strings.Contains(table.String(), "its code has changed") {
+	l.Table(&table, targets, map[string]string{"p.FuzzX": "c"}, time.Minute, Passed)
+	if !strings.Contains(table.String(), "0 of 1 targets") || !strings.Contains(table.String(), "its code has changed") {
 		t.Errorf("of other code:\n%s", table.String())
 	}
 }

@@ -29,8 +29,11 @@ type Entry struct {
 	Processor float64 `json:"processor_seconds"`
 	Execs     uint64  `json:"execs"`
 	New       int     `json:"new"`
-	Kept      int     `json:"kept"`
+	// Quiet are the last of the seconds, in which nothing new was found.
+	Quiet float64 `json:"quiet_seconds"`
+	Kept  int     `json:"kept"`
 	// Of code that was; the corpus is of all.
+	EarlierSeconds   float64 `json:"earlier_seconds,omitempty"`
 	EarlierProcessor float64 `json:"earlier_processor_seconds,omitempty"`
 	EarlierExecs     uint64  `json:"earlier_execs,omitempty"`
 	// Findings are the inputs that failed, of any code.
@@ -104,7 +107,8 @@ func (l Ledger) add(r Result, code, commit string, when time.Time) {
 	if e.Code != code {
 		e = Entry{
 			Code: code, Findings: e.Findings,
-			EarlierProcessor: e.EarlierProcessor + e.Processor, EarlierExecs: e.EarlierExecs + e.Execs,
+			EarlierSeconds: tenths(e.EarlierSeconds + e.Seconds), EarlierProcessor: tenths(e.EarlierProcessor + e.Processor),
+			EarlierExecs: e.EarlierExecs + e.Execs,
 		}
 	}
 	e.Commit, e.Last = commit, when.UTC().Format(time.DateOnly)
@@ -112,6 +116,7 @@ func (l Ledger) add(r Result, code, commit string, when time.Time) {
 	e.Seconds, e.Processor = tenths(e.Seconds+r.Seconds), tenths(e.Processor+r.Processor)
 	e.Execs += r.Execs
 	e.New += r.New
+	e.Quiet = tenths(quiet(e.Quiet, r))
 	e.Kept = r.Kept
 	if r.Failed != "" && !slices.Contains(e.Findings, r.Input) {
 		e.Findings = append(slices.Clone(e.Findings), r.Input)
@@ -121,52 +126,78 @@ func (l Ledger) add(r Result, code, commit string, when time.Time) {
 
 func tenths(seconds float64) float64 { return float64(int(seconds*10+0.5)) / 10 }
 
-// had is the time that counts: of a processor, but with many of them no more
-// than has passed.
-func had(seconds, processor float64) time.Duration {
-	return time.Duration(min(seconds, processor) * float64(time.Second))
+// quiet is for how long nothing new was found when a run comes behind others.
+func quiet(before float64, one Result) float64 {
+	if one.New == 0 {
+		return before + one.Seconds
+	}
+	return one.Quiet
 }
 
-// ever is what it had of a processor with any code.
-func (e Entry) ever() time.Duration {
-	return had(e.Seconds, e.Processor) + time.Duration(e.EarlierProcessor*float64(time.Second))
+// Clock says which time counts.
+type Clock bool
+
+// Passed is the time of the day, Processor that of a processor: on a busy
+// machine, or with other targets beside it, a target gets far less of that.
+const (
+	Passed    Clock = false
+	Processor Clock = true
+)
+
+// had is the time that counts. Of many processors at once it is no more than has
+// passed.
+func (c Clock) had(seconds, processor float64) time.Duration {
+	if c == Processor {
+		seconds = min(seconds, processor)
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// ever is what it had with any code.
+func (e Entry) ever(clock Clock) time.Duration {
+	return clock.had(e.Seconds, e.Processor) + clock.had(e.EarlierSeconds, e.EarlierProcessor)
 }
 
 // Missing is the time that a target still needs to have had this much of it with
 // this code.
-func (l Ledger) Missing(t Target, code string, wanted time.Duration) time.Duration {
+func (l Ledger) Missing(t Target, code string, wanted time.Duration, clock Clock) time.Duration {
 	e := l[t.String()]
 	if e.Code != code {
 		return wanted
 	}
-	return max(0, wanted-had(e.Seconds, e.Processor))
+	return max(0, wanted-clock.had(e.Seconds, e.Processor))
 }
 
-// Table prints what each target has had, and returns how many need more.
-func (l Ledger) Table(out io.Writer, targets []Target, codes map[string]string, wanted time.Duration) (missing int) {
+// Enough counts the targets that had this much with their code.
+func (l Ledger) Enough(targets []Target, codes map[string]string, wanted time.Duration, clock Clock) (enough int) {
+	for _, t := range targets {
+		if l.Missing(t, codes[t.String()], wanted, clock) == 0 {
+			enough++
+		}
+	}
+	return enough
+}
+
+// Table prints what each target has had, and what it lacks by that clock.
+func (l Ledger) Table(out io.Writer, targets []Target, codes map[string]string, wanted time.Duration, clock Clock) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "TARGET\tPROCESSOR\tSECONDS\tEXECS\tNEW\tKEPT\tLAST\tFINDINGS\tSTATE")
-	ever := 0
+	_, _ = fmt.Fprintln(w, "TARGET\tSECONDS\tPROCESSOR\tEXECS\tNEW\tQUIET\tKEPT\tLAST\tFINDINGS\tSTATE")
 	for _, t := range targets {
 		e, code := l[t.String()], codes[t.String()]
-		if e.ever() >= wanted {
-			ever++
-		}
 		state := "enough"
-		if left := l.Missing(t, code, wanted); left > 0 {
-			missing++
+		if left := l.Missing(t, code, wanted, clock); left > 0 {
 			state = fmt.Sprintf("%.0f s missing", left.Seconds())
 		}
 		if e.Code != code && e.Code != "" {
 			state += ", its code has changed"
 			e = Entry{Last: e.Last, Findings: e.Findings}
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%d\t%d\t%d\t%s\t%d\t%s\n", t, e.Processor, e.Seconds, e.Execs, e.New, e.Kept, or(e.Last, "never"), len(e.Findings), state)
+		_, _ = fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%d\t%d\t%.0f\t%d\t%s\t%d\t%s\n",
+			t, e.Seconds, e.Processor, e.Execs, e.New, e.Quiet, e.Kept, or(e.Last, "never"), len(e.Findings), state)
 	}
 	_ = w.Flush() // to a terminal
-	_, _ = fmt.Fprintf(out, "%d of %d targets have had %v of a processor's time with the code as it is, %d with this or earlier code\n",
-		len(targets)-missing, len(targets), wanted, ever)
-	return missing
+	_, _ = fmt.Fprintf(out, "%d of %d targets ran for %v with their code as it is, %d of them on a processor for as long\n",
+		l.Enough(targets, codes, wanted, Passed), len(targets), wanted, l.Enough(targets, codes, wanted, Processor))
 }
 
 func or(text, otherwise string) string {

@@ -52,6 +52,7 @@ func (o Options) argumentsC(t Target, need time.Duration, corpus string) []strin
 var (
 	progressC = regexp.MustCompile(`^stat::number_of_executed_units:\s+(\d+)`)
 	newC      = regexp.MustCompile(`^stat::new_units_added:\s+(\d+)`)
+	foundC    = regexp.MustCompile(`^#\d+\s+NEW `)
 	writtenC  = regexp.MustCompile(`Test unit written to (\S+)`)
 )
 
@@ -61,6 +62,8 @@ func (r *Result) readC(line, root string) bool {
 		r.Execs, _ = strconv.ParseUint(m[1], 10, 64)
 	} else if m := newC.FindStringSubmatch(line); m != nil {
 		r.New, _ = strconv.Atoi(m[1])
+	} else if foundC.MatchString(line) {
+		r.found = time.Now()
 	} else if m := writtenC.FindStringSubmatch(line); m != nil {
 		if within, err := filepath.Rel(root, m[1]); err == nil {
 			r.Input = filepath.ToSlash(within)

@@ -20,16 +20,16 @@ var exposed = []string{
 
 // Order puts first what never had its time with any code, then what had it with
 // other code than there is, and of each the most exposed: a long run may be ended.
-func Order(targets []Target, ledger Ledger, codes map[string]string, wanted time.Duration) []Target {
+func Order(targets []Target, ledger Ledger, codes map[string]string, wanted time.Duration, clock Clock) []Target {
 	rank := func(t Target) int {
 		place := slices.Index(exposed, t.Package)
 		if place < 0 {
 			place = len(exposed)
 		}
 		switch {
-		case ledger.Missing(t, codes[t.String()], wanted) == 0:
+		case ledger.Missing(t, codes[t.String()], wanted, clock) == 0:
 			place += 2 * (len(exposed) + 1)
-		case ledger[t.String()].ever() >= wanted:
+		case ledger[t.String()].ever(clock) >= wanted:
 			place += len(exposed) + 1
 		}
 		return place

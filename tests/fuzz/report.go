@@ -13,8 +13,9 @@ import (
 // Report is the JSON of a run.
 type Report struct {
 	Began time.Time `json:"began"`
-	// Time of a processor for each target.
+	// Time for each target, and how many ran side by side.
 	Time    string   `json:"time"`
+	AtOnce  int      `json:"at_once"`
 	Results []Result `json:"results"`
 }
 
@@ -33,7 +34,7 @@ func (r Report) Write(path string) error {
 // Table prints it for people, and returns how many targets found something.
 func (r Report) Table(out io.Writer) (failed int) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "TARGET\tPROCESSOR\tSECONDS\tEXECS\tNEW\tKEPT\tRESULT")
+	_, _ = fmt.Fprintln(w, "TARGET\tSECONDS\tPROCESSOR\tEXECS\tNEW\tQUIET\tKEPT\tRESULT")
 	for _, x := range r.Results {
 		word := "ok"
 		switch {
@@ -43,7 +44,7 @@ func (r Report) Table(out io.Writer) (failed int) {
 		case x.Broke != "":
 			word = "broke off"
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%d\t%d\t%d\t%s\n", x.Target, x.Processor, x.Seconds, x.Execs, x.New, x.Kept, word)
+		_, _ = fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%d\t%d\t%.0f\t%d\t%s\n", x.Target, x.Seconds, x.Processor, x.Execs, x.New, x.Quiet, x.Kept, word)
 	}
 	_ = w.Flush() // to a terminal
 	for _, x := range r.Results {

@@ -22,9 +22,10 @@ type Options struct {
 	// Root of the repository, Corpus and Work folders, which hold the archives
 	// and what is made on the way.
 	Root, Corpus, Work string
-	// Time of a processor that each target is to have, however long that takes
-	// on a busy machine; of several processors it takes no less.
-	Time time.Duration
+	// Time that each target is to have, by this clock. By that of a processor it
+	// takes as long as it needs on a busy machine.
+	Time  time.Duration
+	Clock Clock
 	// Missing: what targets have had with the same code counts.
 	Missing bool
 	// AtOnce is how many targets run side by side, Processors how many each may
@@ -46,6 +47,9 @@ type Result struct {
 	// New inputs were interesting; Kept are in the archive.
 	New  int `json:"new"`
 	Kept int `json:"kept"`
+	// Quiet are the last of the seconds, in which nothing new was found.
+	Quiet float64 `json:"quiet_seconds"`
+	found time.Time
 	// Failed says what was found wrong, and Input where what shows it is.
 	Failed string `json:"failed,omitempty"`
 	Input  string `json:"input,omitempty"`
@@ -55,6 +59,7 @@ type Result struct {
 
 // plus is what a target had before and in one run more.
 func (r Result) plus(one Result) Result {
+	one.Quiet = quiet(r.Quiet, one)
 	one.Seconds, one.Processor, one.Execs, one.New = one.Seconds+r.Seconds, one.Processor+r.Processor, one.Execs+r.Execs, one.New+r.New
 	if one.Broke == "" {
 		one.Broke = r.Broke
@@ -132,8 +137,11 @@ func (r *runner) take(ctx context.Context) (Target, bool) {
 
 // passing is how long a target runs to get what it needs, if it gets as much of
 // the processor as it has had: each start costs some of it.
-func passing(need time.Duration, so Result) time.Duration {
-	share := max(1, so.Seconds/max(so.Processor, 0.1))
+func (c Clock) passing(need time.Duration, so Result) time.Duration {
+	share := 1.
+	if c == Processor {
+		share = max(share, so.Seconds/max(so.Processor, 0.1))
+	}
 	return max(time.Duration(min(float64(need)*share, float64(slice))).Round(time.Second), shortest)
 }
 
@@ -148,9 +156,9 @@ func (r *runner) needOf(so Result, made program) time.Duration {
 // need is what a target still lacks that had so much in this run.
 func (r *runner) need(so Result) time.Duration {
 	if r.Missing {
-		return r.ledger.Missing(so.Target, r.codes[so.String()], r.Time)
+		return r.ledger.Missing(so.Target, r.codes[so.String()], r.Time, r.Clock)
 	}
-	return max(0, r.Time-had(so.Seconds, so.Processor))
+	return max(0, r.Time-r.Clock.had(so.Seconds, so.Processor))
 }
 
 // target runs one until it has had its time, or found something.
@@ -163,7 +171,7 @@ func (r *runner) target(ctx context.Context, t Target) {
 			break
 		}
 		var one Result
-		if one, err = r.one(ctx, t, passing(need, sum), made.path); err != nil {
+		if one, err = r.one(ctx, t, r.Clock.passing(need, sum), made.path); err != nil {
 			break
 		}
 		if words := one.words(); words != "" {
@@ -268,9 +276,11 @@ func (o Options) one(ctx context.Context, t Target, need time.Duration, program 
 	if err := cmd.Start(); err != nil {
 		return r, err
 	}
+	r.found = begin
 	said := r.read(out, o.Root, o.Log)
 	failure := cmd.Wait()
 	r.Seconds = time.Since(begin).Seconds()
+	r.Quiet = time.Since(r.found).Seconds()
 	// Of all its workers, too: it waits for them.
 	r.Processor = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 	var exit *exec.ExitError
@@ -337,7 +347,9 @@ func (r *Result) read(out io.Reader, root string, log io.Writer) string {
 		line := lines.Text()
 		if m := progress.FindStringSubmatch(line); m != nil {
 			r.Execs, _ = strconv.ParseUint(m[1], 10, 64)
-			r.New, _ = strconv.Atoi(m[2])
+			if found, _ := strconv.Atoi(m[2]); found > r.New {
+				r.New, r.found = found, time.Now()
+			}
 			_, _ = fmt.Fprintln(log, "    "+r.String()+": "+strings.TrimPrefix(line, "fuzz: "))
 			continue
 		}

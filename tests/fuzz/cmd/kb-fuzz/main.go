@@ -24,7 +24,7 @@ func main() {
 	o := fuzz.Options{Root: ".", Log: os.Stderr}
 	var words []string
 	var out string
-	list := false
+	list, ofProcessor := false, false
 	cmd := &cobra.Command{
 		Use:   "kb-fuzz",
 		Short: "Run every fuzz target and keep its corpus",
@@ -32,9 +32,12 @@ func main() {
 from the corpus in tests/fuzz-corpus on, and keeps there what they found: the
 smallest inputs of each target. It prints a table and writes the same as JSON.
 
-The time is a processor's: seconds that pass say little on a machine that does
-other things, and a run takes as many of them as that needs. Of several
-processors at once it counts no more than what passed.
+The time is what passes, while a target has the processor to itself or shares it
+with the others of --at-once. With --of-processor it is a processor's: a run then
+takes as long as that needs on a busy machine, and of several processors at once
+no more counts than what passed. The table has both, and QUIET, the last of the
+seconds, in which nothing new was found: a target that was quiet for long has
+little to gain from more.
 
 What each target has had with its code as it is adds up in
 tests/fuzz-corpus/ledger.json, every five minutes. With --missing a target gets
@@ -47,10 +50,14 @@ tests/fuzz/seeds: mend what it shows, and commit it with that.
 
 Exit codes: 0 nothing was found, 1 something was, or did not work.`,
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, o, words, list, out) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Clock = fuzz.Clock(ofProcessor)
+			return run(cmd, o, words, list, out)
+		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&o.Time, "time", 10*time.Minute, "of a processor, for each target")
+	f.DurationVar(&o.Time, "time", 10*time.Minute, "for each target")
+	f.BoolVar(&ofProcessor, "of-processor", false, "the time is a processor's, not what passes")
 	f.StringSliceVar(&words, "only", nil, "targets whose package and name contain this, or one of these, in their order")
 	f.BoolVar(&o.Missing, "missing", false, "only what targets lack of that time with their code as it is")
 	f.IntVar(&o.AtOnce, "at-once", 1, "targets side by side")
@@ -92,7 +99,7 @@ func run(cmd *cobra.Command, o fuzz.Options, words []string, list bool, out stri
 		return err
 	}
 	if len(words) == 0 {
-		targets = fuzz.Order(targets, ledger, codes, o.Time)
+		targets = fuzz.Order(targets, ledger, codes, o.Time, o.Clock)
 	}
 	if !list {
 		if err := fuzzAll(cmd, o, targets, codes, out); err != nil {
@@ -102,7 +109,7 @@ func run(cmd *cobra.Command, o fuzz.Options, words []string, list bool, out stri
 	if ledger, err = o.Ledger(); err != nil {
 		return err
 	}
-	ledger.Table(cmd.OutOrStdout(), targets, codes, o.Time)
+	ledger.Table(cmd.OutOrStdout(), targets, codes, o.Time, o.Clock)
 	return nil
 }
 
@@ -113,7 +120,7 @@ func fuzzAll(cmd *cobra.Command, o fuzz.Options, targets []fuzz.Target, codes ma
 	// A tree without git has no commit; what ran is known by its digest.
 	commit, _ := exec.CommandContext(cmd.Context(), "git", "-C", o.Root, "rev-parse", "--short", "HEAD").Output()
 	o.Commit = strings.TrimSpace(string(commit))
-	report := fuzz.Report{Began: time.Now().UTC(), Time: o.Time.String()}
+	report := fuzz.Report{Began: time.Now().UTC(), Time: o.Time.String(), AtOnce: o.AtOnce}
 	var broken error
 	report.Results, broken = fuzz.Run(cmd.Context(), o, targets, codes)
 	failed := report.Table(cmd.OutOrStdout())
