@@ -196,6 +196,12 @@ lint-lua: ## luac -p
 lint-modules: | $(GO) ## go.mod and go.sum say what the code needs
 	@$(STEP) lint/modules $(GO) mod tidy -diff
 
+# Its database is on the network: no part of lint, which needs none. VULNDB is a
+# copy of it as a folder, file:///...
+.PHONY: govulncheck
+govulncheck: | $(GO) ## known vulnerabilities in what the code calls (VULNDB=file:///FOLDER for a copy of Go's database)
+	@$(GO) run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) $(if $(VULNDB),-db $(VULNDB)) -tags lab $(GO_PACKAGES)
+
 .PHONY: fix-modules
 fix-modules: | $(GO) ## go mod tidy
 	@$(GO) mod tidy
@@ -299,7 +305,8 @@ bench-profiling: deps-long build ## what the fragment profiling costs a slim ker
 
 .PHONY: bench-authorisation
 bench-authorisation: | $(GO) ## measure what it adds to a call to know who makes it, judge it and record it
-	@$(GO) test ./kernel-broker/rpc -run '^$$' -bench Authorisation -count=5 $(ARGS)
+	@CGO_ENABLED=0 $(GO) build -o build/bin/kb-authcost ./tests/authcost/cmd/kb-authcost
+	@build/bin/kb-authcost --go $(GO) $(ARGS)
 
 .PHONY: bench-build-cost
 bench-build-cost: build ## what a kernel's builds cost against plain make (about 15 minutes)
