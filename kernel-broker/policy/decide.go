@@ -75,8 +75,10 @@ func (d decision) mayUse() Answer {
 
 func (d decision) mayPublish() Answer {
 	profile := profileOf(d.Object)
-	if _, said := d.Profiles[profile]; profile == kb.StockProfile && !said {
-		return d.deny(0, "only administrators publish stock, to which every node goes back")
+	// What holds for the others does not hold for stock: its own rules have to
+	// say who publishes it.
+	if own := d.Profiles[profile]; profile == kb.StockProfile && own.Publish == nil {
+		return d.deny(own.Line, "only administrators publish stock, to which every node goes back")
 	}
 	if rules, line := d.publish(profile); rules != nil {
 		return d.fromBuilders(d.byRules(rules, line, "publish"))

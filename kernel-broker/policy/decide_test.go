@@ -126,6 +126,43 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// Stock is where every node goes back to: builders publish it only where its
+// own rules for publishing name them. To name the profile is not enough.
+func TestWhoPublishesStock(t *testing.T) {
+	forge := []Rule{{Users: []string{"forge"}, Line: 25}}
+	for name, c := range map[string]struct {
+		stock    *Rights
+		others   []Rule
+		allowed  bool
+		line     int
+		sentence string
+	}{
+		"not named":                    {nil, nil, false, 0, "only administrators publish stock"},
+		"not named, rules for all":     {nil, forge, false, 0, "only administrators publish stock"},
+		"named, nothing said":          {&Rights{Line: 24}, nil, false, 24, "only administrators publish stock"},
+		"named, rules for all":         {&Rights{Line: 24}, forge, false, 24, "only administrators publish stock"},
+		"only its use":                 {&Rights{Line: 24, Use: forge}, nil, false, 24, "only administrators publish stock"},
+		"nobody":                       {&Rights{Line: 24, Publish: []Rule{}}, forge, false, 24, "nobody but administrators"},
+		"named, with somebody else":    {&Rights{Line: 24, Publish: []Rule{{Users: []string{"carol"}, Line: 25}}}, forge, false, 25, "it is for user carol"},
+		"named, with who is a builder": {&Rights{Line: 24, Publish: forge}, nil, true, 25, "the rule is for user forge"},
+	} {
+		p := example()
+		p.Default.Publish = c.others
+		if c.stock != nil {
+			p.Profiles["stock"] = *c.stock
+		}
+		for _, object := range []string{"stock", "stock@7"} {
+			a := p.Decide(Question{user("forge"), Publish, object})
+			if a.Allowed != c.allowed || a.Line != c.line || !strings.Contains(a.Reason, c.sentence) {
+				t.Errorf("%s, %s: %+v, want %v by line %d with %q", name, object, a, c.allowed, c.line, c.sentence)
+			}
+		}
+		if a := p.Decide(Question{user("ops"), Publish, "stock"}); !a.Allowed {
+			t.Errorf("%s: an administrator: %+v", name, a)
+		}
+	}
+}
+
 func TestWithoutFile(t *testing.T) {
 	p := WithoutFile([]uint32{0, 7})
 	for _, c := range []struct {
