@@ -70,7 +70,7 @@ func (l *Log) Append(e Entry, wait bool) (uint64, error) {
 			return 0, fmt.Errorf("audit log %q: %w: %w", l.o.Dir, kb.ErrUnavailable, err)
 		}
 	}
-	l.tell(e, last, wait, line)
+	l.tell(e, last, line)
 	return last.Seq, nil
 }
 
@@ -238,14 +238,11 @@ func (l *Log) Close() error {
 }
 
 // tell has the same facts in the process's log.
-func (l *Log) tell(e Entry, h Head, waited bool, size int) {
-	level := slog.LevelDebug
-	if waited {
-		level = slog.LevelInfo
-	}
+func (l *Log) tell(e Entry, h Head, size int) {
 	fields := []slog.Attr{slog.String("head", h.String()), slog.Int("bytes", size), slog.String("kind", e.Kind)}
 	for _, f := range []struct{ key, value string }{
-		{"who", e.Who}, {"by", e.By}, {"from", e.From}, {"action", e.Action}, {"object", e.Object}, {"via", e.Via}, {"reason", e.Reason}, {"outcome", e.Outcome},
+		{"who", e.Who}, {"by", e.By}, {"from", e.From}, {"action", e.Action}, {"object", e.Object}, {"via", e.Via}, {"reason", e.Reason},
+		{"stated", e.Stated}, {"outcome", e.Outcome},
 	} {
 		if f.value != "" {
 			fields = append(fields, slog.String(f.key, f.value))
@@ -263,5 +260,5 @@ func (l *Log) tell(e Entry, h Head, waited bool, size int) {
 	if e.Unrecorded != 0 {
 		fields = append(fields, slog.Uint64("unrecorded", e.Unrecorded))
 	}
-	l.o.Log.LogAttrs(context.Background(), level, "audit", fields...)
+	l.o.Log.LogAttrs(context.Background(), slog.LevelInfo, "audit", fields...)
 }

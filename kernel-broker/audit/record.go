@@ -32,9 +32,11 @@ type Entry struct {
 	Action string `json:"action,omitempty"`
 	Object string `json:"object,omitempty"`
 	Via    string `json:"via,omitempty"`
-	// Allowed or not, and why.
+	// Allowed or not, and why. Stated is the reason that the caller gave for what
+	// he asks.
 	Allowed *bool  `json:"allowed,omitempty"`
 	Reason  string `json:"reason,omitempty"`
+	Stated  string `json:"stated,omitempty"`
 	// Outcome of what was allowed: "ok" or an error. Of is the number of the
 	// record of the decision, where the outcome has one of its own.
 	Outcome string `json:"outcome,omitempty"`
@@ -75,7 +77,7 @@ func digest(line []byte) string {
 
 // encode makes the line, without its end.
 func (r record) encode() ([]byte, error) {
-	for _, text := range []*string{&r.Who, &r.By, &r.From, &r.Action, &r.Object, &r.Via, &r.Reason, &r.Outcome} {
+	for _, text := range []*string{&r.Who, &r.By, &r.From, &r.Action, &r.Object, &r.Via, &r.Reason, &r.Stated, &r.Outcome} {
 		*text = clip(*text)
 	}
 	line, err := json.Marshal(r)

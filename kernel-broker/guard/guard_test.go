@@ -145,7 +145,7 @@ func TestNoRightsWithoutARecord(t *testing.T) {
 func TestNotes(t *testing.T) {
 	g, _, r, _ := newGuard(t, ocean)
 	r.entries, r.waited = nil, nil
-	d := Decision{Asker: Asker{UID: 7, By: "munge", From: "n1"}, Who: "alice", Action: "publish", Object: "x", Via: "ApplyProfile", Allowed: true, Reason: "why"}
+	d := Decision{Asker: Asker{UID: 7, By: "munge", From: "n1"}, Who: "alice", Action: "publish", Object: "x", Via: "ApplyProfile", Allowed: true, Reason: "why", Stated: "because"}
 	seq, err := g.Note(d, true)
 	if err != nil || seq != 1 {
 		t.Fatal(seq, err)
@@ -158,13 +158,13 @@ func TestNotes(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, second, third := r.entries[0], r.entries[1], r.entries[2]
-	if first.Kind != KindDecision || !*first.Allowed || *first.UID != 7 || first.Who != "alice" || first.Outcome != "" || !r.waited[0] {
+	if first.Kind != KindDecision || !*first.Allowed || *first.UID != 7 || first.Who != "alice" || first.Stated != "because" || first.Outcome != "" || !r.waited[0] {
 		t.Errorf("%+v", first)
 	}
 	if second.Kind != KindOutcome || second.Of != 1 || second.Outcome != "broke" || second.Allowed != nil {
 		t.Errorf("%+v", second)
 	}
-	if *third.Allowed || third.Outcome != "" || third.Reason != "why" || r.waited[2] {
+	if *third.Allowed || third.Outcome != "" || third.Reason != "why" || third.Stated != "because" || r.waited[2] {
 		t.Errorf("%+v", third)
 	}
 }

@@ -23,6 +23,8 @@ type Decision struct {
 	Via     string
 	Allowed bool
 	Reason  string
+	// Stated is the reason that the caller gives.
+	Stated  string
 	Proviso string
 	Line    int
 	// Unknown: nobody is proven, and UID and Who are not known or only seem so.
@@ -43,7 +45,7 @@ func (d Decision) entry(kind string) audit.Entry {
 func (g *Guard) Note(d Decision, wait bool) (uint64, error) {
 	e := d.entry(KindDecision)
 	allowed := d.Allowed
-	e.Allowed, e.Reason = &allowed, d.Reason
+	e.Allowed, e.Reason, e.Stated = &allowed, d.Reason, d.Stated
 	return g.append(e, wait)
 }
 
@@ -52,7 +54,7 @@ func (g *Guard) Note(d Decision, wait bool) (uint64, error) {
 func (g *Guard) NoteWhole(d Decision, failure error) error {
 	e := d.entry(KindDecision)
 	allowed := d.Allowed
-	e.Allowed, e.Reason = &allowed, d.Reason
+	e.Allowed, e.Reason, e.Stated = &allowed, d.Reason, d.Stated
 	if d.Allowed {
 		e.Outcome = outcome(failure)
 	}

@@ -209,7 +209,7 @@ func TestUsersOverTheNetwork(t *testing.T) {
 		_, err := api.NewAllocationServiceClient(conn).ReleaseJob(ctx, &api.ReleaseJobRequest{JobId: 1})
 		want(t, "a hook's method over the network", err, codes.PermissionDenied, "on the broker's host; you came over the network")
 	}
-	retire := &api.RetireProfileRequest{RequestId: "2", Name: "mitgcm"}
+	retire := &api.RetireProfileRequest{RequestId: "2", Name: "mitgcm", Reason: "left\nthe house"}
 	_, err = catalog(f.by(t, 0)).RetireProfile(ctx, retire)
 	want(t, "root from the network", err, codes.PermissionDenied, "uid 0 is an administrator on the broker's host, and came from 127.0.0.1")
 	_, err = catalog(admin).RetireProfile(ctx, retire)
@@ -223,7 +223,7 @@ func TestUsersOverTheNetwork(t *testing.T) {
 	f.recorded(t, `"kind":"outcome"`, `"who":"carol"`, `"action":"upload"`, digestOf(content), `"outcome":"ok"`)
 	f.recorded(t, `"who":"alice"`, `"action":"use"`, `"object":"mitgcm"`, `"via":"CheckProfile"`, `"allowed":false`)
 	f.recorded(t, `"who":"alice"`, `"action":"view"`, `"via":"ListProfiles"`, `"allowed":true`, `"outcome":"ok"`)
-	f.recorded(t, `"who":"ops"`, `"action":"retire"`, `"allowed":true`)
+	f.recorded(t, `"who":"ops"`, `"action":"retire"`, `"allowed":true`, `"stated":"left the house"`)
 	if r, err := audit.Verify(audit.Check{Path: f.dir}); err != nil || !r.Sound() {
 		t.Errorf("the log: %+v, %v", r, err)
 	}

@@ -95,6 +95,14 @@ func objectOf(request any) string {
 	return ""
 }
 
+// statedIn is the reason that a request gives for itself.
+func statedIn(request any) string {
+	if r, ok := request.(interface{ GetReason() string }); ok {
+		return kernelbroker.OneLine(r.GetReason())
+	}
+	return ""
+}
+
 // admission is one call on its way through the gate.
 type admission struct {
 	gate     *gate
@@ -133,7 +141,7 @@ func (g *gate) admit(ctx context.Context, method string, request any) (*admissio
 	if err == nil {
 		err = a.judge(ctx)
 	}
-	a.decision.Via = nameOf(method)
+	a.decision.Via, a.decision.Stated = nameOf(method), statedIn(request)
 	if err != nil {
 		if a.leave != nil {
 			a.leave()
