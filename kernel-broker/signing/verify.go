@@ -19,13 +19,15 @@ const allowance = 24 * time.Hour
 type Memory struct {
 	// Floors are the highest floors seen, by profile.
 	Floors map[string]uint32
-	// Newest is the latest time at which a verified manifest was made. The
-	// time is not before it, whatever the node's clock says.
+	// Newest is the latest time at which a verified manifest was made, and no
+	// later than the node's clock was then. The time is not before it, whatever
+	// the clock says now.
 	Newest time.Time
 }
 
-// Learn takes in a verified manifest. It reports whether anything is new.
-func (m Memory) Learn(manifest Manifest) (Memory, bool) {
+// Learn takes in a manifest that was verified at now, by the node's own clock. It
+// reports whether anything is new.
+func (m Memory) Learn(manifest Manifest, now time.Time) (Memory, bool) {
 	learned := Memory{Floors: map[string]uint32{}, Newest: m.Newest}
 	for profile, floor := range m.Floors {
 		learned.Floors[profile] = floor
@@ -34,8 +36,15 @@ func (m Memory) Learn(manifest Manifest) (Memory, bool) {
 	if manifest.Floor > learned.Floors[manifest.Profile] {
 		learned.Floors[manifest.Profile], changed = manifest.Floor, true
 	}
-	if manifest.Made.After(learned.Newest) {
-		learned.Newest, changed = manifest.Made, true
+	// A manifest may be dated a little ahead. Were that believed, the next could
+	// be dated ahead of it, and so on: whoever may sign one profile would lead
+	// the node to where everybody's signatures have expired.
+	made := manifest.Made
+	if made.After(now) {
+		made = now.UTC()
+	}
+	if made.After(learned.Newest) {
+		learned.Newest, changed = made, true
 	}
 	return learned, changed
 }

@@ -217,13 +217,61 @@ func TestKeyForSomeProfiles(t *testing.T) {
 func TestMemoryOnlyRises(t *testing.T) {
 	low, high := ManifestOf(kernel(), terms()), ManifestOf(kernel(), terms())
 	high.Floor, high.Made = 3, high.Made.Add(time.Minute)
-	memory, changed := Memory{}.Learn(high)
+	memory, changed := Memory{}.Learn(high, moment)
 	if !changed || memory.Floors["mitgcm"] != 3 || !memory.Newest.Equal(high.Made) {
 		t.Errorf("learned %+v, %v", memory, changed)
 	}
-	again, changed := memory.Learn(low)
-	if changed || again.Floors["mitgcm"] != 3 || !again.Newest.Equal(high.Made) {
-		t.Errorf("learned %+v, %v", again, changed)
+	// Neither by an older manifest, nor with a clock that was set back.
+	for _, now := range []time.Time{moment, moment.Add(-48 * time.Hour)} {
+		again, changed := memory.Learn(low, now)
+		if changed || again.Floors["mitgcm"] != 3 || !again.Newest.Equal(high.Made) {
+			t.Errorf("at %v: learned %+v, %v", now, again, changed)
+		}
+	}
+}
+
+// A key that is good for one profile cannot make the others' signatures expire:
+// however far ahead its manifests are dated, the memory of time does not go
+// beyond the node's clock, and with it what counts as the present.
+func TestNoManifestLeadsTheClock(t *testing.T) {
+	narrow, admin := ed(t), ed(t)
+	builder := trusts(t, "builder", narrow)
+	builder.Profiles = []string{"mitgcm"}
+	trust := Trust{Cluster: "alpha", Keys: []TrustedKey{builder, trusts(t, "admin", admin)}}
+	stock := kernel()
+	stock.Profile = "stock"
+	signed := sign(t, ManifestOf(stock, Terms{Cluster: "alpha", Made: moment.Add(-time.Hour), Expires: moment.AddDate(1, 0, 0)}), admin)
+	memory, accepted := Memory{}, 0
+	for day := 1; day <= 366; day++ {
+		made := moment.AddDate(0, 0, day)
+		m := ManifestOf(kernel(), Terms{Cluster: "alpha", Made: made, Expires: made.Add(time.Hour)})
+		v, err := Verify(sign(t, m, narrow), trust, kernel(), memory, moment)
+		if err != nil {
+			if !errors.Is(err, ErrFuture) {
+				t.Fatalf("dated %v: %v", made, err)
+			}
+			continue
+		}
+		accepted++
+		memory, _ = memory.Learn(v.Manifest, moment)
+	}
+	if _, err := Verify(signed, trust, stock, memory, moment); err != nil || memory.Newest.After(moment) || accepted != 1 {
+		t.Errorf("%d of 366 accepted, the newest is %v, it is %v; stock: %v", accepted, memory.Newest, moment, err)
+	}
+}
+
+// What has expired does not come back with a clock that is set back.
+func TestMemoryKeepsTheClock(t *testing.T) {
+	own := ed(t)
+	trust := Trust{Cluster: "alpha", Keys: []TrustedKey{trusts(t, "own", own)}}
+	envelope := sign(t, ManifestOf(kernel(), terms()), own) // for a day from now
+	for name, made := range map[string]time.Duration{"by a clock that was right": 0, "by a signer's that is ahead": 5 * time.Hour} {
+		later := moment.Add(25 * time.Hour)
+		next := ManifestOf(kernel(), Terms{Cluster: "alpha", Made: later.Add(made), Expires: later.AddDate(0, 1, 0)})
+		memory, _ := Memory{}.Learn(next, later)
+		if _, err := Verify(envelope, trust, kernel(), memory, moment); !errors.Is(err, ErrExpired) {
+			t.Errorf("%s: remembered %v, then %v", name, memory.Newest, err)
+		}
 	}
 }
 

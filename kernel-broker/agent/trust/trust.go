@@ -63,7 +63,7 @@ func (g *Guard) Admit(ctx context.Context, k kernelbroker.Kernel, envelope []byt
 	if err != nil {
 		return err
 	}
-	learned, news := memory.Learn(verified.Manifest)
+	learned, news := memory.Learn(verified.Manifest, g.Now())
 	if news {
 		if err := writeMemory(g.State, learned); err != nil {
 			return err

@@ -108,6 +108,29 @@ func TestFloorIsRememberedWhenAKernelIsLoaded(t *testing.T) {
 	}
 }
 
+// A manifest that is dated ahead does not take the node's clock along.
+func TestTimeIsRememberedUpToTheClock(t *testing.T) {
+	s := newSite(t)
+	k := kernel("mitgcm", 3)
+	for _, step := range []struct{ clock, made, newest time.Duration }{
+		{0, 20 * time.Hour, 0}, {time.Hour, 21 * time.Hour, time.Hour}, {3 * time.Hour, 2 * time.Hour, 2 * time.Hour},
+	} {
+		s.guard.Now = func() time.Time { return moment.Add(step.clock) }
+		envelope, err := signing.Sign(t.Context(), signing.ManifestOf(k, signing.Terms{
+			Cluster: "alpha", Made: moment.Add(step.made), Expires: moment.Add(48 * time.Hour)}), s.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.guard.Admit(t.Context(), k, envelope); err != nil {
+			t.Fatal(err)
+		}
+		memory, err := readMemory(s.guard.State)
+		if err != nil || !memory.Newest.Equal(moment.Add(step.newest)) {
+			t.Errorf("%+v: newest %v, %v", step, memory.Newest, err)
+		}
+	}
+}
+
 func TestMemoryThatCannotBeReadRefusesAll(t *testing.T) {
 	s := newSite(t)
 	k := kernel("mitgcm", 3)
