@@ -12,9 +12,12 @@ import (
 
 // Apply registers a profile, or changes one: versions that are new are added,
 // versions that are there must have the same content, versions that are not
-// named stay, everything else is replaced. Registration times, boot failures
-// quarantines and retirements are the catalog's own and are ignored in profile. Apply
-// returns the profile as it is now and whether the call changed it.
+// named stay, everything else is replaced. Default version 0 leaves the default of
+// a profile that is there as it is; it moves only to a version that jobs may
+// choose, else the error is *QuarantinedError or *RetiredError. Registration
+// times, boot failures, quarantines and retirements are the catalog's own and are
+// ignored in profile. Apply returns the profile as it is now and whether the call
+// changed it.
 //
 // Repeating a request id with the same profile changes nothing more.
 func (c *Catalog) Apply(ctx context.Context, requestID string, profile kernelbroker.Profile) (kernelbroker.Profile, bool, error) {
@@ -88,6 +91,11 @@ func normalise(k kernelbroker.Kernel) kernelbroker.Kernel {
 // stays: see Sign.
 func (c *Catalog) merge(ctx context.Context, r *record, wanted kernelbroker.Profile) error {
 	merged := wanted
+	if merged.DefaultVersion == 0 {
+		// Who only adds a version need not know the default, which may have moved
+		// since he looked.
+		merged.DefaultVersion = r.Profile.DefaultVersion
+	}
 	merged.Versions = append([]kernelbroker.ProfileVersion(nil), r.Profile.Versions...)
 	merged.History, merged.Previous = slices.Clone(r.Profile.History), slices.Clone(r.Profile.Previous)
 	for _, v := range wanted.Versions {
@@ -114,11 +122,27 @@ func (c *Catalog) merge(ctx context.Context, r *record, wanted kernelbroker.Prof
 	}
 	merged.SortVersions()
 	c.noteSettings(ctx, &merged, r.Profile)
-	if err := firstOf(merged.Validate(), defaultStands(merged)); err != nil {
+	if err := merged.Validate(); err != nil {
+		return err
+	}
+	if err := firstOf(defaultMoves(r.Profile, merged), defaultStands(merged)); err != nil {
 		return err
 	}
 	r.Profile = merged
 	return nil
+}
+
+// defaultMoves refuses to make a version the default that nobody may choose. A
+// default that stays may be quarantined: that was decided elsewhere.
+func defaultMoves(old, merged kernelbroker.Profile) error {
+	if merged.DefaultVersion == old.DefaultVersion {
+		return nil
+	}
+	v, err := merged.Version(merged.DefaultVersion)
+	if err != nil {
+		return err
+	}
+	return Choosable(merged, v)
 }
 
 // noteSettings records what changed besides the versions.

@@ -632,12 +632,14 @@ func (x *Retirement) GetSince() *timestamppb.Timestamp {
 
 // Profile is what a user names: an application and its kernels.
 type Profile struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Application    string                 `protobuf:"bytes,2,opt,name=application,proto3" json:"application,omitempty"`
-	Description    string                 `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	DefaultVersion uint32                 `protobuf:"varint,4,opt,name=default_version,json=defaultVersion,proto3" json:"default_version,omitempty"`
-	Versions       []*ProfileVersion      `protobuf:"bytes,5,rep,name=versions,proto3" json:"versions,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Application string                 `protobuf:"bytes,2,opt,name=application,proto3" json:"application,omitempty"`
+	Description string                 `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	// What a job gets that names no version. In a request 0 leaves it as it is;
+	// a new profile must have one.
+	DefaultVersion uint32            `protobuf:"varint,4,opt,name=default_version,json=defaultVersion,proto3" json:"default_version,omitempty"`
+	Versions       []*ProfileVersion `protobuf:"bytes,5,rep,name=versions,proto3" json:"versions,omitempty"`
 	// Whether a node may be handed from job to job without a boot.
 	Reuse ReusePolicy `protobuf:"varint,6,opt,name=reuse,proto3,enum=kernelbroker.v1.ReusePolicy" json:"reuse,omitempty"`
 	// Boots tried on a node for one job before the switch counts as failed.

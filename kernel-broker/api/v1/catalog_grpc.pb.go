@@ -64,8 +64,9 @@ type CatalogServiceClient interface {
 	// once registered.
 	// Preconditions: the caller is an administrator; every digest named is
 	// stored already. Retry: safe with the same request id. Codes:
-	// INVALID_ARGUMENT, FAILED_PRECONDITION for a missing artifact or for a
-	// version that exists with other content, PERMISSION_DENIED, UNAVAILABLE.
+	// INVALID_ARGUMENT, FAILED_PRECONDITION for a missing artifact, for a version
+	// that exists with other content, or for a default that moves to a version
+	// which is quarantined or retired, PERMISSION_DENIED, UNAVAILABLE.
 	ApplyProfile(ctx context.Context, in *ApplyProfileRequest, opts ...grpc.CallOption) (*ApplyProfileResponse, error)
 	// ReleaseQuarantine lets jobs choose a quarantined version again.
 	// Preconditions: the caller is an administrator; the version is
@@ -326,8 +327,9 @@ type CatalogServiceServer interface {
 	// once registered.
 	// Preconditions: the caller is an administrator; every digest named is
 	// stored already. Retry: safe with the same request id. Codes:
-	// INVALID_ARGUMENT, FAILED_PRECONDITION for a missing artifact or for a
-	// version that exists with other content, PERMISSION_DENIED, UNAVAILABLE.
+	// INVALID_ARGUMENT, FAILED_PRECONDITION for a missing artifact, for a version
+	// that exists with other content, or for a default that moves to a version
+	// which is quarantined or retired, PERMISSION_DENIED, UNAVAILABLE.
 	ApplyProfile(context.Context, *ApplyProfileRequest) (*ApplyProfileResponse, error)
 	// ReleaseQuarantine lets jobs choose a quarantined version again.
 	// Preconditions: the caller is an administrator; the version is
