@@ -55,6 +55,7 @@ type Log struct {
 // what must not happen unrecorded happens after that. An error is
 // kernelbroker.ErrUnavailable and means that there is no such record.
 func (l *Log) Append(e Entry, wait bool) (uint64, error) {
+	e = e.clipped()
 	l.mu.Lock()
 	line, err := l.append(e)
 	last := l.last

@@ -75,11 +75,16 @@ func digest(line []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// encode makes the line, without its end.
-func (r record) encode() ([]byte, error) {
-	for _, text := range []*string{&r.Who, &r.By, &r.From, &r.Action, &r.Object, &r.Via, &r.Reason, &r.Stated, &r.Outcome} {
+// clipped has no text that is longer than a record's may be.
+func (e Entry) clipped() Entry {
+	for _, text := range []*string{&e.Who, &e.By, &e.From, &e.Action, &e.Object, &e.Via, &e.Reason, &e.Stated, &e.Outcome} {
 		*text = clip(*text)
 	}
+	return e
+}
+
+// encode makes the line, without its end.
+func (r record) encode() ([]byte, error) {
 	line, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("audit record %d: %w", r.Seq, err)
