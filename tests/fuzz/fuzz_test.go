@@ -365,8 +365,8 @@ func TestLedger(t *testing.T) {
 	for wanted, words := range map[time.Duration][2]string{
 		time.Minute:       {"enough", "1 of 1 targets ran for 1m0s with their code as it is, 1 of them"},
 		2 * time.Minute:   {"enough", "1 of 1 targets ran for 2m0s with their code as it is, 1 of them"},
-		150 * time.Second: {"30 s missing", "1 of 1 targets ran for 2m30s with their code as it is, 0 of them"},
-		10 * time.Minute:  {"480 s missing", "0 of 1 targets ran for 10m0s"},
+		140 * time.Second: {"20 s missing", "1 of 1 targets ran for 2m20s with their code as it is, 0 of them on a processor for as long; 1 with"},
+		10 * time.Minute:  {"480 s missing", "0 of 1 targets ran for 10m0s with their code as it is, 0 of them on a processor for as long; 0 with"},
 	} {
 		var table bytes.Buffer
 		l.Table(&table, targets, codes, wanted, Processor)

@@ -181,9 +181,13 @@ func (l Ledger) Enough(targets []Target, codes map[string]string, wanted time.Du
 // Table prints what each target has had, and what it lacks by that clock.
 func (l Ledger) Table(out io.Writer, targets []Target, codes map[string]string, wanted time.Duration, clock Clock) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	ever := 0
 	_, _ = fmt.Fprintln(w, "TARGET\tSECONDS\tPROCESSOR\tEXECS\tNEW\tQUIET\tKEPT\tLAST\tFINDINGS\tSTATE")
 	for _, t := range targets {
 		e, code := l[t.String()], codes[t.String()]
+		if e.ever(clock) >= wanted {
+			ever++
+		}
 		state := "enough"
 		if left := l.Missing(t, code, wanted, clock); left > 0 {
 			state = fmt.Sprintf("%.0f s missing", left.Seconds())
@@ -196,8 +200,8 @@ func (l Ledger) Table(out io.Writer, targets []Target, codes map[string]string, 
 			t, e.Seconds, e.Processor, e.Execs, e.New, e.Quiet, e.Kept, or(e.Last, "never"), len(e.Findings), state)
 	}
 	_ = w.Flush() // to a terminal
-	_, _ = fmt.Fprintf(out, "%d of %d targets ran for %v with their code as it is, %d of them on a processor for as long\n",
-		l.Enough(targets, codes, wanted, Passed), len(targets), wanted, l.Enough(targets, codes, wanted, Processor))
+	_, _ = fmt.Fprintf(out, "%d of %d targets ran for %v with their code as it is, %d of them on a processor for as long; %d with this or earlier code\n",
+		l.Enough(targets, codes, wanted, Passed), len(targets), wanted, l.Enough(targets, codes, wanted, Processor), ever)
 }
 
 func or(text, otherwise string) string {
