@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
@@ -21,6 +22,12 @@ const (
 	// maxSignatures of one envelope: a key that goes, the one that comes, and
 	// some more.
 	maxSignatures = 8
+	// maxKeyID and maxSignature bound what stands beside the payload, which no
+	// signature covers. A key id of ours has 71 bytes and a signature at most
+	// 140 in base64; an RSA key of 4096 bits would make 684.
+	maxKeyID, maxSignature = 256, 4 << 10
+	// maxBlanks is for an envelope that was set in lines for a person.
+	maxBlanks = 4 << 10
 )
 
 // Sign makes the envelope of a manifest, signed by each of the keys. What comes
@@ -89,7 +96,35 @@ func openEnvelope(raw []byte) (*dsse.Envelope, error) {
 	case len(envelope.Signatures) > maxSignatures:
 		return nil, fmt.Errorf("%w: %d signatures, at most %d", ErrMalformed, len(envelope.Signatures), maxSignatures)
 	}
+	if err := bound(envelope, len(raw)); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
 	return envelope, nil
+}
+
+// bound refuses an envelope of size bytes with more in it than a payload and
+// signatures: whoever passes it on could add that, and the signature would
+// still be true.
+func bound(envelope *dsse.Envelope, size int) error {
+	for i, s := range envelope.Signatures {
+		if len(s.KeyID) > maxKeyID {
+			return fmt.Errorf("signatures[%d]: keyid of %d bytes, at most %d", i, len(s.KeyID), maxKeyID)
+		}
+		if len(s.Sig) > maxSignature {
+			return fmt.Errorf("signatures[%d]: sig of %d bytes, at most %d", i, len(s.Sig), maxSignature)
+		}
+	}
+	if strings.ContainsAny(envelope.Payload, "\r\n") { // which base64 would skip
+		return errors.New("payload: it is not on one line")
+	}
+	said, err := json.Marshal(envelope)
+	if err != nil {
+		return err
+	}
+	if blanks := size - len(said); blanks > maxBlanks {
+		return fmt.Errorf("%d of its %d bytes say nothing, at most %d may", blanks, size, maxBlanks)
+	}
+	return nil
 }
 
 // Peek reads what an envelope says, without any trust in it: for a person's

@@ -1,6 +1,7 @@
 package signing
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -191,6 +192,49 @@ func TestVerifyRefuses(t *testing.T) {
 				t.Errorf("error %q lacks %q", err, a.words)
 			}
 		})
+	}
+}
+
+// A true signature does not carry what nobody signed: it would fill the
+// broker's store and every message to a node.
+func TestEnvelopeHasNoRoomForMore(t *testing.T) {
+	own := ed(t)
+	trust := Trust{Cluster: "alpha", Keys: []TrustedKey{trusts(t, "own", own)}}
+	good := sign(t, ManifestOf(kernel(), terms()), own)
+	with := func(change func(*dsse.Envelope)) []byte {
+		e := open(t, good)
+		change(&e)
+		return pack(t, e)
+	}
+	more := func(id, signature int) []byte {
+		return with(func(e *dsse.Envelope) {
+			e.Signatures = append(e.Signatures, dsse.Signature{KeyID: strings.Repeat("x", id), Sig: strings.Repeat("A", signature)})
+		})
+	}
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, good, "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		envelope []byte
+		words    string // of the refusal; none where it is taken
+	}{
+		"as it is made":        {good, ""},
+		"set in lines":         {indented.Bytes(), ""},
+		"an unknown kind":      {more(maxKeyID, maxSignature), ""},
+		"RSA with 4096 bits":   {more(64, base64.StdEncoding.EncodedLen(512)), ""},
+		"long key id":          {more(maxKeyID+1, 4), "signatures[1]: keyid of 257 bytes, at most 256"},
+		"half a MiB of key id": {more(500<<10, 4), "signatures[1]: keyid"},
+		"long signature":       {more(4, maxSignature+4), "signatures[1]: sig of 4100 bytes, at most 4096"},
+		"blanks behind":        {append(bytes.Clone(good), bytes.Repeat([]byte(" "), 400<<10)...), "say nothing"},
+		"a key given twice": {bytes.Replace(good, []byte(`"payloadType"`),
+			[]byte(`"payload":"`+strings.Repeat("A", 400<<10)+`","payloadType"`), 1), "say nothing"},
+		"lines in the payload": {with(func(e *dsse.Envelope) { e.Payload += strings.Repeat("\n", 1) }), "payload"},
+	} {
+		_, err := Verify(c.envelope, trust, kernel(), Memory{}, moment)
+		if c.words == "" && err != nil || c.words != "" && (!errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.words)) {
+			t.Errorf("%s: %d bytes, %v, want %q", name, len(c.envelope), err, c.words)
+		}
 	}
 }
 
