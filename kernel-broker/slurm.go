@@ -114,7 +114,11 @@ func WithProfiling(comment string, collectors []string) string {
 	if len(collectors) == 0 {
 		return comment
 	}
-	return strings.ReplaceAll(comment, commentOther, " ") + commentProfiling + strings.Join(collectors, ",")
+	// What is taken out may leave another one behind: " | | ".
+	for strings.Contains(comment, commentOther) {
+		comment = strings.ReplaceAll(comment, commentOther, " ")
+	}
+	return comment + commentProfiling + strings.Join(collectors, ",")
 }
 
 // SlurmNode is what slurmctld says of a node.
