@@ -39,9 +39,9 @@ func (r *Registry) Revoke(ctx context.Context, node, by, reason string) error {
 	if err := kernelbroker.ValidateNodeName(node); err != nil {
 		return err
 	}
-	revocation := &Revocation{At: r.now().UTC(), By: by, Reason: reason}
+	var revocation *Revocation
 	err := r.change(ctx, node, func(record *Record) error {
-		record.Token, record.Revoked = nil, revocation
+		revocation = record.revoke(r.now(), by, reason)
 		return nil
 	})
 	if err != nil {
