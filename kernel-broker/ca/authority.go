@@ -6,12 +6,15 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/big"
 	"net/url"
 	"sync"
 	"time"
 
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 )
@@ -42,6 +45,7 @@ type Authority struct {
 
 // signing is one generation of the authority.
 type signing struct {
+	number      int
 	certificate *x509.Certificate
 	key         crypto.Signer
 	// crossed is the same authority, vouched for by the one before it, for
@@ -77,20 +81,31 @@ func OpenAuthority(o Options) (*Authority, error) {
 	if err := a.name.Validate(); err != nil {
 		return nil, fmt.Errorf("authority of cluster %q: %w", o.Cluster, err)
 	}
-	keys, err := readKeys(o.Dir)
-	if err != nil {
-		return nil, err
+	var err error
+	if a.keys, err = readKeys(o.Dir); err == nil && len(a.keys) == 0 {
+		err = a.found()
 	}
-	a.keys = keys
-	if len(keys) == 0 {
-		_, err = a.Rotate(time.Time{})
-	} else {
+	if err == nil {
 		err = a.publish()
 	}
 	if err != nil {
 		return nil, err
 	}
 	return a, nil
+}
+
+// found makes the first generation, unless another broker with the same folder
+// does it first.
+func (a *Authority) found() error {
+	first, err := a.generation(nil, time.Time{})
+	if err != nil {
+		return err
+	}
+	if err := writeKey(a.dir, first); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	a.keys, err = readKeys(a.dir)
+	return err
 }
 
 // publish writes down whom clients are to trust.
@@ -117,20 +132,36 @@ func (a *Authority) Rotate(until time.Time) (fingerprint string, err error) {
 func (a *Authority) rotate(until time.Time) (fingerprint string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	fresh, err := a.generation(until)
-	if err != nil {
-		return "", err
+	for {
+		// As they are now: another broker may have added one, and an
+		// administrator may have removed some.
+		keys, err := readKeys(a.dir)
+		if err != nil {
+			return "", err
+		}
+		if len(keys) == 0 {
+			return "", fmt.Errorf("authority: no key is left in %q to vouch for a new one; put the newest back, or restart the broker to begin anew: %w", a.dir, kernelbroker.ErrInvalid)
+		}
+		fresh, err := a.generation(keys, until)
+		if err != nil {
+			return "", err
+		}
+		switch err := writeKey(a.dir, fresh); {
+		case errors.Is(err, fs.ErrExist):
+			// Another broker was quicker: then its key vouches for ours.
+		case err != nil:
+			return "", err
+		default:
+			a.keys, a.own = append(keys, fresh), nil
+			return mtls.Fingerprint(fresh.certificate), nil
+		}
 	}
-	if err := writeKeys(a.dir, len(a.keys), fresh); err != nil {
-		return "", err
-	}
-	a.keys, a.own = append(a.keys, fresh), nil
-	return mtls.Fingerprint(fresh.certificate), nil
 }
 
-// generation makes a key, its certificate, and the one by which the generation
-// before vouches for it. The lock is held.
-func (a *Authority) generation(until time.Time) (signing, error) {
+// generation makes a key, its certificate, and the one by which the last of
+// those that are there vouches for it. Its number is one that was never used by
+// those: the highest one signs.
+func (a *Authority) generation(keys []signing, until time.Time) (signing, error) {
 	key, err := mtls.NewKey()
 	if err != nil {
 		return signing{}, fmt.Errorf("key of the authority: %w", err)
@@ -144,10 +175,11 @@ func (a *Authority) generation(until time.Time) (signing, error) {
 		MaxPathLen: 1,
 	}
 	fresh := signing{key: key}
-	if fresh.certificate, err = sign(template, nil, key.Public(), key); err != nil || len(a.keys) == 0 {
+	if fresh.certificate, err = sign(template, nil, key.Public(), key); err != nil || len(keys) == 0 {
 		return fresh, err
 	}
-	before := a.keys[len(a.keys)-1]
+	before := keys[len(keys)-1]
+	fresh.number = before.number + 1
 	vouched := *template
 	vouched.MaxPathLen, vouched.MaxPathLenZero = 0, true
 	// The broker's own certificate is one that it signed, too.
@@ -209,11 +241,29 @@ func (a *Authority) issueLocked(name mtls.Name, public crypto.PublicKey, notBefo
 	if err != nil {
 		return nil, err
 	}
-	chain := []*x509.Certificate{leaf, by.certificate}
-	if by.crossed != nil {
-		chain = append(chain, by.crossed)
+	return by.chain(leaf), nil
+}
+
+// chain is what a holder shows with a certificate that this generation signed.
+func (s signing) chain(leaf *x509.Certificate) []*x509.Certificate {
+	chain := []*x509.Certificate{leaf, s.certificate}
+	if s.crossed != nil {
+		chain = append(chain, s.crossed)
 	}
-	return chain, nil
+	return chain
+}
+
+// chain of a certificate that was signed before; nil if the generation that
+// signed it is gone.
+func (a *Authority) chain(leaf *x509.Certificate) []*x509.Certificate {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, k := range a.keys {
+		if leaf.CheckSignatureFrom(k.certificate) == nil {
+			return k.chain(leaf)
+		}
+	}
+	return nil
 }
 
 // Certificate implements mtls.Source: the broker's own, renewed at two thirds

@@ -1,39 +1,62 @@
 package ca
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/x509"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 )
 
-// keyPattern matches the files of the generations, which sort by age. A site
-// that wants its own authority to sign puts its certificate and key, one file,
-// there before the first start.
-const keyPattern = "ca-*.pem"
+// The files of the generations: the higher the number, the newer. A site that
+// wants its own authority to sign puts its certificate and key, one file, there
+// before the first start.
+const (
+	keyPattern = "ca-*.pem"
+	keyName    = "ca-%04d.pem"
+)
 
-// readKeys reads every generation in a folder; none where there is no folder.
+// readKeys reads every generation in a folder, the oldest first; none where
+// there is no folder.
 func readKeys(dir string) ([]signing, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, keyPattern))
 	if err != nil {
 		return nil, fmt.Errorf("authority in %q: %w", dir, err)
 	}
-	slices.Sort(paths)
 	var keys []signing
 	for _, path := range paths {
+		number, err := numberOf(path)
+		if err != nil {
+			return nil, err
+		}
 		k, err := readGeneration(path)
 		if err != nil {
 			return nil, fmt.Errorf("authority %q: %w", path, err)
 		}
+		k.number = number
 		keys = append(keys, k)
 	}
+	slices.SortStableFunc(keys, func(a, b signing) int { return cmp.Compare(a.number, b.number) })
 	return keys, nil
+}
+
+// numberOf reads the number in a file's name. A file without one is no key that
+// may count for old or new by chance: a copy that somebody made, for example.
+func numberOf(path string) (int, error) {
+	text := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "ca-"), ".pem")
+	number, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0, fmt.Errorf("authority %q: its name is not ca-NUMBER.pem, so nobody knows how old it is; rename it or move it out of the folder: %w", path, kernelbroker.ErrInvalid)
+	}
+	return int(number), nil
 }
 
 func readGeneration(path string) (signing, error) {
@@ -55,8 +78,9 @@ func readGeneration(path string) (signing, error) {
 	return k, nil
 }
 
-// writeKeys writes one generation, for the broker alone.
-func writeKeys(dir string, number int, k signing) error {
+// writeKey writes one generation, for the broker alone. It replaces none: the
+// error is fs.ErrExist where there is one with this number.
+func writeKey(dir string, k signing) error {
 	private, err := mtls.EncodeKey(k.key)
 	if err != nil {
 		return err
@@ -68,6 +92,6 @@ func writeKeys(dir string, number int, k signing) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("authority: %w", err)
 	}
-	path := filepath.Join(dir, fmt.Sprintf("ca-%04d.pem", number))
-	return replace.File(path, append(mtls.EncodeCertificates(list), private...), 0o600)
+	path := filepath.Join(dir, fmt.Sprintf(keyName, k.number))
+	return replace.New(path, append(mtls.EncodeCertificates(list), private...), 0o600)
 }

@@ -1,5 +1,5 @@
-// Package replace writes small files whole: a reader sees the old content or
-// the new one, never a part, also when the writer dies in between.
+// Package replace writes small files whole: a reader sees the old content (or
+// no file) or the new one, never a part, also when the writer dies in between.
 package replace
 
 import (
@@ -12,6 +12,22 @@ import (
 // File puts content at path, by writing beside it and renaming over it. The
 // folder is made when it is missing.
 func File(path string, content []byte, mode os.FileMode) error {
+	return put(path, content, mode, os.Rename)
+}
+
+// New puts content at path where nothing is yet; of several who do so at once
+// one succeeds, and the others get an error that is fs.ErrExist.
+func New(path string, content []byte, mode os.FileMode) error {
+	return put(path, content, mode, func(temporary, path string) error {
+		if err := os.Link(temporary, path); err != nil {
+			return err
+		}
+		return os.Remove(temporary)
+	})
+}
+
+// put writes a file beside the path and has it moved there.
+func put(path string, content []byte, mode os.FileMode, move func(temporary, path string) error) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("file %q: %w", path, err)
@@ -22,7 +38,7 @@ func File(path string, content []byte, mode os.FileMode) error {
 	}
 	err = fill(temporary, content, mode)
 	if err == nil {
-		err = os.Rename(temporary.Name(), path)
+		err = move(temporary.Name(), path)
 	}
 	if err != nil {
 		return fmt.Errorf("file %q: %w", path, errors.Join(err, os.Remove(temporary.Name())))

@@ -1,8 +1,13 @@
 package replace
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -40,5 +45,31 @@ func TestFileFailureKeepsTheOldOneAndCleansUp(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {
 		t.Fatalf("left behind: %v, %v", entries, err)
+	}
+}
+
+// Of many who make one file at once one succeeds, and what is there is his.
+func TestNewIsMadeOnce(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	var winner atomic.Value
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			content := fmt.Sprintf("by %d", i)
+			switch err := New(path, []byte(content), 0o600); {
+			case err == nil && !winner.CompareAndSwap(nil, content):
+				t.Errorf("made by %v and %q", winner.Load(), content)
+			case err != nil && !errors.Is(err, fs.ErrExist):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if got, err := os.ReadFile(path); err != nil || string(got) != winner.Load() {
+		t.Errorf("made by %v, and there is %q, %v", winner.Load(), got, err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v, %v", entries, err)
 	}
 }
