@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,12 +22,16 @@ import (
 // documentAdmission is what was looked at before a kernel was registered.
 const documentAdmission = "admission"
 
-// maxImage and maxInitrd are bounds of what a person means to register; the
-// broker has one of its own for any file.
+// What a person means to register has bounds; the broker has one of its own for
+// any file.
 const (
 	maxImage  = 256 << 20
 	maxInitrd = 1 << 30
+	maxText   = 4 << 20 // of a manifest or a configuration
 )
+
+// bootTest boots a kernel that is brought; see admission.Try.
+type bootTest func(ctx context.Context, image string, f admission.Finding, folder string, console io.Writer) (*admission.Boot, error)
 
 // admitting is what the flags say of the checks before a registration.
 type admitting struct {
@@ -44,9 +49,10 @@ func (d *admitting) flags(c *cobra.Command) {
 	f.StringVar(&d.reason, "reason", "", "`text` for the record")
 }
 
-// admit checks everything about the files before any of it is stored. It fills
-// in what the registration was not given: the manifest, and the reason. cleanUp
-// removes what it wrote.
+// admit checks everything about the files before any of it is stored, on copies
+// that the registration has from then on: what is uploaded and signed is what was
+// checked. It fills in what the registration was not given: the manifest, and the
+// reason. cleanUp removes what it wrote.
 func (a *app) admit(ctx context.Context, r *registration) (cleanUp func() error, err error) {
 	dir, err := os.MkdirTemp("", "kernelctl-register-")
 	if err != nil {
@@ -59,47 +65,85 @@ func (a *app) admit(ctx context.Context, r *registration) (cleanUp func() error,
 	return remove, nil
 }
 
+// take copies what the registration was given into a folder, and has it name the
+// copies.
+func (r *registration) take(dir string) error {
+	for _, file := range []struct {
+		path  *string
+		role  string
+		limit int64
+	}{
+		{&r.kernel, "kernel", maxImage}, {&r.initrd, "initrd", maxInitrd},
+		{&r.manifest, "manifest", maxText}, {&r.admitting.config, "config", maxText},
+	} {
+		if *file.path == "" {
+			continue
+		}
+		// A folder for each: the names are the person's.
+		of := filepath.Join(dir, "given", file.role)
+		if err := os.MkdirAll(of, 0o700); err != nil {
+			return err
+		}
+		to := filepath.Join(of, filepath.Base(*file.path))
+		if err := admission.Take(*file.path, to, file.limit); err != nil {
+			return err
+		}
+		*file.path = to
+	}
+	return nil
+}
+
 func (a *app) admitIn(ctx context.Context, dir string, r *registration) error {
-	f, err := admission.Check(ctx, admission.Subject{
-		Image: r.kernel, Initrd: r.initrd, Config: r.admitting.config,
-		Limits: admission.Limits{Image: maxImage, Initrd: maxInitrd},
-	})
+	given := *r // for words: nobody knows the copies' names
+	if err := r.take(dir); err != nil {
+		return err
+	}
+	f, err := admission.Check(ctx, admission.Subject{Image: r.kernel, Config: r.admitting.config, Name: given.kernel})
+	if err != nil {
+		return err
+	}
+	image, err := catalog.DescribeFile(r.kernel)
 	if err != nil {
 		return err
 	}
 	if r.manifest != "" {
-		if err := sameAsManifest(f, r.manifest); err != nil {
+		if err := sameAsManifest(f, image, r.manifest, given.manifest); err != nil {
 			return err
 		}
 	}
 	if r.admitting.noBootTest {
 		r.admitting.reason = strings.TrimSpace(r.admitting.reason + " (not booted before)")
 	} else {
-		a.say("booting %s in a virtual machine", r.kernel)
-		if f.Boot, err = admission.Try(ctx, r.kernel, f, dir, nil); err != nil {
+		a.say("booting %s in a virtual machine", given.kernel)
+		try := a.try
+		if try == nil {
+			try = admission.Try
+		}
+		if f.Boot, err = try(ctx, r.kernel, f, dir, nil); err != nil {
 			return fmt.Errorf("%w\n(--no-boot-test registers it without)", err)
 		}
 		a.say("it boots, proves itself and can be left again (%s)", seconds(f.Boot.Took))
 	}
 	if r.manifest == "" {
-		if r.manifest, err = writeManifest(dir, *r, f); err != nil {
+		if r.manifest, err = writeManifest(dir, *r, f, image); err != nil {
 			return err
 		}
 	}
 	return r.document(dir, f)
 }
 
-// sameAsManifest holds what the manifest says to what the image says.
-func sameAsManifest(f admission.Finding, path string) error {
+// sameAsManifest holds what the manifest says to what the image says; name is the
+// manifest's for errors.
+func sameAsManifest(f admission.Finding, image catalog.Artifact, path, name string) error {
 	m, err := catalog.ReadManifest(path)
 	if err != nil {
-		return err
+		return fmt.Errorf("manifest %q: %w", name, err)
 	}
 	for _, field := range []struct{ name, said, is string }{
-		{"build id", m.BuildID, f.BuildID}, {"release", m.Release, f.Release},
+		{"build id", m.BuildID, f.BuildID}, {"release", m.Release, f.Release}, {"image", m.Image.Digest, image.Digest},
 	} {
 		if field.said != field.is {
-			return fmt.Errorf("%s: %s is %q, the image says %q: %w", path, field.name, field.said, field.is, kernelbroker.ErrInvalid)
+			return fmt.Errorf("%s: %s is %q, the image says %q: %w", name, field.name, field.said, field.is, kernelbroker.ErrInvalid)
 		}
 	}
 	return nil
@@ -107,7 +151,7 @@ func sameAsManifest(f admission.Finding, path string) error {
 
 // writeManifest describes a kernel that came without a manifest, by what it
 // showed of itself.
-func writeManifest(dir string, r registration, f admission.Finding) (string, error) {
+func writeManifest(dir string, r registration, f admission.Finding, image catalog.Artifact) (string, error) {
 	drivers := slices.Clone(r.admitting.drivers)
 	if f.Boot != nil {
 		drivers = append(drivers, f.Boot.Drivers...)
@@ -116,10 +160,6 @@ func writeManifest(dir string, r registration, f admission.Finding) (string, err
 		return "", usageError{errors.New("nobody knows which drivers the kernel has: give --manifest or --driver, or leave --no-boot-test away")}
 	}
 	slices.Sort(drivers)
-	image, err := catalog.DescribeFile(r.kernel)
-	if err != nil {
-		return "", err
-	}
 	m := factory.Manifest{
 		Format: factory.ManifestFormat, Name: r.profile, Release: f.Release, BuildID: f.BuildID, Architecture: "x86_64",
 		Image:   factory.File{Name: filepath.Base(r.kernel), Digest: image.Digest, Size: int64(image.Size)},

@@ -116,24 +116,29 @@ func (a *app) apply(ctx context.Context, one prepared) error {
 			return err
 		}
 	}
-	changed, err := a.send(ctx, one.profile, one.reason)
+	response, err := a.send(ctx, one.profile, one.reason)
 	if err != nil {
 		return err
 	}
+	a.applied(response, len(one.profile.GetVersions()))
+	return nil
+}
+
+// applied says what became of a profile with so many versions.
+func (a *app) applied(r *api.ApplyProfileResponse, versions int) {
 	word := "unchanged"
-	if changed {
+	if r.GetChanged() {
 		word = "applied"
 	}
-	a.say("profile %s %s, %s", one.profile.GetName(), word, count(len(one.profile.GetVersions()), "version"))
-	return nil
+	a.say("profile %s %s, %s", r.GetProfile().GetName(), word, count(versions, "version"))
 }
 
 // send applies a profile. It is repeated, with the same id, when the answer
 // got lost.
-func (a *app) send(ctx context.Context, profile *api.Profile, reason string) (changed bool, err error) {
+func (a *app) send(ctx context.Context, profile *api.Profile, reason string) (*api.ApplyProfileResponse, error) {
 	id, err := requestID()
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	for try := 0; ; try++ {
 		response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ApplyProfile,
@@ -141,7 +146,7 @@ func (a *app) send(ctx context.Context, profile *api.Profile, reason string) (ch
 		if status.Code(err) == codes.Unavailable && try == 0 {
 			continue
 		}
-		return response.GetChanged(), err
+		return response, err
 	}
 }
 

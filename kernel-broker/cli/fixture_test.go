@@ -184,6 +184,7 @@ type fixture struct {
 	jobs       *jobs
 	runs       runs
 	components []rpc.Component
+	try        bootTest // of what is registered
 }
 
 func newFixture(t *testing.T, change ...func(*rpc.Options)) *fixture {
@@ -225,14 +226,19 @@ func newFixture(t *testing.T, change ...func(*rpc.Options)) *fixture {
 // run runs kernelctl against the fixture.
 func (f *fixture) run(arguments ...string) (code int, stdout, stderr string) {
 	f.t.Helper()
-	return runAt(f.t, "unix://"+f.socket, arguments...)
+	return runWith(f.t, "unix://"+f.socket, f.try, arguments...)
 }
 
 func runAt(t *testing.T, address string, arguments ...string) (code int, stdout, stderr string) {
 	t.Helper()
+	return runWith(t, address, nil, arguments...)
+}
+
+func runWith(t *testing.T, address string, try bootTest, arguments ...string) (code int, stdout, stderr string) {
+	t.Helper()
 	var out, wrong bytes.Buffer
 	code = Run(t.Context(), Invocation{
-		Args: arguments, Stdout: &out, Stderr: &wrong, Version: "1.2.3",
+		Args: arguments, Stdout: &out, Stderr: &wrong, Version: "1.2.3", try: try,
 		Getenv: func(name string) string { return map[string]string{addressVariable: address}[name] },
 	})
 	return code, out.String(), wrong.String()

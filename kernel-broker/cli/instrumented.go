@@ -43,14 +43,7 @@ func (a *app) publishInstrumented(ctx context.Context, p *pipeline.Pipeline, r b
 	if p.Bench != nil {
 		register.application = p.Bench.Workload().Application
 	}
-	profile, err := a.profile(ctx, register.profile)
-	if isMissing(err) {
-		profile, err = newProfile(register), nil
-	}
-	if err != nil {
-		return err
-	}
-	ref, err := a.registerIn(ctx, profile, register)
+	ref, err := a.registerIn(ctx, register)
 	if err != nil {
 		return err
 	}

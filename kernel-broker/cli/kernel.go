@@ -85,11 +85,9 @@ func (a *app) register(ctx context.Context, r registration) (err error) {
 	if err := r.signature.open(ctx, a); err != nil {
 		return err
 	}
-	profile, err := a.profile(ctx, r.profile)
-	if isMissing(err) {
-		profile, err = newProfile(r), nil
-	}
-	if err != nil {
+	// A broker that is away is found before the boot test; what the profile is by
+	// then is asked after it.
+	if _, err := a.profileIfAny(ctx, r.profile); err != nil {
 		return err
 	}
 	cleanUp, err := a.admit(ctx, &r)
@@ -97,7 +95,7 @@ func (a *app) register(ctx context.Context, r registration) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, cleanUp()) }()
-	ref, err := a.registerIn(ctx, profile, r)
+	ref, err := a.registerIn(ctx, r)
 	if err != nil || ref == "" {
 		return err
 	}
@@ -108,9 +106,13 @@ func (a *app) register(ctx context.Context, r registration) (err error) {
 	return a.show(&api.CheckProfileResponse{Name: parsed.Profile, Version: parsed.Version}, func(p *page) { p.line("%s", ref) })
 }
 
-// registerIn registers a kernel in a profile as it is now, and returns its name;
-// empty when it is only shown what would be done.
-func (a *app) registerIn(ctx context.Context, profile *api.Profile, r registration) (string, error) {
+// registerIn registers a kernel in its profile, and returns its name; empty when
+// it is only shown what would be done.
+func (a *app) registerIn(ctx context.Context, r registration) (string, error) {
+	profile, err := a.profileIfAny(ctx, r.profile)
+	if err != nil {
+		return "", err
+	}
 	spec, files, err := r.read(profile)
 	if err != nil {
 		return "", err
@@ -131,16 +133,43 @@ func (a *app) registerIn(ctx context.Context, profile *api.Profile, r registrati
 	if err != nil {
 		return "", err
 	}
-	profile.Versions = append(profile.Versions, &api.ProfileVersion{Kernel: spec, Documents: documents, Envelope: envelope})
-	if r.makeDefault || profile.GetDefaultVersion() == 0 {
-		profile.DefaultVersion = spec.GetVersion()
-	}
 	ref := kernelRef(spec.GetProfile(), spec.GetVersion())
 	if r.dryRun {
 		a.say("would register %s (%s)", ref, spec.GetRelease())
 		return "", nil
 	}
-	return ref, a.apply(ctx, prepared{profile, append(files, more...), r.admitting.reason})
+	return ref, a.add(ctx, r, &api.ProfileVersion{Kernel: spec, Documents: documents, Envelope: envelope}, append(files, more...))
+}
+
+// add uploads the files of a version and then sends it, with the settings that the
+// profile has by then: what others did while a kernel was booted and uploaded is
+// theirs.
+func (a *app) add(ctx context.Context, r registration, v *api.ProfileVersion, files []catalog.Artifact) error {
+	for _, file := range files {
+		if err := a.upload(ctx, file); err != nil {
+			return err
+		}
+	}
+	profile, err := a.profileIfAny(ctx, r.profile)
+	if err != nil {
+		return err
+	}
+	if profile == nil {
+		profile = newProfile(r)
+		profile.DefaultVersion = v.GetKernel().GetVersion()
+	} else {
+		// 0 leaves the default as it is, and versions that are not named stay.
+		profile.DefaultVersion = 0
+		if r.makeDefault {
+			profile.DefaultVersion = v.GetKernel().GetVersion()
+		}
+	}
+	profile.Versions, profile.History = []*api.ProfileVersion{v}, nil
+	response, err := a.send(ctx, profile, r.admitting.reason)
+	if err == nil {
+		a.applied(response, len(response.GetProfile().GetVersions()))
+	}
+	return err
 }
 
 // allowed refuses a kernel that the site's policy does not let jobs have.
@@ -172,7 +201,6 @@ func (a *app) registerAgain(ctx context.Context, profile *api.Profile, v *api.Pr
 		changed = true
 	}
 	if r.makeDefault && profile.GetDefaultVersion() != v.GetKernel().GetVersion() {
-		profile.DefaultVersion = v.GetKernel().GetVersion()
 		changed = true
 		if r.dryRun {
 			a.say("would make it the default version")
@@ -181,13 +209,7 @@ func (a *app) registerAgain(ctx context.Context, profile *api.Profile, v *api.Pr
 	if r.dryRun || !changed {
 		return nil
 	}
-	for _, file := range files {
-		if err := a.upload(ctx, file); err != nil {
-			return err
-		}
-	}
-	_, err := a.send(ctx, profile, r.admitting.reason)
-	return err
+	return a.add(ctx, r, v, files)
 }
 
 func newProfile(r registration) *api.Profile {

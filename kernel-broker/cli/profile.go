@@ -39,6 +39,15 @@ func (a *app) profile(ctx context.Context, name string) (*api.Profile, error) {
 	return response.GetProfile(), err
 }
 
+// profileIfAny is nil for a profile that is not there.
+func (a *app) profileIfAny(ctx context.Context, name string) (*api.Profile, error) {
+	p, err := a.profile(ctx, name)
+	if isMissing(err) {
+		return nil, nil
+	}
+	return p, err
+}
+
 func (a *app) profileList(ctx context.Context, _ []string) error {
 	profiles, err := a.profiles(ctx)
 	if err != nil {

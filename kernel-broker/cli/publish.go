@@ -37,10 +37,7 @@ func (p publisher) Publish(ctx context.Context, c pipeline.Candidate, log io.Wri
 		application: c.Application, description: c.Description, makeDefault: true, signature: p.signature,
 		documents: map[string]string{documentReport: c.JSON(), documentPage: c.Page()},
 	}
-	profile, err := p.app.profile(ctx, r.profile)
-	if isMissing(err) {
-		profile, err = newProfile(r), nil
-	}
+	profile, err := p.app.profileIfAny(ctx, r.profile)
 	if err != nil {
 		return "", err
 	}
@@ -50,7 +47,7 @@ func (p publisher) Publish(ctx context.Context, c pipeline.Candidate, log io.Wri
 			r.arguments = v.GetKernel().GetArguments()
 		}
 	}
-	ref, err := p.app.registerIn(ctx, profile, r)
+	ref, err := p.app.registerIn(ctx, r)
 	if err == nil {
 		fmt.Fprintf(log, "%s is in the catalog\n", ref)
 	}

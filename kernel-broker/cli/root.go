@@ -44,6 +44,8 @@ type Invocation struct {
 	Terminal bool
 	// Vouch proves over the network who runs kernelctl, by a munged's socket.
 	Vouch func(socket string) client.Encoder
+
+	try bootTest // in place of admission.Try
 }
 
 // app is one run of kernelctl.

@@ -36,13 +36,14 @@ func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	progress := a.progress("uploading "+filepath.Base(file.Path), file.Size)
+	name := filepath.Base(file.Path)
+	progress := a.progress("uploading "+name, file.Size)
 	reached, pause := uint64(0), uploadPauseMin
 	for try := 1; ; try++ {
 		stored, from, err := a.arrived(ctx, file.Digest)
 		if err == nil && stored {
 			if try == 1 {
-				a.say("%s is stored already (%s)", file.Path, bytesOf(file.Size))
+				a.say("%s is stored already (%s)", name, bytesOf(file.Size))
 			} else {
 				progress.done()
 			}
@@ -53,7 +54,7 @@ func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
 				try, pause = 1, uploadPauseMin
 			}
 			if reached = from; from > 0 {
-				a.say("%s: going on at %s of %s", file.Path, bytesOf(from), bytesOf(file.Size))
+				a.say("%s: going on at %s of %s", name, bytesOf(from), bytesOf(file.Size))
 			}
 			if err = a.uploadFrom(ctx, file, source, from, progress); err == nil {
 				progress.done()
@@ -65,7 +66,7 @@ func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
 			return err
 		}
 		if told {
-			a.say("%s: %s", file.Path, plain(status.Convert(err).Message()))
+			a.say("%s: %s", name, plain(status.Convert(err).Message()))
 		}
 		select {
 		case <-ctx.Done():

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,15 +12,14 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
 )
 
-// Limits in bytes; 0 is none.
-type Limits struct{ Image, Initrd int64 }
-
-// Subject is what somebody brings.
+// Subject is what somebody brings, in files that nobody changes meanwhile: see
+// Take.
 type Subject struct {
 	Image string
-	// Initrd and Config are files; empty for none.
-	Initrd, Config string
-	Limits         Limits
+	// Config is a file; empty for none.
+	Config string
+	// Name is what errors call the image; empty for its path.
+	Name string
 }
 
 // Finding is what was found out about a subject.
@@ -38,10 +38,8 @@ type Finding struct {
 // error: a kernel whose agent cannot load the next one stays until somebody
 // walks to the machine.
 func Check(ctx context.Context, s Subject) (Finding, error) {
-	if err := errors.Join(small(s.Image, s.Limits.Image), small(s.Initrd, s.Limits.Initrd)); err != nil {
-		return Finding{}, err
-	}
-	fail := func(err error) (Finding, error) { return Finding{}, fmt.Errorf("image %q: %w", s.Image, err) }
+	name := cmp.Or(s.Name, s.Image)
+	fail := func(err error) (Finding, error) { return Finding{}, fmt.Errorf("image %q: %w", name, err) }
 	data, err := os.ReadFile(s.Image)
 	if err != nil {
 		return fail(err)
@@ -72,7 +70,7 @@ func checkConfigs(kernel []byte, path string) (from string, err error) {
 	}
 	if path == "" {
 		if inside == nil {
-			return "", fmt.Errorf("it carries no configuration (CONFIG_IKCONFIG); give the file that it was built with (--config): %w", kernelbroker.ErrInvalid)
+			return "", fmt.Errorf("it carries no configuration (CONFIG_IKCONFIG); give the file that it was built with (--config-file): %w", kernelbroker.ErrInvalid)
 		}
 		return "inside", CheckConfig(inside)
 	}
@@ -84,21 +82,4 @@ func checkConfigs(kernel []byte, path string) (from string, err error) {
 		return path, CheckConfig(said)
 	}
 	return "inside", errors.Join(sameConfig(said, inside), CheckConfig(inside))
-}
-
-// small refuses what is no regular file, or one that is too large.
-func small(path string, limit int64) error {
-	if path == "" {
-		return nil
-	}
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is no regular file: %w", path, kernelbroker.ErrInvalid)
-	case info.Size() == 0 || limit > 0 && info.Size() > limit:
-		return fmt.Errorf("%s has %d bytes, 1 to %d are allowed: %w", path, info.Size(), limit, kernelbroker.ErrInvalid)
-	}
-	return nil
 }
