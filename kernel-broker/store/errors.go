@@ -12,7 +12,7 @@ var (
 	ErrUnavailable = errors.New("store unavailable")
 	ErrTooLarge    = errors.New("commit too large")
 	ErrCompacted   = errors.New("history not kept")
-	ErrInvalid     = errors.New("invalid write")
+	ErrInvalid     = errors.New("invalid request")
 	ErrFull        = errors.New("store full")
 )
 
@@ -62,6 +62,18 @@ func Check(writes []Write) error {
 	}
 	if size > MaxCommitBytes {
 		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, MaxCommitBytes)
+	}
+	return nil
+}
+
+// CheckRange refuses ranges that no store takes. It is for implementations of
+// Store.
+func CheckRange(from, before string, limit int) error {
+	switch {
+	case from >= before:
+		return fmt.Errorf("%w: it has to end behind its begin", ErrInvalid)
+	case limit < 1 || limit > MaxRange:
+		return fmt.Errorf("%w: limit %d is not within 1 to %d", ErrInvalid, limit, MaxRange)
 	}
 	return nil
 }

@@ -24,6 +24,9 @@ const (
 	MaxCommitBytes = 1 << 20 // keys and values together
 )
 
+// MaxRange is how many records one Range may return.
+const MaxRange = 256
+
 // Record is one key as it is now.
 type Record struct {
 	Key      string
@@ -62,6 +65,17 @@ type Store interface {
 	// as one consistent snapshot, and the revision of that snapshot: a Watch
 	// after it misses nothing and repeats nothing.
 	List(ctx context.Context, prefix string) (records []Record, at int64, err error)
+
+	// Range returns the records from the key from on and before the key before,
+	// sorted by key and no more than limit of them, as one consistent snapshot.
+	// It costs what it returns, however much the store holds. That is why there
+	// is no Range from the end backwards: etcd reads all between the two keys
+	// for it, values too, and drops what is too much afterwards. Who wants the
+	// newest has to know where they begin.
+	//
+	// ErrInvalid: nothing can be between the two, or the limit is not within 1
+	// to MaxRange.
+	Range(ctx context.Context, from, before string, limit int) ([]Record, error)
 
 	// Commit applies all writes or none and returns the revision that they
 	// share. A commit that changes nothing (no writes, or only deletions of

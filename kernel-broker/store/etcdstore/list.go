@@ -38,7 +38,7 @@ func (s *Store) listOnce(ctx context.Context, prefix string) ([]store.Record, in
 	var at int64
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	for {
-		resp, err := s.page(ctx, from, end, at)
+		resp, err := s.page(ctx, from, end, at, pageSize)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -55,12 +55,31 @@ func (s *Store) listOnce(ctx context.Context, prefix string) ([]store.Record, in
 	}
 }
 
-// page reads from a key up to an end at a revision, 0 meaning now.
-func (s *Store) page(ctx context.Context, from, end string, at int64) (*clientv3.GetResponse, error) {
+// Range implements store.Store.
+func (s *Store) Range(ctx context.Context, from, before string, limit int) ([]store.Record, error) {
+	err := store.CheckRange(from, before, limit)
+	var resp *clientv3.GetResponse
+	if err == nil {
+		resp, err = s.page(ctx, s.prefix+from, s.prefix+before, 0, limit)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("range %q to %q: %w", from, before, err)
+	}
+	var records []store.Record
+	for _, kv := range resp.Kvs {
+		records = append(records, s.record(kv))
+	}
+	return records, nil
+}
+
+// page reads from a key up to an end at a revision, 0 meaning now. In the order
+// of keys, which is the server's own: for any other it reads all there is before
+// it looks at the limit.
+func (s *Store) page(ctx context.Context, from, end string, at int64, limit int) (*clientv3.GetResponse, error) {
 	ctx, cancel := s.request(ctx)
 	defer cancel()
 	resp, err := s.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(at),
-		clientv3.WithLimit(pageSize), clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
+		clientv3.WithLimit(int64(limit)), clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
 	if err != nil {
 		return nil, translate(err)
 	}

@@ -61,7 +61,7 @@ func (s *Store) FailCommits(n int, when Moment) {
 	}
 }
 
-// FailReads makes the next n calls of Get and List report ErrUnavailable.
+// FailReads makes the next n calls of Get, List and Range report ErrUnavailable.
 func (s *Store) FailReads(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,6 +115,31 @@ func (s *Store) List(ctx context.Context, prefix string) ([]store.Record, int64,
 	}
 	sort.Slice(records, func(i, j int) bool { return records[i].Key < records[j].Key })
 	return records, s.revision, nil
+}
+
+// Range implements store.Store.
+func (s *Store) Range(ctx context.Context, from, before string, limit int) ([]store.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := store.CheckRange(from, before, limit)
+	if err == nil {
+		err = s.readable(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("range %q to %q: %w", from, before, err)
+	}
+	var keys []string
+	for key := range s.records {
+		if from <= key && key < before {
+			keys = append(keys, key)
+		}
+	}
+	sort.Strings(keys)
+	var records []store.Record
+	for _, key := range keys[:min(limit, len(keys))] {
+		records = append(records, clone(s.records[key]))
+	}
+	return records, nil
 }
 
 // Commit implements store.Store.

@@ -18,9 +18,10 @@ func testContextEnds(t *testing.T, s store.Store) {
 	cancel()
 	_, getErr := s.Get(ctx, "a")
 	_, _, listErr := s.List(ctx, "")
+	_, rangeErr := s.Range(ctx, "a", "b", 1)
 	_, commitErr := s.Commit(ctx, put("a", "1", 0))
 	_, watchErr := s.Watch(ctx, "", 1)
-	for _, err := range []error{getErr, listErr, commitErr, watchErr} {
+	for _, err := range []error{getErr, listErr, rangeErr, commitErr, watchErr} {
 		wantError(t, err, store.ErrUnavailable)
 		wantError(t, err, context.Canceled)
 	}
@@ -34,9 +35,10 @@ func testClosed(t *testing.T, s store.Store) {
 	wantClosed(t, events)
 	_, getErr := s.Get(t.Context(), "a")
 	_, _, listErr := s.List(t.Context(), "")
+	_, rangeErr := s.Range(t.Context(), "a", "b", 1)
 	_, commitErr := s.Commit(t.Context(), put("a", "1", 0))
 	_, watchErr := s.Watch(t.Context(), "", 1)
-	for _, err := range []error{getErr, listErr, commitErr, watchErr} {
+	for _, err := range []error{getErr, listErr, rangeErr, commitErr, watchErr} {
 		wantError(t, err, store.ErrUnavailable)
 	}
 }

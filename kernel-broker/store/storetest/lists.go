@@ -49,6 +49,46 @@ func testListPrefix(t *testing.T, s store.Store) {
 	}
 }
 
+func testRange(t *testing.T, s store.Store) {
+	keys := []string{"a", "a/", "a/1", "a/10", "a/2", "a0", "b", "\xff", "\xff\xff"}
+	for i := range keys { // not in order
+		commit(t, s, put(keys[(i*7)%len(keys)], "v", 0))
+	}
+	for _, c := range []struct {
+		from, before string
+		limit        int
+		want         []string
+	}{
+		{"", "\xff\xff\xff", store.MaxRange, keys},
+		{"", "b", 3, []string{"a", "a/", "a/1"}},
+		{"a/", "a0", 9, []string{"a/", "a/1", "a/10", "a/2"}},
+		{"a/", "a0\x00", 9, []string{"a/", "a/1", "a/10", "a/2", "a0"}},
+		{"a/10", "a0", 1, []string{"a/10"}},
+		{"a/11", "a0", 1, []string{"a/2"}},
+		{"a/11", "a/19", 9, nil},
+		{"b", "\xff\xff", 9, []string{"b", "\xff"}},
+	} {
+		records, err := s.Range(t.Context(), c.from, c.before, c.limit)
+		wantError(t, err, nil)
+		wantKeys(t, records, c.want...)
+	}
+	for _, r := range []struct {
+		from, before string
+		limit        int
+	}{{"a", "a", 1}, {"b", "a", 1}, {"", "", 1}, {"a", "", 1}, {"a", "b", 0}, {"a", "b", -1}, {"a", "b", store.MaxRange + 1}} {
+		_, err := s.Range(t.Context(), r.from, r.before, r.limit)
+		wantError(t, err, store.ErrInvalid)
+	}
+	revision := commit(t, s, put("a/1", "new", store.AnyRevision), remove("a/10", store.AnyRevision))
+	records, err := s.Range(t.Context(), "a/1", "a/2", 9)
+	wantError(t, err, nil)
+	if len(records) != 1 || text(records[0]) != fmt.Sprintf(`"a/1"="new"@%d`, revision) {
+		t.Fatalf("after a change: %v", records)
+	}
+	records[0].Value[0] = 'X' // the reader's bytes are the reader's
+	wantRecord(t, s, "a/1", "new", revision)
+}
+
 const largeList = 3000
 
 // fill writes the large list and returns the revision of each key.

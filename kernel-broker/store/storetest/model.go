@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -70,6 +71,7 @@ func testAgainstModel(t *testing.T, s store.Store) {
 			"commit": func(rt *rapid.T) { last = max(last, m.commit(rt, s, root, last)) },
 			"get":    func(rt *rapid.T) { m.checkGet(rt, s, root) },
 			"list":   func(rt *rapid.T) { m.checkList(rt, s, root) },
+			"range":  func(rt *rapid.T) { m.checkRange(rt, s, root) },
 		})
 		m.checkEvents(rt, watch(rt, s, root, at))
 	})
@@ -133,6 +135,28 @@ func (m *model) checkList(rt *rapid.T, s store.Store, root string) {
 	}
 	if want := m.list(prefix); !slices.Equal(have, want) {
 		rt.Fatalf("List(%q) = %v, want %v", prefix, have, want)
+	}
+}
+
+func (m *model) checkRange(rt *rapid.T, s store.Store, root string) {
+	from, before := drawKey(rt, root), drawKey(rt, root)
+	if from >= before {
+		before = from + "~"
+	}
+	limit := rapid.IntRange(1, 4).Draw(rt, "limit")
+	records, err := s.Range(rt.Context(), from, before, limit)
+	wantError(rt, err, nil)
+	var have, want []string
+	for _, r := range records {
+		have = append(have, text(r))
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.records)) {
+		if from <= key && key < before && len(want) < limit {
+			want = append(want, text(m.records[key]))
+		}
+	}
+	if !slices.Equal(have, want) {
+		rt.Fatalf("Range(%q, %q, %d) = %v, want %v", from, before, limit, have, want)
 	}
 }
 

@@ -41,6 +41,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"ListPrefix", testListPrefix},
 		{"ListLarge", testListLarge},
 		{"ListIsOneSnapshot", testListIsOneSnapshot},
+		{"Range", testRange},
 		{"ContextEnds", testContextEnds},
 		{"Closed", testClosed},
 		{"TwoFencedWriters", testTwoFencedWriters},
