@@ -37,8 +37,8 @@ func (p *Profile) Note(c Change) {
 	p.History = p.History[max(0, len(p.History)-maxHistory):]
 }
 
-// maxPrevious is how many steps back a profile knows.
-const maxPrevious = 16
+// MaxPrevious is how many steps back a profile knows.
+const MaxPrevious = 16
 
 // SetDefault makes a version the default and remembers the one before it.
 func (p *Profile) SetDefault(version uint32) {
@@ -47,7 +47,7 @@ func (p *Profile) SetDefault(version uint32) {
 	}
 	if p.DefaultVersion != 0 {
 		p.Previous = append(p.Previous, p.DefaultVersion)
-		p.Previous = p.Previous[max(0, len(p.Previous)-maxPrevious):]
+		p.Previous = p.Previous[max(0, len(p.Previous)-MaxPrevious):]
 	}
 	p.DefaultVersion = version
 }
@@ -84,8 +84,8 @@ func AuthorOf(ctx context.Context) (who, why string) {
 	return "kernel-broker", ""
 }
 
-// maxReason of a text in a record.
-const maxReason = 200
+// MaxReason of a text in a record.
+const MaxReason = 200
 
 // OneLine makes a text fit for a line that people and other programs read:
 // printable ASCII, short.
@@ -97,5 +97,5 @@ func OneLine(text string) string {
 		return c
 	}, text)
 	text = strings.Join(strings.Fields(text), " ")
-	return text[:min(len(text), maxReason)]
+	return text[:min(len(text), MaxReason)]
 }

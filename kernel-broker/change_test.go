@@ -30,7 +30,7 @@ func TestStepBack(t *testing.T) {
 	for n := range uint32(100) {
 		p.SetDefault(n%5 + 1)
 	}
-	if len(p.Previous) != maxPrevious {
+	if len(p.Previous) != MaxPrevious {
 		t.Errorf("%d steps are kept", len(p.Previous))
 	}
 }
@@ -50,7 +50,7 @@ func TestAuthor(t *testing.T) {
 		t.Errorf("nobody: %q, %q", who, why)
 	}
 	who, why := AuthorOf(WithAuthor(t.Context(), "alice\x1b[31m", "line\n"+strings.Repeat("x", 500)))
-	if who != "alice [31m" || len(why) != maxReason || strings.Contains(why, "\n") {
+	if who != "alice [31m" || len(why) != MaxReason || strings.Contains(why, "\n") {
 		t.Errorf("%q, %q", who, why)
 	}
 }

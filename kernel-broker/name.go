@@ -26,6 +26,8 @@ const ReservationPrefix = "kernel-broker-"
 const (
 	maxNameLength    = 64
 	maxVersionDigits = 9
+	// MaxRequestID is how long a request id may be.
+	MaxRequestID = maxNameLength
 )
 
 // ValidateProfileName accepts the names a profile may have: lower-case letters,
@@ -137,8 +139,8 @@ func ValidateRelease(release string) error {
 
 // ValidateRequestID accepts what callers name their changes by.
 func ValidateRequestID(id string) error {
-	if id == "" || len(id) > maxNameLength {
-		return fmt.Errorf("request id %.80q has a wrong length (1 to %d characters): %w", id, maxNameLength, ErrInvalid)
+	if id == "" || len(id) > MaxRequestID {
+		return fmt.Errorf("request id %.80q has a wrong length (1 to %d characters): %w", id, MaxRequestID, ErrInvalid)
 	}
 	if strings.IndexFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) >= 0 {
 		return fmt.Errorf("request id %q is not printable ASCII: %w", id, ErrInvalid)

@@ -39,6 +39,9 @@ func (c *Catalog) Apply(ctx context.Context, requestID string, profile kernelbro
 		if err := c.merge(ctx, r, wanted); err != nil {
 			return err
 		}
+		if err := leavesRoom(before, r.Profile); err != nil {
+			return err
+		}
 		// Remembered even when nothing changes: a repeat that arrives after
 		// somebody else's change must not undo it.
 		r.remember(requestID, digest)

@@ -66,7 +66,7 @@ func (c *Catalog) RecordBootFailure(ctx context.Context, id string, ref kernelbr
 		struck = v.Quarantine == nil && v.BootFailures >= threshold && !ref.IsStock()
 		if struck {
 			v.Quarantine = &kernelbroker.Quarantine{
-				Reason: fmt.Sprintf("failed to boot %s, last: %s", times(v.BootFailures), cause),
+				Reason: failedToBoot(v.BootFailures, cause),
 				Since:  c.now().UTC().Truncate(time.Second),
 			}
 			c.note(ctx, &r.Profile, kernelbroker.ChangeQuarantined, ref.Version, v.Quarantine.Reason)
@@ -127,6 +127,10 @@ func pickIn(p *kernelbroker.Profile, ref kernelbroker.Ref) (*kernelbroker.Profil
 		}
 	}
 	return nil, fmt.Errorf("kernel %q: %w", ref, kernelbroker.ErrNotFound)
+}
+
+func failedToBoot(failures uint32, last string) string {
+	return fmt.Sprintf("failed to boot %s, last: %s", times(failures), last)
 }
 
 func times(n uint32) string {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/store"
 )
 
 const (
@@ -43,13 +44,34 @@ type request struct {
 
 func key(name string) string { return keyPrefix + name }
 
+// encode drops the changes that the history has no room for.
 func (r *record) encode() ([]byte, error) {
 	r.Format = recordFormat
-	value, err := json.Marshal(r)
+	history := r.Profile.History
+	r.Profile.History = nil
+	value, err := marshal(r)
+	if err == nil && len(history) > 0 {
+		room := store.MaxCommitBytes - len(key(r.Profile.Name)) - len(value)
+		if r.Profile.History, err = latest(history, min(room, historyBytes)); err == nil {
+			value, err = marshal(r)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("record of profile %q: %w", r.Profile.Name, err)
 	}
 	return value, nil
+}
+
+// marshal writes no character longer than JSON demands: what people write counts
+// against the room of a record.
+func marshal(v any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
 // decode refuses what a newer broker wrote: rewriting it would drop what this

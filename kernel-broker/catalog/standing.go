@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -133,7 +134,12 @@ func (c *Catalog) Sign(ctx context.Context, requestID string, ref kernelbroker.R
 		if err := c.checkEnvelope(v.Kernel, envelope); err != nil {
 			return false, err
 		}
+		before := *p
+		before.Versions = slices.Clone(p.Versions)
 		v.Envelope = envelope
+		if err := leavesRoom(before, *p); err != nil {
+			return false, err
+		}
 		c.note(ctx, p, kernelbroker.ChangeSigned, ref.Version, "")
 		return true, nil
 	})
