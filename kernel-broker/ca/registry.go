@@ -104,76 +104,54 @@ type Credentials struct {
 
 // Enrol changes a token into a certificate.
 func (r *Registry) Enrol(ctx context.Context, node, secret string, request []byte) (Credentials, error) {
-	public, err := r.keyOf(request)
-	if err != nil {
-		return Credentials{}, err
-	}
-	key, err := keyPrint(public)
-	if err != nil {
-		return Credentials{}, err
-	}
-	var chain []*x509.Certificate
-	err = r.change(ctx, node, func(record *Record) error {
-		now := r.now()
-		if err := record.use(secret, key, now); err != nil {
-			return err
-		}
-		chain, err = r.issue(record, public, fromToken, now)
-		return err
+	c, err := r.sign(ctx, node, request, fromToken, func(record *Record, key string, now time.Time) (atOnce bool, err error) {
+		return record.use(secret, key, now)
 	})
 	if errors.Is(err, errUsed) {
 		r.log.Warn("a used token was shown with another key: a copy of it is in somebody's hands", "node", node)
 	}
-	return r.credentials(node, fromToken, chain, err)
+	return c, err
 }
 
 // Renew gives a node that has a certificate the next one.
 func (r *Registry) Renew(ctx context.Context, peer mtls.Peer, request []byte) (Credentials, error) {
-	public, err := r.keyOf(request)
-	if err != nil {
-		return Credentials{}, err
-	}
-	node := peer.Name.Name
-	var chain []*x509.Certificate
-	err = r.change(ctx, node, func(record *Record) error {
+	return r.sign(ctx, peer.Name.Name, request, fromRenewal, func(record *Record, _ string, _ time.Time) (atOnce bool, err error) {
 		// On the record, not on what is remembered of it: a revocation that
 		// comes at the same time is either seen here or fences this change.
 		if record.Revoked.Voids(peer.Certificate.NotBefore) {
-			return void(peer, record.Revoked)
+			return false, void(peer, record.Revoked)
 		}
-		chain, err = r.issue(record, public, fromRenewal, r.now())
+		return false, nil
+	})
+}
+
+// sign gives a node its next certificate if may lets it have one, and the newest
+// once more if that is so new that there is no next one yet.
+func (r *Registry) sign(ctx context.Context, node string, request []byte, from string,
+	may func(record *Record, key string, now time.Time) (atOnce bool, err error)) (Credentials, error) {
+	public, key, err := r.keyOf(request)
+	if err != nil {
+		return Credentials{}, err
+	}
+	var chain []*x509.Certificate
+	var again bool
+	err = r.change(ctx, node, func(record *Record) error {
+		now := r.now()
+		atOnce, err := may(record, key, now)
+		if err != nil {
+			return err
+		}
+		if wait := record.pause(now); wait > 0 && !atOnce {
+			if chain = r.given(record, key, now); chain == nil {
+				return tooSoon(node, wait)
+			}
+			again = true
+			return errAsItWas
+		}
+		again = false
+		chain, err = r.issue(record, public, key, from, now)
 		return err
 	})
-	return r.credentials(node, fromRenewal, chain, err)
-}
-
-func (r *Registry) keyOf(request []byte) (crypto.PublicKey, error) {
-	if r.authority == nil {
-		return nil, errNoAuthority
-	}
-	return mtls.ParseRequest(request)
-}
-
-func keyPrint(public crypto.PublicKey) (string, error) {
-	der, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		return "", fmt.Errorf("public key: %w: %w", kernelbroker.ErrInvalid, err)
-	}
-	return hashOf(der), nil
-}
-
-func (r *Registry) issue(record *Record, public crypto.PublicKey, from string, now time.Time) ([]*x509.Certificate, error) {
-	name := mtls.Name{Cluster: r.cluster, Role: mtls.Node, Name: record.Node}
-	chain, err := r.authority.issue(name, public, record.begin(now))
-	if err != nil {
-		return nil, fmt.Errorf("node %q: %w", record.Node, err)
-	}
-	record.note(chain[0], from, now)
-	return chain, nil
-}
-
-// credentials ends an issue that is on record.
-func (r *Registry) credentials(node, from string, chain []*x509.Certificate, err error) (Credentials, error) {
 	if err != nil {
 		return Credentials{}, err
 	}
@@ -181,8 +159,51 @@ func (r *Registry) credentials(node, from string, chain []*x509.Certificate, err
 	if err != nil {
 		return Credentials{}, err
 	}
-	r.log.Info("certificate signed", "node", node, "from", from, "serial", fmt.Sprintf("%x", chain[0].SerialNumber), "until", chain[0].NotAfter)
+	r.log.Info("certificate signed", "node", node, "from", from, "again", again,
+		"serial", fmt.Sprintf("%x", chain[0].SerialNumber), "until", chain[0].NotAfter)
 	return Credentials{Chain: chain, Authorities: authorities}, nil
+}
+
+// given is the newest certificate with its chain, for who asks with its key: the
+// answer was lost. It is nil if there is none.
+func (r *Registry) given(record *Record, key string, now time.Time) []*x509.Certificate {
+	leaf := record.again(key, now)
+	if leaf == nil {
+		return nil
+	}
+	return r.authority.chain(leaf)
+}
+
+func tooSoon(node string, wait time.Duration) error {
+	wait = wait.Truncate(time.Second) + time.Second
+	return &kernelbroker.Later{Wait: wait, Err: fmt.Errorf("node %q got its newest certificate less than a tenth of its life ago, "+
+		"and gets another in %v, or at once with a new token (kernelctl node token %s): %w", node, wait, node, kernelbroker.ErrExhausted)}
+}
+
+// keyOf returns the key that a certificate is asked for, and its fingerprint.
+func (r *Registry) keyOf(request []byte) (crypto.PublicKey, string, error) {
+	if r.authority == nil {
+		return nil, "", errNoAuthority
+	}
+	public, err := mtls.ParseRequest(request)
+	if err != nil {
+		return nil, "", err
+	}
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return nil, "", fmt.Errorf("public key: %w: %w", kernelbroker.ErrInvalid, err)
+	}
+	return public, hashOf(der), nil
+}
+
+func (r *Registry) issue(record *Record, public crypto.PublicKey, key, from string, now time.Time) ([]*x509.Certificate, error) {
+	name := mtls.Name{Cluster: r.cluster, Role: mtls.Node, Name: record.Node}
+	chain, err := r.authority.issue(name, public, record.begin(now))
+	if err != nil {
+		return nil, fmt.Errorf("node %q: %w", record.Node, err)
+	}
+	record.note(chain[0], key, from, now)
+	return chain, nil
 }
 
 // Rotate has the authority go on with a new key.

@@ -59,7 +59,7 @@ func TestRevokedWhateverTheClockSays(t *testing.T) {
 	// the last on record, and begins first.
 	s = newSite(t)
 	node = s.enrol("n1")
-	s.clock.pass(-time.Minute)
+	s.clock.pass(-lifetime/pausePart - time.Minute)
 	if _, err := s.registry.Renew(t.Context(), node.peer(t), newAsker(t).request); err != nil {
 		t.Fatal(err)
 	}

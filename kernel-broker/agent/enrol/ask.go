@@ -51,23 +51,40 @@ func (e *Enroller) enrol(ctx context.Context, token mtls.Token) error {
 	return errors.Join(os.Remove(e.options.TokenFile), os.Remove(e.nextPath()))
 }
 
-// renew asks with the certificate that still is good, for a new key.
+// renew asks with the certificate that still is good, for a new key. That one is on
+// the disk, too: should the answer be lost, the broker gives the certificate
+// once more for it, and none so soon for another.
 func (e *Enroller) renew(ctx context.Context, own mtls.Peer) error {
-	key, err := mtls.NewKey()
+	key, err := e.nextKey()
+	if err == nil && sameKey(key, own.Certificate) {
+		// It was kept already, and then something came in between.
+		if err = os.Remove(e.nextPath()); err == nil {
+			key, err = e.nextKey()
+		}
+	}
 	if err != nil {
-		return fmt.Errorf("key of the node: %w", err)
+		return err
 	}
 	request, err := mtls.NewRequest(key)
 	if err != nil {
 		return err
 	}
-	return e.ask(ctx, mtls.ClientConfig(e.files, own.Name.Cluster), func(ctx context.Context, broker api.TrustServiceClient) error {
+	err = e.ask(ctx, mtls.ClientConfig(e.files, own.Name.Cluster), func(ctx context.Context, broker api.TrustServiceClient) error {
 		response, err := broker.Renew(ctx, &api.RenewRequest{CertificateRequest: request})
 		if err != nil {
 			return fmt.Errorf("renewal: %w", err)
 		}
 		return e.keep(key, response.GetCredentials())
 	})
+	if err != nil {
+		return err
+	}
+	return os.Remove(e.nextPath())
+}
+
+func sameKey(key crypto.Signer, of *x509.Certificate) bool {
+	public, can := key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	return can && public.Equal(of.PublicKey)
 }
 
 // ask has a connection of its own, whose end shows in no stream.
@@ -110,7 +127,7 @@ func (e *Enroller) nextPath() string {
 	return filepath.Join(filepath.Dir(e.options.Paths.Key), "next.key")
 }
 
-// nextKey returns the key that an enrolment was begun with, or a new one.
+// nextKey returns the key that an enrolment or a renewal was begun with, or a new one.
 func (e *Enroller) nextKey() (crypto.Signer, error) {
 	path := e.nextPath()
 	text, err := os.ReadFile(path)

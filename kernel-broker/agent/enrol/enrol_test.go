@@ -3,6 +3,7 @@ package enrol
 import (
 	"bytes"
 	"context"
+	"crypto"
 	"errors"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,19 +36,21 @@ type broker struct {
 	t        *testing.T
 	address  string
 	registry *ca.Registry
-	lose     bool // the next answer
+	ahead    atomic.Int64 // of the real time, of its clock
+	lose     bool         // the next answer
 	as       string
 }
 
 func newBroker(t *testing.T, lifetime time.Duration) *broker {
 	t.Helper()
 	kept := memstore.New()
+	b := &broker{t: t}
+	now := func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
 	authority, err := ca.OpenAuthority(ca.Options{Dir: filepath.Join(t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: lifetime})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &broker{t: t}
-	b.registry, err = ca.OpenRegistry(t.Context(), ca.RegistryOptions{Store: kept, Cluster: "lab", Authority: authority, Log: slog.New(slog.DiscardHandler)})
+	b.registry, err = ca.OpenRegistry(t.Context(), ca.RegistryOptions{Store: kept, Cluster: "lab", Authority: authority, Log: slog.New(slog.DiscardHandler), Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,6 +199,7 @@ func TestTheWayOfANode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.passes(10 * time.Minute) // as much as has to be over of the first one's life
 	n.turn(t.Context(), now.Add(46*time.Minute))
 	after, err := n.files.Certificate()
 	if err != nil || n.serialNow() == first || b.as != "n1" {
@@ -239,6 +244,65 @@ func TestALostAnswer(t *testing.T) {
 	n.turn(t.Context(), now)
 	if !n.isReady() {
 		t.Errorf("the token is lost with the answer: %s", n.logs.String())
+	}
+}
+
+// passes has time pass for the broker, of which TLS knows nothing.
+func (b *broker) passes(d time.Duration) { b.ahead.Add(int64(d)) }
+
+// A renewal whose answer is lost is asked for again with the same key, also by
+// an agent that starts anew: the broker gives no other certificate so soon.
+func TestALostRenewal(t *testing.T) {
+	b, dir := newBroker(t, time.Hour), t.TempDir()
+	n := newNode(t, b, dir)
+	n.put(b.token("n1"))
+	now := time.Now()
+	n.turn(t.Context(), now)
+	first := n.serialNow()
+	b.passes(10 * time.Minute)
+	b.lose = true
+	n.turn(t.Context(), now.Add(46*time.Minute))
+	if n.serialNow() != first || b.lose {
+		t.Fatalf("renewed without an answer: %s", n.logs.String())
+	}
+	again := newNode(t, b, dir)
+	again.turn(t.Context(), now.Add(46*time.Minute))
+	second := again.serialNow()
+	if second == first {
+		t.Fatalf("the renewal is lost with the answer: %s", again.logs.String())
+	}
+	if _, err := os.Stat(again.nextPath()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its key is left: %v", err)
+	}
+	list, err := b.registry.List(t.Context(), "n1")
+	if err != nil || len(list[0].Issued) != 2 {
+		t.Errorf("signed were %+v, %v", list, err)
+	}
+}
+
+// A key that was kept, and not removed, is not taken for the next renewal.
+func TestAKeyThatIsInUse(t *testing.T) {
+	b := newBroker(t, time.Hour)
+	n := newNode(t, b, t.TempDir())
+	n.put(b.token("n1"))
+	now := time.Now()
+	n.turn(t.Context(), now)
+	kept, err := n.files.Certificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := mtls.EncodeKey(kept.PrivateKey.(crypto.Signer))
+	if err == nil {
+		err = os.WriteFile(n.nextPath(), text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.passes(10 * time.Minute)
+	n.turn(t.Context(), now.Add(46*time.Minute))
+	next, err := n.files.Certificate()
+	if err != nil || next.Leaf.Equal(kept.Leaf) || bytes.Equal(next.Leaf.RawSubjectPublicKeyInfo, kept.Leaf.RawSubjectPublicKeyInfo) {
+		t.Errorf("not renewed, or for the old key (%v): %s", err, n.logs.String())
 	}
 }
 
