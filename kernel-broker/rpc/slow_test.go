@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
@@ -206,7 +207,10 @@ func TestAClientThatNeverReads(t *testing.T) {
 		f.files.mu.Unlock()
 		ctx, cancel := context.WithTimeout(t.Context(), soon)
 		defer cancel()
-		stream, err := api.NewCatalogServiceClient(f.remote(t)).FetchArtifact(ctx, &api.FetchArtifactRequest{Digest: digestOf(data)})
+		// By itself gRPC offers more room the longer answers take, in the end for all
+		// of it.
+		conn := dial(t, f.address, grpc.WithStaticStreamWindowSize(64<<10))
+		stream, err := api.NewCatalogServiceClient(conn).FetchArtifact(ctx, &api.FetchArtifactRequest{Digest: digestOf(data)})
 		if err != nil {
 			t.Fatal(err)
 		}
