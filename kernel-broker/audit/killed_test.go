@@ -21,6 +21,13 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(writerVariable); dir != "" {
 		writeForever(dir)
 	}
+	if dir := os.Getenv(fullVariable); dir != "" {
+		if err := writeUntilFull(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m)
 }
 

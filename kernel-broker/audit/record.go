@@ -1,13 +1,13 @@
 package audit
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Kinds of records that the package itself writes.
@@ -61,9 +61,12 @@ type record struct {
 }
 
 const (
-	// maxText of one part of an entry; users and nodes write some of them.
-	maxText = 1024
-	// maxLine is longer than any record can get.
+	// maxText of one part of an entry, and maxWords of one that says what
+	// became of it: users, nodes and strangers write some of the first, and the
+	// second quote them. No name of the domain is as long.
+	maxText  = 200
+	maxWords = 400
+	// maxLine is longer than any record can get, or ever could.
 	maxLine = 64 << 10
 )
 
@@ -75,33 +78,45 @@ func digest(line []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// clipped has no text that is longer than a record's may be.
+// clipped has no text that is longer than a record's may be, and in none of
+// them what is not plain to read.
 func (e Entry) clipped() Entry {
-	for _, text := range []*string{&e.Who, &e.By, &e.From, &e.Action, &e.Object, &e.Via, &e.Reason, &e.Stated, &e.Outcome} {
-		*text = clip(*text)
+	for _, text := range []*string{&e.Who, &e.By, &e.From, &e.Action, &e.Object, &e.Via, &e.Stated} {
+		*text = clip(*text, maxText)
 	}
+	e.Reason, e.Outcome = clip(e.Reason, maxWords), clip(e.Outcome, maxWords)
 	return e
 }
 
-// encode makes the line, without its end.
+// encode makes the line, without its end. No browser shows it: what HTML
+// escapes would be six times as long, and harder to search for.
 func (r record) encode() ([]byte, error) {
-	line, err := json.Marshal(r)
-	if err != nil {
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(r); err != nil {
 		return nil, fmt.Errorf("audit record %d: %w", r.Seq, err)
 	}
-	return line, nil
+	return bytes.TrimSuffix(line.Bytes(), []byte("\n")), nil
 }
 
-func clip(text string) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= maxText {
-		return text
+// clip makes a text printable ASCII of at most so many bytes.
+func clip(text string, most int) string {
+	// A character has four bytes at most, and is one behind this.
+	cut := len(text) > 4*most
+	if cut {
+		text = text[:4*most]
 	}
-	cut := maxText
-	for !utf8.RuneStart(text[cut]) {
-		cut--
+	text = strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return '?'
+		}
+		return c
+	}, text)
+	if cut || len(text) > most {
+		return text[:min(len(text), most)] + "..."
 	}
-	return text[:cut] + "..."
+	return text
 }
 
 // decode reads a line. Fields of a later version are no mistake: the digest
