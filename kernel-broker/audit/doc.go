@@ -12,4 +12,8 @@
 // A writer that is killed in the middle of a line leaves a piece of one. The
 // next writer ends that line, leaves it where it is, and writes a record that
 // names its length and digest. A reader so tells a torn line from a changed one.
+//
+// After a sync that failed nobody can say which of the last records are on disk.
+// The log writes none before it could go on in another file, whose first record
+// says which those are.
 package audit

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -29,6 +30,12 @@ type Options struct {
 	MaxBytes int64
 	// Now defaults to time.Now.
 	Now func() time.Time
+	// Reserve is the room, in bytes, that is for records of what changes
+	// something; it defaults to DefaultReserve, or a twentieth of a file system
+	// for which that is much. Space tells what is free of how much, and defaults
+	// to asking the system.
+	Reserve uint64
+	Space   func(dir string) (free, size uint64, err error)
 	// Log gets every record, too; it defaults to slog.Default.
 	Log *slog.Logger
 }
@@ -39,26 +46,40 @@ type Log struct {
 	lock *os.File
 	head *os.File
 
-	mu   sync.Mutex
-	file *os.File
-	size int64
-	last Head     // of what was written
-	torn [][]byte // lines, the last without its end, that no record names yet
-	open bool     // the last of torn has no end yet
-	late *time.Timer
+	mu     sync.Mutex
+	file   file
+	size   int64
+	last   Head     // of what was written
+	torn   [][]byte // lines, the last without its end, that no record names yet
+	open   bool     // the last of torn has no end yet
+	late   *time.Timer
+	synced uint64
+	failed error    // why the last record was not written; nil: it was
+	doubt  *doubt   // what keeps the next record from being written
+	lost   []*doubt // all there were
+	room   room
 
-	syncing sync.Mutex
-	synced  uint64
+	syncing sync.Mutex // one call to the disk at a time; before mu
+}
+
+// file is an *os.File of the log.
+type file interface {
+	io.WriteCloser
+	Name() string
+	Sync() error
 }
 
 // Append writes a record. With wait it returns when the record is on disk:
 // what must not happen unrecorded happens after that. An error is
-// kernelbroker.ErrUnavailable and means that there is no such record.
+// kernelbroker.ErrUnavailable and means that nothing may follow: there is no
+// such record, or one of which nobody knows whether it is on disk. A later
+// record says of the latter that they are in doubt.
 func (l *Log) Append(e Entry, wait bool) (uint64, error) {
 	e = e.clipped()
 	l.mu.Lock()
 	line, err := l.append(e)
 	last := l.last
+	l.failed = err
 	if err == nil && !wait && l.late == nil {
 		l.late = time.AfterFunc(lazily, l.lazySync)
 	}
@@ -79,6 +100,11 @@ func (l *Log) Append(e Entry, wait bool) (uint64, error) {
 func (l *Log) append(e Entry) (int, error) {
 	if l.file == nil {
 		return 0, errors.New("closed")
+	}
+	if l.doubt != nil {
+		if err := l.goOn(); err != nil {
+			return 0, err
+		}
 	}
 	if len(l.torn) > 0 {
 		if err := l.mend(); err != nil {
@@ -139,7 +165,8 @@ func (l *Log) mend() error {
 // rotate needs l.mu. It goes on in a new file.
 func (l *Log) rotate() error {
 	if err := l.file.Sync(); err != nil {
-		return err
+		l.doubts(err)
+		return l.doubt
 	}
 	before := filepath.Base(l.file.Name())
 	next, err := create(l.o.Dir, l.last.Seq+1)
@@ -165,51 +192,6 @@ func create(dir string, first uint64) (*os.File, error) {
 	return file, nil
 }
 
-func (l *Log) lazySync() {
-	l.mu.Lock()
-	l.late = nil
-	seq, closed := l.last.Seq, l.file == nil
-	l.mu.Unlock()
-	if closed {
-		return
-	}
-	if err := l.sync(seq); err != nil {
-		l.o.Log.Error("audit log not on disk", "dir", l.o.Dir, "error", err)
-	}
-}
-
-// sync returns when a record is on disk and the head says so. Those who wait at
-// the same time share one call to the disk.
-func (l *Log) sync(seq uint64) error {
-	l.syncing.Lock()
-	defer l.syncing.Unlock()
-	if l.synced >= seq {
-		return nil
-	}
-	l.mu.Lock()
-	file, last := l.file, l.last
-	l.mu.Unlock()
-	if file == nil {
-		return errors.New("closed")
-	}
-	// A rotation in between has synced the file itself, and closed it.
-	if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) {
-		return err
-	}
-	if err := l.note(last); err != nil {
-		return err
-	}
-	l.synced = last.Seq
-	return nil
-}
-
-// note writes the head in place. Its length grows only, so that nothing of an
-// older one is left behind it.
-func (l *Log) note(h Head) error {
-	_, err := l.head.WriteAt([]byte(h.String()+"\n"), 0)
-	return err
-}
-
 // Head is the last record, on disk or not.
 func (l *Log) Head() Head {
 	l.mu.Lock()
@@ -228,9 +210,15 @@ func (l *Log) Close() error {
 		l.late.Stop()
 		l.late = nil
 	}
+	var doubtful error
+	if l.doubt != nil {
+		// The last chance to have it on record.
+		l.doubt.again = time.Time{}
+		doubtful = l.goOn()
+	}
 	last := l.last.Seq
 	l.mu.Unlock()
-	err := l.sync(last)
+	err := errors.Join(doubtful, l.sync(last))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err = errors.Join(err, l.file.Close(), l.head.Close(), l.lock.Close())

@@ -29,11 +29,20 @@ func Open(o Options) (_ *Log, err error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	if o.Reserve == 0 {
+		o.Reserve = DefaultReserve
+	}
+	if o.Space == nil {
+		o.Space = spaceOf
+	}
 	l := &Log{o: o, last: Head{Digest: genesis}}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("audit log %q: %w", o.Dir, err)
-			for _, file := range []*os.File{l.file, l.head, l.lock} {
+			if l.file != nil {
+				err = errors.Join(err, l.file.Close())
+			}
+			for _, file := range []*os.File{l.head, l.lock} {
 				if file != nil {
 					err = errors.Join(err, file.Close())
 				}
@@ -80,9 +89,11 @@ func (l *Log) resume() error {
 			return err
 		}
 		if l.file == nil {
-			if l.file, err = os.OpenFile(paths[i], os.O_WRONLY|os.O_APPEND, 0); err != nil {
+			last, err := os.OpenFile(paths[i], os.O_WRONLY|os.O_APPEND, 0)
+			if err != nil {
 				return err
 			}
+			l.file = last
 			l.size, l.torn, l.open = end.size, end.torn, end.open
 		} else if len(end.torn) > 0 {
 			// Nobody begins a file before all lines of the last one are whole.
@@ -93,10 +104,15 @@ func (l *Log) resume() error {
 			return nil
 		}
 	}
-	if l.file == nil {
-		l.file, err = create(l.o.Dir, 1)
+	if l.file != nil {
+		return nil
 	}
-	return err
+	first, err := create(l.o.Dir, 1)
+	if err != nil {
+		return err
+	}
+	l.file = first
+	return nil
 }
 
 // compare records what the head knows of and the files do not have.

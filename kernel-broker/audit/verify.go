@@ -212,7 +212,7 @@ func (v *verifier) expectTorn(r record) {
 	case len(r.Torn) > 0:
 		v.report.Notes = append(v.report.Notes, fmt.Sprintf("%s:%d: %s", v.path, v.line, r.Reason))
 	case r.Kind == KindRecovered:
-		v.problem("the broker found, when it began: " + r.Reason)
+		v.problem("the broker found: " + r.Reason)
 	}
 	v.torn = nil
 }
