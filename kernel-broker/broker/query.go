@@ -3,8 +3,8 @@ package broker
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -53,19 +53,32 @@ type NodeView struct {
 	LastSeen  time.Time
 }
 
-// Nodes returns every node, sorted by name.
+// Nodes returns every node, sorted by name. There may be ten thousand, and
+// whoever looks at them must not keep the broker from its work: under the lock
+// they are only gathered. A record is not changed once it is there, but
+// replaced by another.
 func (c *Controller) Nodes() []NodeView {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var out []NodeView
-	for _, name := range slices.Sorted(maps.Keys(c.records.nodes)) {
-		out = append(out, c.viewLocked(name))
+	views := c.gather()
+	slices.SortFunc(views, func(a, b NodeView) int { return strings.Compare(a.Node.Name, b.Node.Name) })
+	for i := range views {
+		views[i].Node = views[i].Node.Clone()
 	}
-	return out
+	return views
 }
 
+func (c *Controller) gather() []NodeView {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	views := make([]NodeView, 0, len(c.records.nodes))
+	for name := range c.records.nodes {
+		views = append(views, c.viewLocked(name))
+	}
+	return views
+}
+
+// viewLocked has the record itself in it, which is for reading only.
 func (c *Controller) viewLocked(name string) NodeView {
-	v := NodeView{Node: c.records.nodes[name].Clone(), LastSeen: c.lost[name]}
+	v := NodeView{Node: c.records.nodes[name], LastSeen: c.lost[name]}
 	if s := c.sessions[name]; s != nil {
 		v.Connected, v.LastSeen = true, time.Now()
 	}
@@ -82,7 +95,9 @@ func (c *Controller) Node(name string) (NodeView, error) {
 	if c.records.nodes[name] == nil {
 		return NodeView{}, fmt.Errorf("node %q never connected: %w", name, kb.ErrNotFound)
 	}
-	return c.viewLocked(name), nil
+	v := c.viewLocked(name)
+	v.Node = v.Node.Clone()
+	return v, nil
 }
 
 // SlurmHealth says whether slurmctld could be seen at the last look.

@@ -27,6 +27,8 @@ type records struct {
 	allocs    map[kb.JobID]*kb.Allocation // those with something left to do
 	runs      runRecords
 	revisions map[string]int64
+	// What the store has, also of what is over.
+	jobIndex, runIndex index
 }
 
 // load reads everything anew.
@@ -46,19 +48,23 @@ func (r *records) load(ctx context.Context) error {
 	if list, _, err = r.store.List(ctx, jobPrefix); err != nil {
 		return fmt.Errorf("records of jobs: %w", err)
 	}
+	var jobs []entry
 	for _, rec := range list {
 		a, err := decodeJob(rec)
 		if err != nil {
 			return err
 		}
+		jobs = append(jobs, entry{rec.Key, a.ID})
 		if !a.Closed {
 			allocs[a.ID], revisions[rec.Key] = a, rec.Revision
 		}
 	}
-	runs, err := loadRuns(ctx, r.store, revisions)
+	runs, entries, err := loadRuns(ctx, r.store, revisions)
 	if err != nil {
 		return err
 	}
+	r.jobIndex.replace(jobs)
+	r.runIndex.replace(entries)
 	r.nodes, r.allocs, r.runs, r.revisions = nodes, allocs, runs, revisions
 	return nil
 }
@@ -106,6 +112,7 @@ func (r *records) commit(ctx context.Context, nodes []*kb.Node, allocs []*kb.All
 	r.keepRuns(runs)
 	for _, a := range allocs {
 		r.allocs[a.ID] = a
+		r.jobIndex.put(entry{jobKey(a.ID), a.ID})
 		if a.Closed {
 			delete(r.allocs, a.ID)
 			delete(r.revisions, jobKey(a.ID))
@@ -131,23 +138,22 @@ func split(writes []store.Write) [][]store.Write {
 
 // job reads one run of a job, also a closed one. A nil restart means the newest.
 func (r *records) job(ctx context.Context, job uint32, restart *uint32) (*kb.Allocation, error) {
+	key := ""
 	if restart != nil {
-		rec, err := r.store.Get(ctx, jobKey(kb.JobID{Job: job, Restart: *restart}))
-		if errors.Is(err, store.ErrNotFound) {
-			return nil, fmt.Errorf("job %d, restart %d: %w", job, *restart, kb.ErrNotFound)
-		} else if err != nil {
-			return nil, fmt.Errorf("job %d: %w: %w", job, kb.ErrUnavailable, err)
-		}
-		return decodeJob(rec)
-	}
-	list, _, err := r.store.List(ctx, strings.TrimSuffix(jobKey(kb.JobID{Job: job}), "000000"))
-	if err != nil {
-		return nil, fmt.Errorf("job %d: %w: %w", job, kb.ErrUnavailable, err)
-	}
-	if len(list) == 0 {
+		key = jobKey(kb.JobID{Job: job, Restart: *restart})
+	} else if key = r.jobIndex.last(strings.TrimSuffix(jobKey(kb.JobID{Job: job}), "000000")); key == "" {
 		return nil, fmt.Errorf("job %d never asked for a kernel: %w", job, kb.ErrNotFound)
 	}
-	return decodeJob(list[len(list)-1])
+	rec, err := r.store.Get(ctx, key)
+	switch {
+	case errors.Is(err, store.ErrNotFound) && restart != nil:
+		return nil, fmt.Errorf("job %d, restart %d: %w", job, *restart, kb.ErrNotFound)
+	case errors.Is(err, store.ErrNotFound):
+		return nil, fmt.Errorf("job %d is forgotten by now: %w", job, kb.ErrNotFound)
+	case err != nil:
+		return nil, fmt.Errorf("job %d: %w: %w", job, kb.ErrUnavailable, err)
+	}
+	return decodeJob(rec)
 }
 
 // run reads one run of a job with its revision; nil when there is none.
@@ -193,38 +199,21 @@ func decode(rec store.Record, into any, own func() string) error {
 
 // jobs reads the newest runs, newest first.
 func (r *records) jobs(ctx context.Context, limit int) ([]*kb.Allocation, error) {
-	list, _, err := r.store.List(ctx, jobPrefix)
+	list, err := newest(ctx, r, &r.jobIndex, limit, decodeJob)
 	if err != nil {
-		return nil, fmt.Errorf("jobs: %w: %w", kb.ErrUnavailable, err)
+		return nil, fmt.Errorf("jobs: %w", err)
 	}
-	var out []*kb.Allocation
-	for i := len(list) - 1; i >= 0 && len(out) < limit; i-- {
-		a, err := decodeJob(list[i])
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, a)
-	}
-	return out, nil
+	return list, nil
 }
 
 // prune forgets the oldest closed jobs beyond keep.
 func (r *records) prune(ctx context.Context, keep int) error {
-	list, _, err := r.store.List(ctx, jobPrefix)
+	err := r.forget(ctx, &r.jobIndex, keep, func(rec store.Record) (bool, error) {
+		a, err := decodeJob(rec)
+		return err == nil && a.Closed, err
+	})
 	if err != nil {
 		return fmt.Errorf("jobs: %w", err)
-	}
-	for i := 0; i < len(list)-keep; i++ {
-		a, err := decodeJob(list[i])
-		if err != nil {
-			return err
-		}
-		if !a.Closed {
-			continue
-		}
-		if _, err := r.store.Commit(ctx, store.Write{Key: list[i].Key, Delete: true, Expect: list[i].Revision}); err != nil {
-			return fmt.Errorf("record %q: %w", list[i].Key, err)
-		}
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func (c *Controller) RequestRun(ctx context.Context, q RunRequest) (*kb.Run, err
 	if err != nil {
 		return nil, err
 	}
-	runs, err := c.records.profilingRuns(ctx)
+	runs, err := c.records.allRuns(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -138,14 +138,12 @@ func (c *Controller) BeginRun(ctx context.Context, id kb.JobID) (*kb.Run, error)
 }
 
 func (c *Controller) beginRun(ctx context.Context, id kb.JobID, job kb.SlurmJob, collectors []string) (*kb.Run, error) {
-	runs, err := c.records.profilingRuns(ctx)
+	runs, err := c.records.runsAbout(ctx, 1, func(of kb.JobID) bool { return of == id })
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range runs {
-		if r.Job == id {
-			return r, nil
-		}
+	if len(runs) > 0 {
+		return runs[0], nil
 	}
 	now := time.Now().UTC()
 	r := &kb.Run{State: kb.RunRequested, Since: now, Collectors: collectors, RequestedBy: job.User, Requested: now,
@@ -251,11 +249,7 @@ func (c *Controller) ProfilingRun(ctx context.Context, id uint64) (*kb.Run, erro
 
 // ProfilingRuns returns the newest runs, of one job if it is not 0.
 func (c *Controller) ProfilingRuns(ctx context.Context, limit int, job uint32) ([]*kb.Run, error) {
-	runs, err := c.records.profilingRuns(ctx)
-	if job != 0 {
-		runs = slices.DeleteFunc(runs, func(r *kb.Run) bool { return r.Job.Job != job })
-	}
-	return runs[:min(limit, len(runs))], err
+	return c.records.profilingRuns(ctx, limit, job)
 }
 
 // AwaitsRun returns nil while a run still awaits what a node delivers.

@@ -23,23 +23,25 @@ type runRecords struct {
 	next uint64
 }
 
-func loadRuns(ctx context.Context, s store.Store, revisions map[string]int64) (runRecords, error) {
+func loadRuns(ctx context.Context, s store.Store, revisions map[string]int64) (runRecords, []entry, error) {
 	runs := runRecords{open: map[uint64]*kb.Run{}, next: 1}
 	list, _, err := s.List(ctx, runPrefix)
 	if err != nil {
-		return runs, fmt.Errorf("records of runs: %w", err)
+		return runs, nil, fmt.Errorf("records of runs: %w", err)
 	}
+	var entries []entry
 	for _, rec := range list {
 		r, err := decodeRun(rec)
 		if err != nil {
-			return runs, err
+			return runs, nil, err
 		}
+		entries = append(entries, entry{rec.Key, r.Job})
 		runs.next = max(runs.next, r.ID+1)
 		if !r.Over() {
 			runs.open[r.ID], revisions[rec.Key] = r, rec.Revision
 		}
 	}
-	return runs, nil
+	return runs, entries, nil
 }
 
 func decodeRun(rec store.Record) (*kb.Run, error) {
@@ -53,6 +55,7 @@ func decodeRun(rec store.Record) (*kb.Run, error) {
 // keepRuns takes in what was committed.
 func (r *records) keepRuns(runs []*kb.Run) {
 	for _, run := range runs {
+		r.runIndex.put(entry{runKey(run.ID), run.Job})
 		r.runs.next = max(r.runs.next, run.ID+1)
 		if r.runs.open[run.ID] = run; run.Over() {
 			delete(r.runs.open, run.ID)
@@ -73,8 +76,28 @@ func (r *records) profilingRun(ctx context.Context, id uint64) (*kb.Run, error) 
 	return decodeRun(rec)
 }
 
-// profilingRuns reads all runs, newest first.
-func (r *records) profilingRuns(ctx context.Context) ([]*kb.Run, error) {
+// profilingRuns reads the newest runs, of one job if it is not 0, newest first.
+func (r *records) profilingRuns(ctx context.Context, limit int, job uint32) ([]*kb.Run, error) {
+	if job != 0 {
+		return r.runsAbout(ctx, limit, func(id kb.JobID) bool { return id.Job == job })
+	}
+	runs, err := newest(ctx, r, &r.runIndex, limit, decodeRun)
+	if err != nil {
+		return nil, fmt.Errorf("runs: %w", err)
+	}
+	return runs, nil
+}
+
+func (r *records) runsAbout(ctx context.Context, limit int, such func(kb.JobID) bool) ([]*kb.Run, error) {
+	runs, err := about(ctx, r, &r.runIndex, limit, such, decodeRun)
+	if err != nil {
+		return nil, fmt.Errorf("runs: %w", err)
+	}
+	return runs, nil
+}
+
+// allRuns reads every run that the store has, whoever wrote it, newest first.
+func (r *records) allRuns(ctx context.Context) ([]*kb.Run, error) {
 	list, _, err := r.store.List(ctx, runPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("runs: %w: %w", kb.ErrUnavailable, err)
@@ -93,28 +116,19 @@ func (r *records) profilingRuns(ctx context.Context) ([]*kb.Run, error) {
 // pruneRuns forgets the oldest runs beyond keep that are over. The newest stays
 // in any case.
 func (r *records) pruneRuns(ctx context.Context, keep int) error {
-	list, _, err := r.store.List(ctx, runPrefix)
+	err := r.forget(ctx, &r.runIndex, max(keep, 1), func(rec store.Record) (bool, error) {
+		run, err := decodeRun(rec)
+		return err == nil && run.Over(), err
+	})
 	if err != nil {
 		return fmt.Errorf("runs: %w", err)
-	}
-	for _, rec := range list[:max(0, len(list)-max(keep, 1))] {
-		run, err := decodeRun(rec)
-		if err != nil {
-			return err
-		}
-		if !run.Over() {
-			continue
-		}
-		if _, err := r.store.Commit(ctx, store.Write{Key: rec.Key, Delete: true, Expect: rec.Revision}); err != nil {
-			return fmt.Errorf("record %q: %w", rec.Key, err)
-		}
 	}
 	return nil
 }
 
 // RunFiles returns the digests of the files that runs hold on to, with the run.
 func (c *Controller) RunFiles(ctx context.Context) (map[string][]string, error) {
-	runs, err := c.records.profilingRuns(ctx)
+	runs, err := c.records.allRuns(ctx)
 	if err != nil {
 		return nil, err
 	}

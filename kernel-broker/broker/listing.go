@@ -1,0 +1,114 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/store"
+)
+
+const (
+	// listPage is how many records are read at a time. That of a job of 16 nodes
+	// has some 20 kB.
+	listPage = 64
+	// mostListed bounds what one listing reads. Nothing as long could be sent:
+	// records are about twice as long as their messages.
+	mostListed = 64 << 20
+)
+
+// budget is what a listing may still read.
+type budget struct{ read, bytes int }
+
+func (b *budget) take(records ...store.Record) error {
+	for _, rec := range records {
+		if b.bytes += len(rec.Value); b.bytes > mostListed {
+			return fmt.Errorf("the newest %d alone have %d MiB, ask for fewer (--limit): %w", b.read, mostListed>>20, kb.ErrExhausted)
+		}
+		b.read++
+	}
+	return nil
+}
+
+// neighbours reads records that are next to each other, page by page; keys may
+// go either way, and so do the pages. Records that are gone by now are missing.
+func (r *records) neighbours(ctx context.Context, keys []string, page func([]store.Record) error) error {
+	for part := range slices.Chunk(keys, listPage) {
+		from, to := part[0], part[len(part)-1]
+		list, err := r.store.Range(ctx, min(from, to), max(from, to)+"\x00", len(part))
+		if err != nil {
+			return fmt.Errorf("%w: %w", kb.ErrUnavailable, err)
+		}
+		if from > to {
+			slices.Reverse(list)
+		}
+		if err := page(list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newest reads up to limit records of a kind, the newest first.
+func newest[T any](ctx context.Context, r *records, x *index, limit int, read func(store.Record) (T, error)) ([]T, error) {
+	var out []T
+	var left budget
+	err := r.neighbours(ctx, x.newest(limit), func(list []store.Record) error {
+		if err := left.take(list...); err != nil {
+			return err
+		}
+		for _, rec := range list {
+			one, err := read(rec)
+			if err != nil {
+				return err
+			}
+			out = append(out, one)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// about reads up to limit records about such jobs, the newest first.
+func about[T any](ctx context.Context, r *records, x *index, limit int, such func(kb.JobID) bool, read func(store.Record) (T, error)) ([]T, error) {
+	var out []T
+	var left budget
+	for _, key := range x.about(limit, such) {
+		rec, err := r.store.Get(ctx, key)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", kb.ErrUnavailable, err)
+		}
+		if err := left.take(rec); err != nil {
+			return nil, err
+		}
+		one, err := read(rec)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// forget removes the oldest records of a kind beyond keep, those that may go.
+func (r *records) forget(ctx context.Context, x *index, keep int, may func(store.Record) (bool, error)) error {
+	return r.neighbours(ctx, x.beyond(keep), func(list []store.Record) error {
+		for _, rec := range list {
+			if goes, err := may(rec); err != nil {
+				return err
+			} else if !goes {
+				continue
+			}
+			if _, err := r.store.Commit(ctx, store.Write{Key: rec.Key, Delete: true, Expect: rec.Revision}); err != nil {
+				return fmt.Errorf("record %q: %w", rec.Key, err)
+			}
+			x.drop(rec.Key)
+		}
+		return nil
+	})
+}
