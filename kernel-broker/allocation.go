@@ -42,17 +42,6 @@ const (
 	PhaseFailed Phase = "failed"
 )
 
-// Event is one line of an allocation's timeline.
-type Event struct {
-	At     time.Time `json:"at"`
-	Node   string    `json:"node,omitempty"`
-	Event  string    `json:"event"`
-	Detail string    `json:"detail,omitempty"`
-}
-
-// maxTimeline bounds a record; what is past it is dropped, the end is kept.
-const maxTimeline = 4096
-
 // Allocation is one run of a job that asked for a profile.
 type Allocation struct {
 	ID        JobID  `json:"id"`
@@ -88,10 +77,14 @@ type Allocation struct {
 	HandedTo string    `json:"handed_to,omitempty"` // the job that gets the nodes without a boot
 	Closed   bool      `json:"closed,omitempty"`    // nothing is left to do
 
-	Timeline []Event          `json:"timeline,omitempty"`
-	Before   map[string]Proof `json:"before,omitempty"`
-	During   map[string]Proof `json:"during,omitempty"`
-	After    map[string]Proof `json:"after,omitempty"`
+	Timeline []Event `json:"timeline,omitempty"`
+	LeftOut  int     `json:"left_out,omitempty"` // events that the timeline had no room for
+	// What each node was proven to run before, during and after the job; nothing
+	// where Brief: its record has no room for that.
+	Brief  bool             `json:"brief,omitempty"`
+	Before map[string]Proof `json:"before,omitempty"`
+	During map[string]Proof `json:"during,omitempty"`
+	After  map[string]Proof `json:"after,omitempty"`
 }
 
 // Switching reports whether the job waits for its kernel.
@@ -104,14 +97,6 @@ func (a *Allocation) Holds() bool { return a.Switching() || a.Phase == PhaseRead
 
 // Has reports whether the node is one of the allocation's.
 func (a *Allocation) Has(node string) bool { return slices.Contains(a.Nodes, node) }
-
-// Note appends to the timeline.
-func (a *Allocation) Note(at time.Time, node, event, detail string) {
-	a.Timeline = append(a.Timeline, Event{At: at, Node: node, Event: event, Detail: detail})
-	if over := len(a.Timeline) - maxTimeline; over > 0 {
-		a.Timeline = a.Timeline[over:]
-	}
-}
 
 // Enter changes the phase and notes it.
 func (a *Allocation) Enter(phase Phase, now time.Time, detail string) {

@@ -1,0 +1,81 @@
+package kernelbroker
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A timeline stays below its bounds, keeps what the job went through and the
+// newest of its nodes, and says how much it left out.
+func TestTimelineIsBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		nodes, events int
+		detail        string
+		bytes         int
+	}{
+		"many events":            {nodes: 2, events: 3 * maxTimeline, bytes: maxTimelineBytes},
+		"long ones":              {nodes: 2, events: 2000, detail: strings.Repeat("x", 1000), bytes: maxTimelineBytes},
+		"of a wide job":          {nodes: 4000, events: 8000, detail: strings.Repeat("x", 100), bytes: maxTimelineBytes - 4000*bytesPerNode},
+		"of an even wider job":   {nodes: 60000, events: 8000, detail: strings.Repeat("x", 100), bytes: minTimelineBytes},
+		"as few as there may be": {nodes: 2, events: 100, bytes: maxTimelineBytes},
+	} {
+		now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+		a := &Allocation{}
+		for i := range c.nodes {
+			a.Nodes = append(a.Nodes, fmt.Sprintf("n%d", i))
+		}
+		a.Enter(PhaseAccepted, now, "")
+		for i := range c.events {
+			now = now.Add(time.Millisecond)
+			a.Note(now, a.Nodes[i%c.nodes], fmt.Sprint("event ", i), c.detail)
+		}
+		a.Enter(PhaseReady, now, "")
+		text, err := json.Marshal(a.Timeline)
+		if err != nil || len(text) > c.bytes+c.bytes/8 || len(a.Timeline) > maxTimeline {
+			t.Errorf("%s: %d events, %d bytes, %v", name, len(a.Timeline), len(text), err)
+		}
+		first, last := a.Timeline[0], a.Timeline[len(a.Timeline)-1]
+		newest := a.Timeline[len(a.Timeline)-2]
+		if first.Event != string(PhaseAccepted) || last.Event != string(PhaseReady) || newest.Event != fmt.Sprint("event ", c.events-1) {
+			t.Errorf("%s: from %+v to %+v, %+v", name, first, newest, last)
+		}
+		marks, missing := 0, c.events+2-len(a.Timeline)
+		for i, e := range a.Timeline {
+			if e.Event == eventLeftOut {
+				marks++
+				missing++ // it is itself none of those that happened
+				if !strings.HasPrefix(e.Detail, fmt.Sprintf("%d older events", a.LeftOut)) {
+					t.Errorf("%s: it says %q of %d", name, e.Detail, a.LeftOut)
+				}
+			}
+			if i > 0 && e.At.Before(a.Timeline[i-1].At) {
+				t.Errorf("%s: event %d is older than the one before it", name, i)
+			}
+		}
+		if missing != a.LeftOut || marks > 1 || (marks == 1) != (a.LeftOut > 0) || (c.events > 100) != (marks == 1) {
+			t.Errorf("%s: %d left out, %d missing, said %d times", name, a.LeftOut, missing, marks)
+		}
+	}
+}
+
+// The job's own events give way last, its first and its last not at all.
+func TestShortenToNothing(t *testing.T) {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	a := &Allocation{Nodes: []string{"n1"}}
+	a.Enter(PhaseAccepted, now, "")
+	a.Note(now, "n1", "booted", "")
+	a.Enter(PhaseSwitching, now, "")
+	a.Enter(PhaseReady, now, "")
+	a.Shorten(3 * 80)
+	if len(a.Timeline) != 3 || a.Timeline[1].Event != eventLeftOut || a.LeftOut != 2 || a.Timeline[2].Event != string(PhaseReady) {
+		t.Errorf("%+v", a.Timeline)
+	}
+	before := fmt.Sprint(a.Timeline)
+	a.Shorten(0)
+	if a.Shorten(0); fmt.Sprint(a.Timeline) != before || a.LeftOut != 2 {
+		t.Errorf("%+v became %+v", before, a.Timeline)
+	}
+}
