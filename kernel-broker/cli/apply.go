@@ -61,13 +61,8 @@ func (a *app) profileApply(ctx context.Context, dir, kernels string, only []stri
 		return err
 	}
 	for _, one := range all {
-		for _, v := range one.profile.GetVersions() {
-			if err := a.allowed(v.GetKernel()); err != nil {
-				return err
-			}
-			if v.Envelope, err = s.sign(ctx, one.profile, v.GetKernel()); err != nil {
-				return err
-			}
+		if err := a.signAll(ctx, one.profile, s); err != nil {
+			return err
 		}
 	}
 	for _, one := range all {
@@ -78,6 +73,27 @@ func (a *app) profileApply(ctx context.Context, dir, kernels string, only []stri
 			err = a.apply(ctx, one)
 		}
 		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// signAll signs what the site's policy lets jobs have.
+func (a *app) signAll(ctx context.Context, profile *api.Profile, s *signature) error {
+	var now *api.Profile
+	var err error
+	if len(s.opened) > 0 {
+		// For the floors of what is registered.
+		if now, err = a.profileIfAny(ctx, profile.GetName()); err != nil {
+			return err
+		}
+	}
+	for _, v := range profile.GetVersions() {
+		if err := a.allowed(v.GetKernel()); err != nil {
+			return err
+		}
+		if v.Envelope, err = s.sign(ctx, a, now, v.GetKernel()); err != nil {
 			return err
 		}
 	}

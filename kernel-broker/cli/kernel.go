@@ -129,7 +129,7 @@ func (a *app) registerIn(ctx context.Context, r registration) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	envelope, err := r.signature.sign(ctx, profile, spec)
+	envelope, err := r.signature.sign(ctx, a, profile, spec)
 	if err != nil {
 		return "", err
 	}
@@ -242,18 +242,13 @@ func (r registration) read(profile *api.Profile) (*api.KernelSpec, []catalog.Art
 	if err != nil {
 		return nil, nil, err
 	}
-	image, err := catalog.DescribeFile(r.kernel)
+	image, initrd, err := describeFiles(r.kernel, r.initrd)
 	if err != nil {
 		return nil, nil, err
 	}
 	files := []catalog.Artifact{image}
-	var initrd *catalog.Artifact
-	if r.initrd != "" {
-		file, err := catalog.DescribeFile(r.initrd)
-		if err != nil {
-			return nil, nil, err
-		}
-		initrd, files = &file, append(files, file)
+	if initrd != nil {
+		files = append(files, *initrd)
 	}
 	k, err := manifest.Kernel(kernelbroker.Ref{Profile: r.profile, Version: version}, r.arguments, image, initrd)
 	if err != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -83,18 +84,28 @@ func (a *app) showKey(name string, public []byte) error {
 	if err != nil {
 		return err
 	}
-	id, err := signing.KeyID(parsed)
+	entry, _, err := trustEntry(filepath.Base(name), parsed)
 	if err != nil {
 		return err
 	}
-	return a.page(func(p *page) {
-		p.line("  - name: %q", filepath.Base(name))
-		p.line("    id: %s", id)
-		p.line("    public: |")
-		for line := range strings.Lines(string(public)) {
-			p.line("      %s", strings.TrimSpace(line))
-		}
-	})
+	return a.page(func(p *page) { p.line("%s", strings.TrimSuffix(entry, "\n")) })
+}
+
+// trustEntry is a key as one of the keys of a trust list, and its id.
+func trustEntry(name string, public crypto.PublicKey) (entry, id string, err error) {
+	if id, err = signing.KeyID(public); err != nil {
+		return "", "", err
+	}
+	text, err := signing.FormatPublicKey(public)
+	if err != nil {
+		return "", "", err
+	}
+	var e strings.Builder
+	fmt.Fprintf(&e, "  - name: %q\n    id: %s\n    public: |\n", name, id)
+	for line := range strings.Lines(string(text)) {
+		fmt.Fprintf(&e, "      %s\n", strings.TrimSpace(line))
+	}
+	return e.String(), id, nil
 }
 
 // ask gets a secret from a file, or from a person at a terminal.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,16 +19,19 @@ import (
 // signature is what the flags say of how kernels are signed.
 type signature struct {
 	keys       []string
+	verify     []string // files of public keys
 	passphrase string
 	cluster    string
 	valid      time.Duration
 	floor      uint32
 	opened     []crypto.Signer
+	known      signing.Trust // of the keys and those to verify with
 }
 
 func (s *signature) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringArrayVar(&s.keys, "sign-key", nil, "sign with this `key`: a file or a PKCS#11 URI; may be given again")
+	f.StringArrayVar(&s.verify, "verify-key", nil, "believe signatures by the public key in this `file`, too, as those of --sign-key; may be given again")
 	f.StringVar(&s.passphrase, "passphrase-file", "", "`file` with the key's passphrase or the token's PIN; without one it is asked for")
 	f.StringVar(&s.cluster, "cluster", "", "`name` of the cluster that it is signed for; the settings file's when not given")
 	f.DurationVar(&s.valid, "valid", 365*24*time.Hour, "how long the signature is good")
@@ -40,6 +44,9 @@ func (s *signature) open(ctx context.Context, a *app) error {
 	if len(s.keys) == 0 {
 		if s.floor != 0 {
 			return usageError{fmt.Errorf("--floor is part of a signature; give --sign-key")}
+		}
+		if len(s.verify) > 0 {
+			return usageError{fmt.Errorf("--verify-key is for what a signature is made of; give --sign-key")}
 		}
 		return nil
 	}
@@ -59,49 +66,82 @@ func (s *signature) open(ctx context.Context, a *app) error {
 		}
 		s.opened = append(s.opened, by)
 	}
-	return nil
+	return s.know()
 }
 
-// sign makes the envelope of a kernel; nil without keys. The floor never sinks:
-// it is at least that of every signature in the profile.
-func (s *signature) sign(ctx context.Context, profile *api.Profile, spec *api.KernelSpec) ([]byte, error) {
-	if len(s.opened) == 0 {
-		return nil, nil
-	}
+// manifest is what is signed of a kernel. The floor never sinks: it is at least
+// that of every signature in the profile which is by a key that is known. Anybody
+// else's would have nodes refuse what they should boot, for good.
+func (s *signature) manifest(profile *api.Profile, k kernelbroker.Kernel) signing.Manifest {
 	floor := s.floor
 	for _, v := range profile.GetVersions() {
-		if m, _, err := signing.Peek(v.GetEnvelope()); err == nil && m.Floor <= spec.GetVersion() {
+		if m, err := s.verified(v.GetEnvelope()); err == nil && m.Profile == k.Profile && m.Floor <= k.Version {
 			floor = max(floor, m.Floor)
 		}
 	}
 	now := time.Now()
-	return signing.Sign(ctx, signing.ManifestOf(kernelOf(spec), signing.Terms{
-		Cluster: s.cluster, Made: now, Expires: now.Add(s.valid), Floor: floor,
-	}), s.opened...)
+	return signing.ManifestOf(k, signing.Terms{Cluster: s.cluster, Made: now, Expires: now.Add(s.valid), Floor: floor})
+}
+
+// sign makes the envelope of a kernel that is here; nil without keys.
+func (s *signature) sign(ctx context.Context, a *app, profile *api.Profile, spec *api.KernelSpec) ([]byte, error) {
+	if len(s.opened) == 0 {
+		return nil, nil
+	}
+	m := s.manifest(profile, kernelOf(spec))
+	if m.Floor > 0 {
+		a.say("%s: signed with a floor: %s", m.Kernel().Ref(), floorWords(m))
+	}
+	return signing.Sign(ctx, m, s.opened...)
+}
+
+func floorWords(m signing.Manifest) string {
+	if m.Floor == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("nodes that have it boot no version below %d of %s any more", m.Floor, m.Profile)
 }
 
 func (a *app) kernelSignCommand() *cobra.Command {
 	var s signature
+	var w witness
 	var reason string
 	c := &cobra.Command{
 		Use: "sign NAME@VERSION --sign-key KEY", Short: "Give a registered kernel a new signature",
 		Long: `Signs a kernel that is registered: one that was registered without, one whose
-signature expires, or whose key goes. What is signed is what the broker says of
-the kernel, which is shown first; compare it with what you built. The kernel
-stays as it is.`,
-		Example: "  kernelctl kernel sign mitgcm@3 --sign-key release.pem --cluster alpha",
-		Args:    cobra.ExactArgs(1),
-		RunE:    a.run(func(ctx context.Context, args []string) error { return a.kernelSign(ctx, args[0], &s, reason) }),
+signature expires, or whose key goes. The kernel stays as it is.
+
+What it is, the broker says, and who has the broker could say anything. So somebody
+else has to vouch for it:
+
+  - its present signature, expired or not, by one of the keys that sign now or of
+    --verify-key: nothing else needs to be given;
+  - the files that it was built as: --kernel, with the --initrd and every --argument
+    that it was registered with. They leave release, build id and drivers to the
+    broker's word unless --manifest has them; the least memory is in no file;
+  - you, with --as-described: the broker's word is taken for all of it. Compare each
+    digest that is shown with one that you have from elsewhere.
+
+All that is signed is shown.`,
+		Example: `  kernelctl kernel sign mitgcm@3 --sign-key release.pem --cluster alpha
+  kernelctl kernel sign mitgcm@3 --sign-key new.pem --verify-key old.pub --cluster alpha
+  kernelctl kernel sign mitgcm@3 --sign-key release.pem --cluster alpha --kernel bzImage --manifest kernel.json --argument nohz_full=1-3`,
+		Args: cobra.ExactArgs(1),
+		RunE: a.run(func(ctx context.Context, args []string) error { return a.kernelSign(ctx, args[0], &s, w, reason) }),
 	}
 	s.flags(c)
+	w.flags(c)
 	c.Flags().StringVar(&reason, "reason", "", "`text` for the record")
 	_ = c.MarkFlagRequired("sign-key") // defined above
 	return c
 }
 
-func (a *app) kernelSign(ctx context.Context, text string, s *signature, reason string) error {
+func (a *app) kernelSign(ctx context.Context, text string, s *signature, w witness, reason string) error {
 	ref, err := versionRef(text)
 	if err != nil {
+		return err
+	}
+	if err := w.validate(); err != nil {
 		return err
 	}
 	if err := s.open(ctx, a); err != nil {
@@ -112,12 +152,20 @@ func (a *app) kernelSign(ctx context.Context, text string, s *signature, reason 
 		return err
 	}
 	for _, v := range profile.GetVersions() {
-		k := v.GetKernel()
-		if k.GetVersion() != ref.Version {
+		if v.GetKernel().GetVersion() != ref.Version {
 			continue
 		}
-		a.say("signing %s: %s, build id %s, image %s, arguments %q", ref, k.GetRelease(), k.GetBuildId(), k.GetImageDigest(), k.GetArguments())
-		envelope, err := s.sign(ctx, profile, k)
+		k := kernelOf(v.GetKernel())
+		if k.Ref() != ref {
+			return fmt.Errorf("kernel %q: the broker answers with kernel %q, which is not signed in its place: %w", ref, k.Ref(), kernelbroker.ErrPrecluded)
+		}
+		whose, err := w.vouch(s, k, v.GetEnvelope())
+		if err != nil {
+			return err
+		}
+		m := s.manifest(profile, k)
+		a.showSigned(m, s, whose)
+		envelope, err := signing.Sign(ctx, m, s.opened...)
 		if err != nil {
 			return err
 		}
@@ -128,11 +176,40 @@ func (a *app) kernelSign(ctx context.Context, text string, s *signature, reason 
 		_, err = call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.SignVersion,
 			&api.SignVersionRequest{RequestId: id, Name: ref.Profile, Version: ref.Version, Envelope: envelope, Reason: reason})
 		if err == nil {
-			a.say("%s signed, good until %s", ref, clock(time.Now().Add(s.valid)))
+			a.say("%s signed, good until %s", ref, clock(m.Expires))
 		}
 		return err
 	}
 	return fmt.Errorf("kernel %q: %w", ref, kernelbroker.ErrNotFound)
+}
+
+// showSigned shows all that is signed, and whose word it is.
+func (a *app) showSigned(m signing.Manifest, s *signature, whose string) {
+	p := &page{}
+	p.line("signing %s %s:", m.Kernel().Ref(), whose)
+	p.row("  image", fmt.Sprintf("%s, %d bytes", m.Image.Digest, m.Image.Size))
+	if m.Initrd != nil {
+		p.row("  initrd", fmt.Sprintf("%s, %d bytes", m.Initrd.Digest, m.Initrd.Size))
+	} else {
+		p.row("  initrd", "none, the node's own")
+	}
+	p.row("  arguments", fmt.Sprintf("%q", m.Arguments))
+	p.row("  release", m.Release)
+	p.row("  build id", m.BuildID)
+	p.row("  architecture", m.Architecture)
+	p.row("  drivers", fmt.Sprintf("%d: %s", len(m.Drivers), joinWords(m.Drivers)))
+	p.row("  least memory", fmt.Sprintf("%d MiB", m.MinMemoryMiB))
+	p.row("  cluster", m.Cluster)
+	p.row("  made", clock(m.Made))
+	p.row("  expires", clock(m.Expires))
+	p.row("  floor", floorWords(m))
+	for _, by := range s.opened {
+		if id, err := signing.KeyID(by.Public()); err == nil { // it was opened, so it has one
+			p.row("  by key", id)
+		}
+	}
+	p.flush()
+	a.say("%s", strings.TrimRight(p.text.String(), "\n"))
 }
 
 // versionRef reads NAME@VERSION, where the version is not left out.

@@ -116,7 +116,7 @@ func TestSignAnew(t *testing.T) {
 	if out := f.must(0, "", "kernel", "show", "mitgcm"); !strings.Contains(out, "not signed") {
 		t.Errorf("shown:\n%s", out)
 	}
-	f.must(0, "mitgcm@1 signed", "kernel", "sign", "mitgcm@1", "--sign-key", path, "--cluster", "alpha", "--valid", "1h", "--reason", "late")
+	f.must(0, "mitgcm@1 signed", "kernel", "sign", "mitgcm@1", "--sign-key", path, "--cluster", "alpha", "--as-described", "--valid", "1h", "--reason", "late")
 	if m := f.verify(t, trust, ref); m.Expires.Sub(m.Made) != time.Hour {
 		t.Errorf("signed: %+v", m)
 	}
