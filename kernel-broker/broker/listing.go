@@ -51,6 +51,27 @@ func (r *records) neighbours(ctx context.Context, keys []string, page func([]sto
 	return nil
 }
 
+// eachRecord looks at every record under a prefix, the oldest first. Not
+// all of them are in memory at a time, and so they are not one snapshot: whoever
+// changes one on what he saw is fenced by its revision.
+func eachRecord(ctx context.Context, s store.Store, prefix string, look func(store.Record) error) error {
+	for from := prefix; ; {
+		list, err := s.Range(ctx, from, prefix+"\xff", listPage)
+		if err != nil {
+			return err
+		}
+		for _, rec := range list {
+			if err := look(rec); err != nil {
+				return err
+			}
+		}
+		if len(list) < listPage {
+			return nil
+		}
+		from = list[len(list)-1].Key + "\x00"
+	}
+}
+
 // newest reads up to limit records of a kind, the newest first.
 func newest[T any](ctx context.Context, r *records, x *index, limit int, read func(store.Record) (T, error)) ([]T, error) {
 	var out []T

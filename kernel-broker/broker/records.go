@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,6 +28,8 @@ type records struct {
 	revisions map[string]int64
 	// What the store has, also of what is over.
 	jobIndex, runIndex index
+	// limit of one record in bytes; 0: the store's. For tests.
+	limit int
 }
 
 // load reads everything anew.
@@ -45,11 +46,8 @@ func (r *records) load(ctx context.Context) error {
 		}
 		nodes[n.Name], revisions[rec.Key] = n, rec.Revision
 	}
-	if list, _, err = r.store.List(ctx, jobPrefix); err != nil {
-		return fmt.Errorf("records of jobs: %w", err)
-	}
 	var jobs []entry
-	for _, rec := range list {
+	err = eachRecord(ctx, r.store, jobPrefix, func(rec store.Record) error {
 		a, err := decodeJob(rec)
 		if err != nil {
 			return err
@@ -58,6 +56,10 @@ func (r *records) load(ctx context.Context) error {
 		if !a.Closed {
 			allocs[a.ID], revisions[rec.Key] = a, rec.Revision
 		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("records of jobs: %w", err)
 	}
 	runs, entries, err := loadRuns(ctx, r.store, revisions)
 	if err != nil {
@@ -70,13 +72,17 @@ func (r *records) load(ctx context.Context) error {
 }
 
 // commit writes changed records, each fenced by the revision it was read at.
-// On any error the caller must load anew: the outcome may be unknown.
+// On any error the caller must load anew: the outcome may be unknown. Only where
+// a record is too large is nothing written.
 func (r *records) commit(ctx context.Context, nodes []*kb.Node, allocs []*kb.Allocation, runs ...*kb.Run) error {
 	var writes []store.Write
 	add := func(key string, value any) error {
-		data, err := json.Marshal(value)
+		data, err := encode(key, value)
+		if err == nil {
+			err = r.check(key, len(data))
+		}
 		if err != nil {
-			return fmt.Errorf("record %q: %w", key, err)
+			return err
 		}
 		writes = append(writes, store.Write{Key: key, Value: data, Expect: r.revisions[key]})
 		return nil
@@ -183,18 +189,6 @@ func decodeJob(rec store.Record) (*kb.Allocation, error) {
 		return nil, err
 	}
 	return a, nil
-}
-
-// decode reads a record that has to be under its own key: a change of one that
-// is not would go to another record.
-func decode(rec store.Record, into any, own func() string) error {
-	if err := json.Unmarshal(rec.Value, into); err != nil {
-		return fmt.Errorf("record %q: %w", rec.Key, err)
-	}
-	if key := own(); key != rec.Key {
-		return fmt.Errorf("record %q holds what belongs under %q: %w", rec.Key, key, kb.ErrInvalid)
-	}
-	return nil
 }
 
 // jobs reads the newest runs, newest first.

@@ -25,21 +25,21 @@ type runRecords struct {
 
 func loadRuns(ctx context.Context, s store.Store, revisions map[string]int64) (runRecords, []entry, error) {
 	runs := runRecords{open: map[uint64]*kb.Run{}, next: 1}
-	list, _, err := s.List(ctx, runPrefix)
-	if err != nil {
-		return runs, nil, fmt.Errorf("records of runs: %w", err)
-	}
 	var entries []entry
-	for _, rec := range list {
+	err := eachRecord(ctx, s, runPrefix, func(rec store.Record) error {
 		r, err := decodeRun(rec)
 		if err != nil {
-			return runs, nil, err
+			return err
 		}
 		entries = append(entries, entry{rec.Key, r.Job})
 		runs.next = max(runs.next, r.ID+1)
 		if !r.Over() {
 			runs.open[r.ID], revisions[rec.Key] = r, rec.Revision
 		}
+		return nil
+	})
+	if err != nil {
+		return runs, nil, fmt.Errorf("records of runs: %w", err)
 	}
 	return runs, entries, nil
 }
