@@ -112,7 +112,13 @@ func (a *Agent) announce(ctx context.Context, action decide.Action) error {
 	return a.parts.Link.Flush(ctx)
 }
 
+// execute boots what is loaded, unless the node has come to trust it no more:
+// since the load slurmd may have taken long to stop, or the stream to come back.
+// That is asked before the last look at the wish, for it reads files.
 func (a *Agent) execute(ctx context.Context, action decide.Action) error {
+	if err := a.parts.Booter.Admit(ctx, action.Target); err != nil {
+		return err
+	}
 	status := a.parts.Link.Status()
 	if !status.Fresh || status.Wish.Generation != action.Generation || !a.wanted(action.Target) {
 		return errOvertaken

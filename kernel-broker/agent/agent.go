@@ -31,6 +31,8 @@ type Link interface {
 type Booter interface {
 	Fetch(ctx context.Context, t decide.Target) error
 	Load(ctx context.Context, t decide.Target) error
+	// Admit asks whether the node still trusts what is loaded.
+	Admit(ctx context.Context, t decide.Target) error
 	Unload(ctx context.Context) error
 	Execute(ctx context.Context) error
 }

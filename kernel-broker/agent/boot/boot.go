@@ -1,9 +1,10 @@
 // Package boot does what a switch of kernels consists of: artifacts into the
 // cache, trust and digests checked, image loaded, machine booted. Each step can
 // be done again. Nothing is fetched that the node does not trust, and it is asked
-// again right before every load. What is loaded are sealed copies whose digests
-// were checked as they were made: the tools load a truncated or damaged image
-// without a word, and between a check and a load by name a file can change.
+// again right before every load, and once more before the boot, which may come
+// long after. What is loaded are sealed copies whose digests were checked as they
+// were made: the tools load a truncated or damaged image without a word, and
+// between a check and a load by name a file can change.
 package boot
 
 import (
@@ -45,7 +46,7 @@ type Artifacts interface {
 // the kernel is at fault.
 type Trust interface {
 	Allow(ctx context.Context, k kernelbroker.Kernel, envelope []byte) error
-	// Admit is Allow right before a load; it may remember what it saw.
+	// Admit is Allow right before a load or a boot; it may remember what it saw.
 	Admit(ctx context.Context, k kernelbroker.Kernel, envelope []byte) error
 }
 
@@ -115,7 +116,7 @@ func (b *Booter) Load(ctx context.Context, t decide.Target) (err error) {
 	if initrd != nil {
 		defer func() { err = errors.Join(err, initrd.Close()) }()
 	}
-	if err := b.blame(b.Trust.Admit(ctx, t.Kernel, t.Envelope)); err != nil {
+	if err := b.Admit(ctx, t); err != nil {
 		return err
 	}
 	err = b.Tools.Load(ctx, image, initrd, line)
@@ -126,6 +127,12 @@ func (b *Booter) Load(ctx context.Context, t decide.Target) (err error) {
 		return fmt.Errorf("kernel %q: %w", t.Kernel.Ref(), err)
 	}
 	return nil
+}
+
+// Admit asks whether the node trusts the target: before the load, and once more
+// before the boot.
+func (b *Booter) Admit(ctx context.Context, t decide.Target) error {
+	return b.blame(b.Trust.Admit(ctx, t.Kernel, t.Envelope))
 }
 
 // initrd is the one that the kernel brings, or the node's own; nil for none.

@@ -246,5 +246,8 @@ func TestTrustIsAskedTwice(t *testing.T) {
 		if err := b.Load(t.Context(), x); !errors.Is(err, c.refusal) || errors.Is(err, ErrKernel) != c.kernel || f.loads != 0 {
 			t.Errorf("%s: load: %v, %d loads", name, err, f.loads)
 		}
+		if err := b.Admit(t.Context(), x); !errors.Is(err, c.refusal) || errors.Is(err, ErrKernel) != c.kernel {
+			t.Errorf("%s: before the boot: %v", name, err)
+		}
 	}
 }

@@ -52,8 +52,8 @@ func (g *Guard) Allow(ctx context.Context, k kernelbroker.Kernel, envelope []byt
 	return err
 }
 
-// Admit is Allow right before a load: what the manifest says is remembered, and
-// on the disk, before the kernel can run.
+// Admit is Allow right before a load or a boot: what the manifest says is
+// remembered, and on the disk, before the kernel can run.
 func (g *Guard) Admit(ctx context.Context, k kernelbroker.Kernel, envelope []byte) error {
 	verified, err := g.judge(ctx, k, envelope)
 	if err != nil || verified == nil {

@@ -163,3 +163,72 @@ func TestUnreadableTrustListIsTheNodesFault(t *testing.T) {
 		t.Errorf("failure %v: %s", r.Failure, r.Detail)
 	}
 }
+
+// A kernel may stay loaded for long, while slurmd is stopped or the broker is
+// away. What the list takes back meanwhile is not booted any more, and does not
+// stay loaded.
+func TestRevokedBetweenLoadAndBoot(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		list  func(n *fakeNode, k *api.KernelSpec)
+		fault api.FailureKind
+		cause string
+	}{
+		{"digest", func(n *fakeNode, k *api.KernelSpec) {
+			n.file("trust.yaml", n.read("trust.yaml")+"revoked: {digests: ["+k.ImageDigest+"]}\n")
+		}, kernelFault, "revoked"},
+		{"floor", func(n *fakeNode, k *api.KernelSpec) {
+			n.file("trust.yaml", n.read("trust.yaml")+"floors: {mitgcm: 99}\n")
+		}, kernelFault, "floor is 99"},
+		{"key", func(n *fakeNode, _ *api.KernelSpec) { n.trusting("") }, kernelFault, "no key that is trusted"},
+		{"list not readable", func(n *fakeNode, _ *api.KernelSpec) { n.file("trust.yaml", "kesy: []\n") }, nodeFault, "kesy"},
+	} {
+		t.Run(c.name+", while slurmd stops", func(t *testing.T) {
+			b, n, wish, kernel := trustedSwitch(t)
+			release := blockingStop(n)
+			w := b.wish(wish)
+			b.report(w.Generation, loaded)
+			c.list(n, kernel)
+			release()
+			refusedAtTheBoot(b, n, w.Generation, c.fault, c.cause)
+		})
+		t.Run(c.name+", after the last word", func(t *testing.T) {
+			b, n, wish, kernel := trustedSwitch(t)
+			receipts := make(chan struct{})
+			b.with(func() { b.receipts = receipts })
+			w := b.wish(wish)
+			b.report(w.Generation, executing)
+			c.list(n, kernel)
+			close(receipts)
+			refusedAtTheBoot(b, n, w.Generation, c.fault, c.cause)
+		})
+	}
+}
+
+// trustedSwitch is a node on stock and the wish for a kernel that it trusts.
+func trustedSwitch(t *testing.T) (*fakeBroker, *fakeNode, *api.Desired, *api.KernelSpec) {
+	t.Helper()
+	b := newFakeBroker(t)
+	n := newFakeNode(t, b.address)
+	kernel := mitgcm(b)
+	s := n.trusting("")
+	b.wish(stockWish(1))
+	n.up()
+	b.slurmd(true, 1)
+	wish := switchWish(kernel, 7)
+	wish.Envelope = s.sign(kernel, nil)
+	return b, n, wish, kernel
+}
+
+func refusedAtTheBoot(b *fakeBroker, n *fakeNode, generation uint64, fault api.FailureKind, cause string) {
+	n.t.Helper()
+	if r := b.report(generation, failed); r.Failure != fault || !strings.Contains(r.Detail, cause) || !strings.Contains(r.Detail, "trust") {
+		n.t.Errorf("failure %v: %s", r.Failure, r.Detail)
+	}
+	n.until("the unloading", func() bool { return strings.HasPrefix(n.read("sys/kernel/kexec_loaded"), "0") })
+	if n.exists("executed") {
+		n.t.Error("booted all the same")
+	}
+	b.wish(stockWish(1))
+	n.until("slurmd, started again", func() bool { return n.starts() == 2 && n.slurmdPID() > 0 })
+}
