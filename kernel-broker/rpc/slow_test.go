@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
@@ -207,18 +207,21 @@ func TestAClientThatNeverReads(t *testing.T) {
 		f.files.mu.Unlock()
 		ctx, cancel := context.WithTimeout(t.Context(), soon)
 		defer cancel()
-		// By itself gRPC offers more room the longer answers take, in the end for all
-		// of it.
-		conn := dial(t, f.address, grpc.WithStaticStreamWindowSize(64<<10))
-		stream, err := api.NewCatalogServiceClient(conn).FetchArtifact(ctx, &api.FetchArtifactRequest{Digest: digestOf(data)})
+		stream, err := api.NewCatalogServiceClient(f.remote(t)).FetchArtifact(ctx, &api.FetchArtifactRequest{Digest: digestOf(data)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the broker ends it", func() bool { return f.lines("a message was not taken within 5s") > 0 })
+		// What ends it hangs on the room that gRPC's client offers by itself: the
+		// stream when the client has what was sent, else its connection.
+		ends := func() int { return f.lines("a message was not taken within 5s") + f.lines("answers were not taken for 5s") }
+		before := ends()
+		until(t, "the broker ends it", func() bool { return ends() > before })
 		for err == nil {
 			_, err = stream.Recv()
 		}
-		want(t, "the stream", err, codes.DeadlineExceeded, "a message was not taken")
+		if code := status.Code(err); code != codes.DeadlineExceeded && code != codes.Unavailable || ctx.Err() != nil {
+			t.Errorf("the stream: %v", err)
+		}
 	})
 	f.served(t)
 }
