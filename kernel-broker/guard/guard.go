@@ -29,9 +29,11 @@ type People interface {
 	ByName(ctx context.Context, name string) (kb.Person, error)
 }
 
-// Recorder keeps the record.
+// Recorder keeps the record. Room reports whether there is any for what changes
+// nothing.
 type Recorder interface {
 	Append(e audit.Entry, wait bool) (uint64, error)
+	Room() bool
 }
 
 // Options of a guard.
@@ -53,15 +55,20 @@ type Options struct {
 	Log *slog.Logger
 	// Changed is called after another policy came into force; it may be nil.
 	Changed func()
+	// Now defaults to time.Now.
+	Now func() time.Time
 }
 
 // Guard is safe for concurrent use.
 type Guard struct {
 	o Options
 
-	mu    sync.Mutex
-	state State
-	flood flood
+	// What of reads and refusals is recorded.
+	reads, refusals *sieve
+
+	mu     sync.Mutex
+	state  State
+	summed time.Time
 }
 
 // State is the policy in force.
@@ -79,7 +86,10 @@ func New(o Options) (*Guard, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	g := &Guard{o: o}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	g := &Guard{o: o, reads: newSieve(readRate, o.Now), refusals: newSieve(refusalRate, o.Now), summed: o.Now()}
 	loaded, err := g.load(o.Optional)
 	if err != nil {
 		return nil, err
@@ -167,6 +177,9 @@ type Asker struct {
 	Place policy.Place
 	// By says how the uid is known, From where it came from, in words.
 	By, From string
+	// Holder names whom records are counted for: a user, a node or an address;
+	// empty: the uid, or From.
+	Holder string
 }
 
 // Judge answers whether the asker may do something. An error is

@@ -1,8 +1,10 @@
 package guard
 
 import (
-	"time"
+	"errors"
+	"fmt"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
 )
 
@@ -12,6 +14,9 @@ const (
 	KindOutcome  = "outcome"
 	KindPolicy   = "policy"
 	KindBroker   = "broker"
+	// KindUnrecorded says how many reads and refusals were left out that no later
+	// record of the same ones counts.
+	KindUnrecorded = "unrecorded"
 )
 
 // Decision is an answer with everything that the record wants to know of it.
@@ -29,6 +34,20 @@ type Decision struct {
 	Line    int
 	// Unknown: nobody is proven, and UID and Who are not known or only seem so.
 	Unknown bool
+	// Open: whether it is allowed is found out as it is done, and the record of
+	// the outcome says it.
+	Open bool
+}
+
+// holder is whom the record of a decision is counted for.
+func (d Decision) holder() string {
+	switch {
+	case d.Holder != "":
+		return d.Holder
+	case !d.Unknown:
+		return fmt.Sprintf("uid %d", d.UID)
+	}
+	return d.From
 }
 
 func (d Decision) entry(kind string) audit.Entry {
@@ -41,46 +60,81 @@ func (d Decision) entry(kind string) audit.Entry {
 }
 
 // Note records a decision whose outcome is not known yet. With wait it is on
-// disk when Note returns; the outcome then has a record of its own.
+// disk when Note returns; the outcome then has a record of its own. It is never
+// left out: what cannot be recorded is an error, and counted.
 func (g *Guard) Note(d Decision, wait bool) (uint64, error) {
+	if g.o.Record == nil {
+		return 0, nil
+	}
 	e := d.entry(KindDecision)
-	allowed := d.Allowed
-	e.Allowed, e.Reason, e.Stated = &allowed, d.Reason, d.Stated
-	return g.append(e, wait)
+	e.Reason, e.Stated = d.Reason, d.Stated
+	if !d.Open {
+		allowed := d.Allowed
+		e.Allowed = &allowed
+	}
+	seq, err := g.append(e, wait)
+	if err != nil {
+		g.sieveOf(d).miss(d.holder(), 1)
+	}
+	return seq, err
 }
 
-// NoteWhole records a decision together with what came of it. Refusals of
-// people whom nobody knows are recorded as far as there are not too many.
+// NoteWhole records a decision that changed nothing, together with what came of
+// it. Of whom there are too many it leaves some out and counts them; and all
+// while the record has room for changes alone.
 func (g *Guard) NoteWhole(d Decision, failure error) error {
+	if g.o.Record == nil {
+		return nil
+	}
 	e := d.entry(KindDecision)
 	allowed := d.Allowed
 	e.Allowed, e.Reason, e.Stated = &allowed, d.Reason, d.Stated
 	if d.Allowed {
 		e.Outcome = outcome(failure)
 	}
-	if d.Unknown && !d.Allowed {
-		g.mu.Lock()
-		passed, before := g.flood.take(time.Now())
-		g.mu.Unlock()
-		if !passed {
-			return nil
-		}
-		e.Unrecorded = before
+	s := g.sieveOf(d)
+	passed, before := s.take(d.holder(), g.o.Record.Room())
+	if !passed {
+		return nil
 	}
+	e.Unrecorded = before
 	_, err := g.append(e, false)
+	if err != nil {
+		s.miss(d.holder(), before+1)
+	}
 	return err
 }
 
-// NoteOutcome records what came of a decision that is on record.
+// LeaveOut counts a decision of which there are known to be too many.
+func (g *Guard) LeaveOut(d Decision) {
+	if g.o.Record != nil {
+		g.sieveOf(d).miss(d.holder(), 1)
+	}
+}
+
+func (g *Guard) sieveOf(d Decision) *sieve {
+	if d.Allowed {
+		return g.reads
+	}
+	return g.refusals
+}
+
+// NoteOutcome records what came of a decision that is on record. What was denied
+// as it was done is a refusal.
 func (g *Guard) NoteOutcome(d Decision, of uint64, failure error) error {
 	e := d.entry(KindOutcome)
 	e.Of, e.Outcome = of, outcome(failure)
+	if denied := failure != nil && !d.Allowed; denied || d.Open {
+		allowed := !denied && !errors.Is(failure, kb.ErrDenied)
+		e.Allowed = &allowed
+	}
 	_, err := g.append(e, false)
 	return err
 }
 
 // NoteBroker records something that the broker itself did.
 func (g *Guard) NoteBroker(action, reason string) error {
+	g.sum()
 	_, err := g.append(audit.Entry{Kind: KindBroker, Action: action, Reason: reason}, true)
 	return err
 }
@@ -89,7 +143,38 @@ func (g *Guard) append(e audit.Entry, wait bool) (uint64, error) {
 	if g.o.Record == nil {
 		return 0, nil
 	}
-	return g.o.Record.Append(e, wait)
+	seq, err := g.o.Record.Append(e, wait)
+	if err == nil {
+		g.mu.Lock()
+		now := g.o.Now()
+		due := now.Sub(g.summed) >= sumPause
+		if due {
+			g.summed = now
+		}
+		g.mu.Unlock()
+		if due {
+			g.sum()
+		}
+	}
+	return seq, err
+}
+
+// sum records what was left out of those who did not come again since: their
+// next record, which would say it, may never be.
+func (g *Guard) sum() {
+	if g.o.Record == nil {
+		return
+	}
+	for what, s := range map[string]*sieve{"read": g.reads, "refused": g.refusals} {
+		lost, others := s.all()
+		total, words := sumOf(lost, others)
+		if total == 0 {
+			continue
+		}
+		if _, err := g.o.Record.Append(audit.Entry{Kind: KindUnrecorded, Action: what, Reason: words, Unrecorded: total}, false); err != nil {
+			g.o.Log.Error("what was left out is not on record", "what", what, "unrecorded", total, "of", words, "error", err)
+		}
+	}
 }
 
 func outcome(err error) string {
@@ -97,31 +182,4 @@ func outcome(err error) string {
 		return "ok"
 	}
 	return err.Error()
-}
-
-// How many refusals of strangers are recorded: so many at once, and so many
-// more each second. Anybody who reaches the port can cause them.
-const (
-	floodBurst  = 100
-	floodSecond = 5
-)
-
-// flood is a bucket of what may be recorded; its zero value is full. Its user
-// sees to it that one call at a time uses it.
-type flood struct {
-	used float64
-	at   time.Time
-	lost uint64
-}
-
-func (f *flood) take(now time.Time) (passed bool, before uint64) {
-	f.used = max(0, f.used-now.Sub(f.at).Seconds()*floodSecond)
-	f.at = now
-	if f.used+1 > floodBurst {
-		f.lost++
-		return false, 0
-	}
-	f.used++
-	before, f.lost = f.lost, 0
-	return true, before
 }

@@ -24,6 +24,7 @@ var crossing = map[string]map[string]string{
 	},
 	"broker": {
 		"catalog":   "the broker resolves what a job asks for",
+		"limit":     "what one node may cause is counted where its word is taken in",
 		"plan":      "the broker does what the plan decides",
 		"profiling": "the broker knows which collectors there are",
 		"store":     "every step is recorded before it is acted on",
@@ -57,6 +58,7 @@ var crossing = map[string]map[string]string{
 	},
 	"guard": {
 		"audit":      "every decision is recorded",
+		"limit":      "what may be left out of the record is counted for each",
 		"policy":     "the guard decides nothing itself",
 		"policyfile": "the policy in force is read from a file",
 	},
