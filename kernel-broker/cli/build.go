@@ -180,14 +180,8 @@ func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
 		return err
 	}
 	// The broker is asked first: hours later is no time to learn that it is away.
-	if r.instrumented {
-		if _, err := a.profile(ctx, r.options.Name+kernelbroker.InstrumentedSuffix); err != nil && !isMissing(err) {
-			return err
-		}
-	} else if r.publish == publishAuto {
-		if r.options.Current, err = a.currentKernel(ctx, r.options.Name, r.options.Cache); err != nil {
-			return fmt.Errorf("%w (--publish never builds without a broker)", err)
-		}
+	if err := a.current(ctx, &r); err != nil {
+		return err
 	}
 	r.options.Command, r.options.Builder = r.command(), "kernelctl "+a.Version
 	p, err := pipeline.Open(ctx, r.options)
@@ -221,6 +215,28 @@ func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
 		return err
 	}
 	return errors.Join(err, a.showCandidate(*candidate))
+}
+
+// current finds what a build is compared with and what goes on to its kernel, and
+// whether the result could be published.
+func (a *app) current(ctx context.Context, r *buildRequest) error {
+	if r.instrumented {
+		_, err := a.profileIfAny(ctx, r.options.Name+kernelbroker.InstrumentedSuffix)
+		return err
+	}
+	if r.publish != publishAuto {
+		return nil
+	}
+	var err error
+	if r.options.Current, err = a.currentKernel(ctx, r.options.Name, r.options.Cache); err != nil {
+		return fmt.Errorf("%w (--publish never builds without a broker)", err)
+	}
+	profile, err := a.profileIfAny(ctx, r.options.Name)
+	if err != nil {
+		return err
+	}
+	_, err = argumentsOf(profile, &r.signature)
+	return err
 }
 
 // command by which a report can be had again.

@@ -41,17 +41,39 @@ func (p publisher) Publish(ctx context.Context, c pipeline.Candidate, log io.Wri
 	if err != nil {
 		return "", err
 	}
-	// What the site wants on the command line is the site's.
-	for _, v := range profile.GetVersions() {
-		if v.GetKernel().GetVersion() == profile.GetDefaultVersion() {
-			r.arguments = v.GetKernel().GetArguments()
-		}
+	if r.arguments, err = argumentsOf(profile, &p.signature); err != nil {
+		return "", err
 	}
 	ref, err := p.app.registerIn(ctx, r)
 	if err == nil {
 		fmt.Fprintf(log, "%s is in the catalog\n", ref)
 	}
 	return ref, err
+}
+
+// argumentsOf are those of a profile's default version, which go on to the next:
+// what the site wants on the command line is the site's. They are the broker's
+// word, so that they are signed only if they were.
+func argumentsOf(profile *api.Profile, s *signature) ([]string, error) {
+	for _, v := range profile.GetVersions() {
+		k := kernelOf(v.GetKernel())
+		if k.Version != profile.GetDefaultVersion() {
+			continue
+		}
+		if len(s.opened) == 0 || len(k.Arguments) == 0 {
+			return k.Arguments, nil
+		}
+		m, err := s.verified(v.GetEnvelope())
+		if err == nil {
+			err = m.Describes(k)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("kernel %q: its arguments %q would be signed for the next version, and nobody but the broker vouches for them: %w; "+
+				"sign it first (kernelctl kernel sign %s), or give --verify-key with the key that signed it: %w", k.Ref(), k.Arguments, err, k.Ref(), kernelbroker.ErrPrecluded)
+		}
+		return k.Arguments, nil
+	}
+	return nil, nil
 }
 
 // describe finds the documents of a registration, the manifest among them.

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+)
+
+// The arguments of the present default go on to the kernel that replaces it. They
+// are what the broker says, and signed only if somebody signed them before.
+func TestPublishSignsOnlyArgumentsThatWereSigned(t *testing.T) {
+	f := newFixture(t)
+	f.must(0, "", "kernel", "register", "--no-boot-test", "--profile", "mitgcm", "--kernel", filepath.Join(bootable(t, t.TempDir(), "mitgcm"), "bzImage"),
+		"--driver", "virtio_net", "--argument", "quiet", "--argument", "nohz=off")
+	key, trust := f.key(t)
+	a := &app{config: client.DefaultPath, Invocation: Invocation{Getenv: func(string) string { return "unix://" + f.socket }, Stdout: os.Stdout, Stderr: new(strings.Builder)}}
+	t.Cleanup(func() { _ = a.conn.Close() })
+	s := signature{keys: []string{key}, cluster: "alpha", valid: time.Hour}
+	if err := s.open(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	c := aCandidate(t, t.TempDir(), verdict.Benefit)
+	if ref, err := (publisher{app: a, signature: s}).Publish(t.Context(), c, new(strings.Builder)); !errors.Is(err, kernelbroker.ErrPrecluded) ||
+		!strings.Contains(err.Error(), "kernelctl kernel sign mitgcm@1") {
+		t.Errorf("published %q, %v", ref, err)
+	}
+	f.must(0, "", sign(key, "--as-described")...)
+	ref, err := publisher{app: a, signature: s}.Publish(t.Context(), c, new(strings.Builder))
+	if err != nil || ref != "mitgcm@2" {
+		t.Fatalf("published %q, %v", ref, err)
+	}
+	if m := f.verify(t, trust, kernelbroker.Ref{Profile: "mitgcm", Version: 2}); !slices.Equal(m.Arguments, []string{"quiet", "nohz=off"}) {
+		t.Errorf("signed: %+v", m)
+	}
+}
