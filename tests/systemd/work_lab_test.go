@@ -27,7 +27,8 @@ func (s *site) anotherKernel(t *testing.T) {
 	t.Log(s.ctl1.must("scontrol show job " + unsigned + " | grep AdminComment; scancel " + unsigned))
 	s.slurmdUp()
 
-	s.ctl1.must("kernelctl kernel sign mitgcm@1 --sign-key /root/keys/release.pem --cluster cluster")
+	s.ctl1.must("kernelctl kernel sign mitgcm@1 --sign-key /root/keys/release.pem --cluster cluster" +
+		" --kernel /srv/kernels/mitgcm/bzImage --manifest /srv/kernels/mitgcm/kernel.json")
 	before := s.n1.must("cat /proc/sys/kernel/random/boot_id")
 	job := s.submit("--kernel-profile=mitgcm", "uname -r; while [ ! -e /tmp/go ]; do sleep 1; done")
 	s.ctl1.until("the job to run", "squeue -h -j "+job+" -o %T | grep -qx RUNNING")
