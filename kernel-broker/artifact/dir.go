@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 )
 
 // Dir is a directory of artifacts:
@@ -106,7 +108,7 @@ func (d *Dir) adopt(file *os.File, digest Digest) error {
 		return err
 	}
 	if err := os.Mkdir(filepath.Dir(path), 0o755); err == nil {
-		if err := syncDir(filepath.Dir(filepath.Dir(path))); err != nil {
+		if err := replace.SyncDir(filepath.Dir(filepath.Dir(path))); err != nil {
 			return err
 		}
 	} else if !errors.Is(err, fs.ErrExist) {
@@ -115,7 +117,7 @@ func (d *Dir) adopt(file *os.File, digest Digest) error {
 	if err := os.Rename(file.Name(), path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return replace.SyncDir(filepath.Dir(path))
 }
 
 // Open opens an artifact for reading, without a check: see Verify.
@@ -230,14 +232,6 @@ func ignoreMissing(err error) error {
 		return nil
 	}
 	return err
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // contextReader makes a copy end with its context, between two reads.

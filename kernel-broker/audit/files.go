@@ -61,12 +61,3 @@ func readHead(dir string) (*Head, error) {
 	}
 	return &h, nil
 }
-
-// syncDir makes a new file's name last.
-func syncDir(dir string) error {
-	folder, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
-}

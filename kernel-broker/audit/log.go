@@ -12,6 +12,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 )
 
 const (
@@ -186,7 +187,7 @@ func create(dir string, first uint64) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syncDir(dir); err != nil {
+	if err := replace.SyncDir(dir); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil

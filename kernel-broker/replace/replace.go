@@ -1,18 +1,21 @@
 // Package replace writes small files whole: a reader sees the old content (or
-// no file) or the new one, never a part, also when the writer dies in between.
+// no file) or the new one, never a part, also when the writer dies in between. What
+// was written when a function returns is there after a power cut.
 package replace
 
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // File puts content at path, by writing beside it and renaming over it. The
 // folder is made when it is missing.
 func File(path string, content []byte, mode os.FileMode) error {
-	return put(path, content, mode, os.Rename)
+	return put(path, content, mode, os.Rename, SyncDir)
 }
 
 // New puts content at path where nothing is yet; of several who do so at once
@@ -23,12 +26,29 @@ func New(path string, content []byte, mode os.FileMode) error {
 			return err
 		}
 		return os.Remove(temporary)
-	})
+	}, SyncDir)
 }
 
-// put writes a file beside the path and has it moved there.
-func put(path string, content []byte, mode os.FileMode, move func(temporary, path string) error) error {
+// SyncDir makes the names in a folder last: what was made, renamed or removed in
+// it is so after a power cut too. A file system without a way to say that to it
+// is left as it is.
+func SyncDir(dir string) error {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = folder.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		err = nil
+	}
+	return errors.Join(err, folder.Close())
+}
+
+// put writes a file beside the path and has it moved there. When it returns, the
+// file is at its place for good.
+func put(path string, content []byte, mode os.FileMode, move func(temporary, path string) error, sync func(dir string) error) error {
 	dir := filepath.Dir(path)
+	changed := changing(dir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("file %q: %w", path, err)
 	}
@@ -43,7 +63,25 @@ func put(path string, content []byte, mode os.FileMode, move func(temporary, pat
 	if err != nil {
 		return fmt.Errorf("file %q: %w", path, errors.Join(err, os.Remove(temporary.Name())))
 	}
+	for _, folder := range changed {
+		if err := sync(folder); err != nil {
+			return fmt.Errorf("file %q is written, but may be gone after a power cut: %w", path, err)
+		}
+	}
 	return nil
+}
+
+// changing lists the folders that get a new name when a file is put into dir:
+// dir itself, and above each folder that is missing the one that it is made in.
+func changing(dir string) []string {
+	folders := []string{dir}
+	for {
+		parent := filepath.Dir(dir)
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || parent == dir {
+			return folders
+		}
+		folders, dir = append(folders, parent), parent
+	}
 }
 
 // fill syncs before the rename, so that a crash cannot leave an empty file

@@ -6,8 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 )
 
@@ -71,5 +74,75 @@ func TestNewIsMadeOnce(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+// A name lasts when its folder was synced after the rename, and one in a folder
+// that was made lasts when the folders above were.
+func TestFileSyncsTheFolders(t *testing.T) {
+	top := t.TempDir()
+	if err := os.Mkdir(filepath.Join(top, "a"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string][]string{
+		filepath.Join(top, "f"):               {top},
+		filepath.Join(top, "a", "f"):          {filepath.Join(top, "a")},
+		filepath.Join(top, "b", "f"):          {filepath.Join(top, "b"), top},
+		filepath.Join(top, "a", "c/d/e", "f"): {filepath.Join(top, "a/c/d/e"), filepath.Join(top, "a/c/d"), filepath.Join(top, "a/c"), filepath.Join(top, "a")},
+	} {
+		var synced []string
+		err := put(path, []byte("new"), 0o644, os.Rename, func(dir string) error {
+			if got, err := os.ReadFile(path); err != nil || string(got) != "new" {
+				t.Errorf("%s is synced before %s is there: %q, %v", dir, path, got, err)
+			}
+			synced = append(synced, dir)
+			return nil
+		})
+		if err != nil || !slices.Equal(synced, want) {
+			t.Errorf("%s: synced %q, %v, want %q", path, synced, err, want)
+		}
+	}
+}
+
+func TestSyncDir(t *testing.T) {
+	if err := SyncDir(t.TempDir()); err != nil {
+		t.Error(err)
+	}
+	if err := SyncDir("/proc"); err != nil { // which has no disk
+		t.Error(err)
+	}
+	if err := SyncDir(filepath.Join(t.TempDir(), "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// What cannot be made to last is said, and what is there stays whole. A folder
+// that nobody may read can be written to and not be synced.
+func TestFolderThatCannotBeSynced(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir) // so that nobody need not get through the folders above
+	if os.Geteuid() == 0 {
+		const nobody = 65534
+		if err := os.Chown(dir, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+		// For this thread alone, and without root's way around modes.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if _, _, err := syscall.RawSyscall(syscall.SYS_SETFSUID, nobody, 0, 0); err != 0 {
+			t.Fatal(err)
+		}
+		defer func() { _, _, _ = syscall.RawSyscall(syscall.SYS_SETFSUID, 0, 0, 0) }()
+	}
+	if err := os.Chmod(".", 0o300); err != nil {
+		t.Fatal(err)
+	}
+	err := File("f", []byte("new"), 0o644)
+	if !errors.Is(err, os.ErrPermission) {
+		t.Errorf("nothing said: %v", err)
+	}
+	got, reading := os.ReadFile("f")
+	if reading != nil || string(got) != "new" {
+		t.Errorf("%q, %v", got, reading)
 	}
 }

@@ -22,6 +22,12 @@ var crossing = map[string]map[string]string{
 		"replace":   "small files that others read are written whole",
 		"signing":   "the agent boots what its trust list allows",
 	},
+	"artifact": {
+		"replace": "a file's name lasts when its folder is on the disk",
+	},
+	"audit": {
+		"replace": "a file's name lasts when its folder is on the disk",
+	},
 	"broker": {
 		"catalog":   "the broker resolves what a job asks for",
 		"limit":     "what one node may cause is counted where its word is taken in",
