@@ -98,6 +98,19 @@ func (a *Allocation) Holds() bool { return a.Switching() || a.Phase == PhaseRead
 // Has reports whether the node is one of the allocation's.
 func (a *Allocation) Has(node string) bool { return slices.Contains(a.Nodes, node) }
 
+// Proven keeps what a node ran in one of the three maps, and reports whether that
+// is news: the first word counts.
+func (a *Allocation) Proven(in *map[string]Proof, node string, proof Proof) bool {
+	if _, have := (*in)[node]; have || a.Brief {
+		return false
+	}
+	if *in == nil {
+		*in = map[string]Proof{}
+	}
+	(*in)[node] = proof
+	return true
+}
+
 // Enter changes the phase and notes it.
 func (a *Allocation) Enter(phase Phase, now time.Time, detail string) {
 	a.Phase, a.Since = phase, now

@@ -34,6 +34,7 @@ type Controller struct {
 	told     map[kb.JobID]string
 	restored map[kb.JobID]bool
 	resets   map[string]time.Time // done, by the token of the boot that they end
+	misfits  map[string]string    // records that were too large, and what was done
 	snapshot string
 	watchers map[kb.JobID][]chan struct{}
 	// runWatchers watch profiling runs.
@@ -53,7 +54,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{
 		o: o, log: o.Log, records: records{store: o.Store},
 		sessions: map[string]*Session{}, lost: map[string]time.Time{}, kernels: newKernels(nil, nil),
-		counted: map[string]bool{}, told: map[kb.JobID]string{}, restored: map[kb.JobID]bool{}, resets: map[string]time.Time{}, watchers: map[kb.JobID][]chan struct{}{},
+		counted: map[string]bool{}, told: map[kb.JobID]string{}, restored: map[kb.JobID]bool{}, resets: map[string]time.Time{}, misfits: map[string]string{}, watchers: map[kb.JobID][]chan struct{}{},
 		kick: make(chan struct{}, 1), look: make(chan struct{}, 1),
 	}
 	c.actions = newExecutor(c)
@@ -202,10 +203,11 @@ func (c *Controller) pass(ctx context.Context) error {
 	out := plan.Decide(in)
 	changed := len(out.Nodes)+len(out.Allocations)+len(out.Runs) > 0
 	if changed {
-		if err := c.records.commit(ctx, out.Nodes, out.Allocations, out.Runs...); err != nil {
+		if err := c.commitLocked(ctx, in.Now, &out); err != nil {
 			c.stale = true
 			return fmt.Errorf("commit: %w", err)
 		}
+		changed = len(out.Nodes)+len(out.Allocations)+len(out.Runs) > 0
 		c.logChanges(in, out)
 		c.logRuns(in.Runs, out.Runs)
 		for _, a := range out.Allocations {

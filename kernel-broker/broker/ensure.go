@@ -126,11 +126,14 @@ func (c *Controller) accept(ctx context.Context, r Request) error {
 		return err
 	}
 	a, err := c.draft(ctx, r, job, view)
+	if err == nil {
+		err = c.records.holds(a)
+	}
 	if err != nil {
 		return c.refused(ctx, r, job, err)
 	}
 	if have != nil {
-		a.Timeline = append(slices.Clone(have.Timeline), a.Timeline...)
+		a.Timeline, a.LeftOut = append(slices.Clone(have.Timeline), a.Timeline...), have.LeftOut
 	}
 	return c.record(ctx, r, a, revision)
 }

@@ -59,11 +59,8 @@ func (d *decision) switching(a *kb.Allocation) {
 	if d.ReadyNodes(a) < len(a.Nodes) {
 		return
 	}
-	if a.During == nil {
-		a.During = map[string]kb.Proof{}
-	}
 	for _, name := range a.Nodes {
-		a.During[name] = d.nodes[name].Running
+		a.Proven(&a.During, name, d.nodes[name].Running)
 	}
 	a.Enter(kb.PhaseReady, d.in.Now, fmt.Sprintf("every node proved %s", a.Kernel.Release))
 }
@@ -122,17 +119,27 @@ func (d *decision) nodeReady(a *kb.Allocation, name string) bool {
 	return ok && s.Armed() && !s.Waiting() && d.in.Slurm.At.After(a.Created)
 }
 
+// mostLate is how many nodes a reason names: users read it in squeue.
+const mostLate = 8
+
 // late names the nodes that a switch still waits for.
 func (d *decision) late(a *kb.Allocation) string {
-	text := ""
+	text, late := "", 0
 	for _, name := range a.Nodes {
-		if !d.nodeReady(a, name) {
-			state := "unknown to the broker"
-			if n := d.nodes[name]; n != nil {
-				state = n.PhaseName()
-			}
-			text += fmt.Sprintf(" %s (%s)", name, state)
+		if d.nodeReady(a, name) {
+			continue
 		}
+		if late++; late > mostLate {
+			continue
+		}
+		state := "unknown to the broker"
+		if n := d.nodes[name]; n != nil {
+			state = n.PhaseName()
+		}
+		text += fmt.Sprintf(" %s (%s)", name, state)
+	}
+	if more := late - mostLate; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
 	return "waited for" + text
 }
@@ -221,9 +228,6 @@ func (d *decision) returning(a *kb.Allocation) {
 // close reports whether no node is left to the allocation, and records what
 // each of them came back to.
 func (d *decision) close(a *kb.Allocation) bool {
-	if a.After == nil {
-		a.After = map[string]kb.Proof{}
-	}
 	for _, name := range a.Nodes {
 		n := d.nodes[name]
 		if n == nil || n.Timeline != a.ID {
@@ -236,11 +240,8 @@ func (d *decision) close(a *kb.Allocation) bool {
 		if !back && n.Failure == nil {
 			return false
 		}
-		if _, have := a.After[name]; !have {
-			a.After[name] = n.Running
-			if back {
-				a.Note(d.in.Now, name, "stock", n.Running.Release)
-			}
+		if a.Proven(&a.After, name, n.Running) && back {
+			a.Note(d.in.Now, name, "stock", n.Running.Release)
 		}
 	}
 	a.Closed = true

@@ -50,10 +50,8 @@ func (d *decision) own(n *kb.Node, owner *kb.Allocation) {
 	n.Attempts = 0
 	n.SlurmdNotBefore = later(n.SlurmdNotBefore, d.registerFrom(owner.Created))
 	n.Generation++
-	if owner.Before == nil {
-		owner.Before = map[string]kb.Proof{}
-	}
-	owner.Before[n.Name] = n.Running
+	delete(owner.Before, n.Name)
+	owner.Proven(&owner.Before, n.Name, n.Running)
 }
 
 func (d *decision) want(n *kb.Node, ref kb.Ref) {
