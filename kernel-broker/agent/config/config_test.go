@@ -58,6 +58,16 @@ func TestParse(t *testing.T) {
 
 // Where systemd runs slurmd, it runs each start of it: a slurmd that the agent
 // started itself would live under the lines of the agent's own unit.
+// Where stock is signed no file of the node counts: an empty list is no list.
+func TestNoStockFiles(t *testing.T) {
+	for text, want := range map[string]int{"trust: {list: /etc/t}\n": 2, "trust: {list: /etc/t, stock_files: []}\n": 0} {
+		c, err := Parse([]byte("node: n1\nbroker: b:1\n" + text))
+		if err != nil || len(c.Trust.StockFiles) != want {
+			t.Errorf("%s: %q, %v", text, c.Trust.StockFiles, err)
+		}
+	}
+}
+
 func TestFirstStartFollowsStart(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "/usr/sbin/slurmd",

@@ -221,6 +221,24 @@ func TestUnsignedStock(t *testing.T) {
 	}
 }
 
+// The node's own files are judged by being there alone: where stock is signed,
+// the list of them is to be empty.
+func TestOwnStockHasNoFloor(t *testing.T) {
+	s := newSite(t)
+	s.write("vmlinuz-6.1", "image")
+	s.list("floors: {stock: 9}\n")
+	if err := s.guard.Admit(t.Context(), kernel("stock", 1), nil); err != nil {
+		t.Error(err)
+	}
+	if err := s.guard.Admit(t.Context(), kernel("stock", 1), s.sign(kernel("stock", 1), 0)); !errors.Is(err, signing.ErrFloor) {
+		t.Errorf("signed: %v", err)
+	}
+	s.guard.Stock = []string{}
+	if err := s.guard.Admit(t.Context(), kernel("stock", 1), nil); !errors.Is(err, ErrRefused) || !errors.Is(err, signing.ErrUnsigned) {
+		t.Errorf("no file counts: %v", err)
+	}
+}
+
 func TestSignedStockIsJudgedLikeAny(t *testing.T) {
 	s := newSite(t)
 	k := kernel("stock", 1)
