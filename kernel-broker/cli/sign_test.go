@@ -178,7 +178,9 @@ func TestSignNoOtherContent(t *testing.T) {
 		})
 		key, _ := f.key(t)
 		raw = envelope(t, key, f.version(t, mitgcm1).Kernel, nil)
-		f.must(3, field+" is ", sign(key)...)
+		for _, more := range [][]string{nil, {"--as-described"}} {
+			f.must(3, field+" is ", sign(key, more...)...)
+		}
 		at := filepath.Join(kernels, "mitgcm")
 		if field != "least memory" { // which is in no file
 			f.must(3, field, sign(key, "--kernel", filepath.Join(at, "bzImage"), "--manifest", filepath.Join(at, "kernel.json"))...)

@@ -60,12 +60,12 @@ func (w witness) vouch(s *signature, k kernelbroker.Kernel, envelope []byte) (wh
 	}
 	m, err := s.verified(envelope)
 	if err == nil {
-		err = m.Describes(k)
-	}
-	switch {
-	case err == nil:
+		if err := m.Describes(k); err != nil {
+			return "", fmt.Errorf("kernel %q: its signature by a key that is known contradicts the broker: %w: %w", k.Ref(), err, kernelbroker.ErrPrecluded)
+		}
 		return "as its present signature says", nil
-	case w.asDescribed:
+	}
+	if w.asDescribed {
 		return "as the broker describes it; nobody but the broker vouches for that", nil
 	}
 	return "", fmt.Errorf("kernel %q: nobody but the broker vouches for what it is: its present signature: %w; "+
