@@ -44,6 +44,7 @@ type Controller struct {
 	look chan struct{} // wakes the poller
 	// eager is when a slurmd last began to run, under the lock.
 	eager time.Time
+	pace  *pace
 }
 
 // New returns a controller that has read its records.
@@ -55,7 +56,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		o: o, log: o.Log, records: records{store: o.Store},
 		sessions: map[string]*Session{}, lost: map[string]time.Time{}, kernels: newKernels(nil, nil),
 		counted: map[string]bool{}, told: map[kb.JobID]string{}, restored: map[kb.JobID]bool{}, resets: map[string]time.Time{}, misfits: map[string]string{}, watchers: map[kb.JobID][]chan struct{}{},
-		kick: make(chan struct{}, 1), look: make(chan struct{}, 1),
+		kick: make(chan struct{}, 1), look: make(chan struct{}, 1), pace: newPace(),
 	}
 	c.actions = newExecutor(c)
 	if err := c.records.load(ctx); err != nil {
@@ -113,9 +114,11 @@ func (c *Controller) lookNow() {
 	}
 }
 
-// poll looks at slurmctld, often while something is under way.
+// poll looks at slurmctld, often while something is under way, and at once when
+// it is asked to; but between two looks there is some time in any case.
 func (c *Controller) poll(ctx context.Context) {
 	for ctx.Err() == nil {
+		floor := time.NewTimer(c.o.PollBusy / eagerTimes)
 		c.mu.Lock()
 		comments := c.endingLocked()
 		c.mu.Unlock()
@@ -137,9 +140,14 @@ func (c *Controller) poll(ctx context.Context) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
+		case <-floor.C:
+		}
+		select {
+		case <-ctx.Done():
 		case <-c.look:
 		case <-timer.C:
 		}
+		floor.Stop()
 		timer.Stop()
 	}
 }
@@ -165,7 +173,7 @@ func (c *Controller) pauseLocked() time.Duration {
 // endingLocked reports whether an epilog waits for an answer.
 func (c *Controller) endingLocked() bool {
 	for _, s := range c.sessions {
-		if s.agent.Ending != 0 {
+		if c.endsLocked(s) {
 			return true
 		}
 	}
@@ -220,7 +228,7 @@ func (c *Controller) pass(ctx context.Context) error {
 	}
 	for node, n := range reports {
 		if s := c.sessions[node]; s != nil {
-			s.agent.Reports = s.agent.Reports[n:]
+			s.heard(n)
 		}
 	}
 	for name, s := range c.sessions {

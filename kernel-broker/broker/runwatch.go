@@ -113,19 +113,21 @@ func (c *Controller) followRun(ctx context.Context, w *runWatcher, out chan<- Fi
 // RunReport takes in the agent's word on a run, or its figures.
 func (s *Session) RunReport(run uint64, report plan.RunReport, figures []byte) {
 	s.update(func() {
+		r := s.controller.records.runs.open[run]
+		if r == nil || r.Node(s.node) == nil {
+			return // a node speaks of its own runs only
+		}
 		if report.State != "" {
-			s.controller.lookNow() // the job has come or left
 			if s.agent.Runs == nil {
 				s.agent.Runs = map[uint64]plan.RunReport{}
+			}
+			if s.agent.Runs[run].State != report.State {
+				s.controller.lookFor(s.node) // the job has come or left
 			}
 			s.agent.Runs[run] = report
 		}
 		if len(figures) == 0 || len(figures) > maxFigures {
 			return
-		}
-		r := s.controller.records.runs.open[run]
-		if r == nil || r.Node(s.node) == nil {
-			return // a node speaks of its own runs only
 		}
 		for _, w := range s.controller.runWatchers {
 			if w.run == run {

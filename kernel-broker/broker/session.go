@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -72,6 +73,7 @@ type Session struct {
 	node       string
 	agent      plan.Agent
 	query      uint64
+	dropped    int    // reports that there was no room for
 	told       uint64 // the generation told last
 	toldBefore bool
 	toldRuns   string // the wishes for runs told last; "" before the first
@@ -101,6 +103,10 @@ func (c *Controller) Attach(node string, boot kb.Boot, inventory kb.Inventory, s
 		if _, known := c.view.Nodes[node]; !known {
 			return nil, fmt.Errorf("node %q is not in slurmctld's configuration: %w", node, kb.ErrNotFound)
 		}
+	}
+	boot, err := c.pace.hello(c.records.nodes[node], node, boot, inventory)
+	if err != nil {
+		return nil, err
 	}
 	if old := c.sessions[node]; old != nil {
 		close(old.replaced)
@@ -133,10 +139,17 @@ func (s *Session) Detach() {
 	}
 }
 
-// Report takes in the agent's word on a boot.
+// Report takes in the agent's word on a boot. While the store is away they wait;
+// the newest tell most.
 func (s *Session) Report(r plan.Report) {
 	r.At = time.Now()
-	s.update(func() { s.agent.Reports = append(s.agent.Reports, r) })
+	s.update(func() {
+		if over := len(s.agent.Reports) + 1 - maxReports; over > 0 {
+			s.agent.Reports = slices.Delete(s.agent.Reports, 0, over)
+			s.dropped += over
+		}
+		s.agent.Reports = append(s.agent.Reports, r)
+	})
 	s.controller.log.Info("agent reports", "node", s.node, "generation", r.Generation, "state", string(r.State), "detail", r.Detail)
 }
 
@@ -144,8 +157,8 @@ func (s *Session) Report(r plan.Report) {
 func (s *Session) Slurmd(start uint64, running bool, detail string) {
 	s.update(func() {
 		if running && !s.agent.Slurmd.Running {
-			s.controller.eager = time.Now()
-			s.controller.lookNow()
+			s.controller.eagerForLocked(s.node)
+			s.controller.lookFor(s.node)
 		}
 		s.agent.Slurmd = plan.Slurmd{Start: start, Running: running, At: time.Now()}
 	})
@@ -154,8 +167,21 @@ func (s *Session) Slurmd(start uint64, running bool, detail string) {
 
 // Ending takes in an epilog's query.
 func (s *Session) Ending(query uint64, job uint32) {
-	s.update(func() { s.agent.Ending, s.agent.EndingSince, s.query = job, time.Now(), query })
-	s.controller.lookNow()
+	s.update(func() {
+		s.agent.Ending, s.agent.EndingSince, s.query = job, time.Now(), query
+		if s.controller.endsLocked(s) {
+			s.controller.lookFor(s.node)
+		}
+	})
+}
+
+// heard forgets the reports that a pass has taken in.
+func (s *Session) heard(reports int) {
+	s.agent.Reports = s.agent.Reports[reports:]
+	if s.dropped > 0 {
+		s.controller.log.Warn("reports of an agent dropped: more came than could be taken in", "node", s.node, "reports", s.dropped)
+		s.dropped = 0
+	}
 }
 
 func (s *Session) update(change func()) {

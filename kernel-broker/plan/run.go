@@ -141,6 +141,11 @@ func seen(r *kb.Run) bool {
 	})
 }
 
+// runStep is how long a node at least counts as looking: the steps of a job may
+// come and go quickly, and each word that is taken in writes the record of all
+// the run's nodes.
+const runStep = 10 * time.Second
+
 // runNode takes in what the node's agent says. That it has delivered is not its
 // to say: that stands in the record when the files are stored.
 func (d *decision) runNode(r *kb.Run, n *kb.RunNode) {
@@ -151,7 +156,8 @@ func (d *decision) runNode(r *kb.Run, n *kb.RunNode) {
 	report := agent.Runs[r.ID]
 	switch report.State {
 	case kb.RunNodeReady, kb.RunNodeLooking, kb.RunNodeFailed:
-		if n.State != report.State {
+		back := n.State == kb.RunNodeLooking && report.State == kb.RunNodeReady
+		if n.State != report.State && (!back || d.in.Now.Sub(n.Since) >= runStep) {
 			n.State, n.Reason, n.Since = report.State, report.Reason, d.in.Now
 		}
 	}

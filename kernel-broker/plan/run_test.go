@@ -93,6 +93,37 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// A node whose word on a run changes all the time has the run's record written
+// twice in ten seconds, not with each word; what it says at last stands there.
+func TestARunThatComesAndGoes(t *testing.T) {
+	w := plain(t, "n1", "n2")
+	written := 0
+	for i := range 500 { // ten seconds
+		state := kb.RunNodeLooking
+		if i%2 == 1 {
+			state = kb.RunNodeReady
+		}
+		w.says("n1", state, "")
+		written += len(w.decide().Runs)
+		w.now = w.now.Add(20 * time.Millisecond)
+	}
+	if written > 3 {
+		t.Errorf("the record was written %d times", written)
+	}
+	w.says("n1", kb.RunNodeReady, "")
+	w.pass(runStep)
+	if n := w.runs[1].Node("n1"); n.State != kb.RunNodeReady {
+		t.Errorf("%+v", n)
+	}
+	w.says("n1", kb.RunNodeLooking, "")
+	w.settle()
+	w.says("n1", kb.RunNodeFailed, "no BTF")
+	w.settle()
+	if n := w.runs[1].Node("n1"); n.State != kb.RunNodeFailed {
+		t.Errorf("%+v", n)
+	}
+}
+
 // A job too short for slurmctld to be looked at meanwhile has run if a node saw
 // it; one that nobody saw has not.
 func TestShortJob(t *testing.T) {
