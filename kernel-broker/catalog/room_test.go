@@ -12,6 +12,7 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/store/memstore"
 )
 
 // The texts that take the most room: in a record each of their characters needs
@@ -93,6 +94,9 @@ func TestFullProfileCanStillBeStopped(t *testing.T) {
 				if err != nil {
 					t.Fatalf("step %d: %v", i, err)
 				}
+				if i%50 == 0 {
+					forget(t, kept)
+				}
 			}
 			checkHistory(t, catalog, kept)
 			// All at once: each version failed to boot, and all are retired.
@@ -106,6 +110,18 @@ func TestFullProfileCanStillBeStopped(t *testing.T) {
 			}
 			checkHistory(t, catalog, kept)
 		})
+	}
+}
+
+// forget frees the memory that a store in memory holds all former records in.
+func forget(t *testing.T, kept *memstore.Store) {
+	t.Helper()
+	_, at, err := kept.List(t.Context(), keyPrefix)
+	if err == nil {
+		err = kept.Compact(t.Context(), at)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
