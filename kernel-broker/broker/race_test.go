@@ -1,0 +1,6 @@
+//go:build race
+
+package broker
+
+// raced: the race detector is in.
+const raced = true
