@@ -1,10 +1,8 @@
 package guard
 
 import (
-	"errors"
 	"fmt"
 
-	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
 )
 
@@ -124,8 +122,8 @@ func (g *Guard) sieveOf(d Decision) *sieve {
 func (g *Guard) NoteOutcome(d Decision, of uint64, failure error) error {
 	e := d.entry(KindOutcome)
 	e.Of, e.Outcome = of, outcome(failure)
-	if denied := failure != nil && !d.Allowed; denied || d.Open {
-		allowed := !denied && !errors.Is(failure, kb.ErrDenied)
+	if denied := failure != nil && !d.Allowed; denied || d.Open && failure == nil {
+		allowed := !denied
 		e.Allowed = &allowed
 	}
 	_, err := g.append(e, false)

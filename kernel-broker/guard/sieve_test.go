@@ -195,6 +195,10 @@ func TestOutcomes(t *testing.T) {
 	if err := g.NoteOutcome(d, of, nil); err != nil || !*r.entries[1].Allowed {
 		t.Errorf("%+v, %v", r.entries[1], err)
 	}
+	if err := g.NoteOutcome(d, of, errors.New("broken")); err != nil || r.entries[2].Allowed != nil {
+		t.Errorf("neither allowed nor denied: %+v, %v", r.entries[2], err)
+	}
+	r.entries = r.entries[1:]
 	d.Allowed = false
 	if err := g.NoteOutcome(d, of, errors.New("no")); err != nil || *r.entries[2].Allowed || r.entries[2].Outcome != "no" {
 		t.Errorf("%+v, %v", r.entries[2], err)

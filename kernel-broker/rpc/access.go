@@ -47,7 +47,28 @@ type rule struct {
 	// limit ends a call that takes longer, from its first byte on; 0 for agents'
 	// streams, which end with the node, its certificate or its silence.
 	limit time.Duration
+	does  effect
 }
+
+// effect is what a method does, for the record's sake.
+type effect int
+
+const (
+	// reads changes nothing. It is recorded with what came of it, as far as one
+	// does not do it too often; not where it is for anyone and for nodes.
+	reads effect = iota + 1
+	// reports is what nodes say of themselves and their work, all the time and by
+	// the thousand. The broker's log and its store have that; what is refused of
+	// it is on record.
+	reports
+	// changes is on record, on the disk, before it is done, or refused. Of a
+	// certificate too: a node whose certificate ends while nothing can be recorded
+	// has to be enrolled again.
+	changes
+	// returns brings nodes back to service: a job's end and a reboot. A node would
+	// be lost to all by a refusal, so it is done without a record, too, and counted.
+	returns
+)
 
 const (
 	shortly = 15 * time.Second
@@ -64,63 +85,63 @@ const (
 // rules is the one table of who may call what, and for how long. A method
 // that is missing here cannot be called.
 var rules = map[string]rule{
-	api.CatalogService_ListProfiles_FullMethodName:      {users, shortly},
-	api.CatalogService_GetProfile_FullMethodName:        {users, shortly},
-	api.CatalogService_CheckProfile_FullMethodName:      {users, shortly},
-	api.CatalogService_ApplyProfile_FullMethodName:      {administrators, shortly},
-	api.CatalogService_ReleaseQuarantine_FullMethodName: {administrators, shortly},
-	api.CatalogService_RetireProfile_FullMethodName:     {administrators, shortly},
-	api.CatalogService_PromoteVersion_FullMethodName:    {administrators, shortly},
-	api.CatalogService_QuarantineVersion_FullMethodName: {administrators, shortly},
-	api.CatalogService_SignVersion_FullMethodName:       {administrators, shortly},
-	api.CatalogService_UploadArtifact_FullMethodName:    {administrators, transfer},
-	api.CatalogService_GetArtifact_FullMethodName:       {administrators, shortly},
-	api.CatalogService_ListArtifacts_FullMethodName:     {administrators, shortly},
-	api.CatalogService_CollectArtifacts_FullMethodName:  {administrators, transfer},
-	api.CatalogService_FetchArtifact_FullMethodName:     {fetchers, transfer},
-	api.CatalogService_GetSnapshot_FullMethodName:       {anyone, shortly},
+	api.CatalogService_ListProfiles_FullMethodName:      {users, shortly, reads},
+	api.CatalogService_GetProfile_FullMethodName:        {users, shortly, reads},
+	api.CatalogService_CheckProfile_FullMethodName:      {users, shortly, reads},
+	api.CatalogService_ApplyProfile_FullMethodName:      {administrators, shortly, changes},
+	api.CatalogService_ReleaseQuarantine_FullMethodName: {administrators, shortly, changes},
+	api.CatalogService_RetireProfile_FullMethodName:     {administrators, shortly, changes},
+	api.CatalogService_PromoteVersion_FullMethodName:    {administrators, shortly, changes},
+	api.CatalogService_QuarantineVersion_FullMethodName: {administrators, shortly, changes},
+	api.CatalogService_SignVersion_FullMethodName:       {administrators, shortly, changes},
+	api.CatalogService_UploadArtifact_FullMethodName:    {administrators, transfer, changes},
+	api.CatalogService_GetArtifact_FullMethodName:       {administrators, shortly, reads},
+	api.CatalogService_ListArtifacts_FullMethodName:     {administrators, shortly, reads},
+	api.CatalogService_CollectArtifacts_FullMethodName:  {administrators, transfer, changes},
+	api.CatalogService_FetchArtifact_FullMethodName:     {fetchers, transfer, reads},
+	api.CatalogService_GetSnapshot_FullMethodName:       {anyone, shortly, reads},
 
-	api.AllocationService_EnsureKernel_FullMethodName: {slurm, lasting},
-	api.AllocationService_ReleaseJob_FullMethodName:   {slurm, shortly},
-	api.AllocationService_NoteReboot_FullMethodName:   {slurm, shortly},
-	api.AllocationService_GetJob_FullMethodName:       {users, shortly},
-	api.AllocationService_ListJobs_FullMethodName:     {users, shortly},
+	api.AllocationService_EnsureKernel_FullMethodName: {slurm, lasting, changes},
+	api.AllocationService_ReleaseJob_FullMethodName:   {slurm, shortly, returns},
+	api.AllocationService_NoteReboot_FullMethodName:   {slurm, shortly, returns},
+	api.AllocationService_GetJob_FullMethodName:       {users, shortly, reads},
+	api.AllocationService_ListJobs_FullMethodName:     {users, shortly, reads},
 
-	api.NodeService_Connect_FullMethodName:   {agents, forever},
-	api.NodeService_ListNodes_FullMethodName: {users, shortly},
-	api.NodeService_GetNode_FullMethodName:   {users, shortly},
+	api.NodeService_Connect_FullMethodName:   {agents, forever, reports},
+	api.NodeService_ListNodes_FullMethodName: {users, shortly, reads},
+	api.NodeService_GetNode_FullMethodName:   {users, shortly, reads},
 
-	api.RunService_RequestRun_FullMethodName:    {administrators, shortly},
-	api.RunService_CancelRun_FullMethodName:     {administrators, shortly},
-	api.RunService_BeginRun_FullMethodName:      {slurm, standby},
-	api.RunService_ListRuns_FullMethodName:      {users, shortly},
-	api.RunService_GetRun_FullMethodName:        {users, shortly},
-	api.RunService_WatchRun_FullMethodName:      {users, lasting},
-	api.RunService_UploadRunFile_FullMethodName: {agents, transfer},
-	api.RunService_GetRunFile_FullMethodName:    {agents, shortly},
-	api.RunService_DeliverRun_FullMethodName:    {agents, shortly},
+	api.RunService_RequestRun_FullMethodName:    {administrators, shortly, changes},
+	api.RunService_CancelRun_FullMethodName:     {administrators, shortly, changes},
+	api.RunService_BeginRun_FullMethodName:      {slurm, standby, changes},
+	api.RunService_ListRuns_FullMethodName:      {users, shortly, reads},
+	api.RunService_GetRun_FullMethodName:        {users, shortly, reads},
+	api.RunService_WatchRun_FullMethodName:      {users, lasting, reads},
+	api.RunService_UploadRunFile_FullMethodName: {agents, transfer, reports},
+	api.RunService_GetRunFile_FullMethodName:    {agents, shortly, reads},
+	api.RunService_DeliverRun_FullMethodName:    {agents, shortly, changes},
 
 	// Who has a token is no node yet; the token is looked at by the service.
-	api.TrustService_Enrol_FullMethodName:            {anyone, shortly},
-	api.TrustService_GetAuthority_FullMethodName:     {anyone, shortly},
-	api.TrustService_Renew_FullMethodName:            {agents, shortly},
-	api.TrustService_CreateNodeToken_FullMethodName:  {administrators, shortly},
-	api.TrustService_RevokeNode_FullMethodName:       {administrators, shortly},
-	api.TrustService_ListCertificates_FullMethodName: {administrators, shortly},
-	api.TrustService_RotateAuthority_FullMethodName:  {administrators, shortly},
+	api.TrustService_Enrol_FullMethodName:            {anyone, shortly, changes},
+	api.TrustService_GetAuthority_FullMethodName:     {anyone, shortly, reads},
+	api.TrustService_Renew_FullMethodName:            {agents, shortly, changes},
+	api.TrustService_CreateNodeToken_FullMethodName:  {administrators, shortly, changes},
+	api.TrustService_RevokeNode_FullMethodName:       {administrators, shortly, changes},
+	api.TrustService_ListCertificates_FullMethodName: {administrators, shortly, reads},
+	api.TrustService_RotateAuthority_FullMethodName:  {administrators, shortly, changes},
 
-	api.PolicyService_TestPolicy_FullMethodName: {users, shortly},
-	api.PolicyService_GetPolicy_FullMethodName:  {administrators, shortly},
+	api.PolicyService_TestPolicy_FullMethodName: {users, shortly, reads},
+	api.PolicyService_GetPolicy_FullMethodName:  {administrators, shortly, reads},
 
-	api.HealthService_GetHealth_FullMethodName: {users, shortly},
+	api.HealthService_GetHealth_FullMethodName: {users, shortly, reads},
 
 	// Agents ask before their last word, to know that what they sent arrived.
-	grpc_health_v1.Health_Check_FullMethodName: {anyone, shortly},
-	grpc_health_v1.Health_List_FullMethodName:  {users, shortly},
-	grpc_health_v1.Health_Watch_FullMethodName: {users, lasting},
+	grpc_health_v1.Health_Check_FullMethodName: {anyone, shortly, reads},
+	grpc_health_v1.Health_List_FullMethodName:  {users, shortly, reads},
+	grpc_health_v1.Health_Watch_FullMethodName: {users, lasting, reads},
 
-	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      {users, transfer},
-	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {users, transfer},
+	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      {users, transfer, reads},
+	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {users, transfer, reads},
 }
 
 // door decides who comes in.

@@ -1,13 +1,10 @@
 package rpc
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -63,9 +60,4 @@ func (s *boundStream) ended(err error) error {
 func (s *boundStream) object() string {
 	about, _ := s.about.Load().(string)
 	return about
-}
-
-// unproven reports whether an error means that nobody is known to call.
-func unproven(err error) bool {
-	return errors.Is(err, kernelbroker.ErrUnproven) || status.Code(err) == codes.Unauthenticated
 }

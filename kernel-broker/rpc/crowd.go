@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/limit"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/peercred"
 )
@@ -16,7 +18,7 @@ import (
 // him.
 func (o Options) Listener(l net.Listener) net.Listener {
 	o = o.orDefaults()
-	c := &crowd{Listener: l, limits: o.Limits, log: o.Log, words: newWords(),
+	c := &crowd{Listener: l, limits: o.Limits, guard: o.Guard, log: o.Log, words: newWords(),
 		all: limit.NewPlaces(o.Limits.Connections), guests: limit.NewPlaces(o.Limits.Guests),
 		always: slices.Concat(o.always(), o.SlurmUsers), certificates: o.TLS != nil}
 	return c
@@ -26,6 +28,7 @@ func (o Options) Listener(l net.Listener) net.Listener {
 type crowd struct {
 	net.Listener
 	limits       Limits
+	guard        *guard.Guard // nil: nothing is recorded
 	log          *slog.Logger
 	words        *limit.Rates
 	all, guests  *limit.Places
@@ -44,6 +47,7 @@ func (l *crowd) Accept() (net.Conn, error) {
 		if held != nil {
 			return held, nil
 		}
+		noteAtTheDoor(l.guard, l.log, callerAt(conn), "connection", fmt.Errorf("too many connections: %w", kernelbroker.ErrExhausted))
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0) // nothing stays behind in the kernel either
 		}

@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
@@ -38,15 +41,6 @@ var actions = map[string]policy.Action{
 	api.TrustService_ListCertificates_FullMethodName: policy.Inspect,
 
 	api.PolicyService_GetPolicy_FullMethodName: policy.Inspect,
-}
-
-// looks are the methods for administrators that change nothing. Their record
-// may come later than what they are allowed.
-var looks = map[string]bool{
-	api.CatalogService_GetArtifact_FullMethodName:    true,
-	api.CatalogService_ListArtifacts_FullMethodName:  true,
-	api.TrustService_ListCertificates_FullMethodName: true,
-	api.PolicyService_GetPolicy_FullMethodName:       true,
 }
 
 // deciding are methods that strangers and nodes may call and that judge by
@@ -89,10 +83,23 @@ func objectOf(request any) string {
 		return r.GetDigest()
 	case interface{ GetNode() string }:
 		return r.GetNode()
+	case interface{ GetHello() *api.Hello }:
+		return r.GetHello().GetNode()
 	case interface{ GetNodes() []string }:
-		return strings.Join(r.GetNodes(), ",")
+		return namesOf(r.GetNodes())
 	}
 	return ""
+}
+
+// mostNames of nodes are in a record, which is cut there anyway.
+const mostNames = 16
+
+func namesOf(nodes []string) string {
+	text := strings.Join(nodes[:min(len(nodes), mostNames)], ",")
+	if more := len(nodes) - mostNames; more > 0 {
+		text = fmt.Sprintf("%d more than %s", more, text)
+	}
+	return text
 }
 
 // statedIn is the reason that a request gives for itself.
@@ -118,6 +125,8 @@ type admission struct {
 	leave func()
 	// quiet: refused for taking too much, of which was told a moment ago.
 	quiet bool
+	// unrecorded: done although it could not be recorded.
+	unrecorded bool
 }
 
 // admit judges a call and returns it, or the refusal. What changes something is
@@ -146,18 +155,49 @@ func (g *gate) admit(ctx context.Context, method string, request any) (*admissio
 		if a.leave != nil {
 			a.leave()
 		}
-		a.decision.Allowed, a.decision.Reason = false, err.Error()
-		if a.quiet {
-			return a, err
-		}
-		return a, errors.Join(err, a.note(nil))
+		return a, a.refuse(err, a.quiet)
 	}
-	if rules[method].may == administrators && !looks[method] {
-		if a.of, err = g.guard.Note(a.decision, true); err != nil {
-			a.leave()
-		}
+	if err = a.record(request); err != nil {
+		a.leave()
 	}
 	return a, err
+}
+
+// refuse notes a refusal and returns it. Of a quiet one the record has the number.
+func (a *admission) refuse(err error, quiet bool) error {
+	a.decision.Allowed, a.decision.Reason, a.quiet = false, err.Error(), quiet
+	if quiet {
+		a.gate.guard.LeaveOut(a.decision)
+		return err
+	}
+	return errors.Join(err, a.note(nil))
+}
+
+// record has on the disk what is about to be changed. What is no valid request
+// changes nothing.
+func (a *admission) record(request any) error {
+	does := rules[a.method].does
+	if does != changes && does != returns || request != nil && validate(request) != nil {
+		return nil
+	}
+	// What the policy or a service lets somebody do he may do so often that it is
+	// no flood of the record; it is not left out there.
+	if !a.gate.shares.exempt(a.caller) {
+		holder := a.caller.holder()
+		if wait := a.gate.shares.changes.Take(holder); wait > 0 {
+			err := later(wait, "%s: more than %v changes a second, and %d at once", holder, changeRate.PerSecond, changeRate.Burst)
+			return a.refuse(err, a.gate.shares.words.Take(holder) > 0)
+		}
+	}
+	a.decision.Open = deciding[a.method] || rules[a.method].may == agents
+	of, err := a.gate.guard.Note(a.decision, true)
+	if err != nil && does == returns {
+		a.unrecorded = true
+		a.gate.log.Error("done, and not on record", "method", a.method, "caller", a.caller.String(), "object", a.decision.Object, "error", err)
+		return nil
+	}
+	a.of = of
+	return err
 }
 
 // judge asks the policy of users, and the door of everybody else.
@@ -185,19 +225,46 @@ func (a *admission) judge(ctx context.Context) error {
 	return nil
 }
 
-// note records what became of the call. Methods that anybody may call are no
-// decisions, as far as they are allowed; nor are nodes', which come by the
-// thousand and have a log of their own.
+// note records what became of the call. What a service refuses is a refusal like
+// any other.
 func (a *admission) note(failure error) error {
-	switch may := rules[a.method].may; {
+	if a.decision.Allowed && a.refuses(failure) {
+		a.decision.Allowed, a.decision.Reason = false, status.Convert(statusOf(failure)).Message()
+	}
+	switch {
 	case a.of != 0:
 		return a.gate.guard.NoteOutcome(a.decision, a.of, failure)
-	case a.decision.Allowed && !deciding[a.method] && (may == anyone || may == agents || may == fetchers && !a.caller.Known()):
+	case a.unrecorded, a.decision.Allowed && a.unjudged():
 		return nil
-	case a.decision.Allowed && failure != nil && (unproven(failure) || deciding[a.method] && errors.Is(failure, kernelbroker.ErrDenied)):
-		a.decision.Allowed, a.decision.Reason = false, failure.Error()
 	}
 	return a.gate.guard.NoteWhole(a.decision, failure)
+}
+
+// refuses reports whether a service's error says that the caller may not. Nodes
+// are also told so by what they are not part of: Slurm's configuration, a run.
+func (a *admission) refuses(failure error) bool {
+	if failure == nil {
+		return false
+	}
+	switch status.Code(statusOf(failure)) {
+	case codes.PermissionDenied, codes.Unauthenticated:
+		return true
+	case codes.NotFound, codes.FailedPrecondition:
+		return rules[a.method].may == agents
+	}
+	return false
+}
+
+// unjudged reports whether nobody had anything to decide: what anybody may call,
+// and nodes do all the time.
+func (a *admission) unjudged() bool {
+	switch r := rules[a.method]; r.does {
+	case reports:
+		return true
+	case reads:
+		return r.may == anyone || r.may == agents || r.may == fetchers && !a.caller.Known()
+	}
+	return false
 }
 
 func nameOf(method string) string { return method[strings.LastIndexByte(method, '/')+1:] }

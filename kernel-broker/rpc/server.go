@@ -104,7 +104,7 @@ func NewServer(o Options) *grpc.Server {
 		o.Guard = guard.WithoutFile(g.door.administrators, o.Log)
 	}
 	g.guard, g.proof = o.Guard, o.Proof
-	network := o.TLS.network(o.Limits.Handshake, o.Log)
+	network := o.TLS.network(o.Limits.Handshake, o.Guard, o.Log)
 	g.door.certificates = network != nil
 	server := grpc.NewServer(
 		grpc.Creds(peerCredentials{network, &lines{books: g.shares.books, patience: o.Limits.Patience, log: o.Log}}),

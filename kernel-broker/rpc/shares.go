@@ -23,6 +23,7 @@ type shares struct {
 	always                  []uint32 // have no share, on the broker's host
 	users, nodes, strangers *limit.Rates
 	words                   *limit.Rates
+	changes                 *limit.Rates
 	open                    *limit.Places // calls, from their headers on
 	calls, uploads          *limit.Places // calls, from when it is known whose they are
 	books                   *books
@@ -32,8 +33,8 @@ type shares struct {
 func newShares(l Limits, always []uint32, log *slog.Logger) *shares {
 	return &shares{limits: l, always: always, log: log, words: newWords(), books: &books{of: map[string]int64{}},
 		users: limit.NewRates(l.Users, limit.DefaultKeep, nil), nodes: limit.NewRates(l.Nodes, limit.DefaultKeep, nil),
-		strangers: limit.NewRates(l.Strangers, limit.DefaultKeep, nil),
-		open:      limit.NewPlaces(0), calls: limit.NewPlaces(0), uploads: limit.NewPlaces(0)}
+		strangers: limit.NewRates(l.Strangers, limit.DefaultKeep, nil), changes: limit.NewRates(changeRate, limit.DefaultKeep, nil),
+		open: limit.NewPlaces(0), calls: limit.NewPlaces(0), uploads: limit.NewPlaces(0)}
 }
 
 // How many times Calls one may have open before it is known that they are too
@@ -43,6 +44,10 @@ const (
 	openOfOne  = 2
 	openOfHost = 16
 )
+
+// changeRate bounds how often one changes something, each time with two records
+// that are never left out: in a day some 100 MB of them.
+var changeRate = limit.Rate{PerSecond: 1, Burst: 500}
 
 // uploads are the methods that hold a place of the store's.
 var uploads = map[string]bool{

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/ca"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
 )
 
@@ -31,6 +32,7 @@ type TLS struct {
 type network struct {
 	config *tls.Config
 	accept func(mtls.Peer) error
+	guard  *guard.Guard
 	log    *slog.Logger
 	// limit is for one who opens a connection and then says nothing.
 	limit time.Duration
@@ -40,11 +42,11 @@ type network struct {
 }
 
 // network returns nil where TLS is off.
-func (t *TLS) network(limit time.Duration, log *slog.Logger) *network {
+func (t *TLS) network(limit time.Duration, g *guard.Guard, log *slog.Logger) *network {
 	if t == nil {
 		return nil
 	}
-	n := &network{accept: t.Registry.Accept, log: log, limit: limit, open: map[string]map[*nodeConn]struct{}{}}
+	n := &network{accept: t.Registry.Accept, guard: g, log: log, limit: limit, open: map[string]map[*nodeConn]struct{}{}}
 	n.config = mtls.ServerConfig(t.Source, t.Registry.Cluster(), t.Registry.Accept)
 	t.Registry.OnVoid(n.cut)
 	return n
@@ -56,10 +58,12 @@ func (n *network) handshake(raw net.Conn, caller Caller) (net.Conn, Caller, erro
 	conn := tls.Server(raw, n.config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		n.refused(caller, err)
+		noteAtTheDoor(n.guard, n.log, caller, "handshake", err)
 		return nil, caller, fmt.Errorf("TLS with %s: %w", caller, err)
 	}
 	peer, err := mtls.PeerOf(conn.ConnectionState())
 	if err != nil {
+		noteAtTheDoor(n.guard, n.log, caller, "handshake", err)
 		return nil, caller, err
 	}
 	caller.Encrypted, caller.Node = true, peer
@@ -70,6 +74,7 @@ func (n *network) handshake(raw net.Conn, caller Caller) (net.Conn, Caller, erro
 	held, err := n.hold(conn, raw, peer)
 	if err != nil {
 		n.refused(caller, err)
+		noteAtTheDoor(n.guard, n.log, caller, "handshake", err)
 		return nil, caller, err
 	}
 	provenNode(raw)

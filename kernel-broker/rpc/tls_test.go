@@ -29,6 +29,11 @@ type secured struct {
 
 func serveTLS(t *testing.T, lifetime time.Duration, more ...func(*rpc.Options)) *secured {
 	t.Helper()
+	return serveTLSWith(t, lifetime, both, more...)
+}
+
+func serveTLSWith(t *testing.T, lifetime time.Duration, register func(*grpc.Server), more ...func(*rpc.Options)) *secured {
+	t.Helper()
 	kept := memstore.New()
 	authority, err := ca.OpenAuthority(ca.Options{Dir: filepath.Join(t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: lifetime})
 	if err != nil {
@@ -44,7 +49,7 @@ func serveTLS(t *testing.T, lifetime time.Duration, more ...func(*rpc.Options)) 
 		for _, change := range more {
 			change(o)
 		}
-	}, both)
+	}, register)
 	return s
 }
 
