@@ -34,6 +34,8 @@ type RunOptions struct {
 	Artifacts Artifacts
 	// MaxBytes of one file that a node delivers.
 	MaxBytes uint64
+	// Uploads of all nodes at a time; 0: as many as there are nodes.
+	Uploads int
 	// Administrator tells who sees what belongs to others; nil: root and the
 	// broker's own user, on its host.
 	Administrator func(Caller) bool
@@ -44,12 +46,13 @@ func NewRunService(o RunOptions) api.RunServiceServer {
 	if o.Administrator == nil {
 		o.Administrator = func(c Caller) bool { return c.Local && (c.UID == 0 || c.UID == uint32(os.Geteuid())) } //nolint:gosec // G115: a uid
 	}
-	return &runService{o: o}
+	return &runService{o: o, files: newRunFiles(o.MaxBytes, o.Uploads, o.Runs.AwaitsRun)}
 }
 
 type runService struct {
 	api.UnimplementedRunServiceServer
-	o RunOptions
+	o     RunOptions
+	files *runFiles
 }
 
 const (
@@ -167,6 +170,11 @@ func (s *runService) UploadRunFile(stream api.RunService_UploadRunFileServer) er
 		return status.Errorf(codes.OutOfRange, "run %d: file %q has %d bytes, offset %d is past them",
 			first.GetRunId(), file.GetName(), file.GetSize(), first.GetOffset())
 	}
+	free, err := s.files.take(first.GetRunId(), first.GetNode(), file.GetDigest(), file.GetSize())
+	if err != nil {
+		return err
+	}
+	defer free()
 	source := &chunkReader{rest: first.GetData(), left: file.GetSize() - first.GetOffset(), next: func() ([]byte, error) {
 		message, err := stream.Recv()
 		if err == nil && message.GetFile() != nil {
@@ -212,5 +220,6 @@ func (s *runService) DeliverRun(ctx context.Context, r *api.DeliverRunRequest) (
 	if err := s.o.Runs.Deliver(ctx, d); err != nil {
 		return nil, err
 	}
+	s.files.delivered(d.Run, d.Node)
 	return &api.DeliverRunResponse{}, nil
 }

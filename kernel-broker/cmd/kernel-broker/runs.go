@@ -56,6 +56,8 @@ func (c runsConfig) validate() error {
 func runService(c config, controller *broker.Controller, files artifacts, administrators []uint32) api.RunServiceServer {
 	all := append([]uint32{0, uint32(os.Geteuid())}, administrators...)
 	return rpc.NewRunService(rpc.RunOptions{Runs: controller, Artifacts: files, MaxBytes: c.Runs.MaxBytes,
+		// The other half of the store's places is for those who build kernels.
+		Uploads:       max(1, c.Artifacts.MaxUploads/2),
 		Administrator: func(caller rpc.Caller) bool { return caller.Local && slices.Contains(all, caller.UID) }})
 }
 
