@@ -21,6 +21,10 @@ const (
 	MaxTokenTTL     = 30 * 24 * time.Hour
 )
 
+// maxAhead is how far in the future a certificate may begin: clocks of brokers
+// differ by seconds, and nodes ask again for a while.
+const maxAhead = 5 * time.Minute
+
 // Where a certificate came from.
 const (
 	fromToken   = "token"
@@ -198,7 +202,12 @@ func (r *Registry) keyOf(request []byte) (crypto.PublicKey, string, error) {
 
 func (r *Registry) issue(record *Record, public crypto.PublicKey, key, from string, now time.Time) ([]*x509.Certificate, error) {
 	name := mtls.Name{Cluster: r.cluster, Role: mtls.Node, Name: record.Node}
-	chain, err := r.authority.issue(name, public, record.begin(now))
+	begin := record.begin(now)
+	if begin.Sub(now) > maxAhead {
+		return nil, fmt.Errorf("node %q was revoked with all certificates that begin until %s, and a new one could begin only after that; the clock of a broker is wrong, or was: %w",
+			record.Node, record.Revoked.At.UTC().Format(time.RFC3339), kernelbroker.ErrPrecluded)
+	}
+	chain, err := r.authority.issue(name, public, begin)
 	if err != nil {
 		return nil, fmt.Errorf("node %q: %w", record.Node, err)
 	}

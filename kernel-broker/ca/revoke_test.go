@@ -2,6 +2,7 @@ package ca
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +29,10 @@ func (s *site) out(name string, node *source) {
 			s.t.Errorf("%s, round %d: renewed: %v", name, i, err)
 		}
 		s.open()
+	}
+	// A clock that is far behind has to be set right before that.
+	if ahead := node.pair.Leaf.NotBefore.Sub(s.clock.Now()); ahead > maxAhead {
+		s.clock.pass(ahead)
 	}
 	if err := s.registry.Accept(s.enrol("n1").peer(s.t)); err != nil {
 		s.t.Errorf("%s: after a new token: %v", name, err)
@@ -64,6 +69,43 @@ func TestRevokedWhateverTheClockSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.out("renewed while the clock was behind", node)
+}
+
+// However many certificates were signed while the clock was behind, the one from
+// before is void with a revocation.
+func TestRevokedAfterManyCertificates(t *testing.T) {
+	s := newSite(t)
+	node := s.enrol("n1")
+	s.clock.pass(-2 * time.Minute)
+	for range 3 * keepIssued {
+		s.enrol("n1")
+	}
+	s.out("after many", node)
+}
+
+// A certificate from a clock that was far ahead is void with a revocation. Until
+// it would begin none can be told from it, so none is signed, and it is said why.
+func TestRevokedFromAClockFarAhead(t *testing.T) {
+	s := newSite(t)
+	s.clock.pass(time.Hour)
+	node := s.enrol("n1")
+	s.clock.pass(-time.Hour)
+	if err := s.registry.Revoke(t.Context(), "n1", "test", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.registry.Accept(node.peer(t)); !errors.Is(err, kernelbroker.ErrDenied) {
+		t.Errorf("accepted: %v", err)
+	}
+	token := s.token("n1")
+	_, err := s.registry.Enrol(t.Context(), "n1", token.Secret, newAsker(t).request)
+	if !errors.Is(err, kernelbroker.ErrPrecluded) || !strings.Contains(err.Error(), "clock") {
+		t.Errorf("before that time: %v", err)
+	}
+	s.clock.pass(time.Hour - time.Minute)
+	c, err := s.registry.Enrol(t.Context(), "n1", token.Secret, newAsker(t).request)
+	if err != nil || !c.Chain[0].NotBefore.After(node.pair.Leaf.NotBefore) {
+		t.Errorf("with the same token, when it is time: %v", err)
+	}
 }
 
 // A broker that remembers a revocation from a clock ahead of this one's learns
