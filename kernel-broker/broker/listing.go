@@ -72,11 +72,24 @@ func eachRecord(ctx context.Context, s store.Store, prefix string, look func(sto
 	}
 }
 
+// nothing has the store say that it is there when there is nothing to read: a
+// store that is away must not look like one that is empty.
+func (r *records) nothing(ctx context.Context, prefix string) error {
+	if _, err := r.store.Range(ctx, prefix, prefix+"\xff", 1); err != nil {
+		return fmt.Errorf("%w: %w", kb.ErrUnavailable, err)
+	}
+	return nil
+}
+
 // newest reads up to limit records of a kind, the newest first.
-func newest[T any](ctx context.Context, r *records, x *index, limit int, read func(store.Record) (T, error)) ([]T, error) {
+func newest[T any](ctx context.Context, r *records, x *index, prefix string, limit int, read func(store.Record) (T, error)) ([]T, error) {
+	keys := x.newest(limit)
+	if len(keys) == 0 {
+		return nil, r.nothing(ctx, prefix)
+	}
 	var out []T
 	var left budget
-	err := r.neighbours(ctx, x.newest(limit), func(list []store.Record) error {
+	err := r.neighbours(ctx, keys, func(list []store.Record) error {
 		if err := left.take(list...); err != nil {
 			return err
 		}
@@ -93,10 +106,14 @@ func newest[T any](ctx context.Context, r *records, x *index, limit int, read fu
 }
 
 // about reads up to limit records about such jobs, the newest first.
-func about[T any](ctx context.Context, r *records, x *index, limit int, such func(kb.JobID) bool, read func(store.Record) (T, error)) ([]T, error) {
+func about[T any](ctx context.Context, r *records, x *index, prefix string, limit int, such func(kb.JobID) bool, read func(store.Record) (T, error)) ([]T, error) {
+	keys := x.about(limit, such)
+	if len(keys) == 0 {
+		return nil, r.nothing(ctx, prefix)
+	}
 	var out []T
 	var left budget
-	for _, key := range x.about(limit, such) {
+	for _, key := range keys {
 		rec, err := r.store.Get(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
 			continue

@@ -76,7 +76,8 @@ func TestListingsReadWhatTheyReturn(t *testing.T) {
 		{"70 runs", 70, func() (int, error) { l, err := r.profilingRuns(ctx, 70, 0); return len(l), err }},
 		{"runs of a job", 4, func() (int, error) { l, err := r.profilingRuns(ctx, 100, 7); return len(l), err }},
 		{"two runs of a job", 2, func() (int, error) { l, err := r.profilingRuns(ctx, 2, 7); return len(l), err }},
-		{"runs of a job that has none", 0, func() (int, error) { l, err := r.profilingRuns(ctx, 100, 77); return len(l), err }},
+		// Whether the store is there is asked by reading one.
+		{"runs of a job that has none", 1, func() (int, error) { l, err := r.profilingRuns(ctx, 100, 77); return 1 + len(l), err }},
 		{"forgetting 10 jobs", 10, func() (int, error) { return 10, r.prune(ctx, jobs+restarts-10) }},
 		{"forgetting 5 runs", 5, func() (int, error) { return 5, r.pruneRuns(ctx, runs-5) }},
 		{"forgetting nothing", 0, func() (int, error) { return 0, r.prune(ctx, jobs+restarts) }},
@@ -93,6 +94,25 @@ func TestListingsReadWhatTheyReturn(t *testing.T) {
 	}
 	if !slices.IsSortedFunc(all, func(a, b *kb.Allocation) int { return strings.Compare(jobKey(b.ID), jobKey(a.ID)) }) {
 		t.Error("not the newest first")
+	}
+}
+
+// A store that is away is no empty one.
+func TestListingsWithoutAStore(t *testing.T) {
+	r, s := newRecords(t)
+	s.FailReads(4)
+	for what, do := range map[string]func() error{
+		"jobs":          func() error { _, err := r.jobs(t.Context(), 1); return err },
+		"a job":         func() error { _, err := r.job(t.Context(), 7, nil); return err },
+		"runs":          func() error { _, err := r.profilingRuns(t.Context(), 1, 0); return err },
+		"runs of a job": func() error { _, err := r.profilingRuns(t.Context(), 1, 7); return err },
+	} {
+		if err := do(); !errors.Is(err, kb.ErrUnavailable) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if list, err := r.jobs(t.Context(), 1); err != nil || len(list) != 0 {
+		t.Errorf("an empty one: %v, %v", list, err)
 	}
 }
 

@@ -147,8 +147,14 @@ func (r *records) job(ctx context.Context, job uint32, restart *uint32) (*kb.All
 	key := ""
 	if restart != nil {
 		key = jobKey(kb.JobID{Job: job, Restart: *restart})
-	} else if key = r.jobIndex.last(strings.TrimSuffix(jobKey(kb.JobID{Job: job}), "000000")); key == "" {
-		return nil, fmt.Errorf("job %d never asked for a kernel: %w", job, kb.ErrNotFound)
+	} else {
+		prefix := strings.TrimSuffix(jobKey(kb.JobID{Job: job}), "000000")
+		if key = r.jobIndex.last(prefix); key == "" {
+			if err := r.nothing(ctx, prefix); err != nil {
+				return nil, fmt.Errorf("job %d: %w", job, err)
+			}
+			return nil, fmt.Errorf("job %d never asked for a kernel: %w", job, kb.ErrNotFound)
+		}
 	}
 	rec, err := r.store.Get(ctx, key)
 	switch {
@@ -193,7 +199,7 @@ func decodeJob(rec store.Record) (*kb.Allocation, error) {
 
 // jobs reads the newest runs, newest first.
 func (r *records) jobs(ctx context.Context, limit int) ([]*kb.Allocation, error) {
-	list, err := newest(ctx, r, &r.jobIndex, limit, decodeJob)
+	list, err := newest(ctx, r, &r.jobIndex, jobPrefix, limit, decodeJob)
 	if err != nil {
 		return nil, fmt.Errorf("jobs: %w", err)
 	}

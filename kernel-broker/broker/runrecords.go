@@ -81,7 +81,7 @@ func (r *records) profilingRuns(ctx context.Context, limit int, job uint32) ([]*
 	if job != 0 {
 		return r.runsAbout(ctx, limit, func(id kb.JobID) bool { return id.Job == job })
 	}
-	runs, err := newest(ctx, r, &r.runIndex, limit, decodeRun)
+	runs, err := newest(ctx, r, &r.runIndex, runPrefix, limit, decodeRun)
 	if err != nil {
 		return nil, fmt.Errorf("runs: %w", err)
 	}
@@ -89,7 +89,7 @@ func (r *records) profilingRuns(ctx context.Context, limit int, job uint32) ([]*
 }
 
 func (r *records) runsAbout(ctx context.Context, limit int, such func(kb.JobID) bool) ([]*kb.Run, error) {
-	runs, err := about(ctx, r, &r.runIndex, limit, such, decodeRun)
+	runs, err := about(ctx, r, &r.runIndex, runPrefix, limit, such, decodeRun)
 	if err != nil {
 		return nil, fmt.Errorf("runs: %w", err)
 	}
