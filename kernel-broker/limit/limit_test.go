@@ -1,8 +1,12 @@
 package limit
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,6 +40,30 @@ func TestRates(t *testing.T) {
 	c.at = c.at.Add(wait)
 	if back := r.Take("alice"); back != 0 {
 		t.Errorf("back when told: wait %v", back)
+	}
+}
+
+// What did not count is given back, and makes nobody richer than he was.
+func TestGivenBack(t *testing.T) {
+	c := newClock()
+	r := NewRates(Rate{PerSecond: 1, Burst: 3}, 10, c.now)
+	for range 50 {
+		if wait := r.Take("alice"); wait != 0 {
+			t.Fatalf("wait %v", wait)
+		}
+		r.GiveBack("alice")
+	}
+	for range 50 {
+		r.GiveBack("alice")
+	}
+	for n := range 4 {
+		if wait := r.Take("alice"); (wait != 0) != (n == 3) {
+			t.Errorf("%d of 3 at once: wait %v", n+1, wait)
+		}
+	}
+	r.GiveBack("alice")
+	if first, second := r.Take("alice"), r.Take("alice"); first != 0 || second != time.Second {
+		t.Errorf("one given back: waits %v and %v", first, second)
 	}
 }
 
@@ -116,5 +144,113 @@ func TestPlaces(t *testing.T) {
 	bob()
 	if len(p.of) != 0 || p.taken != 0 {
 		t.Errorf("left behind: %v, %d", p.of, p.taken)
+	}
+}
+
+func TestTurns(t *testing.T) {
+	turns := NewTurns(2, 1)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	take := func(who string) func() {
+		t.Helper()
+		free, err := turns.Take(t.Context(), who)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return free
+	}
+	alice := take("alice")
+	waits := make(chan func())
+	go func() { waits <- take("alice") }()
+	bob := take("bob") // alice's second call is not in his way
+	if _, err := turns.Take(ended, "carol"); !errors.Is(err, context.Canceled) {
+		t.Errorf("who is not there any more: %v", err)
+	}
+	// Carol waits for all, and gives up with her own place taken.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := turns.Take(ctx, "carol"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a third at a time: %v", err)
+	}
+	select {
+	case <-waits:
+		t.Fatal("alice has two turns")
+	default:
+	}
+	alice()
+	alice()
+	again := <-waits
+	bob()
+	take("carol")()
+	again()
+	if len(turns.of) != 0 || len(turns.all) != 0 {
+		t.Errorf("left behind: %v, %d", turns.of, len(turns.all))
+	}
+}
+
+// Never are there more at a time than there may be, of all and of each.
+func TestTurnsHold(t *testing.T) {
+	turns := NewTurns(3, 2)
+	var mu sync.Mutex
+	now, most, of := 0, 0, map[string]int{}
+	var group sync.WaitGroup
+	for n := range 60 {
+		who := fmt.Sprint("user ", n%3)
+		group.Go(func() {
+			free, err := turns.Take(t.Context(), who)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer free()
+			mu.Lock()
+			now++
+			of[who]++
+			most = max(most, now)
+			if of[who] > 2 {
+				t.Errorf("%d of %s", of[who], who)
+			}
+			mu.Unlock()
+			runtime.Gosched()
+			mu.Lock()
+			now--
+			of[who]--
+			mu.Unlock()
+		})
+	}
+	group.Wait()
+	if most > 3 || len(turns.of) != 0 {
+		t.Errorf("%d at a time, %d lines left behind", most, len(turns.of))
+	}
+}
+
+func TestWords(t *testing.T) {
+	c := newClock()
+	w := NewWords(Rate{PerSecond: 0.1, Burst: 1}, 10, c.now)
+	said := 0
+	for range 300 {
+		if left, say := w.Say("alice"); say {
+			if said++; left != 0 {
+				t.Errorf("%d left unsaid before the first word", left)
+			}
+		}
+	}
+	if _, bobs := w.Say("bob"); said != 1 || !bobs {
+		t.Errorf("%d words of alice, of bob: %v", said, bobs)
+	}
+	c.at = c.at.Add(10 * time.Second)
+	if left, say := w.Say("alice"); !say || left != 299 {
+		t.Errorf("the next word: %v, %d left unsaid", say, left)
+	}
+	c.at = c.at.Add(10 * time.Second)
+	if left, say := w.Say("alice"); !say || left != 0 {
+		t.Errorf("and the next: %v, %d left unsaid", say, left)
+	}
+	for n := range 1000 {
+		w.Say(fmt.Sprint("stranger ", n))
+		w.Say(fmt.Sprint("stranger ", n))
+	}
+	if len(w.left) > 10 {
+		t.Errorf("%d are kept", len(w.left))
 	}
 }

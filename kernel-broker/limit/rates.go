@@ -67,6 +67,15 @@ func (r *Rates) Take(who string) (wait time.Duration) {
 	return wait
 }
 
+// GiveBack undoes what Take granted: it turned out not to count.
+func (r *Rates) GiveBack(who string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	// One less than nothing is asked for; what is beyond a full bucket is lost.
+	r.bucket(who, now).AllowN(now, -1)
+}
+
 func (r *Rates) bucket(who string, now time.Time) *rate.Limiter {
 	if b := r.of[who]; b != nil {
 		return b
