@@ -93,10 +93,10 @@ func (l *crowd) admit(conn net.Conn) (held *heldConn, who string) {
 	return held, who
 }
 
-// newWords bounds how often the same one is complained of in log and record.
-func newWords() *limit.Rates {
-	return limit.NewRates(limit.Rate{PerSecond: 0.1, Burst: 1}, limit.DefaultKeep, nil)
-}
+// wordsRate is how often the same one is complained of in log and record.
+var wordsRate = limit.Rate{PerSecond: 0.1, Burst: 1}
+
+func newWords() *limit.Rates { return limit.NewRates(wordsRate, limit.DefaultKeep, nil) }
 
 // heldConn is a connection that has a place.
 type heldConn struct {

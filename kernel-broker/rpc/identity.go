@@ -21,34 +21,43 @@ import (
 // with an error, too, as far as it seems to be known.
 //
 // What is proven counts once binds has been given the call's first message; nil
-// stands for nothing to compare.
-func (g *gate) identify(ctx context.Context, method string) (caller Caller, binds func(any) error, err error) {
-	caller = CallerOf(ctx)
+// stands for nothing to compare. counted is to be called for a caller who is
+// proven and has a share left: until then he costs his address one of those
+// credentials that it may send in vain. The error is kernelbroker.Later for one that
+// was not looked at.
+func (g *gate) identify(ctx context.Context, method string) (caller Caller, binds func(any) error, counted func(), err error) {
+	caller, counted = CallerOf(ctx), func() {}
 	values := metadata.ValueFromIncomingContext(ctx, credential.Header)
 	if caller.Local || !needsUser(rules[method].may) || len(values) == 0 {
-		return caller, nil, nil
+		return caller, nil, counted, nil
 	}
 	if len(values) > 1 {
-		return caller, nil, fmt.Errorf("%d credentials came with one call: %w", len(values), kernelbroker.ErrUnproven)
+		return caller, nil, counted, fmt.Errorf("%d credentials came with one call: %w", len(values), kernelbroker.ErrUnproven)
 	}
 	if g.proof == nil {
-		return caller, nil, fmt.Errorf("this broker knows nobody over the network (munge.socket in broker.yaml): %w", kernelbroker.ErrUnproven)
+		return caller, nil, counted, fmt.Errorf("this broker knows nobody over the network (munge.socket in broker.yaml): %w", kernelbroker.ErrUnproven)
 	}
+	doubt, err := g.shares.strain.question(ctx, caller)
+	if err != nil {
+		return caller, nil, counted, err
+	}
+	defer doubt.seen()
 	proven, err := g.proof.Verify(ctx, values[0], method)
 	if proven != nil {
 		caller.Vouched, caller.UID, caller.GID, caller.Host = err == nil, proven.UID, proven.GID, proven.Host
 		caller.Seems = err != nil
 	}
 	if err != nil {
-		return caller, nil, err
+		return caller, nil, counted, err
 	}
-	return caller, func(message any) error {
+	binds = func(message any) error {
 		m, ok := message.(proto.Message)
 		if !ok {
 			return fmt.Errorf("message %T cannot be compared with what was vouched for: %w", message, kernelbroker.ErrUnproven)
 		}
 		return proven.Binds(m)
-	}, nil
+	}
+	return caller, binds, doubt.counted, nil
 }
 
 // needsUser reports whether it matters which user calls.

@@ -32,10 +32,15 @@ type gate struct {
 }
 
 func (g *gate) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (response any, err error) {
-	err = g.pass(ctx, info.FullMethod, request, func(ctx context.Context, _ *admission) error {
+	err = g.pass(ctx, info.FullMethod, request, func(ctx context.Context, a *admission) error {
 		if err := validate(request); err != nil {
 			return err
 		}
+		free, err := g.shares.listing(ctx, info.FullMethod, a.caller)
+		if err != nil {
+			return err
+		}
+		defer free()
 		response, err = handle(ctx, request)
 		return err
 	})

@@ -132,17 +132,21 @@ type admission struct {
 // admit judges a call and returns it, or the refusal. What changes something is
 // on record when admit returns.
 func (g *gate) admit(ctx context.Context, method string, request any) (*admission, error) {
-	caller, binds, err := g.identify(ctx, method)
+	caller, binds, counted, err := g.identify(ctx, method)
 	a := &admission{gate: g, method: method, caller: caller, binds: binds, decision: guard.Decision{Asker: caller.asker(),
 		Action: string(actionOf(method)), Object: objectOf(request), Unknown: !caller.Known()}}
 	if name := caller.Node.Name; !name.IsZero() && !caller.Known() {
 		a.decision.Who = "node " + name.Name
 	}
-	if leave, busy := g.shares.take(method, caller); busy != nil {
+	var busy error
+	if tooMuch(err) {
+		busy = err
+	} else if a.leave, busy = g.shares.take(method, caller); busy == nil {
+		counted()
+	}
+	if busy != nil {
 		// One who floods the broker does not flood its log and record.
 		err, a.quiet = busy, g.shares.words.Take(caller.holder()) > 0
-	} else {
-		a.leave = leave
 	}
 	if err == nil && binds != nil && request != nil {
 		err = binds(request)

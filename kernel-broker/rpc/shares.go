@@ -27,11 +27,12 @@ type shares struct {
 	open                    *limit.Places // calls, from their headers on
 	calls, uploads          *limit.Places // calls, from when it is known whose they are
 	books                   *books
+	strain                  *strain
 	log                     *slog.Logger
 }
 
 func newShares(l Limits, always []uint32, log *slog.Logger) *shares {
-	return &shares{limits: l, always: always, log: log, words: newWords(), books: &books{of: map[string]int64{}},
+	return &shares{limits: l, always: always, log: log, words: newWords(), books: &books{of: map[string]int64{}}, strain: newStrain(l),
 		users: limit.NewRates(l.Users, limit.DefaultKeep, nil), nodes: limit.NewRates(l.Nodes, limit.DefaultKeep, nil),
 		strangers: limit.NewRates(l.Strangers, limit.DefaultKeep, nil), changes: limit.NewRates(changeRate, limit.DefaultKeep, nil),
 		open: limit.NewPlaces(0), calls: limit.NewPlaces(0), uploads: limit.NewPlaces(0)}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/ca"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/limit"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
 )
 
@@ -36,17 +37,18 @@ type network struct {
 	log    *slog.Logger
 	// limit is for one who opens a connection and then says nothing.
 	limit time.Duration
+	words *limit.Words
 
 	mu   sync.Mutex
 	open map[string]map[*nodeConn]struct{}
 }
 
 // network returns nil where TLS is off.
-func (t *TLS) network(limit time.Duration, g *guard.Guard, log *slog.Logger) *network {
+func (t *TLS) network(handshake time.Duration, g *guard.Guard, log *slog.Logger) *network {
 	if t == nil {
 		return nil
 	}
-	n := &network{accept: t.Registry.Accept, guard: g, log: log, limit: limit, open: map[string]map[*nodeConn]struct{}{}}
+	n := &network{accept: t.Registry.Accept, guard: g, log: log, limit: handshake, words: limit.NewWords(wordsRate, limit.DefaultKeep, nil), open: map[string]map[*nodeConn]struct{}{}}
 	n.config = mtls.ServerConfig(t.Source, t.Registry.Cluster(), t.Registry.Accept)
 	t.Registry.OnVoid(n.cut)
 	return n
@@ -82,13 +84,17 @@ func (n *network) handshake(raw net.Conn, caller Caller) (net.Conn, Caller, erro
 }
 
 // refused logs what an administrator has to look at. Who only knocks, as
-// monitors do, is none of it.
+// monitors do, is none of it, and who comes again and again is told of now and
+// then: more lines than journald takes would keep the broker's own from it.
 func (n *network) refused(caller Caller, err error) {
-	level := slog.LevelWarn
+	const text = "caller refused in the TLS handshake"
 	if errors.Is(err, io.EOF) {
-		level = slog.LevelDebug
+		n.log.Debug(text, "caller", caller.String(), "error", err)
+		return
 	}
-	n.log.Log(context.Background(), level, "caller refused in the TLS handshake", "caller", caller.String(), "error", err)
+	if left, say := n.words.Say(hostOf(caller.Address)); say {
+		n.log.Warn(text, "caller", caller.String(), "error", err, "left_out", left)
+	}
 }
 
 // hold notes a node's connection until it is closed. It ends no later than the
