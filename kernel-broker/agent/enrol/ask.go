@@ -79,6 +79,11 @@ func (e *Enroller) renew(ctx context.Context, own mtls.Peer) error {
 	if err != nil {
 		return err
 	}
+	if _, err := os.Lstat(e.options.TokenFile); err == nil {
+		// The token may have been used for this key, with the answer lost: it is
+		// asked for with it again. The next renewal takes another one.
+		return nil
+	}
 	return os.Remove(e.nextPath())
 }
 

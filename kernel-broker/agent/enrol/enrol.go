@@ -4,7 +4,8 @@
 // The idea is that the key is made on the node and never leaves it, and that a
 // token in the file is a wish: whoever puts one there wants the node to enrol,
 // be it the first time, after a revocation, or because its folder was lost.
-// The file goes when the wish is fulfilled.
+// The file goes when the wish is fulfilled. One that cannot be fulfilled does not
+// keep the node from renewing what it has.
 package enrol
 
 import (
@@ -55,8 +56,10 @@ type Enroller struct {
 	files   *mtls.Files
 	ready   chan struct{}
 
-	pause   time.Duration
-	resume  time.Time
+	// Each has a pause of its own: a token that is refused for ever must not
+	// keep the renewal waiting.
+	enrolment, renewal backoff
+
 	delay   time.Duration // how long after its time this certificate is renewed
 	serial  string
 	waiting bool // said that there is neither certificate nor token
@@ -94,22 +97,32 @@ func (e *Enroller) turn(ctx context.Context, now time.Time) {
 	if err == nil {
 		e.announce(own)
 	}
-	if now.Before(e.resume) {
-		return
+	token, tokenErr := readToken(e.options.TokenFile)
+	there := !errors.Is(tokenErr, fs.ErrNotExist)
+	enrolled := false
+	if there && e.enrolment.over(now) {
+		if tokenErr == nil {
+			tokenErr = e.enrol(ctx, token)
+		}
+		enrolled = tokenErr == nil
+		e.done(&e.enrolment, now, "enrol", tokenErr, "file", e.options.TokenFile,
+			"remedy", "put another token there (kernelctl node token "+e.options.Node+"), or remove the file")
 	}
-	switch token, tokenErr := readToken(e.options.TokenFile); {
-	case tokenErr == nil:
-		e.done(now, "enrol", e.enrol(ctx, token))
-	case !errors.Is(tokenErr, fs.ErrNotExist):
-		e.done(now, "enrol", tokenErr)
-	case err != nil:
+	switch {
+	case enrolled:
+	case err == nil && e.due(own, now) && e.renewal.over(now):
+		e.done(&e.renewal, now, "renew", e.renew(ctx, own))
+	case err != nil && !there:
 		e.want(err)
-	case now.After(mtls.RenewAt(own.Certificate.NotBefore, own.Certificate.NotAfter).Add(e.delay)):
-		e.done(now, "renew", e.renew(ctx, own))
 	}
 	if own, err = e.own(time.Now()); err == nil {
 		e.announce(own)
 	}
+}
+
+// due says whether it is time to renew a certificate.
+func (e *Enroller) due(own mtls.Peer, now time.Time) bool {
+	return now.After(mtls.RenewAt(own.Certificate.NotBefore, own.Certificate.NotAfter).Add(e.delay))
 }
 
 // own returns the node's certificate, if it is one that can be used.
@@ -152,15 +165,23 @@ func (e *Enroller) want(err error) {
 	}
 }
 
+// backoff is the pause after what did not work, which grows.
+type backoff struct {
+	pause  time.Duration
+	resume time.Time
+}
+
+func (b *backoff) over(now time.Time) bool { return !now.Before(b.resume) }
+
 // done notes how something went, and when the next try is.
-func (e *Enroller) done(now time.Time, what string, err error) {
+func (e *Enroller) done(b *backoff, now time.Time, what string, err error, more ...any) {
 	if err == nil {
-		e.pause, e.resume = 0, time.Time{}
+		*b = backoff{}
 		return
 	}
-	e.pause = min(max(2*e.pause, minPause), maxPause)
-	e.resume = now.Add(e.pause)
-	e.options.Log.Error("certificate not had", "action", what, "again_in", e.pause, "error", err)
+	b.pause = min(max(2*b.pause, minPause), maxPause)
+	b.resume = now.Add(b.pause)
+	e.options.Log.Error("certificate not had", append([]any{"action", what, "again_in", b.pause, "error", err}, more...)...)
 }
 
 func readToken(path string) (mtls.Token, error) {
