@@ -110,13 +110,15 @@ func Ask(ctx context.Context, socket string, r Request) (Answer, error) {
 	if err != nil {
 		return Answer{}, fmt.Errorf("agent: %w", err)
 	}
-	if _, err := conn.Write(append(line, '\n')); err != nil {
-		return Answer{}, fmt.Errorf("agent: %w", err)
-	}
+	// Who is refused at once gets an answer, and may be too late to ask.
+	_, unasked := conn.Write(append(line, '\n'))
 	var a Answer
 	raw, err := readLine(conn)
-	if err == nil {
+	switch {
+	case err == nil:
 		err = json.Unmarshal(raw, &a)
+	case unasked != nil:
+		err = unasked
 	}
 	if ctx.Err() != nil {
 		err = ctx.Err()

@@ -21,7 +21,6 @@ import (
 const (
 	readTimeout  = 2 * time.Second
 	writeTimeout = 2 * time.Second
-	maxClients   = 64
 	maxWait      = time.Hour
 )
 
@@ -38,7 +37,9 @@ type Server struct {
 	listener *net.UnixListener
 	agent    Agent
 	log      *slog.Logger
-	clients  chan struct{}
+	places   *places
+	// who is at the other end; tests say it themselves.
+	who func(*net.UnixConn) (uint32, error)
 }
 
 // Listen takes the socket over from an agent that is gone.
@@ -57,7 +58,15 @@ func Listen(socket string, agent Agent, log *slog.Logger) (*Server, error) {
 	if err := os.Chmod(socket, 0o666); err != nil { //nolint:gosec // G302: a socket for all: who calls is told by the kernel
 		return nil, fmt.Errorf("socket %q: %w", socket, errors.Join(err, listener.Close()))
 	}
-	return &Server{listener: listener, agent: agent, log: log, clients: make(chan struct{}, maxClients)}, nil
+	return &Server{listener: listener, agent: agent, log: log, places: newPlaces(), who: uidOf}, nil
+}
+
+func uidOf(conn *net.UnixConn) (uint32, error) {
+	peer, err := peercred.Of(conn)
+	if err != nil {
+		return 0, fmt.Errorf("peer: %w", err)
+	}
+	return peer.Uid, nil
 }
 
 // Serve answers until the context ends.
@@ -76,18 +85,33 @@ func (s *Server) Serve(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("socket: %w", err)
 		}
-		select {
-		case s.clients <- struct{}{}:
-		default:
-			s.log.Warn("too many clients on the agent's socket")
-			conn.Close()
+		free, ok := s.admit(conn)
+		if !ok {
 			continue
 		}
 		clients.Go(func() {
-			defer func() { <-s.clients }()
+			defer free()
 			s.serve(ctx, conn)
 		})
 	}
+}
+
+// admit takes a place for a connection, or ends it with the reason.
+func (s *Server) admit(conn *net.UnixConn) (free func(), ok bool) {
+	uid, err := s.who(conn)
+	first := true
+	if err == nil {
+		if free, first, err = s.places.take(uid); err == nil {
+			return free, true
+		}
+	}
+	if first {
+		s.log.Warn("client refused on the agent's socket", "error", err)
+	}
+	// An answer has room in the socket of a new connection, nobody waits here.
+	s.answer(conn, Answer{Error: err.Error()})
+	conn.Close()
+	return nil, false
 }
 
 func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
@@ -98,6 +122,10 @@ func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
 	if err != nil {
 		answer.Error = err.Error()
 	}
+	s.answer(conn, answer)
+}
+
+func (s *Server) answer(conn *net.UnixConn, answer Answer) {
 	raw, err := json.Marshal(answer)
 	if err == nil {
 		err = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
@@ -124,7 +152,7 @@ func (s *Server) handle(ctx context.Context, cancel context.CancelFunc, conn *ne
 	}
 	switch r.Op {
 	case JobEnding:
-		if err := onlyRoot(conn); err != nil {
+		if err := s.onlyRoot(conn); err != nil {
 			return Answer{}, err
 		}
 		ctx, cancel := context.WithTimeout(ctx, JobEndingTimeout)
@@ -160,13 +188,13 @@ func (s *Server) waitReady(ctx context.Context, cancel context.CancelFunc, conn 
 }
 
 // onlyRoot lets root and the agent's own user through: the epilog runs as root.
-func onlyRoot(conn *net.UnixConn) error {
-	peer, err := peercred.Of(conn)
+func (s *Server) onlyRoot(conn *net.UnixConn) error {
+	uid, err := s.who(conn)
 	if err != nil {
-		return fmt.Errorf("peer: %w", err)
+		return err
 	}
-	if peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
-		return fmt.Errorf("user %d: only root may ask this: %w", peer.Uid, kernelbroker.ErrDenied)
+	if !trusts(uid) {
+		return fmt.Errorf("user %d: only root may ask this: %w", uid, kernelbroker.ErrDenied)
 	}
 	return nil
 }

@@ -1,0 +1,164 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// patient is an agent by which slurmd never may start.
+type patient struct{ fakeAgent }
+
+func (*patient) WaitReady(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// crowd is a server to which anybody can connect as any user.
+type crowd struct {
+	t      *testing.T
+	socket string
+	count  int
+}
+
+// name of a client's socket says who he is.
+func (c *crowd) name(uid uint32) string {
+	c.count++
+	return fmt.Sprintf("@kernel-broker-test-%d-%d-%d", os.Getpid(), c.count, uid)
+}
+
+func newCrowd(t *testing.T) *crowd {
+	t.Helper()
+	c := &crowd{t: t, socket: filepath.Join(t.TempDir(), "s")}
+	server, err := Listen(c.socket, &patient{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.who = func(conn *net.UnixConn) (uid uint32, err error) {
+		name := conn.RemoteAddr().String()
+		_, err = fmt.Sscan(name[strings.LastIndex(name, "-")+1:], &uid)
+		return uid, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func (c *crowd) dial(uid uint32) *net.UnixConn {
+	c.t.Helper()
+	conn, err := net.DialUnix("unix", &net.UnixAddr{Name: c.name(uid), Net: "unix"}, &net.UnixAddr{Name: c.socket, Net: "unix"})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// hold has a user hold a connection until the test closes it.
+func (c *crowd) hold(uid uint32) *net.UnixConn {
+	c.t.Helper()
+	conn := c.dial(uid)
+	if _, err := fmt.Fprintf(conn, `{"op":"wait_ready","timeout_ms":%d}`+"\n", time.Hour.Milliseconds()); err != nil {
+		c.t.Fatal(err)
+	}
+	return conn
+}
+
+// ask returns what a user is answered.
+func (c *crowd) ask(uid uint32, request string) string {
+	c.t.Helper()
+	conn := c.dial(uid)
+	defer conn.Close()
+	_, _ = fmt.Fprintln(conn, request) // one who is refused may be too late
+	line, err := readLine(conn)
+	if err != nil {
+		c.t.Fatalf("user %d: %v", uid, err)
+	}
+	return string(line)
+}
+
+const (
+	statusOf = `{"op":"status"}`
+	endingOf = `{"op":"job_ending","job":12}`
+)
+
+// Users on a node, one or many of them, keep neither each other nor root's
+// epilog from the agent.
+func TestUsersHoldTheirOwnPlaces(t *testing.T) {
+	if os.Geteuid() == 1000 {
+		t.Skip("the agent's own user is the one of this test")
+	}
+	c := newCrowd(t)
+	served := func(what string, uid uint32, request, words string) {
+		t.Helper()
+		if answer := c.ask(uid, request); !strings.Contains(answer, words) {
+			t.Errorf("%s: %s", what, answer)
+		}
+	}
+	var held []*net.UnixConn
+	for range maxOfOne {
+		held = append(held, c.hold(1000))
+	}
+	served("his ninth", 1000, statusOf, "user 1000 has 8 connections")
+	served("another user", 1001, statusOf, `"node":"n1"`)
+	served("root", 0, endingOf, `"kept":true`)
+	for uid := uint32(2000); uid < 2000+maxOthers/maxOfOne-1; uid++ {
+		for range maxOfOne {
+			c.hold(uid)
+		}
+	}
+	served("a user of a crowd", 1001, statusOf, "64 connections of users")
+	for range maxRoot - 1 {
+		c.hold(0)
+	}
+	served("root in a crowd", 0, endingOf, `"kept":true`)
+	// A place that is given back is another's.
+	if err := held[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if strings.Contains(c.ask(1001, statusOf), `"node":"n1"`) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the place is not given back")
+		}
+	}
+}
+
+// The log has one line of who is refused a thousand times.
+func TestRefusalsAreToldOnce(t *testing.T) {
+	p, lines := newPlaces(), 0
+	var last func()
+	for i := range 1000 {
+		free, first, err := p.take(4242)
+		if first {
+			lines++
+		}
+		if refused := i >= maxOfOne; (err != nil) != refused || refused && !errors.Is(err, kernelbroker.ErrExhausted) {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		if err == nil {
+			last = free
+		}
+	}
+	if last(); lines != 1 || p.of[4242] != maxOfOne-1 || p.others != maxOfOne-1 {
+		t.Errorf("%d lines, %d and %d places", lines, p.of[4242], p.others)
+	}
+}
