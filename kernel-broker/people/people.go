@@ -24,8 +24,10 @@ import (
 const (
 	// limit of one question.
 	limit = 10 * time.Second
-	// keep is how long an answer holds, found or not.
-	keep = time.Minute
+	// keep is how long an answer holds, and keepNone how long it holds that there
+	// is nobody: getent says so, too, while the name service is away.
+	keep     = time.Minute
+	keepNone = 3 * time.Second
 	// mostKept answers; more is somebody who tries all uids.
 	mostKept = 10_000
 	// notFound is how getent ends for a key that it does not have.
@@ -39,6 +41,9 @@ type Directory struct {
 
 	mu   sync.Mutex
 	kept map[string]answer
+	// forgot counts how often answers were dropped: one that was under way then
+	// is not kept.
+	forgot uint64
 }
 
 type answer struct {
@@ -52,15 +57,19 @@ func New() *Directory {
 	return &Directory{getent: "getent", id: "id", now: time.Now, kept: map[string]answer{}}
 }
 
-// Forget drops all answers that are kept.
+// Forget drops all answers that are kept, and those that are under way: they are
+// from before.
 func (d *Directory) Forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clear(d.kept)
+	d.forgot++
 }
 
 // ByUID returns a user. One without a name is kernelbroker.ErrNotFound; when the
-// host cannot say it is kernelbroker.ErrUnavailable.
+// host cannot say it is kernelbroker.ErrUnavailable. Some hosts cannot say that
+// they cannot say: getent ends the same where LDAP is away. Who knows from
+// elsewhere that there is such a user must not take that for a no.
 func (d *Directory) ByUID(ctx context.Context, uid uint32) (kb.Person, error) {
 	key := strconv.FormatUint(uint64(uid), 10)
 	p, err := d.cached(ctx, key)
@@ -83,6 +92,7 @@ func (d *Directory) ByName(ctx context.Context, name string) (kb.Person, error) 
 func (d *Directory) cached(ctx context.Context, key string) (kb.Person, error) {
 	d.mu.Lock()
 	a, has := d.kept[key]
+	forgot := d.forgot
 	d.mu.Unlock()
 	if has && d.now().Before(a.until) {
 		return a.person, a.err
@@ -93,10 +103,17 @@ func (d *Directory) cached(ctx context.Context, key string) (kb.Person, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.forgot != forgot {
+		return p, err
+	}
 	if len(d.kept) >= mostKept {
 		clear(d.kept)
 	}
-	d.kept[key] = answer{p, err, d.now().Add(keep)}
+	hold := keep
+	if err != nil {
+		hold = keepNone
+	}
+	d.kept[key] = answer{p, err, d.now().Add(hold)}
 	return p, err
 }
 

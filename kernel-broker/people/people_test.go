@@ -81,6 +81,63 @@ func TestAnswersAreKept(t *testing.T) {
 	}
 }
 
+// That there is nobody is believed for a moment only: the name service may have
+// been away.
+func TestNobodyIsNotKeptForLong(t *testing.T) {
+	away := filepath.Join(t.TempDir(), "away")
+	if err := os.WriteFile(away, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, calls := scripted(t, "test -e "+away+" && exit 2\n"+alice, `printf 'users\0'`+"\n")
+	now := time.Now()
+	d.now = func() time.Time { return now }
+	for range 3 {
+		if _, err := d.ByUID(t.Context(), 20001); !errors.Is(err, kb.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	if n := calls(); n != 1 {
+		t.Errorf("%d processes for one answer", n)
+	}
+	if err := os.Remove(away); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(keepNone)
+	if p, err := d.ByUID(t.Context(), 20001); err != nil || p.Name != "alice" {
+		t.Errorf("the name service is back: %+v, %v", p, err)
+	}
+}
+
+// An answer that was under way when all were dropped is not kept: whoever had
+// them dropped wants to hear what is so from then on.
+func TestAnAnswerUnderWayIsForgotten(t *testing.T) {
+	dir := t.TempDir()
+	asked, goOn := filepath.Join(dir, "asked"), filepath.Join(dir, "go")
+	d, calls := scripted(t, "touch "+asked+"; until test -e "+goOn+"; do sleep 0.01; done\n"+alice, `printf 'users\0'`+"\n")
+	done := make(chan error)
+	go func() {
+		_, err := d.ByUID(t.Context(), 20001)
+		done <- err
+	}()
+	for {
+		if _, err := os.Stat(asked); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	d.Forget()
+	if err := os.WriteFile(goOn, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	before := calls()
+	if _, err := d.ByUID(t.Context(), 20001); err != nil || calls() == before {
+		t.Errorf("the answer from before is kept, %v", err)
+	}
+}
+
 // A host that cannot say is not a host that says no.
 func TestAHostThatCannotSay(t *testing.T) {
 	for what, c := range map[string]struct{ getent, id string }{
