@@ -163,6 +163,7 @@ func newServer(c config, log *slog.Logger, controller *broker.Controller, profil
 				component("slurm", func() (string, error) { return controller.SlurmHealth(ctx) }),
 				component("level", func() (string, error) { return rights.level.health(ctx) }),
 				component("policy", rights.Health),
+				component("record", rights.record.Health),
 				component("agents", func() (string, error) { return controller.AgentHealth(ctx) }),
 			}
 		},
