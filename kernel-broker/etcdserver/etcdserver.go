@@ -30,6 +30,7 @@ import (
 const (
 	DefaultQuota     = 512 << 20
 	DefaultRetention = time.Hour
+	DefaultRoomEvery = 10 * time.Second
 
 	memberName      = "broker"
 	peerPlaceholder = "http://localhost:2380" // recorded in the data, never listened on or dialled
@@ -53,8 +54,9 @@ type Config struct {
 	// Quota is the most that the database may take on disk, in bytes.
 	Quota int64
 	// Retention is how much history is kept for watches. Older history is
-	// dropped by etcd in the background.
-	Retention time.Duration
+	// dropped by etcd in the background, and younger one when it takes a quarter
+	// of the quota, which is looked at every RoomEvery.
+	Retention, RoomEvery time.Duration
 	// Logger gets etcd's messages, its chatty Info level as Debug.
 	Logger *slog.Logger
 }
@@ -64,6 +66,8 @@ type Server struct {
 	etcd     *embed.Etcd
 	lock     *lock
 	endpoint string
+	stop     context.CancelFunc // of looking
+	looking  sync.WaitGroup     // whether there is room
 
 	closeOnce sync.Once
 	closeErr  error
@@ -100,7 +104,11 @@ func start(ctx context.Context, cfg Config, lock *lock) (*Server, error) {
 	select {
 	case <-etcd.Server.ReadyNotify():
 		if err = disarm(ctx, etcd, cfg.Quota); err == nil {
-			return &Server{etcd: etcd, lock: lock, endpoint: listen.String()}, nil
+			s := &Server{etcd: etcd, lock: lock, endpoint: listen.String()}
+			looking, stop := context.WithCancel(context.Background())
+			s.stop = stop
+			s.looking.Go(func() { keepRoom(looking, etcd, cfg.Quota, cfg.RoomEvery, cfg.Logger) })
+			return s, nil
 		}
 	case err = <-etcd.Err():
 	case <-etcd.Server.StopNotify():
@@ -124,6 +132,8 @@ func (s *Server) Failed() <-chan error { return s.etcd.Err() }
 // that still watch. Closing twice is fine.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
+		s.stop()
+		s.looking.Wait()
 		s.etcd.Close()
 		s.closeErr = s.lock.release()
 	})
@@ -136,6 +146,9 @@ func (cfg Config) withDefaults() Config {
 	}
 	if cfg.Retention == 0 {
 		cfg.Retention = DefaultRetention
+	}
+	if cfg.RoomEvery == 0 {
+		cfg.RoomEvery = DefaultRoomEvery
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()

@@ -211,7 +211,7 @@ func TestLogIsBridged(t *testing.T) {
 // TestQuota fills a store with old values. It must stay readable, and after
 // compaction and a restart it must take writes again.
 func TestQuota(t *testing.T) {
-	cfg := etcdserver.Config{Dir: t.TempDir(), Quota: 20 << 20}
+	cfg := etcdserver.Config{Dir: t.TempDir(), Quota: 20 << 20, RoomEvery: time.Hour}
 	server := startServer(t, cfg)
 	s := openStore(t, server)
 	write := func() error {
@@ -244,6 +244,45 @@ func TestQuota(t *testing.T) {
 	if err := write(); err != nil {
 		t.Fatalf("after compaction and a restart: %v", err)
 	}
+}
+
+// TestHistoryGivesWay writes one record again and again, several times the quota
+// in all: the history of it is dropped long before its hour is over.
+func TestHistoryGivesWay(t *testing.T) {
+	const quota, size, rounds = 32 << 20, 128 << 10, 30
+	s := openStore(t, startServer(t, etcdserver.Config{Dir: t.TempDir(), Quota: quota, RoomEvery: 10 * time.Millisecond}))
+	put(t, s, "other", "kept")
+	for round := range rounds {
+		for range 20 {
+			if _, err := s.Commit(t.Context(), store.Write{Key: "k", Value: make([]byte, size), Expect: store.AnyRevision}); err != nil {
+				t.Fatalf("round %d of %d: %v", round+1, rounds, err)
+			}
+		}
+		for end := time.Now().Add(time.Minute); gauge(t, "etcd_mvcc_db_total_size_in_use_in_bytes") > quota*2/5; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("round %d of %d: the history is not dropped", round+1, rounds)
+			}
+		}
+	}
+	t.Logf("%d bytes written, the database takes %.0f of %d", rounds*20*size, gauge(t, "etcd_mvcc_db_total_size_in_bytes"), quota)
+	if r, err := s.Get(t.Context(), "other"); err != nil || string(r.Value) != "kept" {
+		t.Errorf("what is no history: %q, %v", r.Value, err)
+	}
+}
+
+func gauge(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("etcd has no %s any more", name)
+	return 0
 }
 
 // child runs this test binary again as another program, see TestMain.

@@ -1,0 +1,70 @@
+package etcdserver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+)
+
+// Shares of the quota: history is dropped before its time when more than the
+// first is in use, and again when the second has come to that.
+const (
+	roomShare  = 4
+	roomGrowth = 16
+)
+
+// keepRoom drops history early when much is written. Compaction by the hour
+// keeps all that was written in one, and a store that is full takes nothing from
+// anybody. What was written since the look before stays: watches that are a
+// little behind go on, others read everything anew.
+func keepRoom(ctx context.Context, etcd *embed.Etcd, quota int64, every time.Duration, log *slog.Logger) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	r := room{quota: quota}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		used := etcd.Server.Backend().SizeInUse()
+		to := r.look(used, etcd.Server.KV().Rev())
+		if to == 0 {
+			continue
+		}
+		_, err := etcd.Server.Compact(ctx, &pb.CompactionRequest{Revision: to, Physical: true})
+		switch {
+		case err == nil:
+			log.Info("history dropped before its time: much was written", "bytes_in_use", used, "quota", quota)
+		case ctx.Err() == nil && !errors.Is(err, mvcc.ErrCompacted):
+			log.Warn("history not dropped", "error", err)
+		}
+	}
+}
+
+// room decides what history is dropped.
+type room struct {
+	quota   int64
+	before  int64 // the revision at the look before
+	dropped bool  // by the look before
+	rest    int64 // in use when it was
+}
+
+// look returns the revision before which history is to be dropped, or 0.
+func (r *room) look(used, revision int64) (to int64) {
+	if r.dropped {
+		r.dropped, r.rest = false, used
+	}
+	before := r.before
+	r.before = revision
+	if before == 0 || used < max(r.quota/roomShare, r.rest+r.quota/roomGrowth) {
+		return 0
+	}
+	r.dropped = true
+	return before
+}
