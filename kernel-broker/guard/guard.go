@@ -177,6 +177,8 @@ type Asker struct {
 	Place policy.Place
 	// By says how the uid is known, From where it came from, in words.
 	By, From string
+	// Name is what whoever vouches for the uid calls it, where that is known.
+	Name string
 	// Holder names whom records are counted for: a user, a node or an address;
 	// empty: the uid, or From.
 	Holder string
@@ -191,6 +193,9 @@ func (g *Guard) Judge(ctx context.Context, a Asker, action policy.Action, object
 	if g.o.People != nil {
 		person, err := g.o.People.ByUID(ctx, a.UID)
 		s.User, s.Groups = person.Name, person.Groups
+		if errors.Is(err, kb.ErrNotFound) && a.Name != "" {
+			err = nameless(a)
+		}
 		if err != nil && !errors.Is(err, kb.ErrNotFound) && p.NeedsPeople() {
 			return d, err
 		}
@@ -201,6 +206,16 @@ func (g *Guard) Judge(ctx context.Context, a Asker, action policy.Action, object
 	answer := p.Decide(policy.Question{Subject: s, Action: action, Object: object})
 	d.Who, d.Allowed, d.Reason, d.Proviso, d.Line = s.User, answer.Allowed, answer.Reason, answer.Proviso, answer.Line
 	return d, nil
+}
+
+// namesWait is when a name that was not found is asked for again.
+const namesWait = 5 * time.Second
+
+// nameless is for a user who has a name elsewhere: the host's name service, which
+// says the same when it is away, is no reason to refuse anything for good.
+func nameless(a Asker) error {
+	return &kb.Later{Wait: namesWait, Err: fmt.Errorf("%s waits for the name service of the broker's host: it knows no uid %d, which is %q to %s (getent passwd %d); it is asked again in %v: %w",
+		a.From, a.UID, a.Name, a.By, a.UID, namesWait, kb.ErrUnavailable)}
 }
 
 // accounts are those that Slurm has for a user, as far as they can matter. Where

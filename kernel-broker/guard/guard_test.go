@@ -95,6 +95,30 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A user whom Slurm knows by name and the host does not, as while its name
+// service is away, is not refused: it is asked again.
+func TestANameServiceThatIsAway(t *testing.T) {
+	g, _, r, _ := newGuard(t, ocean)
+	asker := Asker{UID: 8, Name: "bob", By: "slurmctld", From: "job 12"}
+	_, err := g.Judge(t.Context(), asker, policy.Use, "mitgcm", &policy.Job{})
+	var later *kb.Later
+	if !errors.Is(err, kb.ErrUnavailable) || !errors.As(err, &later) || later.Wait <= 0 || !strings.Contains(err.Error(), "job 12 waits for the name service") {
+		t.Errorf("%v", err)
+	}
+	if len(r.entries) != 1 { // the policy's
+		t.Errorf("on record is %+v", r.entries)
+	}
+	asker.Name = ""
+	if d, err := g.Judge(t.Context(), asker, policy.Use, "mitgcm", &policy.Job{}); err != nil || d.Allowed {
+		t.Errorf("who has no name anywhere: %+v, %v", d, err)
+	}
+	open, _, _, _ := newGuard(t, "default:\n  use:\n    - everybody: true\n")
+	asker.Name = "bob"
+	if d, err := open.Judge(t.Context(), asker, policy.Use, "mitgcm", &policy.Job{}); err != nil || !d.Allowed {
+		t.Errorf("a policy that names nobody: %+v, %v", d, err)
+	}
+}
+
 func TestTheStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	quiet := slog.New(slog.DiscardHandler)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -60,6 +61,7 @@ func TestStatusOf(t *testing.T) {
 		{kernelbroker.ErrPrecluded, codes.FailedPrecondition},
 		{kernelbroker.ErrDenied, codes.PermissionDenied},
 		{kernelbroker.ErrUnavailable, codes.Unavailable},
+		{&kernelbroker.Later{Wait: time.Second, Err: kernelbroker.ErrUnavailable}, codes.ResourceExhausted},
 		{context.DeadlineExceeded, codes.DeadlineExceeded},
 		{context.Canceled, codes.Canceled},
 		{status.Error(codes.Aborted, "x"), codes.Aborted},

@@ -41,7 +41,7 @@ func statusOf(err error) error {
 		return nil
 	}
 	var later *kernelbroker.Later
-	if errors.As(err, &later) && errors.Is(err, kernelbroker.ErrExhausted) {
+	if errors.As(err, &later) && (errors.Is(err, kernelbroker.ErrExhausted) || errors.Is(err, kernelbroker.ErrUnavailable)) {
 		return comeBack(later.Wait, err.Error())
 	}
 	var made interface{ GRPCStatus() *status.Status }

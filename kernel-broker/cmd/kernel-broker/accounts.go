@@ -34,6 +34,9 @@ type accounts struct {
 
 	mu   sync.Mutex
 	kept map[uint32]keptAccounts
+	// forgot counts how often answers were dropped: one that was under way then
+	// is not kept.
+	forgot uint64
 }
 
 type keptAccounts struct {
@@ -50,6 +53,7 @@ func newAccounts(slurm accountants) *accounts {
 func (a *accounts) of(ctx context.Context, person kb.Person) ([]string, error) {
 	a.mu.Lock()
 	has, found := a.kept[person.UID]
+	forgot := a.forgot
 	a.mu.Unlock()
 	if found && a.now().Before(has.until) {
 		return has.names, nil
@@ -60,6 +64,9 @@ func (a *accounts) of(ctx context.Context, person kb.Person) ([]string, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.forgot != forgot {
+		return names, nil
+	}
 	if len(a.kept) >= mostAccounts {
 		clear(a.kept)
 	}
@@ -89,4 +96,5 @@ func (a *accounts) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	clear(a.kept)
+	a.forgot++
 }

@@ -16,12 +16,16 @@ type book struct {
 	names    []string
 	err      error
 	asked    int
+	during   func() // a question
 }
 
 func (b *book) EnforcesAccounts(context.Context) (bool, error) { return b.enforced, b.err }
 
 func (b *book) AccountsOf(context.Context, string, uint32) ([]string, error) {
 	b.asked++
+	if b.during != nil {
+		b.during()
+	}
 	return b.names, b.err
 }
 
@@ -50,6 +54,19 @@ func TestAccountsAreKeptForAMinute(t *testing.T) {
 	a.forget()
 	b.enforced = false
 	check("not enforced", 4, nil)
+}
+
+// An answer that was under way when all were dropped is from before.
+func TestAccountsUnderWayAreForgotten(t *testing.T) {
+	b := &book{enforced: true, names: []string{"ocean"}}
+	a := newAccounts(b)
+	b.during = a.forget
+	for asked := 1; asked <= 2; asked++ {
+		if _, err := a.of(t.Context(), kb.Person{UID: 7, Name: "x"}); err != nil || b.asked != asked {
+			t.Errorf("asked %d times, %v", b.asked, err)
+		}
+		b.during = nil
+	}
 }
 
 // What slurmctld does not say is neither an answer nor remembered.

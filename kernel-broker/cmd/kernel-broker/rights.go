@@ -9,7 +9,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
@@ -34,6 +36,9 @@ type rights struct {
 	level     *level
 	slurm     *slurm.Client
 	hangups   chan os.Signal
+
+	mu     sync.Mutex
+	waited time.Time // when the log last said that a job waits
 }
 
 // openRights has the policy in force and the record open. changed is called
@@ -112,6 +117,27 @@ func (r *rights) warn(ctx context.Context) {
 	}
 }
 
+// nameIn is what Slurm calls a job's user; empty where that is a number.
+func nameIn(job kb.SlurmJob) string {
+	if job.User == strconv.FormatUint(uint64(job.UID), 10) {
+		return ""
+	}
+	return job.User
+}
+
+// waitsEvery is how often the log says that jobs wait: each asks every few seconds.
+const waitsEvery = time.Minute
+
+// waits says of a job that nobody can say now whether it may have its kernel.
+func (r *rights) waits(job kb.SlurmJob, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now(); now.Sub(r.waited) >= waitsEvery {
+		r.waited = now
+		r.log.Warn("job waits, it is neither held nor given its kernel", "job", job.Reference, "user", job.User, "uid", job.UID, "error", err)
+	}
+}
+
 // authorise judges a job as slurmctld knows it, whatever its hook said.
 func (r *rights) authorise(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error {
 	known := policy.Job{Partition: job.Partition}
@@ -122,9 +148,10 @@ func (r *rights) authorise(ctx context.Context, job kb.SlurmJob, ref kb.Ref) err
 		}
 		known.Account = account
 	}
-	asker := guard.Asker{UID: job.UID, By: "slurmctld", From: "job " + job.Reference}
+	asker := guard.Asker{UID: job.UID, Name: nameIn(job), By: "slurmctld", From: "job " + job.Reference}
 	d, err := r.Judge(ctx, asker, policy.Use, ref.String(), &known)
 	if err != nil {
+		r.waits(job, err)
 		return err
 	}
 	d.Via = "job " + job.Reference + " restart " + strconv.FormatUint(uint64(job.Restart), 10)

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/people"
+)
+
+// While the name service is away getent ends as for a user that there is not. A
+// job whose user Slurm knows waits then, and has its kernel when it is back.
+func TestAJobWaitsForTheNameService(t *testing.T) {
+	dir := t.TempDir()
+	program := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program("getent", "exit 2")
+	program("id", `printf 'ocean\0'`)
+	t.Setenv("PATH", dir)
+	file := filepath.Join(dir, "policy.yaml")
+	if err := os.WriteFile(file, []byte("profiles:\n  mitgcm:\n    use:\n      - groups: [ocean]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var logs bytes.Buffer
+	r := &rights{directory: people.New(), log: slog.New(slog.NewTextHandler(&logs, nil))}
+	var err error
+	if r.Guard, err = guard.New(guard.Options{File: file, People: r.directory, Log: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	job, ref := kb.SlurmJob{ID: 7, Reference: "7", User: "alice", UID: 20001}, kb.Ref{Profile: "mitgcm"}
+	for range 2 {
+		err = r.authorise(t.Context(), job, ref)
+		var later *kb.Later
+		if !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrDenied) || !errors.As(err, &later) {
+			t.Errorf("the name service is away: %v", err)
+		}
+	}
+	if n := strings.Count(logs.String(), "waits for the name service"); n != 1 {
+		t.Errorf("the log says it %d times: %s", n, logs.String())
+	}
+	for _, name := range []string{"", "20001"} {
+		job.User = name
+		if err := r.authorise(t.Context(), job, ref); !errors.Is(err, kb.ErrDenied) {
+			t.Errorf("a user without a name in Slurm (%q): %v", name, err)
+		}
+	}
+	job.User = "alice"
+	program("getent", `echo "alice:x:20001:20001::/home/alice:/bin/sh"`)
+	r.directory.Forget()
+	if err := r.authorise(t.Context(), job, ref); err != nil {
+		t.Errorf("the name service is back: %v", err)
+	}
+}
