@@ -56,7 +56,7 @@ func BenchmarkAuthorisation(b *testing.B) {
 	verifier := credential.NewVerifier(credential.Options{Decoder: notary{munge.New(munged.Socket)}, Cluster: cluster})
 	// The limits are asked as ever, and have room.
 	limits := rpc.DefaultLimits()
-	limits.Users = limit.Rate{PerSecond: 1e6, Burst: 1e6}
+	limits.Users, limits.Changes = limit.Rate{PerSecond: 1e6, Burst: 1e6}, limit.Rate{PerSecond: 1e6, Burst: 1e6}
 	plain := serve(b, func(o *rpc.Options) { o.Log, o.Limits = quiet, limits }, both)
 	whole := serve(b, func(o *rpc.Options) { o.Log, o.Guard, o.Proof, o.Limits = quiet, g, verifier, limits }, both)
 	check := func(conn *grpc.ClientConn) error {

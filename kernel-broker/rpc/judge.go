@@ -189,7 +189,8 @@ func (a *admission) record(request any) error {
 	if !a.gate.shares.exempt(a.caller) {
 		holder := a.caller.holder()
 		if wait := a.gate.shares.changes.Take(holder); wait > 0 {
-			err := later(wait, "%s: more than %v changes a second, and %d at once", holder, changeRate.PerSecond, changeRate.Burst)
+			most := a.gate.shares.limits.Changes
+			err := later(wait, "%s: more than %v changes a second, and %d at once", holder, most.PerSecond, most.Burst)
 			return a.refuse(err, a.gate.shares.words.Take(holder) > 0)
 		}
 	}

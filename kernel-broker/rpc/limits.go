@@ -20,6 +20,10 @@ type Limits struct {
 	// Users, Nodes and Strangers may call so often, each of them. Nodes also
 	// send so many messages in their stream; there they are made to wait.
 	Users, Nodes, Strangers limit.Rate
+	// Changes is how often each of them may change something, each time with two
+	// records that are never left out; the zero value stands for the default, with
+	// which that is some 100 MB a day.
+	Changes limit.Rate
 	// Calls that one has under way at a time, and Uploads of them.
 	Calls, Uploads int
 	// Backlog is how many bytes of answers one may leave lying.
@@ -45,6 +49,7 @@ func DefaultLimits() Limits {
 		Users:        limit.Rate{PerSecond: 20, Burst: 200},
 		Nodes:        limit.Rate{PerSecond: 50, Burst: 500},
 		Strangers:    limit.Rate{PerSecond: 10, Burst: 100},
+		Changes:      limit.Rate{PerSecond: 1, Burst: 500},
 		Calls:        32, Uploads: 4, Backlog: 64 << 20,
 		Connections: 16384, PeerConnections: 256, Guests: 4096,
 		Handshake: 10 * time.Second, Patience: time.Minute, Idle: 5 * time.Minute,

@@ -32,9 +32,12 @@ type shares struct {
 }
 
 func newShares(l Limits, always []uint32, log *slog.Logger) *shares {
+	if l.Changes == (limit.Rate{}) {
+		l.Changes = DefaultLimits().Changes
+	}
 	return &shares{limits: l, always: always, log: log, words: newWords(), books: &books{of: map[string]int64{}}, strain: newStrain(l),
 		users: limit.NewRates(l.Users, limit.DefaultKeep, nil), nodes: limit.NewRates(l.Nodes, limit.DefaultKeep, nil),
-		strangers: limit.NewRates(l.Strangers, limit.DefaultKeep, nil), changes: limit.NewRates(changeRate, limit.DefaultKeep, nil),
+		strangers: limit.NewRates(l.Strangers, limit.DefaultKeep, nil), changes: limit.NewRates(l.Changes, limit.DefaultKeep, nil),
 		open: limit.NewPlaces(0), calls: limit.NewPlaces(0), uploads: limit.NewPlaces(0)}
 }
 
@@ -45,10 +48,6 @@ const (
 	openOfOne  = 2
 	openOfHost = 16
 )
-
-// changeRate bounds how often one changes something, each time with two records
-// that are never left out: in a day some 100 MB of them.
-var changeRate = limit.Rate{PerSecond: 1, Burst: 500}
 
 // uploads are the methods that hold a place of the store's.
 var uploads = map[string]bool{
