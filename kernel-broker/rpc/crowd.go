@@ -18,7 +18,7 @@ import (
 // him.
 func (o Options) Listener(l net.Listener) net.Listener {
 	o = o.orDefaults()
-	c := &crowd{Listener: l, limits: o.Limits, guard: o.Guard, log: o.Log, words: newWords(),
+	c := &crowd{Listener: l, limits: o.Limits, guard: o.Guard, log: o.Log, words: limit.NewWords(wordsRate, limit.DefaultKeep, nil),
 		all: limit.NewPlaces(o.Limits.Connections), guests: limit.NewPlaces(o.Limits.Guests),
 		always: slices.Concat(o.always(), o.SlurmUsers), certificates: o.TLS != nil}
 	return c
@@ -30,7 +30,7 @@ type crowd struct {
 	limits       Limits
 	guard        *guard.Guard // nil: nothing is recorded
 	log          *slog.Logger
-	words        *limit.Rates
+	words        *limit.Words
 	all, guests  *limit.Places
 	always       []uint32 // for them there is always a place
 	certificates bool
@@ -52,11 +52,11 @@ func (l *crowd) Accept() (net.Conn, error) {
 			_ = tcp.SetLinger(0) // nothing stays behind in the kernel either
 		}
 		_ = conn.Close() // he hears of it by that
-		if l.words.Take(who) == 0 {
+		if left, say := l.words.Say(who); say {
 			his, all := l.all.Taken(who)
 			_, guests := l.guests.Taken(who)
 			l.log.Warn("connection refused: too many", "peer", who, "of_peer", his, "at_most", l.limits.PeerConnections,
-				"all", all, "guests", guests)
+				"all", all, "guests", guests, "left_out", left)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/stats"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/limit"
 )
 
 // line is what the server knows of one connection beyond its bytes: what was
@@ -131,14 +133,21 @@ func (c lineConn) Close() error {
 type lines struct {
 	books    *books
 	patience time.Duration
+	words    *limit.Words
 	log      *slog.Logger
+}
+
+func newLines(b *books, patience time.Duration, log *slog.Logger) *lines {
+	return &lines{books: b, patience: patience, log: log, words: limit.NewWords(wordsRate, limit.DefaultKeep, nil)}
 }
 
 // on returns conn with a line on it, and the caller with that line. raw is what
 // ends it without a word.
 func (s *lines) on(conn, raw net.Conn, caller Caller) (net.Conn, Caller) {
 	l := &line{books: s.books, holder: caller.holder(), patience: s.patience, cut: func(why string) {
-		s.log.Log(context.Background(), slog.LevelWarn, "connection cut", "caller", caller.String(), "why", why)
+		if left, say := s.words.Say(caller.holder()); say {
+			s.log.Warn("connection cut", "caller", caller.String(), "why", why, "left_out", left)
+		}
 		_ = raw.Close() // what reads there finds out
 	}}
 	caller.line = l

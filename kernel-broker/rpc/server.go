@@ -107,7 +107,7 @@ func NewServer(o Options) *grpc.Server {
 	network := o.TLS.network(o.Limits.Handshake, o.Guard, o.Log)
 	g.door.certificates = network != nil
 	server := grpc.NewServer(
-		grpc.Creds(peerCredentials{network, &lines{books: g.shares.books, patience: o.Limits.Patience, log: o.Log}}),
+		grpc.Creds(peerCredentials{network, newLines(g.shares.books, o.Limits.Patience, o.Log)}),
 		grpc.InTapHandle(g.shares.tap),
 		grpc.StatsHandler(debts{}),
 		grpc.UnaryInterceptor(g.unary),
