@@ -3,6 +3,7 @@ package broker
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -44,6 +45,15 @@ func encode(key string, value any) ([]byte, error) {
 		return nil, fmt.Errorf("record %q: %w", key, err)
 	}
 	return out.Bytes(), nil
+}
+
+// length is how long a record's JSON is, as far as the record says.
+func length(rec store.Record) int {
+	// gzip has the length of what it holds in its last four bytes.
+	if at := len(rec.Value) - 4; at >= 0 && bytes.HasPrefix(rec.Value, packed) {
+		return int(binary.LittleEndian.Uint32(rec.Value[at:]))
+	}
+	return len(rec.Value)
 }
 
 // unpack returns a record's JSON.

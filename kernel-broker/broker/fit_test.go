@@ -53,6 +53,27 @@ func TestRecordsOfEachLength(t *testing.T) {
 	}
 }
 
+// A listing has room for so much JSON, however short the records are.
+func TestAListingCountsWhatRecordsBecome(t *testing.T) {
+	data, err := encode("", &kb.Allocation{Reason: strings.Repeat("y", mostListed/2)})
+	if err != nil || len(data) > mostListed/100 {
+		t.Fatalf("%d bytes, %v", len(data), err)
+	}
+	rec := store.Record{Value: data}
+	var left budget
+	if err := left.take(rec); err != nil {
+		t.Error(err)
+	}
+	if err := left.take(rec); !errors.Is(err, kb.ErrExhausted) {
+		t.Errorf("twice: %v", err)
+	}
+	for _, value := range []string{"", "{}", string(packed)} {
+		if got := length(store.Record{Value: []byte(value)}); got != len(value) {
+			t.Errorf("%q has %d bytes", value, got)
+		}
+	}
+}
+
 func TestDamagedRecords(t *testing.T) {
 	key := jobKey(kb.JobID{Job: 7})
 	var bomb bytes.Buffer

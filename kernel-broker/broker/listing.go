@@ -24,7 +24,7 @@ type budget struct{ read, bytes int }
 
 func (b *budget) take(records ...store.Record) error {
 	for _, rec := range records {
-		if b.bytes += len(rec.Value); b.bytes > mostListed {
+		if b.bytes += length(rec); b.bytes > mostListed {
 			return fmt.Errorf("the newest %d alone have %d MiB, ask for fewer (--limit): %w", b.read, mostListed>>20, kb.ErrExhausted)
 		}
 		b.read++
