@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,10 +83,7 @@ func sumOf(lost map[string]uint64, others uint64) (total uint64, words string) {
 		names = append(names, who)
 	}
 	slices.SortFunc(names, func(a, b string) int {
-		if lost[a] != lost[b] {
-			return int(min(lost[b], 1<<30)) - int(min(lost[a], 1<<30)) //nolint:gosec // G115: bounded
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(lost[b], lost[a]), cmp.Compare(a, b))
 	})
 	var told []string
 	for _, who := range names[:min(len(names), mostNamed)] {

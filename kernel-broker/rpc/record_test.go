@@ -163,6 +163,37 @@ func TestRefusalsOfNodesAreRecorded(t *testing.T) {
 	}
 }
 
+// No certificate is issued of which there is no record; the token is good for it
+// later.
+func TestNoCertificateWithoutARecord(t *testing.T) {
+	f := trust(t)
+	s := serveTLSWith(t, time.Hour, both, func(o *rpc.Options) { o.Guard = f.guard })
+	n1, token := s.over(s.enrol("n1")), s.token("n2")
+	if err := connect(t, n1, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	key, err := mtls.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := mtls.NewRequest(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = api.NewTrustServiceClient(s.anybody()).Enrol(t.Context(), &api.EnrolRequest{Node: "n2", Secret: token.Secret, CertificateRequest: request})
+	want(t, "an enrolment", err, codes.Unavailable, "audit log")
+	_, err = api.NewTrustServiceClient(n1).Renew(t.Context(), &api.RenewRequest{CertificateRequest: request})
+	want(t, "a renewal", err, codes.Unavailable, "audit log")
+	// Nodes go on, and come back.
+	if err := connect(t, n1, "n1"); err != nil {
+		t.Errorf("a node: %v", err)
+	}
+	want(t, "a job's end", calls["releasejob"](t.Context(), t, s.local(t)), codes.OK, "")
+}
+
 // What a service denies by itself is no less a refusal.
 func TestRefusalsOfServicesAreRecorded(t *testing.T) {
 	f := trust(t)
