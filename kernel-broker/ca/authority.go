@@ -152,7 +152,8 @@ func (a *Authority) rotate(until time.Time) (fingerprint string, err error) {
 		case err != nil:
 			return "", err
 		default:
-			a.keys, a.own = append(keys, fresh), nil
+			keys = append(keys, fresh)
+			a.keys, a.own = keys, nil
 			return mtls.Fingerprint(fresh.certificate), nil
 		}
 	}
