@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -172,6 +174,47 @@ func TestArm(t *testing.T) {
 		if actions := w.settle(); has(actions, ArmReturn) != want {
 			t.Errorf("%s: %v", state, actions)
 		}
+	}
+}
+
+// The reason of a wide job names a few of its nodes, and how many more there are.
+func TestSwitchLimitOfAWideJob(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	names := []string{"n1"}
+	for i := 2; i <= 3000; i++ {
+		names = append(names, fmt.Sprintf("n%d", i))
+	}
+	w.config.LoadLimit = time.Hour
+	w.job(7, "CONFIGURING", true, names...)
+	w.node("n1", "ALLOCATED+POWERING_UP", "")
+	w.ensure(7, mit, names...)
+	w.settle()
+	w.pass(w.config.SwitchLimit)
+	w.pass(time.Second)
+	a := w.allocs[kb.JobID{Job: 7}]
+	if a.Phase != kb.PhaseFailed || strings.Count(a.Reason, "unknown to the broker")+strings.Count(a.Reason, "loading") != mostLate ||
+		!strings.HasSuffix(a.Reason, " and 2992 more") {
+		t.Errorf("%s: %.300s", a.Phase, a.Reason)
+	}
+}
+
+// A job whose record has no room for what its nodes ran gets its kernel and
+// brings it back like any other, and nothing is noted anew in each pass.
+func TestABriefRecord(t *testing.T) {
+	w := running(t)
+	a := w.allocs[kb.JobID{Job: 7}]
+	a.Brief, a.Before, a.During, a.After = true, nil, nil, nil
+	w.settle()
+	if a = w.allocs[kb.JobID{Job: 7}]; a.Phase != kb.PhaseReady || len(a.During) != 0 || w.nodes["n1"].Want != mit {
+		t.Errorf("%s, %d proofs, n1 wants %s", a.Phase, len(a.During), w.nodes["n1"].Want)
+	}
+	delete(w.slurm.Jobs, 7)
+	w.pass(time.Second)
+	before := len(w.allocs[a.ID].Timeline)
+	w.pass(time.Second)
+	w.pass(time.Second)
+	if a = w.allocs[a.ID]; a.Phase != kb.PhaseReturning || len(a.After) != 0 || len(a.Timeline) != before {
+		t.Errorf("%s, %d proofs, %d events became %d", a.Phase, len(a.After), before, len(a.Timeline))
 	}
 }
 
