@@ -42,6 +42,8 @@ systemctl -q set-default multi-user.target
 for user in alice; do useradd --create-home --shell /bin/bash "$user"; done
 EOF
 
+# Room for the store and the artifacts, and so much that the audit log, which
+# warns early, is well with it.
 used=$(du -sm "$root" | cut -f1)
-mke2fs -q -F -t ext4 -d "$root" -m 0 -E nodiscard "$image" "$((used + 768))M"
+mke2fs -q -F -t ext4 -d "$root" -m 0 -E nodiscard "$image" "$((used + 2048))M"
 rm -r "$root"
