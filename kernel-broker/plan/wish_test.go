@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -199,22 +200,30 @@ func TestSwitchLimitOfAWideJob(t *testing.T) {
 }
 
 // A job whose record has no room for what its nodes ran gets its kernel and
-// brings it back like any other, and nothing is noted anew in each pass.
+// brings it back like any other, and none of that is noted.
 func TestABriefRecord(t *testing.T) {
 	w := running(t)
 	a := w.allocs[kb.JobID{Job: 7}]
 	a.Brief, a.Before, a.During, a.After = true, nil, nil, nil
 	w.settle()
-	if a = w.allocs[kb.JobID{Job: 7}]; a.Phase != kb.PhaseReady || len(a.During) != 0 || w.nodes["n1"].Want != mit {
-		t.Errorf("%s, %d proofs, n1 wants %s", a.Phase, len(a.During), w.nodes["n1"].Want)
+	if a = w.allocs[a.ID]; a.Phase != kb.PhaseReady || w.nodes["n1"].Want != mit {
+		t.Errorf("%s, n1 wants %s", a.Phase, w.nodes["n1"].Want)
 	}
 	delete(w.slurm.Jobs, 7)
 	w.pass(time.Second)
-	before := len(w.allocs[a.ID].Timeline)
+	w.node("n1", "IDLE+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@1 for job 7")
 	w.pass(time.Second)
+	w.boot("n1", kernels[0], "")
+	w.node("n1", "IDLE", "")
 	w.pass(time.Second)
-	if a = w.allocs[a.ID]; a.Phase != kb.PhaseReturning || len(a.After) != 0 || len(a.Timeline) != before {
-		t.Errorf("%s, %d proofs, %d events became %d", a.Phase, len(a.After), before, len(a.Timeline))
+	if len(w.closed) != 1 {
+		t.Fatalf("n1 is %s, the job %s", w.nodes["n1"].PhaseName(), w.allocs[a.ID].Phase)
+	}
+	if a = w.closed[0]; a.Phase != kb.PhaseDone || len(a.Before)+len(a.During)+len(a.After) != 0 {
+		t.Errorf("%s, proofs before %d, during %d, after %d", a.Phase, len(a.Before), len(a.During), len(a.After))
+	}
+	if slices.ContainsFunc(a.Timeline, func(e kb.Event) bool { return e.Event == "stock" }) {
+		t.Errorf("%+v", a.Timeline)
 	}
 }
 
