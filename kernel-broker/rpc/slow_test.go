@@ -213,7 +213,9 @@ func TestAClientThatNeverReads(t *testing.T) {
 		}
 		// What ends it hangs on the room that gRPC's client offers by itself: the
 		// stream when the client has what was sent, else its connection.
-		ends := func() int { return f.lines("a message was not taken within 5s") + f.lines("answers were not taken for 5s") }
+		ends := func() int {
+			return f.lines("a message was not taken within 5s") + f.lines("answers were not taken for 5s")
+		}
 		before := ends()
 		until(t, "the broker ends it", func() bool { return ends() > before })
 		for err == nil {
