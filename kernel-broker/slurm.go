@@ -114,9 +114,10 @@ func WithProfiling(comment string, collectors []string) string {
 	if len(collectors) == 0 {
 		return comment
 	}
-	// What is taken out may leave another one behind: " | | ".
+	// Again, for " | | "; and by something, for what stood around it may be
+	// another of our words together.
 	for strings.Contains(comment, commentOther) {
-		comment = strings.ReplaceAll(comment, commentOther, " ")
+		comment = strings.ReplaceAll(comment, commentOther, " / ")
 	}
 	return comment + commentProfiling + strings.Join(collectors, ",")
 }

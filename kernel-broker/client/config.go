@@ -19,6 +19,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc"
@@ -96,6 +97,9 @@ var unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
 // ParseConfig reads the text of a settings file; name is for errors.
 func ParseConfig(name string, text []byte) (Config, error) {
 	var f file
+	if !utf8.Valid(text) {
+		return Config{}, fmt.Errorf("%s: not UTF-8: %w", name, kernelbroker.ErrInvalid)
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&f); err != nil && !errors.Is(err, io.EOF) {

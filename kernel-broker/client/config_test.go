@@ -47,6 +47,7 @@ func TestParseConfig(t *testing.T) {
 
 func TestParseConfigRefuses(t *testing.T) {
 	for text, words := range map[string]string{
+		"\xff\xfe#\x00":                        "c: not UTF-8",
 		"brokr: x\n":                           `c: line 1: unknown key "brokr"`,
 		"a: 1\nb: 2\n":                         `unknown key "b"`,
 		"broker: nonsense\n":                   "c: broker: address \"nonsense\"",
