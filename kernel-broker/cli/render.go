@@ -102,8 +102,11 @@ func escaped(text []byte) []byte {
 
 // unstyle drops the braces and the quotes that are not needed.
 func unstyle(node *yaml.Node) {
-	// The library still quotes a text that would else be a number.
-	node.Style = 0
+	// The library still quotes a text that would else be a number; one of lines
+	// that begin with a tab it writes as a block that it does not read.
+	if node.Style = 0; strings.Contains(node.Value, "\t") {
+		node.Style = yaml.DoubleQuotedStyle
+	}
 	for _, child := range node.Content {
 		unstyle(child)
 	}
