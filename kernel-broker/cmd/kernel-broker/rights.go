@@ -43,7 +43,7 @@ type rights struct {
 
 // openRights has the policy in force and the record open. changed is called
 // after another policy came into force.
-func openRights(c config, log *slog.Logger, client *slurm.Client, changed func()) (*rights, error) {
+func openRights(ctx context.Context, c config, log *slog.Logger, client *slurm.Client, changed func()) (*rights, error) {
 	administrators, err := uids(c.Administrators)
 	if err != nil {
 		return nil, usageError{err}
@@ -56,7 +56,10 @@ func openRights(c config, log *slog.Logger, client *slurm.Client, changed func()
 		hangups: make(chan os.Signal, 1)}
 	// From the first moment on, since a signal that nobody waits for is deadly.
 	signal.Notify(r.hangups, syscall.SIGHUP)
-	if r.record, err = audit.Open(audit.Options{Dir: dir, MaxBytes: int64(c.Audit.MaxFileBytes), Log: log}); err != nil {
+	r.record, err = afterAnother(ctx, takeOver, kb.ErrPrecluded, func() (*audit.Log, error) {
+		return audit.Open(audit.Options{Dir: dir, MaxBytes: int64(c.Audit.MaxFileBytes), Log: log})
+	})
+	if err != nil {
 		return nil, err
 	}
 	r.Guard, err = guard.New(guard.Options{

@@ -71,7 +71,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 		return usageError{err}
 	}
 	slurmctld := slurm.New(slurm.Options{BinDir: c.Slurm.BinDir, Conf: c.Slurm.Conf, Limit: c.Slurm.Limit})
-	rights, err := openRights(c, log, slurmctld, func() { profiles.Republish() })
+	rights, err := openRights(ctx, c, log, slurmctld, func() { profiles.Republish() })
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,9 @@ func openStore(ctx context.Context, c config, log *slog.Logger) (store.Store, fu
 	defer cancel()
 	endpoints, stop := c.Etcd.Endpoints, func() error { return nil }
 	if len(endpoints) == 0 {
-		server, err := etcdserver.Start(ctx, etcdserver.Config{Dir: filepath.Join(c.DataDir, "etcd"), Logger: log})
+		server, err := afterAnother(ctx, takeOver, etcdserver.ErrInUse, func() (*etcdserver.Server, error) {
+			return etcdserver.Start(ctx, etcdserver.Config{Dir: filepath.Join(c.DataDir, "etcd"), Logger: log})
+		})
 		if err != nil {
 			return nil, nil, err
 		}
