@@ -87,10 +87,6 @@ func (f *faults) killAgents(nodes ...lab.Node) {
 
 // slurmctldRestarted restarts slurmctld when the broker's log says pattern.
 func slurmctldRestarted(f *faults, signal syscall.Signal, pattern string) {
-	// The nodes have just come back. A job that comes in the second of their
-	// registration is another story: slurmctld may take that for the boot it waits
-	// for, and with a restart on top of it nodes stay down (docs/status.md).
-	time.Sleep(2 * time.Second)
 	at := f.logSize()
 	id := f.ask("bob", "mitgcm", 0, "-N2")
 	f.logged(at, pattern)
