@@ -115,10 +115,9 @@ func (c *Controller) lookNow() {
 }
 
 // poll looks at slurmctld, often while something is under way, and at once when
-// it is asked to; but between two looks there is some time in any case.
+// it is asked to. A pause in between had slurmctld's restart seen too late.
 func (c *Controller) poll(ctx context.Context) {
 	for ctx.Err() == nil {
-		floor := time.NewTimer(c.o.PollBusy / eagerTimes)
 		c.mu.Lock()
 		comments := c.endingLocked()
 		c.mu.Unlock()
@@ -140,14 +139,9 @@ func (c *Controller) poll(ctx context.Context) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-		case <-floor.C:
-		}
-		select {
-		case <-ctx.Done():
 		case <-c.look:
 		case <-timer.C:
 		}
-		floor.Stop()
 		timer.Stop()
 	}
 }

@@ -222,26 +222,6 @@ func TestLooksOfOneNode(t *testing.T) {
 	})
 }
 
-// Between two looks there is a pause, whoever asks for them; the first one after
-// a while of quiet comes at once.
-func TestLooksHaveAPause(t *testing.T) {
-	inBubble(t, func(p *paced) {
-		time.Sleep(time.Second) // half of the pause while nothing is under way
-		if looks := p.lookedAt(p.c.Wake); looks != 1 {
-			t.Errorf("%d looks at once after quiet", looks)
-		}
-		looks := p.lookedAt(func() {
-			for range 1000 {
-				p.c.Wake()
-				time.Sleep(time.Millisecond)
-			}
-		})
-		if most := int64(time.Second/(p.c.o.PollBusy/eagerTimes)) + 1; looks > most || looks < most/2 {
-			t.Errorf("%d looks in a second, asked for each millisecond; at most %d", looks, most)
-		}
-	})
-}
-
 // What a node reports while nothing can be committed does not fill the memory.
 func TestReportsAreBounded(t *testing.T) {
 	f := newFixture(t)
