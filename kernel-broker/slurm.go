@@ -150,7 +150,12 @@ func (n SlurmNode) Drained() bool {
 }
 
 // Down reports whether Slurm holds the node for dead.
-func (n SlurmNode) Down() bool { return n.State == "DOWN" || n.State == "UNKNOWN" }
+func (n SlurmNode) Down() bool { return n.State == "DOWN" || n.Unknown() }
+
+// Unknown reports whether slurmctld was restarted and has heard nothing of the
+// node since. It forgets boots that it waited for then, but takes whatever the
+// node registers first, a boot among it.
+func (n SlurmNode) Unknown() bool { return n.State == "UNKNOWN" }
 
 // Unheard reports whether slurmctld has yet to hear of the node's slurmd, as
 // after every resume. It gives such a node no job, and issues a boot to it only

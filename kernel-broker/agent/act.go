@@ -79,7 +79,7 @@ func (a *Agent) do(ctx context.Context, action decide.Action) error {
 	case decide.StopSlurmd:
 		return a.parts.Slurmd.Stop(ctx)
 	case decide.StartSlurmd:
-		return a.parts.Slurmd.Start(ctx, action.Start)
+		return a.parts.Slurmd.Start(ctx, action.Start, action.Claim)
 	case decide.Announce:
 		return a.announce(ctx, action)
 	case decide.Execute:

@@ -40,7 +40,7 @@ type Booter interface {
 // Slurmd is the node's Slurm daemon.
 type Slurmd interface {
 	Observe() (decide.Slurmd, error)
-	Start(ctx context.Context, start uint64) error
+	Start(ctx context.Context, start uint64, claim bool) error
 	Stop(ctx context.Context) error
 }
 

@@ -24,13 +24,16 @@ type Desired struct {
 	SlurmdAllowed   bool
 	SlurmdStart     uint64
 	SlurmdNotBefore time.Time
+	// NoBootAwaited: a start of slurmd that claims a boot is a crash to Slurm.
+	NoBootAwaited bool
 }
 
 // desired makes the wish from a node's record.
 func desired(n *kb.Node, bootID string, now time.Time) Desired {
 	d := Desired{
 		Generation: n.Generation, SlurmdStart: n.SlurmdStart, SlurmdNotBefore: n.SlurmdNotBefore,
-		Running: n.Running.Ref, Attested: n.Running.Ref.Profile != "" && n.Running.BootID == bootID,
+		NoBootAwaited: !n.Waiting,
+		Running:       n.Running.Ref, Attested: n.Running.Ref.Profile != "" && n.Running.BootID == bootID,
 	}
 	// A time that is past is not told: the node's clock may be behind.
 	if !d.SlurmdNotBefore.After(now) {

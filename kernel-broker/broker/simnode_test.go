@@ -27,6 +27,7 @@ type simNode struct {
 	state   nodestate.State
 	slurmd  decide.Slurmd
 	regAt   time.Time // when slurmd registers
+	claims  bool      // with -b
 	boots   int
 	ending  uint32 // the job whose epilog waits
 	agent   *decide.Observed
@@ -126,7 +127,7 @@ func (n *simNode) step() {
 	}
 	if n.slurmd.Running && !n.regAt.IsZero() && n.w.now.After(n.regAt) {
 		n.regAt = time.Time{}
-		n.w.slurm.register(n.name)
+		n.w.slurm.register(n.name, n.claims)
 	}
 	switch {
 	case n.w.strikes(0.0002):
@@ -191,7 +192,8 @@ func (n *simNode) hear() {
 		if m.Desired != nil {
 			d := m.Desired
 			n.wish = &decide.Wish{Generation: d.Generation, Kernel: d.Kernel, Token: d.Token, Attested: d.Attested, Running: d.Running,
-				Jobs: d.Jobs, SlurmdAllowed: d.SlurmdAllowed, SlurmdStart: d.SlurmdStart, SlurmdNotBefore: d.SlurmdNotBefore}
+				Jobs: d.Jobs, SlurmdAllowed: d.SlurmdAllowed, SlurmdStart: d.SlurmdStart, SlurmdNotBefore: d.SlurmdNotBefore,
+				NoBootAwaited: d.NoBootAwaited}
 			n.session.fresh, n.agent.Fresh = true, true
 		}
 		if m.Answer != nil {
@@ -280,6 +282,8 @@ func (n *simNode) startSlurmd(a decide.Action) {
 	if n.wish != nil && !n.wish.SlurmdAllowed {
 		return // overtaken by a newer wish while it began
 	}
+	first := n.slurmd.Mark == decide.Untouched
+	n.claims = first && n.boot.Token != "" || !first && a.Claim
 	n.slurmd = decide.Slurmd{Running: true, Mark: decide.Started, Start: a.Start}
 	n.regAt = n.w.now.Add(n.w.between(100*time.Millisecond, 600*time.Millisecond))
 }

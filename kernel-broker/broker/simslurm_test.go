@@ -52,6 +52,9 @@ type simSlurmNode struct {
 	reason                      string
 	request                     time.Time // of the boot
 	lastSeen                    time.Time // slurmd
+	heard                       time.Time // when slurmd last answered: a later boot is a crash
+	unknown                     bool      // slurmctld was restarted, and has heard nothing since
+	asks                        time.Time // when it asks such a node to register
 }
 
 func (n *simSlurmNode) view() kb.SlurmNode {
@@ -68,6 +71,9 @@ func (n *simSlurmNode) view() kb.SlurmNode {
 	if n.down || n.issued {
 		v.State = "DOWN"
 	}
+	if n.unknown {
+		v.State = "UNKNOWN"
+	}
 	flag(n.drained || n.asap, "DRAIN")
 	flag(n.poweringUp, "POWERING_UP")
 	flag(n.requested, "REBOOT_REQUESTED")
@@ -77,7 +83,7 @@ func (n *simSlurmNode) view() kb.SlurmNode {
 }
 
 func (n *simSlurmNode) usable() bool {
-	return n.job == nil && !n.down && !n.drained && !n.asap && !n.issued && !n.unheard
+	return n.job == nil && !n.down && !n.drained && !n.asap && !n.issued && !n.unheard && !n.unknown
 }
 
 // simSlurm is slurmctld, as far as the product meets it.
@@ -254,6 +260,12 @@ func (s *simSlurm) stepNode(n *simSlurmNode) {
 	}
 	if slurmd && s.w.nodes[n.name].regAt.IsZero() {
 		n.unheard = false // it answers when it is asked
+		switch {
+		case n.unknown && s.w.now.After(n.asks):
+			s.register(n.name, false)
+		case !n.unknown && !n.poweringUp && !n.issued:
+			n.heard = s.w.now
+		}
 	}
 	late := s.w.now.Sub(n.request) > simResumeTimeout
 	switch {
@@ -287,13 +299,18 @@ func (s *simSlurm) goDown(n *simSlurmNode, reason string) {
 	}
 }
 
-// register is slurmd -b saying hello: its boot is now. slurmctld counts in
-// whole seconds and ignores a boot that is not younger than its request.
-func (s *simSlurm) register(name string) {
+// register is slurmd saying hello; with -b it claims that its boot is now.
+// slurmctld counts in whole seconds and ignores a boot that is not younger than
+// its request, or than what it heard last.
+func (s *simSlurm) register(name string, claim bool) {
 	n := s.nodes[name]
-	young := s.w.now.Truncate(time.Second).After(n.request.Truncate(time.Second))
-	first := !n.known
-	n.known, n.unheard = true, false
+	boot := s.w.nodes[name].boot.BootedAt.Truncate(time.Second)
+	if claim {
+		boot = s.w.now.Truncate(time.Second)
+	}
+	young, crash := boot.After(n.request.Truncate(time.Second)), boot.After(n.heard.Truncate(time.Second))
+	first := !n.known || n.unknown
+	n.known, n.unheard, n.unknown, n.heard = true, false, false, s.w.now
 	switch {
 	case n.poweringUp && young:
 		n.poweringUp = false
@@ -306,7 +323,7 @@ func (s *simSlurm) register(name string) {
 		s.w.tell("slurm: %s is back", name)
 	case n.poweringUp || n.issued:
 		s.w.tell("slurm ignores the early registration of %s", name)
-	case n.down || first:
+	case n.down || first || !crash:
 	default:
 		s.w.unexpected++
 		if s.w.calm || s.w.repaired {

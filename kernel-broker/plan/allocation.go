@@ -70,7 +70,7 @@ func (d *decision) switching(a *kb.Allocation) {
 const maxMissed = 4
 
 // missed reports whether Slurm does not wait for the boot of a node that has
-// yet to boot: to Slurm the boot would be a crash. Either the job never asked
+// yet to come up: to Slurm the boot would be a crash, or will be one. Either the job never asked
 // for one, or a slurmd that was just starting, on the old kernel, was taken for
 // the answer, or the nodes that were kept for the job have lost their kernel.
 // The job gets another try, with another wait.
@@ -82,7 +82,7 @@ func (d *decision) missed(a *kb.Allocation) (reason string, hold, missed bool) {
 	for _, name := range a.Nodes {
 		n := d.nodes[name]
 		s, known := d.slurmNode(name)
-		if !known || s.Waiting() || n == nil || n.Owner != a.ID || n.Pending == nil || n.Pending.State != kb.PendingLoading {
+		if !known || s.Waiting() || s.Unknown() || n == nil || n.Owner != a.ID || n.Pending == nil {
 			continue
 		}
 		if !job.Reboot && !a.Submitted {
@@ -116,7 +116,7 @@ func (d *decision) nodeReady(a *kb.Allocation, name string) bool {
 		return false
 	}
 	s, ok := d.slurmNode(name)
-	return ok && s.Armed() && !s.Waiting() && d.in.Slurm.At.After(a.Created)
+	return ok && s.Armed() && !s.Waiting() && !s.Unknown() && d.in.Slurm.At.After(a.Created)
 }
 
 // mostLate is how many nodes a reason names: users read it in squeue.

@@ -149,7 +149,8 @@ func (d *decision) bootTimeout(n *kb.Node, ref kb.Ref) time.Duration {
 }
 
 // waiting notices when Slurm begins or ends to wait for a boot of the node. A
-// registration within the second of the request would be ignored.
+// registration within the second of the request would be ignored. A slurmctld
+// that was restarted has forgotten, and waits for any registration.
 func (d *decision) waiting(n *kb.Node) {
 	s, ok := d.slurmNode(n.Name)
 	if !ok || s.Waiting() == n.Waiting {
@@ -158,6 +159,9 @@ func (d *decision) waiting(n *kb.Node) {
 	n.Waiting = s.Waiting()
 	if n.Waiting {
 		n.SlurmdNotBefore = d.registerFrom(d.in.Now)
+		return
+	}
+	if s.Unknown() {
 		return
 	}
 	d.noteOnce(n, "registered", "slurmd "+s.State)

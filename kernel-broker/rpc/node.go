@@ -156,6 +156,7 @@ func messageToProto(m broker.Message) *api.ConnectResponse {
 			Generation: d.Generation, Token: d.Token, Attested: d.Attested,
 			RunningProfile: d.Running.Profile, RunningVersion: d.Running.Version, Jobs: d.Jobs,
 			SlurmdAllowed: d.SlurmdAllowed, SlurmdStart: d.SlurmdStart, SlurmdNotBefore: TimeToProto(d.SlurmdNotBefore),
+			NoBootAwaited: d.NoBootAwaited,
 		}
 		if d.Kernel != nil {
 			out.Kernel, out.Envelope = KernelToProto(*d.Kernel), d.Envelope

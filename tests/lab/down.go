@@ -47,6 +47,11 @@ func removeRest(ctx context.Context, dir string, keepLogs bool) error {
 // Down is the function of that name for this lab.
 func (l *Lab) Down(ctx context.Context, keepLogs bool) error {
 	if l.state.alive() {
+		// While it is open, no other namespace is given this one's number.
+		pin, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", l.state.HolderPID))
+		if err == nil {
+			defer func() { _ = pin.Close() }() // it was only held
+		}
 		// It is process 1 of its namespace: the kernel ends all others with it,
 		// and unmounts and removes what only they used.
 		if err := syscall.Kill(l.state.HolderPID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {

@@ -56,6 +56,9 @@ func up(t *testing.T, o Options) *Lab {
 			t.Error(err)
 		}
 		checkNothingLeft(t, l, before)
+		for _, f := range pins[l] {
+			_ = f.Close() // it was only held
+		}
 	})
 	return l
 }
@@ -110,12 +113,28 @@ var netns = map[*Lab]string{}
 
 func noteNetwork(t *testing.T, l *Lab) {
 	t.Helper()
+	pin(t, l)
 	name, err := os.Readlink("/proc/" + strconv.Itoa(l.state.HolderPID) + "/ns/net")
 	if err != nil {
 		t.Fatal(err)
 	}
 	netns[l] = name
 }
+
+// pin holds the lab's namespaces until the test has ended. A namespace that is
+// gone leaves its number to the next one, maybe to that of a lab beside this.
+func pin(t *testing.T, l *Lab) {
+	t.Helper()
+	for _, kind := range []string{"pid", "net"} {
+		f, err := os.Open("/proc/" + strconv.Itoa(l.state.HolderPID) + "/ns/" + kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pins[l] = append(pins[l], f)
+	}
+}
+
+var pins = map[*Lab][]*os.File{}
 
 // inNetwork returns a process that is in the network namespace, if any.
 func inNetwork(t *testing.T, name string) string {

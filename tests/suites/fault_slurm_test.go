@@ -22,6 +22,16 @@ func TestFaultSlurm(t *testing.T) {
 	f.on("slurmctld-restarted-while-nodes-load", func(f *faults) {
 		slurmctldRestarted(f, syscall.SIGTERM, `node=n2 .*to=loading want=mitgcm`)
 	})
+	f.on("slurmctld-restarted-and-nodes-answer-before-they-boot", func(f *faults) {
+		f.freeze(f.Nodes()...)
+		at := f.logSize()
+		id := f.ask("bob", "mitgcm", 0, "-N2")
+		f.logged(at, `"allocation changed" .*to=switching`)
+		f.ok(f.RestartSlurmctld(f.ctx, syscall.SIGTERM))
+		f.logged(at, `"allocation changed" .*to=failed .*an earlier start of slurmd`)
+		f.thaw(f.Nodes()...)
+		f.completed("bob", id, 2)
+	})
 	f.on("slurmctld-killed-while-nodes-boot", func(f *faults) {
 		slurmctldRestarted(f, syscall.SIGKILL, `node=n2 .*to=booting want=mitgcm`)
 	})

@@ -235,7 +235,7 @@ func (j *judge) slurmd() (Action, bool) {
 		if !j.alone() || s.Running || s.Mark == Started || !j.o.State.Equal(j.stateWanted()) {
 			return Action{}, false
 		}
-		return j.try(Action{Kind: StartSlurmd, Start: s.Start, Reason: "the broker is silent and the kernel is stock"})
+		return j.try(Action{Kind: StartSlurmd, Start: s.Start, Claim: true, Reason: "the broker is silent and the kernel is stock"})
 	}
 	if !j.slurmdMayRun() {
 		if !s.Running || j.wish.SlurmdAllowed && !j.o.State.Equal(j.stateWanted()) {
@@ -253,5 +253,5 @@ func (j *judge) slurmd() (Action, bool) {
 	if s.Running {
 		return j.try(Action{Kind: StopSlurmd, Reason: "to be started anew"})
 	}
-	return j.try(Action{Kind: StartSlurmd, Start: max(j.wish.SlurmdStart, s.Start)})
+	return j.try(Action{Kind: StartSlurmd, Start: max(j.wish.SlurmdStart, s.Start), Claim: !j.wish.NoBootAwaited})
 }

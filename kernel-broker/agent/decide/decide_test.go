@@ -209,6 +209,18 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// A slurmd that was stopped for a boot that was called off claims a boot only
+// where Slurm still waits for one.
+func TestClaims(t *testing.T) {
+	for _, awaited := range []bool{true, false} {
+		q := serving()
+		q.o.Slurmd, q.wish.NoBootAwaited = Slurmd{Mark: Stopped, Start: 1}, !awaited
+		if got := Next(q.wish, q.o, start); got.Kind != StartSlurmd || got.Claim != awaited {
+			t.Errorf("awaited %t: %v, claim %t", awaited, got.Kind, got.Claim)
+		}
+	}
+}
+
 func TestWakes(t *testing.T) {
 	q := serving()
 	q.wish.SlurmdStart, q.wish.SlurmdNotBefore = 2, start.Add(time.Second)

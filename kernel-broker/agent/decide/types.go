@@ -32,6 +32,8 @@ type Wish struct {
 	SlurmdAllowed   bool
 	SlurmdStart     uint64
 	SlurmdNotBefore time.Time
+	// NoBootAwaited: Slurm waits for no boot, and to claim one is a crash to it.
+	NoBootAwaited bool
 }
 
 // Target is a kernel with the token to boot it with. The token makes two boots
@@ -181,5 +183,8 @@ type Action struct {
 	Generation uint64
 	State      nodestate.State
 	Start      uint64
-	Fault      Fault
+	// Claim: slurmd says that the node has booted, also in a boot that Slurm
+	// has heard of before.
+	Claim bool
+	Fault Fault
 }

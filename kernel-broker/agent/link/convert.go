@@ -39,6 +39,7 @@ func wishOf(d *kernelbrokerv1.Desired) decide.Wish {
 		Jobs:          d.GetJobs(),
 		SlurmdAllowed: d.GetSlurmdAllowed(),
 		SlurmdStart:   d.GetSlurmdStart(),
+		NoBootAwaited: d.GetNoBootAwaited(),
 	}
 	if d.GetSlurmdNotBefore() != nil {
 		wish.SlurmdNotBefore = d.GetSlurmdNotBefore().AsTime()

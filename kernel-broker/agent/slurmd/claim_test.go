@@ -15,15 +15,24 @@ func noting(s *Slurmd) string {
 	return dir + "/starts"
 }
 
-// Slurm is told of a boot in each start of the agent's but the first after
-// firmware booted, and by nobody else's.
+// Slurm is told of a boot by nobody else than the agent: in the first start
+// after a kexec, of which it knows nothing yet, and in later ones when it waits
+// for a boot.
 func TestWhoClaimsABoot(t *testing.T) {
-	for firmware, want := range map[bool]string{true: "plain\nclaimed\n", false: "claimed\nclaimed\n"} {
+	for _, c := range []struct {
+		firmware, awaited bool
+		want              string
+	}{
+		{true, true, "plain\nclaimed\n"},
+		{true, false, "plain\nplain\n"},
+		{false, true, "claimed\nclaimed\n"},
+		{false, false, "claimed\nplain\n"},
+	} {
 		s := fake(t, false)
-		s.Firmware = firmware
+		s.Firmware = c.firmware
 		starts := noting(s)
 		for i := range uint64(2) {
-			if err := s.Start(t.Context(), i); err != nil {
+			if err := s.Start(t.Context(), i, c.awaited); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.Stop(t.Context()); err != nil {
@@ -33,8 +42,8 @@ func TestWhoClaimsABoot(t *testing.T) {
 				t.Errorf("after a start the claim is still there: %v", err)
 			}
 		}
-		if text, err := os.ReadFile(starts); err != nil || string(text) != want {
-			t.Errorf("firmware %t: %q, %v", firmware, text, err)
+		if text, err := os.ReadFile(starts); err != nil || string(text) != c.want {
+			t.Errorf("%+v: %q, %v", c, text, err)
 		}
 	}
 }

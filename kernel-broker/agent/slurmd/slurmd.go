@@ -33,9 +33,10 @@ const (
 type Slurmd struct {
 	StartCommand []string
 	// Firmware booted the node: Slurm sees that by itself, and the first start
-	// in this boot claims none. FirstCommand, if any, makes it.
-	Firmware     bool
-	FirstCommand []string
+	// in this boot claims none.
+	Firmware bool
+	// PlainCommand, if any, makes the starts that claim no boot.
+	PlainCommand []string
 	// StopCommand replaces the signal to the daemon; empty for the signal.
 	StopCommand  []string
 	PIDFile      string
@@ -85,23 +86,24 @@ func parseStat(stat string) (comm string, state byte, ok bool) {
 }
 
 // Start starts the daemon and waits until its process is there. The number is
-// remembered as carried out.
-func (s *Slurmd) Start(ctx context.Context, start uint64) error {
+// remembered as carried out. With claim the daemon says that the node has booted;
+// without, the first one in a boot by kexec does so all the same, since it has.
+func (s *Slurmd) Start(ctx context.Context, start uint64, claim bool) error {
 	mark, _, err := s.readMark()
 	if err != nil {
 		return err
 	}
 	command := s.StartCommand
-	if mark == decide.Untouched && s.Firmware {
-		if len(s.FirstCommand) > 0 {
-			command = s.FirstCommand
+	if first := mark == decide.Untouched; first && s.Firmware || !first && !claim {
+		if len(s.PlainCommand) > 0 {
+			command = s.PlainCommand
 		}
 	} else {
-		claim := claimFile(s.MarkFile)
-		if err := replace.File(claim, nil, 0o644); err != nil {
+		file := claimFile(s.MarkFile)
+		if err := replace.File(file, nil, 0o644); err != nil {
 			return err
 		}
-		defer func() { _ = os.Remove(claim) }() // gone already where somebody acted on it
+		defer func() { _ = os.Remove(file) }() // gone already where somebody acted on it
 	}
 	if err := s.run(ctx, command, s.StartTimeout); err != nil {
 		return err

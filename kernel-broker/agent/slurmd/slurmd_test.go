@@ -54,7 +54,7 @@ func (s *Slurmd) must(t *testing.T, running bool, mark decide.Mark, start uint64
 func TestStartAndStop(t *testing.T) {
 	s := fake(t, false)
 	s.must(t, false, decide.Untouched, 0)
-	if err := s.Start(t.Context(), 4); err != nil {
+	if err := s.Start(t.Context(), 4, true); err != nil {
 		t.Fatal(err)
 	}
 	s.must(t, true, decide.Started, 4)
@@ -75,9 +75,9 @@ func TestFirstStart(t *testing.T) {
 	s := fake(t, false)
 	dir := filepath.Dir(s.PIDFile)
 	s.Firmware = true
-	s.FirstCommand = []string{"/bin/sh", "-c", "echo first >>" + dir + "/firsts; exec " + dir + "/start"}
+	s.PlainCommand = []string{"/bin/sh", "-c", "echo first >>" + dir + "/firsts; exec " + dir + "/start"}
 	for range 2 {
-		if err := s.Start(t.Context(), 0); err != nil {
+		if err := s.Start(t.Context(), 0, true); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Stop(t.Context()); err != nil {
@@ -88,7 +88,7 @@ func TestFirstStart(t *testing.T) {
 		}
 	}
 	s.BootID = "boot-2"
-	if err := s.Start(t.Context(), 3); err != nil {
+	if err := s.Start(t.Context(), 3, true); err != nil {
 		t.Fatal(err)
 	}
 	s.must(t, true, decide.Started, 3)
@@ -99,7 +99,7 @@ func TestFirstStart(t *testing.T) {
 
 func TestStopIsBounded(t *testing.T) {
 	s := fake(t, true)
-	if err := s.Start(t.Context(), 1); err != nil {
+	if err := s.Start(t.Context(), 1, true); err != nil {
 		t.Fatal(err)
 	}
 	begun := time.Now()
@@ -118,7 +118,7 @@ func TestStartThatFails(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(filepath.Dir(s.PIDFile), file), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Start(t.Context(), 1); err == nil || !strings.Contains(err.Error(), want) {
+		if err := s.Start(t.Context(), 1, true); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", file, err)
 		}
 		s.must(t, false, decide.Untouched, 0)
@@ -152,7 +152,7 @@ func TestSomebodyElsesProcessIsLeftAlone(t *testing.T) {
 
 func TestStopCommand(t *testing.T) {
 	s := fake(t, false)
-	if err := s.Start(t.Context(), 1); err != nil {
+	if err := s.Start(t.Context(), 1, true); err != nil {
 		t.Fatal(err)
 	}
 	s.StopCommand = []string{"/bin/sh", "-c", "kill $(cat " + s.PIDFile + ")"}

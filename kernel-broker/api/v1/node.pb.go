@@ -1124,7 +1124,10 @@ type Desired struct {
 	// slurmd must not be started before this time.
 	SlurmdNotBefore *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=slurmd_not_before,json=slurmdNotBefore,proto3" json:"slurmd_not_before,omitempty"`
 	// The signature of the kernel, see ProfileVersion.envelope.
-	Envelope      []byte `protobuf:"bytes,11,opt,name=envelope,proto3" json:"envelope,omitempty"`
+	Envelope []byte `protobuf:"bytes,11,opt,name=envelope,proto3" json:"envelope,omitempty"`
+	// Slurm waits for no boot of the node: slurmd, started again in the same
+	// boot, must not claim one (-b), which would be a crash to Slurm.
+	NoBootAwaited bool `protobuf:"varint,12,opt,name=no_boot_awaited,json=noBootAwaited,proto3" json:"no_boot_awaited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1234,6 +1237,13 @@ func (x *Desired) GetEnvelope() []byte {
 		return x.Envelope
 	}
 	return nil
+}
+
+func (x *Desired) GetNoBootAwaited() bool {
+	if x != nil {
+		return x.NoBootAwaited
+	}
+	return false
 }
 
 // JobEndingAnswer answers JobEnding.
@@ -1697,7 +1707,7 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"collectors\x12\x14\n" +
 	"\x05ended\x18\x05 \x01(\bR\x05ended\x12\x18\n" +
 	"\awatched\x18\x06 \x01(\bR\awatched\x12\x10\n" +
-	"\x03uid\x18\a \x01(\rR\x03uid\"\xa4\x03\n" +
+	"\x03uid\x18\a \x01(\rR\x03uid\"\xcc\x03\n" +
 	"\aDesired\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
@@ -1712,7 +1722,8 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\fslurmd_start\x18\t \x01(\x04R\vslurmdStart\x12F\n" +
 	"\x11slurmd_not_before\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x0fslurmdNotBefore\x12\x1a\n" +
-	"\benvelope\x18\v \x01(\fR\benvelope\";\n" +
+	"\benvelope\x18\v \x01(\fR\benvelope\x12&\n" +
+	"\x0fno_boot_awaited\x18\f \x01(\bR\rnoBootAwaited\";\n" +
 	"\x0fJobEndingAnswer\x12\x14\n" +
 	"\x05query\x18\x01 \x01(\x04R\x05query\x12\x12\n" +
 	"\x04kept\x18\x02 \x01(\bR\x04kept\"\xb0\x04\n" +

@@ -79,7 +79,7 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 		Slurmd: &slurmd.Slurmd{
 			// After a kexec the boot may be older than Slurm's request for it.
 			Firmware:     proven.Token == "",
-			StartCommand: c.Slurmd.Start, FirstCommand: c.Slurmd.FirstStart, StopCommand: c.Slurmd.Stop, PIDFile: c.Slurmd.PIDFile, MarkFile: c.Slurmd.MarkFile,
+			StartCommand: c.Slurmd.Start, PlainCommand: c.Slurmd.FirstStart, StopCommand: c.Slurmd.Stop, PIDFile: c.Slurmd.PIDFile, MarkFile: c.Slurmd.MarkFile,
 			StartTimeout: c.Slurmd.StartTimeout, StopTimeout: c.Slurmd.StopTimeout, BootID: proven.BootID,
 		},
 		NodeState: c.NodeState, Grace: c.BrokerGrace, Awaited: awaited, Sync: syscall.Sync, Log: log,
