@@ -115,7 +115,7 @@ func (c *Controller) lookNow() {
 }
 
 // poll looks at slurmctld, often while something is under way, and at once when
-// it is asked to. A pause in between had slurmctld's restart seen too late.
+// it is asked to: what a node can cause is bounded by its own budget.
 func (c *Controller) poll(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.mu.Lock()

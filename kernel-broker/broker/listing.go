@@ -51,6 +51,23 @@ func (r *records) neighbours(ctx context.Context, keys []string, page func([]sto
 	return nil
 }
 
+// oneByOne reads records wherever they are. Those that are gone are missing.
+func (r *records) oneByOne(ctx context.Context, keys []string, one func([]store.Record) error) error {
+	for _, key := range keys {
+		rec, err := r.store.Get(ctx, key)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", kb.ErrUnavailable, err)
+		}
+		if err := one([]store.Record{rec}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // eachRecord looks at every record under a prefix, the oldest first. Not
 // all of them are in memory at a time, and so they are not one snapshot: whoever
 // changes one on what he saw is fenced by its revision.
@@ -83,13 +100,24 @@ func (r *records) nothing(ctx context.Context, prefix string) error {
 
 // newest reads up to limit records of a kind, the newest first.
 func newest[T any](ctx context.Context, r *records, x *index, prefix string, limit int, read func(store.Record) (T, error)) ([]T, error) {
-	keys := x.newest(limit)
+	return listed(ctx, r, prefix, x.newest(limit), r.neighbours, read)
+}
+
+// about reads up to limit records about such jobs, the newest first.
+func about[T any](ctx context.Context, r *records, x *index, prefix string, limit int, such func(kb.JobID) bool, read func(store.Record) (T, error)) ([]T, error) {
+	return listed(ctx, r, prefix, x.about(limit, such), r.oneByOne, read)
+}
+
+// listed reads the records of the keys as walk comes to them.
+func listed[T any](ctx context.Context, r *records, prefix string, keys []string,
+	walk func(context.Context, []string, func([]store.Record) error) error, read func(store.Record) (T, error),
+) ([]T, error) {
 	if len(keys) == 0 {
 		return nil, r.nothing(ctx, prefix)
 	}
 	var out []T
 	var left budget
-	err := r.neighbours(ctx, keys, func(list []store.Record) error {
+	err := walk(ctx, keys, func(list []store.Record) error {
 		if err := left.take(list...); err != nil {
 			return err
 		}
@@ -103,34 +131,6 @@ func newest[T any](ctx context.Context, r *records, x *index, prefix string, lim
 		return nil
 	})
 	return out, err
-}
-
-// about reads up to limit records about such jobs, the newest first.
-func about[T any](ctx context.Context, r *records, x *index, prefix string, limit int, such func(kb.JobID) bool, read func(store.Record) (T, error)) ([]T, error) {
-	keys := x.about(limit, such)
-	if len(keys) == 0 {
-		return nil, r.nothing(ctx, prefix)
-	}
-	var out []T
-	var left budget
-	for _, key := range keys {
-		rec, err := r.store.Get(ctx, key)
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", kb.ErrUnavailable, err)
-		}
-		if err := left.take(rec); err != nil {
-			return nil, err
-		}
-		one, err := read(rec)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, one)
-	}
-	return out, nil
 }
 
 // forget removes the oldest records of a kind beyond keep, those that may go.

@@ -26,10 +26,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/trust"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/takeover"
 )
-
-// takeOver is how long an agent waits for the one before it to end.
-const takeOver = 5 * time.Second
 
 // run puts the agent together and runs it until the context ends.
 func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
@@ -38,7 +36,9 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("proof of this boot: %w", err)
 	}
-	cache, err := openCache(ctx, c.Cache, log)
+	cache, err := takeover.Open(ctx, takeover.Patience, artifact.ErrInUse, func() (*artifact.Cache, error) {
+		return artifact.OpenCache(c.Cache.Dir, int64(c.Cache.MaxBytes), log)
+	})
 	if err != nil {
 		return err
 	}
@@ -107,22 +107,6 @@ func newGuard(c config.Trust, log *slog.Logger) *trust.Guard {
 		log.Info("signatures are required", "list", c.List)
 	}
 	return &trust.Guard{List: c.List, State: c.State, Required: c.Required(), Stock: c.StockFiles, Now: time.Now, Log: log}
-}
-
-// openCache waits a little for an agent that is about to end, or for the last
-// child of one that was killed: until its exec it holds all that the agent held.
-func openCache(ctx context.Context, c config.Cache, log *slog.Logger) (*artifact.Cache, error) {
-	for end := time.Now().Add(takeOver); ; {
-		cache, err := artifact.OpenCache(c.Dir, int64(c.MaxBytes), log)
-		if !errors.Is(err, artifact.ErrInUse) || time.Now().After(end) {
-			return cache, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 // serve runs the parts; when one ends, so do the others.

@@ -21,6 +21,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/people"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/policy"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/slurm"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/takeover"
 )
 
 // defaultPolicy may be missing: a site that names no file needs none.
@@ -56,7 +57,7 @@ func openRights(ctx context.Context, c config, log *slog.Logger, client *slurm.C
 		hangups: make(chan os.Signal, 1)}
 	// From the first moment on, since a signal that nobody waits for is deadly.
 	signal.Notify(r.hangups, syscall.SIGHUP)
-	r.record, err = afterAnother(ctx, takeOver, kb.ErrPrecluded, func() (*audit.Log, error) {
+	r.record, err = takeover.Open(ctx, takeover.Patience, kb.ErrPrecluded, func() (*audit.Log, error) {
 		return audit.Open(audit.Options{Dir: dir, MaxBytes: int64(c.Audit.MaxFileBytes), Log: log})
 	})
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/slurm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/store/etcdstore"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/takeover"
 )
 
 const startLimit = time.Minute
@@ -119,7 +120,7 @@ func openStore(ctx context.Context, c config, log *slog.Logger) (store.Store, fu
 	defer cancel()
 	endpoints, stop := c.Etcd.Endpoints, func() error { return nil }
 	if len(endpoints) == 0 {
-		server, err := afterAnother(ctx, takeOver, etcdserver.ErrInUse, func() (*etcdserver.Server, error) {
+		server, err := takeover.Open(ctx, takeover.Patience, etcdserver.ErrInUse, func() (*etcdserver.Server, error) {
 			return etcdserver.Start(ctx, etcdserver.Config{Dir: filepath.Join(c.DataDir, "etcd"), Logger: log})
 		})
 		if err != nil {

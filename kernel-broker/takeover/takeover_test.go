@@ -1,4 +1,4 @@
-package main
+package takeover_test
 
 import (
 	"context"
@@ -13,10 +13,11 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/etcdserver"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/takeover"
 )
 
-// A child that has what its broker had is not done with it when the broker is.
-func TestAfterAnother(t *testing.T) {
+// A child that has what its parent had is not done with it when the parent is.
+func TestOpen(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	lock := func(t *testing.T, path string) *exec.Cmd {
 		t.Helper()
@@ -77,15 +78,15 @@ func TestAfterAnother(t *testing.T) {
 				}
 				return c.open(dir)
 			}
-			if _, err := afterAnother(t.Context(), 0, c.inUse, open); !errors.Is(err, c.inUse) {
+			if _, err := takeover.Open(t.Context(), 0, c.inUse, open); !errors.Is(err, c.inUse) {
 				t.Fatalf("without patience: %v", err)
 			}
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
-			if _, err := afterAnother(ended, time.Minute, c.inUse, open); !errors.Is(err, c.inUse) {
+			if _, err := takeover.Open(ended, time.Minute, c.inUse, open); !errors.Is(err, c.inUse) {
 				t.Fatalf("when it is to end: %v", err)
 			}
-			done, err := afterAnother(t.Context(), time.Minute, c.inUse, open)
+			done, err := takeover.Open(t.Context(), time.Minute, c.inUse, open)
 			if err != nil || tries < 3 {
 				t.Fatal(tries, err)
 			}
