@@ -199,17 +199,7 @@ func TestFitRunsAndNodes(t *testing.T) {
 // A record that is too large whatever is done costs its own job its kernel: the
 // job is held, its user reads why, and another job gets its kernel and runs.
 func TestARecordThatIsTooLargeWhateverIsDone(t *testing.T) {
-	w := newWide(newFixture(t), 200)
-	w.start()
-	w.boot(kb.StockProfile)
-	other := w.attach("n1", kb.StockProfile, "", bootOne)
-	w.all("stock", func(d Desired) bool { return d.Attested })
-	w.slurm.job(7, "CONFIGURING", w.names...)
-	w.state("ALLOCATED+POWERING_UP", "")
-	if _, err := w.c.Ensure(t.Context(), Request{ID: kb.JobID{Job: 7}, Ref: kb.Ref{Profile: "mitgcm"}, Nodes: w.names}); err != nil {
-		t.Fatal(err)
-	}
-	w.all("a kernel to boot", func(d Desired) bool { return d.Kernel != nil })
+	w, other := loadingWide(t, 200)
 	// Room for any record of a node or a narrow job, and not for 200 nodes' names.
 	w.c.mu.Lock()
 	w.c.records.limit = 3000

@@ -83,6 +83,23 @@ func (w *wide) all(what string, is func(d Desired) bool) {
 	})
 }
 
+// loadingWide is job 7, whose nodes are all told what to boot, and another node.
+func loadingWide(t *testing.T, count int) (*wide, *fakeAgent) {
+	t.Helper()
+	w := newWide(newFixture(t), count)
+	w.start()
+	w.boot(kb.StockProfile)
+	other := w.attach("n1", kb.StockProfile, "", bootOne)
+	w.all("stock", func(d Desired) bool { return d.Attested })
+	w.slurm.job(7, "CONFIGURING", w.names...)
+	w.state("ALLOCATED+POWERING_UP", "")
+	if _, err := w.c.Ensure(t.Context(), Request{ID: kb.JobID{Job: 7}, Ref: kb.Ref{Profile: "mitgcm"}, Nodes: w.names}); err != nil {
+		t.Fatal(err)
+	}
+	w.all("a kernel to boot", func(d Desired) bool { return d.Kernel != nil })
+	return w, other
+}
+
 // A job that is wider than what a record has room for as it is gets its kernel
 // and brings it back, and another job is served meanwhile.
 func TestWideJobs(t *testing.T) {
@@ -99,17 +116,7 @@ func TestWideJobs(t *testing.T) {
 }
 
 func wideJob(t *testing.T, count int) {
-	w := newWide(newFixture(t), count)
-	w.start()
-	w.boot(kb.StockProfile)
-	other := w.attach("n1", kb.StockProfile, "", bootOne)
-	w.all("stock", func(d Desired) bool { return d.Attested })
-	w.slurm.job(7, "CONFIGURING", w.names...)
-	w.state("ALLOCATED+POWERING_UP", "")
-	if _, err := w.c.Ensure(t.Context(), Request{ID: kb.JobID{Job: 7}, Ref: kb.Ref{Profile: "mitgcm"}, Nodes: w.names}); err != nil {
-		t.Fatal(err)
-	}
-	w.all("a kernel to boot", func(d Desired) bool { return d.Kernel != nil })
+	w, other := loadingWide(t, count)
 	w.boot("mitgcm")
 	w.state("ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@1 for job 7")
 	w.come("every node is ready", func() bool { return w.phase(7) == kb.PhaseReady })

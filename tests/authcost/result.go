@@ -1,13 +1,12 @@
 package authcost
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"text/tabwriter"
+
+	"github.com/kernelbroker/kernelbroker/tests/jsonfile"
 )
 
 // off is the way of calls to a broker that neither asks, judges nor records.
@@ -107,13 +106,4 @@ func (r Result) Print(out io.Writer) error {
 }
 
 // Write leaves the result for programs.
-func (r Result) Write(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("result: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
-}
+func (r Result) Write(path string) error { return jsonfile.Write(path, r) }

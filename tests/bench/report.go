@@ -1,11 +1,8 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"text/tabwriter"
 	"time"
 )
@@ -88,19 +85,4 @@ func table(out io.Writer, title string, measures []*Measure) error {
 			len(m.Samples), first, m.What)
 	}
 	return w.Flush()
-}
-
-// write writes the JSON file.
-func (r *Result) write(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("results: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("results: %w", err)
-	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("results: %w", err)
-	}
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kernelbroker/kernelbroker/tests/jsonfile"
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
@@ -86,7 +87,7 @@ func Run(ctx context.Context, o Options, out, progress io.Writer) error {
 	if err := r.result.print(out); err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
-	if err := r.result.write(o.JSON); err != nil {
+	if err := jsonfile.Write(o.JSON, r.result); err != nil {
 		return err
 	}
 	if len(r.result.Trouble) > 0 {

@@ -1,11 +1,11 @@
 package buildcost
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
+
+	"github.com/kernelbroker/kernelbroker/tests/jsonfile"
 )
 
 // What is measured. Plain make runs first and last, so that a machine that gets
@@ -85,10 +85,4 @@ func (r *Result) Print(out io.Writer) error {
 }
 
 // Write leaves the result for programs.
-func (r *Result) Write(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("result: %w", err)
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
-}
+func (r *Result) Write(path string) error { return jsonfile.Write(path, r) }

@@ -1,14 +1,12 @@
 package collectcost
 
 import (
-	"encoding/json"
-	"fmt"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+	"github.com/kernelbroker/kernelbroker/tests/jsonfile"
 )
 
 // Result is what --json writes.
@@ -153,10 +151,4 @@ func (r *Result) judge() {
 }
 
 // Write leaves the result for programs.
-func (r *Result) Write(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("result: %w", err)
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
-}
+func (r *Result) Write(path string) error { return jsonfile.Write(path, r) }

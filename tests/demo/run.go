@@ -2,14 +2,13 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/kernelbroker/kernelbroker/tests/jsonfile"
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
@@ -114,12 +113,8 @@ func (d *demo) end() error {
 	}
 	fmt.Fprintf(d.out, "\n%d of %d true, after %.0f s\n", len(d.checks)-d.untrue(), len(d.checks), d.result.Seconds)
 	if d.o.JSON != "" {
-		text, err := json.MarshalIndent(d.result, "", "  ")
-		if err != nil {
-			return fmt.Errorf("results: %w", err)
-		}
-		if err := os.WriteFile(d.o.JSON, append(text, '\n'), 0o644); err != nil {
-			return fmt.Errorf("results: %w", err)
+		if err := jsonfile.Write(d.o.JSON, d.result); err != nil {
+			return err
 		}
 	}
 	if d.untrue() > 0 {

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 )
 
 // How much of a corpus is kept: so many inputs, so many bytes of all of them.
@@ -146,5 +148,5 @@ func keep(folder, archive string) (kept int, err error) {
 	if err := os.MkdirAll(filepath.Dir(archive), 0o755); err != nil {
 		return 0, err
 	}
-	return len(all), replaceFile(archive, text)
+	return len(all), replace.File(archive, text, 0o644)
 }

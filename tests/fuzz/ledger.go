@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/tests/jsonfile"
 )
 
 // Entry is what a target has had so far. Seconds, Processor, Execs and New are
@@ -82,24 +84,7 @@ func update(path string, change func(Ledger)) (Ledger, error) {
 }
 
 // Write replaces the file as a whole: a run may be ended at any time.
-func (l Ledger) Write(path string) error {
-	text, err := json.MarshalIndent(l, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return replaceFile(path, append(text, '\n'))
-}
-
-func replaceFile(path string, text []byte) error {
-	fresh := path + ".new"
-	if err := os.WriteFile(fresh, text, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(fresh, path)
-}
+func (l Ledger) Write(path string) error { return jsonfile.Write(path, l) }
 
 // add takes in a run.
 func (l Ledger) add(r Result, code, commit string, when time.Time) {

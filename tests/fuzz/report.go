@@ -1,13 +1,12 @@
 package fuzz
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"text/tabwriter"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/tests/jsonfile"
 )
 
 // Report is the JSON of a run.
@@ -20,16 +19,7 @@ type Report struct {
 }
 
 // Write keeps the report.
-func (r Report) Write(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
-}
+func (r Report) Write(path string) error { return jsonfile.Write(path, r) }
 
 // Table prints it for people, and returns how many targets found something.
 func (r Report) Table(out io.Writer) (failed int) {

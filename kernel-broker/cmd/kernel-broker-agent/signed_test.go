@@ -56,15 +56,7 @@ func (s signer) sign(k *api.KernelSpec, change func(*signing.Terms)) []byte {
 }
 
 func TestSignedKernelIsBooted(t *testing.T) {
-	b := newFakeBroker(t)
-	n := newFakeNode(t, b.address)
-	kernel := mitgcm(b)
-	s := n.trusting("")
-	b.wish(stockWish(1))
-	n.up()
-	b.slurmd(true, 1)
-	wish := switchWish(kernel, 7)
-	wish.Envelope = s.sign(kernel, func(t *signing.Terms) { t.Floor = kernel.Version })
+	b, n, wish, kernel := trustedSwitch(t, func(t *signing.Terms) { t.Floor = 3 })
 	w := b.wish(wish)
 	b.report(w.Generation, executing)
 	n.until("the kexec", func() bool { return n.exists("executed") })
@@ -184,7 +176,7 @@ func TestRevokedBetweenLoadAndBoot(t *testing.T) {
 		{"list not readable", func(n *fakeNode, _ *api.KernelSpec) { n.file("trust.yaml", "kesy: []\n") }, nodeFault, "kesy"},
 	} {
 		t.Run(c.name+", while slurmd stops", func(t *testing.T) {
-			b, n, wish, kernel := trustedSwitch(t)
+			b, n, wish, kernel := trustedSwitch(t, nil)
 			release := blockingStop(n)
 			w := b.wish(wish)
 			b.report(w.Generation, loaded)
@@ -193,7 +185,7 @@ func TestRevokedBetweenLoadAndBoot(t *testing.T) {
 			refusedAtTheBoot(b, n, w.Generation, c.fault, c.cause)
 		})
 		t.Run(c.name+", after the last word", func(t *testing.T) {
-			b, n, wish, kernel := trustedSwitch(t)
+			b, n, wish, kernel := trustedSwitch(t, nil)
 			receipts := make(chan struct{})
 			b.with(func() { b.receipts = receipts })
 			w := b.wish(wish)
@@ -206,7 +198,7 @@ func TestRevokedBetweenLoadAndBoot(t *testing.T) {
 }
 
 // trustedSwitch is a node on stock and the wish for a kernel that it trusts.
-func trustedSwitch(t *testing.T) (*fakeBroker, *fakeNode, *api.Desired, *api.KernelSpec) {
+func trustedSwitch(t *testing.T, change func(*signing.Terms)) (*fakeBroker, *fakeNode, *api.Desired, *api.KernelSpec) {
 	t.Helper()
 	b := newFakeBroker(t)
 	n := newFakeNode(t, b.address)
@@ -216,7 +208,7 @@ func trustedSwitch(t *testing.T) (*fakeBroker, *fakeNode, *api.Desired, *api.Ker
 	n.up()
 	b.slurmd(true, 1)
 	wish := switchWish(kernel, 7)
-	wish.Envelope = s.sign(kernel, nil)
+	wish.Envelope = s.sign(kernel, change)
 	return b, n, wish, kernel
 }
 
