@@ -70,10 +70,10 @@ func (d *decision) switching(a *kb.Allocation) {
 const maxMissed = 4
 
 // missed reports whether Slurm does not wait for the boot of a node that has
-// yet to come up: to Slurm the boot would be a crash, or will be one. Either the job never asked
-// for one, or a slurmd that was just starting, on the old kernel, was taken for
-// the answer, or the nodes that were kept for the job have lost their kernel.
-// The job gets another try, with another wait.
+// yet to come up: to Slurm the boot would be a crash, or will be one. Either the
+// job never asked for one, or a slurmd on the old kernel was taken for the
+// answer, or the nodes that were kept for the job have lost their kernel. The job
+// gets another try, with another wait.
 func (d *decision) missed(a *kb.Allocation) (reason string, hold, missed bool) {
 	job, ok := d.slurmJob(a)
 	if !ok || !d.in.Slurm.At.After(a.Created) {
