@@ -101,7 +101,12 @@ func (w *watched) take(news *api.WatchRunResponse) error {
 		return fmt.Errorf("figures of node %q: %w", news.GetNode(), err)
 	}
 	if w.app.output != outputTable {
-		_, err := fmt.Fprintf(w.app.Stdout, "%s\n", bytes.TrimSpace(escaped(news.GetFigures())))
+		// On one line, whatever the node has between its figures.
+		var line bytes.Buffer
+		if err := json.Compact(&line, news.GetFigures()); err != nil {
+			return fmt.Errorf("figures of node %q: %w", news.GetNode(), err)
+		}
+		_, err := fmt.Fprintf(w.app.Stdout, "%s\n", escaped(line.Bytes()))
 		return err
 	}
 	w.nodes[news.GetNode()] = live.Result

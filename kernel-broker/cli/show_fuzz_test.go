@@ -62,15 +62,24 @@ func FuzzShow(f *testing.F) {
 func FuzzFigures(f *testing.F) {
 	f.Add([]byte(`{"format":1,"result":{"format":1,"collectors":["syscalls","io","noise"],"syscalls":{"calls":[{"name":"read","count":0,"ns":5,"times":{"counts":[1]}}]},"noise":{},"io":{"files":[{}]}}}`), []byte(`{}`))
 	f.Add([]byte(`{"result":{"collectors":["syscalls"],"coverage":[{}],"syscalls":{"calls":null}}}`), []byte(`null`))
+	// A line of its own, which a program that reads lines would take for n2's.
+	f.Add([]byte("{\"format\":1,\"x\":\n{\"format\":1,\"node\":\"n2\"}\n}"), []byte(`{}`))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		for _, output := range []string{outputTable, outputJSON} {
 			var out strings.Builder
 			w := &watched{app: &app{Invocation: Invocation{Stdout: &out, Stderr: io.Discard}, output: output}, nodes: map[string]profiling.Result{}}
+			taken := 0
 			for node, figures := range map[string][]byte{"n1": first, "n2": second} {
 				err := w.take(&api.WatchRunResponse{Run: &api.Run{Id: 1}, Node: node, Figures: figures})
 				if err != nil && !json.Valid(figures) && !strings.Contains(err.Error(), node) {
 					t.Errorf("%v does not name the node", err)
 				}
+				if err == nil {
+					taken++
+				}
+			}
+			if lines := strings.Count(out.String(), "\n"); output == outputJSON && lines != taken {
+				t.Errorf("%d figures became %d lines: %q", taken, lines, out.String())
 			}
 			if len(w.nodes) > 0 {
 				_ = w.picture() // nodes may not fit together
