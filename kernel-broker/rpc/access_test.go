@@ -69,8 +69,7 @@ func connect(t *testing.T, conn *grpc.ClientConn, node string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A refused stream ends under the Send, and Recv says why.
-	_ = stream.Send(&api.ConnectRequest{Message: &api.ConnectRequest_Hello{Hello: &api.Hello{Node: node}}})
+	say(t, stream, &api.ConnectRequest{Message: &api.ConnectRequest_Hello{Hello: &api.Hello{Node: node}}})
 	_, err = stream.Recv()
 	return err
 }
@@ -236,9 +235,7 @@ func TestReflection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}); err != nil {
-		t.Fatal(err)
-	}
+	say(t, stream, &reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}})
 	answer, err := stream.Recv()
 	if err != nil || len(answer.GetListServicesResponse().GetService()) < 5 {
 		t.Errorf("reflection = %v, %v", answer, err)
@@ -260,9 +257,7 @@ func TestASilentUploadEndsWithItsClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Send(&api.UploadArtifactRequest{Digest: digestOf(nil), Size: 5}); err != nil {
-		t.Fatal(err)
-	}
+	say(t, stream, &api.UploadArtifactRequest{Digest: digestOf(nil), Size: 5})
 	cancel()
 	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(f.log.String(), "method=/kernelbroker.v1.CatalogService/UploadArtifact"); {
 		if time.Now().After(deadline) {

@@ -119,10 +119,7 @@ func upload(t *testing.T, client api.CatalogServiceClient, messages ...*api.Uplo
 		t.Fatal(err)
 	}
 	for _, m := range messages {
-		if err := stream.Send(m); err != nil {
-			if !errors.Is(err, io.EOF) {
-				t.Fatal(err)
-			}
+		if !say(t, stream, m) {
 			break
 		}
 	}
@@ -267,9 +264,7 @@ func TestUploadResumesOverTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Send(&api.UploadArtifactRequest{Digest: digest, Size: 10, Data: data[:4]}); err != nil {
-		t.Fatal(err)
-	}
+	say(t, stream, &api.UploadArtifactRequest{Digest: digest, Size: 10, Data: data[:4]})
 	var state *api.GetArtifactResponse
 	for deadline := time.Now().Add(time.Minute); state.GetSize() == 0; time.Sleep(time.Millisecond) {
 		if state, err = client.GetArtifact(t.Context(), &api.GetArtifactRequest{Digest: digest}); err != nil || time.Now().After(deadline) {

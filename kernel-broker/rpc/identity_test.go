@@ -172,9 +172,8 @@ func TestUsersOverTheNetwork(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		// When the broker refuses, CloseAndRecv says why.
-		_ = stream.Send(&api.UploadArtifactRequest{Digest: digestOf(content), Size: uint64(len(content))})
-		_ = stream.Send(&api.UploadArtifactRequest{Data: content})
+		say(t, stream, &api.UploadArtifactRequest{Digest: digestOf(content), Size: uint64(len(content))})
+		say(t, stream, &api.UploadArtifactRequest{Data: content})
 		_, err = stream.CloseAndRecv()
 		return err
 	}
@@ -301,7 +300,7 @@ func TestStolenStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = stream.Send(&api.UploadArtifactRequest{Digest: digestOf(put), Size: uint64(len(put)), Data: put})
+	say(t, stream, &api.UploadArtifactRequest{Digest: digestOf(put), Size: uint64(len(put)), Data: put})
 	_, err = stream.CloseAndRecv()
 	want(t, "another first message", err, codes.Unauthenticated, "another call")
 
@@ -309,10 +308,8 @@ func TestStolenStream(t *testing.T) {
 	if stream, err = catalog.UploadArtifact(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Send(first); err != nil {
-		t.Fatal(err)
-	}
-	_ = stream.Send(&api.UploadArtifactRequest{Data: put})
+	say(t, stream, first)
+	say(t, stream, &api.UploadArtifactRequest{Data: put})
 	_, err = stream.CloseAndRecv()
 	want(t, "other bytes behind it", err, codes.InvalidArgument, "")
 	f.files.mu.Lock()

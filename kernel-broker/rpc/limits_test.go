@@ -160,33 +160,23 @@ func TestUploadsOfAUser(t *testing.T) {
 	})
 	// Nodes upload; without TLS one is who dials the port.
 	node := f.remote(t)
-	begin := func() (api.RunService_UploadRunFileClient, error) {
+	begin := func() api.RunService_UploadRunFileClient {
 		stream, err := api.NewRunServiceClient(node).UploadRunFile(t.Context())
-		if err == nil {
-			err = stream.Send(&api.UploadRunFileRequest{})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return stream, err
+		say(t, stream, &api.UploadRunFileRequest{})
+		return stream
 	}
-	first, err := begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := begin()
 	until(t, "the first is under way", func() bool { return taking.under.Load() == 1 })
-	second, err := begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = second.CloseAndRecv()
+	_, err := begin().CloseAndRecv()
 	want(t, "the second upload", err, codes.ResourceExhausted, "1 uploads are under way")
 	if _, err := first.CloseAndRecv(); err != nil {
 		t.Error(err)
 	}
 	until(t, "room after the first", func() bool {
-		third, err := begin()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = third.CloseAndRecv()
+		_, err := begin().CloseAndRecv()
 		return err == nil
 	})
 }

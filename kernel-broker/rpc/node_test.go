@@ -137,9 +137,7 @@ func join(t *testing.T, f *fixture, first *api.ConnectRequest) api.NodeService_C
 		t.Fatal(err)
 	}
 	if first != nil {
-		if err := stream.Send(first); err != nil {
-			t.Fatal(err)
-		}
+		say(t, stream, first)
 	}
 	return stream
 }
@@ -212,9 +210,7 @@ func TestMalformedMessagesEndTheStream(t *testing.T) {
 	} {
 		stream := join(t, f, hello(nil))
 		wished(t, stream, func(*api.Desired) bool { return true })
-		if err := stream.Send(m); err != nil {
-			t.Fatal(err)
-		}
+		say(t, stream, m)
 		var err error
 		for err == nil {
 			_, err = stream.Recv()
@@ -256,11 +252,12 @@ func TestSwitchOverTheWire(t *testing.T) {
 	}
 	for _, state := range []api.SwitchState{api.SwitchState_SWITCH_STATE_FETCHING, api.SwitchState_SWITCH_STATE_LOADED, api.SwitchState_SWITCH_STATE_EXECUTING} {
 		report := &api.SwitchReport{Generation: d.GetGeneration(), State: state, Detail: "words\x1b[31m\nand more"}
-		if err := agent.Send(&api.ConnectRequest{Message: &api.ConnectRequest_Report{Report: report}}); err != nil {
-			t.Fatal(err)
-		}
+		say(t, agent, &api.ConnectRequest{Message: &api.ConnectRequest_Report{Report: report}})
 	}
-	time.Sleep(50 * time.Millisecond)
+	until(t, "the last report", func() bool {
+		job, err := jobs.GetJob(t.Context(), &api.GetJobRequest{JobId: 7})
+		return err == nil && strings.Count(fmt.Sprint(job.GetJob().GetTimeline()), "words") == 3
+	})
 	agent = join(t, f, hello(func(h *api.Hello) {
 		h.BootId, h.BuildId, h.Token, h.Release = "new"+bootID, strings.Repeat("bb", 20), d.GetToken(), "6.1.0-mitgcm"
 	}))
@@ -268,9 +265,7 @@ func TestSwitchOverTheWire(t *testing.T) {
 		return d.GetAttested() && d.GetSlurmdAllowed() && d.GetRunningProfile() == "mitgcm" && d.GetKernel() == nil
 	})
 	slurmd := &api.SlurmdReport{Running: true}
-	if err := agent.Send(&api.ConnectRequest{Message: &api.ConnectRequest_Slurmd{Slurmd: slurmd}}); err != nil {
-		t.Fatal(err)
-	}
+	say(t, agent, &api.ConnectRequest{Message: &api.ConnectRequest_Slurmd{Slurmd: slurmd}})
 	slurm.set("ALLOCATED", "DRAIN", "REBOOT_REQUESTED")
 	var last *api.EnsureKernelResponse
 	for {
@@ -297,9 +292,7 @@ func TestSwitchOverTheWire(t *testing.T) {
 	}
 	// The epilog asks; nobody waits for this kernel.
 	ending := &api.JobEnding{Query: 5, JobId: 7}
-	if err := agent.Send(&api.ConnectRequest{Message: &api.ConnectRequest_JobEnding{JobEnding: ending}}); err != nil {
-		t.Fatal(err)
-	}
+	say(t, agent, &api.ConnectRequest{Message: &api.ConnectRequest_JobEnding{JobEnding: ending}})
 	for {
 		m, err := agent.Recv()
 		if err != nil {

@@ -104,8 +104,7 @@ func TestRefusalsOfNodesAreRecorded(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		// A refused stream ends under the Send.
-		_ = stream.Send(&api.UploadRunFileRequest{Node: node, RunId: 7, File: &api.RunFile{Name: kernelbroker.ResultFile, Digest: digestOf(nil)}})
+		say(t, stream, &api.UploadRunFileRequest{Node: node, RunId: 7, File: &api.RunFile{Name: kernelbroker.ResultFile, Digest: digestOf(nil)}})
 		_, err = stream.CloseAndRecv()
 		return err
 	}
@@ -113,10 +112,8 @@ func TestRefusalsOfNodesAreRecorded(t *testing.T) {
 	f.recorded(t, `"who":"node n1"`, `"by":"certificate"`, `"via":"Connect"`, `"allowed":false`, `n1\" speaks for node \"n2`)
 	stream, err := api.NewNodeServiceClient(n1).Connect(t.Context())
 	if err == nil {
-		err = stream.Send(&api.ConnectRequest{Message: &api.ConnectRequest_Hello{Hello: &api.Hello{
+		say(t, stream, &api.ConnectRequest{Message: &api.ConnectRequest_Hello{Hello: &api.Hello{
 			Node: "n1", BootId: "6f4f0f3e-7d0e-4c9f-8a0e-0123456789ab", BuildId: strings.Repeat("ab", 20), Release: "6.1.0-x"}}})
-	}
-	if err == nil {
 		_, err = stream.Recv()
 	}
 	want(t, "a node that Slurm has not", err, codes.NotFound, "slurmctld")

@@ -305,6 +305,17 @@ func want(t *testing.T, what string, err error, code codes.Code, words string) {
 	}
 }
 
+// say sends, and is false once the server ended the stream. It may end it before
+// it reads, and then only what is received says why.
+func say[M any](t *testing.T, stream interface{ Send(M) error }, message M) bool {
+	t.Helper()
+	err := stream.Send(message)
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
 // privileged dials from a port that only root may use.
 func (f *fixture) privileged(t *testing.T) *grpc.ClientConn {
 	return dial(t, f.address, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {

@@ -146,9 +146,7 @@ func TestAStreamThatSaysNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := upload.Send(&api.UploadArtifactRequest{Digest: digestOf([]byte("abc")), Size: 3, Data: []byte("ab")}); err != nil {
-		t.Fatal(err)
-	}
+	say(t, upload, &api.UploadArtifactRequest{Digest: digestOf([]byte("abc")), Size: 3, Data: []byte("ab")})
 	err = upload.RecvMsg(&api.UploadArtifactResponse{})
 	want(t, "an upload that stops", err, codes.DeadlineExceeded, "no message came within 1s")
 	f.served(t)
@@ -275,7 +273,7 @@ func TestOversized(t *testing.T) {
 	}
 	message := &api.UploadArtifactRequest{Digest: digestOf([]byte("abc")), Size: 3}
 	for end := time.Now().Add(soon); time.Now().Before(end); {
-		if upload.Send(message) != nil {
+		if !say(t, upload, message) {
 			break
 		}
 		message = &api.UploadArtifactRequest{Data: make([]byte, 64<<10)}
@@ -288,9 +286,7 @@ func TestOversized(t *testing.T) {
 	}
 	message = &api.UploadArtifactRequest{Digest: digestOf([]byte("abc")), Size: 3}
 	for range 2 {
-		if err := empty.Send(message); err != nil {
-			t.Fatal(err)
-		}
+		say(t, empty, message)
 		message = &api.UploadArtifactRequest{}
 	}
 	_, err = empty.CloseAndRecv()

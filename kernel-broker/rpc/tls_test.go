@@ -242,9 +242,7 @@ func TestARevokedNodeIsCut(t *testing.T) {
 	// The new certificate begins in the second after the revocation.
 	back, err := api.NewNodeServiceClient(s.over(s.enrol("n1"))).Connect(t.Context(), grpc.WaitForReady(true))
 	if err == nil {
-		err = back.Send(&api.ConnectRequest{Message: &api.ConnectRequest_Hello{Hello: &api.Hello{Node: "n1"}}})
-	}
-	if err == nil {
+		say(t, back, &api.ConnectRequest{Message: &api.ConnectRequest_Hello{Hello: &api.Hello{Node: "n1"}}})
 		_, err = back.Recv()
 	}
 	if err != nil {
