@@ -282,8 +282,7 @@ func (n *simNode) startSlurmd(a decide.Action) {
 	if n.wish != nil && !n.wish.SlurmdAllowed {
 		return // overtaken by a newer wish while it began
 	}
-	first := n.slurmd.Mark == decide.Untouched
-	n.claims = first && n.boot.Token != "" || !first && a.Claim
+	n.claims = a.Claim
 	n.slurmd = decide.Slurmd{Running: true, Mark: decide.Started, Start: a.Start}
 	n.regAt = n.w.now.Add(n.w.between(100*time.Millisecond, 600*time.Millisecond))
 }

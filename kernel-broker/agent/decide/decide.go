@@ -235,7 +235,7 @@ func (j *judge) slurmd() (Action, bool) {
 		if !j.alone() || s.Running || s.Mark == Started || !j.o.State.Equal(j.stateWanted()) {
 			return Action{}, false
 		}
-		return j.try(Action{Kind: StartSlurmd, Start: s.Start, Claim: true, Reason: "the broker is silent and the kernel is stock"})
+		return j.try(Action{Kind: StartSlurmd, Start: s.Start, Claim: j.claims(true), Reason: "the broker is silent and the kernel is stock"})
 	}
 	if !j.slurmdMayRun() {
 		if !s.Running || j.wish.SlurmdAllowed && !j.o.State.Equal(j.stateWanted()) {
@@ -253,5 +253,15 @@ func (j *judge) slurmd() (Action, bool) {
 	if s.Running {
 		return j.try(Action{Kind: StopSlurmd, Reason: "to be started anew"})
 	}
-	return j.try(Action{Kind: StartSlurmd, Start: max(j.wish.SlurmdStart, s.Start), Claim: !j.wish.NoBootAwaited})
+	return j.try(Action{Kind: StartSlurmd, Start: max(j.wish.SlurmdStart, s.Start), Claim: j.claims(!j.wish.NoBootAwaited)})
+}
+
+// claims: whether a slurmd that starts now says that the node has booted. The
+// first one in a boot does so after a kexec, of which nobody else tells Slurm;
+// a boot by firmware it sees by itself. Later ones do where Slurm awaits it.
+func (j *judge) claims(awaited bool) bool {
+	if j.o.Slurmd.Mark == Untouched {
+		return j.o.Boot.Token != ""
+	}
+	return awaited
 }

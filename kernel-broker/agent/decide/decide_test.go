@@ -209,14 +209,39 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A slurmd that was stopped for a boot that was called off claims a boot only
-// where Slurm still waits for one.
-func TestClaims(t *testing.T) {
-	for _, awaited := range []bool{true, false} {
+// Slurm is told of a boot by the first slurmd after a kexec. One that was stopped
+// for a boot that was called off claims a boot only where Slurm still waits for one.
+func TestWhoClaimsABoot(t *testing.T) {
+	for _, c := range []struct {
+		token         string
+		mark          Mark
+		awaited, want bool
+	}{
+		{"", Untouched, true, false},
+		{"", Untouched, false, false},
+		{token(1), Untouched, true, true},
+		{token(1), Untouched, false, true},
+		{"", Stopped, true, true},
+		{"", Stopped, false, false},
+		{token(1), Stopped, true, true},
+		{token(1), Stopped, false, false},
+	} {
 		q := serving()
-		q.o.Slurmd, q.wish.NoBootAwaited = Slurmd{Mark: Stopped, Start: 1}, !awaited
-		if got := Next(q.wish, q.o, start); got.Kind != StartSlurmd || got.Claim != awaited {
-			t.Errorf("awaited %t: %v, claim %t", awaited, got.Kind, got.Claim)
+		q.o.Boot.Token, q.o.Slurmd, q.wish.NoBootAwaited = c.token, Slurmd{Mark: c.mark}, !c.awaited
+		q.wish.Attested, q.wish.SlurmdStart = true, 1
+		q.written()
+		if got := Next(q.wish, q.o, start); got.Kind != StartSlurmd || got.Claim != c.want {
+			t.Errorf("%+v: %v, claim %t", c, got.Kind, got.Claim)
+		}
+	}
+	// Alone, on the stock kernel that firmware booted.
+	for mark, want := range map[Mark]bool{Untouched: false, Stopped: true} {
+		q := serving()
+		q.wish, q.o.State, q.o.Slurmd, q.o.Boot.Token = nil, nodestate.State{}, Slurmd{Mark: mark}, ""
+		q.o.GraceEnds = start
+		q.written()
+		if got := Next(nil, q.o, start); got.Kind != StartSlurmd || got.Claim != want {
+			t.Errorf("alone, %v: %v, claim %t", mark, got.Kind, got.Claim)
 		}
 	}
 }

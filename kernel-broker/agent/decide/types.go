@@ -183,8 +183,7 @@ type Action struct {
 	Generation uint64
 	State      nodestate.State
 	Start      uint64
-	// Claim: slurmd says that the node has booted, also in a boot that Slurm
-	// has heard of before.
+	// Claim: the slurmd that starts says that the node has booted.
 	Claim bool
 	Fault Fault
 }

@@ -31,12 +31,8 @@ const (
 
 // Slurmd is safe to ask concurrently; Start and Stop must not run at once.
 type Slurmd struct {
-	StartCommand []string
-	// Firmware booted the node: Slurm sees that by itself, and the first start
-	// in this boot claims none.
-	Firmware bool
-	// PlainCommand, if any, makes the starts that claim no boot.
-	PlainCommand []string
+	// StartCommand starts it; PlainCommand, if any, where no boot is claimed.
+	StartCommand, PlainCommand []string
 	// StopCommand replaces the signal to the daemon; empty for the signal.
 	StopCommand  []string
 	PIDFile      string
@@ -86,19 +82,13 @@ func parseStat(stat string) (comm string, state byte, ok bool) {
 }
 
 // Start starts the daemon and waits until its process is there. The number is
-// remembered as carried out. With claim the daemon says that the node has booted;
-// without, the first one in a boot by kexec does so all the same, since it has.
+// remembered as carried out. With claim the daemon says that the node has booted.
 func (s *Slurmd) Start(ctx context.Context, start uint64, claim bool) error {
-	mark, _, err := s.readMark()
-	if err != nil {
-		return err
-	}
 	command := s.StartCommand
-	if first := mark == decide.Untouched; first && s.Firmware || !first && !claim {
-		if len(s.PlainCommand) > 0 {
-			command = s.PlainCommand
-		}
-	} else {
+	if !claim && len(s.PlainCommand) > 0 {
+		command = s.PlainCommand
+	}
+	if claim {
 		file := claimFile(s.MarkFile)
 		if err := replace.File(file, nil, 0o644); err != nil {
 			return err

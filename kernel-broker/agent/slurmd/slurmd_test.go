@@ -70,30 +70,22 @@ func TestStartAndStop(t *testing.T) {
 	s.must(t, false, decide.Untouched, 0)
 }
 
-// Only the first start in a boot is another one.
-func TestFirstStart(t *testing.T) {
+// The other command makes the starts without a claim, and those alone.
+func TestPlainStart(t *testing.T) {
 	s := fake(t, false)
 	dir := filepath.Dir(s.PIDFile)
-	s.Firmware = true
-	s.PlainCommand = []string{"/bin/sh", "-c", "echo first >>" + dir + "/firsts; exec " + dir + "/start"}
-	for range 2 {
-		if err := s.Start(t.Context(), 0, true); err != nil {
+	s.PlainCommand = []string{"/bin/sh", "-c", "echo plain >>" + dir + "/plains; exec " + dir + "/start"}
+	for i, claim := range []bool{false, true} {
+		if err := s.Start(t.Context(), uint64(i), claim); err != nil {
 			t.Fatal(err)
 		}
+		s.must(t, true, decide.Started, uint64(i))
 		if err := s.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if text, err := os.ReadFile(dir + "/firsts"); err != nil || string(text) != "first\n" {
+		if text, err := os.ReadFile(dir + "/plains"); err != nil || string(text) != "plain\n" {
 			t.Errorf("%q, %v", text, err)
 		}
-	}
-	s.BootID = "boot-2"
-	if err := s.Start(t.Context(), 3, true); err != nil {
-		t.Fatal(err)
-	}
-	s.must(t, true, decide.Started, 3)
-	if text, err := os.ReadFile(dir + "/firsts"); err != nil || string(text) != "first\nfirst\n" {
-		t.Errorf("%q, %v", text, err)
 	}
 }
 

@@ -77,8 +77,6 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 			Proc: c.Proc, BadImage: kexec.ErrImage, Trust: newGuard(c.Trust, log), Refused: trust.ErrRefused,
 		}},
 		Slurmd: &slurmd.Slurmd{
-			// After a kexec the boot may be older than Slurm's request for it.
-			Firmware:     proven.Token == "",
 			StartCommand: c.Slurmd.Start, PlainCommand: c.Slurmd.FirstStart, StopCommand: c.Slurmd.Stop, PIDFile: c.Slurmd.PIDFile, MarkFile: c.Slurmd.MarkFile,
 			StartTimeout: c.Slurmd.StartTimeout, StopTimeout: c.Slurmd.StopTimeout, BootID: proven.BootID,
 		},
