@@ -7,7 +7,9 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -15,7 +17,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
@@ -140,7 +144,8 @@ func (l *Link) Run(ctx context.Context) {
 	}
 }
 
-// stream runs one stream to its end.
+// stream runs one stream to its end, and returns why it ended. Where the broker
+// ended it, sending only finds the end, and what is received has the reason.
 func (l *Link) stream(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -149,7 +154,10 @@ func (l *Link) stream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := stream.Send(helloMessage(l.options.Hello())); err != nil {
+	if err := stream.Send(helloMessage(l.options.Hello())); errors.Is(err, io.EOF) {
+		_, err = stream.Recv()
+		return err
+	} else if err != nil {
 		return err
 	}
 	outbox := make(chan outgoing, 16)
@@ -157,15 +165,12 @@ func (l *Link) stream(ctx context.Context) error {
 	defer l.down()
 	failed := make(chan error, 1)
 	var sender sync.WaitGroup
-	sender.Go(func() {
-		failed <- l.send(ctx, stream, outbox)
-		cancel()
-	})
-	err = l.receive(stream)
+	sender.Go(func() { failed <- l.send(ctx, stream, outbox) })
+	err = l.receive(stream) // ends with a failed send as well
 	cancel()
 	sender.Wait()
-	if sendErr := <-failed; sendErr != nil && ctx.Err() == nil {
-		return sendErr
+	if sent := <-failed; sent != nil && !errors.Is(sent, io.EOF) && status.Code(sent) != codes.Canceled {
+		return sent
 	}
 	return err
 }

@@ -95,6 +95,43 @@ func pair(t *testing.T) (*Link, *server) {
 	return l, s
 }
 
+// turned says of each stream that it is refused, before it is read from.
+func turned(any, grpc.ServerStream, *grpc.StreamServerInfo, grpc.StreamHandler) error {
+	return status.Error(codes.PermissionDenied, "not this one")
+}
+
+// Whoever reads the log of a node that is refused learns why, also when the
+// refusal is there before the hello is sent.
+func TestWhyAStreamWasRefused(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(grpc.StreamInterceptor(turned))
+	api.RegisterNodeServiceServer(g, &server{})
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := g.Serve(listener); err != nil {
+			t.Error(err)
+		}
+	})
+	defer serving.Wait()
+	defer g.Stop()
+	l, err := New(Options{Broker: listener.Addr().String(), Log: slog.New(slog.DiscardHandler), Hello: func() Hello {
+		time.Sleep(100 * time.Millisecond) // the refusal is there, mostly
+		return Hello{Node: "n1"}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.stream(t.Context()); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("stream = %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func (s *server) next(t *testing.T) *stream {
 	t.Helper()
 	select {
