@@ -11,6 +11,7 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
 )
 
 // maxFileBytes of a profile or a manifest; both are written by people or about
@@ -100,7 +101,7 @@ func Load(dir string) ([]ProfileDefinition, error) {
 		default:
 			continue
 		}
-		text, err := readBounded(path)
+		text, err := regular.Read(path, maxFileBytes, nil)
 		if err == nil {
 			var d ProfileDefinition
 			if d, err = ParseProfile(path, text); err == nil {
@@ -126,17 +127,6 @@ func duplicates(definitions []ProfileDefinition) []error {
 		}
 	}
 	return wrong
-}
-
-func readBounded(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxFileBytes {
-		return nil, fmt.Errorf("%s: not a file of at most %d bytes: %w", path, maxFileBytes, kernelbroker.ErrInvalid)
-	}
-	return os.ReadFile(path)
 }
 
 // ParseProfile reads one profile. file is its name for errors.

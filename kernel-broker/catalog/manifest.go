@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
 )
 
 const manifestFormat = 1
@@ -54,7 +55,7 @@ type Artifact struct {
 
 // ReadManifest reads kernel.json at path.
 func ReadManifest(path string) (Manifest, error) {
-	text, err := readBounded(path)
+	text, err := regular.Read(path, maxFileBytes, nil)
 	if err != nil {
 		return Manifest{}, err
 	}

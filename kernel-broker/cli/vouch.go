@@ -4,15 +4,13 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
 )
 
@@ -162,19 +160,7 @@ const maxPublic = 64 << 10
 // readPublic reads the public key in a file: PEM, or an entry for trust lists as
 // kernelctl key show prints it, which has the same lines indented.
 func readPublic(path string) (crypto.PublicKey, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }() // only read from
-	info, err := file.Stat()
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxPublic) {
-		err = fmt.Errorf("not a file of at most %d bytes: %w", maxPublic, kernelbroker.ErrInvalid)
-	}
-	if err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(io.LimitReader(file, maxPublic))
+	text, err := regular.Read(path, maxPublic, nil)
 	if err != nil {
 		return nil, err
 	}

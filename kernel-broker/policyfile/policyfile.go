@@ -17,6 +17,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/policy"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/strictyaml"
 )
 
@@ -61,17 +62,12 @@ type Loaded struct {
 // Load reads a file. Always are the uids that are administrators on the
 // broker's host whatever it says.
 func Load(path string, always []uint32) (Loaded, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return Loaded{}, fmt.Errorf("policy: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxBytes {
-		return Loaded{}, fmt.Errorf("policy %q is not a file of at most %d bytes: %w", path, maxBytes, kb.ErrInvalid)
-	}
-	if info.Mode().Perm()&0o022 != 0 {
-		return Loaded{}, fmt.Errorf("policy %q can be written by others (mode %#o), chmod go-w: %w", path, info.Mode().Perm(), kb.ErrInvalid)
-	}
-	text, err := os.ReadFile(path)
+	text, err := regular.Read(path, maxBytes, func(info os.FileInfo) error {
+		if mode := info.Mode().Perm(); mode&0o022 != 0 {
+			return fmt.Errorf("%q can be written by others (mode %#o), chmod go-w: %w", path, mode, kb.ErrInvalid)
+		}
+		return nil
+	})
 	if err != nil {
 		return Loaded{}, fmt.Errorf("policy: %w", err)
 	}

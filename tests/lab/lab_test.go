@@ -56,7 +56,7 @@ func up(t *testing.T, o Options) *Lab {
 			t.Error(err)
 		}
 		checkNothingLeft(t, l, before)
-		for _, f := range pins[l] {
+		for _, f := range networks[l].pins {
 			_ = f.Close() // it was only held
 		}
 	})
@@ -88,7 +88,7 @@ func checkNothingLeft(t *testing.T, l *Lab, before view) {
 	if pids, err := l.Processes(); err != nil || len(pids) > 0 {
 		t.Errorf("processes left: %v, %v", pids, err)
 	}
-	if name := inNetwork(t, netns[l]); name != "" {
+	if name := inNetwork(t, networks[l].name); name != "" {
 		t.Errorf("process %s is left in the lab's network namespace", name)
 	}
 	if _, err := os.Stat(l.Dir()); !errors.Is(err, os.ErrNotExist) {
@@ -108,33 +108,34 @@ func checkNothingLeft(t *testing.T, l *Lab, before view) {
 	}
 }
 
-// netns notes each lab's network namespace while it is up.
-var netns = map[*Lab]string{}
+// network is a lab's, by its name. The pins hold the lab's namespaces until the
+// test has ended: one that is gone leaves its number to the next one, maybe to
+// that of a lab beside this.
+type network struct {
+	name string
+	pins []*os.File
+}
+
+// networks notes each lab's while it is up.
+var networks = map[*Lab]network{}
 
 func noteNetwork(t *testing.T, l *Lab) {
 	t.Helper()
-	pin(t, l)
-	name, err := os.Readlink("/proc/" + strconv.Itoa(l.state.HolderPID) + "/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
-	netns[l] = name
-}
-
-// pin holds the lab's namespaces until the test has ended. A namespace that is
-// gone leaves its number to the next one, maybe to that of a lab beside this.
-func pin(t *testing.T, l *Lab) {
-	t.Helper()
+	of := "/proc/" + strconv.Itoa(l.state.HolderPID) + "/ns/"
+	var n network
 	for _, kind := range []string{"pid", "net"} {
-		f, err := os.Open("/proc/" + strconv.Itoa(l.state.HolderPID) + "/ns/" + kind)
+		f, err := os.Open(of + kind)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pins[l] = append(pins[l], f)
+		n.pins = append(n.pins, f)
 	}
+	var err error
+	if n.name, err = os.Readlink(of + "net"); err != nil {
+		t.Fatal(err)
+	}
+	networks[l] = n
 }
-
-var pins = map[*Lab][]*os.File{}
 
 // inNetwork returns a process that is in the network namespace, if any.
 func inNetwork(t *testing.T, name string) string {

@@ -19,6 +19,7 @@ var crossing = map[string]map[string]string{
 		"mtls":      "agent and broker prove who they are",
 		"peercred":  "the kernel says who asks on the node",
 		"profiling": "what the collectors find on a node",
+		"regular":   "root's files on the node are judged by what was opened",
 		"replace":   "small files that others read are written whole",
 		"signing":   "the agent boots what its trust list allows",
 	},
@@ -41,7 +42,8 @@ var crossing = map[string]map[string]string{
 		"store":   "tokens are used once, whatever dies in between",
 	},
 	"catalog": {
-		"store": "the catalog is durable state",
+		"regular": "a profile is a file that somebody names",
+		"store":   "the catalog is durable state",
 	},
 	"cli": {
 		"profiling":  "kernelctl makes the reports of profiling runs",
@@ -50,6 +52,7 @@ var crossing = map[string]map[string]string{
 		"catalog":    "an administrator's files become requests",
 		"factory":    "kernelctl is a front to the factory, which runs in its process",
 		"client":     "kernelctl and the hooks reach the broker in one way",
+		"regular":    "a public key is a file that somebody names",
 		"replace":    "a token's file is whole, and its reader's alone",
 		"policyfile": "an administrator checks a policy before it is in force",
 		"signing":    "who registers a kernel signs it",
@@ -60,6 +63,7 @@ var crossing = map[string]map[string]string{
 	},
 	"factory": {
 		"page":       "a kernel's report is a page",
+		"regular":    "what is brought is a file that somebody names",
 		"strictyaml": "recipes, workloads and keep-lists are files that people write",
 	},
 	"guard": {
@@ -75,6 +79,7 @@ var crossing = map[string]map[string]string{
 	},
 	"policyfile": {
 		"policy":     "the file becomes what the policy decides by",
+		"regular":    "the policy is judged by the file that is read",
 		"strictyaml": "the policy is a file that people write",
 	},
 	"mtls": {
@@ -97,6 +102,7 @@ var crossing = map[string]map[string]string{
 		"peercred":   "the kernel says who calls on the broker's host",
 	},
 	"signing": {
+		"regular":    "a key is judged by the file that is read",
 		"strictyaml": "the trust list is a file that people write",
 	},
 	"slurm": {

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
 )
@@ -29,15 +29,10 @@ type memoryFile struct {
 // readMemory of a node that remembers nothing yet is empty. A file that cannot
 // be read is an error: to begin anew would be what an attacker wants.
 func readMemory(path string) (signing.Memory, error) {
-	file, err := openOwn(path)
+	text, err := regular.Read(path, maxMemory, ownOnly(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return signing.Memory{}, nil
 	}
-	if err != nil {
-		return signing.Memory{}, fmt.Errorf("memory of floors: %w", err)
-	}
-	defer func() { _ = file.Close() }() // only read from
-	text, err := io.ReadAll(io.LimitReader(file, maxMemory+1))
 	if err == nil {
 		var memory signing.Memory
 		if memory, err = parseMemory(text); err == nil {

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
 )
 
@@ -139,11 +140,14 @@ func (g *Guard) own(ctx context.Context, k kernelbroker.Kernel, list signing.Tru
 }
 
 func digestOf(ctx context.Context, path string) (string, error) {
-	file, err := openOwn(path)
+	file, info, err := regular.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = file.Close() }() // only read from
+	if err := ownOnly(path)(info); err != nil {
+		return "", err
+	}
 	stop := context.AfterFunc(ctx, func() { _ = file.Close() })
 	defer stop()
 	sum := sha256.New()
@@ -154,43 +158,26 @@ func digestOf(ctx context.Context, path string) (string, error) {
 }
 
 func readList(path string) (signing.Trust, error) {
-	file, err := openOwn(path)
+	text, err := regular.Read(path, signing.MaxTrust, ownOnly(path))
 	if err != nil {
 		return signing.Trust{}, fmt.Errorf("trust list: %w", err)
-	}
-	defer func() { _ = file.Close() }() // only read from
-	text, err := io.ReadAll(io.LimitReader(file, signing.MaxTrust+1))
-	if err != nil {
-		return signing.Trust{}, fmt.Errorf("trust list %q: %w", path, err)
 	}
 	return signing.ParseTrust(path, text)
 }
 
-// openOwn opens a file that only root, or whoever runs this, can have written.
-func openOwn(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
+// ownOnly refuses a file that others than root, and whoever runs this, can have
+// written.
+func ownOnly(path string) func(os.FileInfo) error {
+	return func(info os.FileInfo) error {
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		switch {
+		case !ok:
+			return fmt.Errorf("file %q: no owner is to be seen: %w", path, kernelbroker.ErrPrecluded)
+		case stat.Uid != 0 && stat.Uid != uint32(os.Geteuid()):
+			return fmt.Errorf("file %q belongs to uid %d, not to root: %w", path, stat.Uid, kernelbroker.ErrPrecluded)
+		case info.Mode().Perm()&0o022 != 0:
+			return fmt.Errorf("file %q can be written by others (mode %04o); chmod go-w: %w", path, info.Mode().Perm(), kernelbroker.ErrPrecluded)
+		}
+		return nil
 	}
-	info, err := file.Stat()
-	if err == nil {
-		err = ownOnly(path, info)
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
-}
-
-func ownOnly(path string, info os.FileInfo) error {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !ok || !info.Mode().IsRegular():
-		return fmt.Errorf("file %q is no regular file: %w", path, kernelbroker.ErrPrecluded)
-	case stat.Uid != 0 && stat.Uid != uint32(os.Geteuid()):
-		return fmt.Errorf("file %q belongs to uid %d, not to root: %w", path, stat.Uid, kernelbroker.ErrPrecluded)
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("file %q can be written by others (mode %04o); chmod go-w: %w", path, info.Mode().Perm(), kernelbroker.ErrPrecluded)
-	}
-	return nil
 }

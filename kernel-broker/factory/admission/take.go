@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"syscall"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
 )
 
 // Take copies a file that somebody brings to a place where nobody else writes,
@@ -15,18 +15,11 @@ import (
 // stored are then the same bytes, whatever becomes of the file. It holds 1 to
 // limit bytes. What is no regular file is refused; a pipe would wait for ever.
 func Take(from, to string, limit int64) (err error) {
-	source, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	source, _, err := regular.Open(from)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = source.Close() }() // only read from
-	info, err := source.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file: %w", from, kernelbroker.ErrInvalid)
-	}
 	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

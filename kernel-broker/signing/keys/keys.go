@@ -17,14 +17,13 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"os"
 	"strings"
-	"syscall"
 
 	"github.com/youmark/pkcs8"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
 )
 
@@ -39,7 +38,7 @@ func Open(ctx context.Context, name string, ask Ask) (crypto.Signer, error) {
 	if strings.HasPrefix(name, tokenScheme) {
 		return openToken(ctx, name, ask)
 	}
-	text, err := readPrivate(name)
+	text, err := regular.Read(name, maxKeyFile, private)
 	if err != nil {
 		return nil, fmt.Errorf("key %q: %w", name, err)
 	}
@@ -50,24 +49,12 @@ func Open(ctx context.Context, name string, ask Ask) (crypto.Signer, error) {
 	return by, nil
 }
 
-// readPrivate refuses a file that others may read or change.
-func readPrivate(path string) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
+// private refuses a file that others may read or change.
+func private(info os.FileInfo) error {
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return fmt.Errorf("others than its owner may use it (mode %04o); chmod 600: %w", mode, kernelbroker.ErrPrecluded)
 	}
-	defer func() { _ = file.Close() }() // only read from
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case !info.Mode().IsRegular() || info.Size() > maxKeyFile:
-		return nil, fmt.Errorf("not a file of at most %d bytes: %w", maxKeyFile, kernelbroker.ErrInvalid)
-	case info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("others than its owner may use it (mode %04o); chmod 600: %w", info.Mode().Perm(), kernelbroker.ErrPrecluded)
-	}
-	return io.ReadAll(io.LimitReader(file, maxKeyFile))
+	return nil
 }
 
 // Parse reads one PEM block, PRIVATE KEY or ENCRYPTED PRIVATE KEY; passphrase

@@ -1,0 +1,54 @@
+// Package regular opens the files that somebody names on a command line or in a
+// configuration. A pipe or a device in a file's place would wait for a writer, or
+// never end; what is read here is a regular file with an end.
+package regular
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// Open opens a file for reading, and says what it found: it, not its name, is
+// what may be judged.
+func Open(path string) (*os.File, os.FileInfo, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file: %w", path, kernelbroker.ErrInvalid)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	return file, info, nil
+}
+
+// Read reads a file of at most so many bytes that allowed, if any, has no
+// objection to.
+func Read(path string, most int64, allowed func(os.FileInfo) error) ([]byte, error) {
+	file, info, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // only read from
+	if allowed != nil {
+		if err := allowed(info); err != nil {
+			return nil, err
+		}
+	}
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s has more than %d bytes: %w", path, most, kernelbroker.ErrInvalid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return text, nil
+}
