@@ -20,9 +20,11 @@ func TestOneHolder(t *testing.T) {
 	if _, err := Try(path); !errors.Is(err, ErrHeld) {
 		t.Errorf("a second holder: %v", err)
 	}
-	time.AfterFunc(3*pause, first.Release)
 	waits := 0
-	second, err := Acquire(t.Context(), path, func() { waits++ })
+	second, err := Acquire(t.Context(), path, func() {
+		waits++
+		time.AfterFunc(3*pause, first.Release)
+	})
 	if err != nil || waits != 1 {
 		t.Fatalf("after the first: %v, told to wait %d times", err, waits)
 	}
