@@ -78,7 +78,7 @@ func TestRunThatDoesNotEndWell(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			guest, out := fake(t, c.plan)
 			if c.reason == ReasonHang {
-				guest.Limit = time.Second
+				guest.Limit = 5 * time.Second // to start a shell in
 			}
 			result, err := Run(t.Context(), guest, out)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -173,10 +173,26 @@ func TestMachine(t *testing.T) {
 	}
 }
 
+// seeing makes a file when it has seen a word.
+type seeing struct {
+	text       []byte
+	word, path string
+}
+
+func (s *seeing) Write(p []byte) (int, error) {
+	s.text = append(s.text, p...)
+	if bytes.Contains(s.text, []byte(s.word)) {
+		return len(p), os.WriteFile(s.path, nil, 0o600)
+	}
+	return len(p), nil
+}
+
 // A word counts when all of it is there, in however many pieces it comes.
 func TestWordsAreTimed(t *testing.T) {
-	guest, out := fake(t, "printf 'noise be' >console.log; sleep 0.3; printf 'gin\\n' >>console.log\nsleep 1; echo end >>console.log\n"+sendResult)
+	guest, out := fake(t, "printf 'noise be' >console.log; sleep 0.3; printf 'gin\\n' >>console.log\n"+
+		"until [ -e seen ]; do sleep 0.1; done; sleep 0.3; echo end >>console.log\n"+sendResult)
 	guest.Timed = []string{"begin", "end", "never"}
+	guest.Console = &seeing{word: "begin", path: filepath.Join(out, "seen")}
 	result, err := Run(t.Context(), guest, out)
 	if err != nil {
 		t.Fatal(err)
