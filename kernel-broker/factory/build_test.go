@@ -56,16 +56,12 @@ func TestBuildOnlyWhatChanged(t *testing.T) {
 	f := newFakeFactory(t)
 	build := func(wantBuilds int, wantCached bool) {
 		t.Helper()
-		started := time.Now()
 		result, err := f.builder().Build(t.Context(), "fake", filepath.Join(f.dir, "out"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if result.Cached != wantCached || f.builds() != wantBuilds {
 			t.Errorf("cached %v after %d builds, want %v after %d", result.Cached, f.builds(), wantCached, wantBuilds)
-		}
-		if took := time.Since(started); wantCached && took > 5*time.Second {
-			t.Errorf("a result from the cache took %v", took)
 		}
 	}
 	build(1, false)
@@ -128,14 +124,22 @@ func TestBuildKilledLeavesNoResult(t *testing.T) {
 	f := newFakeFactory(t)
 	f.set("hang", true)
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(time.Second, cancel)
-	started := time.Now()
+	var stopped time.Time
+	var stopping sync.WaitGroup
+	stopping.Go(func() {
+		for !exists(filepath.Join(f.switches, "hangs")) && t.Context().Err() == nil {
+			time.Sleep(20 * time.Millisecond)
+		}
+		stopped = time.Now()
+		cancel()
+	})
 	out := filepath.Join(f.dir, "out")
 	_, err := f.builder().Build(ctx, "fake", out)
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("error is %v", err)
 	}
-	if took := time.Since(started); took > 20*time.Second {
+	stopping.Wait()
+	if took := time.Since(stopped); took > 2*time.Minute {
 		t.Errorf("stopping took %v", took)
 	}
 	if exists(filepath.Join(out, ManifestFile)) {

@@ -50,8 +50,9 @@ bzImage:
 	@echo build >> @SWITCHES@/builds
 	@sleep 0.2
 	@test ! -e @SWITCHES@/fail || { echo 'two.c:7: error: no such thing'; exit 1; }
-	@test ! -e @SWITCHES@/hang || sleep 60
-	@test ! -e @SWITCHES@/slow || { rm @SWITCHES@/slow; sleep 3; touch @SWITCHES@/slow-done; }
+	@test ! -e @SWITCHES@/hang || { touch @SWITCHES@/hangs; sleep 600; }
+	@test ! -e @SWITCHES@/slow || { rm @SWITCHES@/slow; \
+		for i in $$(seq 600); do test -e @SWITCHES@/go-on && break; sleep 0.1; done; touch @SWITCHES@/slow-done; }
 	@cp files/vmlinux files/System.map files/modules.builtin files/modules.builtin.modinfo $(O)
 	@if test -e @SWITCHES@/ignore || test -z "$(findstring profile,$(KCFLAGS))"; then \
 		cp files/vmlinux.o $(O); else cp files/profiled.o $(O)/vmlinux.o; fi

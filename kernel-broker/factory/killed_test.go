@@ -20,7 +20,7 @@ func TestBuildAfterSIGKILL(t *testing.T) {
 		t.Fatal(err)
 	}
 	slow := filepath.Join(f.switches, "slow")
-	for end := time.Now().Add(30 * time.Second); exists(slow); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); exists(slow); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the build did not begin")
 		}
@@ -32,6 +32,8 @@ func TestBuildAfterSIGKILL(t *testing.T) {
 	if exists(filepath.Join(f.switches, "slow-done")) {
 		t.Fatal("make ended before its factory was killed: nothing was tried")
 	}
+	goOn := time.AfterFunc(2*time.Second, func() { f.set("go-on", true) })
+	defer goOn.Stop()
 	result, err := f.builder().Build(t.Context(), "fake", filepath.Join(f.dir, "out"))
 	if err != nil || result.Cached {
 		t.Fatalf("cached %v, %v", result.Cached, err)
