@@ -27,6 +27,8 @@ func (*patient) WaitReady(ctx context.Context) error {
 type crowd struct {
 	t      *testing.T
 	socket string
+	places *places
+	held   map[uint32]int
 	count  int
 }
 
@@ -38,11 +40,12 @@ func (c *crowd) name(uid uint32) string {
 
 func newCrowd(t *testing.T) *crowd {
 	t.Helper()
-	c := &crowd{t: t, socket: filepath.Join(t.TempDir(), "s")}
+	c := &crowd{t: t, socket: filepath.Join(t.TempDir(), "s"), held: map[uint32]int{}}
 	server, err := Listen(c.socket, &patient{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.places = server.places
 	server.who = func(conn *net.UnixConn) (uid uint32, err error) {
 		name := conn.RemoteAddr().String()
 		_, err = fmt.Sscan(name[strings.LastIndex(name, "-")+1:], &uid)
@@ -77,10 +80,19 @@ func (c *crowd) hold(uid uint32) *net.UnixConn {
 	if _, err := fmt.Fprintf(conn, `{"op":"wait_ready","timeout_ms":%d}`+"\n", time.Hour.Milliseconds()); err != nil {
 		c.t.Fatal(err)
 	}
+	c.held[uid]++
 	return conn
 }
 
-// ask returns what a user is answered.
+// taken is how many places a user has.
+func (c *crowd) taken(uid uint32) int {
+	c.places.mu.Lock()
+	defer c.places.mu.Unlock()
+	return c.places.of[uid]
+}
+
+// ask returns what a user is answered, when his place is another's again: that
+// is later than the answer.
 func (c *crowd) ask(uid uint32, request string) string {
 	c.t.Helper()
 	conn := c.dial(uid)
@@ -89,6 +101,11 @@ func (c *crowd) ask(uid uint32, request string) string {
 	line, err := readLine(conn)
 	if err != nil {
 		c.t.Fatalf("user %d: %v", uid, err)
+	}
+	for end := time.Now().Add(time.Minute); c.taken(uid) > c.held[uid]; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			c.t.Fatalf("user %d keeps the place of %s", uid, request)
+		}
 	}
 	return string(line)
 }
@@ -132,7 +149,7 @@ func TestUsersHoldTheirOwnPlaces(t *testing.T) {
 	if err := held[0].Close(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if strings.Contains(c.ask(1001, statusOf), `"node":"n1"`) {
 			break
 		}
