@@ -288,10 +288,10 @@ func TestStoreIsAway(t *testing.T) {
 			f := newFixture(t)
 			f.start()
 			agent := f.attach("n1", kb.StockProfile, "", bootOne)
-			agent.wished(t, "stock is attested", func(d Desired) bool { return d.Attested })
 			f.slurm.job(7, "CONFIGURING", "n1")
 			f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")
-			// The hook's commits and those of the passes, as they come.
+			agent.wished(t, "all that comes without the hook", func(d Desired) bool { return d.Attested && !d.NoBootAwaited })
+			// The hook's commits and those of the passes, as they come; his is the first.
 			f.store.FailCommits(4, when)
 			tries := 1
 			for ; ; tries++ {
@@ -320,16 +320,10 @@ func TestNothingIsDoneThatIsNotRecorded(t *testing.T) {
 	f := newFixture(t)
 	f.start()
 	agent := f.attach("n1", kb.StockProfile, "", bootOne)
-	before := agent.wished(t, "stock is attested", func(d Desired) bool { return d.Attested })
+	before := agent.wished(t, "all that comes without a job", func(d Desired) bool { return d.Attested && d.SlurmdAllowed })
+	f.store.FailCommits(1<<20, memstore.Before)
 	f.slurm.job(7, "CONFIGURING", "n1")
 	f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")
-	f.slurm.mu.Lock()
-	f.slurm.viewErr = kb.ErrUnavailable // keeps the passes as they are
-	f.slurm.mu.Unlock()
-	f.store.FailCommits(1<<20, memstore.Before)
-	f.slurm.mu.Lock()
-	f.slurm.viewErr = nil
-	f.slurm.mu.Unlock()
 	if _, err := f.c.Ensure(t.Context(), request(7)); !errors.Is(err, kb.ErrUnavailable) {
 		t.Errorf("Ensure = %v", err)
 	}
