@@ -54,7 +54,10 @@ func TestRunSurvives(t *testing.T) {
 	attach := func() *fakeAgent { return f.attach("n1", "stock", "", "boot-1") }
 	agent := attach()
 	go func() {
-		time.Sleep(20 * time.Millisecond)
+		for told := false; !told && t.Context().Err() == nil; time.Sleep(time.Millisecond) {
+			w, _ := agent.wishes()
+			told = len(w) == 1
+		}
 		agent.RunReport(1, plan.RunReport{State: kb.RunNodeReady}, nil)
 	}()
 	r, err := f.c.BeginRun(t.Context(), kb.JobID{Job: 7})
