@@ -21,34 +21,40 @@ import (
 // with an error, too, as far as it seems to be known.
 //
 // What is proven counts once binds has been given the call's first message; nil
-// stands for nothing to compare. counted is to be called for a caller who is
-// proven and has a share left: until then he costs his address one of those
-// credentials that it may send in vain. The error is kernelbroker.Later for one that
-// was not looked at.
-func (g *gate) identify(ctx context.Context, method string) (caller Caller, binds func(any) error, counted func(), err error) {
-	caller, counted = CallerOf(ctx), func() {}
+// stands for nothing to compare. Of the doubt, counted is to be called for a
+// caller who is proven and has a share left: until then he costs his address one
+// of those credentials that it may send in vain. After it, or without it, seen
+// is to be called, soon. The error is kernelbroker.Later for one that was not
+// looked at.
+func (g *gate) identify(ctx context.Context, method string) (caller Caller, binds func(any) error, _ doubt, err error) {
+	caller = CallerOf(ctx)
 	values := metadata.ValueFromIncomingContext(ctx, credential.Header)
 	if caller.Local || !needsUser(rules[method].may) || len(values) == 0 {
-		return caller, nil, counted, nil
+		return caller, nil, noDoubt, nil
 	}
 	if len(values) > 1 {
-		return caller, nil, counted, fmt.Errorf("%d credentials came with one call: %w", len(values), kernelbroker.ErrUnproven)
+		return caller, nil, noDoubt, fmt.Errorf("%d credentials came with one call: %w", len(values), kernelbroker.ErrUnproven)
 	}
 	if g.proof == nil {
-		return caller, nil, counted, fmt.Errorf("this broker knows nobody over the network (munge.socket in broker.yaml): %w", kernelbroker.ErrUnproven)
+		return caller, nil, noDoubt, fmt.Errorf("this broker knows nobody over the network (munge.socket in broker.yaml): %w", kernelbroker.ErrUnproven)
 	}
-	doubt, err := g.shares.strain.question(ctx, caller)
+	asked, err := g.shares.strain.question(ctx, caller)
 	if err != nil {
-		return caller, nil, counted, err
+		return caller, nil, noDoubt, err
 	}
-	defer doubt.seen()
+	isProven := false
+	defer func() {
+		if !isProven {
+			asked.seen()
+		}
+	}()
 	proven, err := g.proof.Verify(ctx, values[0], method)
 	if proven != nil {
 		caller.Vouched, caller.UID, caller.GID, caller.Host = err == nil, proven.UID, proven.GID, proven.Host
 		caller.Seems = err != nil
 	}
 	if err != nil {
-		return caller, nil, counted, err
+		return caller, nil, noDoubt, err
 	}
 	binds = func(message any) error {
 		m, ok := message.(proto.Message)
@@ -57,7 +63,8 @@ func (g *gate) identify(ctx context.Context, method string) (caller Caller, bind
 		}
 		return proven.Binds(m)
 	}
-	return caller, binds, doubt.counted, nil
+	isProven = true
+	return caller, binds, asked, nil
 }
 
 // needsUser reports whether it matters which user calls.

@@ -132,7 +132,7 @@ type admission struct {
 // admit judges a call and returns it, or the refusal. What changes something is
 // on record when admit returns.
 func (g *gate) admit(ctx context.Context, method string, request any) (*admission, error) {
-	caller, binds, counted, err := g.identify(ctx, method)
+	caller, binds, doubt, err := g.identify(ctx, method)
 	a := &admission{gate: g, method: method, caller: caller, binds: binds, decision: guard.Decision{Asker: caller.asker(),
 		Action: string(actionOf(method)), Object: objectOf(request), Unknown: !caller.Known()}}
 	if name := caller.Node.Name; !name.IsZero() && !caller.Known() {
@@ -142,8 +142,9 @@ func (g *gate) admit(ctx context.Context, method string, request any) (*admissio
 	if tooMuch(err) {
 		busy = err
 	} else if a.leave, busy = g.shares.take(method, caller); busy == nil {
-		counted()
+		doubt.counted()
 	}
+	doubt.seen()
 	if busy != nil {
 		// One who floods the broker does not flood its log and record.
 		err, a.quiet = busy, g.shares.words.Take(caller.holder()) > 0

@@ -48,11 +48,14 @@ func newStrain(l Limits) *strain {
 
 // doubt is a credential before it is known whether it counts.
 type doubt struct {
-	// seen ends the caller's turn.
+	// seen ends the caller's turn. Whose credential counts has given back by then
+	// what was taken for it, or others at his address would find nothing left.
 	seen func()
 	// counted gives back what was taken for it.
 	counted func()
 }
+
+var noDoubt = doubt{seen: func() {}, counted: func() {}}
 
 // question takes a caller's turn to have his credential looked at, and, as long
 // as it is not known to count, one of those that strangers at his address may
@@ -62,11 +65,11 @@ func (s *strain) question(ctx context.Context, caller Caller) (doubt, error) {
 	address := hostOf(caller.Address)
 	seen, err := turn(ctx, s.questions, address, "credentials", questions, questionsOfOne)
 	if err != nil {
-		return doubt{}, err
+		return noDoubt, err
 	}
 	if wait := s.doubts.Take(address); wait > 0 {
 		seen()
-		return doubt{}, later(wait, "%s: more than %v credentials a second that did not count, and %d at once", address, s.allowed.PerSecond, s.allowed.Burst)
+		return noDoubt, later(wait, "%s: more than %v credentials a second that did not count, and %d at once", address, s.allowed.PerSecond, s.allowed.Burst)
 	}
 	return doubt{seen: seen, counted: func() { s.doubts.GiveBack(address) }}, nil
 }
