@@ -163,8 +163,9 @@ func (c *Controller) recordRun(ctx context.Context, r *kb.Run) (*kb.Run, error) 
 		c.stale = false
 	}
 	for _, have := range c.records.runs.open {
-		if !r.Job.IsZero() && have.Job == r.Job {
-			return have.Clone(), nil // the hook asked twice at once
+		// The hook, or who requests a run, asked twice at once.
+		if !r.Job.IsZero() && have.Job == r.Job || r.RequestID != "" && have.RequestID == r.RequestID {
+			return have.Clone(), nil
 		}
 	}
 	r.ID = c.records.runs.next
