@@ -33,6 +33,8 @@ type server struct {
 	streams chan *stream
 	fetch   func(*api.FetchArtifactRequest, api.CatalogService_FetchArtifactServer) error
 	end     chan error
+	// hello is held by a test that wants no further stream.
+	hello sync.Mutex
 }
 
 type stream struct {
@@ -76,7 +78,12 @@ func pair(t *testing.T) (*Link, *server) {
 		}
 	})
 	l, err := New(Options{
-		Broker: listener.Addr().String(), Hello: func() Hello { return Hello{Node: "n1", Boot: kernelbroker.Boot{BootID: "b1"}} },
+		Broker: listener.Addr().String(),
+		Hello: func() Hello {
+			s.hello.Lock()
+			defer s.hello.Unlock()
+			return Hello{Node: "n1", Boot: kernelbroker.Boot{BootID: "b1"}}
+		},
 		Snapshot: func(string) error { return errors.New("no disk") }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -184,9 +191,10 @@ func TestNewestWishOfAStreamAndAnyOfTheNext(t *testing.T) {
 	c.wish(t, 8)
 	until(t, l, "generation 8", generation(8))
 	s.end <- status.Error(codes.Aborted, "a newer stream")
-	old := until(t, l, "the stream's end", func(s Status) bool { return !s.Connected })
+	// The next one is up soon, and a busy machine may miss the time between them.
+	old := until(t, l, "the stream's end", func(s Status) bool { return !s.Connected || s.Session > 1 })
 	if old.Fresh || old.Wish == nil || old.Wish.Generation != 8 {
-		t.Errorf("without a stream: %+v", old)
+		t.Errorf("without that stream: %+v", old)
 	}
 	// A broker that lost its state begins again at 1.
 	s.next(t).wish(t, 1)
@@ -218,6 +226,8 @@ func TestFlushFollowsWhatWasSent(t *testing.T) {
 func TestNothingIsSentWithoutAStream(t *testing.T) {
 	l, s := pair(t)
 	s.next(t)
+	s.hello.Lock()
+	defer s.hello.Unlock()
 	s.end <- status.Error(codes.Unavailable, "gone")
 	until(t, l, "the stream's end", func(s Status) bool { return !s.Connected })
 	if err := l.Send(t.Context(), heartbeatMessage()); !errors.Is(err, kernelbroker.ErrUnavailable) {
