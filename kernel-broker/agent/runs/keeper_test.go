@@ -80,6 +80,7 @@ type world struct {
 	broken   error
 	refused  []profiling.Refusal
 	limit    time.Duration
+	heard    func(state string) // of each report, before the keeper goes on; may be nil
 }
 
 func (w *world) Check([]string) []error { return w.check }
@@ -99,6 +100,9 @@ func (w *world) ReportRun(_ context.Context, run uint64, state kernelbroker.RunN
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.states = append(w.states, fmt.Sprintf("%d %s %s", run, state, reason))
+	if w.heard != nil {
+		w.heard(w.states[len(w.states)-1])
+	}
 	return nil
 }
 
@@ -148,7 +152,7 @@ func (w *world) populate(alive int) {
 
 func (w *world) until(what string, is func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		w.mu.Lock()
 		ok := is()
 		w.mu.Unlock()
@@ -270,7 +274,9 @@ func TestJobThatNeverCame(t *testing.T) {
 	w.wish(func(r *link.RunWish) { r.Ended = true })
 	w.until("there is nothing", w.said("3 failed "+errNobody.Error()))
 	w.until("the folder that was made is removed", func() bool { _, err := os.Stat(w.cgroup()); return os.IsNotExist(err) })
+	w.mu.Lock() // what the last wish left to say may just be said
 	before := len(w.states)
+	w.mu.Unlock()
 	w.wish(func(r *link.RunWish) { r.Ended = true }) // another broker
 	w.until("it is said again", func() bool { return len(w.states) > before })
 }
@@ -390,9 +396,15 @@ func TestDeliveries(t *testing.T) {
 func TestStepsOneAfterTheOther(t *testing.T) {
 	w := looking(t)
 	w.populate(0)
+	w.mu.Lock()
+	w.heard = func(state string) { // the next step is there before the keeper gives it up
+		if strings.Contains(state, "have left this node") {
+			w.populate(1)
+		}
+	}
+	w.mu.Unlock()
 	w.looks[0].Stop("")
 	w.until("the processes have left", w.said("have left this node"))
-	w.populate(1)
 	w.until("it looks again", func() bool { return len(w.looks) == 2 && len(w.got) == 0 })
 	w.end(1)
 	w.until("both are delivered", func() bool { return len(w.got) == 1 })
