@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,7 +67,7 @@ func (h healthServer) Check(ctx context.Context, _ *healthpb.HealthCheckRequest)
 }
 
 func newFakeBroker(t *testing.T) *fakeBroker {
-	b := &fakeBroker{t: t, address: "127.0.0.1:0", change: make(chan struct{}), files: map[string][]byte{}}
+	b := &fakeBroker{t: t, address: keptAddress(t), change: make(chan struct{}), files: map[string][]byte{}}
 	b.start()
 	t.Cleanup(b.stop)
 	return b
@@ -78,13 +79,34 @@ func (b *fakeBroker) start() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.address = listener.Addr().String()
 	server := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second}))
 	api.RegisterNodeServiceServer(server, b)
 	api.RegisterCatalogServiceServer(server, b)
 	healthpb.RegisterHealthServer(server, healthServer{broker: b})
 	b.server = server
 	go func() { _ = server.Serve(listener) }() // ends with stop
+}
+
+// keptAddress is one that no other program gets while the broker is stopped: a
+// socket has it that does not listen.
+func keptAddress(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) }) // nothing was written to it
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
 }
 
 func (b *fakeBroker) stop() {
