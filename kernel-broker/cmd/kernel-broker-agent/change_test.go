@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,13 +135,22 @@ func TestNewGenerationBetweenLastWordAndBoot(t *testing.T) {
 func TestBrokerGoneInTheFetchAndBack(t *testing.T) {
 	b, n := servingStock(t)
 	release := holdFetch(b)
+	var goes atomic.Bool // and with it the fetch that it serves: the rest must not come quickly before
+	b.with(func() {
+		hold := b.chunk
+		b.chunk = func(digest string, sent int) error {
+			err := hold(digest, sent)
+			if goes.Load() {
+				return status.Error(codes.Unavailable, "the broker goes")
+			}
+			return err
+		}
+	})
 	kernel := mitgcm(b)
 	w := b.wish(switchWish(kernel, 7))
 	b.fetches(1)
 	n.until("some bytes", func() bool { return partialSize(n) > 0 })
-	b.with(func() {
-		b.chunk = func(string, int) error { return status.Error(codes.Unavailable, "the broker goes") }
-	})
+	goes.Store(true)
 	release() // a server that is stopped waits for its handlers
 	b.stop()
 	time.Sleep(300 * time.Millisecond)
@@ -227,6 +237,7 @@ func TestGrace(t *testing.T) {
 			n.config.BrokerGrace = 300 * time.Millisecond
 			n.up()
 			if !c.want {
+				n.until("the node's state", func() bool { return n.exists("run/node.state") })
 				time.Sleep(time.Second)
 				if s := n.state(); n.starts() > 0 || s.Profile != "" || s.Attested || s.BootID == "" {
 					t.Errorf("slurmd started %d times, state %+v", n.starts(), s)
@@ -261,13 +272,13 @@ func TestSocketAndSnapshot(t *testing.T) {
 	b.with(func() { b.keep = nil })
 	begun := time.Now()
 	a, err := ask(local.Request{Op: local.JobEnding, Job: 13})
-	if took := time.Since(begun); err != nil || a.Kept || a.Error == "" || took < 2*time.Second || took > 5*time.Second {
+	if took := time.Since(begun); err != nil || a.Kept || a.Error == "" || took < 2*time.Second {
 		t.Errorf("silence: %+v, %v after %v", a, err, took)
 	}
 	if a, err := ask(local.Request{Op: local.Status}); err != nil || a.Status == nil || a.Status.Profile != "stock" || !a.Ready {
 		t.Errorf("status: %+v, %v", a, err)
 	}
-	if a, err := ask(local.Request{Op: local.WaitReady, TimeoutMS: 1000}); err != nil || !a.Ready {
+	if a, err := ask(local.Request{Op: local.WaitReady, TimeoutMS: patience.Milliseconds()}); err != nil || !a.Ready {
 		t.Errorf("ready: %+v, %v", a, err)
 	}
 
