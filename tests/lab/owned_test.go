@@ -24,7 +24,7 @@ func TestOwnedLabEndsWithItsCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	var l *Lab
-	err := Wait(t.Context(), time.Minute, "the lab of another process", func() (bool, error) {
+	err := Wait(t.Context(), 5*time.Minute, "the lab of another process", func() (bool, error) {
 		var err error
 		l, err = Open(dir)
 		if err != nil {
@@ -39,7 +39,7 @@ func TestOwnedLabEndsWithItsCaller(t *testing.T) {
 	if err := owner.Wait(); err == nil {
 		t.Error("the owner ended by itself")
 	}
-	err = Wait(t.Context(), 10*time.Second, "the end of the lab", func() (bool, error) {
+	err = Wait(t.Context(), time.Minute, "the end of the lab", func() (bool, error) {
 		pids, err := l.Processes()
 		return len(pids) == 0, err
 	})

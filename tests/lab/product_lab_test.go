@@ -32,7 +32,7 @@ func productOptions(t *testing.T) Options {
 func well(t *testing.T, l *Lab, after string) {
 	t.Helper()
 	last := ""
-	err := Wait(t.Context(), 30*time.Second, "a well product after "+after, func() (bool, error) {
+	err := Wait(t.Context(), 2*time.Minute, "a well product after "+after, func() (bool, error) {
 		r, err := l.Exec(t.Context(), "alice", "kernelctl", "health")
 		last = r.Stdout + r.Stderr
 		return r.Exit == 0 && strings.Contains(r.Stdout, "2 of 2 nodes connected"), err
@@ -82,7 +82,7 @@ func testAgent(t *testing.T, l *Lab) {
 	if err := n.KillAgent(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	err := Wait(t.Context(), 20*time.Second, "a new agent", func() (bool, error) {
+	err := Wait(t.Context(), time.Minute, "a new agent", func() (bool, error) {
 		now := pid()
 		return now != "" && now != old, nil
 	})
@@ -95,7 +95,7 @@ func testAgent(t *testing.T, l *Lab) {
 // testBMC resets a node as the broker would.
 func testBMC(t *testing.T, l *Lab) {
 	n := l.Node(2)
-	old := bootOf(t, n)
+	old := liveBoot(t, n)
 	if l.state.Mode != ModeSingle {
 		if r, err := l.Exec(t.Context(), "alice", "kblab", "bmc", "reset", "n2"); err != nil || r.Exit == 0 {
 			t.Errorf("a user could reset a node: %+v, %v", r, err)
