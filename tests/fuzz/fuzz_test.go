@@ -138,7 +138,8 @@ FUNC FuzzWrong(f *testing.F) {
 `, "FUNC", "func"))
 	o := Options{
 		Root: dir, Corpus: filepath.Join(dir, "corpus"), Work: filepath.Join(dir, "work"),
-		Time: time.Second, Missing: true, AtOnce: 2, Processors: 1, Go: "go", Log: &bytes.Buffer{},
+		// In a second a busy machine may not have started the processes that fuzz.
+		Time: 5 * time.Second, Missing: true, AtOnce: 2, Processors: 1, Go: "go", Log: &bytes.Buffer{},
 	}
 	if err := os.MkdirAll(o.Work, 0o755); err != nil {
 		t.Fatal(err)
