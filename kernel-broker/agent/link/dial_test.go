@@ -45,9 +45,14 @@ func TestDialNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := listener.Addr().String()
-	listener.Close()
-	if conn, err := Dial(t.Context(), address); err == nil {
+	defer listener.Close()
+	// Its port is nobody else's, and nobody listens there.
+	held, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if conn, err := Dial(t.Context(), held.LocalAddr().String()); err == nil {
 		conn.Close()
 		t.Fatal("nobody listens, and somebody answered")
 	}
