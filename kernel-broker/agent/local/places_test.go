@@ -1,18 +1,20 @@
 package local
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket"
 )
 
 // patient is an agent by which slurmd never may start.
@@ -27,9 +29,10 @@ func (*patient) WaitReady(ctx context.Context) error {
 type crowd struct {
 	t      *testing.T
 	socket string
-	places *places
+	places *socket.Places
 	held   map[uint32]int
 	count  int
+	log    bytes.Buffer // of one goroutine, and read when it has answered
 }
 
 // name of a client's socket says who he is.
@@ -38,14 +41,14 @@ func (c *crowd) name(uid uint32) string {
 	return fmt.Sprintf("@kernel-broker-test-%d-%d-%d", os.Getpid(), c.count, uid)
 }
 
-func newCrowd(t *testing.T) *crowd {
+func newCrowd(t *testing.T, errs ...error) *crowd {
 	t.Helper()
 	c := &crowd{t: t, socket: filepath.Join(t.TempDir(), "s"), held: map[uint32]int{}}
-	server, err := Listen(c.socket, &patient{}, slog.New(slog.DiscardHandler))
+	server, err := Listen(c.socket, &patient{}, slog.New(slog.NewTextHandler(&c.log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.places = server.places
+	c.places, server.listener = server.places, &troubled{server.listener, errs}
 	server.who = func(conn *net.UnixConn) (uid uint32, err error) {
 		name := conn.RemoteAddr().String()
 		_, err = fmt.Sscan(name[strings.LastIndex(name, "-")+1:], &uid)
@@ -84,13 +87,6 @@ func (c *crowd) hold(uid uint32) *net.UnixConn {
 	return conn
 }
 
-// taken is how many places a user has.
-func (c *crowd) taken(uid uint32) int {
-	c.places.mu.Lock()
-	defer c.places.mu.Unlock()
-	return c.places.of[uid]
-}
-
 // ask returns what a user is answered, when his place is another's again: that
 // is later than the answer.
 func (c *crowd) ask(uid uint32, request string) string {
@@ -102,7 +98,7 @@ func (c *crowd) ask(uid uint32, request string) string {
 	if err != nil {
 		c.t.Fatalf("user %d: %v", uid, err)
 	}
-	for end := time.Now().Add(time.Minute); c.taken(uid) > c.held[uid]; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); c.places.Of(uid) > c.held[uid]; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			c.t.Fatalf("user %d keeps the place of %s", uid, request)
 		}
@@ -129,19 +125,19 @@ func TestUsersHoldTheirOwnPlaces(t *testing.T) {
 		}
 	}
 	var held []*net.UnixConn
-	for range maxOfOne {
+	for range socket.MaxOfOne {
 		held = append(held, c.hold(1000))
 	}
 	served("his ninth", 1000, statusOf, "user 1000 has 8 connections")
 	served("another user", 1001, statusOf, `"node":"n1"`)
 	served("root", 0, endingOf, `"kept":true`)
-	for uid := uint32(2000); uid < 2000+maxOthers/maxOfOne-1; uid++ {
-		for range maxOfOne {
+	for uid := uint32(2000); uid < 2000+socket.MaxOthers/socket.MaxOfOne-1; uid++ {
+		for range socket.MaxOfOne {
 			c.hold(uid)
 		}
 	}
 	served("a user of a crowd", 1001, statusOf, "64 connections of users")
-	for range maxRoot - 1 {
+	for range socket.MaxRoot - 1 {
 		c.hold(0)
 	}
 	served("root in a crowd", 0, endingOf, `"kept":true`)
@@ -159,23 +155,48 @@ func TestUsersHoldTheirOwnPlaces(t *testing.T) {
 	}
 }
 
-// The log has one line of who is refused a thousand times.
+// The log has one line of who is refused a hundred times.
 func TestRefusalsAreToldOnce(t *testing.T) {
-	p, lines := newPlaces(), 0
-	var last func()
-	for i := range 1000 {
-		free, first, err := p.take(4242)
-		if first {
-			lines++
-		}
-		if refused := i >= maxOfOne; (err != nil) != refused || refused && !errors.Is(err, kernelbroker.ErrExhausted) {
-			t.Fatalf("connection %d: %v", i, err)
-		}
-		if err == nil {
-			last = free
+	if os.Geteuid() == 4242 {
+		t.Skip("the agent's own user is the one of this test")
+	}
+	c := newCrowd(t)
+	for range socket.MaxOfOne {
+		c.hold(4242)
+	}
+	for range 100 {
+		if answer := c.ask(4242, statusOf); !strings.Contains(answer, kernelbroker.ErrExhausted.Error()) {
+			t.Fatal(answer)
 		}
 	}
-	if last(); lines != 1 || p.of[4242] != maxOfOne-1 || p.others != maxOfOne-1 {
-		t.Errorf("%d lines, %d and %d places", lines, p.of[4242], p.others)
+	if lines := strings.Count(c.log.String(), "client refused"); lines != 1 {
+		t.Errorf("%d lines: %s", lines, c.log.String())
+	}
+}
+
+// troubled fails some times before it does what it is asked to.
+type troubled struct {
+	socket.Listener
+	errs []error
+}
+
+func (l *troubled) AcceptUnix() (*net.UnixConn, error) {
+	if len(l.errs) == 0 {
+		return l.Listener.AcceptUnix()
+	}
+	err := l.errs[0]
+	l.errs = l.errs[1:]
+	return nil, err
+}
+
+// The agent lives on when its node is short of descriptors for a moment, and
+// the log says once why nobody is answered.
+func TestErrorsOfAcceptPass(t *testing.T) {
+	c := newCrowd(t, syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED)
+	if answer := c.ask(0, endingOf); !strings.Contains(answer, `"error":""`) {
+		t.Error(answer)
+	}
+	if lines := strings.Count(c.log.String(), "clients of the agent's socket wait"); lines != 1 {
+		t.Errorf("%d lines: %s", lines, c.log.String())
 	}
 }

@@ -5,17 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/peercred"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket"
 )
 
 const (
@@ -34,39 +31,23 @@ type Agent interface {
 
 // Server answers on a socket.
 type Server struct {
-	listener *net.UnixListener
+	listener socket.Listener
 	agent    Agent
 	log      *slog.Logger
-	places   *places
+	places   *socket.Places
 	// who is at the other end; tests say it themselves.
 	who func(*net.UnixConn) (uint32, error)
+	// short is when the log last said that nobody could be let in.
+	short time.Time
 }
 
 // Listen takes the socket over from an agent that is gone.
-func Listen(socket string, agent Agent, log *slog.Logger) (*Server, error) {
-	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
-		return nil, fmt.Errorf("socket %q: %w", socket, err)
-	}
-	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("socket %q: %w", socket, err)
-	}
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+func Listen(path string, agent Agent, log *slog.Logger) (*Server, error) {
+	listener, err := socket.Listen(path)
 	if err != nil {
-		return nil, fmt.Errorf("socket %q: %w", socket, err)
+		return nil, err
 	}
-	// Everybody may look; who may do more is told by the peer's identity.
-	if err := os.Chmod(socket, 0o666); err != nil { //nolint:gosec // G302: a socket for all: who calls is told by the kernel
-		return nil, fmt.Errorf("socket %q: %w", socket, errors.Join(err, listener.Close()))
-	}
-	return &Server{listener: listener, agent: agent, log: log, places: newPlaces(), who: uidOf}, nil
-}
-
-func uidOf(conn *net.UnixConn) (uint32, error) {
-	peer, err := peercred.Of(conn)
-	if err != nil {
-		return 0, fmt.Errorf("peer: %w", err)
-	}
-	return peer.Uid, nil
+	return &Server{listener: listener, agent: agent, log: log, places: socket.NewPlaces(), who: socket.UID}, nil
 }
 
 // Serve answers until the context ends.
@@ -78,7 +59,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer clients.Wait()
 	defer cancel()
 	for {
-		conn, err := s.listener.AcceptUnix()
+		conn, err := socket.Accept(s.listener, s.wants)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -96,12 +77,23 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 }
 
+// wantsEvery is how often the log says that nobody can be let in.
+const wantsEvery = time.Minute
+
+// wants says what keeps the next client waiting.
+func (s *Server) wants(err error) {
+	if now := time.Now(); now.Sub(s.short) >= wantsEvery {
+		s.short = now
+		s.log.Error("clients of the agent's socket wait, it is tried again", "error", err)
+	}
+}
+
 // admit takes a place for a connection, or ends it with the reason.
 func (s *Server) admit(conn *net.UnixConn) (free func(), ok bool) {
 	uid, err := s.who(conn)
 	first := true
 	if err == nil {
-		if free, first, err = s.places.take(uid); err == nil {
+		if free, first, err = s.places.Take(uid); err == nil {
 			return free, true
 		}
 	}
@@ -193,7 +185,7 @@ func (s *Server) onlyRoot(conn *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
-	if !trusts(uid) {
+	if !socket.Trusts(uid) {
 		return fmt.Errorf("user %d: only root may ask this: %w", uid, kernelbroker.ErrDenied)
 	}
 	return nil

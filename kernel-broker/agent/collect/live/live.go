@@ -1,19 +1,18 @@
 // Package live serves figures while a job runs: whoever connects to a unix
 // socket gets JSON lines, the latest first and then each new one. Nothing is
 // read from a client, and one that does not keep up is let go, so that no
-// reader can hold up the measuring.
+// reader can hold up the measuring. A user has so many connections as at the
+// agent's own socket.
 package live
 
 import (
-	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/peercred"
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket"
 )
 
 // How many lines a client may lag behind, and how long one line may take.
@@ -24,17 +23,21 @@ const (
 
 // Server has the socket.
 type Server struct {
-	listener *net.UnixListener
+	listener socket.Listener
 	owner    int
-	mu       sync.Mutex
-	latest   []byte
-	clients  map[*client]bool
-	closed   bool
-	all      sync.WaitGroup
+	places   *socket.Places
+	// who is at the other end; tests say it themselves.
+	who     func(*net.UnixConn) (uint32, error)
+	mu      sync.Mutex
+	latest  []byte
+	clients map[*client]bool
+	closed  bool
+	all     sync.WaitGroup
 }
 
 type client struct {
 	conn  net.Conn
+	free  func() // his place
 	lines chan []byte
 }
 
@@ -42,53 +45,62 @@ type client struct {
 // root and the owner get lines. A socket that an agent left which died is
 // replaced.
 func Listen(path string, owner int) (*Server, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("socket %q: %w", path, err)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("socket %q: %w", path, err)
-	}
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	listener, err := socket.Listen(path)
 	if err != nil {
-		return nil, fmt.Errorf("socket %q: %w", path, err)
+		return nil, err
 	}
-	// Giving the socket away would take CAP_CHOWN, which the agent has no other
-	// use for: the kernel says who connects.
-	if err := os.Chmod(path, 0o666); err != nil { //nolint:gosec // G302: take lets nobody in but root and the owner
-		return nil, fmt.Errorf("socket %q: %w", path, errors.Join(err, listener.Close()))
-	}
-	s := &Server{listener: listener, owner: owner, clients: map[*client]bool{}}
+	return start(listener, owner, socket.UID), nil
+}
+
+func start(listener socket.Listener, owner int, who func(*net.UnixConn) (uint32, error)) *Server {
+	s := &Server{listener: listener, owner: owner, who: who, places: socket.NewPlaces(), clients: map[*client]bool{}}
 	s.all.Add(1)
 	go s.accept()
-	return s, nil
+	return s
 }
 
 func (s *Server) accept() {
 	defer s.all.Done()
 	for {
-		conn, err := s.listener.AcceptUnix()
+		conn, err := socket.Accept(s.listener, nil)
 		if err != nil {
 			return // closed
 		}
-		if peer, err := peercred.Of(conn); err != nil || !mayRead(peer.Uid, s.owner) {
+		free, err := s.admit(conn)
+		if err != nil {
 			conn.Close()
 			continue
 		}
-		s.take(conn)
+		s.take(conn, free)
 	}
+}
+
+// admit takes a place for a connection: each is a descriptor and memory of the
+// agent's, which no limit of the job's bounds.
+func (s *Server) admit(conn *net.UnixConn) (free func(), err error) {
+	uid, err := s.who(conn)
+	if err != nil {
+		return nil, err
+	}
+	if !mayRead(uid, s.owner) {
+		return nil, fmt.Errorf("user %d: figures of a job are its owner's: %w", uid, kernelbroker.ErrDenied)
+	}
+	free, _, err = s.places.Take(uid)
+	return free, err
 }
 
 // mayRead decides who gets a job's figures.
 func mayRead(uid uint32, owner int) bool { return uid == 0 || int64(uid) == int64(owner) }
 
-func (s *Server) take(conn net.Conn) {
+func (s *Server) take(conn net.Conn, free func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		conn.Close()
+		free()
 		return
 	}
-	c := &client{conn: conn, lines: make(chan []byte, lag)}
+	c := &client{conn: conn, free: free, lines: make(chan []byte, lag)}
 	if s.latest != nil {
 		c.lines <- s.latest
 	}
@@ -100,6 +112,7 @@ func (s *Server) take(conn net.Conn) {
 // serve writes to one client until its channel is closed or it fails.
 func (s *Server) serve(c *client) {
 	defer s.all.Done()
+	defer c.free()
 	defer c.conn.Close()
 	for line := range c.lines {
 		err := c.conn.SetWriteDeadline(time.Now().Add(slow))

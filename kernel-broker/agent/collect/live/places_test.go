@@ -1,0 +1,129 @@
+package live
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket"
+)
+
+const owner, stranger = 4711, 4712
+
+// troubled fails some times before it does what it is asked to.
+type troubled struct {
+	socket.Listener
+	errs []error
+}
+
+func (l *troubled) AcceptUnix() (*net.UnixConn, error) {
+	if len(l.errs) == 0 {
+		return l.Listener.AcceptUnix()
+	}
+	err := l.errs[0]
+	l.errs = l.errs[1:]
+	return nil, err
+}
+
+// crowd is a server to which anybody can connect as any user.
+type crowd struct {
+	*Server
+	path  string
+	count int
+}
+
+func newCrowd(t *testing.T, errs ...error) *crowd {
+	t.Helper()
+	c := &crowd{path: filepath.Join(t.TempDir(), "s")}
+	l, err := socket.Listen(c.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The name of a client's socket says who he is.
+	c.Server = start(&troubled{l, errs}, owner, func(conn *net.UnixConn) (uid uint32, err error) {
+		name := conn.RemoteAddr().String()
+		_, err = fmt.Sscan(name[strings.LastIndex(name, "-")+1:], &uid)
+		return uid, err
+	})
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c.Publish([]byte("figures\n"))
+	return c
+}
+
+// come connects as a user, and reports whether he gets figures.
+func (c *crowd) come(t *testing.T, uid uint32) (conn *net.UnixConn, served bool) {
+	t.Helper()
+	c.count++
+	name := fmt.Sprintf("@kernel-broker-live-%d-%d-%d", os.Getpid(), c.count, uid)
+	conn, err := net.DialUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}, &net.UnixAddr{Name: c.path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatal(err)
+	}
+	return conn, line == "figures\n"
+}
+
+// A user who holds connections without end holds eight of them, whose place is
+// another's when they end; root has its own.
+func TestUsersHoldTheirOwnPlaces(t *testing.T) {
+	if os.Geteuid() == owner {
+		t.Skip("the agent's own user is the one of this test")
+	}
+	c := newCrowd(t)
+	var held []*net.UnixConn
+	for range 100 {
+		if conn, served := c.come(t, owner); served {
+			held = append(held, conn)
+		}
+	}
+	c.mu.Lock()
+	clients := len(c.clients)
+	c.mu.Unlock()
+	if len(held) != socket.MaxOfOne || clients != socket.MaxOfOne {
+		t.Fatalf("%d of 100 connections of the owner are served, %d clients", len(held), clients)
+	}
+	if _, served := c.come(t, 0); !served {
+		t.Error("root finds no place beside the owner's connections")
+	}
+	if _, served := c.come(t, stranger); served {
+		t.Error("another user gets figures")
+	}
+	if err := held[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	// That he is gone shows when he is written to.
+	for {
+		c.Publish([]byte("figures\n"))
+		if _, served := c.come(t, owner); served {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if _, served := c.come(t, owner); served {
+		t.Error("one place was given back, and two are taken")
+	}
+}
+
+// A node that is short of descriptors for a moment has figures after it.
+func TestErrorsOfAcceptPass(t *testing.T) {
+	c := newCrowd(t, syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED)
+	if _, served := c.come(t, owner); !served {
+		t.Error("nobody is let in any more")
+	}
+}

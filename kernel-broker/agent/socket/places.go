@@ -1,0 +1,79 @@
+package socket
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// How many connections there may be at a time. Root's programs and the agent's
+// own user's have theirs for themselves: an epilog must not wait for a job's user.
+const (
+	MaxOfOne  = 8
+	MaxOthers = 64
+	MaxRoot   = 64
+)
+
+// Places counts connections by user. Safe for concurrent use.
+type Places struct {
+	mu     sync.Mutex
+	of     map[uint32]int
+	others int
+	told   map[uint32]bool // refusals that the log has
+}
+
+// NewPlaces returns places of which none is taken.
+func NewPlaces() *Places { return &Places{of: map[uint32]int{}, told: map[uint32]bool{}} }
+
+// Take takes a place for a user. An error is for him; first says that the log
+// has nothing of it yet, since he was last without a connection.
+func (p *Places) Take(uid uint32) (free func(), first bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	most, trusted := MaxOfOne, Trusts(uid)
+	if trusted {
+		most = MaxRoot
+	}
+	switch {
+	case p.of[uid] >= most:
+		err = fmt.Errorf("user %d has %d connections to the agent, which is the most: %w", uid, most, kernelbroker.ErrExhausted)
+	case !trusted && p.others >= MaxOthers:
+		err = fmt.Errorf("the agent has %d connections of users, which is the most: %w", MaxOthers, kernelbroker.ErrExhausted)
+	}
+	if err != nil {
+		first = !p.told[uid] && len(p.told) < MaxOthers
+		if first {
+			p.told[uid] = true
+		}
+		return nil, first, err
+	}
+	p.of[uid]++
+	if !trusted {
+		p.others++
+	}
+	return func() { p.free(uid, trusted) }, false, nil
+}
+
+// Of is how many connections a user has.
+func (p *Places) Of(uid uint32) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.of[uid]
+}
+
+func (p *Places) free(uid uint32, trusted bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !trusted {
+		p.others--
+	}
+	if p.of[uid]--; p.of[uid] == 0 {
+		delete(p.of, uid)
+		delete(p.told, uid)
+	}
+}
+
+// Trusts reports whether a user is root or the agent's own.
+func Trusts(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }

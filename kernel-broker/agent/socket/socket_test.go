@@ -1,0 +1,122 @@
+package socket
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// troubled fails some times before it does what it is asked to.
+type troubled struct {
+	Listener
+	errs []error
+}
+
+func (l *troubled) AcceptUnix() (*net.UnixConn, error) {
+	if len(l.errs) == 0 {
+		return l.Listener.AcceptUnix()
+	}
+	err := l.errs[0]
+	l.errs = l.errs[1:]
+	return nil, &net.OpError{Op: "accept", Net: "unix", Err: os.NewSyscallError("accept4", err)}
+}
+
+func listen(t *testing.T) (l *net.UnixListener, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "run", "s")
+	l, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l, path
+}
+
+func dial(t *testing.T, path string) {
+	t.Helper()
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+}
+
+// Whatever passes is waited out; the rest ends the wait.
+func TestErrorsThatPass(t *testing.T) {
+	l, path := listen(t)
+	dial(t, path)
+	short := 0
+	wants := func(error) { short++ }
+	sick := &troubled{l, []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ENOBUFS, syscall.ENOMEM}}
+	conn, err := Accept(sick, wants)
+	if err != nil || short != 5 {
+		t.Fatalf("%v, %d errors told", err, short)
+	}
+	if uid, err := UID(conn); err != nil || int(uid) != os.Getuid() {
+		t.Errorf("user %d, %v", uid, err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := Accept(&troubled{l, []error{syscall.EINVAL}}, wants); !errors.Is(err, syscall.EINVAL) || short != 5 {
+		t.Errorf("broken: %v, %d errors told", err, short)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Accept(&troubled{l, []error{syscall.EMFILE}}, nil); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// A process without a descriptor left takes whoever came as soon as it has one.
+func TestNoDescriptorLeft(t *testing.T) {
+	l, path := listen(t)
+	dial(t, path)
+	var had unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &had); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &had) })
+	none := had
+	none.Cur = 0 // those that are open stay so
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	short := 0
+	conn, err := Accept(l, func(err error) {
+		if short++; !errors.Is(err, syscall.EMFILE) {
+			t.Error(err)
+		}
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &had); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil || short != 1 {
+		t.Fatalf("%v, %d errors told", err, short)
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSocketOfADeadAgentIsReplaced(t *testing.T) {
+	dead, path := listen(t)
+	dead.SetUnlinkOnClose(false)
+	if err := dead.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dial(t, path)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
