@@ -108,13 +108,23 @@ type Credentials struct {
 
 // Enrol changes a token into a certificate.
 func (r *Registry) Enrol(ctx context.Context, node, secret string, request []byte) (Credentials, error) {
-	c, err := r.sign(ctx, node, request, fromToken, func(record *Record, key string, now time.Time) (atOnce bool, err error) {
-		return record.use(secret, key, now)
-	})
-	if errors.Is(err, errUsed) {
-		r.log.Warn("a used token was shown with another key: a copy of it is in somebody's hands", "node", node)
+	return r.sign(ctx, node, request, fromToken, r.byToken(secret))
+}
+
+// MayEnrol returns the error that Enrol would return now, and changes nothing:
+// who has no token that counts is refused before a change is on record. It
+// promises nothing, since another may use the token first.
+func (r *Registry) MayEnrol(ctx context.Context, node, secret string, request []byte) error {
+	_, key, err := r.keyOf(request)
+	if err != nil {
+		return err
 	}
-	return c, err
+	record, _, err := r.get(ctx, node)
+	if err != nil {
+		return err
+	}
+	_, err = r.grant(&record, key, r.now(), r.byToken(secret))
+	return err
 }
 
 // Renew gives a node that has a certificate the next one.
@@ -129,10 +139,42 @@ func (r *Registry) Renew(ctx context.Context, peer mtls.Peer, request []byte) (C
 	})
 }
 
-// sign gives a node its next certificate if may lets it have one, and the newest
-// once more if that is so new that there is no next one yet.
-func (r *Registry) sign(ctx context.Context, node string, request []byte, from string,
-	may func(record *Record, key string, now time.Time) (atOnce bool, err error)) (Credentials, error) {
+// leave decides whether a key may have a certificate, and whether at once.
+type leave func(record *Record, key string, now time.Time) (atOnce bool, err error)
+
+func (r *Registry) byToken(secret string) leave {
+	return func(record *Record, key string, now time.Time) (atOnce bool, err error) {
+		atOnce, err = record.use(secret, key, now)
+		if errors.Is(err, errUsed) {
+			r.log.Warn("a used token was shown with another key: a copy of it is in somebody's hands", "node", record.Node)
+		}
+		return atOnce, err
+	}
+}
+
+// grant decides whether a node gets a certificate if may lets it have one: the
+// next, or once more the newest, which is returned, if that is so new that there
+// is no next one yet.
+func (r *Registry) grant(record *Record, key string, now time.Time, may leave) (again []*x509.Certificate, err error) {
+	atOnce, err := may(record, key, now)
+	if err != nil {
+		return nil, err
+	}
+	if wait := record.pause(now); wait > 0 && !atOnce {
+		if again = r.given(record, key, now); again == nil {
+			return nil, tooSoon(record.Node, wait)
+		}
+		return again, nil
+	}
+	if record.begin(now).Sub(now) > maxAhead {
+		return nil, fmt.Errorf("node %q was revoked with all certificates that begin until %s, and a new one could begin only after that; the clock of a broker is wrong, or was: %w",
+			record.Node, record.Revoked.At.UTC().Format(time.RFC3339), kernelbroker.ErrPrecluded)
+	}
+	return nil, nil
+}
+
+// sign gives a node the certificate that it is granted.
+func (r *Registry) sign(ctx context.Context, node string, request []byte, from string, may leave) (Credentials, error) {
 	public, key, err := r.keyOf(request)
 	if err != nil {
 		return Credentials{}, err
@@ -141,18 +183,13 @@ func (r *Registry) sign(ctx context.Context, node string, request []byte, from s
 	var again bool
 	err = r.change(ctx, node, func(record *Record) error {
 		now := r.now()
-		atOnce, err := may(record, key, now)
-		if err != nil {
+		var err error
+		if chain, err = r.grant(record, key, now, may); err != nil {
 			return err
 		}
-		if wait := record.pause(now); wait > 0 && !atOnce {
-			if chain = r.given(record, key, now); chain == nil {
-				return tooSoon(node, wait)
-			}
-			again = true
+		if again = chain != nil; again {
 			return errAsItWas
 		}
-		again = false
 		chain, err = r.issue(record, public, key, from, now)
 		return err
 	})
@@ -202,12 +239,7 @@ func (r *Registry) keyOf(request []byte) (crypto.PublicKey, string, error) {
 
 func (r *Registry) issue(record *Record, public crypto.PublicKey, key, from string, now time.Time) ([]*x509.Certificate, error) {
 	name := mtls.Name{Cluster: r.cluster, Role: mtls.Node, Name: record.Node}
-	begin := record.begin(now)
-	if begin.Sub(now) > maxAhead {
-		return nil, fmt.Errorf("node %q was revoked with all certificates that begin until %s, and a new one could begin only after that; the clock of a broker is wrong, or was: %w",
-			record.Node, record.Revoked.At.UTC().Format(time.RFC3339), kernelbroker.ErrPrecluded)
-	}
-	chain, err := r.authority.issue(name, public, begin)
+	chain, err := r.authority.issue(name, public, record.begin(now))
 	if err != nil {
 		return nil, fmt.Errorf("node %q: %w", record.Node, err)
 	}

@@ -121,7 +121,8 @@ var rules = map[string]rule{
 	api.RunService_GetRunFile_FullMethodName:    {agents, shortly, reads},
 	api.RunService_DeliverRun_FullMethodName:    {agents, shortly, changes},
 
-	// Who has a token is no node yet; the token is looked at by the service.
+	// Who has a token is no node yet; the token is looked at by the service, also
+	// before the call is on record.
 	api.TrustService_Enrol_FullMethodName:            {anyone, shortly, changes},
 	api.TrustService_GetAuthority_FullMethodName:     {anyone, shortly, reads},
 	api.TrustService_Renew_FullMethodName:            {agents, shortly, changes},

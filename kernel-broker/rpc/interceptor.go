@@ -28,8 +28,14 @@ type gate struct {
 	guard *guard.Guard
 	// shares keeps one caller from taking what is for all.
 	shares *shares
-	log    *slog.Logger
+	// vets look at requests of strangers before they are on record; by method.
+	vets map[string]vet
+	log  *slog.Logger
 }
+
+// vet returns why a service would refuse a request, and changes nothing. Of one
+// that it would not, it returns whom changes are counted for besides the caller.
+type vet func(ctx context.Context, request any) (of string, err error)
 
 func (g *gate) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (response any, err error) {
 	err = g.pass(ctx, info.FullMethod, request, func(ctx context.Context, a *admission) error {

@@ -162,7 +162,7 @@ func (g *gate) admit(ctx context.Context, method string, request any) (*admissio
 		}
 		return a, a.refuse(err, a.quiet)
 	}
-	if err = a.record(request); err != nil {
+	if err = a.record(ctx, request); err != nil {
 		a.leave()
 	}
 	return a, err
@@ -179,20 +179,27 @@ func (a *admission) refuse(err error, quiet bool) error {
 }
 
 // record has on the disk what is about to be changed. What is no valid request
-// changes nothing.
-func (a *admission) record(request any) error {
+// changes nothing, and neither does what its service would refuse.
+func (a *admission) record(ctx context.Context, request any) error {
 	does := rules[a.method].does
 	if does != changes && does != returns || request != nil && validate(request) != nil {
 		return nil
 	}
-	// What the policy or a service lets somebody do he may do so often that it is
-	// no flood of the record; it is not left out there.
-	if !a.gate.shares.exempt(a.caller) {
-		holder := a.caller.holder()
-		if wait := a.gate.shares.changes.Take(holder); wait > 0 {
-			most := a.gate.shares.limits.Changes
-			err := later(wait, "%s: more than %v changes a second, and %d at once", holder, most.PerSecond, most.Burst)
-			return a.refuse(err, a.gate.shares.words.Take(holder) > 0)
+	by := []string{a.caller.holder()}
+	if vet := a.gate.vets[a.method]; vet != nil && request != nil {
+		if err := a.gate.catch(a.method, func() error {
+			of, err := vet(ctx, request)
+			if of != "" {
+				by = append(by, of)
+			}
+			return err
+		}); err != nil {
+			return a.refuse(err, false)
+		}
+	}
+	for _, holder := range by {
+		if err := a.change(holder); err != nil {
+			return err
 		}
 	}
 	a.decision.Open = deciding[a.method] || rules[a.method].may == agents
@@ -204,6 +211,22 @@ func (a *admission) record(request any) error {
 	}
 	a.of = of
 	return err
+}
+
+// change takes a share of what may be changed. What the policy or a service lets
+// somebody do he may do so often that it is no flood of the record; it is not
+// left out there.
+func (a *admission) change(holder string) error {
+	if a.gate.shares.exempt(a.caller) {
+		return nil
+	}
+	wait := a.gate.shares.changes.Take(holder)
+	if wait == 0 {
+		return nil
+	}
+	most := a.gate.shares.limits.Changes
+	err := later(wait, "%s: more than %v changes a second, and %d at once", holder, most.PerSecond, most.Burst)
+	return a.refuse(err, a.gate.shares.words.Take(holder) > 0)
 }
 
 // judge asks the policy of users, and the door of everybody else.

@@ -152,11 +152,12 @@ func TestRefusalsOfNodesAreRecorded(t *testing.T) {
 	}
 	_, err = api.NewTrustServiceClient(s.anybody()).Enrol(t.Context(), &api.EnrolRequest{Node: "n9", Secret: s.token("n8").Secret, CertificateRequest: request})
 	want(t, "another's token", err, codes.PermissionDenied, "token")
-	f.recorded(t, `"kind":"outcome"`, `"via":"Enrol"`, `"object":"n9"`, `"allowed":false`)
-	for _, method := range []string{"Enrol", "DeliverRun"} {
-		if lines := f.lines(t, `"kind":"decision"`, `"via":"`+method+`"`, `"allowed":`); len(lines) > 0 {
-			t.Errorf("decided before it was judged: %q", lines)
-		}
+	f.recorded(t, `"kind":"decision"`, `"via":"Enrol"`, `"object":"n9"`, `"allowed":false`, "this token is none")
+	if lines := f.lines(t, `"kind":"decision"`, `"via":"Enrol"`, `"allowed":true`); len(lines) > 0 {
+		t.Errorf("allowed: %q", lines)
+	}
+	if lines := f.lines(t, `"kind":"decision"`, `"via":"DeliverRun"`, `"allowed":`); len(lines) > 0 {
+		t.Errorf("decided before it was judged: %q", lines)
 	}
 }
 

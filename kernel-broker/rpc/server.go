@@ -121,11 +121,13 @@ func NewServer(o Options) *grpc.Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: o.Limits.Idle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveFloor, PermitWithoutStream: true}),
 	)
+	trust := &trustService{tls: o.TLS, network: network}
+	g.vets = trust.vets()
 	health := &healthOf{look: o.Health, version: o.Version}
 	api.RegisterCatalogServiceServer(server, &catalogService{guard: o.Guard, catalog: o.Catalog, artifacts: o.Artifacts, maxBytes: o.MaxArtifactBytes})
 	api.RegisterHealthServiceServer(server, health)
 	api.RegisterPolicyServiceServer(server, &policyService{guard: o.Guard})
-	api.RegisterTrustServiceServer(server, &trustService{tls: o.TLS, network: network})
+	api.RegisterTrustServiceServer(server, trust)
 	grpc_health_v1.RegisterHealthServer(server, &standardHealth{health: health, services: func() []string {
 		var names []string
 		for name := range server.GetServiceInfo() {

@@ -31,6 +31,26 @@ func (s *trustService) registry() (*ca.Registry, error) {
 	return s.tls.Registry, nil
 }
 
+// vets keep those who have no proof at all from causing records that are never
+// left out: tokens that are none, and where TLS is off, whatever comes.
+func (s *trustService) vets() map[string]vet {
+	return map[string]vet{
+		api.TrustService_Enrol_FullMethodName: func(ctx context.Context, request any) (of string, err error) {
+			registry, err := s.registry()
+			r, ok := request.(*api.EnrolRequest)
+			if err != nil || !ok {
+				return "", err
+			}
+			// Who shows a token is nobody yet, and may come from anywhere.
+			return "token of node " + r.GetNode(), registry.MayEnrol(ctx, r.GetNode(), r.GetSecret(), r.GetCertificateRequest())
+		},
+		api.TrustService_Renew_FullMethodName: func(context.Context, any) (of string, err error) {
+			_, err = s.registry()
+			return "", err
+		},
+	}
+}
+
 // CreateNodeToken implements api.TrustServiceServer.
 func (s *trustService) CreateNodeToken(ctx context.Context, r *api.CreateNodeTokenRequest) (*api.CreateNodeTokenResponse, error) {
 	registry, err := s.registry()
