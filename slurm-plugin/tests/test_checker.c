@@ -103,7 +103,8 @@ static void test_time(void)
 	is_int(run("#!/bin/sh\necho wait >&2\nexec sleep 60\n"),
 	       CHECKER_UNKNOWN, "one that hangs");
 	took = seconds() - before;
-	ok(took > 1.9 && took < 3.5, "is given 2 s (%.1f)", took);
+	/* Far below what the programs last, far above what a busy machine adds. */
+	ok(took > 1.9 && took < 15, "is given 2 s (%.1f)", took);
 	has_text(reason, "did not answer within 2 s", "and that is said");
 	before = seconds();
 	is_int(run("#!/bin/sh\ntrap '' TERM INT\n"
@@ -111,12 +112,12 @@ static void test_time(void)
 		   "cat /dev/zero >&2\n"),
 	       CHECKER_UNKNOWN, "one that never stops writing");
 	took = seconds() - before;
-	ok(took < 3.5, "is given no more (%.1f)", took);
+	ok(took < 15, "is given no more (%.1f)", took);
 	before = seconds();
 	is_int(run("#!/bin/sh\nsleep 30 &\necho no >&2\nexit 3\n"),
 	       CHECKER_REFUSED, "one whose child keeps stderr open");
 	took = seconds() - before;
-	ok(took < 1, "is not waited for (%.1f)", took);
+	ok(took < 15, "is not waited for (%.1f)", took);
 	is_text(reason, "no", "and its reason is there");
 	is_int(waitpid(-1, NULL, WNOHANG), -1, "no child is left");
 }
