@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -106,15 +108,35 @@ func TestStatusAndLog(t *testing.T) {
 	f.must(3, `step "boot" of "mitgcm" said nothing yet`, "kernel", "build", "log", "mitgcm", "boot", "--cache", cache)
 }
 
-// TestLogFollows reads the log of a step that is at work in another goroutine.
+// reader is what somebody has read, and tells when it has a word in it.
+type reader struct {
+	bytes.Buffer
+	word string
+	has  chan struct{}
+	once sync.Once
+}
+
+func (r *reader) Write(p []byte) (int, error) {
+	n, err := r.Buffer.Write(p)
+	if strings.Contains(r.String(), r.word) {
+		r.once.Do(func() { close(r.has) })
+	}
+	return n, err
+}
+
+// TestLogFollows reads the log of a step that is at work in another goroutine,
+// which says its last word when its first was read.
 func TestLogFollows(t *testing.T) {
-	f := newFixture(t)
 	cache := t.TempDir()
-	began := make(chan struct{})
+	began, over := make(chan struct{}), make(chan struct{})
+	out, wrong := &reader{word: "first", has: make(chan struct{})}, &bytes.Buffer{}
 	g, err := graph.New(graph.Step{Name: "slow", Run: func(_ context.Context, w *graph.Work) error {
 		w.Say("first")
 		close(began)
-		time.Sleep(time.Second)
+		select {
+		case <-out.has:
+		case <-over:
+		}
 		w.Say("last")
 		return nil
 	}})
@@ -127,8 +149,11 @@ func TestLogFollows(t *testing.T) {
 		ended <- err
 	}()
 	<-began
-	if out := f.must(0, "slow of mitgcm: running", "kernel", "build", "log", "mitgcm", "-f", "--cache", cache); out != "first\nlast\n" {
-		t.Errorf("%q", out)
+	code := Run(t.Context(), Invocation{Args: []string{"kernel", "build", "log", "mitgcm", "-f", "--cache", cache}, Stdout: out, Stderr: wrong,
+		Getenv: func(string) string { return "" }})
+	close(over)
+	if code != 0 || out.String() != "first\nlast\n" || !strings.Contains(wrong.String(), "slow of mitgcm: running") {
+		t.Errorf("exit %d, %q, %q", code, out, wrong)
 	}
 	if err := <-ended; err != nil {
 		t.Fatal(err)
