@@ -71,7 +71,7 @@ func (l *Lab) startSlurmctld(ctx context.Context) error {
 }
 
 func (l *Lab) waitSlurmctld(ctx context.Context) error {
-	err := Wait(ctx, 20*time.Second, "slurmctld's answer", func() (bool, error) {
+	err := Wait(ctx, time.Minute, "slurmctld's answer", func() (bool, error) {
 		r, err := l.Exec(ctx, l.root(), "scontrol", "ping")
 		return err == nil && r.Exit == 0 && strings.Contains(r.Stdout, "is UP"), err
 	})

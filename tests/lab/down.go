@@ -59,7 +59,7 @@ func (l *Lab) Down(ctx context.Context, keepLogs bool) error {
 		}
 	}
 	if l.state.PidNamespace != "" {
-		err := waitFor(ctx, 20*time.Second, 10*time.Millisecond, "the end of the lab's processes", func() (bool, error) {
+		err := waitFor(ctx, time.Minute, 10*time.Millisecond, "the end of the lab's processes", func() (bool, error) {
 			pids, err := l.Processes()
 			return len(pids) == 0, err
 		})

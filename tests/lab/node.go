@@ -93,7 +93,7 @@ func (n Node) PowerOff(ctx context.Context) error {
 	if err := n.monitor(ctx, "quit"); err != nil {
 		return err
 	}
-	return waitFor(ctx, 10*time.Second, 10*time.Millisecond, "the end of "+n.name, func() (bool, error) {
+	return waitFor(ctx, time.Minute, 10*time.Millisecond, "the end of "+n.name, func() (bool, error) {
 		r, err := n.lab.Exec(ctx, n.lab.root(), "test", "-e", "/proc/"+pid)
 		return r.Exit != 0, err
 	})

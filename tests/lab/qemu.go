@@ -72,7 +72,7 @@ func (l *Lab) startMachine(ctx context.Context, i int) error {
 		}
 	}
 	argv := append([]string{qemuProgram}, l.nodeArguments(i)...)
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if _, err := l.must(ctx, l.root(), argv...); err != nil {
 		return fmt.Errorf("node %q: machine: %w", name, err)

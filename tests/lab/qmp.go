@@ -11,7 +11,7 @@ import (
 )
 
 // qmpLimit bounds one exchange with a machine's monitor.
-const qmpLimit = 5 * time.Second
+const qmpLimit = 30 * time.Second
 
 type qmpMessage struct {
 	Greeting json.RawMessage `json:"QMP"`
