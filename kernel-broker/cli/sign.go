@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"fmt"
@@ -241,7 +242,7 @@ func signedBy(v *api.ProfileVersion) string {
 	}
 	text := fmt.Sprintf("for cluster %s, until %s, by", m.Cluster, clock(m.Expires))
 	for _, id := range by {
-		text += " " + short(id[len("sha256:"):])
+		text += " " + cmp.Or(short(strings.TrimPrefix(id, "sha256:")), "a key that is not named")
 	}
 	if m.Floor > 0 {
 		text += fmt.Sprintf(", floor %d", m.Floor)

@@ -22,10 +22,10 @@ const (
 	// maxSignatures of one envelope: a key that goes, the one that comes, and
 	// some more.
 	maxSignatures = 8
-	// maxKeyID and maxSignature bound what stands beside the payload, which no
-	// signature covers. A key id of ours has 71 bytes and a signature at most
-	// 140 in base64; an RSA key of 4096 bits would make 684.
-	maxKeyID, maxSignature = 256, 4 << 10
+	// maxSignature bounds what stands beside the payload, which no signature
+	// covers. One of ours has at most 140 bytes in base64; an RSA key of 4096 bits
+	// would make 684.
+	maxSignature = 4 << 10
 	// maxBlanks is for an envelope that was set in lines for a person.
 	maxBlanks = 4 << 10
 )
@@ -107,8 +107,9 @@ func openEnvelope(raw []byte) (*dsse.Envelope, error) {
 // still be true.
 func bound(envelope *dsse.Envelope, size int) error {
 	for i, s := range envelope.Signatures {
-		if len(s.KeyID) > maxKeyID {
-			return fmt.Errorf("signatures[%d]: keyid of %d bytes, at most %d", i, len(s.KeyID), maxKeyID)
+		// DSSE lets a key go without a name, and then each that is trusted is tried.
+		if s.KeyID != "" && kernelbroker.ValidateDigest(s.KeyID) != nil {
+			return fmt.Errorf("signatures[%d]: keyid %s is no key's: it is sha256: and 64 hex digits, or left out; sign it anew", i, clip(s.KeyID))
 		}
 		if len(s.Sig) > maxSignature {
 			return fmt.Errorf("signatures[%d]: sig of %d bytes, at most %d", i, len(s.Sig), maxSignature)
@@ -128,7 +129,8 @@ func bound(envelope *dsse.Envelope, size int) error {
 }
 
 // Peek reads what an envelope says, without any trust in it: for a person's
-// eyes, and to refuse early what cannot be right.
+// eyes, and to refuse early what cannot be right. A key that the envelope does not
+// name is empty.
 func Peek(raw []byte) (Manifest, []string, error) {
 	envelope, err := openEnvelope(raw)
 	if err != nil {

@@ -206,9 +206,10 @@ func TestEnvelopeHasNoRoomForMore(t *testing.T) {
 		change(&e)
 		return pack(t, e)
 	}
-	more := func(id, signature int) []byte {
+	another := "sha256:" + strings.Repeat("5", 64)
+	more := func(id string, signature int) []byte {
 		return with(func(e *dsse.Envelope) {
-			e.Signatures = append(e.Signatures, dsse.Signature{KeyID: strings.Repeat("x", id), Sig: strings.Repeat("A", signature)})
+			e.Signatures = append(e.Signatures, dsse.Signature{KeyID: id, Sig: strings.Repeat("A", signature)})
 		})
 	}
 	var indented bytes.Buffer
@@ -221,11 +222,15 @@ func TestEnvelopeHasNoRoomForMore(t *testing.T) {
 	}{
 		"as it is made":        {good, ""},
 		"set in lines":         {indented.Bytes(), ""},
-		"an unknown kind":      {more(maxKeyID, maxSignature), ""},
-		"RSA with 4096 bits":   {more(64, base64.StdEncoding.EncodedLen(512)), ""},
-		"long key id":          {more(maxKeyID+1, 4), "signatures[1]: keyid of 257 bytes, at most 256"},
-		"half a MiB of key id": {more(500<<10, 4), "signatures[1]: keyid"},
-		"long signature":       {more(4, maxSignature+4), "signatures[1]: sig of 4100 bytes, at most 4096"},
+		"an unknown kind":      {more(another, maxSignature), ""},
+		"RSA with 4096 bits":   {more(another, base64.StdEncoding.EncodedLen(512)), ""},
+		"a key without a name": {more("", 4), ""},
+		"its own without one":  {with(func(e *dsse.Envelope) { e.Signatures[0].KeyID = "" }), ""},
+		"no name of a key":     {more("x", 4), `signatures[1]: keyid "x" is no key's`},
+		"a digest in capitals": {more("sha256:"+strings.Repeat("A", 64), 4), "signatures[1]: keyid"},
+		"long key id":          {more(another+"5", 4), "signatures[1]: keyid"},
+		"half a MiB of key id": {more(strings.Repeat("x", 500<<10), 4), "signatures[1]: keyid"},
+		"long signature":       {more(another, maxSignature+4), "signatures[1]: sig of 4100 bytes, at most 4096"},
 		"blanks behind":        {append(bytes.Clone(good), bytes.Repeat([]byte(" "), 400<<10)...), "say nothing"},
 		"a key given twice": {bytes.Replace(good, []byte(`"payloadType"`),
 			[]byte(`"payload":"`+strings.Repeat("A", 400<<10)+`","payloadType"`), 1), "say nothing"},

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
+)
+
+// A true signature with another beside it whose key has no name that a key can
+// have is not registered, with a trust list and without.
+func TestJudgeRefusesKeysWithoutAName(t *testing.T) {
+	_, own, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := kb.Kernel{Profile: "p", Version: 1, ImageDigest: digest("1"), BuildID: strings.Repeat("ab", 20), Release: "6.1", Architecture: "x86_64"}
+	public, err := signing.FormatPublicKey(own.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(t.TempDir(), "trust.yaml")
+	text := "cluster: alpha\nkeys:\n- name: k\n  public: |\n    " + strings.ReplaceAll(strings.TrimSpace(string(public)), "\n", "\n    ") + "\n"
+	if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, trust := range []string{"", list} {
+		judge, err := newJudge(config{TrustList: trust}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id, want := range map[string]error{
+			"x": signing.ErrMalformed, "sha256:": signing.ErrMalformed, "\x1b[2J": signing.ErrMalformed,
+			"": nil, digest("5"): nil,
+		} {
+			var e dsse.Envelope
+			if err := json.Unmarshal(signed(t, k, own), &e); err != nil {
+				t.Fatal(err)
+			}
+			e.Signatures = append(e.Signatures, dsse.Signature{KeyID: id, Sig: "eA=="})
+			raw, err := json.Marshal(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := judge(k, raw); !errors.Is(err, want) || (err == nil) != (want == nil) {
+				t.Errorf("list %q, keyid %q: %v, want %v", trust, id, err, want)
+			}
+		}
+	}
+}
