@@ -110,15 +110,15 @@ func TestStatusAndLog(t *testing.T) {
 
 // reader is what somebody has read, and tells when it has a word in it.
 type reader struct {
-	bytes.Buffer
+	text strings.Builder
 	word string
 	has  chan struct{}
 	once sync.Once
 }
 
 func (r *reader) Write(p []byte) (int, error) {
-	n, err := r.Buffer.Write(p)
-	if strings.Contains(r.String(), r.word) {
+	n, err := r.text.Write(p)
+	if strings.Contains(r.text.String(), r.word) {
 		r.once.Do(func() { close(r.has) })
 	}
 	return n, err
@@ -152,8 +152,8 @@ func TestLogFollows(t *testing.T) {
 	code := Run(t.Context(), Invocation{Args: []string{"kernel", "build", "log", "mitgcm", "-f", "--cache", cache}, Stdout: out, Stderr: wrong,
 		Getenv: func(string) string { return "" }})
 	close(over)
-	if code != 0 || out.String() != "first\nlast\n" || !strings.Contains(wrong.String(), "slow of mitgcm: running") {
-		t.Errorf("exit %d, %q, %q", code, out, wrong)
+	if code != 0 || out.text.String() != "first\nlast\n" || !strings.Contains(wrong.String(), "slow of mitgcm: running") {
+		t.Errorf("exit %d, %q, %q", code, out.text.String(), wrong)
 	}
 	if err := <-ended; err != nil {
 		t.Fatal(err)
