@@ -82,7 +82,8 @@ func external(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, peer := "http://"+freeAddress(t), "http://"+freeAddress(t)
+	addresses := freeAddresses(t, 2)
+	client, peer := "http://"+addresses[0], "http://"+addresses[1]
 	cmd := exec.Command(binary, "--name=foreign", "--data-dir="+filepath.Join(dir, "data"),
 		"--listen-client-urls="+client, "--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer,
@@ -118,12 +119,18 @@ func await(t *testing.T, endpoint, log string) {
 	t.Fatalf("%v\n%s", err, text)
 }
 
-func freeAddress(t *testing.T) string {
+// freeAddresses are of a loopback address that only this process uses: on
+// 127.0.0.1 another one may take the port before the server has it.
+func freeAddresses(t *testing.T, n int) (free []string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	own := net.IPv4(127, byte(64+os.Getpid()>>16&63), byte(os.Getpid()>>8), byte(os.Getpid()))
+	for range n {
+		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: own})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = listener.Close() }()
+		free = append(free, listener.Addr().String())
 	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
+	return free
 }
