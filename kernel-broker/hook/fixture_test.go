@@ -128,7 +128,7 @@ func newHost(t *testing.T) *host {
 		}
 	}
 	h.job("RUNNING", 0)
-	h.settings("2s", "20s")
+	h.settings("20s", "60s") // also for a broker that is slow to answer
 	return h
 }
 

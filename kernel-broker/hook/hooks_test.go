@@ -32,7 +32,7 @@ func TestEpilog(t *testing.T) {
 	}
 	stop()
 	code, output, took := h.run(environment(), epilogName, "--config", h.path("client.yaml"))
-	if code != 0 || took > epilogLimit+2*time.Second || !strings.Contains(h.read("log"), "broker not told of the job's end") {
+	if code != 0 || took > epilogLimit+slack || !strings.Contains(h.read("log"), "broker not told of the job's end") {
 		t.Errorf("without a broker: exit %d after %v: %s", code, took, output)
 	}
 }
@@ -185,7 +185,7 @@ func TestScontrolIsBounded(t *testing.T) {
 	}
 	begin := time.Now()
 	_, err := scontrol{path: path, limit: 200 * time.Millisecond}.run(t.Context(), "show")
-	if err == nil || time.Since(begin) > 10*time.Second {
+	if err == nil || time.Since(begin) > slack {
 		t.Errorf("%v after %v", err, time.Since(begin))
 	}
 }

@@ -181,7 +181,7 @@ func TestPrologOutlivesTheBroker(t *testing.T) {
 		code, output, _ := h.prolog()
 		ended <- result{code, output}
 	}()
-	for deadline := time.Now().Add(10 * time.Second); h.broker.calls() == 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(slack); h.broker.calls() == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the hook never called")
 		}
@@ -198,11 +198,11 @@ func TestPrologOutlivesTheBroker(t *testing.T) {
 func TestPrologWithoutABrokerHoldsTheJobInTheEnd(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.settings("300ms", "20s")
+	h.settings("300ms", "5m")
 	for restart, state := range []string{"0", "0", "1", "2"} {
 		h.job("CONFIGURING", int(state[0]-'0'))
 		code, output, took := h.prolog("SLURM_JOB_RESTART_COUNT=" + state)
-		if code != 1 || took < 300*time.Millisecond || took > 10*time.Second {
+		if code != 1 || took < 300*time.Millisecond || took > slack {
 			t.Errorf("run %d: exit %d after %v: %s", restart, code, took, output)
 		}
 		if held := len(h.asked()) > 0; held != (state == "2") {
@@ -255,14 +255,14 @@ func TestSuccessEndsTheCount(t *testing.T) {
 func TestPrologHoldsWhatTheBrokerRefuses(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.settings("10s", "20s")
+	h.settings("5m", "10m")
 	h.broker.ensure = func(int, api.AllocationService_EnsureKernelServer) error {
 		return status.Error(codes.InvalidArgument, `profile name "A": character 'A'`)
 	}
 	h.serve()
 	for _, restart := range []string{"0", "1", "2"} {
 		h.job("CONFIGURING", int(restart[0]-'0'))
-		if code, output, took := h.prolog("SLURM_JOB_RESTART_COUNT=" + restart); code != 1 || took > 5*time.Second {
+		if code, output, took := h.prolog("SLURM_JOB_RESTART_COUNT=" + restart); code != 1 || took > slack {
 			t.Errorf("exit %d after %v: %s", code, took, output)
 		}
 	}
@@ -274,7 +274,7 @@ func TestPrologHoldsWhatTheBrokerRefuses(t *testing.T) {
 func TestPrologIsBounded(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.settings("500ms", "1s")
+	h.settings("500ms", "5s") // within which it has to begin and to hear of n1
 	h.broker.ensure = func(_ int, stream api.AllocationService_EnsureKernelServer) error {
 		if err := say(stream, switching, "n1 boots"); err != nil {
 			return err
@@ -284,7 +284,7 @@ func TestPrologIsBounded(t *testing.T) {
 	}
 	h.serve()
 	code, output, took := h.prolog()
-	if code != 1 || took > 5*time.Second || !strings.Contains(output, "no kernel within 1s, last word: n1 boots") {
+	if code != 1 || took > 5*time.Second+slack || !strings.Contains(output, "no kernel within 5s, last word: n1 boots") {
 		t.Errorf("exit %d after %v: %s", code, took, output)
 	}
 }
@@ -299,7 +299,7 @@ func TestPrologBeforeASilentSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	if code, output, took := h.prolog(); code != 1 || took > 10*time.Second {
+	if code, output, took := h.prolog(); code != 1 || took > 3*time.Second+slack {
 		t.Errorf("exit %d after %v: %s", code, took, output)
 	}
 }
@@ -324,7 +324,7 @@ func TestPrologKilledAndRunAgain(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			for deadline := time.Now().Add(10 * time.Second); !strings.Contains(h.read("log"), "begun"); time.Sleep(5 * time.Millisecond) {
+			for deadline := time.Now().Add(slack); !strings.Contains(h.read("log"), "begun"); time.Sleep(5 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("no progress")
 				}
