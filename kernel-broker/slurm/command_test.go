@@ -23,7 +23,7 @@ func fake(t *testing.T, scontrol, squeue string) (*Client, func() string) {
 			t.Fatal(err)
 		}
 	}
-	return New(Options{BinDir: dir, Conf: "/etc/slurm/other.conf", Limit: 5 * time.Second}), func() string {
+	return New(Options{BinDir: dir, Conf: "/etc/slurm/other.conf", Limit: time.Minute}), func() string {
 		data, err := os.ReadFile(log)
 		if err != nil {
 			t.Fatal(err)
