@@ -84,13 +84,13 @@ func TestRateOfAUser(t *testing.T) {
 // kernelctl and the hooks wait as they are told, and their users see nothing of
 // it.
 func TestClientsComeBack(t *testing.T) {
-	f := serve(t, tight(func(l *rpc.Limits) { l.Strangers = limit.Rate{PerSecond: 10, Burst: 1} }), both)
+	f := serve(t, tight(func(l *rpc.Limits) { l.Strangers = limit.Rate{PerSecond: 1, Burst: 1} }), both)
 	conn, err := client.Dial(f.address, client.Trust{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for range 5 {
+	for range 4 { // a slow machine makes them too late to be refused, but not all
 		ctx, cancel := context.WithTimeout(t.Context(), soon)
 		if _, err := api.NewCatalogServiceClient(conn).GetSnapshot(ctx, &api.GetSnapshotRequest{}); err != nil {
 			t.Error(err)
@@ -230,8 +230,9 @@ func TestPaceOfANode(t *testing.T) {
 	}()
 	until(t, "messages beyond those at once", func() bool { return counted.messages() > 8 })
 	f.served(t)
-	if most := 5 + 5*time.Since(begin).Seconds() + 1; float64(counted.messages()) > most {
-		t.Errorf("%d messages were read, at most %.0f", counted.messages(), most)
+	read := counted.messages() // before the time is: it goes on
+	if most := 5 + 5*time.Since(begin).Seconds() + 1; float64(read) > most {
+		t.Errorf("%d messages were read, at most %.0f", read, most)
 	}
 	cancel()
 	<-sending

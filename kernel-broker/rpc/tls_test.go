@@ -268,7 +268,8 @@ func (s *secured) stream(conn *grpc.ClientConn) api.NodeService_ConnectClient {
 
 // A stream does not outlive the certificate that it began with.
 func TestAStreamEndsWithItsCertificate(t *testing.T) {
-	s := serveTLS(t, 2*time.Second)
+	t.Parallel()
+	s := serveTLS(t, 10*time.Second) // also for the enrolment and the handshake
 	stream := s.stream(s.over(s.enrol("n1")))
 	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
 		t.Errorf("the stream ended with %v", err)
