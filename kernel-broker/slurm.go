@@ -16,6 +16,9 @@ type SlurmJob struct {
 	UID       uint32
 	User      string
 	Nodes     []string
+	// Unread is why the job's list of nodes could not be read: it may have any,
+	// and is not over. Such a job gets no kernel, and no node waits for it.
+	Unread    string
 	NodeCount uint32
 	Priority  uint64
 	Partition string

@@ -1,6 +1,9 @@
 package slurm
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -8,14 +11,15 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// row is a line as squeue 22.05 prints it: every field padded to its width,
-// each followed by the separator.
+// row is a line as squeue 22.05 prints it: a field with a width is cut or padded
+// to it, and each is followed by the separator.
 func row(fields ...string) string {
 	var b strings.Builder
 	for i, f := range fields {
-		b.WriteString(f)
-		b.WriteString(strings.Repeat(" ", max(0, min(jobFields[i].width, 200)-len(f))))
-		b.WriteString(separator)
+		if width := jobFields[i].width; width > 0 {
+			f = fmt.Sprintf("%-*.*s", width, width, f)
+		}
+		b.WriteString(f + separator)
 	}
 	return b.String()
 }
@@ -49,11 +53,42 @@ func TestParseJob(t *testing.T) {
 			}
 		})
 	}
-	for _, line := range []string{"", "12", "12|12|N/A", row("x", "12", "N/A", "N/A", "N/A", "2", "RUNNING", "1", "a", "2", "1", "p", "None", "1", "n1"),
-		row("12", "12", "N/A", "N/A", "N/A", "2", "RUNNING", "1", "a", "2", "1", "p", "None", "1", "n[1-")} {
-		if job, err := parseJob(line); err == nil {
-			t.Errorf("parseJob(%q) = %+v", line, job)
+	whole := row("12", "12", "N/A", "N/A", "N/A", "2", "RUNNING", "1", "a", "2", "1", "p", "None", "1", "n1")
+	if _, err := parseJob(whole); err != nil {
+		t.Error(err)
+	}
+	for _, line := range []string{"", "12", "12|12|N/A", whole[:len(whole)-1], strings.Replace(whole, "12", "x", 1), strings.Replace(whole, "|1|a|", "||a|", 1),
+		strings.Repeat("x", 100<<10)} {
+		job, err := parseJob(line)
+		if !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrInvalid) || len(err.Error()) > 2000 {
+			t.Errorf("parseJob(%.100q) = %+v, %.200v", line, job, err)
 		}
+	}
+}
+
+// A list that cannot be read costs its own job alone, which is there all the same.
+func TestListThatCannotBeRead(t *testing.T) {
+	lines := ""
+	lists := []string{"n[1-", "n1|n2", "n[1-99999999]", "n 1", "n[1-2],$(id)", "n1" + strings.Repeat(",n1", 100<<10), "n[" + strings.Repeat("1,", 50<<10)}
+	for i, list := range lists {
+		lines += row(fmt.Sprint(i+1), fmt.Sprint(i+1), "N/A", "N/A", "N/A", "0", "RUNNING", "1000", "alice", "2", "1", "p", "None", "1", list) + "\n"
+	}
+	file := t.TempDir() + "/lines"
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client, _ := fake(t, viewScontrol, viewSqueue+"\ncat "+file)
+	view, err := client.View(t.Context(), false)
+	if err != nil || len(view.Jobs) != 2+len(lists) || len(view.Queue) != 3 {
+		t.Fatalf("%d jobs, %d in the queue, %v", len(view.Jobs), len(view.Queue), err)
+	}
+	for i, list := range lists {
+		if job := view.Jobs[uint32(i+1)]; job.Unread == "" || len(job.Unread) > 1000 || len(job.Nodes) > 0 || !job.Holds() || job.User != "alice" {
+			t.Errorf("%.100q: %+v", list, job)
+		}
+	}
+	if good := view.Jobs[12]; good.Unread != "" || len(good.Nodes) != 1 {
+		t.Errorf("another job: %+v", good)
 	}
 }
 
@@ -173,12 +208,12 @@ func TestParseJobWithoutAUID(t *testing.T) {
 	for i := range fields {
 		fields[i] = "1"
 	}
-	if j, err := parseJob(strings.Join(fields, separator)); err != nil || j.UID != 1 {
+	if j, err := parseJob(strings.Join(fields, separator) + separator); err != nil || j.UID != 1 {
 		t.Fatalf("%+v, %v", j, err)
 	}
 	for _, uid := range []string{"", "alice", "-1", "4294967296"} {
 		fields[7] = uid
-		if j, err := parseJob(strings.Join(fields, separator)); err == nil {
+		if j, err := parseJob(strings.Join(fields, separator) + separator); err == nil {
 			t.Errorf("uid %q became %d", uid, j.UID)
 		}
 	}

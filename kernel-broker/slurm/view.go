@@ -52,14 +52,17 @@ func (c *Client) View(ctx context.Context, comments bool) (kb.SlurmView, error) 
 // separator stands between squeue's fields, none of which can hold it.
 const separator = "|"
 
-// jobFields are squeue's columns with room for the longest value of each.
+// jobFields are squeue's columns. One of no width holds its value as long as it
+// is, without blanks: a list of nodes is whole, and a job that waits costs no
+// more than what is said of it. Where users make lists that are not needed
+// whole, of partitions to wait for and nodes that are not there, they are cut.
 var jobFields = []struct {
 	name  string
 	width int
 }{
-	{"JobID", 12}, {"ArrayJobID", 12}, {"ArrayTaskID", 12}, {"HetJobID", 12}, {"HetJobOffset", 12},
-	{"RestartCnt", 12}, {"State", 20}, {"UserID", 12}, {"UserName", 64}, {"NumNodes", 12},
-	{"PriorityLong", 24}, {"Partition", 64}, {"Reason", 64}, {"Reboot", 12}, {"NodeList", 16384},
+	{"JobID", 0}, {"ArrayJobID", 0}, {"ArrayTaskID", 0}, {"HetJobID", 0}, {"HetJobOffset", 0},
+	{"RestartCnt", 0}, {"State", 0}, {"UserID", 0}, {"UserName", 0}, {"NumNodes", 0},
+	{"PriorityLong", 0}, {"Partition", 64}, {"Reason", 64}, {"Reboot", 0}, {"NodeList", 0},
 }
 
 func jobFormat() string {
@@ -70,10 +73,13 @@ func jobFormat() string {
 	return strings.Join(parts, ",")
 }
 
+// parseJob reads a line of squeue's. Only a list of nodes that cannot be read
+// costs its own job alone: of another line nobody knows whose it is.
 func parseJob(line string) (kb.SlurmJob, error) {
-	fields := strings.SplitN(line, separator, len(jobFields))
-	if len(fields) != len(jobFields) {
-		return kb.SlurmJob{}, fmt.Errorf("squeue line %q has %d fields: %w", line, len(fields), kb.ErrUnavailable)
+	whole, is := strings.CutSuffix(line, separator)
+	fields := strings.SplitN(whole, separator, len(jobFields))
+	if !is || len(fields) != len(jobFields) {
+		return kb.SlurmJob{}, fmt.Errorf("squeue line %.200q is not one of %d fields: %w", line, len(jobFields), kb.ErrUnavailable)
 	}
 	for i := range fields {
 		fields[i] = strings.TrimSpace(fields[i])
@@ -98,12 +104,12 @@ func parseJob(line string) (kb.SlurmJob, error) {
 		Reboot: fields[13] != "0" && fields[13] != "",
 	}
 	if job.ID == 0 {
-		return job, fmt.Errorf("squeue line %q has no job id: %w", line, kb.ErrUnavailable)
+		return job, fmt.Errorf("squeue line %.200q has no job id: %w", line, kb.ErrUnavailable)
 	}
 	// Rights hang on it: what is no number must not become root's.
 	uid, err := strconv.ParseUint(fields[7], 10, 32)
 	if err != nil {
-		return job, fmt.Errorf("squeue line %q has no uid: %w", line, kb.ErrUnavailable)
+		return job, fmt.Errorf("squeue line %.200q has no uid: %w", line, kb.ErrUnavailable)
 	}
 	job.UID = uint32(uid)
 	job.Reference = fields[0]
@@ -114,12 +120,10 @@ func parseJob(line string) (kb.SlurmJob, error) {
 		job.Reference = fields[1] + "_" + fields[2]
 		job.Task = number32(2)
 	}
-	if list := strings.TrimSpace(strings.TrimSuffix(fields[14], separator)); list != "" && list != "(null)" && list != "N/A" {
-		names, err := hostlist.Expand(list)
-		if err != nil {
-			return job, fmt.Errorf("job %s: %w", job.Reference, err)
+	if list := fields[14]; list != "" && list != "(null)" && list != "N/A" {
+		if job.Nodes, err = hostlist.Expand(list); err != nil {
+			job.Unread = fmt.Sprintf("%.300v", err)
 		}
-		job.Nodes = names
 	}
 	return job, nil
 }
@@ -192,16 +196,21 @@ func parseReservation(line string) (kb.SlurmReservation, bool) {
 const commentedJobs = 4
 
 // comment fills in the AdminComment of the first jobs that asked for a boot.
+// Tasks that were never started share their array's, which is asked for once.
 func (c *Client) comment(ctx context.Context, queue []kb.SlurmJob) error {
 	sort.SliceStable(queue, func(i, k int) bool { return queue[i].Before(queue[k]) })
-	left := commentedJobs
+	left, known := commentedJobs, map[uint32]string{}
 	for i := range queue {
 		if !queue[i].Reboot || !queue[i].Pending() {
 			continue
 		}
-		text, err := c.AdminComment(ctx, queue[i].ID)
-		if err != nil {
-			return err
+		text, asked := known[queue[i].ID]
+		if !asked {
+			var err error
+			if text, err = c.AdminComment(ctx, queue[i].ID); err != nil {
+				return err
+			}
+			known[queue[i].ID] = text
 		}
 		queue[i].AdminComment = text
 		if left--; left == 0 {
