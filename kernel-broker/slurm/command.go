@@ -1,12 +1,12 @@
 package slurm
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -18,6 +18,7 @@ type Client struct {
 	scontrol, squeue string
 	env              []string
 	limit            time.Duration
+	most             int // bytes that a command may print
 }
 
 // Options of a client.
@@ -38,8 +39,29 @@ func New(o Options) *Client {
 	}
 	return &Client{
 		scontrol: o.BinDir + "/scontrol", squeue: o.BinDir + "/squeue",
-		env: env, limit: o.Limit,
+		env: env, limit: o.Limit, most: maxOutput,
 	}
+}
+
+// maxOutput bounds what a command may print. 10,000 nodes take some 10 MB, as
+// many jobs that wait 2 MB, and 11 MB with their comments.
+const maxOutput = 256 << 20
+
+// printed keeps what a command prints. One that prints too much is ended.
+type printed struct {
+	text strings.Builder
+	most int
+	full bool
+	end  func()
+}
+
+func (p *printed) Write(data []byte) (int, error) {
+	if len(data) > p.most-p.text.Len() {
+		p.full = true
+		p.end()
+		return 0, errors.New("printed too much")
+	}
+	return p.text.Write(data)
 }
 
 // run executes one command and returns what it printed. Slurm's commands say
@@ -50,23 +72,27 @@ func (c *Client) run(ctx context.Context, program string, args ...string) (stdou
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // G204: Slurm's own commands, no shell; names are checked by the domain
 	cmd.Env = c.env
 	cmd.WaitDelay = time.Second
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	out, errs := &printed{most: c.most, end: cancel}, &printed{most: c.most, end: cancel}
+	cmd.Stdout, cmd.Stderr = out, errs
 	err = cmd.Run()
-	stderr = strings.TrimSpace(errs.String())
+	stderr = strings.TrimSpace(errs.text.String())
 	if err == nil {
-		return out.String(), stderr, nil
+		return out.text.String(), stderr, nil
 	}
 	what := args[0]
 	if len(args) > 1 {
 		what += " " + args[1]
+	}
+	if out.full || errs.full {
+		return "", "", fmt.Errorf("slurm command %q printed more than %d bytes, which is the most that is read of it (see by hand what it prints): %w",
+			filepath.Base(program)+" "+what, c.most, kb.ErrUnavailable)
 	}
 	if ctx.Err() != nil {
 		return "", stderr, fmt.Errorf("slurm command %q took more than %v: %w", what, c.limit, kb.ErrUnavailable)
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return out.String(), stderr, &CommandError{What: what, Exit: exit.ExitCode(), Text: firstLine(stderr + out.String())}
+		return out.text.String(), stderr, &CommandError{What: what, Exit: exit.ExitCode(), Text: firstLine(stderr + out.text.String())}
 	}
 	return "", stderr, fmt.Errorf("slurm command %q: %w: %w", what, kb.ErrUnavailable, err)
 }

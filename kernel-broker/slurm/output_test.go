@@ -1,0 +1,53 @@
+package slurm
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// A command that prints without end is ended, and does not take the broker's
+// memory.
+func TestOutputIsBounded(t *testing.T) {
+	for _, c := range []struct{ name, scontrol, squeue, says string }{
+		{"jobs", viewScontrol, "exec yes", `"squeue --noheader --array" printed more than 65536 bytes`},
+		{"nodes", "exec yes", viewSqueue, `"scontrol --oneliner --all" printed more than 65536 bytes`},
+		{"errors", "exec yes >&2", viewSqueue, `"scontrol --oneliner --all" printed more than 65536 bytes`},
+	} {
+		client, _ := fake(t, c.scontrol, c.squeue)
+		client.most = 64 << 10
+		if _, err := client.View(t.Context(), false); !errors.Is(err, kb.ErrUnavailable) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	client, _ := fake(t, viewScontrol, viewSqueue)
+	client.most = 64 << 10
+	if _, err := client.View(t.Context(), false); err != nil {
+		t.Errorf("what is below the bound: %v", err)
+	}
+}
+
+// Tasks of an array that wait have one comment, which is asked for once: squeue
+// prints it for each of them.
+func TestCommentOfAnArrayIsAskedForOnce(t *testing.T) {
+	lines := ""
+	for _, task := range []string{"1", "2", "3"} {
+		lines += row("14", "14", task, "N/A", "N/A", "0", "PENDING", "1000", "alice", "1", "9", "p", "Resources", "1", "") + "\n"
+	}
+	client, log := fake(t, viewScontrol, `case "$*" in *admin_comment*) printf '%-12s%-1100s\n' 14 'kernel-broker: mitgcm requested' ;; *) cat <<'END'
+`+lines+"END\n;; esac")
+	view, err := client.View(t.Context(), true)
+	if err != nil || len(view.Queue) != 3 {
+		t.Fatalf("%d in the queue, %v", len(view.Queue), err)
+	}
+	for _, job := range view.Queue {
+		if ref, ok := job.Requested(); !ok || ref.Profile != "mitgcm" {
+			t.Errorf("%+v", job)
+		}
+	}
+	if strings.Count(log(), "admin_comment") != 1 {
+		t.Errorf("ran\n%s", log())
+	}
+}
