@@ -30,10 +30,11 @@ const maxReports = 64
 type pace struct {
 	hellos, looks, eager *limit.Rates
 	shown                map[string]shown
+	words                words
 }
 
 func newPace() *pace {
-	return &pace{shown: map[string]shown{},
+	return &pace{shown: map[string]shown{}, words: newWords(),
 		hellos: limit.NewRates(helloRate, limit.DefaultKeep, nil),
 		looks:  limit.NewRates(lookRate, limit.DefaultKeep, nil),
 		eager:  limit.NewRates(eagerRate, limit.DefaultKeep, nil)}

@@ -112,6 +112,7 @@ func (c *Controller) followRun(ctx context.Context, w *runWatcher, out chan<- Fi
 
 // RunReport takes in the agent's word on a run, or its figures.
 func (s *Session) RunReport(run uint64, report plan.RunReport, figures []byte) {
+	news := true
 	s.update(func() {
 		r := s.controller.records.runs.open[run]
 		if r == nil || r.Node(s.node) == nil {
@@ -124,6 +125,7 @@ func (s *Session) RunReport(run uint64, report plan.RunReport, figures []byte) {
 			if s.agent.Runs[run].State != report.State {
 				s.controller.lookFor(s.node) // the job has come or left
 			}
+			news = s.agent.Runs[run] != report
 			s.agent.Runs[run] = report
 		}
 		if len(figures) == 0 || len(figures) > maxFigures {
@@ -136,7 +138,7 @@ func (s *Session) RunReport(run uint64, report plan.RunReport, figures []byte) {
 		}
 	})
 	if report.State != "" {
-		s.controller.log.Info("agent reports on a run", "node", s.node, "run", run, "state", string(report.State), "reason", report.Reason)
+		s.reportLog(news).Info("agent reports on a run", "run", run, "state", string(report.State), "reason", report.Reason)
 	}
 }
 

@@ -76,12 +76,27 @@ type Session struct {
 	node       string
 	agent      plan.Agent
 	query      uint64
-	dropped    int    // reports that there was no room for
-	told       uint64 // the generation told last
+	report     reported
+	slurmd     *slurmdWord // nil before the first
+	dropped    int         // reports that there was no room for
+	told       uint64      // the generation told last
 	toldBefore bool
 	toldRuns   string // the wishes for runs told last; "" before the first
 	out        chan Message
 	replaced   chan struct{}
+}
+
+// reported is a step of a switch, as its node last said it.
+type reported struct {
+	generation uint64
+	state      plan.ReportState
+}
+
+// slurmdWord is what a node last said of its slurmd.
+type slurmdWord struct {
+	start   uint64
+	running bool
+	detail  string
 }
 
 // outbox is how many messages may wait for a slow agent; past it the stream is
@@ -121,7 +136,7 @@ func (c *Controller) Attach(node string, boot kb.Boot, inventory kb.Inventory, s
 			Slurmd: plan.Slurmd{Running: slurmd, At: now}},
 	}
 	c.sessions[node] = s
-	c.log.Info("agent connected", "node", node, "boot_id", boot.BootID, "release", boot.Release, "token", boot.Token != "")
+	c.nodeLog(c.pace.words.streams, node).Info("agent connected", "boot_id", boot.BootID, "release", boot.Release, "token", boot.Token != "")
 	if c.snapshot != "" {
 		s.send(Message{Snapshot: c.snapshot})
 	}
@@ -137,7 +152,7 @@ func (s *Session) Detach() {
 	if c.sessions[s.node] == s {
 		delete(c.sessions, s.node)
 		c.lost[s.node] = time.Now()
-		c.log.Info("agent gone", "node", s.node)
+		c.nodeLog(c.pace.words.streams, s.node).Info("agent gone")
 		c.kickLocked()
 	}
 }
@@ -146,26 +161,32 @@ func (s *Session) Detach() {
 // the newest tell most.
 func (s *Session) Report(r plan.Report) {
 	r.At = time.Now()
+	news := false
 	s.update(func() {
+		step := reported{r.Generation, r.State}
+		news, s.report = s.report != step, step
 		if over := len(s.agent.Reports) + 1 - maxReports; over > 0 {
 			s.agent.Reports = slices.Delete(s.agent.Reports, 0, over)
 			s.dropped += over
 		}
 		s.agent.Reports = append(s.agent.Reports, r)
 	})
-	s.controller.log.Info("agent reports", "node", s.node, "generation", r.Generation, "state", string(r.State), "detail", r.Detail)
+	s.reportLog(news).Info("agent reports", "generation", r.Generation, "state", string(r.State), "detail", r.Detail)
 }
 
 // Slurmd takes in the agent's word on its slurmd.
 func (s *Session) Slurmd(start uint64, running bool, detail string) {
+	word := slurmdWord{start, running, detail}
+	news := false
 	s.update(func() {
+		news, s.slurmd = s.slurmd == nil || *s.slurmd != word, &word
 		if running && !s.agent.Slurmd.Running {
 			s.controller.eagerForLocked(s.node)
 			s.controller.lookFor(s.node)
 		}
 		s.agent.Slurmd = plan.Slurmd{Start: start, Running: running, At: time.Now()}
 	})
-	s.controller.log.Info("agent reports slurmd", "node", s.node, "running", running, "start", start, "detail", detail)
+	s.reportLog(news).Info("agent reports slurmd", "running", running, "start", start, "detail", detail)
 }
 
 // Ending takes in an epilog's query.
