@@ -47,7 +47,8 @@ func trickle(conn io.Writer, bytes []byte, pause time.Duration) error {
 func hasty(o *rpc.Options) {
 	users(o)
 	o.Limits = rpc.DefaultLimits()
-	o.Limits.Handshake, o.Limits.Patience, o.Limits.Idle = time.Second, time.Second, time.Second
+	o.Limits.Patience, o.Limits.Idle = time.Second, time.Second
+	o.Limits.Handshake = 5 * time.Second // which those need who are served
 }
 
 // Who does not get through the handshake is hung up on: one who is silent, one
