@@ -17,12 +17,22 @@ import (
 // writerVariable has the test's program write a log until it is killed.
 const writerVariable = "AUDIT_TEST_WRITER"
 
+// lazyVariable has it wait for no record.
+const lazyVariable = "AUDIT_TEST_LAZY"
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(writerVariable); dir != "" {
 		writeForever(dir)
 	}
 	if dir := os.Getenv(fullVariable); dir != "" {
 		if err := writeUntilFull(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if dir := os.Getenv(behindVariable); dir != "" {
+		if err := goOnLate(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -35,7 +45,7 @@ func writeForever(dir string) {
 	l, err := Open(Options{Dir: dir, MaxBytes: 20_000, Log: slog.New(slog.DiscardHandler)})
 	for err == nil {
 		var seq uint64
-		if seq, err = l.Append(Entry{Kind: "x", Object: strings.Repeat("y", 300)}, true); err == nil {
+		if seq, err = l.Append(Entry{Kind: "x", Object: strings.Repeat("y", 300)}, os.Getenv(lazyVariable) == ""); err == nil {
 			fmt.Println(seq)
 		}
 	}

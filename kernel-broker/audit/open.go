@@ -14,11 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 )
 
 // Open takes a folder over: it finds the last record, mends what an earlier
-// writer left torn, and records what the head says to be missing. It does not
-// check the whole log, which Verify does.
+// writer left torn, and records what the head says to be missing, or does not know
+// yet to be on the disk. It does not check the whole log, which Verify does.
 func Open(o Options) (_ *Log, err error) {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultMaxBytes
@@ -59,7 +60,14 @@ func Open(o Options) (_ *Log, err error) {
 	if err := l.resume(); err != nil {
 		return nil, err
 	}
-	if l.head, err = os.OpenFile(filepath.Join(o.Dir, headName), os.O_WRONLY|os.O_CREATE, 0o640); err != nil {
+	path := filepath.Join(o.Dir, headName)
+	if head == nil && headErr == nil && l.last.Seq == 0 {
+		// Never without a word: an empty head would look like a damaged one.
+		if err := replace.File(path, []byte(l.last.String()+"\n"), 0o640); err != nil {
+			return nil, err
+		}
+	}
+	if l.head, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o640); err != nil {
 		return nil, err
 	}
 	return l, l.compare(head, headErr)
@@ -127,7 +135,12 @@ func (l *Log) compare(head *Head, err error) error {
 		reason = fmt.Sprintf("the head says that there were %d records, and there are %d: the last ones are gone", head.Seq, l.last.Seq)
 	case head != nil && head.Seq == l.last.Seq && head.Digest != l.last.Digest:
 		reason = fmt.Sprintf("the head knows record %d with another digest: it was changed", head.Seq)
+	case head != nil && head.Seq < l.last.Seq:
+		l.synced = head.Seq
+		l.unsynced()
+		return nil
 	default:
+		l.synced = l.last.Seq
 		return nil
 	}
 	l.o.Log.Error("audit log is not as it was left", "dir", l.o.Dir, "reason", reason)

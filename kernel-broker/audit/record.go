@@ -17,6 +17,9 @@ const (
 	// KindRecovered follows torn lines, or says what an earlier writer's end
 	// left missing.
 	KindRecovered = "recovered"
+	// KindUnsynced says which records an earlier writer left without knowing them
+	// on the disk. It is no sign of anything wrong: so ends who is killed.
+	KindUnsynced = "unsynced"
 )
 
 // Entry is what happened, in the words of whoever saw it.

@@ -19,11 +19,25 @@ type doubt struct {
 	from, to uint64
 	cause    error
 	again    time.Time // no try to go on before that
+	// left by an earlier writer, of which nobody knows whether a sync failed; cause
+	// is then what keeps this one from going on, if anything does.
+	left bool
 }
 
 // Error implements error.
 func (d *doubt) Error() string {
+	switch {
+	case d.left && d.cause != nil:
+		return fmt.Sprintf("%s, and that cannot be recorded: %v", d.words(), d.cause)
+	case d.left:
+		return d.words()
+	}
 	return fmt.Sprintf("records %d to %d may not be on disk, a sync failed: %v", d.from, d.to, d.cause)
+}
+
+// words of a doubt that was left.
+func (d *doubt) words() string {
+	return fmt.Sprintf("records %d to %d were written, and not known to be on the disk when their writer ended", d.from, d.to)
 }
 
 // Unwrap returns what the system said.
@@ -34,6 +48,19 @@ func (l *Log) doubts(err error) {
 	d := &doubt{from: min(l.synced+1, l.last.Seq), to: l.last.Seq, cause: err, again: l.o.Now().Add(doubtPause)}
 	l.doubt, l.lost = d, append(l.lost, d)
 	l.o.Log.Error("audit log: records are in doubt", "dir", l.o.Dir, "from", d.from, "to", d.to, "error", err)
+}
+
+// unsynced has the log go on in another file where an earlier writer ended with
+// records that the head does not know to be on the disk: it was killed, or a sync
+// had failed, which no later sync tells. A disk that does not let it go on leaves
+// the rest of the broker at work; Health says so, and it is tried again.
+func (l *Log) unsynced() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.doubt = &doubt{from: l.synced + 1, to: l.last.Seq, left: true}
+	if err := l.goOn(); err != nil {
+		l.o.Log.Error("audit log does not go on", "dir", l.o.Dir, "error", err)
+	}
 }
 
 // doubtful needs l.mu. It returns why a record cannot be counted on.
@@ -55,6 +82,34 @@ func (l *Log) goOn() error {
 			d, d.again.UTC().Format(time.RFC3339))
 	}
 	d.again = l.o.Now().Add(doubtPause)
+	err := l.another(d)
+	if d.left {
+		d.cause = err
+	}
+	if err != nil {
+		return err
+	}
+	if err := l.file.Sync(); err != nil {
+		l.doubts(err)
+		return l.doubt
+	}
+	if err := l.note(l.last); err != nil {
+		return err
+	}
+	l.synced, l.doubt = l.last.Seq, nil
+	l.o.Log.Warn("audit log goes on in another file", "dir", l.o.Dir, "record", l.last.Seq)
+	return nil
+}
+
+// another needs l.mu. It begins a file, unless one was begun and has no record yet,
+// and writes what is in doubt.
+func (l *Log) another(d *doubt) error {
+	if d.left && len(l.torn) > 0 {
+		// A torn line is no problem while it is ended and named in its own file.
+		if err := l.mend(); err != nil {
+			return err
+		}
+	}
 	if before := l.file; before.Name() != filepath.Join(l.o.Dir, nameOf(l.last.Seq+1)) {
 		next, err := create(l.o.Dir, l.last.Seq+1)
 		if err != nil {
@@ -71,19 +126,12 @@ func (l *Log) goOn() error {
 		}
 	}
 	e := Entry{Kind: KindRecovered, Reason: d.Error() + "; what was to wait for them was refused"}
-	if _, err := l.write(record{Entry: e.clipped()}); err != nil {
-		return err
+	if d.left {
+		d.to = l.last.Seq
+		e = Entry{Kind: KindUnsynced, Reason: d.words()}
 	}
-	if err := l.file.Sync(); err != nil {
-		l.doubts(err)
-		return l.doubt
-	}
-	if err := l.note(l.last); err != nil {
-		return err
-	}
-	l.synced, l.doubt = l.last.Seq, nil
-	l.o.Log.Warn("audit log goes on in another file", "dir", l.o.Dir, "record", l.last.Seq)
-	return nil
+	_, err := l.write(record{Entry: e.clipped()})
+	return err
 }
 
 func (l *Log) lazySync() {

@@ -1,11 +1,13 @@
 package audit
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -162,13 +164,19 @@ func (v *verifier) file(path string, lastFile bool) error {
 func (v *verifier) leftovers(lastFile bool) {
 	switch {
 	case len(v.torn) == 0:
-	case lastFile && len(v.torn) == 1:
+	case lastFile && ended(v.torn[:len(v.torn)-1]):
 		v.report.Notes = append(v.report.Notes, fmt.Sprintf(
 			"%s:%d: the last line is torn: its writer was killed while it wrote, and the next one will record it", v.path, v.line))
 	default:
 		v.problem(fmt.Sprintf("%d lines at its end are no records", len(v.torn)))
 	}
 	v.torn = nil
+}
+
+// ended reports whether a writer has ended all of these torn lines: it is killed
+// as it records them, too.
+func ended(torn [][]byte) bool {
+	return !slices.ContainsFunc(torn, func(line []byte) bool { return !bytes.HasSuffix(line, []byte(tornEnd)) })
 }
 
 func (v *verifier) record(r record, line []byte) {
@@ -213,6 +221,8 @@ func (v *verifier) expectTorn(r record) {
 		v.report.Notes = append(v.report.Notes, fmt.Sprintf("%s:%d: %s", v.path, v.line, r.Reason))
 	case r.Kind == KindRecovered:
 		v.problem("the broker found: " + r.Reason)
+	case r.Kind == KindUnsynced:
+		v.report.Notes = append(v.report.Notes, fmt.Sprintf("%s:%d: %s", v.path, v.line, r.Reason))
 	}
 	v.torn = nil
 }
@@ -228,6 +238,7 @@ func (v *verifier) compareHead() {
 		v.problem("there is no head: whether the log's end was cut off cannot be told")
 	case head.Seq > v.last.Seq:
 		v.problem(fmt.Sprintf("the log ends with record %d, and the head knows record %d: its end was cut off", v.last.Seq, head.Seq))
+	case *head == Head{Digest: genesis}: // nothing was known to be on disk yet
 	case v.headSeen == nil:
 		v.problem(fmt.Sprintf("record %d, which the head knows, is not in the log", head.Seq))
 	case v.headSeen.Digest != head.Digest:
