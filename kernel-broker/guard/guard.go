@@ -182,6 +182,10 @@ type Asker struct {
 	// Holder names whom records are counted for: a user, a node or an address;
 	// empty: the uid, or From.
 	Holder string
+	// Host and Network are where one came from over the network, as records are
+	// counted: a node by its certificate or an address, and what others like it
+	// are in. Empty for who is on the broker's host.
+	Host, Network string
 }
 
 // Judge answers whether the asker may do something. An error is

@@ -37,15 +37,21 @@ type Decision struct {
 	Open bool
 }
 
-// holder is whom the record of a decision is counted for.
-func (d Decision) holder() string {
+// source is whose the decision is. A user who comes over the network is another
+// one at each address: it may be somebody who poses as him.
+func (d Decision) source() source {
+	who := d.Holder
 	switch {
-	case d.Holder != "":
-		return d.Holder
+	case who != "":
 	case !d.Unknown:
-		return fmt.Sprintf("uid %d", d.UID)
+		who = fmt.Sprintf("uid %d", d.UID)
+	default:
+		who = d.From
 	}
-	return d.From
+	if d.Host != "" && d.Host != who {
+		who += " at " + d.Host
+	}
+	return source{who: who, host: d.Host, network: d.Network}
 }
 
 func (d Decision) entry(kind string) audit.Entry {
@@ -72,7 +78,7 @@ func (g *Guard) Note(d Decision, wait bool) (uint64, error) {
 	}
 	seq, err := g.append(e, wait)
 	if err != nil {
-		g.sieveOf(d).miss(d.holder(), 1)
+		g.sieveOf(d).miss(d.source().who, 1)
 	}
 	return seq, err
 }
@@ -91,14 +97,14 @@ func (g *Guard) NoteWhole(d Decision, failure error) error {
 		e.Outcome = outcome(failure)
 	}
 	s := g.sieveOf(d)
-	passed, before := s.take(d.holder(), g.o.Record.Room())
+	passed, before := s.take(d.source(), g.o.Record.Room())
 	if !passed {
 		return nil
 	}
 	e.Unrecorded = before
 	_, err := g.append(e, false)
 	if err != nil {
-		s.miss(d.holder(), before+1)
+		s.miss(d.source().who, before+1)
 	}
 	return err
 }
@@ -106,7 +112,7 @@ func (g *Guard) NoteWhole(d Decision, failure error) error {
 // LeaveOut counts a decision of which there are known to be too many.
 func (g *Guard) LeaveOut(d Decision) {
 	if g.o.Record != nil {
-		g.sieveOf(d).miss(d.holder(), 1)
+		g.sieveOf(d).miss(d.source().who, 1)
 	}
 }
 

@@ -82,6 +82,9 @@ func withCaller(ctx context.Context, caller Caller) context.Context {
 // asker is the caller as the guard wants it.
 func (c Caller) asker() guard.Asker {
 	a := guard.Asker{UID: c.UID, Place: policy.Place{Local: c.Local}, From: c.origin(), Holder: c.holder()}
+	if !c.Local {
+		a.Host, a.Network = c.host()
+	}
 	switch {
 	case c.Local:
 		a.By = "socket"

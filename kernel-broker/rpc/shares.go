@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/tap"
@@ -149,6 +150,35 @@ func (c Caller) holder() string {
 		return "node " + c.Node.Name.Name
 	}
 	return hostOf(c.Address)
+}
+
+// host names where a caller from the network is, whoever he says he is, and what
+// that is one of many in. A certificate is for one node, wherever it is.
+func (c Caller) host() (host, network string) {
+	if !c.Node.Name.IsZero() {
+		node := "node " + c.Node.Name.Name
+		return node, node
+	}
+	host = hostOf(c.Address)
+	return host, networkOf(host)
+}
+
+// networkOf is what somebody gets who gets more addresses than one: of IPv6 a
+// site's 48 bits, of IPv4 24.
+func networkOf(host string) string {
+	ip, err := netip.ParseAddr(strings.TrimSuffix(host, "/64"))
+	if err != nil || ip.IsLoopback() {
+		return host
+	}
+	bits := 24
+	if ip.Is6() {
+		bits = 48
+	}
+	network, err := ip.Prefix(bits)
+	if err != nil {
+		return host
+	}
+	return network.String()
 }
 
 // hostOf is an address without its port. Of IPv6 it is the network: a host has
