@@ -21,6 +21,7 @@ type Controller struct {
 	o       Options
 	log     *slog.Logger
 	actions *executor
+	looks   looks
 
 	mu       sync.Mutex
 	records  records
@@ -59,6 +60,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		kick: make(chan struct{}, 1), look: make(chan struct{}, 1), pace: newPace(),
 	}
 	c.actions = newExecutor(c)
+	c.looks.view = c.o.Slurm.View
 	if err := c.records.load(ctx); err != nil {
 		return nil, err
 	}
@@ -121,7 +123,7 @@ func (c *Controller) poll(ctx context.Context) {
 		c.mu.Lock()
 		comments := c.endingLocked()
 		c.mu.Unlock()
-		view, err := c.o.Slurm.View(ctx, comments)
+		view, err := c.looks.take(ctx, comments)
 		c.mu.Lock()
 		if err != nil && ctx.Err() == nil && c.viewErr == nil {
 			c.log.Warn("slurmctld cannot be seen", "error", err)

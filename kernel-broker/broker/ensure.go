@@ -226,7 +226,7 @@ func (c *Controller) same(have *kb.Allocation, r Request) error {
 // job asks slurmctld for the job, since what the hook says of it is not enough,
 // and returns the look it took.
 func (c *Controller) job(ctx context.Context, id kb.JobID) (kb.SlurmJob, kb.SlurmView, error) {
-	view, err := c.o.Slurm.View(ctx, false)
+	view, err := c.looks.take(ctx, false)
 	if err != nil {
 		return kb.SlurmJob{}, view, err
 	}
