@@ -221,11 +221,15 @@ func TestParseJobWithoutAUID(t *testing.T) {
 
 func FuzzParseJob(f *testing.F) {
 	f.Add(row("12", "12", "N/A", "N/A", "N/A", "2", "RUNNING", "1000", "alice", "2", "4294901758", "p", "None", "1", "n[1-2]"))
+	f.Add(row("12", "12", "N/A", "N/A", "N/A", "2", "RUNNING", "1000", "alice", "2", "4294901758", "p", "None", "1", "n[1-"))
 	f.Add("|||||||||||||||")
 	f.Fuzz(func(t *testing.T, line string) {
 		job, err := parseJob(line)
-		if err == nil && (job.ID == 0 || job.Reference == "") {
+		if err == nil && (job.ID == 0 || job.Reference == "" || job.Unread != "" && len(job.Nodes) > 0) {
 			t.Errorf("%q is %+v", line, job)
+		}
+		if err != nil && (!errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrInvalid)) {
+			t.Errorf("%q: %v", line, err)
 		}
 	})
 }
