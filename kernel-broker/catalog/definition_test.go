@@ -139,7 +139,7 @@ func FuzzParseProfile(f *testing.F) {
 func build(t *testing.T, dir, name string, change func(map[string]any)) {
 	t.Helper()
 	image := put(t, filepath.Join(dir, name, "bzImage"), "image of "+name)
-	a, err := DescribeFile(image)
+	a, err := DescribeFile(image, MaxImage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestResolve(t *testing.T) {
 func TestModulesCountWhereTheyAre(t *testing.T) {
 	dir := t.TempDir()
 	build(t, dir, "mitgcm", func(m map[string]any) {
-		initrd, err := DescribeFile(put(t, filepath.Join(dir, "mitgcm", "initrd.img"), "initrd"))
+		initrd, err := DescribeFile(put(t, filepath.Join(dir, "mitgcm", "initrd.img"), "initrd"), MaxInitrd)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -88,19 +87,32 @@ func parseManifest(text []byte) (Manifest, error) {
 	return m, nil
 }
 
-// DescribeFile reads a file and names it by its content.
-func DescribeFile(path string) (Artifact, error) {
-	file, err := os.Open(path)
+// What belongs to a kernel has bounds; the broker has one of its own for any file.
+const (
+	MaxImage  = 256 << 20
+	MaxInitrd = 1 << 30
+	// MaxDocument is for what whoever shows the kernel fetches and reads: a report
+	// of four kernels side by side has less than 3 MiB.
+	MaxDocument = 16 << 20
+)
+
+// DescribeFile reads a file of at most so many bytes and names it by its content.
+func DescribeFile(path string, most uint64) (Artifact, error) {
+	file, info, err := regular.Open(path)
 	if err != nil {
 		return Artifact{}, err
 	}
-	sum := sha256.New()
-	size, err := io.Copy(sum, file)
-	if closing := file.Close(); err == nil {
-		err = closing
+	defer func() { _ = file.Close() }() // only read from
+	size, sum := info.Size(), sha256.New()
+	if uint64(size) <= most {
+		// It may grow as it is read.
+		size, err = io.Copy(sum, io.LimitReader(file, int64(most)+1))
 	}
 	if err != nil {
 		return Artifact{}, fmt.Errorf("%s: %w", path, err)
+	}
+	if uint64(size) > most {
+		return Artifact{}, fmt.Errorf("%s has %d bytes, at most %d are possible: %w", path, size, most, kernelbroker.ErrInvalid)
 	}
 	return Artifact{Path: path, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: uint64(size)}, nil
 }

@@ -31,7 +31,7 @@ func Resolve(d ProfileDefinition, kernelsDir string) (kernelbroker.Profile, []Ar
 		if err != nil {
 			return kernelbroker.Profile{}, nil, err
 		}
-		provenance, err := DescribeFile(filepath.Join(kernelsDir, v.Kernel, manifestName))
+		provenance, err := DescribeFile(filepath.Join(kernelsDir, v.Kernel, manifestName), MaxDocument)
 		if err != nil {
 			return kernelbroker.Profile{}, nil, fmt.Errorf("profile %q: %w", d.Name, err)
 		}
@@ -63,14 +63,14 @@ func resolveVersion(d ProfileDefinition, v VersionDefinition, kernelsDir string)
 	if m.Name != v.Kernel {
 		return none, nil, fmt.Errorf("profile %q: %s holds kernel %q: %w", ref, dir, m.Name, kernelbroker.ErrInvalid)
 	}
-	image, err := DescribeFile(filepath.Join(dir, m.Image.Name))
+	image, err := DescribeFile(filepath.Join(dir, m.Image.Name), MaxImage)
 	if err != nil {
 		return none, nil, fmt.Errorf("profile %q: %w", ref, err)
 	}
 	files := []Artifact{image}
 	var initrd *Artifact
 	if m.Initrd != nil {
-		file, err := DescribeFile(filepath.Join(dir, m.Initrd.Name))
+		file, err := DescribeFile(filepath.Join(dir, m.Initrd.Name), MaxInitrd)
 		if err != nil {
 			return none, nil, fmt.Errorf("profile %q: %w", ref, err)
 		}

@@ -22,13 +22,8 @@ import (
 // documentAdmission is what was looked at before a kernel was registered.
 const documentAdmission = "admission"
 
-// What a person means to register has bounds; the broker has one of its own for
-// any file.
-const (
-	maxImage  = 256 << 20
-	maxInitrd = 1 << 30
-	maxText   = 4 << 20 // of a manifest or a configuration
-)
+// maxText of a manifest or a configuration that a person brings.
+const maxText = 4 << 20
 
 // bootTest boots a kernel that is brought; see admission.Try.
 type bootTest func(ctx context.Context, image string, f admission.Finding, folder string, console io.Writer) (*admission.Boot, error)
@@ -73,7 +68,7 @@ func (r *registration) take(dir string) error {
 		role  string
 		limit int64
 	}{
-		{&r.kernel, "kernel", maxImage}, {&r.initrd, "initrd", maxInitrd},
+		{&r.kernel, "kernel", catalog.MaxImage}, {&r.initrd, "initrd", catalog.MaxInitrd},
 		{&r.manifest, "manifest", maxText}, {&r.admitting.config, "config", maxText},
 	} {
 		if *file.path == "" {
@@ -102,7 +97,7 @@ func (a *app) admitIn(ctx context.Context, dir string, r *registration) error {
 	if err != nil {
 		return err
 	}
-	image, err := catalog.DescribeFile(r.kernel)
+	image, err := catalog.DescribeFile(r.kernel, catalog.MaxImage)
 	if err != nil {
 		return err
 	}

@@ -165,7 +165,7 @@ func aCandidate(t *testing.T, cache string, outcome verdict.Outcome) pipeline.Ca
 	t.Helper()
 	kernels := filepath.Join(cache, "kernels")
 	dir := build(t, kernels, "mitgcm", "better bytes")
-	image, err := catalog.DescribeFile(filepath.Join(dir, "bzImage"))
+	image, err := catalog.DescribeFile(filepath.Join(dir, "bzImage"), catalog.MaxInitrd)
 	if err != nil {
 		t.Fatal(err)
 	}

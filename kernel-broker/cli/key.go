@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"crypto"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,12 +110,29 @@ func trustEntry(name string, public crypto.PublicKey) (entry, id string, err err
 	return e.String(), id, nil
 }
 
+// maxSecret is far above what a passphrase takes.
+const maxSecret = 64 << 10
+
+// readSecret reads a passphrase. Its file may be a pipe: shells hand secrets over
+// that way.
+func readSecret(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // only read from
+	text, err := io.ReadAll(io.LimitReader(file, maxSecret+1))
+	if err == nil && len(text) > maxSecret {
+		err = fmt.Errorf("%s has more than %d bytes: %w", path, maxSecret, kernelbroker.ErrInvalid)
+	}
+	return bytes.TrimRight(text, "\r\n"), err
+}
+
 // ask gets a secret from a file, or from a person at a terminal.
 func (*app) ask(file string) keys.Ask {
 	return func(what string) ([]byte, error) {
 		if file != "" {
-			text, err := os.ReadFile(file)
-			return []byte(strings.TrimRight(string(text), "\r\n")), err
+			return readSecret(file)
 		}
 		terminal, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 		if err != nil {

@@ -88,7 +88,7 @@ func (r registration) describe() ([]*api.Document, []catalog.Artifact, error) {
 		if paths[name] == "" {
 			continue
 		}
-		file, err := catalog.DescribeFile(paths[name])
+		file, err := catalog.DescribeFile(paths[name], catalog.MaxDocument)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -127,7 +127,7 @@ func (a *app) fetchKernel(ctx context.Context, v *api.ProfileVersion, dir string
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fail(err)
 	}
-	now, err := catalog.DescribeFile(image)
+	now, err := catalog.DescribeFile(image, catalog.MaxImage)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fail(err)
 	}
@@ -190,7 +190,7 @@ func (a *app) fetch(ctx context.Context, digest, path string) error {
 	}
 	if err = errors.Join(err, file.Close()); err == nil {
 		var got catalog.Artifact
-		if got, err = catalog.DescribeFile(file.Name()); err == nil && got.Digest != digest {
+		if got, err = catalog.DescribeFile(file.Name(), catalog.MaxInitrd); err == nil && got.Digest != digest {
 			err = fmt.Errorf("the broker's file has digest %s, not %s: %w", got.Digest, digest, kernelbroker.ErrInvalid)
 		}
 	}

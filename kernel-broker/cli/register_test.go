@@ -80,7 +80,7 @@ func TestRegisterWhatWasChecked(t *testing.T) {
 	}
 	var want []catalog.Artifact
 	for _, path := range []string{image, initrd, manifest} {
-		file, err := catalog.DescribeFile(path)
+		file, err := catalog.DescribeFile(path, catalog.MaxInitrd)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestRegisterWhatWasChecked(t *testing.T) {
 	var private, booted string
 	f.try = meanwhile(func(path, folder string) {
 		private = folder
-		if file, err := catalog.DescribeFile(path); err == nil {
+		if file, err := catalog.DescribeFile(path, catalog.MaxInitrd); err == nil {
 			booted = file.Digest
 		}
 		if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o700 {
@@ -163,7 +163,7 @@ func TestRegisterWithAnothersManifest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	image, err := catalog.DescribeFile(filepath.Join(kernel, "bzImage"))
+	image, err := catalog.DescribeFile(filepath.Join(kernel, "bzImage"), catalog.MaxInitrd)
 	if err != nil {
 		t.Fatal(err)
 	}

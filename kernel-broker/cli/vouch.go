@@ -105,10 +105,10 @@ func (w witness) compare(k kernelbroker.Kernel) error {
 // describeFiles names image and initrd by their content; the latter is nil when
 // there is none.
 func describeFiles(kernel, initrd string) (image catalog.Artifact, with *catalog.Artifact, err error) {
-	if image, err = catalog.DescribeFile(kernel); err != nil || initrd == "" {
+	if image, err = catalog.DescribeFile(kernel, catalog.MaxImage); err != nil || initrd == "" {
 		return image, nil, err
 	}
-	file, err := catalog.DescribeFile(initrd)
+	file, err := catalog.DescribeFile(initrd, catalog.MaxInitrd)
 	return image, &file, err
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/strictyaml"
 )
 
-// maxBytes of a policy; people write it.
-const maxBytes = 1 << 20
+// MaxBytes of a policy; people write it.
+const MaxBytes = 1 << 20
 
 // file is the YAML of a policy. What is nil was not said.
 type file struct {
@@ -62,7 +62,7 @@ type Loaded struct {
 // Load reads a file. Always are the uids that are administrators on the
 // broker's host whatever it says.
 func Load(path string, always []uint32) (Loaded, error) {
-	text, err := regular.Read(path, maxBytes, func(info os.FileInfo) error {
+	text, err := regular.Read(path, MaxBytes, func(info os.FileInfo) error {
 		if mode := info.Mode().Perm(); mode&0o022 != 0 {
 			return fmt.Errorf("%q can be written by others (mode %#o), chmod go-w: %w", path, mode, kb.ErrInvalid)
 		}
@@ -82,8 +82,8 @@ func Load(path string, always []uint32) (Loaded, error) {
 
 // Parse reads the text of a policy; name is what its answers call the file.
 func Parse(name string, text []byte) (*policy.Policy, error) {
-	if len(text) > maxBytes {
-		return nil, fmt.Errorf("%s: has %d bytes, at most %d are read: %w", name, len(text), maxBytes, kb.ErrInvalid)
+	if len(text) > MaxBytes {
+		return nil, fmt.Errorf("%s: has %d bytes, at most %d are read: %w", name, len(text), MaxBytes, kb.ErrInvalid)
 	}
 	var f file
 	if err := strictyaml.Decode(name, text, &f); err != nil {

@@ -16,11 +16,11 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"os"
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
 )
 
 const (
@@ -185,19 +185,13 @@ func (e *Enroller) done(b *backoff, now time.Time, what string, err error, more 
 }
 
 func readToken(path string) (mtls.Token, error) {
-	f, err := os.Open(path)
+	text, err := regular.Read(path, maxTokenFile, nil)
 	if err != nil {
 		return mtls.Token{}, fmt.Errorf("token: %w", err)
 	}
-	defer f.Close()
-	text := make([]byte, maxTokenFile)
-	n, err := f.Read(text)
-	if err != nil && n == 0 {
-		return mtls.Token{}, fmt.Errorf("token in %q: %w", path, err)
-	}
-	token, err := mtls.ParseToken(string(text[:n]))
+	token, err := mtls.ParseToken(string(text))
 	if err != nil {
-		return mtls.Token{}, fmt.Errorf("file %q: %w", path, err)
+		return mtls.Token{}, fmt.Errorf("token in %q: %w", path, err)
 	}
 	return token, nil
 }

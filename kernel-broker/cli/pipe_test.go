@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// noFiles are a pipe, which would wait for a writer, and a device, which has no end.
+func noFiles(t *testing.T) []string {
+	t.Helper()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{pipe, "/dev/zero"}
+}
+
+func TestSignByWhatIsNoFile(t *testing.T) {
+	f := newFixture(t)
+	dir, kernels := invented(t)
+	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
+	key, _ := f.key(t)
+	image := filepath.Join(kernels, "mitgcm", "bzImage")
+	for _, path := range noFiles(t) {
+		f.must(3, path+" is no regular file", sign(key, "--kernel", path)...)
+		f.must(3, path+" is no regular file", sign(key, "--kernel", image, "--initrd", path)...)
+		f.must(3, path+" is no regular file", sign(key, "--kernel", image, "--manifest", path)...)
+		f.must(3, path+" is no regular file", "policy", "check", path)
+	}
+	f.must(3, "/dev/zero has more than", "key", "generate", filepath.Join(t.TempDir(), "key"), "--passphrase-file", "/dev/zero")
+}
+
+func TestApplyOfWhatIsNoFile(t *testing.T) {
+	for _, name := range []string{"bzImage", "kernel.json"} {
+		for _, path := range noFiles(t) {
+			f := newFixture(t)
+			dir, kernels := invented(t)
+			at := filepath.Join(kernels, "mitgcm", name)
+			if err := os.Remove(at); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(path, at); err != nil {
+				t.Fatal(err)
+			}
+			f.must(3, "is no regular file", "profile", "apply", dir, "--kernels", kernels)
+			if len(f.files.bytes) != 0 {
+				t.Errorf("%s is %s: %d files are stored", name, path, len(f.files.bytes))
+			}
+		}
+	}
+}
+
+// What an image, an initrd or a manifest may have is the same wherever it is named.
+func TestSignByFilesWithoutEnd(t *testing.T) {
+	f := newFixture(t)
+	dir, kernels := invented(t)
+	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
+	key, _ := f.key(t)
+	large := filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(large, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(large, 1<<40); err != nil { // all of it a hole
+		t.Skip(err)
+	}
+	f.must(3, "1099511627776 bytes, at most 268435456", sign(key, "--kernel", large)...)
+	f.must(3, "1099511627776 bytes, at most 1073741824", sign(key, "--kernel", filepath.Join(kernels, "mitgcm", "bzImage"), "--initrd", large)...)
+	if err := os.Rename(large, filepath.Join(kernels, "mitgcm", "bzImage")); err != nil {
+		t.Fatal(err)
+	}
+	f.must(3, "1099511627776 bytes, at most 268435456", "profile", "apply", dir, "--kernels", kernels)
+}
