@@ -3,7 +3,9 @@
 // Without cgo, Go reads /etc/passwd and /etc/group alone, and sites keep their
 // people in LDAP. So getent and id are asked, which go through the host's name
 // service as Slurm does. Each answer is kept for a while: a question is two
-// processes, and most come from the same few people.
+// processes, and most come from the same few people. A few are asked at a time,
+// and none of those twice: whoever calls the broker causes one, and its host is
+// slurmctld's.
 package people
 
 import (
@@ -19,11 +21,15 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/limit"
 )
 
 const (
-	// limit of one question.
-	limit = 10 * time.Second
+	// defaultPatience is for one question, the wait for its turn included.
+	defaultPatience = 10 * time.Second
+	// atATime questions are under way at most, and ofOthers that are no jobs'. Each
+	// is one process.
+	atATime, ofOthers = 6, 4
 	// keep is how long an answer holds, and keepNone how long it holds that there
 	// is nobody: getent says so, too, while the name service is away.
 	keep     = time.Minute
@@ -38,6 +44,9 @@ const (
 type Directory struct {
 	getent, id string
 	now        func() time.Time
+	patience   time.Duration
+	turns      *limit.Turns
+	flights    limit.Flights[question, kb.Person]
 
 	mu   sync.Mutex
 	kept map[string]answer
@@ -45,6 +54,28 @@ type Directory struct {
 	// is not kept.
 	forgot uint64
 }
+
+// question is what answers are shared for. A job's is not a stranger's, which may
+// wait for its turn, nor is one from before all answers were dropped.
+type question struct {
+	key    string
+	ofJob  bool
+	forgot uint64
+}
+
+// who stands in line for a turn: all strangers in one, each job's user in his own.
+func (q question) who() string {
+	if q.ofJob {
+		return "user of a job, " + q.key
+	}
+	return "others"
+}
+
+type jobKey struct{}
+
+// ForJob is for a question on which it hangs whether a job gets its kernel: it
+// waits behind nobody else's.
+func ForJob(ctx context.Context) context.Context { return context.WithValue(ctx, jobKey{}, true) }
 
 type answer struct {
 	person kb.Person
@@ -54,7 +85,7 @@ type answer struct {
 
 // New returns a directory that runs getent and id, as PATH finds them.
 func New() *Directory {
-	return &Directory{getent: "getent", id: "id", now: time.Now, kept: map[string]answer{}}
+	return &Directory{getent: "getent", id: "id", now: time.Now, patience: defaultPatience, turns: limit.NewTurns(atATime, ofOthers), kept: map[string]answer{}}
 }
 
 // Forget drops all answers that are kept, and those that are under way: they are
@@ -90,21 +121,50 @@ func (d *Directory) ByName(ctx context.Context, name string) (kb.Person, error) 
 }
 
 func (d *Directory) cached(ctx context.Context, key string) (kb.Person, error) {
-	d.mu.Lock()
-	a, has := d.kept[key]
-	forgot := d.forgot
-	d.mu.Unlock()
-	if has && d.now().Before(a.until) {
+	a, forgot, has := d.look(key)
+	if has {
 		return a.person, a.err
 	}
-	p, err := d.ask(ctx, key)
-	if errors.Is(err, kb.ErrUnavailable) {
-		return p, err
+	q := question{key: key, forgot: forgot, ofJob: ctx.Value(jobKey{}) != nil}
+	p, err := d.flights.Do(ctx, q, func(ctx context.Context) (kb.Person, error) { return d.answer(ctx, q) })
+	if err != nil && !errors.Is(err, kb.ErrNotFound) && !errors.Is(err, kb.ErrUnavailable) {
+		err = fmt.Errorf("user %q: %w: %w", key, kb.ErrUnavailable, err) // who asked has left
 	}
+	return p, err
+}
+
+// look returns the answer that is kept.
+func (d *Directory) look(key string) (a answer, forgot uint64, has bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.forgot != forgot {
-		return p, err
+	a, has = d.kept[key]
+	return a, d.forgot, has && d.now().Before(a.until)
+}
+
+// answer asks the host when it is the question's turn.
+func (d *Directory) answer(ctx context.Context, q question) (kb.Person, error) {
+	if a, _, has := d.look(q.key); has {
+		return a.person, a.err // it came in the meantime
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	defer cancel()
+	free, err := d.turns.Take(ctx, q.who())
+	if err != nil {
+		return kb.Person{}, fmt.Errorf("user %q: the host is asked for so many others that this one had no turn within %v: %w", q.key, d.patience, kb.ErrUnavailable)
+	}
+	defer free()
+	p, err := d.ask(ctx, q.key)
+	if !errors.Is(err, kb.ErrUnavailable) {
+		d.keep(q, p, err)
+	}
+	return p, err
+}
+
+func (d *Directory) keep(q question, p kb.Person, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.forgot != q.forgot {
+		return
 	}
 	if len(d.kept) >= mostKept {
 		clear(d.kept)
@@ -113,13 +173,10 @@ func (d *Directory) cached(ctx context.Context, key string) (kb.Person, error) {
 	if err != nil {
 		hold = keepNone
 	}
-	d.kept[key] = answer{p, err, d.now().Add(hold)}
-	return p, err
+	d.kept[q.key] = answer{p, err, d.now().Add(hold)}
 }
 
 func (d *Directory) ask(ctx context.Context, key string) (kb.Person, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	line, exit, err := run(ctx, d.getent, "passwd", key)
 	switch {
 	case err == nil && exit == notFound:

@@ -77,6 +77,9 @@ var crossing = map[string]map[string]string{
 		"client":   "kernelctl and the hooks reach the broker in one way",
 		"hostlist": "Slurm hands nodes to its hooks as lists",
 	},
+	"people": {
+		"limit": "what callers may have the host asked at a time is counted where it is asked",
+	},
 	"policyfile": {
 		"policy":     "the file becomes what the policy decides by",
 		"regular":    "the policy is judged by the file that is read",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/limit"
 )
 
 const (
@@ -17,6 +18,9 @@ const (
 	// askAccounts bounds a question, of which a call asks two, so that it ends within the
 	// ten seconds that kernelctl waits while slurmctld is away.
 	askAccounts = 2 * time.Second
+	// accountsAtATime questions are under way at most, each of which is one process
+	// on slurmctld's host; the others wait within their time.
+	accountsAtATime = 2
 )
 
 // accountants knows accounts; slurmctld does.
@@ -31,11 +35,21 @@ type accounts struct {
 	slurm accountants
 	now   func() time.Time
 	limit time.Duration
+	turns *limit.Turns
+	// flights are the questions under way.
+	flights limit.Flights[accountsOf, []string]
 
 	mu   sync.Mutex
 	kept map[uint32]keptAccounts
 	// forgot counts how often answers were dropped: one that was under way then
 	// is not kept.
+	forgot uint64
+}
+
+// accountsOf is whose accounts are asked for, and when all that was remembered
+// was dropped last: what is from before is nobody's who comes after.
+type accountsOf struct {
+	uid    uint32
 	forgot uint64
 }
 
@@ -45,38 +59,57 @@ type keptAccounts struct {
 }
 
 func newAccounts(slurm accountants) *accounts {
-	return &accounts{slurm: slurm, now: time.Now, limit: askAccounts, kept: map[uint32]keptAccounts{}}
+	return &accounts{slurm: slurm, now: time.Now, limit: askAccounts, turns: limit.NewTurns(accountsAtATime, accountsAtATime), kept: map[uint32]keptAccounts{}}
 }
 
 // of returns the accounts that a user has; nil where slurmctld lets everybody
 // name any. What slurmctld does not say is not remembered.
 func (a *accounts) of(ctx context.Context, person kb.Person) ([]string, error) {
-	a.mu.Lock()
-	has, found := a.kept[person.UID]
-	forgot := a.forgot
-	a.mu.Unlock()
-	if found && a.now().Before(has.until) {
-		return has.names, nil
+	names, forgot, found := a.look(person.UID)
+	if found {
+		return names, nil
 	}
-	names, err := a.ask(ctx, person)
-	if err != nil {
-		return nil, err
-	}
+	q := accountsOf{person.UID, forgot}
+	return a.flights.Do(ctx, q, func(ctx context.Context) ([]string, error) {
+		if names, _, found := a.look(q.uid); found {
+			return names, nil // it came in the meantime
+		}
+		names, err := a.ask(ctx, person)
+		if err == nil {
+			a.keep(q, names)
+		}
+		return names, err
+	})
+}
+
+// look returns what is remembered.
+func (a *accounts) look(uid uint32) (names []string, forgot uint64, found bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.forgot != forgot {
-		return names, nil
+	kept, found := a.kept[uid]
+	return kept.names, a.forgot, found && a.now().Before(kept.until)
+}
+
+func (a *accounts) keep(q accountsOf, names []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.forgot != q.forgot {
+		return
 	}
 	if len(a.kept) >= mostAccounts {
 		clear(a.kept)
 	}
-	a.kept[person.UID] = keptAccounts{names, a.now().Add(keepAccounts)}
-	return names, nil
+	a.kept[q.uid] = keptAccounts{names, a.now().Add(keepAccounts)}
 }
 
 func (a *accounts) ask(ctx context.Context, person kb.Person) ([]string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.limit, fmt.Errorf("slurmctld did not say within %v: %w", a.limit, kb.ErrUnavailable))
 	defer cancel()
+	free, err := a.turns.Take(ctx, "users")
+	if err != nil {
+		return nil, context.Cause(ctx)
+	}
+	defer free()
 	enforced, err := a.slurm.EnforcesAccounts(ctx)
 	var names []string
 	if err == nil && enforced {

@@ -153,7 +153,7 @@ func (r *rights) authorise(ctx context.Context, job kb.SlurmJob, ref kb.Ref) err
 		known.Account = account
 	}
 	asker := guard.Asker{UID: job.UID, Name: nameIn(job), By: "slurmctld", From: "job " + job.Reference}
-	d, err := r.Judge(ctx, asker, policy.Use, ref.String(), &known)
+	d, err := r.Judge(people.ForJob(ctx), asker, policy.Use, ref.String(), &known)
 	if err != nil {
 		r.waits(job, err)
 		return err
