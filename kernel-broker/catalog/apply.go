@@ -200,11 +200,19 @@ func difference(old, wanted kernelbroker.Kernel) string {
 	return "nothing"
 }
 
-// checkArtifacts refuses a version whose files were not uploaded.
+// checkArtifacts refuses a version whose files were not uploaded, or whose documents
+// are too large.
 func (c *Catalog) checkArtifacts(v kernelbroker.ProfileVersion) error {
 	k := v.Kernel
 	if err := k.Validate(); err != nil {
 		return err
+	}
+	for _, d := range v.Documents {
+		// Here and not where a whole profile is validated: what was registered
+		// before there was a bound must not keep the profile from being changed.
+		if d.Size > MaxDocument {
+			return fmt.Errorf("kernel %q: document %q has %d bytes, at most %d are possible: %w", k.Ref(), d.Name, d.Size, MaxDocument, kernelbroker.ErrInvalid)
+		}
 	}
 	if c.hasArtifact == nil {
 		return nil

@@ -91,8 +91,8 @@ func parseManifest(text []byte) (Manifest, error) {
 const (
 	MaxImage  = 256 << 20
 	MaxInitrd = 1 << 30
-	// MaxDocument is for what whoever shows the kernel fetches and reads: a report
-	// of four kernels side by side has less than 3 MiB.
+	// MaxDocument is for what whoever shows the kernel fetches and reads: reports
+	// have up to 3 MiB.
 	MaxDocument = 16 << 20
 )
 

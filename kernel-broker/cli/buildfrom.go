@@ -227,7 +227,7 @@ func (a *app) countersOf(ctx context.Context, f foundRun, cache string) ([]pipel
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				return nil, err
 			}
-			if err := a.fetch(ctx, file.GetDigest(), path); err != nil {
+			if err := a.fetch(ctx, file.GetDigest(), file.GetSize(), path); err != nil {
 				return nil, fmt.Errorf("run %d: node %q: %w", id, archive.Node, err)
 			}
 		}

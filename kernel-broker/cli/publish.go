@@ -132,7 +132,7 @@ func (a *app) fetchKernel(ctx context.Context, v *api.ProfileVersion, dir string
 		return fail(err)
 	}
 	if now.Digest != k.GetImageDigest() {
-		if err := a.fetch(ctx, k.GetImageDigest(), image); err != nil {
+		if err := a.fetch(ctx, k.GetImageDigest(), k.GetImageSize(), image); err != nil {
 			return fail(err)
 		}
 	}
@@ -163,8 +163,9 @@ func (a *app) manifest(ctx context.Context, v *api.ProfileVersion) (factory.Mani
 	}, nil
 }
 
-// fetch gets a stored file and checks its digest.
-func (a *app) fetch(ctx context.Context, digest, path string) error {
+// fetch gets a stored file of so many bytes, and checks its digest. It stops where
+// the file has to end.
+func (a *app) fetch(ctx context.Context, digest string, size uint64, path string) error {
 	conn, err := a.dial()
 	if err != nil {
 		return err
@@ -179,10 +180,15 @@ func (a *app) fetch(ctx context.Context, digest, path string) error {
 	if err != nil {
 		return err
 	}
-	for err == nil {
+	for left := size; err == nil; {
 		var part *api.FetchArtifactResponse
-		if part, err = stream.Recv(); err == nil {
-			_, err = file.Write(part.GetData())
+		if part, err = stream.Recv(); err != nil {
+			break
+		}
+		if n := uint64(len(part.GetData())); n > left {
+			err = fmt.Errorf("the broker sends more than the %d bytes of artifact %s: %w", size, digest, kernelbroker.ErrInvalid)
+		} else if _, err = file.Write(part.GetData()); err == nil {
+			left -= n
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -190,7 +196,7 @@ func (a *app) fetch(ctx context.Context, digest, path string) error {
 	}
 	if err = errors.Join(err, file.Close()); err == nil {
 		var got catalog.Artifact
-		if got, err = catalog.DescribeFile(file.Name(), catalog.MaxInitrd); err == nil && got.Digest != digest {
+		if got, err = catalog.DescribeFile(file.Name(), size); err == nil && got.Digest != digest {
 			err = fmt.Errorf("the broker's file has digest %s, not %s: %w", got.Digest, digest, kernelbroker.ErrInvalid)
 		}
 	}
@@ -204,18 +210,23 @@ func (a *app) fetch(ctx context.Context, digest, path string) error {
 }
 
 // document gets one of a version's documents as text; empty when it has none
-// of that name.
+// of that name. It is a builder's, and read into memory: the broker bounds it, and
+// so does this.
 func (a *app) document(ctx context.Context, v *api.ProfileVersion, name string) ([]byte, error) {
 	for _, d := range v.GetDocuments() {
 		if d.GetName() != name {
 			continue
+		}
+		if d.GetSize() > catalog.MaxDocument {
+			return nil, fmt.Errorf("document %q has %d bytes, at most %d are read; register the kernel as a new version, with a smaller one: %w",
+				name, d.GetSize(), catalog.MaxDocument, kernelbroker.ErrInvalid)
 		}
 		dir, err := os.MkdirTemp("", "kernelctl-")
 		if err != nil {
 			return nil, err
 		}
 		path := filepath.Join(dir, name)
-		err = a.fetch(ctx, d.GetDigest(), path)
+		err = a.fetch(ctx, d.GetDigest(), d.GetSize(), path)
 		var text []byte
 		if err == nil {
 			text, err = os.ReadFile(path)

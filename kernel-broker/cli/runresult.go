@@ -86,19 +86,19 @@ func (a *app) resultOf(ctx context.Context, n *api.RunNode) (*profiling.Result, 
 		if f.GetName() != kernelbroker.ResultFile {
 			continue
 		}
-		return a.readResult(ctx, f.GetDigest())
+		return a.readResult(ctx, f)
 	}
 	return nil, nil
 }
 
-func (a *app) readResult(ctx context.Context, digest string) (result *profiling.Result, err error) {
+func (a *app) readResult(ctx context.Context, f *api.RunFile) (result *profiling.Result, err error) {
 	dir, err := os.MkdirTemp("", "kernelctl-run-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	path := filepath.Join(dir, kernelbroker.ResultFile)
-	if err := a.fetch(ctx, digest, path); err != nil {
+	if err := a.fetch(ctx, f.GetDigest(), f.GetSize(), path); err != nil {
 		return nil, err
 	}
 	content, err := os.ReadFile(path)
