@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
 )
 
 // Check is what Verify looks at, and what it is told beforehand.
@@ -128,7 +130,7 @@ func (v *verifier) begin(dir bool, first string) {
 }
 
 func (v *verifier) file(path string, lastFile bool) error {
-	file, err := os.Open(path)
+	file, _, err := regular.Open(path)
 	if err != nil {
 		return fmt.Errorf("audit log: %w", err)
 	}

@@ -28,6 +28,8 @@ func TestSignByWhatIsNoFile(t *testing.T) {
 		f.must(3, path+" is no regular file", sign(key, "--kernel", image, "--initrd", path)...)
 		f.must(3, path+" is no regular file", sign(key, "--kernel", image, "--manifest", path)...)
 		f.must(3, path+" is no regular file", "policy", "check", path)
+		f.must(3, path+" is no regular file", "audit", "verify", path)
+		f.must(3, path+" is no regular file", "kernel", "register", "--no-boot-test", "--profile", "mitgcm", "--kernel", image, "--site", path)
 	}
 	f.must(3, "/dev/zero has more than", "key", "generate", filepath.Join(t.TempDir(), "key"), "--passphrase-file", "/dev/zero")
 }

@@ -27,6 +27,7 @@ var crossing = map[string]map[string]string{
 		"replace": "a file's name lasts when its folder is on the disk",
 	},
 	"audit": {
+		"regular": "a record is checked in the file that somebody names",
 		"replace": "a file's name lasts when its folder is on the disk",
 	},
 	"broker": {

@@ -11,11 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/strictyaml"
 )
 
@@ -41,10 +41,13 @@ type Site struct {
 // Default is what holds without a file.
 func Default() Site { return Site{Mitigations: Stock} }
 
+// maxBytes of the file; people write it.
+const maxBytes = 1 << 20
+
 // Load reads path. Only a missing file at DefaultPath is the same as none: who
 // names a file means it.
 func Load(path string) (Site, error) {
-	text, err := os.ReadFile(path)
+	text, err := regular.Read(path, maxBytes, nil)
 	if errors.Is(err, fs.ErrNotExist) && path == DefaultPath {
 		return Default(), nil
 	}
