@@ -348,12 +348,17 @@ func theRecord(c *cluster) {
 	}
 	c.refused("bob", nil, "kernelctl", "audit", "verify")
 	paths, err := filepath.Glob(filepath.Join(c.Dir(), "var/lib/kernel-broker/audit/audit-*.log"))
-	if err != nil || len(paths) != 1 {
+	if err != nil || len(paths) == 0 {
 		c.t.Fatal(paths, err)
 	}
-	text, err := os.ReadFile(paths[0])
-	if err != nil {
-		c.t.Fatal(err)
+	// A broker that was killed with records off the disk goes on in another file.
+	var text []byte
+	for _, path := range paths {
+		more, err := os.ReadFile(path)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		text = append(text, more...)
 	}
 	for _, words := range [][]string{
 		{`"by":"munge"`, `"from":"10.77.0.1:`, `"via":"CheckProfile"`, "used before", `"allowed":false`},
