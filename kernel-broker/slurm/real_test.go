@@ -24,6 +24,7 @@ import (
 const realConf = `ClusterName=kb
 SlurmctldHost=%[1]s(127.0.0.1)
 SlurmctldPort=%[2]d
+CommunicationParameters=NoCtldInAddrAny
 AuthInfo=socket=%[3]s
 SlurmUser=%[4]s
 StateSaveLocation=%[5]s/state
@@ -105,7 +106,7 @@ func realSlurm(t *testing.T, flat []string) (*Client, string, func() int64) {
 func freePort(t *testing.T) int {
 	t.Helper()
 	for {
-		l, err := net.Listen("tcp", fmt.Sprintf(":%d", 20000+rand.IntN(10000)))
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000)))
 		if err == nil {
 			_ = l.Close()
 			return l.Addr().(*net.TCPAddr).Port
