@@ -15,6 +15,7 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket/sockettest"
 )
 
 // patient is an agent by which slurmd never may start.
@@ -48,12 +49,8 @@ func newCrowd(t *testing.T, errs ...error) *crowd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.places, server.listener = server.places, &troubled{server.listener, errs}
-	server.who = func(conn *net.UnixConn) (uid uint32, err error) {
-		name := conn.RemoteAddr().String()
-		_, err = fmt.Sscan(name[strings.LastIndex(name, "-")+1:], &uid)
-		return uid, err
-	}
+	c.places, server.listener = server.places, &sockettest.Troubled{Listener: server.listener, Errs: errs}
+	server.who = sockettest.UID
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx) }()
@@ -172,21 +169,6 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	if lines := strings.Count(c.log.String(), "client refused"); lines != 1 {
 		t.Errorf("%d lines: %s", lines, c.log.String())
 	}
-}
-
-// troubled fails some times before it does what it is asked to.
-type troubled struct {
-	socket.Listener
-	errs []error
-}
-
-func (l *troubled) AcceptUnix() (*net.UnixConn, error) {
-	if len(l.errs) == 0 {
-		return l.Listener.AcceptUnix()
-	}
-	err := l.errs[0]
-	l.errs = l.errs[1:]
-	return nil, err
 }
 
 // The agent lives on when its node is short of descriptors for a moment, and

@@ -9,22 +9,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket/sockettest"
 )
-
-// troubled fails some times before it does what it is asked to.
-type troubled struct {
-	Listener
-	errs []error
-}
-
-func (l *troubled) AcceptUnix() (*net.UnixConn, error) {
-	if len(l.errs) == 0 {
-		return l.Listener.AcceptUnix()
-	}
-	err := l.errs[0]
-	l.errs = l.errs[1:]
-	return nil, &net.OpError{Op: "accept", Net: "unix", Err: os.NewSyscallError("accept4", err)}
-}
 
 func listen(t *testing.T) (l *net.UnixListener, path string) {
 	t.Helper()
@@ -52,7 +39,7 @@ func TestErrorsThatPass(t *testing.T) {
 	dial(t, path)
 	short := 0
 	wants := func(error) { short++ }
-	sick := &troubled{l, []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ENOBUFS, syscall.ENOMEM}}
+	sick := &sockettest.Troubled{Listener: l, Errs: []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ENOBUFS, syscall.ENOMEM}}
 	conn, err := Accept(sick, wants)
 	if err != nil || short != 5 {
 		t.Fatalf("%v, %d errors told", err, short)
@@ -63,13 +50,13 @@ func TestErrorsThatPass(t *testing.T) {
 	if err := conn.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := Accept(&troubled{l, []error{syscall.EINVAL}}, wants); !errors.Is(err, syscall.EINVAL) || short != 5 {
+	if _, err := Accept(&sockettest.Troubled{Listener: l, Errs: []error{syscall.EINVAL}}, wants); !errors.Is(err, syscall.EINVAL) || short != 5 {
 		t.Errorf("broken: %v, %d errors told", err, short)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Accept(&troubled{l, []error{syscall.EMFILE}}, nil); !errors.Is(err, net.ErrClosed) {
+	if _, err := Accept(&sockettest.Troubled{Listener: l, Errs: []error{syscall.EMFILE}}, nil); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto"
 	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
@@ -34,18 +35,10 @@ func TestJudge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := kb.Kernel{Profile: "p", Version: 1, ImageDigest: digest("1"), BuildID: strings.Repeat("ab", 20), Release: "6.1", Architecture: "x86_64"}
+	k := judged
 	other := k
 	other.Version = 2
-	public, err := signing.FormatPublicKey(own.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := filepath.Join(t.TempDir(), "trust.yaml")
-	text := "cluster: alpha\nkeys:\n- name: k\n  public: |\n    " + strings.ReplaceAll(strings.TrimSpace(string(public)), "\n", "\n    ") + "\n"
-	if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	list := trusting(t, own)
 	for name, c := range map[string]struct {
 		list     string
 		envelope []byte
@@ -71,4 +64,22 @@ func TestJudge(t *testing.T) {
 	if _, err := newJudge(config{TrustList: list + "x"}, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a list that is not there passes")
 	}
+}
+
+// judged is a kernel that judges are asked about.
+var judged = kb.Kernel{Profile: "p", Version: 1, ImageDigest: digest("1"), BuildID: strings.Repeat("ab", 20), Release: "6.1", Architecture: "x86_64"}
+
+// trusting writes a trust list with one key.
+func trusting(t *testing.T, key crypto.Signer) string {
+	t.Helper()
+	public, err := signing.FormatPublicKey(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(t.TempDir(), "trust.yaml")
+	text := "cluster: alpha\nkeys:\n- name: k\n  public: |\n    " + strings.ReplaceAll(strings.TrimSpace(string(public)), "\n", "\n    ") + "\n"
+	if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return list
 }

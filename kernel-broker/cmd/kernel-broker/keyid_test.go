@@ -6,14 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
-	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
 )
 
@@ -24,16 +20,8 @@ func TestJudgeRefusesKeysWithoutAName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := kb.Kernel{Profile: "p", Version: 1, ImageDigest: digest("1"), BuildID: strings.Repeat("ab", 20), Release: "6.1", Architecture: "x86_64"}
-	public, err := signing.FormatPublicKey(own.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := filepath.Join(t.TempDir(), "trust.yaml")
-	text := "cluster: alpha\nkeys:\n- name: k\n  public: |\n    " + strings.ReplaceAll(strings.TrimSpace(string(public)), "\n", "\n    ") + "\n"
-	if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	k := judged
+	list := trusting(t, own)
 	for _, trust := range []string{"", list} {
 		judge, err := newJudge(config{TrustList: trust}, slog.New(slog.DiscardHandler))
 		if err != nil {

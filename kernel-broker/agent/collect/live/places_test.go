@@ -8,30 +8,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket/sockettest"
 )
 
 const owner, stranger = 4711, 4712
-
-// troubled fails some times before it does what it is asked to.
-type troubled struct {
-	socket.Listener
-	errs []error
-}
-
-func (l *troubled) AcceptUnix() (*net.UnixConn, error) {
-	if len(l.errs) == 0 {
-		return l.Listener.AcceptUnix()
-	}
-	err := l.errs[0]
-	l.errs = l.errs[1:]
-	return nil, err
-}
 
 // crowd is a server to which anybody can connect as any user.
 type crowd struct {
@@ -48,11 +33,7 @@ func newCrowd(t *testing.T, errs ...error) *crowd {
 		t.Fatal(err)
 	}
 	// The name of a client's socket says who he is.
-	c.Server = start(&troubled{l, errs}, owner, func(conn *net.UnixConn) (uid uint32, err error) {
-		name := conn.RemoteAddr().String()
-		_, err = fmt.Sscan(name[strings.LastIndex(name, "-")+1:], &uid)
-		return uid, err
-	})
+	c.Server = start(&sockettest.Troubled{Listener: l, Errs: errs}, owner, sockettest.UID)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
