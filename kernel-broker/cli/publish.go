@@ -221,17 +221,21 @@ func (a *app) document(ctx context.Context, v *api.ProfileVersion, name string) 
 			return nil, fmt.Errorf("document %q has %d bytes, at most %d are read; register the kernel as a new version, with a smaller one: %w",
 				name, d.GetSize(), catalog.MaxDocument, kernelbroker.ErrInvalid)
 		}
-		dir, err := os.MkdirTemp("", "kernelctl-")
-		if err != nil {
-			return nil, err
-		}
-		path := filepath.Join(dir, name)
-		err = a.fetch(ctx, d.GetDigest(), d.GetSize(), path)
-		var text []byte
-		if err == nil {
-			text, err = os.ReadFile(path)
-		}
-		return text, errors.Join(err, os.RemoveAll(dir))
+		return a.content(ctx, d.GetDigest(), d.GetSize())
 	}
 	return nil, nil
+}
+
+// content gets a stored file's bytes, of which there are so many.
+func (a *app) content(ctx context.Context, digest string, size uint64) (content []byte, err error) {
+	dir, err := os.MkdirTemp("", "kernelctl-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "content")
+	if err := a.fetch(ctx, digest, size, path); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
 }

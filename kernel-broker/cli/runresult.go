@@ -2,10 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -86,25 +83,12 @@ func (a *app) resultOf(ctx context.Context, n *api.RunNode) (*profiling.Result, 
 		if f.GetName() != kernelbroker.ResultFile {
 			continue
 		}
-		return a.readResult(ctx, f)
+		content, err := a.content(ctx, f.GetDigest(), f.GetSize())
+		if err != nil {
+			return nil, err
+		}
+		parsed, err := profiling.ParseResult(content)
+		return &parsed, err
 	}
 	return nil, nil
-}
-
-func (a *app) readResult(ctx context.Context, f *api.RunFile) (result *profiling.Result, err error) {
-	dir, err := os.MkdirTemp("", "kernelctl-run-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	path := filepath.Join(dir, kernelbroker.ResultFile)
-	if err := a.fetch(ctx, f.GetDigest(), f.GetSize(), path); err != nil {
-		return nil, err
-	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	parsed, err := profiling.ParseResult(content)
-	return &parsed, err
 }

@@ -33,8 +33,20 @@ func (w *Words) Say(who string) (left int, say bool) {
 		delete(w.left, who)
 		return left, true
 	}
+	w.leaveOutLocked(who)
+	return 0, false
+}
+
+// LeaveOut counts what was not worth a word of who, beside what there was no word
+// left for.
+func (w *Words) LeaveOut(who string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leaveOutLocked(who)
+}
+
+func (w *Words) leaveOutLocked(who string) {
 	if _, has := w.left[who]; has || len(w.left) < w.keep {
 		w.left[who]++
 	}
-	return 0, false
 }

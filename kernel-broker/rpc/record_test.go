@@ -15,7 +15,6 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/limit"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
 )
 
@@ -142,15 +141,7 @@ func TestRefusalsOfNodesAreRecorded(t *testing.T) {
 			t.Fatalf("not on record:\n%s", f.records(t))
 		}
 	}
-	key, err := mtls.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := mtls.NewRequest(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = api.NewTrustServiceClient(s.anybody()).Enrol(t.Context(), &api.EnrolRequest{Node: "n9", Secret: s.token("n8").Secret, CertificateRequest: request})
+	_, err = api.NewTrustServiceClient(s.anybody()).Enrol(t.Context(), &api.EnrolRequest{Node: "n9", Secret: s.token("n8").Secret, CertificateRequest: certificateRequest(t)})
 	want(t, "another's token", err, codes.PermissionDenied, "token")
 	f.recorded(t, `"kind":"decision"`, `"via":"Enrol"`, `"object":"n9"`, `"allowed":false`, "this token is none")
 	if lines := f.lines(t, `"kind":"decision"`, `"via":"Enrol"`, `"allowed":true`); len(lines) > 0 {
@@ -170,18 +161,11 @@ func TestNoCertificateWithoutARecord(t *testing.T) {
 	if err := connect(t, n1, "n1"); err != nil {
 		t.Fatal(err)
 	}
-	key, err := mtls.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := mtls.NewRequest(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := certificateRequest(t)
 	if err := f.log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = api.NewTrustServiceClient(s.anybody()).Enrol(t.Context(), &api.EnrolRequest{Node: "n2", Secret: token.Secret, CertificateRequest: request})
+	_, err := api.NewTrustServiceClient(s.anybody()).Enrol(t.Context(), &api.EnrolRequest{Node: "n2", Secret: token.Secret, CertificateRequest: request})
 	want(t, "an enrolment", err, codes.Unavailable, "audit log")
 	_, err = api.NewTrustServiceClient(n1).Renew(t.Context(), &api.RenewRequest{CertificateRequest: request})
 	want(t, "a renewal", err, codes.Unavailable, "audit log")
