@@ -131,8 +131,21 @@ func (d Daemon) end(ctx context.Context, sig syscall.Signal) error {
 	if err != nil {
 		return err
 	}
+	return d.gone(ctx, pid, func(int) error { return nil })
+}
+
+// gone waits for the end of a process, and has its number of threads looked at
+// meanwhile.
+func (d Daemon) gone(ctx context.Context, pid string, look func(threads int) error) error {
 	return waitFor(ctx, time.Minute, 20*time.Millisecond, "the end of "+d.name, func() (bool, error) {
-		r, err := d.lab.Exec(ctx, d.lab.root(), "test", "-e", "/proc/"+pid)
-		return r.Exit != 0, err
+		r, err := d.lab.Exec(ctx, d.lab.root(), "/bin/sh", "-c", `set -- "/proc/$0/task"/*; test -e "$1" && echo $#`, pid)
+		if err != nil || r.Exit != 0 {
+			return err == nil, err
+		}
+		threads, err := strconv.Atoi(strings.TrimSpace(r.Stdout))
+		if err == nil {
+			err = look(threads)
+		}
+		return false, err
 	})
 }

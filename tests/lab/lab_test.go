@@ -5,6 +5,7 @@ package lab
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -376,6 +377,24 @@ func testSlurmctld(t *testing.T, l *Lab) {
 		if got := strings.TrimSpace(run(t, l, "alice", "squeue", "-h", "-t", "PENDING", "-o", "%i")); got != id {
 			t.Errorf("%v: jobs %q, want %s", sig, got, id)
 		}
+	}
+	// One that cannot end by itself, as if its helper had kept word of a hook.
+	pids, err := l.Processes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil && string(name) == "slurmscriptd\n" {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := l.RestartSlurmctld(t.Context(), syscall.SIGTERM); err != nil {
+		t.Fatalf("without its helper: %v", err)
+	}
+	if got := strings.TrimSpace(run(t, l, "alice", "squeue", "-h", "-t", "PENDING", "-o", "%i")); got != id {
+		t.Errorf("without its helper: jobs %q, want %s", got, id)
 	}
 	run(t, l, "alice", "scancel", id)
 	ready(t, l)

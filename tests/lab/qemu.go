@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/tests/hostclock"
 )
 
 const qemuProgram = "qemu-system-x86_64"
@@ -36,10 +39,14 @@ func (l *Lab) nodeArguments(i int) []string {
 		model = "none" // QEMU may not chown
 	}
 	args := machineArgs(l.state.Accel, l.state.Options.Memory, l.state.Options.CPUs)
+	var clock []string
+	if l.state.Accel != "kvm" {
+		clock = hostclock.Arguments()
+	}
 	args = append(args,
 		"-name", name,
 		"-kernel", insideDir+"/boot/bzImage",
-		"-append", strings.Join(append(nodeArgs(i), l.state.Options.KernelArgs...), " "),
+		"-append", strings.Join(slices.Concat(nodeArgs(i), clock, l.state.Options.KernelArgs), " "),
 		"-drive", "if=virtio,format=raw,readonly=on,file.locking=off,file="+insideDir+"/boot/root.ext4",
 		"-netdev", "tap,id=net0,script=no,downscript=no,ifname="+tapName(i),
 		"-device", "virtio-net-pci,netdev=net0,romfile=,mac="+nodeMAC(i),
