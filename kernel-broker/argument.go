@@ -52,7 +52,7 @@ var owners = []struct {
 }{
 	{"the node, which keeps its own from boot to boot", NodeParameters()},
 	{"the node's boot loader", Parameters{"initrd", "BOOT_IMAGE"}},
-	{"the broker, which proves a boot by it", Parameters{TokenParameter}},
+	{"the broker, which proves a boot by it", Parameters{TokenParameter, BeginParameter}},
 }
 
 // ValidateArguments accepts the kernel arguments that a profile may ask for.

@@ -13,7 +13,8 @@ import (
 func TestOwnedArguments(t *testing.T) {
 	refused := map[string]string{
 		"initrd=/x": "the node's boot loader", "BOOT_IMAGE=/vmlinuz": "the node's boot loader",
-		"kernelbroker.token=0": "the broker", "rootwait": "the node", "kb.node=n9": "the node",
+		"kernelbroker.token=0": "the broker", "kernelbroker.begin": "the broker",
+		"rootwait": "the node", "kb.node=n9": "the node",
 	}
 	for _, name := range kernelbroker.NodeParameters() {
 		refused[strings.ReplaceAll(name, "*", "x")+"=1"] = "the node"

@@ -13,6 +13,10 @@ const StockProfile = "stock"
 // TokenParameter is the kernel parameter that carries the one-time token.
 const TokenParameter = "kernelbroker.token"
 
+// BeginParameter is the first word of a command line that an agent made. What
+// stands before it is built into the kernel, and is no other kernel's.
+const BeginParameter = "kernelbroker.begin"
+
 // Prefixes of the Reason that the product writes on Slurm nodes. An armed
 // return and a drain are told apart by them.
 const (

@@ -93,7 +93,7 @@ func (l *Lab) RestartSlurmctld(ctx context.Context, sig syscall.Signal) error {
 
 // StopSlurmctld ends slurmctld and waits until it is gone. Slurm before 23.11,
 // ended by SIGTERM while a hook of its runs, waits at times without end for word
-// of that hook, though the helper that would send it has gone (ADR 0004): all is
+// of that hook, though the helper that would send it has gone (ADR 0022): all is
 // saved by then, and one thread is left. On a site the unit's TimeoutStopSec
 // ends it, and here this does.
 func (l *Lab) StopSlurmctld(ctx context.Context, sig syscall.Signal) error {

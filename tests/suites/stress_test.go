@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,6 +59,7 @@ func stress(t *testing.T, returnToService int) {
 	f.settled()
 	took := time.Since(begin)
 	f.truthful()
+	f.plainLines()
 	ran := 0
 	for _, j := range jobs {
 		ran += f.stressed(j)
@@ -65,6 +67,25 @@ func stress(t *testing.T, returnToService int) {
 	least, plain := boots(jobs)
 	t.Logf("ReturnToService=%d: %d jobs ran, %d requeues, %.0f s; %d kexecs, %d at the very least, %d with one switch and return for each job",
 		returnToService, ran, restarts, took.Seconds(), f.kexecs()-before, least, plain)
+}
+
+var commandLine = regexp.MustCompile(`(?m)\] Command line: (.*)$`)
+
+// plainLines checks that a node's kernel was given the node's arguments once,
+// however many kernels ran before it. Each of them has one built in.
+func (f *faults) plainLines() {
+	f.t.Helper()
+	for _, n := range f.Nodes() {
+		console, err := os.ReadFile(n.Console())
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		boots := commandLine.FindAllSubmatch(console, -1)
+		last := string(boots[len(boots)-1][1])
+		if builtIn, given := strings.Count(last, "no_timer_check"), strings.Count(last, "kb.node="); builtIn != 2 || given != 1 {
+			f.t.Errorf("%s, after %d boots, runs with %s", n.Name(), len(boots), last)
+		}
+	}
 }
 
 // submitMix submits the jobs of one run.

@@ -183,7 +183,7 @@ func TestInitrds(t *testing.T) {
 	if !slices.Equal(f.kept, []string{"a", "i"}) {
 		t.Errorf("kept %v", f.kept)
 	}
-	if want := "root=/dev/vda nosmt kernelbroker.token=" + strings.Repeat("0a", 16); f.line != want {
+	if want := "kernelbroker.begin root=/dev/vda nosmt kernelbroker.token=" + strings.Repeat("0a", 16); f.line != want {
 		t.Errorf("command line %q", f.line)
 	}
 }

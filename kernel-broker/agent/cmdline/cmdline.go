@@ -2,11 +2,15 @@
 // one: the node's own arguments, the profile's, and the broker's one-time
 // token. What the node does not own is dropped, so an argument of an earlier
 // profile never survives into the next boot; and a profile may not set what
-// the node owns, so it cannot pass for the node's on the boot after.
+// the node owns, so it cannot pass for the node's on the boot after. Nor can
+// what is built into a kernel, which stands before the line that it was given;
+// the token stands last, so that a line too long for the kernel loses it and
+// the boot is not taken for proven.
 package cmdline
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -67,11 +71,26 @@ func sameName(a, b string) bool { return kernelbroker.Parameters{a}.Has(b) }
 // Keep is what of the command line belongs to the node.
 type Keep kernelbroker.Parameters
 
-// Owns reports whether the argument's parameter belongs to the node. The token
-// never does, whatever is kept.
+// ours are the product's own, of which none belongs to the node.
+var ours = kernelbroker.Parameters{kernelbroker.BeginParameter, kernelbroker.TokenParameter}
+
+// Owns reports whether the argument's parameter belongs to the node. The
+// product's never do, whatever is kept.
 func (k Keep) Owns(argument string) bool {
-	token := kernelbroker.Parameters{kernelbroker.TokenParameter}
-	return !token.Has(argument) && kernelbroker.Parameters(k).Has(argument)
+	return !ours.Has(argument) && kernelbroker.Parameters(k).Has(argument)
+}
+
+// given is the command line without what is built into the running kernel. Of a
+// line that no agent made, as the boot loader's, that cannot be told.
+func given(running string) []string {
+	arguments := Split(running)
+	begin := kernelbroker.Parameters{kernelbroker.BeginParameter}
+	for i, argument := range slices.Backward(arguments) {
+		if begin.Has(argument) {
+			return arguments[i+1:]
+		}
+	}
+	return arguments
 }
 
 // Compose makes the next command line out of the running one.
@@ -82,8 +101,8 @@ func Compose(running string, keep Keep, profile []string, token string) (string,
 	if err := kernelbroker.ValidateToken(token); err != nil {
 		return "", err
 	}
-	var next []string
-	for _, argument := range Split(running) {
+	next := []string{kernelbroker.BeginParameter}
+	for _, argument := range given(running) {
 		// An open quote would swallow everything after it, the token too.
 		closed := strings.Count(argument, `"`)%2 == 0
 		if closed && keep.Owns(argument) {

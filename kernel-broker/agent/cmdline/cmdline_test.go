@@ -38,9 +38,32 @@ func TestComposeKeepsTheNodesOwnOnly(t *testing.T) {
 	running := `BOOT_IMAGE=/vmlinuz root=UUID=1 ro console=tty0 console=ttyS0,115200 quiet nosmt kb.node=n1 net.ifnames=0 ` +
 		"initrd=x kernelbroker.token=" + oldToken + " -- ro"
 	got, err := Compose(running, keep, []string{"nohz_full=1-3", "mitigations=off"}, newToken)
-	want := "root=UUID=1 ro console=tty0 console=ttyS0,115200 kb.node=n1 net.ifnames=0 nohz_full=1-3 mitigations=off kernelbroker.token=" + newToken
+	want := "kernelbroker.begin root=UUID=1 ro console=tty0 console=ttyS0,115200 kb.node=n1 net.ifnames=0 nohz_full=1-3 mitigations=off kernelbroker.token=" + newToken
 	if err != nil || got != want {
 		t.Fatalf("got %q, %v", got, err)
+	}
+}
+
+// A kernel may have arguments built in, which it puts before those it is given.
+// They are that kernel's and go with it: the line of the hundredth boot is as
+// long as that of the first.
+func TestComposeLeavesOutWhatIsBuiltIn(t *testing.T) {
+	firmwares := "root=/dev/vda ro console=tty0 console=ttyS0 panic=10 console=tty0"
+	line, err := Compose(firmwares, keep, nil, oldToken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, builtIn := range []string{"ro panic=3 site.rack=7", "quiet", `kb.x="a b" kernelbroker.begin`, ""} {
+		next := line
+		for range 100 {
+			if next, err = Compose(builtIn+" "+next, keep, []string{"nosmt"}, oldToken); err != nil {
+				t.Fatalf("%q built in: %v", builtIn, err)
+			}
+		}
+		want, err := Compose(firmwares, keep, []string{"nosmt"}, oldToken)
+		if err != nil || next != want {
+			t.Errorf("%q built in: %q, %v, want %q", builtIn, next, err, want)
+		}
 	}
 }
 
@@ -100,7 +123,10 @@ func FuzzCompose(f *testing.F) {
 		if got := Value(Split(line), kernelbroker.TokenParameter); got != newToken {
 			t.Fatalf("token %q in %q", got, line)
 		}
-		own := strings.TrimSuffix(strings.TrimSuffix(line, " kernelbroker.token="+newToken), argument)
+		if again, err := Compose(line, keep, []string{argument}, newToken); err != nil || again != line {
+			t.Fatalf("%q, then %q, %v", line, again, err)
+		}
+		own := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(line, "kernelbroker.begin "), " kernelbroker.token="+newToken), argument)
 		for _, kept := range Split(own) {
 			if !keep.Owns(kept) {
 				t.Fatalf("%q survived from %q", kept, running)

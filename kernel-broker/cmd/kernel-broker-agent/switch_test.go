@@ -53,7 +53,7 @@ func TestThereAndBack(t *testing.T) {
 	b.report(w.Generation, loaded)
 	b.report(w.Generation, executing)
 	n.kexecs()
-	if got, want := n.read("proc/cmdline"), "root=/dev/vda ro console=ttyS0 nohz=off kernelbroker.token="+token(7)+"\n"; got != want {
+	if got, want := n.read("proc/cmdline"), "kernelbroker.begin root=/dev/vda ro console=ttyS0 nohz=off kernelbroker.token="+token(7)+"\n"; got != want {
 		t.Errorf("command line %q, want %q", got, want)
 	}
 
