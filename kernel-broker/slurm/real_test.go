@@ -137,8 +137,9 @@ func runSlurmctld(t *testing.T, client *Client, program string) bool {
 		case <-time.After(50 * time.Millisecond):
 		}
 		if _, _, err := client.run(t.Context(), client.scontrol, "ping"); err == nil {
+			// Nothing of it is wanted any more, and told to end it may not (ADR 0022).
 			t.Cleanup(func() {
-				_ = cmd.Process.Signal(syscall.SIGTERM)
+				_ = cmd.Process.Kill()
 				<-ended
 			})
 			return true
