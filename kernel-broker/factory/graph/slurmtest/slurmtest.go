@@ -70,7 +70,10 @@ func Start(t *testing.T) {
 		}
 		t.Cleanup(func() {
 			_ = daemon.Process.Signal(syscall.SIGTERM)
+			// slurmctld does not always end when it is told to.
+			late := time.AfterFunc(20*time.Second, func() { _ = daemon.Process.Kill() })
 			_ = daemon.Wait() // it was told to end
+			late.Stop()
 		})
 	}
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
