@@ -74,14 +74,14 @@ static int ask_broker(const struct settings *settings,
 	return -1;
 }
 
-bool catalog_may_offer(const struct settings *settings, const struct wish *wish)
+bool catalog_offers(const struct settings *settings, const struct wish *wish)
 {
 	struct snapshot snapshot;
 	const struct snapshot_entry *entry;
 	bool offers;
 
 	if (snapshot_load(settings->snapshot, &snapshot))
-		return true;
+		return false;
 	entry = snapshot_find(&snapshot, wish->name);
 	offers = entry && snapshot_offers(entry, wish);
 	snapshot_free(&snapshot);

@@ -16,10 +16,10 @@
 int catalog_check(const struct settings *settings, const struct wish *wish);
 
 /*
- * Whether catalog_check may say yes, by the snapshot alone: where there is
- * none, it may. Nobody is asked and nothing is said.
+ * Whether catalog_check says yes by the snapshot alone. The broker may know
+ * more: a snapshot can be older than a kernel. Nobody is asked and nothing is
+ * said.
  */
-bool catalog_may_offer(const struct settings *settings,
-		       const struct wish *wish);
+bool catalog_offers(const struct settings *settings, const struct wish *wish);
 
 #endif

@@ -193,8 +193,27 @@ static void test_first_kernel(void)
 	begin(S_CTX_ALLOCATOR);
 	is_int(fake_use_option("redis@1"), -1, "a version has no twin");
 	begin(S_CTX_ALLOCATOR);
-	is_int(fake_use_option("zebra"), -1,
-	       "what cannot be is refused at once");
+	is_int(fake_use_option("zebra"), 0, "what is in no snapshot");
+	is_int(post_opt(), -1, "the broker refuses");
+	has_text(fake_log, "unknown kernel profile \"zebra\"", "and names it");
+}
+
+/* A kernel may be younger than the snapshot: the broker has the last word. */
+static void test_stale_snapshot(void)
+{
+	sandbox_program("kernelctl",
+			"#!/bin/sh\n[ \"$3\" = young-instrumented ] && exit\n"
+			"echo \"unknown kernel profile \\\"$3\\\"\" >&2\nexit 3\n");
+	begin(S_CTX_ALLOCATOR);
+	is_int(fake_use_option("young"), 0, "the profile first");
+	fake_use_profiling("pgo");
+	is_int(post_opt(), 0, "and pgo");
+	exports("young-instrumented", "pgo");
+	is_text(fake_log, "", "nothing is said");
+	begin(S_CTX_ALLOCATOR);
+	fake_use_option("young");
+	is_int(post_opt(), -1, "without pgo");
+	has_text(fake_log, "unknown kernel profile \"young\"", "it is refused");
 }
 
 /* Without a snapshot the broker is asked once it is known for what. */
@@ -285,6 +304,7 @@ int main(void)
 	test_not_inherited();
 	test_steps();
 	test_control_fails();
+	test_stale_snapshot();
 	test_no_snapshot();
 	fake_reset(S_CTX_ERROR);
 	return tap_end();

@@ -84,7 +84,7 @@ static void test_accepted(enum spank_context context)
 static void refused(const char *value, const char *why)
 {
 	begin(S_CTX_ALLOCATOR);
-	is_int(fake_use_option(value), -1, "%s is refused", value);
+	is_int(component(value), -1, "%s is refused", value);
 	has_text(fake_log, why, "because %s", why);
 }
 
