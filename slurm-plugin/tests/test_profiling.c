@@ -201,9 +201,10 @@ static void test_first_kernel(void)
 /* A kernel may be younger than the snapshot: the broker has the last word. */
 static void test_stale_snapshot(void)
 {
-	sandbox_program("kernelctl",
-			"#!/bin/sh\n[ \"$3\" = young-instrumented ] && exit\n"
-			"echo \"unknown kernel profile \\\"$3\\\"\" >&2\nexit 3\n");
+	sandbox_program(
+		"kernelctl",
+		"#!/bin/sh\n[ \"$3\" = young-instrumented ] && exit\n"
+		"echo \"unknown kernel profile \\\"$3\\\"\" >&2\nexit 3\n");
 	begin(S_CTX_ALLOCATOR);
 	is_int(fake_use_option("young"), 0, "the profile first");
 	fake_use_profiling("pgo");
