@@ -74,20 +74,6 @@ static int ask_broker(const struct settings *settings,
 	return -1;
 }
 
-bool catalog_offers(const struct settings *settings, const struct wish *wish)
-{
-	struct snapshot snapshot;
-	const struct snapshot_entry *entry;
-	bool offers;
-
-	if (snapshot_load(settings->snapshot, &snapshot))
-		return false;
-	entry = snapshot_find(&snapshot, wish->name);
-	offers = entry && snapshot_offers(entry, wish);
-	snapshot_free(&snapshot);
-	return offers;
-}
-
 int catalog_check(const struct settings *settings, const struct wish *wish)
 {
 	struct snapshot snapshot;

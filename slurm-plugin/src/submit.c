@@ -95,8 +95,7 @@ bool submit_depends(const struct wish *wish)
 {
 	struct wish twin = *wish;
 
-	return !submit_is_step() && profiling_twin(&twin) &&
-	       !catalog_offers(&settings, wish);
+	return !submit_is_step() && profiling_twin(&twin);
 }
 
 static int control_set(spank_t sp, const struct wish *wish)

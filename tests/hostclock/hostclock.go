@@ -24,12 +24,15 @@ func Arguments() []string {
 
 // measured is in kHz, 0 for none. One in a hundred is what Linux allows it to be
 // wrong by; it is far better than that.
-var measured = sync.OnceValue(func() int {
+var measured = sync.OnceValue(func() int { return int(math.Round(measure(100 * time.Millisecond))) })
+
+// measure is how many kHz the counter does, for as long.
+func measure(long time.Duration) float64 {
 	begin := read()
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(long)
 	end := read()
-	return int(math.Round(float64(end.count-begin.count) / (end.at - begin.at).Seconds() / 1000))
-})
+	return float64(end.count-begin.count) / (end.at - begin.at).Seconds() / 1000
+}
 
 // reading is a count and when it was so, by the host's monotonic clock.
 type reading struct {

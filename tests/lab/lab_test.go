@@ -368,16 +368,19 @@ func mustRead(t *testing.T, path string) []byte {
 
 func testSlurmctld(t *testing.T, l *Lab) {
 	id := strings.TrimSpace(run(t, l, "alice", "sbatch", "--parsable", "--hold", "--wrap", "true"))
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+	restart := func(how string, sig syscall.Signal) {
+		t.Helper()
 		if err := l.RestartSlurmctld(t.Context(), sig); err != nil {
-			t.Fatalf("%v: %v", sig, err)
+			t.Fatalf("%s: %v", how, err)
 		}
-		// A crash may lose a job whose state was not saved yet, but this one
-		// was saved by the first restart.
 		if got := strings.TrimSpace(run(t, l, "alice", "squeue", "-h", "-t", "PENDING", "-o", "%i")); got != id {
-			t.Errorf("%v: jobs %q, want %s", sig, got, id)
+			t.Errorf("%s: jobs %q, want %s", how, got, id)
 		}
 	}
+	restart("in order", syscall.SIGTERM)
+	// A crash may lose a job whose state was not saved yet, but this one was
+	// saved by the first restart.
+	restart("after a crash", syscall.SIGKILL)
 	// One that cannot end by itself, as if its helper had kept word of a hook.
 	pids, err := l.Processes()
 	if err != nil {
@@ -390,12 +393,7 @@ func testSlurmctld(t *testing.T, l *Lab) {
 			}
 		}
 	}
-	if err := l.RestartSlurmctld(t.Context(), syscall.SIGTERM); err != nil {
-		t.Fatalf("without its helper: %v", err)
-	}
-	if got := strings.TrimSpace(run(t, l, "alice", "squeue", "-h", "-t", "PENDING", "-o", "%i")); got != id {
-		t.Errorf("without its helper: jobs %q, want %s", got, id)
-	}
+	restart("without its helper", syscall.SIGTERM)
 	run(t, l, "alice", "scancel", id)
 	ready(t, l)
 }

@@ -82,7 +82,7 @@ func (f *faults) plainLines() {
 		}
 		boots := commandLine.FindAllSubmatch(console, -1)
 		last := string(boots[len(boots)-1][1])
-		if builtIn, given := strings.Count(last, "no_timer_check"), strings.Count(last, "kb.node="); builtIn != 2 || given != 1 {
+		if both, nodes := strings.Count(last, "no_timer_check"), strings.Count(last, "kb.node="); both != 2 || nodes != 1 {
 			f.t.Errorf("%s, after %d boots, runs with %s", n.Name(), len(boots), last)
 		}
 	}
