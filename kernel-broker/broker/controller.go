@@ -34,8 +34,9 @@ type Controller struct {
 	counted  map[string]bool
 	told     map[kb.JobID]string
 	restored map[kb.JobID]bool
-	resets   map[string]time.Time // done, by the token of the boot that they end
-	misfits  map[string]string    // records that were too large, and what was done
+	held     map[kb.JobID]time.Time // holds that are looked after
+	resets   map[string]time.Time   // done, by the token of the boot that they end
+	misfits  map[string]string      // records that were too large, and what was done
 	snapshot string
 	watchers map[kb.JobID][]chan struct{}
 	// runWatchers watch profiling runs.
@@ -56,7 +57,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{
 		o: o, log: o.Log, records: records{store: o.Store},
 		sessions: map[string]*Session{}, lost: map[string]time.Time{}, kernels: newKernels(nil, nil),
-		counted: map[string]bool{}, told: map[kb.JobID]string{}, restored: map[kb.JobID]bool{}, resets: map[string]time.Time{}, misfits: map[string]string{}, watchers: map[kb.JobID][]chan struct{}{},
+		counted: map[string]bool{}, told: map[kb.JobID]string{}, restored: map[kb.JobID]bool{}, held: map[kb.JobID]time.Time{}, resets: map[string]time.Time{}, misfits: map[string]string{}, watchers: map[kb.JobID][]chan struct{}{},
 		kick: make(chan struct{}, 1), look: make(chan struct{}, 1), pace: newPace(),
 	}
 	c.actions = newExecutor(c)
@@ -188,7 +189,7 @@ func (c *Controller) busyLocked() bool {
 			return true
 		}
 	}
-	return c.actions.underWay() || c.endingLocked()
+	return len(c.held) > 0 || c.actions.underWay() || c.endingLocked()
 }
 
 // pass decides once, commits, and has it done.
@@ -222,6 +223,7 @@ func (c *Controller) pass(ctx context.Context) error {
 		}
 		c.forgetResetsLocked()
 	}
+	c.held = out.Held
 	for node, n := range reports {
 		if s := c.sessions[node]; s != nil {
 			s.heard(n)
@@ -276,7 +278,7 @@ func (c *Controller) inputLocked(reports map[string]int) plan.Input {
 		// Copies: what was is compared with what became of it after the commit.
 		Nodes: maps.Clone(c.records.nodes), Allocations: maps.Clone(c.records.allocs),
 		Runs: c.openRunsLocked(), NextRun: c.records.runs.next,
-		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Told: c.told, Restored: c.restored, Resets: c.resets, NewToken: newToken,
+		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Told: c.told, Restored: c.restored, Held: c.held, Resets: c.resets, NewToken: newToken,
 	}
 	for name, since := range c.lost {
 		in.Agents[name] = plan.Agent{Since: since}
@@ -328,11 +330,16 @@ func (c *Controller) notifyLocked(out plan.Output) {
 		touched[n.Owner] = true
 	}
 	for id := range touched {
-		for _, ch := range c.watchers[id] {
-			select {
-			case ch <- struct{}{}:
-			default:
-			}
+		c.wakeLocked(id)
+	}
+}
+
+// wakeLocked has those who watch a job look at it.
+func (c *Controller) wakeLocked(id kb.JobID) {
+	for _, ch := range c.watchers[id] {
+		select {
+		case ch <- struct{}{}:
+		default:
 		}
 	}
 }

@@ -139,6 +139,37 @@ func TestEnsureJoinsAndRefuses(t *testing.T) {
 	}
 }
 
+// A job that was held stays its user's to release, whatever slurmctld makes of it
+// while its prolog ends.
+func TestHoldsAreGivenBack(t *testing.T) {
+	f, _, _ := begun(t)
+	f.slurm.job(8, "CONFIGURING", "n2")
+	if _, err := f.c.Ensure(t.Context(), Request{ID: kb.JobID{Job: 8}, Ref: kb.Ref{Profile: "mitgmc"}, Nodes: []string{"n2"}}); !errors.Is(err, kb.ErrNotFound) {
+		t.Fatal(err)
+	}
+	f.slurm.mu.Lock()
+	f.slurm.queue = []kb.SlurmJob{{ID: 8, Reference: "8", Restart: 1, State: "PENDING", Reason: "JobHeldAdmin"}}
+	f.slurm.mu.Unlock()
+	until(t, "it is given back", func() bool { return f.slurm.seen("uhold 8") > 0 })
+}
+
+// The hook of a job that is to be held ends its prolog as soon as it is: each
+// moment more is one in which slurmctld may forget who held it.
+func TestHeldIsToldAtOnce(t *testing.T) {
+	f, agent, d := begun(t)
+	f.slurm.mu.Lock()
+	f.slurm.slow = true
+	f.slurm.mu.Unlock()
+	agent.Report(plan.Report{Generation: d.Generation, State: plan.ReportFailed, Kind: kb.FailureKernel, Detail: "no"})
+	until(t, "the hook may end", func() bool {
+		p, err := f.c.progress(t.Context(), kb.JobID{Job: 7})
+		return err == nil && p.Phase == kb.PhaseFailed
+	})
+	if f.slurm.seen("hold 7") == 0 {
+		t.Error("slurmctld would requeue it first")
+	}
+}
+
 // A slurmctld that was killed has forgotten that it gave the job its nodes, and
 // gives it some again, for the same run. What is over by then begins anew.
 func TestSameRunOnceMore(t *testing.T) {

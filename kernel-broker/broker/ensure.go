@@ -92,8 +92,8 @@ func (c *Controller) progress(ctx context.Context, id kb.JobID) (Progress, error
 		}
 	}
 	// A job to be held is held before its hook may end the prolog: slurmctld
-	// would requeue it first.
-	if a.Phase == kb.PhaseFailed && a.Hold && !a.Closed && a.Ended.IsZero() {
+	// would requeue it first. Then the sooner the better: see plan.HoldForUser.
+	if a.Phase == kb.PhaseFailed && a.Hold && !a.Closed && a.Ended.IsZero() && c.held[id].IsZero() {
 		p.Phase = kb.PhaseSwitching
 	}
 	// And one that is to be looked at begins when those who look stand by.
@@ -323,7 +323,7 @@ func (c *Controller) refused(ctx context.Context, r Request, job kb.SlurmJob, er
 	if cerr := c.o.Slurm.Comment(ctx, job.Reference, c.refusal(ctx, job, err)); cerr != nil {
 		c.log.Warn("job not told", "job", r.ID.String(), "error", cerr)
 	}
-	if herr := c.o.Slurm.Hold(ctx, job.Reference); herr != nil {
+	if herr := c.hold(ctx, r.ID, job.Reference); herr != nil {
 		c.log.Warn("job not held", "job", r.ID.String(), "error", herr)
 	}
 	return err

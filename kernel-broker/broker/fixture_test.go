@@ -33,6 +33,7 @@ type fakeSlurm struct {
 	calls    []string
 	viewErr  error
 	refuse   map[string]int // begins of calls that fail, and how often
+	slow     bool           // jobs that are held stay on their nodes
 }
 
 func newFakeSlurm() *fakeSlurm {
@@ -106,7 +107,15 @@ func (f *fakeSlurm) Down(_ context.Context, node, reason string) error {
 }
 
 func (f *fakeSlurm) Hold(_ context.Context, reference string) error {
-	return f.call(func() { f.drop(reference) }, "hold %s", reference)
+	return f.call(func() {
+		if !f.slow {
+			f.drop(reference)
+		}
+	}, "hold %s", reference)
+}
+
+func (f *fakeSlurm) HoldForUser(_ context.Context, reference string) error {
+	return f.call(func() {}, "uhold %s", reference)
 }
 
 func (f *fakeSlurm) Requeue(_ context.Context, reference string) error {

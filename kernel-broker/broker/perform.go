@@ -22,7 +22,9 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 	case plan.DownNode:
 		return slurm.Down(ctx, a.Node, a.Text)
 	case plan.HoldJob:
-		return slurm.Hold(ctx, a.Reference)
+		return e.c.hold(ctx, a.Job, a.Reference)
+	case plan.HoldForUser:
+		return slurm.HoldForUser(ctx, a.Reference)
 	case plan.RequeueJob:
 		return slurm.Requeue(ctx, a.Reference)
 	case plan.StartJob:
@@ -41,6 +43,18 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 		return e.countFault(ctx, a)
 	}
 	return fmt.Errorf("action %q: %w", a.Kind, kb.ErrInvalid)
+}
+
+// hold holds a job, and looks after that.
+func (c *Controller) hold(ctx context.Context, id kb.JobID, reference string) error {
+	if err := c.o.Slurm.Hold(ctx, reference); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held[id] = time.Now().UTC()
+	c.wakeLocked(id)
+	return nil
 }
 
 // reset resets a node unless it has come up since that was asked for.

@@ -15,6 +15,7 @@ type Slurm interface {
 	Drain(ctx context.Context, node, reason string) error
 	Down(ctx context.Context, node, reason string) error
 	Hold(ctx context.Context, reference string) error
+	HoldForUser(ctx context.Context, reference string) error
 	Requeue(ctx context.Context, reference string) error
 	StartNow(ctx context.Context, reference string) error
 	Comment(ctx context.Context, reference, text string) error

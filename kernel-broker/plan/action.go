@@ -22,6 +22,8 @@ const (
 	DownNode Kind = "down"
 	// HoldJob requeues a job and holds it.
 	HoldJob Kind = "hold job"
+	// HoldForUser makes a job's hold one that its user may release.
+	HoldForUser Kind = "hold for user"
 	// RequeueJob requeues a job.
 	RequeueJob Kind = "requeue job"
 	// StartJob lets a requeued job start at once.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -32,7 +33,7 @@ func Decide(in Input) Output {
 		nodes:  make(map[string]*kb.Node, len(in.Nodes)),
 		allocs: make(map[kb.JobID]*kb.Allocation, len(in.Allocations)),
 		runs:   make(map[uint64]*kb.Run, len(in.Runs)), nextRun: in.NextRun,
-		out: Output{Kept: map[string]bool{}},
+		out: Output{Kept: map[string]bool{}, Held: map[kb.JobID]time.Time{}},
 	}
 	for id, r := range in.Runs {
 		d.runs[id] = r.Clone()
@@ -57,6 +58,7 @@ func Decide(in Input) Output {
 	for _, name := range d.order {
 		d.wish(d.nodes[name], in.Agents[name])
 	}
+	d.holds()
 	d.runRecords(ids)
 	d.armAll()
 	d.endings()

@@ -130,6 +130,8 @@ type Input struct {
 	Told map[kb.JobID]string
 	// Restored: these jobs have their --no-requeue back.
 	Restored map[kb.JobID]bool
+	// Held: when each job was held, of those that are to be looked after.
+	Held map[kb.JobID]time.Time
 	// Resets: when the reset for the boot with a token was done.
 	Resets map[string]time.Time
 	// NewToken returns a fresh one-time token.
@@ -142,6 +144,8 @@ type Output struct {
 	Allocations []*kb.Allocation
 	Runs        []*kb.Run
 	Actions     []Action
+	// Held are the holds that are to be looked after further.
+	Held map[kb.JobID]time.Time
 	// Kept answers epilogs that wait: node to whether it is kept. A node that
 	// waits and is not in it has to wait on.
 	Kept map[string]bool

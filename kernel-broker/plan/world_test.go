@@ -76,6 +76,7 @@ type world struct {
 	slurm    kb.SlurmView
 	told     map[kb.JobID]string
 	restored map[kb.JobID]bool
+	held     map[kb.JobID]time.Time
 	resets   map[string]time.Time
 	boots    map[string]int
 	tokens   int
@@ -94,7 +95,7 @@ func (w *world) input() Input {
 	w.slurm.At = w.now
 	return Input{Now: w.now, Config: w.config, Slurm: w.slurm, Nodes: w.nodes, Allocations: w.allocs, Agents: w.agents,
 		Runs: w.runs, NextRun: uint64(len(w.runs) + 1),
-		Catalog: w.catalog, Told: w.told, Restored: w.restored, Resets: w.resets, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
+		Catalog: w.catalog, Told: w.told, Restored: w.restored, Held: w.held, Resets: w.resets, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
 }
 
 // decide runs one round and keeps what came out.
@@ -111,6 +112,7 @@ func (w *world) decide() Output {
 			delete(w.allocs, a.ID)
 		}
 	}
+	w.held = out.Held
 	for _, r := range out.Runs {
 		w.runs[r.ID] = again(w.t, r)
 	}

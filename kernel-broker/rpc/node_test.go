@@ -52,6 +52,7 @@ func (s *oneJob) Disarm(context.Context, []string) error                      { 
 func (s *oneJob) Drain(context.Context, string, string) error                 { return nil }
 func (s *oneJob) Down(context.Context, string, string) error                  { return nil }
 func (s *oneJob) Comment(context.Context, string, string) error               { return nil }
+func (s *oneJob) HoldForUser(context.Context, string) error                   { return nil }
 func (s *oneJob) StartNow(context.Context, string) error                      { return nil }
 func (s *oneJob) SetNoRequeue(context.Context, string) error                  { return nil }
 func (s *oneJob) DropReservation(context.Context, string) error               { return nil }

@@ -38,6 +38,12 @@ func (c *Client) Hold(ctx context.Context, reference string) error {
 	return c.change(ctx, "requeuehold", reference)
 }
 
+// HoldForUser makes a job's hold one that its user may release. One that is not
+// held any more would be held anew.
+func (c *Client) HoldForUser(ctx context.Context, reference string) error {
+	return c.change(ctx, "uhold", reference)
+}
+
 // Requeue puts a job back into the queue.
 func (c *Client) Requeue(ctx context.Context, reference string) error {
 	return c.change(ctx, "requeue", reference)

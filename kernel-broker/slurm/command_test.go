@@ -46,6 +46,7 @@ func TestChanges(t *testing.T) {
 		{"down", func(ctx context.Context, c *Client) error { return c.Down(ctx, "n1", hostile) }, "scontrol <update> <nodename=n1> <state=down> <reason=" + hostile + ">\n"},
 		{"drain", func(ctx context.Context, c *Client) error { return c.Drain(ctx, "n1", hostile) }, "scontrol <update> <nodename=n1> <state=drain> <reason=" + hostile + ">\n"},
 		{"hold", func(ctx context.Context, c *Client) error { return c.Hold(ctx, "12_3") }, "scontrol <requeuehold> <12_3>\n"},
+		{"hold for the user", func(ctx context.Context, c *Client) error { return c.HoldForUser(ctx, "12_3") }, "scontrol <uhold> <12_3>\n"},
 		{"requeue", func(ctx context.Context, c *Client) error { return c.Requeue(ctx, "12+1") }, "scontrol <requeue> <12+1>\n"},
 		{"comment", func(ctx context.Context, c *Client) error { return c.Comment(ctx, "12", hostile) }, "scontrol <update> <jobid=12> <admincomment=" + hostile + ">\n"},
 		{"no requeue", func(ctx context.Context, c *Client) error { return c.SetNoRequeue(ctx, "12") }, "scontrol <update> <jobid=12> <requeue=0>\n"},

@@ -182,7 +182,7 @@ func (d *demo) follow(ctx context.Context, id string, begin time.Time, w *Worklo
 		case "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL":
 			return false, fmt.Errorf("job %s is %s", id, state)
 		}
-		if strings.Contains(out, "Reason=job_requeued_in_held_state") {
+		if state == "PENDING" && field(out, "Priority") == "0" {
 			return false, fmt.Errorf("job %s is held: %s", id, line)
 		}
 		return false, nil

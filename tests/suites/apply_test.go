@@ -94,7 +94,7 @@ func (c *cluster) heldForNodes() {
 	for id, words := range jobs {
 		c.wait(switchLimit, "job "+id+" to be held", func() bool {
 			job := c.job(id)
-			return job["JobState"] == "PENDING" && strings.Contains(job["Reason"], "held_state") && job["Priority"] == "0"
+			return held(job) && (strings.Contains(job["Reason"], "held_state") || job["Reason"] == "JobHeldUser")
 		})
 		text := c.job(id)["AdminComment"]
 		for _, word := range append(words, "kernel-broker: ") {

@@ -43,6 +43,7 @@ func TestFaultSlurm(t *testing.T) {
 		f.killProlog()
 		f.completed("alice", id, 2)
 	})
+	f.on("prolog-hung-while-its-job-is-held", prologHung)
 	f.on("cancelled-before-the-boot", func(f *faults) {
 		f.freeze(f.Nodes()...)
 		at := f.logSize()
@@ -171,6 +172,35 @@ exec slurmd -b`, f.Nodes())
 	f.ok(f.Broker().Signal(f.ctx, syscall.SIGCONT))
 	f.thaw(f.Nodes()...)
 	f.completed("alice", id, 2)
+}
+
+// prologHung: slurmctld looks at a job that the broker has put back, held, while
+// its PrologSlurmctld has yet to end. It forgets by that who held it, and takes
+// that for an administrator's hold, which no user may release.
+func prologHung(f *faults) {
+	f.profile("withdrawn", "mitgcm", []string{"loglevel=1"})
+	f.freeze(f.Nodes()...)
+	at := f.logSize()
+	id := f.ask("alice", "withdrawn", 0, "-N2")
+	f.logged(at, `"allocation changed" .*to=switching`)
+	hung := f.processes(prologProgram)
+	for _, pid := range hung {
+		f.ok(syscall.Kill(pid, syscall.SIGSTOP))
+	}
+	f.must("root", "kernelctl", "profile", "retire", "withdrawn", "--reason", "its time is over")
+	f.wait(switchLimit, "slurmctld to look at job "+id+" while its prolog hangs", func() bool {
+		f.cancelled("bob", f.ask("bob", "stock", 0, "--hold"))
+		return f.job(id)["Reason"] == "Cleaning"
+	})
+	for _, pid := range hung {
+		f.ok(syscall.Kill(pid, syscall.SIGCONT))
+	}
+	f.thaw(f.Nodes()...)
+	f.isHeld("alice", id, "withdrawn@1", "its time is over")
+	f.wait(switchLimit, "job "+id+" to be held for its user", func() bool { return f.job(id)["Reason"] == "JobHeldUser" })
+	f.must("alice", "scontrol", "release", id)
+	f.isHeld("alice", id, "withdrawn@1", "its time is over")
+	f.cancelled("alice", id)
 }
 
 // never checks that a job has not run at all.

@@ -1,0 +1,39 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// holdWatch is how long a hold is looked after once it is the user's: the prolog
+// that was told of it ends within that time.
+const holdWatch = 10 * time.Second
+
+// holds sees to it that the users of jobs that were held may release them.
+// slurmctld that looks at such a job before its prolog has ended forgets who held
+// it: it says "Cleaning" first, and then that an administrator did.
+func (d *decision) holds() {
+	for _, id := range slices.SortedFunc(maps.Keys(d.in.Held), compareJobs) {
+		since := d.in.Held[id]
+		if j, ok := d.heldAs(id); ok {
+			d.act(Action{Kind: HoldForUser, Job: id, Reference: j.Reference})
+			since = d.in.Now
+		}
+		if d.in.Now.Sub(since) < holdWatch {
+			d.out.Held[id] = since
+		}
+	}
+}
+
+// heldAs finds a job in the queue that is held, but not as it was.
+func (d *decision) heldAs(id kb.JobID) (kb.SlurmJob, bool) {
+	for _, j := range d.in.Slurm.Queue {
+		if j.ID == id.Job && j.Restart > id.Restart && j.Priority == 0 && (j.Reason == "Cleaning" || j.Reason == "JobHeldAdmin") {
+			return j, true
+		}
+	}
+	return kb.SlurmJob{}, false
+}

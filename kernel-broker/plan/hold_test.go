@@ -1,0 +1,59 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// A hold that slurmctld has made an administrator's is given back to the user,
+// and looked after until it stays so.
+func TestHoldsStayTheUsers(t *testing.T) {
+	id := kb.JobID{Job: 7}
+	queued := func(restart uint32, priority uint64, reason string) []kb.SlurmJob {
+		return []kb.SlurmJob{{ID: 7, Reference: "7_3", Restart: restart, State: "PENDING", Priority: priority, Reason: reason}}
+	}
+	for _, c := range []struct {
+		name  string
+		queue []kb.SlurmJob
+		given bool
+	}{
+		{"as it was held", queued(1, 0, "job requeued in held state"), false},
+		{"given back", queued(1, 0, "JobHeldUser"), false},
+		{"its prolog has yet to end", queued(1, 0, "Cleaning"), true},
+		{"taken for an administrator's", queued(1, 0, "JobHeldAdmin"), true},
+		{"held in its next run", queued(2, 0, "JobHeldAdmin"), true},
+		{"held before this run", queued(0, 0, "JobHeldAdmin"), false},
+		{"released", queued(1, 100, "Cleaning"), false},
+		{"still leaving its nodes", nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.held = map[kb.JobID]time.Time{id: w.now}
+			w.slurm.Queue = c.queue
+			w.now = w.now.Add(holdWatch - time.Second)
+			out := w.decide()
+			if has(out.Actions, HoldForUser) != c.given || c.given && out.Actions[0].Reference != "7_3" {
+				t.Errorf("actions %v", out.Actions)
+			}
+			if w.held[id].IsZero() {
+				t.Fatal("it was looked after no longer before its time")
+			}
+			w.now = w.now.Add(2 * time.Second)
+			w.decide()
+			if looked := !w.held[id].IsZero(); looked != c.given {
+				t.Errorf("looked after further: %v", looked)
+			}
+		})
+	}
+}
+
+// A job that nobody holds here is an administrator's business.
+func TestHoldsOfOthersStay(t *testing.T) {
+	w := newWorld(t)
+	w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", Restart: 1, State: "PENDING", Reason: "JobHeldAdmin"}}
+	if out := w.decide(); len(out.Actions) > 0 {
+		t.Errorf("actions %v", out.Actions)
+	}
+}
