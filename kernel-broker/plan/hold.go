@@ -9,7 +9,8 @@ import (
 )
 
 // holdWatch is how long a hold is looked after once it is the user's: the prolog
-// that was told of it ends within that time.
+// that was told of it ends within that time. Looks count, not the time since
+// then: slurmctld may be away.
 const holdWatch = 10 * time.Second
 
 // holds sees to it that the users of jobs that were held may release them.
@@ -20,9 +21,9 @@ func (d *decision) holds() {
 		since := d.in.Held[id]
 		if j, ok := d.heldAs(id); ok {
 			d.act(Action{Kind: HoldForUser, Job: id, Reference: j.Reference})
-			since = d.in.Now
+			since = d.in.Slurm.At
 		}
-		if d.in.Now.Sub(since) < holdWatch {
+		if d.in.Slurm.At.Sub(since) < holdWatch {
 			d.out.Held[id] = since
 		}
 	}

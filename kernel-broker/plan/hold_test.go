@@ -49,6 +49,17 @@ func TestHoldsStayTheUsers(t *testing.T) {
 	}
 }
 
+// While slurmctld cannot be seen, no hold is given up.
+func TestHoldsOutlastSlurmctld(t *testing.T) {
+	w := newWorld(t)
+	id := kb.JobID{Job: 7}
+	in := w.input()
+	in.Held, in.Now = map[kb.JobID]time.Time{id: w.now}, w.now.Add(time.Hour)
+	if out := Decide(in); out.Held[id].IsZero() {
+		t.Error("given up without a look")
+	}
+}
+
 // A job that nobody holds here is an administrator's business.
 func TestHoldsOfOthersStay(t *testing.T) {
 	w := newWorld(t)
