@@ -17,9 +17,18 @@ const holdWatch = 10 * time.Second
 // slurmctld that looks at such a job before its prolog has ended forgets who held
 // it: it says "Cleaning" first, and then that an administrator did.
 func (d *decision) holds() {
+	if len(d.in.Held) == 0 {
+		return
+	}
+	taken := map[uint32]kb.SlurmJob{}
+	for _, j := range d.in.Slurm.Queue {
+		if j.Priority == 0 && (j.Reason == "Cleaning" || j.Reason == "JobHeldAdmin") {
+			taken[j.ID] = j
+		}
+	}
 	for _, id := range slices.SortedFunc(maps.Keys(d.in.Held), compareJobs) {
 		since := d.in.Held[id]
-		if j, ok := d.heldAs(id); ok {
+		if j, ok := taken[id.Job]; ok && j.Restart > id.Restart {
 			d.act(Action{Kind: HoldForUser, Job: id, Reference: j.Reference})
 			since = d.in.Slurm.At
 		}
@@ -27,14 +36,4 @@ func (d *decision) holds() {
 			d.out.Held[id] = since
 		}
 	}
-}
-
-// heldAs finds a job in the queue that is held, but not as it was.
-func (d *decision) heldAs(id kb.JobID) (kb.SlurmJob, bool) {
-	for _, j := range d.in.Slurm.Queue {
-		if j.ID == id.Job && j.Restart > id.Restart && j.Priority == 0 && (j.Reason == "Cleaning" || j.Reason == "JobHeldAdmin") {
-			return j, true
-		}
-	}
-	return kb.SlurmJob{}, false
 }
