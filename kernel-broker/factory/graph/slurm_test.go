@@ -13,7 +13,8 @@ import (
 )
 
 // The programs of a fake Slurm: a job is a process in the background, and all
-// that is known of it stands in files of the folder $FAKE_SLURM.
+// that is known of it stands in files of the folder $FAKE_SLURM, none of which
+// is seen half written.
 const (
 	fakeSbatch = `#!/bin/sh
 echo "sbatch $*" >>"$FAKE_SLURM/calls"
@@ -29,15 +30,16 @@ done
 job="$FAKE_SLURM/job$id"
 cat >"$job.script"
 echo "$name" >"$job.name"
-echo PENDING >"$job.state"
+say() { echo "$1" >"$2.new" && mv "$2.new" "$2"; }
+say PENDING "$job.state"
 (
 	exec >"$(echo "$out" | sed "s/%j/$id/")" 2>&1 </dev/null
 	while [ -e "$FAKE_SLURM/busy" ]; do sleep 0.02; done
 	[ "$(cat "$job.state")" = PENDING ] || exit
-	echo RUNNING >"$job.state"
-	sh "$job.script" & echo $! >"$job.pid"
+	sh "$job.script" & say $! "$job.pid"
+	say RUNNING "$job.state"
 	wait $! && end=COMPLETED || end=FAILED
-	[ "$(cat "$job.state")" != RUNNING ] || echo $end >"$job.state"
+	[ "$(cat "$job.state")" != RUNNING ] || say $end "$job.state"
 ) &
 echo "$id;fake"
 `
@@ -58,7 +60,7 @@ exit 0
 `
 	fakeScancel = `#!/bin/sh
 echo "scancel $*" >>"$FAKE_SLURM/calls"
-echo CANCELLED >"$FAKE_SLURM/job$1.state"
+echo CANCELLED >"$FAKE_SLURM/job$1.state.new" && mv "$FAKE_SLURM/job$1.state.new" "$FAKE_SLURM/job$1.state"
 [ ! -e "$FAKE_SLURM/job$1.pid" ] || kill "$(cat "$FAKE_SLURM/job$1.pid")"
 `
 )
