@@ -326,7 +326,7 @@ func (a *fakeAgent) wish() (Desired, bool) {
 // until waits for what must come.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if is() {
 			return
 		}

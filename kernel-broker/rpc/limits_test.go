@@ -57,7 +57,7 @@ func (f *fixture) served(t *testing.T) {
 func (f *fixture) lines(words string) int { return strings.Count(f.log.String(), words) }
 
 func TestRateOfAUser(t *testing.T) {
-	f := serve(t, tight(func(l *rpc.Limits) { l.Users = limit.Rate{PerSecond: 2, Burst: 5} }), both)
+	f := serve(t, tight(func(l *rpc.Limits) { l.Users = limit.Rate{PerSecond: 0.5, Burst: 5} }), both)
 	alice := f.as(t, plainUser)
 	refused := 0
 	var last error
@@ -66,9 +66,9 @@ func TestRateOfAUser(t *testing.T) {
 			refused, last = refused+1, err
 		}
 	}
-	want(t, "too many calls", last, codes.ResourceExhausted, "more than 2 calls a second, and 5 at once; come back in")
+	want(t, "too many calls", last, codes.ResourceExhausted, "more than 0.5 calls a second, and 5 at once; come back in")
 	wait, said := client.RetryAfter(last)
-	if !said || wait <= 0 || wait > time.Second {
+	if !said || wait <= 0 || wait > 2*time.Second {
 		t.Errorf("told to come back in %v, %v", wait, said)
 	}
 	if told := f.lines("code=ResourceExhausted"); refused < 2 || told < 1 || told >= refused {

@@ -48,8 +48,8 @@ func strain(t *testing.T, userBurst, strangerBurst int) *strained {
 	verifier := credential.NewVerifier(credential.Options{Cluster: cluster,
 		Decoder: countedNotary{notary{munge.New(s.munged.Socket)}, &s.asked}})
 	limited := tight(func(l *rpc.Limits) {
-		l.Users = limit.Rate{PerSecond: 0.01, Burst: userBurst}
-		l.Strangers = limit.Rate{PerSecond: 0.01, Burst: strangerBurst}
+		l.Users = limit.Rate{PerSecond: 1e-4, Burst: userBurst}
+		l.Strangers = limit.Rate{PerSecond: 1e-4, Burst: strangerBurst}
 	})
 	s.fixture = serve(t, func(o *rpc.Options) {
 		limited(o)
@@ -109,7 +109,7 @@ func TestJunkDoesNotReachMunged(t *testing.T) {
 		t.Errorf("munged was asked %d times for 3200 calls of junk, at most %d are for one address", asked, burst)
 	}
 	err := list(t, s.by(t, carol, "127.0.0.1"))
-	want(t, "a user at the stranger's address", err, codes.ResourceExhausted, "127.0.0.1: more than 0.01 credentials a second that did not count, and 20 at once; come back in")
+	want(t, "a user at the stranger's address", err, codes.ResourceExhausted, "127.0.0.1: more than 0.0001 credentials a second that did not count, and 20 at once; come back in")
 	if wait, said := client.RetryAfter(err); !said || wait <= 0 {
 		t.Errorf("told to come back in %v, %v", wait, said)
 	}

@@ -65,11 +65,14 @@ turned_away "without node.state on a kernel of the broker" \
 # --- a node whose kernel changes under a job: the backstop in task_init
 reset_nodes
 as_user sbatch --parsable -w n1 --wrap='
+	touch started
 	while [ ! -e changed ]; do sleep 0.1; done
 	srun echo ran >ran'
 job=$out
-for _ in $(seq 100); do
-	[ "$(job_state "$job")" = RUNNING ] && break
+# RUNNING is not enough: slurmctld says so before the gate and the script's own
+# task have passed.
+for _ in $(seq 600); do
+	[ ! -e started ] || break
 	sleep 0.1
 done
 node_is n1 mitgcm 3 "$((job + 1))" 1
@@ -80,5 +83,5 @@ out=$(cat "slurm-$job.out")
 has "task refused: node runs mitgcm@3 ($kernel), because the node was prepared for job $((job + 1)), this is job $job" \
 	"and the user can read why"
 is "$(sinfo -h -N -p main -n n1 -o %T)" idle "the node is not drained by it"
-rm -f ran changed
+rm -f ran started changed
 reset_nodes

@@ -26,7 +26,7 @@ if [ "${KP_INSIDE:-}" != 1 ]; then
 	done
 	dir=$(mktemp -d /tmp/kernel-profile.XXXXXX)
 	trap 'rm -rf "$dir"' EXIT
-	KP_INSIDE=1 KP_DIR=$dir PATH=$PATH:/usr/sbin:/sbin timeout 400 unshare --net \
+	KP_INSIDE=1 KP_DIR=$dir PATH=$PATH:/usr/sbin:/sbin timeout 1800 unshare --net \
 		--mount --pid --fork --mount-proc --kill-child "$0" "$plugin" "$lua" "$@"
 	exit
 fi
@@ -75,7 +75,7 @@ report() { # status text
 # Runs a command as an ordinary user; leaves out and rc.
 as_user() {
 	rc=0
-	out=$(timeout 60 setpriv --reuid=65534 --regid=65534 --clear-groups \
+	out=$(timeout 300 setpriv --reuid=65534 --regid=65534 --clear-groups \
 		--inh-caps=-all "$@" 2>&1 </dev/null) || rc=$?
 }
 

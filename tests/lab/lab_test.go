@@ -327,11 +327,19 @@ func testReset(t *testing.T, l *Lab) {
 // ready waits until Slurm uses both nodes again, by a job on them.
 func ready(t *testing.T, l *Lab) {
 	t.Helper()
-	if err := l.WaitIdle(t.Context(), time.Minute); err != nil {
+	if err := l.WaitIdle(t.Context(), 5*time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if got := lines(run(t, l, "alice", "srun", "-N2", "hostname")); !slices.Equal(got, []string{"n1", "n2"}) {
-		t.Errorf("srun -N2 hostname: %v", got)
+	// slurmctld does not notice a reset: its nodes are idle before their slurmd
+	// is up.
+	err := Wait(t.Context(), 2*time.Minute, "a job on both nodes", func() (bool, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		r, err := l.Exec(ctx, "alice", "srun", "-N2", "hostname")
+		return err == nil && r.Exit == 0 && slices.Equal(lines(r.Stdout), []string{"n1", "n2"}), nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -104,7 +104,7 @@ func testBMC(t *testing.T, l *Lab) {
 	run(t, l, service(l.state.Mode, "slurm"), "kblab", "bmc", "reset", "n2")
 	waitReboot(t, n, old)
 	well(t, l, "a reset")
-	if err := l.WaitIdle(t.Context(), time.Minute); err != nil {
+	if err := l.WaitIdle(t.Context(), 5*time.Minute); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -88,7 +88,7 @@ func cancelSrun(c *cluster) {
 	}()
 	id := ""
 	c.wait(switchLimit, "srun's job", func() bool {
-		id = c.must("bob", "squeue", "--noheader", "--name=interrupted", "--states=CONFIGURING", "--format=%A")
+		id = strings.TrimSpace(c.try("bob", "squeue", "--noheader", "--name=interrupted", "--states=CONFIGURING", "--format=%A").Stdout)
 		return id != ""
 	})
 	c.waitEvent(id, "", "switching")

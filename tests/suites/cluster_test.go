@@ -112,7 +112,7 @@ func (c *cluster) must(user string, argv ...string) string {
 // refused runs a command that has to fail with all of the words on stderr.
 func (c *cluster) refused(user string, words []string, argv ...string) {
 	c.t.Helper()
-	r := c.try(user, argv...)
+	r := c.answered(user, argv...)
 	if r.Exit == 0 {
 		c.t.Fatalf("%s: accepted: %s", strings.Join(argv, " "), r.Stdout)
 	}
@@ -121,6 +121,22 @@ func (c *cluster) refused(user string, words []string, argv ...string) {
 			c.t.Errorf("%s: %q is not in its answer:\n%s", strings.Join(argv, " "), word, r.Stderr)
 		}
 	}
+}
+
+// answered runs a command again for as long as a submit of it goes through
+// because the broker did not say in time what the snapshot could not.
+func (c *cluster) answered(user string, argv ...string) lab.Result {
+	c.t.Helper()
+	var r lab.Result
+	c.wait(settleLimit, "the broker's word at submit", func() bool {
+		r = c.try(user, argv...)
+		late := strings.Contains(r.Stderr, "did not answer within")
+		if words := strings.Fields(r.Stdout); late && r.Exit == 0 && len(words) > 0 {
+			c.must(user, "scancel", words[len(words)-1])
+		}
+		return !late
+	})
+	return r
 }
 
 // wait waits for a condition and fails the test when it does not come true.

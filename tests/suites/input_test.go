@@ -141,7 +141,7 @@ func staleSnapshot(c *cluster) {
 			}
 		}
 		for _, name := range []string{"fresh", "fresh@1", "mitgcm"} {
-			r := c.try("alice", "sbatch", "--parsable", "--hold", "--wrap=true", "--kernel-profile="+name)
+			r := c.answered("alice", "sbatch", "--parsable", "--hold", "--wrap=true", "--kernel-profile="+name)
 			if r.Exit != 0 || r.Stderr != "" {
 				c.t.Errorf("snapshot %s: %s: exit %d: %s", what, name, r.Exit, r.Stderr)
 				continue

@@ -227,7 +227,7 @@ func (c *cluster) drained(name string, words ...string) {
 	c.t.Helper()
 	reason := ""
 	c.wait(settleLimit, "node "+name+" to be drained", func() bool {
-		out := c.must("root", "sinfo", "--noheader", "--Node", "--partition=main", "--nodes="+name, "--format=%T|%E")
+		out := strings.TrimSpace(c.try("root", "sinfo", "--noheader", "--Node", "--partition=main", "--nodes="+name, "--format=%T|%E").Stdout)
 		state, why, _ := strings.Cut(out, "|")
 		reason = why
 		// An armed node is draining, too, for as long as its job takes. One that

@@ -90,15 +90,7 @@ func (c *cluster) isDenied(words string, question ...string) {
 func (c *cluster) refusedEarly(user string, words []string, args ...string) {
 	c.t.Helper()
 	argv := append(append([]string{"sbatch", "--hold", "--parsable"}, args...), "--wrap=true")
-	var r lab.Result
-	c.wait(settleLimit, "the broker's word at submit", func() bool {
-		r = c.try(user, argv...)
-		late := strings.Contains(r.Stderr, "did not answer within")
-		if late && r.Exit == 0 {
-			c.must(user, "scancel", lastLine(r.Stdout))
-		}
-		return !late
-	})
+	r := c.answered(user, argv...)
 	if r.Exit == 0 {
 		c.t.Fatalf("sbatch %q: accepted", args)
 	}

@@ -119,7 +119,7 @@ func (c *cluster) arrayRan(user, array, profile string, n int) {
 
 // Four tasks on two nodes pay one switch per node, not one per task.
 func arrayReuse(c *cluster) {
-	c.costs(4, func() {
+	c.reuses(4, func() {
 		array := c.sbatch("alice", "-N1", "--array=1-4", "--kernel-profile=mitgcm")
 		c.arrayRan("alice", array, "mitgcm", 4)
 	})
@@ -127,7 +127,7 @@ func arrayReuse(c *cluster) {
 
 // The same with plain jobs behind it: they wait for the return.
 func arrayAmongPlainJobs(c *cluster) {
-	c.costs(4, func() {
+	c.reuses(4, func() {
 		array := c.sbatch("alice", "-N1", "--array=1-4", "--kernel-profile=mitgcm")
 		var plain []string
 		for range 4 {
@@ -143,19 +143,20 @@ func arrayAmongPlainJobs(c *cluster) {
 
 // The next in line is another user's.
 func reuseAcrossUsers(c *cluster) {
-	c.costs(4, func() {
+	var before, after map[string]string
+	c.reuses(4, func() {
 		first := c.held("alice", "-N2", "--kernel-profile=mitgcm")
 		second := c.sbatch("bob", "-N2", "--kernel-profile=mitgcm@1")
 		c.waitJob(first, "RUNNING")
 		c.letGo("alice", first)
 		c.waitJob(second, "COMPLETED")
-		before, after := bootIDs(c.ranOn("alice", first, "mitgcm", 2)), bootIDs(c.ranOn("bob", second, "mitgcm", 2))
-		for node, id := range before {
-			if after[node] != id {
-				c.t.Errorf("node %s was booted between the jobs", node)
-			}
-		}
+		before, after = bootIDs(c.ranOn("alice", first, "mitgcm", 2)), bootIDs(c.ranOn("bob", second, "mitgcm", 2))
 	})
+	for node, id := range before {
+		if after[node] != id {
+			c.t.Errorf("node %s was booted between the jobs", node)
+		}
+	}
 }
 
 // Jobs that wait behind a profile's job never see its kernel, whoever asks.

@@ -32,7 +32,7 @@ func (s *site) anotherKernel(t *testing.T) {
 	before := s.n1.must("cat /proc/sys/kernel/random/boot_id")
 	job := s.submit("--kernel-profile=mitgcm", "uname -r; while [ ! -e /tmp/go ]; do sleep 1; done")
 	s.ctl1.until("the job to run", "squeue -h -j "+job+" -o %T | grep -qx RUNNING")
-	release := s.n1.must("uname -r; tr '\\0' ' ' </proc/$(pidof slurmd)/cmdline; echo; systemctl is-active kernel-broker-agent slurmd munge dbus; kernel-broker-agent status")
+	release := s.n1.must("uname -r; tr '\\0' ' ' </proc/$(systemctl show -P MainPID slurmd)/cmdline; echo; systemctl is-active kernel-broker-agent slurmd munge dbus; kernel-broker-agent status")
 	t.Logf("while job %s runs:\n%s", job, release)
 	// Slurm waited for this boot.
 	if !strings.Contains(release, "slurmd -D -s -v -b") {
