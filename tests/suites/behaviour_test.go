@@ -178,13 +178,19 @@ func (c *cluster) kexecs() int {
 // were back.
 func (c *cluster) costs(want int, part func()) {
 	c.t.Helper()
+	if got := c.spent(part); got != want {
+		c.t.Errorf("%d kexecs, want %d", got, want)
+	}
+}
+
+// spent counts the kexecs of a part, from one settled cluster to the next.
+func (c *cluster) spent(part func()) int {
+	c.t.Helper()
 	c.settled()
 	before := c.kexecs()
 	part()
 	c.settled()
-	if got := c.kexecs() - before; got != want {
-		c.t.Errorf("%d kexecs, want %d", got, want)
-	}
+	return c.kexecs() - before
 }
 
 // reuses is costs for parts in which nodes go from one job to the next without
@@ -194,11 +200,7 @@ func (c *cluster) reuses(want int, part func()) {
 	c.t.Helper()
 	got := 0
 	for range 3 {
-		c.settled()
-		before := c.kexecs()
-		part()
-		c.settled()
-		if got = c.kexecs() - before; got <= want {
+		if got = c.spent(part); got <= want {
 			break
 		}
 		c.t.Logf("%d kexecs, want %d: once more", got, want)

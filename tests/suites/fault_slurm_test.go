@@ -130,12 +130,17 @@ const prologProgram = "/usr/libexec/kernel-broker/prolog-slurmctld"
 // killProlog kills PrologSlurmctld, which Slurm takes for its success.
 func (f *faults) killProlog() {
 	f.t.Helper()
+	f.signalProlog(syscall.SIGKILL)
+}
+
+func (f *faults) signalProlog(sig syscall.Signal) {
+	f.t.Helper()
 	pids := f.processes(prologProgram)
 	if len(pids) == 0 {
 		f.t.Fatal("no PrologSlurmctld runs")
 	}
 	for _, pid := range pids {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		if err := syscall.Kill(pid, sig); err != nil {
 			f.t.Fatalf("PrologSlurmctld: %v", err)
 		}
 	}
@@ -183,18 +188,13 @@ func prologHung(f *faults) {
 	at := f.logSize()
 	id := f.ask("alice", "withdrawn", 0, "-N2")
 	f.logged(at, `"allocation changed" .*to=switching`)
-	hung := f.processes(prologProgram)
-	for _, pid := range hung {
-		f.ok(syscall.Kill(pid, syscall.SIGSTOP))
-	}
+	f.signalProlog(syscall.SIGSTOP)
 	f.must("root", "kernelctl", "profile", "retire", "withdrawn", "--reason", "its time is over")
 	f.wait(switchLimit, "slurmctld to look at job "+id+" while its prolog hangs", func() bool {
 		f.cancelled("bob", f.ask("bob", "stock", 0, "--hold"))
 		return f.job(id)["Reason"] == "Cleaning"
 	})
-	for _, pid := range hung {
-		f.ok(syscall.Kill(pid, syscall.SIGCONT))
-	}
+	f.signalProlog(syscall.SIGCONT)
 	f.thaw(f.Nodes()...)
 	f.wait(switchLimit, "the prolog's end", func() bool { return len(f.processes(prologProgram)) == 0 })
 	f.isHeld("alice", id, "withdrawn@1", "its time is over")
