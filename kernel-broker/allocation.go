@@ -2,6 +2,7 @@ package kernelbroker
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -55,27 +56,36 @@ type Allocation struct {
 	BootTimeout  time.Duration  `json:"boot_timeout"`
 	Reuse        ReusePolicy    `json:"reuse"`
 	Fallback     FallbackPolicy `json:"fallback"`
-	// NoRequeue: the user said --no-requeue; it is given back once the job runs.
+	// NoRequeue: the user said --no-requeue, of this run or of one before. It is
+	// given back before the script begins.
 	NoRequeue bool `json:"no_requeue,omitempty"`
 	// Submitted: job_submit.lua has seen the job, so that it can be booted for.
 	Submitted bool     `json:"submitted,omitempty"`
 	Nodes     []string `json:"nodes"`
+	// Left are the nodes that the job had and let go before its end.
+	Left []string `json:"left,omitempty"`
 	// Application as the profile named it when the job was accepted.
 	Application string `json:"application,omitempty"`
 	// Collectors that the user asked for; Run is the run that has the job.
 	Collectors []string `json:"collectors,omitempty"`
 	Run        uint64   `json:"run,omitempty"`
 
-	Phase    Phase     `json:"phase"`
-	Since    time.Time `json:"since"`
-	Created  time.Time `json:"created"`
-	Reason   string    `json:"reason,omitempty"`
-	Hold     bool      `json:"hold,omitempty"` // a failed job is to be held, not requeued
-	Soon     bool      `json:"soon,omitempty"` // a failed job may be tried again at once
-	Seen     bool      `json:"seen,omitempty"` // the job was seen RUNNING
-	Ended    time.Time `json:"ended,omitzero"`
-	HandedTo string    `json:"handed_to,omitempty"` // the job that gets the nodes without a boot
-	Closed   bool      `json:"closed,omitempty"`    // nothing is left to do
+	Phase   Phase     `json:"phase"`
+	Since   time.Time `json:"since"`
+	Created time.Time `json:"created"`
+	Begun   time.Time `json:"begun,omitzero"` // when its time began to count, if that was later
+	Reason  string    `json:"reason,omitempty"`
+	Hold    bool      `json:"hold,omitempty"` // a failed job is to be held, not requeued
+	// Suspended: it was, before it had begun.
+	Suspended bool      `json:"suspended,omitempty"`
+	Soon      bool      `json:"soon,omitempty"` // a failed job may be tried again at once
+	Seen      bool      `json:"seen,omitempty"` // the job was seen RUNNING
+	Ended     time.Time `json:"ended,omitzero"`
+	HandedTo  string    `json:"handed_to,omitempty"` // the job that gets the nodes without a boot
+	Closed    bool      `json:"closed,omitempty"`    // nothing is left to do
+
+	// Lost says how nodes lost the kernel under the job.
+	Lost map[string]string `json:"lost,omitempty"`
 
 	Timeline []Event `json:"timeline,omitempty"`
 	LeftOut  int     `json:"left_out,omitempty"` // events that the timeline had no room for
@@ -94,6 +104,9 @@ func (a *Allocation) Switching() bool {
 
 // Holds reports whether the nodes still belong to this allocation's job.
 func (a *Allocation) Holds() bool { return a.Switching() || a.Phase == PhaseReady }
+
+// Had are all nodes that the job has or had.
+func (a *Allocation) Had() []string { return slices.Concat(a.Nodes, a.Left) }
 
 // Has reports whether the node is one of the allocation's.
 func (a *Allocation) Has(node string) bool { return slices.Contains(a.Nodes, node) }
@@ -121,7 +134,9 @@ func (a *Allocation) Enter(phase Phase, now time.Time, detail string) {
 func (a *Allocation) Clone() *Allocation {
 	c := *a
 	c.Nodes = append([]string(nil), a.Nodes...)
+	c.Left = append([]string(nil), a.Left...)
 	c.Collectors = append([]string(nil), a.Collectors...)
+	c.Lost = maps.Clone(a.Lost)
 	c.Timeline = append([]Event(nil), a.Timeline...)
 	c.Before, c.During, c.After = cloneProofs(a.Before), cloneProofs(a.During), cloneProofs(a.After)
 	return &c

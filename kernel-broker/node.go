@@ -166,6 +166,8 @@ type Fault struct {
 	Token string `json:"token"`
 	Ref   Ref    `json:"ref"`
 	Cause string `json:"cause"`
+	// Only: no other node has ever booted the kernel or tried to.
+	Only bool `json:"only,omitempty"`
 }
 
 // Node is what the broker wants of a machine and has seen of it.
@@ -180,8 +182,10 @@ type Node struct {
 	Timeline JobID    `json:"timeline"`
 	Pending  *Pending `json:"pending,omitempty"`
 	Attempts uint32   `json:"attempts"`
-	Failure  *Failure `json:"failure,omitempty"`
-	Issued   []Issued `json:"issued,omitempty"`
+	// RetryAt is when a boot back to stock that failed is tried again.
+	RetryAt time.Time `json:"retry_at,omitzero"`
+	Failure *Failure  `json:"failure,omitempty"`
+	Issued  []Issued  `json:"issued,omitempty"`
 	// Running is the last proof; its Ref is empty when what runs is unproven.
 	Running   Proof     `json:"running"`
 	Boot      Boot      `json:"boot"`
@@ -190,15 +194,44 @@ type Node struct {
 	Waiting bool `json:"waiting,omitempty"`
 	// Drained: the product drained this node for its Failure.
 	Drained bool `json:"drained,omitempty"`
+	// GateDrain is the drain, as SlurmNode.By, that the gate brought about.
+	GateDrain string `json:"gate_drain,omitempty"`
 	// KeptFor is the job, as scontrol names it, that the node keeps its kernel for, until KeptUntil.
 	KeptFor   string    `json:"kept_for,omitempty"`
 	KeptUntil time.Time `json:"kept_until,omitzero"`
+	// Lost is the job that has the node and whose kernel the node has lost.
+	Lost JobID `json:"lost,omitzero"`
+	// LostAt is when that was seen.
+	LostAt time.Time `json:"lost_at,omitzero"`
 	// Faults are failed boots that the catalog has yet to count.
 	Faults []Fault `json:"faults,omitempty"`
 	// SlurmdStart grows whenever slurmd has to be started anew with -b.
 	SlurmdStart     uint64    `json:"slurmd_start"`
 	SlurmdNotBefore time.Time `json:"slurmd_not_before,omitzero"`
 	Kexecs          uint64    `json:"kexecs"`
+	// Booted are the kernels of profiles that this node was proven to run, the
+	// latest last.
+	Booted []Ref `json:"booted,omitempty"`
+	// Off is the boot with which Slurm powered the node down; empty once it is
+	// up again.
+	Off string `json:"off,omitempty"`
+	// Refused is a job that was refused since no agent has ever come from the
+	// node, for whose boot Slurm waits until RefusedAt at least.
+	Refused   JobID     `json:"refused,omitzero"`
+	RefusedAt time.Time `json:"refused_at,omitzero"`
+	// Armed: the boot that Slurm is to see to was asked for by the product,
+	// whatever the reason says now.
+	Armed bool `json:"armed,omitempty"`
+	// ArmedAt is when that was last asked for.
+	ArmedAt time.Time `json:"armed_at,omitzero"`
+	// Said is what an administrator said of the node and Slurm is about to forget.
+	Said *Said `json:"said,omitempty"`
+	// SlurmdHeld: slurmd may not answer before Slurm has Said again.
+	SlurmdHeld bool `json:"slurmd_held,omitempty"`
+	// KnownBoot is a boot that Slurm does not look for and must not be told of.
+	KnownBoot string `json:"known_boot,omitempty"`
+	// Reboot is the reboot that an administrator asked for.
+	Reboot *Reboot `json:"reboot,omitempty"`
 }
 
 // maxIssued is how many tokens a node's record remembers.
@@ -210,6 +243,23 @@ func (n *Node) Issue(token string, kernel Kernel) {
 	if over := len(n.Issued) - maxIssued; over > 0 {
 		n.Issued = n.Issued[over:]
 	}
+}
+
+// maxBooted is how many kernels a node's record remembers.
+const maxBooted = 32
+
+// HasBooted remembers a kernel that the node was proven to run.
+func (n *Node) HasBooted(ref Ref) {
+	if slices.Contains(n.Booted, ref) || ref.IsStock() {
+		return
+	}
+	n.Booted = append(slices.Clone(n.Booted), ref)
+	n.Booted = n.Booted[max(0, len(n.Booted)-maxBooted):]
+}
+
+// Tried reports whether the node has booted a kernel or was asked to.
+func (n *Node) Tried(ref Ref) bool {
+	return slices.Contains(n.Booted, ref) || slices.ContainsFunc(n.Issued, func(i Issued) bool { return i.Ref == ref })
 }
 
 // Steady reports whether the node is proven to run what it shall run.
@@ -245,6 +295,7 @@ func (n *Node) PhaseName() string {
 // Clone returns a copy that shares nothing mutable.
 func (n *Node) Clone() *Node {
 	c := *n
+	c.Booted = slices.Clone(n.Booted)
 	c.Issued, c.Faults = slices.Clone(n.Issued), slices.Clone(n.Faults)
 	if n.Pending != nil {
 		p := *n.Pending
@@ -253,6 +304,14 @@ func (n *Node) Clone() *Node {
 	if n.Failure != nil {
 		f := *n.Failure
 		c.Failure = &f
+	}
+	if n.Said != nil {
+		s := *n.Said
+		c.Said = &s
+	}
+	if n.Reboot != nil {
+		r := *n.Reboot
+		c.Reboot = &r
 	}
 	return &c
 }

@@ -80,12 +80,14 @@ type Retirement struct {
 
 // ProfileVersion is a kernel with its standing in the catalog.
 type ProfileVersion struct {
-	Kernel       Kernel      `json:"kernel"`
-	RegisteredAt time.Time   `json:"registered_at"`
-	BootFailures uint32      `json:"boot_failures,omitempty"`
-	Quarantine   *Quarantine `json:"quarantine,omitempty"`
-	Retired      *Retirement `json:"retired,omitempty"`
-	Documents    []Document  `json:"documents,omitempty"`
+	Kernel       Kernel    `json:"kernel"`
+	RegisteredAt time.Time `json:"registered_at"`
+	BootFailures uint32    `json:"boot_failures,omitempty"`
+	// FailedOn are the nodes that it failed to boot on, the first few.
+	FailedOn   []string    `json:"failed_on,omitempty"`
+	Quarantine *Quarantine `json:"quarantine,omitempty"`
+	Retired    *Retirement `json:"retired,omitempty"`
+	Documents  []Document  `json:"documents,omitempty"`
 	// Envelope is the signature, see package signing; it may be replaced.
 	Envelope []byte `json:"envelope,omitempty"`
 }

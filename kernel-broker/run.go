@@ -61,6 +61,8 @@ type RunNode struct {
 	Partial string     `json:"partial,omitempty"`
 	Files   []Document `json:"files,omitempty"`
 	Since   time.Time  `json:"since,omitzero"`
+	// Left: the job has let the node go, and runs on elsewhere.
+	Left bool `json:"left,omitempty"`
 }
 
 // Settled reports whether nothing more is awaited of the node.

@@ -26,9 +26,29 @@ type SlurmJob struct {
 	// Reboot: the job asked for its nodes to be booted, as every job with a
 	// profile does.
 	Reboot bool
-	// AdminComment is only looked up for jobs of which it matters.
+	// Requeue: Slurm puts the job back into the queue when a node fails.
+	Requeue bool
+	// Reservation that the job asks for, or several with commas between them.
+	Reservation string
+	// AdminComment and Demand are only looked up for jobs of which they matter.
 	AdminComment string
+	Demand       *SlurmDemand
 }
+
+// SlurmDemand is what a job that waits asks of its nodes.
+type SlurmDemand struct {
+	Required, Excluded []string
+	// Features that every node must have.
+	Features []string
+	// CPUs and MemoryMiB of each node, and CPUs of all together.
+	CPUs, AllCPUs uint64
+	MemoryMiB     uint64
+	// Doubt is what else the job asks for, which is not judged.
+	Doubt string
+}
+
+// Partitions that the job may run in.
+func (j SlurmJob) Partitions() []string { return strings.Split(j.Partition, ",") }
 
 // Holds reports whether the job has its nodes and has not begun to end.
 func (j SlurmJob) Holds() bool {
@@ -51,8 +71,10 @@ func (j SlurmJob) Pending() bool {
 	case "None", "Resources", "Priority", "Reservation":
 		return true
 	}
-	// Its text goes on with the nodes that are not available.
-	return strings.HasPrefix(j.Reason, "ReqNodeNotAvail")
+	// Their texts go on: with the nodes that are not available, and with what
+	// else there may be. Nodes whose return is armed are drained, too.
+	return strings.HasPrefix(j.Reason, "ReqNodeNotAvail") ||
+		strings.HasPrefix(strings.ReplaceAll(j.Reason, "_", " "), "Nodes required for job are DOWN, DRAINED")
 }
 
 // Before is the order in which Slurm considers jobs that wait.
@@ -70,10 +92,13 @@ func (j SlurmJob) Before(other SlurmJob) bool {
 const (
 	commentPrefix    = "kernel-broker: "
 	commentRequested = " requested"
+	// commentNoRequeue ends it for a job of which its user said --no-requeue.
 	commentNoRequeue = "; norequeue"
 	commentProfiling = "; profiling="
 	// commentOther begins what was in the comment before.
 	commentOther = " | "
+	// commentWaits begins the comment of a job that is back in the queue.
+	commentWaits = "requeued, waits for "
 )
 
 // Requested returns the profile that job_submit.lua noted for a waiting job.
@@ -83,6 +108,9 @@ func (j SlurmJob) Requested() (Ref, bool) {
 		return Ref{}, false
 	}
 	name, _, ok := strings.Cut(text, commentRequested)
+	if again, waits := strings.CutPrefix(text, commentWaits); waits {
+		name, _, ok = strings.Cut(again, ":")
+	}
 	if !ok {
 		return Ref{}, false
 	}
@@ -117,12 +145,38 @@ func WithProfiling(comment string, collectors []string) string {
 	if len(collectors) == 0 {
 		return comment
 	}
+	return ownWords(comment) + commentProfiling + strings.Join(collectors, ",")
+}
+
+// WithNoRequeue adds the user's --no-requeue to a comment, where SaidNoRequeue
+// finds it. It comes last.
+func WithNoRequeue(comment string) string { return ownWords(comment) + commentNoRequeue }
+
+// Requeued is the comment of a job that waits again for what it asked for.
+func Requeued(requested Ref, why string) string {
+	return commentWaits + requested.String() + ": " + why
+}
+
+// Retell makes another comment of a job, in which stays what was asked for at
+// submit.
+func (j SlurmJob) Retell(comment string) string {
+	if list, asked := j.Profiling(); asked {
+		comment = WithProfiling(comment, []string{list})
+	}
+	if j.SaidNoRequeue() {
+		comment = WithNoRequeue(comment)
+	}
+	return comment
+}
+
+// ownWords keeps a comment from looking like ours and somebody else's.
+func ownWords(comment string) string {
 	// Again, for " | | "; and by something, for what stood around it may be
 	// another of our words together.
 	for strings.Contains(comment, commentOther) {
 		comment = strings.ReplaceAll(comment, commentOther, " / ")
 	}
-	return comment + commentProfiling + strings.Join(collectors, ",")
+	return comment
 }
 
 // SlurmNode is what slurmctld says of a node.
@@ -131,26 +185,57 @@ type SlurmNode struct {
 	State  string   // base state: IDLE, ALLOCATED, MIXED, DOWN, ...
 	Flags  []string // DRAIN, POWERING_UP, REBOOT_REQUESTED, REBOOT_ISSUED, COMPLETING, ...
 	Reason string
+	// By is who gave the reason and when, as scontrol writes it.
+	By string
+
+	Partitions, Features []string
+	CPUs                 uint64
+	MemoryMiB            uint64
+}
+
+// Reserved reports whether the node is in a reservation that has begun.
+func (n SlurmNode) Reserved() bool {
+	return n.has("RESERVED") || n.has("MAINT") || n.has("MAINTENANCE")
 }
 
 func (n SlurmNode) has(flag string) bool { return slices.Contains(n.Flags, flag) }
 
 // Waiting reports whether Slurm waits for a boot of this node.
-func (n SlurmNode) Waiting() bool { return n.has("POWERING_UP") || n.has("REBOOT_ISSUED") }
+func (n SlurmNode) Waiting() bool {
+	return n.has("POWERING_UP") || n.has("REBOOT_ISSUED") && !n.BootForgotten()
+}
+
+// BootForgotten reports whether slurmctld waits for a boot and will not see it:
+// an answer of the node's slurmd, which came before the registration, ended its
+// being down, and a boot is only taken from a node that is down or powering up.
+// The node stays drained for that boot, whatever it registers.
+func (n SlurmNode) BootForgotten() bool {
+	return n.State == "IDLE" && n.Drained() && n.has("REBOOT_ISSUED") && !n.has("POWERING_UP")
+}
+
+// PoweredDown reports whether Slurm's power saving has taken the power off the
+// node. One that did not come up in time is down, and may have power.
+func (n SlurmNode) PoweredDown() bool {
+	return n.State != "DOWN" && (n.has("POWERED_DOWN") || n.has("POWERING_DOWN"))
+}
 
 // RebootIssued reports whether Slurm has asked for a boot on its own account.
 func (n SlurmNode) RebootIssued() bool { return n.has("REBOOT_ISSUED") }
 
 // Armed reports whether the return is armed: Slurm will boot the node when its
-// job has ended, before any other job.
+// job has ended, before any other job. Whose words stand in the reason does not
+// matter: an administrator's drain takes the place of ours.
 func (n SlurmNode) Armed() bool {
-	return (n.has("REBOOT_REQUESTED") || n.has("REBOOT_ISSUED")) && strings.HasPrefix(n.Reason, ReasonReturn)
+	return n.RebootIssued() || n.has("REBOOT_REQUESTED") && (n.Drained() || n.Ours())
 }
 
 // Drained reports whether no new job may come to the node.
 func (n SlurmNode) Drained() bool {
-	return n.has("DRAIN") || n.State == "DRAINED" || n.State == "DRAINING"
+	return n.has("DRAIN") || n.State == "DRAINED" || n.State == "DRAINING" || n.Failing()
 }
+
+// Failing reports whether an administrator expects the node to fail (state=fail).
+func (n SlurmNode) Failing() bool { return n.has("FAIL") || n.State == "FAIL" || n.State == "FAILING" }
 
 // Down reports whether Slurm holds the node for dead.
 func (n SlurmNode) Down() bool { return n.State == "DOWN" || n.Unknown() }
@@ -159,6 +244,11 @@ func (n SlurmNode) Down() bool { return n.State == "DOWN" || n.Unknown() }
 // node since. It forgets boots that it waited for then, but takes whatever the
 // node registers first, a boot among it.
 func (n SlurmNode) Unknown() bool { return n.State == "UNKNOWN" }
+
+// Powered reports whether Slurm has switched the node's power off or is about to.
+func (n SlurmNode) Powered() bool {
+	return n.has("POWER_DOWN") || n.has("POWERED_DOWN") || n.has("POWERING_DOWN")
+}
 
 // Unheard reports whether slurmctld has yet to hear of the node's slurmd, as
 // after every resume. It gives such a node no job, and issues a boot to it only
@@ -188,6 +278,8 @@ type SlurmView struct {
 	Queue        []SlurmJob
 	Nodes        map[string]SlurmNode
 	Reservations []SlurmReservation
+	// ResumeTimeout is how long Slurm waits for a node's boot; 0 if unknown.
+	ResumeTimeout time.Duration
 	// Commented: the first jobs of the queue come with their AdminComment.
 	Commented bool
 }

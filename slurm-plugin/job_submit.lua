@@ -17,7 +17,8 @@ One that asks for profiling has KERNEL_PROFILING as well, with or without a
 profile. Its collectors are added to the admin_comment, "; profiling=io,noise",
 where the broker finds them; without a profile that is all that is done to it.
 
-A job with neither is left exactly as it is.
+A job with neither is left exactly as it is. No job may name a reservation of
+the broker's, which keeps nodes for another one.
 
 slurmctld calls this under its locks: no files, no network, no programs. The
 SPANK plugin has looked the name up; the broker authorises it when the job
@@ -34,6 +35,12 @@ local STOCK = "stock"
 
 -- NO_VAL of the 16 bit fields, where an older slurmctld does not export it.
 local NO_VAL16 = 0xfffe
+
+-- Errors of Slurm whose text comes nearest; their numbers are the same from
+-- 22.05 to 26.05: "Requested operation not supported on this system", "Job
+-- dependency problem".
+local NOT_SUPPORTED = 2036
+local DEPENDENCY = 2038
 
 local SHARED = {
 	[1] = "--oversubscribe",
@@ -54,9 +61,26 @@ local function is_set(value)
 	return type(value) == "number" and value ~= no_val16()
 end
 
+-- slurmctld's numbers are floating-point ones, and some Luas write 7.0 for 7.
+local function id_text(id)
+	return type(id) == "number" and string.format("%.0f", id) or tostring(id)
+end
+
 local function refuse(text)
 	slurm.log_user("kernel-broker: %s", text)
 	return slurm.ERROR
+end
+
+--[[
+slurmctld 22.05 drops what is said to the user of a change, so that scontrol has
+nothing but the error's own text; newer ones pass it on. slurmctld's log has it
+in every version.
+]]
+local function refuse_change(job_rec, uid, code, text)
+	slurm.log_info("kernel-broker: change of job %s by user %s refused: %s",
+		id_text(job_rec.job_id), id_text(uid), text)
+	refuse(text)
+	return code
 end
 
 --[[
@@ -96,19 +120,30 @@ local function each_control(job_desc, take)
 	end
 end
 
--- Returns the profile that the job asks for or nil, and an error or nil.
+--[[
+Returns the profile that the job asks for or nil, and an error or nil. The
+broker's hook and the gate read KERNEL_PROFILE alone. Slurm's own variable for
+the option is taken away by the plugin; somebody whose own plugin sets it gets
+no other meaning by it, and no job.
+]]
 local function wanted(job_desc)
-	local values, first, two = {}, nil, nil
+	local values, first, two, control, option = {}, nil, nil, nil, nil
 	each_control(job_desc, function(name, value)
 		if name ~= CONTROL and name ~= OPTION then
 			return
 		end
+		control = control or name == CONTROL
+		option = option or name == OPTION
 		if first and first ~= value then
 			two = true
 		end
 		first = first or value
 		values[#values + 1] = value
 	end)
+	if option and not control then
+		return nil, OPTION .. " is set without " .. CONTROL ..
+			"; write --kernel-profile"
+	end
 	if two then
 		table.sort(values)
 		return nil, string.format(
@@ -204,8 +239,72 @@ local function forced_sharing(job_desc, part_list)
 	return found
 end
 
+--[[
+The ids of the jobs whose nodes a job wants to be added to its own, from a list
+of dependencies such as "afterok:5,expand:12_3".
+]]
+local function expands(job_desc)
+	local ids, any = {}, false
+	local list = job_desc.dependency
+	if type(list) == "string" then
+		for id in list:lower():gmatch("expand:(%d+)") do
+			ids[tonumber(id)] = true
+			any = true
+		end
+	end
+	return any and ids or nil
+end
+
+--[[
+Why a job cannot be merged into another one, or nil. Both must be plain: the
+nodes of the one run another kernel than the nodes of the other. Slurm shows all
+jobs here; an array's and a heterogeneous job's parts are all meant by its id.
+]]
+local function merge_problem(job_desc, profile)
+	local ids = expands(job_desc)
+	if not ids then
+		return nil
+	end
+	if profile then
+		return "the nodes of a job with a kernel profile cannot be added " ..
+			"to another job's (--dependency=expand)"
+	end
+	for _, other in pairs(type(slurm.jobs) == "table" and slurm.jobs or {}) do
+		if (ids[other.job_id] or ids[other.array_job_id] or
+				ids[other.het_job_id]) and wanted(other) then
+			return string.format("job %s has a kernel profile, and no nodes " ..
+				"can be added to it (--dependency=expand)",
+				id_text(other.job_id))
+		end
+	end
+	return nil
+end
+
+-- Whether a job asks for nodes that the broker keeps for another one. The broker
+-- itself asks for them in the name of no job's owner.
+local KEPT = "^kernel%-broker%-"
+
+local function asks_for_kept(job_desc)
+	local names = job_desc.reservation
+	if type(names) == "string" then
+		for one in names:gmatch("[^,%s]+") do
+			if one:match(KEPT) then
+				return true
+			end
+		end
+	end
+	return false
+end
+
+local NOT_YOURS = "the reservations kernel-broker-* keep nodes for one job " ..
+	"that waits; no other can be put into them"
+
 function kernel_broker.submit(job_desc, part_list, submit_uid)
+	if asks_for_kept(job_desc) then
+		return refuse(NOT_YOURS)
+	end
 	local profile, problem = wanted(job_desc)
+	problem = problem or merge_problem(job_desc, profile)
 	local look
 	if not problem then
 		look, problem = collectors(job_desc)
@@ -245,33 +344,43 @@ function kernel_broker.submit(job_desc, part_list, submit_uid)
 	job_desc.shared = 0
 	job_desc.requeue = 1
 	slurm.log_info("kernel-broker: job of user %s asks for kernel profile %s",
-		tostring(submit_uid), profile)
+		id_text(submit_uid), profile)
 	return slurm.SUCCESS
 end
 
 --[[
 A change is refused only where it would break the promise that no job runs on a
-kernel it did not ask for: sharing the nodes. Everything else (time, partition,
-hold, requeue, priority) is the user's. Whether the nodes are booted is not:
+kernel it did not ask for: sharing the nodes, and merging two jobs. Everything
+else (time, partition, hold, requeue, priority) is the user's, but for the nodes
+that are kept for another job. Whether the nodes are booted is not:
 slurmctld lets only administrators change that, among them the broker, which does
 so for a job whose nodes were kept for it.
 ]]
 function kernel_broker.modify(job_desc, job_rec, part_list, modify_uid)
+	if asks_for_kept(job_desc) and modify_uid ~= 0 and
+		modify_uid == job_rec.user_id then
+		return refuse_change(job_rec, modify_uid, NOT_SUPPORTED, NOT_YOURS)
+	end
 	local profile = wanted(job_rec)
+	local problem = merge_problem(job_desc, profile)
+	if problem then
+		return refuse_change(job_rec, modify_uid, DEPENDENCY, problem)
+	end
 	if not profile then
 		return slurm.SUCCESS
 	end
 	if is_set(job_desc.shared) and job_desc.shared ~= 0 then
-		return refuse("a job with a kernel profile needs whole nodes: " ..
+		return refuse_change(job_rec, modify_uid, NOT_SUPPORTED,
+			"a job with a kernel profile needs whole nodes: " ..
 			"OverSubscribe cannot be turned on")
 	end
 	if type(job_desc.partition) == "string" then
 		local partition = forced_sharing(job_desc, part_list)
 		if partition then
-			return refuse(string.format(
-				"a job with a kernel profile needs whole nodes, but the " ..
-				"partition %s always shares them (OverSubscribe=FORCE)",
-				partition))
+			return refuse_change(job_rec, modify_uid, NOT_SUPPORTED,
+				string.format("a job with a kernel profile needs whole " ..
+				"nodes, but the partition %s always shares them " ..
+				"(OverSubscribe=FORCE)", partition))
 		end
 	end
 	return slurm.SUCCESS

@@ -84,6 +84,8 @@ func (a *Agent) do(ctx context.Context, action decide.Action) error {
 		return a.announce(ctx, action)
 	case decide.Execute:
 		return a.execute(ctx, action)
+	case decide.Reboot:
+		return a.reboot(ctx, action)
 	default:
 		return fmt.Errorf("action %q: %w", action.Kind, kernelbroker.ErrInvalid)
 	}
@@ -105,6 +107,12 @@ func (a *Agent) announce(ctx context.Context, action decide.Action) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, receiptTimeout)
 	defer cancel()
+	// The boot ends what is known of the gate's refusals; slurmd is down by now.
+	if refusals := nodestate.Refusals(a.parts.NodeState, a.parts.Boot.BootID); len(refusals) > 0 {
+		if err := a.parts.Link.Send(ctx, link.SlurmdReport(action.Generation, false, 0, "", refusals)); err != nil {
+			return err
+		}
+	}
 	message := link.SwitchReport(action.Generation, decide.Announced, decide.NoFault, "")
 	if err := a.parts.Link.Send(ctx, message); err != nil {
 		return err
@@ -182,9 +190,14 @@ func (a *Agent) succeeded(action decide.Action) {
 		s.Generation = action.Generation
 		a.sent.report = reportKey{action.Generation, decide.Announced}
 		a.setStage(decide.Announced, "the broker has the last word")
-	case decide.StartSlurmd, decide.StopSlurmd:
+	case decide.Reboot:
+		a.observed.Hold[decide.Reboot] = time.Now().Add(rebootTime)
+	case decide.StartSlurmd:
 		a.slurmdCause = ""
 		a.observed.Awaited = false // until slurmctld is asked again
+	case decide.StopSlurmd:
+		// What slurmctld waits for is what the next start claims.
+		a.slurmdCause = ""
 	}
 }
 

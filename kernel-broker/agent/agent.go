@@ -62,6 +62,8 @@ type Parts struct {
 	// Awaited asks slurmctld whether it waits for a boot of this node while no
 	// job has it; nil never asks.
 	Awaited func(ctx context.Context) (bool, error)
+	// Reboot has the machine reboot by its firmware.
+	Reboot func(ctx context.Context) error
 	// Sync brings the disks up to date before a boot.
 	Sync func()
 	Log  *slog.Logger

@@ -8,6 +8,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/local"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
 )
 
 // sent is what the broker was told on the stream that is up. Reports follow
@@ -28,6 +29,8 @@ type slurmdKey struct {
 	running    bool
 	start      uint64
 	detail     string
+	// refusals of the gate, as text.
+	refusals string
 }
 
 const sendTimeout = time.Second
@@ -79,12 +82,13 @@ func (a *Agent) reportSwitch(ctx context.Context) error {
 
 func (a *Agent) reportSlurmd(ctx context.Context) error {
 	s := a.observed.Slurmd
-	key := slurmdKey{true, a.wish.Generation, s.Running, s.Start, a.slurmdCause}
+	refusals := nodestate.Refusals(a.parts.NodeState, a.parts.Boot.BootID)
+	key := slurmdKey{true, a.wish.Generation, s.Running, s.Start, a.slurmdCause, fmt.Sprint(refusals)}
 	// What is about to change is not worth a message.
 	if key == a.sent.slurmd || a.doing(decide.StartSlurmd) || a.doing(decide.StopSlurmd) {
 		return nil
 	}
-	if err := a.parts.Link.Send(ctx, link.SlurmdReport(key.generation, key.running, key.start, key.detail)); err != nil {
+	if err := a.parts.Link.Send(ctx, link.SlurmdReport(key.generation, key.running, key.start, key.detail, refusals)); err != nil {
 		return err
 	}
 	a.sent.slurmd = key

@@ -65,6 +65,18 @@ func OpenStore(root string, o StoreOptions) (*Store, error) {
 // Open opens an artifact for reading; see Dir.Open.
 func (s *Store) Open(digest Digest) (*os.File, error) { return s.dir.Open(digest) }
 
+// Check reads a whole file anew. One that is not what its digest says is removed,
+// so that it can be uploaded again: ErrDigestMismatch. ErrNotFound: there is none.
+func (s *Store) Check(ctx context.Context, digest Digest) error {
+	err := s.dir.Verify(ctx, digest)
+	if errors.Is(err, ErrDigestMismatch) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return errors.Join(err, s.dir.Remove(digest))
+	}
+	return err
+}
+
 // State tells whether an artifact is stored, and else how much of it arrived.
 func (s *Store) State(digest Digest) (stored bool, size int64, err error) {
 	entry, err := s.dir.Stat(digest)

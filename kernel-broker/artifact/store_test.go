@@ -115,6 +115,38 @@ func TestUploadThatDoesNotMatchBeginsAnew(t *testing.T) {
 	}
 }
 
+// A file that is damaged on the disk is found, and can be uploaded again.
+func TestDamagedFileCanBeUploadedAgain(t *testing.T) {
+	w := newWorld(t, nil)
+	digest, size := DigestOf(long), int64(len(long))
+	put := func() {
+		t.Helper()
+		if stored, err := w.Put(t.Context(), digest, size, 0, bytes.NewReader(long)); err != nil || !stored {
+			t.Fatal(stored, err)
+		}
+	}
+	put()
+	if err := w.Check(t.Context(), digest); err != nil {
+		t.Errorf("a whole file: %v", err)
+	}
+	path := w.dir.Path(digest)
+	damaged := slices.Clone(long)
+	damaged[len(damaged)/2] ^= 1
+	if err := errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, damaged, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Check(t.Context(), digest); !errors.Is(err, ErrDigestMismatch) {
+		t.Errorf("a damaged file: %v", err)
+	}
+	if err := w.Check(t.Context(), digest); !errors.Is(err, ErrNotFound) {
+		t.Errorf("it is still there: %v", err)
+	}
+	put()
+	if err := w.Check(t.Context(), digest); err != nil {
+		t.Errorf("uploaded again: %v", err)
+	}
+}
+
 func TestQuotaAndUploadsAtATime(t *testing.T) {
 	w := newWorld(t, func(o *StoreOptions) { o.Limit, o.Uploads = 100, 2 })
 	w.put([]byte(strings.Repeat("a", 60)))

@@ -16,6 +16,8 @@ type Options struct {
 	Store   store.Store
 	Catalog *catalog.Catalog
 	Slurm   Slurm
+	// Clock that the looks of Slurm are dated by, too; nil: a new one.
+	Clock *Clock
 	// Reset resets a node from outside; nil where nothing can.
 	Reset Resetter
 	Plan  plan.Config
@@ -36,5 +38,8 @@ type Options struct {
 	Runs     RunLimits
 	// HasArtifact reports whether a file is stored.
 	HasArtifact func(digest string, size uint64) (bool, error)
-	Log         *slog.Logger
+	// CheckArtifact reads a stored file anew: kernelbroker.ErrInvalid when it is
+	// not what its digest says, kernelbroker.ErrNotFound when there is none.
+	CheckArtifact func(ctx context.Context, digest string) error
+	Log           *slog.Logger
 }

@@ -13,6 +13,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/limit"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
 )
 
@@ -22,6 +23,9 @@ type Controller struct {
 	log     *slog.Logger
 	actions *executor
 	looks   looks
+	// comments are questions for the comment of a job that somebody looks at.
+	comments *limit.Turns
+	clock    *Clock
 
 	mu       sync.Mutex
 	records  records
@@ -33,17 +37,26 @@ type Controller struct {
 	kernels  *kernels
 	counted  map[string]bool
 	told     map[kb.JobID]string
-	restored map[kb.JobID]bool
-	held     map[kb.JobID]time.Time // holds that are looked after
-	resets   map[string]time.Time   // done, by the token of the boot that they end
-	misfits  map[string]string      // records that were too large, and what was done
-	snapshot string
-	watchers map[kb.JobID][]chan struct{}
+	held     map[kb.JobID]plan.Hold // holds that are looked after
+	// slurmBoot names the slurmctld that answered, while there are holds.
+	slurmBoot string
+	gateLeft  map[string]string    // drains that stay, by node
+	resets    map[string]time.Time // done, by the token of the boot that they end
+	damaged   map[string]string    // images of stock, by digest
+	// saidAgain is when Slurm was last told what an administrator said of a node.
+	saidAgain map[string]time.Time
+	checked   time.Time         // when these were looked at last
+	misfits   map[string]string // records that were too large, and what was done
+	snapshot  string
+	watchers  map[kb.JobID][]chan struct{}
+	line      map[uint32]*turn    // of jobs that wait for their turn
+	said      map[kb.JobID]string // to them
 	// runWatchers watch profiling runs.
 	runWatchers []*runWatcher
 
-	kick chan struct{} // wakes the passes
-	look chan struct{} // wakes the poller
+	begin time.Time
+	kick  chan struct{} // wakes the passes
+	look  chan struct{} // wakes the poller
 	// eager is when a slurmd last began to run, under the lock.
 	eager time.Time
 	pace  *pace
@@ -54,20 +67,28 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	if o.Runs == (RunLimits{}) {
 		o.Runs = DefaultRunLimits()
 	}
+	if o.Clock == nil {
+		o.Clock = NewClock()
+	}
 	c := &Controller{
-		o: o, log: o.Log, records: records{store: o.Store},
+		clock: o.Clock,
+		begin: o.Clock.Now(), o: o, log: o.Log, records: records{store: o.Store},
 		sessions: map[string]*Session{}, lost: map[string]time.Time{}, kernels: newKernels(nil, nil),
-		counted: map[string]bool{}, told: map[kb.JobID]string{}, restored: map[kb.JobID]bool{}, held: map[kb.JobID]time.Time{}, resets: map[string]time.Time{}, misfits: map[string]string{}, watchers: map[kb.JobID][]chan struct{}{},
+		line: map[uint32]*turn{}, said: map[kb.JobID]string{}, counted: map[string]bool{}, told: map[kb.JobID]string{}, held: map[kb.JobID]plan.Hold{}, resets: map[string]time.Time{}, gateLeft: map[string]string{}, misfits: map[string]string{}, damaged: map[string]string{}, saidAgain: map[string]time.Time{}, watchers: map[kb.JobID][]chan struct{}{},
 		kick: make(chan struct{}, 1), look: make(chan struct{}, 1), pace: newPace(),
 	}
+	c.comments = limit.NewTurns(commentsAtOnce, commentsAtOnce)
 	c.actions = newExecutor(c)
 	c.looks.view = c.o.Slurm.View
-	if err := c.records.load(ctx); err != nil {
+	if err := c.loadLocked(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.loadHolds(ctx, c.clock.Now()); err != nil {
 		return nil, err
 	}
 	// Whatever an agent did while nobody listened, its time begins now.
 	for name := range c.records.nodes {
-		c.lost[name] = time.Now()
+		c.lost[name] = c.clock.Now()
 	}
 	profiles, err := o.Catalog.List(ctx)
 	if err != nil {
@@ -103,6 +124,15 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
+// loadLocked reads the records anew.
+func (c *Controller) loadLocked(ctx context.Context) error {
+	if err := c.records.load(ctx); err != nil {
+		return err
+	}
+	c.records.rebase(c.clock.Now(), c.o.Plan)
+	return nil
+}
+
 func (c *Controller) kickLocked() {
 	select {
 	case c.kick <- struct{}{}:
@@ -125,6 +155,9 @@ func (c *Controller) poll(ctx context.Context) {
 		comments := c.endingLocked()
 		c.mu.Unlock()
 		view, err := c.looks.take(ctx, comments)
+		if err == nil {
+			c.askBoot(ctx)
+		}
 		c.mu.Lock()
 		if err != nil && ctx.Err() == nil && c.viewErr == nil {
 			c.log.Warn("slurmctld cannot be seen", "error", err)
@@ -185,7 +218,7 @@ func (c *Controller) busyLocked() bool {
 		}
 	}
 	for _, n := range c.records.nodes {
-		if n.Waiting || n.Pending != nil || n.KeptFor != "" {
+		if n.Waiting || n.Pending != nil || n.KeptFor != "" || n.Said != nil || n.Reboot != nil || n.SlurmdHeld {
 			return true
 		}
 	}
@@ -197,7 +230,7 @@ func (c *Controller) pass(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stale {
-		if err := c.records.load(ctx); err != nil {
+		if err := c.loadLocked(ctx); err != nil {
 			return err
 		}
 		c.stale = false
@@ -218,12 +251,15 @@ func (c *Controller) pass(ctx context.Context) error {
 		for _, a := range out.Allocations {
 			if a.Closed {
 				delete(c.told, a.ID)
-				delete(c.restored, a.ID)
 			}
 		}
 		c.forgetResetsLocked()
+		maps.DeleteFunc(c.saidAgain, func(node string, _ time.Time) bool {
+			n := c.records.nodes[node]
+			return n == nil || !n.SlurmdHeld && (n.Said == nil || !n.Said.Asked)
+		})
 	}
-	c.held = out.Held
+	c.keepHoldsLocked(ctx, out.Held)
 	for node, n := range reports {
 		if s := c.sessions[node]; s != nil {
 			s.heard(n)
@@ -239,7 +275,7 @@ func (c *Controller) pass(ctx context.Context) error {
 			s.agent.Ending, s.query = 0, 0
 		}
 	}
-	for _, action := range out.Actions {
+	for _, action := range append(out.Actions, c.damagedLocked(in.Now)...) {
 		c.actions.submit(action)
 	}
 	c.notifyLocked(out)
@@ -274,11 +310,11 @@ func (c *Controller) admitLocked() {
 
 func (c *Controller) inputLocked(reports map[string]int) plan.Input {
 	in := plan.Input{
-		Now: time.Now().UTC(), Config: c.o.Plan, Slurm: c.view,
+		Now: c.clock.Now(), Began: c.clock.began, Config: c.o.Plan, Slurm: c.view,
 		// Copies: what was is compared with what became of it after the commit.
 		Nodes: maps.Clone(c.records.nodes), Allocations: maps.Clone(c.records.allocs),
 		Runs: c.openRunsLocked(), NextRun: c.records.runs.next,
-		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Told: c.told, Restored: c.restored, Held: c.held, Resets: c.resets, NewToken: newToken,
+		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Told: c.told, Held: c.held, InLine: c.inLineLocked(), SlurmBoot: c.slurmBoot, Resets: c.resets, GateLeft: c.gateLeft, Damaged: maps.Clone(c.damaged), SaidAgain: maps.Clone(c.saidAgain), NewToken: newToken,
 	}
 	for name, since := range c.lost {
 		in.Agents[name] = plan.Agent{Since: since}

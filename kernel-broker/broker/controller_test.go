@@ -40,7 +40,7 @@ func TestJobThereAndBack(t *testing.T) {
 	if d.Kernel.Ref().String() != "mitgcm@1" || kb.ValidateToken(d.Token) != nil || d.SlurmdAllowed || d.Jobs[0] != 7 {
 		t.Errorf("wish %+v", d)
 	}
-	until(t, "the return is armed", func() bool { return f.slurm.seen("arm n1 kprof: mitgcm@1 for job 7") > 0 })
+	until(t, "the return is armed", func() bool { return f.slurm.seen("arm n1") > 0 })
 	progress, err := f.c.Ensure(t.Context(), request(7)) // the hook joins
 	if err != nil {
 		t.Fatal(err)
@@ -209,6 +209,8 @@ func TestSameRunOnceMore(t *testing.T) {
 func TestEnsureIsTheSameInAnyOrder(t *testing.T) {
 	f := newFixture(t)
 	f.start()
+	f.attach("n1", kb.StockProfile, "", bootOne)
+	f.attach("n2", kb.StockProfile, "", bootTwo)
 	f.slurm.job(7, "CONFIGURING", "n1", "n2")
 	r := request(7)
 	r.Nodes = []string{"n1", "n2"}

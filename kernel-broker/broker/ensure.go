@@ -93,8 +93,11 @@ func (c *Controller) progress(ctx context.Context, id kb.JobID) (Progress, error
 	}
 	// A job to be held is held before its hook may end the prolog: slurmctld
 	// would requeue it first. Then the sooner the better: see plan.HoldForUser.
-	if a.Phase == kb.PhaseFailed && a.Hold && !a.Closed && a.Ended.IsZero() && c.held[id].IsZero() {
+	if a.Phase == kb.PhaseFailed && a.Hold && !a.Closed && a.Ended.IsZero() && c.held[id].Since.IsZero() {
 		p.Phase = kb.PhaseSwitching
+	}
+	if c.restoresLocked(a) {
+		p.Phase, p.Message = kb.PhaseSwitching, "Slurm is told of --no-requeue"
 	}
 	// And one that is to be looked at begins when those who look stand by.
 	if a.Phase == kb.PhaseReady && c.standsByLocked(a) {
@@ -114,7 +117,7 @@ func (c *Controller) accept(ctx context.Context, r Request) error {
 	}
 	if have == nil {
 		// Before slurmctld is asked: jobs that wait ask again and again.
-		if err := c.room(r.ID); err != nil {
+		if err := c.room(ctx, r.ID); err != nil {
 			return err
 		}
 	}
@@ -145,35 +148,6 @@ func over(a *kb.Allocation) bool {
 	return a.Closed || a.Phase == kb.PhaseReturning || a.Phase == kb.PhaseDone
 }
 
-// room refuses a job while there are as many switches under way as there may
-// be: its prolog waits. What slurmctld, the network and the power can bear at a
-// time, a site knows.
-func (c *Controller) room(id kb.JobID) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.roomLocked(id)
-}
-
-// roomWait is when to ask again.
-const roomWait = 5 * time.Second
-
-func (c *Controller) roomLocked(id kb.JobID) error {
-	if c.o.Switches == 0 {
-		return nil
-	}
-	under := 0
-	for _, a := range c.records.allocs {
-		if a.Phase == kb.PhaseAccepted || a.Phase == kb.PhaseSwitching {
-			under++
-		}
-	}
-	if under < c.o.Switches {
-		return nil
-	}
-	return &kb.Later{Wait: roomWait, Err: fmt.Errorf("job %s waits: %d other jobs are being given their kernels, which is the most (switch.at_once in broker.yaml); it is asked for again in %v: %w",
-		id, under, roomWait, kb.ErrExhausted)}
-}
-
 // known is the allocation that this run of the job has or had, if any.
 func (c *Controller) known(ctx context.Context, id kb.JobID) (*kb.Allocation, int64, error) {
 	c.mu.Lock()
@@ -190,10 +164,8 @@ func (c *Controller) record(ctx context.Context, r Request, a *kb.Allocation, re
 	defer c.mu.Unlock()
 	if have := c.records.allocs[r.ID]; have != nil && !over(have) {
 		return c.same(have, r)
-	} else if have == nil {
-		if err := c.roomLocked(r.ID); err != nil {
-			return err
-		}
+	} else if ahead, _ := c.aheadLocked(r.ID); have == nil && ahead >= 0 {
+		return &kb.Later{Wait: roomWait, Err: fmt.Errorf("job %s waits for its turn, %d ahead: %w", r.ID, ahead, kb.ErrExhausted)}
 	}
 	if c.records.allocs[r.ID] == nil && revision != 0 {
 		c.records.revisions[jobKey(r.ID)] = revision
@@ -212,13 +184,15 @@ func (c *Controller) record(ctx context.Context, r Request, a *kb.Allocation, re
 		return fmt.Errorf("job %d: %w: %w", r.ID.Job, kb.ErrUnavailable, err)
 	}
 	delete(c.told, r.ID)
+	delete(c.said, r.ID)
+	delete(c.line, r.ID.Job)
 	c.log.Info("allocation accepted", "job", r.ID.String(), "user", a.User, "kernel", a.Kernel.Ref().String(), "nodes", a.Nodes)
 	return nil
 }
 
 func (c *Controller) same(have *kb.Allocation, r Request) error {
-	if have.Requested != r.Ref || !slices.Equal(slices.Sorted(slices.Values(have.Nodes)), slices.Sorted(slices.Values(r.Nodes))) {
-		return fmt.Errorf("job %s has an allocation for %s on %v: %w", r.ID, have.Requested, have.Nodes, kb.ErrExists)
+	if have.Requested != r.Ref || !slices.Equal(slices.Sorted(slices.Values(have.Had())), slices.Sorted(slices.Values(r.Nodes))) {
+		return fmt.Errorf("job %s has an allocation for %s on %v: %w", r.ID, have.Requested, have.Had(), kb.ErrExists)
 	}
 	return nil
 }
@@ -267,15 +241,22 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob, view
 	if err := alone(view, r.ID, nodes); err != nil {
 		return nil, err
 	}
+	if err := c.agentless(ctx, r.ID, nodes); err != nil {
+		return nil, err
+	}
 	if job.AdminComment, err = c.o.Slurm.AdminComment(ctx, job.ID); err != nil {
 		return nil, err
 	}
-	now := time.Now().UTC()
+	once, err := c.saidNoRequeue(ctx, r.ID, job)
+	if err != nil {
+		return nil, err
+	}
+	now := c.clock.Now()
 	a := &kb.Allocation{
 		Application: profile.Application, Collectors: c.collectorsFor(job),
 		ID: r.ID, Reference: job.Reference, User: job.User, UID: job.UID, Requested: r.Ref, Kernel: version.Kernel,
 		BootAttempts: profile.BootAttempts, BootTimeout: profile.BootTimeout, Reuse: profile.Reuse, Fallback: profile.Fallback,
-		NoRequeue: job.SaidNoRequeue(), Submitted: job.Submitted(), Nodes: r.Nodes, Phase: kb.PhaseAccepted, Since: now, Created: now,
+		NoRequeue: once, Submitted: job.Submitted(), Nodes: r.Nodes, Phase: kb.PhaseAccepted, Since: now, Created: now,
 	}
 	a.Note(now, "", string(kb.PhaseAccepted), fmt.Sprintf("%s asked for %s", job.User, r.Ref))
 	return a, nil
@@ -310,7 +291,15 @@ func (c *Controller) refusal(ctx context.Context, job kb.SlurmJob, err error) st
 		return text
 	}
 	job.AdminComment = comment
-	return kb.WithProfiling(text, c.collectorsFor(job))
+	text = kb.WithProfiling(text, c.collectorsFor(job))
+	once, lost := c.saidNoRequeue(ctx, kb.JobID{Job: job.ID, Restart: job.Restart}, job)
+	if lost != nil {
+		c.log.Warn("record of the job not read, it may be requeued when it is released", "job", job.Reference, "error", lost)
+	}
+	if once {
+		text = kb.WithNoRequeue(text)
+	}
+	return text
 }
 
 // refused holds a job that cannot get its kernel as things are, with the

@@ -52,7 +52,7 @@ func newExecutor(c *Controller) *executor {
 }
 
 func classOf(a plan.Action) int {
-	if a.Kind == plan.ResetNode {
+	if a.Kind == plan.ResetNode || a.Kind == plan.RebootNode {
 		return resets
 	}
 	return commands
@@ -61,7 +61,7 @@ func classOf(a plan.Action) int {
 // lanes are what an action must not be overtaken on. A reset goes past
 // slurmctld, so that what is asked of slurmctld for the node need not wait.
 func lanes(a plan.Action) []string {
-	if a.Kind == plan.ResetNode {
+	if classOf(a) == resets {
 		return []string{"reset " + a.Node}
 	}
 	var list []string

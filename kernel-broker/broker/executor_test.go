@@ -46,12 +46,17 @@ func TestActionsAreDone(t *testing.T) {
 		action plan.Action
 		call   string
 	}{
-		{plan.Action{Kind: plan.ArmReturn, Nodes: []string{"n1", "n2"}, Text: "kprof: x"}, "arm n1,n2 kprof: x"},
+		{plan.Action{Kind: plan.ArmReturn, Nodes: []string{"n1", "n2"}, Text: "kprof: x"}, "arm n1,n2"},
 		{plan.Action{Kind: plan.Disarm, Nodes: []string{"n1"}}, "disarm n1"},
 		{plan.Action{Kind: plan.DrainNode, Node: "n1", Text: "kernel-broker: x"}, "drain n1 kernel-broker: x"},
 		{plan.Action{Kind: plan.DownNode, Node: "n1", Text: "kprof: x"}, "down n1 kprof: x"},
+		{plan.Action{Kind: plan.LabelNode, Node: "n1", Text: "kprof: x"}, "label n1 kprof: x"},
+		{plan.Action{Kind: plan.ResumeNode, Node: "n1", Text: "its return is over"}, "resume n1"},
+		{plan.Action{Kind: plan.SettleBoot, Node: "n1", Text: "kprof: x"}, "settle n1 kprof: x"},
+		{plan.Action{Kind: plan.SayAgain, Node: "n1", Text: "smoke", State: kb.StateDown}, "say again n1 smoke down"},
 		{plan.Action{Kind: plan.HoldJob, Job: id, Reference: "7", Text: "why"}, "hold 7"},
 		{plan.Action{Kind: plan.RequeueJob, Job: id, Reference: "7"}, "requeue 7"},
+		{plan.Action{Kind: plan.CancelJob, Job: id, Reference: "7"}, "cancel 7"},
 		{plan.Action{Kind: plan.CommentJob, Job: id, Reference: "7", Text: "words"}, "comment 7 words"},
 		{plan.Action{Kind: plan.RestoreNoRequeue, Job: id, Reference: "7"}, "norequeue 7"},
 		{plan.Action{Kind: plan.ReserveNodes, Nodes: []string{"n1"}, Reference: "9_3", User: "alice", Text: "kernel-broker-9_3"}, "reserve kernel-broker-9_3 9_3 alice n1"},
@@ -71,8 +76,8 @@ func TestActionsAreDone(t *testing.T) {
 	if err := e.perform(t.Context(), plan.Action{Kind: "dance"}); !errors.Is(err, kb.ErrInvalid) {
 		t.Errorf("an unknown action: %v", err)
 	}
-	if f.c.told[id] != "words" || !f.c.restored[id] {
-		t.Errorf("told %v, restored %v", f.c.told, f.c.restored)
+	if f.c.told[id] != "words" {
+		t.Errorf("told %v", f.c.told)
 	}
 }
 
@@ -90,8 +95,8 @@ func TestFailedActionsAreNotRemembered(t *testing.T) {
 	if err := e.perform(t.Context(), plan.Action{Kind: plan.CountFault, Fault: fault}); err == nil {
 		t.Error("a fault of an unknown kernel was counted")
 	}
-	if len(f.c.told)+len(f.c.restored)+len(f.c.counted) > 0 {
-		t.Errorf("told %v, restored %v, counted %v", f.c.told, f.c.restored, f.c.counted)
+	if len(f.c.told)+len(f.c.counted) > 0 {
+		t.Errorf("told %v, counted %v", f.c.told, f.c.counted)
 	}
 }
 
@@ -240,7 +245,7 @@ func TestResetsDelayNothing(t *testing.T) {
 	}
 	f.c.actions.submit(plan.Action{Kind: plan.ArmReturn, Nodes: []string{"n1", "m1"}, Text: "kprof: x"})
 	f.c.mu.Unlock()
-	until(t, "the return is armed", func() bool { return f.slurm.seen("arm n1,m1 kprof: x") == 1 })
+	until(t, "the return is armed", func() bool { return f.slurm.seen("arm n1,m1") == 1 })
 	until(t, "resets", func() bool { return len(begun) == maxWorkers[resets] })
 	f.c.mu.Lock()
 	if busy := f.c.actions.workers[resets]; busy != maxWorkers[resets] || !f.c.actions.underWay() {

@@ -237,6 +237,9 @@ func TestTooWideToBeAccepted(t *testing.T) {
 	}
 	f.c.mu.Lock()
 	f.c.records.limit = 2000
+	for _, name := range names {
+		f.c.records.nodes[name] = &kb.Node{Name: name, Boot: kb.Boot{BootID: bootOne}}
+	}
 	f.c.mu.Unlock()
 	f.slurm.job(7, "CONFIGURING", names...)
 	_, err := f.c.Ensure(t.Context(), Request{ID: kb.JobID{Job: 7}, Ref: kb.Ref{Profile: "mitgcm"}, Nodes: names})

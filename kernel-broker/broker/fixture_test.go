@@ -33,11 +33,15 @@ type fakeSlurm struct {
 	calls    []string
 	viewErr  error
 	refuse   map[string]int // begins of calls that fail, and how often
-	slow     bool           // jobs that are held stay on their nodes
+	prolog   bool           // the site has one of its own
+	boot     string
+	slow     bool // jobs that are held stay on their nodes
+
+	resumeTimeout time.Duration
 }
 
 func newFakeSlurm() *fakeSlurm {
-	return &fakeSlurm{nodes: map[string]kb.SlurmNode{}, jobs: map[uint32]kb.SlurmJob{}, comments: map[string]string{}, refuse: map[string]int{}}
+	return &fakeSlurm{nodes: map[string]kb.SlurmNode{}, jobs: map[uint32]kb.SlurmJob{}, comments: map[string]string{}, refuse: map[string]int{}, boot: "one"}
 }
 
 func (f *fakeSlurm) View(context.Context, bool) (kb.SlurmView, error) {
@@ -46,7 +50,8 @@ func (f *fakeSlurm) View(context.Context, bool) (kb.SlurmView, error) {
 	if f.viewErr != nil {
 		return kb.SlurmView{}, f.viewErr
 	}
-	return kb.SlurmView{At: time.Now(), Nodes: maps.Clone(f.nodes), Jobs: maps.Clone(f.jobs), Queue: slices.Clone(f.queue), Commented: true}, nil
+	return kb.SlurmView{At: time.Now(), Nodes: maps.Clone(f.nodes), Jobs: maps.Clone(f.jobs), Queue: slices.Clone(f.queue), Commented: true,
+		ResumeTimeout: f.resumeTimeout}, nil
 }
 
 func (f *fakeSlurm) AdminComment(_ context.Context, job uint32) (string, error) {
@@ -75,15 +80,25 @@ func (f *fakeSlurm) call(change func(), format string, args ...any) error {
 	return nil
 }
 
-func (f *fakeSlurm) ArmReturn(_ context.Context, nodes []string, reason string) error {
+func (f *fakeSlurm) ArmReturn(_ context.Context, nodes []string) error {
 	return f.call(func() {
 		for _, name := range nodes {
 			n := f.nodes[name]
 			n.Flags = append(slices.Clone(n.Flags), "DRAIN", "REBOOT_REQUESTED")
-			n.Reason = reason
+			if n.Reason == "" {
+				n.Reason = "Reboot ASAP"
+			}
 			f.nodes[name] = n
 		}
-	}, "arm %s %s", strings.Join(nodes, ","), reason)
+	}, "arm %s", strings.Join(nodes, ","))
+}
+
+func (f *fakeSlurm) Label(_ context.Context, node, reason string) error {
+	return f.call(func() {
+		n := f.nodes[node]
+		n.Reason = reason
+		f.nodes[node] = n
+	}, "label %s %s", node, reason)
 }
 
 func (f *fakeSlurm) Disarm(_ context.Context, nodes []string) error {
@@ -106,6 +121,34 @@ func (f *fakeSlurm) Down(_ context.Context, node, reason string) error {
 	}, "down %s %s", node, reason)
 }
 
+func (f *fakeSlurm) Boot(context.Context) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.boot, f.viewErr
+}
+
+func (f *fakeSlurm) Resume(_ context.Context, node string) error {
+	return f.call(func() { f.nodes[node] = kb.SlurmNode{Name: node, State: "IDLE"} }, "resume %s", node)
+}
+
+func (f *fakeSlurm) EndWait(_ context.Context, node string) error {
+	return f.call(func() { f.nodes[node] = kb.SlurmNode{Name: node, State: "IDLE"} }, "end wait %s", node)
+}
+
+func (f *fakeSlurm) SettleBoot(_ context.Context, node, reason string) error {
+	return f.call(func() { f.nodes[node] = kb.SlurmNode{Name: node, State: "IDLE"} }, "settle %s %s", node, reason)
+}
+
+func (f *fakeSlurm) SayAgain(_ context.Context, node, reason, said string) error {
+	return f.call(func() {
+		state := "IDLE"
+		if said == kb.StateDown {
+			state = "DOWN"
+		}
+		f.nodes[node] = kb.SlurmNode{Name: node, State: state, Flags: []string{"DRAIN"}, Reason: reason}
+	}, "say again %s %s %s", node, reason, said)
+}
+
 func (f *fakeSlurm) Hold(_ context.Context, reference string) error {
 	return f.call(func() {
 		if !f.slow {
@@ -114,8 +157,24 @@ func (f *fakeSlurm) Hold(_ context.Context, reference string) error {
 	}, "hold %s", reference)
 }
 
+func (f *fakeSlurm) Cancel(_ context.Context, reference string) error {
+	return f.call(func() { f.drop(reference) }, "cancel %s", reference)
+}
+
 func (f *fakeSlurm) HoldForUser(_ context.Context, reference string) error {
 	return f.call(func() {}, "uhold %s", reference)
+}
+
+func (f *fakeSlurm) UndoPrologDrain(_ context.Context, node, by string) error {
+	var stays error
+	err := f.call(func() {
+		if f.prolog {
+			stays = fmt.Errorf("a Prolog: %w", kb.ErrPrecluded)
+			return
+		}
+		f.nodes[node] = kb.SlurmNode{Name: node, State: "IDLE"}
+	}, "undo %s %s", node, by)
+	return errors.Join(err, stays)
 }
 
 func (f *fakeSlurm) Requeue(_ context.Context, reference string) error {
@@ -258,6 +317,7 @@ func (f *fixture) start() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	c.begin = c.begin.Add(-firstWords) // agents have had their time
 	ctx, cancel := context.WithCancel(f.t.Context())
 	done := make(chan error, 2)
 	go func() { done <- c.Run(ctx) }()

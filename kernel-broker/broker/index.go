@@ -21,6 +21,7 @@ type index struct {
 type entry struct {
 	key string
 	job kb.JobID // that the record is about; zero as long as it has none
+	uid uint32   // of the job's user
 }
 
 func (x *index) search(key string) (int, bool) {
@@ -55,11 +56,11 @@ func (x *index) drop(key string) {
 
 // newest returns up to limit keys, the newest first.
 func (x *index) newest(limit int) []string {
-	return x.about(limit, func(kb.JobID) bool { return true })
+	return x.about(limit, func(entry) bool { return true })
 }
 
-// about returns up to limit keys of records about such jobs, the newest first.
-func (x *index) about(limit int, such func(kb.JobID) bool) []string {
+// about returns up to limit keys of such records, the newest first.
+func (x *index) about(limit int, such func(entry) bool) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var keys []string
@@ -67,7 +68,7 @@ func (x *index) about(limit int, such func(kb.JobID) bool) []string {
 		if len(keys) >= limit {
 			break
 		}
-		if such(e.job) {
+		if such(e) {
 			keys = append(keys, e.key)
 		}
 	}

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"slices"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
@@ -64,6 +65,12 @@ func (k *kernels) Resolve(ref kb.Ref) (kb.Ref, error) {
 // Restricted implements plan.Catalog.
 func (k *kernels) Restricted(profile string) bool {
 	return k.restricted != nil && k.restricted(profile)
+}
+
+// FailedOn implements plan.Catalog.
+func (k *kernels) FailedOn(ref kb.Ref, node string) bool {
+	v, err := k.profiles[ref.Profile].Version(ref.Version)
+	return err == nil && slices.Contains(v.FailedOn, node)
 }
 
 // Counted implements plan.Catalog.

@@ -103,8 +103,8 @@ func newest[T any](ctx context.Context, r *records, x *index, prefix string, lim
 	return listed(ctx, r, prefix, x.newest(limit), r.neighbours, read)
 }
 
-// about reads up to limit records about such jobs, the newest first.
-func about[T any](ctx context.Context, r *records, x *index, prefix string, limit int, such func(kb.JobID) bool, read func(store.Record) (T, error)) ([]T, error) {
+// about reads up to limit such records, the newest first.
+func about[T any](ctx context.Context, r *records, x *index, prefix string, limit int, such func(entry) bool, read func(store.Record) (T, error)) ([]T, error) {
 	return listed(ctx, r, prefix, x.about(limit, such), r.oneByOne, read)
 }
 

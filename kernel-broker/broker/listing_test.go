@@ -55,6 +55,11 @@ func TestListingsReadWhatTheyReturn(t *testing.T) {
 	for id := range uint64(runs) {
 		made = append(made, &kb.Run{ID: id + 1, State: kb.RunComplete, Job: kb.JobID{Job: uint32(id%50) + 1}})
 	}
+	someone := uint32(4711)
+	made[42].UID = someone
+	for _, a := range allocs[7:10] {
+		a.UID = someone
+	}
 	if err := inner.commit(t.Context(), nil, allocs, made...); err != nil {
 		t.Fatal(err)
 	}
@@ -69,15 +74,17 @@ func TestListingsReadWhatTheyReturn(t *testing.T) {
 		most int64
 		do   func() (int, error)
 	}{
-		{"the newest job", 1, func() (int, error) { l, err := r.jobs(ctx, 1); return len(l), err }},
-		{"100 jobs", 100, func() (int, error) { l, err := r.jobs(ctx, 100); return len(l), err }},
+		{"the newest job", 1, func() (int, error) { l, err := r.jobs(ctx, 1, nil); return len(l), err }},
+		{"100 jobs", 100, func() (int, error) { l, err := r.jobs(ctx, 100, nil); return len(l), err }},
 		{"one job, restarted", 1, func() (int, error) { _, err := r.job(ctx, jobs+1, nil); return 1, err }},
-		{"the newest run", 1, func() (int, error) { l, err := r.profilingRuns(ctx, 1, 0); return len(l), err }},
-		{"70 runs", 70, func() (int, error) { l, err := r.profilingRuns(ctx, 70, 0); return len(l), err }},
-		{"runs of a job", 4, func() (int, error) { l, err := r.profilingRuns(ctx, 100, 7); return len(l), err }},
-		{"two runs of a job", 2, func() (int, error) { l, err := r.profilingRuns(ctx, 2, 7); return len(l), err }},
+		{"the newest run", 1, func() (int, error) { l, err := r.profilingRuns(ctx, 1, 0, nil); return len(l), err }},
+		{"70 runs", 70, func() (int, error) { l, err := r.profilingRuns(ctx, 70, 0, nil); return len(l), err }},
+		{"runs of a job", 4, func() (int, error) { l, err := r.profilingRuns(ctx, 100, 7, nil); return len(l), err }},
+		{"jobs of a user", 3, func() (int, error) { l, err := r.jobs(ctx, 100, &someone); return len(l), err }},
+		{"runs of a user", 1, func() (int, error) { l, err := r.profilingRuns(ctx, 100, 0, &someone); return len(l), err }},
+		{"two runs of a job", 2, func() (int, error) { l, err := r.profilingRuns(ctx, 2, 7, nil); return len(l), err }},
 		// Whether the store is there is asked by reading one.
-		{"runs of a job that has none", 1, func() (int, error) { l, err := r.profilingRuns(ctx, 100, 77); return 1 + len(l), err }},
+		{"runs of a job that has none", 1, func() (int, error) { l, err := r.profilingRuns(ctx, 100, 77, nil); return 1 + len(l), err }},
 		{"forgetting 10 jobs", 10, func() (int, error) { return 10, r.prune(ctx, jobs+restarts-10) }},
 		{"forgetting 5 runs", 5, func() (int, error) { return 5, r.pruneRuns(ctx, runs-5) }},
 		{"forgetting nothing", 0, func() (int, error) { return 0, r.prune(ctx, jobs+restarts) }},
@@ -88,7 +95,7 @@ func TestListingsReadWhatTheyReturn(t *testing.T) {
 			t.Errorf("%s: %d came, %d were read, want %d: %v", c.what, n, counting.read.Load(), c.most, err)
 		}
 	}
-	all, err := r.jobs(ctx, 1000)
+	all, err := r.jobs(ctx, 1000, nil)
 	if err != nil || len(all) != jobs+restarts-10 || all[0].ID != (kb.JobID{Job: jobs + 1, Restart: restarts - 1}) || all[len(all)-1].ID.Job != 11 {
 		t.Errorf("%d are left, %v", len(all), err)
 	}
@@ -102,16 +109,16 @@ func TestListingsWithoutAStore(t *testing.T) {
 	r, s := newRecords(t)
 	s.FailReads(4)
 	for what, do := range map[string]func() error{
-		"jobs":          func() error { _, err := r.jobs(t.Context(), 1); return err },
+		"jobs":          func() error { _, err := r.jobs(t.Context(), 1, nil); return err },
 		"a job":         func() error { _, err := r.job(t.Context(), 7, nil); return err },
-		"runs":          func() error { _, err := r.profilingRuns(t.Context(), 1, 0); return err },
-		"runs of a job": func() error { _, err := r.profilingRuns(t.Context(), 1, 7); return err },
+		"runs":          func() error { _, err := r.profilingRuns(t.Context(), 1, 0, nil); return err },
+		"runs of a job": func() error { _, err := r.profilingRuns(t.Context(), 1, 7, nil); return err },
 	} {
 		if err := do(); !errors.Is(err, kb.ErrUnavailable) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if list, err := r.jobs(t.Context(), 1); err != nil || len(list) != 0 {
+	if list, err := r.jobs(t.Context(), 1, nil); err != nil || len(list) != 0 {
 		t.Errorf("an empty one: %v, %v", list, err)
 	}
 }
@@ -158,7 +165,7 @@ func TestIndexIsTheStore(t *testing.T) {
 						want = append(want, rec.Key)
 					}
 				}
-				got, err := r.jobs(t.Context(), limit)
+				got, err := r.jobs(t.Context(), limit, nil)
 				for _, a := range got {
 					have = append(have, jobKey(a.ID))
 				}

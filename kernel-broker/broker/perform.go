@@ -2,10 +2,11 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
 )
 
@@ -14,47 +15,77 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 	slurm := e.c.o.Slurm
 	switch a.Kind {
 	case plan.ArmReturn:
-		return slurm.ArmReturn(ctx, a.Nodes, a.Text)
+		return slurm.ArmReturn(ctx, a.Nodes)
+	case plan.LabelNode:
+		return slurm.Label(ctx, a.Node, a.Text)
 	case plan.Disarm:
 		return slurm.Disarm(ctx, a.Nodes)
 	case plan.DrainNode:
 		return slurm.Drain(ctx, a.Node, a.Text)
 	case plan.DownNode:
-		return slurm.Down(ctx, a.Node, a.Text)
+		return e.down(ctx, a)
+	case plan.ResumeNode:
+		return slurm.Resume(ctx, a.Node)
+	case plan.EndWait:
+		return slurm.EndWait(ctx, a.Node)
+	case plan.SayAgain:
+		return e.told(a, slurm.SayAgain(ctx, a.Node, a.Text, a.State))
+	case plan.SettleBoot:
+		return e.told(a, slurm.SettleBoot(ctx, a.Node, a.Text))
 	case plan.HoldJob:
 		return e.c.hold(ctx, a.Job, a.Reference)
 	case plan.HoldForUser:
 		return slurm.HoldForUser(ctx, a.Reference)
 	case plan.RequeueJob:
 		return slurm.Requeue(ctx, a.Reference)
+	case plan.CancelJob:
+		return slurm.Cancel(ctx, a.Reference)
 	case plan.StartJob:
 		return slurm.StartNow(ctx, a.Reference)
 	case plan.CommentJob:
 		return e.comment(ctx, a)
 	case plan.RestoreNoRequeue:
-		return e.restoreNoRequeue(ctx, a)
+		return slurm.SetNoRequeue(ctx, a.Reference)
 	case plan.ReserveNodes:
 		return slurm.Reserve(ctx, a.Text, a.Reference, a.User, a.Nodes)
 	case plan.DropReservation:
 		return slurm.DropReservation(ctx, a.Text)
 	case plan.ResetNode:
 		return e.reset(ctx, a)
+	case plan.CheckImage:
+		return e.c.checkImage(ctx, a.Text)
+	case plan.RebootNode:
+		return e.c.o.Reset.Reset(ctx, a.Node)
 	case plan.CountFault:
 		return e.countFault(ctx, a)
+	case plan.UndoGate:
+		return e.undoGate(ctx, a)
 	}
 	return fmt.Errorf("action %q: %w", a.Kind, kb.ErrInvalid)
 }
 
-// hold holds a job, and looks after that.
-func (c *Controller) hold(ctx context.Context, id kb.JobID, reference string) error {
-	if err := c.o.Slurm.Hold(ctx, reference); err != nil {
+// told notes when Slurm was told of a node what it needs to know before the
+// node's slurmd answers.
+func (e *executor) told(a plan.Action, err error) error {
+	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.held[id] = time.Now().UTC()
-	c.wakeLocked(id)
+	e.c.mu.Lock()
+	defer e.c.mu.Unlock()
+	e.c.saidAgain[a.Node] = e.c.clock.Now()
 	return nil
+}
+
+// down takes a node down, for a job only while the node is lost to that one.
+func (e *executor) down(ctx context.Context, a plan.Action) error {
+	e.c.mu.Lock()
+	n := e.c.records.nodes[a.Node]
+	due := a.Job.IsZero() || n != nil && n.Lost == a.Job
+	e.c.mu.Unlock()
+	if !due {
+		return nil
+	}
+	return e.c.o.Slurm.Down(ctx, a.Node, a.Text)
 }
 
 // reset resets a node unless it has come up since that was asked for.
@@ -75,7 +106,7 @@ func (e *executor) reset(ctx context.Context, a plan.Action) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.resets[a.Token] = time.Now().UTC()
+	c.resets[a.Token] = c.clock.Now()
 	return nil
 }
 
@@ -89,19 +120,22 @@ func (e *executor) comment(ctx context.Context, a plan.Action) error {
 	return nil
 }
 
-func (e *executor) restoreNoRequeue(ctx context.Context, a plan.Action) error {
-	if err := e.c.o.Slurm.SetNoRequeue(ctx, a.Reference); err != nil {
-		return err
+// undoGate takes a drain back. One that is somebody else's matter is not asked
+// for again.
+func (e *executor) undoGate(ctx context.Context, a plan.Action) error {
+	err := e.c.o.Slurm.UndoPrologDrain(ctx, a.Node, a.By)
+	if errors.Is(err, kb.ErrPrecluded) {
+		e.c.mu.Lock()
+		defer e.c.mu.Unlock()
+		e.c.gateLeft[a.Node] = a.By
 	}
-	e.c.mu.Lock()
-	defer e.c.mu.Unlock()
-	e.c.restored[a.Job] = true
-	return nil
+	return err
 }
 
 func (e *executor) countFault(ctx context.Context, a plan.Action) error {
 	c := e.c
-	if _, err := c.o.Catalog.RecordBootFailure(ctx, a.Fault.Token, a.Fault.Ref, a.Fault.Cause, c.o.QuarantineAfter); err != nil {
+	if _, err := c.o.Catalog.RecordBootFailure(ctx, catalog.BootFailure{ID: a.Fault.Token, Ref: a.Fault.Ref, Node: a.Node,
+		Cause: a.Fault.Cause, Only: a.Fault.Only, Threshold: c.o.QuarantineAfter}); err != nil {
 		return err
 	}
 	if err := c.refresh(ctx, ""); err != nil {

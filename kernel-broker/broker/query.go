@@ -11,19 +11,16 @@ import (
 )
 
 // Release wakes the broker after a job's end; it looks at slurmctld itself.
-func (c *Controller) Release(kb.JobID) { c.Wake() }
-
-// Wake has the broker look at slurmctld now.
-func (c *Controller) Wake() { c.lookNow() }
+func (c *Controller) Release(kb.JobID) { c.lookNow() }
 
 // Job returns one run of a job, the newest when restart is nil.
 func (c *Controller) Job(ctx context.Context, job uint32, restart *uint32) (*kb.Allocation, error) {
 	return c.records.job(ctx, job, restart)
 }
 
-// Jobs returns the newest runs.
-func (c *Controller) Jobs(ctx context.Context, limit int) ([]*kb.Allocation, error) {
-	return c.records.jobs(ctx, limit)
+// Jobs returns the newest runs; of one user, if of is not nil.
+func (c *Controller) Jobs(ctx context.Context, limit int, of *uint32) ([]*kb.Allocation, error) {
+	return c.records.jobs(ctx, limit, of)
 }
 
 // InUse returns the kernels that jobs which are not over and boots under way
@@ -51,6 +48,10 @@ type NodeView struct {
 	Node      *kb.Node
 	Connected bool
 	LastSeen  time.Time
+	// JobUID is the user of the job that has the node.
+	JobUID uint32
+	// Slurm is what slurmctld said of it at the last look.
+	Slurm kb.SlurmNode
 }
 
 // Nodes returns every node, sorted by name. There may be ten thousand, and
@@ -78,9 +79,12 @@ func (c *Controller) gather() []NodeView {
 
 // viewLocked has the record itself in it, which is for reading only.
 func (c *Controller) viewLocked(name string) NodeView {
-	v := NodeView{Node: c.records.nodes[name], LastSeen: c.lost[name]}
+	v := NodeView{Node: c.records.nodes[name], LastSeen: c.lost[name], Slurm: c.view.Nodes[name]}
 	if s := c.sessions[name]; s != nil {
-		v.Connected, v.LastSeen = true, time.Now()
+		v.Connected, v.LastSeen = true, c.clock.Now()
+	}
+	if a := c.records.allocs[v.Node.Owner]; a != nil {
+		v.JobUID = a.UID
 	}
 	return v
 }
@@ -107,8 +111,31 @@ func (c *Controller) SlurmHealth(context.Context) (string, error) {
 	if c.viewErr != nil {
 		return "", c.viewErr
 	}
-	return fmt.Sprintf("%d nodes, %d jobs with nodes, seen %v ago", len(c.view.Nodes), len(c.view.Jobs),
-		time.Since(c.view.At).Round(time.Millisecond)), nil
+	return fmt.Sprintf("%d nodes, %d jobs with nodes, seen %v ago%s", len(c.view.Nodes), len(c.view.Jobs),
+		c.clock.Now().Sub(c.view.At).Round(time.Millisecond), c.outLocked()), nil
+}
+
+// mostOut is how many nodes that are out of service are named.
+const mostOut = 8
+
+// outLocked names the nodes that Slurm gives no job, and whose return that does
+// not end.
+func (c *Controller) outLocked() string {
+	var out []string
+	for name := range c.records.nodes {
+		if c.view.Nodes[name].Out() {
+			out = append(out, name)
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	slices.Sort(out)
+	more := ""
+	if n := len(out) - mostOut; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("; drained or down: %s%s (kernelctl node list says why)", strings.Join(out[:min(len(out), mostOut)], ", "), more)
 }
 
 // AgentHealth says how many agents are connected.

@@ -52,7 +52,7 @@ func (r *records) load(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		jobs = append(jobs, entry{rec.Key, a.ID})
+		jobs = append(jobs, entry{rec.Key, a.ID, a.UID})
 		if !a.Closed {
 			allocs[a.ID], revisions[rec.Key] = a, rec.Revision
 		}
@@ -118,7 +118,7 @@ func (r *records) commit(ctx context.Context, nodes []*kb.Node, allocs []*kb.All
 	r.keepRuns(runs)
 	for _, a := range allocs {
 		r.allocs[a.ID] = a
-		r.jobIndex.put(entry{jobKey(a.ID), a.ID})
+		r.jobIndex.put(entry{jobKey(a.ID), a.ID, a.UID})
 		if a.Closed {
 			delete(r.allocs, a.ID)
 			delete(r.revisions, jobKey(a.ID))
@@ -197,9 +197,15 @@ func decodeJob(rec store.Record) (*kb.Allocation, error) {
 	return a, nil
 }
 
-// jobs reads the newest runs, newest first.
-func (r *records) jobs(ctx context.Context, limit int) ([]*kb.Allocation, error) {
-	list, err := newest(ctx, r, &r.jobIndex, jobPrefix, limit, decodeJob)
+// jobs reads the newest runs, newest first; of one user, if of is not nil.
+func (r *records) jobs(ctx context.Context, limit int, of *uint32) ([]*kb.Allocation, error) {
+	var list []*kb.Allocation
+	var err error
+	if of == nil {
+		list, err = newest(ctx, r, &r.jobIndex, jobPrefix, limit, decodeJob)
+	} else {
+		list, err = about(ctx, r, &r.jobIndex, jobPrefix, limit, func(e entry) bool { return e.uid == *of }, decodeJob)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("jobs: %w", err)
 	}

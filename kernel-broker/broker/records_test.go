@@ -84,7 +84,7 @@ func TestJobsOfAnArray(t *testing.T) {
 			t.Errorf("job %d, restart 1: %v", missing, err)
 		}
 	}
-	list, err := r.jobs(t.Context(), 3)
+	list, err := r.jobs(t.Context(), 3, nil)
 	if err != nil || len(list) != 3 || list[0].ID.Job != 100 || list[1].ID != (kb.JobID{Job: 10, Restart: 12}) {
 		t.Errorf("jobs %+v, %v", list, err)
 	}
@@ -95,7 +95,7 @@ func TestJobsOfAnArray(t *testing.T) {
 	if _, err := r.job(t.Context(), 10, &one); !errors.Is(err, kb.ErrUnavailable) {
 		t.Errorf("job = %v", err)
 	}
-	if _, err := r.jobs(t.Context(), 10); !errors.Is(err, kb.ErrUnavailable) {
+	if _, err := r.jobs(t.Context(), 10, nil); !errors.Is(err, kb.ErrUnavailable) {
 		t.Errorf("jobs = %v", err)
 	}
 }
@@ -111,7 +111,7 @@ func TestPrune(t *testing.T) {
 	if err := r.prune(t.Context(), 4); err != nil {
 		t.Fatal(err)
 	}
-	list, err := r.jobs(t.Context(), 100)
+	list, err := r.jobs(t.Context(), 100, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ func TestSwitchesAtOnce(t *testing.T) {
 	f.start()
 	f.c.o.Switches = 1
 	f.attach("n1", kb.StockProfile, "", bootOne)
+	f.attach("n2", kb.StockProfile, "", bootTwo)
 	f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")
 	f.slurm.job(7, "CONFIGURING", "n1")
 	if _, err := f.c.Ensure(t.Context(), request(7)); err != nil {

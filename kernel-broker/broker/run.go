@@ -53,7 +53,7 @@ func (c *Controller) RequestRun(ctx context.Context, q RunRequest) (*kb.Run, err
 			return r, nil
 		}
 	}
-	now := time.Now().UTC()
+	now := c.clock.Now()
 	return c.recordRun(ctx, &kb.Run{State: kb.RunRequested, Since: now, Collectors: collectors, RequestID: q.RequestID,
 		RequestedBy: q.By, Requested: now, Application: q.Application, Profile: q.Profile})
 }
@@ -138,14 +138,14 @@ func (c *Controller) BeginRun(ctx context.Context, id kb.JobID) (*kb.Run, error)
 }
 
 func (c *Controller) beginRun(ctx context.Context, id kb.JobID, job kb.SlurmJob, collectors []string) (*kb.Run, error) {
-	runs, err := c.records.runsAbout(ctx, 1, func(of kb.JobID) bool { return of == id })
+	runs, err := c.records.runsAbout(ctx, 1, func(e entry) bool { return e.job == id })
 	if err != nil {
 		return nil, err
 	}
 	if len(runs) > 0 {
 		return runs[0], nil
 	}
-	now := time.Now().UTC()
+	now := c.clock.Now()
 	r := &kb.Run{State: kb.RunRequested, Since: now, Collectors: collectors, RequestedBy: job.User, Requested: now,
 		Job: id, Reference: job.Reference, User: job.User, UID: job.UID, Kernel: kb.Ref{Profile: kb.StockProfile}}
 	r.Claim(now, job.Nodes)
@@ -157,7 +157,7 @@ func (c *Controller) recordRun(ctx context.Context, r *kb.Run) (*kb.Run, error) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stale {
-		if err := c.records.load(ctx); err != nil {
+		if err := c.loadLocked(ctx); err != nil {
 			return nil, fmt.Errorf("run: %w: %w", kb.ErrUnavailable, err)
 		}
 		c.stale = false
@@ -224,7 +224,7 @@ func (c *Controller) standBy(ctx context.Context, r *kb.Run) (*kb.Run, error) {
 // it did before them would be missing.
 func (c *Controller) standsByLocked(a *kb.Allocation) bool {
 	r := c.records.runs.open[a.Run]
-	return a.Run != 0 && r != nil && r.Awaits() && time.Since(a.Since) < c.o.Runs.Standby
+	return a.Run != 0 && r != nil && r.Awaits() && c.clock.Now().Sub(a.Since) < c.o.Runs.Standby
 }
 
 // CancelRun takes a request back that has no job.
@@ -239,7 +239,7 @@ func (c *Controller) CancelRun(ctx context.Context, id uint64, by string) (*kb.R
 		return nil, fmt.Errorf("run %d has a job or is over, and cannot be taken back: %w", id, kb.ErrPrecluded)
 	}
 	r = r.Clone()
-	r.Enter(kb.RunFailed, time.Now().UTC(), "taken back by "+by)
+	r.Enter(kb.RunFailed, c.clock.Now(), "taken back by "+by)
 	return r, c.commitRunLocked(ctx, r)
 }
 
@@ -248,9 +248,10 @@ func (c *Controller) ProfilingRun(ctx context.Context, id uint64) (*kb.Run, erro
 	return c.records.profilingRun(ctx, id)
 }
 
-// ProfilingRuns returns the newest runs, of one job if it is not 0.
-func (c *Controller) ProfilingRuns(ctx context.Context, limit int, job uint32) ([]*kb.Run, error) {
-	return c.records.profilingRuns(ctx, limit, job)
+// ProfilingRuns returns the newest runs: of one job if it is not 0, and of one
+// user's jobs if of is not nil.
+func (c *Controller) ProfilingRuns(ctx context.Context, limit int, job uint32, of *uint32) ([]*kb.Run, error) {
+	return c.records.profilingRuns(ctx, limit, job, of)
 }
 
 // AwaitsRun returns nil while a run still awaits what a node delivers.
@@ -314,7 +315,7 @@ func (c *Controller) Deliver(ctx context.Context, d Delivery) error {
 	}
 	r = r.Clone()
 	n := r.Node(d.Node)
-	n.State, n.Reason, n.Partial, n.Files, n.Since = kb.RunNodeDelivered, "", kb.OneLine(d.Partial), slices.Clone(d.Files), time.Now().UTC()
+	n.State, n.Reason, n.Partial, n.Files, n.Since = kb.RunNodeDelivered, "", kb.OneLine(d.Partial), slices.Clone(d.Files), c.clock.Now()
 	if err := c.commitRunLocked(ctx, r); err != nil {
 		return err
 	}

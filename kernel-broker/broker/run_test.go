@@ -190,13 +190,13 @@ func TestRequests(t *testing.T) {
 	if r, err := f.c.RequestRun(t.Context(), q); err != nil || r.ID != 2 {
 		t.Errorf("the next: %+v, %v", r, err)
 	}
-	if runs, err := f.c.ProfilingRuns(t.Context(), 1, 0); err != nil || len(runs) != 1 || runs[0].ID != 2 {
+	if runs, err := f.c.ProfilingRuns(t.Context(), 1, 0, nil); err != nil || len(runs) != 1 || runs[0].ID != 2 {
 		t.Errorf("the newest: %+v, %v", runs, err)
 	}
 	if err := f.c.records.pruneRuns(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
-	if runs, err := f.c.ProfilingRuns(t.Context(), 9, 0); err != nil || len(runs) != 1 {
+	if runs, err := f.c.ProfilingRuns(t.Context(), 9, 0, nil); err != nil || len(runs) != 1 {
 		t.Errorf("what is over is forgotten, the newest is not: %+v, %v", runs, err)
 	}
 }

@@ -31,7 +31,7 @@ func loadRuns(ctx context.Context, s store.Store, revisions map[string]int64) (r
 		if err != nil {
 			return err
 		}
-		entries = append(entries, entry{rec.Key, r.Job})
+		entries = append(entries, entry{rec.Key, r.Job, r.UID})
 		runs.next = max(runs.next, r.ID+1)
 		if !r.Over() {
 			runs.open[r.ID], revisions[rec.Key] = r, rec.Revision
@@ -55,7 +55,7 @@ func decodeRun(rec store.Record) (*kb.Run, error) {
 // keepRuns takes in what was committed.
 func (r *records) keepRuns(runs []*kb.Run) {
 	for _, run := range runs {
-		r.runIndex.put(entry{runKey(run.ID), run.Job})
+		r.runIndex.put(entry{runKey(run.ID), run.Job, run.UID})
 		r.runs.next = max(r.runs.next, run.ID+1)
 		if r.runs.open[run.ID] = run; run.Over() {
 			delete(r.runs.open, run.ID)
@@ -76,10 +76,13 @@ func (r *records) profilingRun(ctx context.Context, id uint64) (*kb.Run, error) 
 	return decodeRun(rec)
 }
 
-// profilingRuns reads the newest runs, of one job if it is not 0, newest first.
-func (r *records) profilingRuns(ctx context.Context, limit int, job uint32) ([]*kb.Run, error) {
-	if job != 0 {
-		return r.runsAbout(ctx, limit, func(id kb.JobID) bool { return id.Job == job })
+// profilingRuns reads the newest runs, newest first: of one job if it is not 0,
+// and of one user's jobs if of is not nil.
+func (r *records) profilingRuns(ctx context.Context, limit int, job uint32, of *uint32) ([]*kb.Run, error) {
+	if job != 0 || of != nil {
+		return r.runsAbout(ctx, limit, func(e entry) bool {
+			return (job == 0 || e.job.Job == job) && (of == nil || !e.job.IsZero() && e.uid == *of)
+		})
 	}
 	runs, err := newest(ctx, r, &r.runIndex, runPrefix, limit, decodeRun)
 	if err != nil {
@@ -88,7 +91,7 @@ func (r *records) profilingRuns(ctx context.Context, limit int, job uint32) ([]*
 	return runs, nil
 }
 
-func (r *records) runsAbout(ctx context.Context, limit int, such func(kb.JobID) bool) ([]*kb.Run, error) {
+func (r *records) runsAbout(ctx context.Context, limit int, such func(entry) bool) ([]*kb.Run, error) {
 	runs, err := about(ctx, r, &r.runIndex, runPrefix, limit, such, decodeRun)
 	if err != nil {
 		return nil, fmt.Errorf("runs: %w", err)

@@ -92,7 +92,7 @@ func testRunRecords(t *testing.T, s store.Store) {
 	if err := first.commit(t.Context(), nil, nil, run(2, kb.RunFailed)); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("a broker with an old picture: %v", err)
 	}
-	all, err := first.profilingRuns(t.Context(), 100, 0)
+	all, err := first.profilingRuns(t.Context(), 100, 0, nil)
 	if err != nil || len(all) != 5 || all[0].ID != 5 || all[3].State != kb.RunComplete {
 		t.Errorf("%+v, %v", all, err)
 	}
@@ -100,7 +100,7 @@ func testRunRecords(t *testing.T, s store.Store) {
 	if err := first.pruneRuns(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
-	if all, err = first.profilingRuns(t.Context(), 100, 0); err != nil || fmt.Sprint(ids(all)) != "[5 4 1]" {
+	if all, err = first.profilingRuns(t.Context(), 100, 0, nil); err != nil || fmt.Sprint(ids(all)) != "[5 4 1]" {
 		t.Errorf("left %v, %v", ids(all), err)
 	}
 	if _, err := first.profilingRun(t.Context(), 2); !errors.Is(err, kb.ErrNotFound) {

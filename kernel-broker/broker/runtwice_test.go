@@ -49,7 +49,7 @@ func TestRequestSentTwiceAtOnce(t *testing.T) {
 	if ids[0] != ids[1] {
 		t.Errorf("became runs %d and %d", ids[0], ids[1])
 	}
-	if runs, err := c.ProfilingRuns(t.Context(), 9, 0); err != nil || len(runs) != 1 {
+	if runs, err := c.ProfilingRuns(t.Context(), 9, 0, nil); err != nil || len(runs) != 1 {
 		t.Errorf("%d runs, %v", len(runs), err)
 	}
 }

@@ -18,26 +18,37 @@ type Desired struct {
 	Token    string
 	Envelope []byte
 	// Attested: the broker holds Running for proven.
-	Attested        bool
-	Running         kb.Ref
-	Jobs            []uint32
+	Attested bool
+	Running  kb.Ref
+	Jobs     []uint32
+	// Lost are the jobs that have the node and whose kernel it has lost.
+	Lost            []uint32
 	SlurmdAllowed   bool
 	SlurmdStart     uint64
 	SlurmdNotBefore time.Time
+	// SlurmdWait says the same by no clock.
+	SlurmdWait time.Duration
 	// NoBootAwaited: a start of slurmd that claims a boot is a crash to Slurm.
 	NoBootAwaited bool
+	// BootKnown: nobody tells Slurm of this boot, not even the first slurmd.
+	BootKnown bool
+	// Reboot: the machine is to boot, by its firmware.
+	Reboot bool
 }
 
 // desired makes the wish from a node's record.
 func desired(n *kb.Node, bootID string, now time.Time) Desired {
 	d := Desired{
 		Generation: n.Generation, SlurmdStart: n.SlurmdStart, SlurmdNotBefore: n.SlurmdNotBefore,
-		NoBootAwaited: !n.Waiting,
-		Running:       n.Running.Ref, Attested: n.Running.Ref.Profile != "" && n.Running.BootID == bootID,
+		NoBootAwaited: !n.Waiting, BootKnown: n.KnownBoot != "" && n.KnownBoot == bootID,
+		Reboot:  n.Reboot != nil && n.Reboot.Due && n.Reboot.BootID == bootID,
+		Running: n.Running.Ref, Attested: n.Running.Ref.Profile != "" && n.Running.BootID == bootID,
 	}
 	// A time that is past is not told: the node's clock may be behind.
 	if !d.SlurmdNotBefore.After(now) {
 		d.SlurmdNotBefore = time.Time{}
+	} else {
+		d.SlurmdWait = d.SlurmdNotBefore.Sub(now)
 	}
 	// The wish stands while the node boots: an agent that is still there goes
 	// through with it, one on the new kernel finds its token.
@@ -49,6 +60,10 @@ func desired(n *kb.Node, bootID string, now time.Time) Desired {
 		// A failed node that runs stock may serve: Slurm knows it as drained.
 		d.SlurmdAllowed = true
 	}
+	if !n.Lost.IsZero() {
+		d.Lost = []uint32{n.Lost.Job}
+	}
+	d.SlurmdAllowed = d.SlurmdAllowed && !n.SlurmdHeld
 	if !n.Owner.IsZero() {
 		d.Jobs = []uint32{n.Owner.Job}
 	}
@@ -129,7 +144,7 @@ func (c *Controller) Attach(node string, boot kb.Boot, inventory kb.Inventory, s
 	if old := c.sessions[node]; old != nil {
 		close(old.replaced)
 	}
-	now := time.Now()
+	now := c.clock.Now()
 	s := &Session{
 		controller: c, node: node, out: make(chan Message, outbox), replaced: make(chan struct{}),
 		agent: plan.Agent{Connected: true, Since: now, Boot: boot, Inventory: inventory,
@@ -151,7 +166,7 @@ func (s *Session) Detach() {
 	defer c.mu.Unlock()
 	if c.sessions[s.node] == s {
 		delete(c.sessions, s.node)
-		c.lost[s.node] = time.Now()
+		c.lost[s.node] = c.clock.Now()
 		c.nodeLog(c.pace.words.streams, s.node).Info("agent gone")
 		c.kickLocked()
 	}
@@ -160,7 +175,7 @@ func (s *Session) Detach() {
 // Report takes in the agent's word on a boot. While the store is away they wait;
 // the newest tell most.
 func (s *Session) Report(r plan.Report) {
-	r.At = time.Now()
+	r.At = s.controller.clock.Now()
 	news := false
 	s.update(func() {
 		step := reported{r.Generation, r.State}
@@ -184,15 +199,28 @@ func (s *Session) Slurmd(start uint64, running bool, detail string) {
 			s.controller.eagerForLocked(s.node)
 			s.controller.lookFor(s.node)
 		}
-		s.agent.Slurmd = plan.Slurmd{Start: start, Running: running, At: time.Now()}
+		s.agent.Slurmd = plan.Slurmd{Start: start, Running: running, At: s.controller.clock.Now()}
 	})
 	s.reportLog(news).Info("agent reports slurmd", "running", running, "start", start, "detail", detail)
+}
+
+// Refused takes in what the gate refused in this boot of the node.
+func (s *Session) Refused(refusals []kb.GateRefusal) {
+	news := 0
+	s.update(func() {
+		news = len(refusals) - len(s.agent.Refusals)
+		s.agent.Refusals = refusals
+	})
+	if news > 0 {
+		last := refusals[len(refusals)-1]
+		s.reportLog(true).Warn("gate refused a job", "job", last.Job, "at", last.At, "cause", last.Cause)
+	}
 }
 
 // Ending takes in an epilog's query.
 func (s *Session) Ending(query uint64, job uint32) {
 	s.update(func() {
-		s.agent.Ending, s.agent.EndingSince, s.query = job, time.Now(), query
+		s.agent.Ending, s.agent.EndingSince, s.query = job, s.controller.clock.Now(), query
 		if s.controller.endsLocked(s) {
 			s.controller.lookFor(s.node)
 		}
@@ -225,7 +253,7 @@ func (s *Session) send(m Message) {
 		default:
 			close(s.replaced)
 			delete(s.controller.sessions, s.node)
-			s.controller.lost[s.node] = time.Now()
+			s.controller.lost[s.node] = s.controller.clock.Now()
 		}
 	}
 }
@@ -235,7 +263,7 @@ func (s *Session) tell(n *kb.Node) {
 	if s.toldBefore && s.told == n.Generation {
 		return
 	}
-	d := desired(n, s.agent.Boot.BootID, time.Now())
+	d := desired(n, s.agent.Boot.BootID, s.controller.clock.Now())
 	if d.Kernel != nil {
 		d.Envelope = s.controller.kernels.envelope(d.Kernel.Ref())
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
 )
 
@@ -124,7 +125,7 @@ func TestSnapshotReachesEveryAgent(t *testing.T) {
 	until(t, "the snapshot", has(one, "profile mitgcm 1 1 available"))
 	ref := kb.Ref{Profile: "mitgcm", Version: 1}
 	for i := range 2 {
-		if _, err := f.catalog.RecordBootFailure(t.Context(), fmt.Sprint("boot", i), ref, "panic", 2); err != nil {
+		if _, err := f.catalog.RecordBootFailure(t.Context(), catalog.BootFailure{ID: fmt.Sprint("boot", i), Ref: ref, Cause: "panic", Only: true, Threshold: 2}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -177,7 +178,7 @@ func TestFaultIsCountedOnceAcrossARestart(t *testing.T) {
 	if err := r.commit(t.Context(), []*kb.Node{n}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.catalog.RecordBootFailure(t.Context(), fault.Token, fault.Ref, fault.Cause, 2); err != nil {
+	if _, err := f.catalog.RecordBootFailure(t.Context(), catalog.BootFailure{ID: fault.Token, Ref: fault.Ref, Cause: fault.Cause, Only: true, Threshold: 2}); err != nil {
 		t.Fatal(err)
 	}
 	f.start()

@@ -124,7 +124,7 @@ func TestSimulationWithFaults(t *testing.T) {
 func TestSimulationOfFailedReturns(t *testing.T) {
 	simulate(t, func(t *testing.T, seed uint64) {
 		w := newSimWorld(t, seed, 2)
-		w.calm = true
+		w.calm, w.broker.config.CanReset = true, false
 		w.run(5*time.Second, nil)
 		w.noStock = true
 		w.slurm.submit([]string{"mitgcm", "lammps"}[seed%2], 2, w.between(time.Second, 15*time.Second))
@@ -142,6 +142,21 @@ func TestSimulationOfFailedReturns(t *testing.T) {
 			w.fail("one resume was not enough")
 		}
 		w.run(5*time.Second, nil)
+		w.checkFixpoint()
+	})
+}
+
+// Where nodes can be reset, they come back without anybody's help.
+func TestSimulationOfReturnsByReset(t *testing.T) {
+	simulate(t, func(t *testing.T, seed uint64) {
+		w := newSimWorld(t, seed, 2)
+		w.calm, w.broker.config.CanReset, w.noStock = true, true, true
+		w.run(5*time.Second, nil)
+		w.slurm.submit([]string{"mitgcm", "lammps"}[seed%2], 2, w.between(time.Second, 15*time.Second))
+		w.submitSome(2, []string{"", "mitgcm", "lammps"}, 0)
+		if !w.run(20*time.Minute, func() bool { return w.quiet() && !w.any(func(_ *kb.Node, s *simSlurmNode) bool { return !s.usable() }) }) {
+			w.fail("the nodes did not come back by themselves")
+		}
 		w.checkFixpoint()
 	})
 }
@@ -211,7 +226,7 @@ func (w *simWorld) quietOrFailed() bool {
 		!w.any(func(n *kb.Node, s *simSlurmNode) bool {
 			settled := n.Steady() && n.Want.IsStock() && w.nodes[n.Name].slurmd.Running && !s.requested && !s.issued && !s.poweringUp
 			failed := n.Failure != nil && s.drained
-			return !settled && !failed || n.KeptFor != ""
+			return !settled && !failed || n.KeptFor != "" || n.Armed
 		})
 }
 

@@ -37,7 +37,9 @@ type simBroker struct {
 	again    map[string]time.Time
 	told     map[kb.JobID]string
 	resets   map[string]time.Time
-	tokens   uint64
+	// saidAgain is the controller's.
+	saidAgain map[string]time.Time
+	tokens    uint64
 }
 
 func simLater(a, b time.Time) time.Time {
@@ -78,6 +80,7 @@ func (b *simBroker) start() {
 	b.up = true
 	b.records = records{nodes: map[string]*kb.Node{}, allocs: map[kb.JobID]*kb.Allocation{}}
 	b.sessions, b.lost, b.told, b.resets = map[string]*simSession{}, map[string]time.Time{}, map[kb.JobID]string{}, map[string]time.Time{}
+	b.saidAgain = map[string]time.Time{}
 	b.busyTill = map[string]time.Time{}
 	b.view, b.queue, b.again, b.lookAt, b.half = kb.SlurmView{}, nil, map[string]time.Time{}, time.Time{}, nil
 	for key, value := range b.stored {
@@ -153,7 +156,7 @@ func (b *simBroker) input() plan.Input {
 		}
 	}
 	in := plan.Input{Now: b.w.now, Config: b.config, Slurm: b.view, Nodes: b.records.nodes, Allocations: b.records.allocs,
-		Agents: map[string]plan.Agent{}, Catalog: newKernels(profiles, b.counted), Told: b.told, Resets: b.resets,
+		Agents: map[string]plan.Agent{}, Catalog: newKernels(profiles, b.counted), Told: b.told, Resets: b.resets, SaidAgain: b.saidAgain,
 		NewToken: func() string { b.tokens++; return fmt.Sprintf("%016x%016x", b.w.crashes, b.tokens) }}
 	for name, since := range b.lost {
 		in.Agents[name] = plan.Agent{Since: since}
@@ -328,6 +331,9 @@ func (b *simBroker) perform(a plan.Action) error {
 			b.counted[a.Fault.Token] = true
 			b.failures[a.Fault.Ref]++
 		}
+		return nil
+	}
+	if a.Kind == plan.CheckImage {
 		return nil
 	}
 	if a.Kind == plan.ResetNode {

@@ -17,7 +17,7 @@ func (s *simSlurm) perform(a plan.Action) error {
 		n := s.nodes[name]
 		switch a.Kind {
 		case plan.ArmReturn:
-			if err := s.arm(n, a.Text); err != nil {
+			if err := s.arm(n); err != nil {
 				return err
 			}
 		case plan.Disarm:
@@ -34,10 +34,19 @@ func (s *simSlurm) perform(a plan.Action) error {
 	case plan.DrainNode:
 		s.drain(s.nodes[a.Node], a.Text)
 	case plan.DownNode:
-		if n := s.nodes[a.Node]; n.job != nil {
+		if n := s.nodes[a.Node]; n.job != nil && n.job.reference() != a.Reference {
 			s.w.fail("%s is set down with job %d on it", a.Node, n.job.id)
 		}
 		s.goDown(s.nodes[a.Node], a.Text)
+	case plan.LabelNode:
+		s.nodes[a.Node].reason = a.Text
+	case plan.ResumeNode:
+		s.back(s.nodes[a.Node])
+	case plan.SettleBoot:
+		s.back(s.nodes[a.Node])
+		s.w.broker.saidAgain[a.Node] = s.w.now
+	case plan.SayAgain:
+		return s.sayAgain(a)
 	case plan.HoldJob, plan.RequeueJob:
 		if j == nil || j.state != "CONFIGURING" && j.state != "RUNNING" {
 			return fmt.Errorf("job %s cannot be requeued", a.Reference)
@@ -61,14 +70,36 @@ func (s *simSlurm) perform(a plan.Action) error {
 	return nil
 }
 
-func (s *simSlurm) arm(n *simSlurmNode, reason string) error {
+func (s *simSlurm) arm(n *simSlurmNode) error {
 	if n.issued || n.requested {
 		return fmt.Errorf("%s: skipped", n.name)
 	}
 	if n.drained && !n.asap {
 		s.w.fail("a drained node was armed: %s", n.name)
 	}
-	n.requested, n.asap, n.reason = true, true, reason
+	n.requested, n.asap = true, true
+	if n.reason == "" {
+		n.reason = "Reboot ASAP"
+	}
+	return nil
+}
+
+// back ends whatever keeps jobs from a node, and has slurmctld take every boot
+// up to now for one it knows.
+func (s *simSlurm) back(n *simSlurmNode) {
+	n.drained, n.asap, n.requested, n.issued, n.down, n.reason = false, false, false, false, false, ""
+	n.unheard, n.heard = true, s.w.now
+}
+
+func (s *simSlurm) sayAgain(a plan.Action) error {
+	n := s.nodes[a.Node]
+	if s.w.nodes[n.name].slurmd.Running {
+		s.w.fail("%s is resumed to be drained again while its slurmd runs", n.name)
+	}
+	s.back(n)
+	s.drain(n, a.Text)
+	n.down = a.State == kb.StateDown
+	s.w.broker.saidAgain[n.name] = s.w.now
 	return nil
 }
 
@@ -112,11 +143,11 @@ func (s *simSlurm) dropReservation(name string) {
 	}
 }
 
-// resume is the administrator.
+// resume is the administrator's, or the broker's for a boot of its own.
 func (s *simSlurm) resume(name string) {
 	n := s.nodes[name]
 	if n.down || n.drained {
-		s.w.tell("administrator resumes %s (%s)", name, n.reason)
+		s.w.tell("%s is resumed (%s)", name, n.reason)
 		n.down, n.drained, n.asap, n.requested, n.issued, n.reason = false, false, false, false, false, ""
 		n.lastSeen, n.unheard = s.w.now, true
 	}

@@ -14,6 +14,7 @@ const (
 	simSlurmdTimeout = 60 * time.Second
 	simEpilogLimit   = 3 * time.Second
 	simNoReply       = "Not responding"
+	simNoReboot      = "reboot timed out"
 )
 
 // simJob is a job as slurmctld has it.
@@ -58,7 +59,7 @@ type simSlurmNode struct {
 }
 
 func (n *simSlurmNode) view() kb.SlurmNode {
-	v := kb.SlurmNode{Name: n.name, State: "IDLE", Reason: n.reason}
+	v := kb.SlurmNode{Name: n.name, State: "IDLE", Reason: n.reason, Partitions: []string{"main"}, CPUs: 1, MemoryMiB: 1}
 	flag := func(set bool, name string) {
 		if set {
 			v.Flags = append(v.Flags, name)
@@ -272,7 +273,7 @@ func (s *simSlurm) stepNode(n *simSlurmNode) {
 	case n.down && !n.issued && !n.requested:
 	case n.issued && late:
 		n.issued, n.asap, n.drained = false, false, false
-		s.goDown(n, "reboot timed out")
+		s.goDown(n, simNoReboot)
 	case n.poweringUp && late:
 		n.poweringUp = false
 		s.goDown(n, "ResumeTimeout reached")
@@ -287,6 +288,9 @@ func (s *simSlurm) stepNode(n *simSlurmNode) {
 func (s *simSlurm) goDown(n *simSlurmNode, reason string) {
 	s.w.tell("slurm takes %s down: %s", n.name, reason)
 	n.down = true
+	if reason == simNoReboot {
+		reason = strings.TrimPrefix(n.reason+" : "+reason, " : ")
+	}
 	if n.reason == "" || strings.HasPrefix(n.reason, kb.ReasonReturn) {
 		n.reason = reason
 	}
@@ -391,7 +395,7 @@ func (s *simSlurm) look(comments bool) kb.SlurmView {
 	}
 	for _, j := range s.jobs {
 		job := kb.SlurmJob{ID: j.id, Reference: j.reference(), Restart: j.restart, State: j.state, UID: 1000, User: "alice",
-			Nodes: j.names(), NodeCount: uint32(j.count), Priority: uint64(1000 - j.id), Reason: "None", Reboot: j.want != "" && !j.noBoot}
+			Nodes: j.names(), NodeCount: uint32(j.count), Priority: uint64(1000 - j.id), Reason: "None", Partition: "main", Reservation: j.reservation, Reboot: j.want != "" && !j.noBoot}
 		switch {
 		case j.state == "DONE":
 		case j.state == "PENDING":
@@ -401,7 +405,7 @@ func (s *simSlurm) look(comments bool) kb.SlurmView {
 				job.Reason = "BeginTime"
 			}
 			if comments {
-				job.AdminComment = j.comment
+				job.AdminComment, job.Demand = j.comment, &kb.SlurmDemand{}
 			}
 			v.Queue = append(v.Queue, job)
 		default:

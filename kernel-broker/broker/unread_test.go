@@ -22,6 +22,7 @@ func (f *fakeSlurm) unread(id uint32, state string) {
 func TestJobWhoseNodesCannotBeRead(t *testing.T) {
 	f := newFixture(t)
 	f.start()
+	f.attach("n1", kb.StockProfile, "", bootOne)
 	f.slurm.unread(7, "CONFIGURING")
 	f.slurm.job(8, "CONFIGURING", "n1")
 	_, err := f.c.Ensure(t.Context(), Request{ID: kb.JobID{Job: 7}, Ref: kb.Ref{Profile: "mitgcm"}, Nodes: []string{"n2"}})

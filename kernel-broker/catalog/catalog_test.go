@@ -207,7 +207,7 @@ func TestStoreOutOfReach(t *testing.T) {
 	s.FailReads(1000)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := c.RecordBootFailure(ctx, "boot", kernelbroker.Ref{Profile: "mitgcm", Version: 1}, "x", 9); !errors.Is(err, kernelbroker.ErrUnavailable) {
+	if _, err := c.RecordBootFailure(ctx, BootFailure{ID: "boot", Ref: kernelbroker.Ref{Profile: "mitgcm", Version: 1}, Cause: "x", Only: true, Threshold: 9}); !errors.Is(err, kernelbroker.ErrUnavailable) {
 		t.Errorf("RecordBootFailure = %v", err)
 	}
 }

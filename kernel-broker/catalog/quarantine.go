@@ -39,16 +39,39 @@ func youCanChoose(others []kernelbroker.Ref, none string) string {
 // Is makes errors.Is(err, kernelbroker.ErrQuarantined) hold.
 func (e *QuarantinedError) Is(target error) bool { return target == kernelbroker.ErrQuarantined }
 
-// RecordBootFailure counts one failed boot of a kernel; ref names the version
-// and id the boot: one that was counted before is not counted again.
-// The threshold-th failure since the version was registered or released
-// quarantines it, except for stock: nodes without any kernel to go back to
-// help nobody. It reports whether the version is quarantined afterwards.
-func (c *Catalog) RecordBootFailure(ctx context.Context, id string, ref kernelbroker.Ref, cause string, threshold uint32) (bool, error) {
+// BootFailure is one failed boot of a kernel.
+type BootFailure struct {
+	// ID names the boot: one that was counted before is not counted again.
+	ID    string
+	Ref   kernelbroker.Ref
+	Node  string
+	Cause string
+	// Only: no other node ever booted this version or tried to.
+	Only bool
+	// Threshold is how many failures put a version into quarantine.
+	Threshold uint32
+}
+
+// maxFailedOn of a version's nodes are remembered; two decide.
+const maxFailedOn = 4
+
+// proves reports whether failures are the kernel's fault: those of one node are
+// that node's, unless there is no other that could have had any.
+func (f BootFailure) proves(v *kernelbroker.ProfileVersion) bool {
+	return v.BootFailures >= f.Threshold && (f.Only || len(v.FailedOn) > 1)
+}
+
+// RecordBootFailure counts one failed boot of a kernel. The failures since the
+// version was registered or released quarantine it when there are as many as the
+// threshold, of two nodes at least, except for stock: nodes without any kernel
+// to go back to help nobody. It reports whether the version is quarantined
+// afterwards.
+func (c *Catalog) RecordBootFailure(ctx context.Context, f BootFailure) (bool, error) {
+	id, ref := f.ID, f.Ref
 	if err := kernelbroker.ValidateRequestID(id); err != nil {
 		return false, err
 	}
-	cause = kernelbroker.OneLine(cause)
+	cause := kernelbroker.OneLine(f.Cause)
 	var after kernelbroker.ProfileVersion
 	struck := false
 	_, counted, err := c.update(ctx, ref.Profile, func(r *record) error {
@@ -63,7 +86,10 @@ func (c *Catalog) RecordBootFailure(ctx context.Context, id string, ref kernelbr
 		r.Failures = append(r.Failures, id)
 		r.Failures = r.Failures[max(0, len(r.Failures)-maxFailures):]
 		v.BootFailures++
-		struck = v.Quarantine == nil && v.BootFailures >= threshold && !ref.IsStock()
+		if f.Node != "" && !slices.Contains(v.FailedOn, f.Node) && len(v.FailedOn) < maxFailedOn {
+			v.FailedOn = append(slices.Clone(v.FailedOn), f.Node)
+		}
+		struck = v.Quarantine == nil && f.proves(v) && !ref.IsStock()
 		if struck {
 			v.Quarantine = &kernelbroker.Quarantine{
 				Reason: failedToBoot(v.BootFailures, cause),
@@ -77,7 +103,7 @@ func (c *Catalog) RecordBootFailure(ctx context.Context, id string, ref kernelbr
 	if err != nil || !counted {
 		return after.Quarantine != nil, err
 	}
-	c.log.Warn("kernel failed to boot", "kernel", ref.String(), "cause", cause, "failures", after.BootFailures)
+	c.log.Warn("kernel failed to boot", "kernel", ref.String(), "node", f.Node, "cause", cause, "failures", after.BootFailures)
 	if struck {
 		c.log.Warn("kernel quarantined", "kernel", ref.String(), "reason", after.Quarantine.Reason)
 	}
@@ -96,7 +122,7 @@ func (c *Catalog) ReleaseQuarantine(ctx context.Context, requestID string, ref k
 		if v.Quarantine == nil {
 			return false, fmt.Errorf("kernel %q is not quarantined: %w", ref, kernelbroker.ErrPrecluded)
 		}
-		v.Quarantine, v.BootFailures = nil, 0
+		v.Quarantine, v.BootFailures, v.FailedOn = nil, 0, nil
 		c.note(ctx, p, kernelbroker.ChangeReleased, ref.Version, "")
 		return true, nil
 	})

@@ -20,7 +20,7 @@ func nextBoot() string { return fmt.Sprintf("boot-%d", boots.Add(1)) }
 
 func fail(t *testing.T, c *Catalog, ref kernelbroker.Ref, cause string) bool {
 	t.Helper()
-	quarantined, err := c.RecordBootFailure(t.Context(), nextBoot(), ref, cause, 2)
+	quarantined, err := c.RecordBootFailure(t.Context(), BootFailure{ID: nextBoot(), Ref: ref, Cause: cause, Only: true, Threshold: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestOneBootIsCountedOnce(t *testing.T) {
 	c, _ := newCatalog(t)
 	apply(t, c, "a", profile("mitgcm", 2))
 	for range 3 {
-		if quarantined, err := c.RecordBootFailure(t.Context(), "token", mitgcm2, "panic", 2); err != nil || quarantined {
+		if quarantined, err := c.RecordBootFailure(t.Context(), BootFailure{ID: "token", Ref: mitgcm2, Cause: "panic", Only: true, Threshold: 2}); err != nil || quarantined {
 			t.Fatalf("RecordBootFailure = %v, %v", quarantined, err)
 		}
 	}
@@ -125,11 +125,11 @@ func TestOneBootIsCountedOnce(t *testing.T) {
 		t.Errorf("one boot counts as %d (%v)", v.BootFailures, err)
 	}
 	for range 2 {
-		if quarantined, err := c.RecordBootFailure(t.Context(), "another", mitgcm2, "panic", 2); err != nil || !quarantined {
+		if quarantined, err := c.RecordBootFailure(t.Context(), BootFailure{ID: "another", Ref: mitgcm2, Cause: "panic", Only: true, Threshold: 2}); err != nil || !quarantined {
 			t.Errorf("RecordBootFailure = %v, %v", quarantined, err)
 		}
 	}
-	if _, err := c.RecordBootFailure(t.Context(), "", mitgcm2, "panic", 2); !errors.Is(err, kernelbroker.ErrInvalid) {
+	if _, err := c.RecordBootFailure(t.Context(), BootFailure{ID: "", Ref: mitgcm2, Cause: "panic", Only: true, Threshold: 2}); !errors.Is(err, kernelbroker.ErrInvalid) {
 		t.Errorf("a boot without an id: %v", err)
 	}
 }
@@ -144,7 +144,7 @@ func TestConcurrentFailuresAreCountedOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range writers {
 		all.Go(func() {
-			if _, err := c.RecordBootFailure(t.Context(), nextBoot(), mitgcm2, "x", 100); err != nil {
+			if _, err := c.RecordBootFailure(t.Context(), BootFailure{ID: nextBoot(), Ref: mitgcm2, Cause: "x", Only: true, Threshold: 100}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -153,5 +153,36 @@ func TestConcurrentFailuresAreCountedOnce(t *testing.T) {
 	v, err := c.Check(t.Context(), mitgcm2)
 	if err != nil || v.BootFailures != writers {
 		t.Errorf("%d failures were counted, want %d (%v)", v.BootFailures, writers, err)
+	}
+}
+
+// Failures of one node are that node's, as long as another could have had any.
+func TestOneNodeQuarantinesNothingForAll(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		nodes []string
+		only  bool
+		want  bool
+	}{
+		{"one node, again and again", []string{"n1", "n1", "n1", "n1"}, false, false},
+		{"the only node", []string{"n1", "n1"}, true, true},
+		{"two nodes", []string{"n1", "n2"}, false, true},
+		{"a second node, late", []string{"n1", "n1", "n1", "n2"}, false, true},
+		{"one failure", []string{"n1"}, true, false},
+		{"by a broker that named no nodes", []string{"", ""}, false, false},
+	} {
+		c1, _ := newCatalog(t)
+		apply(t, c1, "a", profile("mitgcm", 2))
+		got := false
+		for _, node := range c.nodes {
+			var err error
+			f := BootFailure{ID: nextBoot(), Ref: mitgcm2, Node: node, Cause: "panic", Only: c.only, Threshold: 2}
+			if got, err = c1.RecordBootFailure(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: quarantined %v", c.name, got)
+		}
 	}
 }

@@ -49,6 +49,7 @@ func fullest(p kernelbroker.Profile) (int, error) {
 	for i := range p.Versions {
 		v := &p.Versions[i]
 		v.BootFailures = math.MaxUint32
+		v.FailedOn = slices.Repeat([]string{strings.Repeat("n", kernelbroker.MaxRequestID)}, maxFailedOn)
 		v.Quarantine = &kernelbroker.Quarantine{Reason: failedToBoot(math.MaxUint32, reason), Since: since}
 		v.Retired = &kernelbroker.Retirement{Reason: reason, Since: since}
 	}

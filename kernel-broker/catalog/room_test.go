@@ -94,7 +94,7 @@ func TestFullProfileCanStillBeStopped(t *testing.T) {
 				case 2:
 					err = catalog.ReleaseQuarantine(longestBy, id, ref)
 				case 3:
-					_, err = catalog.RecordBootFailure(t.Context(), id, ref, longest, 1e6)
+					_, err = catalog.RecordBootFailure(t.Context(), BootFailure{ID: id, Ref: ref, Cause: longest, Only: true, Threshold: 1e6})
 				}
 				if err != nil {
 					t.Fatalf("step %d: %v", i, err)
@@ -106,7 +106,7 @@ func TestFullProfileCanStillBeStopped(t *testing.T) {
 			checkHistory(t, catalog, kept)
 			// All at once: each version failed to boot, and all are retired.
 			for n := range c.versions {
-				if struck, err := catalog.RecordBootFailure(t.Context(), longID(2e6+int(n)), version(int(n)), longest, 1); err != nil || !struck {
+				if struck, err := catalog.RecordBootFailure(t.Context(), BootFailure{ID: longID(2e6 + int(n)), Ref: version(int(n)), Cause: longest, Only: true, Threshold: 1}); err != nil || !struck {
 					t.Fatalf("version %d: quarantined %v, %v", n, struck, err)
 				}
 			}
@@ -195,7 +195,7 @@ func TestOverfullProfileFromBefore(t *testing.T) {
 	if _, err := kept.Commit(t.Context(), store.Write{Key: key("mitgcm"), Value: fill()}); err != nil {
 		t.Fatal(err)
 	}
-	if struck, err := c.RecordBootFailure(t.Context(), "boot", mitgcm2, longest, 1); err != nil || !struck {
+	if struck, err := c.RecordBootFailure(t.Context(), BootFailure{ID: "boot", Ref: mitgcm2, Cause: longest, Only: true, Threshold: 1}); err != nil || !struck {
 		t.Errorf("quarantined %v, %v", struck, err)
 	}
 	p, err := c.Get(t.Context(), "mitgcm")

@@ -93,7 +93,7 @@ func (a *app) admitIn(ctx context.Context, dir string, r *registration) error {
 	if err := r.take(dir); err != nil {
 		return err
 	}
-	f, err := admission.Check(ctx, admission.Subject{Image: r.kernel, Config: r.admitting.config, Name: given.kernel})
+	f, err := admission.Check(ctx, admission.Subject{Image: r.kernel, Config: r.admitting.config, Name: given.kernel, Arguments: r.arguments})
 	if err != nil {
 		return err
 	}

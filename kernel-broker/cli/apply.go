@@ -55,13 +55,23 @@ type prepared struct {
 	reason  string
 }
 
+// path of the file with a digest.
+func (p prepared) path(digest string) string {
+	for _, file := range p.files {
+		if file.Digest == digest {
+			return file.Path
+		}
+	}
+	return ""
+}
+
 func (a *app) profileApply(ctx context.Context, dir, kernels string, only []string, s *signature, reason string, dryRun bool) error {
 	all, err := prepare(dir, kernels, only)
 	if err != nil {
 		return err
 	}
 	for _, one := range all {
-		if err := a.signAll(ctx, one.profile, s); err != nil {
+		if err := a.signAll(ctx, one, s); err != nil {
 			return err
 		}
 	}
@@ -80,7 +90,8 @@ func (a *app) profileApply(ctx context.Context, dir, kernels string, only []stri
 }
 
 // signAll signs what the site's policy lets jobs have.
-func (a *app) signAll(ctx context.Context, profile *api.Profile, s *signature) error {
+func (a *app) signAll(ctx context.Context, one prepared, s *signature) error {
+	profile := one.profile
 	var now *api.Profile
 	var err error
 	if len(s.opened) > 0 {
@@ -90,7 +101,11 @@ func (a *app) signAll(ctx context.Context, profile *api.Profile, s *signature) e
 		}
 	}
 	for _, v := range profile.GetVersions() {
-		if err := a.allowed(v.GetKernel()); err != nil {
+		k := v.GetKernel()
+		if err := a.allowed(refOfSpec(k), k.GetArguments()); err != nil {
+			return err
+		}
+		if err := a.honoured(ctx, k, one.path(k.GetImageDigest()), ""); err != nil {
 			return err
 		}
 		if v.Envelope, err = s.sign(ctx, a, now, v.GetKernel()); err != nil {

@@ -17,7 +17,7 @@ func someNodes() []*api.Node {
 	return []*api.Node{
 		{Name: "n1", Phase: api.NodePhase_NODE_PHASE_STEADY, RunningProfile: "mitgcm", RunningVersion: 1, DesiredProfile: "mitgcm", DesiredVersion: 1,
 			Release: "6.1.0-mitgcm", BuildId: strings.Repeat("ab", 20), BootId: "8ad0c5a4-0000-4000-8000-000000000001", Attested: true, JobId: 12,
-			Connected: true, LastSeen: at(0), Kexecs: 3,
+			Connected: true, LastSeen: at(0), Kexecs: 3, SlurmState: "ALLOCATED+DRAIN+REBOOT_REQUESTED", SlurmReason: "bad DIMM [root@2026-11-20T11:59:00]",
 			Inventory: &api.Inventory{Architecture: "x86_64", MemoryMib: 512, Cpus: 1, RootDevice: "none", RootFilesystem: "rootfs", Drivers: []string{"virtio_net"}}},
 		{Name: "n2", Phase: api.NodePhase_NODE_PHASE_FAILED, Cause: "no word for 2m\x1b[31m\nand more", DesiredProfile: "stock", DesiredVersion: 1, LastSeen: at(-60000)},
 	}
@@ -190,5 +190,21 @@ func TestManPages(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(dir, "kernelctl.1"))
 	if err != nil || !strings.Contains(string(text), "KERNEL_BROKER_ADDRESS") {
 		t.Errorf("kernelctl.1: %v", err)
+	}
+}
+
+// A job that waits has no allocation, and a task of an array that waits no id of
+// its own.
+func TestJobShowOfAJobThatWaits(t *testing.T) {
+	f := newFixture(t)
+	f.jobs.list = []*api.Job{{JobId: 40, User: "alice", Profile: "mitgcm", Phase: api.AllocationPhase_ALLOCATION_PHASE_WAITING,
+		Reason: "it is held (JobHeldUser): scontrol release 40"}}
+	for _, name := range []string{"40", "40_3"} {
+		out := f.must(0, "", "job", "show", name)
+		for _, words := range []string{"mitgcm", "waiting", "scontrol release 40"} {
+			if !strings.Contains(out, words) {
+				t.Errorf("%s: no %q in\n%s", name, words, out)
+			}
+		}
 	}
 }

@@ -28,7 +28,8 @@ func (a *app) jobCommand() *cobra.Command {
 	show := &cobra.Command{
 		Use: "show ID[_TASK|+OFFSET]", Short: "Show a job's way to its kernel and back",
 		Long: `Shows each step of the switch, node by node, with what it took, and which kernel
-each node proved to run before, during and after the job.`,
+each node proved to run before, during and after the job. Of a job that has had no
+nodes yet it says what it asked for, and for what it waits in Slurm.`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
 			return a.jobShow(ctx, args[0], restart, watch)
@@ -117,6 +118,12 @@ func (a *app) find(ctx context.Context, name string) (uint32, error) {
 			near = append(near, r)
 		}
 	}
+	if id, err := strconv.ParseUint(base[0], 10, 32); err == nil && len(near) == 0 {
+		// Tasks of an array that wait have no id of their own yet.
+		if j, err := a.job(ctx, &api.GetJobRequest{JobId: uint32(id)}); err == nil && isWaiting(j) {
+			return uint32(id), nil
+		}
+	}
 	hint := ""
 	if len(near) > 0 {
 		slices.Sort(near)
@@ -191,8 +198,12 @@ func (a *app) watch(ctx context.Context, request *api.GetJobRequest, job *api.Jo
 	}
 }
 
+func isWaiting(j *api.Job) bool {
+	return j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_WAITING
+}
+
 func isStarting(j *api.Job) bool {
-	return j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_ACCEPTED || j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_SWITCHING
+	return isWaiting(j) || j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_ACCEPTED || j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_SWITCHING
 }
 
 func isOver(j *api.Job) bool {

@@ -21,7 +21,7 @@ type registration struct {
 	application, description          string
 	version                           uint32
 	arguments                         []string
-	makeDefault, dryRun               bool
+	makeDefault, dryRun, replaceStock bool
 	admitting                         admitting
 	signature                         signature
 	documents                         map[string]string // besides the manifest: names and files
@@ -48,9 +48,13 @@ upload that breaks off goes on where it was when it is begun again.
 With --sign-key the kernel is signed, for nodes that ask for that. The broker has no
 key: who registers a kernel answers for it.
 
-Arguments that weaken the stock kernel's mitigations
-are refused, unless the file of --site leaves those to profiles.`,
-		Example: "  kernelctl kernel register --profile mitgcm --kernel bzImage --argument nohz_full=1-3 --sign-key release.pem --default",
+Arguments that weaken the stock kernel's mitigations are refused, unless the file of
+--site leaves those to profiles, and so are those that the kernel's configuration
+ignores: nohz_full= of a kernel without CONFIG_NO_HZ_FULL, say.
+
+To the profile stock all nodes go back, so it takes --replace-stock to register
+another kernel there.`,
+		Example: "  kernelctl kernel register --profile mitgcm --kernel bzImage --argument transparent_hugepage=always --sign-key release.pem --default",
 		Args:    cobra.NoArgs,
 		RunE:    a.run(func(ctx context.Context, _ []string) error { return a.register(ctx, r) }),
 	}
@@ -65,6 +69,7 @@ are refused, unless the file of --site leaves those to profiles.`,
 	f.StringVar(&r.application, "application", "", "`application` of a new profile; its name when not given")
 	f.StringVar(&r.description, "description", "", "`description` of a new profile")
 	f.BoolVar(&r.dryRun, "dry-run", false, "only show what would be done")
+	f.BoolVar(&r.replaceStock, "replace-stock", false, "with --profile stock: yes, all nodes shall go back to this kernel")
 	a.siteFlag(c)
 	r.admitting.flags(c)
 	r.signature.flags(c)
@@ -79,7 +84,13 @@ func (a *app) register(ctx context.Context, r registration) (err error) {
 		return usageError{err}
 	}
 	// Mistakes are found, and secrets asked for, before anything takes its time.
+	if err := kernelbroker.ValidateArguments(r.arguments); err != nil {
+		return err
+	}
 	if _, err := site.Load(cmp.Or(a.site, site.DefaultPath)); err != nil {
+		return err
+	}
+	if err := r.meansStock(); err != nil {
 		return err
 	}
 	if err := r.signature.open(ctx, a); err != nil {
@@ -87,8 +98,14 @@ func (a *app) register(ctx context.Context, r registration) (err error) {
 	}
 	// A broker that is away is found before the boot test; what the profile is by
 	// then is asked after it.
-	if _, err := a.profileIfAny(ctx, r.profile); err != nil {
+	profile, err := a.profileIfAny(ctx, r.profile)
+	if err != nil {
 		return err
+	}
+	if !slices.ContainsFunc(profile.GetVersions(), func(v *api.ProfileVersion) bool { return slices.Equal(v.GetKernel().GetArguments(), r.arguments) }) {
+		if err := a.allowed(kernelRef(r.profile, r.version), r.arguments); err != nil {
+			return err
+		}
 	}
 	cleanUp, err := a.admit(ctx, &r)
 	if err != nil {
@@ -122,7 +139,13 @@ func (a *app) registerIn(ctx context.Context, r registration) (string, error) {
 			return refOf(v), a.registerAgain(ctx, profile, v, r)
 		}
 	}
-	if err := a.allowed(spec); err != nil {
+	if err := a.allowed(refOfSpec(spec), spec.GetArguments()); err != nil {
+		return "", err
+	}
+	if err := a.honoured(ctx, spec, r.kernel, r.admitting.config); err != nil {
+		return "", err
+	}
+	if err := a.noteStock(ctx, spec); err != nil {
 		return "", err
 	}
 	documents, more, err := r.describe()
@@ -170,18 +193,6 @@ func (a *app) add(ctx context.Context, r registration, v *api.ProfileVersion, fi
 		a.applied(response, len(response.GetProfile().GetVersions()))
 	}
 	return err
-}
-
-// allowed refuses a kernel that the site's policy does not let jobs have.
-func (a *app) allowed(k *api.KernelSpec) error {
-	policy, err := site.Load(cmp.Or(a.site, site.DefaultPath))
-	if err != nil {
-		return err
-	}
-	if err := policy.Allow(k.GetArguments()); err != nil {
-		return fmt.Errorf("kernel %q: %w", kernelRef(k.GetProfile(), k.GetVersion()), err)
-	}
-	return nil
 }
 
 // registerAgain has at most the default version to change, and documents to

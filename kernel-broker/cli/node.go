@@ -30,11 +30,11 @@ func (a *app) nodeList(ctx context.Context, _ []string) error {
 		if len(nodes) == 0 {
 			return
 		}
-		p.row("NODE", "PHASE", "RUNS", "WANTED", "PROVEN", "RELEASE", "JOB", "AGENT", "CAUSE")
+		p.row("NODE", "PHASE", "RUNS", "WANTED", "PROVEN", "RELEASE", "JOB", "AGENT", "SLURM", "CAUSE")
 		for _, n := range nodes {
 			p.row(n.GetName(), nodePhase(n), kernelRef(n.GetRunningProfile(), n.GetRunningVersion()),
 				kernelRef(n.GetDesiredProfile(), n.GetDesiredVersion()), yesNo(n.GetAttested()), n.GetRelease(),
-				numberOrNone(n.GetJobId()), agentWord(n), n.GetCause())
+				numberOrNone(n.GetJobId()), agentWord(n), n.GetSlurmState(), nodeCause(n))
 		}
 	})
 }
@@ -49,6 +49,8 @@ func (a *app) nodeShow(ctx context.Context, args []string) error {
 		p.row("Node:", n.GetName())
 		p.row("Phase:", nodePhase(n))
 		p.row("Cause:", n.GetCause())
+		p.row("Slurm:", n.GetSlurmState())
+		p.row("Slurm's reason:", n.GetSlurmReason())
 		p.row("Runs:", kernelRef(n.GetRunningProfile(), n.GetRunningVersion()))
 		p.row("Proven:", yesNo(n.GetAttested()))
 		p.row("Wanted:", kernelRef(n.GetDesiredProfile(), n.GetDesiredVersion()))
@@ -69,6 +71,14 @@ func (a *app) nodeShow(ctx context.Context, args []string) error {
 			p.line("  %s", joinWords(chunk))
 		}
 	})
+}
+
+// nodeCause is why a node is not as it should be: the product's word, or Slurm's.
+func nodeCause(n *api.Node) string {
+	if n.GetCause() != "" {
+		return n.GetCause()
+	}
+	return n.GetSlurmReason()
 }
 
 func nodePhase(n *api.Node) string { return enumWord(n.GetPhase().String(), "NODE_PHASE_") }

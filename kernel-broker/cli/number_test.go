@@ -100,7 +100,7 @@ func TestNumbersOfTheAPI(t *testing.T) {
 func TestNumbersInOutput(t *testing.T) {
 	message := &api.Node{Name: "42", Kexecs: 3}
 	for output, words := range map[string][]string{
-		outputJSON: {"\"kexecs\": 3\n", `"name": "42"`}, outputYAML: {"kexecs: 3\n", "name: \"42\"\n"},
+		outputJSON: {"\"kexecs\": 3,\n", `"name": "42"`}, outputYAML: {"kexecs: 3\n", "name: \"42\"\n"},
 	} {
 		var out strings.Builder
 		a := &app{Invocation: Invocation{Stdout: &out}, output: output}

@@ -34,16 +34,18 @@ The files of a run are for the job's user and for administrators.`
 
 func (a *app) runReportCommand() *cobra.Command {
 	var to reportFiles
+	var slurms bool
 	c := &cobra.Command{
 		Use: "report RUN", Short: "Show what a run found, and what would be gained", Long: runReportLong,
 		Example: "  kernelctl run report 7 --html run7.html\n  kernelctl run report 7 -o json | jq .decision.headline", Args: cobra.ExactArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error { return a.runReport(ctx, args[0], to) }),
+		RunE: a.run(func(ctx context.Context, args []string) error { return a.runReport(ctx, args[0], to, slurms) }),
 	}
 	f := c.Flags()
 	f.StringVar(&to.html, "html", "", "write the page to this `file`")
 	f.StringVar(&to.dot, "dot", "", "write the call graph for Graphviz to this `file`")
 	f.StringVar(&to.pprof, "pprof", "", "write the call graph for pprof to this `file`")
 	f.StringVar(&to.folded, "folded", "", "write the call graph as folded stacks to this `file`")
+	f.BoolVar(&slurms, "slurm", false, "also show calls of slurmstepd and the cgroup's files, which are in the job's cgroup and not the job's")
 	return c
 }
 
@@ -51,7 +53,7 @@ func (a *app) runReportCommand() *cobra.Command {
 // the graph for Graphviz.
 const leastDrawn = 0.005
 
-func (a *app) runReport(ctx context.Context, text string, to reportFiles) error {
+func (a *app) runReport(ctx context.Context, text string, to reportFiles, slurms bool) error {
 	id, err := runID(text)
 	if err != nil {
 		return err
@@ -63,6 +65,9 @@ func (a *app) runReport(ctx context.Context, text string, to reportFiles) error 
 	made, err := a.report(ctx, r)
 	if err != nil {
 		return err
+	}
+	if slurms {
+		made = made.WithSlurms()
 	}
 	written, err := a.writeReport(made, to)
 	if err != nil {
@@ -180,7 +185,8 @@ func (a *app) side(ctx context.Context, list string) (compare.Side, error) {
 		if err != nil {
 			return s, err
 		}
-		s.Runs = append(s.Runs, result)
+		jobs, _ := result.WithoutSlurm()
+		s.Runs = append(s.Runs, jobs)
 	}
 	return s, nil
 }

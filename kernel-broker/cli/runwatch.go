@@ -130,6 +130,7 @@ func (w *watched) picture() error {
 	if err != nil {
 		return err
 	}
+	all, _ = all.WithoutSlurm()
 	return w.app.page(func(p *page) {
 		line := fmt.Sprintf("%s  %d of %d nodes", time.Now().UTC().Format("15:04:05"), len(w.nodes), len(w.run.GetNodes()))
 		if share, known := all.KernelShare(); known {
@@ -153,7 +154,7 @@ func (w *watched) picture() error {
 		}
 		p.row("CALL", "CALLS", "TIME", "EACH", "99 % BELOW")
 		for _, c := range all.Syscalls.Calls[:min(len(all.Syscalls.Calls), mostWatched)] {
-			p.row(c.Name, c.Count, time.Duration(c.NS), time.Duration(c.NS/max(c.Count, 1)), time.Duration(c.Times.AtMost(0.99)))
+			p.row(c.Name, c.Count, time.Duration(c.NS), time.Duration(c.NS/max(c.Count, 1)), time.Duration(c.Below(0.99)))
 		}
 	})
 }

@@ -126,7 +126,7 @@ else has to vouch for it:
 All that is signed is shown.`,
 		Example: `  kernelctl kernel sign mitgcm@3 --sign-key release.pem --cluster alpha
   kernelctl kernel sign mitgcm@3 --sign-key new.pem --verify-key old.pub --cluster alpha
-  kernelctl kernel sign mitgcm@3 --sign-key release.pem --cluster alpha --kernel bzImage --manifest kernel.json --argument nohz_full=1-3`,
+  kernelctl kernel sign mitgcm@3 --sign-key release.pem --cluster alpha --kernel bzImage --manifest kernel.json --argument transparent_hugepage=always`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error { return a.kernelSign(ctx, args[0], &s, w, reason) }),
 	}

@@ -33,16 +33,18 @@ const DefaultPath = "/etc/kernel-broker/client.yaml"
 // Config is the settings. DefaultConfig has their defaults, and client.yaml in
 // this folder explains each.
 type Config struct {
-	Broker      string
-	Trust       Trust
-	Munge       string
-	Scontrol    string
-	SlurmConf   string
-	StateDir    string
-	LogFile     string
-	BrokerWait  time.Duration
-	PrologLimit time.Duration
-	HoldAfter   int
+	Broker    string
+	Trust     Trust
+	Munge     string
+	Scontrol  string
+	SlurmConf string
+	StateDir  string
+	LogFile   string
+	// RebootProgram is the site's own, for nodes without an agent; empty for none.
+	RebootProgram string
+	BrokerWait    time.Duration
+	PrologLimit   time.Duration
+	HoldAfter     int
 	// ProfilingWait bounds how long a job without a profile waits for its nodes
 	// to stand by for a profiling run.
 	ProfilingWait time.Duration
@@ -73,6 +75,7 @@ type file struct {
 	SlurmConf     *string `yaml:"slurm_conf"`
 	StateDir      *string `yaml:"state_dir"`
 	LogFile       *string `yaml:"log_file"`
+	RebootProgram *string `yaml:"reboot_program"`
 	BrokerWait    *string `yaml:"broker_wait"`
 	PrologLimit   *string `yaml:"prolog_limit"`
 	HoldAfter     *int    `yaml:"hold_after"`
@@ -119,6 +122,7 @@ func ParseConfig(name string, text []byte) (Config, error) {
 	set(&c.SlurmConf, f.SlurmConf)
 	set(&c.StateDir, f.StateDir)
 	set(&c.LogFile, f.LogFile)
+	set(&c.RebootProgram, f.RebootProgram)
 	set(&c.HoldAfter, f.HoldAfter)
 	err := errors.Join(setDuration(&c.BrokerWait, "broker_wait", f.BrokerWait), setDuration(&c.PrologLimit, "prolog_limit", f.PrologLimit),
 		setDuration(&c.ProfilingWait, "profiling_wait", f.ProfilingWait))
@@ -166,6 +170,9 @@ const defaultCluster = "cluster"
 // maxProfilingWait: no plain job waits longer for those who want to look at it.
 const maxProfilingWait = 10 * time.Minute
 
+// mostHoldAfter runs of a job may fail before it is held.
+const mostHoldAfter = 100
+
 func (c Config) validate() error {
 	var wrong []error
 	refuse := func(bad bool, key string, format string, args ...any) {
@@ -177,7 +184,7 @@ func (c Config) validate() error {
 	for key, path := range map[string]string{"scontrol": c.Scontrol, "state_dir": c.StateDir} {
 		refuse(!filepath.IsAbs(path), key, "%q is not an absolute path", path)
 	}
-	for key, path := range map[string]string{"slurm_conf": c.SlurmConf, "log_file": c.LogFile, "ca": c.Trust.CA} {
+	for key, path := range map[string]string{"slurm_conf": c.SlurmConf, "log_file": c.LogFile, "reboot_program": c.RebootProgram, "ca": c.Trust.CA} {
 		refuse(path != "" && !filepath.IsAbs(path), key, "%q is not an absolute path", path)
 	}
 	_, err := Target(c.Broker)
@@ -185,6 +192,6 @@ func (c Config) validate() error {
 	refuse(c.BrokerWait < 0 || c.BrokerWait > c.PrologLimit, "broker_wait", "%v is not within 0s and prolog_limit (%v)", c.BrokerWait, c.PrologLimit)
 	refuse(c.PrologLimit < time.Second || c.PrologLimit > 24*time.Hour, "prolog_limit", "%v is not within 1s to 24h", c.PrologLimit)
 	refuse(c.ProfilingWait < time.Second || c.ProfilingWait > maxProfilingWait, "profiling_wait", "%v is not within 1s to %v", c.ProfilingWait, maxProfilingWait)
-	refuse(c.HoldAfter < 1 || c.HoldAfter > 100, "hold_after", "%d is not within 1 to 100", c.HoldAfter)
+	refuse(c.HoldAfter < 1 || c.HoldAfter > mostHoldAfter, "hold_after", "%d is not within 1 to %d", c.HoldAfter, mostHoldAfter)
 	return errors.Join(wrong...)
 }

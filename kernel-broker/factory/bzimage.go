@@ -69,7 +69,7 @@ func OpenImage(ctx context.Context, data []byte) (Image, []byte, error) {
 
 func parseImage(data []byte) (Image, []byte, error) {
 	if len(data) < headerEnd || string(data[headerMagic:headerMagic+4]) != "HdrS" {
-		return Image{}, nil, errors.New("no bzImage: the setup header is missing")
+		return Image{}, nil, fmt.Errorf("no bzImage: %s", WhatIs(data))
 	}
 	little := binary.LittleEndian
 	if version := little.Uint16(data[headerVersion:]); version < protocolWithPayload {

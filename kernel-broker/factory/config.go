@@ -56,6 +56,9 @@ func (c Config) Text() string {
 	return text.String()
 }
 
+// Set reports whether the kernel has the symbol, built in or as a module.
+func (c Config) Set(symbol string) bool { return c.on(symbol) }
+
 // on reports whether the symbol is y or m.
 func (c Config) on(symbol string) bool {
 	value := c[symbol]

@@ -20,7 +20,8 @@
 //   - SIGTERM is slurmctld's word for the same (cancelled, or slurmctld ends),
 //     and is left to kill: an exit code of our own would requeue.
 //   - Without a broker nobody counts, and slurmctld requeues without end. So
-//     the prolog counts such failures in files and holds the job in the end.
+//     the prolog counts such failures in files and holds the job in the end;
+//     so it does without settings, by what can be made out of them.
 //   - slurmctld throws away what its hooks print, and runs RebootProgram with
 //     all descriptors closed. So the hooks log to the system's log.
 package hook

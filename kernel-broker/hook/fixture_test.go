@@ -38,6 +38,7 @@ type fakeBroker struct {
 	ensures  []*api.EnsureKernelRequest
 	releases []*api.ReleaseJobRequest
 	reboots  []*api.NoteRebootRequest
+	others   []string // nodes without an agent
 	runs     fakeRuns
 	// ensure answers the n-th call, from 1.
 	ensure func(n int, stream api.AllocationService_EnsureKernelServer) error
@@ -62,7 +63,7 @@ func (b *fakeBroker) NoteReboot(_ context.Context, r *api.NoteRebootRequest) (*a
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reboots = append(b.reboots, r)
-	return &api.NoteRebootResponse{}, nil
+	return &api.NoteRebootResponse{WithoutAgent: b.others}, nil
 }
 
 func (b *fakeBroker) calls() int {
@@ -111,6 +112,9 @@ esac
 [ "$SLURM_CONF" = %[1]s/slurm.conf ] || exit 9
 case "$*" in
 *--jobs=12*"--Format=JobID:12|,RestartCnt:12|,State:20|") ;;
+*--jobs=12*"--Format=JobID:12,admin_comment:1100")
+	[ ! -e %[1]s/comment ] || printf '%%-12s%%-1100s\n' 11 other 12 "$(cat %[1]s/comment)"
+	exit ;;
 *) exit 8 ;;
 esac
 [ -e %[1]s/job ] || { echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -35,7 +37,9 @@ func runEpilog(config client.Config, getenv func(string) string, log *slog.Logge
 	log.Info("broker told of the job's end")
 }
 
-// runReboot tells the broker that slurmctld wants nodes booted, a hint again.
+// runReboot tells the broker that slurmctld wants nodes booted, a hint again. Nodes
+// that an administrator reboots and that have no agent, or no broker, are left to
+// the program that the site had for that.
 func runReboot(config client.Config, arguments []string, log *slog.Logger) {
 	if len(arguments) == 0 {
 		log.Error("no nodes named")
@@ -46,16 +50,32 @@ func runReboot(config client.Config, arguments []string, log *slog.Logger) {
 		log.Error("nodes not understood", "error", err)
 		return
 	}
+	var others []string
 	// Some time is left for what comes before and after.
-	err = tell(config, rebootLimit-500*time.Millisecond, api.NewAllocationServiceClient, func(ctx context.Context, s api.AllocationServiceClient) error {
-		_, err := s.NoteReboot(ctx, &api.NoteRebootRequest{Nodes: nodes})
+	err = tell(config, rebootLimit-time.Second, api.NewAllocationServiceClient, func(ctx context.Context, s api.AllocationServiceClient) error {
+		answer, err := s.NoteReboot(ctx, &api.NoteRebootRequest{Nodes: nodes, HasProgram: config.RebootProgram != ""})
+		others = answer.GetWithoutAgent()
 		return err
 	})
 	if err != nil {
 		log.Warn("broker not told of the reboot", "nodes", len(nodes), "error", err)
-		return
+		if config.RebootProgram == "" {
+			return
+		}
+		if others, err = newScontrol(config).rebooted(nodes); err != nil {
+			log.Error("slurmctld not asked which nodes an administrator reboots", "error", err)
+			return
+		}
+	} else {
+		log.Info("broker told of the reboot", "nodes", len(nodes))
 	}
-	log.Info("broker told of the reboot", "nodes", len(nodes))
+	if len(others) > 0 && config.RebootProgram != "" {
+		log.Info("the site's own program reboots them", "program", config.RebootProgram, "nodes", strings.Join(others, ","))
+		// In the place of this hook, as slurmctld ran it before: it may take as
+		// long as it did.
+		err := syscall.Exec(config.RebootProgram, []string{config.RebootProgram, strings.Join(others, ",")}, os.Environ()) //nolint:gosec // G204: the configured program, no shell
+		log.Error("the site's own program does not start", "program", config.RebootProgram, "error", err)
+	}
 }
 
 // tell makes a call, again while the broker is away and time is left.

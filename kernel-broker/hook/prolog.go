@@ -38,6 +38,8 @@ const (
 	unreachable
 	// late: time is up.
 	late
+	// unread: the hook's own settings cannot be read. Nobody counts.
+	unread
 )
 
 // prolog is one run of PrologSlurmctld.
@@ -49,19 +51,37 @@ type prolog struct {
 	tally    tally
 }
 
-// runProlog returns 0 when the job may start and 1 when it must not.
-func runProlog(config client.Config, getenv func(string) string, log *slog.Logger) int {
+// newProlog is of the job in the environment.
+func newProlog(config client.Config, getenv func(string) string, log *slog.Logger) (*prolog, error) {
 	j, err := jobOf(getenv)
 	if err == nil {
 		err = j.readNodes(getenv)
 	}
 	if err != nil {
 		log.Error("environment not as slurmctld makes it", "error", err)
-		return 1
+		return nil, err
 	}
-	p := prolog{
+	return &prolog{
 		config: config, job: j, scontrol: newScontrol(config), tally: tally{config.StateDir},
 		log: log.With("job", j.reference, "restart", j.id.Restart, "profile", j.profile),
+	}, nil
+}
+
+// failProlog fails a job whose hook could not read its settings, and holds it
+// when that does not end.
+func failProlog(config client.Config, getenv func(string) string, log *slog.Logger, why error) int {
+	p, err := newProlog(config, getenv, log)
+	if err != nil {
+		return 1
+	}
+	return p.end(unread, why.Error())
+}
+
+// runProlog returns 0 when the job may start and 1 when it must not.
+func runProlog(config client.Config, getenv func(string) string, log *slog.Logger) int {
+	p, err := newProlog(config, getenv, log)
+	if err != nil {
+		return 1
 	}
 	// Not a context with a deadline: gRPC would tell the broker, whose end of
 	// the stream could then come first and look like a lost broker.
@@ -203,6 +223,8 @@ func (p *prolog) end(result outcome, reason string) int {
 	switch result {
 	case unreachable:
 		p.count(ctx, "kernel-broker: broker unreachable, job held; ask your administrator, then scontrol release")
+	case unread:
+		p.count(ctx, "kernel-broker: PrologSlurmctld cannot read its settings, job held; ask your administrator, then scontrol release ("+reason+")")
 	case refused:
 		p.count(ctx, "kernel-broker: "+reason+"; job held")
 	}
@@ -214,8 +236,9 @@ func (p *prolog) end(result outcome, reason string) int {
 func (p *prolog) count(ctx context.Context, reason string) {
 	n, err := p.tally.add(p.job, time.Now())
 	if err != nil {
-		p.log.Error("failure not counted", "error", err)
-		return
+		// Slurm counts too, whatever a job was requeued for.
+		n = int(p.job.id.Restart) + 1
+		p.log.Error("failure not counted, taking Slurm's count of restarts", "failures", n, "error", err)
 	}
 	if n < p.config.HoldAfter {
 		p.log.Warn("slurmctld will requeue the job", "failures", n, "held_at", p.config.HoldAfter)
@@ -233,5 +256,5 @@ func (p *prolog) count(ctx context.Context, reason string) {
 
 func (o outcome) String() string {
 	return map[outcome]string{ready: "ready", gone: "gone", failed: "failed", refused: "refused",
-		unreachable: "broker unreachable", late: "time is up"}[o]
+		unreachable: "broker unreachable", late: "time is up", unread: "settings not read"}[o]
 }

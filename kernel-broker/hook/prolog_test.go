@@ -199,6 +199,7 @@ func TestPrologWithoutABrokerHoldsTheJobInTheEnd(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.settings("300ms", "5m")
+	h.write("comment", "kernel-broker: mitgcm requested; profiling=io; norequeue | somebody's own")
 	for restart, state := range []string{"0", "0", "1", "2"} {
 		h.job("CONFIGURING", int(state[0]-'0'))
 		code, output, took := h.prolog("SLURM_JOB_RESTART_COUNT=" + state)
@@ -210,7 +211,7 @@ func TestPrologWithoutABrokerHoldsTheJobInTheEnd(t *testing.T) {
 		}
 	}
 	want := []string{
-		"update jobid=12 admincomment=kernel-broker: broker unreachable, job held; ask your administrator, then scontrol release",
+		"update jobid=12 admincomment=kernel-broker: broker unreachable, job held; ask your administrator, then scontrol release; profiling=io; norequeue",
 		"requeuehold 12",
 	}
 	if strings.Join(h.asked(), "\n") != strings.Join(want, "\n") {

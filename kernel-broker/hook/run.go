@@ -42,6 +42,8 @@ const (
 	epilogLimit = 5 * time.Second
 	// 22.05 holds up to 12 of its 256 agent threads for RebootProgram.
 	rebootLimit = 3 * time.Second
+	// unreadLimit is for a prolog without settings, which asks Slurm four times.
+	unreadLimit = 4*scontrolLimit + 5*time.Second
 )
 
 // Invocation is how the process was called.
@@ -91,11 +93,19 @@ func Run(i Invocation) int {
 func (i Invocation) run(name string, arguments []string) int {
 	path, rest := configPath(arguments)
 	config, err := client.LoadConfig(path)
+	if err != nil {
+		config = client.Salvage(path)
+	}
 	log, done := openLog(i.Stderr, config.LogFile, name)
 	defer done()
 	if err != nil {
 		log.Error("settings not read", "error", err)
-		return failing(name)
+		if name != prologName {
+			return 0
+		}
+		stop := i.bound(unreadLimit, 1, log)
+		defer stop()
+		return failProlog(config, i.Getenv, log, err)
 	}
 	switch name {
 	case prologName:
@@ -114,14 +124,6 @@ func (i Invocation) run(name string, arguments []string) int {
 		stop := i.bound(rebootLimit, 0, log)
 		defer stop()
 		runReboot(config, rest, log)
-	}
-	return 0
-}
-
-// failing is the exit code when a hook cannot do its work.
-func failing(name string) int {
-	if name == prologName {
-		return 1
 	}
 	return 0
 }

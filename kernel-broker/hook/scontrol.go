@@ -58,6 +58,34 @@ func (s scontrol) program(ctx context.Context, path string, arguments ...string)
 	return out.String(), nil
 }
 
+// rebooted returns those of the nodes that slurmctld boots for another reason than
+// a return.
+func (s scontrol) rebooted(nodes []string) ([]string, error) {
+	s.limit = time.Second
+	out, err := s.run(context.Background(), "--oneliner", "show", "node", strings.Join(nodes, ","))
+	if err != nil {
+		return nil, err
+	}
+	var others []string
+	for line := range strings.Lines(out) {
+		head, reason, _ := strings.Cut(line, " Reason=")
+		name, state := "", ""
+		for _, word := range strings.Fields(head) {
+			key, value, _ := strings.Cut(word, "=")
+			switch {
+			case key == "NodeName" && name == "":
+				name = value
+			case key == "State" && state == "":
+				state = value
+			}
+		}
+		if strings.Contains(state, "REBOOT_ISSUED") && !strings.HasPrefix(reason, kernelbroker.ReasonReturn) {
+			others = append(others, name)
+		}
+	}
+	return others, nil
+}
+
 // stateColumns are asked of squeue by name: scontrol shows the job's name before
 // its state, in which its user may write whatever looks like one.
 const stateColumns = "JobID:12|,RestartCnt:12|,State:20|"
@@ -104,7 +132,7 @@ func stateOf(out string, job uint32) (restart uint32, state string, err error) {
 // hold puts the job back into the queue, held, with the reason where its user
 // looks. The reason comes first: the requeue may end this process.
 func (s scontrol) hold(ctx context.Context, j job, reason string) error {
-	_, telling := s.run(ctx, "update", "jobid="+j.reference, "admincomment="+reason)
+	_, telling := s.run(ctx, "update", "jobid="+j.reference, "admincomment="+s.retell(ctx, j, reason))
 	_, holding := s.run(ctx, "requeuehold", j.whole)
 	if holding != nil {
 		// The hook of another component was first, and the job is pending. As

@@ -11,21 +11,36 @@ type Kind string
 
 // What the broker can do outside its records.
 const (
-	// ArmReturn: scontrol reboot ASAP nextstate=RESUME.
+	// ArmReturn: scontrol reboot ASAP nextstate=RESUME. Its text is for logs.
 	ArmReturn Kind = "arm return"
 	// Disarm: scontrol cancel_reboot.
 	Disarm Kind = "disarm"
 	// DrainNode sets a node to drain.
 	DrainNode Kind = "drain"
 	// DownNode sets a free node down whose return is armed: Slurm issues the
-	// boot then also when it does not hear of the node's slurmd.
+	// boot then also when it does not hear of the node's slurmd. With a Job, it
+	// takes a node from that job whose kernel the node has lost.
 	DownNode Kind = "down"
+	// ResumeNode returns a node to service that is out of it for the broker's own
+	// doing.
+	ResumeNode Kind = "resume"
+	// EndWait has Slurm no longer wait for the boot of a free node.
+	EndWait Kind = "end wait"
+	// LabelNode gives the reason of a boot that Slurm was asked for.
+	LabelNode Kind = "label"
+	// SayAgain takes a boot back that Slurm waits for, and takes the node out of
+	// service for what an administrator said of it.
+	SayAgain Kind = "say again"
+	// SettleBoot has Slurm take the boot that runs for one it knows.
+	SettleBoot Kind = "settle boot"
 	// HoldJob requeues a job and holds it.
 	HoldJob Kind = "hold job"
 	// HoldForUser makes a job's hold one that its user may release.
 	HoldForUser Kind = "hold for user"
 	// RequeueJob requeues a job.
 	RequeueJob Kind = "requeue job"
+	// CancelJob ends a job for good.
+	CancelJob Kind = "cancel job"
 	// StartJob lets a requeued job start at once.
 	StartJob Kind = "start job"
 	// CommentJob sets a job's AdminComment.
@@ -38,8 +53,15 @@ const (
 	DropReservation Kind = "drop reservation"
 	// ResetNode resets a node from outside.
 	ResetNode Kind = "reset"
+	// CheckImage has the image with the digest in Text, of which a node could not
+	// be brought to stock, looked at in the broker's store.
+	CheckImage Kind = "check image"
+	// RebootNode resets a node that nobody uses, to reboot it.
+	RebootNode Kind = "reboot"
 	// CountFault counts a failed boot against its kernel.
 	CountFault Kind = "count fault"
+	// UndoGate takes back the drain that the gate brought about.
+	UndoGate Kind = "undo gate's drain"
 )
 
 // Action is one thing to do. Two with the same Key are the same thing.
@@ -56,9 +78,13 @@ type Action struct {
 	// Token of the boot that a reset ends.
 	Token string
 	Fault kb.Fault
+	// By is who gave the drain that is to be undone, and when.
+	By string
+	// State that a node is to be in, as scontrol sets it.
+	State string
 }
 
 // Key tells actions apart.
 func (a Action) Key() string {
-	return strings.Join([]string{string(a.Kind), a.Node, strings.Join(a.Nodes, ","), a.Job.String(), a.Reference, a.Token, a.Fault.Token, a.Text}, "|")
+	return strings.Join([]string{string(a.Kind), a.Node, strings.Join(a.Nodes, ","), a.Job.String(), a.Reference, a.Token, a.Fault.Token, a.Text, a.By, a.State}, "|")
 }

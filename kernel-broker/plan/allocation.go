@@ -40,6 +40,14 @@ func (d *decision) switching(a *kb.Allocation) {
 		d.refuse(a, err.Error(), true)
 		return
 	}
+	if d.suspended(a) {
+		return
+	}
+	if d.unlaunched(a) {
+		a.Soon = true
+		d.refuse(a, "suspended before it had begun, and Slurm would never start it; it waits again", false)
+		return
+	}
 	for _, name := range a.Nodes {
 		if n := d.nodes[name]; n != nil && n.Failure != nil && d.owners[name] == a {
 			hold := n.Failure.Kind == kb.FailureKernel && a.Fallback == kb.FallbackHold
@@ -52,7 +60,7 @@ func (d *decision) switching(a *kb.Allocation) {
 		d.refuse(a, reason, hold)
 		return
 	}
-	if d.in.Now.Sub(a.Created) > d.in.Config.SwitchLimit {
+	if d.age(begun(a)) > d.in.Config.SwitchLimit && !d.off(a) {
 		d.refuse(a, fmt.Sprintf("not ready within %v: %s", d.in.Config.SwitchLimit, d.late(a)), false)
 		return
 	}
@@ -155,10 +163,12 @@ func (d *decision) ready(a *kb.Allocation) {
 		a.Seen = true
 		a.Note(d.in.Now, "", "running", "")
 	}
-	if d.in.Restored[a.ID] {
-		a.NoRequeue = false
+	if ok && job.State == "CONFIGURING" && a.Seen && a.NoRequeue {
+		d.refuse(a, "slurmctld forgot that the job had begun and starts it once more, against --no-requeue; scontrol release lets it", true)
+		return
 	}
-	if ok && job.Running() && a.NoRequeue {
+	d.losses(a)
+	if ok && job.Holds() && a.NoRequeue && job.Requeue {
 		d.act(Action{Kind: RestoreNoRequeue, Job: a.ID, Reference: a.Reference})
 	}
 	if d.gone(a) {
@@ -184,7 +194,7 @@ func (d *decision) failed(a *kb.Allocation) {
 		case !ok:
 		case a.Hold:
 			d.act(Action{Kind: HoldJob, Job: a.ID, Reference: job.Reference, Text: a.Reason})
-		case d.in.Now.Sub(a.Since) > holdDelay:
+		case d.age(a.Since) > holdDelay:
 			d.act(Action{Kind: RequeueJob, Job: a.ID, Reference: job.Reference, Text: a.Reason})
 		}
 		return
@@ -214,13 +224,16 @@ func (d *decision) again(a *kb.Allocation) bool {
 			d.act(Action{Kind: StartJob, Job: a.ID, Reference: j.Reference})
 			return false
 		}
+		if j.ID == a.ID.Job && j.Restart > a.ID.Restart && (j.Reason == "None" || j.Reason == "Cleaning") {
+			return false // the reason is still to come
+		}
 	}
 	a.Soon = false
 	return true
 }
 
 func (d *decision) returning(a *kb.Allocation) {
-	if d.close(a) {
+	if !d.endForgotten(a) && d.close(a) {
 		a.Enter(kb.PhaseDone, d.in.Now, "")
 	}
 }
@@ -228,7 +241,7 @@ func (d *decision) returning(a *kb.Allocation) {
 // close reports whether no node is left to the allocation, and records what
 // each of them came back to.
 func (d *decision) close(a *kb.Allocation) bool {
-	for _, name := range a.Nodes {
+	for _, name := range a.Had() {
 		n := d.nodes[name]
 		if n == nil || n.Timeline != a.ID {
 			continue
@@ -246,28 +259,4 @@ func (d *decision) close(a *kb.Allocation) bool {
 	}
 	a.Closed = true
 	return true
-}
-
-// comment keeps the job's AdminComment true while the job can be seen.
-func (d *decision) comment(a *kb.Allocation) {
-	job, ok := d.slurmJob(a)
-	if !ok {
-		return
-	}
-	text := "kernel-broker: "
-	switch a.Phase {
-	case kb.PhaseAccepted, kb.PhaseSwitching:
-		text += fmt.Sprintf("nodes boot %s, %d of %d ready", a.Kernel.Ref(), d.ReadyNodes(a), len(a.Nodes))
-	case kb.PhaseReady:
-		text += fmt.Sprintf("runs on %s, kernel %s", a.Kernel.Ref(), a.Kernel.Release)
-	case kb.PhaseFailed:
-		text += a.Reason
-	default:
-		return
-	}
-	// What was asked for stays: a requeued job is profiled again.
-	text = kb.WithProfiling(text, a.Collectors)
-	if d.in.Told[a.ID] != text && (job.Holds() || a.Phase == kb.PhaseFailed) {
-		d.act(Action{Kind: CommentJob, Job: a.ID, Reference: job.Reference, Text: text})
-	}
 }

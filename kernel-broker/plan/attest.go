@@ -43,7 +43,7 @@ func firmwareVerdict(catalog Catalog, proof kb.Proof) (kb.Proof, string) {
 	if len(refs) > 0 {
 		return kb.Proof{}, fmt.Sprintf("kernel of profile %q runs without a token", refs[0])
 	}
-	proof.Ref = kb.Ref{Profile: kb.StockProfile}
+	proof.Ref = stockRef
 	return proof, ""
 }
 
@@ -87,6 +87,7 @@ func (d *decision) settle(n *kb.Node, doubt string) {
 	began := p.State != kb.PendingLoading
 	if n.Runs(p.Kernel.Ref()) {
 		if n.Boot.Token == p.Token {
+			n.HasBooted(n.Running.Ref)
 			n.Kexecs++
 		}
 		n.Pending, n.Attempts = nil, 0
@@ -111,7 +112,7 @@ func (d *decision) bootFailed(n *kb.Node, p *kb.Pending, cause string, blameKern
 	ref := p.Kernel.Ref()
 	d.note(n, "boot failed", fmt.Sprintf("%s, try %d: %s", ref, n.Attempts, cause))
 	if blameKernel && !ref.IsStock() {
-		n.Faults = append(n.Faults, kb.Fault{Token: p.Token, Ref: ref, Cause: cause})
+		d.fault(n, p.Token, ref, cause)
 	}
 	limit := d.in.Config.StockAttempts
 	if owner := d.owner(n); owner != nil && !ref.IsStock() {
@@ -121,10 +122,14 @@ func (d *decision) bootFailed(n *kb.Node, p *kb.Pending, cause string, blameKern
 		return
 	}
 	kind := kb.FailureNode
-	if blameKernel {
-		kind = kb.FailureKernel
+	if ref.IsStock() {
+		d.lastResort(n, p.Kernel, cause)
+		return
 	}
-	d.fail(n, blame(kind, ref), ref, cause)
+	if blameKernel {
+		kind, cause = d.bootFault(n, ref, cause)
+	}
+	d.fail(n, kind, ref, cause)
 }
 
 func (d *decision) fail(n *kb.Node, kind kb.FailureKind, ref kb.Ref, cause string) {

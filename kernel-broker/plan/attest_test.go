@@ -134,9 +134,9 @@ func TestFaultIsAskedToBeCountedUntilItIs(t *testing.T) {
 	}
 }
 
-// A boot to stock that fails is the node's fault: there is nothing else to
-// bring it back to.
-func TestReturnFails(t *testing.T) {
+// returns is a node that is on its way back to stock.
+func returns(t *testing.T) *world {
+	t.Helper()
 	w := running(t)
 	delete(w.slurm.Jobs, 7)
 	w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
@@ -144,6 +144,18 @@ func TestReturnFails(t *testing.T) {
 	w.pass(time.Second) // by a look that began after it
 	if n := w.nodes["n1"]; n.PhaseName() != "loading" || !n.Want.IsStock() {
 		t.Fatalf("n1 is %s, wants %s", n.PhaseName(), n.Want)
+	}
+	return w
+}
+
+// A boot to stock that fails again and again is the node's fault: there is
+// nothing else to bring it back to.
+func TestReturnFails(t *testing.T) {
+	w := returns(t)
+	for range w.config.StockAttempts - 1 {
+		w.report("n1", ReportFailed, kb.FailureKernel, "digest differs")
+		w.settle()
+		w.pass(RetryPause + time.Second)
 	}
 	w.report("n1", ReportFailed, kb.FailureKernel, "digest differs")
 	actions := w.settle()

@@ -33,7 +33,7 @@ func Decide(in Input) Output {
 		nodes:  make(map[string]*kb.Node, len(in.Nodes)),
 		allocs: make(map[kb.JobID]*kb.Allocation, len(in.Allocations)),
 		runs:   make(map[uint64]*kb.Run, len(in.Runs)), nextRun: in.NextRun,
-		out: Output{Kept: map[string]bool{}, Held: map[kb.JobID]time.Time{}},
+		out: Output{Kept: map[string]bool{}, Held: map[kb.JobID]Hold{}},
 	}
 	for id, r := range in.Runs {
 		d.runs[id] = r.Clone()
@@ -47,6 +47,9 @@ func Decide(in Input) Output {
 	d.order = slices.Sorted(maps.Keys(d.nodes))
 	ids := slices.SortedFunc(maps.Keys(d.allocs), compareJobs)
 
+	for _, id := range ids {
+		d.shrink(d.allocs[id])
+	}
 	d.assignOwners(ids)
 	for _, name := range d.order {
 		d.node(d.nodes[name], in.Agents[name])
@@ -56,7 +59,10 @@ func Decide(in Input) Output {
 	}
 	d.assignOwners(ids)
 	for _, name := range d.order {
-		d.wish(d.nodes[name], in.Agents[name])
+		n := d.nodes[name]
+		if d.endWait(n); managed(n) || in.Agents[name].Connected {
+			d.wish(n, in.Agents[name])
+		}
 	}
 	d.holds()
 	d.runRecords(ids)
@@ -84,6 +90,9 @@ func (d *decision) assignOwners(ids []kb.JobID) {
 			continue
 		}
 		for _, name := range a.Nodes {
+			if d.left(a, name) {
+				continue
+			}
 			if have := d.owners[name]; have == nil || a.Created.After(have.Created) {
 				d.owners[name] = a
 			}
@@ -92,6 +101,9 @@ func (d *decision) assignOwners(ids []kb.JobID) {
 }
 
 func (d *decision) owner(n *kb.Node) *kb.Allocation { return d.owners[n.Name] }
+
+// age of what began then, as far as this broker can tell.
+func (d *decision) age(since time.Time) time.Duration { return d.in.Now.Sub(later(since, d.in.Began)) }
 
 // act asks for an action.
 func (d *decision) act(a Action) { d.out.Actions = append(d.out.Actions, a) }
@@ -133,7 +145,8 @@ func told(n *kb.Node) string {
 	if n.Pending != nil {
 		token = n.Pending.Token
 	}
-	return fmt.Sprint(token, n.Steady(), n.Running, n.Owner, n.SlurmdStart, n.SlurmdNotBefore.UnixNano())
+	reboot := n.Reboot != nil && n.Reboot.Due
+	return fmt.Sprint(token, n.Steady(), n.Running, n.Owner, n.Lost, n.SlurmdStart, n.SlurmdNotBefore.UnixNano(), n.SlurmdHeld, n.KnownBoot, reboot)
 }
 
 // slurmNode returns slurmctld's word on a node.

@@ -10,7 +10,8 @@
 // # A node
 //
 //	wish (Want) comes from            while
-//	the owner's kernel                an allocation that is switching or ready has the node
+//	the owner's kernel                an allocation that is switching or ready has the node, also when the node has
+//	                                  lost it: then nothing boots and no slurmd runs until the job is off it
 //	unchanged                         the node is kept for the next job, or a job is on it
 //	stock                             nobody owns it and it runs stock, or no job is on it and Slurm waits for its
 //	                                  boot, or it is down or drained
@@ -32,17 +33,26 @@
 //	failed    cannot be had; cause recorded      loading or steady: the job is off the node (kernel's
 //	                                             fault), or an administrator resumed it (node's fault)
 //
+//	A drain that the gate brought about is undone when the node is steady on
+//	stock, free, and nobody owns it; any other is somebody else's matter.
+//
+// What an administrator says of a node (Said) is kept over its return, and a boot
+// that he asks for (Reboot) is the machine's own: see administrator.go, reboot.go.
+//
 // # An allocation
 //
 //	phase      goes to      when
 //	accepted   switching    recorded
 //	switching  ready        every node is steady, armed, and Slurm no longer waits for it
 //	           failed       a node failed, the kernel is quarantined, Slurm does not wait for the boot,
-//	                        or time is up
+//	                        the job was suspended, or time is up
 //	           returning    the job is gone (cancelled, requeued)
 //	ready      returning    the job is gone or its epilog asks
 //	returning  done         every node is on stock, kept or with another job
 //	failed     (closed)     the job is off the nodes and they are on stock
+//
+// A job that goes on without some of its nodes lets them go: these are released
+// as at a job's end, and no node ever comes in later.
 //
 // # A profiling run
 //

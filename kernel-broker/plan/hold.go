@@ -13,6 +13,13 @@ import (
 // then: slurmctld may be away.
 const holdWatch = 10 * time.Second
 
+// Hold is one that is to be looked after.
+type Hold struct {
+	Since time.Time `json:"since"`
+	// Boot names the start of the slurmctld that was told of it last.
+	Boot string `json:"boot,omitempty"`
+}
+
 // holds sees to it that the users of jobs that were held may release them.
 // slurmctld that looks at such a job before its prolog has ended forgets who held
 // it: it says "Cleaning" first, and then that an administrator did.
@@ -20,20 +27,32 @@ func (d *decision) holds() {
 	if len(d.in.Held) == 0 {
 		return
 	}
-	taken := map[uint32]kb.SlurmJob{}
+	queue := map[uint32]kb.SlurmJob{}
 	for _, j := range d.in.Slurm.Queue {
-		if j.Priority == 0 && (j.Reason == "Cleaning" || j.Reason == "JobHeldAdmin") {
-			taken[j.ID] = j
+		if have, ok := queue[j.ID]; !ok || takenOver(j) && !takenOver(have) {
+			queue[j.ID] = j
 		}
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(d.in.Held), compareJobs) {
-		since := d.in.Held[id]
-		if j, ok := taken[id.Job]; ok && j.Restart > id.Restart {
+		h := d.in.Held[id]
+		if j, ok := queue[id.Job]; ok && j.Restart > id.Restart && (takenOver(j) || d.forgotten(h, j)) {
 			d.act(Action{Kind: HoldForUser, Job: id, Reference: j.Reference})
-			since = d.in.Slurm.At
+			h.Since, h.Boot = d.in.Slurm.At, d.in.SlurmBoot
 		}
-		if d.in.Slurm.At.Sub(since) < holdWatch {
-			d.out.Held[id] = since
+		if d.in.Slurm.At.Sub(h.Since) < holdWatch {
+			d.out.Held[id] = h
 		}
 	}
+}
+
+// takenOver: slurmctld no longer knows that the hold is the user's.
+func takenOver(j kb.SlurmJob) bool {
+	return j.Priority == 0 && (j.Reason == "Cleaning" || j.Reason == "JobHeldAdmin")
+}
+
+// forgotten: another slurmctld than the one that was told has the job, and does
+// not hold it. It keeps jobs on disk only every few seconds. Where slurmctld is
+// the same the user has released the job.
+func (d *decision) forgotten(h Hold, j kb.SlurmJob) bool {
+	return j.Priority != 0 && h.Boot != "" && d.in.SlurmBoot != "" && d.in.SlurmBoot != h.Boot
 }

@@ -30,19 +30,19 @@ func TestHoldsStayTheUsers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
-			w.held = map[kb.JobID]time.Time{id: w.now}
+			w.held = map[kb.JobID]Hold{id: {Since: w.now}}
 			w.slurm.Queue = c.queue
 			w.now = w.now.Add(holdWatch - time.Second)
 			out := w.decide()
 			if has(out.Actions, HoldForUser) != c.given || c.given && out.Actions[0].Reference != "7_3" {
 				t.Errorf("actions %v", out.Actions)
 			}
-			if w.held[id].IsZero() {
+			if _, looked := w.held[id]; !looked {
 				t.Fatal("it was looked after no longer before its time")
 			}
 			w.now = w.now.Add(2 * time.Second)
 			w.decide()
-			if looked := !w.held[id].IsZero(); looked != c.given {
+			if _, looked := w.held[id]; looked != c.given {
 				t.Errorf("looked after further: %v", looked)
 			}
 		})
@@ -54,9 +54,40 @@ func TestHoldsOutlastSlurmctld(t *testing.T) {
 	w := newWorld(t)
 	id := kb.JobID{Job: 7}
 	in := w.input()
-	in.Held, in.Now = map[kb.JobID]time.Time{id: w.now}, w.now.Add(time.Hour)
-	if out := Decide(in); out.Held[id].IsZero() {
+	in.Held, in.Now = map[kb.JobID]Hold{id: {Since: w.now}}, w.now.Add(time.Hour)
+	if out := Decide(in); len(out.Held) == 0 {
 		t.Error("given up without a look")
+	}
+}
+
+// A slurmctld that died right after the hold may have forgotten it: the job is
+// held again, however long slurmctld was away. What the user releases stays so.
+func TestHoldThatSlurmctldForgot(t *testing.T) {
+	id := kb.JobID{Job: 7}
+	for _, c := range []struct {
+		name, told, answers string
+		restart             uint32
+		priority            uint64
+		held                bool
+	}{
+		{"forgotten", "one", "two", 1, 100, true},
+		{"still held", "one", "two", 1, 0, false},
+		{"released", "one", "one", 1, 100, false},
+		{"not requeued yet", "one", "two", 0, 100, false},
+		{"nobody knows", "", "two", 1, 100, false},
+	} {
+		w := newWorld(t)
+		w.held, w.slurmBoot = map[kb.JobID]Hold{id: {Since: w.now, Boot: c.told}}, c.answers
+		w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", Restart: c.restart, State: "PENDING", Priority: c.priority, Reason: "Resources"}}
+		w.now = w.now.Add(time.Hour)
+		if out := w.decide(); has(out.Actions, HoldForUser) != c.held {
+			t.Errorf("%s: actions %v", c.name, out.Actions)
+		}
+		// Once: what it says after that is the user's.
+		w.now = w.now.Add(time.Second)
+		if out := w.decide(); has(out.Actions, HoldForUser) {
+			t.Errorf("%s: held for ever: %v", c.name, out.Actions)
+		}
 	}
 }
 

@@ -94,6 +94,8 @@ type Agent struct {
 	// Ending is the job whose epilog waits for an answer; 0 for none.
 	Ending      uint32
 	EndingSince time.Time
+	// Refusals of the gate in this boot, oldest first.
+	Refusals []kb.GateRefusal
 	// Runs are its words on profiling runs.
 	Runs map[uint64]RunReport
 }
@@ -110,13 +112,18 @@ type Catalog interface {
 	// Restricted reports whether there may be somebody who may not use a
 	// profile.
 	Restricted(profile string) bool
+	// FailedOn reports whether failed boots of a version are counted of a node.
+	FailedOn(ref kb.Ref, node string) bool
 	// Counted reports whether a fault has been counted against its kernel.
 	Counted(fault kb.Fault) bool
 }
 
 // Input is everything a decision is made of. Records are not changed.
 type Input struct {
-	Now         time.Time
+	Now time.Time
+	// Began is when the broker did. What is older counts from then: the clock that
+	// dated it may have been set since, and nothing was decided in between.
+	Began       time.Time
 	Config      Config
 	Slurm       kb.SlurmView
 	Nodes       map[string]*kb.Node
@@ -128,12 +135,22 @@ type Input struct {
 	NextRun uint64
 	// Told is the AdminComment that each job was given last.
 	Told map[kb.JobID]string
-	// Restored: these jobs have their --no-requeue back.
-	Restored map[kb.JobID]bool
-	// Held: when each job was held, of those that are to be looked after.
-	Held map[kb.JobID]time.Time
+	// Held are the holds that are to be looked after. SlurmBoot names the start of
+	// the slurmctld that answered, or one later than that, as long as there are any.
+	Held      map[kb.JobID]Hold
+	SlurmBoot string
+	// Damaged: the images that the store does not have as they were registered, by
+	// digest, with what is wrong.
+	Damaged map[string]string
+	// InLine: these runs of jobs wait for their turn, in which no node is asked.
+	InLine map[kb.JobID]bool
 	// Resets: when the reset for the boot with a token was done.
 	Resets map[string]time.Time
+	// GateLeft: the drains that cannot be told from those of the site's own
+	// prolog, as SlurmNode.By, by node.
+	GateLeft map[string]string
+	// SaidAgain: when Slurm was last told again what an administrator said of a node.
+	SaidAgain map[string]time.Time
 	// NewToken returns a fresh one-time token.
 	NewToken func() string
 }
@@ -145,7 +162,7 @@ type Output struct {
 	Runs        []*kb.Run
 	Actions     []Action
 	// Held are the holds that are to be looked after further.
-	Held map[kb.JobID]time.Time
+	Held map[kb.JobID]Hold
 	// Kept answers epilogs that wait: node to whether it is kept. A node that
 	// waits and is not in it has to wait on.
 	Kept map[string]bool

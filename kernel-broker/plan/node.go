@@ -10,9 +10,12 @@ import (
 // node takes in what the agent and slurmctld say of one node.
 func (d *decision) node(n *kb.Node, agent Agent) {
 	d.attest(n, agent)
+	d.power(n, agent)
 	d.reports(n, agent)
 	d.overdue(n, agent)
 	d.waiting(n)
+	d.gate(n, agent)
+	d.administrator(n, agent)
 	d.faults(n)
 	d.recover(n)
 }
@@ -33,18 +36,13 @@ func (d *decision) reports(n *kb.Node, agent Agent) {
 				d.note(n, "kexec", r.Detail)
 			}
 		case ReportFailed:
-			d.fail(n, blame(r.Kind, p.Kernel.Ref()), p.Kernel.Ref(), r.Detail)
+			if p.Kernel.Ref().IsStock() {
+				d.returnFailed(n, p, r.Detail)
+				continue
+			}
+			d.fail(n, r.Kind, p.Kernel.Ref(), r.Detail)
 		}
 	}
-}
-
-// blame is whose fault a failure is. There is nothing to fall back to from
-// stock: a node that cannot have it needs its administrator.
-func blame(kind kb.FailureKind, ref kb.Ref) kb.FailureKind {
-	if ref.IsStock() {
-		return kb.FailureNode
-	}
-	return kind
 }
 
 // noteOnce writes an event unless it is the node's last one already.
@@ -68,8 +66,8 @@ func (d *decision) noteOnce(n *kb.Node, event, detail string) {
 func (d *decision) overdue(n *kb.Node, agent Agent) {
 	p, owner := n.Pending, d.owner(n)
 	if p == nil {
-		if owner != nil && owner.Switching() && n.Failure == nil && !agent.Connected &&
-			d.in.Now.Sub(later(owner.Created, agent.Since)) > d.in.Config.AgentLimit {
+		if owner != nil && owner.Switching() && n.Failure == nil && !agent.Connected && n.Off == "" &&
+			d.age(later(begun(owner), agent.Since)) > d.in.Config.AgentLimit {
 			d.fail(n, kb.FailureNode, owner.Kernel.Ref(), "its agent is silent")
 		}
 		return
@@ -80,12 +78,17 @@ func (d *decision) overdue(n *kb.Node, agent Agent) {
 	if !agent.Connected || p.State == kb.PendingLoading {
 		since = later(p.Since, agent.Since)
 	}
-	age := d.in.Now.Sub(since)
+	age := d.age(since)
 	ref := p.Kernel.Ref()
 	switch p.State {
 	case kb.PendingLoading:
 		if age > d.in.Config.LoadLimit {
-			d.fail(n, kb.FailureNode, ref, fmt.Sprintf("not loaded within %v", d.in.Config.LoadLimit))
+			cause := fmt.Sprintf("not loaded within %v", d.in.Config.LoadLimit)
+			if ref.IsStock() {
+				d.returnFailed(n, p, cause)
+				return
+			}
+			d.fail(n, kb.FailureNode, ref, cause)
 		}
 	case kb.PendingBooting:
 		if limit := d.bootTimeout(n, ref); age > limit {
@@ -121,7 +124,7 @@ func (d *decision) reset(n *kb.Node, agent Agent) {
 	default:
 		begin, cause = p.Since, "no sign of life, and it cannot be reset"
 	}
-	if d.in.Now.Sub(begin) > grace {
+	if d.age(begin) > grace {
 		d.silent(n, p, cause)
 		return
 	}
@@ -134,7 +137,7 @@ func (d *decision) reset(n *kb.Node, agent Agent) {
 // blamed too: it is the last thing that is known of the node.
 func (d *decision) silent(n *kb.Node, p *kb.Pending, cause string) {
 	if ref := p.Kernel.Ref(); !ref.IsStock() {
-		n.Faults = append(n.Faults, kb.Fault{Token: p.Token, Ref: ref, Cause: cause})
+		d.fault(n, p.Token, ref, cause)
 	}
 	d.fail(n, kb.FailureNode, p.Kernel.Ref(), cause)
 }
@@ -163,6 +166,9 @@ func (d *decision) waiting(n *kb.Node) {
 	}
 	if s.Unknown() {
 		return
+	}
+	if n.Steady() {
+		n.KnownBoot = n.Boot.BootID
 	}
 	d.noteOnce(n, "registered", "slurmd "+s.State)
 }
@@ -205,7 +211,7 @@ func (d *decision) recover(n *kb.Node) {
 		// The administrator has it, for a reason of his own.
 	case n.Drained:
 		n.Failure, n.Drained, n.Attempts = nil, false, 0
-		if !n.Runs(kb.Ref{Profile: kb.StockProfile}) {
+		if !n.Runs(stockRef) {
 			// The boot to stock that was asked for is one that Slurm waits
 			// for no more: it has to be armed anew.
 			n.Want = kb.Ref{}
@@ -215,6 +221,6 @@ func (d *decision) recover(n *kb.Node) {
 		d.act(Action{Kind: Disarm, Nodes: []string{n.Name}})
 	default:
 		d.act(Action{Kind: DrainNode, Node: n.Name,
-			Text: fmt.Sprintf("%s %s: %s", kb.ReasonDrain, n.Failure.Ref, n.Failure.Cause)})
+			Text: fmt.Sprintf("%s %s: %s%s", kb.ReasonDrain, n.Failure.Ref, n.Failure.Cause, saidBefore(n))})
 	}
 }

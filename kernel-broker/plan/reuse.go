@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -19,7 +18,7 @@ func (d *decision) endings() {
 			continue
 		}
 		a := d.allocs[n.Timeline]
-		if a == nil || a.ID.Job != job || n.Failure != nil || a.Phase == kb.PhaseFailed || !n.Steady() {
+		if a == nil || a.ID.Job != job || n.Failure != nil || a.Phase == kb.PhaseFailed || !n.Steady() || !a.Has(name) {
 			d.out.Kept[name] = false
 			continue
 		}
@@ -44,56 +43,17 @@ func (d *decision) handOver(a *kb.Allocation) bool {
 	if a.HandedTo != "" || a.Reuse != kb.ReuseSameProfile {
 		return false
 	}
-	next, ok := d.next(a)
+	next, nodes, ok := d.next(a)
 	if !ok {
 		return false
 	}
-	left := next.NodeCount
-	for _, name := range a.Nodes {
+	for _, name := range nodes {
 		n := d.nodes[name]
-		if left == 0 || n == nil || n.Timeline != a.ID || !n.Steady() || n.Failure != nil {
-			continue
-		}
 		n.KeptFor, n.KeptUntil = next.Reference, d.in.Now.Add(d.in.Config.KeepLimit)
 		d.note(n, "kept", fmt.Sprintf("for job %s, which wants the same kernel", next.Reference))
-		left--
 	}
 	a.HandedTo = next.Reference
 	return true
-}
-
-// next is the pending job that is first in line, if it wants the kernel that
-// the allocation's nodes run and can live on these nodes.
-func (d *decision) next(a *kb.Allocation) (kb.SlurmJob, bool) {
-	claimed := map[string]bool{}
-	for _, n := range d.nodes {
-		claimed[n.KeptFor] = true
-	}
-	var queue []kb.SlurmJob
-	for _, j := range d.in.Slurm.Queue {
-		if j.Pending() && !claimed[j.Reference] {
-			queue = append(queue, j)
-		}
-	}
-	if len(queue) == 0 {
-		return kb.SlurmJob{}, false
-	}
-	sort.Slice(queue, func(i, k int) bool { return queue[i].Before(queue[k]) })
-	first := queue[0]
-	ref, ok := first.Requested()
-	if !ok || first.NodeCount == 0 || int(first.NodeCount) > len(a.Nodes) {
-		return kb.SlurmJob{}, false
-	}
-	resolved, err := d.in.Catalog.Resolve(ref)
-	if err != nil || resolved != a.Kernel.Ref() {
-		return kb.SlurmJob{}, false
-	}
-	// Whether another user's job may use it is asked when it has its nodes. What
-	// waits for it must not be the very kernel that it may not have.
-	if first.UID != a.UID && d.in.Catalog.Restricted(resolved.Profile) {
-		return kb.SlurmJob{}, false
-	}
-	return first, true
 }
 
 // ReservationName of the nodes kept for a job.
@@ -123,7 +83,7 @@ func (d *decision) waits(reference string) (user string, ok bool) {
 func (d *decision) exposed(name string) bool {
 	n := d.nodes[name]
 	s, known := d.slurmNode(name)
-	return n != nil && known && !s.Armed() && !n.Runs(kb.Ref{Profile: kb.StockProfile})
+	return n != nil && known && !s.Armed() && !n.Runs(stockRef)
 }
 
 // reservations makes and deletes the reservations of kept nodes, and disarms

@@ -37,10 +37,11 @@ func RunWishes(runs map[uint64]*kb.Run, node *kb.Node) []RunWish {
 		if r.Over() || r.Job.IsZero() {
 			continue
 		}
-		n, ended := r.Node(node.Name), !r.Ended.IsZero()
+		n := r.Node(node.Name)
 		if n == nil || n.Settled() {
 			continue
 		}
+		ended := n.Left || !r.Ended.IsZero()
 		early := n.State == kb.RunNodeWaiting && !ended && !r.Kernel.IsStock()
 		if early && (node.Pending != nil || !node.Runs(r.Kernel)) {
 			continue
@@ -111,6 +112,9 @@ func (d *decision) run(r *kb.Run) {
 	}
 	job, known := d.in.Slurm.Jobs[r.Job.Job]
 	known = known && job.Restart == r.Job.Restart
+	if known {
+		d.shrinkRun(r, job)
+	}
 	if r.State == kb.RunRequested && (known && job.Running() || seen(r)) {
 		r.Began = d.in.Now
 		r.Enter(kb.RunRunning, d.in.Now, "")
@@ -161,7 +165,7 @@ func (d *decision) runNode(r *kb.Run, n *kb.RunNode) {
 			n.State, n.Reason, n.Since = report.State, report.Reason, d.in.Now
 		}
 	}
-	if n.Settled() || r.Ended.IsZero() || d.in.Now.Sub(r.Ended) <= d.in.Config.RunDeliverLimit {
+	if n.Settled() || r.Ended.IsZero() || d.age(r.Ended) <= d.in.Config.RunDeliverLimit {
 		return
 	}
 	n.State, n.Since = kb.RunNodeLost, d.in.Now

@@ -115,8 +115,13 @@ func (s *story) happen(f []string) {
 		for name := range strings.SplitSeq(f[1], ",") {
 			s.slurmd(name)
 		}
-	case "job":
-		s.job(id(f[1]), f[2], rest(4) == "reboot", strings.Split(f[3], ",")...)
+	case "job": // id, or id:reference
+		number, reference, named := strings.Cut(f[1], ":")
+		s.job(id(number), f[2], rest(4) == "reboot", strings.Split(f[3], ",")...)
+		if j := s.slurm.Jobs[id(number)]; named {
+			j.Reference = reference
+			s.slurm.Jobs[j.ID] = j
+		}
 	case "over":
 		delete(s.slurm.Jobs, id(f[1]))
 	case "requeued": // with restart count 1 and Slurm's pause before it
@@ -139,10 +144,13 @@ func (s *story) happen(f []string) {
 		s.now = s.now.Add(d)
 	case "queue":
 		s.slurm.Queue, s.slurm.Commented = nil, true
-		for _, entry := range f[1:] { // reference:profile:nodes
+		for _, entry := range f[1:] { // reference:profile:nodes[:reservation]
 			part := strings.Split(entry, ":")
 			j := kb.SlurmJob{ID: id(strings.Split(part[0], "_")[0]), Reference: part[0], State: "PENDING", Reason: "Resources", User: "alice", NodeCount: id(part[2]),
-				Priority: uint64(1000 - len(s.slurm.Queue))}
+				Priority: uint64(1000 - len(s.slurm.Queue)), Partition: "main", Demand: &kb.SlurmDemand{}}
+			if len(part) > 3 {
+				j.Reservation = part[3]
+			}
 			if part[1] != "" {
 				j.Reboot, j.AdminComment = true, "kernel-broker: "+part[1]+" requested"
 			}

@@ -29,24 +29,34 @@ func (d *decision) wish(n *kb.Node, agent Agent) {
 		d.arm(n, owner)
 	case owner != nil:
 		d.guard(n, owner)
+		if n.Runs(owner.Kernel.Ref()) && n.KeptFor == "" {
+			d.arm(n, owner) // whoever took it back
+			d.label(n, owner)
+		}
+	case d.rebooting(n):
+		d.reboot(n)
+		return
 	default:
 		d.release(n)
+		d.heal(n, agent)
 	}
-	d.boot(n, agent, owner)
+	if n.Lost.IsZero() {
+		d.boot(n, agent, owner)
+	}
 	d.register(n, agent)
 }
 
 // own hands the node to its owner, or takes it from one that has let it go.
 func (d *decision) own(n *kb.Node, owner *kb.Allocation) {
 	if owner == nil {
-		n.Owner = kb.JobID{}
+		n.Owner, n.Lost = kb.JobID{}, kb.JobID{}
 		return
 	}
 	if n.Owner == owner.ID {
 		return
 	}
 	n.Owner, n.Timeline = owner.ID, owner.ID
-	n.KeptFor, n.KeptUntil = "", time.Time{}
+	n.KeptFor, n.KeptUntil, n.Lost = "", time.Time{}, kb.JobID{}
 	n.Attempts = 0
 	n.SlurmdNotBefore = later(n.SlurmdNotBefore, d.registerFrom(owner.Created))
 	n.Generation++
@@ -58,22 +68,9 @@ func (d *decision) want(n *kb.Node, ref kb.Ref) {
 	if n.Want == ref {
 		return
 	}
-	n.Want = ref
+	n.Want, n.RetryAt = ref, time.Time{}
 	n.Attempts = 0
 	n.Generation++
-}
-
-// guard watches a node whose job may run. Should the kernel be lost, by a
-// crash or a reset, the node is not switched again under the job: it goes to
-// stock, and Slurm sees the crash for what it is.
-func (d *decision) guard(n *kb.Node, owner *kb.Allocation) {
-	if n.Runs(owner.Kernel.Ref()) || n.Boot.BootID == owner.During[n.Name].BootID {
-		return
-	}
-	if n.Want != (kb.Ref{Profile: kb.StockProfile}) {
-		d.note(n, "lost", "the node rebooted while it belonged to the job")
-		d.want(n, kb.Ref{Profile: kb.StockProfile})
-	}
 }
 
 // release brings a node without an owner back to stock as soon as no job can
@@ -81,20 +78,22 @@ func (d *decision) guard(n *kb.Node, owner *kb.Allocation) {
 func (d *decision) release(n *kb.Node) {
 	s, known := d.slurmNode(n.Name)
 	if n.KeptFor != "" {
-		if d.in.Now.Before(n.KeptUntil) && !s.RebootIssued() {
+		why := d.forsaken(n)
+		if why == "" && d.in.Now.Before(n.KeptUntil) && !s.RebootIssued() {
 			return
 		}
-		why := fmt.Sprintf("job %s did not come", n.KeptFor)
-		if s.RebootIssued() {
+		switch {
+		case s.RebootIssued():
 			why = "its return had begun already"
+		case why == "":
+			why = fmt.Sprintf("job %s did not come", n.KeptFor)
 		}
 		d.note(n, "let go", why)
 		n.KeptFor, n.KeptUntil = "", time.Time{}
 	}
-	stock := kb.Ref{Profile: kb.StockProfile}
-	if n.Want == stock || n.Runs(stock) {
+	if n.Want == stockRef || n.Runs(stockRef) || n.Off != "" {
 		// No boot lies between, so there is nothing to wait for.
-		d.want(n, stock)
+		d.want(n, stockRef)
 		return
 	}
 	if !known || !d.in.Slurm.At.After(d.ended(n)) {
@@ -106,12 +105,13 @@ func (d *decision) release(n *kb.Node) {
 		// until it takes the node down for that.
 		d.act(Action{Kind: DownNode, Node: n.Name, Text: s.Reason})
 	case s.Free() && (s.Waiting() || s.Down() || s.Drained()):
-		d.want(n, stock)
+		d.want(n, stockRef)
 		d.note(n, "returning", "to stock")
 	case s.Waiting() && !d.awaited(n.Name):
-		d.want(n, stock)
+		d.want(n, stockRef)
 		d.note(n, "returning", "to stock, for a plain job")
 	case s.Free() && !s.Armed() && n.Failure == nil:
+		d.armed(n)
 		d.armLater(n, fmt.Sprintf("%s return from %s", kb.ReasonReturn, leaves(n)))
 	}
 }
@@ -149,10 +149,19 @@ func (d *decision) awaited(node string) bool {
 // arm sees to it that the return is armed before the kernel comes.
 func (d *decision) arm(n *kb.Node, owner *kb.Allocation) {
 	s, known := d.slurmNode(n.Name)
-	if !known || !d.in.Slurm.At.After(owner.Created) || n.Failure != nil || s.Drained() || s.Armed() {
+	if !known || !d.in.Slurm.At.After(owner.Created) || n.Failure != nil || n.Said != nil || s.Drained() && !s.Ours() || s.Armed() {
 		return
 	}
-	d.armLater(n, fmt.Sprintf("%s %s for job %s", kb.ReasonReturn, owner.Kernel.Ref(), owner.Reference))
+	if s.RebootAsked() {
+		// It would not keep the next job away.
+		if n.Reboot != nil {
+			n.Reboot.Taken = true
+		}
+		d.act(Action{Kind: Disarm, Nodes: []string{n.Name}})
+		return
+	}
+	d.armed(n)
+	d.armLater(n, armReason(owner))
 }
 
 // armLater gathers nodes with the same reason: one command arms them all.
@@ -180,11 +189,11 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 		n.Generation++
 		d.note(n, "dropped", fmt.Sprintf("%s is no longer wanted", p.Kernel.Ref()))
 	}
-	if n.Failure != nil || n.Runs(n.Want) || !agent.Connected || n.Boot.BootID == "" {
+	if n.Failure != nil || n.Runs(n.Want) || !agent.Connected || n.Boot.BootID == "" || n.Off == n.Boot.BootID {
 		return
 	}
 	kernel, ok := d.kernelFor(n, owner)
-	if !ok {
+	if !ok || d.in.Now.Before(n.RetryAt) || d.spoilt(n, kernel) {
 		return
 	}
 	n.Generation++
@@ -226,6 +235,11 @@ func (d *decision) register(n *kb.Node, agent Agent) {
 // and the boot that follows would be a crash to it. A job whose hook was
 // killed never comes: the gate refuses it once the node has registered.
 func (d *decision) coming(n *kb.Node) bool {
+	for id := range d.in.InLine {
+		if j := d.in.Slurm.Jobs[id.Job]; j.Restart == id.Restart && j.Holds() && slices.Contains(j.Nodes, n.Name) {
+			return true
+		}
+	}
 	waited := d.in.Slurm.At.Sub(n.SlurmdNotBefore)
 	return n.Owner.IsZero() && d.awaited(n.Name) && waited < d.in.Config.AgentLimit
 }

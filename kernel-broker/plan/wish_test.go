@@ -88,8 +88,8 @@ func TestGuard(t *testing.T) {
 		{"nothing happens", func(*world) {}, true, false, true},
 		{"the agent is gone for an hour", func(w *world) { w.silence("n1"); w.now = w.now.Add(time.Hour) }, true, false, true},
 		{"the agent is new, the boot is not", func(w *world) { a := w.agents["n1"]; a.Since = w.now; w.agents["n1"] = a }, true, false, true},
-		{"it crashed and came up on stock", func(w *world) { w.boot("n1", kernels[0], "") }, false, false, true},
-		{"it crashed and came up unproven", func(w *world) { w.boot("n1", kernels[1], "") }, false, true, false},
+		{"it crashed and came up on stock", func(w *world) { w.boot("n1", kernels[0], "") }, true, false, false},
+		{"it crashed and came up unproven", func(w *world) { w.boot("n1", kernels[1], "") }, true, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := running(t)
@@ -163,17 +163,23 @@ func TestBoot(t *testing.T) {
 }
 
 func TestArm(t *testing.T) {
-	for state, want := range map[string]bool{
-		"ALLOCATED+POWERING_UP":                        true,
-		"ALLOCATED+DRAIN+POWERING_UP":                  false, // never a drained node
-		"ALLOCATED+DRAIN+POWERING_UP+REBOOT_REQUESTED": false, // it is
+	for _, c := range []struct {
+		state, reason string
+		want          bool
+	}{
+		{"ALLOCATED+POWERING_UP", "", true},
+		{"ALLOCATED+DRAIN+POWERING_UP", "bad fan", false}, // never a drained node
+		{"ALLOCATED+DRAIN+POWERING_UP", "kernel-broker: mitgcm@3: no driver", false},
+		{"ALLOCATED+DRAIN+POWERING_UP", "kprof: x", true},                   // slurmctld lost the boot, the drain is our own
+		{"ALLOCATED+DRAIN+POWERING_UP+REBOOT_REQUESTED", "kprof: x", false}, // it is
+		{"ALLOCATED+DRAIN+POWERING_UP+REBOOT_REQUESTED", "Reboot ASAP", false},
 	} {
 		w := steadyOnStock(t, "n1")
 		w.job(7, "CONFIGURING", true, "n1")
-		w.node("n1", state, "kprof: x")
+		w.node("n1", c.state, c.reason)
 		w.ensure(7, mit, "n1")
-		if actions := w.settle(); has(actions, ArmReturn) != want {
-			t.Errorf("%s: %v", state, actions)
+		if actions := w.settle(); has(actions, ArmReturn) != c.want {
+			t.Errorf("%s %q: %v", c.state, c.reason, actions)
 		}
 	}
 }
@@ -247,21 +253,92 @@ func TestSwitchLimit(t *testing.T) {
 	}
 }
 
-// What a job with --no-requeue asked for is given back once it runs.
+// What a job with --no-requeue asked for is given back before its script begins,
+// and again when slurmctld has forgotten that. Its comment keeps the word until
+// Slurm shows it.
 func TestNoRequeue(t *testing.T) {
 	w := running(t)
 	a := w.allocs[kb.JobID{Job: 7}]
-	a.NoRequeue = true
-	if actions := w.settle(); !has(actions, RestoreNoRequeue) {
-		t.Errorf("actions %v", actions)
+	a.NoRequeue, a.Seen = true, false
+	comment := func(actions []Action) string {
+		for _, action := range actions {
+			if action.Kind == CommentJob {
+				return action.Text
+			}
+		}
+		return ""
 	}
-	w.restored[a.ID] = true
-	if actions := w.settle(); has(actions, RestoreNoRequeue) {
-		t.Errorf("it has it: %v", actions)
+	for _, state := range []string{"CONFIGURING", "RUNNING"} {
+		w.job(7, state, true, "n1")
+		j := w.slurm.Jobs[7]
+		j.Requeue = true
+		w.slurm.Jobs[7] = j
+		if actions := w.settle(); !has(actions, RestoreNoRequeue) || !strings.HasSuffix(comment(actions), "; norequeue") {
+			t.Errorf("%s: actions %v", state, actions)
+		}
+		j.Requeue = false
+		w.slurm.Jobs[7] = j
+		if actions := w.settle(); has(actions, RestoreNoRequeue) || strings.Contains(comment(actions), "norequeue") {
+			t.Errorf("%s: it has it: %v", state, actions)
+		}
 	}
-	clear(w.restored) // a broker that starts knows the record alone
-	if actions := w.settle(); has(actions, RestoreNoRequeue) {
-		t.Errorf("it has it: %v", actions)
+	if !w.allocs[a.ID].NoRequeue {
+		t.Error("the user's word is forgotten")
+	}
+}
+
+// A slurmctld that is killed forgets that a job has begun and starts it once more.
+// One whose user said --no-requeue is held instead.
+func TestNoRequeueIsNotStartedTwice(t *testing.T) {
+	for _, no := range []bool{true, false} {
+		w := running(t)
+		a := w.allocs[kb.JobID{Job: 7}]
+		a.NoRequeue = no
+		w.job(7, "RUNNING", true, "n1")
+		w.settle()
+		w.job(7, "CONFIGURING", true, "n1")
+		if actions := w.settle(); has(actions, HoldJob) != no {
+			t.Errorf("--no-requeue %v: %v", no, actions)
+		}
+	}
+}
+
+// A job that is back in the queue no longer runs on its kernel, and keeps what it
+// asked for.
+func TestCommentOfARequeuedJob(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		restart uint32
+		lost    bool
+		want    string
+	}{
+		{"by Slurm", 1, false, "kernel-broker: requeued, waits for mitgcm@3: Slurm took it off its nodes; profiling=io; norequeue"},
+		{"for a node that lost its kernel", 1, true, "kernel-broker: requeued, waits for mitgcm@3: node n1 lost mitgcm@3: it rebooted; profiling=io; norequeue"},
+		{"after a run that the broker did not see", 2, false, ""},
+	} {
+		w := running(t)
+		a := w.allocs[kb.JobID{Job: 7}]
+		a.NoRequeue, a.Collectors = true, []string{"io"}
+		if c.lost {
+			w.boot("n1", kernels[0], "")
+			w.settle()
+		}
+		delete(w.slurm.Jobs, 7)
+		w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", Restart: c.restart, State: "PENDING", Reason: "BeginTime"}}
+		got := ""
+		for _, action := range w.decide().Actions {
+			if action.Kind == CommentJob {
+				got = action.Text
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+		if j := (kb.SlurmJob{AdminComment: got}); got != "" {
+			if ref, ok := j.Requested(); !ok || ref != mit || !j.SaidNoRequeue() {
+				t.Errorf("%s: what was asked for is lost: %v %v", c.name, ref, ok)
+			}
+		}
 	}
 }
 
@@ -292,7 +369,8 @@ func TestReuse(t *testing.T) {
 				w.allocs[kb.JobID{Job: 7}].Reuse = kb.ReuseNever
 			}
 			for i, e := range c.queue {
-				j := kb.SlurmJob{ID: uint32(9 + i), Reference: e.reference, State: "PENDING", Reason: e.reason, NodeCount: e.nodes, User: "alice"}
+				j := kb.SlurmJob{ID: uint32(9 + i), Reference: e.reference, State: "PENDING", Reason: e.reason, NodeCount: e.nodes, User: "alice",
+					Partition: "main", Demand: &kb.SlurmDemand{}, Priority: uint64(100 - i)}
 				if e.profile != "" {
 					j.AdminComment = "kernel-broker: " + e.profile + " requested"
 				}
@@ -327,6 +405,7 @@ func TestReuseOfARestrictedKernel(t *testing.T) {
 		w.allocs[kb.JobID{Job: 7}].UID = 1000
 		w.catalog.restricted = map[string]bool{"mitgcm": c.restricted}
 		w.slurm.Queue = []kb.SlurmJob{{ID: 9, Reference: "9", State: "PENDING", Reason: "Resources", NodeCount: 1, UID: c.uid,
+			Partition: "main", Demand: &kb.SlurmDemand{},
 			AdminComment: "kernel-broker: mitgcm requested"}}
 		a := w.agents["n1"]
 		a.Ending, a.EndingSince = 7, w.now
@@ -348,5 +427,25 @@ func TestEpilogOfAPlainJob(t *testing.T) {
 	w.agents["n1"] = a
 	if kept, answered := w.decide().Kept["n1"]; kept || !answered {
 		t.Errorf("answered %v, kept %v", answered, kept)
+	}
+}
+
+// A node whose job waits for its turn does not answer Slurm's wait, however long
+// that takes: the boot that comes with the turn would be a crash.
+func TestNodeOfAJobThatWaitsForItsTurn(t *testing.T) {
+	for _, inLine := range []bool{false, true} {
+		w := steadyOnStock(t, "n1")
+		w.job(7, "CONFIGURING", true, "n1")
+		w.node("n1", "ALLOCATED+POWERING_UP", "")
+		w.inLine = map[kb.JobID]bool{{Job: 7}: inLine}
+		if !inLine {
+			w.inLine = nil
+		}
+		w.pass(time.Second)
+		start := w.nodes["n1"].SlurmdStart
+		w.pass(w.config.AgentLimit + 10*time.Second)
+		if answered := w.nodes["n1"].SlurmdStart != start; answered == inLine {
+			t.Errorf("in line %v: answered %v", inLine, answered)
+		}
 	}
 }

@@ -25,6 +25,7 @@ func kernel(profile string, version uint32) kb.Kernel {
 // fakeCatalog has stock@1, mitgcm@3 and lammps@1.
 type fakeCatalog struct {
 	restricted  map[string]bool
+	failedOn    map[string]bool // by node
 	noStock     bool
 	quarantined map[kb.Ref]bool
 	counted     map[string]bool
@@ -59,27 +60,33 @@ func (c *fakeCatalog) Resolve(ref kb.Ref) (kb.Ref, error) {
 
 func (c *fakeCatalog) Restricted(profile string) bool { return c.restricted[profile] }
 
+func (c *fakeCatalog) FailedOn(_ kb.Ref, node string) bool { return c.failedOn[node] }
+
 func (c *fakeCatalog) Counted(f kb.Fault) bool { return c.counted[f.Token] }
 
 // world is what a broker holds and sees. Records pass through JSON with every
 // round, as they do in the store.
 type world struct {
-	t        *testing.T
-	now      time.Time
-	config   Config
-	catalog  *fakeCatalog
-	nodes    map[string]*kb.Node
-	allocs   map[kb.JobID]*kb.Allocation
-	closed   []*kb.Allocation
-	agents   map[string]Agent
-	runs     map[uint64]*kb.Run
-	slurm    kb.SlurmView
-	told     map[kb.JobID]string
-	restored map[kb.JobID]bool
-	held     map[kb.JobID]time.Time
-	resets   map[string]time.Time
-	boots    map[string]int
-	tokens   int
+	t         *testing.T
+	now       time.Time
+	config    Config
+	catalog   *fakeCatalog
+	nodes     map[string]*kb.Node
+	allocs    map[kb.JobID]*kb.Allocation
+	closed    []*kb.Allocation
+	agents    map[string]Agent
+	runs      map[uint64]*kb.Run
+	slurm     kb.SlurmView
+	told      map[kb.JobID]string
+	held      map[kb.JobID]Hold
+	slurmBoot string
+	resets    map[string]time.Time
+	damaged   map[string]string
+	// saidAgain is when Slurm was told again what an administrator said.
+	saidAgain map[string]time.Time
+	boots     map[string]int
+	tokens    int
+	inLine    map[kb.JobID]bool
 }
 
 func newWorld(t *testing.T) *world {
@@ -87,7 +94,7 @@ func newWorld(t *testing.T) *world {
 		t: t, now: noon, config: Defaults(), catalog: &fakeCatalog{quarantined: map[kb.Ref]bool{}, counted: map[string]bool{}},
 		nodes: map[string]*kb.Node{}, allocs: map[kb.JobID]*kb.Allocation{}, agents: map[string]Agent{}, runs: map[uint64]*kb.Run{},
 		slurm: kb.SlurmView{Jobs: map[uint32]kb.SlurmJob{}, Nodes: map[string]kb.SlurmNode{}},
-		told:  map[kb.JobID]string{}, restored: map[kb.JobID]bool{}, resets: map[string]time.Time{}, boots: map[string]int{},
+		told:  map[kb.JobID]string{}, resets: map[string]time.Time{}, saidAgain: map[string]time.Time{}, boots: map[string]int{},
 	}
 }
 
@@ -95,7 +102,7 @@ func (w *world) input() Input {
 	w.slurm.At = w.now
 	return Input{Now: w.now, Config: w.config, Slurm: w.slurm, Nodes: w.nodes, Allocations: w.allocs, Agents: w.agents,
 		Runs: w.runs, NextRun: uint64(len(w.runs) + 1),
-		Catalog: w.catalog, Told: w.told, Restored: w.restored, Held: w.held, Resets: w.resets, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
+		Catalog: w.catalog, Told: w.told, Held: w.held, InLine: w.inLine, SlurmBoot: w.slurmBoot, Resets: w.resets, Damaged: w.damaged, SaidAgain: w.saidAgain, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
 }
 
 // decide runs one round and keeps what came out.
@@ -194,7 +201,8 @@ func (w *world) slurmd(name string) {
 // node sets what slurmctld says: IDLE+POWERING_UP and a reason.
 func (w *world) node(name, state, reason string) {
 	words := strings.Split(state, "+")
-	w.slurm.Nodes[name] = kb.SlurmNode{Name: name, State: words[0], Flags: words[1:], Reason: reason}
+	w.slurm.Nodes[name] = kb.SlurmNode{Name: name, State: words[0], Flags: words[1:], Reason: reason,
+		Partitions: []string{"main"}, CPUs: 4, MemoryMiB: 1000}
 }
 
 // job sets what slurmctld says of a job with nodes.

@@ -18,6 +18,9 @@ var ErrFormat = errors.New("format of the profiling result is not known")
 type Kernel struct {
 	Release string `json:"release"`
 	BuildID string `json:"build_id"`
+	// Lacks has what the kernel was built without of the symbols that keep
+	// disturbances from a job's CPUs; absent where nobody knows.
+	Lacks []string `json:"lacks,omitzero"`
 }
 
 // Partial says that a result is not whole. Collector is empty if that goes for

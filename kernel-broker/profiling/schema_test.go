@@ -92,7 +92,7 @@ func (s schema) object(t reflect.Type) map[string]any {
 			property["description"] = said
 		}
 		properties[name] = property
-		if options != "omitempty" {
+		if options != "omitempty" && options != "omitzero" {
 			required = append(required, name)
 		}
 	}

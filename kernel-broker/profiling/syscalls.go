@@ -148,6 +148,15 @@ func (s *Syscalls) Bound(most int) {
 	s.Processes = s.Processes[:most:most]
 }
 
+// Below is a time that the share q of the calls took at most. The histogram's
+// own bound may lie beyond the longest call.
+func (c Syscall) Below(q float64) uint64 {
+	if c.MostNS == 0 {
+		return c.Times.AtMost(q)
+	}
+	return min(c.Times.AtMost(q), c.MostNS)
+}
+
 func (c Syscall) plus(other Syscall) Syscall {
 	c.Count += other.Count
 	c.Failed += other.Failed

@@ -2,8 +2,10 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
@@ -14,9 +16,10 @@ import (
 type Allocations interface {
 	Ensure(ctx context.Context, r broker.Request) (<-chan broker.Progress, error)
 	Release(id kernelbroker.JobID)
-	Wake()
+	NoteReboot(ctx context.Context, nodes []string, hasProgram bool) ([]string, error)
 	Job(ctx context.Context, job uint32, restart *uint32) (*kernelbroker.Allocation, error)
-	Jobs(ctx context.Context, limit int) ([]*kernelbroker.Allocation, error)
+	Waiting(ctx context.Context, job uint32) (kernelbroker.SlurmJob, error)
+	Jobs(ctx context.Context, limit int, of *uint32) ([]*kernelbroker.Allocation, error)
 }
 
 const (
@@ -80,14 +83,17 @@ func (s *allocationService) ReleaseJob(_ context.Context, r *api.ReleaseJobReque
 }
 
 // NoteReboot implements api.AllocationServiceServer.
-func (s *allocationService) NoteReboot(_ context.Context, r *api.NoteRebootRequest) (*api.NoteRebootResponse, error) {
+func (s *allocationService) NoteReboot(ctx context.Context, r *api.NoteRebootRequest) (*api.NoteRebootResponse, error) {
 	for _, node := range r.GetNodes() {
 		if err := kernelbroker.ValidateNodeName(node); err != nil {
 			return nil, err
 		}
 	}
-	s.allocations.Wake()
-	return &api.NoteRebootResponse{}, nil
+	others, err := s.allocations.NoteReboot(ctx, r.GetNodes(), r.GetHasProgram())
+	if err != nil {
+		return nil, err
+	}
+	return &api.NoteRebootResponse{WithoutAgent: others}, nil
 }
 
 // GetJob implements api.AllocationServiceServer.
@@ -95,11 +101,50 @@ func (s *allocationService) GetJob(ctx context.Context, r *api.GetJobRequest) (*
 	if r.GetJobId() == 0 {
 		return nil, fmt.Errorf("a job id is needed: %w", kernelbroker.ErrInvalid)
 	}
+	job, err := s.job(ctx, r)
+	if err := sightOf(ctx).hidden(ctx, fmt.Sprintf("job %d", r.GetJobId()), job.GetUid(), err); err != nil {
+		return nil, err
+	}
+	return &api.GetJobResponse{Job: job}, nil
+}
+
+// job is an allocation or, where there is none, a job that waits for one.
+func (s *allocationService) job(ctx context.Context, r *api.GetJobRequest) (*api.Job, error) {
 	a, err := s.allocations.Job(ctx, r.GetJobId(), r.RestartCount)
+	if err == nil {
+		return jobToProto(a), nil
+	}
+	if r.RestartCount != nil || !errors.Is(err, kernelbroker.ErrNotFound) {
+		return nil, err
+	}
+	waiting, err := s.allocations.Waiting(ctx, r.GetJobId())
 	if err != nil {
 		return nil, err
 	}
-	return &api.GetJobResponse{Job: jobToProto(a)}, nil
+	return waitingToProto(waiting)
+}
+
+// waitingToProto says of a job that waits what it asked for, and for what it
+// waits.
+func waitingToProto(j kernelbroker.SlurmJob) (*api.Job, error) {
+	ref, asked := j.Requested()
+	if list, profiled := j.Profiling(); !asked && profiled {
+		return nil, fmt.Errorf("job %s asked for no kernel, but to be profiled (%s; kernelctl run list): %w", j.Reference, list, kernelbroker.ErrNotFound)
+	}
+	reason := "it waits in Slurm: " + j.Reason
+	switch {
+	case j.State != "PENDING":
+		reason = "it has its nodes, and its prolog has not asked for the kernel yet"
+	case j.Reason == "JobHeldUser" || strings.Contains(j.Reason, "held state"): // job requeued in held state
+		reason = "it is held (" + j.Reason + "): scontrol release " + j.Reference
+	case j.Reason == "JobHeldAdmin":
+		reason = "it is held by an administrator, who may release it (JobHeldAdmin)"
+	}
+	if !asked {
+		reason += "; " + j.AdminComment
+	}
+	return &api.Job{JobId: j.ID, RestartCount: j.Restart, Reference: j.Reference, User: j.User, Uid: j.UID, Nodes: j.Nodes,
+		Profile: ref.Profile, Version: ref.Version, Phase: api.AllocationPhase_ALLOCATION_PHASE_WAITING, Reason: reason}, nil
 }
 
 // ListJobs implements api.AllocationServiceServer.
@@ -108,7 +153,7 @@ func (s *allocationService) ListJobs(ctx context.Context, r *api.ListJobsRequest
 	if limit == 0 {
 		limit = defaultJobs
 	}
-	list, err := s.allocations.Jobs(ctx, min(limit, mostJobs))
+	list, err := s.allocations.Jobs(ctx, min(limit, mostJobs), sightOf(ctx).whose(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +178,7 @@ func jobToProto(a *kernelbroker.Allocation) *api.Job {
 		JobId: a.ID.Job, RestartCount: a.ID.Restart, Reference: a.Reference, User: a.User, Uid: a.UID,
 		Profile: a.Kernel.Profile, Version: a.Kernel.Version, Nodes: a.Nodes, Phase: phases[a.Phase],
 		Reason: a.Reason, HandedTo: a.HandedTo,
-		Before: proofsToProto(a.Nodes, a.Before), During: proofsToProto(a.Nodes, a.During), After: proofsToProto(a.Nodes, a.After),
+		Before: proofsToProto(a.Had(), a.Before), During: proofsToProto(a.Had(), a.During), After: proofsToProto(a.Had(), a.After),
 	}
 	for _, e := range a.Timeline {
 		job.Timeline = append(job.Timeline, &api.TimelineEvent{At: TimeToProto(e.At), Node: e.Node, Event: e.Event, Detail: e.Detail})

@@ -30,7 +30,9 @@ type gate struct {
 	shares *shares
 	// vets look at requests of strangers before they are on record; by method.
 	vets map[string]vet
-	log  *slog.Logger
+	// showsOthers is Options.ShowsOthers.
+	showsOthers func(ctx context.Context, uid uint32) bool
+	log         *slog.Logger
 }
 
 // vet returns why a service would refuse a request, and changes nothing. Of one
@@ -93,7 +95,7 @@ func (g *gate) pass(ctx context.Context, method string, request any, call func(c
 	admitted, err := g.admit(ctx, method, request)
 	if err == nil {
 		defer admitted.leave()
-		ctx = withCaller(ctx, admitted.caller)
+		ctx = g.withSight(withCaller(ctx, admitted.caller), admitted.caller)
 		err = g.catch(method, func() error { return call(ctx, admitted) })
 		if missed := admitted.note(err); missed != nil {
 			// What was done is done, and its decision is on record.

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
@@ -100,6 +101,7 @@ func receive(stream api.NodeService_ConnectServer, session *broker.Session) erro
 			session.Report(report)
 		case *api.ConnectRequest_Slurmd:
 			session.Slurmd(m.Slurmd.GetSlurmdStart(), m.Slurmd.GetRunning(), clip(m.Slurmd.GetDetail()))
+			session.Refused(refusalsFromProto(m.Slurmd.GetGateRefusals()))
 		case *api.ConnectRequest_JobEnding:
 			session.Ending(m.JobEnding.GetQuery(), m.JobEnding.GetJobId())
 		case *api.ConnectRequest_Run:
@@ -113,6 +115,18 @@ func receive(stream api.NodeService_ConnectServer, session *broker.Session) erro
 			return fmt.Errorf("message %T after the hello: %w", m, kernelbroker.ErrInvalid)
 		}
 	}
+}
+
+// maxRefusals is how many refusals of its gate a node may tell of.
+const maxRefusals = 8
+
+func refusalsFromProto(list []*api.GateRefusal) []kernelbroker.GateRefusal {
+	list = list[max(0, len(list)-maxRefusals):]
+	refusals := make([]kernelbroker.GateRefusal, len(list))
+	for i, r := range list {
+		refusals[i] = kernelbroker.GateRefusal{Job: r.GetJobId(), At: r.GetAt().AsTime(), Cause: clip(r.GetCause())}
+	}
+	return refusals
 }
 
 var reportStates = map[api.SwitchState]plan.ReportState{
@@ -156,7 +170,10 @@ func messageToProto(m broker.Message) *api.ConnectResponse {
 			Generation: d.Generation, Token: d.Token, Attested: d.Attested,
 			RunningProfile: d.Running.Profile, RunningVersion: d.Running.Version, Jobs: d.Jobs,
 			SlurmdAllowed: d.SlurmdAllowed, SlurmdStart: d.SlurmdStart, SlurmdNotBefore: TimeToProto(d.SlurmdNotBefore),
-			NoBootAwaited: d.NoBootAwaited,
+			NoBootAwaited: d.NoBootAwaited, LostJobs: d.Lost, BootKnown: d.BootKnown, Reboot: d.Reboot,
+		}
+		if d.SlurmdWait > 0 {
+			out.SlurmdWait = durationpb.New(d.SlurmdWait)
 		}
 		if d.Kernel != nil {
 			out.Kernel, out.Envelope = KernelToProto(*d.Kernel), d.Envelope
@@ -172,21 +189,21 @@ func messageToProto(m broker.Message) *api.ConnectResponse {
 }
 
 // ListNodes implements api.NodeServiceServer.
-func (s *nodeService) ListNodes(context.Context, *api.ListNodesRequest) (*api.ListNodesResponse, error) {
-	response := &api.ListNodesResponse{}
+func (s *nodeService) ListNodes(ctx context.Context, _ *api.ListNodesRequest) (*api.ListNodesResponse, error) {
+	response, whose := &api.ListNodesResponse{}, sightOf(ctx).whose(ctx)
 	for _, n := range s.nodes.Nodes() {
-		response.Nodes = append(response.Nodes, nodeToProto(n))
+		response.Nodes = append(response.Nodes, nodeToProto(n, whose))
 	}
 	return response, nil
 }
 
 // GetNode implements api.NodeServiceServer.
-func (s *nodeService) GetNode(_ context.Context, r *api.GetNodeRequest) (*api.GetNodeResponse, error) {
+func (s *nodeService) GetNode(ctx context.Context, r *api.GetNodeRequest) (*api.GetNodeResponse, error) {
 	n, err := s.nodes.Node(r.GetName())
 	if err != nil {
 		return nil, err
 	}
-	return &api.GetNodeResponse{Node: nodeToProto(n)}, nil
+	return &api.GetNodeResponse{Node: nodeToProto(n, sightOf(ctx).whose(ctx))}, nil
 }
 
 var nodePhases = map[string]api.NodePhase{
@@ -194,7 +211,8 @@ var nodePhases = map[string]api.NodePhase{
 	"booting": api.NodePhase_NODE_PHASE_BOOTING, "failed": api.NodePhase_NODE_PHASE_FAILED,
 }
 
-func nodeToProto(v broker.NodeView) *api.Node {
+// nodeToProto leaves the job out where it is not of whose the caller sees.
+func nodeToProto(v broker.NodeView, whose *uint32) *api.Node {
 	n := v.Node
 	out := &api.Node{
 		Name: n.Name, Phase: nodePhases[n.PhaseName()],
@@ -205,6 +223,15 @@ func nodeToProto(v broker.NodeView) *api.Node {
 	}
 	if n.Failure != nil {
 		out.Cause = n.Failure.Cause
+	}
+	if whose != nil && *whose != v.JobUID {
+		out.JobId = 0
+	}
+	if s := v.Slurm; s.Name != "" {
+		out.SlurmState, out.SlurmReason = s.Says(), s.Reason
+		if s.By != "" {
+			out.SlurmReason += " [" + s.By + "]"
+		}
 	}
 	return out
 }

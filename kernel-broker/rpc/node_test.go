@@ -47,13 +47,21 @@ func (s *oneJob) set(state string, flags ...string) {
 }
 
 func (s *oneJob) AdminComment(context.Context, uint32) (string, error)        { return "", nil }
-func (s *oneJob) ArmReturn(context.Context, []string, string) error           { return nil }
+func (s *oneJob) ArmReturn(context.Context, []string) error                   { return nil }
+func (s *oneJob) Label(context.Context, string, string) error                 { return nil }
+func (s *oneJob) SettleBoot(context.Context, string, string) error            { return nil }
+func (s *oneJob) Resume(context.Context, string) error                        { return nil }
+func (s *oneJob) SayAgain(context.Context, string, string, string) error      { return nil }
 func (s *oneJob) Disarm(context.Context, []string) error                      { return nil }
 func (s *oneJob) Drain(context.Context, string, string) error                 { return nil }
 func (s *oneJob) Down(context.Context, string, string) error                  { return nil }
+func (s *oneJob) UndoPrologDrain(context.Context, string, string) error       { return nil }
+func (s *oneJob) Cancel(context.Context, string) error                        { return nil }
+func (s *oneJob) EndWait(context.Context, string) error                       { return nil }
 func (s *oneJob) Comment(context.Context, string, string) error               { return nil }
 func (s *oneJob) HoldForUser(context.Context, string) error                   { return nil }
 func (s *oneJob) StartNow(context.Context, string) error                      { return nil }
+func (s *oneJob) Boot(context.Context) (string, error)                        { return "b", nil }
 func (s *oneJob) SetNoRequeue(context.Context, string) error                  { return nil }
 func (s *oneJob) DropReservation(context.Context, string) error               { return nil }
 func (s *oneJob) Requeue(ctx context.Context, reference string) error         { return s.Hold(ctx, reference) }

@@ -22,7 +22,7 @@ type Runs interface {
 	CancelRun(ctx context.Context, id uint64, by string) (*kernelbroker.Run, error)
 	BeginRun(ctx context.Context, id kernelbroker.JobID) (*kernelbroker.Run, error)
 	ProfilingRun(ctx context.Context, id uint64) (*kernelbroker.Run, error)
-	ProfilingRuns(ctx context.Context, limit int, job uint32) ([]*kernelbroker.Run, error)
+	ProfilingRuns(ctx context.Context, limit int, job uint32, of *uint32) ([]*kernelbroker.Run, error)
 	WatchRun(ctx context.Context, id uint64) (<-chan broker.Figures, error)
 	AwaitsRun(node string, id uint64) error
 	Deliver(ctx context.Context, d broker.Delivery) error
@@ -97,7 +97,7 @@ func (s *runService) ListRuns(ctx context.Context, r *api.ListRunsRequest) (*api
 	if limit == 0 {
 		limit = defaultRuns
 	}
-	runs, err := s.o.Runs.ProfilingRuns(ctx, min(limit, mostRuns), r.GetJobId())
+	runs, err := s.o.Runs.ProfilingRuns(ctx, min(limit, mostRuns), r.GetJobId(), sightOf(ctx).whose(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -110,11 +110,26 @@ func (s *runService) ListRuns(ctx context.Context, r *api.ListRunsRequest) (*api
 
 // GetRun implements api.RunServiceServer.
 func (s *runService) GetRun(ctx context.Context, r *api.GetRunRequest) (*api.GetRunResponse, error) {
-	run, err := s.o.Runs.ProfilingRun(ctx, r.GetId())
+	run, err := s.run(ctx, r.GetId())
 	if err != nil {
 		return nil, err
 	}
 	return &api.GetRunResponse{Run: runToProto(run, s.owns(ctx, run))}, nil
+}
+
+// run is a run that the caller may see.
+func (s *runService) run(ctx context.Context, id uint64) (*kernelbroker.Run, error) {
+	run, err := s.o.Runs.ProfilingRun(ctx, id)
+	of := sightOf(ctx)
+	switch {
+	case err != nil:
+		return nil, of.hidden(ctx, fmt.Sprintf("run %d", id), 0, err)
+	case s.owns(ctx, run):
+		return run, nil
+	case run.Job.IsZero() && of.whose(ctx) != nil: // of nobody yet
+		return nil, of.hidden(ctx, fmt.Sprintf("run %d", id), 0, kernelbroker.ErrNotFound)
+	}
+	return run, of.hidden(ctx, fmt.Sprintf("run %d", id), run.UID, nil)
 }
 
 // owns reports whether the caller may see what a run found: names of files,
@@ -127,7 +142,7 @@ func (s *runService) owns(ctx context.Context, run *kernelbroker.Run) bool {
 // WatchRun implements api.RunServiceServer.
 func (s *runService) WatchRun(r *api.WatchRunRequest, stream api.RunService_WatchRunServer) error {
 	ctx := stream.Context()
-	run, err := s.o.Runs.ProfilingRun(ctx, r.GetId())
+	run, err := s.run(ctx, r.GetId())
 	if err != nil {
 		return err
 	}

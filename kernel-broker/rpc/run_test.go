@@ -36,7 +36,7 @@ func (*oneRun) ProfilingRun(_ context.Context, id uint64) (*kernelbroker.Run, er
 		Nodes:  []kernelbroker.RunNode{{Name: "n1", State: kernelbroker.RunNodeDelivered, Files: []kernelbroker.Document{someFile}}}}, nil
 }
 
-func (r *oneRun) ProfilingRuns(ctx context.Context, _ int, _ uint32) ([]*kernelbroker.Run, error) {
+func (r *oneRun) ProfilingRuns(ctx context.Context, _ int, _ uint32, _ *uint32) ([]*kernelbroker.Run, error) {
 	run, err := r.ProfilingRun(ctx, 7)
 	return []*kernelbroker.Run{run}, err
 }

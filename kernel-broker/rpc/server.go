@@ -60,6 +60,9 @@ type Options struct {
 	// PrivilegedAgents refuses agents that dial from a port of 1024 or above,
 	// which keeps users of the nodes from posing as a node.
 	PrivilegedAgents bool
+	// ShowsOthers reports whether Slurm shows a user the jobs of others; nil:
+	// everybody sees all of them.
+	ShowsOthers func(ctx context.Context, uid uint32) bool
 	// MaxArtifactBytes defaults to DefaultMaxArtifactBytes.
 	MaxArtifactBytes uint64
 	// Limits defaults to DefaultLimits.
@@ -94,7 +97,7 @@ func (o Options) always() []uint32 {
 // Methods of those services return errors of the domain as they are.
 func NewServer(o Options) *grpc.Server {
 	o = o.orDefaults()
-	g := &gate{log: o.Log, door: door{
+	g := &gate{log: o.Log, showsOthers: o.ShowsOthers, door: door{
 		administrators: o.always(),
 		slurmUsers:     slices.Clone(o.SlurmUsers),
 		privileged:     o.PrivilegedAgents,

@@ -24,18 +24,26 @@ const (
 // below theirs. So it is asked for by itself: whatever is in it ends in a column
 // behind which there is none.
 func (c *Client) Account(ctx context.Context, job uint32) (string, error) {
-	out, err := c.texts(ctx, job, "Account")
+	out, err := c.texts(ctx, "Account", job)
 	if err != nil {
 		return "", err
 	}
 	return parseAccount(out, job)
 }
 
-// texts are records of a job's id and one field.
-func (c *Client) texts(ctx context.Context, job uint32, field string) (string, error) {
+// texts are records of jobs' ids and one field.
+func (c *Client) texts(ctx context.Context, field string, jobs ...uint32) (string, error) {
 	out, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--states=all",
-		"--jobs="+strconv.FormatUint(uint64(job), 10), fmt.Sprintf("--Format=JobID:%d,%s:%d", idWidth, field, textWidth))
+		"--jobs="+listed(jobs), fmt.Sprintf("--Format=JobID:%d,%s:%d", idWidth, field, textWidth))
 	return out, err
+}
+
+func listed(jobs []uint32) string {
+	list := make([]string, len(jobs))
+	for i, id := range jobs {
+		list[i] = strconv.FormatUint(uint64(id), 10)
+	}
+	return strings.Join(list, ",")
 }
 
 // parseTexts reads the records of a job among those of its array or of the

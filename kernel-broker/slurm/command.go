@@ -15,20 +15,24 @@ import (
 
 // Client runs Slurm's commands. Safe for concurrent use.
 type Client struct {
-	scontrol, squeue string
-	env              []string
-	limit            time.Duration
-	most             int // bytes that a command may print
+	scontrol, squeue, scancel string
+	env                       []string
+	limit                     time.Duration
+	most                      int // bytes that a command may print
+	now                       func() time.Time
+	boots                     bootLimit
 }
 
 // Options of a client.
 type Options struct {
-	// BinDir holds scontrol and squeue.
+	// BinDir holds scontrol, squeue and scancel.
 	BinDir string
 	// Conf is the path of slurm.conf; empty for Slurm's default.
 	Conf string
 	// Limit bounds every command.
 	Limit time.Duration
+	// Now dates looks; nil: time.Now.
+	Now func() time.Time
 }
 
 // New returns a client.
@@ -37,8 +41,12 @@ func New(o Options) *Client {
 	if o.Conf != "" {
 		env = append(env, "SLURM_CONF="+o.Conf)
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	return &Client{
-		scontrol: o.BinDir + "/scontrol", squeue: o.BinDir + "/squeue",
+		now:      o.Now,
+		scontrol: o.BinDir + "/scontrol", squeue: o.BinDir + "/squeue", scancel: o.BinDir + "/scancel",
 		env: env, limit: o.Limit, most: maxOutput,
 	}
 }
@@ -113,10 +121,15 @@ func firstLine(text string) string {
 	return line
 }
 
-// change runs a scontrol command whose only result is that it worked. Words
-// on stderr are a refusal, whatever the exit code.
+// change runs a scontrol command whose only result is that it worked.
 func (c *Client) change(ctx context.Context, args ...string) error {
-	_, stderr, err := c.run(ctx, c.scontrol, args...)
+	return c.command(ctx, c.scontrol, args...)
+}
+
+// command runs a program whose only result is that it worked. Words on stderr are
+// a refusal, whatever the exit code.
+func (c *Client) command(ctx context.Context, program string, args ...string) error {
+	_, stderr, err := c.run(ctx, program, args...)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ func fake(t *testing.T, scontrol, squeue string) (*Client, func() string) {
 	t.Helper()
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log")
-	for name, body := range map[string]string{"scontrol": scontrol, "squeue": squeue} {
+	for name, body := range map[string]string{"scontrol": scontrol, "squeue": squeue, "scancel": scontrol} {
 		text := "#!/bin/sh\nprintf '%s' \"" + name + "\" >>" + log + "\nfor a; do printf ' <%s>' \"$a\" >>" + log + "; done\necho >>" + log + "\n" + body + "\n"
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
@@ -40,14 +41,27 @@ func TestChanges(t *testing.T) {
 		want string
 	}{
 		{"arm", func(ctx context.Context, c *Client) error {
-			return c.ArmReturn(ctx, []string{"n1", "n2"}, "kprof: mitgcm@3 for job 7")
-		}, "scontrol <reboot> <ASAP> <nextstate=RESUME> <reason=kprof: mitgcm@3 for job 7> <n1,n2>\n"},
+			return c.ArmReturn(ctx, []string{"n1", "n2"})
+		}, "scontrol <reboot> <ASAP> <nextstate=RESUME> <n1,n2>\n"},
+		{"label", func(ctx context.Context, c *Client) error { return c.Label(ctx, "n1", hostile) }, "scontrol <update> <nodename=n1> <reason=" + hostile + ">\n"},
+		{"say again", func(ctx context.Context, c *Client) error { return c.SayAgain(ctx, "n1", hostile, kb.StateDrain) },
+			"scontrol <update> <nodename=n1> <state=resume>\nscontrol <update> <nodename=n1> <state=drain> <reason=" + hostile + ">\n"},
+		{"settle boot", func(ctx context.Context, c *Client) error { return c.SettleBoot(ctx, "n1", "kprof: x") },
+			"scontrol <update> <nodename=n1> <state=drain> <reason=kprof: x>\nscontrol <update> <nodename=n1> <state=resume>\n"},
+		{"say again down", func(ctx context.Context, c *Client) error { return c.SayAgain(ctx, "n1", "x", kb.StateDown) },
+			"scontrol <update> <nodename=n1> <state=resume>\nscontrol <update> <nodename=n1> <state=drain> <reason=x>\n" +
+				"scontrol <update> <nodename=n1> <state=down> <reason=x>\n"},
+		{"say again fail", func(ctx context.Context, c *Client) error { return c.SayAgain(ctx, "n1", "x", kb.StateFail) },
+			"scontrol <update> <nodename=n1> <state=resume>\nscontrol <update> <nodename=n1> <state=fail> <reason=x>\n"},
 		{"disarm", func(ctx context.Context, c *Client) error { return c.Disarm(ctx, []string{"n1"}) }, "scontrol <cancel_reboot> <n1>\n"},
 		{"down", func(ctx context.Context, c *Client) error { return c.Down(ctx, "n1", hostile) }, "scontrol <update> <nodename=n1> <state=down> <reason=" + hostile + ">\n"},
 		{"drain", func(ctx context.Context, c *Client) error { return c.Drain(ctx, "n1", hostile) }, "scontrol <update> <nodename=n1> <state=drain> <reason=" + hostile + ">\n"},
+		{"end wait", func(ctx context.Context, c *Client) error { return c.EndWait(ctx, "n1") },
+			"scontrol <update> <nodename=n1> <state=future>\nscontrol <update> <nodename=n1> <state=resume>\n"},
 		{"hold", func(ctx context.Context, c *Client) error { return c.Hold(ctx, "12_3") }, "scontrol <requeuehold> <12_3>\n"},
 		{"hold for the user", func(ctx context.Context, c *Client) error { return c.HoldForUser(ctx, "12_3") }, "scontrol <uhold> <12_3>\n"},
 		{"requeue", func(ctx context.Context, c *Client) error { return c.Requeue(ctx, "12+1") }, "scontrol <requeue> <12+1>\n"},
+		{"cancel", func(ctx context.Context, c *Client) error { return c.Cancel(ctx, "12_3") }, "scancel <12_3>\n"},
 		{"comment", func(ctx context.Context, c *Client) error { return c.Comment(ctx, "12", hostile) }, "scontrol <update> <jobid=12> <admincomment=" + hostile + ">\n"},
 		{"no requeue", func(ctx context.Context, c *Client) error { return c.SetNoRequeue(ctx, "12") }, "scontrol <update> <jobid=12> <requeue=0>\n"},
 		{"reserve", func(ctx context.Context, c *Client) error {
@@ -81,14 +95,14 @@ func TestChanges(t *testing.T) {
 // Slurm deletes no reservation that a job is tied to. A job that waits is to
 // be booted for again; of one that runs that can no longer be said.
 func TestDropReservationUntiesItsJob(t *testing.T) {
-	for waits, want := range map[string]int{"exit 0": 3, "echo 'Job is no longer pending' >&2; exit 1": 4} {
+	for waits, want := range map[string]int{"exit 0": 4, "echo 'Job is no longer pending' >&2; exit 1": 5} {
 		script := `case "$*" in
 "delete reservationname=kernel-broker-12_3") [ -e "$0.untied" ] || { echo "Requested reservation is in use" >&2; exit 1; } ;;
 "update jobid=12_3 reservationname= reboot=yes") : >"$0.untied"; ` + waits + ` ;;
 "update jobid=12_3 reservationname=") : >"$0.untied" ;;
 *) exit 7 ;;
 esac`
-		client, log := fake(t, script, "")
+		client, log := fake(t, script, "cat <<'END'\n"+row("12", "12", "3", "N/A", "N/A", "0", "PENDING", "7", "bob", "1", "9", "p", "Reservation", "0", "kernel-broker-12_3", "")+"\nEND")
 		if err := client.DropReservation(t.Context(), "kernel-broker-12_3"); err != nil {
 			t.Error(err)
 		}
@@ -100,6 +114,19 @@ esac`
 	var refused *CommandError
 	if err := gone.DropReservation(t.Context(), "kernel-broker-12_3"); !errors.As(err, &refused) {
 		t.Errorf("DropReservation = %v", err)
+	}
+}
+
+func TestBoot(t *testing.T) {
+	client, log := fake(t, "echo 'Configuration data as of 2026-11-23T12:00:00'; echo 'BOOT_TIME               = 2026-11-23T11:58:01'", "exit 9")
+	if boot, err := client.Boot(t.Context()); err != nil || boot != "2026-11-23T11:58:01" || log() != "scontrol <show> <config>\n" {
+		t.Errorf("%q, %v, ran %q", boot, err, log())
+	}
+	for _, script := range []string{"echo x", "exit 1"} {
+		silent, _ := fake(t, script, "exit 9")
+		if boot, err := silent.Boot(t.Context()); err == nil {
+			t.Errorf("%s: %q", script, boot)
+		}
 	}
 }
 
@@ -127,16 +154,19 @@ func TestCommandsThatDoNotAnswer(t *testing.T) {
 	}
 }
 
-const viewSqueue = `case "$*" in *--Format=JobID:12,admin_comment:1100*)
-	case "$*" in *--jobs=14*) printf '%-12s%-1100s\n' 14 'kernel-broker: mitgcm requested'; exit ;; esac
-	exit 1
+const viewSqueue = `case "$*" in
+*--jobs=14*--Format=JobID:12,admin_comment:1100) printf '%-12s%-1100s\n' 14 'kernel-broker: mitgcm requested'; exit ;;
+*--jobs=14*--format=%12A*) printf '%-12s%-512s%-512s%-256s%-16s%-16s%-24s%-64s%-64s%-64s%-24s%-8s%-16s\n' \
+	14 'n[1-2]' '' 'ib&gpu' 2 4 500M '(null)' '(null)' N/A '*:*:*' N/A 0; exit ;;
+*--jobs=14*--Format=JobID:12,Contiguous*) printf '%-12s%-8s%-64s%-64s%-64s\n' 14 0 N/A N/A N/A; exit ;;
+*--jobs*) exit 1 ;;
 esac
 cat <<'END'
-12          |12          |N/A         |N/A         |N/A         |0           |RUNNING             |1000        |alice                                                           |1           |10                      |p                                                               |None                                                            |1           |n1 |
-13          |13          |N/A         |N/A         |N/A         |0           |COMPLETING          |1000        |alice                                                           |1           |10                      |p                                                               |None                                                            |0           |n2 |
-14          |14          |1           |N/A         |N/A         |0           |PENDING             |1000        |alice                                                           |1           |9                       |p                                                               |Resources                                                       |1           | |
-14          |14          |2           |N/A         |N/A         |0           |PENDING             |1000        |alice                                                           |1           |9                       |p                                                               |JobHeldUser                                                     |1           | |
-15          |15          |N/A         |N/A         |N/A         |0           |PENDING             |1000        |alice                                                           |1           |11                      |p                                                               |Resources                                                       |0           | |
+12          |12          |N/A         |N/A         |N/A         |0           |RUNNING             |1000        |alice                                                           |1           |10                      |p                                                               |None                                                            |1           |1           |(null) |n1 |
+13          |13          |N/A         |N/A         |N/A         |0           |COMPLETING          |1000        |alice                                                           |1           |10                      |p                                                               |None                                                            |0           |1           |(null) |n2 |
+14          |14          |1           |N/A         |N/A         |0           |PENDING             |1000        |alice                                                           |1           |9                       |p                                                               |Resources                                                       |1           |1           |(null) | |
+14          |14          |2           |N/A         |N/A         |0           |PENDING             |1000        |alice                                                           |1           |9                       |p                                                               |JobHeldUser                                                     |1           |1           |(null) | |
+15          |15          |N/A         |N/A         |N/A         |0           |PENDING             |1000        |alice                                                           |1           |11                      |p                                                               |Resources                                                       |0           |1           |maintenance | |
 END`
 
 const viewScontrol = `case "$*" in
@@ -161,10 +191,17 @@ func TestView(t *testing.T) {
 	if ref, ok := view.Queue[1].Requested(); !ok || ref.String() != "mitgcm" {
 		t.Errorf("the first task asked for %v, %v", ref, ok)
 	}
+	if got, want := *view.Queue[1].Demand, (kb.SlurmDemand{Required: []string{"n1", "n2"}, Features: []string{"ib", "gpu"},
+		CPUs: 2, AllCPUs: 4, MemoryMiB: 500}); !reflect.DeepEqual(got, want) {
+		t.Errorf("the first task asks for %+v, want %+v", got, want)
+	}
+	if view.Queue[0].Reservation != "maintenance" || view.Queue[1].Reservation != "" {
+		t.Errorf("reservations in %+v", view.Queue)
+	}
 	if !view.Nodes["n1"].Armed() || view.Nodes["n2"].Free() || len(view.Reservations) != 1 {
 		t.Errorf("nodes %+v, reservations %+v", view.Nodes, view.Reservations)
 	}
-	if strings.Count(log(), "--states") != 1 || strings.Count(log(), "admin_comment") != 1 {
+	if strings.Count(log(), "--states") != 3 || strings.Count(log(), "admin_comment") != 1 {
 		t.Errorf("ran\n%s", log())
 	}
 	for name, scripts := range map[string][2]string{

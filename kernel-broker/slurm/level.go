@@ -3,6 +3,7 @@ package slurm
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,6 +19,40 @@ func (c *Client) Level(ctx context.Context, user string, uid uint32) (string, er
 	if uid == 0 {
 		return "root", nil
 	}
+	switch level, err := c.adminLevel(ctx, user, uid); level {
+	case "SlurmUser", administrator:
+		return level, nil
+	case "":
+		if err != nil {
+			return "", err
+		}
+		return "", fmt.Errorf("slurmctld does not know user %q, and takes the commands of switches from SlurmUser and administrators alone (sacctmgr add user %s account=root adminlevel=Admin; without slurmdbd: run the broker as SlurmUser): %w",
+			user, user, kb.ErrDenied)
+	default:
+		return "", fmt.Errorf("user %q has AdminLevel %s, and slurmctld takes the commands of switches from administrators alone (sacctmgr modify user %s set adminlevel=Admin): %w",
+			user, level, user, kb.ErrDenied)
+	}
+}
+
+// Levels that slurmctld has for users, besides None.
+const (
+	operator      = "Operator"
+	administrator = "Administrator"
+)
+
+// Operates reports whether slurmctld shows a user what belongs to others: as
+// root, SlurmUser, or one with an AdminLevel.
+func (c *Client) Operates(ctx context.Context, user string, uid uint32) (bool, error) {
+	if uid == 0 {
+		return true, nil
+	}
+	level, err := c.adminLevel(ctx, user, uid)
+	return level == "SlurmUser" || level == operator || level == administrator, err
+}
+
+// adminLevel is "SlurmUser", or the level that slurmctld has for a user; empty
+// for one that it does not know.
+func (c *Client) adminLevel(ctx context.Context, user string, uid uint32) (string, error) {
 	config, _, err := c.run(ctx, c.scontrol, "show", "config")
 	if err != nil {
 		return "", err
@@ -28,20 +63,26 @@ func (c *Client) Level(ctx context.Context, user string, uid uint32) (string, er
 	} else if strings.HasSuffix(slurmUser, owner) {
 		return "SlurmUser", nil
 	}
+	if strings.Contains(user, ",") {
+		return "", fmt.Errorf("user %q: Slurm's commands cannot ask for that name: %w", user, kb.ErrUnavailable)
+	}
 	out, _, err := c.run(ctx, c.scontrol, "show", "assoc_mgr", "flags=users", "users="+user)
+	return parseLevel(out, user+owner), err
+}
+
+// PrivateJobs reports whether slurmctld shows plain users no jobs but their own.
+func (c *Client) PrivateJobs(ctx context.Context) (bool, error) {
+	config, _, err := c.run(ctx, c.scontrol, "show", "config")
 	if err != nil {
-		return "", err
+		return false, err
 	}
-	switch level := parseLevel(out, user+owner); level {
-	case "Administrator":
-		return level, nil
-	case "":
-		return "", fmt.Errorf("slurmctld does not know user %q, and takes the commands of switches from SlurmUser and administrators alone (sacctmgr add user %s account=root adminlevel=Admin; without slurmdbd: run the broker as SlurmUser): %w",
-			user, user, kb.ErrDenied)
-	default:
-		return "", fmt.Errorf("user %q has AdminLevel %s, and slurmctld takes the commands of switches from administrators alone (sacctmgr modify user %s set adminlevel=Admin): %w",
-			user, level, user, kb.ErrDenied)
+	value, found := configured(config, "PrivateData")
+	if !found {
+		return false, fmt.Errorf("scontrol show config printed no PrivateData: %w", kb.ErrUnavailable)
 	}
+	return slices.ContainsFunc(strings.Split(strings.ToLower(value), ","), func(what string) bool {
+		return what == "jobs" || what == "all"
+	}), nil
 }
 
 // parseLevel reads the record of a user, named as NAME(UID).

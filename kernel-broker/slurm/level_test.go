@@ -69,3 +69,45 @@ func FuzzParseLevel(f *testing.F) {
 		}
 	})
 }
+
+func TestPrivateData(t *testing.T) {
+	for value, want := range map[string]bool{"none": false, "jobs": true, "accounts,jobs,usage": true, "cloud,events": false, "all": true} {
+		client, _ := fake(t, `printf 'PrivateData             = `+value+`\n'`, "exit 9")
+		if got, err := client.PrivateJobs(t.Context()); err != nil || got != want {
+			t.Errorf("%s: %v, %v", value, got, err)
+		}
+	}
+	client, _ := fake(t, "true", "exit 9")
+	if _, err := client.PrivateJobs(t.Context()); !errors.Is(err, kb.ErrUnavailable) {
+		t.Errorf("nothing printed: %v", err)
+	}
+}
+
+// Slurm shows others' jobs to operators, too, whose commands it does not take.
+func TestOperates(t *testing.T) {
+	record := func(level string) string {
+		return `UserName=olga(7) DefAccount=root DefWckey= AdminLevel=` + level + `\n`
+	}
+	for name, c := range map[string]struct {
+		uid    uint32
+		record string
+		want   bool
+	}{
+		"root":                    {0, "", true},
+		"SlurmUser":               {64030, "", true},
+		"an operator":             {7, record("Operator"), true},
+		"an administrator":        {7, record("Administrator"), true},
+		"no level":                {7, record("None"), false},
+		"nobody to Slurm":         {7, "", false},
+		"another uid of the name": {8, record("Operator"), false},
+	} {
+		client, _ := fake(t, slurmctldSays(c.record), "exit 9")
+		if got, err := client.Operates(t.Context(), "olga", c.uid); err != nil || got != c.want {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	client, _ := fake(t, "exit 1", "exit 9")
+	if got, err := client.Operates(t.Context(), "olga", 7); err == nil || got {
+		t.Errorf("slurmctld away: %v, %v", got, err)
+	}
+}

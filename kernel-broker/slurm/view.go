@@ -3,10 +3,10 @@ package slurm
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
-	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/hostlist"
@@ -16,7 +16,8 @@ import (
 // the product's own reservations. With comments, those jobs come with their
 // AdminComment that are first in the queue and asked for a boot.
 func (c *Client) View(ctx context.Context, comments bool) (kb.SlurmView, error) {
-	view := kb.SlurmView{At: time.Now(), Jobs: map[uint32]kb.SlurmJob{}, Nodes: map[string]kb.SlurmNode{}}
+	view := kb.SlurmView{At: c.now(), Jobs: map[uint32]kb.SlurmJob{}, Nodes: map[string]kb.SlurmNode{}}
+	view.ResumeTimeout = c.resumeTimeout(ctx)
 	jobs, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--Format="+jobFormat())
 	if err != nil {
 		return view, err
@@ -62,7 +63,7 @@ var jobFields = []struct {
 }{
 	{"JobID", 0}, {"ArrayJobID", 0}, {"ArrayTaskID", 0}, {"HetJobID", 0}, {"HetJobOffset", 0},
 	{"RestartCnt", 0}, {"State", 0}, {"UserID", 0}, {"UserName", 0}, {"NumNodes", 0},
-	{"PriorityLong", 0}, {"Partition", 64}, {"Reason", 64}, {"Reboot", 0}, {"NodeList", 0},
+	{"PriorityLong", 0}, {"Partition", 64}, {"Reason", 64}, {"Reboot", 0}, {"Requeue", 0}, {"Reservation", 0}, {"NodeList", 0},
 }
 
 func jobFormat() string {
@@ -101,7 +102,7 @@ func parseJob(line string) (kb.SlurmJob, error) {
 	job := kb.SlurmJob{
 		ID: number32(0), Restart: number32(5), State: fields[6], User: fields[8],
 		NodeCount: number32(9), Priority: number(10), Partition: fields[11], Reason: fields[12],
-		Reboot: fields[13] != "0" && fields[13] != "",
+		Reboot: number(13) != 0, Requeue: number(14) != 0, Reservation: named(fields[15]),
 	}
 	if job.ID == 0 {
 		return job, fmt.Errorf("squeue line %.200q has no job id: %w", line, kb.ErrUnavailable)
@@ -120,12 +121,20 @@ func parseJob(line string) (kb.SlurmJob, error) {
 		job.Reference = fields[1] + "_" + fields[2]
 		job.Task = number32(2)
 	}
-	if list := fields[14]; list != "" && list != "(null)" && list != "N/A" {
+	if list := named(fields[16]); list != "" {
 		if job.Nodes, err = hostlist.Expand(list); err != nil {
 			job.Unread = fmt.Sprintf("%.300v", err)
 		}
 	}
 	return job, nil
+}
+
+// named is a field of squeue's that may be empty.
+func named(text string) string {
+	if text == "(null)" || text == "N/A" {
+		return ""
+	}
+	return text
 }
 
 func isNumber(text string) bool {
@@ -137,7 +146,8 @@ func isNumber(text string) bool {
 // may hold anything, so it is cut off first.
 func parseNode(line string) (kb.SlurmNode, bool) {
 	head, reason, _ := strings.Cut(line, " Reason=")
-	node := kb.SlurmNode{Reason: trimAuthor(reason)}
+	node := kb.SlurmNode{}
+	node.Reason, node.By = author(reason)
 	for _, word := range strings.Fields(head) {
 		key, value, _ := strings.Cut(word, "=")
 		switch {
@@ -146,18 +156,21 @@ func parseNode(line string) (kb.SlurmNode, bool) {
 		case key == "State" && node.State == "":
 			flags := strings.Split(strings.TrimRight(value, "*~#!%$@^-"), "+")
 			node.State, node.Flags = strings.TrimRight(flags[0], "*~#!%$@^-"), flags[1:]
+		default:
+			equip(&node, key, value)
 		}
 	}
 	return node, node.Name != "" && node.State != ""
 }
 
-// trimAuthor drops the " [user@time]" that scontrol adds to a reason, and
+// author splits the " [user@time]" that scontrol adds from a reason, and drops
 // fields that newer versions print behind it.
-func trimAuthor(reason string) string {
+func author(reason string) (words, by string) {
 	if i := strings.LastIndex(reason, " ["); i >= 0 && strings.Contains(reason[i:], "@") {
+		by, _, _ = strings.Cut(reason[i+len(" ["):], "]")
 		reason = reason[:i]
 	}
-	return strings.TrimSpace(reason)
+	return strings.TrimSpace(reason), by
 }
 
 func (c *Client) reservations(ctx context.Context) ([]kb.SlurmReservation, error) {
@@ -193,28 +206,36 @@ func parseReservation(line string) (kb.SlurmReservation, bool) {
 }
 
 // commentedJobs is how many jobs at the head of the queue are looked at.
-const commentedJobs = 4
+const commentedJobs = 16
 
-// comment fills in the AdminComment of the first jobs that asked for a boot.
-// Tasks that were never started share their array's, which is asked for once.
+// comment fills in the AdminComment of the first jobs that asked for a boot, and
+// what they ask of their nodes. Tasks that were never started share their
+// array's.
 func (c *Client) comment(ctx context.Context, queue []kb.SlurmJob) error {
 	sort.SliceStable(queue, func(i, k int) bool { return queue[i].Before(queue[k]) })
-	left, known := commentedJobs, map[uint32]string{}
-	for i := range queue {
-		if !queue[i].Reboot || !queue[i].Pending() {
-			continue
+	var ids []uint32
+	for _, j := range queue {
+		if j.Reboot && j.Pending() && !slices.Contains(ids, j.ID) && len(ids) < commentedJobs {
+			ids = append(ids, j.ID)
 		}
-		text, asked := known[queue[i].ID]
-		if !asked {
-			var err error
-			if text, err = c.AdminComment(ctx, queue[i].ID); err != nil {
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	out, err := c.texts(ctx, "admin_comment", ids...)
+	if err != nil {
+		return err
+	}
+	demands, err := c.demands(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i := range queue {
+		if id := queue[i].ID; slices.Contains(ids, id) && queue[i].Reboot && queue[i].Pending() {
+			if queue[i].AdminComment, err = parseAdminComment(out, id); err != nil {
 				return err
 			}
-			known[queue[i].ID] = text
-		}
-		queue[i].AdminComment = text
-		if left--; left == 0 {
-			break
+			queue[i].Demand = demands[id]
 		}
 	}
 	return nil
@@ -224,7 +245,7 @@ func (c *Client) comment(ctx context.Context, queue []kb.SlurmJob) error {
 // itself: scontrol shows it among fields of the user's, and not at all when there
 // is none, so that a user could write one there.
 func (c *Client) AdminComment(ctx context.Context, job uint32) (string, error) {
-	out, err := c.texts(ctx, job, "admin_comment")
+	out, err := c.texts(ctx, "admin_comment", job)
 	if err != nil {
 		return "", err
 	}

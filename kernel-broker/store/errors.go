@@ -14,6 +14,8 @@ var (
 	ErrCompacted   = errors.New("history not kept")
 	ErrInvalid     = errors.New("invalid request")
 	ErrFull        = errors.New("store full")
+	// ErrOvertaken: the right to act on the store is lost. Nothing was applied.
+	ErrOvertaken = errors.New("lease lost")
 )
 
 // ConflictError says which key stood in the way of a commit.

@@ -63,7 +63,10 @@ static int ask_broker(const struct settings *settings,
 	case CHECKER_REFUSED:
 		break;
 	}
-	make_hint(snapshot, wish->name, hint);
+	/* The broker knows more names than the snapshot, and hints as well. */
+	hint[0] = '\0';
+	if (!strstr(reason, "did you mean"))
+		make_hint(snapshot, wish->name, hint);
 	if (*reason)
 		slurm_error("%s%s ('kernelctl profile list' shows all)", reason,
 			    hint);

@@ -28,7 +28,7 @@ bool collectors_parse(const char *text, unsigned int *set, const char **bad,
 {
 	unsigned int found = 0;
 
-	if (!text || !*text || strcmp(text, "default") == 0) {
+	if (!text || strcmp(text, "default") == 0) {
 		*set = COLLECT_DEFAULT;
 		return true;
 	}

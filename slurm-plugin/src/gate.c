@@ -119,6 +119,13 @@ static bool judge_profile(const struct gate_facts *facts, char *cause)
 bool gate_judge(const struct gate_facts *facts, char *cause)
 {
 	cause[0] = '\0';
+	if (gate_claim_is_current(facts) &&
+	    nodestate_lost_job(&facts->state, facts->job)) {
+		snprintf(cause, GATE_CAUSE_SIZE,
+			 "the node was booted while the job was on it and has "
+			 "lost the job's kernel");
+		return false;
+	}
 	if (!facts->wish || wish_is_stock(facts->wish))
 		return judge_plain(facts, cause);
 	return judge_profile(facts, cause);

@@ -11,7 +11,8 @@
  *	a profile job needs a claim that holds, is attested, names its profile
  *	(and version, when it asked for one) and names the job itself;
  *	a plain job needs stock: a claim that holds and says so, or no claim
- *	of this boot at all on a kernel that the broker did not boot.
+ *	of this boot at all on a kernel that the broker did not boot;
+ *	a job whose kernel the node has lost in the midst of it passes never.
  */
 #ifndef KERNEL_PROFILE_GATE_H
 #define KERNEL_PROFILE_GATE_H

@@ -31,6 +31,8 @@
 
 /* What a step's own --kernel-profile asks of the nodes it starts on. */
 #define STEP_ENV "SLURM_KERNEL_PROFILE_STEP"
+/* What a step knows of its job's kernel, as JOB/NAME[@VERSION]. */
+#define STEP_JOB_ENV "SLURM_KERNEL_PROFILE_JOB"
 
 /* What a job finds in its environment. */
 #define JOB_PROFILE_ENV "KERNEL_BROKER_PROFILE"

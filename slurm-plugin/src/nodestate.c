@@ -15,6 +15,7 @@ enum key {
 	KEY_VERSION,
 	KEY_JOB,
 	KEY_ATTESTED,
+	KEY_LOST,
 	KEY_COUNT
 };
 
@@ -23,6 +24,7 @@ static const char *const key_names[KEY_COUNT] = {
 	[KEY_BUILD_ID] = "build_id", [KEY_RELEASE] = "release",
 	[KEY_PROFILE] = "profile",   [KEY_VERSION] = "version",
 	[KEY_JOB] = "job",           [KEY_ATTESTED] = "attested",
+	[KEY_LOST] = "lost",
 };
 
 /* A text of min to max letters, all of them out of the allowed ones. */
@@ -58,6 +60,14 @@ static bool set_profile(struct nodestate *state, const char *value)
 	return true;
 }
 
+static bool set_jobs(char *jobs, const char *value)
+{
+	if (!text_ok(value, "0123456789,", 0, NODESTATE_JOBS_MAX))
+		return false;
+	strcpy(jobs, value);
+	return true;
+}
+
 static bool set(struct nodestate *s, enum key key, const char *value)
 {
 	static const char hex[] = "0123456789abcdef";
@@ -84,13 +94,17 @@ static bool set(struct nodestate *s, enum key key, const char *value)
 	case KEY_PROFILE:
 		return set_profile(s, value);
 	case KEY_VERSION:
+		/* Of a distribution's kernel that the catalog lacks. */
+		if (strcmp(value, "0") == 0) {
+			s->kernel.version = 0;
+			return true;
+		}
 		return wish_parse_version(value, strlen(value),
 					  &s->kernel.version);
 	case KEY_JOB:
-		if (!text_ok(value, "0123456789,", 0, NODESTATE_JOBS_MAX))
-			return false;
-		strcpy(s->jobs, value);
-		return true;
+		return set_jobs(s->jobs, value);
+	case KEY_LOST:
+		return set_jobs(s->lost, value);
 	case KEY_ATTESTED:
 		s->attested = strcmp(value, "1") == 0;
 		return s->attested || strcmp(value, "0") == 0;
@@ -139,9 +153,11 @@ static int parse_in_place(char *text, struct nodestate *state)
 		line = newline + 1;
 	}
 	for (int key = 0; key < KEY_COUNT; key++) {
-		if (!seen[key] && key != KEY_JOB)
+		if (!seen[key] && key != KEY_JOB && key != KEY_LOST)
 			return EBADMSG;
 	}
+	if (!s.kernel.version && !wish_is_stock(&s.kernel))
+		return EBADMSG;
 	*state = s;
 	return 0;
 }
@@ -178,9 +194,9 @@ int nodestate_load(const char *path, struct nodestate *state)
 	return rc;
 }
 
-bool nodestate_has_job(const struct nodestate *state, uint32_t job)
+static bool has(const char *jobs, uint32_t job)
 {
-	for (const char *p = state->jobs; *p;) {
+	for (const char *p = jobs; *p;) {
 		size_t length = strcspn(p, ",");
 		uint64_t id = 0;
 
@@ -194,4 +210,14 @@ bool nodestate_has_job(const struct nodestate *state, uint32_t job)
 			p++;
 	}
 	return false;
+}
+
+bool nodestate_has_job(const struct nodestate *state, uint32_t job)
+{
+	return has(state->jobs, job);
+}
+
+bool nodestate_lost_job(const struct nodestate *state, uint32_t job)
+{
+	return has(state->lost, job);
 }

@@ -25,6 +25,8 @@ struct nodestate {
 	char release[RELEASE_MAX + 1];
 	struct wish kernel; /* profile and version */
 	char jobs[NODESTATE_JOBS_MAX + 1];
+	/* Jobs that hold the node and whose kernel it no longer runs. */
+	char lost[NODESTATE_JOBS_MAX + 1];
 	bool attested;
 };
 
@@ -34,5 +36,8 @@ int nodestate_parse(const char *text, size_t size, struct nodestate *state);
 
 /* Whether the node was prepared for this job. */
 bool nodestate_has_job(const struct nodestate *state, uint32_t job);
+
+/* Whether the node has lost this job's kernel while the job was on it. */
+bool nodestate_lost_job(const struct nodestate *state, uint32_t job);
 
 #endif

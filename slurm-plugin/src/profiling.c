@@ -36,6 +36,13 @@ static int callback(int val, const char *value, int remote)
 	/* A node is told by its agent; and a past job's wish is past. */
 	if (remote || (value && value == getenv(JOB_PROFILING_OPTION_ENV)))
 		return 0;
+	/* An empty list is a script's empty variable, and no wish. */
+	if (value && !*value) {
+		slurm_error("--" PROFILING_NAME "=: a list of collectors is "
+			    "missing; there are io, syscalls, callgraph, noise "
+			    "and pgo");
+		return -1;
+	}
 	if (!collectors_parse(value, &set, &bad, &length)) {
 		slurm_error("--" PROFILING_NAME "=%.80s: there is no collector "
 			    "\"%.*s\"; there are io, syscalls, callgraph, "

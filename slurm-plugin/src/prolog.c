@@ -2,64 +2,60 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 #include "gate.h"
 #include "names.h"
-#include "option.h"
+#include "refusals.h"
 
 #define NODE_TEXT_SIZE 256
 
-static int refuse(const struct gate_facts *facts, const char *wanted,
+/*
+ * Slurm drains the node for this, and says of no prolog which one it was. The
+ * refusal is noted for the broker; a job is refused also where that fails.
+ */
+static int refuse(const struct settings *settings,
+		  const struct gate_facts *facts, const char *wanted,
 		  const char *cause)
 {
 	char node[NODE_TEXT_SIZE];
+	char text[WISH_TEXT_SIZE + NODE_TEXT_SIZE + GATE_CAUSE_SIZE + 64];
+	struct refusal refusal = { .boot_id = facts->kernel.boot_id,
+				   .time = time(NULL),
+				   .job = facts->job,
+				   .cause = text };
+	int rc;
 
 	gate_describe_node(facts, node, sizeof(node));
-	slurm_error("kernel-broker: gate: job %u refused: wanted %s, node "
-		    "runs %s, because %s",
-		    (unsigned int)facts->job, wanted, node, cause);
+	snprintf(text, sizeof(text), "wanted %s, node runs %s, because %s",
+		 wanted, node, cause);
+	slurm_error("kernel-broker: gate: job %u refused: %s",
+		    (unsigned int)facts->job, text);
+	rc = refusals_add(settings->node_state, &refusal);
+	if (rc)
+		slurm_error("kernel-broker: gate: the refusal cannot be noted "
+			    "beside %s: %s",
+			    settings->node_state, strerror(rc));
 	return -1;
 }
 
 /*
- * What the job asked for. Both ways to say it are the client's, so what they
- * say needs the same distrust, and two different answers are one lie.
+ * What the job asked for is in the control variable, for the broker's hook as
+ * for the gate. Slurm's own variable for the option is nobody's word: the
+ * plugin takes it away at submit, and job_submit.lua lets no other value pass.
  */
-static bool read_wish(spank_t sp, struct wish *wish, bool *given,
+static bool read_wish(struct wish *wish, bool *given,
 		      char cause[GATE_CAUSE_SIZE])
 {
 	const char *control = getenv(PROLOG_CONTROL_ENV);
-	char *option = NULL;
-	struct wish second;
 
-	*given = false;
-	if (control) {
-		if (wish_parse(control, wish) != WISH_OK) {
-			snprintf(cause, GATE_CAUSE_SIZE,
-				 PROLOG_CONTROL_ENV " is no profile's name");
-			return false;
-		}
-		*given = true;
-	}
-	if (spank_option_getopt(sp, &kernel_profile_option, &option) !=
-		    ESPANK_SUCCESS ||
-	    !option)
+	*given = control && *control;
+	if (!*given || wish_parse(control, wish) == WISH_OK)
 		return true;
-	if (wish_parse(option, &second) != WISH_OK) {
-		snprintf(cause, GATE_CAUSE_SIZE,
-			 "the option's value is no profile's name");
-		return false;
-	}
-	if (!*given)
-		*wish = (struct wish){ .name = WISH_STOCK };
-	if (!wish_equal(wish, &second)) {
-		snprintf(cause, GATE_CAUSE_SIZE,
-			 "the job asks for two profiles, by " CONTROL_ENV
-			 " and by --" OPTION_NAME);
-		return false;
-	}
-	*given = true;
-	return true;
+	snprintf(cause, GATE_CAUSE_SIZE,
+		 PROLOG_CONTROL_ENV " is no profile's name");
+	return false;
 }
 
 int prolog_gate(spank_t sp, const struct settings *settings)
@@ -73,15 +69,15 @@ int prolog_gate(spank_t sp, const struct settings *settings)
 
 	gate_read_node(settings, &facts);
 	if (spank_get_item(sp, S_JOB_ID, &facts.job) != ESPANK_SUCCESS)
-		return refuse(&facts, "an unknown kernel",
+		return refuse(settings, &facts, "an unknown kernel",
 			      "Slurm does not tell the job's id");
-	if (!read_wish(sp, &wish, &given, cause))
-		return refuse(&facts, "an unclear kernel", cause);
+	if (!read_wish(&wish, &given, cause))
+		return refuse(settings, &facts, "an unclear kernel", cause);
 	wish_format(&wish, wanted);
 	if (given)
 		facts.wish = &wish;
 	if (!gate_judge(&facts, cause))
-		return refuse(&facts, wanted, cause);
+		return refuse(settings, &facts, wanted, cause);
 	gate_describe_node(&facts, node, sizeof(node));
 	slurm_debug("kernel-broker: gate: job %u passes: wanted %s, node runs "
 		    "%s",

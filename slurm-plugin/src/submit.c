@@ -1,5 +1,6 @@
 #include "submit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,6 +155,7 @@ static void forget_outer_job(void)
 	unsetenv(JOB_RELEASE_ENV);
 	unsetenv(JOB_BUILD_ID_ENV);
 	unsetenv(STEP_ENV);
+	unsetenv(STEP_JOB_ENV);
 }
 
 static int export_job(spank_t sp, const struct option_state *option)
@@ -188,15 +190,32 @@ static int export_job(spank_t sp, const struct option_state *option)
 	return control_set(sp, wish) ? -1 : rc;
 }
 
+/*
+ * Tells the nodes which kernel the job has, so that a step starts nowhere else:
+ * neither on a node that was added to the job, nor on one that was reset.
+ */
+static void publish_job_wish(const struct wish *job)
+{
+	char wish[WISH_TEXT_SIZE];
+	char text[STEP_JOB_SIZE];
+
+	wish_format(job, wish);
+	snprintf(text, sizeof(text), "%.20s/%s", getenv("SLURM_JOB_ID"), wish);
+	if (setenv(STEP_JOB_ENV, text, 1) < 0)
+		slurm_error("kernel_profile: " STEP_JOB_ENV " cannot be set");
+}
+
 static int export_step(spank_t sp)
 {
 	struct wish job;
 	int rc = profiling_export(sp, 0);
 
-	/* Of use where the prolog runs with the first step only. */
+	unsetenv(STEP_JOB_ENV);
 	job_wish(&job);
 	if (inside_het_job() || wish_is_stock(&job))
 		return control_clear(sp) ? -1 : rc;
+	publish_job_wish(&job);
+	/* Of use where the prolog runs with the first step only. */
 	return control_set(sp, &job) ? -1 : rc;
 }
 

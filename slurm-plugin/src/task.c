@@ -1,6 +1,8 @@
 #include "task.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "gate.h"
@@ -44,7 +46,8 @@ int task_environment(spank_t sp, const struct settings *settings)
 	snprintf(version, sizeof(version), "%u",
 		 (unsigned int)facts.state.kernel.version);
 	set(sp, JOB_PROFILE_ENV, facts.state.kernel.name);
-	set(sp, JOB_VERSION_ENV, version);
+	if (facts.state.kernel.version)
+		set(sp, JOB_VERSION_ENV, version);
 	set(sp, JOB_RELEASE_ENV, facts.state.release);
 	set(sp, JOB_BUILD_ID_ENV, facts.state.build_id);
 	return 0;
@@ -58,6 +61,25 @@ static bool read_step_wish(spank_t sp, struct wish *wish)
 	if (spank_getenv(sp, STEP_ENV, text, sizeof(text)) != ESPANK_SUCCESS)
 		return false;
 	return wish_parse(text, wish) == WISH_OK;
+}
+
+/*
+ * What srun knows of the job's own kernel, if it is this job that it speaks of:
+ * a step may be sent into another job from within one.
+ */
+static bool read_job_wish(spank_t sp, uint32_t job, struct wish *wish)
+{
+	char text[STEP_JOB_SIZE];
+	char *end;
+	unsigned long id;
+
+	if (spank_getenv(sp, STEP_JOB_ENV, text, sizeof(text)) !=
+	    ESPANK_SUCCESS)
+		return false;
+	errno = 0;
+	id = strtoul(text, &end, 10);
+	return !errno && end != text && *end == '/' && id == job &&
+	       wish_parse(end + 1, wish) == WISH_OK && !wish_is_stock(wish);
 }
 
 static int refuse(const struct gate_facts *facts, const char *cause)
@@ -77,20 +99,25 @@ int task_check(spank_t sp, const struct settings *settings)
 	struct gate_facts facts = { .wish = NULL };
 	char cause[GATE_CAUSE_SIZE];
 	char asked[WISH_TEXT_SIZE];
-	struct wish step;
+	struct wish step, job;
 	bool has_step = read_step_wish(sp, &step);
+	int known = spank_get_item(sp, S_JOB_ID, &facts.job);
 
-	/* A task that runs srun must not hand it this step's wish. */
+	if (known == ESPANK_SUCCESS && read_job_wish(sp, facts.job, &job))
+		facts.wish = &job;
+	/* A task that runs srun must not hand it this step's wishes. */
 	(void)spank_unsetenv(sp, STEP_ENV);
+	(void)spank_unsetenv(sp, STEP_JOB_ENV);
 	gate_read_node(settings, &facts);
-	if (spank_get_item(sp, S_JOB_ID, &facts.job) != ESPANK_SUCCESS)
+	if (known != ESPANK_SUCCESS)
 		return refuse(&facts, "Slurm does not tell the job's id");
 	/*
-	 * What the job wanted was the gate's matter and only a prolog knows it
-	 * for sure. Here it is enough that the kernel is the job's own: the
-	 * one that was prepared for this very job, or stock.
+	 * Only a prolog knows for sure what the job wanted. Where srun does
+	 * not say it, the kernel must be the job's own: the one that was
+	 * prepared for this very job, or stock on a node that has not lost
+	 * the job's.
 	 */
-	if (gate_claim_is_current(&facts) &&
+	if (!facts.wish && gate_claim_is_current(&facts) &&
 	    !wish_is_stock(&facts.state.kernel))
 		facts.wish = &facts.state.kernel;
 	if (!gate_judge(&facts, cause))

@@ -15,6 +15,9 @@
 /* NAME, '@', any uint32_t and the final NUL. */
 #define WISH_TEXT_SIZE (WISH_NAME_MAX + 1 + 10 + 1)
 
+/* A job's id of up to 20 digits, '/' and the above. */
+#define STEP_JOB_SIZE (20 + 1 + WISH_TEXT_SIZE)
+
 /* The name that stands for the distribution's own kernel. */
 #define WISH_STOCK "stock"
 

@@ -2,13 +2,13 @@
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local count, failed = 0, 0
-local said
+local said, logged
 
 slurm = {
 	ERROR = -1, SUCCESS = 0,
 	NO_VAL16 = 65534, SHARED_FORCE = 32768,
 	log_user = function(...) said = string.format(...) end,
-	log_info = function(...) return string.format(...) end,
+	log_info = function(...) logged = string.format(...) end,
 }
 assert(dofile(here .. "/../job_submit.lua") == slurm.SUCCESS)
 
@@ -82,6 +82,7 @@ for _, env in ipairs({
 	{ "SPANK_KERNEL_PROFILE=mitgcm" },
 	{ "KERNEL_PROFILE=mitgcm", "KERNEL_PROFILE=mitgcm" },
 	{ "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile=mitgcm", "KERNEL_PROFILE=mitgcm" },
+	{ "SPANK_KERNEL_PROFILE=mitgcm", "SPANK__SLURM_SPANK_OPTION_kernel_profile_kernel_profile=mitgcm" },
 }) do
 	local desc = job(env)
 	is(submit(desc), slurm.SUCCESS, "a profile is accepted")
@@ -153,6 +154,94 @@ refused(job({ "KERNEL_PROFILE=a", "KERNEL_PROFILE=a@1" }), "asks for a and a@1")
 refused(job({ "KERNEL_PROFILE=a",
 	"_SLURM_SPANK_OPTION_kernel_profile_kernel_profile=b" }), "asks for a and b")
 refused(job({ "KERNEL_PROFILE=a", "SPANK_KERNEL_PROFILE=b" }), "asks for a and b")
+refused(job({ "KERNEL_PROFILE=a", "KERNEL_PROFILE=" }), "asks for  and a")
+
+-- Slurm's own variable for the option, alone, is nobody's word. What the hook
+-- and the gate read must be all that a job can mean.
+for _, prefix in ipairs({ "", "SPANK_" }) do
+	for _, value in ipairs({ "there-is-no-such-profile", "mitgcm", "stock", "", "Junk!" }) do
+		refused(job({ prefix .. "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile=" .. value }),
+			"is set without KERNEL_PROFILE")
+	end
+	refused(job({ "KERNEL_PROFILE=stock",
+		prefix .. "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile=mitgcm" }), "asks for mitgcm and stock")
+	refused(job({ "KERNEL_PROFILE=",
+		prefix .. "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile=mitgcm" }), "asks for  and mitgcm")
+end
+untouched(job({ "SPANK_SPANK_KERNEL_PROFILE=a" }), "a variable that the hook does not see")
+
+-- Whatever a user puts into the control environment: of a job that is let in,
+-- job_submit.lua, the broker's hook and the gate believe the same. The last two
+-- read SPANK_KERNEL_PROFILE, which slurmctld makes of the entries: it prefixes
+-- those that have no prefix, and the last one stands.
+local function hook_sees(entries)
+	local seen
+	for _, entry in ipairs(entries) do
+		local name, value = entry:match("^([^=]+)=(.*)$")
+		if name and not name:match("^SPANK_") then
+			name = "SPANK_" .. name
+		end
+		if name == "SPANK_KERNEL_PROFILE" then
+			seen = value
+		end
+	end
+	return seen
+end
+local values = { "mitgcm", "mitgcm@3", "stock", "stock@7", "", "Junk!", "mitgcm,x" }
+local entries = { "KERNEL_PROFILE", "=mitgcm" }
+for _, name in ipairs({ "KERNEL_PROFILE", "SPANK_KERNEL_PROFILE", "SPANK_SPANK_KERNEL_PROFILE",
+	"_SLURM_SPANK_OPTION_kernel_profile_kernel_profile",
+	"SPANK__SLURM_SPANK_OPTION_kernel_profile_kernel_profile" }) do
+	for _, value in ipairs(values) do
+		entries[#entries + 1] = name .. "=" .. value
+	end
+end
+local differ, let_in = {}, 0
+for a = 0, #entries do
+	for b = 0, #entries do
+		for c = 0, #entries do
+			local list = {}
+			for _, i in ipairs({ a, b, c }) do
+				list[#list + 1] = entries[i]
+			end
+			local desc = job(list)
+			if submit(desc) == slurm.SUCCESS then
+				let_in = let_in + 1
+				local sees = hook_sees(list)
+				local plain = sees == nil or sees:match("^stock$") or sees:match("^stock@")
+				local malformed = sees and not sees:match("^[a-z0-9]+$") and not sees:match("^[a-z0-9]+@[1-9]$")
+				if malformed or (plain and desc.reboot == 1) or (not plain and desc.reboot ~= 1) then
+					differ[#differ + 1] = table.concat(list, " ")
+				end
+			end
+		end
+	end
+end
+is(differ[1], nil, "no control environment means two things")
+ok(let_in > 1000, "%d of them are let in", let_in)
+
+-- merging jobs: neither side may have a profile
+local jobs = {
+	["12"] = { job_id = 12, array_job_id = 0, het_job_id = 0, spank_job_env = { [0] = "KERNEL_PROFILE=mitgcm" } },
+	["13"] = { job_id = 13, array_job_id = 0, het_job_id = 0 },
+	["15"] = { job_id = 15, array_job_id = 14, het_job_id = 0, spank_job_env = { [0] = "SPANK_KERNEL_PROFILE=mitgcm" } },
+	["17"] = { job_id = 17, array_job_id = 0, het_job_id = 16, spank_job_env = { [0] = "KERNEL_PROFILE=mitgcm" } },
+	["18"] = { job_id = 18, array_job_id = 0, het_job_id = 0, spank_job_env = { [0] = "KERNEL_PROFILE=stock" } },
+}
+for _, list in ipairs({ "expand:13", "expand:99", "afterok:1,EXPAND:13?afterany:2" }) do
+	refused(job({ "KERNEL_PROFILE=mitgcm" }, { dependency = list }), "cannot be added to another job's")
+end
+slurm.jobs = jobs
+for _, list in ipairs({ "expand:12", "afterok:1,expand:12", "Expand:12", "expand:14_1", "expand:15", "expand:16+1" }) do
+	refused(job(nil, { dependency = list }), "has a kernel profile, and no nodes can be added")
+end
+for _, list in ipairs({ "expand:13", "expand:18", "expand:99", "afterok:12", "singleton", "expand:", "" }) do
+	untouched(job(nil, { dependency = list }), "a plain job with " .. list)
+end
+is(submit(job({ "KERNEL_PROFILE=mitgcm" }, { dependency = "afterok:12" })), slurm.SUCCESS,
+	"a profile after another job")
+slurm.jobs = nil
+untouched(job(nil, { dependency = "expand:12" }), "a plain job where Slurm shows no jobs")
 
 for _, list in ipairs({ "", "io,", "IO", "io noise", "io;x", "bogus", "io | kernel-broker: x", "%s" }) do
 	refused(job({ "KERNEL_PROFILING=" .. list }), "is not a list of collectors")
@@ -202,15 +291,39 @@ is(modify(job(nil, { requeue = 0 }), profile), slurm.SUCCESS, "requeue is the us
 is(modify(job(nil, { time_limit = 5, partition = "main" }), profile), slurm.SUCCESS,
 	"so are time and partition")
 is(modify(job(nil, { shared = 0, reboot = 1 }), profile), slurm.SUCCESS, "whole nodes")
-is(modify(job(nil, { shared = 1 }), profile), slurm.ERROR, "no sharing")
+local NOT_SUPPORTED, DEPENDENCY = 2036, 2038
+profile.job_id = 77
+is(modify(job(nil, { shared = 1 }), profile), NOT_SUPPORTED, "no sharing")
 ok(said and said:find("OverSubscribe", 1, true), "which is said")
-is(modify(job(nil, { shared = 2 }), profile), slurm.ERROR, "not with oneself either")
+ok(logged and logged:find("change of job 77 by user 1000 refused: a job with a kernel profile needs whole nodes", 1, true),
+	"and logged, since slurmctld 22.05 drops what is said")
+is(modify(job(nil, { shared = 2 }), profile), NOT_SUPPORTED, "not with oneself either")
 is(modify(job(nil, { reboot = 0 }), profile), slurm.SUCCESS, "the boot is slurmctld's to guard")
-is(modify(job(nil, { partition = "forced" }), profile), slurm.ERROR, "no partition that shares")
+is(modify(job(nil, { partition = "forced" }), profile), NOT_SUPPORTED, "no partition that shares")
+is(modify(job(nil, { dependency = "expand:13" }), profile), DEPENDENCY, "its nodes go to no other job")
+is(modify(job(nil, { dependency = "afterok:13" }), profile), slurm.SUCCESS, "other dependencies")
+slurm.jobs = jobs
+is(modify(job(nil, { dependency = "expand:12" }), plain), DEPENDENCY, "and none come to it")
+is(modify(job(nil, { dependency = "expand:13" }), plain), slurm.SUCCESS, "plain jobs may be merged")
+slurm.jobs = nil
 is(modify(job(nil, { shared = 1, reboot = 0, partition = "forced" }), plain), slurm.SUCCESS,
 	"a plain job may do all that")
 is(modify(job(nil, { shared = 1 }), job({ "KERNEL_PROFILE=stock" })), slurm.SUCCESS,
 	"a job on stock, too")
+
+-- nodes that are kept for one job
+for _, name in ipairs({ "kernel-broker-9", "course,kernel-broker-9_1", "kernel-broker-" }) do
+	refused(job(nil, { reservation = name }), "keep nodes for one job")
+	refused(job(env, { reservation = name }), "keep nodes for one job")
+	local desc = job(nil, { reservation = name })
+	is(slurm_job_modify(desc, job(nil, { user_id = 1000 }), parts, 1000), 2036, "not by the job's owner")
+	is(slurm_job_modify(desc, job(nil, { user_id = 1000 }), parts, 64030), slurm.SUCCESS, "by the broker")
+	is(slurm_job_modify(desc, job(nil, { user_id = 0 }), parts, 0), slurm.SUCCESS, "by a broker that is root, of root's job")
+end
+for _, name in ipairs({ "", "course", "my-kernel-broker-9", "kernel_broker-9" }) do
+	is(submit(job(nil, { reservation = name }), parts), slurm.SUCCESS, "the reservation " .. name)
+	is(modify(job(nil, { reservation = name }), profile), slurm.SUCCESS, "a change to " .. name)
+end
 
 -- an older slurmctld that lacks the constants
 slurm.NO_VAL16, slurm.SHARED_FORCE = nil, nil

@@ -23,6 +23,7 @@ turned_away() { # description expected-log
 	is "$(sinfo -h -N -p main -n n1 -o %T)" drained "$1: the node is drained"
 	is "$(job_state "$job")" PENDING "$1: the job is requeued"
 	is "$(cat ran 2>/dev/null)" "" "$1: nothing ran"
+	is "$(sed -n "s/.* job=$job cause=//p" "$dir/n1/gate.refusals")" "${2#*refused: }" "$1: the refusal is noted"
 }
 
 kernel=$(uname -r)
@@ -84,4 +85,38 @@ has "task refused: node runs mitgcm@3 ($kernel), because the node was prepared f
 	"and the user can read why"
 is "$(sinfo -h -N -p main -n n1 -o %T)" idle "the node is not drained by it"
 rm -f ran started changed
+reset_nodes
+
+# --- a node that is reset under a profile job, and runs stock in the midst of it
+loses() { # description cause how...
+	local text=$1 cause=$2
+	shift 2
+	reset_nodes
+	as_user sbatch --parsable -w n1 --kernel-profile=mitgcm --wrap='
+		touch started
+		while [ ! -e changed ]; do sleep 0.1; done
+		if [ -e forget ]; then unset SLURM_SPANK_KERNEL_PROFILE KERNEL_BROKER_PROFILE; fi
+		srun echo ran >ran'
+	job=$out
+	for _ in $(seq 600); do
+		[ ! -e started ] || break
+		sleep 0.1
+	done
+	"$@"
+	touch changed
+	is "$(wait_job "$job")" FAILED "$text: the step fails"
+	is "$(cat ran 2>/dev/null)" "" "$text: and runs nothing"
+	out=$(cat "slurm-$job.out")
+	has "task refused: node runs stock@1 ($kernel), because $cause" "$text: and the user can read why"
+	rm -f ran started changed forget
+}
+to_stock() { node_is n1 stock 1 "" 1; }
+named_lost() {
+	touch forget
+	to_stock
+	echo "lost=5,$job" >>"$dir/n1/node.state"
+}
+loses "a step of a profile job on stock" "it is another profile" to_stock
+loses "a job whose kernel is lost, says the agent" \
+	"the node was booted while the job was on it and has lost the job's kernel" named_lost
 reset_nodes

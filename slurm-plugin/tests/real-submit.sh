@@ -70,7 +70,7 @@ has "same is fine" "a step may ask for its job's profile"
 has "--kernel-profile=other: job $job runs on mitgcm@3" "a step may not ask for another"
 has "--kernel-profile=mitgcm@2: job $job runs on mitgcm@3" "nor for another version"
 has "--kernel-profile=stock: job $job runs on mitgcm@3" "nor for stock"
-hasnt "SLURM_KERNEL_PROFILE_STEP" "the step's wish is not left in its environment"
+hasnt "SLURM_KERNEL_PROFILE_" "the step's wishes are not left in its environment"
 
 # --- a job from within a job is a job of its own
 reset_nodes
@@ -116,6 +116,8 @@ out=$(scontrol show job "$inner")
 hasnt "profiling" "a job from within is not profiled"
 scancel "$inner"
 all_stock
+as_user sbatch --kernel-profiling= --wrap=true
+refused '--kernel-profiling=: a list of collectors is missing' "an empty list is refused"
 as_user sbatch --kernel-profiling=io,bogus --wrap=true
 refused 'there is no collector "bogus"' "an unknown collector is refused"
 as_user sbatch --kernel-profile=mitgcm --kernel-profiling=pgo --wrap=true
@@ -232,9 +234,21 @@ as_user sbatch --hold --parsable --kernel-profile=mitgcm --wrap=true
 job=$out
 as_user scontrol update jobid="$job" OverSubscribe=YES
 # Slurm 22.05 shows job_submit's words at submit only, not here.
-refused "" "a profile job cannot be made to share"
+refused "Requested operation not supported on this system for job $job" "a profile job cannot be made to share"
+out=$(cat "$dir/log/slurmctld.log")
+has "kernel-broker: change of job $job by user 65534 refused: a job with a kernel profile needs whole nodes" \
+	"and slurmctld's log says why"
 as_user scontrol update jobid="$job" TimeLimit=2
 is "$rc" 0 "its time limit can be changed"
 as_user scontrol update jobid="$job" partition=forced
-refused "" "nor can it move to a partition that shares"
+refused "Requested operation not supported" "nor can it move to a partition that shares"
+as_user sbatch --dependency=expand:"$job" --wrap=true
+refused "job $job has a kernel profile, and no nodes can be added to it" "no plain job's nodes are added to it"
+as_user sbatch --hold --parsable --wrap=true
+plain=$out
+as_user sbatch --kernel-profile=mitgcm --dependency=expand:"$plain" --wrap=true
+refused "cannot be added to another job's" "nor its nodes to a plain job"
+as_user scontrol update jobid="$plain" dependency=expand:"$job"
+refused "Job dependency problem for job $plain" "nor later"
+scancel "$plain"
 reset_nodes

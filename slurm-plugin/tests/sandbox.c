@@ -110,6 +110,14 @@ void sandbox_state(const char *profile, int version, const char *jobs,
 	sandbox_write("node.state", text);
 }
 
+void sandbox_lost(const char *jobs)
+{
+	FILE *f = fopen(sandbox_path("node.state"), "a");
+
+	if (!f || fprintf(f, "lost=%s\n", jobs) < 0 || fclose(f))
+		abort();
+}
+
 int sandbox_args(char **argv[])
 {
 	static const char *const files[][2] = {

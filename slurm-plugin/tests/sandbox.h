@@ -27,6 +27,8 @@ void sandbox_remove(const char *name);
 /* A node that runs SANDBOX_RELEASE with that command line. */
 void sandbox_node(const char *cmdline);
 /* Its node.state: of this boot and build, with the rest as given. */
+/* Adds to node.state the jobs whose kernel the node has lost. */
+void sandbox_lost(const char *jobs);
 void sandbox_state(const char *profile, int version, const char *jobs,
 		   int attested);
 

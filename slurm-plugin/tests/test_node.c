@@ -40,7 +40,7 @@ static void test_prolog(void)
 	       "a plain job");
 	prolog("stock", "wanted stock", "stock");
 	prolog("Junk!", "SPANK_KERNEL_PROFILE is no profile's name", "junk");
-	prolog("", "SPANK_KERNEL_PROFILE is no profile's name", "nothing");
+	prolog("", "wanted stock", "nothing is what a plain job says");
 	sandbox_remove("node.state");
 	prolog("mitgcm", "(no node.state)", "no state");
 	prolog(NULL, "nobody vouches for it", "plain, no state, a token");
@@ -49,22 +49,36 @@ static void test_prolog(void)
 	sandbox_state("stock", 1, "", 1);
 	prolog(NULL, NULL, "plain on stock");
 	prolog("stock", NULL, "stock on stock");
+	prolog("", NULL, "nothing on stock");
 }
 
-/* Slurm's own channel for the option, which the plugin keeps empty. */
-static void test_two_channels(void)
+/*
+ * Slurm's own variable for the option, which a user may set to anything: the
+ * broker's hook does not read it, so the gate must not either.
+ */
+static void test_option_variable_says_nothing(void)
 {
 	static const struct {
 		const char *control, *option;
-		bool pass;
+		bool profile_node, pass;
 	} cases[] = {
-		{ "mitgcm", "mitgcm", true },    { "mitgcm", "lammps", false },
-		{ "mitgcm", "mitgcm@3", false }, { "mitgcm", "Junk!", false },
-		{ NULL, "mitgcm", false },       { "mitgcm", "stock", false },
+		{ "mitgcm", "mitgcm", true, true },
+		{ "mitgcm", "lammps", true, true },
+		{ "mitgcm", "Junk!", true, true },
+		{ "mitgcm", "stock", true, true },
+		{ "lammps", "mitgcm", true, false },
+		{ NULL, "mitgcm", true, false },
+		{ NULL, "mitgcm", false, true },
+		{ NULL, "Junk!", false, true },
+		{ NULL, "", false, true },
+		{ "", "mitgcm", false, true },
+		{ "stock", "mitgcm", false, true },
+		{ "stock@2", "mitgcm", false, true },
 	};
 
-	sandbox_state("mitgcm", 3, "7", 1);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		sandbox_state(cases[i].profile_node ? "mitgcm" : "stock", 3,
+			      cases[i].profile_node ? "7" : "", 1);
 		fake_reset(S_CTX_JOB_SCRIPT);
 		fake_job_id = 7;
 		if (cases[i].control)
@@ -193,9 +207,73 @@ static void test_task(void)
 	sandbox_node("quiet\n");
 }
 
+static void step_of(uint32_t job, const char *word, const char *want,
+		    const char *what)
+{
+	begin_remote(job);
+	if (word)
+		fake_set_jobenv("SLURM_KERNEL_PROFILE_JOB", word);
+	is_int(slurm_spank_task_init(fake_sp, argc, argv), want ? -1 : 0,
+	       "%s: %s", what, want ? "refused" : "passes");
+	is_text(fake_jobenv("SLURM_KERNEL_PROFILE_JOB"), NULL,
+		"%s: srun's word is taken away", what);
+	has_text(fake_log, want ? want : "", "%s: the reason", what);
+}
+
+/* A node that was reset, or added to the job: stock is not good enough. */
+static void test_step_of_a_profile_job_needs_its_kernel(void)
+{
+	sandbox_node("quiet\n");
+	sandbox_state("stock", 1, "", 1);
+	step_of(7, "7/mitgcm", "it is another profile", "a profile on stock");
+	step_of(7, "7/mitgcm@3", "it is another profile", "a version on stock");
+	step_of(7, NULL, NULL, "a plain job on stock");
+	step_of(7, "7/stock", NULL, "a job that says stock");
+	step_of(7, "8/mitgcm", NULL, "from within another job");
+	step_of(7, "77/mitgcm", NULL, "a longer number");
+	step_of(7, "7mitgcm", NULL, "junk");
+	step_of(7, "/mitgcm", NULL, "no number");
+	step_of(7, "7/Junk!", NULL, "no name");
+	sandbox_remove("node.state");
+	step_of(7, "7/mitgcm", "(no node.state)", "on nobody knows what");
+	sandbox_node("quiet " SANDBOX_TOKEN "\n");
+	sandbox_state("mitgcm", 3, "7", 1);
+	step_of(7, "7/mitgcm", NULL, "on its kernel");
+	step_of(7, "7/mitgcm@3", NULL, "on its version");
+	step_of(7, "7/mitgcm@2", "another version", "on another version");
+	step_of(7, "7/lammps", "another profile", "on another profile");
+	step_of(8, "8/mitgcm", "prepared for job 7, this is job 8",
+		"on a node that was prepared for another job");
+}
+
+/* What the broker knows needs no word of the step. */
+static void test_node_that_lost_the_jobs_kernel(void)
+{
+	static const char *const words[] = { NULL, "7/mitgcm", "7/stock" };
+
+	sandbox_node("quiet\n");
+	sandbox_state("stock", 1, "", 1);
+	sandbox_lost("6,7");
+	for (size_t i = 0; i < 3; i++)
+		step_of(7, words[i],
+			"user: kernel-broker: job 7: task refused: node runs "
+			"stock@1 (" SANDBOX_RELEASE "), because the node was "
+			"booted while the job was on it and has lost the "
+			"job's kernel\n",
+			"a job that the node failed");
+	step_of(8, NULL, NULL, "another job");
+	prolog("mitgcm", "has lost the job's kernel", "its prolog");
+	prolog(NULL, "has lost the job's kernel", "its prolog, silent");
+	sandbox_write("proc/sys/kernel/random/boot_id",
+		      "00000000-0000-0000-0000-000000000000\n");
+	step_of(7, NULL, NULL, "the word of an older boot");
+	sandbox_node("quiet\n");
+}
+
 /* srun forwards its option to the node by a way that mixes components up. */
 static void test_remote_option(void)
 {
+	sandbox_state("mitgcm", 3, "7", 1);
 	begin_remote(7);
 	is_int(fake_use_option("lammps"), 0, "a forwarded option");
 	is_int(fake_use_option("Junk!"), 0, "whatever it says");
@@ -207,10 +285,12 @@ int main(void)
 	sandbox_make();
 	argc = sandbox_args(&argv);
 	test_prolog();
-	test_two_channels();
+	test_option_variable_says_nothing();
 	test_prolog_without_id();
 	test_environment();
 	test_task();
+	test_step_of_a_profile_job_needs_its_kernel();
+	test_node_that_lost_the_jobs_kernel();
 	test_remote_option();
 	fake_reset(S_CTX_ERROR);
 	return tap_end();

@@ -9,6 +9,9 @@
 #define BOOT "boot_id=" SANDBOX_BOOT_ID "\n"
 #define BUILD "build_id=" SANDBOX_BUILD_ID "\n"
 #define REST "release=6.1.192-mitgcm\nprofile=mitgcm\nversion=3\nattested=1\n"
+#define STOCK                                                               \
+	"format=1\n" BOOT BUILD "release=6.1.0\nprofile=stock\nversion=0\n" \
+	"attested=1\n"
 #define GOOD "format=1\n" BOOT BUILD REST "job=1234\n"
 
 static void test_good(void)
@@ -29,6 +32,20 @@ static void test_good(void)
 			       strlen("format=1\n" BOOT BUILD REST), &s),
 	       0, "without a job");
 	is_text(s.jobs, "", "which is then empty");
+	is_text(s.lost, "", "nothing is lost");
+	is_int(nodestate_parse(GOOD "lost=12,13\n", strlen(GOOD "lost=12,13\n"),
+			       &s),
+	       0, "with jobs whose kernel is lost");
+	is_int(nodestate_parse(STOCK, strlen(STOCK), &s), 0,
+	       "stock that no catalog knows");
+	ok(wish_is_stock(&s.kernel) && !s.kernel.version,
+	   "which has no version");
+	is_int(nodestate_parse(GOOD "lost=12,13\n", strlen(GOOD "lost=12,13\n"),
+			       &s),
+	       0, "once more");
+	ok(nodestate_lost_job(&s, 12) && nodestate_lost_job(&s, 13) &&
+		   !nodestate_lost_job(&s, 1234) && !nodestate_has_job(&s, 12),
+	   "which are others than those it was prepared for");
 }
 
 static void test_bad(void)
@@ -67,6 +84,9 @@ static void test_bad(void)
 		"release=a\nprofile=a\nversion=1\nattested=11\n",
 		"format=1\n" BOOT BUILD REST "job=12 13\n",
 		"format=1\n" BOOT BUILD REST "job=-1\n",
+		GOOD "lost=12 13\n",
+		GOOD "lost=-1\n",
+		GOOD "lost=1\nlost=1\n",
 	};
 	struct nodestate s;
 

@@ -20,7 +20,6 @@ static void test_lists(void)
 		const char *want;
 	} cases[] = {
 		{ NULL, "io,syscalls,noise" },
-		{ "", "io,syscalls,noise" },
 		{ "default", "io,syscalls,noise" },
 		{ "all", "io,syscalls,callgraph,noise,pgo" },
 		{ "io", "io" },
@@ -36,6 +35,7 @@ static void test_lists(void)
 		{ "x", "x" },        { "io,", "" },       { ",io", ",io" },
 		{ "io,x,y", "x,y" }, { "IO", "IO" },      { " io", " io" },
 		{ "i", "i" },        { "io,all", "all" }, { "iox", "iox" },
+		{ "", "" },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -113,6 +113,12 @@ static void test_accepted(enum spank_context context)
 
 static void test_refused(void)
 {
+	begin(S_CTX_ALLOCATOR);
+	is_int(fake_use_profiling(""), -1, "an empty list");
+	has_text(fake_log,
+		 "--kernel-profiling=: a list of collectors is "
+		 "missing",
+		 "is missing");
 	begin(S_CTX_ALLOCATOR);
 	is_int(fake_use_profiling("io,bogus"), -1, "an unknown name");
 	has_text(fake_log, "there is no collector \"bogus\"", "is named");

@@ -115,6 +115,18 @@ static void test_refused(void)
 			  "did you mean \"mitgcm\"? (");
 }
 
+/* The broker hints by itself, and knows names that the snapshot does not. */
+static void test_near_miss_is_said_once(void)
+{
+	sandbox_program("kernelctl",
+			"#!/bin/sh\necho \"unknown kernel profile "
+			"\\\"$3\\\"; did you mean \\\"mitgcm\\\"?\" "
+			">&2\nexit 3\n");
+	refused("mitgmc", "error: unknown kernel profile \"mitgmc\"; did you "
+			  "mean \"mitgcm\"? ('kernelctl profile list' shows "
+			  "all)\n");
+}
+
 /* A snapshot that does not say yes is stale, and the broker's word counts. */
 static void test_broker(void)
 {
@@ -215,16 +227,17 @@ static void test_nested_submission(void)
 		"SLURM_SPANK_KERNEL_PROFILE", "KERNEL_BROKER_PROFILE",
 		"KERNEL_BROKER_VERSION",      "KERNEL_BROKER_RELEASE",
 		"KERNEL_BROKER_BUILD_ID",     "SLURM_KERNEL_PROFILE_STEP",
+		"SLURM_KERNEL_PROFILE_JOB",
 	};
 
 	begin(S_CTX_ALLOCATOR);
 	setenv("SLURM_JOB_ID", "12", 1);
 	setenv(DEFAULT_ENV, "mitgcm", 1);
-	for (size_t i = 0; i < 6; i++)
+	for (size_t i = 0; i < 7; i++)
 		setenv(outer[i], i == 2 ? "3" : "mitgcm", 1);
 	is_int(component(NULL), 0, "a plain job from within a profile job");
 	exports(NULL, "nothing is inherited");
-	for (size_t i = 0; i < 6; i++)
+	for (size_t i = 0; i < 7; i++)
 		is_text(getenv(outer[i]), NULL, "%s is gone", outer[i]);
 	begin(S_CTX_ALLOCATOR);
 	setenv("SLURM_JOB_ID", "12", 1);
@@ -246,6 +259,8 @@ static void begin_step(const char *job_profile)
 
 static void step(const char *job, const char *wish, bool accepted)
 {
+	char word[128] = "";
+
 	begin_step(job);
 	is_int(component(wish), accepted ? 0 : -1, "job %s, step %s: %s",
 	       job ? job : "plain", wish ? wish : "plain",
@@ -259,6 +274,10 @@ static void step(const char *job, const char *wish, bool accepted)
 		"the job's own profile is handed on");
 	is_text(getenv("SLURM_KERNEL_PROFILE_STEP"), wish,
 		"the step's wish is for the node to check");
+	if (job && strcmp(job, "stock") != 0)
+		snprintf(word, sizeof(word), "12/%s", job);
+	is_text(getenv("SLURM_KERNEL_PROFILE_JOB"), *word ? word : NULL,
+		"and so is the job's kernel");
 }
 
 static void test_steps(void)
@@ -348,6 +367,7 @@ int main(void)
 	test_accepted(S_CTX_ALLOCATOR);
 	test_accepted(S_CTX_LOCAL);
 	test_refused();
+	test_near_miss_is_said_once();
 	test_broker();
 	write_catalog();
 	test_het(S_CTX_ALLOCATOR, false);

@@ -31,6 +31,7 @@ type Config struct {
 	Slurmd      Slurmd        `yaml:"slurmd"`
 	Kexec       Kexec         `yaml:"kexec"`
 	Boot        Boot          `yaml:"boot"`
+	Reboot      Reboot        `yaml:"reboot"`
 	Trust       Trust         `yaml:"trust"`
 	Profiling   Profiling     `yaml:"profiling"`
 	Socket      string        `yaml:"socket"`
@@ -77,6 +78,11 @@ type Boot struct {
 	Initrd        string   `yaml:"initrd"`
 	KeepArguments []string `yaml:"keep_arguments"`
 	ExtraDrivers  []string `yaml:"extra_drivers"`
+}
+
+// Reboot is how the machine reboots when an administrator asks Slurm for that.
+type Reboot struct {
+	Command []string `yaml:"command"`
 }
 
 // Trust is which kernels the node boots.
@@ -139,8 +145,9 @@ func Default() (Config, error) {
 			StopTimeout:  10 * time.Second,
 			Scontrol:     "/usr/bin/scontrol",
 		},
-		Kexec: Kexec{Program: "/usr/sbin/kexec", LoadArgs: []string{"-c", "-i"}, ExecuteArgs: []string{"-x", "-y"}},
-		Boot:  Boot{KeepArguments: kernelbroker.NodeParameters()},
+		Kexec:  Kexec{Program: "/usr/sbin/kexec", LoadArgs: []string{"-c", "-i"}, ExecuteArgs: []string{"-x", "-y"}},
+		Boot:   Boot{KeepArguments: kernelbroker.NodeParameters()},
+		Reboot: Reboot{Command: []string{"systemctl", "reboot"}},
 		Trust: Trust{
 			State:      "/var/lib/kernel-broker/trust.state",
 			StockFiles: []string{"/boot/vmlinuz-*", "/boot/initrd.img-*"},
@@ -215,6 +222,9 @@ func (c Config) validate() error {
 		if path != "" && !filepath.IsAbs(path) {
 			return fmt.Errorf("%s: %q is not an absolute path: %w", key, path, kernelbroker.ErrInvalid)
 		}
+	}
+	if len(c.Reboot.Command) == 0 {
+		return fmt.Errorf("reboot.command: no command: %w", kernelbroker.ErrInvalid)
 	}
 	if err := c.Trust.validate(); err != nil {
 		return err

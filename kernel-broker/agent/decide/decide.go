@@ -13,7 +13,7 @@ import (
 // the agent started.
 func Next(wish *Wish, o Observed, now time.Time) Action {
 	j := judge{wish: wish, o: o, now: now}
-	for _, ask := range []func() (Action, bool){j.unload, j.state, j.boot, j.slurmd} {
+	for _, ask := range []func() (Action, bool){j.unload, j.state, j.reboot, j.boot, j.slurmd} {
 		if action, ok := ask(); ok {
 			return action
 		}
@@ -98,7 +98,7 @@ func (j *judge) stateWanted() nodestate.State {
 	b := j.o.Boot
 	want := nodestate.State{BootID: b.BootID, BuildID: b.BuildID, Release: b.Release}
 	if j.wish != nil {
-		want.Jobs = slices.Clone(j.wish.Jobs)
+		want.Jobs, want.Lost = slices.Clone(j.wish.Jobs), slices.Clone(j.wish.Lost)
 		want.Attested = j.wish.Attested
 		// Nobody's word is worth anything on an unproven kernel that came
 		// with a token.
@@ -128,6 +128,15 @@ func (j *judge) alone() bool {
 		return false
 	}
 	return true
+}
+
+// reboot has the machine boot by its firmware. A command that was taken is not
+// given again for a while: the machine ends what runs on it first.
+func (j *judge) reboot() (Action, bool) {
+	if j.wish == nil || !j.wish.Reboot || !j.o.Fresh {
+		return Action{}, false
+	}
+	return j.try(Action{Kind: Reboot, Generation: j.wish.Generation, Reason: "an administrator asked Slurm for it"})
 }
 
 // switching returns the target to work towards; none when it was given up.
@@ -261,7 +270,9 @@ func (j *judge) slurmd() (Action, bool) {
 // a boot by firmware it sees by itself. Later ones do where Slurm awaits it.
 func (j *judge) claims(awaited bool) bool {
 	if j.o.Slurmd.Mark == Untouched {
-		return j.o.Boot.Token != ""
+		return j.o.Boot.Token != "" && (j.wish == nil || !j.wish.BootKnown)
 	}
-	return awaited
+	// What slurmctld itself has said while the broker is away is newer than the
+	// broker's last word.
+	return awaited || j.o.Awaited
 }

@@ -233,6 +233,11 @@ func TestWhoClaimsABoot(t *testing.T) {
 		if got := Next(q.wish, q.o, start); got.Kind != StartSlurmd || got.Claim != c.want {
 			t.Errorf("%+v: %v, claim %t", c, got.Kind, got.Claim)
 		}
+		// What slurmctld itself says is newer than the word of a broker that is away.
+		q.o.Fresh, q.o.Awaited = false, true
+		if got := Next(q.wish, q.o, start); got.Kind != StartSlurmd || got.Claim != (c.want || c.mark == Stopped) {
+			t.Errorf("%+v, the broker is away and slurmctld waits: %v, claim %t", c, got.Kind, got.Claim)
+		}
 	}
 	// Alone, on the stock kernel that firmware booted.
 	for mark, want := range map[Mark]bool{Untouched: false, Stopped: true} {

@@ -25,15 +25,22 @@ type Wish struct {
 	Kernel *kernelbroker.Kernel
 	Token  string
 	// Envelope is the kernel's signature; empty for none.
-	Envelope        []byte
-	Attested        bool
-	Running         kernelbroker.Ref
-	Jobs            []uint32
+	Envelope []byte
+	Attested bool
+	Running  kernelbroker.Ref
+	Jobs     []uint32
+	// Lost are jobs that have the node and whose kernel it has lost.
+	Lost            []uint32
 	SlurmdAllowed   bool
 	SlurmdStart     uint64
 	SlurmdNotBefore time.Time
 	// NoBootAwaited: Slurm waits for no boot, and to claim one is a crash to it.
 	NoBootAwaited bool
+	// BootKnown: Slurm does not look for the boot that runs, and no start of
+	// slurmd claims it.
+	BootKnown bool
+	// Reboot: the machine is to reboot by its firmware.
+	Reboot bool
 }
 
 // Target is a kernel with the token to boot it with. The token makes two boots
@@ -133,7 +140,8 @@ type Observed struct {
 	// GraceEnds is when a node without a broker helps itself.
 	GraceEnds time.Time
 	// Awaited: slurmctld waits for a boot of this node, which no job has; the
-	// node asks for that itself only while the broker is away.
+	// node asks for that itself only while the broker is away. It holds until
+	// slurmd has been started, which claims the boot.
 	Awaited bool
 	// Hold keeps an action that just failed from being tried at once.
 	Hold [Kinds]time.Time
@@ -164,13 +172,15 @@ const (
 	Execute
 	// Fail gives the target up; Action.Fault and Reason say why.
 	Fail
+	// Reboot has the machine reboot by its firmware.
+	Reboot
 	// Kinds is how many there are.
 	Kinds
 )
 
 func (k Kind) String() string {
 	return [...]string{"wait", "unload", "write state", "fetch", "load", "stop slurmd", "start slurmd",
-		"announce", "execute", "fail"}[k]
+		"announce", "execute", "fail", "reboot"}[k]
 }
 
 // Action is the next thing to do.

@@ -1,6 +1,8 @@
 package link
 
 import (
+	"time"
+
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 	kernelbrokerv1 "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
@@ -37,11 +39,17 @@ func wishOf(d *kernelbrokerv1.Desired) decide.Wish {
 		Attested:      d.GetAttested(),
 		Running:       kernelbroker.Ref{Profile: d.GetRunningProfile(), Version: d.GetRunningVersion()},
 		Jobs:          d.GetJobs(),
+		Lost:          d.GetLostJobs(),
 		SlurmdAllowed: d.GetSlurmdAllowed(),
 		SlurmdStart:   d.GetSlurmdStart(),
 		NoBootAwaited: d.GetNoBootAwaited(),
+		BootKnown:     d.GetBootKnown(),
+		Reboot:        d.GetReboot(),
 	}
-	if d.GetSlurmdNotBefore() != nil {
+	switch {
+	case d.GetSlurmdWait() != nil:
+		wish.SlurmdNotBefore = time.Now().Add(d.GetSlurmdWait().AsDuration())
+	case d.GetSlurmdNotBefore() != nil: // a broker that is older than this agent
 		wish.SlurmdNotBefore = d.GetSlurmdNotBefore().AsTime()
 	}
 	if k := d.GetKernel(); k != nil {
@@ -86,11 +94,14 @@ func SwitchReport(generation uint64, stage decide.Stage, fault decide.Fault, det
 	return &kernelbrokerv1.ConnectRequest{Message: &kernelbrokerv1.ConnectRequest_Report{Report: report}}
 }
 
-// SlurmdReport makes the message for whether slurmd runs.
-func SlurmdReport(generation uint64, running bool, start uint64, detail string) *kernelbrokerv1.ConnectRequest {
-	return &kernelbrokerv1.ConnectRequest{Message: &kernelbrokerv1.ConnectRequest_Slurmd{Slurmd: &kernelbrokerv1.SlurmdReport{
-		Generation: generation, Running: running, SlurmdStart: start, Detail: detail,
-	}}}
+// SlurmdReport makes the message for whether slurmd runs, and for what its gate
+// refused.
+func SlurmdReport(generation uint64, running bool, start uint64, detail string, refusals []kernelbroker.GateRefusal) *kernelbrokerv1.ConnectRequest {
+	report := &kernelbrokerv1.SlurmdReport{Generation: generation, Running: running, SlurmdStart: start, Detail: detail}
+	for _, r := range refusals {
+		report.GateRefusals = append(report.GateRefusals, &kernelbrokerv1.GateRefusal{JobId: r.Job, At: timestamppb.New(r.At), Cause: r.Cause})
+	}
+	return &kernelbrokerv1.ConnectRequest{Message: &kernelbrokerv1.ConnectRequest_Slurmd{Slurmd: report}}
 }
 
 func jobEndingMessage(query uint64, job uint32) *kernelbrokerv1.ConnectRequest {

@@ -23,7 +23,9 @@ const (
 )
 
 // State is the content of the file. Profile is empty and Version 0 while
-// nobody vouches for what runs.
+// nobody vouches for what runs. Lost are the jobs that hold the node and whose
+// kernel it no longer runs: the gate and the task check let nothing of them
+// begin here.
 type State struct {
 	BootID   string
 	BuildID  string
@@ -32,20 +34,22 @@ type State struct {
 	Version  uint32
 	Jobs     []uint32
 	Attested bool
+	Lost     []uint32
 }
 
 // Equal compares two states.
 func (s State) Equal(other State) bool {
 	return s.BootID == other.BootID && s.BuildID == other.BuildID && s.Release == other.Release &&
 		s.Profile == other.Profile && s.Version == other.Version && s.Attested == other.Attested &&
-		slices.Equal(s.Jobs, other.Jobs)
+		slices.Equal(s.Jobs, other.Jobs) && slices.Equal(s.Lost, other.Lost)
 }
 
-// String is the file's content.
+// String is the file's content. A node that lost no job's kernel does not
+// speak of it.
 func (s State) String() string {
-	jobs := make([]string, len(s.Jobs))
-	for i, job := range s.Jobs {
-		jobs[i] = strconv.FormatUint(uint64(job), 10)
+	lost := ""
+	if len(s.Lost) > 0 {
+		lost = "lost=" + list(s.Lost) + "\n"
 	}
 	attested := "0"
 	if s.Attested {
@@ -57,8 +61,16 @@ func (s State) String() string {
 		"\nrelease=" + s.Release +
 		"\nprofile=" + s.Profile +
 		"\nversion=" + strconv.FormatUint(uint64(s.Version), 10) +
-		"\njob=" + strings.Join(jobs, ",") +
-		"\nattested=" + attested + "\n"
+		"\njob=" + list(s.Jobs) +
+		"\nattested=" + attested + "\n" + lost
+}
+
+func list(jobs []uint32) string {
+	texts := make([]string, len(jobs))
+	for i, job := range jobs {
+		texts[i] = strconv.FormatUint(uint64(job), 10)
+	}
+	return strings.Join(texts, ",")
 }
 
 // Parse reads the content; unknown keys are ignored, a known one that is twice
@@ -106,7 +118,9 @@ func (s *State) set(key, value string) error {
 	case "version":
 		return number(value, &s.Version)
 	case "job":
-		return s.setJobs(value)
+		return numbers(value, &s.Jobs)
+	case "lost":
+		return numbers(value, &s.Lost)
 	case "attested":
 		s.Attested = value == "1"
 		if !s.Attested && value != "0" {
@@ -116,7 +130,7 @@ func (s *State) set(key, value string) error {
 	return nil
 }
 
-func (s *State) setJobs(value string) error {
+func numbers(value string, to *[]uint32) error {
 	if value == "" {
 		return nil
 	}
@@ -125,7 +139,7 @@ func (s *State) setJobs(value string) error {
 		if err := number(text, &job); err != nil {
 			return err
 		}
-		s.Jobs = append(s.Jobs, job)
+		*to = append(*to, job)
 	}
 	return nil
 }

@@ -24,6 +24,10 @@ func TestStringIsTheAgreedFormat(t *testing.T) {
 	if s.String() != sample {
 		t.Fatalf("got\n%s", s)
 	}
+	s.Lost = []uint32{1230, 1231}
+	if s.String() != sample+"lost=1230,1231\n" {
+		t.Fatalf("got\n%s", s)
+	}
 	path := filepath.Join(t.TempDir(), "run", "node.state")
 	if _, present, err := Read(path); present || err != nil {
 		t.Fatalf("missing file: %v, %v", present, err)
@@ -43,6 +47,10 @@ func TestParse(t *testing.T) {
 	}{
 		{"sample", sample, true},
 		{"unknown key", sample + "colour=blue\n", true},
+		{"a job's kernel is lost", sample + "lost=1230\n", true},
+		{"nothing is lost", sample + "lost=\n", true},
+		{"odd lost job", sample + "lost=1230,\n", false},
+		{"lost twice", sample + "lost=1230\nlost=1230\n", false},
 		{"no job", strings.Replace(sample, "job=1234,1240\n", "", 1), true},
 		{"unproven", strings.NewReplacer("mitgcm\n", "\n", "=3", "=0", "1234,1240", "", "attested=1", "attested=0").Replace(sample), true},
 		{"empty", "", false},
@@ -60,9 +68,22 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestEqualSeesALostJob(t *testing.T) {
+	a, err := Parse(sample + "lost=1230\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, other := a, a
+	other.Lost = nil
+	if a.Equal(other) || !a.Equal(same) {
+		t.Fatalf("%+v and %+v", a, other)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(sample)
 	f.Add("format=1\njob=\n")
+	f.Add(sample + "lost=1230,1231\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := Parse(text)
 		if err != nil {

@@ -7,12 +7,16 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 const askTimeout = 10 * time.Second
 
 // Awaited asks slurmctld by scontrol whether it waits for a boot of the node
-// while no job has it. One that a job has is that job's to wait for.
+// while no job has it: for one that a job asked for and has left, or for the
+// product's own return. One that a job has is that job's to wait for, and a
+// reboot that an administrator asked for is to be one.
 func Awaited(ctx context.Context, scontrol, node string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -26,10 +30,16 @@ func Awaited(ctx context.Context, scontrol, node string) (bool, error) {
 }
 
 func awaited(out string) bool {
-	for field := range strings.FieldsSeq(out) {
+	head, reason, _ := strings.Cut(out, " Reason=")
+	for field := range strings.FieldsSeq(head) {
 		if state, ok := strings.CutPrefix(field, "State="); ok {
 			flags := strings.Split(state, "+")
-			return flags[0] == "IDLE" && slices.Contains(flags, "POWERING_UP") && !slices.Contains(flags, "COMPLETING")
+			if slices.Contains(flags, "COMPLETING") {
+				return false
+			}
+			left := flags[0] == "IDLE" && slices.Contains(flags, "POWERING_UP")
+			back := flags[0] == "DOWN" && slices.Contains(flags, "REBOOT_ISSUED") && strings.HasPrefix(reason, kernelbroker.ReasonReturn)
+			return left || back
 		}
 	}
 	return false

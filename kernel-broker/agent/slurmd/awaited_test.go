@@ -16,6 +16,10 @@ func TestAwaited(t *testing.T) {
 		"ALLOCATED+POWERING_UP":           false,
 		"MIXED+POWERING_UP":               false,
 		"DOWN+POWERING_UP":                false,
+		"DOWN+DRAIN+REBOOT_ISSUED Reason=kprof: mitgcm@1 for job 7 : reboot issued": true,
+		"DOWN+DRAIN+REBOOT_ISSUED Reason=new kernel : reboot issued":                false,
+		"DOWN+DRAIN Reason=kprof: mitgcm@1 for job 7 : reboot timed out":            false,
+		"DOWN+COMPLETING+REBOOT_ISSUED Reason=kprof: x":                             false,
 	} {
 		script := "#!/bin/sh\n[ \"$*\" = '--oneliner show node n1' ] || exit 9\n" +
 			"echo 'NodeName=n1 Arch=x86_64 State=" + state + " ThreadsPerCore=1 Reason=State=IDLE'\n"

@@ -39,6 +39,9 @@ const (
 	AllocationPhase_ALLOCATION_PHASE_DONE AllocationPhase = 5
 	// The job did not get its kernel; reason says why.
 	AllocationPhase_ALLOCATION_PHASE_FAILED AllocationPhase = 6
+	// The job waits in Slurm, for nodes or because it is held; reason says which.
+	// Only GetJob tells of such jobs.
+	AllocationPhase_ALLOCATION_PHASE_WAITING AllocationPhase = 7
 )
 
 // Enum value maps for AllocationPhase.
@@ -51,6 +54,7 @@ var (
 		4: "ALLOCATION_PHASE_RETURNING",
 		5: "ALLOCATION_PHASE_DONE",
 		6: "ALLOCATION_PHASE_FAILED",
+		7: "ALLOCATION_PHASE_WAITING",
 	}
 	AllocationPhase_value = map[string]int32{
 		"ALLOCATION_PHASE_UNSPECIFIED": 0,
@@ -60,6 +64,7 @@ var (
 		"ALLOCATION_PHASE_RETURNING":   4,
 		"ALLOCATION_PHASE_DONE":        5,
 		"ALLOCATION_PHASE_FAILED":      6,
+		"ALLOCATION_PHASE_WAITING":     7,
 	}
 )
 
@@ -636,8 +641,11 @@ func (*ReleaseJobResponse) Descriptor() ([]byte, []int) {
 }
 
 type NoteRebootRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nodes         []string               `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Nodes []string               `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// The site has a program of its own that reboots nodes; without one the broker
+	// resets those that it has no agent for.
+	HasProgram    bool `protobuf:"varint,2,opt,name=has_program,json=hasProgram,proto3" json:"has_program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -679,8 +687,18 @@ func (x *NoteRebootRequest) GetNodes() []string {
 	return nil
 }
 
+func (x *NoteRebootRequest) GetHasProgram() bool {
+	if x != nil {
+		return x.HasProgram
+	}
+	return false
+}
+
 type NoteRebootResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The nodes that an administrator asked to be rebooted and that the broker has
+	// no agent for.
+	WithoutAgent  []string `protobuf:"bytes,1,rep,name=without_agent,json=withoutAgent,proto3" json:"without_agent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -713,6 +731,13 @@ func (x *NoteRebootResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NoteRebootResponse.ProtoReflect.Descriptor instead.
 func (*NoteRebootResponse) Descriptor() ([]byte, []int) {
 	return file_kernelbroker_v1_allocation_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *NoteRebootResponse) GetWithoutAgent() []string {
+	if x != nil {
+		return x.WithoutAgent
+	}
+	return nil
 }
 
 type GetJobRequest struct {
@@ -950,10 +975,13 @@ const file_kernelbroker_v1_allocation_proto_rawDesc = "" +
 	"\x11ReleaseJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\rR\x05jobId\x12#\n" +
 	"\rrestart_count\x18\x02 \x01(\rR\frestartCount\"\x14\n" +
-	"\x12ReleaseJobResponse\")\n" +
+	"\x12ReleaseJobResponse\"J\n" +
 	"\x11NoteRebootRequest\x12\x14\n" +
-	"\x05nodes\x18\x01 \x03(\tR\x05nodes\"\x14\n" +
-	"\x12NoteRebootResponse\"b\n" +
+	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x12\x1f\n" +
+	"\vhas_program\x18\x02 \x01(\bR\n" +
+	"hasProgram\"9\n" +
+	"\x12NoteRebootResponse\x12#\n" +
+	"\rwithout_agent\x18\x01 \x03(\tR\fwithoutAgent\"b\n" +
 	"\rGetJobRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\rR\x05jobId\x12(\n" +
 	"\rrestart_count\x18\x02 \x01(\rH\x00R\frestartCount\x88\x01\x01B\x10\n" +
@@ -963,7 +991,7 @@ const file_kernelbroker_v1_allocation_proto_rawDesc = "" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\"<\n" +
 	"\x10ListJobsResponse\x12(\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x14.kernelbroker.v1.JobR\x04jobs*\xe6\x01\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x14.kernelbroker.v1.JobR\x04jobs*\x84\x02\n" +
 	"\x0fAllocationPhase\x12 \n" +
 	"\x1cALLOCATION_PHASE_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19ALLOCATION_PHASE_ACCEPTED\x10\x01\x12\x1e\n" +
@@ -971,7 +999,8 @@ const file_kernelbroker_v1_allocation_proto_rawDesc = "" +
 	"\x16ALLOCATION_PHASE_READY\x10\x03\x12\x1e\n" +
 	"\x1aALLOCATION_PHASE_RETURNING\x10\x04\x12\x19\n" +
 	"\x15ALLOCATION_PHASE_DONE\x10\x05\x12\x1b\n" +
-	"\x17ALLOCATION_PHASE_FAILED\x10\x062\xbc\x03\n" +
+	"\x17ALLOCATION_PHASE_FAILED\x10\x06\x12\x1c\n" +
+	"\x18ALLOCATION_PHASE_WAITING\x10\a2\xbc\x03\n" +
 	"\x11AllocationService\x12]\n" +
 	"\fEnsureKernel\x12$.kernelbroker.v1.EnsureKernelRequest\x1a%.kernelbroker.v1.EnsureKernelResponse0\x01\x12U\n" +
 	"\n" +

@@ -52,7 +52,8 @@ type AllocationServiceClient interface {
 	// Preconditions: the caller is Slurm's user or root. Retry: safe. Codes:
 	// INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
 	NoteReboot(ctx context.Context, in *NoteRebootRequest, opts ...grpc.CallOption) (*NoteRebootResponse, error)
-	// GetJob returns the newest allocation of a job, or one restart of it.
+	// GetJob returns the newest allocation of a job, or one restart of it; without
+	// one, what slurmctld has of a job that waits.
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT, NOT_FOUND,
 	// UNAVAILABLE.
 	GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*GetJobResponse, error)
@@ -154,7 +155,8 @@ type AllocationServiceServer interface {
 	// Preconditions: the caller is Slurm's user or root. Retry: safe. Codes:
 	// INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
 	NoteReboot(context.Context, *NoteRebootRequest) (*NoteRebootResponse, error)
-	// GetJob returns the newest allocation of a job, or one restart of it.
+	// GetJob returns the newest allocation of a job, or one restart of it; without
+	// one, what slurmctld has of a job that waits.
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT, NOT_FOUND,
 	// UNAVAILABLE.
 	GetJob(context.Context, *GetJobRequest) (*GetJobResponse, error)

@@ -9,6 +9,7 @@ package kernelbrokerv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -690,8 +691,11 @@ type SlurmdReport struct {
 	Generation uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
 	Running    bool                   `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"`
 	// The start that the broker asked for, see Desired.slurmd_start.
-	SlurmdStart   uint64 `protobuf:"varint,3,opt,name=slurmd_start,json=slurmdStart,proto3" json:"slurmd_start,omitempty"`
-	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	SlurmdStart uint64 `protobuf:"varint,3,opt,name=slurmd_start,json=slurmdStart,proto3" json:"slurmd_start,omitempty"`
+	Detail      string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	// What the gate refused in this boot of the node, oldest first; the newest
+	// few of them.
+	GateRefusals  []*GateRefusal `protobuf:"bytes,5,rep,name=gate_refusals,json=gateRefusals,proto3" json:"gate_refusals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -754,6 +758,75 @@ func (x *SlurmdReport) GetDetail() string {
 	return ""
 }
 
+func (x *SlurmdReport) GetGateRefusals() []*GateRefusal {
+	if x != nil {
+		return x.GateRefusals
+	}
+	return nil
+}
+
+// GateRefusal is a job that the gate did not let begin on the node. slurmd
+// reports a failed prolog for it, and Slurm drains the node.
+type GateRefusal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         uint32                 `protobuf:"varint,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	Cause         string                 `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GateRefusal) Reset() {
+	*x = GateRefusal{}
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GateRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GateRefusal) ProtoMessage() {}
+
+func (x *GateRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GateRefusal.ProtoReflect.Descriptor instead.
+func (*GateRefusal) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GateRefusal) GetJobId() uint32 {
+	if x != nil {
+		return x.JobId
+	}
+	return 0
+}
+
+func (x *GateRefusal) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *GateRefusal) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
 // JobEnding asks, from the node's epilog, what is to become of the node.
 type JobEnding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -765,7 +838,7 @@ type JobEnding struct {
 
 func (x *JobEnding) Reset() {
 	*x = JobEnding{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[6]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -777,7 +850,7 @@ func (x *JobEnding) String() string {
 func (*JobEnding) ProtoMessage() {}
 
 func (x *JobEnding) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[6]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -790,7 +863,7 @@ func (x *JobEnding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEnding.ProtoReflect.Descriptor instead.
 func (*JobEnding) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *JobEnding) GetQuery() uint64 {
@@ -816,7 +889,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[7]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +901,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[7]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +914,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 // ConnectResponse is a message from the broker.
@@ -860,7 +933,7 @@ type ConnectResponse struct {
 
 func (x *ConnectResponse) Reset() {
 	*x = ConnectResponse{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[8]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -872,7 +945,7 @@ func (x *ConnectResponse) String() string {
 func (*ConnectResponse) ProtoMessage() {}
 
 func (x *ConnectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[8]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -885,7 +958,7 @@ func (x *ConnectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectResponse.ProtoReflect.Descriptor instead.
 func (*ConnectResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ConnectResponse) GetMessage() isConnectResponse_Message {
@@ -971,7 +1044,7 @@ type RunWishes struct {
 
 func (x *RunWishes) Reset() {
 	*x = RunWishes{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[9]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1056,7 @@ func (x *RunWishes) String() string {
 func (*RunWishes) ProtoMessage() {}
 
 func (x *RunWishes) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[9]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1069,7 @@ func (x *RunWishes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWishes.ProtoReflect.Descriptor instead.
 func (*RunWishes) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RunWishes) GetRuns() []*RunWish {
@@ -1025,7 +1098,7 @@ type RunWish struct {
 
 func (x *RunWish) Reset() {
 	*x = RunWish{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[10]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1110,7 @@ func (x *RunWish) String() string {
 func (*RunWish) ProtoMessage() {}
 
 func (x *RunWish) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[10]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1123,7 @@ func (x *RunWish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWish.ProtoReflect.Descriptor instead.
 func (*RunWish) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RunWish) GetRunId() uint64 {
@@ -1128,13 +1201,25 @@ type Desired struct {
 	// Slurm waits for no boot of the node: slurmd, started again in the same
 	// boot, must not claim one (-b), which would be a crash to Slurm.
 	NoBootAwaited bool `protobuf:"varint,12,opt,name=no_boot_awaited,json=noBootAwaited,proto3" json:"no_boot_awaited,omitempty"`
+	// Slurm job ids whose kernel the node lost while they have it: it takes no
+	// step of theirs.
+	LostJobs []uint32 `protobuf:"varint,20,rep,packed,name=lost_jobs,json=lostJobs,proto3" json:"lost_jobs,omitempty"`
+	// How long slurmd must not be started yet, from now on. It says the same as
+	// slurmd_not_before, and holds whatever the clocks of node and broker show.
+	SlurmdWait *durationpb.Duration `protobuf:"bytes,21,opt,name=slurmd_wait,json=slurmdWait,proto3" json:"slurmd_wait,omitempty"`
+	// Slurm does not look for the boot that runs: not even the first slurmd of it
+	// claims one.
+	BootKnown bool `protobuf:"varint,13,opt,name=boot_known,json=bootKnown,proto3" json:"boot_known,omitempty"`
+	// The machine is to reboot, by its firmware and not by kexec. The wish ends
+	// with the boot that it is told to.
+	Reboot        bool `protobuf:"varint,14,opt,name=reboot,proto3" json:"reboot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[11]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1146,7 +1231,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[11]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1159,7 +1244,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Desired) GetGeneration() uint64 {
@@ -1246,6 +1331,34 @@ func (x *Desired) GetNoBootAwaited() bool {
 	return false
 }
 
+func (x *Desired) GetLostJobs() []uint32 {
+	if x != nil {
+		return x.LostJobs
+	}
+	return nil
+}
+
+func (x *Desired) GetSlurmdWait() *durationpb.Duration {
+	if x != nil {
+		return x.SlurmdWait
+	}
+	return nil
+}
+
+func (x *Desired) GetBootKnown() bool {
+	if x != nil {
+		return x.BootKnown
+	}
+	return false
+}
+
+func (x *Desired) GetReboot() bool {
+	if x != nil {
+		return x.Reboot
+	}
+	return false
+}
+
 // JobEndingAnswer answers JobEnding.
 type JobEndingAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1258,7 +1371,7 @@ type JobEndingAnswer struct {
 
 func (x *JobEndingAnswer) Reset() {
 	*x = JobEndingAnswer{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[12]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1383,7 @@ func (x *JobEndingAnswer) String() string {
 func (*JobEndingAnswer) ProtoMessage() {}
 
 func (x *JobEndingAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[12]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1396,7 @@ func (x *JobEndingAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEndingAnswer.ProtoReflect.Descriptor instead.
 func (*JobEndingAnswer) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JobEndingAnswer) GetQuery() uint64 {
@@ -1319,13 +1432,17 @@ type Node struct {
 	Cause          string                 `protobuf:"bytes,14,opt,name=cause,proto3" json:"cause,omitempty"`
 	Kexecs         uint64                 `protobuf:"varint,15,opt,name=kexecs,proto3" json:"kexecs,omitempty"`
 	Inventory      *Inventory             `protobuf:"bytes,16,opt,name=inventory,proto3" json:"inventory,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Slurm's state of the node with its flags, and the reason it has, with who
+	// gave it; empty while Slurm does not know the node or cannot be seen.
+	SlurmState    string `protobuf:"bytes,17,opt,name=slurm_state,json=slurmState,proto3" json:"slurm_state,omitempty"`
+	SlurmReason   string `protobuf:"bytes,18,opt,name=slurm_reason,json=slurmReason,proto3" json:"slurm_reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[13]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1454,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[13]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1467,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Node) GetName() string {
@@ -1465,6 +1582,20 @@ func (x *Node) GetInventory() *Inventory {
 	return nil
 }
 
+func (x *Node) GetSlurmState() string {
+	if x != nil {
+		return x.SlurmState
+	}
+	return ""
+}
+
+func (x *Node) GetSlurmReason() string {
+	if x != nil {
+		return x.SlurmReason
+	}
+	return ""
+}
+
 type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1473,7 +1604,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[14]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1616,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[14]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1629,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 type ListNodesResponse struct {
@@ -1510,7 +1641,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[15]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1653,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[15]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1666,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -1554,7 +1685,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[16]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1697,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[16]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1710,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetNodeRequest) GetName() string {
@@ -1598,7 +1729,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[17]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1741,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[17]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1754,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetNodeResponse) GetNode() *Node {
@@ -1637,7 +1768,7 @@ var File_kernelbroker_v1_node_proto protoreflect.FileDescriptor
 
 const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x1akernelbroker/v1/node.proto\x12\x0fkernelbroker.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dkernelbroker/v1/catalog.proto\x1a\x19kernelbroker/v1/run.proto\"\xe6\x02\n" +
+	"\x1akernelbroker/v1/node.proto\x12\x0fkernelbroker.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dkernelbroker/v1/catalog.proto\x1a\x19kernelbroker/v1/run.proto\"\xe6\x02\n" +
 	"\x0eConnectRequest\x12.\n" +
 	"\x05hello\x18\x01 \x01(\v2\x16.kernelbroker.v1.HelloH\x00R\x05hello\x127\n" +
 	"\x06report\x18\x02 \x01(\v2\x1d.kernelbroker.v1.SwitchReportH\x00R\x06report\x127\n" +
@@ -1677,14 +1808,19 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"generation\x122\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1c.kernelbroker.v1.SwitchStateR\x05state\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x126\n" +
-	"\afailure\x18\x04 \x01(\x0e2\x1c.kernelbroker.v1.FailureKindR\afailure\"\x83\x01\n" +
+	"\afailure\x18\x04 \x01(\x0e2\x1c.kernelbroker.v1.FailureKindR\afailure\"\xc6\x01\n" +
 	"\fSlurmdReport\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x18\n" +
 	"\arunning\x18\x02 \x01(\bR\arunning\x12!\n" +
 	"\fslurmd_start\x18\x03 \x01(\x04R\vslurmdStart\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\"8\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12A\n" +
+	"\rgate_refusals\x18\x05 \x03(\v2\x1c.kernelbroker.v1.GateRefusalR\fgateRefusals\"f\n" +
+	"\vGateRefusal\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\rR\x05jobId\x12*\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
+	"\x05cause\x18\x03 \x01(\tR\x05cause\"8\n" +
 	"\tJobEnding\x12\x14\n" +
 	"\x05query\x18\x01 \x01(\x04R\x05query\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\"\v\n" +
@@ -1707,7 +1843,7 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"collectors\x12\x14\n" +
 	"\x05ended\x18\x05 \x01(\bR\x05ended\x12\x18\n" +
 	"\awatched\x18\x06 \x01(\bR\awatched\x12\x10\n" +
-	"\x03uid\x18\a \x01(\rR\x03uid\"\xcc\x03\n" +
+	"\x03uid\x18\a \x01(\rR\x03uid\"\xdc\x04\n" +
 	"\aDesired\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
@@ -1723,10 +1859,16 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\x11slurmd_not_before\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x0fslurmdNotBefore\x12\x1a\n" +
 	"\benvelope\x18\v \x01(\fR\benvelope\x12&\n" +
-	"\x0fno_boot_awaited\x18\f \x01(\bR\rnoBootAwaited\";\n" +
+	"\x0fno_boot_awaited\x18\f \x01(\bR\rnoBootAwaited\x12\x1b\n" +
+	"\tlost_jobs\x18\x14 \x03(\rR\blostJobs\x12:\n" +
+	"\vslurmd_wait\x18\x15 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"slurmdWait\x12\x1d\n" +
+	"\n" +
+	"boot_known\x18\r \x01(\bR\tbootKnown\x12\x16\n" +
+	"\x06reboot\x18\x0e \x01(\bR\x06reboot\";\n" +
 	"\x0fJobEndingAnswer\x12\x14\n" +
 	"\x05query\x18\x01 \x01(\x04R\x05query\x12\x12\n" +
-	"\x04kept\x18\x02 \x01(\bR\x04kept\"\xb0\x04\n" +
+	"\x04kept\x18\x02 \x01(\bR\x04kept\"\xf4\x04\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x1a.kernelbroker.v1.NodePhaseR\x05phase\x12'\n" +
@@ -1744,7 +1886,10 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\tlast_seen\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\blastSeen\x12\x14\n" +
 	"\x05cause\x18\x0e \x01(\tR\x05cause\x12\x16\n" +
 	"\x06kexecs\x18\x0f \x01(\x04R\x06kexecs\x128\n" +
-	"\tinventory\x18\x10 \x01(\v2\x1a.kernelbroker.v1.InventoryR\tinventory\"\x12\n" +
+	"\tinventory\x18\x10 \x01(\v2\x1a.kernelbroker.v1.InventoryR\tinventory\x12\x1f\n" +
+	"\vslurm_state\x18\x11 \x01(\tR\n" +
+	"slurmState\x12!\n" +
+	"\fslurm_reason\x18\x12 \x01(\tR\vslurmReason\"\x12\n" +
 	"\x10ListNodesRequest\"@\n" +
 	"\x11ListNodesResponse\x12+\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x15.kernelbroker.v1.NodeR\x05nodes\"$\n" +
@@ -1786,7 +1931,7 @@ func file_kernelbroker_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_kernelbroker_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_kernelbroker_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_kernelbroker_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_kernelbroker_v1_node_proto_goTypes = []any{
 	(SwitchState)(0),              // 0: kernelbroker.v1.SwitchState
 	(FailureKind)(0),              // 1: kernelbroker.v1.FailureKind
@@ -1797,56 +1942,61 @@ var file_kernelbroker_v1_node_proto_goTypes = []any{
 	(*Inventory)(nil),             // 6: kernelbroker.v1.Inventory
 	(*SwitchReport)(nil),          // 7: kernelbroker.v1.SwitchReport
 	(*SlurmdReport)(nil),          // 8: kernelbroker.v1.SlurmdReport
-	(*JobEnding)(nil),             // 9: kernelbroker.v1.JobEnding
-	(*Heartbeat)(nil),             // 10: kernelbroker.v1.Heartbeat
-	(*ConnectResponse)(nil),       // 11: kernelbroker.v1.ConnectResponse
-	(*RunWishes)(nil),             // 12: kernelbroker.v1.RunWishes
-	(*RunWish)(nil),               // 13: kernelbroker.v1.RunWish
-	(*Desired)(nil),               // 14: kernelbroker.v1.Desired
-	(*JobEndingAnswer)(nil),       // 15: kernelbroker.v1.JobEndingAnswer
-	(*Node)(nil),                  // 16: kernelbroker.v1.Node
-	(*ListNodesRequest)(nil),      // 17: kernelbroker.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),     // 18: kernelbroker.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),        // 19: kernelbroker.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),       // 20: kernelbroker.v1.GetNodeResponse
-	(RunNodeState)(0),             // 21: kernelbroker.v1.RunNodeState
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*KernelSpec)(nil),            // 23: kernelbroker.v1.KernelSpec
+	(*GateRefusal)(nil),           // 9: kernelbroker.v1.GateRefusal
+	(*JobEnding)(nil),             // 10: kernelbroker.v1.JobEnding
+	(*Heartbeat)(nil),             // 11: kernelbroker.v1.Heartbeat
+	(*ConnectResponse)(nil),       // 12: kernelbroker.v1.ConnectResponse
+	(*RunWishes)(nil),             // 13: kernelbroker.v1.RunWishes
+	(*RunWish)(nil),               // 14: kernelbroker.v1.RunWish
+	(*Desired)(nil),               // 15: kernelbroker.v1.Desired
+	(*JobEndingAnswer)(nil),       // 16: kernelbroker.v1.JobEndingAnswer
+	(*Node)(nil),                  // 17: kernelbroker.v1.Node
+	(*ListNodesRequest)(nil),      // 18: kernelbroker.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),     // 19: kernelbroker.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),        // 20: kernelbroker.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),       // 21: kernelbroker.v1.GetNodeResponse
+	(RunNodeState)(0),             // 22: kernelbroker.v1.RunNodeState
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*KernelSpec)(nil),            // 24: kernelbroker.v1.KernelSpec
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
 }
 var file_kernelbroker_v1_node_proto_depIdxs = []int32{
 	5,  // 0: kernelbroker.v1.ConnectRequest.hello:type_name -> kernelbroker.v1.Hello
 	7,  // 1: kernelbroker.v1.ConnectRequest.report:type_name -> kernelbroker.v1.SwitchReport
 	8,  // 2: kernelbroker.v1.ConnectRequest.slurmd:type_name -> kernelbroker.v1.SlurmdReport
-	9,  // 3: kernelbroker.v1.ConnectRequest.job_ending:type_name -> kernelbroker.v1.JobEnding
-	10, // 4: kernelbroker.v1.ConnectRequest.heartbeat:type_name -> kernelbroker.v1.Heartbeat
+	10, // 3: kernelbroker.v1.ConnectRequest.job_ending:type_name -> kernelbroker.v1.JobEnding
+	11, // 4: kernelbroker.v1.ConnectRequest.heartbeat:type_name -> kernelbroker.v1.Heartbeat
 	4,  // 5: kernelbroker.v1.ConnectRequest.run:type_name -> kernelbroker.v1.RunReport
-	21, // 6: kernelbroker.v1.RunReport.state:type_name -> kernelbroker.v1.RunNodeState
+	22, // 6: kernelbroker.v1.RunReport.state:type_name -> kernelbroker.v1.RunNodeState
 	6,  // 7: kernelbroker.v1.Hello.inventory:type_name -> kernelbroker.v1.Inventory
-	22, // 8: kernelbroker.v1.Hello.booted_at:type_name -> google.protobuf.Timestamp
+	23, // 8: kernelbroker.v1.Hello.booted_at:type_name -> google.protobuf.Timestamp
 	0,  // 9: kernelbroker.v1.SwitchReport.state:type_name -> kernelbroker.v1.SwitchState
 	1,  // 10: kernelbroker.v1.SwitchReport.failure:type_name -> kernelbroker.v1.FailureKind
-	14, // 11: kernelbroker.v1.ConnectResponse.desired:type_name -> kernelbroker.v1.Desired
-	15, // 12: kernelbroker.v1.ConnectResponse.job_ending:type_name -> kernelbroker.v1.JobEndingAnswer
-	12, // 13: kernelbroker.v1.ConnectResponse.runs:type_name -> kernelbroker.v1.RunWishes
-	13, // 14: kernelbroker.v1.RunWishes.runs:type_name -> kernelbroker.v1.RunWish
-	23, // 15: kernelbroker.v1.Desired.kernel:type_name -> kernelbroker.v1.KernelSpec
-	22, // 16: kernelbroker.v1.Desired.slurmd_not_before:type_name -> google.protobuf.Timestamp
-	2,  // 17: kernelbroker.v1.Node.phase:type_name -> kernelbroker.v1.NodePhase
-	22, // 18: kernelbroker.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	6,  // 19: kernelbroker.v1.Node.inventory:type_name -> kernelbroker.v1.Inventory
-	16, // 20: kernelbroker.v1.ListNodesResponse.nodes:type_name -> kernelbroker.v1.Node
-	16, // 21: kernelbroker.v1.GetNodeResponse.node:type_name -> kernelbroker.v1.Node
-	3,  // 22: kernelbroker.v1.NodeService.Connect:input_type -> kernelbroker.v1.ConnectRequest
-	17, // 23: kernelbroker.v1.NodeService.ListNodes:input_type -> kernelbroker.v1.ListNodesRequest
-	19, // 24: kernelbroker.v1.NodeService.GetNode:input_type -> kernelbroker.v1.GetNodeRequest
-	11, // 25: kernelbroker.v1.NodeService.Connect:output_type -> kernelbroker.v1.ConnectResponse
-	18, // 26: kernelbroker.v1.NodeService.ListNodes:output_type -> kernelbroker.v1.ListNodesResponse
-	20, // 27: kernelbroker.v1.NodeService.GetNode:output_type -> kernelbroker.v1.GetNodeResponse
-	25, // [25:28] is the sub-list for method output_type
-	22, // [22:25] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	9,  // 11: kernelbroker.v1.SlurmdReport.gate_refusals:type_name -> kernelbroker.v1.GateRefusal
+	23, // 12: kernelbroker.v1.GateRefusal.at:type_name -> google.protobuf.Timestamp
+	15, // 13: kernelbroker.v1.ConnectResponse.desired:type_name -> kernelbroker.v1.Desired
+	16, // 14: kernelbroker.v1.ConnectResponse.job_ending:type_name -> kernelbroker.v1.JobEndingAnswer
+	13, // 15: kernelbroker.v1.ConnectResponse.runs:type_name -> kernelbroker.v1.RunWishes
+	14, // 16: kernelbroker.v1.RunWishes.runs:type_name -> kernelbroker.v1.RunWish
+	24, // 17: kernelbroker.v1.Desired.kernel:type_name -> kernelbroker.v1.KernelSpec
+	23, // 18: kernelbroker.v1.Desired.slurmd_not_before:type_name -> google.protobuf.Timestamp
+	25, // 19: kernelbroker.v1.Desired.slurmd_wait:type_name -> google.protobuf.Duration
+	2,  // 20: kernelbroker.v1.Node.phase:type_name -> kernelbroker.v1.NodePhase
+	23, // 21: kernelbroker.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	6,  // 22: kernelbroker.v1.Node.inventory:type_name -> kernelbroker.v1.Inventory
+	17, // 23: kernelbroker.v1.ListNodesResponse.nodes:type_name -> kernelbroker.v1.Node
+	17, // 24: kernelbroker.v1.GetNodeResponse.node:type_name -> kernelbroker.v1.Node
+	3,  // 25: kernelbroker.v1.NodeService.Connect:input_type -> kernelbroker.v1.ConnectRequest
+	18, // 26: kernelbroker.v1.NodeService.ListNodes:input_type -> kernelbroker.v1.ListNodesRequest
+	20, // 27: kernelbroker.v1.NodeService.GetNode:input_type -> kernelbroker.v1.GetNodeRequest
+	12, // 28: kernelbroker.v1.NodeService.Connect:output_type -> kernelbroker.v1.ConnectResponse
+	19, // 29: kernelbroker.v1.NodeService.ListNodes:output_type -> kernelbroker.v1.ListNodesResponse
+	21, // 30: kernelbroker.v1.NodeService.GetNode:output_type -> kernelbroker.v1.GetNodeResponse
+	28, // [28:31] is the sub-list for method output_type
+	25, // [25:28] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_kernelbroker_v1_node_proto_init() }
@@ -1864,7 +2014,7 @@ func file_kernelbroker_v1_node_proto_init() {
 		(*ConnectRequest_Heartbeat)(nil),
 		(*ConnectRequest_Run)(nil),
 	}
-	file_kernelbroker_v1_node_proto_msgTypes[8].OneofWrappers = []any{
+	file_kernelbroker_v1_node_proto_msgTypes[9].OneofWrappers = []any{
 		(*ConnectResponse_Desired)(nil),
 		(*ConnectResponse_JobEnding)(nil),
 		(*ConnectResponse_Snapshot)(nil),
@@ -1876,7 +2026,7 @@ func file_kernelbroker_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kernelbroker_v1_node_proto_rawDesc), len(file_kernelbroker_v1_node_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -80,7 +80,7 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 			StartCommand: c.Slurmd.Start, PlainCommand: c.Slurmd.FirstStart, StopCommand: c.Slurmd.Stop, PIDFile: c.Slurmd.PIDFile, MarkFile: c.Slurmd.MarkFile,
 			StartTimeout: c.Slurmd.StartTimeout, StopTimeout: c.Slurmd.StopTimeout, BootID: proven.BootID,
 		},
-		NodeState: c.NodeState, Grace: c.BrokerGrace, Awaited: awaited, Sync: syscall.Sync, Log: log,
+		NodeState: c.NodeState, Grace: c.BrokerGrace, Awaited: awaited, Reboot: agent.RebootBy(c.Reboot.Command), Sync: syscall.Sync, Log: log,
 	})
 	if err != nil {
 		return err

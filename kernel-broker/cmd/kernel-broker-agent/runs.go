@@ -16,6 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/syscalls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/config"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/inventory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/runs"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
@@ -29,9 +30,18 @@ func newKeeper(c config.Config, boot kernelbroker.Boot, broker runs.Broker, log 
 	return runs.New(runs.Options{
 		Node: c.Node, Broker: broker, Dir: c.Profiling.Dir, Sockets: c.Profiling.Sockets, Cgroups: c.Profiling.Cgroups,
 		SlurmLimit: c.Slurmd.StartTimeout + slurmGrace, Log: log,
-		Collectors: collectors{node: c.Node, kernel: profiling.Kernel{Release: boot.Release, BuildID: boot.BuildID},
+		Collectors: collectors{node: c.Node, kernel: runningKernel(boot),
 			most: c.Profiling.MaxBytes, overhead: c.Profiling.OverheadPercent / 100, log: log},
 	})
+}
+
+// runningKernel is what results say of the kernel that a job runs on.
+func runningKernel(boot kernelbroker.Boot) profiling.Kernel {
+	k := profiling.Kernel{Release: boot.Release, BuildID: boot.BuildID}
+	if built := inventory.Symbols("/", boot.Release); built != nil {
+		k.Lacks = profiling.Lacking(func(symbol string) bool { return built[symbol] })
+	}
+	return k
 }
 
 // collectors implements runs.Collectors.

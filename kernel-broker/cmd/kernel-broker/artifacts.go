@@ -98,6 +98,15 @@ func converted(files []artifact.Stored) []rpc.Artifact {
 	return out
 }
 
+// check implements broker.Options.CheckArtifact.
+func (a artifacts) check(ctx context.Context, digest string) error {
+	d, err := artifact.ParseDigest(digest)
+	if err != nil {
+		return blame(err)
+	}
+	return blame(a.store.Check(ctx, d))
+}
+
 // has implements catalog.Options.HasArtifact.
 func (a artifacts) has(digest string, size uint64) (bool, error) {
 	d, err := artifact.ParseDigest(digest)

@@ -35,6 +35,7 @@ type rights struct {
 	directory *people.Directory
 	accounts  *accounts
 	level     *level
+	privacy   *privacy
 	slurm     *slurm.Client
 	hangups   chan os.Signal
 
@@ -55,6 +56,7 @@ func openRights(ctx context.Context, c config, log *slog.Logger, client *slurm.C
 	}
 	r := &rights{log: log, slurm: client, directory: people.New(), accounts: newAccounts(client), level: newLevel(os.Geteuid(), client.Level),
 		hangups: make(chan os.Signal, 1)}
+	r.privacy = newPrivacy(client, r.directory.ByUID)
 	// From the first moment on, since a signal that nobody waits for is deadly.
 	signal.Notify(r.hangups, syscall.SIGHUP)
 	r.record, err = takeover.Open(ctx, takeover.Patience, kb.ErrPrecluded, func() (*audit.Log, error) {
@@ -92,6 +94,7 @@ func (r *rights) follow(ctx context.Context) error {
 		case <-r.hangups:
 			r.directory.Forget()
 			r.accounts.forget()
+			r.privacy.forget()
 			// The guard has said what is wrong, and stays ill until it is not.
 			if r.Reload() == nil {
 				r.warn(ctx)

@@ -32,8 +32,8 @@ const startLimit = time.Minute
 
 // run composes the broker and serves until ctx ends.
 func run(ctx context.Context, c config, log *slog.Logger) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	// Users read the snapshot in there; etcd closes its own folder.
 	if err := os.MkdirAll(c.DataDir, 0o755); err != nil {
 		return fmt.Errorf("data folder: %w", err)
@@ -47,6 +47,9 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 			log.Error("store not closed", "error", err)
 		}
 	}()
+	if err := lead(ctx, c, log, kept, cancel); err != nil {
+		return err
+	}
 	// Set before anybody asks: what is held is known once there is a controller.
 	var controller *broker.Controller
 	var profiles *catalog.Catalog
@@ -71,7 +74,8 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	if err != nil {
 		return usageError{err}
 	}
-	slurmctld := slurm.New(slurm.Options{BinDir: c.Slurm.BinDir, Conf: c.Slurm.Conf, Limit: c.Slurm.Limit})
+	clock := broker.NewClock()
+	slurmctld := slurm.New(slurm.Options{Now: clock.Now, BinDir: c.Slurm.BinDir, Conf: c.Slurm.Conf, Limit: c.Slurm.Limit})
 	rights, err := openRights(ctx, c, log, slurmctld, func() { profiles.Republish() })
 	if err != nil {
 		return err
@@ -83,7 +87,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	}()
 	profiles = catalog.New(catalog.Options{Store: kept, Log: log, HasArtifact: files.has, CheckEnvelope: judge,
 		Restricted: func(profile string) bool { return rights.State().Policy.Restricted(profile) }})
-	if controller, err = newController(ctx, c, log, kept, profiles, files, slurmctld, rights); err != nil {
+	if controller, err = newController(ctx, c, log, kept, profiles, files, slurmctld, rights, clock); err != nil {
 		return err
 	}
 	secured, err := openTLS(ctx, c, log, kept)
@@ -94,15 +98,19 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, c, log, controller, server, secured, rights)
+	err = serve(ctx, c, log, controller, server, secured, rights)
+	if cause := context.Cause(ctx); err == nil && errors.Is(cause, errOvertaken) {
+		return cause
+	}
+	return err
 }
 
-func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog, files artifacts, slurmctld *slurm.Client, rights *rights) (*broker.Controller, error) {
+func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog, files artifacts, slurmctld *slurm.Client, rights *rights, clock *broker.Clock) (*broker.Controller, error) {
 	o := broker.Options{
 		Store: kept, Catalog: profiles, Plan: c.plan(), Log: log,
-		Slurm: slurmctld, Authorise: rights.authorise,
+		Slurm: slurmctld, Clock: clock, Authorise: rights.authorise,
 		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, Switches: c.Switch.AtOnce,
-		Runs: c.Runs.limits(), HasArtifact: files.has,
+		Runs: c.Runs.limits(), HasArtifact: files.has, CheckArtifact: files.check,
 	}
 	if len(c.ResetCommand) > 0 {
 		command, err := power.New(c.ResetCommand)
@@ -115,7 +123,7 @@ func newController(ctx context.Context, c config, log *slog.Logger, kept store.S
 }
 
 // openStore connects to the cluster named, or starts an etcd of its own.
-func openStore(ctx context.Context, c config, log *slog.Logger) (store.Store, func() error, error) {
+func openStore(ctx context.Context, c config, log *slog.Logger) (*etcdstore.Store, func() error, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	endpoints, stop := c.Etcd.Endpoints, func() error { return nil }
@@ -159,7 +167,7 @@ func newServer(c config, log *slog.Logger, controller *broker.Controller, profil
 	options := rpc.Options{
 		Catalog: profiles, Artifacts: files, Version: version, Administrators: administrators, SlurmUsers: slurmUsers,
 		TLS: secured, PrivilegedAgents: c.PrivilegedAgents, MaxArtifactBytes: c.MaxArtifactBytes, Log: log,
-		Proof: verifier(c), Guard: rights.Guard, Limits: c.Limits.within(open, log).limits(),
+		Proof: verifier(c), Guard: rights.Guard, ShowsOthers: rights.privacy.showsOthers, Limits: c.Limits.within(open, log).limits(),
 		Health: func(ctx context.Context) []rpc.Component {
 			return []rpc.Component{
 				component("store", func() (string, error) { return storeHealth(ctx, kept) }),
@@ -167,6 +175,7 @@ func newServer(c config, log *slog.Logger, controller *broker.Controller, profil
 				component("level", func() (string, error) { return rights.level.health(ctx) }),
 				component("policy", rights.Health),
 				component("record", rights.record.Health),
+				component("images", func() (string, error) { return controller.ImageHealth(ctx) }),
 				component("agents", func() (string, error) { return controller.AgentHealth(ctx) }),
 			}
 		},

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -20,6 +22,8 @@ type Subject struct {
 	Config string
 	// Name is what errors call the image; empty for its path.
 	Name string
+	// Arguments that it shall be booted with.
+	Arguments []string
 }
 
 // Finding is what was found out about a subject.
@@ -56,30 +60,63 @@ func Check(ctx context.Context, s Subject) (Finding, error) {
 	if strings.Trim(f.BuildID, "0") == "" {
 		return fail(fmt.Errorf("build id %q proves nothing: %w", f.BuildID, kernelbroker.ErrInvalid))
 	}
-	if f.Config, err = checkConfigs(kernel, s.Config); err != nil {
+	if f.Config, err = checkConfigs(kernel, s); err != nil {
 		return fail(err)
 	}
 	return f, nil
 }
 
 // checkConfigs judges by the configuration inside the kernel, or by the file.
-func checkConfigs(kernel []byte, path string) (from string, err error) {
+func checkConfigs(kernel []byte, s Subject) (from string, err error) {
 	inside, err := EmbeddedConfig(kernel)
 	if err != nil {
 		return "", err
 	}
-	if path == "" {
+	check := func(config factory.Config) error {
+		return errors.Join(CheckConfig(config), kernelbroker.CheckHonoured(s.Arguments, config.Set))
+	}
+	if s.Config == "" {
 		if inside == nil {
 			return "", fmt.Errorf("it carries no configuration (CONFIG_IKCONFIG); give the file that it was built with (--config-file): %w", kernelbroker.ErrInvalid)
 		}
-		return "inside", CheckConfig(inside)
+		return "inside", check(inside)
 	}
-	said, err := factory.ReadConfig(path)
+	said, err := factory.ReadConfig(s.Config)
 	if err != nil {
 		return "", err
 	}
 	if inside == nil {
-		return path, CheckConfig(said)
+		return s.Config, check(said)
 	}
-	return "inside", errors.Join(sameConfig(said, inside), CheckConfig(inside))
+	return "inside", errors.Join(sameConfig(said, inside), check(inside))
+}
+
+// Honours refuses arguments that an image would ignore, by the configuration
+// inside it or, where it carries none, in the file at path. known is false where
+// neither can be had, or no argument needs any: nothing was checked then.
+func Honours(ctx context.Context, image, path string, arguments []string) (known bool, err error) {
+	if !slices.ContainsFunc(arguments, func(a string) bool { return kernelbroker.HonouredBy(a) != nil }) {
+		return false, nil
+	}
+	data, err := os.ReadFile(image)
+	if err != nil {
+		return false, err
+	}
+	var config factory.Config
+	if _, kernel, err := factory.OpenImage(ctx, data); err == nil {
+		if config, err = EmbeddedConfig(kernel); err != nil {
+			return false, fmt.Errorf("image %q: %w", image, err)
+		}
+	}
+	if config == nil {
+		if config, err = factory.ReadConfig(path); errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	if err := kernelbroker.CheckHonoured(arguments, config.Set); err != nil {
+		return true, fmt.Errorf("image %q: %w", image, err)
+	}
+	return true, nil
 }

@@ -64,8 +64,8 @@ func (w *Workload) validate() *mistake {
 }
 
 func (w *Workload) validateLists() *mistake {
-	if len(w.Programs)+len(w.Packages) == 0 {
-		return &mistake{"programs", "neither programs nor packages"}
+	if len(w.Programs)+len(w.Packages)+len(w.Tools) == 0 {
+		return &mistake{"programs", "neither programs nor packages nor tools"}
 	}
 	if len(w.Files) > 0 && len(w.Packages) == 0 {
 		return &mistake{"files", "files of packages, and no packages"}

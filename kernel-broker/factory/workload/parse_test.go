@@ -70,7 +70,7 @@ func TestParse(t *testing.T) {
 		"no name":                             {"name: some", "name: Some", `some.yaml: line 1: key "name": "Some" is not allowed`},
 		"no operation":                        {"operation: thing", "operation: ' '", `some.yaml: line 4: key "operation": is missing`},
 		"no run":                              {"run: some\n", "", `some.yaml: line 1: key "run": is missing`},
-		"nothing to run":                      {"programs: [some]", "cpus: 1", "neither programs nor packages"},
+		"nothing to run":                      {"programs: [some]", "cpus: 1", "neither programs nor packages nor tools"},
 		"a path as program":                   {"[some]", "[../some]", `some.yaml: line 5: key "programs": "../some" is not allowed`},
 		"a program twice":                     {"[some]", "[some, some]", "there twice"},
 		"files of nothing":                    {"run: some", "run: some\nfiles: [/bin/x]", `some.yaml: line 7: key "files": files of packages`},

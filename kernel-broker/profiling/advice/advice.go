@@ -117,7 +117,7 @@ func (d *Decision) judge(r profiling.Result) {
 		d.Headline = "Nothing can be said: the job's CPU time is not known."
 	case len(d.Steps) == 0 || d.Steps[0].Bound == nil:
 		d.Verdict = NothingToGain
-		d.Headline = fmt.Sprintf("Nothing to gain: the job spends %s of its time in the kernel", Percent(*d.KernelShare))
+		d.Headline = fmt.Sprintf("Nothing to gain: the job spends %s of its time in the kernel%s", Percent(*d.KernelShare), d.apart())
 		if r.Noise != nil {
 			d.Headline += fmt.Sprintf(", and %s of it is taken by others", Percent(1-r.Noise.Left()))
 		}
@@ -130,36 +130,42 @@ func (d *Decision) judge(r profiling.Result) {
 		if d.Verdict = WorthAChange; best.Kernel {
 			d.Verdict = WorthAKernel
 		}
-		d.Headline = fmt.Sprintf("%s: at most %s of the job's CPU time can be had by it; the job spends %s in the kernel.",
-			best.Title, Percent(best.bound()), Percent(*d.KernelShare))
+		d.Headline = fmt.Sprintf("%s: at most %s of the job's CPU time can be had by it; the job spends %s in the kernel%s.",
+			best.Title, Percent(best.bound()), Percent(*d.KernelShare), d.apart())
 	}
 }
 
+// apart says what the share of the kernel is without, so that it can be told
+// from the one in the job's table.
+func (d *Decision) apart() string {
+	if d.Measuring == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (without %s for the measuring)", Percent(d.Measuring))
+}
+
 // measuring is the share of the job's CPU time that all collectors took
-// together, by the windows in which it was measured.
+// together: by their events over the whole job where those were counted.
+// Windows are a part of the job, most of them near its begin, and say what a
+// collector cost there; only of those that cost by the clock they tell the rest.
 func measuring(r profiling.Result) float64 {
 	spent, job := map[profiling.Collector]float64{}, map[profiling.Collector]float64{}
 	for _, o := range r.Overhead {
 		spent[o.Collector] += float64(o.SpentNS)
 		job[o.Collector] += float64(o.JobNS)
 	}
+	for c := range spent {
+		if all, known := r.Covered(c); known && all.JobNS > 0 {
+			spent[c], job[c] = float64(all.CostNS), float64(all.JobNS)
+		}
+	}
 	sum := 0.0
 	for c, ns := range spent {
 		if job[c] > 0 {
-			sum += ns / job[c] * looked(r, c)
+			sum += ns / job[c]
 		}
 	}
 	return sum
-}
-
-// looked is the share of the job's CPU time in which a collector looked; it
-// costs nothing else.
-func looked(r profiling.Result, c profiling.Collector) float64 {
-	all, known := r.Covered(c)
-	if !known || all.Exact || all.JobNS == 0 {
-		return 1
-	}
-	return float64(all.LookedJobNS) / float64(all.JobNS)
 }
 
 // caveats are what was not seen, and so may be missing above.

@@ -51,11 +51,15 @@ func TestDecide(t *testing.T) {
 		{"much in the kernel", job(400, nil), WorthAKernel, ProfiledKernel, 0.4, "at most 40.0 %"},
 		{"the measuring is not the kernel's", job(300, func(r *profiling.Result) {
 			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 100, SpentNS: 20}}
-		}), WorthAKernel, ProfiledKernel, 0.1, "the job spends 10.0 % in the kernel"},
-		{"measured for a part of the time, at a part of the cost", job(300, func(r *profiling.Result) {
+		}), WorthAKernel, ProfiledKernel, 0.1, "the job spends 10.0 % in the kernel (without 20.0 % for the measuring)."},
+		{"looked at for a part of the time, at a part of the cost", job(300, func(r *profiling.Result) {
 			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 100, SpentNS: 20}}
-			r.Cover(profiling.Coverage{Node: "n1", Collector: "io", JobNS: 1000, LookedJobNS: 500})
-		}), WorthAKernel, ProfiledKernel, 0.2, "the job spends 20.0 % in the kernel"},
+			r.Cover(profiling.Coverage{Node: "n1", Collector: "io", JobNS: 1000, LookedJobNS: 500, CostNS: 100})
+		}), WorthAKernel, ProfiledKernel, 0.2, "the job spends 20.0 % in the kernel (without 10.0 % for the measuring)."},
+		{"windows where the job began, busier than all the rest", job(50, func(r *profiling.Result) {
+			r.Overhead = []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: 1000, SpentNS: 38}}
+			r.Cover(profiling.Coverage{Node: "n1", Collector: "io", Exact: true, JobNS: 1e6, LookedJobNS: 1e6, CostNS: 4000})
+		}), WorthAKernel, ProfiledKernel, 0.046, "the job spends 4.6 % in the kernel (without 0.4 % for the measuring)."},
 		{"neighbours", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseThread, 200) }), WorthAKernel, IsolateCPUs, 0.2, "CPUs for the job alone"},
 		{"interrupts", job(3, func(r *profiling.Result) { r.Noise = noise(profiling.NoiseSoftIRQ, 50) }), WorthAKernel, MoveInterrupts, 0.05, "Interrupts elsewhere"},
 		{"page faults", job(3, func(r *profiling.Result) {
@@ -183,6 +187,30 @@ func TestPercent(t *testing.T) {
 	for share, want := range map[float64]string{0: "0 %", 0.003: "0.3 %", 0.0123: "1.2 %", 0.4: "40.0 %", 0.00001: "less than 0.01 %", 1: "100.0 %"} {
 		if got := Percent(share); got != want {
 			t.Errorf("%v: %q, want %q", share, got, want)
+		}
+	}
+}
+
+// What the kernel ignores is not advised; what it lacks is named.
+func TestAdviceNamesWhatTheKernelHeeds(t *testing.T) {
+	all := []string{"CPU_ISOLATION", "NO_HZ_FULL", "RCU_NOCB_CPU"}
+	for name, c := range map[string]struct {
+		lacks       []string
+		kind        profiling.NoiseKind
+		words, none string
+	}{
+		"has all":             {[]string{}, profiling.NoiseThread, "(isolcpus=, nohz_full=, rcu_nocbs=)", "ignores"},
+		"has some":            {all[1:], profiling.NoiseThread, "(isolcpus=) and leaves the others to slurmd and daemons; this kernel ignores nohz_full=, rcu_nocbs=, it was built without CONFIG_NO_HZ_FULL, CONFIG_RCU_NOCB_CPU", "isolcpus=, n"},
+		"has none":            {all, profiling.NoiseThread, "first a kernel with CONFIG_CPU_ISOLATION, CONFIG_NO_HZ_FULL, CONFIG_RCU_NOCB_CPU", "isolcpus="},
+		"nobody knows":        {nil, profiling.NoiseThread, "nobody knows how this one was", "isolcpus="},
+		"ticks":               {[]string{}, profiling.NoiseIRQ, "and nohz_full= against the timer's tick", "CONFIG"},
+		"ticks without":       {all, profiling.NoiseIRQ, "it takes a kernel with CONFIG_NO_HZ_FULL", "nohz_full="},
+		"ticks, who knows":    {nil, profiling.NoiseIRQ, "it takes a kernel with CONFIG_NO_HZ_FULL", "nohz_full="},
+		"only isolation left": {all[:1], profiling.NoiseThread, "(nohz_full=, rcu_nocbs=)", "(isolcpus="},
+	} {
+		d := Decide(job(3, func(r *profiling.Result) { r.Noise, r.Nodes[0].Kernel.Lacks = noise(c.kind, 200), c.lacks }))
+		if len(d.Steps) != 1 || !strings.Contains(d.Steps[0].How, c.words) || strings.Contains(d.Steps[0].How, c.none) {
+			t.Errorf("%s: %+v", name, d.Steps)
 		}
 	}
 }

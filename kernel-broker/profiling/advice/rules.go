@@ -2,6 +2,8 @@ package advice
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/patterns"
@@ -88,14 +90,59 @@ func quietCPUs(f facts) []Step {
 		{
 			What: IsolateCPUs, Title: "CPUs for the job alone", Kernel: true, Bound: &byThreads,
 			Why: fmt.Sprintf("other tasks, without the agent that looked, had the job's CPUs for %s of the time that it wanted them", Percent(byThreads)),
-			How: "a profile that gives the job's CPUs to nobody else (isolcpus=, nohz_full=, rcu_nocbs=) and leaves the others to slurmd and daemons",
+			How: isolating(f.result),
 		},
 		{
 			What: MoveInterrupts, Title: "Interrupts elsewhere", Kernel: true, Bound: &byInterrupts,
 			Why: fmt.Sprintf("interrupts took %s of the time that the job wanted its CPUs", Percent(byInterrupts)),
-			How: "a profile with irqaffinity= for the CPUs that the job does not use, and nohz_full= against the timer's tick",
+			How: "a profile with irqaffinity= for the CPUs that the job does not use" + againstTick(f.result),
 		},
 	}
+}
+
+// isolating names the arguments that the kernel heeds, and what it lacks for the
+// others: it takes those without a word and does nothing.
+func isolating(r profiling.Result) string {
+	heeded, ignored, known := r.Heeds()
+	switch {
+	case !known:
+		return "a profile that gives the job's CPUs to nobody else, of a kernel with " + symbols(append(heeded, ignored...)) +
+			": it ignores what it was built without, and nobody knows how this one was"
+	case len(heeded) == 0:
+		return "first a kernel with " + symbols(ignored) + ", which a recipe's fragment can set: this one was built without, and ignores such arguments"
+	}
+	how := "a profile that gives the job's CPUs to nobody else (" + arguments(heeded) + ") and leaves the others to slurmd and daemons"
+	if len(ignored) > 0 {
+		how += "; this kernel ignores " + arguments(ignored) + ", it was built without " + symbols(ignored)
+	}
+	return how
+}
+
+// againstTick is for the timer's own interrupt.
+func againstTick(r profiling.Result) string {
+	const tick = "nohz_full="
+	heeded, _, known := r.Heeds()
+	is := func(a profiling.Argument) bool { return a.Name == tick }
+	if known && slices.ContainsFunc(heeded, is) {
+		return ", and " + tick + " against the timer's tick"
+	}
+	return "; against the timer's tick it takes a kernel with CONFIG_NO_HZ_FULL"
+}
+
+func arguments(list []profiling.Argument) string {
+	var names []string
+	for _, a := range list {
+		names = append(names, a.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func symbols(list []profiling.Argument) string {
+	var names []string
+	for _, a := range list {
+		names = append(names, "CONFIG_"+a.Symbol)
+	}
+	return strings.Join(names, ", ")
 }
 
 // calls that patterns count as reads and as writes.

@@ -41,14 +41,28 @@ type Report struct {
 	Run      Run              `json:"run"`
 	Result   profiling.Result `json:"result"`
 	Decision advice.Decision  `json:"decision"`
+
+	// shown is what people see of the result, slurms what was left out of that.
+	shown  profiling.Result
+	slurms profiling.Slurms
 }
 
-// New works out what follows from a result.
+// New works out what follows from a result. What is Slurm's own is left out of
+// the decision, and of what people see of the result.
 func New(run Run, result profiling.Result, now time.Time) Report {
 	if run.Collectors == nil {
 		run.Collectors = []string{}
 	}
-	return Report{Format: Format, Made: now.UTC(), Run: run, Result: result, Decision: advice.Decide(result)}
+	r := Report{Format: Format, Made: now.UTC(), Run: run, Result: result}
+	r.shown, r.slurms = result.WithoutSlurm()
+	r.Decision = advice.Decide(r.shown)
+	return r
+}
+
+// WithSlurms shows what is Slurm's own, too.
+func (r Report) WithSlurms() Report {
+	r.shown, r.slurms = r.Result, profiling.Slurms{}
+	return r
 }
 
 // WriteJSON writes the report for programs.

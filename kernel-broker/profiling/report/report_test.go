@@ -152,3 +152,25 @@ func TestComparisonPage(t *testing.T) {
 		}
 	}
 }
+
+// slurmstepd waits all the time; with it on top nobody finds the job's calls.
+func TestSlurmsOwnIsLeftOut(t *testing.T) {
+	result := full()
+	result.Syscalls.Calls = append(result.Syscalls.Calls, profiling.Syscall{Name: "wait4", Count: 1, NS: 9e11})
+	result.Syscalls.Processes = append(result.Syscalls.Processes, profiling.ProcessCalls{Node: "n1", PID: 3, Program: "slurmstepd", Name: "wait4", Count: 1, NS: 9e11})
+	r := New(run(), result, noon)
+	text := func(r Report) string {
+		var out bytes.Buffer
+		if err := r.WriteText(&out); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(strings.Fields(out.String()), " ")
+	}
+	const line = "Left out as Slurm's own: 1 calls of slurmstepd that took 15m0s. kernelctl run report 3 --slurm shows them."
+	if without := text(r); strings.Count(without, line) != 1 || strings.Contains(without, "wait4") {
+		t.Errorf("without Slurm's:\n%s", without)
+	}
+	if with := text(r.WithSlurms()); strings.Contains(with, "Left out") || !strings.Contains(with, "wait4") {
+		t.Errorf("with Slurm's:\n%s", with)
+	}
+}

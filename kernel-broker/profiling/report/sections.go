@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/page"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
@@ -37,12 +38,13 @@ var groups = []struct {
 
 func (r Report) calls() page.Section {
 	s := page.Section{ID: "calls", Title: "System calls"}
-	calls := r.Result.Syscalls
+	calls := r.shown.Syscalls
 	if calls == nil {
 		return s
 	}
 	s.Lead = r.overhead(profiling.CollectSyscalls)
 	s.Parts = append(s.Parts, r.looked(profiling.CollectSyscalls)...)
+	s.Parts = append(s.Parts, r.leftOut()...)
 	var names []string
 	for _, g := range groups {
 		names = append(names, g.name)
@@ -65,7 +67,7 @@ func (r Report) calls() page.Section {
 			each = secondsOf(c.NS / c.Count)
 		}
 		table.Rows = append(table.Rows, page.Row{page.Code(c.Name), countOf(c.Count), countOf(c.Failed), secondsOf(c.NS), each,
-			secondsOf(c.Times.AtMost(0.5)), secondsOf(c.Times.AtMost(0.99)), secondsOf(c.MostNS)})
+			secondsOf(c.Below(0.5)), secondsOf(c.Below(0.99)), secondsOf(c.MostNS)})
 		row := page.Row{page.Code(c.Name)}
 		for _, cause := range profiling.Causes() {
 			row = append(row, secondsOf(c.Split[cause].NS))
@@ -84,10 +86,21 @@ func (r Report) calls() page.Section {
 	s.Parts = append(s.Parts, split, table)
 	s.Parts = append(s.Parts, charts...)
 	s.Parts = append(s.Parts, page.Folded{Title: "All causes", Parts: []page.Part{causes}}, page.Folded{Title: "By process", Parts: []page.Part{r.processes()}})
+	if mixed := r.slurms.Mixed; len(mixed) > 0 {
+		s.Parts = append(s.Parts, page.Paragraph("Slurm's calls and the job's are together in how long single ones took of: "+strings.Join(mixed, ", ")+". Slurm's time was taken off their waits."))
+	}
 	if calls.LostAway > 0 {
 		s.Parts = append(s.Parts, page.Notice{Mood: page.Bad, Title: "Not whole:", Text: fmt.Sprintf("of %d calls nothing is known, there was no memory for them", calls.LostAway)})
 	}
 	return s
+}
+
+// leftOut is the one line on what is Slurm's.
+func (r Report) leftOut() []page.Part {
+	if r.slurms.None() {
+		return nil
+	}
+	return []page.Part{page.Paragraph(fmt.Sprintf("Left out as Slurm's own: %s. kernelctl run report %d --slurm shows them.", r.slurms, r.Run.ID))}
 }
 
 func sizes(c profiling.Syscall) []float64 {
@@ -103,9 +116,9 @@ func sizes(c profiling.Syscall) []float64 {
 func (r Report) processes() page.Table {
 	table := page.Table{Caption: r.estimates(profiling.CollectSyscalls, "Calls of each process"), Columns: []page.Column{{Title: "Program"}, {Title: "Node"}, {Title: "Process", Numeric: true},
 		{Title: "Call"}, {Title: "Calls", Numeric: true}, {Title: "Time", Numeric: true}}}
-	for i, p := range r.Result.Syscalls.Processes {
+	for i, p := range r.shown.Syscalls.Processes {
 		if i == mostProcesses {
-			table.Note = fmt.Sprintf("The first %d of %d.", mostProcesses, len(r.Result.Syscalls.Processes))
+			table.Note = fmt.Sprintf("The first %d of %d.", mostProcesses, len(r.shown.Syscalls.Processes))
 			break
 		}
 		table.Rows = append(table.Rows, page.Row{page.Code(p.Program), page.Text(p.Node), page.Figure(float64(p.PID), fmt.Sprint(p.PID)),
@@ -116,12 +129,15 @@ func (r Report) processes() page.Table {
 
 func (r Report) files() page.Section {
 	s := page.Section{ID: "files", Title: "Input and output"}
-	io := r.Result.IO
+	io := r.shown.IO
 	if io == nil {
 		return s
 	}
 	s.Lead = r.overhead(profiling.CollectIO)
 	s.Parts = append(s.Parts, r.looked(profiling.CollectIO)...)
+	if r.Result.Syscalls == nil {
+		s.Parts = append(s.Parts, r.leftOut()...)
+	}
 	columns := []page.Column{{Title: "Files"}, {Title: "Used for"}, {Title: "Number", Numeric: true}, {Title: "Reads", Numeric: true}, {Title: "Bytes read", Numeric: true},
 		{Title: "Writes", Numeric: true}, {Title: "Bytes written", Numeric: true}, {Title: "Bytes each", Numeric: true}, {Title: "In order", Numeric: true}, {Title: "Syncs", Numeric: true}, {Title: "Advice"}}
 	patterns := page.Table{Caption: r.estimates(profiling.CollectIO, "Patterns: files that are used alike"), Columns: columns}
@@ -158,7 +174,7 @@ func meanBytes(t profiling.Traffic) page.Cell {
 }
 
 func (r Report) singleFiles() page.Table {
-	io := r.Result.IO
+	io := r.shown.IO
 	table := page.Table{Caption: r.estimates(profiling.CollectIO, "Files"), Columns: []page.Column{{Title: "File"}, {Title: "Node"}, {Title: "Size", Numeric: true}, {Title: "Opened", Numeric: true},
 		{Title: "Reads", Numeric: true}, {Title: "Bytes read", Numeric: true}, {Title: "Writes", Numeric: true}, {Title: "Bytes written", Numeric: true},
 		{Title: "Syncs", Numeric: true}, {Title: "File system"}}}

@@ -32,9 +32,19 @@ func (s *Store) Commit(ctx context.Context, writes ...store.Write) (int64, error
 			changes = append(changes, clientv3.OpPut(key, string(w.Value)))
 		}
 	}
+	leader, leads := s.fence()
+	if leads {
+		fences = append(fences, leader)
+		reads = append(reads, clientv3.OpGet(s.prefix+leaderKey))
+	}
 	resp, err := s.client.Txn(ctx).If(fences...).Then(changes...).Else(reads...).Commit()
 	if err != nil {
 		return 0, fmt.Errorf("commit: %w", translate(err))
+	}
+	if !resp.Succeeded && leads {
+		if err := s.overtaken(resp); err != nil {
+			return 0, err
+		}
 	}
 	if !resp.Succeeded {
 		return 0, conflict(writes, resp)

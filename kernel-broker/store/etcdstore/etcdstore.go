@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -59,7 +60,9 @@ type Store struct {
 	ctx     context.Context // ends at Close
 	cancel  context.CancelFunc
 	mu      sync.Mutex // guards watches.Add against Close
+	closing bool
 	watches sync.WaitGroup
+	leads   atomic.Pointer[leadership] // nil: whoever opens the namespace writes
 }
 
 var clusterName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
@@ -112,12 +115,16 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 // Close implements store.Store. It returns when all watches have ended.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	already := s.ctx.Err() != nil
-	s.cancel()
+	already := s.closing
+	s.closing = true
 	s.mu.Unlock()
 	if already {
 		return nil
 	}
+	s.resign()
+	s.mu.Lock()
+	s.cancel()
+	s.mu.Unlock()
 	s.watches.Wait()
 	// The client reports its own cancelled context here.
 	if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {

@@ -22,6 +22,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (!gate_judge(&facts, cause))
 		REQUIRE(*cause);
+	else
+		REQUIRE(facts.state_error ||
+			!nodestate_lost_job(&facts.state, facts.job));
 	gate_describe_node(&facts, text, sizeof(text));
 	return 0;
 }

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+)
+
+// mostLacking nodes are named.
+const mostLacking = 8
+
+// meansStock asks for a word when a kernel shall become a version of stock: every
+// node goes back to that after its job, and one that a node cannot use there
+// takes the node away.
+func (r registration) meansStock() error {
+	switch {
+	case r.replaceStock && r.profile != kernelbroker.StockProfile:
+		return usageError{fmt.Errorf("--replace-stock goes with --profile %s", kernelbroker.StockProfile)}
+	case !r.replaceStock && r.profile == kernelbroker.StockProfile:
+		return fmt.Errorf("profile %q is for the distribution's own kernel, which nodes boot after a reset and go back to after each job; other kernels belong into a profile of their own. "+
+			"--replace-stock registers it here all the same, and with --dry-run tells which nodes would lack a driver: %w", r.profile, kernelbroker.ErrPrecluded)
+	}
+	return nil
+}
+
+// noteStock says of a kernel that becomes a version of stock which nodes lack a
+// driver in it.
+func (a *app) noteStock(ctx context.Context, k *api.KernelSpec) error {
+	if k.GetProfile() != kernelbroker.StockProfile {
+		return nil
+	}
+	lacking, nodes, err := a.lacking(ctx, k)
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("once kernel %s (%s) is the default every node goes back to it", refOfSpec(k), k.GetRelease())
+	switch more := len(lacking) - mostLacking; {
+	case nodes == 0:
+		a.say("note: %s; no node has said yet which drivers it uses", what)
+	case len(lacking) == 0:
+		a.say("note: %s; it has the drivers that the %d nodes use", what, nodes)
+	case more > 0:
+		a.say("warning: %s, and it lacks drivers that %d of %d nodes use: %s; and %d more", what, len(lacking), nodes, strings.Join(lacking[:mostLacking], "; "), more)
+	default:
+		a.say("warning: %s, and it lacks drivers that %d of %d nodes use: %s", what, len(lacking), nodes, strings.Join(lacking, "; "))
+	}
+	return nil
+}
+
+// lacking says which nodes use drivers that a kernel does not have.
+func (a *app) lacking(ctx context.Context, k *api.KernelSpec) (lacking []string, nodes int, err error) {
+	response, err := call(ctx, a, api.NewNodeServiceClient, api.NodeServiceClient.ListNodes, &api.ListNodesRequest{})
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, n := range response.GetNodes() {
+		if len(n.GetInventory().GetDrivers()) == 0 {
+			continue
+		}
+		nodes++
+		var missing []string
+		for _, driver := range n.GetInventory().GetDrivers() {
+			if !slices.Contains(k.GetDrivers(), driver) {
+				missing = append(missing, driver)
+			}
+		}
+		if len(missing) > 0 {
+			lacking = append(lacking, n.GetName()+" ("+strings.Join(missing, " ")+")")
+		}
+	}
+	return lacking, nodes, nil
+}

@@ -1,0 +1,37 @@
+package client
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// setting is a line of a settings file with one value.
+var setting = regexp.MustCompile(`(?m)^([a-z_]+):[ \t]+["']?([^"'#\s]+)["']?[ \t]*(?:#.*)?$`)
+
+// Salvage is what a hook can go by to hold a job when the settings themselves
+// cannot be read: the defaults, with what can be made out of the file at path of
+// where Slurm, the log and the hook's own files are.
+func Salvage(path string) Config {
+	c := DefaultConfig()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return c
+	}
+	for _, line := range setting.FindAllStringSubmatch(string(text), -1) {
+		key, value := line[1], line[2]
+		if key == "hold_after" {
+			if n, err := strconv.Atoi(value); err == nil && n >= 1 && n <= mostHoldAfter {
+				c.HoldAfter = n
+			}
+			continue
+		}
+		to := map[string]*string{"scontrol": &c.Scontrol, "slurm_conf": &c.SlurmConf, "state_dir": &c.StateDir, "log_file": &c.LogFile}[key]
+		if to != nil && filepath.IsAbs(value) && !strings.Contains(value, "..") {
+			*to = value
+		}
+	}
+	return c
+}

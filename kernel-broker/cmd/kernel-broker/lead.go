@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/store/etcdstore"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/takeover"
+)
+
+var (
+	// errOvertaken ends a broker that may not act any more.
+	errOvertaken = errors.New("the lease on the cluster in etcd is lost: another broker may act by now, so this one ends")
+	errLocked    = errors.New("another broker runs on the data folder")
+)
+
+// lead waits until no other broker acts on the cluster in a shared etcd, and ends
+// ctx when this one may not act any more. The broker's own etcd is nobody else's,
+// by the lock on its folder.
+func lead(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, end context.CancelCauseFunc) error {
+	if len(c.Etcd.Endpoints) == 0 {
+		return nil
+	}
+	place, err := takeover.Open(ctx, takeover.Patience, errLocked, func() (string, error) { return lockPlace(c.DataDir) })
+	if err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	err = kept.Lead(ctx, etcdstore.Claim{
+		Place:  place,
+		Holder: fmt.Sprintf("%s pid %d, which serves this cluster since %s", host, os.Getpid(), time.Now().UTC().Format(time.RFC3339)),
+		Waits:  func(holder string) { log.Warn("another broker acts; waiting", "broker", holder) },
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		select {
+		case <-kept.Lost():
+			log.Error("this broker may not act any more", "error", errOvertaken)
+			end(errOvertaken)
+		case <-ctx.Done():
+		}
+	}()
+	return nil
+}
+
+// lockPlace locks a file in the data folder until the process ends, and names the
+// place: in this boot of this host nobody else has it.
+func lockPlace(dir string) (string, error) {
+	path, err := filepath.Abs(filepath.Join(dir, "acting.lock"))
+	if err != nil {
+		return "", err
+	}
+	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_CREAT|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("lock %q: %w", path, err)
+	}
+	if err := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = fmt.Errorf("%w: %q", errLocked, path)
+		}
+		return "", errors.Join(err, syscall.Close(fd))
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", errors.Join(err, syscall.Close(fd))
+	}
+	return strings.TrimSpace(string(boot)) + ":" + path, nil
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// secretive is a slurmctld with PrivateData and operators.
+type secretive struct {
+	private   bool
+	operators map[string]bool
+	err       error
+	asked     int
+}
+
+func (s *secretive) PrivateJobs(context.Context) (bool, error) {
+	s.asked++
+	return s.private, s.err
+}
+
+func (s *secretive) Operates(_ context.Context, user string, _ uint32) (bool, error) {
+	s.asked++
+	return s.operators[user], s.err
+}
+
+func people1(_ context.Context, uid uint32) (kb.Person, error) {
+	name := map[uint32]string{1: "alice", 2: "olga"}[uid]
+	if name == "" {
+		return kb.Person{}, kb.ErrNotFound
+	}
+	return kb.Person{UID: uid, Name: name}, nil
+}
+
+func TestPrivacy(t *testing.T) {
+	s, now := &secretive{private: true, operators: map[string]bool{"olga": true}}, time.Now()
+	p := newPrivacy(s, people1)
+	p.now = func() time.Time { return now }
+	check := func(what string, uid uint32, want bool, asked int) {
+		t.Helper()
+		s.asked = 0
+		if got := p.showsOthers(t.Context(), uid); got != want || s.asked != asked {
+			t.Errorf("%s: %v with %d questions, want %v with %d", what, got, s.asked, want, asked)
+		}
+	}
+	check("a plain user", 1, false, 2)
+	check("again", 1, false, 0)
+	check("an operator", 2, true, 1)
+	check("one without a name", 3, false, 0)
+	now = now.Add(keepPrivacy)
+	s.private, s.err = false, errors.New("slurmctld is away")
+	check("slurmctld is away: as it was", 1, false, 2)
+	check("and for operators", 2, true, 1)
+	check("it is not asked at once again", 2, true, 0)
+	now = now.Add(keepSilence)
+	s.err = nil
+	check("no longer private", 1, true, 1)
+	s.private = true
+	p.forget()
+	check("after a reload", 1, false, 2)
+}
+
+// A slurmctld that has not said anything yet has not said that jobs are public.
+func TestPrivacyBeforeTheFirstWord(t *testing.T) {
+	s := &secretive{err: errors.New("slurmctld is away")}
+	if newPrivacy(s, people1).showsOthers(t.Context(), 1) {
+		t.Error("others' jobs are shown before slurmctld said that they may be")
+	}
+}

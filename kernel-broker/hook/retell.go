@@ -1,0 +1,30 @@
+package hook
+
+import (
+	"context"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// commentColumns end in one behind which there is nothing; no comment is longer.
+const commentColumns = "JobID:12,admin_comment:1100"
+
+// retell makes a comment in which stays what the job asked for at submit. While
+// slurmctld does not say what that was, the reason alone is better than nothing.
+func (s scontrol) retell(ctx context.Context, j job, reason string) string {
+	id := strconv.FormatUint(uint64(j.id.Job), 10)
+	out, err := s.program(ctx, filepath.Join(filepath.Dir(s.path), "squeue"), "--noheader", "--array", "--all", "--states=all",
+		"--jobs="+id, "--Format="+commentColumns)
+	if err != nil {
+		return reason
+	}
+	for line := range strings.Lines(out) {
+		if has, comment, _ := strings.Cut(line, " "); has == id {
+			return kernelbroker.SlurmJob{AdminComment: strings.TrimSpace(comment)}.Retell(reason)
+		}
+	}
+	return reason
+}

@@ -1,0 +1,56 @@
+package hook
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// Settings that cannot be read are nobody's but the administrator's to mend: the
+// job is held in the end, with the reason, as when there is no broker.
+func TestPrologWithSettingsThatCannotBeReadHoldsTheJob(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.write("client.yaml", h.read("client.yaml")+"brokr: here\n")
+	for _, restart := range []string{"0", "0", "1", "2"} {
+		h.job("CONFIGURING", int(restart[0]-'0'))
+		code, output, _ := h.prolog("SLURM_JOB_RESTART_COUNT=" + restart)
+		if code != 1 || !strings.Contains(output, `settings not read`) || !strings.Contains(h.read("log"), `unknown key \"brokr\"`) {
+			t.Errorf("run %s: exit %d: %s", restart, code, output)
+		}
+		if held := len(h.asked()) > 0; held != (restart == "2") {
+			t.Errorf("run %s: held %v: %v", restart, held, h.asked())
+		}
+	}
+	got := h.asked()
+	if len(got) != 2 || got[1] != "requeuehold 12" || !strings.HasPrefix(got[0], "update jobid=12 admincomment=kernel-broker: PrologSlurmctld cannot read its settings, job held; ask your administrator, then scontrol release (") ||
+		!strings.Contains(got[0], `unknown key "brokr"`) {
+		t.Errorf("scontrol: %q", got)
+	}
+	// A job that was cancelled meanwhile must not come back.
+	h.job("CANCELLED", 2)
+	if code, output, _ := h.prolog("SLURM_JOB_RESTART_COUNT=2"); code != 0 {
+		t.Errorf("of a job that left: exit %d: %s", code, output)
+	}
+	// The other hooks let everything go on.
+	if code, output, _ := h.run(environment(), epilogName, "--config", h.path("client.yaml")); code != 0 {
+		t.Errorf("epilog: exit %d: %s", code, output)
+	}
+}
+
+// Where the failures cannot be counted Slurm's own count ends the loop.
+func TestPrologThatCannotCountHoldsByRestarts(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.write("client.yaml", h.read("client.yaml")+"brokr: here\n")
+	if err := os.WriteFile(h.path("state"), []byte("no folder"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, restart := range []string{"0", "1", "2"} {
+		h.job("CONFIGURING", int(restart[0]-'0'))
+		code, output, _ := h.prolog("SLURM_JOB_RESTART_COUNT=" + restart)
+		if held := len(h.asked()) > 0; code != 1 || held != (restart == "2") || !strings.Contains(output, "failure not counted") {
+			t.Errorf("run %s: exit %d, scontrol %q: %s", restart, code, h.asked(), output)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+var stockRef = kb.Ref{Profile: kb.StockProfile}
+
+// administrator takes in what somebody else than the product says of a node, and
+// sees to it that Slurm still says so when the node is back on stock. The boot
+// that ends a return is one that Slurm was asked for with nextstate=RESUME, and
+// the registration after it ends every drain and every reason. So before slurmd
+// may answer that boot is taken back, and the node taken out of service again.
+func (d *decision) administrator(n *kb.Node, agent Agent) {
+	s, known := d.slurmNode(n.Name)
+	if !known || s.Unknown() {
+		return
+	}
+	if !s.RebootAsked() {
+		n.Armed = n.Armed && d.in.Slurm.At.Sub(n.ArmedAt) < armTime
+	} else if strings.HasPrefix(s.Reason, kb.ReasonReturn) {
+		n.Armed = true
+	}
+	d.rebootAsked(n, s)
+	d.listen(n, s, agent)
+	d.sayAgain(n, s, agent)
+	d.settleBoot(n, s, agent)
+	d.resumeOwn(n, s, agent)
+}
+
+// armTime is what a boot that was asked for may take to be seen.
+const armTime = 10 * time.Second
+
+// armed notes that Slurm is asked for a boot, before it is: the one who drains
+// the node a moment later takes the place of our words.
+func (d *decision) armed(n *kb.Node) {
+	if !n.Armed || d.in.Now.Sub(n.ArmedAt) > armTime/2 {
+		n.Armed, n.ArmedAt = true, d.in.Now
+	}
+}
+
+// foreignReboot reports whether Slurm boots the node because an administrator
+// asked for that.
+func foreignReboot(n *kb.Node, s kb.SlurmNode) bool { return s.RebootAsked() && !n.Armed }
+
+// listen records what is said of a node for as long as a return may wipe it,
+// and forgets it when an administrator has.
+func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
+	if n.GateDrain != "" && n.GateDrain == s.By {
+		// Nobody said that: the gate brought it about. Of a node that was just
+		// booting its agent tells that later than Slurm.
+		if n.Said != nil && n.Said.By == s.By {
+			d.unsay(n)
+		}
+		return
+	}
+	switch said := n.Said; {
+	case s.Foreign() && foreignReboot(n, s):
+	case s.Foreign() && said == nil:
+		if !n.Armed && n.Runs(stockRef) && n.Pending == nil && d.owner(n) == nil {
+			return // nothing of ours comes after it
+		}
+		n.Said = &kb.Said{Reason: s.Words(), By: s.By, Down: d.wasDowned(n, s), Fail: s.Failing(), BootID: n.Boot.BootID}
+		d.note(n, "taken out of service", n.Said.Reason)
+	case s.Foreign():
+		if s.Words() != said.Reason {
+			said.Reason, said.By, said.Asked, said.Fail = s.Words(), s.By, false, false
+		}
+		said.Down, said.Fail = said.Down || d.wasDowned(n, s), said.Fail || s.Failing()
+	case said == nil || said.Asked && !d.saidSince(n):
+	case said.BootID != n.Boot.BootID && agent.Slurmd.Running && s.Reason == "":
+		// slurmd answered before it was held back, and Slurm forgot.
+		d.act(Action{Kind: DrainNode, Node: n.Name, Text: said.Reason})
+	default:
+		d.note(n, "returned to service", "")
+		d.unsay(n)
+	}
+}
+
+// wasDowned tells a node that was set down from one that was drained. Slurm
+// itself sets one down to boot it, be it ever so shortly after: what tells then
+// is that its job was thrown off it.
+func (d *decision) wasDowned(n *kb.Node, s kb.SlurmNode) bool {
+	if !s.RebootIssued() {
+		return s.Down()
+	}
+	a := d.allocs[n.Timeline]
+	if a == nil {
+		return false
+	}
+	for _, j := range d.in.Slurm.Queue {
+		if j.ID == a.ID.Job && j.Restart > a.ID.Restart {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *decision) unsay(n *kb.Node) {
+	n.Said = nil
+	n.SlurmdHeld = false
+}
+
+// saidSince reports whether Slurm was told again, and looked at after that.
+func (d *decision) saidSince(n *kb.Node) bool {
+	at, told := d.in.SaidAgain[n.Name]
+	return told && d.in.Slurm.At.After(at)
+}
+
+// sayAgain has Slurm told what it is about to forget, while no slurmd answers.
+func (d *decision) sayAgain(n *kb.Node, s kb.SlurmNode, agent Agent) {
+	said := n.Said
+	if said == nil {
+		return
+	}
+	n.SlurmdHeld = false
+	if !s.Free() || d.owner(n) != nil || !n.Steady() || !n.Runs(stockRef) {
+		return
+	}
+	switch {
+	case said.Asked && d.saidSince(n) && !s.RebootAsked():
+		if !s.Waiting() {
+			n.KnownBoot = n.Boot.BootID
+		}
+		said.BootID, said.Asked = n.Boot.BootID, false
+	case agent.Slurmd.Running && !s.RebootAsked():
+		said.BootID = n.Boot.BootID // Slurm has the boot, and still says so
+	case s.RebootAsked() || said.BootID != n.Boot.BootID:
+		n.SlurmdHeld = true
+		if agent.Connected && !agent.Slurmd.Running {
+			said.Asked = true
+			d.act(Action{Kind: SayAgain, Node: n.Name, Text: said.Reason, State: said.State()})
+		}
+		return
+	}
+	d.settled(n, s, agent)
+}
+
+// settled forgets what Slurm has again. ReturnToService=2 has a registration end
+// what was set down, so that is looked at once more after slurmd has answered.
+func (d *decision) settled(n *kb.Node, s kb.SlurmNode, agent Agent) {
+	switch {
+	case !n.Said.Down:
+		d.unsay(n)
+	case !agent.Slurmd.Running || d.in.Slurm.At.Sub(agent.Slurmd.At) < d.in.Config.RegisterRetry:
+	case s.Down():
+		d.unsay(n)
+	default:
+		d.act(Action{Kind: DownNode, Node: n.Name, Text: n.Said.Reason})
+	}
+}
+
+// settleBoot keeps a kexec that Slurm waits for no more from looking like a crash:
+// slurmctld that is reconfigured forgets boots that jobs wait for. With no job on
+// the node there is none that it could have cost.
+func (d *decision) settleBoot(n *kb.Node, s kb.SlurmNode, agent Agent) {
+	if n.Said != nil {
+		return
+	}
+	n.SlurmdHeld = false
+	if n.Boot.Token == "" || n.KnownBoot == n.Boot.BootID || !n.Steady() || d.owner(n) != nil || n.KeptFor != "" {
+		return
+	}
+	half := s.Drained() && s.Reason == settling
+	if !s.Free() || s.Waiting() || s.RebootAsked() || s.Down() || s.Drained() && !half || !agent.Connected || agent.Slurmd.Running {
+		return
+	}
+	if d.saidSince(n) && !half {
+		n.KnownBoot = n.Boot.BootID
+		return
+	}
+	n.SlurmdHeld = true
+	if d.in.Slurm.At.After(agent.Since) {
+		d.act(Action{Kind: SettleBoot, Node: n.Name, Text: settling})
+	}
+}
+
+// settling is the reason of the drain that ends at once.
+const settling = kb.ReasonReturn + " a boot that Slurm does not wait for"
+
+// resumeOwn ends a drain of the product's own that Slurm kept by mistake: after
+// a reconfiguration slurmctld no longer knows that a node it boots is to be
+// resumed.
+func (d *decision) resumeOwn(n *kb.Node, s kb.SlurmNode, agent Agent) {
+	if !s.Ours() || !s.Drained() && !s.Down() || s.RebootAsked() || s.Waiting() || !s.Free() {
+		return
+	}
+	if d.owner(n) != nil || n.KeptFor != "" || n.Said != nil || n.Failure != nil || !n.Steady() || !n.Runs(stockRef) {
+		return
+	}
+	// Before slurmd has registered the boot a resume would make it a crash.
+	if agent.Connected && agent.Slurmd.Running && d.in.Slurm.At.Sub(agent.Slurmd.At) > healDelay {
+		d.act(Action{Kind: ResumeNode, Node: n.Name, Text: "its return is over"})
+	}
+}
+
+// label tells who reads reasons what a node is armed for. The boot is asked for
+// without a reason: Slurm would put it in the place of what an administrator said
+// a moment before, which nobody could know any more.
+func (d *decision) label(n *kb.Node, owner *kb.Allocation) {
+	s, known := d.slurmNode(n.Name)
+	if known && n.Armed && s.Armed() && !s.RebootIssued() && s.Unnamed() && owner.Phase == kb.PhaseReady {
+		d.act(Action{Kind: LabelNode, Node: n.Name, Text: armReason(owner)})
+	}
+}
+
+func armReason(owner *kb.Allocation) string {
+	return fmt.Sprintf("%s %s for job %s", kb.ReasonReturn, owner.Kernel.Ref(), owner.Reference)
+}
+
+// saidBefore is what an administrator had said of a node that fails.
+func saidBefore(n *kb.Node) string {
+	if n.Said == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (before: %s)", n.Said.Reason)
+}

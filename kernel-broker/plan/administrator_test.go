@@ -1,0 +1,327 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// off is running, after its job has left and Slurm has issued the armed boot.
+func off(t *testing.T, w *world, state, reason string) {
+	t.Helper()
+	w.now = w.now.Add(time.Second)
+	delete(w.slurm.Jobs, 7)
+	w.node("n1", state, reason)
+	w.settle()
+	w.now = w.now.Add(time.Second)
+	w.settle()
+	if w.nodes["n1"].PhaseName() != "loading" || !w.nodes["n1"].Want.IsStock() {
+		t.Fatalf("n1 is %s, wants %s", w.nodes["n1"].PhaseName(), w.nodes["n1"].Want)
+	}
+}
+
+// home boots n1 back to stock; no slurmd runs there.
+func home(w *world) []Action {
+	w.report("n1", ReportExecuting, "", "")
+	w.settle()
+	w.silence("n1")
+	w.settle()
+	w.boot("n1", kernels[0], w.nodes["n1"].Pending.Token)
+	return w.settle()
+}
+
+// said is the broker after Slurm was told again.
+func said(w *world, state, reason string) {
+	w.saidAgain["n1"] = w.now
+	w.now = w.now.Add(10 * time.Millisecond)
+	w.node("n1", state, reason)
+	w.settle()
+}
+
+// A node of which an administrator says that it fails is said to fail again.
+func TestAdministratorsFailSurvivesTheReturn(t *testing.T) {
+	w := running(t)
+	w.node("n1", "ALLOCATED+FAIL+REBOOT_REQUESTED", "bad DIMM")
+	if actions := w.settle(); has(actions, Disarm) || has(actions, ArmReturn) {
+		t.Fatalf("the return is armed anew, which takes the reason: %v", actions)
+	}
+	off(t, w, "DOWN+DRAIN+FAIL+REBOOT_ISSUED", "bad DIMM : reboot issued")
+	for _, action := range home(w) {
+		if action.Kind == SayAgain && action.State == kb.StateFail && action.Text == "bad DIMM" {
+			return
+		}
+	}
+	t.Errorf("not said again; recorded: %+v", w.nodes["n1"].Said)
+}
+
+// What an administrator says of a node stays: the boot that would end it is taken
+// back before slurmd may answer.
+func TestAdministratorsDrainSurvivesTheReturn(t *testing.T) {
+	for name, c := range map[string]struct {
+		running, runningReason string
+		issued                 string
+		requeued, down         bool
+	}{
+		"drained while the job runs": {"ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM", "bad DIMM : reboot issued", false, false},
+		// The drain and the end of the job fall between two looks.
+		"drained at the end":         {"ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7", "bad DIMM : reboot issued", false, false},
+		"drained before a label":     {"ALLOCATED+DRAIN+REBOOT_REQUESTED", "Reboot ASAP", "bad DIMM : reboot issued", false, false},
+		"set down while the job ran": {"DOWN+DRAIN+REBOOT_REQUESTED", "bad DIMM", "bad DIMM : reboot issued", true, true},
+		"set down at the end":        {"ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7", "bad DIMM : reboot issued", true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := running(t)
+			w.node("n1", c.running, c.runningReason)
+			w.settle()
+			if c.requeued {
+				w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", Restart: 1, State: "PENDING", Reason: "BeginTime", Reboot: true}}
+			}
+			off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", c.issued)
+			n := w.nodes["n1"]
+			if n.Said == nil || n.Said.Reason != "bad DIMM" || n.Said.Down != c.down || n.Reboot != nil {
+				t.Fatalf("recorded: %+v, reboot %+v", n.Said, n.Reboot)
+			}
+			actions := home(w)
+			n = w.nodes["n1"]
+			if !n.SlurmdHeld || !has(actions, SayAgain) || has(actions, ResumeNode) {
+				t.Fatalf("held %v, %v", n.SlurmdHeld, actions)
+			}
+			after := "IDLE+DRAIN+NOT_RESPONDING"
+			if c.down {
+				after = "DOWN+DRAIN+NOT_RESPONDING"
+			}
+			said(w, after, "bad DIMM")
+			if n = w.nodes["n1"]; n.SlurmdHeld || n.KnownBoot != n.Boot.BootID || !n.Steady() {
+				t.Fatalf("slurmd is held %v, known boot %q, %s", n.SlurmdHeld, n.KnownBoot, n.PhaseName())
+			}
+			w.slurmd("n1")
+			w.now = w.now.Add(time.Minute)
+			actions = w.settle()
+			if n = w.nodes["n1"]; n.Said != nil || has(actions, ArmReturn) || has(actions, ResumeNode) || has(actions, SayAgain) {
+				t.Errorf("%+v, %v", n.Said, actions)
+			}
+		})
+	}
+}
+
+// With ReturnToService=2 a registration ends "down"; the drain holds until it is
+// said once more.
+func TestAdministratorsDownSurvivesRegistration(t *testing.T) {
+	w := running(t)
+	w.node("n1", "DOWN+DRAIN+REBOOT_REQUESTED", "smoke")
+	w.settle()
+	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "smoke : reboot issued")
+	home(w)
+	said(w, "DOWN+DRAIN", "smoke")
+	w.slurmd("n1")
+	w.node("n1", "IDLE+DRAIN", "smoke")
+	w.now = w.now.Add(time.Minute)
+	if actions := w.settle(); !has(actions, DownNode) {
+		t.Fatalf("%v", actions)
+	}
+	w.node("n1", "DOWN+DRAIN", "smoke")
+	w.settle()
+	if n := w.nodes["n1"]; n.Said != nil {
+		t.Errorf("%+v", n.Said)
+	}
+}
+
+// A broker that is killed between the halves of what it says says it whole again,
+// and takes none of it for an administrator's.
+func TestAdministratorsDrainSaidByTheNextBroker(t *testing.T) {
+	w := running(t)
+	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
+	w.settle()
+	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+	home(w)
+	w.node("n1", "IDLE+NOT_RESPONDING", "")
+	if actions := w.settle(); !has(actions, SayAgain) || w.nodes["n1"].Said == nil || !w.nodes["n1"].SlurmdHeld {
+		t.Errorf("%v, %+v", actions, w.nodes["n1"].Said)
+	}
+}
+
+func TestAdministratorResumes(t *testing.T) {
+	w := running(t)
+	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
+	w.settle()
+	if w.nodes["n1"].Said == nil {
+		t.Fatal("not recorded")
+	}
+	w.now = w.now.Add(time.Minute)
+	w.node("n1", "ALLOCATED", "")
+	if actions := w.settle(); w.nodes["n1"].Said != nil || !has(actions, ArmReturn) {
+		t.Errorf("%+v, %v", w.nodes["n1"].Said, actions)
+	}
+}
+
+// Whoever takes the return back while the job runs, it is armed again; but not
+// over an administrator's drain, nor over a kept node.
+func TestReturnIsArmedAgain(t *testing.T) {
+	for _, c := range []struct {
+		name, state, reason string
+		want                Kind
+		not                 Kind
+	}{
+		{"cancel_reboot", "ALLOCATED", "", ArmReturn, Disarm},
+		{"undrain", "ALLOCATED+REBOOT_REQUESTED", "", Disarm, ArmReturn},
+		{"cancelled and drained", "ALLOCATED+DRAIN", "bad fan", CommentJob, ArmReturn},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := running(t)
+			w.told = map[kb.JobID]string{}
+			w.node("n1", c.state, c.reason)
+			w.now = w.now.Add(time.Minute)
+			if actions := w.settle(); !has(actions, c.want) || has(actions, c.not) {
+				t.Errorf("%v", actions)
+			}
+		})
+	}
+}
+
+// A node that was drained while it was not armed is booted without Slurm's
+// waiting, which must be told that it knows that boot.
+func TestAdministratorsDrainOfAnUnarmedNode(t *testing.T) {
+	w := running(t)
+	w.now = w.now.Add(time.Minute)
+	w.node("n1", "ALLOCATED+DRAIN", "bad fan")
+	w.settle()
+	off(t, w, "IDLE+DRAIN", "bad fan")
+	if actions := home(w); !has(actions, SayAgain) || !w.nodes["n1"].SlurmdHeld {
+		t.Errorf("%v", actions)
+	}
+}
+
+// slurmctld that is reconfigured forgets that a node it boots is to be resumed.
+func TestOwnDrainThatSlurmKept(t *testing.T) {
+	for _, c := range []struct {
+		state, reason string
+		want          bool
+	}{
+		{"IDLE+DRAIN", "kprof: mitgcm@3 for job 7 : reboot issued", true},
+		{"IDLE+DRAIN", "Reboot ASAP : reboot issued", true},
+		{"DOWN+DRAIN", "kprof: mitgcm@3 for job 7 : reboot timed out", true},
+		{"IDLE+DRAIN", "bad fan", false},
+		{"IDLE+DRAIN", "kernel-broker: stock@1: no space", false},
+		{"IDLE+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7", false},
+		{"ALLOCATED+DRAIN", "kprof: mitgcm@3 for job 7", false},
+		{"DOWN", "Not responding", false},
+	} {
+		w := steadyOnStock(t, "n1")
+		w.node("n1", c.state, c.reason)
+		if early := w.settle(); has(early, ResumeNode) {
+			t.Errorf("%s %q: before slurmd has registered: %v", c.state, c.reason, early)
+		}
+		if actions := w.pass(healDelay + time.Second); has(actions, ResumeNode) != c.want {
+			t.Errorf("%s %q: %v", c.state, c.reason, actions)
+		}
+	}
+}
+
+// slurmctld that is reconfigured forgets the boot that a job waits for. The kexec
+// that cannot be called off is no crash, and the node serves on.
+func TestBootThatSlurmForgot(t *testing.T) {
+	w := booting(t)
+	w.now = w.now.Add(time.Second)
+	delete(w.slurm.Jobs, 7)
+	w.node("n1", "IDLE", "")
+	w.settle()
+	w.boot("n1", kernels[1], w.nodes["n1"].Pending.Token)
+	w.settle()
+	home(w)
+	w.now = w.now.Add(time.Millisecond)
+	if actions := w.settle(); !has(actions, SettleBoot) || !w.nodes["n1"].SlurmdHeld {
+		t.Fatalf("held %v, %v", w.nodes["n1"].SlurmdHeld, actions)
+	}
+	said(w, "IDLE+NOT_RESPONDING", "")
+	if n := w.nodes["n1"]; n.SlurmdHeld || n.KnownBoot != n.Boot.BootID {
+		t.Errorf("held %v, known %q", n.SlurmdHeld, n.KnownBoot)
+	}
+	w.slurmd("n1")
+	w.node("n1", "IDLE", "")
+	if actions := w.settle(); has(actions, SettleBoot) {
+		t.Errorf("%v", actions)
+	}
+}
+
+// An administrator's reboot is the machine's own, once.
+func TestAdministratorsReboot(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	start, kexecs := w.nodes["n1"].SlurmdStart, w.nodes["n1"].Kexecs
+	w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "kernel update : reboot issued")
+	w.now = w.now.Add(time.Minute)
+	w.settle()
+	n := w.nodes["n1"]
+	if n.Reboot == nil || !n.Reboot.Due || n.Pending != nil || n.SlurmdStart != start || n.Said != nil {
+		t.Fatalf("%+v, pending %v, slurmd start %d", n.Reboot, n.Pending, n.SlurmdStart)
+	}
+	w.boot("n1", kernels[0], "")
+	w.settle()
+	w.settle()
+	if n = w.nodes["n1"]; n.Reboot == nil || n.Reboot.Due || !n.Steady() {
+		t.Fatalf("%+v, %s", n.Reboot, n.PhaseName())
+	}
+	w.node("n1", "IDLE", "")
+	w.settle()
+	if n = w.nodes["n1"]; n.Reboot != nil || n.Kexecs != kexecs {
+		t.Errorf("%+v, %d kexecs", n.Reboot, n.Kexecs)
+	}
+}
+
+// On a profile node the machine's own boot takes the place of the kexec to stock,
+// when the job has left.
+func TestAdministratorsRebootOfAProfileNode(t *testing.T) {
+	w := running(t)
+	w.node("n1", "ALLOCATED", "")
+	w.now = w.now.Add(time.Minute)
+	w.settle() // its return was taken back
+	w.now = w.now.Add(time.Minute)
+	w.nodes["n1"].Armed = false // and the reboot came before it was armed again
+	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "kernel update")
+	if actions := w.settle(); has(actions, ArmReturn) || has(actions, Disarm) || w.nodes["n1"].Reboot == nil {
+		t.Fatalf("%v", actions)
+	}
+	delete(w.slurm.Jobs, 7)
+	w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED", "kernel update")
+	w.settle()
+	if n := w.nodes["n1"]; n.Pending != nil || n.Reboot.Due || !n.Steady() {
+		t.Fatalf("%v, %+v, %s", n.Pending, n.Reboot, n.PhaseName())
+	}
+	w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "kernel update : reboot issued")
+	w.settle()
+	if n := w.nodes["n1"]; n.Pending != nil || !n.Reboot.Due {
+		t.Errorf("%v, %+v", n.Pending, n.Reboot)
+	}
+}
+
+// Slurm never starts a job that was suspended before it had begun. It waits for
+// its resume, and then again for nodes.
+func TestSuspendedInTheSwitch(t *testing.T) {
+	const node = "ALLOCATED+DRAIN+POWERING_UP+REBOOT_REQUESTED"
+	for name, c := range map[string]struct {
+		states []string
+		node   string
+		want   kb.Phase
+	}{
+		"suspended":                 {[]string{"SUSPENDED"}, node, kb.PhaseSwitching},
+		"suspended, nodes are up":   {[]string{"SUSPENDED"}, "ALLOCATED+DRAIN+REBOOT_REQUESTED", kb.PhaseSwitching},
+		"resumed":                   {[]string{"SUSPENDED", "RUNNING"}, node, kb.PhaseFailed},
+		"resumed, nodes are up":     {[]string{"SUSPENDED", "RUNNING"}, "ALLOCATED+DRAIN+REBOOT_REQUESTED", kb.PhaseFailed},
+		"resumed between two looks": {[]string{"RUNNING"}, node, kb.PhaseFailed},
+		"never":                     {[]string{"CONFIGURING"}, node, kb.PhaseSwitching},
+	} {
+		w := booting(t)
+		w.boot("n1", kernels[1], w.nodes["n1"].Pending.Token)
+		for _, state := range c.states {
+			w.node("n1", c.node, "Reboot ASAP")
+			w.job(7, state, true, "n1")
+			w.settle()
+			w.now = w.now.Add(10 * time.Second)
+		}
+		actions := w.settle()
+		a := w.allocs[kb.JobID{Job: 7}]
+		if a.Phase != c.want || a.Hold || has(actions, RequeueJob) != (c.want == kb.PhaseFailed) || has(actions, HoldJob) {
+			t.Errorf("%s: %s, %s, held %v, %v", name, a.Phase, a.Reason, a.Hold, actions)
+		}
+	}
+}

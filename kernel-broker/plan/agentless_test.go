@@ -1,0 +1,49 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// Slurm's wait for a node without agent is ended when it began for a job of ours
+// that is off the node, and in no other case.
+func TestWaitOfANodeWithoutAgent(t *testing.T) {
+	for _, c := range []struct {
+		name, state string
+		job         string // of the job that was refused
+		other       bool   // no job was refused
+		ended, over bool
+	}{
+		{name: "the job is to be held", state: "ALLOCATED+POWERING_UP", job: "CONFIGURING"},
+		{name: "it leaves", state: "IDLE+COMPLETING+POWERING_UP", job: "COMPLETING"},
+		{name: "it is gone", state: "IDLE+NOT_RESPONDING+POWERING_UP", ended: true},
+		{name: "the node is hidden", ended: true},
+		{name: "another job has it", state: "ALLOCATED+POWERING_UP"},
+		{name: "an administrator's boot", state: "DOWN+REBOOT_ISSUED", over: true},
+		{name: "it came up", state: "IDLE", over: true},
+		{name: "nobody was refused", state: "IDLE+POWERING_UP", other: true, over: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.nodes["n3"] = &kb.Node{Name: "n3", Refused: kb.JobID{Job: 7}, RefusedAt: w.now}
+			if c.other {
+				w.nodes["n3"].Refused = kb.JobID{}
+			}
+			if c.state != "" {
+				w.node("n3", c.state, "")
+			}
+			if c.job != "" {
+				w.job(7, c.job, true, "n3")
+			}
+			actions := w.pass(time.Second)
+			if has(actions, EndWait) != c.ended || w.nodes["n3"].Refused.IsZero() != c.over {
+				t.Errorf("actions %v, refused %v", actions, w.nodes["n3"].Refused)
+			}
+			if has(actions, ArmReturn) {
+				t.Errorf("armed: %v", actions)
+			}
+		})
+	}
+}

@@ -1,0 +1,177 @@
+package plan
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// drainedAt is a node that slurmctld drained for a failed prolog, after.
+func (w *world) drainedAt(node, state string, at time.Time) {
+	w.node(node, state, kb.ReasonProlog)
+	n := w.slurm.Nodes[node]
+	n.By = "slurm@" + at.In(time.Local).Format("2006-01-02T15:04:05")
+	w.slurm.Nodes[node] = n
+}
+
+func (w *world) refused(node string, refusals ...kb.GateRefusal) {
+	a := w.agents[node]
+	a.Refusals = refusals
+	w.agents[node] = a
+}
+
+func refusal(job uint32, at time.Time) kb.GateRefusal {
+	return kb.GateRefusal{Job: job, At: at, Cause: "the node has not gone back to stock"}
+}
+
+func undone(out Output) int {
+	count := 0
+	for _, a := range out.Actions {
+		if a.Kind == UndoGate {
+			count++
+		}
+	}
+	return count
+}
+
+// The drain that follows the gate's refusal of a job is undone, and no other.
+func TestGatesDrainIsUndone(t *testing.T) {
+	at := noon.Add(time.Hour)
+	one := []kb.GateRefusal{refusal(7, at)}
+	for _, c := range []struct {
+		name     string
+		state    string
+		reason   string
+		refusals []kb.GateRefusal
+		after    time.Duration
+		undone   bool
+	}{
+		{"in the same second", "IDLE+DRAIN", "", one, 0, true},
+		{"clocks that differ a little", "IDLE+DRAIN", "", one, -4 * time.Second, true},
+		{"slurmctld was away for a moment", "IDLE+DRAIN", "", one, 50 * time.Second, true},
+		{"long after", "IDLE+DRAIN", "", one, 2 * time.Minute, false},
+		{"before", "IDLE+DRAIN", "", one, -time.Minute, false},
+		{"no refusal: the site's own prolog", "IDLE+DRAIN", "", nil, 0, false},
+		{"an administrator's reason", "IDLE+DRAIN", "bad DIMM", one, 0, false},
+		{"an administrator's, who begins as slurmctld", "IDLE+DRAIN", "Prolog error on n1, do not use", one, 0, false},
+		{"its jobs still end", "ALLOCATED+DRAIN", "", one, 0, false},
+		{"its epilog still runs", "IDLE+DRAIN+COMPLETING", "", one, 0, false},
+		{"down", "DOWN+DRAIN", "", one, 0, false},
+		{"Slurm boots it", "IDLE+DRAIN+REBOOT_ISSUED", "", one, 0, false},
+		{"one of several that were refused together", "IDLE+DRAIN", "",
+			[]kb.GateRefusal{refusal(7, at), refusal(8, at), refusal(9, at), refusal(10, at), refusal(11, at.Add(time.Second))}, time.Second, true},
+		{"the third time", "IDLE+DRAIN", "",
+			[]kb.GateRefusal{refusal(7, at.Add(-4*time.Minute)), refusal(7, at.Add(-2*time.Minute)), refusal(7, at)}, 0, true},
+		{"the fourth time in ten minutes", "IDLE+DRAIN", "",
+			[]kb.GateRefusal{refusal(7, at.Add(-6*time.Minute)), refusal(7, at.Add(-4*time.Minute)), refusal(7, at.Add(-2*time.Minute)), refusal(7, at)}, 0, false},
+		{"often, and long ago", "IDLE+DRAIN", "",
+			[]kb.GateRefusal{refusal(7, noon), refusal(7, noon.Add(time.Minute)), refusal(7, noon.Add(2*time.Minute)), refusal(7, noon.Add(3*time.Minute)), refusal(7, at)}, 0, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := steadyOnStock(t, "n1")
+			w.now = at.Add(time.Hour) // what the broker's clock says does not matter
+			w.refused("n1", c.refusals...)
+			w.drainedAt("n1", c.state, at.Add(c.after))
+			if c.reason != "" {
+				n := w.slurm.Nodes["n1"]
+				n.Reason = c.reason
+				w.slurm.Nodes["n1"] = n
+			}
+			if got := undone(w.decide()); (got == 1) != c.undone || got > 1 {
+				t.Errorf("%d drains undone", got)
+			}
+		})
+	}
+}
+
+// A reason that nobody knows the time of is no drain of the gate's.
+func TestGatesDrainOfAnUnknownTime(t *testing.T) {
+	for _, by := range []string{"", "slurm", "slurm@yesterday"} {
+		w := steadyOnStock(t, "n1")
+		w.refused("n1", refusal(7, w.now))
+		w.drainedAt("n1", "IDLE+DRAIN", w.now)
+		n := w.slurm.Nodes["n1"]
+		n.By = by
+		w.slurm.Nodes["n1"] = n
+		if undone(w.decide()) != 0 {
+			t.Errorf("drain of %q undone", by)
+		}
+	}
+}
+
+// The node forgets its refusals when it goes back to stock, the broker does not.
+func TestGatesDrainOutlastsTheBoot(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	w.boot("n1", kernels[1], "")
+	w.settle()
+	w.refused("n1", refusal(7, w.now))
+	w.drainedAt("n1", "IDLE+DRAIN", w.now)
+	by := w.slurm.Nodes["n1"].By
+	if out := w.decide(); undone(out) != 0 || w.nodes["n1"].GateDrain != by {
+		t.Fatalf("on another kernel than stock: actions %v, record %q", out.Actions, w.nodes["n1"].GateDrain)
+	}
+	w.boot("n1", kernels[0], "")
+	w.refused("n1")
+	w.settle()
+	out := w.decide()
+	if undone(out) != 1 || w.nodes["n1"].GateDrain != by {
+		t.Fatalf("back on stock: actions %v, record %q", out.Actions, w.nodes["n1"].GateDrain)
+	}
+	i := slices.IndexFunc(out.Actions, func(a Action) bool { return a.Kind == UndoGate })
+	if a := out.Actions[i]; a.Node != "n1" || a.By != by {
+		t.Errorf("action %+v", a)
+	}
+	w.drainedAt("n1", "IDLE+DRAIN", w.now.Add(time.Second))
+	if undone(w.decide()) != 0 || w.nodes["n1"].GateDrain != "" {
+		t.Errorf("another drain of the same reason is taken for it")
+	}
+	w.node("n1", "IDLE", "")
+	if undone(w.decide()) != 0 {
+		t.Error("undone a second time")
+	}
+}
+
+// What the site's own prolog may have brought about is not asked for again, and
+// a node without an agent stays as it is.
+func TestGatesDrainThatStays(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	w.refused("n1", refusal(7, w.now))
+	w.drainedAt("n1", "IDLE+DRAIN", w.now)
+	in := w.input()
+	in.GateLeft = map[string]string{"n1": w.slurm.Nodes["n1"].By}
+	if undone(Decide(in)) != 0 {
+		t.Error("asked for again")
+	}
+	in.GateLeft["n1"] = "slurm@2026-11-20T11:00:00"
+	if undone(Decide(in)) != 1 {
+		t.Error("an older drain stands in the way")
+	}
+	a := w.agents["n1"]
+	a.Connected = false
+	w.agents["n1"] = a
+	if undone(w.decide()) != 0 {
+		t.Error("undone without an agent")
+	}
+}
+
+// The agent of a node that was just booting tells of the refusal after Slurm
+// did: until then the drain is as anybody's, and then it is not said again.
+func TestGatesDrainIsExplainedLate(t *testing.T) {
+	at := noon.Add(time.Hour)
+	w := running(t)
+	delete(w.slurm.Jobs, 7)
+	w.node("n1", "IDLE+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7")
+	w.settle()
+	w.drainedAt("n1", "IDLE+DRAIN", at)
+	w.decide()
+	if w.nodes["n1"].Said == nil {
+		t.Fatal("a drain that nothing explains is not taken for somebody's")
+	}
+	w.refused("n1", refusal(8, at))
+	w.decide()
+	if n := w.nodes["n1"]; n.Said != nil || n.GateDrain == "" {
+		t.Errorf("said %+v, the gate's drain %q", n.Said, n.GateDrain)
+	}
+}

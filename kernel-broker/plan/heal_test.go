@@ -1,0 +1,60 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// A node that Slurm took down over a boot of the broker's own serves again when
+// the broker is back. What anybody else took it down for is not the broker's.
+func TestHealsANodeThatIsDownForItsOwnBoot(t *testing.T) {
+	const late = "kprof: mitgcm@3 for job 7 : reboot issued : reboot timed out"
+	for _, c := range []struct {
+		name, state, reason string
+		change              func(w *world)
+		want                bool
+	}{
+		{"the return took too long", "DOWN", late, nil, true},
+		{"and the drain of it is left", "DOWN+DRAIN", late, nil, true},
+		{"a job's boot took too long", "DOWN", "ResumeTimeout reached", nil, true},
+		{"a node without power", "DOWN+POWERED_DOWN", "ResumeTimeout reached", nil, false},
+		{"an administrator's reboot", "DOWN", "new firmware : reboot issued : reboot timed out", nil, false},
+		{"an administrator's word", "DOWN", "bad DIMM", nil, false},
+		{"its kexec was taken for a crash", "DOWN", "Node unexpectedly rebooted", nil, true},
+		{"a crash", "DOWN", "Node unexpectedly rebooted", func(w *world) { w.boot("n1", kernels[0], ""); w.settle(); w.slurmd("n1") }, false},
+		{"the return is still awaited", "DOWN+DRAIN+REBOOT_ISSUED", late, nil, false},
+		{"no slurmd yet", "DOWN", late, func(w *world) { a := w.agents["n1"]; a.Slurmd.Running = false; w.agents["n1"] = a }, false},
+		{"no agent", "DOWN", late, func(w *world) { w.silence("n1") }, false},
+		{"it serves", "IDLE", late, nil, false},
+		{"Slurm forgot the return", "IDLE+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued", nil, true},
+		{"it had lost its kernel, and nothing is armed", "DOWN", "kprof: lost mitgcm@3 under job 7: it rebooted", nil, true},
+		{"and an administrator drained it", "IDLE+DRAIN+REBOOT_ISSUED", "bad DIMM", nil, false},
+	} {
+		w := running(t)
+		delete(w.slurm.Jobs, 7)
+		w.node("n1", "DOWN", late) // in the broker's absence
+		w.pass(time.Second)
+		w.pass(time.Second)
+		w.report("n1", ReportExecuting, "", "")
+		w.settle()
+		w.boot("n1", kernels[0], w.nodes["n1"].Pending.Token)
+		w.settle()
+		w.slurmd("n1")
+		w.node("n1", c.state, c.reason)
+		if c.change != nil {
+			c.change(w)
+		}
+		if got := has(w.pass(healDelay+time.Second), ResumeNode); got != c.want {
+			t.Errorf("%s: resumes %v", c.name, got)
+		}
+	}
+	// A failure of the node is for its administrator.
+	w := steadyOnStock(t, "n1")
+	w.nodes["n1"].Failure = &kb.Failure{Kind: kb.FailureNode, Cause: "x"}
+	w.node("n1", "DOWN", late)
+	if has(w.settle(), ResumeNode) {
+		t.Error("a failed node is resumed")
+	}
+}

@@ -1,0 +1,81 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// reasonLost begins the reason of a node that is down since it lost its kernel.
+const reasonLost = kb.ReasonReturn + " lost "
+
+// losses notes the nodes that lost the kernel under their job, by a crash or a
+// reset. It comes before the job's comment, which names them.
+func (d *decision) losses(a *kb.Allocation) {
+	for _, name := range a.Nodes {
+		n := d.nodes[name]
+		if n == nil || d.owners[name] != a || a.Lost[name] != "" {
+			continue
+		}
+		if n.Runs(a.Kernel.Ref()) || n.Boot.BootID == a.During[name].BootID {
+			continue
+		}
+		if a.Lost == nil {
+			a.Lost = map[string]string{}
+		}
+		a.Lost[name] = "it rebooted"
+		d.note(n, "lost", fmt.Sprintf("%s: %s", a.Kernel.Ref(), a.Lost[name]))
+	}
+}
+
+// lostText names the nodes that lost the job's kernel.
+func lostText(a *kb.Allocation) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(a.Lost)) {
+		list = append(list, fmt.Sprintf("node %s lost %s: %s", name, a.Kernel.Ref(), a.Lost[name]))
+	}
+	if more := len(list) - mostLate; more > 0 {
+		list = append(list[:mostLate], fmt.Sprintf("and %d more nodes", more))
+	}
+	return strings.Join(list, "; ")
+}
+
+// guard watches a node whose job may run. One that lost the job's kernel is not
+// switched again under the job and takes no step of it: what is wanted stays the
+// job's kernel, so slurmd stays away. To Slurm, which with ReturnToService=2
+// would let such a node go on, it is down, as after any crash. The return is
+// armed: once the job is off it, the node comes back by itself.
+func (d *decision) guard(n *kb.Node, owner *kb.Allocation) {
+	if owner.Lost[n.Name] == "" {
+		return
+	}
+	if n.Lost != owner.ID {
+		n.Lost, n.LostAt = owner.ID, d.in.Now
+	}
+	d.want(n, owner.Kernel.Ref())
+	if !d.in.Slurm.At.After(n.LostAt) {
+		// Slurm may have taken the node from the job meanwhile, and an
+		// administrator may have put it back into service.
+		return
+	}
+	job, ok := d.slurmJob(owner)
+	s, known := d.slurmNode(n.Name)
+	if !ok || !known || !job.Holds() || !slices.Contains(job.Nodes, n.Name) || s.State == "DOWN" {
+		return
+	}
+	// The reference keeps it behind the job's comment: what is down ends the job.
+	d.act(Action{Kind: DownNode, Node: n.Name, Job: owner.ID, Reference: job.Reference,
+		Text: fmt.Sprintf("%s%s under job %s: %s", reasonLost, owner.Kernel.Ref(), owner.Reference, owner.Lost[n.Name])})
+}
+
+// left reports whether a job goes on without a node that lost its kernel.
+func (d *decision) left(a *kb.Allocation, name string) bool {
+	if a.Lost[name] == "" || !d.in.Slurm.At.After(a.Since) {
+		return false
+	}
+	job, ok := d.slurmJob(a)
+	return ok && job.Unread == "" && !slices.Contains(job.Nodes, name)
+}

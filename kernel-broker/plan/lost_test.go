@@ -1,0 +1,109 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// runningOnTwo is a job that runs on n1 and n2 with its kernel.
+func runningOnTwo(t *testing.T) *world {
+	w := steadyOnStock(t, "n1", "n2")
+	both := func(state, reason string) { w.node("n1", state, reason); w.node("n2", state, reason) }
+	w.job(7, "CONFIGURING", true, "n1", "n2")
+	both("ALLOCATED+POWERING_UP", "")
+	w.ensure(7, mit, "n1", "n2")
+	w.settle()
+	for _, name := range []string{"n1", "n2"} {
+		w.report(name, ReportExecuting, "", "")
+		w.settle()
+		w.boot(name, kernels[1], w.nodes[name].Pending.Token)
+		w.settle()
+		w.slurmd(name)
+	}
+	both("ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7")
+	w.settle()
+	w.job(7, "RUNNING", true, "n1", "n2")
+	w.settle()
+	return w
+}
+
+func downs(actions []Action) (list []string) {
+	for _, a := range actions {
+		if a.Kind == DownNode {
+			list = append(list, a.Node+" "+a.Text)
+		}
+	}
+	return list
+}
+
+// A node that lost the kernel under its job keeps the job's wish, starts no
+// slurmd, and is down to Slurm. The job's comment says so before.
+func TestNodeThatLostItsKernelLeavesTheJob(t *testing.T) {
+	w := runningOnTwo(t)
+	w.silence("n2")
+	w.boot("n2", kernels[0], "")
+	actions := append(w.settle(), w.pass(time.Second)...)
+	if got, want := downs(actions), []string{"n2 kprof: lost mitgcm@3 under job 7: it rebooted"}; !slices.Equal(got, want) {
+		t.Fatalf("downs %q, want %q", got, want)
+	}
+	comment := slices.IndexFunc(actions, func(a Action) bool { return a.Kind == CommentJob })
+	down := slices.IndexFunc(actions, func(a Action) bool { return a.Kind == DownNode })
+	if comment < 0 || comment > down || !strings.HasSuffix(actions[comment].Text, "; node n2 lost mitgcm@3: it rebooted") ||
+		actions[down].Reference != actions[comment].Reference {
+		t.Errorf("actions %+v", actions)
+	}
+	n := w.nodes["n2"]
+	if n.Want != mit || n.Steady() || n.Pending != nil || n.Lost != (kb.JobID{Job: 7}) {
+		t.Errorf("the node is %+v", n)
+	}
+	if n := w.nodes["n1"]; !n.Steady() || !n.Lost.IsZero() {
+		t.Errorf("the other node is %+v", n)
+	}
+	// Slurm has it down and ends the job: it comes back on stock.
+	w.node("n2", "DOWN+DRAIN+REBOOT_REQUESTED", "kprof: lost mitgcm@3 under job 7: it rebooted")
+	delete(w.slurm.Jobs, 7)
+	if actions := w.pass(time.Second); len(downs(actions)) > 0 {
+		t.Errorf("downs again: %v", actions)
+	}
+	if n := w.nodes["n2"]; !n.Want.IsStock() || !n.Steady() || !n.Lost.IsZero() {
+		t.Errorf("after the job the node is %+v", n)
+	}
+}
+
+// A job with --no-kill goes on without it, and the node goes home at once.
+func TestJobThatGoesOnWithoutANode(t *testing.T) {
+	w := runningOnTwo(t)
+	w.boot("n2", kernels[0], "")
+	w.settle()
+	w.node("n2", "DOWN+DRAIN+REBOOT_REQUESTED", "kprof: lost mitgcm@3 under job 7: it rebooted")
+	w.job(7, "RUNNING", true, "n1")
+	w.pass(time.Second)
+	if n := w.nodes["n2"]; !n.Want.IsStock() || !n.Steady() || !n.Owner.IsZero() {
+		t.Errorf("the lost node is %+v", n)
+	}
+	if n := w.nodes["n1"]; n.Want != mit || n.Owner.Job != 7 {
+		t.Errorf("the job's node is %+v", n)
+	}
+	if a := w.allocs[kb.JobID{Job: 7}]; a == nil || a.Phase != kb.PhaseReady {
+		t.Errorf("the allocation is %+v", a)
+	}
+}
+
+// Slurm may have taken the node from the job before its reboot is seen, and may
+// have given it to another: a look from before says nothing of that.
+func TestLostNodeIsLookedAtAnew(t *testing.T) {
+	w := runningOnTwo(t)
+	w.boot("n2", kernels[0], "")
+	if got := downs(w.pass(0)); len(got) > 0 {
+		t.Errorf("downs %q by a look that is older than the loss", got)
+	}
+	w.job(7, "RUNNING", true, "n1")
+	w.node("n2", "ALLOCATED", "")
+	if got := downs(w.settle()); len(got) > 0 {
+		t.Errorf("downs %q of a node that the job has not any more", got)
+	}
+}

@@ -1,0 +1,47 @@
+package plan
+
+import (
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// rebootAsked takes in an administrator's reboot of a node: what is asked for is
+// the machine's own boot, of whatever its firmware finds, and no kexec.
+func (d *decision) rebootAsked(n *kb.Node, s kb.SlurmNode) {
+	if foreignReboot(n, s) && n.Reboot == nil && n.Boot.BootID != "" {
+		n.Reboot = &kb.Reboot{Reason: s.Words(), BootID: n.Boot.BootID, At: d.in.Now}
+		d.note(n, "reboot", "asked for: "+s.Words())
+	}
+	r := n.Reboot
+	if r == nil {
+		return
+	}
+	switch {
+	case !s.RebootAsked() && (r.Done || !r.Taken):
+		n.Reboot = nil
+		return
+	case r.BootID != n.Boot.BootID && r.Due:
+		r.Done, r.Due = true, false
+	}
+	// A kexec may have come between.
+	r.BootID = n.Boot.BootID
+	r.Due = !r.Done && s.RebootIssued() && (n.Pending == nil || n.Pending.State == kb.PendingLoading)
+}
+
+// rebooting reports whether a node's next boot is an administrator's. No kexec
+// comes before it, and no slurmd answers for it.
+func (d *decision) rebooting(n *kb.Node) bool {
+	return n.Reboot != nil && !n.Reboot.Done && d.owner(n) == nil && (n.Pending == nil || n.Pending.State == kb.PendingLoading)
+}
+
+// reboot leaves a node to its reboot. Until Slurm begins it the node keeps its
+// slurmd, which Slurm waits for.
+func (d *decision) reboot(n *kb.Node) {
+	if !n.Reboot.Due {
+		return
+	}
+	d.want(n, stockRef)
+	if n.Pending != nil {
+		n.Pending = nil
+		n.Generation++
+	}
+}

@@ -1,0 +1,69 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// RetryPause is between two tries to boot back to stock, after a first one: a full disk or a busy
+// network is over by then, or somebody has seen to it.
+const (
+	firstRetry = 20 * time.Second
+	RetryPause = time.Minute
+)
+
+// returnFailed takes in that a node could not load stock. It is tried again a few
+// times; then a reset brings the firmware's stock. The image may be what is
+// wrong, and then no node is to blame.
+func (d *decision) returnFailed(n *kb.Node, p *kb.Pending, cause string) {
+	if p.State == kb.PendingReset {
+		return // a reset is on its way
+	}
+	n.Attempts++
+	d.note(n, "load failed", fmt.Sprintf("%s, try %d: %s", p.Kernel.Ref(), n.Attempts, cause))
+	d.act(Action{Kind: CheckImage, Text: p.Kernel.ImageDigest})
+	if n.Attempts >= d.in.Config.StockAttempts && d.in.Damaged[p.Kernel.ImageDigest] == "" {
+		d.lastResort(n, p.Kernel, cause)
+		return
+	}
+	pause := RetryPause
+	if n.Attempts == 1 {
+		pause = firstRetry
+	}
+	n.Pending, n.RetryAt = nil, d.in.Now.Add(pause)
+	n.Generation++
+}
+
+// lastResort brings a node that cannot load stock back by a reset from outside,
+// where there is one. A node without it needs its administrator.
+func (d *decision) lastResort(n *kb.Node, stock kb.Kernel, cause string) {
+	if !d.in.Config.CanReset || d.owner(n) != nil {
+		d.fail(n, kb.FailureNode, stock.Ref(), cause)
+		return
+	}
+	n.Generation++
+	n.RetryAt = time.Time{}
+	token := d.in.NewToken()
+	n.Issue(token, stock)
+	n.Pending = &kb.Pending{Kernel: stock, Token: token, PrevBootID: n.Boot.BootID,
+		State: kb.PendingReset, Generation: n.Generation, Since: d.in.Now}
+	d.note(n, "reset", cause)
+}
+
+// spoilt keeps nodes from an image of stock that the store has lost. They go back
+// by a reset, or wait until somebody has uploaded it again.
+func (d *decision) spoilt(n *kb.Node, kernel kb.Kernel) bool {
+	cause := d.in.Damaged[kernel.ImageDigest]
+	if cause == "" || !kernel.Ref().IsStock() {
+		return false
+	}
+	if d.in.Config.CanReset && d.owner(n) == nil {
+		d.lastResort(n, kernel, cause)
+		return true
+	}
+	d.act(Action{Kind: CheckImage, Text: kernel.ImageDigest})
+	n.RetryAt = d.in.Now.Add(RetryPause)
+	return true
+}

@@ -1,0 +1,100 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// One load that fails on the return costs no node: it is tried again, and not at
+// once.
+func TestReturnIsTriedAgain(t *testing.T) {
+	w := returns(t)
+	first := w.nodes["n1"].Pending.Token
+	w.report("n1", ReportFailed, kb.FailureNode, "no space left on device")
+	actions := w.decide().Actions
+	if !has(actions, CheckImage) || has(actions, DrainNode) {
+		t.Errorf("actions %v", actions)
+	}
+	if w.settle(); w.nodes["n1"].Failure != nil || w.nodes["n1"].Pending != nil {
+		t.Fatalf("n1 is %+v", w.nodes["n1"])
+	}
+	if w.pass(firstRetry - time.Second); w.nodes["n1"].Pending != nil {
+		t.Error("tried again too early")
+	}
+	w.pass(2 * time.Second)
+	if p := w.nodes["n1"].Pending; p == nil || p.Token == first || !p.Kernel.Ref().IsStock() {
+		t.Fatalf("not tried again: %+v", p)
+	}
+	w.report("n1", ReportExecuting, "", "")
+	w.settle()
+	w.boot("n1", kernels[0], w.nodes["n1"].Pending.Token)
+	if w.settle(); !w.nodes["n1"].Steady() || w.nodes["n1"].Attempts != 0 {
+		t.Errorf("n1 is %+v", w.nodes["n1"])
+	}
+}
+
+// A node that cannot load stock at all is reset from outside, which brings the
+// firmware's stock, and drained only if that does not help.
+func TestReturnByReset(t *testing.T) {
+	for _, helps := range []bool{true, false} {
+		w := returns(t)
+		w.config.CanReset = true
+		var actions []Action
+		for range w.config.StockAttempts {
+			w.report("n1", ReportFailed, kb.FailureNode, "no space left on device")
+			w.settle()
+			actions = w.pass(RetryPause + time.Second)
+		}
+		p := w.nodes["n1"].Pending
+		if !has(actions, ResetNode) || p == nil || !w.nodes["n1"].Resettable(p.Token, w.agents["n1"].Boot.BootID) {
+			t.Fatalf("actions %v, pending %+v", actions, p)
+		}
+		w.report("n1", ReportFailed, kb.FailureNode, "no space left on device") // said too late
+		w.settle()
+		w.resets[p.Token] = w.now
+		w.settle()
+		if helps {
+			w.boot("n1", kernels[0], "")
+			if w.settle(); !w.nodes["n1"].Steady() {
+				t.Errorf("n1 is %+v", w.nodes["n1"])
+			}
+			continue
+		}
+		w.silence("n1")
+		w.settle()
+		if actions := w.pass(w.config.ResetGrace + time.Second); !has(actions, DrainNode) {
+			t.Errorf("actions %v, n1 is %+v", actions, w.nodes["n1"])
+		}
+	}
+}
+
+// An image that is damaged in the store drains no node: each goes back by a reset
+// where there is one, and else when the image is whole again.
+func TestDamagedImageDrainsNoNode(t *testing.T) {
+	for _, reset := range []bool{true, false} {
+		w := returns(t)
+		w.config.CanReset = reset
+		w.report("n1", ReportFailed, kb.FailureNode, "digest differs")
+		w.settle()
+		w.damaged = map[string]string{kernels[0].ImageDigest: "its image is damaged"}
+		var actions []Action
+		for range 20 {
+			actions = append(actions, w.pass(RetryPause+time.Second)...)
+			if reset {
+				break // it is asked for, and not done
+			}
+		}
+		if has(actions, ResetNode) != reset || has(actions, DrainNode) || w.nodes["n1"].Failure != nil && !reset {
+			t.Errorf("reset %v: actions %v, n1 is %+v", reset, actions, w.nodes["n1"])
+		}
+		if reset {
+			continue
+		}
+		w.damaged = nil
+		if w.pass(RetryPause + time.Second); w.nodes["n1"].Pending == nil {
+			t.Error("the image is whole, and not tried")
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package profiling
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// What of a job's cgroup is Slurm's and not the job's: the daemon that each step
+// has, which waits all the time, and the files by which it governs the cgroup.
+const (
+	stepDaemon  = "slurmstepd"
+	cgroupFiles = "/sys/fs/cgroup/"
+)
+
+// Slurms is what of a result is Slurm's own.
+type Slurms struct {
+	// Calls of slurmstepd, and Mixed: the names of those that the job makes, too.
+	Calls Part
+	Mixed []string
+	// Files of the cgroup, and the reads and writes of them.
+	Files, Moves uint64
+}
+
+// None reports whether there is nothing of Slurm's.
+func (s Slurms) None() bool { return s.Calls.Count == 0 && s.Files == 0 }
+
+// String is for people.
+func (s Slurms) String() string {
+	var parts []string
+	if s.Calls.Count > 0 {
+		parts = append(parts, fmt.Sprintf("%d calls of %s that took %v", s.Calls.Count, stepDaemon, time.Duration(s.Calls.NS).Round(time.Millisecond)))
+	}
+	if s.Files > 0 {
+		parts = append(parts, fmt.Sprintf("%d reads and writes of %d files below %s", s.Moves, s.Files, cgroupFiles))
+	}
+	return strings.Join(parts, ", and ")
+}
+
+// WithoutSlurm takes off what is Slurm's. Of a call that the job makes, too, the
+// number and the time are the job's then, and Slurm's time comes off the waits,
+// which it consists of; how single ones are spread stays that of both.
+func (r *Result) WithoutSlurm() (Result, Slurms) {
+	out, off := *r, Slurms{}
+	if r.Syscalls != nil {
+		out.Syscalls = r.Syscalls.withoutSlurm(&off)
+	}
+	if r.IO != nil {
+		out.IO = r.IO.withoutSlurm(&off)
+	}
+	return out, off
+}
+
+func (s *Syscalls) withoutSlurm(off *Slurms) *Syscalls {
+	out, theirs := *s, map[string]Part{}
+	out.Processes, out.Calls = nil, nil
+	for _, p := range s.Processes {
+		if p.Program != stepDaemon {
+			out.Processes = append(out.Processes, p)
+			continue
+		}
+		theirs[p.Name] = theirs[p.Name].plus(Part{p.Count, p.NS})
+		off.Calls = off.Calls.plus(Part{p.Count, p.NS})
+	}
+	for _, c := range s.Calls {
+		part := theirs[c.Name]
+		if part.Count >= c.Count {
+			continue
+		}
+		if part.Count > 0 {
+			off.Mixed = append(off.Mixed, c.Name)
+			c = c.less(part)
+		}
+		out.Calls = append(out.Calls, c)
+	}
+	out.Sort()
+	return &out
+}
+
+// waits are the causes that calls of who only waits have, the likeliest first.
+var waits = []Cause{CauseWaitJob, CauseWaitOther, CauseWaitDevice, CauseWaitUnknown, CauseWaitPacket, CauseReadyOther, CauseReadyJob, CauseReadyIdle}
+
+func (c Syscall) less(part Part) Syscall {
+	c.Count, c.NS = c.Count-part.Count, less(c.NS, part.NS)
+	split, left := map[Cause]Part{}, part.NS
+	for cause, one := range c.Split {
+		split[cause] = one
+	}
+	for _, cause := range waits {
+		one := split[cause]
+		taken := min(one.NS, left)
+		one.NS, left = one.NS-taken, left-taken
+		if split[cause] = one; one.NS == 0 {
+			delete(split, cause)
+		}
+	}
+	c.Split = split
+	return c
+}
+
+func (io *IO) withoutSlurm(off *Slurms) *IO {
+	out := *io
+	out.Patterns, out.Files, out.Totals = nil, nil, slices.Clone(io.Totals)
+	for _, f := range io.Files {
+		if !strings.HasPrefix(f.Path, cgroupFiles) {
+			out.Files = append(out.Files, f)
+		}
+	}
+	for _, p := range io.Patterns {
+		if !strings.HasPrefix(p.Shape, cgroupFiles) {
+			out.Patterns = append(out.Patterns, p)
+			continue
+		}
+		off.Files, off.Moves = off.Files+p.Files, off.Moves+p.Read.Calls+p.Write.Calls
+		for i, t := range out.Totals {
+			if t.Kind == RegularFiles {
+				out.Totals[i] = Total{Kind: t.Kind, Read: t.Read.less(p.Read), Write: t.Write.less(p.Write)}
+			}
+		}
+	}
+	return &out
+}
+
+// less keeps the least and the most bytes of a call, of which nobody knows whose
+// they were.
+func (t Traffic) less(other Traffic) Traffic {
+	for _, n := range []struct {
+		of   *uint64
+		less uint64
+	}{
+		{&t.Calls, other.Calls}, {&t.Bytes, other.Bytes}, {&t.Failed, other.Failed}, {&t.Nothing, other.Nothing},
+		{&t.Cut, other.Cut}, {&t.Small, other.Small}, {&t.Sequential, other.Sequential},
+	} {
+		*n.of = less(*n.of, n.less)
+	}
+	t.Sizes = t.Sizes.less(other.Sizes)
+	return t
+}
+
+func (h Histogram) less(other Histogram) Histogram {
+	out := slices.Clone(h)
+	for i := range out {
+		if i < len(other) {
+			out[i] = less(out[i], other[i])
+		}
+	}
+	return out.Trimmed()
+}
+
+func less(a, b uint64) uint64 { return a - min(a, b) }

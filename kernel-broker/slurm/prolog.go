@@ -1,0 +1,62 @@
+package slurm
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// UndoPrologDrain takes back the drain that slurmctld gave a node for a prolog
+// that failed, if it is still the one of by, and if the site has no prolog of
+// its own that may have failed beside the gate: ErrPrecluded then.
+func (c *Client) UndoPrologDrain(ctx context.Context, node, by string) error {
+	config, _, err := c.run(ctx, c.scontrol, "show", "config")
+	if err != nil {
+		return err
+	}
+	if err := onlyTheGate(config, by); err != nil {
+		return fmt.Errorf("node %q stays drained: %w", node, err)
+	}
+	out, _, err := c.run(ctx, c.scontrol, "--oneliner", "--all", "show", "node", node)
+	if err != nil {
+		return err
+	}
+	n, ok := parseNode(strings.TrimSpace(out))
+	if !ok || n.Name != node {
+		return fmt.Errorf("scontrol show node %s printed %.80q: %w", node, out, kb.ErrUnavailable)
+	}
+	if !n.Drained() || n.Reason != kb.ReasonProlog || n.By != by {
+		return nil // somebody has been faster
+	}
+	return c.change(ctx, "update", "nodename="+node, "state=undrain")
+}
+
+// onlyTheGate refuses where anything else than a SPANK plugin runs before jobs
+// on nodes, or where somebody else than slurmctld gave the reason.
+func onlyTheGate(config, by string) error {
+	owner, found := configured(config, "SlurmUser")
+	if !found {
+		return fmt.Errorf("scontrol show config printed no SlurmUser: %w", kb.ErrUnavailable)
+	}
+	user, _, _ := strings.Cut(owner, "(")
+	if who, _, _ := strings.Cut(by, "@"); who != user {
+		return fmt.Errorf("%q gave the reason, not slurmctld's user %q: %w", who, user, kb.ErrPrecluded)
+	}
+	for line := range strings.Lines(strings.ToLower(config)) {
+		key, value, _ := strings.Cut(line, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		if value == "" || value == "(null)" {
+			continue
+		}
+		// 24.05 and later list several as prolog[0], prolog[1].
+		if key == "prolog" || strings.HasPrefix(key, "prolog[") {
+			return fmt.Errorf("the site's own Prolog %s may have failed too: %w", value, kb.ErrPrecluded)
+		}
+		if key == "prepplugins" && value != "prep/script" && value != "script" {
+			return fmt.Errorf("another PrEp plugin than Slurm's own may have failed too (%s): %w", value, kb.ErrPrecluded)
+		}
+	}
+	return nil
+}
