@@ -34,7 +34,7 @@ GO_SUITES   := $(patsubst %,./%/...,$(wildcard tests/lab tests/suites tests/fact
 # CI has 90 minutes on 2 cores and wants to be done in half of that. What it has
 # no time for: who is trusted and what jobs do with their kernels, on the virtual
 # cluster, and what boots a distribution's kernel for each test.
-LONG_TESTS  := ^Test(Trust|Profiling)
+LONG_TESTS  := ^Test(Trust|Profiling|Chaos)
 LONG_SUITES := $(patsubst %,./%/...,$(wildcard kernel-broker/agent/collect \
 	kernel-broker/agent/kexec kernel-broker/factory/admission tests/systemd))
 # Kernels with a profile or a trace take runs: kernelctl kernel build. Those
@@ -200,7 +200,7 @@ lint-modules: | $(GO) ## go.mod and go.sum say what the code needs
 # copy of it as a folder, file:///...
 .PHONY: govulncheck
 govulncheck: | $(GO) ## known vulnerabilities in what the code calls (VULNDB=file:///FOLDER for a copy of Go's database)
-	@$(GO) run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) $(if $(VULNDB),-db $(VULNDB)) -tags lab $(GO_PACKAGES)
+	@$(GO) run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) $(if $(VULNDB),-db $(VULNDB)) -tags lab,emulated $(GO_PACKAGES)
 
 .PHONY: fix-modules
 fix-modules: | $(GO) ## go mod tidy
@@ -216,7 +216,7 @@ $(TEST): $(filter-out %_test.go,$(wildcard tests/cmd/testresults/*.go)) | $(GO)
 	@CGO_ENABLED=0 $(GO) build -o $@ ./tests/cmd/testresults
 
 .PHONY: test
-test: deps build lint kernels test-unit test-flood test-c test-suites ## everything, as CI does it
+test: deps build lint kernels test-unit test-flood test-c test-emulated test-suites ## everything, as CI does it
 
 .PHONY: test-unit
 test-unit: $(TEST) ## Go tests with the race detector; fuzz targets run their seeds
@@ -247,12 +247,24 @@ test-c: $(TEST) ## C tests under the sanitizers, TAP
 	@$(STEP) c $(TEST) tap -o $(RESULTS)/c.tap -- sh -c \
 		'status=0; for part in $(C_PARTS); do $(MAKE) -s --no-print-directory -C $$part test || status=1; done; exit $$status'
 
+# Versions of Slurm, each from its Debian suite: bookworm, trixie, sid.
+SLURM ?= 22.05
+
+.PHONY: test-emulated
+test-emulated: build-go build-c $(TEST) ## Slurm's side on emulated clusters, in seconds each (SLURM="22.05 24.11 26.05" for all versions)
+	@status=0; for version in $(SLURM); do \
+		results=emulated; [ $$version = 22.05 ] || results=emulated-$$version; \
+		KB_SLURM=$$version $(STEP) $$results $(TEST) go -o $(RESULTS)/$$results.jsonl -v -- \
+			-tags emulated -count=1 -timeout 40m -p 1 -parallel 4 $(ARGS) ./tests/emulated/... || status=1; \
+	done; exit $$status
+
 .PHONY: test-suites
 test-suites: build kernels $(TEST) ## the suites on the virtual cluster (root or user namespaces)
 	@$(STEP) suites $(TEST) go -o $(RESULTS)/suites.jsonl -v -- -tags lab -count=1 -timeout 60m -p 1 -skip '$(LONG_TESTS)|^TestWholeWay' $(ARGS) $(GO_SUITES)
 
 .PHONY: test-long
 test-long: deps-long build kernels kernels-long $(TEST) ## the suites that CI has no time for: trust and profiling on the cluster, collectors, Secure Boot, systemd (more than an hour)
+	@$(MAKE) --no-print-directory test-emulated SLURM="24.11 26.05"
 	@$(STEP) long-suites $(TEST) go -o $(RESULTS)/long-suites.jsonl -v -- -tags lab -count=1 -timeout 150m -p 1 -run '$(LONG_TESTS)' $(ARGS) ./tests/suites/...
 	@$(STEP) long $(TEST) go -o $(RESULTS)/long.jsonl -v -- -tags lab -count=1 -timeout 90m -p 1 $(ARGS) $(LONG_SUITES)
 
@@ -280,6 +292,10 @@ test-suites-pgo: build kernels $(TEST) ## the same with mitgcm's profile-guided 
 .PHONY: stress
 stress: build kernels ## 100 mixed jobs of two users, with ReturnToService 0 and 1 (about 30 minutes)
 	@KB_STRESS_JOBS=100 $(GO) test -tags lab ./tests/suites -run TestStress -count=1 -v -timeout 90m $(ARGS)
+
+.PHONY: chaos
+chaos: build kernels ## 300 long jobs on three nodes, ReturnToService 0, 1 and 2, while nodes, daemons and an administrator do what they do (hours)
+	@KB_CHAOS_JOBS=100 $(GO) test -tags lab ./tests/suites -run TestChaos -count=1 -v -timeout 300m $(ARGS)
 
 ##: using
 
@@ -315,6 +331,10 @@ bench-build-cost: build ## what a kernel's builds cost against plain make (about
 .PHONY: bench-collectors
 bench-collectors: deps-long build kernels ## what the collectors of profiling runs cost jobs (half an hour and more)
 	@build/bin/kb-collectcost $(ARGS)
+
+.PHONY: emulated-shell
+emulated-shell: build-go build-c ## a shell on an emulated cluster, which ends with it (KB_SLURM=26.05, ARGS="--user root")
+	@build/bin/kb-emulated $(ARGS)
 
 .PHONY: lab-up
 lab-up: build kernels ## start a virtual cluster

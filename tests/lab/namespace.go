@@ -174,3 +174,13 @@ func (s state) enter() []string {
 	}
 	return append(args, "--mount", "--uts", "--ipc", "--net", "--pid", "--")
 }
+
+// UnshareArgs are unshare's arguments for the namespaces of a cluster.
+func UnshareArgs(m Mode) []string { return unshareArgs(m) }
+
+// EnterArgs is the command prefix that runs something, as root, in the
+// namespaces of a cluster that a process holds.
+func EnterArgs(m Mode, holder int) []string { return state{Mode: m, HolderPID: holder}.enter() }
+
+// DetectMode finds the best mode that the caller may use.
+func DetectMode() (Mode, error) { return detectMode() }

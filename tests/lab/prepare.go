@@ -3,8 +3,10 @@ package lab
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -140,6 +142,11 @@ func (l *Lab) installProduct() error {
 	for target, source := range found {
 		to := l.layout.path("product", target)
 		switch {
+		case builders[filepath.Base(target)]:
+			to = l.layout.path(builderPrefix, "bin", filepath.Base(target))
+			if err := l.link(target, filepath.Join(insideDir, builderPrefix, "bin", filepath.Base(target))); err != nil {
+				return err
+			}
 		case strings.HasPrefix(target, "/etc/slurm/"):
 			to = l.layout.path("share/conf/slurm", filepath.Base(target))
 		case strings.HasPrefix(target, "/usr/local/bin/"):
@@ -149,7 +156,19 @@ func (l *Lab) installProduct() error {
 			return err
 		}
 	}
-	return nil
+	return l.installFactory()
+}
+
+// link has a path of the front-end lead to another one.
+func (l *Lab) link(target, to string) error {
+	path := l.layout.path("root", target)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("link: %w", err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("link: %w", err)
+	}
+	return os.Symlink(to, path)
 }
 
 func copyFile(from, to string, mode os.FileMode) error {

@@ -25,7 +25,8 @@ type productFile struct {
 var frontFiles = []productFile{
 	{"kernel-broker", "/usr/local/bin/kernel-broker"},
 	{"kernelctl", kernelctlPath},
-	{"kblab", "/usr/local/bin/kblab"}, // the broker resets nodes by it
+	{"kernel-factory", "/usr/local/bin/kernel-factory"}, // steps of builds that are jobs
+	{"kblab", "/usr/local/bin/kblab"},                   // the broker resets nodes by it
 	{"kernel-broker-hook", libexec + "/prolog-slurmctld"},
 	{"kernel-broker-hook", libexec + "/epilog-slurmctld"},
 	{"kernel-broker-hook", libexec + "/reboot"},

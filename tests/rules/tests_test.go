@@ -20,7 +20,11 @@ import (
 const (
 	security = "docs/security.md"
 	attempts = "| attempt |"
+	matrix   = "docs/ops/slurm-matrix.md"
 )
+
+// outcome is what the matrix says of a version: "differs (1)" has its note below.
+var outcome = regexp.MustCompile(`^((passed|not run)( \([1-9]\d*\))?|(differs|fails) \([1-9]\d*\))$`)
 
 // goTests are the test functions, fuzz targets and benchmarks of a package's
 // folder, with the strings in each: names of subtests are among them.
@@ -168,6 +172,31 @@ func TestEveryAttemptHasItsTest(t *testing.T) {
 		if shown := cells[len(cells)-1]; len(cells) != 3 || len(mentions(shown)) == 0 {
 			t.Errorf("%s: no test is named in\n%s", security, row)
 		}
+	}
+}
+
+// The page on Slurm's states and commands claims only what a test shows: each row
+// names one, and says for each version of Slurm how it went there.
+func TestEveryRowOfTheMatrixHasItsTest(t *testing.T) {
+	rows := 0
+	for number, line := range strings.Split(string(read(t, matrix)), "\n") {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		if !strings.HasPrefix(line, "| ") || cells[0] == "what is done" {
+			continue
+		}
+		rows++
+		if len(cells) != 7 || len(mentions(cells[3])) == 0 {
+			t.Errorf("%s:%d: no test is named, or a column is missing", matrix, number+1)
+			continue
+		}
+		for _, seen := range cells[4:] {
+			if !outcome.MatchString(seen) {
+				t.Errorf("%s:%d: %q is none of passed, differs, fails and not run", matrix, number+1, seen)
+			}
+		}
+	}
+	if rows == 0 {
+		t.Errorf("%s has no rows", matrix)
 	}
 }
 

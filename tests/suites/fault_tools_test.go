@@ -23,12 +23,6 @@ func (f *faults) freeze(nodes ...lab.Node) {
 	f.onNodes("kill -STOP $(pidof kernel-broker-agent)", nodes)
 }
 
-// thaw lets it go on.
-func (f *faults) thaw(nodes ...lab.Node) {
-	f.t.Helper()
-	f.onNodes("kill -CONT $(pidof kernel-broker-agent)", nodes)
-}
-
 func (f *faults) onNodes(script string, nodes []lab.Node) {
 	f.t.Helper()
 	for _, n := range nodes {

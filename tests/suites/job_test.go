@@ -232,7 +232,8 @@ func (c *cluster) drained(name string, words ...string) {
 		reason = why
 		// An armed node is draining, too, for as long as its job takes. One that
 		// Slurm wants to boot, and that cannot, is "reboot^" and gets no jobs.
-		return (strings.HasPrefix(state, "drain") || state == "reboot^") && !strings.HasPrefix(why, "kprof:")
+		return (strings.HasPrefix(state, "drain") || state == "reboot^") &&
+			!strings.HasPrefix(why, "kprof:") && !strings.HasPrefix(why, "Reboot ASAP")
 	})
 	if !drainReason.MatchString(reason) {
 		c.t.Errorf("node %s: drained with reason %q", name, reason)

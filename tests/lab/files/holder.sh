@@ -54,6 +54,15 @@ layer /usr/lib
 layer /usr/libexec
 layer /usr/local/bin
 
+# What is installed on this host, for whoever builds kernels here: dpkg says which
+# source it is, and the front-end's /var has nothing of that.
+over() {
+	[ ! -d "$1" ] || { mkdir -p "$2" && mount --rbind "$1" "$2"; } ||
+		echo "$2: not to be had, so no kernels can be built here" >&2
+}
+over /var/lib/dpkg /run/host/dpkg
+over /var/lib/apt /run/host/apt
+
 bind() { mount --bind "/run/lab/$1" "$2"; }
 bind share/conf/slurm /etc/slurm
 bind share/conf/munge /etc/munge
@@ -62,6 +71,8 @@ bind product/usr/lib/kernel-broker /usr/lib/kernel-broker
 bind product/usr/libexec/kernel-broker /usr/libexec/kernel-broker
 bind share/home /home
 bind var /var
+over /run/host/dpkg /var/lib/dpkg
+over /run/host/apt /var/lib/apt
 bind logs /var/log
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm

@@ -1,6 +1,6 @@
-//go:build lab
+//go:build emulated
 
-package suites
+package behaviour
 
 import (
 	"encoding/json"
@@ -56,7 +56,7 @@ func applyRefused(c *cluster) {
 	} {
 		argv := c.applyCommand(name, map[string]string{"bad.yaml": want.text, "a-good.yaml": goodProfile})
 		if name == "other-content" { // only the broker knows what is registered
-			if err := os.Remove(filepath.Join(c.CatalogDir(), "suite", name, "a-good.yaml")); err != nil {
+			if err := os.Remove(filepath.Join(c.catalogDir(), "suite", name, "a-good.yaml")); err != nil {
 				c.t.Fatal(err)
 			}
 		}
@@ -116,7 +116,7 @@ func (c *cluster) heldForNodes() {
 // a driver off the list that its manifest has.
 func (c *cluster) kernelWithout(name, from, driver string) {
 	c.t.Helper()
-	source, target := filepath.Join(c.CatalogDir(), "kernels", from), filepath.Join(c.CatalogDir(), "kernels", name)
+	source, target := filepath.Join(c.catalogDir(), "kernels", from), filepath.Join(c.catalogDir(), "kernels", name)
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		c.t.Fatal(err)
 	}

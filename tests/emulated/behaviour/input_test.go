@@ -1,10 +1,9 @@
-//go:build lab
+//go:build emulated
 
-package suites
+package behaviour
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -109,7 +108,7 @@ func sharedNodes(c *cluster) {
 // What the broker would accept is accepted, however old, damaged or absent the
 // submit host's copy of the catalog is; what it would not is refused.
 func staleSnapshot(c *cluster) {
-	path := filepath.Join(c.Dir(), "var/lib/kernel-broker/catalog.snapshot")
+	path := c.Path("var/lib/kernel-broker/catalog.snapshot")
 	read := func() string {
 		text, err := os.ReadFile(path)
 		if err != nil {

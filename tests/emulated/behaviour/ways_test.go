@@ -1,6 +1,6 @@
-//go:build lab
+//go:build emulated
 
-package suites
+package behaviour
 
 import (
 	"fmt"
@@ -74,16 +74,6 @@ func sallocAndSteps(c *cluster) {
 	inner := c.read("alice", "inner-id")
 	c.waitJob(inner, "COMPLETED")
 	c.ranOn("alice", inner, "stock", 1)
-}
-
-// read returns a file of a user's home.
-func (c *cluster) read(user, name string) string {
-	c.t.Helper()
-	text, err := os.ReadFile(filepath.Join(c.Home(user), name))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return strings.TrimSpace(string(text))
 }
 
 // tasks returns the records of an array by task.

@@ -1,35 +1,34 @@
-//go:build lab
+//go:build emulated
 
-package suites
+package behaviour
 
 import (
-	"context"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/tests/lab"
+	"github.com/kernelbroker/kernelbroker/tests/emulated"
 )
 
 // What runs beside the broker ends at a bad moment: agents, slurmctld, its
 // hooks, the job, a node.
 func TestFaultSlurm(t *testing.T) {
+	t.Parallel()
 	f := startFaults(t, nil)
 	f.on("agent-killed", agentKilled)
 	f.on("slurmctld-restarted-while-nodes-load", func(f *faults) {
 		slurmctldRestarted(f, syscall.SIGTERM, `node=n2 .*to=loading want=mitgcm`)
 	})
 	f.on("slurmctld-restarted-and-nodes-answer-before-they-boot", func(f *faults) {
-		f.freeze(f.Nodes()...)
+		f.freeze()
 		at := f.logSize()
 		id := f.ask("bob", "mitgcm", 0, "-N2")
 		f.logged(at, `"allocation changed" .*to=switching`)
-		f.ok(f.RestartSlurmctld(f.ctx, syscall.SIGTERM))
+		f.OK(f.Slurmctld().Restart(f.ctx, syscall.SIGTERM))
 		f.logged(at, `"allocation changed" .*to=failed .*an earlier start of slurmd`)
-		f.thaw(f.Nodes()...)
+		f.thaw()
 		f.completed("bob", id, 2)
 	})
 	f.on("slurmctld-killed-while-nodes-boot", func(f *faults) {
@@ -45,13 +44,13 @@ func TestFaultSlurm(t *testing.T) {
 	})
 	f.on("prolog-hung-while-its-job-is-held", prologHung)
 	f.on("cancelled-before-the-boot", func(f *faults) {
-		f.freeze(f.Nodes()...)
+		f.freeze()
 		at := f.logSize()
 		id := f.ask("alice", "mitgcm", 0, "-N2")
 		f.logged(at, `"allocation changed" .*to=switching`)
 		f.must("alice", "scancel", id)
 		f.waitJob(id, "CANCELLED")
-		f.thaw(f.Nodes()...)
+		f.thaw()
 		f.never("alice", id)
 	})
 	f.on("cancelled-in-the-boot", func(f *faults) {
@@ -71,28 +70,30 @@ func agentKilled(f *faults) {
 	at := f.logSize()
 	id := f.askHeld("alice", "mitgcm", "-N2")
 	f.logged(at, `node=n1 .*to=loading want=mitgcm`)
-	f.killAgents(f.Node(1))
-	f.upOn("mitgcm", f.Node(2))
-	f.killAgents(f.Node(2))
+	f.killAgents(f.Node("n1"))
+	f.wait(switchLimit, "mitgcm's kernel on n2", func() bool { return f.Node("n2").Kernel() == f.kernels["mitgcm"].release })
+	f.wait(switchLimit, "n2's agent", func() bool {
+		r, err := f.Node("n2").Exec(f.ctx, "test", "-e", "/run/agent.pid")
+		return err == nil && r.Exit == 0
+	})
+	f.killAgents(f.Node("n2"))
 	f.waitJob(id, "RUNNING")
 	f.killAgents(f.Nodes()...)
 	f.letGo("alice", id)
 	f.logged(at, `node=n2 .*to=loading want=stock`)
-	f.killAgents(f.Node(2))
+	f.killAgents(f.Node("n2"))
 	f.completed("alice", id, 2)
 }
 
 // killAgents kills them as crashes do; one that has just gone away with its
 // kernel, or that init has not started anew yet, is dead enough. A node that
 // boots meanwhile answers nobody, and the switch goes on without this test.
-func (f *faults) killAgents(nodes ...lab.Node) {
+func (f *faults) killAgents(nodes ...*emulated.Node) {
 	f.t.Helper()
 	for _, n := range nodes {
-		ctx, cancel := context.WithTimeout(f.ctx, tryLimit)
-		if err := n.KillAgent(ctx); err != nil {
+		if err := n.KillAgent(f.ctx); err != nil {
 			f.t.Logf("agent of %s not killed: %v", n.Name(), err)
 		}
-		cancel()
 	}
 }
 
@@ -104,9 +105,9 @@ func slurmctldRestarted(f *faults, signal syscall.Signal, pattern string) {
 	if signal == syscall.SIGKILL {
 		f.saved()
 	}
-	f.ok(f.RestartSlurmctld(f.ctx, signal))
+	f.OK(f.Slurmctld().Restart(f.ctx, signal))
 	if signal == syscall.SIGKILL {
-		f.ok(f.Node(2).Resume(f.ctx))
+		f.OK(f.Node("n2").Resume(f.ctx))
 	}
 	f.completed("bob", id, 2)
 }
@@ -116,16 +117,14 @@ func slurmctldRestarted(f *faults, signal syscall.Signal, pattern string) {
 // something to save, since n1 gets ready meanwhile.
 func (f *faults) saved() {
 	f.t.Helper()
-	f.ok(f.Node(2).Pause(f.ctx))
+	f.OK(f.Node("n2").Pause(f.ctx))
 	since := time.Now()
-	state := filepath.Join(f.Dir(), "var/lib/slurm/slurmctld/job_state")
+	state := f.Path("var/lib/slurm/slurmctld/job_state")
 	f.wait(switchLimit, "slurmctld to save its jobs", func() bool {
 		info, err := os.Stat(state)
 		return err == nil && info.ModTime().After(since)
 	})
 }
-
-const prologProgram = "/usr/libexec/kernel-broker/prolog-slurmctld"
 
 // killProlog kills PrologSlurmctld, which Slurm takes for its success.
 func (f *faults) killProlog() {
@@ -133,35 +132,22 @@ func (f *faults) killProlog() {
 	f.signalProlog(syscall.SIGKILL)
 }
 
-func (f *faults) signalProlog(sig syscall.Signal) {
-	f.t.Helper()
-	pids := f.processes(prologProgram)
-	if len(pids) == 0 {
-		f.t.Fatal("no PrologSlurmctld runs")
-	}
-	for _, pid := range pids {
-		if err := syscall.Kill(pid, sig); err != nil {
-			f.t.Fatalf("PrologSlurmctld: %v", err)
-		}
-	}
-}
-
 // prologKilledOnStock lets Slurm start a job on nodes that have not begun to
 // switch, with broker and agents hung: only the gate stands in its way.
 func prologKilledOnStock(f *faults) {
-	f.freeze(f.Nodes()...)
+	f.freeze()
 	at := f.logSize()
 	id := f.ask("alice", "mitgcm", 0, "-N2")
 	// Once the return is armed, Slurm boots and resumes what the gate drains.
 	f.logged(at, `"action done" action="arm return"`)
-	f.ok(f.Broker().Signal(f.ctx, syscall.SIGSTOP))
+	f.OK(f.Broker().Signal(f.ctx, syscall.SIGSTOP))
 	f.killProlog()
 	// Slurm waits for the boot still. Somebody restarts slurmd, and it looks
 	// like one.
 	f.onNodes(`read -r pid </run/slurmd.pid && kill "$pid"
 while [ -e "/proc/$pid" ]; do sleep 0.1; done
 sleep 1.1
-exec slurmd -b`, f.Nodes())
+exec slurmd -b`)
 	f.wait(switchLimit, "the gate to refuse job "+id, func() bool {
 		job := f.job(id)
 		return job["JobState"] == "PENDING" && job["Restarts"] != "0" || job["JobState"] == "COMPLETED"
@@ -170,12 +156,12 @@ exec slurmd -b`, f.Nodes())
 	for _, n := range f.Nodes() {
 		// The other node's may be later than what slurmctld does about the first.
 		f.wait(time.Minute, "the gate of "+n.Name()+" to refuse job "+id, func() bool {
-			said, err := os.ReadFile(n.Log("slurm/slurmd.log"))
+			said, err := os.ReadFile(n.Log("slurmd.log"))
 			return err == nil && strings.Contains(string(said), "kernel-broker: gate: job "+id+" refused")
 		})
 	}
-	f.ok(f.Broker().Signal(f.ctx, syscall.SIGCONT))
-	f.thaw(f.Nodes()...)
+	f.OK(f.Broker().Signal(f.ctx, syscall.SIGCONT))
+	f.thaw()
 	f.completed("alice", id, 2)
 }
 
@@ -183,8 +169,8 @@ exec slurmd -b`, f.Nodes())
 // its PrologSlurmctld has yet to end. It forgets by that who held it, and takes
 // that for an administrator's hold, which no user may release.
 func prologHung(f *faults) {
-	f.profile("withdrawn", "mitgcm", []string{"loglevel=1"})
-	f.freeze(f.Nodes()...)
+	f.profile("withdrawn", "mitgcm", "loglevel=1")
+	f.freeze()
 	at := f.logSize()
 	id := f.ask("alice", "withdrawn", 0, "-N2")
 	f.logged(at, `"allocation changed" .*to=switching`)
@@ -195,8 +181,8 @@ func prologHung(f *faults) {
 		return f.job(id)["Reason"] == "Cleaning"
 	})
 	f.signalProlog(syscall.SIGCONT)
-	f.thaw(f.Nodes()...)
-	f.wait(switchLimit, "the prolog's end", func() bool { return len(f.processes(prologProgram)) == 0 })
+	f.thaw()
+	f.wait(switchLimit, "the prolog's end", func() bool { return len(f.prologs()) == 0 })
 	f.isHeld("alice", id, "withdrawn@1", "its time is over")
 	f.wait(switchLimit, "job "+id+" to be held for its user", func() bool { return f.job(id)["Reason"] == "JobHeldUser" })
 	f.must("alice", "scontrol", "release", id)
@@ -221,9 +207,7 @@ func nodeCrashed(f *faults) {
 	// slurmctld counts in whole seconds: a boot that begins in that of the node's
 	// last answer is none to it, and these nodes boot at once.
 	time.Sleep(2 * time.Second)
-	if err := f.Node(1).Reset(f.ctx); err != nil {
-		f.t.Fatal(err)
-	}
+	f.Node("n1").Reset()
 	restarts := ""
 	f.wait(switchLimit, "Slurm to see the crash", func() bool {
 		job := f.job(id)

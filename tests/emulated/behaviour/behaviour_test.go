@@ -1,6 +1,6 @@
-//go:build lab
+//go:build emulated
 
-package suites
+package behaviour
 
 import (
 	"encoding/json"
@@ -38,6 +38,7 @@ versions:
 // Everything that a user can do and see, on one cluster. Each section ends with
 // all nodes idle and on stock.
 func TestBehaviour(t *testing.T) {
+	t.Parallel()
 	c := start(t, nil)
 	c.prepare("alice", "bob")
 	for _, user := range []string{"alice", "bob"} {
@@ -81,9 +82,9 @@ func TestBehaviour(t *testing.T) {
 // cluster as this one did.
 func (c *cluster) section(name string, run func(*cluster)) {
 	c.t.Helper()
-	passed := c.t.Run(name, func(t *testing.T) {
+	passed := c.t.(*testing.T).Run(name, func(t *testing.T) {
 		begin := time.Now()
-		part := &cluster{Lab: c.Lab, t: t, ctx: t.Context()}
+		part := &cluster{Trial: c.Trial, t: t, ctx: t.Context()}
 		run(part)
 		part.settled()
 		part.noRequeues()
@@ -92,11 +93,9 @@ func (c *cluster) section(name string, run func(*cluster)) {
 	if passed {
 		return
 	}
-	c.describe()
+	c.Describe()
 	for _, n := range c.Nodes() {
-		if err := n.Resume(c.ctx); err != nil {
-			c.t.Fatal(err)
-		}
+		c.OK(n.Resume(c.ctx))
 	}
 	c.must("root", "scancel", "--user=alice")
 	c.must("root", "scancel", "--user=bob")
@@ -140,7 +139,7 @@ func (c *cluster) apply(name, text string) {
 // registers them.
 func (c *cluster) applyCommand(folder string, files map[string]string) []string {
 	c.t.Helper()
-	dir := filepath.Join(c.CatalogDir(), "suite", folder)
+	dir := filepath.Join(c.catalogDir(), "suite", folder)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		c.t.Fatal(err)
 	}
@@ -149,7 +148,7 @@ func (c *cluster) applyCommand(folder string, files map[string]string) []string 
 			c.t.Fatal(err)
 		}
 	}
-	return []string{"kernelctl", "profile", "apply", "/run/lab/catalog/suite/" + folder, "--kernels", "/run/lab/catalog/kernels"}
+	return []string{"kernelctl", "profile", "apply", "/catalog/suite/" + folder, "--kernels", "/catalog/kernels"}
 }
 
 // letGo ends a job of hold.sh.
@@ -162,16 +161,6 @@ func (c *cluster) letGo(user, id string) {
 func (c *cluster) held(user string, args ...string) string {
 	c.t.Helper()
 	return c.sbatch(user, append(args, "hold.sh")...)
-}
-
-// kexecs is how many boots by kexec there were on all nodes.
-func (c *cluster) kexecs() int {
-	c.t.Helper()
-	sum := 0
-	for _, n := range c.nodes() {
-		sum += n.Kexecs
-	}
-	return sum
 }
 
 // costs runs part of a test and checks how many kexecs it took until all nodes
@@ -187,10 +176,10 @@ func (c *cluster) costs(want int, part func()) {
 func (c *cluster) spent(part func()) int {
 	c.t.Helper()
 	c.settled()
-	before := c.kexecs()
+	before := c.Kexecs()
 	part()
 	c.settled()
-	return c.kexecs() - before
+	return c.Kexecs() - before
 }
 
 // reuses is costs for parts in which nodes go from one job to the next without
@@ -287,24 +276,6 @@ func (c *cluster) neverRan(user, id string) {
 	c.t.Helper()
 	if r := c.records(user, id); len(r) > 0 {
 		c.t.Errorf("job %s ran: %v", id, r)
-	}
-}
-
-// pause stops a node's processors; the returned function lets them go on.
-func (c *cluster) pause(name string) (resume func()) {
-	c.t.Helper()
-	n, err := c.NodeNamed(name)
-	if err == nil {
-		err = n.Pause(c.ctx)
-	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return func() {
-		c.t.Helper()
-		if err := n.Resume(c.ctx); err != nil {
-			c.t.Fatal(err)
-		}
 	}
 }
 

@@ -1,6 +1,6 @@
-//go:build lab
+//go:build emulated
 
-package suites
+package behaviour
 
 import (
 	"context"

@@ -1,23 +1,23 @@
-//go:build lab
+//go:build emulated
 
-package suites
+package behaviour
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/tests/lab"
+	"github.com/kernelbroker/kernelbroker/tests/emulated"
 )
 
 // The switch works with any ReturnToService: a switch, a return before the
 // plain job behind, a cancel in mid-switch, and no node is ever taken for one
-// that crashed. All other suites run with 1.
+// that crashed. All other tests run with 1.
 func TestReturnToService(t *testing.T) {
 	for _, value := range []int{0, 2} {
 		t.Run(fmt.Sprint(value), func(t *testing.T) {
-			c := start(t, func(o *lab.Options) { o.Slurm.ReturnToService = value })
+			t.Parallel()
+			c := start(t, func(o *emulated.Options) { o.ReturnToService = value })
 			c.prepare("alice", "bob")
 			c.file("alice", "hold.sh", holdScript)
 			if out := c.must("root", "scontrol", "show", "config"); !containsSetting(out, "ReturnToService", fmt.Sprint(value)) {
@@ -51,12 +51,9 @@ func containsSetting(config, key, value string) bool {
 // neverCrashed checks that slurmctld never thought that a node had.
 func (c *cluster) neverCrashed() {
 	c.t.Helper()
-	text, err := os.ReadFile(c.FrontLog("slurm/slurmctld.log"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	text := c.slurmctldSaid()
 	for _, word := range []string{"unexpectedly rebooted", "not responding, setting DOWN"} {
-		if strings.Contains(string(text), word) {
+		if strings.Contains(text, word) {
 			c.t.Errorf("slurmctld: %q", word)
 		}
 	}

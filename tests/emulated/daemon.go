@@ -1,0 +1,205 @@
+package emulated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const slurmctldPidFile = "/run/slurm/slurmctld.pid"
+
+// Daemon is a process on the front-end that tests stop, kill and start.
+type Daemon struct {
+	cluster *Cluster
+	name    string
+	user    string
+	argv    []string
+	pidFile string
+	log     string
+	// forks says that the daemon detaches itself and writes its pid file.
+	forks bool
+	// ready is a command that succeeds once the daemon serves.
+	ready []string
+}
+
+// Broker is the broker's handle; it is there while the broker is not.
+func (c *Cluster) Broker() Daemon {
+	return Daemon{
+		cluster: c, name: "broker", user: "slurm", pidFile: "/run/kernel-broker/broker.pid",
+		argv: []string{"/opt/kernel-broker/bin/kernel-broker", "--config", "/etc/kernel-broker/broker.yaml"},
+		log:  "/var/log/kernel-broker/broker.log",
+		// Not its socket's presence, which an earlier one may have left.
+		ready: []string{"kernelctl", "profile", "list"},
+	}
+}
+
+// Slurmctld is slurmctld's handle.
+func (c *Cluster) Slurmctld() Daemon {
+	return Daemon{
+		cluster: c, name: "slurmctld", user: "slurm", pidFile: slurmctldPidFile, forks: true,
+		argv: []string{"/usr/sbin/slurmctld"}, log: "/var/log/slurm/slurmctld.log",
+		ready: []string{"/bin/sh", "-c", "scontrol ping | grep -q 'is UP'"},
+	}
+}
+
+func (c *Cluster) munged() Daemon {
+	return Daemon{
+		cluster: c, name: "munged", user: "munge", pidFile: "/run/munge/munged.pid", forks: true,
+		argv: []string{"/usr/sbin/munged", "--force"}, log: "/var/log/munge/munged.log",
+		ready: []string{"munge", "-n", "-o", "/dev/null"},
+	}
+}
+
+// Log is the daemon's log as the host sees it.
+func (d Daemon) Log() string { return d.cluster.path(d.log) }
+
+// Start starts the daemon and waits until it serves.
+func (d Daemon) Start(ctx context.Context) error {
+	launch := []string{"/bin/sh", "-c", `exec "$@" >>"$0" 2>&1 </dev/null`, d.log + ".start"}
+	if !d.forks {
+		// The shell notes its pid and becomes the daemon, in a session of its own.
+		become := `echo $$ >"$0"; log=$1; shift; exec "$@" >>"$log" 2>&1 </dev/null`
+		launch = []string{"/bin/sh", "-c", `rm -f "$2"; setsid /bin/sh -c "$@" >/dev/null 2>&1 </dev/null &`, "sh", become, d.pidFile, d.log}
+	}
+	if err := d.cluster.must(ctx, d.user, append(launch, d.argv...)...); err != nil {
+		return fmt.Errorf("daemon %q: %w", d.name, err)
+	}
+	err := d.cluster.wait(ctx, 2*time.Minute, "the answer of "+d.name, func() (bool, error) {
+		r, err := d.cluster.Exec(ctx, "root", d.ready...)
+		if err != nil || r.Exit == 0 {
+			return err == nil, err
+		}
+		if !d.forks && !d.Running() {
+			return false, errors.New("it ended")
+		}
+		return false, nil
+	})
+	if err != nil {
+		return fmt.Errorf("daemon %q: %w:\n%s", d.name, err, tail(d.Log(), 8))
+	}
+	return nil
+}
+
+// Running says whether the process that the pid file names is there.
+func (d Daemon) Running() bool {
+	for range 100 {
+		// The launched shell may not have written the file yet.
+		if pid, err := d.pid(); err == nil {
+			return d.cluster.alive(pid)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return false
+}
+
+func (d Daemon) pid() (int, error) {
+	text, err := os.ReadFile(d.cluster.path(d.pidFile))
+	if err != nil {
+		return 0, fmt.Errorf("daemon %q: %w", d.name, err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("daemon %q: pid file: %w", d.name, err)
+	}
+	return pid, nil
+}
+
+// Signal sends any signal, as SIGSTOP for a daemon that hangs.
+func (d Daemon) Signal(ctx context.Context, sig syscall.Signal) error {
+	pid, err := d.pid()
+	if err != nil {
+		return err
+	}
+	return d.cluster.must(ctx, "root", "kill", "-"+strconv.Itoa(int(sig)), strconv.Itoa(pid))
+}
+
+// Kill ends the daemon as a crash does, and waits until it is gone.
+func (d Daemon) Kill(ctx context.Context) error { return d.end(ctx, syscall.SIGKILL) }
+
+// Stop ends the daemon in order, and waits until it is gone.
+func (d Daemon) Stop(ctx context.Context) error { return d.end(ctx, syscall.SIGTERM) }
+
+// Restart ends the daemon by a signal and starts it again.
+func (d Daemon) Restart(ctx context.Context, sig syscall.Signal) error {
+	if err := d.end(ctx, sig); err != nil {
+		return err
+	}
+	return d.Start(ctx)
+}
+
+// lastThread is longer than what slurmctld does last by itself: it waits for its
+// messages to nodes for up to three seconds.
+const lastThread = 5 * time.Second
+
+// end waits until the process is gone. Slurm before 23.11, ended by SIGTERM while
+// a hook of its runs, waits at times without end for word of that hook (ADR
+// 0022): all is saved by then, and one thread is left. On a site the unit's
+// TimeoutStopSec ends it, and here this does.
+func (d Daemon) end(ctx context.Context, sig syscall.Signal) error {
+	pid, err := d.pid()
+	if err != nil {
+		return err
+	}
+	if err := d.Signal(ctx, sig); err != nil {
+		return err
+	}
+	var alone time.Time // since when it has had one thread
+	return d.cluster.wait(ctx, 2*time.Minute, "the end of "+d.name, func() (bool, error) {
+		threads := d.cluster.threads(pid)
+		switch {
+		case threads == 0:
+			return true, nil
+		case threads > 1:
+			alone = time.Time{}
+		case alone.IsZero():
+			alone = time.Now()
+		case time.Since(alone) > lastThread:
+			return false, d.Signal(ctx, syscall.SIGKILL)
+		}
+		return false, nil
+	})
+}
+
+// threads of a process of the front-end, 0 when it is gone.
+func (c *Cluster) threads(pid int) int {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/root/proc/%d/task", c.holder, pid))
+	if err != nil {
+		return 0
+	}
+	return len(entries)
+}
+
+func (c *Cluster) alive(pid int) bool { return c.threads(pid) > 0 }
+
+// tail returns a file's last lines, for error messages.
+func tail(path string, lines int) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// Processes are those of the cluster whose program has this path, as the
+// front-end numbers them.
+func (c *Cluster) Processes(program string) ([]string, error) {
+	proc := fmt.Sprintf("/proc/%d/root/proc", c.holder)
+	entries, err := os.ReadDir(proc)
+	if err != nil {
+		return nil, fmt.Errorf("processes: %w", err)
+	}
+	var pids []string
+	for _, e := range entries {
+		line, err := os.ReadFile(proc + "/" + e.Name() + "/cmdline")
+		if argv0, _, _ := strings.Cut(string(line), "\x00"); err == nil && argv0 == program {
+			pids = append(pids, e.Name())
+		}
+	}
+	return pids, nil
+}

@@ -1,0 +1,76 @@
+//go:build emulated
+
+package matrix
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/tests/emulated"
+)
+
+// A backup controller is a second slurmctld, here under the host name back and
+// at n3's address; the state is on a disk that both have.
+func startBackup(c cluster) {
+	c.T.Helper()
+	hosts := c.Path("etc/hosts")
+	text, err := os.ReadFile(hosts)
+	c.OK(err)
+	c.OK(os.WriteFile(hosts, append(text, "10.99.1.3 back\n"...), 0o644))
+	c.Must("root", "unshare", "--uts", "--mount", "--propagation", "private", "/bin/sh", "-c",
+		`hostname back && mount -t tmpfs -o mode=777 tmpfs /run/slurm && `+
+			`setpriv --reuid slurm --regid slurm --init-groups /usr/sbin/slurmctld -L /var/log/slurm/backup.log `+
+			`</dev/null >/var/log/slurm/backup.start 2>&1`)
+	c.Wait(limit, "the backup", func() bool { return c.serves("back") })
+}
+
+// serves says whether the controller of that host answers.
+func (c cluster) serves(host string) bool {
+	for line := range strings.Lines(c.Try("root", "scontrol", "ping").Stdout) {
+		if strings.Contains(line, "at "+host+" is UP") {
+			return true
+		}
+	}
+	return false
+}
+
+// stateSaved is longer than slurmctld leaves a change unsaved.
+const stateSaved = 7 * time.Second
+
+// The backup takes over while nodes switch, and while a job runs.
+func TestBackupController(t *testing.T) {
+	t.Parallel()
+	c := cluster{emulated.Start(t, func(o *emulated.Options) {
+		o.Set = map[string]string{
+			"SlurmctldTimeout": "10",
+			// Both controllers are on one host.
+			"CommunicationParameters": "NoCtldInAddrAny",
+		}
+		o.Lines = []string{"SlurmctldHost=back(10.99.1.3)"}
+	})}
+	startBackup(c)
+	running := c.held("alice", 1, "--nodelist=n2", profile)
+	// The backup knows what was saved, up to five seconds ago: a boot since then
+	// is a crash to it, with the product and without.
+	time.Sleep(stateSaved)
+	id, goOn := c.inSwitch("n1")
+	c.Must("root", "scontrol", "takeover")
+	c.Wait(limit, "the backup's takeover", func() bool {
+		return !c.serves("front") && c.Try("root", "squeue").Exit == 0
+	}, func() string { return c.Try("root", "scontrol", "ping").Stdout })
+	goOn()
+	c.completed(id)
+	c.ran("alice", id, "mitgcm", 1)
+	c.LetGo("alice", running)
+	c.completed(running)
+	c.ran("alice", running, "mitgcm", 1)
+	c.home()
+	c.plain("n1")
+	c.plain("n2")
+	last := c.Sbatch("alice", "0", "-N2", profile)
+	c.completed(last)
+	c.ran("alice", last, "mitgcm", 2)
+	c.home()
+}

@@ -1,0 +1,135 @@
+//go:build emulated
+
+package matrix
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/tests/emulated"
+)
+
+// preempting has partition main, whose jobs give way to those of partition urgent.
+func preempting(mode string) func(*emulated.Options) {
+	return func(o *emulated.Options) {
+		o.Set = map[string]string{"PreemptType": "preempt/partition_prio", "PreemptMode": mode}
+		own := mode
+		if mode == "SUSPEND,GANG" {
+			own = "SUSPEND"
+		}
+		o.Partitions = []string{
+			"PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=" + own,
+			"PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF",
+		}
+	}
+}
+
+// Jobs give way by being requeued.
+func TestPreemptRequeue(t *testing.T) {
+	rows(t, preempting("REQUEUE"),
+		row{"profile job by plain", func(c cluster) { c.preempts("alice", profile, "mitgcm", "bob", "--comment=plain", "stock") }},
+		row{"plain job by profile", func(c cluster) { c.preempts("bob", "--comment=plain", "stock", "alice", profile, "mitgcm") }},
+		row{"profile job by another profile", func(c cluster) {
+			c.preempts("alice", profile, "mitgcm", "bob", "--kernel-profile=lammps", "lammps")
+		}},
+	)
+}
+
+// preempts has a job on all nodes, and another that is more urgent.
+func (c cluster) preempts(user, arg, kernel, urgentUser, urgentArg, urgentKernel string) {
+	c.T.Helper()
+	id := c.held(user, 3, "--exclusive", arg)
+	urgent := c.Sbatch(urgentUser, "0", "-N3", "--exclusive", "--partition=urgent", urgentArg)
+	c.Wait(limit, "the urgent job", func() bool { return c.Job(urgent)["JobState"] == "COMPLETED" },
+		func() string { return c.State(urgent) + "; the other is " + c.State(id) + "; " + c.NodeLine("n1") })
+	c.ran(urgentUser, urgent, urgentKernel, 3)
+	c.Wait(limit, "the second run", func() bool {
+		c.Hurry(id)
+		return len(c.Records(user, id)) == 6
+	}, func() string { return c.State(id) })
+	c.LetGo(user, id)
+	c.completed(id)
+	c.ran(user, id, kernel, 6)
+}
+
+// Jobs give way by being cancelled.
+func TestPreemptCancel(t *testing.T) {
+	rows(t, preempting("CANCEL"),
+		row{"profile job by plain", func(c cluster) { c.cancels("alice", profile, "mitgcm", "bob", "--comment=plain", "stock") }},
+		row{"plain job by profile", func(c cluster) { c.cancels("bob", "--comment=plain", "stock", "alice", profile, "mitgcm") }},
+	)
+}
+
+func (c cluster) cancels(user, arg, kernel, urgentUser, urgentArg, urgentKernel string) {
+	c.T.Helper()
+	id := c.held(user, 3, "--exclusive", arg)
+	urgent := c.Sbatch(urgentUser, "0", "-N3", "--exclusive", "--partition=urgent", urgentArg)
+	c.Wait(limit, "the urgent job", func() bool { return c.Job(urgent)["JobState"] == "COMPLETED" },
+		func() string { return c.State(urgent) + "; the other is " + c.State(id) + "; " + c.NodeLine("n1") })
+	c.ends(id, "PREEMPTED", "CANCELLED")
+	c.ran(urgentUser, urgent, urgentKernel, 3)
+	c.ran(user, id, kernel, 3)
+}
+
+// Jobs give way by being suspended: their processes stay on the node, so it must
+// not boot beneath them.
+func TestPreemptSuspend(t *testing.T) {
+	rows(t, preempting("SUSPEND,GANG"),
+		row{"plain job by plain", func(c cluster) {
+			id, urgent := c.suspends("bob", "--comment=plain", "alice", "--comment=plain")
+			c.completed(urgent)
+			c.goesOn("bob", id, "stock")
+			c.ran("alice", urgent, "stock", 1)
+		}},
+		row{"plain job by profile", plainGivesWay},
+		row{"profile job by plain", profileGivesWay},
+	)
+}
+
+// suspends has a job on a node, and another there that is more urgent.
+func (c cluster) suspends(user, arg, urgentUser, urgentArg string) (id, urgent string) {
+	c.T.Helper()
+	id = c.held(user, 1, "--nodelist=n1", arg)
+	urgent = c.Sbatch(urgentUser, "0", "-N1", "--nodelist=n1", "--partition=urgent", urgentArg)
+	c.plain("n2") // so the scheduler has looked at it
+	return id, urgent
+}
+
+// goesOn checks that the job which gave way is not lost: it takes a step more,
+// on its kernel, and ends, having begun once.
+func (c cluster) goesOn(user, id, kernel string) {
+	c.T.Helper()
+	c.WaitJob(id, "RUNNING")
+	c.Must(user, "srun", "--jobid="+id, "--overlap", "/emulated/record")
+	c.LetGo(user, id)
+	c.WaitJob(id, "COMPLETED")
+	if restarts := c.Job(id)["Restarts"]; restarts != "0" {
+		c.T.Errorf("the job that gave way was restarted %s times", restarts)
+	}
+	c.ran(user, id, kernel, 2)
+}
+
+// A node with a suspended job on it boots no other kernel: the urgent job is
+// held, its user is told why, and the other goes on at once.
+func plainGivesWay(c cluster) {
+	id, urgent := c.suspends("bob", "--comment=plain", "alice", profile)
+	c.Wait(limit, "the urgent job to be held", func() bool {
+		j := c.Job(urgent)
+		return j["JobState"] == "PENDING" && j["Priority"] == "0" && strings.Contains(j["AdminComment"], "is shared with job "+id)
+	}, func() string { return c.State(urgent) + ": " + c.Job(urgent)["AdminComment"] })
+	if !c.on("n1", "stock") {
+		c.T.Error("the node booted")
+	}
+	c.goesOn("bob", id, "stock")
+	c.Must("alice", "scontrol", "release", urgent)
+	c.completed(urgent)
+	c.ran("alice", urgent, "mitgcm", 1)
+}
+
+// No plain job gets on a job's kernel, however urgent it is.
+func profileGivesWay(c cluster) {
+	id, urgent := c.suspends("alice", profile, "bob", "--comment=plain")
+	c.goesOn("alice", id, "mitgcm")
+	c.completed(urgent)
+	c.ran("bob", urgent, "stock", 1)
+}

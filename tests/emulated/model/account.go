@@ -1,0 +1,86 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+)
+
+// account asks of each job what became of it, once the cluster is at rest.
+func (r *run) account() error {
+	for _, n := range r.nodes {
+		if n.rebootFrom != "" && n.rebootFrom == r.c.Node(n.name).BootID() {
+			return violated("node %s: an administrator's reboot never took place", n.name)
+		}
+	}
+	ids := map[string]int{}
+	for _, seen := range r.seen.jobs {
+		j := r.jobNamed(seen["JobName"])
+		if j == nil {
+			return violated("Slurm has job %s, which nobody submitted", seen["JobId"])
+		}
+		ids[j.name]++
+		if err := r.accountOne(j, seen); err != nil {
+			return err
+		}
+	}
+	for _, j := range r.jobs {
+		if j.id != "" && ids[j.name] != j.tasks && !j.cancelled {
+			return violated("job %s (%s) was accepted, and of %d tasks Slurm has %d", j.name, j.id, j.tasks, ids[j.name])
+		}
+	}
+	return r.accountBroker()
+}
+
+func (r *run) accountOne(j *job, seen map[string]string) error {
+	task := seen["ArrayTaskId"]
+	key := j.name + "/" + task
+	switch state := seen["JobState"]; state {
+	case "COMPLETED":
+		if !j.interactive && (r.starts[key] == 0 || !r.ends[key]) {
+			return violated("%s, and its script did not run to its end", describeJob(j, seen))
+		}
+		return nil
+	case "CANCELLED":
+		if j.cancelled || j.heldFor != "" || j.interactive {
+			return nil
+		}
+	case "NODE_FAIL", "FAILED", "BOOT_FAIL":
+		if (j.noRequeue || j.interactive) && r.blows() > 0 {
+			return nil
+		}
+		if j.interactive && state == "FAILED" {
+			return nil // a client whose job was merged into another, or cancelled
+		}
+	}
+	return violated("%s, and nothing explains it", describeJob(j, seen))
+}
+
+// accountBroker checks what the broker has left and what it remembers.
+func (r *run) accountBroker() error {
+	res, err := r.exec("root", "scontrol", "show", "reservation")
+	if err != nil {
+		return err
+	}
+	if strings.Contains(res.Stdout, "ReservationName=") {
+		return violated("a reservation is left: %s", res.Stdout)
+	}
+	list, err := r.exec("root", "kernelctl", "job", "list", "--output", "json")
+	if err != nil || list.Exit != 0 {
+		return fmt.Errorf("kernelctl job list: exit %d: %s: %w", list.Exit, list.Stderr, err)
+	}
+	for _, seen := range r.seen.jobs {
+		j := r.jobNamed(seen["JobName"])
+		if j.profile != "" && j.ran && j.tasks == 1 && !strings.Contains(list.Stdout, fmt.Sprintf("%q", seen["JobId"])) &&
+			!strings.Contains(list.Stdout, ": "+seen["JobId"]+",") {
+			return violated("%s ran, and kernelctl job list does not have it", describeJob(j, seen))
+		}
+	}
+	audit, err := r.exec("slurm", "kernelctl", "audit", "verify")
+	if err != nil {
+		return err
+	}
+	if audit.Exit != 0 && !strings.Contains(audit.Stderr, "no such file") {
+		return violated("audit: exit %d: %s%s", audit.Exit, audit.Stdout, audit.Stderr)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+var adminKinds = []kind{
+	{"drain", 2, (*run).drain},
+	{"down", 1, (*run).setDown},
+	{"take back", 3, (*run).takeBack},
+	{"resume node", 1, (*run).resumeNode},
+	{"reconfigure", 2, (*run).reconfigure},
+	{"reboot", 1, (*run).reboot},
+	{"cancel reboot", 1, (*run).cancelReboot},
+	{"reserve", 1, (*run).reserve},
+	{"delete reservation", 1, (*run).deleteReservation},
+	{"power down", 1, (*run).powerDown},
+	{"power up", 1, (*run).powerUp},
+}
+
+func (r *run) node(pick int) *node { return r.nodes[pick%len(r.nodes)] }
+
+func (r *run) say(n *node, state string) (bool, string, error) {
+	reason := fmt.Sprintf("%s of #%d, bad DIMM", state, r.number)
+	ok, told, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state="+state, "reason="+reason)
+	if ok {
+		n.word = &word{down: state == "down", reason: reason}
+		n.rebootFrom = ""
+	}
+	return ok, told, err
+}
+
+func (r *run) drain(pick [4]int) (string, error) {
+	_, told, err := r.say(r.node(pick[0]), "drain")
+	return told, err
+}
+
+func (r *run) setDown(pick [4]int) (string, error) {
+	n := r.node(pick[0])
+	if n.word != nil {
+		return "", nil // one word at a time
+	}
+	ok, told, err := r.say(n, "down")
+	if ok {
+		n.downs++
+	}
+	return told, err
+}
+
+// takeBack resumes a node that an administrator drained or set down.
+func (r *run) takeBack(pick [4]int) (string, error) {
+	var said []*node
+	for _, n := range r.nodes {
+		if n.word != nil {
+			said = append(said, n)
+		}
+	}
+	if len(said) == 0 {
+		return "", nil
+	}
+	return r.resume(said[pick[0]%len(said)])
+}
+
+func (r *run) resume(n *node) (string, error) {
+	// Newer Slurm refuses it for a node that no longer needs it.
+	_, told, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state=resume")
+	n.word, n.rebootFrom = nil, ""
+	return told, err
+}
+
+// resumeNode resumes a node of which no administrator said anything, as one does
+// who sees "draining" and does not know why.
+func (r *run) resumeNode(pick [4]int) (string, error) {
+	n := r.node(pick[0])
+	if n.word != nil || !has(r.seen.nodes[n.name]["State"], "DRAIN", "DOWN", "REBOOT", "REBOOT_REQUESTED", "REBOOT_ISSUED") {
+		return "", nil
+	}
+	return r.resume(n)
+}
+
+func (r *run) reconfigure([4]int) (string, error) {
+	for _, n := range r.nodes {
+		n.unresumed = n.unresumed || n.rebootFrom != ""
+	}
+	_, told, err := r.ask("root", "scontrol", "reconfigure")
+	return told, err
+}
+
+// rebootReason is how the reason of an administrator's reboot begins.
+const rebootReason = "kernel update"
+
+// reboot asks for a boot of a node that is in service.
+func (r *run) reboot(pick [4]int) (string, error) {
+	n := r.node(pick[0])
+	if n.word != nil || n.off || n.rebootFrom != "" {
+		return "", nil
+	}
+	from := r.c.Node(n.name).BootID()
+	ok, told, err := r.ask("root", "scontrol", "reboot", "ASAP", "nextstate=resume", fmt.Sprintf("reason=%s #%d", rebootReason, r.number), n.name)
+	if ok {
+		n.rebootFrom = from
+	}
+	return told, err
+}
+
+func (r *run) cancelReboot(pick [4]int) (string, error) {
+	n := r.node(pick[0])
+	if !strings.Contains(r.seen.nodes[n.name]["State"], "REBOOT") && n.rebootFrom == "" {
+		return "", nil
+	}
+	_, told, err := r.ask("root", "scontrol", "cancel_reboot", n.name)
+	n.rebootFrom = ""
+	return told, err
+}
+
+// reserve makes a reservation of the administrator's own, which is hers to delete.
+func (r *run) reserve(pick [4]int) (string, error) {
+	if len(r.reservations) > 1 {
+		return "", nil
+	}
+	name := fmt.Sprintf("own%d", r.number)
+	ok, told, err := r.ask("root", "scontrol", "create", "reservation="+name, "nodes="+r.node(pick[0]).name, "users=root",
+		"starttime=now", "duration=60", "flags=ignore_jobs")
+	if ok {
+		r.reservations = append(r.reservations, name)
+	}
+	return told, err
+}
+
+func (r *run) deleteReservation(pick [4]int) (string, error) {
+	if len(r.reservations) == 0 {
+		return "", nil
+	}
+	i := pick[0] % len(r.reservations)
+	ok, told, err := r.ask("root", "scontrol", "delete", "reservation="+r.reservations[i])
+	if err == nil && !ok {
+		err = violated("an administrator's reservation is lost: %s", told)
+	}
+	r.reservations = slices.Delete(r.reservations, i, i+1)
+	return told, err
+}
+
+func (r *run) powerDown(pick [4]int) (string, error) { return r.power(pick, "power_down") }
+func (r *run) powerUp(pick [4]int) (string, error)   { return r.power(pick, "power_up") }
+
+func (r *run) power(pick [4]int, state string) (string, error) {
+	n := r.node(pick[0])
+	if !r.scenario.PowerSaving || n.word != nil || n.off {
+		return "", nil
+	}
+	_, told, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state="+state)
+	// A boot by power is one too, and power takes a reboot's place.
+	n.rebootFrom = ""
+	return told, err
+}

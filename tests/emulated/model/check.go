@@ -1,0 +1,85 @@
+package model
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// checkRecords judges what the jobs' processes have written since the last look.
+func (r *run) checkRecords() error {
+	for _, user := range users {
+		text, err := os.ReadFile(filepath.Join(r.c.Home(user), "model-record"))
+		if err != nil && !os.IsNotExist(err) {
+			return fmt.Errorf("records: %w", err)
+		}
+		fresh := string(text[r.judged[user]:])
+		// A line that is not whole yet is judged the next time.
+		fresh = fresh[:strings.LastIndex(fresh, "\n")+1]
+		r.judged[user] += len(fresh)
+		for line := range strings.Lines(fresh) {
+			if err := r.judge(strings.TrimSpace(line)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *run) judge(line string) error {
+	r.note("  record: %s", line)
+	what, rest, _ := strings.Cut(line, " ")
+	field := map[string]string{}
+	for _, f := range strings.Fields(rest) {
+		k, v, _ := strings.Cut(f, "=")
+		field[k] = v
+	}
+	j := r.jobNamed(field["name"])
+	if j == nil {
+		return violated("nobody submitted it: %s", line)
+	}
+	if field["release"] != j.release() {
+		return violated("job %s asked for %s and ran on %s: %s", j.name, j.release(), field["release"], line)
+	}
+	j.ran = true
+	key := j.name + "/" + field["task"]
+	switch what {
+	case "start":
+		r.starts[key]++
+		if j.noRequeue && r.starts[key] > 1 && j.twice == "" {
+			return violated("job %s has --no-requeue and ran twice: %s", j.name, line)
+		}
+	case "end":
+		r.ends[key] = true
+	}
+	return nil
+}
+
+// wordGrace is how long a word may be missing in mid-switch: Slurm has one field
+// for the reason of a drain and of a boot.
+const wordGrace = 10 * time.Second
+
+// checkWords compares the nodes with what their administrators said.
+func (r *run) checkWords() error {
+	for _, n := range r.nodes {
+		seen := r.seen.nodes[n.name]
+		w := n.word
+		switch {
+		case w == nil:
+		case w.stands(seen):
+			w.missing = time.Time{}
+		case w.down && r.scenario.ReturnToService == 2 && !strings.HasPrefix(seen["State"], "DOWN"):
+			// Slurm takes it back at the node's next registration.
+			r.note("  %s: ReturnToService=2 took back %q", n.name, w.reason)
+			n.word = nil
+		case w.missing.IsZero():
+			w.missing = time.Now()
+		case time.Since(w.missing) > wordGrace:
+			return violated("node %s: an administrator said %q, and it is %s [%s] for %v",
+				n.name, w.reason, seen["State"], seen["Reason"], time.Since(w.missing).Round(time.Second))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+//go:build emulated
+
+package model
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/kernelbroker/kernelbroker/tests/emulated"
+)
+
+// length is how many actions a scenario has; KB_MODEL_LENGTH is another length.
+const length = 30
+
+// setting is a number from the environment.
+func setting(t *testing.T, name string, usual int) int {
+	text := os.Getenv(name)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s: %q is no number above 0", name, text)
+	}
+	return n
+}
+
+// The cluster keeps its promises whatever users, administrators and faults do.
+// KB_MODEL_STEPS is how many steps there are in all, KB_MODEL_LANES how many
+// clusters run side by side, and KB_MODEL_WITHOUT has names of actions, with
+// commas, that are left out. KB_MODEL_SCENARIO is a file with a scenario as a
+// failure leaves it, which is run in place of random ones.
+func TestModel(t *testing.T) {
+	m := trials{t: t, failed: map[string]error{}}
+	if path := os.Getenv("KB_MODEL_SCENARIO"); path != "" {
+		m.one(path)
+		return
+	}
+	steps, lanes := setting(t, "KB_MODEL_STEPS", 60), setting(t, "KB_MODEL_LANES", 2)
+	actions := setting(t, "KB_MODEL_LENGTH", length)
+	without := map[string]bool{}
+	for name := range strings.SplitSeq(os.Getenv("KB_MODEL_WITHOUT"), ",") {
+		without[name] = true
+	}
+	// A scenario is tried once: what fails is kept with its course, and a
+	// cluster that is tried again takes another.
+	for name, value := range map[string]string{
+		"rapid.checks": "100000", "rapid.shrinktime": "0s", "rapid.nofailfile": "true",
+	} {
+		if err := flag.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	side := rapid.SliceOfN(scenarios(actions, without), lanes, lanes)
+	rapid.Check(t, func(rt *rapid.T) {
+		drawn := side.Draw(rt, "scenarios")
+		if err := m.run(drawn, int64(steps)); err != nil {
+			rt.Fatalf("%v", err)
+		}
+	})
+	t.Logf("%d steps in %d scenarios with %d jobs; administrators had to repair %d times",
+		m.steps.Load(), m.scenarios.Load(), m.jobs.Load(), m.repairs.Load())
+}
+
+// trials are the scenarios of a test.
+type trials struct {
+	t      *testing.T
+	lock   sync.Mutex
+	failed map[string]error
+	// over says that enough steps were done.
+	over                            bool
+	steps, scenarios, jobs, repairs atomic.Int64
+}
+
+// run tries scenarios side by side. What failed fails again without a run.
+func (m *trials) run(side []Scenario, enough int64) error {
+	errs := make([]error, len(side))
+	var all sync.WaitGroup
+	for i, s := range side {
+		text, err := json.Marshal(s)
+		if err != nil {
+			return fmt.Errorf("scenario: %w", err)
+		}
+		m.lock.Lock()
+		known := m.failed[string(text)]
+		stopped := m.over || len(m.failed) > 0
+		m.lock.Unlock()
+		switch {
+		case known != nil:
+			errs[i] = known
+		case !stopped:
+			all.Go(func() { errs[i] = m.try(s, string(text)) })
+		}
+	}
+	all.Wait()
+	if m.steps.Load() >= enough {
+		m.over = true
+	}
+	return errors.Join(errs...)
+}
+
+// try runs one scenario in a folder of its own.
+func (m *trials) try(s Scenario, text string) error {
+	o, err := emulated.Defaults()
+	if err != nil {
+		return err
+	}
+	number := m.scenarios.Add(1)
+	dir := filepath.Join(o.Repo, "build/emulated", o.Slurm, fmt.Sprintf("model-%d-%d", os.Getpid(), number))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.t.Context()), 20*time.Minute)
+	defer cancel()
+	result, err := Run(ctx, s, dir)
+	m.steps.Add(int64(result.Steps))
+	m.jobs.Add(int64(result.Jobs))
+	m.repairs.Add(int64(result.Repairs))
+	if err == nil {
+		return nil
+	}
+	course, readErr := os.ReadFile(result.Course)
+	if writeErr := os.WriteFile(filepath.Join(dir, "scenario.json"), []byte(text), 0o644); readErr == nil {
+		readErr = writeErr
+	}
+	err = errors.Join(fmt.Errorf("scenario %s: %w\ncourse:\n%s", filepath.Join(dir, "scenario.json"), err, course), readErr)
+	m.lock.Lock()
+	m.failed[text] = err
+	m.lock.Unlock()
+	return err
+}
+
+// one runs a scenario of a file.
+func (m *trials) one(path string) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	var s Scenario
+	if err := json.Unmarshal(text, &s); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := m.try(s, string(text)); err != nil {
+		m.t.Fatal(err)
+	}
+}

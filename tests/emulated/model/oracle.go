@@ -1,0 +1,103 @@
+package model
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/tests/emulated"
+)
+
+// job is what the model knows of a job.
+type job struct {
+	name, user, profile string
+	// id as sbatch said it; other jobs are known by their name alone.
+	id    string
+	tasks int
+	// noRequeue: its script runs once at most. interactive: it is srun's or
+	// salloc's, which a fault ends for good.
+	noRequeue, interactive bool
+	// What was done to it.
+	held, suspended, cancelled, letGo bool
+	// twice says why its script may run once more, "" if it may not.
+	twice string
+	// orphan says that a node of it was reset soon after its start: Slurm takes no
+	// job for lost that began up to 15 s before its node's boot, so that it runs
+	// without processes where the reboot itself is no cause (ReturnToService=2).
+	orphan bool
+	// ran says that a process of it ran, heldFor why the broker holds it.
+	ran     bool
+	heldFor string
+}
+
+// release is the kernel that its processes must run on.
+func (j *job) release() string {
+	if j.profile == "" {
+		return emulated.KernelNamed(emulated.StockName).Release
+	}
+	return emulated.KernelNamed(j.profile).Release
+}
+
+// node is what the model knows of a node.
+type node struct {
+	name string
+	// word is what its administrator said last, nil if nothing or taken back.
+	word *word
+	// off: it has no power. What was done to it, how often.
+	off                      bool
+	resets, loadFails, downs int
+	// rebootFrom is the boot that an administrator asked to be replaced, "" if none.
+	rebootFrom string
+	// unresumed says that slurmctld forgot to resume it after a boot: a reconfigure
+	// loses what is to follow an administrator's reboot.
+	unresumed bool
+	// repairs is how often an administrator had to bring it back.
+	repairs int
+	// strange is since when it stands as nothing explains.
+	strange time.Time
+}
+
+// word is what an administrator said of a node.
+type word struct {
+	down   bool
+	reason string
+	// missing is since when it does not stand, zero while it does.
+	missing time.Time
+}
+
+// view is what Slurm says.
+type view struct {
+	nodes map[string]map[string]string
+	jobs  []map[string]string
+}
+
+// stands says whether a node is as was said of it.
+func (w *word) stands(seen map[string]string) bool {
+	state := seen["State"]
+	if !strings.HasPrefix(seen["Reason"], w.reason) {
+		return false
+	}
+	if w.down {
+		return strings.HasPrefix(state, "DOWN")
+	}
+	return slices.Contains(strings.Split(state, "+"), "DRAIN")
+}
+
+// has says whether a state has a flag, as DRAIN or REBOOT_ISSUED.
+func has(state string, flags ...string) bool {
+	for part := range strings.SplitSeq(state, "+") {
+		if slices.Contains(flags, strings.TrimRight(part, "*^@!#~%$-")) {
+			return true
+		}
+	}
+	return false
+}
+
+// over says whether a job's state is final.
+func over(state string) bool {
+	switch state {
+	case "PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "REQUEUED", "":
+		return false
+	}
+	return true
+}

@@ -1,0 +1,265 @@
+package model
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/tests/emulated"
+)
+
+// settleLimit bounds how long a cluster may need to come to rest: Slurm's own
+// ResumeTimeout of a minute may pass twice.
+const settleLimit = 4 * time.Minute
+
+// settle repairs what was broken, lets all jobs end and waits until the cluster
+// is at rest. First the words of administrators stand; then they are taken back.
+func (r *run) settle() error {
+	r.note("settle")
+	r.settling = time.Now()
+	if err := r.repair(); err != nil {
+		return err
+	}
+	if err := r.settleWords(); err != nil {
+		return err
+	}
+	end := time.Now().Add(settleLimit)
+	for {
+		if err := r.check(); err != nil {
+			return err
+		}
+		if err := errors.Join(r.hurry(), r.bringBack()); err != nil {
+			return err
+		}
+		waits := r.unsettled()
+		if waits == "" {
+			break
+		}
+		if time.Now().After(end) {
+			return violated("not at rest %v after all was repaired: %s", settleLimit, waits)
+		}
+		r.pause(500 * time.Millisecond)
+	}
+	r.note("at rest")
+	return r.account()
+}
+
+// repair ends all faults and holds.
+func (r *run) repair() error {
+	for _, n := range r.nodes {
+		r.c.Node(n.name).PowerOn()
+		n.off = false
+	}
+	for _, name := range r.reservations {
+		ok, told, err := r.ask("root", "scontrol", "delete", "reservation="+name)
+		if err == nil && !ok {
+			err = violated("an administrator's reservation is lost: %s", told)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, j := range r.jobs {
+		if err := r.letGo(j); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleWords waits until nobody is on the nodes of which an administrator said
+// something, checks that it stands, and takes it back.
+func (r *run) settleWords() error {
+	end := time.Now().Add(settleLimit)
+	for {
+		if err := errors.Join(r.check(), r.resumeJobs()); err != nil {
+			return err
+		}
+		waits := ""
+		for _, n := range r.nodes {
+			seen := r.seen.nodes[n.name]
+			stock := r.c.Node(n.name).Kernel() == emulated.KernelNamed(emulated.StockName).Release
+			switch {
+			case n.word == nil:
+			case !stock || has(seen["State"], "ALLOCATED", "MIXED", "COMPLETING") || !n.word.stands(seen):
+				waits += r.nodeLine(n)
+			}
+		}
+		if waits == "" {
+			break
+		}
+		if time.Now().After(end) {
+			return violated("nodes with an administrator's word are not at rest on stock: %s", waits)
+		}
+		r.pause(500 * time.Millisecond)
+	}
+	for _, n := range r.nodes {
+		if n.word != nil {
+			told, err := r.resume(n)
+			r.note("settle: %s", told)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *run) nodeLine(n *node) string {
+	seen := r.seen.nodes[n.name]
+	return n.name + " is " + seen["State"] + " [" + seen["Reason"] + "] on " + r.c.Node(n.name).Kernel() + "; "
+}
+
+func (r *run) resumeJobs() error {
+	for _, seen := range r.seen.jobs {
+		if seen["JobState"] == "SUSPENDED" {
+			if _, told, err := r.ask("root", "scontrol", "resume", seen["JobId"]); err != nil {
+				return errors.Join(err, violated("%s", told))
+			}
+		}
+	}
+	return nil
+}
+
+// hurry starts what waits for nothing but time, and ends what is held: by its
+// user, who is done with it, or by the broker, which must say why.
+func (r *run) hurry() error {
+	if err := r.resumeJobs(); err != nil {
+		return err
+	}
+	for _, seen := range r.seen.jobs {
+		j := r.jobNamed(seen["JobName"])
+		if j == nil || over(seen["JobState"]) {
+			continue
+		}
+		if err := r.endOrphan(j, seen); err != nil {
+			return err
+		}
+		if seen["JobState"] != "PENDING" {
+			continue
+		}
+		var err error
+		switch {
+		case seen["Reason"] == "BeginTime":
+			_, _, err = r.ask("root", "scontrol", "update", "jobid="+seen["JobId"], "starttime=now")
+		case j.held:
+			j.held = false
+			_, _, err = r.ask(j.user, "scontrol", "release", seen["JobId"])
+		case strings.HasPrefix(seen["Reason"], "JobHeld"), strings.HasSuffix(seen["Reason"], "_held"):
+			err = r.heldByBroker(j, seen)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// orphanLimit is longer than any job of a scenario runs once it may end.
+const orphanLimit = 45 * time.Second
+
+// endOrphan cancels a job that runs without its processes.
+func (r *run) endOrphan(j *job, seen map[string]string) error {
+	if !j.orphan || seen["JobState"] != "RUNNING" || time.Since(r.settling) < orphanLimit {
+		return nil
+	}
+	at, err := time.ParseInLocation("2006-01-02T15:04:05", seen["StartTime"], time.Local)
+	if err != nil || time.Since(at) < orphanLimit {
+		return err
+	}
+	j.cancelled = true
+	r.repairs++
+	_, told, err := r.ask(j.user, "scancel", seen["JobId"])
+	r.note("settle: %s: its node was reset: %s", describeJob(j, seen), told)
+	return err
+}
+
+// heldByBroker is right where something went wrong, and where it says what.
+func (r *run) heldByBroker(j *job, seen map[string]string) error {
+	words := seen["AdminComment"]
+	if j.profile == "" || words == "" || words == "kernel profile "+j.profile || r.blows() == 0 {
+		return violated("%s: held, and nothing explains it", describeJob(j, seen))
+	}
+	j.heldFor = words
+	r.note("settle: %s: cancelled by its user", describeJob(j, seen))
+	_, _, err := r.ask(j.user, "scancel", seen["JobId"])
+	return err
+}
+
+// blows is how many faults there were that may end jobs.
+func (r *run) blows() int {
+	sum := r.faults
+	for _, n := range r.nodes {
+		sum += n.resets + n.loadFails + n.downs
+	}
+	return sum
+}
+
+// strangeLimit is how long a node may be out of service in passing.
+const strangeLimit = 20 * time.Second
+
+// bringBack does what an administrator does who finds a node out of service for
+// a reason that a fault explains. One that nothing explains is a violation.
+func (r *run) bringBack() error {
+	for _, n := range r.nodes {
+		seen := r.seen.nodes[n.name]
+		state := seen["State"]
+		if has(state, "POWERED_DOWN", "POWERING_DOWN") && !has(state, "DOWN") {
+			if _, _, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state=power_up"); err != nil {
+				return err
+			}
+			continue
+		}
+		if !has(state, "DOWN", "DRAIN") || strings.Contains(state, "REBOOT") || has(state, "ALLOCATED", "MIXED", "COMPLETING") {
+			n.strange = time.Time{}
+			continue
+		}
+		if n.strange.IsZero() {
+			n.strange = time.Now()
+		}
+		if time.Since(n.strange) < strangeLimit {
+			continue
+		}
+		if !n.explains(seen["Reason"]) || n.repairs > 2 {
+			return violated("nothing explains that, after %d repairs, %s", n.repairs, r.nodeLine(n))
+		}
+		r.note("settle: repaired: %s", r.nodeLine(n))
+		n.repairs++
+		r.repairs++
+		n.strange = time.Time{}
+		if _, err := r.resume(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// explains says whether what was done to a node is why it is out of service.
+func (n *node) explains(reason string) bool {
+	for _, own := range []string{"Node unexpectedly rebooted", "Not responding", "reboot timed out", "ResumeTimeout reached", "reboot-issued"} {
+		if strings.HasPrefix(reason, own) {
+			return n.resets > 0
+		}
+	}
+	if strings.HasPrefix(reason, rebootReason) {
+		return n.unresumed
+	}
+	return strings.HasPrefix(reason, "kernel-broker:") && n.resets+n.loadFails > 0
+}
+
+// unsettled says what is not at rest.
+func (r *run) unsettled() string {
+	waits := ""
+	for _, n := range r.nodes {
+		stock := r.c.Node(n.name).Kernel() == emulated.KernelNamed(emulated.StockName).Release
+		if r.seen.nodes[n.name]["State"] != "IDLE" || !stock {
+			waits += r.nodeLine(n)
+		}
+	}
+	for _, seen := range r.seen.jobs {
+		if j := r.jobNamed(seen["JobName"]); j != nil && !over(seen["JobState"]) {
+			waits += describeJob(j, seen) + "; "
+		}
+	}
+	return waits
+}

@@ -1,0 +1,283 @@
+package emulated
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/tests/lab"
+)
+
+// Node is one emulated machine: its kernel and its boots are played, and what
+// runs on it is real.
+type Node struct {
+	cluster *Cluster
+	name    string
+	index   int
+
+	lock sync.Mutex
+	// off says that the node has no power, paused that its processors stand.
+	off, paused bool
+	// cut ends what the machine does just now: its boot or its kernel.
+	cut context.CancelFunc
+	// reset says that the end was no kexec, whatever the node did before.
+	reset bool
+	// slow is the time of boots, if it is not that of the options.
+	slow *time.Duration
+}
+
+// Name is n1, n2, ...
+func (n *Node) Name() string { return n.name }
+
+// path is a file of the node's folder as the host sees it; on the node that
+// folder is /machine.
+func (n *Node) path(parts ...string) string {
+	return n.cluster.path(append([]string{"nodes", n.name}, parts...)...)
+}
+
+// Log is a file of the node's logs: agent.log, slurmd.log.
+func (n *Node) Log(name string) string { return n.path("log", name) }
+
+func (n *Node) layOut() error {
+	for _, dir := range []string{
+		"proc/self", "proc/sys/kernel/random", "sys/kernel", "sys/devices/system/cpu",
+		"log", "spool", "cache", "lib", "bmc",
+	} {
+		if err := os.MkdirAll(n.path(dir), 0o755); err != nil {
+			return fmt.Errorf("node %q: %w", n.name, err)
+		}
+	}
+	// Slurm's user presses these buttons.
+	if err := os.Chmod(n.path("bmc"), 0o777); err != nil {
+		return fmt.Errorf("node %q: %w", n.name, err)
+	}
+	for file, text := range map[string]string{
+		"proc/meminfo": "MemTotal: 500000 kB\n", "proc/stat": "btime 1790000000\n",
+		"proc/self/mountinfo":           "1 1 0:2 / / rw - rootfs none rw\n",
+		"sys/devices/system/cpu/online": "0-1\n",
+	} {
+		if err := write(n.path(file), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const firmwareLine = "root=/dev/vda ro quiet"
+
+// boot is what a machine begins next.
+type boot struct {
+	kernel Kernel
+	line   string
+	why    string
+}
+
+func firmware(why string) boot { return boot{KernelNamed(StockName), firmwareLine, why} }
+
+// machine is the node's hardware: it boots what kexec loaded, and else the
+// firmware's kernel, until the cluster ends.
+func (n *Node) machine(ctx context.Context) {
+	next := firmware("power on")
+	for ctx.Err() == nil {
+		if n.isOff() {
+			pause(ctx, pollEvery)
+			next = firmware("power on")
+			continue
+		}
+		life, cut := context.WithCancel(ctx)
+		n.begin(cut)
+		err := n.live(life, next)
+		cut()
+		if err != nil && ctx.Err() == nil {
+			n.cluster.boots.add(n.name, "fault", err.Error())
+			pause(ctx, time.Second)
+		}
+		next = n.after()
+	}
+}
+
+// begin notes how to end what begins.
+func (n *Node) begin(cut context.CancelFunc) {
+	n.lock.Lock()
+	defer n.lock.Unlock()
+	n.cut, n.reset = cut, n.off
+}
+
+// live is one boot and what follows until the kernel ends.
+func (n *Node) live(ctx context.Context, b boot) error {
+	if err := n.boots(b); err != nil {
+		return err
+	}
+	pause(ctx, n.bootTime())
+	for n.isPaused() && ctx.Err() == nil {
+		pause(ctx, pollEvery)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return n.runInit(ctx)
+}
+
+// boots makes the node's /proc and /sys those of the kernel.
+func (n *Node) boots(b boot) error {
+	note, err := b.kernel.note()
+	if err != nil {
+		return err
+	}
+	for file, text := range map[string]string{
+		"proc/sys/kernel/random/boot_id": newUUID() + "\n",
+		"proc/sys/kernel/osrelease":      b.kernel.Release + "\n",
+		"proc/cmdline":                   b.line + "\n",
+		"sys/kernel/notes":               string(note),
+		"sys/kernel/kexec_loaded":        "0\n",
+	} {
+		if err := write(n.path(file), text, 0o644); err != nil {
+			return err
+		}
+	}
+	for _, file := range []string{"executed", "init.pid", "agent.pid"} {
+		if err := os.Remove(n.path(file)); err != nil && !os.IsNotExist(err) {
+			return fmt.Errorf("node %q: %w", n.name, err)
+		}
+	}
+	n.cluster.boots.add(n.name, b.kernel.Release, b.why)
+	return nil
+}
+
+// runInit runs everything on the node, and returns when nothing of it is left.
+func (n *Node) runInit(ctx context.Context) error {
+	uptime, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return fmt.Errorf("node %q: %w", n.name, err)
+	}
+	// Time since boot begins with the boot: by it slurmctld knows of it.
+	seconds, _, _ := strings.Cut(string(uptime), ".")
+	starts := "agent"
+	if !n.cluster.options.hasAgent(n.name) {
+		starts = "slurmd"
+	}
+	args := append(lab.EnterArgs(n.cluster.mode, n.cluster.holder),
+		"unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--propagation", "private",
+		"--time", "--boottime", "-"+seconds, "/bin/sh", "/emulated/boot.sh", n.name, starts)
+	log, err := os.OpenFile(n.path("log/console.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("node %q: %w", n.name, err)
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	// That it ends is what happens to kernels; how is seen by what it left.
+	_ = cmd.Run()
+	return n.gone()
+}
+
+// gone waits until the kernel has ended all that was on the node.
+func (n *Node) gone() error {
+	text, err := os.ReadFile(n.path("init.pid"))
+	if os.IsNotExist(err) {
+		return nil // it did not come so far
+	}
+	if err != nil {
+		return fmt.Errorf("node %q: %w", n.name, err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return fmt.Errorf("node %q: %w", n.name, err)
+	}
+	for range 3000 {
+		if !n.cluster.alive(pid) {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("node %q: its init %d does not end", n.name, pid)
+}
+
+// after says what boots next: what was loaded, if kexec executed it.
+func (n *Node) after() boot {
+	n.lock.Lock()
+	pressed := n.reset
+	n.lock.Unlock()
+	if pressed {
+		return firmware("reset")
+	}
+	if _, err := os.Stat(n.path("executed")); err != nil {
+		return firmware("reboot")
+	}
+	image, err := os.ReadFile(n.path("loaded.image"))
+	if err != nil {
+		return firmware("nothing was loaded")
+	}
+	line, err := os.ReadFile(n.path("loaded.line"))
+	if err != nil {
+		return firmware("nothing was loaded")
+	}
+	build, rest, _ := bytes.Cut(image, []byte("\n"))
+	release, _, _ := bytes.Cut(rest, []byte("\n"))
+	k := Kernel{Name: strings.TrimPrefix(string(release), "6.1.0-"), Release: string(release), BuildID: string(build)}
+	if _, err := k.note(); err != nil || k.Release == "" {
+		return firmware("what was loaded is no kernel")
+	}
+	return boot{k, strings.TrimSpace(string(line)), "kexec"}
+}
+
+func (n *Node) bootTime() time.Duration {
+	n.lock.Lock()
+	defer n.lock.Unlock()
+	if n.slow != nil {
+		return *n.slow
+	}
+	return n.cluster.options.bootTime(n.name)
+}
+
+// SetBootTime makes the node's next boots take another time.
+func (n *Node) SetBootTime(d time.Duration) {
+	n.lock.Lock()
+	defer n.lock.Unlock()
+	n.slow = &d
+}
+
+func (n *Node) isOff() bool {
+	n.lock.Lock()
+	defer n.lock.Unlock()
+	return n.off
+}
+
+func (n *Node) isPaused() bool {
+	n.lock.Lock()
+	defer n.lock.Unlock()
+	return n.paused
+}
+
+func newUUID() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // which never fails
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// read returns a small file of the node's folder without its line end.
+func (n *Node) read(name string) string {
+	text, err := os.ReadFile(n.path(filepath.FromSlash(name)))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}

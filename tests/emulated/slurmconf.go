@@ -1,0 +1,168 @@
+package emulated
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	frontAddress = "10.99.0.1"
+	firstPort    = 17001
+	brokerPort   = 7440
+	hooks        = "/opt/kernel-broker/libexec"
+)
+
+// setting is one line of slurm.conf.
+type setting struct{ key, value string }
+
+func slurmConf(o Options) string {
+	lines := settings(o)
+	for _, key := range slices.Sorted(maps.Keys(o.Set)) {
+		lines = slices.DeleteFunc(lines, func(s setting) bool { return strings.EqualFold(s.key, key) })
+		if o.Set[key] != "" {
+			lines = append(lines, setting{key, o.Set[key]})
+		}
+	}
+	var b strings.Builder
+	for _, s := range lines {
+		fmt.Fprintf(&b, "%s=%s\n", s.key, s.value)
+	}
+	for _, line := range o.Lines {
+		fmt.Fprintln(&b, line)
+	}
+	for i, name := range o.nodeNames() {
+		fmt.Fprintf(&b, "NodeName=%s NodeHostname=%s NodeAddr=%s Port=%d CPUs=2 State=UNKNOWN\n", name, name, nodeAddress(i+1), firstPort+i)
+	}
+	partitions := o.Partitions
+	if partitions == nil {
+		partitions = []string{
+			"PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
+			"PartitionName=shared Nodes=ALL OverSubscribe=FORCE:4 MaxTime=INFINITE State=UP",
+		}
+	}
+	for _, line := range partitions {
+		fmt.Fprintln(&b, line)
+	}
+	return b.String()
+}
+
+func nodeAddress(i int) string { return fmt.Sprintf("10.99.1.%d", i) }
+
+func settings(o Options) []setting {
+	scheduler := append([]string{"batch_sched_delay=0", "sched_min_interval=1", "bf_interval=1", "nohold_on_prolog_fail"}, o.SchedulerParameters...)
+	controller := append([]string{"reboot_from_controller"}, o.SlurmctldParameters...)
+	return append([]setting{
+		{"ClusterName", "emulated"},
+		{"SlurmctldHost", "front(" + frontAddress + ")"},
+		{"SlurmUser", "slurm"},
+		{"SlurmdUser", "root"},
+		{"AuthType", "auth/munge"},
+		{"CredType", "cred/munge"},
+		{"StateSaveLocation", "/var/lib/slurm/slurmctld"},
+		{"SlurmdSpoolDir", "/var/spool/slurmd"},
+		{"SlurmctldPidFile", slurmctldPidFile},
+		{"SlurmdPidFile", "/run/slurmd.pid"},
+		{"SlurmctldLogFile", "/var/log/slurm/slurmctld.log"},
+		{"SlurmdLogFile", "/var/log/slurm/slurmd.log"},
+		{"SlurmctldDebug", "debug"},
+		{"SlurmdDebug", "debug"},
+		{"ProctrackType", "proctrack/linuxproc"},
+		{"TaskPlugin", "task/none"},
+		{"JobAcctGatherType", "jobacct_gather/none"},
+		{"MpiDefault", "none"},
+		// Backfill and cons_tres as in production: simpler ones hide races.
+		{"SchedulerType", "sched/backfill"},
+		{"SelectType", "select/cons_tres"},
+		{"SelectTypeParameters", "CR_Core"},
+		{"SchedulerParameters", strings.Join(scheduler, ",")},
+		{"SlurmctldParameters", strings.Join(controller, ",")},
+		{"SlurmdTimeout", "300"},
+		{"KillWait", "5"},
+		{"MinJobAge", "3600"},
+		{"PropagateResourceLimits", "NONE"},
+		{"ReturnToService", strconv.Itoa(o.ReturnToService)},
+		{"ResumeTimeout", strconv.Itoa(int(o.ResumeTimeout.Seconds()))},
+		{"RebootProgram", hooks + "/reboot"},
+		{"PrologSlurmctld", hooks + "/prolog-slurmctld"},
+		{"EpilogSlurmctld", hooks + "/epilog-slurmctld"},
+		{"Epilog", hooks + "/epilog"},
+		{"PrologEpilogTimeout", "720"},
+		{"PrologFlags", "Alloc,DeferBatch"},
+		{"JobRequeue", "1"},
+		{"JobSubmitPlugins", "lua"},
+		{"PlugStackConfig", "/etc/slurm/plugstack.conf"},
+	}, powerSettings(o)...)
+}
+
+func powerSettings(o Options) []setting {
+	if o.PowerSaving == 0 {
+		return nil
+	}
+	return []setting{
+		{"SuspendProgram", "/emulated/suspend"},
+		{"ResumeProgram", "/emulated/resume"},
+		{"SuspendTime", "3600"},
+		{"SuspendTimeout", "3"},
+		{"ResumeRate", "0"},
+		{"SuspendRate", "0"},
+	}
+}
+
+// cgroupConf is for nodes whose cgroups are the host's.
+func cgroupConf(o Options) string {
+	if o.Slurm == "22.05" {
+		return "" // which has nothing to switch them off by, and uses none for these plugins
+	}
+	return "CgroupPlugin=disabled\n"
+}
+
+const plugstackConf = "required /opt/kernel-broker/kernel_profile.so kernelctl=/opt/kernel-broker/bin/kernelctl" +
+	" proc=/machine/proc sys=/machine/sys\n"
+
+func brokerConfig(o Options) map[string]any {
+	return merge(map[string]any{
+		"cluster": "emulated",
+		"listen":  fmt.Sprintf("%s:%d", frontAddress, brokerPort),
+		"tls":     map[string]any{"mode": "none"},
+		"slurm":   map[string]any{"user": "slurm"},
+	}, o.Broker)
+}
+
+func clientConfig(o Options) map[string]any {
+	return merge(map[string]any{
+		"log_file": "/var/log/kernel-broker/hooks.log",
+	}, o.Client)
+}
+
+func agentConfig(o Options) map[string]any {
+	return merge(map[string]any{
+		"broker":    fmt.Sprintf("%s:%d", frontAddress, brokerPort),
+		"tls":       map[string]any{"mode": "none"},
+		"cache":     map[string]any{"max_bytes": 64 << 20},
+		"kexec":     map[string]any{"program": "/emulated/kexec"},
+		"profiling": map[string]any{"cgroups": []string{"/sys/fs/cgroup/none"}},
+		"proc":      "/machine/proc",
+		"sys":       "/machine/sys",
+	}, o.Agent)
+}
+
+// merge lays over on base: maps are merged, nil deletes, the rest replaces.
+func merge(base, over map[string]any) map[string]any {
+	for k, v := range over {
+		if v == nil {
+			delete(base, k)
+			continue
+		}
+		inner, ok := base[k].(map[string]any)
+		outer, ok2 := v.(map[string]any)
+		if ok && ok2 {
+			base[k] = merge(inner, outer)
+			continue
+		}
+		base[k] = v
+	}
+	return base
+}

@@ -1,0 +1,150 @@
+//go:build emulated
+
+package emulated
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// What administrators say of a node stays said, whatever the switch does
+// meanwhile.
+
+// holdLimit is how long a test looks at something that must not change.
+const holdLimit = 15 * time.Second
+
+// drained says whether a node is drained for the reason, whatever else it is.
+func (s *Trial) drained(node, reason string) bool {
+	n := s.NodeState(node)
+	return strings.Contains(n["State"], "DRAIN") && strings.Contains(n["Reason"], reason)
+}
+
+// homeAndDrained says whether all is done on a drained node.
+func (s *Trial) homeAndDrained(node, reason string) bool {
+	return s.on(node, "stock") && strings.HasPrefix(s.NodeState(node)["State"], "IDLE+DRAIN") && s.drained(node, reason)
+}
+
+// takesNothing checks that a plain job does not get the node.
+func (s *Trial) takesNothing(node string) {
+	s.T.Helper()
+	id := s.Sbatch("bob", "0", "-N1", "--nodelist="+node)
+	s.Never(5*time.Second, "a plain job on "+node, func() bool { return s.Job(id)["JobState"] != "PENDING" })
+	s.Must("bob", "scancel", id)
+}
+
+// An administrator drains a node while a profile job runs on it. After the job
+// the node is on stock, and drained still for the administrator's reason.
+func TestDrainSurvivesReturn(t *testing.T) {
+	t.Parallel()
+	s := Start(t, nil)
+	id := s.Sbatch("alice", "held", "-N1", "--nodelist=n1", "--kernel-profile=mitgcm")
+	s.WaitJob(id, "RUNNING")
+	s.Wait(Limit, "the job's step", func() bool { return len(s.Records("alice", id)) == 1 })
+	s.Must("root", "scontrol", "update", "nodename=n1", "state=drain", "reason=bad DIMM, do not use")
+	s.LetGo("alice", id)
+	s.WaitJob(id, "COMPLETED")
+	s.RanOn("alice", id, "mitgcm", 1)
+	s.Wait(Limit, "n1 on stock", func() bool { return s.on("n1", "stock") }, func() string { return s.NodeLine("n1") })
+	s.staysDrained("n1", "bad DIMM, do not use")
+	s.takesNothing("n1")
+}
+
+// on says whether a node runs the kernel of that name.
+func (s *Trial) on(node, kernel string) bool {
+	return s.Node(node).Kernel() == KernelNamed(kernel).Release
+}
+
+// staysDrained looks at a drained node for a while.
+func (s *Trial) staysDrained(node, reason string) {
+	s.T.Helper()
+	if s.Within(holdLimit, func() bool { return !s.drained(node, reason) }) {
+		s.T.Fatalf("the drain is undone: %s", s.NodeLine(node))
+	}
+	s.Wait(Limit, node+" to be idle, drained and on stock", func() bool { return s.homeAndDrained(node, reason) },
+		func() string { return s.NodeLine(node) })
+}
+
+// An administrator drains a node while it is on its way to a profile. Whatever
+// becomes of the job, the node ends on stock and drained for that reason.
+func TestDrainInSwitch(t *testing.T) {
+	t.Parallel()
+	s := Start(t, func(o *Options) { o.BootTime = 3 * time.Second })
+	id := s.Sbatch("alice", "4", "-N1", "--nodelist=n1", "--kernel-profile=mitgcm")
+	s.Wait(Limit, "n1 in its switch", func() bool { return s.inSwitch("n1") })
+	s.Must("root", "scontrol", "update", "nodename=n1", "state=drain", "reason=bad fan")
+	s.Wait(Limit, "n1 on stock, idle and drained", func() bool {
+		return (s.Over(id) || s.Job(id)["JobState"] == "PENDING") && s.homeAndDrained("n1", "bad fan")
+	}, func() string { return s.NodeLine("n1") + ", job " + s.State(id) })
+	s.staysDrained("n1", "bad fan")
+	s.takesNothing("n1")
+}
+
+// inSwitch says whether Slurm waits for a node's boot.
+func (s *Trial) inSwitch(node string) bool {
+	state := s.NodeState(node)["State"]
+	return strings.Contains(state, "POWERING_UP") || strings.Contains(state, "REBOOT_ISSUED")
+}
+
+// An administrator sets a node DOWN while a profile job runs on it. Slurm ends or
+// requeues the job, and the node stays DOWN for the administrator's reason.
+func TestDownSurvives(t *testing.T) {
+	t.Parallel()
+	s := Start(t, nil)
+	id := s.Sbatch("alice", "held", "-N1", "--nodelist=n1", "--kernel-profile=mitgcm")
+	s.WaitJob(id, "RUNNING")
+	s.Wait(Limit, "the job's step", func() bool { return len(s.Records("alice", id)) == 1 })
+	s.Must("root", "scontrol", "update", "nodename=n1", "state=down", "reason=smoke in rack 7")
+	down := func() bool {
+		n := s.NodeState("n1")
+		return strings.HasPrefix(n["State"], "DOWN") && n["Reason"] != "" && strings.Contains(n["Reason"], "smoke in rack 7")
+	}
+	if s.Within(25*time.Second, func() bool { return !down() }) {
+		t.Fatalf("it is no longer down: %s", s.NodeLine("n1"))
+	}
+	s.takesNothing("n1")
+}
+
+// A reboot by scontrol is a reboot: a new boot id, and the node idle again.
+func TestScontrolReboot(t *testing.T) {
+	t.Parallel()
+	s := Start(t, func(o *Options) {
+		o.BootTime = 3 * time.Second
+		o.ResumeTimeout = 90 * time.Second
+	})
+	before := s.Node("n3").BootID()
+	s.Must("root", "scontrol", "reboot", "ASAP", "nextstate=resume", "reason=kernel security update", "n3")
+	s.Wait(time.Minute, "n3's next boot", func() bool { return s.Node("n3").BootID() != before }, func() string { return s.NodeLine("n3") })
+	s.Settled(Limit, "n3")
+}
+
+// scontrol reconfigure while a profile job runs: its node is home a minute later.
+func TestReconfigureWhileRunning(t *testing.T) {
+	t.Parallel()
+	s := Start(t, nil)
+	id := s.Sbatch("alice", "held", "-N1", "--nodelist=n1", "--kernel-profile=mitgcm")
+	s.WaitJob(id, "RUNNING")
+	s.Wait(Limit, "the job's step", func() bool { return len(s.Records("alice", id)) == 1 })
+	// slurmctld counts boots in whole seconds: a node that has just booted may look
+	// like one that crashed to a slurmctld that asks it anew.
+	pause(s.Ctx, 7*time.Second)
+	s.Must("root", "scontrol", "reconfigure")
+	pause(s.Ctx, 3*time.Second) // what it does to nodes comes by and by
+	s.LetGo("alice", id)
+	s.WaitJob(id, "COMPLETED")
+	s.RanOn("alice", id, "mitgcm", 1)
+	s.Settled(time.Minute)
+}
+
+// scontrol reconfigure while a node is on its way to a profile: the job runs, and
+// all nodes are home a minute later.
+func TestReconfigureInSwitch(t *testing.T) {
+	t.Parallel()
+	s := Start(t, func(o *Options) { o.BootTime = 3 * time.Second })
+	id := s.Sbatch("alice", "8", "-N1", "--nodelist=n1", "--kernel-profile=mitgcm")
+	s.Wait(Limit, "n1 in its switch", func() bool { return s.inSwitch("n1") })
+	s.Must("root", "scontrol", "reconfigure")
+	s.WaitJob(id, "COMPLETED")
+	s.RanOn("alice", id, "mitgcm", 1)
+	s.Settled(time.Minute)
+}
