@@ -29,7 +29,16 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 	d.listen(n, s, agent)
 	d.sayAgain(n, s, agent)
 	d.settleBoot(n, s, agent)
+	n.SlurmdHeld = n.SlurmdHeld || d.unseen(n, agent)
 	d.resumeOwn(n, s, agent)
+}
+
+// unseen reports whether the last look at Slurm is older than the node's boot.
+// Whoever drained the node in between would not be heard, and the registration
+// would end that drain: slurmd waits for one more look.
+func (d *decision) unseen(n *kb.Node, agent Agent) bool {
+	return n.Boot.Token != "" && n.KnownBoot != n.Boot.BootID &&
+		agent.Connected && !agent.Slurmd.Running && !d.in.Slurm.At.After(agent.Since)
 }
 
 // armTime is what a boot that was asked for may take to be seen.

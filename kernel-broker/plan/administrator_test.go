@@ -325,3 +325,25 @@ func TestSuspendedInTheSwitch(t *testing.T) {
 		}
 	}
 }
+
+// A drain between the broker's last look and the boot is heard too: slurmd does
+// not answer before Slurm was looked at once more.
+func TestDrainAfterTheLastLookIsHeard(t *testing.T) {
+	for name, drained := range map[string]bool{"drained": true, "not drained": false} {
+		t.Run(name, func(t *testing.T) {
+			w := running(t)
+			off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
+			home(w)
+			if !w.nodes["n1"].SlurmdHeld {
+				t.Fatal("slurmd may answer before Slurm was looked at after the boot")
+			}
+			if drained {
+				w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+			}
+			actions := w.pass(10 * time.Millisecond)
+			if has(actions, SayAgain) != drained || w.nodes["n1"].SlurmdHeld != drained {
+				t.Errorf("held %t, %v", w.nodes["n1"].SlurmdHeld, actions)
+			}
+		})
+	}
+}
