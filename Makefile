@@ -289,6 +289,11 @@ test-suites-pgo: build kernels $(TEST) ## the same with mitgcm's profile-guided 
 	@KB_LAB_KERNELS=$(CURDIR)/$(PGO_KERNELS) $(STEP) suites-pgo $(TEST) go -o $(RESULTS)/suites-pgo.jsonl -v -- \
 		-tags lab -count=1 -timeout 60m -p 1 -skip '$(LONG_TESTS)|^TestWholeWay' $(ARGS) ./tests/suites/...
 
+.PHONY: model
+model: build-go build-c ## 2,000 random actions of users, administrators and faults on emulated clusters (SLURM="22.05 24.11 26.05", STEPS=2000; an hour each)
+	@for version in $(SLURM); do KB_SLURM=$$version KB_MODEL_SEED=random KB_MODEL_STEPS=$(or $(STEPS),2000) KB_MODEL_LANES=3 \
+		$(GO) test -tags emulated ./tests/emulated/model -run TestModel -count=1 -v -timeout 300m $(ARGS) || exit; done
+
 .PHONY: stress
 stress: build kernels ## 100 mixed jobs of two users, with ReturnToService 0 and 1 (about 30 minutes)
 	@KB_STRESS_JOBS=100 $(GO) test -tags lab ./tests/suites -run TestStress -count=1 -v -timeout 90m $(ARGS)

@@ -217,8 +217,8 @@ func (c *Controller) busyLocked() bool {
 			return true
 		}
 	}
-	for _, n := range c.records.nodes {
-		if n.Waiting || n.Pending != nil || n.KeptFor != "" || n.Said != nil || n.Reboot != nil || n.SlurmdHeld {
+	for name, n := range c.records.nodes {
+		if n.Waiting || n.Pending != nil || n.KeptFor != "" || n.Said != nil || n.Reboot != nil || n.SlurmdHeld && c.sessions[name] != nil {
 			return true
 		}
 	}

@@ -26,19 +26,34 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 		n.Armed = true
 	}
 	d.rebootAsked(n, s)
+	held := n.SlurmdHeld
 	d.listen(n, s, agent)
 	d.sayAgain(n, s, agent)
 	d.settleBoot(n, s, agent)
-	n.SlurmdHeld = n.SlurmdHeld || d.unseen(n, agent)
+	if agent.Connected {
+		n.SlurmdHeld = n.SlurmdHeld || d.silentBoot(n, agent) && (d.unseen(agent) || d.unissued(n, s, agent))
+	} else {
+		n.SlurmdHeld = held // nobody is there to be told
+	}
 	d.resumeOwn(n, s, agent)
+}
+
+// silentBoot reports whether a boot of ours is over of which Slurm has yet to hear.
+func (d *decision) silentBoot(n *kb.Node, agent Agent) bool {
+	return n.Boot.Token != "" && n.KnownBoot != n.Boot.BootID && !agent.Slurmd.Running
 }
 
 // unseen reports whether the last look at Slurm is older than the node's boot.
 // Whoever drained the node in between would not be heard, and the registration
 // would end that drain: slurmd waits for one more look.
-func (d *decision) unseen(n *kb.Node, agent Agent) bool {
-	return n.Boot.Token != "" && n.KnownBoot != n.Boot.BootID &&
-		agent.Connected && !agent.Slurmd.Running && !d.in.Slurm.At.After(agent.Since)
+func (d *decision) unseen(agent Agent) bool { return !d.in.Slurm.At.After(agent.Since) }
+
+// unissued reports whether the node was faster than slurmctld, which has yet to
+// issue the boot that is armed and is behind the node already: a registration
+// before that would be a crash to it.
+func (d *decision) unissued(n *kb.Node, s kb.SlurmNode, agent Agent) bool {
+	return d.owner(n) == nil && n.Runs(stockRef) && s.Free() && s.Armed() && !s.RebootIssued() &&
+		!s.Unheard() && d.age(agent.Since) < armTime
 }
 
 // armTime is what a boot that was asked for may take to be seen.

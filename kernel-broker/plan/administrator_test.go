@@ -347,3 +347,29 @@ func TestDrainAfterTheLastLookIsHeard(t *testing.T) {
 		})
 	}
 }
+
+// A node that is back before slurmctld has issued the boot it is armed for waits
+// for that, but not for ever.
+func TestBootFasterThanSlurm(t *testing.T) {
+	for name, c := range map[string]struct {
+		state string
+		after time.Duration
+		held  bool
+	}{
+		"not issued":            {"IDLE+DRAIN+REBOOT_REQUESTED", time.Second, true},
+		"issued":                {"DOWN+DRAIN+REBOOT_ISSUED", time.Second, false},
+		"never issued":          {"IDLE+DRAIN+REBOOT_REQUESTED", time.Minute, false},
+		"held for dead already": {"IDLE+DRAIN+REBOOT_REQUESTED+NOT_RESPONDING", time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := running(t)
+			off(t, w, "IDLE+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7")
+			home(w)
+			w.node("n1", c.state, "kprof: mitgcm@3 for job 7")
+			w.pass(c.after)
+			if held := w.nodes["n1"].SlurmdHeld; held != c.held {
+				t.Errorf("slurmd held: %t", held)
+			}
+		})
+	}
+}

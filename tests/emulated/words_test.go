@@ -55,10 +55,16 @@ func (s *Trial) on(node, kernel string) bool {
 	return s.Node(node).Kernel() == KernelNamed(kernel).Release
 }
 
-// staysDrained looks at a drained node for a while.
+// staysDrained looks at a drained node for a while. It may be seen between the
+// two commands that have Slurm say again what it would forget: then no slurmd
+// answers, and no job comes.
 func (s *Trial) staysDrained(node, reason string) {
 	s.T.Helper()
-	if s.Within(holdLimit, func() bool { return !s.drained(node, reason) }) {
+	undone := func() bool {
+		n := s.NodeState(node)
+		return !strings.Contains(n["Reason"], reason) || !strings.Contains(n["State"], "DRAIN") && !strings.Contains(n["State"], "NOT_RESPONDING")
+	}
+	if s.Within(holdLimit, undone) {
 		s.T.Fatalf("the drain is undone: %s", s.NodeLine(node))
 	}
 	s.Wait(Limit, node+" to be idle, drained and on stock", func() bool { return s.homeAndDrained(node, reason) },

@@ -15,6 +15,7 @@ func TestRunning(t *testing.T) {
 		row{"requeue", requeueRunning},
 		row{"requeuehold and release", requeueHold},
 		row{"suspend and resume", suspend},
+		row{"undrain", undrain},
 		row{"signal", signal},
 		row{"steps from another shell", otherShell},
 		row{"sattach", sattach},
@@ -88,6 +89,19 @@ func suspend(c cluster) {
 	c.ran("alice", id, "mitgcm", 2)
 	c.completed(waiting)
 	c.ran("bob", waiting, "stock", 1)
+}
+
+// An administrator takes the drain of the armed boot back while the job runs. The
+// next plain job runs on stock, and nobody has to see to the node.
+func undrain(c cluster) {
+	id := c.held("alice", 1, "--nodelist=n1", profile)
+	c.Must("root", "scontrol", "update", "nodename=n1", "state=undrain")
+	next := c.Sbatch("bob", "0", "-N1", "--nodelist=n1")
+	c.LetGo("alice", id)
+	c.completed(id)
+	c.ran("alice", id, "mitgcm", 1)
+	c.completed(next)
+	c.ran("bob", next, "stock", 1)
 }
 
 // Signals reach the job, and neither they nor its time limit count the boot.

@@ -38,6 +38,8 @@ type run struct {
 	steps, repairs int
 	// faults is how many there were of those that end or fail jobs anywhere.
 	faults int
+	// suspends is how many jobs were suspended.
+	suspends int
 	// reservations of the administrator's own, by name.
 	reservations []string
 	// said is when slurmctld last acknowledged something.

@@ -145,7 +145,7 @@ func (r *run) hurry() error {
 		case j.held:
 			j.held = false
 			_, _, err = r.ask(j.user, "scontrol", "release", seen["JobId"])
-		case strings.HasPrefix(seen["Reason"], "JobHeld"), strings.HasSuffix(seen["Reason"], "_held"):
+		case strings.Contains(strings.ToLower(seen["Reason"]), "held"):
 			err = r.heldByBroker(j, seen)
 		}
 		if err != nil {
@@ -177,7 +177,9 @@ func (r *run) endOrphan(j *job, seen map[string]string) error {
 // heldByBroker is right where something went wrong, and where it says what.
 func (r *run) heldByBroker(j *job, seen map[string]string) error {
 	words := seen["AdminComment"]
-	if j.profile == "" || words == "" || words == "kernel profile "+j.profile || r.blows() == 0 {
+	// A suspended job leaves its nodes to others, which may not have its kernel.
+	shared := r.suspends > 0 && strings.Contains(words, "is shared with job")
+	if j.profile == "" || words == "" || words == "kernel profile "+j.profile || r.blows() == 0 && !shared {
 		return violated("%s: held, and nothing explains it", describeJob(j, seen))
 	}
 	j.heldFor = words

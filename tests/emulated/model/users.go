@@ -220,7 +220,10 @@ func (r *run) suspend(pick [4]int) (string, error) {
 	}
 	ok, told, err := r.ask("root", "scontrol", "suspend", seen["JobId"])
 	j := r.jobNamed(seen["JobName"])
-	j.suspended = j.suspended || ok
+	if ok {
+		j.suspended = true
+		r.suspends++
+	}
 	return told, err
 }
 
