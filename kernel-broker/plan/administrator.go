@@ -17,14 +17,17 @@ var stockRef = kb.Ref{Profile: kb.StockProfile}
 // may answer that boot is taken back, and the node taken out of service again.
 func (d *decision) administrator(n *kb.Node, agent Agent) {
 	s, known := d.slurmNode(n.Name)
-	if !known || s.Unknown() {
+	if !known {
 		return
 	}
-	if !s.RebootAsked() {
-		n.Armed = n.Armed && d.in.Slurm.At.Sub(n.ArmedAt) < armTime
-	} else if strings.HasPrefix(s.Reason, kb.ReasonReturn) {
-		n.Armed = true
+	if s.Unknown() {
+		// slurmctld has restarted, and knows nothing before slurmd answers.
+		if n.Said == nil && agent.Connected {
+			n.SlurmdHeld = d.silentBoot(n, agent) && d.unseen(agent)
+		}
+		return
 	}
+	d.ourBoot(n, s)
 	d.rebootAsked(n, s)
 	held := n.SlurmdHeld
 	d.listen(n, s, agent)
@@ -58,6 +61,19 @@ func (d *decision) unissued(n *kb.Node, s kb.SlurmNode, agent Agent) bool {
 
 // armTime is what a boot that was asked for may take to be seen.
 const armTime = 10 * time.Second
+
+// ourBoot keeps track of whose the boot is that Slurm is asked for. Ours is until
+// it is seen to be over; the next one may be an administrator's.
+func (d *decision) ourBoot(n *kb.Node, s kb.SlurmNode) {
+	switch {
+	case !s.RebootAsked():
+		n.Armed = n.Armed && d.in.Slurm.At.Sub(n.ArmedAt) < armTime
+	case strings.HasPrefix(s.Reason, kb.ReasonReturn):
+		n.Armed, n.ArmedAt = true, time.Time{}
+	case d.in.Slurm.At.After(n.ArmedAt):
+		n.ArmedAt = time.Time{}
+	}
+}
 
 // armed notes that Slurm is asked for a boot, before it is: the one who drains
 // the node a moment later takes the place of our words.

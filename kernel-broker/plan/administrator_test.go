@@ -373,3 +373,36 @@ func TestBootFasterThanSlurm(t *testing.T) {
 		})
 	}
 }
+
+// slurmctld that restarts knows nothing of a node before its slurmd answers: one
+// that is held back would be held back for ever.
+func TestRestartedSlurmctldIsAnswered(t *testing.T) {
+	w := running(t)
+	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
+	home(w)
+	if !w.nodes["n1"].SlurmdHeld {
+		t.Fatal("slurmd is not held back")
+	}
+	w.node("n1", "UNKNOWN+DRAIN+REBOOT_REQUESTED+POWERING_UP", "Reboot ASAP")
+	w.pass(time.Second)
+	if w.nodes["n1"].SlurmdHeld {
+		t.Error("slurmd is held back for ever")
+	}
+}
+
+// An administrator who reboots a node seconds after a return gets the reboot: a
+// boot that was ours is over once Slurm has it behind it.
+func TestRebootSoonAfterAReturn(t *testing.T) {
+	w := running(t)
+	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
+	home(w)
+	w.pass(time.Second)
+	w.slurmd("n1")
+	w.node("n1", "IDLE", "")
+	w.pass(time.Second)
+	w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED", "kernel update")
+	w.pass(time.Second)
+	if n := w.nodes["n1"]; n.Said != nil || n.Armed {
+		t.Errorf("armed by us: %t, taken for a drain: %+v", n.Armed, n.Said)
+	}
+}
