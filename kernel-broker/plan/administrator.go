@@ -75,12 +75,13 @@ func (d *decision) ourBoot(n *kb.Node, s kb.SlurmNode) {
 	}
 }
 
-// armed notes that Slurm is asked for a boot, before it is: the one who drains
-// the node a moment later takes the place of our words.
-func (d *decision) armed(n *kb.Node) {
+// armLater asks Slurm for a boot, and notes that before it is: an administrator who
+// drains the node a moment later takes the place of our words.
+func (d *decision) armLater(n *kb.Node) {
 	if !n.Armed || d.in.Now.Sub(n.ArmedAt) > armTime/2 {
 		n.Armed, n.ArmedAt = true, d.in.Now
 	}
+	d.arms = append(d.arms, n.Name)
 }
 
 // foreignReboot reports whether Slurm boots the node because an administrator

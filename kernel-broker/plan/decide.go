@@ -22,8 +22,8 @@ type decision struct {
 	// runs are the profiling runs; nextRun is the number of the next one.
 	runs    map[uint64]*kb.Run
 	nextRun uint64
-	// arms gathers the nodes to arm by reason.
-	arms map[string][]string
+	// arms are the nodes to arm.
+	arms []string
 }
 
 // Decide returns what must change and what is to be done.

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -111,19 +110,8 @@ func (d *decision) release(n *kb.Node) {
 		d.want(n, stockRef)
 		d.note(n, "returning", "to stock, for a plain job")
 	case s.Free() && !s.Armed() && n.Failure == nil:
-		d.armed(n)
-		d.armLater(n, fmt.Sprintf("%s return from %s", kb.ReasonReturn, leaves(n)))
+		d.armLater(n)
 	}
-}
-
-// leaves names the kernel that a node is to be brought away from.
-func leaves(n *kb.Node) string {
-	for _, ref := range []kb.Ref{n.Want, n.Running.Ref} {
-		if ref.Profile != "" {
-			return ref.String()
-		}
-	}
-	return "an unproven kernel"
 }
 
 // ended is when the node's last job was seen to end. Before it was accepted
@@ -160,21 +148,13 @@ func (d *decision) arm(n *kb.Node, owner *kb.Allocation) {
 		d.act(Action{Kind: Disarm, Nodes: []string{n.Name}})
 		return
 	}
-	d.armed(n)
-	d.armLater(n, armReason(owner))
+	d.armLater(n)
 }
 
-// armLater gathers nodes with the same reason: one command arms them all.
-func (d *decision) armLater(n *kb.Node, reason string) {
-	if d.arms == nil {
-		d.arms = map[string][]string{}
-	}
-	d.arms[reason] = append(d.arms[reason], n.Name)
-}
-
+// armAll arms all nodes by one command.
 func (d *decision) armAll() {
-	for _, reason := range slices.Sorted(maps.Keys(d.arms)) {
-		d.act(Action{Kind: ArmReturn, Nodes: d.arms[reason], Text: reason})
+	if len(d.arms) > 0 {
+		d.act(Action{Kind: ArmReturn, Nodes: d.arms})
 	}
 }
 
