@@ -38,7 +38,6 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 	} else {
 		n.SlurmdHeld = held // nobody is there to be told
 	}
-	d.resumeOwn(n, s, agent)
 }
 
 // silentBoot reports whether a boot of ours is over of which Slurm has yet to hear.
@@ -222,22 +221,6 @@ func (d *decision) settleBoot(n *kb.Node, s kb.SlurmNode, agent Agent) {
 
 // settling is the reason of the drain that ends at once.
 const settling = kb.ReasonReturn + " a boot that Slurm does not wait for"
-
-// resumeOwn ends a drain of the product's own that Slurm kept by mistake: after
-// a reconfiguration slurmctld no longer knows that a node it boots is to be
-// resumed.
-func (d *decision) resumeOwn(n *kb.Node, s kb.SlurmNode, agent Agent) {
-	if !s.Ours() || !s.Drained() && !s.Down() || s.RebootAsked() || s.Waiting() || !s.Free() {
-		return
-	}
-	if d.owner(n) != nil || n.KeptFor != "" || n.Said != nil || n.Failure != nil || !n.Steady() || !n.Runs(stockRef) {
-		return
-	}
-	// Before slurmd has registered the boot a resume would make it a crash.
-	if agent.Connected && agent.Slurmd.Running && d.in.Slurm.At.Sub(agent.Slurmd.At) > healDelay {
-		d.act(Action{Kind: ResumeNode, Node: n.Name, Text: "its return is over"})
-	}
-}
 
 // label tells who reads reasons what a node is armed for. The boot is asked for
 // without a reason: Slurm would put it in the place of what an administrator said

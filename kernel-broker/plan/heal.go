@@ -20,20 +20,32 @@ const (
 // resume that would be one more boot that nobody expects.
 const healDelay = 5 * time.Second
 
-// heal resumes a node that Slurm took down over a boot of the broker's own: one
-// that the broker was away for longer than Slurm waits; or that Slurm keeps
-// drained for such a boot, which it forgot. The node is back on stock and its
-// slurmd runs. Any other reason is somebody else's.
+// heal resumes a node that is back on stock, whose slurmd runs, and which Slurm
+// keeps out of service over a boot of the broker's own. Any other reason is
+// somebody else's.
 func (d *decision) heal(n *kb.Node, agent Agent) {
 	s, known := d.slurmNode(n.Name)
-	timedOut := s.State == "DOWN" && !s.Waiting() && !s.Armed() && ownBoot(n, s)
-	forgotten := s.BootForgotten() && strings.HasPrefix(s.Reason, kb.ReasonReturn)
-	if !known || !timedOut && !forgotten {
+	if !known || n.KeptFor != "" || n.Said != nil || n.Failure != nil || !n.Want.IsStock() || !n.Runs(stockRef) || !n.Steady() {
 		return
 	}
-	if n.Want.IsStock() && n.Steady() && agent.Connected && agent.Slurmd.Running && d.in.Slurm.At.Sub(agent.Slurmd.At) > healDelay {
+	// Before slurmd has registered the boot a resume would make it a crash.
+	if !agent.Connected || !agent.Slurmd.Running || d.in.Slurm.At.Sub(agent.Slurmd.At) <= healDelay {
+		return
+	}
+	if keptByMistake(s) || s.State == "DOWN" && !s.Waiting() && !s.Armed() && ownBoot(n, s) {
 		d.act(Action{Kind: ResumeNode, Node: n.Name, Text: s.Reason})
 	}
+}
+
+// keptByMistake reports whether Slurm keeps a drain of the product's own whose
+// boot is over: slurmctld that was reconfigured no longer knows that the node is
+// to be resumed, and one that took an answer of slurmd for the end of its being
+// down forgets the boot.
+func keptByMistake(s kb.SlurmNode) bool {
+	if !s.Ours() || !s.Drained() && !s.Down() {
+		return false
+	}
+	return s.BootForgotten() || !s.RebootAsked() && !s.Waiting() && s.Free()
 }
 
 // ownBoot reports whether the boot that Slurm names as the reason was the
