@@ -20,9 +20,14 @@ const (
 // resume that would be one more boot that nobody expects.
 const healDelay = 5 * time.Second
 
+// issueTime is how long slurmctld may take to issue a boot to an idle node. It may
+// never do so where it miscounts the jobs that are suspended there.
+const issueTime = 15 * time.Second
+
 // heal resumes a node that is back on stock, whose slurmd runs, and which Slurm
-// keeps out of service over a boot of the broker's own. Any other reason is
-// somebody else's.
+// keeps out of service over a boot of the broker's own: one that it takes for a
+// crash, has forgotten, or never issues, which is taken back first. Any other
+// reason is somebody else's.
 func (d *decision) heal(n *kb.Node, agent Agent) {
 	s, known := d.slurmNode(n.Name)
 	if !known || n.KeptFor != "" || n.Said != nil || n.Failure != nil || !n.Want.IsStock() || !n.Runs(stockRef) || !n.Steady() {
@@ -30,6 +35,10 @@ func (d *decision) heal(n *kb.Node, agent Agent) {
 	}
 	// Before slurmd has registered the boot a resume would make it a crash.
 	if !agent.Connected || !agent.Slurmd.Running || d.in.Slurm.At.Sub(agent.Slurmd.At) <= healDelay {
+		return
+	}
+	if n.Armed && s.Free() && s.RebootAsked() && !s.RebootIssued() && !s.Waiting() && d.in.Slurm.At.Sub(agent.Slurmd.At) > issueTime {
+		d.act(Action{Kind: Disarm, Nodes: []string{n.Name}})
 		return
 	}
 	if keptByMistake(s) || s.State == "DOWN" && !s.Waiting() && !s.Armed() && ownBoot(n, s) {

@@ -58,3 +58,23 @@ func TestHealsANodeThatIsDownForItsOwnBoot(t *testing.T) {
 		t.Error("a failed node is resumed")
 	}
 }
+
+// A boot that is behind the node and that Slurm never issues is taken back.
+func TestHealsANodeWhoseBootIsNeverIssued(t *testing.T) {
+	w := running(t)
+	off(t, w, "IDLE+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7")
+	home(w)
+	w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7")
+	w.pass(armTime + time.Second)
+	w.slurmd("n1")
+	if actions := w.pass(time.Second); has(actions, Disarm) || has(actions, ResumeNode) {
+		t.Fatalf("slurmctld has no time to issue the boot: %v", actions)
+	}
+	if actions := w.pass(issueTime); !has(actions, Disarm) {
+		t.Fatalf("the boot is not taken back: %v", actions)
+	}
+	w.node("n1", "IDLE+DRAIN", "kprof: mitgcm@3 for job 7")
+	if actions := w.pass(time.Second); !has(actions, ResumeNode) {
+		t.Errorf("not resumed: %v", actions)
+	}
+}

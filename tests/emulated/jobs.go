@@ -113,7 +113,11 @@ func (s *Trial) WaitJob(id string, states ...string) map[string]string {
 	var job map[string]string
 	s.Wait(Limit, fmt.Sprintf("job %s to be %s", id, strings.Join(states, " or ")), func() bool {
 		job = s.Job(id)
-		return slices.Contains(states, job["JobState"])
+		if slices.Contains(states, job["JobState"]) {
+			return true
+		}
+		s.Hurry(id)
+		return false
 	}, func() string {
 		return fmt.Sprintf("it is %s %s on %s", job["JobState"], job["Reason"], job["NodeList"])
 	})

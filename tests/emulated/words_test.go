@@ -62,7 +62,8 @@ func (s *Trial) staysDrained(node, reason string) {
 	s.T.Helper()
 	undone := func() bool {
 		n := s.NodeState(node)
-		return !strings.Contains(n["Reason"], reason) || !strings.Contains(n["State"], "DRAIN") && !strings.Contains(n["State"], "NOT_RESPONDING")
+		said := strings.Contains(n["State"], "DRAIN") && strings.Contains(n["Reason"], reason)
+		return !said && !strings.Contains(n["State"], "NOT_RESPONDING")
 	}
 	if s.Within(holdLimit, undone) {
 		s.T.Fatalf("the drain is undone: %s", s.NodeLine(node))
