@@ -21,7 +21,11 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 		return
 	}
 	if s.Unknown() {
-		// slurmctld has restarted, and knows nothing before slurmd answers.
+		// slurmctld has restarted, and knows of the node what was said of it, but
+		// nothing else before slurmd answers.
+		if s.Foreign() {
+			d.listen(n, s, agent)
+		}
 		if n.Said == nil && agent.Connected {
 			n.SlurmdHeld = d.silentBoot(n, agent) && d.unseen(agent)
 		}

@@ -406,3 +406,14 @@ func TestRebootSoonAfterAReturn(t *testing.T) {
 		t.Errorf("armed by us: %t, taken for a drain: %+v", n.Armed, n.Said)
 	}
 }
+
+// A drain is heard of a node, too, that slurmctld has heard nothing of since it
+// restarted: the node may have lost its power.
+func TestDrainOfAnUnknownNodeIsHeard(t *testing.T) {
+	w := running(t)
+	w.node("n1", "UNKNOWN+DRAIN+REBOOT_REQUESTED", "bad DIMM")
+	w.pass(time.Second)
+	if said := w.nodes["n1"].Said; said == nil || said.Reason != "bad DIMM" {
+		t.Errorf("recorded: %+v", said)
+	}
+}
