@@ -8,8 +8,9 @@ import (
 )
 
 // NoteReboot looks at slurmctld, which has begun to boot nodes, and returns those
-// that an administrator asked it to boot and that have no agent to do it. Where
-// the site has no program for them they are reset.
+// that have no agent to do it: those that an administrator asked it to boot, and
+// those whose power is off. From 26.05 on Slurm brings the latter up for a job by
+// RebootProgram alone. Where the site has no program for them they are reset.
 func (c *Controller) NoteReboot(ctx context.Context, nodes []string, hasProgram bool) ([]string, error) {
 	c.lookNow()
 	view, err := c.looks.take(ctx, false)
@@ -20,12 +21,14 @@ func (c *Controller) NoteReboot(ctx context.Context, nodes []string, hasProgram 
 	defer c.mu.Unlock()
 	var others []string
 	for _, name := range nodes {
-		if c.sessions[name] != nil || !foreign(view.Nodes[name], c.records.nodes[name]) {
+		n := c.records.nodes[name]
+		off := n != nil && n.Off != ""
+		if c.sessions[name] != nil || !off && !foreign(view.Nodes[name], n) {
 			continue
 		}
 		others = append(others, name)
 		if !hasProgram && c.o.Reset != nil {
-			c.actions.submit(plan.Action{Kind: plan.RebootNode, Node: name, Text: "an administrator asked Slurm for it, and it has no agent"})
+			c.actions.submit(plan.Action{Kind: plan.RebootNode, Node: name, Text: "Slurm wants it booted, and it has no agent"})
 		}
 	}
 	return others, nil

@@ -8,8 +8,8 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// Only what an administrator reboots, and no agent can, is left to the site's
-// program, or to its reset.
+// Only what an administrator reboots, or what has no power, and no agent can, is
+// left to the site's program, or to its reset.
 func TestNoteReboot(t *testing.T) {
 	for _, program := range []bool{true, false} {
 		f := newFixture(t)
@@ -27,11 +27,13 @@ func TestNoteReboot(t *testing.T) {
 			f.slurm.node(name, "DOWN+DRAIN+REBOOT_ISSUED", "kernel update : reboot issued")
 		}
 		f.slurm.node("m3", "ALLOCATED+POWERING_UP", "")
+		f.slurm.node("m4", "ALLOCATED+REBOOT_ISSUED+POWERING_UP", "")
 		f.c.mu.Lock()
 		f.c.records.nodes["m2"] = &kb.Node{Name: "m2", Armed: true}
+		f.c.records.nodes["m4"] = &kb.Node{Name: "m4", Off: "its last boot"}
 		f.c.mu.Unlock()
-		others, err := f.c.NoteReboot(t.Context(), []string{"n1", "m1", "m2", "m3"}, program)
-		if err != nil || !slices.Equal(others, []string{"m1"}) {
+		others, err := f.c.NoteReboot(t.Context(), []string{"n1", "m1", "m2", "m3", "m4"}, program)
+		if err != nil || !slices.Equal(others, []string{"m1", "m4"}) {
 			t.Errorf("others %v, %v", others, err)
 		}
 		if program {
@@ -40,7 +42,8 @@ func TestNoteReboot(t *testing.T) {
 		until(t, "a reset", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
-			return slices.Equal(resets, []string{"m1"})
+			slices.Sort(resets)
+			return slices.Equal(resets, []string{"m1", "m4"})
 		})
 	}
 }

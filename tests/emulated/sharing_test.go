@@ -177,6 +177,8 @@ func TestPowerSaving(t *testing.T) {
 		o.PowerSaving = 25 * time.Second
 		o.ResumeTimeout = 120 * time.Second
 		o.Broker = map[string]any{"switch": map[string]any{"agent_limit": "15s"}}
+		// From 26.05 on a job with a profile has its nodes' power switched on so.
+		o.Client = map[string]any{"reboot_program": "/emulated/resume"}
 	})
 	s.Must("root", "scontrol", "update", "nodename=n1,n2", "state=power_down")
 	s.Wait(Limit, "n1 and n2 powered down", func() bool {
