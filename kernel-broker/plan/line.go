@@ -101,7 +101,8 @@ func rank(first []string, name string) int {
 func (d *decision) suitable(demand *kb.SlurmDemand, partition string, a *kb.Allocation, name string) bool {
 	n := d.nodes[name]
 	s, known := d.slurmNode(name)
-	if n == nil || !known || n.Timeline != a.ID || !n.Steady() || n.Failure != nil || n.Said != nil || n.Reboot != nil || s.Reserved() {
+	if n == nil || !known || n.Timeline != a.ID || !n.Steady() || !n.Runs(a.Kernel.Ref()) || n.Failure != nil || n.Said != nil ||
+		n.Reboot != nil || s.Reserved() || s.Down() {
 		return false
 	}
 	if !slices.Contains(s.Partitions, partition) || slices.Contains(demand.Excluded, name) {

@@ -59,6 +59,7 @@ func TestReuseHeedsWhatAJobAsksFor(t *testing.T) {
 		"first in this line":             {queue: []kb.SlurmJob{before(func(j *kb.SlurmJob) { j.Partition = "other" }), job(nil)}, kept: true},
 		"a plain job is first":           {queue: []kb.SlurmJob{before(func(*kb.SlurmJob) {}), job(nil)}},
 		"a plain job with a reservation": {queue: []kb.SlurmJob{before(func(j *kb.SlurmJob) { j.Reservation = "course" }), job(nil)}, kept: true},
+		"the node is down":               {queue: []kb.SlurmJob{job(nil)}, node: func(n *kb.SlurmNode) { n.State = "DOWN" }},
 		"the node is reserved":           {queue: []kb.SlurmJob{job(nil)}, node: func(n *kb.SlurmNode) { n.Flags = append(n.Flags, "RESERVED") }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,9 +94,17 @@ func TestReusePicksTheNodesThatAreAskedFor(t *testing.T) {
 	w.job(7, "RUNNING", true, "n1", "n2")
 	w.slurm.Queue = []kb.SlurmJob{{ID: 9, Reference: "9", State: "PENDING", Reason: "Resources", NodeCount: 1, Partition: "main",
 		AdminComment: "kernel-broker: mitgcm requested", Demand: &kb.SlurmDemand{Required: []string{"n2"}}}}
+	lost := again(t, w.nodes["n2"])
 	ask(w)
 	if w.nodes["n1"].KeptFor != "" || w.nodes["n2"].KeptFor != "9" {
 		t.Errorf("n1 is kept for %q, n2 for %q", w.nodes["n1"].KeptFor, w.nodes["n2"].KeptFor)
+	}
+	// One that lost the kernel has nothing to be kept for.
+	lost.Running.Ref = stockRef
+	w.nodes["n2"], a.HandedTo = lost, ""
+	d := &decision{in: w.input(), nodes: w.nodes}
+	if d.suitable(w.slurm.Queue[0].Demand, "main", a, "n2") {
+		t.Error("a node on stock is kept for a job that wants mitgcm")
 	}
 }
 

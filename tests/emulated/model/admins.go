@@ -112,6 +112,7 @@ func (r *run) cancelReboot(pick [4]int) (string, error) {
 	}
 	_, told, err := r.ask("root", "scontrol", "cancel_reboot", n.name)
 	n.rebootFrom = ""
+	n.switched++
 	return told, err
 }
 
@@ -153,5 +154,6 @@ func (r *run) power(pick [4]int, state string) (string, error) {
 	_, told, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state="+state)
 	// A boot by power is one too, and power takes a reboot's place.
 	n.rebootFrom = ""
+	n.switched++
 	return told, err
 }

@@ -53,6 +53,8 @@ type node struct {
 	unresumed bool
 	// repairs is how often an administrator had to bring it back.
 	repairs int
+	// switched is how often Slurm was told to switch its power.
+	switched int
 	// strange is since when it stands as nothing explains.
 	strange time.Time
 }

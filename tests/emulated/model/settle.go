@@ -240,7 +240,7 @@ func (r *run) bringBack() error {
 func (n *node) explains(reason string) bool {
 	for _, own := range []string{"Node unexpectedly rebooted", "Not responding", "reboot timed out", "ResumeTimeout reached", "reboot-issued"} {
 		if strings.HasPrefix(reason, own) {
-			return n.resets > 0
+			return n.resets+n.switched > 0
 		}
 	}
 	if strings.HasPrefix(reason, rebootReason) {
