@@ -89,7 +89,9 @@ func (d *decision) armLater(n *kb.Node) {
 
 // foreignReboot reports whether Slurm boots the node because an administrator
 // asked for that.
-func foreignReboot(n *kb.Node, s kb.SlurmNode) bool { return s.RebootAsked() && !n.Armed }
+func foreignReboot(n *kb.Node, s kb.SlurmNode) bool {
+	return s.RebootAsked() && !n.Armed && !s.BootsForJob()
+}
 
 // listen records what is said of a node for as long as a return may wipe it,
 // and forgets it when an administrator has.

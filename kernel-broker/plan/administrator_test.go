@@ -417,3 +417,14 @@ func TestDrainOfAnUnknownNodeIsHeard(t *testing.T) {
 		t.Errorf("recorded: %+v", said)
 	}
 }
+
+// Slurm 26.05 marks a job's boot as an administrator's is marked: it is none.
+func TestAJobsBootIsNoReboot(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	w.job(7, "CONFIGURING", true, "n1")
+	w.node("n1", "ALLOCATED+REBOOT_ISSUED+POWERING_UP", "")
+	w.pass(time.Second)
+	if r := w.nodes["n1"].Reboot; r != nil {
+		t.Errorf("taken for an administrator's: %+v", r)
+	}
+}

@@ -27,7 +27,10 @@ func TestFaultSlurm(t *testing.T) {
 		id := f.ask("bob", "mitgcm", 0, "-N2")
 		f.logged(at, `"allocation changed" .*to=switching`)
 		f.OK(f.Slurmctld().Restart(f.ctx, syscall.SIGTERM))
-		f.logged(at, `"allocation changed" .*to=failed .*an earlier start of slurmd`)
+		// From 26.05 on slurmctld still knows after a restart that it waits for boots.
+		if f.Options().Slurm < "26.05" {
+			f.logged(at, `"allocation changed" .*to=failed .*an earlier start of slurmd`)
+		}
 		f.thaw()
 		f.completed("bob", id, 2)
 	})
