@@ -27,7 +27,7 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 			d.listen(n, s, agent)
 		}
 		if n.Said == nil && agent.Connected {
-			n.SlurmdHeld = d.silentBoot(n, agent) && d.unseen(agent)
+			n.SlurmdHeld = d.silentBoot(n, agent) && d.unseen(n, s, agent)
 		}
 		return
 	}
@@ -38,7 +38,7 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 	d.sayAgain(n, s, agent)
 	d.settleBoot(n, s, agent)
 	if agent.Connected {
-		n.SlurmdHeld = n.SlurmdHeld || d.silentBoot(n, agent) && (d.unseen(agent) || d.unissued(n, s, agent))
+		n.SlurmdHeld = n.SlurmdHeld || d.silentBoot(n, agent) && (d.unseen(n, s, agent) || d.unissued(n, s, agent))
 	} else {
 		n.SlurmdHeld = held // nobody is there to be told
 	}
@@ -51,8 +51,11 @@ func (d *decision) silentBoot(n *kb.Node, agent Agent) bool {
 
 // unseen reports whether the last look at Slurm is older than the node's boot.
 // Whoever drained the node in between would not be heard, and the registration
-// would end that drain: slurmd waits for one more look.
-func (d *decision) unseen(agent Agent) bool { return !d.in.Slurm.At.After(agent.Since) }
+// would end that drain: slurmd waits for one more look. The registration after a
+// job's boot ends no drain, and the job waits for it.
+func (d *decision) unseen(n *kb.Node, s kb.SlurmNode, agent Agent) bool {
+	return !d.in.Slurm.At.After(agent.Since) && (d.owner(n) == nil || s.RebootIssued())
+}
 
 // unissued reports whether the node was faster than slurmctld, which has yet to
 // issue the boot that is armed and is behind the node already: a registration
