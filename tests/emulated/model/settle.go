@@ -113,7 +113,7 @@ func (r *run) nodeLine(n *node) string {
 func (r *run) resumeJobs() error {
 	for _, seen := range r.seen.jobs {
 		if seen["JobState"] == "SUSPENDED" {
-			if _, told, err := r.ask("root", "scontrol", "resume", seen["JobId"]); err != nil {
+			if _, told, err := r.ask("root", "scontrol", "resume", reference(seen)); err != nil {
 				return errors.Join(err, violated("%s", told))
 			}
 		}
@@ -141,10 +141,10 @@ func (r *run) hurry() error {
 		var err error
 		switch {
 		case seen["Reason"] == "BeginTime":
-			_, _, err = r.ask("root", "scontrol", "update", "jobid="+seen["JobId"], "starttime=now")
+			_, _, err = r.ask("root", "scontrol", "update", "jobid="+reference(seen), "starttime=now")
 		case j.held:
 			j.held = false
-			_, _, err = r.ask(j.user, "scontrol", "release", seen["JobId"])
+			_, _, err = r.ask(j.user, "scontrol", "release", reference(seen))
 		case strings.Contains(strings.ToLower(seen["Reason"]), "held"):
 			err = r.heldByBroker(j, seen)
 		}
@@ -169,7 +169,7 @@ func (r *run) endOrphan(j *job, seen map[string]string) error {
 	}
 	j.cancelled = true
 	r.repairs++
-	_, told, err := r.ask(j.user, "scancel", seen["JobId"])
+	_, told, err := r.ask(j.user, "scancel", reference(seen))
 	r.note("settle: %s: its node was reset: %s", describeJob(j, seen), told)
 	return err
 }
@@ -184,7 +184,7 @@ func (r *run) heldByBroker(j *job, seen map[string]string) error {
 	}
 	j.heldFor = words
 	r.note("settle: %s: cancelled by its user", describeJob(j, seen))
-	_, _, err := r.ask(j.user, "scancel", seen["JobId"])
+	_, _, err := r.ask(j.user, "scancel", reference(seen))
 	return err
 }
 

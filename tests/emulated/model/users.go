@@ -186,7 +186,7 @@ func (r *run) cancel(pick [4]int) (string, error) {
 	}
 	j := r.jobNamed(seen["JobName"])
 	j.cancelled = true
-	_, told, err := r.ask(j.user, "scancel", seen["JobId"])
+	_, told, err := r.ask(j.user, "scancel", reference(seen))
 	return told, err
 }
 
@@ -210,6 +210,15 @@ func (r *run) shrink(pick [4]int) (string, error) {
 	return told, err
 }
 
+// reference is the job as its user names it: slurmctld finds a task of an array
+// that it has requeued by no other name.
+func reference(seen map[string]string) string {
+	if task := seen["ArrayTaskId"]; task != "" && !strings.ContainsAny(task, "-,:%") {
+		return seen["ArrayJobId"] + "_" + task
+	}
+	return seen["JobId"]
+}
+
 // suspend is for running jobs and for those that are not yet.
 func (r *run) suspend(pick [4]int) (string, error) {
 	seen := r.pickJob(pick[0], func(seen map[string]string, j *job) bool {
@@ -218,7 +227,7 @@ func (r *run) suspend(pick [4]int) (string, error) {
 	if seen == nil {
 		return "", nil
 	}
-	ok, told, err := r.ask("root", "scontrol", "suspend", seen["JobId"])
+	ok, told, err := r.ask("root", "scontrol", "suspend", reference(seen))
 	j := r.jobNamed(seen["JobName"])
 	if ok {
 		j.suspended = true
@@ -233,7 +242,7 @@ func (r *run) resumeJob(pick [4]int) (string, error) {
 		return "", nil
 	}
 	r.jobNamed(seen["JobName"]).suspended = false
-	_, told, err := r.ask("root", "scontrol", "resume", seen["JobId"])
+	_, told, err := r.ask("root", "scontrol", "resume", reference(seen))
 	return told, err
 }
 
@@ -244,7 +253,7 @@ func (r *run) requeue(pick [4]int) (string, error) {
 	if seen == nil {
 		return "", nil
 	}
-	_, told, err := r.ask(r.jobNamed(seen["JobName"]).user, "scontrol", "requeue", seen["JobId"])
+	_, told, err := r.ask(r.jobNamed(seen["JobName"]).user, "scontrol", "requeue", reference(seen))
 	return told, err
 }
 
@@ -254,7 +263,7 @@ func (r *run) hold(pick [4]int) (string, error) {
 		return "", nil
 	}
 	j := r.jobNamed(seen["JobName"])
-	ok, told, err := r.ask(j.user, "scontrol", "hold", seen["JobId"])
+	ok, told, err := r.ask(j.user, "scontrol", "hold", reference(seen))
 	j.held = j.held || ok
 	return told, err
 }
@@ -265,7 +274,7 @@ func (r *run) release(pick [4]int) (string, error) {
 		return "", nil
 	}
 	j := r.jobNamed(seen["JobName"])
-	ok, told, err := r.ask(j.user, "scontrol", "release", seen["JobId"])
+	ok, told, err := r.ask(j.user, "scontrol", "release", reference(seen))
 	j.held = j.held && !ok
 	return told, err
 }
