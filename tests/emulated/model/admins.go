@@ -24,12 +24,35 @@ func (r *run) node(pick int) *node { return r.nodes[pick%len(r.nodes)] }
 
 func (r *run) say(n *node, state string) (bool, string, error) {
 	reason := fmt.Sprintf("%s of #%d, bad DIMM", state, r.number)
+	boot := r.toReboot(n)
 	ok, told, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state="+state, "reason="+reason)
 	if ok {
-		n.word = &word{down: state == "down", reason: reason}
+		n.word = &word{down: state == "down", reason: reason, boot: boot}
 		n.rebootFrom = ""
 	}
 	return ok, told, err
+}
+
+// toReboot is the boot of a node that an administrator's reboot is to end, "" if
+// there is none.
+func (r *run) toReboot(n *node) string {
+	seen := r.seen.nodes[n.name]
+	switch {
+	case !rebooting(seen):
+		return ""
+	case n.word != nil:
+		return n.word.boot
+	case !strings.HasPrefix(seen["Reason"], rebootReason):
+		return "" // it is the broker's
+	case n.rebootFrom != "":
+		return n.rebootFrom
+	}
+	return r.c.Node(n.name).BootID()
+}
+
+// rebooting says whether Slurm is to boot a node on its own account.
+func rebooting(seen map[string]string) bool {
+	return has(seen["State"], "REBOOT", "REBOOT_REQUESTED", "REBOOT_ISSUED")
 }
 
 func (r *run) drain(pick [4]int) (string, error) {
@@ -74,7 +97,7 @@ func (r *run) resume(n *node) (string, error) {
 // who sees "draining" and does not know why.
 func (r *run) resumeNode(pick [4]int) (string, error) {
 	n := r.node(pick[0])
-	if n.word != nil || !has(r.seen.nodes[n.name]["State"], "DRAIN", "DOWN", "REBOOT", "REBOOT_REQUESTED", "REBOOT_ISSUED") {
+	if n.word != nil || !has(r.seen.nodes[n.name]["State"], "DRAIN", "DOWN") && !rebooting(r.seen.nodes[n.name]) {
 		return "", nil
 	}
 	return r.resume(n)

@@ -70,9 +70,15 @@ func (r *run) checkWords() error {
 		case w == nil:
 		case w.stands(seen):
 			w.missing = time.Time{}
+			if !rebooting(seen) {
+				w.boot = ""
+			}
 		case w.down && r.scenario.ReturnToService == 2 && !strings.HasPrefix(seen["State"], "DOWN"):
 			// Slurm takes it back at the node's next registration.
 			r.note("  %s: ReturnToService=2 took back %q", n.name, w.reason)
+			n.word = nil
+		case w.boot != "" && w.boot != r.c.Node(n.name).BootID() && !rebooting(seen):
+			r.note("  %s: the reboot that was asked for before took back %q", n.name, w.reason)
 			n.word = nil
 		case w.missing.IsZero():
 			w.missing = time.Now()

@@ -63,6 +63,10 @@ type node struct {
 type word struct {
 	down   bool
 	reason string
+	// boot is the one that was to be replaced by a reboot that an administrator had
+	// asked for when the word was said; "" without one. Slurm resumes the node after
+	// that boot, and at a crash before it (from 24.11 on), whatever was said since.
+	boot string
 	// missing is since when it does not stand, zero while it does.
 	missing time.Time
 }
