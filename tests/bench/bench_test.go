@@ -94,11 +94,11 @@ func TestGoals(t *testing.T) {
 		in   *book
 		met  string
 	}{
-		{"all met", filled(6, 1.5, 1.01), "++++"},
+		{"all met", filled(5.7, 1.5, 1.01), "++++"},
 		{"a slow switch", filled(8, 1.5, 1.01), "-+++"},
 		{"slower than half a reset", filled(11, 1.5, 1.01), "--++"},
-		{"slow reuse", filled(6, 2.5, 1.01), "++-+"},
-		{"slow stock jobs", filled(6, 1.5, 1.2), "+++-"},
+		{"slow reuse", filled(5.7, 2.5, 1.01), "++-+"},
+		{"slow stock jobs", filled(5.7, 1.5, 1.2), "+++-"},
 	} {
 		met := ""
 		for _, g := range goals(c.in) {

@@ -42,7 +42,7 @@ func goals(b *book) []Goal {
 	stock, haveStock := b.median(plainStock)
 	reset, haveReset := b.median(resetTime)
 	if haveFloor && haveStock {
-		ratio("switch against the floor", 1.3, switchTime, floor+stock,
+		ratio("switch against the floor", 1.15, switchTime, floor+stock,
 			fmt.Sprintf("switch / (floor %.2f s + start of a stock job %.2f s)", floor, stock))
 	}
 	if haveReset {
