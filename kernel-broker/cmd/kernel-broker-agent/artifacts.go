@@ -22,6 +22,7 @@ type artifacts struct {
 	limit uint64
 	fetch func(ctx context.Context, digest string, offset uint64) (io.ReadCloser, error)
 	kept  map[string]func()
+	ready ready
 }
 
 // Keep implements boot.Artifacts.
@@ -81,6 +82,9 @@ func (a *artifacts) Sealed(ctx context.Context, text string, size uint64) (*os.F
 	digest, err := artifact.ParseDigest(text)
 	if err != nil {
 		return nil, blame(err)
+	}
+	if file := a.ready.take(text, size); file != nil {
+		return file, nil
 	}
 	source, err := a.cache.Open(digest)
 	if errors.Is(err, artifact.ErrNotFound) {

@@ -68,12 +68,12 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 		awaited = func(ctx context.Context) (bool, error) { return slurmd.Awaited(ctx, c.Slurmd.Scontrol, c.Node) }
 	}
 	tools := kexec.Kexec{Program: c.Kexec.Program, LoadArgs: c.Kexec.LoadArgs, ExecuteArgs: c.Kexec.ExecuteArgs, Sys: c.Sys}
+	kernels := &artifacts{cache: cache, limit: c.Cache.MaxBytes, fetch: stream.Fetch}
 	node, err = agent.New(agent.Parts{
 		Node: c.Node, Boot: proven, Link: stream, Loaded: tools.Loaded,
 		Inventory: func() (kernelbroker.Inventory, error) { return inventory.Read(c.Proc, c.Sys, c.Boot.ExtraDrivers) },
 		Booter: settling{keeper: keeper, limit: c.Profiling.Settle, Booter: &boot.Booter{
-			Artifacts: &artifacts{cache: cache, limit: c.Cache.MaxBytes, fetch: stream.Fetch},
-			Tools:     tools, Keep: cmdline.Keep(c.Boot.KeepArguments), Initrd: c.Boot.Initrd,
+			Artifacts: kernels, Tools: tools, Keep: cmdline.Keep(c.Boot.KeepArguments), Initrd: c.Boot.Initrd,
 			Proc: c.Proc, BadImage: kexec.ErrImage, Trust: newGuard(c.Trust, log), Refused: trust.ErrRefused,
 		}},
 		Slurmd: &slurmd.Slurmd{
@@ -89,7 +89,7 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, node, stream, server, enroller)
+	return serve(ctx, node, stream, server, enroller, func(ctx context.Context) { prepareWhenIdle(ctx, kernels, node.Status, log) })
 }
 
 // newGuard says in the log how far kernels are trusted: it is not to be found
@@ -108,7 +108,7 @@ func newGuard(c config.Trust, log *slog.Logger) *trust.Guard {
 }
 
 // serve runs the parts; when one ends, so do the others.
-func serve(ctx context.Context, node *agent.Agent, stream *link.Link, server *local.Server, enroller *enrol.Enroller) error {
+func serve(ctx context.Context, node *agent.Agent, stream *link.Link, server *local.Server, enroller *enrol.Enroller, idle func(context.Context)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var parts sync.WaitGroup
@@ -122,6 +122,7 @@ func serve(ctx context.Context, node *agent.Agent, stream *link.Link, server *lo
 		}
 	})
 	parts.Go(func() { node.Run(ctx) })
+	parts.Go(func() { idle(ctx) })
 	err := server.Serve(ctx)
 	cancel()
 	return err

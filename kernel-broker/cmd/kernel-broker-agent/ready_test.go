@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/boot"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/local"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
+)
+
+// cached is a cache with artifacts, used one after another that long ago.
+func cached(t *testing.T, ages map[string]time.Duration) (*artifacts, map[string]string) {
+	t.Helper()
+	cache, err := artifact.OpenCache(t.TempDir(), 1<<20, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cache.Close() })
+	digests := map[string]string{}
+	for content, age := range ages {
+		digests[content] = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(content)))
+		digest, err := artifact.ParseDigest(digests[content])
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, err := cache.Ensure(t.Context(), digest, int64(len(content)), func(context.Context, int64) (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader([]byte(content))), nil
+		})
+		at := time.Now().Add(-age)
+		if err := errors.Join(err, os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &artifacts{cache: cache, limit: 1 << 20}, digests
+}
+
+// What is kept ready is the kernel before the one that runs, with all its files,
+// and what is loaded is the copy that was checked.
+func TestReadyCopies(t *testing.T) {
+	t.Parallel()
+	a, digests := cached(t, map[string]time.Duration{
+		"stock": 0, "image": time.Minute, "initrd": time.Minute + time.Second, "older": time.Hour,
+	})
+	if err := a.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(a.ready.copies) != 2 || a.ready.copies[digests["image"]] == nil || a.ready.copies[digests["initrd"]] == nil {
+		t.Fatalf("ready: %v", a.ready.copies)
+	}
+	digest, _ := artifact.ParseDigest(digests["image"])
+	if err := os.WriteFile(a.cache.Path(digest), []byte("imagf"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Sealed(t.Context(), digests["image"], 4); err == nil {
+		t.Error("a copy of another size is taken")
+	}
+	a, digests = cached(t, map[string]time.Duration{"stock": 0, "image": time.Minute})
+	if err := a.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Clean(a.cache.Path(digest)), []byte("imagf"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := a.Sealed(t.Context(), digests["image"], 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(file); err != nil || string(text) != "image" {
+		t.Errorf("loaded %q, %v", text, err)
+	}
+	if _, err := a.Sealed(t.Context(), digests["image"], 5); !errors.Is(err, boot.ErrDamaged) {
+		t.Errorf("a copy is used twice: %v", err)
+	}
+}
+
+// Copies are made on an idle node that is proven to run stock, and nowhere else.
+func TestPrepareWhenIdle(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status local.NodeStatus
+		made   int
+	}{
+		"idle":            {local.NodeStatus{Attested: true, Profile: "stock", SlurmdRunning: true}, 1},
+		"another kernel":  {local.NodeStatus{Attested: true, Profile: "mitgcm", SlurmdRunning: true}, 0},
+		"not proven":      {local.NodeStatus{Profile: "stock", SlurmdRunning: true}, 0},
+		"it is to switch": {local.NodeStatus{Attested: true, Profile: "stock", SlurmdRunning: true, SwitchTo: "mitgcm@1"}, 0},
+		"a job has it":    {local.NodeStatus{Attested: true, Profile: "stock", SlurmdRunning: true, Jobs: []uint32{7}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, _ := cached(t, map[string]time.Duration{"stock": 0, "image": time.Minute})
+			ctx, cancel := context.WithTimeout(t.Context(), 2*readyPause-readyPause/2)
+			defer cancel()
+			prepareWhenIdle(ctx, a, func() local.NodeStatus { return c.status }, slog.New(slog.DiscardHandler))
+			if len(a.ready.copies) != c.made {
+				t.Errorf("%d copies", len(a.ready.copies))
+			}
+		})
+	}
+}
