@@ -158,9 +158,11 @@ func (r *run) hurry() error {
 // orphanLimit is longer than any job of a scenario runs once it may end.
 const orphanLimit = 45 * time.Second
 
-// endOrphan cancels a job that runs without its processes.
+// endOrphan cancels a job that runs without its processes: its node was reset, or
+// was down when slurmctld had it begin the job's prolog.
 func (r *run) endOrphan(j *job, seen map[string]string) error {
-	if !j.orphan || seen["JobState"] != "RUNNING" || time.Since(r.settling) < orphanLimit {
+	orphan := j.orphan || seen["Reason"] == "Prolog" && r.blows() > 0
+	if !orphan || seen["JobState"] != "RUNNING" || time.Since(r.settling) < orphanLimit {
 		return nil
 	}
 	at, err := time.ParseInLocation("2006-01-02T15:04:05", seen["StartTime"], time.Local)
