@@ -39,7 +39,9 @@ exit codes:
 
 // Bounds of what slurmctld waits for.
 const (
-	epilogLimit = 5 * time.Second
+	// A reconfigure of 24.11 kills EpilogSlurmctld where one runs, and slurmctld
+	// crashes when its job was requeued: a hint is not worth a long wait.
+	epilogLimit = time.Second
 	// 22.05 holds up to 12 of its 256 agent threads for RebootProgram.
 	rebootLimit = 3 * time.Second
 	// unreadLimit is for a prolog without settings, which asks Slurm four times.

@@ -2,8 +2,10 @@ package model
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 var adminKinds = []kind{
@@ -107,8 +109,34 @@ func (r *run) reconfigure([4]int) (string, error) {
 	for _, n := range r.nodes {
 		n.unresumed = n.unresumed || n.rebootFrom != ""
 	}
-	_, told, err := r.ask("root", "scontrol", "reconfigure")
-	return told, err
+	ok, told, err := r.ask("root", "scontrol", "reconfigure")
+	if err != nil || ok || !r.crashed() {
+		return told, err
+	}
+	// It has saved all before, and nobody but its administrator starts it again.
+	r.faults++
+	for _, j := range r.justStarted() {
+		j.twice = fmt.Sprintf("slurmctld crashed in a reconfigure (#%d)", r.number)
+	}
+	return told + "; it crashed, and is started", r.c.Slurmctld().Start(r.ctx)
+}
+
+// epilogKilled is what slurmctld says before it crashes in a reconfigure: 24.11
+// kills an EpilogSlurmctld that runs, and if its job was requeued asks a plugin
+// for the priority that it has closed already.
+const epilogKilled = "EpilogSlurmctld killed by signal"
+
+// crashed says whether slurmctld is gone, and over that fault of its own.
+func (r *run) crashed() bool {
+	d := r.c.Slurmctld()
+	for end := time.Now().Add(5 * time.Second); d.Running(); r.pause(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	text, err := os.ReadFile(d.Log())
+	last := text[max(0, len(text)-2000):]
+	return err == nil && strings.Contains(string(last), epilogKilled)
 }
 
 // rebootReason is how the reason of an administrator's reboot begins.
