@@ -2,15 +2,9 @@ package rules
 
 import (
 	"bytes"
-	"errors"
-	"io"
-	"os/exec"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-
-	"go.yaml.in/yaml/v3"
 )
 
 const mostLines = 500
@@ -73,54 +67,5 @@ func eachLine(text []byte, handle func(number int, line []byte)) {
 	for line := range bytes.Lines(text) {
 		number++
 		handle(number, line)
-	}
-}
-
-func TestPatternsMatch(t *testing.T) {
-	for _, text := range []string{"// TO" + "DO: x", "return errors.New(\"not " + "implemented\")"} {
-		if !unfinished.MatchString(text) {
-			t.Errorf("%q is not seen as unfinished", text)
-		}
-	}
-	for _, text := range []string{"cd /wor" + "k/main", "https://proxy.golan" + "g.org/x", "/tmp/k" + "b/brief"} {
-		if !foreign.MatchString(text) {
-			t.Errorf("%q is not seen as foreign", text)
-		}
-	}
-}
-
-func TestYAMLParses(t *testing.T) {
-	for _, name := range files(t, ".yaml", ".yml") {
-		decoder := yaml.NewDecoder(bytes.NewReader(read(t, name)))
-		for {
-			var document any
-			err := decoder.Decode(&document)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-				break
-			}
-		}
-	}
-}
-
-var shellLine = regexp.MustCompile(`^#! ?\S*/(env +(-S +)?)?(ba|da|a|k)?sh\b|^#! ?\S*/busybox +sh\b`)
-
-// TestShellcheckSeesEveryScript compares what the lint step looks at with the
-// files that a kernel would hand to a shell.
-func TestShellcheckSeesEveryScript(t *testing.T) {
-	cmd := exec.Command(".ci/shell-scripts")
-	cmd.Dir = root
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	checked := strings.Split(strings.TrimSpace(string(out)), "\n")
-	for _, name := range files(t) {
-		if shellLine.Match(read(t, name)) && !slices.Contains(checked, name) {
-			t.Errorf("%s is a shell script that .ci/shell-scripts does not list", name)
-		}
 	}
 }

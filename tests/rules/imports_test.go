@@ -195,32 +195,3 @@ func refused(dir, target string) string {
 	}
 	return ""
 }
-
-func TestRefused(t *testing.T) {
-	ours := module + "/kernel-broker"
-	cases := []struct {
-		dir, target string
-		ok          bool
-	}{
-		{"", "time", true},
-		{"", "go.yaml.in/yaml/v3", false},
-		{"", ours + "/plan", false},
-		{"plan", ours, true},
-		{"plan", ours + "/store", false},
-		{"plan", "google.golang.org/grpc", false},
-		{"slurm", "google.golang.org/grpc", true},
-		{"slurm", ours + "/rpc", false},
-		{"agent/link", ours + "/agent/decide", true},
-		{"agent/link", ours + "/broker", false},
-		{"store/etcdstore", ours + "/store", true},
-		{"store/etcdstore", ours + "/store/memstore", false},
-		{"cli", ours + "/cmd/kernelctl", false},
-		{"cmd/kernelctl", ours + "/cli", true},
-		{"cmd/kernel-broker", ours + "/store/etcdstore", true},
-	}
-	for _, c := range cases {
-		if got := refused(c.dir, c.target); (got == "") != c.ok {
-			t.Errorf("kernel-broker/%s importing %s: got %q, want allowed %v", c.dir, c.target, got, c.ok)
-		}
-	}
-}

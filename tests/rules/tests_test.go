@@ -199,20 +199,3 @@ func TestEveryRowOfTheMatrixHasItsTest(t *testing.T) {
 		t.Errorf("%s has no rows", matrix)
 	}
 }
-
-func TestMentions(t *testing.T) {
-	const text = "`TestA/b_c`, `.../d`; `rpc` (`TestE`, `FuzzF`), `audit`, `make test`, `cmd/kernel-broker` (`BenchmarkG`) and `TestH`"
-	want := []mention{{"", "TestA/b_c"}, {"", "TestA/d"}, {"rpc", "TestE"}, {"rpc", "FuzzF"}, {"cmd/kernel-broker", "BenchmarkG"}, {"", "TestH"}}
-	if got := mentions(text); !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-	all := goTests{"kernel-broker/rpc": {"TestA": {"b c"}}, "tests/suites": {"TestA": {"d-e"}}}
-	for m, found := range map[mention]bool{
-		{"", "TestA/b_c"}: true, {"rpc", "TestA"}: true, {"tests/suites", "TestA/d-e"}: true,
-		{"", "TestB"}: false, {"pc", "TestA"}: false, {"rpc", "TestA/d-e"}: false, {"", "TestA/b"}: false,
-	} {
-		if err := all.find(m.in, m.name); (err == nil) != found {
-			t.Errorf("%v: %v", m, err)
-		}
-	}
-}
