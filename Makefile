@@ -222,17 +222,11 @@ test: deps build lint kernels test-unit test-flood test-c test-emulated test-sui
 test-unit: $(TEST) ## Go tests with the race detector; fuzz targets run their seeds
 	@$(STEP) unit $(TEST) go -o $(RESULTS)/unit.jsonl -- -race $(ARGS) $(GO_PACKAGES)
 
-.PHONY: test-fuzz-seeds
-test-fuzz-seeds: $(TEST) ## only the fuzz targets' seeds (part of test-unit)
-	@$(STEP) fuzz-seeds $(TEST) go -o $(RESULTS)/fuzz-seeds.jsonl -v -- -run '^Fuzz' $(GO_PACKAGES)
-
-FUZZTIME ?= 10m
+FUZZTIME ?= 600
 
 .PHONY: fuzz
-fuzz: | $(GO) ## run every fuzz target for FUZZTIME (10m) and keep corpus and ledger in tests/fuzz-corpus (ARGS="--only rpc", --missing, --list)
-	@mkdir -p build/bin
-	@CGO_ENABLED=0 $(GO) build -o build/bin/kb-fuzz ./tests/fuzz/cmd/kb-fuzz
-	@$(STEP) fuzz build/bin/kb-fuzz --go $(GO) --time $(FUZZTIME) $(ARGS)
+fuzz: | $(GO) ## run each fuzz target for FUZZTIME seconds (600), or those that match FUZZ (FUZZ=rpc)
+	@$(STEP) fuzz .ci/fuzz $(GO) $(FUZZTIME) $(FUZZ)
 
 .PHONY: test-flood
 test-flood: $(TEST) ## 10,000 connections, which the race detector of test-unit has no room for

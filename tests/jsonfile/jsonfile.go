@@ -1,5 +1,5 @@
-// Package jsonfile leaves the results of benchmarks and fuzz runs as files for
-// programs to read, beside the tables that people read.
+// Package jsonfile leaves the results of benchmarks as files for programs to
+// read, beside the tables that people read.
 package jsonfile
 
 import (
