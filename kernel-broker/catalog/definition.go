@@ -131,15 +131,12 @@ func duplicates(definitions []ProfileDefinition) []error {
 
 // ParseProfile reads one profile. file is its name for errors.
 func ParseProfile(file string, text []byte) (ProfileDefinition, error) {
-	y, err := parseYAML(file, text)
-	if err != nil {
-		return ProfileDefinition{}, err
-	}
 	raw := profileFile{
 		Reuse: string(kernelbroker.ReuseSameProfile), Fallback: string(kernelbroker.FallbackHold),
 		BootAttempts: defaultBootAttempts, BootTimeout: defaultBootTimeout.String(),
 	}
-	if err := y.decode(&raw); err != nil {
+	y, err := parseYAML(file, text, &raw)
+	if err != nil {
 		return ProfileDefinition{}, err
 	}
 	return raw.definition(y)

@@ -1,80 +1,57 @@
 package catalog
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
-	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
-// yamlFile is one strict YAML document that remembers its lines, so that an
-// error about a value can say where it stands.
+// yamlFile is a document that remembers its lines, so that an error about a
+// value can say where it stands.
 type yamlFile struct {
-	name string
-	text []byte
-	root *yaml.Node
+	name     string
+	document yaml.Node
 }
 
-func parseYAML(name string, text []byte) (*yamlFile, error) {
-	y := &yamlFile{name: name, text: text, root: &yaml.Node{}}
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	err := decoder.Decode(y.root)
+func parseYAML(name string, text []byte, into any) (*yamlFile, error) {
+	y := &yamlFile{name: name}
+	err := strictyaml.Decode(name, text, &y.document)
 	if errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: is empty: %w", name, kernelbroker.ErrInvalid)
 	}
-	if err != nil {
-		return nil, y.explain(err)
+	if err == nil {
+		err = strictyaml.Decode(name, text, into)
 	}
-	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: holds more than one document: %w", name, kernelbroker.ErrInvalid)
+	var wrong *strictyaml.Error
+	if errors.As(err, &wrong) {
+		return nil, explain(wrong, keysOf(reflect.TypeOf(into)))
 	}
-	return y, nil
+	return y, err
 }
 
-// decode fills a struct; a key that it does not have is an error.
-func (y *yamlFile) decode(into any) error {
-	decoder := yaml.NewDecoder(bytes.NewReader(y.text))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(into); err != nil {
-		return y.explain(err, keysOf(reflect.TypeOf(into))...)
-	}
-	return nil
-}
-
-var (
-	yamlLine   = regexp.MustCompile(`^(?:yaml: )?line ([0-9]+): (.*)$`)
-	unknownKey = regexp.MustCompile(`^field (\S+) not found in type \S+$`)
-)
-
-// explain says with file and line what the library found.
-func (y *yamlFile) explain(err error, keys ...string) error {
-	found := []string{err.Error()}
-	var types *yaml.TypeError
-	if errors.As(err, &types) {
-		found = types.Errors
-	}
-	wrong := make([]error, len(found))
-	for i, text := range found {
-		where := y.name
-		if parts := yamlLine.FindStringSubmatch(text); parts != nil {
-			where, text = y.name+":"+parts[1], parts[2]
+// explain says each mistake with file and line, and the key that may be meant.
+func explain(wrong *strictyaml.Error, keys []string) error {
+	var all []error
+	for _, m := range wrong.Mistakes {
+		where := wrong.File
+		if m.Line > 0 {
+			where = fmt.Sprintf("%s:%d", where, m.Line)
 		}
-		if parts := unknownKey.FindStringSubmatch(text); parts != nil {
-			text = fmt.Sprintf("unknown key %q", parts[1])
-			if near := nearMisses(parts[1], keys); len(near) > 0 {
-				text += fmt.Sprintf("; did you mean %q?", near[0])
+		if m.UnknownKey != "" {
+			if near := nearMisses(m.UnknownKey, keys); len(near) > 0 {
+				m.Text += fmt.Sprintf("; did you mean %q?", near[0])
 			}
 		}
-		wrong[i] = fmt.Errorf("%s: %s: %w", where, strings.TrimPrefix(text, "yaml: "), kernelbroker.ErrInvalid)
+		all = append(all, fmt.Errorf("%s: %s: %w", where, m.Text, kernelbroker.ErrInvalid))
 	}
-	return errors.Join(wrong...)
+	return errors.Join(all...)
 }
 
 // keysOf lists the YAML keys of a struct and of those in it.
@@ -94,45 +71,19 @@ func keysOf(t reflect.Type) []string {
 }
 
 // at wraps an error about the value at a path of keys and indexes with file,
-// line and key. For a key that is not there it is the line of its parent.
+// line and key.
 func (y *yamlFile) at(err error, path ...any) error {
-	node := y.root
-	if node.Kind == yaml.DocumentNode && len(node.Content) > 0 {
-		node = node.Content[0]
-	}
-	line := node.Line
 	var key strings.Builder
 	for _, step := range path {
 		switch step := step.(type) {
 		case int:
 			fmt.Fprintf(&key, "[%d]", step)
-			if node != nil && node.Kind == yaml.SequenceNode && step < len(node.Content) {
-				node = node.Content[step]
-				line = node.Line
-			} else {
-				node = nil
-			}
 		case string:
 			if key.Len() > 0 {
 				key.WriteByte('.')
 			}
 			key.WriteString(step)
-			if node = valueOf(node, step); node != nil {
-				line = node.Line
-			}
 		}
 	}
-	return fmt.Errorf("%s:%d: %s: %w", y.name, line, key.String(), err)
-}
-
-func valueOf(node *yaml.Node, key string) *yaml.Node {
-	if node == nil || node.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		if node.Content[i].Value == key {
-			return node.Content[i+1]
-		}
-	}
-	return nil
+	return fmt.Errorf("%s:%d: %s: %w", y.name, strictyaml.Line(&y.document, path...), key.String(), err)
 }

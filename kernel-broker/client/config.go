@@ -8,7 +8,6 @@
 package client
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -16,15 +15,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
 // DefaultPath of the settings.
@@ -95,23 +93,14 @@ func LoadConfig(path string) (Config, error) {
 	return ParseConfig(path, text)
 }
 
-var unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
-
 // ParseConfig reads the text of a settings file; name is for errors.
 func ParseConfig(name string, text []byte) (Config, error) {
 	var f file
 	if !utf8.Valid(text) {
 		return Config{}, fmt.Errorf("%s: not UTF-8: %w", name, kernelbroker.ErrInvalid)
 	}
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
-		what := unknownKey.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), `unknown key "$1"`)
-		what = strings.ReplaceAll(strings.TrimPrefix(what, "unmarshal errors:\n  "), "\n  ", "; ")
-		return Config{}, fmt.Errorf("%s: %s: %w", name, what, kernelbroker.ErrInvalid)
-	}
-	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return Config{}, fmt.Errorf("%s: more than one document: %w", name, kernelbroker.ErrInvalid)
+	if err := strictyaml.Decode(name, text, &f); err != nil && !errors.Is(err, io.EOF) {
+		return Config{}, fmt.Errorf("%w: %w", err, kernelbroker.ErrInvalid)
 	}
 	c := DefaultConfig()
 	set(&c.Broker, f.Broker)

@@ -6,9 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"go.yaml.in/yaml/v3"
-
-	"github.com/kernelbroker/kernelbroker/kernel-broker/strictyaml"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
 // Recipe says how a kernel is made: catalog/kernels/<name>.yaml. Keys that came
@@ -102,7 +100,7 @@ func ParseRecipe(path string, data []byte) (Recipe, error) {
 		return Recipe{}, err
 	}
 	if wrong := recipe.validate(); wrong != nil {
-		return Recipe{}, fmt.Errorf("%s: line %d: %w", path, lineOf(data, wrong.place), wrong)
+		return Recipe{}, fmt.Errorf("%s: line %d: %w", path, strictyaml.LineOf(data, wrong.place...), wrong)
 	}
 	recipe.settle()
 	return recipe, nil
@@ -116,40 +114,6 @@ func (r *Recipe) settle() {
 	if r.Slimming == SlimmingNone {
 		r.Slimming = ""
 	}
-}
-
-// lineOf finds the line of a value by its keys and indices, or of the nearest
-// of its parents that is there: a missing key has no line.
-func lineOf(data []byte, place []any) int {
-	var root yaml.Node
-	if err := yaml.Unmarshal(data, &root); err != nil || len(root.Content) == 0 {
-		return 1
-	}
-	node := root.Content[0]
-	for _, step := range place {
-		next := child(node, step)
-		if next == nil {
-			break
-		}
-		node = next
-	}
-	return node.Line
-}
-
-func child(node *yaml.Node, step any) *yaml.Node {
-	switch step := step.(type) {
-	case int:
-		if node.Kind == yaml.SequenceNode && step < len(node.Content) {
-			return node.Content[step]
-		}
-	case string:
-		for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
-			if node.Content[i].Value == step {
-				return node.Content[i+1]
-			}
-		}
-	}
-	return nil
 }
 
 // ReadFragments reads the recipe's fragments from the catalog folder.

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/policy"
 )
 
@@ -18,9 +19,9 @@ const fromLocal = "local"
 
 // maker makes a policy of a decoded file, and gathers what is wrong with it.
 type maker struct {
-	name  string
-	lines *yaml.Node
-	wrong []error
+	name     string
+	document *yaml.Node
+	wrong    []error
 }
 
 func (m *maker) refuse(line int, format string, args ...any) {
@@ -47,35 +48,7 @@ func (m *maker) plain(n *yaml.Node) {
 	}
 }
 
-// line of the key or the list's element that a path leads to, or of the last
-// thing on the way that is there.
-func (m *maker) line(path ...any) int {
-	node, line := m.lines, 1
-	if node.Kind == yaml.DocumentNode && len(node.Content) > 0 {
-		node = node.Content[0]
-	}
-	for _, step := range path {
-		next := (*yaml.Node)(nil)
-		switch step := step.(type) {
-		case string:
-			for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
-				if node.Content[i].Value == step {
-					line, next = node.Content[i].Line, node.Content[i+1]
-				}
-			}
-		case int:
-			if node.Kind == yaml.SequenceNode && step < len(node.Content) {
-				next = node.Content[step]
-				line = next.Line
-			}
-		}
-		if next == nil {
-			return line
-		}
-		node = next
-	}
-	return line
-}
+func (m *maker) line(path ...any) int { return strictyaml.Line(m.document, path...) }
 
 func (m *maker) policy(f file) *policy.Policy {
 	p := &policy.Policy{

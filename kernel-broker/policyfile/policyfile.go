@@ -16,9 +16,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/policy"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/strictyaml"
 )
 
 // MaxBytes of a policy; people write it.
@@ -93,7 +93,7 @@ func Parse(name string, text []byte) (*policy.Policy, error) {
 	if err := yaml.Unmarshal(text, document); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", name, err, kb.ErrInvalid)
 	}
-	r := &maker{name: name, lines: document}
+	r := &maker{name: name, document: document}
 	r.plain(document)
 	p := r.policy(f)
 	if len(r.wrong) > 0 {

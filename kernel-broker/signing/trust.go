@@ -9,7 +9,7 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/strictyaml"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
 // MaxTrust is the largest trust list in bytes.

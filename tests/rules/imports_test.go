@@ -13,6 +13,7 @@ import (
 // use besides the domain. An area is a first-level folder: what stands in one
 // is one thing, and its parts may use each other. Adapters, which do something
 // to the world outside, do not know each other: only cmd/ puts them together.
+// Foundations, in internal/, are for every area that is not pure.
 var crossing = map[string]map[string]string{
 	"agent": {
 		"api":       "the agent speaks the API to the broker",
@@ -63,9 +64,8 @@ var crossing = map[string]map[string]string{
 		"mtls":       "the broker is known by its certificate",
 	},
 	"factory": {
-		"page":       "a kernel's report is a page",
-		"regular":    "what is brought is a file that somebody names",
-		"strictyaml": "recipes, workloads and keep-lists are files that people write",
+		"page":    "a kernel's report is a page",
+		"regular": "what is brought is a file that somebody names",
 	},
 	"guard": {
 		"audit":      "every decision is recorded",
@@ -82,9 +82,8 @@ var crossing = map[string]map[string]string{
 		"limit": "what callers may have the host asked at a time is counted where it is asked",
 	},
 	"policyfile": {
-		"policy":     "the file becomes what the policy decides by",
-		"regular":    "the policy is judged by the file that is read",
-		"strictyaml": "the policy is a file that people write",
+		"policy":  "the file becomes what the policy decides by",
+		"regular": "the policy is judged by the file that is read",
 	},
 	"mtls": {
 		"replace": "a key and its certificate change together",
@@ -106,8 +105,7 @@ var crossing = map[string]map[string]string{
 		"peercred":   "the kernel says who calls on the broker's host",
 	},
 	"signing": {
-		"regular":    "a key is judged by the file that is read",
-		"strictyaml": "the trust list is a file that people write",
+		"regular": "a key is judged by the file that is read",
 	},
 	"slurm": {
 		"hostlist": "Slurm writes nodes as lists",
@@ -184,6 +182,8 @@ func refused(dir, target string) string {
 	switch {
 	case to == "":
 		return "" // the domain
+	case to == "internal" && !pure[area]:
+		return "" // foundations
 	case to == "cmd":
 		return "cmd/ composes and is not composed"
 	case to == area && area == "store" && part != "" && toPart != "":

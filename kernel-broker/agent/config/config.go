@@ -3,7 +3,6 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,9 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
 // DefaultPath is where the agent looks for its configuration.
@@ -168,35 +166,33 @@ func Read(path string) (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("configuration: %w", err)
 	}
-	c, err := Parse(raw)
+	c, err := Parse(path, raw)
 	if err != nil {
-		return Config{}, fmt.Errorf("configuration %q: %w", path, err)
+		return Config{}, fmt.Errorf("configuration: %w", err)
 	}
 	return c, nil
 }
 
-// Parse reads YAML over the defaults and checks the whole.
-func Parse(raw []byte) (Config, error) {
+// Parse reads the text of the file at path over the defaults and checks the whole.
+func Parse(path string, raw []byte) (Config, error) {
 	c, err := Default()
 	if err != nil {
 		return Config{}, err
 	}
 	start, first := c.Slurmd.Start, c.Slurmd.FirstStart
 	c.Slurmd.FirstStart = nil
-	decoder := yaml.NewDecoder(bytes.NewReader(raw))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return Config{}, fmt.Errorf("%w: %w", kernelbroker.ErrInvalid, err)
-	}
-	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return Config{}, fmt.Errorf("more than one document: %w", kernelbroker.ErrInvalid)
+	if err := strictyaml.Decode(path, raw, &c); err != nil && !errors.Is(err, io.EOF) {
+		return Config{}, fmt.Errorf("%w: %w", err, kernelbroker.ErrInvalid)
 	}
 	// The first start's default belongs to that of the others: who starts slurmd
 	// in another way wants that for the first one, too.
 	if c.Slurmd.FirstStart == nil && slices.Equal(c.Slurmd.Start, start) {
 		c.Slurmd.FirstStart = first
 	}
-	return c, c.validate()
+	if err := c.validate(); err != nil {
+		return Config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
 }
 
 func (c Config) validate() error {

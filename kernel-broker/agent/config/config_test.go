@@ -50,7 +50,7 @@ func TestTheSampleHasEveryKey(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	c, err := Parse([]byte(broker + "slurmd: {stop_timeout: 3s}\nboot: {keep_arguments: [root]}\n"))
+	c, err := Parse("agent.yaml", []byte(broker+"slurmd: {stop_timeout: 3s}\nboot: {keep_arguments: [root]}\n"))
 	if err != nil || c.Slurmd.StopTimeout != 3*time.Second || len(c.Slurmd.Start) != 2 || len(c.Boot.KeepArguments) != 1 {
 		t.Errorf("got %+v, %v", c, err)
 	}
@@ -61,7 +61,7 @@ func TestParse(t *testing.T) {
 // Where stock is signed no file of the node counts: an empty list is no list.
 func TestNoStockFiles(t *testing.T) {
 	for text, want := range map[string]int{"trust: {list: /etc/t}\n": 2, "trust: {list: /etc/t, stock_files: []}\n": 0} {
-		c, err := Parse([]byte("node: n1\nbroker: b:1\n" + text))
+		c, err := Parse("agent.yaml", []byte("node: n1\nbroker: b:1\n"+text))
 		if err != nil || len(c.Trust.StockFiles) != want {
 			t.Errorf("%s: %q, %v", text, c.Trust.StockFiles, err)
 		}
@@ -75,12 +75,12 @@ func TestFirstStartFollowsStart(t *testing.T) {
 		"slurmd: {start: [/sbin/own, -b], first_start: [/sbin/own]}\n":                           "/sbin/own",
 		"slurmd: {start: [systemctl, restart, slurmd], first_start: [systemctl, start, slurmd]}": "systemctl start slurmd",
 	} {
-		c, err := Parse([]byte(broker + text))
+		c, err := Parse("agent.yaml", []byte(broker+text))
 		if err != nil || strings.Join(c.Slurmd.FirstStart, " ") != want {
 			t.Errorf("%q: first start %q, %v", text, c.Slurmd.FirstStart, err)
 		}
 	}
-	_, err := Parse([]byte(broker + "slurmd: {start: [/usr/bin/systemctl, restart, slurmd], first_start: [/usr/sbin/slurmd]}\n"))
+	_, err := Parse("agent.yaml", []byte(broker+"slurmd: {start: [/usr/bin/systemctl, restart, slurmd], first_start: [/usr/sbin/slurmd]}\n"))
 	if !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), "slurmd.first_start") {
 		t.Errorf("a slurmd beside its unit: %v", err)
 	}
@@ -88,7 +88,7 @@ func TestFirstStartFollowsStart(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key":    {broker + "slurmd:\n  strat: [x]\n", "line 3: field strat not found"},
+		"unknown key":    {broker + "slurmd:\n  strat: [x]\n", `agent.yaml: line 3: unknown key "strat"`},
 		"wrong type":     {broker + "cache: {max_bytes: much}\n", "line 2"},
 		"two documents":  {broker + "---\ntls: {mode: files}\n", "more than one document"},
 		"no broker":      {"", "broker"},
@@ -106,7 +106,7 @@ func TestParseRefuses(t *testing.T) {
 		"no number":      {broker + "profiling: {overhead_percent: .nan}\n", "overhead_percent"},
 		"any overhead":   {broker + "profiling: {overhead_percent: 51}\n", "overhead_percent"},
 	} {
-		_, err := Parse([]byte(c.text))
+		_, err := Parse("agent.yaml", []byte(c.text))
 		if !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -16,7 +16,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("node: n1\nbroker: '[::1]:1'\nkexec:\n  program: /sbin/kexec\n"))
 	f.Add([]byte("a: &a [*a]\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := Parse(text)
+		c, err := Parse("agent.yaml", text)
 		if err != nil {
 			if !errors.Is(err, kernelbroker.ErrInvalid) {
 				t.Errorf("%q: %v", text, err)
@@ -26,11 +26,11 @@ func FuzzParse(f *testing.F) {
 		if c.validate() != nil {
 			t.Errorf("%q became %+v", text, c)
 		}
-		if again, err := Parse(text); err != nil || !reflect.DeepEqual(again, c) {
+		if again, err := Parse("agent.yaml", text); err != nil || !reflect.DeepEqual(again, c) {
 			t.Errorf("%q is %+v, and then %+v, %v", text, c, again, err)
 		}
 		// A line like this begins another document wherever it stands.
-		if more, err := Parse(append(bytes.Clone(text), "\n---\nno-such-key: 1\n"...)); err == nil {
+		if more, err := Parse("agent.yaml", append(bytes.Clone(text), "\n---\nno-such-key: 1\n"...)); err == nil {
 			t.Errorf("what stands behind %q is not read: %+v", text, more)
 		}
 	})

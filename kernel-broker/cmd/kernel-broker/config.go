@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,10 +10,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/munge"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/power"
@@ -142,16 +140,11 @@ func load(path string) (config, error) {
 	if err != nil {
 		return c, fmt.Errorf("configuration: %w", err)
 	}
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return c, fmt.Errorf("configuration %q: %w", path, err)
-	}
-	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return c, fmt.Errorf("configuration %q: more than one document", path)
+	if err := strictyaml.Decode(path, data, &c); err != nil && !errors.Is(err, io.EOF) {
+		return c, fmt.Errorf("configuration: %w", err)
 	}
 	if err := c.validate(); err != nil {
-		return c, fmt.Errorf("configuration %q: %w", path, err)
+		return c, fmt.Errorf("configuration: %s: %w", path, err)
 	}
 	return c, nil
 }

@@ -77,8 +77,8 @@ func TestDefaultsReachThePlan(t *testing.T) {
 
 func TestBadConfigurations(t *testing.T) {
 	for text, words := range map[string]string{
-		"cluster: a\nclutser: b\n":                "line 2: field clutser not found",
-		"slurm:\n  conf: x\n  bindir: /usr/bin\n": "line 3: field bindir not found",
+		"cluster: a\nclutser: b\n":                "line 2: unknown key \"clutser\"",
+		"slurm:\n  conf: x\n  bindir: /usr/bin\n": "line 3: unknown key \"bindir\"",
 		"switch: 12\n":                            "line 1",
 		"cluster: a\ncluster: b\n":                "already defined",
 		"cluster: ''\n":                           "cluster: is empty",

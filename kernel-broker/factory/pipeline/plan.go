@@ -11,7 +11,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/strictyaml"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
 // Plan is catalog/benches/NAME.yaml: what stands side by side. The
@@ -49,7 +49,7 @@ func ParsePlan(path string, data []byte) (Plan, error) {
 	}
 	key, wrong := plan.wrong()
 	if wrong != "" {
-		return Plan{}, fmt.Errorf("%s: line %d: key %q: %s", path, strictyaml.KeyLine(data, key), key, wrong)
+		return Plan{}, fmt.Errorf("%s: line %d: key %q: %s", path, strictyaml.LineOf(data, key), key, wrong)
 	}
 	return plan, nil
 }

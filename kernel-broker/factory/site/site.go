@@ -15,8 +15,8 @@ import (
 	"strings"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/strictyaml"
 )
 
 // DefaultPath of the file.
@@ -65,7 +65,7 @@ func Parse(name string, text []byte) (Site, error) {
 	}
 	if s.Mitigations != Stock && s.Mitigations != Any {
 		return Site{}, fmt.Errorf("%s: line %d: mitigations %q is neither %s nor %s: %w",
-			name, strictyaml.KeyLine(text, "mitigations"), s.Mitigations, Stock, Any, kernelbroker.ErrInvalid)
+			name, strictyaml.LineOf(text, "mitigations"), s.Mitigations, Stock, Any, kernelbroker.ErrInvalid)
 	}
 	return s, nil
 }

@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/strictyaml"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
 // KeepList is a file of options that slimming may not touch, in groups that

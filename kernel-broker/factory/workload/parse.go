@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/strictyaml"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
 var (
@@ -25,7 +25,7 @@ func Parse(file string, data []byte) (Workload, error) {
 	}
 	w.fill()
 	if wrong := w.validate(); wrong != nil {
-		return Workload{}, fmt.Errorf("%s: line %d: key %q: %s", file, strictyaml.KeyLine(data, wrong.key), wrong.key, wrong.text)
+		return Workload{}, fmt.Errorf("%s: line %d: key %q: %s", file, strictyaml.LineOf(data, wrong.key), wrong.key, wrong.text)
 	}
 	return w, nil
 }

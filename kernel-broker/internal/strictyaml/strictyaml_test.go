@@ -10,6 +10,8 @@ func TestDecode(t *testing.T) {
 		"a: 1\n---\na: 2\n":   "f.yaml: more than one document",
 		"a: 1\nb: 2\nc: 3\n":  `f.yaml: line 2: unknown key "b"; line 3: unknown key "c"`,
 		"a: 1\n---\n{[broken": "f.yaml: more than one document",
+		"a: 1\n\tb: 2\n":      "f.yaml: line 2: found a tab character that violates indentation",
+		"a: *b\n":             "f.yaml: unknown anchor 'b' referenced",
 	} {
 		var into struct {
 			A int `yaml:"a"`
@@ -24,10 +26,20 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func TestKeyLine(t *testing.T) {
-	for key, want := range map[string]int{"a": 1, "b": 3, "none": 1} {
-		if got := KeyLine([]byte("a: 1\n\nb:\n  - 2\n"), key); got != want {
-			t.Errorf("%s: %d, want %d", key, got, want)
+func TestLineOf(t *testing.T) {
+	text := []byte("a: 1\n\nb:\n  - 2\n  -\n    c: x\n")
+	for _, c := range []struct {
+		path []any
+		want int
+	}{
+		{nil, 1}, {[]any{"a"}, 1}, {[]any{"b"}, 3}, {[]any{"b", 0}, 4}, {[]any{"b", 1, "c"}, 6},
+		{[]any{"none"}, 1}, {[]any{"b", 7}, 3}, {[]any{"a", 0, "b"}, 1},
+	} {
+		if got := LineOf(text, c.path...); got != c.want {
+			t.Errorf("%v: %d, want %d", c.path, got, c.want)
 		}
+	}
+	if got := LineOf([]byte("{["), "a"); got != 1 {
+		t.Errorf("no YAML: %d", got)
 	}
 }

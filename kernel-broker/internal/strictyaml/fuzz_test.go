@@ -20,7 +20,7 @@ func FuzzDecode(f *testing.F) {
 		M map[string]string `yaml:"m"`
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if line := KeyLine(text, "a"); line < 1 || line > bytes.Count(text, []byte("\n"))+bytes.Count(text, []byte("\r"))+bytes.Count(text, []byte("\u2028"))+
+		if line := LineOf(text, "a"); line < 1 || line > bytes.Count(text, []byte("\n"))+bytes.Count(text, []byte("\r"))+bytes.Count(text, []byte("\u2028"))+
 			bytes.Count(text, []byte("\u2029"))+bytes.Count(text, []byte("\u0085"))+1 {
 			t.Errorf("a key in line %d of %q", line, text)
 		}
