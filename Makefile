@@ -7,7 +7,7 @@
 .NOTPARALLEL:
 SHELL := /bin/sh
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 CACHE   := $(shell .ci/cache-dir)
 GO_DIR  := $(shell .ci/go-dir)
 GO      := $(GO_DIR)/go

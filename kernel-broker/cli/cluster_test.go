@@ -116,6 +116,10 @@ func TestBrokerAway(t *testing.T) {
 	if code != 4 || stdout != "" || stderr != want {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
+	code, stdout, stderr = runAt(t, socket, "version")
+	if code != 0 || stdout != "kernelctl      1.2.3\nkernel-broker  -\n" || stderr != want {
+		t.Errorf("version: exit %d, %q, %q", code, stdout, stderr)
+	}
 }
 
 func TestWhereTheBrokerIs(t *testing.T) {

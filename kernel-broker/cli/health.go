@@ -44,17 +44,34 @@ func wellWord(well bool) string {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Show the version of this program", Args: cobra.NoArgs,
-		RunE: a.run(func(context.Context, []string) error {
-			if a.output == outputTable {
-				return a.page(func(p *page) { p.line("kernelctl %s", a.Version) })
-			}
-			text, err := json.Marshal(map[string]string{"version": a.Version})
-			if err != nil {
-				return fmt.Errorf("result: %w", err)
-			}
-			return a.showJSON(text)
-		})}
+	return &cobra.Command{Use: "version", Short: "Show the versions of this program and of the broker",
+		Long: `Shows the version of kernelctl and of the broker that it talks to. Where the broker
+does not answer, standard error says why, and the exit code is 0.`,
+		Args: cobra.NoArgs, RunE: a.run(a.version)}
+}
+
+func (a *app) version(ctx context.Context, _ []string) error {
+	versions := struct {
+		Version string `json:"version"`
+		Broker  string `json:"broker,omitempty"`
+	}{Version: a.Version}
+	response, err := call(ctx, a, api.NewHealthServiceClient, api.HealthServiceClient.GetHealth, &api.GetHealthRequest{})
+	if err != nil {
+		_, why := a.explain(err)
+		a.say("%s", why)
+	}
+	versions.Broker = response.GetVersion()
+	if a.output == outputTable {
+		return a.page(func(p *page) {
+			p.row("kernelctl", versions.Version)
+			p.row("kernel-broker", versions.Broker)
+		})
+	}
+	text, err := json.Marshal(versions)
+	if err != nil {
+		return fmt.Errorf("result: %w", err)
+	}
+	return a.showJSON(text)
 }
 
 // manCommand writes the man pages, for the build.

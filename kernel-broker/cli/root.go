@@ -164,5 +164,5 @@ func call[C, Q, R any](ctx context.Context, a *app, service func(grpc.ClientConn
 // Command is kernelctl as a tree of commands, for what reads it: nothing of it is
 // run, and it has no broker.
 func Command() *cobra.Command {
-	return (&app{Invocation: Invocation{Getenv: func(string) string { return "" }, Stdout: io.Discard, Stderr: io.Discard, Version: "unknown"}}).root()
+	return (&app{Invocation: Invocation{Getenv: func(string) string { return "" }, Stdout: io.Discard, Stderr: io.Discard, Version: "devel"}}).root()
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/config"
 )
 
-var version = "unknown"
+var version = "devel"
 
 // Exit codes: 1 at run time, 2 for usage or a bad configuration.
 const (

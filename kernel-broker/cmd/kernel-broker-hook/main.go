@@ -10,7 +10,7 @@ import (
 )
 
 // version is set by the linker.
-var version = "unknown"
+var version = "devel"
 
 func main() {
 	os.Exit(hook.Run(hook.Invocation{

@@ -18,7 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
 )
 
-var version = "unknown"
+var version = "devel"
 
 const (
 	timeout   = 3 * time.Second

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-var version = "unknown"
+var version = "devel"
 
 // Exit codes: 1 at run time, 2 for usage or a bad configuration.
 const (

@@ -16,6 +16,9 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
 )
 
+// version is set by the linker.
+var version = "devel"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -43,6 +46,7 @@ func rootCommand(failed *bool) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kernel-factory",
 		Short:         "Make the kernels that the catalog describes",
+		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,

@@ -16,7 +16,7 @@ import (
 )
 
 // version is set by the linker.
-var version = "unknown"
+var version = "devel"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

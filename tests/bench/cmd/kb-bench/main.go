@@ -14,7 +14,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/bench"
 )
 
-var version = "unknown"
+var version = "devel"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)

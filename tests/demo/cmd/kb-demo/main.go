@@ -15,7 +15,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/demo"
 )
 
-var version = "unknown"
+var version = "devel"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
