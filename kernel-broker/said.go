@@ -107,9 +107,12 @@ func (n SlurmNode) Foreign() bool {
 // is about it.
 func (n SlurmNode) RebootAsked() bool { return n.has("REBOOT_REQUESTED") || n.has("REBOOT_ISSUED") }
 
-// BootsForJob reports whether Slurm boots the node for a job. From 26.05 on that has
-// the flag of an administrator's reboot, too, which has no power to wait for.
-func (n SlurmNode) BootsForJob() bool { return n.has("REBOOT_ISSUED") && n.has("POWERING_UP") }
+// BootsForJob reports whether Slurm boots the node for a job, or did and forgot it.
+// From 26.05 on that has the flag of an administrator's reboot, too, for which Slurm
+// sets the node down and says so in the reason.
+func (n SlurmNode) BootsForJob() bool {
+	return n.has("REBOOT_ISSUED") && (n.has("POWERING_UP") || n.State != "DOWN" && n.Words() == n.Reason)
+}
 
 // Out reports whether Slurm gives the node no job, and no boot ends that.
 func (n SlurmNode) Out() bool {

@@ -207,10 +207,10 @@ func (n SlurmNode) Waiting() bool {
 
 // BootForgotten reports whether slurmctld waits for a boot and will not see it:
 // an answer of the node's slurmd, which came before the registration, ended its
-// being down, and a boot is only taken from a node that is down or powering up.
-// The node stays drained for that boot, whatever it registers.
+// being down or powering up, and a boot is only taken from a node that is either.
+// The flag stays, whatever the node registers. From 26.05 on a job's boot has it, too.
 func (n SlurmNode) BootForgotten() bool {
-	return n.State == "IDLE" && n.Drained() && n.has("REBOOT_ISSUED") && !n.has("POWERING_UP")
+	return n.has("REBOOT_ISSUED") && !n.has("POWERING_UP") && (n.State == "IDLE" || n.State == "ALLOCATED" || n.State == "MIXED")
 }
 
 // PoweredDown reports whether Slurm's power saving has taken the power off the
@@ -226,7 +226,7 @@ func (n SlurmNode) RebootIssued() bool { return n.has("REBOOT_ISSUED") }
 // job has ended, before any other job. Whose words stand in the reason does not
 // matter: an administrator's drain takes the place of ours.
 func (n SlurmNode) Armed() bool {
-	return n.RebootIssued() || n.has("REBOOT_REQUESTED") && (n.Drained() || n.Ours())
+	return n.RebootIssued() && (n.Drained() || !n.BootForgotten()) || n.has("REBOOT_REQUESTED") && (n.Drained() || n.Ours())
 }
 
 // Drained reports whether no new job may come to the node.

@@ -134,7 +134,7 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 // itself sets one down to boot it, be it ever so shortly after: what tells then
 // is that its job was thrown off it.
 func (d *decision) wasDowned(n *kb.Node, s kb.SlurmNode) bool {
-	if !s.RebootIssued() {
+	if !s.Down() || !s.RebootIssued() {
 		return s.Down()
 	}
 	a := d.allocs[n.Timeline]

@@ -428,3 +428,16 @@ func TestAJobsBootIsNoReboot(t *testing.T) {
 		t.Errorf("taken for an administrator's: %+v", r)
 	}
 }
+
+// An administrator drains a node that Slurm 26.05 boots for a job, which Slurm then
+// requeues: the node is to be drained, not set down.
+func TestDrainOfANodeThatBootsForAJob(t *testing.T) {
+	w := switching(t)
+	delete(w.slurm.Jobs, 7)
+	w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", State: "PENDING", Restart: 1}}
+	w.node("n1", "IDLE+DRAIN+REBOOT_ISSUED+NOT_RESPONDING+POWERING_UP", "bad fan")
+	w.pass(time.Second)
+	if said := w.nodes["n1"].Said; said == nil || said.Down || w.nodes["n1"].Reboot != nil {
+		t.Errorf("recorded: %+v, reboot %+v", said, w.nodes["n1"].Reboot)
+	}
+}

@@ -90,7 +90,7 @@ func (d *decision) missed(a *kb.Allocation) (reason string, hold, missed bool) {
 	for _, name := range a.Nodes {
 		n := d.nodes[name]
 		s, known := d.slurmNode(name)
-		if !known || s.Waiting() || s.Unknown() || n == nil || n.Owner != a.ID || n.Pending == nil {
+		if !known || s.Waiting() || s.Unknown() || n == nil || n.Owner != a.ID || n.Pending == nil && !s.BootForgotten() {
 			continue
 		}
 		if !job.Reboot && !a.Submitted {

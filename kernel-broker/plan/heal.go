@@ -54,7 +54,16 @@ func keptByMistake(s kb.SlurmNode) bool {
 	if !s.Ours() || !s.Drained() && !s.Down() {
 		return false
 	}
-	return s.BootForgotten() || !s.RebootAsked() && !s.Waiting() && s.Free()
+	return s.Free() && (s.BootForgotten() || !s.RebootAsked() && !s.Waiting())
+}
+
+// remind drains a free node whose boot for a job Slurm has forgotten. Only a node
+// that is drained can be resumed, which ends that wait; with it the node would be
+// taken down under a later job, and its return could not be armed.
+func (d *decision) remind(n *kb.Node) {
+	if s, known := d.slurmNode(n.Name); known && s.Free() && s.BootForgotten() && !s.Drained() && n.Failure == nil {
+		d.act(Action{Kind: DrainNode, Node: n.Name, Text: kb.ReasonReturn + " a boot that Slurm forgot"})
+	}
 }
 
 // ownBoot reports whether the boot that Slurm names as the reason was the

@@ -78,3 +78,53 @@ func TestHealsANodeWhoseBootIsNeverIssued(t *testing.T) {
 		t.Errorf("not resumed: %v", actions)
 	}
 }
+
+// Slurm 26.05 that took an earlier answer of slurmd for a job's boot keeps the flag of
+// that boot. It is no administrator's reboot: the job gets another try, and the node
+// is drained and resumed, which is what ends the wait.
+func TestHealsANodeWhoseBootForAJobIsForgotten(t *testing.T) {
+	w := switching(t)
+	w.node("n1", "ALLOCATED+REBOOT_ISSUED", "")
+	w.pass(time.Second)
+	if a := w.allocs[kb.JobID{Job: 7}]; a.Phase != kb.PhaseFailed || !a.Soon || a.Hold {
+		t.Fatalf("allocation is %+v", a)
+	}
+	if r := w.nodes["n1"].Reboot; r != nil {
+		t.Errorf("taken for an administrator's reboot: %+v", r)
+	}
+	delete(w.slurm.Jobs, 7)
+	w.node("n1", "IDLE+REBOOT_ISSUED", "")
+	actions := w.pass(time.Second)
+	if !has(actions, DrainNode) || has(actions, ArmReturn) {
+		t.Fatalf("not drained: %v", actions)
+	}
+	w.node("n1", "IDLE+DRAIN+REBOOT_ISSUED", actions[0].Text)
+	w.slurmd("n1")
+	if actions := w.pass(healDelay + time.Second); !has(actions, ResumeNode) || has(actions, DrainNode) {
+		t.Errorf("not resumed: %v", actions)
+	}
+}
+
+// Slurm may forget the boot just when the job's kernel is there: its return cannot be
+// armed then, and the job gets another try.
+func TestAForgottenBootIsMissedOnTheJobsKernel(t *testing.T) {
+	w := booting(t)
+	w.boot("n1", kernels[1], w.nodes["n1"].Pending.Token)
+	w.node("n1", "ALLOCATED+REBOOT_ISSUED", "")
+	if actions := w.pass(time.Second); has(actions, ArmReturn) || has(actions, Disarm) {
+		t.Errorf("armed: %v", actions)
+	}
+	if a := w.allocs[kb.JobID{Job: 7}]; a.Phase != kb.PhaseFailed || !a.Soon {
+		t.Fatalf("allocation is %+v", a)
+	}
+	delete(w.slurm.Jobs, 7)
+	w.node("n1", "IDLE+REBOOT_ISSUED", "")
+	if actions := w.pass(time.Second); !has(actions, DrainNode) || has(actions, ArmReturn) {
+		t.Fatalf("not drained: %v", actions)
+	}
+	w.node("n1", "IDLE+DRAIN+REBOOT_ISSUED", kb.ReasonReturn+" x")
+	w.pass(time.Second)
+	if w.nodes["n1"].PhaseName() != "loading" {
+		t.Errorf("n1 is %s", w.nodes["n1"].PhaseName())
+	}
+}

@@ -37,6 +37,7 @@ func (d *decision) wish(n *kb.Node, agent Agent) {
 		return
 	default:
 		d.release(n)
+		d.remind(n)
 		d.heal(n, agent)
 	}
 	if n.Lost.IsZero() {
@@ -109,7 +110,7 @@ func (d *decision) release(n *kb.Node) {
 	case s.Waiting() && !d.awaited(n.Name):
 		d.want(n, stockRef)
 		d.note(n, "returning", "to stock, for a plain job")
-	case s.Free() && !s.Armed() && n.Failure == nil:
+	case s.Free() && !s.Armed() && !s.BootForgotten() && n.Failure == nil:
 		d.armLater(n)
 	}
 }
@@ -137,7 +138,7 @@ func (d *decision) awaited(node string) bool {
 // arm sees to it that the return is armed before the kernel comes.
 func (d *decision) arm(n *kb.Node, owner *kb.Allocation) {
 	s, known := d.slurmNode(n.Name)
-	if !known || !d.in.Slurm.At.After(owner.Created) || n.Failure != nil || n.Said != nil || s.Drained() && !s.Ours() || s.Armed() {
+	if !known || !d.in.Slurm.At.After(owner.Created) || n.Failure != nil || n.Said != nil || s.Drained() && !s.Ours() || s.Armed() || s.BootForgotten() {
 		return
 	}
 	if s.RebootAsked() {

@@ -146,7 +146,9 @@ func TestParseNode(t *testing.T) {
 		// Its boot is one that slurmctld no longer takes.
 		{"IDLE+DRAIN+REBOOT_ISSUED", "kprof: x : reboot issued", facts{issued: true, armed: true, drained: true, free: true}},
 		{"IDLE+DRAIN+POWERING_UP+REBOOT_ISSUED", "", facts{waiting: true, issued: true, armed: true, drained: true, free: true}},
-		{"IDLE+REBOOT_ISSUED*", "kprof: x", facts{waiting: true, issued: true, armed: true, free: true}},
+		{"IDLE+REBOOT_ISSUED*", "", facts{issued: true, free: true}}, // a job's, from 26.05 on
+		{"ALLOCATED+REBOOT_ISSUED", "", facts{issued: true}},
+		{"ALLOCATED+REBOOT_ISSUED+NOT_RESPONDING+POWERING_UP", "", facts{waiting: true, issued: true, armed: true, unheard: true}},
 	} {
 		t.Run(c.state, func(t *testing.T) {
 			line := nodeHead + c.state + nodeTail
