@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // Dir is a directory of artifacts:
@@ -108,7 +108,7 @@ func (d *Dir) adopt(file *os.File, digest Digest) error {
 		return err
 	}
 	if err := os.Mkdir(filepath.Dir(path), 0o755); err == nil {
-		if err := replace.SyncDir(filepath.Dir(filepath.Dir(path))); err != nil {
+		if err := atomicfile.SyncDir(filepath.Dir(filepath.Dir(path))); err != nil {
 			return err
 		}
 	} else if !errors.Is(err, fs.ErrExist) {
@@ -117,7 +117,7 @@ func (d *Dir) adopt(file *os.File, digest Digest) error {
 	if err := os.Rename(file.Name(), path); err != nil {
 		return err
 	}
-	return replace.SyncDir(filepath.Dir(path))
+	return atomicfile.SyncDir(filepath.Dir(path))
 }
 
 // Open opens an artifact for reading, without a check: see Verify.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 const (
@@ -187,7 +187,7 @@ func create(dir string, first uint64) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := replace.SyncDir(dir); err != nil {
+	if err := atomicfile.SyncDir(dir); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // Open takes a folder over: it finds the last record, mends what an earlier
@@ -63,7 +63,7 @@ func Open(o Options) (_ *Log, err error) {
 	path := filepath.Join(o.Dir, headName)
 	if head == nil && headErr == nil && l.last.Seq == 0 {
 		// Never without a word: an empty head would look like a damaged one.
-		if err := replace.File(path, []byte(l.last.String()+"\n"), 0o640); err != nil {
+		if err := atomicfile.Write(path, []byte(l.last.String()+"\n"), 0o640); err != nil {
 			return nil, err
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 )
 
 const (
@@ -117,7 +117,7 @@ func (a *Authority) publish() error {
 	if err != nil {
 		return err
 	}
-	return replace.File(a.public, mtls.EncodeCertificates(list), 0o644)
+	return atomicfile.Write(a.public, mtls.EncodeCertificates(list), 0o644)
 }
 
 // Rotate makes a new generation, which signs from now on. The one before it is

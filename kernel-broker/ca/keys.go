@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 )
 
 // The files of the generations: the higher the number, the newer. A site that
@@ -93,5 +93,5 @@ func writeKey(dir string, k signing) error {
 		return fmt.Errorf("authority: %w", err)
 	}
 	path := filepath.Join(dir, fmt.Sprintf(keyName, k.number))
-	return replace.New(path, append(mtls.EncodeCertificates(list), private...), 0o600)
+	return atomicfile.WriteNew(path, append(mtls.EncodeCertificates(list), private...), 0o600)
 }

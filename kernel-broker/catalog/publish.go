@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/store"
 )
 
@@ -161,34 +160,10 @@ func (p *picture) run(ctx context.Context, use func(string) error) {
 	}
 }
 
-// WriteSnapshot puts a snapshot text at path so that readers see the old one
-// or the new one and nothing between. It is made for Publish.
-func WriteSnapshot(path, text string) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return fmt.Errorf("snapshot %q: %w", path, err)
-	}
-	defer func() {
-		if err != nil {
-			// The error that matters is the one that led here.
-			_ = os.Remove(file.Name())
-		}
-	}()
-	_, err = file.WriteString(text)
-	if err == nil {
-		err = file.Chmod(0o644)
-	}
-	if err == nil {
-		err = file.Sync()
-	}
-	if closing := file.Close(); err == nil {
-		err = closing
-	}
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("snapshot %q: %w", path, err)
+// WriteSnapshot puts a snapshot's text at path. It is made for Publish.
+func WriteSnapshot(path, text string) error {
+	if err := atomicfile.Write(path, []byte(text), 0o644); err != nil {
+		return fmt.Errorf("snapshot: %w", err)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // Names of documents.
@@ -176,37 +177,30 @@ func (a *app) fetch(ctx context.Context, digest string, size uint64, path string
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".fetch-*")
-	if err != nil {
-		return err
-	}
-	for left := size; err == nil; {
-		var part *api.FetchArtifactResponse
-		if part, err = stream.Recv(); err != nil {
-			break
-		}
-		if n := uint64(len(part.GetData())); n > left {
-			err = fmt.Errorf("the broker sends more than the %d bytes of artifact %s: %w", size, digest, kernelbroker.ErrInvalid)
-		} else if _, err = file.Write(part.GetData()); err == nil {
+	return atomicfile.Fill(path, 0o600, func(file *os.File) error {
+		for left := size; ; {
+			part, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			n := uint64(len(part.GetData()))
+			if n > left {
+				return fmt.Errorf("the broker sends more than the %d bytes of artifact %s: %w", size, digest, kernelbroker.ErrInvalid)
+			}
+			if _, err := file.Write(part.GetData()); err != nil {
+				return err
+			}
 			left -= n
 		}
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	if err = errors.Join(err, file.Close()); err == nil {
-		var got catalog.Artifact
-		if got, err = catalog.DescribeFile(file.Name(), size); err == nil && got.Digest != digest {
+		got, err := catalog.DescribeFile(file.Name(), size)
+		if err == nil && got.Digest != digest {
 			err = fmt.Errorf("the broker's file has digest %s, not %s: %w", got.Digest, digest, kernelbroker.ErrInvalid)
 		}
-	}
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
-	}
-	return nil
+		return err
+	})
 }
 
 // document gets one of a version's documents as text; empty when it has none

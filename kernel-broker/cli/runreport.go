@@ -13,10 +13,10 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/compare"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/pprof"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/report"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 )
 
 // reportFiles are those that run report may write.
@@ -120,7 +120,7 @@ func writeTo(path string, write func(io.Writer) error) error {
 	if err := write(&out); err != nil {
 		return err
 	}
-	return replace.File(path, out.Bytes(), os.FileMode(0o644))
+	return atomicfile.Write(path, out.Bytes(), os.FileMode(0o644))
 }
 
 const runDiffLong = `Sets two runs beside each other, for example of one job on two kernels. Each side may

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // Commands by which administrators say which node may speak as which.
@@ -41,7 +41,7 @@ func (a *app) nodeToken(ctx context.Context, node string, ttl time.Duration, out
 	}
 	until := response.GetExpires().AsTime().Local().Format(time.DateTime)
 	if out != "" {
-		if err := replace.File(out, []byte(response.GetToken()+"\n"), 0o600); err != nil {
+		if err := atomicfile.Write(out, []byte(response.GetToken()+"\n"), 0o600); err != nil {
 			return err
 		}
 		a.say("token of %s, until %s: %s", node, until, out)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // Cache is a folder that survives between runs. Entries are folders, complete
@@ -98,27 +99,14 @@ func publish(from, to string, names ...string) error {
 	return nil
 }
 
-func copyFile(from, to string) (err error) {
+func copyFile(from, to string) error {
 	source, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = source.Close() }() // only read from
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+	return atomicfile.Fill(to, 0o644, func(target *os.File) error {
+		_, err := io.Copy(target, source)
 		return err
-	}
-	target, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(target.Name()))
-		}
-	}()
-	_, err = io.Copy(target, source)
-	if err = errors.Join(err, target.Chmod(0o644), target.Close()); err != nil {
-		return err
-	}
-	return os.Rename(target.Name(), to)
+	})
 }

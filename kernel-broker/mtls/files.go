@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // Paths of PEM files. Certificate and Key may be the same file, and are empty
@@ -166,6 +166,6 @@ func (p Paths) Keep(key crypto.Signer, chain, authorities []*x509.Certificate) e
 		return fmt.Errorf("certificates: %w", err)
 	}
 	return errors.Join(
-		replace.File(p.Authorities, EncodeCertificates(authorities), 0o644),
-		replace.File(p.Certificate, own, 0o600))
+		atomicfile.Write(p.Authorities, EncodeCertificates(authorities), 0o644),
+		atomicfile.Write(p.Certificate, own, 0o600))
 }

@@ -7,12 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 )
 
-// Write writes v as indented JSON, and makes the folder for it. The file is
-// replaced as a whole: a run may be ended at any time.
+// Write writes v as indented JSON, and makes the folder for it.
 func Write(path string, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -21,5 +18,5 @@ func Write(path string, v any) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
-	return replace.File(path, append(text, '\n'), 0o644)
+	return os.WriteFile(path, append(text, '\n'), 0o644)
 }

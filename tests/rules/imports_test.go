@@ -21,15 +21,10 @@ var crossing = map[string]map[string]string{
 		"peercred":  "the kernel says who asks on the node",
 		"profiling": "what the collectors find on a node",
 		"regular":   "root's files on the node are judged by what was opened",
-		"replace":   "small files that others read are written whole",
 		"signing":   "the agent boots what its trust list allows",
-	},
-	"artifact": {
-		"replace": "a file's name lasts when its folder is on the disk",
 	},
 	"audit": {
 		"regular": "a record is checked in the file that somebody names",
-		"replace": "a file's name lasts when its folder is on the disk",
 	},
 	"broker": {
 		"catalog":   "the broker resolves what a job asks for",
@@ -39,9 +34,8 @@ var crossing = map[string]map[string]string{
 		"store":     "every step is recorded before it is acted on",
 	},
 	"ca": {
-		"mtls":    "the authority signs what both ends can read",
-		"replace": "a key is on the disk whole or not at all",
-		"store":   "tokens are used once, whatever dies in between",
+		"mtls":  "the authority signs what both ends can read",
+		"store": "tokens are used once, whatever dies in between",
 	},
 	"catalog": {
 		"regular": "a profile is a file that somebody names",
@@ -55,7 +49,6 @@ var crossing = map[string]map[string]string{
 		"factory":    "kernelctl is a front to the factory, which runs in its process",
 		"client":     "kernelctl and the hooks reach the broker in one way",
 		"regular":    "a public key is a file that somebody names",
-		"replace":    "a token's file is whole, and its reader's alone",
 		"policyfile": "an administrator checks a policy before it is in force",
 		"signing":    "who registers a kernel signs it",
 	},
@@ -84,9 +77,6 @@ var crossing = map[string]map[string]string{
 	"policyfile": {
 		"policy":  "the file becomes what the policy decides by",
 		"regular": "the policy is judged by the file that is read",
-	},
-	"mtls": {
-		"replace": "a key and its certificate change together",
 	},
 	"profiling": {
 		"factory": "runs are compared by the factory's statistics",

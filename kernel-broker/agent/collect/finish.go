@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 )
 
 // ResultFile is the result's name in a run's folder.
@@ -74,7 +74,7 @@ func (r *Run) write(result profiling.Result) (profiling.Result, error) {
 	path := filepath.Join(r.request.Folder, ResultFile)
 	content, err := result.JSON()
 	if err == nil && len(content) <= most {
-		if err = replace.File(path, content, 0o644); err == nil {
+		if err = atomicfile.Write(path, content, 0o644); err == nil {
 			return result, nil
 		}
 	}
@@ -87,7 +87,7 @@ func (r *Run) write(result profiling.Result) (profiling.Result, error) {
 	short.Partial = append(slices.Clone(result.Partial), profiling.Partial{Node: r.request.Node, Why: why})
 	content, shortErr := short.JSON()
 	if shortErr == nil {
-		shortErr = replace.File(path, content, 0o644)
+		shortErr = atomicfile.Write(path, content, 0o644)
 	}
 	if shortErr != nil {
 		return result, fmt.Errorf("result of job %d: %w", r.request.Job, errors.Join(err, shortErr))

@@ -17,8 +17,8 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 )
 
 // enrol changes the token into a certificate. The key is on the disk before the
@@ -154,7 +154,7 @@ func (e *Enroller) nextKey() (crypto.Signer, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("key of the node: %w", err)
 	}
-	return key, replace.File(path, text, 0o600)
+	return key, atomicfile.Write(path, text, 0o600)
 }
 
 func parseKey(text []byte) (crypto.Signer, bool) {

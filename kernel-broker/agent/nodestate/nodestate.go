@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 const (
@@ -172,5 +172,5 @@ func Read(path string) (state State, present bool, err error) {
 
 // Write puts the state at path, whole.
 func Write(path string, state State) error {
-	return replace.File(path, []byte(state.String()), 0o644)
+	return atomicfile.Write(path, []byte(state.String()), 0o644)
 }

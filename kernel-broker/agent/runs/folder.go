@@ -13,8 +13,8 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 )
 
 // folder of a run on this node's disk.
@@ -121,7 +121,7 @@ func (f folder) pack(node string, results []profiling.Result, why error, notes [
 		if err != nil {
 			return found{}, err
 		}
-		if err := replace.File(f.path(kernelbroker.ResultFile), content, 0o600); err != nil && len(results) > 1 {
+		if err := atomicfile.Write(f.path(kernelbroker.ResultFile), content, 0o600); err != nil && len(results) > 1 {
 			return found{}, fmt.Errorf("result of node %q: %w", node, err)
 		}
 	} else if err := f.latest(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // Where systemd runs slurmd, the agent's command only asks systemd for a start,
@@ -39,7 +39,7 @@ func Options(markFile, path, options string) error {
 		return fmt.Errorf("options of %s: %q is more than a line", name, options)
 	}
 	words := strings.TrimSpace(options + " -b")
-	return replace.File(path, []byte(`SLURMD_OPTIONS="`+quoted.Replace(words)+"\"\n"), 0o644)
+	return atomicfile.Write(path, []byte(`SLURMD_OPTIONS="`+quoted.Replace(words)+"\"\n"), 0o644)
 }
 
 // quoted is what systemd takes back inside double quotes.

@@ -20,7 +20,7 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 const (
@@ -90,7 +90,7 @@ func (s *Slurmd) Start(ctx context.Context, start uint64, claim bool) error {
 	}
 	if claim {
 		file := claimFile(s.MarkFile)
-		if err := replace.File(file, nil, 0o644); err != nil {
+		if err := atomicfile.Write(file, nil, 0o644); err != nil {
 			return err
 		}
 		defer func() { _ = os.Remove(file) }() // gone already where somebody acted on it
@@ -205,5 +205,5 @@ func (s *Slurmd) readMark() (decide.Mark, uint64, error) {
 }
 
 func (s *Slurmd) writeMark(mark decide.Mark, start uint64) error {
-	return replace.File(s.MarkFile, fmt.Appendf(nil, "%s %s %d\n", s.BootID, mark, start), 0o644)
+	return atomicfile.Write(s.MarkFile, fmt.Appendf(nil, "%s %s %d\n", s.BootID, mark, start), 0o644)
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
 )
 
@@ -63,7 +63,7 @@ func writeMemory(path string, m signing.Memory) error {
 	if err != nil {
 		return fmt.Errorf("memory of floors: %w", err)
 	}
-	if err := replace.File(path, append(text, '\n'), 0o600); err != nil {
+	if err := atomicfile.Write(path, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("memory of floors: %w", err)
 	}
 	return nil

@@ -25,7 +25,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/slurmd"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/trust"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/replace"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/takeover"
 )
 
@@ -133,5 +133,5 @@ func keepSnapshot(path, text string) error {
 	if !strings.HasPrefix(text, "kernel-broker-snapshot 1\n") || !strings.HasSuffix(text, "\nend\n") {
 		return fmt.Errorf("catalog snapshot of %d bytes is not whole: %w", len(text), kernelbroker.ErrInvalid)
 	}
-	return replace.File(path, []byte(text), 0o644)
+	return atomicfile.Write(path, []byte(text), 0o644)
 }

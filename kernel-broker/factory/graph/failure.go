@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/diskfull"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // StepError is a step that could not be done.
@@ -101,7 +101,7 @@ func (s spot) note(f failure) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(s.path("failure.json"), text)
+	return atomicfile.Write(s.path("failure.json"), text, 0o644)
 }
 
 // lastFailure is the text of the failure that the last attempt left, if any.
@@ -143,22 +143,6 @@ func full(err error, tail, dir string) bool {
 func ofAnotherMachine(err error) bool {
 	var other interface{ OfAnotherMachine() bool }
 	return errors.As(err, &other) && other.OfAnotherMachine()
-}
-
-// writeFile replaces a file in one step.
-func writeFile(path string, text []byte) error {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(text)
-	if err = errors.Join(err, file.Chmod(0o644), file.Close()); err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
-	}
-	return nil
 }
 
 const (

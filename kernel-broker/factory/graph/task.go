@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // taskFile is what another process must know to do a task: it makes the same
@@ -38,7 +39,7 @@ func (t Task) hand() (path string, err error) {
 		return "", err
 	}
 	path = t.spot.path("task.json")
-	return path, errors.Join(os.MkdirAll(t.spot.dir, 0o755), writeFile(path, append(text, '\n')))
+	return path, atomicfile.Write(path, append(text, '\n'), 0o644)
 }
 
 // keyForm is that of ValueDigest: a key becomes a folder's name.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // Candidate is a kernel that was built, and what became of it.
@@ -145,20 +145,8 @@ func (c Candidates) Put(candidate Candidate) error {
 	if err != nil {
 		return fmt.Errorf("candidate %q: %w", candidate.Name, err)
 	}
-	dir := filepath.Join(c.Dir, candidate.Name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := atomicfile.Write(filepath.Join(c.Dir, candidate.Name, candidate.ID+".json"), append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("candidate %q: %w", candidate.Name, err)
-	}
-	file, err := os.CreateTemp(dir, ".new-*")
-	if err != nil {
-		return fmt.Errorf("candidate %q: %w", candidate.Name, err)
-	}
-	_, err = file.Write(append(text, '\n'))
-	if err = errors.Join(err, file.Chmod(0o644), file.Sync(), file.Close()); err == nil {
-		err = os.Rename(file.Name(), filepath.Join(dir, candidate.ID+".json"))
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("candidate %q: %w", candidate.Name, err), os.Remove(file.Name()))
 	}
 	return nil
 }

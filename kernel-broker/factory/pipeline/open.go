@@ -2,20 +2,21 @@ package pipeline
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // Options are all that a build of a kernel is made of. As JSON they are what a
@@ -156,26 +157,13 @@ func (o *Options) Locate(executable string) {
 // Save writes the options to where a job finds them; the same options always to
 // the same file.
 func (o Options) Save() (string, error) {
-	dir := filepath.Join(o.Cache, "plans")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	file, err := os.CreateTemp(dir, ".new-*")
+	text, err := json.MarshalIndent(o, "", "  ")
 	if err != nil {
 		return "", err
 	}
-	if err := file.Close(); err != nil {
-		return "", err
-	}
-	if err := writeJSON(file.Name(), o); err != nil {
-		return "", errors.Join(err, os.Remove(file.Name()))
-	}
-	digest, err := graph.FileDigest(file.Name())
-	if err != nil {
-		return "", errors.Join(err, os.Remove(file.Name()))
-	}
-	path := filepath.Join(dir, o.Name+"-"+strings.TrimPrefix(digest, "sha256:")[:12]+".json")
-	return path, errors.Join(os.Chmod(file.Name(), 0o644), os.Rename(file.Name(), path))
+	text = append(text, '\n')
+	path := filepath.Join(o.Cache, "plans", fmt.Sprintf("%s-%.6x.json", o.Name, sha256.Sum256(text)))
+	return path, atomicfile.Write(path, text, 0o644)
 }
 
 // LoadOptions reads what Save wrote.

@@ -12,9 +12,10 @@ import (
 	"os"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 //go:embed files/init.sh
@@ -46,22 +47,10 @@ type tree map[string]entry
 // boots fastest. The same root gives the same bytes. The file is at its path
 // only when it is whole.
 func BuildInitrd(ctx context.Context, root Root, path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("initrd: %w", err)
-	}
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("initrd: %w", err)
-	}
-	buffered := bufio.NewWriterSize(file, 1<<20)
-	err = errors.Join(WriteInitrd(ctx, root, buffered), buffered.Flush(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
-	}
-	return nil
+	return atomicfile.Fill(path, 0o600, func(file *os.File) error {
+		buffered := bufio.NewWriterSize(file, 1<<20)
+		return errors.Join(WriteInitrd(ctx, root, buffered), buffered.Flush())
+	})
 }
 
 // WriteInitrd writes what BuildInitrd makes, for who wants its digest.

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
 // ErrLarge is an archive that would grow beyond its bound.
@@ -22,25 +24,17 @@ type packer struct {
 	packed
 }
 
-// pack writes an archive beside its final name and renames it when it is whole.
+// pack puts an archive at its place when it is whole.
 func pack(path string, most int64, fill func(*packer) error) (packed, error) {
-	file, err := os.CreateTemp(filepath.Dir(path), ".counters.")
-	if err != nil {
-		return packed{}, err
-	}
-	zipped := gzip.NewWriter(file)
-	p := &packer{out: tar.NewWriter(zipped), left: most}
-	err = fill(p)
-	for _, finish := range []func() error{p.out.Close, zipped.Close, file.Sync, file.Close} {
-		err = errors.Join(err, finish())
-	}
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return packed{}, errors.Join(err, os.Remove(file.Name()))
-	}
-	return p.packed, nil
+	var done packed
+	err := atomicfile.Fill(path, 0o600, func(file *os.File) error {
+		zipped := gzip.NewWriter(file)
+		p := &packer{out: tar.NewWriter(zipped), left: most}
+		err := errors.Join(fill(p), p.out.Close(), zipped.Close())
+		done = p.packed
+		return err
+	})
+	return done, err
 }
 
 // copy takes in all counters below root, under a folder of that name. The

@@ -1,7 +1,7 @@
-// Package replace writes small files whole: a reader sees the old content (or
-// no file) or the new one, never a part, also when the writer dies in between. What
-// was written when a function returns is there after a power cut.
-package replace
+// Package atomicfile writes files whole: a reader sees the old content (or no
+// file) or the new one, never a part, also when the writer dies in between. What is
+// written when a function returns is there after a power cut.
+package atomicfile
 
 import (
 	"errors"
@@ -12,21 +12,33 @@ import (
 	"syscall"
 )
 
-// File puts content at path, by writing beside it and renaming over it. The
-// folder is made when it is missing.
-func File(path string, content []byte, mode os.FileMode) error {
-	return put(path, content, mode, os.Rename, SyncDir)
+// Write puts content at path.
+func Write(path string, content []byte, mode os.FileMode) error {
+	return Fill(path, mode, writing(content))
 }
 
-// New puts content at path where nothing is yet; of several who do so at once
+// WriteNew puts content at path where nothing is yet; of several who do so at once
 // one succeeds, and the others get an error that is fs.ErrExist.
-func New(path string, content []byte, mode os.FileMode) error {
-	return put(path, content, mode, func(temporary, path string) error {
+func WriteNew(path string, content []byte, mode os.FileMode) error {
+	return put(path, mode, writing(content), func(temporary, path string) error {
 		if err := os.Link(temporary, path); err != nil {
 			return err
 		}
 		return os.Remove(temporary)
 	}, SyncDir)
+}
+
+// Fill puts at path what fill writes to a file beside it, which is renamed when
+// fill has no error and removed otherwise. The folder is made when it is missing.
+func Fill(path string, mode os.FileMode, fill func(*os.File) error) error {
+	return put(path, mode, fill, os.Rename, SyncDir)
+}
+
+func writing(content []byte) func(*os.File) error {
+	return func(file *os.File) error {
+		_, err := file.Write(content)
+		return err
+	}
 }
 
 // SyncDir makes the names in a folder last: what was made, renamed or removed in
@@ -44,9 +56,8 @@ func SyncDir(dir string) error {
 	return errors.Join(err, folder.Close())
 }
 
-// put writes a file beside the path and has it moved there. When it returns, the
-// file is at its place for good.
-func put(path string, content []byte, mode os.FileMode, move func(temporary, path string) error, sync func(dir string) error) error {
+// put has a file written beside the path and moved there.
+func put(path string, mode os.FileMode, fill func(*os.File) error, move func(temporary, path string) error, sync func(dir string) error) error {
 	dir := filepath.Dir(path)
 	changed := changing(dir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -56,7 +67,15 @@ func put(path string, content []byte, mode os.FileMode, move func(temporary, pat
 	if err != nil {
 		return fmt.Errorf("file %q: %w", path, err)
 	}
-	err = fill(temporary, content, mode)
+	err = fill(temporary)
+	if err == nil {
+		err = temporary.Chmod(mode)
+	}
+	if err == nil {
+		// Before the rename: a crash leaves no empty file under the final name.
+		err = temporary.Sync()
+	}
+	err = errors.Join(err, temporary.Close())
 	if err == nil {
 		err = move(temporary.Name(), path)
 	}
@@ -82,17 +101,4 @@ func changing(dir string) []string {
 		}
 		folders, dir = append(folders, parent), parent
 	}
-}
-
-// fill syncs before the rename, so that a crash cannot leave an empty file
-// under the final name.
-func fill(f *os.File, content []byte, mode os.FileMode) error {
-	_, err := f.Write(content)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
 }

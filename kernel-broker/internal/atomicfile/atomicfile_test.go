@@ -1,4 +1,4 @@
-package replace
+package atomicfile
 
 import (
 	"errors"
@@ -14,11 +14,11 @@ import (
 	"testing"
 )
 
-func TestFileReplacesAndLeavesNothingBeside(t *testing.T) {
+func TestWriteReplacesAndLeavesNothingBeside(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made")
 	path := filepath.Join(dir, "f")
 	for _, content := range []string{"first, the longer one", "second"} {
-		if err := File(path, []byte(content), 0o644); err != nil {
+		if err := Write(path, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(path)
@@ -36,13 +36,13 @@ func TestFileReplacesAndLeavesNothingBeside(t *testing.T) {
 	}
 }
 
-func TestFileFailureKeepsTheOldOneAndCleansUp(t *testing.T) {
+func TestWriteFailureKeepsTheOldOneAndCleansUp(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	if err := os.MkdirAll(filepath.Join(path, "x"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := File(path, []byte("new"), 0o644); err == nil {
+	if err := Write(path, []byte("new"), 0o644); err == nil {
 		t.Fatal("a folder was replaced by a file")
 	}
 	entries, err := os.ReadDir(dir)
@@ -51,8 +51,20 @@ func TestFileFailureKeepsTheOldOneAndCleansUp(t *testing.T) {
 	}
 }
 
+func TestFillFailureLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	broken := errors.New("broken")
+	err := Fill(filepath.Join(dir, "f"), 0o644, func(file *os.File) error {
+		_, err := file.WriteString("half")
+		return errors.Join(err, broken)
+	})
+	if entries, reading := os.ReadDir(dir); !errors.Is(err, broken) || reading != nil || len(entries) != 0 {
+		t.Fatalf("%v; left behind: %v, %v", err, entries, reading)
+	}
+}
+
 // Of many who make one file at once one succeeds, and what is there is his.
-func TestNewIsMadeOnce(t *testing.T) {
+func TestWriteNewOnce(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	var winner atomic.Value
@@ -60,7 +72,7 @@ func TestNewIsMadeOnce(t *testing.T) {
 	for i := range 16 {
 		all.Go(func() {
 			content := fmt.Sprintf("by %d", i)
-			switch err := New(path, []byte(content), 0o600); {
+			switch err := WriteNew(path, []byte(content), 0o600); {
 			case err == nil && !winner.CompareAndSwap(nil, content):
 				t.Errorf("made by %v and %q", winner.Load(), content)
 			case err != nil && !errors.Is(err, fs.ErrExist):
@@ -79,7 +91,7 @@ func TestNewIsMadeOnce(t *testing.T) {
 
 // A name lasts when its folder was synced after the rename, and one in a folder
 // that was made lasts when the folders above were.
-func TestFileSyncsTheFolders(t *testing.T) {
+func TestWriteSyncsTheFolders(t *testing.T) {
 	top := t.TempDir()
 	if err := os.Mkdir(filepath.Join(top, "a"), 0o755); err != nil {
 		t.Fatal(err)
@@ -91,7 +103,7 @@ func TestFileSyncsTheFolders(t *testing.T) {
 		filepath.Join(top, "a", "c/d/e", "f"): {filepath.Join(top, "a/c/d/e"), filepath.Join(top, "a/c/d"), filepath.Join(top, "a/c"), filepath.Join(top, "a")},
 	} {
 		var synced []string
-		err := put(path, []byte("new"), 0o644, os.Rename, func(dir string) error {
+		err := put(path, 0o644, writing([]byte("new")), os.Rename, func(dir string) error {
 			if got, err := os.ReadFile(path); err != nil || string(got) != "new" {
 				t.Errorf("%s is synced before %s is there: %q, %v", dir, path, got, err)
 			}
@@ -137,7 +149,7 @@ func TestFolderThatCannotBeSynced(t *testing.T) {
 	if err := os.Chmod(".", 0o300); err != nil {
 		t.Fatal(err)
 	}
-	err := File("f", []byte("new"), 0o644)
+	err := Write("f", []byte("new"), 0o644)
 	if !errors.Is(err, os.ErrPermission) {
 		t.Errorf("nothing said: %v", err)
 	}
