@@ -20,20 +20,16 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 	if !known {
 		return
 	}
+	held := n.SlurmdHeld
 	if s.Unknown() {
-		// slurmctld has restarted, and knows of the node what was said of it, but
-		// nothing else before slurmd answers.
-		if s.Foreign() {
-			d.listen(n, s, agent)
-		}
-		if n.Said == nil && agent.Connected {
-			n.SlurmdHeld = d.silentBoot(n, agent) && d.unseen(n, s, agent)
+		d.unheard(n, s, agent)
+		if !agent.Connected {
+			n.SlurmdHeld = held
 		}
 		return
 	}
 	d.ourBoot(n, s)
 	d.rebootAsked(n, s)
-	held := n.SlurmdHeld
 	d.listen(n, s, agent)
 	d.sayAgain(n, s, agent)
 	d.settleBoot(n, s, agent)
@@ -42,6 +38,17 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 	} else {
 		n.SlurmdHeld = held // nobody is there to be told
 	}
+}
+
+// unheard is for a slurmctld that has restarted, and knows of the node what was
+// said of it, but nothing else before slurmd answers: to hold that back for longer
+// than it takes to say something again would be for ever.
+func (d *decision) unheard(n *kb.Node, s kb.SlurmNode, agent Agent) {
+	if s.Foreign() || n.Said != nil && n.Said.Asked {
+		d.listen(n, s, agent)
+	}
+	n.SlurmdHeld = agent.Connected && n.Said == nil && d.silentBoot(n, agent) && d.unseen(n, s, agent)
+	d.sayAgain(n, s, agent)
 }
 
 // silentBoot reports whether a boot of ours is over of which Slurm has yet to hear.
@@ -134,8 +141,11 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 // itself sets one down to boot it, be it ever so shortly after: what tells then
 // is that its job was thrown off it.
 func (d *decision) wasDowned(n *kb.Node, s kb.SlurmNode) bool {
-	if !s.Down() || !s.RebootIssued() {
-		return s.Down()
+	switch {
+	case !s.Down() || s.Unknown():
+		return false
+	case !s.RebootIssued():
+		return true
 	}
 	a := d.allocs[n.Timeline]
 	if a == nil {

@@ -413,8 +413,44 @@ func TestDrainOfAnUnknownNodeIsHeard(t *testing.T) {
 	w := running(t)
 	w.node("n1", "UNKNOWN+DRAIN+REBOOT_REQUESTED", "bad DIMM")
 	w.pass(time.Second)
-	if said := w.nodes["n1"].Said; said == nil || said.Reason != "bad DIMM" {
+	if said := w.nodes["n1"].Said; said == nil || said.Reason != "bad DIMM" || said.Down {
 		t.Errorf("recorded: %+v", said)
+	}
+}
+
+// slurmctld restarts while it is told again what an administrator said: slurmd
+// answers once it knows, or once the administrator has taken it back.
+func TestSaidAgainToARestartedSlurmctld(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, after string
+		said          bool
+	}{
+		"told":       {"UNKNOWN+DRAIN+REBOOT_REQUESTED", "UNKNOWN+DRAIN+NOT_RESPONDING", true},
+		"taken back": {"UNKNOWN+DRAIN+NOT_RESPONDING", "UNKNOWN+NOT_RESPONDING", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := running(t)
+			w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
+			w.settle()
+			off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+			home(w)
+			w.node("n1", c.before, "bad DIMM")
+			if actions := w.pass(time.Second); !has(actions, SayAgain) || !w.nodes["n1"].SlurmdHeld {
+				t.Fatalf("held %t, %v", w.nodes["n1"].SlurmdHeld, actions)
+			}
+			said(w, c.after, "bad DIMM")
+			if n := w.nodes["n1"]; n.SlurmdHeld {
+				t.Errorf("slurmd is held back for ever: %+v", n.Said)
+			}
+			w.slurmd("n1")
+			w.node("n1", "IDLE", "")
+			if c.said {
+				w.node("n1", "IDLE+DRAIN", "bad DIMM")
+			}
+			if actions := w.pass(time.Minute); w.nodes["n1"].Said != nil || has(actions, SayAgain) || has(actions, DrainNode) || has(actions, DownNode) {
+				t.Errorf("%+v, %v", w.nodes["n1"].Said, actions)
+			}
+		})
 	}
 }
 
