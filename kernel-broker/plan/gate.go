@@ -31,11 +31,15 @@ func (d *decision) gate(n *kb.Node, agent Agent) {
 	if !known {
 		return
 	}
-	if !s.Drained() || s.Down() || s.Reason != kb.ReasonProlog {
+	if !s.Drained() || s.Down() && !s.RebootIssued() || s.Words() != kb.ReasonProlog {
 		n.GateDrain = ""
 		return
 	}
-	if n.GateDrain != s.By {
+	switch {
+	case n.GateDrain == s.By:
+	case n.GateDrain != "" && s.RebootIssued():
+		n.GateDrain = s.By // since then Slurm counts the reason from the boot that it has begun
+	default:
 		n.GateDrain = ""
 		r, ok := explains(agent, s.ReasonAt())
 		if !ok {

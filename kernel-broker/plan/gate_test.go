@@ -175,3 +175,30 @@ func TestGatesDrainIsExplainedLate(t *testing.T) {
 		t.Errorf("said %+v, the gate's drain %q", n.Said, n.GateDrain)
 	}
 }
+
+// The gate refuses a plain job on a node whose armed boot Slurm begins right after
+// (state=undrain lets the job get there): that boot ends the drain, which nobody
+// said and nobody says again.
+func TestGatesDrainBeforeTheArmedBoot(t *testing.T) {
+	w := running(t)
+	w.node("n1", "ALLOCATED+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7")
+	w.settle()
+	w.pass(time.Second)
+	delete(w.slurm.Jobs, 7)
+	w.refused("n1", refusal(8, w.now))
+	w.drainedAt("n1", "IDLE+DRAIN+REBOOT_REQUESTED", w.now)
+	w.settle()
+	w.pass(time.Second)
+	w.refused("n1")
+	w.drainedAt("n1", "DOWN+DRAIN+REBOOT_ISSUED", w.now)
+	issued := w.slurm.Nodes["n1"]
+	issued.Reason += " : reboot issued"
+	w.slurm.Nodes["n1"] = issued
+	w.settle()
+	w.pass(time.Second)
+	actions := home(w)
+	w.pass(10 * time.Millisecond)
+	if n := w.nodes["n1"]; n.Said != nil || n.SlurmdHeld || has(actions, SayAgain) || has(actions, UndoGate) {
+		t.Errorf("said %+v, slurmd held %t, %v", n.Said, n.SlurmdHeld, actions)
+	}
+}

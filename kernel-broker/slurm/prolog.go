@@ -27,7 +27,7 @@ func (c *Client) UndoPrologDrain(ctx context.Context, node, by string) error {
 	if !ok || n.Name != node {
 		return fmt.Errorf("scontrol show node %s printed %.80q: %w", node, out, kb.ErrUnavailable)
 	}
-	if !n.Drained() || n.Reason != kb.ReasonProlog || n.By != by {
+	if !n.Drained() || n.Words() != kb.ReasonProlog || n.By != by {
 		return nil // somebody has been faster
 	}
 	return c.change(ctx, "update", "nodename="+node, "state=undrain")
