@@ -73,12 +73,16 @@ func (r *run) checkWords() error {
 			if !rebooting(seen) {
 				w.boot = ""
 			}
-		case w.down && r.scenario.ReturnToService == 2 && !strings.HasPrefix(seen["State"], "DOWN"):
-			// Slurm takes it back at the node's next registration.
+		case w.down && r.scenario.ReturnToService == 2 && !has(seen["State"], "DOWN", "DRAIN"):
+			// Slurm takes it back at the node's next registration. Where the broker
+			// said it again it is drained until it is down once more.
 			r.note("  %s: ReturnToService=2 took back %q", n.name, w.reason)
 			n.word = nil
 		case w.boot != "" && w.boot != r.c.Node(n.name).BootID() && !rebooting(seen):
 			r.note("  %s: the reboot that was asked for before took back %q", n.name, w.reason)
+			n.word = nil
+		case w.unheard && r.registered(n, w.at):
+			r.note("  %s: said while its slurmd registered: %q", n.name, w.reason)
 			n.word = nil
 		case w.missing.IsZero():
 			w.missing = time.Now()
@@ -88,4 +92,27 @@ func (r *run) checkWords() error {
 		}
 	}
 	return nil
+}
+
+// lostWords is how soon before a registration words may be lost: the broker looks
+// at Slurm once more before slurmd starts, and not while it does (ADR 0027).
+const lostWords = time.Second
+
+// registered says whether slurmctld took a node's boot for done just after a moment.
+func (r *run) registered(n *node, moment time.Time) bool {
+	text, err := os.ReadFile(r.c.Slurmctld().Log())
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		stamp, said, _ := strings.Cut(strings.TrimPrefix(line, "["), "] ")
+		if strings.TrimSpace(said) != "node "+n.name+" returned to service" {
+			continue
+		}
+		at, err := time.ParseInLocation("2006-01-02T15:04:05.000", stamp, time.Local)
+		if after := at.Sub(moment); err == nil && after > 0 && after < lostWords {
+			return true
+		}
+	}
+	return false
 }

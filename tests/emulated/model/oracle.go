@@ -67,6 +67,9 @@ type word struct {
 	// asked for when the word was said; "" without one. Slurm resumes the node after
 	// that boot, and at a crash before it (from 24.11 on), whatever was said since.
 	boot string
+	// at is when it was said, and unheard that Slurm waited for a boot then.
+	at      time.Time
+	unheard bool
 	// missing is since when it does not stand, zero while it does.
 	missing time.Time
 }
