@@ -112,6 +112,7 @@ func (r *run) reconfigure([4]int) (string, error) {
 	for _, n := range r.nodes {
 		n.unresumed = n.unresumed || n.rebootFrom != ""
 	}
+	defer r.reloading(time.Now())
 	ok, told, err := r.ask("root", "scontrol", "reconfigure")
 	if err != nil || ok || !r.crashed() {
 		return told, err

@@ -144,6 +144,7 @@ func (r *run) killSlurmctld(pick [4]int) (string, error) {
 func (r *run) restartSlurmctld(pick [4]int) (string, error) { return r.restart(pick, syscall.SIGTERM) }
 
 func (r *run) restart(pick [4]int, sig syscall.Signal) (string, error) {
+	defer r.reloading(time.Now())
 	d := r.c.Slurmctld()
 	kill := d.Stop
 	if sig == syscall.SIGKILL {

@@ -42,6 +42,8 @@ type run struct {
 	suspends int
 	// reservations of the administrator's own, by name.
 	reservations []string
+	// reloads are the times in which slurmctld was reconfigured or restarted.
+	reloads [][2]time.Time
 	// said is when slurmctld last acknowledged something.
 	said time.Time
 	// restored waits for what comes back by itself: a broker, a client.

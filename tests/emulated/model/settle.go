@@ -2,6 +2,7 @@ package model
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -161,7 +162,7 @@ const orphanLimit = 45 * time.Second
 // endOrphan cancels a job that runs without its processes: its node was reset, or
 // was down when slurmctld had it begin the job's prolog.
 func (r *run) endOrphan(j *job, seen map[string]string) error {
-	orphan := j.orphan || seen["Reason"] == "Prolog" && r.blows() > 0
+	orphan := j.orphan || seen["Reason"] == "Prolog" && r.blows() > 0 || r.unlaunched(j, seen)
 	if !orphan || seen["JobState"] != "RUNNING" || time.Since(r.settling) < orphanLimit {
 		return nil
 	}
@@ -174,6 +175,23 @@ func (r *run) endOrphan(j *job, seen map[string]string) error {
 	_, told, err := r.ask(j.user, "scancel", reference(seen))
 	r.note("settle: %s: its node was reset: %s", describeJob(j, seen), told)
 	return err
+}
+
+// reloading notes that slurmctld was reconfigured or restarted since then.
+func (r *run) reloading(since time.Time) {
+	r.reloads = append(r.reloads, [2]time.Time{since, time.Now()})
+}
+
+// unlaunched says whether slurmctld ended between a job's start and the launch of
+// its script, which it then forgets: from 23.11 on a reconfigure ends it, too.
+func (r *run) unlaunched(j *job, seen map[string]string) bool {
+	at, err := time.ParseInLocation("2006-01-02T15:04:05", seen["StartTime"], time.Local)
+	if err != nil || j.interactive || r.starts[j.name+"/"+seen["ArrayTaskId"]] > 0 {
+		return false
+	}
+	return slices.ContainsFunc(r.reloads, func(t [2]time.Time) bool {
+		return at.After(t[0].Add(-2*time.Second)) && at.Before(t[1].Add(time.Second))
+	})
 }
 
 // heldByBroker is right where something went wrong, and where it says what.
