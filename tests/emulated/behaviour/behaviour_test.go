@@ -84,7 +84,7 @@ func (c *cluster) section(name string, run func(*cluster)) {
 	c.t.Helper()
 	passed := c.t.(*testing.T).Run(name, func(t *testing.T) {
 		begin := time.Now()
-		part := &cluster{Trial: c.Trial, t: t, ctx: t.Context()}
+		part := &cluster{Trial: c.Trial, t: t, ctx: t.Context(), requeued: c.requeued}
 		run(part)
 		part.settled()
 		part.noRequeues()
@@ -119,8 +119,11 @@ func (c *cluster) noRequeues() {
 		chance[fmt.Sprintf("%s/%d", j.Reference, j.Restarts)] = strings.Contains(j.Reason, "took an earlier start of slurmd")
 	}
 	for _, j := range list.Jobs {
+		run := fmt.Sprintf("%s/%d", j.Reference, j.Restarts)
+		known := c.requeued[run]
+		c.requeued[run] = true
 		switch {
-		case j.Restarts == 0:
+		case j.Restarts == 0, known:
 		case chance[fmt.Sprintf("%s/%d", j.Reference, j.Restarts-1)]:
 			c.t.Logf("job %s: run %d after a start of slurmd that was taken for a boot", j.Reference, j.Restarts)
 		default:

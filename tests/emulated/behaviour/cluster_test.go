@@ -27,6 +27,8 @@ type cluster struct {
 	*emulated.Trial
 	t   testing.TB
 	ctx context.Context
+	// requeued has the runs of jobs that an earlier section was judged by.
+	requeued map[string]bool
 }
 
 func start(t *testing.T, change func(*emulated.Options)) *cluster {
@@ -40,7 +42,7 @@ func start(t *testing.T, change func(*emulated.Options)) *cluster {
 			change(o)
 		}
 	})
-	return &cluster{Trial: s, t: t, ctx: s.Ctx}
+	return &cluster{Trial: s, t: t, ctx: s.Ctx, requeued: map[string]bool{}}
 }
 
 // ran is what a process of a job wrote down.

@@ -141,8 +141,13 @@ func prologKilledOnStock(f *faults) {
 	f.freeze()
 	at := f.logSize()
 	id := f.ask("alice", "mitgcm", 0, "-N2")
-	// Once the return is armed, Slurm boots and resumes what the gate drains.
-	f.logged(at, `"action done" action="arm return"`)
+	if f.Options().Slurm < "26.05" {
+		// Once the return is armed, Slurm boots and resumes what the gate drains.
+		f.logged(at, `"action done" action="arm return"`)
+	} else {
+		// A node that boots for a job cannot be armed; the broker undoes the drain.
+		f.logged(at, `"action done" action="comment job"`)
+	}
 	f.OK(f.Broker().Signal(f.ctx, syscall.SIGSTOP))
 	f.killProlog()
 	// Slurm waits for the boot still. Somebody restarts slurmd, and it looks
