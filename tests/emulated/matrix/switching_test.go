@@ -55,9 +55,9 @@ func holdInSwitch(c cluster) {
 	c.ran("alice", id, "mitgcm", 1)
 }
 
-// A signal may come to the script when it begins, which ignores it here.
+// Slurm keeps a signal for the script and the step that begin later: both ignore it.
 func signalInSwitch(c cluster) {
-	c.File("alice", "deaf.sh", "#!/bin/bash\ntrap '' USR1\nsrun /emulated/record\n")
+	c.File("alice", "deaf.sh", "#!/bin/bash\ntrap '' USR1\nsrun bash -c \"trap '' USR1; exec /emulated/record\"\n")
 	id, goOn := c.inSwitch("n1", "deaf.sh")
 	c.Try("alice", "scancel", "--signal=USR1", id)
 	c.Try("alice", "scancel", "--signal=USR1", "--batch", id)

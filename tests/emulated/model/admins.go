@@ -165,9 +165,17 @@ func (r *run) cancelReboot(pick [4]int) (string, error) {
 	if !strings.Contains(r.seen.nodes[n.name]["State"], "REBOOT") && n.rebootFrom == "" {
 		return "", nil
 	}
-	_, told, err := r.ask("root", "scontrol", "cancel_reboot", n.name)
+	ok, told, err := r.ask("root", "scontrol", "cancel_reboot", n.name)
 	n.rebootFrom = ""
 	n.switched++
+	if err != nil || !ok || n.word == nil || n.word.down {
+		return told, err
+	}
+	// With the boot Slurm takes back a drain that was said after it was asked for.
+	if err = r.look(); err == nil && !n.word.stands(r.seen.nodes[n.name]) {
+		r.note("  %s: cancel_reboot took back %q", n.name, n.word.reason)
+		n.word = nil
+	}
 	return told, err
 }
 
