@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
 // Check is what Verify looks at, and what it is told beforehand.
@@ -130,7 +130,7 @@ func (v *verifier) begin(dir bool, first string) {
 }
 
 func (v *verifier) file(path string, lastFile bool) error {
-	file, _, err := regular.Open(path)
+	file, _, err := safeopen.Open(path)
 	if err != nil {
 		return fmt.Errorf("audit log: %w", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
 // maxFileBytes of a profile or a manifest; both are written by people or about
@@ -101,7 +101,7 @@ func Load(dir string) ([]ProfileDefinition, error) {
 		default:
 			continue
 		}
-		text, err := regular.Read(path, maxFileBytes, nil)
+		text, err := safeopen.Read(path, maxFileBytes, nil)
 		if err == nil {
 			var d ProfileDefinition
 			if d, err = ParseProfile(path, text); err == nil {

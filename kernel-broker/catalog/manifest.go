@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
 const manifestFormat = 1
@@ -54,7 +54,7 @@ type Artifact struct {
 
 // ReadManifest reads kernel.json at path.
 func ReadManifest(path string) (Manifest, error) {
-	text, err := regular.Read(path, maxFileBytes, nil)
+	text, err := safeopen.Read(path, maxFileBytes, nil)
 	if err != nil {
 		return Manifest{}, err
 	}
@@ -98,7 +98,7 @@ const (
 
 // DescribeFile reads a file of at most so many bytes and names it by its content.
 func DescribeFile(path string, most uint64) (Artifact, error) {
-	file, info, err := regular.Open(path)
+	file, info, err := safeopen.Open(path)
 	if err != nil {
 		return Artifact{}, err
 	}

@@ -9,8 +9,8 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/policyfile"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
 )
 
 const policyTestLong = `Says what the policy in force answers when a user wants to do something, why, and
@@ -99,7 +99,7 @@ func (a *app) policyShow(ctx context.Context, _ []string) error {
 }
 
 func (a *app) policyCheck(_ context.Context, args []string) error {
-	text, err := regular.Read(args[0], policyfile.MaxBytes, nil)
+	text, err := safeopen.Read(args[0], policyfile.MaxBytes, nil)
 	if err != nil {
 		return err
 	}

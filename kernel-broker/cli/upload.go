@@ -15,7 +15,7 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
 const chunkSize = 256 << 10
@@ -31,7 +31,7 @@ const (
 // upload stores a file in the broker unless it is there. After a broken
 // connection it goes on where the broker's part ends.
 func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
-	source, _, err := regular.Open(file.Path)
+	source, _, err := safeopen.Open(file.Path)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
 )
 
@@ -160,7 +160,7 @@ const maxPublic = 64 << 10
 // readPublic reads the public key in a file: PEM, or an entry for trust lists as
 // kernelctl key show prints it, which has the same lines indented.
 func readPublic(path string) (crypto.PublicKey, error) {
-	text, err := regular.Read(path, maxPublic, nil)
+	text, err := safeopen.Read(path, maxPublic, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -16,9 +16,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/policy"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
 )
 
 // MaxBytes of a policy; people write it.
@@ -62,7 +62,7 @@ type Loaded struct {
 // Load reads a file. Always are the uids that are administrators on the
 // broker's host whatever it says.
 func Load(path string, always []uint32) (Loaded, error) {
-	text, err := regular.Read(path, MaxBytes, func(info os.FileInfo) error {
+	text, err := safeopen.Read(path, MaxBytes, func(info os.FileInfo) error {
 		if mode := info.Mode().Perm(); mode&0o022 != 0 {
 			return fmt.Errorf("%q can be written by others (mode %#o), chmod go-w: %w", path, mode, kb.ErrInvalid)
 		}

@@ -20,11 +20,7 @@ var crossing = map[string]map[string]string{
 		"mtls":      "agent and broker prove who they are",
 		"peercred":  "the kernel says who asks on the node",
 		"profiling": "what the collectors find on a node",
-		"regular":   "root's files on the node are judged by what was opened",
 		"signing":   "the agent boots what its trust list allows",
-	},
-	"audit": {
-		"regular": "a record is checked in the file that somebody names",
 	},
 	"broker": {
 		"catalog":   "the broker resolves what a job asks for",
@@ -38,8 +34,7 @@ var crossing = map[string]map[string]string{
 		"store": "tokens are used once, whatever dies in between",
 	},
 	"catalog": {
-		"regular": "a profile is a file that somebody names",
-		"store":   "the catalog is durable state",
+		"store": "the catalog is durable state",
 	},
 	"cli": {
 		"profiling":  "kernelctl makes the reports of profiling runs",
@@ -48,7 +43,6 @@ var crossing = map[string]map[string]string{
 		"catalog":    "an administrator's files become requests",
 		"factory":    "kernelctl is a front to the factory, which runs in its process",
 		"client":     "kernelctl and the hooks reach the broker in one way",
-		"regular":    "a public key is a file that somebody names",
 		"policyfile": "an administrator checks a policy before it is in force",
 		"signing":    "who registers a kernel signs it",
 	},
@@ -57,8 +51,7 @@ var crossing = map[string]map[string]string{
 		"mtls":       "the broker is known by its certificate",
 	},
 	"factory": {
-		"page":    "a kernel's report is a page",
-		"regular": "what is brought is a file that somebody names",
+		"page": "a kernel's report is a page",
 	},
 	"guard": {
 		"audit":      "every decision is recorded",
@@ -75,8 +68,7 @@ var crossing = map[string]map[string]string{
 		"limit": "what callers may have the host asked at a time is counted where it is asked",
 	},
 	"policyfile": {
-		"policy":  "the file becomes what the policy decides by",
-		"regular": "the policy is judged by the file that is read",
+		"policy": "the file becomes what the policy decides by",
 	},
 	"profiling": {
 		"factory": "runs are compared by the factory's statistics",
@@ -93,9 +85,6 @@ var crossing = map[string]map[string]string{
 		"plan":       "what nodes report becomes the plan's observations",
 		"policy":     "every call is judged where it comes in",
 		"peercred":   "the kernel says who calls on the broker's host",
-	},
-	"signing": {
-		"regular": "a key is judged by the file that is read",
 	},
 	"slurm": {
 		"hostlist": "Slurm writes nodes as lists",

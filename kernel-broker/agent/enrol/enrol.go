@@ -19,8 +19,8 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
 )
 
 const (
@@ -185,7 +185,7 @@ func (e *Enroller) done(b *backoff, now time.Time, what string, err error, more 
 }
 
 func readToken(path string) (mtls.Token, error) {
-	text, err := regular.Read(path, maxTokenFile, nil)
+	text, err := safeopen.Read(path, maxTokenFile, nil)
 	if err != nil {
 		return mtls.Token{}, fmt.Errorf("token: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
 )
 
@@ -29,7 +29,7 @@ type memoryFile struct {
 // readMemory of a node that remembers nothing yet is empty. A file that cannot
 // be read is an error: to begin anew would be what an attacker wants.
 func readMemory(path string) (signing.Memory, error) {
-	text, err := regular.Read(path, maxMemory, ownOnly(path))
+	text, err := safeopen.Read(path, maxMemory, ownOnly(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return signing.Memory{}, nil
 	}

@@ -23,7 +23,7 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
 )
 
@@ -140,7 +140,7 @@ func (g *Guard) own(ctx context.Context, k kernelbroker.Kernel, list signing.Tru
 }
 
 func digestOf(ctx context.Context, path string) (string, error) {
-	file, info, err := regular.Open(path)
+	file, info, err := safeopen.Open(path)
 	if err != nil {
 		return "", err
 	}
@@ -158,7 +158,7 @@ func digestOf(ctx context.Context, path string) (string, error) {
 }
 
 func readList(path string) (signing.Trust, error) {
-	text, err := regular.Read(path, signing.MaxTrust, ownOnly(path))
+	text, err := safeopen.Read(path, signing.MaxTrust, ownOnly(path))
 	if err != nil {
 		return signing.Trust{}, fmt.Errorf("trust list: %w", err)
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/trust"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/takeover"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
 )
 
 // run puts the agent together and runs it until the context ends.
@@ -36,7 +36,7 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("proof of this boot: %w", err)
 	}
-	cache, err := takeover.Open(ctx, takeover.Patience, artifact.ErrInUse, func() (*artifact.Cache, error) {
+	cache, err := openretry.Open(ctx, openretry.Patience, artifact.ErrInUse, func() (*artifact.Cache, error) {
 		return artifact.OpenCache(c.Cache.Dir, int64(c.Cache.MaxBytes), log)
 	})
 	if err != nil {

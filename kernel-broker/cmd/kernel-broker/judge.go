@@ -6,7 +6,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
 )
 
@@ -44,7 +44,7 @@ func sameKernel(k kb.Kernel, envelope []byte) error {
 }
 
 func readTrust(path string) (signing.Trust, error) {
-	text, err := regular.Read(path, signing.MaxTrust, nil)
+	text, err := safeopen.Read(path, signing.MaxTrust, nil)
 	if err != nil {
 		return signing.Trust{}, fmt.Errorf("trust list: %w", err)
 	}

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/store/etcdstore"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/takeover"
 )
 
 var (
@@ -28,7 +28,7 @@ func lead(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store
 	if len(c.Etcd.Endpoints) == 0 {
 		return nil
 	}
-	place, err := takeover.Open(ctx, takeover.Patience, errLocked, func() (string, error) { return lockPlace(c.DataDir) })
+	place, err := openretry.Open(ctx, openretry.Patience, errLocked, func() (string, error) { return lockPlace(c.DataDir) })
 	if err != nil {
 		return err
 	}

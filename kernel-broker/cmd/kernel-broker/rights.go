@@ -17,11 +17,11 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/credential"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/munge"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/people"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/policy"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/slurm"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/takeover"
 )
 
 // defaultPolicy may be missing: a site that names no file needs none.
@@ -59,7 +59,7 @@ func openRights(ctx context.Context, c config, log *slog.Logger, client *slurm.C
 	r.privacy = newPrivacy(client, r.directory.ByUID)
 	// From the first moment on, since a signal that nobody waits for is deadly.
 	signal.Notify(r.hangups, syscall.SIGHUP)
-	r.record, err = takeover.Open(ctx, takeover.Patience, kb.ErrPrecluded, func() (*audit.Log, error) {
+	r.record, err = openretry.Open(ctx, openretry.Patience, kb.ErrPrecluded, func() (*audit.Log, error) {
 		return audit.Open(audit.Options{Dir: dir, MaxBytes: int64(c.Audit.MaxFileBytes), Log: log})
 	})
 	if err != nil {

@@ -20,12 +20,12 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/etcdserver"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/power"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/slurm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/store/etcdstore"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/takeover"
 )
 
 const startLimit = time.Minute
@@ -128,7 +128,7 @@ func openStore(ctx context.Context, c config, log *slog.Logger) (*etcdstore.Stor
 	defer cancel()
 	endpoints, stop := c.Etcd.Endpoints, func() error { return nil }
 	if len(endpoints) == 0 {
-		server, err := takeover.Open(ctx, takeover.Patience, etcdserver.ErrInUse, func() (*etcdserver.Server, error) {
+		server, err := openretry.Open(ctx, openretry.Patience, etcdserver.ErrInUse, func() (*etcdserver.Server, error) {
 			return etcdserver.Start(ctx, etcdserver.Config{Dir: filepath.Join(c.DataDir, "etcd"), Logger: log})
 		})
 		if err != nil {

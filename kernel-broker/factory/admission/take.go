@@ -7,7 +7,7 @@ import (
 	"os"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
 // Take copies a file that somebody brings to a place where nobody else writes,
@@ -15,7 +15,7 @@ import (
 // stored are then the same bytes, whatever becomes of the file. It holds 1 to
 // limit bytes. What is no regular file is refused; a pipe would wait for ever.
 func Take(from, to string, limit int64) (err error) {
-	source, _, err := regular.Open(from)
+	source, _, err := safeopen.Open(from)
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 	"strings"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
 )
 
 // DefaultPath of the file.
@@ -47,7 +47,7 @@ const maxBytes = 1 << 20
 // Load reads path. Only a missing file at DefaultPath is the same as none: who
 // names a file means it.
 func Load(path string) (Site, error) {
-	text, err := regular.Read(path, maxBytes, nil)
+	text, err := safeopen.Read(path, maxBytes, nil)
 	if errors.Is(err, fs.ErrNotExist) && path == DefaultPath {
 		return Default(), nil
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/youmark/pkcs8"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
 )
 
@@ -38,7 +38,7 @@ func Open(ctx context.Context, name string, ask Ask) (crypto.Signer, error) {
 	if strings.HasPrefix(name, tokenScheme) {
 		return openToken(ctx, name, ask)
 	}
-	text, err := regular.Read(name, maxKeyFile, private)
+	text, err := safeopen.Read(name, maxKeyFile, private)
 	if err != nil {
 		return nil, fmt.Errorf("key %q: %w", name, err)
 	}

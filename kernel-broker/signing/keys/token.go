@@ -19,7 +19,7 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/regular"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
 )
 
@@ -53,7 +53,7 @@ func openToken(ctx context.Context, uri string, ask Ask) (crypto.Signer, error) 
 		return nil, fmt.Errorf("key %q: %w", uri, err)
 	}
 	if pinFile != "" {
-		t.pin, err = regular.Read(pinFile, maxKeyFile, private)
+		t.pin, err = safeopen.Read(pinFile, maxKeyFile, private)
 	} else {
 		t.pin, err = ask("PIN of token " + t.name)
 	}

@@ -1,6 +1,6 @@
-// Package takeover opens what one process at a time may have, right after
-// another one had it.
-package takeover
+// Package openretry opens what one process at a time may have, as soon as the
+// process before it has let go.
+package openretry
 
 import (
 	"context"

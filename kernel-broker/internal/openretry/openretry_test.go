@@ -1,4 +1,4 @@
-package takeover_test
+package openretry_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/etcdserver"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/takeover"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
 )
 
 // A child that has what its parent had is not done with it when the parent is.
@@ -78,15 +78,15 @@ func TestOpen(t *testing.T) {
 				}
 				return c.open(dir)
 			}
-			if _, err := takeover.Open(t.Context(), 0, c.inUse, open); !errors.Is(err, c.inUse) {
+			if _, err := openretry.Open(t.Context(), 0, c.inUse, open); !errors.Is(err, c.inUse) {
 				t.Fatalf("without patience: %v", err)
 			}
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
-			if _, err := takeover.Open(ended, time.Minute, c.inUse, open); !errors.Is(err, c.inUse) {
+			if _, err := openretry.Open(ended, time.Minute, c.inUse, open); !errors.Is(err, c.inUse) {
 				t.Fatalf("when it is to end: %v", err)
 			}
-			done, err := takeover.Open(t.Context(), time.Minute, c.inUse, open)
+			done, err := openretry.Open(t.Context(), time.Minute, c.inUse, open)
 			if err != nil || tries < 3 {
 				t.Fatal(tries, err)
 			}

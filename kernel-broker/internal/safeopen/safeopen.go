@@ -1,7 +1,7 @@
-// Package regular opens the files that somebody names on a command line or in a
+// Package safeopen opens the files that somebody names on a command line or in a
 // configuration. A pipe or a device in a file's place would wait for a writer, or
-// never end; what is read here is a regular file with an end.
-package regular
+// never end; only regular files are opened here.
+package safeopen
 
 import (
 	"errors"
