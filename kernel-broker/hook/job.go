@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/hostlist"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
 // profileVariable carries what the user asked for. Slurm puts SPANK_ before

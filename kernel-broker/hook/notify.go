@@ -14,7 +14,7 @@ import (
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/hostlist"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
 // runEpilog tells the broker that a job has ended. It is a hint that saves

@@ -9,8 +9,8 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/peercred"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/limit"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/peercred"
 )
 
 // Listener returns l with its connections counted and limited. Who finds no

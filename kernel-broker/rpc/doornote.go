@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/peercred"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/peercred"
 )
 
 // connecting is the action of one who has not come as far as a call.

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/peercred"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/peercred"
 )
 
 // firstOpenPort is the lowest port that a program without privileges may use.

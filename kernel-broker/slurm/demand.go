@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/hostlist"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
 // column of fixed width: a value that fills it may have been cut.

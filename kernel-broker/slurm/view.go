@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/hostlist"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
 // View takes one look at slurmctld: its nodes, the jobs that are not over, and

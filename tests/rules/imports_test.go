@@ -18,7 +18,6 @@ var crossing = map[string]map[string]string{
 	"agent": {
 		"api":       "the agent speaks the API to the broker",
 		"mtls":      "agent and broker prove who they are",
-		"peercred":  "the kernel says who asks on the node",
 		"profiling": "what the collectors find on a node",
 		"signing":   "the agent boots what its trust list allows",
 	},
@@ -60,9 +59,8 @@ var crossing = map[string]map[string]string{
 		"policyfile": "the policy in force is read from a file",
 	},
 	"hook": {
-		"api":      "the hooks speak the API",
-		"client":   "kernelctl and the hooks reach the broker in one way",
-		"hostlist": "Slurm hands nodes to its hooks as lists",
+		"api":    "the hooks speak the API",
+		"client": "kernelctl and the hooks reach the broker in one way",
 	},
 	"people": {
 		"limit": "what callers may have the host asked at a time is counted where it is asked",
@@ -84,16 +82,12 @@ var crossing = map[string]map[string]string{
 		"guard":      "every call is judged and recorded where it comes in",
 		"plan":       "what nodes report becomes the plan's observations",
 		"policy":     "every call is judged where it comes in",
-		"peercred":   "the kernel says who calls on the broker's host",
-	},
-	"slurm": {
-		"hostlist": "Slurm writes nodes as lists",
 	},
 }
 
 // pure lists the areas that may use nothing but the standard library, the
 // domain, and what crossing allows.
-var pure = map[string]bool{"": true, "plan": true, "policy": true, "hostlist": true, "page": true}
+var pure = map[string]bool{"": true, "plan": true, "policy": true, "page": true}
 
 func TestImports(t *testing.T) {
 	checked := 0

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/peercred"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/peercred"
 )
 
 // Listener is a *net.UnixListener, or what a test puts into its place.
