@@ -418,6 +418,27 @@ func TestDrainOfAnUnknownNodeIsHeard(t *testing.T) {
 	}
 }
 
+// An administrator resumes a node that a restarted slurmctld has heard nothing of:
+// what was said of it is not said again. Slurm 24.11 refuses that, and does it.
+func TestTakenBackAtARestartedSlurmctld(t *testing.T) {
+	w := running(t)
+	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
+	w.settle()
+	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+	w.report("n1", ReportExecuting, "", "")
+	w.settle()
+	w.silence("n1")
+	w.node("n1", "UNKNOWN+NOT_RESPONDING", "bad DIMM")
+	w.pass(time.Second)
+	w.boot("n1", kernels[0], w.nodes["n1"].Pending.Token)
+	if actions := w.pass(time.Second); has(actions, SayAgain) {
+		t.Errorf("%v", actions)
+	}
+	if actions := w.pass(time.Second); w.nodes["n1"].SlurmdHeld || w.nodes["n1"].Said != nil || has(actions, SayAgain) {
+		t.Errorf("held %t, %+v, %v", w.nodes["n1"].SlurmdHeld, w.nodes["n1"].Said, actions)
+	}
+}
+
 // slurmctld restarts while it is told again what an administrator said: slurmd
 // answers once it knows, or once the administrator has taken it back.
 func TestSaidAgainToARestartedSlurmctld(t *testing.T) {
