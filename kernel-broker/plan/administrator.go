@@ -148,8 +148,8 @@ func (d *decision) wasDowned(n *kb.Node, s kb.SlurmNode) bool {
 		return true
 	}
 	a := d.allocs[n.Timeline]
-	if a == nil {
-		return false
+	if a == nil || a.Suspended || a.Phase == kb.PhaseFailed {
+		return false // it is the broker that has the job requeued
 	}
 	for _, j := range d.in.Slurm.Queue {
 		if j.ID == a.ID.Job && j.Restart > a.ID.Restart {

@@ -498,3 +498,23 @@ func TestDrainOfANodeThatBootsForAJob(t *testing.T) {
 		t.Errorf("recorded: %+v, reboot %+v", said, w.nodes["n1"].Reboot)
 	}
 }
+
+// A drain stays a drain when it is the broker that had the job requeued: that a
+// job was thrown off its node tells a node set down only where nobody else did it.
+func TestDrainOfANodeWhoseJobTheBrokerRequeues(t *testing.T) {
+	for name, change := range map[string]func(a *kb.Allocation){
+		"thrown off by Slurm":        func(*kb.Allocation) {},
+		"suspended before its begin": func(a *kb.Allocation) { a.Suspended = true },
+		"failed":                     func(a *kb.Allocation) { a.Phase = kb.PhaseFailed },
+	} {
+		w := running(t)
+		n := w.nodes["n1"]
+		change(w.allocs[kb.JobID{Job: 7}])
+		w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", Restart: 1, State: "PENDING", Reason: "BeginTime", Reboot: true}}
+		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+		d := &decision{in: w.input(), nodes: w.nodes, allocs: w.allocs}
+		if down := d.wasDowned(n, w.slurm.Nodes["n1"]); down != (name == "thrown off by Slurm") {
+			t.Errorf("%s: set down: %t", name, down)
+		}
+	}
+}
