@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Everything that people and CI do here is a target; `make` alone lists them.
 #
 # Results go to build/, what outlives a clone (tools, a Go toolchain, kernels)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kernelbroker is the domain: what profiles, kernels, nodes and
 // allocations are, which names they may have, and which errors they meet.
 // It imports the standard library only, and everything else imports it.

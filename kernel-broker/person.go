@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kernelbroker
 
 // Person is a user as the broker's host knows one.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
 # headers-check.sh SOURCES OUT: compiles the plugin against the installed Slurm
 # headers and against those of newer Debian suites. Prints TAP.
 #

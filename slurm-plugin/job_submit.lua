@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
 --[[
 Kernel Broker's part in slurmctld: what a job that asks for a kernel profile
 needs from Slurm.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package agent is the node agent: it brings a node to the kernel that the
 // broker wants, proves what runs, and lets slurmd run only then.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package artifact keeps kernels, initial ram disks and module trees as files
 // that are named by the digest of their content.
 //

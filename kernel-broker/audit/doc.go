@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package audit keeps the record of who did what and whether they might, so
 // that a line that was changed, moved or taken out shows.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package ca decides who may speak as which node: the broker's own authority,
 // which signs certificates, and the records of whom it signed them for.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package catalog is what users can choose from: profiles, and the kernels
 // behind them.
 //

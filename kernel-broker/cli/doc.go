@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cli is kernelctl: what people see of the broker.
 //
 // Commands are a noun and a verb. Results go to stdout and everything else to

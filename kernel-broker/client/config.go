@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package client is how the programs on the controller's side reach the
 // broker: the settings they share (/etc/kernel-broker/client.yaml) and the
 // connection that is made from them.

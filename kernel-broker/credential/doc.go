@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package credential is what a user's proof says and when it counts.
 //
 // A proof that only says who somebody is can be taken from one call and shown

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package etcdserver runs one etcd inside this process, for brokers that are
 // not given an external cluster.
 //

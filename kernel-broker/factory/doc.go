@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package factory makes kernels: from a recipe in the catalog to a bootable
 // image with a manifest that says exactly what it is.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package guard is the broker's one place for the question who may do what: it
 // holds the policy that is in force, finds out what of a person the policy asks
 // for, and has each answer recorded. Calls come to it from rpc, jobs from the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package hook is what slurmctld runs for each job: PrologSlurmctld,
 // EpilogSlurmctld and RebootProgram.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package limit counts what callers take: how often (Rates), and how much of it
 // at a time (Places). It knows nothing of calls or connections; who is who is
 // the caller's business, as a text.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package mtls is how nodes and brokers prove to each other who they are: what
 // a certificate says of its owner, where a key and its certificate are kept,
 // and the TLS settings of both ends that follow from it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package munge asks munged, the daemon by which Slurm's own users prove who
 // they are: Encode has it vouch for the caller's uid and a few bytes, Decode
 // has it judge what somebody else brings.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package page makes self-contained pages of what was measured: text, tables
 // that sort, and charts, in one HTML file that needs no network, and the same
 // text and tables for a terminal.

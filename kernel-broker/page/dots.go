@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package page
 
 // Dots compares series in many rows: each row has a dot for each series, and a

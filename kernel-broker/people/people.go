@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package people knows users and groups as the broker's host does.
 //
 // Without cgo, Go reads /etc/passwd and /etc/group alone, and sites keep their

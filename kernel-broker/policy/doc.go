@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package policy decides who may do what, and says why.
 //
 // Decide is a pure function of the policy and a question. Whoever asks has

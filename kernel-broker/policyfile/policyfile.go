@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package policyfile reads the policy that people write.
 //
 // It is stricter than YAML: an unknown key, a name that can be none, a rule

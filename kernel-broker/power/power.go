@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package power resets nodes from outside by a site's own command, such as a
 // wrapper around ipmitool: what reaches a node that no longer answers.
 package power

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package profiling
 
 // addUp adds up what has the same key: one value for each, in no order.

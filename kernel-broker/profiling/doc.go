@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package profiling is what a profiling run says: which collectors there are,
 // what each found on a node, and how the words of several nodes become one.
 //

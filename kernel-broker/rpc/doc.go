@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rpc is the broker's face: it serves the API of proto/ over gRPC and
 // holds everything that is about a call and not about kernels.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package signing says which kernels a node may boot.
 //
 // The idea: whoever publishes a kernel signs a manifest of it, and the node

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package slurm looks at slurmctld and changes what the product may change
 // there, through Slurm's own commands. It decides nothing.
 //

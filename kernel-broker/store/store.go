@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package store is what the broker needs of a durable store, and no more: keys
 // with values, changed all or nothing, fenced by revision, and watched in
 // order.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * Can a new job have this profile? The snapshot may say yes. Where it does
  * not, or where there is none, the broker is asked, because the snapshot may

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * Asks the broker about a profile, through "kernelctl profile check". It is
  * asked only when the snapshot does not say yes, and it may fail: then nobody

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * What a user writes after --kernel-profiling=: names of collectors, each of
  * which looks at a job in its own way. This file knows the names and nothing

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * The gate: may this job run on the kernel that this node runs? It is asked
  * on every node before a job begins, and for every job, because a plain job

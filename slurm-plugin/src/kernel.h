@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * What the running kernel says about itself. node.state is believed only as
  * far as it agrees with this.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * kernel_profile: the SPANK plugin that lets a Slurm job choose its kernel.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * The names that this plugin shares with Slurm, with the broker's hooks and
  * with users' jobs. Changing one breaks somebody else.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * node.state: what the node's agent says about the kernel that runs, as
  * key=value lines. Keys that are not known here are ignored; a known key that

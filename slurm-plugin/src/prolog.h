@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * The job script context: the gate's place in Slurm. slurmd calls it on each
  * node before a job begins there; a failure drains the node and requeues the

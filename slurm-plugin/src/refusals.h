@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * gate.refusals: what the gate refused on this node, beside node.state. Slurm
  * drains a node whose prolog fails, and its own words do not say that it was

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * The plugin's arguments, as they stand after its path in plugstack.conf:
  * key=value words. Each has a default, so an ordinary installation has none.

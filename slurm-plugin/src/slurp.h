@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * Reads one small file whole, with an upper limit, so that no file, however
  * large or odd, can make a submit command or a prolog take long or grow.

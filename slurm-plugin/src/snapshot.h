@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * The catalog snapshot: a small text file that the broker (or the node's
  * agent) leaves on submit hosts, so that most submissions need no broker.

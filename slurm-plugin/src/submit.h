@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * The submit side: sbatch and salloc (allocator context) and srun (local
  * context). It refuses what cannot work, and hands on what was asked for: to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * The remote context, in slurmstepd on the node: a job's environment says
  * which kernel it is on, and each task is checked once more before it starts.

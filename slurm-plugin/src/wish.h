@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * A wish is what a user writes after --kernel-profile=: the name of a kernel
  * profile and, if it matters, its version. This file knows the syntax and

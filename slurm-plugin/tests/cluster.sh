@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
 # A real munged, slurmctld and two slurmds on loopback in namespaces of their
 # own, for tests of the plugin. Sourced by real-slurm.sh; everything dies with
 # the process namespace and the folder is removed by the caller.

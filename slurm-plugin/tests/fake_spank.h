@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * A SPANK of the tests' own: the functions that Slurm gives a plugin, with
  * the state behind them open to the tests. It copies what matters of Slurm's

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
 -- Jobs made of pieces of what users may write, against job_submit.lua: whatever
 -- a job asks for, the answer is one of two, and no text of the user's gets into
 -- the administrators' comment. The same jobs each time. Prints TAP.

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
 -- job_submit.lua against a slurm table of the tests' own. Prints TAP.
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."

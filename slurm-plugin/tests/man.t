@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
 # man.t folder: the manual page is clean, and tells of what there is.
 set -u
 dir=$1

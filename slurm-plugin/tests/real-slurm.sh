@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
 # The plugin and job_submit.lua in a real Slurm: sbatch, salloc, srun, arrays,
 # heterogeneous jobs and the gate, as an ordinary user. Prints TAP.
 #

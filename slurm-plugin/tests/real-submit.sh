@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
 # shellcheck shell=bash
 # Sourced by real-slurm.sh: what is handed over at submit, and what is refused.
 # shellcheck disable=SC2154  # out, rc and dir are real-slurm.sh's

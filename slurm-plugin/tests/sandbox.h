@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * A folder of its own for each test program, and a node in it: procfs, sysfs
  * and node.state as the plugin would find them.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
 # symbols.t kernel_profile.so: what the plugin shows and what it needs.
 set -eu
 plugin=$1

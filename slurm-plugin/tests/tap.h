@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * The least that a test program needs to speak TAP. Each program includes
  * this once, runs its checks and ends with "return tap_end();".

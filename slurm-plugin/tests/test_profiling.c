@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /* --kernel-profiling: its list, and what sbatch, salloc and srun make of it. */
 #include <stdlib.h>
 

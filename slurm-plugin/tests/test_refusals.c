@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /* The file by which the broker knows a drain that the gate brought about. */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bench measures what a switch costs on the virtual cluster: a job
 // with a kernel profile, phase by phase, beside what nobody can do without.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package bench
 
 // These run on the front-end as one process each: polling in the cluster's own

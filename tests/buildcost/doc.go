@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package buildcost measures what a kernel's build costs against plain make of
 // the same configuration: a first build of a profile, and a second profile of
 // the same configuration, all in one run and without a compiler cache that is

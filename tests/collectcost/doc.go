@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package collectcost measures what the collectors of profiling runs cost the
 // jobs that they look at: the same job without and with them, by turns, in one
 // boot of a distribution's kernel.

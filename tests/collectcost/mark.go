@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package collectcost
 
 // The markers that kbcount looks for, each in a function of its own since the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "textflag.h"
 
 // A no-operation whose operand is 0x7ab00000 and the number of the region; 0

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package docs holds what is told to people to what there is: each command in the
 // documentation, in the help texts and on the manual pages is found and parsed by
 // what would parse it, so that one that a reader types does not fail for its name,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package factory shows the kernel factory at work: the real kernelctl makes
 // real kernels of the small catalog in testdata, from the source to the verdict,
 // and every way in which a build can go wrong is gone through with them. `make

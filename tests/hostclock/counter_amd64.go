@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package hostclock
 
 // counter reads the time stamp counter.

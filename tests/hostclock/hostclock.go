@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package hostclock says how fast this host's time stamp counter counts. An
 // emulated guest reads that same counter, and measures its frequency at boot
 // against an emulated timer that a busy host serves late: of 172 boots one took

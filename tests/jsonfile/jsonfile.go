@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package jsonfile leaves the results of benchmarks as files for programs to
 // read, beside the tables that people read.
 package jsonfile

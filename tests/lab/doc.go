@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package lab runs a small Slurm cluster of virtual machines on one host, for
 // people to try the product on and for the suites to test it on.
 //

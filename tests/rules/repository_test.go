@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package rules
 
 import (
@@ -86,5 +88,5 @@ func read(t *testing.T, name string) []byte {
 
 // generated says whether a program wrote this file.
 func generated(name string, text []byte) bool {
-	return strings.HasSuffix(name, ".pb.go") || bytes.HasPrefix(text, []byte("// Code generated "))
+	return strings.HasSuffix(name, ".pb.go") || bytes.Contains(text[:min(len(text), 256)], []byte("\n// Code generated "))
 }

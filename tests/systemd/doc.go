@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package systemd holds the suite of the product's systemd units: two virtual
 // machines with Debian's own systemd, munge, slurmdbd, slurmctld and slurmd, on
 // which the product is installed by make install and set up as docs/ops/install.md

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package boot does what a switch of kernels consists of: artifacts into the
 // cache, trust and digests checked, image loaded, machine booted. Each step can
 // be done again. Nothing is fetched that the node does not trust, and it is asked

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cmdline reads the running kernel's command line and makes the next
 // one: the node's own arguments, the profile's, and the broker's one-time
 // token. What the node does not own is dropped, so an argument of an earlier

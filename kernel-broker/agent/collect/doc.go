@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package collect looks at one job on this node while it runs: which
 // collectors can work here, starting them, their figures meanwhile, their
 // result at the end, and that nothing stays behind.

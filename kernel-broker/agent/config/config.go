@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package config is the agent's configuration: strict YAML, where an unknown
 // key is an error that names its line, over defaults from one constructor.
 package config

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package decide is the agent's judgement, and it is pure: from what the broker
 // wants, what the node shows and the time it picks the one thing to do next.
 // The agent does that thing, looks again, and asks again; so every step is

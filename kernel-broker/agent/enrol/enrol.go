@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package enrol gets the node its certificate: the first by a token that an
 // administrator put into a file, each later one by the one before it.
 //

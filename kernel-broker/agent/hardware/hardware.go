@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package hardware reports what a node is made of, for whoever makes kernels
 // for it. A kernel is slimmed by what ran on an emulated machine, which has none
 // of the node's devices; the report says which drivers must stay all the same.

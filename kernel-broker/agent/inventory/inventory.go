@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package inventory finds out what a kernel must be able to drive so that this
 // node comes back: its architecture and memory, the root file system and the
 // disk it is on, and the network it talks through. A kernel that lacks one of

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kexec loads and boots kernels by means of kexec-tools. The tools'
 // exit status is not proof enough: what counts as loaded is what the running
 // kernel says it holds.

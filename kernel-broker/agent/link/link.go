@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package link keeps the agent's one stream to the broker: it dials, says hello
 // first, keeps the newest wish, and dials again when the stream breaks. A wish
 // is a whole state and not a command, so only the newest is kept and nothing is

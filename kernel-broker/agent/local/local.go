@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package local is the agent's socket for programs on the same node: one JSON
 // line asks, one JSON line answers, then the connection ends. It keeps clear of
 // the gRPC library so that a hook which uses it starts in milliseconds.

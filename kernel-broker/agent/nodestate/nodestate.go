@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package nodestate is the node's proof for the gate: a small file of
 // key=value lines that says which kernel runs and for whom it was prepared.
 // The agent writes it; the gate in the Slurm plugin and the epilog read it.

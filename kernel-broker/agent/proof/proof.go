@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package proof reads what a boot can show for itself: its boot id, the GNU
 // build id and release of the running kernel, the one-time token on the command
 // line, and when it began. Nothing here can be had without having booted.

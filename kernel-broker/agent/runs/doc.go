@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package runs looks after the profiling runs that the broker wants on this
 // node: it begins each with the job, ends it with the job, and delivers what
 // was found.

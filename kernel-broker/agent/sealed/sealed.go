@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sealed copies a file into memory that can never be changed again.
 //
 // The idea: between the check of a kernel and its load lies time. A path can

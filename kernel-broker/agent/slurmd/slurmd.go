@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package slurmd starts and stops the Slurm daemon of this node and remembers
 // across restarts of the agent, not across boots, what was done. Stopping ends
 // the daemon alone: its step daemons are processes of their own and carry the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package socket is what the agent's sockets for the users of its node have in
 // common: anybody may connect, the kernel says who did, each user has so many
 // connections at a time, and what passes by itself ends no server.

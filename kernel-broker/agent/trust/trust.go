@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package trust is the node's own say in what it boots: it compares each kernel
 // that the broker wants with the list of keys that root put on the node, and
 // remembers how far it has come, so that nobody can lead it back.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kernel-broker-agent runs on every node: it boots the kernels that the
 // broker asks for, proves what runs, and lets slurmd run only then.
 package main

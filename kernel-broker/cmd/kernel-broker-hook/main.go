@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kernel-broker-hook is what slurmctld runs as PrologSlurmctld,
 // EpilogSlurmctld and RebootProgram, under the names prolog-slurmctld,
 // epilog-slurmctld and reboot.

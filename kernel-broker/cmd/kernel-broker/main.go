@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kernel-broker is the broker: it keeps the catalog of kernels and has
 // every job's nodes run the kernel that the job asked for.
 package main

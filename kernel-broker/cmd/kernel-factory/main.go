@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kernel-factory makes the kernels of a catalog.
 //
 // Exit codes: 0 done, 1 the work failed, 2 wrong usage.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kernelctl shows and changes what Kernel Broker knows: profiles, kernels,
 // nodes and jobs. Everything it does is in package cli; here it only meets the
 // process it runs in.

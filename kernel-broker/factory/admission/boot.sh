@@ -1,4 +1,5 @@
 #!/usr/bin/busybox sh
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash
 # What a kernel shows of itself, and whether it can be left again.
 set -u

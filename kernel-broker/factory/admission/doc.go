@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package admission looks at a kernel that somebody brings, before anything of
 // it is stored: is it an image that kexec can boot, is it what its papers say,
 // has it what the node's agent needs to prove it and to leave it again, and does

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package diskfull knows a full disk by what programs say of it. Compilers and
 // make only say so in words.
 package diskfull

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package filelock is one holder at a time of a thing that several processes
 // share, with a file in their common folder as the lock.
 //

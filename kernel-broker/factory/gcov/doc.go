@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package gcov makes GCC's profile files fit for building a kernel, and judges
 // whether the build really used them.
 //

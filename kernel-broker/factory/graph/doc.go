@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package graph does steps that depend on each other, each once.
 //
 // A step has a name, inputs, other steps whose results it needs, and a function

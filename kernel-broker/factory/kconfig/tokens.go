@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kconfig splits Kconfig's expressions into their words. What a word
 // means, and what becomes of an expression that cannot be read, is the reader's.
 package kconfig

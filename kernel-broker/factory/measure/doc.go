@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package measure counts what a kernel does for a workload. The workload runs
 // in a guest whose clock counts instructions, and the plugin kbcount (in C, in
 // the folder plugin) counts what is executed between the workload's markers,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pipeline puts the steps of one kernel together: from a recipe to a
 // kernel that was measured against the one in use, with a verdict and a report.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package report says what a kernel is and what it was measured to be worth:
 // as JSON that can be read back and judged again, as a self-contained page,
 // and as tables for a terminal.

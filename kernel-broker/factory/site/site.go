@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package site is what a site asks of the kernels that it lets its jobs have:
 // one strict file on the host where kernelctl runs, that only root should be
 // able to write.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package slim finds out what a kernel can do without, from a run of it.
 //
 // The way from a run to a fragment is a row of small questions, each answered

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package tarlimit bounds what an archive of somebody else's may hold. A few
 // kilobytes of a packed stream can name a disk full of zeros, or of empty files.
 package tarlimit

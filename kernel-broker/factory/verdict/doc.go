@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package verdict decides whether a kernel is better than another for an
 // application, from what was measured and from nothing else: no clock, no
 // file, no kernel. The same samples and the same rules give the same verdict,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package verdict
 
 // Sample is one thing measured on one kernel, once or several times, with

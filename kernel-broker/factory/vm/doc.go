@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package vm runs one guest: a kernel, a small root file system in memory and
 // a script. It hands back the script's exit code, what the guest printed and
 // the files that the script left below /out.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package workload holds the programs that kernels are trained and measured
 // with, as data: catalog/workloads/<name>.yaml names programs of our own or
 // Debian packages, how they are set up, run and checked, and with which seed

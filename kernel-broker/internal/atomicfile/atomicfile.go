@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package atomicfile writes files whole: a reader sees the old content (or no
 // file) or the new one, never a part, also when the writer dies in between. What is
 // written when a function returns is there after a power cut.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package hostlist reads the way Slurm writes many nodes in few characters:
 // n[1-3,7],gpu[01-10] or r[1-2]n[1-4].
 //

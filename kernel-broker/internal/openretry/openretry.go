@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package openretry opens what one process at a time may have, as soon as the
 // process before it has let go.
 package openretry

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package peercred asks the kernel who is at the other end of a local socket.
 package peercred
 

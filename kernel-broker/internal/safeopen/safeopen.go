@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package safeopen opens the files that somebody names on a command line or in a
 // configuration. A pipe or a device in a file's place would wait for a writer, or
 // never end; only regular files are opened here.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package strictyaml reads files that people write: one document, no unknown key,
 // and mistakes that name the file and the line.
 package strictyaml

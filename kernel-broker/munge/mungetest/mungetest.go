@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package mungetest runs a real munged for tests: one of its own, with its own
 // key, in a folder of its own, which ends with the test. What proves people to
 // the broker is so tested on what proves them on a cluster.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package advice says what a job would gain by which kernel, or that there is
 // nothing to gain.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package compare sets two sides of profiling runs beside each other, for
 // example one job on two kernels, and says which differences mean something.
 //

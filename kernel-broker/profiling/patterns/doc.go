@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package patterns finds in what a job does to single files the few ways in
 // which it does input and output, and says what each suggests.
 //

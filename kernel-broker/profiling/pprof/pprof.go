@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pprof writes a call graph in the format of the pprof tool, which
 // many viewers read. The format is pprof's own affair, so its library writes
 // it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package report makes of a profiling run a page and its JSON, and of two sides
 // of runs a page that compares them.
 //

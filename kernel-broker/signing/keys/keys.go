@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package keys opens what a person signs kernels with: a private key in a file,
 // or one that never leaves a hardware token.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package etcdstore keeps a store in etcd, the broker's own embedded one or an
 // external cluster: it only knows endpoints.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package memstore is a store in memory, for the unit tests of those who use a
 // store. It keeps its whole history, so watches work as on etcd, and passes the
 // same conformance suite.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package storetest is the suite that every implementation of store.Store
 // passes. It says what the contract means, so a test of a caller against the
 // store in memory also tells about etcd.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /* What each fuzz target defines, for libFuzzer and for replay.c. */
 #ifndef KERNEL_PROFILE_FUZZ_H
 #define KERNEL_PROFILE_FUZZ_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * Runs a fuzz target over its seeds, each whole and cut at every length, so
  * that any compiler can replay them where libFuzzer is not at hand.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # One command for root on this node, from the lab's exec channel: the token's
 # line, then a shell script up to the end of input. The answer is a line with
 # the exit status and the sizes of stdout and stderr, then those.

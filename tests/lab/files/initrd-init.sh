@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash
 # First program of a kernel with modules: insert what the machine needs, then
 # go on to the disk image, as a distribution's initrd does.

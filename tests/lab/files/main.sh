@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The node's one service: the agent, which starts slurmd when it may; on a lab
 # without the product, slurmd itself. init starts this again when it ends.
 PATH=/usr/sbin:/usr/bin

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # slurmdbd's database, as a user of the lab. The first time its system tables
 # are made, of the files that come with the server: the script that does it
 # elsewhere needs a tool of a package that starts a service.

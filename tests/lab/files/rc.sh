@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Brings a node up from its read-only disk: file systems, network, munge.
 # What runs after this is in /etc/inittab.
 PATH=/usr/sbin:/usr/bin

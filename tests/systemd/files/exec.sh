@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # One command for root on this machine: a line with the token, one with the size
 # of a shell script, the script. The answer is a line with the exit status and the
 # sizes of stdout and stderr, then those.

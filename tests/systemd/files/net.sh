@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Gives the machine the name and the address of its kernel's command line.
 read -r cmdline </proc/cmdline
 for arg in $cmdline; do

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Makes the machines' disk: Debian's root, what make install puts there, and the
 # test's own files.
 #   stage.sh DEBIAN FOLDER REPOSITORY IMAGE INITRD PROBE

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Tests of the small workloads, as TAP: test.sh FOLDER SANITIZED-FOLDER
 #
 # Functions are called through ok, which shellcheck does not see.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small mixing functions: a digest of bytes and a stream of numbers. */
 #ifndef DIGEST_H
 #define DIGEST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names of the files, and calls that count themselves. */
 #ifndef FILES_H
 #define FILES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mitgcm-io: the input and output of the MITgcm ocean model, replayed.
  *

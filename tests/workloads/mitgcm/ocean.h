@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The computation: a tracer that spreads through a closed ocean, as a seven
  * point stencil over the whole grid in double precision.

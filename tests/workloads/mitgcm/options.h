@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line. */
 #ifndef OPTIONS_H
 #define OPTIONS_H

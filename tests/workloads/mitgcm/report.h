@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is printed at the end. */
 #ifndef REPORT_H
 #define REPORT_H

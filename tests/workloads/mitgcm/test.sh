@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Tests of mitgcm-io, as TAP: test.sh PROGRAM [SANITIZED-PROGRAM]
 #
 # The calls are counted by strace, not by the program's own word. The figures

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bpf has the collectors' programs for the kernel, compiled from the C
 // files beside it, and starts them for one job.
 //

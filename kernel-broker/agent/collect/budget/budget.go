@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package budget decides when collectors look at a job and when they look away,
 // so that they cost it no more than a share of its CPU time. It only decides:
 // what the job used and what the collectors cost comes in, and what to do, and

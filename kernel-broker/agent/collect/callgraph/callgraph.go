@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package callgraph is the collector of where in the kernel a job's time goes.
 //
 // The clock of each CPU ticks at a steady rate, and at each tick the kernel's

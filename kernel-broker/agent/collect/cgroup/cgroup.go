@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cgroup knows a job's cgroup: its identity, as the kernel's own
 // programs see it, what CPU time it used, and whether anybody is left in it.
 //

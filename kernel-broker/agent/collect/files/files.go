@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package files is the collector of input and output: what the job did to each
 // file, and in which few ways. The programs are in bpf/source/files.bpf.c.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kallsyms finds the kernel's functions by their addresses, from the
 // list that the kernel gives of itself. Only what an address is in is kept: a
 // sorted table and a binary search.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package live serves figures while a job runs: whoever connects to a unix
 // socket gets JSON lines, the latest first and then each new one. Nothing is
 // read from a client, and one that does not keep up is let go, so that no

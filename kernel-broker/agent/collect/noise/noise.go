@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package noise is the collector of what takes CPU time away from a job:
 // interrupts, soft interrupts and other threads, for each CPU, with the worst
 // single event. The programs are in bpf/source/noise.bpf.c.

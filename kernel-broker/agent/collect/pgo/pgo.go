@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pgo takes the counters of a kernel that was built to count (GCOV):
 // they are set to zero when the application begins and copied when it ends.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package syscalls is the collector of system calls: for each call how often,
 // how long, and what the time went to. The programs are in
 // bpf/source/syscalls.bpf.c; here their tables become a result.

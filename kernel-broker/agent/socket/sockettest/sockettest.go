@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sockettest has a listener for tests of what serves a socket.
 package sockettest
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package imagetest makes small files for tests that look like kernel images to
 // everything that reads them and never executes them: a setup header around a
 // compressed ELF file with a build id, and a configuration where one is wanted.

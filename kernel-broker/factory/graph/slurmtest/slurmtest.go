@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package slurmtest starts a real Slurm of one node, for tests of what runs as
 // its jobs. Nothing in it proves who calls: it listens on loopback, for the time
 // of a test.

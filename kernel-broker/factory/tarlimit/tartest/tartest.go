@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package tartest is for fuzz targets of what reads archives. A tar header whose
 // checksum is wrong is refused before anything in it is looked at, and no
 // mutation hits on the right one.

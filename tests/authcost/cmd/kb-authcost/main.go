@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kb-authcost measures what it adds to a call to know who makes it,
 // judge that and record it.
 package main

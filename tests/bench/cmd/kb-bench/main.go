@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kb-bench measures what a switch costs on the virtual cluster.
 package main
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kb-buildcost measures what building a kernel with a profile costs
 // against plain make.
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kb-collectcost measures what the collectors of profiling runs cost the
 // jobs that they look at.
 package main

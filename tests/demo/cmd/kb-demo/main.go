@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kb-demo brings a virtual cluster up, runs the MITgcm replay on its
 // own kernel and on the stock kernel, and checks all that it shows.
 package main

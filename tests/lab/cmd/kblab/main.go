@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kblab brings up, uses and takes down a Slurm cluster of virtual
 // machines on this host. See the package lab for how it works.
 //

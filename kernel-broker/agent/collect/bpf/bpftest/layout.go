@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bpftest holds Go's layouts and those of the compiled programs
 // together: what one side writes the other reads byte by byte, and a field that
 // came to one of them only would turn figures into other figures.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Counts where in the kernel a job's tasks are, each time a CPU's clock ticks.
  * A stack is stored once and counted by its number.

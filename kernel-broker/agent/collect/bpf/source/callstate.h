@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The state of calls in progress: of the one that a CPU has, and of those whose
  * tasks are away. What an event charges, and to what, is here; which events

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Counts what one job does to each file: calls, bytes, sizes, order.
  *

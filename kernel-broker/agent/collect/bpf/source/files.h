@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the files programs share with the collector in Go, which has the same
  * layouts.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The table of files: where the record of each is, and how a call on the file
  * of the call before it finds it at once. What calls do to a record is in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Who belongs to the job: tasks and sockets whose cgroup is the job's or lies
  * below it. The level is the cgroup's depth, so that the test is one look at

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Finds what takes CPU time away from a job: interrupts while it runs, soft
  * interrupts, NMIs, and threads that run in its place.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Times the system calls of one job and says what each nanosecond went to.
  *
