@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * io-write8: the paper's I/O benchmark. --size writes of 8 bytes to one file,
  * each a system call; the file is then read and compared.

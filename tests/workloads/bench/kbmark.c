@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kbmark NUMBER: meets a marker, for programs that have none of their own. 0
  * ends the region.

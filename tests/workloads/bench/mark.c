@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 #include "mark.h"
 
 #include <stdlib.h>

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Markers for whoever counts instructions from outside: an instruction that
  * does nothing, with a number in its operand. See the plugin kbcount.

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The files of one Postmark process: which exist, how long they are, and what
  * is in them, so that every read can be checked.

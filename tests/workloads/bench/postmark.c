@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * postmark: a mail server's files. --processes processes, 1,000 files of 100
  * bytes and --size transactions among them all; three regions: the files are

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of syscall-mix: each does one kind of work n times. */
 #ifndef BENCH_ROWS_H
 #define BENCH_ROWS_H

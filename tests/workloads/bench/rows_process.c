@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 #include <stdbool.h>
 #include <sys/wait.h>
 #include <unistd.h>

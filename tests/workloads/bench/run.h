@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What every workload here shares: the options that the bench sets, numbers
  * that look random and are not, regions, and giving up.

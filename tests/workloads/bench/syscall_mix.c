@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * syscall-mix: the rows of LMbench, each a region of its own. --size is how
  * often the cheapest ones are done; dear ones are done less often.

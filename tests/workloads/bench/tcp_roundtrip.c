@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tcp-roundtrip: a client and a server on the loopback device, in two
  * processes. Round trips of 64 bytes, connections, and a stream; the server

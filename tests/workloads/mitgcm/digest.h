@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Small mixing functions: a digest of bytes and a stream of numbers. */
 #ifndef DIGEST_H
 #define DIGEST_H

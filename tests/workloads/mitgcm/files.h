@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* Names of the files, and calls that count themselves. */
 #ifndef FILES_H
 #define FILES_H

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The input: made before the run, read in it as the model reads. */
 #include <stdio.h>
 #include <string.h>

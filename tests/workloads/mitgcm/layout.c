@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 #include "layout.h"
 
 static unsigned int scaled(unsigned int count, unsigned int scale)

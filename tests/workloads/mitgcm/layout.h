@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What MITgcm's experiment 2 reads and writes, file by file.
  *

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mitgcm-io: the input and output of the MITgcm ocean model, replayed.
  *

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The computation: a tracer that spreads through a closed ocean, as a seven
  * point stencil over the whole grid in double precision.

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line. */
 #ifndef OPTIONS_H
 #define OPTIONS_H

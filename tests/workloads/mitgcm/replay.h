@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The model's I/O against real files: every call is counted as it is issued,
  * and what was handed to the kernel is remembered as digests, so that it can

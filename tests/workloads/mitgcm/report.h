@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* What is printed at the end. */
 #ifndef REPORT_H
 #define REPORT_H

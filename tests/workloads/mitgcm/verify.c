@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 */
 /* The end of the run: what the files hold, and how many calls it took. */
 #include <errno.h>
 #include <string.h>

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * The translated blocks that were seen, each once: QEMU translates the same
  * code again and again, and a record for each time would grow without end.

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * One virtual processor as the plugin sees it: which block ran last, what its
  * branches did, what the models say, all of it counted apart for user and

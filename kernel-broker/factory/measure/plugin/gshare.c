@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 #include "gshare.h"
 
 bool gshare_right(struct gshare *g, uint64_t address, bool taken)

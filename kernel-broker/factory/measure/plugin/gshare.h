@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * A gshare predictor: 2-bit counters, found by the branch's address mixed with
  * the last outcomes. A textbook model, not any real processor.

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 #include "insn.h"
 
 static bool is_prefix(uint8_t byte)

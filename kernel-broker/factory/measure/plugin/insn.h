@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /* What an x86 instruction at the end of a block does to the flow of control. */
 #ifndef KBCOUNT_INSN_H
 #define KBCOUNT_INSN_H

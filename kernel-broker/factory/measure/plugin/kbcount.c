@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * kbcount: counts what a guest under QEMU executes between markers, apart for
  * user and kernel, and writes down which blocks of the kernel ran.

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * A model of a first-level instruction cache: 32 KiB, 8 ways, lines of 64
  * bytes, the least recently used way goes. It knows virtual addresses only.

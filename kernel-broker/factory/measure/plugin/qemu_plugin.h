@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * The part of QEMU's interface for translator plugins, version 1, that kbcount
  * uses. Debian builds QEMU with plugins and ships no header for them; the

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /*
  * What ran between two markers, each time: a list of records, written as JSON
  * at the end.

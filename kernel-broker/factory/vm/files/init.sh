@@ -1,5 +1,4 @@
 #!/usr/bin/busybox sh
-# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash
 # The guest's first process: mounts, inserts modules, runs the script, sends
 # what it left below /out over the second serial port, and switches off. What a

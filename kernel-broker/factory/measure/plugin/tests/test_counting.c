@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /* A made-up run, block by block, and what has to be counted for it. */
 #include <stdlib.h>
 

@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /* Instructions as an assembler writes them. */
 #include "insn.h"
 #include "tap.h"

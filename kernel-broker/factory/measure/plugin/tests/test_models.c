@@ -1,4 +1,3 @@
-/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /* The predictor and the cache against sequences whose outcome is known. */
 #include <stdlib.h>
 
