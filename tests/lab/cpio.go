@@ -4,46 +4,35 @@ package lab
 
 import (
 	"bytes"
-	"fmt"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/cpio"
 )
 
-// archive writes a "newc" cpio archive, the format of an initramfs.
+// archive is an initramfs in memory. Its first error is what bytes returns.
 type archive struct {
-	buf   bytes.Buffer
-	inode int
+	buf bytes.Buffer
+	to  *cpio.Writer
 }
 
-const (
-	modeFolder = 0o040755
-	modeFile   = 0o100644
-	modeExec   = 0o100755
-	modeDevice = 0o020600
-)
-
-func (a *archive) add(name string, mode int, data []byte, major, minor int) {
-	a.inode++
-	fmt.Fprintf(&a.buf, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
-		a.inode, mode, 0, 0, 1, 0, len(data), 0, 0, major, minor, len(name)+1, 0)
-	a.buf.WriteString(name)
-	a.buf.WriteByte(0)
-	a.pad()
-	a.buf.Write(data)
-	a.pad()
+func newArchive() *archive {
+	a := &archive{}
+	a.to = cpio.NewWriter(&a.buf)
+	return a
 }
 
-func (a *archive) pad() {
-	for a.buf.Len()%4 != 0 {
-		a.buf.WriteByte(0)
-	}
+func (a *archive) add(name string, mode int, data []byte) {
+	_ = a.to.Add(name, mode, int64(len(data)), bytes.NewReader(data), cpio.Number{})
 }
 
-func (a *archive) folder(name string)            { a.add(name, modeFolder, nil, 0, 0) }
-func (a *archive) file(name string, text []byte) { a.add(name, modeFile, text, 0, 0) }
-func (a *archive) program(name string, t []byte) { a.add(name, modeExec, t, 0, 0) }
-func (a *archive) device(name string, j, n int)  { a.add(name, modeDevice, nil, j, n) }
+func (a *archive) folder(name string)            { a.add(name, cpio.Folder|0o755, nil) }
+func (a *archive) file(name string, text []byte) { a.add(name, cpio.File|0o644, text) }
+func (a *archive) program(name string, t []byte) { a.add(name, cpio.File|0o755, t) }
+func (a *archive) device(name string, j, n int) {
+	_ = a.to.Add(name, cpio.Device|0o600, 0, nil, cpio.Number{Major: j, Minor: n})
+}
 
 // bytes ends the archive.
-func (a *archive) bytes() []byte {
-	a.add("TRAILER!!!", 0, nil, 0, 0)
-	return a.buf.Bytes()
+func (a *archive) bytes() ([]byte, error) {
+	err := a.to.Close()
+	return a.buf.Bytes(), err
 }

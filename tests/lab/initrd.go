@@ -40,7 +40,7 @@ func buildInitrd(k Kernel) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("busybox: %w", err)
 	}
-	var a archive
+	a := newArchive()
 	for _, dir := range []string{"bin", "dev", "proc", "root", "modules"} {
 		a.folder(dir)
 	}
@@ -53,5 +53,5 @@ func buildInitrd(k Kernel) ([]byte, error) {
 		fmt.Fprintln(&list, m.name)
 	}
 	a.file("modules/order", []byte(list.String()))
-	return a.bytes(), nil
+	return a.bytes()
 }

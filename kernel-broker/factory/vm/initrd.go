@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/cpio"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
@@ -39,7 +40,7 @@ type entry struct {
 	mode    int // kind and permissions
 	source  string
 	content []byte
-	device  device
+	device  cpio.Number
 }
 
 // tree is the archive's content, by place.
@@ -77,20 +78,20 @@ func plant(ctx context.Context, root Root) (tree, error) {
 		script = "#!/usr/bin/busybox sh\n" + script
 	}
 	all := tree{
-		"init":        {mode: kindFile | 0o755, content: initScript},
-		scriptPlace:   {mode: kindFile | 0o755, content: []byte(script)},
-		"dev/console": {mode: kindDevice | 0o600, device: device{major: 5, minor: 1}},
-		"dev/null":    {mode: kindDevice | 0o666, device: device{major: 1, minor: 3}},
-		"etc/passwd":  {mode: kindFile | 0o644, content: []byte(passwd)},
-		"etc/group":   {mode: kindFile | 0o644, content: []byte(group)},
-		"etc/hosts":   {mode: kindFile | 0o644, content: []byte("127.0.0.1 localhost\n")},
+		"init":        {mode: cpio.File | 0o755, content: initScript},
+		scriptPlace:   {mode: cpio.File | 0o755, content: []byte(script)},
+		"dev/console": {mode: cpio.Device | 0o600, device: cpio.Number{Major: 5, Minor: 1}},
+		"dev/null":    {mode: cpio.Device | 0o666, device: cpio.Number{Major: 1, Minor: 3}},
+		"etc/passwd":  {mode: cpio.File | 0o644, content: []byte(passwd)},
+		"etc/group":   {mode: cpio.File | 0o644, content: []byte(group)},
+		"etc/hosts":   {mode: cpio.File | 0o644, content: []byte("127.0.0.1 localhost\n")},
 	}
 	for _, folder := range merged {
-		all[folder] = entry{mode: kindLink | 0o777, content: []byte("usr/" + folder)}
-		all["usr/"+folder] = entry{mode: 0o755 | kindFolder}
+		all[folder] = entry{mode: cpio.Link | 0o777, content: []byte("usr/" + folder)}
+		all["usr/"+folder] = entry{mode: 0o755 | cpio.Folder}
 	}
 	for _, folder := range []string{"proc", "sys", "tmp", "run", "out", "root", "var/log", "var/lib", "mnt", modulesPlace} {
-		all[folder] = entry{mode: kindFolder | 0o755}
+		all[folder] = entry{mode: cpio.Folder | 0o755}
 	}
 	if err := all.applets(ctx); err != nil {
 		return nil, err
@@ -112,10 +113,10 @@ func (t tree) applets(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("busybox: %w", err)
 	}
-	t[boxPlace] = entry{mode: kindFile | 0o755, source: busybox}
+	t[boxPlace] = entry{mode: cpio.File | 0o755, source: busybox}
 	for name := range strings.FieldsSeq(string(list)) {
 		if at := "usr/bin/" + name; at != boxPlace {
-			t[at] = entry{mode: kindLink | 0o777, content: []byte("busybox")}
+			t[at] = entry{mode: cpio.Link | 0o777, content: []byte("busybox")}
 		}
 	}
 	return nil
@@ -128,10 +129,10 @@ func (t tree) modules(paths []string) error {
 		if _, twice := t[modulesPlace+"/"+name]; twice {
 			return fmt.Errorf("module %q is there twice", name)
 		}
-		t[modulesPlace+"/"+name] = entry{mode: kindFile | 0o644, source: source}
+		t[modulesPlace+"/"+name] = entry{mode: cpio.File | 0o644, source: source}
 		fmt.Fprintln(&order, name)
 	}
-	t[modulesPlace+"/order"] = entry{mode: kindFile | 0o644, content: order.Bytes()}
+	t[modulesPlace+"/order"] = entry{mode: cpio.File | 0o644, content: order.Bytes()}
 	return nil
 }
 
@@ -160,7 +161,7 @@ func (t tree) files(root Root) error {
 	}
 	for at, host := range libraries.files {
 		if !own[at] {
-			t[at] = entry{mode: kindFile | 0o755, source: host}
+			t[at] = entry{mode: cpio.File | 0o755, source: host}
 		}
 	}
 	return nil
@@ -169,11 +170,11 @@ func (t tree) files(root Root) error {
 func (f File) entry() (entry, error) {
 	switch {
 	case f.Link != "":
-		return entry{mode: kindLink | 0o777, content: []byte(f.Link)}, nil
+		return entry{mode: cpio.Link | 0o777, content: []byte(f.Link)}, nil
 	case f.Mode.IsDir():
-		return entry{mode: kindFolder | int(f.Mode.Perm())}, nil
+		return entry{mode: cpio.Folder | int(f.Mode.Perm())}, nil
 	case f.Source == "":
-		return entry{mode: kindFile | int(permissions(f.Mode, 0o644)), content: f.Content}, nil
+		return entry{mode: cpio.File | int(permissions(f.Mode, 0o644)), content: f.Content}, nil
 	}
 	info, err := os.Stat(f.Source)
 	if err != nil {
@@ -186,7 +187,7 @@ func (f File) entry() (entry, error) {
 	if info.Mode().Perm()&0o100 != 0 {
 		otherwise = 0o755
 	}
-	return entry{mode: kindFile | int(permissions(f.Mode, otherwise)), source: f.Source}, nil
+	return entry{mode: cpio.File | int(permissions(f.Mode, otherwise)), source: f.Source}, nil
 }
 
 func permissions(mode, otherwise fs.FileMode) fs.FileMode {
@@ -201,7 +202,7 @@ func (t tree) write(ctx context.Context, to io.Writer) error {
 	for at := range t {
 		for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
 			if _, there := t[dir]; !there {
-				t[dir] = entry{mode: kindFolder | 0o755}
+				t[dir] = entry{mode: cpio.Folder | 0o755}
 			}
 		}
 	}
@@ -210,7 +211,7 @@ func (t tree) write(ctx context.Context, to io.Writer) error {
 		names = append(names, at)
 	}
 	slices.Sort(names)
-	out := &archive{to: to}
+	out := cpio.NewWriter(to)
 	for _, name := range names {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -219,13 +220,12 @@ func (t tree) write(ctx context.Context, to io.Writer) error {
 			return err
 		}
 	}
-	return out.end()
+	return out.Close()
 }
 
-func (e entry) write(out *archive, name string) error {
+func (e entry) write(out *cpio.Writer, name string) error {
 	if e.source == "" {
-		out.add(name, e.mode, int64(len(e.content)), bytes.NewReader(e.content), e.device)
-		return out.err
+		return out.Add(name, e.mode, int64(len(e.content)), bytes.NewReader(e.content), e.device)
 	}
 	file, err := os.Open(e.source)
 	if err != nil {
@@ -236,6 +236,5 @@ func (e entry) write(out *archive, name string) error {
 	if err != nil {
 		return err
 	}
-	out.add(name, e.mode, info.Size(), file, device{})
-	return out.err
+	return out.Add(name, e.mode, info.Size(), file, cpio.Number{})
 }

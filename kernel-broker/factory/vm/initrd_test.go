@@ -34,8 +34,8 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
-// cpio lists what another program finds in the archive.
-func cpio(t *testing.T, archive string) string {
+// listing is what another program finds in the archive.
+func listing(t *testing.T, archive string) string {
 	t.Helper()
 	file, err := os.Open(archive)
 	if err != nil {
@@ -75,7 +75,7 @@ func TestInitrd(t *testing.T) {
 	if digest(t, one) != digest(t, two) {
 		t.Error("the same root gave two archives")
 	}
-	list := cpio(t, one)
+	list := listing(t, one)
 	for _, want := range []string{
 		" init\n", " script\n", " usr/bin/program\n", " usr/lib/x86_64-linux-gnu/libc.so.6\n",
 		" usr/lib64/ld-linux-x86-64.so.2\n", " bin -> usr/bin\n", " usr/bin/cat -> busybox\n",
