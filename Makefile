@@ -250,7 +250,7 @@ test-emulated: build-go build-c $(TEST) ## Slurm's side on emulated clusters, in
 	@status=0; for version in $(SLURM); do \
 		results=emulated; [ $$version = 22.05 ] || results=emulated-$$version; \
 		KB_SLURM=$$version $(STEP) $$results $(TEST) go -o $(RESULTS)/$$results.jsonl -v -- \
-			-tags emulated -count=1 -timeout 40m -p 1 -parallel 4 $(ARGS) ./tests/emulated/... || status=1; \
+			-tags emulated -count=1 -timeout 40m -p 2 -parallel 4 $(ARGS) ./tests/emulated/... || status=1; \
 	done; exit $$status
 
 .PHONY: test-suites
