@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package broker does what package plan decides.
 //
 // One Controller holds the records in memory as they are in the store, takes in

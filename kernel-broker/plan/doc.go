@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package plan decides: given what is recorded, what slurmctld and the agents
 // say, and the time, it returns the records as they must become and the actions
 // to take. It does no I/O, reads no clock and holds no state, so every branch

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package emulated runs a whole Slurm cluster with the product on one host, in
 // seconds and without virtual machines. MUNGE, slurmctld, the slurmds, the
 // broker, its hooks, the agents, the gate and job_submit.lua are the real

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Testresults keeps what test runs said and adds it up.
 //
 // A test that did not run proves nothing, and the usual outputs hide it: `go

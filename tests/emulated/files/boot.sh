@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The first process of a node from a boot to its end: what a node's kernel and
 # init would give it. It is in namespaces of the node's own (processes, mounts,
 # host name, time since boot), so that everything on the node ends with it.

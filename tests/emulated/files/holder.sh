@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The first process of a cluster's namespaces. It gives the cluster a file system
 # of its own, says that it is ready, and then only keeps the namespaces alive and
 # collects orphans. When it ends, the kernel ends everything else in the cluster.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package model tries a cluster with random actions of users, administrators and
 // faults, and compares what happens with a small model of what may happen.
 //

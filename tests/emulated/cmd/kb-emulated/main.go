@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kb-emulated brings up an emulated cluster, gives a user's shell on it
 // or runs a command, and brings it down afterwards.
 //

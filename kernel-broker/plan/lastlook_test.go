@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// A drain between the broker's last look and the boot is heard too: slurmd does
+// not answer before Slurm was looked at once more.
+func TestDrainAfterTheLastLookIsHeard(t *testing.T) {
+	for name, drained := range map[string]bool{"drained": true, "not drained": false} {
+		t.Run(name, func(t *testing.T) {
+			w := running(t)
+			off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
+			home(w)
+			if !w.nodes["n1"].SlurmdHeld {
+				t.Fatal("slurmd may answer before Slurm was looked at after the boot")
+			}
+			if drained {
+				w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+			}
+			actions := w.pass(10 * time.Millisecond)
+			if has(actions, SayAgain) != drained || w.nodes["n1"].SlurmdHeld != drained {
+				t.Errorf("held %t, %v", w.nodes["n1"].SlurmdHeld, actions)
+			}
+		})
+	}
+}
+
+// A node that is back before slurmctld has issued the boot it is armed for waits
+// for that, but not for ever.
+func TestBootFasterThanSlurm(t *testing.T) {
+	for name, c := range map[string]struct {
+		state string
+		after time.Duration
+		held  bool
+	}{
+		"not issued":            {"IDLE+DRAIN+REBOOT_REQUESTED", time.Second, true},
+		"issued":                {"DOWN+DRAIN+REBOOT_ISSUED", time.Second, false},
+		"never issued":          {"IDLE+DRAIN+REBOOT_REQUESTED", time.Minute, false},
+		"held for dead already": {"IDLE+DRAIN+REBOOT_REQUESTED+NOT_RESPONDING", time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := running(t)
+			off(t, w, "IDLE+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7")
+			home(w)
+			w.node("n1", c.state, "kprof: mitgcm@3 for job 7")
+			w.pass(c.after)
+			if held := w.nodes["n1"].SlurmdHeld; held != c.held {
+				t.Errorf("slurmd held: %t", held)
+			}
+		})
+	}
+}
+
+// slurmctld that restarts knows nothing of a node before its slurmd answers: one
+// that is held back would be held back for ever.
+func TestRestartedSlurmctldIsAnswered(t *testing.T) {
+	w := running(t)
+	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
+	home(w)
+	if !w.nodes["n1"].SlurmdHeld {
+		t.Fatal("slurmd is not held back")
+	}
+	w.node("n1", "UNKNOWN+DRAIN+REBOOT_REQUESTED+POWERING_UP", "Reboot ASAP")
+	w.pass(time.Second)
+	if w.nodes["n1"].SlurmdHeld {
+		t.Error("slurmd is held back for ever")
+	}
+}
+
+// An administrator who reboots a node seconds after a return gets the reboot: a
+// boot that was ours is over once Slurm has it behind it.
+func TestRebootSoonAfterAReturn(t *testing.T) {
+	w := running(t)
+	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
+	home(w)
+	w.pass(time.Second)
+	w.slurmd("n1")
+	w.node("n1", "IDLE", "")
+	w.pass(time.Second)
+	w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED", "kernel update")
+	w.pass(time.Second)
+	if n := w.nodes["n1"]; n.Said != nil || n.Armed {
+		t.Errorf("armed by us: %t, taken for a drain: %+v", n.Armed, n.Said)
+	}
+}
+
+// A drain is heard of a node, too, that slurmctld has heard nothing of since it
+// restarted: the node may have lost its power.
+func TestDrainOfAnUnknownNodeIsHeard(t *testing.T) {
+	w := running(t)
+	w.node("n1", "UNKNOWN+DRAIN+REBOOT_REQUESTED", "bad DIMM")
+	w.pass(time.Second)
+	if said := w.nodes["n1"].Said; said == nil || said.Reason != "bad DIMM" || said.Down {
+		t.Errorf("recorded: %+v", said)
+	}
+}
+
+// An administrator resumes a node that a restarted slurmctld has heard nothing of:
+// what was said of it is not said again. Slurm 24.11 refuses that, and does it.
+func TestTakenBackAtARestartedSlurmctld(t *testing.T) {
+	w := running(t)
+	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
+	w.settle()
+	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+	w.report("n1", ReportExecuting, "", "")
+	w.settle()
+	w.silence("n1")
+	w.node("n1", "UNKNOWN+NOT_RESPONDING", "bad DIMM")
+	w.pass(time.Second)
+	w.boot("n1", kernels[0], w.nodes["n1"].Pending.Token)
+	if actions := w.pass(time.Second); has(actions, SayAgain) {
+		t.Errorf("%v", actions)
+	}
+	if actions := w.pass(time.Second); w.nodes["n1"].SlurmdHeld || w.nodes["n1"].Said != nil || has(actions, SayAgain) {
+		t.Errorf("held %t, %+v, %v", w.nodes["n1"].SlurmdHeld, w.nodes["n1"].Said, actions)
+	}
+}
+
+// slurmctld restarts while it is told again what an administrator said: slurmd
+// answers once it knows, or once the administrator has taken it back.
+func TestSaidAgainToARestartedSlurmctld(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, after string
+		said          bool
+	}{
+		"told":       {"UNKNOWN+DRAIN+REBOOT_REQUESTED", "UNKNOWN+DRAIN+NOT_RESPONDING", true},
+		"taken back": {"UNKNOWN+DRAIN+NOT_RESPONDING", "UNKNOWN+NOT_RESPONDING", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := running(t)
+			w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
+			w.settle()
+			off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+			home(w)
+			w.node("n1", c.before, "bad DIMM")
+			if actions := w.pass(time.Second); !has(actions, SayAgain) || !w.nodes["n1"].SlurmdHeld {
+				t.Fatalf("held %t, %v", w.nodes["n1"].SlurmdHeld, actions)
+			}
+			said(w, c.after, "bad DIMM")
+			if n := w.nodes["n1"]; n.SlurmdHeld {
+				t.Errorf("slurmd is held back for ever: %+v", n.Said)
+			}
+			w.slurmd("n1")
+			w.node("n1", "IDLE", "")
+			if c.said {
+				w.node("n1", "IDLE+DRAIN", "bad DIMM")
+			}
+			if actions := w.pass(time.Minute); w.nodes["n1"].Said != nil || has(actions, SayAgain) || has(actions, DrainNode) || has(actions, DownNode) {
+				t.Errorf("%+v, %v", w.nodes["n1"].Said, actions)
+			}
+		})
+	}
+}
+
+// Slurm 26.05 marks a job's boot as an administrator's is marked: it is none.
+func TestAJobsBootIsNoReboot(t *testing.T) {
+	w := steadyOnStock(t, "n1")
+	w.job(7, "CONFIGURING", true, "n1")
+	w.node("n1", "ALLOCATED+REBOOT_ISSUED+POWERING_UP", "")
+	w.pass(time.Second)
+	if r := w.nodes["n1"].Reboot; r != nil {
+		t.Errorf("taken for an administrator's: %+v", r)
+	}
+}
+
+// An administrator drains a node that Slurm 26.05 boots for a job, which Slurm then
+// requeues: the node is to be drained, not set down.
+func TestDrainOfANodeThatBootsForAJob(t *testing.T) {
+	w := switching(t)
+	delete(w.slurm.Jobs, 7)
+	w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", State: "PENDING", Restart: 1}}
+	w.node("n1", "IDLE+DRAIN+REBOOT_ISSUED+NOT_RESPONDING+POWERING_UP", "bad fan")
+	w.pass(time.Second)
+	if said := w.nodes["n1"].Said; said == nil || said.Down || w.nodes["n1"].Reboot != nil {
+		t.Errorf("recorded: %+v, reboot %+v", said, w.nodes["n1"].Reboot)
+	}
+}
+
+// A drain stays a drain when it is the broker that had the job requeued: that a
+// job was thrown off its node tells a node set down only where nobody else did it.
+func TestDrainOfANodeWhoseJobTheBrokerRequeues(t *testing.T) {
+	for name, change := range map[string]func(a *kb.Allocation){
+		"thrown off by Slurm":        func(*kb.Allocation) {},
+		"suspended before its begin": func(a *kb.Allocation) { a.Suspended = true },
+		"failed":                     func(a *kb.Allocation) { a.Phase = kb.PhaseFailed },
+	} {
+		w := running(t)
+		n := w.nodes["n1"]
+		change(w.allocs[kb.JobID{Job: 7}])
+		w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", Restart: 1, State: "PENDING", Reason: "BeginTime", Reboot: true}}
+		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
+		d := &decision{in: w.input(), nodes: w.nodes, allocs: w.allocs}
+		if down := d.wasDowned(n, w.slurm.Nodes["n1"]); down != (name == "thrown off by Slurm") {
+			t.Errorf("%s: set down: %t", name, down)
+		}
+	}
+}
