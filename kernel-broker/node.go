@@ -226,6 +226,8 @@ type Node struct {
 	Armed bool `json:"armed,omitempty"`
 	// ArmedAt is when that was last asked for.
 	ArmedAt time.Time `json:"armed_at,omitzero"`
+	// ArmedIssued: Slurm has begun that boot.
+	ArmedIssued bool `json:"armed_issued,omitempty"`
 	// Said is what an administrator said of the node and Slurm is about to forget.
 	Said *Said `json:"said,omitempty"`
 	// SlurmdHeld: slurmd may not answer before Slurm has Said again.

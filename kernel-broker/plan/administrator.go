@@ -85,16 +85,19 @@ func (d *decision) ourBoot(n *kb.Node, s kb.SlurmNode) {
 		n.Armed = n.Armed && d.in.Slurm.At.Sub(n.ArmedAt) < armTime
 	case strings.HasPrefix(s.Reason, kb.ReasonReturn):
 		n.Armed, n.ArmedAt = true, time.Time{}
+	case n.ArmedIssued && !s.RebootIssued():
+		n.Armed = false // ours had begun: this one was asked for after it
 	case d.in.Slurm.At.After(n.ArmedAt):
 		n.ArmedAt = time.Time{}
 	}
+	n.ArmedIssued = n.Armed && (n.ArmedIssued || s.RebootIssued() && !s.BootsForJob())
 }
 
 // armLater asks Slurm for a boot, and notes that before it is: an administrator who
 // drains the node a moment later takes the place of our words.
 func (d *decision) armLater(n *kb.Node) {
 	if !n.Armed || d.in.Now.Sub(n.ArmedAt) > armTime/2 {
-		n.Armed, n.ArmedAt = true, d.in.Now
+		n.Armed, n.ArmedAt, n.ArmedIssued = true, d.in.Now, false
 	}
 	d.arms = append(d.arms, n.Name)
 }

@@ -90,6 +90,20 @@ func TestRebootSoonAfterAReturn(t *testing.T) {
 	}
 }
 
+// So does one whose reboot follows ours with no look in between.
+func TestRebootAtTheEndOfAReturn(t *testing.T) {
+	w := running(t)
+	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
+	home(w)
+	w.pass(time.Second)
+	w.slurmd("n1")
+	w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED", "kernel update")
+	w.pass(time.Second)
+	if n := w.nodes["n1"]; n.Said != nil || n.Armed || n.Reboot == nil {
+		t.Errorf("armed by us: %t, taken for a drain: %+v, reboot %+v", n.Armed, n.Said, n.Reboot)
+	}
+}
+
 // A drain is heard of a node, too, that slurmctld has heard nothing of since it
 // restarted: the node may have lost its power.
 func TestDrainOfAnUnknownNodeIsHeard(t *testing.T) {
