@@ -138,13 +138,12 @@ func TestScontrolReboot(t *testing.T) {
 // scontrol reconfigure while a profile job runs: its node is home a minute later.
 func TestReconfigureWhileRunning(t *testing.T) {
 	t.Parallel()
-	s := Start(t, nil)
+	// Otherwise slurmctld, which reckons boots in whole seconds, may take a node
+	// for crashed that it asks anew.
+	s := Start(t, func(o *Options) { o.ReturnToService = 2 })
 	id := s.Sbatch("alice", "held", "-N1", "--nodelist=n1", "--kernel-profile=mitgcm")
 	s.WaitJob(id, "RUNNING")
 	s.Wait(Limit, "the job's step", func() bool { return len(s.Records("alice", id)) == 1 })
-	// slurmctld counts boots in whole seconds: a node that has just booted may look
-	// like one that crashed to a slurmctld that asks it anew.
-	pause(s.Ctx, 7*time.Second)
 	s.Must("root", "scontrol", "reconfigure")
 	pause(s.Ctx, 3*time.Second) // what it does to nodes comes by and by
 	s.LetGo("alice", id)

@@ -84,7 +84,8 @@ func (r *run) settleWords() error {
 			stock := r.c.Node(n.name).Kernel() == emulated.KernelNamed(emulated.StockName).Release
 			switch {
 			case n.word == nil:
-			case !stock || has(seen["State"], "ALLOCATED", "MIXED", "COMPLETING") || !n.word.stands(seen):
+			// A resume in the moment in which the broker says it again is lost.
+			case !stock || has(seen["State"], "ALLOCATED", "MIXED", "COMPLETING") || rebooting(seen) || !n.word.stands(seen):
 				waits += r.nodeLine(n)
 			}
 		}
