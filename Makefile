@@ -35,7 +35,7 @@ GO_SUITES   := $(patsubst %,./%/...,$(wildcard tests/lab tests/suites tests/fact
 # CI has 90 minutes on 2 cores and wants to be done in half of that. What it has
 # no time for: who is trusted and what jobs do with their kernels, on the virtual
 # cluster, and what boots a distribution's kernel for each test.
-LONG_TESTS  := ^Test(Trust|Profiling|Chaos)
+LONG_TESTS  := ^Test(Trust|Profiling|Chaos|Reproducible)
 LONG_SUITES := $(patsubst %,./%/...,$(wildcard kernel-broker/agent/collect \
 	kernel-broker/agent/kexec kernel-broker/factory/admission tests/systemd))
 # Kernels with a profile or a trace take runs: kernelctl kernel build. Those
@@ -263,7 +263,7 @@ test-suites: build kernels $(TEST) ## the suites on the virtual cluster (root or
 .PHONY: test-long
 test-long: deps-long build kernels kernels-long $(TEST) ## the suites that CI has no time for: trust and profiling on the cluster, collectors, Secure Boot, systemd (more than an hour)
 	@$(MAKE) --no-print-directory test-emulated SLURM="24.11 26.05" EMULATED_SKIP=none
-	@$(STEP) long-suites $(TEST) go -o $(RESULTS)/long-suites.jsonl -v -- -tags lab -count=1 -timeout 150m -p 1 -run '$(LONG_TESTS)' $(ARGS) ./tests/suites/...
+	@$(STEP) long-suites $(TEST) go -o $(RESULTS)/long-suites.jsonl -v -- -tags lab -count=1 -timeout 150m -p 1 -run '$(LONG_TESTS)' $(ARGS) ./tests/suites/... ./tests/factory/...
 	@$(STEP) long $(TEST) go -o $(RESULTS)/long.jsonl -v -- -tags lab -count=1 -timeout 90m -p 1 $(ARGS) $(LONG_SUITES)
 
 .PHONY: test-units
