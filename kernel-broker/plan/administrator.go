@@ -25,19 +25,15 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 	held := n.SlurmdHeld
 	if s.Unknown() {
 		d.unheard(n, s, agent)
-		if !agent.Connected {
-			n.SlurmdHeld = held
-		}
-		return
-	}
-	d.ourBoot(n, s)
-	d.rebootAsked(n, s)
-	d.listen(n, s, agent)
-	d.sayAgain(n, s, agent)
-	d.settleBoot(n, s, agent)
-	if agent.Connected {
-		n.SlurmdHeld = n.SlurmdHeld || d.silentBoot(n, agent) && (d.unseen(n, s, agent) || d.unissued(n, s, agent))
 	} else {
+		d.ourBoot(n, s)
+		d.rebootAsked(n, s)
+		d.listen(n, s, agent)
+		d.sayAgain(n, s, agent)
+		d.settleBoot(n, s, agent)
+		n.SlurmdHeld = n.SlurmdHeld || silentBoot(n, agent) && (d.unseen(n, s, agent) || d.unissued(n, s, agent))
+	}
+	if !agent.Connected {
 		n.SlurmdHeld = held // nobody is there to be told
 	}
 }
@@ -49,12 +45,12 @@ func (d *decision) unheard(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	if s.Foreign() || n.Said != nil {
 		d.listen(n, s, agent)
 	}
-	n.SlurmdHeld = agent.Connected && n.Said == nil && d.silentBoot(n, agent) && d.unseen(n, s, agent)
+	n.SlurmdHeld = n.Said == nil && silentBoot(n, agent) && d.unseen(n, s, agent)
 	d.sayAgain(n, s, agent)
 }
 
 // silentBoot reports whether a boot of ours is over of which Slurm has yet to hear.
-func (d *decision) silentBoot(n *kb.Node, agent Agent) bool {
+func silentBoot(n *kb.Node, agent Agent) bool {
 	return n.Boot.Token != "" && n.KnownBoot != n.Boot.BootID && !agent.Slurmd.Running
 }
 
@@ -226,11 +222,11 @@ func (d *decision) settleBoot(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		return
 	}
 	n.SlurmdHeld = false
-	if n.Boot.Token == "" || n.KnownBoot == n.Boot.BootID || !n.Steady() || d.owner(n) != nil || n.KeptFor != "" {
+	if !silentBoot(n, agent) || !agent.Connected || !n.Steady() || d.owner(n) != nil || n.KeptFor != "" {
 		return
 	}
 	half := s.Drained() && s.Reason == settling
-	if !s.Free() || s.Waiting() || s.RebootAsked() || s.Down() || s.Drained() && !half || !agent.Connected || agent.Slurmd.Running {
+	if !s.Free() || s.Waiting() || s.RebootAsked() || s.Down() || s.Drained() && !half {
 		return
 	}
 	if d.saidSince(n) && !half {
