@@ -5,13 +5,12 @@ package emulated
 import (
 	"crypto/rand"
 	"embed"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
 //go:embed files
@@ -124,7 +123,7 @@ func (c *Cluster) configure(system string) error {
 	for name, config := range map[string]map[string]any{
 		"broker": brokerConfig(o), "client": clientConfig(o), "agent": agentConfig(o),
 	} {
-		text, err := yamlFile(config)
+		text, err := lab.ConfigFile(config)
 		if err != nil {
 			return err
 		}
@@ -180,22 +179,4 @@ func write(path, text string, mode os.FileMode) error {
 		return fmt.Errorf("file: %w", err)
 	}
 	return os.Chmod(path, mode)
-}
-
-// yamlFile renders a configuration file, through JSON, so that any struct or
-// typed slice of a caller becomes plain maps and lists.
-func yamlFile(config map[string]any) ([]byte, error) {
-	raw, err := json.Marshal(config)
-	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	var plain any
-	if err := yaml.Unmarshal(raw, &plain); err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	text, err := yaml.Marshal(plain)
-	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	return text, nil
 }

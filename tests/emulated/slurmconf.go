@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
 const (
@@ -125,7 +127,7 @@ const plugstackConf = "required /opt/kernel-broker/kernel_profile.so kernelctl=/
 	" proc=/machine/proc sys=/machine/sys\n"
 
 func brokerConfig(o Options) map[string]any {
-	return merge(map[string]any{
+	return lab.MergeConfig(map[string]any{
 		"cluster": "emulated",
 		"listen":  fmt.Sprintf("%s:%d", frontAddress, brokerPort),
 		"tls":     map[string]any{"mode": "none"},
@@ -134,13 +136,13 @@ func brokerConfig(o Options) map[string]any {
 }
 
 func clientConfig(o Options) map[string]any {
-	return merge(map[string]any{
+	return lab.MergeConfig(map[string]any{
 		"log_file": "/var/log/kernel-broker/hooks.log",
 	}, o.Client)
 }
 
 func agentConfig(o Options) map[string]any {
-	return merge(map[string]any{
+	return lab.MergeConfig(map[string]any{
 		"broker":    fmt.Sprintf("%s:%d", frontAddress, brokerPort),
 		"tls":       map[string]any{"mode": "none"},
 		"cache":     map[string]any{"max_bytes": 64 << 20},
@@ -149,22 +151,4 @@ func agentConfig(o Options) map[string]any {
 		"proc":      "/machine/proc",
 		"sys":       "/machine/sys",
 	}, o.Agent)
-}
-
-// merge lays over on base: maps are merged, nil deletes, the rest replaces.
-func merge(base, over map[string]any) map[string]any {
-	for k, v := range over {
-		if v == nil {
-			delete(base, k)
-			continue
-		}
-		inner, ok := base[k].(map[string]any)
-		outer, ok2 := v.(map[string]any)
-		if ok && ok2 {
-			base[k] = merge(inner, outer)
-			continue
-		}
-		base[k] = v
-	}
-	return base
 }

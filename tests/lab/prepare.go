@@ -123,7 +123,7 @@ func (l *Lab) WriteProductConfig() error {
 		files[filepath.Join(at, "agent.yaml")] = agentConfig(o, i)
 	}
 	for name, config := range files {
-		text, err := yamlFile(config)
+		text, err := ConfigFile(config)
 		if err != nil {
 			return fmt.Errorf("file %q: %w", name, err)
 		}

@@ -85,7 +85,7 @@ func brokerConfig(o Options, m Mode) map[string]any {
 	if o.ExternalEtcd {
 		etcd["endpoints"] = []string{etcdEndpoint}
 	}
-	return merge(merge(map[string]any{
+	return MergeConfig(MergeConfig(map[string]any{
 		"etcd":    etcd,
 		"cluster": "lab",
 		"socket":  brokerSocket,
@@ -97,7 +97,7 @@ func brokerConfig(o Options, m Mode) map[string]any {
 }
 
 func clientConfig(o Options) map[string]any {
-	return merge(map[string]any{
+	return MergeConfig(map[string]any{
 		"broker":   "unix://" + brokerSocket,
 		"ca":       "/var/lib/kernel-broker/ca.pem",
 		"log_file": "/var/log/kernel-broker/hook.log",
@@ -105,7 +105,7 @@ func clientConfig(o Options) map[string]any {
 }
 
 func agentConfig(o Options, i int) map[string]any {
-	return merge(merge(map[string]any{
+	return MergeConfig(MergeConfig(map[string]any{
 		"node":   nodeName(i),
 		"broker": fmt.Sprintf("%s:%d", frontAddress, brokerPort),
 		"cache":  map[string]any{"max_bytes": 256 << 20},
@@ -116,8 +116,8 @@ const kernelctlPath = "/usr/local/bin/kernelctl"
 
 const brokerSocket = "/run/kernel-broker/broker.sock"
 
-// merge lays over on base: maps are merged, nil deletes, the rest replaces.
-func merge(base, over map[string]any) map[string]any {
+// MergeConfig lays over on base: maps are merged, nil deletes, the rest replaces.
+func MergeConfig(base, over map[string]any) map[string]any {
 	for k, v := range over {
 		if v == nil {
 			delete(base, k)
@@ -126,7 +126,7 @@ func merge(base, over map[string]any) map[string]any {
 		inner, ok := base[k].(map[string]any)
 		outer, ok2 := v.(map[string]any)
 		if ok && ok2 {
-			base[k] = merge(inner, outer)
+			base[k] = MergeConfig(inner, outer)
 			continue
 		}
 		base[k] = v
@@ -134,8 +134,8 @@ func merge(base, over map[string]any) map[string]any {
 	return base
 }
 
-// yamlFile renders a configuration file.
-func yamlFile(config map[string]any) ([]byte, error) {
+// ConfigFile renders a configuration file.
+func ConfigFile(config map[string]any) ([]byte, error) {
 	// Through JSON, so that any struct or typed slice of a caller becomes
 	// plain maps and lists.
 	raw, err := json.Marshal(config)

@@ -19,7 +19,7 @@ func TestAgentConfigOverrides(t *testing.T) {
 		"broker": nil,
 		"extra":  true,
 	}}
-	text, err := yamlFile(agentConfig(o, 2))
+	text, err := ConfigFile(agentConfig(o, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
