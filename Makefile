@@ -231,11 +231,11 @@ fuzz: | $(GO) ## run each fuzz target for FUZZTIME seconds (600), or those that 
 
 .PHONY: test-flood
 test-flood: $(TEST) ## 10,000 connections, which the race detector of test-unit has no room for
-	@$(STEP) flood $(TEST) go -o $(RESULTS)/flood.jsonl -v -- -count=1 -run TenThousand $(ARGS) ./kernel-broker/rpc
+	@$(STEP) flood $(TEST) go -o $(RESULTS)/flood.jsonl -v -- -count=1 -run TenThousand $(ARGS) ./kernel-broker/broker/server
 
 .PHONY: test-store
 test-store: $(TEST) ## only the store's conformance suite, on memory and on etcd (part of test-unit)
-	@$(STEP) store $(TEST) go -o $(RESULTS)/store.jsonl -v -- -race -count=1 $(ARGS) ./kernel-broker/store/... ./kernel-broker/etcdserver/...
+	@$(STEP) store $(TEST) go -o $(RESULTS)/store.jsonl -v -- -race -count=1 $(ARGS) ./kernel-broker/broker/store/... ./kernel-broker/broker/store/etcdserver/...
 
 .PHONY: test-c
 test-c: $(TEST) ## C tests under the sanitizers, TAP
@@ -365,10 +365,10 @@ sysconfdir  ?= /etc
 # administrator wrote is ever overwritten.
 SAMPLES := kernel-broker/cmd/kernel-broker/broker.sample.yaml:broker.yaml \
 	kernel-broker/agent/config/agent.sample.yaml:agent.yaml \
-	kernel-broker/client/client.yaml:client.yaml \
+	kernel-broker/api/client/client.yaml:client.yaml \
 	kernel-broker/factory/site/factory.yaml:factory.yaml \
-	kernel-broker/policyfile/policy.sample.yaml:policy.yaml \
-	kernel-broker/signing/trust.sample.yaml:trust.yaml
+	kernel-broker/auth/authz/policy.sample.yaml:policy.yaml \
+	kernel-broker/auth/signing/trust.sample.yaml:trust.yaml
 
 .PHONY: install
 install: build ## install below DESTDIR

@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 )
 
 // documentAdmission is what was looked at before a kernel was registered.
@@ -157,16 +157,16 @@ func writeManifest(dir string, r registration, f admission.Finding, image catalo
 		return "", usageError{errors.New("nobody knows which drivers the kernel has: give --manifest or --driver, or leave --no-boot-test away")}
 	}
 	slices.Sort(drivers)
-	m := factory.Manifest{
-		Format: factory.ManifestFormat, Name: r.profile, Release: f.Release, BuildID: f.BuildID, Architecture: "x86_64",
-		Image:   factory.File{Name: filepath.Base(r.kernel), Digest: image.Digest, Size: int64(image.Size)},
-		Drivers: factory.Offer{BuiltIn: slices.Compact(drivers), Modular: []string{}},
-		Limits:  factory.Limits{CommandLineBytes: int(f.CommandLine)},
+	m := build.Manifest{
+		Format: build.ManifestFormat, Name: r.profile, Release: f.Release, BuildID: f.BuildID, Architecture: "x86_64",
+		Image:   build.File{Name: filepath.Base(r.kernel), Digest: image.Digest, Size: int64(image.Size)},
+		Drivers: build.Offer{BuiltIn: slices.Compact(drivers), Modular: []string{}},
+		Limits:  build.Limits{CommandLineBytes: int(f.CommandLine)},
 	}
 	if err := m.Write(dir); err != nil {
 		return "", err
 	}
-	return filepath.Join(dir, factory.ManifestFile), nil
+	return filepath.Join(dir, build.ManifestFile), nil
 }
 
 // document keeps what was found with the version.

@@ -11,8 +11,8 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/site"
 )
 
@@ -31,7 +31,7 @@ func (a *app) allowed(name string, arguments []string) error {
 // honoured refuses arguments that the kernel would ignore, by the configuration
 // inside the image or, where there is none, the given one or the one beside it.
 func (a *app) honoured(ctx context.Context, k *api.KernelSpec, image, config string) error {
-	config = cmp.Or(config, filepath.Join(filepath.Dir(image), factory.ConfigFile))
+	config = cmp.Or(config, filepath.Join(filepath.Dir(image), build.ConfigFile))
 	known, err := admission.Honours(ctx, image, config, k.GetArguments())
 	if err != nil {
 		return fmt.Errorf("kernel %q: %w", refOfSpec(k), err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
 )
 
 // defaultAuditDir is where a broker that was told nothing keeps its record.

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/site"
@@ -136,7 +136,7 @@ func (a *app) cacheDir() (string, error) {
 	if dir := a.Getenv("KB_CACHE"); dir != "" {
 		return filepath.Abs(dir)
 	}
-	return factory.DefaultCacheDir()
+	return build.DefaultCacheDir()
 }
 
 func (r buildRequest) validate() error {

@@ -16,13 +16,13 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 func TestBuildRefuses(t *testing.T) {
@@ -166,7 +166,7 @@ func TestLogFollows(t *testing.T) {
 func aCandidate(t *testing.T, cache string, outcome verdict.Outcome) pipeline.Candidate {
 	t.Helper()
 	kernels := filepath.Join(cache, "kernels")
-	dir := build(t, kernels, "mitgcm", "better bytes")
+	dir := writeKernel(t, kernels, "mitgcm", "better bytes")
 	image, err := catalog.DescribeFile(filepath.Join(dir, "bzImage"), catalog.MaxInitrd)
 	if err != nil {
 		t.Fatal(err)
@@ -178,9 +178,9 @@ func aCandidate(t *testing.T, cache string, outcome verdict.Outcome) pipeline.Ca
 		return verdict.Sample{Workload: "w", Metric: verdict.KernelInstructions, Unit: "instructions/operation", Kernel: kernel, Exact: true,
 			Values: []float64{value}, Seed: 7, Size: 3, Operations: 3}
 	}
-	made, err := report.Make(report.Facts{Subject: "mitgcm", Application: "MITgcm", Current: "stock", Stock: "stock", Made: "2026-11-20T12:00:00Z",
-		Kernels:      []report.Kernel{{Kernel: verdict.Kernel{Name: "mitgcm"}}, {Kernel: verdict.Kernel{Name: "stock"}}},
-		Workloads:    []report.Workload{{Name: "w", Operation: "write"}},
+	made, err := kernelreport.Make(kernelreport.Facts{Subject: "mitgcm", Application: "MITgcm", Current: "stock", Stock: "stock", Made: "2026-11-20T12:00:00Z",
+		Kernels:      []kernelreport.Kernel{{Kernel: verdict.Kernel{Name: "mitgcm"}}, {Kernel: verdict.Kernel{Name: "stock"}}},
+		Workloads:    []kernelreport.Workload{{Name: "w", Operation: "write"}},
 		Applications: []verdict.Application{{Name: "MITgcm", Test: run, Kernel: "mitgcm"}},
 		Samples:      []verdict.Sample{sample("mitgcm", 94), sample("stock", 100)},
 		Checks:       []verdict.CheckRun{{Workload: "w", Kernel: "mitgcm", Passed: true}},
@@ -253,7 +253,7 @@ func TestPublish(t *testing.T) {
 		t.Fatalf("%s, %v", folder, err)
 	}
 	// It comes with the manifest that was registered with it.
-	if m, err := factory.ReadManifest(folder); err != nil || m.Image.Digest != c.ImageDigest || m.Source.Package != "linux-source-6.1" {
+	if m, err := build.ReadManifest(folder); err != nil || m.Image.Digest != c.ImageDigest || m.Source.Package != "linux-source-6.1" {
 		t.Errorf("its manifest is %+v, %v", m, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(folder, "bzImage")); err != nil || string(text) != "better bytes" {

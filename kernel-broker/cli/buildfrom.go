@@ -12,7 +12,7 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
@@ -44,7 +44,7 @@ func (a *app) fromRuns(ctx context.Context, r *buildRequest) error {
 		}
 		runs = append(runs, foundRun{run, result})
 	}
-	recipe, err := factory.LoadRecipe(r.options.Catalog, r.options.Name)
+	recipe, err := build.LoadRecipe(r.options.Catalog, r.options.Name)
 	if err != nil {
 		return err
 	}
@@ -103,9 +103,9 @@ func (f foundRun) counted() bool { return f.result.PGO != nil && len(f.result.PG
 // Counters fit one kernel, and those of another profile's are refused before hours
 // of work; whether they are of the very build is found out when that is there.
 // Names of functions fit any kernel.
-func (f foundRun) gives(recipe factory.Recipe, instrumented bool) (gift, error) {
+func (f foundRun) gives(recipe build.Recipe, instrumented bool) (gift, error) {
 	traced, id := f.result.Used().Any(), f.run.GetId()
-	slimmed, profiled := recipe.Slimming == factory.SlimmingTrace, recipe.Optimisation.Profiled()
+	slimmed, profiled := recipe.Slimming == build.SlimmingTrace, recipe.Optimisation.Profiled()
 	no := func(format string, args ...any) (gift, error) {
 		return gift{}, fmt.Errorf("run %d "+format+": %w", append(append([]any{id}, args...), kernelbroker.ErrPrecluded)...)
 	}
@@ -123,9 +123,9 @@ func (f foundRun) gives(recipe factory.Recipe, instrumented bool) (gift, error) 
 			"Name runs with syscalls or callgraph, of which slimming keeps what the job used, or no run")
 	case traced && !slimmed && !g.counters:
 		return no("tells what its job used of its kernel, and the recipe %s does not slim (slimming: %s), so that all of its options stay anyway",
-			recipe.Name, factory.SlimmingTrace)
+			recipe.Name, build.SlimmingTrace)
 	case !g.trace && !g.counters:
-		return no("has counters, and the recipe %s takes no profile (optimisation: %s or %s)", recipe.Name, factory.OptimisePGO, factory.OptimisePGOSafe)
+		return no("has counters, and the recipe %s takes no profile (optimisation: %s or %s)", recipe.Name, build.OptimisePGO, build.OptimisePGOSafe)
 	case traced && !slimmed:
 		g.aside = "what its job used is left aside: the recipe does not slim"
 	case f.counted() && instrumented:

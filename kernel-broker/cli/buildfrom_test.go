@@ -13,12 +13,12 @@ import (
 	"testing"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -30,15 +30,15 @@ func TestWhatARunGives(t *testing.T) {
 	noise := profiling.Result{Collectors: []profiling.Collector{"io", "noise"}, Noise: &profiling.Noise{}, IO: &profiling.IO{Files: []profiling.File{{FileSystem: "ext4"}}}}
 	refused := profiling.Result{Collectors: []profiling.Collector{"noise"}, Refused: []profiling.Refusal{
 		{Node: "n1", Unsupported: profiling.Unsupported{Collector: "syscalls", Detail: "no BTF\x1b[31m", Remedy: "build it in"}}}}
-	all := factory.Recipe{Name: "mitgcm", Slimming: factory.SlimmingTrace, Optimisation: factory.OptimisePGO}
-	slims := factory.Recipe{Name: "mitgcm", Slimming: factory.SlimmingTrace, Optimisation: factory.OptimiseO2}
-	profiles := factory.Recipe{Name: "mitgcm", Slimming: factory.SlimmingNone, Optimisation: factory.OptimisePGOSafe}
-	plain := factory.Recipe{Name: "mitgcm", Optimisation: factory.OptimiseO2}
+	all := build.Recipe{Name: "mitgcm", Slimming: build.SlimmingTrace, Optimisation: build.OptimisePGO}
+	slims := build.Recipe{Name: "mitgcm", Slimming: build.SlimmingTrace, Optimisation: build.OptimiseO2}
+	profiles := build.Recipe{Name: "mitgcm", Slimming: build.SlimmingNone, Optimisation: build.OptimisePGOSafe}
+	plain := build.Recipe{Name: "mitgcm", Optimisation: build.OptimiseO2}
 	const stock, counting = "stock", "mitgcm-instrumented"
 	for name, c := range map[string]struct {
 		result       profiling.Result
 		kernel       string
-		recipe       factory.Recipe
+		recipe       build.Recipe
 		instrumented bool
 		want         string // trace, counters, both; or words of the refusal
 	}{

@@ -9,15 +9,15 @@ import (
 	"testing"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 )
 
 // invented is a catalog with two kernels.
 func invented(t *testing.T) (dir, kernels string) {
 	t.Helper()
 	kernels = t.TempDir()
-	build(t, kernels, "mitgcm", strings.Repeat("mitgcm ", 200000)) // several chunks
-	build(t, kernels, "stock", "stock")
+	writeKernel(t, kernels, "mitgcm", strings.Repeat("mitgcm ", 200000)) // several chunks
+	writeKernel(t, kernels, "stock", "stock")
 	return filepath.Join("testdata", "catalog"), kernels
 }
 
@@ -48,7 +48,7 @@ func TestApplyRefuses(t *testing.T) {
 	dir, kernels := invented(t)
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels, "--profile", "mitgcm")
 	f.must(3, "no such profiles", "profile", "apply", dir, "--kernels", kernels, "--profile", "other")
-	build(t, kernels, "mitgcm", "other bytes")
+	writeKernel(t, kernels, "mitgcm", "other bytes")
 	f.must(3, `kernel "mitgcm@1" exists with other content`, "profile", "apply", dir, "--kernels", kernels)
 	f.must(3, `kernel "mitgcm@1" exists with other content`, "profile", "apply", dir, "--kernels", kernels, "--dry-run")
 	if err := os.WriteFile(filepath.Join(kernels, "mitgcm", "bzImage"), []byte("damaged"), 0o644); err != nil {

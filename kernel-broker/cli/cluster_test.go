@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 )
 
 func someNodes() []*api.Node {
@@ -105,7 +105,7 @@ func TestWatch(t *testing.T) {
 
 func TestHealthOfAnIllBroker(t *testing.T) {
 	f := newFixture(t)
-	f.components[1] = rpc.Component{Name: "slurm", Detail: "slurmctld does not answer"}
+	f.components[1] = server.Component{Name: "slurm", Detail: "slurmctld does not answer"}
 	if out := f.must(1, "the broker is not well", "health"); !strings.Contains(out, "slurm      ILL    slurmctld does not answer") {
 		t.Errorf("health: %s", out)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 )
 
 // A document is fetched when it is small, and no further than it was announced.

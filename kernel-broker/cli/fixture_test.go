@@ -29,10 +29,10 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission/imagetest"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/store/memstore"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -56,26 +56,26 @@ func (f *files) State(_ context.Context, digest string) (bool, uint64, error) {
 	return false, uint64(len(f.parts[digest])), nil
 }
 
-func (f *files) List(context.Context) ([]rpc.Artifact, uint64, uint64, error) {
+func (f *files) List(context.Context) ([]server.Artifact, uint64, uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []rpc.Artifact
+	var all []server.Artifact
 	used := 0
 	for _, digest := range slices.Sorted(maps.Keys(f.bytes)) {
-		all, used = append(all, rpc.Artifact{Digest: digest, Size: uint64(len(f.bytes[digest])), Used: noon, NeededBy: []string{"mitgcm@1"}}), used+len(f.bytes[digest])
+		all, used = append(all, server.Artifact{Digest: digest, Size: uint64(len(f.bytes[digest])), Used: noon, NeededBy: []string{"mitgcm@1"}}), used+len(f.bytes[digest])
 	}
 	for _, digest := range slices.Sorted(maps.Keys(f.parts)) {
-		all, used = append(all, rpc.Artifact{Digest: digest, Size: uint64(len(f.parts[digest])), Used: noon, Partial: true}), used+len(f.parts[digest])
+		all, used = append(all, server.Artifact{Digest: digest, Size: uint64(len(f.parts[digest])), Used: noon, Partial: true}), used+len(f.parts[digest])
 	}
 	return all, uint64(used), 1 << 30, nil
 }
 
-func (f *files) Collect(_ context.Context, dryRun bool) ([]rpc.Artifact, error) {
+func (f *files) Collect(_ context.Context, dryRun bool) ([]server.Artifact, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var removed []rpc.Artifact
+	var removed []server.Artifact
 	for digest, data := range f.parts {
-		if removed = append(removed, rpc.Artifact{Digest: digest, Size: uint64(len(data)), Used: noon, Partial: true}); !dryRun {
+		if removed = append(removed, server.Artifact{Digest: digest, Size: uint64(len(data)), Used: noon, Partial: true}); !dryRun {
 			delete(f.parts, digest)
 		}
 	}
@@ -185,38 +185,38 @@ type fixture struct {
 	nodes      *nodes
 	jobs       *jobs
 	runs       runs
-	components []rpc.Component
+	components []server.Component
 	try        bootTest // of what is registered
 }
 
-func newFixture(t *testing.T, change ...func(*rpc.Options)) *fixture {
+func newFixture(t *testing.T, change ...func(*server.Options)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, socket: filepath.Join(t.TempDir(), "b.sock"), files: &files{bytes: map[string][]byte{}, parts: map[string][]byte{}}, nodes: &nodes{}, jobs: &jobs{}}
 	store := memstore.New()
 	quiet := slog.New(slog.DiscardHandler)
 	f.catalog = catalog.New(catalog.Options{Store: store, HasArtifact: f.files.has, Log: quiet, Now: func() time.Time { return noon }})
-	f.components = []rpc.Component{{Name: "store", Healthy: true, Detail: "revision 7"}, {Name: "slurm", Healthy: true, Detail: "22.05.8"}}
-	options := rpc.Options{Catalog: f.catalog, Artifacts: f.files, Version: "1.2.3", Log: quiet,
-		Health: func(context.Context) []rpc.Component { return f.components }}
+	f.components = []server.Component{{Name: "store", Healthy: true, Detail: "revision 7"}, {Name: "slurm", Healthy: true, Detail: "22.05.8"}}
+	options := server.Options{Catalog: f.catalog, Artifacts: f.files, Version: "1.2.3", Log: quiet,
+		Health: func(context.Context) []server.Component { return f.components }}
 	for _, c := range change {
 		c(&options)
 	}
-	server := rpc.NewServer(options)
-	api.RegisterNodeServiceServer(server, f.nodes)
-	api.RegisterAllocationServiceServer(server, f.jobs)
-	api.RegisterRunServiceServer(server, &f.runs)
+	served := server.NewServer(options)
+	api.RegisterNodeServiceServer(served, f.nodes)
+	api.RegisterAllocationServiceServer(served, f.jobs)
+	api.RegisterRunServiceServer(served, &f.runs)
 	listener, err := net.Listen("unix", f.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := server.Serve(options.Listener(listener)); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		if err := served.Serve(options.Listener(listener)); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			t.Error(err)
 		}
 	})
 	t.Cleanup(func() {
-		server.Stop()
+		served.Stop()
 		serving.Wait()
 		if err := store.Close(); err != nil {
 			t.Error(err)
@@ -309,14 +309,14 @@ CONFIG_UNIX=y
 CONFIG_INET=y
 `
 
-// build makes a kernel as the factory leaves it, and returns its folder.
-func build(t *testing.T, kernels, name, content string) string {
+// writeKernel makes a kernel as the factory leaves it, and returns its folder.
+func writeKernel(t *testing.T, kernels, name, content string) string {
 	t.Helper()
 	sum := sha256.Sum256([]byte(content))
 	return describe(t, kernels, name, content, hex.EncodeToString(sum[:20]))
 }
 
-// bootable is build of an image that passes for one.
+// bootable is writeKernel of an image that passes for one.
 func bootable(t *testing.T, kernels, name string) string {
 	t.Helper()
 	id := strings.Repeat("ab", 20)

@@ -11,18 +11,18 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 )
 
 // instrumented checks that a recipe's build makes a kernel that counts, before
 // anything is built.
-func instrumented(r factory.Recipe) error {
+func instrumented(r build.Recipe) error {
 	if r.Optimisation.Profiled() {
 		return nil
 	}
 	return fmt.Errorf("kernel %q: no kernel counts for it: its recipe does not say optimisation: %s or %s: %w",
-		r.Name, factory.OptimisePGO, factory.OptimisePGOSafe, kernelbroker.ErrPrecluded)
+		r.Name, build.OptimisePGO, build.OptimisePGOSafe, kernelbroker.ErrPrecluded)
 }
 
 // publishInstrumented registers the kernel of a build that counts, as the profile
@@ -39,7 +39,7 @@ func (a *app) publishInstrumented(ctx context.Context, p *pipeline.Pipeline, r b
 		return fmt.Errorf("kernel %q: the build left no kernel that counts (kernelctl kernel build log %s %s)", name, name, r.until)
 	}
 	register := registration{
-		profile: name + kernelbroker.InstrumentedSuffix, kernel: filepath.Join(step.Dir, factory.ImageFile), manifest: filepath.Join(step.Dir, factory.ManifestFile),
+		profile: name + kernelbroker.InstrumentedSuffix, kernel: filepath.Join(step.Dir, build.ImageFile), manifest: filepath.Join(step.Dir, build.ManifestFile),
 		description: "Counts for the build of " + name + ": slower than any other", makeDefault: true, signature: r.signature,
 	}
 	if p.Bench != nil {

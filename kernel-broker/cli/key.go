@@ -16,8 +16,8 @@ import (
 	"golang.org/x/term"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/signing/keys"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing/keys"
 )
 
 func (a *app) keyCommand() *cobra.Command {

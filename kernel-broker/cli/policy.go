@@ -11,8 +11,8 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/policyfile"
 )
 
 const policyTestLong = `Says what the policy in force answers when a user wants to do something, why, and
@@ -101,11 +101,11 @@ func (a *app) policyShow(ctx context.Context, _ []string) error {
 }
 
 func (a *app) policyCheck(_ context.Context, args []string) error {
-	text, err := safeopen.Read(args[0], policyfile.MaxBytes, nil)
+	text, err := safeopen.Read(args[0], authz.MaxBytes, nil)
 	if err != nil {
 		return err
 	}
-	if _, err := policyfile.Parse(args[0], text); err != nil {
+	if _, err := authz.Parse(args[0], text); err != nil {
 		return err
 	}
 	a.say("%s is a policy", args[0])

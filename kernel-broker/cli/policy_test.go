@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/people"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/nss"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 )
 
 const somePolicy = `profiles:
@@ -24,7 +24,7 @@ const somePolicy = `profiles:
 `
 
 // guarded gives the fixture's broker a policy of a file, and a record.
-func guarded(t *testing.T, text string) (change func(*rpc.Options), g *guard.Guard, file, dir string) {
+func guarded(t *testing.T, text string) (change func(*server.Options), g *authz.Guard, file, dir string) {
 	t.Helper()
 	file, dir = filepath.Join(t.TempDir(), "policy.yaml"), filepath.Join(t.TempDir(), "audit")
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
@@ -40,11 +40,11 @@ func guarded(t *testing.T, text string) (change func(*rpc.Options), g *guard.Gua
 			t.Error(err)
 		}
 	})
-	g, err = guard.New(guard.Options{File: file, Always: []uint32{uint32(os.Geteuid())}, People: people.New(), Record: record, Log: quiet})
+	g, err = authz.New(authz.Options{File: file, Always: []uint32{uint32(os.Geteuid())}, People: nss.New(), Record: record, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(o *rpc.Options) { o.Guard = g }, g, file, dir
+	return func(o *server.Options) { o.Guard = g }, g, file, dir
 }
 
 func TestPolicyCommands(t *testing.T) {
@@ -90,7 +90,7 @@ func TestPolicyCommands(t *testing.T) {
 	if out := f.must(0, "is NOT in force: ", "policy", "show"); !strings.Contains(out, "accounts: [climate]") {
 		t.Errorf("show: %s", out)
 	}
-	f.must(0, "is a policy", "policy", "check", "../policyfile/policy.sample.yaml")
+	f.must(0, "is a policy", "policy", "check", "../auth/authz/policy.sample.yaml")
 
 	plain := newFixture(t)
 	if out := plain.must(0, "", "policy", "show"); !strings.Contains(out, "There is no policy file") {

@@ -10,15 +10,15 @@ import (
 	"strings"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 // origin is what kernel show adds to a version: where it is from, and what was
 // found out about it.
 type origin struct {
-	Provenance *factory.Manifest `json:"provenance,omitempty"`
-	Verdict    any               `json:"verdict,omitempty"`
+	Provenance *build.Manifest `json:"provenance,omitempty"`
+	Verdict    any             `json:"verdict,omitempty"`
 	verdict    string
 }
 
@@ -41,7 +41,7 @@ func (a *app) origin(ctx context.Context, v *api.ProfileVersion) (origin, error)
 // read takes in what was registered with a version, which may be nil.
 func (o *origin) read(provenance, found []byte) error {
 	if provenance != nil {
-		manifest, err := factory.ParseManifest(provenance)
+		manifest, err := build.ParseManifest(provenance)
 		if err != nil {
 			return fmt.Errorf("provenance: %w", err)
 		}
@@ -50,7 +50,7 @@ func (o *origin) read(provenance, found []byte) error {
 	if found == nil {
 		return nil
 	}
-	made, err := report.Read(bytes.NewReader(found))
+	made, err := kernelreport.Read(bytes.NewReader(found))
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}

@@ -14,8 +14,8 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
@@ -36,7 +36,7 @@ type publisher struct {
 // Publish implements pipeline.Publisher.
 func (p publisher) Publish(ctx context.Context, c pipeline.Candidate, log io.Writer) (string, error) {
 	r := registration{
-		profile: c.Name, kernel: filepath.Join(c.Kernel, factory.ImageFile), manifest: filepath.Join(c.Kernel, factory.ManifestFile),
+		profile: c.Name, kernel: filepath.Join(c.Kernel, build.ImageFile), manifest: filepath.Join(c.Kernel, build.ManifestFile),
 		application: c.Application, description: c.Description, makeDefault: true, signature: p.signature,
 		documents: map[string]string{documentReport: c.JSON(), documentPage: c.Page()},
 	}
@@ -126,7 +126,7 @@ func (a *app) fetchKernel(ctx context.Context, v *api.ProfileVersion, dir string
 		return "", fmt.Errorf("current kernel %q: %w", refOf(v), err)
 	}
 	dir = filepath.Join(dir, strings.TrimPrefix(k.GetImageDigest(), "sha256:"))
-	image := filepath.Join(dir, factory.ImageFile)
+	image := filepath.Join(dir, build.ImageFile)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fail(err)
 	}
@@ -151,18 +151,18 @@ func (a *app) fetchKernel(ctx context.Context, v *api.ProfileVersion, dir string
 
 // manifest is the one that was registered with a version, or what the version
 // itself says of its kernel.
-func (a *app) manifest(ctx context.Context, v *api.ProfileVersion) (factory.Manifest, error) {
+func (a *app) manifest(ctx context.Context, v *api.ProfileVersion) (build.Manifest, error) {
 	text, err := a.document(ctx, v, documentProvenance)
 	if err != nil {
-		return factory.Manifest{}, err
+		return build.Manifest{}, err
 	}
 	if text != nil {
-		return factory.ParseManifest(text)
+		return build.ParseManifest(text)
 	}
 	k := v.GetKernel()
-	return factory.Manifest{
-		Format: factory.ManifestFormat, Name: k.GetProfile(), Release: k.GetRelease(), BuildID: k.GetBuildId(), Architecture: k.GetArchitecture(),
-		Image: factory.File{Name: factory.ImageFile, Digest: k.GetImageDigest(), Size: int64(k.GetImageSize())},
+	return build.Manifest{
+		Format: build.ManifestFormat, Name: k.GetProfile(), Release: k.GetRelease(), BuildID: k.GetBuildId(), Architecture: k.GetArchitecture(),
+		Image: build.File{Name: build.ImageFile, Digest: k.GetImageDigest(), Size: int64(k.GetImageSize())},
 	}, nil
 }
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/compare"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/pprof"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/report"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/runreport"
 )
 
 // reportFiles are those that run report may write.
@@ -29,7 +29,7 @@ be gained by which kernel, or that there is nothing to gain, and shows beside ea
 collector's figures what the collector cost.
 
 On the terminal it is tables; --html writes a page with charts that needs no
-network, -o json the whole for programs (profiling/report/report.schema.json). The
+network, -o json the whole for programs (report/runreport/report.schema.json). The
 call graph also goes to Graphviz, to pprof, and to programs that read folded stacks.
 
 The files of a run are for the job's user and for administrators.`
@@ -89,7 +89,7 @@ func (a *app) runReport(ctx context.Context, text string, to reportFiles, slurms
 	return made.WriteText(a.Stdout)
 }
 
-func (a *app) writeReport(made report.Report, to reportFiles) (written int, err error) {
+func (a *app) writeReport(made runreport.Report, to reportFiles) (written int, err error) {
 	graph := made.Result.CallGraph
 	for _, f := range []struct {
 		path  string
@@ -154,7 +154,7 @@ func (a *app) runDiff(ctx context.Context, first, second, html string) error {
 	if err != nil {
 		return err
 	}
-	doc := report.ComparisonDocument(c, time.Now())
+	doc := runreport.ComparisonDocument(c, time.Now())
 	switch {
 	case html != "":
 		if err := writeTo(html, doc.WriteHTML); err != nil {

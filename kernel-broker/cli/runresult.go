@@ -12,7 +12,7 @@ import (
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/report"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/runreport"
 )
 
 // hasResults reports whether there is something to read, for who asks.
@@ -26,12 +26,12 @@ func hasResults(r *api.Run) bool {
 }
 
 // report of a run, made from what its nodes delivered.
-func (a *app) report(ctx context.Context, r *api.Run) (report.Report, error) {
+func (a *app) report(ctx context.Context, r *api.Run) (runreport.Report, error) {
 	result, err := a.result(ctx, r)
 	if err != nil {
-		return report.Report{}, err
+		return runreport.Report{}, err
 	}
-	return report.New(report.Run{
+	return runreport.New(runreport.Run{
 		ID: r.GetId(), State: runState(r), Reason: r.GetReason(), Job: runJob(r), User: r.GetUser(), Kernel: runKernel(r),
 		Collectors: r.GetCollectors(), RequestedBy: r.GetRequestedBy(), Began: timeOf(r.GetBegan()), Ended: timeOf(r.GetEnded()),
 	}, result, time.Now()), nil

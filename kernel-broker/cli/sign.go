@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/signing/keys"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing/keys"
 )
 
 // signature is what the flags say of how kernels are signed.

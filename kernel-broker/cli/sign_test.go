@@ -12,15 +12,15 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/signing/keys"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing/keys"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 )
 
 // liar is a broker in somebody else's hands: what it says of a profile is his, and
 // what it is sent for that profile he keeps.
 type liar struct {
-	rpc.Catalog
+	server.Catalog
 	lie func(*kernelbroker.Profile)
 	got *[][]byte
 }
@@ -43,7 +43,7 @@ func (l liar) Sign(ctx context.Context, _ string, ref kernelbroker.Ref, envelope
 func lying(t *testing.T, lie func(*kernelbroker.Profile)) (f *fixture, got *[][]byte, kernels string) {
 	t.Helper()
 	got = new([][]byte)
-	f = newFixture(t, func(o *rpc.Options) { o.Catalog = liar{o.Catalog, lie, got} })
+	f = newFixture(t, func(o *server.Options) { o.Catalog = liar{o.Catalog, lie, got} })
 	dir, kernels := invented(t)
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
 	return f, got, kernels
@@ -269,7 +269,7 @@ func TestSignShowsWhatItSigns(t *testing.T) {
 // without a key can raise it.
 func TestFloorOfWhomOneKnows(t *testing.T) {
 	var planted []byte
-	f := newFixture(t, func(o *rpc.Options) {
+	f := newFixture(t, func(o *server.Options) {
 		o.Catalog = liar{o.Catalog, func(p *kernelbroker.Profile) {
 			for i := range p.Versions {
 				if planted != nil {

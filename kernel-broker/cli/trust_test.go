@@ -10,26 +10,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/ca"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/store/memstore"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
 )
 
 // trusting gives the fixture's broker an authority.
-func trusting(t *testing.T) func(*rpc.Options) {
+func trusting(t *testing.T) func(*server.Options) {
 	t.Helper()
-	authority, err := ca.OpenAuthority(ca.Options{Dir: filepath.Join(t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: time.Hour})
+	authority, err := pki.OpenAuthority(pki.Options{Dir: filepath.Join(t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry, err := ca.OpenRegistry(t.Context(), ca.RegistryOptions{
+	registry, err := pki.OpenRegistry(t.Context(), pki.RegistryOptions{
 		Store: memstore.New(), Cluster: "lab", Authority: authority, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(o *rpc.Options) { o.TLS = &rpc.TLS{Source: authority, Registry: registry} }
+	return func(o *server.Options) { o.TLS = &server.TLS{Source: authority, Registry: registry} }
 }
 
 func TestNodeTokens(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
 )
 
 // runProfiling tells the broker that a job begins which wants to be looked at,

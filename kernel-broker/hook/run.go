@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 )
 
 // The hooks, by the names that slurm.conf gives them.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/client"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 )
 
 // scontrolLimit bounds one question to slurmctld, which may be busy with the

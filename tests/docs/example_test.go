@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
 )
@@ -74,7 +74,7 @@ func TestYourOwnProgram(t *testing.T) {
 	bench := filepath.Join(root(t), "tests/workloads/bench")
 	run(cc, "-O2", "-o", filepath.Join(dir, "kbmark"), filepath.Join(bench, "kbmark.c"), filepath.Join(bench, "mark.c"))
 
-	r, err := factory.LoadRecipe(filepath.Join(dir, "catalog"), "heat")
+	r, err := build.LoadRecipe(filepath.Join(dir, "catalog"), "heat")
 	if err != nil {
 		t.Fatal(err)
 	}

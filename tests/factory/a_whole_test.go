@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 // steps of a kernel that is slimmed and compiled with a profile: all there are.
@@ -73,7 +73,7 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }() // only read from
-	read, err := report.Read(file)
+	read, err := kernelreport.Read(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestSlimmingByRealRuns(t *testing.T) {
 	if fragment := made.file("slim", "slim.config"); !bytes.Contains(fragment, []byte("# CONFIG_FHANDLE is not set")) {
 		t.Errorf("the fragment is\n%s", fragment)
 	}
-	config, err := factory.ReadConfig(filepath.Join(made.Kernel, factory.ConfigFile))
+	config, err := build.ReadConfig(filepath.Join(made.Kernel, build.ConfigFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestReproducible(t *testing.T) {
 	if !strings.HasPrefix(again.Dir, other.dir) {
 		t.Fatalf("the second kernel is in %s", again.Dir)
 	}
-	for _, name := range []string{factory.ImageFile, factory.ConfigFile, factory.SystemMapFile} {
+	for _, name := range []string{build.ImageFile, build.ConfigFile, build.SystemMapFile} {
 		if !bytes.Equal(read(t, filepath.Join(made.Kernel, name)), read(t, filepath.Join(again.Dir, name))) {
 			t.Errorf("%s differs between %s and %s", name, made.Kernel, again.Dir)
 		}

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
@@ -118,7 +118,7 @@ func TestKilledAndResumed(t *testing.T) {
 		if resumed.Done == 0 || resumed.Done > killed.Total-50 {
 			t.Errorf("of %d files %d were compiled before the kill, and %d after it", killed.Total, killed.Done, resumed.Done)
 		}
-		p.sameFile(undisturbed, "traced", factory.ImageFile)
+		p.sameFile(undisturbed, "traced", build.ImageFile)
 	})
 
 	t.Run("while a guest runs", func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestKilledAndResumed(t *testing.T) {
 		}
 		p.twoAtOnce(before)
 		p.sameFile(undisturbed, "slim", "slim.config")
-		p.sameFile(undisturbed, "config", factory.ConfigFile)
+		p.sameFile(undisturbed, "config", build.ConfigFile)
 	})
 }
 

@@ -14,23 +14,23 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 )
 
 // optimiser compiles the kernel of a place with profiles that no run gave: what
 // a pipeline never asks for. Objects are those of the place.
 type optimiser struct {
 	place
-	builder *factory.Builder
-	plan    factory.Plan
+	builder *build.Builder
+	plan    build.Plan
 	config  string
 }
 
 func (p place) optimiser(made kernel) optimiser {
 	p.t.Helper()
-	o := optimiser{place: p, config: filepath.Join(made.step("optimised-config").Dir, factory.ConfigFile)}
-	o.builder = &factory.Builder{Catalog: catalog, Cache: factory.Cache{Dir: p.dir}, Jobs: 2, FindSource: factory.FindSource}
+	o := optimiser{place: p, config: filepath.Join(made.step("optimised-config").Dir, build.ConfigFile)}
+	o.builder = &build.Builder{Catalog: catalog, Cache: build.Cache{Dir: p.dir}, Jobs: 2, FindSource: build.FindSource}
 	var err error
 	if o.plan, err = o.builder.Plan(p.t.Context(), "tiny"); err != nil {
 		p.t.Fatal(err)
@@ -47,13 +47,13 @@ func (o optimiser) compile(t *testing.T, profile map[string][]byte) (dir, said s
 		t.Fatal(err)
 	}
 	for object, data := range profile {
-		if err := os.WriteFile(filepath.Join(files, gcov.Mangled(object)), data, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(files, pgo.Mangled(object)), data, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var log bytes.Buffer
-	input := factory.CompileInput{Variant: factory.Optimised, Config: o.config, Profile: files}
-	_, err = o.builder.Compile(t.Context(), o.plan, input, factory.Watch{Log: &log}, dir)
+	input := build.CompileInput{Variant: build.Optimised, Config: o.config, Profile: files}
+	_, err = o.builder.Compile(t.Context(), o.plan, input, build.Watch{Log: &log}, dir)
 	return dir, log.String(), err
 }
 
@@ -69,7 +69,7 @@ func (o optimiser) inPlace(t *testing.T) map[string][]byte {
 
 func folder(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
-	files, err := gcov.ReadFolder(dir)
+	files, err := pgo.ReadFolder(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func folder(t *testing.T, dir string) map[string][]byte {
 // compiled are the objects with a profile that went through the compiler.
 func compiled(t *testing.T, said string, profile map[string][]byte) []string {
 	t.Helper()
-	_, all, err := gcov.ReadLog(strings.NewReader(said))
+	_, all, err := pgo.ReadLog(strings.NewReader(said))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestProfiles(t *testing.T) {
 	t.Run("a profile is swapped", func(t *testing.T) {
 		other := maps.Clone(profile)
 		swapped := more(t, other, 3)
-		want := gcov.Changed(o.inPlace(t), other)
+		want := pgo.Changed(o.inPlace(t), other)
 		_, said, err := o.compile(t, other)
 		if err != nil {
 			t.Fatal(err)
@@ -116,7 +116,7 @@ func TestProfiles(t *testing.T) {
 		if got := compiled(t, said, profile); !slices.Equal(got, swapped) {
 			t.Errorf("on the way back it compiled %v, the counters of %v changed", got, swapped)
 		}
-		if !bytes.Equal(read(t, filepath.Join(dir, factory.ImageFile)), read(t, filepath.Join(made.Kernel, factory.ImageFile))) {
+		if !bytes.Equal(read(t, filepath.Join(dir, build.ImageFile)), read(t, filepath.Join(made.Kernel, build.ImageFile))) {
 			t.Error("with the first profile it is another kernel than before")
 		}
 		t.Logf("%d of %d objects were compiled again", len(swapped), len(profile))
@@ -131,7 +131,7 @@ func TestProfiles(t *testing.T) {
 			other[name] = profile[names[(i+1)%4]]
 		}
 		_, _, err := o.compile(t, other)
-		if !errors.Is(err, gcov.ErrUnfit) || !strings.Contains(err.Error(), "functions do not match their profile, at most 60 may (") {
+		if !errors.Is(err, pgo.ErrUnfit) || !strings.Contains(err.Error(), "functions do not match their profile, at most 60 may (") {
 			t.Errorf("error is %v", err)
 		}
 		t.Log(err)
@@ -143,7 +143,7 @@ func TestProfiles(t *testing.T) {
 func bySize(profile map[string][]byte) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(profile)) {
-		if file, err := gcov.Parse(profile[name]); err == nil && file.Ran() {
+		if file, err := pgo.Parse(profile[name]); err == nil && file.Ran() {
 			names = append(names, name)
 		}
 	}
@@ -158,14 +158,14 @@ func more(t *testing.T, profile map[string][]byte, number int) []string {
 	names = names[len(names)-number:] // the small ones are quick to compile
 	largest := int64(0)
 	for _, data := range profile {
-		file, err := gcov.Parse(data)
+		file, err := pgo.Parse(data)
 		if err != nil {
 			t.Fatal(err)
 		}
 		largest = max(largest, file.Max())
 	}
 	for _, name := range names {
-		file, err := gcov.Parse(profile[name])
+		file, err := pgo.Parse(profile[name])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
@@ -126,7 +126,7 @@ func TestJudgedAndPublished(t *testing.T) {
 			}
 		}
 		show := p.must("kernel", "show", "tiny@1", "--broker", address).out
-		manifest, err := factory.ReadManifest(made.Kernel)
+		manifest, err := build.ReadManifest(made.Kernel)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
@@ -57,7 +57,7 @@ const keepVariable = "KB_FACTORY_SUITE_KEEP"
 // by other code. The lock keeps a second run out of it.
 func prepare(ctx context.Context) (*filelock.Lock, error) {
 	var err error
-	if project, err = factory.DefaultCacheDir(); err != nil {
+	if project, err = build.DefaultCacheDir(); err != nil {
 		return nil, err
 	}
 	// The compiler sees real paths, and counting objects hold theirs.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph/slurmtest"
 )
@@ -34,7 +34,7 @@ func TestAsSlurmJobs(t *testing.T) {
 	if len(jobs) < 4 {
 		t.Errorf("the jobs are %v:\n%s", jobs, say(p.status("tiny")))
 	}
-	for _, name := range []string{factory.ImageFile, factory.ConfigFile, factory.SystemMapFile} {
+	for _, name := range []string{build.ImageFile, build.ConfigFile, build.SystemMapFile} {
 		if !bytes.Equal(made.file("traced", name), p.file("tiny", "traced", name)) {
 			t.Errorf("%s is another than without Slurm: %s", name, filepath.Join(p.step("tiny", "traced").Dir, name))
 		}

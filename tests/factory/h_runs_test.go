@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
@@ -42,7 +42,7 @@ func TestWhatAJobUsedStays(t *testing.T) {
 	if i < 0 || outcome.Stayed[i].Reason != "fs/fhandle.o was used by a job, run 3: system call name_to_handle_at" {
 		t.Errorf("what stayed: %+v", outcome.Stayed)
 	}
-	config, err := factory.ReadConfig(filepath.Join(p.step("tiny", "config").Dir, factory.ConfigFile))
+	config, err := build.ReadConfig(filepath.Join(p.step("tiny", "config").Dir, build.ConfigFile))
 	if err != nil || config["FHANDLE"] != "y" {
 		t.Errorf("FHANDLE is %q, %v", config["FHANDLE"], err)
 	}
@@ -57,15 +57,15 @@ func TestARunThatAddsNothing(t *testing.T) {
 	if now := p.step("tiny", "instrumented"); !now.Cached || now.Key != made.step("instrumented").Key {
 		t.Errorf("the kernel that counts was made again: %+v", now)
 	}
-	manifest, err := factory.ReadManifest(p.step("tiny", step).Dir)
+	manifest, err := build.ReadManifest(p.step("tiny", step).Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	counts, err := factory.ReadManifest(made.step("instrumented").Dir)
+	counts, err := build.ReadManifest(made.step("instrumented").Dir)
 	if err != nil || manifest.BuildID != counts.BuildID || counts.Runs != nil {
 		t.Errorf("build %s of a run, %s without: %v", manifest.BuildID, counts.BuildID, err)
 	}
-	want := []factory.RunPart{{Run: 5, Node: "n1", Use: factory.RunForSlimming, Digest: "sha256:" + strings.Repeat("cd", 32)}}
+	want := []build.RunPart{{Run: 5, Node: "n1", Use: build.RunForSlimming, Digest: "sha256:" + strings.Repeat("cd", 32)}}
 	if !slices.Equal(manifest.Runs, want) {
 		t.Errorf("made of %+v", manifest.Runs)
 	}
@@ -111,7 +111,7 @@ func TestTracesOnTheCatalogsKernel(t *testing.T) {
 			t.Skipf("the newest build of mitgcm-pgo did not come to %s", name)
 		}
 	}
-	builder := &factory.Builder{Catalog: top + "/catalog", Cache: factory.Cache{Dir: project}, Jobs: 1, FindSource: factory.FindSource}
+	builder := &build.Builder{Catalog: top + "/catalog", Cache: build.Cache{Dir: project}, Jobs: 1, FindSource: build.FindSource}
 	plan, err := builder.Plan(t.Context(), "mitgcm-pgo")
 	if err != nil {
 		t.Fatal(err)
@@ -120,11 +120,11 @@ func TestTracesOnTheCatalogsKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := factory.ReadConfig(filepath.Join(dir["traced"], factory.ConfigFile))
+	config, err := build.ReadConfig(filepath.Join(dir["traced"], build.ConfigFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := slim.Files{Tree: source.Tree, Config: slim.Config(config), LinkMap: filepath.Join(dir["traced"], factory.LinkMapFile),
+	files := slim.Files{Tree: source.Tree, Config: slim.Config(config), LinkMap: filepath.Join(dir["traced"], build.LinkMapFile),
 		Trace: filepath.Join(dir["trace"], "run.trace"), RegionTrace: filepath.Join(dir["trace"], "work.trace"), Keep: top + "/catalog/keep", KeepToo: plan.Recipe.Keep, Warmest: slim.Warm}
 	for _, option := range plan.Merged.Options {
 		files.Asked = append(files.Asked, option.Symbol)
@@ -150,7 +150,7 @@ func TestTracesOnTheCatalogsKernel(t *testing.T) {
 		}
 		with := facts
 		with.Uses, with.Keep = maps.Clone(facts.Uses), maps.Clone(facts.Keep)
-		witnesses, err := files.Witness(&with, []slim.JobTrace{{Run: 3, Functions: []string{function}}}, filepath.Join(dir["traced"], factory.SystemMapFile))
+		witnesses, err := files.Witness(&with, []slim.JobTrace{{Run: 3, Functions: []string{function}}}, filepath.Join(dir["traced"], build.SystemMapFile))
 		if err != nil {
 			t.Fatal(err)
 		}

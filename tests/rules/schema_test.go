@@ -15,8 +15,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
 )
@@ -43,7 +43,7 @@ fallback: hold
 boot_attempts: 2
 boot_timeout: 90s
 `},
-	{"kernels", "kernel", func(path string, text []byte) error { _, err := factory.ParseRecipe(path, text); return err }, `
+	{"kernels", "kernel", func(path string, text []byte) error { _, err := build.ParseRecipe(path, text); return err }, `
 name: some
 description: Some
 source: {debian: linux-source-6.1}

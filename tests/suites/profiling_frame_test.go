@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/report"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/runreport"
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
@@ -240,9 +240,9 @@ func (p *profiled) jobEnds(job, state string) {
 }
 
 // report of a run, as a program reads it.
-func (p *profiled) report(r runRecord) report.Report {
+func (p *profiled) report(r runRecord) runreport.Report {
 	p.t.Helper()
-	var made report.Report
+	var made runreport.Report
 	p.kernelctl(&made, "run", "report", fmt.Sprint(r.ID))
 	return made
 }

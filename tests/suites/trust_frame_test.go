@@ -24,15 +24,15 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/ca"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/store/memstore"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
 )
 
 // trust is a cluster that is attacked.
 type trust struct {
 	*cluster
-	stranger *ca.Registry // another cluster's, made when it is wanted
+	stranger *pki.Registry // another cluster's, made when it is wanted
 }
 
 // over connects to the broker's port from within the lab's network.
@@ -156,11 +156,11 @@ func (c *trust) foreign(node string) mtls.Source {
 
 func (c *trust) foreignAuthority() *x509.Certificate {
 	c.t.Helper()
-	authority, err := ca.OpenAuthority(ca.Options{Dir: filepath.Join(c.t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: time.Hour})
+	authority, err := pki.OpenAuthority(pki.Options{Dir: filepath.Join(c.t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: time.Hour})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.stranger, err = ca.OpenRegistry(c.ctx, ca.RegistryOptions{
+	c.stranger, err = pki.OpenRegistry(c.ctx, pki.RegistryOptions{
 		Store: memstore.New(), Cluster: "lab", Authority: authority, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

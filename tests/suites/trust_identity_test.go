@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/credential"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/munge/mungetest"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge/mungetest"
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 

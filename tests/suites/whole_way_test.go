@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
@@ -77,7 +77,7 @@ mitgcm-io --dir $d >/dev/null; e=$?; rm -r $d; exit $e'
 func (w *wholeWay) prepare() {
 	w.t.Helper()
 	w.file("alice", "replay.sh", replayScript)
-	cache, err := factory.DefaultCacheDir()
+	cache, err := build.DefaultCacheDir()
 	if err != nil {
 		w.t.Fatal(err)
 	}

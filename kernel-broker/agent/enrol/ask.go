@@ -19,8 +19,8 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
 )
 
 // enrol changes the token into a certificate. The key is on the disk before the

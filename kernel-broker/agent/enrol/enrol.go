@@ -21,8 +21,8 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
 )
 
 const (

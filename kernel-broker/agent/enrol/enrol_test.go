@@ -25,9 +25,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/ca"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/store/memstore"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,7 +37,7 @@ type broker struct {
 	api.UnimplementedTrustServiceServer
 	t        *testing.T
 	address  string
-	registry *ca.Registry
+	registry *pki.Registry
 	ahead    atomic.Int64 // of the real time, of its clock
 	lose     bool         // the next answer
 	as       string
@@ -48,11 +48,11 @@ func newBroker(t *testing.T, lifetime time.Duration) *broker {
 	kept := memstore.New()
 	b := &broker{t: t}
 	now := func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
-	authority, err := ca.OpenAuthority(ca.Options{Dir: filepath.Join(t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: lifetime})
+	authority, err := pki.OpenAuthority(pki.Options{Dir: filepath.Join(t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: lifetime})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.registry, err = ca.OpenRegistry(t.Context(), ca.RegistryOptions{Store: kept, Cluster: "lab", Authority: authority, Log: slog.New(slog.DiscardHandler), Now: now})
+	b.registry, err = pki.OpenRegistry(t.Context(), pki.RegistryOptions{Store: kept, Cluster: "lab", Authority: authority, Log: slog.New(slog.DiscardHandler), Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func newBroker(t *testing.T, lifetime time.Duration) *broker {
 	return b
 }
 
-func (b *broker) answer(c ca.Credentials, err error) (*api.Credentials, error) {
+func (b *broker) answer(c pki.Credentials, err error) (*api.Credentials, error) {
 	if err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}

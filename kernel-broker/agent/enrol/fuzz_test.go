@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 )
 
 // The key of an enrolment that was begun lies in a file meanwhile. What is taken

@@ -25,8 +25,8 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
 )
 
 // ErrRefused means that the kernel may not be booted here. What does not wrap

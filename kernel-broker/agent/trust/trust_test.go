@@ -19,7 +19,7 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 )
 
 var moment = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)

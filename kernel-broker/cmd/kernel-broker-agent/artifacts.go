@@ -14,7 +14,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/boot"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/sealed"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
 
 // artifacts is the cache as the booter wants it: filled from the broker, and

@@ -9,7 +9,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/config"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/enrol"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 )
 
 // certificates returns what the node shows to the broker, and who sees to it

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
 
 // spawn runs the agent in a process of its own, to be killed.

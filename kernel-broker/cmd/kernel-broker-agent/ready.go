@@ -13,7 +13,7 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/local"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
 
 // The check of an image's digest is a good part of what a switch takes before its

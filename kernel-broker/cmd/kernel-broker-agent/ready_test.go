@@ -17,7 +17,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/boot"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/local"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
 
 // cached is a cache with artifacts, used one after another that long ago.

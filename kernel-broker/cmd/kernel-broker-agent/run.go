@@ -26,7 +26,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/runs"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/slurmd"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/trust"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
 )

@@ -13,7 +13,7 @@ import (
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 )
 
 // signer signs as an administrator would, for a node that trusts it.

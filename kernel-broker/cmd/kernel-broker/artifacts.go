@@ -12,8 +12,8 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
 
 // artifacts is the store of files as the API wants it.
@@ -81,21 +81,21 @@ func (a artifacts) Open(_ context.Context, digest string) (io.ReadSeekCloser, ui
 }
 
 // List implements rpc.Artifacts.
-func (a artifacts) List(ctx context.Context) ([]rpc.Artifact, uint64, uint64, error) {
+func (a artifacts) List(ctx context.Context) ([]server.Artifact, uint64, uint64, error) {
 	files, used, err := a.store.List(ctx)
 	return converted(files), uint64(used), a.limit, blame(err)
 }
 
 // Collect implements rpc.Artifacts.
-func (a artifacts) Collect(ctx context.Context, dryRun bool) ([]rpc.Artifact, error) {
+func (a artifacts) Collect(ctx context.Context, dryRun bool) ([]server.Artifact, error) {
 	files, err := a.store.Collect(ctx, dryRun)
 	return converted(files), blame(err)
 }
 
-func converted(files []artifact.Stored) []rpc.Artifact {
-	var out []rpc.Artifact
+func converted(files []artifact.Stored) []server.Artifact {
+	var out []server.Artifact
 	for _, f := range files {
-		out = append(out, rpc.Artifact{Digest: f.Digest.String(), Size: uint64(f.Size), Used: f.Used, NeededBy: f.NeededBy, Partial: f.Partial})
+		out = append(out, server.Artifact{Digest: f.Digest.String(), Size: uint64(f.Size), Used: f.Used, NeededBy: f.NeededBy, Partial: f.Partial})
 	}
 	return out
 }

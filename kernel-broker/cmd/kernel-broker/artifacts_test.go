@@ -9,7 +9,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
 
 func digest(c string) string { return "sha256:" + strings.Repeat(c, 64) }

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/ca"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/mtls"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
 // tlsConfig is tls in broker.yaml.
@@ -65,7 +65,7 @@ func (c config) validateTLS() error {
 
 // openTLS returns how callers over the network prove who they are; nil where
 // they do not.
-func openTLS(ctx context.Context, c config, log *slog.Logger, kept store.Store) (*rpc.TLS, error) {
+func openTLS(ctx context.Context, c config, log *slog.Logger, kept store.Store) (*server.TLS, error) {
 	if c.TLS.Mode == tlsNone {
 		log.Warn("TLS IS OFF (tls.mode: none): nodes do not prove who they are, and what they are sent can be changed on its way",
 			"listen", c.Listen, "privileged_agents", c.PrivilegedAgents)
@@ -82,14 +82,14 @@ func openTLS(ctx context.Context, c config, log *slog.Logger, kept store.Store) 
 	if _, err := source.Authorities(); err != nil {
 		return nil, err
 	}
-	registry, err := ca.OpenRegistry(ctx, ca.RegistryOptions{Store: kept, Cluster: c.Cluster, Authority: authority, Log: log})
+	registry, err := pki.OpenRegistry(ctx, pki.RegistryOptions{Store: kept, Cluster: c.Cluster, Authority: authority, Log: log})
 	if err != nil {
 		return nil, err
 	}
-	return &rpc.TLS{Source: source, Registry: registry}, nil
+	return &server.TLS{Source: source, Registry: registry}, nil
 }
 
-func openSource(c config) (mtls.Source, *ca.Authority, error) {
+func openSource(c config) (mtls.Source, *pki.Authority, error) {
 	if c.TLS.Mode == tlsSite {
 		return mtls.NewFiles(mtls.Paths{Certificate: c.TLS.Certificate, Key: c.TLS.Key, Authorities: c.TLS.Authorities}), nil, nil
 	}
@@ -102,7 +102,7 @@ func openSource(c config) (mtls.Source, *ca.Authority, error) {
 	if dir == "" {
 		dir = filepath.Join(c.DataDir, "ca")
 	}
-	authority, err := ca.OpenAuthority(ca.Options{
+	authority, err := pki.OpenAuthority(pki.Options{
 		Dir: dir, Public: filepath.Join(c.DataDir, "ca.pem"), Cluster: c.Cluster, Host: short, Lifetime: c.TLS.Lifetime,
 	})
 	if err != nil {

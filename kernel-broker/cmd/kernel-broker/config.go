@@ -12,12 +12,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/power"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/munge"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/power"
 )
 
 // config is broker.yaml.

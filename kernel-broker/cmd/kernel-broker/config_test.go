@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 )
 
 func write(t *testing.T, text string) string {

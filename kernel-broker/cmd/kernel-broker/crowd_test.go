@@ -13,9 +13,8 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/people"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/policy"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/nss"
 )
 
 // A job has its kernel while the host's name service keeps those waiting who call
@@ -37,9 +36,9 @@ exec /bin/sleep 1000`)
 	if err := os.WriteFile(file, []byte("profiles:\n  mitgcm:\n    use:\n      - groups: [ocean]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &rights{directory: people.New(), log: slog.New(slog.DiscardHandler)}
+	r := &rights{directory: nss.New(), log: slog.New(slog.DiscardHandler)}
 	var err error
-	if r.Guard, err = guard.New(guard.Options{File: file, People: r.directory, Log: r.log}); err != nil {
+	if r.Guard, err = authz.New(authz.Options{File: file, People: r.directory, Log: r.log}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, leave := context.WithCancel(t.Context())
@@ -52,7 +51,7 @@ exec /bin/sleep 1000`)
 		here.Add(1)
 		strangers.Go(func() {
 			here.Done()
-			if _, err := r.Judge(ctx, guard.Asker{UID: uint32(100_000 + i), By: "munge"}, policy.Use, "mitgcm", nil); !errors.Is(err, kb.ErrUnavailable) {
+			if _, err := r.Judge(ctx, authz.Asker{UID: uint32(100_000 + i), By: "munge"}, authz.Use, "mitgcm", nil); !errors.Is(err, kb.ErrUnavailable) {
 				t.Errorf("a stranger: %v", err)
 			}
 		})

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
 )
 
 // newJudge judges signatures when a kernel is registered, so that a mistake is

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 )
 
 func signed(t *testing.T, k kb.Kernel, key ed25519.PrivateKey) []byte {

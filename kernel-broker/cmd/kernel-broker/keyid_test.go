@@ -12,7 +12,7 @@ import (
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/signing"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 )
 
 // A true signature with another beside it whose key has no name that a key can

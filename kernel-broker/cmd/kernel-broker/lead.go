@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/store/etcdstore"
 )
 
 var (

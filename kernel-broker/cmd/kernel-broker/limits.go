@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/limit"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
 // limitsConfig is limits in broker.yaml.
@@ -34,7 +34,7 @@ type limitsConfig struct {
 }
 
 func defaultLimits() limitsConfig {
-	d := rpc.DefaultLimits()
+	d := server.DefaultLimits()
 	return limitsConfig{
 		MessageBytes: d.MessageBytes, UserRate: d.Users.PerSecond, UserBurst: d.Users.Burst,
 		NodeRate: d.Nodes.PerSecond, NodeBurst: d.Nodes.Burst, StrangerRate: d.Strangers.PerSecond, StrangerBurst: d.Strangers.Burst,
@@ -44,8 +44,8 @@ func defaultLimits() limitsConfig {
 	}
 }
 
-func (l limitsConfig) limits() rpc.Limits {
-	return rpc.Limits{
+func (l limitsConfig) limits() server.Limits {
+	return server.Limits{
 		MessageBytes: l.MessageBytes, Users: limit.Rate{PerSecond: l.UserRate, Burst: l.UserBurst},
 		Nodes:     limit.Rate{PerSecond: l.NodeRate, Burst: l.NodeBurst},
 		Strangers: limit.Rate{PerSecond: l.StrangerRate, Burst: l.StrangerBurst},

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/limit"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
 const (

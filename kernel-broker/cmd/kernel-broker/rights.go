@@ -16,14 +16,13 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/credential"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/nss"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/slurm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/munge"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/people"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/policy"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/slurm"
 )
 
 // defaultPolicy may be missing: a site that names no file needs none.
@@ -31,10 +30,10 @@ const defaultPolicy = "/etc/kernel-broker/policy.yaml"
 
 // rights is who may do what here, and the record of it.
 type rights struct {
-	*guard.Guard
+	*authz.Guard
 	log       *slog.Logger
 	record    *audit.Log
-	directory *people.Directory
+	directory *nss.Directory
 	accounts  *accounts
 	level     *level
 	privacy   *privacy
@@ -56,7 +55,7 @@ func openRights(ctx context.Context, c config, log *slog.Logger, client *slurm.C
 	if dir == "" {
 		dir = filepath.Join(c.DataDir, "audit")
 	}
-	r := &rights{log: log, slurm: client, directory: people.New(), accounts: newAccounts(client), level: newLevel(os.Geteuid(), client.Level),
+	r := &rights{log: log, slurm: client, directory: nss.New(), accounts: newAccounts(client), level: newLevel(os.Geteuid(), client.Level),
 		hangups: make(chan os.Signal, 1)}
 	r.privacy = newPrivacy(client, r.directory.ByUID)
 	// From the first moment on, since a signal that nobody waits for is deadly.
@@ -67,7 +66,7 @@ func openRights(ctx context.Context, c config, log *slog.Logger, client *slurm.C
 	if err != nil {
 		return nil, err
 	}
-	r.Guard, err = guard.New(guard.Options{
+	r.Guard, err = authz.New(authz.Options{
 		File: c.Policy, Optional: c.Policy == defaultPolicy, Log: log, Changed: changed,
 		Always: append([]uint32{0, uint32(os.Geteuid())}, administrators...), People: r.directory, Accounts: r.accounts.of, Record: r.record,
 	})
@@ -149,7 +148,7 @@ func (r *rights) waits(job kb.SlurmJob, err error) {
 
 // authorise judges a job as slurmctld knows it, whatever its hook said.
 func (r *rights) authorise(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error {
-	known := policy.Job{Partition: job.Partition}
+	known := authz.Job{Partition: job.Partition}
 	if r.State().Policy.NeedsAccounts() {
 		account, err := r.slurm.Account(ctx, job.ID)
 		if err != nil {
@@ -157,8 +156,8 @@ func (r *rights) authorise(ctx context.Context, job kb.SlurmJob, ref kb.Ref) err
 		}
 		known.Account = account
 	}
-	asker := guard.Asker{UID: job.UID, Name: nameIn(job), By: "slurmctld", From: "job " + job.Reference}
-	d, err := r.Judge(people.ForJob(ctx), asker, policy.Use, ref.String(), &known)
+	asker := authz.Asker{UID: job.UID, Name: nameIn(job), By: "slurmctld", From: "job " + job.Reference}
+	d, err := r.Judge(nss.ForJob(ctx), asker, authz.Use, ref.String(), &known)
 	if err != nil {
 		r.waits(job, err)
 		return err

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/guard"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/people"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/nss"
 )
 
 // While the name service is away getent ends as for a user that there is not. A
@@ -33,9 +33,9 @@ func TestAJobWaitsForTheNameService(t *testing.T) {
 		t.Fatal(err)
 	}
 	var logs bytes.Buffer
-	r := &rights{directory: people.New(), log: slog.New(slog.NewTextHandler(&logs, nil))}
+	r := &rights{directory: nss.New(), log: slog.New(slog.NewTextHandler(&logs, nil))}
 	var err error
-	if r.Guard, err = guard.New(guard.Options{File: file, People: r.directory, Log: slog.New(slog.DiscardHandler)}); err != nil {
+	if r.Guard, err = authz.New(authz.Options{File: file, People: r.directory, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	job, ref := kb.SlurmJob{ID: 7, Reference: "7", User: "alice", UID: 20001}, kb.Ref{Profile: "mitgcm"}

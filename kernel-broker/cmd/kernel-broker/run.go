@@ -18,16 +18,16 @@ import (
 	"google.golang.org/grpc"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/etcdserver"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/power"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/slurm"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/power"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/slurm"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/store"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/store/etcdstore"
 )
 
 const startLimit = time.Minute
@@ -53,7 +53,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 		return err
 	}
 	// Set before anybody asks: what is held is known once there is a controller.
-	var controller *broker.Controller
+	var ctl *controller.Controller
 	var profiles *catalog.Catalog
 	files, err := openArtifacts(filepath.Join(c.DataDir, "artifacts"), artifact.StoreOptions{
 		Limit: int64(c.Artifacts.MaxBytes), Uploads: c.Artifacts.MaxUploads, Grace: c.Artifacts.Grace, Log: log,
@@ -62,11 +62,11 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 			if err != nil {
 				return nil, err
 			}
-			needed, err := needs(all, controller.InUse(), time.Now(), c.Artifacts.RetiredFor)
+			needed, err := needs(all, ctl.InUse(), time.Now(), c.Artifacts.RetiredFor)
 			if err != nil {
 				return nil, err
 			}
-			return withRuns(ctx, needed, controller)
+			return withRuns(ctx, needed, ctl)
 		},
 	})
 	if err != nil {
@@ -76,7 +76,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	if err != nil {
 		return usageError{err}
 	}
-	clock := broker.NewClock()
+	clock := controller.NewClock()
 	slurmctld := slurm.New(slurm.Options{Now: clock.Now, BinDir: c.Slurm.BinDir, Conf: c.Slurm.Conf, Limit: c.Slurm.Limit})
 	rights, err := openRights(ctx, c, log, slurmctld, func() { profiles.Republish() })
 	if err != nil {
@@ -89,26 +89,26 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	}()
 	profiles = catalog.New(catalog.Options{Store: kept, Log: log, HasArtifact: files.has, CheckEnvelope: judge,
 		Restricted: func(profile string) bool { return rights.State().Policy.Restricted(profile) }})
-	if controller, err = newController(ctx, c, log, kept, profiles, files, slurmctld, rights, clock); err != nil {
+	if ctl, err = newController(ctx, c, log, kept, profiles, files, slurmctld, rights, clock); err != nil {
 		return err
 	}
 	secured, err := openTLS(ctx, c, log, kept)
 	if err != nil {
 		return err
 	}
-	server, err := newServer(c, log, controller, profiles, files, kept, secured, rights)
+	server, err := newServer(c, log, ctl, profiles, files, kept, secured, rights)
 	if err != nil {
 		return err
 	}
-	err = serve(ctx, c, log, controller, server, secured, rights)
+	err = serve(ctx, c, log, ctl, server, secured, rights)
 	if cause := context.Cause(ctx); err == nil && errors.Is(cause, errOvertaken) {
 		return cause
 	}
 	return err
 }
 
-func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog, files artifacts, slurmctld *slurm.Client, rights *rights, clock *broker.Clock) (*broker.Controller, error) {
-	o := broker.Options{
+func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog, files artifacts, slurmctld *slurm.Client, rights *rights, clock *controller.Clock) (*controller.Controller, error) {
+	o := controller.Options{
 		Store: kept, Catalog: profiles, Plan: c.plan(), Log: log,
 		Slurm: slurmctld, Clock: clock, Authorise: rights.authorise,
 		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, Switches: c.Switch.AtOnce,
@@ -121,7 +121,7 @@ func newController(ctx context.Context, c config, log *slog.Logger, kept store.S
 		}
 		o.Reset = command
 	}
-	return broker.New(ctx, o)
+	return controller.New(ctx, o)
 }
 
 // openStore connects to the cluster named, or starts an etcd of its own.
@@ -145,15 +145,15 @@ func openStore(ctx context.Context, c config, log *slog.Logger) (*etcdstore.Stor
 	return kept, func() error { return errors.Join(kept.Close(), stop()) }, nil
 }
 
-// server is the API and what its listeners have to hold to.
-type server struct {
+// grpcServer is the API and what its listeners have to hold to.
+type grpcServer struct {
 	*grpc.Server
-	options rpc.Options
+	options server.Options
 }
 
-func (s *server) serve(l net.Listener) error { return s.Serve(s.options.Listener(l)) }
+func (s *grpcServer) serve(l net.Listener) error { return s.Serve(s.options.Listener(l)) }
 
-func newServer(c config, log *slog.Logger, controller *broker.Controller, profiles *catalog.Catalog, files artifacts, kept store.Store, secured *rpc.TLS, rights *rights) (*server, error) {
+func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles *catalog.Catalog, files artifacts, kept store.Store, secured *server.TLS, rights *rights) (*grpcServer, error) {
 	administrators, err := uids(c.Administrators)
 	if err != nil {
 		return nil, usageError{err}
@@ -166,35 +166,35 @@ func newServer(c config, log *slog.Logger, controller *broker.Controller, profil
 	if err != nil {
 		return nil, err
 	}
-	options := rpc.Options{
+	options := server.Options{
 		Catalog: profiles, Artifacts: files, Version: version, Administrators: administrators, SlurmUsers: slurmUsers,
 		TLS: secured, PrivilegedAgents: c.PrivilegedAgents, MaxArtifactBytes: c.MaxArtifactBytes, Log: log,
 		Proof: verifier(c), Guard: rights.Guard, ShowsOthers: rights.privacy.showsOthers, Limits: c.Limits.within(open, log).limits(),
-		Health: func(ctx context.Context) []rpc.Component {
-			return []rpc.Component{
+		Health: func(ctx context.Context) []server.Component {
+			return []server.Component{
 				component("store", func() (string, error) { return storeHealth(ctx, kept) }),
-				component("slurm", func() (string, error) { return controller.SlurmHealth(ctx) }),
+				component("slurm", func() (string, error) { return ctl.SlurmHealth(ctx) }),
 				component("level", func() (string, error) { return rights.level.health(ctx) }),
 				component("policy", rights.Health),
 				component("record", rights.record.Health),
-				component("images", func() (string, error) { return controller.ImageHealth(ctx) }),
-				component("agents", func() (string, error) { return controller.AgentHealth(ctx) }),
+				component("images", func() (string, error) { return ctl.ImageHealth(ctx) }),
+				component("agents", func() (string, error) { return ctl.AgentHealth(ctx) }),
 			}
 		},
 	}
-	server := &server{rpc.NewServer(options), options}
-	api.RegisterAllocationServiceServer(server, rpc.NewAllocationService(controller))
-	api.RegisterNodeServiceServer(server, rpc.NewNodeService(controller))
-	api.RegisterRunServiceServer(server, runService(c, controller, files, administrators))
-	return server, nil
+	serving := &grpcServer{server.NewServer(options), options}
+	api.RegisterAllocationServiceServer(serving, server.NewAllocationService(ctl))
+	api.RegisterNodeServiceServer(serving, server.NewNodeService(ctl))
+	api.RegisterRunServiceServer(serving, runService(c, ctl, files, administrators))
+	return serving, nil
 }
 
-func component(name string, look func() (string, error)) rpc.Component {
+func component(name string, look func() (string, error)) server.Component {
 	detail, err := look()
 	if err != nil {
-		return rpc.Component{Name: name, Detail: err.Error()}
+		return server.Component{Name: name, Detail: err.Error()}
 	}
-	return rpc.Component{Name: name, Healthy: true, Detail: detail}
+	return server.Component{Name: name, Healthy: true, Detail: detail}
 }
 
 func storeHealth(ctx context.Context, kept store.Store) (string, error) {
@@ -224,7 +224,7 @@ func uids(names []string) ([]uint32, error) {
 }
 
 // serve listens, works, and stops what it began when ctx ends or a part fails.
-func serve(ctx context.Context, c config, log *slog.Logger, controller *broker.Controller, server *server, secured *rpc.TLS, rights *rights) error {
+func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Controller, server *grpcServer, secured *server.TLS, rights *rights) error {
 	local, err := listenLocal(c.Socket)
 	if err != nil {
 		return err
@@ -238,8 +238,8 @@ func serve(ctx context.Context, c config, log *slog.Logger, controller *broker.C
 	parts := map[string]func() error{
 		"local socket": func() error { return server.serve(local) },
 		"agents' port": func() error { return server.serve(network) },
-		"controller":   func() error { return controller.Run(ctx) },
-		"snapshot":     func() error { return controller.Publish(ctx, c.Snapshot) },
+		"controller":   func() error { return ctl.Run(ctx) },
+		"snapshot":     func() error { return ctl.Publish(ctx, c.Snapshot) },
 		"policy":       func() error { return rights.follow(ctx) },
 	}
 	if secured != nil {

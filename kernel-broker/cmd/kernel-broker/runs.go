@@ -12,10 +12,10 @@ import (
 	"time"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
 
 // runsConfig bounds profiling runs.
@@ -28,12 +28,12 @@ type runsConfig struct {
 }
 
 func defaultRuns() runsConfig {
-	p, l := plan.Defaults(), broker.DefaultRunLimits()
+	p, l := plan.Defaults(), controller.DefaultRunLimits()
 	return runsConfig{DeliverLimit: p.RunDeliverLimit, RequestLimit: p.RunRequestLimit, Standby: l.Standby, MaxBytes: l.MaxBytes, Keep: l.Keep}
 }
 
-func (c runsConfig) limits() broker.RunLimits {
-	return broker.RunLimits{Standby: c.Standby, MaxBytes: c.MaxBytes, Keep: c.Keep}
+func (c runsConfig) limits() controller.RunLimits {
+	return controller.RunLimits{Standby: c.Standby, MaxBytes: c.MaxBytes, Keep: c.Keep}
 }
 
 // longestStandby: the hook of a plain job waits no longer, however it is set
@@ -55,17 +55,17 @@ func (c runsConfig) validate() error {
 }
 
 // runService serves profiling runs.
-func runService(c config, controller *broker.Controller, files artifacts, administrators []uint32) api.RunServiceServer {
+func runService(c config, ctl *controller.Controller, files artifacts, administrators []uint32) api.RunServiceServer {
 	all := append([]uint32{0, uint32(os.Geteuid())}, administrators...)
-	return rpc.NewRunService(rpc.RunOptions{Runs: controller, Artifacts: files, MaxBytes: c.Runs.MaxBytes,
+	return server.NewRunService(server.RunOptions{Runs: ctl, Artifacts: files, MaxBytes: c.Runs.MaxBytes,
 		// The other half of the store's places is for those who build kernels.
 		Uploads:       max(1, c.Artifacts.MaxUploads/2),
-		Administrator: func(caller rpc.Caller) bool { return caller.Local && slices.Contains(all, caller.UID) }})
+		Administrator: func(caller server.Caller) bool { return caller.Local && slices.Contains(all, caller.UID) }})
 }
 
 // withRuns adds what runs hold on to, to what is needed.
-func withRuns(ctx context.Context, needed map[artifact.Digest][]string, controller *broker.Controller) (map[artifact.Digest][]string, error) {
-	files, err := controller.RunFiles(ctx)
+func withRuns(ctx context.Context, needed map[artifact.Digest][]string, ctl *controller.Controller) (map[artifact.Digest][]string, error) {
+	files, err := ctl.RunFiles(ctx)
 	if err != nil {
 		return nil, err
 	}

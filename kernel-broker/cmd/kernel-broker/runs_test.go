@@ -21,19 +21,19 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/runs"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/artifact"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/catalog"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/rpc"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/store/memstore"
 )
 
 // oneJob is slurmctld with job 7 on two nodes, which asked for profiling. Only
 // what runs need is there.
 type oneJob struct {
-	broker.Slurm
+	controller.Slurm
 	mu    sync.Mutex
 	state string
 }
@@ -69,7 +69,7 @@ type cluster struct {
 	files   artifacts
 	slurm   *oneJob
 	address string
-	control *broker.Controller
+	control *controller.Controller
 	stop    func()
 }
 
@@ -94,17 +94,17 @@ func (c *cluster) start() {
 	c.t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	profiles := catalog.New(catalog.Options{Store: c.kept, Log: quiet, HasArtifact: c.files.has})
-	limits := broker.DefaultRunLimits()
-	control, err := broker.New(c.t.Context(), broker.Options{Store: c.kept, Catalog: profiles, Slurm: c.slurm, Plan: plan.Defaults(),
+	limits := controller.DefaultRunLimits()
+	control, err := controller.New(c.t.Context(), controller.Options{Store: c.kept, Catalog: profiles, Slurm: c.slurm, Plan: plan.Defaults(),
 		PollBusy: 5 * time.Millisecond, PollIdle: 10 * time.Millisecond, QuarantineAfter: 2, KeepJobs: 10, Runs: limits, HasArtifact: c.files.has, Log: quiet})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	server := rpc.NewServer(rpc.Options{Catalog: profiles, Artifacts: c.files, Log: quiet})
-	api.RegisterNodeServiceServer(server, rpc.NewNodeService(control))
-	api.RegisterAllocationServiceServer(server, rpc.NewAllocationService(control))
+	serving := server.NewServer(server.Options{Catalog: profiles, Artifacts: c.files, Log: quiet})
+	api.RegisterNodeServiceServer(serving, server.NewNodeService(control))
+	api.RegisterAllocationServiceServer(serving, server.NewAllocationService(control))
 	settings := defaults()
-	api.RegisterRunServiceServer(server, runService(settings, control, c.files, nil))
+	api.RegisterRunServiceServer(serving, runService(settings, control, c.files, nil))
 	listener, err := net.Listen("tcp", c.address)
 	if err != nil {
 		c.t.Fatal(err)
@@ -114,12 +114,12 @@ func (c *cluster) start() {
 	var group sync.WaitGroup
 	group.Go(func() { _ = control.Run(ctx) })
 	group.Go(func() {
-		if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		if err := serving.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			c.t.Error(err)
 		}
 	})
 	c.stop = func() {
-		server.Stop()
+		serving.Stop()
 		cancel()
 		group.Wait()
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
-	reports "github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
+	reports "github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 const benchLong = `Build every kernel that catalog/benches/NAME.yaml names, and Debian's own, run

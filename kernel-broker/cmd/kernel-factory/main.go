@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 )
 
 // version is set by the linker.
@@ -108,7 +108,7 @@ bzImage, config, kernel.json and modules/, with the order to load them in.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			*failed = true
-			builder, err := newBuilder("", factory.DistributionName, cache, 1)
+			builder, err := newBuilder("", build.DistributionName, cache, 1)
 			if err != nil {
 				return err
 			}
@@ -126,20 +126,20 @@ func addFlags(cmd *cobra.Command, out, cache *string) {
 	_ = cmd.MarkFlagRequired("out") // defined in the lines above
 }
 
-func newBuilder(catalog, kernel, cache string, jobs int) (*factory.Builder, error) {
+func newBuilder(catalog, kernel, cache string, jobs int) (*build.Builder, error) {
 	if cache == "" {
-		dir, err := factory.DefaultCacheDir()
+		dir, err := build.DefaultCacheDir()
 		if err != nil {
 			return nil, err
 		}
 		cache = dir
 	}
-	return &factory.Builder{
+	return &build.Builder{
 		Catalog:    catalog,
-		Cache:      factory.Cache{Dir: cache},
+		Cache:      build.Cache{Dir: cache},
 		Jobs:       jobs,
-		FindSource: factory.FindSource,
-		Progress: factory.Progress{
+		FindSource: build.FindSource,
+		Progress: build.Progress{
 			Out:      os.Stderr,
 			Terminal: term.IsTerminal(int(os.Stderr.Fd())),
 			Kernel:   kernel,
@@ -148,7 +148,7 @@ func newBuilder(catalog, kernel, cache string, jobs int) (*factory.Builder, erro
 }
 
 // report prints the one line of result; everything else goes to stderr.
-func report(progress factory.Progress, result factory.Result, out string, err error) error {
+func report(progress build.Progress, result build.Result, out string, err error) error {
 	if err != nil {
 		return err
 	}

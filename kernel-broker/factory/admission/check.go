@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 )
 
 // Subject is what somebody brings, in files that nobody changes meanwhile: see
@@ -54,7 +54,7 @@ func Check(ctx context.Context, s Subject) (Finding, error) {
 	if f.Header, err = CheckHeader(data); err != nil {
 		return fail(err)
 	}
-	image, kernel, err := factory.OpenImage(ctx, data)
+	image, kernel, err := build.OpenImage(ctx, data)
 	if err != nil {
 		return fail(fmt.Errorf("%w: %w", err, kernelbroker.ErrInvalid))
 	}
@@ -74,7 +74,7 @@ func checkConfigs(kernel []byte, s Subject) (from string, err error) {
 	if err != nil {
 		return "", err
 	}
-	check := func(config factory.Config) error {
+	check := func(config build.Config) error {
 		return errors.Join(CheckConfig(config), kernelbroker.CheckHonoured(s.Arguments, config.Set))
 	}
 	if s.Config == "" {
@@ -83,7 +83,7 @@ func checkConfigs(kernel []byte, s Subject) (from string, err error) {
 		}
 		return "inside", check(inside)
 	}
-	said, err := factory.ReadConfig(s.Config)
+	said, err := build.ReadConfig(s.Config)
 	if err != nil {
 		return "", err
 	}
@@ -104,14 +104,14 @@ func Honours(ctx context.Context, image, path string, arguments []string) (known
 	if err != nil {
 		return false, err
 	}
-	var config factory.Config
-	if _, kernel, err := factory.OpenImage(ctx, data); err == nil {
+	var config build.Config
+	if _, kernel, err := build.OpenImage(ctx, data); err == nil {
 		if config, err = EmbeddedConfig(kernel); err != nil {
 			return false, fmt.Errorf("image %q: %w", image, err)
 		}
 	}
 	if config == nil {
-		if config, err = factory.ReadConfig(path); errors.Is(err, fs.ErrNotExist) {
+		if config, err = build.ReadConfig(path); errors.Is(err, fs.ErrNotExist) {
 			return false, nil
 		} else if err != nil {
 			return false, err

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 )
 
 // Places in the setup header, from the x86 boot protocol.
@@ -51,7 +51,7 @@ func CheckHeader(image []byte) (Header, error) {
 	}
 	little := binary.LittleEndian
 	if len(image) < headerEnd || little.Uint16(image[atBootFlag:]) != bootFlag || string(image[atMagic:atMagic+4]) != "HdrS" {
-		return fail("no bzImage: %s", factory.WhatIs(image))
+		return fail("no bzImage: %s", build.WhatIs(image))
 	}
 	h := Header{
 		Protocol: little.Uint16(image[atVersion:]), CommandLine: little.Uint32(image[atCmdlineSize:]),

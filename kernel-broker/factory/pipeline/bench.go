@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
@@ -52,7 +52,7 @@ func (e Emulator) Inputs() (Inputs, error) { return e.Machine.Inputs(context.Bac
 
 // Boot implements Bench.
 func (e Emulator) Boot(ctx context.Context, kernel string, w *graph.Work) error {
-	manifest, err := factory.ReadManifest(kernel)
+	manifest, err := build.ReadManifest(kernel)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (e Emulator) Boot(ctx context.Context, kernel string, w *graph.Work) error 
 		}
 		for _, cpus := range []int{1, 2} {
 			w.Say("booting with %d of CPU", cpus)
-			guest := vm.Guest{Kernel: filepath.Join(kernel, factory.ImageFile), Initrd: initrd, CPUs: cpus, Limit: bootLimit, Console: w.Log}
+			guest := vm.Guest{Kernel: filepath.Join(kernel, build.ImageFile), Initrd: initrd, CPUs: cpus, Limit: bootLimit, Console: w.Log}
 			result, err := vm.Run(ctx, guest, filepath.Join(dir, fmt.Sprintf("cpus%d", cpus)))
 			if err != nil {
 				return err
@@ -105,12 +105,12 @@ func (e Emulator) Profile(ctx context.Context, kernel string, w *graph.Work) err
 		return err
 	}
 	return aside(w, func(dir string) error {
-		hooks := workload.Hooks{Before: gcov.GuestReset, After: gcov.GuestCollect}
+		hooks := workload.Hooks{Before: pgo.GuestReset, After: pgo.GuestCollect}
 		_, err := e.at(w).Run(ctx, measure.Kernel{Name: "instrumented", Dir: kernel}, e.Load, e.Load.Train, measure.Options{Hooks: hooks}, dir)
 		if err != nil {
 			return err
 		}
-		profile, err := gcov.Load(filepath.Join(dir, "files", gcov.GuestFolder))
+		profile, err := pgo.Load(filepath.Join(dir, "files", pgo.GuestFolder))
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (e Emulator) Profile(ctx context.Context, kernel string, w *graph.Work) err
 			return err
 		}
 		w.Say("%d objects have counters, %d of them ran", len(profile.Files), len(profile.Ran()))
-		return profile.WriteFor(filepath.Join(w.Dir, profileDir), gcov.Mangled)
+		return profile.WriteFor(filepath.Join(w.Dir, profileDir), pgo.Mangled)
 	})
 }
 

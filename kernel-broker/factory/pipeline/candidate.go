@@ -15,7 +15,7 @@ import (
 	"time"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
@@ -58,7 +58,7 @@ func (c Candidate) Benefit() bool { return c.Outcome == verdict.Benefit }
 // finish notes the candidate, and publishes one that wins. It is done at the
 // end of each build, and changes nothing where all was done before.
 func (p *Pipeline) finish(ctx context.Context, w *graph.Work) error {
-	manifest, err := factory.ReadManifest(w.Need("kernel"))
+	manifest, err := build.ReadManifest(w.Need("kernel"))
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (p *Pipeline) finish(ctx context.Context, w *graph.Work) error {
 }
 
 // candidate describes a kernel that was built.
-func (p *Pipeline) candidate(m factory.Manifest, dir string) Candidate {
+func (p *Pipeline) candidate(m build.Manifest, dir string) Candidate {
 	c := Candidate{
 		Name: p.Recipe.Name, ID: strings.TrimPrefix(m.Image.Digest, "sha256:")[:12], Made: time.Now().UTC().Truncate(time.Second),
 		Release: m.Release, BuildID: m.BuildID, ImageDigest: m.Image.Digest, ImageSize: m.Image.Size,
@@ -130,7 +130,7 @@ func (p *Pipeline) isCurrent(c Candidate) bool {
 	if p.Current == "" {
 		return false
 	}
-	manifest, err := factory.ReadManifest(p.Current)
+	manifest, err := build.ReadManifest(p.Current)
 	return err == nil && manifest.Image.Digest == c.ImageDigest
 }
 

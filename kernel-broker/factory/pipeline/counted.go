@@ -14,10 +14,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/tarlimit"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/tarlimit"
 )
 
 // Counters are what one node of a profiling run counted on an instrumented
@@ -61,7 +61,7 @@ func (b *builder) counted() {
 // one build: those of any other are refused before anything is read, with the
 // command that makes the kernel to count on.
 func addUp(ctx context.Context, all []Counters, remedy, kernel string, w *graph.Work) error {
-	manifest, err := factory.ReadManifest(kernel)
+	manifest, err := build.ReadManifest(kernel)
 	if err != nil {
 		return err
 	}
@@ -76,15 +76,15 @@ func addUp(ctx context.Context, all []Counters, remedy, kernel string, w *graph.
 	if err != nil {
 		return err
 	}
-	var sum gcov.Profile
+	var sum pgo.Profile
 	for i, c := range all {
-		var one gcov.Profile
+		var one pgo.Profile
 		err := aside(w, func(dir string) error {
 			if err := unpackCounters(ctx, c.Path, dir); err != nil {
 				return err
 			}
 			var err error
-			if one, err = gcov.Load(filepath.Join(dir, gcov.GuestFolder)); err != nil {
+			if one, err = pgo.Load(filepath.Join(dir, pgo.GuestFolder)); err != nil {
 				return err
 			}
 			one, err = one.Below(strings.TrimSpace(string(objects)))
@@ -100,7 +100,7 @@ func addUp(ctx context.Context, all []Counters, remedy, kernel string, w *graph.
 		w.Units(i+1, len(all))
 	}
 	w.Say("%d objects have counters, %d of them ran, on %d nodes", len(sum.Files), len(sum.Ran()), len(all))
-	return sum.WriteFor(filepath.Join(w.Dir, profileDir), gcov.Mangled)
+	return sum.WriteFor(filepath.Join(w.Dir, profileDir), pgo.Mangled)
 }
 
 // unpackCounters takes regular files out of an archive, into the two folders
@@ -146,7 +146,7 @@ func unpackCounters(ctx context.Context, path, dir string) (err error) {
 
 func unpackOne(header *tar.Header, from io.Reader, dir string) error {
 	top, _, inside := strings.Cut(header.Name, "/")
-	if header.Typeflag != tar.TypeReg || !inside || !filepath.IsLocal(header.Name) || path.Clean(header.Name) != header.Name || top != gcov.GuestFolder && top != gcov.GuestFolder+gcov.Copying {
+	if header.Typeflag != tar.TypeReg || !inside || !filepath.IsLocal(header.Name) || path.Clean(header.Name) != header.Name || top != pgo.GuestFolder && top != pgo.GuestFolder+pgo.Copying {
 		return fmt.Errorf("counters: %q does not belong in an archive of counters", header.Name)
 	}
 	target := filepath.Join(dir, header.Name) //nolint:gosec // G305: IsLocal and the folder were looked at above

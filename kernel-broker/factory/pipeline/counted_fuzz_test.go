@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/tarlimit/tartest"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/tarlimit/tartest"
 )
 
 // FuzzCounters is an archive that a node delivers, from its unpacking to the
@@ -42,15 +42,15 @@ func FuzzCounters(f *testing.F) {
 		if err != nil {
 			return
 		}
-		profile, err := gcov.Load(filepath.Join(dir, gcov.GuestFolder))
+		profile, err := pgo.Load(filepath.Join(dir, pgo.GuestFolder))
 		if err == nil {
 			profile, err = profile.Below("/build/objects")
 		}
 		written := filepath.Join(parent, "written")
-		if err != nil || profile.WriteFor(written, gcov.Mangled) != nil {
+		if err != nil || profile.WriteFor(written, pgo.Mangled) != nil {
 			return
 		}
-		back, err := gcov.ReadFolder(written)
+		back, err := pgo.ReadFolder(written)
 		if err != nil {
 			t.Fatalf("%q: %v", profile.Names(), err)
 		}

@@ -16,17 +16,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/tarlimit/tartest"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/tarlimit/tartest"
 )
 
 // gcc12 in the version word of its counters.
 const gcc12 = 0x4232322a
 
 func counts(flow uint32, values ...int64) string {
-	file := gcov.File{Version: gcc12, Functions: []gcov.Function{{Ident: 7, Lines: 1, Flow: flow, Counters: []gcov.Counter{{Values: values}}}}}
+	file := pgo.File{Version: gcc12, Functions: []pgo.Function{{Ident: 7, Lines: 1, Flow: flow, Counters: []pgo.Counter{{Values: values}}}}}
 	return string(file.Encode(1, file.Max()))
 }
 
@@ -61,7 +61,7 @@ func addedUp(t *testing.T, all ...Counters) (files map[string][]byte, err error)
 	t.Helper()
 	b := &builder{p: &Pipeline{Counters: all}}
 	b.add("instrumented", "", Inputs{}, nil, light, func(_ context.Context, w *graph.Work) error {
-		return errors.Join(kernel(w.Dir, "6.1-counts", "instrumented", factory.Manifest{}), put(w, objectsFile, "/build/objects\n"))
+		return errors.Join(kernel(w.Dir, "6.1-counts", "instrumented", build.Manifest{}), put(w, objectsFile, "/build/objects\n"))
 	})
 	b.counted()
 	if b.err != nil {
@@ -76,7 +76,7 @@ func addedUp(t *testing.T, all ...Counters) (files map[string][]byte, err error)
 	if err != nil {
 		return nil, err
 	}
-	return gcov.ReadFolder(filepath.Join(results["profile"].Files(), profileDir))
+	return pgo.ReadFolder(filepath.Join(results["profile"].Files(), profileDir))
 }
 
 const below = "gcov/build/objects/"
@@ -92,7 +92,7 @@ func TestCountersOfRuns(t *testing.T) {
 	if len(files) != 2 {
 		t.Fatalf("%d objects", len(files))
 	}
-	sum, err := gcov.Parse(files["fs/a"])
+	sum, err := pgo.Parse(files["fs/a"])
 	if err != nil || !slices.Equal(sum.Functions[0].Counters[0].Values, []int64{14, 0}) {
 		t.Errorf("%+v, %v", sum, err)
 	}

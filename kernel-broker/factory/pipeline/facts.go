@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 // Files of the steps that judge.
@@ -33,7 +33,7 @@ func (p *Pipeline) decide(_ context.Context, w *graph.Work) error {
 	if err != nil {
 		return err
 	}
-	made, err := report.Make(facts)
+	made, err := kernelreport.Make(facts)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (p *Pipeline) report(_ context.Context, w *graph.Work) error {
 	if err != nil {
 		return err
 	}
-	made, err := report.Make(facts)
+	made, err := kernelreport.Make(facts)
 	if err != nil {
 		return err
 	}
@@ -68,12 +68,12 @@ func (p *Pipeline) kernelNames(w *graph.Work) []string {
 }
 
 // facts puts together what the steps before have found out.
-func (p *Pipeline) facts(w *graph.Work) (report.Facts, error) {
+func (p *Pipeline) facts(w *graph.Work) (kernelreport.Facts, error) {
 	workload := p.Bench.Workload()
-	facts := report.Facts{
+	facts := kernelreport.Facts{
 		Subject: p.Recipe.Name, Application: workload.Application, Current: kernelStock, Stock: kernelStock,
 		Command: p.Command, Machine: p.Machine, Made: time.Now().UTC().Format(time.RFC3339),
-		Workloads: []report.Workload{{Name: workload.Name, Description: workload.Description, Operation: workload.Operation}},
+		Workloads: []kernelreport.Workload{{Name: workload.Name, Description: workload.Description, Operation: workload.Operation}},
 		Applications: []verdict.Application{{
 			Name: workload.Application, Test: workload.Test, Kernel: p.Recipe.Name,
 		}},
@@ -89,7 +89,7 @@ func (p *Pipeline) facts(w *graph.Work) (report.Facts, error) {
 	for _, name := range names {
 		kernel, err := p.kernel(w, name)
 		if err != nil {
-			return report.Facts{}, err
+			return kernelreport.Facts{}, err
 		}
 		for _, data := range []Data{Test, Train} {
 			if !w.Has(measuredAs(name, data)) {
@@ -97,7 +97,7 @@ func (p *Pipeline) facts(w *graph.Work) (report.Facts, error) {
 			}
 			measured, err := readMeasured(w.Need(measuredAs(name, data)))
 			if err != nil {
-				return report.Facts{}, err
+				return kernelreport.Facts{}, err
 			}
 			takePart(&facts, name, measured)
 			kernel.Mitigations = measured.Mitigations
@@ -106,16 +106,16 @@ func (p *Pipeline) facts(w *graph.Work) (report.Facts, error) {
 	}
 	var err error
 	if facts.Symbols, err = p.symbols(w); err != nil {
-		return report.Facts{}, err
+		return kernelreport.Facts{}, err
 	}
 	if facts.Cost, err = p.cost(); err != nil {
-		return report.Facts{}, err
+		return kernelreport.Facts{}, err
 	}
 	return facts, p.slimmed(w, &facts)
 }
 
 // takePart adds what was measured of a kernel, under its name here.
-func takePart(facts *report.Facts, name string, measured Measured) {
+func takePart(facts *kernelreport.Facts, name string, measured Measured) {
 	for _, sample := range measured.Samples {
 		sample.Kernel = name
 		facts.Samples = append(facts.Samples, sample)

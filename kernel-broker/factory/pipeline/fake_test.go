@@ -17,9 +17,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
@@ -37,13 +37,13 @@ type fake struct {
 	refuse   error // of the publisher
 	versions []string
 	after    func(step string) // called when the work of a step is done
-	profiled gcov.Sections     // text of the kernel with a profile
+	profiled pgo.Sections      // text of the kernel with a profile
 	traces   []slim.JobTrace   // of jobs, for the slimming
 }
 
 func newFake() *fake {
 	return &fake{cost: map[string]float64{"stock": 1800, "plain": 1280, "optimised": 1220}, fail: map[string]error{}, source: "6.1-1",
-		profiled: gcov.Sections{Text: 300, Unlikely: 600, Hot: 20}}
+		profiled: pgo.Sections{Text: 300, Unlikely: 600, Hot: 20}}
 }
 
 func (f *fake) did(what string) error {
@@ -66,7 +66,7 @@ func (f *fake) Source(_ context.Context, w *graph.Work) error {
 
 func (f *fake) SourceInputs() (Inputs, error) { return Inputs{"version": f.source}, nil }
 
-func (f *fake) Configure(_ context.Context, v factory.Variant, slim string, w *graph.Work) error {
+func (f *fake) Configure(_ context.Context, v build.Variant, slim string, w *graph.Work) error {
 	text := "CONFIG_A=y\nCONFIG_B=y\n"
 	if slim != "" {
 		fragment, err := os.ReadFile(slim)
@@ -75,39 +75,39 @@ func (f *fake) Configure(_ context.Context, v factory.Variant, slim string, w *g
 		}
 		text = "CONFIG_A=y\n" + string(fragment)
 	}
-	if v == factory.Instrumented {
+	if v == build.Instrumented {
 		text += "CONFIG_GCOV_KERNEL=y\n"
 	}
-	return f.done("configure "+string(v), errors.Join(f.did("configure "+string(v)), put(w, factory.ConfigFile, text)))
+	return f.done("configure "+string(v), errors.Join(f.did("configure "+string(v)), put(w, build.ConfigFile, text)))
 }
 
-func (f *fake) ConfigureInputs(v factory.Variant) (Inputs, error) {
+func (f *fake) ConfigureInputs(v build.Variant) (Inputs, error) {
 	return Inputs{"variant": string(v)}, nil
 }
 
-func (f *fake) Compile(_ context.Context, v factory.Variant, config, profile string, w *graph.Work) error {
+func (f *fake) Compile(_ context.Context, v build.Variant, config, profile string, w *graph.Work) error {
 	text, err := os.ReadFile(config)
 	if err != nil {
 		return err
 	}
 	image := string(v) + "\n" + string(text)
-	manifest := factory.Manifest{Variant: v, Sections: &gcov.Sections{Text: 970, Unlikely: 30}}
+	manifest := build.Manifest{Variant: v, Sections: &pgo.Sections{Text: 970, Unlikely: 30}}
 	if profile != "" {
 		counts, err := os.ReadFile(filepath.Join(profile, "counts"))
 		if err != nil {
 			return err
 		}
 		image += string(counts)
-		manifest.Profile = &factory.Use{Digest: digest(string(counts)), Objects: 2,
-			Complaints: gcov.Complaints{Mismatched: []string{"fs/namei.o: path_openat"}},
-			Excluded:   []factory.Exclusion{{Object: "lib/odd.o", Reason: "does not compile with its profile"}}}
+		manifest.Profile = &build.Use{Digest: digest(string(counts)), Objects: 2,
+			Complaints: pgo.Complaints{Mismatched: []string{"fs/namei.o: path_openat"}},
+			Excluded:   []build.Exclusion{{Object: "lib/odd.o", Reason: "does not compile with its profile"}}}
 		manifest.Sections = &f.profiled
 	}
 	for done := range 3 {
 		w.Units(done+1, 3)
 	}
 	what := "compile " + string(v)
-	return f.done(what, errors.Join(f.did(what), put(w, factory.ConfigFile, string(text)), put(w, factory.SystemMapFile, fakeMap), kernel(w.Dir, "6.1-fake", image, manifest)))
+	return f.done(what, errors.Join(f.did(what), put(w, build.ConfigFile, string(text)), put(w, build.SystemMapFile, fakeMap), kernel(w.Dir, "6.1-fake", image, manifest)))
 }
 
 const fakeMap = `ffffffff81000000 T hot
@@ -117,12 +117,12 @@ ffffffff82000000 t started
 ffffffff82000010 T _end
 `
 
-func (f *fake) CompileInputs(v factory.Variant) (Inputs, error) {
+func (f *fake) CompileInputs(v build.Variant) (Inputs, error) {
 	return Inputs{"variant": string(v)}, nil
 }
 
 func (f *fake) Stock(_ context.Context, w *graph.Work) error {
-	return f.done("stock", errors.Join(f.did("stock"), put(w, factory.ConfigFile, ""), kernel(w.Dir, "6.1-stock", "stock", factory.Manifest{})))
+	return f.done("stock", errors.Join(f.did("stock"), put(w, build.ConfigFile, ""), kernel(w.Dir, "6.1-stock", "stock", build.Manifest{})))
 }
 
 func (f *fake) StockInputs(context.Context) (Inputs, error) { return Inputs{"package": "1"}, nil }
@@ -140,14 +140,14 @@ func (f *fake) Boot(_ context.Context, _ string, _ *graph.Work) error {
 
 func (f *fake) Trace(_ context.Context, image string, w *graph.Work) error {
 	what := "trace"
-	if text, err := os.ReadFile(filepath.Join(image, factory.ImageFile)); err == nil && strings.HasPrefix(string(text), "optimised") && f.fail["trace optimised"] != nil {
+	if text, err := os.ReadFile(filepath.Join(image, build.ImageFile)); err == nil && strings.HasPrefix(string(text), "optimised") && f.fail["trace optimised"] != nil {
 		what = "trace optimised"
 	}
 	return f.done("trace", errors.Join(f.did(what), put(w, "run.trace", "ffffffff81000000 ffffffff81000004\n"), put(w, "work.trace", "")))
 }
 
 func (f *fake) Profile(_ context.Context, image string, w *graph.Work) error {
-	text, err := os.ReadFile(filepath.Join(image, factory.ImageFile))
+	text, err := os.ReadFile(filepath.Join(image, build.ImageFile))
 	if err != nil || !strings.Contains(string(text), "GCOV_KERNEL") {
 		return fmt.Errorf("the kernel counts nothing: %w", err)
 	}
@@ -156,7 +156,7 @@ func (f *fake) Profile(_ context.Context, image string, w *graph.Work) error {
 }
 
 func (f *fake) Measure(_ context.Context, image string, data Data, w *graph.Work) error {
-	text, err := os.ReadFile(filepath.Join(image, factory.ImageFile))
+	text, err := os.ReadFile(filepath.Join(image, build.ImageFile))
 	if err != nil {
 		return err
 	}
@@ -214,11 +214,11 @@ func digest(text string) string {
 }
 
 // kernel writes image and manifest.
-func kernel(dir, release, image string, m factory.Manifest) error {
+func kernel(dir, release, image string, m build.Manifest) error {
 	m.Format, m.Name, m.Release, m.BuildID, m.Architecture = 1, "fake", release, digest(image)[7:47], "x86_64"
-	m.Image = factory.File{Name: factory.ImageFile, Digest: digest(image), Size: int64(len(image))}
-	m.Source = factory.Source{Package: "linux-source-6.1", Version: "1", Digest: digest("source")}
-	return errors.Join(m.Write(dir), os.WriteFile(filepath.Join(dir, factory.ImageFile), []byte(image), 0o644))
+	m.Image = build.File{Name: build.ImageFile, Digest: digest(image), Size: int64(len(image))}
+	m.Source = build.Source{Package: "linux-source-6.1", Version: "1", Digest: digest("source")}
+	return errors.Join(m.Write(dir), os.WriteFile(filepath.Join(dir, build.ImageFile), []byte(image), 0o644))
 }
 
 // world is a pipeline on fakes, with a store of its own.
@@ -229,15 +229,15 @@ type world struct {
 	pipe *Pipeline
 }
 
-func newWorld(t *testing.T, change func(*factory.Recipe)) *world {
+func newWorld(t *testing.T, change func(*build.Recipe)) *world {
 	t.Helper()
 	w := &world{fake: newFake(), t: t, dir: quickDir(t)}
 	w.pipe = w.pipeline(change)
 	return w
 }
 
-func (w *world) pipeline(change func(*factory.Recipe)) *Pipeline {
-	recipe := factory.Recipe{Name: "fake", Description: "a kernel of nothing", Workload: "write8", Optimisation: factory.OptimisePGO, Slimming: factory.SlimmingTrace}
+func (w *world) pipeline(change func(*build.Recipe)) *Pipeline {
+	recipe := build.Recipe{Name: "fake", Description: "a kernel of nothing", Workload: "write8", Optimisation: build.OptimisePGO, Slimming: build.SlimmingTrace}
 	if change != nil {
 		change(&recipe)
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
@@ -121,13 +121,13 @@ func parts(err error) []error {
 // blame notes a candidate that failed. Where the fault was met by a kernel on
 // the way to it, that one is noted, for people to look at.
 func (p *Pipeline) blame(fault Fault) (Candidate, error) {
-	manifest, err := factory.ReadManifest(fault.Kernel)
+	manifest, err := build.ReadManifest(fault.Kernel)
 	if err != nil {
 		return Candidate{}, err
 	}
 	candidate := p.candidate(manifest, fault.Kernel)
 	candidate.Outcome, candidate.Reason, candidate.Console = Failed, fault.Error(), fault.Console
-	if manifest.Variant == factory.Instrumented || manifest.Variant == factory.Traced {
+	if manifest.Variant == build.Instrumented || manifest.Variant == build.Traced {
 		candidate.Reason = fmt.Sprintf("%s (the %s kernel, which the candidate is made by)", candidate.Reason, manifest.Variant)
 	}
 	if before, err := p.Candidates.Get(candidate.Name, candidate.ID); err == nil {

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
 )
@@ -104,9 +104,9 @@ func TestLastWordsWhileMeasured(t *testing.T) {
 // measured.
 func TestProfileOfNoUse(t *testing.T) {
 	w := newWorld(t, nil)
-	w.profiled = gcov.Sections{Text: 880, Unlikely: 120}
+	w.profiled = pgo.Sections{Text: 880, Unlikely: 120}
 	candidate, worked, err := w.build()
-	if candidate != nil || !errors.Is(err, gcov.ErrUnfit) || !strings.Contains(err.Error(), `step "fit": .text.unlikely is 12.0 % of the text and was 3.0 % without`) {
+	if candidate != nil || !errors.Is(err, pgo.ErrUnfit) || !strings.Contains(err.Error(), `step "fit": .text.unlikely is 12.0 % of the text and was 3.0 % without`) {
 		t.Errorf("%+v, %v", candidate, err)
 	}
 	if strings.Contains(worked, "boot") || strings.Contains(worked, "measure optimised") {

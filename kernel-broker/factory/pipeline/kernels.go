@@ -10,25 +10,25 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 )
 
 // objectsFile has, beside an instrumented kernel, the path under which the
 // kernel shows its counters.
 const objectsFile = "objects"
 
-// Factory is Kernels by package factory, for one plan.
+// Factory is Kernels by package build, for one plan.
 type Factory struct {
-	Builder *factory.Builder
-	Plan    factory.Plan
+	Builder *build.Builder
+	Plan    build.Plan
 }
 
 // builder is the same one with its words in a step's log.
-func (f Factory) builder(w *graph.Work) *factory.Builder {
+func (f Factory) builder(w *graph.Work) *build.Builder {
 	b := *f.Builder
-	b.Progress = factory.Progress{Out: w.Log, Kernel: f.Plan.Recipe.Name}
+	b.Progress = build.Progress{Out: w.Log, Kernel: f.Plan.Recipe.Name}
 	return &b
 }
 
@@ -43,7 +43,7 @@ func (f Factory) Source(ctx context.Context, w *graph.Work) error {
 
 // SourceInputs implements Kernels.
 func (f Factory) SourceInputs() (Inputs, error) {
-	inputs, err := factory.ConfigureInput{Variant: factory.Plain}.Inputs(f.Plan)
+	inputs, err := build.ConfigureInput{Variant: build.Plain}.Inputs(f.Plan)
 	if err != nil {
 		return nil, err
 	}
@@ -56,25 +56,25 @@ func (f Factory) SourceInputs() (Inputs, error) {
 }
 
 // Configure implements Kernels.
-func (f Factory) Configure(ctx context.Context, variant factory.Variant, slim string, w *graph.Work) error {
-	return f.builder(w).Configure(ctx, f.Plan, factory.ConfigureInput{Variant: variant, Slim: slim}, w.Dir)
+func (f Factory) Configure(ctx context.Context, variant build.Variant, slim string, w *graph.Work) error {
+	return f.builder(w).Configure(ctx, f.Plan, build.ConfigureInput{Variant: variant, Slim: slim}, w.Dir)
 }
 
 // ConfigureInputs implements Kernels.
-func (f Factory) ConfigureInputs(variant factory.Variant) (Inputs, error) {
-	return factory.ConfigureInput{Variant: variant}.Inputs(f.Plan)
+func (f Factory) ConfigureInputs(variant build.Variant) (Inputs, error) {
+	return build.ConfigureInput{Variant: variant}.Inputs(f.Plan)
 }
 
 // Compile implements Kernels.
-func (f Factory) Compile(ctx context.Context, variant factory.Variant, config, profile string, w *graph.Work) error {
-	input := factory.CompileInput{Variant: variant, Config: config, Profile: profile}
-	if variant == factory.Instrumented {
+func (f Factory) Compile(ctx context.Context, variant build.Variant, config, profile string, w *graph.Work) error {
+	input := build.CompileInput{Variant: variant, Config: config, Profile: profile}
+	if variant == build.Instrumented {
 		input.Linked = func(_ context.Context, objects string) error {
 			return os.WriteFile(filepath.Join(w.Dir, objectsFile), []byte(objects+"\n"), 0o644)
 		}
 	}
-	manifest, err := f.builder(w).Compile(ctx, f.Plan, input, factory.Watch{Log: w.Log, Units: w.Units}, w.Dir)
-	var build *factory.BuildError
+	manifest, err := f.builder(w).Compile(ctx, f.Plan, input, build.Watch{Log: w.Log, Units: w.Units}, w.Dir)
+	var build *build.BuildError
 	if errors.As(err, &build) && ctx.Err() == nil {
 		// The graph shows the log's end, in which that of the build is.
 		return fmt.Errorf("kernel %q: make %s: %w", f.Plan.Recipe.Name, build.Target, build.Err)
@@ -87,8 +87,8 @@ func (f Factory) Compile(ctx context.Context, variant factory.Variant, config, p
 }
 
 // CompileInputs implements Kernels.
-func (f Factory) CompileInputs(variant factory.Variant) (Inputs, error) {
-	return factory.CompileInput{Variant: variant}.Inputs(f.Plan)
+func (f Factory) CompileInputs(variant build.Variant) (Inputs, error) {
+	return build.CompileInput{Variant: variant}.Inputs(f.Plan)
 }
 
 // Stock implements Kernels.
@@ -99,7 +99,7 @@ func (f Factory) Stock(ctx context.Context, w *graph.Work) error {
 
 // StockInputs implements Kernels.
 func (f Factory) StockInputs(ctx context.Context) (Inputs, error) {
-	name, err := factory.DistributionPackage(ctx)
+	name, err := build.DistributionPackage(ctx)
 	return Inputs{"package": name}, err
 }
 
@@ -107,11 +107,11 @@ func (f Factory) StockInputs(ctx context.Context) (Inputs, error) {
 // same one's without. Each of them says in its manifest how large its sections
 // are and what the compiler complained of.
 func fit(_ context.Context, w *graph.Work) error {
-	with, err := factory.ReadManifest(w.Need("kernel"))
+	with, err := build.ReadManifest(w.Need("kernel"))
 	if err != nil {
 		return err
 	}
-	without, err := factory.ReadManifest(w.Need("without"))
+	without, err := build.ReadManifest(w.Need("without"))
 	if err != nil {
 		return err
 	}
@@ -121,5 +121,5 @@ func fit(_ context.Context, w *graph.Work) error {
 	if err := with.Fits(*without.Sections); err != nil {
 		return err
 	}
-	return writeJSON(filepath.Join(w.Dir, "fit.json"), map[string]*gcov.Sections{"with": with.Sections, "without": without.Sections})
+	return writeJSON(filepath.Join(w.Dir, "fit.json"), map[string]*pgo.Sections{"with": with.Sections, "without": without.Sections})
 }

@@ -10,23 +10,23 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 // kernel describes one by what lies in its folder.
-func (p *Pipeline) kernel(w *graph.Work, name string) (report.Kernel, error) {
+func (p *Pipeline) kernel(w *graph.Work, name string) (kernelreport.Kernel, error) {
 	dir := w.Need("kernel-" + name)
-	manifest, err := factory.ReadManifest(dir)
+	manifest, err := build.ReadManifest(dir)
 	if err != nil {
-		return report.Kernel{}, err
+		return kernelreport.Kernel{}, err
 	}
-	kernel := report.Kernel{
+	kernel := kernelreport.Kernel{
 		Kernel: verdict.Kernel{Name: name}, Title: p.title(name), Release: manifest.Release, BuildID: manifest.BuildID,
-		Size:       report.Size{Image: manifest.Image.Size},
+		Size:       kernelreport.Size{Image: manifest.Image.Size},
 		Provenance: provenance(manifest), Profile: profileUse(manifest.Profile),
 	}
 	if name == p.Recipe.Name && (manifest.Profile != nil || p.Recipe.Slimming != "") || name == kernelPlain && p.Recipe.Slimming != "" {
@@ -34,14 +34,14 @@ func (p *Pipeline) kernel(w *graph.Work, name string) (report.Kernel, error) {
 	}
 	if s := manifest.Sections; s != nil {
 		kernel.Size.FunctionText = s.All()
-		kernel.Size.Sections = []report.Section{{Name: ".text", Bytes: s.Text}, {Name: ".text.hot", Bytes: s.Hot}, {Name: ".text.unlikely", Bytes: s.Unlikely}}
+		kernel.Size.Sections = []kernelreport.Section{{Name: ".text", Bytes: s.Text}, {Name: ".text.hot", Bytes: s.Hot}, {Name: ".text.unlikely", Bytes: s.Unlikely}}
 	}
-	functions, err := readWith(filepath.Join(dir, factory.SystemMapFile), slim.ReadText)
+	functions, err := readWith(filepath.Join(dir, build.SystemMapFile), slim.ReadText)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the distribution's comes without
-		return report.Kernel{}, err
+		return kernelreport.Kernel{}, err
 	}
 	kernel.Size.Functions = len(functions)
-	config, err := factory.ReadConfig(filepath.Join(dir, factory.ConfigFile))
+	config, err := build.ReadConfig(filepath.Join(dir, build.ConfigFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return kernel, nil // the current one comes without
 	}
@@ -53,19 +53,19 @@ func (p *Pipeline) kernel(w *graph.Work, name string) (report.Kernel, error) {
 	return kernel, err
 }
 
-func provenance(m factory.Manifest) report.Provenance {
-	made := report.Provenance{
-		Source:       report.Input{Name: m.Source.Package + " " + m.Source.Version, Digest: m.Source.Digest},
+func provenance(m build.Manifest) kernelreport.Provenance {
+	made := kernelreport.Provenance{
+		Source:       kernelreport.Input{Name: m.Source.Package + " " + m.Source.Version, Digest: m.Source.Digest},
 		ConfigDigest: m.Config.Digest, Flags: m.Flags, ImageDigest: m.Image.Digest, Builder: m.Builder, InputsKey: m.InputsKey,
 	}
 	if m.Compiler != nil {
 		made.Compiler, made.Version = m.Compiler.Name, m.Compiler.Version
 	}
 	for _, part := range m.Fragments {
-		made.Fragments = append(made.Fragments, report.Input(part))
+		made.Fragments = append(made.Fragments, kernelreport.Input(part))
 	}
 	for _, patch := range m.Source.Patches {
-		made.Patches = append(made.Patches, report.Patch{Name: patch.Name, Digest: patch.Digest, Upstream: patch.Upstream})
+		made.Patches = append(made.Patches, kernelreport.Patch{Name: patch.Name, Digest: patch.Digest, Upstream: patch.Upstream})
 	}
 	if m.Profile != nil {
 		made.ProfileDigest = m.Profile.Digest
@@ -74,21 +74,21 @@ func provenance(m factory.Manifest) report.Provenance {
 }
 
 // profileUse is nil for a kernel without a profile.
-func profileUse(use *factory.Use) *report.Profile {
+func profileUse(use *build.Use) *kernelreport.Profile {
 	if use == nil {
 		return nil
 	}
 	c := use.Complaints
-	profile := &report.Profile{Objects: use.Objects, Mismatched: c.Mismatched, Moved: c.Moved, Missing: c.Missing}
+	profile := &kernelreport.Profile{Objects: use.Objects, Mismatched: c.Mismatched, Moved: c.Moved, Missing: c.Missing}
 	for _, e := range use.Excluded {
-		profile.Excluded = append(profile.Excluded, report.Exclusion(e))
+		profile.Excluded = append(profile.Excluded, kernelreport.Exclusion(e))
 	}
 	return profile
 }
 
 // symbols tells which functions of the kernel ran with the training data.
-func (p *Pipeline) symbols(w *graph.Work) (*report.Symbols, error) {
-	functions, err := readWith(filepath.Join(w.Need("kernel-"+p.Recipe.Name), factory.SystemMapFile), slim.ReadText)
+func (p *Pipeline) symbols(w *graph.Work) (*kernelreport.Symbols, error) {
+	functions, err := readWith(filepath.Join(w.Need("kernel-"+p.Recipe.Name), build.SystemMapFile), slim.ReadText)
 	if err != nil {
 		return nil, err
 	}
@@ -100,15 +100,15 @@ func (p *Pipeline) symbols(w *graph.Work) (*report.Symbols, error) {
 	if err != nil {
 		return nil, err
 	}
-	symbols := make([]report.Symbol, 0, len(functions))
+	symbols := make([]kernelreport.Symbol, 0, len(functions))
 	for _, f := range functions {
 		// What the compiler splits off a function, such as its cold part, is
 		// called after it.
 		name, _, _ := strings.Cut(f.Name, ".")
-		symbols = append(symbols, report.Symbol{Name: f.Name, Object: objects[name],
+		symbols = append(symbols, kernelreport.Symbol{Name: f.Name, Object: objects[name],
 			Bytes: int64(f.End - f.Begin), Ran: int64(run.In(f.Begin, f.End))})
 	}
-	return report.PartSymbols(symbols), nil
+	return kernelreport.PartSymbols(symbols), nil
 }
 
 // objects by the names of their functions, where slimming has told them.
@@ -125,7 +125,7 @@ func objects(w *graph.Work) (map[string]string, error) {
 }
 
 // slimmed adds what slimming decided, and why.
-func (p *Pipeline) slimmed(w *graph.Work, facts *report.Facts) error {
+func (p *Pipeline) slimmed(w *graph.Work, facts *kernelreport.Facts) error {
 	if !w.Has("slim") {
 		return nil
 	}
@@ -133,52 +133,52 @@ func (p *Pipeline) slimmed(w *graph.Work, facts *report.Facts) error {
 	if err := readJSON(filepath.Join(w.Need("slim"), outcomeFile), &outcome); err != nil {
 		return err
 	}
-	facts.Slimming = &report.Slimming{
+	facts.Slimming = &kernelreport.Slimming{
 		Proposed: outcome.Proposed, Configurations: outcome.Checks, Kernels: outcome.Kernels,
 		ObjectsGone: outcome.ObjectsGone, CodeGone: int64(outcome.CodeGone), TextBefore: outcome.TextBefore, TextAfter: outcome.TextAfter,
 	}
 	for _, m := range outcome.Missing {
-		facts.Slimming.Missing = append(facts.Slimming.Missing, report.MissingDriver{Node: m.Node, Module: m.Module, Device: m.Device})
+		facts.Slimming.Missing = append(facts.Slimming.Missing, kernelreport.MissingDriver{Node: m.Node, Module: m.Module, Device: m.Device})
 	}
 	for _, w := range outcome.Witnesses {
 		facts.Slimming.Runs = append(facts.Slimming.Runs, slimmingRun(w))
 	}
 	for _, d := range outcome.Decisions() {
-		decision := report.Kept
+		decision := kernelreport.Kept
 		if d.Goes {
-			decision = report.Removed
+			decision = kernelreport.Removed
 		}
-		facts.Options = append(facts.Options, report.Option{Symbol: d.Symbol, Prompt: d.Prompt, Decision: decision, Reason: d.Reason,
+		facts.Options = append(facts.Options, kernelreport.Option{Symbol: d.Symbol, Prompt: d.Prompt, Decision: decision, Reason: d.Reason,
 			Objects: len(d.Objects), Bytes: int64(d.Code)})
 	}
 	return nil
 }
 
-func slimmingRun(w slim.Witness) report.SlimmingRun {
-	run := report.SlimmingRun{Run: w.Run, Releases: w.Releases, Named: w.Named, Found: w.Found, Unknown: w.Unknown,
+func slimmingRun(w slim.Witness) kernelreport.SlimmingRun {
+	run := kernelreport.SlimmingRun{Run: w.Run, Releases: w.Releases, Named: w.Named, Found: w.Found, Unknown: w.Unknown,
 		Objects: w.Added, Refused: w.Refused, Lacking: w.Lacking}
 	for _, result := range w.Results {
-		run.Results = append(run.Results, report.Input{Name: result.Node, Digest: result.Digest})
+		run.Results = append(run.Results, kernelreport.Input{Name: result.Node, Digest: result.Digest})
 	}
 	return run
 }
 
 // cost is what the newest build that makes a report notes of its steps: the one
 // that asks, or another that works on the same at once and notes the same.
-func (p *Pipeline) cost() ([]report.Cost, error) {
+func (p *Pipeline) cost() ([]kernelreport.Cost, error) {
 	status, err := p.newest(StepReport)
 	if err != nil {
 		return nil, err
 	}
 	plain := []string{"source", "config", "plain"}
-	if p.Recipe.Slimming == factory.SlimmingTrace {
+	if p.Recipe.Slimming == build.SlimmingTrace {
 		// Of two plain kernels the first is compiled in full.
 		plain = []string{"source", "traced-config", "traced"}
 	}
-	var steps []report.Cost
+	var steps []kernelreport.Cost
 	for _, step := range status.Steps {
 		if step.State == graph.Done {
-			steps = append(steps, report.Cost{Step: step.Name, Seconds: step.Seconds, Bytes: step.Bytes,
+			steps = append(steps, kernelreport.Cost{Step: step.Name, Seconds: step.Seconds, Bytes: step.Bytes,
 				Before: step.Cached, Plain: slices.Contains(plain, step.Name)})
 		}
 	}

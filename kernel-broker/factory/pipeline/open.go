@@ -13,7 +13,7 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
@@ -54,7 +54,7 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 	if o.Jobs < 1 {
 		return nil, fmt.Errorf("%d compilers at a time: at least 1", o.Jobs)
 	}
-	builder := &factory.Builder{Catalog: o.Catalog, Cache: factory.Cache{Dir: o.Cache}, Jobs: o.Jobs, FindSource: factory.FindSource, Name: o.Builder}
+	builder := &build.Builder{Catalog: o.Catalog, Cache: build.Cache{Dir: o.Cache}, Jobs: o.Jobs, FindSource: build.FindSource, Name: o.Builder}
 	plan, err := builder.Plan(ctx, o.Name)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 	}
 	bench := Emulator{Load: load, Machine: measure.Bench{Plugin: o.Plugin, Places: workload.Places{Programs: o.Programs, Cache: o.Cache}}}
 	p.Bench = bench
-	if plan.Recipe.Slimming == factory.SlimmingTrace {
+	if plan.Recipe.Slimming == build.SlimmingTrace {
 		p.Slimmer = Tracer{Factory: kernels, Emulator: bench, Keep: filepath.Join(o.Catalog, "keep"), Nodes: o.Nodes, Aliases: o.Aliases,
 			Traces: p.Traces, Journals: filepath.Join(o.Cache, "slimming")}
 	}
@@ -86,7 +86,7 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 // program, and the machine. It makes every path absolute.
 func (o *Options) Complete() error {
 	if o.Cache == "" {
-		dir, err := factory.DefaultCacheDir()
+		dir, err := build.DefaultCacheDir()
 		if err != nil {
 			return err
 		}

@@ -15,10 +15,10 @@ import (
 	"testing"
 
 	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 const everything = "boot, compile instrumented, compile optimised, compile plain, compile traced, " +
@@ -39,7 +39,7 @@ func TestBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	made, err := report.Read(file)
+	made, err := kernelreport.Read(file)
 	if err != nil || made.Facts.Slim != "slim" || made.Facts.Current != "stock" || len(made.Facts.Kernels) != 3 {
 		t.Errorf("%+v, %v", made.Facts, err)
 	}
@@ -49,10 +49,10 @@ func TestBuild(t *testing.T) {
 	if cost := made.Facts.Cost; len(cost) < 18 || cost[0].Step != "source" || !cost[0].Plain || cost[0].Before || cost[0].Bytes != 5 || !(cost[0].Seconds > 0) {
 		t.Errorf("cost %+v", cost)
 	}
-	wantOptions := []report.Option{
-		{Symbol: "A", Decision: report.Kept, Reason: "without it the boot fails: panic"},
-		{Symbol: "B", Prompt: "The b", Decision: report.Removed, Reason: "nothing of it ran", Objects: 1, Bytes: 32},
-		{Symbol: "C", Decision: report.Removed, Reason: "goes with B"},
+	wantOptions := []kernelreport.Option{
+		{Symbol: "A", Decision: kernelreport.Kept, Reason: "without it the boot fails: panic"},
+		{Symbol: "B", Prompt: "The b", Decision: kernelreport.Removed, Reason: "nothing of it ran", Objects: 1, Bytes: 32},
+		{Symbol: "C", Decision: kernelreport.Removed, Reason: "goes with B"},
 	}
 	if !slices.Equal(made.Facts.Options, wantOptions) || made.Facts.Slimming.Kernels != 3 || made.Facts.Slimming.Missing[0].Module != "ixgbe" {
 		t.Errorf("slimming %+v, %+v", made.Facts.Slimming, made.Facts.Options)
@@ -72,14 +72,14 @@ func TestBuild(t *testing.T) {
 // What a recipe does not ask for is not done.
 func TestShortWays(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*factory.Recipe)
+		change func(*build.Recipe)
 		worked string
 	}{
-		"nothing measured": {func(r *factory.Recipe) { r.Workload, r.Optimisation, r.Slimming = "", "", "" },
+		"nothing measured": {func(r *build.Recipe) { r.Workload, r.Optimisation, r.Slimming = "", "", "" },
 			"compile plain, configure plain, source"},
-		"only measured": {func(r *factory.Recipe) { r.Optimisation, r.Slimming = "", "" },
+		"only measured": {func(r *build.Recipe) { r.Optimisation, r.Slimming = "", "" },
 			"boot, compile plain, configure plain, measure plain test, measure plain train, measure stock test, source, stock, trace"},
-		"no slimming": {func(r *factory.Recipe) { r.Slimming = "" },
+		"no slimming": {func(r *build.Recipe) { r.Slimming = "" },
 			"boot, compile instrumented, compile optimised, compile plain, configure instrumented, configure optimised, configure plain, " +
 				"measure optimised test, measure optimised train, measure plain test, measure stock test, profile, source, stock, trace"},
 	} {
@@ -88,7 +88,7 @@ func TestShortWays(t *testing.T) {
 			t.Errorf("%s: worked on %s, %v", name, worked, err)
 		}
 	}
-	w := newWorld(t, func(r *factory.Recipe) { r.Workload = "" })
+	w := newWorld(t, func(r *build.Recipe) { r.Workload = "" })
 	if _, err := w.pipe.Graph(); err == nil || !strings.Contains(err.Error(), "slimming needs a workload") || !strings.Contains(err.Error(), "a profile needs a workload") {
 		t.Errorf("no workload: %v", err)
 	}
@@ -121,7 +121,7 @@ func TestCurrentKernel(t *testing.T) {
 	w := newWorld(t, nil)
 	w.cost["today"] = 1210
 	w.pipe.Current = t.TempDir()
-	if err := kernel(w.pipe.Current, "6.1-today", "today\n", factory.Manifest{}); err != nil {
+	if err := kernel(w.pipe.Current, "6.1-today", "today\n", build.Manifest{}); err != nil {
 		t.Fatal(err)
 	}
 	candidate, worked, err := w.build()

@@ -10,7 +10,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 )
 
@@ -20,35 +20,35 @@ var ErrRunsUseless = errors.New("the recipe makes no use of these runs")
 // checkRuns refuses what would be left aside without a word.
 func (b *builder) checkRuns() {
 	r := b.p.Recipe
-	if len(b.p.Traces) > 0 && r.Slimming != factory.SlimmingTrace {
+	if len(b.p.Traces) > 0 && r.Slimming != build.SlimmingTrace {
 		b.err = errors.Join(b.err, fmt.Errorf("run %d: what a job was seen to use is for slimming, and the recipe does not say slimming: %s: %w",
-			b.p.Traces[0].Run, factory.SlimmingTrace, ErrRunsUseless))
+			b.p.Traces[0].Run, build.SlimmingTrace, ErrRunsUseless))
 	}
 	if len(b.p.Counters) > 0 && !r.Optimisation.Profiled() {
 		b.err = errors.Join(b.err, fmt.Errorf("run %d: its counters are for a profile, and the recipe does not say optimisation: %s or %s: %w",
-			b.p.Counters[0].Run, factory.OptimisePGO, factory.OptimisePGOSafe, ErrRunsUseless))
+			b.p.Counters[0].Run, build.OptimisePGO, build.OptimisePGOSafe, ErrRunsUseless))
 	}
 }
 
 // traced and counted are the runs' parts by what they went into.
-func (p *Pipeline) traced() []factory.RunPart {
-	var parts []factory.RunPart
+func (p *Pipeline) traced() []build.RunPart {
+	var parts []build.RunPart
 	for _, trace := range p.Traces {
 		for _, result := range trace.Results {
-			parts = append(parts, factory.RunPart{Run: trace.Run, Node: result.Node, Use: factory.RunForSlimming, Digest: result.Digest})
+			parts = append(parts, build.RunPart{Run: trace.Run, Node: result.Node, Use: build.RunForSlimming, Digest: result.Digest})
 		}
 	}
 	return parts
 }
 
-func (p *Pipeline) counted() ([]factory.RunPart, error) {
-	var parts []factory.RunPart
+func (p *Pipeline) counted() ([]build.RunPart, error) {
+	var parts []build.RunPart
 	for _, c := range p.Counters {
 		digest, err := graph.FileDigest(c.Path)
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, factory.RunPart{Run: c.Run, Node: c.Node, Use: factory.RunForProfile, Digest: digest})
+		parts = append(parts, build.RunPart{Run: c.Run, Node: c.Node, Use: build.RunForProfile, Digest: digest})
 	}
 	return parts, nil
 }
@@ -70,9 +70,9 @@ func (p *Pipeline) instrumentedBy() string {
 // InstrumentedStep is the step of which the kernel that counts is published.
 func (p *Pipeline) InstrumentedStep() string {
 	if len(p.Traces) > 0 {
-		return nameOf(string(factory.Instrumented))
+		return nameOf(string(build.Instrumented))
 	}
-	return string(factory.Instrumented)
+	return string(build.Instrumented)
 }
 
 // named is the step of which a candidate is published: where it was made of runs,
@@ -90,11 +90,11 @@ func (b *builder) named(candidate string) string {
 // name adds a step that names runs in a kernel's manifest. It is a step of its own:
 // the kernel is compiled for what it is, and not for where that comes from, so that
 // two runs of jobs that do the same share it.
-func (b *builder) name(step string, parts []factory.RunPart) string {
+func (b *builder) name(step string, parts []build.RunPart) string {
 	text, err := json.Marshal(parts)
 	b.err = errors.Join(b.err, err)
 	b.add(nameOf(step), "of-runs", Inputs{"runs": string(text)}, map[string]string{"kernel": step}, light, func(_ context.Context, w *graph.Work) error {
-		manifest, err := factory.ReadManifest(w.Need("kernel"))
+		manifest, err := build.ReadManifest(w.Need("kernel"))
 		if err != nil {
 			return err
 		}

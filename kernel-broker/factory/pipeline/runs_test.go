@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 func aTrace(run uint64, functions ...string) slim.JobTrace {
@@ -63,12 +63,12 @@ func TestTraceOfARun(t *testing.T) {
 	if after["slim"] == before["slim"] {
 		t.Error("the slimming does not depend on the trace")
 	}
-	manifest, err := factory.ReadManifest(candidate.Kernel)
-	want := []factory.RunPart{{Run: 3, Node: "n1", Use: factory.RunForSlimming, Digest: digest("result")}}
+	manifest, err := build.ReadManifest(candidate.Kernel)
+	want := []build.RunPart{{Run: 3, Node: "n1", Use: build.RunForSlimming, Digest: digest("result")}}
 	if err != nil || !slices.Equal(manifest.Runs, want) || manifest.Image.Digest != candidate.ImageDigest {
 		t.Errorf("%+v, %v", manifest, err)
 	}
-	if err := manifest.Verify(candidate.Kernel); err == nil || strings.Contains(err.Error(), factory.ImageFile) {
+	if err := manifest.Verify(candidate.Kernel); err == nil || strings.Contains(err.Error(), build.ImageFile) {
 		t.Errorf("the image beside the manifest: %v", err) // these kernels have no configuration of that digest
 	}
 	file, err := os.Open(candidate.JSON())
@@ -76,8 +76,8 @@ func TestTraceOfARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	made, err := report.Read(file)
-	wantRun := report.SlimmingRun{Run: 3, Results: []report.Input{{Name: "n1", Digest: digest("result")}}, Releases: []string{"6.1.0-56-amd64"}, Named: 1, Unknown: []string{"seen"}}
+	made, err := kernelreport.Read(file)
+	wantRun := kernelreport.SlimmingRun{Run: 3, Results: []kernelreport.Input{{Name: "n1", Digest: digest("result")}}, Releases: []string{"6.1.0-56-amd64"}, Named: 1, Unknown: []string{"seen"}}
 	if err != nil || len(made.Facts.Slimming.Runs) != 1 || !reflect.DeepEqual(made.Facts.Slimming.Runs[0], wantRun) {
 		t.Errorf("%+v, %v", made.Facts.Slimming, err)
 	}
@@ -86,7 +86,7 @@ func TestTraceOfARun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if manifest, err := factory.ReadManifest(shared); err != nil || manifest.Runs != nil {
+	if manifest, err := build.ReadManifest(shared); err != nil || manifest.Runs != nil {
 		t.Errorf("%+v, %v", manifest.Runs, err)
 	}
 	// Another trace is another slimming; the same one is none.
@@ -123,8 +123,8 @@ func TestInstrumentedOfRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := factory.ReadManifest(dir)
-	if err != nil || len(manifest.Runs) != 2 || manifest.Runs[1].Run != 12 || manifest.Variant != factory.Instrumented {
+	manifest, err := build.ReadManifest(dir)
+	if err != nil || len(manifest.Runs) != 2 || manifest.Runs[1].Run != 12 || manifest.Variant != build.Instrumented {
 		t.Errorf("%+v, %v", manifest, err)
 	}
 	// With counters beside, it is the same kernel of the same step.
@@ -143,9 +143,9 @@ func TestInstrumentedOfRuns(t *testing.T) {
 // The manifest names the runs whose counters are the profile, too.
 func TestManifestNamesCounters(t *testing.T) {
 	path := archive(t, map[string]string{"gcov/x": "y"})
-	b := &builder{p: &Pipeline{Recipe: factory.Recipe{Name: "fake"}, Counters: []Counters{{Run: 7, Node: "n2", Path: path}}, Traces: []slim.JobTrace{aTrace(3)}}}
+	b := &builder{p: &Pipeline{Recipe: build.Recipe{Name: "fake"}, Counters: []Counters{{Run: 7, Node: "n2", Path: path}}, Traces: []slim.JobTrace{aTrace(3)}}}
 	b.add("optimised", "", Inputs{}, nil, light, func(_ context.Context, w *graph.Work) error {
-		return kernel(w.Dir, "6.1-made", "optimised", factory.Manifest{})
+		return kernel(w.Dir, "6.1-made", "optimised", build.Manifest{})
 	})
 	step := b.named("optimised")
 	if b.err != nil {
@@ -163,8 +163,8 @@ func TestManifestNamesCounters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := factory.ReadManifest(results[step].Files())
-	want := []factory.RunPart{{Run: 3, Node: "n1", Use: factory.RunForSlimming, Digest: digest("result")}, {Run: 7, Node: "n2", Use: factory.RunForProfile, Digest: sum}}
+	manifest, err := build.ReadManifest(results[step].Files())
+	want := []build.RunPart{{Run: 3, Node: "n1", Use: build.RunForSlimming, Digest: digest("result")}, {Run: 7, Node: "n2", Use: build.RunForProfile, Digest: sum}}
 	if err != nil || !slices.Equal(manifest.Runs, want) {
 		t.Errorf("%+v, %v", manifest.Runs, err)
 	}
@@ -172,15 +172,15 @@ func TestManifestNamesCounters(t *testing.T) {
 
 // Runs of which a recipe makes nothing are an error and not left aside.
 func TestRunsThatAreOfNoUse(t *testing.T) {
-	for words, change := range map[string]func(*world, *factory.Recipe){
-		"": func(w *world, _ *factory.Recipe) { w.traced(aTrace(3)) },
-		"run 3: what a job was seen to use is for slimming, and the recipe does not say slimming: trace": func(w *world, r *factory.Recipe) {
+	for words, change := range map[string]func(*world, *build.Recipe){
+		"": func(w *world, _ *build.Recipe) { w.traced(aTrace(3)) },
+		"run 3: what a job was seen to use is for slimming, and the recipe does not say slimming: trace": func(w *world, r *build.Recipe) {
 			w.traced(aTrace(3))
-			r.Slimming = factory.SlimmingNone
+			r.Slimming = build.SlimmingNone
 		},
-		"run 7: its counters are for a profile, and the recipe does not say optimisation: pgo or pgo-safe": func(w *world, r *factory.Recipe) {
+		"run 7: its counters are for a profile, and the recipe does not say optimisation: pgo or pgo-safe": func(w *world, r *build.Recipe) {
 			w.pipe.Counters = []Counters{{Run: 7, Path: archive(t, nil)}}
-			r.Optimisation = factory.OptimiseO2
+			r.Optimisation = build.OptimiseO2
 		},
 	} {
 		w := newWorld(t, nil)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 // SideBySide is kernels under workloads, each under each, in one graph that
@@ -155,38 +155,38 @@ func (s *SideBySide) report(_ context.Context, w *graph.Work) error {
 	if err != nil {
 		return err
 	}
-	made, err := report.Make(facts)
+	made, err := kernelreport.Make(facts)
 	if err != nil {
 		return err
 	}
 	return made.Write(w.Dir)
 }
 
-func (s *SideBySide) facts(w *graph.Work) (report.Facts, error) {
-	facts := report.Facts{
+func (s *SideBySide) facts(w *graph.Work) (kernelreport.Facts, error) {
+	facts := kernelreport.Facts{
 		Title: s.Title, Stock: kernelStock, Slim: s.Slim, Rules: s.Rules,
 		Command: s.Command, Machine: s.Machine, Made: time.Now().UTC().Format(time.RFC3339),
 	}
 	for _, bench := range s.Benches {
 		load := bench.Workload()
-		facts.Workloads = append(facts.Workloads, report.Workload{Name: load.Name, Description: load.Description, Operation: load.Operation})
+		facts.Workloads = append(facts.Workloads, kernelreport.Workload{Name: load.Name, Description: load.Description, Operation: load.Operation})
 		facts.Applications = append(facts.Applications, verdict.Application{Name: load.Name, Test: load.Test, Kernel: s.madeFor(load.Name)})
 	}
 	stock, err := s.Kernels[0].kernel(w, kernelStock)
 	if err != nil {
-		return report.Facts{}, err
+		return kernelreport.Facts{}, err
 	}
 	facts.Kernels = append(facts.Kernels, stock)
 	for _, p := range s.Kernels {
 		kernel, err := p.kernel(w, p.Recipe.Name)
 		if err != nil {
-			return report.Facts{}, err
+			return kernelreport.Facts{}, err
 		}
 		facts.Kernels = append(facts.Kernels, kernel)
 	}
 	for i := range facts.Kernels {
 		if err := s.measured(w, &facts, &facts.Kernels[i]); err != nil {
-			return report.Facts{}, err
+			return kernelreport.Facts{}, err
 		}
 	}
 	return facts, s.timed(w, &facts)
@@ -194,7 +194,7 @@ func (s *SideBySide) facts(w *graph.Work) (report.Facts, error) {
 
 // measured adds what each workload found out about a kernel. The mitigations
 // are the machine's and the kernel's, and so the same under each.
-func (s *SideBySide) measured(w *graph.Work, facts *report.Facts, kernel *report.Kernel) error {
+func (s *SideBySide) measured(w *graph.Work, facts *kernelreport.Facts, kernel *kernelreport.Kernel) error {
 	for _, bench := range s.Benches {
 		measured, err := readMeasured(w.Need(measuredOn(kernel.Name, bench.Workload().Name)))
 		if err != nil {

@@ -13,11 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 // otherLoad is the fake's bench with a workload of another name, under which a
@@ -44,7 +44,7 @@ func (o otherLoad) Measure(ctx context.Context, image string, data Data, w *grap
 	if err := readJSON(filepath.Join(w.Dir, measuredFile), &measured); err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(image, factory.ImageFile))
+	text, err := os.ReadFile(filepath.Join(image, build.ImageFile))
 	if err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func (o otherLoad) Measure(ctx context.Context, image string, data Data, w *grap
 }
 
 func (w *world) sideBySide() *SideBySide {
-	plain := w.pipeline(func(r *factory.Recipe) { r.Name, r.Workload, r.Optimisation, r.Slimming = "slim", "", "", "" })
-	profiled := w.pipeline(func(r *factory.Recipe) { r.Slimming = "" })
+	plain := w.pipeline(func(r *build.Recipe) { r.Name, r.Workload, r.Optimisation, r.Slimming = "slim", "", "", "" })
+	profiled := w.pipeline(func(r *build.Recipe) { r.Slimming = "" })
 	return &SideBySide{Name: "bench", Title: "Side by side", Slim: "slim", Kernels: []*Pipeline{plain, profiled},
 		Benches: []Bench{w.fake, otherLoad{w.fake, "tcp", "optimised"}}, Command: "test", Machine: "here", Rules: verdict.DefaultRules()}
 }
@@ -74,7 +74,7 @@ func TestSideBySide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := report.ReadFolder(folder)
+	made, err := kernelreport.ReadFolder(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestSideBySide(t *testing.T) {
 	if len(made.Figures.Goals) != 4 {
 		t.Errorf("goals %+v", made.Figures.Goals)
 	}
-	text, err := os.ReadFile(filepath.Join(folder, report.TextFile))
+	text, err := os.ReadFile(filepath.Join(folder, kernelreport.TextFile))
 	if err != nil || !strings.Contains(string(text), "Side by side") {
 		t.Errorf("text %.100s, %v", text, err)
 	}
@@ -119,7 +119,7 @@ func count(all []string, one string) (n int) {
 // What the build of a kernel has measured, the bench takes, and the second run
 // of a bench does nothing.
 func TestSideBySideSharesWork(t *testing.T) {
-	w := newWorld(t, func(r *factory.Recipe) { r.Slimming = "" })
+	w := newWorld(t, func(r *build.Recipe) { r.Slimming = "" })
 	if _, _, err := w.build(); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestSideBySideInAnotherOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := report.ReadFolder(folder)
+	made, err := kernelreport.ReadFolder(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestSideBySideWithAFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(folder, report.TextFile))
+	text, err := os.ReadFile(filepath.Join(folder, kernelreport.TextFile))
 	if err != nil || !strings.Contains(string(text), "FAILED  byte 17 is 0x00") {
 		t.Errorf("%v: %s", err, text)
 	}
@@ -183,7 +183,7 @@ func TestSideBySideRefuses(t *testing.T) {
 		"no workload":    func(s *SideBySide) { s.Benches = nil },
 		"a kernel twice": func(s *SideBySide) { s.Kernels = append(s.Kernels, s.Kernels[0]) },
 		"a kernel that cannot be": func(s *SideBySide) {
-			s.Kernels = append(s.Kernels, w.pipeline(func(r *factory.Recipe) { r.Name, r.Workload = "x", "" }))
+			s.Kernels = append(s.Kernels, w.pipeline(func(r *build.Recipe) { r.Name, r.Workload = "x", "" }))
 		},
 	} {
 		s := w.sideBySide()
@@ -235,7 +235,7 @@ func TestBenchesOfTheCatalog(t *testing.T) {
 			t.Error(err)
 		}
 		for _, name := range plan.Kernels {
-			recipe, err := factory.LoadRecipe(catalog, name)
+			recipe, err := build.LoadRecipe(catalog, name)
 			if err == nil && recipe.Workload != "" && !slices.Contains(plan.Workloads, recipe.Workload) {
 				err = fmt.Errorf("%s: kernel %q was made for workload %q, which does not run", path, name, recipe.Workload)
 			}

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
@@ -48,8 +48,8 @@ func (t Tracer) Inputs() (Inputs, error) {
 	all := Inputs{"warmest": warmest.String(), "limit": fmt.Sprint(mostKernels), "recipe keeps": strings.Join(t.Factory.Plan.Recipe.Keep, " ")}
 	for prefix, of := range map[string]func() (Inputs, error){
 		"bench ":   t.Emulator.Inputs,
-		"config ":  func() (Inputs, error) { return t.Factory.ConfigureInputs(factory.Plain) },
-		"compile ": func() (Inputs, error) { return t.Factory.CompileInputs(factory.Plain) },
+		"config ":  func() (Inputs, error) { return t.Factory.ConfigureInputs(build.Plain) },
+		"compile ": func() (Inputs, error) { return t.Factory.CompileInputs(build.Plain) },
 	} {
 		inputs, err := of()
 		if err != nil {
@@ -103,16 +103,16 @@ func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
 	if err != nil {
 		return err
 	}
-	config, err := factory.ReadConfig(filepath.Join(from.Kernel, factory.ConfigFile))
+	config, err := build.ReadConfig(filepath.Join(from.Kernel, build.ConfigFile))
 	if err != nil {
 		return err
 	}
-	manifest, err := factory.ReadManifest(from.Kernel)
+	manifest, err := build.ReadManifest(from.Kernel)
 	if err != nil {
 		return err
 	}
 	files := slim.Files{
-		Tree: source.Tree, Config: slim.Config(config), LinkMap: filepath.Join(from.Kernel, factory.LinkMapFile),
+		Tree: source.Tree, Config: slim.Config(config), LinkMap: filepath.Join(from.Kernel, build.LinkMapFile),
 		Trace: filepath.Join(from.Trace, runTrace), RegionTrace: filepath.Join(from.Trace, workTrace),
 		Keep: t.Keep, KeepToo: t.Factory.Plan.Recipe.Keep, Nodes: t.Nodes, Aliases: t.Aliases, Warmest: warmest,
 	}
@@ -123,7 +123,7 @@ func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
 	if err != nil {
 		return err
 	}
-	witnesses, err := files.Witness(&facts, t.Traces, filepath.Join(from.Kernel, factory.SystemMapFile))
+	witnesses, err := files.Witness(&facts, t.Traces, filepath.Join(from.Kernel, build.SystemMapFile))
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
 	if err != nil {
 		return err
 	}
-	functions, err := files.Functions(filepath.Join(from.Kernel, factory.SystemMapFile))
+	functions, err := files.Functions(filepath.Join(from.Kernel, build.SystemMapFile))
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (t *trials) configure(ctx context.Context, off []string, dir string) error 
 	if err := os.WriteFile(fragment, []byte(text.String()), 0o644); err != nil {
 		return err
 	}
-	input := factory.ConfigureInput{Variant: factory.Plain, Slim: fragment}
+	input := build.ConfigureInput{Variant: build.Plain, Slim: fragment}
 	return t.Factory.builder(t.work).Configure(ctx, t.Factory.Plan, input, dir)
 }
 
@@ -215,7 +215,7 @@ func (t *trials) Configure(ctx context.Context, off []string) (config slim.Confi
 		if err := t.configure(ctx, off, dir); err != nil {
 			return err
 		}
-		read, err := factory.ReadConfig(filepath.Join(dir, factory.ConfigFile))
+		read, err := build.ReadConfig(filepath.Join(dir, build.ConfigFile))
 		config = slim.Config(read)
 		return err
 	})
@@ -229,10 +229,10 @@ func (t *trials) Try(ctx context.Context, off []string) (answer slim.Answer, err
 			return err
 		}
 		kernel := filepath.Join(dir, "kernel")
-		input := factory.CompileInput{Variant: factory.Plain, Config: filepath.Join(dir, factory.ConfigFile)}
-		watch := factory.Watch{Log: t.work.Log, Units: t.work.Units}
+		input := build.CompileInput{Variant: build.Plain, Config: filepath.Join(dir, build.ConfigFile)}
+		watch := build.Watch{Log: t.work.Log, Units: t.work.Units}
 		manifest, err := t.Factory.builder(t.work).Compile(ctx, t.Factory.Plan, input, watch, kernel)
-		var broken *factory.BuildError
+		var broken *build.BuildError
 		if errors.As(err, &broken) && ctx.Err() == nil {
 			answer = slim.Answer{Stage: "build", Reason: complaint(broken.Tail)}
 			return nil

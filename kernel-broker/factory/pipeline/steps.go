@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/gcov"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
@@ -34,7 +34,7 @@ const (
 
 // Pipeline is the build of one kernel.
 type Pipeline struct {
-	Recipe  factory.Recipe
+	Recipe  build.Recipe
 	Kernels Kernels
 	Bench   Bench   // nil when the recipe has no workload
 	Slimmer Slimmer // nil unless the recipe asks for slimming
@@ -75,11 +75,11 @@ func (p *Pipeline) Graph() (*graph.Graph, error) {
 	b := &builder{p: p}
 	b.add("source", "", b.inputs(p.Kernels.SourceInputs()), nil, light, p.Kernels.Source)
 	slimmed := ""
-	if p.Recipe.Slimming == factory.SlimmingTrace {
+	if p.Recipe.Slimming == build.SlimmingTrace {
 		slimmed = b.slim()
 	}
-	b.configure("config", factory.Plain, slimmed)
-	b.compile("plain", factory.Plain, "config", "")
+	b.configure("config", build.Plain, slimmed)
+	b.compile("plain", build.Plain, "config", "")
 	plain, candidate := "plain", "plain"
 	if p.Recipe.Optimisation.Profiled() {
 		candidate = b.profile(slimmed)
@@ -131,7 +131,7 @@ func (b *builder) add(name, kind string, inputs Inputs, needs map[string]string,
 // after makes the last step wait for another, of which it reads nothing.
 func (b *builder) after(step string) { b.steps[len(b.steps)-1].After = []string{step} }
 
-func (b *builder) configure(name string, variant factory.Variant, slim string) {
+func (b *builder) configure(name string, variant build.Variant, slim string) {
 	needs := map[string]string{"source": "source"}
 	if slim != "" {
 		needs["slim"] = slim
@@ -146,7 +146,7 @@ func (b *builder) configure(name string, variant factory.Variant, slim string) {
 	b.add(name, "config", b.inputs(b.p.Kernels.ConfigureInputs(variant)), needs, light, run)
 }
 
-func (b *builder) compile(name string, variant factory.Variant, config, profile string) {
+func (b *builder) compile(name string, variant build.Variant, config, profile string) {
 	needs := map[string]string{"source": "source", "config": config}
 	if profile != "" {
 		needs["profile"] = profile
@@ -156,7 +156,7 @@ func (b *builder) compile(name string, variant factory.Variant, config, profile 
 		if profile != "" {
 			counts = filepath.Join(w.Need("profile"), profileDir)
 		}
-		return b.p.Kernels.Compile(ctx, variant, filepath.Join(w.Need("config"), factory.ConfigFile), counts, w)
+		return b.p.Kernels.Compile(ctx, variant, filepath.Join(w.Need("config"), build.ConfigFile), counts, w)
 	}
 	b.add(name, "kernel", b.inputs(b.p.Kernels.CompileInputs(variant)), needs, b.p.heavy(), run)
 }
@@ -175,8 +175,8 @@ func (b *builder) slim() (step string) {
 		b.err = errors.Join(b.err, errors.New("slimming needs a workload"))
 		return ""
 	}
-	b.configure("traced-config", factory.Traced, "")
-	b.compile("traced", factory.Traced, "traced-config", "")
+	b.configure("traced-config", build.Traced, "")
+	b.compile("traced", build.Traced, "traced-config", "")
 	b.tries("trace", "", "traced", b.p.Bench.Trace)
 	b.add("slim", "", b.inputs(b.p.Slimmer.Inputs()), map[string]string{"kernel": "traced", "trace": "trace", "source": "source"}, b.p.heavy(),
 		func(ctx context.Context, w *graph.Work) error {
@@ -192,8 +192,8 @@ func (b *builder) profile(slim string) (candidate string) {
 		b.err = errors.Join(b.err, errors.New("a profile needs a workload"))
 		return ""
 	}
-	b.configure("instrumented-config", factory.Instrumented, slim)
-	b.compile("instrumented", factory.Instrumented, "instrumented-config", "")
+	b.configure("instrumented-config", build.Instrumented, slim)
+	b.compile("instrumented", build.Instrumented, "instrumented-config", "")
 	if len(b.p.Traces) > 0 {
 		b.name("instrumented", b.p.traced()) // counters have no part in it
 	}
@@ -202,8 +202,8 @@ func (b *builder) profile(slim string) (candidate string) {
 	} else {
 		b.tries("profile", "", "instrumented", b.p.Bench.Profile)
 	}
-	b.configure("optimised-config", factory.Optimised, slim)
-	b.compile("optimised", factory.Optimised, "optimised-config", "profile")
+	b.configure("optimised-config", build.Optimised, slim)
+	b.compile("optimised", build.Optimised, "optimised-config", "profile")
 	return "optimised"
 }
 
@@ -211,7 +211,7 @@ func (b *builder) profile(slim string) (candidate string) {
 // without one. It is a step of its own, and not a need of the compilation: who
 // only compares kernels has no use for the plain one.
 func (b *builder) fit(plain, candidate string) {
-	text, err := graph.ValueDigest(gcov.DefaultLimits)
+	text, err := graph.ValueDigest(pgo.DefaultLimits)
 	b.err = errors.Join(b.err, err)
 	b.add("fit", "", Inputs{"limits": text}, map[string]string{"kernel": candidate, "without": plain}, light, fit)
 }
@@ -242,7 +242,7 @@ func (b *builder) judge(plain, candidate string) {
 		needs["kernel-"+name] = step
 		b.measure(name, step, candidate, needs)
 	}
-	if b.p.Recipe.Slimming == factory.SlimmingTrace {
+	if b.p.Recipe.Slimming == build.SlimmingTrace {
 		needs["slim"] = "slim"
 	}
 	b.tries("trace-"+candidate, "trace", candidate, b.p.Bench.Trace)
@@ -302,7 +302,7 @@ func measuredAs(kernel string, data Data) string { return fmt.Sprintf("measured-
 
 func (b *builder) current() Inputs {
 	inputs := Inputs{}
-	for _, name := range []string{factory.ImageFile, factory.ManifestFile} {
+	for _, name := range []string{build.ImageFile, build.ManifestFile} {
 		digest, err := graph.FileDigest(filepath.Join(b.p.Current, name))
 		b.err = errors.Join(b.err, err)
 		inputs[name] = digest
@@ -311,7 +311,7 @@ func (b *builder) current() Inputs {
 }
 
 func copyKernel(from, to string) error {
-	for _, name := range []string{factory.ImageFile, factory.ManifestFile} {
+	for _, name := range []string{build.ImageFile, build.ManifestFile} {
 		text, err := os.ReadFile(filepath.Join(from, name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(to, name), text, 0o644)

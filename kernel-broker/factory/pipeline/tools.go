@@ -6,7 +6,7 @@ import (
 	"context"
 	"io"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
@@ -22,11 +22,11 @@ type Kernels interface {
 	Source(ctx context.Context, work *graph.Work) error
 	SourceInputs() (Inputs, error)
 	// Configure writes config. slim is a fragment to lay over, or empty.
-	Configure(ctx context.Context, variant factory.Variant, slim string, work *graph.Work) error
-	ConfigureInputs(variant factory.Variant) (Inputs, error)
+	Configure(ctx context.Context, variant build.Variant, slim string, work *graph.Work) error
+	ConfigureInputs(variant build.Variant) (Inputs, error)
 	// Compile makes a kernel of a configuration and perhaps a profile.
-	Compile(ctx context.Context, variant factory.Variant, config, profile string, work *graph.Work) error
-	CompileInputs(variant factory.Variant) (Inputs, error)
+	Compile(ctx context.Context, variant build.Variant, config, profile string, work *graph.Work) error
+	CompileInputs(variant build.Variant) (Inputs, error)
 	// Stock is the distribution's own kernel.
 	Stock(ctx context.Context, work *graph.Work) error
 	StockInputs(ctx context.Context) (Inputs, error)

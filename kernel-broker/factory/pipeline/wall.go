@@ -13,11 +13,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 // Timer is a Bench that takes wall time too. Other than counts, times of one
@@ -92,7 +92,7 @@ func (m Measured) passed() bool {
 }
 
 // timed adds the times to a report's facts.
-func (s *SideBySide) timed(w *graph.Work, facts *report.Facts) error {
+func (s *SideBySide) timed(w *graph.Work, facts *kernelreport.Facts) error {
 	for _, bench := range s.Benches {
 		need := timedOn(bench.Workload().Name)
 		if !w.Has(need) {
@@ -166,7 +166,7 @@ func (e Emulator) Wall(ctx context.Context, kernels map[string]string, rounds in
 	names := slices.Sorted(maps.Keys(kernels))
 	return aside(w, func(dir string) error {
 		timed := Timed{Method: "on the host's processor, by KVM", Kernels: map[string]Measured{}}
-		refusal := e.host.kvm(ctx, filepath.Join(kernels[names[0]], factory.ImageFile), filepath.Join(dir, "probe"))
+		refusal := e.host.kvm(ctx, filepath.Join(kernels[names[0]], build.ImageFile), filepath.Join(dir, "probe"))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

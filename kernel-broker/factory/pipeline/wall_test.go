@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/report"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 // timer is the fake's bench with times that rise with the cost of a kernel.
@@ -57,7 +57,7 @@ func TestWallTimeSideBySide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := report.ReadFolder(folder)
+	made, err := kernelreport.ReadFolder(folder)
 	if err != nil {
 		t.Fatal(err)
 	}

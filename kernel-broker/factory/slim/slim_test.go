@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -160,16 +160,16 @@ func TestSlim(t *testing.T) {
 // configuration.
 func checkFragment(t *testing.T, outcome Outcome) {
 	t.Helper()
-	fragment, err := factory.ParseFragment("slim.config", outcome.Fragment())
+	fragment, err := build.ParseFragment("slim.config", outcome.Fragment())
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, outcome.Fragment())
 	}
-	merged, err := factory.Merge([]factory.Fragment{fragment})
+	merged, err := build.Merge([]build.Fragment{fragment})
 	if err != nil {
 		t.Fatal(err)
 	}
-	after := factory.Config(maps.Clone(outcome.Config))
-	if err := factory.CheckSurvival(merged, after, nil); err != nil {
+	after := build.Config(maps.Clone(outcome.Config))
+	if err := build.CheckSurvival(merged, after, nil); err != nil {
 		t.Error(err)
 	}
 	for symbol := range treeConfig {
@@ -223,7 +223,7 @@ func TestNothingToSlim(t *testing.T) {
 	if len(outcome.Gone) > 0 || outcome.Proposed == 0 || outcome.TextAfter != outcome.TextBefore {
 		t.Errorf("%+v", outcome)
 	}
-	fragment, err := factory.ParseFragment("slim.config", outcome.Fragment())
+	fragment, err := build.ParseFragment("slim.config", outcome.Fragment())
 	if err != nil || len(fragment.Options) != 1 || fragment.Options[0].Symbol != mapOption {
 		t.Errorf("%v, %v", fragment.Options, err)
 	}

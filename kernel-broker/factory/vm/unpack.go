@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/tarlimit"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/tarlimit"
 )
 
 // The parts of the stream that /init sends: the script's exit code, the files,

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/audit"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/etcdserver"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
 )
 

@@ -6,7 +6,7 @@
 // Unlike the other collectors this one cannot tell jobs apart: the counters are
 // the kernel's, so the node has to be the job's alone. And to copy a thousand
 // files is work for the kernel too; so it is done a second time from zero, and
-// who reads the archive (package gcov of the factory) takes that away again.
+// who reads the archive (package pgo of the factory) takes that away again.
 package pgo
 
 import (

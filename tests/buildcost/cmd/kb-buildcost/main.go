@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/tests/buildcost"
 )
 
@@ -54,7 +54,7 @@ Exit codes: 0 measured, 1 something did not work.`,
 }
 
 func measure(ctx context.Context, o buildcost.Options, out string) error {
-	cache, err := factory.DefaultCacheDir()
+	cache, err := build.DefaultCacheDir()
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/tests/collectcost"
 )
 
@@ -71,7 +71,7 @@ func measure(ctx context.Context, o collectcost.Options, out string) error {
 	if o.Rounds < 1 || o.Parallel < 1 {
 		return errors.New("--rounds and --parallel: at least 1")
 	}
-	kernel, err := factory.ReadManifest(o.Kernel)
+	kernel, err := build.ReadManifest(o.Kernel)
 	if err != nil {
 		return fmt.Errorf("kernel: %w: make kernels", err)
 	}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"strings"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+)
+
+// Trust is how the broker is known over the network. Who calls is no matter of
+// TLS: callers have no certificates.
+type Trust struct {
+	// CA is the file of the authorities to believe; empty: no TLS.
+	CA string
+	// Cluster whose broker it must be; empty: any.
+	Cluster string
+}
+
+// transport returns the security of a connection. The local socket needs none:
+// both ends are known by the kernel and by who may write to its folder.
+func (t Trust) transport(target string) credentials.TransportCredentials {
+	if t.CA == "" || strings.HasPrefix(target, "unix:") {
+		return insecure.NewCredentials()
+	}
+	return credentials.NewTLS(mtls.ClientConfig(mtls.NewFiles(mtls.Paths{Authorities: t.CA}), t.Cluster))
+}

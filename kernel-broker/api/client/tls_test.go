@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// secured serves a health check as a broker of cluster "lab" does, and returns
+// its address and the file of its authority.
+func secured(t *testing.T) (address, authorities string) {
+	t.Helper()
+	dir := t.TempDir()
+	authorities = filepath.Join(dir, "ca.pem")
+	authority, err := pki.OpenAuthority(pki.Options{Dir: filepath.Join(dir, "ca"), Public: authorities, Cluster: "lab", Host: "ctl", Lifetime: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	accept := func(mtls.Peer) error { return errors.New("no node is expected") }
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(mtls.ServerConfig(authority, "lab", accept))))
+	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := server.Serve(listener); err != nil {
+			slog.Error("server", "error", err)
+		}
+	})
+	t.Cleanup(func() { server.Stop(); serving.Wait() })
+	return listener.Addr().String(), authorities
+}
+
+func TestTheBrokerIsKnown(t *testing.T) {
+	address, authorities := secured(t)
+	_, foreign := secured(t)
+	for _, c := range []struct {
+		name  string
+		trust Trust
+		code  codes.Code
+	}{
+		{"its authority", Trust{CA: authorities}, codes.OK},
+		{"its cluster", Trust{CA: authorities, Cluster: "lab"}, codes.OK},
+		{"another cluster's broker", Trust{CA: authorities, Cluster: "prod"}, codes.Unavailable},
+		{"another authority", Trust{CA: foreign}, codes.Unavailable},
+		{"no file", Trust{CA: filepath.Join(t.TempDir(), "none")}, codes.Unavailable},
+		{"without TLS", Trust{}, codes.Unavailable},
+	} {
+		conn, err := Dial(address, c.trust)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+		if status.Code(err) != c.code {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	// A file that is replaced counts from the next connection on.
+	trust := Trust{CA: filepath.Join(t.TempDir(), "ca.pem")}
+	for _, step := range []struct {
+		file string
+		code codes.Code
+	}{{foreign, codes.Unavailable}, {authorities, codes.OK}} {
+		text, err := os.ReadFile(step.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(trust.CA, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := Dial(address, trust)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+		if status.Code(err) != step.code {
+			t.Errorf("%s: %v", step.file, err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

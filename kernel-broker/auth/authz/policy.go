@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package authz
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// Action is something that a subject wants to do to an object.
+type Action string
+
+// The actions. Those on a profile have its name, with or without a version, as
+// their object.
+const (
+	// View looks at profiles, kernels, nodes and jobs.
+	View Action = "view"
+	// Use runs a job on a profile's kernel.
+	Use Action = "use"
+	// Publish registers versions of a profile and chooses the default one.
+	Publish Action = "publish"
+	// Upload stores files that a version is then made of.
+	Upload Action = "upload"
+	// Retire takes a profile or a version out of use.
+	Retire Action = "retire"
+	// Quarantine bars a version, Release ends that.
+	Quarantine Action = "quarantine"
+	Release    Action = "release"
+	// Collect removes stored files that nothing needs.
+	Collect Action = "collect"
+	// Trust lets nodes in and keeps them out.
+	Trust Action = "trust"
+	// Inspect looks at the policy, asks it about others, and lists what is
+	// stored and trusted.
+	Inspect Action = "inspect"
+	// Administer is everything else that only administrators may.
+	Administer Action = "administer"
+)
+
+// Actions lists them all.
+var Actions = []Action{View, Use, Publish, Upload, Retire, Quarantine, Release, Collect, Trust, Inspect, Administer}
+
+// onProfile are the actions whose object is a profile.
+var onProfile = []Action{Use, Publish, Retire, Quarantine, Release}
+
+// OnProfile reports whether the object of the action is a profile.
+func (a Action) OnProfile() bool { return slices.Contains(onProfile, a) }
+
+// Place is where a subject comes from.
+type Place struct {
+	// Local: through the broker's socket. Else by the address.
+	Local   bool
+	Address netip.Addr
+}
+
+func (p Place) String() string {
+	if p.Local {
+		return "the broker's host"
+	}
+	return p.Address.String()
+}
+
+// Job is what slurmctld says of the job that a profile is wanted for.
+type Job struct{ Account, Partition string }
+
+// Subject is who wants to do something.
+type Subject struct {
+	UID  uint32
+	User string // empty for a uid without a name
+	// Groups by name; like User only needed when the policy NeedsPeople.
+	Groups []string
+	From   Place
+	// Accounts are those that Slurm has for the user; nil where nobody knows, or
+	// where Slurm lets everybody name any. They only ever take away: what a job
+	// has is in Job.
+	Accounts []string
+	// Job is nil where none is known yet. What then hangs on it is allowed with
+	// a proviso.
+	Job *Job
+}
+
+// Question is what Decide answers.
+type Question struct {
+	Subject Subject
+	Action  Action
+	Object  string
+}
+
+// Answer of the policy.
+type Answer struct {
+	Allowed bool
+	// Reason is for people, and whole: who, what, why.
+	Reason string
+	// Proviso, of something allowed, is what of the job it hangs on.
+	Proviso string
+	// Line of the policy's file that decided; 0 where none did.
+	Line int
+}
+
+// Rule allows what all of its parts fit; a part that is empty fits everybody,
+// and one of its names is enough.
+type Rule struct {
+	Everybody                           bool
+	Users, Groups, Accounts, Partitions []string
+	Line                                int
+}
+
+// Rights of one profile. Nil is not the same as empty: what is not said is the
+// default's, and empty rules fit nobody.
+type Rights struct {
+	Use, Publish []Rule
+	Line         int
+}
+
+// Role is people, and the places from where they have it.
+type Role struct {
+	Users, Groups []string
+	// Local and Networks are the places.
+	Local    bool
+	Networks []netip.Prefix
+	Line     int
+}
+
+// Policy is who may do what. It is not changed once it is in use.
+type Policy struct {
+	// File is where it was read from; empty for the one that holds without.
+	File                     string
+	Administrators, Builders Role
+	// Always are uids that are administrators on the broker's host whatever the
+	// file says: root and the broker's own, who could change the file.
+	Always   []uint32
+	Default  Rights
+	Profiles map[string]Rights
+}
+
+// DefaultPolicy is the policy of a broker that has no file: everybody may use
+// what is published, and the given users administer it, on the broker's host.
+func DefaultPolicy(always []uint32) *Policy {
+	return &Policy{
+		Administrators: Role{Local: true}, Builders: Role{Local: true}, Always: always,
+		Default: Rights{Use: []Rule{{Everybody: true}}},
+	}
+}
+
+// NeedsPeople reports whether a subject's name or groups can matter.
+func (p *Policy) NeedsPeople() bool {
+	named := func(r Rule) bool { return len(r.Users)+len(r.Groups) > 0 }
+	for _, role := range []Role{p.Administrators, p.Builders} {
+		if len(role.Users)+len(role.Groups) > 0 {
+			return true
+		}
+	}
+	return p.anyRule(named)
+}
+
+// NeedsAccounts reports whether a job's account can matter.
+func (p *Policy) NeedsAccounts() bool {
+	return p.anyRule(func(r Rule) bool { return len(r.Accounts) > 0 })
+}
+
+// Accounts are all that rules name, each once and in order.
+func (p *Policy) Accounts() []string {
+	var names []string
+	p.anyRule(func(r Rule) bool {
+		names = append(names, r.Accounts...)
+		return false
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (p *Policy) anyRule(fits func(Rule) bool) bool {
+	in := func(r Rights) bool { return slices.ContainsFunc(r.Use, fits) || slices.ContainsFunc(r.Publish, fits) }
+	if in(p.Default) {
+		return true
+	}
+	for _, r := range p.Profiles {
+		if in(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// Restricted reports whether there may be somebody who may not use a profile.
+func (p *Policy) Restricted(profile string) bool {
+	if profile == kb.StockProfile {
+		return false
+	}
+	rules, _ := p.use(profile)
+	return !slices.ContainsFunc(rules, func(r Rule) bool {
+		return r.Everybody && len(r.Accounts)+len(r.Partitions)+len(r.Users)+len(r.Groups) == 0
+	})
+}
+
+// use returns the rules for using a profile and the line where they begin.
+func (p *Policy) use(profile string) ([]Rule, int) {
+	if r, has := p.Profiles[profile]; has && r.Use != nil {
+		return r.Use, r.Line
+	}
+	return p.Default.Use, p.Default.Line
+}
+
+// publish returns the rules for publishing a profile; nil: builders may.
+func (p *Policy) publish(profile string) ([]Rule, int) {
+	if r, has := p.Profiles[profile]; has && r.Publish != nil {
+		return r.Publish, r.Line
+	}
+	return p.Default.Publish, p.Default.Line
+}
+
+// profileOf takes the version off an object.
+func profileOf(object string) string {
+	name, _, _ := strings.Cut(object, "@")
+	return name
+}

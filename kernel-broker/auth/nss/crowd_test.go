@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nss
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// slowHost is a getent that knows alice at once, and of all others waits until
+// the test lets it say that there is none. It notes who asks, and how many do so
+// at a time.
+type slowHost struct {
+	*Directory
+	dir   string
+	group sync.WaitGroup
+}
+
+func newSlowHost(t *testing.T) *slowHost {
+	t.Helper()
+	h := &slowHost{dir: t.TempDir()}
+	h.Directory, _ = scripted(t, `case $2 in 20001) `+strings.TrimSpace(alice)+`; exit 0;; esac
+cd `+h.dir+`
+trap 'rm -f now.$$' EXIT TERM
+echo $2 > now.$$
+ls now.* | wc -l >> counts
+echo $2 >> asked
+until test -e go; do sleep 0.05; done
+exit 2
+`, `printf 'users\0'`+"\n")
+	// However long the test takes, nothing is forgotten or given up.
+	now := time.Now()
+	h.now, h.patience = func() time.Time { return now }, time.Hour
+	t.Cleanup(func() { h.goOn(t) })
+	return h
+}
+
+// goOn has getent answer, and waits for all who asked.
+func (h *slowHost) goOn(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
+		t.Error(err)
+	}
+	h.group.Wait()
+}
+
+// ask has somebody ask for a user.
+func (h *slowHost) ask(ctx context.Context, uid uint32) {
+	h.group.Go(func() { _, _ = h.ByUID(ctx, uid) })
+}
+
+// noted are the numbers that getent wrote.
+func (h *slowHost) noted(t *testing.T, name string) (numbers []int) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(h.dir, name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, field := range strings.Fields(string(text)) {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers
+}
+
+// hang waits until so many processes hang.
+func (h *slowHost) hang(t *testing.T, want int) {
+	t.Helper()
+	for len(h.noted(t, "asked")) < want {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Who calls the broker as many users, or often as one, has the host of slurmctld
+// run a few processes; a job whose user is asked for does not wait for them.
+func TestProcessesAtATime(t *testing.T) {
+	h := newSlowHost(t)
+	for i := range 200 {
+		h.ask(t.Context(), uint32(100_000+i))
+	}
+	for range 50 {
+		h.ask(t.Context(), 7)
+	}
+	h.hang(t, ofOthers)
+	if p, err := h.ByUID(ForJob(t.Context()), 20001); err != nil || p.Name != "alice" {
+		t.Errorf("the user of a job: %+v, %v", p, err)
+	}
+	h.goOn(t)
+	if most := slices.Max(h.noted(t, "counts")); most > ofOthers {
+		t.Errorf("%d processes at a time", most)
+	}
+	seen := map[int]int{}
+	for _, uid := range h.noted(t, "asked") {
+		if seen[uid]++; seen[uid] > 1 {
+			t.Errorf("uid %d was asked for twice", uid)
+		}
+	}
+}
+
+// Many users' jobs at once are bounded too.
+func TestProcessesOfJobs(t *testing.T) {
+	h := newSlowHost(t)
+	for i := range 50 {
+		h.ask(ForJob(t.Context()), uint32(100_000+i))
+		h.ask(t.Context(), uint32(200_000+i))
+	}
+	h.hang(t, atATime)
+	h.goOn(t)
+	if most := slices.Max(h.noted(t, "counts")); most > atATime {
+		t.Errorf("%d processes at a time", most)
+	}
+}
+
+// One process answers all who ask for the same user at the same time; who does
+// not wait for it takes it from nobody.
+func TestOneProcessForAUser(t *testing.T) {
+	h := newSlowHost(t)
+	answers := make(chan error, 51)
+	ask := func() {
+		_, err := h.ByUID(t.Context(), 7)
+		answers <- err
+	}
+	h.group.Go(ask)
+	h.hang(t, 1)
+	for range 50 {
+		h.group.Go(ask)
+	}
+	hasty, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := h.ByUID(hasty, 7); !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrNotFound) {
+		t.Errorf("who does not wait: %v", err)
+	}
+	h.goOn(t)
+	for range cap(answers) {
+		if err := <-answers; !errors.Is(err, kb.ErrNotFound) {
+			t.Error(err)
+		}
+	}
+	if asked := h.noted(t, "asked"); len(asked) != 1 {
+		t.Errorf("asked %d times", len(asked))
+	}
+}
+
+// Who finds no turn hears that the host cannot say, not that there is nobody.
+func TestNoTurn(t *testing.T) {
+	d, _ := scripted(t, alice, `printf 'users\0'`+"\n")
+	var all []func()
+	for range ofOthers {
+		free, err := d.turns.Take(t.Context(), question{}.who())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, free)
+	}
+	d.patience = time.Millisecond
+	if _, err := d.ByUID(t.Context(), 20001); !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrNotFound) || !strings.Contains(err.Error(), "no turn") {
+		t.Errorf("no turn: %v", err)
+	}
+	d.patience = time.Hour
+	for _, free := range all {
+		free()
+	}
+	if p, err := d.ByUID(t.Context(), 20001); err != nil || p.Name != "alice" {
+		t.Errorf("a turn: %+v, %v", p, err)
+	}
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net/url"
+	"sync"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
+)
+
+const (
+	// authorityLifetime is long: nodes follow a rotation, but the certificates
+	// that people copied to login nodes do not.
+	authorityLifetime = 10 * 365 * 24 * time.Hour
+	// backdate is for what nodes judge by their own clocks.
+	backdate = 24 * time.Hour
+)
+
+// Authority signs. It is safe for concurrent use, and it is the mtls.Source of
+// the broker that runs it: its own certificate is made when it is needed.
+type Authority struct {
+	dir      string
+	public   string
+	cluster  string
+	name     mtls.Name
+	lifetime time.Duration
+	now      func() time.Time
+
+	mu       sync.Mutex
+	keys     []signing // oldest first; the last one signs
+	own      *tls.Certificate
+	ownUntil time.Time
+}
+
+// signing is one generation of the authority.
+type signing struct {
+	number      int
+	certificate *x509.Certificate
+	key         crypto.Signer
+	// crossed is the same authority, vouched for by the one before it, for
+	// those who do not know it yet; nil for the first. Its end is that of the
+	// one before it.
+	crossed *x509.Certificate
+}
+
+// Options of an authority.
+type Options struct {
+	// Dir holds keys and certificates; it is made at the first start.
+	Dir string
+	// Public is a file for the certificates alone, which clients need; empty:
+	// none.
+	Public string
+	// Cluster and Host name the broker in its own certificate.
+	Cluster, Host string
+	// Lifetime of the certificates that it signs.
+	Lifetime time.Duration
+	// Now is the clock; nil: the system's.
+	Now func() time.Time
+}
+
+// OpenAuthority reads the authority in a folder, and makes one where there is none.
+func OpenAuthority(o Options) (*Authority, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	a := &Authority{
+		dir: o.Dir, public: o.Public, cluster: o.Cluster, lifetime: o.Lifetime, now: o.Now,
+		name: mtls.Name{Cluster: o.Cluster, Role: mtls.Broker, Name: o.Host},
+	}
+	if err := a.name.Validate(); err != nil {
+		return nil, fmt.Errorf("authority of cluster %q: %w", o.Cluster, err)
+	}
+	var err error
+	if a.keys, err = readKeys(o.Dir); err == nil && len(a.keys) == 0 {
+		err = a.found()
+	}
+	if err == nil {
+		err = a.publish()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// found makes the first generation, unless another broker with the same folder
+// does it first.
+func (a *Authority) found() error {
+	first, err := a.generation(nil, time.Time{})
+	if err != nil {
+		return err
+	}
+	if err := writeKey(a.dir, first); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	a.keys, err = readKeys(a.dir)
+	return err
+}
+
+// publish writes down whom clients are to trust.
+func (a *Authority) publish() error {
+	if a.public == "" {
+		return nil
+	}
+	list, err := a.Authorities()
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(a.public, mtls.EncodeCertificates(list), 0o644)
+}
+
+// Rotate makes a new generation, which signs from now on. The one before it is
+// trusted until a time, when the last certificate that it signed has ended.
+func (a *Authority) Rotate(until time.Time) (fingerprint string, err error) {
+	if fingerprint, err = a.rotate(until); err != nil {
+		return "", err
+	}
+	return fingerprint, a.publish()
+}
+
+func (a *Authority) rotate(until time.Time) (fingerprint string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for {
+		// As they are now: another broker may have added one, and an
+		// administrator may have removed some.
+		keys, err := readKeys(a.dir)
+		if err != nil {
+			return "", err
+		}
+		if len(keys) == 0 {
+			return "", fmt.Errorf("authority: no key is left in %q to vouch for a new one; put the newest back, or restart the broker to begin anew: %w", a.dir, kernelbroker.ErrInvalid)
+		}
+		fresh, err := a.generation(keys, until)
+		if err != nil {
+			return "", err
+		}
+		switch err := writeKey(a.dir, fresh); {
+		case errors.Is(err, fs.ErrExist):
+			// Another broker was quicker: then its key vouches for ours.
+		case err != nil:
+			return "", err
+		default:
+			keys = append(keys, fresh)
+			a.keys, a.own = keys, nil
+			return mtls.Fingerprint(fresh.certificate), nil
+		}
+	}
+}
+
+// generation makes a key, its certificate, and the one by which the last of
+// those that are there vouches for it. Its number is one that was never used by
+// those: the highest one signs.
+func (a *Authority) generation(keys []signing, until time.Time) (signing, error) {
+	key, err := mtls.NewKey()
+	if err != nil {
+		return signing{}, fmt.Errorf("key of the authority: %w", err)
+	}
+	now := a.now()
+	template := &x509.Certificate{
+		Subject:   pkix.Name{CommonName: "Kernel Broker " + a.cluster + " " + now.UTC().Format(time.DateOnly)},
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(authorityLifetime),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		// Below it may be a successor that it vouches for, and no more.
+		MaxPathLen: 1,
+	}
+	fresh := signing{key: key}
+	if fresh.certificate, err = sign(template, nil, key.Public(), key); err != nil || len(keys) == 0 {
+		return fresh, err
+	}
+	before := keys[len(keys)-1]
+	fresh.number = before.number + 1
+	vouched := *template
+	vouched.MaxPathLen, vouched.MaxPathLenZero = 0, true
+	// The broker's own certificate is one that it signed, too.
+	vouched.NotAfter = now.Add(a.lifetime)
+	if until.After(vouched.NotAfter) {
+		vouched.NotAfter = until
+	}
+	if before.certificate.NotAfter.Before(vouched.NotAfter) {
+		vouched.NotAfter = before.certificate.NotAfter
+	}
+	fresh.crossed, err = sign(&vouched, before.certificate, key.Public(), before.key)
+	return fresh, err
+}
+
+// sign gives a template its serial number and a signature; without a parent it
+// signs itself.
+func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) (*x509.Certificate, error) {
+	serial := make([]byte, 16)
+	rand.Read(serial)
+	serial[0] = serial[0]&0x7f | 0x40 // positive, and always as long
+	template.SerialNumber = new(big.Int).SetBytes(serial)
+	if parent == nil {
+		parent = template
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	return x509.ParseCertificate(der)
+}
+
+// issue signs for a name. A node's certificate is judged by this clock alone
+// and begins at notBefore, so that one from before a revocation is told apart.
+func (a *Authority) issue(name mtls.Name, public crypto.PublicKey, notBefore time.Time) ([]*x509.Certificate, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.issueLocked(name, public, notBefore)
+}
+
+func (a *Authority) issueLocked(name mtls.Name, public crypto.PublicKey, notBefore time.Time) ([]*x509.Certificate, error) {
+	uri, err := name.URI()
+	if err != nil {
+		return nil, err
+	}
+	usage := x509.ExtKeyUsageClientAuth
+	if name.Role == mtls.Broker {
+		usage = x509.ExtKeyUsageServerAuth
+	}
+	by := a.keys[len(a.keys)-1]
+	notAfter := a.now().Add(a.lifetime)
+	if by.certificate.NotAfter.Before(notAfter) {
+		notAfter = by.certificate.NotAfter
+	}
+	leaf, err := sign(&x509.Certificate{
+		Subject: pkix.Name{CommonName: name.Name}, DNSNames: []string{name.Name}, URIs: []*url.URL{uri},
+		NotBefore: notBefore, NotAfter: notAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage}, BasicConstraintsValid: true,
+	}, by.certificate, public, by.key)
+	if err != nil {
+		return nil, err
+	}
+	return by.chain(leaf), nil
+}
+
+// chain is what a holder shows with a certificate that this generation signed.
+func (s signing) chain(leaf *x509.Certificate) []*x509.Certificate {
+	chain := []*x509.Certificate{leaf, s.certificate}
+	if s.crossed != nil {
+		chain = append(chain, s.crossed)
+	}
+	return chain
+}
+
+// chain of a certificate that was signed before; nil if the generation that
+// signed it is gone.
+func (a *Authority) chain(leaf *x509.Certificate) []*x509.Certificate {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, k := range a.keys {
+		if leaf.CheckSignatureFrom(k.certificate) == nil {
+			return k.chain(leaf)
+		}
+	}
+	return nil
+}
+
+// Certificate implements mtls.Source: the broker's own, renewed at two thirds
+// of its life. Its key is never written down.
+func (a *Authority) Certificate() (*tls.Certificate, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.now()
+	if a.own != nil && now.Before(a.ownUntil) {
+		return a.own, nil
+	}
+	key, err := mtls.NewKey()
+	if err != nil {
+		return nil, fmt.Errorf("key of the broker: %w", err)
+	}
+	chain, err := a.issueLocked(a.name, &key.PublicKey, now.Add(-backdate))
+	if err != nil {
+		return nil, fmt.Errorf("certificate of the broker: %w", err)
+	}
+	own := &tls.Certificate{PrivateKey: key, Leaf: chain[0]}
+	for _, c := range chain {
+		own.Certificate = append(own.Certificate, c.Raw)
+	}
+	a.own, a.ownUntil = own, mtls.RenewAt(now, chain[0].NotAfter)
+	return own, nil
+}
+
+// Authorities implements mtls.Source. A generation is trusted until everything
+// that it signed has ended, which is as long as it vouches for its successor.
+func (a *Authority) Authorities() ([]*x509.Certificate, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.now()
+	var list []*x509.Certificate
+	for i, k := range a.keys {
+		if i+1 < len(a.keys) && a.keys[i+1].crossed != nil && now.After(a.keys[i+1].crossed.NotAfter) {
+			continue
+		}
+		list = append(list, k.certificate)
+	}
+	return list, nil
+}
+
+// Fingerprint of the generation that signs.
+func (a *Authority) Fingerprint() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return mtls.Fingerprint(a.keys[len(a.keys)-1].certificate)
+}
+
+var _ mtls.Source = (*Authority)(nil)

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"context"
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+)
+
+// Life of tokens.
+const (
+	DefaultTokenTTL = time.Hour
+	MaxTokenTTL     = 30 * 24 * time.Hour
+)
+
+// maxAhead is how far in the future a certificate may begin: clocks of brokers
+// differ by seconds, and nodes ask again for a while.
+const maxAhead = 5 * time.Minute
+
+// Where a certificate came from.
+const (
+	fromToken   = "token"
+	fromRenewal = "renewal"
+)
+
+// Registry keeps the records of nodes, and knows which certificates are void.
+type Registry struct {
+	store     store.Store
+	authority *Authority
+	cluster   string
+	log       *slog.Logger
+	now       func() time.Time
+
+	mu      sync.RWMutex
+	revoked map[string]*Revocation
+	onVoid  func(node string)
+}
+
+// RegistryOptions say where the records are.
+type RegistryOptions struct {
+	Store   store.Store
+	Cluster string
+	// Authority signs; nil where the site's does.
+	Authority *Authority
+	Log       *slog.Logger
+	// Now is the clock; nil: the system's.
+	Now func() time.Time
+}
+
+// OpenRegistry reads which nodes are revoked, so that nobody is let in before
+// that is known. Run keeps it up to date.
+func OpenRegistry(ctx context.Context, o RegistryOptions) (*Registry, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	r := &Registry{
+		store: o.Store, authority: o.Authority, cluster: o.Cluster, log: o.Log, now: o.Now,
+		revoked: map[string]*Revocation{}, onVoid: func(string) {},
+	}
+	records, at, err := o.Store.List(ctx, recordPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("records of nodes' certificates: %w", err)
+	}
+	follower{r}.Reset(records, at)
+	return r, nil
+}
+
+// CreateToken makes a token for a node. Its text is in nothing but the answer.
+func (r *Registry) CreateToken(ctx context.Context, node string, ttl time.Duration, by string) (mtls.Token, time.Time, error) {
+	if r.authority == nil {
+		return mtls.Token{}, time.Time{}, errNoAuthority
+	}
+	if ttl == 0 {
+		ttl = DefaultTokenTTL
+	}
+	if ttl < time.Second || ttl > MaxTokenTTL {
+		return mtls.Token{}, time.Time{}, fmt.Errorf("token of node %q: %v is not within 1s and %v: %w", node, ttl, MaxTokenTTL, kernelbroker.ErrInvalid)
+	}
+	token, err := mtls.NewToken(node, r.authority.Fingerprint())
+	if err != nil {
+		return token, time.Time{}, err
+	}
+	expires := r.now().Add(ttl).UTC()
+	err = r.change(ctx, node, func(record *Record) error {
+		record.Token = &Pending{Hash: hashOf([]byte(token.Secret)), Expires: expires, By: by}
+		return nil
+	})
+	if err != nil {
+		return mtls.Token{}, time.Time{}, err
+	}
+	r.log.Info("token for a node made", "node", node, "by", by, "expires", expires)
+	return token, expires, nil
+}
+
+// Credentials are what a node gets: its chain, and whom to trust.
+type Credentials struct {
+	Chain       []*x509.Certificate
+	Authorities []*x509.Certificate
+}
+
+// Enrol changes a token into a certificate.
+func (r *Registry) Enrol(ctx context.Context, node, secret string, request []byte) (Credentials, error) {
+	return r.sign(ctx, node, request, fromToken, r.byToken(secret))
+}
+
+// MayEnrol returns the error that Enrol would return now, and changes nothing:
+// who has no token that counts is refused before a change is on record. It
+// promises nothing, since another may use the token first.
+func (r *Registry) MayEnrol(ctx context.Context, node, secret string, request []byte) error {
+	_, key, err := r.keyOf(request)
+	if err != nil {
+		return err
+	}
+	record, _, err := r.get(ctx, node)
+	if err != nil {
+		return err
+	}
+	_, err = r.grant(&record, key, r.now(), r.byToken(secret))
+	return err
+}
+
+// Renew gives a node that has a certificate the next one.
+func (r *Registry) Renew(ctx context.Context, peer mtls.Peer, request []byte) (Credentials, error) {
+	return r.sign(ctx, peer.Name.Name, request, fromRenewal, func(record *Record, _ string, _ time.Time) (atOnce bool, err error) {
+		// On the record, not on what is remembered of it: a revocation that
+		// comes at the same time is either seen here or fences this change.
+		if record.Revoked.Voids(peer.Certificate.NotBefore) {
+			return false, void(peer, record.Revoked)
+		}
+		return false, nil
+	})
+}
+
+// leave decides whether a key may have a certificate, and whether at once.
+type leave func(record *Record, key string, now time.Time) (atOnce bool, err error)
+
+func (r *Registry) byToken(secret string) leave {
+	return func(record *Record, key string, now time.Time) (atOnce bool, err error) {
+		atOnce, err = record.use(secret, key, now)
+		if errors.Is(err, errUsed) {
+			r.log.Warn("a used token was shown with another key: a copy of it is in somebody's hands", "node", record.Node)
+		}
+		return atOnce, err
+	}
+}
+
+// grant decides whether a node gets a certificate if may lets it have one: the
+// next, or once more the newest, which is returned, if that is so new that there
+// is no next one yet.
+func (r *Registry) grant(record *Record, key string, now time.Time, may leave) (again []*x509.Certificate, err error) {
+	atOnce, err := may(record, key, now)
+	if err != nil {
+		return nil, err
+	}
+	if wait := record.pause(now); wait > 0 && !atOnce {
+		if again = r.given(record, key, now); again == nil {
+			return nil, tooSoon(record.Node, wait)
+		}
+		return again, nil
+	}
+	if record.begin(now).Sub(now) > maxAhead {
+		return nil, fmt.Errorf("node %q was revoked with all certificates that begin until %s, and a new one could begin only after that; the clock of a broker is wrong, or was: %w",
+			record.Node, record.Revoked.At.UTC().Format(time.RFC3339), kernelbroker.ErrPrecluded)
+	}
+	return nil, nil
+}
+
+// sign gives a node the certificate that it is granted.
+func (r *Registry) sign(ctx context.Context, node string, request []byte, from string, may leave) (Credentials, error) {
+	public, key, err := r.keyOf(request)
+	if err != nil {
+		return Credentials{}, err
+	}
+	var chain []*x509.Certificate
+	var again bool
+	err = r.change(ctx, node, func(record *Record) error {
+		now := r.now()
+		var err error
+		if chain, err = r.grant(record, key, now, may); err != nil {
+			return err
+		}
+		if again = chain != nil; again {
+			return errAsItWas
+		}
+		chain, err = r.issue(record, public, key, from, now)
+		return err
+	})
+	if err != nil {
+		return Credentials{}, err
+	}
+	authorities, err := r.authority.Authorities()
+	if err != nil {
+		return Credentials{}, err
+	}
+	r.log.Info("certificate signed", "node", node, "from", from, "again", again,
+		"serial", fmt.Sprintf("%x", chain[0].SerialNumber), "until", chain[0].NotAfter)
+	return Credentials{Chain: chain, Authorities: authorities}, nil
+}
+
+// given is the newest certificate with its chain, for who asks with its key: the
+// answer was lost. It is nil if there is none.
+func (r *Registry) given(record *Record, key string, now time.Time) []*x509.Certificate {
+	leaf := record.again(key, now)
+	if leaf == nil {
+		return nil
+	}
+	return r.authority.chain(leaf)
+}
+
+func tooSoon(node string, wait time.Duration) error {
+	wait = wait.Truncate(time.Second) + time.Second
+	return &kernelbroker.Later{Wait: wait, Err: fmt.Errorf("node %q got its newest certificate less than a tenth of its life ago, "+
+		"and gets another in %v, or at once with a new token (kernelctl node token %s): %w", node, wait, node, kernelbroker.ErrExhausted)}
+}
+
+// keyOf returns the key that a certificate is asked for, and its fingerprint.
+func (r *Registry) keyOf(request []byte) (crypto.PublicKey, string, error) {
+	if r.authority == nil {
+		return nil, "", errNoAuthority
+	}
+	public, err := mtls.ParseRequest(request)
+	if err != nil {
+		return nil, "", err
+	}
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return nil, "", fmt.Errorf("public key: %w: %w", kernelbroker.ErrInvalid, err)
+	}
+	return public, hashOf(der), nil
+}
+
+func (r *Registry) issue(record *Record, public crypto.PublicKey, key, from string, now time.Time) ([]*x509.Certificate, error) {
+	name := mtls.Name{Cluster: r.cluster, Role: mtls.Node, Name: record.Node}
+	chain, err := r.authority.issue(name, public, record.begin(now))
+	if err != nil {
+		return nil, fmt.Errorf("node %q: %w", record.Node, err)
+	}
+	record.note(chain[0], key, from, now)
+	return chain, nil
+}
+
+// Rotate has the authority go on with a new key.
+func (r *Registry) Rotate(ctx context.Context, by string) (fingerprint string, err error) {
+	if r.authority == nil {
+		return "", errNoAuthority
+	}
+	// Certificates may have been signed for longer than they are now.
+	records, err := r.List(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	var last time.Time
+	for _, record := range records {
+		for _, issued := range record.Issued {
+			if issued.NotAfter.After(last) {
+				last = issued.NotAfter
+			}
+		}
+	}
+	if fingerprint, err = r.authority.Rotate(last); err != nil {
+		return "", err
+	}
+	r.log.Warn("authority rotated", "by", by, "fingerprint", fingerprint)
+	return fingerprint, nil
+}
+
+// Cluster is whose nodes are on record.
+func (r *Registry) Cluster() string { return r.cluster }
+
+// List returns the records, sorted by node; only one where a node is named.
+func (r *Registry) List(ctx context.Context, node string) ([]Record, error) {
+	if node != "" {
+		record, revision, err := r.get(ctx, node)
+		if err == nil && revision == 0 {
+			err = fmt.Errorf("node %q has never had a token: %w", node, kernelbroker.ErrNotFound)
+		}
+		return []Record{record}, err
+	}
+	list, _, err := r.store.List(ctx, recordPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("records of nodes' certificates: %w: %w", kernelbroker.ErrUnavailable, err)
+	}
+	var out []Record
+	for _, rec := range list {
+		record, err := decode(rec)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, record)
+	}
+	return out, nil
+}
+
+var errNoAuthority = fmt.Errorf("the site's authority signs here, not the broker's (tls.mode: site): %w", kernelbroker.ErrPrecluded)

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+)
+
+// Options of a Catalog.
+type Options struct {
+	// Store holds the state; required. The catalog never closes it.
+	Store store.Store
+	// HasArtifact reports whether a digest is stored with that size. Without
+	// it Apply does not look.
+	HasArtifact func(digest string, size uint64) (bool, error)
+	// CheckEnvelope judges the signature of a version before it is stored;
+	// there may be none. Without it signatures are stored as they come.
+	CheckEnvelope func(kernel kernelbroker.Kernel, envelope []byte) error
+	// Restricted says which profiles not everybody may use, for the snapshot;
+	// nil for none.
+	Restricted func(profile string) bool
+	// Now defaults to time.Now.
+	Now func() time.Time
+	// Log defaults to slog.Default.
+	Log *slog.Logger
+}
+
+// Catalog is the state of all profiles. It holds nothing in memory: every
+// method reads the store, and changes are fenced by revision, so any number of
+// catalogs may work on one store. Its methods may be called concurrently.
+type Catalog struct {
+	store       store.Store
+	hasArtifact func(string, uint64) (bool, error)
+	judge       func(kernelbroker.Kernel, []byte) error
+	restricted  func(profile string) bool
+	republish   chan struct{} // holds one token when there is something to look at
+	now         func() time.Time
+	log         *slog.Logger
+}
+
+// New returns the catalog in a store.
+func New(o Options) *Catalog {
+	c := &Catalog{store: o.Store, hasArtifact: o.HasArtifact, judge: o.CheckEnvelope, now: o.Now, log: o.Log,
+		restricted: o.Restricted, republish: make(chan struct{}, 1)}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	if c.log == nil {
+		c.log = slog.Default()
+	}
+	return c
+}
+
+// List returns all profiles, sorted by name.
+func (c *Catalog) List(ctx context.Context) ([]kernelbroker.Profile, error) {
+	records, _, err := c.store.List(ctx, keyPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("catalog: %w", domainError(err))
+	}
+	profiles := make([]kernelbroker.Profile, 0, len(records))
+	for _, stored := range records {
+		r, err := decode(strings.TrimPrefix(stored.Key, keyPrefix), stored.Value)
+		if err != nil {
+			return nil, err
+		}
+		profiles = append(profiles, r.Profile)
+	}
+	return profiles, nil
+}
+
+// Get returns one profile. An unknown name is an *UnknownProfileError.
+func (c *Catalog) Get(ctx context.Context, name string) (kernelbroker.Profile, error) {
+	if err := kernelbroker.ValidateProfileName(name); err != nil {
+		return kernelbroker.Profile{}, err
+	}
+	r, _, err := c.read(ctx, name)
+	if errors.Is(err, kernelbroker.ErrNotFound) {
+		return kernelbroker.Profile{}, c.unknown(ctx, name)
+	}
+	if err != nil {
+		return kernelbroker.Profile{}, err
+	}
+	return r.Profile, nil
+}
+
+// Check answers whether a job may ask for ref now, and with which version.
+// Errors: *UnknownProfileError or another kernelbroker.ErrNotFound,
+// *QuarantinedError, *RetiredError, kernelbroker.ErrInvalid, kernelbroker.ErrUnavailable.
+func (c *Catalog) Check(ctx context.Context, ref kernelbroker.Ref) (kernelbroker.ProfileVersion, error) {
+	profile, err := c.Get(ctx, ref.Profile)
+	if err != nil {
+		return kernelbroker.ProfileVersion{}, err
+	}
+	version, err := profile.Version(ref.Version)
+	if err != nil {
+		return kernelbroker.ProfileVersion{}, err
+	}
+	if err := Choosable(profile, version); err != nil {
+		return kernelbroker.ProfileVersion{}, err
+	}
+	return version, nil
+}
+
+// unknown makes the error for a name that no profile has. When the other names
+// cannot be read either, that is the error.
+func (c *Catalog) unknown(ctx context.Context, name string) error {
+	records, _, err := c.store.List(ctx, keyPrefix)
+	if err != nil {
+		return fmt.Errorf("profile %q: %w", name, domainError(err))
+	}
+	known := make([]string, len(records))
+	for i, r := range records {
+		known[i] = strings.TrimPrefix(r.Key, keyPrefix)
+	}
+	return &UnknownProfileError{Name: name, Near: nearMisses(name, known)}
+}
+
+func (c *Catalog) read(ctx context.Context, name string) (*record, int64, error) {
+	stored, err := c.store.Get(ctx, key(name))
+	if err != nil {
+		return nil, 0, fmt.Errorf("profile %q: %w", name, domainError(err))
+	}
+	r, err := decode(name, stored.Value)
+	return r, stored.Revision, err
+}
+
+// domainError lets callers ask for the domain's sentinels and keeps the text.
+func domainError(err error) error {
+	for from, to := range map[error]error{
+		store.ErrNotFound:    kernelbroker.ErrNotFound,
+		store.ErrUnavailable: kernelbroker.ErrUnavailable,
+		store.ErrFull:        kernelbroker.ErrUnavailable,
+		store.ErrConflict:    kernelbroker.ErrUnavailable,
+	} {
+		if errors.Is(err, from) {
+			return &storeError{sentinel: to, cause: err}
+		}
+	}
+	return err
+}
+
+// storeError is a store's error under the domain's name.
+type storeError struct{ sentinel, cause error }
+
+func (e *storeError) Error() string   { return e.cause.Error() }
+func (e *storeError) Unwrap() []error { return []error{e.sentinel, e.cause} }

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package catalog
+
+import (
+	"bytes"
+	"log/slog"
+	"testing"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
+)
+
+// FuzzRecord gives the catalog a store in which anything may stand. What it
+// takes for a profile it can write as the same, and offer.
+func FuzzRecord(f *testing.F) {
+	seed, err := (&record{Profile: kernelbroker.Profile{Name: "mitgcm", Application: "x", DefaultVersion: 1,
+		Versions: []kernelbroker.ProfileVersion{{Kernel: kernelbroker.Kernel{Profile: "mitgcm", Version: 1, Arguments: []string{"quiet"}}}}},
+		Requests: []request{{ID: "1", Digest: "2"}}, Failures: []string{"n1"}, Writes: []string{"w"}}).encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed)
+	f.Add([]byte(`{"format":1,"profile":{"name":"mitgcm","versions":null}}`))
+	f.Add([]byte("null"))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		r, err := decode("mitgcm", value)
+		if err != nil {
+			return
+		}
+		first, err := r.encode()
+		if err != nil {
+			t.Fatalf("what was read cannot be written: %v", err)
+		}
+		back, err := decode("mitgcm", first)
+		if err != nil {
+			t.Fatalf("what was written cannot be read: %v", err)
+		}
+		if second, err := back.encode(); err != nil || !bytes.Equal(first, second) {
+			t.Errorf("%s\nbecame\n%s\n%v", first, second, err)
+		}
+		s := memstore.New()
+		defer s.Close()
+		if _, err := s.Commit(t.Context(), store.Write{Key: key("mitgcm"), Value: value}); err != nil {
+			return // no store takes it
+		}
+		c := New(Options{Store: s, Log: slog.New(slog.DiscardHandler)})
+		profiles, err := c.List(t.Context())
+		if err != nil || len(profiles) != 1 {
+			t.Fatalf("%d profiles, %v", len(profiles), err)
+		}
+		text, err := c.Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParseSnapshot(text); err != nil && profiles[0].Validate() == nil {
+			t.Errorf("%v of the snapshot of a valid profile:\n%s", err, text)
+		}
+	})
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package catalog
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+)
+
+// A profile is one record of the store, which takes it up to a size. Kernels and
+// their signatures could fill it, and then a quarantine would not fit any more
+// when it is needed. So registering and signing leave free what everything else
+// may still take: what stands of each version and of the requests at their
+// longest, and the history, whose oldest changes give way.
+
+// historyBytes is what the history may take of a record.
+const historyBytes = 64 << 10
+
+// leavesRoom refuses a change that makes a profile larger than it may become
+// without being in the way of what has to be possible afterwards.
+func leavesRoom(before, after kernelbroker.Profile) error {
+	size, err := fullest(after)
+	if err != nil || size <= store.MaxCommitBytes {
+		return err
+	}
+	// One that is too large, from before there was this limit, may shrink.
+	if old, err := fullest(before); err != nil || size <= old {
+		return err
+	}
+	return fmt.Errorf("profile %q is full: %d versions with their signatures, and what is kept free for quarantines, retirements and the history, "+
+		"would need %d bytes of the %d that there are; register the kernel as another profile, or sign with fewer keys: %w",
+		after.Name, len(after.Versions), size, store.MaxCommitBytes, kernelbroker.ErrPrecluded)
+}
+
+// fullest is the size that the record of a profile can come to as long as
+// nothing is registered or signed.
+func fullest(p kernelbroker.Profile) (int, error) {
+	const nonce = "0123456789abcdef" // like the digest of a request
+	// A quotation mark takes two bytes, and nothing printable more.
+	reason := strings.Repeat(`"`, kernelbroker.MaxReason)
+	since := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	id := strings.Repeat(`"`, kernelbroker.MaxRequestID)
+
+	p.Versions = slices.Clone(p.Versions)
+	for i := range p.Versions {
+		v := &p.Versions[i]
+		v.BootFailures = math.MaxUint32
+		v.FailedOn = slices.Repeat([]string{strings.Repeat("n", kernelbroker.MaxRequestID)}, maxFailedOn)
+		v.Quarantine = &kernelbroker.Quarantine{Reason: failedToBoot(math.MaxUint32, reason), Since: since}
+		v.Retired = &kernelbroker.Retirement{Reason: reason, Since: since}
+	}
+	p.DefaultVersion = math.MaxUint32
+	p.Previous = slices.Repeat([]uint32{math.MaxUint32}, kernelbroker.MaxPrevious)
+	p.History = nil
+	value, err := (&record{
+		Profile:  p,
+		Requests: slices.Repeat([]request{{ID: id, Digest: nonce}}, maxRequests),
+		Failures: slices.Repeat([]string{id}, maxFailures),
+		Writes:   slices.Repeat([]string{nonce}, maxWrites),
+	}).encode()
+	return len(key(p.Name)) + len(value) + historyBytes, err
+}
+
+// latest returns the changes at the end of a history that take no more than
+// room in a record.
+func latest(history []kernelbroker.Change, room int) ([]kernelbroker.Change, error) {
+	room -= len(`,"history":[]`)
+	for i := len(history) - 1; i >= 0; i-- {
+		text, err := marshal(history[i])
+		if err != nil {
+			return nil, err
+		}
+		if room -= len(text) + len(","); room < 0 {
+			return history[i+1:], nil
+		}
+	}
+	return history, nil
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
+)
+
+// The texts that take the most room: in a record each of their characters needs
+// an escape.
+var (
+	longest   = strings.Repeat(`"`, 1<<10)
+	longestBy = kernelbroker.WithAuthor(context.Background(), longest, longest)
+)
+
+func longID(n int) string { return fmt.Sprintf("%0*d", kernelbroker.MaxRequestID, n) }
+
+// brim registers a profile and makes its record as full as the catalog lets it
+// become.
+func brim(t *testing.T, c *Catalog, versions uint32, envelope int) {
+	t.Helper()
+	p := profile("mitgcm", 2)
+	for v := uint32(3); v <= versions; v++ {
+		k := kernel("mitgcm", v)
+		k.ImageDigest = fmt.Sprintf("sha256:%064x", v)
+		p.Versions = append(p.Versions, kernelbroker.ProfileVersion{Kernel: k})
+	}
+	apply(t, c, longID(0), p)
+	id := 0
+	for v := uint32(1); v <= versions; v++ {
+		least, refused := 0, envelope+1
+		for refused-least > 1 {
+			size := (least + refused) / 2
+			if refused > envelope {
+				size = envelope // most versions take all of it
+			}
+			id++
+			_, _, err := c.Sign(longestBy, longID(id), kernelbroker.Ref{Profile: "mitgcm", Version: v}, bytes.Repeat([]byte{byte(id)}, size))
+			if err == nil {
+				least = size
+			} else if refused = size; !errors.Is(err, kernelbroker.ErrPrecluded) || !strings.Contains(err.Error(), `profile "mitgcm" is full`) {
+				t.Fatalf("version %d signed with %d bytes: %v", v, size, err)
+			}
+			if least == envelope {
+				break
+			}
+		}
+		if least < envelope {
+			return
+		}
+	}
+	t.Fatal("the profile takes everything")
+}
+
+// What a full profile must still take: whatever is done to it, in whatever
+// order, with the longest words.
+func TestFullProfileCanStillBeStopped(t *testing.T) {
+	for name, c := range map[string]struct {
+		versions uint32
+		envelope int
+		steps    int
+	}{
+		"two versions, signatures of half a MiB": {2, 512 << 10, 3*maxRequests + maxFailures},
+		"many versions":                          {100, 12 << 10, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			catalog, kept := newCatalog(t)
+			brim(t, catalog, c.versions, c.envelope)
+			version := func(n int) kernelbroker.Ref {
+				return kernelbroker.Ref{Profile: "mitgcm", Version: uint32(n)%c.versions + 1}
+			}
+			for i := range c.steps {
+				id, ref := longID(1e6+i), version(i/4)
+				var err error
+				// More is remembered of failed boots than of all else.
+				step := 3
+				if i < 4*maxRequests {
+					step = i % 4
+				}
+				switch step {
+				case 0:
+					_, _, err = catalog.Promote(longestBy, id, ref)
+				case 1:
+					_, _, err = catalog.Quarantine(longestBy, id, ref, longest)
+				case 2:
+					err = catalog.ReleaseQuarantine(longestBy, id, ref)
+				case 3:
+					_, err = catalog.RecordBootFailure(t.Context(), BootFailure{ID: id, Ref: ref, Cause: longest, Only: true, Threshold: 1e6})
+				}
+				if err != nil {
+					t.Fatalf("step %d: %v", i, err)
+				}
+				if i%50 == 0 {
+					forget(t, kept)
+				}
+			}
+			checkHistory(t, catalog, kept)
+			// All at once: each version failed to boot, and all are retired.
+			for n := range c.versions {
+				if struck, err := catalog.RecordBootFailure(t.Context(), BootFailure{ID: longID(2e6 + int(n)), Ref: version(int(n)), Cause: longest, Only: true, Threshold: 1}); err != nil || !struck {
+					t.Fatalf("version %d: quarantined %v, %v", n, struck, err)
+				}
+			}
+			if p, _, err := catalog.Retire(longestBy, longID(3e6), kernelbroker.Ref{Profile: "mitgcm"}, longest); err != nil || !p.Retired() {
+				t.Error(err)
+			}
+			checkHistory(t, catalog, kept)
+		})
+	}
+}
+
+// forget frees the memory that a store in memory holds all former records in.
+func forget(t *testing.T, kept *memstore.Store) {
+	t.Helper()
+	_, at, err := kept.List(t.Context(), keyPrefix)
+	if err == nil {
+		err = kept.Compact(t.Context(), at)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkHistory wants the room that was kept for the latest changes full of them:
+// nothing else had to take of it.
+func checkHistory(t *testing.T, c *Catalog, kept store.Store) {
+	t.Helper()
+	stored, err := kept.Get(t.Context(), key("mitgcm"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.Get(t.Context(), "mitgcm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(p.History)
+	if err != nil || len(text) < 63<<10 || len(text) > 64<<10 || len(stored.Value) > store.MaxCommitBytes {
+		t.Errorf("%d changes in %d bytes, in a record of %d, %v", len(p.History), len(text), len(stored.Value), err)
+	}
+}
+
+// What fills a profile is refused by name and with what can be done, changes
+// nothing, and is taken once there is room.
+func TestFullProfileTakesNoMore(t *testing.T) {
+	c, _ := newCatalog(t)
+	brim(t, c, 2, 512<<10)
+	before, err := c.Get(t.Context(), "mitgcm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := before
+	more.Versions = append(more.Versions, kernelbroker.ProfileVersion{Kernel: kernel("mitgcm", 3), Envelope: []byte("signature")})
+	_, _, err = c.Apply(t.Context(), "more", more)
+	if !errors.Is(err, kernelbroker.ErrPrecluded) || !strings.Contains(err.Error(), `profile "mitgcm" is full: 3 versions`) ||
+		!strings.Contains(err.Error(), "as another profile, or sign with fewer keys") {
+		t.Errorf("one version more: %v", err)
+	}
+	if after, err := c.Get(t.Context(), "mitgcm"); err != nil || !reflect.DeepEqual(before, after) {
+		t.Errorf("what was refused has changed the profile: %v", err)
+	}
+	if _, _, err := c.Sign(t.Context(), "less", kernelbroker.Ref{Profile: "mitgcm", Version: 2}, []byte("signature")); err != nil {
+		t.Fatal(err)
+	}
+	if !apply(t, c, "again", more) {
+		t.Error("the version is not there")
+	}
+}
+
+// Also a record that was filled before there was a limit can be stopped, and
+// made smaller; its history gives way, down to nothing.
+func TestOverfullProfileFromBefore(t *testing.T) {
+	c, kept := newCatalog(t)
+	r := &record{Format: recordFormat, Profile: profile("mitgcm", 2), Writes: []string{"w"}}
+	for range 10 {
+		r.Profile.History = append(r.Profile.History, kernelbroker.Change{At: noon, Who: longest[:200], What: kernelbroker.ChangeChanged, Reason: longest[:200]})
+	}
+	r.Profile.Versions[0].Envelope = make([]byte, 400<<10)
+	fill := func() []byte {
+		value, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	r.Profile.Description = strings.Repeat("x", store.MaxCommitBytes-len(key("mitgcm"))-len(fill()))
+	if _, err := kept.Commit(t.Context(), store.Write{Key: key("mitgcm"), Value: fill()}); err != nil {
+		t.Fatal(err)
+	}
+	if struck, err := c.RecordBootFailure(t.Context(), BootFailure{ID: "boot", Ref: mitgcm2, Cause: longest, Only: true, Threshold: 1}); err != nil || !struck {
+		t.Errorf("quarantined %v, %v", struck, err)
+	}
+	p, err := c.Get(t.Context(), "mitgcm")
+	if last := len(p.History) - 1; err != nil || last < 0 || last > 9 || p.History[last].What != kernelbroker.ChangeQuarantined {
+		t.Errorf("%d changes, %v", len(p.History), err)
+	}
+	if _, _, err := c.Sign(t.Context(), "more", mitgcm2, make([]byte, 4<<10)); !errors.Is(err, kernelbroker.ErrPrecluded) {
+		t.Errorf("signed with more: %v", err)
+	}
+	if _, _, err := c.Sign(t.Context(), "less", kernelbroker.Ref{Profile: "mitgcm", Version: 1}, make([]byte, 399<<10)); err != nil {
+		t.Errorf("signed with less: %v", err)
+	}
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// firstWords is the time that agents have to come to a broker that has just
+// begun, and may know of none.
+const firstWords = 10 * time.Second
+
+// agentless refuses nodes on which no agent has ever been: nobody could boot
+// them. Slurm waits for their boots already; that this is for a job of ours is
+// recorded, so that the wait is ended once the job is off them.
+func (c *Controller) agentless(ctx context.Context, id kb.JobID, nodes []string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var without []string
+	var records []*kb.Node
+	for _, name := range nodes {
+		n := c.records.nodes[name]
+		if n != nil && n.Boot.BootID != "" || c.sessions[name] != nil {
+			continue
+		}
+		without = append(without, name)
+		if n == nil {
+			n = &kb.Node{Name: name}
+		}
+		n = n.Clone()
+		n.Refused, n.RefusedAt = id, c.clock.Now()
+		records = append(records, n)
+	}
+	if len(without) == 0 {
+		return nil
+	}
+	slices.Sort(without)
+	if c.clock.Now().Sub(c.begin) < firstWords {
+		return &kb.Later{Wait: roomWait, Err: fmt.Errorf("job %s: agents of %d nodes have yet to come: %w", id, len(without), kb.ErrUnavailable)}
+	}
+	if err := c.records.commit(ctx, records, nil); err != nil {
+		c.stale = true
+		return fmt.Errorf("job %s: %w: %w", id, kb.ErrUnavailable, err)
+	}
+	c.kickLocked()
+	few := without[:min(len(without), 8)]
+	return fmt.Errorf("no agent has ever come from %v (%d of the job's %d nodes): install kernel-broker-agent there, or keep the job off with --exclude: %w",
+		few, len(without), len(nodes), kb.ErrPrecluded)
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+)
+
+// Options of a controller.
+type Options struct {
+	Store   store.Store
+	Catalog *catalog.Catalog
+	Slurm   Slurm
+	// Clock that the looks of Slurm are dated by, too; nil: a new one.
+	Clock *Clock
+	// Reset resets a node from outside; nil where nothing can.
+	Reset Resetter
+	Plan  plan.Config
+	// Authorise says whether a job, as slurmctld knows it, may use a profile. Its
+	// error is kernelbroker.ErrDenied for one that may not, which is held, and
+	// kernelbroker.ErrUnavailable while nobody can say. Nil: every job may.
+	Authorise func(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error
+	// PollBusy and PollIdle are the pauses between looks at slurmctld while
+	// something is under way and while nothing is.
+	PollBusy, PollIdle time.Duration
+	// QuarantineAfter is how many failed boots put a kernel into quarantine.
+	QuarantineAfter uint32
+	// KeepJobs is how many ended jobs are remembered.
+	KeepJobs int
+	// Switches is how many jobs' nodes may be on their way to a kernel at the
+	// same time; 0 is no limit.
+	Switches int
+	Runs     RunLimits
+	// HasArtifact reports whether a file is stored.
+	HasArtifact func(digest string, size uint64) (bool, error)
+	// CheckArtifact reads a stored file anew: kernelbroker.ErrInvalid when it is
+	// not what its digest says, kernelbroker.ErrNotFound when there is none.
+	CheckArtifact func(ctx context.Context, digest string) error
+	Log           *slog.Logger
+}

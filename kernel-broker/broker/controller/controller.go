@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
+)
+
+// Controller is the broker's heart. Make one by New, then Run it.
+type Controller struct {
+	o       Options
+	log     *slog.Logger
+	actions *executor
+	looks   looks
+	// comments are questions for the comment of a job that somebody looks at.
+	comments *limit.Turns
+	clock    *Clock
+
+	mu       sync.Mutex
+	records  records
+	stale    bool // the records must be read anew
+	sessions map[string]*Session
+	lost     map[string]time.Time
+	view     kb.SlurmView
+	viewErr  error
+	kernels  *kernels
+	counted  map[string]bool
+	told     map[kb.JobID]string
+	held     map[kb.JobID]plan.Hold // holds that are looked after
+	// slurmBoot names the slurmctld that answered, while there are holds.
+	slurmBoot string
+	gateLeft  map[string]string    // drains that stay, by node
+	resets    map[string]time.Time // done, by the token of the boot that they end
+	damaged   map[string]string    // images of stock, by digest
+	// saidAgain is when Slurm was last told what an administrator said of a node.
+	saidAgain map[string]time.Time
+	checked   time.Time         // when these were looked at last
+	misfits   map[string]string // records that were too large, and what was done
+	snapshot  string
+	watchers  map[kb.JobID][]chan struct{}
+	line      map[uint32]*turn    // of jobs that wait for their turn
+	said      map[kb.JobID]string // to them
+	// runWatchers watch profiling runs.
+	runWatchers []*runWatcher
+
+	begin time.Time
+	kick  chan struct{} // wakes the passes
+	look  chan struct{} // wakes the poller
+	// eager is when a slurmd last began to run, under the lock.
+	eager time.Time
+	pace  *pace
+}
+
+// New returns a controller that has read its records.
+func New(ctx context.Context, o Options) (*Controller, error) {
+	if o.Runs == (RunLimits{}) {
+		o.Runs = DefaultRunLimits()
+	}
+	if o.Clock == nil {
+		o.Clock = NewClock()
+	}
+	c := &Controller{
+		clock: o.Clock,
+		begin: o.Clock.Now(), o: o, log: o.Log, records: records{store: o.Store},
+		sessions: map[string]*Session{}, lost: map[string]time.Time{}, kernels: newKernels(nil, nil),
+		line: map[uint32]*turn{}, said: map[kb.JobID]string{}, counted: map[string]bool{}, told: map[kb.JobID]string{}, held: map[kb.JobID]plan.Hold{}, resets: map[string]time.Time{}, gateLeft: map[string]string{}, misfits: map[string]string{}, damaged: map[string]string{}, saidAgain: map[string]time.Time{}, watchers: map[kb.JobID][]chan struct{}{},
+		kick: make(chan struct{}, 1), look: make(chan struct{}, 1), pace: newPace(),
+	}
+	c.comments = limit.NewTurns(commentsAtOnce, commentsAtOnce)
+	c.actions = newExecutor(c)
+	c.looks.view = c.o.Slurm.View
+	if err := c.loadLocked(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.loadHolds(ctx, c.clock.Now()); err != nil {
+		return nil, err
+	}
+	// Whatever an agent did while nobody listened, its time begins now.
+	for name := range c.records.nodes {
+		c.lost[name] = c.clock.Now()
+	}
+	profiles, err := o.Catalog.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.kernels = newKernels(profiles, c.counted)
+	c.kernels.restricted = o.Catalog.Restricted
+	return c, nil
+}
+
+// Run works until the context ends.
+func (c *Controller) Run(ctx context.Context) error {
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() { c.poll(ctx) })
+	group.Go(func() { c.actions.run(ctx) })
+	group.Go(func() { c.janitor(ctx) })
+	for {
+		wait := time.Second
+		if err := c.pass(ctx); err != nil && ctx.Err() == nil {
+			c.log.Error("pass not committed", "error", err)
+			wait = 500 * time.Millisecond
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-c.kick:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// loadLocked reads the records anew.
+func (c *Controller) loadLocked(ctx context.Context) error {
+	if err := c.records.load(ctx); err != nil {
+		return err
+	}
+	c.records.rebase(c.clock.Now(), c.o.Plan)
+	return nil
+}
+
+func (c *Controller) kickLocked() {
+	select {
+	case c.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Controller) lookNow() {
+	select {
+	case c.look <- struct{}{}:
+	default:
+	}
+}
+
+// poll looks at slurmctld, often while something is under way, and at once when
+// it is asked to: what a node can cause is bounded by its own budget.
+func (c *Controller) poll(ctx context.Context) {
+	for ctx.Err() == nil {
+		c.mu.Lock()
+		comments := c.endingLocked()
+		c.mu.Unlock()
+		view, err := c.looks.take(ctx, comments)
+		if err == nil {
+			c.askBoot(ctx)
+		}
+		c.mu.Lock()
+		if err != nil && ctx.Err() == nil && c.viewErr == nil {
+			c.log.Warn("slurmctld cannot be seen", "error", err)
+		}
+		if err == nil && c.viewErr != nil {
+			c.log.Info("slurmctld can be seen again")
+		}
+		c.viewErr = err
+		if err == nil {
+			c.view = view
+			c.kickLocked()
+		}
+		pause := c.pauseLocked()
+		c.mu.Unlock()
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-c.look:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// eagerTime is how long slurmctld is looked at more often than usual after a
+// node's slurmd has started: its registration follows at once, and a job waits.
+const (
+	eagerTime  = time.Second
+	eagerTimes = 4
+)
+
+// pauseLocked is the time to the next look.
+func (c *Controller) pauseLocked() time.Duration {
+	switch {
+	case time.Since(c.eager) < eagerTime:
+		return c.o.PollBusy / eagerTimes
+	case c.busyLocked():
+		return c.o.PollBusy
+	}
+	return c.o.PollIdle
+}
+
+// endingLocked reports whether an epilog waits for an answer.
+func (c *Controller) endingLocked() bool {
+	for _, s := range c.sessions {
+		if c.endsLocked(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// busyLocked reports whether a change in slurmctld is waited for.
+func (c *Controller) busyLocked() bool {
+	for _, a := range c.records.allocs {
+		if a.Phase != kb.PhaseReady || !a.Seen {
+			return true
+		}
+	}
+	for name, n := range c.records.nodes {
+		if n.Waiting || n.Pending != nil || n.KeptFor != "" || n.Said != nil || n.Reboot != nil || n.SlurmdHeld && c.sessions[name] != nil {
+			return true
+		}
+	}
+	return len(c.held) > 0 || c.actions.underWay() || c.endingLocked()
+}
+
+// pass decides once, commits, and has it done.
+func (c *Controller) pass(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stale {
+		if err := c.loadLocked(ctx); err != nil {
+			return err
+		}
+		c.stale = false
+	}
+	c.admitLocked()
+	reports := map[string]int{}
+	in := c.inputLocked(reports)
+	out := plan.Decide(in)
+	changed := len(out.Nodes)+len(out.Allocations)+len(out.Runs) > 0
+	if changed {
+		if err := c.commitLocked(ctx, in.Now, &out); err != nil {
+			c.stale = true
+			return fmt.Errorf("commit: %w", err)
+		}
+		changed = len(out.Nodes)+len(out.Allocations)+len(out.Runs) > 0
+		c.logChanges(in, out)
+		c.logRuns(in.Runs, out.Runs)
+		for _, a := range out.Allocations {
+			if a.Closed {
+				delete(c.told, a.ID)
+			}
+		}
+		c.forgetResetsLocked()
+		maps.DeleteFunc(c.saidAgain, func(node string, _ time.Time) bool {
+			n := c.records.nodes[node]
+			return n == nil || !n.SlurmdHeld && (n.Said == nil || !n.Said.Asked)
+		})
+	}
+	c.keepHoldsLocked(ctx, out.Held)
+	for node, n := range reports {
+		if s := c.sessions[node]; s != nil {
+			s.heard(n)
+		}
+	}
+	for name, s := range c.sessions {
+		if n := c.records.nodes[name]; n != nil {
+			s.tell(n)
+			s.tellRuns()
+		}
+		if kept, answered := out.Kept[name]; answered && s.agent.Ending != 0 {
+			s.send(Message{Answer: &EndingAnswer{Query: s.query, Kept: kept}})
+			s.agent.Ending, s.query = 0, 0
+		}
+	}
+	for _, action := range append(out.Actions, c.damagedLocked(in.Now)...) {
+		c.actions.submit(action)
+	}
+	c.notifyLocked(out)
+	c.notifyRunsLocked(out.Runs)
+	if changed {
+		c.kickLocked()
+		c.lookNow()
+	}
+	return nil
+}
+
+// forgetResetsLocked drops the resets that the records hold by now, or that
+// ended a boot which is over.
+func (c *Controller) forgetResetsLocked() {
+	open := map[string]bool{}
+	for _, n := range c.records.nodes {
+		if p := n.Pending; p != nil && p.ResetAt.IsZero() {
+			open[p.Token] = true
+		}
+	}
+	maps.DeleteFunc(c.resets, func(token string, _ time.Time) bool { return !open[token] })
+}
+
+// admitLocked gives every connected node a record to decide on.
+func (c *Controller) admitLocked() {
+	for name := range c.sessions {
+		if c.records.nodes[name] == nil {
+			c.records.nodes[name] = &kb.Node{Name: name}
+		}
+	}
+}
+
+func (c *Controller) inputLocked(reports map[string]int) plan.Input {
+	in := plan.Input{
+		Now: c.clock.Now(), Began: c.clock.began, Config: c.o.Plan, Slurm: c.view,
+		// Copies: what was is compared with what became of it after the commit.
+		Nodes: maps.Clone(c.records.nodes), Allocations: maps.Clone(c.records.allocs),
+		Runs: c.openRunsLocked(), NextRun: c.records.runs.next,
+		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Told: c.told, Held: c.held, InLine: c.inLineLocked(), SlurmBoot: c.slurmBoot, Resets: c.resets, GateLeft: c.gateLeft, Damaged: maps.Clone(c.damaged), SaidAgain: maps.Clone(c.saidAgain), NewToken: newToken,
+	}
+	for name, since := range c.lost {
+		in.Agents[name] = plan.Agent{Since: since}
+	}
+	for name, s := range c.sessions {
+		in.Agents[name] = s.agent
+		reports[name] = len(s.agent.Reports)
+	}
+	return in
+}
+
+func newToken() string {
+	var raw [16]byte
+	// crypto/rand.Read never fails; it ends the program instead.
+	_, _ = rand.Read(raw[:])
+	return hex.EncodeToString(raw[:])
+}
+
+// logChanges tells every change of state.
+func (c *Controller) logChanges(in plan.Input, out plan.Output) {
+	for _, n := range out.Nodes {
+		old := in.Nodes[n.Name]
+		if old == nil {
+			continue
+		}
+		if from, to := old.PhaseName(), n.PhaseName(); from != to || old.Want != n.Want {
+			cause := ""
+			if n.Failure != nil {
+				cause = n.Failure.Cause
+			}
+			c.log.Info("node changed", "node", n.Name, "job", n.Owner.String(), "from", from, "to", to,
+				"want", n.Want.String(), "runs", n.Running.Ref.String(), "reason", cause)
+		}
+	}
+	for _, a := range out.Allocations {
+		if old := in.Allocations[a.ID]; old != nil && old.Phase != a.Phase {
+			c.log.Info("allocation changed", "job", a.ID.String(), "from", string(old.Phase), "to", string(a.Phase), "reason", a.Reason)
+		}
+	}
+}
+
+// notifyLocked wakes those who watch a job.
+func (c *Controller) notifyLocked(out plan.Output) {
+	touched := map[kb.JobID]bool{}
+	for _, a := range out.Allocations {
+		touched[a.ID] = true
+	}
+	for _, n := range out.Nodes {
+		touched[n.Owner] = true
+	}
+	for id := range touched {
+		c.wakeLocked(id)
+	}
+}
+
+// wakeLocked has those who watch a job look at it.
+func (c *Controller) wakeLocked(id kb.JobID) {
+	for _, ch := range c.watchers[id] {
+		select {
+		case ch <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Publish keeps the snapshot of the catalog with every agent and in use, and
+// the controller's own picture of the kernels new. It runs until ctx ends.
+func (c *Controller) Publish(ctx context.Context, path string) error {
+	return c.o.Catalog.Publish(ctx, func(text string) error {
+		if err := c.refresh(ctx, text); err != nil {
+			return err
+		}
+		if path == "" {
+			return nil
+		}
+		return catalog.WriteSnapshot(path, text)
+	})
+}
+
+func (c *Controller) refresh(ctx context.Context, snapshot string) error {
+	profiles, err := c.o.Catalog.List(ctx)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kernels = newKernels(profiles, c.counted)
+	c.kernels.restricted = c.o.Catalog.Restricted
+	if snapshot != "" {
+		c.snapshot = snapshot
+		for _, s := range c.sessions {
+			s.send(Message{Snapshot: snapshot})
+		}
+	}
+	c.kickLocked()
+	return nil
+}
+
+// janitor forgets old jobs.
+func (c *Controller) janitor(ctx context.Context) {
+	for {
+		if err := c.records.prune(ctx, c.o.KeepJobs); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+			c.log.Warn("old jobs not forgotten", "error", err)
+		}
+		if err := c.records.pruneRuns(ctx, c.o.Runs.Keep); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+			c.log.Warn("old runs not forgotten", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(10 * time.Minute):
+		}
+	}
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+)
+
+const (
+	// packFrom is the size from which a record is compressed. That of a job on
+	// thousands of nodes says the same of each of them: 4,000 nodes are 2.9 MB
+	// of JSON, which no store takes at once, and 360 kB compressed.
+	packFrom = 32 << 10
+	// mostUnpacked bounds what a damaged record may become.
+	mostUnpacked = 64 << 20
+)
+
+// packed is how a compressed record begins; no JSON does.
+var packed = []byte{0x1f, 0x8b}
+
+// encode makes a record's value: JSON, compressed where that is long.
+func encode(key string, value any) ([]byte, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("record %q: %w", key, err)
+	}
+	if len(text) < packFrom {
+		return text, nil
+	}
+	var out bytes.Buffer
+	z, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	if err != nil {
+		return nil, fmt.Errorf("record %q: %w", key, err)
+	}
+	if _, err = z.Write(text); err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("record %q: %w", key, err)
+	}
+	return out.Bytes(), nil
+}
+
+// length is how long a record's JSON is, as far as the record says.
+func length(rec store.Record) int {
+	// gzip has the length of what it holds in its last four bytes.
+	if at := len(rec.Value) - 4; at >= 0 && bytes.HasPrefix(rec.Value, packed) {
+		return int(binary.LittleEndian.Uint32(rec.Value[at:]))
+	}
+	return len(rec.Value)
+}
+
+// unpack returns a record's JSON.
+func unpack(rec store.Record) ([]byte, error) {
+	if !bytes.HasPrefix(rec.Value, packed) {
+		return rec.Value, nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(rec.Value))
+	if err != nil {
+		return nil, fmt.Errorf("record %q: %w", rec.Key, err)
+	}
+	text, err := io.ReadAll(io.LimitReader(z, mostUnpacked+1))
+	if err == nil && len(text) > mostUnpacked {
+		err = fmt.Errorf("more than %d MiB of text: %w", mostUnpacked>>20, kb.ErrInvalid)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("record %q: %w", rec.Key, err)
+	}
+	return text, nil
+}
+
+// decode reads a record that has to be under its own key: a change of one that
+// is not would go to another record.
+func decode(rec store.Record, into any, own func() string) error {
+	text, err := unpack(rec)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("record %q: %w", rec.Key, err)
+	}
+	if key := own(); key != rec.Key {
+		return fmt.Errorf("record %q holds what belongs under %q: %w", rec.Key, key, kb.ErrInvalid)
+	}
+	return nil
+}

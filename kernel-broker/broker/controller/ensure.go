@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+)
+
+// Request asks for a job's kernel.
+type Request struct {
+	ID    kb.JobID
+	Ref   kb.Ref
+	Nodes []string
+}
+
+// Progress of an allocation.
+type Progress struct {
+	Phase        kb.Phase
+	Message      string
+	Ready, Total int
+}
+
+// Ensure records the allocation, or joins the one there is, and returns a
+// channel that tells progress. The channel is closed when ctx ends; the switch
+// goes on all the same.
+func (c *Controller) Ensure(ctx context.Context, r Request) (<-chan Progress, error) {
+	if err := c.accept(ctx, r); err != nil {
+		return nil, err
+	}
+	out := make(chan Progress)
+	wake := make(chan struct{}, 1)
+	c.mu.Lock()
+	c.watchers[r.ID] = append(c.watchers[r.ID], wake)
+	c.kickLocked()
+	c.mu.Unlock()
+	c.lookNow()
+	go c.follow(ctx, r.ID, wake, out)
+	return out, nil
+}
+
+func (c *Controller) follow(ctx context.Context, id kb.JobID, wake chan struct{}, out chan<- Progress) {
+	defer close(out)
+	defer c.unwatch(id, wake)
+	var last Progress
+	for {
+		p, err := c.progress(ctx, id)
+		if err == nil && p != last {
+			select {
+			case out <- p:
+				last = p
+			case <-ctx.Done():
+				return
+			}
+		}
+		select {
+		case <-wake:
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (c *Controller) unwatch(id kb.JobID, wake chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left := slices.DeleteFunc(c.watchers[id], func(ch chan struct{}) bool { return ch == wake })
+	if c.watchers[id] = left; len(left) == 0 {
+		delete(c.watchers, id)
+	}
+}
+
+func (c *Controller) progress(ctx context.Context, id kb.JobID) (Progress, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.records.allocs[id]
+	if a == nil {
+		var err error
+		if a, err = c.records.job(ctx, id.Job, &id.Restart); err != nil {
+			return Progress{}, err
+		}
+	}
+	p := Progress{Phase: a.Phase, Message: a.Reason, Total: len(a.Nodes)}
+	for _, name := range a.Nodes {
+		if n := c.records.nodes[name]; n != nil && n.Owner == a.ID && n.Steady() && !n.Waiting {
+			p.Ready++
+		}
+	}
+	// A job to be held is held before its hook may end the prolog: slurmctld
+	// would requeue it first. Then the sooner the better: see plan.HoldForUser.
+	if a.Phase == kb.PhaseFailed && a.Hold && !a.Closed && a.Ended.IsZero() && c.held[id].Since.IsZero() {
+		p.Phase = kb.PhaseSwitching
+	}
+	if c.restoresLocked(a) {
+		p.Phase, p.Message = kb.PhaseSwitching, "Slurm is told of --no-requeue"
+	}
+	// And one that is to be looked at begins when those who look stand by.
+	if a.Phase == kb.PhaseReady && c.standsByLocked(a) {
+		p.Phase, p.Message = kb.PhaseSwitching, fmt.Sprintf("the nodes make ready for profiling run %d", a.Run)
+	}
+	return p, nil
+}
+
+// accept records the allocation once.
+func (c *Controller) accept(ctx context.Context, r Request) error {
+	have, revision, err := c.known(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	if have != nil && !over(have) {
+		return c.same(have, r)
+	}
+	if have == nil {
+		// Before slurmctld is asked: jobs that wait ask again and again.
+		if err := c.room(ctx, r.ID); err != nil {
+			return err
+		}
+	}
+	job, view, err := c.job(ctx, r.ID)
+	if have != nil && (err != nil || job.State != "CONFIGURING") {
+		return c.same(have, r)
+	}
+	if err != nil {
+		return err
+	}
+	a, err := c.draft(ctx, r, job, view)
+	if err == nil {
+		err = c.records.holds(a)
+	}
+	if err != nil {
+		return c.refused(ctx, r, job, err)
+	}
+	if have != nil {
+		a.Timeline, a.LeftOut = append(slices.Clone(have.Timeline), a.Timeline...), have.LeftOut
+	}
+	return c.record(ctx, r, a, revision)
+}
+
+// over reports whether an allocation lets its nodes go. slurmctld may start the
+// same run of the job once more: one that was killed has forgotten what it did
+// in the seconds before.
+func over(a *kb.Allocation) bool {
+	return a.Closed || a.Phase == kb.PhaseReturning || a.Phase == kb.PhaseDone
+}
+
+// known is the allocation that this run of the job has or had, if any.
+func (c *Controller) known(ctx context.Context, id kb.JobID) (*kb.Allocation, int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a := c.records.allocs[id]; a != nil {
+		return a, c.records.revisions[jobKey(id)], nil
+	}
+	return c.records.run(ctx, id)
+}
+
+// record commits a new allocation, in the place of what had the revision.
+func (c *Controller) record(ctx context.Context, r Request, a *kb.Allocation, revision int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if have := c.records.allocs[r.ID]; have != nil && !over(have) {
+		return c.same(have, r)
+	} else if ahead, _ := c.aheadLocked(r.ID); have == nil && ahead >= 0 {
+		return &kb.Later{Wait: roomWait, Err: fmt.Errorf("job %s waits for its turn, %d ahead: %w", r.ID, ahead, kb.ErrExhausted)}
+	}
+	if c.records.allocs[r.ID] == nil && revision != 0 {
+		c.records.revisions[jobKey(r.ID)] = revision
+	}
+	err := c.records.commit(ctx, nil, []*kb.Allocation{a})
+	switch {
+	case errors.Is(err, store.ErrConflict):
+		c.stale = true
+		old, jerr := c.records.job(ctx, r.ID.Job, &r.ID.Restart)
+		if jerr != nil {
+			return jerr
+		}
+		return c.same(old, r)
+	case err != nil:
+		c.stale = true
+		return fmt.Errorf("job %d: %w: %w", r.ID.Job, kb.ErrUnavailable, err)
+	}
+	delete(c.told, r.ID)
+	delete(c.said, r.ID)
+	delete(c.line, r.ID.Job)
+	c.log.Info("allocation accepted", "job", r.ID.String(), "user", a.User, "kernel", a.Kernel.Ref().String(), "nodes", a.Nodes)
+	return nil
+}
+
+func (c *Controller) same(have *kb.Allocation, r Request) error {
+	if have.Requested != r.Ref || !slices.Equal(slices.Sorted(slices.Values(have.Had())), slices.Sorted(slices.Values(r.Nodes))) {
+		return fmt.Errorf("job %s has an allocation for %s on %v: %w", r.ID, have.Requested, have.Had(), kb.ErrExists)
+	}
+	return nil
+}
+
+// job asks slurmctld for the job, since what the hook says of it is not enough,
+// and returns the look it took.
+func (c *Controller) job(ctx context.Context, id kb.JobID) (kb.SlurmJob, kb.SlurmView, error) {
+	view, err := c.looks.take(ctx, false)
+	if err != nil {
+		return kb.SlurmJob{}, view, err
+	}
+	job, ok := view.Jobs[id.Job]
+	if !ok || job.Restart != id.Restart || !job.Holds() {
+		return kb.SlurmJob{}, view, fmt.Errorf("job %s has no nodes in slurmctld: %w", id, kb.ErrNotFound)
+	}
+	if job.Unread != "" {
+		return kb.SlurmJob{}, view, fmt.Errorf("job %s: which nodes it has cannot be read of squeue, cancel it if that stays so: %s: %w", id, job.Unread, kb.ErrUnavailable)
+	}
+	return job, view, nil
+}
+
+func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob, view kb.SlurmView) (*kb.Allocation, error) {
+	if r.Ref.IsStock() {
+		return nil, fmt.Errorf("profile %q needs no allocation: %w", r.Ref, kb.ErrInvalid)
+	}
+	if c.o.Authorise != nil {
+		if err := c.o.Authorise(ctx, job, r.Ref); err != nil {
+			return nil, err
+		}
+	}
+	version, err := c.o.Catalog.Check(ctx, r.Ref)
+	if err != nil {
+		return nil, err
+	}
+	profile, err := c.o.Catalog.Get(ctx, r.Ref.Profile)
+	if err != nil {
+		return nil, err
+	}
+	nodes := slices.Clone(job.Nodes)
+	slices.Sort(nodes)
+	asked := slices.Clone(r.Nodes)
+	slices.Sort(asked)
+	if !slices.Equal(nodes, asked) {
+		return nil, fmt.Errorf("job %s is on nodes %v, not %v: %w", r.ID, nodes, asked, kb.ErrInvalid)
+	}
+	if err := alone(view, r.ID, nodes); err != nil {
+		return nil, err
+	}
+	if err := c.agentless(ctx, r.ID, nodes); err != nil {
+		return nil, err
+	}
+	if job.AdminComment, err = c.o.Slurm.AdminComment(ctx, job.ID); err != nil {
+		return nil, err
+	}
+	once, err := c.saidNoRequeue(ctx, r.ID, job)
+	if err != nil {
+		return nil, err
+	}
+	now := c.clock.Now()
+	a := &kb.Allocation{
+		Application: profile.Application, Collectors: c.collectorsFor(job),
+		ID: r.ID, Reference: job.Reference, User: job.User, UID: job.UID, Requested: r.Ref, Kernel: version.Kernel,
+		BootAttempts: profile.BootAttempts, BootTimeout: profile.BootTimeout, Reuse: profile.Reuse, Fallback: profile.Fallback,
+		NoRequeue: once, Submitted: job.Submitted(), Nodes: r.Nodes, Phase: kb.PhaseAccepted, Since: now, Created: now,
+	}
+	a.Note(now, "", string(kb.PhaseAccepted), fmt.Sprintf("%s asked for %s", job.User, r.Ref))
+	return a, nil
+}
+
+// alone refuses nodes that another job shares: its kernel would be taken away
+// under it.
+func alone(view kb.SlurmView, id kb.JobID, nodes []string) error {
+	for _, j := range view.Jobs {
+		if j.ID == id.Job || !j.Holds() {
+			continue
+		}
+		for _, name := range j.Nodes {
+			if slices.Contains(nodes, name) {
+				return fmt.Errorf("node %q is shared with job %s: %w", name, j.Reference, kb.ErrPrecluded)
+			}
+		}
+	}
+	return nil
+}
+
+// refusals last until somebody changes something.
+var refusals = []error{kb.ErrNotFound, kb.ErrQuarantined, kb.ErrRetired, kb.ErrPrecluded, kb.ErrDenied}
+
+// refusal is the comment of a job that is refused. What it asked of the profiling
+// stays in it, for when it is released.
+func (c *Controller) refusal(ctx context.Context, job kb.SlurmJob, err error) string {
+	text := "kernel-broker: " + err.Error()
+	comment, lost := c.o.Slurm.AdminComment(ctx, job.ID)
+	if lost != nil {
+		c.log.Warn("comment of the job not read, it is not profiled when it is released", "job", job.Reference, "error", lost)
+		return text
+	}
+	job.AdminComment = comment
+	text = kb.WithProfiling(text, c.collectorsFor(job))
+	once, lost := c.saidNoRequeue(ctx, kb.JobID{Job: job.ID, Restart: job.Restart}, job)
+	if lost != nil {
+		c.log.Warn("record of the job not read, it may be requeued when it is released", "job", job.Reference, "error", lost)
+	}
+	if once {
+		text = kb.WithNoRequeue(text)
+	}
+	return text
+}
+
+// refused holds a job that cannot get its kernel as things are, with the
+// reason where its user looks, and passes the refusal on.
+func (c *Controller) refused(ctx context.Context, r Request, job kb.SlurmJob, err error) error {
+	if !slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) }) {
+		return err
+	}
+	c.log.Warn("allocation refused", "job", r.ID.String(), "user", job.User, "profile", r.Ref.String(), "error", err)
+	if cerr := c.o.Slurm.Comment(ctx, job.Reference, c.refusal(ctx, job, err)); cerr != nil {
+		c.log.Warn("job not told", "job", r.ID.String(), "error", cerr)
+	}
+	if herr := c.hold(ctx, r.ID, job.Reference); herr != nil {
+		c.log.Warn("job not held", "job", r.ID.String(), "error", herr)
+	}
+	return err
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+)
+
+// What is left of a timeline in a record that is too large, first and last.
+const (
+	shortTimeline = 32 << 10
+	leastTimeline = 2 << 10
+)
+
+// most is how large one record may be, with its key.
+func (r *records) most() int {
+	if r.limit != 0 {
+		return r.limit
+	}
+	return store.MaxCommitBytes
+}
+
+// check refuses a record that no store takes.
+func (r *records) check(key string, size int) error {
+	if size += len(key); size > r.most() {
+		return fmt.Errorf("record %q has %d bytes, at most %d: %w", key, size, r.most(), store.ErrTooLarge)
+	}
+	return nil
+}
+
+// holds refuses a job whose record has no room for what is to come: a job that
+// was accepted can always be failed.
+func (r *records) holds(a *kb.Allocation) error {
+	data, err := encode(jobKey(a.ID), a)
+	if err != nil {
+		return err
+	}
+	if most := r.most() / 8 * 7; len(data) > most {
+		return fmt.Errorf("job %s on %d nodes: the broker's record of it has %d bytes, at most %d; ask for fewer nodes: %w",
+			a.ID, len(a.Nodes), len(data), most, kb.ErrPrecluded)
+	}
+	return nil
+}
+
+// misfit is a record that was too large, and what was done about that.
+type misfit struct{ key, did string }
+
+// unwritten says that nothing helped.
+const unwritten = "it is not written"
+
+// fit makes the records of a decision small enough for the store. One that is
+// too large costs its own job something, and nobody else: it is left out of the
+// decision when nothing helps. That such a job has failed is then known only
+// here, for as long as the broker runs, so that it is held all the same.
+func (r *records) fit(now time.Time, out *plan.Output) ([]misfit, error) {
+	var done []misfit
+	note := func(key, did string) bool {
+		if did != "" {
+			done = append(done, misfit{key, did})
+		}
+		return did != unwritten
+	}
+	var nodes []*kb.Node
+	for _, n := range out.Nodes {
+		did, err := r.lessen(nodeKey(n.Name), n)
+		if err != nil {
+			return nil, err
+		}
+		if note(nodeKey(n.Name), did) {
+			nodes = append(nodes, n)
+		}
+	}
+	var allocs []*kb.Allocation
+	for _, a := range out.Allocations {
+		did, err := r.lessen(jobKey(a.ID), a,
+			lesser{"its timeline is short", func() { a.Shorten(shortTimeline) }},
+			lesser{"what its nodes ran is left out", func() { forgo(a, now) }},
+			lesser{"the job is failed", func() { giveUp(a, now) }})
+		if err != nil {
+			return nil, err
+		}
+		if note(jobKey(a.ID), did) {
+			allocs = append(allocs, a)
+		} else if r.allocs[a.ID] = a; a.Closed {
+			delete(r.allocs, a.ID)
+		}
+	}
+	var runs []*kb.Run
+	for _, run := range out.Runs {
+		did, err := r.lessen(runKey(run.ID), run, lesser{"the run is failed", func() {
+			run.Nodes = nil
+			run.Enter(kb.RunFailed, now, "its record is too large")
+		}})
+		if err != nil {
+			return nil, err
+		}
+		if note(runKey(run.ID), did) {
+			runs = append(runs, run)
+		}
+	}
+	out.Nodes, out.Allocations, out.Runs = nodes, allocs, runs
+	return done, nil
+}
+
+// forgo leaves out what the nodes of a job ran.
+func forgo(a *kb.Allocation, now time.Time) {
+	if !a.Brief {
+		a.Note(now, "", "brief", "the record has no room for what each node ran")
+	}
+	a.Brief, a.Before, a.During, a.After = true, nil, nil, nil
+}
+
+// giveUp fails a job that waits for its kernel. One that runs goes on: its nodes
+// come back without a record of how.
+func giveUp(a *kb.Allocation, now time.Time) {
+	if a.Switching() {
+		a.Reason, a.Hold = fmt.Sprintf("the broker's record of the job, which is on %d nodes, is too large for its store", len(a.Nodes)), true
+		a.Enter(kb.PhaseFailed, now, a.Reason)
+	}
+	a.Shorten(leastTimeline)
+}
+
+// lesser makes a record smaller, and says how.
+type lesser struct {
+	did string
+	do  func()
+}
+
+// lessen makes a record smaller until it can be written, step by step, and says
+// what the last step was; nothing if there was no need.
+func (r *records) lessen(key string, value any, steps ...lesser) (did string, err error) {
+	for i := 0; ; i++ {
+		data, err := encode(key, value)
+		if err != nil {
+			return "", err
+		}
+		if r.check(key, len(data)) == nil {
+			return did, nil
+		}
+		if i == len(steps) {
+			return unwritten, nil
+		}
+		steps[i].do()
+		did = steps[i].did
+	}
+}
+
+// commitLocked writes what was decided. It changes the decision where a record
+// is too large.
+func (c *Controller) commitLocked(ctx context.Context, now time.Time, out *plan.Output) error {
+	err := c.records.commit(ctx, out.Nodes, out.Allocations, out.Runs...)
+	if !errors.Is(err, store.ErrTooLarge) {
+		return err
+	}
+	done, err := c.records.fit(now, out)
+	if err != nil {
+		return err
+	}
+	for _, m := range done {
+		if c.misfits[m.key] != m.did {
+			c.misfits[m.key] = m.did
+			c.log.Error("record too large for the store", "record", m.key, "done", m.did)
+		}
+	}
+	return c.records.commit(ctx, out.Nodes, out.Allocations, out.Runs...)
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+)
+
+// noise is a text that cannot be made shorter by much.
+func noise(length int) string {
+	r := rand.New(rand.NewPCG(1, uint64(length)))
+	var text strings.Builder
+	for text.Len() < length {
+		fmt.Fprintf(&text, "%016x", r.Uint64())
+	}
+	return text.String()[:length]
+}
+
+// Records are read as they were written, be they short, long, or from before
+// long ones were compressed.
+func TestRecordsOfEachLength(t *testing.T) {
+	r, s := newRecords(t)
+	for job, detail := range []string{"", strings.Repeat("x", packFrom), noise(packFrom), strings.Repeat("y", 2*store.MaxCommitBytes)} {
+		a := allocation(uint32(job+1), 0, false)
+		a.Before = map[string]kb.Proof{"n1": {BootID: detail}}
+		if err := r.commit(t.Context(), nil, []*kb.Allocation{a}); err != nil {
+			t.Fatal(err)
+		}
+		rec, err := s.Get(t.Context(), jobKey(a.ID))
+		if err != nil || bytes.HasPrefix(rec.Value, packed) != (len(detail) >= packFrom) {
+			t.Errorf("job %d: a value of %d bytes, %v", a.ID.Job, len(rec.Value), err)
+		}
+		again := &records{store: s}
+		if err := again.load(t.Context()); err != nil || again.allocs[a.ID].Before["n1"].BootID != detail {
+			t.Errorf("job %d: read as another, %v", a.ID.Job, err)
+		}
+	}
+	plain := fmt.Sprintf(`{"id":{"job":9,"restart":0},"reason":%q}`, noise(2*packFrom))
+	if _, err := s.Commit(t.Context(), store.Write{Key: jobKey(kb.JobID{Job: 9}), Value: []byte(plain)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.load(t.Context()); err != nil || r.allocs[kb.JobID{Job: 9}].Reason != noise(2*packFrom) {
+		t.Errorf("a long record of before is not read: %v", err)
+	}
+}
+
+// A listing has room for so much JSON, however short the records are.
+func TestAListingCountsWhatRecordsBecome(t *testing.T) {
+	data, err := encode("", &kb.Allocation{Reason: strings.Repeat("y", mostListed/2)})
+	if err != nil || len(data) > mostListed/100 {
+		t.Fatalf("%d bytes, %v", len(data), err)
+	}
+	rec := store.Record{Value: data}
+	var left budget
+	if err := left.take(rec); err != nil {
+		t.Error(err)
+	}
+	if err := left.take(rec); !errors.Is(err, kb.ErrExhausted) {
+		t.Errorf("twice: %v", err)
+	}
+	for _, value := range []string{"", "{}", string(packed)} {
+		if got := length(store.Record{Value: []byte(value)}); got != len(value) {
+			t.Errorf("%q has %d bytes", value, got)
+		}
+	}
+}
+
+func TestDamagedRecords(t *testing.T) {
+	key := jobKey(kb.JobID{Job: 7})
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	for range mostUnpacked>>20 + 1 {
+		if _, err := z.Write(bytes.Repeat([]byte(" "), 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := encode(key, &kb.Allocation{ID: kb.JobID{Job: 7}, Reason: noise(2 * packFrom)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string][]byte{
+		"a bomb": bomb.Bytes(), "cut": whole[:len(whole)/2], "only the begin": packed, "one bit": append(bytes.Clone(whole[:len(whole)-6]), make([]byte, 6)...),
+	} {
+		if _, err := decodeJob(store.Record{Key: key, Value: value}); err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Where a record is too large, the next lesser form is written, and nothing of
+// the rest of the decision suffers.
+func TestFitStepByStep(t *testing.T) {
+	const nodes = 20
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	draft := func(phase kb.Phase) *kb.Allocation {
+		a := &kb.Allocation{ID: kb.JobID{Job: 7}, Phase: phase, Before: map[string]kb.Proof{}}
+		a.Enter(phase, now, "")
+		for i := range nodes {
+			name := fmt.Sprintf("n%d", i)
+			a.Nodes = append(a.Nodes, name)
+			a.Before[name] = kb.Proof{BootID: noise(3000 + i)}
+		}
+		for i := range 200 {
+			a.Note(now, "n1", "booted", noise(400+i))
+		}
+		return a
+	}
+	size := func(a *kb.Allocation, steps ...func(*kb.Allocation)) int {
+		for _, step := range steps {
+			step(a)
+		}
+		data, err := encode(jobKey(a.ID), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(data) + len(jobKey(a.ID))
+	}
+	short := func(a *kb.Allocation) { a.Shorten(shortTimeline) }
+	less := func(a *kb.Allocation) { forgo(a, now) }
+	none := func(a *kb.Allocation) { giveUp(a, now) }
+	for _, c := range []struct {
+		phase kb.Phase
+		limit int
+		did   string
+		then  kb.Phase
+		brief bool
+	}{
+		{kb.PhaseSwitching, size(draft(kb.PhaseSwitching)), "", kb.PhaseSwitching, false},
+		{kb.PhaseSwitching, size(draft(kb.PhaseSwitching), short), "its timeline is short", kb.PhaseSwitching, false},
+		{kb.PhaseSwitching, size(draft(kb.PhaseSwitching), short, less), "what its nodes ran is left out", kb.PhaseSwitching, true},
+		{kb.PhaseSwitching, size(draft(kb.PhaseSwitching), short, less, none), "the job is failed", kb.PhaseFailed, true},
+		{kb.PhaseSwitching, 600, unwritten, kb.PhaseFailed, true},
+		{kb.PhaseReady, 600, unwritten, kb.PhaseReady, true},
+		{kb.PhaseReturning, size(draft(kb.PhaseReturning), short, less), "what its nodes ran is left out", kb.PhaseReturning, true},
+	} {
+		r, s := newRecords(t)
+		r.limit = c.limit
+		a, other := draft(c.phase), allocation(8, 0, false)
+		other.Nodes = nil
+		out := plan.Output{Allocations: []*kb.Allocation{a, other}}
+		err := r.commit(t.Context(), nil, out.Allocations)
+		if c.did != "" {
+			if !errors.Is(err, store.ErrTooLarge) {
+				t.Fatalf("%d: %v", c.limit, err)
+			}
+			if list, _, err := s.List(t.Context(), ""); err != nil || len(list) != 0 {
+				t.Errorf("%d: refused, and %d records are written, %v", c.limit, len(list), err)
+			}
+			done, ferr := r.fit(now, &out)
+			if ferr != nil || len(done) != 1 || done[0] != (misfit{jobKey(a.ID), c.did}) {
+				t.Errorf("%s within %d bytes: did %v instead of %q, %v", c.phase, c.limit, done, c.did, ferr)
+			}
+			err = r.commit(t.Context(), nil, out.Allocations)
+		}
+		if err != nil || r.allocs[other.ID] == nil || r.allocs[a.ID] != a || a.Phase != c.then || a.Brief != c.brief {
+			t.Errorf("%s within %d bytes: %s, brief %v, %v", c.phase, c.limit, a.Phase, a.Brief, err)
+		}
+		if failed := c.then == kb.PhaseFailed; failed != (a.Hold && strings.Contains(a.Reason, "too large")) {
+			t.Errorf("%s within %d bytes: hold %v, reason %q", c.phase, c.limit, a.Hold, a.Reason)
+		}
+		if _, err := s.Get(t.Context(), jobKey(a.ID)); (err == nil) != (c.did != unwritten) {
+			t.Errorf("%s within %d bytes: the record: %v", c.phase, c.limit, err)
+		}
+	}
+}
+
+// A run that no store takes fails, and one that is too large even so is left out.
+func TestFitRunsAndNodes(t *testing.T) {
+	r, s := newRecords(t)
+	r.limit = 1000
+	run := &kb.Run{ID: 1, State: kb.RunRunning, Nodes: []kb.RunNode{{Name: "n1", Reason: noise(2000)}}}
+	worse := &kb.Run{ID: 2, State: kb.RunRunning, RequestedBy: noise(2000)}
+	node, huge := &kb.Node{Name: "n1"}, &kb.Node{Name: "n2", KeptFor: noise(2000)}
+	out := plan.Output{Runs: []*kb.Run{run, worse}, Nodes: []*kb.Node{huge, node}}
+	done, err := r.fit(time.Now(), &out)
+	if err != nil || len(done) != 3 {
+		t.Errorf("%v, %v", done, err)
+	}
+	if err := r.commit(t.Context(), out.Nodes, nil, out.Runs...); err != nil {
+		t.Fatal(err)
+	}
+	if list, _, err := s.List(t.Context(), ""); err != nil || len(list) != 2 || run.State != kb.RunFailed || run.Reason == "" {
+		t.Errorf("%d records, run %s: %q, %v", len(list), run.State, run.Reason, err)
+	}
+}
+
+// A record that is too large whatever is done costs its own job its kernel: the
+// job is held, its user reads why, and another job gets its kernel and runs.
+func TestARecordThatIsTooLargeWhateverIsDone(t *testing.T) {
+	w, other := loadingWide(t, 200)
+	// Room for any record of a node or a narrow job, and not for 200 nodes' names.
+	w.c.mu.Lock()
+	w.c.records.limit = 3000
+	w.c.mu.Unlock()
+	d, _ := w.agents[0].wish()
+	w.agents[0].Report(plan.Report{Generation: d.Generation, State: plan.ReportFetching})
+	w.come("the job is held", func() bool { return w.slurm.seen("hold 7") > 0 })
+	if w.slurm.seen("comment 7 kernel-broker: the broker's record of the job, which is on 200 nodes, is too large") == 0 {
+		t.Error("the user does not read why")
+	}
+	if !w.log.has("record too large for the store") {
+		t.Error("the log has nothing of it")
+	}
+	w.slurm.job(8, "CONFIGURING", "n1")
+	w.slurm.node("n1", "ALLOCATED+POWERING_UP", "")
+	if _, err := w.c.Ensure(t.Context(), request(8)); err != nil {
+		t.Fatal(err)
+	}
+	d = other.wished(t, "another job's kernel", func(d Desired) bool { return d.Kernel != nil })
+	other.Detach()
+	w.attach("n1", "mitgcm", d.Token, bootTwo)
+	w.slurm.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@1 for job 8")
+	w.come("another job is ready", func() bool { return w.phase(8) == kb.PhaseReady })
+}
+
+// A job whose record has no room from the beginning is refused as one that
+// cannot be served: it is held, with the reason.
+func TestTooWideToBeAccepted(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprintf("node%04d", i))
+		f.slurm.node(names[i], "ALLOCATED+POWERING_UP", "")
+	}
+	f.c.mu.Lock()
+	f.c.records.limit = 2000
+	for _, name := range names {
+		f.c.records.nodes[name] = &kb.Node{Name: name, Boot: kb.Boot{BootID: bootOne}}
+	}
+	f.c.mu.Unlock()
+	f.slurm.job(7, "CONFIGURING", names...)
+	_, err := f.c.Ensure(t.Context(), Request{ID: kb.JobID{Job: 7}, Ref: kb.Ref{Profile: "mitgcm"}, Nodes: names})
+	if !errors.Is(err, kb.ErrPrecluded) || f.slurm.seen("hold 7") != 1 || f.slurm.seen("comment 7 kernel-broker: job 7.0 on 100 nodes: the broker's record") != 1 {
+		t.Errorf("%v, held %d times", err, f.slurm.seen("hold 7"))
+	}
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// looks shares looks at slurmctld among all who ask. Each takes the first one
+// that began after he asked, so that nobody is told what is older than his
+// question. However many ask, one look is under way and one waits for its end.
+type looks struct {
+	view func(ctx context.Context, comments bool) (kb.SlurmView, error)
+
+	mu         sync.Mutex
+	under, due *look // the one under way, and the next
+}
+
+// look is one for all who asked before it began.
+type look struct {
+	comments bool // somebody asked for them
+	askers   int
+	cancel   context.CancelFunc
+	end      chan struct{}
+	view     kb.SlurmView
+	err      error
+}
+
+// take returns the next look. Others have it too: it is not to be changed.
+func (l *looks) take(ctx context.Context, comments bool) (kb.SlurmView, error) {
+	l.mu.Lock()
+	if l.due == nil {
+		l.due = &look{end: make(chan struct{})}
+	}
+	k := l.due
+	k.comments = k.comments || comments
+	k.askers++
+	l.beginLocked()
+	l.mu.Unlock()
+	select {
+	case <-k.end:
+		return k.view, k.err
+	case <-ctx.Done():
+		l.leave(k)
+		return kb.SlurmView{}, fmt.Errorf("look at slurmctld not awaited: %w", ctx.Err())
+	}
+}
+
+func (l *looks) beginLocked() {
+	if l.under != nil || l.due == nil {
+		return
+	}
+	k := l.due
+	l.under, l.due = k, nil
+	// It is nobody's own: it goes on as long as one who asked is there.
+	ctx, cancel := context.WithCancel(context.Background())
+	k.cancel = cancel
+	go func() {
+		defer cancel()
+		k.view, k.err = l.view(ctx, k.comments)
+		close(k.end)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.under = nil
+		l.beginLocked()
+	}()
+}
+
+// leave gives up one asker's part in a look. One that nobody awaits any more is
+// ended, or does not begin.
+func (l *looks) leave(k *look) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch k.askers--; {
+	case k.askers > 0:
+	case l.due == k:
+		l.due = nil
+	default:
+		k.cancel()
+	}
+}

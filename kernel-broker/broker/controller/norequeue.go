@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// restoreLimit bounds how long a job waits for its --no-requeue: after it the
+// job begins, and the broker goes on restoring.
+const restoreLimit = 10 * time.Second
+
+// restoresLocked reports whether a job whose nodes are ready is yet to get its
+// --no-requeue back. A node failure after its script has begun would run it twice.
+func (c *Controller) restoresLocked(a *kb.Allocation) bool {
+	if a.Phase != kb.PhaseReady || !a.NoRequeue || c.clock.Now().Sub(a.Since) > restoreLimit {
+		return false
+	}
+	job, ok := c.view.Jobs[a.ID.Job]
+	return ok && job.Restart == a.ID.Restart && job.Holds() && job.Requeue
+}
+
+// saidNoRequeue reports whether the job's user said --no-requeue: of this run, or
+// of one before whose comment was written over since.
+func (c *Controller) saidNoRequeue(ctx context.Context, id kb.JobID, job kb.SlurmJob) (bool, error) {
+	if job.SaidNoRequeue() {
+		return true, nil
+	}
+	last, err := c.records.job(ctx, id.Job, nil)
+	if errors.Is(err, kb.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	// Slurm uses ids again, in the end.
+	return last.NoRequeue && last.UID == job.UID && last.ID.Restart <= id.Restart, nil
+}

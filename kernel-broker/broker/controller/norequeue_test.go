@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+)
+
+// again has slurmctld start the next run of job 7.
+func (f *fixture) again(restart uint32, comment string) {
+	f.slurm.job(7, "CONFIGURING", "n1")
+	f.slurm.mu.Lock()
+	defer f.slurm.mu.Unlock()
+	j := f.slurm.jobs[7]
+	j.Restart, j.Requeue = restart, true
+	f.slurm.jobs[7], f.slurm.comments["7"] = j, comment
+}
+
+// What a user said with --no-requeue holds in every later run of the job,
+// whatever became of its comment; and not for another user's job that has its id.
+func TestNoRequeueOutlastsTheComment(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	f.attach("n1", kb.StockProfile, "", bootOne)
+	ensure := func(restart uint32) *kb.Allocation {
+		t.Helper()
+		r := request(7)
+		r.ID.Restart = restart
+		if _, err := f.c.Ensure(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		a, err := f.c.Job(t.Context(), 7, &restart)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	f.again(0, "kernel-broker: mitgcm requested; norequeue")
+	if !ensure(0).NoRequeue {
+		t.Fatal("not heard")
+	}
+	for restart := uint32(1); restart < 4; restart++ {
+		f.again(restart, "kernel-broker: somebody's words")
+		if !ensure(restart).NoRequeue {
+			t.Errorf("forgotten in run %d", restart)
+		}
+	}
+	other := kb.SlurmJob{ID: 7, UID: 1001, User: "bob", Restart: 4}
+	if said, err := f.c.saidNoRequeue(t.Context(), kb.JobID{Job: 7, Restart: 4}, other); said || err != nil {
+		t.Errorf("taken from another user's job: %v, %v", said, err)
+	}
+}
+
+// A job begins when Slurm shows that it is not requeued, and not for ever later.
+func TestJobWaitsForItsNoRequeue(t *testing.T) {
+	f, e := bare(t)
+	id := kb.JobID{Job: 7}
+	now := time.Now()
+	a := &kb.Allocation{ID: id, Phase: kb.PhaseReady, NoRequeue: true, Since: now}
+	f.c.records.allocs[id] = a
+	for _, c := range []struct {
+		name   string
+		change func(j *kb.SlurmJob)
+		want   kb.Phase
+	}{
+		{"not yet restored", func(*kb.SlurmJob) {}, kb.PhaseSwitching},
+		{"restored", func(j *kb.SlurmJob) { j.Requeue = false }, kb.PhaseReady},
+		{"another run", func(j *kb.SlurmJob) { j.Restart = 1 }, kb.PhaseReady},
+		{"in vain", func(*kb.SlurmJob) { a.Since = now.Add(-restoreLimit) }, kb.PhaseReady},
+	} {
+		j := kb.SlurmJob{ID: 7, Reference: "7", State: "CONFIGURING", Requeue: true}
+		c.change(&j)
+		f.c.view.Jobs = map[uint32]kb.SlurmJob{7: j}
+		if p, err := f.c.progress(t.Context(), id); err != nil || p.Phase != c.want {
+			t.Errorf("%s: %s %q, %v", c.name, p.Phase, p.Message, err)
+		}
+	}
+	if err := e.perform(t.Context(), plan.Action{Kind: plan.RestoreNoRequeue, Job: id, Reference: "7"}); err != nil || f.slurm.seen("norequeue 7") != 1 {
+		t.Errorf("%v, %q", err, f.slurm.calls)
+	}
+}
+
+// The comment of a refused job keeps it too.
+func TestRefusalKeepsNoRequeue(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	f.again(0, "kernel-broker: nobody requested; profiling=io; norequeue")
+	r := request(7)
+	r.Ref.Profile = "nobody"
+	if _, err := f.c.Ensure(t.Context(), r); err == nil {
+		t.Fatal("not refused")
+	}
+	if text, err := f.slurm.AdminComment(t.Context(), 7); err != nil || !strings.HasSuffix(text, "; profiling=io; norequeue") {
+		t.Errorf("%q, %v", text, err)
+	}
+}

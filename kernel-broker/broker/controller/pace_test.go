@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+)
+
+// weighed is a store that counts what is written.
+type weighed struct {
+	store.Store
+	writes, bytes atomic.Int64
+}
+
+func (w *weighed) Commit(ctx context.Context, writes ...store.Write) (int64, error) {
+	for _, one := range writes {
+		w.writes.Add(1)
+		w.bytes.Add(int64(len(one.Value)))
+	}
+	return w.Store.Commit(ctx, writes...)
+}
+
+// counted is a slurmctld that counts how often it is looked at.
+type counted struct {
+	*fakeSlurm
+	looks atomic.Int64
+}
+
+func (c *counted) View(ctx context.Context, comments bool) (kb.SlurmView, error) {
+	c.looks.Add(1)
+	return c.fakeSlurm.View(ctx, comments)
+}
+
+// paced is a controller with the pauses that a site has, in a time of its own.
+type paced struct {
+	*fixture
+	store *weighed
+	slurm *counted
+}
+
+func inBubble(t *testing.T, check func(p *paced)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		p := &paced{fixture: f, store: &weighed{Store: f.store}, slurm: &counted{fakeSlurm: f.slurm}}
+		c, err := New(t.Context(), Options{Store: p.store, Catalog: f.catalog, Slurm: p.slurm, Reset: f, Plan: plan.Defaults(),
+			PollBusy: 250 * time.Millisecond, PollIdle: 2 * time.Second, QuarantineAfter: 2, KeepJobs: 100, Runs: f.runs,
+			Log: slog.New(slog.NewTextHandler(&f.log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.c = c
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 2)
+		go func() { done <- c.Run(ctx) }()
+		go func() { done <- c.Publish(ctx, "") }()
+		time.Sleep(10 * time.Second)
+		check(p)
+		cancel()
+		for range 2 {
+			if err := <-done; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, kb.ErrUnavailable) {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// lookedAt returns how often slurmctld was looked at in a while.
+func (p *paced) lookedAt(while func()) int64 {
+	synctest.Wait()
+	p.slurm.looks.Store(0)
+	while()
+	synctest.Wait()
+	return p.slurm.looks.Load()
+}
+
+// large is the most that a node may say of its hardware, and another one each time.
+func large(i int) kb.Inventory {
+	inventory := kb.Inventory{Architecture: "x86_64"}
+	for d := range 256 {
+		inventory.Drivers = append(inventory.Drivers, fmt.Sprintf("d%d_%d", i, d)+strings.Repeat("x", 50))
+	}
+	return inventory
+}
+
+// A node that comes again and again with another boot and other hardware is
+// heard a few times; the store holds what is for all.
+func TestBootsWithoutEnd(t *testing.T) {
+	inBubble(t, func(p *paced) {
+		k := simKernel(kb.StockProfile)
+		boot := func(i int) kb.Boot {
+			return kb.Boot{BootID: fmt.Sprintf("%s%06d", bootOne[:16], i), BuildID: k.BuildID, Release: k.Release}
+		}
+		p.store.bytes.Store(0)
+		refused := 0
+		for i := range 200 {
+			s, err := p.c.Attach("n1", boot(i), large(i), true)
+			time.Sleep(20 * time.Millisecond)
+			var later *kb.Later
+			switch {
+			case err == nil:
+				s.Detach()
+			case errors.As(err, &later) && errors.Is(err, kb.ErrExhausted) && later.Wait > 0 && later.Wait <= 10*time.Second:
+				refused++
+			default:
+				t.Fatal(err)
+			}
+		}
+		if refused < 200-helloRate.Burst-1 {
+			t.Errorf("%d of 200 were refused", refused)
+		}
+		if bytes := p.store.bytes.Load(); bytes > int64(helloRate.Burst+1)*24<<10 {
+			t.Errorf("%d bytes were written for 200 streams", bytes)
+		}
+		t.Logf("%d of 200 streams refused, %d bytes written", refused, p.store.bytes.Load())
+		// Another node notices nothing, and this one is heard again.
+		p.attach("n2", kb.StockProfile, "", bootTwo).wished(t, "another node", func(d Desired) bool { return d.Attested })
+		time.Sleep(10 * time.Second)
+		s, err := p.c.Attach("n1", boot(1000), large(1000), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Detach()
+	})
+}
+
+// What is known already costs nothing: every node of a cluster comes again when
+// a broker starts, and one whose network is bad many times.
+func TestTheSameHelloCostsNothing(t *testing.T) {
+	inBubble(t, func(p *paced) {
+		hello := func() {
+			k := simKernel(kb.StockProfile)
+			s, err := p.c.Attach("n1", kb.Boot{BootID: bootOne, BuildID: k.BuildID, Release: k.Release, BootedAt: time.Now()}, large(1), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Millisecond)
+			s.Detach()
+		}
+		hello()
+		synctest.Wait()
+		p.store.writes.Store(0)
+		for range 500 {
+			hello()
+		}
+		if writes := p.store.writes.Load(); writes != 0 {
+			t.Errorf("%d records were written", writes)
+		}
+		// As after a start: the record is all that is known.
+		p.c.mu.Lock()
+		p.c.pace = newPace()
+		for p.c.pace.hellos.Take("n1") == 0 {
+			continue
+		}
+		p.c.mu.Unlock()
+		hello()
+	})
+}
+
+// Boots that were asked for are free, however quickly they follow each other;
+// a token opens once.
+func TestBootsThatWereAskedFor(t *testing.T) {
+	p := newPace()
+	n := &kb.Node{Name: "n1", Boot: kb.Boot{BootID: bootOne}}
+	for i := range 50 {
+		token := fmt.Sprintf("%032d", i)
+		n.Pending = &kb.Pending{Token: token, PrevBootID: n.Boot.BootID}
+		n.Boot = kb.Boot{BootID: fmt.Sprintf("%s-%d", bootTwo, i), Token: token}
+		if _, err := p.hello(n, "n1", n.Boot, kb.Inventory{}); err != nil {
+			t.Fatalf("switch %d: %v", i, err)
+		}
+	}
+	for i := range 50 {
+		_, err := p.hello(n, "n1", n.Boot, large(i))
+		if paid := i < helloRate.Burst; (err == nil) != paid {
+			t.Fatalf("hardware %d by one token: %v", i, err)
+		}
+	}
+}
+
+// One node cannot have slurmctld looked at without a pause, whatever it says.
+func TestLooksOfOneNode(t *testing.T) {
+	inBubble(t, func(p *paced) {
+		agent := p.attach("n1", kb.StockProfile, "", bootOne)
+		agent.wished(t, "stock", func(d Desired) bool { return d.Attested })
+		time.Sleep(10 * time.Second)
+		const while = 20 * time.Second
+		idle := p.lookedAt(func() { time.Sleep(while) })
+		for name, say := range map[string]func(i int){
+			"a job that is not on it":      func(int) { agent.Ending(1, 4711) },
+			"a slurmd that comes and goes": func(i int) { agent.Slurmd(0, i%2 == 0, "") },
+			"runs that there are not":      func(i int) { agent.RunReport(uint64(i), plan.RunReport{State: kb.RunNodeLooking}, nil) },
+		} {
+			looks := p.lookedAt(func() {
+				for i := range int(while / (20 * time.Millisecond)) { // a node's pace
+					say(i)
+					time.Sleep(20 * time.Millisecond)
+				}
+			})
+			t.Logf("%s: %d looks in %v, %d idle", name, looks, while, idle)
+			most := idle + int64(lookRate.Burst) + int64(while.Seconds()*lookRate.PerSecond)
+			if looks > most {
+				t.Errorf("%s: %d looks in %v, more than %d", name, looks, while, most)
+			}
+			time.Sleep(time.Minute)
+		}
+		p.c.mu.Lock()
+		if kept := len(agent.agent.Runs); kept != 0 {
+			t.Errorf("words on %d runs that there are not are kept", kept)
+		}
+		p.c.mu.Unlock()
+	})
+}
+
+// What a node reports while nothing can be committed does not fill the memory.
+func TestReportsAreBounded(t *testing.T) {
+	f := newFixture(t)
+	c, err := New(t.Context(), Options{Store: f.store, Catalog: f.catalog, Slurm: f.slurm, Reset: f, Plan: plan.Defaults(),
+		Log: slog.New(slog.NewTextHandler(&f.log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Attach("n1", kb.Boot{BootID: bootOne}, kb.Inventory{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		s.Report(plan.Report{Generation: uint64(i), State: plan.ReportFetching, Detail: strings.Repeat("x", 1000)})
+	}
+	if kept := s.agent.Reports; len(kept) != maxReports || kept[0].Generation != 1000-maxReports || kept[maxReports-1].Generation != 999 || cap(kept) > 4*maxReports {
+		t.Errorf("%d are kept, from %d on, in room for %d", len(kept), kept[0].Generation, cap(kept))
+	}
+	if err := c.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.agent.Reports) != 0 || !f.log.has("reports=936") {
+		t.Errorf("%d are left, and the log says nothing of those that were dropped", len(s.agent.Reports))
+	}
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+)
+
+// perform carries out one action.
+func (e *executor) perform(ctx context.Context, a plan.Action) error {
+	slurm := e.c.o.Slurm
+	switch a.Kind {
+	case plan.ArmReturn:
+		return slurm.ArmReturn(ctx, a.Nodes)
+	case plan.LabelNode:
+		return slurm.Label(ctx, a.Node, a.Text)
+	case plan.Disarm:
+		return slurm.Disarm(ctx, a.Nodes)
+	case plan.DrainNode:
+		return slurm.Drain(ctx, a.Node, a.Text)
+	case plan.DownNode:
+		return e.down(ctx, a)
+	case plan.ResumeNode:
+		return slurm.Resume(ctx, a.Node)
+	case plan.EndWait:
+		return slurm.EndWait(ctx, a.Node)
+	case plan.SayAgain:
+		return e.told(a, slurm.SayAgain(ctx, a.Node, a.Text, a.State))
+	case plan.SettleBoot:
+		return e.told(a, slurm.SettleBoot(ctx, a.Node, a.Text))
+	case plan.HoldJob:
+		return e.c.hold(ctx, a.Job, a.Reference)
+	case plan.HoldForUser:
+		return slurm.HoldForUser(ctx, a.Reference)
+	case plan.RequeueJob:
+		return slurm.Requeue(ctx, a.Reference)
+	case plan.CancelJob:
+		return slurm.Cancel(ctx, a.Reference)
+	case plan.StartJob:
+		return slurm.StartNow(ctx, a.Reference)
+	case plan.CommentJob:
+		return e.comment(ctx, a)
+	case plan.RestoreNoRequeue:
+		return slurm.SetNoRequeue(ctx, a.Reference)
+	case plan.ReserveNodes:
+		return slurm.Reserve(ctx, a.Text, a.Reference, a.User, a.Nodes)
+	case plan.DropReservation:
+		return slurm.DropReservation(ctx, a.Text)
+	case plan.ResetNode:
+		return e.reset(ctx, a)
+	case plan.CheckImage:
+		return e.c.checkImage(ctx, a.Text)
+	case plan.RebootNode:
+		return e.c.o.Reset.Reset(ctx, a.Node)
+	case plan.CountFault:
+		return e.countFault(ctx, a)
+	case plan.UndoGate:
+		return e.undoGate(ctx, a)
+	}
+	return fmt.Errorf("action %q: %w", a.Kind, kb.ErrInvalid)
+}
+
+// told notes when Slurm was told of a node what it needs to know before the
+// node's slurmd answers.
+func (e *executor) told(a plan.Action, err error) error {
+	if err != nil {
+		return err
+	}
+	e.c.mu.Lock()
+	defer e.c.mu.Unlock()
+	e.c.saidAgain[a.Node] = e.c.clock.Now()
+	return nil
+}
+
+// down takes a node down, for a job only while the node is lost to that one.
+func (e *executor) down(ctx context.Context, a plan.Action) error {
+	e.c.mu.Lock()
+	n := e.c.records.nodes[a.Node]
+	due := a.Job.IsZero() || n != nil && n.Lost == a.Job
+	e.c.mu.Unlock()
+	if !due {
+		return nil
+	}
+	return e.c.o.Slurm.Down(ctx, a.Node, a.Text)
+}
+
+// reset resets a node unless it has come up since that was asked for.
+func (e *executor) reset(ctx context.Context, a plan.Action) error {
+	c := e.c
+	c.mu.Lock()
+	bootID, n := "", c.records.nodes[a.Node]
+	if s := c.sessions[a.Node]; s != nil {
+		bootID = s.agent.Boot.BootID
+	}
+	due := n != nil && n.Resettable(a.Token, bootID)
+	c.mu.Unlock()
+	if !due {
+		return nil
+	}
+	if err := c.o.Reset.Reset(ctx, a.Node); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.resets[a.Token] = c.clock.Now()
+	return nil
+}
+
+func (e *executor) comment(ctx context.Context, a plan.Action) error {
+	if err := e.c.o.Slurm.Comment(ctx, a.Reference, a.Text); err != nil {
+		return err
+	}
+	e.c.mu.Lock()
+	defer e.c.mu.Unlock()
+	e.c.told[a.Job] = a.Text
+	return nil
+}
+
+// undoGate takes a drain back. One that is somebody else's matter is not asked
+// for again.
+func (e *executor) undoGate(ctx context.Context, a plan.Action) error {
+	err := e.c.o.Slurm.UndoPrologDrain(ctx, a.Node, a.By)
+	if errors.Is(err, kb.ErrPrecluded) {
+		e.c.mu.Lock()
+		defer e.c.mu.Unlock()
+		e.c.gateLeft[a.Node] = a.By
+	}
+	return err
+}
+
+func (e *executor) countFault(ctx context.Context, a plan.Action) error {
+	c := e.c
+	if _, err := c.o.Catalog.RecordBootFailure(ctx, catalog.BootFailure{ID: a.Fault.Token, Ref: a.Fault.Ref, Node: a.Node,
+		Cause: a.Fault.Cause, Only: a.Fault.Only, Threshold: c.o.QuarantineAfter}); err != nil {
+		return err
+	}
+	if err := c.refresh(ctx, ""); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.counted[a.Fault.Token] = true
+	c.mu.Unlock()
+	return nil
+}

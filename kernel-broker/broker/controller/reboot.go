@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+)
+
+// NoteReboot looks at slurmctld, which has begun to boot nodes, and returns those
+// that have no agent to do it: those that an administrator asked it to boot, and
+// those whose power is off. From 26.05 on Slurm brings the latter up for a job by
+// RebootProgram alone. Where the site has no program for them they are reset.
+func (c *Controller) NoteReboot(ctx context.Context, nodes []string, hasProgram bool) ([]string, error) {
+	c.lookNow()
+	view, err := c.looks.take(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var others []string
+	for _, name := range nodes {
+		n := c.records.nodes[name]
+		off := n != nil && n.Off != ""
+		if c.sessions[name] != nil || !off && !foreign(view.Nodes[name], n) {
+			continue
+		}
+		others = append(others, name)
+		if !hasProgram && c.o.Reset != nil {
+			c.actions.submit(plan.Action{Kind: plan.RebootNode, Node: name, Text: "Slurm wants it booted, and it has no agent"})
+		}
+	}
+	return others, nil
+}
+
+// foreign reports whether slurmctld boots a node, free of jobs, for another
+// reason than a return. One that was never heard of has none.
+func foreign(s kb.SlurmNode, n *kb.Node) bool {
+	return s.RebootIssued() && s.Free() && (n == nil || !n.Armed && n.Pending == nil)
+}

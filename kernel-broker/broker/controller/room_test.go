@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"testing"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// Jobs beyond what may be switched at a time wait, are not held, and come in
+// when there is room; one that is in stays in.
+func TestSwitchesAtOnce(t *testing.T) {
+	f := newFixture(t)
+	f.start()
+	f.c.o.Switches = 1
+	f.attach("n1", kb.StockProfile, "", bootOne)
+	f.attach("n2", kb.StockProfile, "", bootTwo)
+	f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")
+	f.slurm.job(7, "CONFIGURING", "n1")
+	if _, err := f.c.Ensure(t.Context(), request(7)); err != nil {
+		t.Fatal(err)
+	}
+	other := request(8)
+	other.Nodes = []string{"n2"}
+	f.slurm.job(8, "CONFIGURING", "n2")
+	_, err := f.c.Ensure(t.Context(), other)
+	var later *kb.Later
+	if !errors.As(err, &later) || !errors.Is(err, kb.ErrExhausted) || later.Wait <= 0 {
+		t.Fatalf("the second job: %v", err)
+	}
+	if f.slurm.seen("hold 8") != 0 {
+		t.Errorf("it is held: %q", f.slurm.calls)
+	}
+	if _, err := f.c.Ensure(t.Context(), request(7)); err != nil {
+		t.Errorf("the first job asks again: %v", err)
+	}
+	f.slurm.end(7)
+	until(t, "room for the second job when the first has left", func() bool {
+		_, err := f.c.Ensure(t.Context(), other)
+		return err == nil
+	})
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+)
+
+// RunWish is what an agent is told of a run.
+type RunWish struct {
+	plan.RunWish
+	// Watched: figures are wanted while the job runs.
+	Watched bool
+}
+
+// Figures of a run, until now. Node is empty when only the run has changed.
+type Figures struct {
+	Run  *kb.Run
+	Node string
+	JSON []byte
+}
+
+// maxWatchers of runs at a time, and maxFigures of one node's picture.
+const (
+	maxWatchers = 64
+	maxFigures  = 2 << 20
+)
+
+// runWatcher is somebody who watches a run; the newest figures of each node wait
+// for him.
+type runWatcher struct {
+	run   uint64
+	fresh map[string][]byte
+	wake  chan struct{}
+}
+
+func (w *runWatcher) tell(node string, figures []byte) {
+	if node != "" {
+		w.fresh[node] = figures
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// WatchRun streams the figures of a run until it is over or ctx ends.
+func (c *Controller) WatchRun(ctx context.Context, id uint64) (<-chan Figures, error) {
+	r, err := c.records.profilingRun(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if r.Over() {
+		return nil, fmt.Errorf("run %d is %s, there is nothing to watch: %w", id, r.State, kb.ErrPrecluded)
+	}
+	w := &runWatcher{run: id, fresh: map[string][]byte{}, wake: make(chan struct{}, 1)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.runWatchers) >= maxWatchers {
+		return nil, fmt.Errorf("%d people watch runs: %w", maxWatchers, kb.ErrExhausted)
+	}
+	c.runWatchers = append(c.runWatchers, w)
+	c.kickLocked()
+	out := make(chan Figures)
+	go c.followRun(ctx, w, out)
+	return out, nil
+}
+
+func (c *Controller) followRun(ctx context.Context, w *runWatcher, out chan<- Figures) {
+	defer close(out)
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.runWatchers = slices.DeleteFunc(c.runWatchers, func(other *runWatcher) bool { return other == w })
+		c.kickLocked()
+	}()
+	for {
+		r, err := c.records.profilingRun(ctx, w.run)
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		fresh := w.fresh
+		w.fresh = map[string][]byte{}
+		c.mu.Unlock()
+		news := []Figures{{Run: r}}
+		for node, figures := range fresh {
+			news = append(news, Figures{Run: r, Node: node, JSON: figures})
+		}
+		for _, f := range news {
+			select {
+			case out <- f:
+			case <-ctx.Done():
+				return
+			}
+		}
+		if r.Over() {
+			return
+		}
+		select {
+		case <-w.wake:
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// RunReport takes in the agent's word on a run, or its figures.
+func (s *Session) RunReport(run uint64, report plan.RunReport, figures []byte) {
+	news := true
+	s.update(func() {
+		r := s.controller.records.runs.open[run]
+		if r == nil || r.Node(s.node) == nil {
+			return // a node speaks of its own runs only
+		}
+		if report.State != "" {
+			if s.agent.Runs == nil {
+				s.agent.Runs = map[uint64]plan.RunReport{}
+			}
+			if s.agent.Runs[run].State != report.State {
+				s.controller.lookFor(s.node) // the job has come or left
+			}
+			news = s.agent.Runs[run] != report
+			s.agent.Runs[run] = report
+		}
+		if len(figures) == 0 || len(figures) > maxFigures {
+			return
+		}
+		for _, w := range s.controller.runWatchers {
+			if w.run == run {
+				w.tell(s.node, figures)
+			}
+		}
+	})
+	if report.State != "" {
+		s.reportLog(news).Info("agent reports on a run", "run", run, "state", string(report.State), "reason", report.Reason)
+	}
+}
+
+// tellRuns sends all that is wanted of the node's collectors if that is not what
+// it was told last, and drops what the agent said of runs that are over.
+func (s *Session) tellRuns() {
+	c := s.controller
+	wishes := []RunWish{}
+	for _, wish := range plan.RunWishes(c.records.runs.open, c.records.nodes[s.node]) {
+		watched := slices.ContainsFunc(c.runWatchers, func(w *runWatcher) bool { return w.run == wish.Run })
+		wishes = append(wishes, RunWish{RunWish: wish, Watched: watched})
+	}
+	for run := range s.agent.Runs {
+		if c.records.runs.open[run] == nil {
+			delete(s.agent.Runs, run)
+		}
+	}
+	text := fmt.Sprintf("%+v", wishes)
+	if text == s.toldRuns {
+		return
+	}
+	s.toldRuns = text
+	s.send(Message{Runs: wishes})
+}
+
+// notifyRunsLocked wakes those who watch runs or wait for their nodes.
+func (c *Controller) notifyRunsLocked(runs []*kb.Run) {
+	for _, r := range runs {
+		for _, ch := range c.watchers[r.Job] {
+			select {
+			case ch <- struct{}{}:
+			default:
+			}
+		}
+		for _, w := range c.runWatchers {
+			if w.run == r.ID {
+				w.tell("", nil)
+			}
+		}
+	}
+}
+
+// logRuns tells every change of a run's state.
+func (c *Controller) logRuns(before map[uint64]*kb.Run, runs []*kb.Run) {
+	for _, r := range runs {
+		from := ""
+		if old := before[r.ID]; old != nil {
+			from = string(old.State)
+		}
+		if from != string(r.State) {
+			c.log.Info("profiling run changed", "run", r.ID, "job", r.Job.String(), "from", from, "to", string(r.State), "reason", r.Reason)
+		}
+	}
+}

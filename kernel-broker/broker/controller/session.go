@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+)
+
+// Desired is the whole wish that an agent is told.
+type Desired struct {
+	Generation uint64
+	// Kernel to boot, with its token and the signature that it has now; nil to
+	// keep what runs.
+	Kernel   *kb.Kernel
+	Token    string
+	Envelope []byte
+	// Attested: the broker holds Running for proven.
+	Attested bool
+	Running  kb.Ref
+	Jobs     []uint32
+	// Lost are the jobs that have the node and whose kernel it has lost.
+	Lost            []uint32
+	SlurmdAllowed   bool
+	SlurmdStart     uint64
+	SlurmdNotBefore time.Time
+	// SlurmdWait says the same by no clock.
+	SlurmdWait time.Duration
+	// NoBootAwaited: a start of slurmd that claims a boot is a crash to Slurm.
+	NoBootAwaited bool
+	// BootKnown: nobody tells Slurm of this boot, not even the first slurmd.
+	BootKnown bool
+	// Reboot: the machine is to boot, by its firmware.
+	Reboot bool
+}
+
+// desired makes the wish from a node's record.
+func desired(n *kb.Node, bootID string, now time.Time) Desired {
+	d := Desired{
+		Generation: n.Generation, SlurmdStart: n.SlurmdStart, SlurmdNotBefore: n.SlurmdNotBefore,
+		NoBootAwaited: !n.Waiting, BootKnown: n.KnownBoot != "" && n.KnownBoot == bootID,
+		Reboot:  n.Reboot != nil && n.Reboot.Due && n.Reboot.BootID == bootID,
+		Running: n.Running.Ref, Attested: n.Running.Ref.Profile != "" && n.Running.BootID == bootID,
+	}
+	// A time that is past is not told: the node's clock may be behind.
+	if !d.SlurmdNotBefore.After(now) {
+		d.SlurmdNotBefore = time.Time{}
+	} else {
+		d.SlurmdWait = d.SlurmdNotBefore.Sub(now)
+	}
+	// The wish stands while the node boots: an agent that is still there goes
+	// through with it, one on the new kernel finds its token.
+	if p := n.Pending; p != nil {
+		d.Kernel, d.Token = &p.Kernel, p.Token
+	}
+	d.SlurmdAllowed = d.Attested && n.Steady()
+	if n.Failure != nil && d.Attested && n.Running.Ref.IsStock() {
+		// A failed node that runs stock may serve: Slurm knows it as drained.
+		d.SlurmdAllowed = true
+	}
+	if !n.Lost.IsZero() {
+		d.Lost = []uint32{n.Lost.Job}
+	}
+	d.SlurmdAllowed = d.SlurmdAllowed && !n.SlurmdHeld
+	if !n.Owner.IsZero() {
+		d.Jobs = []uint32{n.Owner.Job}
+	}
+	return d
+}
+
+// Message is what a session has to tell its agent.
+type Message struct {
+	Desired  *Desired
+	Answer   *EndingAnswer
+	Snapshot string
+	// Runs is all that is wanted of the node's collectors; nil in other messages.
+	Runs []RunWish
+}
+
+// EndingAnswer answers an epilog's query.
+type EndingAnswer struct {
+	Query uint64
+	Kept  bool
+}
+
+// Session is one agent's stream. Its methods may be called by any goroutine.
+type Session struct {
+	controller *Controller
+	node       string
+	agent      plan.Agent
+	query      uint64
+	report     reported
+	slurmd     *slurmdWord // nil before the first
+	dropped    int         // reports that there was no room for
+	told       uint64      // the generation told last
+	toldBefore bool
+	toldRuns   string // the wishes for runs told last; "" before the first
+	out        chan Message
+	replaced   chan struct{}
+}
+
+// reported is a step of a switch, as its node last said it.
+type reported struct {
+	generation uint64
+	state      plan.ReportState
+}
+
+// slurmdWord is what a node last said of its slurmd.
+type slurmdWord struct {
+	start   uint64
+	running bool
+	detail  string
+}
+
+// outbox is how many messages may wait for a slow agent; past it the stream is
+// cut, and the agent dials again.
+const outbox = 64
+
+// Messages to send, in order.
+func (s *Session) Messages() <-chan Message { return s.out }
+
+// Replaced is closed when a newer stream of the node took over, or when the
+// agent is too slow.
+func (s *Session) Replaced() <-chan struct{} { return s.replaced }
+
+// Attach begins a session; Detach must end it.
+func (c *Controller) Attach(node string, boot kb.Boot, inventory kb.Inventory, slurmd bool) (*Session, error) {
+	if err := kb.ValidateNodeName(node); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.view.At.IsZero() {
+		if _, known := c.view.Nodes[node]; !known {
+			return nil, fmt.Errorf("node %q is not in slurmctld's configuration: %w", node, kb.ErrNotFound)
+		}
+	}
+	boot, err := c.pace.hello(c.records.nodes[node], node, boot, inventory)
+	if err != nil {
+		return nil, err
+	}
+	if old := c.sessions[node]; old != nil {
+		close(old.replaced)
+	}
+	now := c.clock.Now()
+	s := &Session{
+		controller: c, node: node, out: make(chan Message, outbox), replaced: make(chan struct{}),
+		agent: plan.Agent{Connected: true, Since: now, Boot: boot, Inventory: inventory,
+			Slurmd: plan.Slurmd{Running: slurmd, At: now}},
+	}
+	c.sessions[node] = s
+	c.nodeLog(c.pace.words.streams, node).Info("agent connected", "boot_id", boot.BootID, "release", boot.Release, "token", boot.Token != "")
+	if c.snapshot != "" {
+		s.send(Message{Snapshot: c.snapshot})
+	}
+	c.kickLocked()
+	return s, nil
+}
+
+// Detach ends the session, unless a newer one has.
+func (s *Session) Detach() {
+	c := s.controller
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sessions[s.node] == s {
+		delete(c.sessions, s.node)
+		c.lost[s.node] = c.clock.Now()
+		c.nodeLog(c.pace.words.streams, s.node).Info("agent gone")
+		c.kickLocked()
+	}
+}
+
+// Report takes in the agent's word on a boot. While the store is away they wait;
+// the newest tell most.
+func (s *Session) Report(r plan.Report) {
+	r.At = s.controller.clock.Now()
+	news := false
+	s.update(func() {
+		step := reported{r.Generation, r.State}
+		news, s.report = s.report != step, step
+		if over := len(s.agent.Reports) + 1 - maxReports; over > 0 {
+			s.agent.Reports = slices.Delete(s.agent.Reports, 0, over)
+			s.dropped += over
+		}
+		s.agent.Reports = append(s.agent.Reports, r)
+	})
+	s.reportLog(news).Info("agent reports", "generation", r.Generation, "state", string(r.State), "detail", r.Detail)
+}
+
+// Slurmd takes in the agent's word on its slurmd.
+func (s *Session) Slurmd(start uint64, running bool, detail string) {
+	word := slurmdWord{start, running, detail}
+	news := false
+	s.update(func() {
+		news, s.slurmd = s.slurmd == nil || *s.slurmd != word, &word
+		if running && !s.agent.Slurmd.Running {
+			s.controller.eagerForLocked(s.node)
+			s.controller.lookFor(s.node)
+		}
+		s.agent.Slurmd = plan.Slurmd{Start: start, Running: running, At: s.controller.clock.Now()}
+	})
+	s.reportLog(news).Info("agent reports slurmd", "running", running, "start", start, "detail", detail)
+}
+
+// Refused takes in what the gate refused in this boot of the node.
+func (s *Session) Refused(refusals []kb.GateRefusal) {
+	news := 0
+	s.update(func() {
+		news = len(refusals) - len(s.agent.Refusals)
+		s.agent.Refusals = refusals
+	})
+	if news > 0 {
+		last := refusals[len(refusals)-1]
+		s.reportLog(true).Warn("gate refused a job", "job", last.Job, "at", last.At, "cause", last.Cause)
+	}
+}
+
+// Ending takes in an epilog's query.
+func (s *Session) Ending(query uint64, job uint32) {
+	s.update(func() {
+		s.agent.Ending, s.agent.EndingSince, s.query = job, s.controller.clock.Now(), query
+		if s.controller.endsLocked(s) {
+			s.controller.lookFor(s.node)
+		}
+	})
+}
+
+// heard forgets the reports that a pass has taken in.
+func (s *Session) heard(reports int) {
+	s.agent.Reports = s.agent.Reports[reports:]
+	if s.dropped > 0 {
+		s.controller.log.Warn("reports of an agent dropped: more came than could be taken in", "node", s.node, "reports", s.dropped)
+		s.dropped = 0
+	}
+}
+
+func (s *Session) update(change func()) {
+	s.controller.mu.Lock()
+	defer s.controller.mu.Unlock()
+	change()
+	s.controller.kickLocked()
+}
+
+// send queues a message; the controller's lock is held.
+func (s *Session) send(m Message) {
+	select {
+	case s.out <- m:
+	default:
+		select {
+		case <-s.replaced:
+		default:
+			close(s.replaced)
+			delete(s.controller.sessions, s.node)
+			s.controller.lost[s.node] = s.controller.clock.Now()
+		}
+	}
+}
+
+// tell sends the newest wish if the agent has not heard it.
+func (s *Session) tell(n *kb.Node) {
+	if s.toldBefore && s.told == n.Generation {
+		return
+	}
+	d := desired(n, s.agent.Boot.BootID, s.controller.clock.Now())
+	if d.Kernel != nil {
+		d.Envelope = s.controller.kernels.envelope(d.Kernel.Ref())
+	}
+	s.told, s.toldBefore = n.Generation, true
+	s.send(Message{Desired: &d})
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// Slurm is what the controller needs of slurmctld.
+type Slurm interface {
+	View(ctx context.Context, comments bool) (kb.SlurmView, error)
+	AdminComment(ctx context.Context, job uint32) (string, error)
+	ArmReturn(ctx context.Context, nodes []string) error
+	Label(ctx context.Context, node, reason string) error
+	Disarm(ctx context.Context, nodes []string) error
+	Drain(ctx context.Context, node, reason string) error
+	Down(ctx context.Context, node, reason string) error
+	UndoPrologDrain(ctx context.Context, node, by string) error
+	Boot(ctx context.Context) (string, error)
+	EndWait(ctx context.Context, node string) error
+	Resume(ctx context.Context, node string) error
+	SayAgain(ctx context.Context, node, reason, state string) error
+	SettleBoot(ctx context.Context, node, reason string) error
+	Hold(ctx context.Context, reference string) error
+	HoldForUser(ctx context.Context, reference string) error
+	Requeue(ctx context.Context, reference string) error
+	Cancel(ctx context.Context, reference string) error
+	StartNow(ctx context.Context, reference string) error
+	Comment(ctx context.Context, reference, text string) error
+	SetNoRequeue(ctx context.Context, reference string) error
+	Reserve(ctx context.Context, name, reference, user string, nodes []string) error
+	DropReservation(ctx context.Context, name string) error
+}
+
+// Resetter resets a node from outside, as a BMC does.
+type Resetter interface {
+	Reset(ctx context.Context, node string) error
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
+)
+
+// lines of the log that have a part.
+func (l *logText) lines(part string) (found []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		if strings.Contains(line, part) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+var leftOut = regexp.MustCompile(`left_out=(\d+)`)
+
+// leftOutOf adds up what lines say was left out before them.
+func leftOutOf(t *testing.T, lines []string) (sum int) {
+	t.Helper()
+	for _, line := range lines {
+		if found := leftOut.FindStringSubmatch(line); found != nil {
+			n, err := strconv.Atoi(found[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += n
+		}
+	}
+	return sum
+}
+
+// besides are lines that are no words of a node's.
+func besides(lines []string) (n int) {
+	for _, line := range lines {
+		if !strings.Contains(line, `msg="agent reports`) {
+			n++
+		}
+	}
+	return n
+}
+
+// A node that says something without end, be it the same or not, leaves a few
+// lines; what was left out is told, and another node's words are all there.
+func TestLinesOfOneNode(t *testing.T) {
+	const (
+		all   = 3000
+		pause = 20 * time.Millisecond // a node's pace
+	)
+	text := strings.Repeat("x", 1024)
+	most := linesRate.Burst + int(linesRate.PerSecond*(all*pause).Seconds()) + 1
+	for name, c := range map[string]struct {
+		part string
+		most int
+		say  func(s *Session, i int)
+	}{
+		"one report": {`msg="agent reports"`, 1, func(s *Session, _ int) {
+			s.Report(plan.Report{Generation: 99, State: plan.ReportFetching, Detail: text})
+		}},
+		"one report in other words": {`msg="agent reports"`, 1, func(s *Session, i int) {
+			s.Report(plan.Report{Generation: 99, State: plan.ReportFetching, Detail: fmt.Sprint(text, i)})
+		}},
+		"reports": {`msg="agent reports"`, most, func(s *Session, i int) {
+			s.Report(plan.Report{Generation: uint64(i + 1), State: plan.ReportFetching, Detail: text})
+		}},
+		"one word on slurmd": {`msg="agent reports slurmd"`, 1, func(s *Session, _ int) { s.Slurmd(0, true, text) }},
+		"words on slurmd":    {`msg="agent reports slurmd"`, most, func(s *Session, i int) { s.Slurmd(0, i%2 == 0, text) }},
+		"runs that there are not": {`msg="agent reports on a run"`, most, func(s *Session, i int) {
+			s.RunReport(uint64(i+1), plan.RunReport{State: kb.RunNodeLooking, Reason: text}, nil)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(p *paced) {
+				one, other := p.attach("n1", kb.StockProfile, "", bootOne), p.attach("n2", kb.StockProfile, "", bootTwo)
+				for i := range all {
+					if c.say(one.Session, i); i%1000 == 999 {
+						other.Report(plan.Report{Generation: uint64(i), State: plan.ReportLoaded, Detail: "of another"})
+					}
+					time.Sleep(pause)
+				}
+				if lines := p.log.lines(`detail="of another"`); len(lines) != all/1000 || leftOutOf(t, lines) != 0 {
+					t.Errorf("another node: %q", lines)
+				}
+				if lines := p.log.lines(c.part + " node=n1"); len(lines) > c.most || len(lines) == 0 {
+					t.Errorf("%d lines of %d messages, more than %d", len(lines), all, c.most)
+				}
+				// When it comes to its senses, what was left out is told.
+				time.Sleep(time.Minute)
+				one.Report(plan.Report{Generation: 1 << 20, State: plan.ReportLoaded})
+				if lines := p.log.lines(" node=n1 "); len(lines)+leftOutOf(t, lines) != all+1+besides(lines) {
+					t.Errorf("%d lines, and %d left out, of %d messages", len(lines), leftOutOf(t, lines), all+1)
+				}
+				one.Detach()
+				other.Detach()
+			})
+		})
+	}
+}
+
+// Nor do streams that come and go without end fill the log, and what a node says
+// keeps nobody from seeing that it came.
+func TestLinesOfStreams(t *testing.T) {
+	inBubble(t, func(p *paced) {
+		hello := func() *Session {
+			k := simKernel(kb.StockProfile)
+			s, err := p.c.Attach("n1", kb.Boot{BootID: bootOne, BuildID: k.BuildID, Release: k.Release}, large(1), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		s := hello()
+		for i := range 500 {
+			s.Report(plan.Report{Generation: uint64(i + 1), State: plan.ReportFetching})
+		}
+		s.Detach()
+		if lines := p.log.lines(`msg="agent `); len(lines) != linesRate.Burst+2 || !strings.Contains(lines[len(lines)-1], "agent gone") {
+			t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
+		}
+		for range 500 {
+			hello().Detach()
+		}
+		if lines := append(p.log.lines("agent connected"), p.log.lines("agent gone")...); len(lines) != linesRate.Burst {
+			t.Errorf("%d lines of 501 streams", len(lines))
+		}
+		time.Sleep(time.Minute)
+		hello().Detach()
+		if lines := append(p.log.lines("agent connected"), p.log.lines("agent gone")...); len(lines)+leftOutOf(t, lines) != 2*502 {
+			t.Errorf("%d lines, and %d left out, of 502 streams", len(lines), leftOutOf(t, lines))
+		}
+	})
+}
+
+// An operator sees every step of switches that follow each other at once.
+func TestEveryStepOfASwitchIsInTheLog(t *testing.T) {
+	inBubble(t, func(p *paced) {
+		steps := []plan.ReportState{plan.ReportFetching, plan.ReportLoaded, plan.ReportExecuting}
+		const switches = 2 // to a job's kernel, and back
+		for i := range switches {
+			agent := p.attach("n1", kb.StockProfile, "", fmt.Sprint(bootOne[:len(bootOne)-1], i))
+			agent.Slurmd(uint64(i), false, "")
+			agent.Slurmd(uint64(i), true, "")
+			for _, run := range []kb.RunNodeState{kb.RunNodeLooking, kb.RunNodeDelivered} {
+				agent.RunReport(1, plan.RunReport{State: run}, nil)
+			}
+			for _, state := range steps {
+				agent.Report(plan.Report{Generation: uint64(i + 1), State: state})
+			}
+			agent.Detach()
+		}
+		for part, want := range map[string]int{
+			`msg="agent connected" node=n1`: 1, `msg="agent gone" node=n1`: 1, `msg="agent reports" node=n1`: len(steps),
+			`msg="agent reports slurmd" node=n1`: 2, `msg="agent reports on a run" node=n1`: 2, "left_out": 0,
+		} {
+			if lines := p.log.lines(part); len(lines) != switches*want {
+				t.Errorf("%s: %d lines, want %d", part, len(lines), switches*want)
+			}
+		}
+	})
+}

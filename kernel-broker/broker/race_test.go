@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-
-//go:build race
-
-package broker
-
-// raced: the race detector is in.
-const raced = true

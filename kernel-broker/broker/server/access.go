@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+)
+
+// audience is who may call a method. Administrators may call everything.
+type audience int
+
+const (
+	// anyone: every local user, and whoever reaches the TCP port.
+	anyone audience = iota + 1
+	// agents: nodes that prove themselves by a certificate; where TLS is off,
+	// whoever reaches the TCP port, from a privileged port when the server asks
+	// for that. No local users: a node is not posed as from a login shell on
+	// the broker's host.
+	agents
+	// fetchers: agents, and users.
+	fetchers
+	// users: everybody on the broker's host, and whom MUNGE vouches for.
+	users
+	// slurm: Slurm's user on the broker's host, as its hooks are.
+	slurm
+	// administrators: whom the policy lets; see actions.
+	administrators
+)
+
+func (a audience) String() string {
+	return map[audience]string{
+		anyone: "anyone", agents: "node agents", fetchers: "node agents and users", users: "users",
+		slurm: "Slurm's user and administrators on the broker's host", administrators: "administrators",
+	}[a]
+}
+
+// rule is what holds for a method.
+type rule struct {
+	may audience
+	// limit ends a call that takes longer, from its first byte on; 0 for agents'
+	// streams, which end with the node, its certificate or its silence.
+	limit time.Duration
+	does  effect
+}
+
+// effect is what a method does, for the record's sake.
+type effect int
+
+const (
+	// reads changes nothing. It is recorded with what came of it, as far as one
+	// does not do it too often; not where it is for anyone and for nodes.
+	reads effect = iota + 1
+	// reports is what nodes say of themselves and their work, all the time and by
+	// the thousand. The broker's log and its store have that; what is refused of
+	// it is on record.
+	reports
+	// changes is on record, on the disk, before it is done, or refused. Of a
+	// certificate too: a node whose certificate ends while nothing can be recorded
+	// has to be enrolled again.
+	changes
+	// returns brings nodes back to service: a job's end and a reboot. A node would
+	// be lost to all by a refusal, so it is done without a record, too, and counted.
+	returns
+)
+
+const (
+	shortly = 15 * time.Second
+	// A plain job that wants to be looked at waits for its collectors, as long as
+	// runs.standby says: ten minutes at most.
+	standby  = 11 * time.Minute
+	transfer = 30 * time.Minute
+	// A job's prolog waits no longer than a day (client.yaml), and who watches
+	// for longer asks again.
+	lasting = 24 * time.Hour
+	forever = 0
+)
+
+// rules is the one table of who may call what, and for how long. A method
+// that is missing here cannot be called.
+var rules = map[string]rule{
+	api.CatalogService_ListProfiles_FullMethodName:      {users, shortly, reads},
+	api.CatalogService_GetProfile_FullMethodName:        {users, shortly, reads},
+	api.CatalogService_CheckProfile_FullMethodName:      {users, shortly, reads},
+	api.CatalogService_ApplyProfile_FullMethodName:      {administrators, shortly, changes},
+	api.CatalogService_ReleaseQuarantine_FullMethodName: {administrators, shortly, changes},
+	api.CatalogService_RetireProfile_FullMethodName:     {administrators, shortly, changes},
+	api.CatalogService_PromoteVersion_FullMethodName:    {administrators, shortly, changes},
+	api.CatalogService_QuarantineVersion_FullMethodName: {administrators, shortly, changes},
+	api.CatalogService_SignVersion_FullMethodName:       {administrators, shortly, changes},
+	api.CatalogService_UploadArtifact_FullMethodName:    {administrators, transfer, changes},
+	api.CatalogService_GetArtifact_FullMethodName:       {administrators, shortly, reads},
+	api.CatalogService_ListArtifacts_FullMethodName:     {administrators, shortly, reads},
+	api.CatalogService_CollectArtifacts_FullMethodName:  {administrators, transfer, changes},
+	api.CatalogService_FetchArtifact_FullMethodName:     {fetchers, transfer, reads},
+	api.CatalogService_GetSnapshot_FullMethodName:       {anyone, shortly, reads},
+
+	api.AllocationService_EnsureKernel_FullMethodName: {slurm, lasting, changes},
+	api.AllocationService_ReleaseJob_FullMethodName:   {slurm, shortly, returns},
+	api.AllocationService_NoteReboot_FullMethodName:   {slurm, shortly, returns},
+	api.AllocationService_GetJob_FullMethodName:       {users, shortly, reads},
+	api.AllocationService_ListJobs_FullMethodName:     {users, shortly, reads},
+
+	api.NodeService_Connect_FullMethodName:   {agents, forever, reports},
+	api.NodeService_ListNodes_FullMethodName: {users, shortly, reads},
+	api.NodeService_GetNode_FullMethodName:   {users, shortly, reads},
+
+	api.RunService_RequestRun_FullMethodName:    {administrators, shortly, changes},
+	api.RunService_CancelRun_FullMethodName:     {administrators, shortly, changes},
+	api.RunService_BeginRun_FullMethodName:      {slurm, standby, changes},
+	api.RunService_ListRuns_FullMethodName:      {users, shortly, reads},
+	api.RunService_GetRun_FullMethodName:        {users, shortly, reads},
+	api.RunService_WatchRun_FullMethodName:      {users, lasting, reads},
+	api.RunService_UploadRunFile_FullMethodName: {agents, transfer, reports},
+	api.RunService_GetRunFile_FullMethodName:    {agents, shortly, reads},
+	api.RunService_DeliverRun_FullMethodName:    {agents, shortly, changes},
+
+	// Who has a token is no node yet; the token is looked at by the service, also
+	// before the call is on record.
+	api.TrustService_Enrol_FullMethodName:            {anyone, shortly, changes},
+	api.TrustService_GetAuthority_FullMethodName:     {anyone, shortly, reads},
+	api.TrustService_Renew_FullMethodName:            {agents, shortly, changes},
+	api.TrustService_CreateNodeToken_FullMethodName:  {administrators, shortly, changes},
+	api.TrustService_RevokeNode_FullMethodName:       {administrators, shortly, changes},
+	api.TrustService_ListCertificates_FullMethodName: {administrators, shortly, reads},
+	api.TrustService_RotateAuthority_FullMethodName:  {administrators, shortly, changes},
+
+	api.PolicyService_TestPolicy_FullMethodName: {users, shortly, reads},
+	api.PolicyService_GetPolicy_FullMethodName:  {administrators, shortly, reads},
+
+	api.HealthService_GetHealth_FullMethodName: {users, shortly, reads},
+
+	// Agents ask before their last word, to know that what they sent arrived.
+	grpc_health_v1.Health_Check_FullMethodName: {anyone, shortly, reads},
+	grpc_health_v1.Health_List_FullMethodName:  {users, shortly, reads},
+	grpc_health_v1.Health_Watch_FullMethodName: {users, lasting, reads},
+
+	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      {users, transfer, reads},
+	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {users, transfer, reads},
+}
+
+// door decides who comes in.
+type door struct {
+	administrators []uint32
+	slurmUsers     []uint32
+	privileged     bool // agents must dial from a privileged port
+	certificates   bool // agents must show a certificate
+}
+
+// check returns kernelbroker.ErrDenied with who may and who the caller is.
+func (d door) check(method string, caller Caller) error {
+	if d.open(rules[method].may, caller) {
+		return nil
+	}
+	name := method[strings.LastIndexByte(method, '/')+1:]
+	may := rules[method].may
+	switch {
+	case may == 0:
+		return fmt.Errorf("%s: nobody may call this: %w", name, kernelbroker.ErrDenied)
+	case (may == agents || may == fetchers) && !caller.Local && d.certificates:
+		return fmt.Errorf("%s: agents have to show a node's certificate, %s shows none: %w", name, caller, kernelbroker.ErrDenied)
+	case (may == agents || may == fetchers) && !caller.Local:
+		return fmt.Errorf("%s: agents have to dial from a port below %d, you came from %s: %w",
+			name, firstOpenPort, caller, kernelbroker.ErrDenied)
+	case may == slurm && !caller.Local:
+		return fmt.Errorf("%s is for %s; you came over the network from %s: %w", name, may, caller, kernelbroker.ErrDenied)
+	case !caller.Known() && caller.Node.Name.IsZero():
+		return fmt.Errorf("%s is for %s, and nothing proves who you are, over the network from %s (kernelctl has MUNGE prove it): %w",
+			name, may, caller, kernelbroker.ErrUnproven)
+	case !caller.Local:
+		return fmt.Errorf("%s is for %s; you are %s: %w", name, may, caller, kernelbroker.ErrDenied)
+	}
+	return fmt.Errorf("%s is for %s; you are uid %d: %w", name, may, caller.UID, kernelbroker.ErrDenied)
+}
+
+func (d door) open(may audience, caller Caller) bool {
+	if d.certificates && may == agents {
+		return d.agent(caller) // not even root poses as a node
+	}
+	if caller.Local && slices.Contains(d.administrators, caller.UID) {
+		return may != 0
+	}
+	switch may {
+	case anyone:
+		return true
+	case agents:
+		return d.agent(caller)
+	case fetchers:
+		return caller.Known() || d.agent(caller)
+	case users:
+		return caller.Known()
+	case slurm:
+		return caller.Local && slices.Contains(d.slurmUsers, caller.UID)
+	}
+	return false
+}
+
+func (d door) agent(caller Caller) bool {
+	if d.certificates {
+		return caller.Node.Name.Role == mtls.Node
+	}
+	return !caller.Local && (caller.PrivilegedPort || !d.privileged)
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
+)
+
+// Allocations is what AllocationService serves.
+type Allocations interface {
+	Ensure(ctx context.Context, r controller.Request) (<-chan controller.Progress, error)
+	Release(id kernelbroker.JobID)
+	NoteReboot(ctx context.Context, nodes []string, hasProgram bool) ([]string, error)
+	Job(ctx context.Context, job uint32, restart *uint32) (*kernelbroker.Allocation, error)
+	Waiting(ctx context.Context, job uint32) (kernelbroker.SlurmJob, error)
+	Jobs(ctx context.Context, limit int, of *uint32) ([]*kernelbroker.Allocation, error)
+}
+
+const (
+	defaultJobs = 100
+	mostJobs    = 1000
+)
+
+// NewAllocationService serves allocations.
+func NewAllocationService(a Allocations) api.AllocationServiceServer {
+	return &allocationService{allocations: a}
+}
+
+type allocationService struct {
+	api.UnimplementedAllocationServiceServer
+	allocations Allocations
+}
+
+// EnsureKernel implements api.AllocationServiceServer.
+func (s *allocationService) EnsureKernel(r *api.EnsureKernelRequest, stream api.AllocationService_EnsureKernelServer) error {
+	ref, err := kernelbroker.ParseRef(r.GetProfile())
+	if err != nil {
+		return err
+	}
+	if r.GetJobId() == 0 || len(r.GetNodes()) == 0 {
+		return fmt.Errorf("a job id and nodes are needed: %w", kernelbroker.ErrInvalid)
+	}
+	for _, node := range r.GetNodes() {
+		if err := kernelbroker.ValidateNodeName(node); err != nil {
+			return err
+		}
+	}
+	progress, err := s.allocations.Ensure(stream.Context(), controller.Request{
+		ID: kernelbroker.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()}, Ref: ref, Nodes: slices.Clone(r.GetNodes()),
+	})
+	if err != nil {
+		return err
+	}
+	for p := range progress {
+		response := &api.EnsureKernelResponse{Phase: phases[p.Phase], Message: p.Message,
+			NodesReady: uint32(p.Ready), NodesTotal: uint32(p.Total)} //nolint:gosec // G115: counts of nodes, at most 65,536
+		if err := stream.Send(response); err != nil {
+			return err
+		}
+		switch p.Phase {
+		case kernelbroker.PhaseReady, kernelbroker.PhaseFailed:
+			return nil
+		case kernelbroker.PhaseReturning, kernelbroker.PhaseDone:
+			return fmt.Errorf("job %d left before its kernel was ready: %w", r.GetJobId(), kernelbroker.ErrPrecluded)
+		}
+	}
+	return stream.Context().Err()
+}
+
+// ReleaseJob implements api.AllocationServiceServer.
+func (s *allocationService) ReleaseJob(_ context.Context, r *api.ReleaseJobRequest) (*api.ReleaseJobResponse, error) {
+	if r.GetJobId() == 0 {
+		return nil, fmt.Errorf("a job id is needed: %w", kernelbroker.ErrInvalid)
+	}
+	s.allocations.Release(kernelbroker.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()})
+	return &api.ReleaseJobResponse{}, nil
+}
+
+// NoteReboot implements api.AllocationServiceServer.
+func (s *allocationService) NoteReboot(ctx context.Context, r *api.NoteRebootRequest) (*api.NoteRebootResponse, error) {
+	for _, node := range r.GetNodes() {
+		if err := kernelbroker.ValidateNodeName(node); err != nil {
+			return nil, err
+		}
+	}
+	others, err := s.allocations.NoteReboot(ctx, r.GetNodes(), r.GetHasProgram())
+	if err != nil {
+		return nil, err
+	}
+	return &api.NoteRebootResponse{WithoutAgent: others}, nil
+}
+
+// GetJob implements api.AllocationServiceServer.
+func (s *allocationService) GetJob(ctx context.Context, r *api.GetJobRequest) (*api.GetJobResponse, error) {
+	if r.GetJobId() == 0 {
+		return nil, fmt.Errorf("a job id is needed: %w", kernelbroker.ErrInvalid)
+	}
+	job, err := s.job(ctx, r)
+	if err := sightOf(ctx).hidden(ctx, fmt.Sprintf("job %d", r.GetJobId()), job.GetUid(), err); err != nil {
+		return nil, err
+	}
+	return &api.GetJobResponse{Job: job}, nil
+}
+
+// job is an allocation or, where there is none, a job that waits for one.
+func (s *allocationService) job(ctx context.Context, r *api.GetJobRequest) (*api.Job, error) {
+	a, err := s.allocations.Job(ctx, r.GetJobId(), r.RestartCount)
+	if err == nil {
+		return jobToProto(a), nil
+	}
+	if r.RestartCount != nil || !errors.Is(err, kernelbroker.ErrNotFound) {
+		return nil, err
+	}
+	waiting, err := s.allocations.Waiting(ctx, r.GetJobId())
+	if err != nil {
+		return nil, err
+	}
+	return waitingToProto(waiting)
+}
+
+// waitingToProto says of a job that waits what it asked for, and for what it
+// waits.
+func waitingToProto(j kernelbroker.SlurmJob) (*api.Job, error) {
+	ref, asked := j.Requested()
+	if list, profiled := j.Profiling(); !asked && profiled {
+		return nil, fmt.Errorf("job %s asked for no kernel, but to be profiled (%s; kernelctl run list): %w", j.Reference, list, kernelbroker.ErrNotFound)
+	}
+	reason := "it waits in Slurm: " + j.Reason
+	switch {
+	case j.State != "PENDING":
+		reason = "it has its nodes, and its prolog has not asked for the kernel yet"
+	case j.Reason == "JobHeldUser" || strings.Contains(j.Reason, "held state"): // job requeued in held state
+		reason = "it is held (" + j.Reason + "): scontrol release " + j.Reference
+	case j.Reason == "JobHeldAdmin":
+		reason = "it is held by an administrator, who may release it (JobHeldAdmin)"
+	}
+	if !asked {
+		reason += "; " + j.AdminComment
+	}
+	return &api.Job{JobId: j.ID, RestartCount: j.Restart, Reference: j.Reference, User: j.User, Uid: j.UID, Nodes: j.Nodes,
+		Profile: ref.Profile, Version: ref.Version, Phase: api.AllocationPhase_ALLOCATION_PHASE_WAITING, Reason: reason}, nil
+}
+
+// ListJobs implements api.AllocationServiceServer.
+func (s *allocationService) ListJobs(ctx context.Context, r *api.ListJobsRequest) (*api.ListJobsResponse, error) {
+	limit := int(r.GetLimit())
+	if limit == 0 {
+		limit = defaultJobs
+	}
+	list, err := s.allocations.Jobs(ctx, min(limit, mostJobs), sightOf(ctx).whose(ctx))
+	if err != nil {
+		return nil, err
+	}
+	response := &api.ListJobsResponse{}
+	for _, a := range list {
+		response.Jobs = append(response.Jobs, jobToProto(a))
+	}
+	return response, nil
+}
+
+var phases = map[kernelbroker.Phase]api.AllocationPhase{
+	kernelbroker.PhaseAccepted:  api.AllocationPhase_ALLOCATION_PHASE_ACCEPTED,
+	kernelbroker.PhaseSwitching: api.AllocationPhase_ALLOCATION_PHASE_SWITCHING,
+	kernelbroker.PhaseReady:     api.AllocationPhase_ALLOCATION_PHASE_READY,
+	kernelbroker.PhaseReturning: api.AllocationPhase_ALLOCATION_PHASE_RETURNING,
+	kernelbroker.PhaseDone:      api.AllocationPhase_ALLOCATION_PHASE_DONE,
+	kernelbroker.PhaseFailed:    api.AllocationPhase_ALLOCATION_PHASE_FAILED,
+}
+
+func jobToProto(a *kernelbroker.Allocation) *api.Job {
+	job := &api.Job{
+		JobId: a.ID.Job, RestartCount: a.ID.Restart, Reference: a.Reference, User: a.User, Uid: a.UID,
+		Profile: a.Kernel.Profile, Version: a.Kernel.Version, Nodes: a.Nodes, Phase: phases[a.Phase],
+		Reason: a.Reason, HandedTo: a.HandedTo,
+		Before: proofsToProto(a.Had(), a.Before), During: proofsToProto(a.Had(), a.During), After: proofsToProto(a.Had(), a.After),
+	}
+	for _, e := range a.Timeline {
+		job.Timeline = append(job.Timeline, &api.TimelineEvent{At: TimeToProto(e.At), Node: e.Node, Event: e.Event, Detail: e.Detail})
+	}
+	return job
+}
+
+func proofsToProto(nodes []string, proofs map[string]kernelbroker.Proof) []*api.NodeProof {
+	var out []*api.NodeProof
+	for _, name := range nodes {
+		if p, ok := proofs[name]; ok {
+			out = append(out, &api.NodeProof{Node: name, Release: p.Release, BuildId: p.BuildID, BootId: p.BootID,
+				Profile: p.Ref.Profile, Version: p.Ref.Version})
+		}
+	}
+	return out
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+// boundStream hands a message to its service only when it is the one that was
+// vouched for. Until then nothing is sent either: a service that answers before
+// it has received would answer to nobody in particular.
+type boundStream struct {
+	grpc.ServerStream
+	binds func(any) error // nil: nothing was vouched for
+	bound atomic.Bool
+	about atomic.Value // what the first message is about, a string
+}
+
+var errUnbound = fmt.Errorf("the call's first message, which was vouched for, has not come: %w", kernelbroker.ErrUnproven)
+
+// RecvMsg implements grpc.ServerStream.
+func (s *boundStream) RecvMsg(message any) error {
+	if err := s.ServerStream.RecvMsg(message); err != nil {
+		return err
+	}
+	if s.bound.Load() {
+		return nil
+	}
+	if s.binds != nil {
+		if err := s.binds(message); err != nil {
+			return statusOf(err)
+		}
+	}
+	s.about.Store(objectOf(message))
+	s.bound.Store(true)
+	return nil
+}
+
+// SendMsg implements grpc.ServerStream.
+func (s *boundStream) SendMsg(message any) error {
+	if s.binds != nil && !s.bound.Load() {
+		return statusOf(errUnbound)
+	}
+	return s.ServerStream.SendMsg(message)
+}
+
+// ended turns the end of a stream that never received what was vouched for into
+// an error.
+func (s *boundStream) ended(err error) error {
+	if err == nil && s.binds != nil && !s.bound.Load() {
+		return errUnbound
+	}
+	return err
+}
+
+// object is what the first message is about; empty before it came.
+func (s *boundStream) object() string {
+	about, _ := s.about.Load().(string)
+	return about
+}

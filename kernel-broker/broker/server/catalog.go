@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"os/user"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
+)
+
+// Catalog is what the service needs of the catalog. Errors are the domain's.
+type Catalog interface {
+	List(ctx context.Context) ([]kernelbroker.Profile, error)
+	Get(ctx context.Context, name string) (kernelbroker.Profile, error)
+	Check(ctx context.Context, ref kernelbroker.Ref) (kernelbroker.ProfileVersion, error)
+	Apply(ctx context.Context, requestID string, profile kernelbroker.Profile) (kernelbroker.Profile, bool, error)
+	ReleaseQuarantine(ctx context.Context, requestID string, ref kernelbroker.Ref) error
+	Retire(ctx context.Context, requestID string, ref kernelbroker.Ref, reason string) (kernelbroker.Profile, bool, error)
+	Promote(ctx context.Context, requestID string, ref kernelbroker.Ref) (kernelbroker.Profile, bool, error)
+	Quarantine(ctx context.Context, requestID string, ref kernelbroker.Ref, reason string) (kernelbroker.Profile, bool, error)
+	Sign(ctx context.Context, requestID string, ref kernelbroker.Ref, envelope []byte) (kernelbroker.Profile, bool, error)
+	Snapshot(ctx context.Context) (string, error)
+}
+
+type catalogService struct {
+	api.UnimplementedCatalogServiceServer
+	guard     *authz.Guard
+	catalog   Catalog
+	artifacts Artifacts
+	maxBytes  uint64
+}
+
+func (s *catalogService) ListProfiles(ctx context.Context, _ *api.ListProfilesRequest) (*api.ListProfilesResponse, error) {
+	profiles, err := s.catalog.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	response := &api.ListProfilesResponse{}
+	for _, p := range profiles {
+		response.Profiles = append(response.Profiles, ProfileToProto(p))
+	}
+	return response, nil
+}
+
+func (s *catalogService) GetProfile(ctx context.Context, r *api.GetProfileRequest) (*api.GetProfileResponse, error) {
+	p, err := s.catalog.Get(ctx, r.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return &api.GetProfileResponse{Profile: ProfileToProto(p)}, nil
+}
+
+func (s *catalogService) CheckProfile(ctx context.Context, r *api.CheckProfileRequest) (*api.CheckProfileResponse, error) {
+	ref, err := kernelbroker.ParseRef(r.GetProfile())
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.catalog.Check(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	caller := CallerOf(ctx)
+	d, err := s.guard.Judge(ctx, caller.asker(), authz.Use, ref.Profile, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &api.CheckProfileResponse{Name: v.Kernel.Profile, Version: v.Kernel.Version, Proviso: d.Proviso}, nil
+}
+
+func (s *catalogService) ApplyProfile(ctx context.Context, r *api.ApplyProfileRequest) (*api.ApplyProfileResponse, error) {
+	p, changed, err := s.catalog.Apply(by(ctx, r.GetReason()), r.GetRequestId(), ProfileFromProto(r.GetProfile()))
+	if err != nil {
+		return nil, err
+	}
+	return &api.ApplyProfileResponse{Profile: ProfileToProto(p), Changed: changed}, nil
+}
+
+func (s *catalogService) ReleaseQuarantine(ctx context.Context, r *api.ReleaseQuarantineRequest) (*api.ReleaseQuarantineResponse, error) {
+	ref := kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}
+	if err := s.catalog.ReleaseQuarantine(by(ctx, r.GetReason()), r.GetRequestId(), ref); err != nil {
+		return nil, err
+	}
+	return &api.ReleaseQuarantineResponse{}, nil
+}
+
+func (s *catalogService) RetireProfile(ctx context.Context, r *api.RetireProfileRequest) (*api.RetireProfileResponse, error) {
+	ref := kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}
+	p, changed, err := s.catalog.Retire(by(ctx, r.GetReason()), r.GetRequestId(), ref, r.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	return &api.RetireProfileResponse{Profile: ProfileToProto(p), Changed: changed}, nil
+}
+
+func (s *catalogService) PromoteVersion(ctx context.Context, r *api.PromoteVersionRequest) (*api.PromoteVersionResponse, error) {
+	ref := kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}
+	p, changed, err := s.catalog.Promote(by(ctx, r.GetReason()), r.GetRequestId(), ref)
+	if err != nil {
+		return nil, err
+	}
+	return &api.PromoteVersionResponse{Profile: ProfileToProto(p), Changed: changed}, nil
+}
+
+func (s *catalogService) QuarantineVersion(ctx context.Context, r *api.QuarantineVersionRequest) (*api.QuarantineVersionResponse, error) {
+	ref := kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}
+	p, changed, err := s.catalog.Quarantine(by(ctx, r.GetReason()), r.GetRequestId(), ref, r.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	return &api.QuarantineVersionResponse{Profile: ProfileToProto(p), Changed: changed}, nil
+}
+
+func (s *catalogService) SignVersion(ctx context.Context, r *api.SignVersionRequest) (*api.SignVersionResponse, error) {
+	ref := kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}
+	p, changed, err := s.catalog.Sign(by(ctx, r.GetReason()), r.GetRequestId(), ref, r.GetEnvelope())
+	if err != nil {
+		return nil, err
+	}
+	return &api.SignVersionResponse{Profile: ProfileToProto(p), Changed: changed}, nil
+}
+
+// by notes who calls, and why, for the record of what the call changes.
+func by(ctx context.Context, reason string) context.Context {
+	caller := CallerOf(ctx)
+	who := caller.String()
+	if caller.Known() {
+		// The process id means nothing in a record.
+		who = fmt.Sprintf("uid %d", caller.UID)
+		if u, err := user.LookupId(fmt.Sprint(caller.UID)); err == nil {
+			who = fmt.Sprintf("%s (uid %d)", u.Username, caller.UID)
+		}
+	}
+	return kernelbroker.WithAuthor(ctx, who, reason)
+}
+
+func (s *catalogService) GetSnapshot(ctx context.Context, _ *api.GetSnapshotRequest) (*api.GetSnapshotResponse, error) {
+	text, err := s.catalog.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &api.GetSnapshotResponse{Snapshot: text}, nil
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+)
+
+func TestCatalogOverTheSocket(t *testing.T) {
+	f := serve(t, nil, nil)
+	client := api.NewCatalogServiceClient(f.local(t))
+	sent := apiProfile("mitgcm", digestOf([]byte("kernel")), 6)
+	applied, err := client.ApplyProfile(t.Context(), &api.ApplyProfileRequest{RequestId: "1", Profile: sent, Reason: "because"})
+	if err != nil || !applied.GetChanged() {
+		t.Fatalf("ApplyProfile = %v, %v", applied, err)
+	}
+	got, err := client.GetProfile(t.Context(), &api.GetProfileRequest{Name: "mitgcm"})
+	if err != nil || !proto.Equal(got.GetProfile(), applied.GetProfile()) {
+		t.Errorf("GetProfile = %v, %v", got, err)
+	}
+	if h := got.GetProfile().GetHistory(); len(h) != 1 || h[0].GetWhat() != "registered" || h[0].GetVersion() != 1 ||
+		!strings.Contains(h[0].GetWho(), "uid "+strconv.Itoa(os.Geteuid())) || h[0].GetReason() != "because" {
+		t.Errorf("history is %v", h)
+	}
+	got.Profile.Versions[0].RegisteredAt, got.Profile.History = nil, nil
+	if !proto.Equal(got.GetProfile(), sent) {
+		t.Errorf("got %v\nsent %v", got.GetProfile(), sent)
+	}
+	list, err := client.ListProfiles(t.Context(), &api.ListProfilesRequest{})
+	if err != nil || len(list.GetProfiles()) != 1 {
+		t.Errorf("ListProfiles = %v, %v", list, err)
+	}
+	check, err := client.CheckProfile(t.Context(), &api.CheckProfileRequest{Profile: "mitgcm"})
+	if err != nil || check.GetName() != "mitgcm" || check.GetVersion() != 1 {
+		t.Errorf("CheckProfile = %v, %v", check, err)
+	}
+	snapshot, err := client.GetSnapshot(t.Context(), &api.GetSnapshotRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := catalog.ParseSnapshot(snapshot.GetSnapshot()); err != nil || !strings.Contains(snapshot.GetSnapshot(), "\nprofile mitgcm 1 1 available\n") {
+		t.Errorf("GetSnapshot = %v, %v", snapshot, err)
+	}
+}
+
+func TestCatalogRefusals(t *testing.T) {
+	f := serve(t, nil, nil)
+	client := api.NewCatalogServiceClient(f.local(t))
+	ctx := t.Context()
+	if _, err := client.ApplyProfile(ctx, &api.ApplyProfileRequest{RequestId: "1", Profile: apiProfile("mitgcm", digestOf(nil), 0)}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := client.CheckProfile(ctx, &api.CheckProfileRequest{Profile: "mitgmc"})
+	want(t, "unknown", err, codes.NotFound, `unknown kernel profile "mitgmc"; did you mean "mitgcm"?`)
+	_, err = client.CheckProfile(ctx, &api.CheckProfileRequest{Profile: "mitgcm@0"})
+	want(t, "bad version", err, codes.InvalidArgument, `version "0"`)
+	_, err = client.GetProfile(ctx, &api.GetProfileRequest{Name: "a b"})
+	want(t, "bad name", err, codes.InvalidArgument, `"a b"`)
+	_, err = client.ApplyProfile(ctx, &api.ApplyProfileRequest{RequestId: "2"})
+	want(t, "no profile", err, codes.InvalidArgument, "no profile")
+	_, err = client.ApplyProfile(ctx, &api.ApplyProfileRequest{RequestId: "2", Profile: apiProfile("mitgcm", digestOf([]byte("x")), 1)})
+	want(t, "other content", err, codes.FailedPrecondition, `kernel "mitgcm@1" exists`)
+	_, err = client.ReleaseQuarantine(ctx, &api.ReleaseQuarantineRequest{RequestId: "3", Name: "mitgcm", Version: 1})
+	want(t, "not quarantined", err, codes.FailedPrecondition, `"mitgcm@1" is not quarantined`)
+	_, err = client.RetireProfile(ctx, &api.RetireProfileRequest{RequestId: "4", Name: "stock"})
+	want(t, "stock", err, codes.FailedPrecondition, `"stock"`)
+	_, err = client.RetireProfile(ctx, &api.RetireProfileRequest{RequestId: "4", Name: "a b"})
+	want(t, "bad name", err, codes.InvalidArgument, `"a b"`)
+	_, err = client.RetireProfile(ctx, &api.RetireProfileRequest{Name: "mitgcm"})
+	want(t, "no request id", err, codes.InvalidArgument, "request id")
+	_, err = client.RetireProfile(ctx, &api.RetireProfileRequest{RequestId: "4", Name: "mitgmc"})
+	want(t, "unknown", err, codes.NotFound, `did you mean "mitgcm"?`)
+	f.store.FailReads(1)
+	_, err = client.ListProfiles(ctx, &api.ListProfilesRequest{})
+	want(t, "store away", err, codes.Unavailable, "catalog")
+}
+
+func TestRetireOverTheWire(t *testing.T) {
+	f := serve(t, nil, nil)
+	client := api.NewCatalogServiceClient(f.local(t))
+	ctx := t.Context()
+	if _, err := client.ApplyProfile(ctx, &api.ApplyProfileRequest{RequestId: "1", Profile: apiProfile("mitgcm", digestOf(nil), 0)}); err != nil {
+		t.Fatal(err)
+	}
+	request := &api.RetireProfileRequest{RequestId: "2", Name: "mitgcm", Reason: "too old"}
+	for _, changed := range []bool{true, false} {
+		response, err := client.RetireProfile(ctx, request)
+		if err != nil || response.GetChanged() != changed || response.GetProfile().GetVersions()[0].GetRetired().GetReason() != "too old" {
+			t.Errorf("RetireProfile = %v, %v, want changed %v", response, err, changed)
+		}
+	}
+	_, err := client.CheckProfile(ctx, &api.CheckProfileRequest{Profile: "mitgcm"})
+	want(t, "retired", err, codes.FailedPrecondition, `kernel "mitgcm@1" is retired since`)
+	snapshot, err := client.GetSnapshot(ctx, &api.GetSnapshotRequest{})
+	if err != nil || strings.Contains(snapshot.GetSnapshot(), "mitgcm") {
+		t.Errorf("GetSnapshot = %v, %v", snapshot, err)
+	}
+	_, err = api.NewCatalogServiceClient(f.as(t, plainUser)).RetireProfile(ctx, request)
+	want(t, "a user", err, codes.PermissionDenied, "only administrators may")
+}
+
+func upload(t *testing.T, client api.CatalogServiceClient, messages ...*api.UploadArtifactRequest) (*api.UploadArtifactResponse, error) {
+	t.Helper()
+	stream, err := client.UploadArtifact(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range messages {
+		if !say(t, stream, m) {
+			break
+		}
+	}
+	return stream.CloseAndRecv()
+}
+
+func TestUploadAndFetch(t *testing.T) {
+	f := serve(t, nil, nil)
+	client := api.NewCatalogServiceClient(f.local(t))
+	data := []byte(strings.Repeat("kernel image ", 50000)) // several chunks
+	digest := digestOf(data)
+	first := &api.UploadArtifactRequest{Digest: digest, Size: uint64(len(data)), Data: data[:7]}
+	rest := &api.UploadArtifactRequest{Data: data[7:]}
+	for _, stored := range []bool{true, false} {
+		response, err := upload(t, client, first, rest)
+		if err != nil || response.GetStored() != stored {
+			t.Errorf("UploadArtifact = %v, %v, want stored %v", response, err, stored)
+		}
+	}
+	public := api.NewCatalogServiceClient(f.remote(t))
+	for _, offset := range []int{0, 1, len(data) - 1, len(data)} {
+		got, largest, err := fetch(t, public, digest, offset)
+		if err != nil || string(got) != string(data[offset:]) {
+			t.Errorf("FetchArtifact from %d: %d bytes, %v", offset, len(got), err)
+		}
+		if largest > 256<<10 || offset == 0 && largest < 64<<10 {
+			t.Errorf("chunks of %d bytes", largest)
+		}
+	}
+	_, _, err := fetch(t, public, digest, len(data)+1)
+	want(t, "past the end", err, codes.OutOfRange, digest)
+	_, _, err = fetch(t, public, digestOf(nil), 0)
+	want(t, "unknown digest", err, codes.NotFound, digestOf(nil))
+	_, _, err = fetch(t, public, "sha256:../../etc/passwd", 0)
+	want(t, "bad digest", err, codes.InvalidArgument, "digest")
+}
+
+func fetch(t *testing.T, client api.CatalogServiceClient, digest string, offset int) ([]byte, int, error) {
+	t.Helper()
+	stream, err := client.FetchArtifact(t.Context(), &api.FetchArtifactRequest{Digest: digest, Offset: uint64(offset)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data []byte
+	largest := 0
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return data, largest, nil
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		data, largest = append(data, m.GetData()...), max(largest, len(m.GetData()))
+	}
+}
+
+func TestUploadRefused(t *testing.T) {
+	f := serve(t, func(o *server.Options) { o.MaxArtifactBytes = 10 }, nil)
+	client := api.NewCatalogServiceClient(f.local(t))
+	data := []byte("12345678")
+	digest, size := digestOf(data), uint64(len(data))
+	for _, c := range []struct {
+		name     string
+		messages []*api.UploadArtifactRequest
+		code     codes.Code
+		words    string
+	}{
+		{"nothing", nil, codes.InvalidArgument, "first message"},
+		{"no digest", []*api.UploadArtifactRequest{{Data: data}}, codes.InvalidArgument, "digest"},
+		{"too large", []*api.UploadArtifactRequest{{Digest: digest, Size: 11}}, codes.ResourceExhausted, "at most 10"},
+		{"more than announced", []*api.UploadArtifactRequest{{Digest: digest, Size: 7, Data: data}}, codes.InvalidArgument, "more bytes"},
+		{"less than announced", []*api.UploadArtifactRequest{{Digest: digest, Size: size, Data: data[:7]}}, codes.InvalidArgument, "other bytes"},
+		{"other bytes", []*api.UploadArtifactRequest{{Digest: digest, Size: size, Data: []byte("12345679")}}, codes.InvalidArgument, "other bytes"},
+		{"offset past the end", []*api.UploadArtifactRequest{{Digest: digest, Size: size, Offset: size + 1}}, codes.OutOfRange, "past them"},
+		{"offset twice", []*api.UploadArtifactRequest{{Digest: digest, Size: size}, {Offset: 1, Data: data}}, codes.InvalidArgument, "after its first"},
+		{"digest twice", []*api.UploadArtifactRequest{{Digest: digest, Size: size}, {Digest: digest, Data: data}}, codes.InvalidArgument, "after its first"},
+	} {
+		_, err := upload(t, client, c.messages...)
+		want(t, c.name, err, c.code, c.words)
+	}
+	if len(f.files.bytes) != 0 {
+		t.Errorf("stored: %v", f.files.bytes)
+	}
+}
+
+func TestStandingOverTheWire(t *testing.T) {
+	f := serve(t, nil, nil)
+	client := api.NewCatalogServiceClient(f.local(t))
+	ctx := t.Context()
+	p := apiProfile("mitgcm", digestOf(nil), 0)
+	second := proto.CloneOf(p.GetVersions()[0])
+	second.Kernel.Version, second.Kernel.Arguments = 2, []string{"quiet"}
+	p.Versions = append(p.Versions, second)
+	if _, err := client.ApplyProfile(ctx, &api.ApplyProfileRequest{RequestId: "1", Profile: p}); err != nil {
+		t.Fatal(err)
+	}
+	promoted, err := client.PromoteVersion(ctx, &api.PromoteVersionRequest{RequestId: "2", Name: "mitgcm", Version: 2, Reason: "faster"})
+	if err != nil || !promoted.GetChanged() || promoted.GetProfile().GetDefaultVersion() != 2 {
+		t.Fatalf("PromoteVersion = %v, %v", promoted, err)
+	}
+	back, err := client.PromoteVersion(ctx, &api.PromoteVersionRequest{RequestId: "3", Name: "mitgcm", Reason: "it was not"})
+	if err != nil || back.GetProfile().GetDefaultVersion() != 1 {
+		t.Fatalf("roll back = %v, %v", back, err)
+	}
+	_, err = client.PromoteVersion(ctx, &api.PromoteVersionRequest{RequestId: "4", Name: "mitgcm"})
+	want(t, "no further back", err, codes.FailedPrecondition, "no default version before 1")
+	if _, err := client.QuarantineVersion(ctx, &api.QuarantineVersionRequest{RequestId: "5", Name: "mitgcm", Version: 2, Reason: "loses data"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.PromoteVersion(ctx, &api.PromoteVersionRequest{RequestId: "6", Name: "mitgcm", Version: 2})
+	want(t, "quarantined", err, codes.FailedPrecondition, "loses data")
+	if _, err := client.ReleaseQuarantine(ctx, &api.ReleaseQuarantineRequest{RequestId: "7", Name: "mitgcm", Version: 2, Reason: "it did not"}); err != nil {
+		t.Fatal(err)
+	}
+	signed, err := client.SignVersion(ctx, &api.SignVersionRequest{RequestId: "8", Name: "mitgcm", Version: 2, Envelope: []byte("{}")})
+	if err != nil || string(signed.GetProfile().GetVersions()[1].GetEnvelope()) != "{}" {
+		t.Fatalf("SignVersion = %v, %v", signed, err)
+	}
+	var words []string
+	for _, c := range signed.GetProfile().GetHistory() {
+		words = append(words, fmt.Sprintf("%s %d %s", c.GetWhat(), c.GetVersion(), c.GetReason()))
+	}
+	if got := strings.Join(words, "; "); got != "registered 1 ; registered 2 ; promoted 2 faster; rolled-back 1 it was not; "+
+		"quarantined 2 loses data; released 2 it did not; signed 2 " {
+		t.Errorf("history is %s", got)
+	}
+	user := api.NewCatalogServiceClient(f.as(t, plainUser))
+	_, err = user.PromoteVersion(ctx, &api.PromoteVersionRequest{RequestId: "9", Name: "mitgcm", Version: 2})
+	want(t, "a user", err, codes.PermissionDenied, "")
+	_, err = user.ListArtifacts(ctx, &api.ListArtifactsRequest{})
+	want(t, "a user", err, codes.PermissionDenied, "")
+}
+
+func TestUploadResumesOverTheWire(t *testing.T) {
+	f := serve(t, nil, nil)
+	client := api.NewCatalogServiceClient(f.local(t))
+	data := []byte("0123456789")
+	digest := digestOf(data)
+	ctx, cancel := context.WithCancel(t.Context())
+	stream, err := client.UploadArtifact(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	say(t, stream, &api.UploadArtifactRequest{Digest: digest, Size: 10, Data: data[:4]})
+	var state *api.GetArtifactResponse
+	for deadline := time.Now().Add(time.Minute); state.GetSize() == 0; time.Sleep(time.Millisecond) {
+		if state, err = client.GetArtifact(t.Context(), &api.GetArtifactRequest{Digest: digest}); err != nil || time.Now().After(deadline) {
+			t.Fatalf("GetArtifact = %v, %v", state, err)
+		}
+	}
+	cancel() // the line goes dead
+	got, err := upload(t, client, &api.UploadArtifactRequest{Digest: digest, Size: 10, Offset: state.GetSize(), Data: data[state.GetSize():]})
+	if err != nil || !got.GetStored() {
+		t.Errorf("UploadArtifact = %v, %v", got, err)
+	}
+	list, err := client.ListArtifacts(t.Context(), &api.ListArtifactsRequest{})
+	if err != nil || len(list.GetArtifacts()) != 1 || list.GetUsedBytes() != 7 || list.GetLimitBytes() != 9 {
+		t.Errorf("ListArtifacts = %v, %v", list, err)
+	}
+	f.files.parts["sha256:x"] = []byte("part")
+	for _, dryRun := range []bool{true, false} {
+		removed, err := client.CollectArtifacts(t.Context(), &api.CollectArtifactsRequest{DryRun: dryRun})
+		if err != nil || len(removed.GetRemoved()) != 1 || !removed.GetRemoved()[0].GetPartial() || (len(f.files.parts) == 1) != dryRun {
+			t.Errorf("dry run %v: CollectArtifacts = %v, %v", dryRun, removed, err)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+)
+
+// Conversions are total: they judge nothing, and what protobuf can say that
+// the domain cannot (an unspecified enum) becomes a value that the domain's
+// Validate refuses.
+
+// KernelToProto converts one kernel, for the services and for an agent's wish.
+func KernelToProto(k kernelbroker.Kernel) *api.KernelSpec {
+	return &api.KernelSpec{
+		Profile: k.Profile, Version: k.Version,
+		ImageDigest: k.ImageDigest, ImageSize: k.ImageSize,
+		InitrdDigest: k.InitrdDigest, InitrdSize: k.InitrdSize,
+		Arguments: k.Arguments, BuildId: k.BuildID, Release: k.Release,
+		Architecture: k.Architecture, Drivers: k.Drivers, MinMemoryMib: k.MinMemoryMiB,
+	}
+}
+
+// KernelFromProto is the inverse of KernelToProto.
+func KernelFromProto(k *api.KernelSpec) kernelbroker.Kernel {
+	return kernelbroker.Kernel{
+		Profile: k.GetProfile(), Version: k.GetVersion(),
+		ImageDigest: k.GetImageDigest(), ImageSize: k.GetImageSize(),
+		InitrdDigest: k.GetInitrdDigest(), InitrdSize: k.GetInitrdSize(),
+		Arguments: k.GetArguments(), BuildID: k.GetBuildId(), Release: k.GetRelease(),
+		Architecture: k.GetArchitecture(), Drivers: k.GetDrivers(), MinMemoryMiB: k.GetMinMemoryMib(),
+	}
+}
+
+// ProfileToProto converts a profile with all versions and their standing.
+func ProfileToProto(p kernelbroker.Profile) *api.Profile {
+	out := &api.Profile{
+		Name: p.Name, Application: p.Application, Description: p.Description,
+		DefaultVersion: p.DefaultVersion, Reuse: reuseToProto[p.Reuse],
+		BootAttempts: p.BootAttempts, BootTimeoutMs: uint64(max(0, p.BootTimeout.Milliseconds())),
+		Fallback: fallbackToProto[p.Fallback],
+	}
+	for _, v := range p.Versions {
+		out.Versions = append(out.Versions, versionToProto(v))
+	}
+	for _, c := range p.History {
+		out.History = append(out.History, &api.Change{At: TimeToProto(c.At), Who: c.Who, What: c.What, Version: c.Version, Reason: c.Reason})
+	}
+	return out
+}
+
+// ProfileFromProto is the inverse of ProfileToProto, to the millisecond, but
+// for the history: nobody tells the broker what it has done.
+func ProfileFromProto(p *api.Profile) kernelbroker.Profile {
+	out := kernelbroker.Profile{
+		Name: p.GetName(), Application: p.GetApplication(), Description: p.GetDescription(),
+		DefaultVersion: p.GetDefaultVersion(), Reuse: reuseFromProto[p.GetReuse()],
+		BootAttempts: p.GetBootAttempts(), BootTimeout: milliseconds(p.GetBootTimeoutMs()),
+		Fallback: fallbackFromProto[p.GetFallback()],
+	}
+	for _, v := range p.GetVersions() {
+		out.Versions = append(out.Versions, versionFromProto(v))
+	}
+	return out
+}
+
+func versionToProto(v kernelbroker.ProfileVersion) *api.ProfileVersion {
+	out := &api.ProfileVersion{
+		Kernel: KernelToProto(v.Kernel), BootFailures: v.BootFailures,
+		RegisteredAt: TimeToProto(v.RegisteredAt), Envelope: v.Envelope,
+	}
+	if v.Quarantine != nil {
+		out.Quarantine = &api.Quarantine{Reason: v.Quarantine.Reason, Since: TimeToProto(v.Quarantine.Since)}
+	}
+	if v.Retired != nil {
+		out.Retired = &api.Retirement{Reason: v.Retired.Reason, Since: TimeToProto(v.Retired.Since)}
+	}
+	for _, d := range v.Documents {
+		out.Documents = append(out.Documents, &api.Document{Name: d.Name, Digest: d.Digest, Size: d.Size})
+	}
+	return out
+}
+
+func versionFromProto(v *api.ProfileVersion) kernelbroker.ProfileVersion {
+	out := kernelbroker.ProfileVersion{
+		Kernel: KernelFromProto(v.GetKernel()), BootFailures: v.GetBootFailures(),
+		RegisteredAt: TimeFromProto(v.GetRegisteredAt()), Envelope: v.GetEnvelope(),
+	}
+	if q := v.GetQuarantine(); q != nil {
+		out.Quarantine = &kernelbroker.Quarantine{Reason: q.GetReason(), Since: TimeFromProto(q.GetSince())}
+	}
+	if r := v.GetRetired(); r != nil {
+		out.Retired = &kernelbroker.Retirement{Reason: r.GetReason(), Since: TimeFromProto(r.GetSince())}
+	}
+	for _, d := range v.GetDocuments() {
+		out.Documents = append(out.Documents, kernelbroker.Document{Name: d.GetName(), Digest: d.GetDigest(), Size: d.GetSize()})
+	}
+	return out
+}
+
+// InventoryFromProto converts what a node says of its hardware.
+func InventoryFromProto(i *api.Inventory) kernelbroker.Inventory {
+	return kernelbroker.Inventory{
+		Architecture: i.GetArchitecture(), MemoryMiB: i.GetMemoryMib(), CPUs: i.GetCpus(),
+		RootDevice: i.GetRootDevice(), RootFilesystem: i.GetRootFilesystem(), Drivers: i.GetDrivers(),
+	}
+}
+
+// InventoryToProto is the inverse of InventoryFromProto.
+func InventoryToProto(i kernelbroker.Inventory) *api.Inventory {
+	return &api.Inventory{
+		Architecture: i.Architecture, MemoryMib: i.MemoryMiB, Cpus: i.CPUs,
+		RootDevice: i.RootDevice, RootFilesystem: i.RootFilesystem, Drivers: i.Drivers,
+	}
+}
+
+// TimeToProto leaves the zero time out.
+func TimeToProto(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// TimeFromProto is the inverse of TimeToProto; the result is in UTC.
+func TimeFromProto(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+func milliseconds(n uint64) time.Duration {
+	if n > math.MaxInt64/uint64(time.Millisecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+var (
+	reuseToProto = map[kernelbroker.ReusePolicy]api.ReusePolicy{
+		kernelbroker.ReuseSameProfile: api.ReusePolicy_REUSE_POLICY_SAME_PROFILE,
+		kernelbroker.ReuseNever:       api.ReusePolicy_REUSE_POLICY_NEVER,
+	}
+	reuseFromProto = inverse(reuseToProto)
+
+	fallbackToProto = map[kernelbroker.FallbackPolicy]api.FallbackPolicy{
+		kernelbroker.FallbackHold:    api.FallbackPolicy_FALLBACK_POLICY_HOLD,
+		kernelbroker.FallbackRequeue: api.FallbackPolicy_FALLBACK_POLICY_REQUEUE,
+	}
+	fallbackFromProto = inverse(fallbackToProto)
+)
+
+func inverse[K, V comparable](m map[K]V) map[V]K {
+	out := make(map[V]K, len(m))
+	for k, v := range m {
+		out[v] = k
+	}
+	return out
+}

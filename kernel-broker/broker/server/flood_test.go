@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+)
+
+// Ten thousand strangers who connect and say nothing take the places of guests
+// and no more. Nodes and those on the broker's host are served meanwhile, and
+// after the time for a handshake everybody is.
+func TestTenThousandStrangers(t *testing.T) {
+	s := serveTLS(t, time.Hour, func(o *server.Options) {
+		users(o)
+		o.Limits = server.DefaultLimits()
+		o.Limits.Guests = flood * 2 / 5
+	})
+	node := s.over(s.enrol("n1"))
+	if err := connect(t, node, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	strangers := gather(t, crowd{Address: s.address, N: flood, OfAddress: 200})
+	s.served(t)
+	if err := connect(t, node, "n1"); err != nil {
+		t.Errorf("the node in the flood: %v", err)
+	}
+	// Connections are taken in their turn: when this one is hung up on, for want of
+	// a place or of words, those before it are in or out.
+	if last, err := net.Dial("tcp", s.address); err == nil { // else it was so at once
+		cut(t, "the last stranger", last)
+		_ = last.Close()
+	}
+	held := strangers.held()
+	t.Logf("%d connections, %d held at once", strangers.N, held)
+	if held > flood*2/5 {
+		t.Errorf("%d are held, at most %d guests are allowed", held, flood*2/5)
+	}
+	if s.lines("connection refused: too many") == 0 {
+		t.Error("the log says nothing")
+	}
+	until(t, "all strangers are gone", func() bool { return strangers.held() == 0 })
+	if err := connect(t, s.over(s.enrol("n2")), "n2"); err != nil {
+		t.Errorf("a new node after the flood: %v", err)
+	}
+}
+
+// As many from one address leave room for every other one at once.
+func TestTenThousandFromOneAddress(t *testing.T) {
+	s := serveTLS(t, time.Hour, users)
+	one := gather(t, crowd{Address: s.address, N: flood, OfAddress: flood})
+	s.served(t)
+	if err := connect(t, s.over(s.enrol("n1")), "n1"); err != nil {
+		t.Errorf("a node in the flood: %v", err)
+	}
+	if held := one.settled(); held > server.DefaultLimits().PeerConnections {
+		t.Errorf("%d are held, at most %d of an address are allowed", held, server.DefaultLimits().PeerConnections)
+	}
+}
+
+// Ten thousand nodes are no flood: all of them are held and served, and so is a
+// user. Without TLS, whose handshakes would be what the test takes its time for.
+func TestTenThousandNodes(t *testing.T) {
+	f := serve(t, users, both)
+	const firstWords = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	all := gather(t, crowd{Address: f.address, N: flood, OfAddress: 100, Words: []byte(firstWords)})
+	f.served(t)
+	if err := connect(t, f.remote(t), "n1"); err != nil {
+		t.Errorf("one more node: %v", err)
+	}
+	held := all.held()
+	t.Logf("%d connections, %d held at once", all.N, held)
+	if refused := f.lines("connection refused"); refused > 0 || held == 0 {
+		t.Errorf("%d held, %d lines of refused connections", held, refused)
+	}
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
+)
+
+// Generous: a machine that runs the tests does other things, too.
+const soon = time.Minute
+
+// tight are limits that a test reaches.
+func tight(change func(*server.Limits)) func(*server.Options) {
+	return func(o *server.Options) {
+		users(o)
+		o.Limits = server.DefaultLimits()
+		change(&o.Limits)
+	}
+}
+
+func list(t *testing.T, conn *grpc.ClientConn) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	_, err := api.NewCatalogServiceClient(conn).ListProfiles(ctx, &api.ListProfilesRequest{})
+	return err
+}
+
+// served fails unless those get their answer whom nobody may keep from it: an
+// administrator on the host, Slurm's hooks, and another user.
+func (f *fixture) served(t *testing.T) {
+	t.Helper()
+	for who, err := range map[string]error{
+		"root": list(t, f.local(t)), "another user": list(t, f.as(t, carol)),
+		"a hook": calls["releasejob"](t.Context(), t, f.as(t, slurmUser)),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", who, err)
+		}
+	}
+}
+
+// lines counts the lines of the log that have the words.
+func (f *fixture) lines(words string) int { return strings.Count(f.log.String(), words) }
+
+func TestRateOfAUser(t *testing.T) {
+	f := serve(t, tight(func(l *server.Limits) { l.Users = limit.Rate{PerSecond: 0.5, Burst: 5} }), both)
+	alice := f.as(t, plainUser)
+	refused := 0
+	var last error
+	for range 30 {
+		if err := list(t, alice); err != nil {
+			refused, last = refused+1, err
+		}
+	}
+	want(t, "too many calls", last, codes.ResourceExhausted, "more than 0.5 calls a second, and 5 at once; come back in")
+	wait, said := client.RetryAfter(last)
+	if !said || wait <= 0 || wait > 2*time.Second {
+		t.Errorf("told to come back in %v, %v", wait, said)
+	}
+	if told := f.lines("code=ResourceExhausted"); refused < 2 || told < 1 || told >= refused {
+		t.Errorf("%d refusals, %d lines of the log", refused, told)
+	}
+	f.served(t)
+	time.Sleep(wait)
+	if err := list(t, alice); err != nil {
+		t.Errorf("back when told: %v", err)
+	}
+}
+
+// kernelctl and the hooks wait as they are told, and their users see nothing of
+// it.
+func TestClientsComeBack(t *testing.T) {
+	f := serve(t, tight(func(l *server.Limits) { l.Strangers = limit.Rate{PerSecond: 1, Burst: 1} }), both)
+	conn, err := client.Dial(f.address, client.Trust{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for range 4 { // a slow machine makes them too late to be refused, but not all
+		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		if _, err := api.NewCatalogServiceClient(conn).GetSnapshot(ctx, &api.GetSnapshotRequest{}); err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}
+	if f.lines("code=ResourceExhausted") == 0 {
+		t.Error("nothing was refused")
+	}
+}
+
+// Of users whom MUNGE vouches for each has his own share, though they come from
+// one address, and what is garbage is counted for the address.
+func TestRatesOverTheNetwork(t *testing.T) {
+	f := trust(t, func(o *server.Options) {
+		o.Limits = server.DefaultLimits()
+		o.Limits.Users, o.Limits.Strangers = limit.Rate{PerSecond: 0.01, Burst: 3}, limit.Rate{PerSecond: 0.01, Burst: 3}
+	})
+	alice, bob, nobody := f.by(t, plainUser), f.by(t, carol), f.remote(t)
+	var alices, strangers error
+	for range 4 {
+		alices, strangers = list(t, alice), list(t, nobody)
+	}
+	want(t, "alice", alices, codes.ResourceExhausted, fmt.Sprintf("uid %d: more than", plainUser))
+	want(t, "a stranger", strangers, codes.ResourceExhausted, "127.0.0.1: more than")
+	if err := list(t, bob); err != nil {
+		t.Errorf("carol, from the same address: %v", err)
+	}
+	f.recorded(t, `"allowed":false`, "more than 0.01 calls a second", fmt.Sprintf(`"uid":%d`, plainUser))
+}
+
+func TestCallsAtOnce(t *testing.T) {
+	f := serve(t, tight(func(l *server.Limits) { l.Calls = 2 }), both)
+	alice := f.as(t, plainUser)
+	watch := func() (context.CancelFunc, error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		stream, err := grpc_health_v1.NewHealthClient(alice).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		return cancel, err
+	}
+	stop1, err1 := watch()
+	stop2, err2 := watch()
+	stop3, err3 := watch()
+	defer stop2()
+	defer stop3()
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	want(t, "the third call", err3, codes.ResourceExhausted, "2 calls are under way")
+	f.served(t)
+	stop1()
+	until(t, "room after a call ended", func() bool { return list(t, alice) == nil })
+}
+
+// Uploads are few in all, so nobody may have them all.
+func TestUploadsOfAUser(t *testing.T) {
+	taking := &uploadsOnly{}
+	f := serve(t, func(o *server.Options) {
+		o.Limits = server.DefaultLimits()
+		o.Limits.Uploads = 1
+		o.SlurmUsers = []uint32{slurmUser}
+	}, func(s *grpc.Server) {
+		both(s)
+		api.RegisterRunServiceServer(s, taking)
+	})
+	// Nodes upload; without TLS one is who dials the port.
+	node := f.remote(t)
+	begin := func() api.RunService_UploadRunFileClient {
+		stream, err := api.NewRunServiceClient(node).UploadRunFile(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		say(t, stream, &api.UploadRunFileRequest{})
+		return stream
+	}
+	first := begin()
+	until(t, "the first is under way", func() bool { return taking.under.Load() == 1 })
+	_, err := begin().CloseAndRecv()
+	want(t, "the second upload", err, codes.ResourceExhausted, "1 uploads are under way")
+	if _, err := first.CloseAndRecv(); err != nil {
+		t.Error(err)
+	}
+	until(t, "room after the first", func() bool {
+		_, err := begin().CloseAndRecv()
+		return err == nil
+	})
+}
+
+// uploadsOnly takes what comes until it ends.
+type uploadsOnly struct {
+	api.UnimplementedRunServiceServer
+	under atomic.Int64
+}
+
+func (u *uploadsOnly) UploadRunFile(stream api.RunService_UploadRunFileServer) error {
+	u.under.Add(1)
+	defer u.under.Add(-1)
+	for {
+		if _, err := stream.Recv(); err != nil {
+			return stream.SendAndClose(&api.UploadRunFileResponse{})
+		}
+	}
+}
+
+// until waits for what must come.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if is() {
+			return
+		}
+	}
+	t.Fatalf("did not come: %s", what)
+}
+
+// What is sent from a node's stream beyond its pace waits on the node, and the
+// broker reads on.
+func TestPaceOfANode(t *testing.T) {
+	counted := &counting{}
+	f := serve(t, tight(func(l *server.Limits) { l.Nodes = limit.Rate{PerSecond: 5, Burst: 5} }), func(s *grpc.Server) {
+		api.RegisterAllocationServiceServer(s, jobs{})
+		api.RegisterNodeServiceServer(s, counted)
+	})
+	begin := time.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	stream, err := api.NewNodeServiceClient(f.remote(t)).Connect(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sending := make(chan struct{})
+	go func() {
+		defer close(sending)
+		for stream.Send(&api.ConnectRequest{Message: &api.ConnectRequest_Heartbeat{Heartbeat: &api.Heartbeat{}}}) == nil {
+		}
+	}()
+	until(t, "messages beyond those at once", func() bool { return counted.messages() > 8 })
+	f.served(t)
+	read := counted.messages() // before the time is: it goes on
+	if most := 5 + 5*time.Since(begin).Seconds() + 1; float64(read) > most {
+		t.Errorf("%d messages were read, at most %.0f", read, most)
+	}
+	cancel()
+	<-sending
+}
+
+// counting counts what nodes say.
+type counting struct {
+	api.UnimplementedNodeServiceServer
+	read atomic.Int64
+}
+
+func (c *counting) messages() int { return int(c.read.Load()) }
+
+func (c *counting) Connect(stream api.NodeService_ConnectServer) error {
+	for {
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+		c.read.Add(1)
+	}
+}
+
+func TestConnectionsOfAUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can dial as another user")
+	}
+	f := serve(t, tight(func(l *server.Limits) { l.PeerConnections = 3 }), both)
+	for range 3 {
+		if err := list(t, f.as(t, plainUser)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(t, "the fourth connection", list(t, f.as(t, plainUser)), codes.Unavailable, "")
+	f.served(t)
+	if f.lines("connection refused: too many") == 0 {
+		t.Error("the log says nothing")
+	}
+	for range 5 {
+		if err := list(t, f.local(t)); err != nil {
+			t.Errorf("root: %v", err)
+		}
+	}
+}

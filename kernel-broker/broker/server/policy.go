@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
+)
+
+// policyService explains what the guard answers.
+type policyService struct {
+	api.UnimplementedPolicyServiceServer
+	guard *authz.Guard
+}
+
+// TestPolicy implements api.PolicyServiceServer.
+func (s *policyService) TestPolicy(ctx context.Context, r *api.TestPolicyRequest) (*api.TestPolicyResponse, error) {
+	caller := CallerOf(ctx)
+	action := authz.Action(r.GetAction())
+	if !slices.Contains(authz.Actions, action) {
+		return nil, fmt.Errorf("action %q is none of %v: %w", r.GetAction(), authz.Actions, kernelbroker.ErrInvalid)
+	}
+	place, err := placeOf(r.GetFrom())
+	if err != nil {
+		return nil, err
+	}
+	name := r.GetUser()
+	if name == "" {
+		name = strconv.FormatUint(uint64(caller.UID), 10)
+	}
+	person, err := s.guard.Person(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if person.UID != caller.UID {
+		d, err := s.guard.Judge(ctx, caller.asker(), authz.Inspect, name, nil)
+		if err != nil {
+			return nil, err
+		}
+		if !d.Allowed {
+			return nil, fmt.Errorf("TestPolicy about others: %w: %s", kernelbroker.ErrDenied, d.Reason)
+		}
+	}
+	var job *authz.Job
+	if r.Account != nil || r.Partition != nil {
+		job = &authz.Job{Account: r.GetAccount(), Partition: r.GetPartition()}
+	}
+	a := s.guard.Test(ctx, person, place, action, r.GetObject(), job)
+	return &api.TestPolicyResponse{Allowed: a.Allowed, Reason: a.Reason, Proviso: a.Proviso, Line: uint32(a.Line)}, nil //nolint:gosec // G115: the line of a file that was read whole
+}
+
+func placeOf(from string) (authz.Place, error) {
+	if from == "" {
+		return authz.Place{Local: true}, nil
+	}
+	address, err := netip.ParseAddr(from)
+	if err != nil {
+		return authz.Place{}, fmt.Errorf("%q is no address: %w", from, kernelbroker.ErrInvalid)
+	}
+	return authz.Place{Address: address.Unmap()}, nil
+}
+
+// GetPolicy implements api.PolicyServiceServer.
+func (s *policyService) GetPolicy(context.Context, *api.GetPolicyRequest) (*api.GetPolicyResponse, error) {
+	state := s.guard.State()
+	response := &api.GetPolicyResponse{File: state.Policy.File, Text: state.Text, Digest: state.Digest, Since: TimeToProto(state.Since)}
+	if state.Err != nil {
+		response.Problem = state.Err.Error()
+	}
+	return response, nil
+}

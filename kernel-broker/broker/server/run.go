@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
+)
+
+// Runs is what RunService serves.
+type Runs interface {
+	RequestRun(ctx context.Context, q controller.RunRequest) (*kernelbroker.Run, error)
+	CancelRun(ctx context.Context, id uint64, by string) (*kernelbroker.Run, error)
+	BeginRun(ctx context.Context, id kernelbroker.JobID) (*kernelbroker.Run, error)
+	ProfilingRun(ctx context.Context, id uint64) (*kernelbroker.Run, error)
+	ProfilingRuns(ctx context.Context, limit int, job uint32, of *uint32) ([]*kernelbroker.Run, error)
+	WatchRun(ctx context.Context, id uint64) (<-chan controller.Figures, error)
+	AwaitsRun(node string, id uint64) error
+	Deliver(ctx context.Context, d controller.Delivery) error
+}
+
+// RunOptions of the service.
+type RunOptions struct {
+	Runs      Runs
+	Artifacts Artifacts
+	// MaxBytes of one file that a node delivers.
+	MaxBytes uint64
+	// Uploads of all nodes at a time; 0: as many as there are nodes.
+	Uploads int
+	// Administrator tells who sees what belongs to others; nil: root and the
+	// broker's own user, on its host.
+	Administrator func(Caller) bool
+}
+
+// NewRunService serves profiling runs.
+func NewRunService(o RunOptions) api.RunServiceServer {
+	if o.Administrator == nil {
+		o.Administrator = func(c Caller) bool { return c.Local && (c.UID == 0 || c.UID == uint32(os.Geteuid())) } //nolint:gosec // G115: a uid
+	}
+	return &runService{o: o, files: newRunFiles(o.MaxBytes, o.Uploads, o.Runs.AwaitsRun)}
+}
+
+type runService struct {
+	api.UnimplementedRunServiceServer
+	o     RunOptions
+	files *runFiles
+}
+
+const (
+	defaultRuns = 100
+	mostRuns    = 1000
+)
+
+// RequestRun implements api.RunServiceServer.
+func (s *runService) RequestRun(ctx context.Context, r *api.RequestRunRequest) (*api.RequestRunResponse, error) {
+	run, err := s.o.Runs.RequestRun(ctx, controller.RunRequest{RequestID: r.GetRequestId(), Application: r.GetApplication(), Profile: r.GetProfile(),
+		Collectors: slices.Clone(r.GetCollectors()), By: CallerOf(ctx).String()})
+	if err != nil {
+		return nil, err
+	}
+	return &api.RequestRunResponse{Run: runToProto(run, true)}, nil
+}
+
+// CancelRun implements api.RunServiceServer.
+func (s *runService) CancelRun(ctx context.Context, r *api.CancelRunRequest) (*api.CancelRunResponse, error) {
+	run, err := s.o.Runs.CancelRun(ctx, r.GetId(), CallerOf(ctx).String())
+	if err != nil {
+		return nil, err
+	}
+	return &api.CancelRunResponse{Run: runToProto(run, true)}, nil
+}
+
+// BeginRun implements api.RunServiceServer.
+func (s *runService) BeginRun(ctx context.Context, r *api.BeginRunRequest) (*api.BeginRunResponse, error) {
+	if r.GetJobId() == 0 {
+		return nil, fmt.Errorf("a job id is needed: %w", kernelbroker.ErrInvalid)
+	}
+	run, err := s.o.Runs.BeginRun(ctx, kernelbroker.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()})
+	if err != nil || run == nil {
+		return &api.BeginRunResponse{}, err
+	}
+	return &api.BeginRunResponse{Run: runToProto(run, false)}, nil
+}
+
+// ListRuns implements api.RunServiceServer.
+func (s *runService) ListRuns(ctx context.Context, r *api.ListRunsRequest) (*api.ListRunsResponse, error) {
+	limit := int(r.GetLimit())
+	if limit == 0 {
+		limit = defaultRuns
+	}
+	runs, err := s.o.Runs.ProfilingRuns(ctx, min(limit, mostRuns), r.GetJobId(), sightOf(ctx).whose(ctx))
+	if err != nil {
+		return nil, err
+	}
+	response := &api.ListRunsResponse{}
+	for _, run := range runs {
+		response.Runs = append(response.Runs, runToProto(run, false))
+	}
+	return response, nil
+}
+
+// GetRun implements api.RunServiceServer.
+func (s *runService) GetRun(ctx context.Context, r *api.GetRunRequest) (*api.GetRunResponse, error) {
+	run, err := s.run(ctx, r.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return &api.GetRunResponse{Run: runToProto(run, s.owns(ctx, run))}, nil
+}
+
+// run is a run that the caller may see.
+func (s *runService) run(ctx context.Context, id uint64) (*kernelbroker.Run, error) {
+	run, err := s.o.Runs.ProfilingRun(ctx, id)
+	of := sightOf(ctx)
+	switch {
+	case err != nil:
+		return nil, of.hidden(ctx, fmt.Sprintf("run %d", id), 0, err)
+	case s.owns(ctx, run):
+		return run, nil
+	case run.Job.IsZero() && of.whose(ctx) != nil: // of nobody yet
+		return nil, of.hidden(ctx, fmt.Sprintf("run %d", id), 0, kernelbroker.ErrNotFound)
+	}
+	return run, of.hidden(ctx, fmt.Sprintf("run %d", id), run.UID, nil)
+}
+
+// owns reports whether the caller may see what a run found: names of files,
+// programs and what they did are the user's own.
+func (s *runService) owns(ctx context.Context, run *kernelbroker.Run) bool {
+	caller := CallerOf(ctx)
+	return caller.Known() && !run.Job.IsZero() && caller.UID == run.UID || s.o.Administrator(caller)
+}
+
+// WatchRun implements api.RunServiceServer.
+func (s *runService) WatchRun(r *api.WatchRunRequest, stream api.RunService_WatchRunServer) error {
+	ctx := stream.Context()
+	run, err := s.run(ctx, r.GetId())
+	if err != nil {
+		return err
+	}
+	if !s.owns(ctx, run) {
+		return fmt.Errorf("run %d is of user %s, and you are %s: %w", run.ID, run.User, CallerOf(ctx), kernelbroker.ErrDenied)
+	}
+	figures, err := s.o.Runs.WatchRun(ctx, r.GetId())
+	if err != nil {
+		return err
+	}
+	for f := range figures {
+		if err := stream.Send(&api.WatchRunResponse{Run: runToProto(f.Run, false), Node: f.Node, Figures: f.JSON}); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// UploadRunFile implements api.RunServiceServer.
+func (s *runService) UploadRunFile(stream api.RunService_UploadRunFileServer) error {
+	first, err := stream.Recv()
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("upload without a first message: %w", kernelbroker.ErrInvalid)
+	}
+	if err != nil {
+		return err
+	}
+	file := first.GetFile()
+	if err := kernelbroker.ValidateDigest(file.GetDigest()); err != nil {
+		return err
+	}
+	if err := s.o.Runs.AwaitsRun(first.GetNode(), first.GetRunId()); err != nil {
+		return err
+	}
+	if file.GetSize() > s.o.MaxBytes {
+		return status.Errorf(codes.ResourceExhausted, "run %d: file %q has %d bytes, at most %d are allowed",
+			first.GetRunId(), file.GetName(), file.GetSize(), s.o.MaxBytes)
+	}
+	if first.GetOffset() > file.GetSize() {
+		return status.Errorf(codes.OutOfRange, "run %d: file %q has %d bytes, offset %d is past them",
+			first.GetRunId(), file.GetName(), file.GetSize(), first.GetOffset())
+	}
+	free, err := s.files.take(first.GetRunId(), first.GetNode(), file.GetDigest(), file.GetSize())
+	if err != nil {
+		return err
+	}
+	defer free()
+	source := &chunkReader{rest: first.GetData(), left: file.GetSize() - first.GetOffset(), next: func() ([]byte, error) {
+		message, err := stream.Recv()
+		if err == nil && message.GetFile() != nil {
+			err = fmt.Errorf("upload names a file after its first message: %w", kernelbroker.ErrInvalid)
+		}
+		return message.GetData(), err
+	}}
+	_, err = s.o.Artifacts.Put(stream.Context(), file.GetDigest(), file.GetSize(), first.GetOffset(), source)
+	if source.err != nil {
+		// What went wrong in the stream tells more than what Put made of it.
+		err = source.err
+	}
+	if err != nil {
+		return fmt.Errorf("run %d: file %q: %w", first.GetRunId(), file.GetName(), err)
+	}
+	return stream.SendAndClose(&api.UploadRunFileResponse{})
+}
+
+// GetRunFile implements api.RunServiceServer.
+func (s *runService) GetRunFile(ctx context.Context, r *api.GetRunFileRequest) (*api.GetRunFileResponse, error) {
+	if err := s.o.Runs.AwaitsRun(r.GetNode(), r.GetRunId()); err != nil {
+		return nil, err
+	}
+	if err := ownNode(ctx, r); err != nil {
+		return nil, err
+	}
+	stored, size, err := s.o.Artifacts.State(ctx, r.GetDigest())
+	if err != nil {
+		return nil, err
+	}
+	return &api.GetRunFileResponse{Stored: stored, Size: size}, nil
+}
+
+// DeliverRun implements api.RunServiceServer.
+func (s *runService) DeliverRun(ctx context.Context, r *api.DeliverRunRequest) (*api.DeliverRunResponse, error) {
+	if err := ownNode(ctx, r); err != nil {
+		return nil, err
+	}
+	d := controller.Delivery{Run: r.GetRunId(), Node: r.GetNode(), Partial: clip(r.GetPartial())}
+	for _, f := range r.GetFiles() {
+		d.Files = append(d.Files, kernelbroker.Document{Name: f.GetName(), Digest: f.GetDigest(), Size: f.GetSize()})
+	}
+	if err := s.o.Runs.Deliver(ctx, d); err != nil {
+		return nil, err
+	}
+	s.files.delivered(d.Run, d.Node)
+	return &api.DeliverRunResponse{}, nil
+}

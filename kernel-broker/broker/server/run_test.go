@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
+)
+
+// oneRun is Runs with run 7 of uid 1000 on n1.
+type oneRun struct {
+	Runs
+	delivered []controller.Delivery
+	begun     *kernelbroker.Run
+}
+
+var someFile = kernelbroker.Document{Name: kernelbroker.ResultFile, Digest: "sha256:" + strings.Repeat("ab", 32), Size: 6}
+
+func (*oneRun) ProfilingRun(_ context.Context, id uint64) (*kernelbroker.Run, error) {
+	if id != 7 {
+		return nil, kernelbroker.ErrNotFound
+	}
+	return &kernelbroker.Run{ID: 7, State: kernelbroker.RunComplete, Job: kernelbroker.JobID{Job: 12, Restart: 1}, UID: 1000,
+		Kernel: kernelbroker.Ref{Profile: "mitgcm", Version: 3},
+		Nodes:  []kernelbroker.RunNode{{Name: "n1", State: kernelbroker.RunNodeDelivered, Files: []kernelbroker.Document{someFile}}}}, nil
+}
+
+func (r *oneRun) ProfilingRuns(ctx context.Context, _ int, _ uint32, _ *uint32) ([]*kernelbroker.Run, error) {
+	run, err := r.ProfilingRun(ctx, 7)
+	return []*kernelbroker.Run{run}, err
+}
+
+func (r *oneRun) BeginRun(context.Context, kernelbroker.JobID) (*kernelbroker.Run, error) {
+	return r.begun, nil
+}
+
+func (*oneRun) WatchRun(context.Context, uint64) (<-chan controller.Figures, error) {
+	figures := make(chan controller.Figures, 1)
+	figures <- controller.Figures{Run: &kernelbroker.Run{ID: 7}, Node: "n1", JSON: []byte("{}")}
+	close(figures)
+	return figures, nil
+}
+
+func (*oneRun) AwaitsRun(node string, id uint64) error {
+	if node != "n1" || id != 7 {
+		return kernelbroker.ErrNotFound
+	}
+	return nil
+}
+
+func (r *oneRun) Deliver(_ context.Context, d controller.Delivery) error {
+	r.delivered = append(r.delivered, d)
+	return nil
+}
+
+// taken is Artifacts that keeps what is put.
+type taken struct {
+	Artifacts
+	bytes.Buffer
+	offset uint64
+}
+
+func (t *taken) Put(_ context.Context, _ string, _, offset uint64, source io.Reader) (bool, error) {
+	t.offset = offset
+	_, err := io.Copy(&t.Buffer, source)
+	return true, err
+}
+
+func (*taken) State(context.Context, string) (bool, uint64, error) { return false, 3, nil }
+
+// What a run found is its user's, and administrators'.
+func TestWhoSeesARun(t *testing.T) {
+	s := NewRunService(RunOptions{Runs: &oneRun{}, Administrator: func(c Caller) bool { return c.UID == 5 }})
+	for _, c := range []struct {
+		name   string
+		caller Caller
+		sees   bool
+	}{
+		{"the user", Caller{Local: true, UID: 1000}, true},
+		{"the user, over the network", Caller{Vouched: true, UID: 1000}, true},
+		{"who only seems to be the user", Caller{Seems: true, UID: 1000}, false},
+		{"another user", Caller{Local: true, UID: 1001}, false},
+		{"an administrator", Caller{Local: true, UID: 5}, true},
+	} {
+		ctx := withCaller(t.Context(), c.caller)
+		got, err := s.GetRun(ctx, &api.GetRunRequest{Id: 7})
+		if err != nil || (len(got.GetRun().GetNodes()[0].GetFiles()) == 1) != c.sees {
+			t.Errorf("%s: %v, %v", c.name, got, err)
+		}
+		if err := s.WatchRun(&api.WatchRunRequest{Id: 7}, &watching{ctx: ctx}); (err == nil) != c.sees || !c.sees && !errors.Is(err, kernelbroker.ErrDenied) {
+			t.Errorf("%s watches: %v", c.name, err)
+		}
+		list, err := s.ListRuns(ctx, &api.ListRunsRequest{})
+		if err != nil || len(list.GetRuns()[0].GetNodes()[0].GetFiles()) != 0 {
+			t.Errorf("%s: a list has no files: %v, %v", c.name, list, err)
+		}
+	}
+}
+
+type watching struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (w *watching) Context() context.Context         { return w.ctx }
+func (w *watching) Send(*api.WatchRunResponse) error { return nil }
+
+// uploading is a client's stream.
+type uploading struct {
+	grpc.ServerStream
+	ctx      context.Context
+	messages []*api.UploadRunFileRequest
+}
+
+func (u *uploading) Context() context.Context                      { return u.ctx }
+func (u *uploading) SendAndClose(*api.UploadRunFileResponse) error { return nil }
+func (u *uploading) Recv() (*api.UploadRunFileRequest, error) {
+	if len(u.messages) == 0 {
+		return nil, io.EOF
+	}
+	m := u.messages[0]
+	u.messages = u.messages[1:]
+	return m, nil
+}
+
+func TestUploadRunFile(t *testing.T) {
+	file := &api.RunFile{Name: someFile.Name, Digest: someFile.Digest, Size: someFile.Size}
+	first := func(change func(*api.UploadRunFileRequest)) []*api.UploadRunFileRequest {
+		m := &api.UploadRunFileRequest{Node: "n1", RunId: 7, File: file, Data: []byte("abc")}
+		change(m)
+		return []*api.UploadRunFileRequest{m, {Data: []byte("d")}, {Data: []byte("ef")}}
+	}
+	for _, c := range []struct {
+		name     string
+		messages []*api.UploadRunFileRequest
+		code     codes.Code
+		got      string
+	}{
+		{"whole", first(func(*api.UploadRunFileRequest) {}), codes.OK, "abcdef"},
+		{"the rest", first(func(m *api.UploadRunFileRequest) { m.Offset, m.Data = 3, nil }), codes.OK, "def"},
+		{"another node's", first(func(m *api.UploadRunFileRequest) { m.Node = "n2" }), codes.NotFound, ""},
+		{"more than announced", first(func(m *api.UploadRunFileRequest) { m.Data = []byte("abcdef") }), codes.InvalidArgument, "abcdef"},
+		{"too large", first(func(m *api.UploadRunFileRequest) { m.File = &api.RunFile{Digest: file.Digest, Size: 11} }), codes.ResourceExhausted, ""},
+		{"past the end", first(func(m *api.UploadRunFileRequest) { m.Offset = 7 }), codes.OutOfRange, ""},
+		{"no digest", first(func(m *api.UploadRunFileRequest) { m.File = &api.RunFile{} }), codes.InvalidArgument, ""},
+		{"two files", append(first(func(*api.UploadRunFileRequest) {})[:1], &api.UploadRunFileRequest{File: file}), codes.InvalidArgument, "abc"},
+		{"nothing", nil, codes.InvalidArgument, ""},
+	} {
+		files := &taken{}
+		s := NewRunService(RunOptions{Runs: &oneRun{}, Artifacts: files, MaxBytes: 10})
+		err := statusOf(s.UploadRunFile(&uploading{ctx: t.Context(), messages: c.messages}))
+		if status.Code(err) != c.code || files.String() != c.got {
+			t.Errorf("%s: %v, got %q", c.name, err, files.String())
+		}
+	}
+}
+
+func TestDeliverRun(t *testing.T) {
+	runs := &oneRun{}
+	s := NewRunService(RunOptions{Runs: runs, Artifacts: &taken{}})
+	request := &api.DeliverRunRequest{Node: "n1", RunId: 7, Partial: "disk\nfull",
+		Files: []*api.RunFile{{Name: someFile.Name, Digest: someFile.Digest, Size: someFile.Size}}}
+	other := Caller{Node: mtls.Peer{Name: mtls.Name{Role: mtls.Node, Name: "n2"}}}
+	if _, err := s.DeliverRun(withCaller(t.Context(), other), request); !errors.Is(err, kernelbroker.ErrDenied) {
+		t.Errorf("n2 in n1's name: %v", err)
+	}
+	if _, err := s.GetRunFile(withCaller(t.Context(), other), &api.GetRunFileRequest{Node: "n1", RunId: 7}); !errors.Is(err, kernelbroker.ErrDenied) {
+		t.Errorf("n2 in n1's name: %v", err)
+	}
+	if _, err := s.DeliverRun(t.Context(), request); err != nil || len(runs.delivered) != 1 ||
+		runs.delivered[0].Partial != "disk full" || runs.delivered[0].Files[0] != someFile {
+		t.Errorf("%+v, %v", runs.delivered, err)
+	}
+	have, err := s.GetRunFile(t.Context(), &api.GetRunFileRequest{Node: "n1", RunId: 7, Digest: someFile.Digest})
+	if err != nil || have.GetStored() || have.GetSize() != 3 {
+		t.Errorf("%v, %v", have, err)
+	}
+}
+
+func TestBeginRun(t *testing.T) {
+	runs := &oneRun{}
+	s := NewRunService(RunOptions{Runs: runs})
+	if got, err := s.BeginRun(t.Context(), &api.BeginRunRequest{JobId: 12}); err != nil || got.GetRun() != nil {
+		t.Errorf("a job that asked for none: %v, %v", got, err)
+	}
+	runs.begun = &kernelbroker.Run{ID: 9}
+	if got, err := s.BeginRun(t.Context(), &api.BeginRunRequest{JobId: 12}); err != nil || got.GetRun().GetId() != 9 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestRunReports(t *testing.T) {
+	for state, good := range map[api.RunNodeState]bool{
+		api.RunNodeState_RUN_NODE_STATE_UNSPECIFIED: true, api.RunNodeState_RUN_NODE_STATE_READY: true,
+		api.RunNodeState_RUN_NODE_STATE_LOOKING: true, api.RunNodeState_RUN_NODE_STATE_FAILED: true,
+		api.RunNodeState_RUN_NODE_STATE_DELIVERED: false, api.RunNodeState_RUN_NODE_STATE_LOST: false, 99: false,
+	} {
+		if _, err := runReportFromProto(&api.RunReport{State: state}); (err == nil) != good {
+			t.Errorf("%v: %v", state, err)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
+)
+
+const (
+	// DefaultMaxArtifactBytes is larger than any kernel or initrd in use.
+	DefaultMaxArtifactBytes = 2 << 30
+
+	// The largest answer is a list of all jobs.
+	maxSend = 32 << 20
+
+	// maxStreams of one connection, which no client of ours comes near, and
+	// maxHeaders of one of them: a credential is about 500 bytes.
+	maxStreams = 64
+	maxHeaders = 16 << 10
+
+	// A node that was switched off says nothing; it is missed after the sum.
+	keepaliveTime    = 10 * time.Second
+	keepaliveTimeout = 5 * time.Second
+	// Clients that ask for signs of life more often are cut off.
+	keepaliveFloor = 2 * time.Second
+)
+
+// Options of a server.
+type Options struct {
+	Catalog   Catalog
+	Artifacts Artifacts
+	// Health looks at what the broker leans on. It must end with its context.
+	Health func(context.Context) []Component
+	// Version of the broker, as `kernelctl health` shows it.
+	Version string
+	// Proof judges what users bring over the network; nil: nobody is known
+	// there.
+	Proof *credential.Verifier
+	// Guard judges what users may, and records it. Without one everybody may
+	// use what is published, and root, the broker's own user and Administrators
+	// administer it; nothing is recorded.
+	Guard          *authz.Guard
+	Administrators []uint32
+	// SlurmUsers are the uids that Slurm's hooks run with.
+	SlurmUsers []uint32
+	// TLS is asked of callers over the network; nil: it is off, and a node is
+	// who says so.
+	TLS *TLS
+	// PrivilegedAgents refuses agents that dial from a port of 1024 or above,
+	// which keeps users of the nodes from posing as a node.
+	PrivilegedAgents bool
+	// ShowsOthers reports whether Slurm shows a user the jobs of others; nil:
+	// everybody sees all of them.
+	ShowsOthers func(ctx context.Context, uid uint32) bool
+	// MaxArtifactBytes defaults to DefaultMaxArtifactBytes.
+	MaxArtifactBytes uint64
+	// Limits defaults to DefaultLimits.
+	Limits Limits
+	// Log defaults to slog.Default.
+	Log *slog.Logger
+}
+
+func (o Options) orDefaults() Options {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.MaxArtifactBytes == 0 {
+		o.MaxArtifactBytes = DefaultMaxArtifactBytes
+	}
+	if o.Limits == (Limits{}) {
+		o.Limits = DefaultLimits()
+	}
+	return o
+}
+
+// always are who administers on the broker's host, whatever the policy says.
+func (o Options) always() []uint32 {
+	return append([]uint32{0, uint32(os.Geteuid())}, o.Administrators...) //nolint:gosec // G115: a uid
+}
+
+// NewServer returns a server with the catalog, policy, health and reflection
+// services.
+// The caller registers AllocationService and NodeService on it, and serves its
+// listeners, each through Listener: any unix listener counts as local, any other
+// as the network.
+// Methods of those services return errors of the domain as they are.
+func NewServer(o Options) *grpc.Server {
+	o = o.orDefaults()
+	g := &gate{log: o.Log, showsOthers: o.ShowsOthers, door: door{
+		administrators: o.always(),
+		slurmUsers:     slices.Clone(o.SlurmUsers),
+		privileged:     o.PrivilegedAgents,
+	}}
+	g.shares = newShares(o.Limits, slices.Concat(g.door.administrators, o.SlurmUsers), o.Log)
+	if o.Guard == nil {
+		o.Guard = authz.WithoutFile(g.door.administrators, o.Log)
+	}
+	g.guard, g.proof = o.Guard, o.Proof
+	network := o.TLS.network(o.Limits.Handshake, o.Guard, o.Log)
+	g.door.certificates = network != nil
+	server := grpc.NewServer(
+		grpc.Creds(peerCredentials{network, newLines(g.shares.books, o.Limits.Patience, o.Log)}),
+		grpc.InTapHandle(g.shares.tap),
+		grpc.StatsHandler(debts{}),
+		grpc.UnaryInterceptor(g.unary),
+		grpc.StreamInterceptor(g.stream),
+		grpc.ChainStreamInterceptor(ownNodeOnly),
+		grpc.ConnectionTimeout(o.Limits.Handshake),
+		grpc.MaxRecvMsgSize(o.Limits.MessageBytes),
+		grpc.MaxSendMsgSize(maxSend),
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: o.Limits.Idle}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveFloor, PermitWithoutStream: true}),
+	)
+	trust := &trustService{tls: o.TLS, network: network}
+	g.vets = trust.vets()
+	health := &healthOf{look: o.Health, version: o.Version}
+	api.RegisterCatalogServiceServer(server, &catalogService{guard: o.Guard, catalog: o.Catalog, artifacts: o.Artifacts, maxBytes: o.MaxArtifactBytes})
+	api.RegisterHealthServiceServer(server, health)
+	api.RegisterPolicyServiceServer(server, &policyService{guard: o.Guard})
+	api.RegisterTrustServiceServer(server, trust)
+	grpc_health_v1.RegisterHealthServer(server, &standardHealth{health: health, services: func() []string {
+		var names []string
+		for name := range server.GetServiceInfo() {
+			names = append(names, name)
+		}
+		return names
+	}})
+	reflection.Register(server)
+	return server
+}

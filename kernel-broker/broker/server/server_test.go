@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
+)
+
+// files is rpc.Artifacts in memory.
+type files struct {
+	mu    sync.Mutex
+	bytes map[string][]byte
+	parts map[string][]byte // of uploads that broke off
+}
+
+func (f *files) Put(_ context.Context, digest string, size, offset uint64, source io.Reader) (bool, error) {
+	f.mu.Lock()
+	_, has := f.bytes[digest]
+	f.mu.Unlock()
+	if has {
+		return false, nil
+	}
+	data, err := f.receive(digest, offset, source)
+	if err != nil {
+		return false, err
+	}
+	if uint64(len(data)) != size || digestOf(data) != digest {
+		return false, fmt.Errorf("artifact %q: other bytes: %w", digest, kernelbroker.ErrInvalid)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.bytes[digest] = data
+	delete(f.parts, digest)
+	return true, nil
+}
+
+// receive keeps what has come as it comes.
+func (f *files) receive(digest string, offset uint64, source io.Reader) ([]byte, error) {
+	f.mu.Lock()
+	data := bytes.Clone(f.parts[digest][:min(offset, uint64(len(f.parts[digest])))])
+	f.mu.Unlock()
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := source.Read(buffer)
+		if data = append(data, buffer[:n]...); n > 0 {
+			f.mu.Lock()
+			f.parts[digest] = bytes.Clone(data)
+			f.mu.Unlock()
+		}
+		if errors.Is(err, io.EOF) {
+			return data, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (f *files) State(_ context.Context, digest string) (bool, uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if data, has := f.bytes[digest]; has {
+		return true, uint64(len(data)), nil
+	}
+	return false, uint64(len(f.parts[digest])), nil
+}
+
+func (f *files) List(context.Context) ([]server.Artifact, uint64, uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []server.Artifact
+	for digest, data := range f.bytes {
+		all = append(all, server.Artifact{Digest: digest, Size: uint64(len(data)), NeededBy: []string{"mitgcm@1"}})
+	}
+	return all, 7, 9, nil
+}
+
+func (f *files) Collect(_ context.Context, dryRun bool) ([]server.Artifact, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var removed []server.Artifact
+	for digest, data := range f.parts {
+		removed = append(removed, server.Artifact{Digest: digest, Size: uint64(len(data)), Partial: true})
+		if !dryRun {
+			delete(f.parts, digest)
+		}
+	}
+	return removed, nil
+}
+
+type openFile struct{ *bytes.Reader }
+
+func (openFile) Close() error { return nil }
+
+func (f *files) Open(_ context.Context, digest string) (io.ReadSeekCloser, uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	data, has := f.bytes[digest]
+	if !has {
+		return nil, 0, fmt.Errorf("artifact %q: %w", digest, kernelbroker.ErrNotFound)
+	}
+	return openFile{bytes.NewReader(data)}, uint64(len(data)), nil
+}
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// fixture is a served broker without nodes and jobs.
+type fixture struct {
+	socket, address string
+	store           *memstore.Store
+	files           *files
+	log             *lockedBuffer
+	components      []server.Component
+}
+
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text.Reset()
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func serve(t testing.TB, change func(*server.Options), register func(*grpc.Server)) *fixture {
+	t.Helper()
+	f := &fixture{
+		socket: filepath.Join(t.TempDir(), "broker.sock"), store: memstore.New(),
+		files: &files{bytes: map[string][]byte{}, parts: map[string][]byte{}}, log: &lockedBuffer{},
+		components: []server.Component{{Name: "store", Healthy: true}, {Name: "slurm", Healthy: true, Detail: "22.05.8"}},
+	}
+	o := server.Options{
+		Catalog: catalog.New(catalog.Options{Store: f.store, Log: slog.New(slog.DiscardHandler)}), Artifacts: f.files,
+		Health: func(context.Context) []server.Component { return f.components }, Version: "1.2.3",
+		Log: slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	if change != nil {
+		change(&o)
+	}
+	server := server.NewServer(o)
+	if register != nil {
+		register(server)
+	}
+	local, err := net.Listen("unix", f.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(f.socket, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	remote, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.address = remote.Addr().String()
+	var serving sync.WaitGroup
+	for _, listener := range []net.Listener{local, remote} {
+		serving.Go(func() {
+			if err := server.Serve(o.Listener(listener)); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		server.Stop()
+		serving.Wait()
+		if err := f.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func dial(t testing.TB, target string, options ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(target, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return conn
+}
+
+func (f *fixture) local(t testing.TB) *grpc.ClientConn  { return dial(t, "unix:"+f.socket) }
+func (f *fixture) remote(t testing.TB) *grpc.ClientConn { return dial(t, f.address) }
+
+// as dials the socket with another effective uid, which only this thread has
+// and only while it connects.
+func (f *fixture) as(t *testing.T, uid int) *grpc.ClientConn {
+	t.Helper()
+	f.openTo(t)
+	return dial(t, "passthrough:user", grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+		return dialAs(uid, f.socket)
+	}))
+}
+
+// openTo opens the way to the socket, through folders that are closed to others.
+func (f *fixture) openTo(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can dial as another user")
+	}
+	for dir := filepath.Dir(f.socket); strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func dialAs(uid int, path string) (net.Conn, error) {
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan result)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends here
+		conn, err := connectAs(uid, path)
+		done <- result{conn, err}
+	}()
+	r := <-done
+	return r.conn, r.err
+}
+
+func connectAs(uid int, path string) (net.Conn, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer func() { _ = file.Close() }()
+	// The raw call changes this thread, not the process.
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
+		return nil, errno
+	}
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		return nil, err
+	}
+	return net.FileConn(file)
+}
+
+func apiProfile(name string, digest string, size int) *api.Profile {
+	return server.ProfileToProto(kernelbroker.Profile{
+		Name: name, Application: "MITgcm", Description: "an ocean model", DefaultVersion: 1,
+		Reuse: kernelbroker.ReuseSameProfile, Fallback: kernelbroker.FallbackHold,
+		BootAttempts: 2, BootTimeout: time.Minute,
+		Versions: []kernelbroker.ProfileVersion{{Kernel: kernelbroker.Kernel{
+			Profile: name, Version: 1, ImageDigest: digest, ImageSize: uint64(size),
+			BuildID: strings.Repeat("ab", 20), Release: "6.1.0-" + name, Architecture: "x86_64",
+		}}},
+	})
+}
+
+// want fails unless err has the code and its text the words.
+func want(t *testing.T, what string, err error, code codes.Code, words string) {
+	t.Helper()
+	if status.Code(err) != code || !strings.Contains(status.Convert(err).Message(), words) {
+		t.Errorf("%s = %v, want %v with %q", what, err, code, words)
+	}
+}
+
+// say sends, and is false once the server ended the stream. It may end it before
+// it reads, and then only what is received says why.
+func say[M any](t *testing.T, stream interface{ Send(M) error }, message M) bool {
+	t.Helper()
+	err := stream.Send(message)
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// privileged dials from a port that only root may use.
+func (f *fixture) privileged(t *testing.T) *grpc.ClientConn {
+	return dial(t, f.address, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		var err error
+		for port := 1023; port > 600; port-- {
+			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}}
+			var conn net.Conn
+			if conn, err = dialer.DialContext(ctx, "tcp", address); err == nil {
+				return conn, nil
+			}
+		}
+		return nil, err
+	}))
+}

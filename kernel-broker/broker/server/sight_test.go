@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+)
+
+// twoUsers has job 1 and run 1 of the plain user, job 2 and run 2 of another,
+// run 3 that nobody's job has yet, and a node for each job.
+type twoUsers struct {
+	server.Allocations
+	server.Runs
+}
+
+// nodesOf is rpc.Nodes by another name.
+type (
+	nodesOf    = server.Nodes
+	theirNodes struct{ nodesOf }
+)
+
+const other = 5555
+
+func (twoUsers) Job(_ context.Context, job uint32, _ *uint32) (*kb.Allocation, error) {
+	switch job {
+	case 1:
+		return &kb.Allocation{ID: kb.JobID{Job: 1}, UID: plainUser}, nil
+	case 2:
+		return &kb.Allocation{ID: kb.JobID{Job: 2}, UID: other}, nil
+	}
+	return nil, fmt.Errorf("job %d never asked for a kernel: %w", job, kb.ErrNotFound)
+}
+
+func (u twoUsers) Waiting(_ context.Context, job uint32) (kb.SlurmJob, error) {
+	return kb.SlurmJob{}, fmt.Errorf("job %d never asked for a kernel: %w", job, kb.ErrNotFound)
+}
+
+func (u twoUsers) Jobs(ctx context.Context, _ int, of *uint32) (list []*kb.Allocation, _ error) {
+	for job := range uint32(2) {
+		if a, err := u.Job(ctx, job+1, nil); err != nil {
+			return nil, err
+		} else if of == nil || *of == a.UID {
+			list = append(list, a)
+		}
+	}
+	return list, nil
+}
+
+func (twoUsers) ProfilingRun(_ context.Context, id uint64) (*kb.Run, error) {
+	switch id {
+	case 1:
+		return &kb.Run{ID: 1, Job: kb.JobID{Job: 1}, UID: plainUser, State: kb.RunComplete}, nil
+	case 2:
+		return &kb.Run{ID: 2, Job: kb.JobID{Job: 2}, UID: other, State: kb.RunComplete}, nil
+	case 3:
+		return &kb.Run{ID: 3, Application: "MITgcm", State: kb.RunRequested}, nil
+	}
+	return nil, fmt.Errorf("run %d: %w", id, kb.ErrNotFound)
+}
+
+func (u twoUsers) ProfilingRuns(ctx context.Context, _ int, _ uint32, of *uint32) (list []*kb.Run, _ error) {
+	for id := range uint64(3) {
+		if r, err := u.ProfilingRun(ctx, id+1); err != nil {
+			return nil, err
+		} else if of == nil || !r.Job.IsZero() && *of == r.UID {
+			list = append(list, r)
+		}
+	}
+	return list, nil
+}
+
+func (theirNodes) Nodes() []controller.NodeView {
+	return []controller.NodeView{
+		{Node: &kb.Node{Name: "n1", Owner: kb.JobID{Job: 1}}, JobUID: plainUser},
+		{Node: &kb.Node{Name: "n2", Owner: kb.JobID{Job: 2}}, JobUID: other},
+	}
+}
+
+// oneCluster is the server of those, whose Slurm shows others' jobs to whom it
+// is told.
+func oneCluster(t *testing.T, shows func(uint32) bool) *fixture {
+	return serve(t, func(o *server.Options) {
+		o.SlurmUsers = []uint32{slurmUser}
+		if shows != nil {
+			o.ShowsOthers = func(_ context.Context, uid uint32) bool { return shows(uid) }
+		}
+	}, func(s *grpc.Server) {
+		api.RegisterAllocationServiceServer(s, server.NewAllocationService(twoUsers{}))
+		api.RegisterRunServiceServer(s, server.NewRunService(server.RunOptions{Runs: twoUsers{}}))
+		api.RegisterNodeServiceServer(s, server.NewNodeService(theirNodes{}))
+	})
+}
+
+// seen is all that a user gets to see of others and of himself.
+func seen(t *testing.T, conn *grpc.ClientConn) string {
+	t.Helper()
+	var out []string
+	all, err := api.NewAllocationServiceClient(conn).ListJobs(t.Context(), &api.ListJobsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range all.GetJobs() {
+		out = append(out, fmt.Sprintf("job%d", j.GetJobId()))
+	}
+	runs, err := api.NewRunServiceClient(conn).ListRuns(t.Context(), &api.ListRunsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range runs.GetRuns() {
+		out = append(out, fmt.Sprintf("run%d", r.GetId()))
+	}
+	nodes, err := api.NewNodeServiceClient(conn).ListNodes(t.Context(), &api.ListNodesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes.GetNodes() {
+		if n.GetJobId() != 0 {
+			out = append(out, fmt.Sprintf("%s:%d", n.GetName(), n.GetJobId()))
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// With PrivateData=jobs a plain user sees no job, run or node's job but his own.
+func TestPrivateDataJobs(t *testing.T) {
+	const all, own = "job1 job2 run1 run2 run3 n1:1 n2:2", "job1 run1 n1:1"
+	f := oneCluster(t, func(uid uint32) bool { return uid == operator })
+	for _, c := range []struct {
+		name string
+		uid  int
+		want string
+	}{
+		{"a plain user", plainUser, own},
+		{"Slurm's operator", operator, all},
+		{"Slurm's user, as the hooks are", slurmUser, all},
+		{"root", 0, all},
+	} {
+		if got := seen(t, f.as(t, c.uid)); got != c.want {
+			t.Errorf("%s sees %q, want %q", c.name, got, c.want)
+		}
+	}
+	if got := seen(t, oneCluster(t, nil).as(t, plainUser)); got != all {
+		t.Errorf("without PrivateData: %q", got)
+	}
+}
+
+// What is hidden is told apart from what is not there by nobody.
+func TestPrivateDataHidesThatThereIsSomething(t *testing.T) {
+	f := oneCluster(t, func(uint32) bool { return false })
+	conn := f.as(t, plainUser)
+	for name, ask := range map[string]func(id uint32) error{
+		"job": func(id uint32) error {
+			_, err := api.NewAllocationServiceClient(conn).GetJob(t.Context(), &api.GetJobRequest{JobId: id})
+			return err
+		},
+		"run": func(id uint32) error {
+			_, err := api.NewRunServiceClient(conn).GetRun(t.Context(), &api.GetRunRequest{Id: uint64(id)})
+			return err
+		},
+		"watched run": func(id uint32) error {
+			stream, err := api.NewRunServiceClient(conn).WatchRun(t.Context(), &api.WatchRunRequest{Id: uint64(id)})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			return err
+		},
+	} {
+		others, none := ask(2), ask(9)
+		want(t, name+" of another", others, codes.NotFound, "PrivateData=jobs")
+		if status.Code(none) != codes.NotFound || strings.ReplaceAll(status.Convert(none).Message(), " 9: ", " 2: ") != status.Convert(others).Message() {
+			t.Errorf("%s: %v is told apart from %v", name, none, others)
+		}
+	}
+	_, err := api.NewRunServiceClient(conn).GetRun(t.Context(), &api.GetRunRequest{Id: 3})
+	want(t, "a run of nobody yet", err, codes.NotFound, "PrivateData=jobs")
+	if _, err := api.NewAllocationServiceClient(conn).GetJob(t.Context(), &api.GetJobRequest{JobId: 1}); err != nil {
+		t.Errorf("his own job: %v", err)
+	}
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge/mungetest"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
+)
+
+// strained is a broker whose questions to munged are counted.
+type strained struct {
+	*fixture
+	munged *mungetest.Daemon
+	asked  atomic.Int64
+}
+
+type countedNotary struct {
+	notary
+	asked *atomic.Int64
+}
+
+func (n countedNotary) Decode(ctx context.Context, text string) (credential.Vouched, error) {
+	n.asked.Add(1)
+	return n.notary.Decode(ctx, text)
+}
+
+// strain limits users and strangers so that time gives them nothing.
+func strain(t *testing.T, userBurst, strangerBurst int) *strained {
+	t.Helper()
+	s := &strained{munged: mungetest.Start(t)}
+	verifier := credential.NewVerifier(credential.Options{Cluster: cluster,
+		Decoder: countedNotary{notary{munge.New(s.munged.Socket)}, &s.asked}})
+	limited := tight(func(l *server.Limits) {
+		l.Users = limit.Rate{PerSecond: 1e-4, Burst: userBurst}
+		l.Strangers = limit.Rate{PerSecond: 1e-4, Burst: strangerBurst}
+	})
+	s.fixture = serve(t, func(o *server.Options) {
+		limited(o)
+		o.Proof = verifier
+	}, both)
+	return s
+}
+
+// from dials from one of this host's own addresses.
+func from(address string) grpc.DialOption {
+	return grpc.WithContextDialer(func(ctx context.Context, target string) (net.Conn, error) {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+		return dialer.DialContext(ctx, "tcp", target)
+	})
+}
+
+func (s *strained) by(t *testing.T, uid uint32, address string) *grpc.ClientConn {
+	return dial(t, s.address, append(client.Prove(s.munged.As(uid), cluster), from(address))...)
+}
+
+// junk calls with what is no credential.
+func junk(t *testing.T, conn *grpc.ClientConn) error {
+	ctx := metadata.AppendToOutgoingContext(t.Context(), credential.Header, "MUNGE:AAAA:")
+	_, err := api.NewCatalogServiceClient(conn).ListProfiles(ctx, &api.ListProfilesRequest{})
+	return err
+}
+
+// munged is Slurm's as well: what a stranger sends it by way of the broker has a
+// bound, by his address, and others are served meanwhile.
+func TestJunkDoesNotReachMunged(t *testing.T) {
+	const burst = 20
+	s := strain(t, 1000, burst)
+	stranger := dial(t, s.address, from("127.0.0.1"))
+	var others atomic.Int64
+	var flood sync.WaitGroup
+	for range 32 {
+		flood.Go(func() {
+			for range 100 {
+				err := junk(t, stranger)
+				if code := status.Code(err); code != codes.Unauthenticated && code != codes.ResourceExhausted {
+					t.Errorf("junk: %v", err)
+				}
+			}
+		})
+	}
+	flood.Go(func() {
+		alice := s.by(t, plainUser, "127.0.0.2")
+		for range 20 {
+			if err := list(t, alice); err != nil {
+				t.Errorf("a user at another address: %v", err)
+			}
+			others.Add(1)
+		}
+	})
+	flood.Wait()
+	if asked := s.asked.Load() - others.Load(); asked < 1 || asked > burst+1 {
+		t.Errorf("munged was asked %d times for 3200 calls of junk, at most %d are for one address", asked, burst)
+	}
+	err := list(t, s.by(t, carol, "127.0.0.1"))
+	want(t, "a user at the stranger's address", err, codes.ResourceExhausted, "127.0.0.1: more than 0.0001 credentials a second that did not count, and 20 at once; come back in")
+	if wait, said := client.RetryAfter(err); !said || wait <= 0 {
+		t.Errorf("told to come back in %v, %v", wait, said)
+	}
+	if lines := s.lines("code=ResourceExhausted"); lines > 40 {
+		t.Errorf("%d lines of the log", lines)
+	}
+	s.served(t)
+}
+
+// A user at the address of one who floods gets through at the rate of strangers.
+func TestBesideJunk(t *testing.T) {
+	s := strain(t, 1000, 5)
+	stranger := dial(t, s.address, from("127.0.0.1"))
+	for range 4 {
+		want(t, "junk", junk(t, stranger), codes.Unauthenticated, "")
+	}
+	alice := s.by(t, plainUser, "127.0.0.1")
+	for range 10 { // the one that is left is given back each time
+		if err := list(t, alice); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// All users of a login node have its address, and only their own limits.
+func TestAWholeLoginNode(t *testing.T) {
+	s := strain(t, 1000, 4)
+	var node sync.WaitGroup
+	for uid := range uint32(20) {
+		node.Go(func() {
+			conn := s.by(t, 20000+uid, "127.0.0.1")
+			for range 5 {
+				if err := list(t, conn); err != nil {
+					t.Errorf("uid %d: %v", 20000+uid, err)
+				}
+			}
+		})
+	}
+	node.Wait()
+}
+
+// Good credentials do not let one user flood munged either.
+func TestGoodCredentialsWithoutEnd(t *testing.T) {
+	s := strain(t, 3, 5)
+	alice := s.by(t, plainUser, "127.0.0.1")
+	served := 0
+	for range 50 {
+		if list(t, alice) == nil {
+			served++
+		}
+	}
+	if asked := s.asked.Load(); served != 3 || asked > 3+5+1 {
+		t.Errorf("%d of 3 calls were served, and munged was asked %d times", served, asked)
+	}
+}
+
+// slowNotary answers when it is let.
+type slowNotary struct {
+	mu        sync.Mutex
+	now, most int
+	let       chan struct{}
+}
+
+func (n *slowNotary) count(by int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.now += by
+	n.most = max(n.most, n.now)
+}
+
+func (n *slowNotary) under() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.now
+}
+
+func (n *slowNotary) Decode(context.Context, string) (credential.Vouched, error) {
+	n.count(1)
+	defer n.count(-1)
+	<-n.let
+	return credential.Vouched{}, kernelbroker.ErrUnproven
+}
+
+// However many call, munged has eight questions of the broker's at a time, four
+// of one address.
+func TestQuestionsAtATime(t *testing.T) {
+	slow := &slowNotary{let: make(chan struct{})}
+	s := serve(t, func(o *server.Options) {
+		users(o)
+		o.Proof = credential.NewVerifier(credential.Options{Decoder: slow, Cluster: cluster})
+	}, both)
+	var calls sync.WaitGroup
+	call := func(address string) {
+		conn := dial(t, s.address, from(address))
+		for range 10 {
+			calls.Go(func() {
+				if code := status.Code(junk(t, conn)); code != codes.Unauthenticated && code != codes.ResourceExhausted {
+					t.Errorf("from %s: %v", address, code)
+				}
+			})
+		}
+	}
+	call("127.0.0.1")
+	until(t, "the questions of one address", func() bool { return slow.under() == 4 })
+	call("127.0.0.2")
+	until(t, "those of two", func() bool { return slow.under() == 8 })
+	call("127.0.0.3")
+	close(slow.let)
+	calls.Wait()
+	if slow.most > 8 {
+		t.Errorf("%d questions at a time", slow.most)
+	}
+}
+
+// slowJobs lists when it is let.
+type slowJobs struct {
+	jobs
+	*slowNotary
+}
+
+func (j slowJobs) ListJobs(context.Context, *api.ListJobsRequest) (*api.ListJobsResponse, error) {
+	j.count(1)
+	defer j.count(-1)
+	<-j.let
+	return &api.ListJobsResponse{}, nil
+}
+
+// One user has one listing at a time and all have four; administrators on the
+// host and other calls are not kept from anything. Who waited for long is told
+// to come back.
+func TestListingsAtATime(t *testing.T) {
+	slow := slowJobs{slowNotary: &slowNotary{let: make(chan struct{})}}
+	f := serve(t, users, func(s *grpc.Server) { api.RegisterAllocationServiceServer(s, slow) })
+	var calls sync.WaitGroup
+	var later atomic.Int64
+	call := func(conn *grpc.ClientConn, n int) {
+		for range n {
+			calls.Go(func() {
+				_, err := api.NewAllocationServiceClient(conn).ListJobs(t.Context(), &api.ListJobsRequest{})
+				if err == nil {
+					return
+				}
+				want(t, "a listing", err, codes.ResourceExhausted, "come back in")
+				later.Add(1)
+			})
+		}
+	}
+	alice := f.as(t, plainUser)
+	call(alice, 5)
+	until(t, "a listing of alice's", func() bool { return slow.under() == 1 })
+	for uid := range 6 {
+		call(f.as(t, 21000+uid), 3)
+	}
+	until(t, "four listings", func() bool { return slow.under() == 4 })
+	call(f.local(t), 2)
+	until(t, "root's too", func() bool { return slow.under() == 6 })
+	if err := list(t, alice); err != nil {
+		t.Errorf("another call of alice's: %v", err)
+	}
+	until(t, "who waits is told to come back", func() bool { return later.Load() == 4+6*3-3 })
+	if slow.most > 6 {
+		t.Errorf("%d listings at a time", slow.most)
+	}
+	close(slow.let)
+	calls.Wait()
+	if _, err := api.NewAllocationServiceClient(alice).ListJobs(t.Context(), &api.ListJobsRequest{}); err != nil {
+		t.Errorf("later: %v", err)
+	}
+}
+
+// Strangers whom TLS refuses do not fill the log.
+func TestRefusedHandshakesInTheLog(t *testing.T) {
+	s := serveTLS(t, time.Hour)
+	s.log.reset()
+	begin := time.Now()
+	for range 300 {
+		conn, err := net.Dial("tcp", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = conn.Write([]byte("GET / HTTP/1.0\r\n\r\n"))
+		_, _ = conn.Read(make([]byte, 64)) // refused by now
+		_ = conn.Close()
+	}
+	most := 2 + int(time.Since(begin).Seconds()/10)
+	if lines := strings.Count(s.log.String(), "caller refused in the TLS handshake"); lines < 1 || lines > most {
+		t.Errorf("%d lines of 300 connections, at most %d", lines, most)
+	}
+}

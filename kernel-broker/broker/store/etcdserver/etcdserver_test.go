@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdserver_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func startServer(t *testing.T, cfg etcdserver.Config) *etcdserver.Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if cfg.Logger == nil {
+		cfg.Logger = quiet
+	}
+	server, err := etcdserver.Start(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+func openStore(t *testing.T, server *etcdserver.Server) *etcdstore.Store {
+	t.Helper()
+	s, err := etcdstore.Open(t.Context(), etcdstore.Config{
+		Endpoints: []string{server.Endpoint()}, Cluster: "test", Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func put(t *testing.T, s store.Store, key, value string) {
+	t.Helper()
+	if _, err := s.Commit(t.Context(), store.Write{Key: key, Value: []byte(value), Expect: store.AnyRevision}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDataSurvivesCloseAndMove(t *testing.T) {
+	first, second := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
+	server := startServer(t, etcdserver.Config{Dir: first})
+	s := openStore(t, server)
+	put(t, s, "k", "v")
+	if err := errors.Join(s.Close(), server.Close(), server.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(first, second); err != nil {
+		t.Fatal(err)
+	}
+	s = openStore(t, startServer(t, etcdserver.Config{Dir: second}))
+	if r, err := s.Get(t.Context(), "k"); err != nil || string(r.Value) != "v" {
+		t.Errorf("Get after restart = %q, %v", r.Value, err)
+	}
+}
+
+func TestOnlyTheOwnerCanConnect(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	server := startServer(t, etcdserver.Config{Dir: dir})
+	if want := "unix://" + filepath.Join(dir, "client.sock"); server.Endpoint() != want {
+		t.Errorf("Endpoint = %q, want %q", server.Endpoint(), want)
+	}
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("directory mode %v, %v; want 0700", info.Mode(), err)
+	}
+	if listening := tcpListeners(t); len(listening) > 0 {
+		t.Errorf("the process listens on TCP: %v", listening)
+	}
+}
+
+// tcpListeners are the local addresses of this process's listening sockets.
+func tcpListeners(t *testing.T) []string {
+	t.Helper()
+	mine := map[string]bool{}
+	fds, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		if target, err := os.Readlink(fd); err == nil && strings.HasPrefix(target, "socket:[") {
+			mine[strings.Trim(target, "socket:[]")] = true
+		}
+	}
+	var found []string
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, err := os.ReadFile(table)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			f := strings.Fields(line)
+			if len(f) > 9 && f[3] == "0A" && mine[f[9]] {
+				found = append(found, f[1])
+			}
+		}
+	}
+	return found
+}
+
+func TestLoopbackPort(t *testing.T) {
+	server := startServer(t, etcdserver.Config{Dir: t.TempDir(), Listen: "http://127.0.0.1:0"})
+	if strings.HasSuffix(server.Endpoint(), ":0") {
+		t.Errorf("Endpoint %q has no port", server.Endpoint())
+	}
+	if len(tcpListeners(t)) != 1 {
+		t.Errorf("listeners %v, want one", tcpListeners(t))
+	}
+	put(t, openStore(t, server), "k", "v")
+}
+
+func TestRefusedListen(t *testing.T) {
+	for _, listen := range []string{
+		"http://0.0.0.0:0", "http://192.0.2.1:2379", "http://127.0.0.1", "http://example.org:1",
+		"unix://relative/path", "unix://", "tcp://127.0.0.1:1", "://",
+		"unix:///" + strings.Repeat("x", 107),
+	} {
+		server, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: t.TempDir(), Listen: listen, Logger: quiet})
+		if err == nil {
+			t.Errorf("listen %q was accepted: %v", listen, server.Close())
+		} else if !strings.Contains(err.Error(), "listen") {
+			t.Errorf("listen %q: the error does not name it: %v", listen, err)
+		}
+	}
+}
+
+func TestSecondServerIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	server := startServer(t, etcdserver.Config{Dir: dir})
+	began := time.Now()
+	_, err := etcdserver.Start(t.Context(), etcdserver.Config{Dir: dir, Logger: quiet})
+	if !errors.Is(err, etcdserver.ErrInUse) {
+		t.Fatalf("second Start = %v, want ErrInUse", err)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the refusal took %v", took)
+	}
+	for _, want := range []string{dir, "process " + strconv.Itoa(os.Getpid())} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not name %q", err, want)
+		}
+	}
+	put(t, openStore(t, server), "k", "still served")
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	startServer(t, etcdserver.Config{Dir: dir})
+}
+
+func TestStartEndsWithContext(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := etcdserver.Start(ctx, etcdserver.Config{Dir: dir, Logger: quiet}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Start = %v, want context.Canceled", err)
+	}
+	startServer(t, etcdserver.Config{Dir: dir}) // nothing holds the directory
+}
+
+func TestLogIsBridged(t *testing.T) {
+	var log bytes.Buffer
+	server := startServer(t, etcdserver.Config{Dir: t.TempDir(),
+		Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text := log.String()
+	for _, want := range []string{`"component":"etcd"`, `"level":"DEBUG"`, `"msg":"starting an etcd server"`, `"etcd-version":"3.`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("log has no %s", want)
+		}
+	}
+	if strings.Contains(text, `"level":"INFO"`) {
+		t.Error("etcd's own chatter came at Info")
+	}
+}
+
+// TestQuota fills a store with old values. It must stay readable, and after
+// compaction and a restart it must take writes again.
+func TestQuota(t *testing.T) {
+	cfg := etcdserver.Config{Dir: t.TempDir(), Quota: 20 << 20, RoomEvery: time.Hour}
+	server := startServer(t, cfg)
+	s := openStore(t, server)
+	write := func() error {
+		_, err := s.Commit(t.Context(), store.Write{Key: "k", Value: make([]byte, 512<<10), Expect: store.AnyRevision})
+		return err
+	}
+	var err error
+	for i := 0; i < 100 && err == nil; i++ {
+		err = write()
+	}
+	if !errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("writing past the quota = %v, want ErrFull", err)
+	}
+	r, err := s.Get(t.Context(), "k")
+	if err != nil {
+		t.Fatalf("a full store must still be readable: %v", err)
+	}
+	if err := errors.Join(s.Close(), server.Close()); err != nil {
+		t.Fatal(err)
+	}
+	server = startServer(t, cfg)
+	s = openStore(t, server)
+	if err := write(); !errors.Is(err, store.ErrFull) {
+		t.Fatalf("a restart alone makes no room, Commit = %v", err)
+	}
+	if err := errors.Join(s.Compact(t.Context(), r.Revision), s.Close(), server.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = openStore(t, startServer(t, cfg))
+	if err := write(); err != nil {
+		t.Fatalf("after compaction and a restart: %v", err)
+	}
+}
+
+// TestHistoryGivesWay writes one record again and again, several times the quota
+// in all: the history of it is dropped long before its hour is over.
+func TestHistoryGivesWay(t *testing.T) {
+	const quota, size, rounds = 32 << 20, 128 << 10, 30
+	s := openStore(t, startServer(t, etcdserver.Config{Dir: t.TempDir(), Quota: quota, RoomEvery: 10 * time.Millisecond}))
+	put(t, s, "other", "kept")
+	for round := range rounds {
+		for range 20 {
+			if _, err := s.Commit(t.Context(), store.Write{Key: "k", Value: make([]byte, size), Expect: store.AnyRevision}); err != nil {
+				t.Fatalf("round %d of %d: %v", round+1, rounds, err)
+			}
+		}
+		for end := time.Now().Add(time.Minute); gauge(t, "etcd_mvcc_db_total_size_in_use_in_bytes") > quota*2/5; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("round %d of %d: the history is not dropped", round+1, rounds)
+			}
+		}
+	}
+	t.Logf("%d bytes written, the database takes %.0f of %d", rounds*20*size, gauge(t, "etcd_mvcc_db_total_size_in_bytes"), quota)
+	if r, err := s.Get(t.Context(), "other"); err != nil || string(r.Value) != "kept" {
+		t.Errorf("what is no history: %q, %v", r.Value, err)
+	}
+}
+
+func gauge(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("etcd has no %s any more", name)
+	return 0
+}
+
+// child runs this test binary again as another program, see TestMain.
+func child(t *testing.T, role string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), "ETCDSERVER_TEST_ROLE="+role)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also when this test is killed
+	return cmd
+}
+
+// TestCommitsAreSynced counts the syncs of the write-ahead log: sequential
+// commits cannot share one, so each has its own.
+func TestCommitsAreSynced(t *testing.T) {
+	const commits = 20
+	s := openStore(t, startServer(t, etcdserver.Config{Dir: t.TempDir()}))
+	before := walSyncs(t)
+	for i := range commits {
+		put(t, s, "k", strconv.Itoa(i))
+	}
+	if synced := walSyncs(t) - before; synced < commits {
+		t.Errorf("%d syncs for %d commits", synced, commits)
+	}
+}
+
+func walSyncs(t *testing.T) uint64 {
+	t.Helper()
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "etcd_disk_wal_fsync_duration_seconds" {
+			return family.GetMetric()[0].GetHistogram().GetSampleCount()
+		}
+	}
+	t.Fatal("etcd does not count its syncs any more")
+	return 0
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package etcdstore keeps a store in etcd, the broker's own embedded one or an
+// external cluster: it only knows endpoints.
+//
+// All keys live under a namespace, so several brokers can share one etcd. Every
+// request has a bounded time. Reads are linearizable and tried again on a
+// connection error; a commit is sent once, and when its answer is lost that is
+// reported as an unknown outcome, never hidden by a second attempt.
+package etcdstore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+)
+
+// Defaults of Config.
+const (
+	DefaultTimeout = 5 * time.Second
+
+	pageSize          = 256              // keys that one List request asks for
+	keepAliveInterval = 10 * time.Second // silence after which a peer is probed
+	keepAliveTimeout  = 5 * time.Second  // and then given up
+)
+
+// reconnect is quicker than gRPC's own schedule, which would leave the broker
+// without its store for up to two minutes after etcd is back.
+var reconnect = backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
+
+// Config says which etcd and which part of it.
+type Config struct {
+	Endpoints []string      // http://host:port, https://host:port or unix:///path
+	Cluster   string        // names the namespace, see Namespace
+	TLS       *tls.Config   // for https endpoints
+	Username  string        // empty: no authentication
+	Password  string        //
+	Timeout   time.Duration // of one request; 0: DefaultTimeout
+	Logger    *slog.Logger  // nil: slog.Default()
+}
+
+// Store is a store.Store in etcd.
+type Store struct {
+	client  *clientv3.Client
+	prefix  string
+	timeout time.Duration
+	log     *slog.Logger
+
+	ctx     context.Context // ends at Close
+	cancel  context.CancelFunc
+	mu      sync.Mutex // guards watches.Add against Close
+	closing bool
+	watches sync.WaitGroup
+	leads   atomic.Pointer[leadership] // nil: whoever opens the namespace writes
+}
+
+var clusterName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
+
+// Namespace is the prefix of all keys of a cluster.
+func Namespace(cluster string) (string, error) {
+	if !clusterName.MatchString(cluster) {
+		return "", fmt.Errorf("cluster name %q: letters, digits and inner . _ - only, at most 64", cluster)
+	}
+	return "/kernel-broker/" + cluster + "/", nil
+}
+
+// Open connects and waits, no longer than the timeout of one request, until
+// the namespace can be read. It returns store.ErrUnavailable otherwise.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	prefix, err := Namespace(cfg.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:            cfg.Endpoints,
+		TLS:                  cfg.TLS,
+		Username:             cfg.Username,
+		Password:             cfg.Password,
+		DialTimeout:          cfg.Timeout,
+		DialKeepAliveTime:    keepAliveInterval,
+		DialKeepAliveTimeout: keepAliveTimeout,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: reconnect, MinConnectTimeout: cfg.Timeout})},
+		// The client logs every retry; what matters comes back as an error.
+		Logger: zap.NewNop(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd %q: %w: %w", cfg.Endpoints, store.ErrUnavailable, err)
+	}
+	s := &Store{client: client, prefix: prefix, timeout: cfg.Timeout, log: cfg.Logger}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if _, err := s.Get(ctx, "reachable?"); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("etcd %q: %w", cfg.Endpoints, errors.Join(err, s.Close()))
+	}
+	return s, nil
+}
+
+// Close implements store.Store. It returns when all watches have ended.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	already := s.closing
+	s.closing = true
+	s.mu.Unlock()
+	if already {
+		return nil
+	}
+	s.resign()
+	s.mu.Lock()
+	s.cancel()
+	s.mu.Unlock()
+	s.watches.Wait()
+	// The client reports its own cancelled context here.
+	if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("etcd client: %w", err)
+	}
+	return nil
+}
+
+// request bounds one request by the caller, the timeout and Close.
+func (s *Store) request(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	stop := context.AfterFunc(s.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// Get implements store.Store.
+func (s *Store) Get(ctx context.Context, key string) (store.Record, error) {
+	ctx, cancel := s.request(ctx)
+	defer cancel()
+	resp, err := s.client.Get(ctx, s.prefix+key)
+	if err != nil {
+		return store.Record{}, fmt.Errorf("key %q: %w", key, translate(err))
+	}
+	if len(resp.Kvs) == 0 {
+		return store.Record{}, fmt.Errorf("key %q: %w", key, store.ErrNotFound)
+	}
+	return s.record(resp.Kvs[0]), nil
+}
+
+// Compact drops the history before a revision. An embedded server compacts by
+// itself; this is for administration and tests. It returns when the room of the
+// old history is free.
+func (s *Store) Compact(ctx context.Context, revision int64) error {
+	ctx, cancel := s.request(ctx)
+	defer cancel()
+	if _, err := s.client.Compact(ctx, revision, clientv3.WithCompactPhysical()); err != nil {
+		if err = translate(err); errors.Is(err, store.ErrCompacted) {
+			return nil // somebody did it before
+		}
+		return fmt.Errorf("compact at %d: %w", revision, err)
+	}
+	return nil
+}

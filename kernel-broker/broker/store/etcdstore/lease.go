@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+)
+
+// DefaultTTL is how long after its last sign a holder of the cluster is held for
+// dead.
+const DefaultTTL = 10 * time.Second
+
+// leaderKey is the one key of a namespace that says who acts on it.
+const leaderKey = "acting"
+
+// Claim is who wants to act on a namespace.
+type Claim struct {
+	// Holder is for people: who acts, and since when.
+	Holder string
+	// Place names what only one process can have, such as a locked folder. A key
+	// that names the place of the claimer is that of a dead process.
+	Place string
+	// TTL of the lease; 0: DefaultTTL.
+	TTL time.Duration
+	// Waits is told of the holder that is waited for, once for each.
+	Waits func(holder string)
+}
+
+// leadership is the right to write that a lease gives.
+type leadership struct {
+	created int64 // revision of the key, which is in every commit
+	lost    chan struct{}
+	once    sync.Once
+	stop    context.CancelFunc
+	done    chan struct{}
+}
+
+func (l *leadership) lose() { l.once.Do(func() { close(l.lost) }) }
+
+// Lead waits until nobody else acts on the namespace, and takes it: one key bound
+// to a lease. From then on each commit holds only as long as that key stands as
+// it was made, so that a holder that lost it, and does not know yet, changes
+// nothing. Lost is closed when it is lost.
+func (s *Store) Lead(ctx context.Context, c Claim) error {
+	if c.TTL == 0 {
+		c.TTL = DefaultTTL
+	}
+	last := ""
+	for {
+		holder, err := s.claim(ctx, c)
+		if err != nil || holder == "" {
+			return err
+		}
+		if holder != last && c.Waits != nil {
+			c.Waits(holder)
+		}
+		last = holder
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s acts: %w", holder, ctx.Err())
+		case <-s.ctx.Done():
+			return fmt.Errorf("%w: closed", store.ErrUnavailable)
+		case <-time.After(min(time.Second, c.TTL/4)):
+		}
+	}
+}
+
+// claim tries once; it returns who has the namespace if somebody does.
+func (s *Store) claim(ctx context.Context, c Claim) (holder string, err error) {
+	key := s.prefix + leaderKey
+	rctx, cancel := s.request(ctx)
+	defer cancel()
+	have, err := s.client.Get(rctx, key)
+	if err != nil {
+		return "", fmt.Errorf("who acts: %w", translate(err))
+	}
+	var revision int64
+	if len(have.Kvs) > 0 {
+		place, who := parseHolder(have.Kvs[0].Value)
+		if place == "" || place != c.Place {
+			return who, nil
+		}
+		revision = have.Kvs[0].ModRevision
+	}
+	lease, err := s.client.Grant(rctx, int64((c.TTL+time.Second-1)/time.Second))
+	if err != nil {
+		return "", fmt.Errorf("lease: %w", translate(err))
+	}
+	// A put keeps the time of creation, which fences the holder before: the old
+	// key goes first.
+	txn, err := s.client.Txn(rctx).
+		If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
+		Then(clientv3.OpDelete(key)).Commit()
+	if err == nil && txn.Succeeded {
+		txn, err = s.client.Txn(rctx).
+			If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			Then(clientv3.OpPut(key, holderText(c), clientv3.WithLease(lease.ID))).Commit()
+	}
+	if err != nil || !txn.Succeeded {
+		_, rerr := s.client.Revoke(rctx, lease.ID)
+		if err != nil {
+			return "", errors.Join(fmt.Errorf("lease: %w", translate(err)), rerr)
+		}
+		return "another broker that has just begun", nil
+	}
+	return "", s.keep(lease.ID, txn.Header.Revision, c.TTL)
+}
+
+// keep renews the lease until Close, and gives up the leadership when that was
+// not possible for as long as the lease lasts: by this host's monotonic clock it
+// ends no later than at the server.
+func (s *Store) keep(id clientv3.LeaseID, created int64, ttl time.Duration) error {
+	ctx, cancel := context.WithCancel(s.ctx)
+	l := &leadership{created: created, lost: make(chan struct{}), stop: cancel, done: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		cancel()
+		return fmt.Errorf("%w: closed", store.ErrUnavailable)
+	}
+	s.leads.Store(l)
+	go func() {
+		defer close(l.done)
+		s.renew(ctx, l, id, ttl)
+	}()
+	return nil
+}
+
+func (s *Store) renew(ctx context.Context, l *leadership, id clientv3.LeaseID, ttl time.Duration) {
+	until := time.Now().Add(ttl)
+	for ctx.Err() == nil && time.Now().Before(until) {
+		begun := time.Now()
+		rctx, cancel := context.WithDeadline(ctx, until)
+		answer, err := s.client.KeepAliveOnce(rctx, id)
+		cancel()
+		switch {
+		case err == nil && answer.TTL > 0:
+			until = begun.Add(ttl)
+		case err == nil || isLeaseGone(err):
+			until = begun
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(ttl / 5):
+		}
+	}
+	if ctx.Err() == nil {
+		s.log.Error("the lease on the cluster is lost", "ttl", ttl)
+	}
+	l.lose()
+}
+
+// resign gives the namespace back, so that the next one need not wait.
+func (s *Store) resign() {
+	l := s.leads.Load()
+	if l == nil {
+		return
+	}
+	select {
+	case <-l.lost:
+	default:
+		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+		defer cancel()
+		key := s.prefix + leaderKey
+		_, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", l.created)).
+			Then(clientv3.OpDelete(key)).Commit()
+		if err != nil {
+			s.log.Warn("the cluster is not given back, the next broker has to wait", "error", err)
+		}
+	}
+	l.stop()
+	<-l.done
+}
+
+// Lost is closed when the leadership is lost, also by Close; nil, which never
+// is, without one.
+func (s *Store) Lost() <-chan struct{} {
+	if l := s.leads.Load(); l != nil {
+		return l.lost
+	}
+	return nil
+}
+
+// fence is what every commit of a leader holds by.
+func (s *Store) fence() (clientv3.Cmp, bool) {
+	l := s.leads.Load()
+	if l == nil {
+		return clientv3.Cmp{}, false
+	}
+	return clientv3.Compare(clientv3.CreateRevision(s.prefix+leaderKey), "=", l.created), true
+}
+
+func isLeaseGone(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) }
+
+// holderText is the key's value: the place, a line break, and who it is.
+func holderText(c Claim) string { return c.Place + "\n" + c.Holder }
+
+func parseHolder(value []byte) (place, who string) {
+	place, who, _ = strings.Cut(string(value), "\n")
+	return place, who
+}
+
+// overtaken reports whether a commit was refused because somebody else acts by
+// now, or may. The key is what the transaction's other branch reads last.
+func (s *Store) overtaken(resp *clientv3.TxnResponse) error {
+	l, holder := s.leads.Load(), "nobody"
+	if last := len(resp.Responses) - 1; last >= 0 {
+		for _, kv := range resp.Responses[last].GetResponseRange().GetKvs() {
+			if kv.CreateRevision == l.created {
+				return nil
+			}
+			_, holder = parseHolder(kv.Value)
+		}
+	}
+	l.lose()
+	return fmt.Errorf("commit: %w: %s acts now", store.ErrOvertaken, holder)
+}

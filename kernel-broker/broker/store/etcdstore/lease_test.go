@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
+)
+
+const leaseTTL = 2 * time.Second
+
+func claim(holder, place string) etcdstore.Claim {
+	return etcdstore.Claim{Holder: holder, Place: place, TTL: leaseTTL}
+}
+
+// A second broker on the same etcd waits, and knows for whom, until the first has
+// ended; that one gives the cluster back.
+func TestSecondLeaderWaits(t *testing.T) {
+	endpoint := embedded(t, t.TempDir(), "")
+	first, second := openCluster(t, endpoint, "a", 0), openCluster(t, endpoint, "a", 0)
+	if err := first.Lead(t.Context(), claim("one pid 1", "here")); err != nil {
+		t.Fatal(err)
+	}
+	waits, leads := make(chan string, 9), make(chan error, 1)
+	c := claim("two pid 2", "there")
+	c.Waits = func(holder string) { waits <- holder }
+	go func() { leads <- second.Lead(t.Context(), c) }()
+	if holder := <-waits; holder != "one pid 1" {
+		t.Errorf("waits for %q", holder)
+	}
+	select {
+	case err := <-leads:
+		t.Fatalf("two lead: %v", err)
+	case <-time.After(2 * leaseTTL):
+	}
+	if _, err := first.Commit(t.Context(), store.Write{Key: "k", Value: []byte("1")}); err != nil {
+		t.Errorf("the first after two TTLs: %v", err)
+	}
+	begun := time.Now()
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-leads; err != nil || time.Since(begun) > leaseTTL {
+		t.Errorf("after %v: %v", time.Since(begun), err)
+	}
+	if _, err := second.Commit(t.Context(), store.Write{Key: "k", Value: []byte("2"), Expect: store.AnyRevision}); err != nil {
+		t.Error(err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A broker that was killed and starts again at the same place does not wait for
+// its own lease, and what the dead one still sends changes nothing.
+func TestSamePlaceTakesOver(t *testing.T) {
+	endpoint := embedded(t, t.TempDir(), "")
+	old, young := openCluster(t, endpoint, "a", 0), openCluster(t, endpoint, "a", 0)
+	for _, s := range []*etcdstore.Store{old, young} {
+		begun := time.Now()
+		if err := s.Lead(t.Context(), claim("one", "here")); err != nil || time.Since(begun) > leaseTTL/2 {
+			t.Fatalf("after %v: %v", time.Since(begun), err)
+		}
+	}
+	if _, err := young.Commit(t.Context(), store.Write{Key: "k", Value: []byte("young")}); err != nil {
+		t.Fatal(err)
+	}
+	for _, expect := range []int64{store.AnyRevision, 0} {
+		if _, err := old.Commit(t.Context(), store.Write{Key: "other", Value: []byte("old"), Expect: expect}); !errors.Is(err, store.ErrOvertaken) {
+			t.Errorf("expecting %d: %v", expect, err)
+		}
+	}
+	if _, err := young.Get(t.Context(), "other"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("written all the same: %v", err)
+	}
+	select {
+	case <-old.Lost():
+	default:
+		t.Error("it does not know")
+	}
+	// A conflict of the one that leads is a conflict.
+	if _, err := young.Commit(t.Context(), store.Write{Key: "k", Value: []byte("x")}); !errors.Is(err, store.ErrConflict) {
+		t.Error(err)
+	}
+	for _, s := range []*etcdstore.Store{old, young} {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// One that etcd does not hear of for its TTL knows that it leads no more, by its
+// own clock, and another one does.
+func TestCutOffLeaderIsReplaced(t *testing.T) {
+	endpoint := embedded(t, t.TempDir(), "http://127.0.0.1:0")
+	p := newProxy(t, endpoint)
+	first, second := openCluster(t, p.endpoint(), "a", time.Second), openCluster(t, endpoint, "a", 0)
+	if err := first.Lead(t.Context(), claim("one", "here")); err != nil {
+		t.Fatal(err)
+	}
+	p.mute.Store(true)
+	p.cut()
+	select {
+	case <-first.Lost():
+	case <-time.After(10 * leaseTTL):
+		t.Fatal("it leads without etcd")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*leaseTTL)
+	defer cancel()
+	if err := second.Lead(ctx, claim("two", "there")); err != nil {
+		t.Fatal(err)
+	}
+	p.mute.Store(false)
+	if _, err := first.Commit(t.Context(), store.Write{Key: "k", Value: []byte("1"), Expect: store.AnyRevision}); err == nil {
+		t.Error("one that is cut off writes")
+	}
+	for _, s := range []*etcdstore.Store{first, second} {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package memstore is a store in memory, for the unit tests of those who use a
+// store. It keeps its whole history, so watches work as on etcd, and passes the
+// same conformance suite.
+//
+// It can be told to fail: FailCommits makes coming commits report
+// ErrUnavailable, with the change applied or not, which are the two cases a
+// caller must survive.
+package memstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+)
+
+// Moment is when an injected fault strikes.
+type Moment int
+
+const (
+	Before Moment = iota // the commit is not applied
+	After                // the commit is applied and its answer is lost
+)
+
+// Store is a store.Store in memory.
+type Store struct {
+	mu        sync.Mutex
+	records   map[string]store.Record
+	history   []store.Event // sorted by revision
+	revision  int64
+	compacted int64         // history up to and with this revision is gone
+	changed   chan struct{} // closed and replaced at each change of the above
+	closed    chan struct{}
+	isClosed  bool
+	faults    []Moment
+	readFault int
+	watches   sync.WaitGroup
+}
+
+// New returns an empty store at revision 1, as a new etcd is.
+func New() *Store {
+	return &Store{
+		records:  make(map[string]store.Record),
+		revision: 1,
+		changed:  make(chan struct{}),
+		closed:   make(chan struct{}),
+	}
+}
+
+// FailCommits makes the next n commits report ErrUnavailable. Faults add up in
+// the order of the calls. Only commits that would have succeeded count.
+func (s *Store) FailCommits(n int, when Moment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range n {
+		s.faults = append(s.faults, when)
+	}
+}
+
+// FailReads makes the next n calls of Get, List and Range report ErrUnavailable.
+func (s *Store) FailReads(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readFault += n
+}
+
+// Compact forgets the history up to and with a revision. Running watches that
+// have not read so far are closed, as the contract of Watch says.
+func (s *Store) Compact(_ context.Context, revision int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if revision > s.revision {
+		return fmt.Errorf("compact at %d: revision is only %d", revision, s.revision)
+	}
+	if revision <= s.compacted {
+		return nil
+	}
+	s.compacted = revision
+	first := sort.Search(len(s.history), func(i int) bool { return s.history[i].Revision > revision })
+	s.history = append([]store.Event(nil), s.history[first:]...)
+	s.wake()
+	return nil
+}
+
+// Get implements store.Store.
+func (s *Store) Get(ctx context.Context, key string) (store.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.readable(ctx); err != nil {
+		return store.Record{}, fmt.Errorf("key %q: %w", key, err)
+	}
+	record, ok := s.records[key]
+	if !ok {
+		return store.Record{}, fmt.Errorf("key %q: %w", key, store.ErrNotFound)
+	}
+	return clone(record), nil
+}
+
+// List implements store.Store.
+func (s *Store) List(ctx context.Context, prefix string) ([]store.Record, int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.readable(ctx); err != nil {
+		return nil, 0, fmt.Errorf("list %q: %w", prefix, err)
+	}
+	var records []store.Record
+	for key, record := range s.records {
+		if strings.HasPrefix(key, prefix) {
+			records = append(records, clone(record))
+		}
+	}
+	sort.Slice(records, func(i, j int) bool { return records[i].Key < records[j].Key })
+	return records, s.revision, nil
+}
+
+// Range implements store.Store.
+func (s *Store) Range(ctx context.Context, from, before string, limit int) ([]store.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := store.CheckRange(from, before, limit)
+	if err == nil {
+		err = s.readable(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("range %q to %q: %w", from, before, err)
+	}
+	var keys []string
+	for key := range s.records {
+		if from <= key && key < before {
+			keys = append(keys, key)
+		}
+	}
+	sort.Strings(keys)
+	var records []store.Record
+	for _, key := range keys[:min(limit, len(keys))] {
+		records = append(records, clone(s.records[key]))
+	}
+	return records, nil
+}
+
+// Commit implements store.Store.
+func (s *Store) Commit(ctx context.Context, writes ...store.Write) (int64, error) {
+	if err := store.Check(writes); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return 0, fmt.Errorf("commit: %w", err)
+	}
+	for _, w := range writes {
+		have := s.records[w.Key].Revision
+		if w.Expect != store.AnyRevision && w.Expect != have {
+			return 0, &store.ConflictError{Key: w.Key, Expect: w.Expect, Have: have}
+		}
+	}
+	if len(s.faults) == 0 {
+		return s.apply(writes), nil
+	}
+	when := s.faults[0]
+	s.faults = s.faults[1:]
+	if when == After {
+		s.apply(writes)
+	}
+	return 0, fmt.Errorf("commit: injected fault: %w", store.ErrUnavailable)
+}
+
+// apply needs s.mu and expectations that hold.
+func (s *Store) apply(writes []store.Write) int64 {
+	var events []store.Event
+	next := s.revision + 1
+	for _, w := range writes {
+		if w.Delete {
+			if _, ok := s.records[w.Key]; !ok {
+				continue
+			}
+			delete(s.records, w.Key)
+			events = append(events, store.Event{Record: store.Record{Key: w.Key, Revision: next}, Deleted: true})
+			continue
+		}
+		record := clone(store.Record{Key: w.Key, Value: w.Value, Revision: next})
+		s.records[w.Key] = record
+		events = append(events, store.Event{Record: record})
+	}
+	if len(events) == 0 {
+		return s.revision
+	}
+	s.revision = next
+	s.history = append(s.history, events...)
+	s.wake()
+	return next
+}
+
+// Close implements store.Store. It returns when all watches have ended.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if !s.isClosed {
+		s.isClosed = true
+		close(s.closed)
+	}
+	s.mu.Unlock()
+	s.watches.Wait()
+	return nil
+}
+
+// wake needs s.mu.
+func (s *Store) wake() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// usable needs s.mu.
+func (s *Store) usable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	if s.isClosed {
+		return fmt.Errorf("%w: closed", store.ErrUnavailable)
+	}
+	return nil
+}
+
+// readable needs s.mu.
+func (s *Store) readable(ctx context.Context) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	if s.readFault > 0 {
+		s.readFault--
+		return fmt.Errorf("injected fault: %w", store.ErrUnavailable)
+	}
+	return nil
+}
+
+// clone copies the value, and makes an empty one nil: a store cannot tell the
+// two apart.
+func clone(r store.Record) store.Record {
+	if len(r.Value) == 0 {
+		r.Value = nil
+		return r
+	}
+	r.Value = bytes.Clone(r.Value)
+	return r
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestBuild(t *testing.T) {
+	f := newFakeFactory(t)
+	out := filepath.Join(f.dir, "out")
+	result, err := f.builder().Build(t.Context(), "fake", out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Cached || f.builds() != 1 {
+		t.Errorf("cached %v after %d builds", result.Cached, f.builds())
+	}
+	manifest, err := ReadManifest(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := manifest.Verify(out); err != nil {
+		t.Error(err)
+	}
+	if manifest.Name != "fake" || manifest.Release != fakeRelease || manifest.BuildID != fakeBuildID ||
+		manifest.Limits.CommandLineBytes != 2047 || manifest.Source.Version != "9.9-1" ||
+		len(manifest.Fragments) != 1 || manifest.Compiler.Name != "gcc-12" {
+		t.Errorf("manifest is %+v", manifest)
+	}
+	if want := []string{"virtio_blk"}; !slices.Equal(manifest.Drivers.BuiltIn, want) {
+		t.Errorf("drivers %v, want %v", manifest.Drivers.BuiltIn, want)
+	}
+	if want := []string{"ext4"}; !slices.Equal(manifest.Filesystems.BuiltIn, want) {
+		t.Errorf("file systems %v, want %v", manifest.Filesystems.BuiltIn, want)
+	}
+	config, err := ReadConfig(filepath.Join(out, ConfigFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config["TINY"] != "y" || config["WANTED"] != "y" || config["LOCALVERSION"] != `"-fake"` {
+		t.Errorf("configuration is %v", config)
+	}
+	if entries, err := os.ReadDir(result.Dir); err != nil || len(entries) != 4 {
+		t.Errorf("the result holds more than its four files: %v, %v", entries, err)
+	}
+}
+
+func TestBuildOnlyWhatChanged(t *testing.T) {
+	f := newFakeFactory(t)
+	build := func(wantBuilds int, wantCached bool) {
+		t.Helper()
+		result, err := f.builder().Build(t.Context(), "fake", filepath.Join(f.dir, "out"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Cached != wantCached || f.builds() != wantBuilds {
+			t.Errorf("cached %v after %d builds, want %v after %d", result.Cached, f.builds(), wantCached, wantBuilds)
+		}
+	}
+	build(1, false)
+	build(1, true)
+	f.fragment("base", "# Reason.\nCONFIG_OTHER=y\nCONFIG_WANTED=y\n")
+	build(2, false)
+	f.fragment("base", "# Reason.\nCONFIG_WANTED=y\n")
+	build(2, true)
+	f.source.Version = "9.9-2"
+	build(3, false)
+}
+
+func TestBuildAtOnceIsOneBuild(t *testing.T) {
+	f := newFakeFactory(t)
+	var all sync.WaitGroup
+	errs := make([]error, 4)
+	for i := range errs {
+		all.Go(func() {
+			_, errs[i] = f.builder().Build(context.Background(), "fake", filepath.Join(f.dir, "out"))
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if f.builds() != 1 {
+		t.Errorf("%d builds", f.builds())
+	}
+}
+
+func TestBuildFailureNamesLog(t *testing.T) {
+	f := newFakeFactory(t)
+	f.set("fail", true)
+	out := filepath.Join(f.dir, "out")
+	_, err := f.builder().Build(t.Context(), "fake", out)
+	var failure *BuildError
+	if !errors.As(err, &failure) {
+		t.Fatalf("error is %v", err)
+	}
+	if !strings.Contains(err.Error(), "two.c:7: error: no such thing") || !strings.Contains(err.Error(), failure.Log) {
+		t.Errorf("error is %v", err)
+	}
+	if log, err := os.ReadFile(failure.Log); err != nil || !strings.Contains(string(log), "  CC      one.o\n") {
+		t.Errorf("log is %q, %v", log, err)
+	}
+	if exists(filepath.Join(out, ManifestFile)) {
+		t.Error("a failed build left a manifest")
+	}
+	f.set("fail", false)
+	objects, err := filepath.Glob(filepath.Join(f.dir, "cache/objects/*.in-use"))
+	if err != nil || len(objects) != 0 {
+		t.Errorf("a build that ended left its folder in use: %v, %v", objects, err)
+	}
+	if _, err := f.builder().Build(t.Context(), "fake", out); err != nil {
+		t.Errorf("after the mistake was mended: %v", err)
+	}
+}
+
+func TestBuildKilledLeavesNoResult(t *testing.T) {
+	f := newFakeFactory(t)
+	f.set("hang", true)
+	ctx, cancel := context.WithCancel(t.Context())
+	var stopped time.Time
+	var stopping sync.WaitGroup
+	stopping.Go(func() {
+		for !exists(filepath.Join(f.switches, "hangs")) && t.Context().Err() == nil {
+			time.Sleep(20 * time.Millisecond)
+		}
+		stopped = time.Now()
+		cancel()
+	})
+	out := filepath.Join(f.dir, "out")
+	_, err := f.builder().Build(ctx, "fake", out)
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("error is %v", err)
+	}
+	stopping.Wait()
+	if took := time.Since(stopped); took > 2*time.Minute {
+		t.Errorf("stopping took %v", took)
+	}
+	if exists(filepath.Join(out, ManifestFile)) {
+		t.Error("a killed build left a manifest")
+	}
+	f.set("hang", false)
+	plan, err := f.builder().Plan(t.Context(), "fake")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What a run leaves that could not clean up after itself.
+	objects := filepath.Join(f.dir, "cache/objects", plan.objectsKey())
+	if !exists(objects + ".in-use") {
+		t.Error("nothing says that the object folder was in use")
+	}
+	write(t, filepath.Join(objects, "half.o"), "half")
+	write(t, filepath.Join(f.dir, "cache/kernel", plan.Key+".partial", ManifestFile), "half")
+	result, err := f.builder().Build(t.Context(), "fake", out)
+	if err != nil || result.Cached {
+		t.Errorf("after a killed run: cached %v, %v", result.Cached, err)
+	}
+	if exists(filepath.Join(objects, "half.o")) || exists(objects+".in-use") {
+		t.Error("half an object is left, or the folder still counts as in use")
+	}
+}
+
+func TestBuildStopsWhenAnOptionIsLost(t *testing.T) {
+	f := newFakeFactory(t)
+	f.recipe("base", "more")
+	f.fragment("more", "# Reason.\nCONFIG_DROPPED=y\n")
+	_, err := f.builder().Build(t.Context(), "fake", filepath.Join(f.dir, "out"))
+	var lost *LostError
+	if !errors.As(err, &lost) || len(lost.Lost) != 1 {
+		t.Fatalf("error is %v", err)
+	}
+	for _, want := range []string{"more.config:2: CONFIG_DROPPED=y: absent", "unmet: depends on NOWHERE (init/Kconfig:3)"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in:\n%v", want, err)
+		}
+	}
+	if f.builds() != 0 {
+		t.Error("and yet it was built")
+	}
+}
+
+func TestBuildRefusesAnotherKernelsImage(t *testing.T) {
+	f := newFakeFactory(t)
+	f.makeTarball(fakeImage(t, fakeRelease, strings.Repeat("ab", 20)))
+	_, err := f.builder().Build(t.Context(), "fake", filepath.Join(f.dir, "out"))
+	if err == nil || !strings.Contains(err.Error(), "image has build id abab") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestBuildFindsDamageInTheCache(t *testing.T) {
+	f := newFakeFactory(t)
+	out := filepath.Join(f.dir, "out")
+	result, err := f.builder().Build(t.Context(), "fake", out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(result.Dir, ImageFile), "x")
+	_, err = f.builder().Build(t.Context(), "fake", out)
+	if err == nil || !strings.Contains(err.Error(), "remove "+result.Dir) {
+		t.Errorf("error is %v", err)
+	}
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Places in the setup header of a bzImage, from the x86 boot protocol, 2.06 and
+// later (2.08 for the payload).
+const (
+	headerSetupSectors  = 0x1f1
+	headerMagic         = 0x202
+	headerVersion       = 0x206
+	headerKernelVersion = 0x20e
+	headerCmdlineSize   = 0x238
+	headerPayloadOffset = 0x248
+	headerPayloadLength = 0x24c
+	headerEnd           = 0x250
+	protocolWithPayload = 0x0208
+	sectorSize          = 512
+)
+
+// Image is what a bzImage says of itself.
+type Image struct {
+	// Release as the header states it; uname -r will print it.
+	Release string
+	// CommandLineBytes is the longest command line the kernel takes, without
+	// the final zero byte.
+	CommandLineBytes int
+	// BuildID of the compressed kernel inside, in hex.
+	BuildID string
+}
+
+// ReadImage opens a bzImage down to the notes of the kernel in it, which needs
+// the decompressor of the kernel's compression (gzip, xz, lz4, zstd or bzip2).
+func ReadImage(ctx context.Context, path string) (Image, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Image{}, fmt.Errorf("image: %w", err)
+	}
+	image, _, err := OpenImage(ctx, data)
+	if err != nil {
+		return Image{}, fmt.Errorf("image %q: %w", path, err)
+	}
+	return image, nil
+}
+
+// OpenImage is ReadImage of bytes in memory, and returns the unpacked kernel
+// too.
+func OpenImage(ctx context.Context, data []byte) (Image, []byte, error) {
+	image, payload, err := parseImage(data)
+	if err != nil {
+		return Image{}, nil, err
+	}
+	kernel, err := decompress(ctx, payload)
+	if err != nil {
+		return Image{}, nil, fmt.Errorf("payload: %w", err)
+	}
+	image.BuildID, err = buildID(bytes.NewReader(kernel))
+	return image, kernel, err
+}
+
+func parseImage(data []byte) (Image, []byte, error) {
+	if len(data) < headerEnd || string(data[headerMagic:headerMagic+4]) != "HdrS" {
+		return Image{}, nil, fmt.Errorf("no bzImage: %s", WhatIs(data))
+	}
+	little := binary.LittleEndian
+	if version := little.Uint16(data[headerVersion:]); version < protocolWithPayload {
+		return Image{}, nil, fmt.Errorf("boot protocol %#x is older than %#x", version, protocolWithPayload)
+	}
+	release, err := headerRelease(data)
+	if err != nil {
+		return Image{}, nil, err
+	}
+	sectors := int64(data[headerSetupSectors])
+	if sectors == 0 {
+		sectors = 4 // what zero means to boot loaders
+	}
+	begin := (sectors+1)*sectorSize + int64(little.Uint32(data[headerPayloadOffset:]))
+	end := begin + int64(little.Uint32(data[headerPayloadLength:]))
+	if begin >= end || end > int64(len(data)) {
+		return Image{}, nil, fmt.Errorf("payload from byte %d to %d in a file of %d: truncated", begin, end, len(data))
+	}
+	image := Image{Release: release, CommandLineBytes: int(little.Uint32(data[headerCmdlineSize:]))}
+	return image, data[begin:end], nil
+}
+
+// headerRelease is the first word of the version string.
+func headerRelease(data []byte) (string, error) {
+	at := int(binary.LittleEndian.Uint16(data[headerKernelVersion:])) + sectorSize
+	if at >= len(data) {
+		return "", errors.New("version string beyond the end: truncated")
+	}
+	text := data[at:min(len(data), at+256)]
+	end := bytes.IndexAny(text, " \x00")
+	if end <= 0 {
+		return "", errors.New("no version string in the header")
+	}
+	return string(text[:end]), nil
+}
+
+// compressions by their first bytes. Except for gzip, whose own trailer does
+// it, the build appends the size of the content, which no tool expects.
+var compressions = []struct {
+	magic   string
+	tool    []string
+	trailer int
+}{
+	{"\x1f\x8b", []string{"gzip", "-dc"}, 0},
+	{"\xfd7zXZ\x00", []string{"xz", "-dc", "--single-stream"}, 4},
+	{"\x02\x21\x4c\x18", []string{"lz4", "-dc"}, 4},
+	{"\x28\xb5\x2f\xfd", []string{"zstd", "-dcq"}, 4},
+	{"BZh", []string{"bzip2", "-dc"}, 4},
+}
+
+func decompress(ctx context.Context, payload []byte) ([]byte, error) {
+	for _, compression := range compressions {
+		if !bytes.HasPrefix(payload, []byte(compression.magic)) || len(payload) < compression.trailer {
+			continue
+		}
+		input := bytes.NewReader(payload[:len(payload)-compression.trailer])
+		return unpack(ctx, input, compression.tool[0], compression.tool[1:]...)
+	}
+	return nil, fmt.Errorf("unknown compression, begins with % x", payload[:min(8, len(payload))])
+}
+
+// maxUnpacked is far above any kernel: an image may be somebody else's, and a
+// few bytes can unpack to any number.
+const maxUnpacked = 1 << 30
+
+// unpack runs a decompressor and ends it when there is no end.
+func unpack(ctx context.Context, input io.Reader, name string, args ...string) ([]byte, error) {
+	cmd := command(ctx, nil, name, args...)
+	cmd.Stdin = input
+	out := &bounded{}
+	cmd.Stdout = out
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	err := cmd.Run()
+	if out.full {
+		return nil, fmt.Errorf("%s: more than %d bytes", name, maxUnpacked)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", name, err, bytes.TrimSpace(complaint.Bytes()))
+	}
+	return out.content.Bytes(), nil
+}
+
+// bounded is a buffer that refuses what is too much. It has no other way in
+// than Write.
+type bounded struct {
+	content bytes.Buffer
+	full    bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.content.Len()+len(p) > maxUnpacked {
+		b.full = true
+		return 0, io.ErrShortWrite
+	}
+	return b.content.Write(p)
+}
+
+// ReadBuildID returns the GNU build id of an ELF file, in hex.
+func ReadBuildID(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("build id: %w", err)
+	}
+	defer func() { _ = file.Close() }() // only read from
+	id, err := buildID(file)
+	if err != nil {
+		return "", fmt.Errorf("build id of %q: %w", path, err)
+	}
+	return id, nil
+}
+
+func buildID(reader io.ReaderAt) (string, error) {
+	file, err := elf.NewFile(reader)
+	if err != nil {
+		return "", fmt.Errorf("elf: %w", err)
+	}
+	for _, segment := range file.Progs {
+		if segment.Type != elf.PT_NOTE {
+			continue
+		}
+		notes, err := io.ReadAll(segment.Open())
+		if err != nil {
+			return "", fmt.Errorf("elf notes: %w", err)
+		}
+		if id := noteBuildID(notes, file.ByteOrder); id != "" {
+			return id, nil
+		}
+	}
+	return "", errors.New("no GNU build id among the elf notes")
+}
+
+// noteGNUBuildID is NT_GNU_BUILD_ID.
+const noteGNUBuildID = 3
+
+func noteBuildID(notes []byte, order binary.ByteOrder) string {
+	const header = 12
+	align := func(n uint64) uint64 { return (n + 3) &^ 3 }
+	for len(notes) >= header {
+		nameSize := uint64(order.Uint32(notes))
+		size := uint64(order.Uint32(notes[4:]))
+		kind := order.Uint32(notes[8:])
+		content := header + align(nameSize)
+		if content+size > uint64(len(notes)) {
+			return ""
+		}
+		name := string(notes[header : header+nameSize])
+		if kind == noteGNUBuildID && name == "GNU\x00" && size > 0 {
+			return hex.EncodeToString(notes[content : content+size])
+		}
+		notes = notes[min(content+align(size), uint64(len(notes))):]
+	}
+	return ""
+}

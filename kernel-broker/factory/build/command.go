@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// command prepares a program in a process group of its own, so that stopping
+// it stops what it started, and with a fixed environment: flags, languages and
+// job servers of the caller must not change what is built.
+func command(ctx context.Context, extra []string, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, findProgram(name), args...) //nolint:gosec // G204: no shell; the programs and what they are told are the factory's and the administrator's
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=" + os.Getenv("HOME"),
+		"LANG=C.UTF-8",
+		"LC_ALL=C",
+		"TZ=UTC",
+	}, extra...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// findProgram also looks where Debian keeps depmod, which is not in the PATH of
+// an ordinary user. A name that is nowhere is left for exec to complain of.
+func findProgram(name string) string {
+	if _, err := exec.LookPath(name); err == nil {
+		return name
+	}
+	for _, dir := range []string{"/usr/sbin", "/sbin"} {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path
+		}
+	}
+	return name
+}
+
+// output runs a program and returns what it printed; its complaints become
+// part of the error.
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	text, err := filter(ctx, "", nil, name, args...)
+	return strings.TrimRight(string(text), "\n"), err
+}
+
+// filter runs a program in a folder with that input and returns its output.
+func filter(ctx context.Context, dir string, input io.Reader, name string, args ...string) ([]byte, error) {
+	cmd := command(ctx, nil, name, args...)
+	cmd.Dir, cmd.Stdin = dir, input
+	return run(ctx, cmd)
+}
+
+// run runs a prepared command and returns its output.
+func run(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		complaint := strings.TrimSpace(stderr.String())
+		if complaint != "" {
+			complaint = ": " + complaint
+		}
+		return nil, fmt.Errorf("%s: %w%s", strings.Join(cmd.Args, " "), err, complaint)
+	}
+	return stdout.Bytes(), nil
+}

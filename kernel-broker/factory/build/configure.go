@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// tinyParts make up tinyconfig: everything off but what these files name.
+var tinyParts = []string{
+	"kernel/configs/tiny-base.config",
+	"kernel/configs/tiny.config",
+	"arch/x86/configs/tiny.config",
+}
+
+// baseConfig reads what the tree's tinyconfig sets.
+func baseConfig(tree string) (Config, error) {
+	base := Config{}
+	for _, part := range tinyParts {
+		config, err := ReadConfig(filepath.Join(tree, part))
+		if err != nil {
+			return nil, fmt.Errorf("base %q: %w", BaseTinyconfig, err)
+		}
+		for symbol, value := range config {
+			base[symbol] = value
+		}
+	}
+	return base, nil
+}
+
+// configure writes obj/.config and checks that all that was asked for is in
+// it. Fragments are laid over tinyconfig before kconfig sees either: applied
+// one after the other, every option that becomes visible through a fragment
+// (all the network card vendors, once there is a network) would take its
+// default instead of staying off.
+//
+// Options that slimming turned off take others with them. Those may be lost,
+// and are returned; what slimming itself asked for must be there.
+func (b *Builder) configure(ctx context.Context, at site, asked Merged, slim *Overlay) ([]Lost, error) {
+	base, err := baseConfig(at.tree)
+	if err != nil {
+		return nil, err
+	}
+	wanted := filepath.Join(at.obj, "wanted.config")
+	if err := os.WriteFile(wanted, []byte(asked.Over(base)), 0o644); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	if err := b.quietMake(ctx, at, "KCONFIG_ALLCONFIG="+wanted, "allnoconfig"); err != nil {
+		return nil, err
+	}
+	if err := b.quietMake(ctx, at, "olddefconfig"); err != nil {
+		return nil, err
+	}
+	got, err := ReadConfig(filepath.Join(at.obj, ".config"))
+	if err != nil {
+		return nil, err
+	}
+	if CheckSurvival(asked, got, nil) == nil {
+		return nil, nil
+	}
+	definitions, err := ReadKconfig(at.tree)
+	if err != nil {
+		return nil, err
+	}
+	err = CheckSurvival(asked, got, definitions)
+	var lost *LostError
+	if slim == nil || !errors.As(err, &lost) {
+		return nil, err
+	}
+	return lost.apartFrom(*slim)
+}
+
+// apartFrom parts what an overlay asked for, whose loss is an error, from what
+// it took with it: options that are gone altogether, and that some file of the
+// source does define.
+func (e *LostError) apartFrom(slim Overlay) ([]Lost, error) {
+	own := map[string]bool{}
+	for _, option := range slim.Options {
+		own[option.Symbol] = true
+	}
+	var taken, wrong []Lost
+	for _, lost := range e.Lost {
+		if own[lost.Option.Symbol] || lost.Unknown || lost.Now != "" && lost.Now != notSet {
+			wrong = append(wrong, lost)
+		} else {
+			taken = append(taken, lost)
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, &LostError{Lost: wrong}
+	}
+	return taken, nil
+}

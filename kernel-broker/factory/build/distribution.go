@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Names of the distribution's kernel.
+const (
+	DistributionName    = "stock"
+	distributionPackage = "linux-image-amd64"
+	modulesFolder       = "modules"
+)
+
+// kernelDependency is how the meta package names the kernel package.
+var kernelDependency = regexp.MustCompile(`\b(linux-image-[0-9][a-z0-9.+-]*-amd64) \(= ([^)\s]+)\)`)
+
+// Distribution fetches the distribution's own kernel without installing it and
+// leaves image, configuration, manifest and a tree of the modules that a
+// virtual node needs in the folder out.
+func (b *Builder) Distribution(ctx context.Context, out string) (Result, error) {
+	started := time.Now()
+	fail := func(err error) (Result, error) {
+		return Result{}, fmt.Errorf("kernel %q: %w", DistributionName, err)
+	}
+	name, version, err := currentKernelPackage(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	cached := true
+	key := fmt.Sprintf("%s_%s-%d", name, version, resultFormat)
+	dir, err := b.Cache.Entry(ctx, "distribution", key, b.Progress.Waiting("fetching "+key), func(dir string) error {
+		cached = false
+		return b.openPackage(ctx, name, version, dir)
+	})
+	if err != nil {
+		return fail(err)
+	}
+	manifest, err := ReadManifest(dir)
+	if err != nil {
+		return fail(err)
+	}
+	if err := manifest.Verify(dir); err != nil {
+		return fail(fmt.Errorf("damaged in the cache, remove %s: %w", dir, err))
+	}
+	if err := publishModules(dir, out); err != nil {
+		return fail(err)
+	}
+	if err := publish(dir, out, ImageFile, ConfigFile, ManifestFile); err != nil {
+		return fail(err)
+	}
+	return Result{Manifest: manifest, Dir: dir, Cached: cached, Took: time.Since(started)}, nil
+}
+
+// DistributionPackage names the package of the distribution's kernel, with its
+// version.
+func DistributionPackage(ctx context.Context) (string, error) {
+	name, version, err := currentKernelPackage(ctx)
+	if err != nil {
+		return "", fmt.Errorf("kernel %q: %w", DistributionName, err)
+	}
+	return name + "_" + version, nil
+}
+
+// currentKernelPackage asks apt which kernel the distribution ships now.
+func currentKernelPackage(ctx context.Context) (name, version string, err error) {
+	text, err := output(ctx, "apt-cache", "show", "--no-all-versions", distributionPackage)
+	if err != nil {
+		return "", "", err
+	}
+	match := kernelDependency.FindStringSubmatch(text)
+	if match == nil {
+		return "", "", fmt.Errorf("package %q names no kernel package (run apt-get update?)", distributionPackage)
+	}
+	return match[1], match[2], nil
+}
+
+// openPackage downloads the package and takes out of it what a node needs.
+func (b *Builder) openPackage(ctx context.Context, name, version, dir string) error {
+	work := filepath.Join(dir, "work")
+	root := filepath.Join(work, "root")
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return fmt.Errorf("package %q: %w", name, err)
+	}
+	b.Progress.Say("downloading %s %s", name, version)
+	if _, err := filter(ctx, work, nil, "apt-get", "download", "-q", name+"="+version); err != nil {
+		return err
+	}
+	archives, err := filepath.Glob(filepath.Join(work, "*.deb"))
+	if err != nil || len(archives) != 1 {
+		return errors.Join(err, fmt.Errorf("package %q: apt-get left %d files", name, len(archives)))
+	}
+	digest, _, err := digestFile(archives[0])
+	if err != nil {
+		return fmt.Errorf("package %q: %w", name, err)
+	}
+	b.Progress.Say("opening %s", filepath.Base(archives[0]))
+	if _, err := output(ctx, "dpkg-deb", "-x", archives[0], root); err != nil {
+		return err
+	}
+	source := Source{Package: name, Version: version, Digest: digest}
+	if err := collectPackage(ctx, source, root, dir); err != nil {
+		return fmt.Errorf("package %q: %w", name, err)
+	}
+	return os.RemoveAll(work)
+}
+
+func collectPackage(ctx context.Context, source Source, root, dir string) error {
+	release := strings.TrimPrefix(source.Package, "linux-image-")
+	for from, to := range map[string]string{
+		"boot/vmlinuz-" + release: ImageFile,
+		"boot/config-" + release:  ConfigFile,
+	} {
+		if err := copyFile(filepath.Join(root, from), filepath.Join(dir, to)); err != nil {
+			return err
+		}
+	}
+	tree, err := openModuleTree(ctx, root, release)
+	if err != nil {
+		return err
+	}
+	if err := tree.copyNeeded(ctx, filepath.Join(dir, modulesFolder)); err != nil {
+		return err
+	}
+	config, err := ReadConfig(filepath.Join(dir, ConfigFile))
+	if err != nil {
+		return err
+	}
+	names, err := readFilesystemNames(filepath.Join(tree.dir, "modules.builtin.modinfo"))
+	if err != nil {
+		return err
+	}
+	modular, err := tree.filesystems()
+	if err != nil {
+		return err
+	}
+	manifest := Manifest{
+		Name: DistributionName, Description: "The distribution's own kernel", Release: release,
+		Modules:     modulesFolder,
+		Drivers:     Offer{BuiltIn: driverNames(tree.builtin), Modular: driverNames(tree.modules())},
+		Filesystems: Offer{BuiltIn: filesystems(names, config), Modular: modular},
+		Source:      source,
+	}
+	if err := manifest.addImage(ctx, dir); err != nil {
+		return err
+	}
+	return manifest.Write(dir)
+}
+
+// publishModules replaces the module tree in out.
+func publishModules(dir, out string) error {
+	target := filepath.Join(out, modulesFolder)
+	fresh := target + ".new"
+	if err := errors.Join(os.MkdirAll(out, 0o755), os.RemoveAll(fresh)); err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	if err := os.CopyFS(fresh, os.DirFS(filepath.Join(dir, modulesFolder))); err != nil {
+		return fmt.Errorf("output %q: %w", target, err)
+	}
+	if err := errors.Join(os.RemoveAll(target), os.Rename(fresh, target)); err != nil {
+		return fmt.Errorf("output %q: %w", target, err)
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// notSet is the value of an option that a fragment asks to be off.
+const notSet = "n"
+
+// Option is one line of a fragment: a symbol, without CONFIG_, and its value
+// as .config writes it ("y", "m", "n", a number, or a quoted string).
+type Option struct {
+	Symbol string
+	Value  string
+	File   string
+	Line   int
+}
+
+// Where the option stands, as file:line.
+func (o Option) Where() string { return fmt.Sprintf("%s:%d", o.File, o.Line) }
+
+// String is the line as .config writes it.
+func (o Option) String() string { return configLine(o.Symbol, o.Value) }
+
+// Fragment is a file of options, in groups that each begin with the reason.
+type Fragment struct {
+	Name    string
+	Path    string
+	Digest  string
+	Options []Option
+}
+
+// ReadFragment reads and checks a fragment file.
+func ReadFragment(path string) (Fragment, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Fragment{}, fmt.Errorf("fragment: %w", err)
+	}
+	return ParseFragment(path, data)
+}
+
+// ParseFragment checks the form as well as the content: groups are parted by
+// blank lines, each has its reason in a comment on top and its options sorted
+// by symbol, so that two people who change a fragment meet in the same line.
+func ParseFragment(path string, data []byte) (Fragment, error) {
+	sum := sha256.Sum256(data)
+	fragment := Fragment{
+		Name:   strings.TrimSuffix(filepath.Base(path), ".config"),
+		Path:   path,
+		Digest: "sha256:" + hex.EncodeToString(sum[:]),
+	}
+	seen := map[string]int{}
+	var group fragmentGroup
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for n := 1; lines.Scan(); n++ {
+		option, err := group.line(lines.Text())
+		if err != nil {
+			return Fragment{}, fmt.Errorf("%s:%d: %w", path, n, err)
+		}
+		if option == nil {
+			continue
+		}
+		if first, twice := seen[option.Symbol]; twice {
+			return Fragment{}, fmt.Errorf("%s:%d: CONFIG_%s is already set in line %d", path, n, option.Symbol, first)
+		}
+		seen[option.Symbol] = n
+		option.File, option.Line = path, n
+		fragment.Options = append(fragment.Options, *option)
+	}
+	if err := lines.Err(); err != nil {
+		return Fragment{}, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(fragment.Options) == 0 {
+		return Fragment{}, fmt.Errorf("%s: no option in it", path)
+	}
+	return fragment, nil
+}
+
+// fragmentGroup follows the lines between two blank ones.
+type fragmentGroup struct {
+	reason bool
+	last   string
+}
+
+func (g *fragmentGroup) line(text string) (*Option, error) {
+	if strings.TrimSpace(text) == "" {
+		*g = fragmentGroup{}
+		return nil, nil
+	}
+	option, err := parseOption(text)
+	if err != nil {
+		return nil, err
+	}
+	if option == nil {
+		if g.last != "" {
+			return nil, fmt.Errorf("comment in the middle of a group: begin a new one with a blank line")
+		}
+		g.reason = true
+		return nil, nil
+	}
+	if !g.reason {
+		return nil, fmt.Errorf("CONFIG_%s stands in a group without a comment that gives the reason", option.Symbol)
+	}
+	if option.Symbol < g.last {
+		return nil, fmt.Errorf("CONFIG_%s stands after CONFIG_%s: options are sorted within their group", option.Symbol, g.last)
+	}
+	g.last = option.Symbol
+	return option, nil
+}
+
+// parseOption returns nil for a comment.
+func parseOption(text string) (*Option, error) {
+	if rest, ok := strings.CutPrefix(text, "# CONFIG_"); ok {
+		if symbol, off := strings.CutSuffix(rest, " is not set"); off {
+			return &Option{Symbol: symbol, Value: notSet}, validSymbol(symbol)
+		}
+	}
+	if strings.HasPrefix(text, "#") {
+		return nil, nil
+	}
+	rest, ok := strings.CutPrefix(text, "CONFIG_")
+	symbol, value, set := strings.Cut(rest, "=")
+	if !ok || !set {
+		return nil, fmt.Errorf("%q is neither CONFIG_NAME=value, \"# CONFIG_NAME is not set\", a comment nor blank", text)
+	}
+	if err := validSymbol(symbol); err != nil {
+		return nil, err
+	}
+	if err := validValue(value); err != nil {
+		return nil, fmt.Errorf("CONFIG_%s: %w", symbol, err)
+	}
+	return &Option{Symbol: symbol, Value: value}, nil
+}
+
+func validSymbol(symbol string) error {
+	for i := range len(symbol) {
+		c := symbol[i]
+		if c != '_' && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return fmt.Errorf("CONFIG_%s: character %q in the name", symbol, c)
+		}
+	}
+	if symbol == "" {
+		return fmt.Errorf("CONFIG_ without a name")
+	}
+	return nil
+}
+
+func validValue(value string) error {
+	switch {
+	case value == "y" || value == "m":
+		return nil
+	case value == notSet:
+		return fmt.Errorf("value n: write \"# CONFIG_... is not set\"")
+	case strings.HasPrefix(value, `"`):
+		inner, closed := strings.CutSuffix(value[1:], `"`)
+		if len(value) < 2 || !closed || strings.ContainsAny(inner, "\"\\") {
+			return fmt.Errorf("string %s is not closed or has quotes or backslashes in it", value)
+		}
+		return nil
+	}
+	if _, err := strconv.ParseInt(value, 0, 64); err != nil {
+		return fmt.Errorf("value %q is not y, m, a number or a quoted string", value)
+	}
+	return nil
+}
+
+func configLine(symbol, value string) string {
+	if value == notSet {
+		return "# CONFIG_" + symbol + " is not set"
+	}
+	return "CONFIG_" + symbol + "=" + value
+}

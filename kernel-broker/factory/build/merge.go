@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// Merged is what several fragments ask for together, in the order of symbols.
+type Merged struct {
+	Options []Option
+}
+
+// Merge joins fragments. The order of fragments has no meaning: two of them
+// that ask for different values of a symbol contradict each other, and each
+// such pair is named.
+func Merge(fragments []Fragment) (Merged, error) {
+	first := map[string]Option{}
+	var conflicts []error
+	for _, fragment := range fragments {
+		for _, option := range fragment.Options {
+			earlier, seen := first[option.Symbol]
+			if !seen {
+				first[option.Symbol] = option
+				continue
+			}
+			if earlier.Value != option.Value {
+				conflicts = append(conflicts, fmt.Errorf("%s: %s contradicts %s: %s",
+					option.Where(), option, earlier.Where(), earlier))
+			}
+		}
+	}
+	if err := errors.Join(conflicts...); err != nil {
+		return Merged{}, err
+	}
+	merged := Merged{}
+	for _, option := range first {
+		merged.Options = append(merged.Options, option)
+	}
+	sort.Slice(merged.Options, func(i, j int) bool {
+		return merged.Options[i].Symbol < merged.Options[j].Symbol
+	})
+	return merged, nil
+}
+
+// Sets reports whether one of the options is the symbol.
+func (m Merged) Sets(symbol string) bool {
+	i := sort.Search(len(m.Options), func(i int) bool { return m.Options[i].Symbol >= symbol })
+	return i < len(m.Options) && m.Options[i].Symbol == symbol
+}
+
+// asks reports whether the options switch the symbol on.
+func (m Merged) asks(symbol string) bool {
+	return slices.ContainsFunc(m.Options, func(o Option) bool { return o.Symbol == symbol && o.Value == "y" })
+}
+
+// Over lays the options over a base configuration, where they win. Kconfig
+// settles a choice (which compression, which allocator) by the last line that
+// names a member, so the options come after all of the base.
+func (m Merged) Over(base Config) string {
+	rest := Config{}
+	for symbol, value := range base {
+		if !m.Sets(symbol) {
+			rest[symbol] = value
+		}
+	}
+	return rest.Text() + m.Text()
+}
+
+// Text of the options as a .config file has them, without their origin, so
+// that moving a line to another fragment does not make another kernel.
+func (m Merged) Text() string {
+	var text strings.Builder
+	for _, option := range m.Options {
+		text.WriteString(option.String())
+		text.WriteByte('\n')
+	}
+	return text.String()
+}

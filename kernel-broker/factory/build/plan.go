@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// resultFormat changes when the same inputs are to give another result, for
+// example another manifest: results of the old format are then made anew.
+const resultFormat = 1
+
+// Plan is a build with all its inputs known.
+type Plan struct {
+	Recipe    Recipe
+	Fragments []Fragment
+	Merged    Merged
+	Source    SourcePackage
+	Compiler  Compiler
+	// Pahole is the version of what makes BTF, for a kernel that has it; no
+	// other kernel is told that there is one.
+	Pahole string
+	Key    string
+}
+
+// Compiler is the tool chain, by what it says of itself.
+type Compiler struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Linker  string `json:"linker"`
+}
+
+// Plan reads recipe and fragments and finds the source and the compiler.
+func (b *Builder) Plan(ctx context.Context, name string) (Plan, error) {
+	recipe, err := LoadRecipe(b.Catalog, name)
+	if err != nil {
+		return Plan{}, err
+	}
+	return b.PlanRecipe(ctx, recipe)
+}
+
+// PlanRecipe does the same for a recipe at hand: a kernel of the catalog with
+// another optimisation or compiler, to compare it with.
+func (b *Builder) PlanRecipe(ctx context.Context, recipe Recipe) (Plan, error) {
+	recipe.settle()
+	if wrong := recipe.validate(); wrong != nil {
+		return Plan{}, fmt.Errorf("kernel %q: %w", recipe.Name, wrong)
+	}
+	fragments, err := recipe.ReadFragments(b.Catalog)
+	if err != nil {
+		return Plan{}, err
+	}
+	merged, err := Merge(append([]Fragment{recipe.ownOptions(b.Catalog)}, fragments...))
+	if err != nil {
+		return Plan{}, fmt.Errorf("kernel %q: fragments contradict each other:\n%w", recipe.Name, err)
+	}
+	if merged, err = merged.Overlaid(overlaysFor(recipe.Optimisation)...); err != nil {
+		return Plan{}, fmt.Errorf("kernel %q: %w", recipe.Name, err)
+	}
+	source, err := b.sourcePackage(ctx, recipe)
+	if err != nil {
+		return Plan{}, fmt.Errorf("kernel %q: %w", recipe.Name, err)
+	}
+	compiler, err := findCompiler(ctx, recipe.Compiler)
+	if err != nil {
+		return Plan{}, fmt.Errorf("kernel %q: %w", recipe.Name, err)
+	}
+	plan := Plan{Recipe: recipe, Fragments: fragments, Merged: merged, Source: source, Compiler: compiler}
+	if merged.asks("DEBUG_INFO_BTF") {
+		if plan.Pahole, err = output(ctx, "pahole", "--version"); err != nil {
+			return Plan{}, fmt.Errorf("kernel %q: DEBUG_INFO_BTF needs the package pahole: %w", recipe.Name, err)
+		}
+	}
+	plan.Key, err = plan.key()
+	return plan, err
+}
+
+// ownOptions are those that the recipe itself sets.
+func (r Recipe) ownOptions(catalog string) Fragment {
+	path := filepath.Join(catalog, "kernels", r.Name+".yaml")
+	return Fragment{Name: r.Name, Path: path, Options: []Option{{
+		Symbol: "LOCALVERSION", Value: `"` + r.LocalVersion + `"`, File: path, Line: 1,
+	}}}
+}
+
+// key is the digest of every input that the result depends on.
+func (p Plan) key() (string, error) {
+	digests := map[string]string{}
+	for _, fragment := range p.Fragments {
+		digests[fragment.Name] = fragment.Digest
+	}
+	values := map[string]any{
+		"format":    resultFormat,
+		"recipe":    p.Recipe,
+		"fragments": digests,
+		"options":   p.Merged.Text(),
+		"source":    p.Source.Name + " " + p.Source.Version,
+		"compiler":  p.Compiler,
+	}
+	if len(p.Source.Patches) > 0 {
+		values["patches"] = p.Source.Patches
+	}
+	if p.Pahole != "" {
+		values["pahole"] = p.Pahole
+	}
+	inputs, err := json.Marshal(values)
+	if err != nil {
+		return "", fmt.Errorf("kernel %q: inputs: %w", p.Recipe.Name, err)
+	}
+	sum := sha256.Sum256(inputs)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// findCompiler asks the compiler, and the linker that goes with it.
+func findCompiler(ctx context.Context, name string) (Compiler, error) {
+	ld := "ld"
+	if suffix, clang := strings.CutPrefix(name, "clang"); clang {
+		ld = "ld.lld" + suffix
+	}
+	version, err := output(ctx, name, "--version")
+	if err != nil {
+		return Compiler{}, fmt.Errorf("compiler %q: %w", name, err)
+	}
+	linker, err := output(ctx, ld, "--version")
+	if err != nil {
+		return Compiler{}, fmt.Errorf("linker %q: %w", ld, err)
+	}
+	return Compiler{Name: name, Version: firstLine(version), Linker: firstLine(linker)}, nil
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return strings.TrimSpace(line)
+}

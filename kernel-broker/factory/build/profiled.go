@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+)
+
+// Use is how a profile was used: what a manifest says of it.
+type Use struct {
+	Digest string `json:"digest"`
+	// Objects with a profile, and those that were compiled in this build since
+	// their profile was not the one of the build before. The latter depends on
+	// what was built before, and is not in the manifest.
+	Objects  int `json:"objects"`
+	Compiled int `json:"-"`
+	// Complaints about all objects, compiled now or before.
+	Complaints pgo.Complaints `json:"complaints"`
+	// Excluded objects are compiled without a profile.
+	Excluded []Exclusion `json:"excluded,omitempty"`
+}
+
+// maxExclusions that a build adds by itself. More than these are no odd files
+// but a profile that is wrong.
+const maxExclusions = 5
+
+// complaintsFile keeps, beside an object folder, what was said of its objects.
+func complaintsFile(obj string) string { return obj + ".complaints.json" }
+
+// saidFile has the words of a build that were not looked through yet.
+func saidFile(obj string) string { return obj + ".said" }
+
+// profiledBuild is a build with a profile in an object folder that was used
+// with another one before.
+type profiledBuild struct {
+	builder  *Builder
+	source   Source
+	at       site
+	watch    Watch
+	excluded []Exclusion
+}
+
+// run swaps the profile and compiles. An object that does not compile with its
+// profile is compiled without it, and the build goes on.
+func (p *profiledBuild) run(ctx context.Context, profile string) (*Use, error) {
+	p.excluded = append(p.excluded, p.at.plan.Recipe.Exclude...)
+	added := 0
+	for {
+		use, err := p.once(ctx, profile)
+		var failed *failedObjects
+		if err == nil || !errors.As(err, &failed) || ctx.Err() != nil {
+			return use, err
+		}
+		if added += len(failed.exclusions); added > maxExclusions {
+			return nil, fmt.Errorf("%d objects do not compile with their profile, at most %d may: %w", added, maxExclusions, err)
+		}
+		for _, exclusion := range failed.exclusions {
+			p.builder.Progress.Say("without a profile: %s: %s", exclusion.Object, exclusion.Reason)
+		}
+		p.excluded = append(p.excluded, failed.exclusions...)
+	}
+}
+
+// failedObjects are those with a profile that did not compile.
+type failedObjects struct {
+	exclusions []Exclusion
+	err        error
+}
+
+func (f *failedObjects) Error() string { return f.err.Error() }
+func (f *failedObjects) Unwrap() error { return f.err }
+
+func (p *profiledBuild) once(ctx context.Context, profile string) (*Use, error) {
+	folder := profileFolder(p.at.obj)
+	wanted, err := p.wanted(profile)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := pgo.Swap(wanted, folder, func(object string) error {
+		return removeIfThere(filepath.Join(p.at.obj, object+".o"))
+	})
+	if err != nil {
+		return nil, err
+	}
+	if p.watch.Log != nil {
+		_, _ = fmt.Fprintf(p.watch.Log, "profile: %d objects have another one than before\n", len(changed)) // the log keeps its error
+	}
+	said, failed := p.compile(ctx)
+	complaints, compiled, err := p.complaints()
+	if err != nil || failed != nil {
+		return nil, errors.Join(p.blame(said, failed), err)
+	}
+	digest, err := pgo.FolderDigest(folder)
+	if err != nil {
+		return nil, err
+	}
+	return &Use{Digest: digest, Objects: len(wanted), Compiled: compiled, Complaints: complaints, Excluded: p.excluded}, nil
+}
+
+// compile keeps what make says in a file, line by line: a build that is killed
+// leaves objects, and what was said of them must not be lost.
+func (p *profiledBuild) compile(ctx context.Context) (said string, failed error) {
+	if _, _, err := p.complaints(); err != nil {
+		return "", err
+	}
+	file, err := os.Create(saidFile(p.at.obj))
+	if err != nil {
+		return "", fmt.Errorf("build log: %w", err)
+	}
+	watch := p.watch
+	watch.Log = file
+	if p.watch.Log != nil {
+		watch.Log = io.MultiWriter(file, p.watch.Log)
+	}
+	failed = p.builder.compile(ctx, p.source, p.at, watch)
+	text, err := os.ReadFile(file.Name())
+	return string(text), errors.Join(failed, err, file.Close())
+}
+
+// wanted is the profile without what is excluded.
+func (p *profiledBuild) wanted(profile string) (map[string][]byte, error) {
+	files, err := pgo.ReadFolder(profile)
+	if err != nil {
+		return nil, err
+	}
+	for _, exclusion := range p.excluded {
+		object := strings.TrimSuffix(exclusion.Object, ".o")
+		if _, has := files[object]; !has {
+			return nil, fmt.Errorf("object %q is excluded from the profile, which does not have it", exclusion.Object)
+		}
+		delete(files, object)
+	}
+	return files, nil
+}
+
+// complaints brings the list beside the object folder up to date with what was
+// said in the last build, if that was not done yet.
+func (p *profiledBuild) complaints() (pgo.Complaints, int, error) {
+	path, said := complaintsFile(p.at.obj), saidFile(p.at.obj)
+	fail := func(err error) (pgo.Complaints, int, error) {
+		return pgo.Complaints{}, 0, fmt.Errorf("complaints of %q: %w", p.at.obj, err)
+	}
+	var all pgo.Complaints
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fail(err)
+	}
+	log, err := os.ReadFile(said)
+	if errors.Is(err, os.ErrNotExist) {
+		return all, 0, nil
+	}
+	if err != nil {
+		return fail(err)
+	}
+	fresh, compiled, err := pgo.ReadLog(bytes.NewReader(log))
+	if err != nil {
+		return fail(err)
+	}
+	all = all.Again(fresh, compiled)
+	if err := writeJSON(path, all); err != nil {
+		return fail(err)
+	}
+	if err := os.Remove(said); err != nil {
+		return fail(err)
+	}
+	return all, len(compiled), nil
+}
+
+var (
+	failedLine = regexp.MustCompile(`(?m)^make\[\d+\]: \*\*\* \[(?:\S+:\d+: )?(\S+)\.o\] Error `)
+	errorLine  = regexp.MustCompile(`(?m)^\S+?:\d+:(?:\d+:)? (?:fatal |internal compiler )?[eE]rror: (.*)$`)
+)
+
+// blame turns a failed build into the objects that are to blame, if all of
+// them have a profile.
+func (p *profiledBuild) blame(said string, failed error) error {
+	var build *BuildError
+	if !errors.As(failed, &build) {
+		return failed
+	}
+	reason := "does not compile with its profile"
+	if found := errorLine.FindStringSubmatch(said); found != nil {
+		reason += ": " + found[1]
+	}
+	blamed := &failedObjects{err: failed}
+	for _, found := range failedLine.FindAllStringSubmatch(said, -1) {
+		if !exists(filepath.Join(profileFolder(p.at.obj), pgo.Mangled(found[1]))) {
+			return failed
+		}
+		blamed.exclusions = append(blamed.exclusions, Exclusion{Object: found[1] + ".o", Reason: reason})
+	}
+	if len(blamed.exclusions) == 0 {
+		return failed
+	}
+	return blamed
+}

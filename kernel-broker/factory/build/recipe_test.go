@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const goodRecipe = `name: x
+source:
+  debian: linux-source-6.1
+base: tinyconfig
+fragments: [base]
+localversion: -x
+compiler: gcc-12
+`
+
+func TestParseRecipe(t *testing.T) {
+	recipe, err := ParseRecipe("x.yaml", []byte(goodRecipe))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if recipe.Source.Debian != "linux-source-6.1" || recipe.Fragments[0] != "base" {
+		t.Errorf("got %+v", recipe)
+	}
+}
+
+// fullRecipe has every key.
+const fullRecipe = `name: x
+source: {tarball: "https://example.org/linux.tar.xz", digest: "sha256:0123456789012345678901234567890123456789012345678901234567890123"}
+base: tinyconfig
+fragments: [base]
+localversion: -x
+compiler: gcc-12
+optimisation: pgo-safe
+slimming: trace
+workload: io-write8
+keep: [PCI, ACPI]
+patches:
+  - {file: write.patch, upstream: "in 6.4 as 0123abc"}
+exclude:
+  - {object: arch/x86/kernel/head64.o, reason: does not boot}
+`
+
+func TestParseFullRecipe(t *testing.T) {
+	recipe, err := ParseRecipe("x.yaml", []byte(fullRecipe))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if recipe.Optimisation != OptimisePGOSafe || recipe.Slimming != SlimmingTrace || recipe.Patches[0].Upstream == "" ||
+		recipe.Exclude[0].Object != "arch/x86/kernel/head64.o" || len(recipe.Keep) != 2 {
+		t.Errorf("got %+v", recipe)
+	}
+}
+
+// Keys of before must give the same kernel key as they always did: the JSON
+// form of such a recipe has nothing new in it.
+func TestNewKeysLeaveOldRecipesAlone(t *testing.T) {
+	for _, text := range []string{goodRecipe, goodRecipe + "optimisation: O2\nslimming: none\n"} {
+		recipe, err := ParseRecipe("x.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		form, err := json.Marshal(recipe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = `{"Name":"x","Description":"","Source":{"Debian":"linux-source-6.1"},"Base":"tinyconfig",` +
+			`"Fragments":["base"],"LocalVersion":"-x","Compiler":"gcc-12"}`
+		if string(form) != want {
+			t.Errorf("the form is\n%s\nwant\n%s", form, want)
+		}
+	}
+}
+
+func TestParseRecipeIsStrict(t *testing.T) {
+	for name, c := range map[string]struct{ from, to, want string }{
+		"unknown key":      {"base: tiny", "bass: 1\nbase: tiny", `x.yaml: line 4: unknown key "bass"`},
+		"unknown inner":    {"debian:", "debain:", `line 3: unknown key "debain"`},
+		"key twice":        {"base:", "name: y\nbase:", `line 4: mapping key "name" already defined`},
+		"wrong type":       {"[base]", "base", "line 5: cannot unmarshal"},
+		"no fragments":     {"[base]", "[]", `x.yaml: line 5: key "fragments": no fragment`},
+		"fragment twice":   {"[base]", "[base,\n base]", `line 6: key "fragments": "base" is not a fragment's name or is there twice`},
+		"fragment a path":  {"[base]", "[../x]", `"../x" is not a fragment's name`},
+		"other base":       {"tinyconfig", "defconfig", `line 4: key "base": value "defconfig"`},
+		"other compiler":   {"gcc-12", "cc; rm", `line 7: key "compiler"`},
+		"local version":    {"-x\n", "-X y\n", `key "localversion"`},
+		"source elsewhere": {"linux-source-6.1", "bash", `line 3: key "source: debian"`},
+		"two documents":    {"gcc-12\n", "gcc-12\n---\nname: y\n", "more than one document"},
+		"empty":            {goodRecipe, "", "empty file"},
+		"no yaml":          {goodRecipe, "a: [", "x.yaml: "},
+	} {
+		t.Run(name, func(t *testing.T) { mistaken(t, goodRecipe, c.from, c.to, c.want) })
+	}
+}
+
+func TestParseFullRecipeIsStrict(t *testing.T) {
+	for name, c := range map[string]struct{ from, to, want string }{
+		"optimisation":         {"pgo-safe", "O3", `line 7: key "optimisation": value "O3" is not allowed`},
+		"slimming":             {"trace", "hard", `line 8: key "slimming": value "hard" is not allowed`},
+		"workload":             {"io-write8", "../x", `line 9: key "workload"`},
+		"keep":                 {"PCI", "CONFIG_PCI", `line 10: key "keep": "CONFIG_PCI" is not an option without CONFIG_`},
+		"keep twice":           {"ACPI", "PCI", `line 10: key "keep": "PCI"`},
+		"patch a path":         {"write.patch", "../write.patch", `line 12: key "patches: file"`},
+		"patch of no fate":     {`"in 6.4 as 0123abc"`, `" "`, `line 12: key "patches: upstream": write.patch does not say`},
+		"unknown in a patch":   {"upstream", "status", `line 12: unknown key "status"`},
+		"object elsewhere":     {"arch/x86/kernel/head64.o", "/etc/x.o", `line 14: key "exclude: object"`},
+		"object no object":     {"arch/x86/kernel/head64.o", "fs/x.c", `line 14: key "exclude: object"`},
+		"no reason":            {"does not boot", `""`, `line 14: key "exclude: reason": arch/x86/kernel/head64.o is excluded without`},
+		"profile for clang":    {"gcc-12", "clang-19", `line 7: key "optimisation": pgo-safe needs gcc's profiles`},
+		"profile of nothing":   {"workload: io-write8\n", "", `line 7: key "optimisation": pgo-safe needs a workload`},
+		"tarball, no digest":   {`, digest: "sha256:0123456789012345678901234567890123456789012345678901234567890123"`, "", `key "source: digest": a tarball needs its digest`},
+		"git without commit":   {"tarball:", "git:", `key "source: commit": a repository needs a commit`},
+		"two sources":          {"tarball:", "debian: linux-source-6.1, tarball:", `line 2: key "source": say one of debian, tarball and git, not 2`},
+		"no source":            {"tarball:", "commit:", `key "source": say one of debian, tarball and git, not 0`},
+		"an option":            {"https://example.org", "--to-command=x", `key "source": begins with a dash`},
+		"kept from nothing":    {"slimming: trace\n", "", `key "keep": there is no slimming`},
+		"excluded from no pgo": {"pgo-safe", "Os", `key "exclude": there is no profile`},
+	} {
+		t.Run(name, func(t *testing.T) { mistaken(t, fullRecipe, c.from, c.to, c.want) })
+	}
+}
+
+// mistaken puts a mistake into a recipe and wants it named.
+func mistaken(t *testing.T, recipe, from, to, want string) {
+	t.Helper()
+	text := strings.Replace(recipe, from, to, 1)
+	if text == recipe {
+		t.Fatalf("%q is not in the recipe", from)
+	}
+	_, err := ParseRecipe("x.yaml", []byte(text))
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error is %v, want %q in it", err, want)
+	}
+}
+
+func FuzzParseRecipe(f *testing.F) {
+	f.Add(goodRecipe)
+	f.Add(fullRecipe)
+	f.Add("a: &a [*a]")
+	f.Fuzz(func(t *testing.T, text string) {
+		recipe, err := ParseRecipe("x.yaml", []byte(text))
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "x.yaml: ") {
+				t.Errorf("%v does not name the file", err)
+			}
+			return
+		}
+		if recipe.validate() != nil {
+			t.Errorf("accepted %+v", recipe)
+		}
+		// Names of the catalog's files lead to files of the catalog.
+		names := append(slices.Clone(recipe.Fragments), recipe.Name)
+		for _, patch := range recipe.Patches {
+			names = append(names, patch.File)
+		}
+		for _, name := range names {
+			if filepath.Join("/fragments", name) != "/fragments/"+name {
+				t.Errorf("%q is a file of %q", name, text)
+			}
+		}
+	})
+}
+
+// The repository's own catalog: every recipe reads, and its fragments agree.
+func TestOwnCatalog(t *testing.T) {
+	const catalog = "../../../catalog"
+	recipes, err := filepath.Glob(filepath.Join(catalog, "kernels", "*.yaml"))
+	if err != nil || len(recipes) < 2 {
+		t.Fatalf("recipes %v, %v", recipes, err)
+	}
+	used := map[string]bool{}
+	for _, path := range recipes {
+		recipe, err := LoadRecipe(catalog, strings.TrimSuffix(filepath.Base(path), ".yaml"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		fragments, err := recipe.ReadFragments(catalog)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		merged, err := Merge(fragments)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		for _, fragment := range fragments {
+			used[fragment.Name] = true
+		}
+		checkModules(t, catalog, recipe, merged)
+	}
+	files, err := filepath.Glob(filepath.Join(catalog, "fragments", "*.config"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if name := strings.TrimSuffix(filepath.Base(file), ".config"); !used[name] {
+			t.Errorf("no recipe uses the fragment %s", name)
+		}
+	}
+}
+
+// An image whose digest is known does not change after its boot: nobody loads a
+// module into it. The option is there only for what else hangs on it, in kernels
+// with the fragment profiling, which know no key that one could be signed with. Such
+// a kernel is for looking at jobs of another one, and so is that with the fragment.
+func checkModules(t *testing.T, catalog string, recipe Recipe, merged Merged) {
+	t.Helper()
+	plain, profiling := strings.CutSuffix(recipe.Name, "-profiling")
+	if merged.asks("MODULES") != profiling {
+		t.Errorf("recipe %s: modules are for profiling alone", recipe.Name)
+	}
+	if !profiling {
+		return
+	}
+	if !merged.asks("MODULE_SIG_FORCE") || !slices.ContainsFunc(merged.Options, func(o Option) bool {
+		return o.Symbol == "MODULE_SIG_KEY" && o.Value == `""`
+	}) {
+		t.Errorf("recipe %s: modules could be loaded", recipe.Name)
+	}
+	other, err := LoadRecipe(catalog, plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Name, other.Description, other.LocalVersion = recipe.Name, recipe.Description, recipe.LocalVersion
+	other.Fragments = append(other.Fragments, "profiling")
+	if !reflect.DeepEqual(recipe, other) {
+		t.Errorf("recipe %s is %+v, and not %s with the fragment profiling: %+v", recipe.Name, recipe, plain, other)
+	}
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+)
+
+// droppedFile lists what slimming took away besides what it named.
+const droppedFile = "dropped.json"
+
+// ConfigureInput is what a configuration depends on besides the plan.
+type ConfigureInput struct {
+	Variant Variant
+	// Slim is a fragment that wins over the recipe's, "" for none.
+	Slim string
+}
+
+// Inputs names by value and digest all that Configure's result depends on.
+func (in ConfigureInput) Inputs(plan Plan) (map[string]string, error) {
+	inputs := plan.sourceInputs()
+	inputs["options"] = digestText(plan.Merged.Text())
+	inputs["compiler"] = plan.Compiler.text()
+	inputs["variant"] = string(in.Variant)
+	if in.Slim == "" {
+		return inputs, nil
+	}
+	digest, _, err := digestFile(in.Slim)
+	if err != nil {
+		return nil, fmt.Errorf("kernel %q: slimming: %w", plan.Recipe.Name, err)
+	}
+	inputs["slimming"] = digest
+	return inputs, nil
+}
+
+// Configure writes the kernel's configuration to out/config.
+func (b *Builder) Configure(ctx context.Context, plan Plan, in ConfigureInput, out string) error {
+	if err := b.configureInto(ctx, plan, in, out); err != nil {
+		return fmt.Errorf("kernel %q: %w", plan.Recipe.Name, err)
+	}
+	return nil
+}
+
+func (b *Builder) configureInto(ctx context.Context, plan Plan, in ConfigureInput, out string) error {
+	source, err := b.Fetch(ctx, plan)
+	if err != nil {
+		return err
+	}
+	overlays := in.Variant.overlays()
+	var slim *Overlay
+	if in.Slim != "" {
+		fragment, err := ReadFragment(in.Slim)
+		if err != nil {
+			return fmt.Errorf("slimming: %w", err)
+		}
+		slim, overlays = &fragment, append(overlays, fragment)
+	}
+	asked, err := plan.Merged.Overlaid(overlays...)
+	if err != nil {
+		return err
+	}
+	return b.withObjects(ctx, plan, configuring, source.Tree, func(at site) error {
+		dropped, err := b.configure(ctx, at, asked, slim)
+		if err != nil {
+			return err
+		}
+		if err := publish(at.obj, out, ".config"); err != nil {
+			return err
+		}
+		if err := os.Rename(filepath.Join(out, ".config"), filepath.Join(out, ConfigFile)); err != nil {
+			return fmt.Errorf("configuration: %w", err)
+		}
+		return writeDropped(out, dropped)
+	})
+}
+
+func writeDropped(out string, dropped []Lost) error {
+	if len(dropped) == 0 {
+		return nil
+	}
+	unmet := map[string][]string{}
+	for _, lost := range dropped {
+		unmet[lost.Option.Symbol] = lost.Unmet
+	}
+	return writeJSON(filepath.Join(out, droppedFile), unmet)
+}
+
+// CompileInput is what a kernel depends on besides the plan.
+type CompileInput struct {
+	Variant Variant
+	// Config is the configuration, as Configure wrote it for this variant.
+	Config string
+	// Profile is a folder that gcov's WriteFor wrote, for the variant
+	// Optimised.
+	Profile string
+
+	// Linked may be nil. It is called with the object folder of the finished
+	// kernel, which is the next kernel's as soon as it returns.
+	Linked func(ctx context.Context, objects string) error
+
+	// used is filled in by the build.
+	used *Use
+}
+
+// Inputs names by value and digest all that Compile's result depends on.
+func (in CompileInput) Inputs(plan Plan) (map[string]string, error) {
+	inputs := plan.sourceInputs()
+	inputs["compiler"] = plan.Compiler.text()
+	inputs["variant"] = string(in.Variant)
+	inputs["name"], inputs["description"] = plan.names(in.Variant)
+	inputs["optimisation"] = string(plan.optimisation(in.Variant))
+	if level := plan.level(in.Variant); level != "" {
+		inputs["level"] = level
+	}
+	if in.Variant == Optimised {
+		excluded, err := json.Marshal(plan.Recipe.Exclude)
+		if err != nil {
+			return nil, fmt.Errorf("kernel %q: %w", plan.Recipe.Name, err)
+		}
+		inputs["exclude"] = string(excluded)
+	}
+	var err error
+	if in.Config != "" {
+		if inputs["config"], _, err = digestFile(in.Config); err != nil {
+			return nil, fmt.Errorf("kernel %q: configuration: %w", plan.Recipe.Name, err)
+		}
+	}
+	if in.Profile != "" {
+		if inputs["profile"], err = pgo.FolderDigest(in.Profile); err != nil {
+			return nil, fmt.Errorf("kernel %q: %w", plan.Recipe.Name, err)
+		}
+	}
+	return inputs, nil
+}
+
+// Compile makes the kernel and leaves image, configuration, System.map and
+// manifest in the folder out. A profile that does not fit, or that the compiler
+// ignored, is an error (gcov.ErrUnfit).
+func (b *Builder) Compile(ctx context.Context, plan Plan, in CompileInput, watch Watch, out string) (Manifest, error) {
+	manifest, err := b.compileInto(ctx, plan, in, watch, out)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("kernel %q: %w", plan.Recipe.Name, err)
+	}
+	return manifest, nil
+}
+
+func (b *Builder) compileInto(ctx context.Context, plan Plan, in CompileInput, watch Watch, out string) (Manifest, error) {
+	if (in.Variant == Optimised) != (in.Profile != "") {
+		return Manifest{}, errors.New("a profile is for the optimised variant, and that one needs it")
+	}
+	source, err := b.Fetch(ctx, plan)
+	if err != nil {
+		return Manifest{}, err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return Manifest{}, fmt.Errorf("output: %w", err)
+	}
+	var manifest Manifest
+	err = b.withObjects(ctx, plan, in.Variant, source.Tree, func(at site) error {
+		if err := b.takeConfig(ctx, at, in.Config); err != nil {
+			return err
+		}
+		input := in
+		use := func() error { return b.compile(ctx, source, at, watch) }
+		if in.Variant == Optimised {
+			profiled := profiledBuild{builder: b, source: source, at: at, watch: watch}
+			use = func() (err error) {
+				input.used, err = profiled.run(ctx, in.Profile)
+				return err
+			}
+		}
+		if err := use(); err != nil {
+			return err
+		}
+		if manifest, err = collect(ctx, at, source, input, out); err != nil {
+			return err
+		}
+		if err := manifest.Fits(pgo.Unprofiled); err != nil || in.Linked == nil {
+			return err
+		}
+		return in.Linked(ctx, at.obj)
+	})
+	return manifest, err
+}
+
+// Fits refuses a kernel that was compiled with a profile in vain. Without is the
+// text of the same kernel compiled without one.
+func (m Manifest) Fits(without pgo.Sections) error {
+	if m.Profile == nil {
+		return nil
+	}
+	if m.Sections == nil {
+		return fmt.Errorf("kernel %q: the sizes of its text are not known", m.Name)
+	}
+	return pgo.DefaultLimits.Judge(m.Profile.Complaints, without, *m.Sections)
+}
+
+// takeConfig puts the configuration into the object folder. One that kconfig
+// would change was made for another source or another compiler.
+func (b *Builder) takeConfig(ctx context.Context, at site, config string) error {
+	place := filepath.Join(at.obj, ".config")
+	if err := copyFile(config, place); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	wanted, err := os.ReadFile(place)
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	if err := b.quietMake(ctx, at, "olddefconfig"); err != nil {
+		return err
+	}
+	now, err := os.ReadFile(place)
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	if string(now) != string(wanted) {
+		return fmt.Errorf("configuration %s is not of this source and compiler: kconfig changes it", config)
+	}
+	return nil
+}
+
+// sourceInputs are the source's and its tools', for every step that reads it.
+func (p Plan) sourceInputs() map[string]string {
+	inputs := map[string]string{"source": p.Source.Name + " " + p.Source.Version}
+	for _, patch := range p.Source.Patches {
+		inputs["patch "+patch.Name] = patch.Digest + " " + patch.Upstream
+	}
+	if p.Pahole != "" {
+		inputs["pahole"] = p.Pahole
+	}
+	return inputs
+}
+
+func (c Compiler) text() string { return c.Name + "; " + c.Version + "; " + c.Linker }

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pgo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+)
+
+// Naming says what a profile's file is called in the folder that GCC reads.
+type Naming func(object string) string
+
+// Mangled is GCC's own: the path of the object below -fprofile-prefix-path,
+// with # for each slash.
+func Mangled(object string) string {
+	return strings.ReplaceAll(object, "/", "#") + suffix
+}
+
+// object is the way back from Mangled; false for other files.
+func object(name string) (string, bool) {
+	short, ok := strings.CutSuffix(name, suffix)
+	short = strings.ReplaceAll(short, "#", "/")
+	return short, ok && isObject(short)
+}
+
+// WriteFor writes the profile into a folder, where GCC finds it when the
+// naming is Mangled. The folder must be empty or not there yet, and the names
+// must be those of Below.
+func (p Profile) WriteFor(dir string, naming Naming) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("profile: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("profile: %w", err)
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("profile: %s is not empty", dir)
+	}
+	for name, data := range p.Encoded() {
+		if err := os.WriteFile(filepath.Join(dir, naming(name)), data, 0o644); err != nil {
+			return fmt.Errorf("profile of %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// ReadFolder reads a folder that WriteFor wrote with Mangled.
+func ReadFolder(dir string) (map[string][]byte, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("profile: %w", err)
+	}
+	files := make(map[string][]byte, len(entries))
+	for _, entry := range entries {
+		name, ok := object(entry.Name())
+		if !ok {
+			return nil, fmt.Errorf("profile: %q is no profile of an object", filepath.Join(dir, entry.Name()))
+		}
+		if files[name], err = os.ReadFile(filepath.Join(dir, entry.Name())); err != nil {
+			return nil, fmt.Errorf("profile of %q: %w", name, err)
+		}
+	}
+	return files, nil
+}
+
+// Swap makes the folder dir, which objects were compiled with, hold the wanted
+// files (as ReadFolder gives them), and returns the objects that must be
+// compiled again. It calls forget with each of them before it touches its
+// profile, so that after a crash no object is left that a newer profile seems
+// to fit.
+func Swap(wanted map[string][]byte, dir string, forget func(object string) error) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("profile: %w", err)
+	}
+	present, err := ReadFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	changed := Changed(present, wanted)
+	for _, name := range changed {
+		if err := forget(name); err != nil {
+			return nil, fmt.Errorf("object of %q: %w", name, err)
+		}
+		path := filepath.Join(dir, Mangled(name))
+		if data, stays := wanted[name]; stays {
+			err = os.WriteFile(path, data, 0o644)
+		} else if err = os.Remove(path); errors.Is(err, os.ErrNotExist) {
+			err = nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("profile of %q: %w", name, err)
+		}
+	}
+	return changed, nil
+}
+
+// Changed lists the objects whose profile is not the same in both, sorted.
+func Changed(before, after map[string][]byte) []string {
+	var changed []string
+	for name, data := range before {
+		if other, both := after[name]; !both || !bytes.Equal(data, other) {
+			changed = append(changed, name)
+		}
+	}
+	for name := range after {
+		if _, both := before[name]; !both {
+			changed = append(changed, name)
+		}
+	}
+	sort.Strings(changed)
+	return changed
+}
+
+// FolderDigest is the digest of the profile that a folder holds.
+func FolderDigest(dir string) (string, error) {
+	files, err := ReadFolder(dir)
+	if err != nil {
+		return "", err
+	}
+	names := make([]string, 0, len(files))
+	for name := range files {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	var text strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&text, "%s %s\n", digest(files[name]), name)
+	}
+	return digest([]byte(text.String())), nil
+}

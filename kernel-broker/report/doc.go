@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package report makes self-contained pages of what was measured: text, tables
+// that sort, and charts, in one HTML file that needs no network, and the same
+// text and tables for a terminal.
+//
+// The idea: a report is a Document of Sections of Parts, and the parts are
+// plain data. Who makes a report never writes HTML, so that there is one place
+// where names from outside are escaped, one that knows light, dark, paper and
+// screen readers, and a terminal shows the very figures of the page, since
+// both are drawn from the same values.
+//
+// A page says in its own content security policy that nothing may be loaded
+// and that no script may run but the one in it, by digest. The script only
+// sorts tables and zooms; without it everything is there to read. The charts
+// are drawn here, as inline SVG, and not by a charts library: they take their
+// colours from the page's theme, each mark tells its figure to whoever points
+// at it or has it read aloud, and all that is a hundred lines a chart.
+package report

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelreport
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+)
+
+// Facts are all that a report is made of.
+type Facts struct {
+	// Title of a bench; a report of one kernel has its own.
+	Title string `json:"title,omitempty"`
+	// Subject is the kernel that the report is of, Application what it was
+	// made for, Current the kernel that it has to beat.
+	Subject     string `json:"subject,omitempty"`
+	Application string `json:"application,omitempty"`
+	Current     string `json:"current,omitempty"`
+	// Stock and Slim are the kernels that all are shown against: the
+	// distribution's own, and the slimmed one built with plain -O2.
+	Stock string `json:"stock"`
+	Slim  string `json:"slim"`
+	// Command by which all this can be had again, and where and when it was.
+	Command string `json:"command"`
+	Machine string `json:"machine"`
+	Made    string `json:"made"` // RFC 3339
+
+	Kernels      []Kernel              `json:"kernels"`
+	Workloads    []Workload            `json:"workloads"`
+	Applications []verdict.Application `json:"applications"`
+	Samples      []verdict.Sample      `json:"samples"`
+	Checks       []verdict.CheckRun    `json:"checks"`
+	// Required are the checks that the subject has to pass.
+	Required []string      `json:"required_checks"`
+	Rules    verdict.Rules `json:"rules"`
+
+	// Slimming and the options that it went through, for a report of one
+	// kernel.
+	Slimming *Slimming `json:"slimming,omitempty"`
+	Options  []Option  `json:"options,omitempty"`
+	// Symbols of the subject by what ran.
+	Symbols *Symbols `json:"symbols,omitempty"`
+	// Cost of the steps up to the report.
+	Cost []Cost `json:"cost,omitempty"`
+}
+
+// Kernel that takes part.
+type Kernel struct {
+	verdict.Kernel
+	// Title says in a few words what it is: "Debian's own kernel".
+	Title      string     `json:"title"`
+	Release    string     `json:"release"`
+	BuildID    string     `json:"build_id"`
+	Size       Size       `json:"size"`
+	Provenance Provenance `json:"provenance"`
+	// Profile is nil when it was compiled without one.
+	Profile *Profile `json:"profile,omitempty"`
+}
+
+// Size of a kernel, in bytes and in numbers; 0 is not known.
+type Size struct {
+	// Image is the file that is booted (compressed).
+	Image int64 `json:"image"`
+	// FunctionText is the code of the kernel's functions, which stays in
+	// memory: all executable sections but those of the start.
+	FunctionText int64 `json:"function_text"`
+	// Functions, objects and options that were built in.
+	Functions int `json:"functions"`
+	Objects   int `json:"objects"`
+	Options   int `json:"options"`
+	// Sections of code as the compiler parted them (.text, .text.hot,
+	// .text.unlikely, ...), in any order.
+	Sections []Section `json:"sections"`
+}
+
+// Section of a kernel's code.
+type Section struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+}
+
+// Provenance is what a kernel was made of, and by what. Digests are sha256:HEX.
+type Provenance struct {
+	Source        Input    `json:"source"`
+	ConfigDigest  string   `json:"config_digest"`
+	Fragments     []Input  `json:"fragments,omitempty"`
+	Compiler      string   `json:"compiler"`
+	Version       string   `json:"compiler_version"`
+	Flags         []string `json:"flags,omitempty"`
+	Patches       []Patch  `json:"patches,omitempty"`
+	ProfileDigest string   `json:"profile_digest,omitempty"`
+	ImageDigest   string   `json:"image_digest"`
+	// Builder is who built it: program, version, machine.
+	Builder string `json:"builder"`
+	Built   string `json:"built,omitempty"` // RFC 3339
+	// Reproduced says that it was built twice, and what came out.
+	Reproduced Reproduced `json:"reproduced,omitempty"`
+	// InputsKey is the digest of all inputs together.
+	InputsKey string `json:"inputs_key,omitempty"`
+}
+
+// Reproduced is whether a second build gave the same bytes.
+type Reproduced string
+
+// The answers.
+const (
+	NotTried  Reproduced = ""
+	SameBytes Reproduced = "same bytes"
+	Differs   Reproduced = "differs"
+)
+
+// Input by name and digest.
+type Input struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+}
+
+// Patch with what became of it upstream.
+type Patch struct {
+	Name     string `json:"name"`
+	Digest   string `json:"digest"`
+	Upstream string `json:"upstream"`
+}
+
+// Workload as the catalog has it.
+type Workload struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	// Operation that all figures are per, such as "write of 8 bytes".
+	Operation string `json:"operation"`
+}
+
+// Decision on an option.
+type Decision string
+
+// The decisions.
+const (
+	Removed Decision = "removed"
+	Kept    Decision = "kept"
+)
+
+// Option of the configuration that slimming looked at.
+type Option struct {
+	// Symbol without CONFIG_, and what menus call it.
+	Symbol   string   `json:"symbol"`
+	Prompt   string   `json:"prompt,omitempty"`
+	Decision Decision `json:"decision"`
+	// Reason is one sentence: "nothing of it ran", "kept: the console".
+	Reason string `json:"reason"`
+	// Objects and bytes of code that hang on it.
+	Objects int   `json:"objects,omitempty"`
+	Bytes   int64 `json:"bytes,omitempty"`
+}
+
+// Symbols of a kernel's functions by what ran in the training run.
+type Symbols struct {
+	// Hot ran, cold did not.
+	HotCount  int   `json:"hot_count"`
+	HotBytes  int64 `json:"hot_bytes"`
+	ColdCount int   `json:"cold_count"`
+	ColdBytes int64 `json:"cold_bytes"`
+	// Hottest and coldest: those of which most ran, and the largest that
+	// stayed in the kernel and never ran.
+	Hottest []Symbol `json:"hottest"`
+	Coldest []Symbol `json:"coldest"`
+}
+
+// Symbol is one function.
+type Symbol struct {
+	Name   string `json:"name"`
+	Object string `json:"object,omitempty"`
+	Bytes  int64  `json:"bytes"`
+	// Ran are the bytes of it that ran, Runs how often it did, where that is
+	// known.
+	Ran  int64 `json:"ran,omitempty"`
+	Runs int64 `json:"runs,omitempty"`
+}
+
+// mostSymbols of each kind in a report: a kernel has some 20,000.
+const mostSymbols = 200
+
+// PartSymbols sums up all functions of a kernel.
+func PartSymbols(functions []Symbol) *Symbols {
+	var out Symbols
+	for _, f := range functions {
+		if f.Ran > 0 || f.Runs > 0 {
+			out.HotCount++
+			out.HotBytes += f.Bytes
+			out.Hottest = append(out.Hottest, f)
+		} else {
+			out.ColdCount++
+			out.ColdBytes += f.Bytes
+			out.Coldest = append(out.Coldest, f)
+		}
+	}
+	slices.SortFunc(out.Hottest, func(a, b Symbol) int {
+		return cmp.Or(cmp.Compare(b.Runs, a.Runs), cmp.Compare(b.Ran, a.Ran), strings.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(out.Coldest, func(a, b Symbol) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Name, b.Name))
+	})
+	out.Hottest = out.Hottest[:min(len(out.Hottest), mostSymbols)]
+	out.Coldest = out.Coldest[:min(len(out.Coldest), mostSymbols)]
+	return &out
+}

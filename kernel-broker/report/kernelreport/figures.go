@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelreport
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+)
+
+// Figures follow from the facts.
+type Figures struct {
+	// Verdict on the subject; nil in a bench.
+	Verdict *verdict.Verdict `json:"verdict,omitempty"`
+	// Measured has each sample's figures, with what they are against the
+	// stock and the slim kernel.
+	Measured []Measured `json:"measured"`
+	// Cross tables in the metrics that decide.
+	Cross []verdict.Cross `json:"cross"`
+	// Goals of a bench: what was asked of the kernels, and what came out.
+	Goals []Goal `json:"goals,omitempty"`
+}
+
+// Measured is one run, or a part of it, on one kernel in one metric.
+type Measured struct {
+	Run     verdict.Run     `json:"run"`
+	Part    string          `json:"part,omitempty"`
+	Metric  string          `json:"metric"`
+	Unit    string          `json:"unit"`
+	Kernel  string          `json:"kernel"`
+	Exact   bool            `json:"exact"`
+	Summary verdict.Summary `json:"summary"`
+	// ToStock and ToSlim are nil for the kernel itself, and where the other
+	// was not measured.
+	ToStock *Against `json:"to_stock,omitempty"`
+	ToSlim  *Against `json:"to_slim,omitempty"`
+
+	stock, slim *verdict.Comparison // what these two are the short form of
+}
+
+// Against is a comparison with another kernel.
+type Against struct {
+	// Change as a share, negative when this kernel needs less.
+	Change *float64 `json:"change,omitempty"`
+	// Spread that the difference has to beat, in the unit of the values.
+	Spread float64 `json:"spread"`
+	// P of Welch's test, where values vary.
+	P        *float64         `json:"p,omitempty"`
+	Standing verdict.Standing `json:"standing"`
+	Unequal  []string         `json:"unequal,omitempty"`
+}
+
+func short(c *verdict.Comparison) *Against {
+	if c == nil {
+		return nil
+	}
+	a := &Against{Change: c.Change, Spread: c.Spread, Standing: c.Standing, Unequal: c.Unequal}
+	if c.Test != nil {
+		a.P = &c.Test.P
+	}
+	return a
+}
+
+// work out the figures of facts that were checked.
+func work(f Facts) (Figures, error) {
+	set, err := verdict.NewSet(f.Samples)
+	if err != nil {
+		return Figures{}, err
+	}
+	var out Figures
+	if f.Subject != "" {
+		stock := verdict.Kernel{}
+		if k := f.kernel(f.Stock); k != nil {
+			stock = k.Kernel
+		}
+		v := verdict.Decide(verdict.Case{
+			Application: *f.application(f.Application),
+			Candidate:   f.kernel(f.Subject).Kernel, Current: f.kernel(f.Current).Kernel, Stock: stock,
+			Samples: f.Samples, Checks: f.Checks, Required: f.Required, Rules: f.Rules,
+		})
+		out.Verdict = &v
+	}
+	if out.Measured, err = measured(f, set); err != nil {
+		return Figures{}, err
+	}
+	for _, metric := range []string{verdict.KernelInstructions, verdict.WallTime} {
+		if len(set.Runs(metric)) == 0 {
+			continue
+		}
+		table, err := verdict.Tabulate(metric, f.Applications, f.plain(), set, verdict.References{Stock: f.Stock, Slim: f.Slim}, f.Rules)
+		if err != nil {
+			return Figures{}, err
+		}
+		out.Cross = append(out.Cross, table)
+	}
+	if f.Subject == "" {
+		out.Goals = goals(f, out)
+	}
+	return out, nil
+}
+
+func (f Facts) plain() []verdict.Kernel {
+	kernels := make([]verdict.Kernel, len(f.Kernels))
+	for i, k := range f.Kernels {
+		kernels[i] = k.Kernel
+	}
+	return kernels
+}
+
+// measured in the order of metrics, runs, parts and kernels.
+func measured(f Facts, set *verdict.Set) ([]Measured, error) {
+	var out []Measured
+	for _, metric := range set.Metrics() {
+		for _, run := range set.Runs(metric) {
+			for _, part := range set.Parts(metric, run) {
+				for _, kernel := range f.Kernels {
+					sample, ok := set.Get(kernel.Name, metric, run, part)
+					if !ok {
+						continue
+					}
+					one, err := measure(f, set, kernel.Kernel, sample)
+					if err != nil {
+						return nil, err
+					}
+					out = append(out, one)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+func measure(f Facts, set *verdict.Set, kernel verdict.Kernel, sample verdict.Sample) (Measured, error) {
+	summary, err := verdict.Summarise(sample.Values)
+	if err != nil {
+		return Measured{}, err
+	}
+	against := func(name string) *verdict.Comparison {
+		other := f.kernel(name)
+		if other == nil || name == kernel.Name {
+			return nil
+		}
+		reference, ok := set.Get(name, sample.Metric, sample.Run(), sample.Part)
+		if !ok {
+			return nil
+		}
+		c := verdict.Compare(verdict.Side{Kernel: kernel, Sample: sample}, verdict.Side{Kernel: other.Kernel, Sample: reference}, f.Rules)
+		return &c
+	}
+	stock, slim := against(f.Stock), against(f.Slim)
+	return Measured{
+		Run: sample.Run(), Part: sample.Part, Metric: sample.Metric, Unit: sample.Unit, Kernel: kernel.Name, Exact: sample.Exact,
+		Summary: summary, ToStock: short(stock), ToSlim: short(slim), stock: stock, slim: slim,
+	}, nil
+}
+
+// reference that figures are shown against.
+type reference struct {
+	name func(Facts) string
+	of   func(Measured) *verdict.Comparison
+}
+
+var (
+	toStock = reference{func(f Facts) string { return f.Stock }, func(m Measured) *verdict.Comparison { return m.stock }}
+	toSlim  = reference{func(f Facts) string { return f.Slim }, func(m Measured) *verdict.Comparison { return m.slim }}
+)
+
+// unequal says why the comparisons with a reference are not between equals,
+// each reason once.
+func (f Figures) unequal(to reference) []string {
+	var out []string
+	for _, m := range f.Measured {
+		c := to.of(m)
+		if c == nil {
+			continue
+		}
+		for _, why := range c.Unequal {
+			if !slices.Contains(out, why) {
+				out = append(out, why)
+			}
+		}
+	}
+	return out
+}
+
+// titled puts the reasons behind a title: a comparison that is not between
+// equals says so where nobody can overlook it.
+func titled(unequal []string) string {
+	if len(unequal) == 0 {
+		return ""
+	}
+	return " - AT " + strings.Join(unequal, "; ")
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelreport
+
+import (
+	"fmt"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+)
+
+// Goal is something that the kernels of a bench were to reach.
+type Goal struct {
+	Name string `json:"name"`
+	// Asked and Found in the words of the goal.
+	Asked   string `json:"asked"`
+	Found   string `json:"found"`
+	Reached bool   `json:"reached"`
+}
+
+// What was promised for kernels made for their applications, as shares of the
+// slim -O2 kernel's and the stock kernel's figures.
+const (
+	instructionsToSlim  = 0.90
+	instructionsToStock = 0.60
+	textToSlim          = 0.70
+)
+
+// goals of a bench whose applications have kernels of their own.
+func goals(f Facts, figures Figures) []Goal {
+	var out []Goal
+	for _, table := range figures.Cross {
+		if table.Metric != verdict.KernelInstructions || table.OnOwn == nil {
+			continue
+		}
+		mean := table.OnOwn
+		name := "kernel instructions against %s, geometric mean of %d applications on their own kernels%s"
+		out = append(out,
+			ratioGoal(fmt.Sprintf(name, "slim", mean.OfSlim, titled(figures.unequal(toSlim))), mean.ToSlim, instructionsToSlim),
+			ratioGoal(fmt.Sprintf(name, "stock", mean.OfStock, titled(figures.unequal(toStock))), mean.ToStock, instructionsToStock),
+			placeGoal(table))
+	}
+	if len(out) > 0 {
+		out = append(out, ratioGoal("function text against slim, largest of the applications' own kernels", largestText(f), textToSlim))
+	}
+	return out
+}
+
+func ratioGoal(name string, found *float64, most float64) Goal {
+	goal := Goal{Name: name, Asked: fmt.Sprintf("at most %.0f %%", 100*most), Found: "not measured"}
+	if found != nil {
+		goal.Found = fmt.Sprintf("%.1f %%", 100**found)
+		goal.Reached = *found <= most
+	}
+	return goal
+}
+
+func placeGoal(table verdict.Cross) Goal {
+	apps, best, tied := 0, 0, 0
+	for _, row := range table.Rows {
+		if row.Own == "" {
+			continue
+		}
+		apps++
+		switch row.Place {
+		case verdict.First:
+			best++
+		case verdict.Tied:
+			tied++
+		case verdict.Behind:
+		}
+	}
+	found := fmt.Sprintf("%d of %d", best+tied, apps)
+	if tied > 0 {
+		found += fmt.Sprintf(", %d of them tied with others", tied)
+	}
+	return Goal{
+		Name: "each application best on its own kernel", Asked: fmt.Sprintf("%d of %d", apps, apps),
+		Found: found, Reached: apps > 0 && best+tied == apps,
+	}
+}
+
+// largestText of an own kernel, as a share of the slim one's.
+func largestText(f Facts) *float64 {
+	slim := f.kernel(f.Slim)
+	if slim == nil || slim.Size.FunctionText == 0 {
+		return nil
+	}
+	var largest *float64
+	for _, app := range f.Applications {
+		own := f.kernel(app.Kernel)
+		if own == nil || own.Size.FunctionText == 0 {
+			continue
+		}
+		share := float64(own.Size.FunctionText) / float64(slim.Size.FunctionText)
+		if largest == nil || share > *largest {
+			largest = &share
+		}
+	}
+	return largest
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelreport
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// Every key that a report can have stands in its documentation.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/kernel-report.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]bool{}
+	collect(reflect.TypeFor[Report](), keys)
+	if len(keys) < 80 {
+		t.Fatalf("only %d keys found", len(keys))
+	}
+	for key := range keys {
+		if !strings.Contains(string(text), "`"+key+"`") {
+			t.Errorf("key %q is not in docs/kernel-report.md", key)
+		}
+	}
+}
+
+func collect(t reflect.Type, keys map[string]bool) {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		collect(t.Elem(), keys)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			field := t.Field(i)
+			if key, _, _ := strings.Cut(field.Tag.Get("json"), ","); key != "" {
+				keys[key] = true
+			} else if field.IsExported() && !field.Anonymous {
+				keys["(no key) "+t.Name()+"."+field.Name] = true
+			}
+			if field.IsExported() {
+				collect(field.Type, keys)
+			}
+		}
+	}
+}
+
+func TestFolder(t *testing.T) {
+	dir := t.TempDir()
+	r := mustMake(t, fixture())
+	if err := r.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{JSONFile, HTMLFile, TextFile} {
+		if info, err := os.Stat(dir + "/" + name); err != nil || info.Size() < 1000 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	back, err := ReadFolder(dir)
+	if err != nil || !reflect.DeepEqual(back, r) {
+		t.Errorf("read back: %v", err)
+	}
+	if err := r.Write(dir + "/nowhere"); err == nil {
+		t.Error("written to nowhere")
+	}
+	if _, err := ReadFolder(dir + "/nowhere"); err == nil {
+		t.Error("read from nowhere")
+	}
+}

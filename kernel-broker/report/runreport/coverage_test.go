@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runreport
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+func text(t *testing.T, result profiling.Result) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := New(run(), result, noon).Document().WriteText(&out); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(strings.Fields(out.String()), " ")
+}
+
+// Whoever reads an estimate reads there that it is one, and what would make it
+// exact; an exact figure says nothing of the kind.
+func TestEstimatesAreNeverShownAsCounts(t *testing.T) {
+	exact := full()
+	for _, c := range []profiling.Collector{profiling.CollectIO, profiling.CollectSyscalls} {
+		exact.Cover(profiling.Coverage{Node: "n1", Collector: c, Exact: true, BudgetPPM: 40000, SpanNS: 1e9, LookedNS: 1e9, JobNS: 1e9, LookedJobNS: 1e9, Events: 20, Estimated: 20, CostNS: 1e7})
+	}
+	said := text(t, exact)
+	for _, part := range []string{"For how much of the job each collector looked", "exact", "100.0 %", "4.0 %"} {
+		if !strings.Contains(said, part) {
+			t.Errorf("exact: the report lacks %q", part)
+		}
+	}
+	if strings.Contains(said, "stimate") {
+		t.Errorf("exact figures are called estimates: %s", said)
+	}
+
+	part := full()
+	part.Cover(profiling.Coverage{Node: "n1", Collector: profiling.CollectIO, BudgetPPM: 40000, SpanNS: 1e9, LookedNS: 125e6, Pauses: 3, JobNS: 1e9, LookedJobNS: 2e8, Events: 20, Estimated: 100, CostNS: 3e7})
+	said = text(t, part)
+	for _, want := range []string{
+		"Patterns: files that are used alike (estimates)", "All of a kind (estimates)",
+		"this collector looked for 12.5 % of the time", "scaled by 5.00", "as seen, and so at least so many or so large, are files and their number",
+		"overhead_percent: 0", "io looked for 12.5 % of the time, to cost the job no more than is allowed: its counts are estimates",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the report lacks %q:\n%s", want, said)
+		}
+	}
+	// The other collector's figures are as exact as they were.
+	if strings.Contains(said, "Calls (estimates)") || !strings.Contains(said, "Calls CALL") {
+		t.Error("the exact collector's figures are called estimates")
+	}
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// WriteText writes the document for a terminal: all but the charts, whose
+// figures stand in the tables, and what is folded away, of which it says that it
+// is there.
+func (d Document) WriteText(w io.Writer) error {
+	if err := d.check(); err != nil {
+		return fmt.Errorf("page %q: %w", d.Title, err)
+	}
+	t := &textWriter{}
+	t.line(d.Title)
+	t.line(strings.Repeat("=", utf8.RuneCountInString(d.Title)))
+	t.paragraph(d.Lead)
+	for _, section := range d.Sections {
+		t.line("")
+		t.line(section.Title)
+		t.line(strings.Repeat("-", utf8.RuneCountInString(section.Title)))
+		t.paragraph(section.Lead)
+		for _, part := range section.Parts {
+			if err := t.part(part); err != nil {
+				return fmt.Errorf("page %q: %w", d.Title, err)
+			}
+		}
+	}
+	if d.Foot != "" {
+		t.line("")
+		t.paragraph(d.Foot)
+	}
+	if _, err := io.WriteString(w, t.out.String()); err != nil {
+		return fmt.Errorf("page %q: %w", d.Title, err)
+	}
+	return nil
+}
+
+type textWriter struct{ out strings.Builder }
+
+// line without what would move a terminal's cursor or change its colours.
+func (t *textWriter) line(text string) {
+	t.out.WriteString(strings.TrimRight(visible(text), " "))
+	t.out.WriteByte('\n')
+}
+
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
+func (t *textWriter) part(part Part) error {
+	switch p := part.(type) {
+	case Paragraph:
+		t.paragraph(string(p))
+	case Notice:
+		t.paragraph(p.Title + " " + p.Text)
+	case List:
+		for _, one := range p {
+			t.paragraph("- " + one)
+		}
+	case Facts:
+		t.facts(p)
+	case Table:
+		return t.table(p)
+	case Folded:
+		t.paragraph("+ " + p.Title + " (on the page)")
+	}
+	return nil
+}
+
+const lineWidth = 100
+
+// paragraph broken into lines between words.
+func (t *textWriter) paragraph(text string) {
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > lineWidth {
+			t.line(line)
+			line = "  "
+		} else if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	if line != "" {
+		t.line(line)
+	}
+}
+
+func (t *textWriter) facts(facts Facts) {
+	width := 0
+	for _, f := range facts {
+		width = max(width, utf8.RuneCountInString(visible(f.Name)))
+	}
+	for _, f := range facts {
+		t.line(pad(visible(f.Name), width, false) + "  " + f.Text)
+	}
+}
+
+func (t *textWriter) table(table Table) error {
+	if err := table.Check(); err != nil {
+		return err
+	}
+	t.line("")
+	t.paragraph(table.Caption)
+	widths := make([]int, len(table.Columns))
+	for i, column := range table.Columns {
+		widths[i] = utf8.RuneCountInString(visible(column.Title))
+	}
+	rows := append(append([]Row{}, table.Rows...), table.Foot...)
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(visible(cell.Text)))
+		}
+	}
+	heading := make(Row, len(table.Columns))
+	for i, column := range table.Columns {
+		heading[i] = Text(strings.ToUpper(column.Title))
+	}
+	for i, row := range append([]Row{heading}, rows...) {
+		if len(table.Foot) > 0 && i == 1+len(table.Rows) {
+			t.line("")
+		}
+		t.row(table.Columns, widths, row)
+	}
+	t.paragraph(table.Note)
+	return nil
+}
+
+func (t *textWriter) row(columns []Column, widths []int, row Row) {
+	var line strings.Builder
+	for i, cell := range row {
+		if i > 0 {
+			line.WriteString("  ")
+		}
+		line.WriteString(pad(visible(cell.Text), widths[i], columns[i].Numeric))
+	}
+	t.line(line.String())
+}
+
+func pad(text string, width int, left bool) string {
+	space := strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text)))
+	if left {
+		return space + text
+	}
+	return text + space
+}

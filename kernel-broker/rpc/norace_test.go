@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-
-//go:build !race
-
-package rpc_test
-
-// flood is how many connections somebody opens.
-const flood = 10_000
