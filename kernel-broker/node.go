@@ -44,10 +44,10 @@ func (i Inventory) Validate() error {
 }
 
 // CheckFits refuses a kernel that cannot run a node with this inventory. The
-// error wraps ErrPrecluded and names what is missing.
+// error wraps ErrFailedPrecondition and names what is missing.
 func (k Kernel) CheckFits(inventory Inventory) error {
 	fail := func(format string, args ...any) error {
-		return fmt.Errorf("kernel %q: %s: %w", k.Ref(), fmt.Sprintf(format, args...), ErrPrecluded)
+		return fmt.Errorf("kernel %q: %s: %w", k.Ref(), fmt.Sprintf(format, args...), ErrFailedPrecondition)
 	}
 	if k.Architecture != inventory.Architecture {
 		return fail("is for %s, the node is %s", k.Architecture, inventory.Architecture)

@@ -220,7 +220,7 @@ func (a *app) previewVersion(now *api.Profile, v *api.ProfileVersion) error {
 			continue
 		}
 		if !proto.Equal(old.GetKernel(), v.GetKernel()) {
-			return fmt.Errorf("kernel %q exists with other content: %w", refOf(v), kernelbroker.ErrPrecluded)
+			return fmt.Errorf("kernel %q exists with other content: %w", refOf(v), kernelbroker.ErrFailedPrecondition)
 		}
 		return nil
 	}

@@ -107,7 +107,7 @@ func (f foundRun) gives(recipe build.Recipe, instrumented bool) (gift, error) {
 	traced, id := f.result.Used().Any(), f.run.GetId()
 	slimmed, profiled := recipe.Slimming == build.SlimmingTrace, recipe.Optimisation.Profiled()
 	no := func(format string, args ...any) (gift, error) {
-		return gift{}, fmt.Errorf("run %d "+format+": %w", append(append([]any{id}, args...), kernelbroker.ErrPrecluded)...)
+		return gift{}, fmt.Errorf("run %d "+format+": %w", append(append([]any{id}, args...), kernelbroker.ErrFailedPrecondition)...)
 	}
 	g := gift{trace: traced && slimmed, counters: f.counted() && profiled && !instrumented}
 	if want := recipe.Name + kernelbroker.InstrumentedSuffix; g.counters && f.run.GetKernelProfile() != want {

@@ -64,7 +64,7 @@ func TestWhatARunGives(t *testing.T) {
 		got := map[gift]string{{trace: true}: "trace", {counters: true}: "counters", {trace: true, counters: true}: "both"}[gift{trace: g.trace, counters: g.counters}]
 		if err != nil {
 			got = err.Error()
-			if !errors.Is(err, kernelbroker.ErrPrecluded) || g != (gift{}) {
+			if !errors.Is(err, kernelbroker.ErrFailedPrecondition) || g != (gift{}) {
 				t.Errorf("%s: %+v, %v", name, g, err)
 			}
 		}

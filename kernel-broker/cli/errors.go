@@ -42,7 +42,7 @@ func (a *app) explain(err error) (int, string) {
 	}
 	made, isStatus := status.FromError(err)
 	if !isStatus {
-		for _, refusal := range []error{kernelbroker.ErrInvalid, kernelbroker.ErrNotFound, kernelbroker.ErrExists, kernelbroker.ErrPrecluded, kernelbroker.ErrDenied} {
+		for _, refusal := range []error{kernelbroker.ErrInvalid, kernelbroker.ErrNotFound, kernelbroker.ErrExists, kernelbroker.ErrFailedPrecondition, kernelbroker.ErrDenied} {
 			if errors.Is(err, refusal) {
 				return exitRefused, err.Error()
 			}

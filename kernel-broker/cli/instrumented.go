@@ -22,7 +22,7 @@ func instrumented(r build.Recipe) error {
 		return nil
 	}
 	return fmt.Errorf("kernel %q: no kernel counts for it: its recipe does not say optimisation: %s or %s: %w",
-		r.Name, build.OptimisePGO, build.OptimisePGOSafe, kernelbroker.ErrPrecluded)
+		r.Name, build.OptimisePGO, build.OptimisePGOSafe, kernelbroker.ErrFailedPrecondition)
 }
 
 // publishInstrumented registers the kernel of a build that counts, as the profile

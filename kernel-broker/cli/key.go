@@ -138,7 +138,7 @@ func (*app) ask(file string) keys.Ask {
 		}
 		terminal, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 		if err != nil {
-			return nil, fmt.Errorf("%s: there is no terminal to ask at; use --passphrase-file: %w", what, kernelbroker.ErrPrecluded)
+			return nil, fmt.Errorf("%s: there is no terminal to ask at; use --passphrase-file: %w", what, kernelbroker.ErrFailedPrecondition)
 		}
 		defer func() { _ = terminal.Close() }() // it was only asked
 		if _, err := fmt.Fprintf(terminal, "%s: ", what); err != nil {

@@ -194,7 +194,7 @@ func (a *app) releasePreview(ctx context.Context, ref kernelbroker.Ref) error {
 			continue
 		}
 		if v.GetQuarantine() == nil {
-			return fmt.Errorf("kernel %q is not quarantined: %w", ref, kernelbroker.ErrPrecluded)
+			return fmt.Errorf("kernel %q is not quarantined: %w", ref, kernelbroker.ErrFailedPrecondition)
 		}
 		a.say("would release %s, quarantined since %s: %s", ref, clock(v.GetQuarantine().GetSince().AsTime()), v.GetQuarantine().GetReason())
 		return nil

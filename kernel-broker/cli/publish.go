@@ -72,7 +72,7 @@ func argumentsOf(profile *api.Profile, s *signature) ([]string, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("kernel %q: its arguments %q would be signed for the next version, and nobody but the broker vouches for them: %w; "+
-				"sign it first (kernelctl kernel sign %s), or give --verify-key with the key that signed it: %w", k.Ref(), k.Arguments, err, k.Ref(), kernelbroker.ErrPrecluded)
+				"sign it first (kernelctl kernel sign %s), or give --verify-key with the key that signed it: %w", k.Ref(), k.Arguments, err, k.Ref(), kernelbroker.ErrFailedPrecondition)
 		}
 		return k.Arguments, nil
 	}

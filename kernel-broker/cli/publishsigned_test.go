@@ -30,7 +30,7 @@ func TestPublishSignsOnlyArgumentsThatWereSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := aCandidate(t, t.TempDir(), verdict.Benefit)
-	if ref, err := (publisher{app: a, signature: s}).Publish(t.Context(), c, new(strings.Builder)); !errors.Is(err, kernelbroker.ErrPrecluded) ||
+	if ref, err := (publisher{app: a, signature: s}).Publish(t.Context(), c, new(strings.Builder)); !errors.Is(err, kernelbroker.ErrFailedPrecondition) ||
 		!strings.Contains(err.Error(), "kernelctl kernel sign mitgcm@1") {
 		t.Errorf("published %q, %v", ref, err)
 	}

@@ -76,7 +76,7 @@ func (a *app) retirePreview(ctx context.Context, ref kernelbroker.Ref) error {
 		return fmt.Errorf("kernel %q: %w", ref, kernelbroker.ErrNotFound)
 	}
 	if left > 0 && ref.Version == profile.GetDefaultVersion() {
-		return fmt.Errorf("kernel %q is the default version, and there are others: %w", ref, kernelbroker.ErrPrecluded)
+		return fmt.Errorf("kernel %q is the default version, and there are others: %w", ref, kernelbroker.ErrFailedPrecondition)
 	}
 	return nil
 }

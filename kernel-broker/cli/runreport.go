@@ -105,7 +105,7 @@ func (a *app) writeReport(made runreport.Report, to reportFiles) (written int, e
 			continue
 		}
 		if f.graph && graph == nil {
-			return written, fmt.Errorf("run %d has no call graph (sbatch --kernel-profiling=callgraph takes one): %w", made.Run.ID, kernelbroker.ErrPrecluded)
+			return written, fmt.Errorf("run %d has no call graph (sbatch --kernel-profiling=callgraph takes one): %w", made.Run.ID, kernelbroker.ErrFailedPrecondition)
 		}
 		if err := writeTo(f.path, f.write); err != nil {
 			return written, err

@@ -49,7 +49,7 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 // not whole.
 func (a *app) result(ctx context.Context, r *api.Run) (profiling.Result, error) {
 	if !hasResults(r) {
-		return profiling.Result{}, fmt.Errorf("run %d is %s and has no results%s: %w", r.GetId(), runState(r), forWhom(r), kernelbroker.ErrPrecluded)
+		return profiling.Result{}, fmt.Errorf("run %d is %s and has no results%s: %w", r.GetId(), runState(r), forWhom(r), kernelbroker.ErrFailedPrecondition)
 	}
 	var results []profiling.Result
 	var missing []profiling.Partial

@@ -160,7 +160,7 @@ func (a *app) kernelSign(ctx context.Context, text string, s *signature, w witne
 		}
 		k := kernelOf(v.GetKernel())
 		if k.Ref() != ref {
-			return fmt.Errorf("kernel %q: the broker answers with kernel %q, which is not signed in its place: %w", ref, k.Ref(), kernelbroker.ErrPrecluded)
+			return fmt.Errorf("kernel %q: the broker answers with kernel %q, which is not signed in its place: %w", ref, k.Ref(), kernelbroker.ErrFailedPrecondition)
 		}
 		whose, err := w.vouch(s, k, v.GetEnvelope())
 		if err != nil {

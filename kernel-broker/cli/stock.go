@@ -24,7 +24,7 @@ func (r registration) meansStock() error {
 		return usageError{fmt.Errorf("--replace-stock goes with --profile %s", kernelbroker.StockProfile)}
 	case !r.replaceStock && r.profile == kernelbroker.StockProfile:
 		return fmt.Errorf("profile %q is for the distribution's own kernel, which nodes boot after a reset and go back to after each job; other kernels belong into a profile of their own. "+
-			"--replace-stock registers it here all the same, and with --dry-run tells which nodes would lack a driver: %w", r.profile, kernelbroker.ErrPrecluded)
+			"--replace-stock registers it here all the same, and with --dry-run tells which nodes would lack a driver: %w", r.profile, kernelbroker.ErrFailedPrecondition)
 	}
 	return nil
 }

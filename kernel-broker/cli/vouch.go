@@ -61,7 +61,7 @@ func (w witness) vouch(s *signature, k kernelbroker.Kernel, envelope []byte) (wh
 	m, err := s.verified(envelope)
 	if err == nil {
 		if err := m.Describes(k); err != nil {
-			return "", fmt.Errorf("kernel %q: its signature by a key that is known contradicts the broker: %w: %w", k.Ref(), err, kernelbroker.ErrPrecluded)
+			return "", fmt.Errorf("kernel %q: its signature by a key that is known contradicts the broker: %w: %w", k.Ref(), err, kernelbroker.ErrFailedPrecondition)
 		}
 		return "as its present signature says", nil
 	}
@@ -70,7 +70,7 @@ func (w witness) vouch(s *signature, k kernelbroker.Kernel, envelope []byte) (wh
 	}
 	return "", fmt.Errorf("kernel %q: nobody but the broker vouches for what it is: its present signature: %w; "+
 		"give --kernel with the files that it was built as, --verify-key with the key that signed it, or --as-described to take the broker's word: %w",
-		k.Ref(), err, kernelbroker.ErrPrecluded)
+		k.Ref(), err, kernelbroker.ErrFailedPrecondition)
 }
 
 // compare holds what the broker says of a kernel to the files.
@@ -99,7 +99,7 @@ func (w witness) compare(k kernelbroker.Kernel) error {
 	var differs *signing.MismatchError
 	if errors.As(err, &differs) {
 		return fmt.Errorf("kernel %q is not what the files are: its %s is %q at the broker, theirs is %q: %w",
-			k.Ref(), differs.Field, differs.Have, differs.Signed, kernelbroker.ErrPrecluded)
+			k.Ref(), differs.Field, differs.Have, differs.Signed, kernelbroker.ErrFailedPrecondition)
 	}
 	return err
 }

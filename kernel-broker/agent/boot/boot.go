@@ -162,7 +162,7 @@ func (b *Booter) commandLine(t decide.Target) (string, error) {
 		return "", err
 	}
 	line, err := cmdline.Compose(string(running), b.Keep, t.Kernel.Arguments, t.Token)
-	if errors.Is(err, kernelbroker.ErrInvalid) || errors.Is(err, kernelbroker.ErrPrecluded) {
+	if errors.Is(err, kernelbroker.ErrInvalid) || errors.Is(err, kernelbroker.ErrFailedPrecondition) {
 		return "", fmt.Errorf("%w: %w", ErrKernel, err)
 	}
 	return line, err

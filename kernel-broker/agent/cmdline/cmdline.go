@@ -113,14 +113,14 @@ func Compose(running string, keep Keep, profile []string, token string) (string,
 	}
 	for _, argument := range profile {
 		if keep.Owns(argument) {
-			return "", fmt.Errorf("kernel argument %q belongs to the node, by boot.keep_arguments of its agent: %w", argument, kernelbroker.ErrPrecluded)
+			return "", fmt.Errorf("kernel argument %q belongs to the node, by boot.keep_arguments of its agent: %w", argument, kernelbroker.ErrFailedPrecondition)
 		}
 		next = append(next, argument)
 	}
 	line := strings.Join(append(next, kernelbroker.TokenParameter+"="+token), " ")
 	if len(line) > MaxLength {
 		return "", fmt.Errorf("kernel command line has %d bytes, at most %d are possible: %w",
-			len(line), MaxLength, kernelbroker.ErrPrecluded)
+			len(line), MaxLength, kernelbroker.ErrFailedPrecondition)
 	}
 	return line, nil
 }

@@ -86,10 +86,10 @@ func TestComposeRefuses(t *testing.T) {
 	}{
 		{"root by the profile", "", []string{"root=/dev/sdb"}, newToken, kernelbroker.ErrInvalid},
 		{"a kept name by the profile", "", []string{"net.ifnames=1"}, newToken, kernelbroker.ErrInvalid},
-		{"one that only this node keeps", "", []string{"site.rack=1"}, newToken, kernelbroker.ErrPrecluded},
+		{"one that only this node keeps", "", []string{"site.rack=1"}, newToken, kernelbroker.ErrFailedPrecondition},
 		{"two arguments in one", "", []string{"quiet init=/bin/sh"}, newToken, kernelbroker.ErrInvalid},
 		{"no token", "", nil, "", kernelbroker.ErrInvalid},
-		{"too long", long, []string{"a=" + strings.Repeat("y", 200)}, newToken, kernelbroker.ErrPrecluded},
+		{"too long", long, []string{"a=" + strings.Repeat("y", 200)}, newToken, kernelbroker.ErrFailedPrecondition},
 	} {
 		if _, err := Compose(c.running, keep, c.profile, c.token); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", c.name, err)

@@ -137,7 +137,7 @@ func (e *Enroller) own(now time.Time) (mtls.Peer, error) {
 		return own, fmt.Errorf("certificate is of %s and not of node %q: %w", own.Name, e.options.Node, kernelbroker.ErrInvalid)
 	}
 	if now.After(own.Certificate.NotAfter) {
-		return own, fmt.Errorf("certificate ended at %s: %w", own.Certificate.NotAfter.UTC().Format(time.RFC3339), kernelbroker.ErrUnproven)
+		return own, fmt.Errorf("certificate ended at %s: %w", own.Certificate.NotAfter.UTC().Format(time.RFC3339), kernelbroker.ErrUnauthenticated)
 	}
 	return own, nil
 }

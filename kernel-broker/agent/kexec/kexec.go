@@ -81,7 +81,7 @@ func (k Kexec) Load(ctx context.Context, image, initrd *os.File, commandLine str
 	}
 	if !loaded {
 		return fmt.Errorf("program %q said that it loaded %q, the kernel holds nothing: %w",
-			k.Program, image.Name(), kernelbroker.ErrPrecluded)
+			k.Program, image.Name(), kernelbroker.ErrFailedPrecondition)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (k Kexec) Unload(ctx context.Context) error {
 	loaded, err := k.Loaded()
 	if err == nil && loaded {
 		err = fmt.Errorf("program %q said that it unloaded, the kernel still holds an image: %w",
-			k.Program, kernelbroker.ErrPrecluded)
+			k.Program, kernelbroker.ErrFailedPrecondition)
 	}
 	return err
 }

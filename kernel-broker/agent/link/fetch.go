@@ -75,7 +75,7 @@ func (r *artifactReader) Close() error {
 // fetchError turns status codes into the domain's errors; what is neither the
 // broker's absence nor our own cancelling is an artifact that cannot be had.
 func fetchError(digest string, err error) error {
-	kind := kernelbroker.ErrPrecluded
+	kind := kernelbroker.ErrFailedPrecondition
 	switch status.Code(err) {
 	case codes.Canceled:
 		kind = context.Canceled

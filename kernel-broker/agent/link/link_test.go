@@ -298,7 +298,7 @@ func TestFetch(t *testing.T) {
 		{"unknown", 0, status.Error(codes.NotFound, ""), kernelbroker.ErrNotFound},
 		{"away", 0, status.Error(codes.Unavailable, ""), kernelbroker.ErrUnavailable},
 		{"past the end", 9, status.Error(codes.OutOfRange, ""), ErrOffset},
-		{"refused", 0, status.Error(codes.InvalidArgument, ""), kernelbroker.ErrPrecluded},
+		{"refused", 0, status.Error(codes.InvalidArgument, ""), kernelbroker.ErrFailedPrecondition},
 	} {
 		s.fetch = func(r *api.FetchArtifactRequest, out api.CatalogService_FetchArtifactServer) error {
 			if c.serve != nil {

@@ -119,7 +119,7 @@ func runError(run uint64, err error) error {
 	if err == nil {
 		return nil
 	}
-	kind := kernelbroker.ErrPrecluded
+	kind := kernelbroker.ErrFailedPrecondition
 	if _, isStatus := status.FromError(err); isStatus {
 		switch status.Code(err) {
 		case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Canceled, codes.Internal, codes.Unknown:

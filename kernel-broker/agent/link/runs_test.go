@@ -121,7 +121,7 @@ func TestDeliverRun(t *testing.T) {
 		}
 	}
 	for code, kind := range map[codes.Code]error{
-		codes.FailedPrecondition: kernelbroker.ErrPrecluded, codes.NotFound: kernelbroker.ErrPrecluded, codes.InvalidArgument: kernelbroker.ErrPrecluded,
+		codes.FailedPrecondition: kernelbroker.ErrFailedPrecondition, codes.NotFound: kernelbroker.ErrFailedPrecondition, codes.InvalidArgument: kernelbroker.ErrFailedPrecondition,
 		codes.ResourceExhausted: kernelbroker.ErrUnavailable, codes.DeadlineExceeded: kernelbroker.ErrUnavailable,
 	} {
 		k.deliver = status.Error(code, "x")
@@ -130,7 +130,7 @@ func TestDeliverRun(t *testing.T) {
 		}
 	}
 	file.Path, file.Digest = "/nowhere", "sha256:y"
-	if err := l.DeliverRun(t.Context(), "n1", 3, []RunFile{file}, ""); !errors.Is(err, kernelbroker.ErrPrecluded) {
+	if err := l.DeliverRun(t.Context(), "n1", 3, []RunFile{file}, ""); !errors.Is(err, kernelbroker.ErrFailedPrecondition) {
 		t.Errorf("a file that is gone: %v", err)
 	}
 }

@@ -370,7 +370,7 @@ func TestDeliveries(t *testing.T) {
 	})
 	t.Run("refused", func(t *testing.T) {
 		w := looking(t)
-		w.delivers = []error{fmt.Errorf("run 3: too large: %w", kernelbroker.ErrPrecluded)}
+		w.delivers = []error{fmt.Errorf("run 3: too large: %w", kernelbroker.ErrFailedPrecondition)}
 		w.end(0)
 		w.until("that is said", w.said("3 failed run 3: too large"))
 	})

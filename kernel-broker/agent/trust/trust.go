@@ -174,11 +174,11 @@ func ownOnly(path string) func(os.FileInfo) error {
 		stat, ok := info.Sys().(*syscall.Stat_t)
 		switch {
 		case !ok:
-			return fmt.Errorf("file %q: no owner is to be seen: %w", path, kernelbroker.ErrPrecluded)
+			return fmt.Errorf("file %q: no owner is to be seen: %w", path, kernelbroker.ErrFailedPrecondition)
 		case stat.Uid != 0 && stat.Uid != uint32(os.Geteuid()):
-			return fmt.Errorf("file %q belongs to uid %d, not to root: %w", path, stat.Uid, kernelbroker.ErrPrecluded)
+			return fmt.Errorf("file %q belongs to uid %d, not to root: %w", path, stat.Uid, kernelbroker.ErrFailedPrecondition)
 		case info.Mode().Perm()&0o022 != 0:
-			return fmt.Errorf("file %q can be written by others (mode %04o); chmod go-w: %w", path, info.Mode().Perm(), kernelbroker.ErrPrecluded)
+			return fmt.Errorf("file %q can be written by others (mode %04o); chmod go-w: %w", path, info.Mode().Perm(), kernelbroker.ErrFailedPrecondition)
 		}
 		return nil
 	}

@@ -327,7 +327,7 @@ func TestLazyRecords(t *testing.T) {
 func TestOneWriter(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	l := open(t, dir, 0)
-	if _, err := Open(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)}); !errors.Is(err, kb.ErrPrecluded) {
+	if _, err := Open(Options{Dir: dir, Log: slog.New(slog.DiscardHandler)}); !errors.Is(err, kb.ErrFailedPrecondition) {
 		t.Errorf("a second writer: %v", err)
 	}
 	shut(t, l)

@@ -81,7 +81,7 @@ func (l *Log) take() (err error) {
 		return err
 	}
 	if err = unix.Flock(int(l.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("another broker writes it: %w", kb.ErrPrecluded)
+		return fmt.Errorf("another broker writes it: %w", kb.ErrFailedPrecondition)
 	}
 	return err
 }

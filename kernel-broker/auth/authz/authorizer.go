@@ -18,8 +18,8 @@ import (
 // People finds users. Errors are kernelbroker.ErrNotFound for one that has no
 // name, and kernelbroker.ErrUnavailable when nobody can say.
 type People interface {
-	ByUID(ctx context.Context, uid uint32) (kb.Person, error)
-	ByName(ctx context.Context, name string) (kb.Person, error)
+	ByUID(ctx context.Context, uid uint32) (kb.User, error)
+	ByName(ctx context.Context, name string) (kb.User, error)
 }
 
 // Recorder keeps the record. Room reports whether there is any for what changes
@@ -41,7 +41,7 @@ type Options struct {
 	People People
 	// Accounts tells those that Slurm has for a user; nil where it lets everybody
 	// name any. It is asked before there is a job, and may itself be nil.
-	Accounts func(ctx context.Context, person kb.Person) ([]string, error)
+	Accounts func(ctx context.Context, person kb.User) ([]string, error)
 	// Record may be nil: nothing is recorded then.
 	Record Recorder
 	// Log defaults to slog.Default.
@@ -211,14 +211,14 @@ const namesWait = 5 * time.Second
 // nameless is for a user who has a name elsewhere: the host's name service, which
 // says the same when it is away, is no reason to refuse anything for good.
 func nameless(a Asker) error {
-	return &kb.Later{Wait: namesWait, Err: fmt.Errorf("%s waits for the name service of the broker's host: it knows no uid %d, which is %q to %s (getent passwd %d); it is asked again in %v: %w",
+	return &kb.RetryableError{Wait: namesWait, Err: fmt.Errorf("%s waits for the name service of the broker's host: it knows no uid %d, which is %q to %s (getent passwd %d); it is asked again in %v: %w",
 		a.From, a.UID, a.Name, a.By, a.UID, namesWait, kb.ErrUnavailable)}
 }
 
 // accounts are those that Slurm has for a user, as far as they can matter. Where
 // Slurm does not say, the answer stays what it is without them: that it hangs on
 // the job's account.
-func (g *Guard) accounts(ctx context.Context, p *Policy, person kb.Person, action Action) []string {
+func (g *Guard) accounts(ctx context.Context, p *Policy, person kb.User, action Action) []string {
 	if g.o.Accounts == nil || person.Name == "" || action != Use || !p.NeedsAccounts() {
 		return nil
 	}
@@ -248,15 +248,15 @@ func (g *Guard) NameOf(ctx context.Context, uid uint32) string {
 }
 
 // Person finds a user by name or uid.
-func (g *Guard) Person(ctx context.Context, name string) (kb.Person, error) {
+func (g *Guard) Person(ctx context.Context, name string) (kb.User, error) {
 	if g.o.People == nil {
-		return kb.Person{}, fmt.Errorf("user %q: this broker looks nobody up: %w", name, kb.ErrPrecluded)
+		return kb.User{}, fmt.Errorf("user %q: this broker looks nobody up: %w", name, kb.ErrFailedPrecondition)
 	}
 	return g.o.People.ByName(ctx, name)
 }
 
 // Test answers for somebody, without a record: nothing comes of it.
-func (g *Guard) Test(ctx context.Context, person kb.Person, place Place, action Action, object string, job *Job) Answer {
+func (g *Guard) Test(ctx context.Context, person kb.User, place Place, action Action, object string, job *Job) Answer {
 	p := g.State().Policy
 	s := Subject{UID: person.UID, User: person.Name, Groups: person.Groups, From: place, Job: job}
 	s.Accounts = g.accounts(ctx, p, person, action)

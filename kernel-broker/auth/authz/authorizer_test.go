@@ -18,17 +18,17 @@ import (
 // host is who lives on the broker's host, or that nobody can say.
 type host struct{ err error }
 
-func (h *host) ByUID(_ context.Context, uid uint32) (kb.Person, error) {
+func (h *host) ByUID(_ context.Context, uid uint32) (kb.User, error) {
 	switch {
 	case h.err != nil:
-		return kb.Person{}, h.err
+		return kb.User{}, h.err
 	case uid == 7:
-		return kb.Person{UID: 7, Name: "alice", Groups: []string{"ocean"}}, nil
+		return kb.User{UID: 7, Name: "alice", Groups: []string{"ocean"}}, nil
 	}
-	return kb.Person{}, kb.ErrNotFound
+	return kb.User{}, kb.ErrNotFound
 }
 
-func (h *host) ByName(ctx context.Context, _ string) (kb.Person, error) { return h.ByUID(ctx, 7) }
+func (h *host) ByName(ctx context.Context, _ string) (kb.User, error) { return h.ByUID(ctx, 7) }
 
 // tape is a recorder that can be full.
 type tape struct {
@@ -102,7 +102,7 @@ func TestANameServiceThatIsAway(t *testing.T) {
 	g, _, r, _ := newGuard(t, ocean)
 	asker := Asker{UID: 8, Name: "bob", By: "slurmctld", From: "job 12"}
 	_, err := g.Judge(t.Context(), asker, Use, "mitgcm", &Job{})
-	var later *kb.Later
+	var later *kb.RetryableError
 	if !errors.Is(err, kb.ErrUnavailable) || !errors.As(err, &later) || later.Wait <= 0 || !strings.Contains(err.Error(), "job 12 waits for the name service") {
 		t.Errorf("%v", err)
 	}
@@ -210,7 +210,7 @@ func TestHealth(t *testing.T) {
 func TestAccounts(t *testing.T) {
 	g, _, _, _ := newGuard(t, "profiles:\n  mitgcm:\n    use:\n      - accounts: [climate]\n")
 	asked, accounts, failure := 0, []string{"ocean"}, error(nil)
-	g.o.Accounts = func(_ context.Context, person kb.Person) ([]string, error) {
+	g.o.Accounts = func(_ context.Context, person kb.User) ([]string, error) {
 		if asked++; person.Name != "alice" {
 			t.Errorf("asked about %+v", person)
 		}
@@ -232,7 +232,7 @@ func TestAccounts(t *testing.T) {
 	accounts, failure = nil, kb.ErrUnavailable
 	check("nobody says", 7, Use, nil, true, "for a job with account climate", 3)
 	accounts, failure = []string{"ocean"}, nil
-	alice, job := kb.Person{UID: 7, Name: "alice"}, &Job{Account: "climate"}
+	alice, job := kb.User{UID: 7, Name: "alice"}, &Job{Account: "climate"}
 	if a := g.Test(t.Context(), alice, Place{Local: true}, Use, "mitgcm", job); a.Allowed || !strings.Contains(a.Reason, `"ocean"`) {
 		t.Errorf("an account that is claimed: %+v", a)
 	}

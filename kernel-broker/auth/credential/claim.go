@@ -26,18 +26,18 @@ const (
 	nonceLen = 16
 )
 
-// Why a genuine credential does not count. Each is kernelbroker.ErrUnproven.
+// Why a genuine credential does not count. Each is kernelbroker.ErrUnauthenticated.
 var (
 	// ErrElsewhere: it was made for another cluster's broker.
-	ErrElsewhere = fmt.Errorf("credential is for another cluster: %w", kb.ErrUnproven)
+	ErrElsewhere = fmt.Errorf("credential is for another cluster: %w", kb.ErrUnauthenticated)
 	// ErrOtherCall: it was made for another method or another message.
-	ErrOtherCall = fmt.Errorf("credential is for another call: %w", kb.ErrUnproven)
+	ErrOtherCall = fmt.Errorf("credential is for another call: %w", kb.ErrUnauthenticated)
 	// ErrStale: it was made too long ago, or before the broker was there.
-	ErrStale = fmt.Errorf("credential is too old: %w", kb.ErrUnproven)
+	ErrStale = fmt.Errorf("credential is too old: %w", kb.ErrUnauthenticated)
 	// ErrUsed: it came with a call before.
-	ErrUsed = fmt.Errorf("credential was used before: %w", kb.ErrUnproven)
+	ErrUsed = fmt.Errorf("credential was used before: %w", kb.ErrUnauthenticated)
 	// ErrNoClaim: what it vouches for is not a call to the broker at all.
-	ErrNoClaim = fmt.Errorf("credential was not made for Kernel Broker: %w", kb.ErrUnproven)
+	ErrNoClaim = fmt.Errorf("credential was not made for Kernel Broker: %w", kb.ErrUnauthenticated)
 )
 
 // Encoder has a text vouched for in the name of whoever asks.

@@ -79,7 +79,7 @@ func TestVerify(t *testing.T) {
 	} {
 		n.encoded, now = noon.Add(c.encoded), noon.Add(c.at)
 		p, err := v.Verify(t.Context(), c.credential, method)
-		if !errors.Is(err, c.err) || c.err != nil && !errors.Is(err, kb.ErrUnproven) {
+		if !errors.Is(err, c.err) || c.err != nil && !errors.Is(err, kb.ErrUnauthenticated) {
 			t.Errorf("%s: %v", c.what, err)
 		}
 		if p == nil || p.UID != 7 {
@@ -113,7 +113,7 @@ func TestBinds(t *testing.T) {
 func TestVerifyWithoutANotary(t *testing.T) {
 	n := &notary{err: kb.ErrUnavailable, now: func() time.Time { return noon }}
 	v := NewVerifier(Options{Decoder: n, Cluster: "a"})
-	if p, err := v.Verify(t.Context(), "x", method); p != nil || !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrUnproven) {
+	if p, err := v.Verify(t.Context(), "x", method); p != nil || !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrUnauthenticated) {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

@@ -24,9 +24,9 @@ type Vouched struct {
 	Payload []byte
 }
 
-// Decoder judges credentials. Its errors are kernelbroker.ErrUnproven for a bad
+// Decoder judges credentials. Its errors are kernelbroker.ErrUnauthenticated for a bad
 // one and kernelbroker.ErrUnavailable when it could not look. Beside
-// ErrUnproven it may tell whose the credential was.
+// ErrUnauthenticated it may tell whose the credential was.
 type Decoder interface {
 	Decode(ctx context.Context, credential string) (Vouched, error)
 }

@@ -106,7 +106,7 @@ func NameOf(certificate *x509.Certificate) (Name, error) {
 	}
 	if len(found) != 1 {
 		return Name{}, fmt.Errorf("certificate with the serial number %x has %d names of the form %s://CLUSTER/ROLE/NAME, one is wanted: %w",
-			certificate.SerialNumber, len(found), scheme, kernelbroker.ErrUnproven)
+			certificate.SerialNumber, len(found), scheme, kernelbroker.ErrUnauthenticated)
 	}
 	return found[0], nil
 }

@@ -41,10 +41,10 @@ func TestNameOf(t *testing.T) {
 	}{
 		{[]string{"kernel-broker://lab/node/n1"}, "n1", nil},
 		{[]string{"spiffe://x/y", "kernel-broker://lab/node/n1", "https://n2"}, "n1", nil},
-		{nil, "", kernelbroker.ErrUnproven},
-		{[]string{"spiffe://lab/node/n1"}, "", kernelbroker.ErrUnproven},
-		{[]string{"kernel-broker://lab/node/n1", "kernel-broker://lab/node/n2"}, "", kernelbroker.ErrUnproven},
-		{[]string{"kernel-broker://lab/node/n1", "kernel-broker://lab/node/n1"}, "", kernelbroker.ErrUnproven},
+		{nil, "", kernelbroker.ErrUnauthenticated},
+		{[]string{"spiffe://lab/node/n1"}, "", kernelbroker.ErrUnauthenticated},
+		{[]string{"kernel-broker://lab/node/n1", "kernel-broker://lab/node/n2"}, "", kernelbroker.ErrUnauthenticated},
+		{[]string{"kernel-broker://lab/node/n1", "kernel-broker://lab/node/n1"}, "", kernelbroker.ErrUnauthenticated},
 		{[]string{"kernel-broker://lab/node/n1", "kernel-broker://lab/x"}, "", kernelbroker.ErrInvalid},
 		{[]string{"kernel-broker:lab/node/n1"}, "", kernelbroker.ErrInvalid},
 	} {

@@ -10,7 +10,7 @@ import (
 )
 
 // Why a credential proves nothing. Each is an *Error with munged's own words,
-// and each is kernelbroker.ErrUnproven too.
+// and each is kernelbroker.ErrUnauthenticated too.
 var (
 	// ErrForged: made with another key, changed, or no credential at all.
 	ErrForged = errors.New("credential is not genuine")
@@ -50,7 +50,7 @@ func (e *Error) Error() string {
 // Unwrap tells a bad credential from a munged that is not well.
 func (e *Error) Unwrap() []error {
 	if kind := kinds[e.Code]; kind != nil {
-		return []error{kind, kb.ErrUnproven}
+		return []error{kind, kb.ErrUnauthenticated}
 	}
 	return []error{kb.ErrUnavailable}
 }

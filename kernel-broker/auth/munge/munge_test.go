@@ -91,7 +91,7 @@ func TestCredentialsThatProveNothing(t *testing.T) {
 		"words before it": {"x " + good, munge.ErrForged},
 	} {
 		_, err := c.Decode(t.Context(), try.credential)
-		if !errors.Is(err, try.want) || !errors.Is(err, kb.ErrUnproven) {
+		if !errors.Is(err, try.want) || !errors.Is(err, kb.ErrUnauthenticated) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestNoMunged(t *testing.T) {
 		if !errors.Is(err, kb.ErrUnavailable) || !strings.Contains(err.Error(), socket) {
 			t.Errorf("Encode = %v", err)
 		}
-		if _, err := munge.New(socket).Decode(t.Context(), "MUNGE:x:"); !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrUnproven) {
+		if _, err := munge.New(socket).Decode(t.Context(), "MUNGE:x:"); !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrUnauthenticated) {
 			t.Errorf("Decode = %v", err)
 		}
 		// The second time there is a file that is no socket.
@@ -173,7 +173,7 @@ func TestWhatIsNotMunged(t *testing.T) {
 		"half a header": {0, 0x60, 0x6d},
 		"half a body":   {0, 0x60, 0x6d, 0x4b, 4, 5, 0, 0, 0, 0, 9, 1},
 	} {
-		if c, err := answer(t, reply).Decode(t.Context(), "MUNGE:x:"); !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrUnproven) {
+		if c, err := answer(t, reply).Decode(t.Context(), "MUNGE:x:"); !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrUnauthenticated) {
 			t.Errorf("%s: %+v, %v", what, c, err)
 		}
 	}

@@ -30,8 +30,8 @@ func TestParseDecodeReply(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	for code, want := range map[byte][]error{
-		8: {ErrForged, kb.ErrUnproven}, 14: {ErrForged, kb.ErrUnproven}, 15: {ErrExpired, kb.ErrUnproven}, 16: {ErrRewound, kb.ErrUnproven},
-		17: {ErrReplayed, kb.ErrUnproven}, 18: {ErrNotForUs, kb.ErrUnproven}, 1: {kb.ErrUnavailable}, 5: {kb.ErrUnavailable}, 99: {kb.ErrUnavailable},
+		8: {ErrForged, kb.ErrUnauthenticated}, 14: {ErrForged, kb.ErrUnauthenticated}, 15: {ErrExpired, kb.ErrUnauthenticated}, 16: {ErrRewound, kb.ErrUnauthenticated},
+		17: {ErrReplayed, kb.ErrUnauthenticated}, 18: {ErrNotForUs, kb.ErrUnauthenticated}, 1: {kb.ErrUnavailable}, 5: {kb.ErrUnavailable}, 99: {kb.ErrUnavailable},
 	} {
 		c, err := parseDecodeReply(reply(code, "why", 20001, ""))
 		for _, w := range want {

@@ -48,7 +48,7 @@ type Directory struct {
 	now        func() time.Time
 	patience   time.Duration
 	turns      *limit.Turns
-	flights    limit.Flights[question, kb.Person]
+	flights    limit.Flights[question, kb.User]
 
 	mu   sync.Mutex
 	kept map[string]answer
@@ -80,7 +80,7 @@ type jobKey struct{}
 func ForJob(ctx context.Context) context.Context { return context.WithValue(ctx, jobKey{}, true) }
 
 type answer struct {
-	person kb.Person
+	person kb.User
 	err    error
 	until  time.Time
 }
@@ -103,32 +103,32 @@ func (d *Directory) Forget() {
 // host cannot say it is kernelbroker.ErrUnavailable. Some hosts cannot say that
 // they cannot say: getent ends the same where LDAP is away. Who knows from
 // elsewhere that there is such a user must not take that for a no.
-func (d *Directory) ByUID(ctx context.Context, uid uint32) (kb.Person, error) {
+func (d *Directory) ByUID(ctx context.Context, uid uint32) (kb.User, error) {
 	key := strconv.FormatUint(uint64(uid), 10)
 	p, err := d.cached(ctx, key)
 	if err == nil && p.UID != uid {
-		return kb.Person{}, fmt.Errorf("uid %d: the host answers with uid %d: %w", uid, p.UID, kb.ErrUnavailable)
+		return kb.User{}, fmt.Errorf("uid %d: the host answers with uid %d: %w", uid, p.UID, kb.ErrUnavailable)
 	}
 	return p, err
 }
 
 // ByName returns a user by name or by a number that is a uid. Errors are those
 // of ByUID.
-func (d *Directory) ByName(ctx context.Context, name string) (kb.Person, error) {
+func (d *Directory) ByName(ctx context.Context, name string) (kb.User, error) {
 	if name == "" || len(name) > 256 || strings.HasPrefix(name, "-") ||
 		strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 0x7f || c == ':' || c == ',' }) {
-		return kb.Person{}, fmt.Errorf("user %q: no user can have that name: %w", name, kb.ErrInvalid)
+		return kb.User{}, fmt.Errorf("user %q: no user can have that name: %w", name, kb.ErrInvalid)
 	}
 	return d.cached(ctx, name)
 }
 
-func (d *Directory) cached(ctx context.Context, key string) (kb.Person, error) {
+func (d *Directory) cached(ctx context.Context, key string) (kb.User, error) {
 	a, forgot, has := d.look(key)
 	if has {
 		return a.person, a.err
 	}
 	q := question{key: key, forgot: forgot, ofJob: ctx.Value(jobKey{}) != nil}
-	p, err := d.flights.Do(ctx, q, func(ctx context.Context) (kb.Person, error) { return d.answer(ctx, q) })
+	p, err := d.flights.Do(ctx, q, func(ctx context.Context) (kb.User, error) { return d.answer(ctx, q) })
 	if err != nil && !errors.Is(err, kb.ErrNotFound) && !errors.Is(err, kb.ErrUnavailable) {
 		err = fmt.Errorf("user %q: %w: %w", key, kb.ErrUnavailable, err) // who asked has left
 	}
@@ -144,7 +144,7 @@ func (d *Directory) look(key string) (a answer, forgot uint64, has bool) {
 }
 
 // answer asks the host when it is the question's turn.
-func (d *Directory) answer(ctx context.Context, q question) (kb.Person, error) {
+func (d *Directory) answer(ctx context.Context, q question) (kb.User, error) {
 	if a, _, has := d.look(q.key); has {
 		return a.person, a.err // it came in the meantime
 	}
@@ -152,7 +152,7 @@ func (d *Directory) answer(ctx context.Context, q question) (kb.Person, error) {
 	defer cancel()
 	free, err := d.turns.Take(ctx, q.who())
 	if err != nil {
-		return kb.Person{}, fmt.Errorf("user %q: the host is asked for so many others that this one had no turn within %v: %w", q.key, d.patience, kb.ErrUnavailable)
+		return kb.User{}, fmt.Errorf("user %q: the host is asked for so many others that this one had no turn within %v: %w", q.key, d.patience, kb.ErrUnavailable)
 	}
 	defer free()
 	p, err := d.ask(ctx, q.key)
@@ -162,7 +162,7 @@ func (d *Directory) answer(ctx context.Context, q question) (kb.Person, error) {
 	return p, err
 }
 
-func (d *Directory) keep(q question, p kb.Person, err error) {
+func (d *Directory) keep(q question, p kb.User, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.forgot != q.forgot {
@@ -178,15 +178,15 @@ func (d *Directory) keep(q question, p kb.Person, err error) {
 	d.kept[q.key] = answer{p, err, d.now().Add(hold)}
 }
 
-func (d *Directory) ask(ctx context.Context, key string) (kb.Person, error) {
+func (d *Directory) ask(ctx context.Context, key string) (kb.User, error) {
 	line, exit, err := run(ctx, d.getent, "passwd", key)
 	switch {
 	case err == nil && exit == notFound:
-		return kb.Person{}, fmt.Errorf("user %q: the host knows none: %w", key, kb.ErrNotFound)
+		return kb.User{}, fmt.Errorf("user %q: the host knows none: %w", key, kb.ErrNotFound)
 	case err == nil && exit != 0:
 		err = fmt.Errorf("getent ended with %d", exit)
 	}
-	var p kb.Person
+	var p kb.User
 	if err == nil {
 		p, err = parsePasswd(line)
 	}
@@ -199,24 +199,24 @@ func (d *Directory) ask(ctx context.Context, key string) (kb.Person, error) {
 		err = fmt.Errorf("id ended with %d", exit)
 	}
 	if err != nil {
-		return kb.Person{}, fmt.Errorf("user %q: %w: %w", key, kb.ErrUnavailable, err)
+		return kb.User{}, fmt.Errorf("user %q: %w: %w", key, kb.ErrUnavailable, err)
 	}
 	p.Groups = strings.Split(strings.TrimRight(string(groups), "\x00"), "\x00")
 	return p, nil
 }
 
 // parsePasswd reads what getent prints of one user.
-func parsePasswd(text []byte) (kb.Person, error) {
+func parsePasswd(text []byte) (kb.User, error) {
 	line, rest, _ := bytes.Cut(text, []byte("\n"))
 	fields := strings.Split(string(line), ":")
 	if len(fields) != 7 || fields[0] == "" || len(rest) > 0 {
-		return kb.Person{}, fmt.Errorf("getent printed %.80q", text)
+		return kb.User{}, fmt.Errorf("getent printed %.80q", text)
 	}
 	uid, err := strconv.ParseUint(fields[2], 10, 32)
 	if err != nil {
-		return kb.Person{}, fmt.Errorf("getent printed %.80q", text)
+		return kb.User{}, fmt.Errorf("getent printed %.80q", text)
 	}
-	return kb.Person{UID: uint32(uid), Name: fields[0]}, nil
+	return kb.User{UID: uint32(uid), Name: fields[0]}, nil
 }
 
 func run(ctx context.Context, program string, args ...string) (out []byte, exit int, err error) {

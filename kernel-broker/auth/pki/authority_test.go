@@ -115,7 +115,7 @@ func TestANodeIsNoBroker(t *testing.T) {
 	s := newSite(t)
 	node := s.enrol("n1")
 	_, _, err := shake(t, mtls.ServerConfig(node, "lab", s.registry.Accept), mtls.ClientConfig(s.enrol("n2"), "lab"))
-	if !errors.Is(err, kernelbroker.ErrUnproven) {
+	if !errors.Is(err, kernelbroker.ErrUnauthenticated) {
 		t.Errorf("%v", err)
 	}
 }

@@ -32,7 +32,7 @@ func (s *site) issued(node string) []Issued {
 // wantLater checks that a call was refused for a while, and returns for how long.
 func wantLater(t *testing.T, what string, err error) time.Duration {
 	t.Helper()
-	var later *kernelbroker.Later
+	var later *kernelbroker.RetryableError
 	if !errors.As(err, &later) || !errors.Is(err, kernelbroker.ErrExhausted) {
 		t.Fatalf("%s: %v", what, err)
 	}

@@ -170,7 +170,7 @@ func (r *Registry) grant(record *Record, key string, now time.Time, may leave) (
 	}
 	if record.begin(now).Sub(now) > maxAhead {
 		return nil, fmt.Errorf("node %q was revoked with all certificates that begin until %s, and a new one could begin only after that; the clock of a broker is wrong, or was: %w",
-			record.Node, record.Revoked.At.UTC().Format(time.RFC3339), kernelbroker.ErrPrecluded)
+			record.Node, record.Revoked.At.UTC().Format(time.RFC3339), kernelbroker.ErrFailedPrecondition)
 	}
 	return nil, nil
 }
@@ -219,7 +219,7 @@ func (r *Registry) given(record *Record, key string, now time.Time) []*x509.Cert
 
 func tooSoon(node string, wait time.Duration) error {
 	wait = wait.Truncate(time.Second) + time.Second
-	return &kernelbroker.Later{Wait: wait, Err: fmt.Errorf("node %q got its newest certificate less than a tenth of its life ago, "+
+	return &kernelbroker.RetryableError{Wait: wait, Err: fmt.Errorf("node %q got its newest certificate less than a tenth of its life ago, "+
 		"and gets another in %v, or at once with a new token (kernelctl node token %s): %w", node, wait, node, kernelbroker.ErrExhausted)}
 }
 
@@ -301,4 +301,4 @@ func (r *Registry) List(ctx context.Context, node string) ([]Record, error) {
 	return out, nil
 }
 
-var errNoAuthority = fmt.Errorf("the site's authority signs here, not the broker's (tls.mode: site): %w", kernelbroker.ErrPrecluded)
+var errNoAuthority = fmt.Errorf("the site's authority signs here, not the broker's (tls.mode: site): %w", kernelbroker.ErrFailedPrecondition)

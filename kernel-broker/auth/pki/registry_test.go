@@ -276,7 +276,7 @@ func TestWithoutAnAuthority(t *testing.T) {
 	_, renewErr := r.Renew(t.Context(), node.peer(t), nil)
 	_, rotateErr := r.Rotate(t.Context(), "test")
 	for _, err := range []error{tokenErr, enrolErr, renewErr, rotateErr} {
-		if !errors.Is(err, kernelbroker.ErrPrecluded) {
+		if !errors.Is(err, kernelbroker.ErrFailedPrecondition) {
 			t.Errorf("%v", err)
 		}
 	}

@@ -100,7 +100,7 @@ func TestRevokedFromAClockFarAhead(t *testing.T) {
 	}
 	token := s.token("n1")
 	_, err := s.registry.Enrol(t.Context(), "n1", token.Secret, newAsker(t).request)
-	if !errors.Is(err, kernelbroker.ErrPrecluded) || !strings.Contains(err.Error(), "clock") {
+	if !errors.Is(err, kernelbroker.ErrFailedPrecondition) || !strings.Contains(err.Error(), "clock") {
 		t.Errorf("before that time: %v", err)
 	}
 	s.clock.pass(time.Hour - time.Minute)

@@ -113,7 +113,7 @@ func (c *Catalog) merge(ctx context.Context, r *record, wanted kernelbroker.Prof
 		}
 		if exists {
 			return fmt.Errorf("kernel %q exists with other content (%s); give the new one a new version: %w",
-				v.Kernel.Ref(), difference(old.Kernel, v.Kernel), kernelbroker.ErrPrecluded)
+				v.Kernel.Ref(), difference(old.Kernel, v.Kernel), kernelbroker.ErrFailedPrecondition)
 		}
 		if err := c.checkArtifacts(v); err != nil {
 			return err
@@ -237,7 +237,7 @@ func (c *Catalog) checkArtifacts(v kernelbroker.ProfileVersion) error {
 		}
 		if !has {
 			return fmt.Errorf("kernel %q: %s %s with %d bytes is not stored; upload it first: %w",
-				k.Ref(), file.what, file.digest, file.size, kernelbroker.ErrPrecluded)
+				k.Ref(), file.what, file.digest, file.size, kernelbroker.ErrFailedPrecondition)
 		}
 	}
 	return nil

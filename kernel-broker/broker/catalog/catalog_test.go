@@ -115,7 +115,7 @@ func TestVersionsAreImmutable(t *testing.T) {
 	other := profile("mitgcm", 2)
 	other.Versions[1].Kernel.Arguments = []string{"loglevel=3"}
 	_, _, err := c.Apply(t.Context(), "b", other)
-	if !errors.Is(err, kernelbroker.ErrPrecluded) || !strings.Contains(err.Error(), `kernel "mitgcm@2" exists`) ||
+	if !errors.Is(err, kernelbroker.ErrFailedPrecondition) || !strings.Contains(err.Error(), `kernel "mitgcm@2" exists`) ||
 		!strings.Contains(err.Error(), "arguments: [quiet], not [loglevel=3]") {
 		t.Errorf("changed content = %v", err)
 	}
@@ -174,7 +174,7 @@ func TestApplyNeedsArtifacts(t *testing.T) {
 		has  bool
 		err  error
 		want error
-	}{{false, nil, kernelbroker.ErrPrecluded}, {false, broken, broken}, {true, nil, nil}} {
+	}{{false, nil, kernelbroker.ErrFailedPrecondition}, {false, broken, broken}, {true, nil, nil}} {
 		c.hasArtifact = func(string, uint64) (bool, error) { return step.has, step.err }
 		if _, _, err := c.Apply(t.Context(), "a", profile("mitgcm", 1)); !errors.Is(err, step.want) {
 			t.Errorf("has %v, %v: Apply = %v", step.has, step.err, err)

@@ -65,7 +65,7 @@ func TestDocumentsMustBeStored(t *testing.T) {
 	p := profile("mitgcm", 1)
 	apply(t, c, "without", p)
 	p.Versions[0].Documents = []kernelbroker.Document{document("report", "1")}
-	if _, _, err := c.Apply(t.Context(), "with", p); !errors.Is(err, kernelbroker.ErrPrecluded) || !strings.Contains(err.Error(), "document report sha256:1111") {
+	if _, _, err := c.Apply(t.Context(), "with", p); !errors.Is(err, kernelbroker.ErrFailedPrecondition) || !strings.Contains(err.Error(), "document report sha256:1111") {
 		t.Errorf("%v", err)
 	}
 }

@@ -113,7 +113,7 @@ func (c *Catalog) RecordBootFailure(ctx context.Context, f BootFailure) (bool, e
 }
 
 // ReleaseQuarantine lets jobs choose a version again and forgets its failures.
-// It is kernelbroker.ErrPrecluded when the version is not quarantined, unless
+// It is kernelbroker.ErrFailedPrecondition when the version is not quarantined, unless
 // this request released it.
 func (c *Catalog) ReleaseQuarantine(ctx context.Context, requestID string, ref kernelbroker.Ref) error {
 	_, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"release", ref}, func(p *kernelbroker.Profile) (bool, error) {
@@ -122,7 +122,7 @@ func (c *Catalog) ReleaseQuarantine(ctx context.Context, requestID string, ref k
 			return false, err
 		}
 		if v.Quarantine == nil {
-			return false, fmt.Errorf("kernel %q is not quarantined: %w", ref, kernelbroker.ErrPrecluded)
+			return false, fmt.Errorf("kernel %q is not quarantined: %w", ref, kernelbroker.ErrFailedPrecondition)
 		}
 		v.Quarantine, v.BootFailures, v.FailedOn = nil, 0, nil
 		c.note(ctx, p, kernelbroker.ChangeReleased, ref.Version, "")

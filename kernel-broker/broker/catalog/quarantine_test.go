@@ -75,7 +75,7 @@ func TestReleaseRefused(t *testing.T) {
 		want error
 		text string
 	}{
-		{mitgcm2, kernelbroker.ErrPrecluded, `"mitgcm@2" is not quarantined`},
+		{mitgcm2, kernelbroker.ErrFailedPrecondition, `"mitgcm@2" is not quarantined`},
 		{kernelbroker.Ref{Profile: "mitgcm", Version: 7}, kernelbroker.ErrNotFound, "no version 7"},
 		{kernelbroker.Ref{Profile: "mitgcm"}, kernelbroker.ErrInvalid, "names no version"},
 		{kernelbroker.Ref{Profile: "mitgmc", Version: 2}, kernelbroker.ErrNotFound, `did you mean "mitgcm"?`},

@@ -49,7 +49,7 @@ func Choosable(p kernelbroker.Profile, v kernelbroker.ProfileVersion) error {
 
 // Retire takes a version out of use, or with version 0 all that there are. It
 // returns the profile as it is now and whether the call changed it. Stock is
-// kernelbroker.ErrPrecluded, and so is the default version while others can be
+// kernelbroker.ErrFailedPrecondition, and so is the default version while others can be
 // chosen: the name alone would stand for nothing.
 func (c *Catalog) Retire(ctx context.Context, requestID string, ref kernelbroker.Ref, reason string) (kernelbroker.Profile, bool, error) {
 	none := kernelbroker.Profile{}
@@ -60,7 +60,7 @@ func (c *Catalog) Retire(ctx context.Context, requestID string, ref kernelbroker
 		return none, false, err
 	}
 	if ref.IsStock() {
-		return none, false, fmt.Errorf("profile %q is what nodes come back to: %w", ref.Profile, kernelbroker.ErrPrecluded)
+		return none, false, fmt.Errorf("profile %q is what nodes come back to: %w", ref.Profile, kernelbroker.ErrFailedPrecondition)
 	}
 	reason = kernelbroker.OneLine(reason)
 	digest, err := digestOf("retire", ref, reason)
@@ -115,5 +115,5 @@ func defaultStands(p kernelbroker.Profile) error {
 		return err
 	}
 	return fmt.Errorf("kernel %q is the default version, which cannot be a retired one while there are others; make another one the default, or retire the whole profile: %w",
-		v.Kernel.Ref(), kernelbroker.ErrPrecluded)
+		v.Kernel.Ref(), kernelbroker.ErrFailedPrecondition)
 }

@@ -78,7 +78,7 @@ func TestRetireProfile(t *testing.T) {
 	}
 	next := profile("mitgcm", 3)
 	next.DefaultVersion = 2
-	if _, _, err := c.Apply(t.Context(), "d", next); !errors.Is(err, kernelbroker.ErrPrecluded) || !strings.Contains(err.Error(), `"mitgcm@2"`) {
+	if _, _, err := c.Apply(t.Context(), "d", next); !errors.Is(err, kernelbroker.ErrFailedPrecondition) || !strings.Contains(err.Error(), `"mitgcm@2"`) {
 		t.Errorf("Apply with a retired default = %v", err)
 	}
 	apply(t, c, "e", profile("mitgcm", 3))
@@ -102,9 +102,9 @@ func TestRetireRefused(t *testing.T) {
 		want error
 		text string
 	}{
-		{mitgcm2, kernelbroker.ErrPrecluded, `"mitgcm@2" is the default version`},
-		{kernelbroker.Ref{Profile: "stock"}, kernelbroker.ErrPrecluded, `"stock"`},
-		{kernelbroker.Ref{Profile: "stock", Version: 1}, kernelbroker.ErrPrecluded, `"stock"`},
+		{mitgcm2, kernelbroker.ErrFailedPrecondition, `"mitgcm@2" is the default version`},
+		{kernelbroker.Ref{Profile: "stock"}, kernelbroker.ErrFailedPrecondition, `"stock"`},
+		{kernelbroker.Ref{Profile: "stock", Version: 1}, kernelbroker.ErrFailedPrecondition, `"stock"`},
 		{kernelbroker.Ref{Profile: "mitgcm", Version: 7}, kernelbroker.ErrNotFound, "no version 7"},
 		{kernelbroker.Ref{Profile: "mitgmc"}, kernelbroker.ErrNotFound, `did you mean "mitgcm"?`},
 		{kernelbroker.Ref{Profile: "../x"}, kernelbroker.ErrInvalid, "character"},

@@ -35,7 +35,7 @@ func leavesRoom(before, after kernelbroker.Profile) error {
 	}
 	return fmt.Errorf("profile %q is full: %d versions with their signatures, and what is kept free for quarantines, retirements and the history, "+
 		"would need %d bytes of the %d that there are; register the kernel as another profile, or sign with fewer keys: %w",
-		after.Name, len(after.Versions), size, store.MaxCommitBytes, kernelbroker.ErrPrecluded)
+		after.Name, len(after.Versions), size, store.MaxCommitBytes, kernelbroker.ErrFailedPrecondition)
 }
 
 // fullest is the size that the record of a profile can come to as long as

@@ -49,7 +49,7 @@ func brim(t *testing.T, c *Catalog, versions uint32, envelope int) {
 			_, _, err := c.Sign(longestBy, longID(id), kernelbroker.Ref{Profile: "mitgcm", Version: v}, bytes.Repeat([]byte{byte(id)}, size))
 			if err == nil {
 				least = size
-			} else if refused = size; !errors.Is(err, kernelbroker.ErrPrecluded) || !strings.Contains(err.Error(), `profile "mitgcm" is full`) {
+			} else if refused = size; !errors.Is(err, kernelbroker.ErrFailedPrecondition) || !strings.Contains(err.Error(), `profile "mitgcm" is full`) {
 				t.Fatalf("version %d signed with %d bytes: %v", v, size, err)
 			}
 			if least == envelope {
@@ -162,7 +162,7 @@ func TestFullProfileTakesNoMore(t *testing.T) {
 	more := before
 	more.Versions = append(more.Versions, kernelbroker.ProfileVersion{Kernel: kernel("mitgcm", 3), Envelope: []byte("signature")})
 	_, _, err = c.Apply(t.Context(), "more", more)
-	if !errors.Is(err, kernelbroker.ErrPrecluded) || !strings.Contains(err.Error(), `profile "mitgcm" is full: 3 versions`) ||
+	if !errors.Is(err, kernelbroker.ErrFailedPrecondition) || !strings.Contains(err.Error(), `profile "mitgcm" is full: 3 versions`) ||
 		!strings.Contains(err.Error(), "as another profile, or sign with fewer keys") {
 		t.Errorf("one version more: %v", err)
 	}
@@ -204,7 +204,7 @@ func TestOverfullProfileFromBefore(t *testing.T) {
 	if last := len(p.History) - 1; err != nil || last < 0 || last > 9 || p.History[last].What != kernelbroker.ChangeQuarantined {
 		t.Errorf("%d changes, %v", len(p.History), err)
 	}
-	if _, _, err := c.Sign(t.Context(), "more", mitgcm2, make([]byte, 4<<10)); !errors.Is(err, kernelbroker.ErrPrecluded) {
+	if _, _, err := c.Sign(t.Context(), "more", mitgcm2, make([]byte, 4<<10)); !errors.Is(err, kernelbroker.ErrFailedPrecondition) {
 		t.Errorf("signed with more: %v", err)
 	}
 	if _, _, err := c.Sign(t.Context(), "less", kernelbroker.Ref{Profile: "mitgcm", Version: 1}, make([]byte, 399<<10)); err != nil {

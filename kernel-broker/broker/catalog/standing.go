@@ -28,7 +28,7 @@ func (c *Catalog) checkEnvelope(k kernelbroker.Kernel, envelope []byte) error {
 		return nil
 	}
 	if err := c.judge(k, envelope); err != nil {
-		return fmt.Errorf("signature of kernel %q: %w: %w", k.Ref(), err, kernelbroker.ErrPrecluded)
+		return fmt.Errorf("signature of kernel %q: %w: %w", k.Ref(), err, kernelbroker.ErrFailedPrecondition)
 	}
 	return nil
 }
@@ -98,17 +98,17 @@ func (c *Catalog) Promote(ctx context.Context, requestID string, ref kernelbroke
 func (c *Catalog) rollBack(ctx context.Context, p *kernelbroker.Profile) error {
 	if !p.StepBack(func(v kernelbroker.ProfileVersion) bool { return Choosable(*p, v) == nil }) {
 		return fmt.Errorf("profile %q: there is no default version before %d that jobs may choose: %w",
-			p.Name, p.DefaultVersion, kernelbroker.ErrPrecluded)
+			p.Name, p.DefaultVersion, kernelbroker.ErrFailedPrecondition)
 	}
 	c.note(ctx, p, kernelbroker.ChangeRolledBack, p.DefaultVersion, "")
 	return nil
 }
 
 // Quarantine keeps jobs from choosing a version until it is released. Stock is
-// kernelbroker.ErrPrecluded.
+// kernelbroker.ErrFailedPrecondition.
 func (c *Catalog) Quarantine(ctx context.Context, requestID string, ref kernelbroker.Ref, reason string) (kernelbroker.Profile, bool, error) {
 	if ref.IsStock() {
-		return kernelbroker.Profile{}, false, fmt.Errorf("profile %q is what nodes come back to: %w", ref.Profile, kernelbroker.ErrPrecluded)
+		return kernelbroker.Profile{}, false, fmt.Errorf("profile %q is what nodes come back to: %w", ref.Profile, kernelbroker.ErrFailedPrecondition)
 	}
 	reason = kernelbroker.OneLine(reason)
 	p, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"quarantine", ref, reason}, func(p *kernelbroker.Profile) (bool, error) {

@@ -80,7 +80,7 @@ func TestSignaturesAreJudged(t *testing.T) {
 		return nil
 	}})
 	p := profile("mitgcm", 1)
-	if _, _, err := c.Apply(t.Context(), "a", p); !errors.Is(err, kernelbroker.ErrPrecluded) || !errors.Is(err, bad) || !strings.Contains(err.Error(), "mitgcm@1") {
+	if _, _, err := c.Apply(t.Context(), "a", p); !errors.Is(err, kernelbroker.ErrFailedPrecondition) || !errors.Is(err, bad) || !strings.Contains(err.Error(), "mitgcm@1") {
 		t.Errorf("unsigned: %v", err)
 	}
 	p.Versions[0].Envelope = []byte("good")
@@ -115,7 +115,7 @@ func TestPromoteAndRollBack(t *testing.T) {
 		now     uint32
 		err     error
 	}{
-		{"1", 0, false, 1, kernelbroker.ErrPrecluded},
+		{"1", 0, false, 1, kernelbroker.ErrFailedPrecondition},
 		{"2", 2, true, 2, nil},
 		{"2", 2, false, 2, nil}, // the answer had got lost
 		{"3", 2, false, 2, nil},
@@ -124,7 +124,7 @@ func TestPromoteAndRollBack(t *testing.T) {
 		{"5", 9, false, 3, kernelbroker.ErrNotFound},
 		{"6", 0, true, 2, nil},
 		{"7", 0, true, 1, nil},
-		{"8", 0, false, 1, kernelbroker.ErrPrecluded},
+		{"8", 0, false, 1, kernelbroker.ErrFailedPrecondition},
 	} {
 		got, changed, err := c.Promote(t.Context(), step.id, ref(step.version))
 		if !errors.Is(err, step.err) || changed != step.changed {
@@ -143,7 +143,7 @@ func TestPromoteAndRollBack(t *testing.T) {
 	if _, changed, err := c.Quarantine(t.Context(), "r", ref(2), "again"); changed || err != nil {
 		t.Errorf("again: %v, %v", changed, err)
 	}
-	if _, _, err := c.Quarantine(t.Context(), "s", kernelbroker.Ref{Profile: "stock", Version: 1}, "x"); !errors.Is(err, kernelbroker.ErrPrecluded) {
+	if _, _, err := c.Quarantine(t.Context(), "s", kernelbroker.Ref{Profile: "stock", Version: 1}, "x"); !errors.Is(err, kernelbroker.ErrFailedPrecondition) {
 		t.Errorf("stock: %v", err)
 	}
 }

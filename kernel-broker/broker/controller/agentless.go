@@ -41,7 +41,7 @@ func (c *Controller) agentless(ctx context.Context, id kb.JobID, nodes []string)
 	}
 	slices.Sort(without)
 	if c.clock.Now().Sub(c.begin) < firstWords {
-		return &kb.Later{Wait: roomWait, Err: fmt.Errorf("job %s: agents of %d nodes have yet to come: %w", id, len(without), kb.ErrUnavailable)}
+		return &kb.RetryableError{Wait: roomWait, Err: fmt.Errorf("job %s: agents of %d nodes have yet to come: %w", id, len(without), kb.ErrUnavailable)}
 	}
 	if err := c.records.commit(ctx, records, nil); err != nil {
 		c.stale = true
@@ -50,5 +50,5 @@ func (c *Controller) agentless(ctx context.Context, id kb.JobID, nodes []string)
 	c.kickLocked()
 	few := without[:min(len(without), 8)]
 	return fmt.Errorf("no agent has ever come from %v (%d of the job's %d nodes): install kernel-broker-agent there, or keep the job off with --exclude: %w",
-		few, len(without), len(nodes), kb.ErrPrecluded)
+		few, len(without), len(nodes), kb.ErrFailedPrecondition)
 }

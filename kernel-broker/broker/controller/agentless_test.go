@@ -22,7 +22,7 @@ func TestAJobOnANodeWithoutAgent(t *testing.T) {
 	r := request(7)
 	r.Nodes = []string{"n1", "n2"}
 	_, err := f.c.Ensure(t.Context(), r)
-	if !errors.Is(err, kb.ErrPrecluded) || !strings.Contains(err.Error(), "[n2]") || !strings.Contains(err.Error(), "kernel-broker-agent") {
+	if !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), "[n2]") || !strings.Contains(err.Error(), "kernel-broker-agent") {
 		t.Errorf("Ensure: %v", err)
 	}
 	if f.slurm.seen("hold 7") != 1 || f.slurm.seen("end wait") != 0 {
@@ -49,7 +49,7 @@ func TestAgentsHaveTimeToCome(t *testing.T) {
 	f.c.begin = f.c.clock.Now()
 	f.c.mu.Unlock()
 	f.slurm.job(7, "CONFIGURING", "n1")
-	var later *kb.Later
+	var later *kb.RetryableError
 	if _, err := f.c.Ensure(t.Context(), request(7)); !errors.As(err, &later) || !errors.Is(err, kb.ErrUnavailable) {
 		t.Errorf("Ensure: %v", err)
 	}

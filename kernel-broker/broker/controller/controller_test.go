@@ -121,7 +121,7 @@ func TestEnsureJoinsAndRefuses(t *testing.T) {
 		"another run of the job":   {Request{ID: kb.JobID{Job: 10, Restart: 3}, Ref: kb.Ref{Profile: "mitgcm"}, Nodes: []string{"n2"}}, kb.ErrNotFound, false},
 		"nodes that are not its":   {Request{ID: kb.JobID{Job: 10}, Ref: kb.Ref{Profile: "mitgcm"}, Nodes: []string{"n1"}}, kb.ErrInvalid, false},
 		"stock":                    {Request{ID: kb.JobID{Job: 10}, Ref: kb.Ref{Profile: "stock"}, Nodes: []string{"n2"}}, kb.ErrInvalid, false},
-		"a node that is shared":    {request(8), kb.ErrPrecluded, true},
+		"a node that is shared":    {request(8), kb.ErrFailedPrecondition, true},
 		"a profile nobody has":     {Request{ID: kb.JobID{Job: 10}, Ref: kb.Ref{Profile: "mitgmc"}, Nodes: []string{"n2"}}, kb.ErrNotFound, true},
 		"a version that is not":    {Request{ID: kb.JobID{Job: 10}, Ref: kb.Ref{Profile: "mitgcm", Version: 9}, Nodes: []string{"n2"}}, kb.ErrNotFound, true},
 		"the same with two nodes":  {Request{ID: kb.JobID{Job: 10}, Ref: kb.Ref{Profile: "mitgcm"}, Nodes: []string{"n2", "n2"}}, kb.ErrInvalid, false},

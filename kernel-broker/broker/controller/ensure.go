@@ -167,7 +167,7 @@ func (c *Controller) record(ctx context.Context, r Request, a *kb.Allocation, re
 	if have := c.records.allocs[r.ID]; have != nil && !over(have) {
 		return c.same(have, r)
 	} else if ahead, _ := c.aheadLocked(r.ID); have == nil && ahead >= 0 {
-		return &kb.Later{Wait: roomWait, Err: fmt.Errorf("job %s waits for its turn, %d ahead: %w", r.ID, ahead, kb.ErrExhausted)}
+		return &kb.RetryableError{Wait: roomWait, Err: fmt.Errorf("job %s waits for its turn, %d ahead: %w", r.ID, ahead, kb.ErrExhausted)}
 	}
 	if c.records.allocs[r.ID] == nil && revision != 0 {
 		c.records.revisions[jobKey(r.ID)] = revision
@@ -273,7 +273,7 @@ func alone(view kb.SlurmView, id kb.JobID, nodes []string) error {
 		}
 		for _, name := range j.Nodes {
 			if slices.Contains(nodes, name) {
-				return fmt.Errorf("node %q is shared with job %s: %w", name, j.Reference, kb.ErrPrecluded)
+				return fmt.Errorf("node %q is shared with job %s: %w", name, j.Reference, kb.ErrFailedPrecondition)
 			}
 		}
 	}
@@ -281,7 +281,7 @@ func alone(view kb.SlurmView, id kb.JobID, nodes []string) error {
 }
 
 // refusals last until somebody changes something.
-var refusals = []error{kb.ErrNotFound, kb.ErrQuarantined, kb.ErrRetired, kb.ErrPrecluded, kb.ErrDenied}
+var refusals = []error{kb.ErrNotFound, kb.ErrQuarantined, kb.ErrRetired, kb.ErrFailedPrecondition, kb.ErrDenied}
 
 // refusal is the comment of a job that is refused. What it asked of the profiling
 // stays in it, for when it is released.

@@ -44,7 +44,7 @@ func (r *records) holds(a *kb.Allocation) error {
 	}
 	if most := r.most() / 8 * 7; len(data) > most {
 		return fmt.Errorf("job %s on %d nodes: the broker's record of it has %d bytes, at most %d; ask for fewer nodes: %w",
-			a.ID, len(a.Nodes), len(data), most, kb.ErrPrecluded)
+			a.ID, len(a.Nodes), len(data), most, kb.ErrFailedPrecondition)
 	}
 	return nil
 }

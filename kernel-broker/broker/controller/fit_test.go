@@ -245,7 +245,7 @@ func TestTooWideToBeAccepted(t *testing.T) {
 	f.c.mu.Unlock()
 	f.slurm.job(7, "CONFIGURING", names...)
 	_, err := f.c.Ensure(t.Context(), Request{ID: kb.JobID{Job: 7}, Ref: kb.Ref{Profile: "mitgcm"}, Nodes: names})
-	if !errors.Is(err, kb.ErrPrecluded) || f.slurm.seen("hold 7") != 1 || f.slurm.seen("comment 7 kernel-broker: job 7.0 on 100 nodes: the broker's record") != 1 {
+	if !errors.Is(err, kb.ErrFailedPrecondition) || f.slurm.seen("hold 7") != 1 || f.slurm.seen("comment 7 kernel-broker: job 7.0 on 100 nodes: the broker's record") != 1 {
 		t.Errorf("%v, held %d times", err, f.slurm.seen("hold 7"))
 	}
 }

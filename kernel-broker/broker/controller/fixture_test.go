@@ -171,7 +171,7 @@ func (f *fakeSlurm) UndoPrologDrain(_ context.Context, node, by string) error {
 	var stays error
 	err := f.call(func() {
 		if f.prolog {
-			stays = fmt.Errorf("a Prolog: %w", kb.ErrPrecluded)
+			stays = fmt.Errorf("a Prolog: %w", kb.ErrFailedPrecondition)
 			return
 		}
 		f.nodes[node] = kb.SlurmNode{Name: node, State: "IDLE"}

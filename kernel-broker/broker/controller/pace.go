@@ -66,7 +66,7 @@ func (p *pace) hello(n *kb.Node, name string, boot kb.Boot, inventory kb.Invento
 		if !asked {
 			if wait := p.hellos.Take(name); wait > 0 {
 				wait = wait.Truncate(time.Second) + time.Second
-				return boot, &kb.Later{Wait: wait, Err: fmt.Errorf("node %q shows another boot or other hardware too often, "+
+				return boot, &kb.RetryableError{Wait: wait, Err: fmt.Errorf("node %q shows another boot or other hardware too often, "+
 					"and is heard again in %v: %w", name, wait, kb.ErrExhausted)}
 			}
 		}

@@ -108,7 +108,7 @@ func TestBootsWithoutEnd(t *testing.T) {
 		for i := range 200 {
 			s, err := p.c.Attach("n1", boot(i), large(i), true)
 			time.Sleep(20 * time.Millisecond)
-			var later *kb.Later
+			var later *kb.RetryableError
 			switch {
 			case err == nil:
 				s.Detach()

@@ -126,7 +126,7 @@ func (e *executor) comment(ctx context.Context, a plan.Action) error {
 // for again.
 func (e *executor) undoGate(ctx context.Context, a plan.Action) error {
 	err := e.c.o.Slurm.UndoPrologDrain(ctx, a.Node, a.By)
-	if errors.Is(err, kb.ErrPrecluded) {
+	if errors.Is(err, kb.ErrFailedPrecondition) {
 		e.c.mu.Lock()
 		defer e.c.mu.Unlock()
 		e.c.gateLeft[a.Node] = a.By

@@ -26,7 +26,7 @@ func TestSwitchesAtOnce(t *testing.T) {
 	other.Nodes = []string{"n2"}
 	f.slurm.job(8, "CONFIGURING", "n2")
 	_, err := f.c.Ensure(t.Context(), other)
-	var later *kb.Later
+	var later *kb.RetryableError
 	if !errors.As(err, &later) || !errors.Is(err, kb.ErrExhausted) || later.Wait <= 0 {
 		t.Fatalf("the second job: %v", err)
 	}

@@ -79,7 +79,7 @@ func (c *Controller) requested(ctx context.Context, q RunRequest) ([]string, err
 	}
 	if slices.Contains(collectors, string(profiling.CollectPGO)) {
 		return nil, fmt.Errorf("pgo needs the job to boot another kernel, which its user has to ask for: "+
-			"sbatch --kernel-profiling=pgo: %w", kb.ErrPrecluded)
+			"sbatch --kernel-profiling=pgo: %w", kb.ErrFailedPrecondition)
 	}
 	return collectors, nil
 }
@@ -238,7 +238,7 @@ func (c *Controller) CancelRun(ctx context.Context, id uint64, by string) (*kb.R
 	defer c.mu.Unlock()
 	r := c.records.runs.open[id]
 	if r == nil || !r.Job.IsZero() {
-		return nil, fmt.Errorf("run %d has a job or is over, and cannot be taken back: %w", id, kb.ErrPrecluded)
+		return nil, fmt.Errorf("run %d has a job or is over, and cannot be taken back: %w", id, kb.ErrFailedPrecondition)
 	}
 	r = r.Clone()
 	r.Enter(kb.RunFailed, c.clock.Now(), "taken back by "+by)
@@ -262,7 +262,7 @@ func (c *Controller) AwaitsRun(node string, id uint64) error {
 	defer c.mu.Unlock()
 	r := c.records.runs.open[id]
 	if r == nil {
-		return fmt.Errorf("run %d is over: %w", id, kb.ErrPrecluded)
+		return fmt.Errorf("run %d is over: %w", id, kb.ErrFailedPrecondition)
 	}
 	return awaits(r, node)
 }
@@ -273,7 +273,7 @@ func awaits(r *kb.Run, node string) error {
 		return fmt.Errorf("run %d is not on node %q: %w", r.ID, node, kb.ErrNotFound)
 	}
 	if n.Settled() {
-		return fmt.Errorf("run %d: node %q is %s: %w", r.ID, node, n.State, kb.ErrPrecluded)
+		return fmt.Errorf("run %d: node %q is %s: %w", r.ID, node, n.State, kb.ErrFailedPrecondition)
 	}
 	return nil
 }
@@ -310,7 +310,7 @@ func (c *Controller) Deliver(ctx context.Context, d Delivery) error {
 	defer c.mu.Unlock()
 	r := c.records.runs.open[d.Run]
 	if r == nil {
-		return fmt.Errorf("run %d is over: %w", d.Run, kb.ErrPrecluded)
+		return fmt.Errorf("run %d is over: %w", d.Run, kb.ErrFailedPrecondition)
 	}
 	if err := awaits(r, d.Node); err != nil {
 		return err

@@ -168,7 +168,7 @@ func TestRequests(t *testing.T) {
 		{"for two things", RunRequest{Application: "x", Profile: "mitgcm"}, kb.ErrInvalid},
 		{"an unknown profile", RunRequest{Profile: "bogus"}, kb.ErrNotFound},
 		{"an unknown collector", RunRequest{Profile: "mitgcm", Collectors: []string{"bogus"}}, kb.ErrInvalid},
-		{"pgo", RunRequest{Profile: "mitgcm", Collectors: []string{"io", "pgo"}}, kb.ErrPrecluded},
+		{"pgo", RunRequest{Profile: "mitgcm", Collectors: []string{"io", "pgo"}}, kb.ErrFailedPrecondition},
 		{"a long name", RunRequest{Application: strings.Repeat("x", 200)}, kb.ErrInvalid},
 	} {
 		if _, err := f.c.RequestRun(t.Context(), c.q); !errors.Is(err, c.err) {
@@ -184,7 +184,7 @@ func TestRequests(t *testing.T) {
 	if r, err := f.c.CancelRun(t.Context(), 1, "bob"); err != nil || r.State != kb.RunFailed || r.Reason != "taken back by bob" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if _, err := f.c.CancelRun(t.Context(), 1, "bob"); !errors.Is(err, kb.ErrPrecluded) {
+	if _, err := f.c.CancelRun(t.Context(), 1, "bob"); !errors.Is(err, kb.ErrFailedPrecondition) {
 		t.Errorf("twice: %v", err)
 	}
 	q.RequestID = "two"
@@ -235,7 +235,7 @@ func TestWatchRun(t *testing.T) {
 	if r := f.run(1); r.State != kb.RunFailed {
 		t.Errorf("the stream ended before the run: %+v", r)
 	}
-	if _, err := f.c.WatchRun(ctx, 1); !errors.Is(err, kb.ErrPrecluded) {
+	if _, err := f.c.WatchRun(ctx, 1); !errors.Is(err, kb.ErrFailedPrecondition) {
 		t.Errorf("a run that is over: %v", err)
 	}
 }

@@ -57,7 +57,7 @@ func (c *Controller) WatchRun(ctx context.Context, id uint64) (<-chan Figures, e
 		return nil, err
 	}
 	if r.Over() {
-		return nil, fmt.Errorf("run %d is %s, there is nothing to watch: %w", id, r.State, kb.ErrPrecluded)
+		return nil, fmt.Errorf("run %d is %s, there is nothing to watch: %w", id, r.State, kb.ErrFailedPrecondition)
 	}
 	w := &runWatcher{run: id, fresh: map[string][]byte{}, wake: make(chan struct{}, 1)}
 	c.mu.Lock()

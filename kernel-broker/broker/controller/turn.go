@@ -54,7 +54,7 @@ func (c *Controller) room(ctx context.Context, id kb.JobID) error {
 		}
 	}
 	c.sayTurn(ctx, id, job, text)
-	return &kb.Later{Wait: roomWait, Err: fmt.Errorf("job %s waits for its turn, %d ahead: other jobs are being given their kernels, at most %d at a time (switch.at_once in broker.yaml); it is asked for again in %v: %w",
+	return &kb.RetryableError{Wait: roomWait, Err: fmt.Errorf("job %s waits for its turn, %d ahead: other jobs are being given their kernels, at most %d at a time (switch.at_once in broker.yaml); it is asked for again in %v: %w",
 		id, ahead, c.o.Switches, roomWait, kb.ErrExhausted)}
 }
 

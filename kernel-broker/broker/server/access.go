@@ -174,7 +174,7 @@ func (d door) check(method string, caller Caller) error {
 		return fmt.Errorf("%s is for %s; you came over the network from %s: %w", name, may, caller, kernelbroker.ErrDenied)
 	case !caller.Known() && caller.Node.Name.IsZero():
 		return fmt.Errorf("%s is for %s, and nothing proves who you are, over the network from %s (kernelctl has MUNGE prove it): %w",
-			name, may, caller, kernelbroker.ErrUnproven)
+			name, may, caller, kernelbroker.ErrUnauthenticated)
 	case !caller.Local:
 		return fmt.Errorf("%s is for %s; you are %s: %w", name, may, caller, kernelbroker.ErrDenied)
 	}

@@ -69,7 +69,7 @@ func (s *allocationService) EnsureKernel(r *api.EnsureKernelRequest, stream api.
 		case kernelbroker.PhaseReady, kernelbroker.PhaseFailed:
 			return nil
 		case kernelbroker.PhaseReturning, kernelbroker.PhaseDone:
-			return fmt.Errorf("job %d left before its kernel was ready: %w", r.GetJobId(), kernelbroker.ErrPrecluded)
+			return fmt.Errorf("job %d left before its kernel was ready: %w", r.GetJobId(), kernelbroker.ErrFailedPrecondition)
 		}
 	}
 	return stream.Context().Err()

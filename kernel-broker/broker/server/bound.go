@@ -21,7 +21,7 @@ type boundStream struct {
 	about atomic.Value // what the first message is about, a string
 }
 
-var errUnbound = fmt.Errorf("the call's first message, which was vouched for, has not come: %w", kernelbroker.ErrUnproven)
+var errUnbound = fmt.Errorf("the call's first message, which was vouched for, has not come: %w", kernelbroker.ErrUnauthenticated)
 
 // RecvMsg implements grpc.ServerStream.
 func (s *boundStream) RecvMsg(message any) error {

@@ -41,7 +41,7 @@ type believing struct{}
 
 func (believing) Decode(_ context.Context, text string) (credential.Vouched, error) {
 	if text == "" {
-		return credential.Vouched{}, kernelbroker.ErrUnproven
+		return credential.Vouched{}, kernelbroker.ErrUnauthenticated
 	}
 	now := time.Now()
 	return credential.Vouched{UID: plainUser, Encoded: now, Decoded: now, Payload: []byte(text)}, nil

@@ -48,27 +48,27 @@ type town struct {
 	away bool
 }
 
-func (t *town) ByUID(_ context.Context, uid uint32) (kernelbroker.Person, error) {
+func (t *town) ByUID(_ context.Context, uid uint32) (kernelbroker.User, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.away {
-		return kernelbroker.Person{}, kernelbroker.ErrUnavailable
+		return kernelbroker.User{}, kernelbroker.ErrUnavailable
 	}
-	for _, p := range []kernelbroker.Person{{UID: plainUser, Name: "alice"}, {UID: operator, Name: "ops"}, {UID: carol, Name: "carol", Groups: []string{"ocean"}}} {
+	for _, p := range []kernelbroker.User{{UID: plainUser, Name: "alice"}, {UID: operator, Name: "ops"}, {UID: carol, Name: "carol", Groups: []string{"ocean"}}} {
 		if p.UID == uid {
 			return p, nil
 		}
 	}
-	return kernelbroker.Person{}, kernelbroker.ErrNotFound
+	return kernelbroker.User{}, kernelbroker.ErrNotFound
 }
 
-func (t *town) ByName(ctx context.Context, name string) (kernelbroker.Person, error) {
+func (t *town) ByName(ctx context.Context, name string) (kernelbroker.User, error) {
 	for _, uid := range []uint32{plainUser, operator, carol} {
 		if p, err := t.ByUID(ctx, uid); err != nil || p.Name == name {
 			return p, err
 		}
 	}
-	return kernelbroker.Person{}, kernelbroker.ErrNotFound
+	return kernelbroker.User{}, kernelbroker.ErrNotFound
 }
 
 const townPolicy = `administrators:

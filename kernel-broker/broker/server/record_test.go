@@ -37,7 +37,7 @@ func (elsewhere) AwaitsRun(node string, id uint64) error {
 }
 
 func (elsewhere) Deliver(_ context.Context, d controller.Delivery) error {
-	return fmt.Errorf("run %d is over: %w", d.Run, kernelbroker.ErrPrecluded)
+	return fmt.Errorf("run %d is over: %w", d.Run, kernelbroker.ErrFailedPrecondition)
 }
 
 func (smallCluster) Attach(node string, _ kernelbroker.Boot, _ kernelbroker.Inventory, _ bool) (*controller.Session, error) {

@@ -26,7 +26,7 @@ type openRuns struct {
 
 func (r *openRuns) AwaitsRun(node string, id uint64) error {
 	if r.over[id] {
-		return fmt.Errorf("run %d is over: %w", id, kernelbroker.ErrPrecluded)
+		return fmt.Errorf("run %d is over: %w", id, kernelbroker.ErrFailedPrecondition)
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func TestPlacesOfNodes(t *testing.T) {
 		}
 	}
 	later := func(what string, err error) {
-		var later *kernelbroker.Later
+		var later *kernelbroker.RetryableError
 		if status.Code(err) != codes.ResourceExhausted && !errors.As(err, &later) {
 			t.Errorf("%s: %v", what, err)
 		}

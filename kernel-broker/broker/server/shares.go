@@ -94,7 +94,7 @@ func (s *shares) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 func (s *shares) exempt(c Caller) bool { return c.Local && slices.Contains(s.always, c.UID) }
 
 // take takes a call's share, once it is known whose it is. It returns
-// kernelbroker.Later when the share is used up.
+// kernelbroker.RetryableError when the share is used up.
 func (s *shares) take(method string, caller Caller) (free func(), err error) {
 	if s.exempt(caller) {
 		return func() {}, nil
@@ -140,7 +140,7 @@ func (s *shares) take(method string, caller Caller) (free func(), err error) {
 func later(wait time.Duration, format string, args ...any) error {
 	// Whole tenths, and never too early.
 	wait = time.Duration(math.Ceil(float64(wait)/1e8)) * 100 * time.Millisecond
-	return &kernelbroker.Later{Wait: wait, Err: fmt.Errorf("%s; come back in %v: %w", fmt.Sprintf(format, args...), wait, kernelbroker.ErrExhausted)}
+	return &kernelbroker.RetryableError{Wait: wait, Err: fmt.Errorf("%s; come back in %v: %w", fmt.Sprintf(format, args...), wait, kernelbroker.ErrExhausted)}
 }
 
 // holder names whom what a caller takes is counted for.

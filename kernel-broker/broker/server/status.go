@@ -26,9 +26,9 @@ var statusCodes = []struct {
 	{kernelbroker.ErrExists, codes.AlreadyExists},
 	{kernelbroker.ErrQuarantined, codes.FailedPrecondition},
 	{kernelbroker.ErrRetired, codes.FailedPrecondition},
-	{kernelbroker.ErrPrecluded, codes.FailedPrecondition},
+	{kernelbroker.ErrFailedPrecondition, codes.FailedPrecondition},
 	{kernelbroker.ErrDenied, codes.PermissionDenied},
-	{kernelbroker.ErrUnproven, codes.Unauthenticated},
+	{kernelbroker.ErrUnauthenticated, codes.Unauthenticated},
 	{kernelbroker.ErrUnavailable, codes.Unavailable},
 	{kernelbroker.ErrExhausted, codes.ResourceExhausted},
 	{context.DeadlineExceeded, codes.DeadlineExceeded},
@@ -42,7 +42,7 @@ func statusOf(err error) error {
 	if err == nil {
 		return nil
 	}
-	var later *kernelbroker.Later
+	var later *kernelbroker.RetryableError
 	if errors.As(err, &later) && (errors.Is(err, kernelbroker.ErrExhausted) || errors.Is(err, kernelbroker.ErrUnavailable)) {
 		return comeBack(later.Wait, err.Error())
 	}

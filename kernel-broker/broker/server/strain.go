@@ -100,6 +100,6 @@ func turn(ctx context.Context, turns *limit.Turns, who, what string, all, each i
 
 // tooMuch reports whether an error says that a caller takes too much.
 func tooMuch(err error) bool {
-	var wait *kernelbroker.Later
+	var wait *kernelbroker.RetryableError
 	return errors.As(err, &wait)
 }

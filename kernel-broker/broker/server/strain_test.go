@@ -192,7 +192,7 @@ func (n *slowNotary) Decode(context.Context, string) (credential.Vouched, error)
 	n.count(1)
 	defer n.count(-1)
 	<-n.let
-	return credential.Vouched{}, kernelbroker.ErrUnproven
+	return credential.Vouched{}, kernelbroker.ErrUnauthenticated
 }
 
 // However many call, munged has eight questions of the broker's at a time, four

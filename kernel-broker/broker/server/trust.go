@@ -23,7 +23,7 @@ type trustService struct {
 	network *network
 }
 
-var errTLSOff = fmt.Errorf("nodes have no certificates here: TLS is off (tls.mode: none): %w", kernelbroker.ErrPrecluded)
+var errTLSOff = fmt.Errorf("nodes have no certificates here: TLS is off (tls.mode: none): %w", kernelbroker.ErrFailedPrecondition)
 
 // registry returns an error where there is none.
 func (s *trustService) registry() (*pki.Registry, error) {

@@ -12,7 +12,7 @@ import (
 
 // UndoPrologDrain takes back the drain that slurmctld gave a node for a prolog
 // that failed, if it is still the one of by, and if the site has no prolog of
-// its own that may have failed beside the gate: ErrPrecluded then.
+// its own that may have failed beside the gate: ErrFailedPrecondition then.
 func (c *Client) UndoPrologDrain(ctx context.Context, node, by string) error {
 	config, _, err := c.run(ctx, c.scontrol, "show", "config")
 	if err != nil {
@@ -44,7 +44,7 @@ func onlyTheGate(config, by string) error {
 	}
 	user, _, _ := strings.Cut(owner, "(")
 	if who, _, _ := strings.Cut(by, "@"); who != user {
-		return fmt.Errorf("%q gave the reason, not slurmctld's user %q: %w", who, user, kb.ErrPrecluded)
+		return fmt.Errorf("%q gave the reason, not slurmctld's user %q: %w", who, user, kb.ErrFailedPrecondition)
 	}
 	for line := range strings.Lines(strings.ToLower(config)) {
 		key, value, _ := strings.Cut(line, "=")
@@ -54,10 +54,10 @@ func onlyTheGate(config, by string) error {
 		}
 		// 24.05 and later list several as prolog[0], prolog[1].
 		if key == "prolog" || strings.HasPrefix(key, "prolog[") {
-			return fmt.Errorf("the site's own Prolog %s may have failed too: %w", value, kb.ErrPrecluded)
+			return fmt.Errorf("the site's own Prolog %s may have failed too: %w", value, kb.ErrFailedPrecondition)
 		}
 		if key == "prepplugins" && value != "prep/script" && value != "script" {
-			return fmt.Errorf("another PrEp plugin than Slurm's own may have failed too (%s): %w", value, kb.ErrPrecluded)
+			return fmt.Errorf("another PrEp plugin than Slurm's own may have failed too (%s): %w", value, kb.ErrFailedPrecondition)
 		}
 	}
 	return nil

@@ -122,7 +122,7 @@ func (a *artifacts) Sealed(ctx context.Context, text string, size uint64) (*os.F
 func blame(err error) error {
 	for _, own := range []error{
 		artifact.ErrInvalidDigest, artifact.ErrDigestMismatch, artifact.ErrTruncated, artifact.ErrTooLarge,
-		artifact.ErrNoResume, kernelbroker.ErrNotFound, kernelbroker.ErrPrecluded,
+		artifact.ErrNoResume, kernelbroker.ErrNotFound, kernelbroker.ErrFailedPrecondition,
 	} {
 		if errors.Is(err, own) {
 			return fmt.Errorf("%w: %w", boot.ErrKernel, err)

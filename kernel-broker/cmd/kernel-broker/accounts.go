@@ -66,7 +66,7 @@ func newAccounts(slurm accountants) *accounts {
 
 // of returns the accounts that a user has; nil where slurmctld lets everybody
 // name any. What slurmctld does not say is not remembered.
-func (a *accounts) of(ctx context.Context, person kb.Person) ([]string, error) {
+func (a *accounts) of(ctx context.Context, person kb.User) ([]string, error) {
 	names, forgot, found := a.look(person.UID)
 	if found {
 		return names, nil
@@ -104,7 +104,7 @@ func (a *accounts) keep(q accountsOf, names []string) {
 	a.kept[q.uid] = keptAccounts{names, a.now().Add(keepAccounts)}
 }
 
-func (a *accounts) ask(ctx context.Context, person kb.Person) ([]string, error) {
+func (a *accounts) ask(ctx context.Context, person kb.User) ([]string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.limit, fmt.Errorf("slurmctld did not say within %v: %w", a.limit, kb.ErrUnavailable))
 	defer cancel()
 	free, err := a.turns.Take(ctx, "users")

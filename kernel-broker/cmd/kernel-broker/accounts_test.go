@@ -35,7 +35,7 @@ func TestAccountsAreKeptForAMinute(t *testing.T) {
 	b := &book{enforced: true, names: []string{"ocean"}}
 	a, now := newAccounts(b), time.Now()
 	a.now = func() time.Time { return now }
-	bob := kb.Person{UID: 20002, Name: "bob"}
+	bob := kb.User{UID: 20002, Name: "bob"}
 	check := func(what string, asked int, want []string) {
 		t.Helper()
 		got, err := a.of(t.Context(), bob)
@@ -46,7 +46,7 @@ func TestAccountsAreKeptForAMinute(t *testing.T) {
 	check("first", 1, []string{"ocean"})
 	b.names = []string{}
 	check("kept", 1, []string{"ocean"})
-	if got, err := a.of(t.Context(), kb.Person{UID: 20003, Name: "carol"}); err != nil || len(got) != 0 {
+	if got, err := a.of(t.Context(), kb.User{UID: 20003, Name: "carol"}); err != nil || len(got) != 0 {
 		t.Errorf("another user: %q, %v", got, err)
 	}
 	now = now.Add(keepAccounts)
@@ -64,7 +64,7 @@ func TestAccountsUnderWayAreForgotten(t *testing.T) {
 	a := newAccounts(b)
 	b.during = a.forget
 	for asked := 1; asked <= 2; asked++ {
-		if _, err := a.of(t.Context(), kb.Person{UID: 7, Name: "x"}); err != nil || b.asked != asked {
+		if _, err := a.of(t.Context(), kb.User{UID: 7, Name: "x"}); err != nil || b.asked != asked {
 			t.Errorf("asked %d times, %v", b.asked, err)
 		}
 		b.during = nil
@@ -76,12 +76,12 @@ func TestAccountsThatNobodyTells(t *testing.T) {
 	b := &book{err: kb.ErrUnavailable}
 	a := newAccounts(b)
 	for range 2 {
-		if got, err := a.of(t.Context(), kb.Person{UID: 7, Name: "x"}); !errors.Is(err, kb.ErrUnavailable) || got != nil {
+		if got, err := a.of(t.Context(), kb.User{UID: 7, Name: "x"}); !errors.Is(err, kb.ErrUnavailable) || got != nil {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
 	b.err, b.enforced = nil, true
-	if _, err := a.of(t.Context(), kb.Person{UID: 7, Name: "x"}); err != nil || b.asked != 1 {
+	if _, err := a.of(t.Context(), kb.User{UID: 7, Name: "x"}); err != nil || b.asked != 1 {
 		t.Errorf("asked %d times, %v", b.asked, err)
 	}
 }
@@ -98,7 +98,7 @@ func (m *mute) EnforcesAccounts(ctx context.Context) (bool, error) {
 func TestAccountsAreNotWaitedFor(t *testing.T) {
 	a := newAccounts(&mute{})
 	a.limit = time.Millisecond
-	got, err := a.of(t.Context(), kb.Person{UID: 7, Name: "x"})
+	got, err := a.of(t.Context(), kb.User{UID: 7, Name: "x"})
 	if !errors.Is(err, kb.ErrUnavailable) || got != nil {
 		t.Errorf("%q, %v", got, err)
 	}

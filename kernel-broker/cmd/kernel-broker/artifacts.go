@@ -28,7 +28,7 @@ const uploadsWait = 5 * time.Second
 // blame gives what the store reports the domain's names.
 func blame(err error) error {
 	if errors.Is(err, artifact.ErrUploads) {
-		return &kb.Later{Wait: uploadsWait, Err: fmt.Errorf("%w: %w", kb.ErrExhausted, err)}
+		return &kb.RetryableError{Wait: uploadsWait, Err: fmt.Errorf("%w: %w", kb.ErrExhausted, err)}
 	}
 	for _, known := range []struct{ from, to error }{
 		{artifact.ErrInvalidDigest, kb.ErrInvalid}, {artifact.ErrDigestMismatch, kb.ErrInvalid},

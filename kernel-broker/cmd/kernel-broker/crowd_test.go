@@ -104,7 +104,7 @@ func TestAccountsAtATime(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range users * times {
 		group.Go(func() {
-			got, err := a.of(t.Context(), kb.Person{UID: uint32(i % users), Name: "x"})
+			got, err := a.of(t.Context(), kb.User{UID: uint32(i % users), Name: "x"})
 			if err != nil || len(got) != 1 {
 				t.Errorf("%q, %v", got, err)
 			}
@@ -116,7 +116,7 @@ func TestAccountsAtATime(t *testing.T) {
 	// Who does not wait for his turn gets no answer, which is none.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if got, err := a.of(ctx, kb.Person{UID: users, Name: "x"}); !errors.Is(err, context.DeadlineExceeded) {
+	if got, err := a.of(ctx, kb.User{UID: users, Name: "x"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%q, %v", got, err)
 	}
 	close(b.goOn)

@@ -29,7 +29,7 @@ type keepsPrivate interface {
 // nobody is shown them.
 type privacy struct {
 	slurm keepsPrivate
-	named func(ctx context.Context, uid uint32) (kb.Person, error)
+	named func(ctx context.Context, uid uint32) (kb.User, error)
 	now   func() time.Time
 	turns *limit.Turns
 	// settings and levels are the questions under way.
@@ -47,7 +47,7 @@ type remembered struct {
 	until time.Time
 }
 
-func newPrivacy(slurm keepsPrivate, named func(ctx context.Context, uid uint32) (kb.Person, error)) *privacy {
+func newPrivacy(slurm keepsPrivate, named func(ctx context.Context, uid uint32) (kb.User, error)) *privacy {
 	return &privacy{slurm: slurm, named: named, now: time.Now, turns: limit.NewTurns(accountsAtATime, accountsAtATime),
 		private: remembered{is: true}, operate: map[uint32]remembered{}}
 }

@@ -29,12 +29,12 @@ func (s *secretive) Operates(_ context.Context, user string, _ uint32) (bool, er
 	return s.operators[user], s.err
 }
 
-func people1(_ context.Context, uid uint32) (kb.Person, error) {
+func people1(_ context.Context, uid uint32) (kb.User, error) {
 	name := map[uint32]string{1: "alice", 2: "olga"}[uid]
 	if name == "" {
-		return kb.Person{}, kb.ErrNotFound
+		return kb.User{}, kb.ErrNotFound
 	}
-	return kb.Person{UID: uid, Name: name}, nil
+	return kb.User{UID: uid, Name: name}, nil
 }
 
 func TestPrivacy(t *testing.T) {

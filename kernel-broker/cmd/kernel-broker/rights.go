@@ -60,7 +60,7 @@ func openRights(ctx context.Context, c config, log *slog.Logger, client *slurm.C
 	r.privacy = newPrivacy(client, r.directory.ByUID)
 	// From the first moment on, since a signal that nobody waits for is deadly.
 	signal.Notify(r.hangups, syscall.SIGHUP)
-	r.record, err = openretry.Open(ctx, openretry.Patience, kb.ErrPrecluded, func() (*audit.Log, error) {
+	r.record, err = openretry.Open(ctx, openretry.Patience, kb.ErrFailedPrecondition, func() (*audit.Log, error) {
 		return audit.Open(audit.Options{Dir: dir, MaxBytes: int64(c.Audit.MaxFileBytes), Log: log})
 	})
 	if err != nil {

@@ -41,7 +41,7 @@ func TestAJobWaitsForTheNameService(t *testing.T) {
 	job, ref := kb.SlurmJob{ID: 7, Reference: "7", User: "alice", UID: 20001}, kb.Ref{Profile: "mitgcm"}
 	for range 2 {
 		err = r.authorise(t.Context(), job, ref)
-		var later *kb.Later
+		var later *kb.RetryableError
 		if !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrDenied) || !errors.As(err, &later) {
 			t.Errorf("the name service is away: %v", err)
 		}

@@ -151,8 +151,8 @@ func TestPublication(t *testing.T) {
 	if err != nil || candidate.Published != "" || !candidate.Benefit() {
 		t.Fatalf("never: %+v, %v", candidate, err)
 	}
-	w.pipe.Publisher, w.refuse = w.fake, kernelbroker.ErrPrecluded
-	if _, worked, err := w.build(); !errors.Is(err, kernelbroker.ErrPrecluded) || worked != "" || !strings.HasPrefix(err.Error(), `step "publish": publication: `) {
+	w.pipe.Publisher, w.refuse = w.fake, kernelbroker.ErrFailedPrecondition
+	if _, worked, err := w.build(); !errors.Is(err, kernelbroker.ErrFailedPrecondition) || worked != "" || !strings.HasPrefix(err.Error(), `step "publish": publication: `) {
 		t.Errorf("refused: worked on %q, %v", worked, err)
 	}
 	w.refuse = nil

@@ -38,7 +38,7 @@ func FuzzParse(f *testing.F) {
 		}
 		// What is refused is refused beside others too, and named.
 		if err := s.Allow([]string{argument}); err != nil {
-			if !errors.Is(err, kernelbroker.ErrPrecluded) || !strings.Contains(err.Error(), argument) || s.Allow([]string{"quiet", argument}) == nil {
+			if !errors.Is(err, kernelbroker.ErrFailedPrecondition) || !strings.Contains(err.Error(), argument) || s.Allow([]string{"quiet", argument}) == nil {
 				t.Errorf("%q: %v", argument, err)
 			}
 		}

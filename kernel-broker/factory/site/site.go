@@ -106,5 +106,5 @@ func (s Site) Allow(list []string) error {
 		return nil
 	}
 	return fmt.Errorf("%s: profiles keep the stock kernel's mitigations, unless %s says \"mitigations: any\": %w",
-		strings.Join(weaker, " "), DefaultPath, kernelbroker.ErrPrecluded)
+		strings.Join(weaker, " "), DefaultPath, kernelbroker.ErrFailedPrecondition)
 }

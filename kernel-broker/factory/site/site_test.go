@@ -49,7 +49,7 @@ func TestAllow(t *testing.T) {
 		"spec-store-bypass-disable=prctl": false, "tsx_async_abort=off": false, "retbleed=off": false, "spectre_v2=retpoline,generic": false,
 	} {
 		err := Default().Allow([]string{"quiet", argument})
-		if allowed != (err == nil) || err != nil && (!errors.Is(err, kernelbroker.ErrPrecluded) || !strings.HasPrefix(err.Error(), argument+": ")) {
+		if allowed != (err == nil) || err != nil && (!errors.Is(err, kernelbroker.ErrFailedPrecondition) || !strings.HasPrefix(err.Error(), argument+": ")) {
 			t.Errorf("%s: %v", argument, err)
 		}
 		if err := (Site{Mitigations: Any}).Allow([]string{argument}); err != nil {

@@ -53,7 +53,7 @@ func TestOpen(t *testing.T) {
 		inUse error
 		open  func(dir string) (func() error, error)
 	}{
-		"record": {"lock", kb.ErrPrecluded, func(dir string) (func() error, error) {
+		"record": {"lock", kb.ErrFailedPrecondition, func(dir string) (func() error, error) {
 			l, err := audit.Open(audit.Options{Dir: dir, Log: quiet})
 			if err != nil {
 				return nil, err

@@ -52,11 +52,11 @@ func TestReadWhatIsNotAllowed(t *testing.T) {
 	}
 	private := func(info os.FileInfo) error {
 		if info.Mode().Perm()&0o077 != 0 {
-			return kernelbroker.ErrPrecluded
+			return kernelbroker.ErrFailedPrecondition
 		}
 		return nil
 	}
-	if _, err := Read(file, 5, private); !errors.Is(err, kernelbroker.ErrPrecluded) {
+	if _, err := Read(file, 5, private); !errors.Is(err, kernelbroker.ErrFailedPrecondition) {
 		t.Errorf("0640: %v", err)
 	}
 	if err := os.Chmod(file, 0o600); err != nil {

@@ -54,7 +54,7 @@ func Open(ctx context.Context, name string, ask Ask) (crypto.Signer, error) {
 // private refuses a file that others may read or change.
 func private(info os.FileInfo) error {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return fmt.Errorf("others than its owner may use it (mode %04o); chmod 600: %w", mode, kernelbroker.ErrPrecluded)
+		return fmt.Errorf("others than its owner may use it (mode %04o); chmod 600: %w", mode, kernelbroker.ErrFailedPrecondition)
 	}
 	return nil
 }

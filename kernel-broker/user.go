@@ -2,8 +2,8 @@
 
 package kernelbroker
 
-// Person is a user as the broker's host knows one.
-type Person struct {
+// User is an entry of the host's user database.
+type User struct {
 	UID    uint32
 	Name   string
 	Groups []string
