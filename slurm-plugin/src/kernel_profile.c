@@ -5,22 +5,22 @@
  * This file is only the switchboard. Slurm loads the plugin into sbatch and
  * salloc (allocator), srun (local), slurmd, slurmstepd (remote) and into the
  * process that runs a prolog (job script), and calls the same functions in
- * several of them; each context has a file of its own:
+ * several of them; each side has a folder of its own:
  *
- *	option.c	the option --kernel-profile
- *	profiling.c	the option --kernel-profiling
- *	submit.c	allocator and local: check and hand on
- *	prolog.c	job script: the gate
- *	task.c		remote: the job's environment, and a backstop
+ *	submit/	allocator and local: option.c and profiling.c take the
+ *		options, check.c checks them, submit.c hands them on
+ *	node/	prolog.c is the gate (job script); task.c sets the job's
+ *		environment and is a backstop (remote)
+ *	common/	what both sides share
  */
 #include <slurm/spank.h>
 
-#include "option.h"
-#include "profiling.h"
-#include "prolog.h"
-#include "settings.h"
-#include "submit.h"
-#include "task.h"
+#include "submit/option.h"
+#include "submit/profiling.h"
+#include "node/prolog.h"
+#include "common/settings.h"
+#include "submit/submit.h"
+#include "node/task.h"
 
 SPANK_PLUGIN(kernel_profile, 1)
 

@@ -24,8 +24,8 @@ if command -v mandoc >/dev/null; then
 	[ -z "$words" ]; check $? "mandoc has nothing to say"
 fi
 text=$(sed 's/[\\]//g' "$page")
-for word in $(sed -n 's/^	\.\([a-z_]*\) = "\(.*\)",$/\1= \2/p' "$dir/src/settings.c") \
-	$(sed -n 's/^#define [A-Z_]*ENV "\([A-Z_]*\)"$/\1/p' "$dir/src/names.h") \
+for word in $(sed -n 's/^	\.\([a-z_]*\) = "\(.*\)",$/\1= \2/p' "$dir/src/common/settings.c") \
+	$(sed -n 's/^#define [A-Z_]*ENV "\([A-Z_]*\)"$/\1/p' "$dir/src/common/names.h") \
 	--kernel-profile SPANK_KERNEL_PROFILE; do
 	printf '%s\n' "$text" | grep -qF -e "$word"
 	check $? "$word is described"

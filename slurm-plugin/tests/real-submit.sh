@@ -71,7 +71,7 @@ has "same is fine" "a step may ask for its job's profile"
 has "--kernel-profile=other: job $job runs on mitgcm@3" "a step may not ask for another"
 has "--kernel-profile=mitgcm@2: job $job runs on mitgcm@3" "nor for another version"
 has "--kernel-profile=stock: job $job runs on mitgcm@3" "nor for stock"
-hasnt "SLURM_KERNEL_PROFILE_" "the step's wishes are not left in its environment"
+hasnt "SLURM_KERNEL_PROFILE_" "the step's requests are not left in its environment"
 
 # --- a job from within a job is a job of its own
 reset_nodes
@@ -171,7 +171,7 @@ reset_nodes
 as_user srun -N2 --kernel-profile=mitgcm sh -c 'env; srun --overlap --kernel-profile=other -N1 true'
 is "$(grep -c '^KERNEL_BROKER_PROFILE=mitgcm' <<<"$out")" 2 "srun --kernel-profile runs on both nodes"
 has "runs on mitgcm@3, and all steps" "srun in its tasks knows the profile"
-hasnt "SLURM_KERNEL_PROFILE_STEP=" "and the wish of srun itself is gone"
+hasnt "SLURM_KERNEL_PROFILE_STEP=" "and the request of srun itself is gone"
 reset_nodes
 as_user salloc -N1 --kernel-profile=mitgcm sh -c '
 	srun env

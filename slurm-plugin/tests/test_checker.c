@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "checker.h"
+#include "submit/checker.h"
 #include "sandbox.h"
 #include "tap.h"
 

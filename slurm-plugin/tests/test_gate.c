@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 #include <errno.h>
 
-#include "gate.h"
+#include "node/gate.h"
 #include "sandbox.h"
 #include "tap.h"
 
@@ -30,7 +30,7 @@ static struct gate_facts stock_node(void)
 {
 	struct gate_facts facts = profile_node();
 
-	facts.state.kernel = (struct wish){ .name = "stock", .version = 1 };
+	facts.state.kernel = (struct ref){ .name = "stock", .version = 1 };
 	facts.state.jobs[0] = '\0';
 	facts.kernel.booted_by_broker = false;
 	return facts;
@@ -43,17 +43,17 @@ static struct gate_facts without_state(struct gate_facts facts, int error)
 	return facts;
 }
 
-static void judge(struct gate_facts facts, const char *wish, const char *want,
+static void judge(struct gate_facts facts, const char *ref, const char *want,
 		  const char *what)
 {
-	struct wish parsed;
+	struct ref parsed;
 	char cause[GATE_CAUSE_SIZE];
 	bool passed;
 
-	if (wish) {
-		if (wish_parse(wish, &parsed) != WISH_OK)
-			ok(false, "the test's own wish %s", wish);
-		facts.wish = &parsed;
+	if (ref) {
+		if (ref_parse(ref, &parsed) != REF_OK)
+			ok(false, "the test's own ref %s", ref);
+		facts.ref = &parsed;
 	}
 	passed = gate_judge(&facts, cause);
 	is_int(passed, want == NULL, "%s: %s", what,
@@ -111,47 +111,47 @@ static void test_profile(void)
 }
 
 /* A job that names stock is judged as one that names nothing. */
-static void test_plain(const char *wish)
+static void test_plain(const char *ref)
 {
 	struct gate_facts f;
 
-	judge(stock_node(), wish, NULL, "a stock node");
-	judge(profile_node(), wish, "not gone back to stock",
+	judge(stock_node(), ref, NULL, "a stock node");
+	judge(profile_node(), ref, "not gone back to stock",
 	      "a profile's kernel");
 
 	/* kexec'd back to stock. */
 	f = stock_node();
 	f.kernel.booted_by_broker = true;
-	judge(f, wish, NULL, "an attested return");
+	judge(f, ref, NULL, "an attested return");
 	f.state.attested = false;
-	judge(f, wish, "has not attested it", "a return not attested");
+	judge(f, ref, "has not attested it", "a return not attested");
 	f.kernel.booted_by_broker = false;
-	judge(f, wish, NULL, "the firmware's, while the broker is away");
+	judge(f, ref, NULL, "the firmware's, while the broker is away");
 
 	f = stock_node();
 	f.kernel.build_id[0] = '0';
-	judge(f, wish, "claims build id", "a false claim");
+	judge(f, ref, "claims build id", "a false claim");
 
 	f = stock_node();
 	f.kernel.boot_id[0] = '9';
-	judge(f, wish, NULL, "an old claim, the firmware's kernel");
+	judge(f, ref, NULL, "an old claim, the firmware's kernel");
 	f.kernel.booted_by_broker = true;
-	judge(f, wish, "nobody vouches for it: node.state is from another",
+	judge(f, ref, "nobody vouches for it: node.state is from another",
 	      "an old claim, the broker's kernel");
 	/* An old claim of a profile says nothing about now either. */
 	f = profile_node();
 	f.kernel.boot_id[0] = '9';
 	f.kernel.booted_by_broker = false;
-	judge(f, wish, NULL, "a profile before the last boot");
+	judge(f, ref, NULL, "a profile before the last boot");
 
-	judge(without_state(stock_node(), ENOENT), wish, NULL,
+	judge(without_state(stock_node(), ENOENT), ref, NULL,
 	      "no agent, the firmware's kernel");
-	judge(without_state(stock_node(), EBADMSG), wish, NULL,
+	judge(without_state(stock_node(), EBADMSG), ref, NULL,
 	      "a damaged state, the firmware's kernel");
-	judge(without_state(profile_node(), ENOENT), wish,
+	judge(without_state(profile_node(), ENOENT), ref,
 	      "nobody vouches for it: the node's agent has not said",
 	      "no state, the broker's kernel");
-	judge(without_state(profile_node(), EBADMSG), wish,
+	judge(without_state(profile_node(), EBADMSG), ref,
 	      "nobody vouches for it: node.state is damaged",
 	      "a damaged state, the broker's kernel");
 }
@@ -159,8 +159,8 @@ static void test_plain(const char *wish)
 /* Whatever one fact is changed to, a job for a profile passes only once. */
 static void test_every_combination(void)
 {
-	static const char *const wishes[] = { NULL,       "stock",    "mitgcm",
-					      "mitgcm@3", "mitgcm@2", "other" };
+	static const char *const refs[] = { NULL,       "stock",    "mitgcm",
+					    "mitgcm@3", "mitgcm@2", "other" };
 	int passes = 0, wrong = 0;
 
 	for (unsigned int bits = 0; bits < 64; bits++) {
@@ -168,7 +168,7 @@ static void test_every_combination(void)
 			struct gate_facts f =
 				bits & 1 ? stock_node() : profile_node();
 			char cause[GATE_CAUSE_SIZE];
-			struct wish wish;
+			struct ref ref;
 			bool wants = w >= 2, holds;
 
 			f.kernel.booted_by_broker = bits & 2;
@@ -180,8 +180,8 @@ static void test_every_combination(void)
 				f.state.attested = false;
 			if (bits & 32)
 				f = without_state(f, ENOENT);
-			if (wishes[w] && wish_parse(wishes[w], &wish) == 0)
-				f.wish = &wish;
+			if (refs[w] && ref_parse(refs[w], &ref) == 0)
+				f.ref = &ref;
 			holds = !(bits & (4 | 8 | 32));
 			if (!gate_judge(&f, cause)) {
 				wrong += !*cause;

@@ -163,7 +163,7 @@ static void task(uint32_t job, const char *step, const char *want,
 	is_int(slurm_spank_task_init(fake_sp, argc, argv), want ? -1 : 0,
 	       "%s: %s", what, want ? "refused" : "passes");
 	is_text(fake_jobenv("SLURM_KERNEL_PROFILE_STEP"), NULL,
-		"%s: the step's wish is taken away", what);
+		"%s: the step's ref is taken away", what);
 	if (want)
 		has_text(fake_log, want, "%s: the reason", what);
 	else
@@ -184,7 +184,7 @@ static void test_task(void)
 	task(7, "mitgcm@3", NULL, "the step knows the version");
 	task(7, "mitgcm@2", "the step asks for mitgcm@2", "another version");
 	task(7, "stock", "the step asks for stock", "a step on stock");
-	task(7, "Junk!", NULL, "a step's junk is nobody's wish");
+	task(7, "Junk!", NULL, "a step's junk is nobody's ref");
 	sandbox_state("mitgcm", 3, "7", 0);
 	task(7, NULL, "not attested", "not attested any more");
 	sandbox_state("stock", 1, "", 1);

@@ -2,8 +2,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "kernel.h"
-#include "nodestate.h"
+#include "node/kernel.h"
+#include "node/nodestate.h"
 #include "sandbox.h"
 #include "tap.h"
 
@@ -39,7 +39,7 @@ static void test_good(void)
 	       0, "with jobs whose kernel is lost");
 	is_int(nodestate_parse(STOCK, strlen(STOCK), &s), 0,
 	       "stock that no catalog knows");
-	ok(wish_is_stock(&s.kernel) && !s.kernel.version,
+	ok(ref_is_stock(&s.kernel) && !s.kernel.version,
 	   "which has no version");
 	is_int(nodestate_parse(GOOD "lost=12,13\n", strlen(GOOD "lost=12,13\n"),
 			       &s),

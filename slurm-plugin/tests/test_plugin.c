@@ -2,7 +2,7 @@
 /* The switchboard and the plugin's arguments, in every context. */
 #include "fake_spank.h"
 #include "sandbox.h"
-#include "settings.h"
+#include "common/settings.h"
 #include "tap.h"
 
 extern const char plugin_name[], plugin_type[];

@@ -2,9 +2,9 @@
 /* --kernel-profiling: its list, and what sbatch, salloc and srun make of it. */
 #include <stdlib.h>
 
-#include "collectors.h"
+#include "submit/collectors.h"
 #include "fake_spank.h"
-#include "profiling.h"
+#include "submit/profiling.h"
 #include "sandbox.h"
 #include "tap.h"
 

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "fake_spank.h"
-#include "refusals.h"
+#include "node/refusals.h"
 #include "sandbox.h"
-#include "slurp.h"
+#include "common/readfile.h"
 #include "tap.h"
 
 static int argc;
@@ -30,7 +30,7 @@ static char *content(void)
 	char *text;
 	size_t size;
 
-	if (slurp(sandbox_path("gate.refusals"), 1 << 16, &text, &size))
+	if (read_file(sandbox_path("gate.refusals"), 1 << 16, &text, &size))
 		return strdup("(none)");
 	return text;
 }

@@ -2,9 +2,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "nearmiss.h"
+#include "submit/nearmiss.h"
 #include "sandbox.h"
-#include "snapshot.h"
+#include "submit/snapshot.h"
 #include "tap.h"
 
 #define HEAD "kernel-broker-snapshot 1\ngenerated 2026-11-20T10:00:00Z\n"
@@ -16,13 +16,13 @@
 
 static bool offers(const struct snapshot *s, const char *text)
 {
-	struct wish wish;
+	struct ref ref;
 	const struct snapshot_entry *entry;
 
-	if (wish_parse(text, &wish) != WISH_OK)
+	if (ref_parse(text, &ref) != REF_OK)
 		return false;
-	entry = snapshot_find(s, wish.name);
-	return entry && snapshot_offers(entry, &wish);
+	entry = snapshot_find(s, ref.name);
+	return entry && snapshot_offers(entry, &ref);
 }
 
 static void test_good(void)

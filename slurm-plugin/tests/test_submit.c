@@ -258,13 +258,13 @@ static void begin_step(const char *job_profile)
 		setenv("SLURM_SPANK_KERNEL_PROFILE", job_profile, 1);
 }
 
-static void step(const char *job, const char *wish, bool accepted)
+static void step(const char *job, const char *ref, bool accepted)
 {
 	char word[128] = "";
 
 	begin_step(job);
-	is_int(component(wish), accepted ? 0 : -1, "job %s, step %s: %s",
-	       job ? job : "plain", wish ? wish : "plain",
+	is_int(component(ref), accepted ? 0 : -1, "job %s, step %s: %s",
+	       job ? job : "plain", ref ? ref : "plain",
 	       accepted ? "accepted" : "refused");
 	if (!accepted) {
 		has_text(fake_log, "job 12 runs on", "and why is said");
@@ -273,8 +273,8 @@ static void step(const char *job, const char *wish, bool accepted)
 	is_text(fake_control("KERNEL_PROFILE"),
 		job && strcmp(job, "stock") != 0 ? job : NULL,
 		"the job's own profile is handed on");
-	is_text(getenv("SLURM_KERNEL_PROFILE_STEP"), wish,
-		"the step's wish is for the node to check");
+	is_text(getenv("SLURM_KERNEL_PROFILE_STEP"), ref,
+		"the step's ref is for the node to check");
 	if (job && strcmp(job, "stock") != 0)
 		snprintf(word, sizeof(word), "12/%s", job);
 	is_text(getenv("SLURM_KERNEL_PROFILE_JOB"), *word ? word : NULL,

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectors.h"
+#include "submit/collectors.h"
 #include "fuzz.h"
 
 /* What is accepted must, written out, be accepted as the same. */

@@ -2,19 +2,19 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "nearmiss.h"
+#include "submit/nearmiss.h"
 
 /* Two names, one a line, and how far they are apart. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	char names[2][WISH_NAME_MAX + 1] = { { 0 } };
+	char names[2][REF_NAME_MAX + 1] = { { 0 } };
 	size_t length[2] = { 0 };
 	int which = 0;
 
 	for (size_t i = 0; i < size; i++) {
 		if (data[i] == '\n' && which == 0)
 			which = 1;
-		else if (data[i] != '\0' && length[which] < WISH_NAME_MAX)
+		else if (data[i] != '\0' && length[which] < REF_NAME_MAX)
 			names[which][length[which]++] = (char)data[i];
 	}
 	size_t apart = nearmiss_distance(names[0], names[1]);
@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	REQUIRE(apart == nearmiss_distance(names[1], names[0]));
 	REQUIRE(apart <= longer && apart >= longer - shorter);
 	/* One letter more at the end of one of them is one change more at most. */
-	if (length[0] < WISH_NAME_MAX) {
+	if (length[0] < REF_NAME_MAX) {
 		names[0][length[0]] = 'x';
 		size_t more = nearmiss_distance(names[0], names[1]);
 

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "gate.h"
+#include "node/gate.h"
 
 /* A claim that is believed has all that the gate needs. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		REQUIRE(facts.state.kernel.version > 0);
 		strcpy(facts.kernel.boot_id, facts.state.boot_id);
 		strcpy(facts.kernel.build_id, facts.state.build_id);
-		facts.wish = &facts.state.kernel;
+		facts.ref = &facts.state.kernel;
 	}
 	if (!gate_judge(&facts, cause))
 		REQUIRE(*cause);

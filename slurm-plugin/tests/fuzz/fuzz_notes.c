@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "kernel.h"
+#include "node/kernel.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "settings.h"
+#include "common/settings.h"
 
 #define WORDS_MAX 8
 #define TEXT_MAX 4096

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "nearmiss.h"
-#include "snapshot.h"
+#include "submit/nearmiss.h"
+#include "submit/snapshot.h"
 
 /* A catalog that is believed is one that can be used throughout. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -15,12 +15,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	for (size_t i = 0; i < s.count; i++) {
 		const struct snapshot_entry *entry = &s.entries[i];
-		struct wish wish;
+		struct ref ref;
 
-		REQUIRE(wish_parse(entry->name, &wish) == WISH_OK);
+		REQUIRE(ref_parse(entry->name, &ref) == REF_OK);
 		REQUIRE(snapshot_find(&s, entry->name) == entry);
-		wish.version = entry->default_version;
-		REQUIRE(snapshot_offers(entry, &wish) == entry->available);
+		ref.version = entry->default_version;
+		REQUIRE(snapshot_offers(entry, &ref) == entry->available);
 		nearmiss_find(&s, entry->name, found);
 	}
 	REQUIRE(nearmiss_find(&s, "mitgmc", found) <= NEARMISS_MAX);

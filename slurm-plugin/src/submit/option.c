@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
+#include "submit/option.h"
+
+#include <stdlib.h>
+
+#include "common/names.h"
+#include "submit/check.h"
+
+static struct option_state state;
+
+/*
+ * Slurm calls back with the very text of the environment variable when the
+ * value comes from there, and in no other case.
+ */
+static bool is_from_environment(const char *value)
+{
+	return value == getenv(JOB_OPTION_ENV);
+}
+
+static int take(const struct ref *ref)
+{
+	char first[REF_TEXT_SIZE], second[REF_TEXT_SIZE];
+
+	if (state.given && !ref_equal(&state.ref, ref)) {
+		ref_format(&state.ref, first);
+		ref_format(ref, second);
+		slurm_error("--" OPTION_NAME " asks for %s and for %s, but "
+			    "one job has one profile",
+			    first, second);
+		return -1;
+	}
+	if (state.given)
+		return 0;
+	state.unchecked = check_waits(ref);
+	if (!state.unchecked && check_ref(ref))
+		return -1;
+	state.given = true;
+	state.ref = *ref;
+	return 0;
+}
+
+static int callback(int val, const char *value, int remote)
+{
+	struct ref ref;
+	enum ref_error error;
+
+	(void)val;
+	/* A node trusts the job's control environment, not this. */
+	if (remote)
+		return 0;
+	error = ref_parse(value, &ref);
+	if (error) {
+		slurm_error("--" OPTION_NAME "=%.80s: %s", value ? value : "",
+			    ref_error_text(error));
+		return -1;
+	}
+	if (is_from_environment(value)) {
+		state.has_default = true;
+		state.fallback = ref;
+		return 0;
+	}
+	return take(&ref);
+}
+
+struct spank_option kernel_profile_option = {
+	.name = (char *)OPTION_NAME,
+	.arginfo = (char *)"NAME[@VERSION]",
+	.usage = (char *)"run the job on the kernel of this profile "
+			 "('kernelctl profile list' shows all)",
+	.has_arg = 1,
+	.val = 0,
+	.cb = callback,
+};
+
+const struct option_state *option_state(void)
+{
+	return &state;
+}
+
+void option_next_component(void)
+{
+	state.given = false;
+	state.unchecked = false;
+}
+
+void option_reset(void)
+{
+	state = (struct option_state){ .given = false };
+}
