@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // What an agent keeps of its node's command line, a profile may not set, and
@@ -18,20 +18,20 @@ func TestOwnedArguments(t *testing.T) {
 		"kernelbroker.token=0": "the broker", "kernelbroker.begin": "the broker",
 		"rootwait": "the node", "kb.node=n9": "the node",
 	}
-	for _, name := range kernelbroker.NodeParameters() {
+	for _, name := range kb.NodeParameters() {
 		refused[strings.ReplaceAll(name, "*", "x")+"=1"] = "the node"
 		refused[strings.ReplaceAll(strings.ReplaceAll(name, "*", "x"), "_", "-")] = "the node"
 	}
 	for argument, owner := range refused {
-		err := kernelbroker.ValidateArguments([]string{"quiet", argument})
-		if !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), argument) || !strings.Contains(err.Error(), "belongs to "+owner) {
+		err := kb.ValidateArguments([]string{"quiet", argument})
+		if !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), argument) || !strings.Contains(err.Error(), "belongs to "+owner) {
 			t.Errorf("%s: %v", argument, err)
 		}
 	}
 	for _, argument := range []string{
 		"initcall_blacklist=x", "rootless", "rdx", "rd", "kb", "ipv6.disable=1", "panic_on_oops=1", "nohz_full=1-3", "mitigations=off",
 	} {
-		if err := kernelbroker.ValidateArguments([]string{argument}); err != nil {
+		if err := kb.ValidateArguments([]string{argument}); err != nil {
 			t.Errorf("%s: %v", argument, err)
 		}
 	}
@@ -39,17 +39,17 @@ func TestOwnedArguments(t *testing.T) {
 
 func TestArgumentsThatAreNone(t *testing.T) {
 	for _, argument := range []string{"", "=1", "-x", "a b", `a="b"`, "a;b", "a\nb", "caf\u00e9", strings.Repeat("x", 300)} {
-		if err := kernelbroker.ValidateArguments([]string{argument}); !errors.Is(err, kernelbroker.ErrInvalid) {
+		if err := kb.ValidateArguments([]string{argument}); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("%q: %v", argument, err)
 		}
 	}
-	if err := kernelbroker.ValidateArguments(make([]string, 100)); !errors.Is(err, kernelbroker.ErrInvalid) {
+	if err := kb.ValidateArguments(make([]string, 100)); !errors.Is(err, kb.ErrInvalid) {
 		t.Errorf("a hundred: %v", err)
 	}
 }
 
 func TestParameters(t *testing.T) {
-	p := kernelbroker.Parameters{"rd.*", "no_timer_check"}
+	p := kb.Parameters{"rd.*", "no_timer_check"}
 	for argument, want := range map[string]bool{
 		"rd.": true, "rd.x=1": true, "rdx": false, "no-timer-check": true, "no_timer_check=1": true, "no_timer": false, "": false,
 	} {

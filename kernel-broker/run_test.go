@@ -7,41 +7,41 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 func TestValidateRunFiles(t *testing.T) {
-	file := func(name string, size uint64) kernelbroker.Document {
-		return kernelbroker.Document{Name: name, Digest: "sha256:" + strings.Repeat("ab", 32), Size: size}
+	file := func(name string, size uint64) kb.Document {
+		return kb.Document{Name: name, Digest: "sha256:" + strings.Repeat("ab", 32), Size: size}
 	}
-	result := file(kernelbroker.ResultFile, 10)
-	for name, files := range map[string][]kernelbroker.Document{
+	result := file(kb.ResultFile, 10)
+	for name, files := range map[string][]kb.Document{
 		"none": nil, "no result": {file("a.tar.gz", 1)}, "twice": {result, result}, "a path": {result, file("../x", 1)},
 		"hidden": {result, file(".x", 1)}, "a space": {result, file("a b", 1)}, "no name": {result, file("", 1)}, "a long name": {result, file(strings.Repeat("x", 200), 1)},
 		"too large": {result, file("a", 95)}, "very large": {result, file("a", 1<<63)}, "too many": {result, file("a", 1), file("b", 1), file("c", 1), file("d", 1)},
-		"no digest": {{Name: kernelbroker.ResultFile}},
+		"no digest": {{Name: kb.ResultFile}},
 	} {
-		if err := kernelbroker.ValidateRunFiles(files, 100); !errors.Is(err, kernelbroker.ErrInvalid) {
+		if err := kb.ValidateRunFiles(files, 100); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := kernelbroker.ValidateRunFiles([]kernelbroker.Document{result, file("gcov-Node1.tar.gz", 90)}, 100); err != nil {
+	if err := kb.ValidateRunFiles([]kb.Document{result, file("gcov-Node1.tar.gz", 90)}, 100); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestWants(t *testing.T) {
 	for _, c := range []struct {
-		run  kernelbroker.Run
+		run  kb.Run
 		want bool
 	}{
-		{kernelbroker.Run{Application: "mitgcm"}, true},
-		{kernelbroker.Run{Profile: "mitgcm"}, true},
-		{kernelbroker.Run{Profile: "lammps"}, false},
-		{kernelbroker.Run{Application: "LAMMPS"}, false},
-		{kernelbroker.Run{}, false},
-		{kernelbroker.Run{Profile: "mitgcm", Job: kernelbroker.JobID{Job: 7}}, false},
-		{kernelbroker.Run{Profile: "mitgcm", State: kernelbroker.RunFailed}, false},
+		{kb.Run{Application: "mitgcm"}, true},
+		{kb.Run{Profile: "mitgcm"}, true},
+		{kb.Run{Profile: "lammps"}, false},
+		{kb.Run{Application: "LAMMPS"}, false},
+		{kb.Run{}, false},
+		{kb.Run{Profile: "mitgcm", Job: kb.JobID{Job: 7}}, false},
+		{kb.Run{Profile: "mitgcm", State: kb.RunFailed}, false},
 	} {
 		if got := c.run.Wants("mitgcm", "MITgcm"); got != c.want {
 			t.Errorf("%+v: %v", c.run, got)
@@ -60,7 +60,7 @@ func TestProfilingOfAComment(t *testing.T) {
 		"; profiling=io": "none",
 		"":               "none",
 	} {
-		j := kernelbroker.SlurmJob{AdminComment: comment}
+		j := kb.SlurmJob{AdminComment: comment}
 		got, asked := j.Profiling()
 		if !asked {
 			got = "none"
@@ -69,18 +69,18 @@ func TestProfilingOfAComment(t *testing.T) {
 			t.Errorf("%q: %q", comment, got)
 		}
 	}
-	again := kernelbroker.WithProfiling("kernel-broker: runs on a@1 | b, kernel 6.1", []string{"io", "noise"})
-	if got, asked := (kernelbroker.SlurmJob{AdminComment: again}).Profiling(); !asked || got != "io,noise" {
+	again := kb.WithProfiling("kernel-broker: runs on a@1 | b, kernel 6.1", []string{"io", "noise"})
+	if got, asked := (kb.SlurmJob{AdminComment: again}).Profiling(); !asked || got != "io,noise" {
 		t.Errorf("%q: %q", again, got)
 	}
-	if plain := "kernel-broker: x | y"; kernelbroker.WithProfiling(plain, nil) != plain {
+	if plain := "kernel-broker: x | y"; kb.WithProfiling(plain, nil) != plain {
 		t.Error("a comment without collectors is changed")
 	}
 	for comment, want := range map[string]bool{
 		"kernel-broker: a requested; norequeue": true, "kernel-broker: a requested; profiling=io; norequeue | x": true,
 		"kernel-broker: a requested": false, "kernel-broker: a requested | ; norequeue": false, "; norequeue": false,
 	} {
-		if got := (kernelbroker.SlurmJob{AdminComment: comment}).SaidNoRequeue(); got != want {
+		if got := (kb.SlurmJob{AdminComment: comment}).SaidNoRequeue(); got != want {
 			t.Errorf("%q: norequeue %v", comment, got)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/boot"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
@@ -89,7 +89,7 @@ func (a *Agent) do(ctx context.Context, action decide.Action) error {
 	case decide.Reboot:
 		return a.reboot(ctx, action)
 	default:
-		return fmt.Errorf("action %q: %w", action.Kind, kernelbroker.ErrInvalid)
+		return fmt.Errorf("action %q: %w", action.Kind, kb.ErrInvalid)
 	}
 }
 
@@ -234,7 +234,7 @@ func (a *Agent) failed(r result) {
 	}
 	switch kind {
 	case decide.Fetch, decide.Load:
-		if errors.Is(r.err, kernelbroker.ErrUnavailable) {
+		if errors.Is(r.err, kb.ErrUnavailable) {
 			return
 		}
 		if errors.Is(r.err, boot.ErrDamaged) && a.damaged < maxDamaged {

@@ -9,12 +9,12 @@ import (
 	"sync"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/local"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
-	kernelbrokerv1 "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
 // pollEvery is how often the agent looks whether slurmd is alive.
@@ -24,7 +24,7 @@ const pollEvery = 2 * time.Second
 type Link interface {
 	Status() link.Status
 	Changed() <-chan struct{}
-	Send(ctx context.Context, message *kernelbrokerv1.ConnectRequest) error
+	Send(ctx context.Context, message *api.ConnectRequest) error
 	Flush(ctx context.Context) error
 	JobEnding(ctx context.Context, job uint32) (bool, error)
 }
@@ -49,9 +49,9 @@ type Slurmd interface {
 // Parts is what an agent is made of.
 type Parts struct {
 	Node string
-	Boot kernelbroker.Boot
+	Boot kb.Boot
 	// Inventory looks at the node anew.
-	Inventory func() (kernelbroker.Inventory, error)
+	Inventory func() (kb.Inventory, error)
 	// Loaded tells whether the running kernel holds an image.
 	Loaded func() (bool, error)
 	Link   Link
@@ -89,7 +89,7 @@ type Agent struct {
 	lonely      lonely
 
 	mu        sync.Mutex
-	inventory kernelbroker.Inventory
+	inventory kb.Inventory
 	status    local.NodeStatus
 	news      chan struct{}
 }
@@ -141,7 +141,7 @@ func (a *Agent) loaded() bool {
 }
 
 // look refreshes the inventory.
-func (a *Agent) look() (kernelbroker.Inventory, error) {
+func (a *Agent) look() (kb.Inventory, error) {
 	inventory, err := a.parts.Inventory()
 	if err != nil {
 		return inventory, fmt.Errorf("node %q: %w", a.parts.Node, err)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
@@ -140,7 +140,7 @@ func sameAsManifest(f admission.Finding, image catalog.Artifact, path, name stri
 		{"build id", m.BuildID, f.BuildID}, {"release", m.Release, f.Release}, {"image", m.Image.Digest, image.Digest},
 	} {
 		if field.said != field.is {
-			return fmt.Errorf("%s: %s is %q, the image says %q: %w", name, field.name, field.said, field.is, kernelbroker.ErrInvalid)
+			return fmt.Errorf("%s: %s is %q, the image says %q: %w", name, field.name, field.said, field.is, kb.ErrInvalid)
 		}
 	}
 	return nil

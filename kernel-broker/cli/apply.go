@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 )
@@ -138,7 +138,7 @@ func prepare(dir, kernels string, only []string) ([]prepared, error) {
 		all = append(all, prepared{profile: toProto(profile), files: files})
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s: no such profiles: %w", dir, kernelbroker.ErrNotFound)
+		return nil, fmt.Errorf("%s: no such profiles: %w", dir, kb.ErrNotFound)
 	}
 	return all, nil
 }
@@ -220,7 +220,7 @@ func (a *app) previewVersion(now *api.Profile, v *api.ProfileVersion) error {
 			continue
 		}
 		if !proto.Equal(old.GetKernel(), v.GetKernel()) {
-			return fmt.Errorf("kernel %q exists with other content: %w", refOf(v), kernelbroker.ErrFailedPrecondition)
+			return fmt.Errorf("kernel %q exists with other content: %w", refOf(v), kb.ErrFailedPrecondition)
 		}
 		return nil
 	}
@@ -245,17 +245,17 @@ func count(n int, what string) string {
 
 // toProto is the request for a profile of files: nothing of what the broker
 // alone knows is in it.
-func toProto(p kernelbroker.Profile) *api.Profile {
+func toProto(p kb.Profile) *api.Profile {
 	out := &api.Profile{
 		Name: p.Name, Application: p.Application, Description: p.Description, DefaultVersion: p.DefaultVersion,
 		BootAttempts: p.BootAttempts, BootTimeoutMs: uint64(p.BootTimeout.Milliseconds()),
-		Reuse: map[kernelbroker.ReusePolicy]api.ReusePolicy{
-			kernelbroker.ReuseSameProfile: api.ReusePolicy_REUSE_POLICY_SAME_PROFILE,
-			kernelbroker.ReuseNever:       api.ReusePolicy_REUSE_POLICY_NEVER,
+		Reuse: map[kb.ReusePolicy]api.ReusePolicy{
+			kb.ReuseSameProfile: api.ReusePolicy_REUSE_POLICY_SAME_PROFILE,
+			kb.ReuseNever:       api.ReusePolicy_REUSE_POLICY_NEVER,
 		}[p.Reuse],
-		Fallback: map[kernelbroker.FallbackPolicy]api.FallbackPolicy{
-			kernelbroker.FallbackHold:    api.FallbackPolicy_FALLBACK_POLICY_HOLD,
-			kernelbroker.FallbackRequeue: api.FallbackPolicy_FALLBACK_POLICY_REQUEUE,
+		Fallback: map[kb.FallbackPolicy]api.FallbackPolicy{
+			kb.FallbackHold:    api.FallbackPolicy_FALLBACK_POLICY_HOLD,
+			kb.FallbackRequeue: api.FallbackPolicy_FALLBACK_POLICY_REQUEUE,
 		}[p.Fallback],
 	}
 	for _, v := range p.Versions {
@@ -268,7 +268,7 @@ func toProto(p kernelbroker.Profile) *api.Profile {
 	return out
 }
 
-func kernelToProto(k kernelbroker.Kernel) *api.KernelSpec {
+func kernelToProto(k kb.Kernel) *api.KernelSpec {
 	return &api.KernelSpec{
 		Profile: k.Profile, Version: k.Version, ImageDigest: k.ImageDigest, ImageSize: k.ImageSize,
 		InitrdDigest: k.InitrdDigest, InitrdSize: k.InitrdSize, Arguments: k.Arguments, BuildId: k.BuildID,
@@ -278,5 +278,5 @@ func kernelToProto(k kernelbroker.Kernel) *api.KernelSpec {
 
 // isMissing reports whether the broker says that something is not there.
 func isMissing(err error) bool {
-	return status.Code(err) == codes.NotFound || errors.Is(err, kernelbroker.ErrNotFound)
+	return status.Code(err) == codes.NotFound || errors.Is(err, kb.ErrNotFound)
 }

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
@@ -38,7 +38,7 @@ func (a *app) honoured(ctx context.Context, k *api.KernelSpec, image, config str
 	}
 	var unchecked []string
 	for _, argument := range k.GetArguments() {
-		if needs := kernelbroker.HonouredBy(argument); needs != nil {
+		if needs := kb.HonouredBy(argument); needs != nil {
 			unchecked = append(unchecked, fmt.Sprintf("%s (CONFIG_%s)", argument, strings.Join(needs, " or CONFIG_")))
 		}
 	}

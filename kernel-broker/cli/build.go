@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
@@ -154,7 +154,7 @@ func (r buildRequest) validate() error {
 	case r.where == whereLocal && (r.partition != "" || len(r.sbatch) > 0):
 		return usageError{errors.New("--partition and --sbatch are for --where slurm")}
 	}
-	if err := kernelbroker.ValidateProfileName(r.options.Name); err != nil {
+	if err := kb.ValidateProfileName(r.options.Name); err != nil {
 		return usageError{err}
 	}
 	return nil
@@ -223,7 +223,7 @@ func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
 // whether the result could be published.
 func (a *app) current(ctx context.Context, r *buildRequest) error {
 	if r.instrumented {
-		_, err := a.profileIfAny(ctx, r.options.Name+kernelbroker.InstrumentedSuffix)
+		_, err := a.profileIfAny(ctx, r.options.Name+kb.InstrumentedSuffix)
 		return err
 	}
 	if r.publish != publishAuto {

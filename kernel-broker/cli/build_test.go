@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
@@ -278,7 +278,7 @@ func TestPublishSigned(t *testing.T) {
 	if err != nil || ref != "mitgcm@1" {
 		t.Fatalf("%s, %v", ref, err)
 	}
-	if m := f.verify(t, trust, kernelbroker.Ref{Profile: "mitgcm", Version: 1}); m.Cluster != "alpha" {
+	if m := f.verify(t, trust, kb.Ref{Profile: "mitgcm", Version: 1}); m.Cluster != "alpha" {
 		t.Errorf("signed %+v", m)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
@@ -107,10 +107,10 @@ func (f foundRun) gives(recipe build.Recipe, instrumented bool) (gift, error) {
 	traced, id := f.result.Used().Any(), f.run.GetId()
 	slimmed, profiled := recipe.Slimming == build.SlimmingTrace, recipe.Optimisation.Profiled()
 	no := func(format string, args ...any) (gift, error) {
-		return gift{}, fmt.Errorf("run %d "+format+": %w", append(append([]any{id}, args...), kernelbroker.ErrFailedPrecondition)...)
+		return gift{}, fmt.Errorf("run %d "+format+": %w", append(append([]any{id}, args...), kb.ErrFailedPrecondition)...)
 	}
 	g := gift{trace: traced && slimmed, counters: f.counted() && profiled && !instrumented}
-	if want := recipe.Name + kernelbroker.InstrumentedSuffix; g.counters && f.run.GetKernelProfile() != want {
+	if want := recipe.Name + kb.InstrumentedSuffix; g.counters && f.run.GetKernelProfile() != want {
 		return no("was on the kernel %s: kernel %s is made from counters of %s (sbatch --kernel-profile=%s --kernel-profiling=pgo)",
 			runKernel(f.run), recipe.Name, want, recipe.Name)
 	}
@@ -190,7 +190,7 @@ func (f foundRun) keepTrace(cache string) (string, error) {
 	}
 	for _, node := range f.run.GetNodes() {
 		for _, file := range node.GetFiles() {
-			if file.GetName() == kernelbroker.ResultFile {
+			if file.GetName() == kb.ResultFile {
 				trace.Results = append(trace.Results, slim.JobResult{Node: node.GetName(), Digest: file.GetDigest()})
 			}
 		}
@@ -218,7 +218,7 @@ func (a *app) countersOf(ctx context.Context, f foundRun, cache string) ([]pipel
 	for _, archive := range f.result.PGO.Archives {
 		file := archiveOf(f.run, archive)
 		if file == nil {
-			return nil, fmt.Errorf("run %d: node %q did not deliver its counters, %s: %w", id, archive.Node, archive.Name, kernelbroker.ErrNotFound)
+			return nil, fmt.Errorf("run %d: node %q did not deliver its counters, %s: %w", id, archive.Node, archive.Name, kb.ErrNotFound)
 		}
 		if fetched[file.GetDigest()] {
 			continue // an agent that came back names it twice

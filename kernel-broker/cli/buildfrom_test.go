@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
@@ -64,7 +64,7 @@ func TestWhatARunGives(t *testing.T) {
 		got := map[gift]string{{trace: true}: "trace", {counters: true}: "counters", {trace: true, counters: true}: "both"}[gift{trace: g.trace, counters: g.counters}]
 		if err != nil {
 			got = err.Error()
-			if !errors.Is(err, kernelbroker.ErrFailedPrecondition) || g != (gift{}) {
+			if !errors.Is(err, kb.ErrFailedPrecondition) || g != (gift{}) {
 				t.Errorf("%s: %+v, %v", name, g, err)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 )
 
@@ -139,7 +139,7 @@ func TestQuarantineIsSeenAndReleased(t *testing.T) {
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
 	f.must(3, `"mitgcm@1" is not quarantined`, "profile", "release", "mitgcm@1")
 	f.must(3, `"mitgcm@1" is not quarantined`, "profile", "release", "mitgcm@1", "--dry-run")
-	ref := kernelbroker.Ref{Profile: "mitgcm", Version: 1}
+	ref := kb.Ref{Profile: "mitgcm", Version: 1}
 	for _, id := range []string{"a", "b"} {
 		if _, err := f.catalog.RecordBootFailure(t.Context(), catalog.BootFailure{ID: id, Ref: ref, Node: "n1", Cause: "n1: no word for 2m", Only: true, Threshold: 2}); err != nil {
 			t.Fatal(err)

@@ -6,14 +6,14 @@ import (
 	"os"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 )
 
 // A document is fetched when it is small, and no further than it was announced.
 func TestShowFetchesNoMoreThanWasAnnounced(t *testing.T) {
 	announced := uint64(0)
-	f, _, _ := lying(t, func(p *kernelbroker.Profile) {
+	f, _, _ := lying(t, func(p *kb.Profile) {
 		for i := range p.Versions {
 			if announced > 0 && len(p.Versions[i].Documents) > 0 {
 				p.Versions[i].Documents[0].Size = announced

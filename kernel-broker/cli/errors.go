@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // Exit codes, as the help text has them.
@@ -42,7 +42,7 @@ func (a *app) explain(err error) (int, string) {
 	}
 	made, isStatus := status.FromError(err)
 	if !isStatus {
-		for _, refusal := range []error{kernelbroker.ErrInvalid, kernelbroker.ErrNotFound, kernelbroker.ErrExists, kernelbroker.ErrFailedPrecondition, kernelbroker.ErrDenied} {
+		for _, refusal := range []error{kb.ErrInvalid, kb.ErrNotFound, kb.ErrExists, kb.ErrFailedPrecondition, kb.ErrDenied} {
 			if errors.Is(err, refusal) {
 				return exitRefused, err.Error()
 			}

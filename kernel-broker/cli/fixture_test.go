@@ -27,7 +27,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
@@ -96,11 +96,11 @@ func (f *files) Put(_ context.Context, digest string, _, offset uint64, source i
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.parts[digest] = data
-		return false, errors.Join(err, fmt.Errorf("the line is cut: %w", kernelbroker.ErrUnavailable))
+		return false, errors.Join(err, fmt.Errorf("the line is cut: %w", kb.ErrUnavailable))
 	}
 	sum := sha256.Sum256(data)
 	if digest != "sha256:"+hex.EncodeToString(sum[:]) {
-		return false, fmt.Errorf("artifact %q: other bytes: %w", digest, kernelbroker.ErrInvalid)
+		return false, fmt.Errorf("artifact %q: other bytes: %w", digest, kb.ErrInvalid)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,7 +117,7 @@ func (f *files) Open(_ context.Context, digest string) (io.ReadSeekCloser, uint6
 	defer f.mu.Unlock()
 	data, has := f.bytes[digest]
 	if !has {
-		return nil, 0, fmt.Errorf("artifact %q: %w", digest, kernelbroker.ErrNotFound)
+		return nil, 0, fmt.Errorf("artifact %q: %w", digest, kb.ErrNotFound)
 	}
 	return openFile{bytes.NewReader(data)}, uint64(len(data)), nil
 }
@@ -145,7 +145,7 @@ func (n *nodes) GetNode(_ context.Context, r *api.GetNodeRequest) (*api.GetNodeR
 			return &api.GetNodeResponse{Node: node}, nil
 		}
 	}
-	return nil, fmt.Errorf("node %q: %w", r.GetName(), kernelbroker.ErrNotFound)
+	return nil, fmt.Errorf("node %q: %w", r.GetName(), kb.ErrNotFound)
 }
 
 type jobs struct {
@@ -172,7 +172,7 @@ func (j *jobs) GetJob(_ context.Context, r *api.GetJobRequest) (*api.GetJobRespo
 			return &api.GetJobResponse{Job: job}, nil
 		}
 	}
-	return nil, fmt.Errorf("job %d: %w", r.GetJobId(), kernelbroker.ErrNotFound)
+	return nil, fmt.Errorf("job %d: %w", r.GetJobId(), kb.ErrNotFound)
 }
 
 // fixture is a broker: the real server and catalog over invented nodes and

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
@@ -22,7 +22,7 @@ func instrumented(r build.Recipe) error {
 		return nil
 	}
 	return fmt.Errorf("kernel %q: no kernel counts for it: its recipe does not say optimisation: %s or %s: %w",
-		r.Name, build.OptimisePGO, build.OptimisePGOSafe, kernelbroker.ErrFailedPrecondition)
+		r.Name, build.OptimisePGO, build.OptimisePGOSafe, kb.ErrFailedPrecondition)
 }
 
 // publishInstrumented registers the kernel of a build that counts, as the profile
@@ -39,7 +39,7 @@ func (a *app) publishInstrumented(ctx context.Context, p *pipeline.Pipeline, r b
 		return fmt.Errorf("kernel %q: the build left no kernel that counts (kernelctl kernel build log %s %s)", name, name, r.until)
 	}
 	register := registration{
-		profile: name + kernelbroker.InstrumentedSuffix, kernel: filepath.Join(step.Dir, build.ImageFile), manifest: filepath.Join(step.Dir, build.ManifestFile),
+		profile: name + kb.InstrumentedSuffix, kernel: filepath.Join(step.Dir, build.ImageFile), manifest: filepath.Join(step.Dir, build.ManifestFile),
 		description: "Counts for the build of " + name + ": slower than any other", makeDefault: true, signature: r.signature,
 	}
 	if p.Bench != nil {
@@ -49,7 +49,7 @@ func (a *app) publishInstrumented(ctx context.Context, p *pipeline.Pipeline, r b
 	if err != nil {
 		return err
 	}
-	parsed, err := kernelbroker.ParseRef(ref)
+	parsed, err := kb.ParseRef(ref)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -131,7 +131,7 @@ func (a *app) find(ctx context.Context, name string) (uint32, error) {
 		slices.Sort(near)
 		hint = " (it knows " + strings.Join(near[:min(len(near), 8)], ", ") + ")"
 	}
-	return 0, fmt.Errorf("the broker knows no job %s%s: %w", name, hint, kernelbroker.ErrNotFound)
+	return 0, fmt.Errorf("the broker knows no job %s%s: %w", name, hint, kb.ErrNotFound)
 }
 
 func (a *app) jobShow(ctx context.Context, name string, restart int64, watch bool) error {

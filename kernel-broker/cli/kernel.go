@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/site"
@@ -82,11 +82,11 @@ another kernel there.`,
 }
 
 func (a *app) register(ctx context.Context, r registration) (err error) {
-	if err := kernelbroker.ValidateProfileName(r.profile); err != nil {
+	if err := kb.ValidateProfileName(r.profile); err != nil {
 		return usageError{err}
 	}
 	// Mistakes are found, and secrets asked for, before anything takes its time.
-	if err := kernelbroker.ValidateArguments(r.arguments); err != nil {
+	if err := kb.ValidateArguments(r.arguments); err != nil {
 		return err
 	}
 	if _, err := site.Load(cmp.Or(a.site, site.DefaultPath)); err != nil {
@@ -118,7 +118,7 @@ func (a *app) register(ctx context.Context, r registration) (err error) {
 	if err != nil || ref == "" {
 		return err
 	}
-	parsed, err := kernelbroker.ParseRef(ref)
+	parsed, err := kb.ParseRef(ref)
 	if err != nil {
 		return err
 	}
@@ -263,7 +263,7 @@ func (r registration) read(profile *api.Profile) (*api.KernelSpec, []catalog.Art
 	if initrd != nil {
 		files = append(files, *initrd)
 	}
-	k, err := manifest.Kernel(kernelbroker.Ref{Profile: r.profile, Version: version}, r.arguments, image, initrd)
+	k, err := manifest.Kernel(kb.Ref{Profile: r.profile, Version: version}, r.arguments, image, initrd)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -296,7 +296,7 @@ func (a *app) kernelList(ctx context.Context, _ []string) error {
 }
 
 func (a *app) kernelShow(ctx context.Context, args []string) error {
-	ref, err := kernelbroker.ParseRef(args[0])
+	ref, err := kb.ParseRef(args[0])
 	if err != nil {
 		return usageError{err}
 	}
@@ -316,7 +316,7 @@ func (a *app) kernelShow(ctx context.Context, args []string) error {
 			return a.showVersion(v, from)
 		}
 	}
-	return fmt.Errorf("kernel profile %q has no version %d: %w", ref.Profile, ref.Version, kernelbroker.ErrNotFound)
+	return fmt.Errorf("kernel profile %q has no version %d: %w", ref.Profile, ref.Version, kb.ErrNotFound)
 }
 
 func kernelPage(p *page, v *api.ProfileVersion) {

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing/keys"
 )
@@ -125,7 +125,7 @@ func readSecret(path string) ([]byte, error) {
 	defer func() { _ = file.Close() }() // only read from
 	text, err := io.ReadAll(io.LimitReader(file, maxSecret+1))
 	if err == nil && len(text) > maxSecret {
-		err = fmt.Errorf("%s has more than %d bytes: %w", path, maxSecret, kernelbroker.ErrInvalid)
+		err = fmt.Errorf("%s has more than %d bytes: %w", path, maxSecret, kb.ErrInvalid)
 	}
 	return bytes.TrimRight(text, "\r\n"), err
 }
@@ -138,7 +138,7 @@ func (*app) ask(file string) keys.Ask {
 		}
 		terminal, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 		if err != nil {
-			return nil, fmt.Errorf("%s: there is no terminal to ask at; use --passphrase-file: %w", what, kernelbroker.ErrFailedPrecondition)
+			return nil, fmt.Errorf("%s: there is no terminal to ask at; use --passphrase-file: %w", what, kb.ErrFailedPrecondition)
 		}
 		defer func() { _ = terminal.Close() }() // it was only asked
 		if _, err := fmt.Fprintf(terminal, "%s: ", what); err != nil {

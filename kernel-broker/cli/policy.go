@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
@@ -113,4 +113,4 @@ func (a *app) policyCheck(_ context.Context, args []string) error {
 }
 
 // errDenied ends a command that has said everything already.
-var errDenied = fmt.Errorf("denied: %w", kernelbroker.ErrDenied)
+var errDenied = fmt.Errorf("denied: %w", kb.ErrDenied)

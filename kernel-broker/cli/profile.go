@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -159,7 +159,7 @@ func (a *app) profileCheck(ctx context.Context, args []string) error {
 		a.say("for a job %s", response.GetProviso())
 	}
 	return a.show(response, func(p *page) {
-		p.line("%s", kernelbroker.Ref{Profile: response.GetName(), Version: response.GetVersion()})
+		p.line("%s", kb.Ref{Profile: response.GetName(), Version: response.GetVersion()})
 	})
 }
 
@@ -184,7 +184,7 @@ func (a *app) profileRelease(ctx context.Context, text, reason string, dryRun bo
 	return nil
 }
 
-func (a *app) releasePreview(ctx context.Context, ref kernelbroker.Ref) error {
+func (a *app) releasePreview(ctx context.Context, ref kb.Ref) error {
 	profile, err := a.profile(ctx, ref.Profile)
 	if err != nil {
 		return err
@@ -194,10 +194,10 @@ func (a *app) releasePreview(ctx context.Context, ref kernelbroker.Ref) error {
 			continue
 		}
 		if v.GetQuarantine() == nil {
-			return fmt.Errorf("kernel %q is not quarantined: %w", ref, kernelbroker.ErrFailedPrecondition)
+			return fmt.Errorf("kernel %q is not quarantined: %w", ref, kb.ErrFailedPrecondition)
 		}
 		a.say("would release %s, quarantined since %s: %s", ref, clock(v.GetQuarantine().GetSince().AsTime()), v.GetQuarantine().GetReason())
 		return nil
 	}
-	return fmt.Errorf("kernel %q: %w", ref, kernelbroker.ErrNotFound)
+	return fmt.Errorf("kernel %q: %w", ref, kb.ErrNotFound)
 }

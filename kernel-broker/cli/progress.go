@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 )
@@ -46,7 +46,7 @@ log of that time.`,
 }
 
 func (a *app) status(name string) (graph.Status, error) {
-	if err := kernelbroker.ValidateProfileName(name); err != nil {
+	if err := kb.ValidateProfileName(name); err != nil {
 		return graph.Status{}, usageError{err}
 	}
 	cache, err := a.cacheDir()
@@ -140,7 +140,7 @@ func (a *app) buildLog(ctx context.Context, name, step string, follow bool) erro
 	}
 	file, err := os.Open(found.Log)
 	if errors.Is(err, fs.ErrNotExist) || found.Log == "" {
-		return fmt.Errorf("step %q of %q said nothing yet: %w", found.Name, name, kernelbroker.ErrNotFound)
+		return fmt.Errorf("step %q of %q said nothing yet: %w", found.Name, name, kb.ErrNotFound)
 	}
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func chooseStep(status graph.Status, name string) (graph.StepStatus, error) {
 		for _, step := range status.Steps {
 			names = append(names, step.Name)
 		}
-		return graph.StepStatus{}, fmt.Errorf("%q has no step %q, it has %v: %w", status.Name, name, names, kernelbroker.ErrNotFound)
+		return graph.StepStatus{}, fmt.Errorf("%q has no step %q, it has %v: %w", status.Name, name, names, kb.ErrNotFound)
 	}
 	var last graph.StepStatus
 	for _, step := range status.Steps {
@@ -191,7 +191,7 @@ func chooseStep(status graph.Status, name string) (graph.StepStatus, error) {
 		}
 	}
 	if last.Name == "" {
-		return last, fmt.Errorf("the build of %q began no step: %w", status.Name, kernelbroker.ErrNotFound)
+		return last, fmt.Errorf("the build of %q began no step: %w", status.Name, kb.ErrNotFound)
 	}
 	return last, nil
 }

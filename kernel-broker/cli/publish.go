@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
@@ -72,7 +72,7 @@ func argumentsOf(profile *api.Profile, s *signature) ([]string, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("kernel %q: its arguments %q would be signed for the next version, and nobody but the broker vouches for them: %w; "+
-				"sign it first (kernelctl kernel sign %s), or give --verify-key with the key that signed it: %w", k.Ref(), k.Arguments, err, k.Ref(), kernelbroker.ErrFailedPrecondition)
+				"sign it first (kernelctl kernel sign %s), or give --verify-key with the key that signed it: %w", k.Ref(), k.Arguments, err, k.Ref(), kb.ErrFailedPrecondition)
 		}
 		return k.Arguments, nil
 	}
@@ -190,7 +190,7 @@ func (a *app) fetch(ctx context.Context, digest string, size uint64, path string
 			}
 			n := uint64(len(part.GetData()))
 			if n > left {
-				return fmt.Errorf("the broker sends more than the %d bytes of artifact %s: %w", size, digest, kernelbroker.ErrInvalid)
+				return fmt.Errorf("the broker sends more than the %d bytes of artifact %s: %w", size, digest, kb.ErrInvalid)
 			}
 			if _, err := file.Write(part.GetData()); err != nil {
 				return err
@@ -199,7 +199,7 @@ func (a *app) fetch(ctx context.Context, digest string, size uint64, path string
 		}
 		got, err := catalog.DescribeFile(file.Name(), size)
 		if err == nil && got.Digest != digest {
-			err = fmt.Errorf("the broker's file has digest %s, not %s: %w", got.Digest, digest, kernelbroker.ErrInvalid)
+			err = fmt.Errorf("the broker's file has digest %s, not %s: %w", got.Digest, digest, kb.ErrInvalid)
 		}
 		return err
 	})
@@ -215,7 +215,7 @@ func (a *app) document(ctx context.Context, v *api.ProfileVersion, name string) 
 		}
 		if d.GetSize() > catalog.MaxDocument {
 			return nil, fmt.Errorf("document %q has %d bytes, at most %d are read; register the kernel as a new version, with a smaller one: %w",
-				name, d.GetSize(), catalog.MaxDocument, kernelbroker.ErrInvalid)
+				name, d.GetSize(), catalog.MaxDocument, kb.ErrInvalid)
 		}
 		return a.content(ctx, d.GetDigest(), d.GetSize())
 	}

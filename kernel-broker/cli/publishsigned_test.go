@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
@@ -30,7 +30,7 @@ func TestPublishSignsOnlyArgumentsThatWereSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := aCandidate(t, t.TempDir(), verdict.Benefit)
-	if ref, err := (publisher{app: a, signature: s}).Publish(t.Context(), c, new(strings.Builder)); !errors.Is(err, kernelbroker.ErrFailedPrecondition) ||
+	if ref, err := (publisher{app: a, signature: s}).Publish(t.Context(), c, new(strings.Builder)); !errors.Is(err, kb.ErrFailedPrecondition) ||
 		!strings.Contains(err.Error(), "kernelctl kernel sign mitgcm@1") {
 		t.Errorf("published %q, %v", ref, err)
 	}
@@ -39,7 +39,7 @@ func TestPublishSignsOnlyArgumentsThatWereSigned(t *testing.T) {
 	if err != nil || ref != "mitgcm@2" {
 		t.Fatalf("published %q, %v", ref, err)
 	}
-	if m := f.verify(t, trust, kernelbroker.Ref{Profile: "mitgcm", Version: 2}); !slices.Equal(m.Arguments, []string{"quiet", "nohz=off"}) {
+	if m := f.verify(t, trust, kb.Ref{Profile: "mitgcm", Version: 2}); !slices.Equal(m.Arguments, []string{"quiet", "nohz=off"}) {
 		t.Errorf("signed: %+v", m)
 	}
 }

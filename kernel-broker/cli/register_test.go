@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission"
 )
@@ -105,12 +105,12 @@ func TestRegisterWhatWasChecked(t *testing.T) {
 	})
 	f.must(0, "", "kernel", "register", "--profile", "mitgcm", "--kernel", image, "--initrd", initrd, "--manifest", manifest,
 		"--sign-key", key, "--cluster", "alpha")
-	ref := kernelbroker.Ref{Profile: "mitgcm", Version: 1}
+	ref := kb.Ref{Profile: "mitgcm", Version: 1}
 	v := f.version(t, ref)
 	if booted != want[0].Digest || v.Kernel.ImageDigest != want[0].Digest || v.Kernel.InitrdDigest != want[1].Digest {
 		t.Errorf("booted %s, registered %+v", booted, v.Kernel)
 	}
-	if !slices.ContainsFunc(v.Documents, func(d kernelbroker.Document) bool { return d.Digest == want[2].Digest }) {
+	if !slices.ContainsFunc(v.Documents, func(d kb.Document) bool { return d.Digest == want[2].Digest }) {
 		t.Errorf("its manifest %s is not among %+v", want[2].Digest, v.Documents)
 	}
 	if m := f.verify(t, trust, ref); m.Image.Digest != want[0].Digest || m.Initrd.Digest != want[1].Digest {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -32,7 +32,7 @@ whole profile; make another one the default first.`,
 }
 
 func (a *app) profileRetire(ctx context.Context, text, reason string, dryRun bool) error {
-	ref, err := kernelbroker.ParseRef(text)
+	ref, err := kb.ParseRef(text)
 	if err != nil {
 		return usageError{err}
 	}
@@ -56,7 +56,7 @@ func (a *app) profileRetire(ctx context.Context, text, reason string, dryRun boo
 	return nil
 }
 
-func (a *app) retirePreview(ctx context.Context, ref kernelbroker.Ref) error {
+func (a *app) retirePreview(ctx context.Context, ref kb.Ref) error {
 	profile, err := a.profile(ctx, ref.Profile)
 	if err != nil {
 		return err
@@ -73,10 +73,10 @@ func (a *app) retirePreview(ctx context.Context, ref kernelbroker.Ref) error {
 		}
 	}
 	if !named {
-		return fmt.Errorf("kernel %q: %w", ref, kernelbroker.ErrNotFound)
+		return fmt.Errorf("kernel %q: %w", ref, kb.ErrNotFound)
 	}
 	if left > 0 && ref.Version == profile.GetDefaultVersion() {
-		return fmt.Errorf("kernel %q is the default version, and there are others: %w", ref, kernelbroker.ErrFailedPrecondition)
+		return fmt.Errorf("kernel %q is the default version, and there are others: %w", ref, kb.ErrFailedPrecondition)
 	}
 	return nil
 }

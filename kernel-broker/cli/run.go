@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -179,7 +179,7 @@ func (a *app) runRequestCommand() *cobra.Command {
 
 func (a *app) runRequest(ctx context.Context, request *api.RequestRunRequest) error {
 	if (request.GetApplication() == "") == (request.GetProfile() == "") {
-		return usageError{fmt.Errorf("name an application, or a profile with --profile: %w", kernelbroker.ErrInvalid)}
+		return usageError{fmt.Errorf("name an application, or a profile with --profile: %w", kb.ErrInvalid)}
 	}
 	var err error
 	if request.RequestId, err = requestID(); err != nil {

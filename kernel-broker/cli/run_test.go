@@ -15,7 +15,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
@@ -39,7 +39,7 @@ func (r *runs) GetRun(_ context.Context, q *api.GetRunRequest) (*api.GetRunRespo
 			return &api.GetRunResponse{Run: run}, nil
 		}
 	}
-	return nil, fmt.Errorf("run %d: %w", q.GetId(), kernelbroker.ErrNotFound)
+	return nil, fmt.Errorf("run %d: %w", q.GetId(), kb.ErrNotFound)
 }
 
 func (r *runs) RequestRun(_ context.Context, q *api.RequestRunRequest) (*api.RequestRunResponse, error) {
@@ -81,7 +81,7 @@ func (f *fixture) store(result profiling.Result) *api.RunFile {
 	}
 	digest := artifact.DigestOf(content).String()
 	f.files.bytes[digest] = content
-	return &api.RunFile{Name: kernelbroker.ResultFile, Digest: digest, Size: uint64(len(content))}
+	return &api.RunFile{Name: kb.ResultFile, Digest: digest, Size: uint64(len(content))}
 }
 
 func (f *fixture) profiled() {

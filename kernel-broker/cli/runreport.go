@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/compare"
@@ -105,7 +105,7 @@ func (a *app) writeReport(made runreport.Report, to reportFiles) (written int, e
 			continue
 		}
 		if f.graph && graph == nil {
-			return written, fmt.Errorf("run %d has no call graph (sbatch --kernel-profiling=callgraph takes one): %w", made.Run.ID, kernelbroker.ErrFailedPrecondition)
+			return written, fmt.Errorf("run %d has no call graph (sbatch --kernel-profiling=callgraph takes one): %w", made.Run.ID, kb.ErrFailedPrecondition)
 		}
 		if err := writeTo(f.path, f.write); err != nil {
 			return written, err

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/runreport"
@@ -49,7 +49,7 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 // not whole.
 func (a *app) result(ctx context.Context, r *api.Run) (profiling.Result, error) {
 	if !hasResults(r) {
-		return profiling.Result{}, fmt.Errorf("run %d is %s and has no results%s: %w", r.GetId(), runState(r), forWhom(r), kernelbroker.ErrFailedPrecondition)
+		return profiling.Result{}, fmt.Errorf("run %d is %s and has no results%s: %w", r.GetId(), runState(r), forWhom(r), kb.ErrFailedPrecondition)
 	}
 	var results []profiling.Result
 	var missing []profiling.Partial
@@ -82,7 +82,7 @@ func forWhom(r *api.Run) string {
 // resultOf one node; nil when it has delivered none.
 func (a *app) resultOf(ctx context.Context, n *api.RunNode) (*profiling.Result, error) {
 	for _, f := range n.GetFiles() {
-		if f.GetName() != kernelbroker.ResultFile {
+		if f.GetName() != kb.ResultFile {
 			continue
 		}
 		content, err := a.content(ctx, f.GetDigest(), f.GetSize())

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/advice"
@@ -77,7 +77,7 @@ func (a *app) runOfJob(ctx context.Context, name string) (*api.Run, error) {
 			return r, nil
 		}
 	}
-	return nil, fmt.Errorf("job %s is not profiled, as far as the broker knows: %w", name, kernelbroker.ErrNotFound)
+	return nil, fmt.Errorf("job %s is not profiled, as far as the broker knows: %w", name, kb.ErrNotFound)
 }
 
 // watched is what was heard of a run so far.

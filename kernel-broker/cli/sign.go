@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
@@ -75,7 +75,7 @@ func (s *signature) open(ctx context.Context, a *app) error {
 // manifest is what is signed of a kernel. The floor never sinks: it is at least
 // that of every signature in the profile which is by a key that is known. Anybody
 // else's would have nodes refuse what they should boot, for good.
-func (s *signature) manifest(profile *api.Profile, k kernelbroker.Kernel) signing.Manifest {
+func (s *signature) manifest(profile *api.Profile, k kb.Kernel) signing.Manifest {
 	floor := s.floor
 	for _, v := range profile.GetVersions() {
 		if m, err := s.verified(v.GetEnvelope()); err == nil && m.Profile == k.Profile && m.Floor <= k.Version {
@@ -160,7 +160,7 @@ func (a *app) kernelSign(ctx context.Context, text string, s *signature, w witne
 		}
 		k := kernelOf(v.GetKernel())
 		if k.Ref() != ref {
-			return fmt.Errorf("kernel %q: the broker answers with kernel %q, which is not signed in its place: %w", ref, k.Ref(), kernelbroker.ErrFailedPrecondition)
+			return fmt.Errorf("kernel %q: the broker answers with kernel %q, which is not signed in its place: %w", ref, k.Ref(), kb.ErrFailedPrecondition)
 		}
 		whose, err := w.vouch(s, k, v.GetEnvelope())
 		if err != nil {
@@ -183,7 +183,7 @@ func (a *app) kernelSign(ctx context.Context, text string, s *signature, w witne
 		}
 		return err
 	}
-	return fmt.Errorf("kernel %q: %w", ref, kernelbroker.ErrNotFound)
+	return fmt.Errorf("kernel %q: %w", ref, kb.ErrNotFound)
 }
 
 // showSigned shows all that is signed, and whose word it is.
@@ -216,8 +216,8 @@ func (a *app) showSigned(m signing.Manifest, s *signature, whose string) {
 }
 
 // versionRef reads NAME@VERSION, where the version is not left out.
-func versionRef(text string) (kernelbroker.Ref, error) {
-	ref, err := kernelbroker.ParseRef(text)
+func versionRef(text string) (kb.Ref, error) {
+	ref, err := kb.ParseRef(text)
 	if err == nil && ref.Version == 0 {
 		err = fmt.Errorf("%q names no version; write %s@VERSION", text, text)
 	}
@@ -228,8 +228,8 @@ func versionRef(text string) (kernelbroker.Ref, error) {
 }
 
 // kernelOf is the inverse of kernelToProto.
-func kernelOf(k *api.KernelSpec) kernelbroker.Kernel {
-	return kernelbroker.Kernel{
+func kernelOf(k *api.KernelSpec) kb.Kernel {
+	return kb.Kernel{
 		Profile: k.GetProfile(), Version: k.GetVersion(), ImageDigest: k.GetImageDigest(), ImageSize: k.GetImageSize(),
 		InitrdDigest: k.GetInitrdDigest(), InitrdSize: k.GetInitrdSize(), Arguments: k.GetArguments(), BuildID: k.GetBuildId(),
 		Release: k.GetRelease(), Architecture: k.GetArchitecture(), Drivers: k.GetDrivers(), MinMemoryMiB: k.GetMinMemoryMib(),

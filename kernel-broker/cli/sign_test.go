@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing/keys"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
@@ -21,11 +21,11 @@ import (
 // what it is sent for that profile he keeps.
 type liar struct {
 	server.Catalog
-	lie func(*kernelbroker.Profile)
+	lie func(*kb.Profile)
 	got *[][]byte
 }
 
-func (l liar) Get(ctx context.Context, name string) (kernelbroker.Profile, error) {
+func (l liar) Get(ctx context.Context, name string) (kb.Profile, error) {
 	p, err := l.Catalog.Get(ctx, name)
 	if err == nil {
 		l.lie(&p)
@@ -33,14 +33,14 @@ func (l liar) Get(ctx context.Context, name string) (kernelbroker.Profile, error
 	return p, err
 }
 
-func (l liar) Sign(ctx context.Context, _ string, ref kernelbroker.Ref, envelope []byte) (kernelbroker.Profile, bool, error) {
+func (l liar) Sign(ctx context.Context, _ string, ref kb.Ref, envelope []byte) (kb.Profile, bool, error) {
 	*l.got = append(*l.got, envelope)
 	p, err := l.Catalog.Get(ctx, ref.Profile)
 	return p, true, err
 }
 
 // lying is a fixture whose broker lies, with mitgcm@1 and stock@1.
-func lying(t *testing.T, lie func(*kernelbroker.Profile)) (f *fixture, got *[][]byte, kernels string) {
+func lying(t *testing.T, lie func(*kb.Profile)) (f *fixture, got *[][]byte, kernels string) {
 	t.Helper()
 	got = new([][]byte)
 	f = newFixture(t, func(o *server.Options) { o.Catalog = liar{o.Catalog, lie, got} })
@@ -51,7 +51,7 @@ func lying(t *testing.T, lie func(*kernelbroker.Profile)) (f *fixture, got *[][]
 
 // envelope is signed with a key file, for the cluster alpha unless change says
 // otherwise.
-func envelope(t *testing.T, key string, k kernelbroker.Kernel, change func(*signing.Terms)) []byte {
+func envelope(t *testing.T, key string, k kb.Kernel, change func(*signing.Terms)) []byte {
 	t.Helper()
 	by, err := keys.Open(t.Context(), key, nil)
 	if err != nil {
@@ -94,12 +94,12 @@ func sign(key string, more ...string) []string {
 	return append([]string{"kernel", "sign", "mitgcm@1", "--sign-key", key, "--cluster", "alpha"}, more...)
 }
 
-var mitgcm1 = kernelbroker.Ref{Profile: "mitgcm", Version: 1}
+var mitgcm1 = kb.Ref{Profile: "mitgcm", Version: 1}
 
 // Another kernel under the name that was asked for is not signed, whoever vouches
 // for it.
 func TestSignOnlyWhatWasAsked(t *testing.T) {
-	f, got, kernels := lying(t, func(p *kernelbroker.Profile) { p.Versions[0].Kernel.Profile = "stock" })
+	f, got, kernels := lying(t, func(p *kb.Profile) { p.Versions[0].Kernel.Profile = "stock" })
 	key, _ := f.key(t)
 	image := filepath.Join(kernels, "mitgcm", "bzImage")
 	for _, more := range [][]string{nil, {"--as-described"}, {"--kernel", image}} {
@@ -162,17 +162,17 @@ func (f *fixture) put(t *testing.T, id string, raw []byte) {
 // A broker that describes a signed kernel otherwise gets no new signature for it.
 func TestSignNoOtherContent(t *testing.T) {
 	var raw []byte
-	lies := map[string]func(*kernelbroker.Kernel){
-		"initrd digest": func(k *kernelbroker.Kernel) {
+	lies := map[string]func(*kb.Kernel){
+		"initrd digest": func(k *kb.Kernel) {
 			k.InitrdDigest, k.InitrdSize = "sha256:"+strings.Repeat("ee", 32), 666
 		},
-		"image digest": func(k *kernelbroker.Kernel) { k.ImageDigest = "sha256:" + strings.Repeat("ee", 32) },
-		"arguments":    func(k *kernelbroker.Kernel) { k.Arguments = []string{"mitigations=off"} },
-		"drivers":      func(k *kernelbroker.Kernel) { k.Drivers = []string{"evil"} },
-		"least memory": func(k *kernelbroker.Kernel) { k.MinMemoryMiB = 1 << 40 },
+		"image digest": func(k *kb.Kernel) { k.ImageDigest = "sha256:" + strings.Repeat("ee", 32) },
+		"arguments":    func(k *kb.Kernel) { k.Arguments = []string{"mitigations=off"} },
+		"drivers":      func(k *kb.Kernel) { k.Drivers = []string{"evil"} },
+		"least memory": func(k *kb.Kernel) { k.MinMemoryMiB = 1 << 40 },
 	}
 	for field, lie := range lies {
-		f, got, kernels := lying(t, func(p *kernelbroker.Profile) {
+		f, got, kernels := lying(t, func(p *kb.Profile) {
 			p.Versions[0].Envelope = raw
 			if raw != nil {
 				lie(&p.Versions[0].Kernel)
@@ -270,7 +270,7 @@ func TestSignShowsWhatItSigns(t *testing.T) {
 func TestFloorOfWhomOneKnows(t *testing.T) {
 	var planted []byte
 	f := newFixture(t, func(o *server.Options) {
-		o.Catalog = liar{o.Catalog, func(p *kernelbroker.Profile) {
+		o.Catalog = liar{o.Catalog, func(p *kb.Profile) {
 			for i := range p.Versions {
 				if planted != nil {
 					p.Versions[i].Envelope = planted
@@ -291,7 +291,7 @@ func TestFloorOfWhomOneKnows(t *testing.T) {
 		arguments := append([]string{"kernel", "register", "--no-boot-test", "--profile", "mitgcm", "--kernel", image, "--driver", "virtio_net",
 			"--argument", fmt.Sprintf("n=%d", next), "--sign-key", mine, "--cluster", "alpha"}, more...)
 		f.must(0, words, arguments...)
-		if m := f.verify(t, trust, kernelbroker.Ref{Profile: "mitgcm", Version: next}); m.Floor != want {
+		if m := f.verify(t, trust, kb.Ref{Profile: "mitgcm", Version: next}); m.Floor != want {
 			t.Errorf("version %d has floor %d, want %d", next, m.Floor, want)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 )
 
@@ -25,7 +25,7 @@ func (f *fixture) key(t *testing.T) (path string, trust signing.Trust) {
 	return path, trust
 }
 
-func (f *fixture) version(t *testing.T, ref kernelbroker.Ref) kernelbroker.ProfileVersion {
+func (f *fixture) version(t *testing.T, ref kb.Ref) kb.ProfileVersion {
 	t.Helper()
 	p, err := f.catalog.Get(t.Context(), ref.Profile)
 	if err != nil {
@@ -38,7 +38,7 @@ func (f *fixture) version(t *testing.T, ref kernelbroker.Ref) kernelbroker.Profi
 	return v
 }
 
-func (f *fixture) verify(t *testing.T, trust signing.Trust, ref kernelbroker.Ref) signing.Manifest {
+func (f *fixture) verify(t *testing.T, trust signing.Trust, ref kb.Ref) signing.Manifest {
 	t.Helper()
 	v := f.version(t, ref)
 	verified, err := signing.Verify(v.Envelope, trust, v.Kernel, signing.Memory{}, time.Now())
@@ -88,16 +88,16 @@ func TestRegisterSigned(t *testing.T) {
 	f.must(2, "--cluster", register("--sign-key", path)...)
 	f.must(2, "--floor is part of a signature", register("--floor", "1")...)
 	f.must(0, "mitgcm applied", register(append(signed, "--floor", "1", "--reason", "first")...)...)
-	if m := f.verify(t, trust, kernelbroker.Ref{Profile: "mitgcm", Version: 1}); m.Floor != 1 || m.Expires.Sub(m.Made) != 365*24*time.Hour {
+	if m := f.verify(t, trust, kb.Ref{Profile: "mitgcm", Version: 1}); m.Floor != 1 || m.Expires.Sub(m.Made) != 365*24*time.Hour {
 		t.Errorf("signed: %+v", m)
 	}
 	// The floor never sinks, whoever forgets it.
 	f.must(0, "", register(append(signed, "--argument", "quiet", "--floor", "2")...)...)
 	f.must(0, "", register(append(signed, "--argument", "nosmt")...)...)
-	if m := f.verify(t, trust, kernelbroker.Ref{Profile: "mitgcm", Version: 3}); m.Floor != 2 {
+	if m := f.verify(t, trust, kb.Ref{Profile: "mitgcm", Version: 3}); m.Floor != 2 {
 		t.Errorf("signed: %+v", m)
 	}
-	v := f.version(t, kernelbroker.Ref{Profile: "mitgcm", Version: 1})
+	v := f.version(t, kb.Ref{Profile: "mitgcm", Version: 1})
 	if v.Kernel.BuildID != strings.Repeat("ab", 20) || v.Kernel.Release != "6.1.0-mitgcm" || strings.Join(v.Kernel.Drivers, " ") != "ext4 virtio_net" {
 		t.Errorf("kernel: %+v", v.Kernel)
 	}
@@ -114,7 +114,7 @@ func TestSignAnew(t *testing.T) {
 	dir, kernels := invented(t)
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
 	path, trust := f.key(t)
-	ref := kernelbroker.Ref{Profile: "mitgcm", Version: 1}
+	ref := kb.Ref{Profile: "mitgcm", Version: 1}
 	if out := f.must(0, "", "kernel", "show", "mitgcm"); !strings.Contains(out, "not signed") {
 		t.Errorf("shown:\n%s", out)
 	}
@@ -168,7 +168,7 @@ func TestUploadGoesOn(t *testing.T) {
 	f.files.cut = 1000
 	out := []string{"kernel", "register", "--no-boot-test", "--profile", "mitgcm", "--kernel", filepath.Join(kernel, "bzImage"), "--driver", "virtio_net"}
 	f.must(0, "going on at 1000 B", out...)
-	v := f.version(t, kernelbroker.Ref{Profile: "mitgcm", Version: 1})
+	v := f.version(t, kb.Ref{Profile: "mitgcm", Version: 1})
 	if has, err := f.files.has(v.Kernel.ImageDigest, v.Kernel.ImageSize); !has || err != nil {
 		t.Errorf("stored: %v, %v", has, err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -45,15 +45,15 @@ told to boot no older version by a signature's floor keeps to that.`,
 		Example: "  kernelctl profile rollback mitgcm --reason 'mitgcm@3 is slower on n12'",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
-			if err := kernelbroker.ValidateProfileName(args[0]); err != nil {
+			if err := kb.ValidateProfileName(args[0]); err != nil {
 				return usageError{err}
 			}
-			return a.promote(ctx, kernelbroker.Ref{Profile: args[0]}, reason)
+			return a.promote(ctx, kb.Ref{Profile: args[0]}, reason)
 		}),
 	}, &reason)
 }
 
-func (a *app) promote(ctx context.Context, ref kernelbroker.Ref, reason string) error {
+func (a *app) promote(ctx context.Context, ref kb.Ref, reason string) error {
 	id, err := requestID()
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (a *app) promote(ctx context.Context, ref kernelbroker.Ref, reason string) 
 	if err != nil {
 		return err
 	}
-	now := kernelbroker.Ref{Profile: ref.Profile, Version: response.GetProfile().GetDefaultVersion()}
+	now := kb.Ref{Profile: ref.Profile, Version: response.GetProfile().GetDefaultVersion()}
 	if response.GetChanged() {
 		a.say("%s is the default version now", now)
 	} else {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -20,11 +20,11 @@ const mostLacking = 8
 // takes the node away.
 func (r registration) meansStock() error {
 	switch {
-	case r.replaceStock && r.profile != kernelbroker.StockProfile:
-		return usageError{fmt.Errorf("--replace-stock goes with --profile %s", kernelbroker.StockProfile)}
-	case !r.replaceStock && r.profile == kernelbroker.StockProfile:
+	case r.replaceStock && r.profile != kb.StockProfile:
+		return usageError{fmt.Errorf("--replace-stock goes with --profile %s", kb.StockProfile)}
+	case !r.replaceStock && r.profile == kb.StockProfile:
 		return fmt.Errorf("profile %q is for the distribution's own kernel, which nodes boot after a reset and go back to after each job; other kernels belong into a profile of their own. "+
-			"--replace-stock registers it here all the same, and with --dry-run tells which nodes would lack a driver: %w", r.profile, kernelbroker.ErrFailedPrecondition)
+			"--replace-stock registers it here all the same, and with --dry-run tells which nodes would lack a driver: %w", r.profile, kb.ErrFailedPrecondition)
 	}
 	return nil
 }
@@ -32,7 +32,7 @@ func (r registration) meansStock() error {
 // noteStock says of a kernel that becomes a version of stock which nodes lack a
 // driver in it.
 func (a *app) noteStock(ctx context.Context, k *api.KernelSpec) error {
-	if k.GetProfile() != kernelbroker.StockProfile {
+	if k.GetProfile() != kb.StockProfile {
 		return nil
 	}
 	lacking, nodes, err := a.lacking(ctx, k)

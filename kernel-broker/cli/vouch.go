@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
@@ -45,7 +45,7 @@ func (w witness) validate() error {
 
 // vouch says by whose word a kernel is what the broker describes. Without any it
 // is an error that names what can be done.
-func (w witness) vouch(s *signature, k kernelbroker.Kernel, envelope []byte) (whose string, err error) {
+func (w witness) vouch(s *signature, k kb.Kernel, envelope []byte) (whose string, err error) {
 	if err := k.Validate(); err != nil {
 		return "", fmt.Errorf("the broker describes what is no kernel: %w", err)
 	}
@@ -61,7 +61,7 @@ func (w witness) vouch(s *signature, k kernelbroker.Kernel, envelope []byte) (wh
 	m, err := s.verified(envelope)
 	if err == nil {
 		if err := m.Describes(k); err != nil {
-			return "", fmt.Errorf("kernel %q: its signature by a key that is known contradicts the broker: %w: %w", k.Ref(), err, kernelbroker.ErrFailedPrecondition)
+			return "", fmt.Errorf("kernel %q: its signature by a key that is known contradicts the broker: %w: %w", k.Ref(), err, kb.ErrFailedPrecondition)
 		}
 		return "as its present signature says", nil
 	}
@@ -70,11 +70,11 @@ func (w witness) vouch(s *signature, k kernelbroker.Kernel, envelope []byte) (wh
 	}
 	return "", fmt.Errorf("kernel %q: nobody but the broker vouches for what it is: its present signature: %w; "+
 		"give --kernel with the files that it was built as, --verify-key with the key that signed it, or --as-described to take the broker's word: %w",
-		k.Ref(), err, kernelbroker.ErrFailedPrecondition)
+		k.Ref(), err, kb.ErrFailedPrecondition)
 }
 
 // compare holds what the broker says of a kernel to the files.
-func (w witness) compare(k kernelbroker.Kernel) error {
+func (w witness) compare(k kb.Kernel) error {
 	image, initrd, err := describeFiles(w.kernel, w.initrd)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (w witness) compare(k kernelbroker.Kernel) error {
 	var differs *signing.MismatchError
 	if errors.As(err, &differs) {
 		return fmt.Errorf("kernel %q is not what the files are: its %s is %q at the broker, theirs is %q: %w",
-			k.Ref(), differs.Field, differs.Have, differs.Signed, kernelbroker.ErrFailedPrecondition)
+			k.Ref(), differs.Field, differs.Have, differs.Signed, kb.ErrFailedPrecondition)
 	}
 	return err
 }

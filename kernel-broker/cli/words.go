@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -37,7 +37,7 @@ func refOf(v *api.ProfileVersion) string {
 
 // kernelRef is empty for no kernel.
 func kernelRef(profile string, version uint32) string {
-	return kernelbroker.Ref{Profile: profile, Version: version}.String()
+	return kb.Ref{Profile: profile, Version: version}.String()
 }
 
 func bytesOf(n uint64) string {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 const answer = "11          |0           |PENDING             |\n12          |4           |RUNNING             |\n"
@@ -48,7 +48,7 @@ func FuzzJobOf(f *testing.F) {
 		}
 		getenv := func(name string) string { return environment[name] }
 		wants := wantsKernel(getenv)
-		if ref, err := kernelbroker.ParseRef(profile); err == nil && wants == ref.IsStock() && profile != "" {
+		if ref, err := kb.ParseRef(profile); err == nil && wants == ref.IsStock() && profile != "" {
 			t.Errorf("profile %q: wanted is %v", profile, wants)
 		}
 		j, err := jobOf(getenv)

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // slack for a machine that does other things: the alternative is for ever.
@@ -149,7 +149,7 @@ func TestJobOf(t *testing.T) {
 		if j.reference != c.reference || j.whole != c.whole || (err == nil) != (c.wrong == "") {
 			t.Errorf("%v: %+v, %v", c.env, j, err)
 		}
-		if err != nil && (!errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), c.wrong)) {
+		if err != nil && (!errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), c.wrong)) {
 			t.Errorf("%v: %v", c.env, err)
 		}
 	}
@@ -158,7 +158,7 @@ func TestJobOf(t *testing.T) {
 func TestTallyForgetsWhatIsOld(t *testing.T) {
 	now := time.Now()
 	counts := tally{filepath.Join(t.TempDir(), "state")}
-	one := job{id: kernelbroker.JobID{Job: 1}}
+	one := job{id: kb.JobID{Job: 1}}
 	if n, err := counts.add(one, now); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -166,7 +166,7 @@ func TestTallyForgetsWhatIsOld(t *testing.T) {
 		t.Fatal(err)
 	}
 	later := now.Add(tallyAge + time.Hour)
-	if n, err := counts.add(job{id: kernelbroker.JobID{Job: 12}}, later); n != 1 || err != nil {
+	if n, err := counts.add(job{id: kb.JobID{Job: 12}}, later); n != 1 || err != nil {
 		t.Errorf("another job: %d, %v", n, err)
 	}
 	left, err := filepath.Glob(filepath.Join(counts.dir, "*"))

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
@@ -19,7 +19,7 @@ const profileVariable = "SPANK_KERNEL_PROFILE"
 // names exist in 22.05 and in 26.05. A component of a heterogeneous job has
 // hooks of its own, with its own id and nodes.
 type job struct {
-	id      kernelbroker.JobID
+	id      kb.JobID
 	profile string
 	nodes   []string // only of the prolog
 	// reference names just this job to scontrol. The last task of an array has
@@ -34,10 +34,10 @@ type job struct {
 // is the first thing that a hook looks at.
 func wantsKernel(getenv func(string) string) bool {
 	profile := getenv(profileVariable)
-	if profile == "" || profile == kernelbroker.StockProfile {
+	if profile == "" || profile == kb.StockProfile {
 		return false
 	}
-	ref, err := kernelbroker.ParseRef(profile)
+	ref, err := kb.ParseRef(profile)
 	return err != nil || !ref.IsStock()
 }
 
@@ -54,7 +54,7 @@ func jobOf(getenv func(string) string) (job, error) {
 		return job{}, err
 	}
 	if j.id.Job == 0 {
-		return job{}, fmt.Errorf("SLURM_JOB_ID is 0: %w", kernelbroker.ErrInvalid)
+		return job{}, fmt.Errorf("SLURM_JOB_ID is 0: %w", kb.ErrInvalid)
 	}
 	if getenv("SLURM_JOB_RESTART_COUNT") != "" {
 		if j.id.Restart, err = numberOf(getenv, "SLURM_JOB_RESTART_COUNT"); err != nil {
@@ -106,7 +106,7 @@ func pairOf(getenv func(string) string, first, between, second string) (string, 
 func numberOf(getenv func(string) string, name string) (uint32, error) {
 	n, err := strconv.ParseUint(getenv(name), 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("%s is %q, not a number: %w", name, getenv(name), kernelbroker.ErrInvalid)
+		return 0, fmt.Errorf("%s is %q, not a number: %w", name, getenv(name), kb.ErrInvalid)
 	}
 	return uint32(n), nil
 }

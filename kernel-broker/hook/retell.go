@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // commentColumns end in one behind which there is nothing; no comment is longer.
@@ -25,7 +25,7 @@ func (s scontrol) retell(ctx context.Context, j job, reason string) string {
 	}
 	for line := range strings.Lines(out) {
 		if has, comment, _ := strings.Cut(line, " "); has == id {
-			return kernelbroker.SlurmJob{AdminComment: strings.TrimSpace(comment)}.Retell(reason)
+			return kb.SlurmJob{AdminComment: strings.TrimSpace(comment)}.Retell(reason)
 		}
 	}
 	return reason

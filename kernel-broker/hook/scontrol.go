@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 )
 
@@ -81,7 +81,7 @@ func (s scontrol) rebooted(nodes []string) ([]string, error) {
 				state = value
 			}
 		}
-		if strings.Contains(state, "REBOOT_ISSUED") && !strings.HasPrefix(reason, kernelbroker.ReasonReturn) {
+		if strings.Contains(state, "REBOOT_ISSUED") && !strings.HasPrefix(reason, kb.ReasonReturn) {
 			others = append(others, name)
 		}
 	}
@@ -113,22 +113,22 @@ func stateOf(out string, job uint32) (restart uint32, state string, err error) {
 	for line := range strings.Lines(out) {
 		fields := strings.Split(strings.TrimSuffix(line, "\n"), "|")
 		if len(fields) != strings.Count(stateColumns, "|")+1 {
-			return 0, "", fmt.Errorf("line %.80q: %w", line, kernelbroker.ErrInvalid)
+			return 0, "", fmt.Errorf("line %.80q: %w", line, kb.ErrInvalid)
 		}
 		id, err := strconv.ParseUint(strings.TrimSpace(fields[0]), 10, 32)
 		if err != nil {
-			return 0, "", fmt.Errorf("line %.80q: %w", line, kernelbroker.ErrInvalid)
+			return 0, "", fmt.Errorf("line %.80q: %w", line, kb.ErrInvalid)
 		}
 		if uint32(id) != job {
 			continue
 		}
 		count, err := strconv.ParseUint(strings.TrimSpace(fields[1]), 10, 32)
 		if err != nil {
-			return 0, "", fmt.Errorf("line %.80q: %w", line, kernelbroker.ErrInvalid)
+			return 0, "", fmt.Errorf("line %.80q: %w", line, kb.ErrInvalid)
 		}
 		return uint32(count), strings.TrimSpace(fields[2]), nil
 	}
-	return 0, "", fmt.Errorf("job %d is not in the answer: %w", job, kernelbroker.ErrNotFound)
+	return 0, "", fmt.Errorf("job %d is not in the answer: %w", job, kb.ErrNotFound)
 }
 
 // hold puts the job back into the queue, held, with the reason where its user

@@ -16,7 +16,7 @@ import (
 	"os"
 	"path/filepath"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/cmdline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 )
@@ -47,9 +47,9 @@ type Artifacts interface {
 // Trust is the node's own say in what it boots. Errors wrap Booter.Refused when
 // the kernel is at fault.
 type Trust interface {
-	Allow(ctx context.Context, k kernelbroker.Kernel, envelope []byte) error
+	Allow(ctx context.Context, k kb.Kernel, envelope []byte) error
 	// Admit is Allow right before a load or a boot; it may remember what it saw.
-	Admit(ctx context.Context, k kernelbroker.Kernel, envelope []byte) error
+	Admit(ctx context.Context, k kb.Kernel, envelope []byte) error
 }
 
 // Tools loads and boots.
@@ -138,7 +138,7 @@ func (b *Booter) Admit(ctx context.Context, t decide.Target) error {
 }
 
 // initrd is the one that the kernel brings, or the node's own; nil for none.
-func (b *Booter) initrd(ctx context.Context, k kernelbroker.Kernel) (*os.File, error) {
+func (b *Booter) initrd(ctx context.Context, k kb.Kernel) (*os.File, error) {
 	switch {
 	case k.InitrdDigest != "":
 		return b.Artifacts.Sealed(ctx, k.InitrdDigest, k.InitrdSize)
@@ -162,7 +162,7 @@ func (b *Booter) commandLine(t decide.Target) (string, error) {
 		return "", err
 	}
 	line, err := cmdline.Compose(string(running), b.Keep, t.Kernel.Arguments, t.Token)
-	if errors.Is(err, kernelbroker.ErrInvalid) || errors.Is(err, kernelbroker.ErrFailedPrecondition) {
+	if errors.Is(err, kb.ErrInvalid) || errors.Is(err, kb.ErrFailedPrecondition) {
 		return "", fmt.Errorf("%w: %w", ErrKernel, err)
 	}
 	return line, err

@@ -14,7 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/cmdline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 )
@@ -70,12 +70,12 @@ func contentOf(file *os.File) string {
 	return string(raw[:n])
 }
 
-func (f *fake) Allow(context.Context, kernelbroker.Kernel, []byte) error {
+func (f *fake) Allow(context.Context, kb.Kernel, []byte) error {
 	f.asked = append(f.asked, "allow")
 	return f.refusal
 }
 
-func (f *fake) Admit(_ context.Context, _ kernelbroker.Kernel, envelope []byte) error {
+func (f *fake) Admit(_ context.Context, _ kb.Kernel, envelope []byte) error {
 	f.asked = append(f.asked, "admit "+string(envelope))
 	return f.refusal
 }
@@ -126,7 +126,7 @@ func booter(t interface {
 
 func target(image, initrd string) decide.Target {
 	return decide.Target{
-		Kernel: kernelbroker.Kernel{Profile: "mitgcm", Version: 3, ImageDigest: image, InitrdDigest: initrd, Arguments: []string{"nosmt"}},
+		Kernel: kb.Kernel{Profile: "mitgcm", Version: 3, ImageDigest: image, InitrdDigest: initrd, Arguments: []string{"nosmt"}},
 		Token:  strings.Repeat("0a", 16),
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // MaxLength is what an x86 kernel takes, less the closing zero.
@@ -68,25 +68,25 @@ func Value(arguments []string, name string) string {
 	return value
 }
 
-func sameName(a, b string) bool { return kernelbroker.Parameters{a}.Has(b) }
+func sameName(a, b string) bool { return kb.Parameters{a}.Has(b) }
 
 // Keep is what of the command line belongs to the node.
-type Keep kernelbroker.Parameters
+type Keep kb.Parameters
 
 // ours are the product's own, of which none belongs to the node.
-var ours = kernelbroker.Parameters{kernelbroker.BeginParameter, kernelbroker.TokenParameter}
+var ours = kb.Parameters{kb.BeginParameter, kb.TokenParameter}
 
 // Owns reports whether the argument's parameter belongs to the node. The
 // product's never do, whatever is kept.
 func (k Keep) Owns(argument string) bool {
-	return !ours.Has(argument) && kernelbroker.Parameters(k).Has(argument)
+	return !ours.Has(argument) && kb.Parameters(k).Has(argument)
 }
 
 // given is the command line without what is built into the running kernel. Of a
 // line that no agent made, as the boot loader's, that cannot be told.
 func given(running string) []string {
 	arguments := Split(running)
-	begin := kernelbroker.Parameters{kernelbroker.BeginParameter}
+	begin := kb.Parameters{kb.BeginParameter}
 	for i, argument := range slices.Backward(arguments) {
 		if begin.Has(argument) {
 			return arguments[i+1:]
@@ -97,13 +97,13 @@ func given(running string) []string {
 
 // Compose makes the next command line out of the running one.
 func Compose(running string, keep Keep, profile []string, token string) (string, error) {
-	if err := kernelbroker.ValidateArguments(profile); err != nil {
+	if err := kb.ValidateArguments(profile); err != nil {
 		return "", err
 	}
-	if err := kernelbroker.ValidateToken(token); err != nil {
+	if err := kb.ValidateToken(token); err != nil {
 		return "", err
 	}
-	next := []string{kernelbroker.BeginParameter}
+	next := []string{kb.BeginParameter}
 	for _, argument := range given(running) {
 		// An open quote would swallow everything after it, the token too.
 		closed := strings.Count(argument, `"`)%2 == 0
@@ -113,14 +113,14 @@ func Compose(running string, keep Keep, profile []string, token string) (string,
 	}
 	for _, argument := range profile {
 		if keep.Owns(argument) {
-			return "", fmt.Errorf("kernel argument %q belongs to the node, by boot.keep_arguments of its agent: %w", argument, kernelbroker.ErrFailedPrecondition)
+			return "", fmt.Errorf("kernel argument %q belongs to the node, by boot.keep_arguments of its agent: %w", argument, kb.ErrFailedPrecondition)
 		}
 		next = append(next, argument)
 	}
-	line := strings.Join(append(next, kernelbroker.TokenParameter+"="+token), " ")
+	line := strings.Join(append(next, kb.TokenParameter+"="+token), " ")
 	if len(line) > MaxLength {
 		return "", fmt.Errorf("kernel command line has %d bytes, at most %d are possible: %w",
-			len(line), MaxLength, kernelbroker.ErrFailedPrecondition)
+			len(line), MaxLength, kb.ErrFailedPrecondition)
 	}
 	return line, nil
 }

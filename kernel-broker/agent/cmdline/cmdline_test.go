@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 const (
@@ -84,12 +84,12 @@ func TestComposeRefuses(t *testing.T) {
 		token         string
 		want          error
 	}{
-		{"root by the profile", "", []string{"root=/dev/sdb"}, newToken, kernelbroker.ErrInvalid},
-		{"a kept name by the profile", "", []string{"net.ifnames=1"}, newToken, kernelbroker.ErrInvalid},
-		{"one that only this node keeps", "", []string{"site.rack=1"}, newToken, kernelbroker.ErrFailedPrecondition},
-		{"two arguments in one", "", []string{"quiet init=/bin/sh"}, newToken, kernelbroker.ErrInvalid},
-		{"no token", "", nil, "", kernelbroker.ErrInvalid},
-		{"too long", long, []string{"a=" + strings.Repeat("y", 200)}, newToken, kernelbroker.ErrFailedPrecondition},
+		{"root by the profile", "", []string{"root=/dev/sdb"}, newToken, kb.ErrInvalid},
+		{"a kept name by the profile", "", []string{"net.ifnames=1"}, newToken, kb.ErrInvalid},
+		{"one that only this node keeps", "", []string{"site.rack=1"}, newToken, kb.ErrFailedPrecondition},
+		{"two arguments in one", "", []string{"quiet init=/bin/sh"}, newToken, kb.ErrInvalid},
+		{"no token", "", nil, "", kb.ErrInvalid},
+		{"too long", long, []string{"a=" + strings.Repeat("y", 200)}, newToken, kb.ErrFailedPrecondition},
 	} {
 		if _, err := Compose(c.running, keep, c.profile, c.token); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", c.name, err)
@@ -105,7 +105,7 @@ func TestValue(t *testing.T) {
 	if got := Value(arguments, "root"); got != "/dev/b" {
 		t.Errorf("root: %q", got)
 	}
-	if got := Value(arguments, kernelbroker.TokenParameter); got != oldToken {
+	if got := Value(arguments, kb.TokenParameter); got != oldToken {
 		t.Errorf("token: %q", got)
 	}
 }
@@ -122,7 +122,7 @@ func FuzzCompose(f *testing.F) {
 		if len(line) > MaxLength {
 			t.Fatalf("%d bytes", len(line))
 		}
-		if got := Value(Split(line), kernelbroker.TokenParameter); got != newToken {
+		if got := Value(Split(line), kb.TokenParameter); got != newToken {
 			t.Fatalf("token %q in %q", got, line)
 		}
 		if again, err := Compose(line, keep, []string{argument}, newToken); err != nil || again != line {

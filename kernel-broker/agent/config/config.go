@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
@@ -106,19 +106,19 @@ func (t Trust) Required() bool {
 
 func (t Trust) validate() error {
 	if t.List == "" && t.Required() {
-		return fmt.Errorf("trust.require_signatures: there is no trust.list to judge them by: %w", kernelbroker.ErrInvalid)
+		return fmt.Errorf("trust.require_signatures: there is no trust.list to judge them by: %w", kb.ErrInvalid)
 	}
 	for key, path := range map[string]string{"list": t.List, "state": t.State} {
 		if path != "" && !filepath.IsAbs(path) {
-			return fmt.Errorf("trust.%s: %q is not an absolute path: %w", key, path, kernelbroker.ErrInvalid)
+			return fmt.Errorf("trust.%s: %q is not an absolute path: %w", key, path, kb.ErrInvalid)
 		}
 	}
 	if t.State == "" {
-		return fmt.Errorf("trust.state: is empty: %w", kernelbroker.ErrInvalid)
+		return fmt.Errorf("trust.state: is empty: %w", kb.ErrInvalid)
 	}
 	for _, pattern := range t.StockFiles {
 		if _, err := filepath.Match(pattern, ""); err != nil || !filepath.IsAbs(pattern) {
-			return fmt.Errorf("trust.stock_files: %q is no pattern of absolute paths: %w", pattern, kernelbroker.ErrInvalid)
+			return fmt.Errorf("trust.stock_files: %q is no pattern of absolute paths: %w", pattern, kb.ErrInvalid)
 		}
 	}
 	return nil
@@ -146,7 +146,7 @@ func Default() (Config, error) {
 			Scontrol:     "/usr/bin/scontrol",
 		},
 		Kexec:  Kexec{Program: "/usr/sbin/kexec", LoadArgs: []string{"-c", "-i"}, ExecuteArgs: []string{"-x", "-y"}},
-		Boot:   Boot{KeepArguments: kernelbroker.NodeParameters()},
+		Boot:   Boot{KeepArguments: kb.NodeParameters()},
 		Reboot: Reboot{Command: []string{"systemctl", "reboot"}},
 		Trust: Trust{
 			State:      "/var/lib/kernel-broker/trust.state",
@@ -184,7 +184,7 @@ func Parse(path string, raw []byte) (Config, error) {
 	start, first := c.Slurmd.Start, c.Slurmd.FirstStart
 	c.Slurmd.FirstStart = nil
 	if err := strictyaml.Decode(path, raw, &c); err != nil && !errors.Is(err, io.EOF) {
-		return Config{}, fmt.Errorf("%w: %w", err, kernelbroker.ErrInvalid)
+		return Config{}, fmt.Errorf("%w: %w", err, kb.ErrInvalid)
 	}
 	// The first start's default belongs to that of the others: who starts slurmd
 	// in another way wants that for the first one, too.
@@ -198,11 +198,11 @@ func Parse(path string, raw []byte) (Config, error) {
 }
 
 func (c Config) validate() error {
-	if err := kernelbroker.ValidateNodeName(c.Node); err != nil {
+	if err := kb.ValidateNodeName(c.Node); err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
 	if _, port, err := net.SplitHostPort(c.Broker); err != nil || port == "" {
-		return fmt.Errorf("broker: %q is not HOST:PORT: %w", c.Broker, kernelbroker.ErrInvalid)
+		return fmt.Errorf("broker: %q is not HOST:PORT: %w", c.Broker, kb.ErrInvalid)
 	}
 	if err := c.TLS.validate(); err != nil {
 		return err
@@ -213,26 +213,26 @@ func (c Config) validate() error {
 		{"proc", c.Proc}, {"sys", c.Sys},
 	} {
 		if !filepath.IsAbs(p.path) {
-			return fmt.Errorf("%s: %q is not an absolute path: %w", p.key, p.path, kernelbroker.ErrInvalid)
+			return fmt.Errorf("%s: %q is not an absolute path: %w", p.key, p.path, kb.ErrInvalid)
 		}
 	}
 	for key, path := range map[string]string{"boot.initrd": c.Boot.Initrd, "slurmd.scontrol": c.Slurmd.Scontrol} {
 		if path != "" && !filepath.IsAbs(path) {
-			return fmt.Errorf("%s: %q is not an absolute path: %w", key, path, kernelbroker.ErrInvalid)
+			return fmt.Errorf("%s: %q is not an absolute path: %w", key, path, kb.ErrInvalid)
 		}
 	}
 	if len(c.Reboot.Command) == 0 {
-		return fmt.Errorf("reboot.command: no command: %w", kernelbroker.ErrInvalid)
+		return fmt.Errorf("reboot.command: no command: %w", kb.ErrInvalid)
 	}
 	if err := c.Trust.validate(); err != nil {
 		return err
 	}
 	if len(c.Slurmd.Start) == 0 {
-		return fmt.Errorf("slurmd.start: no command: %w", kernelbroker.ErrInvalid)
+		return fmt.Errorf("slurmd.start: no command: %w", kb.ErrInvalid)
 	}
 	if systemctl(c.Slurmd.Start) && len(c.Slurmd.FirstStart) > 0 && !systemctl(c.Slurmd.FirstStart) {
 		return fmt.Errorf("slurmd.first_start: %q starts slurmd beside the unit that slurmd.start names, under the agent's own restrictions; set it to []: %w",
-			c.Slurmd.FirstStart, kernelbroker.ErrInvalid)
+			c.Slurmd.FirstStart, kb.ErrInvalid)
 	}
 	for _, d := range []struct {
 		key   string
@@ -241,14 +241,14 @@ func (c Config) validate() error {
 		{"slurmd.start_timeout", c.Slurmd.StartTimeout}, {"slurmd.stop_timeout", c.Slurmd.StopTimeout}, {"broker_grace", c.BrokerGrace},
 	} {
 		if d.value <= 0 || d.value > time.Hour {
-			return fmt.Errorf("%s: %v is not within 0 to 1h: %w", d.key, d.value, kernelbroker.ErrInvalid)
+			return fmt.Errorf("%s: %v is not within 0 to 1h: %w", d.key, d.value, kb.ErrInvalid)
 		}
 	}
 	if err := c.Profiling.validate(); err != nil {
 		return err
 	}
 	if c.Cache.MaxBytes < 1<<20 {
-		return fmt.Errorf("cache.max_bytes: %d is less than 1 MiB: %w", c.Cache.MaxBytes, kernelbroker.ErrInvalid)
+		return fmt.Errorf("cache.max_bytes: %d is less than 1 MiB: %w", c.Cache.MaxBytes, kb.ErrInvalid)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 const broker = "broker: b:7440\n"
@@ -83,7 +83,7 @@ func TestFirstStartFollowsStart(t *testing.T) {
 		}
 	}
 	_, err := Parse("agent.yaml", []byte(broker+"slurmd: {start: [/usr/bin/systemctl, restart, slurmd], first_start: [/usr/sbin/slurmd]}\n"))
-	if !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), "slurmd.first_start") {
+	if !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), "slurmd.first_start") {
 		t.Errorf("a slurmd beside its unit: %v", err)
 	}
 }
@@ -109,7 +109,7 @@ func TestParseRefuses(t *testing.T) {
 		"any overhead":   {broker + "profiling: {overhead_percent: 51}\n", "overhead_percent"},
 	} {
 		_, err := Parse("agent.yaml", []byte(c.text))
-		if !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+		if !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"reflect"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // A configuration that is taken holds to what was checked of it, and is all that
@@ -20,7 +20,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := Parse("agent.yaml", text)
 		if err != nil {
-			if !errors.Is(err, kernelbroker.ErrInvalid) {
+			if !errors.Is(err, kb.ErrInvalid) {
 				t.Errorf("%q: %v", text, err)
 			}
 			return

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // Profiling of jobs.
@@ -40,21 +40,21 @@ func (p Profiling) validate() error {
 	}
 	for _, path := range paths {
 		if !filepath.IsAbs(path) {
-			return fmt.Errorf("profiling: %q is not an absolute path: %w", path, kernelbroker.ErrInvalid)
+			return fmt.Errorf("profiling: %q is not an absolute path: %w", path, kb.ErrInvalid)
 		}
 		if _, err := filepath.Match(path, ""); err != nil {
-			return fmt.Errorf("profiling.cgroups: %q: %w: %w", path, kernelbroker.ErrInvalid, err)
+			return fmt.Errorf("profiling.cgroups: %q: %w: %w", path, kb.ErrInvalid, err)
 		}
 	}
 	if p.MaxBytes < 1<<16 || p.MaxBytes > 1<<30 {
-		return fmt.Errorf("profiling.max_bytes: %d is not within 64 KiB to 1 GiB: %w", p.MaxBytes, kernelbroker.ErrInvalid)
+		return fmt.Errorf("profiling.max_bytes: %d is not within 64 KiB to 1 GiB: %w", p.MaxBytes, kb.ErrInvalid)
 	}
 	// Written so that it refuses what is no number, too.
 	if bounded := p.OverheadPercent >= 0.1 && p.OverheadPercent <= 50; !bounded && p.OverheadPercent != 0 {
-		return fmt.Errorf("profiling.overhead_percent: %v is neither within 0.1 to 50 nor 0, which is no bound: %w", p.OverheadPercent, kernelbroker.ErrInvalid)
+		return fmt.Errorf("profiling.overhead_percent: %v is neither within 0.1 to 50 nor 0, which is no bound: %w", p.OverheadPercent, kb.ErrInvalid)
 	}
 	if p.Settle < 0 || p.Settle > time.Minute {
-		return fmt.Errorf("profiling.settle: %v is not within 0 to 1m, which is what a load may take: %w", p.Settle, kernelbroker.ErrInvalid)
+		return fmt.Errorf("profiling.settle: %v is not within 0 to 1m, which is what a load may take: %w", p.Settle, kb.ErrInvalid)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // TLS is how the node proves who it is.
@@ -37,13 +37,13 @@ func defaultTLS() TLS {
 
 func (t TLS) validate() error {
 	if t.Mode != TLSOwn && t.Mode != TLSSite && t.Mode != TLSNone {
-		return fmt.Errorf("tls.mode: %q is none of own, site and none: %w", t.Mode, kernelbroker.ErrInvalid)
+		return fmt.Errorf("tls.mode: %q is none of own, site and none: %w", t.Mode, kb.ErrInvalid)
 	}
 	for key, path := range map[string]string{
 		"dir": t.Dir, "token": t.Token, "certificate": t.Certificate, "key": t.Key, "authorities": t.Authorities,
 	} {
 		if !filepath.IsAbs(path) {
-			return fmt.Errorf("tls.%s: %q is not an absolute path: %w", key, path, kernelbroker.ErrInvalid)
+			return fmt.Errorf("tls.%s: %q is not an absolute path: %w", key, path, kb.ErrInvalid)
 		}
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
 )
 
@@ -24,7 +24,7 @@ func Next(wish *Wish, o Observed, now time.Time) Action {
 }
 
 // Wanted returns the target that the wish asks for and that does not run.
-func Wanted(wish *Wish, boot kernelbroker.Boot) (Target, bool) {
+func Wanted(wish *Wish, boot kb.Boot) (Target, bool) {
 	if wish == nil || wish.Kernel == nil {
 		return Target{}, false
 	}
@@ -114,7 +114,7 @@ func (j *judge) stateWanted() nodestate.State {
 		return j.o.State // the last word of this boot stands
 	}
 	if j.alone() {
-		want.Profile = kernelbroker.StockProfile
+		want.Profile = kb.StockProfile
 	}
 	return want
 }
@@ -199,7 +199,7 @@ func (j *judge) refusal(target Target) (Fault, error) {
 		return KernelFault, fmt.Errorf("kernel %q: build id %s came up, %s was expected",
 			target.Kernel.Ref(), j.o.Boot.BuildID, target.Kernel.BuildID)
 	}
-	if err := kernelbroker.ValidateToken(target.Token); err != nil {
+	if err := kb.ValidateToken(target.Token); err != nil {
 		return NodeFault, err
 	}
 	if err := target.Kernel.CheckFits(j.o.Inventory); err != nil {
@@ -229,7 +229,7 @@ func (j *judge) slurmdMayRun() bool {
 // slurmd, started anew, claims the boot that slurmctld waits for. On another
 // kernel than stock there is nothing to hurry for: plain jobs may not have it.
 func (j *judge) stranded() bool {
-	if !j.o.Awaited || j.o.Fresh || !j.o.Slurmd.Running || j.o.State.Profile != kernelbroker.StockProfile {
+	if !j.o.Awaited || j.o.Fresh || !j.o.Slurmd.Running || j.o.State.Profile != kb.StockProfile {
 		return false
 	}
 	return j.wish != nil && j.slurmdMayRun() || j.alone()

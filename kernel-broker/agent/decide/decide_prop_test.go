@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // anyWish is whatever a broker may say, the odd as well.
@@ -27,10 +27,10 @@ func anyWish(t *rapid.T, generation uint64, now time.Time) Wish {
 	}
 	// A broker that names what it does not vouch for is odd, and possible.
 	if w.Attested || rapid.IntRange(0, 4).Draw(t, "claims") == 0 {
-		w.Running = kernelbroker.Ref{Profile: rapid.SampledFrom([]string{"stock", "mitgcm"}).Draw(t, "running"), Version: 1}
+		w.Running = kb.Ref{Profile: rapid.SampledFrom([]string{"stock", "mitgcm"}).Draw(t, "running"), Version: 1}
 	}
 	if rapid.IntRange(0, 3).Draw(t, "switch") > 0 {
-		k := rapid.SampledFrom([]kernelbroker.Kernel{stock, fast}).Draw(t, "kernel")
+		k := rapid.SampledFrom([]kb.Kernel{stock, fast}).Draw(t, "kernel")
 		switch rapid.IntRange(0, 19).Draw(t, "flaw") {
 		case 0:
 			k.Drivers = nil

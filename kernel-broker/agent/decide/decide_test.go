@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
 )
 
-func ref(profile string) kernelbroker.Ref { return kernelbroker.Ref{Profile: profile, Version: 1} }
+func ref(profile string) kb.Ref { return kb.Ref{Profile: profile, Version: 1} }
 
 // question is one; the functions below change one thing of a stock node
 // that serves and whose file says so.
@@ -24,8 +24,8 @@ type question struct {
 func serving() *question {
 	q := &question{now: start, wish: &Wish{Generation: 5, Attested: true, Running: ref("stock"), SlurmdAllowed: true, SlurmdStart: 1}}
 	q.o = Observed{
-		Boot:      kernelbroker.Boot{BootID: "b", BuildID: stock.BuildID, Release: "6.1"},
-		Inventory: kernelbroker.Inventory{Architecture: "x86_64", MemoryMiB: 512, Drivers: []string{"virtio_net"}},
+		Boot:      kb.Boot{BootID: "b", BuildID: stock.BuildID, Release: "6.1"},
+		Inventory: kb.Inventory{Architecture: "x86_64", MemoryMiB: 512, Drivers: []string{"virtio_net"}},
 		Fresh:     true,
 		Slurmd:    Slurmd{Running: true, Mark: Started, Start: 1},
 		GraceEnds: start.Add(30 * time.Second),
@@ -39,7 +39,7 @@ func (q *question) written() {
 	q.o.State = (&judge{wish: q.wish, o: q.o, now: q.now}).stateWanted()
 }
 
-func (q *question) wants(k kernelbroker.Kernel, token string) {
+func (q *question) wants(k kb.Kernel, token string) {
 	q.wish.Kernel, q.wish.Token, q.wish.SlurmdAllowed = &k, token, false
 }
 

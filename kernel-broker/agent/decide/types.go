@@ -16,7 +16,7 @@ import (
 	"reflect"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
 )
 
@@ -24,12 +24,12 @@ import (
 type Wish struct {
 	Generation uint64
 	// Kernel is nil when what runs shall stay.
-	Kernel *kernelbroker.Kernel
+	Kernel *kb.Kernel
 	Token  string
 	// Envelope is the kernel's signature; empty for none.
 	Envelope []byte
 	Attested bool
-	Running  kernelbroker.Ref
+	Running  kb.Ref
 	Jobs     []uint32
 	// Lost are jobs that have the node and whose kernel it has lost.
 	Lost            []uint32
@@ -48,7 +48,7 @@ type Wish struct {
 // Target is a kernel with the token to boot it with. The token makes two boots
 // of the same kernel different.
 type Target struct {
-	Kernel kernelbroker.Kernel
+	Kernel kb.Kernel
 	Token  string
 	// Envelope is the kernel's signature.
 	Envelope []byte
@@ -129,8 +129,8 @@ type Slurmd struct {
 
 // Observed is what the node shows.
 type Observed struct {
-	Boot      kernelbroker.Boot
-	Inventory kernelbroker.Inventory
+	Boot      kb.Boot
+	Inventory kb.Inventory
 	// Fresh: the wish came over the stream that is up now.
 	Fresh  bool
 	Switch Switch

@@ -9,14 +9,14 @@ import (
 
 	"pgregory.net/rapid"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
 )
 
 const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-func kernel(profile, build string) kernelbroker.Kernel {
-	return kernelbroker.Kernel{
+func kernel(profile, build string) kb.Kernel {
+	return kb.Kernel{
 		Profile: profile, Version: 1, ImageDigest: digest, ImageSize: 1, BuildID: build, Release: "6.1", Architecture: "x86_64",
 		Drivers: []string{"virtio_net"},
 	}
@@ -55,8 +55,8 @@ func newWorld(t *rapid.T, bootToken string) *world {
 func (w *world) boot(bootToken, build string) {
 	w.holds, w.announced, w.wish = nil, 0, nil
 	w.o = Observed{
-		Boot:      kernelbroker.Boot{BootID: "b" + token(len(w.trace)), BuildID: build, Release: "6.1", Token: bootToken},
-		Inventory: kernelbroker.Inventory{Architecture: "x86_64", MemoryMiB: 512, Drivers: []string{"virtio_net"}},
+		Boot:      kb.Boot{BootID: "b" + token(len(w.trace)), BuildID: build, Release: "6.1", Token: bootToken},
+		Inventory: kb.Inventory{Architecture: "x86_64", MemoryMiB: 512, Drivers: []string{"virtio_net"}},
 		GraceEnds: w.now.Add(30 * time.Second),
 	}
 	w.trace = append(w.trace, "boot "+bootToken)

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
@@ -28,7 +28,7 @@ import (
 // for no other.
 func (e *Enroller) enrol(ctx context.Context, token mtls.Token) error {
 	if token.Node != e.options.Node {
-		return fmt.Errorf("token in %q is for node %q, this is %q: %w", e.options.TokenFile, token.Node, e.options.Node, kernelbroker.ErrInvalid)
+		return fmt.Errorf("token in %q is for node %q, this is %q: %w", e.options.TokenFile, token.Node, e.options.Node, kb.ErrInvalid)
 	}
 	key, err := e.nextKey()
 	if err != nil {
@@ -118,14 +118,14 @@ func (e *Enroller) keep(key crypto.Signer, c *api.Credentials) error {
 		return fmt.Errorf("authorities from the broker: %w", err)
 	}
 	if len(chain) == 0 || len(authorities) == 0 {
-		return fmt.Errorf("certificate from the broker: %d in its chain, %d authorities: %w", len(chain), len(authorities), kernelbroker.ErrInvalid)
+		return fmt.Errorf("certificate from the broker: %d in its chain, %d authorities: %w", len(chain), len(authorities), kb.ErrInvalid)
 	}
 	name, err := mtls.NameOf(chain[0])
 	if err != nil {
 		return err
 	}
 	if name.Role != mtls.Node || name.Name != e.options.Node {
-		return fmt.Errorf("certificate from the broker is of %s: %w", name, kernelbroker.ErrInvalid)
+		return fmt.Errorf("certificate from the broker is of %s: %w", name, kb.ErrInvalid)
 	}
 	return e.options.Paths.Keep(key, chain, authorities)
 }

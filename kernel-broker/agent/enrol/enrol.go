@@ -20,7 +20,7 @@ import (
 	"net"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
@@ -134,10 +134,10 @@ func (e *Enroller) own(now time.Time) (mtls.Peer, error) {
 		return own, err
 	}
 	if own.Name.Role != mtls.Node || own.Name.Name != e.options.Node {
-		return own, fmt.Errorf("certificate is of %s and not of node %q: %w", own.Name, e.options.Node, kernelbroker.ErrInvalid)
+		return own, fmt.Errorf("certificate is of %s and not of node %q: %w", own.Name, e.options.Node, kb.ErrInvalid)
 	}
 	if now.After(own.Certificate.NotAfter) {
-		return own, fmt.Errorf("certificate ended at %s: %w", own.Certificate.NotAfter.UTC().Format(time.RFC3339), kernelbroker.ErrUnauthenticated)
+		return own, fmt.Errorf("certificate ended at %s: %w", own.Certificate.NotAfter.UTC().Format(time.RFC3339), kb.ErrUnauthenticated)
 	}
 	return own, nil
 }

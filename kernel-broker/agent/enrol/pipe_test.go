@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // A token's file that is a pipe does not keep the agent from renewing.
@@ -24,7 +24,7 @@ func TestATokenThatIsNoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, words := range map[string]string{pipe: "is no regular file", "/dev/zero": "is no regular file", large: "has more than 4096 bytes"} {
-		if _, err := readToken(path); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), "token: "+path+" "+words) {
+		if _, err := readToken(path); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), "token: "+path+" "+words) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -23,7 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/inventory"
 )
 
@@ -101,7 +101,7 @@ func modules(path string) (set, error) {
 	for line := range strings.Lines(string(text)) {
 		name, _, found := strings.Cut(line, " ")
 		if !found || name == "" {
-			return nil, fmt.Errorf("file %q: %q is no module: %w", path, line, kernelbroker.ErrInvalid)
+			return nil, fmt.Errorf("file %q: %q is no module: %w", path, line, kb.ErrInvalid)
 		}
 		loaded.add(name)
 	}
@@ -178,7 +178,7 @@ func (d devices) addPCI(dir string) error {
 			return nil
 		}
 		if !pciNumber.MatchString(number) {
-			return fmt.Errorf("%s %q: %w", name, number, kernelbroker.ErrInvalid)
+			return fmt.Errorf("%s %q: %w", name, number, kb.ErrInvalid)
 		}
 		id[i] = number[2:]
 	}

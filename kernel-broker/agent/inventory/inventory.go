@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/cmdline"
 )
 
@@ -26,8 +26,8 @@ var memoryFilesystems = map[string]bool{"rootfs": true, "ramfs": true, "tmpfs": 
 
 // Read looks at the node through the proc and sys file systems mounted there.
 // The extra drivers are ones that the site knows to be needed.
-func Read(proc, sys string, extra []string) (kernelbroker.Inventory, error) {
-	var found kernelbroker.Inventory
+func Read(proc, sys string, extra []string) (kb.Inventory, error) {
+	var found kb.Inventory
 	var err error
 	if found.Architecture, err = architecture(); err != nil {
 		return found, err
@@ -73,12 +73,12 @@ func memory(path string) (uint64, error) {
 		if len(fields) >= 2 && fields[0] == "MemTotal:" {
 			kib, err := strconv.ParseUint(fields[1], 10, 64)
 			if err != nil {
-				return 0, fmt.Errorf("file %q: %q: %w", path, line, kernelbroker.ErrInvalid)
+				return 0, fmt.Errorf("file %q: %q: %w", path, line, kb.ErrInvalid)
 			}
 			return kib / 1024, nil
 		}
 	}
-	return 0, fmt.Errorf("file %q has no MemTotal: %w", path, kernelbroker.ErrInvalid)
+	return 0, fmt.Errorf("file %q has no MemTotal: %w", path, kb.ErrInvalid)
 }
 
 // cpus counts a list of ranges like 0-3,8.
@@ -96,7 +96,7 @@ func cpus(path string) (uint32, error) {
 		a, errA := strconv.ParseUint(first, 10, 16)
 		b, errB := strconv.ParseUint(last, 10, 16)
 		if errA != nil || errB != nil || b < a {
-			return 0, fmt.Errorf("file %q: %q: %w", path, part, kernelbroker.ErrInvalid)
+			return 0, fmt.Errorf("file %q: %q: %w", path, part, kb.ErrInvalid)
 		}
 		count += b - a + 1
 	}
@@ -105,7 +105,7 @@ func cpus(path string) (uint32, error) {
 
 // root fills in the root device and file system and returns the drivers that
 // both need. The root of a node that boots from memory needs none.
-func root(proc, sys string, found *kernelbroker.Inventory) ([]string, error) {
+func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 	mountinfo, err := os.ReadFile(filepath.Join(proc, "self/mountinfo"))
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func root(proc, sys string, found *kernelbroker.Inventory) ([]string, error) {
 	arguments := cmdline.Split(string(line))
 	top, ok := at(mounts, "/")
 	if !ok {
-		return nil, fmt.Errorf("nothing is mounted on /: %w", kernelbroker.ErrNotFound)
+		return nil, fmt.Errorf("nothing is mounted on /: %w", kb.ErrNotFound)
 	}
 	var drivers []string
 	if top.Filesystem == "overlay" {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // machine is a fake /proc and /sys.
@@ -60,7 +60,7 @@ func (m *machine) virtio() {
 
 func (m *machine) mounts(text string) { m.file(m.proc, "self/mountinfo", text) }
 
-func (m *machine) read() kernelbroker.Inventory {
+func (m *machine) read() kb.Inventory {
 	m.t.Helper()
 	got, err := Read(m.proc, m.sys, nil)
 	if err != nil {
@@ -69,7 +69,7 @@ func (m *machine) read() kernelbroker.Inventory {
 	return got
 }
 
-func (m *machine) want(got kernelbroker.Inventory, device, filesystem string, drivers ...string) {
+func (m *machine) want(got kb.Inventory, device, filesystem string, drivers ...string) {
 	m.t.Helper()
 	if got.RootDevice != device || got.RootFilesystem != filesystem || !slices.Equal(got.Drivers, drivers) {
 		m.t.Errorf("got %+v", got)

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // Mount is one line of /proc/self/mountinfo, as far as it matters here.
@@ -27,7 +27,7 @@ func ParseMounts(text string) ([]Mount, error) {
 		before, after, has := strings.Cut(strings.TrimRight(line, "\n"), " - ")
 		left, right := strings.Fields(before), strings.Fields(after)
 		if !has || len(left) < 6 || len(right) < 2 {
-			return nil, fmt.Errorf("mount %q: %w", line, kernelbroker.ErrInvalid)
+			return nil, fmt.Errorf("mount %q: %w", line, kb.ErrInvalid)
 		}
 		m := Mount{Device: left[2], Point: unescape(left[4]), Filesystem: right[0], Source: unescape(right[1])}
 		if len(right) > 2 {

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // Bounds of the steps. Loading reads the whole image and initrd, slowly so on
@@ -81,7 +81,7 @@ func (k Kexec) Load(ctx context.Context, image, initrd *os.File, commandLine str
 	}
 	if !loaded {
 		return fmt.Errorf("program %q said that it loaded %q, the kernel holds nothing: %w",
-			k.Program, image.Name(), kernelbroker.ErrFailedPrecondition)
+			k.Program, image.Name(), kb.ErrFailedPrecondition)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (k Kexec) Unload(ctx context.Context) error {
 	loaded, err := k.Loaded()
 	if err == nil && loaded {
 		err = fmt.Errorf("program %q said that it unloaded, the kernel still holds an image: %w",
-			k.Program, kernelbroker.ErrFailedPrecondition)
+			k.Program, kb.ErrFailedPrecondition)
 	}
 	return err
 }
@@ -153,7 +153,7 @@ func (k Kexec) run(ctx context.Context, args []string, files ...*os.File) error 
 	case strings.Contains(text, "Device or resource busy"):
 		// Another load is under way: one that an agent before this had
 		// begun when it was killed.
-		err = fmt.Errorf("%w: %w", kernelbroker.ErrUnavailable, err)
+		err = fmt.Errorf("%w: %w", kb.ErrUnavailable, err)
 	}
 	if text == "" {
 		return fmt.Errorf("program %q: %w", k.Program, err)

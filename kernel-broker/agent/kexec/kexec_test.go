@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 func fake(t *testing.T, body string) (k Kexec, said func() string) {
@@ -158,7 +158,7 @@ func TestLoadThatDidNot(t *testing.T) {
 
 func TestLoadBesideAnother(t *testing.T) {
 	k, _ := fake(t, `echo "kexec_load failed: Device or resource busy" >&2; exit 255`)
-	if err := k.Load(t.Context(), file(t, "the image"), nil, "ro"); !errors.Is(err, kernelbroker.ErrUnavailable) {
+	if err := k.Load(t.Context(), file(t, "the image"), nil, "ro"); !errors.Is(err, kb.ErrUnavailable) {
 		t.Errorf("no reason to try again: %v", err)
 	}
 }

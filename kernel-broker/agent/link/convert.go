@@ -5,22 +5,22 @@ package link
 import (
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
-	kernelbrokerv1 "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-func helloMessage(h Hello) *kernelbrokerv1.ConnectRequest {
-	return &kernelbrokerv1.ConnectRequest{Message: &kernelbrokerv1.ConnectRequest_Hello{Hello: &kernelbrokerv1.Hello{
+func helloMessage(h Hello) *api.ConnectRequest {
+	return &api.ConnectRequest{Message: &api.ConnectRequest_Hello{Hello: &api.Hello{
 		Node:     h.Node,
 		BootId:   h.Boot.BootID,
 		BuildId:  h.Boot.BuildID,
 		Release:  h.Boot.Release,
 		Token:    h.Boot.Token,
 		BootedAt: timestamppb.New(h.Boot.BootedAt),
-		Inventory: &kernelbrokerv1.Inventory{
+		Inventory: &api.Inventory{
 			Architecture:   h.Inventory.Architecture,
 			MemoryMib:      h.Inventory.MemoryMiB,
 			Cpus:           h.Inventory.CPUs,
@@ -33,13 +33,13 @@ func helloMessage(h Hello) *kernelbrokerv1.ConnectRequest {
 	}}}
 }
 
-func wishOf(d *kernelbrokerv1.Desired) decide.Wish {
+func wishOf(d *api.Desired) decide.Wish {
 	wish := decide.Wish{
 		Generation:    d.GetGeneration(),
 		Token:         d.GetToken(),
 		Envelope:      d.GetEnvelope(),
 		Attested:      d.GetAttested(),
-		Running:       kernelbroker.Ref{Profile: d.GetRunningProfile(), Version: d.GetRunningVersion()},
+		Running:       kb.Ref{Profile: d.GetRunningProfile(), Version: d.GetRunningVersion()},
 		Jobs:          d.GetJobs(),
 		Lost:          d.GetLostJobs(),
 		SlurmdAllowed: d.GetSlurmdAllowed(),
@@ -55,7 +55,7 @@ func wishOf(d *kernelbrokerv1.Desired) decide.Wish {
 		wish.SlurmdNotBefore = d.GetSlurmdNotBefore().AsTime()
 	}
 	if k := d.GetKernel(); k != nil {
-		wish.Kernel = &kernelbroker.Kernel{
+		wish.Kernel = &kb.Kernel{
 			Profile:      k.GetProfile(),
 			Version:      k.GetVersion(),
 			ImageDigest:  k.GetImageDigest(),
@@ -74,46 +74,46 @@ func wishOf(d *kernelbrokerv1.Desired) decide.Wish {
 }
 
 // SwitchReport makes the message for how far a switch is.
-func SwitchReport(generation uint64, stage decide.Stage, fault decide.Fault, detail string) *kernelbrokerv1.ConnectRequest {
-	report := &kernelbrokerv1.SwitchReport{Generation: generation, Detail: detail}
+func SwitchReport(generation uint64, stage decide.Stage, fault decide.Fault, detail string) *api.ConnectRequest {
+	report := &api.SwitchReport{Generation: generation, Detail: detail}
 	switch stage {
 	case decide.Idle, decide.Fetched:
-		report.State = kernelbrokerv1.SwitchState_SWITCH_STATE_FETCHING
+		report.State = api.SwitchState_SWITCH_STATE_FETCHING
 	case decide.Loaded:
-		report.State = kernelbrokerv1.SwitchState_SWITCH_STATE_LOADED
+		report.State = api.SwitchState_SWITCH_STATE_LOADED
 	case decide.Announced:
-		report.State = kernelbrokerv1.SwitchState_SWITCH_STATE_EXECUTING
+		report.State = api.SwitchState_SWITCH_STATE_EXECUTING
 	case decide.Failed:
-		report.State = kernelbrokerv1.SwitchState_SWITCH_STATE_FAILED
+		report.State = api.SwitchState_SWITCH_STATE_FAILED
 	}
 	switch fault {
 	case decide.NodeFault:
-		report.Failure = kernelbrokerv1.FailureKind_FAILURE_KIND_NODE
+		report.Failure = api.FailureKind_FAILURE_KIND_NODE
 	case decide.KernelFault:
-		report.Failure = kernelbrokerv1.FailureKind_FAILURE_KIND_KERNEL
+		report.Failure = api.FailureKind_FAILURE_KIND_KERNEL
 	case decide.NoFault:
 	}
-	return &kernelbrokerv1.ConnectRequest{Message: &kernelbrokerv1.ConnectRequest_Report{Report: report}}
+	return &api.ConnectRequest{Message: &api.ConnectRequest_Report{Report: report}}
 }
 
 // SlurmdReport makes the message for whether slurmd runs, and for what its gate
 // refused.
-func SlurmdReport(generation uint64, running bool, start uint64, detail string, refusals []kernelbroker.GateRefusal) *kernelbrokerv1.ConnectRequest {
-	report := &kernelbrokerv1.SlurmdReport{Generation: generation, Running: running, SlurmdStart: start, Detail: detail}
+func SlurmdReport(generation uint64, running bool, start uint64, detail string, refusals []kb.GateRefusal) *api.ConnectRequest {
+	report := &api.SlurmdReport{Generation: generation, Running: running, SlurmdStart: start, Detail: detail}
 	for _, r := range refusals {
-		report.GateRefusals = append(report.GateRefusals, &kernelbrokerv1.GateRefusal{JobId: r.Job, At: timestamppb.New(r.At), Cause: r.Cause})
+		report.GateRefusals = append(report.GateRefusals, &api.GateRefusal{JobId: r.Job, At: timestamppb.New(r.At), Cause: r.Cause})
 	}
-	return &kernelbrokerv1.ConnectRequest{Message: &kernelbrokerv1.ConnectRequest_Slurmd{Slurmd: report}}
+	return &api.ConnectRequest{Message: &api.ConnectRequest_Slurmd{Slurmd: report}}
 }
 
-func jobEndingMessage(query uint64, job uint32) *kernelbrokerv1.ConnectRequest {
-	return &kernelbrokerv1.ConnectRequest{Message: &kernelbrokerv1.ConnectRequest_JobEnding{
-		JobEnding: &kernelbrokerv1.JobEnding{Query: query, JobId: job},
+func jobEndingMessage(query uint64, job uint32) *api.ConnectRequest {
+	return &api.ConnectRequest{Message: &api.ConnectRequest_JobEnding{
+		JobEnding: &api.JobEnding{Query: query, JobId: job},
 	}}
 }
 
-func heartbeatMessage() *kernelbrokerv1.ConnectRequest {
-	return &kernelbrokerv1.ConnectRequest{Message: &kernelbrokerv1.ConnectRequest_Heartbeat{
-		Heartbeat: &kernelbrokerv1.Heartbeat{},
+func heartbeatMessage() *api.ConnectRequest {
+	return &api.ConnectRequest{Message: &api.ConnectRequest_Heartbeat{
+		Heartbeat: &api.Heartbeat{},
 	}}
 }

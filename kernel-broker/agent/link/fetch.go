@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	kernelbrokerv1 "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
 // ErrOffset: the broker's file ends before the offset asked for.
@@ -25,8 +25,8 @@ var ErrOffset = errors.New("offset past the end")
 // can go on later from where it is.
 func (l *Link) Fetch(ctx context.Context, digest string, offset uint64) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := kernelbrokerv1.NewCatalogServiceClient(l.conn).FetchArtifact(ctx,
-		&kernelbrokerv1.FetchArtifactRequest{Digest: digest, Offset: offset})
+	stream, err := api.NewCatalogServiceClient(l.conn).FetchArtifact(ctx,
+		&api.FetchArtifactRequest{Digest: digest, Offset: offset})
 	if err != nil {
 		cancel()
 		return nil, fetchError(digest, err)
@@ -46,7 +46,7 @@ func (l *Link) Fetch(ctx context.Context, digest string, offset uint64) (io.Read
 
 type artifactReader struct {
 	digest string
-	stream grpc.ServerStreamingClient[kernelbrokerv1.FetchArtifactResponse]
+	stream grpc.ServerStreamingClient[api.FetchArtifactResponse]
 	cancel context.CancelFunc
 	rest   []byte
 }
@@ -75,14 +75,14 @@ func (r *artifactReader) Close() error {
 // fetchError turns status codes into the domain's errors; what is neither the
 // broker's absence nor our own cancelling is an artifact that cannot be had.
 func fetchError(digest string, err error) error {
-	kind := kernelbroker.ErrFailedPrecondition
+	kind := kb.ErrFailedPrecondition
 	switch status.Code(err) {
 	case codes.Canceled:
 		kind = context.Canceled
 	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Internal, codes.Unknown:
-		kind = kernelbroker.ErrUnavailable
+		kind = kb.ErrUnavailable
 	case codes.NotFound:
-		kind = kernelbroker.ErrNotFound
+		kind = kb.ErrNotFound
 	case codes.OutOfRange:
 		kind = ErrOffset
 	}

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
@@ -68,7 +68,7 @@ func FuzzReceive(f *testing.F) {
 		if err := l.receive(stream); err == nil {
 			t.Error("a stream without an end")
 		}
-		boot := kernelbroker.Boot{BootID: "b", BuildID: "cd", Token: "u"}
+		boot := kb.Boot{BootID: "b", BuildID: "cd", Token: "u"}
 		action := decide.Next(l.Status().Wish, decide.Observed{Boot: boot, Fresh: true}, now)
 		if action.Kind == decide.Execute || action.Kind == decide.Announce {
 			t.Errorf("nothing is loaded, and the agent goes on to %+v", action)

@@ -23,9 +23,9 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
-	kernelbrokerv1 "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 )
 
@@ -42,8 +42,8 @@ const (
 // Hello is what every stream begins with.
 type Hello struct {
 	Node          string
-	Boot          kernelbroker.Boot
-	Inventory     kernelbroker.Inventory
+	Boot          kb.Boot
+	Inventory     kb.Inventory
 	AgentVersion  string
 	SlurmdRunning bool
 }
@@ -92,7 +92,7 @@ type Link struct {
 
 // outgoing is a message, or a mark that all before it was handed over.
 type outgoing struct {
-	message *kernelbrokerv1.ConnectRequest
+	message *api.ConnectRequest
 	passed  chan struct{}
 }
 
@@ -151,7 +151,7 @@ func (l *Link) Run(ctx context.Context) {
 func (l *Link) stream(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	client := kernelbrokerv1.NewNodeServiceClient(l.conn)
+	client := api.NewNodeServiceClient(l.conn)
 	stream, err := client.Connect(ctx, grpc.WaitForReady(true))
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (l *Link) stream(ctx context.Context) error {
 	return err
 }
 
-func (l *Link) send(ctx context.Context, stream kernelbrokerv1.NodeService_ConnectClient, outbox <-chan outgoing) error {
+func (l *Link) send(ctx context.Context, stream api.NodeService_ConnectClient, outbox <-chan outgoing) error {
 	heartbeat := time.NewTicker(heartbeatEvery)
 	defer heartbeat.Stop()
 	for {
@@ -199,22 +199,22 @@ func (l *Link) send(ctx context.Context, stream kernelbrokerv1.NodeService_Conne
 	}
 }
 
-func (l *Link) receive(stream kernelbrokerv1.NodeService_ConnectClient) error {
+func (l *Link) receive(stream api.NodeService_ConnectClient) error {
 	for {
 		response, err := stream.Recv()
 		if err != nil {
 			return err
 		}
 		switch m := response.GetMessage().(type) {
-		case *kernelbrokerv1.ConnectResponse_Desired:
+		case *api.ConnectResponse_Desired:
 			l.wish(wishOf(m.Desired))
-		case *kernelbrokerv1.ConnectResponse_JobEnding:
+		case *api.ConnectResponse_JobEnding:
 			l.answered(m.JobEnding.GetQuery(), m.JobEnding.GetKept())
-		case *kernelbrokerv1.ConnectResponse_Snapshot:
+		case *api.ConnectResponse_Snapshot:
 			if err := l.options.Snapshot(m.Snapshot); err != nil {
 				l.options.Log.Error("catalog snapshot not kept", "error", err)
 			}
-		case *kernelbrokerv1.ConnectResponse_Runs:
+		case *api.ConnectResponse_Runs:
 			if l.options.Runs != nil {
 				l.options.Runs(runWishesOf(m.Runs))
 			}

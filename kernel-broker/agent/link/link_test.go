@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
@@ -84,7 +84,7 @@ func pair(t *testing.T) (*Link, *server) {
 		Hello: func() Hello {
 			s.hello.Lock()
 			defer s.hello.Unlock()
-			return Hello{Node: "n1", Boot: kernelbroker.Boot{BootID: "b1"}}
+			return Hello{Node: "n1", Boot: kb.Boot{BootID: "b1"}}
 		},
 		Snapshot: func(string) error { return errors.New("no disk") }, Log: slog.New(slog.DiscardHandler),
 	})
@@ -233,13 +233,13 @@ func TestNothingIsSentWithoutAStream(t *testing.T) {
 	defer s.hello.Unlock()
 	s.end <- status.Error(codes.Unavailable, "gone")
 	until(t, l, "the stream's end", func(s Status) bool { return !s.Connected })
-	if err := l.Send(t.Context(), heartbeatMessage()); !errors.Is(err, kernelbroker.ErrUnavailable) {
+	if err := l.Send(t.Context(), heartbeatMessage()); !errors.Is(err, kb.ErrUnavailable) {
 		t.Errorf("send: %v", err)
 	}
-	if err := l.Flush(t.Context()); !errors.Is(err, kernelbroker.ErrUnavailable) {
+	if err := l.Flush(t.Context()); !errors.Is(err, kb.ErrUnavailable) {
 		t.Errorf("flush: %v", err)
 	}
-	if _, err := l.JobEnding(t.Context(), 1); !errors.Is(err, kernelbroker.ErrUnavailable) {
+	if _, err := l.JobEnding(t.Context(), 1); !errors.Is(err, kb.ErrUnavailable) {
 		t.Errorf("job ending: %v", err)
 	}
 }
@@ -278,7 +278,7 @@ func TestJobEndingAnswers(t *testing.T) {
 		}
 	}
 	s.end <- nil
-	if got := <-words[14]; !errors.Is(got.err, kernelbroker.ErrUnavailable) || got.kept {
+	if got := <-words[14]; !errors.Is(got.err, kb.ErrUnavailable) || got.kept {
 		t.Errorf("job 14: %+v", got)
 	}
 }
@@ -295,10 +295,10 @@ func TestFetch(t *testing.T) {
 		{"whole", 0, nil, nil},
 		{"rest", 5990, nil, nil},
 		{"nothing left", 6000, nil, nil},
-		{"unknown", 0, status.Error(codes.NotFound, ""), kernelbroker.ErrNotFound},
-		{"away", 0, status.Error(codes.Unavailable, ""), kernelbroker.ErrUnavailable},
+		{"unknown", 0, status.Error(codes.NotFound, ""), kb.ErrNotFound},
+		{"away", 0, status.Error(codes.Unavailable, ""), kb.ErrUnavailable},
 		{"past the end", 9, status.Error(codes.OutOfRange, ""), ErrOffset},
-		{"refused", 0, status.Error(codes.InvalidArgument, ""), kernelbroker.ErrFailedPrecondition},
+		{"refused", 0, status.Error(codes.InvalidArgument, ""), kb.ErrFailedPrecondition},
 	} {
 		s.fetch = func(r *api.FetchArtifactRequest, out api.CatalogService_FetchArtifactServer) error {
 			if c.serve != nil {
@@ -338,7 +338,7 @@ func TestFetchThatBreaksOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := io.ReadAll(body)
-	if string(got) != "some" || !errors.Is(err, kernelbroker.ErrUnavailable) {
+	if string(got) != "some" || !errors.Is(err, kb.ErrUnavailable) {
 		t.Errorf("%q, %v", got, err)
 	}
 	if err := body.Close(); err != nil {

@@ -12,14 +12,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	kernelbrokerv1 "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
 // RunWish is one job to look at.
 type RunWish struct {
 	Run        uint64
-	Job        kernelbroker.JobID
+	Job        kb.JobID
 	UID        uint32
 	Collectors []string
 	// Ended: the job has left.
@@ -30,39 +30,39 @@ type RunWish struct {
 
 // RunFile is a file to deliver.
 type RunFile struct {
-	kernelbroker.Document
+	kb.Document
 	Path string
 }
 
-func runWishesOf(m *kernelbrokerv1.RunWishes) []RunWish {
+func runWishesOf(m *api.RunWishes) []RunWish {
 	var wishes []RunWish
 	for _, r := range m.GetRuns() {
-		wishes = append(wishes, RunWish{Run: r.GetRunId(), Job: kernelbroker.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()},
+		wishes = append(wishes, RunWish{Run: r.GetRunId(), Job: kb.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()},
 			UID: r.GetUid(), Collectors: r.GetCollectors(), Ended: r.GetEnded(), Watched: r.GetWatched()})
 	}
 	return wishes
 }
 
-var runStates = map[kernelbroker.RunNodeState]kernelbrokerv1.RunNodeState{
-	kernelbroker.RunNodeReady:   kernelbrokerv1.RunNodeState_RUN_NODE_STATE_READY,
-	kernelbroker.RunNodeLooking: kernelbrokerv1.RunNodeState_RUN_NODE_STATE_LOOKING,
-	kernelbroker.RunNodeFailed:  kernelbrokerv1.RunNodeState_RUN_NODE_STATE_FAILED,
+var runStates = map[kb.RunNodeState]api.RunNodeState{
+	kb.RunNodeReady:   api.RunNodeState_RUN_NODE_STATE_READY,
+	kb.RunNodeLooking: api.RunNodeState_RUN_NODE_STATE_LOOKING,
+	kb.RunNodeFailed:  api.RunNodeState_RUN_NODE_STATE_FAILED,
 }
 
 // ReportRun says how far the node is with a run, or sends figures with no state.
-func (l *Link) ReportRun(ctx context.Context, run uint64, state kernelbroker.RunNodeState, reason string, figures []byte) error {
-	return l.Send(ctx, &kernelbrokerv1.ConnectRequest{Message: &kernelbrokerv1.ConnectRequest_Run{
-		Run: &kernelbrokerv1.RunReport{RunId: run, State: runStates[state], Reason: reason, Figures: figures}}})
+func (l *Link) ReportRun(ctx context.Context, run uint64, state kb.RunNodeState, reason string, figures []byte) error {
+	return l.Send(ctx, &api.ConnectRequest{Message: &api.ConnectRequest_Run{
+		Run: &api.RunReport{RunId: run, State: runStates[state], Reason: reason, Figures: figures}}})
 }
 
 // DeliverRun uploads the files, from where an earlier try broke off, and has
 // them recorded. An error that wraps ErrUnavailable may be another one later;
 // any other means that the broker does not take them.
 func (l *Link) DeliverRun(ctx context.Context, node string, run uint64, files []RunFile, partial string) error {
-	client := kernelbrokerv1.NewRunServiceClient(l.conn)
-	request := &kernelbrokerv1.DeliverRunRequest{Node: node, RunId: run, Partial: partial}
+	client := api.NewRunServiceClient(l.conn)
+	request := &api.DeliverRunRequest{Node: node, RunId: run, Partial: partial}
 	for _, f := range files {
-		file := &kernelbrokerv1.RunFile{Name: f.Name, Digest: f.Digest, Size: f.Size}
+		file := &api.RunFile{Name: f.Name, Digest: f.Digest, Size: f.Size}
 		if err := upload(ctx, client, node, run, file, f.Path); err != nil {
 			return runError(run, err)
 		}
@@ -75,8 +75,8 @@ func (l *Link) DeliverRun(ctx context.Context, node string, run uint64, files []
 // uploadChunk is sent at a time.
 const uploadChunk = 128 << 10
 
-func upload(ctx context.Context, client kernelbrokerv1.RunServiceClient, node string, run uint64, file *kernelbrokerv1.RunFile, path string) (err error) {
-	have, err := client.GetRunFile(ctx, &kernelbrokerv1.GetRunFileRequest{Node: node, RunId: run, Digest: file.GetDigest()})
+func upload(ctx context.Context, client api.RunServiceClient, node string, run uint64, file *api.RunFile, path string) (err error) {
+	have, err := client.GetRunFile(ctx, &api.GetRunFileRequest{Node: node, RunId: run, Digest: file.GetDigest()})
 	if err != nil || have.GetStored() {
 		return err
 	}
@@ -95,7 +95,7 @@ func upload(ctx context.Context, client kernelbrokerv1.RunServiceClient, node st
 	if err != nil {
 		return err
 	}
-	message := &kernelbrokerv1.UploadRunFileRequest{Node: node, RunId: run, File: file, Offset: offset}
+	message := &api.UploadRunFileRequest{Node: node, RunId: run, File: file, Offset: offset}
 	buffer := make([]byte, uploadChunk)
 	for {
 		if err := stream.Send(message); err != nil {
@@ -108,7 +108,7 @@ func upload(ctx context.Context, client kernelbrokerv1.RunServiceClient, node st
 			}
 			return fmt.Errorf("file %q: %w", path, err)
 		}
-		message = &kernelbrokerv1.UploadRunFileRequest{Data: buffer[:n]}
+		message = &api.UploadRunFileRequest{Data: buffer[:n]}
 	}
 	_, err = stream.CloseAndRecv()
 	return err
@@ -119,11 +119,11 @@ func runError(run uint64, err error) error {
 	if err == nil {
 		return nil
 	}
-	kind := kernelbroker.ErrFailedPrecondition
+	kind := kb.ErrFailedPrecondition
 	if _, isStatus := status.FromError(err); isStatus {
 		switch status.Code(err) {
 		case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Canceled, codes.Internal, codes.Unknown:
-			kind = kernelbroker.ErrUnavailable
+			kind = kb.ErrUnavailable
 		}
 	}
 	return fmt.Errorf("run %d: %w: %w", run, kind, err)

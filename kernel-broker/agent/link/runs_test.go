@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -105,8 +105,8 @@ func TestDeliverRun(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	file := RunFile{Path: path, Document: kernelbroker.Document{Name: "result.json", Digest: "sha256:x", Size: uint64(len(text))}}
-	if err := l.DeliverRun(t.Context(), "n1", 3, []RunFile{file}, "why"); !errors.Is(err, kernelbroker.ErrUnavailable) {
+	file := RunFile{Path: path, Document: kb.Document{Name: "result.json", Digest: "sha256:x", Size: uint64(len(text))}}
+	if err := l.DeliverRun(t.Context(), "n1", 3, []RunFile{file}, "why"); !errors.Is(err, kb.ErrUnavailable) {
 		t.Fatalf("the first time: %v", err)
 	}
 	if n := len(k.have["sha256:x"]); n < 300<<10 || n >= len(text) {
@@ -121,8 +121,8 @@ func TestDeliverRun(t *testing.T) {
 		}
 	}
 	for code, kind := range map[codes.Code]error{
-		codes.FailedPrecondition: kernelbroker.ErrFailedPrecondition, codes.NotFound: kernelbroker.ErrFailedPrecondition, codes.InvalidArgument: kernelbroker.ErrFailedPrecondition,
-		codes.ResourceExhausted: kernelbroker.ErrUnavailable, codes.DeadlineExceeded: kernelbroker.ErrUnavailable,
+		codes.FailedPrecondition: kb.ErrFailedPrecondition, codes.NotFound: kb.ErrFailedPrecondition, codes.InvalidArgument: kb.ErrFailedPrecondition,
+		codes.ResourceExhausted: kb.ErrUnavailable, codes.DeadlineExceeded: kb.ErrUnavailable,
 	} {
 		k.deliver = status.Error(code, "x")
 		if err := l.DeliverRun(t.Context(), "n1", 3, []RunFile{file}, ""); !errors.Is(err, kind) {
@@ -130,7 +130,7 @@ func TestDeliverRun(t *testing.T) {
 		}
 	}
 	file.Path, file.Digest = "/nowhere", "sha256:y"
-	if err := l.DeliverRun(t.Context(), "n1", 3, []RunFile{file}, ""); !errors.Is(err, kernelbroker.ErrFailedPrecondition) {
+	if err := l.DeliverRun(t.Context(), "n1", 3, []RunFile{file}, ""); !errors.Is(err, kb.ErrFailedPrecondition) {
 		t.Errorf("a file that is gone: %v", err)
 	}
 }

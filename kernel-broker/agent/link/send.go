@@ -10,13 +10,13 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
-	kernelbrokerv1 "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
 // Send hands a message to the stream that is up. An error means that there is
 // none: what is worth saying is said again on the next one.
-func (l *Link) Send(ctx context.Context, message *kernelbrokerv1.ConnectRequest) error {
+func (l *Link) Send(ctx context.Context, message *api.ConnectRequest) error {
 	return l.put(ctx, outgoing{message: message})
 }
 
@@ -25,7 +25,7 @@ func (l *Link) put(ctx context.Context, item outgoing) error {
 	outbox := l.outbox
 	l.mu.Unlock()
 	if outbox == nil {
-		return fmt.Errorf("broker %q: no stream: %w", l.options.Broker, kernelbroker.ErrUnavailable)
+		return fmt.Errorf("broker %q: no stream: %w", l.options.Broker, kb.ErrUnavailable)
 	}
 	select {
 	case outbox <- item:
@@ -78,7 +78,7 @@ func (l *Link) JobEnding(ctx context.Context, job uint32) (bool, error) {
 	select {
 	case kept, ok := <-answer:
 		if !ok {
-			return false, fmt.Errorf("broker %q: stream broke: %w", l.options.Broker, kernelbroker.ErrUnavailable)
+			return false, fmt.Errorf("broker %q: stream broke: %w", l.options.Broker, kb.ErrUnavailable)
 		}
 		return kept, nil
 	case <-ctx.Done():

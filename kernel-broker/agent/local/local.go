@@ -14,7 +14,7 @@ import (
 	"net"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // The operations.
@@ -81,18 +81,18 @@ func ParseRequest(line []byte) (Request, error) {
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&r); err != nil {
-		return Request{}, fmt.Errorf("request: %w: %w", kernelbroker.ErrInvalid, err)
+		return Request{}, fmt.Errorf("request: %w: %w", kb.ErrInvalid, err)
 	}
 	if decoder.More() {
-		return Request{}, fmt.Errorf("request: more than one: %w", kernelbroker.ErrInvalid)
+		return Request{}, fmt.Errorf("request: more than one: %w", kb.ErrInvalid)
 	}
 	switch {
 	case r.Op != JobEnding && r.Op != Status && r.Op != WaitReady:
-		return Request{}, fmt.Errorf("request: operation %q: %w", r.Op, kernelbroker.ErrInvalid)
+		return Request{}, fmt.Errorf("request: operation %q: %w", r.Op, kb.ErrInvalid)
 	case r.Op == JobEnding && r.Job == 0:
-		return Request{}, fmt.Errorf("request: no job: %w", kernelbroker.ErrInvalid)
+		return Request{}, fmt.Errorf("request: no job: %w", kb.ErrInvalid)
 	case r.TimeoutMS < 0:
-		return Request{}, fmt.Errorf("request: timeout %d ms: %w", r.TimeoutMS, kernelbroker.ErrInvalid)
+		return Request{}, fmt.Errorf("request: timeout %d ms: %w", r.TimeoutMS, kb.ErrInvalid)
 	}
 	return r, nil
 }

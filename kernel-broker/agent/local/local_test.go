@@ -21,7 +21,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // askAs makes the test program ask a socket for the end of a job, as whatever
@@ -224,7 +224,7 @@ func FuzzParseRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		r, err := ParseRequest(line)
 		if err != nil {
-			if !errors.Is(err, kernelbroker.ErrInvalid) {
+			if !errors.Is(err, kb.ErrInvalid) {
 				t.Fatal(err)
 			}
 			return

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket/sockettest"
 )
@@ -164,7 +164,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 		c.hold(4242)
 	}
 	for range 100 {
-		if answer := c.ask(4242, statusOf); !strings.Contains(answer, kernelbroker.ErrExhausted.Error()) {
+		if answer := c.ask(4242, statusOf); !strings.Contains(answer, kb.ErrExhausted.Error()) {
 			t.Fatal(answer)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket"
 )
 
@@ -188,7 +188,7 @@ func (s *Server) onlyRoot(conn *net.UnixConn) error {
 		return err
 	}
 	if !socket.Trusts(uid) {
-		return fmt.Errorf("user %d: only root may ask this: %w", uid, kernelbroker.ErrDenied)
+		return fmt.Errorf("user %d: only root may ask this: %w", uid, kb.ErrDenied)
 	}
 	return nil
 }

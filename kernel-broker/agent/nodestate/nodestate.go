@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
@@ -79,7 +79,7 @@ func list(jobs []uint32) string {
 // there, wrong or missing spoils the file.
 func Parse(text string) (State, error) {
 	if len(text) > maxSize {
-		return State{}, fmt.Errorf("node state has %d bytes: %w", len(text), kernelbroker.ErrInvalid)
+		return State{}, fmt.Errorf("node state has %d bytes: %w", len(text), kb.ErrInvalid)
 	}
 	var s State
 	seen := map[string]bool{}
@@ -87,7 +87,7 @@ func Parse(text string) (State, error) {
 		line, rest, whole := strings.Cut(text, "\n")
 		key, value, has := strings.Cut(line, "=")
 		if !whole || !has || seen[key] {
-			return State{}, fmt.Errorf("node state line %q: %w", line, kernelbroker.ErrInvalid)
+			return State{}, fmt.Errorf("node state line %q: %w", line, kb.ErrInvalid)
 		}
 		if err := s.set(key, value); err != nil {
 			return State{}, fmt.Errorf("node state line %q: %w", line, err)
@@ -97,7 +97,7 @@ func Parse(text string) (State, error) {
 	}
 	for _, key := range []string{"format", "boot_id", "build_id", "release", "profile", "version", "attested"} {
 		if !seen[key] {
-			return State{}, fmt.Errorf("node state has no %s: %w", key, kernelbroker.ErrInvalid)
+			return State{}, fmt.Errorf("node state has no %s: %w", key, kb.ErrInvalid)
 		}
 	}
 	return s, nil
@@ -107,7 +107,7 @@ func (s *State) set(key, value string) error {
 	switch key {
 	case "format":
 		if value != format {
-			return kernelbroker.ErrInvalid
+			return kb.ErrInvalid
 		}
 	case "boot_id":
 		s.BootID = value
@@ -126,7 +126,7 @@ func (s *State) set(key, value string) error {
 	case "attested":
 		s.Attested = value == "1"
 		if !s.Attested && value != "0" {
-			return kernelbroker.ErrInvalid
+			return kb.ErrInvalid
 		}
 	}
 	return nil
@@ -149,7 +149,7 @@ func numbers(value string, to *[]uint32) error {
 func number(text string, to *uint32) error {
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || strconv.FormatUint(n, 10) != text {
-		return kernelbroker.ErrInvalid
+		return kb.ErrInvalid
 	}
 	*to = uint32(n)
 	return nil

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // refusalsFile is where the gate notes, beside node.state, what it refused.
@@ -19,7 +19,7 @@ const refusalsFile = "gate.refusals"
 
 // Refusals reads what the gate refused in the boot named, oldest first. There
 // is seldom a file; lines that are none are passed over.
-func Refusals(nodeState, bootID string) []kernelbroker.GateRefusal {
+func Refusals(nodeState, bootID string) []kb.GateRefusal {
 	path := filepath.Join(filepath.Dir(nodeState), refusalsFile)
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -30,7 +30,7 @@ func Refusals(nodeState, bootID string) []kernelbroker.GateRefusal {
 	if err != nil {
 		return nil
 	}
-	var refusals []kernelbroker.GateRefusal
+	var refusals []kb.GateRefusal
 	for line := range strings.Lines(string(text)) {
 		if r, boot, ok := parseRefusal(line); ok && boot == bootID {
 			refusals = append(refusals, r)
@@ -40,7 +40,7 @@ func Refusals(nodeState, bootID string) []kernelbroker.GateRefusal {
 }
 
 // parseRefusal reads "boot_id=ID time=SECONDS job=ID cause=TEXT".
-func parseRefusal(line string) (r kernelbroker.GateRefusal, boot string, ok bool) {
+func parseRefusal(line string) (r kb.GateRefusal, boot string, ok bool) {
 	head, cause, found := strings.Cut(strings.TrimSuffix(line, "\n"), " cause=")
 	words := strings.Split(head, " ")
 	if !found || len(words) != 3 || !strings.HasSuffix(line, "\n") {

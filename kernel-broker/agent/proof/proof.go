@@ -16,13 +16,13 @@ import (
 	"strings"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/cmdline"
 )
 
 // Read collects the proof from the proc and sys file systems mounted there.
-func Read(proc, sys string) (kernelbroker.Boot, error) {
-	var boot kernelbroker.Boot
+func Read(proc, sys string) (kb.Boot, error) {
+	var boot kb.Boot
 	var err error
 	if boot.BootID, err = line(proc, "sys/kernel/random/boot_id"); err != nil {
 		return boot, err
@@ -34,7 +34,7 @@ func Read(proc, sys string) (kernelbroker.Boot, error) {
 	if err != nil {
 		return boot, err
 	}
-	boot.Token = cmdline.Value(cmdline.Split(arguments), kernelbroker.TokenParameter)
+	boot.Token = cmdline.Value(cmdline.Split(arguments), kb.TokenParameter)
 	notes, err := os.ReadFile(filepath.Join(sys, "kernel/notes"))
 	if err != nil {
 		return boot, err
@@ -80,7 +80,7 @@ func BuildID(notes []byte) (string, error) {
 		}
 		notes = notes[min(end, uint64(len(notes))):]
 	}
-	return "", fmt.Errorf("no GNU build id: %w", kernelbroker.ErrNotFound)
+	return "", fmt.Errorf("no GNU build id: %w", kb.ErrNotFound)
 }
 
 // align rounds up to the four bytes that notes are padded to.
@@ -91,10 +91,10 @@ func bootTime(stat string) (time.Time, error) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(text), "btime "); ok {
 			seconds, err := strconv.ParseInt(value, 10, 64)
 			if err != nil {
-				return time.Time{}, fmt.Errorf("btime %q: %w", value, kernelbroker.ErrInvalid)
+				return time.Time{}, fmt.Errorf("btime %q: %w", value, kb.ErrInvalid)
 			}
 			return time.Unix(seconds, 0).UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("no btime: %w", kernelbroker.ErrNotFound)
+	return time.Time{}, fmt.Errorf("no btime: %w", kb.ErrNotFound)
 }

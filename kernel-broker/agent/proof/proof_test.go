@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 func note(name string, kind uint32, desc string) []byte {
@@ -65,7 +65,7 @@ func TestRead(t *testing.T) {
 		t.Error("no notes, no error")
 	}
 	put(sys, "kernel/notes", string(note("GNU\x00", 3, "\x01\x02")))
-	want := kernelbroker.Boot{BootID: "b-1", BuildID: "0102", Release: "6.1.0", Token: "aa", BootedAt: time.Unix(1790000000, 0).UTC()}
+	want := kb.Boot{BootID: "b-1", BuildID: "0102", Release: "6.1.0", Token: "aa", BootedAt: time.Unix(1790000000, 0).UTC()}
 	if got, err := Read(proc, sys); err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
@@ -52,7 +52,7 @@ func (f folder) keepEarlier() error {
 		if _, err := os.Stat(name); err == nil {
 			continue
 		}
-		err := os.Rename(f.path(kernelbroker.ResultFile), name)
+		err := os.Rename(f.path(kb.ResultFile), name)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
@@ -85,7 +85,7 @@ func (f folder) results(latest bool) ([]profiling.Result, error) {
 		return nil, err
 	}
 	if latest {
-		names = append(names, f.path(kernelbroker.ResultFile))
+		names = append(names, f.path(kb.ResultFile))
 	}
 	var results []profiling.Result
 	for _, name := range names {
@@ -123,13 +123,13 @@ func (f folder) pack(node string, results []profiling.Result, why error, notes [
 		if err != nil {
 			return found{}, err
 		}
-		if err := atomicfile.Write(f.path(kernelbroker.ResultFile), content, 0o600); err != nil && len(results) > 1 {
+		if err := atomicfile.Write(f.path(kb.ResultFile), content, 0o600); err != nil && len(results) > 1 {
 			return found{}, fmt.Errorf("result of node %q: %w", node, err)
 		}
 	} else if err := f.latest(); err != nil {
 		return found{}, fmt.Errorf("result of node %q: %w", node, err)
 	}
-	names := []string{kernelbroker.ResultFile}
+	names := []string{kb.ResultFile}
 	if whole.PGO != nil {
 		for _, a := range whole.PGO.Archives {
 			// An agent that came back wrote over the counters of the one before.
@@ -155,7 +155,7 @@ func (f folder) latest() error {
 		return err
 	}
 	// What an agent wrote to which nobody came is no result.
-	return os.Rename(names[0], f.path(kernelbroker.ResultFile))
+	return os.Rename(names[0], f.path(kb.ResultFile))
 }
 
 // partial says in a line what is not whole; empty if nothing is. A collector
@@ -169,7 +169,7 @@ func partial(r profiling.Result) string {
 		}
 		words = append(words, word)
 	}
-	return kernelbroker.OneLine(strings.Join(words, "; "))
+	return kb.OneLine(strings.Join(words, "; "))
 }
 
 // refused names collectors with one reason together: a kernel that lacks
@@ -211,6 +211,6 @@ func describe(path string) (file link.RunFile, err error) {
 	if err != nil {
 		return file, fmt.Errorf("%s: %w", filepath.Base(path), err)
 	}
-	return link.RunFile{Path: path, Document: kernelbroker.Document{Name: filepath.Base(path),
+	return link.RunFile{Path: path, Document: kb.Document{Name: filepath.Base(path),
 		Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: uint64(size)}}, nil
 }

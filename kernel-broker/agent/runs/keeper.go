@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
@@ -28,7 +28,7 @@ type Look interface {
 
 // Request is what to look at, and where to put what is found.
 type Request struct {
-	Job        kernelbroker.JobID
+	Job        kb.JobID
 	UID        uint32
 	Collectors []string
 	Cgroup     string
@@ -48,7 +48,7 @@ type Collectors interface {
 
 // Broker is where runs are reported and delivered; *link.Link is one.
 type Broker interface {
-	ReportRun(ctx context.Context, run uint64, state kernelbroker.RunNodeState, reason string, figures []byte) error
+	ReportRun(ctx context.Context, run uint64, state kb.RunNodeState, reason string, figures []byte) error
 	DeliverRun(ctx context.Context, node string, run uint64, files []link.RunFile, partial string) error
 }
 

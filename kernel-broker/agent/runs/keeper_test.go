@@ -17,7 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
@@ -51,7 +51,7 @@ func (l *fakeLook) Stop(why string) {
 		}
 		content, err := result.JSON()
 		if l.fail == nil {
-			path := filepath.Join(l.request.Folder, kernelbroker.ResultFile)
+			path := filepath.Join(l.request.Folder, kb.ResultFile)
 			l.written = path + ".written"
 			_ = os.Remove(l.written) // of an earlier look
 			l.fail = errors.Join(err, os.WriteFile(path, content, 0o600), os.Link(path, l.written))
@@ -98,7 +98,7 @@ func (w *world) Begin(r Request) (Look, error) {
 	return l, nil
 }
 
-func (w *world) ReportRun(_ context.Context, run uint64, state kernelbroker.RunNodeState, reason string, _ []byte) error {
+func (w *world) ReportRun(_ context.Context, run uint64, state kb.RunNodeState, reason string, _ []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.states = append(w.states, fmt.Sprintf("%d %s %s", run, state, reason))
@@ -174,7 +174,7 @@ func (w *world) said(text string) func() bool {
 }
 
 func wish(collectors ...string) link.RunWish {
-	return link.RunWish{Run: 3, Job: kernelbroker.JobID{Job: 7}, UID: 1000, Collectors: collectors}
+	return link.RunWish{Run: 3, Job: kb.JobID{Job: 7}, UID: 1000, Collectors: collectors}
 }
 
 func (w *world) wish(change func(*link.RunWish)) {
@@ -202,7 +202,7 @@ func (w *world) atWork() bool {
 	w.keeper.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.state == kernelbroker.RunNodeLooking
+	return r.state == kb.RunNodeLooking
 }
 
 // end has a look end with its job.
@@ -250,7 +250,7 @@ func TestWholeRun(t *testing.T) {
 	one.Ended = true
 	w.keeper.Wish([]link.RunWish{one})
 	w.until("it is delivered", func() bool { return len(w.got) == 2 && w.partial == "" })
-	if w.got[0].Name != kernelbroker.ResultFile || w.got[1].Name != "counters.tar.gz" || w.got[1].Size != 8 {
+	if w.got[0].Name != kb.ResultFile || w.got[1].Name != "counters.tar.gz" || w.got[1].Size != 8 {
 		t.Errorf("delivered %+v", w.got)
 	}
 	w.keeper.Settle(t.Context(), 5*time.Second)
@@ -364,19 +364,19 @@ func TestAgentThatComesBackAfterTheJob(t *testing.T) {
 func TestDeliveries(t *testing.T) {
 	t.Run("tried again", func(t *testing.T) {
 		w := looking(t)
-		w.delivers = []error{fmt.Errorf("x: %w", kernelbroker.ErrUnavailable), nil}
+		w.delivers = []error{fmt.Errorf("x: %w", kb.ErrUnavailable), nil}
 		w.end(0)
 		w.until("it comes", func() bool { return len(w.got) == 1 })
 	})
 	t.Run("refused", func(t *testing.T) {
 		w := looking(t)
-		w.delivers = []error{fmt.Errorf("run 3: too large: %w", kernelbroker.ErrFailedPrecondition)}
+		w.delivers = []error{fmt.Errorf("run 3: too large: %w", kb.ErrFailedPrecondition)}
 		w.end(0)
 		w.until("that is said", w.said("3 failed run 3: too large"))
 	})
 	t.Run("wanted no more", func(t *testing.T) {
 		w := looking(t)
-		w.delivers = []error{fmt.Errorf("x: %w", kernelbroker.ErrUnavailable)}
+		w.delivers = []error{fmt.Errorf("x: %w", kb.ErrUnavailable)}
 		w.end(0)
 		w.keeper.Settle(t.Context(), 50*time.Millisecond) // does not hang
 		w.keeper.Wish(nil)

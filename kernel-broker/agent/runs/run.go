@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 )
 
@@ -46,7 +46,7 @@ type run struct {
 
 	mu     sync.Mutex
 	wish   link.RunWish
-	state  kernelbroker.RunNodeState
+	state  kb.RunNodeState
 	reason string
 	// sending: there is something that the broker does not have.
 	sending bool
@@ -85,11 +85,11 @@ func (r *run) now() link.RunWish {
 func (r *run) busy() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.sending || r.state == kernelbroker.RunNodeLooking
+	return r.sending || r.state == kb.RunNodeLooking
 }
 
 // enter changes the state and says so.
-func (r *run) enter(state kernelbroker.RunNodeState, reason string) {
+func (r *run) enter(state kb.RunNodeState, reason string) {
 	r.mu.Lock()
 	r.state, r.reason = state, reason
 	r.mu.Unlock()
@@ -151,7 +151,7 @@ func (r *run) fail(err error) {
 	r.mu.Lock()
 	r.sending = false
 	r.mu.Unlock()
-	r.enter(kernelbroker.RunNodeFailed, oneLine(err))
+	r.enter(kb.RunNodeFailed, oneLine(err))
 }
 
 // Ends of a run without a result to deliver.
@@ -236,7 +236,7 @@ const stepLimit = 3 * time.Second
 // again reports whether the job goes on without a process on this node: between
 // two steps, where no batch script and no PrologFlags=Contain keeps one here.
 func (r *run) again(group *group) (bool, error) {
-	r.enter(kernelbroker.RunNodeReady, "the job's processes have left this node")
+	r.enter(kb.RunNodeReady, "the job's processes have left this node")
 	for limit := time.Now().Add(stepLimit); ; {
 		if r.now().Ended {
 			return false, nil
@@ -295,7 +295,7 @@ func (r *run) begin(group group) (look Look, reason string, err error) {
 	if group.populated() {
 		r.note(whyLate)
 	}
-	r.enter(kernelbroker.RunNodeReady, reason)
+	r.enter(kb.RunNodeReady, reason)
 	return look, reason, nil
 }
 
@@ -328,7 +328,7 @@ func (r *run) follow(look Look, group group, reason string) error {
 			if !seen && group.populated() {
 				seen = true
 				come.Reset(time.Second)
-				r.enter(kernelbroker.RunNodeLooking, reason)
+				r.enter(kb.RunNodeLooking, reason)
 			}
 		}
 		wish := r.now()
@@ -390,7 +390,7 @@ func (r *run) deliver(f found) {
 			r.mu.Unlock()
 			return
 		}
-		if !errors.Is(err, kernelbroker.ErrUnavailable) {
+		if !errors.Is(err, kb.ErrUnavailable) {
 			r.log.Error("profiling result refused", "error", err)
 			r.fail(err)
 			return
@@ -407,5 +407,5 @@ func (r *run) deliver(f found) {
 }
 
 func oneLine(err error) string {
-	return kernelbroker.OneLine(strings.ReplaceAll(err.Error(), "\n", "; "))
+	return kb.OneLine(strings.ReplaceAll(err.Error(), "\n", "; "))
 }

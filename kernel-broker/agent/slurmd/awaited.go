@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 const askTimeout = 10 * time.Second
@@ -40,7 +40,7 @@ func awaited(out string) bool {
 				return false
 			}
 			left := flags[0] == "IDLE" && slices.Contains(flags, "POWERING_UP")
-			back := flags[0] == "DOWN" && slices.Contains(flags, "REBOOT_ISSUED") && strings.HasPrefix(reason, kernelbroker.ReasonReturn)
+			back := flags[0] == "DOWN" && slices.Contains(flags, "REBOOT_ISSUED") && strings.HasPrefix(reason, kb.ReasonReturn)
 			return left || back
 		}
 	}

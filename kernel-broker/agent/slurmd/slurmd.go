@@ -20,7 +20,7 @@ import (
 	"syscall"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
@@ -101,7 +101,7 @@ func (s *Slurmd) Start(ctx context.Context, start uint64, claim bool) error {
 		return err
 	}
 	if !s.wait(ctx, true, s.StartTimeout) {
-		return fmt.Errorf("%s: no process in %q %v after its start: %w", name, s.PIDFile, s.StartTimeout, kernelbroker.ErrUnavailable)
+		return fmt.Errorf("%s: no process in %q %v after its start: %w", name, s.PIDFile, s.StartTimeout, kb.ErrUnavailable)
 	}
 	return s.writeMark(decide.Started, start)
 }
@@ -130,7 +130,7 @@ func (s *Slurmd) Stop(ctx context.Context) error {
 		return err
 	}
 	if !s.wait(ctx, false, killWait) {
-		return fmt.Errorf("%s: still there after SIGKILL: %w", name, kernelbroker.ErrUnavailable)
+		return fmt.Errorf("%s: still there after SIGKILL: %w", name, kb.ErrUnavailable)
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func (s *Slurmd) readMark() (decide.Mark, uint64, error) {
 			return mark, start, nil
 		}
 	}
-	return decide.Untouched, 0, fmt.Errorf("file %q: %q: %w", s.MarkFile, raw, kernelbroker.ErrInvalid)
+	return decide.Untouched, 0, fmt.Errorf("file %q: %q: %w", s.MarkFile, raw, kb.ErrInvalid)
 }
 
 func (s *Slurmd) writeMark(mark decide.Mark, start uint64) error {

@@ -7,7 +7,7 @@ import (
 	"os"
 	"sync"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // How many connections there may be at a time. Root's programs and the agent's
@@ -40,9 +40,9 @@ func (p *Places) Take(uid uint32) (free func(), first bool, err error) {
 	}
 	switch {
 	case p.of[uid] >= most:
-		err = fmt.Errorf("user %d has %d connections to the agent, which is the most: %w", uid, most, kernelbroker.ErrExhausted)
+		err = fmt.Errorf("user %d has %d connections to the agent, which is the most: %w", uid, most, kb.ErrExhausted)
 	case !trusted && p.others >= MaxOthers:
-		err = fmt.Errorf("the agent has %d connections of users, which is the most: %w", MaxOthers, kernelbroker.ErrExhausted)
+		err = fmt.Errorf("the agent has %d connections of users, which is the most: %w", MaxOthers, kb.ErrExhausted)
 	}
 	if err != nil {
 		first = !p.told[uid] && len(p.told) < MaxOthers

@@ -10,7 +10,7 @@ import (
 	"io/fs"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
@@ -46,16 +46,16 @@ func readMemory(path string) (signing.Memory, error) {
 
 func parseMemory(text []byte) (signing.Memory, error) {
 	if len(text) > maxMemory {
-		return signing.Memory{}, fmt.Errorf("more than %d bytes: %w", maxMemory, kernelbroker.ErrInvalid)
+		return signing.Memory{}, fmt.Errorf("more than %d bytes: %w", maxMemory, kb.ErrInvalid)
 	}
 	var f memoryFile
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&f); err != nil {
-		return signing.Memory{}, fmt.Errorf("%w: %w", err, kernelbroker.ErrInvalid)
+		return signing.Memory{}, fmt.Errorf("%w: %w", err, kb.ErrInvalid)
 	}
 	if f.Format != memoryFormat {
-		return signing.Memory{}, fmt.Errorf("format %d, this program knows %d: %w", f.Format, memoryFormat, kernelbroker.ErrInvalid)
+		return signing.Memory{}, fmt.Errorf("format %d, this program knows %d: %w", f.Format, memoryFormat, kb.ErrInvalid)
 	}
 	return signing.Memory{Floors: f.Floors, Newest: f.Newest}, nil
 }

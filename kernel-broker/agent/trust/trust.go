@@ -24,7 +24,7 @@ import (
 	"syscall"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
@@ -50,14 +50,14 @@ type Guard struct {
 }
 
 // Allow answers whether the kernel may be booted. It changes nothing.
-func (g *Guard) Allow(ctx context.Context, k kernelbroker.Kernel, envelope []byte) error {
+func (g *Guard) Allow(ctx context.Context, k kb.Kernel, envelope []byte) error {
 	_, err := g.judge(ctx, k, envelope)
 	return err
 }
 
 // Admit is Allow right before a load or a boot: what the manifest says is
 // remembered, and on the disk, before the kernel can run.
-func (g *Guard) Admit(ctx context.Context, k kernelbroker.Kernel, envelope []byte) error {
+func (g *Guard) Admit(ctx context.Context, k kb.Kernel, envelope []byte) error {
 	verified, err := g.judge(ctx, k, envelope)
 	if err != nil || verified == nil {
 		return err
@@ -78,7 +78,7 @@ func (g *Guard) Admit(ctx context.Context, k kernelbroker.Kernel, envelope []byt
 }
 
 // judge returns what was verified; nil when the kernel may be booted without.
-func (g *Guard) judge(ctx context.Context, k kernelbroker.Kernel, envelope []byte) (*signing.Verified, error) {
+func (g *Guard) judge(ctx context.Context, k kb.Kernel, envelope []byte) (*signing.Verified, error) {
 	if g == nil {
 		return nil, nil
 	}
@@ -112,7 +112,7 @@ func (g *Guard) judge(ctx context.Context, k kernelbroker.Kernel, envelope []byt
 
 // own reports whether the kernel is, byte for byte, one that the distribution
 // has put on this node, with nothing on its command line.
-func (g *Guard) own(ctx context.Context, k kernelbroker.Kernel, list signing.Trust) (bool, error) {
+func (g *Guard) own(ctx context.Context, k kb.Kernel, list signing.Trust) (bool, error) {
 	if len(k.Arguments) > 0 {
 		return false, nil
 	}
@@ -174,11 +174,11 @@ func ownOnly(path string) func(os.FileInfo) error {
 		stat, ok := info.Sys().(*syscall.Stat_t)
 		switch {
 		case !ok:
-			return fmt.Errorf("file %q: no owner is to be seen: %w", path, kernelbroker.ErrFailedPrecondition)
+			return fmt.Errorf("file %q: no owner is to be seen: %w", path, kb.ErrFailedPrecondition)
 		case stat.Uid != 0 && stat.Uid != uint32(os.Geteuid()):
-			return fmt.Errorf("file %q belongs to uid %d, not to root: %w", path, stat.Uid, kernelbroker.ErrFailedPrecondition)
+			return fmt.Errorf("file %q belongs to uid %d, not to root: %w", path, stat.Uid, kb.ErrFailedPrecondition)
 		case info.Mode().Perm()&0o022 != 0:
-			return fmt.Errorf("file %q can be written by others (mode %04o); chmod go-w: %w", path, info.Mode().Perm(), kernelbroker.ErrFailedPrecondition)
+			return fmt.Errorf("file %q can be written by others (mode %04o); chmod go-w: %w", path, info.Mode().Perm(), kb.ErrFailedPrecondition)
 		}
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 )
 
@@ -67,8 +67,8 @@ func (s *site) list(more string) {
 		strings.ReplaceAll(strings.TrimSpace(string(public)), "\n", "\n    ")+"\n"+more)
 }
 
-func kernel(profile string, version uint32) kernelbroker.Kernel {
-	return kernelbroker.Kernel{Profile: profile, Version: version, ImageDigest: digestText("image"), ImageSize: 5,
+func kernel(profile string, version uint32) kb.Kernel {
+	return kb.Kernel{Profile: profile, Version: version, ImageDigest: digestText("image"), ImageSize: 5,
 		BuildID: strings.Repeat("ab", 20), Release: "6.1.0", Architecture: "x86_64"}
 }
 
@@ -77,7 +77,7 @@ func digestText(content string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-func (s *site) sign(k kernelbroker.Kernel, floor uint32) []byte {
+func (s *site) sign(k kb.Kernel, floor uint32) []byte {
 	s.t.Helper()
 	envelope, err := signing.Sign(s.t.Context(), signing.ManifestOf(k, signing.Terms{
 		Cluster: "alpha", Made: moment.Add(-time.Hour), Expires: moment.Add(time.Hour), Floor: floor}), s.key)
@@ -100,7 +100,7 @@ func TestFloorIsRememberedWhenAKernelIsLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := *s.guard // another agent, after a boot
-	for name, ask := range map[string]func(context.Context, kernelbroker.Kernel, []byte) error{"allow": again.Allow, "admit": again.Admit} {
+	for name, ask := range map[string]func(context.Context, kb.Kernel, []byte) error{"allow": again.Allow, "admit": again.Admit} {
 		if err := ask(ctx, old, oldEnvelope); !errors.Is(err, signing.ErrFloor) || !errors.Is(err, ErrRefused) {
 			t.Errorf("%s of an older kernel: %v", name, err)
 		}
@@ -189,22 +189,22 @@ func TestUnsignedStock(t *testing.T) {
 	s.write("vmlinuz-6.1", "image")
 	s.write("initrd-6.1", "initrd")
 	stock := kernel("stock", 1)
-	with := func(change func(*kernelbroker.Kernel)) kernelbroker.Kernel {
+	with := func(change func(*kb.Kernel)) kb.Kernel {
 		k := stock
 		change(&k)
 		return k
 	}
 	for name, c := range map[string]struct {
-		kernel kernelbroker.Kernel
+		kernel kb.Kernel
 		good   bool
 	}{
 		"its own":           {stock, true},
-		"with its initrd":   {with(func(k *kernelbroker.Kernel) { k.InitrdDigest = digestText("initrd") }), true},
-		"another image":     {with(func(k *kernelbroker.Kernel) { k.ImageDigest = digestText("evil") }), false},
-		"another initrd":    {with(func(k *kernelbroker.Kernel) { k.InitrdDigest = digestText("evil") }), false},
-		"arguments":         {with(func(k *kernelbroker.Kernel) { k.Arguments = []string{"selinux=0"} }), false},
-		"by another name":   {with(func(k *kernelbroker.Kernel) { k.Profile = "mitgcm" }), false},
-		"a name like stock": {with(func(k *kernelbroker.Kernel) { k.Profile = "stock2" }), false},
+		"with its initrd":   {with(func(k *kb.Kernel) { k.InitrdDigest = digestText("initrd") }), true},
+		"another image":     {with(func(k *kb.Kernel) { k.ImageDigest = digestText("evil") }), false},
+		"another initrd":    {with(func(k *kb.Kernel) { k.InitrdDigest = digestText("evil") }), false},
+		"arguments":         {with(func(k *kb.Kernel) { k.Arguments = []string{"selinux=0"} }), false},
+		"by another name":   {with(func(k *kb.Kernel) { k.Profile = "mitgcm" }), false},
+		"a name like stock": {with(func(k *kb.Kernel) { k.Profile = "stock2" }), false},
 	} {
 		if err := s.guard.Admit(t.Context(), c.kernel, nil); (err == nil) != c.good || err != nil && !errors.Is(err, signing.ErrUnsigned) {
 			t.Errorf("%s: %v", name, err)

@@ -23,7 +23,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
@@ -99,10 +99,10 @@ func LoadConfig(path string) (Config, error) {
 func ParseConfig(name string, text []byte) (Config, error) {
 	var f file
 	if !utf8.Valid(text) {
-		return Config{}, fmt.Errorf("%s: not UTF-8: %w", name, kernelbroker.ErrInvalid)
+		return Config{}, fmt.Errorf("%s: not UTF-8: %w", name, kb.ErrInvalid)
 	}
 	if err := strictyaml.Decode(name, text, &f); err != nil && !errors.Is(err, io.EOF) {
-		return Config{}, fmt.Errorf("%w: %w", err, kernelbroker.ErrInvalid)
+		return Config{}, fmt.Errorf("%w: %w", err, kb.ErrInvalid)
 	}
 	c := DefaultConfig()
 	set(&c.Broker, f.Broker)
@@ -138,7 +138,7 @@ func setDuration(to *time.Duration, key string, from *string) error {
 	}
 	d, err := time.ParseDuration(*from)
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", key, err, kernelbroker.ErrInvalid)
+		return fmt.Errorf("%s: %w: %w", key, err, kb.ErrInvalid)
 	}
 	*to = d
 	return nil
@@ -168,7 +168,7 @@ func (c Config) validate() error {
 	var wrong []error
 	refuse := func(bad bool, key string, format string, args ...any) {
 		if bad {
-			wrong = append(wrong, fmt.Errorf("%s: %s: %w", key, fmt.Sprintf(format, args...), kernelbroker.ErrInvalid))
+			wrong = append(wrong, fmt.Errorf("%s: %s: %w", key, fmt.Sprintf(format, args...), kb.ErrInvalid))
 		}
 	}
 	// The hooks run without a PATH and from the root folder.

@@ -14,7 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // The sample says what the defaults are, and leaves none out.
@@ -66,7 +66,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		"broker: /b.sock\n---\nca: /x\n":       "c: more than one document",
 	} {
 		_, err := ParseConfig("c", []byte(text))
-		if !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), words) {
+		if !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), words) {
 			t.Errorf("%q: %v, want %q", text, err, words)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/keepalive"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // maxReceive fits the list of all jobs.
@@ -26,13 +26,13 @@ func Target(address string) (string, error) {
 	path = strings.TrimPrefix(path, "//")
 	if isUnix || strings.HasPrefix(address, "/") {
 		if !filepath.IsAbs(path) {
-			return "", fmt.Errorf("address %q: the path of the socket is not absolute: %w", address, kernelbroker.ErrInvalid)
+			return "", fmt.Errorf("address %q: the path of the socket is not absolute: %w", address, kb.ErrInvalid)
 		}
 		return "unix://" + path, nil
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" || port == "" {
-		return "", fmt.Errorf("address %q is neither unix:///path nor host:port: %w", address, kernelbroker.ErrInvalid)
+		return "", fmt.Errorf("address %q is neither unix:///path nor host:port: %w", address, kb.ErrInvalid)
 	}
 	return "dns:///" + address, nil
 }

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"slices"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // protocol is what gRPC wants both ends to agree on.
@@ -50,7 +50,7 @@ func ServerConfig(own Source, cluster string, accept func(Peer) error) *tls.Conf
 				return err
 			}
 			if peer.Name.Cluster != cluster || peer.Name.Role != Node {
-				return fmt.Errorf("certificate of %s is not one of a node of cluster %q: %w", peer.Name, cluster, kernelbroker.ErrUnauthenticated)
+				return fmt.Errorf("certificate of %s is not one of a node of cluster %q: %w", peer.Name, cluster, kb.ErrUnauthenticated)
 			}
 			return accept(peer)
 		},
@@ -112,7 +112,7 @@ func PinnedConfig(fingerprint string) *tls.Config {
 			}
 		}
 		return fmt.Errorf("who answers is not the broker that made the token: none of its %d certificates has the token's fingerprint: %w",
-			len(presented), kernelbroker.ErrUnauthenticated)
+			len(presented), kb.ErrUnauthenticated)
 	})
 }
 
@@ -136,14 +136,14 @@ func clientConfig(certificate func() (*tls.Certificate, error), check func([]*x5
 
 func verifyBroker(own Source, presented []*x509.Certificate, cluster string) error {
 	if len(presented) == 0 {
-		return fmt.Errorf("broker shows no certificate: %w", kernelbroker.ErrUnauthenticated)
+		return fmt.Errorf("broker shows no certificate: %w", kb.ErrUnauthenticated)
 	}
 	peer, err := verify(own, presented, x509.ExtKeyUsageServerAuth)
 	if err != nil {
 		return err
 	}
 	if peer.Name.Role != Broker || cluster != "" && peer.Name.Cluster != cluster {
-		return fmt.Errorf("who answers is %s and not a broker of cluster %q: %w", peer.Name, cluster, kernelbroker.ErrUnauthenticated)
+		return fmt.Errorf("who answers is %s and not a broker of cluster %q: %w", peer.Name, cluster, kb.ErrUnauthenticated)
 	}
 	return nil
 }
@@ -162,7 +162,7 @@ func verify(own Source, presented []*x509.Certificate, usage x509.ExtKeyUsage) (
 		options.Intermediates.AddCert(c)
 	}
 	if _, err := presented[0].Verify(options); err != nil {
-		return Peer{}, fmt.Errorf("certificate with the serial number %x: %w: %w", presented[0].SerialNumber, kernelbroker.ErrUnauthenticated, err)
+		return Peer{}, fmt.Errorf("certificate with the serial number %x: %w: %w", presented[0].SerialNumber, kb.ErrUnauthenticated, err)
 	}
 	name, err := NameOf(presented[0])
 	return Peer{Name: name, Certificate: presented[0]}, err

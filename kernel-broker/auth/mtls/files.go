@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
@@ -86,7 +86,7 @@ func readKey(path string) ([]byte, error) {
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("key %q: others may read it (mode %04o): chmod 600, and have a new one made: %w",
-			path, info.Mode().Perm(), kernelbroker.ErrDenied)
+			path, info.Mode().Perm(), kb.ErrDenied)
 	}
 	key, err := os.ReadFile(path)
 	if err != nil {

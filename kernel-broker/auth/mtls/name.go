@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // Role is what a certificate's owner may act as.
@@ -55,9 +55,9 @@ func (n Name) Validate() error {
 		return err
 	}
 	if n.Role != Node && n.Role != Broker {
-		return fmt.Errorf("role %q is neither %s nor %s: %w", n.Role, Node, Broker, kernelbroker.ErrInvalid)
+		return fmt.Errorf("role %q is neither %s nor %s: %w", n.Role, Node, Broker, kb.ErrInvalid)
 	}
-	return kernelbroker.ValidateNodeName(n.Name)
+	return kb.ValidateNodeName(n.Name)
 }
 
 // ValidateCluster accepts the names that a cluster may have where certificates
@@ -65,13 +65,13 @@ func (n Name) Validate() error {
 // letter or digit.
 func ValidateCluster(name string) error {
 	if name == "" || len(name) > maxCluster {
-		return fmt.Errorf("cluster name %q has a wrong length: %w", name, kernelbroker.ErrInvalid)
+		return fmt.Errorf("cluster name %q has a wrong length: %w", name, kb.ErrInvalid)
 	}
 	for i := range len(name) {
 		c := name[i]
 		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
 		if !alnum && (i == 0 || c != '-' && c != '_') {
-			return fmt.Errorf("cluster name %q: character %q cannot stand in a certificate: %w", name, c, kernelbroker.ErrInvalid)
+			return fmt.Errorf("cluster name %q: character %q cannot stand in a certificate: %w", name, c, kb.ErrInvalid)
 		}
 	}
 	return nil
@@ -87,7 +87,7 @@ func ParseName(text string) (Name, error) {
 			return n, nil
 		}
 	}
-	return Name{}, fmt.Errorf("name %q is not %s://CLUSTER/ROLE/NAME: %w", text, scheme, kernelbroker.ErrInvalid)
+	return Name{}, fmt.Errorf("name %q is not %s://CLUSTER/ROLE/NAME: %w", text, scheme, kb.ErrInvalid)
 }
 
 // NameOf reads who a certificate stands for. One that stands for two is for
@@ -106,7 +106,7 @@ func NameOf(certificate *x509.Certificate) (Name, error) {
 	}
 	if len(found) != 1 {
 		return Name{}, fmt.Errorf("certificate with the serial number %x has %d names of the form %s://CLUSTER/ROLE/NAME, one is wanted: %w",
-			certificate.SerialNumber, len(found), scheme, kernelbroker.ErrUnauthenticated)
+			certificate.SerialNumber, len(found), scheme, kb.ErrUnauthenticated)
 	}
 	return found[0], nil
 }

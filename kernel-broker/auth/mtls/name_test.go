@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 func TestNames(t *testing.T) {
@@ -27,7 +27,7 @@ func TestNames(t *testing.T) {
 		"kernel-broker://lab/root/n1", "kernel-broker://lab/node/../broker/x", "lab/node/n1", "spiffe://lab/node/n1",
 		"kernel-broker://lab/node/n1 ", "kernel-broker://" + strings.Repeat("a", 41) + "/node/n1",
 	} {
-		if n, err := ParseName(text); !errors.Is(err, kernelbroker.ErrInvalid) {
+		if n, err := ParseName(text); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("%q became %v, %v", text, n, err)
 		}
 	}
@@ -41,12 +41,12 @@ func TestNameOf(t *testing.T) {
 	}{
 		{[]string{"kernel-broker://lab/node/n1"}, "n1", nil},
 		{[]string{"spiffe://x/y", "kernel-broker://lab/node/n1", "https://n2"}, "n1", nil},
-		{nil, "", kernelbroker.ErrUnauthenticated},
-		{[]string{"spiffe://lab/node/n1"}, "", kernelbroker.ErrUnauthenticated},
-		{[]string{"kernel-broker://lab/node/n1", "kernel-broker://lab/node/n2"}, "", kernelbroker.ErrUnauthenticated},
-		{[]string{"kernel-broker://lab/node/n1", "kernel-broker://lab/node/n1"}, "", kernelbroker.ErrUnauthenticated},
-		{[]string{"kernel-broker://lab/node/n1", "kernel-broker://lab/x"}, "", kernelbroker.ErrInvalid},
-		{[]string{"kernel-broker:lab/node/n1"}, "", kernelbroker.ErrInvalid},
+		{nil, "", kb.ErrUnauthenticated},
+		{[]string{"spiffe://lab/node/n1"}, "", kb.ErrUnauthenticated},
+		{[]string{"kernel-broker://lab/node/n1", "kernel-broker://lab/node/n2"}, "", kb.ErrUnauthenticated},
+		{[]string{"kernel-broker://lab/node/n1", "kernel-broker://lab/node/n1"}, "", kb.ErrUnauthenticated},
+		{[]string{"kernel-broker://lab/node/n1", "kernel-broker://lab/x"}, "", kb.ErrInvalid},
+		{[]string{"kernel-broker:lab/node/n1"}, "", kb.ErrInvalid},
 	} {
 		certificate := &x509.Certificate{SerialNumber: big.NewInt(1)}
 		// A common name or a host name makes nobody a node.

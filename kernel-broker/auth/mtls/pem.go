@@ -10,7 +10,7 @@ import (
 	"encoding/pem"
 	"fmt"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // Kinds of PEM blocks.
@@ -47,12 +47,12 @@ func ParseCertificates(text []byte) ([]*x509.Certificate, error) {
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, fmt.Errorf("certificate %d: %w: %w", len(list)+1, kernelbroker.ErrInvalid, err)
+			return nil, fmt.Errorf("certificate %d: %w: %w", len(list)+1, kb.ErrInvalid, err)
 		}
 		list = append(list, c)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("no certificate in it: %w", kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("no certificate in it: %w", kb.ErrInvalid)
 	}
 	return list, nil
 }
@@ -63,7 +63,7 @@ func ParseDER(list [][]byte) ([]*x509.Certificate, error) {
 	for i, der := range list {
 		c, err := x509.ParseCertificate(der)
 		if err != nil {
-			return nil, fmt.Errorf("certificate %d: %w: %w", i+1, kernelbroker.ErrInvalid, err)
+			return nil, fmt.Errorf("certificate %d: %w: %w", i+1, kb.ErrInvalid, err)
 		}
 		out = append(out, c)
 	}
@@ -75,7 +75,7 @@ func ParseDER(list [][]byte) ([]*x509.Certificate, error) {
 func ParsePair(certificate, key []byte) (*tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", kernelbroker.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w", kb.ErrInvalid, err)
 	}
 	return &pair, nil
 }

@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // maxRequestBytes is several times what a request for a key on a curve needs.
@@ -36,23 +36,23 @@ func NewRequest(key crypto.Signer) ([]byte, error) {
 // the key, which its signature shows; whatever else it asks for is ignored.
 func ParseRequest(der []byte) (crypto.PublicKey, error) {
 	if len(der) > maxRequestBytes {
-		return nil, fmt.Errorf("certificate request of %d bytes, at most %d are allowed: %w", len(der), maxRequestBytes, kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("certificate request of %d bytes, at most %d are allowed: %w", len(der), maxRequestBytes, kb.ErrInvalid)
 	}
 	request, err := x509.ParseCertificateRequest(der)
 	if err != nil {
-		return nil, fmt.Errorf("certificate request: %w: %w", kernelbroker.ErrInvalid, err)
+		return nil, fmt.Errorf("certificate request: %w: %w", kb.ErrInvalid, err)
 	}
 	switch key := request.PublicKey.(type) {
 	case *ecdsa.PublicKey:
 		if key.Curve != elliptic.P256() && key.Curve != elliptic.P384() {
-			return nil, fmt.Errorf("certificate request: curve %s is neither P-256 nor P-384: %w", key.Curve.Params().Name, kernelbroker.ErrInvalid)
+			return nil, fmt.Errorf("certificate request: curve %s is neither P-256 nor P-384: %w", key.Curve.Params().Name, kb.ErrInvalid)
 		}
 	case ed25519.PublicKey:
 	default:
-		return nil, fmt.Errorf("certificate request: a key of kind %v is neither ECDSA nor Ed25519: %w", request.PublicKeyAlgorithm, kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("certificate request: a key of kind %v is neither ECDSA nor Ed25519: %w", request.PublicKeyAlgorithm, kb.ErrInvalid)
 	}
 	if err := request.CheckSignature(); err != nil {
-		return nil, fmt.Errorf("certificate request: %w: %w", kernelbroker.ErrInvalid, err)
+		return nil, fmt.Errorf("certificate request: %w: %w", kb.ErrInvalid, err)
 	}
 	return request.PublicKey, nil
 }

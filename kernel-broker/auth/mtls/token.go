@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // secretBytes of a token: nobody guesses them, so a plain hash of them may be
@@ -33,7 +33,7 @@ type Token struct {
 
 // NewToken makes one with a fresh secret.
 func NewToken(node, fingerprint string) (Token, error) {
-	if err := kernelbroker.ValidateNodeName(node); err != nil {
+	if err := kb.ValidateNodeName(node); err != nil {
 		return Token{}, err
 	}
 	secret := make([]byte, secretBytes)
@@ -55,22 +55,22 @@ func (t Token) GoString() string { return t.String() }
 func ParseToken(text string) (Token, error) {
 	text = strings.TrimSpace(text)
 	if len(text) > MaxTokenBytes {
-		return Token{}, fmt.Errorf("token has %d characters, at most %d are possible: %w", len(text), MaxTokenBytes, kernelbroker.ErrInvalid)
+		return Token{}, fmt.Errorf("token has %d characters, at most %d are possible: %w", len(text), MaxTokenBytes, kb.ErrInvalid)
 	}
 	// From the end, since a node's name may have dots.
 	rest, fingerprint, ok := cutLast(text)
 	node, secret, ok2 := cutLast(rest)
 	if !ok || !ok2 {
-		return Token{}, fmt.Errorf("token is not NODE.SECRET.FINGERPRINT: %w", kernelbroker.ErrInvalid)
+		return Token{}, fmt.Errorf("token is not NODE.SECRET.FINGERPRINT: %w", kb.ErrInvalid)
 	}
-	if kernelbroker.ValidateNodeName(node) != nil {
-		return Token{}, fmt.Errorf("token does not begin with a node's name: %w", kernelbroker.ErrInvalid)
+	if kb.ValidateNodeName(node) != nil {
+		return Token{}, fmt.Errorf("token does not begin with a node's name: %w", kb.ErrInvalid)
 	}
 	if err := ValidateSecret(secret); err != nil {
 		return Token{}, err
 	}
 	if !encodes(fingerprint, sha256.Size) {
-		return Token{}, fmt.Errorf("token does not end with the fingerprint of an authority: %w", kernelbroker.ErrInvalid)
+		return Token{}, fmt.Errorf("token does not end with the fingerprint of an authority: %w", kb.ErrInvalid)
 	}
 	return Token{Node: node, Secret: secret, Fingerprint: fingerprint}, nil
 }
@@ -78,7 +78,7 @@ func ParseToken(text string) (Token, error) {
 // ValidateSecret accepts the middle part of a token.
 func ValidateSecret(secret string) error {
 	if !encodes(secret, secretBytes) {
-		return fmt.Errorf("secret of a token is damaged: %w", kernelbroker.ErrInvalid)
+		return fmt.Errorf("secret of a token is damaged: %w", kb.ErrInvalid)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 func someToken(t testing.TB, node string) Token {
@@ -56,7 +56,7 @@ func TestTokensRefused(t *testing.T) {
 		"long": strings.Repeat("n", 300),
 	} {
 		got, err := ParseToken(text)
-		if !errors.Is(err, kernelbroker.ErrInvalid) || got != (Token{}) {
+		if !errors.Is(err, kb.ErrInvalid) || got != (Token{}) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		} else if strings.Contains(err.Error(), good.Secret[5:]) {
 			t.Errorf("%s: the error tells the secret: %v", name, err)
@@ -70,7 +70,7 @@ func FuzzParseToken(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		token, err := ParseToken(text)
 		if err != nil {
-			if !errors.Is(err, kernelbroker.ErrInvalid) {
+			if !errors.Is(err, kb.ErrInvalid) {
 				t.Errorf("%q: %v", text, err)
 			}
 			return
@@ -117,7 +117,7 @@ func TestRequests(t *testing.T) {
 		"rsa": request(t, weak, err), "p-224": request(t, odd, err2), "signature": forged, "cut": good[:len(good)-4],
 		"more behind": append(append([]byte{}, good...), 0), "empty": nil, "long": make([]byte, 5000),
 	} {
-		if key, err := ParseRequest(der); !errors.Is(err, kernelbroker.ErrInvalid) {
+		if key, err := ParseRequest(der); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("%s: %v, %v", name, key, err)
 		}
 	}
@@ -131,7 +131,7 @@ func FuzzParseRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, der []byte) {
 		public, err := ParseRequest(der)
 		if err != nil {
-			if !errors.Is(err, kernelbroker.ErrInvalid) {
+			if !errors.Is(err, kb.ErrInvalid) {
 				t.Errorf("%x: %v", der, err)
 			}
 			return

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
@@ -142,7 +142,7 @@ func (a *Authority) rotate(until time.Time) (fingerprint string, err error) {
 			return "", err
 		}
 		if len(keys) == 0 {
-			return "", fmt.Errorf("authority: no key is left in %q to vouch for a new one; put the newest back, or restart the broker to begin anew: %w", a.dir, kernelbroker.ErrInvalid)
+			return "", fmt.Errorf("authority: no key is left in %q to vouch for a new one; put the newest back, or restart the broker to begin anew: %w", a.dir, kb.ErrInvalid)
 		}
 		fresh, err := a.generation(keys, until)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 )
 
@@ -32,7 +32,7 @@ func TestTheKeyIsTheBrokersAlone(t *testing.T) {
 	if err := os.Chmod(filepath.Join(s.dir, "ca-0000.pem"), 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenAuthority(Options{Dir: s.dir, Cluster: "lab", Host: "ctl", Lifetime: lifetime}); !errors.Is(err, kernelbroker.ErrDenied) {
+	if _, err := OpenAuthority(Options{Dir: s.dir, Cluster: "lab", Host: "ctl", Lifetime: lifetime}); !errors.Is(err, kb.ErrDenied) {
 		t.Errorf("a key that others may read: %v", err)
 	}
 }
@@ -50,13 +50,13 @@ func TestWhatCannotBeAnAuthority(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "ca-0000.pem"), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := OpenAuthority(Options{Dir: dir, Cluster: "lab", Host: "ctl", Lifetime: lifetime}); !errors.Is(err, kernelbroker.ErrInvalid) {
+		if _, err := OpenAuthority(Options{Dir: dir, Cluster: "lab", Host: "ctl", Lifetime: lifetime}); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, o := range []Options{{Cluster: "Lab", Host: "ctl"}, {Cluster: "lab", Host: "c t"}} {
 		o.Dir = t.TempDir()
-		if _, err := OpenAuthority(o); !errors.Is(err, kernelbroker.ErrInvalid) {
+		if _, err := OpenAuthority(o); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
@@ -115,7 +115,7 @@ func TestANodeIsNoBroker(t *testing.T) {
 	s := newSite(t)
 	node := s.enrol("n1")
 	_, _, err := shake(t, mtls.ServerConfig(node, "lab", s.registry.Accept), mtls.ClientConfig(s.enrol("n2"), "lab"))
-	if !errors.Is(err, kernelbroker.ErrUnauthenticated) {
+	if !errors.Is(err, kb.ErrUnauthenticated) {
 		t.Errorf("%v", err)
 	}
 }
@@ -216,7 +216,7 @@ func TestEveryFileReadsAgain(t *testing.T) {
 		if _, serverErr, clientErr := shake(t, s.server(), mtls.ClientConfig(files, "lab")); serverErr != nil || clientErr != nil {
 			t.Errorf("%v, %v", serverErr, clientErr)
 		}
-		if err := paths.Keep(newKey(t), c.Chain, c.Authorities); !errors.Is(err, kernelbroker.ErrInvalid) {
+		if err := paths.Keep(newKey(t), c.Chain, c.Authorities); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("a certificate for another key: %v", err)
 		}
 	}
@@ -233,7 +233,7 @@ func TestEveryFileReadsAgain(t *testing.T) {
 	if err := os.Chmod(paths.Key, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mtls.NewFiles(paths).Certificate(); !errors.Is(err, kernelbroker.ErrDenied) {
+	if _, err := mtls.NewFiles(paths).Certificate(); !errors.Is(err, kb.ErrDenied) {
 		t.Errorf("a key that others may read: %v", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // MayEnrol says what Enrol would, word for word, and changes nothing.
@@ -34,16 +34,16 @@ func TestMayEnrol(t *testing.T) {
 			t.Errorf("%s: it may: %v; it does: %v", what, may, does)
 		}
 	}
-	ask("no request", "n2", unused, []byte("none"), kernelbroker.ErrInvalid)
-	ask("another's token", "n1", unused, first.request, kernelbroker.ErrDenied)
-	ask("no node", "n9", unused, first.request, kernelbroker.ErrDenied)
+	ask("no request", "n2", unused, []byte("none"), kb.ErrInvalid)
+	ask("another's token", "n1", unused, first.request, kb.ErrDenied)
+	ask("no node", "n9", unused, first.request, kb.ErrDenied)
 	ask("a token", "n1", used, first.request, nil)
 	ask("the same once more", "n1", used, first.request, nil)
-	ask("its copy", "n1", used, second.request, kernelbroker.ErrDenied)
+	ask("its copy", "n1", used, second.request, kb.ErrDenied)
 	if err := s.registry.Revoke(t.Context(), "n2", "test", ""); err != nil {
 		t.Fatal(err)
 	}
-	ask("a revoked one", "n2", unused, first.request, kernelbroker.ErrDenied)
+	ask("a revoked one", "n2", unused, first.request, kb.ErrDenied)
 	s.clock.pass(DefaultTokenTTL + time.Second)
-	ask("an expired one", "n3", expired, first.request, kernelbroker.ErrDenied)
+	ask("an expired one", "n3", expired, first.request, kb.ErrDenied)
 }

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
@@ -56,7 +56,7 @@ func numberOf(path string) (int, error) {
 	text := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "ca-"), ".pem")
 	number, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
-		return 0, fmt.Errorf("authority %q: its name is not ca-NUMBER.pem, so nobody knows how old it is; rename it or move it out of the folder: %w", path, kernelbroker.ErrInvalid)
+		return 0, fmt.Errorf("authority %q: its name is not ca-NUMBER.pem, so nobody knows how old it is; rename it or move it out of the folder: %w", path, kb.ErrInvalid)
 	}
 	return int(number), nil
 }
@@ -69,7 +69,7 @@ func readGeneration(path string) (signing, error) {
 	}
 	key, can := pair.PrivateKey.(crypto.Signer)
 	if !can || !pair.Leaf.IsCA || pair.Leaf.KeyUsage&x509.KeyUsageCertSign == 0 {
-		return signing{}, fmt.Errorf("its first certificate may not sign others: %w", kernelbroker.ErrInvalid)
+		return signing{}, fmt.Errorf("its first certificate may not sign others: %w", kb.ErrInvalid)
 	}
 	k := signing{certificate: pair.Leaf, key: key}
 	if len(pair.Certificate) > 1 {

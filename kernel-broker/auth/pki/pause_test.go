@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // size is what the record of a node takes in the store.
@@ -32,8 +32,8 @@ func (s *site) issued(node string) []Issued {
 // wantLater checks that a call was refused for a while, and returns for how long.
 func wantLater(t *testing.T, what string, err error) time.Duration {
 	t.Helper()
-	var later *kernelbroker.RetryableError
-	if !errors.As(err, &later) || !errors.Is(err, kernelbroker.ErrExhausted) {
+	var later *kb.RetryableError
+	if !errors.As(err, &later) || !errors.Is(err, kb.ErrExhausted) {
 		t.Fatalf("%s: %v", what, err)
 	}
 	if later.Wait <= 0 {
@@ -199,7 +199,7 @@ func TestRevocationCoversWhatIsNotOnRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, node := range all {
-		if err := s.registry.Accept(node.peer(t)); !errors.Is(err, kernelbroker.ErrDenied) {
+		if err := s.registry.Accept(node.peer(t)); !errors.Is(err, kb.ErrDenied) {
 			t.Errorf("certificate %d: %v", i, err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
@@ -183,11 +183,11 @@ func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []by
 func (r *Record) use(secret, key string, now time.Time) (first bool, err error) {
 	t := r.Token
 	if t == nil || !equal(t.Hash, hashOf([]byte(secret))) {
-		return false, fmt.Errorf("node %q: this token is none, or was replaced or revoked; kernelctl node token %s makes another: %w", r.Node, r.Node, kernelbroker.ErrDenied)
+		return false, fmt.Errorf("node %q: this token is none, or was replaced or revoked; kernelctl node token %s makes another: %w", r.Node, r.Node, kb.ErrDenied)
 	}
 	if !now.Before(t.Expires) {
 		return false, fmt.Errorf("node %q: token expired at %s; kernelctl node token %s makes another: %w",
-			r.Node, t.Expires.UTC().Format(time.RFC3339), r.Node, kernelbroker.ErrDenied)
+			r.Node, t.Expires.UTC().Format(time.RFC3339), r.Node, kb.ErrDenied)
 	}
 	if t.Key != "" && t.Key != key {
 		return false, fmt.Errorf("node %q: %w", r.Node, errUsed)
@@ -197,7 +197,7 @@ func (r *Record) use(secret, key string, now time.Time) (first bool, err error) 
 	return first, nil
 }
 
-var errUsed = fmt.Errorf("token was used for another key; if that was not this node, revoke it: %w", kernelbroker.ErrDenied)
+var errUsed = fmt.Errorf("token was used for another key; if that was not this node, revoke it: %w", kb.ErrDenied)
 
 // get reads a record; a node without one has an empty record at revision 0.
 func (r *Registry) get(ctx context.Context, node string) (Record, int64, error) {
@@ -218,7 +218,7 @@ func decode(rec store.Record) (Record, error) {
 		return record, fmt.Errorf("record %q: %w", rec.Key, err)
 	}
 	if want := strings.TrimPrefix(rec.Key, recordPrefix); record.Node != want {
-		return record, fmt.Errorf("record %q is of node %q: %w", rec.Key, record.Node, kernelbroker.ErrInvalid)
+		return record, fmt.Errorf("record %q is of node %q: %w", rec.Key, record.Node, kb.ErrInvalid)
 	}
 	return record, nil
 }
@@ -255,5 +255,5 @@ func (r *Registry) change(ctx context.Context, node string, do func(*Record) err
 }
 
 func unavailable(node string, err error) error {
-	return fmt.Errorf("record of node %q: %w: %w", node, kernelbroker.ErrUnavailable, err)
+	return fmt.Errorf("record of node %q: %w: %w", node, kb.ErrUnavailable, err)
 }

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
@@ -84,7 +84,7 @@ func (r *Registry) CreateToken(ctx context.Context, node string, ttl time.Durati
 		ttl = DefaultTokenTTL
 	}
 	if ttl < time.Second || ttl > MaxTokenTTL {
-		return mtls.Token{}, time.Time{}, fmt.Errorf("token of node %q: %v is not within 1s and %v: %w", node, ttl, MaxTokenTTL, kernelbroker.ErrInvalid)
+		return mtls.Token{}, time.Time{}, fmt.Errorf("token of node %q: %v is not within 1s and %v: %w", node, ttl, MaxTokenTTL, kb.ErrInvalid)
 	}
 	token, err := mtls.NewToken(node, r.authority.Fingerprint())
 	if err != nil {
@@ -170,7 +170,7 @@ func (r *Registry) grant(record *Record, key string, now time.Time, may leave) (
 	}
 	if record.begin(now).Sub(now) > maxAhead {
 		return nil, fmt.Errorf("node %q was revoked with all certificates that begin until %s, and a new one could begin only after that; the clock of a broker is wrong, or was: %w",
-			record.Node, record.Revoked.At.UTC().Format(time.RFC3339), kernelbroker.ErrFailedPrecondition)
+			record.Node, record.Revoked.At.UTC().Format(time.RFC3339), kb.ErrFailedPrecondition)
 	}
 	return nil, nil
 }
@@ -219,8 +219,8 @@ func (r *Registry) given(record *Record, key string, now time.Time) []*x509.Cert
 
 func tooSoon(node string, wait time.Duration) error {
 	wait = wait.Truncate(time.Second) + time.Second
-	return &kernelbroker.RetryableError{Wait: wait, Err: fmt.Errorf("node %q got its newest certificate less than a tenth of its life ago, "+
-		"and gets another in %v, or at once with a new token (kernelctl node token %s): %w", node, wait, node, kernelbroker.ErrExhausted)}
+	return &kb.RetryableError{Wait: wait, Err: fmt.Errorf("node %q got its newest certificate less than a tenth of its life ago, "+
+		"and gets another in %v, or at once with a new token (kernelctl node token %s): %w", node, wait, node, kb.ErrExhausted)}
 }
 
 // keyOf returns the key that a certificate is asked for, and its fingerprint.
@@ -234,7 +234,7 @@ func (r *Registry) keyOf(request []byte) (crypto.PublicKey, string, error) {
 	}
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
-		return nil, "", fmt.Errorf("public key: %w: %w", kernelbroker.ErrInvalid, err)
+		return nil, "", fmt.Errorf("public key: %w: %w", kb.ErrInvalid, err)
 	}
 	return public, hashOf(der), nil
 }
@@ -282,13 +282,13 @@ func (r *Registry) List(ctx context.Context, node string) ([]Record, error) {
 	if node != "" {
 		record, revision, err := r.get(ctx, node)
 		if err == nil && revision == 0 {
-			err = fmt.Errorf("node %q has never had a token: %w", node, kernelbroker.ErrNotFound)
+			err = fmt.Errorf("node %q has never had a token: %w", node, kb.ErrNotFound)
 		}
 		return []Record{record}, err
 	}
 	list, _, err := r.store.List(ctx, recordPrefix)
 	if err != nil {
-		return nil, fmt.Errorf("records of nodes' certificates: %w: %w", kernelbroker.ErrUnavailable, err)
+		return nil, fmt.Errorf("records of nodes' certificates: %w: %w", kb.ErrUnavailable, err)
 	}
 	var out []Record
 	for _, rec := range list {
@@ -301,4 +301,4 @@ func (r *Registry) List(ctx context.Context, node string) ([]Record, error) {
 	return out, nil
 }
 
-var errNoAuthority = fmt.Errorf("the site's authority signs here, not the broker's (tls.mode: site): %w", kernelbroker.ErrFailedPrecondition)
+var errNoAuthority = fmt.Errorf("the site's authority signs here, not the broker's (tls.mode: site): %w", kb.ErrFailedPrecondition)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
@@ -48,7 +48,7 @@ func TestTokensAndWhatTheyAreWorth(t *testing.T) {
 			}
 			continue
 		}
-		if !errors.Is(err, kernelbroker.ErrDenied) || !strings.Contains(err.Error(), c.words) || strings.Contains(err.Error(), c.secret) {
+		if !errors.Is(err, kb.ErrDenied) || !strings.Contains(err.Error(), c.words) || strings.Contains(err.Error(), c.secret) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if got.Chain != nil {
@@ -75,7 +75,7 @@ func TestTokensAreRefused(t *testing.T) {
 		node string
 		ttl  time.Duration
 	}{{"", 0}, {"n 1", 0}, {"n1", time.Millisecond}, {"n1", -time.Hour}, {"n1", MaxTokenTTL + 1}} {
-		if _, _, err := s.registry.CreateToken(t.Context(), c.node, c.ttl, "test"); !errors.Is(err, kernelbroker.ErrInvalid) {
+		if _, _, err := s.registry.CreateToken(t.Context(), c.node, c.ttl, "test"); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -93,7 +93,7 @@ func TestOneTokenOneKey(t *testing.T) {
 			_, err := s.registry.Enrol(t.Context(), "n1", secret, a.request)
 			if err == nil {
 				got.Add(1)
-			} else if !errors.Is(err, kernelbroker.ErrDenied) {
+			} else if !errors.Is(err, kb.ErrDenied) {
 				t.Error(err)
 			}
 		})
@@ -136,19 +136,19 @@ func TestDeathInTheMiddle(t *testing.T) {
 		secret := s.token("n1").Secret
 		first, second := newAsker(t), newAsker(t)
 		fails.armed.Store(true)
-		if got, err := s.registry.Enrol(t.Context(), "n1", secret, first.request); !errors.Is(err, kernelbroker.ErrUnavailable) || got.Chain != nil {
+		if got, err := s.registry.Enrol(t.Context(), "n1", secret, first.request); !errors.Is(err, kb.ErrUnavailable) || got.Chain != nil {
 			t.Fatalf("%s: %v, %v", name, got, err)
 		}
 		s.open()
 		if after {
-			if _, err := s.registry.Enrol(t.Context(), "n1", secret, second.request); !errors.Is(err, kernelbroker.ErrDenied) {
+			if _, err := s.registry.Enrol(t.Context(), "n1", secret, second.request); !errors.Is(err, kb.ErrDenied) {
 				t.Errorf("%s: another key: %v", name, err)
 			}
 		}
 		if _, err := s.registry.Enrol(t.Context(), "n1", secret, first.request); err != nil {
 			t.Errorf("%s: the same key again: %v", name, err)
 		}
-		if _, err := s.registry.Enrol(t.Context(), "n1", secret, second.request); !errors.Is(err, kernelbroker.ErrDenied) {
+		if _, err := s.registry.Enrol(t.Context(), "n1", secret, second.request); !errors.Is(err, kb.ErrDenied) {
 			t.Errorf("%s: another key after that: %v", name, err)
 		}
 	}
@@ -172,13 +172,13 @@ func TestRevocation(t *testing.T) {
 		t.Errorf("cut %q", cut)
 	}
 	for i := range 2 { // the second time as after a restart
-		if _, serverErr, _ := shake(t, s.server(), mtls.ClientConfig(node, "lab")); !errors.Is(serverErr, kernelbroker.ErrDenied) {
+		if _, serverErr, _ := shake(t, s.server(), mtls.ClientConfig(node, "lab")); !errors.Is(serverErr, kb.ErrDenied) {
 			t.Errorf("round %d: its certificate: %v", i, serverErr)
 		}
-		if _, err := s.registry.Renew(t.Context(), node.peer(t), newAsker(t).request); !errors.Is(err, kernelbroker.ErrDenied) {
+		if _, err := s.registry.Renew(t.Context(), node.peer(t), newAsker(t).request); !errors.Is(err, kb.ErrDenied) {
 			t.Errorf("round %d: its renewal: %v", i, err)
 		}
-		if _, err := s.registry.Enrol(t.Context(), "n1", unused, newAsker(t).request); !errors.Is(err, kernelbroker.ErrDenied) {
+		if _, err := s.registry.Enrol(t.Context(), "n1", unused, newAsker(t).request); !errors.Is(err, kb.ErrDenied) {
 			t.Errorf("round %d: its token: %v", i, err)
 		}
 		if _, serverErr, clientErr := shake(t, s.server(), mtls.ClientConfig(other, "lab")); serverErr != nil || clientErr != nil {
@@ -196,7 +196,7 @@ func TestRevocation(t *testing.T) {
 	if err := s.registry.Accept(back.peer(t)); err != nil {
 		t.Errorf("after a new token: %v", err)
 	}
-	if err := s.registry.Accept(node.peer(t)); !errors.Is(err, kernelbroker.ErrDenied) {
+	if err := s.registry.Accept(node.peer(t)); !errors.Is(err, kb.ErrDenied) {
 		t.Errorf("the certificate from before: %v", err)
 	}
 }
@@ -215,7 +215,7 @@ func TestRevokedElsewhere(t *testing.T) {
 	}
 	select {
 	case name := <-cut:
-		if err := here.Accept(node.peer(t)); name != "n1" || !errors.Is(err, kernelbroker.ErrDenied) {
+		if err := here.Accept(node.peer(t)); name != "n1" || !errors.Is(err, kb.ErrDenied) {
 			t.Errorf("%s: %v", name, err)
 		}
 	case <-time.After(20 * time.Second):
@@ -231,7 +231,7 @@ func TestADamagedRecordLetsNobodyIn(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.open()
-		if err := s.registry.Accept(node.peer(t)); !errors.Is(err, kernelbroker.ErrDenied) {
+		if err := s.registry.Accept(node.peer(t)); !errors.Is(err, kb.ErrDenied) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -258,7 +258,7 @@ func TestRenewal(t *testing.T) {
 	if list, err = s.registry.List(t.Context(), ""); err != nil || len(list) != 1 || len(list[0].Issued) != 2 {
 		t.Errorf("%+v, %v", list, err)
 	}
-	if _, err := s.registry.List(t.Context(), "n9"); !errors.Is(err, kernelbroker.ErrNotFound) {
+	if _, err := s.registry.List(t.Context(), "n9"); !errors.Is(err, kb.ErrNotFound) {
 		t.Errorf("a node that never was: %v", err)
 	}
 }
@@ -276,14 +276,14 @@ func TestWithoutAnAuthority(t *testing.T) {
 	_, renewErr := r.Renew(t.Context(), node.peer(t), nil)
 	_, rotateErr := r.Rotate(t.Context(), "test")
 	for _, err := range []error{tokenErr, enrolErr, renewErr, rotateErr} {
-		if !errors.Is(err, kernelbroker.ErrFailedPrecondition) {
+		if !errors.Is(err, kb.ErrFailedPrecondition) {
 			t.Errorf("%v", err)
 		}
 	}
 	if err := errors.Join(r.Accept(node.peer(t)), r.Revoke(t.Context(), "n1", "test", "")); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Accept(node.peer(t)); !errors.Is(err, kernelbroker.ErrDenied) {
+	if err := r.Accept(node.peer(t)); !errors.Is(err, kb.ErrDenied) {
 		t.Errorf("revoked: %v", err)
 	}
 }

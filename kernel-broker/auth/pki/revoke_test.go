@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // out checks that a revoked node is out: refused now, later and after a restart,
@@ -24,10 +24,10 @@ func (s *site) out(name string, node *source) {
 		s.t.Errorf("%s: connections were cut %d times", name, cut)
 	}
 	for i := range 2 { // the second time as after a restart
-		if err := s.registry.Accept(node.peer(s.t)); !errors.Is(err, kernelbroker.ErrDenied) {
+		if err := s.registry.Accept(node.peer(s.t)); !errors.Is(err, kb.ErrDenied) {
 			s.t.Errorf("%s, round %d: accepted: %v", name, i, err)
 		}
-		if _, err := s.registry.Renew(s.t.Context(), node.peer(s.t), newAsker(s.t).request); !errors.Is(err, kernelbroker.ErrDenied) {
+		if _, err := s.registry.Renew(s.t.Context(), node.peer(s.t), newAsker(s.t).request); !errors.Is(err, kb.ErrDenied) {
 			s.t.Errorf("%s, round %d: renewed: %v", name, i, err)
 		}
 		s.open()
@@ -95,12 +95,12 @@ func TestRevokedFromAClockFarAhead(t *testing.T) {
 	if err := s.registry.Revoke(t.Context(), "n1", "test", ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.registry.Accept(node.peer(t)); !errors.Is(err, kernelbroker.ErrDenied) {
+	if err := s.registry.Accept(node.peer(t)); !errors.Is(err, kb.ErrDenied) {
 		t.Errorf("accepted: %v", err)
 	}
 	token := s.token("n1")
 	_, err := s.registry.Enrol(t.Context(), "n1", token.Secret, newAsker(t).request)
-	if !errors.Is(err, kernelbroker.ErrFailedPrecondition) || !strings.Contains(err.Error(), "clock") {
+	if !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), "clock") {
 		t.Errorf("before that time: %v", err)
 	}
 	s.clock.pass(time.Hour - time.Minute)
@@ -122,7 +122,7 @@ func TestRevokedAgainByAClockThatIsBehind(t *testing.T) {
 	first := s.enrol("n1")
 	s.clock.pass(-10 * time.Second)
 	s.out("revoked again", first)
-	if err := s.registry.Accept(node.peer(t)); !errors.Is(err, kernelbroker.ErrDenied) {
+	if err := s.registry.Accept(node.peer(t)); !errors.Is(err, kb.ErrDenied) {
 		t.Errorf("the certificate from before: %v", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
@@ -25,7 +25,7 @@ func (r *Registry) Accept(peer mtls.Peer) error {
 }
 
 func void(peer mtls.Peer, revocation *Revocation) error {
-	return fmt.Errorf("node %q was revoked at %s: %w", peer.Name.Name, revocation.At.UTC().Format(time.RFC3339), kernelbroker.ErrDenied)
+	return fmt.Errorf("node %q was revoked at %s: %w", peer.Name.Name, revocation.At.UTC().Format(time.RFC3339), kb.ErrDenied)
 }
 
 // OnVoid has a function called for each node that is revoked from now on, after
@@ -38,7 +38,7 @@ func (r *Registry) OnVoid(cut func(node string)) {
 
 // Revoke voids the certificates that a node has, and its token.
 func (r *Registry) Revoke(ctx context.Context, node, by, reason string) error {
-	if err := kernelbroker.ValidateNodeName(node); err != nil {
+	if err := kb.ValidateNodeName(node); err != nil {
 		return err
 	}
 	var revocation *Revocation

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 )
 
@@ -93,7 +93,7 @@ func TestTheHighestNumberSigns(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = OpenAuthority(Options{Dir: s.dir, Cluster: "lab", Host: "ctl", Lifetime: lifetime})
-	if !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), stray) {
+	if !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), stray) {
 		t.Errorf("a file without a number: %v", err)
 	}
 }
@@ -161,7 +161,7 @@ func TestNoRotationWithoutTheKeys(t *testing.T) {
 	if err := os.Remove(filepath.Join(s.dir, "ca-0000.pem")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.registry.Rotate(t.Context(), "test"); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), s.dir) {
+	if _, err := s.registry.Rotate(t.Context(), "test"); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), s.dir) {
 		t.Errorf("%v", err)
 	}
 	if names := s.generations(); len(names) != 0 {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 const (
@@ -50,7 +50,7 @@ func Sign(ctx context.Context, m Manifest, keys ...crypto.Signer) ([]byte, error
 			return nil, err
 		}
 		if slices.ContainsFunc(verifiers, func(o dsse.Verifier) bool { id, _ := o.KeyID(); return id == s.id }) {
-			return nil, fmt.Errorf("kernel %q: key %s is given twice: %w", m.Kernel().Ref(), s.id, kernelbroker.ErrInvalid)
+			return nil, fmt.Errorf("kernel %q: key %s is given twice: %w", m.Kernel().Ref(), s.id, kb.ErrInvalid)
 		}
 		signers = append(signers, s)
 		verifiers = append(verifiers, key{s.id, by.Public()})
@@ -110,7 +110,7 @@ func openEnvelope(raw []byte) (*dsse.Envelope, error) {
 func bound(envelope *dsse.Envelope, size int) error {
 	for i, s := range envelope.Signatures {
 		// DSSE lets a key go without a name, and then each that is trusted is tried.
-		if s.KeyID != "" && kernelbroker.ValidateDigest(s.KeyID) != nil {
+		if s.KeyID != "" && kb.ValidateDigest(s.KeyID) != nil {
 			return fmt.Errorf("signatures[%d]: keyid %s is no key's: it is sha256: and 64 hex digits, or left out; sign it anew", i, clip(s.KeyID))
 		}
 		if len(s.Sig) > maxSignature {

@@ -18,7 +18,7 @@ import (
 	"errors"
 	"fmt"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // ErrKey means that a key cannot be used.
@@ -61,11 +61,11 @@ func usable(public crypto.PublicKey) error {
 func ParsePublicKey(text []byte) (crypto.PublicKey, error) {
 	block, rest := pem.Decode(bytes.TrimSpace(text))
 	if block == nil || block.Type != "PUBLIC KEY" || len(bytes.TrimSpace(rest)) > 0 {
-		return nil, fmt.Errorf("%w: not one PEM block of type PUBLIC KEY: %w", ErrKey, kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("%w: not one PEM block of type PUBLIC KEY: %w", ErrKey, kb.ErrInvalid)
 	}
 	public, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w: %w", ErrKey, err, kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("%w: %w: %w", ErrKey, err, kb.ErrInvalid)
 	}
 	return public, usable(public)
 }

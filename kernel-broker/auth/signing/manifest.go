@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 const (
@@ -64,7 +64,7 @@ type Terms struct {
 }
 
 // ManifestOf describes a kernel.
-func ManifestOf(k kernelbroker.Kernel, t Terms) Manifest {
+func ManifestOf(k kb.Kernel, t Terms) Manifest {
 	m := Manifest{
 		Format: manifestFormat, Cluster: t.Cluster, Profile: k.Profile, Version: k.Version,
 		Image: File{k.ImageDigest, k.ImageSize}, Arguments: slices.Clone(k.Arguments),
@@ -79,8 +79,8 @@ func ManifestOf(k kernelbroker.Kernel, t Terms) Manifest {
 }
 
 // Kernel is the kernel that the manifest describes.
-func (m Manifest) Kernel() kernelbroker.Kernel {
-	k := kernelbroker.Kernel{
+func (m Manifest) Kernel() kb.Kernel {
+	k := kb.Kernel{
 		Profile: m.Profile, Version: m.Version, ImageDigest: m.Image.Digest, ImageSize: m.Image.Size,
 		Arguments: m.Arguments, BuildID: m.BuildID, Release: m.Release, Architecture: m.Architecture,
 		Drivers: m.Drivers, MinMemoryMiB: m.MinMemoryMiB,
@@ -94,7 +94,7 @@ func (m Manifest) Kernel() kernelbroker.Kernel {
 // Validate refuses what nobody should sign.
 func (m Manifest) Validate() error {
 	fail := func(format string, args ...any) error {
-		return fmt.Errorf("manifest of kernel %q: %w: %w", m.Kernel().Ref(), fmt.Errorf(format, args...), kernelbroker.ErrInvalid)
+		return fmt.Errorf("manifest of kernel %q: %w: %w", m.Kernel().Ref(), fmt.Errorf(format, args...), kb.ErrInvalid)
 	}
 	if err := m.Kernel().Validate(); err != nil {
 		return fmt.Errorf("manifest: %w", err)
@@ -167,7 +167,7 @@ func decodeManifest(payload []byte) (Manifest, error) {
 }
 
 // Describes compares the manifest with the kernel that is to be booted.
-func (m Manifest) Describes(k kernelbroker.Kernel) error {
+func (m Manifest) Describes(k kb.Kernel) error {
 	signed := m.Kernel()
 	for _, field := range []struct{ name, signed, have string }{
 		{"profile", signed.Profile, k.Profile},

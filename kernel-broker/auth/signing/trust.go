@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
@@ -61,7 +61,7 @@ type keyFile struct {
 // is an error: a revocation that was passed over would be worse than none.
 func ParseTrust(name string, text []byte) (Trust, error) {
 	fail := func(err error) (Trust, error) {
-		return Trust{}, fmt.Errorf("trust list %q: %w: %w", name, err, kernelbroker.ErrInvalid)
+		return Trust{}, fmt.Errorf("trust list %q: %w: %w", name, err, kb.ErrInvalid)
 	}
 	if len(text) > MaxTrust {
 		return fail(fmt.Errorf("%d bytes, at most %d", len(text), MaxTrust))
@@ -98,12 +98,12 @@ func ParseTrust(name string, text []byte) (Trust, error) {
 func (t Trust) validate() []error {
 	var wrong []error
 	for _, digest := range slices.Concat(t.RevokedKeys, t.RevokedDigests) {
-		if err := kernelbroker.ValidateDigest(digest); err != nil {
+		if err := kb.ValidateDigest(digest); err != nil {
 			wrong = append(wrong, fmt.Errorf("revoked: %w", err))
 		}
 	}
 	for profile := range t.Floors {
-		if err := kernelbroker.ValidateProfileName(profile); err != nil {
+		if err := kb.ValidateProfileName(profile); err != nil {
 			wrong = append(wrong, fmt.Errorf("floors: %w", err))
 		}
 	}

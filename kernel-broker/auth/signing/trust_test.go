@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 func public(t testing.TB) string {
@@ -55,7 +55,7 @@ func TestParseTrustRefuses(t *testing.T) {
 		"large":             {"cluster: a\n#" + strings.Repeat("x", MaxTrust), "bytes"},
 		"cluster from afar": {"cluster: 'аlpha'\n" + key, "cluster"},
 	} {
-		if _, err := ParseTrust("t", []byte(c.text)); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), c.words) {
+		if _, err := ParseTrust("t", []byte(c.text)); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s: error %v lacks %q", name, err, c.words)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // allowance is how far a signer's clock may be ahead of the node's.
@@ -60,7 +60,7 @@ type Verified struct {
 // Verify answers whether the envelope lets this kernel be booted. Every reason
 // to refuse has its error; nothing of a manifest is believed before its
 // signature is.
-func Verify(envelope []byte, t Trust, want kernelbroker.Kernel, memory Memory, now time.Time) (Verified, error) {
+func Verify(envelope []byte, t Trust, want kb.Kernel, memory Memory, now time.Time) (Verified, error) {
 	if now.Before(memory.Newest) {
 		now = memory.Newest
 	}
@@ -71,7 +71,7 @@ func Verify(envelope []byte, t Trust, want kernelbroker.Kernel, memory Memory, n
 	return v, nil
 }
 
-func verify(raw []byte, t Trust, want kernelbroker.Kernel, memory Memory, now time.Time) (Verified, error) {
+func verify(raw []byte, t Trust, want kb.Kernel, memory Memory, now time.Time) (Verified, error) {
 	envelope, err := openEnvelope(raw)
 	if err != nil {
 		return Verified{}, err

@@ -18,13 +18,13 @@ import (
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 var moment = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func kernel() kernelbroker.Kernel {
-	return kernelbroker.Kernel{
+func kernel() kb.Kernel {
+	return kb.Kernel{
 		Profile: "mitgcm", Version: 3,
 		ImageDigest: "sha256:" + strings.Repeat("1", 64), ImageSize: 5 << 20,
 		InitrdDigest: "sha256:" + strings.Repeat("2", 64), InitrdSize: 9 << 20,
@@ -121,7 +121,7 @@ func TestVerifyRefuses(t *testing.T) {
 	type attempt struct {
 		envelope []byte
 		trust    func(*Trust)
-		want     func(*kernelbroker.Kernel)
+		want     func(*kb.Kernel)
 		memory   Memory
 		now      time.Time
 		err      error
@@ -157,19 +157,19 @@ func TestVerifyRefuses(t *testing.T) {
 		"expired":          {now: moment.Add(24 * time.Hour), err: ErrExpired, words: "2026-11-21"},
 		"clock set back":   {memory: Memory{Newest: moment.Add(25 * time.Hour)}, now: moment, err: ErrExpired},
 		"clock at zero":    {now: time.Unix(0, 0), err: ErrFuture},
-		"other profile":    {want: func(k *kernelbroker.Kernel) { k.Profile = "gromacs" }, err: ErrMismatch, words: "profile"},
-		"other version":    {want: func(k *kernelbroker.Kernel) { k.Version = 4 }, err: ErrMismatch, words: `version is "4", signed is "3"`},
-		"other image":      {want: func(k *kernelbroker.Kernel) { k.ImageDigest = k.InitrdDigest }, err: ErrMismatch, words: "image digest"},
-		"other size":       {want: func(k *kernelbroker.Kernel) { k.ImageSize++ }, err: ErrMismatch, words: "image size"},
-		"no initrd":        {want: func(k *kernelbroker.Kernel) { k.InitrdDigest, k.InitrdSize = "", 0 }, err: ErrMismatch, words: "initrd"},
+		"other profile":    {want: func(k *kb.Kernel) { k.Profile = "gromacs" }, err: ErrMismatch, words: "profile"},
+		"other version":    {want: func(k *kb.Kernel) { k.Version = 4 }, err: ErrMismatch, words: `version is "4", signed is "3"`},
+		"other image":      {want: func(k *kb.Kernel) { k.ImageDigest = k.InitrdDigest }, err: ErrMismatch, words: "image digest"},
+		"other size":       {want: func(k *kb.Kernel) { k.ImageSize++ }, err: ErrMismatch, words: "image size"},
+		"no initrd":        {want: func(k *kb.Kernel) { k.InitrdDigest, k.InitrdSize = "", 0 }, err: ErrMismatch, words: "initrd"},
 		"an initrd":        {envelope: other(func(m *Manifest) { m.Initrd = nil }), err: ErrMismatch, words: "initrd"},
-		"more arguments":   {want: func(k *kernelbroker.Kernel) { k.Arguments = append(k.Arguments, "selinux=0") }, err: ErrMismatch, words: "arguments"},
-		"argument order":   {want: func(k *kernelbroker.Kernel) { k.Arguments = []string{"hugepages=4", "mitigations=off"} }, err: ErrMismatch, words: "arguments"},
-		"joined arguments": {want: func(k *kernelbroker.Kernel) { k.Arguments = []string{"mitigations=off hugepages=4"} }, err: ErrMismatch, words: "arguments"},
-		"other build id":   {want: func(k *kernelbroker.Kernel) { k.BuildID = strings.Repeat("cd", 20) }, err: ErrMismatch, words: "build id"},
-		"other release":    {want: func(k *kernelbroker.Kernel) { k.Release = "6.1.0" }, err: ErrMismatch, words: "release"},
-		"more drivers":     {want: func(k *kernelbroker.Kernel) { k.Drivers = append(k.Drivers, "nvme") }, err: ErrMismatch, words: "drivers"},
-		"less memory":      {want: func(k *kernelbroker.Kernel) { k.MinMemoryMiB = 1 }, err: ErrMismatch, words: "memory"},
+		"more arguments":   {want: func(k *kb.Kernel) { k.Arguments = append(k.Arguments, "selinux=0") }, err: ErrMismatch, words: "arguments"},
+		"argument order":   {want: func(k *kb.Kernel) { k.Arguments = []string{"hugepages=4", "mitigations=off"} }, err: ErrMismatch, words: "arguments"},
+		"joined arguments": {want: func(k *kb.Kernel) { k.Arguments = []string{"mitigations=off hugepages=4"} }, err: ErrMismatch, words: "arguments"},
+		"other build id":   {want: func(k *kb.Kernel) { k.BuildID = strings.Repeat("cd", 20) }, err: ErrMismatch, words: "build id"},
+		"other release":    {want: func(k *kb.Kernel) { k.Release = "6.1.0" }, err: ErrMismatch, words: "release"},
+		"more drivers":     {want: func(k *kb.Kernel) { k.Drivers = append(k.Drivers, "nvme") }, err: ErrMismatch, words: "drivers"},
+		"less memory":      {want: func(k *kb.Kernel) { k.MinMemoryMiB = 1 }, err: ErrMismatch, words: "memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trust := Trust{Cluster: "alpha", Keys: []TrustedKey{trusts(t, "release", own), trusts(t, "spare", second)}}
@@ -339,7 +339,7 @@ func TestSignRefuses(t *testing.T) {
 	} {
 		m := ManifestOf(kernel(), terms())
 		change(&m)
-		if raw, err := Sign(t.Context(), m, ed(t)); !errors.Is(err, kernelbroker.ErrInvalid) {
+		if raw, err := Sign(t.Context(), m, ed(t)); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("%s: %s, %v", name, raw, err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // Apply registers a profile, or changes one: versions that are new are added,
@@ -22,9 +22,9 @@ import (
 // changed it.
 //
 // Repeating a request id with the same profile changes nothing more.
-func (c *Catalog) Apply(ctx context.Context, requestID string, profile kernelbroker.Profile) (kernelbroker.Profile, bool, error) {
-	none := kernelbroker.Profile{}
-	if err := kernelbroker.ValidateRequestID(requestID); err != nil {
+func (c *Catalog) Apply(ctx context.Context, requestID string, profile kb.Profile) (kb.Profile, bool, error) {
+	none := kb.Profile{}
+	if err := kb.ValidateRequestID(requestID); err != nil {
 		return none, false, err
 	}
 	wanted := strip(profile)
@@ -70,10 +70,10 @@ func firstOf(first, second error) error {
 }
 
 // strip removes what a caller has no say in.
-func strip(profile kernelbroker.Profile) kernelbroker.Profile {
-	versions := make([]kernelbroker.ProfileVersion, len(profile.Versions))
+func strip(profile kb.Profile) kb.Profile {
+	versions := make([]kb.ProfileVersion, len(profile.Versions))
 	for i, v := range profile.Versions {
-		versions[i] = kernelbroker.ProfileVersion{Kernel: normalise(v.Kernel), Documents: v.Documents, Envelope: v.Envelope}
+		versions[i] = kb.ProfileVersion{Kernel: normalise(v.Kernel), Documents: v.Documents, Envelope: v.Envelope}
 	}
 	profile.Versions, profile.History, profile.Previous = versions, nil, nil
 	profile.SortVersions()
@@ -82,7 +82,7 @@ func strip(profile kernelbroker.Profile) kernelbroker.Profile {
 
 // normalise makes kernels comparable that went through JSON or protobuf, which
 // do not tell empty from absent.
-func normalise(k kernelbroker.Kernel) kernelbroker.Kernel {
+func normalise(k kb.Kernel) kb.Kernel {
 	if len(k.Arguments) == 0 {
 		k.Arguments = nil
 	}
@@ -94,14 +94,14 @@ func normalise(k kernelbroker.Kernel) kernelbroker.Kernel {
 
 // merge brings wanted into the record. The signature of a version that is there
 // stays: see Sign.
-func (c *Catalog) merge(ctx context.Context, r *record, wanted kernelbroker.Profile) error {
+func (c *Catalog) merge(ctx context.Context, r *record, wanted kb.Profile) error {
 	merged := wanted
 	if merged.DefaultVersion == 0 {
 		// Who only adds a version need not know the default, which may have moved
 		// since he looked.
 		merged.DefaultVersion = r.Profile.DefaultVersion
 	}
-	merged.Versions = append([]kernelbroker.ProfileVersion(nil), r.Profile.Versions...)
+	merged.Versions = append([]kb.ProfileVersion(nil), r.Profile.Versions...)
 	merged.History, merged.Previous = slices.Clone(r.Profile.History), slices.Clone(r.Profile.Previous)
 	for _, v := range wanted.Versions {
 		old, exists := find(r.Profile, v.Kernel.Version)
@@ -113,7 +113,7 @@ func (c *Catalog) merge(ctx context.Context, r *record, wanted kernelbroker.Prof
 		}
 		if exists {
 			return fmt.Errorf("kernel %q exists with other content (%s); give the new one a new version: %w",
-				v.Kernel.Ref(), difference(old.Kernel, v.Kernel), kernelbroker.ErrFailedPrecondition)
+				v.Kernel.Ref(), difference(old.Kernel, v.Kernel), kb.ErrFailedPrecondition)
 		}
 		if err := c.checkArtifacts(v); err != nil {
 			return err
@@ -123,7 +123,7 @@ func (c *Catalog) merge(ctx context.Context, r *record, wanted kernelbroker.Prof
 		}
 		v.RegisteredAt = c.now().UTC()
 		merged.Versions = append(merged.Versions, v)
-		c.note(ctx, &merged, kernelbroker.ChangeRegistered, v.Kernel.Version, "")
+		c.note(ctx, &merged, kb.ChangeRegistered, v.Kernel.Version, "")
 	}
 	merged.SortVersions()
 	c.noteSettings(ctx, &merged, r.Profile)
@@ -139,7 +139,7 @@ func (c *Catalog) merge(ctx context.Context, r *record, wanted kernelbroker.Prof
 
 // defaultMoves refuses to make a version the default that nobody may choose. A
 // default that stays may be quarantined: that was decided elsewhere.
-func defaultMoves(old, merged kernelbroker.Profile) error {
+func defaultMoves(old, merged kb.Profile) error {
 	if merged.DefaultVersion == old.DefaultVersion {
 		return nil
 	}
@@ -151,24 +151,24 @@ func defaultMoves(old, merged kernelbroker.Profile) error {
 }
 
 // noteSettings records what changed besides the versions.
-func (c *Catalog) noteSettings(ctx context.Context, merged *kernelbroker.Profile, old kernelbroker.Profile) {
+func (c *Catalog) noteSettings(ctx context.Context, merged *kb.Profile, old kb.Profile) {
 	if old.Name == "" {
 		return
 	}
 	if next := merged.DefaultVersion; next != old.DefaultVersion {
 		merged.DefaultVersion = old.DefaultVersion
 		merged.SetDefault(next)
-		c.note(ctx, merged, kernelbroker.ChangePromoted, next, "")
+		c.note(ctx, merged, kb.ChangePromoted, next, "")
 	}
 	if merged.Application != old.Application || merged.Description != old.Description || merged.Reuse != old.Reuse ||
 		merged.Fallback != old.Fallback || merged.BootAttempts != old.BootAttempts || merged.BootTimeout != old.BootTimeout {
-		c.note(ctx, merged, kernelbroker.ChangeChanged, 0, "")
+		c.note(ctx, merged, kb.ChangeChanged, 0, "")
 	}
 }
 
 // document gives a version that has no documents those of wanted. The ones that
 // it has are as immutable as the kernel.
-func (c *Catalog) document(merged *kernelbroker.Profile, wanted kernelbroker.ProfileVersion) error {
+func (c *Catalog) document(merged *kb.Profile, wanted kb.ProfileVersion) error {
 	if len(wanted.Documents) == 0 {
 		return nil
 	}
@@ -181,17 +181,17 @@ func (c *Catalog) document(merged *kernelbroker.Profile, wanted kernelbroker.Pro
 	return nil
 }
 
-func find(p kernelbroker.Profile, version uint32) (kernelbroker.ProfileVersion, bool) {
+func find(p kb.Profile, version uint32) (kb.ProfileVersion, bool) {
 	for _, v := range p.Versions {
 		if v.Kernel.Version == version {
 			return v, true
 		}
 	}
-	return kernelbroker.ProfileVersion{}, false
+	return kb.ProfileVersion{}, false
 }
 
 // difference names the first field in which two kernels differ.
-func difference(old, wanted kernelbroker.Kernel) string {
+func difference(old, wanted kb.Kernel) string {
 	a, b := reflect.ValueOf(normalise(old)), reflect.ValueOf(normalise(wanted))
 	for i := range a.NumField() {
 		if !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
@@ -204,7 +204,7 @@ func difference(old, wanted kernelbroker.Kernel) string {
 
 // checkArtifacts refuses a version whose files were not uploaded, or whose documents
 // are too large.
-func (c *Catalog) checkArtifacts(v kernelbroker.ProfileVersion) error {
+func (c *Catalog) checkArtifacts(v kb.ProfileVersion) error {
 	k := v.Kernel
 	if err := k.Validate(); err != nil {
 		return err
@@ -213,7 +213,7 @@ func (c *Catalog) checkArtifacts(v kernelbroker.ProfileVersion) error {
 		// Here and not where a whole profile is validated: what was registered
 		// before there was a bound must not keep the profile from being changed.
 		if d.Size > MaxDocument {
-			return fmt.Errorf("kernel %q: document %q has %d bytes, at most %d are possible: %w", k.Ref(), d.Name, d.Size, MaxDocument, kernelbroker.ErrInvalid)
+			return fmt.Errorf("kernel %q: document %q has %d bytes, at most %d are possible: %w", k.Ref(), d.Name, d.Size, MaxDocument, kb.ErrInvalid)
 		}
 	}
 	if c.hasArtifact == nil {
@@ -237,7 +237,7 @@ func (c *Catalog) checkArtifacts(v kernelbroker.ProfileVersion) error {
 		}
 		if !has {
 			return fmt.Errorf("kernel %q: %s %s with %d bytes is not stored; upload it first: %w",
-				k.Ref(), file.what, file.digest, file.size, kernelbroker.ErrFailedPrecondition)
+				k.Ref(), file.what, file.digest, file.size, kb.ErrFailedPrecondition)
 		}
 	}
 	return nil

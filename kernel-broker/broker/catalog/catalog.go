@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
@@ -23,7 +23,7 @@ type Options struct {
 	HasArtifact func(digest string, size uint64) (bool, error)
 	// CheckEnvelope judges the signature of a version before it is stored;
 	// there may be none. Without it signatures are stored as they come.
-	CheckEnvelope func(kernel kernelbroker.Kernel, envelope []byte) error
+	CheckEnvelope func(kernel kb.Kernel, envelope []byte) error
 	// Restricted says which profiles not everybody may use, for the snapshot;
 	// nil for none.
 	Restricted func(profile string) bool
@@ -39,7 +39,7 @@ type Options struct {
 type Catalog struct {
 	store       store.Store
 	hasArtifact func(string, uint64) (bool, error)
-	judge       func(kernelbroker.Kernel, []byte) error
+	judge       func(kb.Kernel, []byte) error
 	restricted  func(profile string) bool
 	republish   chan struct{} // holds one token when there is something to look at
 	now         func() time.Time
@@ -60,12 +60,12 @@ func New(o Options) *Catalog {
 }
 
 // List returns all profiles, sorted by name.
-func (c *Catalog) List(ctx context.Context) ([]kernelbroker.Profile, error) {
+func (c *Catalog) List(ctx context.Context) ([]kb.Profile, error) {
 	records, _, err := c.store.List(ctx, keyPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("catalog: %w", domainError(err))
 	}
-	profiles := make([]kernelbroker.Profile, 0, len(records))
+	profiles := make([]kb.Profile, 0, len(records))
 	for _, stored := range records {
 		r, err := decode(strings.TrimPrefix(stored.Key, keyPrefix), stored.Value)
 		if err != nil {
@@ -77,34 +77,34 @@ func (c *Catalog) List(ctx context.Context) ([]kernelbroker.Profile, error) {
 }
 
 // Get returns one profile. An unknown name is an *UnknownProfileError.
-func (c *Catalog) Get(ctx context.Context, name string) (kernelbroker.Profile, error) {
-	if err := kernelbroker.ValidateProfileName(name); err != nil {
-		return kernelbroker.Profile{}, err
+func (c *Catalog) Get(ctx context.Context, name string) (kb.Profile, error) {
+	if err := kb.ValidateProfileName(name); err != nil {
+		return kb.Profile{}, err
 	}
 	r, _, err := c.read(ctx, name)
-	if errors.Is(err, kernelbroker.ErrNotFound) {
-		return kernelbroker.Profile{}, c.unknown(ctx, name)
+	if errors.Is(err, kb.ErrNotFound) {
+		return kb.Profile{}, c.unknown(ctx, name)
 	}
 	if err != nil {
-		return kernelbroker.Profile{}, err
+		return kb.Profile{}, err
 	}
 	return r.Profile, nil
 }
 
 // Check answers whether a job may ask for ref now, and with which version.
-// Errors: *UnknownProfileError or another kernelbroker.ErrNotFound,
-// *QuarantinedError, *RetiredError, kernelbroker.ErrInvalid, kernelbroker.ErrUnavailable.
-func (c *Catalog) Check(ctx context.Context, ref kernelbroker.Ref) (kernelbroker.ProfileVersion, error) {
+// Errors: *UnknownProfileError or another kb.ErrNotFound,
+// *QuarantinedError, *RetiredError, kb.ErrInvalid, kb.ErrUnavailable.
+func (c *Catalog) Check(ctx context.Context, ref kb.Ref) (kb.ProfileVersion, error) {
 	profile, err := c.Get(ctx, ref.Profile)
 	if err != nil {
-		return kernelbroker.ProfileVersion{}, err
+		return kb.ProfileVersion{}, err
 	}
 	version, err := profile.Version(ref.Version)
 	if err != nil {
-		return kernelbroker.ProfileVersion{}, err
+		return kb.ProfileVersion{}, err
 	}
 	if err := Choosable(profile, version); err != nil {
-		return kernelbroker.ProfileVersion{}, err
+		return kb.ProfileVersion{}, err
 	}
 	return version, nil
 }
@@ -135,10 +135,10 @@ func (c *Catalog) read(ctx context.Context, name string) (*record, int64, error)
 // domainError lets callers ask for the domain's sentinels and keeps the text.
 func domainError(err error) error {
 	for from, to := range map[error]error{
-		store.ErrNotFound:    kernelbroker.ErrNotFound,
-		store.ErrUnavailable: kernelbroker.ErrUnavailable,
-		store.ErrFull:        kernelbroker.ErrUnavailable,
-		store.ErrConflict:    kernelbroker.ErrUnavailable,
+		store.ErrNotFound:    kb.ErrNotFound,
+		store.ErrUnavailable: kb.ErrUnavailable,
+		store.ErrFull:        kb.ErrUnavailable,
+		store.ErrConflict:    kb.ErrUnavailable,
 	} {
 		if errors.Is(err, from) {
 			return &storeError{sentinel: to, cause: err}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
 )
@@ -30,20 +30,20 @@ func newCatalog(t *testing.T) (*Catalog, *memstore.Store) {
 }
 
 // profile returns a valid profile with versions 1 to n, the last one default.
-func profile(name string, n uint32) kernelbroker.Profile {
-	p := kernelbroker.Profile{
+func profile(name string, n uint32) kb.Profile {
+	p := kb.Profile{
 		Name: name, Application: "MITgcm", Description: "an ocean model", DefaultVersion: n,
-		Reuse: kernelbroker.ReuseSameProfile, Fallback: kernelbroker.FallbackHold,
+		Reuse: kb.ReuseSameProfile, Fallback: kb.FallbackHold,
 		BootAttempts: 2, BootTimeout: time.Minute,
 	}
 	for v := uint32(1); v <= n; v++ {
-		p.Versions = append(p.Versions, kernelbroker.ProfileVersion{Kernel: kernel(name, v)})
+		p.Versions = append(p.Versions, kb.ProfileVersion{Kernel: kernel(name, v)})
 	}
 	return p
 }
 
-func kernel(name string, v uint32) kernelbroker.Kernel {
-	return kernelbroker.Kernel{
+func kernel(name string, v uint32) kb.Kernel {
+	return kb.Kernel{
 		Profile: name, Version: v,
 		ImageDigest: "sha256:" + strings.Repeat(fmt.Sprintf("%02x", v), 32), ImageSize: 4096,
 		Arguments: []string{"quiet"}, BuildID: strings.Repeat("ab", 20), Release: "6.1.0-" + name,
@@ -51,7 +51,7 @@ func kernel(name string, v uint32) kernelbroker.Kernel {
 	}
 }
 
-func apply(t *testing.T, c *Catalog, id string, p kernelbroker.Profile) bool {
+func apply(t *testing.T, c *Catalog, id string, p kb.Profile) bool {
 	t.Helper()
 	_, changed, err := c.Apply(t.Context(), id, p)
 	if err != nil {
@@ -67,7 +67,7 @@ func TestApplyThenCheck(t *testing.T) {
 	}
 	apply(t, c, "b", profile("stock", 1))
 	for text, want := range map[string]uint32{"mitgcm": 3, "mitgcm@1": 1, "stock": 1} {
-		ref, err := kernelbroker.ParseRef(text)
+		ref, err := kb.ParseRef(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,16 +94,16 @@ func TestUnknownNamesGetNearMisses(t *testing.T) {
 		"mitgc":   `unknown kernel profile "mitgc"; did you mean "mitgcm" or "mitgcm-ad"?`,
 		"unheard": `unknown kernel profile "unheard"`,
 	} {
-		_, err := c.Check(t.Context(), kernelbroker.Ref{Profile: name})
-		if err == nil || err.Error() != want || !errors.Is(err, kernelbroker.ErrNotFound) {
+		_, err := c.Check(t.Context(), kb.Ref{Profile: name})
+		if err == nil || err.Error() != want || !errors.Is(err, kb.ErrNotFound) {
 			t.Errorf("Check(%s) = %v, want %s", name, err, want)
 		}
 	}
-	_, err := c.Check(t.Context(), kernelbroker.Ref{Profile: "mitgcm", Version: 9})
-	if !errors.Is(err, kernelbroker.ErrNotFound) || !strings.Contains(err.Error(), "no version 9") {
+	_, err := c.Check(t.Context(), kb.Ref{Profile: "mitgcm", Version: 9})
+	if !errors.Is(err, kb.ErrNotFound) || !strings.Contains(err.Error(), "no version 9") {
 		t.Errorf("Check(mitgcm@9) = %v", err)
 	}
-	if _, err = c.Get(t.Context(), "No Name"); !errors.Is(err, kernelbroker.ErrInvalid) {
+	if _, err = c.Get(t.Context(), "No Name"); !errors.Is(err, kb.ErrInvalid) {
 		t.Errorf("Get(No Name) = %v", err)
 	}
 }
@@ -115,7 +115,7 @@ func TestVersionsAreImmutable(t *testing.T) {
 	other := profile("mitgcm", 2)
 	other.Versions[1].Kernel.Arguments = []string{"loglevel=3"}
 	_, _, err := c.Apply(t.Context(), "b", other)
-	if !errors.Is(err, kernelbroker.ErrFailedPrecondition) || !strings.Contains(err.Error(), `kernel "mitgcm@2" exists`) ||
+	if !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), `kernel "mitgcm@2" exists`) ||
 		!strings.Contains(err.Error(), "arguments: [quiet], not [loglevel=3]") {
 		t.Errorf("changed content = %v", err)
 	}
@@ -145,11 +145,11 @@ func TestApplyRepeated(t *testing.T) {
 	if got, err := c.Get(t.Context(), "mitgcm"); err != nil || got.Description != "second" {
 		t.Errorf("a late repeat undid a newer change: %+v, %v", got, err)
 	}
-	if _, _, err := c.Apply(t.Context(), "one", second); !errors.Is(err, kernelbroker.ErrInvalid) {
+	if _, _, err := c.Apply(t.Context(), "one", second); !errors.Is(err, kb.ErrInvalid) {
 		t.Errorf("an id for two requests = %v", err)
 	}
 	for _, id := range []string{"", "a b", strings.Repeat("x", 65), "é"} {
-		if _, _, err := c.Apply(t.Context(), id, first); !errors.Is(err, kernelbroker.ErrInvalid) {
+		if _, _, err := c.Apply(t.Context(), id, first); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("request id %q = %v", id, err)
 		}
 	}
@@ -158,10 +158,10 @@ func TestApplyRepeated(t *testing.T) {
 func TestApplyIgnoresStandingInTheRequest(t *testing.T) {
 	c, _ := newCatalog(t)
 	p := profile("mitgcm", 1)
-	p.Versions[0].Quarantine = &kernelbroker.Quarantine{Reason: "forged"}
+	p.Versions[0].Quarantine = &kb.Quarantine{Reason: "forged"}
 	p.Versions[0].BootFailures = 7
 	apply(t, c, "a", p)
-	v, err := c.Check(t.Context(), kernelbroker.Ref{Profile: "mitgcm"})
+	v, err := c.Check(t.Context(), kb.Ref{Profile: "mitgcm"})
 	if err != nil || v.BootFailures != 0 {
 		t.Errorf("Check = %+v, %v", v, err)
 	}
@@ -174,7 +174,7 @@ func TestApplyNeedsArtifacts(t *testing.T) {
 		has  bool
 		err  error
 		want error
-	}{{false, nil, kernelbroker.ErrFailedPrecondition}, {false, broken, broken}, {true, nil, nil}} {
+	}{{false, nil, kb.ErrFailedPrecondition}, {false, broken, broken}, {true, nil, nil}} {
 		c.hasArtifact = func(string, uint64) (bool, error) { return step.has, step.err }
 		if _, _, err := c.Apply(t.Context(), "a", profile("mitgcm", 1)); !errors.Is(err, step.want) {
 			t.Errorf("has %v, %v: Apply = %v", step.has, step.err, err)
@@ -203,13 +203,13 @@ func TestStoreOutOfReach(t *testing.T) {
 	c, s := newCatalog(t)
 	apply(t, c, "a", profile("mitgcm", 1))
 	s.FailReads(1)
-	if _, err := c.Get(t.Context(), "mitgcm"); !errors.Is(err, kernelbroker.ErrUnavailable) {
+	if _, err := c.Get(t.Context(), "mitgcm"); !errors.Is(err, kb.ErrUnavailable) {
 		t.Errorf("Get = %v", err)
 	}
 	s.FailReads(1000)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := c.RecordBootFailure(ctx, BootFailure{ID: "boot", Ref: kernelbroker.Ref{Profile: "mitgcm", Version: 1}, Cause: "x", Only: true, Threshold: 9}); !errors.Is(err, kernelbroker.ErrUnavailable) {
+	if _, err := c.RecordBootFailure(ctx, BootFailure{ID: "boot", Ref: kb.Ref{Profile: "mitgcm", Version: 1}, Cause: "x", Only: true, Threshold: 9}); !errors.Is(err, kb.ErrUnavailable) {
 		t.Errorf("RecordBootFailure = %v", err)
 	}
 }

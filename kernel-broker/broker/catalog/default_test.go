@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // Who adds a version and has no say in the default leaves it as it is, whatever
@@ -15,7 +15,7 @@ import (
 func TestApplyLeavesTheDefault(t *testing.T) {
 	c, _ := newCatalog(t)
 	apply(t, c, "a", profile("mitgcm", 2))
-	if _, _, err := c.Promote(t.Context(), "b", kernelbroker.Ref{Profile: "mitgcm", Version: 1}); err != nil {
+	if _, _, err := c.Promote(t.Context(), "b", kb.Ref{Profile: "mitgcm", Version: 1}); err != nil {
 		t.Fatal(err)
 	}
 	next := profile("mitgcm", 3)
@@ -24,7 +24,7 @@ func TestApplyLeavesTheDefault(t *testing.T) {
 	if err != nil || !changed || p.DefaultVersion != 1 || len(p.Versions) != 3 {
 		t.Fatalf("default %d of %d versions, changed %v, %v", p.DefaultVersion, len(p.Versions), changed, err)
 	}
-	if last := p.History[len(p.History)-1]; last.What != kernelbroker.ChangeRegistered || last.Version != 3 {
+	if last := p.History[len(p.History)-1]; last.What != kb.ChangeRegistered || last.Version != 3 {
 		t.Errorf("the last change is %+v", last)
 	}
 	if _, changed, err := c.Apply(t.Context(), "d", next); changed || err != nil {
@@ -33,7 +33,7 @@ func TestApplyLeavesTheDefault(t *testing.T) {
 	// A new profile has no default that could stay.
 	none := profile("gromacs", 1)
 	none.DefaultVersion = 0
-	if _, _, err := c.Apply(t.Context(), "e", none); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), "default version 0") {
+	if _, _, err := c.Apply(t.Context(), "e", none); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), "default version 0") {
 		t.Errorf("a new profile without a default: %v", err)
 	}
 }
@@ -44,7 +44,7 @@ func TestApplyLeavesTheDefault(t *testing.T) {
 func TestApplyMovesTheDefaultToWhatCanBeChosen(t *testing.T) {
 	c, _ := newCatalog(t)
 	apply(t, c, "a", profile("mitgcm", 3))
-	two, three := kernelbroker.Ref{Profile: "mitgcm", Version: 2}, kernelbroker.Ref{Profile: "mitgcm", Version: 3}
+	two, three := kb.Ref{Profile: "mitgcm", Version: 2}, kb.Ref{Profile: "mitgcm", Version: 3}
 	if _, _, err := c.Quarantine(t.Context(), "b", three, "corrupts results"); err != nil {
 		t.Fatal(err)
 	}
@@ -53,13 +53,13 @@ func TestApplyMovesTheDefaultToWhatCanBeChosen(t *testing.T) {
 	if p, _, err := c.Apply(t.Context(), "c", same); err != nil || p.DefaultVersion != 3 || len(p.Versions) != 4 {
 		t.Errorf("a quarantined default that stays: %d of %d versions, %v", p.DefaultVersion, len(p.Versions), err)
 	}
-	if _, _, err := c.Promote(t.Context(), "d", kernelbroker.Ref{Profile: "mitgcm", Version: 1}); err != nil {
+	if _, _, err := c.Promote(t.Context(), "d", kb.Ref{Profile: "mitgcm", Version: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := c.Retire(t.Context(), "e", two, "too slow"); err != nil {
 		t.Fatal(err)
 	}
-	for version, want := range map[uint32]error{2: kernelbroker.ErrRetired, 3: kernelbroker.ErrQuarantined} {
+	for version, want := range map[uint32]error{2: kb.ErrRetired, 3: kb.ErrQuarantined} {
 		move := profile("mitgcm", 5)
 		move.DefaultVersion = version
 		if _, _, err := c.Apply(t.Context(), "f", move); !errors.Is(err, want) {

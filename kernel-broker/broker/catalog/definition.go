@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
@@ -38,8 +38,8 @@ type ProfileDefinition struct {
 	Application    string
 	Description    string
 	DefaultVersion uint32
-	Reuse          kernelbroker.ReusePolicy
-	Fallback       kernelbroker.FallbackPolicy
+	Reuse          kb.ReusePolicy
+	Fallback       kb.FallbackPolicy
 	BootAttempts   uint32
 	BootTimeout    time.Duration
 	Requires       Requirements
@@ -98,7 +98,7 @@ func Load(dir string) ([]ProfileDefinition, error) {
 		switch filepath.Ext(entry.Name()) {
 		case ".yaml":
 		case ".yml":
-			wrong = append(wrong, fmt.Errorf("%s: profiles end in .yaml: %w", path, kernelbroker.ErrInvalid))
+			wrong = append(wrong, fmt.Errorf("%s: profiles end in .yaml: %w", path, kb.ErrInvalid))
 			continue
 		default:
 			continue
@@ -125,7 +125,7 @@ func duplicates(definitions []ProfileDefinition) []error {
 	for i := 1; i < len(definitions); i++ {
 		if definitions[i].Name == definitions[i-1].Name {
 			wrong = append(wrong, fmt.Errorf("%s: profile %q stands in %s already: %w",
-				definitions[i].File, definitions[i].Name, definitions[i-1].File, kernelbroker.ErrExists))
+				definitions[i].File, definitions[i].Name, definitions[i-1].File, kb.ErrExists))
 		}
 	}
 	return wrong
@@ -134,7 +134,7 @@ func duplicates(definitions []ProfileDefinition) []error {
 // ParseProfile reads one profile. file is its name for errors.
 func ParseProfile(file string, text []byte) (ProfileDefinition, error) {
 	raw := profileFile{
-		Reuse: string(kernelbroker.ReuseSameProfile), Fallback: string(kernelbroker.FallbackHold),
+		Reuse: string(kb.ReuseSameProfile), Fallback: string(kb.FallbackHold),
 		BootAttempts: defaultBootAttempts, BootTimeout: defaultBootTimeout.String(),
 	}
 	y, err := parseYAML(file, text, &raw)
@@ -148,7 +148,7 @@ func (raw profileFile) definition(y *yamlFile) (ProfileDefinition, error) {
 	d := ProfileDefinition{
 		File: y.name, Name: raw.Name, Application: strings.TrimSpace(raw.Application),
 		Description: strings.Join(strings.Fields(raw.Description), " "), DefaultVersion: raw.DefaultVersion,
-		Reuse: kernelbroker.ReusePolicy(raw.Reuse), Fallback: kernelbroker.FallbackPolicy(raw.Fallback),
+		Reuse: kb.ReusePolicy(raw.Reuse), Fallback: kb.FallbackPolicy(raw.Fallback),
 		BootAttempts: raw.BootAttempts,
 		Requires:     Requirements{Architecture: raw.Requires.Architecture, MemoryMiB: raw.Requires.MemoryMiB},
 	}
@@ -158,15 +158,15 @@ func (raw profileFile) definition(y *yamlFile) (ProfileDefinition, error) {
 			wrong = append(wrong, y.at(err, path...))
 		}
 	}
-	note(kernelbroker.ValidateProfileName(raw.Name), "name")
+	note(kb.ValidateProfileName(raw.Name), "name")
 	note(required(d.Application), "application")
 	note(required(d.Description), "description")
-	note(oneOf(raw.Reuse, string(kernelbroker.ReuseSameProfile), string(kernelbroker.ReuseNever)), "reuse")
-	note(oneOf(raw.Fallback, string(kernelbroker.FallbackHold), string(kernelbroker.FallbackRequeue)), "fallback")
+	note(oneOf(raw.Reuse, string(kb.ReuseSameProfile), string(kb.ReuseNever)), "reuse")
+	note(oneOf(raw.Fallback, string(kb.FallbackHold), string(kb.FallbackRequeue)), "fallback")
 	note(within(d.BootAttempts, 1, 5), "boot_attempts")
 	timeout, err := time.ParseDuration(raw.BootTimeout)
 	if err == nil && (timeout < 5*time.Second || timeout > time.Hour) {
-		err = fmt.Errorf("%v is not within 5s to 1h: %w", timeout, kernelbroker.ErrInvalid)
+		err = fmt.Errorf("%v is not within 5s to 1h: %w", timeout, kb.ErrInvalid)
 	}
 	note(err, "boot_timeout")
 	d.BootTimeout = timeout
@@ -175,7 +175,7 @@ func (raw profileFile) definition(y *yamlFile) (ProfileDefinition, error) {
 	}
 	d.Versions = raw.versions(note)
 	if len(d.Versions) > 0 && !slices.ContainsFunc(d.Versions, func(v VersionDefinition) bool { return v.Version == d.DefaultVersion }) {
-		note(fmt.Errorf("version %d does not exist: %w", d.DefaultVersion, kernelbroker.ErrInvalid), "default_version")
+		note(fmt.Errorf("version %d does not exist: %w", d.DefaultVersion, kb.ErrInvalid), "default_version")
 	}
 	if wrong != nil {
 		return ProfileDefinition{}, errors.Join(wrong...)
@@ -185,7 +185,7 @@ func (raw profileFile) definition(y *yamlFile) (ProfileDefinition, error) {
 
 func (raw profileFile) versions(note func(err error, path ...any)) []VersionDefinition {
 	if len(raw.Versions) == 0 {
-		note(fmt.Errorf("there is none: %w", kernelbroker.ErrInvalid), "versions")
+		note(fmt.Errorf("there is none: %w", kb.ErrInvalid), "versions")
 	}
 	numbers := map[uint32]bool{}
 	contents := map[string]uint32{}
@@ -193,17 +193,17 @@ func (raw profileFile) versions(note func(err error, path ...any)) []VersionDefi
 	for i, v := range raw.Versions {
 		switch content := strings.Join(append([]string{v.Kernel}, v.Arguments...), " "); {
 		case v.Version == 0 || v.Version > maxVersion:
-			note(fmt.Errorf("%d is not within 1 to %d: %w", v.Version, maxVersion, kernelbroker.ErrInvalid), "versions", i, "version")
+			note(fmt.Errorf("%d is not within 1 to %d: %w", v.Version, maxVersion, kb.ErrInvalid), "versions", i, "version")
 		case numbers[v.Version]:
-			note(fmt.Errorf("version %d is given twice: %w", v.Version, kernelbroker.ErrExists), "versions", i, "version")
+			note(fmt.Errorf("version %d is given twice: %w", v.Version, kb.ErrExists), "versions", i, "version")
 		case contents[content] != 0:
-			note(fmt.Errorf("version %d has the same kernel and arguments: %w", contents[content], kernelbroker.ErrExists), "versions", i, "kernel")
+			note(fmt.Errorf("version %d has the same kernel and arguments: %w", contents[content], kb.ErrExists), "versions", i, "kernel")
 		default:
 			numbers[v.Version], contents[content] = true, v.Version
 		}
 		// Recipes are named as profiles are.
-		note(kernelbroker.ValidateProfileName(v.Kernel), "versions", i, "kernel")
-		note(kernelbroker.ValidateArguments(v.Arguments), "versions", i, "arguments")
+		note(kb.ValidateProfileName(v.Kernel), "versions", i, "kernel")
+		note(kb.ValidateArguments(v.Arguments), "versions", i, "arguments")
 		versions = append(versions, VersionDefinition(v))
 	}
 	slices.SortFunc(versions, func(a, b VersionDefinition) int { return int(a.Version) - int(b.Version) })
@@ -212,21 +212,21 @@ func (raw profileFile) versions(note func(err error, path ...any)) []VersionDefi
 
 func required(text string) error {
 	if text == "" {
-		return fmt.Errorf("is missing: %w", kernelbroker.ErrInvalid)
+		return fmt.Errorf("is missing: %w", kb.ErrInvalid)
 	}
 	return nil
 }
 
 func oneOf(text string, allowed ...string) error {
 	if !slices.Contains(allowed, text) {
-		return fmt.Errorf("%q is not one of %s: %w", text, strings.Join(allowed, ", "), kernelbroker.ErrInvalid)
+		return fmt.Errorf("%q is not one of %s: %w", text, strings.Join(allowed, ", "), kb.ErrInvalid)
 	}
 	return nil
 }
 
 func within(n, low, high uint32) error {
 	if n < low || n > high {
-		return fmt.Errorf("%d is not within %d to %d: %w", n, low, high, kernelbroker.ErrInvalid)
+		return fmt.Errorf("%d is not within %d to %d: %w", n, low, high, kb.ErrInvalid)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 const mitgcmYAML = `name: mitgcm
@@ -55,7 +55,7 @@ func TestLoad(t *testing.T) {
 	}
 	d := definitions[1]
 	if d.Description != "Slim kernel for the MITgcm ocean model" || d.DefaultVersion != 2 ||
-		d.Reuse != kernelbroker.ReuseNever || d.Fallback != kernelbroker.FallbackHold || d.BootAttempts != 2 ||
+		d.Reuse != kb.ReuseNever || d.Fallback != kb.FallbackHold || d.BootAttempts != 2 ||
 		d.BootTimeout != 90*time.Second || d.Requires.MemoryMiB != 256 || len(d.Versions) != 2 ||
 		d.Versions[0].Version != 1 || d.Versions[1].Arguments[0] != "quiet" {
 		t.Errorf("mitgcm = %+v", d)
@@ -131,7 +131,7 @@ func FuzzParseProfile(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := kernelbroker.ValidateProfileName(d.Name); err != nil || len(d.Versions) == 0 {
+		if err := kb.ValidateProfileName(d.Name); err != nil || len(d.Versions) == 0 {
 			t.Errorf("accepted %+v", d)
 		}
 	})
@@ -227,7 +227,7 @@ func TestResolveRefuses(t *testing.T) {
 	dir := t.TempDir()
 	build(t, dir, "mitgcn", nil)
 	_, _, err := Resolve(mustParse(t, mitgcmYAML), dir)
-	if !errors.Is(err, kernelbroker.ErrNotFound) || !strings.Contains(err.Error(), `kernel "mitgcm" is not built: not found; did you mean "mitgcn"?`) {
+	if !errors.Is(err, kb.ErrNotFound) || !strings.Contains(err.Error(), `kernel "mitgcm" is not built: not found; did you mean "mitgcn"?`) {
 		t.Errorf("not built: %v", err)
 	}
 }
@@ -253,7 +253,7 @@ func TestShippedProfiles(t *testing.T) {
 	for _, d := range definitions {
 		names = append(names, d.Name)
 	}
-	if !slices.Contains(names, kernelbroker.StockProfile) || !slices.Contains(names, "mitgcm") {
+	if !slices.Contains(names, kb.StockProfile) || !slices.Contains(names, "mitgcm") {
 		t.Errorf("profiles %v, at least stock and mitgcm are needed", names)
 	}
 }

@@ -9,18 +9,18 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
 )
 
-func document(name string, digit string) kernelbroker.Document {
-	return kernelbroker.Document{Name: name, Digest: "sha256:" + strings.Repeat(digit, 64), Size: 10}
+func document(name string, digit string) kb.Document {
+	return kb.Document{Name: name, Digest: "sha256:" + strings.Repeat(digit, 64), Size: 10}
 }
 
 // Documents come with a version or after it, and then stay.
 func TestDocumentsOfAVersion(t *testing.T) {
 	c, _ := newCatalog(t)
-	with := func(documents ...kernelbroker.Document) kernelbroker.Profile {
+	with := func(documents ...kb.Document) kb.Profile {
 		p := profile("mitgcm", 2)
 		p.Versions[1].Documents = documents
 		return p
@@ -43,15 +43,15 @@ func TestDocumentsOfAVersion(t *testing.T) {
 	if apply(t, c, "other", with(document("report", "3"))) || apply(t, c, "gone", with()) || names() != "report1 page2" {
 		t.Errorf("given again: %s", names())
 	}
-	for words, documents := range map[string][]kernelbroker.Document{
+	for words, documents := range map[string][]kb.Document{
 		`document "report" is given twice`:  {document("report", "1"), document("report", "2")},
 		`document "../x" is given twice or`: {document("../x", "1")},
 		`document "x": digest "sha256:`:     {{Name: "x", Digest: "sha256:1"}},
-		"9 documents, at most 8":            make([]kernelbroker.Document, 9),
+		"9 documents, at most 8":            make([]kb.Document, 9),
 	} {
 		p := with(documents...)
-		p.Versions = append(p.Versions, kernelbroker.ProfileVersion{Kernel: kernel("mitgcm", 3), Documents: documents})
-		if _, _, err := c.Apply(t.Context(), "wrong", p); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), words) {
+		p.Versions = append(p.Versions, kb.ProfileVersion{Kernel: kernel("mitgcm", 3), Documents: documents})
+		if _, _, err := c.Apply(t.Context(), "wrong", p); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), words) {
 			t.Errorf("%v, want %q", err, words)
 		}
 	}
@@ -64,8 +64,8 @@ func TestDocumentsMustBeStored(t *testing.T) {
 		HasArtifact: func(_ string, size uint64) (bool, error) { return size != 10, nil }})
 	p := profile("mitgcm", 1)
 	apply(t, c, "without", p)
-	p.Versions[0].Documents = []kernelbroker.Document{document("report", "1")}
-	if _, _, err := c.Apply(t.Context(), "with", p); !errors.Is(err, kernelbroker.ErrFailedPrecondition) || !strings.Contains(err.Error(), "document report sha256:1111") {
+	p.Versions[0].Documents = []kb.Document{document("report", "1")}
+	if _, _, err := c.Apply(t.Context(), "with", p); !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), "document report sha256:1111") {
 		t.Errorf("%v", err)
 	}
 }

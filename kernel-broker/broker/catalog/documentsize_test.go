@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // Whoever shows a kernel fetches its documents and reads them: a builder cannot make
@@ -15,16 +15,16 @@ import (
 // the profile.
 func TestDocumentsAreBounded(t *testing.T) {
 	c, _ := newCatalog(t)
-	with := func(size uint64) kernelbroker.Profile {
+	with := func(size uint64) kb.Profile {
 		p := profile("mitgcm", 2)
 		d := document("report", "1")
 		d.Size = size
-		p.Versions[1].Documents = []kernelbroker.Document{d}
+		p.Versions[1].Documents = []kb.Document{d}
 		return p
 	}
 	refused := func(id string, size uint64, words string) {
 		t.Helper()
-		if _, _, err := c.Apply(t.Context(), id, with(size)); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), words) {
+		if _, _, err := c.Apply(t.Context(), id, with(size)); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), words) {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
@@ -70,19 +70,19 @@ func ReadManifest(path string) (Manifest, error) {
 func parseManifest(text []byte) (Manifest, error) {
 	m := Manifest{}
 	if err := json.Unmarshal(text, &m); err != nil {
-		return Manifest{}, fmt.Errorf("%w: %w", err, kernelbroker.ErrInvalid)
+		return Manifest{}, fmt.Errorf("%w: %w", err, kb.ErrInvalid)
 	}
 	if m.Format != manifestFormat {
-		return Manifest{}, fmt.Errorf("format: %d, this program reads %d: %w", m.Format, manifestFormat, kernelbroker.ErrInvalid)
+		return Manifest{}, fmt.Errorf("format: %d, this program reads %d: %w", m.Format, manifestFormat, kb.ErrInvalid)
 	}
 	for key, file := range map[string]*ManifestFile{"image": &m.Image, "initrd": m.Initrd} {
 		if file == nil {
 			continue
 		}
 		if file.Name == "" || file.Name != filepath.Base(file.Name) || file.Name == ".." || file.Name == "." {
-			return Manifest{}, fmt.Errorf("%s.name: %q is not a file beside the manifest: %w", key, file.Name, kernelbroker.ErrInvalid)
+			return Manifest{}, fmt.Errorf("%s.name: %q is not a file beside the manifest: %w", key, file.Name, kb.ErrInvalid)
 		}
-		if err := kernelbroker.ValidateDigest(file.Digest); err != nil {
+		if err := kb.ValidateDigest(file.Digest); err != nil {
 			return Manifest{}, fmt.Errorf("%s.digest: %w", key, err)
 		}
 	}
@@ -114,7 +114,7 @@ func DescribeFile(path string, most uint64) (Artifact, error) {
 		return Artifact{}, fmt.Errorf("%s: %w", path, err)
 	}
 	if uint64(size) > most {
-		return Artifact{}, fmt.Errorf("%s has %d bytes, at most %d are possible: %w", path, size, most, kernelbroker.ErrInvalid)
+		return Artifact{}, fmt.Errorf("%s has %d bytes, at most %d are possible: %w", path, size, most, kb.ErrInvalid)
 	}
 	return Artifact{Path: path, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: uint64(size)}, nil
 }
@@ -122,15 +122,15 @@ func DescribeFile(path string, most uint64) (Artifact, error) {
 // Kernel makes the version of a profile from the manifest and the files that
 // will be stored for it, which must be the ones that it describes. initrd is
 // nil for none.
-func (m Manifest) Kernel(ref kernelbroker.Ref, arguments []string, image Artifact, initrd *Artifact) (kernelbroker.Kernel, error) {
+func (m Manifest) Kernel(ref kb.Ref, arguments []string, image Artifact, initrd *Artifact) (kb.Kernel, error) {
 	if image.Digest != m.Image.Digest {
-		return kernelbroker.Kernel{}, fmt.Errorf("kernel %q: %s is not the image of the manifest: it has digest %s, not %s: %w",
-			ref, image.Path, image.Digest, m.Image.Digest, kernelbroker.ErrInvalid)
+		return kb.Kernel{}, fmt.Errorf("kernel %q: %s is not the image of the manifest: it has digest %s, not %s: %w",
+			ref, image.Path, image.Digest, m.Image.Digest, kb.ErrInvalid)
 	}
 	if m.Initrd != nil && (initrd == nil || initrd.Digest != m.Initrd.Digest) {
-		return kernelbroker.Kernel{}, fmt.Errorf("kernel %q: its manifest comes with initrd %s: %w", ref, m.Initrd.Digest, kernelbroker.ErrInvalid)
+		return kb.Kernel{}, fmt.Errorf("kernel %q: its manifest comes with initrd %s: %w", ref, m.Initrd.Digest, kb.ErrInvalid)
 	}
-	k := kernelbroker.Kernel{
+	k := kb.Kernel{
 		Profile: ref.Profile, Version: ref.Version,
 		ImageDigest: image.Digest, ImageSize: image.Size, Arguments: arguments,
 		BuildID: m.BuildID, Release: m.Release, Architecture: m.Architecture,

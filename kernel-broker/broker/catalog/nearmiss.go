@@ -8,13 +8,13 @@ import (
 	"sort"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // maxSuggestions keeps the message on one line of a terminal.
 const maxSuggestions = 3
 
-// UnknownProfileError is kernelbroker.ErrNotFound with what the user may have
+// UnknownProfileError is kb.ErrNotFound with what the user may have
 // meant. Its text is shown to users as it is.
 type UnknownProfileError struct {
 	Name string
@@ -33,8 +33,8 @@ func (e *UnknownProfileError) Error() string {
 	return text + "; did you mean " + strings.Join(quoted, " or ") + "?"
 }
 
-// Is makes errors.Is(err, kernelbroker.ErrNotFound) hold.
-func (e *UnknownProfileError) Is(target error) bool { return target == kernelbroker.ErrNotFound }
+// Is makes errors.Is(err, kb.ErrNotFound) hold.
+func (e *UnknownProfileError) Is(target error) bool { return target == kb.ErrNotFound }
 
 // nearMisses returns the known names that a typing error could have made out
 // of name, the nearest first.

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
@@ -38,7 +38,7 @@ func (c *Catalog) Snapshot(ctx context.Context) (string, error) {
 func (c *Catalog) Publish(ctx context.Context, use func(text string) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p := &picture{catalog: c, profiles: map[string]kernelbroker.Profile{}, changed: make(chan struct{}, 1)}
+	p := &picture{catalog: c, profiles: map[string]kb.Profile{}, changed: make(chan struct{}, 1)}
 	var publishing sync.WaitGroup
 	publishing.Go(func() { p.run(ctx, use) })
 	err := store.Follow(ctx, c.store, keyPrefix, p)
@@ -66,7 +66,7 @@ type picture struct {
 	changed chan struct{} // holds one token when there is something to publish
 
 	mu       sync.Mutex
-	profiles map[string]kernelbroker.Profile
+	profiles map[string]kb.Profile
 }
 
 // Reset implements store.Follower.
@@ -115,7 +115,7 @@ func (p *picture) wake() {
 func (p *picture) snapshot() Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	profiles := make([]kernelbroker.Profile, 0, len(p.profiles))
+	profiles := make([]kb.Profile, 0, len(p.profiles))
 	for _, profile := range p.profiles {
 		profiles = append(profiles, profile)
 	}

@@ -9,15 +9,15 @@ import (
 	"strings"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// QuarantinedError is kernelbroker.ErrQuarantined with the reason. Its text is
+// QuarantinedError is kb.ErrQuarantined with the reason. Its text is
 // shown to users as it is.
 type QuarantinedError struct {
-	Ref        kernelbroker.Ref
-	Quarantine kernelbroker.Quarantine
-	Others     []kernelbroker.Ref // versions that can be chosen, newest first
+	Ref        kb.Ref
+	Quarantine kb.Quarantine
+	Others     []kb.Ref // versions that can be chosen, newest first
 }
 
 func (e *QuarantinedError) Error() string {
@@ -27,7 +27,7 @@ func (e *QuarantinedError) Error() string {
 }
 
 // youCanChoose ends the text of a refusal.
-func youCanChoose(others []kernelbroker.Ref, none string) string {
+func youCanChoose(others []kb.Ref, none string) string {
 	if len(others) == 0 {
 		return none
 	}
@@ -38,14 +38,14 @@ func youCanChoose(others []kernelbroker.Ref, none string) string {
 	return "; you can choose " + strings.Join(names, " or ")
 }
 
-// Is makes errors.Is(err, kernelbroker.ErrQuarantined) hold.
-func (e *QuarantinedError) Is(target error) bool { return target == kernelbroker.ErrQuarantined }
+// Is makes errors.Is(err, kb.ErrQuarantined) hold.
+func (e *QuarantinedError) Is(target error) bool { return target == kb.ErrQuarantined }
 
 // BootFailure is one failed boot of a kernel.
 type BootFailure struct {
 	// ID names the boot: one that was counted before is not counted again.
 	ID    string
-	Ref   kernelbroker.Ref
+	Ref   kb.Ref
 	Node  string
 	Cause string
 	// Only: no other node ever booted this version or tried to.
@@ -59,7 +59,7 @@ const maxFailedOn = 4
 
 // proves reports whether failures are the kernel's fault: those of one node are
 // that node's, unless there is no other that could have had any.
-func (f BootFailure) proves(v *kernelbroker.ProfileVersion) bool {
+func (f BootFailure) proves(v *kb.ProfileVersion) bool {
 	return v.BootFailures >= f.Threshold && (f.Only || len(v.FailedOn) > 1)
 }
 
@@ -70,11 +70,11 @@ func (f BootFailure) proves(v *kernelbroker.ProfileVersion) bool {
 // afterwards.
 func (c *Catalog) RecordBootFailure(ctx context.Context, f BootFailure) (bool, error) {
 	id, ref := f.ID, f.Ref
-	if err := kernelbroker.ValidateRequestID(id); err != nil {
+	if err := kb.ValidateRequestID(id); err != nil {
 		return false, err
 	}
-	cause := kernelbroker.OneLine(f.Cause)
-	var after kernelbroker.ProfileVersion
+	cause := kb.OneLine(f.Cause)
+	var after kb.ProfileVersion
 	struck := false
 	_, counted, err := c.update(ctx, ref.Profile, func(r *record) error {
 		v, err := pick(r, ref)
@@ -93,11 +93,11 @@ func (c *Catalog) RecordBootFailure(ctx context.Context, f BootFailure) (bool, e
 		}
 		struck = v.Quarantine == nil && f.proves(v) && !ref.IsStock()
 		if struck {
-			v.Quarantine = &kernelbroker.Quarantine{
+			v.Quarantine = &kb.Quarantine{
 				Reason: failedToBoot(v.BootFailures, cause),
 				Since:  c.now().UTC().Truncate(time.Second),
 			}
-			c.note(ctx, &r.Profile, kernelbroker.ChangeQuarantined, ref.Version, v.Quarantine.Reason)
+			c.note(ctx, &r.Profile, kb.ChangeQuarantined, ref.Version, v.Quarantine.Reason)
 		}
 		after = *v
 		return nil
@@ -113,19 +113,19 @@ func (c *Catalog) RecordBootFailure(ctx context.Context, f BootFailure) (bool, e
 }
 
 // ReleaseQuarantine lets jobs choose a version again and forgets its failures.
-// It is kernelbroker.ErrFailedPrecondition when the version is not quarantined, unless
+// It is kb.ErrFailedPrecondition when the version is not quarantined, unless
 // this request released it.
-func (c *Catalog) ReleaseQuarantine(ctx context.Context, requestID string, ref kernelbroker.Ref) error {
-	_, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"release", ref}, func(p *kernelbroker.Profile) (bool, error) {
+func (c *Catalog) ReleaseQuarantine(ctx context.Context, requestID string, ref kb.Ref) error {
+	_, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"release", ref}, func(p *kb.Profile) (bool, error) {
 		v, err := pickIn(p, ref)
 		if err != nil {
 			return false, err
 		}
 		if v.Quarantine == nil {
-			return false, fmt.Errorf("kernel %q is not quarantined: %w", ref, kernelbroker.ErrFailedPrecondition)
+			return false, fmt.Errorf("kernel %q is not quarantined: %w", ref, kb.ErrFailedPrecondition)
 		}
 		v.Quarantine, v.BootFailures, v.FailedOn = nil, 0, nil
-		c.note(ctx, p, kernelbroker.ChangeReleased, ref.Version, "")
+		c.note(ctx, p, kb.ChangeReleased, ref.Version, "")
 		return true, nil
 	})
 	if changed {
@@ -135,16 +135,16 @@ func (c *Catalog) ReleaseQuarantine(ctx context.Context, requestID string, ref k
 }
 
 // pick returns the version that ref names, for changing it in place.
-func pick(r *record, ref kernelbroker.Ref) (*kernelbroker.ProfileVersion, error) {
+func pick(r *record, ref kb.Ref) (*kb.ProfileVersion, error) {
 	if r.Profile.Name == "" {
 		return nil, &UnknownProfileError{Name: ref.Profile}
 	}
 	return pickIn(&r.Profile, ref)
 }
 
-func pickIn(p *kernelbroker.Profile, ref kernelbroker.Ref) (*kernelbroker.ProfileVersion, error) {
+func pickIn(p *kb.Profile, ref kb.Ref) (*kb.ProfileVersion, error) {
 	if ref.Version == 0 {
-		return nil, fmt.Errorf("kernel %q names no version: %w", ref, kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("kernel %q names no version: %w", ref, kb.ErrInvalid)
 	}
 	if _, err := p.Version(ref.Version); err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func pickIn(p *kernelbroker.Profile, ref kernelbroker.Ref) (*kernelbroker.Profil
 			return &p.Versions[i], nil
 		}
 	}
-	return nil, fmt.Errorf("kernel %q: %w", ref, kernelbroker.ErrNotFound)
+	return nil, fmt.Errorf("kernel %q: %w", ref, kb.ErrNotFound)
 }
 
 func failedToBoot(failures uint32, last string) string {

@@ -10,17 +10,17 @@ import (
 	"sync/atomic"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
 )
 
-var mitgcm2 = kernelbroker.Ref{Profile: "mitgcm", Version: 2}
+var mitgcm2 = kb.Ref{Profile: "mitgcm", Version: 2}
 
 var boots atomic.Uint32
 
 func nextBoot() string { return fmt.Sprintf("boot-%d", boots.Add(1)) }
 
-func fail(t *testing.T, c *Catalog, ref kernelbroker.Ref, cause string) bool {
+func fail(t *testing.T, c *Catalog, ref kb.Ref, cause string) bool {
 	t.Helper()
 	quarantined, err := c.RecordBootFailure(t.Context(), BootFailure{ID: nextBoot(), Ref: ref, Cause: cause, Only: true, Threshold: 2})
 	if err != nil {
@@ -41,9 +41,9 @@ func TestQuarantineAndRelease(t *testing.T) {
 	if !fail(t, c, mitgcm2, "n2:\x1b[31m panic\n\tagain") || !fail(t, c, mitgcm2, "n3: late") {
 		t.Error("not quarantined by the second failure")
 	}
-	_, err := c.Check(t.Context(), kernelbroker.Ref{Profile: "mitgcm"})
+	_, err := c.Check(t.Context(), kb.Ref{Profile: "mitgcm"})
 	want := `kernel "mitgcm@2" is quarantined since 2026-11-20T12:00:00Z: failed to boot 2 times, last: n2: [31m panic again; you can choose "mitgcm@1"`
-	if !errors.Is(err, kernelbroker.ErrQuarantined) || err.Error() != want {
+	if !errors.Is(err, kb.ErrQuarantined) || err.Error() != want {
 		t.Errorf("Check = %v\nwant %s", err, want)
 	}
 	if err := c.ReleaseQuarantine(t.Context(), "r", mitgcm2); err != nil {
@@ -62,7 +62,7 @@ func TestQuarantineAndRelease(t *testing.T) {
 	if err := c.ReleaseQuarantine(t.Context(), "r", mitgcm2); err != nil {
 		t.Errorf("late repeat = %v", err)
 	}
-	if _, err := c.Check(t.Context(), mitgcm2); !errors.Is(err, kernelbroker.ErrQuarantined) {
+	if _, err := c.Check(t.Context(), mitgcm2); !errors.Is(err, kb.ErrQuarantined) {
 		t.Errorf("a late repeat released a new quarantine: %v", err)
 	}
 }
@@ -71,15 +71,15 @@ func TestReleaseRefused(t *testing.T) {
 	c, _ := newCatalog(t)
 	apply(t, c, "a", profile("mitgcm", 2))
 	for _, step := range []struct {
-		ref  kernelbroker.Ref
+		ref  kb.Ref
 		want error
 		text string
 	}{
-		{mitgcm2, kernelbroker.ErrFailedPrecondition, `"mitgcm@2" is not quarantined`},
-		{kernelbroker.Ref{Profile: "mitgcm", Version: 7}, kernelbroker.ErrNotFound, "no version 7"},
-		{kernelbroker.Ref{Profile: "mitgcm"}, kernelbroker.ErrInvalid, "names no version"},
-		{kernelbroker.Ref{Profile: "mitgmc", Version: 2}, kernelbroker.ErrNotFound, `did you mean "mitgcm"?`},
-		{kernelbroker.Ref{Profile: "../x", Version: 2}, kernelbroker.ErrInvalid, "character"},
+		{mitgcm2, kb.ErrFailedPrecondition, `"mitgcm@2" is not quarantined`},
+		{kb.Ref{Profile: "mitgcm", Version: 7}, kb.ErrNotFound, "no version 7"},
+		{kb.Ref{Profile: "mitgcm"}, kb.ErrInvalid, "names no version"},
+		{kb.Ref{Profile: "mitgmc", Version: 2}, kb.ErrNotFound, `did you mean "mitgcm"?`},
+		{kb.Ref{Profile: "../x", Version: 2}, kb.ErrInvalid, "character"},
 	} {
 		err := c.ReleaseQuarantine(t.Context(), "r", step.ref)
 		if !errors.Is(err, step.want) || !strings.Contains(err.Error(), step.text) {
@@ -91,7 +91,7 @@ func TestReleaseRefused(t *testing.T) {
 func TestStockIsNeverQuarantined(t *testing.T) {
 	c, _ := newCatalog(t)
 	apply(t, c, "a", profile("stock", 1))
-	stock := kernelbroker.Ref{Profile: "stock", Version: 1}
+	stock := kb.Ref{Profile: "stock", Version: 1}
 	for range 5 {
 		if fail(t, c, stock, "no word") {
 			t.Fatal("stock is quarantined")
@@ -105,7 +105,7 @@ func TestStockIsNeverQuarantined(t *testing.T) {
 func TestOnlyVersionQuarantined(t *testing.T) {
 	c, _ := newCatalog(t)
 	apply(t, c, "a", profile("broken", 1))
-	ref := kernelbroker.Ref{Profile: "broken", Version: 1}
+	ref := kb.Ref{Profile: "broken", Version: 1}
 	fail(t, c, ref, "a")
 	fail(t, c, ref, "b")
 	_, err := c.Check(t.Context(), ref)
@@ -131,7 +131,7 @@ func TestOneBootIsCountedOnce(t *testing.T) {
 			t.Errorf("RecordBootFailure = %v, %v", quarantined, err)
 		}
 	}
-	if _, err := c.RecordBootFailure(t.Context(), BootFailure{ID: "", Ref: mitgcm2, Cause: "panic", Only: true, Threshold: 2}); !errors.Is(err, kernelbroker.ErrInvalid) {
+	if _, err := c.RecordBootFailure(t.Context(), BootFailure{ID: "", Ref: mitgcm2, Cause: "panic", Only: true, Threshold: 2}); !errors.Is(err, kb.ErrInvalid) {
 		t.Errorf("a boot without an id: %v", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
@@ -26,8 +26,8 @@ const (
 
 // record is the stored value of a profile.
 type record struct {
-	Format  int                  `json:"format"`
-	Profile kernelbroker.Profile `json:"profile"`
+	Format  int        `json:"format"`
+	Profile kb.Profile `json:"profile"`
 	// Requests that were carried out, oldest first.
 	Requests []request `json:"requests,omitempty"`
 	// Failures are the ids of the boots counted last, oldest first.
@@ -102,7 +102,7 @@ func (r *record) done(id, digest string) (bool, error) {
 			continue
 		}
 		if old.Digest != digest {
-			return false, fmt.Errorf("request id %q was used for another request: %w", id, kernelbroker.ErrInvalid)
+			return false, fmt.Errorf("request id %q was used for another request: %w", id, kb.ErrInvalid)
 		}
 		return true, nil
 	}

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
 )
@@ -15,8 +15,8 @@ import (
 // FuzzRecord gives the catalog a store in which anything may stand. What it
 // takes for a profile it can write as the same, and offer.
 func FuzzRecord(f *testing.F) {
-	seed, err := (&record{Profile: kernelbroker.Profile{Name: "mitgcm", Application: "x", DefaultVersion: 1,
-		Versions: []kernelbroker.ProfileVersion{{Kernel: kernelbroker.Kernel{Profile: "mitgcm", Version: 1, Arguments: []string{"quiet"}}}}},
+	seed, err := (&record{Profile: kb.Profile{Name: "mitgcm", Application: "x", DefaultVersion: 1,
+		Versions: []kb.ProfileVersion{{Kernel: kb.Kernel{Profile: "mitgcm", Version: 1, Arguments: []string{"quiet"}}}}},
 		Requests: []request{{ID: "1", Digest: "2"}}, Failures: []string{"n1"}, Writes: []string{"w"}}).encode()
 	if err != nil {
 		f.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // Provenance is the name of the document that is a kernel's manifest.
@@ -21,8 +21,8 @@ const manifestName = "kernel.json"
 // initrd. It returns the profile and the files that have to be stored before
 // it can be applied, each once, and checks that they are what their manifests
 // say.
-func Resolve(d ProfileDefinition, kernelsDir string) (kernelbroker.Profile, []Artifact, error) {
-	p := kernelbroker.Profile{
+func Resolve(d ProfileDefinition, kernelsDir string) (kb.Profile, []Artifact, error) {
+	p := kb.Profile{
 		Name: d.Name, Application: d.Application, Description: d.Description, DefaultVersion: d.DefaultVersion,
 		Reuse: d.Reuse, Fallback: d.Fallback, BootAttempts: d.BootAttempts, BootTimeout: d.BootTimeout,
 	}
@@ -31,13 +31,13 @@ func Resolve(d ProfileDefinition, kernelsDir string) (kernelbroker.Profile, []Ar
 	for _, v := range d.Versions {
 		k, files, err := resolveVersion(d, v, kernelsDir)
 		if err != nil {
-			return kernelbroker.Profile{}, nil, err
+			return kb.Profile{}, nil, err
 		}
 		provenance, err := DescribeFile(filepath.Join(kernelsDir, v.Kernel, manifestName), MaxDocument)
 		if err != nil {
-			return kernelbroker.Profile{}, nil, fmt.Errorf("profile %q: %w", d.Name, err)
+			return kb.Profile{}, nil, fmt.Errorf("profile %q: %w", d.Name, err)
 		}
-		p.Versions = append(p.Versions, kernelbroker.ProfileVersion{Kernel: k, Documents: []kernelbroker.Document{
+		p.Versions = append(p.Versions, kb.ProfileVersion{Kernel: k, Documents: []kb.Document{
 			{Name: Provenance, Digest: provenance.Digest, Size: provenance.Size},
 		}})
 		files = append(files, provenance)
@@ -51,19 +51,19 @@ func Resolve(d ProfileDefinition, kernelsDir string) (kernelbroker.Profile, []Ar
 	return p, artifacts, p.Validate()
 }
 
-func resolveVersion(d ProfileDefinition, v VersionDefinition, kernelsDir string) (kernelbroker.Kernel, []Artifact, error) {
-	ref := kernelbroker.Ref{Profile: d.Name, Version: v.Version}
-	none := kernelbroker.Kernel{}
+func resolveVersion(d ProfileDefinition, v VersionDefinition, kernelsDir string) (kb.Kernel, []Artifact, error) {
+	ref := kb.Ref{Profile: d.Name, Version: v.Version}
+	none := kb.Kernel{}
 	dir := filepath.Join(kernelsDir, v.Kernel)
 	m, err := ReadManifest(filepath.Join(dir, manifestName))
 	if missing(err) {
-		return none, nil, fmt.Errorf("profile %q: kernel %q is not built: %w%s", ref, v.Kernel, kernelbroker.ErrNotFound, builtOnes(v.Kernel, kernelsDir))
+		return none, nil, fmt.Errorf("profile %q: kernel %q is not built: %w%s", ref, v.Kernel, kb.ErrNotFound, builtOnes(v.Kernel, kernelsDir))
 	}
 	if err != nil {
 		return none, nil, fmt.Errorf("profile %q: %w", ref, err)
 	}
 	if m.Name != v.Kernel {
-		return none, nil, fmt.Errorf("profile %q: %s holds kernel %q: %w", ref, dir, m.Name, kernelbroker.ErrInvalid)
+		return none, nil, fmt.Errorf("profile %q: %s holds kernel %q: %w", ref, dir, m.Name, kb.ErrInvalid)
 	}
 	image, err := DescribeFile(filepath.Join(dir, m.Image.Name), MaxImage)
 	if err != nil {
@@ -83,7 +83,7 @@ func resolveVersion(d ProfileDefinition, v VersionDefinition, kernelsDir string)
 		return none, nil, err
 	}
 	if a := d.Requires.Architecture; a != "" && a != k.Architecture {
-		return none, nil, fmt.Errorf("profile %q: asks for %s, its kernel is for %s: %w", ref, a, k.Architecture, kernelbroker.ErrInvalid)
+		return none, nil, fmt.Errorf("profile %q: asks for %s, its kernel is for %s: %w", ref, a, k.Architecture, kb.ErrInvalid)
 	}
 	k.MinMemoryMiB = d.Requires.MemoryMiB
 	return k, files, nil

@@ -7,15 +7,15 @@ import (
 	"fmt"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// RetiredError is kernelbroker.ErrRetired with the reason. Its text is shown to
+// RetiredError is kb.ErrRetired with the reason. Its text is shown to
 // users as it is.
 type RetiredError struct {
-	Ref        kernelbroker.Ref
-	Retirement kernelbroker.Retirement
-	Others     []kernelbroker.Ref // versions that can be chosen, newest first
+	Ref        kb.Ref
+	Retirement kb.Retirement
+	Others     []kb.Ref // versions that can be chosen, newest first
 }
 
 func (e *RetiredError) Error() string {
@@ -26,13 +26,13 @@ func (e *RetiredError) Error() string {
 	return text + youCanChoose(e.Others, "")
 }
 
-// Is makes errors.Is(err, kernelbroker.ErrRetired) hold.
-func (e *RetiredError) Is(target error) bool { return target == kernelbroker.ErrRetired }
+// Is makes errors.Is(err, kb.ErrRetired) hold.
+func (e *RetiredError) Is(target error) bool { return target == kb.ErrRetired }
 
 // Choosable is the error for a version that no job may choose, or nil. What is
 // retired is not coming back, so that is said first.
-func Choosable(p kernelbroker.Profile, v kernelbroker.ProfileVersion) error {
-	var others []kernelbroker.Ref
+func Choosable(p kb.Profile, v kb.ProfileVersion) error {
+	var others []kb.Ref
 	for i := len(p.Versions) - 1; i >= 0; i-- {
 		if o := p.Versions[i]; o.Quarantine == nil && o.Retired == nil {
 			others = append(others, o.Kernel.Ref())
@@ -49,20 +49,20 @@ func Choosable(p kernelbroker.Profile, v kernelbroker.ProfileVersion) error {
 
 // Retire takes a version out of use, or with version 0 all that there are. It
 // returns the profile as it is now and whether the call changed it. Stock is
-// kernelbroker.ErrFailedPrecondition, and so is the default version while others can be
+// kb.ErrFailedPrecondition, and so is the default version while others can be
 // chosen: the name alone would stand for nothing.
-func (c *Catalog) Retire(ctx context.Context, requestID string, ref kernelbroker.Ref, reason string) (kernelbroker.Profile, bool, error) {
-	none := kernelbroker.Profile{}
-	if err := kernelbroker.ValidateRequestID(requestID); err != nil {
+func (c *Catalog) Retire(ctx context.Context, requestID string, ref kb.Ref, reason string) (kb.Profile, bool, error) {
+	none := kb.Profile{}
+	if err := kb.ValidateRequestID(requestID); err != nil {
 		return none, false, err
 	}
-	if err := kernelbroker.ValidateProfileName(ref.Profile); err != nil {
+	if err := kb.ValidateProfileName(ref.Profile); err != nil {
 		return none, false, err
 	}
 	if ref.IsStock() {
-		return none, false, fmt.Errorf("profile %q is what nodes come back to: %w", ref.Profile, kernelbroker.ErrFailedPrecondition)
+		return none, false, fmt.Errorf("profile %q is what nodes come back to: %w", ref.Profile, kb.ErrFailedPrecondition)
 	}
-	reason = kernelbroker.OneLine(reason)
+	reason = kb.OneLine(reason)
 	digest, err := digestOf("retire", ref, reason)
 	if err != nil {
 		return none, false, err
@@ -75,9 +75,9 @@ func (c *Catalog) Retire(ctx context.Context, requestID string, ref kernelbroker
 		if r.Profile.Name == "" {
 			return c.unknown(ctx, ref.Profile)
 		}
-		altered, err = retire(&r.Profile, ref, kernelbroker.Retirement{Reason: reason, Since: c.now().UTC().Truncate(time.Second)})
+		altered, err = retire(&r.Profile, ref, kb.Retirement{Reason: reason, Since: c.now().UTC().Truncate(time.Second)})
 		if altered {
-			c.note(ctx, &r.Profile, kernelbroker.ChangeRetired, ref.Version, reason)
+			c.note(ctx, &r.Profile, kb.ChangeRetired, ref.Version, reason)
 		}
 		r.remember(requestID, digest)
 		return err
@@ -91,7 +91,7 @@ func (c *Catalog) Retire(ctx context.Context, requestID string, ref kernelbroker
 	return r.Profile, written && altered, nil
 }
 
-func retire(p *kernelbroker.Profile, ref kernelbroker.Ref, how kernelbroker.Retirement) (altered bool, err error) {
+func retire(p *kb.Profile, ref kb.Ref, how kb.Retirement) (altered bool, err error) {
 	if ref.Version != 0 {
 		if _, err := p.Version(ref.Version); err != nil {
 			return false, err
@@ -109,11 +109,11 @@ func retire(p *kernelbroker.Profile, ref kernelbroker.Ref, how kernelbroker.Reti
 
 // defaultStands refuses a profile whose name alone stands for a version that
 // nobody may choose, while there are others.
-func defaultStands(p kernelbroker.Profile) error {
+func defaultStands(p kb.Profile) error {
 	v, err := p.Version(0)
 	if err != nil || v.Retired == nil || p.Retired() {
 		return err
 	}
 	return fmt.Errorf("kernel %q is the default version, which cannot be a retired one while there are others; make another one the default, or retire the whole profile: %w",
-		v.Kernel.Ref(), kernelbroker.ErrFailedPrecondition)
+		v.Kernel.Ref(), kb.ErrFailedPrecondition)
 }

@@ -7,15 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 var (
-	mitgcm  = kernelbroker.Ref{Profile: "mitgcm"}
-	mitgcm1 = kernelbroker.Ref{Profile: "mitgcm", Version: 1}
+	mitgcm  = kb.Ref{Profile: "mitgcm"}
+	mitgcm1 = kb.Ref{Profile: "mitgcm", Version: 1}
 )
 
-func retired(t *testing.T, c *Catalog, id string, ref kernelbroker.Ref, reason string) bool {
+func retired(t *testing.T, c *Catalog, id string, ref kb.Ref, reason string) bool {
 	t.Helper()
 	_, changed, err := c.Retire(t.Context(), id, ref, reason)
 	if err != nil {
@@ -34,10 +34,10 @@ func TestRetireVersion(t *testing.T) {
 	fail(t, c, mitgcm2, "b") // in quarantine: not to be recommended
 	_, err := c.Check(t.Context(), mitgcm1)
 	want := `kernel "mitgcm@1" is retired since 2026-11-20T12:00:00Z: slow on reads; you can choose "mitgcm@3"`
-	if !errors.Is(err, kernelbroker.ErrRetired) || err.Error() != want {
+	if !errors.Is(err, kb.ErrRetired) || err.Error() != want {
 		t.Errorf("Check = %v\nwant %s", err, want)
 	}
-	if _, err := c.Check(t.Context(), mitgcm2); !errors.Is(err, kernelbroker.ErrQuarantined) || strings.Contains(err.Error(), "mitgcm@1") {
+	if _, err := c.Check(t.Context(), mitgcm2); !errors.Is(err, kb.ErrQuarantined) || strings.Contains(err.Error(), "mitgcm@1") {
 		t.Errorf("Check = %v", err)
 	}
 	if v, err := c.Check(t.Context(), mitgcm); err != nil || v.Kernel.Version != 3 {
@@ -61,7 +61,7 @@ func TestRetireProfile(t *testing.T) {
 		t.Error("nothing changed")
 	}
 	_, err := c.Check(t.Context(), mitgcm)
-	if want := `kernel "mitgcm@2" is retired since 2026-11-20T12:00:00Z`; !errors.Is(err, kernelbroker.ErrRetired) || err.Error() != want {
+	if want := `kernel "mitgcm@2" is retired since 2026-11-20T12:00:00Z`; !errors.Is(err, kb.ErrRetired) || err.Error() != want {
 		t.Errorf("Check = %v\nwant %s", err, want)
 	}
 	text, err := c.Snapshot(t.Context())
@@ -78,14 +78,14 @@ func TestRetireProfile(t *testing.T) {
 	}
 	next := profile("mitgcm", 3)
 	next.DefaultVersion = 2
-	if _, _, err := c.Apply(t.Context(), "d", next); !errors.Is(err, kernelbroker.ErrFailedPrecondition) || !strings.Contains(err.Error(), `"mitgcm@2"`) {
+	if _, _, err := c.Apply(t.Context(), "d", next); !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), `"mitgcm@2"`) {
 		t.Errorf("Apply with a retired default = %v", err)
 	}
 	apply(t, c, "e", profile("mitgcm", 3))
 	if v, err := c.Check(t.Context(), mitgcm); err != nil || v.Kernel.Version != 3 {
 		t.Errorf("Check = %+v, %v", v, err)
 	}
-	if _, err := c.Check(t.Context(), mitgcm2); !errors.Is(err, kernelbroker.ErrRetired) {
+	if _, err := c.Check(t.Context(), mitgcm2); !errors.Is(err, kb.ErrRetired) {
 		t.Errorf("Check = %v", err)
 	}
 	if text, err := c.Snapshot(t.Context()); err != nil || !strings.Contains(text, "\nprofile mitgcm 3 3 available\n") {
@@ -98,27 +98,27 @@ func TestRetireRefused(t *testing.T) {
 	apply(t, c, "a", profile("mitgcm", 2))
 	apply(t, c, "b", profile("stock", 1))
 	for _, step := range []struct {
-		ref  kernelbroker.Ref
+		ref  kb.Ref
 		want error
 		text string
 	}{
-		{mitgcm2, kernelbroker.ErrFailedPrecondition, `"mitgcm@2" is the default version`},
-		{kernelbroker.Ref{Profile: "stock"}, kernelbroker.ErrFailedPrecondition, `"stock"`},
-		{kernelbroker.Ref{Profile: "stock", Version: 1}, kernelbroker.ErrFailedPrecondition, `"stock"`},
-		{kernelbroker.Ref{Profile: "mitgcm", Version: 7}, kernelbroker.ErrNotFound, "no version 7"},
-		{kernelbroker.Ref{Profile: "mitgmc"}, kernelbroker.ErrNotFound, `did you mean "mitgcm"?`},
-		{kernelbroker.Ref{Profile: "../x"}, kernelbroker.ErrInvalid, "character"},
+		{mitgcm2, kb.ErrFailedPrecondition, `"mitgcm@2" is the default version`},
+		{kb.Ref{Profile: "stock"}, kb.ErrFailedPrecondition, `"stock"`},
+		{kb.Ref{Profile: "stock", Version: 1}, kb.ErrFailedPrecondition, `"stock"`},
+		{kb.Ref{Profile: "mitgcm", Version: 7}, kb.ErrNotFound, "no version 7"},
+		{kb.Ref{Profile: "mitgmc"}, kb.ErrNotFound, `did you mean "mitgcm"?`},
+		{kb.Ref{Profile: "../x"}, kb.ErrInvalid, "character"},
 	} {
 		_, _, err := c.Retire(t.Context(), "r", step.ref, "")
 		if !errors.Is(err, step.want) || !strings.Contains(err.Error(), step.text) {
 			t.Errorf("Retire(%v) = %v, want %v, %q", step.ref, err, step.want, step.text)
 		}
 	}
-	if _, _, err := c.Retire(t.Context(), "", mitgcm1, ""); !errors.Is(err, kernelbroker.ErrInvalid) {
+	if _, _, err := c.Retire(t.Context(), "", mitgcm1, ""); !errors.Is(err, kb.ErrInvalid) {
 		t.Errorf("without a request id: %v", err)
 	}
 	retired(t, c, "id", mitgcm1, "x")
-	if _, _, err := c.Retire(t.Context(), "id", mitgcm1, "y"); !errors.Is(err, kernelbroker.ErrInvalid) {
+	if _, _, err := c.Retire(t.Context(), "id", mitgcm1, "y"); !errors.Is(err, kb.ErrInvalid) {
 		t.Errorf("one request id, two requests: %v", err)
 	}
 	if retired(t, c, "last", mitgcm1, "") || !retired(t, c, "all", mitgcm, "") {

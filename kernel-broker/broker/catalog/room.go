@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
@@ -24,7 +24,7 @@ const historyBytes = 64 << 10
 
 // leavesRoom refuses a change that makes a profile larger than it may become
 // without being in the way of what has to be possible afterwards.
-func leavesRoom(before, after kernelbroker.Profile) error {
+func leavesRoom(before, after kb.Profile) error {
 	size, err := fullest(after)
 	if err != nil || size <= store.MaxCommitBytes {
 		return err
@@ -35,28 +35,28 @@ func leavesRoom(before, after kernelbroker.Profile) error {
 	}
 	return fmt.Errorf("profile %q is full: %d versions with their signatures, and what is kept free for quarantines, retirements and the history, "+
 		"would need %d bytes of the %d that there are; register the kernel as another profile, or sign with fewer keys: %w",
-		after.Name, len(after.Versions), size, store.MaxCommitBytes, kernelbroker.ErrFailedPrecondition)
+		after.Name, len(after.Versions), size, store.MaxCommitBytes, kb.ErrFailedPrecondition)
 }
 
 // fullest is the size that the record of a profile can come to as long as
 // nothing is registered or signed.
-func fullest(p kernelbroker.Profile) (int, error) {
+func fullest(p kb.Profile) (int, error) {
 	const nonce = "0123456789abcdef" // like the digest of a request
 	// A quotation mark takes two bytes, and nothing printable more.
-	reason := strings.Repeat(`"`, kernelbroker.MaxReason)
+	reason := strings.Repeat(`"`, kb.MaxReason)
 	since := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
-	id := strings.Repeat(`"`, kernelbroker.MaxRequestID)
+	id := strings.Repeat(`"`, kb.MaxRequestID)
 
 	p.Versions = slices.Clone(p.Versions)
 	for i := range p.Versions {
 		v := &p.Versions[i]
 		v.BootFailures = math.MaxUint32
-		v.FailedOn = slices.Repeat([]string{strings.Repeat("n", kernelbroker.MaxRequestID)}, maxFailedOn)
-		v.Quarantine = &kernelbroker.Quarantine{Reason: failedToBoot(math.MaxUint32, reason), Since: since}
-		v.Retired = &kernelbroker.Retirement{Reason: reason, Since: since}
+		v.FailedOn = slices.Repeat([]string{strings.Repeat("n", kb.MaxRequestID)}, maxFailedOn)
+		v.Quarantine = &kb.Quarantine{Reason: failedToBoot(math.MaxUint32, reason), Since: since}
+		v.Retired = &kb.Retirement{Reason: reason, Since: since}
 	}
 	p.DefaultVersion = math.MaxUint32
-	p.Previous = slices.Repeat([]uint32{math.MaxUint32}, kernelbroker.MaxPrevious)
+	p.Previous = slices.Repeat([]uint32{math.MaxUint32}, kb.MaxPrevious)
 	p.History = nil
 	value, err := (&record{
 		Profile:  p,
@@ -69,7 +69,7 @@ func fullest(p kernelbroker.Profile) (int, error) {
 
 // latest returns the changes at the end of a history that take no more than
 // room in a record.
-func latest(history []kernelbroker.Change, room int) ([]kernelbroker.Change, error) {
+func latest(history []kb.Change, room int) ([]kb.Change, error) {
 	room -= len(`,"history":[]`)
 	for i := len(history) - 1; i >= 0; i-- {
 		text, err := marshal(history[i])

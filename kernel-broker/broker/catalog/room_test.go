@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
 )
@@ -21,10 +21,10 @@ import (
 // an escape.
 var (
 	longest   = strings.Repeat(`"`, 1<<10)
-	longestBy = kernelbroker.WithAuthor(context.Background(), longest, longest)
+	longestBy = kb.WithAuthor(context.Background(), longest, longest)
 )
 
-func longID(n int) string { return fmt.Sprintf("%0*d", kernelbroker.MaxRequestID, n) }
+func longID(n int) string { return fmt.Sprintf("%0*d", kb.MaxRequestID, n) }
 
 // brim registers a profile and makes its record as full as the catalog lets it
 // become.
@@ -34,7 +34,7 @@ func brim(t *testing.T, c *Catalog, versions uint32, envelope int) {
 	for v := uint32(3); v <= versions; v++ {
 		k := kernel("mitgcm", v)
 		k.ImageDigest = fmt.Sprintf("sha256:%064x", v)
-		p.Versions = append(p.Versions, kernelbroker.ProfileVersion{Kernel: k})
+		p.Versions = append(p.Versions, kb.ProfileVersion{Kernel: k})
 	}
 	apply(t, c, longID(0), p)
 	id := 0
@@ -46,10 +46,10 @@ func brim(t *testing.T, c *Catalog, versions uint32, envelope int) {
 				size = envelope // most versions take all of it
 			}
 			id++
-			_, _, err := c.Sign(longestBy, longID(id), kernelbroker.Ref{Profile: "mitgcm", Version: v}, bytes.Repeat([]byte{byte(id)}, size))
+			_, _, err := c.Sign(longestBy, longID(id), kb.Ref{Profile: "mitgcm", Version: v}, bytes.Repeat([]byte{byte(id)}, size))
 			if err == nil {
 				least = size
-			} else if refused = size; !errors.Is(err, kernelbroker.ErrFailedPrecondition) || !strings.Contains(err.Error(), `profile "mitgcm" is full`) {
+			} else if refused = size; !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), `profile "mitgcm" is full`) {
 				t.Fatalf("version %d signed with %d bytes: %v", v, size, err)
 			}
 			if least == envelope {
@@ -77,8 +77,8 @@ func TestFullProfileCanStillBeStopped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			catalog, kept := newCatalog(t)
 			brim(t, catalog, c.versions, c.envelope)
-			version := func(n int) kernelbroker.Ref {
-				return kernelbroker.Ref{Profile: "mitgcm", Version: uint32(n)%c.versions + 1}
+			version := func(n int) kb.Ref {
+				return kb.Ref{Profile: "mitgcm", Version: uint32(n)%c.versions + 1}
 			}
 			for i := range c.steps {
 				id, ref := longID(1e6+i), version(i/4)
@@ -112,7 +112,7 @@ func TestFullProfileCanStillBeStopped(t *testing.T) {
 					t.Fatalf("version %d: quarantined %v, %v", n, struck, err)
 				}
 			}
-			if p, _, err := catalog.Retire(longestBy, longID(3e6), kernelbroker.Ref{Profile: "mitgcm"}, longest); err != nil || !p.Retired() {
+			if p, _, err := catalog.Retire(longestBy, longID(3e6), kb.Ref{Profile: "mitgcm"}, longest); err != nil || !p.Retired() {
 				t.Error(err)
 			}
 			checkHistory(t, catalog, kept)
@@ -160,16 +160,16 @@ func TestFullProfileTakesNoMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	more := before
-	more.Versions = append(more.Versions, kernelbroker.ProfileVersion{Kernel: kernel("mitgcm", 3), Envelope: []byte("signature")})
+	more.Versions = append(more.Versions, kb.ProfileVersion{Kernel: kernel("mitgcm", 3), Envelope: []byte("signature")})
 	_, _, err = c.Apply(t.Context(), "more", more)
-	if !errors.Is(err, kernelbroker.ErrFailedPrecondition) || !strings.Contains(err.Error(), `profile "mitgcm" is full: 3 versions`) ||
+	if !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), `profile "mitgcm" is full: 3 versions`) ||
 		!strings.Contains(err.Error(), "as another profile, or sign with fewer keys") {
 		t.Errorf("one version more: %v", err)
 	}
 	if after, err := c.Get(t.Context(), "mitgcm"); err != nil || !reflect.DeepEqual(before, after) {
 		t.Errorf("what was refused has changed the profile: %v", err)
 	}
-	if _, _, err := c.Sign(t.Context(), "less", kernelbroker.Ref{Profile: "mitgcm", Version: 2}, []byte("signature")); err != nil {
+	if _, _, err := c.Sign(t.Context(), "less", kb.Ref{Profile: "mitgcm", Version: 2}, []byte("signature")); err != nil {
 		t.Fatal(err)
 	}
 	if !apply(t, c, "again", more) {
@@ -183,7 +183,7 @@ func TestOverfullProfileFromBefore(t *testing.T) {
 	c, kept := newCatalog(t)
 	r := &record{Format: recordFormat, Profile: profile("mitgcm", 2), Writes: []string{"w"}}
 	for range 10 {
-		r.Profile.History = append(r.Profile.History, kernelbroker.Change{At: noon, Who: longest[:200], What: kernelbroker.ChangeChanged, Reason: longest[:200]})
+		r.Profile.History = append(r.Profile.History, kb.Change{At: noon, Who: longest[:200], What: kb.ChangeChanged, Reason: longest[:200]})
 	}
 	r.Profile.Versions[0].Envelope = make([]byte, 400<<10)
 	fill := func() []byte {
@@ -201,13 +201,13 @@ func TestOverfullProfileFromBefore(t *testing.T) {
 		t.Errorf("quarantined %v, %v", struck, err)
 	}
 	p, err := c.Get(t.Context(), "mitgcm")
-	if last := len(p.History) - 1; err != nil || last < 0 || last > 9 || p.History[last].What != kernelbroker.ChangeQuarantined {
+	if last := len(p.History) - 1; err != nil || last < 0 || last > 9 || p.History[last].What != kb.ChangeQuarantined {
 		t.Errorf("%d changes, %v", len(p.History), err)
 	}
-	if _, _, err := c.Sign(t.Context(), "more", mitgcm2, make([]byte, 4<<10)); !errors.Is(err, kernelbroker.ErrFailedPrecondition) {
+	if _, _, err := c.Sign(t.Context(), "more", mitgcm2, make([]byte, 4<<10)); !errors.Is(err, kb.ErrFailedPrecondition) {
 		t.Errorf("signed with more: %v", err)
 	}
-	if _, _, err := c.Sign(t.Context(), "less", kernelbroker.Ref{Profile: "mitgcm", Version: 1}, make([]byte, 399<<10)); err != nil {
+	if _, _, err := c.Sign(t.Context(), "less", kb.Ref{Profile: "mitgcm", Version: 1}, make([]byte, 399<<10)); err != nil {
 		t.Errorf("signed with less: %v", err)
 	}
 }

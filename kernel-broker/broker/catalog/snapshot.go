@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 const (
@@ -42,7 +42,7 @@ type SnapshotProfile struct {
 
 // NewSnapshot makes the snapshot of profiles; restricted says of which not
 // everybody may use, and may be nil.
-func NewSnapshot(profiles []kernelbroker.Profile, restricted func(profile string) bool, now time.Time) Snapshot {
+func NewSnapshot(profiles []kb.Profile, restricted func(profile string) bool, now time.Time) Snapshot {
 	s := Snapshot{Generated: now.UTC().Truncate(time.Second)}
 	for _, p := range profiles {
 		// What is retired is left out. A submit host asks the broker about what
@@ -96,7 +96,7 @@ func ParseSnapshot(text string) (Snapshot, error) {
 	}
 	lines := strings.Split(body, "\n")
 	if lines[0] != snapshotHeader {
-		return Snapshot{}, fmt.Errorf("snapshot line 1: %q is not %q: %w", lines[0], snapshotHeader, kernelbroker.ErrInvalid)
+		return Snapshot{}, fmt.Errorf("snapshot line 1: %q is not %q: %w", lines[0], snapshotHeader, kb.ErrInvalid)
 	}
 	s := Snapshot{}
 	seen := map[string]bool{}
@@ -107,7 +107,7 @@ func ParseSnapshot(text string) (Snapshot, error) {
 		}
 	}
 	if len(lines) < 2 {
-		return Snapshot{}, fmt.Errorf("snapshot has no time: %w", kernelbroker.ErrInvalid)
+		return Snapshot{}, fmt.Errorf("snapshot has no time: %w", kb.ErrInvalid)
 	}
 	return s, nil
 }
@@ -116,7 +116,7 @@ func (s *Snapshot) addLine(index int, line string, seen map[string]bool) error {
 	if index == 0 {
 		at, err := time.Parse(time.RFC3339, strings.TrimPrefix(line, "generated "))
 		if err != nil || "generated "+at.UTC().Format(time.RFC3339) != line {
-			return fmt.Errorf("%q is not a time: %w", line, kernelbroker.ErrInvalid)
+			return fmt.Errorf("%q is not a time: %w", line, kb.ErrInvalid)
 		}
 		s.Generated = at.UTC()
 		return nil
@@ -126,7 +126,7 @@ func (s *Snapshot) addLine(index int, line string, seen map[string]bool) error {
 		return err
 	}
 	if seen[p.Name] {
-		return fmt.Errorf("profile %q is given twice: %w", p.Name, kernelbroker.ErrInvalid)
+		return fmt.Errorf("profile %q is given twice: %w", p.Name, kb.ErrInvalid)
 	}
 	seen[p.Name] = true
 	s.Profiles = append(s.Profiles, p)
@@ -136,31 +136,31 @@ func (s *Snapshot) addLine(index int, line string, seen map[string]bool) error {
 func parseSnapshotProfile(line string) (SnapshotProfile, error) {
 	fields := strings.Split(line, " ")
 	if len(fields) != 5 || fields[0] != "profile" {
-		return SnapshotProfile{}, fmt.Errorf("%q is not a profile line: %w", line, kernelbroker.ErrInvalid)
+		return SnapshotProfile{}, fmt.Errorf("%q is not a profile line: %w", line, kb.ErrInvalid)
 	}
 	if fields[4] != available && fields[4] != quarantineWord {
-		return SnapshotProfile{}, fmt.Errorf("state %q: %w", fields[4], kernelbroker.ErrInvalid)
+		return SnapshotProfile{}, fmt.Errorf("state %q: %w", fields[4], kb.ErrInvalid)
 	}
 	p := SnapshotProfile{Name: fields[1], Quarantined: fields[4] == quarantineWord}
-	ref, err := kernelbroker.ParseRef(fields[1] + "@" + fields[2])
+	ref, err := kb.ParseRef(fields[1] + "@" + fields[2])
 	if err != nil {
 		return SnapshotProfile{}, err
 	}
 	p.DefaultVersion = ref.Version
 	has := false
 	for _, text := range strings.Split(fields[3], ",") {
-		ref, err := kernelbroker.ParseRef(fields[1] + "@" + text)
+		ref, err := kb.ParseRef(fields[1] + "@" + text)
 		if err != nil {
 			return SnapshotProfile{}, err
 		}
 		if n := len(p.Versions); n > 0 && p.Versions[n-1] >= ref.Version {
-			return SnapshotProfile{}, fmt.Errorf("profile %q: versions do not rise: %w", p.Name, kernelbroker.ErrInvalid)
+			return SnapshotProfile{}, fmt.Errorf("profile %q: versions do not rise: %w", p.Name, kb.ErrInvalid)
 		}
 		p.Versions = append(p.Versions, ref.Version)
 		has = has || ref.Version == p.DefaultVersion
 	}
 	if !has {
-		return SnapshotProfile{}, fmt.Errorf("profile %q: no default version %d: %w", p.Name, p.DefaultVersion, kernelbroker.ErrInvalid)
+		return SnapshotProfile{}, fmt.Errorf("profile %q: no default version %d: %w", p.Name, p.DefaultVersion, kb.ErrInvalid)
 	}
 	return p, nil
 }

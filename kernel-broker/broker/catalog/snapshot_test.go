@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 const golden = `kernel-broker-snapshot 1
@@ -27,8 +27,8 @@ func TestSnapshotText(t *testing.T) {
 	apply(t, c, "a", profile("stock", 1))
 	apply(t, c, "b", profile("mitgcm", 3))
 	apply(t, c, "c", profile("broken", 1))
-	fail(t, c, kernelbroker.Ref{Profile: "broken", Version: 1}, "x")
-	fail(t, c, kernelbroker.Ref{Profile: "broken", Version: 1}, "x")
+	fail(t, c, kb.Ref{Profile: "broken", Version: 1}, "x")
+	fail(t, c, kb.Ref{Profile: "broken", Version: 1}, "x")
 	text, err := c.Snapshot(t.Context())
 	if err != nil || text != golden {
 		t.Errorf("Snapshot = %v\n%s", err, text)
@@ -51,7 +51,7 @@ func TestParseSnapshotRefuses(t *testing.T) {
 		"bad name":        strings.Replace(golden, "stock", "St*ck", 1),
 		"a field missing": strings.Replace(golden, " available", "", 1),
 	} {
-		if _, err := ParseSnapshot(text); !errors.Is(err, kernelbroker.ErrInvalid) {
+		if _, err := ParseSnapshot(text); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -9,38 +9,38 @@ import (
 	"slices"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // note adds a line to a profile's record, by whom the context names. reason
 // stands where the change has one of its own.
-func (c *Catalog) note(ctx context.Context, p *kernelbroker.Profile, what string, version uint32, reason string) {
-	who, why := kernelbroker.AuthorOf(ctx)
+func (c *Catalog) note(ctx context.Context, p *kb.Profile, what string, version uint32, reason string) {
+	who, why := kb.AuthorOf(ctx)
 	if reason == "" {
 		reason = why
 	}
-	p.Note(kernelbroker.Change{At: c.now().UTC().Truncate(time.Second), Who: who, What: what, Version: version, Reason: reason})
+	p.Note(kb.Change{At: c.now().UTC().Truncate(time.Second), Who: who, What: what, Version: version, Reason: reason})
 }
 
 // checkEnvelope refuses a signature that the nodes would refuse.
-func (c *Catalog) checkEnvelope(k kernelbroker.Kernel, envelope []byte) error {
+func (c *Catalog) checkEnvelope(k kb.Kernel, envelope []byte) error {
 	if c.judge == nil {
 		return nil
 	}
 	if err := c.judge(k, envelope); err != nil {
-		return fmt.Errorf("signature of kernel %q: %w: %w", k.Ref(), err, kernelbroker.ErrFailedPrecondition)
+		return fmt.Errorf("signature of kernel %q: %w: %w", k.Ref(), err, kb.ErrFailedPrecondition)
 	}
 	return nil
 }
 
 // alter makes one change of a profile by a person: once per request id, on a
 // profile that is there. change reports whether it altered anything.
-func (c *Catalog) alter(ctx context.Context, requestID, name string, asked []any, change func(*kernelbroker.Profile) (bool, error)) (kernelbroker.Profile, bool, error) {
-	none := kernelbroker.Profile{}
-	if err := kernelbroker.ValidateRequestID(requestID); err != nil {
+func (c *Catalog) alter(ctx context.Context, requestID, name string, asked []any, change func(*kb.Profile) (bool, error)) (kb.Profile, bool, error) {
+	none := kb.Profile{}
+	if err := kb.ValidateRequestID(requestID); err != nil {
 		return none, false, err
 	}
-	if err := kernelbroker.ValidateProfileName(name); err != nil {
+	if err := kb.ValidateProfileName(name); err != nil {
 		return none, false, err
 	}
 	digest, err := digestOf(asked...)
@@ -70,8 +70,8 @@ func (c *Catalog) alter(ctx context.Context, requestID, name string, asked []any
 // Promote makes a version the default; version 0 rolls back to the default
 // before, passing over what nobody may choose. A version that nobody may choose
 // is *QuarantinedError or *RetiredError.
-func (c *Catalog) Promote(ctx context.Context, requestID string, ref kernelbroker.Ref) (kernelbroker.Profile, bool, error) {
-	p, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"promote", ref}, func(p *kernelbroker.Profile) (bool, error) {
+func (c *Catalog) Promote(ctx context.Context, requestID string, ref kb.Ref) (kb.Profile, bool, error) {
+	p, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"promote", ref}, func(p *kb.Profile) (bool, error) {
 		if ref.Version == 0 {
 			return true, c.rollBack(ctx, p)
 		}
@@ -86,7 +86,7 @@ func (c *Catalog) Promote(ctx context.Context, requestID string, ref kernelbroke
 			return false, nil
 		}
 		p.SetDefault(ref.Version)
-		c.note(ctx, p, kernelbroker.ChangePromoted, ref.Version, "")
+		c.note(ctx, p, kb.ChangePromoted, ref.Version, "")
 		return true, nil
 	})
 	if changed {
@@ -95,29 +95,29 @@ func (c *Catalog) Promote(ctx context.Context, requestID string, ref kernelbroke
 	return p, changed, err
 }
 
-func (c *Catalog) rollBack(ctx context.Context, p *kernelbroker.Profile) error {
-	if !p.StepBack(func(v kernelbroker.ProfileVersion) bool { return Choosable(*p, v) == nil }) {
+func (c *Catalog) rollBack(ctx context.Context, p *kb.Profile) error {
+	if !p.StepBack(func(v kb.ProfileVersion) bool { return Choosable(*p, v) == nil }) {
 		return fmt.Errorf("profile %q: there is no default version before %d that jobs may choose: %w",
-			p.Name, p.DefaultVersion, kernelbroker.ErrFailedPrecondition)
+			p.Name, p.DefaultVersion, kb.ErrFailedPrecondition)
 	}
-	c.note(ctx, p, kernelbroker.ChangeRolledBack, p.DefaultVersion, "")
+	c.note(ctx, p, kb.ChangeRolledBack, p.DefaultVersion, "")
 	return nil
 }
 
 // Quarantine keeps jobs from choosing a version until it is released. Stock is
-// kernelbroker.ErrFailedPrecondition.
-func (c *Catalog) Quarantine(ctx context.Context, requestID string, ref kernelbroker.Ref, reason string) (kernelbroker.Profile, bool, error) {
+// kb.ErrFailedPrecondition.
+func (c *Catalog) Quarantine(ctx context.Context, requestID string, ref kb.Ref, reason string) (kb.Profile, bool, error) {
 	if ref.IsStock() {
-		return kernelbroker.Profile{}, false, fmt.Errorf("profile %q is what nodes come back to: %w", ref.Profile, kernelbroker.ErrFailedPrecondition)
+		return kb.Profile{}, false, fmt.Errorf("profile %q is what nodes come back to: %w", ref.Profile, kb.ErrFailedPrecondition)
 	}
-	reason = kernelbroker.OneLine(reason)
-	p, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"quarantine", ref, reason}, func(p *kernelbroker.Profile) (bool, error) {
+	reason = kb.OneLine(reason)
+	p, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"quarantine", ref, reason}, func(p *kb.Profile) (bool, error) {
 		v, err := pickIn(p, ref)
 		if err != nil || v.Quarantine != nil {
 			return false, err
 		}
-		v.Quarantine = &kernelbroker.Quarantine{Reason: reason, Since: c.now().UTC().Truncate(time.Second)}
-		c.note(ctx, p, kernelbroker.ChangeQuarantined, ref.Version, reason)
+		v.Quarantine = &kb.Quarantine{Reason: reason, Since: c.now().UTC().Truncate(time.Second)}
+		c.note(ctx, p, kb.ChangeQuarantined, ref.Version, reason)
 		return true, nil
 	})
 	if changed {
@@ -127,8 +127,8 @@ func (c *Catalog) Quarantine(ctx context.Context, requestID string, ref kernelbr
 }
 
 // Sign replaces the signature of a version. The kernel stays as it is.
-func (c *Catalog) Sign(ctx context.Context, requestID string, ref kernelbroker.Ref, envelope []byte) (kernelbroker.Profile, bool, error) {
-	p, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"sign", ref, envelope}, func(p *kernelbroker.Profile) (bool, error) {
+func (c *Catalog) Sign(ctx context.Context, requestID string, ref kb.Ref, envelope []byte) (kb.Profile, bool, error) {
+	p, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"sign", ref, envelope}, func(p *kb.Profile) (bool, error) {
 		v, err := pickIn(p, ref)
 		if err != nil || bytes.Equal(v.Envelope, envelope) {
 			return false, err
@@ -142,7 +142,7 @@ func (c *Catalog) Sign(ctx context.Context, requestID string, ref kernelbroker.R
 		if err := leavesRoom(before, *p); err != nil {
 			return false, err
 		}
-		c.note(ctx, p, kernelbroker.ChangeSigned, ref.Version, "")
+		c.note(ctx, p, kb.ChangeSigned, ref.Version, "")
 		return true, nil
 	})
 	if changed {

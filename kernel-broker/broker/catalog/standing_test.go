@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
 )
 
-func what(p kernelbroker.Profile) string {
+func what(p kb.Profile) string {
 	var words []string
 	for _, c := range p.History {
 		words = append(words, c.Who+" "+c.What)
@@ -45,8 +45,8 @@ func TestRecordFromBefore(t *testing.T) {
 	if err != nil || p.History != nil || p.Versions[0].Envelope != nil {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	ctx := kernelbroker.WithAuthor(t.Context(), "alice", "why not")
-	p, changed, err := c.Sign(ctx, "s", kernelbroker.Ref{Profile: "mitgcm", Version: 1}, []byte("signature"))
+	ctx := kb.WithAuthor(t.Context(), "alice", "why not")
+	p, changed, err := c.Sign(ctx, "s", kb.Ref{Profile: "mitgcm", Version: 1}, []byte("signature"))
 	if err != nil || !changed || string(p.Versions[0].Envelope) != "signature" || what(p) != "alice signed" || p.History[0].Reason != "why not" {
 		t.Errorf("%+v, %v, %v", p, changed, err)
 	}
@@ -63,7 +63,7 @@ func TestApplyLeavesSignaturesAndHistory(t *testing.T) {
 	}
 	p.Versions[0].Envelope = nil
 	p.Description = "another"
-	p.History, p.Previous = []kernelbroker.Change{{Who: "mallory", What: "nothing"}}, []uint32{7}
+	p.History, p.Previous = []kb.Change{{Who: "mallory", What: "nothing"}}, []uint32{7}
 	got, changed, err := c.Apply(t.Context(), "b", p)
 	if err != nil || !changed || string(got.Versions[0].Envelope) != "first" || got.Previous != nil ||
 		what(got) != "kernel-broker registered, kernel-broker changed" {
@@ -73,21 +73,21 @@ func TestApplyLeavesSignaturesAndHistory(t *testing.T) {
 
 func TestSignaturesAreJudged(t *testing.T) {
 	bad := errors.New("no key that is trusted")
-	c := New(Options{Store: memstore.New(), CheckEnvelope: func(_ kernelbroker.Kernel, envelope []byte) error {
+	c := New(Options{Store: memstore.New(), CheckEnvelope: func(_ kb.Kernel, envelope []byte) error {
 		if string(envelope) != "good" {
 			return bad
 		}
 		return nil
 	}})
 	p := profile("mitgcm", 1)
-	if _, _, err := c.Apply(t.Context(), "a", p); !errors.Is(err, kernelbroker.ErrFailedPrecondition) || !errors.Is(err, bad) || !strings.Contains(err.Error(), "mitgcm@1") {
+	if _, _, err := c.Apply(t.Context(), "a", p); !errors.Is(err, kb.ErrFailedPrecondition) || !errors.Is(err, bad) || !strings.Contains(err.Error(), "mitgcm@1") {
 		t.Errorf("unsigned: %v", err)
 	}
 	p.Versions[0].Envelope = []byte("good")
 	if _, _, err := c.Apply(t.Context(), "b", p); err != nil {
 		t.Fatal(err)
 	}
-	ref := kernelbroker.Ref{Profile: "mitgcm", Version: 1}
+	ref := kb.Ref{Profile: "mitgcm", Version: 1}
 	if _, _, err := c.Sign(t.Context(), "c", ref, []byte("bad")); !errors.Is(err, bad) {
 		t.Errorf("signed badly: %v", err)
 	}
@@ -107,7 +107,7 @@ func TestPromoteAndRollBack(t *testing.T) {
 	if _, _, err := c.Apply(t.Context(), "a", p); err != nil {
 		t.Fatal(err)
 	}
-	ref := func(n uint32) kernelbroker.Ref { return kernelbroker.Ref{Profile: "mitgcm", Version: n} }
+	ref := func(n uint32) kb.Ref { return kb.Ref{Profile: "mitgcm", Version: n} }
 	for _, step := range []struct {
 		id      string
 		version uint32
@@ -115,16 +115,16 @@ func TestPromoteAndRollBack(t *testing.T) {
 		now     uint32
 		err     error
 	}{
-		{"1", 0, false, 1, kernelbroker.ErrFailedPrecondition},
+		{"1", 0, false, 1, kb.ErrFailedPrecondition},
 		{"2", 2, true, 2, nil},
 		{"2", 2, false, 2, nil}, // the answer had got lost
 		{"3", 2, false, 2, nil},
-		{"2", 3, false, 2, kernelbroker.ErrInvalid}, // the id was another's
+		{"2", 3, false, 2, kb.ErrInvalid}, // the id was another's
 		{"4", 3, true, 3, nil},
-		{"5", 9, false, 3, kernelbroker.ErrNotFound},
+		{"5", 9, false, 3, kb.ErrNotFound},
 		{"6", 0, true, 2, nil},
 		{"7", 0, true, 1, nil},
-		{"8", 0, false, 1, kernelbroker.ErrFailedPrecondition},
+		{"8", 0, false, 1, kb.ErrFailedPrecondition},
 	} {
 		got, changed, err := c.Promote(t.Context(), step.id, ref(step.version))
 		if !errors.Is(err, step.err) || changed != step.changed {
@@ -137,13 +137,13 @@ func TestPromoteAndRollBack(t *testing.T) {
 	if _, _, err := c.Quarantine(t.Context(), "q", ref(2), "loses\ndata"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := c.Promote(t.Context(), "9", ref(2)); !errors.Is(err, kernelbroker.ErrQuarantined) || !strings.Contains(err.Error(), "loses data") {
+	if _, _, err := c.Promote(t.Context(), "9", ref(2)); !errors.Is(err, kb.ErrQuarantined) || !strings.Contains(err.Error(), "loses data") {
 		t.Errorf("quarantined: %v", err)
 	}
 	if _, changed, err := c.Quarantine(t.Context(), "r", ref(2), "again"); changed || err != nil {
 		t.Errorf("again: %v, %v", changed, err)
 	}
-	if _, _, err := c.Quarantine(t.Context(), "s", kernelbroker.Ref{Profile: "stock", Version: 1}, "x"); !errors.Is(err, kernelbroker.ErrFailedPrecondition) {
+	if _, _, err := c.Quarantine(t.Context(), "s", kb.Ref{Profile: "stock", Version: 1}, "x"); !errors.Is(err, kb.ErrFailedPrecondition) {
 		t.Errorf("stock: %v", err)
 	}
 }

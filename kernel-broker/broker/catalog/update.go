@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
@@ -51,7 +51,7 @@ func (c *Catalog) update(ctx context.Context, name string, change func(*record) 
 		}
 		select {
 		case <-ctx.Done():
-			return nil, false, fmt.Errorf("profile %q: %w", name, &storeError{kernelbroker.ErrUnavailable, ctx.Err()})
+			return nil, false, fmt.Errorf("profile %q: %w", name, &storeError{kb.ErrUnavailable, ctx.Err()})
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, updatePauseMax)
@@ -62,7 +62,7 @@ func (c *Catalog) update(ctx context.Context, name string, change func(*record) 
 // was written by an earlier try whose answer was lost.
 func (c *Catalog) updateOnce(ctx context.Context, name, nonce string, change func(*record) error) (*record, bool, error) {
 	r, revision, err := c.read(ctx, name)
-	if errors.Is(err, kernelbroker.ErrNotFound) {
+	if errors.Is(err, kb.ErrNotFound) {
 		r, revision, err = &record{}, 0, nil
 	}
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *Catalog) updateOnce(ctx context.Context, name, nonce string, change fun
 	}
 	_, err = c.store.Commit(ctx, store.Write{Key: key(name), Value: value, Expect: revision})
 	if errors.Is(err, store.ErrTooLarge) {
-		return nil, false, fmt.Errorf("profile %q: %w: %w", name, kernelbroker.ErrInvalid, err)
+		return nil, false, fmt.Errorf("profile %q: %w: %w", name, kb.ErrInvalid, err)
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("profile %q: %w", name, domainError(err))

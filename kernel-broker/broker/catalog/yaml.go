@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
@@ -26,7 +26,7 @@ func parseYAML(name string, text []byte, into any) (*yamlFile, error) {
 	y := &yamlFile{name: name}
 	err := strictyaml.Decode(name, text, &y.document)
 	if errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: is empty: %w", name, kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("%s: is empty: %w", name, kb.ErrInvalid)
 	}
 	if err == nil {
 		err = strictyaml.Decode(name, text, into)
@@ -51,7 +51,7 @@ func explain(wrong *strictyaml.Error, keys []string) error {
 				m.Text += fmt.Sprintf("; did you mean %q?", near[0])
 			}
 		}
-		all = append(all, fmt.Errorf("%s: %s: %w", where, m.Text, kernelbroker.ErrInvalid))
+		all = append(all, fmt.Errorf("%s: %s: %w", where, m.Text, kb.ErrInvalid))
 	}
 	return errors.Join(all...)
 }

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc/health/grpc_health_v1"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 )
@@ -155,7 +155,7 @@ type door struct {
 	certificates   bool // agents must show a certificate
 }
 
-// check returns kernelbroker.ErrDenied with who may and who the caller is.
+// check returns kb.ErrDenied with who may and who the caller is.
 func (d door) check(method string, caller Caller) error {
 	if d.open(rules[method].may, caller) {
 		return nil
@@ -164,21 +164,21 @@ func (d door) check(method string, caller Caller) error {
 	may := rules[method].may
 	switch {
 	case may == 0:
-		return fmt.Errorf("%s: nobody may call this: %w", name, kernelbroker.ErrDenied)
+		return fmt.Errorf("%s: nobody may call this: %w", name, kb.ErrDenied)
 	case (may == agents || may == fetchers) && !caller.Local && d.certificates:
-		return fmt.Errorf("%s: agents have to show a node's certificate, %s shows none: %w", name, caller, kernelbroker.ErrDenied)
+		return fmt.Errorf("%s: agents have to show a node's certificate, %s shows none: %w", name, caller, kb.ErrDenied)
 	case (may == agents || may == fetchers) && !caller.Local:
 		return fmt.Errorf("%s: agents have to dial from a port below %d, you came from %s: %w",
-			name, firstOpenPort, caller, kernelbroker.ErrDenied)
+			name, firstOpenPort, caller, kb.ErrDenied)
 	case may == slurm && !caller.Local:
-		return fmt.Errorf("%s is for %s; you came over the network from %s: %w", name, may, caller, kernelbroker.ErrDenied)
+		return fmt.Errorf("%s is for %s; you came over the network from %s: %w", name, may, caller, kb.ErrDenied)
 	case !caller.Known() && caller.Node.Name.IsZero():
 		return fmt.Errorf("%s is for %s, and nothing proves who you are, over the network from %s (kernelctl has MUNGE prove it): %w",
-			name, may, caller, kernelbroker.ErrUnauthenticated)
+			name, may, caller, kb.ErrUnauthenticated)
 	case !caller.Local:
-		return fmt.Errorf("%s is for %s; you are %s: %w", name, may, caller, kernelbroker.ErrDenied)
+		return fmt.Errorf("%s is for %s; you are %s: %w", name, may, caller, kb.ErrDenied)
 	}
-	return fmt.Errorf("%s is for %s; you are uid %d: %w", name, may, caller.UID, kernelbroker.ErrDenied)
+	return fmt.Errorf("%s is for %s; you are uid %d: %w", name, may, caller.UID, kb.ErrDenied)
 }
 
 func (d door) open(may audience, caller Caller) bool {

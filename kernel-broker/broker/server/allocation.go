@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 )
@@ -17,11 +17,11 @@ import (
 // Allocations is what AllocationService serves.
 type Allocations interface {
 	Ensure(ctx context.Context, r controller.Request) (<-chan controller.Progress, error)
-	Release(id kernelbroker.JobID)
+	Release(id kb.JobID)
 	NoteReboot(ctx context.Context, nodes []string, hasProgram bool) ([]string, error)
-	Job(ctx context.Context, job uint32, restart *uint32) (*kernelbroker.Allocation, error)
-	Waiting(ctx context.Context, job uint32) (kernelbroker.SlurmJob, error)
-	Jobs(ctx context.Context, limit int, of *uint32) ([]*kernelbroker.Allocation, error)
+	Job(ctx context.Context, job uint32, restart *uint32) (*kb.Allocation, error)
+	Waiting(ctx context.Context, job uint32) (kb.SlurmJob, error)
+	Jobs(ctx context.Context, limit int, of *uint32) ([]*kb.Allocation, error)
 }
 
 const (
@@ -41,20 +41,20 @@ type allocationService struct {
 
 // EnsureKernel implements api.AllocationServiceServer.
 func (s *allocationService) EnsureKernel(r *api.EnsureKernelRequest, stream api.AllocationService_EnsureKernelServer) error {
-	ref, err := kernelbroker.ParseRef(r.GetProfile())
+	ref, err := kb.ParseRef(r.GetProfile())
 	if err != nil {
 		return err
 	}
 	if r.GetJobId() == 0 || len(r.GetNodes()) == 0 {
-		return fmt.Errorf("a job id and nodes are needed: %w", kernelbroker.ErrInvalid)
+		return fmt.Errorf("a job id and nodes are needed: %w", kb.ErrInvalid)
 	}
 	for _, node := range r.GetNodes() {
-		if err := kernelbroker.ValidateNodeName(node); err != nil {
+		if err := kb.ValidateNodeName(node); err != nil {
 			return err
 		}
 	}
 	progress, err := s.allocations.Ensure(stream.Context(), controller.Request{
-		ID: kernelbroker.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()}, Ref: ref, Nodes: slices.Clone(r.GetNodes()),
+		ID: kb.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()}, Ref: ref, Nodes: slices.Clone(r.GetNodes()),
 	})
 	if err != nil {
 		return err
@@ -66,10 +66,10 @@ func (s *allocationService) EnsureKernel(r *api.EnsureKernelRequest, stream api.
 			return err
 		}
 		switch p.Phase {
-		case kernelbroker.PhaseReady, kernelbroker.PhaseFailed:
+		case kb.PhaseReady, kb.PhaseFailed:
 			return nil
-		case kernelbroker.PhaseReturning, kernelbroker.PhaseDone:
-			return fmt.Errorf("job %d left before its kernel was ready: %w", r.GetJobId(), kernelbroker.ErrFailedPrecondition)
+		case kb.PhaseReturning, kb.PhaseDone:
+			return fmt.Errorf("job %d left before its kernel was ready: %w", r.GetJobId(), kb.ErrFailedPrecondition)
 		}
 	}
 	return stream.Context().Err()
@@ -78,16 +78,16 @@ func (s *allocationService) EnsureKernel(r *api.EnsureKernelRequest, stream api.
 // ReleaseJob implements api.AllocationServiceServer.
 func (s *allocationService) ReleaseJob(_ context.Context, r *api.ReleaseJobRequest) (*api.ReleaseJobResponse, error) {
 	if r.GetJobId() == 0 {
-		return nil, fmt.Errorf("a job id is needed: %w", kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("a job id is needed: %w", kb.ErrInvalid)
 	}
-	s.allocations.Release(kernelbroker.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()})
+	s.allocations.Release(kb.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()})
 	return &api.ReleaseJobResponse{}, nil
 }
 
 // NoteReboot implements api.AllocationServiceServer.
 func (s *allocationService) NoteReboot(ctx context.Context, r *api.NoteRebootRequest) (*api.NoteRebootResponse, error) {
 	for _, node := range r.GetNodes() {
-		if err := kernelbroker.ValidateNodeName(node); err != nil {
+		if err := kb.ValidateNodeName(node); err != nil {
 			return nil, err
 		}
 	}
@@ -101,7 +101,7 @@ func (s *allocationService) NoteReboot(ctx context.Context, r *api.NoteRebootReq
 // GetJob implements api.AllocationServiceServer.
 func (s *allocationService) GetJob(ctx context.Context, r *api.GetJobRequest) (*api.GetJobResponse, error) {
 	if r.GetJobId() == 0 {
-		return nil, fmt.Errorf("a job id is needed: %w", kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("a job id is needed: %w", kb.ErrInvalid)
 	}
 	job, err := s.job(ctx, r)
 	if err := sightOf(ctx).hidden(ctx, fmt.Sprintf("job %d", r.GetJobId()), job.GetUid(), err); err != nil {
@@ -116,7 +116,7 @@ func (s *allocationService) job(ctx context.Context, r *api.GetJobRequest) (*api
 	if err == nil {
 		return jobToProto(a), nil
 	}
-	if r.RestartCount != nil || !errors.Is(err, kernelbroker.ErrNotFound) {
+	if r.RestartCount != nil || !errors.Is(err, kb.ErrNotFound) {
 		return nil, err
 	}
 	waiting, err := s.allocations.Waiting(ctx, r.GetJobId())
@@ -128,10 +128,10 @@ func (s *allocationService) job(ctx context.Context, r *api.GetJobRequest) (*api
 
 // waitingToProto says of a job that waits what it asked for, and for what it
 // waits.
-func waitingToProto(j kernelbroker.SlurmJob) (*api.Job, error) {
+func waitingToProto(j kb.SlurmJob) (*api.Job, error) {
 	ref, asked := j.Requested()
 	if list, profiled := j.Profiling(); !asked && profiled {
-		return nil, fmt.Errorf("job %s asked for no kernel, but to be profiled (%s; kernelctl run list): %w", j.Reference, list, kernelbroker.ErrNotFound)
+		return nil, fmt.Errorf("job %s asked for no kernel, but to be profiled (%s; kernelctl run list): %w", j.Reference, list, kb.ErrNotFound)
 	}
 	reason := "it waits in Slurm: " + j.Reason
 	switch {
@@ -166,16 +166,16 @@ func (s *allocationService) ListJobs(ctx context.Context, r *api.ListJobsRequest
 	return response, nil
 }
 
-var phases = map[kernelbroker.Phase]api.AllocationPhase{
-	kernelbroker.PhaseAccepted:  api.AllocationPhase_ALLOCATION_PHASE_ACCEPTED,
-	kernelbroker.PhaseSwitching: api.AllocationPhase_ALLOCATION_PHASE_SWITCHING,
-	kernelbroker.PhaseReady:     api.AllocationPhase_ALLOCATION_PHASE_READY,
-	kernelbroker.PhaseReturning: api.AllocationPhase_ALLOCATION_PHASE_RETURNING,
-	kernelbroker.PhaseDone:      api.AllocationPhase_ALLOCATION_PHASE_DONE,
-	kernelbroker.PhaseFailed:    api.AllocationPhase_ALLOCATION_PHASE_FAILED,
+var phases = map[kb.Phase]api.AllocationPhase{
+	kb.PhaseAccepted:  api.AllocationPhase_ALLOCATION_PHASE_ACCEPTED,
+	kb.PhaseSwitching: api.AllocationPhase_ALLOCATION_PHASE_SWITCHING,
+	kb.PhaseReady:     api.AllocationPhase_ALLOCATION_PHASE_READY,
+	kb.PhaseReturning: api.AllocationPhase_ALLOCATION_PHASE_RETURNING,
+	kb.PhaseDone:      api.AllocationPhase_ALLOCATION_PHASE_DONE,
+	kb.PhaseFailed:    api.AllocationPhase_ALLOCATION_PHASE_FAILED,
 }
 
-func jobToProto(a *kernelbroker.Allocation) *api.Job {
+func jobToProto(a *kb.Allocation) *api.Job {
 	job := &api.Job{
 		JobId: a.ID.Job, RestartCount: a.ID.Restart, Reference: a.Reference, User: a.User, Uid: a.UID,
 		Profile: a.Kernel.Profile, Version: a.Kernel.Version, Nodes: a.Nodes, Phase: phases[a.Phase],
@@ -188,7 +188,7 @@ func jobToProto(a *kernelbroker.Allocation) *api.Job {
 	return job
 }
 
-func proofsToProto(nodes []string, proofs map[string]kernelbroker.Proof) []*api.NodeProof {
+func proofsToProto(nodes []string, proofs map[string]kb.Proof) []*api.NodeProof {
 	var out []*api.NodeProof
 	for _, name := range nodes {
 		if p, ok := proofs[name]; ok {

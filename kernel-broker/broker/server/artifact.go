@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -24,13 +24,13 @@ const chunkSize = 128 << 10
 type Artifacts interface {
 	// Put stores what source yields, from offset on, under digest. It takes
 	// nothing over when the bytes have another size or digest
-	// (kernelbroker.ErrInvalid), and returns false, perhaps without reading,
+	// (kb.ErrInvalid), and returns false, perhaps without reading,
 	// when the digest is there.
 	Put(ctx context.Context, digest string, size, offset uint64, source io.Reader) (stored bool, err error)
 	// State tells whether a file is stored, and its size, or else how many of
 	// its bytes have arrived.
 	State(ctx context.Context, digest string) (stored bool, size uint64, err error)
-	// Open returns a stored file and its size, or kernelbroker.ErrNotFound.
+	// Open returns a stored file and its size, or kb.ErrNotFound.
 	Open(ctx context.Context, digest string) (file io.ReadSeekCloser, size uint64, err error)
 	// List returns all files, what they take together, and the limit of that.
 	List(ctx context.Context) (files []Artifact, used, limit uint64, err error)
@@ -50,12 +50,12 @@ type Artifact struct {
 func (s *catalogService) UploadArtifact(stream api.CatalogService_UploadArtifactServer) error {
 	first, err := stream.Recv()
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("upload without a first message: %w", kernelbroker.ErrInvalid)
+		return fmt.Errorf("upload without a first message: %w", kb.ErrInvalid)
 	}
 	if err != nil {
 		return err
 	}
-	if err := kernelbroker.ValidateDigest(first.GetDigest()); err != nil {
+	if err := kb.ValidateDigest(first.GetDigest()); err != nil {
 		return err
 	}
 	if first.GetSize() > s.maxBytes {
@@ -69,7 +69,7 @@ func (s *catalogService) UploadArtifact(stream api.CatalogService_UploadArtifact
 	source := &chunkReader{rest: first.GetData(), left: first.GetSize() - first.GetOffset(), next: func() ([]byte, error) {
 		message, err := stream.Recv()
 		if err == nil && (message.GetDigest() != "" || message.GetSize() != 0 || message.GetOffset() != 0) {
-			err = fmt.Errorf("upload names a digest, size or offset after its first message: %w", kernelbroker.ErrInvalid)
+			err = fmt.Errorf("upload names a digest, size or offset after its first message: %w", kb.ErrInvalid)
 		}
 		return message.GetData(), err
 	}}
@@ -100,7 +100,7 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		if err == nil && len(data) == 0 {
-			err = fmt.Errorf("upload has a message without data after its first one: %w", kernelbroker.ErrInvalid)
+			err = fmt.Errorf("upload has a message without data after its first one: %w", kb.ErrInvalid)
 		}
 		if err != nil {
 			r.err = err
@@ -109,7 +109,7 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 		r.rest = data
 	}
 	if uint64(len(r.rest)) > r.left {
-		r.err = fmt.Errorf("upload has more bytes than it announced: %w", kernelbroker.ErrInvalid)
+		r.err = fmt.Errorf("upload has more bytes than it announced: %w", kb.ErrInvalid)
 		return 0, r.err
 	}
 	n := copy(p, r.rest)

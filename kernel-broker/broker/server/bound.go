@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // boundStream hands a message to its service only when it is the one that was
@@ -21,7 +21,7 @@ type boundStream struct {
 	about atomic.Value // what the first message is about, a string
 }
 
-var errUnbound = fmt.Errorf("the call's first message, which was vouched for, has not come: %w", kernelbroker.ErrUnauthenticated)
+var errUnbound = fmt.Errorf("the call's first message, which was vouched for, has not come: %w", kb.ErrUnauthenticated)
 
 // RecvMsg implements grpc.ServerStream.
 func (s *boundStream) RecvMsg(message any) error {

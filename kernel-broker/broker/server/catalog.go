@@ -7,22 +7,22 @@ import (
 	"fmt"
 	"os/user"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 )
 
 // Catalog is what the service needs of the catalog. Errors are the domain's.
 type Catalog interface {
-	List(ctx context.Context) ([]kernelbroker.Profile, error)
-	Get(ctx context.Context, name string) (kernelbroker.Profile, error)
-	Check(ctx context.Context, ref kernelbroker.Ref) (kernelbroker.ProfileVersion, error)
-	Apply(ctx context.Context, requestID string, profile kernelbroker.Profile) (kernelbroker.Profile, bool, error)
-	ReleaseQuarantine(ctx context.Context, requestID string, ref kernelbroker.Ref) error
-	Retire(ctx context.Context, requestID string, ref kernelbroker.Ref, reason string) (kernelbroker.Profile, bool, error)
-	Promote(ctx context.Context, requestID string, ref kernelbroker.Ref) (kernelbroker.Profile, bool, error)
-	Quarantine(ctx context.Context, requestID string, ref kernelbroker.Ref, reason string) (kernelbroker.Profile, bool, error)
-	Sign(ctx context.Context, requestID string, ref kernelbroker.Ref, envelope []byte) (kernelbroker.Profile, bool, error)
+	List(ctx context.Context) ([]kb.Profile, error)
+	Get(ctx context.Context, name string) (kb.Profile, error)
+	Check(ctx context.Context, ref kb.Ref) (kb.ProfileVersion, error)
+	Apply(ctx context.Context, requestID string, profile kb.Profile) (kb.Profile, bool, error)
+	ReleaseQuarantine(ctx context.Context, requestID string, ref kb.Ref) error
+	Retire(ctx context.Context, requestID string, ref kb.Ref, reason string) (kb.Profile, bool, error)
+	Promote(ctx context.Context, requestID string, ref kb.Ref) (kb.Profile, bool, error)
+	Quarantine(ctx context.Context, requestID string, ref kb.Ref, reason string) (kb.Profile, bool, error)
+	Sign(ctx context.Context, requestID string, ref kb.Ref, envelope []byte) (kb.Profile, bool, error)
 	Snapshot(ctx context.Context) (string, error)
 }
 
@@ -55,7 +55,7 @@ func (s *catalogService) GetProfile(ctx context.Context, r *api.GetProfileReques
 }
 
 func (s *catalogService) CheckProfile(ctx context.Context, r *api.CheckProfileRequest) (*api.CheckProfileResponse, error) {
-	ref, err := kernelbroker.ParseRef(r.GetProfile())
+	ref, err := kb.ParseRef(r.GetProfile())
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (s *catalogService) ApplyProfile(ctx context.Context, r *api.ApplyProfileRe
 }
 
 func (s *catalogService) ReleaseQuarantine(ctx context.Context, r *api.ReleaseQuarantineRequest) (*api.ReleaseQuarantineResponse, error) {
-	ref := kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}
+	ref := kb.Ref{Profile: r.GetName(), Version: r.GetVersion()}
 	if err := s.catalog.ReleaseQuarantine(by(ctx, r.GetReason()), r.GetRequestId(), ref); err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (s *catalogService) ReleaseQuarantine(ctx context.Context, r *api.ReleaseQu
 }
 
 func (s *catalogService) RetireProfile(ctx context.Context, r *api.RetireProfileRequest) (*api.RetireProfileResponse, error) {
-	ref := kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}
+	ref := kb.Ref{Profile: r.GetName(), Version: r.GetVersion()}
 	p, changed, err := s.catalog.Retire(by(ctx, r.GetReason()), r.GetRequestId(), ref, r.GetReason())
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (s *catalogService) RetireProfile(ctx context.Context, r *api.RetireProfile
 }
 
 func (s *catalogService) PromoteVersion(ctx context.Context, r *api.PromoteVersionRequest) (*api.PromoteVersionResponse, error) {
-	ref := kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}
+	ref := kb.Ref{Profile: r.GetName(), Version: r.GetVersion()}
 	p, changed, err := s.catalog.Promote(by(ctx, r.GetReason()), r.GetRequestId(), ref)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (s *catalogService) PromoteVersion(ctx context.Context, r *api.PromoteVersi
 }
 
 func (s *catalogService) QuarantineVersion(ctx context.Context, r *api.QuarantineVersionRequest) (*api.QuarantineVersionResponse, error) {
-	ref := kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}
+	ref := kb.Ref{Profile: r.GetName(), Version: r.GetVersion()}
 	p, changed, err := s.catalog.Quarantine(by(ctx, r.GetReason()), r.GetRequestId(), ref, r.GetReason())
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (s *catalogService) QuarantineVersion(ctx context.Context, r *api.Quarantin
 }
 
 func (s *catalogService) SignVersion(ctx context.Context, r *api.SignVersionRequest) (*api.SignVersionResponse, error) {
-	ref := kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}
+	ref := kb.Ref{Profile: r.GetName(), Version: r.GetVersion()}
 	p, changed, err := s.catalog.Sign(by(ctx, r.GetReason()), r.GetRequestId(), ref, r.GetEnvelope())
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func by(ctx context.Context, reason string) context.Context {
 			who = fmt.Sprintf("%s (uid %d)", u.Username, caller.UID)
 		}
 	}
-	return kernelbroker.WithAuthor(ctx, who, reason)
+	return kb.WithAuthor(ctx, who, reason)
 }
 
 func (s *catalogService) GetSnapshot(ctx context.Context, _ *api.GetSnapshotRequest) (*api.GetSnapshotResponse, error) {

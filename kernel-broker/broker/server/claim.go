@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -42,7 +42,7 @@ func ownNode(ctx context.Context, request any) error {
 func checkClaim(caller Caller, message any) error {
 	claimed, claims := claimOf(message)
 	if own := caller.Node.Name.Name; claims && claimed != own {
-		return fmt.Errorf("node %q speaks for node %q: %w", own, claimed, kernelbroker.ErrDenied)
+		return fmt.Errorf("node %q speaks for node %q: %w", own, claimed, kb.ErrDenied)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -17,7 +17,7 @@ import (
 // Validate refuses.
 
 // KernelToProto converts one kernel, for the services and for an agent's wish.
-func KernelToProto(k kernelbroker.Kernel) *api.KernelSpec {
+func KernelToProto(k kb.Kernel) *api.KernelSpec {
 	return &api.KernelSpec{
 		Profile: k.Profile, Version: k.Version,
 		ImageDigest: k.ImageDigest, ImageSize: k.ImageSize,
@@ -28,8 +28,8 @@ func KernelToProto(k kernelbroker.Kernel) *api.KernelSpec {
 }
 
 // KernelFromProto is the inverse of KernelToProto.
-func KernelFromProto(k *api.KernelSpec) kernelbroker.Kernel {
-	return kernelbroker.Kernel{
+func KernelFromProto(k *api.KernelSpec) kb.Kernel {
+	return kb.Kernel{
 		Profile: k.GetProfile(), Version: k.GetVersion(),
 		ImageDigest: k.GetImageDigest(), ImageSize: k.GetImageSize(),
 		InitrdDigest: k.GetInitrdDigest(), InitrdSize: k.GetInitrdSize(),
@@ -39,7 +39,7 @@ func KernelFromProto(k *api.KernelSpec) kernelbroker.Kernel {
 }
 
 // ProfileToProto converts a profile with all versions and their standing.
-func ProfileToProto(p kernelbroker.Profile) *api.Profile {
+func ProfileToProto(p kb.Profile) *api.Profile {
 	out := &api.Profile{
 		Name: p.Name, Application: p.Application, Description: p.Description,
 		DefaultVersion: p.DefaultVersion, Reuse: reuseToProto[p.Reuse],
@@ -57,8 +57,8 @@ func ProfileToProto(p kernelbroker.Profile) *api.Profile {
 
 // ProfileFromProto is the inverse of ProfileToProto, to the millisecond, but
 // for the history: nobody tells the broker what it has done.
-func ProfileFromProto(p *api.Profile) kernelbroker.Profile {
-	out := kernelbroker.Profile{
+func ProfileFromProto(p *api.Profile) kb.Profile {
+	out := kb.Profile{
 		Name: p.GetName(), Application: p.GetApplication(), Description: p.GetDescription(),
 		DefaultVersion: p.GetDefaultVersion(), Reuse: reuseFromProto[p.GetReuse()],
 		BootAttempts: p.GetBootAttempts(), BootTimeout: milliseconds(p.GetBootTimeoutMs()),
@@ -70,7 +70,7 @@ func ProfileFromProto(p *api.Profile) kernelbroker.Profile {
 	return out
 }
 
-func versionToProto(v kernelbroker.ProfileVersion) *api.ProfileVersion {
+func versionToProto(v kb.ProfileVersion) *api.ProfileVersion {
 	out := &api.ProfileVersion{
 		Kernel: KernelToProto(v.Kernel), BootFailures: v.BootFailures,
 		RegisteredAt: TimeToProto(v.RegisteredAt), Envelope: v.Envelope,
@@ -87,33 +87,33 @@ func versionToProto(v kernelbroker.ProfileVersion) *api.ProfileVersion {
 	return out
 }
 
-func versionFromProto(v *api.ProfileVersion) kernelbroker.ProfileVersion {
-	out := kernelbroker.ProfileVersion{
+func versionFromProto(v *api.ProfileVersion) kb.ProfileVersion {
+	out := kb.ProfileVersion{
 		Kernel: KernelFromProto(v.GetKernel()), BootFailures: v.GetBootFailures(),
 		RegisteredAt: TimeFromProto(v.GetRegisteredAt()), Envelope: v.GetEnvelope(),
 	}
 	if q := v.GetQuarantine(); q != nil {
-		out.Quarantine = &kernelbroker.Quarantine{Reason: q.GetReason(), Since: TimeFromProto(q.GetSince())}
+		out.Quarantine = &kb.Quarantine{Reason: q.GetReason(), Since: TimeFromProto(q.GetSince())}
 	}
 	if r := v.GetRetired(); r != nil {
-		out.Retired = &kernelbroker.Retirement{Reason: r.GetReason(), Since: TimeFromProto(r.GetSince())}
+		out.Retired = &kb.Retirement{Reason: r.GetReason(), Since: TimeFromProto(r.GetSince())}
 	}
 	for _, d := range v.GetDocuments() {
-		out.Documents = append(out.Documents, kernelbroker.Document{Name: d.GetName(), Digest: d.GetDigest(), Size: d.GetSize()})
+		out.Documents = append(out.Documents, kb.Document{Name: d.GetName(), Digest: d.GetDigest(), Size: d.GetSize()})
 	}
 	return out
 }
 
 // InventoryFromProto converts what a node says of its hardware.
-func InventoryFromProto(i *api.Inventory) kernelbroker.Inventory {
-	return kernelbroker.Inventory{
+func InventoryFromProto(i *api.Inventory) kb.Inventory {
+	return kb.Inventory{
 		Architecture: i.GetArchitecture(), MemoryMiB: i.GetMemoryMib(), CPUs: i.GetCpus(),
 		RootDevice: i.GetRootDevice(), RootFilesystem: i.GetRootFilesystem(), Drivers: i.GetDrivers(),
 	}
 }
 
 // InventoryToProto is the inverse of InventoryFromProto.
-func InventoryToProto(i kernelbroker.Inventory) *api.Inventory {
+func InventoryToProto(i kb.Inventory) *api.Inventory {
 	return &api.Inventory{
 		Architecture: i.Architecture, MemoryMib: i.MemoryMiB, Cpus: i.CPUs,
 		RootDevice: i.RootDevice, RootFilesystem: i.RootFilesystem, Drivers: i.Drivers,
@@ -144,15 +144,15 @@ func milliseconds(n uint64) time.Duration {
 }
 
 var (
-	reuseToProto = map[kernelbroker.ReusePolicy]api.ReusePolicy{
-		kernelbroker.ReuseSameProfile: api.ReusePolicy_REUSE_POLICY_SAME_PROFILE,
-		kernelbroker.ReuseNever:       api.ReusePolicy_REUSE_POLICY_NEVER,
+	reuseToProto = map[kb.ReusePolicy]api.ReusePolicy{
+		kb.ReuseSameProfile: api.ReusePolicy_REUSE_POLICY_SAME_PROFILE,
+		kb.ReuseNever:       api.ReusePolicy_REUSE_POLICY_NEVER,
 	}
 	reuseFromProto = inverse(reuseToProto)
 
-	fallbackToProto = map[kernelbroker.FallbackPolicy]api.FallbackPolicy{
-		kernelbroker.FallbackHold:    api.FallbackPolicy_FALLBACK_POLICY_HOLD,
-		kernelbroker.FallbackRequeue: api.FallbackPolicy_FALLBACK_POLICY_REQUEUE,
+	fallbackToProto = map[kb.FallbackPolicy]api.FallbackPolicy{
+		kb.FallbackHold:    api.FallbackPolicy_FALLBACK_POLICY_HOLD,
+		kb.FallbackRequeue: api.FallbackPolicy_FALLBACK_POLICY_REQUEUE,
 	}
 	fallbackFromProto = inverse(fallbackToProto)
 )

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -30,9 +30,9 @@ func texts(t *rapid.T, label string) []string {
 	return nil
 }
 
-var kernels = rapid.Custom(func(t *rapid.T) kernelbroker.Kernel {
+var kernels = rapid.Custom(func(t *rapid.T) kb.Kernel {
 	text, number := rapid.String(), rapid.Uint64()
-	return kernelbroker.Kernel{
+	return kb.Kernel{
 		Profile: text.Draw(t, "profile"), Version: rapid.Uint32().Draw(t, "version"),
 		ImageDigest: text.Draw(t, "image"), ImageSize: number.Draw(t, "image size"),
 		InitrdDigest: text.Draw(t, "initrd"), InitrdSize: number.Draw(t, "initrd size"),
@@ -41,8 +41,8 @@ var kernels = rapid.Custom(func(t *rapid.T) kernelbroker.Kernel {
 	}
 })
 
-var versions = rapid.Custom(func(t *rapid.T) kernelbroker.ProfileVersion {
-	v := kernelbroker.ProfileVersion{
+var versions = rapid.Custom(func(t *rapid.T) kb.ProfileVersion {
+	v := kb.ProfileVersion{
 		Kernel: kernels.Draw(t, "kernel"), RegisteredAt: moments.Draw(t, "registered"),
 		BootFailures: rapid.Uint32().Draw(t, "failures"),
 	}
@@ -50,24 +50,24 @@ var versions = rapid.Custom(func(t *rapid.T) kernelbroker.ProfileVersion {
 		v.Envelope = raw
 	}
 	if rapid.Bool().Draw(t, "quarantined") {
-		v.Quarantine = &kernelbroker.Quarantine{Reason: rapid.String().Draw(t, "reason"), Since: moments.Draw(t, "since")}
+		v.Quarantine = &kb.Quarantine{Reason: rapid.String().Draw(t, "reason"), Since: moments.Draw(t, "since")}
 	}
 	if rapid.Bool().Draw(t, "retired") {
-		v.Retired = &kernelbroker.Retirement{Reason: rapid.String().Draw(t, "reason"), Since: moments.Draw(t, "since")}
+		v.Retired = &kb.Retirement{Reason: rapid.String().Draw(t, "reason"), Since: moments.Draw(t, "since")}
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "documents") {
-		v.Documents = append(v.Documents, kernelbroker.Document{
+		v.Documents = append(v.Documents, kb.Document{
 			Name: rapid.String().Draw(t, "document"), Digest: rapid.String().Draw(t, "digest"), Size: rapid.Uint64().Draw(t, "size")})
 	}
 	return v
 })
 
-var profiles = rapid.Custom(func(t *rapid.T) kernelbroker.Profile {
-	p := kernelbroker.Profile{
+var profiles = rapid.Custom(func(t *rapid.T) kb.Profile {
+	p := kb.Profile{
 		Name: rapid.String().Draw(t, "name"), Application: rapid.String().Draw(t, "application"),
 		Description: rapid.String().Draw(t, "description"), DefaultVersion: rapid.Uint32().Draw(t, "default"),
-		Reuse:        rapid.SampledFrom([]kernelbroker.ReusePolicy{"", kernelbroker.ReuseNever, kernelbroker.ReuseSameProfile}).Draw(t, "reuse"),
-		Fallback:     rapid.SampledFrom([]kernelbroker.FallbackPolicy{"", kernelbroker.FallbackHold, kernelbroker.FallbackRequeue}).Draw(t, "fallback"),
+		Reuse:        rapid.SampledFrom([]kb.ReusePolicy{"", kb.ReuseNever, kb.ReuseSameProfile}).Draw(t, "reuse"),
+		Fallback:     rapid.SampledFrom([]kb.FallbackPolicy{"", kb.FallbackHold, kb.FallbackRequeue}).Draw(t, "fallback"),
 		BootAttempts: rapid.Uint32().Draw(t, "attempts"),
 		BootTimeout:  time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "timeout")) * time.Millisecond,
 	}
@@ -97,7 +97,7 @@ func TestProfileRoundTrip(t *testing.T) {
 
 func TestInventoryRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		before := kernelbroker.Inventory{
+		before := kb.Inventory{
 			Architecture: rapid.String().Draw(t, "architecture"), MemoryMiB: rapid.Uint64().Draw(t, "memory"),
 			CPUs: rapid.Uint32().Draw(t, "cpus"), RootDevice: rapid.String().Draw(t, "root"),
 			RootFilesystem: rapid.String().Draw(t, "filesystem"), Drivers: texts(t, "drivers"),

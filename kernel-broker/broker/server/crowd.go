@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/peercred"
@@ -49,7 +49,7 @@ func (l *crowd) Accept() (net.Conn, error) {
 		if held != nil {
 			return held, nil
 		}
-		noteAtTheDoor(l.guard, l.log, callerAt(conn), "connection", fmt.Errorf("too many connections: %w", kernelbroker.ErrExhausted))
+		noteAtTheDoor(l.guard, l.log, callerAt(conn), "connection", fmt.Errorf("too many connections: %w", kb.ErrExhausted))
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0) // nothing stays behind in the kernel either
 		}

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
@@ -32,7 +32,7 @@ type brokenTape struct {
 
 func (b *brokenTape) Append(e audit.Entry, wait bool) (uint64, error) {
 	if b.broken {
-		return 0, fmt.Errorf("audit log: no room: %w", kernelbroker.ErrUnavailable)
+		return 0, fmt.Errorf("audit log: no room: %w", kb.ErrUnavailable)
 	}
 	b.entries, b.waited = append(b.entries, e), append(b.waited, wait)
 	return uint64(len(b.entries)), nil

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
@@ -41,7 +41,7 @@ type believing struct{}
 
 func (believing) Decode(_ context.Context, text string) (credential.Vouched, error) {
 	if text == "" {
-		return credential.Vouched{}, kernelbroker.ErrUnauthenticated
+		return credential.Vouched{}, kb.ErrUnauthenticated
 	}
 	now := time.Now()
 	return credential.Vouched{UID: plainUser, Encoded: now, Decoded: now, Payload: []byte(text)}, nil

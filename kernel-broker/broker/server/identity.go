@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 )
@@ -25,7 +25,7 @@ import (
 // stands for nothing to compare. Of the doubt, counted is to be called for a
 // caller who is proven and has a share left: until then he costs his address one
 // of those credentials that it may send in vain. After it, or without it, seen
-// is to be called, soon. The error is kernelbroker.RetryableError for one that was not
+// is to be called, soon. The error is kb.RetryableError for one that was not
 // looked at.
 func (g *gate) identify(ctx context.Context, method string) (caller Caller, binds func(any) error, _ doubt, err error) {
 	caller = CallerOf(ctx)
@@ -34,10 +34,10 @@ func (g *gate) identify(ctx context.Context, method string) (caller Caller, bind
 		return caller, nil, noDoubt, nil
 	}
 	if len(values) > 1 {
-		return caller, nil, noDoubt, fmt.Errorf("%d credentials came with one call: %w", len(values), kernelbroker.ErrUnauthenticated)
+		return caller, nil, noDoubt, fmt.Errorf("%d credentials came with one call: %w", len(values), kb.ErrUnauthenticated)
 	}
 	if g.proof == nil {
-		return caller, nil, noDoubt, fmt.Errorf("this broker knows nobody over the network (munge.socket in broker.yaml): %w", kernelbroker.ErrUnauthenticated)
+		return caller, nil, noDoubt, fmt.Errorf("this broker knows nobody over the network (munge.socket in broker.yaml): %w", kb.ErrUnauthenticated)
 	}
 	asked, err := g.shares.strain.question(ctx, caller)
 	if err != nil {
@@ -60,7 +60,7 @@ func (g *gate) identify(ctx context.Context, method string) (caller Caller, bind
 	binds = func(message any) error {
 		m, ok := message.(proto.Message)
 		if !ok {
-			return fmt.Errorf("message %T cannot be compared with what was vouched for: %w", message, kernelbroker.ErrUnauthenticated)
+			return fmt.Errorf("message %T cannot be compared with what was vouched for: %w", message, kb.ErrUnauthenticated)
 		}
 		return proven.Binds(m)
 	}

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
@@ -48,27 +48,27 @@ type town struct {
 	away bool
 }
 
-func (t *town) ByUID(_ context.Context, uid uint32) (kernelbroker.User, error) {
+func (t *town) ByUID(_ context.Context, uid uint32) (kb.User, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.away {
-		return kernelbroker.User{}, kernelbroker.ErrUnavailable
+		return kb.User{}, kb.ErrUnavailable
 	}
-	for _, p := range []kernelbroker.User{{UID: plainUser, Name: "alice"}, {UID: operator, Name: "ops"}, {UID: carol, Name: "carol", Groups: []string{"ocean"}}} {
+	for _, p := range []kb.User{{UID: plainUser, Name: "alice"}, {UID: operator, Name: "ops"}, {UID: carol, Name: "carol", Groups: []string{"ocean"}}} {
 		if p.UID == uid {
 			return p, nil
 		}
 	}
-	return kernelbroker.User{}, kernelbroker.ErrNotFound
+	return kb.User{}, kb.ErrNotFound
 }
 
-func (t *town) ByName(ctx context.Context, name string) (kernelbroker.User, error) {
+func (t *town) ByName(ctx context.Context, name string) (kb.User, error) {
 	for _, uid := range []uint32{plainUser, operator, carol} {
 		if p, err := t.ByUID(ctx, uid); err != nil || p.Name == name {
 			return p, err
 		}
 	}
-	return kernelbroker.User{}, kernelbroker.ErrNotFound
+	return kb.User{}, kb.ErrNotFound
 }
 
 const townPolicy = `administrators:
@@ -354,7 +354,7 @@ func TestReload(t *testing.T) {
 		if err := os.WriteFile(f.file, []byte(bad), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.guard.Reload(); !errors.Is(err, kernelbroker.ErrInvalid) {
+		if err := f.guard.Reload(); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("%q: %v", bad, err)
 		}
 		if _, err := f.guard.Health(); err == nil {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 )
@@ -73,7 +73,7 @@ func objectOf(request any) string {
 		GetName() string
 		GetVersion() uint32
 	}:
-		return kernelbroker.Ref{Profile: r.GetName(), Version: r.GetVersion()}.String()
+		return kb.Ref{Profile: r.GetName(), Version: r.GetVersion()}.String()
 	case interface{ GetJobId() uint32 }:
 		return "job " + strconv.FormatUint(uint64(r.GetJobId()), 10)
 	case interface{ GetProfile() string }:
@@ -106,7 +106,7 @@ func namesOf(nodes []string) string {
 // statedIn is the reason that a request gives for itself.
 func statedIn(request any) string {
 	if r, ok := request.(interface{ GetReason() string }); ok {
-		return kernelbroker.OneLine(r.GetReason())
+		return kb.OneLine(r.GetReason())
 	}
 	return ""
 }
@@ -240,7 +240,7 @@ func (a *admission) judge(ctx context.Context) error {
 		}
 		a.decision = d
 		if !d.Allowed {
-			return fmt.Errorf("%s: %w: %s", nameOf(a.method), kernelbroker.ErrDenied, d.Reason)
+			return fmt.Errorf("%s: %w: %s", nameOf(a.method), kb.ErrDenied, d.Reason)
 		}
 		return nil
 	}

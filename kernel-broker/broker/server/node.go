@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
@@ -20,7 +20,7 @@ import (
 
 // Nodes is what NodeService serves.
 type Nodes interface {
-	Attach(node string, boot kernelbroker.Boot, inventory kernelbroker.Inventory, slurmd bool) (*controller.Session, error)
+	Attach(node string, boot kb.Boot, inventory kb.Inventory, slurmd bool) (*controller.Session, error)
 	Nodes() []controller.NodeView
 	Node(name string) (controller.NodeView, error)
 }
@@ -44,7 +44,7 @@ func (s *nodeService) Connect(stream api.NodeService_ConnectServer) error {
 	}
 	hello := first.GetHello()
 	if hello == nil {
-		return fmt.Errorf("the first message of an agent is a hello: %w", kernelbroker.ErrInvalid)
+		return fmt.Errorf("the first message of an agent is a hello: %w", kb.ErrInvalid)
 	}
 	boot, err := bootFromHello(hello)
 	if err != nil {
@@ -71,10 +71,10 @@ func (s *nodeService) Connect(stream api.NodeService_ConnectServer) error {
 	}
 }
 
-func bootFromHello(h *api.Hello) (kernelbroker.Boot, error) {
-	boot := kernelbroker.Boot{BootID: h.GetBootId(), BuildID: h.GetBuildId(), Release: h.GetRelease(),
+func bootFromHello(h *api.Hello) (kb.Boot, error) {
+	boot := kb.Boot{BootID: h.GetBootId(), BuildID: h.GetBuildId(), Release: h.GetRelease(),
 		Token: h.GetToken(), BootedAt: TimeFromProto(h.GetBootedAt())}
-	if err := kernelbroker.ValidateNodeName(h.GetNode()); err != nil {
+	if err := kb.ValidateNodeName(h.GetNode()); err != nil {
 		return boot, err
 	}
 	for _, check := range []func() error{boot.Validate, InventoryFromProto(h.GetInventory()).Validate} {
@@ -114,7 +114,7 @@ func receive(stream api.NodeService_ConnectServer, session *controller.Session) 
 			session.RunReport(m.Run.GetRunId(), report, m.Run.GetFigures())
 		case *api.ConnectRequest_Heartbeat:
 		default:
-			return fmt.Errorf("message %T after the hello: %w", m, kernelbroker.ErrInvalid)
+			return fmt.Errorf("message %T after the hello: %w", m, kb.ErrInvalid)
 		}
 	}
 }
@@ -122,11 +122,11 @@ func receive(stream api.NodeService_ConnectServer, session *controller.Session) 
 // maxRefusals is how many refusals of its gate a node may tell of.
 const maxRefusals = 8
 
-func refusalsFromProto(list []*api.GateRefusal) []kernelbroker.GateRefusal {
+func refusalsFromProto(list []*api.GateRefusal) []kb.GateRefusal {
 	list = list[max(0, len(list)-maxRefusals):]
-	refusals := make([]kernelbroker.GateRefusal, len(list))
+	refusals := make([]kb.GateRefusal, len(list))
 	for i, r := range list {
-		refusals[i] = kernelbroker.GateRefusal{Job: r.GetJobId(), At: r.GetAt().AsTime(), Cause: clip(r.GetCause())}
+		refusals[i] = kb.GateRefusal{Job: r.GetJobId(), At: r.GetAt().AsTime(), Cause: clip(r.GetCause())}
 	}
 	return refusals
 }
@@ -141,11 +141,11 @@ var reportStates = map[api.SwitchState]plan.ReportState{
 func reportFromProto(r *api.SwitchReport) (plan.Report, error) {
 	state, ok := reportStates[r.GetState()]
 	if !ok {
-		return plan.Report{}, fmt.Errorf("switch state %v: %w", r.GetState(), kernelbroker.ErrInvalid)
+		return plan.Report{}, fmt.Errorf("switch state %v: %w", r.GetState(), kb.ErrInvalid)
 	}
-	kind := kernelbroker.FailureNode
+	kind := kb.FailureNode
 	if r.GetFailure() == api.FailureKind_FAILURE_KIND_KERNEL {
-		kind = kernelbroker.FailureKernel
+		kind = kb.FailureKernel
 	}
 	return plan.Report{Generation: r.GetGeneration(), State: state, Kind: kind, Detail: clip(r.GetDetail())}, nil
 }

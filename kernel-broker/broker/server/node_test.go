@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
@@ -27,17 +27,17 @@ import (
 // oneJob is a slurmctld with nodes n1 and n2 and a job 7 on n1.
 type oneJob struct {
 	mu   sync.Mutex
-	node kernelbroker.SlurmNode
+	node kb.SlurmNode
 	gone bool
 }
 
-func (s *oneJob) View(context.Context, bool) (kernelbroker.SlurmView, error) {
+func (s *oneJob) View(context.Context, bool) (kb.SlurmView, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	view := kernelbroker.SlurmView{At: time.Now(), Jobs: map[uint32]kernelbroker.SlurmJob{}, Commented: true,
-		Nodes: map[string]kernelbroker.SlurmNode{"n1": s.node, "n2": {Name: "n2", State: "IDLE"}}}
+	view := kb.SlurmView{At: time.Now(), Jobs: map[uint32]kb.SlurmJob{}, Commented: true,
+		Nodes: map[string]kb.SlurmNode{"n1": s.node, "n2": {Name: "n2", State: "IDLE"}}}
 	if !s.gone {
-		view.Jobs[7] = kernelbroker.SlurmJob{ID: 7, Reference: "7", State: "CONFIGURING", User: "alice", UID: 1000, Nodes: []string{"n1"}, NodeCount: 1, Reboot: true}
+		view.Jobs[7] = kb.SlurmJob{ID: 7, Reference: "7", State: "CONFIGURING", User: "alice", UID: 1000, Nodes: []string{"n1"}, NodeCount: 1, Reboot: true}
 	}
 	return view, nil
 }
@@ -45,7 +45,7 @@ func (s *oneJob) View(context.Context, bool) (kernelbroker.SlurmView, error) {
 func (s *oneJob) set(state string, flags ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.node = kernelbroker.SlurmNode{Name: "n1", State: state, Flags: flags, Reason: "kprof: x"}
+	s.node = kb.SlurmNode{Name: "n1", State: state, Flags: flags, Reason: "kprof: x"}
 }
 
 func (s *oneJob) AdminComment(context.Context, uint32) (string, error)        { return "", nil }
@@ -257,7 +257,7 @@ func TestSwitchOverTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := wished(t, agent, func(d *api.Desired) bool { return d.GetKernel() != nil })
-	if d.GetKernel().GetProfile() != "mitgcm" || kernelbroker.ValidateToken(d.GetToken()) != nil || d.GetSlurmdAllowed() || d.GetJobs()[0] != 7 {
+	if d.GetKernel().GetProfile() != "mitgcm" || kb.ValidateToken(d.GetToken()) != nil || d.GetSlurmdAllowed() || d.GetJobs()[0] != 7 {
 		t.Errorf("desired %v", d)
 	}
 	for _, state := range []api.SwitchState{api.SwitchState_SWITCH_STATE_FETCHING, api.SwitchState_SWITCH_STATE_LOADED, api.SwitchState_SWITCH_STATE_EXECUTING} {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strconv"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 )
@@ -25,7 +25,7 @@ func (s *policyService) TestPolicy(ctx context.Context, r *api.TestPolicyRequest
 	caller := CallerOf(ctx)
 	action := authz.Action(r.GetAction())
 	if !slices.Contains(authz.Actions, action) {
-		return nil, fmt.Errorf("action %q is none of %v: %w", r.GetAction(), authz.Actions, kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("action %q is none of %v: %w", r.GetAction(), authz.Actions, kb.ErrInvalid)
 	}
 	place, err := placeOf(r.GetFrom())
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *policyService) TestPolicy(ctx context.Context, r *api.TestPolicyRequest
 			return nil, err
 		}
 		if !d.Allowed {
-			return nil, fmt.Errorf("TestPolicy about others: %w: %s", kernelbroker.ErrDenied, d.Reason)
+			return nil, fmt.Errorf("TestPolicy about others: %w: %s", kb.ErrDenied, d.Reason)
 		}
 	}
 	var job *authz.Job
@@ -62,7 +62,7 @@ func placeOf(from string) (authz.Place, error) {
 	}
 	address, err := netip.ParseAddr(from)
 	if err != nil {
-		return authz.Place{}, fmt.Errorf("%q is no address: %w", from, kernelbroker.ErrInvalid)
+		return authz.Place{}, fmt.Errorf("%q is no address: %w", from, kb.ErrInvalid)
 	}
 	return authz.Place{Address: address.Unmap()}, nil
 }

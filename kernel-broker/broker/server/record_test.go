@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
@@ -28,20 +28,20 @@ type (
 	noNodes      = server.Nodes
 )
 
-func (elsewhere) ProfilingRun(context.Context, uint64) (*kernelbroker.Run, error) {
-	return &kernelbroker.Run{ID: 7, User: "carol", UID: carol, Job: kernelbroker.JobID{Job: 12}}, nil
+func (elsewhere) ProfilingRun(context.Context, uint64) (*kb.Run, error) {
+	return &kb.Run{ID: 7, User: "carol", UID: carol, Job: kb.JobID{Job: 12}}, nil
 }
 
 func (elsewhere) AwaitsRun(node string, id uint64) error {
-	return fmt.Errorf("run %d is not on node %q: %w", id, node, kernelbroker.ErrNotFound)
+	return fmt.Errorf("run %d is not on node %q: %w", id, node, kb.ErrNotFound)
 }
 
 func (elsewhere) Deliver(_ context.Context, d controller.Delivery) error {
-	return fmt.Errorf("run %d is over: %w", d.Run, kernelbroker.ErrFailedPrecondition)
+	return fmt.Errorf("run %d is over: %w", d.Run, kb.ErrFailedPrecondition)
 }
 
-func (smallCluster) Attach(node string, _ kernelbroker.Boot, _ kernelbroker.Inventory, _ bool) (*controller.Session, error) {
-	return nil, fmt.Errorf("node %q is not in slurmctld's configuration: %w", node, kernelbroker.ErrNotFound)
+func (smallCluster) Attach(node string, _ kb.Boot, _ kb.Inventory, _ bool) (*controller.Session, error) {
+	return nil, fmt.Errorf("node %q is not in slurmctld's configuration: %w", node, kb.ErrNotFound)
 }
 
 func withElsewhere(s *grpc.Server) {
@@ -105,7 +105,7 @@ func TestRefusalsOfNodesAreRecorded(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		say(t, stream, &api.UploadRunFileRequest{Node: node, RunId: 7, File: &api.RunFile{Name: kernelbroker.ResultFile, Digest: digestOf(nil)}})
+		say(t, stream, &api.UploadRunFileRequest{Node: node, RunId: 7, File: &api.RunFile{Name: kb.ResultFile, Digest: digestOf(nil)}})
 		_, err = stream.CloseAndRecv()
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -44,7 +44,7 @@ func TestRulesCoverTheServer(t *testing.T) {
 func TestNobodyCallsWhatHasNoRule(t *testing.T) {
 	d := door{administrators: []uint32{0}}
 	for _, caller := range []Caller{{Local: true}, {Local: true, UID: 5}, {Address: "n1"}} {
-		if err := d.check("/x/Y", caller); !errors.Is(err, kernelbroker.ErrDenied) {
+		if err := d.check("/x/Y", caller); !errors.Is(err, kb.ErrDenied) {
 			t.Errorf("%v: %v", caller, err)
 		}
 	}
@@ -56,14 +56,14 @@ func TestStatusOf(t *testing.T) {
 		code codes.Code
 	}{
 		{nil, codes.OK},
-		{kernelbroker.ErrInvalid, codes.InvalidArgument},
-		{kernelbroker.ErrNotFound, codes.NotFound},
-		{kernelbroker.ErrExists, codes.AlreadyExists},
-		{kernelbroker.ErrQuarantined, codes.FailedPrecondition},
-		{kernelbroker.ErrFailedPrecondition, codes.FailedPrecondition},
-		{kernelbroker.ErrDenied, codes.PermissionDenied},
-		{kernelbroker.ErrUnavailable, codes.Unavailable},
-		{&kernelbroker.RetryableError{Wait: time.Second, Err: kernelbroker.ErrUnavailable}, codes.ResourceExhausted},
+		{kb.ErrInvalid, codes.InvalidArgument},
+		{kb.ErrNotFound, codes.NotFound},
+		{kb.ErrExists, codes.AlreadyExists},
+		{kb.ErrQuarantined, codes.FailedPrecondition},
+		{kb.ErrFailedPrecondition, codes.FailedPrecondition},
+		{kb.ErrDenied, codes.PermissionDenied},
+		{kb.ErrUnavailable, codes.Unavailable},
+		{&kb.RetryableError{Wait: time.Second, Err: kb.ErrUnavailable}, codes.ResourceExhausted},
 		{context.DeadlineExceeded, codes.DeadlineExceeded},
 		{context.Canceled, codes.Canceled},
 		{status.Error(codes.Aborted, "x"), codes.Aborted},

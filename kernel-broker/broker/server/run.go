@@ -13,18 +13,18 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 )
 
 // Runs is what RunService serves.
 type Runs interface {
-	RequestRun(ctx context.Context, q controller.RunRequest) (*kernelbroker.Run, error)
-	CancelRun(ctx context.Context, id uint64, by string) (*kernelbroker.Run, error)
-	BeginRun(ctx context.Context, id kernelbroker.JobID) (*kernelbroker.Run, error)
-	ProfilingRun(ctx context.Context, id uint64) (*kernelbroker.Run, error)
-	ProfilingRuns(ctx context.Context, limit int, job uint32, of *uint32) ([]*kernelbroker.Run, error)
+	RequestRun(ctx context.Context, q controller.RunRequest) (*kb.Run, error)
+	CancelRun(ctx context.Context, id uint64, by string) (*kb.Run, error)
+	BeginRun(ctx context.Context, id kb.JobID) (*kb.Run, error)
+	ProfilingRun(ctx context.Context, id uint64) (*kb.Run, error)
+	ProfilingRuns(ctx context.Context, limit int, job uint32, of *uint32) ([]*kb.Run, error)
 	WatchRun(ctx context.Context, id uint64) (<-chan controller.Figures, error)
 	AwaitsRun(node string, id uint64) error
 	Deliver(ctx context.Context, d controller.Delivery) error
@@ -84,9 +84,9 @@ func (s *runService) CancelRun(ctx context.Context, r *api.CancelRunRequest) (*a
 // BeginRun implements api.RunServiceServer.
 func (s *runService) BeginRun(ctx context.Context, r *api.BeginRunRequest) (*api.BeginRunResponse, error) {
 	if r.GetJobId() == 0 {
-		return nil, fmt.Errorf("a job id is needed: %w", kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("a job id is needed: %w", kb.ErrInvalid)
 	}
-	run, err := s.o.Runs.BeginRun(ctx, kernelbroker.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()})
+	run, err := s.o.Runs.BeginRun(ctx, kb.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()})
 	if err != nil || run == nil {
 		return &api.BeginRunResponse{}, err
 	}
@@ -120,7 +120,7 @@ func (s *runService) GetRun(ctx context.Context, r *api.GetRunRequest) (*api.Get
 }
 
 // run is a run that the caller may see.
-func (s *runService) run(ctx context.Context, id uint64) (*kernelbroker.Run, error) {
+func (s *runService) run(ctx context.Context, id uint64) (*kb.Run, error) {
 	run, err := s.o.Runs.ProfilingRun(ctx, id)
 	of := sightOf(ctx)
 	switch {
@@ -129,14 +129,14 @@ func (s *runService) run(ctx context.Context, id uint64) (*kernelbroker.Run, err
 	case s.owns(ctx, run):
 		return run, nil
 	case run.Job.IsZero() && of.whose(ctx) != nil: // of nobody yet
-		return nil, of.hidden(ctx, fmt.Sprintf("run %d", id), 0, kernelbroker.ErrNotFound)
+		return nil, of.hidden(ctx, fmt.Sprintf("run %d", id), 0, kb.ErrNotFound)
 	}
 	return run, of.hidden(ctx, fmt.Sprintf("run %d", id), run.UID, nil)
 }
 
 // owns reports whether the caller may see what a run found: names of files,
 // programs and what they did are the user's own.
-func (s *runService) owns(ctx context.Context, run *kernelbroker.Run) bool {
+func (s *runService) owns(ctx context.Context, run *kb.Run) bool {
 	caller := CallerOf(ctx)
 	return caller.Known() && !run.Job.IsZero() && caller.UID == run.UID || s.o.Administrator(caller)
 }
@@ -149,7 +149,7 @@ func (s *runService) WatchRun(r *api.WatchRunRequest, stream api.RunService_Watc
 		return err
 	}
 	if !s.owns(ctx, run) {
-		return fmt.Errorf("run %d is of user %s, and you are %s: %w", run.ID, run.User, CallerOf(ctx), kernelbroker.ErrDenied)
+		return fmt.Errorf("run %d is of user %s, and you are %s: %w", run.ID, run.User, CallerOf(ctx), kb.ErrDenied)
 	}
 	figures, err := s.o.Runs.WatchRun(ctx, r.GetId())
 	if err != nil {
@@ -167,13 +167,13 @@ func (s *runService) WatchRun(r *api.WatchRunRequest, stream api.RunService_Watc
 func (s *runService) UploadRunFile(stream api.RunService_UploadRunFileServer) error {
 	first, err := stream.Recv()
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("upload without a first message: %w", kernelbroker.ErrInvalid)
+		return fmt.Errorf("upload without a first message: %w", kb.ErrInvalid)
 	}
 	if err != nil {
 		return err
 	}
 	file := first.GetFile()
-	if err := kernelbroker.ValidateDigest(file.GetDigest()); err != nil {
+	if err := kb.ValidateDigest(file.GetDigest()); err != nil {
 		return err
 	}
 	if err := s.o.Runs.AwaitsRun(first.GetNode(), first.GetRunId()); err != nil {
@@ -195,7 +195,7 @@ func (s *runService) UploadRunFile(stream api.RunService_UploadRunFileServer) er
 	source := &chunkReader{rest: first.GetData(), left: file.GetSize() - first.GetOffset(), next: func() ([]byte, error) {
 		message, err := stream.Recv()
 		if err == nil && message.GetFile() != nil {
-			err = fmt.Errorf("upload names a file after its first message: %w", kernelbroker.ErrInvalid)
+			err = fmt.Errorf("upload names a file after its first message: %w", kb.ErrInvalid)
 		}
 		return message.GetData(), err
 	}}
@@ -232,7 +232,7 @@ func (s *runService) DeliverRun(ctx context.Context, r *api.DeliverRunRequest) (
 	}
 	d := controller.Delivery{Run: r.GetRunId(), Node: r.GetNode(), Partial: clip(r.GetPartial())}
 	for _, f := range r.GetFiles() {
-		d.Files = append(d.Files, kernelbroker.Document{Name: f.GetName(), Digest: f.GetDigest(), Size: f.GetSize()})
+		d.Files = append(d.Files, kb.Document{Name: f.GetName(), Digest: f.GetDigest(), Size: f.GetSize()})
 	}
 	if err := s.o.Runs.Deliver(ctx, d); err != nil {
 		return nil, err

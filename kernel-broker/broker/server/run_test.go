@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
@@ -24,39 +24,39 @@ import (
 type oneRun struct {
 	Runs
 	delivered []controller.Delivery
-	begun     *kernelbroker.Run
+	begun     *kb.Run
 }
 
-var someFile = kernelbroker.Document{Name: kernelbroker.ResultFile, Digest: "sha256:" + strings.Repeat("ab", 32), Size: 6}
+var someFile = kb.Document{Name: kb.ResultFile, Digest: "sha256:" + strings.Repeat("ab", 32), Size: 6}
 
-func (*oneRun) ProfilingRun(_ context.Context, id uint64) (*kernelbroker.Run, error) {
+func (*oneRun) ProfilingRun(_ context.Context, id uint64) (*kb.Run, error) {
 	if id != 7 {
-		return nil, kernelbroker.ErrNotFound
+		return nil, kb.ErrNotFound
 	}
-	return &kernelbroker.Run{ID: 7, State: kernelbroker.RunComplete, Job: kernelbroker.JobID{Job: 12, Restart: 1}, UID: 1000,
-		Kernel: kernelbroker.Ref{Profile: "mitgcm", Version: 3},
-		Nodes:  []kernelbroker.RunNode{{Name: "n1", State: kernelbroker.RunNodeDelivered, Files: []kernelbroker.Document{someFile}}}}, nil
+	return &kb.Run{ID: 7, State: kb.RunComplete, Job: kb.JobID{Job: 12, Restart: 1}, UID: 1000,
+		Kernel: kb.Ref{Profile: "mitgcm", Version: 3},
+		Nodes:  []kb.RunNode{{Name: "n1", State: kb.RunNodeDelivered, Files: []kb.Document{someFile}}}}, nil
 }
 
-func (r *oneRun) ProfilingRuns(ctx context.Context, _ int, _ uint32, _ *uint32) ([]*kernelbroker.Run, error) {
+func (r *oneRun) ProfilingRuns(ctx context.Context, _ int, _ uint32, _ *uint32) ([]*kb.Run, error) {
 	run, err := r.ProfilingRun(ctx, 7)
-	return []*kernelbroker.Run{run}, err
+	return []*kb.Run{run}, err
 }
 
-func (r *oneRun) BeginRun(context.Context, kernelbroker.JobID) (*kernelbroker.Run, error) {
+func (r *oneRun) BeginRun(context.Context, kb.JobID) (*kb.Run, error) {
 	return r.begun, nil
 }
 
 func (*oneRun) WatchRun(context.Context, uint64) (<-chan controller.Figures, error) {
 	figures := make(chan controller.Figures, 1)
-	figures <- controller.Figures{Run: &kernelbroker.Run{ID: 7}, Node: "n1", JSON: []byte("{}")}
+	figures <- controller.Figures{Run: &kb.Run{ID: 7}, Node: "n1", JSON: []byte("{}")}
 	close(figures)
 	return figures, nil
 }
 
 func (*oneRun) AwaitsRun(node string, id uint64) error {
 	if node != "n1" || id != 7 {
-		return kernelbroker.ErrNotFound
+		return kb.ErrNotFound
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func TestWhoSeesARun(t *testing.T) {
 		if err != nil || (len(got.GetRun().GetNodes()[0].GetFiles()) == 1) != c.sees {
 			t.Errorf("%s: %v, %v", c.name, got, err)
 		}
-		if err := s.WatchRun(&api.WatchRunRequest{Id: 7}, &watching{ctx: ctx}); (err == nil) != c.sees || !c.sees && !errors.Is(err, kernelbroker.ErrDenied) {
+		if err := s.WatchRun(&api.WatchRunRequest{Id: 7}, &watching{ctx: ctx}); (err == nil) != c.sees || !c.sees && !errors.Is(err, kb.ErrDenied) {
 			t.Errorf("%s watches: %v", c.name, err)
 		}
 		list, err := s.ListRuns(ctx, &api.ListRunsRequest{})
@@ -174,10 +174,10 @@ func TestDeliverRun(t *testing.T) {
 	request := &api.DeliverRunRequest{Node: "n1", RunId: 7, Partial: "disk\nfull",
 		Files: []*api.RunFile{{Name: someFile.Name, Digest: someFile.Digest, Size: someFile.Size}}}
 	other := Caller{Node: mtls.Peer{Name: mtls.Name{Role: mtls.Node, Name: "n2"}}}
-	if _, err := s.DeliverRun(withCaller(t.Context(), other), request); !errors.Is(err, kernelbroker.ErrDenied) {
+	if _, err := s.DeliverRun(withCaller(t.Context(), other), request); !errors.Is(err, kb.ErrDenied) {
 		t.Errorf("n2 in n1's name: %v", err)
 	}
-	if _, err := s.GetRunFile(withCaller(t.Context(), other), &api.GetRunFileRequest{Node: "n1", RunId: 7}); !errors.Is(err, kernelbroker.ErrDenied) {
+	if _, err := s.GetRunFile(withCaller(t.Context(), other), &api.GetRunFileRequest{Node: "n1", RunId: 7}); !errors.Is(err, kb.ErrDenied) {
 		t.Errorf("n2 in n1's name: %v", err)
 	}
 	if _, err := s.DeliverRun(t.Context(), request); err != nil || len(runs.delivered) != 1 ||
@@ -196,7 +196,7 @@ func TestBeginRun(t *testing.T) {
 	if got, err := s.BeginRun(t.Context(), &api.BeginRunRequest{JobId: 12}); err != nil || got.GetRun() != nil {
 		t.Errorf("a job that asked for none: %v, %v", got, err)
 	}
-	runs.begun = &kernelbroker.Run{ID: 9}
+	runs.begun = &kb.Run{ID: 9}
 	if got, err := s.BeginRun(t.Context(), &api.BeginRunRequest{JobId: 12}); err != nil || got.GetRun().GetId() != 9 {
 		t.Errorf("%v, %v", got, err)
 	}

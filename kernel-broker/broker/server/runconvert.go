@@ -5,32 +5,32 @@ package server
 import (
 	"fmt"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 )
 
-var runStates = map[kernelbroker.RunState]api.RunState{
-	kernelbroker.RunRequested: api.RunState_RUN_STATE_REQUESTED,
-	kernelbroker.RunRunning:   api.RunState_RUN_STATE_RUNNING,
-	kernelbroker.RunComplete:  api.RunState_RUN_STATE_COMPLETE,
-	kernelbroker.RunPartial:   api.RunState_RUN_STATE_PARTIAL,
-	kernelbroker.RunFailed:    api.RunState_RUN_STATE_FAILED,
+var runStates = map[kb.RunState]api.RunState{
+	kb.RunRequested: api.RunState_RUN_STATE_REQUESTED,
+	kb.RunRunning:   api.RunState_RUN_STATE_RUNNING,
+	kb.RunComplete:  api.RunState_RUN_STATE_COMPLETE,
+	kb.RunPartial:   api.RunState_RUN_STATE_PARTIAL,
+	kb.RunFailed:    api.RunState_RUN_STATE_FAILED,
 }
 
-var runNodeStates = map[kernelbroker.RunNodeState]api.RunNodeState{
-	kernelbroker.RunNodeWaiting:   api.RunNodeState_RUN_NODE_STATE_WAITING,
-	kernelbroker.RunNodeReady:     api.RunNodeState_RUN_NODE_STATE_READY,
-	kernelbroker.RunNodeLooking:   api.RunNodeState_RUN_NODE_STATE_LOOKING,
-	kernelbroker.RunNodeDelivered: api.RunNodeState_RUN_NODE_STATE_DELIVERED,
-	kernelbroker.RunNodeFailed:    api.RunNodeState_RUN_NODE_STATE_FAILED,
-	kernelbroker.RunNodeLost:      api.RunNodeState_RUN_NODE_STATE_LOST,
+var runNodeStates = map[kb.RunNodeState]api.RunNodeState{
+	kb.RunNodeWaiting:   api.RunNodeState_RUN_NODE_STATE_WAITING,
+	kb.RunNodeReady:     api.RunNodeState_RUN_NODE_STATE_READY,
+	kb.RunNodeLooking:   api.RunNodeState_RUN_NODE_STATE_LOOKING,
+	kb.RunNodeDelivered: api.RunNodeState_RUN_NODE_STATE_DELIVERED,
+	kb.RunNodeFailed:    api.RunNodeState_RUN_NODE_STATE_FAILED,
+	kb.RunNodeLost:      api.RunNodeState_RUN_NODE_STATE_LOST,
 }
 
 // runToProto leaves the files out for those who may not have them: who knows a
 // digest can fetch what it stands for.
-func runToProto(r *kernelbroker.Run, files bool) *api.Run {
+func runToProto(r *kb.Run, files bool) *api.Run {
 	out := &api.Run{
 		Id: r.ID, State: runStates[r.State], Reason: r.Reason, Collectors: r.Collectors, RequestedBy: r.RequestedBy,
 		Requested: TimeToProto(r.Requested), Application: r.Application, Profile: r.Profile,
@@ -55,13 +55,13 @@ func runReportFromProto(r *api.RunReport) (plan.RunReport, error) {
 	for state, word := range runNodeStates {
 		if word == r.GetState() {
 			switch state {
-			case kernelbroker.RunNodeReady, kernelbroker.RunNodeLooking, kernelbroker.RunNodeFailed:
+			case kb.RunNodeReady, kb.RunNodeLooking, kb.RunNodeFailed:
 				return plan.RunReport{State: state, Reason: clip(r.GetReason())}, nil
 			}
 		}
 	}
 	if r.GetState() != api.RunNodeState_RUN_NODE_STATE_UNSPECIFIED {
-		return plan.RunReport{}, fmt.Errorf("run %d: state %v is not an agent's to say: %w", r.GetRunId(), r.GetState(), kernelbroker.ErrInvalid)
+		return plan.RunReport{}, fmt.Errorf("run %d: state %v is not an agent's to say: %w", r.GetRunId(), r.GetState(), kb.ErrInvalid)
 	}
 	return plan.RunReport{}, nil
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
@@ -68,7 +68,7 @@ func (f *runFiles) count(key runNode, digest string, size uint64) error {
 	}
 	_, again := files[digest]
 	if !again && len(files) == maxRunUploads {
-		return fmt.Errorf("run %d: node %q has uploaded %d files already, which is the most of one run: %w", key.run, key.node, len(files), kernelbroker.ErrFailedPrecondition)
+		return fmt.Errorf("run %d: node %q has uploaded %d files already, which is the most of one run: %w", key.run, key.node, len(files), kb.ErrFailedPrecondition)
 	}
 	total := max(size, files[digest])
 	for other, bytes := range files {
@@ -77,7 +77,7 @@ func (f *runFiles) count(key runNode, digest string, size uint64) error {
 		}
 	}
 	if total > f.most {
-		return fmt.Errorf("run %d: the files of node %q would have %d bytes, at most %d are allowed in one run: %w", key.run, key.node, total, f.most, kernelbroker.ErrFailedPrecondition)
+		return fmt.Errorf("run %d: the files of node %q would have %d bytes, at most %d are allowed in one run: %w", key.run, key.node, total, f.most, kb.ErrFailedPrecondition)
 	}
 	files[digest] = max(size, files[digest])
 	return nil

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -26,7 +26,7 @@ type openRuns struct {
 
 func (r *openRuns) AwaitsRun(node string, id uint64) error {
 	if r.over[id] {
-		return fmt.Errorf("run %d is over: %w", id, kernelbroker.ErrFailedPrecondition)
+		return fmt.Errorf("run %d is over: %w", id, kb.ErrFailedPrecondition)
 	}
 	return nil
 }
@@ -50,7 +50,7 @@ func digestOfText(text string) string {
 // put uploads a file that has a text of its own.
 func put(t *testing.T, s api.RunServiceServer, node string, run uint64, text string) error {
 	t.Helper()
-	file := &api.RunFile{Name: kernelbroker.ResultFile, Digest: digestOfText(text), Size: uint64(len(text))}
+	file := &api.RunFile{Name: kb.ResultFile, Digest: digestOfText(text), Size: uint64(len(text))}
 	err := s.UploadRunFile(&uploading{ctx: t.Context(), messages: []*api.UploadRunFileRequest{{Node: node, RunId: run, File: file, Data: []byte(text)}}})
 	return statusOf(err)
 }
@@ -136,7 +136,7 @@ func TestPlacesOfNodes(t *testing.T) {
 	s := NewRunService(RunOptions{Runs: &openRuns{}, Artifacts: &files{}, MaxBytes: 100, Uploads: 3})
 	hold := func(node string) (end func()) {
 		h := &held{uploading: uploading{ctx: t.Context(), messages: []*api.UploadRunFileRequest{{Node: node, RunId: 7, Data: []byte("x"),
-			File: &api.RunFile{Name: kernelbroker.ResultFile, Digest: digestOfText("slow"), Size: 4}}}},
+			File: &api.RunFile{Name: kb.ResultFile, Digest: digestOfText("slow"), Size: 4}}}},
 			begun: make(chan struct{}), end: make(chan struct{})}
 		done := make(chan error, 1)
 		go func() { done <- s.UploadRunFile(h) }()
@@ -149,7 +149,7 @@ func TestPlacesOfNodes(t *testing.T) {
 		}
 	}
 	later := func(what string, err error) {
-		var later *kernelbroker.RetryableError
+		var later *kb.RetryableError
 		if status.Code(err) != codes.ResourceExhausted && !errors.As(err, &later) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -26,7 +26,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
@@ -52,7 +52,7 @@ func (f *files) Put(_ context.Context, digest string, size, offset uint64, sourc
 		return false, err
 	}
 	if uint64(len(data)) != size || digestOf(data) != digest {
-		return false, fmt.Errorf("artifact %q: other bytes: %w", digest, kernelbroker.ErrInvalid)
+		return false, fmt.Errorf("artifact %q: other bytes: %w", digest, kb.ErrInvalid)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,7 +124,7 @@ func (f *files) Open(_ context.Context, digest string) (io.ReadSeekCloser, uint6
 	defer f.mu.Unlock()
 	data, has := f.bytes[digest]
 	if !has {
-		return nil, 0, fmt.Errorf("artifact %q: %w", digest, kernelbroker.ErrNotFound)
+		return nil, 0, fmt.Errorf("artifact %q: %w", digest, kb.ErrNotFound)
 	}
 	return openFile{bytes.NewReader(data)}, uint64(len(data)), nil
 }
@@ -288,11 +288,11 @@ func connectAs(uid int, path string) (net.Conn, error) {
 }
 
 func apiProfile(name string, digest string, size int) *api.Profile {
-	return server.ProfileToProto(kernelbroker.Profile{
+	return server.ProfileToProto(kb.Profile{
 		Name: name, Application: "MITgcm", Description: "an ocean model", DefaultVersion: 1,
-		Reuse: kernelbroker.ReuseSameProfile, Fallback: kernelbroker.FallbackHold,
+		Reuse: kb.ReuseSameProfile, Fallback: kb.FallbackHold,
 		BootAttempts: 2, BootTimeout: time.Minute,
-		Versions: []kernelbroker.ProfileVersion{{Kernel: kernelbroker.Kernel{
+		Versions: []kb.ProfileVersion{{Kernel: kb.Kernel{
 			Profile: name, Version: 1, ImageDigest: digest, ImageSize: uint64(size),
 			BuildID: strings.Repeat("ab", 20), Release: "6.1.0-" + name, Architecture: "x86_64",
 		}}},

@@ -15,7 +15,7 @@ import (
 
 	"google.golang.org/grpc/tap"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
@@ -94,7 +94,7 @@ func (s *shares) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 func (s *shares) exempt(c Caller) bool { return c.Local && slices.Contains(s.always, c.UID) }
 
 // take takes a call's share, once it is known whose it is. It returns
-// kernelbroker.RetryableError when the share is used up.
+// kb.RetryableError when the share is used up.
 func (s *shares) take(method string, caller Caller) (free func(), err error) {
 	if s.exempt(caller) {
 		return func() {}, nil
@@ -140,7 +140,7 @@ func (s *shares) take(method string, caller Caller) (free func(), err error) {
 func later(wait time.Duration, format string, args ...any) error {
 	// Whole tenths, and never too early.
 	wait = time.Duration(math.Ceil(float64(wait)/1e8)) * 100 * time.Millisecond
-	return &kernelbroker.RetryableError{Wait: wait, Err: fmt.Errorf("%s; come back in %v: %w", fmt.Sprintf(format, args...), wait, kernelbroker.ErrExhausted)}
+	return &kb.RetryableError{Wait: wait, Err: fmt.Errorf("%s; come back in %v: %w", fmt.Sprintf(format, args...), wait, kb.ErrExhausted)}
 }
 
 // holder names whom what a caller takes is counted for.

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 )
 
@@ -51,12 +51,12 @@ func (s sight) whose(ctx context.Context) *uint32 {
 // there, which tells both why: that a job has no kernel is as private as that it
 // has one.
 func (s sight) hidden(ctx context.Context, what string, uid uint32, err error) error {
-	if err != nil && !errors.Is(err, kernelbroker.ErrNotFound) {
+	if err != nil && !errors.Is(err, kb.ErrNotFound) {
 		return err
 	}
 	if whose := s.whose(ctx); whose == nil || err == nil && *whose == uid {
 		return err
 	}
 	return fmt.Errorf("%s: there is none, or it is not yours (slurm.conf has PrivateData=jobs: others' are for Slurm's operators and administrators): %w",
-		what, kernelbroker.ErrNotFound)
+		what, kb.ErrNotFound)
 }

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // statusCodes is the one place where errors of the domain get their codes. The
@@ -21,16 +21,16 @@ var statusCodes = []struct {
 	err  error
 	code codes.Code
 }{
-	{kernelbroker.ErrInvalid, codes.InvalidArgument},
-	{kernelbroker.ErrNotFound, codes.NotFound},
-	{kernelbroker.ErrExists, codes.AlreadyExists},
-	{kernelbroker.ErrQuarantined, codes.FailedPrecondition},
-	{kernelbroker.ErrRetired, codes.FailedPrecondition},
-	{kernelbroker.ErrFailedPrecondition, codes.FailedPrecondition},
-	{kernelbroker.ErrDenied, codes.PermissionDenied},
-	{kernelbroker.ErrUnauthenticated, codes.Unauthenticated},
-	{kernelbroker.ErrUnavailable, codes.Unavailable},
-	{kernelbroker.ErrExhausted, codes.ResourceExhausted},
+	{kb.ErrInvalid, codes.InvalidArgument},
+	{kb.ErrNotFound, codes.NotFound},
+	{kb.ErrExists, codes.AlreadyExists},
+	{kb.ErrQuarantined, codes.FailedPrecondition},
+	{kb.ErrRetired, codes.FailedPrecondition},
+	{kb.ErrFailedPrecondition, codes.FailedPrecondition},
+	{kb.ErrDenied, codes.PermissionDenied},
+	{kb.ErrUnauthenticated, codes.Unauthenticated},
+	{kb.ErrUnavailable, codes.Unavailable},
+	{kb.ErrExhausted, codes.ResourceExhausted},
 	{context.DeadlineExceeded, codes.DeadlineExceeded},
 	{context.Canceled, codes.Canceled},
 }
@@ -42,8 +42,8 @@ func statusOf(err error) error {
 	if err == nil {
 		return nil
 	}
-	var later *kernelbroker.RetryableError
-	if errors.As(err, &later) && (errors.Is(err, kernelbroker.ErrExhausted) || errors.Is(err, kernelbroker.ErrUnavailable)) {
+	var later *kb.RetryableError
+	if errors.As(err, &later) && (errors.Is(err, kb.ErrExhausted) || errors.Is(err, kb.ErrUnavailable)) {
 		return comeBack(later.Wait, err.Error())
 	}
 	var made interface{ GRPCStatus() *status.Status }

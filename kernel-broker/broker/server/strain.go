@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
@@ -100,6 +100,6 @@ func turn(ctx context.Context, turns *limit.Turns, who, what string, all, each i
 
 // tooMuch reports whether an error says that a caller takes too much.
 func tooMuch(err error) bool {
-	var wait *kernelbroker.RetryableError
+	var wait *kb.RetryableError
 	return errors.As(err, &wait)
 }

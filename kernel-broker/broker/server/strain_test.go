@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
@@ -192,7 +192,7 @@ func (n *slowNotary) Decode(context.Context, string) (credential.Vouched, error)
 	n.count(1)
 	defer n.count(-1)
 	<-n.let
-	return credential.Vouched{}, kernelbroker.ErrUnauthenticated
+	return credential.Vouched{}, kb.ErrUnauthenticated
 }
 
 // However many call, munged has eight questions of the broker's at a time, four

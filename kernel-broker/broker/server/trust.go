@@ -7,7 +7,7 @@ import (
 	"crypto/x509"
 	"fmt"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
@@ -23,7 +23,7 @@ type trustService struct {
 	network *network
 }
 
-var errTLSOff = fmt.Errorf("nodes have no certificates here: TLS is off (tls.mode: none): %w", kernelbroker.ErrFailedPrecondition)
+var errTLSOff = fmt.Errorf("nodes have no certificates here: TLS is off (tls.mode: none): %w", kb.ErrFailedPrecondition)
 
 // registry returns an error where there is none.
 func (s *trustService) registry() (*pki.Registry, error) {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 )
@@ -22,29 +22,29 @@ const (
 func validate(request any) error {
 	switch r := request.(type) {
 	case *api.GetProfileRequest:
-		return kernelbroker.ValidateProfileName(r.GetName())
+		return kb.ValidateProfileName(r.GetName())
 	case *api.CheckProfileRequest:
-		_, err := kernelbroker.ParseRef(r.GetProfile())
+		_, err := kb.ParseRef(r.GetProfile())
 		return err
 	case *api.ApplyProfileRequest:
 		if r.GetProfile() == nil {
-			return fmt.Errorf("request has no profile: %w", kernelbroker.ErrInvalid)
+			return fmt.Errorf("request has no profile: %w", kb.ErrInvalid)
 		}
-		return kernelbroker.ValidateProfileName(r.GetProfile().GetName())
+		return kb.ValidateProfileName(r.GetProfile().GetName())
 	case *api.ReleaseQuarantineRequest:
-		return kernelbroker.ValidateProfileName(r.GetName())
+		return kb.ValidateProfileName(r.GetName())
 	case *api.RetireProfileRequest:
-		return kernelbroker.ValidateProfileName(r.GetName())
+		return kb.ValidateProfileName(r.GetName())
 	case *api.PromoteVersionRequest:
-		return kernelbroker.ValidateProfileName(r.GetName())
+		return kb.ValidateProfileName(r.GetName())
 	case *api.QuarantineVersionRequest:
-		return kernelbroker.ValidateProfileName(r.GetName())
+		return kb.ValidateProfileName(r.GetName())
 	case *api.SignVersionRequest:
-		return kernelbroker.ValidateProfileName(r.GetName())
+		return kb.ValidateProfileName(r.GetName())
 	case *api.GetArtifactRequest:
-		return kernelbroker.ValidateDigest(r.GetDigest())
+		return kb.ValidateDigest(r.GetDigest())
 	case *api.FetchArtifactRequest:
-		return kernelbroker.ValidateDigest(r.GetDigest())
+		return kb.ValidateDigest(r.GetDigest())
 	case *api.EnsureKernelRequest:
 		return validateEnsure(r)
 	case *api.ReleaseJobRequest:
@@ -55,34 +55,34 @@ func validate(request any) error {
 		return validateJob(r.GetJobId())
 	case *api.ListJobsRequest:
 		if r.GetLimit() > maxJobs {
-			return fmt.Errorf("limit %d, at most %d jobs can be listed: %w", r.GetLimit(), maxJobs, kernelbroker.ErrInvalid)
+			return fmt.Errorf("limit %d, at most %d jobs can be listed: %w", r.GetLimit(), maxJobs, kb.ErrInvalid)
 		}
 	case *api.GetNodeRequest:
-		return kernelbroker.ValidateNodeName(r.GetName())
+		return kb.ValidateNodeName(r.GetName())
 	case *api.CreateNodeTokenRequest:
-		return kernelbroker.ValidateNodeName(r.GetNode())
+		return kb.ValidateNodeName(r.GetNode())
 	case *api.RevokeNodeRequest:
-		return kernelbroker.ValidateNodeName(r.GetNode())
+		return kb.ValidateNodeName(r.GetNode())
 	case *api.EnrolRequest:
-		return errors.Join(kernelbroker.ValidateNodeName(r.GetNode()), mtls.ValidateSecret(r.GetSecret()))
+		return errors.Join(kb.ValidateNodeName(r.GetNode()), mtls.ValidateSecret(r.GetSecret()))
 	case *api.ListCertificatesRequest:
 		if r.GetNode() != "" {
-			return kernelbroker.ValidateNodeName(r.GetNode())
+			return kb.ValidateNodeName(r.GetNode())
 		}
 	case *api.ConnectRequest:
 		return validateConnect(r)
 	case *api.RequestRunRequest:
 		if r.GetRequestId() != "" {
-			return kernelbroker.ValidateRequestID(r.GetRequestId())
+			return kb.ValidateRequestID(r.GetRequestId())
 		}
 	case *api.UploadRunFileRequest:
 		if f := r.GetFile(); f != nil { // in the first message
-			return errors.Join(kernelbroker.ValidateNodeName(r.GetNode()), kernelbroker.ValidateRunFile(f.GetName(), f.GetDigest()))
+			return errors.Join(kb.ValidateNodeName(r.GetNode()), kb.ValidateRunFile(f.GetName(), f.GetDigest()))
 		}
 	case *api.GetRunFileRequest:
-		return errors.Join(kernelbroker.ValidateNodeName(r.GetNode()), kernelbroker.ValidateDigest(r.GetDigest()))
+		return errors.Join(kb.ValidateNodeName(r.GetNode()), kb.ValidateDigest(r.GetDigest()))
 	case *api.DeliverRunRequest:
-		return kernelbroker.ValidateNodeName(r.GetNode())
+		return kb.ValidateNodeName(r.GetNode())
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func validateEnsure(r *api.EnsureKernelRequest) error {
 	if err := validateJob(r.GetJobId()); err != nil {
 		return err
 	}
-	if _, err := kernelbroker.ParseRef(r.GetProfile()); err != nil {
+	if _, err := kb.ParseRef(r.GetProfile()); err != nil {
 		return err
 	}
 	return validateNodes(r.GetNodes())
@@ -99,22 +99,22 @@ func validateEnsure(r *api.EnsureKernelRequest) error {
 
 func validateJob(id uint32) error {
 	if id == 0 {
-		return fmt.Errorf("job id is 0: %w", kernelbroker.ErrInvalid)
+		return fmt.Errorf("job id is 0: %w", kb.ErrInvalid)
 	}
 	return nil
 }
 
 func validateNodes(nodes []string) error {
 	if len(nodes) == 0 || len(nodes) > maxNodes {
-		return fmt.Errorf("%d nodes, 1 to %d are allowed: %w", len(nodes), maxNodes, kernelbroker.ErrInvalid)
+		return fmt.Errorf("%d nodes, 1 to %d are allowed: %w", len(nodes), maxNodes, kb.ErrInvalid)
 	}
 	seen := make(map[string]bool, len(nodes))
 	for _, node := range nodes {
-		if err := kernelbroker.ValidateNodeName(node); err != nil {
+		if err := kb.ValidateNodeName(node); err != nil {
 			return err
 		}
 		if seen[node] {
-			return fmt.Errorf("node %q is named twice: %w", node, kernelbroker.ErrInvalid)
+			return fmt.Errorf("node %q is named twice: %w", node, kb.ErrInvalid)
 		}
 		seen[node] = true
 	}
@@ -123,10 +123,10 @@ func validateNodes(nodes []string) error {
 
 func validateConnect(r *api.ConnectRequest) error {
 	if r.GetMessage() == nil {
-		return fmt.Errorf("agent's message is empty: %w", kernelbroker.ErrInvalid)
+		return fmt.Errorf("agent's message is empty: %w", kb.ErrInvalid)
 	}
 	if hello := r.GetHello(); hello != nil {
-		return kernelbroker.ValidateNodeName(hello.GetNode())
+		return kb.ValidateNodeName(hello.GetNode())
 	}
 	return nil
 }

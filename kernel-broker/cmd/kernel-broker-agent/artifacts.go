@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/boot"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/sealed"
@@ -122,7 +122,7 @@ func (a *artifacts) Sealed(ctx context.Context, text string, size uint64) (*os.F
 func blame(err error) error {
 	for _, own := range []error{
 		artifact.ErrInvalidDigest, artifact.ErrDigestMismatch, artifact.ErrTruncated, artifact.ErrTooLarge,
-		artifact.ErrNoResume, kernelbroker.ErrNotFound, kernelbroker.ErrFailedPrecondition,
+		artifact.ErrNoResume, kb.ErrNotFound, kb.ErrFailedPrecondition,
 	} {
 		if errors.Is(err, own) {
 			return fmt.Errorf("%w: %w", boot.ErrKernel, err)

@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/config"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
@@ -328,13 +328,13 @@ func token(n int) string { return fmt.Sprintf("%032x", n) }
 
 // stockWish is what a broker says of a node that runs stock and serves.
 func stockWish(start uint64) *api.Desired {
-	return &api.Desired{Attested: true, RunningProfile: kernelbroker.StockProfile, RunningVersion: 1, SlurmdAllowed: true, SlurmdStart: start}
+	return &api.Desired{Attested: true, RunningProfile: kb.StockProfile, RunningVersion: 1, SlurmdAllowed: true, SlurmdStart: start}
 }
 
 // switchWish asks a stock node for a kernel.
 func switchWish(k *api.KernelSpec, tokenNumber int) *api.Desired {
 	return &api.Desired{
-		Kernel: k, Token: token(tokenNumber), Attested: true, RunningProfile: kernelbroker.StockProfile, RunningVersion: 1, SlurmdStart: 1,
+		Kernel: k, Token: token(tokenNumber), Attested: true, RunningProfile: kb.StockProfile, RunningVersion: 1, SlurmdStart: 1,
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/local"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
@@ -108,7 +108,7 @@ func prepareWhenIdle(ctx context.Context, a *artifacts, status func() local.Node
 		}
 		s := status()
 		switch {
-		case s.Attested && s.Profile != kernelbroker.StockProfile:
+		case s.Attested && s.Profile != kb.StockProfile:
 			return
 		case !s.Attested || !s.SlurmdRunning || len(s.Jobs) > 0 || s.SwitchTo != "":
 			continue

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/boot"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/cmdline"
@@ -73,7 +73,7 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	kernels := &artifacts{cache: cache, limit: c.Cache.MaxBytes, fetch: stream.Fetch}
 	node, err = agent.New(agent.Parts{
 		Node: c.Node, Boot: proven, Link: stream, Loaded: tools.Loaded,
-		Inventory: func() (kernelbroker.Inventory, error) { return inventory.Read(c.Proc, c.Sys, c.Boot.ExtraDrivers) },
+		Inventory: func() (kb.Inventory, error) { return inventory.Read(c.Proc, c.Sys, c.Boot.ExtraDrivers) },
 		Booter: settling{keeper: keeper, limit: c.Profiling.Settle, Booter: &boot.Booter{
 			Artifacts: kernels, Tools: tools, Keep: cmdline.Keep(c.Boot.KeepArguments), Initrd: c.Boot.Initrd,
 			Proc: c.Proc, BadImage: kexec.ErrImage, Trust: newGuard(c.Trust, log), Refused: trust.ErrRefused,
@@ -133,7 +133,7 @@ func serve(ctx context.Context, node *agent.Agent, stream *link.Link, server *lo
 // keepSnapshot refuses what was cut short: the old catalog is the better one.
 func keepSnapshot(path, text string) error {
 	if !strings.HasPrefix(text, "kernel-broker-snapshot 1\n") || !strings.HasSuffix(text, "\nend\n") {
-		return fmt.Errorf("catalog snapshot of %d bytes is not whole: %w", len(text), kernelbroker.ErrInvalid)
+		return fmt.Errorf("catalog snapshot of %d bytes is not whole: %w", len(text), kb.ErrInvalid)
 	}
 	return atomicfile.Write(path, []byte(text), 0o644)
 }

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/callgraph"
@@ -28,7 +28,7 @@ import (
 const slurmGrace = 30 * time.Second
 
 // newKeeper has the collectors of this node behind it.
-func newKeeper(c config.Config, boot kernelbroker.Boot, broker runs.Broker, log *slog.Logger) *runs.Keeper {
+func newKeeper(c config.Config, boot kb.Boot, broker runs.Broker, log *slog.Logger) *runs.Keeper {
 	return runs.New(runs.Options{
 		Node: c.Node, Broker: broker, Dir: c.Profiling.Dir, Sockets: c.Profiling.Sockets, Cgroups: c.Profiling.Cgroups,
 		SlurmLimit: c.Slurmd.StartTimeout + slurmGrace, Log: log,
@@ -38,7 +38,7 @@ func newKeeper(c config.Config, boot kernelbroker.Boot, broker runs.Broker, log 
 }
 
 // runningKernel is what results say of the kernel that a job runs on.
-func runningKernel(boot kernelbroker.Boot) profiling.Kernel {
+func runningKernel(boot kb.Boot) profiling.Kernel {
 	k := profiling.Kernel{Release: boot.Release, BuildID: boot.BuildID}
 	if built := inventory.Symbols("/", boot.Release); built != nil {
 		k.Lacks = profiling.Lacking(func(symbol string) bool { return built[symbol] })

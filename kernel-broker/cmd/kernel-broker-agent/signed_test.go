@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 )
@@ -46,7 +46,7 @@ func (s signer) sign(k *api.KernelSpec, change func(*signing.Terms)) []byte {
 	if change != nil {
 		change(&terms)
 	}
-	envelope, err := signing.Sign(s.t.Context(), signing.ManifestOf(kernelbroker.Kernel{
+	envelope, err := signing.Sign(s.t.Context(), signing.ManifestOf(kb.Kernel{
 		Profile: k.Profile, Version: k.Version, ImageDigest: k.ImageDigest, ImageSize: k.ImageSize,
 		InitrdDigest: k.InitrdDigest, InitrdSize: k.InitrdSize, Arguments: k.Arguments, BuildID: k.BuildId,
 		Release: k.Release, Architecture: k.Architecture, Drivers: k.Drivers, MinMemoryMiB: k.MinMemoryMib,

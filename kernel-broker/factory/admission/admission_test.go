@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission/imagetest"
 )
 
@@ -64,7 +64,7 @@ func TestCheckHeader(t *testing.T) {
 		"short command":   {func(b []byte) []byte { little.PutUint32(b[atCmdlineSize:], 255); return b }, "command line of 255"},
 		"huge":            {func(b []byte) []byte { little.PutUint32(b[atInitSize:], 0xffffffff); return b }, "to unpack itself"},
 	} {
-		if _, err := CheckHeader(c.change(good(t))); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), c.words) {
+		if _, err := CheckHeader(c.change(good(t))); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s: error %v lacks %q", name, err, c.words)
 		}
 	}
@@ -134,7 +134,7 @@ func TestCheck(t *testing.T) {
 		"payload cut":          {Subject{Image: write(t, "b", good(t)[:len(good(t))-3])}, "truncated"},
 		"payload of nothing":   {Subject{Image: write(t, "b", imagetest.Around("6.1", []byte("rubbish")))}, "unknown compression"},
 	} {
-		if _, err := Check(t.Context(), c.subject); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), c.words) {
+		if _, err := Check(t.Context(), c.subject); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s: error %v lacks %q", name, err, c.words)
 		}
 	}
@@ -149,7 +149,7 @@ func TestEmbeddedConfigDamaged(t *testing.T) {
 		"no end": append([]byte("IKCFG_ST"), "abc"...), "no gzip": []byte("IKCFG_STabcIKCFG_ED"),
 		"endless": append(append([]byte("IKCFG_ST"), bomb.Bytes()...), "IKCFG_ED"...),
 	} {
-		if config, err := EmbeddedConfig(kernel); !errors.Is(err, kernelbroker.ErrInvalid) {
+		if config, err := EmbeddedConfig(kernel); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("%s: %v, %v", name, config, err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 )
 
@@ -52,7 +52,7 @@ func try(ctx context.Context, image string, f Finding, folder string, console io
 		filepath.Join(folder, "guest"))
 	var failure *vm.BootError
 	if errors.As(err, &failure) {
-		return nil, fmt.Errorf("boot test: it does not boot: %w: %w", err, kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("boot test: it does not boot: %w: %w", err, kb.ErrInvalid)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("boot test: %w", err)
@@ -71,7 +71,7 @@ func try(ctx context.Context, image string, f Finding, folder string, console io
 		err = fmt.Errorf("it boots and cannot load a kernel with kexec: %s", lastLine(result.Files))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("boot test: %w: %w", err, kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("boot test: %w: %w", err, kb.ErrInvalid)
 	}
 	return b, nil
 }

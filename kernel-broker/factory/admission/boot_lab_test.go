@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 func TestTry(t *testing.T) {
@@ -40,7 +40,7 @@ func TestTry(t *testing.T) {
 			t.Logf("%s, %s, configuration %s, %v: %s", b.Release, b.BuildID, f.Config, b.Took, strings.Join(b.Drivers, " "))
 			other := f
 			other.BuildID = strings.Repeat("ab", 20)
-			if _, err := Try(t.Context(), image, other, t.TempDir(), nil); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), "build id") {
+			if _, err := Try(t.Context(), image, other, t.TempDir(), nil); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), "build id") {
 				t.Errorf("another build id: %v", err)
 			}
 		})
@@ -56,7 +56,7 @@ func TestTryOfWhatDoesNotBoot(t *testing.T) {
 	}
 	clear(raw[20_000:60_000])
 	image := write(t, "bzImage", raw)
-	if _, err := try(t.Context(), image, Finding{}, t.TempDir(), nil, time.Minute); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), "does not boot") {
+	if _, err := try(t.Context(), image, Finding{}, t.TempDir(), nil, time.Minute); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), "does not boot") {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 )
 
@@ -56,11 +56,11 @@ func Check(ctx context.Context, s Subject) (Finding, error) {
 	}
 	image, kernel, err := build.OpenImage(ctx, data)
 	if err != nil {
-		return fail(fmt.Errorf("%w: %w", err, kernelbroker.ErrInvalid))
+		return fail(fmt.Errorf("%w: %w", err, kb.ErrInvalid))
 	}
 	f.Release, f.BuildID = image.Release, image.BuildID
 	if strings.Trim(f.BuildID, "0") == "" {
-		return fail(fmt.Errorf("build id %q proves nothing: %w", f.BuildID, kernelbroker.ErrInvalid))
+		return fail(fmt.Errorf("build id %q proves nothing: %w", f.BuildID, kb.ErrInvalid))
 	}
 	if f.Config, err = checkConfigs(kernel, s); err != nil {
 		return fail(err)
@@ -75,11 +75,11 @@ func checkConfigs(kernel []byte, s Subject) (from string, err error) {
 		return "", err
 	}
 	check := func(config build.Config) error {
-		return errors.Join(CheckConfig(config), kernelbroker.CheckHonoured(s.Arguments, config.Set))
+		return errors.Join(CheckConfig(config), kb.CheckHonoured(s.Arguments, config.Set))
 	}
 	if s.Config == "" {
 		if inside == nil {
-			return "", fmt.Errorf("it carries no configuration (CONFIG_IKCONFIG); give the file that it was built with (--config-file): %w", kernelbroker.ErrInvalid)
+			return "", fmt.Errorf("it carries no configuration (CONFIG_IKCONFIG); give the file that it was built with (--config-file): %w", kb.ErrInvalid)
 		}
 		return "inside", check(inside)
 	}
@@ -97,7 +97,7 @@ func checkConfigs(kernel []byte, s Subject) (from string, err error) {
 // inside it or, where it carries none, in the file at path. known is false where
 // neither can be had, or no argument needs any: nothing was checked then.
 func Honours(ctx context.Context, image, path string, arguments []string) (known bool, err error) {
-	if !slices.ContainsFunc(arguments, func(a string) bool { return kernelbroker.HonouredBy(a) != nil }) {
+	if !slices.ContainsFunc(arguments, func(a string) bool { return kb.HonouredBy(a) != nil }) {
 		return false, nil
 	}
 	data, err := os.ReadFile(image)
@@ -117,7 +117,7 @@ func Honours(ctx context.Context, image, path string, arguments []string) (known
 			return false, err
 		}
 	}
-	if err := kernelbroker.CheckHonoured(arguments, config.Set); err != nil {
+	if err := kb.CheckHonoured(arguments, config.Set); err != nil {
 		return true, fmt.Errorf("image %q: %w", image, err)
 	}
 	return true, nil

@@ -10,7 +10,7 @@ import (
 	"io"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 )
 
@@ -53,7 +53,7 @@ func CheckConfig(config build.Config) error {
 		}
 	}
 	if wrong != nil {
-		return fmt.Errorf("configuration: %w: %w", errors.Join(wrong...), kernelbroker.ErrInvalid)
+		return fmt.Errorf("configuration: %w: %w", errors.Join(wrong...), kb.ErrInvalid)
 	}
 	return nil
 }
@@ -73,18 +73,18 @@ func EmbeddedConfig(kernel []byte) (build.Config, error) {
 	}
 	packed, _, found := bytes.Cut(rest, configEnd)
 	if !found {
-		return nil, fmt.Errorf("configuration inside the kernel has no end: %w", kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("configuration inside the kernel has no end: %w", kb.ErrInvalid)
 	}
 	reader, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
-		return nil, fmt.Errorf("configuration inside the kernel: %w: %w", err, kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("configuration inside the kernel: %w: %w", err, kb.ErrInvalid)
 	}
 	text, err := io.ReadAll(io.LimitReader(reader, maxConfig+1))
 	if err == nil && len(text) > maxConfig {
 		err = fmt.Errorf("more than %d bytes", maxConfig)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("configuration inside the kernel: %w: %w", err, kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("configuration inside the kernel: %w: %w", err, kb.ErrInvalid)
 	}
 	return build.ParseConfig(string(text)), nil
 }
@@ -99,7 +99,7 @@ func sameConfig(said, inside build.Config) error {
 		}
 	}
 	if differ != nil {
-		return fmt.Errorf("the configuration given is not the one inside the kernel: %s: %w", strings.Join(differ, ", "), kernelbroker.ErrInvalid)
+		return fmt.Errorf("the configuration given is not the one inside the kernel: %s: %w", strings.Join(differ, ", "), kb.ErrInvalid)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 )
 
@@ -47,7 +47,7 @@ type Header struct {
 // what the agent could not use.
 func CheckHeader(image []byte) (Header, error) {
 	fail := func(format string, args ...any) (Header, error) {
-		return Header{}, fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), kernelbroker.ErrInvalid)
+		return Header{}, fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), kb.ErrInvalid)
 	}
 	little := binary.LittleEndian
 	if len(image) < headerEnd || little.Uint16(image[atBootFlag:]) != bootFlag || string(image[atMagic:atMagic+4]) != "HdrS" {

@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
@@ -32,9 +32,9 @@ func Take(from, to string, limit int64) (err error) {
 	case err != nil:
 		return fmt.Errorf("copy of %s: %w", from, err)
 	case size > limit:
-		return fmt.Errorf("%s has more than %d bytes: %w", from, limit, kernelbroker.ErrInvalid)
+		return fmt.Errorf("%s has more than %d bytes: %w", from, limit, kb.ErrInvalid)
 	case size == 0:
-		return fmt.Errorf("%s has 0 bytes: %w", from, kernelbroker.ErrInvalid)
+		return fmt.Errorf("%s has 0 bytes: %w", from, kb.ErrInvalid)
 	}
 	return nil
 }

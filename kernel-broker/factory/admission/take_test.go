@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 func TestTake(t *testing.T) {
@@ -46,7 +46,7 @@ func TestTake(t *testing.T) {
 		source: "more than 19 bytes", write(t, "e", nil): "0 bytes", fifo: "no regular file", dir: "no regular file",
 		"/dev/zero": "no regular file", "/proc/self/status": "more than 19 bytes", // whose size is said to be 0
 	} {
-		if err := Take(from, filepath.Join(t.TempDir(), "to"), 19); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), words) {
+		if err := Take(from, filepath.Join(t.TempDir(), "to"), 19); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: error %v lacks %q", from, err, words)
 		}
 	}

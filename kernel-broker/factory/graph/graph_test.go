@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
 )
 
@@ -369,7 +369,7 @@ func TestUnknownNames(t *testing.T) {
 	if _, _, err := w.run(w.graph(w.step("a", "a")), "b"); err == nil || !strings.Contains(err.Error(), `no step "b", there are a`) {
 		t.Errorf("an unknown target: %v", err)
 	}
-	if _, err := w.store.Status("other", ""); !errors.Is(err, kernelbroker.ErrNotFound) {
+	if _, err := w.store.Status("other", ""); !errors.Is(err, kb.ErrNotFound) {
 		t.Errorf("no run: %v", err)
 	}
 	if _, err := w.runner().Run(t.Context(), "../x", w.graph(w.step("a", "a"))); err == nil {

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
 )
 
@@ -82,7 +82,7 @@ func (s Store) Status(name, id string) (Status, error) {
 			return Status{}, fmt.Errorf("runs of %q: %w", name, err)
 		}
 		if len(ids) == 0 {
-			return Status{}, fmt.Errorf("%q was never built here (%s): %w", name, s.Dir, kernelbroker.ErrNotFound)
+			return Status{}, fmt.Errorf("%q was never built here (%s): %w", name, s.Dir, kb.ErrNotFound)
 		}
 		id = ids[0]
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
@@ -155,16 +155,16 @@ func (c Candidates) Put(candidate Candidate) error {
 
 // Get reads a candidate.
 func (c Candidates) Get(name, id string) (Candidate, error) {
-	if err := kernelbroker.ValidateProfileName(name); err != nil {
+	if err := kb.ValidateProfileName(name); err != nil {
 		return Candidate{}, err
 	}
 	if !candidateID.MatchString(id) {
-		return Candidate{}, fmt.Errorf("candidate %q: an id has 12 hex digits: %w", id, kernelbroker.ErrInvalid)
+		return Candidate{}, fmt.Errorf("candidate %q: an id has 12 hex digits: %w", id, kb.ErrInvalid)
 	}
 	var candidate Candidate
 	err := readJSON(filepath.Join(c.Dir, name, id+".json"), &candidate)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = kernelbroker.ErrNotFound
+		err = kb.ErrNotFound
 	}
 	if err != nil {
 		return Candidate{}, fmt.Errorf("candidate %q of %q: %w", id, name, err)
@@ -176,7 +176,7 @@ func (c Candidates) Get(name, id string) (Candidate, error) {
 func (c Candidates) List(name string) ([]Candidate, error) {
 	pattern := "*"
 	if name != "" {
-		if err := kernelbroker.ValidateProfileName(name); err != nil {
+		if err := kb.ValidateProfileName(name); err != nil {
 			return nil, err
 		}
 		pattern = name

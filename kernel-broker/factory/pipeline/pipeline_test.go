@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
@@ -151,8 +151,8 @@ func TestPublication(t *testing.T) {
 	if err != nil || candidate.Published != "" || !candidate.Benefit() {
 		t.Fatalf("never: %+v, %v", candidate, err)
 	}
-	w.pipe.Publisher, w.refuse = w.fake, kernelbroker.ErrFailedPrecondition
-	if _, worked, err := w.build(); !errors.Is(err, kernelbroker.ErrFailedPrecondition) || worked != "" || !strings.HasPrefix(err.Error(), `step "publish": publication: `) {
+	w.pipe.Publisher, w.refuse = w.fake, kb.ErrFailedPrecondition
+	if _, worked, err := w.build(); !errors.Is(err, kb.ErrFailedPrecondition) || worked != "" || !strings.HasPrefix(err.Error(), `step "publish": publication: `) {
 		t.Errorf("refused: worked on %q, %v", worked, err)
 	}
 	w.refuse = nil
@@ -163,7 +163,7 @@ func TestPublication(t *testing.T) {
 	if err != nil || got.Published != "fake@1" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for id, want := range map[string]error{"000000000000": kernelbroker.ErrNotFound, "../../x": kernelbroker.ErrInvalid} {
+	for id, want := range map[string]error{"000000000000": kb.ErrNotFound, "../../x": kb.ErrInvalid} {
 		if _, err := w.pipe.Candidates.Get("fake", id); !errors.Is(err, want) {
 			t.Errorf("candidate %q: %v", id, err)
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // FuzzParse is the site's word on mitigations: no text may say "any" by mistake,
@@ -21,7 +21,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, argument string) {
 		s, err := Parse("factory.yaml", text)
 		if err != nil {
-			if !errors.Is(err, kernelbroker.ErrInvalid) || !strings.HasPrefix(err.Error(), "factory.yaml:") {
+			if !errors.Is(err, kb.ErrInvalid) || !strings.HasPrefix(err.Error(), "factory.yaml:") {
 				t.Errorf("%v does not name the file, or is not called invalid", err)
 			}
 			return
@@ -38,7 +38,7 @@ func FuzzParse(f *testing.F) {
 		}
 		// What is refused is refused beside others too, and named.
 		if err := s.Allow([]string{argument}); err != nil {
-			if !errors.Is(err, kernelbroker.ErrFailedPrecondition) || !strings.Contains(err.Error(), argument) || s.Allow([]string{"quiet", argument}) == nil {
+			if !errors.Is(err, kb.ErrFailedPrecondition) || !strings.Contains(err.Error(), argument) || s.Allow([]string{"quiet", argument}) == nil {
 				t.Errorf("%q: %v", argument, err)
 			}
 		}

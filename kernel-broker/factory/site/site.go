@@ -16,7 +16,7 @@ import (
 	"slices"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
@@ -63,11 +63,11 @@ func Load(path string) (Site, error) {
 func Parse(name string, text []byte) (Site, error) {
 	s := Default()
 	if err := strictyaml.Decode(name, text, &s); err != nil {
-		return Site{}, fmt.Errorf("%w: %w", err, kernelbroker.ErrInvalid)
+		return Site{}, fmt.Errorf("%w: %w", err, kb.ErrInvalid)
 	}
 	if s.Mitigations != Stock && s.Mitigations != Any {
 		return Site{}, fmt.Errorf("%s: line %d: mitigations %q is neither %s nor %s: %w",
-			name, strictyaml.LineOf(text, "mitigations"), s.Mitigations, Stock, Any, kernelbroker.ErrInvalid)
+			name, strictyaml.LineOf(text, "mitigations"), s.Mitigations, Stock, Any, kb.ErrInvalid)
 	}
 	return s, nil
 }
@@ -106,5 +106,5 @@ func (s Site) Allow(list []string) error {
 		return nil
 	}
 	return fmt.Errorf("%s: profiles keep the stock kernel's mitigations, unless %s says \"mitigations: any\": %w",
-		strings.Join(weaker, " "), DefaultPath, kernelbroker.ErrFailedPrecondition)
+		strings.Join(weaker, " "), DefaultPath, kb.ErrFailedPrecondition)
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 func TestLoad(t *testing.T) {
@@ -36,7 +36,7 @@ func TestLoad(t *testing.T) {
 		"mitigation: any":          `x.yaml: line 1: unknown key "mitigation"`,
 		"mitigations: [any]":       "x.yaml: line 1: cannot unmarshal",
 	} {
-		if _, err := Parse("x.yaml", []byte(text)); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), words) {
+		if _, err := Parse("x.yaml", []byte(text)); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), words) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -49,7 +49,7 @@ func TestAllow(t *testing.T) {
 		"spec-store-bypass-disable=prctl": false, "tsx_async_abort=off": false, "retbleed=off": false, "spectre_v2=retpoline,generic": false,
 	} {
 		err := Default().Allow([]string{"quiet", argument})
-		if allowed != (err == nil) || err != nil && (!errors.Is(err, kernelbroker.ErrFailedPrecondition) || !strings.HasPrefix(err.Error(), argument+": ")) {
+		if allowed != (err == nil) || err != nil && (!errors.Is(err, kb.ErrFailedPrecondition) || !strings.HasPrefix(err.Error(), argument+": ")) {
 			t.Errorf("%s: %v", argument, err)
 		}
 		if err := (Site{Mitigations: Any}).Allow([]string{argument}); err != nil {

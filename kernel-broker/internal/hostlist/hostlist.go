@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 // Expand returns the names of a list in its order, each once.
 func Expand(list string) ([]string, error) {
 	if list == "" || len(list) > maxLength {
-		return nil, fmt.Errorf("host list has %d characters: %w", len(list), kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("host list has %d characters: %w", len(list), kb.ErrInvalid)
 	}
 	var names []string
 	seen := map[string]bool{}
@@ -77,7 +77,7 @@ func expandItem(item string, room int) ([]string, error) {
 	for groups := 0; ; groups++ {
 		plain, rest, bracket := strings.Cut(item, "[")
 		if strings.Contains(plain, "]") {
-			return nil, fmt.Errorf("%q has a ] without a [: %w", item, kernelbroker.ErrInvalid)
+			return nil, fmt.Errorf("%q has a ] without a [: %w", item, kb.ErrInvalid)
 		}
 		for i := range names {
 			names[i] += plain
@@ -86,11 +86,11 @@ func expandItem(item string, room int) ([]string, error) {
 			break
 		}
 		if groups == maxGroups {
-			return nil, fmt.Errorf("%q has more than %d brackets: %w", item, maxGroups, kernelbroker.ErrInvalid)
+			return nil, fmt.Errorf("%q has more than %d brackets: %w", item, maxGroups, kb.ErrInvalid)
 		}
 		inner, after, closed := strings.Cut(rest, "]")
 		if !closed {
-			return nil, fmt.Errorf("%q has a [ without a ]: %w", item, kernelbroker.ErrInvalid)
+			return nil, fmt.Errorf("%q has a [ without a ]: %w", item, kb.ErrInvalid)
 		}
 		numbers, err := expandNumbers(inner, room/len(names))
 		if err != nil {
@@ -103,7 +103,7 @@ func expandItem(item string, room int) ([]string, error) {
 		return nil, tooMany()
 	}
 	for _, name := range names {
-		if err := kernelbroker.ValidateNodeName(name); err != nil {
+		if err := kb.ValidateNodeName(name); err != nil {
 			return nil, err
 		}
 	}
@@ -137,7 +137,7 @@ func expandNumbers(text string, room int) ([]string, error) {
 			return nil, err
 		}
 		if high < low {
-			return nil, fmt.Errorf("range %q falls: %w", part, kernelbroker.ErrInvalid)
+			return nil, fmt.Errorf("range %q falls: %w", part, kb.ErrInvalid)
 		}
 		if high-low >= room-len(numbers) {
 			return nil, tooMany()
@@ -156,13 +156,13 @@ func number(text string) (int, error) {
 		bad = bad || text[i] < '0' || text[i] > '9'
 	}
 	if bad {
-		return 0, fmt.Errorf("%q is not a number of up to %d digits: %w", abridge(text), maxDigits, kernelbroker.ErrInvalid)
+		return 0, fmt.Errorf("%q is not a number of up to %d digits: %w", abridge(text), maxDigits, kb.ErrInvalid)
 	}
 	return strconv.Atoi(text)
 }
 
 func tooMany() error {
-	return fmt.Errorf("more than %d names: %w", MaxNames, kernelbroker.ErrInvalid)
+	return fmt.Errorf("more than %d names: %w", MaxNames, kb.ErrInvalid)
 }
 
 func abridge(text string) string {

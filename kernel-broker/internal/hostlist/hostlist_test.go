@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 var samples = map[string]string{
@@ -83,7 +83,7 @@ func TestExpandRefuses(t *testing.T) {
 		"(null)", "n 1", "n;reboot", "-n", "n[[1]]", "a[1]b[1]c[1]", "n[1-99999999999]", "n[0-65536]", "a[1-300]b[1-300]",
 		"n[1-65536],m", strings.Repeat("n", 65), strings.Repeat("n1,", 50000) + "n1",
 	} {
-		if names, err := Expand(list); !errors.Is(err, kernelbroker.ErrInvalid) {
+		if names, err := Expand(list); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("Expand(%.40q) = %d names, %v", list, len(names), err)
 		}
 	}
@@ -108,7 +108,7 @@ func FuzzExpand(f *testing.F) {
 		}
 		seen := map[string]bool{}
 		for _, name := range names {
-			if err := kernelbroker.ValidateNodeName(name); err != nil || seen[name] {
+			if err := kb.ValidateNodeName(name); err != nil || seen[name] {
 				t.Fatalf("name %q: %v", name, err)
 			}
 			seen[name] = true

@@ -12,7 +12,7 @@ import (
 	"os"
 	"syscall"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // Open opens a file for reading, and says what it found: it, not its name, is
@@ -24,7 +24,7 @@ func Open(path string) (*os.File, os.FileInfo, error) {
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file: %w", path, kernelbroker.ErrInvalid)
+		err = fmt.Errorf("%s is no regular file: %w", path, kb.ErrInvalid)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, file.Close())
@@ -47,7 +47,7 @@ func Read(path string, most int64, allowed func(os.FileInfo) error) ([]byte, err
 	}
 	text, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("%s has more than %d bytes: %w", path, most, kernelbroker.ErrInvalid)
+		err = fmt.Errorf("%s has more than %d bytes: %w", path, most, kb.ErrInvalid)
 	}
 	if err != nil {
 		return nil, err

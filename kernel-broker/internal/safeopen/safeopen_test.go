@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 func TestRead(t *testing.T) {
@@ -32,10 +32,10 @@ func TestRead(t *testing.T) {
 	}{
 		{file, 5, nil},
 		{link, 5, nil},
-		{file, 4, kernelbroker.ErrInvalid},
-		{pipe, 5, kernelbroker.ErrInvalid},
-		{dir, 5, kernelbroker.ErrInvalid},
-		{"/dev/zero", 5, kernelbroker.ErrInvalid},
+		{file, 4, kb.ErrInvalid},
+		{pipe, 5, kb.ErrInvalid},
+		{dir, 5, kb.ErrInvalid},
+		{"/dev/zero", 5, kb.ErrInvalid},
 		{filepath.Join(dir, "none"), 5, fs.ErrNotExist},
 	} {
 		text, err := Read(c.path, c.most, nil)
@@ -52,11 +52,11 @@ func TestReadWhatIsNotAllowed(t *testing.T) {
 	}
 	private := func(info os.FileInfo) error {
 		if info.Mode().Perm()&0o077 != 0 {
-			return kernelbroker.ErrFailedPrecondition
+			return kb.ErrFailedPrecondition
 		}
 		return nil
 	}
-	if _, err := Read(file, 5, private); !errors.Is(err, kernelbroker.ErrFailedPrecondition) {
+	if _, err := Read(file, 5, private); !errors.Is(err, kb.ErrFailedPrecondition) {
 		t.Errorf("0640: %v", err)
 	}
 	if err := os.Chmod(file, 0o600); err != nil {

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket"
 )
 
@@ -85,7 +85,7 @@ func (s *Server) admit(conn *net.UnixConn) (free func(), err error) {
 		return nil, err
 	}
 	if !mayRead(uid, s.owner) {
-		return nil, fmt.Errorf("user %d: figures of a job are its owner's: %w", uid, kernelbroker.ErrDenied)
+		return nil, fmt.Errorf("user %d: figures of a job are its owner's: %w", uid, kb.ErrDenied)
 	}
 	free, _, err = s.places.Take(uid)
 	return free, err

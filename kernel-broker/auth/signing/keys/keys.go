@@ -24,7 +24,7 @@ import (
 
 	"github.com/youmark/pkcs8"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
@@ -54,7 +54,7 @@ func Open(ctx context.Context, name string, ask Ask) (crypto.Signer, error) {
 // private refuses a file that others may read or change.
 func private(info os.FileInfo) error {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return fmt.Errorf("others than its owner may use it (mode %04o); chmod 600: %w", mode, kernelbroker.ErrFailedPrecondition)
+		return fmt.Errorf("others than its owner may use it (mode %04o); chmod 600: %w", mode, kb.ErrFailedPrecondition)
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func private(info os.FileInfo) error {
 func Parse(text []byte, passphrase func() ([]byte, error)) (crypto.Signer, error) {
 	block, rest := pem.Decode(bytes.TrimSpace(text))
 	if block == nil || len(bytes.TrimSpace(rest)) > 0 {
-		return nil, fmt.Errorf("not one PEM block: %w", kernelbroker.ErrInvalid)
+		return nil, fmt.Errorf("not one PEM block: %w", kb.ErrInvalid)
 	}
 	var private any
 	var err error
@@ -77,7 +77,7 @@ func Parse(text []byte, passphrase func() ([]byte, error)) (crypto.Signer, error
 			private, err = pkcs8.ParsePKCS8PrivateKey(block.Bytes, secret)
 		}
 	default:
-		err = fmt.Errorf("PEM block %q, known is PKCS#8 (openssl genpkey, or openssl pkcs8 -topk8): %w", block.Type, kernelbroker.ErrInvalid)
+		err = fmt.Errorf("PEM block %q, known is PKCS#8 (openssl genpkey, or openssl pkcs8 -topk8): %w", block.Type, kb.ErrInvalid)
 	}
 	if err != nil {
 		return nil, err

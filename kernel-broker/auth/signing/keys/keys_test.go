@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 )
 
@@ -43,7 +43,7 @@ func signs(t *testing.T, name string, ask Ask) error {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	k := kernelbroker.Kernel{Profile: "p", Version: 1, ImageDigest: "sha256:" + strings.Repeat("1", 64),
+	k := kb.Kernel{Profile: "p", Version: 1, ImageDigest: "sha256:" + strings.Repeat("1", 64),
 		BuildID: strings.Repeat("ab", 20), Release: "6.1", Architecture: "x86_64"}
 	envelope, err := signing.Sign(t.Context(), signing.ManifestOf(k, signing.Terms{Cluster: "a", Made: now, Expires: now.Add(time.Hour)}), by)
 	if err != nil {
@@ -171,7 +171,7 @@ func TestTokenURI(t *testing.T) {
 		"pkcs11:token=a;id=%zz?module-path=/x":                           `"id"`,
 		"pkcs11:token=a;id=%01?module-path=/x&pin-source=file:../secret": "pin-source",
 	} {
-		if _, err := Open(context.Background(), uri, nobody); !errors.Is(err, kernelbroker.ErrInvalid) || !strings.Contains(err.Error(), word) {
+		if _, err := Open(context.Background(), uri, nobody); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: error %v lacks %q", uri, err, word)
 		}
 	}

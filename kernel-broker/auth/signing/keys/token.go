@@ -20,7 +20,7 @@ import (
 	"strings"
 	"time"
 
-	kernelbroker "github.com/kernelbroker/kernelbroker/kernel-broker"
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
@@ -78,7 +78,7 @@ func parseTokenURI(uri string) (*token, string, error) {
 		name, escaped, _ := strings.Cut(part, "=")
 		value, err := url.PathUnescape(escaped)
 		if err != nil || values[name] != "" || !slices.Contains([]string{"token", "id", "module-path", "pin-source"}, name) {
-			return nil, "", fmt.Errorf("attribute %q; known are token and id, and after a ? module-path and pin-source: %w", name, kernelbroker.ErrInvalid)
+			return nil, "", fmt.Errorf("attribute %q; known are token and id, and after a ? module-path and pin-source: %w", name, kb.ErrInvalid)
 		}
 		values[name] = value
 	}
@@ -86,11 +86,11 @@ func parseTokenURI(uri string) (*token, string, error) {
 	pin := strings.TrimPrefix(values["pin-source"], "file:")
 	switch {
 	case t.name == "" || t.id == "":
-		return nil, "", fmt.Errorf("token and id (as %%01) are needed: %w", kernelbroker.ErrInvalid)
+		return nil, "", fmt.Errorf("token and id (as %%01) are needed: %w", kb.ErrInvalid)
 	case !filepath.IsAbs(t.module):
-		return nil, "", fmt.Errorf("module-path %q is not an absolute path: %w", t.module, kernelbroker.ErrInvalid)
+		return nil, "", fmt.Errorf("module-path %q is not an absolute path: %w", t.module, kb.ErrInvalid)
 	case pin != "" && !filepath.IsAbs(pin):
-		return nil, "", fmt.Errorf("pin-source %q is not an absolute path: %w", pin, kernelbroker.ErrInvalid)
+		return nil, "", fmt.Errorf("pin-source %q is not an absolute path: %w", pin, kb.ErrInvalid)
 	}
 	return t, pin, nil
 }
