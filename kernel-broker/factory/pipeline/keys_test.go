@@ -3,13 +3,16 @@
 package pipeline
 
 import (
+	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 )
 
@@ -38,8 +41,78 @@ func TestKeysStay(t *testing.T) {
 		}
 	}
 	slices.Sort(lines)
-	got := strings.Join(lines, "")
-	path := filepath.Join("testdata", "keys.txt")
+	checkGolden(t, "keys.txt", strings.Join(lines, ""))
+}
+
+// The keys of the catalog's own recipes, with a compiler, a source and a bench
+// that are always the same: what a site has built of them stays built. A recipe
+// or a fragment that changes changes its line and no other.
+func TestCatalogKeysStay(t *testing.T) {
+	const catalog = "../../../catalog"
+	tools := t.TempDir()
+	for _, tool := range []string{"gcc-12", "clang-19", "ld", "ld.lld-19", "pahole"} {
+		script := "#!/bin/sh\necho " + tool + " 1.0\n"
+		if err := os.WriteFile(filepath.Join(tools, tool), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", tools)
+	find := func(_ context.Context, name string) (build.SourcePackage, error) {
+		return build.SourcePackage{Name: name, Version: "6.1.1-1"}, nil
+	}
+	builder := &build.Builder{Catalog: catalog, Cache: build.Cache{Dir: t.TempDir()}, Jobs: 2, FindSource: find}
+	recipes, err := filepath.Glob(filepath.Join(catalog, "kernels", "*.yaml"))
+	if err != nil || len(recipes) == 0 {
+		t.Fatalf("%d recipes, %v", len(recipes), err)
+	}
+	var got strings.Builder
+	for _, recipe := range recipes {
+		name := strings.TrimSuffix(filepath.Base(recipe), ".yaml")
+		plan, err := builder.Plan(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := newFake()
+		p := Pipeline{Recipe: plan.Recipe, Kernels: fixedStock{Factory{Builder: builder, Plan: plan}}, Jobs: 2}
+		if plan.Recipe.Workload != "" {
+			p.Bench = f
+		}
+		if plan.Recipe.Slimming != "" {
+			p.Slimmer = slimmer{f}
+		}
+		fmt.Fprintf(&got, "%s %s %s\n", name, plan.Key, stepsDigest(t, &p))
+	}
+	checkGolden(t, "catalog-keys.txt", got.String())
+}
+
+// fixedStock has one version of the distribution's kernel.
+type fixedStock struct{ Factory }
+
+func (fixedStock) StockInputs(context.Context) (Inputs, error) { return Inputs{"package": "1"}, nil }
+
+// stepsDigest is of all that the keys of a kernel's steps are made of.
+func stepsDigest(t *testing.T, p *Pipeline) string {
+	t.Helper()
+	g, err := p.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := map[string]any{}
+	for _, name := range g.Names() {
+		if step, _ := g.Step(name); !step.Effect && name != StepReport && name != StepVerdict {
+			steps[name] = []any{step.Kind, step.Inputs, step.Needs}
+		}
+	}
+	digest, err := graph.ValueDigest(steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest
+}
+
+func checkGolden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -47,6 +120,6 @@ func TestKeysStay(t *testing.T) {
 	}
 	want, err := os.ReadFile(path)
 	if err != nil || got != string(want) {
-		t.Errorf("keys of steps, %v; were\n%sand are\n%s", err, want, got)
+		t.Errorf("%s, %v; was\n%sand is\n%s", name, err, want, got)
 	}
 }
