@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
@@ -109,7 +111,7 @@ func TestSlimmingByRealRuns(t *testing.T) {
 	if fragment := made.file("slim", "slim.config"); !bytes.Contains(fragment, []byte("# CONFIG_FHANDLE is not set")) {
 		t.Errorf("the fragment is\n%s", fragment)
 	}
-	config, err := build.ReadConfig(filepath.Join(made.Kernel, build.ConfigFile))
+	config, err := kconfig.ReadConfig(filepath.Join(made.Kernel, build.ConfigFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
@@ -42,7 +44,7 @@ func TestWhatAJobUsedStays(t *testing.T) {
 	if i < 0 || outcome.Stayed[i].Reason != "fs/fhandle.o was used by a job, run 3: system call name_to_handle_at" {
 		t.Errorf("what stayed: %+v", outcome.Stayed)
 	}
-	config, err := build.ReadConfig(filepath.Join(p.step("tiny", "config").Dir, build.ConfigFile))
+	config, err := kconfig.ReadConfig(filepath.Join(p.step("tiny", "config").Dir, build.ConfigFile))
 	if err != nil || config["FHANDLE"] != "y" {
 		t.Errorf("FHANDLE is %q, %v", config["FHANDLE"], err)
 	}
@@ -120,11 +122,11 @@ func TestTracesOnTheCatalogsKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := build.ReadConfig(filepath.Join(dir["traced"], build.ConfigFile))
+	config, err := kconfig.ReadConfig(filepath.Join(dir["traced"], build.ConfigFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := slim.Files{Tree: source.Tree, Config: slim.Config(config), LinkMap: filepath.Join(dir["traced"], build.LinkMapFile),
+	files := slim.Files{Tree: source.Tree, Config: kconfig.Config(config), LinkMap: filepath.Join(dir["traced"], build.LinkMapFile),
 		Trace: filepath.Join(dir["trace"], "run.trace"), RegionTrace: filepath.Join(dir["trace"], "work.trace"), Keep: top + "/catalog/keep", KeepToo: plan.Recipe.Keep, Warmest: slim.Warm}
 	for _, option := range plan.Merged.Options {
 		files.Asked = append(files.Asked, option.Symbol)

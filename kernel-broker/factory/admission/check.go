@@ -14,6 +14,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // Subject is what somebody brings, in files that nobody changes meanwhile: see
@@ -74,8 +75,8 @@ func checkConfigs(kernel []byte, s Subject) (from string, err error) {
 	if err != nil {
 		return "", err
 	}
-	check := func(config build.Config) error {
-		return errors.Join(CheckConfig(config), kb.CheckHonoured(s.Arguments, config.Set))
+	check := func(config kconfig.Config) error {
+		return errors.Join(CheckConfig(config), kb.CheckHonoured(s.Arguments, config.On))
 	}
 	if s.Config == "" {
 		if inside == nil {
@@ -83,7 +84,7 @@ func checkConfigs(kernel []byte, s Subject) (from string, err error) {
 		}
 		return "inside", check(inside)
 	}
-	said, err := build.ReadConfig(s.Config)
+	said, err := kconfig.ReadConfig(s.Config)
 	if err != nil {
 		return "", err
 	}
@@ -104,20 +105,20 @@ func Honours(ctx context.Context, image, path string, arguments []string) (known
 	if err != nil {
 		return false, err
 	}
-	var config build.Config
+	var config kconfig.Config
 	if _, kernel, err := build.OpenImage(ctx, data); err == nil {
 		if config, err = EmbeddedConfig(kernel); err != nil {
 			return false, fmt.Errorf("image %q: %w", image, err)
 		}
 	}
 	if config == nil {
-		if config, err = build.ReadConfig(path); errors.Is(err, fs.ErrNotExist) {
+		if config, err = kconfig.ReadConfig(path); errors.Is(err, fs.ErrNotExist) {
 			return false, nil
 		} else if err != nil {
 			return false, err
 		}
 	}
-	if err := kb.CheckHonoured(arguments, config.Set); err != nil {
+	if err := kb.CheckHonoured(arguments, config.On); err != nil {
 		return true, fmt.Errorf("image %q: %w", image, err)
 	}
 	return true, nil

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // needed is what a kernel must have built in, with what goes wrong without it.
@@ -40,7 +40,7 @@ var forbidden = []struct{ symbol, why string }{
 
 // CheckConfig refuses a configuration that lacks what the agent needs; it names
 // everything at once.
-func CheckConfig(config build.Config) error {
+func CheckConfig(config kconfig.Config) error {
 	var wrong []error
 	for _, n := range needed {
 		if config[n.symbol] != "y" {
@@ -66,7 +66,7 @@ const maxConfig = 4 << 20
 
 // EmbeddedConfig finds the configuration inside an unpacked kernel; nil when it
 // carries none.
-func EmbeddedConfig(kernel []byte) (build.Config, error) {
+func EmbeddedConfig(kernel []byte) (kconfig.Config, error) {
 	_, rest, found := bytes.Cut(kernel, configBegin)
 	if !found {
 		return nil, nil
@@ -86,12 +86,12 @@ func EmbeddedConfig(kernel []byte) (build.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuration inside the kernel: %w: %w", err, kb.ErrInvalid)
 	}
-	return build.ParseConfig(string(text)), nil
+	return kconfig.ParseConfig(string(text)), nil
 }
 
 // sameConfig compares what somebody says of a kernel with what it says itself,
 // where both speak of a symbol that matters here.
-func sameConfig(said, inside build.Config) error {
+func sameConfig(said, inside kconfig.Config) error {
 	var differ []string
 	for _, n := range needed {
 		if said[n.symbol] != inside[n.symbol] {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 func TestBuild(t *testing.T) {
@@ -42,7 +44,7 @@ func TestBuild(t *testing.T) {
 	if want := []string{"ext4"}; !slices.Equal(manifest.Filesystems.BuiltIn, want) {
 		t.Errorf("file systems %v, want %v", manifest.Filesystems.BuiltIn, want)
 	}
-	config, err := ReadConfig(filepath.Join(out, ConfigFile))
+	config, err := kconfig.ReadConfig(filepath.Join(out, ConfigFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +175,7 @@ func TestBuildStopsWhenAnOptionIsLost(t *testing.T) {
 	f.recipe("base", "more")
 	f.fragment("more", "# Reason.\nCONFIG_DROPPED=y\n")
 	_, err := f.builder().Build(t.Context(), "fake", filepath.Join(f.dir, "out"))
-	var lost *LostError
+	var lost *kconfig.LostError
 	if !errors.As(err, &lost) || len(lost.Lost) != 1 {
 		t.Fatalf("error is %v", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // tinyParts make up tinyconfig: everything off but what these files name.
@@ -18,10 +20,10 @@ var tinyParts = []string{
 }
 
 // baseConfig reads what the tree's tinyconfig sets.
-func baseConfig(tree string) (Config, error) {
-	base := Config{}
+func baseConfig(tree string) (kconfig.Config, error) {
+	base := kconfig.Config{}
 	for _, part := range tinyParts {
-		config, err := ReadConfig(filepath.Join(tree, part))
+		config, err := kconfig.ReadConfig(filepath.Join(tree, part))
 		if err != nil {
 			return nil, fmt.Errorf("base %q: %w", BaseTinyconfig, err)
 		}
@@ -40,7 +42,7 @@ func baseConfig(tree string) (Config, error) {
 //
 // Options that slimming turned off take others with them. Those may be lost,
 // and are returned; what slimming itself asked for must be there.
-func (b *Builder) configure(ctx context.Context, at site, asked Merged, slim *Overlay) ([]Lost, error) {
+func (b *Builder) configure(ctx context.Context, at site, asked kconfig.Merged, slim *kconfig.Fragment) ([]kconfig.Lost, error) {
 	base, err := baseConfig(at.tree)
 	if err != nil {
 		return nil, err
@@ -55,43 +57,21 @@ func (b *Builder) configure(ctx context.Context, at site, asked Merged, slim *Ov
 	if err := b.quietMake(ctx, at, "olddefconfig"); err != nil {
 		return nil, err
 	}
-	got, err := ReadConfig(filepath.Join(at.obj, ".config"))
+	got, err := kconfig.ReadConfig(filepath.Join(at.obj, ".config"))
 	if err != nil {
 		return nil, err
 	}
-	if CheckSurvival(asked, got, nil) == nil {
+	if kconfig.CheckSurvival(asked, got, nil) == nil {
 		return nil, nil
 	}
-	definitions, err := ReadKconfig(at.tree)
+	definitions, err := kconfig.Read(os.DirFS(at.tree))
 	if err != nil {
 		return nil, err
 	}
-	err = CheckSurvival(asked, got, definitions)
-	var lost *LostError
+	err = kconfig.CheckSurvival(asked, got, definitions)
+	var lost *kconfig.LostError
 	if slim == nil || !errors.As(err, &lost) {
 		return nil, err
 	}
-	return lost.apartFrom(*slim)
-}
-
-// apartFrom parts what an overlay asked for, whose loss is an error, from what
-// it took with it: options that are gone altogether, and that some file of the
-// source does define.
-func (e *LostError) apartFrom(slim Overlay) ([]Lost, error) {
-	own := map[string]bool{}
-	for _, option := range slim.Options {
-		own[option.Symbol] = true
-	}
-	var taken, wrong []Lost
-	for _, lost := range e.Lost {
-		if own[lost.Option.Symbol] || lost.Unknown || lost.Now != "" && lost.Now != notSet {
-			wrong = append(wrong, lost)
-		} else {
-			taken = append(taken, lost)
-		}
-	}
-	if len(wrong) > 0 {
-		return nil, &LostError{Lost: wrong}
-	}
-	return taken, nil
+	return lost.Besides(*slim)
 }

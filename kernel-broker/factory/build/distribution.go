@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // Names of the distribution's kernel.
@@ -130,7 +132,7 @@ func collectPackage(ctx context.Context, source Source, root, dir string) error 
 	if err := tree.copyNeeded(ctx, filepath.Join(dir, modulesFolder)); err != nil {
 		return err
 	}
-	config, err := ReadConfig(filepath.Join(dir, ConfigFile))
+	config, err := kconfig.ReadConfig(filepath.Join(dir, ConfigFile))
 	if err != nil {
 		return err
 	}

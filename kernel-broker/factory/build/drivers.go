@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // driverFolders hold what decides whether a kernel can run a node: disks and
@@ -98,10 +100,10 @@ var alwaysBuiltIn = map[string]string{
 }
 
 // filesystems joins the names found with those that the configuration brings.
-func filesystems(names []string, config Config) []string {
+func filesystems(names []string, config kconfig.Config) []string {
 	all := slices.Clone(names)
 	for name, symbol := range alwaysBuiltIn {
-		if config.on(symbol) {
+		if config.On(symbol) {
 			all = append(all, name)
 		}
 	}

@@ -111,6 +111,7 @@ func (f *fakeFactory) makeTarball(image []byte) {
 	for _, part := range tinyParts {
 		write(f.t, filepath.Join(tree, part), "CONFIG_TINY=y\nCONFIG_WANTED=n\n")
 	}
+	write(f.t, filepath.Join(tree, "Kconfig"), "source \"init/Kconfig\"\n")
 	write(f.t, filepath.Join(tree, "init/Kconfig"), "config DROPPED\n\tbool\n\tdepends on NOWHERE\n")
 	for file, content := range map[string]string{
 		"kernel.release":          fakeRelease + "\n",
@@ -243,4 +244,14 @@ func imageAround(release string, payload []byte) []byte {
 	little.PutUint32(image[headerPayloadOffset:], 32)
 	little.PutUint32(image[headerPayloadLength:], uint32(len(payload)))
 	return append(image, payload...)
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 )
 
@@ -153,7 +155,7 @@ func describeBuild(ctx context.Context, at site, source Source, in CompileInput,
 
 // addOffer fills in what the kernel can drive.
 func (m *Manifest) addOffer(obj, dir string) error {
-	config, err := ReadConfig(filepath.Join(dir, ConfigFile))
+	config, err := kconfig.ReadConfig(filepath.Join(dir, ConfigFile))
 	if err != nil {
 		return err
 	}

@@ -3,20 +3,17 @@
 package build
 
 import (
-	"fmt"
 	"sort"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
-// Overlay is a set of options that win over a recipe's fragments: what the
-// optimisation or the variant needs, or what slimming found. Its reason stands
-// in the place of a file's name in errors.
-type Overlay = Fragment
-
-// overlay makes an overlay of options that the factory itself wants.
-func overlay(reason string, options map[string]string) Overlay {
-	laid := Overlay{Name: reason, Path: reason}
+// overlay makes a fragment of options that win over the recipe's. The reason
+// stands in the place of a file's name in errors.
+func overlay(reason string, options map[string]string) kconfig.Fragment {
+	laid := kconfig.Fragment{Name: reason, Path: reason}
 	for symbol, value := range options {
-		laid.Options = append(laid.Options, Option{Symbol: symbol, Value: value, File: reason, Line: 1})
+		laid.Options = append(laid.Options, kconfig.Option{Symbol: symbol, Value: value, File: reason, Line: 1})
 	}
 	sort.Slice(laid.Options, func(i, j int) bool { return laid.Options[i].Symbol < laid.Options[j].Symbol })
 	return laid
@@ -24,7 +21,7 @@ func overlay(reason string, options map[string]string) Overlay {
 
 var (
 	sizeOptions = overlay("optimisation Os", map[string]string{
-		"CC_OPTIMIZE_FOR_PERFORMANCE": notSet,
+		"CC_OPTIMIZE_FOR_PERFORMANCE": kconfig.Off,
 		"CC_OPTIMIZE_FOR_SIZE":        "y",
 	})
 	// countingOptions make a kernel that counts every arc it takes and shows
@@ -40,29 +37,9 @@ var (
 )
 
 // overlaysFor are those that an optimisation implies for every variant.
-func overlaysFor(o Optimisation) []Overlay {
+func overlaysFor(o Optimisation) []kconfig.Fragment {
 	if o == OptimiseSize {
-		return []Overlay{sizeOptions}
+		return []kconfig.Fragment{sizeOptions}
 	}
 	return nil
-}
-
-// Overlaid replaces options by those of the overlays, of which two may not
-// contradict each other.
-func (m Merged) Overlaid(overlays ...Overlay) (Merged, error) {
-	if len(overlays) == 0 {
-		return m, nil
-	}
-	top, err := Merge(overlays)
-	if err != nil {
-		return Merged{}, fmt.Errorf("overlays contradict each other:\n%w", err)
-	}
-	all := top
-	for _, option := range m.Options {
-		if !top.Sets(option.Symbol) {
-			all.Options = append(all.Options, option)
-		}
-	}
-	sort.Slice(all.Options, func(i, j int) bool { return all.Options[i].Symbol < all.Options[j].Symbol })
-	return all, nil
 }

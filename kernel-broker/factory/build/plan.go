@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // resultFormat changes when the same inputs are to give another result, for
@@ -19,8 +21,8 @@ const resultFormat = 1
 // Plan is a build with all its inputs known.
 type Plan struct {
 	Recipe    Recipe
-	Fragments []Fragment
-	Merged    Merged
+	Fragments []kconfig.Fragment
+	Merged    kconfig.Merged
 	Source    SourcePackage
 	Compiler  Compiler
 	// Pahole is the version of what makes BTF, for a kernel that has it; no
@@ -56,7 +58,7 @@ func (b *Builder) PlanRecipe(ctx context.Context, recipe Recipe) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	merged, err := Merge(append([]Fragment{recipe.ownOptions(b.Catalog)}, fragments...))
+	merged, err := kconfig.Merge(append([]kconfig.Fragment{recipe.ownOptions(b.Catalog)}, fragments...))
 	if err != nil {
 		return Plan{}, fmt.Errorf("kernel %q: fragments contradict each other:\n%w", recipe.Name, err)
 	}
@@ -72,7 +74,7 @@ func (b *Builder) PlanRecipe(ctx context.Context, recipe Recipe) (Plan, error) {
 		return Plan{}, fmt.Errorf("kernel %q: %w", recipe.Name, err)
 	}
 	plan := Plan{Recipe: recipe, Fragments: fragments, Merged: merged, Source: source, Compiler: compiler}
-	if merged.asks("DEBUG_INFO_BTF") {
+	if merged.Asks("DEBUG_INFO_BTF") {
 		if plan.Pahole, err = output(ctx, "pahole", "--version"); err != nil {
 			return Plan{}, fmt.Errorf("kernel %q: DEBUG_INFO_BTF needs the package pahole: %w", recipe.Name, err)
 		}
@@ -82,9 +84,9 @@ func (b *Builder) PlanRecipe(ctx context.Context, recipe Recipe) (Plan, error) {
 }
 
 // ownOptions are those that the recipe itself sets.
-func (r Recipe) ownOptions(catalog string) Fragment {
+func (r Recipe) ownOptions(catalog string) kconfig.Fragment {
 	path := filepath.Join(catalog, "kernels", r.Name+".yaml")
-	return Fragment{Name: r.Name, Path: path, Options: []Option{{
+	return kconfig.Fragment{Name: r.Name, Path: path, Options: []kconfig.Option{{
 		Symbol: "LOCALVERSION", Value: `"` + r.LocalVersion + `"`, File: path, Line: 1,
 	}}}
 }

@@ -4,7 +4,6 @@ package build
 
 import (
 	"encoding/json"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,60 +51,6 @@ func FuzzParseManifest(f *testing.F) {
 		}
 		if second, err := json.Marshal(back); err != nil || string(first) != string(second) {
 			t.Errorf("%s became %s, %v", first, second, err)
-		}
-	})
-}
-
-// A configuration that is read and written stays the same one.
-func FuzzParseConfig(f *testing.F) {
-	f.Add("# CONFIG_A is not set\nCONFIG_B=y\nCONFIG_C=\"x y\"\n#\nCONFIG_D\nCONFIG_=\n")
-	f.Add("CONFIG_A=y\n# CONFIG_A is not set\nCONFIG_A=m\r\n# CONFIG_X=5 is not set\nCONFIG_B=n")
-	f.Fuzz(func(t *testing.T, text string) {
-		config := ParseConfig(text)
-		for symbol := range config {
-			if strings.Contains(symbol, "\n") || !strings.Contains(text, "CONFIG_"+symbol) {
-				t.Errorf("%q is not in %q", symbol, text)
-			}
-		}
-		if back := ParseConfig(config.Text()); !maps.Equal(back, config) {
-			t.Errorf("%q became %q", config, back)
-		}
-	})
-}
-
-// FuzzKconfigFile: the conditions of a symbol say where they stand, and one that
-// cannot be read is none that is unmet for ever.
-func FuzzKconfigFile(f *testing.F) {
-	f.Add("if NET\nconfig A\n\tbool\n\tdepends on B && \\\n\t\t!C\n\thelp\n\t  depends on D\nendif\n\tconfig E\n")
-	f.Add("endif\nif\nmenuconfig\n\tdepends on X\nconfig A\n\tdepends on ((\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		path := filepath.Join(t.TempDir(), "Kconfig")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		k := Kconfig{}
-		if err := k.readFile(path, "net/Kconfig"); err != nil {
-			return
-		}
-		config := Config{}
-		for symbol := range k {
-			config[symbol] = "y"
-		}
-		for symbol, definitions := range k {
-			if !k.Defines(symbol) || len(strings.Fields(symbol)) != 1 {
-				t.Errorf("%q is a symbol", symbol)
-			}
-			unmet := k.Unmet(symbol, config)
-			for _, one := range unmet {
-				if !strings.Contains(one, "net/Kconfig:") {
-					t.Errorf("%q does not say where", one)
-				}
-			}
-			for _, d := range definitions {
-				if len(d.conditions) < len(unmet) {
-					t.Errorf("%s: %d conditions, %d are not met", symbol, len(d.conditions), len(unmet))
-				}
-			}
 		}
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
@@ -119,10 +121,10 @@ func (r *Recipe) settle() {
 }
 
 // ReadFragments reads the recipe's fragments from the catalog folder.
-func (r Recipe) ReadFragments(catalog string) ([]Fragment, error) {
-	fragments := make([]Fragment, 0, len(r.Fragments))
+func (r Recipe) ReadFragments(catalog string) ([]kconfig.Fragment, error) {
+	fragments := make([]kconfig.Fragment, 0, len(r.Fragments))
 	for _, name := range r.Fragments {
-		fragment, err := ReadFragment(filepath.Join(catalog, "fragments", name+".config"))
+		fragment, err := kconfig.ReadFragment(filepath.Join(catalog, "fragments", name+".config"))
 		if err != nil {
 			return nil, fmt.Errorf("kernel %q: %w", r.Name, err)
 		}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 const goodRecipe = `name: x
@@ -186,7 +188,7 @@ func TestOwnCatalog(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		merged, err := Merge(fragments)
+		merged, err := kconfig.Merge(fragments)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -210,16 +212,16 @@ func TestOwnCatalog(t *testing.T) {
 // module into it. The option is there only for what else hangs on it, in kernels
 // with the fragment profiling, which know no key that one could be signed with. Such
 // a kernel is for looking at jobs of another one, and so is that with the fragment.
-func checkModules(t *testing.T, catalog string, recipe Recipe, merged Merged) {
+func checkModules(t *testing.T, catalog string, recipe Recipe, merged kconfig.Merged) {
 	t.Helper()
 	plain, profiling := strings.CutSuffix(recipe.Name, "-profiling")
-	if merged.asks("MODULES") != profiling {
+	if merged.Asks("MODULES") != profiling {
 		t.Errorf("recipe %s: modules are for profiling alone", recipe.Name)
 	}
 	if !profiling {
 		return
 	}
-	if !merged.asks("MODULE_SIG_FORCE") || !slices.ContainsFunc(merged.Options, func(o Option) bool {
+	if !merged.Asks("MODULE_SIG_FORCE") || !slices.ContainsFunc(merged.Options, func(o kconfig.Option) bool {
 		return o.Symbol == "MODULE_SIG_KEY" && o.Value == `""`
 	}) {
 		t.Errorf("recipe %s: modules could be loaded", recipe.Name)

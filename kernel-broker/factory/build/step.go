@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 )
 
@@ -54,9 +56,9 @@ func (b *Builder) configureInto(ctx context.Context, plan Plan, in ConfigureInpu
 		return err
 	}
 	overlays := in.Variant.overlays()
-	var slim *Overlay
+	var slim *kconfig.Fragment
 	if in.Slim != "" {
-		fragment, err := ReadFragment(in.Slim)
+		fragment, err := kconfig.ReadFragment(in.Slim)
 		if err != nil {
 			return fmt.Errorf("slimming: %w", err)
 		}
@@ -81,7 +83,7 @@ func (b *Builder) configureInto(ctx context.Context, plan Plan, in ConfigureInpu
 	})
 }
 
-func writeDropped(out string, dropped []Lost) error {
+func writeDropped(out string, dropped []kconfig.Lost) error {
 	if len(dropped) == 0 {
 		return nil
 	}

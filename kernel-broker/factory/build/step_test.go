@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 )
 
@@ -87,11 +89,11 @@ func TestStepsOfAProfiledKernel(t *testing.T) {
 	f := newFakeFactory(t)
 	plan, builder := f.profiled(""), f.builder()
 	counting := f.configured(plan, ConfigureInput{Variant: Instrumented})
-	if config, err := ReadConfig(counting); err != nil || config["GCOV_PROFILE_ALL"] != "y" || config["WANTED"] != "y" {
+	if config, err := kconfig.ReadConfig(counting); err != nil || config["GCOV_PROFILE_ALL"] != "y" || config["WANTED"] != "y" {
 		t.Errorf("the configuration that counts: %v, %v", config, err)
 	}
 	final := f.configured(plan, ConfigureInput{Variant: Optimised})
-	if config, err := ReadConfig(final); err != nil || config["GCOV_KERNEL"] != "" || config["WANTED"] != "y" {
+	if config, err := kconfig.ReadConfig(final); err != nil || config["GCOV_KERNEL"] != "" || config["WANTED"] != "y" {
 		t.Errorf("the configuration to optimise: %v, %v", config, err)
 	}
 	out := t.TempDir()
@@ -237,7 +239,7 @@ func TestSlimConfiguration(t *testing.T) {
 		t.Errorf("what went with it: %s, %v", text, err)
 	}
 	write(t, slim, "# It is needed.\nCONFIG_DROPPED=y\n")
-	var lost *LostError
+	var lost *kconfig.LostError
 	err = f.builder().Configure(t.Context(), plan, ConfigureInput{Variant: Plain, Slim: slim}, t.TempDir())
 	if !errors.As(err, &lost) || !strings.Contains(err.Error(), "slim.config:2: CONFIG_DROPPED=y") {
 		t.Errorf("what slimming asked for is lost: %v", err)

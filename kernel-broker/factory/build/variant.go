@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 )
 
@@ -84,12 +86,12 @@ func (o Optimisation) orDefault() Optimisation {
 }
 
 // overlays of the variant besides those of the optimisation.
-func (v Variant) overlays() []Overlay {
+func (v Variant) overlays() []kconfig.Fragment {
 	switch v {
 	case Instrumented:
-		return []Overlay{countingOptions}
+		return []kconfig.Fragment{countingOptions}
 	case Traced:
-		return []Overlay{mapOptions}
+		return []kconfig.Fragment{mapOptions}
 	}
 	return nil
 }

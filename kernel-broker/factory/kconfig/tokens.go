@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kconfig splits Kconfig's expressions into their words. What a word
-// means, and what becomes of an expression that cannot be read, is the reader's.
 package kconfig
 
 import (
@@ -18,7 +16,7 @@ type Tokens struct {
 	Confused bool
 }
 
-// Split cuts an expression into symbols, operators and constants; quotes are
+// Split cuts an expression into symbols, operators and Constants; quotes are
 // the characters that a constant may stand in.
 func Split(expression, quotes string) Tokens {
 	var t Tokens

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
@@ -41,7 +43,7 @@ func (p *Pipeline) kernel(w *graph.Work, name string) (kernelreport.Kernel, erro
 		return kernelreport.Kernel{}, err
 	}
 	kernel.Size.Functions = len(functions)
-	config, err := build.ReadConfig(filepath.Join(dir, build.ConfigFile))
+	config, err := kconfig.ReadConfig(filepath.Join(dir, build.ConfigFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return kernel, nil // the current one comes without
 	}

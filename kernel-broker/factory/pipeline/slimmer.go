@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
@@ -103,7 +105,7 @@ func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
 	if err != nil {
 		return err
 	}
-	config, err := build.ReadConfig(filepath.Join(from.Kernel, build.ConfigFile))
+	config, err := kconfig.ReadConfig(filepath.Join(from.Kernel, build.ConfigFile))
 	if err != nil {
 		return err
 	}
@@ -112,7 +114,7 @@ func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
 		return err
 	}
 	files := slim.Files{
-		Tree: source.Tree, Config: slim.Config(config), LinkMap: filepath.Join(from.Kernel, build.LinkMapFile),
+		Tree: source.Tree, Config: kconfig.Config(config), LinkMap: filepath.Join(from.Kernel, build.LinkMapFile),
 		Trace: filepath.Join(from.Trace, runTrace), RegionTrace: filepath.Join(from.Trace, workTrace),
 		Keep: t.Keep, KeepToo: t.Factory.Plan.Recipe.Keep, Nodes: t.Nodes, Aliases: t.Aliases, Warmest: warmest,
 	}
@@ -210,13 +212,13 @@ func (t *trials) configure(ctx context.Context, off []string, dir string) error 
 }
 
 // Configure implements slim.Kernels.
-func (t *trials) Configure(ctx context.Context, off []string) (config slim.Config, err error) {
+func (t *trials) Configure(ctx context.Context, off []string) (config kconfig.Config, err error) {
 	err = aside(t.work, func(dir string) error {
 		if err := t.configure(ctx, off, dir); err != nil {
 			return err
 		}
-		read, err := build.ReadConfig(filepath.Join(dir, build.ConfigFile))
-		config = slim.Config(read)
+		read, err := kconfig.ReadConfig(filepath.Join(dir, build.ConfigFile))
+		config = kconfig.Config(read)
 		return err
 	})
 	return config, err

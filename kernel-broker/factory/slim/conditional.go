@@ -5,6 +5,8 @@ package slim
 import (
 	"regexp"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // conditionals follows ifeq, ifdef, else and endif through a makefile.
@@ -37,7 +39,7 @@ func (c *conditionals) line(word, rest string) bool {
 		last := &(*c)[len(*c)-1]
 		last.before = last.before.and(opposite(last.now))
 		last.now = nil
-		if inner, condText := cutWord(rest); inner != "" {
+		if inner, condText := kconfig.CutWord(rest); inner != "" {
 			last.now = condition(inner, condText)
 		}
 	case "endif":
@@ -94,7 +96,7 @@ func condition(word, text string) Gate {
 
 func equals(left, right string) Gate {
 	if match := reference.FindStringSubmatch(left); match != nil {
-		if value, known := constants[match[1]]; known {
+		if value, known := kconfig.Constants[match[1]]; known {
 			if value == right {
 				return Gate{always}
 			}

@@ -2,7 +2,11 @@
 
 package slim
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+)
 
 // word is one word of a list, and what must hold for it to be there.
 type word struct {
@@ -49,7 +53,7 @@ func (e *expander) word(part string, gate Gate) []word {
 		return e.reference(part, inner, gate)
 	}
 	plain := part
-	for name, value := range constants {
+	for name, value := range kconfig.Constants {
 		plain = strings.ReplaceAll(plain, "$("+name+")", value)
 	}
 	if strings.Contains(plain, "$") {
@@ -60,7 +64,7 @@ func (e *expander) word(part string, gate Gate) []word {
 }
 
 func (e *expander) reference(part, inner string, gate Gate) []word {
-	function, arguments := cutWord(inner)
+	function, arguments := kconfig.CutWord(inner)
 	if function == "addprefix" {
 		prefix, list, ok := strings.Cut(arguments, ",")
 		if !ok || strings.Contains(prefix, "$") {
@@ -73,7 +77,7 @@ func (e *expander) reference(part, inner string, gate Gate) []word {
 		}
 		return words
 	}
-	if value, known := constants[inner]; known {
+	if value, known := kconfig.Constants[inner]; known {
 		return []word{{text: value, gate: gate}}
 	}
 	name, own := listName(inner)

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"os"
 	"slices"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // Files are where the facts of a slimming stand.
@@ -15,7 +17,7 @@ type Files struct {
 	// Tree is the unpacked source.
 	Tree string
 	// Config of the kernel that ran, and the options that its recipe names.
-	Config Config
+	Config kconfig.Config
 	Asked  []string
 	// LinkMap of the same kernel.
 	LinkMap string
@@ -52,7 +54,7 @@ func (f Files) Read() (Facts, []Missing, error) {
 	if facts.Kbuild, err = ReadKbuild(tree); err != nil {
 		return Facts{}, nil, err
 	}
-	if facts.Kconfig, err = ReadKconfig(tree); err != nil {
+	if facts.Kconfig, err = kconfig.Read(tree); err != nil {
 		return Facts{}, nil, err
 	}
 	if facts.Uses, err = f.uses(); err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // Outcome is a finished slimming: what the fragment and the report tell.
@@ -38,7 +40,7 @@ type Outcome struct {
 	// Witnesses are the jobs' profiling runs that had a say.
 	Witnesses []Witness `json:"witnesses,omitempty"`
 	// Final configuration.
-	Config Config `json:"-"`
+	Config kconfig.Config `json:"-"`
 }
 
 const width = 78

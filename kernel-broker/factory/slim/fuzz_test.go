@@ -153,30 +153,6 @@ func FuzzAliases(f *testing.F) {
 	})
 }
 
-// What cannot be read holds always; everything else is what its opposite is not.
-func FuzzExpression(f *testing.F) {
-	for _, text := range []string{`A && (B || !C) && D != "x y" && E = 5`, "A &&", "((", "!", `"`, "A = m", "A<B", "$(x)"} {
-		f.Add(text)
-	}
-	config := Config{"A": "y", "B": "m", "D": `"x y"`, "E": "5"}
-	f.Fuzz(func(t *testing.T, text string) {
-		parsed := readExpression(text)
-		if _, no := parsed.(unreadable); no {
-			if !parsed.holds(config) {
-				t.Errorf("%q cannot be read, and does not hold", text)
-			}
-			return
-		}
-		if strings.Count(text, "(")+strings.Count(text, "!") > nested-3 || strings.ContainsAny(text, "\"'") {
-			return // one more is one too many, or stands in a constant
-		}
-		opposite := readExpression("!(" + text + ")")
-		if _, no := opposite.(unreadable); no || opposite.holds(config) == parsed.holds(config) {
-			t.Errorf("%q is %+v, its opposite %+v", text, parsed, opposite)
-		}
-	})
-}
-
 // The report of a run is read again by those who compare it.
 func FuzzHeat(f *testing.F) {
 	for one := NoCode; one <= Hot; one++ {

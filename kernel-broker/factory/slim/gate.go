@@ -5,15 +5,9 @@ package slim
 import (
 	"slices"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
-
-// Config is a kernel configuration: symbols without CONFIG_, values as
-// .config writes them. Off is "n" or no entry.
-type Config map[string]string
-
-func (c Config) on(symbol string) bool {
-	return c[symbol] == "y" || c[symbol] == "m"
-}
 
 // Need is a condition on a configuration: one of the symbols is built in, or,
 // with Not, none of them is. Without a symbol it never holds.
@@ -24,7 +18,7 @@ type Need struct {
 	Not     bool
 }
 
-func (n Need) holds(config Config) bool {
+func (n Need) holds(config kconfig.Config) bool {
 	return n.Not != slices.ContainsFunc(n.Any, func(symbol string) bool {
 		return config[symbol] == "y" || n.Modular && config[symbol] == "m"
 	})
@@ -48,7 +42,7 @@ func (n Need) String() string {
 // option, the conditionals around it, and the same of each folder above.
 type Gate []Need
 
-func (g Gate) holds(config Config) bool {
+func (g Gate) holds(config kconfig.Config) bool {
 	for _, need := range g {
 		if !need.holds(config) {
 			return false
@@ -80,7 +74,7 @@ func (g Gate) String() string {
 // Gates are the alternatives of one object: any of them builds it.
 type Gates []Gate
 
-func (g Gates) hold(config Config) bool {
+func (g Gates) hold(config kconfig.Config) bool {
 	return slices.ContainsFunc(g, func(gate Gate) bool { return gate.holds(config) })
 }
 

@@ -10,6 +10,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // Aliases says which modules drive which devices: modules.alias of a kernel
@@ -69,7 +71,7 @@ type Missing struct {
 
 // KeepHardware keeps what drives the nodes' devices, and tells what the
 // configuration has never had for them.
-func (k Keep) KeepHardware(nodes []Node, aliases Aliases, kbuild *Kbuild, config Config) []Missing {
+func (k Keep) KeepHardware(nodes []Node, aliases Aliases, kbuild *Kbuild, config kconfig.Config) []Missing {
 	var missing []Missing
 	config = modulesToo(config)
 	for _, node := range nodes {
@@ -160,7 +162,7 @@ func (n Node) wishes(aliases Aliases) []wish {
 }
 
 // modulesToo counts a module as built in: a node can load it.
-func modulesToo(config Config) Config {
+func modulesToo(config kconfig.Config) kconfig.Config {
 	all := maps.Clone(config)
 	for symbol, value := range all {
 		if value == "m" {
@@ -172,7 +174,7 @@ func modulesToo(config Config) Config {
 
 // driver finds a module's options, and whether the configuration has it. In
 // alternatives that the configuration takes, only their options count.
-func (k *Kbuild) driver(module string, config Config) (symbols []string, built bool) {
+func (k *Kbuild) driver(module string, config kconfig.Config) (symbols []string, built bool) {
 	gates := k.Modules[module]
 	built = gates.hold(config)
 	for _, gate := range gates {

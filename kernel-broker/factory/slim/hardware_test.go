@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 const moduleAliases = `# Aliases extracted from modules themselves.
@@ -57,7 +59,7 @@ func TestKeepHardware(t *testing.T) {
 		t.Fatal(err)
 	}
 	keep := Keep{}
-	config := Config{"ETHERNET": "y", "E1000E": "y", "SATA_AHCI": "m", "EXT4_FS": "y", "VIRTIO_BLK": "y"}
+	config := kconfig.Config{"ETHERNET": "y", "E1000E": "y", "SATA_AHCI": "m", "EXT4_FS": "y", "VIRTIO_BLK": "y"}
 	missing := keep.KeepHardware(nodes, aliases, kbuild, config)
 	want := map[string]string{
 		"ETHERNET":   "node n1 has the device 8086:10d3, which e1000e drives",

@@ -9,6 +9,8 @@ import (
 	"path"
 	"sort"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // Kbuild says for each object of a kernel tree which options build it in, as
@@ -24,8 +26,7 @@ type Kbuild struct {
 	Unread []string
 }
 
-// deepest is more folders than any path of the kernel has; it ends a loop of
-// makefiles that name each other.
+// deepest is more folders than any path of the kernel has.
 const deepest = 24
 
 // ReadKbuild reads the makefiles of a kernel tree, from its top.
@@ -37,7 +38,7 @@ func ReadKbuild(tree fs.FS) (*Kbuild, error) {
 		seen:   map[string]bool{},
 	}
 	// The architecture's own makefile names folders from the top.
-	arch := "arch/" + constants["SRCARCH"]
+	arch := "arch/" + kconfig.Constants["SRCARCH"]
 	if err := reader.makefileOf(path.Join(arch, "Makefile"), ".", nil, "core", "drivers", "libs", "head"); err != nil {
 		return nil, err
 	}
@@ -153,7 +154,7 @@ func (r *kbuildReader) entry(expand *expander, dir string, entry word, around Ga
 
 // Built reports whether the configuration builds the object in, and whether
 // any makefile names it at all.
-func (k *Kbuild) Built(object string, config Config) (built, known bool) {
+func (k *Kbuild) Built(object string, config kconfig.Config) (built, known bool) {
 	gates, known := k.Objects[object]
 	return gates.hold(config), known
 }

@@ -5,6 +5,8 @@ package slim
 import (
 	"testing"
 	"testing/fstest"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 func TestKbuild(t *testing.T) {
@@ -92,7 +94,7 @@ func TestOtherArchitecturesNeverCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	for value, want := range map[string]bool{"n": false, "y": true} {
-		if built, _ := kbuild.Built("x.o", Config{"A": value}); built != want {
+		if built, _ := kbuild.Built("x.o", kconfig.Config{"A": value}); built != want {
 			t.Errorf("with A=%s built is %v", value, built)
 		}
 	}
@@ -100,7 +102,7 @@ func TestOtherArchitecturesNeverCount(t *testing.T) {
 
 func TestModularEnding(t *testing.T) {
 	gates := Gates{endingNeeds("$(subst m,y,$(CONFIG_A))")}
-	if !gates.hold(Config{"A": "m"}) || (Gates{endingNeeds("$(CONFIG_A)")}).hold(Config{"A": "m"}) {
+	if !gates.hold(kconfig.Config{"A": "m"}) || (Gates{endingNeeds("$(CONFIG_A)")}).hold(kconfig.Config{"A": "m"}) {
 		t.Error("a module is built in only where the makefile says so")
 	}
 }

@@ -6,31 +6,32 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 func TestKconfig(t *testing.T) {
-	_, kconfig := readTree(t)
-	if _, wrong := kconfig.Symbols["NOT_A_SYMBOL"]; wrong {
+	_, options := readTree(t)
+	if _, wrong := options.Symbols["NOT_A_SYMBOL"]; wrong {
 		t.Error("help text was read as an entry")
 	}
-	aio := kconfig.Symbols["AIO"]
+	aio := options.Symbols["AIO"]
 	if aio == nil || !aio.Boolean || aio.Prompt != "Asynchronous I/O" || aio.Where != "kernel/Kconfig:14" || aio.Choice != 0 {
 		t.Errorf("AIO: %+v", aio)
 	}
-	if fast := kconfig.Symbols["FAST"]; fast == nil || fast.Choice == 0 {
+	if fast := options.Symbols["FAST"]; fast == nil || fast.Choice == 0 {
 		t.Errorf("FAST: %+v", fast)
 	}
-	if by := kconfig.Selectors("CRC", treeConfig); !slices.Equal(by, []string{"X86"}) {
+	if by := options.Selectors("CRC", treeConfig); !slices.Equal(by, []string{"X86"}) {
 		t.Errorf("CRC is selected by %v", by)
 	}
-	if by := kconfig.Selectors("CRC", Config{"X86": "y"}); len(by) != 0 {
+	if by := options.Selectors("CRC", kconfig.Config{"X86": "y"}); len(by) != 0 {
 		t.Errorf("without PCI, CRC is selected by %v", by)
 	}
 }
 
 func TestWithout(t *testing.T) {
-	_, kconfig := readTree(t)
+	_, options := readTree(t)
 	for name, test := range map[string]struct {
 		off   string
 		asked string
@@ -54,51 +55,10 @@ func TestWithout(t *testing.T) {
 					asked[symbol] = true
 				}
 			}
-			got := Lost(treeConfig, kconfig.Without(treeConfig, strings.Fields(test.off), asked))
+			got := kconfig.SwitchedOff(treeConfig, options.Without(treeConfig, strings.Fields(test.off), asked))
 			if strings.Join(got, " ") != test.want {
 				t.Errorf("lost %v, want %s", got, test.want)
 			}
 		})
 	}
-}
-
-func TestExpressions(t *testing.T) {
-	config := Config{"A": "y", "M": "m", "S": `"text"`, "N": "8"}
-	for text, want := range map[string]bool{
-		"A": true, "!A": false, "M": true, "B": false, "A && !B": true, "B || (A && M)": true,
-		"A = y": true, "A != y": false, "M = m": true, "M=y": false, `S = "text"`: true, "N = 8": true,
-		"B = n": true, "B = 'n'": true, "!(A || B)": false, "$(cc-option,-x)": true, "A &&": true, "A B": true, "": true,
-		"N > 4": true,
-	} {
-		if got := readExpression(text).holds(config); got != want {
-			t.Errorf("%q holds: %v", text, got)
-		}
-	}
-}
-
-func FuzzKconfig(f *testing.F) {
-	for name, file := range tree {
-		if strings.HasSuffix(name, "Kconfig") {
-			f.Add(string(file.Data))
-		}
-	}
-	f.Add("if ((((\nendif\nendif\nconfig\nconfig A\n\tdefault \\\n")
-	f.Add("source \"Kconfig\"\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		kconfig, err := ReadKconfig(fstest.MapFS{"Kconfig": {Data: []byte(text)}})
-		if err != nil {
-			return
-		}
-		config := Config{}
-		for symbol := range kconfig.Symbols {
-			config[symbol] = "y"
-		}
-		for symbol := range kconfig.Symbols {
-			after := kconfig.Without(config, []string{symbol}, nil)
-			if len(after) != len(config) {
-				t.Fatal("a configuration changed its symbols")
-			}
-			break
-		}
-	})
 }

@@ -8,8 +8,9 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 
 	"go.yaml.in/yaml/v3"
 
@@ -115,7 +116,7 @@ type Keep map[string]string
 
 // KeepOf applies keep-lists to the options that are on. What they only assume
 // of the nodes' hardware is left out when the nodes have reported it.
-func KeepOf(lists []KeepList, config Config, reported bool) Keep {
+func KeepOf(lists []KeepList, config kconfig.Config, reported bool) Keep {
 	keep := Keep{}
 	for _, list := range lists {
 		for _, group := range list.Groups {
@@ -131,7 +132,7 @@ func KeepOf(lists []KeepList, config Config, reported bool) Keep {
 	return keep
 }
 
-func (k Keep) pattern(pattern, reason string, config Config) {
+func (k Keep) pattern(pattern, reason string, config kconfig.Config) {
 	if !strings.Contains(pattern, "*") {
 		k.Add(pattern, reason)
 		return
@@ -152,32 +153,18 @@ func (k Keep) Add(symbol, reason string) {
 
 // Unused lists the keep-lists' names of options that no Kconfig file defines:
 // a misspelt option protects nothing.
-func Unused(lists []KeepList, kconfig *Kconfig) []KeepOption {
+func Unused(lists []KeepList, tree *kconfig.Tree) []KeepOption {
 	var unused []KeepOption
 	for _, list := range lists {
 		for _, group := range list.Groups {
 			for _, option := range group.Options {
-				if !kconfig.defines(option.Pattern) {
+				if !tree.Defines(option.Pattern) {
 					unused = append(unused, option)
 				}
 			}
 		}
 	}
 	return unused
-}
-
-func (k *Kconfig) defines(pattern string) bool {
-	if _, exact := k.Symbols[pattern]; exact {
-		return true
-	}
-	names := make([]string, 0, len(k.Symbols))
-	for name := range k.Symbols {
-		names = append(names, name)
-	}
-	return strings.Contains(pattern, "*") && slices.ContainsFunc(names, func(name string) bool {
-		matched, err := path.Match(pattern, name)
-		return err == nil && matched
-	})
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 func TestParseKeepList(t *testing.T) {
@@ -49,8 +51,8 @@ func TestKeepOf(t *testing.T) {
 	if keep["AIO"] == "" || KeepOf(lists, treeConfig, true)["AIO"] != "" {
 		t.Error("what a list assumes stays until nodes report, and no longer")
 	}
-	_, kconfig := readTree(t)
-	unused := Unused(lists, kconfig)
+	_, options := readTree(t)
+	unused := Unused(lists, options)
 	if len(unused) != 1 || unused[0].Pattern != "GONE" || unused[0].Where != "keep/x.yaml:8" {
 		t.Errorf("unused: %+v", unused)
 	}
@@ -66,7 +68,7 @@ func TestCatalog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keep := KeepOf(lists, Config{"MITIGATION_ITS": "y"}, true)
+	keep := KeepOf(lists, kconfig.Config{"MITIGATION_ITS": "y"}, true)
 	for _, symbol := range strings.Fields("PCI ACPI PRINTK SERIAL_8250_CONSOLE KEXEC KEXEC_FILE CGROUPS MEMCG CPUSETS MITIGATION_ITS RETPOLINE X86_MCE IKCONFIG") {
 		if keep[symbol] == "" {
 			t.Errorf("no keep-list has %s", symbol)

@@ -5,6 +5,8 @@ package slim
 import (
 	"regexp"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // makefile is one Kbuild file: for each list (obj-..., foo-objs, a plain
@@ -19,12 +21,6 @@ type addition struct {
 	gate Gate
 }
 
-// constants are the variables of make that have one value in every build that
-// this package looks at.
-var constants = map[string]string{
-	"ARCH": "x86_64", "SRCARCH": "x86", "BITS": "64", "obj": ".", "src": ".", "UTS_MACHINE": "x86_64",
-}
-
 var assignment = regexp.MustCompile(
 	`^\s*(?:override\s+|export\s+)?((?:[A-Za-z0-9_.+-]|\$\([^()]*(?:\([^()]*\)[^()]*)*\))+)\s*(?::{0,3}|\+|\?)=(.*)$`)
 
@@ -34,7 +30,7 @@ func parseMakefile(data string) makefile {
 	define := false
 	for _, line := range logicalLines(data) {
 		trimmed := strings.TrimSpace(line)
-		word, rest := cutWord(trimmed)
+		word, rest := kconfig.CutWord(trimmed)
 		switch {
 		case word == "define":
 			define = true
@@ -133,12 +129,4 @@ func withoutComment(line string) string {
 		}
 	}
 	return line
-}
-
-func cutWord(line string) (string, string) {
-	end := strings.IndexAny(line, " \t(")
-	if end < 0 {
-		return line, ""
-	}
-	return line[:end], strings.TrimSpace(line[end:])
 }

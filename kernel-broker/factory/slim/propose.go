@@ -7,17 +7,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // Facts are all that a proposal follows from.
 type Facts struct {
 	// Config of the kernel that ran.
-	Config Config
+	Config kconfig.Config
 	// Asked are the options that the recipe names. With nil every option that
 	// a person could set counts as asked for.
 	Asked   map[string]bool
 	Kbuild  *Kbuild
-	Kconfig *Kconfig
+	Kconfig *kconfig.Tree
 	Uses    Uses
 	Keep    Keep
 	// Warmest is the heat up to which an object may go: Cold, Started or Warm.
@@ -96,11 +98,11 @@ func firstObject(d Decision) string {
 // Propose decides on each option by itself first. An option that others
 // select can only go with them: it joins when all of them go.
 func Propose(facts Facts) Proposal {
-	facts.Asked = facts.Kconfig.calibrated(facts.Config, facts.Asked)
+	facts.Asked = facts.Kconfig.Calibrated(facts.Config, facts.Asked)
 	var proposal Proposal
 	var off []string
 	waiting := map[string]int{}
-	for _, symbol := range Lost(facts.Config, nil) {
+	for _, symbol := range kconfig.SwitchedOff(facts.Config, nil) {
 		decision, settable := facts.judge(symbol)
 		if !settable {
 			continue
@@ -125,13 +127,13 @@ func (f Facts) join(proposal *Proposal, off []string, waiting map[string]int) {
 		before := f.Kconfig.Without(f.Config, off, f.Asked)
 		for _, symbol := range sortedKeys(waiting) {
 			after := f.Kconfig.Without(f.Config, append(slices.Clone(off), symbol), f.Asked)
-			if after.on(symbol) {
+			if after.On(symbol) {
 				continue
 			}
 			place := waiting[symbol]
 			delete(waiting, symbol)
 			changed = true
-			if !before.on(symbol) {
+			if !before.On(symbol) {
 				// It went with its selectors already.
 				proposal.Decisions[place].Reason = "goes with what selects it"
 				continue
@@ -160,7 +162,7 @@ func (f Facts) judge(name string) (Decision, bool) {
 		decision.Reason = "one of a choice: it can be traded for another, not left out"
 	default:
 		after := f.Kconfig.Without(f.Config, []string{name}, f.Asked)
-		if after.on(name) {
+		if after.On(name) {
 			return decision, true // somebody selects it
 		}
 		decision = f.weigh(name, f.Config, after)
@@ -170,9 +172,9 @@ func (f Facts) judge(name string) (Decision, bool) {
 
 // weigh decides by what would go on the way from one configuration to the
 // other, for the sake of one option.
-func (f Facts) weigh(name string, before, after Config) Decision {
+func (f Facts) weigh(name string, before, after kconfig.Config) Decision {
 	decision := Decision{Symbol: name, Prompt: f.Kconfig.Symbols[name].Prompt}
-	for _, lost := range Lost(before, after) {
+	for _, lost := range kconfig.SwitchedOff(before, after) {
 		if lost == name {
 			continue
 		}
@@ -181,7 +183,7 @@ func (f Facts) weigh(name string, before, after Config) Decision {
 			decision.Reason = fmt.Sprintf("%s goes with it, and is kept: %s", lost, reason)
 			return decision
 		}
-		if other := f.Kconfig.traded(lost, after); other != "" {
+		if other := f.Kconfig.Traded(lost, after); other != "" {
 			decision.Reason = fmt.Sprintf("%s would be traded for %s", lost, other)
 			return decision
 		}
@@ -209,7 +211,7 @@ func (f Facts) weigh(name string, before, after Config) Decision {
 
 // gone are the objects of the kernel that one configuration builds and the
 // other does not, the largest first.
-func (f Facts) gone(before, after Config) []Use {
+func (f Facts) gone(before, after kconfig.Config) []Use {
 	var gone []Use
 	for _, use := range f.Uses.sorted() {
 		was, known := f.Kbuild.Built(use.Object, before)

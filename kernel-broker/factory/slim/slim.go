@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // Kernels is what slimming needs of the factory. It is never asked for a
@@ -16,7 +18,7 @@ import (
 type Kernels interface {
 	// Configure gives the configuration that the recipe has when the options
 	// are off. It compiles nothing and takes a second or two.
-	Configure(ctx context.Context, off []string) (Config, error)
+	Configure(ctx context.Context, off []string) (kconfig.Config, error)
 	// Try builds the kernel with the options off, boots it and runs the
 	// workload on it. A kernel that fails is an answer and no error.
 	Try(ctx context.Context, off []string) (Answer, error)
@@ -114,9 +116,9 @@ func (input Input) try(ctx context.Context, off []string) (Answer, error) {
 // Violation says what is wrong with a configuration that kconfig made: an
 // option that came back, a kept one that went, or an object that was used.
 // Empty means that it is what was asked for.
-func (f Facts) Violation(off []string, after Config) string {
+func (f Facts) Violation(off []string, after kconfig.Config) string {
 	for _, symbol := range off {
-		if after.on(symbol) {
+		if after.On(symbol) {
 			by := f.Kconfig.Selectors(symbol, after)
 			if len(by) == 0 {
 				return symbol + " is switched on again by kconfig"
@@ -124,11 +126,11 @@ func (f Facts) Violation(off []string, after Config) string {
 			return symbol + " is selected by " + strings.Join(by, ", ")
 		}
 	}
-	for _, lost := range Lost(f.Config, after) {
+	for _, lost := range kconfig.SwitchedOff(f.Config, after) {
 		if reason := f.Keep[lost]; reason != "" {
 			return lost + " goes, and is kept: " + reason
 		}
-		if other := f.Kconfig.traded(lost, after); other != "" {
+		if other := f.Kconfig.Traded(lost, after); other != "" {
 			return lost + " would be traded for " + other
 		}
 	}
@@ -169,7 +171,7 @@ func (input Input) outcome(ctx context.Context, proposal Proposal, checked, trie
 		switch {
 		case decision.Goes:
 			outcome.Gone = append(outcome.Gone, decision)
-		case after.on(decision.Symbol):
+		case after.On(decision.Symbol):
 			outcome.Stayed = append(outcome.Stayed, decision)
 		default:
 			outcome.Along = append(outcome.Along, decision.Symbol)

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -22,15 +22,15 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // bench is a factory that builds nothing: kconfig is the prediction, with
 // what stubborn says on top, and a kernel breaks as the machine says.
 type bench struct {
-	kconfig  *Kconfig
+	kconfig  *kconfig.Tree
 	asked    map[string]bool
 	stubborn string
 	machine  machine
 	tried    [][]string
 }
 
-func (b *bench) Configure(_ context.Context, off []string) (Config, error) {
-	after := b.kconfig.Without(treeConfig, off, b.kconfig.calibrated(treeConfig, b.asked))
+func (b *bench) Configure(_ context.Context, off []string) (kconfig.Config, error) {
+	after := b.kconfig.Without(treeConfig, off, b.kconfig.Calibrated(treeConfig, b.asked))
 	if b.stubborn != "" {
 		after[b.stubborn] = "y"
 	}
@@ -44,7 +44,7 @@ func (b *bench) Try(ctx context.Context, off []string) (Answer, error) {
 
 // coldTree is a run in which only what its name says ran.
 func coldTree(t *testing.T, hot ...string) Facts {
-	kbuild, kconfig := readTree(t)
+	kbuild, options := readTree(t)
 	uses := Uses{}
 	for object := range kbuild.Objects {
 		if built, _ := kbuild.Built(object, treeConfig); !built {
@@ -57,7 +57,7 @@ func coldTree(t *testing.T, hot ...string) Facts {
 		uses[object] = use
 	}
 	return Facts{
-		Config: treeConfig, Kbuild: kbuild, Kconfig: kconfig, Uses: uses, Warmest: Warm,
+		Config: treeConfig, Kbuild: kbuild, Kconfig: options, Uses: uses, Warmest: Warm,
 		Keep: Keep{"PCI": "firmware and buses (keep-list boot)"},
 	}
 }
@@ -160,20 +160,20 @@ func TestSlim(t *testing.T) {
 // configuration.
 func checkFragment(t *testing.T, outcome Outcome) {
 	t.Helper()
-	fragment, err := build.ParseFragment("slim.config", outcome.Fragment())
+	fragment, err := kconfig.ParseFragment("slim.config", outcome.Fragment())
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, outcome.Fragment())
 	}
-	merged, err := build.Merge([]build.Fragment{fragment})
+	merged, err := kconfig.Merge([]kconfig.Fragment{fragment})
 	if err != nil {
 		t.Fatal(err)
 	}
-	after := build.Config(maps.Clone(outcome.Config))
-	if err := build.CheckSurvival(merged, after, nil); err != nil {
+	after := kconfig.Config(maps.Clone(outcome.Config))
+	if err := kconfig.CheckSurvival(merged, after, nil); err != nil {
 		t.Error(err)
 	}
 	for symbol := range treeConfig {
-		lost := treeConfig.on(symbol) && !outcome.Config.on(symbol)
+		lost := treeConfig.On(symbol) && !outcome.Config.On(symbol)
 		settable := slices.ContainsFunc(outcome.Decisions(), func(d Decision) bool { return d.Symbol == symbol })
 		if settable && lost != merged.Sets(symbol) {
 			t.Errorf("%s: lost %v, in the fragment %v", symbol, lost, merged.Sets(symbol))
@@ -223,7 +223,7 @@ func TestNothingToSlim(t *testing.T) {
 	if len(outcome.Gone) > 0 || outcome.Proposed == 0 || outcome.TextAfter != outcome.TextBefore {
 		t.Errorf("%+v", outcome)
 	}
-	fragment, err := build.ParseFragment("slim.config", outcome.Fragment())
+	fragment, err := kconfig.ParseFragment("slim.config", outcome.Fragment())
 	if err != nil || len(fragment.Options) != 1 || fragment.Options[0].Symbol != mapOption {
 		t.Errorf("%v, %v", fragment.Options, err)
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // realTree is the kernel source that the factory unpacked last.
@@ -71,26 +73,26 @@ func TestMakefilesOfTheRealTree(t *testing.T) {
 }
 
 func TestKconfigOfTheRealTree(t *testing.T) {
-	kconfig, err := ReadKconfig(os.DirFS(realTree(t)))
+	options, err := kconfig.Read(os.DirFS(realTree(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if symbols := len(kconfig.Symbols); symbols < 14000 {
+	if symbols := len(options.Symbols); symbols < 14000 {
 		t.Errorf("%d symbols", symbols)
 	}
 	lists, err := ReadKeepLists(os.DirFS("../../../catalog/keep"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, option := range Unused(lists, kconfig) {
+	for _, option := range Unused(lists, options) {
 		t.Errorf("%s: no Kconfig file defines %s", option.Where, option.Pattern)
 	}
-	config := Config{"NET": "y", "INET": "y", "TCP_CONG_ADVANCED": "y", "TCP_CONG_CUBIC": "y", "DEFAULT_CUBIC": "y", "INET_DIAG": "y", "INET_TCP_DIAG": "y"}
-	got := Lost(config, kconfig.Without(config, []string{"INET_DIAG"}, nil))
+	config := kconfig.Config{"NET": "y", "INET": "y", "TCP_CONG_ADVANCED": "y", "TCP_CONG_CUBIC": "y", "DEFAULT_CUBIC": "y", "INET_DIAG": "y", "INET_TCP_DIAG": "y"}
+	got := kconfig.SwitchedOff(config, options.Without(config, []string{"INET_DIAG"}, nil))
 	if !slices.Equal(got, []string{"INET_DIAG", "INET_TCP_DIAG"}) {
 		t.Errorf("without INET_DIAG: %v", got)
 	}
-	if other := kconfig.traded("DEFAULT_CUBIC", kconfig.Without(config, []string{"TCP_CONG_CUBIC"}, nil)); other != "DEFAULT_RENO" {
+	if other := options.Traded("DEFAULT_CUBIC", options.Without(config, []string{"TCP_CONG_CUBIC"}, nil)); other != "DEFAULT_RENO" {
 		t.Errorf("DEFAULT_CUBIC would be traded for %q", other)
 	}
 }

@@ -5,6 +5,8 @@ package slim
 import (
 	"testing"
 	"testing/fstest"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // tree is a small kernel: makefiles and Kconfig files in the forms that the
@@ -130,21 +132,21 @@ config TCP_DIAG
 `)},
 }
 
-var treeConfig = Config{
+var treeConfig = kconfig.Config{
 	"X86": "y", "PCI": "y", "PCI_MMCONFIG": "y", "CRC": "y", "EXPERT": "y", "BLOCK": "y", "AIO": "y", "HELPER": "y",
 	"HELPER_TABLE": "y", "FAST": "y", "NET": "y", "TCP": "y", "TCP_CUBIC": "y", "DIAG": "y", "TCP_DIAG": "y", "LATER": "y",
 	"KVM": "m", "SLOW": "n",
 }
 
-func readTree(t testing.TB) (*Kbuild, *Kconfig) {
+func readTree(t testing.TB) (*Kbuild, *kconfig.Tree) {
 	t.Helper()
 	kbuild, err := ReadKbuild(tree)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kconfig, err := ReadKconfig(tree)
+	options, err := kconfig.Read(tree)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kbuild, kconfig
+	return kbuild, options
 }

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // Witness is what came of one run's trace: how much of it the kernel that is
@@ -203,7 +205,7 @@ func (w Witness) String() string {
 
 // KeepFileSystems keeps the types on which jobs had files, and tells in the
 // witnesses what the configuration has never had.
-func (k Keep) KeepFileSystems(traces []JobTrace, witnesses []Witness, kbuild *Kbuild, config Config) {
+func (k Keep) KeepFileSystems(traces []JobTrace, witnesses []Witness, kbuild *Kbuild, config kconfig.Config) {
 	config = modulesToo(config)
 	for i, trace := range traces {
 		for _, system := range trace.FileSystems {

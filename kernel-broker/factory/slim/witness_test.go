@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+
 	"pgregory.net/rapid"
 )
 
@@ -146,7 +148,7 @@ func TestSlimKeepsWhatAJobUsed(t *testing.T) {
 	facts := coldTree(t)
 	trace := JobTrace{Run: 3, Functions: []string{"cubic_init", "nowhere"}, FileSystems: []string{"aio", "diag", "tmpfs"}}
 	witnesses := facts.Uses.Witness([]JobTrace{trace}, Names{"cubic_init": {"net/tcp/cubic.o"}}, Calls{})
-	facts.Keep.KeepFileSystems([]JobTrace{trace}, witnesses, facts.Kbuild, Config{"NET": "y", "DIAG": "y"})
+	facts.Keep.KeepFileSystems([]JobTrace{trace}, witnesses, facts.Kbuild, kconfig.Config{"NET": "y", "DIAG": "y"})
 	b := &bench{kconfig: facts.Kconfig}
 	input := Input{Name: "small", Facts: facts, Witnesses: witnesses, Kernels: b, Journal: filepath.Join(t.TempDir(), "journal"), Base: "base", Log: slog.New(slog.DiscardHandler)}
 	outcome, err := Slim(t.Context(), input)
@@ -178,7 +180,7 @@ func TestSlimKeepsWhatAJobUsed(t *testing.T) {
 // option goes with it that stays without, and nothing goes that a job was seen to
 // use.
 func TestATraceTakesNoReasonAway(t *testing.T) {
-	kbuild, kconfig := readTree(t)
+	kbuild, options := readTree(t)
 	names := Names{}
 	for _, object := range sortedKeys(kbuild.Objects) {
 		names["f_"+object] = []string{object}
@@ -192,7 +194,7 @@ func TestATraceTakesNoReasonAway(t *testing.T) {
 				uses[object] = Use{Object: object, Heat: heat, Text: 100}
 			}
 		}
-		facts := Facts{Config: treeConfig, Kbuild: kbuild, Kconfig: kconfig, Uses: uses, Keep: Keep{},
+		facts := Facts{Config: treeConfig, Kbuild: kbuild, Kconfig: options, Uses: uses, Keep: Keep{},
 			Warmest: rapid.SampledFrom([]Heat{Cold, Started, Warm}).Draw(t, "warmest")}
 		functions := rapid.SliceOfNDistinct(rapid.SampledFrom(append(sortedKeys(names), "nowhere")), 0, 4, rapid.ID[string]).Draw(t, "functions")
 		with := facts
@@ -204,7 +206,7 @@ func TestATraceTakesNoReasonAway(t *testing.T) {
 				t.Errorf("%s goes with the trace and stays without it", symbol)
 			}
 		}
-		after := kconfig.Without(treeConfig, Propose(with).Off(), kconfig.calibrated(treeConfig, nil))
+		after := options.Without(treeConfig, Propose(with).Off(), options.Calibrated(treeConfig, nil))
 		for _, function := range functions {
 			object := strings.TrimPrefix(function, "f_")
 			was, _ := kbuild.Built(object, treeConfig)
@@ -218,8 +220,8 @@ func TestATraceTakesNoReasonAway(t *testing.T) {
 // off are the options that a proposal switches off, and those that go with them.
 func off(facts Facts) map[string]bool {
 	gone := map[string]bool{}
-	after := facts.Kconfig.Without(facts.Config, Propose(facts).Off(), facts.Kconfig.calibrated(facts.Config, facts.Asked))
-	for _, symbol := range Lost(facts.Config, after) {
+	after := facts.Kconfig.Without(facts.Config, Propose(facts).Off(), facts.Kconfig.Calibrated(facts.Config, facts.Asked))
+	for _, symbol := range kconfig.SwitchedOff(facts.Config, after) {
 		gone[symbol] = true
 	}
 	return gone

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slim
+package kconfig
 
 import (
 	"maps"
@@ -16,7 +16,7 @@ func (s *Symbol) settable(config Config) bool {
 }
 
 func (d definition) possible(config Config) bool {
-	return allOf(d.conditions).holds(config)
+	return !slices.ContainsFunc(d.conditions, func(c condition) bool { return !c.holds(config) })
 }
 
 // byDefault reports whether a default switches the symbol on.
@@ -29,14 +29,14 @@ func (s *Symbol) byDefault(config Config) bool {
 }
 
 // Selectors are the options that are on and hold the symbol on.
-func (k *Kconfig) Selectors(symbol string, config Config) []string {
+func (k *Tree) Selectors(symbol string, config Config) []string {
 	return active(k.selectors[symbol], config)
 }
 
 func active(selections []selection, config Config) []string {
 	var by []string
 	for _, selection := range selections {
-		if config.on(selection.by) && selection.when.holds(config) && !slices.Contains(by, selection.by) {
+		if config.On(selection.by) && selection.when.holds(config) && !slices.Contains(by, selection.by) {
 			by = append(by, selection.by)
 		}
 	}
@@ -48,7 +48,7 @@ func active(selections []selection, config Config) []string {
 // them goes too, and what only they selected. The options asked for by the
 // recipe stay on where they can; with nil everything settable counts as asked
 // for. A symbol that somebody selects stays on even when it was to go.
-func (k *Kconfig) Without(config Config, off []string, asked map[string]bool) Config {
+func (k *Tree) Without(config Config, off []string, asked map[string]bool) Config {
 	after := maps.Clone(config)
 	unwanted := map[string]bool{}
 	for _, symbol := range off {
@@ -56,7 +56,7 @@ func (k *Kconfig) Without(config Config, off []string, asked map[string]bool) Co
 	}
 	on := make([]string, 0, len(config))
 	for symbol := range config {
-		if config.on(symbol) {
+		if config.On(symbol) {
 			on = append(on, symbol)
 		}
 	}
@@ -64,7 +64,7 @@ func (k *Kconfig) Without(config Config, off []string, asked map[string]bool) Co
 	for changed := true; changed; {
 		changed = false
 		for _, symbol := range on {
-			if after.on(symbol) && !k.staysOn(symbol, after, unwanted, asked) {
+			if after.On(symbol) && !k.staysOn(symbol, after, unwanted, asked) {
 				after[symbol] = "n"
 				changed = true
 			}
@@ -73,16 +73,16 @@ func (k *Kconfig) Without(config Config, off []string, asked map[string]bool) Co
 	return after
 }
 
-// calibrated adds to the options asked for what the prediction would lose with
+// Calibrated adds to the options asked for what the prediction would lose with
 // nothing off: the base configuration asked for it, or a default that this
 // package does not follow gave it. Then the kernel as it is predicts itself.
-func (k *Kconfig) calibrated(config Config, asked map[string]bool) map[string]bool {
+func (k *Tree) Calibrated(config Config, asked map[string]bool) map[string]bool {
 	if asked == nil {
 		return nil
 	}
 	all := maps.Clone(asked)
 	for {
-		lost := Lost(config, k.Without(config, nil, all))
+		lost := SwitchedOff(config, k.Without(config, nil, all))
 		before := len(all)
 		for _, symbol := range lost {
 			all[symbol] = true
@@ -93,7 +93,7 @@ func (k *Kconfig) calibrated(config Config, asked map[string]bool) map[string]bo
 	}
 }
 
-func (k *Kconfig) staysOn(name string, config Config, unwanted, asked map[string]bool) bool {
+func (k *Tree) staysOn(name string, config Config, unwanted, asked map[string]bool) bool {
 	symbol := k.Symbols[name]
 	if symbol == nil || !symbol.Boolean {
 		return !unwanted[name]
@@ -110,9 +110,9 @@ func (k *Kconfig) staysOn(name string, config Config, unwanted, asked map[string
 	return symbol.byDefault(config) || len(active(k.implied[name], config)) > 0
 }
 
-// traded names the member of a choice that takes the place of one that is
+// Traded names the member of a choice that takes the place of one that is
 // lost. A choice that goes as a whole trades nothing.
-func (k *Kconfig) traded(lost string, after Config) (other string) {
+func (k *Tree) Traded(lost string, after Config) (other string) {
 	symbol := k.Symbols[lost]
 	if symbol == nil {
 		return ""
@@ -125,11 +125,11 @@ func (k *Kconfig) traded(lost string, after Config) (other string) {
 	return ""
 }
 
-// Lost are the symbols that are on before and not after, in order.
-func Lost(before, after Config) []string {
+// SwitchedOff are the symbols that are on before and not after, in order.
+func SwitchedOff(before, after Config) []string {
 	var lost []string
 	for symbol := range before {
-		if before.on(symbol) && !after.on(symbol) {
+		if before.On(symbol) && !after.On(symbol) {
 			lost = append(lost, symbol)
 		}
 	}

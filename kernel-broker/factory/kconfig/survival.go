@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package kconfig
 
 import (
 	"fmt"
@@ -35,7 +35,7 @@ func (e *LostError) Error() string {
 		case lost.Now == "":
 			text.WriteString(": absent")
 		default:
-			fmt.Fprintf(&text, ": is now %s", configLine(lost.Option.Symbol, lost.Now))
+			fmt.Fprintf(&text, ": is now %s", Line(lost.Option.Symbol, lost.Now))
 		}
 		for _, condition := range lost.Unmet {
 			fmt.Fprintf(&text, "\n      unmet: %s", condition)
@@ -47,11 +47,11 @@ func (e *LostError) Error() string {
 // CheckSurvival compares what was asked for with what kconfig left of it. An
 // option asked to be off may be absent. Definitions may be nil; with them the
 // error says what each lost option depends on.
-func CheckSurvival(asked Merged, got Config, definitions Kconfig) error {
+func CheckSurvival(asked Merged, got Config, definitions *Tree) error {
 	var lost []Lost
 	for _, option := range asked.Options {
 		now := got[option.Symbol]
-		if now == option.Value || option.Value == notSet && now == "" {
+		if now == option.Value || option.Value == Off && now == "" {
 			continue
 		}
 		loss := Lost{Option: option, Now: now}
@@ -65,4 +65,27 @@ func CheckSurvival(asked Merged, got Config, definitions Kconfig) error {
 		return nil
 	}
 	return &LostError{Lost: lost}
+}
+
+// Besides returns what is lost besides the options of an overlay: those that
+// depend on an option which the overlay switches off. It is an error where an
+// option of the overlay itself is lost, one has another value, or no file of the
+// source defines it.
+func (e *LostError) Besides(overlay Fragment) ([]Lost, error) {
+	own := map[string]bool{}
+	for _, option := range overlay.Options {
+		own[option.Symbol] = true
+	}
+	var taken, wrong []Lost
+	for _, lost := range e.Lost {
+		if own[lost.Option.Symbol] || lost.Unknown || lost.Now != "" && lost.Now != Off {
+			wrong = append(wrong, lost)
+		} else {
+			taken = append(taken, lost)
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, &LostError{Lost: wrong}
+	}
+	return taken, nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package kconfig
 
 import (
 	"errors"
@@ -53,8 +53,8 @@ func (m Merged) Sets(symbol string) bool {
 	return i < len(m.Options) && m.Options[i].Symbol == symbol
 }
 
-// asks reports whether the options switch the symbol on.
-func (m Merged) asks(symbol string) bool {
+// Asks reports whether the options switch the symbol on.
+func (m Merged) Asks(symbol string) bool {
 	return slices.ContainsFunc(m.Options, func(o Option) bool { return o.Symbol == symbol && o.Value == "y" })
 }
 
@@ -80,4 +80,24 @@ func (m Merged) Text() string {
 		text.WriteByte('\n')
 	}
 	return text.String()
+}
+
+// Overlaid replaces options by those of the overlays, of which two may not
+// contradict each other.
+func (m Merged) Overlaid(overlays ...Fragment) (Merged, error) {
+	if len(overlays) == 0 {
+		return m, nil
+	}
+	top, err := Merge(overlays)
+	if err != nil {
+		return Merged{}, fmt.Errorf("overlays contradict each other:\n%w", err)
+	}
+	all := top
+	for _, option := range m.Options {
+		if !top.Sets(option.Symbol) {
+			all.Options = append(all.Options, option)
+		}
+	}
+	sort.Slice(all.Options, func(i, j int) bool { return all.Options[i].Symbol < all.Options[j].Symbol })
+	return all, nil
 }

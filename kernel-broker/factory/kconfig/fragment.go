@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package kconfig
 
 import (
 	"bufio"
@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// notSet is the value of an option that a fragment asks to be off.
-const notSet = "n"
+// Off is the value of an option that a fragment Asks to be off.
+const Off = "n"
 
 // Option is one line of a fragment: a symbol, without CONFIG_, and its value
 // as .config writes it ("y", "m", "n", a number, or a quoted string).
@@ -30,7 +30,7 @@ type Option struct {
 func (o Option) Where() string { return fmt.Sprintf("%s:%d", o.File, o.Line) }
 
 // String is the line as .config writes it.
-func (o Option) String() string { return configLine(o.Symbol, o.Value) }
+func (o Option) String() string { return Line(o.Symbol, o.Value) }
 
 // Fragment is a file of options, in groups that each begin with the reason.
 type Fragment struct {
@@ -122,7 +122,7 @@ func (g *fragmentGroup) line(text string) (*Option, error) {
 func parseOption(text string) (*Option, error) {
 	if rest, ok := strings.CutPrefix(text, "# CONFIG_"); ok {
 		if symbol, off := strings.CutSuffix(rest, " is not set"); off {
-			return &Option{Symbol: symbol, Value: notSet}, validSymbol(symbol)
+			return &Option{Symbol: symbol, Value: Off}, validSymbol(symbol)
 		}
 	}
 	if strings.HasPrefix(text, "#") {
@@ -159,7 +159,7 @@ func validValue(value string) error {
 	switch {
 	case value == "y" || value == "m":
 		return nil
-	case value == notSet:
+	case value == Off:
 		return fmt.Errorf("value n: write \"# CONFIG_... is not set\"")
 	case strings.HasPrefix(value, `"`):
 		inner, closed := strings.CutSuffix(value[1:], `"`)
@@ -174,8 +174,9 @@ func validValue(value string) error {
 	return nil
 }
 
-func configLine(symbol, value string) string {
-	if value == notSet {
+// Line of a .config file.
+func Line(symbol, value string) string {
+	if value == Off {
 		return "# CONFIG_" + symbol + " is not set"
 	}
 	return "CONFIG_" + symbol + "=" + value

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slim
+package kconfig
 
 import "strings"
 
 // attribute reads a line inside an entry, a menu or a choice.
-func (r *kconfigReader) attribute(keyword, rest string) {
+func (r *kconfigReader) attribute(where, keyword, rest string) {
 	if keyword == "depends" {
-		condition := readExpression(strings.TrimSpace(strings.TrimPrefix(rest, "on")))
+		text := strings.Join(strings.Fields(strings.TrimPrefix(rest, "on")), " ")
+		condition := condition{readExpression(text), text, where}
 		if r.entry != nil {
 			last := r.last()
 			last.conditions = append(last.conditions, condition)

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package kconfig
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -63,12 +61,10 @@ CONFIG_UNKNOWN=y
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(t.TempDir(), tree); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(tree, "arch/arm/Kconfig"), "config ABSENT\n\tbool\n")
-	write(t, filepath.Join(tree, "lib/Kconfig"), `
+	definitions, err := Read(tree(map[string]string{
+		"Kconfig":          "source \"lib/Kconfig\"\nsource \"arch/$(SRCARCH)/Kconfig\"\n",
+		"arch/x86/Kconfig": "config X86\n\tdef_bool y\n", "arch/arm/Kconfig": "config ABSENT\n\tbool\n",
+		"lib/Kconfig": `
 if NET
 
 config ABSENT
@@ -85,8 +81,7 @@ config NUMBER
 	int
 config STAYS_ON
 	bool
-`)
-	definitions, err := ReadKconfig(tree)
+`}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +90,7 @@ config STAYS_ON
 	want := `4 of the options asked for did not survive olddefconfig:
   f:2: CONFIG_ABSENT=y: absent
       unmet: depends on NET (lib/Kconfig:2)
-      unmet: depends on CRYPTO && CRYPTO_SHA256 (lib/Kconfig:7)
+      unmet: depends on CRYPTO && CRYPTO_SHA256 (lib/Kconfig:6)
   f:4: CONFIG_NUMBER=5: is now CONFIG_NUMBER=7
   f:6: # CONFIG_STAYS_ON is not set: is now CONFIG_STAYS_ON=y
   f:7: CONFIG_UNKNOWN=y: no Kconfig file of this source defines it`
@@ -106,32 +101,5 @@ config STAYS_ON
 	delete(got, "STAYS_ON")
 	if err := CheckSurvival(asked, got, definitions); err != nil {
 		t.Errorf("all survived, and yet: %v", err)
-	}
-}
-
-func TestExpressions(t *testing.T) {
-	config := Config{"Y": "y", "M": "m", "N": "n", "NAME": `"x"`, "FIVE": "5"}
-	for expression, want := range map[string]bool{
-		"Y": true, "M": true, "N": false, "ABSENT": false,
-		"!N": true, "!Y": false, "!(Y && N)": true,
-		"Y && M": true, "Y && N": false, "N || M": true, "N || ABSENT": false,
-		"Y && (N || M)": true, "N && Y || Y": true,
-		"Y=y": true, "M=y": false, "M != y": true, "ABSENT=n": true,
-		`NAME = "x"`: true, `NAME="y z"`: false, "FIVE = 5": true,
-		"$(success,true)": true, "(Y": true, "FIVE > 6": true, "": true,
-	} {
-		if got := holds(expression, config); got != want {
-			t.Errorf("%q is %v, want %v", expression, got, want)
-		}
-	}
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
 	}
 }

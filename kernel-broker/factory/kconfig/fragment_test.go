@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package kconfig
 
 import (
 	"strings"
@@ -32,7 +32,7 @@ func TestParseFragment(t *testing.T) {
 	if last.Symbol != "AA" || last.Value != "250" || last.Where() != "dir/good.config:11" {
 		t.Errorf("last option is %+v", last)
 	}
-	if off := fragment.Options[1]; off.Value != notSet || off.String() != "# CONFIG_B is not set" {
+	if off := fragment.Options[1]; off.Value != Off || off.String() != "# CONFIG_B is not set" {
 		t.Errorf("option that is off is %+v, %s", off, off)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slim
+package kconfig
 
 import (
 	"errors"
@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Kconfig is what the Kconfig files say of each symbol, as far as it takes to
+// Tree is what the Kconfig files of a source say of each symbol, as far as it takes to
 // see which options hang together. It is no solver: kconfig itself has the
 // last word on every proposal.
-type Kconfig struct {
+type Tree struct {
 	Symbols map[string]*Symbol
 	// selectors lists for each symbol who selects it.
 	selectors map[string][]selection
@@ -33,13 +33,13 @@ type Symbol struct {
 	// Prompt is the line that a person sees, "" when nobody can set it.
 	Prompt string
 	// Choice is the number of the choice that the symbol is a member of, 0 for
-	// none. A member cannot be switched off, only traded for another.
+	// none. A member cannot be switched off, only Traded for another.
 	Choice      int
 	definitions []definition
 }
 
 type definition struct {
-	conditions []expression
+	conditions []condition
 	defaults   []fallback
 	// prompt says when a person can set the symbol; nil: never.
 	prompt expression
@@ -57,12 +57,12 @@ type selection struct {
 	when expression
 }
 
-// ReadKconfig reads a kernel tree's Kconfig files in the order in which they
+// Read reads a kernel tree's Kconfig files in the order in which they
 // include each other, so that an "if" around an include counts for it.
-func ReadKconfig(tree fs.FS) (*Kconfig, error) {
+func Read(tree fs.FS) (*Tree, error) {
 	reader := kconfigReader{
 		tree: tree,
-		kconfig: &Kconfig{
+		kconfig: &Tree{
 			Symbols: map[string]*Symbol{}, selectors: map[string][]selection{}, implied: map[string][]selection{},
 			members: make([][]string, 1),
 		},
@@ -79,7 +79,7 @@ func ReadKconfig(tree fs.FS) (*Kconfig, error) {
 // kconfigReader follows the files: the blocks it is in, and the entry.
 type kconfigReader struct {
 	tree    fs.FS
-	kconfig *Kconfig
+	kconfig *Tree
 	blocks  []kconfigBlock
 	entry   *Symbol
 	// header is true right behind the line that opens a block, where the
@@ -92,7 +92,7 @@ type kconfigReader struct {
 // kconfigBlock is an "if", a "menu" or a "choice" that is not closed yet; only
 // the last has a number.
 type kconfigBlock struct {
-	conditions []expression
+	conditions []condition
 	choice     int
 }
 
@@ -126,7 +126,7 @@ func (r *kconfigReader) file(name string) error {
 }
 
 func (r *kconfigReader) line(where, text string) error {
-	keyword, rest := cutWord(strings.TrimSpace(text))
+	keyword, rest := CutWord(strings.TrimSpace(text))
 	if keyword == "" || r.help.holds(text) || strings.HasPrefix(keyword, "#") {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (r *kconfigReader) line(where, text string) error {
 	case "config", "menuconfig":
 		r.define(rest, where)
 	case "if", "menu", "choice":
-		r.open(keyword, rest)
+		r.open(where, keyword, rest)
 	case "endif", "endmenu", "endchoice":
 		r.close()
 	case "source":
@@ -144,7 +144,7 @@ func (r *kconfigReader) line(where, text string) error {
 	case "comment", "mainmenu":
 		r.entry, r.header = nil, false
 	default:
-		r.attribute(keyword, rest)
+		r.attribute(where, keyword, rest)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func (r *kconfigReader) line(where, text string) error {
 func (r *kconfigReader) include(rest string) error {
 	r.entry, r.header = nil, false
 	name := strings.Trim(rest, `"' `)
-	for variable, value := range constants {
+	for variable, value := range Constants {
 		name = strings.ReplaceAll(name, "$("+variable+")", value)
 	}
 	if strings.Contains(name, "$") {
@@ -161,11 +161,11 @@ func (r *kconfigReader) include(rest string) error {
 	return r.file(path.Clean(name))
 }
 
-func (r *kconfigReader) open(kind, rest string) {
+func (r *kconfigReader) open(where, kind, rest string) {
 	var block kconfigBlock
 	switch kind {
 	case "if":
-		block.conditions = []expression{readExpression(rest)}
+		block.conditions = []condition{{readExpression(rest), rest, where}}
 	case "choice":
 		block.choice = len(r.kconfig.members)
 		r.kconfig.members = append(r.kconfig.members, nil)
@@ -191,7 +191,7 @@ func (r *kconfigReader) define(name, where string) {
 		symbol = &Symbol{Name: name, Where: where}
 		r.kconfig.Symbols[name] = symbol
 	}
-	var around []expression
+	var around []condition
 	for _, block := range r.blocks {
 		around = append(around, block.conditions...)
 		if block.choice > 0 {
@@ -228,4 +228,59 @@ func (h *helpText) holds(line string) bool {
 	}
 	h.open = width > 0 && width >= h.indent
 	return h.open
+}
+
+// Defines reports whether a file defines the symbol, or one that the pattern
+// matches.
+func (k *Tree) Defines(pattern string) bool {
+	if k.Symbols[pattern] != nil || !strings.Contains(pattern, "*") {
+		return k.Symbols[pattern] != nil
+	}
+	for name := range k.Symbols {
+		if matched, err := path.Match(pattern, name); err == nil && matched {
+			return true
+		}
+	}
+	return false
+}
+
+// Unmet lists the conditions of the symbol that do not hold, of the first
+// definition with the fewest of them.
+func (k *Tree) Unmet(name string, config Config) []string {
+	symbol := k.Symbols[name]
+	if symbol == nil {
+		return nil
+	}
+	var best []string
+	for i, definition := range symbol.definitions {
+		unmet := []string{}
+		for _, condition := range definition.conditions {
+			if !condition.holds(config) {
+				unmet = append(unmet, fmt.Sprintf("depends on %s (%s)", condition.text, condition.where))
+			}
+		}
+		if i == 0 || len(unmet) < len(best) {
+			best = unmet
+		}
+	}
+	return best
+}
+
+// Constants are the variables of make that have one value in every build of
+// the factory.
+var Constants = map[string]string{
+	"ARCH": "x86_64", "SRCARCH": "x86", "BITS": "64", "obj": ".", "src": ".", "UTS_MACHINE": "x86_64",
+}
+
+// deepest is more folders than any path of the kernel has; it ends a loop of
+// files that include each other.
+const deepest = 24
+
+// CutWord parts a line at the end of its first word.
+func CutWord(line string) (word, rest string) {
+	end := strings.IndexAny(line, " \t(")
+	if end < 0 {
+		return line, ""
+	}
+	return line[:end], strings.TrimSpace(line[end:])
 }

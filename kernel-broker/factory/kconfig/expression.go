@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slim
+package kconfig
 
 import (
 	"strings"
-
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
 // expression is a parsed condition of Kconfig. One that cannot be read holds
@@ -14,6 +12,12 @@ import (
 // tried.
 type expression interface {
 	holds(config Config) bool
+}
+
+// condition is an expression, and where it stands as which text.
+type condition struct {
+	expression
+	text, where string
 }
 
 type (
@@ -73,7 +77,7 @@ func valueOf(token string, config Config) string {
 
 // readExpression parses symbols, !, &&, ||, =, != and parentheses.
 func readExpression(text string) expression {
-	parser := expressionParser{Tokens: kconfig.Split(text, `"'`)}
+	parser := expressionParser{Tokens: Split(text, `"'`)}
 	parsed := parser.either()
 	if parser.Confused || !parser.Empty() {
 		return unreadable{}
@@ -82,7 +86,7 @@ func readExpression(text string) expression {
 }
 
 type expressionParser struct {
-	kconfig.Tokens
+	Tokens
 	depth int
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package kconfig
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ func ParseConfig(text string) Config {
 		line = strings.TrimRight(line, "\n")
 		if rest, ok := strings.CutPrefix(line, "# CONFIG_"); ok {
 			if symbol, off := strings.CutSuffix(rest, " is not set"); off {
-				config[symbol] = notSet
+				config[symbol] = Off
 			}
 			continue
 		}
@@ -52,17 +52,11 @@ func (c Config) Text() string {
 	sort.Strings(symbols)
 	var text strings.Builder
 	for _, symbol := range symbols {
-		text.WriteString(configLine(symbol, c[symbol]))
+		text.WriteString(Line(symbol, c[symbol]))
 		text.WriteByte('\n')
 	}
 	return text.String()
 }
 
-// Set reports whether the kernel has the symbol, built in or as a module.
-func (c Config) Set(symbol string) bool { return c.on(symbol) }
-
-// on reports whether the symbol is y or m.
-func (c Config) on(symbol string) bool {
-	value := c[symbol]
-	return value == "y" || value == "m"
-}
+// On reports whether the symbol is built in or a module.
+func (c Config) On(symbol string) bool { return c[symbol] == "y" || c[symbol] == "m" }
