@@ -196,3 +196,23 @@ func TestPowerSaving(t *testing.T) {
 	s.RanOn("alice", profile, "mitgcm", 1)
 	s.Settled(Limit, "n1")
 }
+
+// An administrator powers down a node whose return is armed, and slurmctld forgets
+// that when it restarts: after the job the node is in service, with no drain that
+// nobody gave.
+func TestPowerDownForgotten(t *testing.T) {
+	t.Parallel()
+	s := Start(t, func(o *Options) { o.PowerSaving = 2 * time.Second })
+	id := s.Sbatch("alice", "held", "-N1", "--nodelist=n1", "--kernel-profile=mitgcm")
+	s.WaitJob(id, "RUNNING")
+	s.Wait(Limit, "the job's step", func() bool { return len(s.Records("alice", id)) == 1 })
+	s.Wait(Limit, "n1 armed", func() bool { return strings.Contains(s.NodeState("n1")["Reason"], "kprof:") },
+		func() string { return s.NodeLine("n1") })
+	s.Must("root", "scontrol", "update", "nodename=n1", "state=power_down")
+	s.OK(s.Slurmctld().Stop(s.Ctx))
+	s.OK(s.Slurmctld().Start(s.Ctx))
+	s.LetGo("alice", id)
+	s.WaitJob(id, "COMPLETED")
+	s.RanOn("alice", id, "mitgcm", 1)
+	s.Settled(Limit, "n1")
+}

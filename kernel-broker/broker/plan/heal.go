@@ -51,12 +51,13 @@ func (d *decision) heal(n *kb.Node, agent Agent) {
 // keptByMistake reports whether Slurm keeps a drain of the product's own whose
 // boot is over: slurmctld that was reconfigured no longer knows that the node is
 // to be resumed, and one that took an answer of slurmd for the end of its being
-// down forgets the boot.
+// down forgets the boot. A power_down takes an armed boot back with its reason and
+// leaves the drain, and slurmctld that restarts then forgets the power_down: nobody
+// drains a node without a reason.
 func keptByMistake(s kb.SlurmNode) bool {
-	if !s.Ours() || !s.Drained() && !s.Down() {
-		return false
-	}
-	return s.Free() && (s.BootForgotten() || !s.RebootAsked() && !s.Waiting())
+	ours := s.Ours() && (s.Drained() || s.Down())
+	unsaid := s.Reason == "" && s.Drained() && !s.Down() && !s.Powered()
+	return (ours || unsaid) && s.Free() && (s.BootForgotten() || !s.RebootAsked() && !s.Waiting())
 }
 
 // remind drains a free node whose boot for a job Slurm has forgotten. Only a node

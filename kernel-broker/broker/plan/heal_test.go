@@ -31,6 +31,9 @@ func TestHealsANodeThatIsDownForItsOwnBoot(t *testing.T) {
 		{"no agent", "DOWN", late, func(w *world) { w.silence("n1") }, false},
 		{"it serves", "IDLE", late, nil, false},
 		{"Slurm forgot the return", "IDLE+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued", nil, true},
+		{"Slurm forgot a power_down that took the return back", "IDLE+DRAIN", "", nil, true},
+		{"and has yet to carry it out", "IDLE+DRAIN+POWER_DOWN", "", nil, false},
+		{"an administrator's drain", "IDLE+DRAIN", "bad DIMM", nil, false},
 		{"it had lost its kernel, and nothing is armed", "DOWN", "kprof: lost mitgcm@3 under job 7: it rebooted", nil, true},
 		{"and an administrator drained it", "IDLE+DRAIN+REBOOT_ISSUED", "bad DIMM", nil, false},
 	} {

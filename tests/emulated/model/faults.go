@@ -60,7 +60,7 @@ func (r *run) justStarted() []*job {
 
 func (r *run) powerOff(pick [4]int) (string, error) {
 	n := r.node(pick[0])
-	if n.off {
+	if n.off || !r.powered(n) {
 		return "", nil
 	}
 	n.off, n.rebootFrom = true, ""
@@ -72,13 +72,33 @@ func (r *run) powerOff(pick [4]int) (string, error) {
 
 func (r *run) powerOn(pick [4]int) (string, error) {
 	for i := range r.nodes {
-		if n := r.node(pick[0] + i); n.off {
-			n.off = false
-			r.c.Node(n.name).PowerOn()
-			return n.name, nil
+		if did, err := r.light(r.node(pick[0] + i)); did || err != nil {
+			return r.node(pick[0] + i).name, err
 		}
 	}
 	return "", nil
+}
+
+// light gives a node its power back, unless Slurm has it switched off: a boot that
+// Slurm did not ask for has it wait for its own for ever.
+func (r *run) light(n *node) (bool, error) {
+	if !n.off {
+		return false, nil
+	}
+	if err := r.look(); err != nil {
+		return false, err
+	}
+	n.off = false
+	if !r.powered(n) {
+		return false, nil
+	}
+	r.c.Node(n.name).PowerOn()
+	return true, nil
+}
+
+// powered says whether Slurm has not switched a node's power off.
+func (r *run) powered(n *node) bool {
+	return !r.scenario.PowerSaving || !has(r.seen.nodes[n.name]["State"], "POWERED_DOWN", "POWERING_DOWN")
 }
 
 func (r *run) killAgent(pick [4]int) (string, error) {
@@ -130,16 +150,19 @@ func (r *run) killSlurmctld(pick [4]int) (string, error) {
 		}
 		return true
 	}
-	for end := time.Now().Add(8 * time.Second); !saved() && time.Now().Before(end); {
-		r.pause(200 * time.Millisecond)
-	}
-	if err := r.look(); err != nil {
-		return "", err
+	for end := time.Now().Add(8 * time.Second); ; r.pause(200 * time.Millisecond) {
+		if err := r.look(); err != nil {
+			return "", err
+		}
+		if saved() || time.Now().After(end) {
+			break
+		}
 	}
 	// Jobs that it has just started it starts once more.
 	for _, j := range r.justStarted() {
 		j.twice = fmt.Sprintf("slurmctld was killed (#%d)", r.number)
 	}
+	defer func() { r.killed = time.Now() }()
 	return r.restart(pick, syscall.SIGKILL)
 }
 

@@ -46,8 +46,9 @@ type run struct {
 	reservations []string
 	// reloads are the times in which slurmctld was reconfigured or restarted.
 	reloads [][2]time.Time
-	// said is when slurmctld last acknowledged something.
-	said time.Time
+	// said is when slurmctld last acknowledged or showed something new, killed when
+	// it was killed last.
+	said, killed time.Time
 	// restored waits for what comes back by itself: a broker, a client.
 	restored sync.WaitGroup
 	lock     sync.Mutex
@@ -235,7 +236,7 @@ func (r *run) look() error {
 		}
 	}
 	if now := r.summary(); now != r.shown {
-		r.shown = now
+		r.shown, r.said = now, time.Now()
 		r.note("  %s", now)
 	}
 	return nil

@@ -50,8 +50,9 @@ func (r *run) settle() error {
 // repair ends all faults and holds.
 func (r *run) repair() error {
 	for _, n := range r.nodes {
-		r.c.Node(n.name).PowerOn()
-		n.off = false
+		if _, err := r.light(n); err != nil {
+			return err
+		}
 	}
 	for _, name := range r.reservations {
 		ok, told, err := r.ask("root", "scontrol", "delete", "reservation="+name)
@@ -75,7 +76,7 @@ func (r *run) repair() error {
 func (r *run) settleWords() error {
 	end := time.Now().Add(settleLimit)
 	for {
-		if err := errors.Join(r.check(), r.resumeJobs()); err != nil {
+		if err := errors.Join(r.check(), r.resumeJobs(), r.endOrphans()); err != nil {
 			return err
 		}
 		waits := ""
@@ -128,16 +129,13 @@ func (r *run) resumeJobs() error {
 // hurry starts what waits for nothing but time, and ends what is held: by its
 // user, who is done with it, or by the broker, which must say why.
 func (r *run) hurry() error {
-	if err := r.resumeJobs(); err != nil {
+	if err := errors.Join(r.resumeJobs(), r.endOrphans()); err != nil {
 		return err
 	}
 	for _, seen := range r.seen.jobs {
 		j := r.jobNamed(seen["JobName"])
 		if j == nil || over(seen["JobState"]) {
 			continue
-		}
-		if err := r.endOrphan(j, seen); err != nil {
-			return err
 		}
 		if seen["JobState"] != "PENDING" {
 			continue
@@ -162,10 +160,21 @@ func (r *run) hurry() error {
 // orphanLimit is longer than any job of a scenario runs once it may end.
 const orphanLimit = 45 * time.Second
 
+func (r *run) endOrphans() error {
+	for _, seen := range r.seen.jobs {
+		if j := r.jobNamed(seen["JobName"]); j != nil {
+			if err := r.endOrphan(j, seen); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // endOrphan cancels a job that runs without its processes: its node was reset, or
-// was down when slurmctld had it begin the job's prolog.
+// was down when slurmctld had it begin the job's prolog, or slurmctld forgot its end.
 func (r *run) endOrphan(j *job, seen map[string]string) error {
-	orphan := j.orphan || seen["Reason"] == "Prolog" && r.blows() > 0 || r.unlaunched(j, seen)
+	orphan := j.orphan || seen["Reason"] == "Prolog" && r.blows() > 0 || r.unlaunched(j, seen) || r.unended(j, seen)
 	if !orphan || seen["JobState"] != "RUNNING" || time.Since(r.settling) < orphanLimit {
 		return nil
 	}
@@ -176,7 +185,7 @@ func (r *run) endOrphan(j *job, seen map[string]string) error {
 	j.cancelled = true
 	r.repairs++
 	_, told, err := r.ask(j.user, "scancel", reference(seen))
-	r.note("settle: %s: its node was reset: %s", describeJob(j, seen), told)
+	r.note("settle: %s: it runs without processes: %s", describeJob(j, seen), told)
 	return err
 }
 
@@ -195,6 +204,14 @@ func (r *run) unlaunched(j *job, seen map[string]string) bool {
 	return slices.ContainsFunc(r.reloads, func(t [2]time.Time) bool {
 		return at.After(t[0].Add(-2*time.Second)) && at.Before(t[1].Add(time.Second))
 	})
+}
+
+// unended says whether slurmctld was killed before it had saved that a job's script
+// ended. Its nodes miss no job that they began before (_purge_missing_jobs counts
+// from BatchStartTimeout), and are not asked again for minutes.
+func (r *run) unended(j *job, seen map[string]string) bool {
+	at, err := time.ParseInLocation("2006-01-02T15:04:05", seen["StartTime"], time.Local)
+	return err == nil && at.Before(r.killed) && (j.interactive || r.ends[j.name+"/"+seen["ArrayTaskId"]])
 }
 
 // heldByBroker is right where something went wrong, and where it says what.
