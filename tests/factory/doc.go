@@ -3,7 +3,7 @@
 // Package factory shows the kernel factory at work: the real kernelctl makes
 // real kernels of the small catalog in testdata, from the source to the verdict,
 // and every way in which a build can go wrong is gone through with them. `make
-// test-suites` runs it.
+// test-long` runs it.
 //
 // What takes long is done once. The suite has a folder of its own in the
 // project's cache, whose kernels are found again by the next run; a change to

@@ -315,7 +315,7 @@ func (p *profiled) register(name string) {
 			err = os.WriteFile(filepath.Join(to, file), content, 0o644)
 		}
 		if err != nil {
-			p.t.Fatalf("kernel %s: %v (make kernels-long)", name, err)
+			p.t.Fatalf("kernel %s: %v (make kernels KERNELS=mitgcm-profiling)", name, err)
 		}
 	}
 	at := "/run/lab/catalog/kernels/" + name

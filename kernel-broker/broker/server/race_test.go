@@ -5,6 +5,6 @@
 package server_test
 
 // flood is how many connections somebody opens. The race detector has room for
-// 8,128 goroutines, and a connection takes three: `make test-flood` runs these
+// 8,128 goroutines, and a connection takes three: `make test-unit` runs these
 // tests without it.
 const flood = 2_000

@@ -46,7 +46,7 @@ Exit codes: 0 measured, 1 something did not work.`,
 	f.StringVar(&o.Catalog, "catalog", "catalog", "folder with the recipe")
 	f.StringVar(&o.Dir, "dir", "build/buildcost", "folder of the run")
 	f.IntVar(&o.Jobs, "jobs", runtime.NumCPU(), "compilers at a time")
-	f.StringVar(&out, "json", "build/bench-build-cost.json", "file for the results")
+	f.StringVar(&out, "json", "build/bench-build.json", "file for the results")
 	if err := cmd.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "kb-buildcost:", err)
 		os.Exit(1)

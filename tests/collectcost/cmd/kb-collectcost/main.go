@@ -59,7 +59,7 @@ Exit codes: 0 measured, 1 something did not work.`,
 	f.IntVar(&o.Parallel, "parallel", 1, "guests at a time; counts do not depend on it")
 	f.Float64Var(&percent, "budget", 4, "budget in percent of the job's CPU time; 0 leaves those runs out")
 	f.StringVar(&o.Dir, "dir", "build/collectcost", "folder of the run")
-	f.StringVar(&out, "json", "build/bench-collectors.json", "file for the results")
+	f.StringVar(&out, "json", "build/bench-collect.json", "file for the results")
 	cmd.AddCommand(&cobra.Command{
 		Use: "guest", Short: "The part inside of a guest", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return collectcost.Guest(cmd.Context(), os.Stdout) },

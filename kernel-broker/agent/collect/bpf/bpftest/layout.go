@@ -24,7 +24,7 @@ func Check(t *testing.T, w bpf.Wanted, maps map[string]Layout) {
 	spec, err := w.Spec()
 	var lack *profiling.Unsupported
 	if errors.As(err, &lack) && lack.Reason == profiling.NoPrograms {
-		t.Skip("no compiled programs: make build-bpf")
+		t.Skip("no compiled programs: make build-go")
 	}
 	if err != nil {
 		t.Fatal(err)
