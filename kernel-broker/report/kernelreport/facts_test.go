@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelreport
+
+import (
+	"bytes"
+	"compress/gzip"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report"
+)
+
+// rows of a report's tables that are not folded, each with its section, the
+// table's title and the cells: "size | Sizes | slim | slim, plain -O2 | ...".
+func rows(r Report) string {
+	var out strings.Builder
+	for _, s := range r.Document().Sections {
+		for _, part := range s.Parts {
+			table, ok := part.(report.Table)
+			if !ok {
+				continue
+			}
+			for _, row := range append(append([]report.Row{}, table.Rows...), table.Foot...) {
+				cells := []string{s.ID, table.Caption}
+				for _, cell := range row {
+					cells = append(cells, cell.Text)
+				}
+				out.WriteString(strings.Join(cells, " | ") + "\n")
+			}
+		}
+	}
+	return out.String()
+}
+
+// has fails for each text that is not there.
+func has(t *testing.T, where, text string, wanted ...string) {
+	t.Helper()
+	for _, want := range wanted {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s: no %q", where, want)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%s is\n%s", where, text)
+	}
+}
+
+// The figures of the fixture are reckoned by hand: 1280*0.955 is 1222.
+func TestFiguresOfAKernel(t *testing.T) {
+	r := mustMake(t, fixture())
+	has(t, "the tables", rows(r),
+		"io-kernel against slim: io-write8, kernel instructions | 1,222 | 1,280 | -4.5 % | 0 | exact | better | exact counts, and fewer",
+		"Sizes | stock | Debian's own kernel | 7.92 MiB | 12.30 MiB | +169.3 % | 17,000 | 1,275 | 612",
+		"Sizes | slim | slim, plain -O2 | 3.91 MiB | 4.57 MiB | – |",
+		"Code by section | io-kernel | 2.91 MiB | 331.1 KiB",
+		"Kernel instructions for each operation | ext4-write | 6,557 ± 0.01 % | 4,522 ± 0.01 %",
+		"Kernel instructions for each operation | syscalls: null call | 619 | 407 | 513 | 426 | 420 | 408",
+		"Kernel instructions against slim | tcp-roundtrip | +52.0 % | +16.0 % | +0.6 % | +7.1 % | -6.7 %",
+		"Kernel instructions against slim | geometric mean of these | +48.1 % | +19.4 % | +1.7 % | +0.3 % | -0.2 %",
+		"Kernel instructions against stock | io-write8 | -28.6 % |",
+		"Kernel instructions against slim | net | +52.0 % | 0 % | +16.0 % | +0.6 % | +7.1 % | * -6.7 %",
+		"Kernel instructions against the best kernel for each application | lmbench | +52.0 % | 0 % |",
+		"Is each application best on its own kernel? | io | io-kernel | best | io-kernel",
+		"Is each application best on its own kernel? | lmbench | – | – | slim",
+		"Taken branches in the kernel against slim | io-write8 | +40.0 % |",
+		"User instructions for each operation | io-write8 | 358 | 256 |",
+		"Workloads that check for correctness | fsx | io-kernel | passed",
+		"| 3 | 6.1.0-56-amd64 | 243 | 210 | fs/aio.o | io_uring_setup nfs",
+		"Drivers that nodes have devices for and that the kernel never had | n1 | ixgbe | pci:8086:10fb",
+		"Options that went, and why | SND | Sound card support | nothing of it ran | 14 | 85.9 KiB",
+		"| io-kernel | 1,268 | 1 | 1 | 1 | 2",
+		"lib/odd.o | does not compile with its profile: internal compiler error",
+	)
+	page, terminal := texts(t, r)
+	has(t, "the page, which has what the terminal leaves out", page, "AUDIT", "boot failed without it", "do_coredump", "fs/namei.o: path_openat")
+	for where, text := range map[string]string{"the page": page, "the terminal": strings.Join(strings.Fields(terminal), " ")} {
+		has(t, where, text,
+			"Kernel io-kernel for io", "Benefit: io-kernel is better than slim for io.", "Instructions are not time",
+			"1 option removed, 2 options kept", "2,100 functions (595.7 KiB)", "36m12s", "2.4 times",
+			digestOf("e"), "io-write8, seed 1, size 20000", "Made 2026-11-20T15:00:00Z on build1, QEMU 7.2 by: make bench-kernels.")
+	}
+}
+
+func TestFiguresOfABench(t *testing.T) {
+	r := mustMake(t, bench())
+	page, terminal := texts(t, r)
+	for where, text := range map[string]string{"the page": page, "the terminal": terminal} {
+		has(t, where, text, "Kernels side by side", "6 kernels side by side on 4 workloads.", "at most 90 %", "94.4 %")
+		for _, not := range []string{"Verdict", "Sound card support", "do_coredump"} {
+			if strings.Contains(text, not) {
+				t.Errorf("%s of a bench has %q, which is one kernel's", where, not)
+			}
+		}
+	}
+}
+
+// Programs read the JSON: what decides is there as numbers.
+func TestFiguresInJSON(t *testing.T) {
+	f := mustMake(t, fixture()).Figures
+	if f.Verdict.Outcome != verdict.Benefit || len(f.Cross) != 1 || len(f.Verdict.Comparisons) == 0 {
+		t.Fatalf("verdict %+v, %d cross tables", f.Verdict, len(f.Cross))
+	}
+	if c := f.Verdict.Comparisons[0].Change; c == nil || math.Abs(*c+0.045) > 1e-3 {
+		t.Errorf("changed by %v, want -0.045", c)
+	}
+}
+
+// Reports that were published stay readable, and give the figures that they gave.
+func TestPublishedReports(t *testing.T) {
+	files, err := filepath.Glob("../../../docs/benchmarks/bench-*.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := 0
+	for _, name := range files {
+		if strings.Contains(name, "collectors") {
+			continue // not a report of kernels
+		}
+		file, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := gzip.NewReader(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Read(text)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		read++
+		var page bytes.Buffer
+		if err := r.WriteHTML(&page); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		inspect(t, page.String())
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if read < 3 {
+		t.Errorf("%d reports were read of %q", read, files)
+	}
+}
