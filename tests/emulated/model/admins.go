@@ -30,7 +30,7 @@ func (r *run) say(n *node, state string) (bool, string, error) {
 	reason := fmt.Sprintf("%s of #%d, bad DIMM", state, r.number)
 	said := &word{
 		down: state == "down", reason: reason, boot: r.toReboot(n), at: time.Now(),
-		unheard: has(r.seen.nodes[n.name]["State"], "REBOOT_ISSUED"),
+		unheard: has(r.seen.nodes[n.name]["State"], "REBOOT_ISSUED"), armed: rebooting(r.seen.nodes[n.name]),
 	}
 	ok, told, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state="+state, "reason="+reason)
 	if ok {
@@ -115,6 +115,7 @@ func (r *run) reconfigure([4]int) (string, error) {
 		n.unresumed = n.unresumed || n.rebootFrom != ""
 	}
 	defer r.reloading(time.Now())
+	r.blind()
 	ok, told, err := r.ask("root", "scontrol", "reconfigure")
 	if err != nil || ok || !r.crashed() {
 		return told, err

@@ -115,6 +115,7 @@ func (r *run) killBroker(pick [4]int) (string, error) {
 	if !b.Running() {
 		return "", nil
 	}
+	r.blind()
 	sig := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM}[pick[1]%2]
 	if err := b.Signal(r.ctx, sig); err != nil {
 		return "", err
@@ -170,6 +171,7 @@ func (r *run) restartSlurmctld(pick [4]int) (string, error) { return r.restart(p
 
 func (r *run) restart(pick [4]int, sig syscall.Signal) (string, error) {
 	defer r.reloading(time.Now())
+	r.blind()
 	d := r.c.Slurmctld()
 	kill := d.Stop
 	if sig == syscall.SIGKILL {

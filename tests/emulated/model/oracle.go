@@ -72,6 +72,10 @@ type word struct {
 	// at is when it was said, and unheard that Slurm waited for a boot then.
 	at      time.Time
 	unheard bool
+	// armed says that a boot was asked for when it was said, and unseen that the
+	// broker or slurmctld ended before the broker looked. Slurm sets the node down
+	// for that boot itself (_queue_reboot_msg), so that a drain is all that is known.
+	armed, unseen bool
 	// missing is since when it does not stand, zero while it does.
 	missing time.Time
 }
@@ -88,10 +92,22 @@ func (w *word) stands(seen map[string]string) bool {
 	if !strings.HasPrefix(seen["Reason"], w.reason) {
 		return false
 	}
-	if w.down {
+	if w.down && !w.unseen {
 		return strings.HasPrefix(state, "DOWN")
 	}
-	return slices.Contains(strings.Split(state, "+"), "DRAIN")
+	return w.down && strings.HasPrefix(state, "DOWN") || slices.Contains(strings.Split(state, "+"), "DRAIN")
+}
+
+// lookTime is what the broker may need from one look at slurmctld to the next.
+const lookTime = 2 * time.Second
+
+// blind notes the words that the broker has not seen, since it or slurmctld ends.
+func (r *run) blind() {
+	for _, n := range r.nodes {
+		if w := n.word; w != nil && w.armed && time.Since(w.at) < lookTime {
+			w.unseen = true
+		}
+	}
 }
 
 // has says whether a state has a flag, as DRAIN or REBOOT_ISSUED.

@@ -82,7 +82,8 @@ func (r *run) settleWords() error {
 		waits := ""
 		for _, n := range r.nodes {
 			seen := r.seen.nodes[n.name]
-			stock := r.c.Node(n.name).Kernel() == emulated.KernelNamed(emulated.StockName).Release
+			// What has no power boots stock when it has.
+			stock := r.c.Node(n.name).Kernel() == emulated.KernelNamed(emulated.StockName).Release || !r.powered(n)
 			switch {
 			case n.word == nil:
 			// A resume in the moment in which the broker says it again is lost.
