@@ -251,7 +251,7 @@ BENCH ?= kernels
 
 .PHONY: bench-kernels
 bench-kernels: build $(if $(filter profiling,$(BENCH)),deps-long) ## kernels side by side under all workloads, or BENCH=choices or profiling (hours the first time)
-	@build/bin/kernel-factory bench $(BENCH) --out build/bench-$(BENCH) $(ARGS)
+	@build/bin/kb-kernels $(BENCH) --out build/bench-$(BENCH) $(ARGS)
 
 .PHONY: bench-authorisation
 bench-authorisation: | $(GO) ## measure what it adds to a call to know who makes it, judge it and record it

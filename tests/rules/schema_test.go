@@ -17,8 +17,8 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
+	"github.com/kernelbroker/kernelbroker/tests/bench/sidebyside"
 )
 
 // document is a kind of file in the catalog: its schema is for editors, and
@@ -79,7 +79,7 @@ check: look
 train: {seed: 1, size: 10}
 test: {seed: 2, size: 20}
 `},
-	{"benches", "bench", func(path string, text []byte) error { _, err := pipeline.ParsePlan(path, text); return err }, `
+	{"benches", "bench", func(path string, text []byte) error { _, err := sidebyside.ParsePlan(path, text); return err }, `
 name: some
 title: Some
 slim: a

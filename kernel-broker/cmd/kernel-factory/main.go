@@ -53,10 +53,10 @@ func rootCommand(failed *bool) *cobra.Command {
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return fmt.Errorf("say what to do: build, distribution, bench or step")
+			return fmt.Errorf("say what to do: build, distribution or step")
 		},
 	}
-	root.AddCommand(buildCommand(failed), distributionCommand(failed), stepCommand(failed), benchCommand(failed))
+	root.AddCommand(buildCommand(failed), distributionCommand(failed), stepCommand(failed))
 	return root
 }
 

@@ -72,7 +72,7 @@ func (b Bench) Measure(ctx context.Context, k Kernel, w workload.Workload, p wor
 
 func (b Bench) count(ctx context.Context, k Kernel, w workload.Workload, p workload.Parameters, dir string) ([]Region, []string, error) {
 	args := []string{"out=" + countsFile}
-	outcome, err := b.Run(ctx, k, w, p, Options{Exact: w.Counted(), Plugin: args}, dir)
+	_, outcome, err := b.Run(ctx, k, w, p, Options{Exact: w.Counted(), Plugin: args}, dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -88,7 +88,7 @@ func (b Bench) count(ctx context.Context, k Kernel, w workload.Workload, p workl
 // ran between the workload's markers in the second.
 func (b Bench) Trace(ctx context.Context, k Kernel, w workload.Workload, dir string) (whole, work string, err error) {
 	args := []string{"out=" + countsFile, "trace=" + runTraceFile, "regiontrace=" + workTraceFile}
-	if _, err := b.Run(ctx, k, w, w.Train, Options{Exact: w.Counted(), Plugin: args}, dir); err != nil {
+	if _, _, err := b.Run(ctx, k, w, w.Train, Options{Exact: w.Counted(), Plugin: args}, dir); err != nil {
 		return "", "", err
 	}
 	return filepath.Join(dir, runTraceFile), filepath.Join(dir, workTraceFile), nil
@@ -110,12 +110,7 @@ type Options struct {
 
 // Run runs the workload on the kernel, and leaves in dir/files what the guest
 // left below /out.
-func (b Bench) Run(ctx context.Context, k Kernel, w workload.Workload, p workload.Parameters, o Options, dir string) (workload.Outcome, error) {
-	_, outcome, err := b.run(ctx, k, w, p, o, dir)
-	return outcome, err
-}
-
-func (b Bench) run(ctx context.Context, k Kernel, w workload.Workload, p workload.Parameters, o Options, dir string) (vm.Result, workload.Outcome, error) {
+func (b Bench) Run(ctx context.Context, k Kernel, w workload.Workload, p workload.Parameters, o Options, dir string) (vm.Result, workload.Outcome, error) {
 	if o.CPUs > 0 {
 		w.CPUs = o.CPUs
 	}

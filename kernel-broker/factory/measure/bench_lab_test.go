@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
 )
 
@@ -175,31 +174,4 @@ func TestWorkloadThatFailsIsSaidToFail(t *testing.T) {
 		!strings.Contains(err.Error(), "check failed:\nthe sea is dry") {
 		t.Errorf("error is %v", err)
 	}
-}
-
-// Two kernels by turns: on the host's processor where that can be, else in the
-// emulator. Which is faster is not asked here.
-func TestWallTimeByTurns(t *testing.T) {
-	kernels := []Kernel{kernel(t, "mitgcm"), kernel(t, "suite-stock")}
-	refusal := vm.ProbeKVM(t.Context(), kernels[0].image(), t.TempDir())
-	t.Logf("probe: %v", refusal)
-	w := small(t, "io-write8", 2000)
-	watch := Stopwatch{Bench: bench(t), KVM: refusal == nil, Rounds: LeastRounds, Say: t.Logf}
-	found, err := watch.Wall(t.Context(), kernels, w, w.Test, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var sides []verdict.Side
-	for _, one := range found {
-		sample := one.Samples[0]
-		if len(sample.Values) != LeastRounds || sample.Exact || sample.Operations != 4000 || len(one.Mitigations) == 0 {
-			t.Errorf("found %+v", one)
-		}
-		sides = append(sides, verdict.Side{Kernel: verdict.Kernel{Name: one.Kernel, Mitigations: one.Mitigations}, Sample: sample})
-	}
-	c := verdict.Compare(sides[0], sides[1], verdict.DefaultRules())
-	if c.Method != verdict.ByWelch || c.Standing == verdict.Incomparable {
-		t.Errorf("compared %+v", c)
-	}
-	t.Logf("%s: %s, %s", c.Title(), c.Standing, c.Reason)
 }

@@ -13,7 +13,4 @@
 // have luck of the code's layout in them. The method itself costs the guest one
 // instruction for each marker and nothing else: it does not know that it is
 // counted, since its clock does not move while the plugin works.
-//
-// What a gain in instructions comes to in time is asked by a Stopwatch, of many
-// kernels by turns and without the plugin.
 package measure

@@ -24,8 +24,6 @@ import (
 type Emulator struct {
 	Machine measure.Bench
 	Load    workload.Workload
-
-	host *host // of the emulators of one bench; may be nil
 }
 
 // bootLimit is for a guest that does nothing but start, on a busy machine.
@@ -106,7 +104,7 @@ func (e Emulator) Profile(ctx context.Context, kernel string, w *graph.Work) err
 	}
 	return aside(w, func(dir string) error {
 		hooks := workload.Hooks{Before: pgo.GuestReset, After: pgo.GuestCollect}
-		_, err := e.at(w).Run(ctx, measure.Kernel{Name: "instrumented", Dir: kernel}, e.Load, e.Load.Train, measure.Options{Hooks: hooks}, dir)
+		_, _, err := e.at(w).Run(ctx, measure.Kernel{Name: "instrumented", Dir: kernel}, e.Load, e.Load.Train, measure.Options{Hooks: hooks}, dir)
 		if err != nil {
 			return err
 		}
@@ -138,7 +136,7 @@ func (e Emulator) Measure(ctx context.Context, kernel string, data Data, w *grap
 		} else if err != nil {
 			return err
 		}
-		return writeJSON(filepath.Join(w.Dir, measuredFile), Measured{
+		return writeJSON(filepath.Join(w.Dir, MeasuredFile), Measured{
 			Samples: found.Samples, Checks: []verdict.CheckRun{check}, Mitigations: found.Mitigations, Console: console,
 		})
 	})

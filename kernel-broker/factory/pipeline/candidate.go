@@ -114,7 +114,7 @@ func (p *Pipeline) judged(w *graph.Work, c *Candidate) error {
 	}
 	c.Outcome, c.Reason, c.Report = v.Outcome, v.Reason, w.Need("report")
 	for _, data := range []Data{Test, Train} {
-		measured, err := readMeasured(w.Need(measuredAs(c.Name, data)))
+		measured, err := ReadMeasured(w.Need(measuredAs(c.Name, data)))
 		if err != nil {
 			return err
 		}

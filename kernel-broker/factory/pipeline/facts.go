@@ -21,7 +21,7 @@ import (
 
 // Files of the steps that judge.
 const (
-	measuredFile = "measured.json"
+	MeasuredFile = "measured.json"
 	verdictFile  = "verdict.json"
 	reportFile   = "report.json"
 	pageFile     = "report.html"
@@ -59,7 +59,7 @@ func (p *Pipeline) report(_ context.Context, w *graph.Work) error {
 // kernelNames are those of all kernels that take part, the subject first.
 func (p *Pipeline) kernelNames(w *graph.Work) []string {
 	names := []string{p.Recipe.Name}
-	for _, name := range []string{kernelPlain, kernelCurrent, kernelStock} {
+	for _, name := range []string{kernelPlain, kernelCurrent, KernelStock} {
 		if w.Has("kernel-" + name) {
 			names = append(names, name)
 		}
@@ -71,7 +71,7 @@ func (p *Pipeline) kernelNames(w *graph.Work) []string {
 func (p *Pipeline) facts(w *graph.Work) (kernelreport.Facts, error) {
 	workload := p.Bench.Workload()
 	facts := kernelreport.Facts{
-		Subject: p.Recipe.Name, Application: workload.Application, Current: kernelStock, Stock: kernelStock,
+		Subject: p.Recipe.Name, Application: workload.Application, Current: KernelStock, Stock: KernelStock,
 		Command: p.Command, Machine: p.Machine, Made: time.Now().UTC().Format(time.RFC3339),
 		Workloads: []kernelreport.Workload{{Name: workload.Name, Description: workload.Description, Operation: workload.Operation}},
 		Applications: []verdict.Application{{
@@ -87,7 +87,7 @@ func (p *Pipeline) facts(w *graph.Work) (kernelreport.Facts, error) {
 		facts.Slim = kernelPlain
 	}
 	for _, name := range names {
-		kernel, err := p.kernel(w, name)
+		kernel, err := p.Describe(w, name)
 		if err != nil {
 			return kernelreport.Facts{}, err
 		}
@@ -95,11 +95,11 @@ func (p *Pipeline) facts(w *graph.Work) (kernelreport.Facts, error) {
 			if !w.Has(measuredAs(name, data)) {
 				continue
 			}
-			measured, err := readMeasured(w.Need(measuredAs(name, data)))
+			measured, err := ReadMeasured(w.Need(measuredAs(name, data)))
 			if err != nil {
 				return kernelreport.Facts{}, err
 			}
-			takePart(&facts, name, measured)
+			AddMeasured(&facts, name, measured)
 			kernel.Mitigations = measured.Mitigations
 		}
 		facts.Kernels = append(facts.Kernels, kernel)
@@ -114,8 +114,8 @@ func (p *Pipeline) facts(w *graph.Work) (kernelreport.Facts, error) {
 	return facts, p.slimmed(w, &facts)
 }
 
-// takePart adds what was measured of a kernel, under its name here.
-func takePart(facts *kernelreport.Facts, name string, measured Measured) {
+// AddMeasured adds what was measured of a kernel, under its name here.
+func AddMeasured(facts *kernelreport.Facts, name string, measured Measured) {
 	for _, sample := range measured.Samples {
 		sample.Kernel = name
 		facts.Samples = append(facts.Samples, sample)
@@ -128,7 +128,7 @@ func takePart(facts *kernelreport.Facts, name string, measured Measured) {
 
 func (p *Pipeline) title(name string) string {
 	switch name {
-	case kernelStock:
+	case KernelStock:
 		return "the distribution's own kernel"
 	case kernelPlain:
 		return "slim, plain -O2"
@@ -138,9 +138,10 @@ func (p *Pipeline) title(name string) string {
 	return p.Recipe.Description
 }
 
-func readMeasured(dir string) (Measured, error) {
+// ReadMeasured reads what a Bench left in a folder.
+func ReadMeasured(dir string) (Measured, error) {
 	var measured Measured
-	err := readJSON(filepath.Join(dir, measuredFile), &measured)
+	err := readJSON(filepath.Join(dir, MeasuredFile), &measured)
 	return measured, err
 }
 

@@ -170,7 +170,7 @@ func (f *fake) Measure(_ context.Context, image string, data Data, w *graph.Work
 	}
 	text, err = json.Marshal(Measured{Samples: []verdict.Sample{sample}, Checks: []verdict.CheckRun{check}, Console: f.console})
 	what := fmt.Sprintf("measure %s %s", word, data)
-	return f.done(what, errors.Join(f.did(what), err, put(w, measuredFile, string(text))))
+	return f.done(what, errors.Join(f.did(what), err, put(w, MeasuredFile, string(text))))
 }
 
 func (f *fake) Slim(_ context.Context, from Slimming, w *graph.Work) error {

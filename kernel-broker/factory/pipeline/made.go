@@ -19,8 +19,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
-// kernel describes one by what lies in its folder.
-func (p *Pipeline) kernel(w *graph.Work, name string) (kernelreport.Kernel, error) {
+// Describe a kernel by what lies in its folder.
+func (p *Pipeline) Describe(w *graph.Work, name string) (kernelreport.Kernel, error) {
 	dir := w.Need("kernel-" + name)
 	manifest, err := build.ReadManifest(dir)
 	if err != nil {

@@ -328,17 +328,17 @@ func TestCostIsOfTheBuild(t *testing.T) {
 
 func TestMeasuredIsStrict(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, measuredFile), []byte(`{"sample":[]}`), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, MeasuredFile), []byte(`{"sample":[]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readMeasured(dir); err == nil || !strings.Contains(err.Error(), `unknown field "sample"`) {
+	if _, err := ReadMeasured(dir); err == nil || !strings.Contains(err.Error(), `unknown field "sample"`) {
 		t.Error(err)
 	}
 	var syntax *json.SyntaxError
-	if err := os.WriteFile(filepath.Join(dir, measuredFile), []byte(`{`+"\x00"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, MeasuredFile), []byte(`{`+"\x00"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readMeasured(dir); !errors.As(err, &syntax) {
+	if _, err := ReadMeasured(dir); !errors.As(err, &syntax) {
 		t.Error(err)
 	}
 }

@@ -23,7 +23,7 @@ func FuzzReadBack(f *testing.F) {
 	f.Add([]byte(`{"values":[1e400]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		dir := t.TempDir()
-		path := filepath.Join(dir, measuredFile)
+		path := filepath.Join(dir, MeasuredFile)
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -32,15 +32,15 @@ func FuzzReadBack(f *testing.F) {
 				t.Errorf("%v does not name %q", err, path)
 			}
 		}
-		measured, err := readMeasured(dir)
+		measured, err := ReadMeasured(dir)
 		if err != nil {
 			named(err)
 		} else {
-			again := filepath.Join(t.TempDir(), measuredFile)
+			again := filepath.Join(t.TempDir(), MeasuredFile)
 			if err := writeJSON(again, measured); err != nil {
 				t.Fatal(err)
 			}
-			if back, err := readMeasured(filepath.Dir(again)); err != nil || !reflect.DeepEqual(back, measured) {
+			if back, err := ReadMeasured(filepath.Dir(again)); err != nil || !reflect.DeepEqual(back, measured) {
 				t.Errorf("%+v came back as %+v, %v", measured, back, err)
 			}
 		}

@@ -253,7 +253,7 @@ func (t *trials) Try(ctx context.Context, off []string) (answer slim.Answer, err
 // run boots the kernel and puts it to work with the training data.
 func (t *trials) run(ctx context.Context, kernel, dir string, answer *slim.Answer) error {
 	e := t.Emulator
-	_, err := e.at(t.work).Run(ctx, measure.Kernel{Name: "tried", Dir: kernel}, e.Load, e.Load.Train, measure.Options{}, filepath.Join(dir, "run"))
+	_, _, err := e.at(t.work).Run(ctx, measure.Kernel{Name: "tried", Dir: kernel}, e.Load, e.Load.Train, measure.Options{}, filepath.Join(dir, "run"))
 	if fault := faultOf(ctx, err); fault != nil {
 		answer.Stage, answer.Reason = fault.Stage, fault.Reason
 		return nil

@@ -27,7 +27,7 @@ const (
 
 // Names of kernels in reports. The candidate has its recipe's.
 const (
-	kernelStock   = "stock"
+	KernelStock   = "stock"
 	kernelPlain   = "slim"
 	kernelCurrent = "current"
 )
@@ -220,7 +220,7 @@ func (b *builder) fit(plain, candidate string) {
 // measured.
 func (b *builder) judge(plain, candidate string) {
 	b.add("stock", "", b.inputs(b.p.Kernels.StockInputs(context.Background())), nil, light, b.p.Kernels.Stock)
-	kernels := map[string]string{kernelStock: "stock", b.p.Recipe.Name: candidate}
+	kernels := map[string]string{KernelStock: "stock", b.p.Recipe.Name: candidate}
 	if plain != candidate {
 		kernels[kernelPlain] = plain
 	}

@@ -74,7 +74,7 @@ func Decide(c Case) Verdict {
 	var wholes []Whole
 	var comparisons []Comparison
 	for _, metric := range []string{KernelInstructions, WallTime} {
-		candidate, current := set.all(c.Candidate, metric, c.Application.Test), set.all(c.Current, metric, c.Application.Test)
+		candidate, current := set.All(c.Candidate, metric, c.Application.Test), set.All(c.Current, metric, c.Application.Test)
 		if len(candidate) > 0 && len(current) > 0 {
 			whole := CompareAll(candidate, current, c.Rules)
 			wholes = append(wholes, whole)

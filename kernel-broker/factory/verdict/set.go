@@ -3,9 +3,11 @@
 package verdict
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // ErrTwice is a sample that a set has already.
@@ -53,9 +55,9 @@ func (s *Set) Parts(metric string, run Run) []string {
 	return slices.Compact(parts)
 }
 
-// all samples of a run on a kernel, by part; nil unless each part is there that
+// All samples of a run on a kernel, by part; nil unless each part is there that
 // was measured on any kernel.
-func (s *Set) all(kernel Kernel, metric string, run Run) []Side {
+func (s *Set) All(kernel Kernel, metric string, run Run) []Side {
 	var sides []Side
 	for _, part := range s.Parts(metric, run) {
 		sample, ok := s.Get(kernel.Name, metric, run, part)
@@ -95,4 +97,8 @@ func (s *Set) Metrics() []string {
 	}
 	slices.Sort(metrics)
 	return slices.Compact(metrics)
+}
+
+func compareRuns(a, b Run) int {
+	return cmp.Or(strings.Compare(a.Workload, b.Workload), cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Size, b.Size))
 }

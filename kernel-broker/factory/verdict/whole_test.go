@@ -103,19 +103,3 @@ func TestDecideByAllParts(t *testing.T) {
 		t.Errorf("a part is missing: %s: %s", got.Outcome, got.Reason)
 	}
 }
-
-func TestTabulateByAllParts(t *testing.T) {
-	var samples []Sample
-	for _, s := range append(parts("pgo", one(50), one(200)), parts("slim", one(100), one(104))...) {
-		samples = append(samples, s.Sample)
-	}
-	app := Application{Name: "io", Test: Run{"write8", 7, 50000}, Kernel: "pgo"}
-	table, err := Tabulate(KernelInstructions, []Application{app}, []Kernel{{Name: "slim"}, {Name: "pgo"}}, mustSet(t, samples), References{Slim: "slim"}, rules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	row := table.Rows[0]
-	if !near(*row.Cells[1].Value, 100) || !near(*row.Cells[1].ToSlim, 100/101.9803902718557) || row.Place != First {
-		t.Errorf("row %+v, ratio %v", row, *row.Cells[1].ToSlim)
-	}
-}

@@ -60,7 +60,8 @@ func share(by float64) report.Cell {
 	return cell
 }
 
-func relative(ratio *float64) report.Cell {
+// Relative is the change that a ratio stands for, shaded.
+func Relative(ratio *float64) report.Cell {
 	if ratio == nil {
 		return report.Missing()
 	}

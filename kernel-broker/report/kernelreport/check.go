@@ -104,6 +104,9 @@ func (f Facts) checkSamples() error {
 		if seen[a.Name] || !known[a.Test.Workload] {
 			return f.wrong("application %q stands twice, or its workload %q is not described", a.Name, a.Test.Workload)
 		}
+		if a.Kernel != "" && f.kernel(a.Kernel) == nil {
+			return f.wrong("application %q: its kernel %q is not described", a.Name, a.Kernel)
+		}
 		seen[a.Name] = true
 	}
 	for _, s := range f.Samples {

@@ -27,7 +27,7 @@ func (r Report) Document() report.Document {
 	v := view{Report: r}
 	doc := report.Document{Title: v.title(), Lead: v.lead(), Foot: v.foot()}
 	for _, section := range []report.Section{
-		v.verdict(), v.goals(), v.workloads(), v.size(), v.instructions(), v.wallTime(), v.emulatedTime(), v.cross(),
+		v.verdict(), v.workloads(), v.size(), v.instructions(), v.wallTime(), v.emulatedTime(),
 		v.branches(), v.otherCounts(), v.checks(), v.options(), v.profile(), v.symbols(), v.provenance(), v.cost(), v.how(),
 	} {
 		if section.ID != "" {
@@ -70,7 +70,7 @@ func (v view) verdict() report.Section {
 	notice := report.Notice{Mood: report.Bad, Text: sentence(given.Reason)}
 	switch given.Outcome {
 	case verdict.Benefit:
-		notice.Mood, notice.Title = report.Good, fmt.Sprintf("Benefit: %s is better than %s for %s%s.", f.Subject, f.Current, f.Application, titled(unequalOf(given.Comparisons)))
+		notice.Mood, notice.Title = report.Good, fmt.Sprintf("Benefit: %s is better than %s for %s%s.", f.Subject, f.Current, f.Application, Titled(unequalOf(given.Comparisons)))
 	case verdict.NoBenefit:
 		notice.Title = fmt.Sprintf("No benefit: %s stays a candidate and is not published for %s.", f.Subject, f.Application)
 	case verdict.Refused:
@@ -116,24 +116,6 @@ func comparisonTable(caption string, comparisons []verdict.Comparison) report.Ta
 		})
 	}
 	return table
-}
-
-func (v view) goals() report.Section {
-	if len(v.Figures.Goals) == 0 {
-		return report.Section{}
-	}
-	table := report.Table{
-		Caption: "What the applications' own kernels were to reach",
-		Columns: []report.Column{{Title: "Goal"}, {Title: "Asked"}, {Title: "Found"}, {Title: "Reached"}},
-	}
-	for _, g := range v.Figures.Goals {
-		reached := "no"
-		if g.Reached {
-			reached = "yes"
-		}
-		table.Rows = append(table.Rows, report.Row{report.Text(g.Name), report.Text(g.Asked), report.Text(g.Found), {Text: reached, Strong: g.Reached}})
-	}
-	return report.Section{ID: "goals", Title: "Goals", Parts: []report.Part{table}}
 }
 
 // workloads with what one operation of each is, which all figures are per.

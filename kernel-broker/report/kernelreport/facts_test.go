@@ -63,10 +63,6 @@ func TestFiguresOfAKernel(t *testing.T) {
 		"Kernel instructions against slim | tcp-roundtrip | +52.0 % | +16.0 % | +0.6 % | +7.1 % | -6.7 %",
 		"Kernel instructions against slim | geometric mean of these | +48.1 % | +19.4 % | +1.7 % | +0.3 % | -0.2 %",
 		"Kernel instructions against stock | io-write8 | -28.6 % |",
-		"Kernel instructions against slim | net | +52.0 % | 0 % | +16.0 % | +0.6 % | +7.1 % | * -6.7 %",
-		"Kernel instructions against the best kernel for each application | lmbench | +52.0 % | 0 % |",
-		"Is each application best on its own kernel? | io | io-kernel | best | io-kernel",
-		"Is each application best on its own kernel? | lmbench | – | – | slim",
 		"Taken branches in the kernel against slim | io-write8 | +40.0 % |",
 		"User instructions for each operation | io-write8 | 358 | 256 |",
 		"Workloads that check for correctness | fsx | io-kernel | passed",
@@ -90,7 +86,7 @@ func TestFiguresOfABench(t *testing.T) {
 	r := mustMake(t, bench())
 	page, terminal := texts(t, r)
 	for where, text := range map[string]string{"the page": page, "the terminal": terminal} {
-		has(t, where, text, "Kernels side by side", "6 kernels side by side on 4 workloads.", "at most 90 %", "94.4 %")
+		has(t, where, text, "Kernels side by side", "6 kernels side by side on 4 workloads.")
 		for _, not := range []string{"Verdict", "Sound card support", "do_coredump"} {
 			if strings.Contains(text, not) {
 				t.Errorf("%s of a bench has %q, which is one kernel's", where, not)
@@ -102,8 +98,8 @@ func TestFiguresOfABench(t *testing.T) {
 // Programs read the JSON: what decides is there as numbers.
 func TestFiguresInJSON(t *testing.T) {
 	f := mustMake(t, fixture()).Figures
-	if f.Verdict.Outcome != verdict.Benefit || len(f.Cross) != 1 || len(f.Verdict.Comparisons) == 0 {
-		t.Fatalf("verdict %+v, %d cross tables", f.Verdict, len(f.Cross))
+	if f.Verdict.Outcome != verdict.Benefit || len(f.Verdict.Comparisons) == 0 {
+		t.Fatalf("verdict %+v", f.Verdict)
 	}
 	if c := f.Verdict.Comparisons[0].Change; c == nil || math.Abs(*c+0.045) > 1e-3 {
 		t.Errorf("changed by %v, want -0.045", c)

@@ -16,10 +16,6 @@ type Figures struct {
 	// Measured has each sample's figures, with what they are against the
 	// stock and the slim kernel.
 	Measured []Measured `json:"measured"`
-	// Cross tables in the metrics that decide.
-	Cross []verdict.Cross `json:"cross"`
-	// Goals of a bench: what was asked of the kernels, and what came out.
-	Goals []Goal `json:"goals,omitempty"`
 }
 
 // Measured is one run, or a part of it, on one kernel in one metric.
@@ -84,28 +80,7 @@ func work(f Facts) (Figures, error) {
 	if out.Measured, err = measured(f, set); err != nil {
 		return Figures{}, err
 	}
-	for _, metric := range []string{verdict.KernelInstructions, verdict.WallTime} {
-		if len(set.Runs(metric)) == 0 {
-			continue
-		}
-		table, err := verdict.Tabulate(metric, f.Applications, f.plain(), set, verdict.References{Stock: f.Stock, Slim: f.Slim}, f.Rules)
-		if err != nil {
-			return Figures{}, err
-		}
-		out.Cross = append(out.Cross, table)
-	}
-	if f.Subject == "" {
-		out.Goals = goals(f, out)
-	}
 	return out, nil
-}
-
-func (f Facts) plain() []verdict.Kernel {
-	kernels := make([]verdict.Kernel, len(f.Kernels))
-	for i, k := range f.Kernels {
-		kernels[i] = k.Kernel
-	}
-	return kernels
 }
 
 // measured in the order of metrics, runs, parts and kernels.
@@ -184,9 +159,9 @@ func (f Figures) unequal(to reference) []string {
 	return out
 }
 
-// titled puts the reasons behind a title: a comparison that is not between
+// Titled puts the reasons behind a title: a comparison that is not between
 // equals says so where nobody can overlook it.
-func titled(unequal []string) string {
+func Titled(unequal []string) string {
 	if len(unequal) == 0 {
 		return ""
 	}

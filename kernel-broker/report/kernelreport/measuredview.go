@@ -197,7 +197,7 @@ func (v view) values(metric string) report.Table {
 // changes against a reference, with the geometric means.
 func (v view) changes(metric string, to reference) report.Table {
 	table := report.Table{
-		Caption: capital(fmt.Sprintf("%s against %s%s", verdict.Words(metric), to.name(v.Facts), titled(v.Figures.unequal(to)))),
+		Caption: capital(fmt.Sprintf("%s against %s%s", verdict.Words(metric), to.name(v.Facts), Titled(v.Figures.unequal(to)))),
 		Columns: []report.Column{{Title: "Workload"}},
 	}
 	foot := report.Row{report.Text("geometric mean of these")}
@@ -272,7 +272,7 @@ func (v view) dots(metric string) []report.Part {
 func (v view) dotsAgainst(metric string, to reference, without string) (report.Dots, bool) {
 	base, name := 100.0, to.name(v.Facts)
 	chart := report.Dots{
-		Caption:   capital(fmt.Sprintf("%s for each operation, %s = 100%s", verdict.Words(metric), name, titled(v.Figures.unequal(to)))),
+		Caption:   capital(fmt.Sprintf("%s for each operation, %s = 100%s", verdict.Words(metric), name, Titled(v.Figures.unequal(to)))),
 		Axis:      "Per cent of " + name + "; to the left is better. The axis does not begin at 0. A line through a mark is its spread.",
 		Reference: &base, Span: 2,
 	}

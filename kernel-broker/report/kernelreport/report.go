@@ -70,7 +70,11 @@ func Read(r io.Reader) (Report, error) {
 	if head.Format != Format {
 		return Report{}, fmt.Errorf("report: format %d, only %d is known: %w", head.Format, Format, ErrFormat)
 	}
-	var said Report
+	var said struct {
+		Format  int             `json:"format"`
+		Facts   Facts           `json:"facts"`
+		Figures json.RawMessage `json:"figures"`
+	}
 	if err := strict(text, &said); err != nil {
 		return Report{}, fmt.Errorf("report: %w", err)
 	}
@@ -78,7 +82,13 @@ func Read(r io.Reader) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if a, b := outcome(said.Figures.Verdict), outcome(made.Figures.Verdict); a != b {
+	var figures struct {
+		Verdict *verdict.Verdict `json:"verdict"`
+	}
+	if err := json.Unmarshal(said.Figures, &figures); err != nil {
+		return Report{}, fmt.Errorf("report: figures: %w", err)
+	}
+	if a, b := outcome(figures.Verdict), outcome(made.Figures.Verdict); a != b {
 		return Report{}, fmt.Errorf("report %q says %q, its samples say %q: %w", said.Facts.name(), a, b, ErrContradiction)
 	}
 	return made, nil

@@ -45,26 +45,3 @@ func collect(t reflect.Type, keys map[string]bool) {
 		}
 	}
 }
-
-func TestFolder(t *testing.T) {
-	dir := t.TempDir()
-	r := mustMake(t, fixture())
-	if err := r.Write(dir); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{JSONFile, HTMLFile, TextFile} {
-		if info, err := os.Stat(dir + "/" + name); err != nil || info.Size() < 1000 {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	back, err := ReadFolder(dir)
-	if err != nil || !reflect.DeepEqual(back, r) {
-		t.Errorf("read back: %v", err)
-	}
-	if err := r.Write(dir + "/nowhere"); err == nil {
-		t.Error("written to nowhere")
-	}
-	if _, err := ReadFolder(dir + "/nowhere"); err == nil {
-		t.Error("read from nowhere")
-	}
-}

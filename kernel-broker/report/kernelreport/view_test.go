@@ -73,9 +73,6 @@ func TestWallTime(t *testing.T) {
 			t.Errorf("%q is not in both", want)
 		}
 	}
-	if len(r.Figures.Cross) != 2 || r.Figures.Cross[1].Metric != verdict.WallTime {
-		t.Errorf("%d cross tables", len(r.Figures.Cross))
-	}
 }
 
 // What may be chance has a question mark, and no colour.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pipeline
+package sidebyside
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 // otherLoad is the fake's bench with a workload of another name, under which a
@@ -27,21 +27,21 @@ type otherLoad struct {
 	name, slow string
 }
 
-func (o otherLoad) Workload() Workload {
+func (o otherLoad) Workload() pipeline.Workload {
 	w := o.fake.Workload()
 	w.Name, w.Required = o.name, []string{o.name}
 	w.Train.Workload, w.Test.Workload = o.name, o.name
 	return w
 }
 
-func (o otherLoad) Inputs() (Inputs, error) { return Inputs{"workload": o.name}, nil }
+func (o otherLoad) Inputs() (pipeline.Inputs, error) { return pipeline.Inputs{"workload": o.name}, nil }
 
-func (o otherLoad) Measure(ctx context.Context, image string, data Data, w *graph.Work) error {
+func (o otherLoad) Measure(ctx context.Context, image string, data pipeline.Data, w *graph.Work) error {
 	if err := o.fake.Measure(ctx, image, data, w); err != nil {
 		return err
 	}
-	var measured Measured
-	if err := readJSON(filepath.Join(w.Dir, measuredFile), &measured); err != nil {
+	var measured pipeline.Measured
+	if err := readJSON(filepath.Join(w.Dir, pipeline.MeasuredFile), &measured); err != nil {
 		return err
 	}
 	text, err := os.ReadFile(filepath.Join(image, build.ImageFile))
@@ -58,14 +58,14 @@ func (o otherLoad) Measure(ctx context.Context, image string, data Data, w *grap
 		measured.Checks[i].Workload = o.name
 	}
 	out, err := json.Marshal(measured)
-	return errors.Join(err, put(w, measuredFile, string(out)))
+	return errors.Join(err, put(w, pipeline.MeasuredFile, string(out)))
 }
 
 func (w *world) sideBySide() *SideBySide {
-	plain := w.pipeline(func(r *build.Recipe) { r.Name, r.Workload, r.Optimisation, r.Slimming = "slim", "", "", "" })
-	profiled := w.pipeline(func(r *build.Recipe) { r.Slimming = "" })
-	return &SideBySide{Name: "bench", Title: "Side by side", Slim: "slim", Kernels: []*Pipeline{plain, profiled},
-		Benches: []Bench{w.fake, otherLoad{w.fake, "tcp", "optimised"}}, Command: "test", Machine: "here", Rules: verdict.DefaultRules()}
+	plain := w.kernel(func(r *build.Recipe) { r.Name, r.Workload, r.Optimisation = "slim", "", "" })
+	profiled := w.kernel(nil)
+	return &SideBySide{Name: "bench", Title: "Side by side", Slim: "slim", Kernels: []*pipeline.Pipeline{plain, profiled},
+		Benches: []pipeline.Bench{w.fake, otherLoad{w.fake, "tcp", "optimised"}}, Command: "test", Machine: "here", Rules: verdict.DefaultRules()}
 }
 
 func TestSideBySide(t *testing.T) {
@@ -74,7 +74,7 @@ func TestSideBySide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := kernelreport.ReadFolder(folder)
+	made, err := readReport(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,17 +85,17 @@ func TestSideBySide(t *testing.T) {
 	if !slices.Equal(names, []string{"stock", "slim", "fake"}) {
 		t.Errorf("kernels %v", names)
 	}
-	rows := made.Figures.Cross[0].Rows
-	if len(rows) != 2 || rows[0].Own != "fake" || rows[0].Place != verdict.First || rows[1].Own != "" || rows[1].Best[0] != "slim" {
+	rows := made.Cross[0].Rows
+	if len(rows) != 2 || rows[0].Own != "fake" || rows[0].Place != First || rows[1].Own != "" || rows[1].Best[0] != "slim" {
 		t.Errorf("cross table %+v", rows)
 	}
 	if trained := made.Facts.Kernels[2].Trained; len(trained) != 1 || trained[0] != w.Workload().Train {
 		t.Errorf("trained on %v", trained)
 	}
-	if len(made.Figures.Goals) != 4 {
-		t.Errorf("goals %+v", made.Figures.Goals)
+	if len(made.Goals) != 4 {
+		t.Errorf("goals %+v", made.Goals)
 	}
-	text, err := os.ReadFile(filepath.Join(folder, kernelreport.TextFile))
+	text, err := os.ReadFile(filepath.Join(folder, TextFile))
 	if err != nil || !strings.Contains(string(text), "Side by side") {
 		t.Errorf("text %.100s, %v", text, err)
 	}
@@ -119,7 +119,7 @@ func count(all []string, one string) (n int) {
 // What the build of a kernel has measured, the bench takes, and the second run
 // of a bench does nothing.
 func TestSideBySideSharesWork(t *testing.T) {
-	w := newWorld(t, func(r *build.Recipe) { r.Slimming = "" })
+	w := newWorld(t, nil)
 	if _, _, err := w.build(); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestSideBySideInAnotherOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := kernelreport.ReadFolder(folder)
+	made, err := readReport(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestSideBySideWithAFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(folder, kernelreport.TextFile))
+	text, err := os.ReadFile(filepath.Join(folder, TextFile))
 	if err != nil || !strings.Contains(string(text), "FAILED  byte 17 is 0x00") {
 		t.Errorf("%v: %s", err, text)
 	}
@@ -183,7 +183,7 @@ func TestSideBySideRefuses(t *testing.T) {
 		"no workload":    func(s *SideBySide) { s.Benches = nil },
 		"a kernel twice": func(s *SideBySide) { s.Kernels = append(s.Kernels, s.Kernels[0]) },
 		"a kernel that cannot be": func(s *SideBySide) {
-			s.Kernels = append(s.Kernels, w.pipeline(func(r *build.Recipe) { r.Name, r.Workload = "x", "" }))
+			s.Kernels = append(s.Kernels, w.kernel(func(r *build.Recipe) { r.Name, r.Workload = "x", "" }))
 		},
 	} {
 		s := w.sideBySide()
@@ -200,16 +200,16 @@ func TestParsePlan(t *testing.T) {
 		t.Errorf("%+v, %v", plan, err)
 	}
 	for _, c := range []struct{ from, to, says string }{
-		{"title: X", "titel: X", `x.yaml: line 2: unknown key "titel"`},
+		{"title: X", "titel: X", `line 2: field titel not found`},
 		{"title: X\n", "", `key "title": missing`},
-		{"slim: a", "slim: c", `x.yaml: line 3: key "slim": "c" is none`},
-		{"[a, b]", "[a, a]", `x.yaml: line 4: key "kernels": "a" stands twice`},
-		{"[a, b]", "[a, stock]", `x.yaml: line 4: key "kernels": "stock" takes part`},
-		{"[a, b]", "[]", `x.yaml: line 4: key "kernels": none`},
-		{"[w]", "[]", `x.yaml: line 5: key "workloads": none`},
-		{"[w]", "[w, w]", `x.yaml: line 5: key "workloads": "w" stands twice`},
-		{"[w]", "[../w]", `x.yaml: line 5: key "workloads": "../w" is not allowed`},
-		{"name: x", "name: X", `x.yaml: line 1: key "name": "X" is not allowed`},
+		{"slim: a", "slim: c", `x.yaml: key "slim": "c" is none`},
+		{"[a, b]", "[a, a]", `x.yaml: key "kernels": "a" stands twice`},
+		{"[a, b]", "[a, stock]", `x.yaml: key "kernels": "stock" takes part`},
+		{"[a, b]", "[]", `x.yaml: key "kernels": none`},
+		{"[w]", "[]", `x.yaml: key "workloads": none`},
+		{"[w]", "[w, w]", `x.yaml: key "workloads": "w" stands twice`},
+		{"[w]", "[../w]", `x.yaml: key "workloads": "../w" is not allowed`},
+		{"name: x", "name: X", `x.yaml: key "name": "X" is not allowed`},
 		{"[w]", "[w]\n---\nname: y", "more than one document"},
 	} {
 		_, err := ParsePlan("x.yaml", []byte(strings.Replace(good, c.from, c.to, 1)))
@@ -259,4 +259,10 @@ func FuzzParsePlan(f *testing.F) {
 			t.Errorf("%+v passes", plan)
 		}
 	})
+}
+
+func readReport(folder string) (Report, error) {
+	var r Report
+	err := readJSON(filepath.Join(folder, JSONFile), &r)
+	return r, err
 }

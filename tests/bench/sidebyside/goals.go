@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package kernelreport
+package sidebyside
 
 import (
 	"fmt"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 // Goal is something that the kernels of a bench were to reach.
@@ -26,17 +27,17 @@ const (
 )
 
 // goals of a bench whose applications have kernels of their own.
-func goals(f Facts, figures Figures) []Goal {
+func goals(f kernelreport.Facts, figures kernelreport.Figures, tables []Cross) []Goal {
 	var out []Goal
-	for _, table := range figures.Cross {
+	for _, table := range tables {
 		if table.Metric != verdict.KernelInstructions || table.OnOwn == nil {
 			continue
 		}
 		mean := table.OnOwn
 		name := "kernel instructions against %s, geometric mean of %d applications on their own kernels%s"
 		out = append(out,
-			ratioGoal(fmt.Sprintf(name, "slim", mean.OfSlim, titled(figures.unequal(toSlim))), mean.ToSlim, instructionsToSlim),
-			ratioGoal(fmt.Sprintf(name, "stock", mean.OfStock, titled(figures.unequal(toStock))), mean.ToStock, instructionsToStock),
+			ratioGoal(fmt.Sprintf(name, "slim", mean.OfSlim, kernelreport.Titled(unequal(figures, toSlim))), mean.ToSlim, instructionsToSlim),
+			ratioGoal(fmt.Sprintf(name, "stock", mean.OfStock, kernelreport.Titled(unequal(figures, toStock))), mean.ToStock, instructionsToStock),
 			placeGoal(table))
 	}
 	if len(out) > 0 {
@@ -54,7 +55,7 @@ func ratioGoal(name string, found *float64, most float64) Goal {
 	return goal
 }
 
-func placeGoal(table verdict.Cross) Goal {
+func placeGoal(table Cross) Goal {
 	apps, best, tied := 0, 0, 0
 	for _, row := range table.Rows {
 		if row.Own == "" {
@@ -62,11 +63,11 @@ func placeGoal(table verdict.Cross) Goal {
 		}
 		apps++
 		switch row.Place {
-		case verdict.First:
+		case First:
 			best++
-		case verdict.Tied:
+		case Tied:
 			tied++
-		case verdict.Behind:
+		case Behind:
 		}
 	}
 	found := fmt.Sprintf("%d of %d", best+tied, apps)
@@ -80,14 +81,14 @@ func placeGoal(table verdict.Cross) Goal {
 }
 
 // largestText of an own kernel, as a share of the slim one's.
-func largestText(f Facts) *float64 {
-	slim := f.kernel(f.Slim)
+func largestText(f kernelreport.Facts) *float64 {
+	slim := kernelOf(f, f.Slim)
 	if slim == nil || slim.Size.FunctionText == 0 {
 		return nil
 	}
 	var largest *float64
 	for _, app := range f.Applications {
-		own := f.kernel(app.Kernel)
+		own := kernelOf(f, app.Kernel)
 		if own == nil || own.Size.FunctionText == 0 {
 			continue
 		}
@@ -97,4 +98,13 @@ func largestText(f Facts) *float64 {
 		}
 	}
 	return largest
+}
+
+func kernelOf(f kernelreport.Facts, name string) *kernelreport.Kernel {
+	for i := range f.Kernels {
+		if f.Kernels[i].Name == name {
+			return &f.Kernels[i]
+		}
+	}
+	return nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package measure
+package sidebyside
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
@@ -24,7 +25,7 @@ const LeastRounds = 4
 // know what a gain in instructions comes to. The host holds the watch: a
 // guest's own clock is set at its boot, and on a busy host wrongly.
 type Stopwatch struct {
-	Bench Bench
+	Bench measure.Bench
 	// KVM has the guests on the host's own processor; they are emulated
 	// otherwise, and then the time is the emulator's.
 	KVM bool
@@ -45,7 +46,7 @@ const (
 // Wall runs the workload on each kernel in each round. What it finds are one
 // sample for each kernel, not exact: the whole run's time by its operations.
 // Errors are those of Measure.
-func (s Stopwatch) Wall(ctx context.Context, kernels []Kernel, w workload.Workload, p workload.Parameters, dir string) ([]Measurement, error) {
+func (s Stopwatch) Wall(ctx context.Context, kernels []measure.Kernel, w workload.Workload, p workload.Parameters, dir string) ([]measure.Measurement, error) {
 	if s.Rounds < LeastRounds || s.Rounds%2 != 0 {
 		return nil, fmt.Errorf("%d rounds: an even number of at least %d", s.Rounds, LeastRounds)
 	}
@@ -56,9 +57,9 @@ func (s Stopwatch) Wall(ctx context.Context, kernels []Kernel, w workload.Worklo
 	if shuffle == nil {
 		shuffle = rand.Shuffle
 	}
-	found := make([]Measurement, len(kernels))
+	found := make([]measure.Measurement, len(kernels))
 	for i, k := range kernels {
-		found[i] = Measurement{Kernel: k.Name, Workload: w.Name, Samples: []verdict.Sample{s.sample(k, w, p)}}
+		found[i] = measure.Measurement{Kernel: k.Name, Workload: w.Name, Samples: []verdict.Sample{s.sample(k, w, p)}}
 	}
 	for round, order := range orders(len(kernels), s.Rounds, shuffle) {
 		for _, i := range order {
@@ -93,7 +94,7 @@ func orders(kernels, rounds int, shuffle func(int, func(i, j int))) [][]int {
 	return all
 }
 
-func (s Stopwatch) sample(k Kernel, w workload.Workload, p workload.Parameters) verdict.Sample {
+func (s Stopwatch) sample(k measure.Kernel, w workload.Workload, p workload.Parameters) verdict.Sample {
 	metric := verdict.EmulatedTime
 	if s.KVM {
 		metric = verdict.WallTime
@@ -102,10 +103,10 @@ func (s Stopwatch) sample(k Kernel, w workload.Workload, p workload.Parameters) 
 }
 
 // once adds one run.
-func (s Stopwatch) once(ctx context.Context, k Kernel, w workload.Workload, p workload.Parameters, dir string, to *Measurement) error {
-	o := Options{KVM: s.KVM, Timed: []string{beginWord, endWord},
+func (s Stopwatch) once(ctx context.Context, k measure.Kernel, w workload.Workload, p workload.Parameters, dir string, to *measure.Measurement) error {
+	o := measure.Options{KVM: s.KVM, Timed: []string{beginWord, endWord},
 		Hooks: workload.Hooks{Before: "echo '" + beginWord + "' >/dev/console", After: "echo '" + endWord + "' >/dev/console"}}
-	result, outcome, err := s.Bench.run(ctx, k, w, p, o, filepath.Join(dir, "run"))
+	result, outcome, err := s.Bench.Run(ctx, k, w, p, o, filepath.Join(dir, "run"))
 	if err != nil {
 		return err
 	}

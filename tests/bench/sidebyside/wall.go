@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pipeline
+package sidebyside
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
@@ -27,14 +30,14 @@ type Timer interface {
 	// and leaves timed.json, of Timed.
 	Wall(ctx context.Context, kernels map[string]string, rounds int, work *graph.Work) error
 	// WallInputs are what that depends on, besides the machine.
-	WallInputs(rounds int) (Inputs, error)
+	WallInputs(rounds int) (pipeline.Inputs, error)
 }
 
 // Timed is what a Timer finds out.
 type Timed struct {
 	// Method says on what the kernels ran, and why not on the processor itself.
-	Method  string              `json:"method"`
-	Kernels map[string]Measured `json:"kernels"`
+	Method  string                       `json:"method"`
+	Kernels map[string]pipeline.Measured `json:"kernels"`
 }
 
 const timedFile = "timed.json"
@@ -47,7 +50,7 @@ var timing = graph.Resources{CPUs: 1, MemoryMiB: 2048, Limit: 24 * time.Hour}
 // wall adds the step that takes the time of a workload on all kernels, whose
 // steps are given by name. Kernels on which the workload failed when it was
 // counted take no part.
-func (b *builder) wall(bench Bench, rounds int, machine string, kernels map[string]string) (id string) {
+func (b *builder) wall(bench pipeline.Bench, rounds int, machine string, kernels map[string]string) (id string) {
 	name := bench.Workload().Name
 	timer, can := bench.(Timer)
 	if !can {
@@ -55,7 +58,7 @@ func (b *builder) wall(bench Bench, rounds int, machine string, kernels map[stri
 		return ""
 	}
 	inputs := b.inputs(timer.WallInputs(rounds))
-	mine := Inputs{"host": machine}
+	mine := pipeline.Inputs{"host": machine}
 	maps.Copy(mine, inputs)
 	needs := map[string]string{}
 	for kernel, step := range kernels {
@@ -66,11 +69,11 @@ func (b *builder) wall(bench Bench, rounds int, machine string, kernels map[stri
 	b.add(id, "wall", mine, needs, timing, func(ctx context.Context, w *graph.Work) error {
 		folders := map[string]string{}
 		for kernel := range kernels {
-			measured, err := readMeasured(w.Need(measuredOn(kernel, name)))
+			measured, err := pipeline.ReadMeasured(w.Need(measuredOn(kernel, name)))
 			if err != nil {
 				return err
 			}
-			if measured.passed() {
+			if passed(measured) {
 				folders[kernel] = w.Need("kernel-" + kernel)
 			}
 		}
@@ -82,7 +85,7 @@ func (b *builder) wall(bench Bench, rounds int, machine string, kernels map[stri
 	return id
 }
 
-func (m Measured) passed() bool {
+func passed(m pipeline.Measured) bool {
 	for _, check := range m.Checks {
 		if !check.Passed {
 			return false
@@ -108,7 +111,7 @@ func (s *SideBySide) timed(w *graph.Work, facts *kernelreport.Facts) error {
 		for i := range facts.Kernels {
 			kernel := &facts.Kernels[i]
 			if measured, has := timed.Kernels[kernel.Name]; has {
-				takePart(facts, kernel.Name, measured)
+				pipeline.AddMeasured(facts, kernel.Name, measured)
 				kernel.Mitigations = alsoSeen(kernel.Mitigations, measured.Mitigations)
 			}
 		}
@@ -148,9 +151,15 @@ func (h *host) kvm(ctx context.Context, kernel, dir string) error {
 	return h.err
 }
 
+// emulator is the pipeline's, with a host that is asked once for all workloads.
+type emulator struct {
+	pipeline.Emulator
+	host *host
+}
+
 // WallInputs implements Timer.
-func (e Emulator) WallInputs(rounds int) (Inputs, error) {
-	inputs, err := measure.Stopwatch{Bench: e.Machine, Rounds: rounds}.Inputs(context.Background(), e.Load)
+func (e emulator) WallInputs(rounds int) (pipeline.Inputs, error) {
+	inputs, err := Stopwatch{Bench: e.Machine, Rounds: rounds}.Inputs(context.Background(), e.Load)
 	if err != nil {
 		return nil, err
 	}
@@ -162,10 +171,10 @@ func (e Emulator) WallInputs(rounds int) (Inputs, error) {
 }
 
 // Wall implements Timer.
-func (e Emulator) Wall(ctx context.Context, kernels map[string]string, rounds int, w *graph.Work) error {
+func (e emulator) Wall(ctx context.Context, kernels map[string]string, rounds int, w *graph.Work) error {
 	names := slices.Sorted(maps.Keys(kernels))
 	return aside(w, func(dir string) error {
-		timed := Timed{Method: "on the host's processor, by KVM", Kernels: map[string]Measured{}}
+		timed := Timed{Method: "on the host's processor, by KVM", Kernels: map[string]pipeline.Measured{}}
 		refusal := e.host.kvm(ctx, filepath.Join(kernels[names[0]], build.ImageFile), filepath.Join(dir, "probe"))
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -180,7 +189,7 @@ func (e Emulator) Wall(ctx context.Context, kernels map[string]string, rounds in
 			all = append(all, measure.Kernel{Name: name, Dir: kernels[name]})
 		}
 		done := 0
-		watch := measure.Stopwatch{Bench: e.Machine, KVM: refusal == nil, Rounds: rounds, Say: func(format string, args ...any) {
+		watch := Stopwatch{Bench: e.Machine, KVM: refusal == nil, Rounds: rounds, Say: func(format string, args ...any) {
 			done++
 			w.Units(done, rounds*len(all))
 			w.Say(format, args...)
@@ -190,8 +199,33 @@ func (e Emulator) Wall(ctx context.Context, kernels map[string]string, rounds in
 			return err
 		}
 		for _, one := range found {
-			timed.Kernels[one.Kernel] = Measured{Samples: one.Samples, Mitigations: one.Mitigations}
+			timed.Kernels[one.Kernel] = pipeline.Measured{Samples: one.Samples, Mitigations: one.Mitigations}
 		}
 		return writeJSON(filepath.Join(w.Dir, timedFile), timed)
 	})
+}
+
+// aside gives a run a folder that is no part of the result.
+func aside(w *graph.Work, run func(dir string) error) error {
+	dir, err := os.MkdirTemp(filepath.Dir(w.Dir), "run-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(run(dir), os.RemoveAll(dir))
+}
+
+func readJSON(path string, into any) error {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	return err
+}
+
+func writeJSON(path string, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
 }

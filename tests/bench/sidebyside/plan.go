@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pipeline
+package sidebyside
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
 // Plan is catalog/benches/NAME.yaml: what stands side by side. The
@@ -42,16 +47,19 @@ func LoadPlan(catalog, name string) (Plan, error) {
 	return plan, err
 }
 
-// ParsePlan is strict: an unknown key or a wrong value is an error with file
-// and line.
+// ParsePlan is strict: an unknown key or a wrong value is an error.
 func ParsePlan(path string, data []byte) (Plan, error) {
 	var plan Plan
-	if err := strictyaml.Decode(path, data, &plan); err != nil {
-		return Plan{}, err
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&plan); err != nil {
+		return Plan{}, fmt.Errorf("%s: %w", path, err)
 	}
-	key, wrong := plan.wrong()
-	if wrong != "" {
-		return Plan{}, fmt.Errorf("%s: line %d: key %q: %s", path, strictyaml.LineOf(data, key), key, wrong)
+	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
+		return Plan{}, fmt.Errorf("%s: more than one document", path)
+	}
+	if key, wrong := plan.wrong(); wrong != "" {
+		return Plan{}, fmt.Errorf("%s: key %q: %s", path, key, wrong)
 	}
 	return plan, nil
 }
@@ -76,8 +84,8 @@ func (p Plan) wrong() (key, text string) {
 		return "kernels", "none"
 	case twice(p.Kernels) != "":
 		return "kernels", fmt.Sprintf("%q stands twice", twice(p.Kernels))
-	case slices.Contains(p.Kernels, kernelStock):
-		return "kernels", fmt.Sprintf("%q takes part by itself", kernelStock)
+	case slices.Contains(p.Kernels, pipeline.KernelStock):
+		return "kernels", fmt.Sprintf("%q takes part by itself", pipeline.KernelStock)
 	case !slices.Contains(p.Kernels, p.Slim):
 		return "slim", fmt.Sprintf("%q is none of the kernels", p.Slim)
 	case len(p.Workloads) == 0:
@@ -97,14 +105,14 @@ func twice(names []string) string {
 	return ""
 }
 
-// OpenSideBySide reads all recipes and workloads of a plan. The options are
+// Open reads all recipes and workloads of a plan. The options are
 // those of a build; their name is not used.
-func OpenSideBySide(ctx context.Context, plan Plan, o Options) (*SideBySide, error) {
+func Open(ctx context.Context, plan Plan, o pipeline.Options) (*SideBySide, error) {
 	s := &SideBySide{Name: plan.Name, Title: plan.Title, Slim: plan.Slim, Command: o.Command, Machine: o.Machine, Rules: verdict.DefaultRules()}
 	for _, name := range plan.Kernels {
 		one := o
 		one.Name, one.Current = name, ""
-		p, err := Open(ctx, one)
+		p, err := pipeline.Open(ctx, one)
 		if err != nil {
 			return nil, fmt.Errorf("bench %q: %w", plan.Name, err)
 		}
@@ -116,7 +124,8 @@ func OpenSideBySide(ctx context.Context, plan Plan, o Options) (*SideBySide, err
 		if err != nil {
 			return nil, fmt.Errorf("bench %q: %w", plan.Name, err)
 		}
-		s.Benches = append(s.Benches, Emulator{Load: load, host: here, Machine: measure.Bench{Plugin: o.Plugin, Places: workload.Places{Programs: o.Programs, Cache: o.Cache}}})
+		s.Benches = append(s.Benches, emulator{host: here, Emulator: pipeline.Emulator{Load: load,
+			Machine: measure.Bench{Plugin: o.Plugin, Places: workload.Places{Programs: o.Programs, Cache: o.Cache}}}})
 	}
 	return s, nil
 }

@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package verdict
+package sidebyside
 
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
 // The table that was measured by hand, in part: two applications, each with
 // its own kernel.
-func crossFixture(t *testing.T) ([]Application, []Kernel, *Set) {
+func crossFixture(t *testing.T) ([]verdict.Application, []verdict.Kernel, *verdict.Set) {
 	t.Helper()
-	apps := []Application{
-		{"io", Run{"write8", 7, 50000}, "io"},
-		{"net", Run{"tcp", 7, 50000}, "net"},
-		{"lmbench", Run{"syscalls", 7, 50000}, ""},
+	apps := []verdict.Application{
+		{Name: "io", Test: verdict.Run{Workload: "write8", Seed: 7, Size: 50000}, Kernel: "io"},
+		{Name: "net", Test: verdict.Run{Workload: "tcp", Seed: 7, Size: 50000}, Kernel: "net"},
+		{Name: "lmbench", Test: verdict.Run{Workload: "syscalls", Seed: 7, Size: 50000}, Kernel: ""},
 	}
-	kernels := []Kernel{{Name: "stock"}, {Name: "slim"}, {Name: "io"}, {Name: "net"}}
+	kernels := []verdict.Kernel{{Name: "stock"}, {Name: "slim"}, {Name: "io"}, {Name: "net"}}
 	values := map[string][]float64{
 		"write8":   {1792, 1280, 1224, 1298},
 		"tcp":      {30722, 20212, 21768, 19040},
 		"syscalls": {61858, 40696, 42202, 40696},
 	}
-	var samples []Sample
+	var samples []verdict.Sample
 	for workload, row := range values {
 		for i, v := range row {
 			s := sample(kernels[i].Name, true, v)
@@ -35,9 +38,9 @@ func crossFixture(t *testing.T) ([]Application, []Kernel, *Set) {
 	return apps, kernels, mustSet(t, samples)
 }
 
-func mustSet(t *testing.T, samples []Sample) *Set {
+func mustSet(t *testing.T, samples []verdict.Sample) *verdict.Set {
 	t.Helper()
-	set, err := NewSet(samples)
+	set, err := verdict.NewSet(samples)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +51,7 @@ var refs = References{Stock: "stock", Slim: "slim"}
 
 func TestTabulate(t *testing.T) {
 	apps, kernels, set := crossFixture(t)
-	table, err := Tabulate(KernelInstructions, apps, kernels, set, refs, rules)
+	table, err := Tabulate(verdict.KernelInstructions, apps, kernels, set, refs, rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,11 +72,11 @@ func TestTabulate(t *testing.T) {
 		t.Errorf("net on io's kernel: %+v", cell)
 	}
 	io := table.Means[2]
-	mean, err := GeometricMean([]float64{1224. / 1280, 21768. / 20212, 42202. / 40696})
+	mean, err := verdict.GeometricMean([]float64{1224. / 1280, 21768. / 20212, 42202. / 40696})
 	if err != nil || io.Kernel != "io" || io.OfSlim != 3 || !near(*io.ToSlim, mean) {
 		t.Errorf("mean of io's kernel %+v, want %v (%v)", io, mean, err)
 	}
-	own, err := GeometricMean([]float64{1224. / 1792, 19040. / 30722})
+	own, err := verdict.GeometricMean([]float64{1224. / 1792, 19040. / 30722})
 	if err != nil || table.OnOwn.OfStock != 2 || !near(*table.OnOwn.ToStock, own) {
 		t.Errorf("on own kernels %+v, want %v (%v)", table.OnOwn, own, err)
 	}
@@ -82,7 +85,7 @@ func TestTabulate(t *testing.T) {
 func TestTabulateOwnKernelBeaten(t *testing.T) {
 	apps, kernels, set := crossFixture(t)
 	apps[0].Kernel, apps[1].Kernel = "net", "io"
-	table, err := Tabulate(KernelInstructions, apps, kernels, set, refs, rules)
+	table, err := Tabulate(verdict.KernelInstructions, apps, kernels, set, refs, rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +93,7 @@ func TestTabulateOwnKernelBeaten(t *testing.T) {
 		t.Errorf("io on net's kernel: %s, beaten by %v", row.Place, row.Beaten)
 	}
 	apps[2].Kernel = "net"
-	if table, err = Tabulate(KernelInstructions, apps, kernels, set, refs, rules); err != nil || table.Rows[2].Place != Tied {
+	if table, err = Tabulate(verdict.KernelInstructions, apps, kernels, set, refs, rules); err != nil || table.Rows[2].Place != Tied {
 		t.Errorf("a tie is %q, %v", table.Rows[2].Place, err)
 	}
 }
@@ -103,7 +106,7 @@ func TestTabulateUnequalBeatsNobody(t *testing.T) {
 			kernels[i].Mitigations = []string{"pti"}
 		}
 	}
-	table, err := Tabulate(KernelInstructions, apps, kernels, set, refs, rules)
+	table, err := Tabulate(verdict.KernelInstructions, apps, kernels, set, refs, rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +124,7 @@ func TestTabulateUnequalBeatsNobody(t *testing.T) {
 
 func TestTabulateWithHoles(t *testing.T) {
 	apps, kernels, _ := crossFixture(t)
-	table, err := Tabulate(KernelInstructions, apps, kernels, mustSet(t, []Sample{sample("io", true, 5)}), refs, rules)
+	table, err := Tabulate(verdict.KernelInstructions, apps, kernels, mustSet(t, []verdict.Sample{sample("io", true, 5)}), refs, rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,8 +141,8 @@ func TestTabulateWithHoles(t *testing.T) {
 
 func TestTabulateKeepsValueAndSpread(t *testing.T) {
 	apps, kernels, _ := crossFixture(t)
-	set := mustSet(t, []Sample{sample("io", false, 4, 5, 8), sample("slim", true, 0)})
-	table, err := Tabulate(KernelInstructions, apps[:1], kernels, set, refs, rules)
+	set := mustSet(t, []verdict.Sample{sample("io", false, 4, 5, 8), sample("slim", true, 0)})
+	table, err := Tabulate(verdict.KernelInstructions, apps[:1], kernels, set, refs, rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,26 +158,24 @@ func TestTabulateKeepsValueAndSpread(t *testing.T) {
 func TestTabulateRefuses(t *testing.T) {
 	apps, kernels, set := crossFixture(t)
 	apps[0].Kernel = "nobody"
-	if _, err := Tabulate(KernelInstructions, apps, kernels, set, refs, rules); !errors.Is(err, ErrUnknownKernel) {
+	if _, err := Tabulate(verdict.KernelInstructions, apps, kernels, set, refs, rules); !errors.Is(err, ErrUnknownKernel) {
 		t.Errorf("an unknown kernel: %v", err)
 	}
 	apps[0].Kernel = ""
-	bad := mustSet(t, []Sample{sample("io", true, -5)})
-	if _, err := Tabulate(KernelInstructions, apps, kernels, bad, refs, rules); !errors.Is(err, ErrBadValue) {
+	bad := mustSet(t, []verdict.Sample{sample("io", true, -5)})
+	if _, err := Tabulate(verdict.KernelInstructions, apps, kernels, bad, refs, rules); !errors.Is(err, verdict.ErrBadValue) {
 		t.Errorf("a bad value: %v", err)
 	}
-	if _, err := NewSet([]Sample{sample("io", true, 5), sample("io", false, 6)}); !errors.Is(err, ErrTwice) {
+	if _, err := verdict.NewSet([]verdict.Sample{sample("io", true, 5), sample("io", false, 6)}); !errors.Is(err, verdict.ErrTwice) {
 		t.Errorf("measured twice: %v", err)
 	}
 }
 
-func TestSetLists(t *testing.T) {
-	_, _, set := crossFixture(t)
-	if got := set.Metrics(); len(got) != 1 || got[0] != KernelInstructions {
-		t.Errorf("metrics %v", got)
-	}
-	runs := set.Runs(KernelInstructions)
-	if len(runs) != 3 || runs[0].Workload != "syscalls" || runs[2].Workload != "write8" {
-		t.Errorf("runs %v", runs)
-	}
+func sample(kernel string, exact bool, values ...float64) verdict.Sample {
+	return verdict.Sample{Workload: "write8", Metric: verdict.KernelInstructions, Unit: "instructions/operation", Kernel: kernel, Exact: exact,
+		Values: values, Size: 50000, Seed: 7, Operations: 50000}
 }
+
+var rules = verdict.DefaultRules()
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Abs(b) }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package measure
+package sidebyside
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
 )
@@ -47,7 +50,7 @@ func TestOrders(t *testing.T) {
 
 // timedBench is one whose QEMU says on the console what a guest would, takes a
 // moment for it, and notes which kernel it was given.
-func timedBench(t *testing.T, begin, end string) (b Bench, ran string) {
+func timedBench(t *testing.T, begin, end string) (b measure.Bench, ran string) {
 	t.Helper()
 	b = fixedBench(t)
 	dir := filepath.Dir(b.Places.Programs)
@@ -115,7 +118,7 @@ func timedLoad(t *testing.T) workload.Workload {
 func TestWall(t *testing.T) {
 	b, ran := timedBench(t, saysBegin, saysEnd)
 	top, w := filepath.Dir(ran), timedLoad(t)
-	kernels := []Kernel{{"a", filepath.Join(top, "a")}, {"b", filepath.Join(top, "b")}}
+	kernels := []measure.Kernel{{Name: "a", Dir: filepath.Join(top, "a")}, {Name: "b", Dir: filepath.Join(top, "b")}}
 	said := 0
 	watch := Stopwatch{Bench: b, Rounds: 4, Shuffle: asTheyAre, Say: func(string, ...any) { said++ }}
 	found, err := watch.Wall(t.Context(), kernels, w, w.Test, t.TempDir())
@@ -164,7 +167,7 @@ func TestWallRefuses(t *testing.T) {
 			b, ran := timedBench(t, c.begin, c.end)
 			w := timedLoad(t)
 			watch := Stopwatch{Bench: b, Rounds: c.rounds}
-			_, err := watch.Wall(t.Context(), []Kernel{{"a", filepath.Join(filepath.Dir(ran), "a")}}, w, w.Test, t.TempDir())
+			_, err := watch.Wall(t.Context(), []measure.Kernel{{Name: "a", Dir: filepath.Join(filepath.Dir(ran), "a")}}, w, w.Test, t.TempDir())
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error is %v, want %q", err, c.want)
 			}
@@ -182,5 +185,33 @@ func TestInputsOfWall(t *testing.T) {
 	}
 	if inputs["plugin"] != "" || inputs["rounds"] != "6" || strings.Contains(inputs["machine"], "icount") || inputs["guest"] == "" || inputs["workload"] == "" {
 		t.Errorf("inputs are %v", inputs)
+	}
+}
+
+// fixedBench is one on which nothing depends on this machine: a QEMU that only
+// says its version, and a package that is unpacked already.
+func fixedBench(t *testing.T) measure.Bench {
+	t.Helper()
+	dir := t.TempDir()
+	put := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	put("bin/qemu-system-x86_64", "#!/bin/sh\necho QEMU emulator version 0\n")
+	put("bin/apt-get", "#!/bin/sh\necho \"'http://some.host/served_1_amd64.deb' served_1_amd64.deb 100 SHA256:aa\"\n")
+	t.Setenv("PATH", filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+	line := sha256.Sum256([]byte("served_1_amd64.deb 100 SHA256:aa"))
+	put("cache/package/served-"+hex.EncodeToString(line[:8])+"/usr/share/served/data", "data\n")
+	put("programs/own", "own\n")
+	put("programs/kbmark", "kbmark\n")
+	return measure.Bench{
+		Plugin: put("kbcount.so", "plugin\n"),
+		Places: workload.Places{Programs: filepath.Join(dir, "programs"), Cache: filepath.Join(dir, "cache")},
 	}
 }

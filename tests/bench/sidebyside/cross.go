@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package verdict
+package sidebyside
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
 // Cross is the table of every application on every kernel, in one metric. It
@@ -27,8 +28,8 @@ type Cross struct {
 
 // CrossRow is one application on every kernel.
 type CrossRow struct {
-	Application string `json:"application"`
-	Run         Run    `json:"run"`
+	Application string      `json:"application"`
+	Run         verdict.Run `json:"run"`
 	// Own is the kernel that was made for the application.
 	Own   string `json:"own,omitempty"`
 	Unit  string `json:"unit"`
@@ -85,7 +86,7 @@ type References struct{ Stock, Slim string }
 var ErrUnknownKernel = errors.New("no such kernel")
 
 // Tabulate makes the cross table.
-func Tabulate(metric string, apps []Application, kernels []Kernel, set *Set, refs References, rules Rules) (Cross, error) {
+func Tabulate(metric string, apps []verdict.Application, kernels []verdict.Kernel, set *verdict.Set, refs References, rules verdict.Rules) (Cross, error) {
 	table := Cross{Metric: metric, Stock: refs.Stock, Slim: refs.Slim}
 	for _, k := range kernels {
 		table.Kernels = append(table.Kernels, k.Name)
@@ -110,12 +111,12 @@ func Tabulate(metric string, apps []Application, kernels []Kernel, set *Set, ref
 	return table, nil
 }
 
-func tabulateRow(metric string, app Application, kernels []Kernel, set *Set, refs References, rules Rules) (CrossRow, error) {
+func tabulateRow(metric string, app verdict.Application, kernels []verdict.Kernel, set *verdict.Set, refs References, rules verdict.Rules) (CrossRow, error) {
 	row := CrossRow{Application: app.Name, Run: app.Test, Own: app.Kernel}
 	var field []entrant
 	for _, kernel := range kernels {
 		cell := Cell{Kernel: kernel.Name}
-		if sides := set.all(kernel, metric, app.Test); len(sides) > 0 {
+		if sides := set.All(kernel, metric, app.Test); len(sides) > 0 {
 			value, spread, err := together(sides)
 			if err != nil {
 				return CrossRow{}, fmt.Errorf("application %q on kernel %q: %w", app.Name, kernel.Name, err)
@@ -177,15 +178,15 @@ func ratio(of, to *float64) *float64 {
 // entrant is a kernel with its samples of a run, one for each part.
 type entrant struct {
 	kernel string
-	sides  []Side
+	sides  []verdict.Side
 }
 
 // together is the median of the only part, or the geometric mean of the parts'
 // medians: the ratio of two such means is the mean of the ratios.
-func together(sides []Side) (value, spread float64, err error) {
+func together(sides []verdict.Side) (value, spread float64, err error) {
 	medians := make([]float64, len(sides))
 	for i, side := range sides {
-		summary, err := Summarise(side.Sample.Values)
+		summary, err := verdict.Summarise(side.Sample.Values)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -194,17 +195,17 @@ func together(sides []Side) (value, spread float64, err error) {
 	if len(sides) == 1 {
 		return medians[0], spread, nil
 	}
-	value, err = GeometricMean(medians)
+	value, err = verdict.GeometricMean(medians)
 	return value, 0, err
 }
 
-func unequalTo(kernel string, field []entrant, reference string, rules Rules) []string {
+func unequalTo(kernel string, field []entrant, reference string, rules verdict.Rules) []string {
 	a, b := entrantOf(kernel, field), entrantOf(reference, field)
 	if a == nil || b == nil {
 		return nil
 	}
-	whole := CompareAll(a.sides, b.sides, rules)
-	if whole.Standing == Incomparable {
+	whole := verdict.CompareAll(a.sides, b.sides, rules)
+	if whole.Standing == verdict.Incomparable {
 		return []string{whole.Reason}
 	}
 	return whole.Unequal
@@ -221,7 +222,7 @@ func entrantOf(kernel string, field []entrant) *entrant {
 
 // rank finds who is beaten by nobody, and by whom the own kernel is, among the
 // kernels that may be compared with the own one (or the slim one) as equals.
-func (r *CrossRow) rank(all []entrant, slim string, rules Rules) {
+func (r *CrossRow) rank(all []entrant, slim string, rules verdict.Rules) {
 	own := entrantOf(r.Own, all)
 	anchor := own
 	if anchor == nil {
@@ -229,11 +230,11 @@ func (r *CrossRow) rank(all []entrant, slim string, rules Rules) {
 	}
 	var field []entrant
 	for _, one := range all {
-		if anchor == nil || len(CompareAll(one.sides, anchor.sides, rules).Unequal) == 0 {
+		if anchor == nil || len(verdict.CompareAll(one.sides, anchor.sides, rules).Unequal) == 0 {
 			field = append(field, one)
 		}
 	}
-	beats := func(a, b entrant) bool { return CompareAll(a.sides, b.sides, rules).Standing == Better }
+	beats := func(a, b entrant) bool { return verdict.CompareAll(a.sides, b.sides, rules).Standing == verdict.Better }
 	for _, one := range field {
 		if !slices.ContainsFunc(field, func(other entrant) bool { return beats(other, one) }) {
 			r.Best = append(r.Best, one.kernel)
@@ -283,13 +284,9 @@ func (t Cross) mean(name string, which func(CrossRow) string) Mean {
 func positive(r *float64) bool { return r != nil && *r > 0 }
 
 func meanOf(ratios []float64) *float64 {
-	m, err := GeometricMean(ratios)
+	m, err := verdict.GeometricMean(ratios)
 	if err != nil {
 		return nil // no row has the figure
 	}
 	return &m
-}
-
-func compareRuns(a, b Run) int {
-	return cmp.Or(strings.Compare(a.Workload, b.Workload), cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Size, b.Size))
 }

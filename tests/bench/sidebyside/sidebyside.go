@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pipeline
+package sidebyside
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
@@ -23,8 +24,8 @@ type SideBySide struct {
 	Title string
 	// Slim is the recipe that all are compared with, besides stock.
 	Slim    string
-	Kernels []*Pipeline
-	Benches []Bench
+	Kernels []*pipeline.Pipeline
+	Benches []pipeline.Bench
 	Command string
 	Machine string
 	Rules   verdict.Rules
@@ -32,7 +33,7 @@ type SideBySide struct {
 	Wall int
 }
 
-// StepSideBySide is the last step; its files are those of report.Report.Write.
+// StepSideBySide is the last step; its files are those of Report.Write.
 const StepSideBySide = "side-by-side"
 
 // Run does what is left to do and returns the folder of the report.
@@ -53,10 +54,10 @@ func (s *SideBySide) Graph() (*graph.Graph, error) {
 	if len(s.Kernels) == 0 || len(s.Benches) == 0 {
 		return nil, fmt.Errorf("bench %q: it takes a kernel and a workload", s.Name)
 	}
-	b := &builder{p: &Pipeline{Jobs: s.Kernels[0].Jobs}}
+	b := &builder{}
 	stock := s.Kernels[0].Kernels
 	b.add("stock", "", b.inputs(stock.StockInputs(context.Background())), nil, light, stock.Stock)
-	kernels := map[string]string{kernelStock: "stock"}
+	kernels := map[string]string{pipeline.KernelStock: "stock"}
 	order := make([]string, 0, len(s.Kernels))
 	for _, p := range s.Kernels {
 		order = append(order, p.Recipe.Name)
@@ -68,7 +69,7 @@ func (s *SideBySide) Graph() (*graph.Graph, error) {
 	for name, step := range kernels {
 		needs["kernel-"+name] = step
 	}
-	workloads := make([]Workload, len(s.Benches))
+	workloads := make([]pipeline.Workload, len(s.Benches))
 	for i, bench := range s.Benches {
 		workloads[i] = bench.Workload()
 		mine := b.inputs(bench.Inputs())
@@ -83,9 +84,9 @@ func (s *SideBySide) Graph() (*graph.Graph, error) {
 			needs[timedOn(bench.Workload().Name)] = b.wall(bench, s.Wall, s.Machine, kernels)
 		}
 	}
-	text, err := graph.ValueDigest(map[string]any{"title": s.Title, "slim": s.Slim, "kernels": order, "workloads": workloads, "rules": s.Rules})
+	text, err := graph.ValueDigest(map[string]any{"format": 2, "title": s.Title, "slim": s.Slim, "kernels": order, "workloads": workloads, "rules": s.Rules})
 	b.err = errors.Join(b.err, err)
-	inputs := Inputs{"facts": text, "command": s.Command, "machine": s.Machine}
+	inputs := pipeline.Inputs{"facts": text, "command": s.Command, "machine": s.Machine}
 	b.add(StepSideBySide, "", inputs, needs, light, s.report)
 	if b.err != nil {
 		return nil, fmt.Errorf("bench %q: %w", s.Name, b.err)
@@ -97,10 +98,31 @@ func (s *SideBySide) Graph() (*graph.Graph, error) {
 	return g, nil
 }
 
+// builder collects steps and the first error.
+type builder struct {
+	steps []graph.Step
+	err   error
+}
+
+var (
+	light   = graph.Resources{CPUs: 1, MemoryMiB: 512, Limit: 30 * time.Minute}
+	emulate = graph.Resources{CPUs: 1, MemoryMiB: 2048, Limit: 6 * time.Hour}
+)
+
+func (b *builder) inputs(inputs pipeline.Inputs, err error) pipeline.Inputs {
+	b.err = errors.Join(b.err, err)
+	return inputs
+}
+
+// add adds a step; kind is empty when it is the name.
+func (b *builder) add(name, kind string, inputs pipeline.Inputs, needs map[string]string, resources graph.Resources, run func(context.Context, *graph.Work) error) {
+	b.steps = append(b.steps, graph.Step{Name: name, Kind: kind, Inputs: inputs, Needs: needs, Resources: resources, Run: run})
+}
+
 // join takes a kernel's steps from its own graph, up to the kernel, under names
 // that begin with the recipe's; their kinds, under which results are shared,
 // stay.
-func (b *builder) join(p *Pipeline) (kernel string, err error) {
+func (b *builder) join(p *pipeline.Pipeline) (kernel string, err error) {
 	g, err := p.Graph()
 	if err != nil {
 		return "", err
@@ -135,12 +157,12 @@ func (b *builder) join(p *Pipeline) (kernel string, err error) {
 
 // test adds the test run of a workload on a kernel, as a build of the kernel
 // with that workload would do it.
-func (b *builder) test(id, kernel string, bench Bench, inputs Inputs) {
+func (b *builder) test(id, kernel string, bench pipeline.Bench, inputs pipeline.Inputs) {
 	run := bench.Workload().Test
-	mine := Inputs{"data": fmt.Sprintf("%s seed %d size %d", Test, run.Seed, run.Size)}
+	mine := pipeline.Inputs{"data": fmt.Sprintf("%s seed %d size %d", pipeline.Test, run.Seed, run.Size)}
 	maps.Copy(mine, inputs)
 	b.add(id, "measure", mine, map[string]string{"kernel": kernel}, emulate, func(ctx context.Context, w *graph.Work) error {
-		return bench.Measure(ctx, w.Need("kernel"), Test, w)
+		return bench.Measure(ctx, w.Need("kernel"), pipeline.Test, w)
 	})
 }
 
@@ -155,7 +177,7 @@ func (s *SideBySide) report(_ context.Context, w *graph.Work) error {
 	if err != nil {
 		return err
 	}
-	made, err := kernelreport.Make(facts)
+	made, err := Make(facts)
 	if err != nil {
 		return err
 	}
@@ -164,7 +186,7 @@ func (s *SideBySide) report(_ context.Context, w *graph.Work) error {
 
 func (s *SideBySide) facts(w *graph.Work) (kernelreport.Facts, error) {
 	facts := kernelreport.Facts{
-		Title: s.Title, Stock: kernelStock, Slim: s.Slim, Rules: s.Rules,
+		Title: s.Title, Stock: pipeline.KernelStock, Slim: s.Slim, Rules: s.Rules,
 		Command: s.Command, Machine: s.Machine, Made: time.Now().UTC().Format(time.RFC3339),
 	}
 	for _, bench := range s.Benches {
@@ -172,13 +194,13 @@ func (s *SideBySide) facts(w *graph.Work) (kernelreport.Facts, error) {
 		facts.Workloads = append(facts.Workloads, kernelreport.Workload{Name: load.Name, Description: load.Description, Operation: load.Operation})
 		facts.Applications = append(facts.Applications, verdict.Application{Name: load.Name, Test: load.Test, Kernel: s.madeFor(load.Name)})
 	}
-	stock, err := s.Kernels[0].kernel(w, kernelStock)
+	stock, err := s.Kernels[0].Describe(w, pipeline.KernelStock)
 	if err != nil {
 		return kernelreport.Facts{}, err
 	}
 	facts.Kernels = append(facts.Kernels, stock)
 	for _, p := range s.Kernels {
-		kernel, err := p.kernel(w, p.Recipe.Name)
+		kernel, err := p.Describe(w, p.Recipe.Name)
 		if err != nil {
 			return kernelreport.Facts{}, err
 		}
@@ -196,11 +218,11 @@ func (s *SideBySide) facts(w *graph.Work) (kernelreport.Facts, error) {
 // are the machine's and the kernel's, and so the same under each.
 func (s *SideBySide) measured(w *graph.Work, facts *kernelreport.Facts, kernel *kernelreport.Kernel) error {
 	for _, bench := range s.Benches {
-		measured, err := readMeasured(w.Need(measuredOn(kernel.Name, bench.Workload().Name)))
+		measured, err := pipeline.ReadMeasured(w.Need(measuredOn(kernel.Name, bench.Workload().Name)))
 		if err != nil {
 			return err
 		}
-		takePart(facts, kernel.Name, measured)
+		pipeline.AddMeasured(facts, kernel.Name, measured)
 		if measured.Mitigations != nil {
 			kernel.Mitigations = measured.Mitigations
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package kernelreport
+package sidebyside
 
 import (
 	"fmt"
@@ -9,19 +9,20 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 // cross shows every application on every kernel.
-func (v view) cross() report.Section {
+func (r Report) cross() report.Section {
 	section := report.Section{
 		ID: "cross", Title: "Every application on every kernel",
 		Lead: "A kernel made for one application may cost another. An application's own kernel is marked with a star.",
 	}
-	for _, table := range v.Figures.Cross {
+	for _, table := range r.Cross {
 		if len(table.Rows) == 0 {
 			continue
 		}
-		section.Parts = append(section.Parts, v.crossTables(table)...)
+		section.Parts = append(section.Parts, r.crossTables(table)...)
 	}
 	if len(section.Parts) == 0 {
 		return report.Section{}
@@ -29,22 +30,22 @@ func (v view) cross() report.Section {
 	return section
 }
 
-func (v view) crossTables(cross verdict.Cross) []report.Part {
+func (r Report) crossTables(cross Cross) []report.Part {
 	words := capital(verdict.Words(cross.Metric))
 	var parts []report.Part
 	if cross.Slim != "" {
 		parts = append(parts, crossTable(cross, words+" against "+cross.Slim+unequalCells(cross),
-			func(c verdict.Cell) *float64 { return c.ToSlim }, func(m verdict.Mean) *float64 { return m.ToSlim }))
+			func(c Cell) *float64 { return c.ToSlim }, func(m Mean) *float64 { return m.ToSlim }))
 	}
 	if cross.Stock != "" {
-		parts = append(parts, crossTable(cross, words+" against "+cross.Stock+titled(v.Figures.unequal(toStock)),
-			func(c verdict.Cell) *float64 { return c.ToStock }, func(m verdict.Mean) *float64 { return m.ToStock }))
+		parts = append(parts, crossTable(cross, words+" against "+cross.Stock+kernelreport.Titled(unequal(r.Figures, toStock)),
+			func(c Cell) *float64 { return c.ToStock }, func(m Mean) *float64 { return m.ToStock }))
 	}
 	return append(parts, crossTable(cross, words+" against the best kernel for each application"+unequalCells(cross),
-		func(c verdict.Cell) *float64 { return c.ToBest }, nil), places(cross))
+		func(c Cell) *float64 { return c.ToBest }, nil), places(cross))
 }
 
-func unequalCells(table verdict.Cross) string {
+func unequalCells(table Cross) string {
 	var all []string
 	for _, row := range table.Rows {
 		for _, cell := range row.Cells {
@@ -55,10 +56,10 @@ func unequalCells(table verdict.Cross) string {
 			}
 		}
 	}
-	return titled(all)
+	return kernelreport.Titled(all)
 }
 
-func crossTable(cross verdict.Cross, caption string, of func(verdict.Cell) *float64, mean func(verdict.Mean) *float64) report.Table {
+func crossTable(cross Cross, caption string, of func(Cell) *float64, mean func(Mean) *float64) report.Table {
 	table := report.Table{Caption: caption, Columns: []report.Column{{Title: "Application"}}}
 	for _, kernel := range cross.Kernels {
 		table.Columns = append(table.Columns, report.Column{Title: kernel, Numeric: true})
@@ -66,7 +67,7 @@ func crossTable(cross verdict.Cross, caption string, of func(verdict.Cell) *floa
 	for _, row := range cross.Rows {
 		line := report.Row{report.Text(row.Application)}
 		for _, c := range row.Cells {
-			cell := relative(of(c))
+			cell := kernelreport.Relative(of(c))
 			if c.Kernel == row.Own {
 				cell.Text, cell.Strong = "* "+cell.Text, true
 			}
@@ -79,7 +80,7 @@ func crossTable(cross verdict.Cross, caption string, of func(verdict.Cell) *floa
 	}
 	foot := report.Row{report.Text("geometric mean")}
 	for _, m := range cross.Means {
-		foot = append(foot, relative(mean(m)))
+		foot = append(foot, kernelreport.Relative(mean(m)))
 	}
 	table.Foot = []report.Row{foot}
 	if onOwn := cross.OnOwn; onOwn != nil && mean(*onOwn) != nil {
@@ -89,7 +90,7 @@ func crossTable(cross verdict.Cross, caption string, of func(verdict.Cell) *floa
 }
 
 // places says whether each application is best on its own kernel.
-func places(cross verdict.Cross) report.Table {
+func places(cross Cross) report.Table {
 	table := report.Table{
 		Caption: "Is each application best on its own kernel?",
 		Columns: []report.Column{{Title: "Application"}, {Title: "Own kernel"}, {Title: "Place"}, {Title: "Best"}},
@@ -98,11 +99,11 @@ func places(cross verdict.Cross) report.Table {
 	for _, row := range cross.Rows {
 		place := "–"
 		switch row.Place {
-		case verdict.First:
+		case First:
 			place = "best"
-		case verdict.Tied:
+		case Tied:
 			place = "tied for best"
-		case verdict.Behind:
+		case Behind:
 			place = "beaten by " + strings.Join(row.Beaten, ", ")
 		}
 		own := row.Own
@@ -110,8 +111,48 @@ func places(cross verdict.Cross) report.Table {
 			own = "–"
 		}
 		table.Rows = append(table.Rows, report.Row{
-			report.Text(row.Application), report.Text(own), {Text: place, Strong: row.Place == verdict.First}, report.Text(strings.Join(row.Best, ", ")),
+			report.Text(row.Application), report.Text(own), {Text: place, Strong: row.Place == First}, report.Text(strings.Join(row.Best, ", ")),
 		})
 	}
 	return table
+}
+
+// goals as a table.
+func (r Report) goals() report.Section {
+	if len(r.Goals) == 0 {
+		return report.Section{}
+	}
+	table := report.Table{
+		Caption: "What the applications' own kernels were to reach",
+		Columns: []report.Column{{Title: "Goal"}, {Title: "Asked"}, {Title: "Found"}, {Title: "Reached"}},
+	}
+	for _, g := range r.Goals {
+		reached := "no"
+		if g.Reached {
+			reached = "yes"
+		}
+		table.Rows = append(table.Rows, report.Row{report.Text(g.Name), report.Text(g.Asked), report.Text(g.Found), {Text: reached, Strong: g.Reached}})
+	}
+	return report.Section{ID: "goals", Title: "Goals", Parts: []report.Part{table}}
+}
+
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+func toSlim(m kernelreport.Measured) *kernelreport.Against  { return m.ToSlim }
+func toStock(m kernelreport.Measured) *kernelreport.Against { return m.ToStock }
+
+// unequal says why the comparisons with a reference are not between equals,
+// each reason once.
+func unequal(f kernelreport.Figures, to func(kernelreport.Measured) *kernelreport.Against) []string {
+	var all []string
+	for _, m := range f.Measured {
+		if c := to(m); c != nil {
+			for _, why := range c.Unequal {
+				if !slices.Contains(all, why) {
+					all = append(all, why)
+				}
+			}
+		}
+	}
+	return all
 }

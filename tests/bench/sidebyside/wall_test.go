@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package pipeline
+package sidebyside
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 // timer is the fake's bench with times that rise with the cost of a kernel.
@@ -25,13 +25,13 @@ type timer struct {
 	flaw string // another one than when it was counted
 }
 
-func (f timer) WallInputs(rounds int) (Inputs, error) {
-	return Inputs{"workload": "1", "rounds": fmt.Sprint(rounds)}, nil
+func (f timer) WallInputs(rounds int) (pipeline.Inputs, error) {
+	return pipeline.Inputs{"workload": "1", "rounds": fmt.Sprint(rounds)}, nil
 }
 
 func (f timer) Wall(_ context.Context, kernels map[string]string, rounds int, w *graph.Work) error {
 	names := slices.Sorted(maps.Keys(kernels))
-	timed := Timed{Method: "by the fake", Kernels: map[string]Measured{}}
+	timed := Timed{Method: "by the fake", Kernels: map[string]pipeline.Measured{}}
 	run := f.Workload().Test
 	for i, name := range names {
 		sample := verdict.Sample{Workload: run.Workload, Metric: verdict.WallTime, Unit: "seconds/operation", Kernel: name,
@@ -39,14 +39,14 @@ func (f timer) Wall(_ context.Context, kernels map[string]string, rounds int, w 
 		for round := range rounds {
 			sample.Values = append(sample.Values, 1e-6*float64(i+1)+1e-9*float64(round))
 		}
-		timed.Kernels[name] = Measured{Samples: []verdict.Sample{sample}, Mitigations: []string{f.flaw}}
+		timed.Kernels[name] = pipeline.Measured{Samples: []verdict.Sample{sample}, Mitigations: []string{f.flaw}}
 	}
 	return errors.Join(f.did("wall "+strings.Join(names, " ")), writeJSON(filepath.Join(w.Dir, timedFile), timed))
 }
 
 func (w *world) timedSideBySide() *SideBySide {
 	s := w.sideBySide()
-	s.Benches = []Bench{timer{w.fake, "meltdown: PTI"}}
+	s.Benches = []pipeline.Bench{timer{w.fake, "meltdown: PTI"}}
 	s.Wall = 4
 	return s
 }
@@ -57,7 +57,7 @@ func TestWallTimeSideBySide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := kernelreport.ReadFolder(folder)
+	made, err := readReport(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestWallOfTheEmulatorNeedsAKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &graph.Work{Dir: filepath.Join(dir, "work"), Log: &strings.Builder{}}
-	e := Emulator{host: &host{}}
+	e := emulator{host: &host{}}
 	err := e.Wall(t.Context(), map[string]string{"none": dir}, 4, w)
 	if err == nil || !strings.Contains(fmt.Sprint(w.Log), "not of a processor (kvm: ") {
 		t.Errorf("error is %v, log %v", err, w.Log)
