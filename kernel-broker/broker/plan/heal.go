@@ -77,10 +77,10 @@ func ownBoot(n *kb.Node, s kb.SlurmNode) bool {
 	case strings.HasPrefix(s.Reason, reasonLost):
 		// The job is off the node, and nothing is armed that would bring it back.
 		return n.Owner.IsZero()
+	case s.Reason == reasonResume || s.Reason == reasonReboot:
+		return !s.Powered() // it was a job's: an administrator's is named before it
 	case strings.HasSuffix(s.Reason, reasonReboot):
 		return s.Ours()
-	case s.Reason == reasonResume:
-		return !s.Powered()
 	case s.Reason == reasonUnexpected:
 		return slices.ContainsFunc(n.Issued, func(i kb.Issued) bool {
 			return i.Token == n.Boot.Token && i.BootID == n.Boot.BootID && i.Ref.IsStock()

@@ -21,6 +21,7 @@ func TestHealsANodeThatIsDownForItsOwnBoot(t *testing.T) {
 		{"the return took too long", "DOWN", late, nil, true},
 		{"and the drain of it is left", "DOWN+DRAIN", late, nil, true},
 		{"a job's boot took too long", "DOWN", "ResumeTimeout reached", nil, true},
+		{"from 26.05 on, where slurmctld restarted meanwhile", "DOWN", "reboot timed out", nil, true},
 		{"a node without power", "DOWN+POWERED_DOWN", "ResumeTimeout reached", nil, false},
 		{"an administrator's reboot", "DOWN", "new firmware : reboot issued : reboot timed out", nil, false},
 		{"an administrator's word", "DOWN", "bad DIMM", nil, false},

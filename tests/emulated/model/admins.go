@@ -28,9 +28,11 @@ func (r *run) node(pick int) *node { return r.nodes[pick%len(r.nodes)] }
 
 func (r *run) say(n *node, state string) (bool, string, error) {
 	reason := fmt.Sprintf("%s of #%d, bad DIMM", state, r.number)
+	seen := r.seen.nodes[n.name]
 	said := &word{
 		down: state == "down", reason: reason, boot: r.toReboot(n), at: time.Now(),
-		unheard: has(r.seen.nodes[n.name]["State"], "REBOOT_ISSUED"), armed: rebooting(r.seen.nodes[n.name]),
+		unheard: has(seen["State"], "REBOOT_ISSUED"), armed: rebooting(seen),
+		unseen: has(seen["State"], "DOWN") && has(seen["State"], "REBOOT_ISSUED"),
 	}
 	ok, told, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state="+state, "reason="+reason)
 	if ok {

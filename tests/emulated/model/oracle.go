@@ -72,9 +72,10 @@ type word struct {
 	// at is when it was said, and unheard that Slurm waited for a boot then.
 	at      time.Time
 	unheard bool
-	// armed says that a boot was asked for when it was said, and unseen that the
-	// broker or slurmctld ended before the broker looked. Slurm sets the node down
-	// for that boot itself (_queue_reboot_msg), so that a drain is all that is known.
+	// armed says that a boot was asked for when it was said, and unseen that Slurm
+	// had issued it already, or that the broker or slurmctld ended before the broker
+	// looked. Slurm sets the node down for that boot itself (_queue_reboot_msg), so
+	// that a drain is all that is known.
 	armed, unseen bool
 	// missing is since when it does not stand, zero while it does.
 	missing time.Time

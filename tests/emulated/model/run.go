@@ -80,6 +80,8 @@ func Run(ctx context.Context, s Scenario, dir string) (Result, error) {
 	o.Lines = []string{}
 	if s.PowerSaving {
 		o.PowerSaving = 2 * time.Second
+		// From 26.05 on a job with a profile has its nodes' power switched on so.
+		o.Client = map[string]any{"reboot_program": "/emulated/resume"}
 	}
 	if s.ResetCommand {
 		o.Broker = map[string]any{"reset_command": []string{"/emulated/bmc", "reset", "{node}"}}
