@@ -24,10 +24,9 @@ func (id JobID) IsZero() bool { return id.Job == 0 }
 // Phase is where the switch of one allocation is.
 type Phase string
 
-// The phases of an allocation. A phase says what holds while it lasts; it goes
-// on to the one below it, or to PhaseFailed.
+// The phases of an allocation. Each goes on to the one below it, or to PhaseFailed.
 const (
-	// PhaseAccepted: recorded, nothing asked of any node. Goes to switching.
+	// PhaseAccepted: recorded; no node has been asked for anything. Goes to switching.
 	PhaseAccepted Phase = "accepted"
 	// PhaseSwitching: every node is asked for the kernel and the return is
 	// being armed. Goes to ready, failed or, when the job ends, returning.
@@ -53,22 +52,21 @@ type Allocation struct {
 	UID       uint32 `json:"uid"`
 	Requested Ref    `json:"requested"`
 	Kernel    Kernel `json:"kernel"`
-	// What the profile said when the job was accepted.
+	// From the profile, at the time the job was accepted.
 	BootAttempts uint32         `json:"boot_attempts"`
 	BootTimeout  time.Duration  `json:"boot_timeout"`
 	Reuse        ReusePolicy    `json:"reuse"`
 	Fallback     FallbackPolicy `json:"fallback"`
-	// NoRequeue: the user said --no-requeue, of this run or of one before. It is
-	// given back before the script begins.
+	// NoRequeue: the user gave --no-requeue for this run or an earlier one. It is restored before the script starts.
 	NoRequeue bool `json:"no_requeue,omitempty"`
-	// Submitted: job_submit.lua has seen the job, so that it can be booted for.
+	// Submitted: job_submit.lua has seen the job, so nodes can be booted for it.
 	Submitted bool     `json:"submitted,omitempty"`
 	Nodes     []string `json:"nodes"`
-	// Left are the nodes that the job had and let go before its end.
+	// Left are nodes that the job released before its end.
 	Left []string `json:"left,omitempty"`
 	// Application as the profile named it when the job was accepted.
 	Application string `json:"application,omitempty"`
-	// Collectors that the user asked for; Run is the run that has the job.
+	// Collectors that the user requested; Run is the profiling run of the job.
 	Collectors []string `json:"collectors,omitempty"`
 	Run        uint64   `json:"run,omitempty"`
 
@@ -78,7 +76,7 @@ type Allocation struct {
 	Begun   time.Time `json:"begun,omitzero"` // when its time began to count, if that was later
 	Reason  string    `json:"reason,omitempty"`
 	Hold    bool      `json:"hold,omitempty"` // a failed job is to be held, not requeued
-	// Suspended: it was, before it had begun.
+	// Suspended: the job was suspended before its script started.
 	Suspended bool      `json:"suspended,omitempty"`
 	Soon      bool      `json:"soon,omitempty"` // a failed job may be tried again at once
 	Seen      bool      `json:"seen,omitempty"` // the job was seen RUNNING
@@ -86,13 +84,12 @@ type Allocation struct {
 	HandedTo  string    `json:"handed_to,omitempty"` // the job that gets the nodes without a boot
 	Closed    bool      `json:"closed,omitempty"`    // nothing is left to do
 
-	// Lost says how nodes lost the kernel under the job.
+	// Lost maps each node that lost the kernel during the job to the reason.
 	Lost map[string]string `json:"lost,omitempty"`
 
 	Timeline []Event `json:"timeline,omitempty"`
 	LeftOut  int     `json:"left_out,omitempty"` // events that the timeline had no room for
-	// What each node was proven to run before, during and after the job; nothing
-	// where Brief: its record has no room for that.
+	// Proofs of each node before, during and after the job. Empty if Brief: the record has no room for them.
 	Brief  bool             `json:"brief,omitempty"`
 	Before map[string]Proof `json:"before,omitempty"`
 	During map[string]Proof `json:"during,omitempty"`
@@ -107,14 +104,13 @@ func (a *Allocation) Switching() bool {
 // Holds reports whether the nodes still belong to this allocation's job.
 func (a *Allocation) Holds() bool { return a.Switching() || a.Phase == PhaseReady }
 
-// Had are all nodes that the job has or had.
+// Had returns all nodes that the job has or had.
 func (a *Allocation) Had() []string { return slices.Concat(a.Nodes, a.Left) }
 
 // Has reports whether the node is one of the allocation's.
 func (a *Allocation) Has(node string) bool { return slices.Contains(a.Nodes, node) }
 
-// Proven keeps what a node ran in one of the three maps, and reports whether that
-// is news: the first word counts.
+// Proven records a node's proof in one of the three maps. The first proof counts; it reports whether this was the first.
 func (a *Allocation) Proven(in *map[string]Proof, node string, proof Proof) bool {
 	if _, have := (*in)[node]; have || a.Brief {
 		return false
@@ -132,7 +128,7 @@ func (a *Allocation) Enter(phase Phase, now time.Time, detail string) {
 	a.Note(now, "", string(phase), detail)
 }
 
-// Clone returns a copy that shares nothing mutable.
+// Clone returns a deep copy.
 func (a *Allocation) Clone() *Allocation {
 	c := *a
 	c.Nodes = append([]string(nil), a.Nodes...)

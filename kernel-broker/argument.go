@@ -15,8 +15,7 @@ const (
 	maxArgumentsTotal = 1024
 )
 
-// Parameters are names of kernel parameters; one that ends in * stands for all
-// names that begin with the rest.
+// Parameters are names of kernel parameters; a name that ends in * matches every name with that prefix.
 type Parameters []string
 
 // Has reports whether the argument sets one of the parameters. Dashes and
@@ -35,10 +34,9 @@ func (p Parameters) Has(argument string) bool {
 
 func plainParameter(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// NodeParameters belong to the node: its agent takes them from the running
-// command line to the next one. A profile that sets one could keep the node
-// from coming back, or would pass for the node's on the boot after. An agent
-// may be configured to keep more, which it refuses by itself.
+// NodeParameters belong to the node: its agent copies them from the running command line to the next one. A profile must
+// not set them: the node might not come back, or would keep the value on the next boot. An agent may be configured to
+// keep more parameters, which it then refuses in profiles.
 func NodeParameters() Parameters {
 	return Parameters{
 		"root", "rootflags", "rootfstype", "rootwait", "rootdelay", "ro", "rw", "init", "rdinit", "nfsroot",
@@ -52,9 +50,9 @@ var owners = []struct {
 	owner      string
 	parameters Parameters
 }{
-	{"the node, which keeps its own from boot to boot", NodeParameters()},
+	{"the node, which keeps its own value on every boot", NodeParameters()},
 	{"the node's boot loader", Parameters{"initrd", "BOOT_IMAGE"}},
-	{"the broker, which proves a boot by it", Parameters{TokenParameter, BeginParameter}},
+	{"the broker, which uses it to prove a boot", Parameters{TokenParameter, BeginParameter}},
 }
 
 // ValidateArguments accepts the kernel arguments that a profile may ask for.

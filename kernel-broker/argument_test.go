@@ -10,8 +10,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// What an agent keeps of its node's command line, a profile may not set, and
-// whoever writes the profile is told which argument it is and whose.
+// A profile may not set parameters that belong to the node; the error names the argument and its owner.
 func TestOwnedArguments(t *testing.T) {
 	refused := map[string]string{
 		"initrd=/x": "the node's boot loader", "BOOT_IMAGE=/vmlinuz": "the node's boot loader",
@@ -37,7 +36,7 @@ func TestOwnedArguments(t *testing.T) {
 	}
 }
 
-func TestArgumentsThatAreNone(t *testing.T) {
+func TestInvalidArguments(t *testing.T) {
 	for _, argument := range []string{"", "=1", "-x", "a b", `a="b"`, "a;b", "a\nb", "caf\u00e9", strings.Repeat("x", 300)} {
 		if err := kb.ValidateArguments([]string{argument}); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("%q: %v", argument, err)

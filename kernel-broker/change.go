@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What can be done to a profile.
+// Kinds of changes to a profile.
 const (
 	ChangeRegistered  = "registered"
 	ChangeChanged     = "changed"
@@ -20,7 +20,7 @@ const (
 	ChangeSigned      = "signed"
 )
 
-// Change is one line of a profile's record: who did what, when and why.
+// Change is one entry of a profile's history: who did what, when and why.
 type Change struct {
 	At   time.Time `json:"at"`
 	Who  string    `json:"who"`
@@ -39,7 +39,7 @@ func (p *Profile) Note(c Change) {
 	p.History = p.History[max(0, len(p.History)-maxHistory):]
 }
 
-// MaxPrevious is how many steps back a profile knows.
+// MaxPrevious limits how many steps back a profile remembers.
 const MaxPrevious = 16
 
 // SetDefault makes a version the default and remembers the one before it.
@@ -54,8 +54,8 @@ func (p *Profile) SetDefault(version uint32) {
 	p.DefaultVersion = version
 }
 
-// StepBack makes the default what it was before, passing over versions that do
-// not count. It reports false, and changes nothing, when there is none.
+// StepBack restores the previous default, skipping versions that do not count. Without one it changes nothing and
+// returns false.
 func (p *Profile) StepBack(counts func(ProfileVersion) bool) bool {
 	for i := len(p.Previous) - 1; i >= 0; i-- {
 		v, err := p.Version(p.Previous[i])
@@ -68,17 +68,17 @@ func (p *Profile) StepBack(counts func(ProfileVersion) bool) bool {
 	return false
 }
 
-// author is who acts, and why, as far as a context knows.
+// author is the caller and the reason for a change.
 type author struct{ who, why string }
 
 type authorKey struct{}
 
-// WithAuthor notes who acts and why, for the records of what is done with ctx.
+// WithAuthor adds the author and the reason to ctx, for the records.
 func WithAuthor(ctx context.Context, who, why string) context.Context {
 	return context.WithValue(ctx, authorKey{}, author{OneLine(who), OneLine(why)})
 }
 
-// AuthorOf returns what WithAuthor noted; without it the broker acts itself.
+// AuthorOf returns what WithAuthor added; empty if the broker itself acts.
 func AuthorOf(ctx context.Context) (who, why string) {
 	if a, ok := ctx.Value(authorKey{}).(author); ok {
 		return a.who, a.why

@@ -27,7 +27,7 @@ func TestStepBack(t *testing.T) {
 		t.Errorf("once more: default %d", p.DefaultVersion)
 	}
 	if p.StepBack(any) || p.DefaultVersion != 1 {
-		t.Errorf("past the begin: default %d", p.DefaultVersion)
+		t.Errorf("before the first version: default %d", p.DefaultVersion)
 	}
 	for n := range uint32(100) {
 		p.SetDefault(n%5 + 1)
@@ -49,7 +49,7 @@ func TestHistoryIsBounded(t *testing.T) {
 
 func TestAuthor(t *testing.T) {
 	if who, why := AuthorOf(t.Context()); who != "kernel-broker" || why != "" {
-		t.Errorf("nobody: %q, %q", who, why)
+		t.Errorf("no author: %q, %q", who, why)
 	}
 	who, why := AuthorOf(WithAuthor(t.Context(), "alice\x1b[31m", "line\n"+strings.Repeat("x", 500)))
 	if who != "alice [31m" || len(why) != MaxReason || strings.Contains(why, "\n") {

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// An AdminComment holds what was in it before ours, and what job_submit.lua took
-// from the user.
+// An AdminComment keeps its earlier content and the user's choices that job_submit.lua removed from the job.
 func FuzzAdminCommentOfAJob(f *testing.F) {
 	for _, seed := range []string{
 		"kernel-broker: mitgcm@3 requested; norequeue", "kernel-broker: mitgcm requested; profiling=io,noise | profiling=x",
@@ -28,7 +27,7 @@ func FuzzAdminCommentOfAJob(f *testing.F) {
 			t.Errorf("%q asks for collectors", comment)
 		}
 		if j.SaidNoRequeue() && !j.Submitted() {
-			t.Errorf("%q said no requeue", comment)
+			t.Errorf("%q parses as --no-requeue", comment)
 		}
 		if strings.ContainsAny(collector, ";,|") || strings.Contains(comment, commentProfiling) || !j.Submitted() || collector == "" {
 			return

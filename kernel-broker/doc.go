@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kernelbroker is the domain: what profiles, kernels, nodes and
-// allocations are, which names they may have, and which errors they meet.
-// It imports the standard library only, and everything else imports it.
+// Package kernelbroker is the domain: profiles, kernels, nodes and allocations, their names and their errors. It imports
+// only the standard library; all other packages import it.
 //
-// The idea in four words: a job owns its nodes, so it may also choose the
-// kernel they run. A Profile is what a user names, a Kernel one immutable
-// version of it, an Allocation one run of a job that asked for a profile, and
-// a Node what the broker wants of a machine and has seen it prove.
+// A job owns its nodes, so it may also choose their kernel. Users name a Profile; a Kernel is one immutable version of
+// it; an Allocation is one run of a job that requested a profile; a Node holds the desired and the proven state of a
+// machine.
 package kernelbroker

@@ -4,8 +4,7 @@ package kernelbroker
 
 import "errors"
 
-// What can be wrong with a request. Callers wrap these with the object's name;
-// the rpc package alone turns them into status codes.
+// Errors of a request. Callers wrap these with the object's name; only the server package maps them to status codes.
 var (
 	ErrInvalid            = errors.New("invalid")
 	ErrNotFound           = errors.New("not found")

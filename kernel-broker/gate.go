@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// GateRefusal is a job that the gate did not let begin on a node.
+// GateRefusal is a job that the gate refused on a node.
 type GateRefusal struct {
 	Job   uint32
 	At    time.Time
@@ -18,11 +18,10 @@ type GateRefusal struct {
 // failed, the gate among others.
 const ReasonProlog = "Prolog error"
 
-// reasonTime is how scontrol writes when a reason was given.
+// reasonTime is scontrol's format for the time of a reason.
 const reasonTime = "2006-01-02T15:04:05"
 
-// ReasonAt returns when the node's reason was given, by slurmctld's clock; zero
-// if that is not known.
+// ReasonAt returns the time of the node's reason by slurmctld's clock, or zero if unknown.
 func (n SlurmNode) ReasonAt() time.Time {
 	at, err := time.ParseInLocation(reasonTime, n.By[strings.LastIndex(n.By, "@")+1:], time.Local)
 	if err != nil {

@@ -15,29 +15,27 @@ const StockProfile = "stock"
 // TokenParameter is the kernel parameter that carries the one-time token.
 const TokenParameter = "kernelbroker.token"
 
-// BeginParameter is the first word of a command line that an agent made. What
-// stands before it is built into the kernel, and is no other kernel's.
+// BeginParameter is the first word of a command line that an agent wrote. Words before it are built into the kernel.
 const BeginParameter = "kernelbroker.begin"
 
-// Prefixes of the Reason that the product writes on Slurm nodes. An armed
-// return and a drain are told apart by them.
+// Prefixes of the Reason that the product writes on Slurm nodes. They tell an armed return from a drain.
 const (
 	ReasonReturn = "kprof:"
 	ReasonDrain  = "kernel-broker:"
 )
 
-// ReservationPrefix begins the name of every Slurm reservation of the product.
+// ReservationPrefix is the prefix of the product's Slurm reservations.
 const ReservationPrefix = "kernel-broker-"
 
 const (
 	maxNameLength    = 64
 	maxVersionDigits = 9
-	// MaxRequestID is how long a request id may be.
+	// MaxRequestID is the maximum length of a request id.
 	MaxRequestID = maxNameLength
 )
 
-// ValidateProfileName accepts the names a profile may have: lower-case letters,
-// digits, dot, dash and underscore, beginning and ending with a letter or digit.
+// ValidateProfileName accepts lower-case letters, digits, dot, dash and underscore; the first and last character must be
+// a letter or digit.
 func ValidateProfileName(name string) error {
 	if name == "" {
 		return fmt.Errorf("profile name is empty: %w", ErrInvalid)
@@ -113,8 +111,7 @@ func ValidateToken(token string) error {
 	return nil
 }
 
-// plainWord accepts letters, digits and the signs that versions, drivers and
-// devices have in their names. What is in none of them means something to a
+// plainWord accepts letters, digits and the punctuation of versions, drivers and devices, none of which is special to a
 // shell, a terminal or a path.
 func plainWord(text string, longest int) bool {
 	for i := range len(text) {
@@ -135,7 +132,7 @@ func ValidateBuildID(id string) error {
 	return nil
 }
 
-// ValidateRelease accepts what uname -r prints.
+// ValidateRelease accepts output of uname -r.
 func ValidateRelease(release string) error {
 	if release == "" || !plainWord(release, maxWord) {
 		return fmt.Errorf("release %.80q: %w", release, ErrInvalid)
@@ -143,7 +140,7 @@ func ValidateRelease(release string) error {
 	return nil
 }
 
-// ValidateRequestID accepts what callers name their changes by.
+// ValidateRequestID accepts the ids that callers give to their changes.
 func ValidateRequestID(id string) error {
 	if id == "" || len(id) > MaxRequestID {
 		return fmt.Errorf("request id %.80q has a wrong length (1 to %d characters): %w", id, MaxRequestID, ErrInvalid)

@@ -4,7 +4,7 @@ package kernelbroker
 
 import "testing"
 
-// What is read is written the same way, and names what it says.
+// A parsed reference prints as its input and is valid.
 func FuzzParseRef(f *testing.F) {
 	for _, seed := range []string{"mitgcm", "mitgcm@1", "a.b-c_d@4294967295", "@", "x@0", "x@01", "x@4294967296", "X"} {
 		f.Add(seed)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Inventory is what a node reports of the hardware that a kernel must drive.
+// Inventory is the hardware of a node that a kernel must support.
 type Inventory struct {
 	Architecture   string   `json:"architecture"`
 	MemoryMiB      uint64   `json:"memory_mib"`
@@ -19,15 +19,14 @@ type Inventory struct {
 	Drivers        []string `json:"drivers"`
 }
 
-// Bounds of what a node says of itself. Its record goes to the store as a whole,
-// and words of it into the reasons that jobs are held for.
+// Limits of a node's reports: they go into its record, and parts of them into hold reasons.
 const (
 	maxDrivers    = 256
 	maxWord       = 64
 	maxRootDevice = 256
 )
 
-// Validate refuses what no node has: whoever is root on one can send anything.
+// Validate rejects impossible inventories: root on a node can send anything.
 func (i Inventory) Validate() error {
 	if len(i.Drivers) > maxDrivers {
 		return fmt.Errorf("%d drivers, at most %d: %w", len(i.Drivers), maxDrivers, ErrInvalid)
@@ -63,7 +62,7 @@ func (k Kernel) CheckFits(inventory Inventory) error {
 	return nil
 }
 
-// Boot is what a node says it runs.
+// Boot is what a node reports as running.
 type Boot struct {
 	BootID   string    `json:"boot_id"`
 	BuildID  string    `json:"build_id"`
@@ -72,8 +71,8 @@ type Boot struct {
 	BootedAt time.Time `json:"booted_at"`
 }
 
-// Validate refuses what no node runs. Its words go into reasons, comments and
-// logs as they are. A kernel without a build id is one that nobody can prove.
+// Validate rejects impossible boots. Their text goes unchanged into reasons, comments and logs. A kernel without a build
+// id cannot be proven.
 func (b Boot) Validate() error {
 	if len(b.BootID) < 16 || !plainWord(b.BootID, maxWord) {
 		return fmt.Errorf("boot id %.80q: %w", b.BootID, ErrInvalid)
@@ -92,7 +91,7 @@ func (b Boot) Validate() error {
 	return ValidateToken(b.Token)
 }
 
-// Proof is a boot that the broker holds for proven: this node runs that kernel.
+// Proof is a proven boot: this node runs that kernel.
 type Proof struct {
 	Ref     Ref    `json:"ref"`
 	BootID  string `json:"boot_id"`
@@ -105,48 +104,45 @@ type Issued struct {
 	Token   string `json:"token"`
 	Ref     Ref    `json:"ref"`
 	BuildID string `json:"build_id"`
-	// BootID is the boot that used the token; another one that shows it lies.
+	// BootID is the boot that used the token. The token is not valid for any other boot.
 	BootID string `json:"boot_id,omitempty"`
 }
 
-// PendingState is how far a boot that the broker asked for has come.
+// PendingState is the progress of a boot that the broker requested.
 type PendingState string
 
 // The states of a pending boot.
 const (
-	// PendingLoading: the agent fetches, checks and loads. The node still runs
-	// what it ran.
+	// PendingLoading: the agent fetches, checks and loads. The node still runs the old kernel.
 	PendingLoading PendingState = "loading"
-	// PendingBooting: the agent said that it begins the kexec; the node is
-	// silent until it shows a new boot id.
+	// PendingBooting: the agent announced the kexec; the node is silent until it reports a new boot id.
 	PendingBooting PendingState = "booting"
 	// PendingReset: the boot took too long, and the node is reset from
 	// outside; ResetAt is when that was done.
 	PendingReset PendingState = "reset"
 )
 
-// Pending is a boot that the broker asked a node for.
+// Pending is a boot that the broker requested from a node.
 type Pending struct {
 	Kernel     Kernel       `json:"kernel"`
 	Token      string       `json:"token"`
 	PrevBootID string       `json:"prev_boot_id"`
 	State      PendingState `json:"state"`
-	// Generation of the wish that first asked for this boot.
+	// Generation of the desired state that first requested this boot.
 	Generation uint64    `json:"generation"`
 	Since      time.Time `json:"since"`
 	ResetAt    time.Time `json:"reset_at,omitzero"`
 }
 
-// Resettable reports whether a reset for the boot with this token may hit the
-// node: it is asked for still, and no other boot than the one before it has
-// shown up. bootID is what the node's agent shows; empty for no agent.
+// Resettable reports whether the node may be reset for the boot with this token: the boot is still requested and no
+// newer boot than the one before it has appeared. bootID is the boot that the agent reports; empty without an agent.
 func (n *Node) Resettable(token, bootID string) bool {
 	p := n.Pending
 	return p != nil && p.Token == token && p.State == PendingReset && p.ResetAt.IsZero() &&
 		(bootID == "" || bootID == p.PrevBootID)
 }
 
-// FailureKind tells whose fault a failed switch is.
+// FailureKind is the cause of a failed switch: node or kernel.
 type FailureKind string
 
 // The kinds of failure.
@@ -163,24 +159,24 @@ type Failure struct {
 	At    time.Time   `json:"at"`
 }
 
-// Fault is one boot of a kernel that failed; the token tells it from others.
+// Fault is one failed boot of a kernel, identified by its token.
 type Fault struct {
 	Token string `json:"token"`
 	Ref   Ref    `json:"ref"`
 	Cause string `json:"cause"`
-	// Only: no other node has ever booted the kernel or tried to.
+	// Only: no other node has booted this kernel or tried to.
 	Only bool `json:"only,omitempty"`
 }
 
-// Node is what the broker wants of a machine and has seen of it.
+// Node is the broker's record of a machine: desired and observed state.
 type Node struct {
 	Name string `json:"name"`
-	// Generation rises with every change of the wish below.
+	// Generation grows with every change of the desired state below.
 	Generation uint64 `json:"generation"`
 	Want       Ref    `json:"want"`
 	Owner      JobID  `json:"owner"`
-	// Timeline is the allocation whose timeline the node's events go to: its
-	// owner, and after the job's end still that one until the node is back.
+	// Timeline is the allocation that records the node's events: its owner, and after the job's end the same one until
+	// the node has returned.
 	Timeline JobID    `json:"timeline"`
 	Pending  *Pending `json:"pending,omitempty"`
 	Attempts uint32   `json:"attempts"`
@@ -188,7 +184,7 @@ type Node struct {
 	RetryAt time.Time `json:"retry_at,omitzero"`
 	Failure *Failure  `json:"failure,omitempty"`
 	Issued  []Issued  `json:"issued,omitempty"`
-	// Running is the last proof; its Ref is empty when what runs is unproven.
+	// Running is the last proof; its Ref is empty if the running kernel is unproven.
 	Running   Proof     `json:"running"`
 	Boot      Boot      `json:"boot"`
 	Inventory Inventory `json:"inventory"`
@@ -201,44 +197,42 @@ type Node struct {
 	// KeptFor is the job, as scontrol names it, that the node keeps its kernel for, until KeptUntil.
 	KeptFor   string    `json:"kept_for,omitempty"`
 	KeptUntil time.Time `json:"kept_until,omitzero"`
-	// Lost is the job that has the node and whose kernel the node has lost.
+	// Lost is the job on the node whose kernel the node has lost.
 	Lost JobID `json:"lost,omitzero"`
 	// LostAt is when that was seen.
 	LostAt time.Time `json:"lost_at,omitzero"`
-	// Faults are failed boots that the catalog has yet to count.
+	// Faults are failed boots that the catalog has not counted yet.
 	Faults []Fault `json:"faults,omitempty"`
-	// SlurmdStart grows whenever slurmd has to be started anew with -b.
+	// SlurmdStart grows whenever slurmd must be restarted with -b.
 	SlurmdStart     uint64    `json:"slurmd_start"`
 	SlurmdNotBefore time.Time `json:"slurmd_not_before,omitzero"`
 	Kexecs          uint64    `json:"kexecs"`
 	// Booted are the kernels of profiles that this node was proven to run, the
 	// latest last.
 	Booted []Ref `json:"booted,omitempty"`
-	// Off is the boot with which Slurm powered the node down; empty once it is
-	// up again.
+	// Off is the boot in which Slurm powered the node down; empty once the node is up again.
 	Off string `json:"off,omitempty"`
-	// Refused is a job that was refused since no agent has ever come from the
-	// node, for whose boot Slurm waits until RefusedAt at least.
+	// Refused is a job that was refused because no agent ever connected from the node. Slurm waits for that job's boot
+	// until RefusedAt at least.
 	Refused   JobID     `json:"refused,omitzero"`
 	RefusedAt time.Time `json:"refused_at,omitzero"`
-	// Armed: the boot that Slurm is to see to was asked for by the product,
-	// whatever the reason says now.
+	// Armed: the product requested the boot that Slurm will issue, whatever the reason now contains.
 	Armed bool `json:"armed,omitempty"`
-	// ArmedAt is when that was last asked for.
+	// ArmedAt is the time of the latest request.
 	ArmedAt time.Time `json:"armed_at,omitzero"`
 	// ArmedIssued: Slurm has begun that boot.
 	ArmedIssued bool `json:"armed_issued,omitempty"`
-	// Said is what an administrator said of the node and Slurm is about to forget.
+	// Said is an administrator's state and reason that Slurm is about to forget.
 	Said *Said `json:"said,omitempty"`
-	// SlurmdHeld: slurmd may not answer before Slurm has Said again.
+	// SlurmdHeld: slurmd may not start before Slurm has Said back.
 	SlurmdHeld bool `json:"slurmd_held,omitempty"`
-	// KnownBoot is a boot that Slurm does not look for and must not be told of.
+	// KnownBoot is a boot that Slurm does not wait for and must not be reported to it.
 	KnownBoot string `json:"known_boot,omitempty"`
-	// Reboot is the reboot that an administrator asked for.
+	// Reboot is a reboot that an administrator requested.
 	Reboot *Reboot `json:"reboot,omitempty"`
 }
 
-// maxIssued is how many tokens a node's record remembers.
+// maxIssued limits the tokens in a node's record.
 const maxIssued = 8
 
 // Issue remembers a token for a kernel.
@@ -249,7 +243,7 @@ func (n *Node) Issue(token string, kernel Kernel) {
 	}
 }
 
-// maxBooted is how many kernels a node's record remembers.
+// maxBooted limits the kernels in a node's record.
 const maxBooted = 32
 
 // HasBooted remembers a kernel that the node was proven to run.
@@ -261,18 +255,18 @@ func (n *Node) HasBooted(ref Ref) {
 	n.Booted = n.Booted[max(0, len(n.Booted)-maxBooted):]
 }
 
-// Tried reports whether the node has booted a kernel or was asked to.
+// Tried reports whether the node has booted a kernel or was asked to boot it.
 func (n *Node) Tried(ref Ref) bool {
 	return slices.Contains(n.Booted, ref) || slices.ContainsFunc(n.Issued, func(i Issued) bool { return i.Ref == ref })
 }
 
-// Steady reports whether the node is proven to run what it shall run.
+// Steady reports whether the node is proven to run its desired kernel.
 func (n *Node) Steady() bool {
 	return n.Pending == nil && n.Failure == nil && n.Running.Ref.Profile != "" && n.Runs(n.Want)
 }
 
-// Runs reports whether the node is proven to run the kernel named. Any stock
-// kernel is as good as another: firmware boots the one it was given.
+// Runs reports whether the node is proven to run the named kernel. All stock kernels are equal: the firmware chooses
+// among them.
 func (n *Node) Runs(ref Ref) bool {
 	if ref.IsStock() {
 		return n.Running.Ref.IsStock()
@@ -280,7 +274,7 @@ func (n *Node) Runs(ref Ref) bool {
 	return n.Running.Ref == ref
 }
 
-// PhaseName is the word users read for where the node is.
+// PhaseName is the user-visible name of the node's state.
 func (n *Node) PhaseName() string {
 	switch {
 	case n.Failure != nil:
@@ -296,7 +290,7 @@ func (n *Node) PhaseName() string {
 	}
 }
 
-// Clone returns a copy that shares nothing mutable.
+// Clone returns a deep copy.
 func (n *Node) Clone() *Node {
 	c := *n
 	c.Booted = slices.Clone(n.Booted)

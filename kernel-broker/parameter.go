@@ -8,10 +8,8 @@ import (
 	"strings"
 )
 
-// honouredBy has the symbols of the kernel's configuration that read a parameter:
-// without one of them the kernel takes the parameter without a word and does
-// nothing. Parameters that every kernel reads are not in it, and neither are
-// those whose symbols differ from version to version.
+// honouredBy maps a parameter to the configuration symbols that read it: without any of them the kernel ignores the
+// parameter silently. Parameters that every kernel reads, or whose symbols differ between versions, are not listed.
 var honouredBy = map[string][]string{
 	"nohz_full":             {"NO_HZ_FULL"},
 	"isolcpus":              {"CPU_ISOLATION"},
@@ -43,15 +41,15 @@ var honouredBy = map[string][]string{
 	"ipv6.disable":          {"IPV6"},
 }
 
-// HonouredBy returns symbols of a configuration, without CONFIG_, of which a
-// kernel needs one to heed an argument; nil where none is known to be needed.
+// HonouredBy returns the symbols, without CONFIG_, of which a kernel needs one to honour an argument; nil if none is
+// known.
 func HonouredBy(argument string) []string {
 	name, _, _ := strings.Cut(argument, "=")
 	return honouredBy[plainParameter(name)]
 }
 
-// CheckHonoured refuses arguments that a kernel would ignore, all at once. set
-// reports whether its configuration has a symbol.
+// CheckHonoured rejects arguments that a kernel would ignore, all in one error. set reports whether the kernel's
+// configuration has a symbol.
 func CheckHonoured(arguments []string, set func(symbol string) bool) error {
 	var wrong []error
 	for _, argument := range arguments {

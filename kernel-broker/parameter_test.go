@@ -30,8 +30,8 @@ func TestCheckHonoured(t *testing.T) {
 	}
 }
 
-// A name that is not as the table is looked up would never be found.
-func TestHonouredByNamesArePlain(t *testing.T) {
+// Lookups use plain names, so the table must contain only those.
+func TestHonouredByKeysArePlain(t *testing.T) {
 	for name, symbols := range honouredBy {
 		if plainParameter(name) != name || strings.Contains(name, "=") || len(symbols) == 0 {
 			t.Errorf("%q: %q", name, symbols)

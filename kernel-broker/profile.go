@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Kernel is one version of a profile: a bootable kernel, its arguments, and
-// what a node must show to have proven that it runs. Immutable.
+// Kernel is one version of a profile: a bootable kernel, its arguments, and the evidence that proves it is running.
+// Immutable.
 type Kernel struct {
 	Profile      string   `json:"profile"`
 	Version      uint32   `json:"version"`
@@ -67,20 +67,20 @@ func (k Kernel) Validate() error {
 	return nil
 }
 
-// Quarantine says why nobody may choose a kernel, and since when.
+// Quarantine is the reason and the time at which a kernel was quarantined.
 type Quarantine struct {
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since"`
 }
 
-// Retirement says why nobody may choose a kernel any more, and since when. It is
-// for good: a kernel that is wanted again gets a new version.
+// Retirement is the reason and the time at which a kernel was retired. It is final: bringing the kernel back takes a new
+// version.
 type Retirement struct {
 	Reason string    `json:"reason,omitempty"`
 	Since  time.Time `json:"since"`
 }
 
-// ProfileVersion is a kernel with its standing in the catalog.
+// ProfileVersion is a kernel with its lifecycle in the catalog.
 type ProfileVersion struct {
 	Kernel       Kernel    `json:"kernel"`
 	RegisteredAt time.Time `json:"registered_at"`
@@ -90,12 +90,11 @@ type ProfileVersion struct {
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
 	Retired    *Retirement `json:"retired,omitempty"`
 	Documents  []Document  `json:"documents,omitempty"`
-	// Envelope is the signature, see package signing; it may be replaced.
+	// Envelope is the signature (see package signing); it may be replaced.
 	Envelope []byte `json:"envelope,omitempty"`
 }
 
-// Document is a stored file about a kernel that no node needs: where it is
-// from, and what it is worth.
+// Document is a stored file about a kernel that no node needs, such as its provenance and its benefit.
 type Document struct {
 	Name   string `json:"name"`
 	Digest string `json:"digest"`
@@ -105,7 +104,7 @@ type Document struct {
 // maxDocuments of a version.
 const maxDocuments = 8
 
-// validateDocuments checks all but that they are stored.
+// validateDocuments checks everything but whether they are stored.
 func validateDocuments(documents []Document) error {
 	if len(documents) > maxDocuments {
 		return fmt.Errorf("%d documents, at most %d: %w", len(documents), maxDocuments, ErrInvalid)
@@ -113,7 +112,7 @@ func validateDocuments(documents []Document) error {
 	seen := map[string]bool{}
 	for _, d := range documents {
 		if err := ValidateProfileName(d.Name); err != nil || seen[d.Name] {
-			return fmt.Errorf("document %q is given twice or has no name of lower-case letters: %w", d.Name, ErrInvalid)
+			return fmt.Errorf("document %q is given twice or its name is not made of lower-case letters: %w", d.Name, ErrInvalid)
 		}
 		seen[d.Name] = true
 		if err := ValidateDigest(d.Digest); err != nil {
@@ -123,7 +122,7 @@ func validateDocuments(documents []Document) error {
 	return nil
 }
 
-// ReusePolicy says whether a node may go from job to job without a boot.
+// ReusePolicy says whether a node may pass from job to job without a boot.
 type ReusePolicy string
 
 // The two reuse policies.
@@ -132,7 +131,7 @@ const (
 	ReuseNever       ReusePolicy = "never"
 )
 
-// FallbackPolicy says what becomes of a job whose kernel cannot be had.
+// FallbackPolicy is what happens to a job whose kernel is unavailable.
 type FallbackPolicy string
 
 // The two fallback policies. No policy runs the job on another kernel.
@@ -152,7 +151,7 @@ type Profile struct {
 	Fallback       FallbackPolicy   `json:"fallback"`
 	BootAttempts   uint32           `json:"boot_attempts"`
 	BootTimeout    time.Duration    `json:"boot_timeout"`
-	// History is what was done to it, oldest first.
+	// History lists changes to the profile, oldest first.
 	History []Change `json:"history,omitempty"`
 	// Previous are the default versions before the present one, oldest first.
 	Previous []uint32 `json:"previous,omitempty"`

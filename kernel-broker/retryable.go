@@ -4,8 +4,8 @@ package kernelbroker
 
 import "time"
 
-// RetryableError says that the same request may succeed after Wait. The API sends
-// Wait to clients as google.rpc.RetryInfo.
+// RetryableError says that the same request may succeed after Wait. The API sends Wait to clients as
+// google.rpc.RetryInfo.
 type RetryableError struct {
 	Wait time.Duration
 	Err  error

@@ -12,17 +12,16 @@ import (
 // RunState is where a profiling run is.
 type RunState string
 
-// The states of a run. A state says what is true while it lasts.
+// The states of a run.
 const (
-	// RunRequested: no process of the job was seen yet; there may be no job yet.
-	// Goes to running, or to failed when the job leaves before it began.
+	// RunRequested: no process of the job was seen yet, and the job may not exist yet. Goes to running, or to failed if
+	// the job leaves before it starts.
 	RunRequested RunState = "requested"
-	// RunRunning: the job runs and is looked at, or it has ended and results
-	// are on their way. Goes to one of those below.
+	// RunRunning: the job is being profiled, or it has ended and its results are in transit. Goes to one of those below.
 	RunRunning RunState = "running"
 	// RunComplete: every node delivered a whole result. Final.
 	RunComplete RunState = "complete"
-	// RunPartial: there are results, but not all of each node. Final.
+	// RunPartial: some nodes have no or incomplete results. Final.
 	RunPartial RunState = "partial"
 	// RunFailed: there is no result. Final.
 	RunFailed RunState = "failed"
@@ -33,17 +32,17 @@ type RunNodeState string
 
 // The states of a node in a run. Those from delivered on are final.
 const (
-	// RunNodeWaiting: its agent has said nothing yet.
+	// RunNodeWaiting: the agent has not answered yet.
 	RunNodeWaiting RunNodeState = "waiting"
-	// RunNodeReady: its collectors stand by for the job.
+	// RunNodeReady: the collectors are ready for the job.
 	RunNodeReady RunNodeState = "ready"
 	// RunNodeLooking: processes of the job were seen.
 	RunNodeLooking RunNodeState = "looking"
 	// RunNodeDelivered: its result is stored.
 	RunNodeDelivered RunNodeState = "delivered"
-	// RunNodeFailed: its agent has nothing to deliver.
+	// RunNodeFailed: the agent has no result.
 	RunNodeFailed RunNodeState = "failed"
-	// RunNodeLost: nothing came in time.
+	// RunNodeLost: no result arrived in time.
 	RunNodeLost RunNodeState = "lost"
 )
 
@@ -59,47 +58,45 @@ type RunNode struct {
 	Name   string       `json:"name"`
 	State  RunNodeState `json:"state"`
 	Reason string       `json:"reason,omitempty"`
-	// Partial says why a result is not whole.
+	// Partial is why a result is incomplete.
 	Partial string     `json:"partial,omitempty"`
 	Files   []Document `json:"files,omitempty"`
 	Since   time.Time  `json:"since,omitzero"`
-	// Left: the job has let the node go, and runs on elsewhere.
+	// Left: the job has released the node and continues on others.
 	Left bool `json:"left,omitempty"`
 }
 
-// Settled reports whether nothing more is awaited of the node.
+// Settled reports whether the node has nothing left to send.
 func (n RunNode) Settled() bool {
 	return n.State == RunNodeDelivered || n.State == RunNodeFailed || n.State == RunNodeLost
 }
 
-// Run is one profiling run: a job that is looked at, or a wish to look at the
-// next job of an application.
+// Run is one profiling run: a job that is profiled, or a request to profile the next job of an application.
 type Run struct {
 	ID    uint64    `json:"id"`
 	State RunState  `json:"state"`
 	Since time.Time `json:"since"`
 	// Reason of a run that failed or is partial.
 	Reason string `json:"reason,omitempty"`
-	// Collectors that were asked for, in the order of reports.
+	// Requested collectors, in the order of reports.
 	Collectors []string `json:"collectors"`
-	// RequestID is the caller's own name for a request, so that it is made once.
+	// RequestID is the caller's id of the request; repeating it creates no second run.
 	RequestID string `json:"request_id,omitempty"`
-	// RequestedBy is who asked; when it was, and for the next job of which
-	// application or profile, if not for a certain job.
+	// RequestedBy is the requesting user, with the time of the request and, unless it is for a specific job, the
+	// application or profile whose next job is profiled.
 	RequestedBy string    `json:"requested_by"`
 	Requested   time.Time `json:"requested"`
 	Application string    `json:"application,omitempty"`
 	Profile     string    `json:"profile,omitempty"`
 
-	// The job, once there is one.
+	// The job, once it exists.
 	Job       JobID     `json:"job,omitzero"`
 	Reference string    `json:"reference,omitempty"`
 	User      string    `json:"user,omitempty"`
 	UID       uint32    `json:"uid,omitempty"`
 	Kernel    Ref       `json:"kernel,omitzero"`
 	Nodes     []RunNode `json:"nodes,omitempty"`
-	// Claimed is when the job was found, Began when it was seen to run, Ended
-	// when it was seen to be gone.
+	// Claimed is when the job was found, Began when it was first seen running, Ended when it was first missing.
 	Claimed time.Time `json:"claimed,omitzero"`
 	Began   time.Time `json:"began,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`
@@ -120,7 +117,7 @@ func (r *Run) Node(name string) *RunNode {
 	return nil
 }
 
-// Awaits reports whether a node has said nothing yet.
+// Awaits reports whether a node has not answered yet.
 func (r *Run) Awaits() bool {
 	return slices.ContainsFunc(r.Nodes, func(n RunNode) bool { return n.State == RunNodeWaiting })
 }
@@ -130,7 +127,7 @@ func (r *Run) Enter(state RunState, now time.Time, reason string) {
 	r.State, r.Since, r.Reason = state, now, reason
 }
 
-// Claim gives the run its job.
+// Claim assigns the job to the run.
 func (r *Run) Claim(now time.Time, nodes []string) {
 	r.Claimed = now
 	r.Nodes = nil
@@ -150,7 +147,7 @@ func (r *Run) Wants(profile, application string) bool {
 	return r.Application != "" && strings.EqualFold(r.Application, application)
 }
 
-// Clone returns a copy that shares nothing mutable.
+// Clone returns a deep copy.
 func (r *Run) Clone() *Run {
 	c := *r
 	c.Collectors = slices.Clone(r.Collectors)
@@ -164,7 +161,7 @@ func (r *Run) Clone() *Run {
 // plainFile accepts names that are the same in each folder.
 func plainFile(name string) bool { return name != "" && plainWord(name, maxRunFileName) }
 
-// Bounds of the files of one node: how many, and of their names.
+// Limits on the number of files of one node and on their names.
 const (
 	maxRunFiles    = 4
 	maxRunFileName = 128
@@ -181,8 +178,7 @@ func ValidateRunFile(name, digest string) error {
 	return nil
 }
 
-// ValidateRunFiles accepts what a node may deliver: its result and what goes
-// with it, in all at most limit bytes.
+// ValidateRunFiles accepts the files that a node may upload: its result and attachments, at most limit bytes in total.
 func ValidateRunFiles(files []Document, limit uint64) error {
 	if len(files) == 0 || len(files) > maxRunFiles {
 		return fmt.Errorf("%d files of a run, 1 to %d are allowed: %w", len(files), maxRunFiles, ErrInvalid)

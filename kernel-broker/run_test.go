@@ -49,7 +49,7 @@ func TestWants(t *testing.T) {
 	}
 }
 
-// Only what job_submit.lua wrote counts, and only its own part.
+// Only job_submit.lua's own part of the comment counts.
 func TestProfilingOfAComment(t *testing.T) {
 	for comment, want := range map[string]string{
 		"kernel-broker: mitgcm requested; profiling=io,noise; norequeue | x": "io,noise",

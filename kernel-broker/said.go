@@ -7,25 +7,23 @@ import (
 	"time"
 )
 
-// Said is why somebody else than the product took a node out of service: an
-// administrator, a health check, slurmctld itself. Slurm forgets it with the
-// boot that ends a return, so the node's record holds it until Slurm has it
-// again.
+// Said is a state and reason that an administrator, a health check or slurmctld gave a node. Slurm forgets it with the
+// boot that ends a return, so the node's record keeps it until Slurm has it again.
 type Said struct {
 	Reason string `json:"reason"`
-	// By is who said it and when, as scontrol writes it.
+	// By is its author and time, in scontrol's format.
 	By string `json:"by,omitempty"`
 	// Down: the node was set down, not drained.
 	Down bool `json:"down,omitempty"`
-	// Fail: it was said to be about to fail.
+	// Fail: the node was set to fail.
 	Fail bool `json:"fail,omitempty"`
-	// BootID is the boot in which it was said.
+	// BootID is the boot in which it was given.
 	BootID string `json:"boot_id"`
-	// Asked: Slurm is told again, and may have half of it.
+	// Asked: Slurm is being told again and may have half of it.
 	Asked bool `json:"asked,omitempty"`
 }
 
-// State is the state that Slurm is told again.
+// State is the state to set again in Slurm.
 func (s Said) State() string {
 	switch {
 	case s.Down:
@@ -51,17 +49,16 @@ type Reboot struct {
 	At     time.Time `json:"at"`
 	// Due: Slurm has begun it, and no job is on the node.
 	Due bool `json:"due,omitempty"`
-	// Done: another boot has shown up, and Slurm has yet to hear of it.
+	// Done: a new boot was seen; Slurm does not know of it yet.
 	Done bool `json:"done,omitempty"`
-	// Taken: it was taken back at Slurm for a return that no plain job
-	// precedes, and comes with that.
+	// Taken: it was withdrawn from Slurm for a return that no plain job precedes, and happens with that return.
 	Taken bool `json:"taken,omitempty"`
 }
 
-// additions are what slurmctld writes behind a reason in the course of a reboot.
+// additions are suffixes that slurmctld adds to a reason during a reboot.
 var additions = []string{" : reboot issued", " : reboot complete", " : reboot timed out"}
 
-// Words are the reason without what slurmctld wrote behind it.
+// Words returns the reason without slurmctld's suffixes.
 func (n SlurmNode) Words() string {
 	words := n.Reason
 	for cut := true; cut; {
@@ -75,23 +72,20 @@ func (n SlurmNode) Words() string {
 	return words
 }
 
-// unnamed is slurmctld's own reason for a boot that was asked for without one.
+// unnamed is slurmctld's default reason for a requested boot.
 const unnamed = "Reboot ASAP"
 
-// Unnamed reports whether the node is to be booted and nobody said why.
+// Unnamed reports whether the node is to be booted without a stated reason.
 func (n SlurmNode) Unnamed() bool { return n.Words() == unnamed }
 
-// Ours reports whether the reason is one of a return, or nobody's: no fault of
-// the node's, and no word of an administrator's.
+// Ours reports whether the reason is empty or belongs to a return, not to a fault of the node or an administrator.
 func (n SlurmNode) Ours() bool { return strings.HasPrefix(n.Reason, ReasonReturn) || n.Unnamed() }
 
-// slurmWords are reasons by which slurmctld takes a node down on what it sees of
-// it. They end when it sees the node well again.
+// slurmWords are reasons with which slurmctld itself takes a node down. They end when the node is healthy again.
 var slurmWords = []string{"Not responding", "Node unexpectedly rebooted", "reboot timed out", "ResumeTimeout reached",
 	"reboot requested", "reboot issued", "reboot complete", unnamed}
 
-// Foreign reports whether the node is out of service for a reason that somebody
-// gave who is not the product.
+// Foreign reports whether the node is out of service for a reason that the product did not set.
 func (n SlurmNode) Foreign() bool {
 	if !n.Drained() && (!n.Down() || n.Unknown()) {
 		return false
@@ -109,17 +103,16 @@ func (n SlurmNode) Foreign() bool {
 // is about it.
 func (n SlurmNode) RebootAsked() bool { return n.has("REBOOT_REQUESTED") || n.has("REBOOT_ISSUED") }
 
-// BootsForJob reports whether Slurm boots the node for a job, or did and forgot it.
-// From 26.05 on that has the flag of an administrator's reboot, too, for which Slurm
-// sets the node down and says so in the reason.
+// BootsForJob reports whether Slurm boots the node for a job, or did and forgot it. From 26.05 on such a boot has the
+// flag of an administrator's reboot too; for the latter, Slurm also sets the node down and says so in the reason.
 func (n SlurmNode) BootsForJob() bool {
 	return n.has("REBOOT_ISSUED") && (n.has("POWERING_UP") || n.State != "DOWN" && n.Words() == n.Reason)
 }
 
-// Out reports whether Slurm gives the node no job, and no boot ends that.
+// Out reports whether Slurm schedules no job on the node and no boot changes that.
 func (n SlurmNode) Out() bool {
 	return n.Name != "" && (n.Drained() || n.Down()) && !n.RebootAsked() && !n.Waiting()
 }
 
-// Says is slurmctld's word on a node: its state with the flags.
+// Says is the node's state in slurmctld, with flags.
 func (n SlurmNode) Says() string { return strings.Join(append([]string{n.State}, n.Flags...), "+") }

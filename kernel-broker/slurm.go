@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// SlurmJob is what slurmctld says of a job that is not over.
+// SlurmJob is slurmctld's view of an unfinished job.
 type SlurmJob struct {
 	ID        uint32
 	Reference string // as scontrol names it
@@ -18,26 +18,25 @@ type SlurmJob struct {
 	UID       uint32
 	User      string
 	Nodes     []string
-	// Unread is why the job's list of nodes could not be read: it may have any,
-	// and is not over. Such a job gets no kernel, and no node waits for it.
+	// Unread is why the job's node list could not be parsed: it may hold any node and is not finished. Such a job gets
+	// no kernel, and no node waits for it.
 	Unread    string
 	NodeCount uint32
 	Priority  uint64
 	Partition string
 	Reason    string
-	// Reboot: the job asked for its nodes to be booted, as every job with a
-	// profile does.
+	// Reboot: the job requested a boot of its nodes, as every job with a profile does.
 	Reboot bool
 	// Requeue: Slurm puts the job back into the queue when a node fails.
 	Requeue bool
-	// Reservation that the job asks for, or several with commas between them.
+	// Reservation that the job requested, or several separated by commas.
 	Reservation string
-	// AdminComment and Demand are only looked up for jobs of which they matter.
+	// AdminComment and Demand are only read for jobs that need them.
 	AdminComment string
 	Demand       *SlurmDemand
 }
 
-// SlurmDemand is what a job that waits asks of its nodes.
+// SlurmDemand is what a pending job requires of its nodes.
 type SlurmDemand struct {
 	Required, Excluded []string
 	// Features that every node must have.
@@ -45,7 +44,7 @@ type SlurmDemand struct {
 	// CPUs and MemoryMiB of each node, and CPUs of all together.
 	CPUs, AllCPUs uint64
 	MemoryMiB     uint64
-	// Doubt is what else the job asks for, which is not judged.
+	// Doubt names another requirement of the job that is not evaluated.
 	Doubt string
 }
 
@@ -61,10 +60,10 @@ func (j SlurmJob) Holds() bool {
 	return false
 }
 
-// Running reports whether the job's own processes may be there.
+// Running reports whether the job's own processes may be running.
 func (j SlurmJob) Running() bool { return j.Holds() && j.State != "CONFIGURING" }
 
-// Pending reports whether the job waits for nodes and nothing but nodes.
+// Pending reports whether the job waits only for nodes.
 func (j SlurmJob) Pending() bool {
 	if j.State != "PENDING" {
 		return false
@@ -73,8 +72,7 @@ func (j SlurmJob) Pending() bool {
 	case "None", "Resources", "Priority", "Reservation":
 		return true
 	}
-	// Their texts go on: with the nodes that are not available, and with what
-	// else there may be. Nodes whose return is armed are drained, too.
+	// These reasons have suffixes, such as the unavailable nodes. Nodes with an armed return count as drained, too.
 	return strings.HasPrefix(j.Reason, "ReqNodeNotAvail") ||
 		strings.HasPrefix(strings.ReplaceAll(j.Reason, "_", " "), "Nodes required for job are DOWN, DRAINED")
 }
@@ -90,16 +88,16 @@ func (j SlurmJob) Before(other SlurmJob) bool {
 	return j.Task < other.Task
 }
 
-// Comments that tell the broker what a job asked for at submit.
+// Comments that record what a job requested at submit.
 const (
 	commentPrefix    = "kernel-broker: "
 	commentRequested = " requested"
-	// commentNoRequeue ends it for a job of which its user said --no-requeue.
+	// commentNoRequeue is the suffix for a job submitted with --no-requeue.
 	commentNoRequeue = "; norequeue"
 	commentProfiling = "; profiling="
-	// commentOther begins what was in the comment before.
+	// commentOther separates the comment's earlier content.
 	commentOther = " | "
-	// commentWaits begins the comment of a job that is back in the queue.
+	// commentWaits is the prefix for a requeued job.
 	commentWaits = "requeued, waits for "
 )
 
@@ -120,11 +118,11 @@ func (j SlurmJob) Requested() (Ref, bool) {
 	return ref, err == nil && !ref.IsStock()
 }
 
-// Submitted reports whether job_submit.lua has seen the job. Nobody but Slurm's
-// own administrators and the product can write an AdminComment.
+// Submitted reports whether job_submit.lua has seen the job. Only Slurm administrators and the product can write an
+// AdminComment.
 func (j SlurmJob) Submitted() bool { return strings.HasPrefix(j.AdminComment, commentPrefix) }
 
-// SaidNoRequeue reports whether the user asked for --no-requeue.
+// SaidNoRequeue reports whether the user gave --no-requeue.
 func (j SlurmJob) SaidNoRequeue() bool {
 	own, _, _ := strings.Cut(j.AdminComment, commentOther)
 	return j.Submitted() && strings.HasSuffix(own, commentNoRequeue)
@@ -150,17 +148,15 @@ func WithProfiling(comment string, collectors []string) string {
 	return ownWords(comment) + commentProfiling + strings.Join(collectors, ",")
 }
 
-// WithNoRequeue adds the user's --no-requeue to a comment, where SaidNoRequeue
-// finds it. It comes last.
+// WithNoRequeue adds the user's --no-requeue at the end of a comment, where SaidNoRequeue finds it.
 func WithNoRequeue(comment string) string { return ownWords(comment) + commentNoRequeue }
 
-// Requeued is the comment of a job that waits again for what it asked for.
+// Requeued is the comment of a requeued job that still waits for its request.
 func Requeued(requested Ref, why string) string {
 	return commentWaits + requested.String() + ": " + why
 }
 
-// Retell makes another comment of a job, in which stays what was asked for at
-// submit.
+// Retell returns a new comment that keeps what the job requested at submit.
 func (j SlurmJob) Retell(comment string) string {
 	if list, asked := j.Profiling(); asked {
 		comment = WithProfiling(comment, []string{list})
@@ -171,23 +167,22 @@ func (j SlurmJob) Retell(comment string) string {
 	return comment
 }
 
-// ownWords keeps a comment from looking like ours and somebody else's.
+// ownWords removes separators, so that a text cannot pass for part of our format.
 func ownWords(comment string) string {
-	// Again, for " | | "; and by something, for what stood around it may be
-	// another of our words together.
+	// Repeat: replacing one separator can create another.
 	for strings.Contains(comment, commentOther) {
 		comment = strings.ReplaceAll(comment, commentOther, " / ")
 	}
 	return comment
 }
 
-// SlurmNode is what slurmctld says of a node.
+// SlurmNode is slurmctld's view of a node.
 type SlurmNode struct {
 	Name   string
 	State  string   // base state: IDLE, ALLOCATED, MIXED, DOWN, ...
 	Flags  []string // DRAIN, POWERING_UP, REBOOT_REQUESTED, REBOOT_ISSUED, COMPLETING, ...
 	Reason string
-	// By is who gave the reason and when, as scontrol writes it.
+	// By is the reason's author and time, in scontrol's format.
 	By string
 
 	Partitions, Features []string
@@ -207,31 +202,29 @@ func (n SlurmNode) Waiting() bool {
 	return n.has("POWERING_UP") || n.has("REBOOT_ISSUED") && !n.BootForgotten()
 }
 
-// BootForgotten reports whether slurmctld waits for a boot and will not see it:
-// an answer of the node's slurmd, which came before the registration, ended its
-// being down or powering up, and a boot is only taken from a node that is either.
-// The flag stays, whatever the node registers. From 26.05 on a job's boot has it, too.
+// BootForgotten reports whether slurmctld waits for a boot but will not notice it. It only accepts a boot from a node
+// that is down or powering up, and an early answer of slurmd has ended that state. The flag stays until a resume. From
+// 26.05 on this holds for a job's boot, too.
 func (n SlurmNode) BootForgotten() bool {
 	return n.has("REBOOT_ISSUED") && !n.has("POWERING_UP") && (n.State == "IDLE" || n.State == "ALLOCATED" || n.State == "MIXED")
 }
 
-// PoweredDown reports whether Slurm's power saving has taken the power off the
-// node. One that did not come up in time is down, and may have power.
+// PoweredDown reports whether Slurm's power saving has switched the node off. A node that failed to come up in time is
+// down and may have power.
 func (n SlurmNode) PoweredDown() bool {
 	return n.State != "DOWN" && (n.has("POWERED_DOWN") || n.has("POWERING_DOWN"))
 }
 
-// RebootIssued reports whether Slurm has asked for a boot on its own account.
+// RebootIssued reports whether Slurm has requested a boot by itself.
 func (n SlurmNode) RebootIssued() bool { return n.has("REBOOT_ISSUED") }
 
-// Armed reports whether the return is armed: Slurm will boot the node when its
-// job has ended, before any other job. Whose words stand in the reason does not
-// matter: an administrator's drain takes the place of ours.
+// Armed reports whether the return is armed: Slurm boots the node after its job ends and before the next job. The reason
+// does not matter: an administrator's drain replaces ours.
 func (n SlurmNode) Armed() bool {
 	return n.RebootIssued() && (n.Drained() || !n.BootForgotten()) || n.has("REBOOT_REQUESTED") && (n.Drained() || n.Ours())
 }
 
-// Drained reports whether no new job may come to the node.
+// Drained reports whether the node accepts no new job.
 func (n SlurmNode) Drained() bool {
 	return n.has("DRAIN") || n.State == "DRAINED" || n.State == "DRAINING" || n.Failing()
 }
@@ -242,9 +235,8 @@ func (n SlurmNode) Failing() bool { return n.has("FAIL") || n.State == "FAIL" ||
 // Down reports whether Slurm holds the node for dead.
 func (n SlurmNode) Down() bool { return n.State == "DOWN" || n.Unknown() }
 
-// Unknown reports whether slurmctld was restarted and has heard nothing of the
-// node since. It forgets boots that it waited for then, but takes whatever the
-// node registers first, a boot among it.
+// Unknown reports whether slurmctld restarted and has not heard from the node since. It then forgets awaited boots, but
+// accepts whatever the node registers first, including a boot.
 func (n SlurmNode) Unknown() bool { return n.State == "UNKNOWN" }
 
 // Powered reports whether Slurm has switched the node's power off or is about to.
@@ -252,9 +244,8 @@ func (n SlurmNode) Powered() bool {
 	return n.has("POWER_DOWN") || n.has("POWERED_DOWN") || n.has("POWERING_DOWN")
 }
 
-// Unheard reports whether slurmctld has yet to hear of the node's slurmd, as
-// after every resume. It gives such a node no job, and issues a boot to it only
-// when it is down.
+// Unheard reports whether slurmctld still waits for the node's slurmd to answer, as after every resume. It schedules no
+// job on such a node and boots it only if it is down.
 func (n SlurmNode) Unheard() bool { return n.has("NOT_RESPONDING") }
 
 // Free reports whether no job is on the node.
@@ -269,19 +260,18 @@ type SlurmReservation struct {
 	Nodes []string
 }
 
-// SlurmView is one look at slurmctld.
+// SlurmView is one poll of slurmctld.
 type SlurmView struct {
-	// At is when the look began: what came later is not in it.
+	// At is the start of the poll; later changes are not in it.
 	At time.Time
 	// Jobs that have nodes, by id.
 	Jobs map[uint32]SlurmJob
-	// Queue of the jobs that wait. Tasks of an array that were never started
-	// share their array's id; only the reference tells them apart.
+	// Queue of pending jobs. Array tasks that never started share the array's id; only the reference distinguishes them.
 	Queue        []SlurmJob
 	Nodes        map[string]SlurmNode
 	Reservations []SlurmReservation
 	// ResumeTimeout is how long Slurm waits for a node's boot; 0 if unknown.
 	ResumeTimeout time.Duration
-	// Commented: the first jobs of the queue come with their AdminComment.
+	// Commented: the first jobs of the queue have their AdminComment filled in.
 	Commented bool
 }

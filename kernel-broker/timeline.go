@@ -15,10 +15,8 @@ type Event struct {
 	Detail string    `json:"detail,omitempty"`
 }
 
-// Bounds of a timeline. It is part of the allocation's record, which is written
-// as a whole at each change and which a store takes only up to a size. A wide
-// job has more nodes to tell of and less room for it: its record also has what
-// each of them ran.
+// Limits of a timeline. It is part of the allocation's record, which is written as a whole at each change and limited by
+// the store. A wide job has less room: its record also has a proof for every node.
 const (
 	maxTimeline      = 4096
 	maxTimelineBytes = 512 << 10
@@ -26,10 +24,10 @@ const (
 	bytesPerNode     = 32
 )
 
-// eventLeftOut stands in the place of those that were left out.
+// eventLeftOut replaces omitted events.
 const eventLeftOut = "left out"
 
-// size is about what an event takes in a record.
+// size estimates an event's bytes in a record.
 func (e Event) size() int { return 64 + len(e.Node) + len(e.Event) + len(e.Detail) }
 
 // Note appends to the timeline.
@@ -38,9 +36,8 @@ func (a *Allocation) Note(at time.Time, node, event, detail string) {
 	a.Shorten(max(minTimelineBytes, maxTimelineBytes-bytesPerNode*len(a.Nodes)))
 }
 
-// Shorten brings a timeline that takes more than so many bytes well below that.
-// The oldest events of nodes give way, and only then those of the job, but for
-// its first and last. An event says how many were left out.
+// Shorten cuts a timeline larger than the given bytes to well below that. It omits the oldest node events first, then
+// the job's events except the first and the last. One event counts the omitted ones.
 func (a *Allocation) Shorten(bytes int) {
 	size, count := 0, len(a.Timeline)
 	for _, e := range a.Timeline {
@@ -52,7 +49,7 @@ func (a *Allocation) Shorten(bytes int) {
 	gone := make([]bool, len(a.Timeline))
 	drop := func(may func(i int) bool) {
 		for i, e := range a.Timeline {
-			// Below the bounds, so that this is not done again for each event.
+			// Shorten below the limit, so that not every new event triggers it.
 			if size <= bytes/8*7 && count <= maxTimeline/8*7 {
 				return
 			}
@@ -68,7 +65,7 @@ func (a *Allocation) Shorten(bytes int) {
 	a.leaveOut(gone)
 }
 
-// leaveOut makes the timeline anew without the events that are gone.
+// leaveOut rebuilds the timeline without the marked events.
 func (a *Allocation) leaveOut(gone []bool) {
 	kept := make([]Event, 0, len(a.Timeline))
 	marker := -1

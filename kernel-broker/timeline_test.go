@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// A timeline stays below its bounds, keeps what the job went through and the
-// newest of its nodes, and says how much it left out.
+// A timeline stays within its limits, keeps the job's events and the newest node events, and counts the omitted ones.
 func TestTimelineIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		nodes, events int
@@ -48,7 +47,7 @@ func TestTimelineIsBounded(t *testing.T) {
 		for i, e := range a.Timeline {
 			if e.Event == eventLeftOut {
 				marks++
-				missing++ // it is itself none of those that happened
+				missing++ // it is not one of the omitted events
 				if !strings.HasPrefix(e.Detail, fmt.Sprintf("%d older events", a.LeftOut)) {
 					t.Errorf("%s: it says %q of %d", name, e.Detail, a.LeftOut)
 				}
@@ -63,8 +62,8 @@ func TestTimelineIsBounded(t *testing.T) {
 	}
 }
 
-// The job's own events give way last, its first and its last not at all.
-func TestShortenToNothing(t *testing.T) {
+// The job's own events are omitted last; its first and last never.
+func TestShortenKeepsFirstAndLast(t *testing.T) {
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	a := &Allocation{Nodes: []string{"n1"}}
 	a.Enter(PhaseAccepted, now, "")

@@ -3,27 +3,26 @@
 // Package hook is what slurmctld runs for each job: PrologSlurmctld,
 // EpilogSlurmctld and RebootProgram.
 //
-// The idea is that hooks decide nothing. They tell the broker what Slurm told
-// them and wait for its answer; the broker carries on when a hook is killed,
-// and a hook that is run again joins what goes on. So each is safe to run
-// twice, and to kill.
+// Hooks decide nothing. They report to the broker and wait for its answer. The
+// broker continues when a hook is killed, and a hook that runs again joins the
+// switch in progress, so each hook is safe to repeat and to kill.
 //
-// A job that only wants to be looked at (--kernel-profiling without a profile)
-// starts whatever becomes of that: its prolog tells the broker, gives the nodes
-// a moment to stand by, and ends with 0.
+// A job that only requests profiling (--kernel-profiling without a profile)
+// always starts: its prolog informs the broker, waits a moment for the nodes to
+// get ready, and exits 0.
 //
-// What a hook must know by itself is what the broker cannot do for it:
+// What a hook must do without the broker:
 //
-//   - A job without a profile costs nothing: its hook ends before it looks at
-//     any file.
-//   - Exit 1 of the prolog makes slurmctld requeue the job, also one that was
-//     cancelled meanwhile, which would come back from the dead. So before it
-//     fails, the prolog asks slurmctld whether the job is still there.
-//   - SIGTERM is slurmctld's word for the same (cancelled, or slurmctld ends),
-//     and is left to kill: an exit code of our own would requeue.
-//   - Without a broker nobody counts, and slurmctld requeues without end. So
-//     the prolog counts such failures in files and holds the job in the end;
-//     so it does without settings, by what can be made out of them.
-//   - slurmctld throws away what its hooks print, and runs RebootProgram with
+//   - A job without a profile costs nothing: its hook ends before it opens any
+//     file.
+//   - Exit 1 of the prolog makes slurmctld requeue the job, even a cancelled
+//     one. So before it fails, the prolog asks slurmctld whether the job still
+//     exists.
+//   - SIGTERM from slurmctld means the same (job cancelled, or slurmctld ends).
+//     It has no handler: an exit code would requeue.
+//   - Without a broker slurmctld requeues without end. So the prolog counts such
+//     failures in files and finally holds the job, even if it cannot read its
+//     settings.
+//   - slurmctld discards the output of its hooks and runs RebootProgram with
 //     all descriptors closed. So the hooks log to the system's log.
 package hook

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fakeBroker is a real gRPC server whose answers a test chooses.
+// fakeBroker is a real gRPC server with answers chosen by the test.
 type fakeBroker struct {
 	api.UnimplementedAllocationServiceServer
 	mu       sync.Mutex
@@ -74,14 +74,14 @@ func (b *fakeBroker) calls() int {
 	return len(b.ensures)
 }
 
-// seen returns what the broker was asked so far.
+// seen returns the requests so far.
 func (b *fakeBroker) seen() (ensures []*api.EnsureKernelRequest, releases []*api.ReleaseJobRequest, reboots []*api.NoteRebootRequest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.ensures), slices.Clone(b.releases), slices.Clone(b.reboots)
 }
 
-// say sends one message of progress.
+// say sends one progress message.
 func say(stream api.AllocationService_EnsureKernelServer, phase api.AllocationPhase, message string) error {
 	return stream.Send(&api.EnsureKernelResponse{Phase: phase, Message: message, NodesTotal: 3})
 }
@@ -100,8 +100,7 @@ type host struct {
 	broker *fakeBroker
 }
 
-// A fake scontrol writes down what it is asked. A fake squeue knows one job and
-// another one of its array.
+// A fake scontrol records its arguments. A fake squeue knows one job and another one of its array.
 const (
 	scontrolScript = `#!/bin/sh
 echo "$@" >> %[1]s/asked
@@ -155,7 +154,7 @@ func (h *host) read(name string) string {
 	return string(text)
 }
 
-// job is what slurmctld says of job 12.
+// job sets slurmctld's answer about job 12.
 func (h *host) job(state string, restart int) {
 	h.write("job", fmt.Sprintf("11          |0           |PENDING             |\n12          |%-12d|%-20s|\n", restart, state))
 }
@@ -230,7 +229,7 @@ func (h *host) prolog(change ...string) (code int, output string, took time.Dura
 	return h.run(environment(change...), prologName, "--config", h.path("client.yaml"))
 }
 
-// asked is what scontrol was asked to change.
+// asked returns the changes requested from scontrol.
 func (h *host) asked() []string {
 	var changes []string
 	for line := range strings.Lines(h.read("asked")) {

@@ -34,8 +34,7 @@ func FuzzStateOf(f *testing.F) {
 	})
 }
 
-// The environment is slurmctld's, but the profile is the user's, and so is all
-// that Slurm does not set.
+// The environment is slurmctld's, but the profile and all variables that Slurm does not set are the user's.
 func FuzzJobOf(f *testing.F) {
 	f.Add("12", "0", "", "", "", "", "mitgcm@3", "n[1-2],gpu07")
 	f.Add("12", "", "11", "3", "", "", "stock", "n1")
@@ -63,7 +62,7 @@ func FuzzJobOf(f *testing.F) {
 				_, err = strconv.ParseUint(second, 10, 32)
 			}
 			if err != nil {
-				t.Errorf("%q is taken for a job", reference)
+				t.Errorf("%q parses as a job", reference)
 			}
 		}
 		if j.id.Job == 0 {

@@ -17,7 +17,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// slack for a machine that does other things: the alternative is for ever.
+// slack allows for a loaded machine; a failure would hang for ever.
 const slack = 20 * time.Second
 
 func TestEpilog(t *testing.T) {
@@ -34,7 +34,7 @@ func TestEpilog(t *testing.T) {
 	}
 	stop()
 	code, output, took := h.run(environment(), epilogName, "--config", h.path("client.yaml"))
-	if code != 0 || took > epilogLimit+slack || !strings.Contains(h.read("log"), "broker not told of the job's end") {
+	if code != 0 || took > epilogLimit+slack || !strings.Contains(h.read("log"), "job end not reported to the broker") {
 		t.Errorf("without a broker: exit %d after %v: %s", code, took, output)
 	}
 }
@@ -103,7 +103,7 @@ func TestRebootAsSlurmctldRunsIt(t *testing.T) {
 	}
 }
 
-func TestCalledInAWrongWay(t *testing.T) {
+func TestUsageErrors(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	for _, c := range []struct {
@@ -155,7 +155,7 @@ func TestJobOf(t *testing.T) {
 	}
 }
 
-func TestTallyForgetsWhatIsOld(t *testing.T) {
+func TestOldFailuresExpire(t *testing.T) {
 	now := time.Now()
 	counts := tally{filepath.Join(t.TempDir(), "state")}
 	one := job{id: kb.JobID{Job: 1}}
@@ -192,12 +192,12 @@ func TestScontrolIsBounded(t *testing.T) {
 	}
 }
 
-func TestLogsThatCannotBeHad(t *testing.T) {
+func TestUnavailableLogs(t *testing.T) {
 	var text strings.Builder
 	log, done := openLog(&text, filepath.Join(t.TempDir(), "no", "log"), "x")
 	defer done()
 	log.Log(t.Context(), slog.LevelInfo, "said")
-	if !strings.Contains(text.String(), "no log but this") || !strings.Contains(text.String(), "said") {
+	if !strings.Contains(text.String(), "log file and syslog unavailable") || !strings.Contains(text.String(), "said") {
 		t.Errorf("log: %s", text.String())
 	}
 	broken := func() error { _, err := both{brokenWriter{}, brokenWriter{}}.Write(nil); return err }

@@ -10,28 +10,24 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
-// profileVariable carries what the user asked for. Slurm puts SPANK_ before
-// what the plugin set, and lets a user set any variable with that prefix: the
-// value is the client's, and the broker judges it.
+// profileVariable carries the requested profile. Slurm adds SPANK_ to the plugin's variables, and users can set any
+// variable with that prefix: the value is untrusted and the broker validates it.
 const profileVariable = "SPANK_KERNEL_PROFILE"
 
-// job is what slurmctld says of a job in the environment of its hooks. All
-// names exist in 22.05 and in 26.05. A component of a heterogeneous job has
-// hooks of its own, with its own id and nodes.
+// job is the job in the environment of a slurmctld hook. All names exist in 22.05 and in 26.05. Each component of a
+// heterogeneous job has its own hooks, id and nodes.
 type job struct {
 	id      kb.JobID
 	profile string
 	nodes   []string // only of the prolog
-	// reference names just this job to scontrol. The last task of an array has
-	// the array's id as its own, which would name every task.
+	// reference names exactly this job for scontrol. The last task of an array has the array's id, which would name
+	// every task.
 	reference string
-	// whole names what can be requeued: Slurm requeues a heterogeneous job by
-	// its leader, never one component.
+	// whole names the unit that can be requeued: Slurm requeues a heterogeneous job by its leader only.
 	whole string
 }
 
-// wantsKernel reports whether the job asked for another kernel than stock. It
-// is the first thing that a hook looks at.
+// wantsKernel reports whether the job requested another kernel than stock. It is the first check of a hook.
 func wantsKernel(getenv func(string) string) bool {
 	profile := getenv(profileVariable)
 	if profile == "" || profile == kb.StockProfile {
@@ -41,8 +37,7 @@ func wantsKernel(getenv func(string) string) bool {
 	return err != nil || !ref.IsStock()
 }
 
-// profilingVariable says that the job wants to be looked at. What it wants is
-// looked up at slurmctld by the broker.
+// profilingVariable is set if the job requests profiling. The broker reads the details from slurmctld.
 const profilingVariable = "SPANK_KERNEL_PROFILING"
 
 func wantsProfiling(getenv func(string) string) bool { return getenv(profilingVariable) != "" }

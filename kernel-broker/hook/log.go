@@ -10,14 +10,13 @@ import (
 	"os"
 )
 
-// openLog returns a log that goes to the error output, for a person who calls
-// a hook by hand, and to the file, or else to the system's log. A log that
-// cannot be had is no reason to stop a job.
+// openLog returns a log that writes to stderr, for manual runs, and to the file or else to syslog. A missing log does
+// not stop a job.
 func openLog(stderr io.Writer, path, name string) (log *slog.Logger, done func()) {
 	second, err := openSecond(path, name)
 	if err != nil {
 		log = slog.New(slog.NewTextHandler(stderr, nil)).With("hook", name)
-		log.Warn("no log but this", "error", err)
+		log.Warn("log file and syslog unavailable", "error", err)
 		return log, func() {}
 	}
 	log = slog.New(slog.NewTextHandler(both{stderr, second}, nil)).With("hook", name, "pid", os.Getpid())

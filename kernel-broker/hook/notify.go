@@ -19,8 +19,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
-// runEpilog tells the broker that a job has ended. It is a hint that saves
-// time: the broker looks at slurmctld itself, so nothing hangs on it.
+// runEpilog informs the broker that a job has ended. It is only a hint that saves time: the broker polls slurmctld
+// itself.
 func runEpilog(config client.Config, getenv func(string) string, log *slog.Logger) {
 	j, err := jobOf(getenv)
 	if err != nil {
@@ -33,15 +33,14 @@ func runEpilog(config client.Config, getenv func(string) string, log *slog.Logge
 		return err
 	})
 	if err != nil {
-		log.Warn("broker not told of the job's end", "error", err)
+		log.Warn("job end not reported to the broker", "error", err)
 		return
 	}
-	log.Info("broker told of the job's end")
+	log.Info("job end reported to the broker")
 }
 
-// runReboot tells the broker that slurmctld wants nodes booted, a hint again. Nodes
-// that an administrator reboots and that have no agent, or no broker, are left to
-// the program that the site had for that.
+// runReboot informs the broker that slurmctld wants nodes booted, again as a hint. Nodes rebooted by an administrator
+// that have no agent or no broker are left to the site's own reboot program.
 func runReboot(config client.Config, arguments []string, log *slog.Logger) {
 	if len(arguments) == 0 {
 		log.Error("no nodes named")
@@ -53,34 +52,33 @@ func runReboot(config client.Config, arguments []string, log *slog.Logger) {
 		return
 	}
 	var others []string
-	// Some time is left for what comes before and after.
+	// Leave some time for the steps before and after.
 	err = tell(config, rebootLimit-time.Second, api.NewAllocationServiceClient, func(ctx context.Context, s api.AllocationServiceClient) error {
 		answer, err := s.NoteReboot(ctx, &api.NoteRebootRequest{Nodes: nodes, HasProgram: config.RebootProgram != ""})
 		others = answer.GetWithoutAgent()
 		return err
 	})
 	if err != nil {
-		log.Warn("broker not told of the reboot", "nodes", len(nodes), "error", err)
+		log.Warn("reboot not reported to the broker", "nodes", len(nodes), "error", err)
 		if config.RebootProgram == "" {
 			return
 		}
 		if others, err = newScontrol(config).rebooted(nodes); err != nil {
-			log.Error("slurmctld not asked which nodes an administrator reboots", "error", err)
+			log.Error("cannot ask slurmctld which nodes an administrator reboots", "error", err)
 			return
 		}
 	} else {
-		log.Info("broker told of the reboot", "nodes", len(nodes))
+		log.Info("reboot reported to the broker", "nodes", len(nodes))
 	}
 	if len(others) > 0 && config.RebootProgram != "" {
 		log.Info("the site's own program reboots them", "program", config.RebootProgram, "nodes", strings.Join(others, ","))
-		// In the place of this hook, as slurmctld ran it before: it may take as
-		// long as it did.
+		// Replace this process, as slurmctld ran the program before: it may take as long as it did then.
 		err := syscall.Exec(config.RebootProgram, []string{config.RebootProgram, strings.Join(others, ",")}, os.Environ()) //nolint:gosec // G204: the configured program, no shell
 		log.Error("the site's own program does not start", "program", config.RebootProgram, "error", err)
 	}
 }
 
-// tell makes a call, again while the broker is away and time is left.
+// tell makes a call, and retries while the broker is away and time is left.
 func tell[C any](config client.Config, limit time.Duration, service func(grpc.ClientConnInterface) C, call func(context.Context, C) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -96,8 +94,7 @@ func tell[C any](config client.Config, limit time.Duration, service func(grpc.Cl
 		if err == nil {
 			return nil
 		}
-		// When time is up the call says no more than that; what it said before
-		// tells why.
+		// After the time limit only the earlier error explains the failure.
 		if ctx.Err() == nil || last == nil {
 			last = fmt.Errorf("%s: %s", status.Code(err), status.Convert(err).Message())
 		}

@@ -10,8 +10,8 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
-// runProfiling tells the broker that a job begins which wants to be looked at,
-// and waits until its nodes stand by. The job begins in any case.
+// runProfiling informs the broker of a job to be profiled and waits until its nodes are ready. The job starts in any
+// case.
 func runProfiling(config client.Config, getenv func(string) string, log *slog.Logger) {
 	j, err := jobOf(getenv)
 	if err != nil {

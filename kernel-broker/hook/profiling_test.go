@@ -31,7 +31,7 @@ func (r *fakeRuns) BeginRun(_ context.Context, q *api.BeginRunRequest) (*api.Beg
 	return &api.BeginRunResponse{Run: &api.Run{Id: 3}}, r.fail
 }
 
-// asked returns the jobs that it heard of, and forgets them.
+// asked returns the jobs received so far and forgets them.
 func (r *fakeRuns) asked() []uint32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,8 +50,8 @@ func plainJob(more ...string) []string {
 	return append([]string{asHook + "=1", "SPANK_KERNEL_PROFILING=io", "SLURM_JOB_ID=12", "SLURM_JOB_RESTART_COUNT=1"}, more...)
 }
 
-// Whatever becomes of the profiling, the job begins.
-func TestProfilingHarmsNoJob(t *testing.T) {
+// A failure of profiling never stops the job.
+func TestProfilingFailureStartsJob(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	settings := []string{prologName, "--config", h.path("client.yaml")}

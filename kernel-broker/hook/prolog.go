@@ -29,18 +29,18 @@ type outcome int
 const (
 	// ready: every node runs the kernel; the job starts.
 	ready outcome = iota + 1
-	// gone: the job has left; there is nothing to start.
+	// gone: the job has left; it must not start.
 	gone
-	// failed: the broker says that the job does not get its kernel. It counts
-	// such failures, and holds the job when it has to.
+	// failed: the broker reports that the job does not get its kernel. It counts such failures and holds the job if
+	// necessary.
 	failed
-	// refused: the broker does not take the request. Nobody counts.
+	// refused: the broker rejects the request and does not count it.
 	refused
-	// unreachable: there is no broker. Nobody counts.
+	// unreachable: no broker answers, so the hook counts.
 	unreachable
 	// late: time is up.
 	late
-	// unread: the hook's own settings cannot be read. Nobody counts.
+	// unread: the hook cannot read its settings, so it counts itself.
 	unread
 )
 
@@ -85,8 +85,8 @@ func runProlog(config client.Config, getenv func(string) string, log *slog.Logge
 	if err != nil {
 		return 1
 	}
-	// Not a context with a deadline: gRPC would tell the broker, whose end of
-	// the stream could then come first and look like a lost broker.
+	// A context without deadline: gRPC would send a deadline to the broker, whose end of the stream could come first and
+	// look like a lost broker.
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer time.AfterFunc(config.PrologLimit, cancel).Stop()
@@ -94,7 +94,7 @@ func runProlog(config client.Config, getenv func(string) string, log *slog.Logge
 	return p.end(result, reason)
 }
 
-// ensure asks the broker until it has an outcome, and why.
+// ensure asks the broker until there is an outcome and a reason.
 func (p *prolog) ensure(ctx context.Context) (outcome, string) {
 	conn, err := client.Dial(p.config.Broker, p.config.Trust)
 	if err != nil {
@@ -109,7 +109,7 @@ func (p *prolog) ensure(ctx context.Context) (outcome, string) {
 			return result, heard.message
 		}
 		if ctx.Err() != nil {
-			return late, fmt.Sprintf("no kernel within %v, last word: %s", p.config.PrologLimit, heard.orElse(status.Convert(err).Message()))
+			return late, fmt.Sprintf("no kernel within %v, last progress: %s", p.config.PrologLimit, heard.orElse(status.Convert(err).Message()))
 		}
 		if !transient(err) {
 			return refused, status.Convert(err).Message()
@@ -117,7 +117,7 @@ func (p *prolog) ensure(ctx context.Context) (outcome, string) {
 		if !heard.at.IsZero() {
 			lost, pause = heard.at, retryPauseMin
 		}
-		// A broker that says when to come back is not lost.
+		// A broker that says when to retry is not lost.
 		wait, told := client.RetryAfter(err)
 		if told {
 			lost = time.Now()
@@ -138,7 +138,7 @@ func (p *prolog) ensure(ctx context.Context) (outcome, string) {
 	}
 }
 
-// word is the last that was heard from the broker.
+// word is the broker's latest progress.
 type word struct {
 	at      time.Time
 	message string
@@ -194,8 +194,7 @@ func transient(err error) bool {
 	return true
 }
 
-// end does what follows from an outcome and returns the exit code. Nothing in
-// it hangs on the prolog's time being left.
+// end acts on an outcome and returns the exit code. It does not depend on the prolog's remaining time.
 func (p *prolog) end(result outcome, reason string) int {
 	ctx := context.Background()
 	switch result {
@@ -205,21 +204,21 @@ func (p *prolog) end(result outcome, reason string) int {
 		}
 		return 0
 	case gone:
-		// A slurmctld that was killed may have forgotten the job's nodes and
-		// given it some again while the broker let the first ones go.
+		// A slurmctld that was killed may have forgotten the job's nodes and allocated others while the broker released
+		// the first.
 		if starting, err := p.scontrol.starting(ctx, p.job); err != nil || !starting {
-			p.log.Info("job has left, nothing to start")
+			p.log.Info("job has left, not started")
 			return 0
 		}
-		p.log.Error("slurmctld starts a job that the broker has let go")
+		p.log.Error("slurmctld starts a job that the broker has released")
 		return 1
 	}
 	p.log.Error("no kernel for the job", "outcome", result.String(), "reason", reason)
 	starting, err := p.scontrol.starting(ctx, p.job)
 	if err != nil {
-		p.log.Warn("slurmctld not asked whether the job is there", "error", err)
+		p.log.Warn("cannot ask slurmctld whether the job exists", "error", err)
 	} else if !starting {
-		p.log.Info("job has left: failing would bring it back")
+		p.log.Info("job has left: exit 1 would requeue it")
 		return 0
 	}
 	switch result {
@@ -233,8 +232,7 @@ func (p *prolog) end(result outcome, reason string) int {
 	return 1
 }
 
-// count notes a failure that nobody else notes, and holds the job when there
-// were enough in a row.
+// count records a failure that the broker cannot count, and holds the job after enough in a row.
 func (p *prolog) count(ctx context.Context, reason string) {
 	n, err := p.tally.add(p.job, time.Now())
 	if err != nil {

@@ -23,12 +23,12 @@ func always(phase api.AllocationPhase, message string) func(int, api.AllocationS
 	return func(_ int, stream api.AllocationService_EnsureKernelServer) error { return say(stream, phase, message) }
 }
 
-func TestJobsWithoutAProfileCostNothing(t *testing.T) {
+func TestPlainJobsOpenNoFiles(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	for _, value := range []string{"", "stock", "stock@2"} {
 		for _, name := range []string{prologName, epilogName} {
-			// No settings, no broker, no valid environment: nothing is looked at.
+			// No settings, no broker, no valid environment: the hook opens nothing.
 			code, output, _ := h.run([]string{asHook + "=1", "SPANK_KERNEL_PROFILE=" + value, "SLURM_JOB_ID=x"}, name, "--config", "/nowhere")
 			if code != 0 || output != "" {
 				t.Errorf("%s with %q: exit %d, %q", name, value, code, output)
@@ -73,7 +73,7 @@ func TestPrologFails(t *testing.T) {
 		code    int
 	}{
 		{"RUNNING", 0, 1}, {"CONFIGURING", 0, 1},
-		// Failing would bring these back from the dead.
+		// Exit 1 would requeue these.
 		{"CANCELLED", 0, 0}, {"COMPLETING", 0, 0}, {"PENDING", 1, 0}, {"CONFIGURING", 1, 0},
 	} {
 		h.job(c.state, c.restart)
@@ -86,7 +86,7 @@ func TestPrologFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, _, _ := h.prolog(); code != 1 {
-		t.Errorf("slurmctld does not say: exit %d", code)
+		t.Errorf("slurmctld does not answer: exit %d", code)
 	}
 	// The broker counts these failures.
 	if len(h.asked()) != 0 || h.read("state") != "" {
@@ -94,7 +94,7 @@ func TestPrologFails(t *testing.T) {
 	}
 }
 
-func TestPrologOfAJobThatLeft(t *testing.T) {
+func TestPrologOfEndedJob(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.broker.ensure = always(returning, "cancelled")
@@ -103,10 +103,10 @@ func TestPrologOfAJobThatLeft(t *testing.T) {
 	if code, output, _ := h.prolog(); code != 0 {
 		t.Errorf("exit %d: %s", code, output)
 	}
-	// A slurmctld that forgot that the job had nodes gave it some again.
+	// A slurmctld that forgot the job's nodes allocates new ones.
 	h.job("CONFIGURING", 0)
 	if code, output, _ := h.prolog(); code != 1 {
-		t.Errorf("of a job that starts all the same: exit %d: %s", code, output)
+		t.Errorf("a job that starts again: exit %d: %s", code, output)
 	}
 	h.job("CONFIGURING", 1)
 	if code, output, _ := h.prolog(); code != 0 {
@@ -132,7 +132,7 @@ func TestPrologJoinsAgainWhenTheStreamBreaks(t *testing.T) {
 	}
 }
 
-// A broker that has no room yet is not away, however long it says so.
+// A broker without room is not away, however long that lasts.
 func TestPrologWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -197,11 +197,11 @@ func TestPrologOutlivesTheBroker(t *testing.T) {
 	}
 }
 
-func TestPrologWithoutABrokerHoldsTheJobInTheEnd(t *testing.T) {
+func TestPrologWithoutBrokerFinallyHoldsJob(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.settings("300ms", "5m")
-	h.write("comment", "kernel-broker: mitgcm requested; profiling=io; norequeue | somebody's own")
+	h.write("comment", "kernel-broker: mitgcm requested; profiling=io; norequeue | site text")
 	for restart, state := range []string{"0", "0", "1", "2"} {
 		h.job("CONFIGURING", int(state[0]-'0'))
 		code, output, took := h.prolog("SLURM_JOB_RESTART_COUNT=" + state)
@@ -220,7 +220,7 @@ func TestPrologWithoutABrokerHoldsTheJobInTheEnd(t *testing.T) {
 		t.Errorf("scontrol: %q", h.asked())
 	}
 	if left, err := os.ReadDir(h.path("state")); err != nil || len(left) != 0 {
-		t.Errorf("a released job does not begin anew: %v, %v", left, err)
+		t.Errorf("a released job does not start counting from zero: %v, %v", left, err)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestPrologHoldsAJobThatIsPending(t *testing.T) {
 	}
 }
 
-func TestSuccessEndsTheCount(t *testing.T) {
+func TestSuccessResetsTheCount(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.settings("100ms", "20s")
@@ -255,7 +255,7 @@ func TestSuccessEndsTheCount(t *testing.T) {
 	}
 }
 
-func TestPrologHoldsWhatTheBrokerRefuses(t *testing.T) {
+func TestPrologHoldsRefusedJobs(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.settings("5m", "10m")
@@ -277,7 +277,7 @@ func TestPrologHoldsWhatTheBrokerRefuses(t *testing.T) {
 func TestPrologIsBounded(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.settings("500ms", "5s") // within which it has to begin and to hear of n1
+	h.settings("500ms", "5s") // in which it has to connect and receive n1
 	h.broker.ensure = func(_ int, stream api.AllocationService_EnsureKernelServer) error {
 		if err := say(stream, switching, "n1 boots"); err != nil {
 			return err
@@ -287,13 +287,13 @@ func TestPrologIsBounded(t *testing.T) {
 	}
 	h.serve()
 	code, output, took := h.prolog()
-	if code != 1 || took > 5*time.Second+slack || !strings.Contains(output, "no kernel within 5s, last word: n1 boots") {
+	if code != 1 || took > 5*time.Second+slack || !strings.Contains(output, "no kernel within 5s, last progress: n1 boots") {
 		t.Errorf("exit %d after %v: %s", code, took, output)
 	}
 }
 
-// A socket that accepts and never says anything is no broker.
-func TestPrologBeforeASilentSocket(t *testing.T) {
+// A socket that accepts and stays silent counts as no broker.
+func TestPrologWithSilentSocket(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.settings("500ms", "3s")
@@ -335,8 +335,8 @@ func TestPrologKilledAndRunAgain(t *testing.T) {
 			if err := cmd.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
-			_ = cmd.Wait() // the state tells more
-			// Not an exit code: slurmctld would requeue the job.
+			_ = cmd.Wait() // the state below tells more
+			// Not an exit code, which would requeue the job.
 			if ws := cmd.ProcessState.Sys().(syscall.WaitStatus); !ws.Signaled() || ws.Signal() != signal {
 				t.Errorf("ended with %v", cmd.ProcessState)
 			}

@@ -18,7 +18,7 @@ func (h *host) program() {
 	h.write("client.yaml", h.read("client.yaml")+"reboot_program: "+h.path("site-reboot")+"\n")
 }
 
-// The program that the site had reboots what the broker has no agent for.
+// The site's own program reboots nodes without an agent.
 func TestRebootWithoutAgent(t *testing.T) {
 	t.Parallel()
 	for name, configured := range map[string]bool{"a program": true, "none": false} {
@@ -40,7 +40,7 @@ func TestRebootWithoutAgent(t *testing.T) {
 	}
 }
 
-// Without a broker slurmctld's own word tells an administrator's reboot from a return.
+// Without a broker, slurmctld's reason tells an administrator's reboot from a return.
 func TestRebootWithoutBroker(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -14,15 +14,14 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 )
 
-// The hooks, by the names that slurm.conf gives them.
+// The hooks, by their names in slurm.conf.
 const (
 	prologName = "prolog-slurmctld"
 	epilogName = "epilog-slurmctld"
 	rebootName = "reboot"
 )
 
-// profilingName is what prolog-slurmctld does for a job that has no kernel of
-// its own and wants to be looked at. In logs it stands for the hook.
+// profilingName is the log name of prolog-slurmctld for a job that requests profiling but no kernel.
 const profilingName = "profiling"
 
 const usage = `usage: prolog-slurmctld | epilog-slurmctld | reboot NODES
@@ -39,14 +38,14 @@ exit codes:
   2  called in a wrong way by a person
 `
 
-// Bounds of what slurmctld waits for.
+// Limits of what slurmctld waits for.
 const (
 	// A reconfigure of 24.11 kills EpilogSlurmctld where one runs, and slurmctld
 	// crashes when its job was requeued: a hint is not worth a long wait.
 	epilogLimit = time.Second
 	// 22.05 holds up to 12 of its 256 agent threads for RebootProgram.
 	rebootLimit = 3 * time.Second
-	// unreadLimit is for a prolog without settings, which asks Slurm four times.
+	// unreadLimit is for a prolog without settings, which calls Slurm four times.
 	unreadLimit = 4*scontrolLimit + 5*time.Second
 )
 
@@ -57,12 +56,11 @@ type Invocation struct {
 	Stdout  io.Writer
 	Stderr  io.Writer
 	Version string
-	// Exit ends the process at once; for the bounds that must hold even when
-	// something hangs.
+	// Exit ends the process at once, so that time limits hold even if something hangs.
 	Exit func(code int)
 }
 
-// Run does what the invocation asks for and returns the exit code.
+// Run executes the invocation and returns the exit code.
 func Run(i Invocation) int {
 	name, arguments := filepath.Base(i.Args[0]), i.Args[1:]
 	if !slices.Contains([]string{prologName, epilogName, rebootName}, name) {
@@ -141,7 +139,7 @@ func (i Invocation) bound(limit time.Duration, code int, log *slog.Logger) (stop
 	return func() { timer.Stop() }
 }
 
-// configPath takes --config from the arguments.
+// configPath removes --config from the arguments.
 func configPath(arguments []string) (path string, rest []string) {
 	path = client.DefaultPath
 	for n := 0; n < len(arguments); n++ {

@@ -18,8 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 )
 
-// scontrolLimit bounds one question to slurmctld, which may be busy with the
-// very locks that our caller waits for.
+// scontrolLimit bounds one call of slurmctld, which may be waiting for locks that our caller holds.
 const scontrolLimit = 10 * time.Second
 
 // scontrol runs Slurm's own program, and squeue beside it.
@@ -88,12 +87,11 @@ func (s scontrol) rebooted(nodes []string) ([]string, error) {
 	return others, nil
 }
 
-// stateColumns are asked of squeue by name: scontrol shows the job's name before
-// its state, in which its user may write whatever looks like one.
+// stateColumns are requested from squeue by name: scontrol prints the job's name, which a user can forge, before its
+// state.
 const stateColumns = "JobID:12|,RestartCnt:12|,State:20|"
 
-// starting reports whether slurmctld still has this run of the job on its
-// nodes. Only then may the prolog fail.
+// starting reports whether slurmctld still has this run of the job on its nodes. Only then may the prolog fail.
 func (s scontrol) starting(ctx context.Context, j job) (bool, error) {
 	out, err := s.program(ctx, filepath.Join(filepath.Dir(s.path), "squeue"), "--noheader", "--array", "--all", "--states=all",
 		"--jobs="+strconv.FormatUint(uint64(j.id.Job), 10), "--Format="+stateColumns)
@@ -131,14 +129,13 @@ func stateOf(out string, job uint32) (restart uint32, state string, err error) {
 	return 0, "", fmt.Errorf("job %d is not in the answer: %w", job, kb.ErrNotFound)
 }
 
-// hold puts the job back into the queue, held, with the reason where its user
-// looks. The reason comes first: the requeue may end this process.
+// hold requeues the job held, with the reason in its comment. The reason is written first: the requeue may end this
+// process.
 func (s scontrol) hold(ctx context.Context, j job, reason string) error {
 	_, telling := s.run(ctx, "update", "jobid="+j.reference, "admincomment="+s.retell(ctx, j, reason))
 	_, holding := s.run(ctx, "requeuehold", j.whole)
 	if holding != nil {
-		// The hook of another component was first, and the job is pending. As
-		// after a requeue its user, too, may release it.
+		// The hook of another component ran first and the job is pending. The user may release it, as after a requeue.
 		_, holding = s.run(ctx, "uhold", j.whole)
 	}
 	return errors.Join(telling, holding)

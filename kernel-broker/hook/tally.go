@@ -12,17 +12,14 @@ import (
 	"time"
 )
 
-// tallyAge is how long a failure counts. Slurm numbers jobs anew in the end,
-// and files of jobs that were cancelled stay behind.
+// tallyAge is how long a failure counts. Slurm reuses job ids, and cancelled jobs leave files behind.
 const tallyAge = 7 * 24 * time.Hour
 
-// tally counts the runs of a job that failed where the broker could not count.
-// Each is an empty file of its own, <job>.<restart>, so that no lock is
-// needed, a hook that runs twice counts once, and one that is killed leaves a
-// whole count.
+// tally counts runs of a job that failed without a broker. Each is an empty file <job>.<restart>, so no lock is needed,
+// a repeated hook counts once, and a killed one leaves a valid count.
 type tally struct{ dir string }
 
-// add counts this run and returns how many there are.
+// add counts this run and returns the total.
 func (t tally) add(j job, now time.Time) (int, error) {
 	if err := os.MkdirAll(t.dir, 0o750); err != nil {
 		return 0, fmt.Errorf("failures: %w", err)
@@ -62,8 +59,7 @@ func (t tally) path(j job, run string) string {
 	return filepath.Join(t.dir, fmt.Sprintf("%d.%s", j.id.Job, run))
 }
 
-// prune removes what is too old to count. What it cannot remove it leaves: the
-// next failure tries again.
+// prune removes files older than tallyAge. The next failure retries what it cannot remove.
 func (t tally) prune(now time.Time) {
 	entries, err := os.ReadDir(t.dir)
 	if err != nil {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package power resets nodes from outside by a site's own command, such as a
-// wrapper around ipmitool: what reaches a node that no longer answers.
+// Package power resets unresponsive nodes from outside by a site's own command, such as a wrapper around ipmitool.
 package power
 
 import (
@@ -16,7 +15,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// placeholder stands for the node's name in the command.
+// placeholder is replaced by the node's name.
 const placeholder = "{node}"
 
 // limit bounds one reset.
@@ -25,7 +24,7 @@ const limit = 30 * time.Second
 // Command resets a node by running a program; no shell is involved.
 type Command struct{ argv []string }
 
-// New takes the program and its arguments; one of them must hold {node}.
+// New takes the program and its arguments, one of which must contain {node}.
 func New(argv []string) (*Command, error) {
 	if len(argv) < 2 || !slices.ContainsFunc(argv[1:], func(a string) bool { return strings.Contains(a, placeholder) }) {
 		return nil, fmt.Errorf("reset command %q: needs a program and an argument with %s: %w", argv, placeholder, kb.ErrInvalid)

@@ -22,7 +22,7 @@ func script(t *testing.T, body string) string {
 	return path
 }
 
-func TestNewWantsAPlaceForTheName(t *testing.T) {
+func TestNewRequiresPlaceholder(t *testing.T) {
 	for _, argv := range [][]string{nil, {}, {"bmc"}, {"bmc", "reset"}, {"{node}"}, {"bmc-{node}", "reset"}} {
 		if _, err := New(argv); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("New(%q) = %v", argv, err)
@@ -51,7 +51,7 @@ func TestResetNamesTheNode(t *testing.T) {
 	}
 }
 
-func TestResetSaysWhatWentWrong(t *testing.T) {
+func TestResetReportsErrors(t *testing.T) {
 	c, err := New([]string{script(t, "echo no answer from $1; exit 3"), "{node}"})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestResetSaysWhatWentWrong(t *testing.T) {
 
 // A command that leaves a child behind does not hold the broker up: the child
 // keeps its output open.
-func TestResetWaitsForNoChild(t *testing.T) {
+func TestResetDoesNotWaitForChildren(t *testing.T) {
 	c, err := New([]string{script(t, "sleep 20 &"), "{node}"})
 	if err != nil {
 		t.Fatal(err)

@@ -12,19 +12,16 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// Widths of squeue's columns. Slurm takes no account of more than 1024 bytes and
-// no comment, so that none is cut to what looks like another. Each record is
-// therefore of the same length, whatever line breaks are in it.
+// Widths of squeue's columns. Slurm limits accounts to 1024 bytes and comments to less, so no value is cut to look like
+// another one. All records have one length, whatever line breaks they contain.
 const (
 	idWidth     = 12
 	textWidth   = 1100
 	recordWidth = idWidth + textWidth + len("\n")
 )
 
-// Account returns a job's account. Without AccountingStorageEnforce users can
-// write anything into it, and with it coordinators can make accounts of any name
-// below theirs. So it is asked for by itself: whatever is in it ends in a column
-// behind which there is none.
+// Account returns a job's account. Users can write anything into it without AccountingStorageEnforce, and coordinators
+// can create accounts of any name. So it is the only field of its query, in the last column.
 func (c *Client) Account(ctx context.Context, job uint32) (string, error) {
 	out, err := c.texts(ctx, "Account", job)
 	if err != nil {
@@ -48,8 +45,7 @@ func listed(jobs []uint32) string {
 	return strings.Join(list, ",")
 }
 
-// parseTexts reads the records of a job among those of its array or of the
-// heterogeneous job that it is part of. There is one at least.
+// parseTexts reads the records of a job among those of its array or heterogeneous job. At least one exists.
 func parseTexts(out string, job uint32) (texts []string, err error) {
 	for len(out) > 0 {
 		if len(out) < recordWidth || out[recordWidth-1] != '\n' {
@@ -83,22 +79,20 @@ func parseAccount(out string, job uint32) (string, error) {
 	}
 	for _, account := range accounts {
 		if strings.Contains(account, "\n") || account != accounts[0] {
-			return "", fmt.Errorf("job %d has an account that is none, %.80q: %w", job, account, kb.ErrDenied)
+			return "", fmt.Errorf("job %d has an invalid account %.80q: %w", job, account, kb.ErrDenied)
 		}
 	}
 	return accounts[0], nil
 }
 
-// AccountsOf returns the accounts in which slurmctld lets a user run jobs, never
-// nil. slurmctld says so out of its memory, which sacctmgr's changes reach at once and
-// which outlasts slurmdbd; it is what submits are measured by.
+// AccountsOf returns the accounts in which a user may run jobs, never nil. slurmctld answers from its memory, which sees
+// sacctmgr's changes at once, outlasts slurmdbd, and is what submits are checked against.
 //
-// Names are coordinators' to choose, line breaks included: one of them can make
-// this list longer than it is. So nothing may be allowed for being in it; what
-// is not in it may be denied.
+// Coordinators choose the names, including line breaks, and can thereby add entries. So a listed account must not grant
+// anything; a missing one may deny.
 func (c *Client) AccountsOf(ctx context.Context, user string, uid uint32) ([]string, error) {
 	if strings.Contains(user, ",") {
-		return nil, fmt.Errorf("user %q: Slurm's commands cannot ask for that name: %w", user, kb.ErrUnavailable)
+		return nil, fmt.Errorf("user %q: Slurm's commands do not accept this name: %w", user, kb.ErrUnavailable)
 	}
 	all, err := c.associations(ctx, user)
 	if err != nil {
@@ -115,7 +109,7 @@ func (c *Client) AccountsOf(ctx context.Context, user string, uid uint32) ([]str
 
 // LacksAccounts returns those of the names that are no account to slurmctld.
 func (c *Client) LacksAccounts(ctx context.Context, names []string) ([]string, error) {
-	all, err := c.associations(ctx, "root") // accounts come whatever the user
+	all, err := c.associations(ctx, "root") // lists accounts independent of the user
 	if err != nil {
 		return nil, err
 	}
@@ -139,8 +133,7 @@ func (c *Client) associations(ctx context.Context, user string) ([]association, 
 	return all, nil
 }
 
-// parseAssociations reads the first line of each record. An account with a line
-// break in it has none that could be read.
+// parseAssociations reads the first line of each record. An account name with a line break is not readable.
 func parseAssociations(out string) []association {
 	var all []association
 	for line := range strings.Lines(out) {

@@ -28,11 +28,11 @@ func TestParseAccount(t *testing.T) {
 		{"another with blanks before it", accountLine("20", " climate"), " climate", nil},
 		{"a line break", accountLine("20", "x\n20          climate"), "", kb.ErrDenied},
 		{"a line break of another kind", accountLine("20", "x\nclimate"), "", kb.ErrDenied},
-		// slurmdbd lets coordinators make such accounts, and the next job's id is
-		// no secret: by lines this would be the account climate, twice.
-		{"a line break that lies", accountLine("20", "climate\n20          climate"), "", kb.ErrDenied},
+		// slurmdbd lets coordinators create such accounts, and the next job's id is predictable: split by lines, this
+		// would be the account climate, twice.
+		{"a line break that forges a record", accountLine("20", "climate\n20          climate"), "", kb.ErrDenied},
 		{"a line break at its end", accountLine("20", "climate\n"), "", kb.ErrDenied},
-		{"somebody else's line break", accountLine("19", "x\n20          ocean") + accountLine("20", "climate"), "climate", nil},
+		{"another job's line break", accountLine("19", "x\n20          ocean") + accountLine("20", "climate"), "climate", nil},
 		{"a tab at its end", accountLine("20", "climate\t"), "climate\t", nil},
 		{"lines that do not agree", accountLine("20", "climate") + accountLine("20", "ocean"), "", kb.ErrDenied},
 		{"cut off", accountLine("20", "climate")[:1000], "", kb.ErrUnavailable},
@@ -48,8 +48,8 @@ func TestParseAccount(t *testing.T) {
 	}
 }
 
-// associations is what scontrol prints of a user of two accounts, one of them in
-// one partition only, in a cluster with a coordinator who plays with names.
+// associations is scontrol's output for a user of two accounts, one of them in one partition only, in a cluster whose
+// coordinator forges names.
 const associations = `Current Association Manager state
 
 Association Records
@@ -90,7 +90,7 @@ func TestAssociations(t *testing.T) {
 	}
 }
 
-// Without records nothing is known: that is not the same as no account.
+// No records means unknown, not "no account".
 func TestNoAssociations(t *testing.T) {
 	for _, script := range []string{
 		"true", "echo 'Current Association Manager state'", "printf 'ClusterName=lab\nAccount=ocean\n'",

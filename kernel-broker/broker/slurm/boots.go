@@ -10,21 +10,20 @@ import (
 	"time"
 )
 
-// bootLimit is slurmctld's ResumeTimeout, which it may read anew.
+// bootLimit caches slurmctld's ResumeTimeout, which a reconfigure may change.
 type bootLimit struct {
 	mu   sync.Mutex
 	at   time.Time
 	time time.Duration
 }
 
-// bootLimitAge is how long what was read is believed.
+// bootLimitAge is how long the cached value is used.
 const bootLimitAge = 5 * time.Minute
 
-// bootLimitRetry is when to ask again after there was no answer.
+// bootLimitRetry is the wait after a failed query.
 const bootLimitRetry = 10 * time.Second
 
-// resumeTimeout is how long slurmctld waits for a node's boot; 0 if it does not
-// say.
+// resumeTimeout is how long slurmctld waits for a node's boot; 0 if unknown.
 func (c *Client) resumeTimeout(ctx context.Context) time.Duration {
 	b := &c.boots
 	b.mu.Lock()

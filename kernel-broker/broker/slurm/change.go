@@ -11,18 +11,18 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// ArmReturn has Slurm boot the nodes as soon as they are idle and resume them. No
-// reason comes with it, which would take the place of one that a node has.
+// ArmReturn makes Slurm boot the nodes as soon as they are idle and then resume them. It sets no reason, which would
+// replace the node's own.
 func (c *Client) ArmReturn(ctx context.Context, nodes []string) error {
 	return c.change(ctx, "reboot", "ASAP", "nextstate=RESUME", strings.Join(nodes, ","))
 }
 
-// Label gives the reason of a node's state, which stays as it is.
+// Label sets the reason of a node's state and keeps the state.
 func (c *Client) Label(ctx context.Context, node, reason string) error {
 	return c.change(ctx, "update", "nodename="+node, "reason="+reason)
 }
 
-// Disarm takes back a boot that Slurm has not begun.
+// Disarm cancels a boot that Slurm has not started.
 func (c *Client) Disarm(ctx context.Context, nodes []string) error {
 	return c.change(ctx, "cancel_reboot", strings.Join(nodes, ","))
 }
@@ -37,13 +37,12 @@ func (c *Client) Down(ctx context.Context, node, reason string) error {
 	return c.change(ctx, "update", "nodename="+node, "state=down", "reason="+reason)
 }
 
-// Resume lets jobs come to a node again.
+// Resume makes a node available to jobs again.
 func (c *Client) Resume(ctx context.Context, node string) error {
 	return c.change(ctx, "update", "nodename="+node, "state=resume")
 }
 
-// Boot names the start of the slurmctld that answers: another one has forgotten
-// what it was told last.
+// Boot identifies the running slurmctld: another one has forgotten recent changes.
 func (c *Client) Boot(ctx context.Context) (string, error) {
 	out, _, err := c.run(ctx, c.scontrol, "show", "config")
 	if err != nil {
@@ -56,10 +55,8 @@ func (c *Client) Boot(ctx context.Context) (string, error) {
 	return boot, nil
 }
 
-// EndWait has Slurm no longer wait for the boot of a node without a job. It keeps
-// the wait through every change of state but to FUTURE, out of which a node comes
-// as one that has yet to register, whatever its boot. Slurm refuses it where a
-// job is on the node.
+// EndWait ends Slurm's wait for the boot of a node without a job. The wait survives every state change but to FUTURE,
+// from which a node returns as unregistered. Slurm refuses this while a job is on the node.
 func (c *Client) EndWait(ctx context.Context, node string) error {
 	if err := c.change(ctx, "update", "nodename="+node, "state=future"); err != nil {
 		return err
@@ -67,11 +64,10 @@ func (c *Client) EndWait(ctx context.Context, node string) error {
 	return c.Resume(ctx, node)
 }
 
-// SayAgain takes a boot back that Slurm waits for on a node without a slurmd,
-// and takes the node out of service for a reason. The resume ends the wait, and
-// has slurmctld take any boot up to now for one it knows; before slurmd answers
-// it gives the node no job. A registration ends "down" where ReturnToService is
-// 2, and no drain, so a node that is set down is drained as well.
+// SayAgain cancels a boot that Slurm awaits on a node without slurmd and takes the node out of service with a reason.
+// The resume ends the wait and makes slurmctld accept all boots so far as known; it schedules no job on the node before
+// slurmd answers. With ReturnToService=2 a registration ends "down" but not a drain, so a node that is set down is
+// drained as well.
 func (c *Client) SayAgain(ctx context.Context, node, reason, state string) error {
 	if err := c.Resume(ctx, node); err != nil {
 		var refused *CommandError
@@ -89,8 +85,8 @@ func (c *Client) SayAgain(ctx context.Context, node, reason, state string) error
 	return c.Down(ctx, node, reason)
 }
 
-// SettleBoot has slurmctld take every boot of an idle node up to now for one it
-// knows, as a resume does; only what is out of service can be resumed.
+// SettleBoot makes slurmctld accept all boots of an idle node so far as known, as a resume does; only a node that is out
+// of service can be resumed.
 func (c *Client) SettleBoot(ctx context.Context, node, reason string) error {
 	if err := c.Drain(ctx, node, reason); err != nil {
 		return err
@@ -103,8 +99,7 @@ func (c *Client) Hold(ctx context.Context, reference string) error {
 	return c.change(ctx, "requeuehold", reference)
 }
 
-// HoldForUser makes a job's hold one that its user may release. One that is not
-// held any more would be held anew.
+// HoldForUser makes a job's hold releasable by its user. A job that is no longer held would be held again.
 func (c *Client) HoldForUser(ctx context.Context, reference string) error {
 	return c.change(ctx, "uhold", reference)
 }
@@ -135,8 +130,8 @@ func (c *Client) SetNoRequeue(ctx context.Context, reference string) error {
 	return c.change(ctx, "update", "jobid="+reference, "requeue=0")
 }
 
-// Reserve reserves nodes for one job that waits, and ties the job to them. It
-// finds its kernel there, so that Slurm need not wait for a boot.
+// Reserve reserves nodes for one pending job and ties the job to them. The nodes run its kernel already, so Slurm need
+// not wait for a boot.
 func (c *Client) Reserve(ctx context.Context, name, reference, user string, nodes []string) error {
 	_, _, err := c.run(ctx, c.scontrol, "create", "reservation", "reservationname="+name, "starttime=now",
 		"duration=5", "users="+user, "flags=IGNORE_JOBS", "nodes="+strings.Join(nodes, ","))
@@ -146,9 +141,8 @@ func (c *Client) Reserve(ctx context.Context, name, reference, user string, node
 	return c.change(ctx, "update", "jobid="+reference, "reservationname="+name, "reboot=no")
 }
 
-// DropReservation deletes a reservation. Slurm deletes none that a job is tied
-// to, be it waiting or running, so the job is untied where that is needed. One
-// that waits needs a boot again; one that has begun can no longer be told.
+// DropReservation deletes a reservation. Slurm deletes none that a pending or running job is tied to, so it unties the
+// job first if needed. A pending job then needs a boot again; a running one cannot be changed.
 func (c *Client) DropReservation(ctx context.Context, name string) error {
 	err := c.change(ctx, "delete", "reservationname="+name)
 	reference, ours := strings.CutPrefix(name, kb.ReservationPrefix)
@@ -161,7 +155,7 @@ func (c *Client) DropReservation(ctx context.Context, name string) error {
 		return errors.Join(refused, err)
 	}
 	for _, j := range tied {
-		// Others that asked for it by themselves boot or not as they did.
+		// Other jobs that requested the reservation keep their own reboot setting.
 		if j.Reference == reference && c.change(ctx, "update", "jobid="+reference, "reservationname=", "reboot=yes") == nil {
 			continue
 		}

@@ -20,7 +20,7 @@ type Client struct {
 	scontrol, squeue, scancel string
 	env                       []string
 	limit                     time.Duration
-	most                      int // bytes that a command may print
+	most                      int // output limit of a command in bytes
 	now                       func() time.Time
 	boots                     bootLimit
 }
@@ -33,7 +33,7 @@ type Options struct {
 	Conf string
 	// Limit bounds every command.
 	Limit time.Duration
-	// Now dates looks; nil: time.Now.
+	// Now is the clock of polls; nil means time.Now.
 	Now func() time.Time
 }
 
@@ -53,11 +53,11 @@ func New(o Options) *Client {
 	}
 }
 
-// maxOutput bounds what a command may print. 10,000 nodes take some 10 MB, as
-// many jobs that wait 2 MB, and 11 MB with their comments.
+// maxOutput limits the output of a command. 10,000 nodes take some 10 MB, as many pending jobs 2 MB, and 11 MB with
+// their comments.
 const maxOutput = 256 << 20
 
-// printed keeps what a command prints. One that prints too much is ended.
+// printed collects a command's output and ends a command that exceeds the limit.
 type printed struct {
 	text strings.Builder
 	most int
@@ -69,13 +69,13 @@ func (p *printed) Write(data []byte) (int, error) {
 	if len(data) > p.most-p.text.Len() {
 		p.full = true
 		p.end()
-		return 0, errors.New("printed too much")
+		return 0, errors.New("output limit exceeded")
 	}
 	return p.text.Write(data)
 }
 
-// run executes one command and returns what it printed. Slurm's commands say
-// some refusals on stderr and still exit 0, so stderr is returned too.
+// run executes one command and returns its output. Slurm's commands report some refusals on stderr with exit 0, so
+// stderr is returned too.
 func (c *Client) run(ctx context.Context, program string, args ...string) (stdout, stderr string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
@@ -94,7 +94,7 @@ func (c *Client) run(ctx context.Context, program string, args ...string) (stdou
 		what += " " + args[1]
 	}
 	if out.full || errs.full {
-		return "", "", fmt.Errorf("slurm command %q printed more than %d bytes, which is the most that is read of it (see by hand what it prints): %w",
+		return "", "", fmt.Errorf("slurm command %q printed more than the limit of %d bytes (run it by hand to see its output): %w",
 			filepath.Base(program)+" "+what, c.most, kb.ErrUnavailable)
 	}
 	if ctx.Err() != nil {
@@ -123,13 +123,12 @@ func firstLine(text string) string {
 	return line
 }
 
-// change runs a scontrol command whose only result is that it worked.
+// change runs a scontrol command that has no output.
 func (c *Client) change(ctx context.Context, args ...string) error {
 	return c.command(ctx, c.scontrol, args...)
 }
 
-// command runs a program whose only result is that it worked. Words on stderr are
-// a refusal, whatever the exit code.
+// command runs a program that has no output. Text on stderr is a refusal, whatever the exit code.
 func (c *Client) command(ctx context.Context, program string, args ...string) error {
 	_, stderr, err := c.run(ctx, program, args...)
 	if err != nil {

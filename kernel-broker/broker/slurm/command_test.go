@@ -82,7 +82,7 @@ func TestChanges(t *testing.T) {
 			if got := log(); got != c.want {
 				t.Errorf("ran %q\nwant %q", got, c.want)
 			}
-			// Slurm says no by an exit code, or on stderr with exit 0.
+			// Slurm refuses by an exit code, or on stderr with exit 0.
 			for _, script := range []string{"echo 'slurm_update error: Invalid node state specified' >&2; exit 1", "echo 'n1: skipped' >&2", "echo no; exit 1"} {
 				refusing, _ := fake(t, script, "")
 				var refused *CommandError
@@ -94,8 +94,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// Slurm deletes no reservation that a job is tied to. A job that waits is to
-// be booted for again; of one that runs that can no longer be said.
+// Slurm deletes no reservation that a job is tied to. A pending job is set to boot again; a running one cannot be
+// changed.
 func TestDropReservationUntiesItsJob(t *testing.T) {
 	for waits, want := range map[string]int{"exit 0": 4, "echo 'Job is no longer pending' >&2; exit 1": 5} {
 		script := `case "$*" in
@@ -132,7 +132,7 @@ func TestBoot(t *testing.T) {
 	}
 }
 
-func TestCommandsThatDoNotAnswer(t *testing.T) {
+func TestCommandTimeouts(t *testing.T) {
 	client, _ := fake(t, "sleep 60", "sleep 60")
 	client.limit = 50 * time.Millisecond
 	begin := time.Now()
@@ -191,11 +191,11 @@ func TestView(t *testing.T) {
 		t.Errorf("queue %+v", view.Queue)
 	}
 	if ref, ok := view.Queue[1].Requested(); !ok || ref.String() != "mitgcm" {
-		t.Errorf("the first task asked for %v, %v", ref, ok)
+		t.Errorf("the first task requests %v, %v", ref, ok)
 	}
 	if got, want := *view.Queue[1].Demand, (kb.SlurmDemand{Required: []string{"n1", "n2"}, Features: []string{"ib", "gpu"},
 		CPUs: 2, AllCPUs: 4, MemoryMiB: 500}); !reflect.DeepEqual(got, want) {
-		t.Errorf("the first task asks for %+v, want %+v", got, want)
+		t.Errorf("the first task requests %+v, want %+v", got, want)
 	}
 	if view.Queue[0].Reservation != "maintenance" || view.Queue[1].Reservation != "" {
 		t.Errorf("reservations in %+v", view.Queue)

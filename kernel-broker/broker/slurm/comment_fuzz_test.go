@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is taken for a comment is one line of what squeue printed as one.
+// A parsed comment is one line of what squeue printed as a comment.
 func FuzzParseAdminComment(f *testing.F) {
 	f.Add(accountLine("12", "kernel-broker: mitgcm requested"))
 	f.Add(accountLine("12", "x\n12          kernel-broker: mitgcm requested"))

@@ -12,21 +12,21 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
-// column of fixed width: a value that fills it may have been cut.
+// column has a fixed width: a value that fills it may be cut.
 type column struct {
 	name  string
 	width int
 }
 
-// Squeue has two ways to name its columns, and each has some that the other has
-// not. Nobody can write what he likes into any of these.
+// squeue has two column syntaxes, each with columns that the other lacks. Users cannot write free text into any of
+// these.
 var (
 	letters = []column{{"A", idWidth}, {"n", 512}, {"x", 512}, {"f", 256}, {"c", 16}, {"C", 16}, {"m", 24},
 		{"E", 64}, {"W", 64}, {"b", 64}, {"z", 24}, {"X", 8}, {"d", 16}}
 	words = []column{{"JobID", idWidth}, {"Contiguous", 8}, {"tres-per-job", 64}, {"tres-per-socket", 64}, {"tres-per-task", 64}}
 )
 
-// demands are what jobs ask of their nodes.
+// demands returns what jobs require of their nodes.
 func (c *Client) demands(ctx context.Context, jobs []uint32) (map[uint32]*kb.SlurmDemand, error) {
 	all := map[uint32]*kb.SlurmDemand{}
 	for _, id := range jobs {
@@ -73,7 +73,7 @@ func readColumns(out string, columns []column, all map[uint32]*kb.SlurmDemand, t
 		for i, c := range columns {
 			values[i] = strings.TrimRight(line[:c.width], " ")
 			if len(values[i]) == c.width {
-				cut = fmt.Sprintf("%.40q, which may go on", values[i])
+				cut = fmt.Sprintf("%.40q, which may be cut", values[i])
 			}
 			line = line[c.width:]
 		}
@@ -118,7 +118,7 @@ func takeWords(d *kb.SlurmDemand, v []string) {
 	}
 }
 
-// none doubts a job that asks for something which is not judged.
+// none records a doubt for a requirement that is not evaluated.
 func none(d *kb.SlurmDemand, what, value string) {
 	if value = named(value); value != "" && value != "0" && value != "OK" {
 		d.Doubt = what + " " + value
@@ -136,7 +136,7 @@ func nodesOf(d *kb.SlurmDemand, list string) []string {
 	return nodes
 }
 
-// amount reads a number, of which squeue prints those that need no unit as such.
+// amount reads a number; squeue prints plain ones without a unit.
 func amount(d *kb.SlurmDemand, text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
@@ -145,7 +145,7 @@ func amount(d *kb.SlurmDemand, text string) uint64 {
 	return n
 }
 
-// equip notes what a node has, from a word of scontrol's.
+// equip records a node's resource from a field of scontrol's.
 func equip(n *kb.SlurmNode, key, value string) {
 	number := func() uint64 {
 		v, err := strconv.ParseUint(value, 10, 32)
@@ -161,7 +161,7 @@ func equip(n *kb.SlurmNode, key, value string) {
 		if value = named(value); value != "" {
 			n.Features = strings.Split(value, ",")
 		}
-	case "CPUTot", "CPUEfctv": // what is left of them to jobs, since 22.05
+	case "CPUTot", "CPUEfctv": // available to jobs, since 22.05
 		if v := number(); n.CPUs == 0 || v < n.CPUs {
 			n.CPUs = v
 		}

@@ -12,11 +12,10 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// Level returns as what slurmctld takes a user's commands: root, SlurmUser, or
-// one with an AdminLevel. Those of anybody else it refuses, one by one and when
-// they are needed, so that this is asked before: kernelbroker.ErrDenied.
+// Level returns how slurmctld classifies a user's commands: root, SlurmUser, or an AdminLevel. slurmctld refuses those
+// of other users one by one when they are needed, so this is checked first: ErrDenied.
 //
-// slurmctld says so out of its memory, which outlasts slurmdbd.
+// slurmctld answers from its memory, which outlasts slurmdbd.
 func (c *Client) Level(ctx context.Context, user string, uid uint32) (string, error) {
 	if uid == 0 {
 		return "root", nil
@@ -28,22 +27,21 @@ func (c *Client) Level(ctx context.Context, user string, uid uint32) (string, er
 		if err != nil {
 			return "", err
 		}
-		return "", fmt.Errorf("slurmctld does not know user %q, and takes the commands of switches from SlurmUser and administrators alone (sacctmgr add user %s account=root adminlevel=Admin; without slurmdbd: run the broker as SlurmUser): %w",
+		return "", fmt.Errorf("slurmctld does not know user %q; switching nodes requires SlurmUser or an administrator (sacctmgr add user %s account=root adminlevel=Admin; without slurmdbd: run the broker as SlurmUser): %w",
 			user, user, kb.ErrDenied)
 	default:
-		return "", fmt.Errorf("user %q has AdminLevel %s, and slurmctld takes the commands of switches from administrators alone (sacctmgr modify user %s set adminlevel=Admin): %w",
+		return "", fmt.Errorf("user %q has AdminLevel %s; switching nodes requires AdminLevel Admin (sacctmgr modify user %s set adminlevel=Admin): %w",
 			user, level, user, kb.ErrDenied)
 	}
 }
 
-// Levels that slurmctld has for users, besides None.
+// AdminLevels of slurmctld besides None.
 const (
 	operator      = "Operator"
 	administrator = "Administrator"
 )
 
-// Operates reports whether slurmctld shows a user what belongs to others: as
-// root, SlurmUser, or one with an AdminLevel.
+// Operates reports whether slurmctld shows a user other users' objects: root, SlurmUser, or any AdminLevel.
 func (c *Client) Operates(ctx context.Context, user string, uid uint32) (bool, error) {
 	if uid == 0 {
 		return true, nil
@@ -52,8 +50,7 @@ func (c *Client) Operates(ctx context.Context, user string, uid uint32) (bool, e
 	return level == "SlurmUser" || level == operator || level == administrator, err
 }
 
-// adminLevel is "SlurmUser", or the level that slurmctld has for a user; empty
-// for one that it does not know.
+// adminLevel is "SlurmUser", or slurmctld's level of a user; empty for an unknown user.
 func (c *Client) adminLevel(ctx context.Context, user string, uid uint32) (string, error) {
 	config, _, err := c.run(ctx, c.scontrol, "show", "config")
 	if err != nil {
@@ -66,13 +63,13 @@ func (c *Client) adminLevel(ctx context.Context, user string, uid uint32) (strin
 		return "SlurmUser", nil
 	}
 	if strings.Contains(user, ",") {
-		return "", fmt.Errorf("user %q: Slurm's commands cannot ask for that name: %w", user, kb.ErrUnavailable)
+		return "", fmt.Errorf("user %q: Slurm's commands do not accept this name: %w", user, kb.ErrUnavailable)
 	}
 	out, _, err := c.run(ctx, c.scontrol, "show", "assoc_mgr", "flags=users", "users="+user)
 	return parseLevel(out, user+owner), err
 }
 
-// PrivateJobs reports whether slurmctld shows plain users no jobs but their own.
+// PrivateJobs reports whether slurmctld hides other users' jobs from plain users.
 func (c *Client) PrivateJobs(ctx context.Context) (bool, error) {
 	config, _, err := c.run(ctx, c.scontrol, "show", "config")
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// slurmctldSays is a scontrol that prints SlurmUser and the record of a user, if
-// there is one.
+// slurmctldSays is a scontrol that prints SlurmUser and the user's record, if any.
 func slurmctldSays(record string) string {
 	return `case "$2" in
 config) printf 'SlurmctldPort           = 6817\nSlurmUser               = slurm(64030)\n' ;;
@@ -26,16 +25,16 @@ func TestLevel(t *testing.T) {
 		record      string
 		want, words string
 	}{
-		"root":                        {0, "", "root", ""},
-		"SlurmUser":                   {64030, "", "SlurmUser", ""},
-		"an administrator":            {64031, `UserName=kernel-broker(64031)` + account + `Administrator\n`, "Administrator", ""},
-		"an operator":                 {64031, `UserName=kernel-broker(64031)` + account + `Operator\n`, "", "has AdminLevel Operator"},
-		"no level":                    {64031, `UserName=kernel-broker(64031)` + account + `None\n`, "", "sacctmgr modify user kernel-broker set adminlevel=Admin"},
-		"nobody to Slurm":             {64031, "", "", "sacctmgr add user kernel-broker"},
-		"another uid of the name":     {64031, `UserName=kernel-broker(64032)` + account + `Administrator\n`, "", "does not know"},
-		"another name of the uid":     {64031, `UserName=broker(64031)` + account + `Administrator\n`, "", "does not know"},
-		"a uid that only ends so":     {4030, "", "", "does not know"},
-		"an account that is no level": {64031, `UserName=kernel-broker(64031) DefAccount=AdminLevel=Administrator DefWckey= AdminLevel=None\n`, "", "has AdminLevel None"},
+		"root":                          {0, "", "root", ""},
+		"SlurmUser":                     {64030, "", "SlurmUser", ""},
+		"an administrator":              {64031, `UserName=kernel-broker(64031)` + account + `Administrator\n`, "Administrator", ""},
+		"an operator":                   {64031, `UserName=kernel-broker(64031)` + account + `Operator\n`, "", "has AdminLevel Operator"},
+		"no level":                      {64031, `UserName=kernel-broker(64031)` + account + `None\n`, "", "sacctmgr modify user kernel-broker set adminlevel=Admin"},
+		"unknown to Slurm":              {64031, "", "", "sacctmgr add user kernel-broker"},
+		"another uid of the name":       {64031, `UserName=kernel-broker(64032)` + account + `Administrator\n`, "", "does not know"},
+		"another name of the uid":       {64031, `UserName=broker(64031)` + account + `Administrator\n`, "", "does not know"},
+		"a uid with the same ending":    {4030, "", "", "does not know"},
+		"an account named like a level": {64031, `UserName=kernel-broker(64031) DefAccount=AdminLevel=Administrator DefWckey= AdminLevel=None\n`, "", "has AdminLevel None"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, log := fake(t, slurmctldSays(c.record), "exit 9")
@@ -53,8 +52,8 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-// A slurmctld that does not answer denies nothing.
-func TestLevelNotKnown(t *testing.T) {
+// An unanswered query denies nothing.
+func TestUnknownLevel(t *testing.T) {
 	for _, script := range []string{"exit 1", "true", `[ "$2" = config ] && echo 'SlurmUser = slurm(64030)'`} {
 		client, _ := fake(t, script, "")
 		if got, err := client.Level(t.Context(), "kernel-broker", 64031); err == nil || errors.Is(err, kb.ErrDenied) || got != "" {
@@ -85,7 +84,7 @@ func TestPrivateData(t *testing.T) {
 	}
 }
 
-// Slurm shows others' jobs to operators, too, whose commands it does not take.
+// Slurm shows other users' jobs to operators too, but refuses their commands.
 func TestOperates(t *testing.T) {
 	record := func(level string) string {
 		return `UserName=olga(7) DefAccount=root DefWckey= AdminLevel=` + level + `\n`
@@ -100,7 +99,7 @@ func TestOperates(t *testing.T) {
 		"an operator":             {7, record("Operator"), true},
 		"an administrator":        {7, record("Administrator"), true},
 		"no level":                {7, record("None"), false},
-		"nobody to Slurm":         {7, "", false},
+		"unknown to Slurm":        {7, "", false},
 		"another uid of the name": {8, record("Operator"), false},
 	} {
 		client, _ := fake(t, slurmctldSays(c.record), "exit 9")

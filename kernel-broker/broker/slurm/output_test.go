@@ -10,8 +10,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// A command that prints without end is ended, and does not take the broker's
-// memory.
+// A command that prints without end is ended before it fills the broker's memory.
 func TestOutputIsBounded(t *testing.T) {
 	for _, c := range []struct{ name, scontrol, squeue, says string }{
 		{"jobs", viewScontrol, "exec yes", `"squeue --noheader --array" printed more than 65536 bytes`},
@@ -31,9 +30,8 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 }
 
-// Tasks of an array that wait have one comment, which is asked for once: squeue
-// prints it for each of them.
-func TestCommentOfAnArrayIsAskedForOnce(t *testing.T) {
+// squeue prints one comment for each pending task of an array; one query reads it.
+func TestArrayCommentIsQueriedOnce(t *testing.T) {
 	lines := ""
 	for _, task := range []string{"1", "2", "3"} {
 		lines += row("14", "14", task, "N/A", "N/A", "0", "PENDING", "1000", "alice", "1", "9", "p", "Resources", "1", "1", "") + "\n"

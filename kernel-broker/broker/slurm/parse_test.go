@@ -14,9 +14,8 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// row is a line as squeue 22.05 prints it: a field with a width is cut or padded
-// to it, and each is followed by the separator.
-// The reservation is left out where a job asks for none.
+// row is a line in the format of squeue 22.05: fields with a width are cut or padded to it, and each is followed by the
+// separator. A job without a reservation omits that field.
 func row(fields ...string) string {
 	if at := len(jobFields) - 2; len(fields) == len(jobFields)-1 {
 		fields = slices.Insert(slices.Clone(fields), at, "(null)")
@@ -73,8 +72,8 @@ func TestParseJob(t *testing.T) {
 	}
 }
 
-// A list that cannot be read costs its own job alone, which is there all the same.
-func TestListThatCannotBeRead(t *testing.T) {
+// An unreadable node list affects only its own job, which is still listed.
+func TestUnreadableNodeList(t *testing.T) {
 	lines := ""
 	lists := []string{"n[1-", "n1|n2", "n[1-99999999]", "n 1", "n[1-2],$(id)", "n1" + strings.Repeat(",n1", 100<<10), "n[" + strings.Repeat("1,", 50<<10)}
 	for i, list := range lists {
@@ -136,7 +135,7 @@ func TestParseNode(t *testing.T) {
 		{"ALLOCATED+NOT_RESPONDING+POWERING_UP", "", facts{waiting: true, unheard: true}},
 		{"IDLE+DRAIN+NOT_RESPONDING+REBOOT_REQUESTED", "kprof: x", facts{armed: true, drained: true, free: true, unheard: true}},
 		{"ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 12", facts{armed: true, drained: true}},
-		{"ALLOCATED+DRAIN+REBOOT_REQUESTED", "by hand", facts{armed: true, drained: true}}, // said of an armed node
+		{"ALLOCATED+DRAIN+REBOOT_REQUESTED", "by hand", facts{armed: true, drained: true}}, // state of an armed node
 		{"ALLOCATED+REBOOT_REQUESTED", "by hand", facts{}},                                 // keeps no job away
 		{"IDLE+DRAIN+REBOOT_REQUESTED", "kprof: x", facts{armed: true, drained: true, free: true}},
 		{"DOWN+DRAIN+REBOOT_ISSUED", "kprof: x : reboot issued", facts{waiting: true, issued: true, armed: true, drained: true, down: true, free: true}},
@@ -145,7 +144,7 @@ func TestParseNode(t *testing.T) {
 		{"IDLE+DRAIN", "kernel-broker: mitgcm@3: no driver", facts{drained: true, free: true}},
 		{"DOWN*", "Not responding", facts{down: true, free: true}},
 		{"UNKNOWN*", "", facts{down: true, free: true}},
-		// Its boot is one that slurmctld no longer takes.
+		// slurmctld no longer accepts its boot.
 		{"IDLE+DRAIN+REBOOT_ISSUED", "kprof: x : reboot issued", facts{issued: true, armed: true, drained: true, free: true}},
 		{"IDLE+DRAIN+POWERING_UP+REBOOT_ISSUED", "", facts{waiting: true, issued: true, armed: true, drained: true, free: true}},
 		{"IDLE+REBOOT_ISSUED*", "", facts{issued: true, free: true}}, // a job's, from 26.05 on
@@ -166,8 +165,7 @@ func TestParseNode(t *testing.T) {
 	}
 }
 
-// What an administrator, or anybody whose words end up in a reason, may write
-// changes nothing but the reason.
+// Text that others write into a reason changes nothing but the reason.
 func TestHostileReasons(t *testing.T) {
 	for _, reason := range []string{
 		`NodeName=n9 State=DOWN Reason=kprof: x [root@2026] | "quote" + \ end`,
@@ -217,9 +215,8 @@ func TestParseAdminComment(t *testing.T) {
 	}
 }
 
-// A uid that is no number is nobody's, least of all root's; nor is one that is
-// too large for its type somebody else's.
-func TestParseJobWithoutAUID(t *testing.T) {
+// An invalid uid is rejected: it must not become root's, and one that overflows must not become another user's.
+func TestParseJobWithInvalidUID(t *testing.T) {
 	fields := make([]string, len(jobFields))
 	for i := range fields {
 		fields[i] = "1"

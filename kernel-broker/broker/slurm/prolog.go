@@ -10,9 +10,8 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// UndoPrologDrain takes back the drain that slurmctld gave a node for a prolog
-// that failed, if it is still the one of by, and if the site has no prolog of
-// its own that may have failed beside the gate: ErrFailedPrecondition then.
+// UndoPrologDrain removes the drain that slurmctld set for a failed prolog, if it is still the one given at by. If the
+// site has its own prolog that may have failed, it returns ErrFailedPrecondition.
 func (c *Client) UndoPrologDrain(ctx context.Context, node, by string) error {
 	config, _, err := c.run(ctx, c.scontrol, "show", "config")
 	if err != nil {
@@ -30,13 +29,13 @@ func (c *Client) UndoPrologDrain(ctx context.Context, node, by string) error {
 		return fmt.Errorf("scontrol show node %s printed %.80q: %w", node, out, kb.ErrUnavailable)
 	}
 	if !n.Drained() || n.Words() != kb.ReasonProlog || n.By != by {
-		return nil // somebody has been faster
+		return nil // already resumed
 	}
 	return c.change(ctx, "update", "nodename="+node, "state=undrain")
 }
 
-// onlyTheGate refuses where anything else than a SPANK plugin runs before jobs
-// on nodes, or where somebody else than slurmctld gave the reason.
+// onlyTheGate rejects configurations where something other than a SPANK plugin runs before jobs on nodes, and reasons
+// that slurmctld did not set.
 func onlyTheGate(config, by string) error {
 	owner, found := configured(config, "SlurmUser")
 	if !found {
@@ -57,7 +56,7 @@ func onlyTheGate(config, by string) error {
 			return fmt.Errorf("the site's own Prolog %s may have failed too: %w", value, kb.ErrFailedPrecondition)
 		}
 		if key == "prepplugins" && value != "prep/script" && value != "script" {
-			return fmt.Errorf("another PrEp plugin than Slurm's own may have failed too (%s): %w", value, kb.ErrFailedPrecondition)
+			return fmt.Errorf("the site's PrEp plugin may have failed too (%s): %w", value, kb.ErrFailedPrecondition)
 		}
 	}
 	return nil

@@ -21,8 +21,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge/mungetest"
 )
 
-// realConf is a cluster of nodes that slurmctld takes for asleep: it gives them
-// to jobs and waits for their boots, so that no node has to be there.
+// realConf is a cluster of nodes that slurmctld believes to be powered down: it allocates them to jobs and waits for
+// their boots, so no node has to exist.
 const realConf = `ClusterName=kb
 SlurmctldHost=%[1]s(127.0.0.1)
 SlurmctldPort=%[2]d
@@ -49,8 +49,7 @@ PartitionName=main Nodes=n[0001-7000] Default=YES
 PartitionName=flat Nodes=%[6]s
 `
 
-// realSlurm runs a slurmctld, and returns a client of it and how many bytes
-// squeue has printed.
+// realSlurm starts a slurmctld and returns a client and the number of bytes that squeue has printed.
 func realSlurm(t *testing.T, flat []string) (*Client, string, func() int64) {
 	t.Helper()
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
@@ -88,7 +87,7 @@ func realSlurm(t *testing.T, flat []string) (*Client, string, func() int64) {
 	write("squeue", "#!/bin/sh\n"+programs["squeue"]+" \"$@\" >\"$0.out\" || exit\ncat \"$0.out\"\n", 0o700)
 	conf := filepath.Join(dir, "slurm.conf")
 	client := New(Options{BinDir: dir, Conf: conf, Limit: 5 * time.Minute})
-	for range 5 { // somebody else may take the port first
+	for range 5 { // another process may take the port first
 		write("slurm.conf", fmt.Sprintf(realConf, host, freePort(t), socket, me.Username, dir, strings.Join(flat, ",")), 0o600)
 		if runSlurmctld(t, client, programs["slurmctld"]) {
 			return client, conf, func() int64 {
@@ -104,7 +103,7 @@ func realSlurm(t *testing.T, flat []string) (*Client, string, func() int64) {
 	return nil, "", nil
 }
 
-// freePort is one that no connection of anybody's comes from.
+// freePort is a port that no outgoing connection uses.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for {
@@ -139,7 +138,7 @@ func runSlurmctld(t *testing.T, client *Client, program string) bool {
 		case <-time.After(50 * time.Millisecond):
 		}
 		if _, _, err := client.run(t.Context(), client.scontrol, "ping"); err == nil {
-			// Nothing of it is wanted any more, and told to end it may not (ADR 0022).
+			// Kill it: a SIGTERM may not end it (ADR 0022).
 			t.Cleanup(func() {
 				_ = cmd.Process.Kill()
 				<-ended
@@ -149,8 +148,7 @@ func runSlurmctld(t *testing.T, client *Client, program string) bool {
 	}
 }
 
-// A real squeue prints a list of nodes whole, however long it is, and next to
-// nothing for a job that waits.
+// A real squeue prints a node list in full, however long, and almost nothing for a pending job.
 func TestRealSqueue(t *testing.T) {
 	var odd, flat []string
 	for n := 1; n <= 6800; n += 2 {

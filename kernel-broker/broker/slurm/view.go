@@ -14,9 +14,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
-// View takes one look at slurmctld: its nodes, the jobs that are not over, and
-// the product's own reservations. With comments, those jobs come with their
-// AdminComment that are first in the queue and asked for a boot.
+// View polls slurmctld for its nodes, the unfinished jobs, and the product's own reservations. With comments, it adds
+// the AdminComment to the first pending jobs that requested a boot.
 func (c *Client) View(ctx context.Context, comments bool) (kb.SlurmView, error) {
 	view := kb.SlurmView{At: c.now(), Jobs: map[uint32]kb.SlurmJob{}, Nodes: map[string]kb.SlurmNode{}}
 	view.ResumeTimeout = c.resumeTimeout(ctx)
@@ -52,13 +51,11 @@ func (c *Client) View(ctx context.Context, comments bool) (kb.SlurmView, error) 
 	return view, c.comment(ctx, view.Queue)
 }
 
-// separator stands between squeue's fields, none of which can hold it.
+// separator separates squeue's fields; no field can contain it.
 const separator = "|"
 
-// jobFields are squeue's columns. One of no width holds its value as long as it
-// is, without blanks: a list of nodes is whole, and a job that waits costs no
-// more than what is said of it. Where users make lists that are not needed
-// whole, of partitions to wait for and nodes that are not there, they are cut.
+// jobFields are squeue's columns. Columns without a width are not cut: node lists are complete, and a pending job costs
+// little. Lists that users can make long and that need not be complete are cut.
 var jobFields = []struct {
 	name  string
 	width int
@@ -76,8 +73,8 @@ func jobFormat() string {
 	return strings.Join(parts, ",")
 }
 
-// parseJob reads a line of squeue's. Only a list of nodes that cannot be read
-// costs its own job alone: of another line nobody knows whose it is.
+// parseJob reads a line of squeue's. An unreadable node list affects only its own job; the owner of any other unreadable
+// line is unknown.
 func parseJob(line string) (kb.SlurmJob, error) {
 	whole, is := strings.CutSuffix(line, separator)
 	fields := strings.SplitN(whole, separator, len(jobFields))
@@ -109,7 +106,7 @@ func parseJob(line string) (kb.SlurmJob, error) {
 	if job.ID == 0 {
 		return job, fmt.Errorf("squeue line %.200q has no job id: %w", line, kb.ErrUnavailable)
 	}
-	// Rights hang on it: what is no number must not become root's.
+	// Rights depend on the uid: an invalid number must not become root's.
 	uid, err := strconv.ParseUint(fields[7], 10, 32)
 	if err != nil {
 		return job, fmt.Errorf("squeue line %.200q has no uid: %w", line, kb.ErrUnavailable)
@@ -131,7 +128,7 @@ func parseJob(line string) (kb.SlurmJob, error) {
 	return job, nil
 }
 
-// named is a field of squeue's that may be empty.
+// named is an optional field of squeue's.
 func named(text string) string {
 	if text == "(null)" || text == "N/A" {
 		return ""
@@ -144,8 +141,7 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// parseNode reads one line of scontrol show node. The reason stands last and
-// may hold anything, so it is cut off first.
+// parseNode reads one line of scontrol show node. The reason is last and may hold any text, so it is cut off first.
 func parseNode(line string) (kb.SlurmNode, bool) {
 	head, reason, _ := strings.Cut(line, " Reason=")
 	node := kb.SlurmNode{}
@@ -207,12 +203,11 @@ func parseReservation(line string) (kb.SlurmReservation, bool) {
 	return r, ours
 }
 
-// commentedJobs is how many jobs at the head of the queue are looked at.
+// commentedJobs is how many jobs at the head of the queue are read in detail.
 const commentedJobs = 16
 
-// comment fills in the AdminComment of the first jobs that asked for a boot, and
-// what they ask of their nodes. Tasks that were never started share their
-// array's.
+// comment fills in the AdminComment and the demand of the first jobs that requested a boot. Tasks that never started
+// share their array's.
 func (c *Client) comment(ctx context.Context, queue []kb.SlurmJob) error {
 	sort.SliceStable(queue, func(i, k int) bool { return queue[i].Before(queue[k]) })
 	var ids []uint32
@@ -243,9 +238,8 @@ func (c *Client) comment(ctx context.Context, queue []kb.SlurmJob) error {
 	return nil
 }
 
-// AdminComment reads one job's, in which no user can write. It is asked for by
-// itself: scontrol shows it among fields of the user's, and not at all when there
-// is none, so that a user could write one there.
+// AdminComment reads one job's AdminComment, which users cannot write. It has its own query: scontrol prints it among
+// the user's fields, and not at all if empty, so a user could forge one.
 func (c *Client) AdminComment(ctx context.Context, job uint32) (string, error) {
 	out, err := c.texts(ctx, "admin_comment", job)
 	if err != nil {
@@ -254,8 +248,8 @@ func (c *Client) AdminComment(ctx context.Context, job uint32) (string, error) {
 	return parseAdminComment(out, job)
 }
 
-// parseAdminComment takes the first line. Tasks of an array that wait share
-// their id; those whose comments do not agree have none.
+// parseAdminComment takes the first line. Pending tasks of an array share their id; if their comments differ, the result
+// is empty.
 func parseAdminComment(out string, job uint32) (string, error) {
 	comments, err := parseTexts(out, job)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Errors that callers tell apart with errors.Is. Their contract is at Store.
+// Errors for errors.Is. Store documents them.
 var (
 	ErrNotFound    = errors.New("not found")
 	ErrConflict    = errors.New("revision conflict")
@@ -16,15 +16,15 @@ var (
 	ErrCompacted   = errors.New("history not kept")
 	ErrInvalid     = errors.New("invalid request")
 	ErrFull        = errors.New("store full")
-	// ErrOvertaken: the right to act on the store is lost. Nothing was applied.
+	// ErrOvertaken: another broker acts on the store. Nothing was applied.
 	ErrOvertaken = errors.New("lease lost")
 )
 
-// ConflictError says which key stood in the way of a commit.
+// ConflictError names the key that failed a commit.
 type ConflictError struct {
 	Key    string
-	Expect int64 // what the writer had seen; 0: the key should not exist
-	Have   int64 // what the store had; 0: the key does not exist
+	Expect int64 // revision that the writer had read; 0: the key must not exist
+	Have   int64 // revision in the store; 0: the key does not exist
 }
 
 func (e *ConflictError) Error() string {
@@ -42,8 +42,7 @@ func revisionText(revision int64) string {
 	return fmt.Sprintf("revision %d", revision)
 }
 
-// Check refuses commits that no store takes, so that all refuse the same. It
-// is for implementations of Store.
+// Check rejects commits that no store accepts, the same for all implementations of Store.
 func Check(writes []Write) error {
 	if len(writes) > MaxWrites {
 		return fmt.Errorf("%w: %d writes, at most %d", ErrTooLarge, len(writes), MaxWrites)
@@ -70,12 +69,11 @@ func Check(writes []Write) error {
 	return nil
 }
 
-// CheckRange refuses ranges that no store takes. It is for implementations of
-// Store.
+// CheckRange rejects ranges that no store accepts, the same for all implementations of Store.
 func CheckRange(from, before string, limit int) error {
 	switch {
 	case from >= before:
-		return fmt.Errorf("%w: it has to end behind its begin", ErrInvalid)
+		return fmt.Errorf("%w: its end is not after its start", ErrInvalid)
 	case limit < 1 || limit > MaxRange:
 		return fmt.Errorf("%w: limit %d is not within 1 to %d", ErrInvalid, limit, MaxRange)
 	}

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// A Follower keeps a picture of what is under a prefix. Its methods are called
-// by one goroutine.
+// A Follower maintains a copy of the keys under a prefix. One goroutine calls its methods.
 type Follower interface {
 	// Reset replaces the whole picture by the records as they were at a
 	// revision.
@@ -25,10 +24,9 @@ const (
 	followPauseMax = 2 * time.Second
 )
 
-// Follow keeps a follower up to date until ctx ends, and then returns the
-// error of ctx. It begins with a Reset. When the history it needs is gone it
-// lists again, which is another Reset; an unreachable store is tried again
-// without end. Every other error ends it and is returned.
+// Follow keeps a follower up to date until ctx ends, and returns ctx's error. It starts with a Reset. If the needed
+// history is gone it lists again, with another Reset; it retries an unreachable store without end. Any other error ends
+// it.
 func Follow(ctx context.Context, s Store, prefix string, f Follower) error {
 	pause := followPauseMin
 	for {
@@ -51,8 +49,7 @@ func Follow(ctx context.Context, s Store, prefix string, f Follower) error {
 	}
 }
 
-// followOnce lists, watches, and returns when the watch ends. It reports
-// whether an event came through.
+// followOnce lists, then watches until the watch ends. It reports whether an event arrived.
 func followOnce(ctx context.Context, s Store, prefix string, f Follower) (bool, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

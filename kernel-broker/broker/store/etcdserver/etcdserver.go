@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcdserver runs one etcd inside this process, for brokers that are
-// not given an external cluster.
+// Package etcdserver runs one etcd inside this process, for brokers without an external cluster.
 //
-// The server is private: it has no peer port, and by default it listens on a
-// unix socket in a directory that only its owner can enter, since etcd without
-// passwords gives everything to whoever can connect, and a loopback port is
-// open to every user of the host. Clients use Endpoint like that of any other
-// etcd, so embedded and external differ in nothing else.
+// The server is private: it has no peer port, and by default it listens on a unix socket in a directory that only its
+// owner can enter. etcd without passwords gives full access to every client, and a loopback port is open to every user
+// of the host. Clients use Endpoint like any other etcd endpoint.
 //
-// etcd ends the whole process when it cannot write its log to disk. That is
-// wanted: nothing was acknowledged, and a restarted broker carries on.
+// etcd ends the whole process when it cannot write its log to disk. That is intended: nothing was acknowledged, and a
+// restarted broker continues.
 package etcdserver
 
 import (
@@ -37,8 +34,7 @@ const (
 	memberName      = "broker"
 	peerPlaceholder = "http://localhost:2380" // recorded in the data, never listened on or dialled
 	maxSocketPath   = 107                     // of sockaddr_un
-	// A member without peers can elect itself at once: nobody contends, and a
-	// delay only makes the start slower (etcd's default: up to a second).
+	// A single member can elect itself at once; a delay only slows the start (etcd's default: up to a second).
 	tickMs, electionMs = 20, 100
 
 	defragAtLeast = 16 // MB that must be gained for a defragmentation at start
@@ -53,11 +49,10 @@ type Config struct {
 	// another one, or http://127.0.0.1:port for a loopback port; port 0 takes
 	// a free one.
 	Listen string
-	// Quota is the most that the database may take on disk, in bytes.
+	// Quota is the maximum size of the database on disk, in bytes.
 	Quota int64
-	// Retention is how much history is kept for watches. Older history is
-	// dropped by etcd in the background, and younger one when it takes a quarter
-	// of the quota, which is looked at every RoomEvery.
+	// Retention is how long history is kept for watches. etcd drops older history in the background, and younger history
+	// when it takes a quarter of the quota, which is checked every RoomEvery.
 	Retention, RoomEvery time.Duration
 	// Logger gets etcd's messages, its chatty Info level as Debug.
 	Logger *slog.Logger
@@ -75,9 +70,8 @@ type Server struct {
 	closeErr  error
 }
 
-// Start takes the directory, starts etcd on it and returns when it serves. It
-// returns ErrInUse when another process runs on the directory. When ctx ends
-// first, everything is stopped again.
+// Start prepares the directory, starts etcd on it and returns when it serves. It returns ErrInUse if another process
+// uses the directory. If ctx ends first, it stops everything again.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	if err := prepareDir(cfg.Dir); err != nil {
@@ -125,8 +119,7 @@ func start(ctx context.Context, cfg Config, lock *lock) (*Server, error) {
 // Endpoint is where clients connect.
 func (s *Server) Endpoint() string { return s.endpoint }
 
-// Failed gives the error that ended the server by itself. It is closed at
-// Close.
+// Failed delivers the error that ended the server. Close closes it.
 func (s *Server) Failed() <-chan error { return s.etcd.Err() }
 
 // Close stops the server, waits until its data is closed, and frees the
@@ -158,7 +151,7 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// listenURL checks where to listen, and finds a port where that is asked for.
+// listenURL checks the listen address and chooses a port if requested.
 func (cfg Config) listenURL() (*url.URL, error) {
 	listen := cfg.Listen
 	if listen == "" {
@@ -187,8 +180,7 @@ func (cfg Config) listenURL() (*url.URL, error) {
 	return u, nil
 }
 
-// freePort lets the kernel choose. Another process can take the port before
-// etcd does; then Start fails and says so.
+// freePort lets the kernel choose. If another process takes the port before etcd does, Start fails.
 func freePort(u *url.URL) (*url.URL, error) {
 	listener, err := net.Listen("tcp", u.Host)
 	if err != nil {
@@ -222,8 +214,7 @@ func (cfg Config) embedConfig(listen *url.URL) *embed.Config {
 	return c
 }
 
-// prepareDir makes the directory, and takes it from other users if it was open
-// to them.
+// prepareDir creates the directory and makes it private.
 func prepareDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -189,7 +189,7 @@ func TestStartEndsWithContext(t *testing.T) {
 	if _, err := etcdserver.Start(ctx, etcdserver.Config{Dir: dir, Logger: quiet}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("Start = %v, want context.Canceled", err)
 	}
-	startServer(t, etcdserver.Config{Dir: dir}) // nothing holds the directory
+	startServer(t, etcdserver.Config{Dir: dir}) // the directory is not locked
 }
 
 func TestLogIsBridged(t *testing.T) {
@@ -206,12 +206,12 @@ func TestLogIsBridged(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, `"level":"INFO"`) {
-		t.Error("etcd's own chatter came at Info")
+		t.Error("etcd's internal messages are logged at Info")
 	}
 }
 
-// TestQuota fills a store with old values. It must stay readable, and after
-// compaction and a restart it must take writes again.
+// TestQuota fills a store with old values. It stays readable, and after compaction and a restart it accepts writes
+// again.
 func TestQuota(t *testing.T) {
 	cfg := etcdserver.Config{Dir: t.TempDir(), Quota: 20 << 20, RoomEvery: time.Hour}
 	server := startServer(t, cfg)
@@ -248,9 +248,9 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestHistoryGivesWay writes one record again and again, several times the quota
-// in all: the history of it is dropped long before its hour is over.
-func TestHistoryGivesWay(t *testing.T) {
+// TestHistoryIsDroppedEarly writes one record again and again, several times the quota in total: its history is dropped long
+// before the retention ends.
+func TestHistoryIsDroppedEarly(t *testing.T) {
 	const quota, size, rounds = 32 << 20, 128 << 10, 30
 	s := openStore(t, startServer(t, etcdserver.Config{Dir: t.TempDir(), Quota: quota, RoomEvery: 10 * time.Millisecond}))
 	put(t, s, "other", "kept")
@@ -268,7 +268,7 @@ func TestHistoryGivesWay(t *testing.T) {
 	}
 	t.Logf("%d bytes written, the database takes %.0f of %d", rounds*20*size, gauge(t, "etcd_mvcc_db_total_size_in_bytes"), quota)
 	if r, err := s.Get(t.Context(), "other"); err != nil || string(r.Value) != "kept" {
-		t.Errorf("what is no history: %q, %v", r.Value, err)
+		t.Errorf("the current record: %q, %v", r.Value, err)
 	}
 }
 

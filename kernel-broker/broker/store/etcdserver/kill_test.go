@@ -54,9 +54,8 @@ func writeForever(dir, round string) error {
 	}
 }
 
-// TestAcknowledgedCommitsSurviveKill kills the process, not the machine: it
-// shows that nothing acknowledged lives only in the process. That fsync is not
-// skipped is checked by TestCommitsAreSynced.
+// TestAcknowledgedCommitsSurviveKill kills the process, not the machine: no acknowledged commit exists only in the
+// process. TestCommitsAreSynced checks fsync.
 func TestAcknowledgedCommitsSurviveKill(t *testing.T) {
 	dir := t.TempDir()
 	var acknowledged []string
@@ -71,7 +70,7 @@ func TestAcknowledgedCommitsSurviveKill(t *testing.T) {
 	t.Logf("%d rounds, %d acknowledged commits", killRounds, len(acknowledged))
 }
 
-// writeAndKill returns the keys that the killed writer had printed.
+// writeAndKill returns the keys that the killed writer had acknowledged.
 func writeAndKill(t *testing.T, dir, round string) []string {
 	t.Helper()
 	cmd := child(t, "writer", dir, round)

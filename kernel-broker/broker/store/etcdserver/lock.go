@@ -15,8 +15,8 @@ import (
 // ErrInUse means that another process runs on the directory.
 var ErrInUse = errors.New("in use by another broker")
 
-// lock is a lock file. The kernel drops the lock when its owner dies, however
-// it dies, so a file left behind stops nobody. The pid in it is for people.
+// lock is a lock file. The kernel releases it when its owner dies, so a leftover file blocks nothing. The pid in it is
+// for administrators.
 type lock struct{ file *os.File }
 
 func lockDir(dir string) (*lock, error) {
@@ -46,8 +46,7 @@ func (l *lock) sign() error {
 	return err
 }
 
-// release keeps the file: removing it would let two processes lock two files
-// of the same name.
+// release keeps the file: after a removal two processes could lock two files of the same name.
 func (l *lock) release() error { return l.file.Close() }
 
 func owner(file *os.File) string {

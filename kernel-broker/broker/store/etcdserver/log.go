@@ -10,8 +10,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// bridge sends etcd's log to slog. etcd's Info is about its insides and comes
-// as Debug; zap still ends the process after a Fatal.
+// bridge sends etcd's log to slog. etcd's Info becomes Debug; zap still ends the process after a Fatal.
 func bridge(log *slog.Logger) *zap.Logger {
 	return zap.New(&core{log.Handler().WithAttrs([]slog.Attr{slog.String("component", "etcd")})})
 }

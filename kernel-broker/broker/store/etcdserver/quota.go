@@ -10,9 +10,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// disarm lets a server write again that once was full. etcd keeps its alarm
-// over restarts, and waits for a person to lift it; but here compaction has
-// dropped old history meanwhile, and the start has given its room back.
+// disarm clears the alarm of a server that was full. etcd keeps it over restarts until an administrator clears it; here
+// compaction has dropped history since, and the start has freed its space.
 func disarm(ctx context.Context, etcd *embed.Etcd, quota int64) error {
 	alarms, err := etcd.Server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET})
 	if err != nil {

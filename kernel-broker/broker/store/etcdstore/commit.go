@@ -11,9 +11,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
-// Commit implements store.Store: one etcd transaction. Its other branch reads
-// the fenced keys, so that the conflict names the key as the server saw it in
-// the same instant.
+// Commit implements store.Store: one etcd transaction. Its else branch reads the fenced keys, so that the conflict names
+// the key as the server saw it at that instant.
 func (s *Store) Commit(ctx context.Context, writes ...store.Write) (int64, error) {
 	if err := store.Check(writes); err != nil {
 		return 0, err
@@ -74,6 +73,6 @@ func conflict(writes []store.Write, resp *clientv3.TxnResponse) error {
 		}
 		next++
 	}
-	// A server that refuses and shows no reason; still nothing was applied.
+	// The server refused without a reason; nothing was applied.
 	return fmt.Errorf("commit: %w: the server names no key", store.ErrConflict)
 }

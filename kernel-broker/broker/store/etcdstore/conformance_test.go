@@ -37,7 +37,7 @@ func TestConformanceExternal(t *testing.T) {
 
 var clusters atomic.Int64
 
-// open opens a namespace that nobody else has.
+// open opens a namespace of its own.
 func open(t *testing.T, endpoint string) *etcdstore.Store {
 	t.Helper()
 	return openCluster(t, endpoint, fmt.Sprintf("test-%d", clusters.Add(1)), 0)
@@ -97,14 +97,14 @@ func external(t *testing.T) string {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it says that it was killed
+		_ = cmd.Wait() // it reports the kill
 		_ = log.Close()
 	})
 	await(t, client, filepath.Join(dir, "log"))
 	return client
 }
 
-// await shows the server's log when it does not come up.
+// await prints the server's log if it does not come up.
 func await(t *testing.T, endpoint, log string) {
 	t.Helper()
 	var err error
@@ -121,8 +121,8 @@ func await(t *testing.T, endpoint, log string) {
 	t.Fatalf("%v\n%s", err, text)
 }
 
-// freeAddresses are of a loopback address that only this process uses: on
-// 127.0.0.1 another one may take the port before the server has it.
+// freeAddresses returns addresses of a loopback address that only this process uses: on 127.0.0.1 another process may
+// take the port first.
 func freeAddresses(t *testing.T, n int) (free []string) {
 	t.Helper()
 	own := net.IPv4(127, byte(64+os.Getpid()>>16&63), byte(os.Getpid()>>8), byte(os.Getpid()))

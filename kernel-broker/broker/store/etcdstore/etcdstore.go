@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcdstore keeps a store in etcd, the broker's own embedded one or an
-// external cluster: it only knows endpoints.
+// Package etcdstore is a store in etcd, embedded or external: it only knows endpoints.
 //
-// All keys live under a namespace, so several brokers can share one etcd. Every
-// request has a bounded time. Reads are linearizable and tried again on a
-// connection error; a commit is sent once, and when its answer is lost that is
-// reported as an unknown outcome, never hidden by a second attempt.
+// All keys are under a namespace, so several brokers can share one etcd. Every request has a time limit. Reads are
+// linearizable and retried on a connection error; a commit is sent once, and a lost answer is reported as an unknown
+// outcome, never hidden by a retry.
 package etcdstore
 
 import (
@@ -32,16 +30,16 @@ import (
 const (
 	DefaultTimeout = 5 * time.Second
 
-	pageSize          = 256              // keys that one List request asks for
+	pageSize          = 256              // records per List request
 	keepAliveInterval = 10 * time.Second // silence after which a peer is probed
-	keepAliveTimeout  = 5 * time.Second  // and then given up
+	keepAliveTimeout  = 5 * time.Second  // then the connection is closed
 )
 
-// reconnect is quicker than gRPC's own schedule, which would leave the broker
-// without its store for up to two minutes after etcd is back.
+// reconnect is faster than gRPC's default, which would leave the broker without its store for up to two minutes after
+// etcd is back.
 var reconnect = backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
 
-// Config says which etcd and which part of it.
+// Config names the etcd endpoints and the namespace.
 type Config struct {
 	Endpoints []string      // http://host:port, https://host:port or unix:///path
 	Cluster   string        // names the namespace, see Namespace
@@ -64,7 +62,7 @@ type Store struct {
 	mu      sync.Mutex // guards watches.Add against Close
 	closing bool
 	watches sync.WaitGroup
-	leads   atomic.Pointer[leadership] // nil: whoever opens the namespace writes
+	leads   atomic.Pointer[leadership] // nil: no lease required to write
 }
 
 var clusterName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
@@ -77,8 +75,8 @@ func Namespace(cluster string) (string, error) {
 	return "/kernel-broker/" + cluster + "/", nil
 }
 
-// Open connects and waits, no longer than the timeout of one request, until
-// the namespace can be read. It returns store.ErrUnavailable otherwise.
+// Open connects and waits, at most one request timeout, until the namespace can be read. Otherwise it returns
+// store.ErrUnavailable.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	prefix, err := Namespace(cfg.Cluster)
 	if err != nil {
@@ -100,7 +98,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		DialKeepAliveTimeout: keepAliveTimeout,
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: reconnect, MinConnectTimeout: cfg.Timeout})},
-		// The client logs every retry; what matters comes back as an error.
+		// The client logs every retry; relevant failures are returned as errors.
 		Logger: zap.NewNop(),
 	})
 	if err != nil {
@@ -164,7 +162,7 @@ func (s *Store) Compact(ctx context.Context, revision int64) error {
 	defer cancel()
 	if _, err := s.client.Compact(ctx, revision, clientv3.WithCompactPhysical()); err != nil {
 		if err = translate(err); errors.Is(err, store.ErrCompacted) {
-			return nil // somebody did it before
+			return nil // already closed
 		}
 		return fmt.Errorf("compact at %d: %w", revision, err)
 	}

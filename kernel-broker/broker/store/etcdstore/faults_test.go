@@ -21,7 +21,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
 )
 
-// proxy stands between a client and a server and can drop the replies.
+// proxy relays between a client and a server and can drop the replies.
 type proxy struct {
 	listener net.Listener
 	target   string
@@ -101,9 +101,8 @@ func closing(t *testing.T, c io.Closer) {
 	})
 }
 
-// TestLostReply: the commit reaches the server and its answer does not come
-// back, by silence or by a cut connection. The client must say that it does not
-// know, must not have sent it twice, and a repetition must conflict.
+// TestLostReply: the commit reaches the server and its answer is lost, by silence or by a cut connection. The client
+// reports an unknown outcome, does not send it twice, and a repetition conflicts.
 func TestLostReply(t *testing.T) {
 	endpoint := embedded(t, t.TempDir(), "http://127.0.0.1:0")
 	for _, how := range []string{"silence", "cut"} {
@@ -145,8 +144,7 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
-// TestCommitIsNotRepeated counts what arrives: an unconditional commit whose
-// answer is lost must be there once.
+// TestCommitIsNotRepeated counts arrivals: an unconditional commit whose answer is lost is applied once.
 func TestCommitIsNotRepeated(t *testing.T) {
 	endpoint := embedded(t, t.TempDir(), "http://127.0.0.1:0")
 	p := newProxy(t, endpoint)
@@ -175,7 +173,7 @@ func TestCommitIsNotRepeated(t *testing.T) {
 	}
 }
 
-func TestNobodyAnswers(t *testing.T) {
+func TestUnreachableServer(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts and stays silent
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +264,7 @@ func waitServed(t *testing.T, s store.Store, key string) {
 	t.Fatalf("the server is back and the client does not see it: %v", err)
 }
 
-// TestNamespaces: neighbours whose names begin alike do not see each other.
+// TestNamespaces: namespaces with a common prefix do not see each other.
 func TestNamespaces(t *testing.T) {
 	endpoint := embedded(t, t.TempDir(), "")
 	for _, cluster := range []string{"a", "ab"} {
@@ -289,9 +287,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestCloseLeavesNothing looks only at goroutines that the store starts; the
-// server's were there before.
-func TestCloseLeavesNothing(t *testing.T) {
+// TestCloseEndsGoroutines checks only goroutines that the store starts, not the server's.
+func TestCloseEndsGoroutines(t *testing.T) {
 	endpoint := embedded(t, t.TempDir(), "")
 	warm := open(t, endpoint)
 	if err := warm.Close(); err != nil {
@@ -322,6 +319,5 @@ func TestCloseLeavesNothing(t *testing.T) {
 	t.Error(left)
 }
 
-// serverSide are goroutines of the embedded server for connections that have
-// just gone; they end when the server notices.
+// serverSide are goroutines of the embedded server for closed connections; they end when the server notices.
 var serverSide = goleak.IgnoreAnyFunction("google.golang.org/grpc.(*Server).serveStreams")

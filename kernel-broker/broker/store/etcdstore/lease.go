@@ -20,23 +20,23 @@ import (
 // dead.
 const DefaultTTL = 10 * time.Second
 
-// leaderKey is the one key of a namespace that says who acts on it.
+// leaderKey names the acting broker of a namespace.
 const leaderKey = "acting"
 
-// Claim is who wants to act on a namespace.
+// Claim identifies a broker that wants to act on a namespace.
 type Claim struct {
-	// Holder is for people: who acts, and since when.
+	// Holder is for administrators: who acts, and since when.
 	Holder string
-	// Place names what only one process can have, such as a locked folder. A key
-	// that names the place of the claimer is that of a dead process.
+	// Place names something that only one process can have, such as a locked directory. A key with the claimer's own
+	// place belongs to a dead process.
 	Place string
 	// TTL of the lease; 0: DefaultTTL.
 	TTL time.Duration
-	// Waits is told of the holder that is waited for, once for each.
+	// Waits is called once for each holder that is waited for.
 	Waits func(holder string)
 }
 
-// leadership is the right to write that a lease gives.
+// leadership is the right to write that a lease grants.
 type leadership struct {
 	created int64 // revision of the key, which is in every commit
 	lost    chan struct{}
@@ -47,10 +47,9 @@ type leadership struct {
 
 func (l *leadership) lose() { l.once.Do(func() { close(l.lost) }) }
 
-// Lead waits until nobody else acts on the namespace, and takes it: one key bound
-// to a lease. From then on each commit holds only as long as that key stands as
-// it was made, so that a holder that lost it, and does not know yet, changes
-// nothing. Lost is closed when it is lost.
+// Lead waits until no other broker acts on the namespace and acquires it: one key bound to a lease. From then on each
+// commit requires that key unchanged, so a broker that lost the lease without noticing changes nothing. Lost is closed
+// when the lease is lost.
 func (s *Store) Lead(ctx context.Context, c Claim) error {
 	if c.TTL == 0 {
 		c.TTL = DefaultTTL
@@ -75,7 +74,7 @@ func (s *Store) Lead(ctx context.Context, c Claim) error {
 	}
 }
 
-// claim tries once; it returns who has the namespace if somebody does.
+// claim tries once and returns the current holder, if any.
 func (s *Store) claim(ctx context.Context, c Claim) (holder string, err error) {
 	key := s.prefix + leaderKey
 	rctx, cancel := s.request(ctx)
@@ -96,8 +95,7 @@ func (s *Store) claim(ctx context.Context, c Claim) (holder string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("lease: %w", translate(err))
 	}
-	// A put keeps the time of creation, which fences the holder before: the old
-	// key goes first.
+	// A put would keep the creation revision that fences the previous holder, so the old key is deleted first.
 	txn, err := s.client.Txn(rctx).
 		If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
 		Then(clientv3.OpDelete(key)).Commit()
@@ -116,9 +114,8 @@ func (s *Store) claim(ctx context.Context, c Claim) (holder string, err error) {
 	return "", s.keep(lease.ID, txn.Header.Revision, c.TTL)
 }
 
-// keep renews the lease until Close, and gives up the leadership when that was
-// not possible for as long as the lease lasts: by this host's monotonic clock it
-// ends no later than at the server.
+// keep renews the lease until Close. It gives up the leadership if that fails for the lease's duration: by this host's
+// monotonic clock the lease ends no later than at the server.
 func (s *Store) keep(id clientv3.LeaseID, created int64, ttl time.Duration) error {
 	ctx, cancel := context.WithCancel(s.ctx)
 	l := &leadership{created: created, lost: make(chan struct{}), stop: cancel, done: make(chan struct{})}
@@ -160,7 +157,7 @@ func (s *Store) renew(ctx context.Context, l *leadership, id clientv3.LeaseID, t
 	l.lose()
 }
 
-// resign gives the namespace back, so that the next one need not wait.
+// resign releases the namespace, so that the next broker need not wait.
 func (s *Store) resign() {
 	l := s.leads.Load()
 	if l == nil {
@@ -175,7 +172,7 @@ func (s *Store) resign() {
 		_, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", l.created)).
 			Then(clientv3.OpDelete(key)).Commit()
 		if err != nil {
-			s.log.Warn("the cluster is not given back, the next broker has to wait", "error", err)
+			s.log.Warn("lease not released, the next broker has to wait", "error", err)
 		}
 	}
 	l.stop()
@@ -191,7 +188,7 @@ func (s *Store) Lost() <-chan struct{} {
 	return nil
 }
 
-// fence is what every commit of a leader holds by.
+// fence is the condition of every commit by a leader.
 func (s *Store) fence() (clientv3.Cmp, bool) {
 	l := s.leads.Load()
 	if l == nil {
@@ -202,7 +199,7 @@ func (s *Store) fence() (clientv3.Cmp, bool) {
 
 func isLeaseGone(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) }
 
-// holderText is the key's value: the place, a line break, and who it is.
+// holderText is the key's value: the place, a line break, and the holder.
 func holderText(c Claim) string { return c.Place + "\n" + c.Holder }
 
 func parseHolder(value []byte) (place, who string) {
@@ -210,8 +207,8 @@ func parseHolder(value []byte) (place, who string) {
 	return place, who
 }
 
-// overtaken reports whether a commit was refused because somebody else acts by
-// now, or may. The key is what the transaction's other branch reads last.
+// overtaken reports whether a commit was refused because another broker acts or may act. The transaction's else branch
+// reads the key last.
 func (s *Store) overtaken(resp *clientv3.TxnResponse) error {
 	l, holder := s.leads.Load(), "nobody"
 	if last := len(resp.Responses) - 1; last >= 0 {

@@ -18,8 +18,7 @@ func claim(holder, place string) etcdstore.Claim {
 	return etcdstore.Claim{Holder: holder, Place: place, TTL: leaseTTL}
 }
 
-// A second broker on the same etcd waits, and knows for whom, until the first has
-// ended; that one gives the cluster back.
+// A second broker on the same etcd waits and learns the holder's name until the first ends and releases the lease.
 func TestSecondLeaderWaits(t *testing.T) {
 	endpoint := embedded(t, t.TempDir(), "")
 	first, second := openCluster(t, endpoint, "a", 0), openCluster(t, endpoint, "a", 0)
@@ -56,8 +55,8 @@ func TestSecondLeaderWaits(t *testing.T) {
 	}
 }
 
-// A broker that was killed and starts again at the same place does not wait for
-// its own lease, and what the dead one still sends changes nothing.
+// A broker that was killed and restarts at the same place does not wait for its own lease, and late writes of the dead
+// one change nothing.
 func TestSamePlaceTakesOver(t *testing.T) {
 	endpoint := embedded(t, t.TempDir(), "")
 	old, young := openCluster(t, endpoint, "a", 0), openCluster(t, endpoint, "a", 0)
@@ -76,12 +75,12 @@ func TestSamePlaceTakesOver(t *testing.T) {
 		}
 	}
 	if _, err := young.Get(t.Context(), "other"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("written all the same: %v", err)
+		t.Errorf("commit succeeded: %v", err)
 	}
 	select {
 	case <-old.Lost():
 	default:
-		t.Error("it does not know")
+		t.Error("lost leadership not noticed")
 	}
 	// A conflict of the one that leads is a conflict.
 	if _, err := young.Commit(t.Context(), store.Write{Key: "k", Value: []byte("x")}); !errors.Is(err, store.ErrConflict) {
@@ -94,8 +93,7 @@ func TestSamePlaceTakesOver(t *testing.T) {
 	}
 }
 
-// One that etcd does not hear of for its TTL knows that it leads no more, by its
-// own clock, and another one does.
+// A broker cut off from etcd for the TTL gives up by its own clock, and another one takes over.
 func TestCutOffLeaderIsReplaced(t *testing.T) {
 	endpoint := embedded(t, t.TempDir(), "http://127.0.0.1:0")
 	p := newProxy(t, endpoint)

@@ -74,9 +74,8 @@ func (s *Store) Range(ctx context.Context, from, before string, limit int) ([]st
 	return records, nil
 }
 
-// page reads from a key up to an end at a revision, 0 meaning now. In the order
-// of keys, which is the server's own: for any other it reads all there is before
-// it looks at the limit.
+// page reads from a key up to an end at a revision, 0 meaning now. It uses key order, the server's own: for any other
+// order etcd reads everything before it applies the limit.
 func (s *Store) page(ctx context.Context, from, end string, at int64, limit int) (*clientv3.GetResponse, error) {
 	ctx, cancel := s.request(ctx)
 	defer cancel()
@@ -88,8 +87,7 @@ func (s *Store) page(ctx context.Context, from, end string, at int64, limit int)
 	return resp, nil
 }
 
-// record makes the key relative. The bytes belong to the response, which
-// nobody else keeps.
+// record makes the key relative. The response's bytes are not shared.
 func (s *Store) record(kv *mvccpb.KeyValue) store.Record {
 	record := store.Record{Key: string(kv.Key[len(s.prefix):]), Revision: kv.ModRevision}
 	if len(kv.Value) > 0 {

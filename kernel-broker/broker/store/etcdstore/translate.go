@@ -13,9 +13,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
-// translate maps etcd's errors to those of package store. Whatever is not
-// known to have been refused is ErrUnavailable, whose meaning for a commit is
-// that the outcome is unknown: the safe side.
+// translate maps etcd's errors to those of package store. Errors that are not known refusals become ErrUnavailable,
+// which for a commit means an unknown outcome: the safe side.
 func translate(err error) error {
 	sentinel := store.ErrUnavailable
 	switch {
@@ -31,8 +30,8 @@ func translate(err error) error {
 	return fmt.Errorf("%w: %w", sentinel, err)
 }
 
-// isOversized finds the limit of gRPC itself. etcd uses the same code for "too
-// many requests" and for its quota, as its own error type.
+// isOversized detects gRPC's own limit. etcd uses the same code for "too many requests" and for its quota, with its own
+// error type.
 func isOversized(err error) bool {
 	var known rpctypes.EtcdError
 	return !errors.As(err, &known) && status.Code(err) == codes.ResourceExhausted

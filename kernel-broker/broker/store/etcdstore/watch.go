@@ -19,9 +19,8 @@ const (
 	watchPauseMax = 2 * time.Second
 )
 
-// Watch implements store.Store. The etcd client resumes a watch over a lost
-// connection by itself; what it gives up on (a member without a leader, an
-// expired token) is opened again here, from the last revision seen.
+// Watch implements store.Store. The etcd client resumes a watch over a lost connection; a watch that it gives up (a
+// member without a leader, an expired token) is reopened here from the last revision seen.
 func (s *Store) Watch(ctx context.Context, prefix string, after int64) (<-chan store.Event, error) {
 	if after < 0 {
 		return nil, fmt.Errorf("watch %q: %w: after %d", prefix, store.ErrInvalid, after)
@@ -47,9 +46,8 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64) (<-chan s
 	return events, nil
 }
 
-// historyKept asks whether the events after a revision are all there. A read
-// at that revision is the question that every etcd answers right: it fails when
-// the revision is compacted or in the future.
+// historyKept reports whether all events after a revision are available. Reading at that revision fails on every etcd if
+// it is compacted or in the future.
 func (s *Store) historyKept(ctx context.Context, after int64) error {
 	ctx, cancel := s.request(ctx)
 	defer cancel()
@@ -86,8 +84,7 @@ func (s *Store) pump(ctx context.Context, prefix string, after int64, events cha
 	}
 }
 
-// watchOnce returns the last revision whose events were all sent, and why the
-// watch ended.
+// watchOnce returns the last revision whose events were all sent, and the reason the watch ended.
 func (s *Store) watchOnce(ctx context.Context, prefix string, after int64, events chan<- store.Event) (int64, error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -102,7 +99,7 @@ func (s *Store) watchOnce(ctx context.Context, prefix string, after int64, event
 				return after, ctx.Err()
 			}
 		}
-		// A response holds whole revisions, since fragments are not asked for.
+		// A response holds whole revisions, since fragments are not requested.
 		if n := len(resp.Events); n > 0 {
 			after = resp.Events[n-1].Kv.ModRevision
 		}

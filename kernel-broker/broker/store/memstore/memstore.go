@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memstore is a store in memory, for the unit tests of those who use a
-// store. It keeps its whole history, so watches work as on etcd, and passes the
-// same conformance suite.
+// Package memstore is a store in memory for unit tests. It keeps its whole history, so watches work as on etcd, and
+// passes the same conformance suite.
 //
-// It can be told to fail: FailCommits makes coming commits report
-// ErrUnavailable, with the change applied or not, which are the two cases a
-// caller must survive.
+// It can inject faults: FailCommits makes the next commits report ErrUnavailable, with or without applying the change.
 package memstore
 
 import (
@@ -34,7 +31,7 @@ type Store struct {
 	records   map[string]store.Record
 	history   []store.Event // sorted by revision
 	revision  int64
-	compacted int64         // history up to and with this revision is gone
+	compacted int64         // history up to and including this revision is gone
 	changed   chan struct{} // closed and replaced at each change of the above
 	closed    chan struct{}
 	isClosed  bool
@@ -53,8 +50,8 @@ func New() *Store {
 	}
 }
 
-// FailCommits makes the next n commits report ErrUnavailable. Faults add up in
-// the order of the calls. Only commits that would have succeeded count.
+// FailCommits makes the next n commits report ErrUnavailable. Faults queue in the order of the calls. Only commits that
+// would succeed count.
 func (s *Store) FailCommits(n int, when Moment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,8 +67,8 @@ func (s *Store) FailReads(n int) {
 	s.readFault += n
 }
 
-// Compact forgets the history up to and with a revision. Running watches that
-// have not read so far are closed, as the contract of Watch says.
+// Compact drops the history up to and including a revision. Watches that have not read it are closed, as Watch
+// documents.
 func (s *Store) Compact(_ context.Context, revision int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,8 +235,7 @@ func (s *Store) readable(ctx context.Context) error {
 	return nil
 }
 
-// clone copies the value, and makes an empty one nil: a store cannot tell the
-// two apart.
+// clone copies the value and turns an empty one into nil: a store cannot distinguish them.
 func clone(r store.Record) store.Record {
 	if len(r.Value) == 0 {
 		r.Value = nil

@@ -40,7 +40,7 @@ func TestFailCommits(t *testing.T) {
 	if err != nil || string(r.Value) != "1" {
 		t.Fatalf("a fault after: Get = %q, %v, want it applied", r.Value, err)
 	}
-	// A conflict comes before the fault and does not use it up.
+	// A conflict takes precedence over the fault and does not consume it.
 	if _, err := s.Commit(t.Context(), write); !errors.Is(err, store.ErrConflict) {
 		t.Fatalf("repeated commit = %v, want a conflict", err)
 	}
@@ -67,8 +67,7 @@ func TestFailReads(t *testing.T) {
 	}
 }
 
-// TestCompactEndsSlowWatch: a watch that has not read what is dropped is
-// closed, not silently short.
+// TestCompactEndsSlowWatch: a watch that misses compacted history is closed, not silently incomplete.
 func TestCompactEndsSlowWatch(t *testing.T) {
 	s := memstore.New()
 	defer func() { _ = s.Close() }()
@@ -83,7 +82,7 @@ func TestCompactEndsSlowWatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put() // perhaps taken by the watch already
+	put() // the watch may have read it
 	put()
 	last := put()
 	if err := s.Compact(t.Context(), last); err != nil {
@@ -95,7 +94,7 @@ func TestCompactEndsSlowWatch(t *testing.T) {
 			t.Fatalf("event at %d after the hole", event.Revision)
 		}
 		if event.Revision == last {
-			return // it had taken all three at once
+			return // it had read all three
 		}
 	}
 	if seen > 2 {
@@ -103,7 +102,7 @@ func TestCompactEndsSlowWatch(t *testing.T) {
 	}
 }
 
-// blocked is a follower that takes its events only when it is let.
+// blocked is a follower that waits for permission to take events.
 type blocked struct {
 	resets chan []store.Record
 	applys chan store.Event
@@ -112,8 +111,8 @@ type blocked struct {
 func (b blocked) Reset(records []store.Record, _ int64) { b.resets <- records }
 func (b blocked) Apply(e store.Event)                   { b.applys <- e }
 
-// TestFollowListsAgain drops the history that a slow follower still needs. The
-// watch may have read ahead, so it can take more than one round.
+// TestFollowListsAgain drops the history that a slow follower still needs. The watch may have read ahead, so it can need
+// more than one round.
 func TestFollowListsAgain(t *testing.T) {
 	s := memstore.New()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -34,8 +34,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64) (<-chan s
 	return events, nil
 }
 
-// pump sends what comes after a revision until ctx, the store or the history
-// ends.
+// pump sends the events after a revision until ctx, the store or the history ends.
 func (s *Store) pump(ctx context.Context, prefix string, after int64, events chan<- store.Event) {
 	for {
 		batch, at, changed, ok := s.since(prefix, after)
@@ -62,9 +61,8 @@ func (s *Store) pump(ctx context.Context, prefix string, after int64, events cha
 	}
 }
 
-// since returns the events after a revision, the revision up to which they
-// reach, and a channel that closes at the next change. It returns false when
-// that history is gone.
+// since returns the events after a revision, the last revision they cover, and a channel that closes at the next change.
+// It returns false if that history is gone.
 func (s *Store) since(prefix string, after int64) ([]store.Event, int64, <-chan struct{}, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -69,13 +69,13 @@ func testFences(t *testing.T, s store.Store) {
 		name  string
 		write store.Write
 	}{
-		{"create what exists", put("a", "x", 0)},
+		{"create an existing key", put("a", "x", 0)},
 		{"an old revision", put("a", "x", one)},
 		{"a revision that never was", put("a", "x", two+1000)},
 		{"delete at an old revision", remove("a", one)},
 		{"delete expecting nothing", remove("a", 0)},
-		{"change what does not exist", put("b", "x", one)},
-		{"delete what does not exist", remove("b", two)},
+		{"change a missing key", put("b", "x", one)},
+		{"delete a missing key", remove("b", two)},
 	} {
 		_, err := s.Commit(t.Context(), c.write)
 		if wantError(t, err, store.ErrConflict); t.Failed() {

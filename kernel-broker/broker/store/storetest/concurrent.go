@@ -136,7 +136,7 @@ func checkSum(ctx context.Context, s store.Store, want int) error {
 	return nil
 }
 
-// add adds to the first key and takes from the others, by compare and swap.
+// add increments the first key and decrements the others, by compare and swap.
 func add(ctx context.Context, s store.Store, amount int, keys ...string) error {
 	for {
 		var writes []store.Write

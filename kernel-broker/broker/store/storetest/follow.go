@@ -13,7 +13,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
-// picture is a Follower that checks what it is told.
+// picture is a Follower that checks its input.
 type picture struct {
 	mu      sync.Mutex
 	records map[string]store.Record
@@ -43,7 +43,7 @@ func (p *picture) Apply(e store.Event) {
 	case e.Revision < p.at:
 		p.wrong = append(p.wrong, fmt.Sprintf("%s comes after revision %d", eventText(e), p.at))
 	case e.Deleted && !had:
-		p.wrong = append(p.wrong, eventText(e)+" deletes what is not there")
+		p.wrong = append(p.wrong, eventText(e)+" deletes a missing key")
 	}
 	p.at = e.Revision
 	if e.Deleted {
@@ -92,8 +92,8 @@ func churn(ctx context.Context, s store.Store, i, writes int) error {
 	return nil
 }
 
-// testListThenWatch begins to look at different moments of a busy time. Each
-// list and the events after it must make up the final state.
+// testListThenWatch lists at different moments under concurrent writes. Each list and the events after it must add up to
+// the final state.
 func testListThenWatch(t *testing.T, s store.Store) {
 	const writers, lookers = 4, 5
 	pictures := make([]*picture, lookers)
@@ -140,7 +140,7 @@ func testCompacted(t *testing.T, s store.Store) {
 	running := watch(t, s, "", two)
 	wantEvents(t, running, deleteText("b", three))
 	wantError(t, c.Compact(t.Context(), three), nil)
-	wantError(t, c.Compact(t.Context(), three), nil) // again changes nothing
+	wantError(t, c.Compact(t.Context(), three), nil) // a repetition changes nothing
 	for _, after := range []int64{one - 1, one, two} {
 		_, err := s.Watch(t.Context(), "", after)
 		wantError(t, err, store.ErrCompacted)
@@ -151,10 +151,10 @@ func testCompacted(t *testing.T, s store.Store) {
 	fromList := watch(t, s, "", at)
 	four := commit(t, s, put("a", "4", two))
 	wantEvents(t, fromList, putText("a", "4", four))
-	wantEvents(t, running, putText("a", "4", four)) // it had read so far
+	wantEvents(t, running, putText("a", "4", four)) // it had read up to here
 }
 
-// follow starts a Follow and returns what ends it and gives its error.
+// follow starts a Follow and returns a function that ends it and returns its error.
 func follow(t *testing.T, s store.Store, prefix string, p *picture) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -22,7 +22,7 @@ func testLimits(t *testing.T, s store.Store) {
 	_, err := s.Commit(t.Context(), append(most, put("one more", "v", store.AnyRevision))...)
 	wantError(t, err, store.ErrTooLarge)
 
-	// A conflict over as many keys must be reported as one.
+	// A conflict over as many keys is reported as a conflict.
 	_, err = s.Commit(t.Context(), most...)
 	wantError(t, err, store.ErrConflict)
 
@@ -125,8 +125,8 @@ func testListLarge(t *testing.T, s store.Store) {
 	}
 }
 
-// testListIsOneSnapshot changes first and last key together while lists run:
-// each list must see both changes or none.
+// testListIsOneSnapshot changes the first and the last key together while lists run: each list sees both changes or
+// neither.
 func testListIsOneSnapshot(t *testing.T, s store.Store) {
 	fill(t, s, "list/", "0")
 	first, last := "list/", "list/~"
@@ -152,7 +152,7 @@ func testListIsOneSnapshot(t *testing.T, s store.Store) {
 		}
 		seen[string(a.Value)] = true
 		if time.Now().After(end) {
-			t.Fatalf("only %d states seen, the writer stands still", len(seen))
+			t.Fatalf("only %d states seen, the writer makes no progress", len(seen))
 		}
 	}
 	cancel()

@@ -19,10 +19,10 @@ import (
 // model is the dumbest store that can be: a map, and the list of all events.
 type model struct {
 	records map[string]store.Record
-	events  []string // of one commit: sorted, as the contract gives no order
+	events  []string // of one commit, sorted: the contract gives no order
 }
 
-// fails says which key stands in the way of a commit.
+// fails returns the key that makes a commit conflict.
 func (m *model) fails(writes []store.Write) (string, bool) {
 	for _, w := range writes {
 		if w.Expect != store.AnyRevision && m.records[w.Key].Revision != w.Expect {

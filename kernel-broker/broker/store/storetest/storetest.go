@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storetest is the suite that every implementation of store.Store
-// passes. It says what the contract means, so a test of a caller against the
-// store in memory also tells about etcd.
+// Package storetest is the conformance suite of store.Store. A test of a caller against the store in memory therefore
+// also holds for etcd.
 package storetest
 
 import (
@@ -18,8 +17,7 @@ import (
 // patience bounds every wait of the suite.
 const patience = 20 * time.Second
 
-// compacter is what a store may offer besides the contract, so that lost
-// history can be tested.
+// compacter is optional: a store that can drop history for tests.
 type compacter interface {
 	Compact(ctx context.Context, revision int64) error
 }

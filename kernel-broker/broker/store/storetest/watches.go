@@ -122,7 +122,7 @@ func testWatchEnds(t *testing.T, s store.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	idle, err := s.Watch(ctx, "", one)
 	wantError(t, err, nil)
-	full, err := s.Watch(ctx, "", one-1) // nobody takes its event
+	full, err := s.Watch(ctx, "", one-1) // its event is never read
 	wantError(t, err, nil)
 	other := watch(t, s, "", one)
 	cancel()

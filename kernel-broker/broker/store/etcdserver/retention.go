@@ -13,17 +13,14 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 )
 
-// Shares of the quota: history is dropped before its time when more than the
-// first is in use, and again when the second has come to that.
+// Shares of the quota: history is dropped early when its share exceeds the first, and again when the second is reached.
 const (
 	roomShare  = 4
 	roomGrowth = 16
 )
 
-// keepRoom drops history early when much is written. Compaction by the hour
-// keeps all that was written in one, and a store that is full takes nothing from
-// anybody. What was written since the look before stays: watches that are a
-// little behind go on, others read everything anew.
+// keepRoom drops history early when writes are frequent. Hourly compaction keeps an hour of writes, and a full store
+// rejects every write. Writes since the previous check stay: watches that lag a little continue, others list again.
 func keepRoom(ctx context.Context, etcd *embed.Etcd, quota int64, every time.Duration, log *slog.Logger) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -42,22 +39,22 @@ func keepRoom(ctx context.Context, etcd *embed.Etcd, quota int64, every time.Dur
 		_, err := etcd.Server.Compact(ctx, &pb.CompactionRequest{Revision: to, Physical: true})
 		switch {
 		case err == nil:
-			log.Info("history dropped before its time: much was written", "bytes_in_use", used, "quota", quota)
+			log.Info("history dropped early: many writes", "bytes_in_use", used, "quota", quota)
 		case ctx.Err() == nil && !errors.Is(err, mvcc.ErrCompacted):
 			log.Warn("history not dropped", "error", err)
 		}
 	}
 }
 
-// room decides what history is dropped.
+// room decides which history to drop.
 type room struct {
 	quota   int64
-	before  int64 // the revision at the look before
-	dropped bool  // by the look before
+	before  int64 // revision at the previous check
+	dropped bool  // at the previous check
 	rest    int64 // in use when it was
 }
 
-// look returns the revision before which history is to be dropped, or 0.
+// look returns the revision before which to drop history, or 0.
 func (r *room) look(used, revision int64) (to int64) {
 	if r.dropped {
 		r.dropped, r.rest = false, used

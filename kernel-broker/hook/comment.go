@@ -11,11 +11,11 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// commentColumns end in one behind which there is nothing; no comment is longer.
+// commentColumns end in the comment, which is unbounded.
 const commentColumns = "JobID:12,admin_comment:1100"
 
-// retell makes a comment in which stays what the job asked for at submit. While
-// slurmctld does not say what that was, the reason alone is better than nothing.
+// retell returns a comment that keeps what the job requested at submit. If slurmctld does not answer, it returns the
+// reason alone.
 func (s scontrol) retell(ctx context.Context, j job, reason string) string {
 	id := strconv.FormatUint(uint64(j.id.Job), 10)
 	out, err := s.program(ctx, filepath.Join(filepath.Dir(s.path), "squeue"), "--noheader", "--array", "--all", "--states=all",

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// Settings that cannot be read are nobody's but the administrator's to mend: the
-// job is held in the end, with the reason, as when there is no broker.
-func TestPrologWithSettingsThatCannotBeReadHoldsTheJob(t *testing.T) {
+// Only an administrator can repair unreadable settings: the job is finally held with the reason, as without a broker.
+func TestPrologWithUnreadableSettingsHoldsJob(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.write("client.yaml", h.read("client.yaml")+"brokr: here\n")
@@ -29,19 +28,19 @@ func TestPrologWithSettingsThatCannotBeReadHoldsTheJob(t *testing.T) {
 		!strings.Contains(got[0], `unknown key "brokr"`) {
 		t.Errorf("scontrol: %q", got)
 	}
-	// A job that was cancelled meanwhile must not come back.
+	// A cancelled job must not be requeued.
 	h.job("CANCELLED", 2)
 	if code, output, _ := h.prolog("SLURM_JOB_RESTART_COUNT=2"); code != 0 {
 		t.Errorf("of a job that left: exit %d: %s", code, output)
 	}
-	// The other hooks let everything go on.
+	// The other hooks do not stop the job.
 	if code, output, _ := h.run(environment(), epilogName, "--config", h.path("client.yaml")); code != 0 {
 		t.Errorf("epilog: exit %d: %s", code, output)
 	}
 }
 
 // Where the failures cannot be counted Slurm's own count ends the loop.
-func TestPrologThatCannotCountHoldsByRestarts(t *testing.T) {
+func TestPrologWithoutTallyHoldsByRestarts(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.write("client.yaml", h.read("client.yaml")+"brokr: here\n")
