@@ -128,12 +128,12 @@ func agentDies(p *profiled) {
 	}
 	p.wait(profilingLimit, "the next agent to look", func() bool {
 		text, err := os.ReadFile(n.Log("kernel-broker/agent.log"))
-		return err == nil && strings.Contains(string(text), `why="the job had begun when the collectors were attached`) &&
+		return err == nil && strings.Contains(string(text), `why="the job had started when the collectors were attached`) &&
 			p.runOf(job).node("n1").State == nodeLooking && p.programs(n) == during
 	})
 	p.goOn("agent")
 	r := p.over(job, "COMPLETED", runPartial)
-	if !strings.Contains(r.Reason, "the job had begun when the collectors were attached") {
+	if !strings.Contains(r.Reason, "the job had started when the collectors were attached") {
 		p.t.Errorf("reason %q", r.Reason)
 	}
 	made := p.report(r)

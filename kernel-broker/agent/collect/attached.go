@@ -31,17 +31,17 @@ func (a Attached) Spent() (Cost, error) {
 	return Cost{Runs: runs, NS: ns}, err
 }
 
-// Pause ends what the programs see; see bpf.Programs.
+// Pause suspends the programs; see bpf.Programs.
 func (a Attached) Pause() error { return a.Programs.Pause() }
 
 // Detach them for the pause.
 func (a Attached) Detach() error { return a.Programs.Detach() }
 
-// Resume looks again.
+// Resume ends a pause.
 func (a Attached) Resume() error { return a.Programs.Resume() }
 
 // Stop detaches the programs.
 func (a Attached) Stop() error { return a.Programs.Stop() }
 
-// Close gives the programs and their tables back.
+// Close releases the programs and their maps.
 func (a Attached) Close() error { return a.Programs.Close() }

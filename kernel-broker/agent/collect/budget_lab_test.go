@@ -15,20 +15,16 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// bounded is the dearest of all jobs, one that does nothing but calls which do
-// nothing: with a budget it is slowed down by no more than that and what every
-// job begins with, and the calls that nobody saw are estimated. CPU time is a
-// number of instructions here.
+// bounded profiles the costliest job, one that does only calls without work: with a budget it is slowed down by no more
+// than the budget and the initial credit, and unseen calls are estimated. CPU time is a number of instructions here.
 func bounded(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// What is allowed, and what the loop may be slowed down by: the credit of
-		// the begin is 50 ms, beside that.
+		// The budget, and the allowed slowdown of the loop; the initial credit of 50 ms comes on top.
 		share, most float64
-		// count of calls, 350 ns each, and pauses at least. A pause is of up to
-		// 1.5 s, by chance, and so the second one needs a loop that lasts longer.
-		// To attach costs an emulated CPU so much that the small budget may have
-		// one only.
+		// count of calls, 350 ns each, and the minimum number of pauses. A pause takes a random time up to 1.5 s, so the
+		// second one needs a longer loop. Attaching costs an emulated CPU so much that the small budget may have one
+		// only.
 		count  int
 		pauses uint64
 	}{
@@ -39,8 +35,7 @@ func bounded(t *testing.T) {
 	}
 }
 
-// aloneFor is what so many calls cost without collectors: each of them costs the
-// same, so two short loops say it of any.
+// aloneFor is the cost of that many calls without collectors. Each call costs the same, so two short loops suffice.
 func aloneFor(t *testing.T, count float64) float64 {
 	const few, more = 100_000, 300_000
 	short, long := cost(t, []string{"known", "calls", fmt.Sprint(few)}, nil), cost(t, []string{"known", "calls", fmt.Sprint(more)}, nil)
@@ -63,28 +58,27 @@ func within(t *testing.T, share, most float64, count int, pauses uint64) {
 	}
 	for _, name := range []profiling.Collector{profiling.CollectIO, profiling.CollectSyscalls} {
 		c, known := result.Covered(name)
-		t.Logf("%s looked for %.2f %% of the time and %.2f %% of the job's, in %d pauses; its cost by its own account: %.2f %%",
+		t.Logf("%s was active for %.2f %% of the time and %.2f %% of the job's, in %d pauses; its cost by its own account: %.2f %%",
 			name, 100*c.Share(), 100*float64(c.LookedJobNS)/float64(c.JobNS), c.Pauses, 100*float64(c.CostNS)/float64(c.JobNS))
-		// The one has next to nothing to do here, and so no reason to look away.
+		// This collector has almost nothing to do here and no reason to pause.
 		if exact := name == profiling.CollectIO; !known || c.Exact != exact || !exact && c.Pauses < pauses {
 			t.Errorf("coverage of %s: %+v", name, c)
 		}
 	}
 	c, _ := result.Covered(profiling.CollectSyscalls)
-	// The account has all that there was, and not much else.
+	// The account includes everything and not much else.
 	near(t, "cost by the account", float64(c.CostNS), with-alone, 0.3)
 	calls := result.Syscalls.Named("getppid")
-	// Nearly all of the time looked at is the collectors' own, so an error of its
-	// account is one of several times its size in what was left to the job.
+	// Nearly all of the active time is the collectors' own, so an error of its account is several times as large
+	// relative to the job's share.
 	near(t, "calls by the estimate", float64(calls.Count), float64(count), 0.25)
 	if calls.Times.Count() != calls.Count {
 		t.Errorf("%d calls, %d in the histogram", calls.Count, calls.Times.Count())
 	}
 }
 
-// filesInLooks: io, too, looks away and looks again, with all that it hangs on: a
-// job that does nothing but short writes is looked at several times, and the
-// writes of the last look count like those of the first.
+// filesInLooks: io with all its programs pauses and resumes, too: a job that does only short writes is observed several
+// times, and the writes of the last period count like those of the first.
 func filesInLooks(t *testing.T) {
 	const count, share, pauses = 4_000_000, 0.1, 2
 	j := newJob(t, func(r *collect.Request) { r.Overhead = share }, files.Collector{})
@@ -92,7 +86,7 @@ func filesInLooks(t *testing.T) {
 	j.does("known", "writes", fmt.Sprint(count), path)
 	result := j.result()
 	c, known := result.Covered(profiling.CollectIO)
-	t.Logf("io looked for %.2f %% of the time and %.2f %% of the job's, in %d pauses; its cost by its own account: %.2f %%",
+	t.Logf("io was active for %.2f %% of the time and %.2f %% of the job's, in %d pauses; its cost by its own account: %.2f %%",
 		100*c.Share(), 100*float64(c.LookedJobNS)/float64(c.JobNS), c.Pauses, 100*float64(c.CostNS)/float64(c.JobNS))
 	if !known || c.Exact || c.Pauses < pauses || c.Events >= count {
 		t.Errorf("coverage: %+v", c)

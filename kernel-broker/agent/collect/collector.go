@@ -8,22 +8,21 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// Target is the job that is looked at.
+// Target is the job to profile.
 type Target struct {
 	Node   string
 	Cgroup *cgroup.Group
-	// Folder takes what is too large for a result, such as an archive.
+	// Folder is for data too large for a result, such as an archive.
 	Folder string
 }
 
 // Collector is one way of looking.
 type Collector interface {
 	Name() profiling.Collector
-	// Check tells whether it can work on the running kernel. It attaches
-	// nothing; the error is a *profiling.Unsupported.
+	// Check reports whether the collector works on the running kernel. It attaches nothing; the error is a
+	// *profiling.Unsupported.
 	Check() error
-	// Start begins to look. What fails now is a *profiling.Unsupported as well,
-	// and leaves nothing attached.
+	// Start starts collecting. Its error is a *profiling.Unsupported too, and nothing is left attached.
 	Start(target Target) (Session, error)
 }
 
@@ -31,28 +30,24 @@ type Collector interface {
 type Session interface {
 	// Missing are parts that this kernel does not have; the rest works.
 	Missing() []Missing
-	// Read adds what was found until now to a result. It may be called at any
-	// time before Close.
+	// Read adds the data so far to a result. It may be called at any time before Close.
 	Read(result *profiling.Result) error
 	// Spent is how often the collector's programs ran, and for how long, while
 	// the kernel kept count; see Overhead.
 	Spent() (Cost, error)
-	// Stop detaches everything; what was found stays readable. Twice is as
-	// good as once.
+	// Stop detaches everything; the data stays readable. It is idempotent.
 	Stop() error
-	// Close stops, and gives back what Stop left.
+	// Close stops and releases the rest.
 	Close() error
 }
 
-// Pauser is a Session that can look away for a while. What it found before
-// stays, and the look after it does not see what began in between.
+// Pauser is a Session that can pause. Its data so far stays, and events that began in a pause are not counted.
 type Pauser interface {
-	// Events counts what cost the job time: its programs' runs for the job.
+	// Events counts the events that cost the job time: program runs for the job.
 	Events() (uint64, error)
-	// Toll is what an event costs beside the program.
+	// Toll is the cost of an event beyond the program.
 	Toll() bpf.Toll
-	// Pause ends the look at once, Detach takes its time to detach what is slow
-	// to detach.
+	// Pause stops observing at once; Detach also detaches what is slow to detach.
 	Pause() error
 	Detach() error
 	Resume() error

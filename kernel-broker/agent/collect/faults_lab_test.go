@@ -79,7 +79,7 @@ func figuresMeanwhile(t *testing.T) {
 	}
 }
 
-// A disk that has room for the sums, but not for the lists.
+// The disk has space for the sums, but not for the lists.
 func diskFull(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("small", dir, "tmpfs", 0, "size=128k"); err != nil {
@@ -126,7 +126,7 @@ func init() {
 	os.Exit(0)
 }
 
-// What a killed agent had attached goes with it, and the job goes on.
+// The programs of a killed agent are detached, and the job continues.
 func agentKilled(t *testing.T) {
 	before := programs(t)
 	group := "/sys/fs/cgroup/killed"
@@ -197,9 +197,8 @@ func stoppedEarly(t *testing.T) {
 	}
 }
 
-// TestWithoutTypesInGuest is a slim kernel that has nothing the collectors
-// need: before the job begins each says so by its name, with all the options
-// that are missing and what to do, and the job runs.
+// TestWithoutTypesInGuest runs a slim kernel without the collectors' requirements: before the job starts each collector
+// reports all missing options and a remedy, and the job runs.
 func TestWithoutTypesInGuest(t *testing.T) {
 	if !guest(t, "mitgcm", nil) {
 		return

@@ -15,11 +15,10 @@ import (
 // ResultFile is the result's name in a run's folder.
 const ResultFile = "result.json"
 
-// DefaultBytes is how large a result may be.
+// DefaultBytes limits the size of a result.
 const DefaultBytes = 32 << 20
 
-// finish detaches everything, then reads, writes and gives back. Nothing of it
-// is left out because something before it went wrong.
+// finish detaches everything, then reads, writes and releases. An error in one step does not skip the next ones.
 func (r *Run) finish(why string) {
 	r.wrong(r.pace.account())
 	r.meter.close(r.sessions)
@@ -54,7 +53,7 @@ func (r *Run) finish(why string) {
 	r.log.Info("profiling ended", "partial", len(r.result.Partial) > 0, "error", r.err)
 }
 
-// checkpoint is what a reader finds if the agent is killed.
+// checkpoint writes a result in case the agent is killed.
 func (r *Run) checkpoint() {
 	now, err := r.snapshot()
 	if err == nil {
@@ -66,8 +65,8 @@ func (r *Run) checkpoint() {
 	}
 }
 
-// write puts the result into the folder. One that is too large, or does not
-// fit on the disk, loses its lists and says so; the sums are small and stay.
+// write stores the result in the folder. If it is too large or the disk is full, it drops the lists and notes that; the
+// small sums stay.
 func (r *Run) write(result profiling.Result) (profiling.Result, error) {
 	most := r.request.MostBytes
 	if most == 0 {
@@ -97,8 +96,7 @@ func (r *Run) write(result profiling.Result) (profiling.Result, error) {
 	return short, nil
 }
 
-// Short is a result whose long lists keep only so many entries, those that
-// count most. What is left out is counted where there is a place for it.
+// Short keeps only the most important entries of a result's long lists and counts the omitted ones where possible.
 func Short(result profiling.Result, most int) profiling.Result {
 	if result.IO != nil {
 		io := *result.IO

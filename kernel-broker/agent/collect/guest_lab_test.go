@@ -20,8 +20,7 @@ const inGuest = "KERNEL_BROKER_TEST_GUEST"
 
 const root = "../../.."
 
-// onKernel boots a kernel with this program and what it needs, and runs one of
-// its tests there.
+// onKernel boots a kernel with this test program and runs one of its tests there.
 func onKernel(t *testing.T, kernel, test string, change func(*vm.Guest)) {
 	t.Helper()
 	self, err := os.Executable()
@@ -62,8 +61,7 @@ exit $code
 	machine := vm.Guest{
 		Kernel: filepath.Join(root, "build/kernels", kernel, "bzImage"), Initrd: initrd,
 		CPUs: 2, MemoryMiB: 2048, Limit: 40 * time.Minute,
-		// A kernel that misses its first ticks, on a host that is busy, takes the
-		// timer for broken and panics.
+		// On a loaded host a kernel can miss its first timer ticks, take the timer for broken and panic.
 		Arguments: []string{"no_timer_check"},
 	}
 	if change != nil {
@@ -86,8 +84,7 @@ exit $code
 	}
 }
 
-// guest runs the test in a guest if we are on the host, and tells whether we
-// are in one.
+// guest runs the test in a guest if called on the host, and reports whether it is in a guest.
 func guest(t *testing.T, kernel string, change func(*vm.Guest)) bool {
 	t.Helper()
 	if os.Getenv(inGuest) != "" {

@@ -29,8 +29,8 @@ import (
 
 var all = []collect.Collector{files.Collector{}, syscalls.Collector{}, callgraph.Collector{}, noise.Collector{}}
 
-// steady are without the one that ticks 499 times a second by the host's clock:
-// an emulated CPU that gets a twentieth of a real one does nothing else then.
+// steady are the collectors without the one that samples 499 times a second by the host's clock: a slow emulated CPU
+// would do nothing else.
 var steady = []collect.Collector{files.Collector{}, syscalls.Collector{}, noise.Collector{}}
 
 // job is a cgroup with collectors on it.
@@ -47,7 +47,7 @@ func newJob(t *testing.T, change func(*collect.Request), collectors ...collect.C
 	t.Helper()
 	number := jobs.Add(1)
 	j := &job{t: t, cgroup: fmt.Sprintf("/sys/fs/cgroup/job_%d", number), folder: t.TempDir()}
-	// A step below the job, as Slurm has it: what counts is who is above.
+	// A step below the job, as Slurm has it: the ancestor counts.
 	if err := os.MkdirAll(j.step(), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func (j *job) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// does runs the program and returns what it says that it did.
+// does runs the program and returns its own report.
 func (j *job) does(name string, args ...string) map[string]float64 {
 	j.t.Helper()
 	return output(j.t, j.command(name, args...))

@@ -13,17 +13,15 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// The kernel can time each run of a BPF program, but that costs about as much
-// as a small program itself. So it is asked to in windows only: from the start
-// on, so that a short job is measured too, with pauses that double.
+// The kernel can time each run of a BPF program, which costs about as much as a small program itself. So it is enabled
+// in windows only: from the start, so that a short job is measured too, and then with doubling pauses.
 const (
 	window     = 100 * time.Millisecond
 	firstPause = 400 * time.Millisecond
 	mostPause  = 10 * time.Second
 )
 
-// Until a window has shown what a run of a program costs, it counts for so much:
-// more than most do. A window shows it once there were so many runs.
+// Assumed cost of a program run until a window has measured it; most cost less. A window needs a minimum number of runs.
 const (
 	firstPrice = 300 // nanoseconds
 	enoughRuns = 100
@@ -42,15 +40,13 @@ type meter struct {
 	order  []profiling.Collector
 	sums   map[profiling.Collector]profiling.Overhead
 	prices map[profiling.Collector]float64
-	// held: the collectors look away, and a window would show nothing. owed: one
-	// was due meanwhile.
+	// held: the collectors are paused, and a window would measure nothing. owed: one was due meanwhile.
 	held, owed bool
-	// failed is why nothing is measured; nil if something is.
+	// failed is why nothing is measured; nil if it works.
 	failed error
 }
 
-// edge of a window for one collector: reading takes its time, so each has its
-// own.
+// edge is one end of a window for one collector: reading takes time, so each has its own.
 type edge struct {
 	cost  Cost
 	jobNS uint64
@@ -69,7 +65,7 @@ func newMeter(jobNS func() uint64) *meter {
 // open: the kernel keeps count now.
 func (m *meter) open() bool { return m.stats != nil }
 
-// due says when the next turn is.
+// due returns the time of the next turn.
 func (m *meter) due() <-chan time.Time { return m.timer.C }
 
 // turn opens a window, or closes the one that is open.
@@ -133,7 +129,7 @@ func (m *meter) close(sessions []working) {
 	m.stats = nil
 }
 
-// hold ends a window before its time: the collectors look away.
+// hold ends a window early: the collectors pause.
 func (m *meter) hold(sessions []working) {
 	m.held = true
 	if m.stats != nil {
@@ -142,7 +138,7 @@ func (m *meter) hold(sessions []working) {
 	}
 }
 
-// resume when they look again.
+// resume continues after a pause.
 func (m *meter) resume(sessions []working) {
 	m.held = false
 	if m.owed {

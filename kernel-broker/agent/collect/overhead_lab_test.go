@@ -24,8 +24,7 @@ func overhead(t *testing.T) {
 	sets := []struct {
 		name       string
 		collectors []collect.Collector
-		// Bounds of instructions added: to each null call, and to the replay in
-		// percent of all that it executes.
+		// Limits of added instructions: per null call, and in percent of the replay.
 		perCall, replay float64
 	}{
 		{"noise", []collect.Collector{noise.Collector{}}, 30, 1},

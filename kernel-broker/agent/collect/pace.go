@@ -15,20 +15,18 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// rateSpan is for how long events are looked at to say what a pause after it
-// has: long enough for many, short enough to be the same phase of the job.
+// rateSpan is the span of events before a pause from which the rate in the pause is estimated: long enough for many
+// events, short enough for one phase of the job.
 const rateSpan = 100 * time.Millisecond
 
-// glance is how often those are looked after that go on in a pause.
+// glance is the interval between checks of collectors that stay active in a pause.
 const glance = 50 * time.Millisecond
 
-// cheap: a collector that costs less than the budget over this goes on in a
-// pause.
+// cheap: a collector that costs less than the budget divided by this stays active in a pause.
 const cheap = 8
 
-// pace makes the collectors look away when they cost the job more than the site
-// allows, as package budget decides, and keeps account of what they did not see.
-// Without a bound it keeps account only.
+// pace pauses collectors when they cost the job more than the site's limit, as package budget decides, and accounts for
+// unseen events. Without a limit it only accounts.
 type pace struct {
 	share      float64
 	controller *budget.Controller
@@ -41,7 +39,7 @@ type pace struct {
 
 	look, over bool
 	until      time.Time // the end of the pause
-	// began and last are the begin and the last moment that is accounted for.
+	// began and last are the first and the last accounted moment.
 	began, last moment
 	cost        float64 // of all collectors, in nanoseconds
 }
@@ -52,24 +50,22 @@ type moment struct {
 	job uint64
 }
 
-// watched is a collector that can look away.
+// watched is a collector that can pause.
 type watched struct {
 	working
 	pauser Pauser
-	// events that its programs counted, and those that it saw: just after the
-	// begin of a pause some are counted that it did not see.
+	// events counted by its programs, and those observed: just after the start of a pause some are counted but not
+	// observed.
 	events, seen uint64
 	// fresh are those since the last account.
 	fresh uint64
-	// unseen is the estimate for the pauses, rate that for the present one, in
-	// events for each nanosecond that the job uses by itself: while it is looked
-	// at it gets on with less in the same time.
+	// unseen is the estimate for past pauses, rate that for the present one, in events per nanosecond of the job's own
+	// CPU time: profiling slows the job down.
 	unseen, rate float64
-	// older and newer are where the span for the rate may begin.
+	// older and newer are possible starts of the span for the rate.
 	older, newer mark
 	cost         float64
-	// away: it is in a pause, gone: and does not come back. looked is the time
-	// without pauses.
+	// away: it is paused. gone: it will not resume. looked is the time without pauses.
 	away, gone bool
 	pauses     uint64
 	lookedFor  time.Duration
@@ -114,7 +110,7 @@ func (p *pace) start(sessions []working) error {
 	return errors.Join(all...)
 }
 
-// ask what to do, and do it. Errors are of single collectors; the others go on.
+// ask gets the next step and executes it. Errors concern single collectors; the others continue.
 func (p *pace) ask() []profiling.Partial {
 	wrong := p.account()
 	changes := false
@@ -123,7 +119,7 @@ func (p *pace) ask() []profiling.Partial {
 	} else {
 		step := p.controller.Decide(budget.Seen{
 			At: p.last.at.Sub(p.began.at), Job: time.Duration(p.last.job - p.began.job), Cost: time.Duration(p.cost),
-		}, rand.Float64()) //nolint:gosec // G404: spreads the pauses over time; nobody gains by guessing it
+		}, rand.Float64()) //nolint:gosec // G404: spreads the pauses over time; guessing it gains nothing
 		changes, p.look = step.Look != p.look, step.Look
 		p.until = p.last.at.Add(step.Ask)
 		p.timer.Reset(p.next(step))
@@ -134,8 +130,7 @@ func (p *pace) ask() []profiling.Partial {
 	return wrong
 }
 
-// next is when to ask again: in a pause, too, somebody may still look, and begin
-// to cost something.
+// next returns when to ask again: collectors that stay active in a pause may become costly.
 func (p *pace) next(step budget.Step) time.Duration {
 	if step.Look {
 		return step.Ask
@@ -143,8 +138,7 @@ func (p *pace) next(step budget.Step) time.Duration {
 	return min(step.Ask, glance)
 }
 
-// whoTurns are those that are away and shall look again, or that look and shall
-// not: one that costs next to nothing may go on, and stays exact.
+// whoTurns returns the collectors to pause or to resume: one that costs almost nothing may continue, and stays exact.
 func (p *pace) whoTurns() []*watched {
 	var all, dear []*watched
 	for _, w := range p.watched {
@@ -163,10 +157,10 @@ func (p *pace) whoTurns() []*watched {
 	return dear
 }
 
-// own is what it cost lately.
+// own is its recent cost.
 func (w *watched) own() float64 { return w.cost - w.older.own }
 
-// base is the CPU time that the job had to itself meanwhile.
+// base is the job's own CPU time in the same period.
 func (w *watched) base(p *pace) float64 {
 	return float64(p.last.job-w.older.job) - (p.cost - w.older.all)
 }
@@ -187,13 +181,12 @@ func (p *pace) turn(who []*watched) []profiling.Partial {
 			w.rate = float64(w.events-w.older.events) / base
 		}
 	}
-	// All end what they see before the first takes its time to be detached.
+	// All stop observing before the slow detaching starts.
 	return append(each(who, "look away", Pauser.Pause), each(who, "be detached", Pauser.Detach)...)
 }
 
-// lookAgain may fail for one: a kernel may not attach twice, or has become short of
-// something. What it has of its programs must not go on then, and the pause is
-// its last.
+// lookAgain may fail for a collector: a kernel may refuse to attach again. Its other programs must then stop too, for
+// good.
 func (p *pace) lookAgain(who []*watched) []profiling.Partial {
 	var wrong []profiling.Partial
 	for _, w := range who {
@@ -222,8 +215,7 @@ func each(who []*watched, what string, do func(Pauser) error) []profiling.Partia
 	return wrong
 }
 
-// end keeps the account up to an instant at which the collectors still looked;
-// they do not any more.
+// end completes the account up to the moment at which the collectors stopped.
 func (p *pace) end(at moment) []profiling.Partial {
 	wrong := p.accountUpTo(at)
 	p.over = true
@@ -233,7 +225,7 @@ func (p *pace) end(at moment) []profiling.Partial {
 
 func (p *pace) moment() moment { return moment{p.now(), p.jobNS()} }
 
-// account for what was since the last time.
+// account covers the time since the last call.
 func (p *pace) account() []profiling.Partial {
 	if p.over {
 		return nil
@@ -253,7 +245,7 @@ func (p *pace) accountUpTo(now moment) []profiling.Partial {
 		w.fresh = events - w.events
 		w.events = events
 		price := 0.0
-		if !w.away { // else the program ends at once
+		if !w.away { // otherwise the program ends at once
 			price = p.meter.price(w.working)
 		}
 		price = w.pauser.Toll().Of(price, p.meter.open())
@@ -278,7 +270,7 @@ func (p *pace) accountUpTo(now moment) []profiling.Partial {
 	return wrong
 }
 
-// sees what is fresh, up to now.
+// sees records new events up to now.
 func (w *watched) sees(now mark) {
 	w.seen += w.fresh
 	w.fresh = 0

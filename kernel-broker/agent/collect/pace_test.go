@@ -13,8 +13,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// watchable is a collector whose events come at a rate that the test sets. The
-// clock is the test's: a step is a millisecond in which the job uses one CPU.
+// watchable is a collector whose event rate the test sets, with a test clock: a step is a millisecond in which the job
+// uses one CPU.
 type watchable struct {
 	fake
 	p        *pace
@@ -27,7 +27,7 @@ type watchable struct {
 
 func (w *watchable) Events() (uint64, error) { return w.events, nil }
 
-// Toll: the statistics count 50 of it again.
+// Toll: the statistics already count 50 of it.
 func (w *watchable) Toll() bpf.Toll { return bpf.Toll{Plain: 150, Timed: 200, Counted: 50} }
 func (w *watchable) Pause() error   { w.looks = false; return nil }
 func (w *watchable) Detach() error  { w.detached++; return nil }
@@ -55,9 +55,8 @@ func newPaced(t *testing.T, share float64, others ...working) *paced {
 	return j
 }
 
-// run for so long with so many events in each millisecond that the job has to
-// itself; each takes 400 ns of it while it is looked at. The pace is asked every
-// so many milliseconds.
+// run advances the time, with the given number of events per millisecond of the job's own time; each takes 400 ns of it
+// while observed. The pace is asked at the given interval in milliseconds.
 func (j *paced) run(t *testing.T, span time.Duration, each uint64, asked int) {
 	t.Helper()
 	for i := range int(span / time.Millisecond) {
@@ -90,7 +89,7 @@ func (j *paced) end(t *testing.T) profiling.Coverage {
 	return all[0]
 }
 
-func TestWhatCostsLittleIsCountedWhole(t *testing.T) {
+func TestCheapEventsAreCountedExactly(t *testing.T) {
 	j := newPaced(t, 0.04)
 	j.run(t, 10*time.Second, 90, 20) // at 400 ns each: 3.6 %
 	c := j.end(t)
@@ -98,11 +97,11 @@ func TestWhatCostsLittleIsCountedWhole(t *testing.T) {
 		t.Errorf("of %d events: %+v", j.all, c)
 	}
 	if j.p.account(); j.p.coverage("n1")[0].Events != c.Events {
-		t.Error("the account went on after its end")
+		t.Error("the account continued after its end")
 	}
 }
 
-func TestWithoutABoundAllIsCounted(t *testing.T) {
+func TestUnlimitedOverheadCountsAll(t *testing.T) {
 	j := newPaced(t, 0)
 	j.run(t, 10*time.Second, 2000, 20)
 	if c := j.end(t); !c.Exact || c.Events != j.all || c.BudgetPPM != 0 || j.detached != 0 {
@@ -110,9 +109,8 @@ func TestWithoutABoundAllIsCounted(t *testing.T) {
 	}
 }
 
-// What costs ten times of what is allowed is looked at for a tenth, and what was
-// not seen is estimated from what was.
-func TestWhatCostsMuchIsEstimated(t *testing.T) {
+// If events cost ten times the budget, a tenth of the time is observed, and the rest is estimated.
+func TestCostlyEventsAreEstimated(t *testing.T) {
 	j := newPaced(t, 0.04)
 	j.run(t, time.Minute, 1000, 10) // at 400 ns each: 40 %
 	c := j.end(t)
@@ -120,7 +118,7 @@ func TestWhatCostsMuchIsEstimated(t *testing.T) {
 		t.Fatalf("of %d events: %+v", j.all, c)
 	}
 	if share := c.Share(); share < 0.08 || share > 0.15 {
-		t.Errorf("looked for %.3f of the time", share)
+		t.Errorf("active for %.3f of the time", share)
 	}
 	if off := math.Abs(float64(c.Estimated)/float64(j.all) - 1); off > 0.02 {
 		t.Errorf("%d events by the estimate, there were %d", c.Estimated, j.all)
@@ -130,8 +128,7 @@ func TestWhatCostsMuchIsEstimated(t *testing.T) {
 	}
 }
 
-// The looks are short where much happens and long where little does: taking one
-// for the other would lose most of what happened.
+// Observation is short in busy phases and long in quiet ones: rates must not be mixed between them.
 func TestPhasesAreNotMixed(t *testing.T) {
 	j := newPaced(t, 0.04)
 	for range 20 {
@@ -144,9 +141,8 @@ func TestPhasesAreNotMixed(t *testing.T) {
 	}
 }
 
-// One that costs next to nothing goes on while the other is away, and is exact;
-// as soon as it costs something it has to go, too.
-func TestCheapOnesStay(t *testing.T) {
+// A cheap collector continues while the other one pauses, and is exact; once it becomes costly, it pauses too.
+func TestCheapCollectorsStayActive(t *testing.T) {
 	other := &watchable{fake: fake{name: profiling.CollectSyscalls}, looks: true}
 	j := newPaced(t, 0.04, working{profiling.CollectSyscalls, other})
 	j.run(t, 10*time.Second, 1000, 10)
@@ -162,12 +158,12 @@ func TestCheapOnesStay(t *testing.T) {
 		j.run(t, time.Millisecond, 1000, 1)
 	}
 	if c := j.p.coverage("n1"); c[0].Exact || c[0].Pauses == 0 {
-		t.Errorf("it costs much now: %+v", c[0])
+		t.Errorf("it is costly now: %+v", c[0])
 	}
 }
 
-// One that cannot look away is paid for as well.
-func TestOthersCostToo(t *testing.T) {
+// The cost of collectors that cannot pause counts too.
+func TestUnpausableCollectorsCount(t *testing.T) {
 	noise := &fake{name: profiling.CollectNoise}
 	j := newPaced(t, 0.04, working{profiling.CollectNoise, noise})
 	j.p.meter.sums[profiling.CollectNoise] = profiling.Overhead{JobNS: 100, SpentNS: 3}
@@ -177,9 +173,9 @@ func TestOthersCostToo(t *testing.T) {
 	}
 }
 
-// One that cannot look again is away for good, says so, and is asked no more. What
-// it has not seen is estimated by what was before.
-func TestWhoCannotLookAgainSaysSo(t *testing.T) {
+// A collector that cannot resume is gone, reports it, and is not asked again. Its unseen events are estimated from
+// before.
+func TestFailedResumeIsReported(t *testing.T) {
 	j := newPaced(t, 0.04)
 	j.again = errors.New("busy")
 	var wrong []profiling.Partial
@@ -191,7 +187,7 @@ func TestWhoCannotLookAgainSaysSo(t *testing.T) {
 		wrong = append(wrong, j.p.ask()...)
 		j.p.timer.Stop()
 	}
-	if len(wrong) != 1 || wrong[0].Collector != profiling.CollectIO || wrong[0].Why != "it could not look again: busy" {
+	if len(wrong) != 1 || wrong[0].Collector != profiling.CollectIO || wrong[0].Why != "it could not resume: busy" {
 		t.Errorf("said %+v", wrong)
 	}
 	if j.resumed != 1 || j.looks || j.detached != 2 {
@@ -203,8 +199,8 @@ func TestWhoCannotLookAgainSaysSo(t *testing.T) {
 	}
 }
 
-// A window in a pause would show that the collectors cost nothing.
-func TestWindowsAreWhereTheCollectorsLook(t *testing.T) {
+// A window during a pause would measure no cost.
+func TestNoWindowsInPauses(t *testing.T) {
 	f := &fake{name: profiling.CollectIO}
 	sessions := []working{{f.name, f}}
 	m := newMeter(func() uint64 { return 0 })
@@ -225,9 +221,9 @@ func TestWindowsAreWhereTheCollectorsLook(t *testing.T) {
 	}
 	m.resume(sessions)
 	if m.stats == nil {
-		t.Error("what was due in the pause did not come after it")
+		t.Error("the window due in the pause did not follow it")
 	}
-	// Too few runs say nothing.
+	// Too few runs are not significant.
 	f.spent = Cost{Runs: 1015, NS: 990000}
 	m.hold(sessions)
 	m.resume(sessions)

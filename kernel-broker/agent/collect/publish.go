@@ -9,11 +9,10 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// liveList is how many entries a list has in a line of figures.
+// liveList limits the entries of a list in a line of figures.
 const liveList = 20
 
-// publish sends a line to whoever listens. Without a listener nothing is read,
-// so that nobody pays for what nobody sees.
+// publish sends a line to the listeners. Without a listener it reads nothing and costs nothing.
 func (r *Run) publish(last bool) {
 	if r.server == nil || !r.server.Listened() {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/patterns"
 )
 
-// said is what the replay reports about itself.
+// said is the replay's report about itself.
 type said struct {
 	OK       bool
 	Patterns map[string]did
@@ -23,8 +23,8 @@ type said struct {
 
 type did struct{ Files, Reads, Writes, Seeks, Bytes uint64 }
 
-// replay runs MITgcm's input and output. The program makes its input files
-// itself, with pwrite and before what it counts; the patterns keep that apart.
+// replay repeats MITgcm's input and output. The program creates its input files itself, with pwrite and before it
+// counts; the patterns keep them apart.
 func replay(t *testing.T) {
 	j := newJob(t, nil, files.Collector{}, syscalls.Collector{})
 	out, err := j.command("mitgcm-io", "--dir", t.TempDir(), "--json").Output()
@@ -43,7 +43,7 @@ func replay(t *testing.T) {
 			t.Logf("    %s: %s", a.What, a.Why)
 		}
 	}
-	j.call(result, "write", float64(program.Total.Writes+1)) // and one for what it says
+	j.call(result, "write", float64(program.Total.Writes+1)) // and one for its report
 	j.call(result, "lseek", float64(program.Total.Seeks))
 	for name, want := range map[string]struct{ behaviour, ending string }{
 		"meta": {patterns.OneSmallWrite, ".meta"},
@@ -63,7 +63,7 @@ func replay(t *testing.T) {
 	}
 }
 
-// found is the pattern of that behaviour whose files end so.
+// found is the pattern of that behaviour whose files have this ending.
 func found(io *profiling.IO, behaviour, ending string) (profiling.Pattern, bool) {
 	for _, p := range io.Patterns {
 		if p.Behaviour == behaviour && len(p.Shape) >= len(ending) && p.Shape[len(p.Shape)-len(ending):] == ending {

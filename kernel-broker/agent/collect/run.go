@@ -19,8 +19,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/patterns"
 )
 
-// How often a run looks after its collectors, whether the job has ended, and
-// how often it writes down what it has in case the agent dies.
+// Intervals between maintenance of the collectors, checks for the job's end, and checkpoints in case the agent dies.
 const (
 	tendEvery  = time.Second
 	lookEvery  = 200 * time.Millisecond
@@ -32,10 +31,10 @@ const (
 	WhyStopped = "stopped before the job ended"
 	WhyDied    = "the agent ended, or the node booted, before the result was whole"
 	WhySpace   = "no space for the whole result: lists were left out"
-	WhyBound   = "the result was larger than it may be: lists were left out"
+	WhyBound   = "the result exceeded its size limit: lists were left out"
 )
 
-// Request is what a run is to look at.
+// Request describes a run.
 type Request struct {
 	Job     uint32
 	Restart uint32
@@ -48,14 +47,12 @@ type Request struct {
 	Linger bool
 	// Folder of the run, for the result and the archives; it is made.
 	Folder string
-	// Overhead is the share of the job's CPU time that the collectors may cost
-	// it. Above it they look away now and then, and the result has estimates. 0
-	// is no bound: all is counted, whatever that costs.
+	// Overhead is the limit of the job's CPU time that the collectors may use. Above it they pause, and the result
+	// contains estimates. 0 means no limit: everything is counted.
 	Overhead float64
 	// MostBytes of the result, 0 for DefaultBytes.
 	MostBytes int
-	// Socket for figures on line; empty for none. Owner may connect, besides
-	// root.
+	// Socket for live figures; empty for none. Owner may connect, besides root.
 	Socket string
 	Owner  int
 }
@@ -88,10 +85,8 @@ type working struct {
 // tender is a Session that has something to do now and then.
 type tender interface{ Tend() error }
 
-// Start checks and starts the collectors. Those that cannot work are in the
-// result as refused; a run without any is a run all the same, so that the
-// reason reaches the user. An error means that there is nothing to run: no
-// folder for results.
+// Start checks and starts the collectors. The result lists those that cannot work as refused; a run without any still
+// takes place, so that the user gets the reason. The only error is a missing folder for results.
 func Start(request Request, collectors []Collector, log *slog.Logger) (*Run, error) {
 	r, err := prepare(request, log)
 	if err != nil {
@@ -102,7 +97,7 @@ func Start(request Request, collectors []Collector, log *slog.Logger) (*Run, err
 	return r, nil
 }
 
-// prepare is a run without collectors that does nothing yet.
+// prepare returns a run without collectors that is not started.
 func prepare(request Request, log *slog.Logger) (*Run, error) {
 	if err := os.MkdirAll(request.Folder, 0o755); err != nil {
 		return nil, fmt.Errorf("profiling run of job %d: %w", request.Job, err)
@@ -196,8 +191,8 @@ func (r *Run) Stop(why string) {
 	r.once.Do(func() { r.stop <- why })
 }
 
-// Result waits for the end. The error says that the result is not, or not
-// whole, in the folder; the result itself is as good as it could be had.
+// Result waits for the end. An error means that the result is missing or incomplete in the folder; the returned one is
+// as complete as possible.
 func (r *Run) Result(ctx context.Context) (profiling.Result, error) {
 	select {
 	case <-r.ended:
@@ -207,8 +202,7 @@ func (r *Run) Result(ctx context.Context) (profiling.Result, error) {
 	}
 }
 
-// work is the run's life: it ends when it is told to, or when the job's last
-// process is gone.
+// work is the run's main loop until it is stopped or the job's last process has ended.
 func (r *Run) work() {
 	defer close(r.ended)
 	look, tend, write := time.NewTicker(lookEvery), time.NewTicker(tendEvery), time.NewTicker(writeEvery)
@@ -233,8 +227,7 @@ func (r *Run) work() {
 			r.wrong(r.pace.ask())
 		case <-look.C:
 			alive := r.look()
-			// A job that is shorter than the time between two looks has left its
-			// CPU time.
+			// A job shorter than the interval between two checks still has its CPU time.
 			lived = lived || alive || r.latest.AllNS > r.began.AllNS
 			if lived && !alive && !r.request.Linger {
 				r.finish("")
@@ -249,7 +242,7 @@ func (r *Run) work() {
 	}
 }
 
-// look reads what the job has used and whether anybody is left in it.
+// look reads the job's CPU time and reports whether processes are left.
 func (r *Run) look() (alive bool) {
 	if r.target.Cgroup == nil {
 		return true
@@ -268,7 +261,7 @@ func (r *Run) look() (alive bool) {
 	return alive
 }
 
-// wrong is what collectors could not do; it is said once.
+// wrong records failures of collectors, each once.
 func (r *Run) wrong(all []profiling.Partial) {
 	for _, p := range all {
 		p.Node = r.request.Node

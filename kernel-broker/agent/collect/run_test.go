@@ -66,8 +66,7 @@ func (f *fake) Read(result *profiling.Result) error {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// begin a run on a cgroup that does not matter: sessions are put in by hand,
-// since a test without rights has no cgroup to open.
+// begin starts a run on an arbitrary cgroup with hand-made sessions: without privileges a test cannot open a cgroup.
 func begin(t *testing.T, change func(*Request), fakes ...*fake) *Run {
 	t.Helper()
 	request := Request{Job: 7, Node: "n1", Folder: filepath.Join(t.TempDir(), "run"), Cgroup: t.TempDir()}
@@ -111,7 +110,7 @@ func inFolder(t *testing.T, r *Run) profiling.Result {
 	return result
 }
 
-func TestRunWritesAndGivesBack(t *testing.T) {
+func TestRunWritesAndReleases(t *testing.T) {
 	f := &fake{name: profiling.CollectIO, files: 3}
 	r := begin(t, nil, f)
 	result := end(t, r, "")
@@ -124,7 +123,7 @@ func TestRunWritesAndGivesBack(t *testing.T) {
 	if node := result.Nodes[0]; node.Name != "n1" || node.End.Before(node.Begin) {
 		t.Errorf("node is %+v", node)
 	}
-	r.Stop("a second time does nothing")
+	r.Stop("a repetition does nothing")
 }
 
 func TestRunStoppedEarlyIsPartial(t *testing.T) {
@@ -136,7 +135,7 @@ func TestRunStoppedEarlyIsPartial(t *testing.T) {
 	}
 }
 
-func TestWhatBreaksIsNamed(t *testing.T) {
+func TestFailuresAreReported(t *testing.T) {
 	f := &fake{name: profiling.CollectIO, read: errors.New("no map"), stop: errors.New("not detached")}
 	other := &fake{name: profiling.CollectNoise}
 	got := end(t, begin(t, nil, f, other), "").Partial
@@ -174,7 +173,7 @@ func TestRefusedCollectorsLeaveTheOthers(t *testing.T) {
 	}
 }
 
-func TestNoCgroupIsSaid(t *testing.T) {
+func TestMissingCgroupIsReported(t *testing.T) {
 	r, err := Start(Request{Job: 7, Node: "n1", Folder: t.TempDir(), Cgroup: t.TempDir()},
 		[]Collector{&fake{name: profiling.CollectIO}}, quiet)
 	if err != nil {
@@ -219,7 +218,7 @@ func TestCheckpointIsPartial(t *testing.T) {
 	}
 }
 
-func TestLinesMeanwhile(t *testing.T) {
+func TestLiveFigures(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	f := &fake{name: profiling.CollectIO, files: 3 * liveList}
 	r := begin(t, func(q *Request) { q.Socket, q.Owner = socket, os.Getuid() }, f)
@@ -245,11 +244,11 @@ func TestLinesMeanwhile(t *testing.T) {
 		}
 	}
 	if f.tended == 0 {
-		t.Error("nobody tended the collector")
+		t.Error("the collector was not tended")
 	}
 }
 
-func TestNoFolderIsAnError(t *testing.T) {
+func TestMissingFolderIsAnError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -259,7 +258,7 @@ func TestNoFolderIsAnError(t *testing.T) {
 	}
 }
 
-func TestResultWaitsNoLongerThanAsked(t *testing.T) {
+func TestResultEndsWithContext(t *testing.T) {
 	r := begin(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -280,7 +279,7 @@ func TestMeterAddsUpWindows(t *testing.T) {
 		job += 1000
 		f.spent = Cost{Runs: f.spent.Runs + 5, NS: f.spent.NS + 20}
 		m.turn(sessions)
-		// Between windows nothing counts.
+		// Nothing counts between windows.
 		job += 5000
 		f.spent.Runs += 100
 	}
@@ -290,7 +289,7 @@ func TestMeterAddsUpWindows(t *testing.T) {
 	}
 }
 
-func TestKernelThatDoesNotTimeIsSaid(t *testing.T) {
+func TestMissingTimingIsReported(t *testing.T) {
 	f := &fake{name: profiling.CollectIO}
 	r, err := prepare(Request{Job: 7, Node: "n1", Folder: t.TempDir()}, quiet)
 	if err != nil {

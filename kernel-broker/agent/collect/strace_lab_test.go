@@ -19,7 +19,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// account of what was done to a file, or to many.
+// account is what was done to one or more files.
 type account struct{ Opens, Reads, ReadBytes, Writes, WriteBytes, Seeks uint64 }
 
 func (a *account) add(b account) {
@@ -31,14 +31,12 @@ func (a *account) add(b account) {
 	a.Seeks += b.Seeks
 }
 
-// stracesTheReplay looks at one run of the replay with io and with Debian's
-// strace: they have to agree on every file, to the last call and byte, and both
-// with what the program says of itself.
+// stracesTheReplay observes one run of the replay with io and with Debian's strace: they agree on every file to the last
+// call and byte, and with the program's own report.
 func stracesTheReplay(t *testing.T) {
 	j := newJob(t, nil, files.Collector{})
 	folder, log := t.TempDir(), filepath.Join(t.TempDir(), "strace.log")
-	// strace itself stays outside of the job, whose files it would add to. What
-	// the shell did before it became the program is before the execve.
+	// strace stays outside of the job, whose files it would add to. The shell's activity is before the execve.
 	cmd := exec.Command("strace", "-y", "-s", "0", "-o", log,
 		"-e", "trace=execve,openat,read,write,pread64,pwrite64,readv,writev,preadv,pwritev,lseek",
 		"sh", "-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, j.step(), "mitgcm-io", "--io-scale", "40", "--dir", folder, "--json")
@@ -51,7 +49,7 @@ func stracesTheReplay(t *testing.T) {
 		t.Fatalf("the replay said %s: %v", out, err)
 	}
 	collected := accounts(j.result().IO)
-	// The write by which the shell came into the job ended inside of it.
+	// The write that moved the shell into the job ended inside of it.
 	delete(collected, "cgroup.procs")
 	traced := readStrace(t, log, "mitgcm-io")
 	for path, want := range traced {
@@ -64,9 +62,8 @@ func stracesTheReplay(t *testing.T) {
 			t.Errorf("%s: io has %+v, strace nothing", path, got)
 		}
 	}
-	// What belongs to a pattern is told by its name here, and by what was done to
-	// it in the report; the input is made with pwrite, which the program leaves
-	// out of its account.
+	// Patterns are identified by name here and by behaviour in the report; the input is created with pwrite, which the
+	// program does not count.
 	for name, ending := range map[string]string{"meta": ".meta", "data": ".data", "log": ".log", "bin": ".bin"} {
 		byCollector, filesSeen := sum(collected, ending)
 		byStrace, _ := sum(traced, ending)
@@ -77,7 +74,7 @@ func stracesTheReplay(t *testing.T) {
 			bytes, writes = byCollector.ReadBytes, 0
 		}
 		if filesSeen != p.Files || byCollector.Reads != p.Reads || writes != p.Writes || byCollector.Seeks != p.Seeks || bytes != p.Bytes {
-			t.Errorf("%s: io has %+v in %d files, the program says %+v", name, byCollector, filesSeen, p)
+			t.Errorf("%s: io has %+v in %d files, the program reports %+v", name, byCollector, filesSeen, p)
 		}
 	}
 }
@@ -92,7 +89,7 @@ func accounts(io *profiling.IO) map[string]account {
 	return all
 }
 
-// sum of the files whose names end so.
+// sum of the files with this ending.
 func sum(all map[string]account, ending string) (whole account, count uint64) {
 	for path, a := range all {
 		if strings.HasSuffix(path, ending) {
@@ -108,7 +105,7 @@ var (
 	opens  = regexp.MustCompile(`^openat\(.* = \d+<(/[^>]*)>$`)
 )
 
-// readStrace adds up what a program did to files, from its execve on.
+// readStrace sums up a program's file activity from its execve on.
 func readStrace(t *testing.T, path, program string) map[string]account {
 	t.Helper()
 	log, err := os.Open(path)
@@ -143,7 +140,7 @@ func readStrace(t *testing.T, path, program string) map[string]account {
 	return all
 }
 
-// done is what one call did.
+// done is the effect of one call.
 func done(t *testing.T, line, call, result string) account {
 	t.Helper()
 	moved, err := strconv.ParseInt(result, 10, 64)

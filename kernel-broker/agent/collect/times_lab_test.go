@@ -15,13 +15,11 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// exact is a machine whose clock counts instructions: a nanosecond is one, and
-// time stands still while the host has no CPU for it. So what the time went to
-// can be checked on a machine that is shared.
+// exact is a machine whose clock counts instructions: one per nanosecond, and time stops while the host has no CPU for
+// it. So attribution of time can be checked on a shared machine.
 func exact(g *vm.Guest) { g.Exact, g.CPUs = true, 1 }
 
-// TestTimesInGuest is what the time went to: each attribution with a program
-// that does this and nothing else, within the tolerance that each check states.
+// TestTimesInGuest checks each attribution of time with a program that does only this, within a stated tolerance.
 func TestTimesInGuest(t *testing.T) {
 	if !guest(t, "stock", exact) {
 		return
@@ -42,16 +40,15 @@ func waitsForPackets(t *testing.T) {
 	said := j.does("known", "packets", "50")
 	result := j.result()
 	received := j.call(result, "recvfrom", said["recvfrom"])
-	// A packet may be there before who waits for it; a machine that is shared
-	// wakes late, which is no waiting for the packet.
+	// A packet may arrive before its receiver waits; a late wake-up on a shared machine is not waiting for the packet.
 	wait := received.Split[profiling.CauseWaitPacket]
 	near(t, "waits for a packet", float64(wait.Count), said["recvfrom"], 0.1)
 	late := received.Split[profiling.CauseReadyJob].NS + received.Split[profiling.CauseReadyOther].NS +
 		received.Split[profiling.CauseReadyIdle].NS
 	near(t, "time in calls", float64(received.NS), said["waited_ns"], 0.1)
 	near(t, "time waited for packets", float64(wait.NS), said["waited_ns"]-float64(late), 0.1)
-	// On loopback the sender's call does the packet's way to its socket, but for
-	// those that the kernel's thread for soft interrupts takes over.
+	// On loopback the sender's call delivers the packet to its socket, except for those that the soft interrupt thread
+	// takes over.
 	sent := j.call(result, "sendto", said["sendto"])
 	near(t, "packets for the job", float64(sent.Split[profiling.CausePacketJob].Count), said["sendto"], 0.1)
 	if other := sent.Split[profiling.CausePacketOther]; other.Count > 2 {
@@ -73,7 +70,7 @@ func waitsForTheJob(t *testing.T) {
 
 func preempted(t *testing.T, inside bool) {
 	j := newJob(t, nil, syscalls.Collector{})
-	// Longer than anybody waits: it is killed.
+	// Longer than needed: it is killed.
 	args := []string{"neighbour", "0", "1", "3600000", "0"}
 	neighbour := exec.Command("known", args...)
 	cause := profiling.CausePreemptedOther
@@ -92,7 +89,7 @@ func preempted(t *testing.T, inside bool) {
 	away := said["wall_ns"] - said["ran_ns"]
 	by := read.Split[profiling.CausePreemptedJob].NS + read.Split[profiling.CausePreemptedOther].NS
 	near(t, "time preempted", float64(by), away, 0.05)
-	// Who takes the CPU has the whole absence, also when a third follows.
+	// The thread that takes the CPU is charged for the whole absence, even if a third one follows.
 	near(t, "of it by "+string(cause), float64(read.Split[cause].NS), float64(by), 0.2)
 }
 
@@ -125,7 +122,7 @@ func findsNoise(t *testing.T) {
 			stolen += s.NS
 		}
 	}
-	// What the scheduler says that the job had is what it wanted and got.
+	// The scheduler's time for the job is what it wanted and got.
 	near(t, "time that the job had", float64(cpu.WantedNS-stolen), float64(result.Nodes[0].JobNS), 0.1)
 	if sum != cpu.LostNS || sum == 0 || sum >= cpu.WantedNS {
 		t.Errorf("sources add up to %d of %d ns lost, wanted were %d", sum, cpu.LostNS, cpu.WantedNS)

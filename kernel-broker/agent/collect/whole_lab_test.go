@@ -15,8 +15,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// TestWholeInGuest is what has to be right to the last call on the
-// distribution's kernel with two CPUs, and what goes wrong; one boot for all.
+// TestWholeInGuest checks exact counts on the distribution's kernel with two CPUs, and failures, in one boot.
 func TestWholeInGuest(t *testing.T) {
 	if !guest(t, "stock", nil) {
 		return
@@ -40,7 +39,7 @@ func TestWholeInGuest(t *testing.T) {
 
 func countsCalls(t *testing.T) {
 	j := newJob(t, nil, syscalls.Collector{})
-	// Somebody else's calls do not count.
+	// Calls of other processes do not count.
 	other := exec.Command("known", "calls", "5000")
 	if err := other.Start(); err != nil {
 		t.Fatal(err)

@@ -23,9 +23,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
-// enrol changes the token into a certificate. The key is on the disk before the
-// broker hears of it: should the answer be lost, the token is good for it, and
-// for no other.
+// enrol exchanges the token for a certificate. The key is written to disk first: if the answer is lost, the token
+// remains valid for this key only.
 func (e *Enroller) enrol(ctx context.Context, token mtls.Token) error {
 	if token.Node != e.options.Node {
 		return fmt.Errorf("token in %q is for node %q, this is %q: %w", e.options.TokenFile, token.Node, e.options.Node, kb.ErrInvalid)
@@ -48,18 +47,16 @@ func (e *Enroller) enrol(ctx context.Context, token mtls.Token) error {
 	if err != nil {
 		return err
 	}
-	// The token goes first: it is used, and with the key still there an
-	// interruption is one more enrolment that is refused, and no harm.
+	// Remove the used token first: if interrupted, the leftover key only causes one more refused enrolment.
 	return errors.Join(os.Remove(e.options.TokenFile), os.Remove(e.nextPath()))
 }
 
-// renew asks with the certificate that still is good, for a new key. That one is on
-// the disk, too: should the answer be lost, the broker gives the certificate
-// once more for it, and none so soon for another.
+// renew uses the valid certificate to get one for a new key. The key is written to disk first: if the answer is lost,
+// the broker returns the same certificate for this key, and refuses another key so soon.
 func (e *Enroller) renew(ctx context.Context, own mtls.Peer) error {
 	key, err := e.nextKey()
 	if err == nil && sameKey(key, own.Certificate) {
-		// It was kept already, and then something came in between.
+		// It was kept already, and an interruption followed.
 		if err = os.Remove(e.nextPath()); err == nil {
 			key, err = e.nextKey()
 		}
@@ -82,8 +79,8 @@ func (e *Enroller) renew(ctx context.Context, own mtls.Peer) error {
 		return err
 	}
 	if _, err := os.Lstat(e.options.TokenFile); err == nil {
-		// The token may have been used for this key, with the answer lost: it is
-		// asked for with it again. The next renewal takes another one.
+		// The token may have been used for this key with the answer lost, so ask with it again. The next renewal takes
+		// another key.
 		return nil
 	}
 	return os.Remove(e.nextPath())
@@ -94,7 +91,7 @@ func sameKey(key crypto.Signer, of *x509.Certificate) bool {
 	return can && public.Equal(of.PublicKey)
 }
 
-// ask has a connection of its own, whose end shows in no stream.
+// ask uses its own connection: closing it affects no stream.
 func (e *Enroller) ask(ctx context.Context, config *tls.Config, call func(context.Context, api.TrustServiceClient) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -107,7 +104,7 @@ func (e *Enroller) ask(ctx context.Context, config *tls.Config, call func(contex
 	return call(ctx, api.NewTrustServiceClient(conn))
 }
 
-// keep takes what the broker gave, if it is for this node and this key.
+// keep stores the broker's certificate if it is for this node and this key.
 func (e *Enroller) keep(key crypto.Signer, c *api.Credentials) error {
 	chain, err := mtls.ParseDER(c.GetChain())
 	if err != nil {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package enrol gets the node its certificate: the first by a token that an
-// administrator put into a file, each later one by the one before it.
+// Package enrol gets the node its certificate: the first by a token that an administrator put into a file, later ones by
+// renewal.
 //
-// The idea is that the key is made on the node and never leaves it, and that a
-// token in the file is a wish: whoever puts one there wants the node to enrol,
-// be it the first time, after a revocation, or because its folder was lost.
-// The file goes when the wish is fulfilled. One that cannot be fulfilled does not
-// keep the node from renewing what it has.
+// The key is created on the node and never leaves it. A token in the file requests enrolment: the first one, or one
+// after a revocation or a lost directory. The file is removed after success. A token that fails does not stop the node
+// from renewing its certificate.
 package enrol
 
 import (
@@ -26,11 +24,11 @@ import (
 )
 
 const (
-	// look is how often the token's file and the certificate are looked at, and
-	// firstLook where the node waits for its first one.
+	// look is the interval between checks of the token file and the certificate, and firstLook that of a node without
+	// certificate.
 	look      = 2 * time.Second
 	firstLook = 200 * time.Millisecond
-	// Pauses after what did not work.
+	// Pauses after failures.
 	minPause = time.Second
 	maxPause = time.Minute
 	// callLimit is for one question to the broker.
@@ -43,8 +41,7 @@ const (
 type Options struct {
 	// Node is this node's name, Broker the address of the broker.
 	Node, Broker string
-	// Paths are where key and certificates are kept, TokenFile is where a token
-	// may appear.
+	// Paths hold key and certificates; TokenFile is where a token may appear.
 	Paths     mtls.Paths
 	TokenFile string
 	// Dial makes connections.
@@ -58,13 +55,12 @@ type Enroller struct {
 	files   *mtls.Files
 	ready   chan struct{}
 
-	// Each has a pause of its own: a token that is refused for ever must not
-	// keep the renewal waiting.
+	// Separate pauses: a token that is always refused must not delay the renewal.
 	enrolment, renewal backoff
 
 	delay   time.Duration // how long after its time this certificate is renewed
 	serial  string
-	waiting bool // said that there is neither certificate nor token
+	waiting bool // logged that there is neither certificate nor token
 }
 
 // New makes an enroller; Run does the work.
@@ -72,13 +68,13 @@ func New(o Options) *Enroller {
 	return &Enroller{options: o, files: mtls.NewFiles(o.Paths), ready: make(chan struct{})}
 }
 
-// Source is what the node shows and trusts.
+// Source is the node's identity and its trust anchors.
 func (e *Enroller) Source() mtls.Source { return e.files }
 
 // Ready is closed when the node has a certificate for the first time.
 func (e *Enroller) Ready() <-chan struct{} { return e.ready }
 
-// Run goes on until the context ends.
+// Run enrols and renews until the context ends.
 func (e *Enroller) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		e.turn(ctx, time.Now())
@@ -93,7 +89,7 @@ func (e *Enroller) Run(ctx context.Context) {
 	}
 }
 
-// turn does what is to be done now, if anything.
+// turn does one step if it is due.
 func (e *Enroller) turn(ctx context.Context, now time.Time) {
 	own, err := e.own(now)
 	if err == nil {
@@ -122,7 +118,7 @@ func (e *Enroller) turn(ctx context.Context, now time.Time) {
 	}
 }
 
-// due says whether it is time to renew a certificate.
+// due reports whether to renew a certificate.
 func (e *Enroller) due(own mtls.Peer, now time.Time) bool {
 	return now.After(mtls.RenewAt(own.Certificate.NotBefore, own.Certificate.NotAfter).Add(e.delay))
 }
@@ -149,7 +145,7 @@ func (e *Enroller) announce(own mtls.Peer) {
 	}
 	e.serial, e.waiting = serial, false
 	// Not all nodes of a cluster at once, which were enrolled at once.
-	e.delay = rand.N(own.Certificate.NotAfter.Sub(own.Certificate.NotBefore)/12 + 1) //nolint:gosec // G404: spreads the nodes over time; nobody gains by guessing it
+	e.delay = rand.N(own.Certificate.NotAfter.Sub(own.Certificate.NotBefore)/12 + 1) //nolint:gosec // G404: spreads the nodes over time; guessing it gains nothing
 	e.options.Log.Info("node has a certificate", "name", own.Name.String(), "serial", serial, "until", own.Certificate.NotAfter)
 	select {
 	case <-e.ready:
@@ -158,7 +154,7 @@ func (e *Enroller) announce(own mtls.Peer) {
 	}
 }
 
-// want says, once, what an administrator has to do.
+// want logs once what an administrator has to do.
 func (e *Enroller) want(err error) {
 	if !e.waiting {
 		e.waiting = true
@@ -167,7 +163,7 @@ func (e *Enroller) want(err error) {
 	}
 }
 
-// backoff is the pause after what did not work, which grows.
+// backoff is the growing pause after failures.
 type backoff struct {
 	pause  time.Duration
 	resume time.Time
@@ -175,7 +171,7 @@ type backoff struct {
 
 func (b *backoff) over(now time.Time) bool { return !now.Before(b.resume) }
 
-// done notes how something went, and when the next try is.
+// done records a result and schedules the next try.
 func (e *Enroller) done(b *backoff, now time.Time, what string, err error, more ...any) {
 	if err == nil {
 		*b = backoff{}
@@ -183,7 +179,7 @@ func (e *Enroller) done(b *backoff, now time.Time, what string, err error, more 
 	}
 	b.pause = min(max(2*b.pause, minPause), maxPause)
 	b.resume = now.Add(b.pause)
-	e.options.Log.Error("certificate not had", append([]any{"action", what, "again_in", b.pause, "error", err}, more...)...)
+	e.options.Log.Error("no certificate", append([]any{"action", what, "again_in", b.pause, "error", err}, more...)...)
 }
 
 func readToken(path string) (mtls.Token, error) {

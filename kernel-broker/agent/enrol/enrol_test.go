@@ -171,7 +171,7 @@ func (n *node) isReady() bool {
 	}
 }
 
-func TestTheWayOfANode(t *testing.T) {
+func TestEnrolmentLifecycle(t *testing.T) {
 	b, dir := newBroker(t, time.Hour), t.TempDir()
 	n := newNode(t, b, dir)
 	now := time.Now()
@@ -201,7 +201,7 @@ func TestTheWayOfANode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.passes(10 * time.Minute) // as much as has to be over of the first one's life
+	b.passes(10 * time.Minute) // the part of the first certificate's life after which it is renewed
 	n.turn(t.Context(), now.Add(46*time.Minute))
 	after, err := n.files.Certificate()
 	if err != nil || n.serialNow() == first || b.as != "n1" {
@@ -216,18 +216,18 @@ func TestTheWayOfANode(t *testing.T) {
 	if !again.isReady() || again.serialNow() != n.serialNow() {
 		t.Error("an agent that starts again has another certificate")
 	}
-	// A token is a wish, also where there is a certificate.
+	// A token requests enrolment even if there is a certificate.
 	again.put(b.token("n1"))
 	again.turn(t.Context(), now)
 	if again.serialNow() == n.serial {
-		t.Error("a new token was not taken")
+		t.Error("a new token was not used")
 	}
 	if strings.Contains(n.logs.String()+again.logs.String(), token.Secret) {
 		t.Error("the secret is in the log")
 	}
 }
 
-func TestALostAnswer(t *testing.T) {
+func TestLostEnrolmentAnswer(t *testing.T) {
 	b := newBroker(t, time.Hour)
 	n := newNode(t, b, t.TempDir())
 	n.put(b.token("n1"))
@@ -249,12 +249,12 @@ func TestALostAnswer(t *testing.T) {
 	}
 }
 
-// passes has time pass for the broker, of which TLS knows nothing.
+// passes advances the broker's clock, which TLS does not use.
 func (b *broker) passes(d time.Duration) { b.ahead.Add(int64(d)) }
 
-// A renewal whose answer is lost is asked for again with the same key, also by
-// an agent that starts anew: the broker gives no other certificate so soon.
-func TestALostRenewal(t *testing.T) {
+// A renewal whose answer is lost is repeated with the same key, even by a restarted agent: the broker issues no other
+// certificate so soon.
+func TestLostRenewalAnswer(t *testing.T) {
 	b, dir := newBroker(t, time.Hour), t.TempDir()
 	n := newNode(t, b, dir)
 	n.put(b.token("n1"))
@@ -282,8 +282,8 @@ func TestALostRenewal(t *testing.T) {
 	}
 }
 
-// A key that was kept, and not removed, is not taken for the next renewal.
-func TestAKeyThatIsInUse(t *testing.T) {
+// A leftover key file is not used for the next renewal.
+func TestKeyInUseIsNotReused(t *testing.T) {
 	b := newBroker(t, time.Hour)
 	n := newNode(t, b, t.TempDir())
 	n.put(b.token("n1"))
@@ -342,8 +342,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Somebody else's certificate on the disk, as from a copied image, is none.
-func TestAnotherNodesCertificate(t *testing.T) {
+// Another node's certificate on the disk, as from a copied image, is ignored.
+func TestOtherNodesCertificate(t *testing.T) {
 	b, dir := newBroker(t, time.Hour), t.TempDir()
 	n := newNode(t, b, dir)
 	n.put(b.token("n1"))

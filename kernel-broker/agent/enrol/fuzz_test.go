@@ -12,8 +12,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 )
 
-// The key of an enrolment that was begun lies in a file meanwhile. What is taken
-// for one can sign.
+// The key of an unfinished enrolment is in a file. An accepted key can sign.
 func FuzzParseKey(f *testing.F) {
 	key, err := mtls.NewKey()
 	if err != nil {
@@ -31,13 +30,12 @@ func FuzzParseKey(f *testing.F) {
 			return
 		}
 		if key == nil || key.Public() == nil {
-			t.Errorf("%q is taken for a key", text)
+			t.Errorf("%q parses as a key", text)
 		}
 	})
 }
 
-// FuzzKeep answers an enrolment with anything. Nothing is kept that is not this
-// node's.
+// FuzzKeep answers an enrolment with arbitrary data. Only this node's certificate is kept.
 func FuzzKeep(f *testing.F) {
 	key, err := mtls.NewKey()
 	if err != nil {

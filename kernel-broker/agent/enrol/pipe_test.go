@@ -14,7 +14,7 @@ import (
 )
 
 // A token's file that is a pipe does not keep the agent from renewing.
-func TestATokenThatIsNoFile(t *testing.T) {
+func TestTokenIsNoRegularFile(t *testing.T) {
 	dir := t.TempDir()
 	pipe, large := filepath.Join(dir, "pipe"), filepath.Join(dir, "large")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

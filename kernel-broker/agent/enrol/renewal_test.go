@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// A file that is no good token, and stays, does not keep a node from renewing
-// its certificate, and the log says what to do about the file.
-func TestABadTokenDoesNotKeepFromRenewing(t *testing.T) {
+// A bad token file does not stop renewals, and the log says how to fix it.
+func TestBadTokenDoesNotBlockRenewal(t *testing.T) {
 	b, other := newBroker(t, time.Hour), newBroker(t, time.Hour)
 	for name, c := range map[string]struct{ text, words string }{
 		"put there again":   {"", "was used for another key"},
@@ -56,7 +55,7 @@ func TestABadTokenDoesNotKeepFromRenewing(t *testing.T) {
 
 // Each has its own pause: a renewal that fails is tried again when it is time,
 // and so is the token.
-func TestPausesOfTheirOwn(t *testing.T) {
+func TestSeparateBackoffs(t *testing.T) {
 	b := newBroker(t, time.Hour)
 	n := newNode(t, b, t.TempDir())
 	token := b.token("n1")
@@ -89,9 +88,8 @@ func TestPausesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// A token whose answer was lost is good for its key still, also where the node
-// renewed in between.
-func TestALostAnswerAndARenewal(t *testing.T) {
+// A token whose answer was lost is still valid for its key after a renewal.
+func TestLostEnrolmentAnswerAndRenewal(t *testing.T) {
 	b := newBroker(t, time.Hour)
 	n := newNode(t, b, t.TempDir())
 	n.put(b.token("n1"))

@@ -13,9 +13,8 @@ import (
 	"testing"
 )
 
-// FuzzRead gives the report a /proc and a /sys in which firmware and drivers
-// wrote what they liked. The factory reads the report on another machine: it is
-// one line, and no name in it holds a blank.
+// FuzzRead fills /proc and /sys with arbitrary text, as firmware and drivers may. The report for the factory is one
+// line, and no name in it contains a blank.
 func FuzzRead(f *testing.F) {
 	f.Add("virtio_net 65536 0 - Live 0x0\n", "virtio:d00000002v00001AF4\n", "0x8086\n", "0x29c0\n", "22 1 254:0 / / rw - ext4 /dev/vda rw\n", "MemTotal: 495616 kB\n", "0-3,8\n")
 	f.Add("", "", "", "", "22 1 254:0 / / rw - ext4 /dev/vda rw\n", "MemTotal: 1 kB\n", "0\n")

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hardware reports what a node is made of, for whoever makes kernels
-// for it. A kernel is slimmed by what ran on an emulated machine, which has none
-// of the node's devices; the report says which drivers must stay all the same.
+// Package hardware reports a node's devices and drivers for kernel builds. A kernel is slimmed by what ran on an
+// emulated machine, which lacks the node's devices; the report names the drivers that must stay.
 //
-// The report is what the kernel that runs on the node shows of it: so it is
-// taken on the distribution's own kernel, which has a driver for everything.
+// It describes what the running kernel shows, so it is taken on the distribution's kernel, which has all drivers.
 package hardware
 
 import (
@@ -27,8 +25,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/inventory"
 )
 
-// Node is the report. Every list is sorted and has each thing once, so that
-// nodes of one kind differ in the name alone.
+// Node is the report. Lists are sorted and free of duplicates, so that equal nodes differ only in their names.
 type Node struct {
 	Name string `json:"node"`
 	// PCI devices as vendor:device in hex.
@@ -43,7 +40,7 @@ type Node struct {
 	Filesystems []string `json:"filesystems"`
 }
 
-// Read looks at the node through the proc and sys file systems mounted there.
+// Read examines the node through its mounted proc and sys file systems.
 func Read(proc, sys, name string) (Node, error) {
 	needs, err := inventory.Read(proc, sys, nil)
 	if err != nil {
@@ -61,8 +58,8 @@ func Read(proc, sys, name string) (Node, error) {
 	if err := found.read(filepath.Join(sys, "bus")); err != nil {
 		return Node{}, fmt.Errorf("node %q: %w", name, err)
 	}
-	// What the agent refuses a kernel for is at work in any case: volumes over
-	// several disks have no device on any bus.
+	// Drivers that the agent requires of a kernel are always included: volumes over several disks have no device on a
+	// bus.
 	for _, driver := range needs.Drivers {
 		if !filesystems[driver] {
 			found.drivers.add(driver)
@@ -72,8 +69,7 @@ func Read(proc, sys, name string) (Node, error) {
 		Drivers: found.drivers.sorted(), Filesystems: filesystems.sorted()}, nil
 }
 
-// Write writes a list with the one node on one line: what many nodes say, one
-// after the other, is a file of nodes too.
+// Write writes a list with this node on one line; lists of many nodes can be concatenated.
 func (n Node) Write(to io.Writer) error {
 	if err := json.NewEncoder(to).Encode([]Node{n}); err != nil {
 		return fmt.Errorf("node %q: %w", n.Name, err)
@@ -85,10 +81,10 @@ type set map[string]bool
 
 func (s set) add(value string) { s[value] = true }
 
-// sorted is never nil: an empty list is one that was looked for.
+// sorted is never nil, so that an empty list is not mistaken for a missing one.
 func (s set) sorted() []string { return append([]string{}, slices.Sorted(maps.Keys(s))...) }
 
-// modules that are loaded; a kernel may be built without any.
+// modules lists loaded modules; a kernel may have no module support.
 func modules(path string) (set, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -124,7 +120,7 @@ func filesystems(path string) (set, error) {
 	return mounted, nil
 }
 
-// devices are what hangs on the buses.
+// devices are the devices on the buses.
 type devices struct{ pci, modaliases, drivers set }
 
 func (d devices) read(buses string) error {
@@ -186,8 +182,7 @@ func (d devices) addPCI(dir string) error {
 	return nil
 }
 
-// attribute of a device; empty when it has none, or when it was pulled out
-// while we looked.
+// attribute of a device; empty if it has none or was just removed.
 func attribute(dir, name string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {

@@ -18,8 +18,7 @@ type machine struct {
 	proc, sys string
 }
 
-// newMachine has two PCI devices, one of them with a disk behind it, and a
-// serial port that ACPI knows of.
+// newMachine has two PCI devices, one of them with a disk, and a serial port known to ACPI.
 func newMachine(t *testing.T) *machine {
 	m := &machine{t: t, proc: t.TempDir(), sys: t.TempDir()}
 	m.file(m.proc, "meminfo", "MemTotal: 495616 kB\n")
@@ -107,7 +106,7 @@ func TestWithoutModulesOnAVolume(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyMayBelieve(t *testing.T) {
+func TestImplausibleHardware(t *testing.T) {
 	m := newMachine(t)
 	m.file(m.sys, "bus/acpi/devices/ODD:00/modalias", "acpi:A\nCONFIG_B=y\n")
 	if n := m.read(); len(n.Modaliases) != 4 {

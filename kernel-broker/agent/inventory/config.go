@@ -12,12 +12,11 @@ import (
 	"strings"
 )
 
-// maxConfig is far above what a distribution's configuration takes.
+// maxConfig is far above the size of a distribution's configuration.
 const maxConfig = 4 << 20
 
-// Symbols returns the symbols that the running kernel was built with, without
-// CONFIG_, as it says itself or as its distribution left it in /boot; nil where
-// neither does. root stands before the paths, for tests.
+// Symbols returns the running kernel's configuration symbols, without CONFIG_, from /proc/config.gz or the
+// distribution's file in /boot; nil if neither exists. root is a path prefix for tests.
 func Symbols(root, release string) map[string]bool {
 	for _, source := range []struct {
 		path   string

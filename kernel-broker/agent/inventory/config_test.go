@@ -23,7 +23,7 @@ func TestSymbols(t *testing.T) {
 		}
 	}
 	if got := Symbols(root, "6.1.0"); got != nil {
-		t.Errorf("of nothing: %v", got)
+		t.Errorf("without a configuration: %v", got)
 	}
 	put("boot/config-6.1.0", []byte("CONFIG_SMP=y\nCONFIG_EXT4_FS=m\n# CONFIG_NO_HZ_FULL is not set\nCONFIG_HZ=250\n"))
 	if got := Symbols(root, "6.1.0"); len(got) != 2 || !got["SMP"] || !got["EXT4_FS"] {

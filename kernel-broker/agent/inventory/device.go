@@ -14,8 +14,7 @@ import (
 // modules of their own.
 var everywhere = map[string]bool{"pcieport": true, "pcieportdrv": true}
 
-// moduleOf maps drivers to the module that holds them, where the kernel does
-// not tell.
+// moduleOf maps drivers to their modules where the kernel does not show it.
 var moduleOf = map[string]string{"sd": "sd_mod", "sr": "sr_mod"}
 
 // normalise writes a driver's name as a module's.
@@ -27,8 +26,7 @@ func normalise(driver string) string {
 	return name
 }
 
-// chain collects the drivers of a device and of everything it hangs on, up to
-// the root of the device tree: a disk is lost without its controller.
+// chain collects the drivers of a device and of all its parents in the device tree: a disk needs its controller.
 func chain(sys, device string) ([]string, error) {
 	real, err := filepath.EvalSymlinks(device)
 	if err != nil {
@@ -51,8 +49,8 @@ func chain(sys, device string) ([]string, error) {
 	return drivers, nil
 }
 
-// Driver of the device with this folder in sysfs, by the name of its module;
-// empty when there is none, or only one that no kernel lacks.
+// Driver returns the module of the driver of the device in this sysfs directory; empty if there is none or every kernel
+// has it.
 func Driver(dir string) (string, error) {
 	name, err := driver(dir)
 	if everywhere[name] {

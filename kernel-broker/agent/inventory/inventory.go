@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory finds out what a kernel must be able to drive so that this
-// node comes back: its architecture and memory, the root file system and the
-// disk it is on, and the network it talks through. A kernel that lacks one of
-// these is refused before it is loaded, not found out by a node that hangs.
+// Package inventory determines what a kernel must support for this node: its architecture and memory, the root file
+// system with its disk, and its network. A kernel that lacks one of these is refused before it is loaded, so that no
+// node hangs.
 package inventory
 
 import (
@@ -24,8 +23,7 @@ import (
 // memoryFilesystems need no device, and every kernel has them.
 var memoryFilesystems = map[string]bool{"rootfs": true, "ramfs": true, "tmpfs": true}
 
-// Read looks at the node through the proc and sys file systems mounted there.
-// The extra drivers are ones that the site knows to be needed.
+// Read examines the node through its mounted proc and sys file systems. extra lists drivers that the site requires.
 func Read(proc, sys string, extra []string) (kb.Inventory, error) {
 	var found kb.Inventory
 	var err error
@@ -103,8 +101,7 @@ func cpus(path string) (uint32, error) {
 	return uint32(min(count, 1<<20)), nil
 }
 
-// root fills in the root device and file system and returns the drivers that
-// both need. The root of a node that boots from memory needs none.
+// root fills in the root device and file system and returns the drivers that both need; none for a root in memory.
 func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 	mountinfo, err := os.ReadFile(filepath.Join(proc, "self/mountinfo"))
 	if err != nil {
@@ -121,7 +118,7 @@ func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 	arguments := cmdline.Split(string(line))
 	top, ok := at(mounts, "/")
 	if !ok {
-		return nil, fmt.Errorf("nothing is mounted on /: %w", kb.ErrNotFound)
+		return nil, fmt.Errorf("no mount on /: %w", kb.ErrNotFound)
 	}
 	var drivers []string
 	if top.Filesystem == "overlay" {
@@ -145,9 +142,8 @@ func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 	return append(drivers, more...), err
 }
 
-// blockName finds the kernel's name of the device that a mount is on; empty
-// when there is none. The device number tells it for sure; file systems over
-// several devices have a made-up one, and then the names do.
+// blockName finds the kernel's name of a mount's device; empty if there is none. The device number identifies it; file
+// systems over several devices have an artificial number, so their names are used.
 func blockName(sys string, mount Mount, argument string) string {
 	if target, err := os.Readlink(filepath.Join(sys, "dev/block", mount.Device)); err == nil && mount.Device != "" {
 		return filepath.Base(target)

@@ -89,7 +89,7 @@ func TestDiskAndNetwork(t *testing.T) {
 	}
 }
 
-func TestInterfaceOutOfUseIsNotNeeded(t *testing.T) {
+func TestUnusedInterfaceIsNotNeeded(t *testing.T) {
 	m := newMachine(t)
 	m.virtio()
 	m.mounts(disk1)
@@ -134,7 +134,7 @@ func TestVolumeOverTwoScsiDisks(t *testing.T) {
 	m.want(m.read(), "/dev/dm-0", "xfs", "ahci", "dm_mod", "sd_mod", "xfs")
 }
 
-func TestTheModuleLinkNamesTheDriverBetter(t *testing.T) {
+func TestModuleLinkNamesDriver(t *testing.T) {
 	m := newMachine(t)
 	m.link("devices/pci0/net0/driver", "bus/pci/drivers/mlx5-thing")
 	m.link("bus/pci/drivers/mlx5-thing/module", "module/mlx5_core")
@@ -149,7 +149,7 @@ func TestTheModuleLinkNamesTheDriverBetter(t *testing.T) {
 	m.want(got, "", "tmpfs", "mlx5_core", "nfs_v4")
 }
 
-func TestBadFiles(t *testing.T) {
+func TestMalformedFiles(t *testing.T) {
 	for name, spoil := range map[string]func(*machine){
 		"no mounts":   func(m *machine) { m.mounts("") },
 		"odd mount":   func(m *machine) { m.mounts("22 1 254:1 / / ro\n") },

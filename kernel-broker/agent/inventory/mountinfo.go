@@ -54,8 +54,7 @@ func unescape(text string) string {
 	return out.String()
 }
 
-// at returns the mount that the path is on. Of mounts one over the other the
-// last is what shows.
+// at returns the mount of a path. Of stacked mounts the last one is visible.
 func at(mounts []Mount, where string) (Mount, bool) {
 	where = path.Clean(where)
 	best, found := Mount{}, false
@@ -68,8 +67,8 @@ func at(mounts []Mount, where string) (Mount, bool) {
 	return best, found
 }
 
-// lower returns the mount below an overlay: the one its lowest layer is on. The
-// layer may be out of sight, mounted before the overlay became the root.
+// lower returns the mount of an overlay's lowest layer. The layer may be hidden: mounted before the overlay became the
+// root.
 func lower(mounts []Mount, overlay Mount) (Mount, bool) {
 	for option := range strings.SplitSeq(overlay.Options, ",") {
 		if layers, ok := strings.CutPrefix(option, "lowerdir="); ok {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A kernel is taken for open only if it says so.
+// Only an explicit "none" counts as unlocked.
 func FuzzLocked(f *testing.F) {
 	for _, seed := range []string{"[none] integrity confidentiality\n", "none [integrity] confidentiality\n", "", "[]", "none", "][none]"} {
 		f.Add(seed)

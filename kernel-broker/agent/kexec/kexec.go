@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kexec loads and boots kernels by means of kexec-tools. The tools'
-// exit status is not proof enough: what counts as loaded is what the running
-// kernel says it holds.
+// Package kexec loads and boots kernels with kexec-tools. It does not rely on the tools' exit status: a kernel counts as
+// loaded only if the running kernel reports it.
 package kexec
 
 import (
@@ -30,9 +29,9 @@ const (
 
 // Errors of this package.
 var (
-	// ErrImage: the tools do not know the file for a kernel.
+	// ErrImage: the tools do not recognise the file as a kernel.
 	ErrImage = errors.New("not a bootable image")
-	// ErrReturned: the machine still runs after it was told to boot.
+	// ErrReturned: the machine still runs after the boot command.
 	ErrReturned = errors.New("the machine did not boot the loaded kernel")
 	// ErrKernelSignature: the running kernel refused the image. It is an
 	// ErrImage, too.
@@ -48,7 +47,7 @@ type Kexec struct {
 	Sys string
 }
 
-// Loaded asks the kernel whether an image is loaded.
+// Loaded reports whether the kernel holds a loaded image.
 func (k Kexec) Loaded() (bool, error) {
 	raw, err := os.ReadFile(filepath.Join(k.Sys, "kernel/kexec_loaded"))
 	if err != nil {
@@ -57,10 +56,9 @@ func (k Kexec) Loaded() (bool, error) {
 	return strings.TrimSpace(string(raw)) == "1", nil
 }
 
-// Load loads an image, with an initrd unless that is nil. An image loaded
-// before is replaced. The program gets the open files and no names, so that what
-// the caller has checked is what it reads. Where the running kernel is locked
-// down it is asked to check the image's own signature.
+// Load loads an image and, unless nil, an initrd, replacing a loaded image. The program gets open files instead of
+// names, so it reads exactly what the caller has checked. A locked-down kernel is asked to verify the image's own
+// signature.
 func (k Kexec) Load(ctx context.Context, image, initrd *os.File, commandLine string) error {
 	files := []*os.File{image}
 	args := []string{"-l", inherited(0), "--command-line=" + commandLine}
@@ -80,19 +78,19 @@ func (k Kexec) Load(ctx context.Context, image, initrd *os.File, commandLine str
 		return err
 	}
 	if !loaded {
-		return fmt.Errorf("program %q said that it loaded %q, the kernel holds nothing: %w",
+		return fmt.Errorf("program %q loaded %q without error, but the kernel holds no image: %w",
 			k.Program, image.Name(), kb.ErrFailedPrecondition)
 	}
 	return nil
 }
 
-// inherited is the path under which the program finds a file that it was given.
+// inherited is the path by which the program finds an inherited file.
 func inherited(n int) string {
 	const first = 3 // behind the standard ones
 	return fmt.Sprintf("/proc/self/fd/%d", first+n)
 }
 
-// Unload takes the loaded image out.
+// Unload removes the loaded image.
 func (k Kexec) Unload(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, unloadTimeout)
 	defer cancel()
@@ -106,14 +104,13 @@ func (k Kexec) Unload(ctx context.Context) error {
 	}
 	loaded, err := k.Loaded()
 	if err == nil && loaded {
-		err = fmt.Errorf("program %q said that it unloaded, the kernel still holds an image: %w",
+		err = fmt.Errorf("program %q unloaded without error, but the kernel still holds an image: %w",
 			k.Program, kb.ErrFailedPrecondition)
 	}
 	return err
 }
 
-// Execute boots the loaded image: it returns only when that did not work.
-// It has no bound of its own, since nothing can call the boot back.
+// Execute boots the loaded image and returns only on failure. It has no time limit, since a boot cannot be cancelled.
 func (k Kexec) Execute(ctx context.Context) error {
 	args := append([]string{}, k.ExecuteArgs...)
 	if err := k.run(ctx, append(args, "-e")); err != nil {
@@ -122,8 +119,7 @@ func (k Kexec) Execute(ctx context.Context) error {
 	return ErrReturned
 }
 
-// run gives the program a session of its own, so that a signal to the agent's
-// group does not end it half way.
+// run gives the program its own session, so that a signal to the agent's group does not interrupt it.
 func (k Kexec) run(ctx context.Context, args []string, files ...*os.File) error {
 	cmd := exec.CommandContext(ctx, k.Program, args...) //nolint:gosec // G204: the configured program, no shell; arguments are checked by the domain
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
@@ -151,8 +147,7 @@ func (k Kexec) run(ctx context.Context, args []string, files ...*os.File) error 
 	case refusedBySignature(text):
 		err = fmt.Errorf("%w: %w", ErrKernelSignature, err)
 	case strings.Contains(text, "Device or resource busy"):
-		// Another load is under way: one that an agent before this had
-		// begun when it was killed.
+		// Another load is in progress: a killed agent had started it.
 		err = fmt.Errorf("%w: %w", kb.ErrUnavailable, err)
 	}
 	if text == "" {

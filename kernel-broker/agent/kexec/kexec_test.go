@@ -80,7 +80,7 @@ func TestLoadReadsTheOpenFiles(t *testing.T) {
 	}
 }
 
-// Where the running kernel is locked down, it is asked to check the signature.
+// A locked-down kernel is asked to verify the signature.
 func TestLockdown(t *testing.T) {
 	for content, want := range map[string]string{
 		"":                                   "-c|-i|-l",
@@ -113,8 +113,8 @@ func TestLockdown(t *testing.T) {
 	}
 }
 
-// Nobody has mounted securityfs: that the kernel is locked down is found out.
-func TestLockdownThatCannotBeSeen(t *testing.T) {
+// Without securityfs, lockdown is detected by trying.
+func TestLockdownWithoutSecurityfs(t *testing.T) {
 	k, said := fake(t, `case "$*" in
 *-s*-u*) echo 0 >"$loaded" ;;
 *-u*) echo "kexec unload failed: Operation not permitted" >&2; exit 255 ;;
@@ -136,17 +136,17 @@ esac`)
 	}
 }
 
-func TestLoadThatDidNot(t *testing.T) {
+func TestLoadWithoutEffect(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string
 		want string
 		bad  bool
 	}{
-		"exit 0 and nothing held": {`echo 0 >"$loaded"`, "holds nothing", false},
-		"junk":                    {`echo "Cannot determine the file type of x" >&2; exit 255`, "exit status 255", true},
-		"refused":                 {`echo "kexec_load failed: Operation not permitted"; exit 255`, "not permitted", false},
-		"unsigned":                {`echo "kexec_file_load failed: Required key not available"; exit 255`, "PE signature", true},
-		"no sysfs":                {`rm -rf "${loaded%/*}"`, "not available", false},
+		"exit 0 without a loaded image": {`echo 0 >"$loaded"`, "holds nothing", false},
+		"junk":                          {`echo "Cannot determine the file type of x" >&2; exit 255`, "exit status 255", true},
+		"refused":                       {`echo "kexec_load failed: Operation not permitted"; exit 255`, "not permitted", false},
+		"unsigned":                      {`echo "kexec_file_load failed: Required key not available"; exit 255`, "PE signature", true},
+		"no sysfs":                      {`rm -rf "${loaded%/*}"`, "not available", false},
 	} {
 		k, _ := fake(t, c.body)
 		err := k.Load(t.Context(), file(t, "the image"), nil, "ro")
@@ -156,7 +156,7 @@ func TestLoadThatDidNot(t *testing.T) {
 	}
 }
 
-func TestLoadBesideAnother(t *testing.T) {
+func TestConcurrentLoad(t *testing.T) {
 	k, _ := fake(t, `echo "kexec_load failed: Device or resource busy" >&2; exit 255`)
 	if err := k.Load(t.Context(), file(t, "the image"), nil, "ro"); !errors.Is(err, kb.ErrUnavailable) {
 		t.Errorf("no reason to try again: %v", err)
@@ -183,7 +183,7 @@ func TestExecuteNeverSucceeds(t *testing.T) {
 	}
 }
 
-func TestEndsWithItsContext(t *testing.T) {
+func TestKexecEndsWithContext(t *testing.T) {
 	k, _ := fake(t, "exec sleep 1000")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

@@ -12,11 +12,9 @@ import (
 	"strings"
 )
 
-// Locked reports whether the running kernel is locked down, as under Secure
-// Boot: then kexec_load is refused, and kexec_file_load takes only images with
-// a PE signature by a key that the kernel or the firmware knows. A kernel
-// without the file knows no lockdown, or nobody has mounted securityfs; then
-// the load itself shows what is allowed.
+// Locked reports whether the running kernel is locked down, as under Secure Boot: kexec_load is then refused, and
+// kexec_file_load accepts only images with a PE signature by a key of the kernel or the firmware. Without the file, the
+// kernel has no lockdown or securityfs is not mounted; then only the load itself shows what is allowed.
 func (k Kexec) Locked() (bool, error) {
 	raw, err := os.ReadFile(filepath.Join(k.Sys, "kernel/security/lockdown"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -34,11 +32,11 @@ func (k Kexec) Locked() (bool, error) {
 	return level != "none", nil
 }
 
-// signatureError is what ErrKernelSignature is.
+// signatureError is the type of ErrKernelSignature.
 type signatureError struct{}
 
 func (signatureError) Error() string {
-	return "the running kernel is locked down and knows no key that signed the image (PE signature)"
+	return "the running kernel is locked down and trusts no key that signed the image (PE signature)"
 }
 
 // Is makes errors.Is(err, ErrImage) hold.
@@ -47,7 +45,7 @@ func (signatureError) Is(target error) bool { return target == ErrImage }
 // errForbidden: the running kernel refuses kexec_load.
 var errForbidden = errors.New("kexec_load is forbidden")
 
-// forbidden knows the words for that: of lockdown, and of IMA under Secure Boot.
+// forbidden recognises the messages of lockdown, and of IMA under Secure Boot.
 func forbidden(text string) bool {
 	for _, what := range []string{"kexec_load failed: ", "kexec unload failed: "} {
 		if strings.Contains(text, what+"Operation not permitted") || strings.Contains(text, what+"Permission denied") {
@@ -57,8 +55,7 @@ func forbidden(text string) bool {
 	return false
 }
 
-// asLocked does something the way that the running kernel allows. Where nobody
-// has mounted securityfs the way is found out by trying.
+// asLocked calls do in the way that the running kernel allows. Without securityfs it tries both.
 func (k Kexec) asLocked(do func(locked bool) error) error {
 	locked, err := k.Locked()
 	if err != nil {
@@ -86,8 +83,7 @@ func (k Kexec) loadArgs(locked bool) []string {
 	return append(args, "-s")
 }
 
-// refusedBySignature knows the words for the errors with which kexec_file_load
-// answers to an image that is not signed, or by a key that is not known.
+// refusedBySignature recognises the errors of kexec_file_load for an unsigned image or an unknown key.
 func refusedBySignature(text string) bool {
 	if !strings.Contains(text, "kexec_file_load failed") {
 		return false

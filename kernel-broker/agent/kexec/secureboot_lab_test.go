@@ -20,8 +20,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 )
 
-// Debian's ovmf brings a variable store whose one key is for tests, with its
-// private half.
+// Debian's ovmf ships a variable store with a single test key and its private half.
 const (
 	firmware  = "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd"
 	variables = "/usr/share/OVMF/OVMF_VARS_4M.snakeoil.fd"
@@ -29,11 +28,9 @@ const (
 	kernels   = "../../../build/kernels/"
 )
 
-// A machine with Secure Boot, a kernel signed with the firmware's key, and in it
-// the agent's own code: that loads another kernel only when the same key has
-// signed it, and then the machine runs it. Both are Debian's without Debian's
-// signature; ours are too slim for one, which needs the PE header of
-// CONFIG_EFI_STUB.
+// On a machine with Secure Boot and a kernel signed with the firmware's key, the agent's own code loads another kernel
+// only if the same key signed it, and that kernel then runs. Both are Debian's kernel without Debian's signature; ours
+// lack the PE header of CONFIG_EFI_STUB.
 func TestSecureBoot(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -97,7 +94,7 @@ func run(t *testing.T, name string, args ...string) {
 	}
 }
 
-// TestInTheGuest is what runs inside the machine of TestSecureBoot.
+// TestInTheGuest runs inside the machine of TestSecureBoot.
 func TestInTheGuest(t *testing.T) {
 	if os.Getenv("GUEST") == "" {
 		t.Skip("runs in the machine of TestSecureBoot only")
@@ -125,7 +122,7 @@ func TestInTheGuest(t *testing.T) {
 		t.Fatalf("guest: unsigned: %v", err)
 	}
 	fmt.Printf("guest: unsigned refused: %v\n", err)
-	// Without the switch to the other system call nothing can be loaded at all.
+	// Without the switch to the other system call nothing can be loaded.
 	out, err := exec.CommandContext(t.Context(), "/usr/sbin/kexec", "-c", "-l", "/signed").CombinedOutput()
 	fmt.Printf("guest: kexec -c: %v %s\n", err, out)
 	if err == nil {

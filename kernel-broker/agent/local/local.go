@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package local is the agent's socket for programs on the same node: one JSON
-// line asks, one JSON line answers, then the connection ends. It keeps clear of
-// the gRPC library so that a hook which uses it starts in milliseconds.
+// Package local is the agent's socket for programs on the same node: one JSON line asks, one JSON line answers, then the
+// connection ends. It does not import gRPC, so that a hook that uses it starts in milliseconds.
 package local
 
 import (
@@ -21,7 +20,7 @@ import (
 const (
 	// JobEnding asks the broker whether the node is kept for another job.
 	JobEnding = "job_ending"
-	// Status tells how the agent sees the node.
+	// Status returns the agent's view of the node.
 	Status = "status"
 	// WaitReady answers when slurmd may be started.
 	WaitReady = "wait_ready"
@@ -30,8 +29,8 @@ const (
 // Bounds of one exchange.
 const (
 	maxLine = 64 << 10
-	// JobEndingTimeout is how long the broker has for its word: a little less
-	// than the 3 s that the epilog waits, so that the epilog learns why.
+	// JobEndingTimeout limits the wait for the broker: a little less than the epilog's 3 s, so that the epilog gets the
+	// reason.
 	JobEndingTimeout = 2800 * time.Millisecond
 )
 
@@ -42,12 +41,12 @@ type Request struct {
 	TimeoutMS int64  `json:"timeout_ms,omitempty"`
 }
 
-// Answer to a request. Error is empty when all went well.
+// Answer to a request. Error is empty on success.
 type Answer struct {
 	Kept  bool   `json:"kept"`
 	Ready bool   `json:"ready,omitempty"`
 	Error string `json:"error"`
-	// Status is what the operation of that name answers.
+	// Status is the answer to the Status operation.
 	Status *NodeStatus `json:"status,omitempty"`
 }
 
@@ -97,8 +96,7 @@ func ParseRequest(line []byte) (Request, error) {
 	return r, nil
 }
 
-// Ask sends one request to the socket and waits for the answer until the
-// context ends.
+// Ask sends one request to the socket and waits for the answer until the context ends.
 func Ask(ctx context.Context, socket string, r Request) (Answer, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", socket)
@@ -112,7 +110,7 @@ func Ask(ctx context.Context, socket string, r Request) (Answer, error) {
 	if err != nil {
 		return Answer{}, fmt.Errorf("agent: %w", err)
 	}
-	// Who is refused at once gets an answer, and may be too late to ask.
+	// A refused client gets an answer at once, possibly before it asks.
 	_, unasked := conn.Write(append(line, '\n'))
 	var a Answer
 	raw, err := readLine(conn)

@@ -24,8 +24,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// askAs makes the test program ask a socket for the end of a job, as whatever
-// user runs it.
+// askAs makes the test program report the end of a job under its own uid.
 const askAs = "KERNEL_BROKER_TEST_ASK"
 
 func TestMain(m *testing.M) {
@@ -41,7 +40,7 @@ func TestMain(m *testing.M) {
 type fakeAgent struct {
 	mu    sync.Mutex
 	asked []uint32
-	left  time.Duration // that the last question had for its answer
+	left  time.Duration // time left for the last request
 	ready chan struct{}
 	waits chan struct{}
 	gone  chan struct{}
@@ -127,7 +126,7 @@ func TestWaitReady(t *testing.T) {
 	}
 	<-f.waits
 	<-f.gone
-	// A client that goes away while the agent waits is not waited for.
+	// The agent stops waiting when a client disconnects.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	gaveUp := make(chan error, 1)
@@ -143,7 +142,7 @@ func TestWaitReady(t *testing.T) {
 	select {
 	case <-f.gone:
 	case <-time.After(time.Minute):
-		t.Error("the agent waits on for a client that is gone")
+		t.Error("the agent still waits for a disconnected client")
 	}
 	close(f.ready)
 	if a, err := Ask(t.Context(), socket, Request{Op: WaitReady, TimeoutMS: 60_000}); err != nil || !a.Ready || a.Error != "" {
@@ -153,7 +152,7 @@ func TestWaitReady(t *testing.T) {
 
 func TestOnlyRootEndsJobs(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, to ask as somebody else")
+		t.Skip("needs root, to connect as another user")
 	}
 	socket, f := serve(t)
 	// The test program is in a folder of root's alone.
@@ -170,7 +169,7 @@ func TestOnlyRootEndsJobs(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "only root") || len(f.asked) > 0 {
-		t.Errorf("nobody: %s, %v, asked %v", out, err, f.asked)
+		t.Errorf("plain user: %s, %v, asked %v", out, err, f.asked)
 	}
 }
 
@@ -182,7 +181,7 @@ func TestBadRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() { _, _ = conn.Write([]byte(line + "\n")) }() // the server may hang up first
+		go func() { _, _ = conn.Write([]byte(line + "\n")) }() // the server may close first
 		var a Answer
 		raw, err := bufio.NewReader(conn).ReadBytes('\n')
 		if err == nil {
@@ -203,11 +202,11 @@ func TestBadRequests(t *testing.T) {
 
 func TestNoAgent(t *testing.T) {
 	if _, err := Ask(t.Context(), "/nonexistent/socket", Request{Op: Status}); err == nil {
-		t.Error("an answer from nobody")
+		t.Error("an answer without an agent")
 	}
 }
 
-func TestSocketIsTakenOver(t *testing.T) {
+func TestSocketTakeover(t *testing.T) {
 	socket, _ := serve(t)
 	server, err := Listen(socket, &fakeAgent{}, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket/sockettest"
 )
 
-// patient is an agent by which slurmd never may start.
+// patient is an agent that never lets slurmd start.
 type patient struct{ fakeAgent }
 
 func (*patient) WaitReady(ctx context.Context) error {
@@ -28,7 +28,7 @@ func (*patient) WaitReady(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// crowd is a server to which anybody can connect as any user.
+// crowd is a server that accepts connections under any uid.
 type crowd struct {
 	t      *testing.T
 	socket string
@@ -38,7 +38,7 @@ type crowd struct {
 	log    bytes.Buffer // of one goroutine, and read when it has answered
 }
 
-// name of a client's socket says who he is.
+// name of a client's socket encodes its uid.
 func (c *crowd) name(uid uint32) string {
 	c.count++
 	return fmt.Sprintf("@kernel-broker-test-%d-%d-%d", os.Getpid(), c.count, uid)
@@ -86,13 +86,12 @@ func (c *crowd) hold(uid uint32) *net.UnixConn {
 	return conn
 }
 
-// ask returns what a user is answered, when his place is another's again: that
-// is later than the answer.
+// ask returns a user's answer after the user's connection slot is free again.
 func (c *crowd) ask(uid uint32, request string) string {
 	c.t.Helper()
 	conn := c.dial(uid)
 	defer conn.Close()
-	_, _ = fmt.Fprintln(conn, request) // one who is refused may be too late
+	_, _ = fmt.Fprintln(conn, request) // a refused client may be too late to write
 	line, err := readLine(conn)
 	if err != nil {
 		c.t.Fatalf("user %d: %v", uid, err)
@@ -110,9 +109,8 @@ const (
 	endingOf = `{"op":"job_ending","job":12}`
 )
 
-// Users on a node, one or many of them, keep neither each other nor root's
-// epilog from the agent.
-func TestUsersHoldTheirOwnPlaces(t *testing.T) {
+// Users on a node, one or many, block neither each other nor root's epilog.
+func TestConnectionLimitsPerUser(t *testing.T) {
 	if os.Geteuid() == 1000 {
 		t.Skip("the agent's own user is the one of this test")
 	}
@@ -140,7 +138,7 @@ func TestUsersHoldTheirOwnPlaces(t *testing.T) {
 		c.hold(0)
 	}
 	served("root in a crowd", 0, endingOf, `"kept":true`)
-	// A place that is given back is another's.
+	// A released slot can be used again.
 	if err := held[0].Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -149,13 +147,13 @@ func TestUsersHoldTheirOwnPlaces(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatal("the place is not given back")
+			t.Fatal("the slot is not released")
 		}
 	}
 }
 
-// The log has one line of who is refused a hundred times.
-func TestRefusalsAreToldOnce(t *testing.T) {
+// A hundred refusals of one user produce one log line.
+func TestRefusalsAreLoggedOnce(t *testing.T) {
 	if os.Geteuid() == 4242 {
 		t.Skip("the agent's own user is the one of this test")
 	}
@@ -173,9 +171,8 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	}
 }
 
-// The agent lives on when its node is short of descriptors for a moment, and
-// the log says once why nobody is answered.
-func TestErrorsOfAcceptPass(t *testing.T) {
+// The agent survives a temporary shortage of descriptors, and logs once why it accepts no client.
+func TestAcceptErrorsAreRetried(t *testing.T) {
 	c := newCrowd(t, syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED)
 	if answer := c.ask(0, endingOf); !strings.Contains(answer, `"error":""`) {
 		t.Error(answer)

@@ -23,7 +23,7 @@ const (
 	maxWait      = time.Hour
 )
 
-// Agent is what the socket asks.
+// Agent handles the socket's requests.
 type Agent interface {
 	JobEnding(ctx context.Context, job uint32) (bool, error)
 	Status() NodeStatus
@@ -37,13 +37,13 @@ type Server struct {
 	agent    Agent
 	log      *slog.Logger
 	places   *socket.Places
-	// who is at the other end; tests say it themselves.
+	// who returns the peer's uid; replaced in tests.
 	who func(*net.UnixConn) (uint32, error)
-	// short is when the log last said that nobody could be let in.
+	// short is when the log last reported that accept failed.
 	short time.Time
 }
 
-// Listen takes the socket over from an agent that is gone.
+// Listen takes over the socket of an agent that has ended.
 func Listen(path string, agent Agent, log *slog.Logger) (*Server, error) {
 	listener, err := socket.Listen(path)
 	if err != nil {
@@ -79,10 +79,10 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 }
 
-// wantsEvery is how often the log says that nobody can be let in.
+// wantsEvery is the minimum interval between log lines about failing accepts.
 const wantsEvery = time.Minute
 
-// wants says what keeps the next client waiting.
+// wants logs why the next client must wait.
 func (s *Server) wants(err error) {
 	if now := time.Now(); now.Sub(s.short) >= wantsEvery {
 		s.short = now
@@ -90,7 +90,7 @@ func (s *Server) wants(err error) {
 	}
 }
 
-// admit takes a place for a connection, or ends it with the reason.
+// admit acquires a slot for a connection, or closes it with the reason.
 func (s *Server) admit(conn *net.UnixConn) (free func(), ok bool) {
 	uid, err := s.who(conn)
 	first := true
@@ -102,7 +102,7 @@ func (s *Server) admit(conn *net.UnixConn) (free func(), ok bool) {
 	if first {
 		s.log.Warn("client refused on the agent's socket", "error", err)
 	}
-	// An answer has room in the socket of a new connection, nobody waits here.
+	// The answer fits into the socket buffer of a new connection, so this does not block.
 	s.answer(conn, Answer{Error: err.Error()})
 	conn.Close()
 	return nil, false
@@ -161,7 +161,7 @@ func (s *Server) handle(ctx context.Context, cancel context.CancelFunc, conn *ne
 	}
 }
 
-// waitReady gives up too when the client goes away.
+// waitReady also ends when the client disconnects.
 func (s *Server) waitReady(ctx context.Context, cancel context.CancelFunc, conn *net.UnixConn, r Request) (Answer, error) {
 	wait := time.Duration(min(r.TimeoutMS, maxWait.Milliseconds())) * time.Millisecond
 	if err := conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
@@ -188,7 +188,7 @@ func (s *Server) onlyRoot(conn *net.UnixConn) error {
 		return err
 	}
 	if !socket.Trusts(uid) {
-		return fmt.Errorf("user %d: only root may ask this: %w", uid, kb.ErrDenied)
+		return fmt.Errorf("user %d: this operation requires root: %w", uid, kb.ErrDenied)
 	}
 	return nil
 }

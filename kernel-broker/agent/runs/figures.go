@@ -15,9 +15,8 @@ import (
 // mostLine of figures; the lists in them are short.
 const mostLine = 1 << 20
 
-// figures passes the job's figures on to the broker while somebody watches. It
-// listens at the socket like any user of the job: without a listener the
-// collectors make none.
+// figures forwards the job's live figures to the broker while a client watches. It listens at the socket like any user
+// of the job: without a listener the collectors produce none.
 type figures struct {
 	r      *run
 	job    uint32

@@ -25,7 +25,7 @@ type folder string
 // earlierSuffix of the results of agents that were killed.
 const earlierSuffix = ".earlier"
 
-// found is what there is to deliver.
+// found is a run's result, ready for upload.
 type found struct {
 	files   []link.RunFile
 	partial string
@@ -40,10 +40,9 @@ func (f folder) open() (before bool, err error) {
 	return err == nil, f.keepEarlier()
 }
 
-// keepEarlier puts what an agent left that was killed out of the way of what
-// comes now.
+// keepEarlier renames the files of a killed agent before new ones are written.
 func (f folder) keepEarlier() error {
-	// What is in it names a user's files.
+	// The content names a user's files.
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return err
 	}
@@ -60,8 +59,7 @@ func (f folder) keepEarlier() error {
 	}
 }
 
-// gather makes one result of all that lies in the folder, and notes in it what
-// else is not whole. Without any it returns why.
+// gather merges all results in the folder into one and notes what is incomplete. Without any it returns the reason.
 func (f folder) gather(node string, why error, notes []string) (found, error) {
 	results, err := f.results(true)
 	if err != nil {
@@ -70,7 +68,7 @@ func (f folder) gather(node string, why error, notes []string) (found, error) {
 	return f.pack(node, results, why, notes)
 }
 
-// gatherEarlier is gather without what this agent has written: nobody came.
+// gatherEarlier is gather for a run without a job: it ignores files of this agent.
 func (f folder) gatherEarlier(node string, why error) (found, error) {
 	results, err := f.results(false)
 	if err != nil {
@@ -117,7 +115,7 @@ func (f folder) pack(node string, results []profiling.Result, why error, notes [
 		whole.Partial = append(whole.Partial, profiling.Partial{Node: node, Why: note})
 	}
 	out := found{partial: partial(whole)}
-	// A result that is all there is lies on the disk already, which may be full.
+	// A single result is already on the disk, which may be full.
 	if len(results) > 1 || len(notes) > 0 {
 		content, err := whole.JSON()
 		if err != nil {
@@ -132,7 +130,7 @@ func (f folder) pack(node string, results []profiling.Result, why error, notes [
 	names := []string{kb.ResultFile}
 	if whole.PGO != nil {
 		for _, a := range whole.PGO.Archives {
-			// An agent that came back wrote over the counters of the one before.
+			// A restarted agent overwrote the counters of the previous one.
 			if !slices.Contains(names, a.Name) {
 				names = append(names, a.Name)
 			}
@@ -148,18 +146,17 @@ func (f folder) pack(node string, results []profiling.Result, why error, notes [
 	return out, nil
 }
 
-// latest sees to it that the one result there is has its proper name.
+// latest gives a single result its proper name.
 func (f folder) latest() error {
 	names, err := filepath.Glob(f.path("*" + earlierSuffix))
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	// What an agent wrote to which nobody came is no result.
+	// A run without a job has no result of this agent.
 	return os.Rename(names[0], f.path(kb.ResultFile))
 }
 
-// partial says in a line what is not whole; empty if nothing is. A collector
-// that could not work found nothing, which is less than was asked for.
+// partial describes in one line what is incomplete; empty if nothing is. A failed collector counts as incomplete.
 func partial(r profiling.Result) string {
 	words := refused(r.Refused)
 	for _, p := range r.Partial {
@@ -172,9 +169,8 @@ func partial(r profiling.Result) string {
 	return kb.OneLine(strings.Join(words, "; "))
 }
 
-// refused names collectors with one reason together: a kernel that lacks
-// something for one of them mostly does for all, and the line is short. Of the
-// remedy it has the begin; the report has the rest.
+// refused groups collectors by reason: a kernel that lacks a feature for one often lacks it for all. Only the start of
+// the remedy is included; the report has the rest.
 func refused(all []profiling.Refusal) []string {
 	collectors := map[string][]string{}
 	var reasons []string

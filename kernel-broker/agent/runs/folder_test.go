@@ -8,9 +8,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// What is not whole stands in one short line: a reason is said once for all
-// collectors that have it, with what to do.
-func TestPartialInALine(t *testing.T) {
+// Incompleteness fits in one short line: each reason appears once for all its collectors, with the remedy.
+func TestPartialSummary(t *testing.T) {
 	refusal := func(node string, c profiling.Collector, part, detail, remedy string) profiling.Refusal {
 		return profiling.Refusal{Node: node, Part: part, Unsupported: profiling.Unsupported{Collector: c, Detail: detail, Remedy: remedy}}
 	}

@@ -18,8 +18,7 @@ type group struct {
 	made bool
 }
 
-// findGroup takes the first folder that holds jobs, or that already has this
-// one's.
+// findGroup returns the first directory that holds jobs or already has this job's cgroup.
 func findGroup(patterns []string, job uint32) (group, error) {
 	name := "job_" + strconv.FormatUint(uint64(job), 10)
 	var parents []string
@@ -37,7 +36,7 @@ func findGroup(patterns []string, job uint32) (group, error) {
 		}
 	}
 	if len(parents) == 0 {
-		return group{}, fmt.Errorf("no cgroups of version 2 in which Slurm keeps jobs (looked for %v): set CgroupPlugin=cgroup/v2 "+
+		return group{}, fmt.Errorf("no cgroups of version 2 for Slurm jobs (tried %v): set CgroupPlugin=cgroup/v2 "+
 			"and ProctrackType=proctrack/cgroup", patterns)
 	}
 	return group{path: filepath.Join(parents[0], name)}, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// Look is a job that is being looked at; *collect.Run is one.
+// Look is the profiling of one job; *collect.Run implements it.
 type Look interface {
 	// Ended is closed when everything is detached and the result is written.
 	Ended() <-chan struct{}
@@ -26,7 +26,7 @@ type Look interface {
 	Result(ctx context.Context) (profiling.Result, error)
 }
 
-// Request is what to look at, and where to put what is found.
+// Request says what to collect and where to store the result.
 type Request struct {
 	Job        kb.JobID
 	UID        uint32
@@ -39,10 +39,9 @@ type Request struct {
 
 // Collectors of this node; package cmd puts them behind it.
 type Collectors interface {
-	// Check says of those that cannot work on this kernel why; it attaches
-	// nothing.
+	// Check returns the reasons of collectors that cannot work on this kernel; it attaches nothing.
 	Check(collectors []string) []error
-	// Begin attaches them to the job's cgroup, which is there.
+	// Begin attaches them to the job's existing cgroup.
 	Begin(r Request) (Look, error)
 }
 
@@ -59,10 +58,9 @@ type Options struct {
 	Broker     Broker
 	// Dir has a folder for each run, Sockets one for each job's figures.
 	Dir, Sockets string
-	// Cgroups are the folders in which jobs may have theirs, as patterns; the
-	// first that is there counts.
+	// Cgroups are patterns of the directories that hold job cgroups; the first existing one counts.
 	Cgroups []string
-	// SlurmLimit is how long one of them may take to come.
+	// SlurmLimit is how long to wait for one of them.
 	SlurmLimit time.Duration
 	Log        *slog.Logger
 }
@@ -86,7 +84,7 @@ func New(o Options) *Keeper {
 	return k
 }
 
-// Wish takes in all that is wanted now. It returns at once.
+// Wish replaces the desired runs. It returns at once.
 func (k *Keeper) Wish(wishes []link.RunWish) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -120,8 +118,7 @@ func (k *Keeper) forget(r *run) {
 	k.sweep()
 }
 
-// alone reports whether no other run looks at the same job: a requeued one has
-// the same cgroup.
+// alone reports whether no other run profiles the same job: a requeued job has the same cgroup.
 func (k *Keeper) alone(r *run) bool {
 	job := r.now().Job.Job
 	k.mu.Lock()
@@ -134,8 +131,7 @@ func (k *Keeper) alone(r *run) bool {
 	return true
 }
 
-// sweep removes the folders of runs that are over: the broker has what was in
-// them, or has given it up.
+// sweep removes the directories of finished runs: the broker has their results or no longer wants them.
 func (k *Keeper) sweep() {
 	entries, err := os.ReadDir(k.o.Dir)
 	if err != nil {
@@ -155,8 +151,7 @@ func (k *Keeper) sweep() {
 	}
 }
 
-// Settle waits until what jobs that are over left is delivered, but not longer
-// than the limit: a boot may clear the disk that it lies on.
+// Settle waits, at most for the limit, until the results of ended jobs are uploaded: a boot may clear their disk.
 func (k *Keeper) Settle(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -185,8 +180,7 @@ func (k *Keeper) busy() (runs []uint64) {
 	return runs
 }
 
-// Close ends everything: all collectors are detached when it returns, and what
-// they found lies in the folders.
+// Close detaches all collectors; results stay in the directories.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.closed = true

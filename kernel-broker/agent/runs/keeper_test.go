@@ -32,7 +32,7 @@ type fakeLook struct {
 	why     string
 	fail    error
 	refused []profiling.Refusal
-	// written is another name of the file that the look wrote.
+	// written is another link to the result file.
 	written string
 }
 
@@ -65,7 +65,7 @@ func (l *fakeLook) Result(context.Context) (profiling.Result, error) {
 	return profiling.Result{}, l.fail
 }
 
-// world is a node with a broker that notes what it is told.
+// world is a node with a broker that records reports.
 type world struct {
 	t       *testing.T
 	dir     string
@@ -75,14 +75,14 @@ type world struct {
 	states  []string
 	got     []link.RunFile
 	partial string
-	// delivers answers the next deliveries, the last one all that follow.
+	// delivers are the results of the next uploads; the last one repeats.
 	delivers []error
 	begin    error
 	check    []error
 	broken   error
 	refused  []profiling.Refusal
 	limit    time.Duration
-	heard    func(state string) // of each report, before the keeper goes on; may be nil
+	heard    func(state string) // called before the keeper continues; may be nil
 }
 
 func (w *world) Check([]string) []error { return w.check }
@@ -144,7 +144,7 @@ func (w *world) start() {
 
 func (w *world) cgroup() string { return filepath.Join(w.dir, "cgroup", "job_7") }
 
-// populate puts a process into the job's cgroup, or takes it away.
+// populate adds a process to the job's cgroup or removes it.
 func (w *world) populate(alive int) {
 	w.t.Helper()
 	if err := os.WriteFile(filepath.Join(w.cgroup(), "cgroup.events"), fmt.Appendf(nil, "populated %d\n", alive), 0o644); err != nil {
@@ -205,7 +205,7 @@ func (w *world) atWork() bool {
 	return r.state == kb.RunNodeLooking
 }
 
-// end has a look end with its job.
+// end ends a look with its job.
 func (w *world) end(look int) {
 	w.t.Helper()
 	w.until("the job is seen", w.atWork)
@@ -242,7 +242,7 @@ func TestWholeRun(t *testing.T) {
 		t.Errorf("busy %v", got)
 	}
 	w.populate(0)
-	w.looks[0].Stop("") // as the real one does when the job's last process is gone
+	w.looks[0].Stop("") // as the real one does when the job's last process ends
 	w.until("that is said", w.said("3 ready the job's processes have left"))
 	if got := w.keeper.busy(); len(got) != 1 {
 		t.Errorf("what the broker does not have is forgotten by a boot: busy %v", got)
@@ -261,22 +261,22 @@ func TestWholeRun(t *testing.T) {
 	w.until("all is forgotten", func() bool { return w.folders() == 0 })
 }
 
-// The job has ended in slurmctld's eyes, and its cgroup does not say so.
-func TestJobThatLeavesSlowly(t *testing.T) {
+// slurmctld considers the job ended while its cgroup is still populated.
+func TestJobLeavesCgroupLate(t *testing.T) {
 	w := looking(t)
 	w.wish(func(r *link.RunWish) { r.Ended = true })
 	w.populate(0)
 	w.until("it is delivered", func() bool { return len(w.got) == 1 })
 }
 
-func TestJobThatNeverCame(t *testing.T) {
+func TestJobNeverStarts(t *testing.T) {
 	w := newWorld(t)
 	w.wish(nil)
 	w.until("it is ready", w.said("3 ready"))
 	w.wish(func(r *link.RunWish) { r.Ended = true })
 	w.until("there is nothing", w.said("3 failed "+errNobody.Error()))
 	w.until("the folder that was made is removed", func() bool { _, err := os.Stat(w.cgroup()); return os.IsNotExist(err) })
-	w.mu.Lock() // what the last wish left to say may just be said
+	w.mu.Lock() // the last report may be in progress
 	before := len(w.states)
 	w.mu.Unlock()
 	w.wish(func(r *link.RunWish) { r.Ended = true }) // another broker
@@ -295,8 +295,8 @@ func TestNoCgroups(t *testing.T) {
 	}
 }
 
-// After a boot slurmd starts after the broker has said what it wants.
-func TestCgroupsThatComeLater(t *testing.T) {
+// After a boot slurmd may start after the broker has sent the desired runs.
+func TestLateCgroups(t *testing.T) {
 	w := newWorld(t)
 	w.keeper.Close()
 	w.limit = time.Minute
@@ -312,7 +312,7 @@ func TestCgroupsThatComeLater(t *testing.T) {
 	w.until("it is ready", w.said("3 ready"))
 }
 
-func TestCollectorsThatDoNotBegin(t *testing.T) {
+func TestCollectorsFailToStart(t *testing.T) {
 	w := newWorld(t)
 	w.begin = errors.New("no space left on device")
 	w.wish(nil)
@@ -323,7 +323,7 @@ func TestCollectorsThatDoNotBegin(t *testing.T) {
 }
 
 // An agent that is stopped, or was killed, and the one after it.
-func TestAgentThatComesBack(t *testing.T) {
+func TestAgentRestartsDuringJob(t *testing.T) {
 	w := looking(t)
 	w.keeper.Close()
 	if w.looks[0].why != whyAgent || len(w.got) != 0 {
@@ -344,7 +344,7 @@ func TestAgentThatComesBack(t *testing.T) {
 	}
 }
 
-func TestAgentThatComesBackAfterTheJob(t *testing.T) {
+func TestAgentRestartsAfterJob(t *testing.T) {
 	w := looking(t)
 	w.keeper.Close()
 	w.populate(0)
@@ -378,11 +378,11 @@ func TestDeliveries(t *testing.T) {
 		w := looking(t)
 		w.delivers = []error{fmt.Errorf("x: %w", kb.ErrUnavailable)}
 		w.end(0)
-		w.keeper.Settle(t.Context(), 50*time.Millisecond) // does not hang
+		w.keeper.Settle(t.Context(), 50*time.Millisecond) // must not block
 		w.keeper.Wish(nil)
 		w.until("all is forgotten", func() bool { return w.folders() == 0 })
 	})
-	t.Run("nothing was written", func(t *testing.T) {
+	t.Run("no result was written", func(t *testing.T) {
 		w := newWorld(t)
 		w.broken = errors.New("disk full")
 		w.wish(nil)
@@ -393,13 +393,12 @@ func TestDeliveries(t *testing.T) {
 	})
 }
 
-// A job with several steps on a node that no batch script keeps: what each found
-// is delivered as one.
-func TestStepsOneAfterTheOther(t *testing.T) {
+// A job with several steps on a node without a batch script: their results are delivered as one.
+func TestConsecutiveSteps(t *testing.T) {
 	w := looking(t)
 	w.populate(0)
 	w.mu.Lock()
-	w.heard = func(state string) { // the next step is there before the keeper gives it up
+	w.heard = func(state string) { // the next step starts before the keeper gives up
 		if strings.Contains(state, "have left this node") {
 			w.populate(1)
 		}
@@ -421,7 +420,7 @@ func TestStepsOneAfterTheOther(t *testing.T) {
 
 // A node that is slow, or an agent that was killed before it wrote anything: the
 // job was there first.
-func TestJobThatWasFirst(t *testing.T) {
+func TestJobStartsBeforeCollectors(t *testing.T) {
 	w := newWorld(t)
 	if err := os.Mkdir(w.cgroup(), 0o755); err != nil {
 		t.Fatal(err)
@@ -440,8 +439,8 @@ func TestJobThatWasFirst(t *testing.T) {
 	}
 }
 
-// An agent that was killed before it wrote anything, and comes back too late.
-func TestAgentThatLeftNothing(t *testing.T) {
+// An agent was killed before it wrote anything and restarts too late.
+func TestKilledAgentWithoutResult(t *testing.T) {
 	w := newWorld(t)
 	if err := os.Mkdir(filepath.Join(w.dir, "runs", "3"), 0o700); err != nil {
 		t.Fatal(err)
@@ -450,7 +449,7 @@ func TestAgentThatLeftNothing(t *testing.T) {
 	w.until("the reason is not that nobody came", w.said("3 failed "+errKilled.Error()))
 }
 
-// What was asked for and could not be is not whole, and is said all the time.
+// A requested collector that failed makes the result incomplete, from the start.
 func TestRefusedCollectors(t *testing.T) {
 	w := newWorld(t)
 	refusal := profiling.Unsupported{Collector: "noise", Reason: profiling.NoBTF, Detail: "no types"}
@@ -463,7 +462,7 @@ func TestRefusedCollectors(t *testing.T) {
 	w.until("it is delivered as partial", func() bool { return len(w.got) == 1 && w.partial == "noise: no types" })
 }
 
-// A disk that is full by now does not keep back what lies on it.
+// A full disk does not stop the upload of existing results.
 func TestNoSpaceToPack(t *testing.T) {
 	w := newWorld(t)
 	w.wish(nil)
@@ -481,12 +480,12 @@ func TestNoSpaceToPack(t *testing.T) {
 	}
 	packed, err := os.Stat(w.got[0].Path)
 	if err != nil || !os.SameFile(written, packed) {
-		t.Errorf("a result that is whole was written anew (%v)", err)
+		t.Errorf("a complete result was rewritten (%v)", err)
 	}
 }
 
 // A run that the broker gave up in the middle is ended.
-func TestGivenUp(t *testing.T) {
+func TestUnwantedRunEnds(t *testing.T) {
 	w := looking(t)
 	w.keeper.Wish(nil)
 	<-w.looks[0].Ended()

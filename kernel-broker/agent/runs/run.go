@@ -19,36 +19,33 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 )
 
-// How often a run looks whether its job has come, and how long a job that
-// slurmctld holds for ended may take to leave its cgroup.
+// Intervals: between checks for the job, and for an ended job to leave its cgroup.
 const (
 	comeEvery  = 20 * time.Millisecond
 	leaveLimit = 10 * time.Second
 )
 
-// whyAgent: the agent ends in the middle of the job, for an update, say.
+// whyAgent: the agent ends while the job runs, such as for an update.
 const whyAgent = "the agent was stopped before the job ended"
 
-// run is one wish and what has become of it.
+// run is the state of one desired run.
 type run struct {
 	k      *Keeper
 	id     uint64
 	log    *slog.Logger
 	folder folder
-	// over is closed when the broker wants nothing more of the run; left when the
-	// agent ends.
+	// over is closed when the broker no longer wants the run; left when the agent ends.
 	over, left chan struct{}
 	dropping   sync.Once
 	news       chan struct{}
-	// notes are what is not whole, besides what the results say; only the run's
-	// own goroutine touches them.
+	// notes list what is incomplete beyond the results; only the run's own goroutine uses them.
 	notes []string
 
 	mu     sync.Mutex
 	wish   link.RunWish
 	state  kb.RunNodeState
 	reason string
-	// sending: there is something that the broker does not have.
+	// sending: some data has not reached the broker.
 	sending bool
 }
 
@@ -60,8 +57,7 @@ func newRun(k *Keeper, wish link.RunWish) *run {
 	}
 }
 
-// wanted takes in the newest wish. How far the run is, is said again: the broker
-// may be another one.
+// wanted updates the desired run and repeats its state: the broker may be a new one.
 func (r *run) wanted(wish link.RunWish) {
 	r.mu.Lock()
 	r.wish = wish
@@ -81,14 +77,14 @@ func (r *run) now() link.RunWish {
 	return r.wish
 }
 
-// busy: there is something that a boot would lose.
+// busy: a boot would lose data.
 func (r *run) busy() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sending || r.state == kb.RunNodeLooking
 }
 
-// enter changes the state and says so.
+// enter changes and reports the state.
 func (r *run) enter(state kb.RunNodeState, reason string) {
 	r.mu.Lock()
 	r.state, r.reason = state, reason
@@ -97,7 +93,7 @@ func (r *run) enter(state kb.RunNodeState, reason string) {
 	r.report()
 }
 
-// reportLimit: a stream that takes nothing is soon another one.
+// reportLimit: a blocked stream is soon replaced.
 const reportLimit = 2 * time.Second
 
 func (r *run) report() {
@@ -114,8 +110,7 @@ func (r *run) report() {
 	}
 }
 
-// live is the run's life: until the broker wants nothing more of it, or the
-// agent ends and the next one goes on.
+// live runs until the broker no longer wants the run, or the agent ends and the next one continues.
 func (r *run) live() {
 	result, err := r.look()
 	switch {
@@ -133,7 +128,7 @@ func (r *run) live() {
 	}
 }
 
-// linger says a failure again to each new broker.
+// linger repeats a failure to each new broker.
 func (r *run) linger() {
 	for {
 		select {
@@ -158,18 +153,16 @@ func (r *run) fail(err error) {
 var (
 	errOver = errors.New("the broker wants nothing more of the run")
 	errLeft = errors.New("the agent ends")
-	// errNobody: there is what an earlier agent left, at most.
+	// errNobody: only an earlier agent may have left results.
 	errNobody = errors.New("no process of the job was seen on this node")
-	errKilled = errors.New("the agent was killed while it looked, and the job ended before it was back")
+	errKilled = errors.New("the agent was killed while profiling, and the job ended before it restarted")
 )
 
-// whyLate is noted when the job was there before its collectors: the node was
-// slow, or an agent was killed, or a step began where nothing keeps a process of
-// the job between two.
-const whyLate = "the job had begun when the collectors were attached: what it did before is missing"
+// whyLate is noted if the job started before its collectors: the node was slow, an agent was killed, or a step started
+// on a node without other processes of the job.
+const whyLate = "the job had started when the collectors were attached: its activity before that is missing"
 
-// look stands by, looks, and returns what lies in the folder then. An error is
-// why there is nothing.
+// look waits for the job, profiles it, and returns the directory's content. An error is the reason for no result.
 func (r *run) look() (found, error) {
 	before, err := r.folder.open()
 	if err != nil {
@@ -229,12 +222,11 @@ func (r *run) note(why string) {
 	}
 }
 
-// stepLimit is how long a job whose processes have left a node may take to end
-// in slurmctld's eyes.
+// stepLimit is how long a job without processes on the node may take to end in slurmctld.
 const stepLimit = 3 * time.Second
 
-// again reports whether the job goes on without a process on this node: between
-// two steps, where no batch script and no PrologFlags=Contain keeps one here.
+// again reports whether the job continues without a process on this node: between two steps, without a batch script or
+// PrologFlags=Contain.
 func (r *run) again(group *group) (bool, error) {
 	r.enter(kb.RunNodeReady, "the job's processes have left this node")
 	for limit := time.Now().Add(stepLimit); ; {
@@ -256,8 +248,7 @@ func (r *run) again(group *group) (bool, error) {
 	}
 }
 
-// group waits for the folder that jobs have their cgroups in: after a boot slurmd,
-// which makes it, may start later than the broker wants the run.
+// group waits for the directory of job cgroups: after a boot slurmd, which creates it, may start late.
 func (r *run) group() (group, error) {
 	limit := time.Now().Add(r.k.o.SlurmLimit)
 	for {
@@ -276,7 +267,7 @@ func (r *run) group() (group, error) {
 	}
 }
 
-// begin attaches the collectors; reason says which of them cannot work here.
+// begin attaches the collectors; reason names those that cannot work here.
 func (r *run) begin(group group) (look Look, reason string, err error) {
 	wish := r.now()
 	if refusals := r.k.o.Collectors.Check(wish.Collectors); len(refusals) > 0 {
@@ -291,7 +282,7 @@ func (r *run) begin(group group) (look Look, reason string, err error) {
 	if err != nil {
 		return nil, reason, err
 	}
-	// Looked at after the last of them: what came in between is missing too.
+	// Checked after the last one is attached: activity in between is missing too.
 	if group.populated() {
 		r.note(whyLate)
 	}
@@ -348,17 +339,16 @@ func (r *run) follow(look Look, group group, reason string) error {
 	}
 }
 
-// discard removes the cgroup that was made for a job that did not come. One to
-// which a job has come is Slurm's: it may just be making a step in it.
+// discard removes a cgroup created for a job that never started. A used one belongs to Slurm, which may be creating a
+// step in it.
 func (r *run) discard(group group) {
 	if group.made && r.k.alone(r) {
-		// In use, or gone: both are as good.
+		// In use or gone: both are fine.
 		_ = os.Remove(group.path)
 	}
 }
 
-// ended takes what the look has found, and returns why it is not on the disk if
-// it is not: no reason not to deliver what is.
+// ended stores the look's result and returns an error if that fails; existing data is still uploaded.
 func (r *run) ended(look Look) error {
 	r.mu.Lock()
 	r.sending = true
@@ -367,7 +357,7 @@ func (r *run) ended(look Look) error {
 		r.log.Warn("result not whole", "error", err)
 		return err
 	}
-	return errors.New("nothing was written")
+	return errors.New("no result was written")
 }
 
 // How often a delivery is tried again.
@@ -386,7 +376,7 @@ func (r *run) deliver(f found) {
 		if err == nil {
 			r.log.Info("profiling result delivered", "files", len(f.files), "partial", f.partial)
 			r.mu.Lock()
-			r.sending, r.state = false, "" // the broker knows it by itself
+			r.sending, r.state = false, "" // the broker is aware of it
 			r.mu.Unlock()
 			return
 		}

@@ -15,10 +15,9 @@ import (
 
 const askTimeout = 10 * time.Second
 
-// Awaited asks slurmctld by scontrol whether it waits for a boot of the node
-// while no job has it: for one that a job asked for and has left, or for the
-// product's own return. One that a job has is that job's to wait for, and a
-// reboot that an administrator asked for is to be one.
+// Awaited asks slurmctld by scontrol whether it waits for a boot of a node without a job: a boot for a job that has
+// left, or for the product's own return. Boots for a present job are that job's, and an administrator's reboot must
+// really happen.
 func Awaited(ctx context.Context, scontrol, node string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -13,19 +13,15 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
-// Where systemd runs slurmd, the agent's command only asks systemd for a start,
-// and anybody else may ask for one, too: an administrator, an upgrade. With -b
-// slurmd claims that the node has booted, which to slurmctld is a crash that
-// kills the node's jobs, unless it waits for a boot. So -b cannot stand in the
-// unit. The agent lays down a claim for the time of a start of its own, and what
-// prepares the start in the unit takes it up.
+// Under systemd the agent only requests a start of slurmd, and administrators or upgrades may request one too. With -b
+// slurmd reports a boot of the node, which makes slurmctld kill the node's jobs unless it waits for a boot. So -b must
+// not be in the unit. The agent creates a claim during its own start, and the unit's start preparation consumes it.
 
-// claimFile is there while the agent asks for a start with -b.
+// claimFile exists while the agent requests a start with -b.
 func claimFile(markFile string) string { return filepath.Join(filepath.Dir(markFile), "slurmd.boot") }
 
-// Options takes up the agent's claim, if there is one, for the start that is
-// being prepared: it writes slurmd's options, those that the unit has anyway and
-// -b, as a file for EnvironmentFile=. Without a claim there is no such file.
+// Options consumes the agent's claim, if any, for the start in preparation: it writes slurmd's options, the unit's own
+// plus -b, as a file for EnvironmentFile=. Without a claim it writes no file.
 func Options(markFile, path, options string) error {
 	err := os.Remove(claimFile(markFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -44,5 +40,5 @@ func Options(markFile, path, options string) error {
 	return atomicfile.Write(path, []byte(`SLURMD_OPTIONS="`+quoted.Replace(words)+"\"\n"), 0o644)
 }
 
-// quoted is what systemd takes back inside double quotes.
+// quoted escapes what systemd unescapes inside double quotes.
 var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "`", "\\`", `$`, `\$`)

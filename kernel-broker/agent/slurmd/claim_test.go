@@ -17,7 +17,7 @@ func noting(s *Slurmd) string {
 	return dir + "/starts"
 }
 
-// Slurm is told of a boot by nobody else than the agent, and only where it said so.
+// Only a start that the agent claims reports a boot to Slurm.
 func TestClaimedStarts(t *testing.T) {
 	s := fake(t, false)
 	starts := noting(s)
@@ -66,13 +66,13 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-func TestOptionsThatAreNone(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "slurmd.mark")
 	if err := os.WriteFile(claimFile(mark), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(filepath.Dir(mark), "slurmd.options")
 	if err := Options(mark, path, "-v\nLD_PRELOAD=x"); err == nil {
-		t.Error("a line break is taken for an option")
+		t.Error("a line break is accepted as an option")
 	}
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 )
 
-// The mark is read after a crash, when half of it may be on the disk. It says
-// something only of the boot in which it was written.
+// The mark is read after a crash, when it may be incomplete. It is valid only for the boot in which it was written.
 func FuzzReadMark(f *testing.F) {
 	dir := f.TempDir()
 	s := &Slurmd{MarkFile: filepath.Join(dir, "mark"), BootID: "b1"}

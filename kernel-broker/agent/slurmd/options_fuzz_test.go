@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// systemd reads the options that a unit has back as they were, and nothing more
-// than them: one variable in one line.
+// systemd reads the unit's options back unchanged and nothing else: one variable on one line.
 func FuzzOptions(f *testing.F) {
 	f.Add("-N n1 --conf-server ctl:6817")
 	f.Add(`"; $HOME ` + "`id` \\")

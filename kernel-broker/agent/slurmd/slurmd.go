@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package slurmd starts and stops the Slurm daemon of this node and remembers
-// across restarts of the agent, not across boots, what was done. Stopping ends
-// the daemon alone: its step daemons are processes of their own and carry the
-// running jobs on.
+// Package slurmd starts and stops the Slurm daemon of this node and remembers its actions across restarts of the agent,
+// not across boots. Stopping ends only the daemon: its step daemons are separate processes and continue the running
+// jobs.
 package slurmd
 
 import (
@@ -31,7 +30,7 @@ const (
 	killWait  = 5 * time.Second
 )
 
-// Slurmd is safe to ask concurrently; Start and Stop must not run at once.
+// Slurmd allows concurrent queries; Start and Stop must not run at the same time.
 type Slurmd struct {
 	// StartCommand starts it; PlainCommand, if any, where no boot is claimed.
 	StartCommand, PlainCommand []string
@@ -44,7 +43,7 @@ type Slurmd struct {
 	BootID       string
 }
 
-// Observe returns whether slurmd runs and what was done to it in this boot.
+// Observe returns whether slurmd runs and which actions were taken in this boot.
 func (s *Slurmd) Observe() (decide.Slurmd, error) {
 	mark, start, err := s.readMark()
 	if err != nil {
@@ -54,8 +53,8 @@ func (s *Slurmd) Observe() (decide.Slurmd, error) {
 	return decide.Slurmd{Running: running, Mark: mark, Start: start}, nil
 }
 
-// process finds the daemon by its pid file. The pid may be another process's
-// by now, so the name has to fit too, and a zombie does not count.
+// process finds the daemon by its pid file. The pid may have been reused, so the name must match too, and a zombie does
+// not count.
 func (s *Slurmd) process() (int, bool) {
 	raw, err := os.ReadFile(s.PIDFile)
 	if err != nil {
@@ -73,8 +72,7 @@ func (s *Slurmd) process() (int, bool) {
 	return pid, ok && comm == name && state != 'Z' && state != 'X'
 }
 
-// parseStat reads a process's name and state from its stat file. The name may
-// hold blanks and parentheses itself.
+// parseStat reads a process's name and state from its stat file. The name may contain blanks and parentheses.
 func parseStat(stat string) (comm string, state byte, ok bool) {
 	open, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
 	if open < 0 || end < open || end+2 >= len(stat) {
@@ -83,8 +81,8 @@ func parseStat(stat string) (comm string, state byte, ok bool) {
 	return stat[open+1 : end], stat[end+2], true
 }
 
-// Start starts the daemon and waits until its process is there. The number is
-// remembered as carried out. With claim the daemon says that the node has booted.
+// Start starts the daemon, waits for its process, and records the start number as done. With claim the daemon reports
+// that the node has booted.
 func (s *Slurmd) Start(ctx context.Context, start uint64, claim bool) error {
 	command := s.StartCommand
 	if !claim && len(s.PlainCommand) > 0 {
@@ -95,7 +93,7 @@ func (s *Slurmd) Start(ctx context.Context, start uint64, claim bool) error {
 		if err := atomicfile.Write(file, nil, 0o644); err != nil {
 			return err
 		}
-		defer func() { _ = os.Remove(file) }() // gone already where somebody acted on it
+		defer func() { _ = os.Remove(file) }() // already removed if the unit consumed it
 	}
 	if err := s.run(ctx, command, s.StartTimeout); err != nil {
 		return err
@@ -106,13 +104,13 @@ func (s *Slurmd) Start(ctx context.Context, start uint64, claim bool) error {
 	return s.writeMark(decide.Started, start)
 }
 
-// Stop ends the daemon and waits until it is gone.
+// Stop ends the daemon and waits for its end.
 func (s *Slurmd) Stop(ctx context.Context) error {
 	_, start, err := s.readMark()
 	if err != nil {
 		return err
 	}
-	// First, so that an agent killed in between starts it again if wanted.
+	// First, so that a restarted agent starts the daemon again if needed.
 	if err := s.writeMark(decide.Stopped, start); err != nil {
 		return err
 	}
@@ -159,8 +157,7 @@ func (s *Slurmd) wait(ctx context.Context, running bool, bound time.Duration) bo
 	}
 }
 
-// run keeps the command's output in a file: a daemon that it leaves behind
-// would hold a pipe open for ever.
+// run redirects the command's output to a file: a daemon left behind would hold a pipe open for ever.
 func (s *Slurmd) run(ctx context.Context, argv []string, bound time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
@@ -177,7 +174,7 @@ func (s *Slurmd) run(ctx context.Context, argv []string, bound time.Duration) er
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Run(); err != nil {
 		said := make([]byte, 2048)
-		n, _ := output.ReadAt(said, 0) // only words to go with the error
+		n, _ := output.ReadAt(said, 0) // only details for the error
 		return fmt.Errorf("%s: %q: %w: %s", name, argv, err, bytes.Join(bytes.Fields(said[:n]), []byte(" ")))
 	}
 	return nil

@@ -20,7 +20,7 @@ import (
 func fake(t *testing.T, stubborn bool) *Slurmd {
 	t.Helper()
 	dir := t.TempDir()
-	// Generous, for a busy machine, where nothing waits for its end.
+	// Generous, for a loaded machine; no test waits that long.
 	trap, stopTimeout := "", 30*time.Second
 	if stubborn {
 		trap, stopTimeout = "trap '' TERM\n", 300*time.Millisecond
@@ -65,9 +65,9 @@ func TestStartAndStop(t *testing.T) {
 	}
 	s.must(t, false, decide.Stopped, 4)
 	if err := s.Stop(t.Context()); err != nil {
-		t.Errorf("stopping what is down: %v", err)
+		t.Errorf("stopping a stopped daemon: %v", err)
 	}
-	// Another boot knows nothing of it.
+	// Another boot starts without state.
 	s.BootID = "boot-2"
 	s.must(t, false, decide.Untouched, 0)
 }
@@ -107,7 +107,7 @@ func TestStartThatFails(t *testing.T) {
 	for file, want := range map[string]string{"fault": "no munge", "lazy": "no process"} {
 		s := fake(t, false)
 		if file == "lazy" {
-			s.StartTimeout = 3 * time.Second // all of it passes
+			s.StartTimeout = 3 * time.Second // all of it elapses
 		}
 		if err := os.WriteFile(filepath.Join(filepath.Dir(s.PIDFile), file), nil, 0o644); err != nil {
 			t.Fatal(err)
@@ -119,8 +119,8 @@ func TestStartThatFails(t *testing.T) {
 	}
 }
 
-// A pid file that outlived its daemon names somebody else by now.
-func TestSomebodyElsesProcessIsLeftAlone(t *testing.T) {
+// The pid in a stale pid file may belong to another process.
+func TestReusedPidIsNotKilled(t *testing.T) {
 	s := fake(t, false)
 	other := exec.Command("sleep", "100")
 	if err := other.Start(); err != nil {
@@ -140,7 +140,7 @@ func TestSomebodyElsesProcessIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := other.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("it is gone: %v", err)
+		t.Errorf("the process ended: %v", err)
 	}
 }
 

@@ -33,8 +33,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// An agent may be killed at any instant: what it has remembered stays, and the
-// file can always be read.
+// An agent may be killed at any instant: its memory survives, and the file is always readable.
 func TestMemorySurvivesKill(t *testing.T) {
 	path := t.TempDir() + "/trust.state"
 	last := uint32(0)

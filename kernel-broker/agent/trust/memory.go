@@ -21,15 +21,15 @@ const (
 	maxMemory    = 1 << 20
 )
 
-// memoryFile is the file of what a node remembers.
+// memoryFile is the file format of a node's memory.
 type memoryFile struct {
 	Format int               `json:"format"`
 	Floors map[string]uint32 `json:"floors"`
 	Newest time.Time         `json:"newest"`
 }
 
-// readMemory of a node that remembers nothing yet is empty. A file that cannot
-// be read is an error: to begin anew would be what an attacker wants.
+// readMemory returns an empty memory if the file is missing. An unreadable file is an error: starting over would help an
+// attacker.
 func readMemory(path string) (signing.Memory, error) {
 	text, err := safeopen.Read(path, maxMemory, ownOnly(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -41,7 +41,7 @@ func readMemory(path string) (signing.Memory, error) {
 			return memory, nil
 		}
 	}
-	return signing.Memory{}, fmt.Errorf("memory of floors %q: %w; an administrator who knows why may remove it", path, err)
+	return signing.Memory{}, fmt.Errorf("memory of floors %q: %w; after finding the cause, an administrator may remove the file", path, err)
 }
 
 func parseMemory(text []byte) (signing.Memory, error) {
@@ -55,7 +55,7 @@ func parseMemory(text []byte) (signing.Memory, error) {
 		return signing.Memory{}, fmt.Errorf("%w: %w", err, kb.ErrInvalid)
 	}
 	if f.Format != memoryFormat {
-		return signing.Memory{}, fmt.Errorf("format %d, this program knows %d: %w", f.Format, memoryFormat, kb.ErrInvalid)
+		return signing.Memory{}, fmt.Errorf("format %d, this program supports %d: %w", f.Format, memoryFormat, kb.ErrInvalid)
 	}
 	return signing.Memory{Floors: f.Floors, Newest: f.Newest}, nil
 }

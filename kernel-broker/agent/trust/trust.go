@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trust is the node's own say in what it boots: it compares each kernel
-// that the broker wants with the list of keys that root put on the node, and
-// remembers how far it has come, so that nobody can lead it back.
+// Package trust decides on the node which kernels it boots: it checks each kernel against the list of keys that root put
+// on the node, and remembers version floors, which prevents rollbacks.
 //
-// The judging is package signing's, and pure. Here is what it judges by: the
-// list, read anew each time, so that a revocation counts at once; the memory,
-// which only rises and is on the disk before a kernel is loaded; and the files
-// of the node's own distribution, which need no signature.
+// The pure checks are in package signing. This package supplies the list, read each time, so that a revocation counts at
+// once; the memory, which only rises and is on disk before a kernel is loaded; and the files of the node's distribution,
+// which need no signature.
 package trust
 
 import (
@@ -29,34 +27,33 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
-// ErrRefused means that the kernel may not be booted here. What does not wrap
-// it is the node's fault: a list or a memory that cannot be read.
+// ErrRefused means that the kernel may not be booted here. Other errors are the node's fault: an unreadable list or
+// memory.
 var ErrRefused = errors.New("refused by the node's trust list")
 
 // Guard judges kernels. A nil Guard lets all through.
 type Guard struct {
 	// List is the path of the trust list.
 	List string
-	// State is the path of what the node remembers.
+	// State is the path of the node's memory.
 	State string
-	// Required: what is not trusted is not booted. Otherwise it is only said.
+	// Required: untrusted kernels are refused. Otherwise they are only logged.
 	Required bool
-	// Stock are patterns of the distribution's own kernels and initrds on this
-	// node, which may be booted as stock without a signature.
+	// Stock are patterns of the distribution's kernels and initrds on this node, which may be booted as stock without a
+	// signature.
 	Stock []string
 	// Now is the time.
 	Now func() time.Time
 	Log *slog.Logger
 }
 
-// Allow answers whether the kernel may be booted. It changes nothing.
+// Allow reports whether the kernel may be booted. It changes nothing.
 func (g *Guard) Allow(ctx context.Context, k kb.Kernel, envelope []byte) error {
 	_, err := g.judge(ctx, k, envelope)
 	return err
 }
 
-// Admit is Allow right before a load or a boot: what the manifest says is
-// remembered, and on the disk, before the kernel can run.
+// Admit is Allow directly before a load or a boot: it writes the manifest's floors to disk before the kernel can run.
 func (g *Guard) Admit(ctx context.Context, k kb.Kernel, envelope []byte) error {
 	verified, err := g.judge(ctx, k, envelope)
 	if err != nil || verified == nil {
@@ -77,7 +74,7 @@ func (g *Guard) Admit(ctx context.Context, k kb.Kernel, envelope []byte) error {
 	return nil
 }
 
-// judge returns what was verified; nil when the kernel may be booted without.
+// judge returns what was verified; nil if the kernel needs no signature.
 func (g *Guard) judge(ctx context.Context, k kb.Kernel, envelope []byte) (*signing.Verified, error) {
 	if g == nil {
 		return nil, nil
@@ -104,14 +101,13 @@ func (g *Guard) judge(ctx context.Context, k kb.Kernel, envelope []byte) (*signi
 		}
 	}
 	if !g.Required {
-		g.Log.Warn("this kernel is not trusted, and booted all the same: require_signatures is off", "kernel", k.Ref().String(), "error", err)
+		g.Log.Warn("booting an untrusted kernel: require_signatures is off", "kernel", k.Ref().String(), "error", err)
 		return nil, nil
 	}
 	return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 }
 
-// own reports whether the kernel is, byte for byte, one that the distribution
-// has put on this node, with nothing on its command line.
+// own reports whether the kernel is, byte for byte, one of the distribution's on this node, with an empty command line.
 func (g *Guard) own(ctx context.Context, k kb.Kernel, list signing.Trust) (bool, error) {
 	if len(k.Arguments) > 0 {
 		return false, nil
@@ -167,8 +163,7 @@ func readList(path string) (signing.Trust, error) {
 	return signing.ParseTrust(path, text)
 }
 
-// ownOnly refuses a file that others than root, and whoever runs this, can have
-// written.
+// ownOnly rejects a file that users other than root and the current user can write.
 func ownOnly(path string) func(os.FileInfo) error {
 	return func(info os.FileInfo) error {
 		stat, ok := info.Sys().(*syscall.Stat_t)

@@ -92,7 +92,7 @@ func TestFloorIsRememberedWhenAKernelIsLoaded(t *testing.T) {
 	old, next := kernel("mitgcm", 2), kernel("mitgcm", 3)
 	oldEnvelope, nextEnvelope := s.sign(old, 0), s.sign(next, 3)
 	ctx := t.Context()
-	// To look at the new one changes nothing.
+	// Allow for the new one changes nothing.
 	if err := errors.Join(s.guard.Allow(ctx, next, nextEnvelope), s.guard.Admit(ctx, old, oldEnvelope)); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestFloorIsRememberedWhenAKernelIsLoaded(t *testing.T) {
 	}
 }
 
-// A manifest that is dated ahead does not take the node's clock along.
+// A manifest dated in the future does not advance the remembered time beyond the clock.
 func TestTimeIsRememberedUpToTheClock(t *testing.T) {
 	s := newSite(t)
 	k := kernel("mitgcm", 3)
@@ -133,7 +133,7 @@ func TestTimeIsRememberedUpToTheClock(t *testing.T) {
 	}
 }
 
-func TestMemoryThatCannotBeReadRefusesAll(t *testing.T) {
+func TestUnreadableMemoryRefusesAll(t *testing.T) {
 	s := newSite(t)
 	k := kernel("mitgcm", 3)
 	for name, content := range map[string]string{
@@ -152,7 +152,7 @@ func TestMemoryThatCannotBeReadRefusesAll(t *testing.T) {
 	}
 }
 
-func TestListIsReadAnew(t *testing.T) {
+func TestListIsReread(t *testing.T) {
 	s := newSite(t)
 	k := kernel("mitgcm", 3)
 	envelope := s.sign(k, 0)
@@ -183,7 +183,7 @@ func TestListIsReadAnew(t *testing.T) {
 	}
 }
 
-// Only what the distribution put on this node passes for its kernel.
+// Only the distribution's own files on this node count as its kernel.
 func TestUnsignedStock(t *testing.T) {
 	s := newSite(t)
 	s.write("vmlinuz-6.1", "image")
@@ -219,7 +219,7 @@ func TestUnsignedStock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.guard.Allow(t.Context(), stock, nil); err == nil {
-		t.Error("a file that everybody can write passes for the distribution's")
+		t.Error("a world-writable file counts as the distribution's")
 	}
 }
 
@@ -241,7 +241,7 @@ func TestOwnStockHasNoFloor(t *testing.T) {
 	}
 }
 
-func TestSignedStockIsJudgedLikeAny(t *testing.T) {
+func TestSignedStockIsVerified(t *testing.T) {
 	s := newSite(t)
 	k := kernel("stock", 1)
 	if err := s.guard.Admit(t.Context(), k, s.sign(k, 0)); err != nil {
@@ -253,7 +253,7 @@ func TestSignedStockIsJudgedLikeAny(t *testing.T) {
 	}
 }
 
-func TestNotRequiredOnlySays(t *testing.T) {
+func TestOptionalSignaturesOnlyLog(t *testing.T) {
 	s := newSite(t)
 	s.guard.Required = false
 	if err := s.guard.Admit(t.Context(), kernel("mitgcm", 1), nil); err != nil {

@@ -12,16 +12,13 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// Apply registers a profile, or changes one: versions that are new are added,
-// versions that are there must have the same content, versions that are not
-// named stay, everything else is replaced. Default version 0 leaves the default of
-// a profile that is there as it is; it moves only to a version that jobs may
-// choose, else the error is *QuarantinedError or *RetiredError. Registration
-// times, boot failures, quarantines and retirements are the catalog's own and are
-// ignored in profile. Apply returns the profile as it is now and whether the call
-// changed it.
+// Apply registers or changes a profile: new versions are added, existing versions must have the same content, versions
+// not listed stay, everything else is replaced. Default version 0 keeps the default of an existing profile; the default
+// only moves to a version that jobs may choose, otherwise the error is *QuarantinedError or *RetiredError. Registration
+// times, boot failures, quarantines and retirements belong to the catalog and are ignored in profile. Apply returns the
+// current profile and whether the call changed it.
 //
-// Repeating a request id with the same profile changes nothing more.
+// Repeating a request id with the same profile has no further effect.
 func (c *Catalog) Apply(ctx context.Context, requestID string, profile kb.Profile) (kb.Profile, bool, error) {
 	none := kb.Profile{}
 	if err := kb.ValidateRequestID(requestID); err != nil {
@@ -44,8 +41,7 @@ func (c *Catalog) Apply(ctx context.Context, requestID string, profile kb.Profil
 		if err := leavesRoom(before, r.Profile); err != nil {
 			return err
 		}
-		// Remembered even when nothing changes: a repeat that arrives after
-		// somebody else's change must not undo it.
+		// Remembered even without a change: a late repeat must not undo another client's change.
 		r.remember(requestID, digest)
 		altered = !reflect.DeepEqual(before, r.Profile)
 		return nil
@@ -69,7 +65,7 @@ func firstOf(first, second error) error {
 	return second
 }
 
-// strip removes what a caller has no say in.
+// strip removes fields that callers do not control.
 func strip(profile kb.Profile) kb.Profile {
 	versions := make([]kb.ProfileVersion, len(profile.Versions))
 	for i, v := range profile.Versions {
@@ -80,8 +76,7 @@ func strip(profile kb.Profile) kb.Profile {
 	return profile
 }
 
-// normalise makes kernels comparable that went through JSON or protobuf, which
-// do not tell empty from absent.
+// normalise makes kernels comparable after JSON or protobuf, which do not distinguish empty from absent.
 func normalise(k kb.Kernel) kb.Kernel {
 	if len(k.Arguments) == 0 {
 		k.Arguments = nil
@@ -97,8 +92,7 @@ func normalise(k kb.Kernel) kb.Kernel {
 func (c *Catalog) merge(ctx context.Context, r *record, wanted kb.Profile) error {
 	merged := wanted
 	if merged.DefaultVersion == 0 {
-		// Who only adds a version need not know the default, which may have moved
-		// since he looked.
+		// A caller that only adds a version need not know the default, which may have moved in the meantime.
 		merged.DefaultVersion = r.Profile.DefaultVersion
 	}
 	merged.Versions = append([]kb.ProfileVersion(nil), r.Profile.Versions...)
@@ -137,8 +131,8 @@ func (c *Catalog) merge(ctx context.Context, r *record, wanted kb.Profile) error
 	return nil
 }
 
-// defaultMoves refuses to make a version the default that nobody may choose. A
-// default that stays may be quarantined: that was decided elsewhere.
+// defaultMoves refuses an unavailable version as the new default. An unchanged default may be quarantined: that was
+// decided elsewhere.
 func defaultMoves(old, merged kb.Profile) error {
 	if merged.DefaultVersion == old.DefaultVersion {
 		return nil
@@ -150,7 +144,7 @@ func defaultMoves(old, merged kb.Profile) error {
 	return Choosable(merged, v)
 }
 
-// noteSettings records what changed besides the versions.
+// noteSettings records changes other than versions.
 func (c *Catalog) noteSettings(ctx context.Context, merged *kb.Profile, old kb.Profile) {
 	if old.Name == "" {
 		return
@@ -166,8 +160,7 @@ func (c *Catalog) noteSettings(ctx context.Context, merged *kb.Profile, old kb.P
 	}
 }
 
-// document gives a version that has no documents those of wanted. The ones that
-// it has are as immutable as the kernel.
+// document gives a version without documents those of wanted. Existing documents are as immutable as the kernel.
 func (c *Catalog) document(merged *kb.Profile, wanted kb.ProfileVersion) error {
 	if len(wanted.Documents) == 0 {
 		return nil
@@ -202,16 +195,14 @@ func difference(old, wanted kb.Kernel) string {
 	return "nothing"
 }
 
-// checkArtifacts refuses a version whose files were not uploaded, or whose documents
-// are too large.
+// checkArtifacts rejects a version with missing files or oversized documents.
 func (c *Catalog) checkArtifacts(v kb.ProfileVersion) error {
 	k := v.Kernel
 	if err := k.Validate(); err != nil {
 		return err
 	}
 	for _, d := range v.Documents {
-		// Here and not where a whole profile is validated: what was registered
-		// before there was a bound must not keep the profile from being changed.
+		// Checked here and not in Validate: documents from before this limit must not block changes of the profile.
 		if d.Size > MaxDocument {
 			return fmt.Errorf("kernel %q: document %q has %d bytes, at most %d are possible: %w", k.Ref(), d.Name, d.Size, MaxDocument, kb.ErrInvalid)
 		}

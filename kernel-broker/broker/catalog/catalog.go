@@ -18,14 +18,11 @@ import (
 type Options struct {
 	// Store holds the state; required. The catalog never closes it.
 	Store store.Store
-	// HasArtifact reports whether a digest is stored with that size. Without
-	// it Apply does not look.
+	// HasArtifact reports whether a digest is stored with that size. If nil, Apply does not check.
 	HasArtifact func(digest string, size uint64) (bool, error)
-	// CheckEnvelope judges the signature of a version before it is stored;
-	// there may be none. Without it signatures are stored as they come.
+	// CheckEnvelope verifies a version's signature, if any, before it is stored. If nil, any signature is stored.
 	CheckEnvelope func(kernel kb.Kernel, envelope []byte) error
-	// Restricted says which profiles not everybody may use, for the snapshot;
-	// nil for none.
+	// Restricted reports whether a profile is restricted to some users, for the snapshot; nil if none is.
 	Restricted func(profile string) bool
 	// Now defaults to time.Now.
 	Now func() time.Time
@@ -33,15 +30,14 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Catalog is the state of all profiles. It holds nothing in memory: every
-// method reads the store, and changes are fenced by revision, so any number of
-// catalogs may work on one store. Its methods may be called concurrently.
+// Catalog is the state of all profiles. It caches nothing: every method reads the store, and changes are fenced by
+// revision, so several catalogs may share one store. Its methods are safe for concurrent use.
 type Catalog struct {
 	store       store.Store
 	hasArtifact func(string, uint64) (bool, error)
 	judge       func(kb.Kernel, []byte) error
 	restricted  func(profile string) bool
-	republish   chan struct{} // holds one token when there is something to look at
+	republish   chan struct{} // holds one token when a republish is due
 	now         func() time.Time
 	log         *slog.Logger
 }
@@ -91,9 +87,8 @@ func (c *Catalog) Get(ctx context.Context, name string) (kb.Profile, error) {
 	return r.Profile, nil
 }
 
-// Check answers whether a job may ask for ref now, and with which version.
-// Errors: *UnknownProfileError or another kb.ErrNotFound,
-// *QuarantinedError, *RetiredError, kb.ErrInvalid, kb.ErrUnavailable.
+// Check reports whether a job may choose ref now, and which version that is. Errors: *UnknownProfileError or another
+// kb.ErrNotFound, *QuarantinedError, *RetiredError, kb.ErrInvalid, kb.ErrUnavailable.
 func (c *Catalog) Check(ctx context.Context, ref kb.Ref) (kb.ProfileVersion, error) {
 	profile, err := c.Get(ctx, ref.Profile)
 	if err != nil {
@@ -132,7 +127,7 @@ func (c *Catalog) read(ctx context.Context, name string) (*record, int64, error)
 	return r, stored.Revision, err
 }
 
-// domainError lets callers ask for the domain's sentinels and keeps the text.
+// domainError maps errors to the domain's sentinels and keeps the text.
 func domainError(err error) error {
 	for from, to := range map[error]error{
 		store.ErrNotFound:    kb.ErrNotFound,

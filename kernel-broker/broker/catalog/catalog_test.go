@@ -155,7 +155,7 @@ func TestApplyRepeated(t *testing.T) {
 	}
 }
 
-func TestApplyIgnoresStandingInTheRequest(t *testing.T) {
+func TestApplyIgnoresLifecycleInRequest(t *testing.T) {
 	c, _ := newCatalog(t)
 	p := profile("mitgcm", 1)
 	p.Versions[0].Quarantine = &kb.Quarantine{Reason: "forged"}
@@ -199,7 +199,7 @@ func TestUnknownFormatIsRefused(t *testing.T) {
 	}
 }
 
-func TestStoreOutOfReach(t *testing.T) {
+func TestUnreachableStore(t *testing.T) {
 	c, s := newCatalog(t)
 	apply(t, c, "a", profile("mitgcm", 1))
 	s.FailReads(1)

@@ -10,9 +10,8 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// Who adds a version and has no say in the default leaves it as it is, whatever
-// was promoted since he looked.
-func TestApplyLeavesTheDefault(t *testing.T) {
+// Adding a version without naming a default keeps the default, even if it moved in the meantime.
+func TestApplyKeepsDefault(t *testing.T) {
 	c, _ := newCatalog(t)
 	apply(t, c, "a", profile("mitgcm", 2))
 	if _, _, err := c.Promote(t.Context(), "b", kb.Ref{Profile: "mitgcm", Version: 1}); err != nil {
@@ -38,10 +37,9 @@ func TestApplyLeavesTheDefault(t *testing.T) {
 	}
 }
 
-// A default moves only to what jobs may choose, by Apply as by Promote. One that
-// stays where it is may be quarantined, and must not keep a profile from getting
-// the version that replaces it.
-func TestApplyMovesTheDefaultToWhatCanBeChosen(t *testing.T) {
+// Apply and Promote move the default only to a version that jobs may choose. An unchanged default may be quarantined and
+// must not keep a profile from getting its replacement.
+func TestApplyMovesDefaultToChoosableVersion(t *testing.T) {
 	c, _ := newCatalog(t)
 	apply(t, c, "a", profile("mitgcm", 3))
 	two, three := kb.Ref{Profile: "mitgcm", Version: 2}, kb.Ref{Profile: "mitgcm", Version: 3}

@@ -23,16 +23,16 @@ const maxFileBytes = 1 << 20
 // maxVersion is the largest that a user can write after NAME@.
 const maxVersion = 999_999_999
 
-// Defaults of what a profile may leave out.
+// Defaults of optional settings of a profile.
 const (
 	defaultBootAttempts = 2
 	defaultBootTimeout  = 2 * time.Minute
 )
 
-// ProfileDefinition is a profile as a person wrote it: it names kernels by
-// their recipes, which Resolve replaces by what was built.
+// ProfileDefinition is a profile as written in YAML: it names kernels by their recipes, which Resolve replaces by built
+// kernels.
 type ProfileDefinition struct {
-	File string // where it stands
+	File string // source file
 
 	Name           string
 	Application    string
@@ -46,7 +46,7 @@ type ProfileDefinition struct {
 	Versions       []VersionDefinition // rising
 }
 
-// VersionDefinition is one version of it.
+// VersionDefinition is one version of a ProfileDefinition.
 type VersionDefinition struct {
 	Version   uint32
 	Kernel    string // the recipe
@@ -117,14 +117,13 @@ func Load(dir string) ([]ProfileDefinition, error) {
 	return definitions, errors.Join(append(wrong, duplicates(definitions)...)...)
 }
 
-// duplicates refuses two files with one name: which of them counts would hang
-// on the order of files.
+// duplicates rejects two files with one name: the order of files must not decide which one counts.
 func duplicates(definitions []ProfileDefinition) []error {
 	slices.SortStableFunc(definitions, func(a, b ProfileDefinition) int { return strings.Compare(a.Name, b.Name) })
 	var wrong []error
 	for i := 1; i < len(definitions); i++ {
 		if definitions[i].Name == definitions[i-1].Name {
-			wrong = append(wrong, fmt.Errorf("%s: profile %q stands in %s already: %w",
+			wrong = append(wrong, fmt.Errorf("%s: profile %q is already defined in %s: %w",
 				definitions[i].File, definitions[i].Name, definitions[i-1].File, kb.ErrExists))
 		}
 	}
@@ -185,7 +184,7 @@ func (raw profileFile) definition(y *yamlFile) (ProfileDefinition, error) {
 
 func (raw profileFile) versions(note func(err error, path ...any)) []VersionDefinition {
 	if len(raw.Versions) == 0 {
-		note(fmt.Errorf("there is none: %w", kb.ErrInvalid), "versions")
+		note(fmt.Errorf("at least one is required: %w", kb.ErrInvalid), "versions")
 	}
 	numbers := map[uint32]bool{}
 	contents := map[string]uint32{}

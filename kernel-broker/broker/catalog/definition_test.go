@@ -70,7 +70,7 @@ func TestLoadReportsEveryFile(t *testing.T) {
 	put(t, filepath.Join(dir, "four.yml"), mitgcmYAML)
 	_, err := Load(dir)
 	for _, words := range []string{
-		`two.yaml: profile "mitgcm" stands in ` + dir + "/one.yaml already",
+		`two.yaml: profile "mitgcm" is already defined in ` + dir + "/one.yaml",
 		`three.yaml:1: unknown key "names"; did you mean "name"?`, "four.yml: profiles end in .yaml",
 	} {
 		if err == nil || !strings.Contains(err.Error(), words) {
@@ -111,7 +111,7 @@ func TestParseProfileRefuses(t *testing.T) {
 		swap("  - version: 1", "  - version: 0"):                                 "p.yaml:15: versions[1].version: 0 is not within",
 		swap("[quiet]", "[root=/dev/sda]"):                                       "p.yaml:14: versions[0].arguments: kernel argument \"root=/dev/sda\"",
 		swap("kernel: mitgcm", "kernel: ../x"):                                   "p.yaml:13: versions[0].kernel:",
-		"name: a\n":                                                              "p.yaml:1: versions: there is none",
+		"name: a\n":                                                              "p.yaml:1: versions: at least one is required",
 		"name: a\nversions:\n":                                                   "p.yaml:1: application: is missing",
 		"a: *b\n":                                                                "p.yaml: unknown anchor",
 	} {
@@ -185,7 +185,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-func TestModulesCountWhereTheyAre(t *testing.T) {
+func TestModulesCountInInitrdOrOnNode(t *testing.T) {
 	dir := t.TempDir()
 	build(t, dir, "mitgcm", func(m map[string]any) {
 		initrd, err := DescribeFile(put(t, filepath.Join(dir, "mitgcm", "initrd.img"), "initrd"), MaxInitrd)

@@ -17,7 +17,7 @@ func document(name string, digit string) kb.Document {
 	return kb.Document{Name: name, Digest: "sha256:" + strings.Repeat(digit, 64), Size: 10}
 }
 
-// Documents come with a version or after it, and then stay.
+// Documents are added with a version or later, and are then immutable.
 func TestDocumentsOfAVersion(t *testing.T) {
 	c, _ := newCatalog(t)
 	with := func(documents ...kb.Document) kb.Profile {
@@ -38,10 +38,10 @@ func TestDocumentsOfAVersion(t *testing.T) {
 	}
 	apply(t, c, "none", with())
 	if !apply(t, c, "two", with(document("report", "1"), document("page", "2"))) || names() != "report1 page2" {
-		t.Errorf("given later: %s", names())
+		t.Errorf("added later: %s", names())
 	}
 	if apply(t, c, "other", with(document("report", "3"))) || apply(t, c, "gone", with()) || names() != "report1 page2" {
-		t.Errorf("given again: %s", names())
+		t.Errorf("added again: %s", names())
 	}
 	for words, documents := range map[string][]kb.Document{
 		`document "report" is given twice`:  {document("report", "1"), document("report", "2")},

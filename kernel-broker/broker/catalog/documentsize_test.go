@@ -10,9 +10,8 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// Whoever shows a kernel fetches its documents and reads them: a builder cannot make
-// that gigabytes. What was registered before that was so keeps nobody from changing
-// the profile.
+// Clients fetch and read a kernel's documents, so builders cannot make them gigabytes large. Documents from before the
+// limit do not block changes of the profile.
 func TestDocumentsAreBounded(t *testing.T) {
 	c, _ := newCatalog(t)
 	with := func(size uint64) kb.Profile {
@@ -34,7 +33,7 @@ func TestDocumentsAreBounded(t *testing.T) {
 	apply(t, c, "none", profile("mitgcm", 2))
 	refused("later", MaxDocument+1, words)
 	if !apply(t, c, "fits", with(MaxDocument)) {
-		t.Error("a document of 16 MiB is not taken")
+		t.Error("a document of 16 MiB is rejected")
 	}
 	old, wanted := with(1<<30), profile("mitgcm", 3)
 	if err := c.merge(t.Context(), &record{Profile: old}, wanted); err != nil {

@@ -17,16 +17,14 @@ import (
 
 const manifestFormat = 1
 
-// Manifest is what the catalog needs of kernel.json, which describes a kernel
-// that was built. Keys that are not here are for others.
+// Manifest is the catalog's part of kernel.json, which describes a built kernel. Other keys are ignored.
 type Manifest struct {
 	Format       int    `json:"format"`
 	Name         string `json:"name"`
 	Release      string `json:"release"`
 	BuildID      string `json:"build_id"`
 	Architecture string `json:"architecture"`
-	// Image, and the initrd where the kernel comes with one, beside the
-	// manifest.
+	// Image, and the kernel's own initrd if any, relative to the manifest.
 	Image  ManifestFile  `json:"image"`
 	Initrd *ManifestFile `json:"initrd"`
 
@@ -41,13 +39,13 @@ type ManifestFile struct {
 	Size   uint64 `json:"size"`
 }
 
-// Offer lists what a kernel can drive, by module name.
+// Offer lists the drivers of a kernel by module name.
 type Offer struct {
 	BuiltIn []string `json:"builtin"`
 	Modular []string `json:"modular"`
 }
 
-// Artifact is a file that the broker has to store for a kernel.
+// Artifact is a file of a kernel for the broker to store.
 type Artifact struct {
 	Path   string
 	Digest string
@@ -89,16 +87,15 @@ func parseManifest(text []byte) (Manifest, error) {
 	return m, nil
 }
 
-// What belongs to a kernel has bounds; the broker has one of its own for any file.
+// Size limits of a kernel's files; the broker has its own limit for any file.
 const (
 	MaxImage  = 256 << 20
 	MaxInitrd = 1 << 30
-	// MaxDocument is for what whoever shows the kernel fetches and reads: reports
-	// have up to 3 MiB.
+	// MaxDocument limits documents, which clients read whole: reports have up to 3 MiB.
 	MaxDocument = 16 << 20
 )
 
-// DescribeFile reads a file of at most so many bytes and names it by its content.
+// DescribeFile reads a file of at most the given size and returns its digest.
 func DescribeFile(path string, most uint64) (Artifact, error) {
 	file, info, err := safeopen.Open(path)
 	if err != nil {
@@ -107,7 +104,7 @@ func DescribeFile(path string, most uint64) (Artifact, error) {
 	defer func() { _ = file.Close() }() // only read from
 	size, sum := info.Size(), sha256.New()
 	if uint64(size) <= most {
-		// It may grow as it is read.
+		// The file may grow while it is read.
 		size, err = io.Copy(sum, io.LimitReader(file, int64(most)+1))
 	}
 	if err != nil {
@@ -119,16 +116,15 @@ func DescribeFile(path string, most uint64) (Artifact, error) {
 	return Artifact{Path: path, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: uint64(size)}, nil
 }
 
-// Kernel makes the version of a profile from the manifest and the files that
-// will be stored for it, which must be the ones that it describes. initrd is
-// nil for none.
+// Kernel builds the version of a profile from the manifest and its files, which must match the manifest. initrd is nil
+// if there is none.
 func (m Manifest) Kernel(ref kb.Ref, arguments []string, image Artifact, initrd *Artifact) (kb.Kernel, error) {
 	if image.Digest != m.Image.Digest {
 		return kb.Kernel{}, fmt.Errorf("kernel %q: %s is not the image of the manifest: it has digest %s, not %s: %w",
 			ref, image.Path, image.Digest, m.Image.Digest, kb.ErrInvalid)
 	}
 	if m.Initrd != nil && (initrd == nil || initrd.Digest != m.Initrd.Digest) {
-		return kb.Kernel{}, fmt.Errorf("kernel %q: its manifest comes with initrd %s: %w", ref, m.Initrd.Digest, kb.ErrInvalid)
+		return kb.Kernel{}, fmt.Errorf("kernel %q: its manifest names initrd %s: %w", ref, m.Initrd.Digest, kb.ErrInvalid)
 	}
 	k := kb.Kernel{
 		Profile: ref.Profile, Version: ref.Version,
@@ -142,8 +138,7 @@ func (m Manifest) Kernel(ref kb.Ref, arguments []string, image Artifact, initrd 
 	return k, k.Validate()
 }
 
-// drivers lists what the kernel can drive. Modules count where they come with
-// the kernel, in its initrd, or are on the node, as those of stock are.
+// drivers lists the kernel's drivers. Modules count if they are in the kernel's initrd or on the node, as for stock.
 func (m Manifest) drivers(withModules bool) []string {
 	all := slices.Concat(m.Drivers.BuiltIn, m.Filesystems.BuiltIn)
 	if withModules {

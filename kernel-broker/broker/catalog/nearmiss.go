@@ -14,8 +14,7 @@ import (
 // maxSuggestions keeps the message on one line of a terminal.
 const maxSuggestions = 3
 
-// UnknownProfileError is kb.ErrNotFound with what the user may have
-// meant. Its text is shown to users as it is.
+// UnknownProfileError is kb.ErrNotFound with similar names. Users see its text.
 type UnknownProfileError struct {
 	Name string
 	Near []string // names like it, the nearest first
@@ -36,8 +35,7 @@ func (e *UnknownProfileError) Error() string {
 // Is makes errors.Is(err, kb.ErrNotFound) hold.
 func (e *UnknownProfileError) Is(target error) bool { return target == kb.ErrNotFound }
 
-// nearMisses returns the known names that a typing error could have made out
-// of name, the nearest first.
+// nearMisses returns the known names within a typing error of name, the nearest first.
 func nearMisses(name string, known []string) []string {
 	limit := max(1, len(name)/3)
 	distance := map[string]int{}

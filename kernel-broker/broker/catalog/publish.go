@@ -30,11 +30,9 @@ func (c *Catalog) Snapshot(ctx context.Context) (string, error) {
 	return NewSnapshot(profiles, c.restricted, c.now()).String(), nil
 }
 
-// Publish calls use with the snapshot text at the start and after each change
-// of the catalog, until ctx ends; it returns the error of ctx, or the first
-// other one that keeps it from following the store. Changes that come while
-// use runs are taken together. When use returns an error it is logged and use
-// is called again after a pause with the newest text.
+// Publish calls use with the snapshot text at the start and after each change of the catalog, until ctx ends or the
+// store cannot be followed, and returns that error. Changes during a call of use are combined. If use fails, Publish
+// logs the error and calls it again after a pause with the newest text.
 func (c *Catalog) Publish(ctx context.Context, use func(text string) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -47,12 +45,12 @@ func (c *Catalog) Publish(ctx context.Context, use func(text string) error) erro
 	return err
 }
 
-// Restricted reports whether there may be somebody who may not use a profile.
+// Restricted reports whether some users may not use a profile.
 func (c *Catalog) Restricted(profile string) bool {
 	return c.restricted != nil && c.restricted(profile)
 }
 
-// Republish has Publish look again, for a change of what is restricted.
+// Republish makes Publish check for changed restrictions.
 func (c *Catalog) Republish() {
 	select {
 	case c.republish <- struct{}{}:
@@ -63,7 +61,7 @@ func (c *Catalog) Republish() {
 // picture is the store.Follower behind Publish.
 type picture struct {
 	catalog *Catalog
-	changed chan struct{} // holds one token when there is something to publish
+	changed chan struct{} // holds one token when a publication is due
 
 	mu       sync.Mutex
 	profiles map[string]kb.Profile
@@ -92,8 +90,8 @@ func (p *picture) Apply(event store.Event) {
 	p.wake()
 }
 
-// take needs p.mu. A record that cannot be read hides its profile from submit
-// hosts; what reads it next reports the same error to its caller.
+// take needs p.mu. An unreadable record hides its profile from submit hosts; other readers report the error to their
+// callers.
 func (p *picture) take(r store.Record) {
 	name := strings.TrimPrefix(r.Key, keyPrefix)
 	decoded, err := decode(name, r.Value)
@@ -123,8 +121,7 @@ func (p *picture) snapshot() Snapshot {
 	return NewSnapshot(profiles, p.catalog.restricted, p.catalog.now())
 }
 
-// signatures tells whether any has changed: those who publish pass them on, but
-// no snapshot holds them.
+// signatures identifies the current signatures: no snapshot contains them, but a change must be published, too.
 func (p *picture) signatures() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -48,26 +48,24 @@ type BootFailure struct {
 	Ref   kb.Ref
 	Node  string
 	Cause string
-	// Only: no other node ever booted this version or tried to.
+	// Only: no other node has booted this version or tried to.
 	Only bool
-	// Threshold is how many failures put a version into quarantine.
+	// Threshold is the number of failures that quarantine a version.
 	Threshold uint32
 }
 
 // maxFailedOn of a version's nodes are remembered; two decide.
 const maxFailedOn = 4
 
-// proves reports whether failures are the kernel's fault: those of one node are
-// that node's, unless there is no other that could have had any.
+// proves reports whether the failures are the kernel's fault: failures of a single node are that node's fault, unless no
+// other node has tried the kernel.
 func (f BootFailure) proves(v *kb.ProfileVersion) bool {
 	return v.BootFailures >= f.Threshold && (f.Only || len(v.FailedOn) > 1)
 }
 
-// RecordBootFailure counts one failed boot of a kernel. The failures since the
-// version was registered or released quarantine it when there are as many as the
-// threshold, of two nodes at least, except for stock: nodes without any kernel
-// to go back to help nobody. It reports whether the version is quarantined
-// afterwards.
+// RecordBootFailure counts one failed boot of a kernel. Failures since registration or release quarantine the version
+// when they reach the threshold on at least two nodes. Stock is exempt: nodes need a kernel to return to. It reports
+// whether the version is quarantined afterwards.
 func (c *Catalog) RecordBootFailure(ctx context.Context, f BootFailure) (bool, error) {
 	id, ref := f.ID, f.Ref
 	if err := kb.ValidateRequestID(id); err != nil {

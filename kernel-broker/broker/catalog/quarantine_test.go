@@ -32,7 +32,7 @@ func fail(t *testing.T, c *Catalog, ref kb.Ref, cause string) bool {
 func TestQuarantineAndRelease(t *testing.T) {
 	c, _ := newCatalog(t)
 	apply(t, c, "a", profile("mitgcm", 2))
-	if fail(t, c, mitgcm2, "n1: no word") {
+	if fail(t, c, mitgcm2, "n1: silent") {
 		t.Error("quarantined by the first failure")
 	}
 	if _, err := c.Check(t.Context(), mitgcm2); err != nil {
@@ -136,7 +136,7 @@ func TestOneBootIsCountedOnce(t *testing.T) {
 	}
 }
 
-// Every failure counts once, whoever else writes and whatever answers are lost.
+// Every failure counts once, despite concurrent writers and lost answers.
 func TestConcurrentFailuresAreCountedOnce(t *testing.T) {
 	c, s := newCatalog(t)
 	apply(t, c, "a", profile("mitgcm", 2))
@@ -158,8 +158,8 @@ func TestConcurrentFailuresAreCountedOnce(t *testing.T) {
 	}
 }
 
-// Failures of one node are that node's, as long as another could have had any.
-func TestOneNodeQuarantinesNothingForAll(t *testing.T) {
+// Failures of a single node count as that node's fault if another node could have had any.
+func TestOneNodeDoesNotQuarantine(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		nodes []string

@@ -17,8 +17,7 @@ const (
 	keyPrefix    = "profiles/"
 	recordFormat = 1
 
-	// A client repeats a request within seconds; 32 changes of one profile
-	// are more than can lie between.
+	// A client repeats a request within seconds; no more than 32 changes of one profile happen in between.
 	maxRequests = 32
 	maxWrites   = 32
 	maxFailures = 256
@@ -32,13 +31,12 @@ type record struct {
 	Requests []request `json:"requests,omitempty"`
 	// Failures are the ids of the boots counted last, oldest first.
 	Failures []string `json:"failures,omitempty"`
-	// Writes are random names of the last changes, oldest first, so that a
-	// writer whose commit got no answer finds out whether it was applied, even
-	// when others have written since.
+	// Writes are random ids of the last changes, oldest first. With them a writer whose commit got no answer learns
+	// whether it was applied, even after later writes.
 	Writes []string `json:"writes"`
 }
 
-// request remembers a change by its id and by what it asked for.
+// request identifies a change by its id and its content.
 type request struct {
 	ID     string `json:"id"`
 	Digest string `json:"digest"`
@@ -64,8 +62,7 @@ func (r *record) encode() ([]byte, error) {
 	return value, nil
 }
 
-// marshal writes no character longer than JSON demands: what people write counts
-// against the room of a record.
+// marshal escapes only what JSON requires: texts count against the size of a record.
 func marshal(v any) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -76,8 +73,7 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// decode refuses what a newer broker wrote: rewriting it would drop what this
-// one does not understand.
+// decode rejects a newer broker's format: rewriting it would drop unknown fields.
 func decode(name string, value []byte) (*record, error) {
 	r := &record{}
 	decoder := json.NewDecoder(bytes.NewReader(value))
@@ -86,7 +82,7 @@ func decode(name string, value []byte) (*record, error) {
 		return nil, fmt.Errorf("record of profile %q: %w", name, err)
 	}
 	if r.Format != recordFormat {
-		return nil, fmt.Errorf("record of profile %q has format %d, this program knows %d", name, r.Format, recordFormat)
+		return nil, fmt.Errorf("record of profile %q has format %d, this program supports %d", name, r.Format, recordFormat)
 	}
 	if r.Profile.Name != name {
 		return nil, fmt.Errorf("record of profile %q holds profile %q", name, r.Profile.Name)
@@ -119,7 +115,7 @@ func (r *record) sign(nonce string) {
 	r.Writes = r.Writes[max(0, len(r.Writes)-maxWrites):]
 }
 
-// digestOf tells two requests apart that use the same id.
+// digestOf distinguishes two requests with the same id.
 func digestOf(parts ...any) (string, error) {
 	text, err := json.Marshal(parts)
 	if err != nil {

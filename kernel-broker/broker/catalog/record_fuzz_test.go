@@ -12,8 +12,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
 )
 
-// FuzzRecord gives the catalog a store in which anything may stand. What it
-// takes for a profile it can write as the same, and offer.
+// FuzzRecord reads arbitrary store content. An accepted profile can be written back unchanged and offered.
 func FuzzRecord(f *testing.F) {
 	seed, err := (&record{Profile: kb.Profile{Name: "mitgcm", Application: "x", DefaultVersion: 1,
 		Versions: []kb.ProfileVersion{{Kernel: kb.Kernel{Profile: "mitgcm", Version: 1, Arguments: []string{"quiet"}}}}},
@@ -31,11 +30,11 @@ func FuzzRecord(f *testing.F) {
 		}
 		first, err := r.encode()
 		if err != nil {
-			t.Fatalf("what was read cannot be written: %v", err)
+			t.Fatalf("a parsed record cannot be written: %v", err)
 		}
 		back, err := decode("mitgcm", first)
 		if err != nil {
-			t.Fatalf("what was written cannot be read: %v", err)
+			t.Fatalf("a written record cannot be read: %v", err)
 		}
 		if second, err := back.encode(); err != nil || !bytes.Equal(first, second) {
 			t.Errorf("%s\nbecame\n%s\n%v", first, second, err)
@@ -43,7 +42,7 @@ func FuzzRecord(f *testing.F) {
 		s := memstore.New()
 		defer s.Close()
 		if _, err := s.Commit(t.Context(), store.Write{Key: key("mitgcm"), Value: value}); err != nil {
-			return // no store takes it
+			return // too large for any store
 		}
 		c := New(Options{Store: s, Log: slog.New(slog.DiscardHandler)})
 		profiles, err := c.List(t.Context())

@@ -16,11 +16,9 @@ const Provenance = "provenance"
 // manifestName is the manifest in the folder of each kernel.
 const manifestName = "kernel.json"
 
-// Resolve replaces the recipes that a profile names by the kernels in a
-// folder, which has one folder for each: bzImage, kernel.json and perhaps an
-// initrd. It returns the profile and the files that have to be stored before
-// it can be applied, each once, and checks that they are what their manifests
-// say.
+// Resolve replaces a profile's recipes by the kernels in a directory, which has one subdirectory for each: bzImage,
+// kernel.json and optionally an initrd. It verifies them against their manifests and returns the profile and the files
+// to store before it can be applied, each once.
 func Resolve(d ProfileDefinition, kernelsDir string) (kb.Profile, []Artifact, error) {
 	p := kb.Profile{
 		Name: d.Name, Application: d.Application, Description: d.Description, DefaultVersion: d.DefaultVersion,
@@ -83,7 +81,7 @@ func resolveVersion(d ProfileDefinition, v VersionDefinition, kernelsDir string)
 		return none, nil, err
 	}
 	if a := d.Requires.Architecture; a != "" && a != k.Architecture {
-		return none, nil, fmt.Errorf("profile %q: asks for %s, its kernel is for %s: %w", ref, a, k.Architecture, kb.ErrInvalid)
+		return none, nil, fmt.Errorf("profile %q: is for %s, its kernel is for %s: %w", ref, a, k.Architecture, kb.ErrInvalid)
 	}
 	k.MinMemoryMiB = d.Requires.MemoryMiB
 	return k, files, nil

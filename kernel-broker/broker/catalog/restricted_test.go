@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// What not everybody may use is marked like what is quarantined, so that a
-// submit host asks; and a change of that is published at once.
+// A restricted profile is marked like a quarantined one, so that a submit host asks the broker; changes of restrictions
+// are published at once.
 func TestRestrictedInTheSnapshot(t *testing.T) {
 	c, _ := newCatalog(t)
 	var closed atomic.Bool

@@ -29,8 +29,7 @@ func (e *RetiredError) Error() string {
 // Is makes errors.Is(err, kb.ErrRetired) hold.
 func (e *RetiredError) Is(target error) bool { return target == kb.ErrRetired }
 
-// Choosable is the error for a version that no job may choose, or nil. What is
-// retired is not coming back, so that is said first.
+// Choosable is the error for a version that no job may choose, or nil. Retirement is final, so it takes precedence.
 func Choosable(p kb.Profile, v kb.ProfileVersion) error {
 	var others []kb.Ref
 	for i := len(p.Versions) - 1; i >= 0; i-- {
@@ -47,10 +46,9 @@ func Choosable(p kb.Profile, v kb.ProfileVersion) error {
 	return nil
 }
 
-// Retire takes a version out of use, or with version 0 all that there are. It
-// returns the profile as it is now and whether the call changed it. Stock is
-// kb.ErrFailedPrecondition, and so is the default version while others can be
-// chosen: the name alone would stand for nothing.
+// Retire takes a version out of use, or all versions if version is 0. It returns the current profile and whether the
+// call changed it. Retiring stock is kb.ErrFailedPrecondition, and so is retiring the default version while others can
+// be chosen: the bare name would resolve to nothing.
 func (c *Catalog) Retire(ctx context.Context, requestID string, ref kb.Ref, reason string) (kb.Profile, bool, error) {
 	none := kb.Profile{}
 	if err := kb.ValidateRequestID(requestID); err != nil {
@@ -60,7 +58,7 @@ func (c *Catalog) Retire(ctx context.Context, requestID string, ref kb.Ref, reas
 		return none, false, err
 	}
 	if ref.IsStock() {
-		return none, false, fmt.Errorf("profile %q is what nodes come back to: %w", ref.Profile, kb.ErrFailedPrecondition)
+		return none, false, fmt.Errorf("nodes return to profile %q: %w", ref.Profile, kb.ErrFailedPrecondition)
 	}
 	reason = kb.OneLine(reason)
 	digest, err := digestOf("retire", ref, reason)
@@ -107,13 +105,12 @@ func retire(p *kb.Profile, ref kb.Ref, how kb.Retirement) (altered bool, err err
 	return altered, defaultStands(*p)
 }
 
-// defaultStands refuses a profile whose name alone stands for a version that
-// nobody may choose, while there are others.
+// defaultStands refuses a profile whose default version cannot be chosen while others can.
 func defaultStands(p kb.Profile) error {
 	v, err := p.Version(0)
 	if err != nil || v.Retired == nil || p.Retired() {
 		return err
 	}
-	return fmt.Errorf("kernel %q is the default version, which cannot be a retired one while there are others; make another one the default, or retire the whole profile: %w",
+	return fmt.Errorf("kernel %q is the default version; make another version the default, or retire the whole profile: %w",
 		v.Kernel.Ref(), kb.ErrFailedPrecondition)
 }

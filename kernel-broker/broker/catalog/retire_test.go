@@ -28,7 +28,7 @@ func TestRetireVersion(t *testing.T) {
 	c, _ := newCatalog(t)
 	apply(t, c, "a", profile("mitgcm", 3))
 	if !retired(t, c, "r", mitgcm1, "slow\non reads") || retired(t, c, "r", mitgcm1, "slow\non reads") || retired(t, c, "s", mitgcm1, "again") {
-		t.Error("what is retired is retired once")
+		t.Error("retiring twice has an effect")
 	}
 	fail(t, c, mitgcm2, "a")
 	fail(t, c, mitgcm2, "b") // in quarantine: not to be recommended
@@ -46,7 +46,7 @@ func TestRetireVersion(t *testing.T) {
 	if text, err := c.Snapshot(t.Context()); err != nil || !strings.Contains(text, "\nprofile mitgcm 3 2,3 quarantined\n") {
 		t.Errorf("Snapshot = %q, %v", text, err)
 	}
-	// A failed boot that comes late is still counted, and the record stays.
+	// A late boot failure is still counted, and the record stays.
 	fail(t, c, mitgcm1, "late")
 	if p, err := c.Get(t.Context(), "mitgcm"); err != nil || len(p.Versions) != 3 || p.Versions[0].Retired == nil || p.Versions[0].Kernel.ImageDigest == "" {
 		t.Errorf("Get = %+v, %v", p, err)
@@ -71,8 +71,8 @@ func TestRetireProfile(t *testing.T) {
 	if _, err := ParseSnapshot(text); err != nil {
 		t.Errorf("ParseSnapshot = %v", err)
 	}
-	// The same definition, applied once more, changes nothing; a new version
-	// brings the name back, once it is the default one.
+	// Applying the same definition again changes nothing; a new version makes the name usable again once it is the
+	// default.
 	if apply(t, c, "c", profile("mitgcm", 2)) {
 		t.Error("an old definition changed something")
 	}

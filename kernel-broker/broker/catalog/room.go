@@ -13,36 +13,32 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
-// A profile is one record of the store, which takes it up to a size. Kernels and
-// their signatures could fill it, and then a quarantine would not fit any more
-// when it is needed. So registering and signing leave free what everything else
-// may still take: what stands of each version and of the requests at their
-// longest, and the history, whose oldest changes give way.
+// A profile is one record of the store, which limits its size. Kernels and signatures could fill it and leave no space
+// for a quarantine. So registering and signing reserve space for everything else: the lifecycle of each version and the
+// requests at their maximum, and the history, whose oldest changes are dropped.
 
-// historyBytes is what the history may take of a record.
+// historyBytes is the history's share of a record.
 const historyBytes = 64 << 10
 
-// leavesRoom refuses a change that makes a profile larger than it may become
-// without being in the way of what has to be possible afterwards.
+// leavesRoom rejects a change that would use the reserved space of a profile.
 func leavesRoom(before, after kb.Profile) error {
 	size, err := fullest(after)
 	if err != nil || size <= store.MaxCommitBytes {
 		return err
 	}
-	// One that is too large, from before there was this limit, may shrink.
+	// An oversized record from before this limit may shrink.
 	if old, err := fullest(before); err != nil || size <= old {
 		return err
 	}
-	return fmt.Errorf("profile %q is full: %d versions with their signatures, and what is kept free for quarantines, retirements and the history, "+
-		"would need %d bytes of the %d that there are; register the kernel as another profile, or sign with fewer keys: %w",
+	return fmt.Errorf("profile %q is full: %d versions with their signatures, and space reserved for quarantines, retirements and the history, "+
+		"need %d bytes, the limit is %d; register the kernel as another profile, or sign with fewer keys: %w",
 		after.Name, len(after.Versions), size, store.MaxCommitBytes, kb.ErrFailedPrecondition)
 }
 
-// fullest is the size that the record of a profile can come to as long as
-// nothing is registered or signed.
+// fullest is the maximum size of a profile's record without further registrations or signatures.
 func fullest(p kb.Profile) (int, error) {
 	const nonce = "0123456789abcdef" // like the digest of a request
-	// A quotation mark takes two bytes, and nothing printable more.
+	// A quotation mark takes two bytes, other printable characters take one.
 	reason := strings.Repeat(`"`, kb.MaxReason)
 	since := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	id := strings.Repeat(`"`, kb.MaxRequestID)
@@ -67,8 +63,7 @@ func fullest(p kb.Profile) (int, error) {
 	return len(key(p.Name)) + len(value) + historyBytes, err
 }
 
-// latest returns the changes at the end of a history that take no more than
-// room in a record.
+// latest returns the last changes of a history that fit into room bytes.
 func latest(history []kb.Change, room int) ([]kb.Change, error) {
 	room -= len(`,"history":[]`)
 	for i := len(history) - 1; i >= 0; i-- {

@@ -17,8 +17,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
 )
 
-// The texts that take the most room: in a record each of their characters needs
-// an escape.
+// The longest texts in a record: each character needs an escape.
 var (
 	longest   = strings.Repeat(`"`, 1<<10)
 	longestBy = kb.WithAuthor(context.Background(), longest, longest)
@@ -43,7 +42,7 @@ func brim(t *testing.T, c *Catalog, versions uint32, envelope int) {
 		for refused-least > 1 {
 			size := (least + refused) / 2
 			if refused > envelope {
-				size = envelope // most versions take all of it
+				size = envelope // most versions use the whole limit
 			}
 			id++
 			_, _, err := c.Sign(longestBy, longID(id), kb.Ref{Profile: "mitgcm", Version: v}, bytes.Repeat([]byte{byte(id)}, size))
@@ -60,12 +59,11 @@ func brim(t *testing.T, c *Catalog, versions uint32, envelope int) {
 			return
 		}
 	}
-	t.Fatal("the profile takes everything")
+	t.Fatal("the profile accepts everything")
 }
 
-// What a full profile must still take: whatever is done to it, in whatever
-// order, with the longest words.
-func TestFullProfileCanStillBeStopped(t *testing.T) {
+// A full profile still accepts any sequence of lifecycle changes with the longest texts.
+func TestFullProfileAcceptsLifecycleChanges(t *testing.T) {
 	for name, c := range map[string]struct {
 		versions uint32
 		envelope int
@@ -83,7 +81,7 @@ func TestFullProfileCanStillBeStopped(t *testing.T) {
 			for i := range c.steps {
 				id, ref := longID(1e6+i), version(i/4)
 				var err error
-				// More is remembered of failed boots than of all else.
+				// More boot failures are remembered than anything else.
 				step := 3
 				if i < 4*maxRequests {
 					step = i % 4
@@ -132,8 +130,7 @@ func forget(t *testing.T, kept *memstore.Store) {
 	}
 }
 
-// checkHistory wants the room that was kept for the latest changes full of them:
-// nothing else had to take of it.
+// checkHistory requires the reserved space to be full of the latest changes: nothing else may use it.
 func checkHistory(t *testing.T, c *Catalog, kept store.Store) {
 	t.Helper()
 	stored, err := kept.Get(t.Context(), key("mitgcm"))
@@ -150,9 +147,8 @@ func checkHistory(t *testing.T, c *Catalog, kept store.Store) {
 	}
 }
 
-// What fills a profile is refused by name and with what can be done, changes
-// nothing, and is taken once there is room.
-func TestFullProfileTakesNoMore(t *testing.T) {
+// A change that would fill a profile is rejected with a hint, changes nothing, and succeeds once there is space.
+func TestFullProfileRejectsVersions(t *testing.T) {
 	c, _ := newCatalog(t)
 	brim(t, c, 2, 512<<10)
 	before, err := c.Get(t.Context(), "mitgcm")
@@ -167,7 +163,7 @@ func TestFullProfileTakesNoMore(t *testing.T) {
 		t.Errorf("one version more: %v", err)
 	}
 	if after, err := c.Get(t.Context(), "mitgcm"); err != nil || !reflect.DeepEqual(before, after) {
-		t.Errorf("what was refused has changed the profile: %v", err)
+		t.Errorf("a rejected change modified the profile: %v", err)
 	}
 	if _, _, err := c.Sign(t.Context(), "less", kb.Ref{Profile: "mitgcm", Version: 2}, []byte("signature")); err != nil {
 		t.Fatal(err)
@@ -177,9 +173,9 @@ func TestFullProfileTakesNoMore(t *testing.T) {
 	}
 }
 
-// Also a record that was filled before there was a limit can be stopped, and
-// made smaller; its history gives way, down to nothing.
-func TestOverfullProfileFromBefore(t *testing.T) {
+// A record that was filled before the limit existed can be stopped and made smaller; its history is dropped if
+// necessary.
+func TestOversizedProfileCanShrink(t *testing.T) {
 	c, kept := newCatalog(t)
 	r := &record{Format: recordFormat, Profile: profile("mitgcm", 2), Writes: []string{"w"}}
 	for range 10 {

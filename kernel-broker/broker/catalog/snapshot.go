@@ -22,31 +22,28 @@ const (
 // ErrTruncated is a snapshot without its last line: it counts as absent.
 var ErrTruncated = errors.New("snapshot is truncated")
 
-// Snapshot is the catalog as submit hosts see it: enough to tell a typing
-// error from a name, too little to run anything.
+// Snapshot is the catalog for submit hosts: enough to recognise a typing error, too little to run anything.
 type Snapshot struct {
 	Generated time.Time
 	Profiles  []SnapshotProfile
 }
 
-// SnapshotProfile is one line of it.
+// SnapshotProfile is one line of a Snapshot.
 type SnapshotProfile struct {
 	Name           string
 	DefaultVersion uint32
 	Versions       []uint32
-	// Quarantined: some version is, or not everybody may use the profile. A
-	// snapshot can only say yes, so for such a profile a submit host has to ask
-	// the broker. The file says "quarantined" of both, which every plugin knows.
+	// Quarantined: some version is quarantined, or the profile is restricted. A snapshot can only permit, so for such a
+	// profile a submit host asks the broker. The file says "quarantined" for both, which every plugin understands.
 	Quarantined bool
 }
 
-// NewSnapshot makes the snapshot of profiles; restricted says of which not
-// everybody may use, and may be nil.
+// NewSnapshot builds the snapshot of profiles; restricted may be nil.
 func NewSnapshot(profiles []kb.Profile, restricted func(profile string) bool, now time.Time) Snapshot {
 	s := Snapshot{Generated: now.UTC().Truncate(time.Second)}
 	for _, p := range profiles {
-		// What is retired is left out. A submit host asks the broker about what
-		// it does not find, and that knows why.
+		// Retired profiles are left out. A submit host asks the broker about unknown names, which answers with the
+		// reason.
 		if p.Retired() {
 			continue
 		}
@@ -70,7 +67,7 @@ func (s Snapshot) String() string {
 		s.body() + snapshotEnd + "\n"
 }
 
-// body is what changes when the catalog does, and only then.
+// body is the part that changes only with the catalog.
 func (s Snapshot) body() string {
 	var text strings.Builder
 	for _, p := range s.Profiles {
@@ -87,8 +84,7 @@ func (s Snapshot) body() string {
 	return text.String()
 }
 
-// ParseSnapshot reads the text of a snapshot file. It is strict: what it
-// accepts, String writes again byte for byte.
+// ParseSnapshot reads the text of a snapshot file. It is strict: String writes accepted text back byte for byte.
 func ParseSnapshot(text string) (Snapshot, error) {
 	body, ok := strings.CutSuffix(text, "\n"+snapshotEnd+"\n")
 	if !ok {

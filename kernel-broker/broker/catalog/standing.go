@@ -12,8 +12,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// note adds a line to a profile's record, by whom the context names. reason
-// stands where the change has one of its own.
+// note adds a change to a profile's history with the author in the context. A change's own reason takes precedence.
 func (c *Catalog) note(ctx context.Context, p *kb.Profile, what string, version uint32, reason string) {
 	who, why := kb.AuthorOf(ctx)
 	if reason == "" {
@@ -22,7 +21,7 @@ func (c *Catalog) note(ctx context.Context, p *kb.Profile, what string, version 
 	p.Note(kb.Change{At: c.now().UTC().Truncate(time.Second), Who: who, What: what, Version: version, Reason: reason})
 }
 
-// checkEnvelope refuses a signature that the nodes would refuse.
+// checkEnvelope rejects a signature that the nodes would reject.
 func (c *Catalog) checkEnvelope(k kb.Kernel, envelope []byte) error {
 	if c.judge == nil {
 		return nil
@@ -67,9 +66,8 @@ func (c *Catalog) alter(ctx context.Context, requestID, name string, asked []any
 	return r.Profile, written && altered, nil
 }
 
-// Promote makes a version the default; version 0 rolls back to the default
-// before, passing over what nobody may choose. A version that nobody may choose
-// is *QuarantinedError or *RetiredError.
+// Promote makes a version the default; version 0 rolls back to the previous choosable default. A version that jobs may
+// not choose is *QuarantinedError or *RetiredError.
 func (c *Catalog) Promote(ctx context.Context, requestID string, ref kb.Ref) (kb.Profile, bool, error) {
 	p, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"promote", ref}, func(p *kb.Profile) (bool, error) {
 		if ref.Version == 0 {
@@ -97,7 +95,7 @@ func (c *Catalog) Promote(ctx context.Context, requestID string, ref kb.Ref) (kb
 
 func (c *Catalog) rollBack(ctx context.Context, p *kb.Profile) error {
 	if !p.StepBack(func(v kb.ProfileVersion) bool { return Choosable(*p, v) == nil }) {
-		return fmt.Errorf("profile %q: there is no default version before %d that jobs may choose: %w",
+		return fmt.Errorf("profile %q: no default version before %d is available to jobs: %w",
 			p.Name, p.DefaultVersion, kb.ErrFailedPrecondition)
 	}
 	c.note(ctx, p, kb.ChangeRolledBack, p.DefaultVersion, "")
@@ -108,7 +106,7 @@ func (c *Catalog) rollBack(ctx context.Context, p *kb.Profile) error {
 // kb.ErrFailedPrecondition.
 func (c *Catalog) Quarantine(ctx context.Context, requestID string, ref kb.Ref, reason string) (kb.Profile, bool, error) {
 	if ref.IsStock() {
-		return kb.Profile{}, false, fmt.Errorf("profile %q is what nodes come back to: %w", ref.Profile, kb.ErrFailedPrecondition)
+		return kb.Profile{}, false, fmt.Errorf("nodes return to profile %q: %w", ref.Profile, kb.ErrFailedPrecondition)
 	}
 	reason = kb.OneLine(reason)
 	p, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"quarantine", ref, reason}, func(p *kb.Profile) (bool, error) {

@@ -21,9 +21,8 @@ func what(p kb.Profile) string {
 	return strings.Join(words, ", ")
 }
 
-// A record that a broker before signatures and histories wrote is read, and
-// goes on.
-func TestRecordFromBefore(t *testing.T) {
+// A record without signatures and history, from an older broker, stays usable.
+func TestRecordOfOlderBroker(t *testing.T) {
 	kept := memstore.New()
 	c := New(Options{Store: kept})
 	if _, _, err := c.Apply(t.Context(), "a", profile("mitgcm", 1)); err != nil {
@@ -52,9 +51,8 @@ func TestRecordFromBefore(t *testing.T) {
 	}
 }
 
-// Who applies a profile again, without the signatures or with others, changes
-// none of them, and cannot write its history.
-func TestApplyLeavesSignaturesAndHistory(t *testing.T) {
+// Applying a profile again, without signatures or with others, changes neither its signatures nor its history.
+func TestApplyKeepsSignaturesAndHistory(t *testing.T) {
 	c := New(Options{Store: memstore.New()})
 	p := profile("mitgcm", 1)
 	p.Versions[0].Envelope = []byte("first")
@@ -71,7 +69,7 @@ func TestApplyLeavesSignaturesAndHistory(t *testing.T) {
 	}
 }
 
-func TestSignaturesAreJudged(t *testing.T) {
+func TestSignaturesAreVerified(t *testing.T) {
 	bad := errors.New("no key that is trusted")
 	c := New(Options{Store: memstore.New(), CheckEnvelope: func(_ kb.Kernel, envelope []byte) error {
 		if string(envelope) != "good" {
@@ -117,7 +115,7 @@ func TestPromoteAndRollBack(t *testing.T) {
 	}{
 		{"1", 0, false, 1, kb.ErrFailedPrecondition},
 		{"2", 2, true, 2, nil},
-		{"2", 2, false, 2, nil}, // the answer had got lost
+		{"2", 2, false, 2, nil}, // the answer was lost
 		{"3", 2, false, 2, nil},
 		{"2", 3, false, 2, kb.ErrInvalid}, // the id was another's
 		{"4", 3, true, 3, nil},

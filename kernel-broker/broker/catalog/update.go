@@ -15,8 +15,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
-// Bounds of update. Each conflict means that another writer got through, so
-// the tries are spent only where many write one profile at once.
+// Limits of update. Each conflict means that another writer succeeded, so only many concurrent writers of one profile
+// use up the tries.
 const (
 	updateTries    = 16
 	updatePauseMin = 10 * time.Millisecond
@@ -26,11 +26,9 @@ const (
 // errNoChange ends an update without a write.
 var errNoChange = errors.New("no change")
 
-// update reads a profile's record, lets change alter it and writes it back,
-// fenced by revision, again after a conflict. change may be called more than
-// once and gets a record without a profile name when there is none yet; it
-// returns errNoChange to leave everything as it is. The returned record is the
-// one that now holds, and the bool says whether this call changed it.
+// update reads a profile's record, applies change and writes it back, fenced by revision, retrying after a conflict.
+// change may be called more than once and gets a record without a profile name if there is none yet; it returns
+// errNoChange to leave it unchanged. update returns the current record and whether this call changed it.
 func (c *Catalog) update(ctx context.Context, name string, change func(*record) error) (*record, bool, error) {
 	nonce, err := newNonce()
 	if err != nil {
@@ -58,8 +56,7 @@ func (c *Catalog) update(ctx context.Context, name string, change func(*record) 
 	}
 }
 
-// updateOnce is one read, change and write. A record that carries our nonce
-// was written by an earlier try whose answer was lost.
+// updateOnce is one read, change and write. A record with our nonce was written by an earlier try whose answer was lost.
 func (c *Catalog) updateOnce(ctx context.Context, name, nonce string, change func(*record) error) (*record, bool, error) {
 	r, revision, err := c.read(ctx, name)
 	if errors.Is(err, kb.ErrNotFound) {

@@ -15,8 +15,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
-// yamlFile is a document that remembers its lines, so that an error about a
-// value can say where it stands.
+// yamlFile is a document with line numbers for error messages.
 type yamlFile struct {
 	name     string
 	document yaml.Node
@@ -38,7 +37,7 @@ func parseYAML(name string, text []byte, into any) (*yamlFile, error) {
 	return y, err
 }
 
-// explain says each mistake with file and line, and the key that may be meant.
+// explain reports each mistake with file and line, and suggests the intended key.
 func explain(wrong *strictyaml.Error, keys []string) error {
 	var all []error
 	for _, m := range wrong.Mistakes {

@@ -13,9 +13,9 @@ import (
 // A command that prints without end is ended before it fills the broker's memory.
 func TestOutputIsBounded(t *testing.T) {
 	for _, c := range []struct{ name, scontrol, squeue, says string }{
-		{"jobs", viewScontrol, "exec yes", `"squeue --noheader --array" printed more than 65536 bytes`},
-		{"nodes", "exec yes", viewSqueue, `"scontrol --oneliner --all" printed more than 65536 bytes`},
-		{"errors", "exec yes >&2", viewSqueue, `"scontrol --oneliner --all" printed more than 65536 bytes`},
+		{"jobs", viewScontrol, "exec yes", `"squeue --noheader --array" printed more than the limit of 65536 bytes`},
+		{"nodes", "exec yes", viewSqueue, `"scontrol --oneliner --all" printed more than the limit of 65536 bytes`},
+		{"errors", "exec yes >&2", viewSqueue, `"scontrol --oneliner --all" printed more than the limit of 65536 bytes`},
 	} {
 		client, _ := fake(t, c.scontrol, c.squeue)
 		client.most = 64 << 10

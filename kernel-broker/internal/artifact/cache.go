@@ -15,23 +15,21 @@ import (
 	"time"
 )
 
-// ErrInUse means that something else holds the cache or an artifact in it.
+// ErrInUse means that another process or call holds the cache or an artifact.
 var ErrInUse = errors.New("in use")
 
-// ErrNoResume is what a Fetch returns when it can only begin at 0.
-var ErrNoResume = errors.New("cannot begin in the middle")
+// ErrNoResume is returned by a Fetch that can only start at 0.
+var ErrNoResume = errors.New("cannot resume at an offset")
 
-// Fetch opens an artifact at its source, from an offset on. The offset is not 0
-// when an earlier download broke off; a Fetch that cannot begin there returns
-// ErrNoResume and is called again with 0. Its reader should end with ctx.
+// Fetch opens an artifact at its source, from an offset on. The offset is not 0 after an interrupted download; a Fetch
+// that cannot start there returns ErrNoResume and is called again with 0. Its reader should end with ctx.
 type Fetch func(ctx context.Context, offset int64) (io.ReadCloser, error)
 
-// Cache is a bounded Dir that fetches what it lacks. Its methods may be called
-// concurrently; only one process can have it open.
+// Cache is a bounded Dir that fetches missing artifacts. Its methods are safe for concurrent use; only one process can
+// have it open.
 //
-// When room is needed, broken downloads go first and then the artifacts that
-// were not used for the longest time. An artifact that is pinned, or that is
-// being fetched or checked right now, never goes.
+// To make room it removes interrupted downloads first and then the least recently used artifacts. It never removes an
+// artifact that is pinned, being fetched or being checked.
 type Cache struct {
 	dir   *Dir
 	limit int64
@@ -40,7 +38,7 @@ type Cache struct {
 
 	mu       sync.Mutex
 	entries  map[Digest]Entry // complete
-	partials map[Digest]Entry // broken downloads that nobody carries on now
+	partials map[Digest]Entry // interrupted downloads that no call continues
 	reserved map[Digest]int64 // sizes of running downloads
 	pins     map[Digest]int
 	flights  map[Digest]*flight
@@ -49,14 +47,13 @@ type Cache struct {
 // flight is the one running operation on a digest.
 type flight struct {
 	done   chan struct{} // closed at the end; the fields below are set before
-	ensure bool          // others who want the artifact can take this result
-	gaveUp bool          // ended because its own caller did, which says nothing to others
+	ensure bool          // waiting calls can use this result
+	gaveUp bool          // ended by its own caller: no result for waiting calls
 	err    error
 }
 
-// OpenCache reads what an earlier process left and drops temporary files. It
-// removes no artifact, even if there are more than limit bytes, since nothing
-// can be pinned yet: the next Ensure does.
+// OpenCache reads the state of an earlier process and drops temporary files. It removes no artifact, even above the
+// limit, since nothing can be pinned yet: the next Ensure does.
 func OpenCache(root string, limit int64, log *slog.Logger) (*Cache, error) {
 	dir, err := OpenDir(root)
 	if err != nil {
@@ -107,13 +104,11 @@ func (c *Cache) load() error {
 	return err
 }
 
-// Close frees the cache for another process. No other method may run then or
-// later.
+// Close releases the cache for another process. No other method may run then or later.
 func (c *Cache) Close() error { return c.lock.Close() }
 
-// Pin keeps an artifact from being removed, present already or not, until the
-// returned function is called. Pins add up and do not outlive the process: pin
-// the kernels that must stay before the first Ensure.
+// Pin protects an artifact, present or not, from removal until the returned function is called. Pins add up and do not
+// outlive the process: pin required kernels before the first Ensure.
 func (c *Cache) Pin(digest Digest) (unpin func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,16 +122,13 @@ func (c *Cache) Pin(digest Digest) (unpin func()) {
 	})
 }
 
-// Ensure returns the path of a complete artifact whose content was checked in
-// this very call, fetching it if it is absent or damaged. Size is its exact
-// length as its publisher states it. Concurrent calls for one digest fetch
-// once. Pin the digest first if the file must stay after the call.
+// Ensure returns the path of a complete artifact and verifies its content in this call; it fetches an absent or damaged
+// one. Size is its exact length as published. Concurrent calls for one digest fetch once. Pin the digest first if the
+// file must stay after the call.
 //
-// Errors: what fetch returned, ErrTruncated when the source ended early (both
-// keep what has come, and the next call carries on there); ErrDigestMismatch,
-// ErrDiskFull, and ErrTooLarge when the source has more than size bytes or size
-// is more than the whole cache (nothing is kept); ErrCacheFull when what is
-// pinned leaves no room.
+// Errors: the error of fetch, or ErrTruncated if the source ended early (both keep the data, and the next call resumes);
+// ErrDigestMismatch, ErrDiskFull, and ErrTooLarge if the source has more than size bytes or size exceeds the cache
+// (nothing is kept); ErrCacheFull if pinned artifacts leave no room.
 func (c *Cache) Ensure(ctx context.Context, digest Digest, size int64, fetch Fetch) (string, error) {
 	for {
 		other, err := c.exclusive(ctx, digest, true, func() error { return c.ensure(ctx, digest, size, fetch) })
@@ -172,7 +164,7 @@ func (c *Cache) exclusive(ctx context.Context, digest Digest, ensure bool, run f
 	f := &flight{done: make(chan struct{}), ensure: ensure}
 	c.flights[digest] = f
 	c.mu.Unlock()
-	// Deferred, so that a fetch that panics does not leave the others waiting.
+	// Deferred, so that a panic in fetch does not block the waiting calls.
 	f.gaveUp = true
 	defer func() {
 		c.mu.Lock()
@@ -208,8 +200,8 @@ func (c *Cache) ensure(ctx context.Context, digest Digest, size int64, fetch Fet
 	return nil
 }
 
-// Verify checks the content of a present artifact. A damaged one is removed, so
-// that the next Ensure fetches it again, and reported as ErrDigestMismatch.
+// Verify checks the content of a present artifact. A damaged one is removed, so that the next Ensure fetches it again,
+// and reported as ErrDigestMismatch.
 func (c *Cache) Verify(ctx context.Context, digest Digest) error {
 	for {
 		other, err := c.exclusive(ctx, digest, false, func() error { return c.check(ctx, digest) })
@@ -273,13 +265,13 @@ func (c *Cache) touch(digest Digest) {
 	}
 	entry.Used = now
 	c.entries[digest] = entry
-	delete(c.reserved, digest) // counted as what it is now, and never twice
+	delete(c.reserved, digest) // counted at its current size, and only once
 }
 
 // Open opens a present artifact, without a check of its content.
 func (c *Cache) Open(digest Digest) (*os.File, error) { return c.dir.Open(digest) }
 
-// Path is where an artifact is or would be.
+// Path is the path of an artifact, present or not.
 func (c *Cache) Path(digest Digest) string { return c.dir.Path(digest) }
 
 // List returns the complete artifacts, sorted by digest.

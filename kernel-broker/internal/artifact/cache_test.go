@@ -28,7 +28,7 @@ func openCache(t *testing.T, root string, limit int64) *Cache {
 	return c
 }
 
-// source serves one artifact and notes how it is asked.
+// source serves one artifact and records requests.
 type source struct {
 	content []byte
 	digest  Digest
@@ -79,7 +79,7 @@ func (s *source) mustEnsure(t *testing.T, c *Cache) {
 	}
 }
 
-// wantCached checks which of the sources the cache has, and what it counts.
+// wantCached checks which sources are in the cache, and its byte count.
 func wantCached(t *testing.T, c *Cache, want ...*source) {
 	t.Helper()
 	entries, err := c.List()
@@ -109,7 +109,7 @@ func TestEnsureFetchesOnce(t *testing.T) {
 	}
 }
 
-func TestLeastRecentlyUsedGoes(t *testing.T) {
+func TestLeastRecentlyUsedIsRemoved(t *testing.T) {
 	root := t.TempDir()
 	c := openCache(t, root, 300)
 	s1, s2, s3, s4, s5 := newSource(100), newSource(101), newSource(99), newSource(98), newSource(90)
@@ -146,12 +146,12 @@ func TestPinnedStays(t *testing.T) {
 	if !errors.Is(err, ErrCacheFull) {
 		t.Fatalf("Ensure = %v, want ErrCacheFull", err)
 	}
-	wantCached(t, c, s1, s2, s3) // and nothing was removed in vain
+	wantCached(t, c, s1, s2, s3) // and nothing was removed needlessly
 	if len(s4.offsets) != 0 {
 		t.Error("fetched without room")
 	}
 	unpin2()
-	unpin2() // the second call must not take the other pin
+	unpin2() // the second call must not release the other pin
 	if err := s4.ensure(t, c); !errors.Is(err, ErrCacheFull) {
 		t.Fatalf("Ensure with one of two pins left = %v", err)
 	}
@@ -177,11 +177,11 @@ func TestSizeIsExact(t *testing.T) {
 		}
 	}
 	if _, err := c.Ensure(t.Context(), s.digest, 199, s.fetch); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("a byte more than was said = %v", err)
+		t.Errorf("a byte more than announced = %v", err)
 	}
 	wantFiles(t, c.dir.root)
 	if _, err := c.Ensure(t.Context(), s.digest, 201, s.fetch); !errors.Is(err, ErrTruncated) {
-		t.Errorf("a byte less than was said = %v", err)
+		t.Errorf("a byte less than announced = %v", err)
 	}
 	s.mustEnsure(t, c)
 	wantCached(t, c, s)
@@ -275,9 +275,8 @@ func TestConcurrentEnsureFetchesOnce(t *testing.T) {
 	}
 }
 
-// A download that has just ended takes its own size, not twice that: others
-// would be refused or removed for nothing.
-func TestCountedOnce(t *testing.T) {
+// A completed download counts once: counted twice, it would evict or reject others.
+func TestCompletedDownloadCountsOnce(t *testing.T) {
 	c := openCache(t, t.TempDir(), 1000)
 	s := newSource(600)
 	if err := c.reserve(s.digest, 600); err != nil {
@@ -296,8 +295,8 @@ func TestCountedOnce(t *testing.T) {
 	}
 }
 
-// TestManyDigestsAtOnce keeps a small cache busy: no artifact may be damaged,
-// none pinned may go, and the bound holds at every moment.
+// TestManyDigestsAtOnce keeps a small cache busy: no artifact is damaged, no pinned one is removed, and the limit holds
+// at every moment.
 func TestManyDigestsAtOnce(t *testing.T) {
 	const limit = 1000
 	c := openCache(t, t.TempDir(), limit)

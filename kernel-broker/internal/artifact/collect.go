@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Stored is a file of a Store with what needs it.
+// Stored is a file of a Store and its users.
 type Stored struct {
 	Entry
 	NeededBy []string
@@ -19,8 +19,7 @@ type Stored struct {
 	Partial bool
 }
 
-// List returns every file of the store, the broken uploads last, with the bytes
-// that all take together.
+// List returns every file of the store, interrupted uploads last, and the total size.
 func (s *Store) List(ctx context.Context) ([]Stored, int64, error) {
 	needed, err := s.needed(ctx)
 	if err != nil {
@@ -49,21 +48,19 @@ func (s *Store) List(ctx context.Context) ([]Stored, int64, error) {
 
 func (s *Store) needed(ctx context.Context) (map[Digest][]string, error) {
 	if s.o.Needed == nil {
-		return nil, errors.New("artifact store: nobody says what is needed")
+		return nil, errors.New("artifact store: no list of needed artifacts")
 	}
 	needed, err := s.o.Needed(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("what needs which artifact: %w", err)
+		return nil, fmt.Errorf("needed artifacts: %w", err)
 	}
 	return needed, nil
 }
 
-// Collect removes what nothing needs and nobody has asked for within the time
-// of grace, and returns it; with dryRun it only returns it. When it cannot be
-// known what is needed, nothing is removed.
+// Collect removes and returns files that nothing needs and that were not requested within the grace period; with dryRun
+// it only returns them. If the needed artifacts are unknown, it removes nothing.
 //
-// What is needed is read without a lock on those who begin to need something.
-// They call Has before they say so, and what was asked for meanwhile is spared.
+// It reads them without a lock: clients that are about to need a file call Has first, which protects the file.
 func (s *Store) Collect(ctx context.Context, dryRun bool) ([]Stored, error) {
 	all, _, err := s.List(ctx)
 	if err != nil {
@@ -84,7 +81,7 @@ func (s *Store) Collect(ctx context.Context, dryRun bool) ([]Stored, error) {
 	return removed, nil
 }
 
-// garbage picks what may go, the longest unused first.
+// garbage selects removable files, the longest unused first.
 func garbage(all []Stored, now time.Time, grace time.Duration) []Stored {
 	var old []Stored
 	for _, file := range all {
@@ -96,7 +93,7 @@ func garbage(all []Stored, now time.Time, grace time.Duration) []Stored {
 	return old
 }
 
-// remove deletes a file unless it was asked for since it was looked at.
+// remove deletes a file unless it was requested since the listing.
 func (s *Store) remove(file Stored) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +114,7 @@ func (s *Store) remove(file Stored) (bool, error) {
 	if err := ignoreMissing(os.Remove(path)); err != nil {
 		return false, fmt.Errorf("artifact %s: %w", file.Digest, err)
 	}
-	s.o.Log.Info("artifact removed, nothing needs it", "digest", file.Digest.String(), "size", file.Size,
+	s.o.Log.Info("unused artifact removed", "digest", file.Digest.String(), "size", file.Size,
 		"partial", file.Partial, "unused_since", file.Used.UTC().Format(time.RFC3339))
 	return true, nil
 }

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package artifact keeps kernels, initial ram disks and module trees as files
-// that are named by the digest of their content.
+// Package artifact keeps kernels, initial ram disks and module trees as files named by the digest of their content.
 //
-// The idea: a name that is derived from the content can be checked by whoever
-// holds the file. So nobody has to trust a transfer, a disk or another host,
-// and two versions can never be mixed up under one name. A file appears under
-// its name only when it is complete, checked and on disk.
+// Such a name can be checked against the file. So transfers, disks and other hosts need not be trusted, and two versions
+// cannot be confused. A file appears under its name only when it is complete, checked and on disk.
 //
-// Dir is the plain directory that the broker uses. Cache, on top of it, is the
-// node agent's: bounded in bytes, filled on demand.
+// Dir is the plain directory that the broker uses. Cache, on top of it, is the node agent's: bounded in bytes, filled on
+// demand.
 package artifact
 
 import (
@@ -20,7 +17,7 @@ import (
 	"strings"
 )
 
-// Errors that callers tell apart with errors.Is.
+// Errors for errors.Is.
 var (
 	ErrInvalidDigest  = errors.New("invalid digest")
 	ErrDigestMismatch = errors.New("content does not match its digest")
@@ -36,8 +33,7 @@ const digestPrefix = "sha256:"
 // Digest is the SHA-256 of an artifact. It can be compared and be a map key.
 type Digest struct{ sum [sha256.Size]byte }
 
-// ParseDigest reads "sha256:" and 64 lower-case hex digits. There is one way to
-// write a digest, so that digests can be compared as text everywhere else.
+// ParseDigest reads "sha256:" and 64 lower-case hex digits, the only notation, so that digests can be compared as text.
 func ParseDigest(text string) (Digest, error) {
 	var d Digest
 	digits, ok := strings.CutPrefix(text, digestPrefix)
@@ -56,7 +52,7 @@ func DigestOf(content []byte) Digest { return Digest{sha256.Sum256(content)} }
 // String is the form that ParseDigest reads.
 func (d Digest) String() string { return digestPrefix + d.hex() }
 
-// IsZero tells a digest that was never set.
+// IsZero reports whether the digest is unset.
 func (d Digest) IsZero() bool { return d == Digest{} }
 
 // MarshalText implements encoding.TextMarshaler.

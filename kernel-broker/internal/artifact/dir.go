@@ -21,10 +21,10 @@ import (
 // Dir is a directory of artifacts:
 //
 //	sha256/ab/abcdef...   complete artifacts, read-only
-//	tmp/                  files that are being written
-//	partial/              downloads of a Cache that can be carried on
+//	tmp/                  files being written
+//	partial/              interrupted downloads of a Cache
 //
-// Its methods may be called concurrently, by several processes too.
+// Its methods are safe for concurrent use, also by several processes.
 type Dir struct{ root string }
 
 // Entry is one complete artifact.
@@ -44,17 +44,15 @@ func OpenDir(root string) (*Dir, error) {
 	return &Dir{root}, nil
 }
 
-// Path is where an artifact is or would be.
+// Path is the path of an artifact, present or not.
 func (d *Dir) Path(digest Digest) string {
 	name := digest.hex()
 	return filepath.Join(d.root, "sha256", name[:2], name)
 }
 
-// Put stores what the reader gives, if it is no longer than limit (else
-// ErrTooLarge) and has this digest (else ErrDigestMismatch), and returns its
-// size. After an error no half file is left, nor any under the artifact's name
-// that was not there before. A present artifact is replaced, which repairs it if
-// its file was damaged.
+// Put stores the reader's content if it is no longer than limit (else ErrTooLarge) and has this digest (else
+// ErrDigestMismatch), and returns its size. An error leaves no partial file. A present artifact is replaced, which
+// repairs a damaged file.
 func (d *Dir) Put(ctx context.Context, digest Digest, limit int64, r io.Reader) (size int64, err error) {
 	file, err := os.CreateTemp(filepath.Join(d.root, "tmp"), digest.hex()[:16]+"-")
 	if err != nil {
@@ -62,7 +60,7 @@ func (d *Dir) Put(ctx context.Context, digest Digest, limit int64, r io.Reader) 
 	}
 	defer func() {
 		if err != nil {
-			_ = file.Close() // closed twice on some paths; what counts is the first error
+			_ = file.Close() // closed twice on some paths; the first error counts
 			err = errors.Join(fmt.Errorf("artifact %s: %w", digest, full(err)), ignoreMissing(os.Remove(file.Name())))
 		}
 	}()
@@ -85,7 +83,7 @@ func fill(ctx context.Context, file *os.File, sum hash.Hash, r io.Reader, limit 
 	if size < limit {
 		return size, nil
 	}
-	// One byte more tells an artifact of exactly the limit from a larger one.
+	// One byte more distinguishes an artifact at the limit from a larger one.
 	n, err := io.ReadFull(contextReader{ctx, r}, make([]byte, 1))
 	if n > 0 {
 		return size, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
@@ -96,8 +94,8 @@ func fill(ctx context.Context, file *os.File, sum hash.Hash, r io.Reader, limit 
 	return size, err
 }
 
-// adopt gives a complete and checked file its name: content, name and the
-// directories reach the disk before it returns. It closes the file.
+// adopt renames a complete and checked file; content, name and directories are on disk before it returns. It closes the
+// file.
 func (d *Dir) adopt(file *os.File, digest Digest) error {
 	path := d.Path(digest)
 	if err := file.Chmod(0o444); err != nil {
@@ -148,7 +146,7 @@ func (d *Dir) Verify(ctx context.Context, digest Digest) error {
 	return nil
 }
 
-// Stat tells of one artifact, without a check of its content.
+// Stat describes one artifact without checking its content.
 func (d *Dir) Stat(digest Digest) (Entry, error) {
 	info, err := os.Lstat(d.Path(digest))
 	if err != nil {
@@ -185,11 +183,10 @@ func (d *Dir) List() ([]Entry, error) {
 			entries = append(entries, entry)
 		}
 	}
-	return entries, nil // both levels come sorted
+	return entries, nil // both levels are sorted
 }
 
-// Remove deletes an artifact; one that is not there is fine. Who has it open
-// can go on reading.
+// Remove deletes an artifact; a missing one is no error. Open readers can continue.
 func (d *Dir) Remove(digest Digest) error {
 	if err := ignoreMissing(os.Remove(d.Path(digest))); err != nil {
 		return fmt.Errorf("artifact %s: %w", digest, err)
@@ -197,8 +194,7 @@ func (d *Dir) Remove(digest Digest) error {
 	return nil
 }
 
-// Clean removes what interrupted calls of Put left. Nobody else may use the
-// directory meanwhile.
+// Clean removes leftovers of interrupted calls of Put. The directory must not be in use.
 func (d *Dir) Clean() error {
 	tmp := filepath.Join(d.root, "tmp")
 	files, err := os.ReadDir(tmp)
@@ -221,7 +217,7 @@ func full(err error) error {
 	return err
 }
 
-// missing marks a failed look-up of what is not there.
+// missing maps a failed look-up to ErrNotFound.
 func missing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w", ErrNotFound, err)

@@ -18,7 +18,7 @@ import (
 
 func openDir(t *testing.T) *Dir {
 	t.Helper()
-	// A name that a careless use of patterns would trip over.
+	// A name with special characters of patterns.
 	d, err := OpenDir(filepath.Join(t.TempDir(), "a[b*"))
 	if err != nil {
 		t.Fatal(err)
@@ -26,14 +26,14 @@ func openDir(t *testing.T) *Dir {
 	return d
 }
 
-// random content, so that no two tests share a digest.
+// random returns random content, so that no two tests share a digest.
 func random(size int) []byte {
 	content := make([]byte, size)
 	_, _ = rand.Read(content) // never fails
 	return content
 }
 
-// files lists every regular file under a directory but the lock.
+// files lists every regular file under a directory except the lock.
 func files(t *testing.T, root string) []string {
 	t.Helper()
 	var found []string
@@ -165,7 +165,7 @@ func TestVerifyFindsDamageAndPutRepairs(t *testing.T) {
 	content := random(50_000)
 	digest := DigestOf(content)
 	if err := d.Verify(t.Context(), digest); !errors.Is(err, ErrNotFound) {
-		t.Fatalf("Verify of nothing = %v", err)
+		t.Fatalf("Verify of a missing artifact = %v", err)
 	}
 	put := func() {
 		t.Helper()
@@ -227,8 +227,8 @@ func TestListAndRemove(t *testing.T) {
 	}
 }
 
-// TestReadersNeverSeeHalf opens an artifact while it is put again and again.
-func TestReadersNeverSeeHalf(t *testing.T) {
+// TestReadersNeverSeePartialFiles opens an artifact while it is put again and again.
+func TestReadersNeverSeePartialFiles(t *testing.T) {
 	d := openDir(t)
 	content := random(200_000)
 	digest := DigestOf(content)

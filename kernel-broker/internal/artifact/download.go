@@ -17,7 +17,7 @@ func (d *Dir) partialPath(digest Digest) string {
 	return filepath.Join(d.root, "partial", digest.hex())
 }
 
-// listPartials returns the broken downloads. Other files there are removed.
+// listPartials returns the interrupted downloads and removes other files there.
 func (d *Dir) listPartials() ([]Entry, error) {
 	dir := filepath.Join(d.root, "partial")
 	files, err := os.ReadDir(dir)
@@ -42,9 +42,8 @@ func (d *Dir) listPartials() ([]Entry, error) {
 	return entries, nil
 }
 
-// download brings an artifact under its name. What an earlier process had
-// fetched may have been damaged by a crash, so when a continued download does
-// not match, it is done once more from the beginning.
+// download fetches an artifact into the cache. A crash may have damaged earlier data, so if a resumed download does not
+// match, it starts once more at 0.
 func (c *Cache) download(ctx context.Context, digest Digest, size int64, fetch Fetch) error {
 	resumed, err := c.attempt(ctx, digest, size, fetch)
 	if resumed && errors.Is(err, ErrDigestMismatch) {
@@ -54,7 +53,7 @@ func (c *Cache) download(ctx context.Context, digest Digest, size int64, fetch F
 	return err
 }
 
-// attempt carries on a partial file or begins one, and reports which.
+// attempt resumes a partial file or starts one, and reports which.
 func (c *Cache) attempt(ctx context.Context, digest Digest, size int64, fetch Fetch) (resumed bool, err error) {
 	path := c.dir.partialPath(digest)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -81,8 +80,7 @@ func (c *Cache) attempt(ctx context.Context, digest Digest, size int64, fetch Fe
 	return resumed, full(c.dir.adopt(file, digest))
 }
 
-// keepsNothing tells errors after which a partial file is worthless, or after
-// which its room is needed more.
+// keepsNothing reports errors after which a partial file is useless or its space is needed.
 func keepsNothing(err error) bool {
 	return errors.Is(err, ErrDigestMismatch) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrDiskFull)
 }
@@ -95,7 +93,7 @@ type partial struct {
 	sum  hash.Hash // of those bytes
 }
 
-// rehash takes in what the file has.
+// rehash hashes the existing part of the file.
 func (p *partial) rehash(ctx context.Context) error {
 	info, err := p.file.Stat()
 	if err != nil {
@@ -109,7 +107,7 @@ func (p *partial) rehash(ctx context.Context) error {
 	return err
 }
 
-// restart forgets what has come.
+// restart discards the data so far.
 func (p *partial) restart() error {
 	p.sum, p.have = sha256.New(), 0
 	if err := p.file.Truncate(0); err != nil {
@@ -119,7 +117,7 @@ func (p *partial) restart() error {
 	return err
 }
 
-// receive fetches what is missing.
+// receive fetches the missing part.
 func (p *partial) receive(ctx context.Context, fetch Fetch) error {
 	if p.have == p.size && p.size > 0 {
 		return nil

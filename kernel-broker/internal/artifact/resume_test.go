@@ -21,7 +21,7 @@ func wantOffsets(t *testing.T, s *source, want ...int64) {
 	}
 }
 
-func TestBrokenDownloadGoesOn(t *testing.T) {
+func TestInterruptedDownloadResumes(t *testing.T) {
 	root := t.TempDir()
 	c := openCache(t, root, 1000)
 	s := newSource(500)
@@ -59,7 +59,7 @@ func TestBrokenDownloadGoesOn(t *testing.T) {
 	}
 }
 
-func TestReadErrorKeepsWhatCame(t *testing.T) {
+func TestReadErrorKeepsPartialDownload(t *testing.T) {
 	c := openCache(t, t.TempDir(), 1000)
 	s := newSource(500)
 	reset := errors.New("connection reset")
@@ -92,9 +92,9 @@ func TestSourceThatCannotResume(t *testing.T) {
 	wantOffsets(t, other, 0)
 }
 
-// TestDamagedPartialStartsAgain: a crash can leave anything in a file that was
+// TestDamagedPartialRestarts: a crash can leave anything in a file that was
 // being written.
-func TestDamagedPartialStartsAgain(t *testing.T) {
+func TestDamagedPartialRestarts(t *testing.T) {
 	for name, left := range map[string]func(content []byte) []byte{
 		"zeros":     func([]byte) []byte { return make([]byte, 100) },
 		"complete":  func([]byte) []byte { return make([]byte, 500) },
@@ -119,8 +119,8 @@ func TestDamagedPartialStartsAgain(t *testing.T) {
 	}
 }
 
-// TestPartialsGoFirst: a broken download must not push an artifact out.
-func TestPartialsGoFirst(t *testing.T) {
+// TestPartialsAreRemovedFirst: a broken download must not push an artifact out.
+func TestPartialsAreRemovedFirst(t *testing.T) {
 	c := openCache(t, t.TempDir(), 300)
 	kept, broken, wanted := newSource(150), newSource(140), newSource(130)
 	kept.mustEnsure(t, c)
@@ -135,8 +135,7 @@ func TestPartialsGoFirst(t *testing.T) {
 	}
 }
 
-// waitingContext tells when somebody begins to wait for it, which Ensure does
-// only when it waits for another call.
+// waitingContext reports when a call starts to wait for it, which Ensure does only while it waits for another call.
 type waitingContext struct {
 	context.Context
 	once    *sync.Once
@@ -154,7 +153,7 @@ func (w waitingContext) Done() <-chan struct{} {
 
 // pair is a call of Ensure that fetches and another that waits for it.
 type pair struct {
-	body           *io.PipeWriter // what the first one gets to read
+	body           *io.PipeWriter // input of the first call
 	leader, waiter chan error
 	cancelLeader   context.CancelFunc
 	cancelWaiter   context.CancelFunc
@@ -187,8 +186,7 @@ func startPair(t *testing.T, c *Cache, s *source) pair {
 	return p
 }
 
-// TestWaiterOutlivesLeader: who fetches gives up; who waits carries on from
-// where the other came, instead of failing for a reason that is not his.
+// TestWaiterOutlivesLeader: if the fetching call is cancelled, a waiting call resumes the download instead of failing.
 func TestWaiterOutlivesLeader(t *testing.T) {
 	c := openCache(t, t.TempDir(), 1000)
 	s := newSource(500)
@@ -210,8 +208,7 @@ func TestWaiterOutlivesLeader(t *testing.T) {
 	wantCached(t, c, s)
 }
 
-// TestWaiterGivesUp: a caller whose time is over does not wait for another's
-// download.
+// TestWaiterGivesUp: a cancelled call does not wait for another call's download.
 func TestWaiterGivesUp(t *testing.T) {
 	c := openCache(t, t.TempDir(), 1000)
 	s := newSource(500)
@@ -244,5 +241,5 @@ func TestFailureIsShared(t *testing.T) {
 		t.Errorf("waiter = %v", err)
 	}
 	wantOffsets(t, s)  // the waiter did not fetch
-	s.mustEnsure(t, c) // but a failure is not remembered
+	s.mustEnsure(t, c) // but a failure is not cached
 }

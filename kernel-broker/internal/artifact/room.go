@@ -10,7 +10,7 @@ import (
 	"sort"
 )
 
-// Used is how many bytes the cache takes, running downloads counted in full.
+// Used is the size of the cache in bytes; running downloads count in full.
 func (c *Cache) Used() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,8 +32,7 @@ func (c *Cache) used() int64 {
 	return sum
 }
 
-// reserve makes room for a download and counts it. If there cannot be room it
-// removes nothing and returns ErrCacheFull.
+// reserve makes room for a download and counts it. If that is impossible it removes nothing and returns ErrCacheFull.
 func (c *Cache) reserve(digest Digest, size int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +59,7 @@ func (c *Cache) reserve(digest Digest, size int64) error {
 	return nil
 }
 
-// victim is what can be removed to make room.
+// victim is a candidate for removal.
 type victim struct {
 	entry   Entry
 	partial bool
@@ -118,8 +117,7 @@ func (c *Cache) evictPartial(digest Digest) error {
 	return nil
 }
 
-// settle ends a reservation. What is left of a broken download counts from now
-// on by what it has.
+// settle ends a reservation. An interrupted download then counts with its actual size.
 func (c *Cache) settle(digest Digest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

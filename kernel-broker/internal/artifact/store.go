@@ -16,33 +16,31 @@ import (
 
 // Errors of a Store.
 var (
-	// ErrOffset: an upload begins behind what has arrived.
-	ErrOffset = errors.New("offset past what has arrived")
-	// ErrStoreFull: the artifact would not fit into what the store may take.
+	// ErrOffset: an upload starts beyond the received data.
+	ErrOffset = errors.New("offset beyond the received data")
+	// ErrStoreFull: the artifact would exceed the store's limit.
 	ErrStoreFull = errors.New("artifact store is full")
-	// ErrUploads: as many uploads run as may at a time.
-	ErrUploads = errors.New("too many uploads at a time")
+	// ErrUploads: the limit of concurrent uploads is reached.
+	ErrUploads = errors.New("too many concurrent uploads")
 )
 
 // StoreOptions of a Store.
 type StoreOptions struct {
-	// Limit in bytes of all artifacts and broken uploads; 0 is none.
+	// Limit in bytes of all artifacts and interrupted uploads; 0 means none.
 	Limit int64
-	// Uploads that may run at a time; 0 is any number.
+	// Uploads is the limit of concurrent uploads; 0 means none.
 	Uploads int
-	// Grace is how long a file stays that nothing needs: it may be about to be
-	// registered, and a broken upload about to go on.
+	// Grace is how long an unneeded file stays: it may be about to be registered, or an interrupted upload may resume.
 	Grace time.Duration
-	// Needed returns what is needed, with what needs it, for Collect.
+	// Needed returns the needed artifacts and their users, for Collect.
 	Needed func(ctx context.Context) (map[Digest][]string, error)
 	// Now defaults to time.Now.
 	Now func() time.Time
 	Log *slog.Logger
 }
 
-// Store is the broker's Dir: bounded, filled by uploads that can be carried on
-// after a broken connection, and cleared of what nothing needs. Its methods may
-// be called concurrently; only one process may have it open.
+// Store is the broker's Dir: bounded, filled by resumable uploads, and cleared of unneeded files. Its methods are safe
+// for concurrent use; only one process may have it open.
 type Store struct {
 	dir *Dir
 	o   StoreOptions
@@ -51,8 +49,7 @@ type Store struct {
 	running map[Digest]int64 // uploads, with the bytes they were promised
 }
 
-// OpenStore makes the directory where it does not exist, and drops what
-// interrupted writers left, other than uploads that can go on.
+// OpenStore creates the directory if missing and drops leftovers of interrupted writers except resumable uploads.
 func OpenStore(root string, o StoreOptions) (*Store, error) {
 	dir, err := OpenDir(root)
 	if err != nil {
@@ -67,8 +64,8 @@ func OpenStore(root string, o StoreOptions) (*Store, error) {
 // Open opens an artifact for reading; see Dir.Open.
 func (s *Store) Open(digest Digest) (*os.File, error) { return s.dir.Open(digest) }
 
-// Check reads a whole file anew. One that is not what its digest says is removed,
-// so that it can be uploaded again: ErrDigestMismatch. ErrNotFound: there is none.
+// Check verifies a whole file. A damaged one is removed, so that it can be uploaded again, and reported as
+// ErrDigestMismatch. ErrNotFound: it is missing.
 func (s *Store) Check(ctx context.Context, digest Digest) error {
 	err := s.dir.Verify(ctx, digest)
 	if errors.Is(err, ErrDigestMismatch) {
@@ -79,7 +76,7 @@ func (s *Store) Check(ctx context.Context, digest Digest) error {
 	return err
 }
 
-// State tells whether an artifact is stored, and else how much of it arrived.
+// State reports whether an artifact is stored, or how much of it has arrived.
 func (s *Store) State(digest Digest) (stored bool, size int64, err error) {
 	entry, err := s.dir.Stat(digest)
 	if err == nil {
@@ -98,8 +95,7 @@ func (s *Store) State(digest Digest) (stored bool, size int64, err error) {
 	return false, info.Size(), nil
 }
 
-// Has reports whether an artifact is stored with that size. Who asks is about
-// to need it, so it is spared by Collect for the time of grace.
+// Has reports whether an artifact is stored with that size. It protects the artifact from Collect for the grace period.
 func (s *Store) Has(digest Digest, size int64) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,13 +117,11 @@ func (s *Store) hasLocked(digest Digest, size int64) (bool, error) {
 	return true, nil
 }
 
-// Put takes the bytes of an artifact from offset on, at most what has arrived
-// by State; the rest of those is dropped. It returns false, without reading,
-// when the artifact is there. When the source breaks off, what came is kept.
+// Put receives an artifact from offset on, at most the size reported by State; data beyond offset is dropped. It returns
+// false, without reading, if the artifact is stored. If the source breaks off, the received data is kept.
 //
-// Errors: those of the source; ErrTruncated, ErrDigestMismatch (nothing is
-// kept), ErrTooLarge, ErrOffset, ErrInUse while another upload of the artifact
-// runs, ErrUploads, ErrStoreFull, ErrDiskFull.
+// Errors: those of the source; ErrTruncated, ErrDigestMismatch (nothing is kept), ErrTooLarge, ErrOffset, ErrInUse while
+// another upload of the artifact runs, ErrUploads, ErrStoreFull, ErrDiskFull.
 func (s *Store) Put(ctx context.Context, digest Digest, size, offset int64, source io.Reader) (stored bool, err error) {
 	has, err := s.begin(ctx, digest, size)
 	if err != nil {
@@ -143,7 +137,7 @@ func (s *Store) Put(ctx context.Context, digest Digest, size, offset int64, sour
 	return true, nil
 }
 
-// begin makes room and notes the upload, unless the artifact is there.
+// begin makes room and registers the upload, unless the artifact is stored.
 func (s *Store) begin(ctx context.Context, digest Digest, size int64) (has bool, err error) {
 	if has, err = s.admit(digest, size); !errors.Is(err, ErrStoreFull) || s.o.Needed == nil {
 		return has, err
@@ -181,8 +175,8 @@ func (s *Store) admit(digest Digest, size int64) (has bool, err error) {
 	return false, nil
 }
 
-// usedLocked is what the store takes, running uploads counted in full and the
-// broken one of except not at all.
+// usedLocked is the size of the store; running uploads count in full, and an interrupted upload of except does not
+// count.
 func (s *Store) usedLocked(except Digest) (int64, error) {
 	whole, partial, err := s.entries()
 	if err != nil {
@@ -220,7 +214,7 @@ func (s *Store) end(digest Digest) {
 	delete(s.running, digest)
 }
 
-// receive writes behind what had arrived and gives the whole its name.
+// receive appends to the received data and renames the complete file.
 func (s *Store) receive(ctx context.Context, digest Digest, size, offset int64, source io.Reader) (err error) {
 	path := s.dir.partialPath(digest)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)

@@ -65,7 +65,7 @@ type errorReader struct{}
 
 func (errorReader) Read([]byte) (int, error) { return 0, errLost }
 
-func TestUploadGoesOnWhereItBroke(t *testing.T) {
+func TestInterruptedUploadResumes(t *testing.T) {
 	w := newWorld(t, nil)
 	digest, size := DigestOf(long), int64(len(long))
 	for _, step := range []struct{ offset, until int64 }{{0, 5000}, {5000, 9000}, {7000, 12000}} {
@@ -78,9 +78,9 @@ func TestUploadGoesOnWhereItBroke(t *testing.T) {
 		}
 	}
 	if _, err := w.Put(t.Context(), digest, size, 12001, bytes.NewReader(nil)); !errors.Is(err, ErrOffset) {
-		t.Errorf("offset behind what came: %v", err)
+		t.Errorf("offset beyond the received data: %v", err)
 	}
-	// The process that took the first part may be gone.
+	// Another process may have received the first part.
 	again, err := OpenStore(w.root, w.o)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestUploadGoesOnWhereItBroke(t *testing.T) {
 	}
 }
 
-func TestUploadThatDoesNotMatchBeginsAnew(t *testing.T) {
+func TestMismatchedUploadRestarts(t *testing.T) {
 	w := newWorld(t, nil)
 	digest, size := DigestOf(long), int64(len(long))
 	if _, err := w.Put(t.Context(), digest, size, 0, breaks([]byte("something else"))); !errors.Is(err, errLost) {
@@ -149,14 +149,14 @@ func TestDamagedFileCanBeUploadedAgain(t *testing.T) {
 	}
 }
 
-func TestQuotaAndUploadsAtATime(t *testing.T) {
+func TestQuotaAndConcurrentUploads(t *testing.T) {
 	w := newWorld(t, func(o *StoreOptions) { o.Limit, o.Uploads = 100, 2 })
 	w.put([]byte(strings.Repeat("a", 60)))
 	b := []byte(strings.Repeat("b", 41))
 	if _, err := w.Put(t.Context(), DigestOf(b), 41, 0, bytes.NewReader(b)); !errors.Is(err, ErrStoreFull) {
 		t.Errorf("over the limit: %v", err)
 	}
-	// Nothing needs the first; once its grace is over it makes room.
+	// Nothing needs the first one; after its grace period it makes room.
 	w.now = w.now.Add(2 * time.Hour)
 	w.put(b)
 	if has, err := w.Has(DigestOf([]byte(strings.Repeat("a", 60))), 60); has || err != nil {
@@ -230,8 +230,8 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// Who does not know what is needed removes nothing.
-func TestCollectWithoutKnowing(t *testing.T) {
+// Without a list of needed artifacts nothing is removed.
+func TestCollectWithoutNeedsRemovesNothing(t *testing.T) {
 	w := newWorld(t, nil)
 	orphan := w.put([]byte("orphan"))
 	w.now, w.err = w.now.Add(2*time.Hour), errLost
@@ -243,9 +243,8 @@ func TestCollectWithoutKnowing(t *testing.T) {
 	}
 }
 
-// A file that somebody asks for after the needs were read, and before it is its
-// turn, stays.
-func TestCollectSparesWhatIsAskedForMeanwhile(t *testing.T) {
+// A file requested after the needs were read, but before its turn, stays.
+func TestCollectKeepsRequestedFiles(t *testing.T) {
 	w := newWorld(t, nil)
 	content := []byte("just in time")
 	digest := w.put(content)

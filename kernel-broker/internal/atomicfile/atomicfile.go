@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atomicfile writes files whole: a reader sees the old content (or no
-// file) or the new one, never a part, also when the writer dies in between. What is
-// written when a function returns is there after a power cut.
+// Package atomicfile writes files atomically: a reader sees the old content (or no file) or the new one, even if the
+// writer dies. Written files survive a power cut once the function has returned.
 package atomicfile
 
 import (
@@ -19,8 +18,8 @@ func Write(path string, content []byte, mode os.FileMode) error {
 	return Fill(path, mode, writing(content))
 }
 
-// WriteNew puts content at path where nothing is yet; of several who do so at once
-// one succeeds, and the others get an error that is fs.ErrExist.
+// WriteNew writes content to a path that must not exist; of several concurrent calls one succeeds, and the others get
+// fs.ErrExist.
 func WriteNew(path string, content []byte, mode os.FileMode) error {
 	return put(path, mode, writing(content), func(temporary, path string) error {
 		if err := os.Link(temporary, path); err != nil {
@@ -30,8 +29,8 @@ func WriteNew(path string, content []byte, mode os.FileMode) error {
 	}, SyncDir)
 }
 
-// Fill puts at path what fill writes to a file beside it, which is renamed when
-// fill has no error and removed otherwise. The folder is made when it is missing.
+// Fill writes path by fill through a temporary file in the same directory, which is renamed on success and removed
+// otherwise. It creates a missing directory.
 func Fill(path string, mode os.FileMode, fill func(*os.File) error) error {
 	return put(path, mode, fill, os.Rename, SyncDir)
 }
@@ -43,9 +42,7 @@ func writing(content []byte) func(*os.File) error {
 	}
 }
 
-// SyncDir makes the names in a folder last: what was made, renamed or removed in
-// it is so after a power cut too. A file system without a way to say that to it
-// is left as it is.
+// SyncDir makes changes of a directory's names survive a power cut, where the file system supports that.
 func SyncDir(dir string) error {
 	folder, err := os.Open(dir)
 	if err != nil {
@@ -86,7 +83,7 @@ func put(path string, mode os.FileMode, fill func(*os.File) error, move func(tem
 	}
 	for _, folder := range changed {
 		if err := sync(folder); err != nil {
-			return fmt.Errorf("file %q is written, but may be gone after a power cut: %w", path, err)
+			return fmt.Errorf("file %q is written, but may not survive a power cut: %w", path, err)
 		}
 	}
 	return nil

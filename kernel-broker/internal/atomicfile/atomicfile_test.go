@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-func TestWriteReplacesAndLeavesNothingBeside(t *testing.T) {
+func TestWriteReplacesAndLeavesNoTemporaryFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made")
 	path := filepath.Join(dir, "f")
 	for _, content := range []string{"first, the longer one", "second"} {
@@ -38,7 +38,7 @@ func TestWriteReplacesAndLeavesNothingBeside(t *testing.T) {
 	}
 }
 
-func TestWriteFailureKeepsTheOldOneAndCleansUp(t *testing.T) {
+func TestWriteFailureKeepsOldFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	if err := os.MkdirAll(filepath.Join(path, "x"), 0o755); err != nil {
@@ -65,7 +65,7 @@ func TestFillFailureLeavesNothing(t *testing.T) {
 	}
 }
 
-// Of many who make one file at once one succeeds, and what is there is his.
+// Of many concurrent creators of a file one succeeds, and the file has its content.
 func TestWriteNewOnce(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
@@ -84,7 +84,7 @@ func TestWriteNewOnce(t *testing.T) {
 	}
 	all.Wait()
 	if got, err := os.ReadFile(path); err != nil || string(got) != winner.Load() {
-		t.Errorf("made by %v, and there is %q, %v", winner.Load(), got, err)
+		t.Errorf("created by %v, content %q, %v", winner.Load(), got, err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("left behind: %v, %v", entries, err)
@@ -130,11 +130,11 @@ func TestSyncDir(t *testing.T) {
 	}
 }
 
-// What cannot be made to last is said, and what is there stays whole. A folder
-// that nobody may read can be written to and not be synced.
-func TestFolderThatCannotBeSynced(t *testing.T) {
+// A sync failure is reported and the content stays whole. A directory without read permission is writable but cannot be
+// synced.
+func TestUnsyncableFolder(t *testing.T) {
 	dir := t.TempDir()
-	t.Chdir(dir) // so that nobody need not get through the folders above
+	t.Chdir(dir) // avoids the permissions of the parent directories
 	if os.Geteuid() == 0 {
 		const nobody = 65534
 		if err := os.Chown(dir, nobody, nobody); err != nil {
@@ -153,7 +153,7 @@ func TestFolderThatCannotBeSynced(t *testing.T) {
 	}
 	err := Write("f", []byte("new"), 0o644)
 	if !errors.Is(err, os.ErrPermission) {
-		t.Errorf("nothing said: %v", err)
+		t.Errorf("not reported: %v", err)
 	}
 	got, reading := os.ReadFile("f")
 	if reading != nil || string(got) != "new" {

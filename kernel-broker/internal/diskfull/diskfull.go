@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diskfull knows a full disk by what programs say of it. Compilers and
-// make only say so in words.
+// Package diskfull detects a full disk from the messages of programs. Compilers and make report it only as text.
 package diskfull
 
 import (
@@ -12,7 +11,7 @@ import (
 
 var causes = []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT}
 
-// Is tells whether an error of our own calls is one of a full disk.
+// Is reports whether an error of a system call means a full disk.
 func Is(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

@@ -19,7 +19,7 @@ func TestIn(t *testing.T) {
 		"cc1: fatal error: NO SPACE LEFT ON DEVICE\n":               syscall.ENOSPC,
 		"nnnno space left on device":                                syscall.ENOSPC,
 		"write: disk quota exceeded":                                syscall.EDQUOT,
-		"error: d: Disk quota exceeded: no more of it":              syscall.EDQUOT,
+		"error: d: Disk quota exceeded: over quota":                 syscall.EDQUOT,
 		"  CC      drivers/base/devres.o":                           nil,
 		"ld: final link failed: " + "No space left on device" + ".": syscall.ENOSPC,
 	} {

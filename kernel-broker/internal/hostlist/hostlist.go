@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostlist reads the way Slurm writes many nodes in few characters:
-// n[1-3,7],gpu[01-10] or r[1-2]n[1-4].
+// Package hostlist reads Slurm's compact notation of many nodes: n[1-3,7],gpu[01-10] or r[1-2]n[1-4].
 //
-// Slurm hands such lists to its hooks, and scontrol prints them. They come
-// from outside, so expanding them is bounded before it is begun: a list of
-// thirty characters could name a billion nodes.
+// Slurm passes such lists to its hooks, and scontrol prints them. They are untrusted, so the number of names is checked
+// before expansion: thirty characters could name a billion nodes.
 package hostlist
 
 import (
@@ -17,8 +15,7 @@ import (
 )
 
 const (
-	// MaxNames is the most names that a list may stand for: as many nodes as
-	// Slurm has in a cluster.
+	// MaxNames is the maximum number of names in a list: the maximum number of nodes in a Slurm cluster.
 	MaxNames = 65536
 	// maxLength is the longest argument that Linux hands to a program.
 	maxLength = 128 << 10
@@ -120,7 +117,7 @@ func cross(heads, tails []string) []string {
 	return all
 }
 
-// expandNumbers expands what is between brackets: 1-3,07,10-12.
+// expandNumbers expands the content of brackets: 1-3,07,10-12.
 func expandNumbers(text string, room int) ([]string, error) {
 	var numbers []string
 	for _, part := range strings.Split(text, ",") {

@@ -35,7 +35,7 @@ func TestExpand(t *testing.T) {
 			t.Errorf("Expand(%q) = %v, %v, want %s", list, names, err, want)
 		}
 	}
-	// Slurm writes no such list, but there is only one thing it can mean.
+	// Slurm writes no such list, but it is unambiguous.
 	names, err := Expand("gpu[1-2]-ib")
 	if err != nil || strings.Join(names, " ") != "gpu1-ib gpu2-ib" {
 		t.Errorf("with a suffix: %v, %v", names, err)
@@ -72,7 +72,7 @@ func TestExpandAsSlurmDoes(t *testing.T) {
 			}
 		}
 		if strings.Join(names, " ") != strings.Join(slurm, " ") {
-			t.Errorf("Expand(%q) = %v, Slurm says %v", list, names, slurm)
+			t.Errorf("Expand(%q) = %v, Slurm expands it to %v", list, names, slurm)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func FuzzExpand(f *testing.F) {
 			}
 			seen[name] = true
 		}
-		// What came out is a list that says the same.
+		// An expanded list parses to itself.
 		if len(names) < 100 {
 			again, err := Expand(strings.Join(names, ","))
 			if err != nil || fmt.Sprint(again) != fmt.Sprint(names) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package openretry opens what one process at a time may have, as soon as the
-// process before it has let go.
+// Package openretry opens a resource that one process at a time can hold, as soon as the previous holder releases it.
 package openretry
 
 import (
@@ -13,9 +12,8 @@ import (
 // Patience is how long a daemon waits for the one before it to end.
 const Patience = 5 * time.Second
 
-// Open opens, and tries again while that says inUse, for as long as patience. It
-// waits for a process that is about to end, or for the last child of one that
-// was killed: until its exec a child holds all that its parent held.
+// Open retries open while it returns inUse, for at most patience. It waits for a process that is about to end, or for
+// the last child of a killed one: until its exec a child holds its parent's descriptors.
 func Open[T any](ctx context.Context, patience time.Duration, inUse error, open func() (T, error)) (T, error) {
 	for end := time.Now().Add(patience); ; {
 		opened, err := open()

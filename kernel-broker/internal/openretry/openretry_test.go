@@ -18,7 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
 )
 
-// A child that has what its parent had is not done with it when the parent is.
+// A child that inherited a lock holds it after its parent ends.
 func TestOpen(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	lock := func(t *testing.T, path string) *exec.Cmd {
@@ -39,7 +39,7 @@ func TestOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
-		// What it answers, it answers with the lock.
+		// The child answers while it holds the lock.
 		if _, err := in.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peercred asks the kernel who is at the other end of a local socket.
+// Package peercred gets the credentials of a local socket's peer from the kernel.
 package peercred
 
 import (
@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of is who connected, as they were then. The kernel says it, and no peer can lie.
+// Of returns the peer's credentials at connect time. They come from the kernel, so a peer cannot forge them.
 func Of(conn *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -27,7 +27,7 @@ func TestOf(t *testing.T) {
 	}
 	who, err := Of(conn)
 	if err != nil || int(who.Uid) != os.Getuid() || int(who.Gid) != os.Getgid() || int(who.Pid) != os.Getpid() {
-		t.Errorf("who connected is %+v, %v", who, err)
+		t.Errorf("peer is %+v, %v", who, err)
 	}
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package safeopen opens the files that somebody names on a command line or in a
-// configuration. A pipe or a device in a file's place would wait for a writer, or
-// never end; only regular files are opened here.
+// Package safeopen opens files named on a command line or in a configuration. It opens regular files only: a pipe or a
+// device would wait for a writer or never end.
 package safeopen
 
 import (
@@ -15,8 +14,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// Open opens a file for reading, and says what it found: it, not its name, is
-// what may be judged.
+// Open opens a file for reading and returns its FileInfo: checks must use that, not the name.
 func Open(path string) (*os.File, os.FileInfo, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -32,8 +30,7 @@ func Open(path string) (*os.File, os.FileInfo, error) {
 	return file, info, nil
 }
 
-// Read reads a file of at most so many bytes that allowed, if any, has no
-// objection to.
+// Read reads a file of at most the given size. allowed, if not nil, may reject it.
 func Read(path string, most int64, allowed func(os.FileInfo) error) ([]byte, error) {
 	file, info, err := Open(path)
 	if err != nil {

@@ -45,7 +45,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestReadWhatIsNotAllowed(t *testing.T) {
+func TestReadRejectedFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o640); err != nil {
 		t.Fatal(err)

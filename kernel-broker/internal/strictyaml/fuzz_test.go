@@ -10,8 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// FuzzDecode: what is taken is one document that says the same when it is
-// written again, and every mistake names the file.
+// FuzzDecode: accepted input is one document that decodes to the same after encoding, and every mistake names the file.
 func FuzzDecode(f *testing.F) {
 	for _, text := range []string{"a: x\nb: [1, 2]\n", "a: x\n---\na: y\n", "c: 1\n", "", "a: &a x\nm: {k: *a}\n", "m: {<<: {a: b}}", "? [a]\n: b\n", "a: !!binary eA==\n", "- a\n"} {
 		f.Add([]byte(text))
@@ -29,7 +28,7 @@ func FuzzDecode(f *testing.F) {
 		var got form
 		if err := Decode("some.yaml", text, &got); err != nil {
 			if !strings.HasPrefix(err.Error(), "some.yaml: ") || len(err.Error()) == len("some.yaml: ") {
-				t.Errorf("%v does not say what is wrong in which file", err)
+				t.Errorf("%v does not name the mistake and the file", err)
 			}
 			return
 		}

@@ -16,19 +16,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Error lists the mistakes in a file. It is io.EOF for an empty file, whose
-// reader may have a default for everything.
+// Error lists the mistakes in a file. It is io.EOF for an empty file, which may be valid to the caller.
 type Error struct {
 	File     string
 	Mistakes []Mistake
 	cause    error
 }
 
-// Mistake is one thing that is wrong in a file.
+// Mistake is one mistake in a file.
 type Mistake struct {
-	Line       int // 0 if the decoder does not say
+	Line       int // 0 if unknown
 	Text       string
-	UnknownKey string // the key, if that is what is wrong
+	UnknownKey string // set if the key is unknown
 }
 
 func (e *Error) Error() string {
@@ -61,7 +60,7 @@ var (
 	unknownField = regexp.MustCompile(`^field (\S+) not found in type .*$`)
 )
 
-// mistakes turns the decoder's words into ours.
+// mistakes translates the decoder's messages.
 func mistakes(err error) []Mistake {
 	if errors.Is(err, io.EOF) {
 		return []Mistake{{Text: "empty file"}}
@@ -87,7 +86,7 @@ func mistakes(err error) []Mistake {
 	return list
 }
 
-// LineOf is Line in a file that is not decoded yet.
+// LineOf is Line for a file that is not decoded yet.
 func LineOf(data []byte, path ...any) int {
 	var document yaml.Node
 	if err := yaml.Unmarshal(data, &document); err != nil {

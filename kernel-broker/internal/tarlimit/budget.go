@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tarlimit bounds what an archive of somebody else's may hold. A few
-// kilobytes of a packed stream can name a disk full of zeros, or of empty files.
+// Package tarlimit limits the content of an untrusted archive. A few packed kilobytes can name a disk full of zeros or
+// of empty files.
 package tarlimit
 
 import (
@@ -10,10 +10,10 @@ import (
 	"path"
 )
 
-// longest name that Linux takes. Tar has room for a megabyte of folders in one.
+// longest name that Linux accepts. A tar name can have a megabyte of directories.
 const longest = 4096
 
-// Budget is what is left of what an archive may hold.
+// Budget is the remaining allowance for an archive.
 type Budget struct {
 	Bytes int64
 	// Entries are files and folders, those too that are only part of a name.
@@ -22,10 +22,10 @@ type Budget struct {
 	folders map[string]bool
 }
 
-// Take takes an entry out of the budget before it is unpacked.
+// Take subtracts an entry from the budget before it is unpacked.
 func (b *Budget) Take(h *tar.Header) error {
 	if len(h.Name) > longest {
-		return fmt.Errorf("%.60q... has a name of %d bytes, %d more than there may be", h.Name, len(h.Name), len(h.Name)-longest)
+		return fmt.Errorf("%.60q... has a name of %d bytes, %d over the limit", h.Name, len(h.Name), len(h.Name)-longest)
 	}
 	b.Entries--
 	for folder := path.Dir(path.Clean(h.Name)); folder != "." && folder != "/" && !b.folders[folder]; folder = path.Dir(folder) {
@@ -36,10 +36,10 @@ func (b *Budget) Take(h *tar.Header) error {
 		b.Entries--
 	}
 	if b.Entries < 0 {
-		return fmt.Errorf("%q is one file or folder more than there may be", h.Name)
+		return fmt.Errorf("%q exceeds the limit of files and folders", h.Name)
 	}
 	if h.Size < 0 || h.Size > b.Bytes {
-		return fmt.Errorf("%q has %d bytes, %d more than there may be", h.Name, h.Size, h.Size-b.Bytes)
+		return fmt.Errorf("%q has %d bytes, %d over the limit", h.Name, h.Size, h.Size-b.Bytes)
 	}
 	b.Bytes -= h.Size
 	return nil

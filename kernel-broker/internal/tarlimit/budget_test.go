@@ -34,17 +34,17 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// Each name may make as many folders as it has parts.
+// Each name can create as many folders as it has parts.
 func TestFoldersInNames(t *testing.T) {
 	for name, c := range map[string]struct {
 		names []string
 		fits  int
 	}{
-		"each counts":          {[]string{"a/b/c", "x", "y", "z"}, 3},
-		"once":                 {[]string{"a/b/c", "a/b/d", "a/b/./e", "x"}, 3},
-		"those on the way too": {[]string{"a/b/c/d", "a/x", "a/b/y"}, 2},
-		"too many in one":      {[]string{"1/2/3/4/5/6"}, 0},
-		"no name has so many":  {[]string{strings.Repeat("/", 5000) + "x"}, 0},
+		"each counts":              {[]string{"a/b/c", "x", "y", "z"}, 3},
+		"once":                     {[]string{"a/b/c", "a/b/d", "a/b/./e", "x"}, 3},
+		"those on the way too":     {[]string{"a/b/c/d", "a/x", "a/b/y"}, 2},
+		"too many in one":          {[]string{"1/2/3/4/5/6"}, 0},
+		"over the limit of a name": {[]string{strings.Repeat("/", 5000) + "x"}, 0},
 	} {
 		b := Budget{Bytes: 10, Entries: 5}
 		for i, path := range c.names {

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bpf has the collectors' programs for the kernel, compiled from the C
-// files beside it, and starts them for one job.
+// Package bpf contains the collectors' kernel programs, compiled from the C files beside it, and starts them for one
+// job.
 //
-// The programs are compiled once, when the agent is built, and fitted to the
-// running kernel when they are loaded, by its own description of its types
-// (BTF). What a kernel lacks is found before anything is loaded: a program
-// whose tracepoint or function is missing is left out if its collector can do
-// without, else the collector is refused with the reason.
+// The programs are compiled with the agent and relocated when they are loaded, by the running kernel's type information
+// (BTF). Missing features are found before anything is loaded: a program whose tracepoint or function is missing is left
+// out if it is optional; otherwise the collector is refused with the reason.
 //
-// Programs are attached by links that only this process holds.
+// Links that only this process holds attach the programs.
 package bpf
 
 import (
@@ -37,11 +35,9 @@ type Wanted struct {
 	Collector profiling.Collector
 	// Object is the C file's name without its ending.
 	Object string
-	// Parts are programs that the collector can do without, by what is missing
-	// then. Programs of one part are left out together.
+	// Parts maps optional programs to what is missing without them. Programs of one part are left out together.
 	Parts map[string]string
-	// Stays are programs that stay attached in a pause: they cost nothing to
-	// speak of while the others are away, and attaching disturbs every CPU.
+	// Stays are programs that stay attached in a pause: they cost almost nothing then, and attaching disturbs every CPU.
 	Stays map[string]bool
 }
 
@@ -62,8 +58,7 @@ func (w Wanted) Spec() (*ebpf.CollectionSpec, error) {
 	return spec, nil
 }
 
-// Check tells whether the running kernel can run the programs, without loading
-// them.
+// Check reports whether the running kernel can run the programs, without loading them.
 func (w Wanted) Check() error {
 	_, _, err := w.fit()
 	return err
@@ -102,7 +97,7 @@ func (w Wanted) fit() (*ebpf.CollectionSpec, map[string]*profiling.Unsupported, 
 	return spec, missing, nil
 }
 
-// noTypes is what most kernels without collectors lack first.
+// noTypes refuses a kernel without BTF, the first thing that most kernels lack.
 func (w Wanted) noTypes(err error) error {
 	detail := "the kernel has no type information (BTF)"
 	if !errors.Is(err, ebpf.ErrNotSupported) {
@@ -111,7 +106,7 @@ func (w Wanted) noTypes(err error) error {
 	return w.refuse(profiling.NoBTF, detail, remedy(append([]string{"CONFIG_DEBUG_INFO_BTF"}, lacking("/")...)...))
 }
 
-// kernelRuns looks at rights and at what forbids BPF.
+// kernelRuns checks rights and restrictions of BPF.
 func (w Wanted) kernelRuns() error {
 	if os.Geteuid() != 0 {
 		return w.refuse(profiling.NoRights, "the agent does not run as root", "run it as root")
@@ -119,7 +114,7 @@ func (w Wanted) kernelRuns() error {
 	const lockdown = "/sys/kernel/security/lockdown"
 	text, err := os.ReadFile(lockdown)
 	if err == nil && strings.Contains(string(text), "[confidentiality]") {
-		return w.refuse(profiling.LockedDown, "the kernel is locked down for confidentiality, which forbids to look into it",
+		return w.refuse(profiling.LockedDown, "the kernel is locked down for confidentiality, which forbids tracing it",
 			"boot with lockdown=integrity")
 	}
 	if _, err := os.Stat("/proc/sys/kernel/unprivileged_bpf_disabled"); err != nil {
@@ -129,7 +124,7 @@ func (w Wanted) kernelRuns() error {
 	return nil
 }
 
-// lacks says what a program needs that the kernel does not have, or nil.
+// lacks returns a program's missing requirement of the kernel, or nil.
 func (w Wanted) lacks(types *btf.Spec, program *ebpf.ProgramSpec) *profiling.Unsupported {
 	switch {
 	case program.Type != ebpf.Tracing:
@@ -154,7 +149,7 @@ func (w Wanted) refuse(reason profiling.Reason, detail, remedy string) *profilin
 	return &profiling.Unsupported{Collector: w.Collector, Reason: reason, Detail: detail, Remedy: remedy}
 }
 
-// refused gives the kernel's no a type.
+// refused converts a kernel error to a refusal.
 func (w Wanted) refused(doing string, err error) *profiling.Unsupported {
 	var known *profiling.Unsupported
 	if errors.As(err, &known) {
@@ -166,15 +161,14 @@ func (w Wanted) refused(doing string, err error) *profiling.Unsupported {
 	}
 	var verifier *ebpf.VerifierError
 	if errors.As(err, &verifier) {
-		// The last lines say what the kernel took offence at.
+		// The last lines have the verifier's objection.
 		from := max(0, len(verifier.Log)-3)
 		err = fmt.Errorf("%w: %s", err, strings.Join(verifier.Log[from:], "; "))
 	}
 	return w.refuse(reason, fmt.Sprintf("%s: %v", doing, err), remedy)
 }
 
-// order attaches what ends something before what begins it, so that no
-// beginning is seen whose end is not.
+// order attaches programs for exits before those for entries, so that no entry is seen without its exit.
 func order(programs map[string]*ebpf.Program) []string {
 	var ends, others []string
 	for name := range programs {

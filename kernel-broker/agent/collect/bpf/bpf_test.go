@@ -27,7 +27,7 @@ func reason(t *testing.T, err error) profiling.Reason {
 	return u.Reason
 }
 
-func TestAgentWithoutProgramsSaysSo(t *testing.T) {
+func TestMissingProgramsAreReported(t *testing.T) {
 	if got := reason(t, wanted.Check()); got != profiling.NoPrograms {
 		t.Errorf("reason is %q", got)
 	}
@@ -46,7 +46,7 @@ func TestRefusedHasAReason(t *testing.T) {
 	}
 }
 
-// What ends is attached first: a beginning without its end would count for ever.
+// Exits are attached first: an entry without its exit would count for ever.
 func TestOrder(t *testing.T) {
 	got := order(map[string]*ebpf.Program{"a_begins": nil, "a_ends": nil, "b_begins": nil, "b_ends": nil, "c": nil})
 	if want := []string{"a_ends", "b_ends", "a_begins", "b_begins", "c"}; !slices.Equal(got, want) {
@@ -79,11 +79,11 @@ func TestLacks(t *testing.T) {
 		program ebpf.ProgramSpec
 		want    profiling.Reason
 	}{
-		"a tracepoint that is there":  {ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sys_enter"}, ""},
-		"a tracepoint that is not":    {ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "vfs_read"}, profiling.NoTracepoint},
-		"a function that is there":    {ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFExit, AttachTo: "vfs_read"}, ""},
-		"a function that is not":      {ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "sys_enter"}, profiling.NoFunction},
-		"what is attached by a clock": {ebpf.ProgramSpec{Type: ebpf.PerfEvent}, ""},
+		"a tracepoint that is there": {ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sys_enter"}, ""},
+		"a tracepoint that is not":   {ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "vfs_read"}, profiling.NoTracepoint},
+		"a function that is there":   {ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFExit, AttachTo: "vfs_read"}, ""},
+		"a function that is not":     {ebpf.ProgramSpec{Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "sys_enter"}, profiling.NoFunction},
+		"attached by a clock":        {ebpf.ProgramSpec{Type: ebpf.PerfEvent}, ""},
 	} {
 		lack := wanted.lacks(kernel, &c.program)
 		if (lack == nil) != (c.want == "") || lack != nil && (lack.Reason != c.want || lack.Remedy == "") {
@@ -92,7 +92,7 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-func TestWithoutLeavesTheSpecAlone(t *testing.T) {
+func TestWithoutCopiesTheSpec(t *testing.T) {
 	w := Wanted{Parts: map[string]string{"a": "x", "b": "y"}}
 	spec := &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{"a": {}, "b": {}, "c": {}}}
 	fewer := w.without(spec, []string{"x"})

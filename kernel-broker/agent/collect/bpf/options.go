@@ -10,13 +10,11 @@ import (
 	"strings"
 )
 
-// traces are files that a kernel has only if it was built with an option that
-// programs need. Without types nothing else can be looked up in the kernel; who
-// then adds the types alone would be told of the next option only, after another
-// build.
+// traces are files that a kernel has only with certain options. Without BTF nothing else can be looked up; otherwise a
+// rebuild with BTF alone would then report the next missing option.
 var traces = []struct{ file, options string }{
 	{"proc/sys/net/core/bpf_jit_enable", "CONFIG_BPF_JIT"},
-	// On x86 the compiler for programs takes its memory from the modules' allocator.
+	// On x86 the BPF compiler takes its memory from the modules' allocator.
 	{"proc/modules", "CONFIG_MODULES"},
 	{"sys/kernel/tracing", "CONFIG_FTRACE, CONFIG_FUNCTION_TRACER, CONFIG_DYNAMIC_FTRACE, CONFIG_FTRACE_SYSCALLS"},
 }
@@ -32,8 +30,7 @@ func lacking(root string) []string {
 	return options
 }
 
-// remedy begins with what whoever submits a job can do, since that is all that a
-// line in a list has room for.
+// remedy starts with what the job's owner can do, since a line in a list has no room for more.
 func remedy(options ...string) string {
 	return "let the job use a kernel with the fragment profiling (docs/ops/profiling.md), or the distribution's; " +
 		"this one was built without " + strings.Join(options, ", ")

@@ -15,15 +15,13 @@ type attached struct {
 	name    string
 	program *ebpf.Program
 	link    link.Link
-	// slow to detach: the kernel lets a traced function go only when every CPU
-	// has been elsewhere, a tenth of a second for each function. A tracepoint is
-	// left at once.
+	// slow to detach: the kernel releases a traced function only after every CPU was elsewhere, a tenth of a second
+	// each. A tracepoint is released at once.
 	slow bool
 }
 
-// Pause ends the look: no program counts anything any more, and tracepoints are
-// left, since at those of system calls every call of every job on the node takes
-// a longer way. What is attached to functions stays until Detach.
+// Pause stops all counting and detaches tracepoints, since those of system calls slow down every call of every job on
+// the node. Function traces stay attached until Detach.
 func (p *Programs) Pause() error {
 	if err := p.count(); err != nil {
 		return err
@@ -48,7 +46,7 @@ func (p *Programs) detach(which func(*attached) bool) error {
 	return errors.Join(all...)
 }
 
-// Resume begins another look.
+// Resume starts another period of observation.
 func (p *Programs) Resume() error {
 	if err := p.count(); err != nil {
 		return err
@@ -66,7 +64,7 @@ func (p *Programs) Resume() error {
 	return nil
 }
 
-// count gives the look its next number: odd ones look, see job.h.
+// count increments the period number: odd numbers observe, see job.h.
 func (p *Programs) count() error {
 	p.look++
 	return p.Set("look", p.look)

@@ -28,9 +28,8 @@ type Programs struct {
 	look    uint32
 }
 
-// Start loads and attaches the programs for one job. The spec may be changed
-// before by adjust, which may be nil. The error is a *profiling.Unsupported,
-// and nothing is left then.
+// Start loads and attaches the programs for one job. adjust, which may be nil, can modify the spec first. The error is a
+// *profiling.Unsupported, and nothing is left attached.
 func Start(w Wanted, job *cgroup.Group, adjust func(*ebpf.CollectionSpec) error) (*Programs, error) {
 	spec, missing, err := w.fit()
 	if err != nil {
@@ -57,8 +56,7 @@ func Start(w Wanted, job *cgroup.Group, adjust func(*ebpf.CollectionSpec) error)
 	return p, nil
 }
 
-// load leaves out an optional part that this kernel does not take although it
-// has all that was looked for: its verifier may be older than our programs.
+// load omits optional parts that this kernel rejects although it has all checked features: its verifier may be too old.
 func (w Wanted) load(spec *ebpf.CollectionSpec, missing map[string]*profiling.Unsupported) (*ebpf.Collection, error) {
 	collection, err := ebpf.NewCollection(spec)
 	if err == nil {
@@ -106,8 +104,8 @@ func prepare(spec *ebpf.CollectionSpec, job *cgroup.Group, adjust func(*ebpf.Col
 	return adjust(spec)
 }
 
-// attach leaves out an optional part whose function cannot be traced after
-// all; the kernel has some that it names and does not let go.
+// attach omits an optional part whose function cannot be traced; the kernel lists some functions that it does not permit
+// to trace.
 func (p *Programs) attach() error {
 	for _, name := range order(p.collection.Programs) {
 		program := p.collection.Programs[name]
@@ -131,8 +129,7 @@ func (p *Programs) attach() error {
 // Missing parts by name.
 func (p *Programs) Missing() map[string]*profiling.Unsupported { return p.missing }
 
-// Map of that name; the C file and its Go reader agree on names, so a missing
-// one is a mistake of ours.
+// Map returns the map of that name; a missing one is a bug, since the C file and its Go reader agree on names.
 func (p *Programs) Map(name string) (*ebpf.Map, error) {
 	if m := p.collection.Maps[name]; m != nil {
 		return m, nil
@@ -148,8 +145,7 @@ func (p *Programs) Program(name string) (*ebpf.Program, error) {
 	return nil, fmt.Errorf("bpf object %q: no program %q", p.wanted.Object, name)
 }
 
-// Spent sums up the programs' runs and nanoseconds, which the kernel counts
-// while it is asked to.
+// Spent returns the number of the programs' runs and their nanoseconds, which the kernel counts while enabled.
 func (p *Programs) Spent() (runs, ns uint64, err error) {
 	for name, program := range p.collection.Programs {
 		stats, err := program.Stats()
@@ -174,7 +170,7 @@ func (p *Programs) Stop() error {
 	return errors.Join(all...)
 }
 
-// Close detaches and gives everything back.
+// Close detaches and releases everything.
 func (p *Programs) Close() error {
 	err := p.Stop()
 	p.collection.Close()

@@ -22,11 +22,10 @@ func Sum[V any](m *ebpf.Map, key uint32, add func(sum *V, one V)) (V, error) {
 	return sum, nil
 }
 
-// batch is how many entries one system call reads.
+// batch is the number of entries per system call.
 const batch = 1024
 
-// Each reads all entries of a map that is not per CPU. One that changes
-// meanwhile may give an entry twice; the last one counts, since keys are kept.
+// Each reads all entries of a map that is not per CPU. An entry of a changing map may appear twice; the last one counts.
 func Each[K comparable, V any](m *ebpf.Map) (map[K]V, error) {
 	all := map[K]V{}
 	keys, values := make([]K, batch), make([]V, batch)
@@ -47,9 +46,8 @@ func Each[K comparable, V any](m *ebpf.Map) (map[K]V, error) {
 	}
 }
 
-// In hands over the entries of an array map at some places, which are sorted. Where
-// many of those up to the last place are wanted, one system call reads a batch of them;
-// else, and on kernels before 5.6, each is read by itself.
+// In passes on the entries of an array map at sorted places. If many places up to the last one are wanted, it reads in
+// batches; otherwise, and on kernels before 5.6, one by one.
 func In[V any](m *ebpf.Map, places []uint32, hand func(i int, value *V) error) error {
 	if len(places) == 0 {
 		return nil
@@ -81,8 +79,7 @@ func In[V any](m *ebpf.Map, places []uint32, hand func(i int, value *V) error) e
 	return nil
 }
 
-// Reading in batches is for so many entries at least, and at least one of so many up
-// to the last.
+// Minimum number of entries for batches, and minimum fraction of wanted entries.
 const (
 	batchLeast = 64
 	batchShare = 4

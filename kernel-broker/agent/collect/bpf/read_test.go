@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is read in batches and what is read one by one are the same entries: of a real
-// map, so that this takes the right to make one.
+// Reading in batches and one by one give the same entries of a real map, so this test needs the right to create one.
 func TestIn(t *testing.T) {
 	const entries = 3000 // more than two batches
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: entries})

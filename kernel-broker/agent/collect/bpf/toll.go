@@ -9,21 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Toll is what an event costs beside what the kernel's statistics say of the
-// program that it runs: the longer path of a system call, the trampoline in front
-// of a function. A program that sees that a task is not the job's ends at once,
-// and the toll has the whole of such a run.
+// Toll is the cost of an event beyond the kernel's statistics for its program: the longer path of a system call, the
+// trampoline of a function. For tasks outside of the job the program ends at once, and the toll includes such a run.
 type Toll struct {
 	// Plain is with the statistics off, Timed with them on: then each program
 	// waits for the clock at both of its ends.
 	Plain, Timed time.Duration
-	// Counted is what the statistics say of such a run, and so what a price by
-	// them has too much beside the toll.
+	// Counted is what the statistics record for such a run, which a price based on them must subtract.
 	Counted time.Duration
 }
 
-// Of an event of the job for which the statistics would say, or say, so many
-// nanoseconds.
+// Of returns the cost of an event of the job with that price by the statistics.
 func (t Toll) Of(price float64, timed bool) float64 {
 	toll := t.Plain
 	if timed {
@@ -32,14 +28,13 @@ func (t Toll) Of(price float64, timed bool) float64 {
 	return float64(toll) + max(0, price-float64(t.Counted))
 }
 
-// Gate measures a toll: a call of ours takes the way before the programs are
-// attached and after.
+// Gate measures a toll: a call of ours before and after attaching the programs.
 type Gate struct {
 	call   func()
 	before time.Duration
 }
 
-// Rounds of calls are too short for much to come in between.
+// Rounds of calls are too short for many interruptions.
 const (
 	rounds = 20
 	calls  = 50
@@ -48,14 +43,13 @@ const (
 // NewGate times the call without the programs.
 func NewGate(call func()) Gate { return Gate{call, fastest(call)} }
 
-// Toll of the programs that are attached now, for each of so many that the call
-// meets.
+// Toll of the attached programs, for each of the given number that the call triggers.
 func (g Gate) Toll(p *Programs, programs int) Toll {
 	each := func() time.Duration { return max(0, fastest(g.call)-g.before) / time.Duration(programs) }
 	t := Toll{Plain: each()}
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
-		// Kernels before 5.8; nothing has a price by the statistics then.
+		// Kernels before 5.8 have no statistics.
 		t.Timed = t.Plain
 		return t
 	}
@@ -64,7 +58,7 @@ func (g Gate) Toll(p *Programs, programs int) Toll {
 	return t
 }
 
-// counted is what the statistics say of a run for others than the job.
+// counted is the recorded cost of a run for other tasks than the job's.
 func (p *Programs) counted(call func()) time.Duration {
 	runs, ns, err := p.Spent()
 	if err != nil {
@@ -79,7 +73,7 @@ func (p *Programs) counted(call func()) time.Duration {
 		if err != nil || moreRuns-runs < calls {
 			return 0
 		}
-		// The job may be at work meanwhile: its runs are longer.
+		// The job may run meanwhile: its runs are longer.
 		if each := time.Duration((moreNS - ns) / (moreRuns - runs)); least == 0 || each < least {
 			least = each
 		}
@@ -88,8 +82,7 @@ func (p *Programs) counted(call func()) time.Duration {
 	return least
 }
 
-// fastest is how long a call takes when nothing comes in between: the best of
-// several rounds.
+// fastest is the duration of an undisturbed call: the best of several rounds.
 func fastest(call func()) time.Duration {
 	best := time.Hour
 	for range rounds {

@@ -16,7 +16,7 @@ func TestToll(t *testing.T) {
 		timed bool
 		want  float64
 	}{
-		{"a program, and what is counted twice", 300, false, 390},
+		{"a program, and double counting", 300, false, 390},
 		{"the clock of the statistics, too", 300, true, 460},
 		{"ends at once", 0, false, 150},
 		{"less than nothing is nothing", 40, false, 150},

@@ -1,52 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package budget decides when collectors look at a job and when they look away,
-// so that they cost it no more than a share of its CPU time. It only decides:
-// what the job used and what the collectors cost comes in, and what to do, and
-// when to ask again, goes out.
+// Package budget decides when collectors observe a job and when they pause, so that they cost at most a share of its CPU
+// time. It only decides: its inputs are the CPU time of the job and of the collectors, its outputs the next action and
+// its time.
 //
-// The job's CPU time earns credit, by the share that the site allows, and what
-// the collectors cost is paid from it. While there is credit they look, all the
-// time: a job that costs less than it earns is never left. Without credit they
-// look away until enough is earned for another look. So the bound holds over
-// the whole job whatever it does; a phase may cost more, paid by the time before
-// it or after it.
+// The job's CPU time earns credit at the share that the site allows, and the collectors' cost is paid from it. While
+// there is credit they observe continuously: a job that costs less than it earns is never paused. Without credit they
+// pause until another observation is affordable. So the limit holds over the whole job; a phase may cost more, paid for
+// by the time before or after it.
 package budget
 
 import "time"
 
 const (
-	// grant is the credit that a job begins with: what starts it, loading of
-	// libraries for the most part, is full of calls and says nothing of the rest.
+	// grant is the initial credit: a job's start, mostly loading of libraries, has many calls and is not typical.
 	grant = 50 * time.Millisecond
-	// hoard is how much CPU time a job can earn credit for in advance. It bounds
-	// how long a phase may be slowed down after hours without any cost.
+	// hoard is the maximum CPU time whose credit is saved. It limits how long a phase may be slowed down after hours
+	// without cost.
 	hoard = time.Minute
-	// The time between two questions while the collectors look.
+	// Limits of the time between two decisions while observing.
 	leastAsk = 10 * time.Millisecond
 	mostAsk  = 250 * time.Millisecond
-	// leastLook is for how long there has to be credit before a look begins.
+	// leastLook is the minimum time that the credit must cover before observation resumes.
 	leastLook = 2 * leastAsk
-	// A pause is so long, half of it more or less by chance: what the job does
-	// in step with a clock must not always fall into the pauses.
+	// Duration of a pause, plus or minus a random half: periodic activity of the job must not always coincide with
+	// pauses.
 	pause     = time.Second
 	mostPause = 10 * time.Second
 )
 
-// Seen is what there is to know, all of it since the start and never less than
-// before.
+// Seen are cumulative values since the start.
 type Seen struct {
 	At time.Duration
-	// Job is the CPU time of the job, with what the collectors cost in it.
+	// Job is the CPU time of the job, including the collectors' cost.
 	Job time.Duration
-	// Cost is the part of it that the collectors' programs had.
+	// Cost is the collectors' part of it.
 	Cost time.Duration
 }
 
-// Step is what to do.
+// Step is the decision.
 type Step struct {
 	Look bool
-	// Ask again after so long.
+	// Ask again after this time.
 	Ask time.Duration
 }
 
@@ -56,18 +51,17 @@ type Controller struct {
 	most   time.Duration
 	credit time.Duration
 	before Seen
-	// look: what the last step said.
+	// look is the last decision.
 	look bool
-	// busy is how many CPUs the job used lately, rate how much of a CPU the
-	// collectors cost when they looked last.
+	// busy is the number of CPUs that the job used lately, rate the collectors' latest cost in CPUs while observing.
 	busy, rate float64
-	// attach and detach are what they cost last.
+	// attach and detach are the latest costs of attaching and detaching.
 	attach, detach time.Duration
-	// waning: the last look cost more than it earned.
+	// waning: the last observation cost more than it earned.
 	waning bool
 }
 
-// New is for a share of the CPU time of a job on so many CPUs. It looks.
+// New returns a controller for a share of the CPU time of a job on that many CPUs. It starts observing.
 func New(share float64, cpus int) *Controller {
 	return &Controller{
 		share: share, credit: grant, most: grant + time.Duration(share*float64(hoard)*float64(cpus)), look: true, busy: 1,
@@ -77,12 +71,11 @@ func New(share float64, cpus int) *Controller {
 // Start is the first step.
 func (c *Controller) Start() Step { return Step{Look: true, Ask: leastAsk} }
 
-// Decide says what to do from now on. Chance is a number from 0 up to 1 that
-// nothing can foresee.
+// Decide returns the next step. chance is a random number in [0, 1).
 func (c *Controller) Decide(now Seen, chance float64) Step {
 	span := now.At - c.before.At
 	cost := now.Cost - c.before.Cost
-	// What the job would have used by itself earns; what it used for us does not.
+	// The job's own time earns credit; the collectors' time does not.
 	earned := max(0, now.Job-c.before.Job-cost)
 	change := time.Duration(c.share*float64(earned)) - cost
 	c.credit, c.waning = min(c.credit+change, c.most), change < 0
@@ -99,19 +92,17 @@ func (c *Controller) Decide(now Seen, chance float64) Step {
 	return c.away(chance)
 }
 
-// looking goes on as long as the next question comes before the credit is
-// spent, by what the last one has shown.
+// looking continues while the next decision comes before the credit is spent, at the latest rate.
 func (c *Controller) looking(chance float64) Step {
 	if c.credit <= 0 || c.waning && c.credit <= c.price(leastAsk) {
 		c.look = false
 		return Step{Ask: about(pause, chance)}
 	}
-	// Nothing can cost more than all of the CPUs that the job has.
+	// The cost is at most all CPUs of the job.
 	return Step{Look: true, Ask: clamp(time.Duration(float64(c.credit)/(c.busy+1)), leastAsk, mostAsk)}
 }
 
-// away ends when there is credit for a look. What a look costs may have changed
-// meanwhile, so it is believed less each time.
+// away ends when there is credit for an observation. The known cost of one may be outdated, so it counts less each time.
 func (c *Controller) away(chance float64) Step {
 	needed := c.price(leastLook) + c.attach + c.detach
 	if c.credit > needed {
@@ -126,8 +117,7 @@ func (c *Controller) away(chance float64) Step {
 	return Step{Ask: about(wait, chance)}
 }
 
-// Turned says what it cost to attach or to detach, as the last step said. It is
-// paid like the rest, though it is not the job's own time that it takes.
+// Turned records the cost of attaching or detaching. It is paid from the credit, although it is not the job's CPU time.
 func (c *Controller) Turned(cost time.Duration) {
 	c.credit -= cost
 	if c.look {
@@ -137,12 +127,12 @@ func (c *Controller) Turned(cost time.Duration) {
 	}
 }
 
-// price of a look.
+// price of an observation.
 func (c *Controller) price(span time.Duration) time.Duration {
 	return time.Duration(c.rate * float64(span))
 }
 
-// about is a time, half of it more or less.
+// about returns the time plus or minus a random half.
 func about(span time.Duration, chance float64) time.Duration {
 	return time.Duration((0.5 + chance) * float64(span))
 }

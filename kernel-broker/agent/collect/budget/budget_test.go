@@ -9,14 +9,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is a job whose CPU time and cost are made up.
+// world is a job with invented CPU time and cost.
 type world struct {
 	c     *Controller
 	share float64
 	cpus  int
 	seen  Seen
-	// turned is what attaching and detaching cost. span, turn and away are the
-	// dearest single span between two questions, change, and pause.
+	// turned is the total cost of attaching and detaching. span, turn and away are the maximum costs of one span between
+	// decisions, one change, and one pause.
 	turned, span, turn, away time.Duration
 	paused                   time.Duration
 	step                     Step
@@ -29,12 +29,11 @@ func newWorld(share float64, cpus int) *world {
 	return &world{c: c, share: share, cpus: cpus, step: c.Start()}
 }
 
-// base is what the job would have used by itself.
+// base is the CPU time without collectors.
 func (w *world) base() time.Duration { return w.seen.Job - w.seen.Cost }
 
-// go on until the next question, which comes late. The job uses busy CPUs; to
-// look at it costs dear times what it does by itself, and a pause costs the part
-// left of that.
+// goOn advances to the next decision, which is late. The job uses busy CPUs; observing costs dear times its own time,
+// and a pause costs the fraction left of that.
 func (w *world) goOn(busy, dear, left float64, late, turn time.Duration, chance float64) {
 	span := w.step.Ask + late
 	if !w.step.Look {
@@ -63,22 +62,21 @@ func (w *world) goOn(busy, dear, left float64, late, turn time.Duration, chance 
 	}
 }
 
-// over is by how much the cost is above what the job has earned.
+// over is the cost beyond the earned credit.
 func (w *world) over() time.Duration {
 	return w.seen.Cost + w.turned - grant - time.Duration(w.share*float64(w.base()))
 }
 
-// slack is by how much it may be: what comes between two questions cannot be
-// stopped.
+// slack is the permitted overrun: cost between two decisions cannot be avoided.
 func (w *world) slack() time.Duration { return w.span + 2*w.turn + w.away + time.Microsecond }
 
-func TestWhatAJobMeets(t *testing.T) {
+func TestOverheadOfJobs(t *testing.T) {
 	const second = 100 // of steps, at least
 	for name, c := range map[string]struct {
 		share        float64
 		busy, dear   float64
 		turn         time.Duration
-		least, most  float64 // share of the time that is looked at
+		least, most  float64 // share of the observed time
 		noTurn, last bool
 	}{
 		"costs nothing":              {share: 0.04, busy: 1, dear: 0, least: 1, most: 1, noTurn: true, last: true},
@@ -97,7 +95,7 @@ func TestWhatAJobMeets(t *testing.T) {
 			}
 			looked := float64(w.looked) / float64(w.seen.At)
 			if looked < c.least || looked > c.most || c.noTurn && w.turns > 0 || c.last && !w.step.Look {
-				t.Errorf("looked for %.3f of %v, with %d turns", looked, w.seen.At, w.turns)
+				t.Errorf("active for %.3f of %v, with %d turns", looked, w.seen.At, w.turns)
 			}
 			if over := w.over(); over > w.slack() {
 				t.Errorf("%v more than was earned", over)
@@ -106,8 +104,7 @@ func TestWhatAJobMeets(t *testing.T) {
 	}
 }
 
-// Whatever the job does, and however late the questions come: the cost is never
-// more than was earned, by more than one span between two questions.
+// For any job and any delay of decisions, the cost exceeds the credit by at most one span between two decisions.
 func TestBoundHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cpus := rapid.IntRange(1, 128).Draw(t, "cpus")
@@ -131,16 +128,14 @@ func TestBoundHolds(t *testing.T) {
 	})
 }
 
-// Whatever was before: a job that costs nothing any more is looked at again, and
-// then all the time.
+// A job that becomes free of cost is observed again, and then all the time.
 func TestRecovers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(0.04, 4)
 		for range rapid.IntRange(0, 200).Draw(t, "steps") {
 			w.goOn(rapid.Float64Range(0, 4).Draw(t, "busy"), rapid.Float64Range(0, 5).Draw(t, "dear"), 0, 0, time.Millisecond, 0.5)
 		}
-		// One CPU earns 40 ms a second: what one span at its dearest has taken
-		// from four is soon there.
+		// One CPU earns 40 ms a second, which soon pays for the costliest span on four.
 		until := w.seen.At + 2*mostPause + time.Duration(float64(w.slack())/0.04)
 		for w.seen.At < until {
 			w.goOn(1, 0, 0, 0, time.Millisecond, 0.5)
@@ -155,8 +150,7 @@ func TestRecovers(t *testing.T) {
 	})
 }
 
-// A pause has no fixed length: what the job does by a clock is met sooner or
-// later.
+// Pauses vary in length, so periodic activity is observed sooner or later.
 func TestPausesVary(t *testing.T) {
 	lengths := map[time.Duration]bool{}
 	for tenth := range 10 {
@@ -185,6 +179,6 @@ func TestCreditIsBounded(t *testing.T) {
 		w.goOn(1, 2, 0, 0, 0, 0.5)
 	}
 	if cost := w.seen.Cost - before; cost > 3*time.Second {
-		t.Errorf("%v until it looked away", cost)
+		t.Errorf("%v until the pause", cost)
 	}
 }

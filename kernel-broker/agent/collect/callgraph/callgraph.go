@@ -2,12 +2,10 @@
 
 // Package callgraph is the collector of where in the kernel a job's time goes.
 //
-// The clock of each CPU ticks at a steady rate, and at each tick the kernel's
-// stack is taken if a task of the job has the CPU. That needs no counters of
-// the processor, so it works on every machine and in virtual ones, and costs
-// the same however often functions call each other; a function tracer would
-// slow down each call. The price: an edge has samples and no count of calls,
-// and what runs with interrupts off is seen where it lets them in again.
+// Each CPU's clock ticks at a steady rate, and at each tick the kernel's stack is sampled if a task of the job has the
+// CPU. That needs no hardware counters, so it works on every machine and in virtual ones, and its cost does not depend
+// on the number of calls, unlike a function tracer. The price: an edge has samples and no count of calls, and code with
+// interrupts off is attributed to where they are enabled again.
 //
 // The program is in bpf/source/callgraph.bpf.c.
 package callgraph
@@ -29,8 +27,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// Rate is samples a second: a prime, so that it falls in step with nothing
-// that happens a round number of times a second.
+// Rate is samples per second: a prime, to avoid step with periodic activity.
 const Rate = 499
 
 const (
@@ -47,7 +44,7 @@ type Collector struct{}
 // Name is the collector's.
 func (Collector) Name() profiling.Collector { return profiling.CollectCallgraph }
 
-// Check tells whether the running kernel has what is needed.
+// Check reports whether the running kernel has what is needed.
 func (Collector) Check() error {
 	if err := wanted.Check(); err != nil {
 		return err
@@ -96,7 +93,7 @@ type session struct {
 	clocks  []int
 }
 
-// tick opens the clocks. A CPU that is off line has none.
+// tick opens the clocks. An offline CPU has none.
 func (s *session) tick() error {
 	program, err := s.Programs.Program("clock_ticks")
 	if err != nil {
@@ -137,7 +134,7 @@ func (s *session) Stop() error {
 	return errors.Join(append(all, s.Attached.Stop())...)
 }
 
-// Close stops and gives the tables back.
+// Close stops and releases the maps.
 func (s *session) Close() error { return errors.Join(s.Stop(), s.Attached.Close()) }
 
 // Read makes a graph of the stacks.
@@ -185,9 +182,8 @@ func (s *session) samples(graph *profiling.CallGraph) error {
 	return nil
 }
 
-// frames names the addresses, the outermost first; the kernel has them the
-// other way round. All but the innermost are return addresses, which may lie
-// behind the function that called.
+// frames names the addresses, the outermost first, the reverse of the kernel's order. All but the innermost are return
+// addresses, which may be after the end of the calling function.
 func (s *session) frames(addresses []uint64) []string {
 	var names []string
 	for i, address := range addresses {

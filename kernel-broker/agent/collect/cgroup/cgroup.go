@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroup knows a job's cgroup: its identity, as the kernel's own
-// programs see it, what CPU time it used, and whether anybody is left in it.
+// Package cgroup reads a job's cgroup: its identity for BPF programs, its CPU time, and whether processes are left in
+// it.
 //
-// Only the unified hierarchy (version 2) has identities that BPF programs can
-// compare. A folder of another kind is refused with what would help.
+// Only the unified hierarchy (version 2) has identities that BPF programs can compare. Other directories are refused
+// with a remedy.
 package cgroup
 
 import (
@@ -27,7 +27,7 @@ const rootID = 1
 // ErrKind is a folder that is no cgroup of version 2.
 var ErrKind = errors.New("is no cgroup of version 2")
 
-// ErrNamespace is a process that cannot see how deep its cgroups lie.
+// ErrNamespace: the process cannot determine the depth of its cgroups.
 var ErrNamespace = errors.New("lies in a cgroup namespace: the agent has to run in the host's")
 
 // Group is one cgroup. It stays readable after the folder was removed, as far
@@ -39,7 +39,7 @@ type Group struct {
 	Level uint32
 }
 
-// Open looks at a folder of the hierarchy.
+// Open opens a directory of the hierarchy.
 func Open(path string) (*Group, error) {
 	path = filepath.Clean(path)
 	id, err := identify(path)
@@ -77,8 +77,7 @@ func identify(path string) (uint64, error) {
 	return stat.Ino, nil
 }
 
-// Populated tells whether a process is in the group or below it. A group that
-// was removed has none.
+// Populated reports whether a process is in the group or below it. A removed group has none.
 func (g *Group) Populated() (bool, error) {
 	values, err := g.read("cgroup.events")
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) {
@@ -87,7 +86,7 @@ func (g *Group) Populated() (bool, error) {
 	return values["populated"] != 0, err
 }
 
-// CPUTime is what the group used since it was made.
+// CPUTime is the group's use since its creation.
 type CPUTime struct{ AllNS, UserNS, SystemNS uint64 }
 
 // CPUTime reads it.

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package files is the collector of input and output: what the job did to each
-// file, and in which few ways. The programs are in bpf/source/files.bpf.c.
+// Package files is the collector of input and output: what the job did to each file, and in which patterns. The programs
+// are in bpf/source/files.bpf.c.
 //
-// The kernel's table has room for 16,384 files. Long before it is full, files
-// that nobody touched for a while are moved out of it into this process, which
-// keeps the first 10,000 by name and the rest as sums of their pattern. So a
-// job may have any number of files, and the totals stay right.
+// The kernel's table has room for 16,384 files. Long before it is full, idle files move into this process, which keeps
+// the first 10,000 by name and the rest as sums of their pattern. So a job may have any number of files, and the totals
+// stay right.
 package files
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// The parts that a kernel may lack.
+// Parts that a kernel may lack.
 const (
 	partVectors = "reads and writes of vectors"
 	partSeeks   = "seeks"
@@ -39,7 +38,7 @@ var wanted = bpf.Wanted{
 	},
 }
 
-// A file that was idle so long may leave the kernel's table, once it is so full.
+// A file idle for this long may leave the kernel's table once the table is this full.
 const (
 	idle     = 3 // ticks
 	fillMost = mostFiles / 2
@@ -51,7 +50,7 @@ type Collector struct{}
 // Name is the collector's.
 func (Collector) Name() profiling.Collector { return profiling.CollectIO }
 
-// Check tells whether the running kernel has what is needed.
+// Check reports whether the running kernel has what is needed.
 func (Collector) Check() error { return wanted.Check() }
 
 // Start attaches the programs.
@@ -61,7 +60,7 @@ func (Collector) Start(target collect.Target) (collect.Session, error) {
 		return nil, &profiling.Unsupported{Collector: profiling.CollectIO, Reason: profiling.BrokenStart, Detail: err.Error()}
 	}
 	defer nothing.Close()
-	// It reads nothing, but by the function that is traced.
+	// It reads nothing, but calls the traced function.
 	gate := bpf.NewGate(func() { _, _ = unix.Read(int(nothing.Fd()), nil) })
 	programs, err := bpf.Start(wanted, target.Cgroup, nil)
 	if err != nil {
@@ -79,7 +78,7 @@ type session struct {
 	moved uint64
 	tick  uint64
 	toll  bpf.Toll
-	// leaving are out of the table, and their records not read yet.
+	// leaving are removed from the table, with records still to read.
 	leaving []placed
 	cleared uint32
 }
@@ -97,8 +96,8 @@ func (s *session) Events() (uint64, error) {
 // Toll of the way to the programs.
 func (s *session) Toll() bpf.Toll { return s.toll }
 
-// Tend moves idle files out of the kernel's table when it fills up. It is the
-// clock of the programs: what they touch gets the tick of now.
+// Tend moves idle files out of the kernel's table when it fills up. It is the programs' clock: they stamp files with its
+// tick.
 func (s *session) Tend() error {
 	s.tick++
 	if err := s.Programs.Set("tick", s.tick); err != nil {
@@ -120,8 +119,8 @@ func (s *session) Tend() error {
 	return s.clear(t)
 }
 
-// clear takes the keys of idle files out of the table. Their records are read a
-// tick later, when programs have let them go.
+// clear removes the keys of idle files from the table. Their records are read a tick later, when no program uses them
+// any more.
 func (s *session) clear(t table) error {
 	all, err := t.all()
 	if err != nil {
@@ -158,7 +157,7 @@ func (s *session) Read(result *profiling.Result) error {
 		return err
 	}
 	now := s.store.copy()
-	// One that left may have come back, to another place.
+	// A removed file may have returned at another place.
 	err = t.records(slices.Concat(s.leaving, all), func(file placed, record *fileRecord) error {
 		now.add(file.key, record.file(file.key, s.node))
 		return nil
@@ -184,7 +183,7 @@ func (s *session) Read(result *profiling.Result) error {
 	return nil
 }
 
-// others adds what is no regular file.
+// others adds non-regular files.
 func (s *session) others(found *profiling.IO) error {
 	table, err := s.Programs.Map("types")
 	if err != nil {

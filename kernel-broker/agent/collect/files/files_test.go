@@ -51,7 +51,7 @@ func TestStoreLosesNothing(t *testing.T) {
 	for i := range uint64(files) {
 		s.add(fileKey{Inode: i}, written(100))
 	}
-	// One that is known comes back, without its path.
+	// A known file returns without its path.
 	again := written(1)
 	again.Path, again.WholePath = "a", false
 	s.add(fileKey{Inode: 3}, again)
@@ -60,7 +60,7 @@ func TestStoreLosesNothing(t *testing.T) {
 	twin.add(fileKey{Inode: 99}, written(7))
 	io := s.result()
 	if io.Total(profiling.RegularFiles).Write.Bytes != before.Total(profiling.RegularFiles).Write.Bytes {
-		t.Error("a copy's file came into the store")
+		t.Error("the store shares a copied file")
 	}
 	if len(io.Files) != 10 || io.FilesLeftOut != files-10 {
 		t.Errorf("%d files, %d left out", len(io.Files), io.FilesLeftOut)

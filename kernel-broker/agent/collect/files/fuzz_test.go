@@ -11,9 +11,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// FuzzRecord reads records as the kernel's table has them, in which a record that
-// was half written may be seen, into a store that has little room. The result
-// can be written.
+// FuzzRecord adds records from the kernel's table, which may be half written, to a small store. The result can be
+// written.
 func FuzzRecord(f *testing.F) {
 	record := fileRecord{Opens: 2, Size: 4096, Magic: 0xef53, WholePath: 1}
 	copy(record.Path[:], "/data/a\xff")

@@ -16,7 +16,7 @@ func kind(number int) string {
 	return fmt.Sprintf("type %d", number)
 }
 
-// systems are file systems by the numbers that they give themselves.
+// systems maps magic numbers of file systems to names.
 var systems = map[uint64]string{
 	0x00c36400: "ceph",
 	0x01021994: "tmpfs",

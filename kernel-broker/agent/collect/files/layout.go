@@ -48,7 +48,7 @@ type overflow struct {
 	Opens, Made uint64
 }
 
-// cpuState is what each CPU keeps to itself.
+// cpuState is per-CPU state.
 type cpuState struct {
 	Events, File, Inode, During uint64
 	Cleared, Place              uint32

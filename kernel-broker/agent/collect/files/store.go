@@ -38,7 +38,7 @@ func (s *store) add(key fileKey, f profiling.File) {
 	}
 }
 
-// again is a file that left the table and came back.
+// again merges a file that left the table and returned.
 func again(before, f profiling.File) profiling.File {
 	if before.WholePath && !f.WholePath {
 		f.Path, f.WholePath = before.Path, true

@@ -12,8 +12,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
 )
 
-// table is the kernel's table of files: a key has a place, a place a record, and
-// places whose files left are vacant for others.
+// table is the kernel's table of files: keys map to places, places to records; vacant lists free places.
 type table struct{ places, files, vacant *ebpf.Map }
 
 // placed is a file and where its record is.

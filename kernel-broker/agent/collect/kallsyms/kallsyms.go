@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kallsyms finds the kernel's functions by their addresses, from the
-// list that the kernel gives of itself. Only what an address is in is kept: a
-// sorted table and a binary search.
+// Package kallsyms finds the kernel's functions by address in the kernel's own list: a sorted table and a binary search.
 package kallsyms
 
 import (
@@ -17,7 +15,7 @@ import (
 	"strings"
 )
 
-// ErrHidden is a list whose addresses are all zero: the kernel hides them.
+// ErrHidden: all addresses in the list are zero because the kernel hides them.
 var ErrHidden = errors.New("the kernel hides its symbols' addresses")
 
 // ErrLine is a line that is no symbol.
@@ -65,7 +63,7 @@ func Read(from io.Reader) (*Table, error) {
 	if len(table.functions) == 0 {
 		return nil, fmt.Errorf("symbols: %w", ErrHidden)
 	}
-	// Of several names for one address the first stands, as the kernel has it.
+	// Of several names for one address the first one counts, as in the kernel.
 	slices.SortStableFunc(table.functions, func(a, b function) int { return cmp.Compare(a.at, b.at) })
 	return table, nil
 }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package live serves figures while a job runs: whoever connects to a unix
-// socket gets JSON lines, the latest first and then each new one. Nothing is
-// read from a client, and one that does not keep up is let go, so that no
-// reader can hold up the measuring. A user has so many connections as at the
-// agent's own socket.
+// Package live serves figures while a job runs: clients of a unix socket get JSON lines, the latest first and then each
+// new one. It reads nothing from clients and disconnects slow ones, so that no reader can delay the measurement.
+// Connections per user are limited as at the agent's own socket.
 package live
 
 import (
@@ -17,7 +15,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket"
 )
 
-// How many lines a client may lag behind, and how long one line may take.
+// How many lines a client may lag behind, and how long sending a line may take.
 const (
 	lag  = 8
 	slow = 5 * time.Second
@@ -28,7 +26,7 @@ type Server struct {
 	listener socket.Listener
 	owner    int
 	places   *socket.Places
-	// who is at the other end; tests say it themselves.
+	// who returns the peer's uid; replaced in tests.
 	who     func(*net.UnixConn) (uint32, error)
 	mu      sync.Mutex
 	latest  []byte
@@ -39,7 +37,7 @@ type Server struct {
 
 type client struct {
 	conn  net.Conn
-	free  func() // his place
+	free  func() // releases its slot
 	lines chan []byte
 }
 
@@ -77,8 +75,7 @@ func (s *Server) accept() {
 	}
 }
 
-// admit takes a place for a connection: each is a descriptor and memory of the
-// agent's, which no limit of the job's bounds.
+// admit acquires a slot for a connection: each uses a descriptor and memory of the agent, outside of the job's limits.
 func (s *Server) admit(conn *net.UnixConn) (free func(), err error) {
 	uid, err := s.who(conn)
 	if err != nil {
@@ -91,7 +88,7 @@ func (s *Server) admit(conn *net.UnixConn) (free func(), err error) {
 	return free, err
 }
 
-// mayRead decides who gets a job's figures.
+// mayRead reports whether a user may read a job's figures.
 func mayRead(uid uint32, owner int) bool { return uid == 0 || int64(uid) == int64(owner) }
 
 func (s *Server) take(conn net.Conn, free func()) {
@@ -130,7 +127,7 @@ func (s *Server) serve(c *client) {
 	delete(s.clients, c)
 }
 
-// Listened tells whether anybody is connected.
+// Listened reports whether a client is connected.
 func (s *Server) Listened() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +149,7 @@ func (s *Server) Publish(line []byte) {
 	}
 }
 
-// Close lets every client have what was sent, and removes the socket.
+// Close flushes to all clients and removes the socket.
 func (s *Server) Close() error {
 	err := s.listener.Close()
 	s.mu.Lock()

@@ -42,7 +42,7 @@ func dial(t *testing.T, s *Server, path string) net.Conn {
 	return conn
 }
 
-func TestLinesReachWhoListens(t *testing.T) {
+func TestLinesReachListeners(t *testing.T) {
 	s, path := listen(t)
 	if s.Listened() {
 		t.Error("somebody listens")
@@ -62,8 +62,8 @@ func TestLinesReachWhoListens(t *testing.T) {
 	}
 }
 
-// A client that does not read is let go and holds up nobody.
-func TestSlowClientIsLetGo(t *testing.T) {
+// A client that does not read is disconnected and delays no other.
+func TestSlowClientIsDisconnected(t *testing.T) {
 	s, path := listen(t)
 	dial(t, s, path)
 	line := make([]byte, 1<<20)
@@ -80,8 +80,7 @@ func TestSlowClientIsLetGo(t *testing.T) {
 	}
 }
 
-// connectAs reads what another user gets, in a thread that ends with its
-// identity.
+// connectAs connects as another user, in a thread that ends with its identity.
 func connectAs(t *testing.T, uid uintptr, path string) string {
 	t.Helper()
 	type answer struct {
@@ -118,9 +117,8 @@ func connectAs(t *testing.T, uid uintptr, path string) string {
 	return a.text
 }
 
-// The agent cannot give its socket away (its unit leaves it no CAP_CHOWN), so all
-// may connect, and the kernel says who does.
-func TestFiguresAreTheOwners(t *testing.T) {
+// The agent cannot chown its socket (its unit lacks CAP_CHOWN), so all may connect, and the kernel identifies the peer.
+func TestOnlyOwnerAndRootReadFigures(t *testing.T) {
 	for uid, want := range map[uint32]bool{0: true, owner: true, stranger: false} {
 		if mayRead(uid, owner) != want {
 			t.Errorf("user %d may read is %t", uid, !want)

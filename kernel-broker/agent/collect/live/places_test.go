@@ -20,7 +20,7 @@ import (
 
 const owner, stranger = 4711, 4712
 
-// crowd is a server to which anybody can connect as any user.
+// crowd is a server that accepts connections under any uid.
 type crowd struct {
 	*Server
 	path  string
@@ -34,7 +34,7 @@ func newCrowd(t *testing.T, errs ...error) *crowd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The name of a client's socket says who he is.
+	// The name of a client's socket encodes its uid.
 	c.Server = start(&sockettest.Troubled{Listener: l, Errs: errs}, owner, sockettest.UID)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
@@ -45,7 +45,7 @@ func newCrowd(t *testing.T, errs ...error) *crowd {
 	return c
 }
 
-// come connects as a user, and reports whether he gets figures.
+// come connects as a user and reports whether figures arrive.
 func (c *crowd) come(t *testing.T, uid uint32) (conn *net.UnixConn, served bool) {
 	t.Helper()
 	c.count++
@@ -62,9 +62,8 @@ func (c *crowd) come(t *testing.T, uid uint32) (conn *net.UnixConn, served bool)
 	return conn, line == "figures\n"
 }
 
-// A user who holds connections without end holds eight of them, whose place is
-// another's when they end; root has its own.
-func TestUsersHoldTheirOwnPlaces(t *testing.T) {
+// A user's connections are limited to eight, and closed ones free their slot; root has its own limit.
+func TestConnectionLimitsPerUser(t *testing.T) {
 	if os.Geteuid() == owner {
 		t.Skip("the agent's own user is the one of this test")
 	}
@@ -90,7 +89,7 @@ func TestUsersHoldTheirOwnPlaces(t *testing.T) {
 	if err := held[0].Close(); err != nil {
 		t.Fatal(err)
 	}
-	// That he is gone shows when he is written to.
+	// The server notices a closed connection when it writes.
 	for {
 		c.Publish([]byte("figures\n"))
 		if _, served := c.come(t, owner); served {
@@ -99,14 +98,14 @@ func TestUsersHoldTheirOwnPlaces(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	if _, served := c.come(t, owner); served {
-		t.Error("one place was given back, and two are taken")
+		t.Error("one slot was released, and two were acquired")
 	}
 }
 
 // A node that is short of descriptors for a moment has figures after it.
-func TestErrorsOfAcceptPass(t *testing.T) {
+func TestAcceptErrorsAreRetried(t *testing.T) {
 	c := newCrowd(t, syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED)
 	if _, served := c.come(t, owner); !served {
-		t.Error("nobody is let in any more")
+		t.Error("no client is accepted any more")
 	}
 }

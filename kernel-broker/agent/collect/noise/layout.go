@@ -32,7 +32,7 @@ type cpuState struct {
 	Dropped                      uint64
 }
 
-// nobody wants the CPU; the first of the occupants in the C file.
+// nobody: the CPU is idle; the first of the occupants in the C file.
 const nobody = 0
 
 // wanted is how long the job wanted the CPU, up to an instant: the kernel side

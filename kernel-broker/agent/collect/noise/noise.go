@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package noise is the collector of what takes CPU time away from a job:
-// interrupts, soft interrupts and other threads, for each CPU, with the worst
-// single event. The programs are in bpf/source/noise.bpf.c.
+// Package noise is the collector of CPU time taken from a job: interrupts, soft interrupts and other threads, per CPU,
+// with the worst single event. The programs are in bpf/source/noise.bpf.c.
 //
-// The kernel's own tracer for this, osnoise, is not used while a job runs: on
-// kernels before 6.3 it measures by threads of its own that keep each CPU busy,
-// which would be the greatest noise of all, and Debian's kernels do not have
-// it. It is for CPUs that nobody uses. What is here counts the same things, by
-// the same tracepoints, for the time in which the job wants the CPU.
+// The kernel's own tracer, osnoise, is made for idle CPUs: before 6.3 its threads keep each CPU busy, which would be the
+// greatest noise, and Debian's kernels lack it. This collector counts the same things by the same tracepoints while the
+// job wants the CPU.
 package noise
 
 import (
@@ -24,7 +21,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// The parts that a kernel may lack.
+// Parts that a kernel may lack.
 const (
 	interrupts = "interrupts between CPUs and of the timer"
 	nmis       = "NMIs"
@@ -49,7 +46,7 @@ type Collector struct{}
 // Name is the collector's.
 func (Collector) Name() profiling.Collector { return profiling.CollectNoise }
 
-// Check tells whether the running kernel has what is needed.
+// Check reports whether the running kernel has what is needed.
 func (Collector) Check() error { return wanted.Check() }
 
 // Start attaches the programs.
@@ -148,7 +145,7 @@ func (s *session) sources(found *profiling.Noise) error {
 	return nil
 }
 
-// bootTime is when the clock of the kernel side stood at zero.
+// bootTime is the zero of the kernel programs' clock.
 func bootTime() (time.Time, error) {
 	since, err := monotonic()
 	return time.Now().Add(-time.Duration(since)), err

@@ -38,7 +38,7 @@ func TestSourceNames(t *testing.T) {
 	}
 }
 
-func TestWantedGoesOn(t *testing.T) {
+func TestWantedContinues(t *testing.T) {
 	for want, s := range map[uint64]cpuState{
 		30: {JobNS: 10, ThiefNS: 20, Mark: 100},
 		80: {JobNS: 10, ThiefNS: 20, Mark: 100, Occupant: 1},

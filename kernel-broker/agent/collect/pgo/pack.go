@@ -15,8 +15,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
-// ErrLarge is an archive that would grow beyond its bound.
-var ErrLarge = errors.New("the counters are larger than they may be")
+// ErrLarge: the archive would exceed its limit.
+var ErrLarge = errors.New("the counters exceed the size limit")
 
 type packed struct{ files, bytes uint64 }
 
@@ -39,8 +39,8 @@ func pack(path string, most int64, fill func(*packer) error) (packed, error) {
 	return done, err
 }
 
-// copy takes in all counters below root, under a folder of that name. The
-// kernel does not know how large a counter file is before it was read.
+// copy adds all counters below root under a folder of that name. The size of a counter file is only known after reading
+// it.
 func (p *packer) copy(root, folder string) error {
 	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() || filepath.Ext(path) != ".gcda" {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pgo takes the counters of a kernel that was built to count (GCOV):
-// they are set to zero when the application begins and copied when it ends.
+// Package pgo collects the counters of an instrumented kernel (GCOV): it resets them when the application starts and
+// copies them when it ends.
 //
-// Unlike the other collectors this one cannot tell jobs apart: the counters are
-// the kernel's, so the node has to be the job's alone. And to copy a thousand
-// files is work for the kernel too; so it is done a second time from zero, and
-// who reads the archive (package pgo of the factory) takes that away again.
+// Unlike other collectors it cannot tell jobs apart: the counters are the kernel's, so the job needs the node for
+// itself. Copying a thousand files counts too; so it is done a second time from zero, and package pgo of the factory
+// subtracts the second copy.
 package pgo
 
 import (
@@ -29,8 +28,8 @@ const (
 	copying  = "gcov.copying"
 )
 
-// Collector of counters. BuildID is the running kernel's, Root is Root if it is
-// empty, and Most the size that the archive may have, 0 for MostBytes.
+// Collector of counters. BuildID is the running kernel's; an empty Root means the constant Root; Most limits the size of
+// the archive, 0 means MostBytes.
 type Collector struct {
 	BuildID string
 	Root    string
@@ -50,7 +49,7 @@ func (c Collector) root() string {
 	return c.Root
 }
 
-// Check tells whether the running kernel counts.
+// Check reports whether the running kernel is instrumented.
 func (c Collector) Check() error {
 	if _, err := os.Stat(filepath.Join(c.root(), "reset")); err != nil {
 		detail := "the running kernel has no counters"
@@ -101,8 +100,7 @@ func (s *session) reset() error {
 // Missing has no parts.
 func (*session) Missing() []collect.Missing { return nil }
 
-// Spent is nothing: the counting is in the kernel's own code, and its cost is
-// known by comparing that kernel with one that does not count.
+// Spent is zero: the counting is in the kernel's own code, and its cost is measured by comparison with another kernel.
 func (*session) Spent() (collect.Cost, error) { return collect.Cost{}, nil }
 
 // Stop copies the counters.
@@ -138,5 +136,5 @@ func (s *session) Read(result *profiling.Result) error {
 	return nil
 }
 
-// Close has nothing to give back.
+// Close has nothing to release.
 func (s *session) Close() error { return s.Stop() }

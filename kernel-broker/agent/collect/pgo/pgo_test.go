@@ -16,7 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// counting is a folder such as a counting kernel shows.
+// counting is a directory as an instrumented kernel shows it.
 func counting(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -62,7 +62,7 @@ func unpack(t *testing.T, path string) map[string]string {
 	}
 }
 
-func TestCountersAreTakenTwice(t *testing.T) {
+func TestCountersAreCopiedTwice(t *testing.T) {
 	root, folder := counting(t), t.TempDir()
 	c := Collector{Root: root, BuildID: "abc"}
 	if err := c.Check(); err != nil {
@@ -115,7 +115,7 @@ func TestLargeCountersLeaveNothing(t *testing.T) {
 	}
 }
 
-func TestKernelThatDoesNotCount(t *testing.T) {
+func TestUninstrumentedKernel(t *testing.T) {
 	err := Collector{Root: t.TempDir()}.Check()
 	var u *profiling.Unsupported
 	if !errors.As(err, &u) || u.Reason != profiling.NoCounters || u.Remedy == "" {

@@ -43,7 +43,7 @@ type recentCalls struct {
 	Count, NS uint64
 }
 
-// cpuState is what each CPU keeps to itself. The rest is the call in progress.
+// cpuState is per-CPU state. The rest is the call in progress.
 type cpuState struct {
 	Events uint64
 	Recent [recents]recentCalls

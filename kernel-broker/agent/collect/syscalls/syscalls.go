@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package syscalls is the collector of system calls: for each call how often,
-// how long, and what the time went to. The programs are in
-// bpf/source/syscalls.bpf.c; here their tables become a result.
+// Package syscalls is the collector of system calls: number, duration and use of time of each call. The programs are in
+// bpf/source/syscalls.bpf.c; here their maps become a result.
 package syscalls
 
 import (
@@ -17,7 +16,7 @@ import (
 
 //go:generate ./generate_names.sh
 
-// The parts that a kernel may lack.
+// Parts that a kernel may lack.
 const (
 	interrupts = "interrupts between CPUs and of the timer"
 	packets    = "packets"
@@ -36,7 +35,7 @@ var wanted = bpf.Wanted{
 		"packet_begins": packets, "packet_readable": packets, "packet_tcp": packets,
 		"fault_begins": faults, "fault_ends": faults,
 	},
-	// They end where they see that no call is looked at.
+	// They end early if no call is observed.
 	Stays: map[string]bool{
 		"irq_handler_begins": true, "irq_handler_ends": true,
 		"local_timer_begins": true, "local_timer_ends": true,
@@ -54,7 +53,7 @@ type Collector struct{}
 // Name is the collector's.
 func (Collector) Name() profiling.Collector { return profiling.CollectSyscalls }
 
-// Check tells whether the running kernel has what is needed.
+// Check reports whether the running kernel has what is needed.
 func (Collector) Check() error { return wanted.Check() }
 
 // Start attaches the programs.
@@ -65,7 +64,7 @@ func (Collector) Start(target collect.Target) (collect.Session, error) {
 		return nil, err
 	}
 	s := &session{Attached: collect.Attached{Programs: programs}, node: target.Node}
-	// A call is two events, its begin and its end.
+	// A call is two events, entry and exit.
 	s.toll = gate.Toll(programs, 2)
 	return s, nil
 }
@@ -192,7 +191,7 @@ func (s *session) lost(found *profiling.Syscalls) error {
 	return err
 }
 
-// name of a call; a number that is newer than the table stands for itself.
+// name of a call; a number newer than the table is its own name.
 func name(number uint32) string {
 	switch number {
 	case numberFault:

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tartest is for fuzz targets of what reads archives. A tar header whose
-// checksum is wrong is refused before anything in it is looked at, and no
-// mutation hits on the right one.
+// Package tartest supports fuzzing of archive readers: a tar header with a wrong checksum is rejected at once, and
+// mutation never finds the right one.
 package tartest
 
 import (
@@ -21,7 +20,7 @@ const (
 	typeAt     = 156
 )
 
-// Mend gives every header of an archive its checksum.
+// Mend sets the checksum of every header of an archive.
 func Mend(archive []byte) []byte {
 	mended := bytes.Clone(archive)
 	for at := 0; at+block <= len(mended); at += block {

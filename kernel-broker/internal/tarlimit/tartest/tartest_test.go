@@ -27,7 +27,7 @@ func TestMend(t *testing.T) {
 	}
 	changed := bytes.ReplaceAll(made.Bytes(), []byte("aaaa"), []byte("bbbb"))
 	if _, err := tar.NewReader(bytes.NewReader(changed)).Next(); err == nil {
-		t.Fatal("no checksum is looked at")
+		t.Fatal("the checksum is not verified")
 	}
 	unzipped, err := gzip.NewReader(bytes.NewReader(Zip(Mend(changed))))
 	if err != nil {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bpftest holds Go's layouts and those of the compiled programs
-// together: what one side writes the other reads byte by byte, and a field that
-// came to one of them only would turn figures into other figures.
+// Package bpftest checks Go's layouts against those of the compiled programs: both sides exchange bytes, so a field
+// added on one side only would corrupt figures.
 package bpftest
 
 import (
@@ -14,11 +13,10 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// Layout is the Go side of one map; nil for a key that is a plain number.
+// Layout is the Go side of one map; nil for a plain number.
 type Layout struct{ Key, Value any }
 
-// Check compares sizes of keys and values, and that optional parts name
-// programs that there are.
+// Check compares sizes of keys and values, and that optional parts name existing programs.
 func Check(t *testing.T, w bpf.Wanted, maps map[string]Layout) {
 	t.Helper()
 	spec, err := w.Spec()
