@@ -21,7 +21,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 )
 
-// documentAdmission is what was looked at before a kernel was registered.
+// documentAdmission is the record of the checks before registration.
 const documentAdmission = "admission"
 
 // maxText of a manifest or a configuration that a person brings.
@@ -30,7 +30,7 @@ const maxText = 4 << 20
 // bootTest boots a kernel that is brought; see admission.Try.
 type bootTest func(ctx context.Context, image string, f admission.Finding, folder string, console io.Writer) (*admission.Boot, error)
 
-// admitting is what the flags say of the checks before a registration.
+// admitting holds the flags of the checks before a registration.
 type admitting struct {
 	config     string
 	drivers    []string
@@ -42,14 +42,12 @@ func (d *admitting) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&d.config, "config-file", "", "the `file` that the kernel was configured with, where the kernel itself does not carry it")
 	f.StringSliceVar(&d.drivers, "driver", nil, "a `driver` that the kernel has, beside those that the boot test finds")
-	f.BoolVar(&d.noBootTest, "no-boot-test", false, "do not boot it in a virtual machine first; the record will say so")
+	f.BoolVar(&d.noBootTest, "no-boot-test", false, "skip the boot test in a virtual machine; the record notes that")
 	f.StringVar(&d.reason, "reason", "", "`text` for the record")
 }
 
-// admit checks everything about the files before any of it is stored, on copies
-// that the registration has from then on: what is uploaded and signed is what was
-// checked. It fills in what the registration was not given: the manifest, and the
-// reason. cleanUp removes what it wrote.
+// admit checks all files before any is stored, on copies that the registration uses from then on: what is uploaded and
+// signed is what was checked. It fills in a missing manifest and the reason. cleanUp removes the copies.
 func (a *app) admit(ctx context.Context, r *registration) (cleanUp func() error, err error) {
 	dir, err := os.MkdirTemp("", "kernelctl-register-")
 	if err != nil {
@@ -62,8 +60,7 @@ func (a *app) admit(ctx context.Context, r *registration) (cleanUp func() error,
 	return remove, nil
 }
 
-// take copies what the registration was given into a folder, and has it name the
-// copies.
+// take copies the registration's files into a folder and makes it use the copies.
 func (r *registration) take(dir string) error {
 	for _, file := range []struct {
 		path  *string
@@ -91,7 +88,7 @@ func (r *registration) take(dir string) error {
 }
 
 func (a *app) admitIn(ctx context.Context, dir string, r *registration) error {
-	given := *r // for words: nobody knows the copies' names
+	given := *r // for messages: users do not know the copies' names
 	if err := r.take(dir); err != nil {
 		return err
 	}
@@ -129,8 +126,7 @@ func (a *app) admitIn(ctx context.Context, dir string, r *registration) error {
 	return r.document(dir, f)
 }
 
-// sameAsManifest holds what the manifest says to what the image says; name is the
-// manifest's for errors.
+// sameAsManifest compares the manifest with the image; name is the manifest's for errors.
 func sameAsManifest(f admission.Finding, image catalog.Artifact, path, name string) error {
 	m, err := catalog.ReadManifest(path)
 	if err != nil {
@@ -140,21 +136,20 @@ func sameAsManifest(f admission.Finding, image catalog.Artifact, path, name stri
 		{"build id", m.BuildID, f.BuildID}, {"release", m.Release, f.Release}, {"image", m.Image.Digest, image.Digest},
 	} {
 		if field.said != field.is {
-			return fmt.Errorf("%s: %s is %q, the image says %q: %w", name, field.name, field.said, field.is, kb.ErrInvalid)
+			return fmt.Errorf("%s: %s is %q, the image has %q: %w", name, field.name, field.said, field.is, kb.ErrInvalid)
 		}
 	}
 	return nil
 }
 
-// writeManifest describes a kernel that came without a manifest, by what it
-// showed of itself.
+// writeManifest describes a kernel without a manifest from its own data.
 func writeManifest(dir string, r registration, f admission.Finding, image catalog.Artifact) (string, error) {
 	drivers := slices.Clone(r.admitting.drivers)
 	if f.Boot != nil {
 		drivers = append(drivers, f.Boot.Drivers...)
 	}
 	if len(drivers) == 0 {
-		return "", usageError{errors.New("nobody knows which drivers the kernel has: give --manifest or --driver, or leave --no-boot-test away")}
+		return "", usageError{errors.New("the kernel's drivers are unknown: give --manifest or --driver, or omit --no-boot-test")}
 	}
 	slices.Sort(drivers)
 	m := build.Manifest{
@@ -169,7 +164,7 @@ func writeManifest(dir string, r registration, f admission.Finding, image catalo
 	return filepath.Join(dir, build.ManifestFile), nil
 }
 
-// document keeps what was found with the version.
+// document stores the findings with the version.
 func (r *registration) document(dir string, f admission.Finding) error {
 	if f.Config != "inside" {
 		f.Config = "given"

@@ -28,10 +28,10 @@ func (a *app) profileApplyCommand() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: "apply DIR", Short: "Register the profiles of a folder with their kernels",
-		Long: `Reads the profiles (*.yaml) of DIR or of DIR/profiles, and the kernels that they
-name from the folder given with --kernels, which has one folder for each:
-KERNEL/bzImage, KERNEL/kernel.json and perhaps an initrd. What the broker does
-not have yet is uploaded. A version that is registered never changes.`,
+		Long: `Reads the profiles (*.yaml) of DIR or of DIR/profiles, and their kernels from the
+folder given with --kernels, which has one folder for each: KERNEL/bzImage,
+KERNEL/kernel.json and optionally an initrd. Files that the broker lacks are
+uploaded. A registered version never changes.`,
 		Example: "  kernelctl profile apply catalog --kernels build/kernels --dry-run",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
@@ -43,7 +43,7 @@ not have yet is uploaded. A version that is registered never changes.`,
 	}
 	c.Flags().StringVar(&kernels, "kernels", "build/kernels", "`folder` of built kernels")
 	c.Flags().StringSliceVar(&only, "profile", nil, "only these `names`")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be done")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only show the changes")
 	c.Flags().StringVar(&reason, "reason", "", "`text` for the record")
 	s.flags(c)
 	a.siteFlag(c)
@@ -91,13 +91,13 @@ func (a *app) profileApply(ctx context.Context, dir, kernels string, only []stri
 	return nil
 }
 
-// signAll signs what the site's policy lets jobs have.
+// signAll signs what the site's policy makes available to jobs.
 func (a *app) signAll(ctx context.Context, one prepared, s *signature) error {
 	profile := one.profile
 	var now *api.Profile
 	var err error
 	if len(s.opened) > 0 {
-		// For the floors of what is registered.
+		// For the floors of the registered versions.
 		if now, err = a.profileIfAny(ctx, profile.GetName()); err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func prepare(dir, kernels string, only []string) ([]prepared, error) {
 		all = append(all, prepared{profile: toProto(profile), files: files})
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s: no such profiles: %w", dir, kb.ErrNotFound)
+		return nil, fmt.Errorf("%s: profiles not found: %w", dir, kb.ErrNotFound)
 	}
 	return all, nil
 }
@@ -157,7 +157,7 @@ func (a *app) apply(ctx context.Context, one prepared) error {
 	return nil
 }
 
-// applied says what became of a profile with so many versions.
+// applied describes the result for a profile with that many versions.
 func (a *app) applied(r *api.ApplyProfileResponse, versions int) {
 	word := "unchanged"
 	if r.GetChanged() {
@@ -243,8 +243,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// toProto is the request for a profile of files: nothing of what the broker
-// alone knows is in it.
+// toProto is the request for a profile from files: it omits the broker's own data.
 func toProto(p kb.Profile) *api.Profile {
 	out := &api.Profile{
 		Name: p.Name, Application: p.Application, Description: p.Description, DefaultVersion: p.DefaultVersion,
@@ -276,7 +275,7 @@ func kernelToProto(k kb.Kernel) *api.KernelSpec {
 	}
 }
 
-// isMissing reports whether the broker says that something is not there.
+// isMissing reports whether the broker answered "not found".
 func isMissing(err error) bool {
 	return status.Code(err) == codes.NotFound || errors.Is(err, kb.ErrNotFound)
 }

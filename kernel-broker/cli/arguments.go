@@ -29,7 +29,7 @@ func (a *app) allowed(name string, arguments []string) error {
 }
 
 // honoured refuses arguments that the kernel would ignore, by the configuration
-// inside the image or, where there is none, the given one or the one beside it.
+// inside the image, otherwise by the given one or the one beside it.
 func (a *app) honoured(ctx context.Context, k *api.KernelSpec, image, config string) error {
 	config = cmp.Or(config, filepath.Join(filepath.Dir(image), build.ConfigFile))
 	known, err := admission.Honours(ctx, image, config, k.GetArguments())
@@ -43,7 +43,7 @@ func (a *app) honoured(ctx context.Context, k *api.KernelSpec, image, config str
 		}
 	}
 	if !known && len(unchecked) > 0 {
-		a.say("kernel %s comes with no configuration: whether it heeds %s was not checked", refOfSpec(k), strings.Join(unchecked, ", "))
+		a.say("kernel %s has no configuration: support for %s was not checked", refOfSpec(k), strings.Join(unchecked, ", "))
 	}
 	return nil
 }

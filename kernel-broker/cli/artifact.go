@@ -13,19 +13,19 @@ import (
 )
 
 func (a *app) artifactCommand() *cobra.Command {
-	list := &cobra.Command{Use: "list", Short: "List the stored files with what needs them", Args: cobra.NoArgs, RunE: a.run(a.artifactList)}
+	list := &cobra.Command{Use: "list", Short: "List stored files and what uses them", Args: cobra.NoArgs, RunE: a.run(a.artifactList)}
 	var dryRun bool
 	gc := &cobra.Command{
-		Use: "gc", Short: "Remove stored files that nothing needs",
-		Long: `Removes files that no version of a profile needs (but for images of versions that
-were retired long ago), no job, no node and no running upload, and that nobody
-has asked for within the broker's time of grace. The broker does the same by
+		Use: "gc", Short: "Remove unused files",
+		Long: `Removes files that no version of a profile, no job, no node and no running upload
+needs, and that were not requested within the broker's grace period. Images of
+versions that were retired long ago count as unused. The broker does the same by
 itself when an upload would not fit.`,
 		Example: "  kernelctl artifact gc --dry-run",
 		Args:    cobra.NoArgs,
 		RunE:    a.run(func(ctx context.Context, _ []string) error { return a.artifactCollect(ctx, dryRun) }),
 	}
-	gc.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be done")
+	gc.Flags().BoolVar(&dryRun, "dry-run", false, "only show the changes")
 	return noun("artifact", "Files in the broker's store", list, gc)
 }
 
@@ -52,7 +52,7 @@ func artifactRows(p *page, files []*api.Artifact) {
 	for _, f := range files {
 		by := strings.Join(f.GetNeededBy(), ", ")
 		if f.GetPartial() && by == "" {
-			by = "nothing (an upload that broke off)"
+			by = "nothing (an interrupted upload)"
 		}
 		if by == "" {
 			by = "nothing"
@@ -82,7 +82,7 @@ func (a *app) artifactCollect(ctx context.Context, dryRun bool) error {
 	return a.show(response, func(p *page) { artifactRows(p, response.GetRemoved()) })
 }
 
-// arrived asks how much of a file the broker has.
+// arrived returns how much of a file the broker has.
 func (a *app) arrived(ctx context.Context, digest string) (stored bool, size uint64, err error) {
 	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.GetArtifact, &api.GetArtifactRequest{Digest: digest})
 	if err != nil {

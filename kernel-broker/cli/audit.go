@@ -13,19 +13,18 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
 )
 
-// defaultAuditDir is where a broker that was told nothing keeps its record.
+// defaultAuditDir is the broker's default directory of the audit log.
 const defaultAuditDir = "/var/lib/kernel-broker/audit"
 
-const auditVerifyLong = `Reads the broker's record of decisions and compares each line with what the next
-one and the head know of it. It finds lines that were changed, moved or taken
-out, files that are missing, and an end that was cut off. It needs no broker,
-and leave to read the files.
+const auditVerifyLong = `Verifies the broker's audit log: each line against the next one and the head. It
+finds lines that were changed, moved or removed, missing files, and a truncated
+end. It needs no broker, only permission to read the files.
 
-FILE is the log's folder or one of its files. Who can write the folder can write
-another log with another head; against that, keep the head that this command
-prints somewhere else and give it to --until the next time.
+FILE is the log's folder or one of its files. Anyone who can write the folder can
+also forge a whole log with its head; against that, store the head that this
+command prints elsewhere and pass it to --until the next time.
 
-Exit code 1: the record is not as it was written.`
+Exit code 1: the log has been modified.`
 
 func (a *app) auditCommand() *cobra.Command {
 	var after, until string

@@ -32,7 +32,7 @@ func TestApplyAndShow(t *testing.T) {
 	f.must(0, "uploading bzImage: 1.3 MiB done\nuploading kernel.json: 692 B done\nprofile mitgcm applied, 1 version\n", "profile", "apply", dir, "--kernels", kernels)
 	f.must(0, "kernel.json is stored already (692 B)\nprofile mitgcm unchanged, 1 version\n", "profile", "apply", dir, "--kernels", kernels)
 	if _, _, stderr := f.run("profile", "apply", dir, "--kernels", kernels, "--dry-run"); stderr != "" {
-		t.Errorf("nothing is left to do, but: %s", stderr)
+		t.Errorf("a repetition changes: %s", stderr)
 	}
 	for _, format := range []string{"table", "json", "yaml"} {
 		golden(t, "profile-list."+format, f.must(0, "", "profile", "list", "-o", format))
@@ -47,7 +47,7 @@ func TestApplyRefuses(t *testing.T) {
 	f := newFixture(t)
 	dir, kernels := invented(t)
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels, "--profile", "mitgcm")
-	f.must(3, "no such profiles", "profile", "apply", dir, "--kernels", kernels, "--profile", "other")
+	f.must(3, "profiles not found", "profile", "apply", dir, "--kernels", kernels, "--profile", "other")
 	writeKernel(t, kernels, "mitgcm", "other bytes")
 	f.must(3, `kernel "mitgcm@1" exists with other content`, "profile", "apply", dir, "--kernels", kernels)
 	f.must(3, `kernel "mitgcm@1" exists with other content`, "profile", "apply", dir, "--kernels", kernels, "--dry-run")
@@ -98,7 +98,7 @@ func TestRegister(t *testing.T) {
 	f.must(2, `required flag(s) "kernel"`, "kernel", "register", "--profile", "mitgcm", "--manifest", "x")
 }
 
-func TestCheckTellsUsersWhy(t *testing.T) {
+func TestCheckReportsReason(t *testing.T) {
 	f := newFixture(t)
 	dir, kernels := invented(t)
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
@@ -124,16 +124,16 @@ func TestRetire(t *testing.T) {
 	f.must(3, `kernel "mitgcm@7": not found`, "profile", "retire", "mitgcm@7", "--dry-run")
 	f.must(0, "would retire mitgcm@1 (6.1.0-mitgcm)", "profile", "retire", "mitgcm", "--dry-run")
 	f.must(0, "", "profile", "check", "mitgcm")
-	f.must(0, "mitgcm retired", "profile", "retire", "mitgcm", "--reason", "nobody uses it")
+	f.must(0, "mitgcm retired", "profile", "retire", "mitgcm", "--reason", "no longer used")
 	f.must(0, "mitgcm was retired already", "profile", "retire", "mitgcm")
-	f.must(3, `kernel "mitgcm@1" is retired since 2026-11-20T12:00:00Z: nobody uses it`, "profile", "check", "mitgcm@1")
+	f.must(3, `kernel "mitgcm@1" is retired since 2026-11-20T12:00:00Z: no longer used`, "profile", "check", "mitgcm@1")
 	golden(t, "retired-list.table", f.must(0, "", "profile", "list"))
 	golden(t, "retired-show.table", f.must(0, "", "profile", "show", "mitgcm"))
 	f.must(0, "unchanged", "profile", "apply", dir, "--kernels", kernels)
 	f.must(3, "is retired", "profile", "check", "mitgcm")
 }
 
-func TestQuarantineIsSeenAndReleased(t *testing.T) {
+func TestQuarantineIsShownAndReleased(t *testing.T) {
 	f := newFixture(t)
 	dir, kernels := invented(t)
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
@@ -141,11 +141,11 @@ func TestQuarantineIsSeenAndReleased(t *testing.T) {
 	f.must(3, `"mitgcm@1" is not quarantined`, "profile", "release", "mitgcm@1", "--dry-run")
 	ref := kb.Ref{Profile: "mitgcm", Version: 1}
 	for _, id := range []string{"a", "b"} {
-		if _, err := f.catalog.RecordBootFailure(t.Context(), catalog.BootFailure{ID: id, Ref: ref, Node: "n1", Cause: "n1: no word for 2m", Only: true, Threshold: 2}); err != nil {
+		if _, err := f.catalog.RecordBootFailure(t.Context(), catalog.BootFailure{ID: id, Ref: ref, Node: "n1", Cause: "n1: silent for 2m", Only: true, Threshold: 2}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.must(3, `kernel "mitgcm@1" is quarantined since 2026-11-20T12:00:00Z: failed to boot 2 times, last: n1: no word for 2m; an administrator can release it`, "profile", "check", "mitgcm")
+	f.must(3, `kernel "mitgcm@1" is quarantined since 2026-11-20T12:00:00Z: failed to boot 2 times, last: n1: silent for 2m; an administrator can release it`, "profile", "check", "mitgcm")
 	golden(t, "quarantined-list.table", f.must(0, "", "profile", "list"))
 	golden(t, "quarantined-show.table", f.must(0, "", "profile", "show", "mitgcm"))
 	f.must(0, "would release mitgcm@1, quarantined since 2026-11-20 12:00:00Z: failed to boot", "profile", "release", "mitgcm@1", "--dry-run")

@@ -21,7 +21,7 @@ func someNodes() []*api.Node {
 			Release: "6.1.0-mitgcm", BuildId: strings.Repeat("ab", 20), BootId: "8ad0c5a4-0000-4000-8000-000000000001", Attested: true, JobId: 12,
 			Connected: true, LastSeen: at(0), Kexecs: 3, SlurmState: "ALLOCATED+DRAIN+REBOOT_REQUESTED", SlurmReason: "bad DIMM [root@2026-11-20T11:59:00]",
 			Inventory: &api.Inventory{Architecture: "x86_64", MemoryMib: 512, Cpus: 1, RootDevice: "none", RootFilesystem: "rootfs", Drivers: []string{"virtio_net"}}},
-		{Name: "n2", Phase: api.NodePhase_NODE_PHASE_FAILED, Cause: "no word for 2m\x1b[31m\nand more", DesiredProfile: "stock", DesiredVersion: 1, LastSeen: at(-60000)},
+		{Name: "n2", Phase: api.NodePhase_NODE_PHASE_FAILED, Cause: "silent for 2m\x1b[31m\nand more", DesiredProfile: "stock", DesiredVersion: 1, LastSeen: at(-60000)},
 	}
 }
 
@@ -52,7 +52,7 @@ func someJobs() []*api.Job {
 func TestNodesAndJobs(t *testing.T) {
 	f := newFixture(t)
 	f.must(0, "no nodes: no agent has connected yet", "node", "list")
-	f.must(0, "no jobs asked for a kernel", "job", "list")
+	f.must(0, "no jobs requested a kernel", "job", "list")
 	if out := f.must(0, "", "node", "list", "-o", "json"); out != "{\n  \"nodes\": []\n}\n" {
 		t.Errorf("an empty list is %s", out)
 	}
@@ -75,8 +75,8 @@ func TestJobsByName(t *testing.T) {
 		t.Errorf("job 13: %s", out)
 	}
 	f.must(3, "job 13", "job", "show", "13", "--restart", "0")
-	f.must(3, "the broker knows no job 12_9 (it knows 12_1)", "job", "show", "12_9")
-	f.must(3, "the broker knows no job 7+1: ", "job", "show", "7+1")
+	f.must(3, "the broker has no record of job 12_9 (known: 12_1)", "job", "show", "12_9")
+	f.must(3, "the broker has no record of job 7+1: ", "job", "show", "7+1")
 	for _, name := range []string{"x", "12_", "12_x", "0", "-1", "1_2_3"} {
 		if code, _, stderr := f.run("job", "show", "--", name); code != 2 {
 			t.Errorf("job show %s: exit %d, %s", name, code, stderr)
@@ -103,7 +103,7 @@ func TestWatch(t *testing.T) {
 	golden(t, "job-watch.stderr", stderr)
 }
 
-func TestHealthOfAnIllBroker(t *testing.T) {
+func TestHealthReportsProblems(t *testing.T) {
 	f := newFixture(t)
 	f.components[1] = server.Component{Name: "slurm", Detail: "slurmctld does not answer"}
 	if out := f.must(1, "the broker is not well", "health"); !strings.Contains(out, "slurm      ILL    slurmctld does not answer") {
@@ -111,7 +111,7 @@ func TestHealthOfAnIllBroker(t *testing.T) {
 	}
 }
 
-func TestBrokerAway(t *testing.T) {
+func TestUnreachableBroker(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "nobody.sock")
 	code, stdout, stderr := runAt(t, socket, "profile", "check", "mitgcm")
 	want := "broker at " + socket + " cannot be reached: dial unix " + socket + ": connect: no such file or directory\n"
@@ -124,7 +124,7 @@ func TestBrokerAway(t *testing.T) {
 	}
 }
 
-func TestWhereTheBrokerIs(t *testing.T) {
+func TestBrokerAddress(t *testing.T) {
 	f := newFixture(t)
 	config := filepath.Join(t.TempDir(), "client.yaml")
 	if err := os.WriteFile(config, []byte("broker: "+f.socket+"\n"), 0o644); err != nil {
@@ -162,7 +162,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// JSON and YAML say the same.
+// JSON and YAML have the same content.
 func TestFormatsAgree(t *testing.T) {
 	f := newFixture(t)
 	f.jobs.list = someJobs()
@@ -201,7 +201,7 @@ func TestManPages(t *testing.T) {
 
 // A job that waits has no allocation, and a task of an array that waits no id of
 // its own.
-func TestJobShowOfAJobThatWaits(t *testing.T) {
+func TestJobShowPending(t *testing.T) {
 	f := newFixture(t)
 	f.jobs.list = []*api.Job{{JobId: 40, User: "alice", Profile: "mitgcm", Phase: api.AllocationPhase_ALLOCATION_PHASE_WAITING,
 		Reason: "it is held (JobHeldUser): scontrol release 40"}}

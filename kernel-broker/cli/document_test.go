@@ -11,7 +11,7 @@ import (
 )
 
 // A document is fetched when it is small, and no further than it was announced.
-func TestShowFetchesNoMoreThanWasAnnounced(t *testing.T) {
+func TestShowFetchesAnnouncedSizeOnly(t *testing.T) {
 	announced := uint64(0)
 	f, _, _ := lying(t, func(p *kb.Profile) {
 		for i := range p.Versions {

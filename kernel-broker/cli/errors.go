@@ -28,10 +28,10 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// errUnwell ends a command that has said everything already.
+// errUnwell ends a command that has printed everything already.
 var errUnwell = errors.New("the broker is not well")
 
-// explain returns the exit code and what to tell a person.
+// explain returns the exit code and the message for the user.
 func (a *app) explain(err error) (int, string) {
 	var usage usageError
 	if errors.As(err, &usage) {
@@ -62,7 +62,7 @@ func (a *app) explain(err error) (int, string) {
 	return exitFailure, plain(made.Message())
 }
 
-// dialing takes gRPC's own words off the system's.
+// dialing removes gRPC's prefix from the system's error.
 func dialing(text string) string {
 	if _, cause, ok := strings.Cut(text, "Error while dialing: "); ok {
 		return strings.TrimSuffix(cause, `"`)
@@ -70,8 +70,7 @@ func dialing(text string) string {
 	return text
 }
 
-// plain removes what could do something to a terminal. Texts come from nodes
-// and users too.
+// plain removes control characters: texts also come from nodes and users.
 func plain(text string) string {
 	return strings.Map(func(c rune) rune {
 		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f || c >= 0x80 && c < 0xa0 {

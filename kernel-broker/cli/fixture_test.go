@@ -35,7 +35,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission/imagetest"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
@@ -44,7 +44,7 @@ type files struct {
 	mu    sync.Mutex
 	bytes map[string][]byte
 	parts map[string][]byte // of uploads that broke off
-	cut   int64             // the next upload breaks off after so many bytes
+	cut   int64             // the next upload breaks off after this many bytes
 }
 
 func (f *files) State(_ context.Context, digest string) (bool, uint64, error) {
@@ -129,7 +129,7 @@ func (f *files) has(digest string, size uint64) (bool, error) {
 	return has && uint64(len(data)) == size, nil
 }
 
-// nodes and jobs answer with what a test put there.
+// nodes and jobs answer with data from the test.
 type nodes struct {
 	api.UnimplementedNodeServiceServer
 	list []*api.Node
@@ -186,7 +186,7 @@ type fixture struct {
 	jobs       *jobs
 	runs       runs
 	components []server.Component
-	try        bootTest // of what is registered
+	try        bootTest // for registrations
 }
 
 func newFixture(t *testing.T, change ...func(*server.Options)) *fixture {
@@ -246,7 +246,7 @@ func runWith(t *testing.T, address string, try bootTest, arguments ...string) (c
 	return code, out.String(), wrong.String()
 }
 
-// must fails unless the run ended with a code, and its stderr has the words.
+// must fails unless the run ended with the code and its stderr contains the text.
 func (f *fixture) must(want int, words string, arguments ...string) (stdout string) {
 	f.t.Helper()
 	code, stdout, stderr := f.run(arguments...)
@@ -274,11 +274,11 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s is not what it was; got\n%s\nwant\n%s", name, got, want)
+		t.Errorf("%s has changed; got\n%s\nwant\n%s", name, got, want)
 	}
 }
 
-// anybody takes out of a text who runs the tests, and how wide that is.
+// anybody removes the current user from a text, with the width of the name.
 func anybody(text string) string {
 	for _, who := range regexp.MustCompile(`[a-z0-9_-]+ \(uid \d+\)|\buid \d+\b`).FindAllString(text, -1) {
 		text = strings.ReplaceAll(text, who, "SOMEBODY")
@@ -290,7 +290,7 @@ func anybody(text string) string {
 	return before + "\nHistory:\n" + regexp.MustCompile(` {2,}`).ReplaceAllString(history, "  ")
 }
 
-// agentsConfig has what an agent needs.
+// agentsConfig has the options that an agent needs.
 const agentsConfig = `CONFIG_64BIT=y
 CONFIG_RELOCATABLE=y
 CONFIG_KEXEC=y

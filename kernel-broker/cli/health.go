@@ -15,8 +15,8 @@ import (
 )
 
 func (a *app) healthCommand() *cobra.Command {
-	return &cobra.Command{Use: "health", Short: "Show how the broker and what it leans on are",
-		Long: "Exit code 1: the broker answers but something is not well.",
+	return &cobra.Command{Use: "health", Short: "Show the state of the broker and its dependencies",
+		Long: "Exit code 1: the broker answers but reports a problem.",
 		Args: cobra.NoArgs, RunE: a.run(a.health)}
 }
 
@@ -47,8 +47,8 @@ func wellWord(well bool) string {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{Use: "version", Short: "Show the versions of this program and of the broker",
-		Long: `Shows the version of kernelctl and of the broker that it talks to. Where the broker
-does not answer, standard error says why, and the exit code is 0.`,
+		Long: `Shows the versions of kernelctl and of its broker. If the broker does not answer,
+standard error has the reason, and the exit code is 0.`,
 		Args: cobra.NoArgs, RunE: a.run(a.version)}
 }
 

@@ -17,29 +17,29 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
-// mostJobs is how far back a job is looked for by its name.
+// mostJobs limits the search for a job by its name.
 const mostJobs = 1000
 
 func (a *app) jobCommand() *cobra.Command {
 	var limit uint32
-	list := &cobra.Command{Use: "list", Short: "List the jobs that asked for a kernel, newest first", Args: cobra.NoArgs,
+	list := &cobra.Command{Use: "list", Short: "List the jobs that requested a kernel, newest first", Args: cobra.NoArgs,
 		RunE: a.run(func(ctx context.Context, _ []string) error { return a.jobList(ctx, limit) })}
 	list.Flags().Uint32Var(&limit, "limit", 100, "most jobs to list")
 	var restart int64
 	var watch bool
 	show := &cobra.Command{
 		Use: "show ID[_TASK|+OFFSET]", Short: "Show a job's way to its kernel and back",
-		Long: `Shows each step of the switch, node by node, with what it took, and which kernel
-each node proved to run before, during and after the job. Of a job that has had no
-nodes yet it says what it asked for, and for what it waits in Slurm.`,
+		Long: `Shows each step of the switch by node with its duration, and the kernel that each
+node proved to run before, during and after the job. For a job that has had no
+nodes yet it shows the request and Slurm's reason for waiting.`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
 			return a.jobShow(ctx, args[0], restart, watch)
 		}),
 	}
-	show.Flags().Int64Var(&restart, "restart", -1, "which `run` of a requeued job, from 0; the newest when it is not given")
-	show.Flags().BoolVar(&watch, "watch", false, "first print the steps as they come, until the job has its kernel or, if it has it, until its nodes are free")
-	return noun("job", "Jobs that asked for a kernel", list, show)
+	show.Flags().Int64Var(&restart, "restart", -1, "`run` of a requeued job, from 0 (default: the newest)")
+	show.Flags().BoolVar(&watch, "watch", false, "first print the steps as they happen, until the job has its kernel or, if it has it already, until its nodes are free")
+	return noun("job", "Jobs that requested a kernel", list, show)
 }
 
 func (a *app) jobs(ctx context.Context, limit uint32) (*api.ListJobsResponse, error) {
@@ -52,7 +52,7 @@ func (a *app) jobList(ctx context.Context, limit uint32) error {
 		return err
 	}
 	if len(response.GetJobs()) == 0 {
-		a.say("no jobs asked for a kernel")
+		a.say("no jobs requested a kernel")
 	}
 	return a.show(response, func(p *page) {
 		if len(response.GetJobs()) == 0 {
@@ -66,7 +66,7 @@ func (a *app) jobList(ctx context.Context, limit uint32) error {
 	})
 }
 
-// reference is what the job is called in Slurm.
+// reference is the job's name in Slurm.
 func reference(j *api.Job) string {
 	if j.GetReference() != "" {
 		return j.GetReference()
@@ -83,7 +83,7 @@ func begin(j *api.Job) time.Time {
 	return j.GetTimeline()[0].GetAt().AsTime()
 }
 
-// untilReady is what the user waited for.
+// untilReady is the time that the user waited for the kernel.
 func untilReady(j *api.Job) string {
 	for _, e := range j.GetTimeline() {
 		if e.GetNode() == "" && e.GetEvent() == "ready" {
@@ -121,7 +121,7 @@ func (a *app) find(ctx context.Context, name string) (uint32, error) {
 		}
 	}
 	if id, err := strconv.ParseUint(base[0], 10, 32); err == nil && len(near) == 0 {
-		// Tasks of an array that wait have no id of their own yet.
+		// Pending tasks of an array have no id of their own yet.
 		if j, err := a.job(ctx, &api.GetJobRequest{JobId: uint32(id)}); err == nil && isWaiting(j) {
 			return uint32(id), nil
 		}
@@ -129,9 +129,9 @@ func (a *app) find(ctx context.Context, name string) (uint32, error) {
 	hint := ""
 	if len(near) > 0 {
 		slices.Sort(near)
-		hint = " (it knows " + strings.Join(near[:min(len(near), 8)], ", ") + ")"
+		hint = " (known: " + strings.Join(near[:min(len(near), 8)], ", ") + ")"
 	}
-	return 0, fmt.Errorf("the broker knows no job %s%s: %w", name, hint, kb.ErrNotFound)
+	return 0, fmt.Errorf("the broker has no record of job %s%s: %w", name, hint, kb.ErrNotFound)
 }
 
 func (a *app) jobShow(ctx context.Context, name string, restart int64, watch bool) error {
@@ -164,10 +164,10 @@ func (a *app) job(ctx context.Context, request *api.GetJobRequest) (*api.Job, er
 	return response.GetJob(), err
 }
 
-// watchPause lies between two looks. A switch takes seconds.
+// watchPause is the polling interval. A switch takes seconds.
 const watchPause = 500 * time.Millisecond
 
-// watch tells the steps as they come and returns the job as it was at the end.
+// watch prints the steps as they happen and returns the job's final state.
 func (a *app) watch(ctx context.Context, request *api.GetJobRequest, job *api.Job) (*api.Job, error) {
 	starting := isStarting(job)
 	var last time.Time

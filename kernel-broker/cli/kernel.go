@@ -17,7 +17,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/site"
 )
 
-// registration is what kernel register was given.
+// registration holds the arguments of kernel register.
 type registration struct {
 	profile, kernel, manifest, initrd string
 	application, description          string
@@ -39,23 +39,23 @@ func (a *app) kernelRegisterCommand() *cobra.Command {
 	var r registration
 	c := &cobra.Command{
 		Use: "register --profile NAME --kernel bzImage", Short: "Upload a kernel as a new version of a profile",
-		Long: `Uploads a kernel and registers it as the next version of a profile, which is made
-where there is none. A kernel that is registered already with the same
-arguments is left as it is. Before anything is stored the image is looked at: is it
-a bzImage that kexec can boot, has it what the node's agent needs, is it what its
-manifest says. Then it is booted in a virtual machine, where it has to prove itself
-and to load itself by kexec; without a manifest its drivers are found there. An
-upload that breaks off goes on where it was when it is begun again.
+		Long: `Uploads a kernel and registers it as the next version of a profile, which is created
+if missing. A kernel that is registered already with the same arguments is left
+unchanged. Before anything is stored the image is checked: it is a bzImage that
+kexec can boot, it has what the node's agent needs, and it matches its manifest.
+Then it is booted in a virtual machine, where it must prove itself and load itself
+by kexec; without a manifest its drivers are read there. An interrupted upload
+resumes when the command is repeated.
 
-With --sign-key the kernel is signed, for nodes that ask for that. The broker has no
-key: who registers a kernel answers for it.
+With --sign-key the kernel is signed, for nodes that require it. The broker has no
+key: the administrator who registers a kernel answers for it.
 
 Arguments that weaken the stock kernel's mitigations are refused, unless the file of
---site leaves those to profiles, and so are those that the kernel's configuration
-ignores: nohz_full= of a kernel without CONFIG_NO_HZ_FULL, say.
+--site permits them in profiles, and so are those that the kernel's configuration
+ignores, such as nohz_full= for a kernel without CONFIG_NO_HZ_FULL.
 
-To the profile stock all nodes go back, so it takes --replace-stock to register
-another kernel there.`,
+All nodes return to the profile stock, so registering another kernel there requires
+--replace-stock.`,
 		Example: "  kernelctl kernel register --profile mitgcm --kernel bzImage --argument transparent_hugepage=always --sign-key release.pem --default",
 		Args:    cobra.NoArgs,
 		RunE:    a.run(func(ctx context.Context, _ []string) error { return a.register(ctx, r) }),
@@ -63,15 +63,15 @@ another kernel there.`,
 	f := c.Flags()
 	f.StringVar(&r.profile, "profile", "", "`name` of the profile")
 	f.StringVar(&r.kernel, "kernel", "", "the bzImage `file`")
-	f.StringVar(&r.manifest, "manifest", "", "the kernel.json `file` that describes it; without one the kernel is asked")
+	f.StringVar(&r.manifest, "manifest", "", "the kernel.json `file` that describes it (default: read from the kernel)")
 	f.StringVar(&r.initrd, "initrd", "", "initrd `file`; without one the node uses its own")
-	f.StringArrayVar(&r.arguments, "argument", nil, "kernel `argument`; may be given again")
-	f.Uint32Var(&r.version, "version", 0, "version `number`; the next one when it is not given")
-	f.BoolVar(&r.makeDefault, "default", false, "make it the version that jobs get who name none")
-	f.StringVar(&r.application, "application", "", "`application` of a new profile; its name when not given")
+	f.StringArrayVar(&r.arguments, "argument", nil, "kernel `argument`; may be repeated")
+	f.Uint32Var(&r.version, "version", 0, "version `number` (default: the next one)")
+	f.BoolVar(&r.makeDefault, "default", false, "make it the default version")
+	f.StringVar(&r.application, "application", "", "`application` of a new profile (default: its name)")
 	f.StringVar(&r.description, "description", "", "`description` of a new profile")
-	f.BoolVar(&r.dryRun, "dry-run", false, "only show what would be done")
-	f.BoolVar(&r.replaceStock, "replace-stock", false, "with --profile stock: yes, all nodes shall go back to this kernel")
+	f.BoolVar(&r.dryRun, "dry-run", false, "only show the changes")
+	f.BoolVar(&r.replaceStock, "replace-stock", false, "with --profile stock: confirm that all nodes return to this kernel")
 	a.siteFlag(c)
 	r.admitting.flags(c)
 	r.signature.flags(c)
@@ -85,7 +85,7 @@ func (a *app) register(ctx context.Context, r registration) (err error) {
 	if err := kb.ValidateProfileName(r.profile); err != nil {
 		return usageError{err}
 	}
-	// Mistakes are found, and secrets asked for, before anything takes its time.
+	// Find mistakes and ask for secrets before anything slow starts.
 	if err := kb.ValidateArguments(r.arguments); err != nil {
 		return err
 	}
@@ -98,8 +98,7 @@ func (a *app) register(ctx context.Context, r registration) (err error) {
 	if err := r.signature.open(ctx, a); err != nil {
 		return err
 	}
-	// A broker that is away is found before the boot test; what the profile is by
-	// then is asked after it.
+	// Contact the broker before the boot test; read the profile's current state after it.
 	profile, err := a.profileIfAny(ctx, r.profile)
 	if err != nil {
 		return err
@@ -125,8 +124,7 @@ func (a *app) register(ctx context.Context, r registration) (err error) {
 	return a.show(&api.CheckProfileResponse{Name: parsed.Profile, Version: parsed.Version}, func(p *page) { p.line("%s", ref) })
 }
 
-// registerIn registers a kernel in its profile, and returns its name; empty when
-// it is only shown what would be done.
+// registerIn registers a kernel in its profile and returns its name, or an empty name in a dry run.
 func (a *app) registerIn(ctx context.Context, r registration) (string, error) {
 	profile, err := a.profileIfAny(ctx, r.profile)
 	if err != nil {
@@ -166,9 +164,8 @@ func (a *app) registerIn(ctx context.Context, r registration) (string, error) {
 	return ref, a.add(ctx, r, &api.ProfileVersion{Kernel: spec, Documents: documents, Envelope: envelope}, append(files, more...))
 }
 
-// add uploads the files of a version and then sends it, with the settings that the
-// profile has by then: what others did while a kernel was booted and uploaded is
-// theirs.
+// add uploads the files of a version and then sends it, with the profile's settings of that moment: changes by others
+// during the boot test and the upload are kept.
 func (a *app) add(ctx context.Context, r registration, v *api.ProfileVersion, files []catalog.Artifact) error {
 	for _, file := range files {
 		if err := a.upload(ctx, file); err != nil {
@@ -197,12 +194,11 @@ func (a *app) add(ctx context.Context, r registration, v *api.ProfileVersion, fi
 	return err
 }
 
-// registerAgain has at most the default version to change, and documents to
-// add to a version that has none.
+// registerAgain may change the default version and add documents to a version that has none.
 func (a *app) registerAgain(ctx context.Context, profile *api.Profile, v *api.ProfileVersion, r registration) error {
 	a.say("%s is this kernel already", refOf(v))
 	if len(r.signature.keys) > 0 {
-		a.say("its signature stays as it is; kernelctl kernel sign gives it a new one")
+		a.say("its signature is unchanged; kernelctl kernel sign replaces it")
 	}
 	var files []catalog.Artifact
 	changed := false

@@ -24,9 +24,9 @@ func (a *app) keyCommand() *cobra.Command {
 	var passphrase string
 	generate := &cobra.Command{
 		Use: "generate FILE", Short: "Make a key to sign kernels with",
-		Long: `Makes an Ed25519 key in FILE, which only you can read, and prints its public half
-as an entry for the nodes' trust lists. With a passphrase the file is encrypted;
-it is asked for, unless a file holds it. An existing file is not touched.`,
+		Long: `Creates an Ed25519 key in FILE, which only you can read, and prints its public half
+as an entry for the nodes' trust lists. With a passphrase, from a prompt or a file,
+the file is encrypted. An existing file is not changed.`,
 		Example: "  kernelctl key generate release.pem",
 		Args:    cobra.ExactArgs(1),
 		RunE:    a.run(func(_ context.Context, args []string) error { return a.keyGenerate(args[0], passphrase) }),
@@ -112,11 +112,10 @@ func trustEntry(name string, public crypto.PublicKey) (entry, id string, err err
 	return e.String(), id, nil
 }
 
-// maxSecret is far above what a passphrase takes.
+// maxSecret is far above the length of a passphrase.
 const maxSecret = 64 << 10
 
-// readSecret reads a passphrase. Its file may be a pipe: shells hand secrets over
-// that way.
+// readSecret reads a passphrase. Its file may be a pipe: shells pass secrets that way.
 func readSecret(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -130,7 +129,7 @@ func readSecret(path string) ([]byte, error) {
 	return bytes.TrimRight(text, "\r\n"), err
 }
 
-// ask gets a secret from a file, or from a person at a terminal.
+// ask gets a secret from a file or from the terminal.
 func (*app) ask(file string) keys.Ask {
 	return func(what string) ([]byte, error) {
 		if file != "" {
@@ -138,9 +137,9 @@ func (*app) ask(file string) keys.Ask {
 		}
 		terminal, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 		if err != nil {
-			return nil, fmt.Errorf("%s: there is no terminal to ask at; use --passphrase-file: %w", what, kb.ErrFailedPrecondition)
+			return nil, fmt.Errorf("%s: no terminal to prompt for the passphrase; use --passphrase-file: %w", what, kb.ErrFailedPrecondition)
 		}
-		defer func() { _ = terminal.Close() }() // it was only asked
+		defer func() { _ = terminal.Close() }() // only read from
 		if _, err := fmt.Fprintf(terminal, "%s: ", what); err != nil {
 			return nil, err
 		}

@@ -11,9 +11,8 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 )
 
-// Who shows a kernel sees its signature whatever the names of keys in it are: they
-// are nobody's word.
-func TestShowWhateverKeysAreCalled(t *testing.T) {
+// kernel show displays a signature whatever its key ids are: they are untrusted text.
+func TestShowWithAnyKeyID(t *testing.T) {
 	f := newFixture(t)
 	dir, kernels := invented(t)
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)

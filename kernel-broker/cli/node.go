@@ -15,7 +15,7 @@ import (
 func (a *app) nodeCommand() *cobra.Command {
 	list := &cobra.Command{Use: "list", Short: "List the nodes and the kernels they run", Args: cobra.NoArgs, RunE: a.run(a.nodeList)}
 	show := &cobra.Command{Use: "show NAME", Short: "Show a node", Args: cobra.ExactArgs(1), RunE: a.run(a.nodeShow)}
-	return noun("node", "Nodes and what they run", list, show,
+	return noun("node", "Nodes and their kernels", list, show,
 		a.nodeTokenCommand(), a.nodeRevokeCommand(), a.nodeCertificatesCommand())
 }
 
@@ -75,7 +75,7 @@ func (a *app) nodeShow(ctx context.Context, args []string) error {
 	})
 }
 
-// nodeCause is why a node is not as it should be: the product's word, or Slurm's.
+// nodeCause is why a node is not in order, from the product or from Slurm.
 func nodeCause(n *api.Node) string {
 	if n.GetCause() != "" {
 		return n.GetCause()

@@ -13,10 +13,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// marshal writes a message as JSON in which every number is one. protobuf
-// writes integers of 64 bits as texts, for the sake of JavaScript; the other
-// readers of JSON, people among them, are served better by numbers. Which
-// texts are numbers is the API's to say, so its descriptors are asked.
+// marshal writes a message as JSON with plain numbers. protobuf writes 64-bit integers as strings, for JavaScript; other
+// readers of JSON prefer numbers. The API's descriptors tell which strings are numbers.
 func marshal(message proto.Message) (json.RawMessage, error) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(message)
 	if err != nil {
@@ -32,7 +30,7 @@ func marshal(message proto.Message) (json.RawMessage, error) {
 // writeMessage copies an object and keeps the order of its fields.
 func writeMessage(out *bytes.Buffer, text json.RawMessage, message protoreflect.MessageDescriptor) error {
 	if strings.HasPrefix(string(message.FullName()), "google.protobuf.") {
-		out.Write(text) // a time, say, has a form of its own
+		out.Write(text) // a timestamp, for example, has its own form
 		return nil
 	}
 	return writeParts(out, text, func(name string) (writer, error) {
@@ -77,9 +75,9 @@ func valueWriter(field protoreflect.FieldDescriptor) writer {
 	}
 }
 
-// writeNumber takes the quotes off an integer.
+// writeNumber removes the quotes of an integer.
 func writeNumber(out *bytes.Buffer, text json.RawMessage) error {
-	var number json.Number // also accepts a number in quotes, and nothing else in them
+	var number json.Number // also accepts a quoted number, and nothing else
 	if err := json.Unmarshal(text, &number); err != nil {
 		return err
 	}
@@ -87,8 +85,7 @@ func writeNumber(out *bytes.Buffer, text json.RawMessage) error {
 	return nil
 }
 
-// writeParts copies an object or a list, part by part; of asks by name how a
-// part is written.
+// writeParts copies an object or a list element by element; of returns the writer for a field.
 func writeParts(out *bytes.Buffer, text json.RawMessage, of func(name string) (writer, error)) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	begin, err := decoder.Token()

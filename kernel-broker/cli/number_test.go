@@ -21,8 +21,7 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
-// sample has every shape that an integer of 64 bits can have, and texts that
-// look like one.
+// sample has every shape of a 64-bit integer, and strings that look like one.
 const sample = `name: "sample.proto" package: "sample" syntax: "proto3"
 message_type: {
   name: "M"
@@ -75,7 +74,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// What kernelctl shows of the API has no number in quotes, and means the same.
+// kernelctl shows no number of the API in quotes, and the meaning stays the same.
 func TestNumbersOfTheAPI(t *testing.T) {
 	at := timestamppb.New(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	for _, m := range []proto.Message{
@@ -120,8 +119,7 @@ func TestNumbersInOutput(t *testing.T) {
 	}
 }
 
-// Texts come from nodes and users. As data they stay what they are, without
-// doing anything to a terminal.
+// Texts come from nodes and users. In data they are unchanged but harmless to a terminal.
 func TestTextsInOutput(t *testing.T) {
 	for _, text := range []string{"\x1b[2J", "\u007f", "\u009b2J", "\ufffe", "ä \u2028 \U0010ffff"} {
 		for _, output := range []string{outputJSON, outputYAML} {

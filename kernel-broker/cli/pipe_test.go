@@ -19,7 +19,7 @@ func noFiles(t *testing.T) []string {
 	return []string{pipe, "/dev/zero"}
 }
 
-func TestSignByWhatIsNoFile(t *testing.T) {
+func TestSignWithIrregularFile(t *testing.T) {
 	f := newFixture(t)
 	dir, kernels := invented(t)
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
@@ -36,7 +36,7 @@ func TestSignByWhatIsNoFile(t *testing.T) {
 	f.must(3, "/dev/zero has more than", "key", "generate", filepath.Join(t.TempDir(), "key"), "--passphrase-file", "/dev/zero")
 }
 
-func TestApplyOfWhatIsNoFile(t *testing.T) {
+func TestApplyIrregularFile(t *testing.T) {
 	for _, name := range []string{"bzImage", "kernel.json"} {
 		for _, path := range noFiles(t) {
 			f := newFixture(t)
@@ -56,8 +56,8 @@ func TestApplyOfWhatIsNoFile(t *testing.T) {
 	}
 }
 
-// What an image, an initrd or a manifest may have is the same wherever it is named.
-func TestSignByFilesWithoutEnd(t *testing.T) {
+// Limits of images, initrds and manifests are the same for every command.
+func TestSignWithOversizedFiles(t *testing.T) {
 	f := newFixture(t)
 	dir, kernels := invented(t)
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
@@ -66,7 +66,7 @@ func TestSignByFilesWithoutEnd(t *testing.T) {
 	if err := os.WriteFile(large, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(large, 1<<40); err != nil { // all of it a hole
+	if err := os.Truncate(large, 1<<40); err != nil { // a sparse file
 		t.Skip(err)
 	}
 	f.must(3, "1099511627776 bytes, at most 268435456", sign(key, "--kernel", large)...)

@@ -15,23 +15,23 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
-const policyTestLong = `Says what the policy in force answers when a user wants to do something, why, and
-which line of its file decided. USER is a name or a uid; you may ask about
-yourself, administrators about everybody. ACTION is one of
+const policyTestLong = `Shows how the current policy decides on a user's action, why, and by which line of
+its file. USER is a name or a uid; you may ask about yourself, administrators about
+all users. ACTION is one of
 
-  view         look at profiles, kernels, nodes and jobs
+  view         see profiles, kernels, nodes and jobs
   use          run a job on a profile's kernel
   publish      register versions of a profile, choose the default one
   upload       store the files of a version
   retire, quarantine, release
-               take a version out of use, bar it, end that
-  collect      remove stored files that nothing needs
-  trust        let nodes in and keep them out
-  inspect      look at the policy, at what is stored and trusted
+               take a version out of use, block it, unblock it
+  collect      remove unused files
+  trust        admit and revoke nodes
+  inspect      see the policy, stored files and trust
   administer   everything else
 
-OBJECT is NAME or NAME@VERSION of a profile where the action is done to one.
-Exit code 3: it is denied.`
+OBJECT is NAME or NAME@VERSION of a profile, if the action has one.
+Exit code 3: the action is denied.`
 
 func (a *app) policyCommand() *cobra.Command {
 	r := &api.TestPolicyRequest{}
@@ -41,7 +41,7 @@ func (a *app) policyCommand() *cobra.Command {
 		Example: "  kernelctl policy test alice use mitgcm --account climate --partition main\n  kernelctl policy test carol publish mitgcm --from 10.0.0.5",
 		Args:    cobra.RangeArgs(2, 3),
 	}
-	test.Flags().StringVar(&r.From, "from", "", "`address` that the user comes from; default: the broker's host")
+	test.Flags().StringVar(&r.From, "from", "", "`address` of the user (default: the broker's host)")
 	test.Flags().StringVar(&account, "account", "", "`name` of the job's account")
 	test.Flags().StringVar(&partition, "partition", "", "`name` of the job's partition")
 	test.RunE = a.run(func(ctx context.Context, args []string) error {
@@ -55,9 +55,9 @@ func (a *app) policyCommand() *cobra.Command {
 		return a.policyTest(ctx, r)
 	})
 	show := &cobra.Command{Use: "show", Short: "Show the policy in force", Args: cobra.NoArgs, RunE: a.run(a.policyShow)}
-	check := &cobra.Command{Use: "check FILE", Short: "Tell whether a file could be the policy, without the broker", Args: cobra.ExactArgs(1),
+	check := &cobra.Command{Use: "check FILE", Short: "Validate a policy file without the broker", Args: cobra.ExactArgs(1),
 		RunE: a.run(a.policyCheck)}
-	return noun("policy", "Who may do what", test, show, check)
+	return noun("policy", "Access policy", test, show, check)
 }
 
 func (a *app) policyTest(ctx context.Context, r *api.TestPolicyRequest) error {
@@ -92,7 +92,7 @@ func (a *app) policyShow(ctx context.Context, _ []string) error {
 	}
 	return a.show(response, func(p *page) {
 		if response.GetFile() == "" {
-			p.line("There is no policy file: everybody may use what is published, and root and the\nbroker's own user administer it on the broker's host.")
+			p.line("There is no policy file: all users may use published profiles; root and the\nbroker's own user administer the broker on its host.")
 			return
 		}
 		p.line("# %s, in force since %s\n# %s\n%s", response.GetFile(), clock(response.GetSince().AsTime()), response.GetDigest(),
@@ -112,5 +112,5 @@ func (a *app) policyCheck(_ context.Context, args []string) error {
 	return nil
 }
 
-// errDenied ends a command that has said everything already.
+// errDenied ends a command that has printed everything already.
 var errDenied = fmt.Errorf("denied: %w", kb.ErrDenied)

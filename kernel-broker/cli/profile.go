@@ -18,16 +18,16 @@ import (
 func (a *app) profileCommand() *cobra.Command {
 	list := &cobra.Command{Use: "list", Short: "List the profiles", Args: cobra.NoArgs, RunE: a.run(a.profileList)}
 	show := &cobra.Command{Use: "show NAME", Short: "Show a profile and its versions", Args: cobra.ExactArgs(1), RunE: a.run(a.profileShow)}
-	check := &cobra.Command{Use: "check NAME[@VERSION]", Short: "Tell whether a job may ask for a profile now",
-		Long: "Prints the version that a job would get. Exit code 3: it would get none, and the reason is on stderr.",
+	check := &cobra.Command{Use: "check NAME[@VERSION]", Short: "Check whether a job may request a profile now",
+		Long: "Prints the version that a job would get. Exit code 3: none; the reason is on stderr.",
 		Args: cobra.ExactArgs(1), RunE: a.run(a.profileCheck)}
 	var dryRun bool
 	var reason string
 	release := &cobra.Command{Use: "release NAME@VERSION", Short: "End the quarantine of a version", Args: cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error { return a.profileRelease(ctx, args[0], reason, dryRun) })}
-	release.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be done")
+	release.Flags().BoolVar(&dryRun, "dry-run", false, "only show the changes")
 	release.Flags().StringVar(&reason, "reason", "", "`text` for the record")
-	return noun("profile", "Profiles that jobs can ask for", list, show, check, a.profileApplyCommand(),
+	return noun("profile", "Profiles that jobs can request", list, show, check, a.profileApplyCommand(),
 		a.profilePromoteCommand(), a.profileRollbackCommand(), a.profileQuarantineCommand(), release, a.profileRetireCommand())
 }
 
@@ -74,7 +74,7 @@ func (a *app) profileList(ctx context.Context, _ []string) error {
 	})
 }
 
-// profileState says in a word or two how the versions are.
+// profileState summarises the states of the versions.
 func profileState(profile *api.Profile) string {
 	count := map[string]int{}
 	for _, v := range profile.GetVersions() {
@@ -96,7 +96,7 @@ func profileState(profile *api.Profile) string {
 	return strings.Join(parts, ", ")
 }
 
-// What a version can be.
+// States of a version.
 const (
 	stateAvailable   = "available"
 	stateQuarantined = "quarantined"
@@ -134,7 +134,7 @@ func (a *app) profileShow(ctx context.Context, args []string) error {
 				p.line("\n%s is quarantined since %s:\n  %s", refOf(v), clock(q.GetSince().AsTime()), q.GetReason())
 			}
 			if r := v.GetRetired(); r != nil {
-				p.line("\n%s is retired since %s:\n  %s", refOf(v), clock(r.GetSince().AsTime()), cmp.Or(r.GetReason(), "no reason was given"))
+				p.line("\n%s is retired since %s:\n  %s", refOf(v), clock(r.GetSince().AsTime()), cmp.Or(r.GetReason(), "no reason recorded"))
 			}
 		}
 		historyRows(p, profile.GetHistory())

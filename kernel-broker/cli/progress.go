@@ -21,9 +21,9 @@ import (
 
 func (a *app) buildStatusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "status NAME", Short: "Show how the newest build of a kernel stands", Args: cobra.ExactArgs(1),
-		Long: `Reads what the build notes in the cache folder, from any process that can read it.
-The time of a step is what its work took, also where an earlier build did it.
+		Use: "status NAME", Short: "Show the progress of a kernel's newest build", Args: cobra.ExactArgs(1),
+		Long: `Reads the build's state from the cache folder; any process that can read it may.
+The time of a step is the duration of its work, also if an earlier build did it.
 Exit code 3: there was no build of that name.`,
 		RunE: a.run(func(_ context.Context, args []string) error { return a.buildStatus(args[0]) }),
 	}
@@ -32,16 +32,16 @@ Exit code 3: there was no build of that name.`,
 func (a *app) buildLogCommand() *cobra.Command {
 	var follow bool
 	c := &cobra.Command{
-		Use: "log NAME [STEP]", Short: "Print what a step of the newest build said",
-		Long: `Prints the log of a step; without STEP that of the step which is at work or which
-failed, else of the last one. A step that was done by an earlier build has the
-log of that time.`,
+		Use: "log NAME [STEP]", Short: "Print the log of a step of the newest build",
+		Long: `Prints the log of a step, by default of the step that is running or failed,
+otherwise of the last one. A step done by an earlier build has the log of that
+build.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: a.run(func(ctx context.Context, args []string) error {
 			return a.buildLog(ctx, args[0], append(args, "")[1], follow)
 		}),
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the step ends")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "follow the log until the step ends")
 	return c
 }
 
@@ -89,7 +89,7 @@ func stepWord(s graph.StepStatus) string {
 	return string(s.State)
 }
 
-// stepTime is how long the work of a step takes, or took when it was done.
+// stepTime is the duration of a step so far or in total.
 func stepTime(s graph.StepStatus, now time.Time) string {
 	switch {
 	case s.Seconds > 0:
@@ -110,7 +110,7 @@ func worked(s float64) string {
 func costWords(c graph.Cost) string {
 	words := fmt.Sprintf("%s for this build", worked(c.Seconds))
 	if c.SecondsBefore > 0 {
-		words += fmt.Sprintf(", %s of earlier ones taken over", worked(c.SecondsBefore))
+		words += fmt.Sprintf(", %s reused from earlier builds", worked(c.SecondsBefore))
 	}
 	return words + fmt.Sprintf("; results of %s", bytesOf(uint64(c.Bytes)))
 }
@@ -140,7 +140,7 @@ func (a *app) buildLog(ctx context.Context, name, step string, follow bool) erro
 	}
 	file, err := os.Open(found.Log)
 	if errors.Is(err, fs.ErrNotExist) || found.Log == "" {
-		return fmt.Errorf("step %q of %q said nothing yet: %w", found.Name, name, kb.ErrNotFound)
+		return fmt.Errorf("step %q of %q has no output yet: %w", found.Name, name, kb.ErrNotFound)
 	}
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func chooseStep(status graph.Status, name string) (graph.StepStatus, error) {
 
 func (a *app) kernelCandidatesCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "candidates [NAME]", Short: "List the kernels that were built here, and what became of them",
+		Use: "candidates [NAME]", Short: "List the kernels built here with their verdicts",
 		Args: cobra.MaximumNArgs(1),
 		RunE: a.run(func(_ context.Context, args []string) error { return a.candidates(append(args, "")[0]) }),
 	}
@@ -229,7 +229,7 @@ func (a *app) candidates(name string) error {
 	})
 }
 
-// showValue prints what is no message of the API.
+// showValue prints a value that is not a message of the API.
 func (a *app) showValue(value any, table func(*page)) error {
 	if a.output == outputTable {
 		return a.page(table)

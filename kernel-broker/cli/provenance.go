@@ -14,8 +14,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
-// origin is what kernel show adds to a version: where it is from, and what was
-// found out about it.
+// origin is what kernel show adds to a version: its provenance and the findings about it.
 type origin struct {
 	Provenance *build.Manifest `json:"provenance,omitempty"`
 	Verdict    any             `json:"verdict,omitempty"`
@@ -38,7 +37,7 @@ func (a *app) origin(ctx context.Context, v *api.ProfileVersion) (origin, error)
 	return o, nil
 }
 
-// read takes in what was registered with a version, which may be nil.
+// read parses the registered documents of a version, which may be nil.
 func (o *origin) read(provenance, found []byte) error {
 	if provenance != nil {
 		manifest, err := build.ParseManifest(provenance)
@@ -60,8 +59,7 @@ func (o *origin) read(provenance, found []byte) error {
 	return nil
 }
 
-// showVersion prints a version with its origin. In JSON the origin's keys stand
-// beside those of the message.
+// showVersion prints a version with its origin. In JSON both share one object.
 func (a *app) showVersion(v *api.ProfileVersion, o origin) error {
 	if a.output == outputTable {
 		return a.page(func(p *page) {
@@ -121,7 +119,7 @@ func (o origin) page(p *page) {
 	}
 }
 
-// field is a row, unless there is nothing to say.
+// field adds a row unless it is empty.
 func (p *page) field(name, value string) {
 	if strings.TrimSpace(value) != "" {
 		p.row(name, value)

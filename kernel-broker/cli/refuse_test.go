@@ -12,7 +12,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission/imagetest"
 )
 
-// What can be known to be wrong is refused before a machine is booted for it.
+// Foreseeable errors are reported before a machine is booted.
 func TestRegisterRefusesBeforeItBoots(t *testing.T) {
 	f := newFixture(t)
 	f.try = meanwhile(func(string, string) { t.Error("a machine was booted") })
@@ -41,13 +41,13 @@ func TestRegisterRefusesBeforeItBoots(t *testing.T) {
 	}
 }
 
-// A kernel for all nodes is told apart from what they use.
-func TestRegisterStockSaysWhatNodesWouldLack(t *testing.T) {
+// A kernel for all nodes is compared with the drivers that they use.
+func TestRegisterStockListsMissingDrivers(t *testing.T) {
 	f := newFixture(t)
 	image := filepath.Join(bootable(t, t.TempDir(), "slim"), "bzImage")
 	register := []string{"kernel", "register", "--profile", "stock", "--kernel", image, "--replace-stock", "--no-boot-test", "--driver", "virtio_net"}
 	f.nodes.list = nil
-	f.must(0, "no node has said yet which drivers it uses", append(register, "--dry-run")...)
+	f.must(0, "no node has reported its drivers yet", append(register, "--dry-run")...)
 	f.nodes.list = []*api.Node{
 		{Name: "n1", Inventory: &api.Inventory{Drivers: []string{"virtio_net"}}},
 		{Name: "n2", Inventory: &api.Inventory{Drivers: []string{"mlx5_core", "nvme", "virtio_net"}}},
@@ -59,7 +59,7 @@ func TestRegisterStockSaysWhatNodesWouldLack(t *testing.T) {
 }
 
 // A folder of built kernels has their configurations.
-func TestApplyRefusesArgumentsThatTheKernelIgnores(t *testing.T) {
+func TestApplyRefusesIgnoredArguments(t *testing.T) {
 	f := newFixture(t)
 	kernels, dir := t.TempDir(), t.TempDir()
 	bare, err := imagetest.Image(imagetest.Kernel{Release: "6.1.0-mitgcm", BuildID: strings.Repeat("ab", 20)})
@@ -72,7 +72,7 @@ func TestApplyRefusesArgumentsThatTheKernelIgnores(t *testing.T) {
 		t.Fatal(err)
 	}
 	apply := []string{"profile", "apply", dir, "--kernels", kernels}
-	f.must(0, "whether it heeds isolcpus=1 (CONFIG_CPU_ISOLATION) was not checked", append(apply, "--dry-run")...)
+	f.must(0, "support for isolcpus=1 (CONFIG_CPU_ISOLATION) was not checked", append(apply, "--dry-run")...)
 	config := filepath.Join(folder, "config")
 	if err := os.WriteFile(config, []byte("# CONFIG_CPU_ISOLATION is not set\n"), 0o644); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission"
 )
 
-// meanwhile is a boot test in the time of which something happens.
+// meanwhile is a boot test during which something happens.
 func meanwhile(happens func(image, folder string)) bootTest {
 	return func(_ context.Context, image string, f admission.Finding, folder string, _ io.Writer) (*admission.Boot, error) {
 		happens(image, folder)
@@ -26,8 +26,8 @@ func meanwhile(happens func(image, folder string)) bootTest {
 	}
 }
 
-// What others do to a profile while a kernel for it is booted stays done.
-func TestRegisterAfterALongBoot(t *testing.T) {
+// Changes of a profile by others during the boot test are kept.
+func TestRegisterAfterConcurrentChange(t *testing.T) {
 	f := newFixture(t)
 	image := filepath.Join(bootable(t, t.TempDir(), "mitgcm"), "bzImage")
 	register := func(more ...string) []string {
@@ -46,7 +46,7 @@ func TestRegisterAfterALongBoot(t *testing.T) {
 		if _, _, err := f.catalog.Apply(t.Context(), "elsewhere", p); err != nil {
 			t.Fatal(err)
 		}
-		// And somebody registers another kernel.
+		// Another administrator registers another kernel.
 		next := p.Versions[0]
 		next.Kernel.Version, next.Kernel.Arguments = 3, []string{"nohz=off"}
 		p.Versions = append(p.Versions, next)
@@ -61,8 +61,7 @@ func TestRegisterAfterALongBoot(t *testing.T) {
 	if err != nil || p.DefaultVersion != 1 || p.Description != "better described" || p.BootAttempts != 3 || len(p.Versions) != 4 || p.Versions[1].Quarantine == nil {
 		t.Errorf("%+v, %v", p, err)
 	}
-	// The same kernel once more with --default moves the default, and only to
-	// what jobs may choose.
+	// Repeating with --default moves the default, but only to a version that jobs may choose.
 	f.must(0, "is this kernel already", register("--no-boot-test", "--driver", "ext4", "--argument", "nosmt", "--default")...)
 	f.must(3, "quarantined since", register("--no-boot-test", "--driver", "ext4", "--argument", "quiet", "--default")...)
 	if p, err = f.catalog.Get(t.Context(), "mitgcm"); err != nil || p.DefaultVersion != 4 {
@@ -70,9 +69,8 @@ func TestRegisterAfterALongBoot(t *testing.T) {
 	}
 }
 
-// What is stored and signed are the bytes that were checked and booted, whatever
-// becomes of the files meanwhile.
-func TestRegisterWhatWasChecked(t *testing.T) {
+// The stored and signed bytes are those that were checked and booted, even if the files change.
+func TestRegisterStoresCheckedBytes(t *testing.T) {
 	f := newFixture(t)
 	key, trust := f.key(t)
 	dir := bootable(t, t.TempDir(), "mitgcm")
@@ -121,8 +119,8 @@ func TestRegisterWhatWasChecked(t *testing.T) {
 	}
 }
 
-// What cannot be copied is refused at once, and nothing is left of it.
-func TestRegisterOfNoFile(t *testing.T) {
+// A file that cannot be copied is refused at once, and nothing is left of it.
+func TestRegisterIrregularFile(t *testing.T) {
 	f := newFixture(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	kernel := bootable(t, t.TempDir(), "mitgcm")
@@ -157,7 +155,7 @@ func TestRegisterOfNoFile(t *testing.T) {
 }
 
 // A manifest of another image is found before anything is booted.
-func TestRegisterWithAnothersManifest(t *testing.T) {
+func TestRegisterWithMismatchedManifest(t *testing.T) {
 	f := newFixture(t)
 	kernel := bootable(t, t.TempDir(), "mitgcm")
 	manifest := filepath.Join(kernel, "kernel.json")

@@ -29,7 +29,7 @@ func checkOutput(format string) error {
 	return usageError{fmt.Errorf("--output %q is not one of table, json, yaml", format)}
 }
 
-// show prints a message of the API, or what table prints for people.
+// show prints a message of the API as data, or as a table.
 func (a *app) show(message proto.Message, table func(*page)) error {
 	if a.output == outputTable {
 		return a.page(table)
@@ -61,8 +61,7 @@ func showList[M proto.Message](a *app, name string, messages []M, table func(*pa
 	return a.showJSON(text)
 }
 
-// showJSON brings JSON, whose white space protobuf varies on purpose, into one
-// form, or into YAML.
+// showJSON normalises JSON, whose white space protobuf varies on purpose, or converts it to YAML.
 func (a *app) showJSON(text []byte) error {
 	var out bytes.Buffer
 	if err := json.Indent(&out, escaped(text), "", "  "); err != nil {
@@ -87,8 +86,8 @@ func (a *app) showJSON(text []byte) error {
 	return err
 }
 
-// escaped writes in JSON's own way what could do something to a terminal, and
-// what YAML refuses or takes for the end of a line. It stands in texts only.
+// escaped escapes control characters for terminals, and characters that YAML rejects or reads as line ends, which occur
+// in strings only.
 func escaped(text []byte) []byte {
 	var out bytes.Buffer
 	for _, c := range string(text) {
@@ -104,8 +103,8 @@ func escaped(text []byte) []byte {
 
 // unstyle drops the braces and the quotes that are not needed.
 func unstyle(node *yaml.Node) {
-	// The library still quotes a text that would else be a number; one of lines
-	// that begin with a tab it writes as a block that it does not read.
+	// The library still quotes a string that looks like a number; it writes lines that begin with a tab as a block that
+	// it cannot read.
 	if node.Style = 0; strings.Contains(node.Value, "\t") {
 		node.Style = yaml.DoubleQuotedStyle
 	}
@@ -154,7 +153,7 @@ func (p *page) line(format string, args ...any) {
 func (p *page) flush() {
 	if p.tab != nil {
 		if err := p.tab.Flush(); err != nil {
-			panic(err) // a buffer in memory takes everything
+			panic(err) // writing to memory does not fail
 		}
 		p.tab = nil
 	}
@@ -162,11 +161,11 @@ func (p *page) flush() {
 
 func (*page) write(w io.Writer, text string) {
 	if _, err := io.WriteString(w, text); err != nil {
-		panic(err) // a buffer in memory takes everything
+		panic(err) // writing to memory does not fail
 	}
 }
 
-// say tells a person something that is not the result.
+// say prints a message that is not the result.
 func (a *app) say(format string, args ...any) {
 	_, _ = fmt.Fprintln(a.Stderr, plain(fmt.Sprintf(format, args...)))
 }

@@ -17,17 +17,17 @@ func (a *app) profileRetireCommand() *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use: "retire NAME[@VERSION]", Short: "Take a profile, or one version of it, out of use",
-		Long: `No job may choose what is retired any more, and jobs that wait for it are held
-with the reason. Jobs that run on it go on, and its kernels stay stored for
-them and for the record. It is for good: a kernel that is wanted again is
-registered as a new version. The default version can only be retired with the
-whole profile; make another one the default first.`,
+		Long: `Jobs can no longer choose a retired version, and jobs that wait for it are held
+with the reason. Jobs that run on it continue, and its kernels stay stored for
+them and for the record. Retirement is final: to use a kernel again, register it
+as a new version. The default version can only be retired with the whole profile;
+make another one the default first.`,
 		Example: "  kernelctl profile retire mitgcm@2 --reason 'security fix in mitgcm@3'",
 		Args:    cobra.ExactArgs(1),
 		RunE:    a.run(func(ctx context.Context, args []string) error { return a.profileRetire(ctx, args[0], reason, dryRun) }),
 	}
-	c.Flags().StringVar(&reason, "reason", "", "`text` for those whose jobs are held")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be done")
+	c.Flags().StringVar(&reason, "reason", "", "`text` for users whose jobs are held")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only show the changes")
 	return c
 }
 
@@ -76,7 +76,7 @@ func (a *app) retirePreview(ctx context.Context, ref kb.Ref) error {
 		return fmt.Errorf("kernel %q: %w", ref, kb.ErrNotFound)
 	}
 	if left > 0 && ref.Version == profile.GetDefaultVersion() {
-		return fmt.Errorf("kernel %q is the default version, and there are others: %w", ref, kb.ErrFailedPrecondition)
+		return fmt.Errorf("kernel %q is the default version and others exist: %w", ref, kb.ErrFailedPrecondition)
 	}
 	return nil
 }

@@ -18,21 +18,21 @@ import (
 // addressVariable names the broker in the environment.
 const addressVariable = "KERNEL_BROKER_ADDRESS"
 
-// callLimit is how long one answer may take.
+// callLimit is the time limit of one call.
 const callLimit = 10 * time.Second
 
-const rootLong = `kernelctl shows and changes what Kernel Broker knows: profiles that jobs can ask
-for, the kernels behind them, nodes and jobs.
+const rootLong = `kernelctl manages Kernel Broker: the profiles that jobs can request, their kernels,
+nodes and jobs.
 
 The broker is found by --broker, else by $` + addressVariable + `, else by the
-settings file. Over the network MUNGE proves who you are. What you may do is up
-to the policy; kernelctl policy test explains it.
+settings file. Over the network MUNGE authenticates you. The policy decides what
+you may do; kernelctl policy test explains it.
 
 Exit codes:
-  0  done
-  1  something went wrong
-  2  called in a wrong way
-  3  refused: no such thing, quarantined, not allowed, not possible as things are
+  0  success
+  1  error
+  2  wrong usage
+  3  refused: not found, quarantined, not allowed, or not possible in this state
   4  the broker cannot be reached`
 
 // Invocation is how the process was called.
@@ -42,9 +42,9 @@ type Invocation struct {
 	Stdout  io.Writer
 	Stderr  io.Writer
 	Version string
-	// Terminal: stderr is one, so progress may be drawn on it.
+	// Terminal: stderr is a terminal, so progress may be drawn on it.
 	Terminal bool
-	// Vouch proves over the network who runs kernelctl, by a munged's socket.
+	// Vouch authenticates the user over the network by a munged's socket.
 	Vouch func(socket string) client.Encoder
 
 	try bootTest // in place of admission.Try
@@ -60,14 +60,14 @@ type app struct {
 	address                string
 }
 
-// Run does what the invocation asks for and returns the exit code.
+// Run executes the invocation and returns the exit code.
 func Run(ctx context.Context, i Invocation) int {
 	a := &app{Invocation: i}
 	root := a.root()
 	root.SetArgs(i.Args)
 	err := root.ExecuteContext(ctx)
 	if a.conn != nil {
-		_ = a.conn.Close() // nothing is left to be lost
+		_ = a.conn.Close() // nothing can be lost
 	}
 	if err == nil {
 		return exitOK
@@ -83,7 +83,7 @@ func Run(ctx context.Context, i Invocation) int {
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use: "kernelctl", Short: "Show and change what Kernel Broker knows", Long: rootLong,
+		Use: "kernelctl", Short: "Manage kernels, profiles, nodes and jobs of Kernel Broker", Long: rootLong,
 		SilenceErrors: true, SilenceUsage: true, Version: a.Version,
 	}
 	root.SetOut(a.Stdout)
@@ -163,8 +163,7 @@ func call[C, Q, R any](ctx context.Context, a *app, service func(grpc.ClientConn
 	return method(service(conn), ctx, request)
 }
 
-// Command is kernelctl as a tree of commands, for what reads it: nothing of it is
-// run, and it has no broker.
+// Command is kernelctl's command tree for documentation: it cannot run and has no broker.
 func Command() *cobra.Command {
 	return (&app{Invocation: Invocation{Getenv: func(string) string { return "" }, Stdout: io.Discard, Stderr: io.Discard, Version: "devel"}}).root()
 }

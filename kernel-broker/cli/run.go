@@ -19,11 +19,11 @@ func (a *app) runCommand() *cobra.Command {
 	list := &cobra.Command{Use: "list", Short: "List the runs, newest first", Args: cobra.NoArgs,
 		RunE: a.run(func(ctx context.Context, _ []string) error { return a.runList(ctx, limit) })}
 	list.Flags().Uint32Var(&limit, "limit", 100, "most runs to list")
-	show := &cobra.Command{Use: "show RUN", Short: "Show how far a run is, node by node, and what it leads to", Args: cobra.ExactArgs(1),
+	show := &cobra.Command{Use: "show RUN", Short: "Show the progress of a run by node, and kernels built from it", Args: cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error { return a.runShow(ctx, args[0]) })}
-	cancel := &cobra.Command{Use: "cancel RUN", Short: "Take back a request that has no job yet", Args: cobra.ExactArgs(1),
+	cancel := &cobra.Command{Use: "cancel RUN", Short: "Cancel a request that has no job yet", Args: cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error { return a.runCancel(ctx, args[0]) })}
-	return noun("run", "Profiling runs: jobs that are looked at while they run", list, show, a.runReportCommand(), a.runDiffCommand(),
+	return noun("run", "Profiling runs of jobs", list, show, a.runReportCommand(), a.runDiffCommand(),
 		a.runWatchCommand(), a.runRequestCommand(), cancel)
 }
 
@@ -56,7 +56,7 @@ func (a *app) runList(ctx context.Context, limit uint32) error {
 
 func runState(r *api.Run) string { return enumWord(r.GetState().String(), "RUN_STATE_") }
 
-// runJob is what the run is of: a job, or the next one of something.
+// runJob is the profiled job, or a description of the next one.
 func runJob(r *api.Run) string {
 	switch {
 	case r.GetReference() != "":
@@ -69,7 +69,7 @@ func runJob(r *api.Run) string {
 
 func runKernel(r *api.Run) string { return kernelRef(r.GetKernelProfile(), r.GetKernelVersion()) }
 
-// runNodes says how many nodes have delivered.
+// runNodes is the number of nodes with a result.
 func runNodes(r *api.Run) string {
 	if len(r.GetNodes()) == 0 {
 		return ""
@@ -145,22 +145,22 @@ func (a *app) runCancel(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	return a.show(response.GetRun(), func(p *page) { p.line("run %d is taken back", id) })
+	return a.show(response.GetRun(), func(p *page) { p.line("run %d is cancelled", id) })
 }
 
-const runRequestLong = `Asks for a run of the next job of an application, or of a profile: the next job
-that gets a kernel whose profile names that application. The request waits until
-there is one, for a month by default. The job's user need not do anything, and
-sees the run like one of his own.
+const runRequestLong = `Requests a run of the next job of an application or of a profile: the next job
+that gets a kernel whose profile names that application. The request waits for
+such a job, for a month by default. The job's user need not do anything, and
+sees the run like their own.
 
-pgo is not to be had this way: it needs the job to boot another kernel, and that is
-for its user to say (sbatch --kernel-profiling=pgo).`
+pgo is not available here: it needs the job to boot another kernel, which only the
+job's user can request (sbatch --kernel-profiling=pgo).`
 
 func (a *app) runRequestCommand() *cobra.Command {
 	request := &api.RequestRunRequest{}
 	var collectors string
 	c := &cobra.Command{
-		Use: "request [APPLICATION]", Short: "Ask for a run of an application's next job", Long: runRequestLong,
+		Use: "request [APPLICATION]", Short: "Request a run of an application's next job", Long: runRequestLong,
 		Example: "  kernelctl run request MITgcm\n  kernelctl run request --profile mitgcm --collectors io,callgraph", Args: cobra.MaximumNArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
 			if len(args) > 0 {

@@ -60,7 +60,7 @@ func (r *runs) WatchRun(_ *api.WatchRunRequest, stream api.RunService_WatchRunSe
 	return nil
 }
 
-// nodeResult is what a node found: a second of CPU time, so much in the kernel.
+// nodeResult is a node's result: a second of CPU time, with that much in the kernel.
 func nodeResult(node string, kernelMS uint64) profiling.Result {
 	return profiling.Result{
 		Format: profiling.Format, Job: 12, Collectors: []profiling.Collector{profiling.CollectSyscalls, profiling.CollectCallgraph},
@@ -102,8 +102,7 @@ func (f *fixture) profiled() {
 	}
 }
 
-// someFile takes out of a text what a result's file is called and its size: it
-// may have more fields tomorrow.
+// someFile removes a result's file name and size from a text: fields may be added.
 func someFile(text string) string {
 	text = regexp.MustCompile(`sha256:[0-9a-f]{64}`).ReplaceAllString(text, "DIGEST")
 	return regexp.MustCompile(`("?size"?: )[1-9]\d*`).ReplaceAllString(text, "${1}SIZE")
@@ -119,7 +118,7 @@ func TestRuns(t *testing.T) {
 	}
 	f.must(3, "run 5: not found", "run", "show", "5")
 	f.must(2, `"x" is not a run`, "run", "show", "x")
-	if out := f.must(0, "", "run", "cancel", "9"); !strings.Contains(out, "run 9 is taken back") {
+	if out := f.must(0, "", "run", "cancel", "9"); !strings.Contains(out, "run 9 is cancelled") {
 		t.Error(out)
 	}
 }
@@ -150,10 +149,10 @@ func TestRunReport(t *testing.T) {
 		}
 	}
 	f.must(3, "has no results", "run", "report", "9")
-	// Another user is given no digests.
+	// Another user gets no digests.
 	f.runs.list[1].Nodes[0].Files = nil
 	f.must(3, "has no results for you: they are for user alice", "run", "report", "8")
-	// What is stored is not what was delivered.
+	// The stored content differs from the delivered one.
 	f.files.bytes[f.runs.list[2].GetNodes()[0].GetFiles()[0].GetDigest()] = []byte("{}")
 	f.must(3, `node "n1"`, "run", "report", "7")
 }

@@ -21,16 +21,17 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/runreport"
 )
 
-// reportFiles are those that run report may write.
+// reportFiles are the outputs of run report.
 type reportFiles struct{ html, dot, pprof, folded string }
 
-const runReportLong = `Makes the report of a run from what its nodes delivered. It begins with what would
-be gained by which kernel, or that there is nothing to gain, and shows beside each
-collector's figures what the collector cost.
+const runReportLong = `Builds the report of a run from the results of its nodes. It starts with the gain
+to expect from each kernel, or states that there is none, and shows each
+collector's figures with the collector's own cost.
 
-On the terminal it is tables; --html writes a page with charts that needs no
-network, -o json the whole for programs (report/runreport/report.schema.json). The
-call graph also goes to Graphviz, to pprof, and to programs that read folded stacks.
+On the terminal it prints tables; --html writes a page with charts that needs no
+network, -o json everything for programs (report/runreport/report.schema.json). The
+call graph can also be written for Graphviz, pprof, and programs that read folded
+stacks.
 
 The files of a run are for the job's user and for administrators.`
 
@@ -38,7 +39,7 @@ func (a *app) runReportCommand() *cobra.Command {
 	var to reportFiles
 	var slurms bool
 	c := &cobra.Command{
-		Use: "report RUN", Short: "Show what a run found, and what would be gained", Long: runReportLong,
+		Use: "report RUN", Short: "Show the findings of a run and the possible gain", Long: runReportLong,
 		Example: "  kernelctl run report 7 --html run7.html\n  kernelctl run report 7 -o json | jq .decision.headline", Args: cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error { return a.runReport(ctx, args[0], to, slurms) }),
 	}
@@ -105,7 +106,7 @@ func (a *app) writeReport(made runreport.Report, to reportFiles) (written int, e
 			continue
 		}
 		if f.graph && graph == nil {
-			return written, fmt.Errorf("run %d has no call graph (sbatch --kernel-profiling=callgraph takes one): %w", made.Run.ID, kb.ErrFailedPrecondition)
+			return written, fmt.Errorf("run %d has no call graph (sbatch --kernel-profiling=callgraph collects one): %w", made.Run.ID, kb.ErrFailedPrecondition)
 		}
 		if err := writeTo(f.path, f.write); err != nil {
 			return written, err
@@ -125,10 +126,10 @@ func writeTo(path string, write func(io.Writer) error) error {
 	return atomicfile.Write(path, out.Bytes(), os.FileMode(0o644))
 }
 
-const runDiffLong = `Sets two runs beside each other, for example of one job on two kernels. Each side may
-be several runs of the same job, with commas between their numbers: only then it can
-be said which differences are more than chance, by Welch's test as in the kernel
-factory. Of one run each no significance can be stated, and so it is said.`
+const runDiffLong = `Compares two runs, for example of one job on two kernels. Each side may be several
+runs of the same job, with commas between their numbers: only then can Welch's
+test, as in the kernel factory, tell which differences are more than chance. With
+one run each the comparison states no significance.`
 
 func (a *app) runDiffCommand() *cobra.Command {
 	var html string

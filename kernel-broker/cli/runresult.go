@@ -15,7 +15,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/runreport"
 )
 
-// hasResults reports whether there is something to read, for who asks.
+// hasResults reports whether the caller may read a result.
 func hasResults(r *api.Run) bool {
 	for _, n := range r.GetNodes() {
 		if len(n.GetFiles()) > 0 {
@@ -25,7 +25,7 @@ func hasResults(r *api.Run) bool {
 	return false
 }
 
-// report of a run, made from what its nodes delivered.
+// report of a run, built from the results of its nodes.
 func (a *app) report(ctx context.Context, r *api.Run) (runreport.Report, error) {
 	result, err := a.result(ctx, r)
 	if err != nil {
@@ -45,8 +45,7 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// result of all nodes of a run. A node that delivered nothing stands in it as
-// not whole.
+// result of all nodes of a run. A node without a result makes it incomplete.
 func (a *app) result(ctx context.Context, r *api.Run) (profiling.Result, error) {
 	if !hasResults(r) {
 		return profiling.Result{}, fmt.Errorf("run %d is %s and has no results%s: %w", r.GetId(), runState(r), forWhom(r), kb.ErrFailedPrecondition)
@@ -69,7 +68,7 @@ func (a *app) result(ctx context.Context, r *api.Run) (profiling.Result, error) 
 	return whole, err
 }
 
-// forWhom says why somebody may see no files of a run that has some.
+// forWhom explains why a caller sees no files of a run that has some.
 func forWhom(r *api.Run) string {
 	for _, n := range r.GetNodes() {
 		if n.GetState() == api.RunNodeState_RUN_NODE_STATE_DELIVERED {
@@ -79,7 +78,7 @@ func forWhom(r *api.Run) string {
 	return ""
 }
 
-// resultOf one node; nil when it has delivered none.
+// resultOf one node; nil if it has none.
 func (a *app) resultOf(ctx context.Context, n *api.RunNode) (*profiling.Result, error) {
 	for _, f := range n.GetFiles() {
 		if f.GetName() != kb.ResultFile {

@@ -21,12 +21,12 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/advice"
 )
 
-const runWatchLong = `Shows the figures of a job while it runs, all nodes together, about once a second:
-how much of its time the kernel has, which system calls cost most, what it reads and
-writes, what is taken by others. It ends with the job. With -o json each line is one
-picture, as the node of it sent it.
+const runWatchLong = `Shows the figures of a running job, all nodes together, about once a second: the
+kernel's share of its time, the most expensive system calls, its reads and writes,
+and CPU time taken by others. It ends with the job. With -o json each line is the
+state of one node, as the node sent it.
 
-The figures are for the job's user and for administrators. On a node its user also
+The figures are for the job's user and for administrators. On a node the user also
 finds them at a socket, see agent.yaml.`
 
 func (a *app) runWatchCommand() *cobra.Command {
@@ -77,10 +77,10 @@ func (a *app) runOfJob(ctx context.Context, name string) (*api.Run, error) {
 			return r, nil
 		}
 	}
-	return nil, fmt.Errorf("job %s is not profiled, as far as the broker knows: %w", name, kb.ErrNotFound)
+	return nil, fmt.Errorf("the broker has no profiling run of job %s: %w", name, kb.ErrNotFound)
 }
 
-// watched is what was heard of a run so far.
+// watched is the received state of a run.
 type watched struct {
 	app   *app
 	run   *api.Run
@@ -163,7 +163,7 @@ func (w *watched) picture() error {
 
 func (w *watched) end() error {
 	if w.run != nil && w.app.output == outputTable {
-		w.app.say("kernelctl run report %d shows what was found", w.run.GetId())
+		w.app.say("kernelctl run report %d shows the findings", w.run.GetId())
 	}
 	return nil
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// FuzzShow: what users and nodes say is shown in three forms. None of them holds
-// what moves a terminal's cursor, and programs read back what was said.
+// FuzzShow prints texts of users and nodes in all three forms. None contains control sequences of a terminal, and
+// programs read the texts back.
 func FuzzShow(f *testing.F) {
 	for _, text := range []string{"", "n1", "123", "a: b", "\x1b[2J", "\u007f", "\u009b2J", "line\nline", "\ufeff", "null", "\u2028", "\U0010ffff", " - x", "\ufffe"} {
 		f.Add(text, uint64(len(text)))
@@ -60,11 +60,11 @@ func FuzzShow(f *testing.F) {
 	})
 }
 
-// FuzzFigures are a node's, on their way to somebody who watches a run.
+// FuzzFigures passes on figures of a node to a client that watches a run.
 func FuzzFigures(f *testing.F) {
 	f.Add([]byte(`{"format":1,"result":{"format":1,"collectors":["syscalls","io","noise"],"syscalls":{"calls":[{"name":"read","count":0,"ns":5,"times":{"counts":[1]}}]},"noise":{},"io":{"files":[{}]}}}`), []byte(`{}`))
 	f.Add([]byte(`{"result":{"collectors":["syscalls"],"coverage":[{}],"syscalls":{"calls":null}}}`), []byte(`null`))
-	// A line of its own, which a program that reads lines would take for n2's.
+	// A separate line, which a reader of lines would attribute to n2.
 	f.Add([]byte("{\"format\":1,\"x\":\n{\"format\":1,\"node\":\"n2\"}\n}"), []byte(`{}`))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		for _, output := range []string{outputTable, outputJSON} {
@@ -93,8 +93,7 @@ func FuzzFigures(f *testing.F) {
 	})
 }
 
-// FuzzOrigin is what whoever publishes a kernel registers with it, shown to those
-// who look at it.
+// FuzzOrigin shows the documents that a publisher registers with a kernel.
 func FuzzOrigin(f *testing.F) {
 	f.Add([]byte(`{"format":1,"name":"slim","source":{"package":"linux\u009b2J","patches":[{"name":"p"}]},"compiler":{"name":"gcc"},"profile":{"excluded":[{"object":"a.o"}]}}`),
 		[]byte(`{"format":1,"facts":{"title":"x","made":"2026-11-20T15:00:00Z","rules":{"significance":0.05,"least_repetitions":3}}}`))

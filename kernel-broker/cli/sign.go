@@ -19,7 +19,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing/keys"
 )
 
-// signature is what the flags say of how kernels are signed.
+// signature holds the flags for signing kernels.
 type signature struct {
 	keys       []string
 	verify     []string // files of public keys
@@ -33,23 +33,22 @@ type signature struct {
 
 func (s *signature) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringArrayVar(&s.keys, "sign-key", nil, "sign with this `key`: a file or a PKCS#11 URI; may be given again")
-	f.StringArrayVar(&s.verify, "verify-key", nil, "believe signatures by the public key in this `file`, too, as those of --sign-key; may be given again")
-	f.StringVar(&s.passphrase, "passphrase-file", "", "`file` with the key's passphrase or the token's PIN; without one it is asked for")
-	f.StringVar(&s.cluster, "cluster", "", "`name` of the cluster that it is signed for; the settings file's when not given")
+	f.StringArrayVar(&s.keys, "sign-key", nil, "sign with this `key`: a file or a PKCS#11 URI; may be repeated")
+	f.StringArrayVar(&s.verify, "verify-key", nil, "also trust signatures by the public key in this `file`, as those of --sign-key; may be repeated")
+	f.StringVar(&s.passphrase, "passphrase-file", "", "`file` with the key's passphrase or the token's PIN (default: prompt)")
+	f.StringVar(&s.cluster, "cluster", "", "`name` of the cluster to sign for (default: from the settings file)")
 	f.DurationVar(&s.valid, "valid", 365*24*time.Hour, "how long the signature is good")
 	f.Uint32Var(&s.floor, "floor", 0, "once a node has this kernel it boots no `version` of the profile below that any more")
 }
 
-// open gets the keys before anything else is done. It leaves none for who did
-// not ask for a signature.
+// open opens the keys first. Without a signature requested there are none.
 func (s *signature) open(ctx context.Context, a *app) error {
 	if len(s.keys) == 0 {
 		if s.floor != 0 {
-			return usageError{fmt.Errorf("--floor is part of a signature; give --sign-key")}
+			return usageError{fmt.Errorf("--floor requires --sign-key")}
 		}
 		if len(s.verify) > 0 {
-			return usageError{fmt.Errorf("--verify-key is for what a signature is made of; give --sign-key")}
+			return usageError{fmt.Errorf("--verify-key requires --sign-key")}
 		}
 		return nil
 	}
@@ -72,9 +71,8 @@ func (s *signature) open(ctx context.Context, a *app) error {
 	return s.know()
 }
 
-// manifest is what is signed of a kernel. The floor never sinks: it is at least
-// that of every signature in the profile which is by a key that is known. Anybody
-// else's would have nodes refuse what they should boot, for good.
+// manifest is the content to sign for a kernel. Its floor is at least that of every signature in the profile by a known
+// key. Unknown keys do not count: they could make nodes refuse kernels for good.
 func (s *signature) manifest(profile *api.Profile, k kb.Kernel) signing.Manifest {
 	floor := s.floor
 	for _, v := range profile.GetVersions() {
@@ -111,21 +109,21 @@ func (a *app) kernelSignCommand() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: "sign NAME@VERSION --sign-key KEY", Short: "Give a registered kernel a new signature",
-		Long: `Signs a kernel that is registered: one that was registered without, one whose
-signature expires, or whose key goes. The kernel stays as it is.
+		Long: `Signs a registered kernel: one without a signature, or one whose signature expires
+or whose key is replaced. The kernel itself does not change.
 
-What it is, the broker says, and who has the broker could say anything. So somebody
-else has to vouch for it:
+The broker describes the kernel, and a compromised broker could lie. So further
+evidence is required:
 
-  - its present signature, expired or not, by one of the keys that sign now or of
-    --verify-key: nothing else needs to be given;
-  - the files that it was built as: --kernel, with the --initrd and every --argument
-    that it was registered with. They leave release, build id and drivers to the
-    broker's word unless --manifest has them; the least memory is in no file;
-  - you, with --as-described: the broker's word is taken for all of it. Compare each
-    digest that is shown with one that you have from elsewhere.
+  - its current signature, expired or not, by one of the keys that sign now or of
+    --verify-key: nothing else is needed;
+  - the files of its build: --kernel, with the --initrd and every --argument of the
+    registration. Release, build id and drivers come from the broker unless
+    --manifest has them; the least memory is in no file;
+  - your own check, with --as-described: the broker's description is trusted. Compare
+    each digest shown with one from another source.
 
-All that is signed is shown.`,
+The complete signed content is shown.`,
 		Example: `  kernelctl kernel sign mitgcm@3 --sign-key release.pem --cluster alpha
   kernelctl kernel sign mitgcm@3 --sign-key new.pem --verify-key old.pub --cluster alpha
   kernelctl kernel sign mitgcm@3 --sign-key release.pem --cluster alpha --kernel bzImage --manifest kernel.json --argument transparent_hugepage=always`,
@@ -186,7 +184,7 @@ func (a *app) kernelSign(ctx context.Context, text string, s *signature, w witne
 	return fmt.Errorf("kernel %q: %w", ref, kb.ErrNotFound)
 }
 
-// showSigned shows all that is signed, and whose word it is.
+// showSigned shows the complete signed content and its source.
 func (a *app) showSigned(m signing.Manifest, s *signature, whose string) {
 	p := &page{}
 	p.line("signing %s %s:", m.Kernel().Ref(), whose)
@@ -236,7 +234,7 @@ func kernelOf(k *api.KernelSpec) kb.Kernel {
 	}
 }
 
-// signedBy says what the signature of a version is, without any trust in it.
+// signedBy describes a version's signature without verifying it.
 func signedBy(v *api.ProfileVersion) string {
 	m, by, err := signing.Peek(v.GetEnvelope())
 	if err != nil {

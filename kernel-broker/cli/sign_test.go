@@ -17,8 +17,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 )
 
-// liar is a broker in somebody else's hands: what it says of a profile is his, and
-// what it is sent for that profile he keeps.
+// liar is a compromised broker: it lies about a profile and records what it receives for it.
 type liar struct {
 	server.Catalog
 	lie func(*kb.Profile)
@@ -49,8 +48,7 @@ func lying(t *testing.T, lie func(*kb.Profile)) (f *fixture, got *[][]byte, kern
 	return f, got, kernels
 }
 
-// envelope is signed with a key file, for the cluster alpha unless change says
-// otherwise.
+// envelope is signed with a key file, for the cluster alpha unless change modifies it.
 func envelope(t *testing.T, key string, k kb.Kernel, change func(*signing.Terms)) []byte {
 	t.Helper()
 	by, err := keys.Open(t.Context(), key, nil)
@@ -96,9 +94,8 @@ func sign(key string, more ...string) []string {
 
 var mitgcm1 = kb.Ref{Profile: "mitgcm", Version: 1}
 
-// Another kernel under the name that was asked for is not signed, whoever vouches
-// for it.
-func TestSignOnlyWhatWasAsked(t *testing.T) {
+// Another kernel under the requested name is not signed, with any evidence.
+func TestSignRejectsOtherKernel(t *testing.T) {
 	f, got, kernels := lying(t, func(p *kb.Profile) { p.Versions[0].Kernel.Profile = "stock" })
 	key, _ := f.key(t)
 	image := filepath.Join(kernels, "mitgcm", "bzImage")
@@ -110,8 +107,8 @@ func TestSignOnlyWhatWasAsked(t *testing.T) {
 	}
 }
 
-// The broker's word alone is not enough for a signature.
-func TestSignNeedsSomebodyToVouch(t *testing.T) {
+// The broker's description alone does not suffice for a signature.
+func TestSignNeedsEvidence(t *testing.T) {
 	f := newFixture(t)
 	dir, kernels := invented(t)
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
@@ -122,31 +119,31 @@ func TestSignNeedsSomebodyToVouch(t *testing.T) {
 	if v := f.version(t, mitgcm1); len(v.Envelope) > 0 {
 		t.Errorf("signed: %s", v.Envelope)
 	}
-	f.must(0, "nobody but the broker vouches", sign(key, "--as-described")...)
+	f.must(0, "no evidence besides the broker's", sign(key, "--as-described")...)
 	f.verify(t, trust, mitgcm1)
 	// From then on the signature itself does, also when it has expired.
-	f.must(0, "as its present signature says", sign(key)...)
+	f.must(0, "according to its current signature", sign(key)...)
 	kernel := f.version(t, mitgcm1).Kernel
 	old := envelope(t, key, kernel, func(terms *signing.Terms) {
 		terms.Made, terms.Expires = time.Now().Add(-48*time.Hour), time.Now().Add(-24*time.Hour)
 	})
 	f.put(t, "expired", old)
-	f.must(0, "as its present signature says", sign(key)...)
+	f.must(0, "according to its current signature", sign(key)...)
 	if m := f.verify(t, trust, mitgcm1); !m.Expires.After(time.Now()) {
 		t.Errorf("signed: %+v", m)
 	}
-	// One that was made for another cluster says nothing of what this one may boot.
+	// A signature for another cluster is no evidence for this one.
 	f.put(t, "elsewhere", envelope(t, key, kernel, func(terms *signing.Terms) { terms.Cluster = "beta" }))
 	f.must(3, "signed for another cluster", sign(key)...)
-	// A key that comes, after one that goes.
+	// A new key after an old one.
 	f.put(t, "old", old)
 	next, newTrust := f.key(t)
 	f.must(3, "signed by no key that is trusted", sign(next)...)
 	entry, pem := f.public(t, key)
-	f.must(0, "as its present signature says", sign(next, "--verify-key", entry)...)
+	f.must(0, "according to its current signature", sign(next, "--verify-key", entry)...)
 	f.verify(t, newTrust, mitgcm1)
 	f.put(t, "old-again", envelope(t, key, kernel, nil))
-	f.must(0, "as its present signature says", sign(next, "--verify-key", pem, "--verify-key", entry)...)
+	f.must(0, "according to its current signature", sign(next, "--verify-key", pem, "--verify-key", entry)...)
 	f.must(0, "", sign(next, "--sign-key", key)...)
 	f.must(3, "not one PEM block", sign(next, "--verify-key", filepath.Join(kernels, "mitgcm", "kernel.json"))...)
 }
@@ -160,7 +157,7 @@ func (f *fixture) put(t *testing.T, id string, raw []byte) {
 }
 
 // A broker that describes a signed kernel otherwise gets no new signature for it.
-func TestSignNoOtherContent(t *testing.T) {
+func TestSignRejectsOtherContent(t *testing.T) {
 	var raw []byte
 	lies := map[string]func(*kb.Kernel){
 		"initrd digest": func(k *kb.Kernel) {
@@ -194,8 +191,8 @@ func TestSignNoOtherContent(t *testing.T) {
 	}
 }
 
-// The files of who built the kernel vouch for it.
-func TestSignByFiles(t *testing.T) {
+// The builder's files are evidence for the kernel.
+func TestSignWithFiles(t *testing.T) {
 	f := newFixture(t)
 	key, trust := f.key(t)
 	dir := bootable(t, t.TempDir(), "mitgcm")
@@ -220,8 +217,8 @@ func TestSignByFiles(t *testing.T) {
 		f.must(3, words, sign(key, more...)...)
 	}
 	for words, more := range map[string][]string{
-		"--as-described takes the broker's word": append(whole, "--as-described"),
-		"--kernel":                               {"--argument", "quiet"},
+		"--as-described and --kernel exclude": append(whole, "--as-described"),
+		"--kernel":                            {"--argument", "quiet"},
 	} {
 		f.must(2, words, sign(key, more...)...)
 	}
@@ -246,8 +243,8 @@ func TestSignByFiles(t *testing.T) {
 	}
 }
 
-// Whoever signs sees all that he signs.
-func TestSignShowsWhatItSigns(t *testing.T) {
+// Signing shows the complete signed content.
+func TestSignShowsSignedContent(t *testing.T) {
 	f := newFixture(t)
 	dir, kernels := invented(t)
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
@@ -265,9 +262,8 @@ func TestSignShowsWhatItSigns(t *testing.T) {
 	}
 }
 
-// The floor never sinks below that of a signature that is known, and nobody
-// without a key can raise it.
-func TestFloorOfWhomOneKnows(t *testing.T) {
+// The floor never sinks below that of a known signature, and only known keys can raise it.
+func TestFloorOfKnownKeys(t *testing.T) {
 	var planted []byte
 	f := newFixture(t, func(o *server.Options) {
 		o.Catalog = liar{o.Catalog, func(p *kb.Profile) {

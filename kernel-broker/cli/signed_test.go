@@ -86,12 +86,12 @@ func TestRegisterSigned(t *testing.T) {
 	}
 	signed := []string{"--sign-key", path, "--cluster", "alpha"}
 	f.must(2, "--cluster", register("--sign-key", path)...)
-	f.must(2, "--floor is part of a signature", register("--floor", "1")...)
+	f.must(2, "--floor requires --sign-key", register("--floor", "1")...)
 	f.must(0, "mitgcm applied", register(append(signed, "--floor", "1", "--reason", "first")...)...)
 	if m := f.verify(t, trust, kb.Ref{Profile: "mitgcm", Version: 1}); m.Floor != 1 || m.Expires.Sub(m.Made) != 365*24*time.Hour {
 		t.Errorf("signed: %+v", m)
 	}
-	// The floor never sinks, whoever forgets it.
+	// The floor never sinks, even if not given again.
 	f.must(0, "", register(append(signed, "--argument", "quiet", "--floor", "2")...)...)
 	f.must(0, "", register(append(signed, "--argument", "nosmt")...)...)
 	if m := f.verify(t, trust, kb.Ref{Profile: "mitgcm", Version: 3}); m.Floor != 2 {
@@ -109,7 +109,7 @@ func TestRegisterSigned(t *testing.T) {
 	}
 }
 
-func TestSignAnew(t *testing.T) {
+func TestSignAgain(t *testing.T) {
 	f := newFixture(t)
 	dir, kernels := invented(t)
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
@@ -124,7 +124,7 @@ func TestSignAnew(t *testing.T) {
 	}
 	f.must(0, "", "kernel", "sign", "mitgcm@1", "--sign-key", path, "--cluster", "alpha")
 	if m := f.verify(t, trust, ref); m.Expires.Sub(m.Made) != 365*24*time.Hour {
-		t.Errorf("signed anew: %+v", m)
+		t.Errorf("signed again: %+v", m)
 	}
 	f.must(3, "not found", "kernel", "sign", "mitgcm@9", "--sign-key", path, "--cluster", "alpha")
 	f.must(2, "names no version", "kernel", "sign", "mitgcm", "--sign-key", path, "--cluster", "alpha")
@@ -134,7 +134,7 @@ func TestSignAnew(t *testing.T) {
 	g.verify(t, trust, ref)
 }
 
-// What is wrong with an image is said before anything of it is stored.
+// Errors in an image are reported before anything is stored.
 func TestRegisterRefusesBeforeItStores(t *testing.T) {
 	f := newFixture(t)
 	kernel := bootable(t, t.TempDir(), "mitgcm")
@@ -162,7 +162,7 @@ func TestRegisterRefusesBeforeItStores(t *testing.T) {
 	}
 }
 
-func TestUploadGoesOn(t *testing.T) {
+func TestUploadResumes(t *testing.T) {
 	f := newFixture(t)
 	kernel := bootable(t, t.TempDir(), "mitgcm")
 	f.files.cut = 1000
@@ -174,7 +174,7 @@ func TestUploadGoesOn(t *testing.T) {
 	}
 }
 
-func TestStanding(t *testing.T) {
+func TestLifecycleCommands(t *testing.T) {
 	f := newFixture(t)
 	kernel := bootable(t, t.TempDir(), "mitgcm")
 	for _, argument := range []string{"a", "b"} {

@@ -12,7 +12,7 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
-// reasonFlag adds --reason; it is asked for where others will want to know.
+// reasonFlag adds --reason, required where others will need it.
 func reasonFlag(c *cobra.Command, reason *string) *cobra.Command {
 	c.Flags().StringVar(reason, "reason", "", "`text` for the record")
 	_ = c.MarkFlagRequired("reason") // defined above
@@ -22,7 +22,7 @@ func reasonFlag(c *cobra.Command, reason *string) *cobra.Command {
 func (a *app) profilePromoteCommand() *cobra.Command {
 	var reason string
 	return reasonFlag(&cobra.Command{
-		Use: "promote NAME@VERSION", Short: "Make a version the one that jobs get who name none",
+		Use: "promote NAME@VERSION", Short: "Make a version the default",
 		Example: "  kernelctl profile promote mitgcm@3 --reason 'a week on the test partition'",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
@@ -38,10 +38,10 @@ func (a *app) profilePromoteCommand() *cobra.Command {
 func (a *app) profileRollbackCommand() *cobra.Command {
 	var reason string
 	return reasonFlag(&cobra.Command{
-		Use: "rollback NAME", Short: "Make the default version what it was before",
-		Long: `Jobs who name no version get the one again that they got before the last change.
-Versions that are quarantined or retired by now are passed over. A node that was
-told to boot no older version by a signature's floor keeps to that.`,
+		Use: "rollback NAME", Short: "Restore the previous default version",
+		Long: `Jobs that name no version get the previous default version again. Quarantined and
+retired versions are skipped. A node that a signature's floor forbids to boot older
+versions still refuses them.`,
 		Example: "  kernelctl profile rollback mitgcm --reason 'mitgcm@3 is slower on n12'",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
@@ -76,8 +76,8 @@ func (a *app) profileQuarantineCommand() *cobra.Command {
 	var reason string
 	return reasonFlag(&cobra.Command{
 		Use: "quarantine NAME@VERSION", Short: "Keep jobs from choosing a version until it is released",
-		Long: `No job may choose the version until "profile release"; jobs that wait for it are
-held with the reason. Jobs that run on it go on.`,
+		Long: `Jobs cannot choose the version until "profile release"; jobs that wait for it are
+held with the reason. Jobs that run on it continue.`,
 		Example: "  kernelctl profile quarantine mitgcm@3 --reason 'loses data on NFS'",
 		Args:    cobra.ExactArgs(1),
 		RunE:    a.run(func(ctx context.Context, args []string) error { return a.profileQuarantine(ctx, args[0], reason) }),
@@ -106,7 +106,7 @@ func (a *app) profileQuarantine(ctx context.Context, text, reason string) error 
 	return nil
 }
 
-// historyRows shows who did what to a profile, when and why.
+// historyRows shows the changes of a profile: author, kind, time and reason.
 func historyRows(p *page, history []*api.Change) {
 	if len(history) == 0 {
 		return

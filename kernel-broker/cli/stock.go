@@ -15,22 +15,20 @@ import (
 // mostLacking nodes are named.
 const mostLacking = 8
 
-// meansStock asks for a word when a kernel shall become a version of stock: every
-// node goes back to that after its job, and one that a node cannot use there
-// takes the node away.
+// meansStock requires a confirmation before a kernel becomes a version of stock: every node returns to it after its job,
+// and a node that cannot run it is lost.
 func (r registration) meansStock() error {
 	switch {
 	case r.replaceStock && r.profile != kb.StockProfile:
 		return usageError{fmt.Errorf("--replace-stock goes with --profile %s", kb.StockProfile)}
 	case !r.replaceStock && r.profile == kb.StockProfile:
-		return fmt.Errorf("profile %q is for the distribution's own kernel, which nodes boot after a reset and go back to after each job; other kernels belong into a profile of their own. "+
-			"--replace-stock registers it here all the same, and with --dry-run tells which nodes would lack a driver: %w", r.profile, kb.ErrFailedPrecondition)
+		return fmt.Errorf("profile %q is for the distribution's own kernel, which nodes boot after a reset and after each job; register other kernels in their own profile. "+
+			"--replace-stock registers it anyway, and with --dry-run lists nodes that would lack a driver: %w", r.profile, kb.ErrFailedPrecondition)
 	}
 	return nil
 }
 
-// noteStock says of a kernel that becomes a version of stock which nodes lack a
-// driver in it.
+// noteStock lists nodes that lack a driver in a new version of stock.
 func (a *app) noteStock(ctx context.Context, k *api.KernelSpec) error {
 	if k.GetProfile() != kb.StockProfile {
 		return nil
@@ -39,10 +37,10 @@ func (a *app) noteStock(ctx context.Context, k *api.KernelSpec) error {
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("once kernel %s (%s) is the default every node goes back to it", refOfSpec(k), k.GetRelease())
+	what := fmt.Sprintf("once kernel %s (%s) is the default every node returns to it", refOfSpec(k), k.GetRelease())
 	switch more := len(lacking) - mostLacking; {
 	case nodes == 0:
-		a.say("note: %s; no node has said yet which drivers it uses", what)
+		a.say("note: %s; no node has reported its drivers yet", what)
 	case len(lacking) == 0:
 		a.say("note: %s; it has the drivers that the %d nodes use", what, nodes)
 	case more > 0:
@@ -53,7 +51,7 @@ func (a *app) noteStock(ctx context.Context, k *api.KernelSpec) error {
 	return nil
 }
 
-// lacking says which nodes use drivers that a kernel does not have.
+// lacking returns nodes that use drivers missing in a kernel.
 func (a *app) lacking(ctx context.Context, k *api.KernelSpec) (lacking []string, nodes int, err error) {
 	response, err := call(ctx, a, api.NewNodeServiceClient, api.NodeServiceClient.ListNodes, &api.ListNodesRequest{})
 	if err != nil {

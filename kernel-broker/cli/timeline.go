@@ -10,8 +10,7 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
-// jobPage is a job for people: who, what, and then each step with what it
-// took.
+// jobPage prints a job: user, nodes, and each step with its duration.
 func jobPage(p *page, j *api.Job) {
 	p.row("Job:", reference(j))
 	p.row("Restart:", j.GetRestartCount())
@@ -56,8 +55,8 @@ func proofRow(p *page, node, when string, proofs []*api.NodeProof) {
 	}
 }
 
-// nodesOf returns whom the timeline tells of: the job as a whole, which is "",
-// then the nodes in the job's order, then others.
+// nodesOf returns the subjects of the timeline: the job as a whole, which is "", then the nodes in the job's order, then
+// others.
 func nodesOf(j *api.Job) []string {
 	seen := map[string]bool{}
 	for _, e := range j.GetTimeline() {
@@ -94,8 +93,7 @@ func (s step) tookText() string {
 	return seconds(s.took)
 }
 
-// stepsOf lists a node's steps. What came before a node's first step is the
-// beginning of the job.
+// stepsOf lists a node's steps. Events before a node's first step belong to the start of the job.
 func stepsOf(j *api.Job, node string) []step {
 	start := begin(j)
 	last := start

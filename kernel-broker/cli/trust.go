@@ -15,22 +15,22 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
-// Commands by which administrators say which node may speak as which.
+// Commands for the nodes' certificates.
 
 func (a *app) nodeTokenCommand() *cobra.Command {
 	var ttl time.Duration
 	var out string
 	c := &cobra.Command{
-		Use: "token NAME", Short: "Make the secret by which a node gets its first certificate",
-		Long: `Make the secret by which a node gets its first certificate, print it, and forget
-it. It is good for one node, one time, and a while; a new one replaces it. Put
-it into the file that tls.token of the node's agent.yaml names, for root alone.
+		Use: "token NAME", Short: "Create the token for a node's first certificate",
+		Long: `Create the token for a node's first certificate and print it; it is not stored. It
+is valid for one node, once, and for a limited time; a new one replaces it. Put it
+into the file that tls.token of the node's agent.yaml names, readable by root only.
 A node that has a certificate renews it by itself and needs no token.`,
 		Example: "  kernelctl node token n1 --ttl 10m --output-file n1.token",
 		Args:    cobra.ExactArgs(1),
 		RunE:    a.run(func(ctx context.Context, args []string) error { return a.nodeToken(ctx, args[0], ttl, out) }),
 	}
-	c.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long it may be used, at most 720h")
+	c.Flags().DurationVar(&ttl, "ttl", time.Hour, "lifetime, at most 720h")
 	c.Flags().StringVar(&out, "output-file", "", "write it to a `file` that only you can read, and not to the terminal")
 	return c
 }
@@ -57,9 +57,9 @@ func (a *app) nodeRevokeCommand() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: "revoke NAME", Short: "Void a node's certificates and token, and cut its connections",
-		Long: `Void a node's certificates and token, and cut its connections. What it runs goes
-on; the broker neither hears it nor tells it anything. A token that is made
-afterwards lets it in again, and what was voided stays void.`,
+		Long: `Revoke a node's certificates and token, and close its connections. Its kernel and
+its jobs continue, without contact to the broker. A token created afterwards admits
+the node again; what was revoked stays revoked.`,
 		Example: "  kernelctl node revoke n1 --reason 'stolen disk'",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
@@ -114,7 +114,7 @@ func certificateTable(p *page, nodes []*api.NodeTrust) {
 
 func (a *app) authorityCommand() *cobra.Command {
 	show := &cobra.Command{
-		Use: "show", Short: "Print whom clients are to trust, for ca.pem on login nodes", Args: cobra.NoArgs,
+		Use: "show", Short: "Print the trust anchors for ca.pem on login nodes", Args: cobra.NoArgs,
 		RunE: a.run(func(ctx context.Context, _ []string) error {
 			response, err := call(ctx, a, api.NewTrustServiceClient, api.TrustServiceClient.GetAuthority, &api.GetAuthorityRequest{})
 			if err != nil {
@@ -126,10 +126,10 @@ func (a *app) authorityCommand() *cobra.Command {
 	}
 	rotate := &cobra.Command{
 		Use: "rotate", Short: "Have a new key sign certificates from now on",
-		Long: `Have a new key sign certificates from now on. Nodes follow with their next
-renewal, and those who know only the old authority go on: it vouches for the new
-one. It is trusted until all that it signed has ended (tls.lifetime). ca.pem on
-login nodes has to be copied anew by then.`,
+		Long: `Sign certificates with a new key from now on. Nodes follow with their next renewal;
+clients that know only the old authority continue to work, since it signs the new
+one. The old one stays trusted until all its certificates have expired
+(tls.lifetime). Copy ca.pem to the login nodes again before that.`,
 		Args: cobra.NoArgs,
 		RunE: a.run(func(ctx context.Context, _ []string) error {
 			response, err := call(ctx, a, api.NewTrustServiceClient, api.TrustServiceClient.RotateAuthority, &api.RotateAuthorityRequest{})
@@ -140,5 +140,5 @@ login nodes has to be copied anew by then.`,
 			return nil
 		}),
 	}
-	return noun("authority", "Who signs the certificates of nodes", show, rotate)
+	return noun("authority", "Certificate authority of the nodes", show, rotate)
 }

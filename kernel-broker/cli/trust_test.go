@@ -16,7 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
 )
 
-// trusting gives the fixture's broker an authority.
+// trusting gives the fixture's broker a certificate authority.
 func trusting(t *testing.T) func(*server.Options) {
 	t.Helper()
 	authority, err := pki.OpenAuthority(pki.Options{Dir: filepath.Join(t.TempDir(), "ca"), Cluster: "lab", Host: "ctl", Lifetime: time.Hour})

@@ -22,16 +22,14 @@ import (
 
 const chunkSize = 256 << 10
 
-// How an upload goes on after its connection broke: at once where something had
-// come, then after pauses, until nothing more comes.
+// Retries of an interrupted upload: at once after progress, otherwise after pauses, until there is no more progress.
 const (
 	uploadTries    = 7
 	uploadPauseMin = 100 * time.Millisecond
 	uploadPauseMax = 10 * time.Second
 )
 
-// upload stores a file in the broker unless it is there. After a broken
-// connection it goes on where the broker's part ends.
+// upload stores a file in the broker unless it exists there. After an interruption it resumes.
 func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
 	source, _, err := safeopen.Open(file.Path)
 	if err != nil {
@@ -79,7 +77,7 @@ func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
 	}
 }
 
-// passing tells errors after which it is worth to try again.
+// passing reports errors that may pass, so that a retry makes sense.
 func passing(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.Aborted, codes.DeadlineExceeded:
@@ -90,7 +88,7 @@ func passing(err error) bool {
 
 // uploadFrom is one try.
 func (a *app) uploadFrom(ctx context.Context, file catalog.Artifact, source io.ReadSeeker, from uint64, progress *progress) error {
-	// What the broker has may be longer than the file: then it is not of it.
+	// If the broker's part is longer than the file, it is of another one.
 	from = min(from, file.Size)
 	if _, err := source.Seek(int64(from), io.SeekStart); err != nil {
 		return fmt.Errorf("%s: %w", file.Path, err)
@@ -110,7 +108,7 @@ func (a *app) uploadFrom(ctx context.Context, file catalog.Artifact, source io.R
 	if sending != nil && !errors.Is(sending, io.EOF) {
 		return fmt.Errorf("%s: %w", file.Path, sending)
 	}
-	// When the broker ended the stream early, its answer says why.
+	// When the broker ended the stream early, its answer has the reason.
 	_, err = stream.CloseAndRecv()
 	return err
 }
@@ -138,7 +136,7 @@ func sendFile(stream api.CatalogService_UploadArtifactClient, file catalog.Artif
 	}
 }
 
-// stored asks whether the broker has a file, by fetching what is past its end.
+// stored reports whether the broker has a file, by fetching past its end.
 func (a *app) stored(ctx context.Context, file catalog.Artifact) (bool, error) {
 	conn, err := a.dial()
 	if err != nil {
@@ -179,7 +177,7 @@ func (a *app) progress(what string, size uint64) *progress {
 	return p
 }
 
-// Write counts the bytes that went through.
+// Write counts the transferred bytes.
 func (p *progress) Write(data []byte) (int, error) {
 	if p.bar != nil {
 		// A bar that cannot be drawn is no reason to stop.

@@ -16,8 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
-// witness is what the flags say of who vouches, beside the broker, for a kernel
-// that is registered.
+// witness holds the flags with evidence, besides the broker's, for a registered kernel.
 type witness struct {
 	kernel, initrd, manifest string
 	arguments                []string
@@ -26,54 +25,54 @@ type witness struct {
 
 func (w *witness) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&w.kernel, "kernel", "", "the bzImage `file` that it has to be")
-	f.StringVar(&w.initrd, "initrd", "", "the initrd `file` that it has to come with, for --kernel; without one it must have none")
-	f.StringArrayVar(&w.arguments, "argument", nil, "a kernel `argument` that it has to have, for --kernel; may be given again, and all of them must be")
-	f.StringVar(&w.manifest, "manifest", "", "the kernel.json `file` that has to describe it, for --kernel")
-	f.BoolVar(&w.asDescribed, "as-described", false, "take the broker's word for what the kernel is")
+	f.StringVar(&w.kernel, "kernel", "", "the expected bzImage `file`")
+	f.StringVar(&w.initrd, "initrd", "", "the expected initrd `file`, with --kernel (default: none)")
+	f.StringArrayVar(&w.arguments, "argument", nil, "an expected kernel `argument`, with --kernel; repeat it for all arguments")
+	f.StringVar(&w.manifest, "manifest", "", "the expected kernel.json `file`, with --kernel")
+	f.BoolVar(&w.asDescribed, "as-described", false, "trust the broker's description of the kernel")
 }
 
 func (w witness) validate() error {
 	switch {
 	case w.kernel == "" && (w.initrd != "" || w.manifest != "" || len(w.arguments) > 0):
-		return usageError{errors.New("--initrd, --manifest and --argument say what goes with --kernel; give it, too")}
+		return usageError{errors.New("--initrd, --manifest and --argument require --kernel")}
 	case w.kernel != "" && w.asDescribed:
-		return usageError{errors.New("--as-described takes the broker's word and --kernel that of files: give one of them")}
+		return usageError{errors.New("--as-described and --kernel exclude each other")}
 	}
 	return nil
 }
 
-// vouch says by whose word a kernel is what the broker describes. Without any it
-// is an error that names what can be done.
+// vouch returns the evidence for the broker's description of a kernel. Without any it is an error with the possible
+// remedies.
 func (w witness) vouch(s *signature, k kb.Kernel, envelope []byte) (whose string, err error) {
 	if err := k.Validate(); err != nil {
-		return "", fmt.Errorf("the broker describes what is no kernel: %w", err)
+		return "", fmt.Errorf("the broker's description is invalid: %w", err)
 	}
 	if w.kernel != "" {
 		if err := w.compare(k); err != nil {
 			return "", err
 		}
 		if w.manifest == "" {
-			return "as the files have it; release, build id, drivers and least memory are the broker's word", nil
+			return "according to the files; release, build id, drivers and least memory according to the broker", nil
 		}
-		return "as the files have it; the least memory is the broker's word", nil
+		return "according to the files; the least memory according to the broker", nil
 	}
 	m, err := s.verified(envelope)
 	if err == nil {
 		if err := m.Describes(k); err != nil {
-			return "", fmt.Errorf("kernel %q: its signature by a key that is known contradicts the broker: %w: %w", k.Ref(), err, kb.ErrFailedPrecondition)
+			return "", fmt.Errorf("kernel %q: its signature by a known key contradicts the broker: %w: %w", k.Ref(), err, kb.ErrFailedPrecondition)
 		}
-		return "as its present signature says", nil
+		return "according to its current signature", nil
 	}
 	if w.asDescribed {
-		return "as the broker describes it; nobody but the broker vouches for that", nil
+		return "according to the broker; no evidence besides the broker's", nil
 	}
-	return "", fmt.Errorf("kernel %q: nobody but the broker vouches for what it is: its present signature: %w; "+
-		"give --kernel with the files that it was built as, --verify-key with the key that signed it, or --as-described to take the broker's word: %w",
+	return "", fmt.Errorf("kernel %q: no evidence besides the broker's: its current signature: %w; "+
+		"give --kernel with the files of its build, --verify-key with the key that signed it, or --as-described to trust the broker: %w",
 		k.Ref(), err, kb.ErrFailedPrecondition)
 }
 
-// compare holds what the broker says of a kernel to the files.
+// compare compares the broker's description of a kernel with the files.
 func (w witness) compare(k kb.Kernel) error {
 	image, initrd, err := describeFiles(w.kernel, w.initrd)
 	if err != nil {
@@ -98,14 +97,13 @@ func (w witness) compare(k kb.Kernel) error {
 	err = signing.ManifestOf(want, signing.Terms{}).Describes(k)
 	var differs *signing.MismatchError
 	if errors.As(err, &differs) {
-		return fmt.Errorf("kernel %q is not what the files are: its %s is %q at the broker, theirs is %q: %w",
+		return fmt.Errorf("kernel %q differs from the files: its %s is %q at the broker and %q in the files: %w",
 			k.Ref(), differs.Field, differs.Have, differs.Signed, kb.ErrFailedPrecondition)
 	}
 	return err
 }
 
-// describeFiles names image and initrd by their content; the latter is nil when
-// there is none.
+// describeFiles identifies image and initrd by their content; initrd is nil if there is none.
 func describeFiles(kernel, initrd string) (image catalog.Artifact, with *catalog.Artifact, err error) {
 	if image, err = catalog.DescribeFile(kernel, catalog.MaxImage); err != nil || initrd == "" {
 		return image, nil, err
@@ -114,7 +112,7 @@ func describeFiles(kernel, initrd string) (image catalog.Artifact, with *catalog
 	return image, &file, err
 }
 
-// know makes the list of the keys whose signatures are believed.
+// know loads the trusted keys.
 func (s *signature) know() error {
 	var publics []crypto.PublicKey
 	for _, by := range s.opened {
@@ -144,9 +142,8 @@ func (s *signature) know() error {
 	return err
 }
 
-// verified is what an envelope says, if it was signed for this cluster by a key
-// that is known. That it has expired does not change what was signed: it is
-// judged at the time of its making.
+// verified is the content of an envelope signed for this cluster by a known key. Expiry is ignored: the signature is
+// checked at the time of signing.
 func (s *signature) verified(envelope []byte) (signing.Manifest, error) {
 	m, _, err := signing.Peek(envelope)
 	if err != nil {
@@ -156,7 +153,7 @@ func (s *signature) verified(envelope []byte) (signing.Manifest, error) {
 	return v.Manifest, err
 }
 
-// maxPublic is far above what a public key takes.
+// maxPublic is far above the size of a public key.
 const maxPublic = 64 << 10
 
 // readPublic reads the public key in a file: PEM, or an entry for trust lists as

@@ -13,12 +13,12 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
-// shortID is enough of a build id to tell kernels apart on a screen.
+// shortID is the displayed length of a build id.
 const shortID = 12
 
 func short(id string) string { return id[:min(len(id), shortID)] }
 
-// clock writes a time the same for everybody who reads a log together.
+// clock prints a time in UTC, so that readers of a log in different places agree.
 func clock(t time.Time) string {
 	if t.IsZero() || t.Unix() == 0 {
 		return ""
@@ -26,7 +26,7 @@ func clock(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// enumWord makes a word of a constant of the API: SAME_PROFILE, same-profile.
+// enumWord converts a constant of the API: SAME_PROFILE to same-profile.
 func enumWord(name, prefix string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, prefix)), "_", "-")
 }
@@ -52,7 +52,7 @@ func bytesOf(n uint64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// seconds writes a duration with as many digits as mean something.
+// seconds prints a duration with significant digits only.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2fs", d.Seconds()) }
 
 func yesNo(b bool) string {
@@ -62,7 +62,7 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// requestID names one change, so that the broker makes it once.
+// requestID returns a random id of one change, so that the broker applies it once.
 func requestID() (string, error) {
 	var raw [16]byte
 	if _, err := rand.Read(raw[:]); err != nil {

@@ -28,14 +28,13 @@ const usage = `usage: prolog-slurmctld | epilog-slurmctld | reboot NODES
        kernel-broker-hook NAME [--config FILE] [NODES]
 
 What slurmctld runs for each job: as PrologSlurmctld, EpilogSlurmctld and
-RebootProgram in slurm.conf. Which one, says the name it is called by, or the
-first argument. They take what they need from the environment that slurmctld
-gives them and from ` + client.DefaultPath + `.
+RebootProgram in slurm.conf. The program name or the first argument selects the
+hook. Its input is slurmctld's environment and ` + client.DefaultPath + `.
 
 exit codes:
-  0  go on; epilog-slurmctld and reboot have no other
+  0  continue; the only one of epilog-slurmctld and reboot
   1  the job must not start (prolog-slurmctld): slurmctld requeues it
-  2  called in a wrong way by a person
+  2  wrong usage
 `
 
 // Limits of what slurmctld waits for.

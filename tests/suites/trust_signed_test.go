@@ -159,7 +159,7 @@ func unsigned(s *trusting) {
 // for which stock is signed as well.
 func signed(s *trusting) {
 	// The broker's word is not enough for a signature.
-	s.refused("root", []string{"nobody but the broker vouches", "--verify-key"}, signCommand("release", "lab", ocean+"@1")...)
+	s.refused("root", []string{"no evidence besides the broker's", "--verify-key"}, signCommand("release", "lab", ocean+"@1")...)
 	s.sign("stock@1", "--reason", "for the suite")
 	s.sign(ocean + "@1")
 	s.runs()

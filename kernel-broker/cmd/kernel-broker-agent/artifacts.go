@@ -17,8 +17,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
 
-// artifacts is the cache as the booter wants it: filled from the broker, and
-// with errors that tell the kernel's fault from the node's.
+// artifacts adapts the cache for the booter: it fetches from the broker, and its errors distinguish the kernel's fault
+// from the node's.
 type artifacts struct {
 	cache *artifact.Cache
 	limit uint64
@@ -44,9 +44,8 @@ func (a *artifacts) Keep(digests ...string) error {
 	return nil
 }
 
-// Ensure implements boot.Artifacts. What is there is not read here: Sealed does
-// so right before the load, and reading a kernel twice would make every switch
-// longer.
+// Ensure implements boot.Artifacts. It does not read present files: Sealed does directly before the load, and reading a
+// kernel twice would slow down every switch.
 func (a *artifacts) Ensure(ctx context.Context, text string, size uint64) error {
 	digest, err := artifact.ParseDigest(text)
 	if err != nil {
@@ -69,8 +68,7 @@ func (a *artifacts) Ensure(ctx context.Context, text string, size uint64) error 
 	return blame(err)
 }
 
-// present notes the use in the file's time, by which the next agent, after the
-// boot, tells what it may evict.
+// present records the use in the file's time, from which the next agent, after the boot, decides what to evict.
 func (a *artifacts) present(digest artifact.Digest, size int64) bool {
 	path := a.cache.Path(digest)
 	info, err := os.Stat(path)
@@ -78,8 +76,7 @@ func (a *artifacts) present(digest artifact.Digest, size int64) bool {
 	return err == nil && info.Size() == size && os.Chtimes(path, now, now) == nil
 }
 
-// Sealed implements boot.Artifacts. What is not right is read once more by the
-// cache, which then drops it.
+// Sealed implements boot.Artifacts. On a mismatch the cache reads the file again and drops it.
 func (a *artifacts) Sealed(ctx context.Context, text string, size uint64) (*os.File, error) {
 	digest, err := artifact.ParseDigest(text)
 	if err != nil {
@@ -108,7 +105,7 @@ func (a *artifacts) Sealed(ctx context.Context, text string, size uint64) (*os.F
 		return file, nil
 	}
 	if have == text {
-		// The bytes are the ones that were asked for, of a size that was not.
+		// The content matches the digest, but not the announced size.
 		return nil, errors.Join(blame(fmt.Errorf("artifact %s has %d bytes, not %d: %w", text, got, size, artifact.ErrTruncated)), file.Close())
 	}
 	wrong := fmt.Errorf("%w: artifact %s has digest %s", boot.ErrDamaged, text, have)
@@ -118,7 +115,7 @@ func (a *artifacts) Sealed(ctx context.Context, text string, size uint64) (*os.F
 	return nil, errors.Join(wrong, file.Close())
 }
 
-// blame marks what is wrong with the artifact itself, wherever it is fetched.
+// blame marks errors of the artifact itself, which every node would get.
 func blame(err error) error {
 	for _, own := range []error{
 		artifact.ErrInvalidDigest, artifact.ErrDigestMismatch, artifact.ErrTruncated, artifact.ErrTooLarge,

@@ -80,10 +80,9 @@ func waitCommand(path *string) *cobra.Command {
 		Use:   "wait-ready [--timeout DURATION] [--options FILE]",
 		Short: "Wait until slurmd may be started on this node",
 		Long: `wait-ready is for ExecStartPre= of slurmd.service, where systemd runs slurmd. It
-exits 0 when the agent lets slurmd run on the kernel that runs, and 1 when that
-does not come to pass in time. With --options it writes FILE for EnvironmentFile=
-when the start is one by which Slurm is to see a boot: SLURMD_OPTIONS as it is in
-the environment, and -b.`,
+exits 0 when the agent permits slurmd on the running kernel, and 1 after the time
+limit. With --options it writes FILE for EnvironmentFile= if Slurm is to see a boot
+in this start: SLURMD_OPTIONS from the environment, and -b.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if timeout <= 0 {
@@ -104,7 +103,7 @@ the environment, and -b.`,
 	return cmd
 }
 
-// waitReady asks again while there is no agent yet: both may be started at once.
+// waitReady retries while there is no agent: both may start at the same time.
 func waitReady(ctx context.Context, path string, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	for {

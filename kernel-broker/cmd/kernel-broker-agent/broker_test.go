@@ -22,8 +22,8 @@ import (
 
 const patience = 20 * time.Second
 
-// fakeBroker is a real gRPC server that says what the test wants and keeps what
-// agents said. Its address stays the same over stop and start.
+// fakeBroker is a real gRPC server with answers chosen by the test; it records reports. Its address stays the same over
+// stop and start.
 type fakeBroker struct {
 	api.UnimplementedNodeServiceServer
 	api.UnimplementedCatalogServiceServer
@@ -40,15 +40,15 @@ type fakeBroker struct {
 	files   map[string][]byte
 	// chunk, when set, is called after each message of a fetch.
 	chunk func(digest string, sent int) error
-	// offsets that artifacts were asked for at.
+	// offsets of artifact requests.
 	offsets []uint64
-	// keep is the answer to ending jobs; nil for none at all.
+	// keep is the answer to ending jobs; nil for no answer.
 	keep *bool
 	// receipts, when set, holds health checks back until it is closed.
 	receipts chan struct{}
 }
 
-// healthServer answers the check that the agent takes for a receipt.
+// healthServer answers the check that the agent uses as a receipt.
 type healthServer struct {
 	healthpb.UnimplementedHealthServer
 	broker *fakeBroker
@@ -130,7 +130,7 @@ func (b *fakeBroker) changed() {
 	b.change = make(chan struct{})
 }
 
-// wish sets what the broker wants and tells agents; the generation grows.
+// wish sets the desired state and sends it to agents; the generation grows.
 func (b *fakeBroker) wish(d *api.Desired) *api.Desired {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -224,7 +224,7 @@ func (b *fakeBroker) FetchArtifact(r *api.FetchArtifactRequest, stream api.Catal
 	return nil
 }
 
-// until waits for something to become true of what was heard.
+// until waits for a condition on the recorded reports.
 func (b *fakeBroker) until(what string, ok func() bool) {
 	b.t.Helper()
 	deadline := time.After(patience)
@@ -274,7 +274,7 @@ func (b *fakeBroker) reported(generation uint64, state api.SwitchState) *api.Swi
 	return nil
 }
 
-// never fails the test if such a report came at all.
+// never fails the test if such a report was recorded.
 func (b *fakeBroker) never(state api.SwitchState) {
 	b.t.Helper()
 	b.mu.Lock()
@@ -286,7 +286,7 @@ func (b *fakeBroker) never(state api.SwitchState) {
 	}
 }
 
-// slurmd waits until the newest word on slurmd is this.
+// slurmd waits until this is the latest report on slurmd.
 func (b *fakeBroker) slurmd(running bool, start uint64) {
 	b.t.Helper()
 	b.until(fmt.Sprintf("slurmd running=%v start=%d", running, start), func() bool {

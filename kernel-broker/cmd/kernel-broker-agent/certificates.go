@@ -12,12 +12,11 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 )
 
-// certificates returns what the node shows to the broker, and who sees to it
-// where that is the agent's own work.
+// certificates returns the node's credentials for the broker and, if the agent manages them itself, their enroller.
 func certificates(c config.Config, log *slog.Logger) (*enrol.Enroller, mtls.Source) {
 	switch c.TLS.Mode {
 	case config.TLSNone:
-		log.Warn("TLS IS OFF (tls.mode: none): whoever answers at the broker's address can have this node boot any kernel", "broker", c.Broker)
+		log.Warn("TLS IS OFF (tls.mode: none): any host at the broker's address can make this node boot any kernel", "broker", c.Broker)
 		return nil, nil
 	case config.TLSSite:
 		return nil, mtls.NewFiles(mtls.Paths{Certificate: c.TLS.Certificate, Key: c.TLS.Key, Authorities: c.TLS.Authorities})
@@ -28,8 +27,7 @@ func certificates(c config.Config, log *slog.Logger) (*enrol.Enroller, mtls.Sour
 	return enroller, enroller.Source()
 }
 
-// certified waits until the node has something to show; a broker would only
-// refuse it before.
+// certified waits until the node has a certificate; a broker would refuse it before.
 func certified(ctx context.Context, enroller *enrol.Enroller) bool {
 	if enroller == nil {
 		return true

@@ -46,17 +46,17 @@ func restedOnStock(b *fakeBroker, n *fakeNode, starts int) {
 	n.until("the unloading", func() bool { return strings.HasPrefix(n.read("sys/kernel/kexec_loaded"), "0") })
 	b.slurmd(true, 1)
 	if n.exists("executed") {
-		b.t.Error("the node booted all the same")
+		b.t.Error("the node booted")
 	}
 }
 
-func TestCalledOffInTheFetch(t *testing.T) {
+func TestCancelDuringFetch(t *testing.T) {
 	b, n := servingStock(t)
 	release := holdFetch(b)
 	b.wish(switchWish(mitgcm(b), 7))
 	b.fetches(1)
 	w := b.wish(stockWish(1))
-	b.until("the word on slurmd", func() bool { return lastSlurmd(b) >= w.Generation })
+	b.until("the report on slurmd", func() bool { return lastSlurmd(b) >= w.Generation })
 	n.until("the fetch's end", func() bool { return strings.Contains(n.logs.String(), "left off") })
 	release()
 	restedOnStock(b, n, 1)
@@ -73,7 +73,7 @@ func lastSlurmd(b *fakeBroker) uint64 {
 	return 0
 }
 
-func TestAnotherKernelInTheFetch(t *testing.T) {
+func TestNewKernelDuringFetch(t *testing.T) {
 	b, n := servingStock(t)
 	holdFetch(b)
 	b.wish(switchWish(mitgcm(b), 7))
@@ -88,39 +88,38 @@ func TestAnotherKernelInTheFetch(t *testing.T) {
 	b.report(w.Generation, executing)
 	n.until("the kexec", func() bool { return n.exists("executed") })
 	if n.read("loaded.image") != string(content) || !strings.Contains(n.read("loaded.line"), token(8)) {
-		t.Error("the older wish was booted")
+		t.Error("the older desired state was booted")
 	}
 }
 
-func TestCalledOffWhenLoaded(t *testing.T) {
+func TestCancelWhenLoaded(t *testing.T) {
 	b, n := servingStock(t)
 	release := blockingStop(n)
 	w := b.wish(switchWish(mitgcm(b), 7))
 	b.report(w.Generation, loaded)
 	n.until("the stopping", func() bool { return strings.Contains(n.logs.String(), "to=loaded") })
 	b.wish(stockWish(1))
-	n.until("the newer wish", func() bool { return strings.Contains(n.logs.String(), "generation=3") })
+	n.until("the newer desired state", func() bool { return strings.Contains(n.logs.String(), "generation=3") })
 	release()
 	restedOnStock(b, n, 2)
 	b.never(executing)
 }
 
-// The last moment: the broker has the last word of the node and takes its own
-// back before the node has the receipt.
-func TestCalledOffBetweenLastWordAndBoot(t *testing.T) {
+// The broker has the node's last report and withdraws the switch before the node has the receipt.
+func TestCancelBetweenLastReportAndBoot(t *testing.T) {
 	b, n := servingStock(t)
 	receipts := make(chan struct{})
 	b.with(func() { b.receipts = receipts })
 	w := b.wish(switchWish(mitgcm(b), 7))
 	b.report(w.Generation, executing)
 	b.wish(stockWish(1))
-	n.until("the newer wish", func() bool { return strings.Contains(n.logs.String(), "generation=3") })
+	n.until("the newer desired state", func() bool { return strings.Contains(n.logs.String(), "generation=3") })
 	close(receipts)
 	restedOnStock(b, n, 2)
 }
 
 // The same kernel for a newer generation is announced again under its number.
-func TestNewGenerationBetweenLastWordAndBoot(t *testing.T) {
+func TestNewGenerationBetweenLastReportAndBoot(t *testing.T) {
 	b, n := servingStock(t)
 	receipts := make(chan struct{})
 	b.with(func() { b.receipts = receipts })
@@ -128,22 +127,22 @@ func TestNewGenerationBetweenLastWordAndBoot(t *testing.T) {
 	w := b.wish(switchWish(kernel, 7))
 	b.report(w.Generation, executing)
 	w = b.wish(switchWish(kernel, 7))
-	n.until("the newer wish", func() bool { return strings.Contains(n.logs.String(), "generation=3") })
+	n.until("the newer desired state", func() bool { return strings.Contains(n.logs.String(), "generation=3") })
 	close(receipts)
 	b.report(w.Generation, executing)
 	n.until("the kexec", func() bool { return n.exists("executed") })
 }
 
-func TestBrokerGoneInTheFetchAndBack(t *testing.T) {
+func TestBrokerRestartsDuringFetch(t *testing.T) {
 	b, n := servingStock(t)
 	release := holdFetch(b)
-	var goes atomic.Bool // and with it the fetch that it serves: the rest must not come quickly before
+	var goes atomic.Bool // and its fetch: the rest must not arrive quickly before
 	b.with(func() {
 		hold := b.chunk
 		b.chunk = func(digest string, sent int) error {
 			err := hold(digest, sent)
 			if goes.Load() {
-				return status.Error(codes.Unavailable, "the broker goes")
+				return status.Error(codes.Unavailable, "the broker stops")
 			}
 			return err
 		}
@@ -182,7 +181,7 @@ func partialSize(n *fakeNode) int64 {
 	return info.Size()
 }
 
-// A fetch that broke off goes on where it was.
+// An interrupted fetch resumes.
 func TestFetchIsResumed(t *testing.T) {
 	b, n := servingStock(t)
 	var once sync.Once
@@ -204,9 +203,8 @@ func TestFetchIsResumed(t *testing.T) {
 	_ = n
 }
 
-// Without a receipt of its last word, and without a broker that might want
-// something else by now, the node stays where it is.
-func TestBrokerGoneBeforeTheReceipt(t *testing.T) {
+// Without a receipt of its last report, and a broker that might want another state, the node stays where it is.
+func TestBrokerLostBeforeReceipt(t *testing.T) {
 	b, n := servingStock(t)
 	b.with(func() { b.receipts = make(chan struct{}) })
 	w := b.wish(switchWish(mitgcm(b), 7))
@@ -250,7 +248,7 @@ func TestGrace(t *testing.T) {
 			if s := n.state(); s.Profile != "stock" || s.Version != 0 || s.Attested {
 				t.Errorf("node state %+v", s)
 			}
-			// The broker's word wins when it comes.
+			// The broker's answer takes precedence.
 			b.wish(&api.Desired{})
 			b.start()
 			n.until("slurmd's end", func() bool { return n.slurmdPID() == 0 })

@@ -18,8 +18,7 @@ const (
 	kernelFault = api.FailureKind_FAILURE_KIND_KERNEL
 )
 
-// TestFaults: whatever is wrong, the node says whose fault it is, never says
-// that it loaded, stays what it was and keeps slurmd.
+// TestFaults: for any fault the node reports whose fault it is, never reports "loaded", keeps its kernel and slurmd.
 func TestFaults(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -51,7 +50,7 @@ func TestFaults(t *testing.T) {
 		{"kexec -l does not know the image", func(_ *testing.T, _ *fakeBroker, n *fakeNode, _ *api.KernelSpec) {
 			n.file("fault.load", "Cannot determine the file type of image\n")
 		}, kernelFault, "file type"},
-		{"kexec -l says yes and holds nothing", func(_ *testing.T, _ *fakeBroker, n *fakeNode, _ *api.KernelSpec) {
+		{"kexec -l succeeds without effect", func(_ *testing.T, _ *fakeBroker, n *fakeNode, _ *api.KernelSpec) {
 			n.file("fault.silent", "")
 		}, nodeFault, "holds nothing"},
 		{"another architecture", func(_ *testing.T, _ *fakeBroker, _ *fakeNode, k *api.KernelSpec) {
@@ -81,9 +80,9 @@ func TestFaults(t *testing.T) {
 			b.never(loaded)
 			b.never(executing)
 			if n.exists("executed") {
-				t.Error("the node did not stay what it was")
+				t.Error("the node changed")
 			}
-			// The node is of use again as soon as the broker says so.
+			// The node is usable again as soon as the broker permits.
 			b.wish(stockWish(2))
 			b.slurmd(true, 2)
 			if got := strings.TrimSpace(n.read("sys/kernel/kexec_loaded")); got != "0" {
@@ -109,7 +108,7 @@ func fullDisk(t *testing.T, _ *fakeBroker, n *fakeNode, _ *api.KernelSpec) {
 	})
 }
 
-func TestByteFlippedInTheCacheIsFetchedAgain(t *testing.T) {
+func TestCorruptCacheIsRefetched(t *testing.T) {
 	b, n := servingStock(t)
 	kernel := mitgcm(b)
 	release := blockingStop(n)
@@ -168,7 +167,7 @@ func TestKexecThatReturns(t *testing.T) {
 	n.until("slurmd, started again", func() bool { return n.starts() == 2 && n.slurmdPID() > 0 })
 }
 
-func TestWrongKernelCameUp(t *testing.T) {
+func TestUnexpectedKernelBooted(t *testing.T) {
 	b, n := servingStock(t)
 	kernel := mitgcm(b)
 	w := b.wish(switchWish(kernel, 7))
@@ -188,7 +187,7 @@ func TestWrongKernelCameUp(t *testing.T) {
 	}
 }
 
-func TestSlurmdThatDoesNotStart(t *testing.T) {
+func TestSlurmdFailsToStart(t *testing.T) {
 	b := newFakeBroker(t)
 	n := newFakeNode(t, b.address)
 	n.file("fault.slurmd", "")
@@ -208,7 +207,7 @@ func TestSlurmdThatDoesNotStart(t *testing.T) {
 	b.slurmd(true, 1)
 }
 
-func TestPowerLostInMidSwitch(t *testing.T) {
+func TestPowerLossDuringSwitch(t *testing.T) {
 	b, n := servingStock(t)
 	kernel := mitgcm(b)
 	b.with(func() { b.receipts = make(chan struct{}) })

@@ -11,7 +11,7 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
-// refusals are what the node last said of its gate; needs the lock.
+// refusals are the node's latest gate refusals; needs the lock.
 func refusals(b *fakeBroker) []*api.GateRefusal {
 	for i := len(b.said) - 1; i >= 0; i-- {
 		if s := b.said[i].GetSlurmd(); s != nil {
@@ -21,8 +21,7 @@ func refusals(b *fakeBroker) []*api.GateRefusal {
 	return nil
 }
 
-// What the gate notes beside node.state reaches the broker, and again on a new
-// stream; what it noted in an older boot does not.
+// Gate refusals noted beside node.state reach the broker, and again on a new stream; those of an older boot do not.
 func TestGateRefusalsAreReported(t *testing.T) {
 	b, n := servingStock(t)
 	line := func(boot string, job int) string {

@@ -13,20 +13,19 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/hardware"
 )
 
-const hardwareLong = `Print what this node is made of, for kernelctl kernel build --nodes: its PCI
-devices, the modaliases of all devices, loaded modules, drivers at work and
-mounted file systems, as JSON on one line. It asks no agent and no broker, reads
-/proc and /sys only, and needs neither root nor a configuration.
+const hardwareLong = `Print this node's hardware, for kernelctl kernel build --nodes: its PCI devices, the
+modaliases of all devices, loaded modules, drivers in use and mounted file systems,
+as JSON on one line. It contacts no agent and no broker, reads /proc and /sys only,
+and needs neither root nor a configuration.
 
 Run it on the distribution's own kernel, which has a driver for everything, with
-the node's file systems mounted. What several nodes print, one after the other, is
-one file.`
+the node's file systems mounted. Outputs of several nodes can be concatenated.`
 
 func hardwareCommand() *cobra.Command {
 	var node, proc, sys string
 	cmd := &cobra.Command{
 		Use:   "hardware [--node NAME]",
-		Short: "Print what kernels for this node must be able to drive",
+		Short: "Print the hardware that kernels for this node must support",
 		Long:  hardwareLong,
 		Example: "  kernel-broker-agent hardware >n1.json\n" +
 			"  srun --nodes 16 --ntasks-per-node 1 kernel-broker-agent hardware >nodes.json",

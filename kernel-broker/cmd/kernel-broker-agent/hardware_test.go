@@ -12,15 +12,14 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 )
 
-// What nodes print, the factory reads: the two do not know each other, so the
-// form is held together here.
-func TestTheFactoryReadsWhatNodesPrint(t *testing.T) {
+// The factory reads what nodes print: the two share no code, so this test checks the format.
+func TestFactoryReadsHardwareReports(t *testing.T) {
 	one, err := agentctl("hardware", "--node", "n1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if strings.Count(one, "\n") != 1 {
-		t.Errorf("a report is more than a line, and two may mix: %q", one)
+		t.Errorf("a report has more than one line, and two may mix: %q", one)
 	}
 	other, err := agentctl("hardware", "--node", "n0")
 	if err != nil {

@@ -45,8 +45,7 @@ func TestKilled(t *testing.T) {
 	kernelWish := func(b *fakeBroker) *api.Desired { return b.wish(switchWish(mitgcm(b), 7)) }
 	for _, c := range []struct {
 		name string
-		// reach brings a spawned agent to the point and returns what lets
-		// the next one go on.
+		// reach brings a spawned agent to the point and returns a function that lets the next one continue.
 		reach func(*fakeBroker, *fakeNode) func()
 	}{
 		{"serving", func(b *fakeBroker, _ *fakeNode) func() { return func() { kernelWish(b) } }},
@@ -89,7 +88,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-func TestKilledWhileServingDisturbsNothing(t *testing.T) {
+func TestKillWhileServingIsHarmless(t *testing.T) {
 	b := newFakeBroker(t)
 	n := newFakeNode(t, b.address)
 	b.wish(stockWish(1))
@@ -99,18 +98,18 @@ func TestKilledWhileServingDisturbsNothing(t *testing.T) {
 	kill()
 	n.up()
 	if h := b.hello(2); !h.SlurmdRunning {
-		t.Error("the new agent does not know slurmd for its own")
+		t.Error("the new agent does not recognise its slurmd")
 	}
 	w := b.wish(stockWish(1))
-	b.until("the word on slurmd", func() bool { return lastSlurmd(b) >= w.Generation })
+	b.until("the report on slurmd", func() bool { return lastSlurmd(b) >= w.Generation })
 	if n.slurmdPID() != pid || n.starts() != 1 {
 		t.Errorf("slurmd was process %d and is %d, started %d times", pid, n.slurmdPID(), n.starts())
 	}
 }
 
-// A switch called off while no agent was there: what an agent left loaded is
-// taken out, and slurmd, which it had stopped, is started.
-func TestCalledOffWhileTheAgentWasDead(t *testing.T) {
+// A switch is cancelled while no agent runs: the next agent unloads the kernel and starts slurmd, which the first had
+// stopped.
+func TestCancelWhileAgentIsDown(t *testing.T) {
 	b := newFakeBroker(t)
 	n := newFakeNode(t, b.address)
 	b.wish(stockWish(1))
@@ -125,8 +124,7 @@ func TestCalledOffWhileTheAgentWasDead(t *testing.T) {
 	restedOnStock(b, n, 2)
 }
 
-// An agent takes over from one that is about to end, and not from one that
-// goes on.
+// An agent takes over from one that is about to end, and not from a running one.
 func TestTakeOver(t *testing.T) {
 	b, n := servingStock(t)
 	first := n.end

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kernel-broker-agent runs on every node: it boots the kernels that the
-// broker asks for, proves what runs, and lets slurmd run only then.
+// Command kernel-broker-agent runs on every node: it boots the kernels that the broker requests, proves which kernel
+// runs, and starts slurmd only then.
 package main
 
 import (
@@ -56,11 +56,11 @@ func command() *cobra.Command {
 		Use:   "kernel-broker-agent [--config FILE]",
 		Short: "Bring this node to the kernel that the broker wants",
 		Long: `kernel-broker-agent runs on every node. It dials the broker, fetches kernels by
-digest, boots them with kexec, proves what came up, and lets slurmd run only
-when the broker vouches for the running kernel.
+digest, boots them with kexec, proves the running kernel, and lets slurmd run only
+after the broker has verified it.
 
 It needs root, and nothing else may start slurmd. SIGTERM ends the agent and
-leaves slurmd and the node as they are.
+leaves slurmd and the node unchanged.
 
 Exit codes: 0 after SIGTERM or SIGINT, 1 for an error at run time, 2 for wrong
 usage or a bad configuration.`,

@@ -47,7 +47,7 @@ func TestUsage(t *testing.T) {
 		usage bool
 		want  string
 	}{
-		{[]string{"--help"}, false, "vouches"},
+		{[]string{"--help"}, false, "verified"},
 		{[]string{"--version"}, false, version},
 		{[]string{"--check", "--config", good}, false, ""},
 		{[]string{"--check", "--config", n.path("bad.yaml")}, true, "line 2"},

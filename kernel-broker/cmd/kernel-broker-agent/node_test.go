@@ -39,9 +39,8 @@ type fakeNode struct {
 	boots  int
 }
 
-// kexecScript loads by copying, and boots by writing what the new kernel would
-// show. An image's first line is its build id. Files named like faults make it
-// fail; what it was told is in kexec.log.
+// kexecScript loads by copying, and boots by writing the new kernel's files. An image's first line is its build id.
+// Files named like faults make it fail; kexec.log records its arguments.
 const kexecScript = `#!/bin/sh
 cd "$DIR" || exit 9
 echo "$*" >>kexec.log
@@ -165,8 +164,7 @@ func (n *fakeNode) copySleep() {
 	}
 }
 
-// booted gives the node a new boot of a kernel with this build id; files in
-// /run are gone, and so is slurmd.
+// booted simulates a boot of a kernel with this build id; files in /run are gone, and so is slurmd.
 func (n *fakeNode) booted(build string) {
 	n.t.Helper()
 	n.boots++
@@ -187,7 +185,7 @@ func (n *fakeNode) booted(build string) {
 	}
 }
 
-// kexecs waits for the kexec, ends the agent and comes up as what was loaded.
+// kexecs waits for the kexec, ends the agent and boots the loaded kernel.
 func (n *fakeNode) kexecs() {
 	n.t.Helper()
 	n.until("the kexec", func() bool { return n.exists("executed") })
@@ -239,7 +237,7 @@ func (n *fakeNode) slurmdPID() int {
 
 func (n *fakeNode) killSlurmd() {
 	if pid := n.slurmdPID(); pid > 0 {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone by now
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 	}
 	n.until("slurmd's end", func() bool { return n.slurmdPID() == 0 })
 }
@@ -326,19 +324,19 @@ func mitgcm(b *fakeBroker) *api.KernelSpec {
 
 func token(n int) string { return fmt.Sprintf("%032x", n) }
 
-// stockWish is what a broker says of a node that runs stock and serves.
+// stockWish is the desired state of a serving node on stock.
 func stockWish(start uint64) *api.Desired {
 	return &api.Desired{Attested: true, RunningProfile: kb.StockProfile, RunningVersion: 1, SlurmdAllowed: true, SlurmdStart: start}
 }
 
-// switchWish asks a stock node for a kernel.
+// switchWish is a stock node's desired state with a kernel.
 func switchWish(k *api.KernelSpec, tokenNumber int) *api.Desired {
 	return &api.Desired{
 		Kernel: k, Token: token(tokenNumber), Attested: true, RunningProfile: kb.StockProfile, RunningVersion: 1, SlurmdStart: 1,
 	}
 }
 
-// lockedBuffer takes logs from any goroutine.
+// lockedBuffer accepts logs from any goroutine.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -16,13 +16,12 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
 
-// The check of an image's digest is a good part of what a switch takes before its
-// boot. So an idle node on stock keeps a checked, sealed copy of the kernel that
-// it ran before: users run their application more than once.
+// Checking an image's digest takes much of a switch's time before the boot. So an idle node on stock keeps a checked,
+// sealed copy of the previous kernel: users repeat their applications.
 const (
 	// readyLimit bounds the memory of the copies, in bytes.
 	readyLimit = 64 << 20
-	// readyPause is between two looks whether the node is idle.
+	// readyPause is the interval between checks whether the node is idle.
 	readyPause = 3 * time.Second
 	// sameUse is within which the files of one kernel are used.
 	sameUse = 2 * time.Second
@@ -43,7 +42,7 @@ func (r *ready) put(digest string, file *os.File) {
 	r.copies[digest] = file
 }
 
-// take hands out a copy of exactly that size, if there is one.
+// take returns a copy of exactly that size, if there is one.
 func (r *ready) take(digest string, size uint64) *os.File {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +57,7 @@ func (r *ready) take(digest string, size uint64) *os.File {
 	return file
 }
 
-// Prepare makes the copies of what was in use before what is in use now.
+// Prepare copies the artifacts used before the current ones.
 func (a *artifacts) Prepare(ctx context.Context) error {
 	entries, err := a.cache.List()
 	if err != nil {
@@ -74,7 +73,7 @@ func (a *artifacts) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// before picks the artifacts of the last use but one, as many as there is room for.
+// before selects the artifacts of the last use but one, within the size limit.
 func before(entries []artifact.Entry) (list []artifact.Entry) {
 	entries = slices.Clone(entries)
 	slices.SortFunc(entries, func(x, y artifact.Entry) int { return y.Used.Compare(x.Used) })
@@ -83,7 +82,7 @@ func before(entries []artifact.Entry) (list []artifact.Entry) {
 	for _, e := range entries {
 		switch {
 		case entries[0].Used.Sub(e.Used) <= sameUse:
-			continue // what runs
+			continue // in use
 		case last.IsZero():
 			last = e.Used
 		case last.Sub(e.Used) > sameUse:

@@ -46,8 +46,7 @@ func cached(t *testing.T, ages map[string]time.Duration) (*artifacts, map[string
 	return &artifacts{cache: cache, limit: 1 << 20}, digests
 }
 
-// What is kept ready is the kernel before the one that runs, with all its files,
-// and what is loaded is the copy that was checked.
+// The previous kernel is kept ready with all its files, and the checked copy is what is loaded.
 func TestReadyCopies(t *testing.T) {
 	t.Parallel()
 	a, digests := cached(t, map[string]time.Duration{
@@ -85,7 +84,7 @@ func TestReadyCopies(t *testing.T) {
 	}
 }
 
-// Copies are made on an idle node that is proven to run stock, and nowhere else.
+// Copies are made only on an idle node that is proven to run stock.
 func TestPrepareWhenIdle(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -94,15 +94,14 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	return serve(ctx, node, stream, server, enroller, func(ctx context.Context) { prepareWhenIdle(ctx, kernels, node.Status, log) })
 }
 
-// newGuard says in the log how far kernels are trusted: it is not to be found
-// out by what is booted.
+// newGuard logs how far kernels are trusted, which boots do not show.
 func newGuard(c config.Trust, log *slog.Logger) *trust.Guard {
 	switch {
 	case c.List == "":
-		log.Warn("signatures are not looked at: there is no trust list; kernels are checked by the broker's digests alone")
+		log.Warn("signatures are not checked: there is no trust list; kernels are checked by the broker's digests alone")
 		return nil
 	case !c.Required():
-		log.Warn("signatures are not required: what the trust list refuses is booted all the same", "list", c.List)
+		log.Warn("signatures are not required: kernels refused by the trust list are booted", "list", c.List)
 	default:
 		log.Info("signatures are required", "list", c.List)
 	}
@@ -130,7 +129,7 @@ func serve(ctx context.Context, node *agent.Agent, stream *link.Link, server *lo
 	return err
 }
 
-// keepSnapshot refuses what was cut short: the old catalog is the better one.
+// keepSnapshot rejects a truncated text and keeps the old catalog.
 func keepSnapshot(path, text string) error {
 	if !strings.HasPrefix(text, "kernel-broker-snapshot 1\n") || !strings.HasSuffix(text, "\nend\n") {
 		return fmt.Errorf("catalog snapshot of %d bytes is not whole: %w", len(text), kb.ErrInvalid)

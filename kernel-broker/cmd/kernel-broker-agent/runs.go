@@ -23,8 +23,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// slurmGrace is what slurmd is left beyond its time to start: the broker lets it
-// start only when the node is proven.
+// slurmGrace is added to the start limit of slurmd: the broker permits its
+// start only after the proof.
 const slurmGrace = 30 * time.Second
 
 // newKeeper has the collectors of this node behind it.
@@ -37,7 +37,7 @@ func newKeeper(c config.Config, boot kb.Boot, broker runs.Broker, log *slog.Logg
 	})
 }
 
-// runningKernel is what results say of the kernel that a job runs on.
+// runningKernel describes the running kernel for results.
 func runningKernel(boot kb.Boot) profiling.Kernel {
 	k := profiling.Kernel{Release: boot.Release, BuildID: boot.BuildID}
 	if built := inventory.Symbols("/", boot.Release); built != nil {
@@ -55,8 +55,7 @@ type collectors struct {
 	log      *slog.Logger
 }
 
-// named returns those that there are. A name from a newer broker is refused by
-// itself.
+// named returns the known collectors. An unknown name from a newer broker is refused alone.
 func (c collectors) named(names []string) (found []collect.Collector, unknown []error) {
 	have := map[profiling.Collector]collect.Collector{
 		profiling.CollectIO: files.Collector{}, profiling.CollectSyscalls: syscalls.Collector{},
@@ -88,7 +87,7 @@ func (c collectors) Check(names []string) []error {
 func (c collectors) Begin(r runs.Request) (runs.Look, error) {
 	found, unknown := c.named(r.Collectors)
 	if len(found) == 0 {
-		return nil, fmt.Errorf("job %d: no collector can begin: %v", r.Job.Job, unknown)
+		return nil, fmt.Errorf("job %d: no collector can start: %v", r.Job.Job, unknown)
 	}
 	return collect.Start(collect.Request{
 		Job: r.Job.Job, Restart: r.Job.Restart, Node: c.node, Kernel: c.kernel, Cgroup: r.Cgroup, Folder: r.Folder,
@@ -96,8 +95,7 @@ func (c collectors) Begin(r runs.Request) (runs.Look, error) {
 	}, found, c.log)
 }
 
-// settling is a Booter that delivers profiling results before it loads a
-// kernel: what is left then may lie on a disk that the boot clears.
+// settling is a Booter that uploads profiling results before it loads a kernel: the boot may clear their disk.
 type settling struct {
 	agent.Booter
 	keeper *runs.Keeper

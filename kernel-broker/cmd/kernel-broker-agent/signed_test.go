@@ -16,7 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 )
 
-// signer signs as an administrator would, for a node that trusts it.
+// signer signs as an administrator that the node trusts.
 type signer struct {
 	t   *testing.T
 	key ed25519.PrivateKey
@@ -63,15 +63,15 @@ func TestSignedKernelIsBooted(t *testing.T) {
 	b.report(w.Generation, executing)
 	n.until("the kexec", func() bool { return n.exists("executed") })
 	if n.read("loaded.image") != string(b.files[kernel.ImageDigest]) {
-		t.Error("something else was loaded")
+		t.Error("another kernel was loaded")
 	}
 	if !strings.Contains(n.read("trust.state"), `"mitgcm":`) {
 		t.Errorf("remembered: %s", n.read("trust.state"))
 	}
 }
 
-// Whoever has the broker, its store or the network in his hands can make all of
-// these. The node says why it refuses, fetches nothing, and stays what it was.
+// An attacker who controls the broker, its store or the network can produce all of these. The node reports the reason,
+// fetches nothing, and keeps its kernel.
 func TestUntrustedKernelsAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -138,8 +138,8 @@ func TestUntrustedKernelsAreRefused(t *testing.T) {
 	}
 }
 
-// A list that cannot be read is the node's fault: another node may do.
-func TestUnreadableTrustListIsTheNodesFault(t *testing.T) {
+// An unreadable list is the node's fault: another node may work.
+func TestUnreadableTrustListIsNodeFault(t *testing.T) {
 	b := newFakeBroker(t)
 	n := newFakeNode(t, b.address)
 	kernel := mitgcm(b)
@@ -158,9 +158,8 @@ func TestUnreadableTrustListIsTheNodesFault(t *testing.T) {
 	}
 }
 
-// A kernel may stay loaded for long, while slurmd is stopped or the broker is
-// away. What the list takes back meanwhile is not booted any more, and does not
-// stay loaded.
+// A kernel may stay loaded while slurmd stops or the broker is away. If the list revokes it meanwhile, it is unloaded
+// and not booted.
 func TestRevokedBetweenLoadAndBoot(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -186,7 +185,7 @@ func TestRevokedBetweenLoadAndBoot(t *testing.T) {
 			release()
 			refusedAtTheBoot(b, n, w.Generation, c.fault, c.cause)
 		})
-		t.Run(c.name+", after the last word", func(t *testing.T) {
+		t.Run(c.name+", after the last report", func(t *testing.T) {
 			b, n, wish, kernel := trustedSwitch(t, nil)
 			receipts := make(chan struct{})
 			b.with(func() { b.receipts = receipts })
@@ -199,7 +198,7 @@ func TestRevokedBetweenLoadAndBoot(t *testing.T) {
 	}
 }
 
-// trustedSwitch is a node on stock and the wish for a kernel that it trusts.
+// trustedSwitch is a node on stock and the desired state with a kernel that it trusts.
 func trustedSwitch(t *testing.T, change func(*signing.Terms)) (*fakeBroker, *fakeNode, *api.Desired, *api.KernelSpec) {
 	t.Helper()
 	b := newFakeBroker(t)
@@ -221,7 +220,7 @@ func refusedAtTheBoot(b *fakeBroker, n *fakeNode, generation uint64, fault api.F
 	}
 	n.until("the unloading", func() bool { return strings.HasPrefix(n.read("sys/kernel/kexec_loaded"), "0") })
 	if n.exists("executed") {
-		n.t.Error("booted all the same")
+		n.t.Error("the node booted")
 	}
 	b.wish(stockWish(1))
 	n.until("slurmd, started again", func() bool { return n.starts() == 2 && n.slurmdPID() > 0 })

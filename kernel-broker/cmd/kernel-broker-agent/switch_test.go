@@ -44,7 +44,7 @@ func servingStock(t *testing.T) (*fakeBroker, *fakeNode) {
 	return b, n
 }
 
-func TestThereAndBack(t *testing.T) {
+func TestSwitchAndReturn(t *testing.T) {
 	b, n := servingStock(t)
 	if s := n.state(); s.Profile != "stock" || s.Version != 1 || !s.Attested || s.BuildID != stockBuild {
 		t.Fatalf("node state on stock: %+v", s)
@@ -61,7 +61,7 @@ func TestThereAndBack(t *testing.T) {
 
 	b.wish(&api.Desired{SlurmdAllowed: true, SlurmdStart: 2})
 
-	// Up again: nothing happens until the broker has judged the proof.
+	// Nothing happens until the broker has checked the proof.
 	n.up()
 	h := b.hello(2)
 	if h.Token != token(7) || h.BuildId != mitgcmBuild || h.Release != "6.1.0-mitgcm" || h.SlurmdRunning {
@@ -94,7 +94,7 @@ func TestThereAndBack(t *testing.T) {
 	b.report(w.Generation, executing)
 	n.kexecs()
 	if line := n.read("proc/cmdline"); strings.Contains(line, "nohz") || strings.Contains(line, token(7)) {
-		t.Errorf("the profile's arguments came along: %q", line)
+		t.Errorf("the profile's arguments were kept: %q", line)
 	}
 	b.never(failed)
 }
@@ -106,6 +106,6 @@ func TestAnnouncedBeforeTheBoot(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.reported(w.Generation, executing) == nil {
-		t.Error("the node booted before the broker had its last word")
+		t.Error("the node booted before the broker had its last report")
 	}
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Kernelctl shows and changes what Kernel Broker knows: profiles, kernels,
-// nodes and jobs. Everything it does is in package cli; here it only meets the
-// process it runs in.
+// Kernelctl manages profiles, kernels, nodes and jobs of Kernel Broker. All commands are in package cli; this package
+// connects it to the process.
 package main
 
 import (

@@ -28,7 +28,7 @@ const rootID = 1
 var ErrKind = errors.New("is no cgroup of version 2")
 
 // ErrNamespace: the process cannot determine the depth of its cgroups.
-var ErrNamespace = errors.New("lies in a cgroup namespace: the agent has to run in the host's")
+var ErrNamespace = errors.New("in a cgroup namespace: the agent must run in the host's")
 
 // Group is one cgroup. It stays readable after the folder was removed, as far
 // as the kernel keeps it.
