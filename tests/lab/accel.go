@@ -22,9 +22,8 @@ const (
 	kvmDevice  = "/dev/kvm"
 )
 
-// accelerator decides between kvm and tcg and says why. The device alone proves
-// nothing: in some clouds it is there and a guest hangs. So a machine with the
-// lab's own kernel and image must reach its userland in time.
+// accelerator chooses kvm or tcg and returns the reason. The device alone is no proof: in some clouds it exists and
+// guests hang. So a machine with the lab's own kernel and image must reach its userland in time.
 func accelerator(ctx context.Context, cache string, k Kernel, image string) (name, why string, err error) {
 	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
 	switch {

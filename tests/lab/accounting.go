@@ -16,9 +16,9 @@ import (
 var databaseScript string
 
 const (
-	databaseSocket  = "/run/mysqld/mysqld.sock" // where libmariadb looks by itself
+	databaseSocket  = "/run/mysqld/mysqld.sock" // libmariadb's default
 	slurmdbdPidFile = "/run/slurm/slurmdbd.pid"
-	// accountOfAll is what the lab's people have without any sacctmgr of a test's.
+	// accountOfAll is the default account of the lab's users.
 	accountOfAll = "users"
 )
 
@@ -56,7 +56,7 @@ func (l *Lab) Database() Daemon {
 		lab: l, name: "mariadbd", user: service(l.state.Mode, "mysql"),
 		argv:    []string{"/bin/sh", "-c", databaseScript, "sh", databaseSocket, service(l.state.Mode, "slurm")},
 		pidFile: "/run/mysqld/lab.pid", log: "mysql/mariadbd.log",
-		// A client that comes before the server is done waits in line.
+		// A client that connects before the server is ready waits.
 		ready: []string{"test", "-S", databaseSocket},
 	}
 }
@@ -72,9 +72,8 @@ func (l *Lab) Slurmdbd() Daemon {
 	}
 }
 
-// startAccounting brings up slurmdbd and makes what every site has: the
-// cluster, the broker's user with the level that it needs, and an account for
-// people.
+// startAccounting starts slurmdbd and creates what every site has: the cluster, the broker's user with its level, and an
+// account for users.
 func (l *Lab) startAccounting(ctx context.Context) error {
 	start := time.Now()
 	for _, d := range []Daemon{l.Database(), l.Slurmdbd()} {
@@ -92,7 +91,7 @@ func (l *Lab) startAccounting(ctx context.Context) error {
 		}
 	}
 	if !l.state.Options.WithoutProduct {
-		// As docs/ops/install.md tells a site to.
+		// As docs/ops/install.md requires of a site.
 		broker := brokerUser(l.state.Options, l.state.Mode)
 		commands = append(commands, []string{"add", "user", broker, "account=root", "adminlevel=Admin"})
 	}

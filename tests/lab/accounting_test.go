@@ -31,8 +31,7 @@ func TestAccountingOfSlurmConf(t *testing.T) {
 	}
 }
 
-// Only where Slurm knows administrators beside SlurmUser can the broker be
-// somebody else.
+// The broker can only have a user of its own if Slurm knows administrators besides SlurmUser.
 func TestBrokerUser(t *testing.T) {
 	accounting := Options{Slurm: SlurmOptions{Accounting: true}}
 	for _, c := range []struct {
@@ -63,7 +62,7 @@ func TestConfined(t *testing.T) {
 		t.Errorf("ends with %q", tail)
 	}
 	if argv := confined("alice", ModeSingle, "/x"); slices.Contains(argv, "--reuid") {
-		t.Errorf("without root nobody becomes another: %q", argv)
+		t.Errorf("without root the user cannot change: %q", argv)
 	}
 }
 

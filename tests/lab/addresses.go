@@ -38,13 +38,12 @@ func nodeIndex(name string, nodes int) (int, error) {
 	return i, nil
 }
 
-// nodeArgs are the arguments by which a node finds its root and itself. An
-// agent that kexecs must carry them over; see README.md.
+// nodeArgs are the arguments by which a node finds its root and its identity. An agent must keep them over a kexec; see
+// README.md.
 func nodeArgs(i int) []string {
 	return []string{
 		"root=/dev/vda", "ro", "console=ttyS0", "panic=3",
-		// An emulated timer may be late when the host is busy; a kernel that
-		// waits for it panics.
+		// On a loaded host an emulated timer may be late; a kernel that waits for it panics.
 		"no_timer_check",
 		"kb.node=" + nodeName(i),
 		fmt.Sprintf("kb.ip=%s/%d", nodeAddress(i), prefixLength),

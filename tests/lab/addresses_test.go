@@ -32,7 +32,7 @@ func TestAddressPlan(t *testing.T) {
 	}
 }
 
-func TestNodeIndexRefusesOthers(t *testing.T) {
+func TestNodeIndexRefusesOtherNames(t *testing.T) {
 	for _, name := range []string{"", "n", "n0", "n3", "n01", "1", "m1", "n-1", "n1 "} {
 		if i, err := nodeIndex(name, 2); err == nil {
 			t.Errorf("nodeIndex(%q) = %d, want an error", name, i)

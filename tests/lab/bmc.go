@@ -8,8 +8,7 @@ import (
 	"os"
 )
 
-// BMC is what a management controller's tool does, for programs on the
-// front-end: reset or cut the power of a node by its name.
+// BMC is the tool of a management controller for programs on the front-end: it resets a node or cuts its power.
 func BMC(ctx context.Context, action, node string) error {
 	command, ok := map[string]string{"reset": "system_reset", "off": "quit"}[action]
 	if !ok {

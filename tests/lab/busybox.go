@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// applets of busybox that the image has under another name or not at all:
-// shells other than ash confuse, and dpkg has no database here.
+// unwanted applets of busybox have another name in the image or none: shells other than ash confuse, and dpkg has no
+// database here.
 var unwanted = map[string]bool{"busybox": true, "dpkg": true, "dpkg-deb": true, "rpm": true, "rpm2cpio": true}
 
 // systemApplets live in /usr/sbin; the rest in /usr/bin.

@@ -17,16 +17,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The lab's catalog is what "up" registers with the broker: the repository's
-// profiles, with the profile "stock" made to name the kernel that the lab's
-// firmware boots, and that kernel with the initrd that it needs here. It lies
-// in the lab's folder, so that the front-end sees it.
+// The lab's catalog is what "up" registers with the broker: the repository's profiles, except that "stock" names the
+// kernel that the lab's firmware boots, with its initrd. It is in the lab's folder, so that the front-end sees it.
 
-// stockProfile is the reserved name of what nodes go back to.
+// stockProfile is the reserved name of the profile that nodes return to.
 const stockProfile = "stock"
 
-// profileKernels reads the names of the kernels that a profile uses. Whether
-// the rest of it is right is for the product to say.
+// profileKernels reads the names of a profile's kernels. The product validates the rest.
 type profileKernels struct {
 	Name     string `yaml:"name"`
 	Versions []struct {
@@ -85,8 +82,7 @@ func (l *Lab) applyCatalog(ctx context.Context) error {
 	return nil
 }
 
-// addProfile takes a profile in with its kernels; one whose kernels are not
-// built is left out, and said to be.
+// addProfile adds a profile with its kernels; it skips, and reports, one whose kernels are not built.
 func (l *Lab) addProfile(name string, text []byte, p profileKernels) error {
 	for _, v := range p.Versions {
 		err := l.addKernel(v.Kernel)
@@ -151,8 +147,7 @@ func (l *Lab) writeStock() error {
 	return l.writeStockProfile()
 }
 
-// writeStockProfile takes the repository's and lets its versions be the
-// firmware's kernel.
+// writeStockProfile writes the repository's stock profile with the firmware's kernel.
 func (l *Lab) writeStockProfile() error {
 	source := filepath.Join(l.state.Options.Repo, "catalog/profiles", stockProfile+".yaml")
 	text, err := os.ReadFile(source)

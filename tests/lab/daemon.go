@@ -30,8 +30,7 @@ func (l *Lab) Broker() Daemon {
 		lab: l, name: "broker", user: l.root(),
 		argv:    confined(brokerUser(l.state.Options, l.state.Mode), l.state.Mode, "/usr/local/bin/kernel-broker", "--config", "/etc/kernel-broker/broker.yaml"),
 		pidFile: "/run/kernel-broker/broker.pid", log: "kernel-broker/broker.log",
-		// Not its socket's presence, which an earlier one may have left, and not
-		// "health", which asks for slurmctld and the agents, too.
+		// Not the socket's presence, which may be left over, and not "health", which also asks slurmctld and the agents.
 		ready: []string{"kernelctl", "profile", "list"},
 	}
 }
@@ -51,12 +50,11 @@ func (l *Lab) Etcd() Daemon {
 	}
 }
 
-// confined is a command with the restrictions of the broker's unit that need no
-// systemd: its user, that user's group alone, no capability now or ever, and the
-// mode of its files.
+// confined is a command under the restrictions of the broker's unit that need no systemd: its user and that user's group
+// only, no capability, and its umask.
 func confined(user string, m Mode, argv ...string) []string {
 	drop := []string{"setpriv", "--no-new-privs", "--inh-caps=-all"}
-	if m != ModeSingle { // where there is no other user, and nothing to drop
+	if m != ModeSingle { // no other user, and nothing to drop
 		drop = append(drop, "--reset-env", "--bounding-set=-all", "--reuid", user, "--regid", user, "--clear-groups")
 	}
 	return append(append(drop, "/bin/sh", "-c", `umask 0027; exec "$@"`, "sh"), argv...)
@@ -71,8 +69,8 @@ func (l *Lab) slurmctld() Daemon {
 
 // Start starts the daemon and waits until it serves.
 func (d Daemon) Start(ctx context.Context) error {
-	// The shell notes its pid and becomes the daemon, in a session of its own,
-	// so that it does not end with the command that started it.
+	// The shell writes its pid and becomes the daemon, in its own session, so that it outlives the command that started
+	// it.
 	become := `echo $$ >"$0"; log=$1; shift; exec "$@" >>"$log" 2>&1 </dev/null`
 	launch := `rm -f "$2"; setsid /bin/sh -c "$@" >/dev/null 2>&1 </dev/null &`
 	argv := append([]string{"/bin/sh", "-c", launch, "sh", become, d.pidFile, "/var/log/" + d.log}, d.argv...)
@@ -97,7 +95,7 @@ func (d Daemon) Start(ctx context.Context) error {
 	return nil
 }
 
-// Running says whether the process that the pid file names is there.
+// Running reports whether the process in the pid file exists.
 func (d Daemon) Running(ctx context.Context) (bool, error) {
 	// The launched shell may not have written the file yet.
 	script := `i=0; until read -r pid <"$0"; do i=$((i+1)); [ $i -lt 100 ] || exit 1; sleep 0.02; done 2>/dev/null
@@ -106,19 +104,19 @@ test -e "/proc/$pid"`
 	return err == nil && r.Exit == 0, err
 }
 
-// Kill9 ends the daemon as a crash does, and waits until it is gone.
+// Kill9 ends the daemon like a crash and waits for its end.
 func (d Daemon) Kill9(ctx context.Context) error { return d.end(ctx, syscall.SIGKILL) }
 
-// Stop ends the daemon in order, and waits until it is gone.
+// Stop ends the daemon orderly and waits for its end.
 func (d Daemon) Stop(ctx context.Context) error { return d.end(ctx, syscall.SIGTERM) }
 
-// Signal sends any signal, as SIGSTOP for a daemon that hangs.
+// Signal sends any signal, such as SIGSTOP to simulate a hang.
 func (d Daemon) Signal(ctx context.Context, sig syscall.Signal) error {
 	_, err := d.signal(ctx, sig)
 	return err
 }
 
-// signal returns the pid that the signal went to.
+// signal returns the pid that received the signal.
 func (d Daemon) signal(ctx context.Context, sig syscall.Signal) (string, error) {
 	script := `read -r pid <"$0" && kill -"$1" "$pid" && echo "$pid"`
 	out, err := d.lab.must(ctx, d.lab.root(), "/bin/sh", "-c", script, d.pidFile, strconv.Itoa(int(sig)))
@@ -136,8 +134,7 @@ func (d Daemon) end(ctx context.Context, sig syscall.Signal) error {
 	return d.gone(ctx, pid, func(int) error { return nil })
 }
 
-// gone waits for the end of a process, and has its number of threads looked at
-// meanwhile.
+// gone waits for the end of a process and passes on its number of threads meanwhile.
 func (d Daemon) gone(ctx context.Context, pid string, look func(threads int) error) error {
 	return waitFor(ctx, time.Minute, 20*time.Millisecond, "the end of "+d.name, func() (bool, error) {
 		r, err := d.lab.Exec(ctx, d.lab.root(), "/bin/sh", "-c", `set -- "/proc/$0/task"/*; test -e "$1" && echo $#`, pid)

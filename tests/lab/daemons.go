@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// startFront starts the front-end's daemons: munged and slurmdbd first, which
-// slurmctld needs, then slurmctld and the broker, which wait for each other by
-// themselves, and slurmrestd, which needs slurmctld.
+// startFront starts the front-end's daemons: munged and slurmdbd, which slurmctld needs, then slurmctld and the broker,
+// which wait for each other, and slurmrestd, which needs slurmctld.
 func (l *Lab) startFront(ctx context.Context) error {
 	if err := l.startMunged(ctx); err != nil {
 		return err
@@ -47,7 +46,7 @@ func (l *Lab) startBroker(ctx context.Context) error {
 	if err := l.Broker().Start(ctx); err != nil {
 		return err
 	}
-	// The agents come up meanwhile and wait for their tokens.
+	// Meanwhile the agents start and wait for their tokens.
 	if err := l.enrolNodes(ctx); err != nil {
 		return err
 	}
@@ -55,8 +54,7 @@ func (l *Lab) startBroker(ctx context.Context) error {
 }
 
 func (l *Lab) startMunged(ctx context.Context) error {
-	// Forced, because the single user of a rootless lab is not what munged
-	// expects its folders to belong to.
+	// Forced, because a rootless lab's folders do not have the owner that munged expects.
 	if _, err := l.must(ctx, service(l.state.Mode, "munge"), "/usr/sbin/munged", "--force"); err != nil {
 		return fmt.Errorf("munged: %w", err)
 	}
@@ -64,8 +62,7 @@ func (l *Lab) startMunged(ctx context.Context) error {
 }
 
 func (l *Lab) startSlurmctld(ctx context.Context) error {
-	// Started as SlurmUser: it would only drop root, and cannot where the
-	// namespace has no group mapping.
+	// Started as SlurmUser: it would only drop root, which fails without a group mapping.
 	if _, err := l.must(ctx, service(l.state.Mode, "slurm"), "/usr/sbin/slurmctld"); err != nil {
 		return fmt.Errorf("slurmctld: %w (log %s)", err, l.layout.path("logs/slurm/slurmctld.log"))
 	}
@@ -93,18 +90,16 @@ func (l *Lab) RestartSlurmctld(ctx context.Context, sig syscall.Signal) error {
 	return l.startSlurmctld(ctx)
 }
 
-// StopSlurmctld ends slurmctld and waits until it is gone. Slurm before 23.11,
-// ended by SIGTERM while a hook of its runs, waits at times without end for word
-// of that hook, though the helper that would send it has gone (ADR 0022): all is
-// saved by then, and one thread is left. On a site the unit's TimeoutStopSec
-// ends it, and here this does.
+// StopSlurmctld ends slurmctld and waits for its end. If slurmctld before 23.11 gets SIGTERM while one of its hooks
+// runs, it can wait for that hook without end (ADR 0022); its state is saved by then, and one thread is left. At a site
+// the unit's TimeoutStopSec kills it; here this function does.
 func (l *Lab) StopSlurmctld(ctx context.Context, sig syscall.Signal) error {
 	d := l.slurmctld()
 	pid, err := d.signal(ctx, sig)
 	if err != nil {
 		return err
 	}
-	var alone time.Time // since when it has had one thread
+	var alone time.Time // since when only one thread is left
 	return d.gone(ctx, pid, func(threads int) error {
 		switch {
 		case threads != 1:
@@ -112,9 +107,9 @@ func (l *Lab) StopSlurmctld(ctx context.Context, sig syscall.Signal) error {
 		case alone.IsZero():
 			alone = time.Now()
 		case time.Since(alone) > lastThread:
-			l.progress("slurmctld waits for a hook that is gone: killed")
-			alone = time.Time{} // it is seen for a moment yet
-			// One that has just ended by itself is gone, too.
+			l.progress("slurmctld waits for a lost hook: killed")
+			alone = time.Time{} // not long enough yet
+			// It may have ended by itself meanwhile.
 			_, err := l.Exec(ctx, l.root(), "kill", "-KILL", pid)
 			return err
 		}
@@ -122,8 +117,7 @@ func (l *Lab) StopSlurmctld(ctx context.Context, sig syscall.Signal) error {
 	})
 }
 
-// lastThread is longer than what slurmctld does last by itself: it waits for its
-// messages to nodes for up to three seconds.
+// lastThread is longer than slurmctld's own last steps: it waits up to three seconds for its messages to nodes.
 const lastThread = 5 * time.Second
 
 // StartSlurmctld starts it after a StopSlurmctld.

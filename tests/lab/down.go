@@ -16,9 +16,8 @@ import (
 // kept are the folders that "down" leaves on request, and after a failed "up".
 var kept = []string{".kblab", "logs", "consoles", "nodes"}
 
-// Down ends everything in the lab and removes its folder; with keepLogs the
-// logs and consoles stay. It works on a lab whose holder was killed, too, and
-// a second time.
+// Down ends everything in the lab and removes its folder; with keepLogs the logs and consoles stay. It also works if the
+// holder was killed, and a second time.
 func Down(ctx context.Context, dir string, keepLogs bool) error {
 	l, err := load(dir)
 	if errors.Is(err, ErrDown) {
@@ -49,13 +48,12 @@ func removeRest(ctx context.Context, dir string, keepLogs bool) error {
 // Down is the function of that name for this lab.
 func (l *Lab) Down(ctx context.Context, keepLogs bool) error {
 	if l.state.alive() {
-		// While it is open, no other namespace is given this one's number.
+		// While it is open, no other namespace gets the same number.
 		pin, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", l.state.HolderPID))
 		if err == nil {
 			defer func() { _ = pin.Close() }() // it was only held
 		}
-		// It is process 1 of its namespace: the kernel ends all others with it,
-		// and unmounts and removes what only they used.
+		// It is process 1 of its namespace: the kernel ends all others with it and removes their mounts.
 		if err := syscall.Kill(l.state.HolderPID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("lab %q: holder: %w", l.layout.dir, err)
 		}
@@ -78,8 +76,8 @@ func (l *Lab) Down(ctx context.Context, keepLogs bool) error {
 }
 
 func (l *Lab) remove(ctx context.Context, keepLogs bool) error {
-	// The folder has files of the lab's users, who without root are ids of
-	// /etc/subuid: only their user namespace may remove those.
+	// The folder has files of the lab's users, which without root are ids of /etc/subuid: only their user namespace may
+	// remove those.
 	script := `cd "$1" || exit 0; shift; for f in * .[!.]*; do
 for k; do [ "$f" = "$k" ] && continue 2; done; rm -rf -- "$f"; done
 rm -rf nodes/*/share/cache nodes/*/share/etc`

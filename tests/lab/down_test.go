@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestDownOfWhatIsNoLab(t *testing.T) {
+func TestDownOfOtherFolder(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "precious")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {

@@ -10,8 +10,7 @@ import (
 // How the lab's nodes get their certificates: as a site's do, by a token on the
 // node's disk.
 
-// tlsConfig is what broker and agents are told where they are not to prove who
-// they are; otherwise they do so by default.
+// tlsConfig is the configuration of broker and agents without authentication; it is on by default.
 func tlsConfig(o Options) map[string]any {
 	if !o.WithoutTLS {
 		return nil
@@ -32,8 +31,7 @@ func (l *Lab) enrolNodes(ctx context.Context) error {
 	return nil
 }
 
-// Enrol puts a fresh token on the node's disk, which its agent takes for its
-// wish to enrol, whether it has a certificate or not.
+// Enrol puts a fresh token on the node's disk, which makes its agent enrol even if it has a certificate.
 func (n Node) Enrol(ctx context.Context) error {
 	// The front-end's root may read and write the nodes' disks.
 	file := insideDir + "/nodes/" + n.name + "/share/etc/kernel-broker/token"

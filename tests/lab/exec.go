@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Result is what a command on the front-end or a node did.
+// Result is the result of a command on the front-end or a node.
 type Result struct {
 	Stdout, Stderr string
 	// Exit is the exit status, or 128 and the signal.
@@ -32,8 +32,8 @@ type Streams struct {
 	Terminal bool
 }
 
-// Exec runs a command on the front-end as a user, in the user's home and with
-// a fresh environment. A command that ran and failed is no error: look at Exit.
+// Exec runs a command on the front-end as a user, in the user's home and with a fresh environment. A command that ran
+// and failed is no error: see Exit.
 func (l *Lab) Exec(ctx context.Context, user string, argv ...string) (Result, error) {
 	var out, errs bytes.Buffer
 	exit, err := l.Run(ctx, user, Streams{Out: &out, Err: &errs}, argv...)
@@ -56,8 +56,7 @@ func (l *Lab) Run(ctx context.Context, user string, s Streams, argv ...string) (
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.In, s.Out, s.Err
 	cmd.WaitDelay = 2 * time.Second
 	if !s.Terminal {
-		// A group of its own, so that a cancel reaches all of it; in order, so
-		// that srun cancels its job.
+		// Its own process group, so that a cancel reaches all of it; SIGINT, so that srun cancels its job.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	}
@@ -80,7 +79,7 @@ func endGroup(group int) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	// It may end by itself at this moment, which is as good.
+	// It may have ended by itself.
 	_ = syscall.Kill(-group, syscall.SIGKILL)
 }
 
@@ -95,7 +94,7 @@ func exitStatus(name string, err error) (int, error) {
 		}
 		return exit.ExitCode(), nil
 	case errors.Is(err, exec.ErrWaitDelay):
-		return 0, nil // it ended well, a child of it kept the pipe
+		return 0, nil // it succeeded, and a child kept the pipe
 	}
 	return 0, fmt.Errorf("command %q: %w", name, err)
 }
@@ -139,5 +138,5 @@ func (l *Lab) must(ctx context.Context, user string, argv ...string) (string, er
 	return r.Stdout, nil
 }
 
-// root is who may do everything on the front-end.
+// root is the user with all rights on the front-end.
 func (l *Lab) root() string { return service(l.state.Mode, "root") }

@@ -10,16 +10,15 @@ import (
 	"path/filepath"
 )
 
-// builderPrefix is where kernelctl and kernel-factory are, in the lab's folder: a
-// prefix as make install fills it, since both find the catalog, the workloads'
-// programs and the emulator's plugin below the one that they are in.
+// builderPrefix is the prefix of kernelctl and kernel-factory in the lab's folder, filled as by make install, since both
+// find the catalog, the workloads' programs and the emulator's plugin relative to it.
 const builderPrefix = "product/usr"
 
-// builders are the programs of it. On the front-end they are called by links.
+// builders are its programs, which the front-end calls by links.
 var builders = map[string]bool{"kernelctl": true, "kernel-factory": true}
 
-// installFactory copies what a build of a kernel needs besides. Plugin and
-// programs are only there when they were built; a build names what it misses.
+// installFactory copies the further requirements of a kernel build. Plugin and programs are optional; a build reports
+// missing ones.
 func (l *Lab) installFactory() error {
 	o := l.state.Options
 	libexec := l.layout.path(builderPrefix, "libexec", "kernel-broker")

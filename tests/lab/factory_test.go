@@ -10,9 +10,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 )
 
-// In the lab's shell kernelctl finds what it builds kernels with, below the
-// prefix that it is in.
-func TestBuildersFindWhatTheyNeed(t *testing.T) {
+// In the lab's shell kernelctl finds its build requirements below its own prefix.
+func TestBuildersFindRequirements(t *testing.T) {
 	repo := t.TempDir()
 	put := func(path string, mode os.FileMode) {
 		t.Helper()
@@ -31,7 +30,7 @@ func TestBuildersFindWhatTheyNeed(t *testing.T) {
 	put("build/workloads/replay", 0o755)
 	put("build/measure/kbcount.so", 0o755)
 	l := &Lab{layout: layout{filepath.Join(repo, "build/lab/default")}, state: state{Options: Options{Repo: repo, Product: filepath.Join(repo, "build")}}}
-	for range 2 { // a lab is prepared again when it comes up again
+	for range 2 { // a lab is prepared at each "up"
 		if err := l.installProduct(); err != nil {
 			t.Fatal(err)
 		}
@@ -56,8 +55,8 @@ func TestBuildersFindWhatTheyNeed(t *testing.T) {
 	}
 }
 
-// What was not built yet is no reason for a lab not to come up.
-func TestALabWithoutWhatKernelsAreBuiltWith(t *testing.T) {
+// A lab comes up without the requirements of kernel builds.
+func TestLabWithoutBuildRequirements(t *testing.T) {
 	repo := t.TempDir()
 	l := &Lab{layout: layout{filepath.Join(repo, "lab")}, state: state{Options: Options{Repo: repo, Product: filepath.Join(repo, "build")}}}
 	if err := l.installFactory(); err != nil {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// imageFormat goes into the digest: raise it when the building changes.
+// imageFormat is part of the digest: raise it when the build of the image changes.
 const imageFormat = "kblab-image-1"
 
 // buildImage returns the disk image for the list, from the cache where an
@@ -28,7 +28,7 @@ func buildImage(ctx context.Context, cache string, list []entry) (path string, c
 	}
 	path = filepath.Join(cache, "images", sum+".ext4")
 	if _, err := os.Stat(path); err == nil {
-		// The time is what a cleaner goes by.
+		// Cleaners go by this time.
 		now := time.Now()
 		return path, true, os.Chtimes(path, now, now)
 	}
@@ -58,9 +58,8 @@ func buildImage(ctx context.Context, cache string, list []entry) (path string, c
 // keepImages bounds the cache: a change of the product makes a new image.
 const keepImages = 6
 
-// pruneImages drops the images that were used longest ago. A lab has a copy
-// (or a link) of its own, so nothing in use disappears. What cannot be looked
-// at or removed stays: the cache is then merely larger.
+// pruneImages removes the least recently used images. A lab has its own copy (or link), so none in use disappears. On
+// errors the cache is merely larger.
 func pruneImages(dir string) {
 	list, err := filepath.Glob(filepath.Join(dir, "*.ext4"))
 	if err != nil || len(list) <= keepImages {
@@ -142,8 +141,8 @@ func stage(tree string, list []entry) error {
 	return nil
 }
 
-// makeFileSystem needs no root: mke2fs copies the tree itself, and a user
-// namespace makes the caller's files look like root's.
+// makeFileSystem needs no root: mke2fs copies the tree itself, and in a user namespace the caller's files belong to
+// root.
 func makeFileSystem(ctx context.Context, tree, image string, size int64, files int) error {
 	mib := (size+int64(files)*4096)>>20 + 16
 	args := []string{

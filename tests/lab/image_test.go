@@ -89,7 +89,7 @@ func TestImageIsClosed(t *testing.T) {
 	}
 }
 
-func TestDigestSeesEveryChange(t *testing.T) {
+func TestDigestCoversEveryChange(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f")
 	set := func(text string) {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {

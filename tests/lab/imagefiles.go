@@ -24,19 +24,17 @@ type entry struct {
 	mode   os.FileMode
 }
 
-// programs are host programs that every node has, beside busybox. Their
-// libraries come along by themselves.
+// programs are host programs of every node, besides busybox. Their libraries are added automatically.
 var programs = []string{
 	"/usr/sbin/slurmd", "/usr/sbin/slurmstepd", "/usr/sbin/munged", "/usr/sbin/kexec",
 	"/usr/bin/srun", "/usr/bin/sbatch", "/usr/bin/scontrol", "/usr/bin/squeue",
 	"/usr/bin/sinfo", "/usr/bin/scancel", "/usr/bin/munge", "/usr/bin/unmunge", "/bin/bash",
 }
 
-// optionalPrograms come along where the host has them.
+// optionalPrograms are added if the host has them.
 var optionalPrograms = []string{"/usr/bin/strace"}
 
-// opened at run time, so that no header names them: slurmd ends threads with
-// pthread_exit, which loads libgcc_s.
+// dlopened at run time and therefore in no header: slurmd ends threads with pthread_exit, which loads libgcc_s.
 var dlopened = []string{"libgcc_s.so.1"}
 
 const slurmPlugins = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
@@ -61,7 +59,7 @@ var emptyFolders = []string{
 	pluginDir, libexec, "/usr/local/bin",
 }
 
-// links make a merged /usr and lead from /etc to what each node gets at boot.
+// links merge /usr and lead from /etc to the files that each node gets at boot.
 var links = map[string]string{
 	"/bin": "usr/bin", "/sbin": "usr/sbin", "/lib": "usr/lib", "/lib64": "usr/lib64",
 	"/etc/passwd": "/run/etc/passwd", "/etc/group": "/run/etc/group", "/etc/hosts": "/run/etc/hosts",

@@ -12,11 +12,11 @@ import (
 //go:embed files/initrd-init.sh
 var initrdInit []byte
 
-// busybox is the nodes' userland; it has to be the static one.
+// busybox is the nodes' userland; it must be the static one.
 const busybox = "/bin/busybox"
 
-// BootInitrd makes the initrd with which the kernel in a folder of built kernels
-// finds its root on a machine's disk. A kernel without modules needs none.
+// BootInitrd builds the initrd with which a kernel finds its root on a machine's disk. A kernel without modules needs
+// none.
 func BootInitrd(dir string) ([]byte, error) {
 	k, err := kernelIn(dir)
 	if err != nil {
@@ -25,9 +25,8 @@ func BootInitrd(dir string) ([]byte, error) {
 	return buildInitrd(k)
 }
 
-// buildInitrd makes the small initrd of a kernel with modules: it inserts what
-// the machine needs and goes on to the disk image. It is left uncompressed,
-// which boots fastest.
+// buildInitrd builds the small initrd of a kernel with modules: it loads the machine's modules and continues on the disk
+// image. It is uncompressed, which boots fastest.
 func buildInitrd(k Kernel) ([]byte, error) {
 	modules, err := loadModules(k.Modules, bootModules)
 	if err != nil {

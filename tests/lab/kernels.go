@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// Kernel is what a node's firmware boots.
+// Kernel is a kernel that a node's firmware boots.
 type Kernel struct {
 	Name    string `json:"name"`
 	Release string `json:"release"`
@@ -26,8 +26,7 @@ type Kernel struct {
 	Initrd  string `json:"initrd,omitempty"`
 }
 
-// findKernel looks a kernel up by name among the built ones. Debian's own is
-// downloaded where it was not prepared there.
+// findKernel finds a built kernel by name. Debian's own is downloaded if missing.
 func findKernel(ctx context.Context, o Options, cache string) (Kernel, error) {
 	dir := filepath.Join(o.Kernels, o.Kernel)
 	k, err := kernelIn(dir)
@@ -119,7 +118,7 @@ mkdir out; mv root/boot/vmlinuz-* out/bzImage; mv root/lib/modules out/modules; 
 		return fmt.Errorf("package %q: %w: %s", pkg, err, bytes.TrimSpace(out))
 	}
 	if err := os.Rename(filepath.Join(tmp, "out"), final); err != nil {
-		// Another lab may have been quicker; its copy is as good.
+		// Another lab may have been faster; its copy is equivalent.
 		if _, there := os.Stat(filepath.Join(final, "bzImage")); there == nil {
 			return nil
 		}

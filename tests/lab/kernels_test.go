@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// fakeImage has what bzImageRelease reads and no more.
+// fakeImage has only what bzImageRelease reads.
 func fakeImage(release string) []byte {
 	image := make([]byte, 0x2000)
 	copy(image[0x202:], "HdrS")

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Lab is a cluster that is up. Its methods may be called concurrently.
+// Lab is a running cluster. Its methods are safe for concurrent use.
 type Lab struct {
 	layout layout
 	state  state
@@ -23,7 +23,7 @@ type Lab struct {
 	tie *os.File
 }
 
-// state is what state.json holds.
+// state is the content of state.json.
 type state struct {
 	Options      Options   `json:"options"`
 	Mode         Mode      `json:"mode"`
@@ -95,8 +95,8 @@ func load(dir string) (*Lab, error) {
 	return l, l.recoverHolder()
 }
 
-// Up brings a lab up and returns when all nodes are idle. After an error
-// nothing runs any more, and logs and consoles are left in the folder.
+// Up starts a lab and returns when all nodes are idle. After an error nothing runs any more, and logs and consoles stay
+// in the folder.
 func Up(ctx context.Context, o Options) (*Lab, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -118,14 +118,14 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 		return nil, err
 	}
 	if err := l.up(ctx); err != nil {
-		// The caller's context may be over; cleaning up must not depend on it.
+		// The caller's context may be done; cleaning up must not depend on it.
 		down := l.Down(context.WithoutCancel(ctx), true)
 		return nil, errors.Join(fmt.Errorf("lab %q: %w", o.Dir, err), down)
 	}
 	return l, nil
 }
 
-// tidy removes what an earlier lab left in the folder.
+// tidy removes files of an earlier lab.
 func (l *Lab) tidy(ctx context.Context) error {
 	if old, err := load(l.layout.dir); err == nil {
 		if old.state.alive() {
@@ -139,7 +139,7 @@ func (l *Lab) tidy(ctx context.Context) error {
 	return l.remove(ctx, false)
 }
 
-// missingPrograms checks first what would otherwise fail half-way.
+// missingPrograms checks the requirements first.
 func missingPrograms(o Options) error {
 	wanted := map[string]string{
 		qemuProgram: "qemu-system-x86", "slurmctld": "slurmctld", "munged": "munge", "mke2fs": "e2fsprogs",
@@ -162,7 +162,7 @@ func missingPrograms(o Options) error {
 			}
 		}
 	}
-	// A container may lack it, and without root it must be open to all.
+	// A container may lack it, and without root it must be open to all users.
 	tun, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 	if err != nil {
 		return fmt.Errorf("the nodes' network: %w", err)
@@ -184,7 +184,7 @@ func (l *Lab) up(ctx context.Context) error {
 	if err := l.startHolder(ctx); err != nil {
 		return err
 	}
-	// The machines take seconds to boot; the front-end comes up meanwhile.
+	// The machines take seconds to boot; meanwhile the front-end starts.
 	var machines, front error
 	var wg sync.WaitGroup
 	wg.Go(func() { machines = l.startMachines(ctx) })

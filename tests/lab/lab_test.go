@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// testKernel is the quick kernel where it was built, else Debian's.
+// testKernel is the quick kernel if built, otherwise Debian's.
 func testKernel(t *testing.T) string {
 	if k := os.Getenv("KBLAB_TEST_KERNEL"); k != "" {
 		return k
@@ -40,8 +40,7 @@ func (p progressLog) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// up brings a lab up and checks at the end of the test that nothing of it is
-// left on the host.
+// up starts a lab and checks at the end of the test that nothing of it is left on the host.
 func up(t *testing.T, o Options) *Lab {
 	t.Helper()
 	before := hostView(t)
@@ -66,7 +65,7 @@ func up(t *testing.T, o Options) *Lab {
 	return l
 }
 
-// view is what a lab could leave behind on a host.
+// view is the state of the host that a lab could leave changed.
 type view struct{ mounts, interfaces []string }
 
 func hostView(t *testing.T) view {
@@ -111,9 +110,8 @@ func checkNothingLeft(t *testing.T, l *Lab, before view) {
 	}
 }
 
-// network is a lab's, by its name. The pins hold the lab's namespaces until the
-// test has ended: one that is gone leaves its number to the next one, maybe to
-// that of a lab beside this.
+// network is a lab's, by its name. The pins keep the lab's namespaces until the test has ended: otherwise their numbers
+// could be reused by another lab.
 type network struct {
 	name string
 	pins []*os.File
@@ -176,7 +174,7 @@ func lines(s string) []string {
 	return l
 }
 
-// bootOf is a node's boot id, or nothing while it does not answer.
+// bootOf is a node's boot id, or empty if it does not answer.
 func bootOf(t *testing.T, n Node) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
@@ -187,7 +185,7 @@ func bootOf(t *testing.T, n Node) string {
 	return strings.TrimSpace(r.Stdout)
 }
 
-// liveBoot is that of a node that is up, however long it takes to say so.
+// liveBoot is the boot id of a running node, however long it takes to answer.
 func liveBoot(t *testing.T, n Node) string {
 	t.Helper()
 	boot := ""
@@ -211,7 +209,7 @@ func waitReboot(t *testing.T, n Node, old string) {
 	}
 }
 
-// TestLab walks through what a person does with a lab.
+// TestLab uses a lab like a user.
 func TestLab(t *testing.T) {
 	l := up(t, Options{Nodes: 2, WithoutProduct: true})
 	noteNetwork(t, l)
@@ -254,8 +252,7 @@ func testJobs(t *testing.T, l *Lab) {
 	}
 }
 
-// batch submits a job and waits until it has completed. (sbatch --wait asks
-// only every now and then.)
+// batch submits a job and waits until it has completed. (sbatch --wait polls rarely.)
 func batch(t *testing.T, l *Lab, args ...string) {
 	t.Helper()
 	id := strings.TrimSpace(run(t, l, "alice", append([]string{"sbatch", "--parsable"}, args...)...))
@@ -279,7 +276,7 @@ func testExec(t *testing.T, l *Lab) {
 		t.Errorf("node: %+v, %v", r, err)
 	}
 	if _, err := l.Exec(t.Context(), "nobody-here", "true"); err == nil {
-		t.Error("a user who does not exist ran something")
+		t.Error("an unknown user ran a command")
 	}
 	// A cancelled command ends with all its children.
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -388,10 +385,9 @@ func testSlurmctld(t *testing.T, l *Lab) {
 		}
 	}
 	restart("in order", syscall.SIGTERM)
-	// A crash may lose a job whose state was not saved yet, but this one was
-	// saved by the first restart.
+	// A crash may lose a job whose state was not saved, but the first restart saved this one.
 	restart("after a crash", syscall.SIGKILL)
-	// One that cannot end by itself, as if its helper had kept word of a hook.
+	// A slurmctld that cannot end by itself, as if it waited for a lost hook.
 	pids, err := l.Processes()
 	if err != nil {
 		t.Fatal(err)
@@ -408,8 +404,7 @@ func testSlurmctld(t *testing.T, l *Lab) {
 	ready(t, l)
 }
 
-// TestDownAfterTheHolderWasKilled checks that a lab without its first process
-// is gone already, and that down then only tidies.
+// TestDownAfterTheHolderWasKilled: a lab without its first process has ended, and down only tidies.
 func TestDownAfterTheHolderWasKilled(t *testing.T) {
 	l := up(t, Options{Nodes: 1, NoWait: true, WithoutProduct: true})
 	noteNetwork(t, l)

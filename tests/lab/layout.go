@@ -36,7 +36,7 @@ func (l layout) qmp(node string) string     { return l.path("nodes", node, "qmp.
 func (l layout) pidFile(node string) string { return l.path("nodes", node, "qemu.pid") }
 func (l layout) token() string              { return l.path("share", "token") }
 
-// folders are made at "up". The comment says where each one is seen.
+// folders are created at "up". The comment gives their mount point.
 var folders = []string{
 	"run",                    // pid file and ready mark of the holder
 	"boot",                   // kernel, initrd and disk image of the nodes
@@ -47,7 +47,7 @@ var folders = []string{
 	"logs/mysql",             //
 	"logs/slurmrestd",        //
 	"logs/kernel-broker",     //
-	"root/etc/slurm",         // mount points that the host may not have, laid
+	"root/etc/slurm",         // mount points that the host may lack
 	"root/etc/munge",         // over the host's /etc, /usr/lib, ...
 	"root/etc/kernel-broker", //
 	"root" + pluginDir,       //
@@ -63,7 +63,7 @@ var folders = []string{
 	"var/tmp",
 	"var/log",          // mount point of logs
 	"var/cache",        //
-	"catalog/profiles", // what "up" registers with the broker
+	"catalog/profiles", // registered with the broker by "up"
 	"catalog/kernels",
 	"share/home",
 	"share/conf/slurm",         // /etc/slurm everywhere
@@ -98,7 +98,7 @@ func (l layout) make(nodes int) error {
 			}
 		}
 	}
-	// Whatever the caller's umask: the lab's users go through these.
+	// Independent of the caller's umask: the lab's users pass through these.
 	return filepath.WalkDir(l.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err

@@ -64,15 +64,15 @@ func (l *Lab) startHolder(ctx context.Context) error {
 		err = l.recordHolder()
 	}
 	if err != nil {
-		// It takes the holder with it. An error means that it ended already.
+		// It ends the holder too. An error means that it has ended already.
 		_ = cmd.Process.Kill()
 		return fmt.Errorf("namespaces: %w (log %s)", err, l.layout.holderLog())
 	}
 	return nil
 }
 
-// ownPipe returns the end that the holder watches. The other end is nobody's
-// but this process's, so that the kernel closes it when this process ends.
+// ownPipe returns the end that the holder watches. Only this process has the other end, so that the kernel closes it
+// when this process ends.
 func (l *Lab) ownPipe() (*os.File, error) {
 	watched, tie, err := os.Pipe()
 	if err != nil {
@@ -93,8 +93,7 @@ func unshareArgs(m Mode) []string {
 	return args
 }
 
-// recordHolder notes who the holder is, so that a reused pid is never taken
-// for it.
+// recordHolder records the holder's identity, so that a reused pid is never taken for it.
 func (l *Lab) recordHolder() error {
 	text, err := os.ReadFile(l.layout.holderPid())
 	if err != nil {
@@ -121,12 +120,12 @@ func (l *Lab) recoverHolder() error {
 	}
 	command, err := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(text)), "cmdline"))
 	if err != nil || !strings.Contains(string(command), l.layout.path("run/holder.sh")) {
-		return nil // ended, or the pid is somebody else's now
+		return nil // ended, or the pid was reused
 	}
 	return l.recordHolder()
 }
 
-// alive says whether the lab's namespaces still exist.
+// alive reports whether the lab's namespaces still exist.
 func (s state) alive() bool {
 	if s.HolderPID == 0 {
 		return false

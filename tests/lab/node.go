@@ -51,7 +51,7 @@ func (l *Lab) Nodes() []Node {
 // Name is n1..nN.
 func (n Node) Name() string { return n.name }
 
-// Console is the file with everything the serial console said since "up".
+// Console is the file with the serial console's output since "up".
 func (n Node) Console() string { return n.lab.layout.console(n.name) }
 
 // Log is a file of the node's /var/log, readable while the node is dead.
@@ -86,7 +86,7 @@ func (n Node) monitor(ctx context.Context, command string) error {
 	return nil
 }
 
-// PowerOff cuts the power: nothing is written or said any more.
+// PowerOff cuts the power: nothing is written any more.
 func (n Node) PowerOff(ctx context.Context) error {
 	pid, err := n.pid()
 	if err != nil {
@@ -109,7 +109,7 @@ func (n Node) PowerOn(ctx context.Context) error {
 	return n.lab.startMachine(ctx, n.index)
 }
 
-// On says whether the machine has power.
+// On reports whether the machine has power.
 func (n Node) On(ctx context.Context) (bool, error) {
 	pid, err := n.pid()
 	if err != nil {
@@ -128,8 +128,7 @@ func (n Node) pid() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// nodeExecLimit is for a caller who set no deadline: a dead node must not hang
-// anybody.
+// nodeExecLimit is the default deadline: a dead node must not block a caller.
 const nodeExecLimit = 30 * time.Second
 
 // Exec runs a command as root on the node over the lab's own channel, which

@@ -41,7 +41,7 @@ type Options struct {
 	WithoutProduct bool `json:"without_product"`
 	// ExternalEtcd runs an etcd beside the broker instead of inside it.
 	ExternalEtcd bool `json:"external_etcd,omitempty"`
-	// WithoutTLS has nodes and broker take each other's word for who they are.
+	// WithoutTLS disables authentication between nodes and broker.
 	WithoutTLS bool `json:"without_tls,omitempty"`
 	// WithoutCatalog leaves the broker's catalog empty.
 	WithoutCatalog bool `json:"without_catalog,omitempty"`
@@ -50,9 +50,8 @@ type Options struct {
 	Product string `json:"product"`
 	// Slurm changes slurm.conf.
 	Slurm SlurmOptions `json:"slurm"`
-	// Broker, Agent and Client are merged over the configuration files that
-	// the lab writes; nested maps are merged, everything else is replaced, and
-	// nil deletes.
+	// Broker, Agent and Client are merged over the configuration files that the lab writes; nested maps are merged,
+	// everything else is replaced, and nil deletes.
 	Broker map[string]any `json:"broker,omitempty"`
 	Agent  map[string]any `json:"agent,omitempty"`
 	Client map[string]any `json:"client,omitempty"`
@@ -60,8 +59,8 @@ type Options struct {
 	Files map[string]string `json:"files,omitempty"`
 	// ReadyTimeout bounds the wait for all nodes to be idle.
 	ReadyTimeout time.Duration `json:"ready_timeout"`
-	// Owned ends the lab with the process that called Up, however that ends:
-	// for tests, which a time limit may kill.
+	// Owned ends the lab with the process that called Up, however that ends: for tests, which may be killed by a time
+	// limit.
 	Owned bool `json:"owned,omitempty"`
 	// NoWait returns as soon as the machines run, before Slurm sees them.
 	NoWait bool `json:"no_wait,omitempty"`
@@ -74,20 +73,16 @@ type SlurmOptions struct {
 	ReturnToService int `json:"return_to_service"`
 	// SchedulerParameters are added to the lab's own.
 	SchedulerParameters []string `json:"scheduler_parameters,omitempty"`
-	// Cgroup keeps each job in cgroups of version 2, as profiling runs need it:
-	// processes are tracked by them, cores are constrained, and a job has a
-	// process on each node from its begin to its end.
+	// Cgroup puts each job into cgroups of version 2, as profiling runs need: they track its processes, constrain cores,
+	// and keep a process of the job on each node.
 	Cgroup bool `json:"cgroup,omitempty"`
-	// Accounting runs slurmdbd with a database of its own, and has slurmctld
-	// enforce accounts and limits. alice and bob have the account "users"; more
-	// is sacctmgr's. The broker then runs as a user of its own, whom Slurm made
-	// an administrator, as its unit has it.
+	// Accounting runs slurmdbd with its own database and makes slurmctld enforce accounts and limits. alice and bob have
+	// the account "users"; tests add more with sacctmgr. The broker then runs as its own user, a Slurm administrator, as
+	// in its unit.
 	Accounting bool `json:"accounting,omitempty"`
-	// REST has slurmctld know users by tokens (auth/jwt), too, and runs slurmrestd,
-	// which takes nothing else, as a user of its own.
+	// REST enables tokens (auth/jwt) in slurmctld and runs slurmrestd, which accepts nothing else, as its own user.
 	REST bool `json:"rest,omitempty"`
-	// Set overrides any key of slurm.conf, after everything else; an empty
-	// value removes the key.
+	// Set overrides keys of slurm.conf, after everything else; an empty value removes the key.
 	Set map[string]string `json:"set,omitempty"`
 }
 
@@ -184,7 +179,7 @@ func cacheDir() (string, error) {
 	return filepath.Join(d, "kernel-broker", "lab"), nil
 }
 
-// DefaultDir is the folder of a lab that was given none.
+// DefaultDir is the default folder of a lab.
 func DefaultDir() (string, error) {
 	repo, err := findRepo()
 	if err != nil {

@@ -36,7 +36,7 @@ func TestOptionsRefused(t *testing.T) {
 	}
 }
 
-func TestFolderOfOthersIsRefused(t *testing.T) {
+func TestForeignFolderIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	precious := filepath.Join(dir, "precious")
 	if err := os.WriteFile(precious, nil, 0o644); err != nil {

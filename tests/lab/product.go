@@ -12,8 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The product as the lab sees it: where its built files are, where they go,
-// and the three configuration files. This is the one file to change when the
+// The product's files, their places in the lab, and the three configuration files. Change only this file when the
 // product's files or configuration keys change.
 
 // productFile is one file of the product.
@@ -22,8 +21,8 @@ type productFile struct {
 	target string // path on the front-end or node
 }
 
-// frontFiles go to the front-end, below the lab's product folder. A name may
-// appear twice: hooks are one program under several names.
+// frontFiles go to the front-end, below the lab's product folder. A name may appear twice: the hooks are one program
+// under several names.
 var frontFiles = []productFile{
 	{"kernel-broker", "/usr/local/bin/kernel-broker"},
 	{"kernelctl", kernelctlPath},
@@ -43,7 +42,7 @@ var nodeFiles = []productFile{
 	{"kernel_profile.so", pluginDir + "/kernel_profile.so"},
 }
 
-// productPlaces are the folders where a built file may be, first one wins.
+// productPlaces are the folders of built files; the first match counts.
 func productPlaces(o Options) []string {
 	return []string{
 		filepath.Join(o.Product, "bin"),
@@ -91,7 +90,7 @@ func brokerConfig(o Options, m Mode) map[string]any {
 		"socket":  brokerSocket,
 		"listen":  fmt.Sprintf("%s:%d", frontAddress, brokerPort),
 		"slurm":   map[string]any{"user": service(m, "slurm")},
-		// The lab's stand-in for a management controller.
+		// The lab's replacement of a management controller.
 		"reset_command": []string{"/usr/local/bin/kblab", "bmc", "reset", "{node}"},
 	}, tlsConfig(o)), o.Broker)
 }
@@ -136,8 +135,7 @@ func MergeConfig(base, over map[string]any) map[string]any {
 
 // ConfigFile renders a configuration file.
 func ConfigFile(config map[string]any) ([]byte, error) {
-	// Through JSON, so that any struct or typed slice of a caller becomes
-	// plain maps and lists.
+	// Through JSON, so that any struct or typed slice of a caller becomes plain maps and lists.
 	raw, err := json.Marshal(config)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// productOptions finds the built product: what tests of the lab's handles on
-// it need, and no more. How the product behaves is for the suites.
+// productOptions uses the built product, for tests of the lab's support for it. The suites test the product's behaviour.
 func productOptions(t *testing.T) Options {
 	t.Helper()
 	o := Options{Nodes: 2, ExternalEtcd: true, Product: os.Getenv("KBLAB_TEST_PRODUCT")}

@@ -54,7 +54,7 @@ func TestConfigsAreNotShared(t *testing.T) {
 	}
 }
 
-func TestFindProductNamesWhatIsMissing(t *testing.T) {
+func TestFindProductListsMissingFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "bin"), 0o755); err != nil {
 		t.Fatal(err)

@@ -21,8 +21,8 @@ const qemuProgram = "qemu-system-x86_64"
 func machineArgs(accel string, memory, cpus int) []string {
 	cpu, speed := "host", "kvm"
 	if accel != "kvm" {
-		// A small translation buffer keeps memory flat over many kexecs; rdrand
-		// spares munged more than a second of waiting for entropy.
+		// A small translation buffer keeps memory flat over many kexecs; rdrand saves munged more than a second of
+		// waiting for entropy.
 		cpu, speed = "qemu64,+rdrand", "tcg,thread=multi,tb-size=64"
 	}
 	return []string{
@@ -53,8 +53,8 @@ func (l *Lab) nodeArguments(i int) []string {
 		"-netdev", "tap,id=net0,script=no,downscript=no,ifname="+tapName(i),
 		"-device", "virtio-net-pci,netdev=net0,romfile=,mac="+nodeMAC(i),
 		"-device", "virtio-rng-pci",
-		// The watchdog outside the kernel: armed before a kexec it brings the
-		// firmware's kernel back when the new one hangs.
+		// The watchdog outside the kernel: armed before a kexec, it returns to the firmware's kernel if the new one
+		// hangs.
 		"-device", "i6300esb", "-action", "watchdog=reset",
 		"-fsdev", "local,id=lab,security_model="+model+",path="+insideDir+"/share",
 		"-device", "virtio-9p-pci,fsdev=lab,mount_tag=lab",
@@ -89,8 +89,8 @@ func (l *Lab) startMachine(ctx context.Context, i int) error {
 	if l.state.Mode == ModeSingle {
 		return nil
 	}
-	// The broker, which is not root, resets nodes over this socket. Nobody
-	// else may: who speaks to QEMU's monitor has QEMU's rights.
+	// The broker, which is not root, resets nodes over this socket. No other user may: access to QEMU's monitor gives
+	// QEMU's rights.
 	socket := insideDir + "/nodes/" + name + "/qmp.sock"
 	if _, err := l.must(ctx, l.root(), "/bin/sh", "-c", `chgrp "$1" "$0" && chmod 660 "$0"`, socket, brokerUser(l.state.Options, l.state.Mode)); err != nil {
 		return fmt.Errorf("node %q: monitor: %w", name, err)

@@ -69,8 +69,8 @@ func qmpExecute(conn net.Conn, in *json.Decoder, command string) error {
 	}
 }
 
-// dialUnix reaches a socket at any depth: its address may have 107 bytes only,
-// so it goes through the folder's file descriptor.
+// dialUnix reaches a socket at any depth: its address is limited to 107 bytes, so it goes through the folder's file
+// descriptor.
 func dialUnix(ctx context.Context, path string) (net.Conn, error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {

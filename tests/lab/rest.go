@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Slurm's REST interface as a site has it: a daemon of a user of its own, to
-// which users come with tokens that slurmctld made for them.
+// Slurm's REST interface as at a site: a daemon with its own user, to which users authenticate with tokens from
+// slurmctld.
 
 // RESTAddress is where slurmrestd listens, as the lab's network sees it.
 const RESTAddress = frontAddress + ":6820"
@@ -22,8 +22,7 @@ func restSettings(o Options) []setting {
 	return []setting{{"AuthAltTypes", "auth/jwt"}}
 }
 
-// writeTokenKey makes the key that signs users' tokens, where slurmctld looks for
-// it by itself. No node has it.
+// writeTokenKey creates the key that signs users' tokens, at slurmctld's default path. No node has it.
 func (l *Lab) writeTokenKey() error {
 	if !l.state.Options.Slurm.REST {
 		return nil
@@ -36,8 +35,7 @@ func (l *Lab) writeTokenKey() error {
 // Slurmrestd returns the handle of slurmrestd, which a lab has with
 // SlurmOptions.REST.
 func (l *Lab) Slurmrestd() Daemon {
-	// Without a token of its own it has nothing to show to slurmctld but its
-	// callers'.
+	// Without a token of its own it can only present its callers'.
 	launch := fmt.Sprintf("SLURM_JWT=daemon exec /usr/sbin/slurmrestd -v -a rest_auth/jwt %s", RESTAddress)
 	return Daemon{
 		lab: l, name: "slurmrestd", user: service(l.state.Mode, "slurmrestd"),

@@ -19,7 +19,7 @@ const (
 // setting is one line of slurm.conf.
 type setting struct{ key, value string }
 
-// slurmConf renders slurm.conf; mode decides who SlurmUser is.
+// slurmConf renders slurm.conf; mode determines SlurmUser.
 func slurmConf(o Options, m Mode) string {
 	lines := baseSettings(o, m)
 	if !o.WithoutProduct {
@@ -84,16 +84,16 @@ func baseSettings(o Options, m Mode) []setting {
 		{"ReturnToService", strconv.Itoa(o.Slurm.ReturnToService)},
 		{"SlurmdTimeout", "300"},
 		{"KillWait", "5"},
-		// The host's limits mean nothing inside a small virtual machine.
+		// The host's limits are meaningless inside a small virtual machine.
 		{"PropagateResourceLimits", "NONE"},
 	}, append(accountingSettings(o), restSettings(o)...)...)
 }
 
-// productSettings are what Kernel Broker asks of slurm.conf.
+// productSettings are Kernel Broker's requirements of slurm.conf.
 func productSettings(o Options) []setting {
 	flags := "Alloc,DeferBatch"
 	if o.Slurm.Cgroup {
-		flags += ",Contain" // a job has a process on each node from begin to end
+		flags += ",Contain" // a job has a process on each node from start to end
 	}
 	return []setting{
 		{"SlurmctldParameters", "reboot_from_controller"},
@@ -123,9 +123,8 @@ func override(lines []setting, key, value string) []setting {
 	return lines
 }
 
-// cgroupConf is for machines without systemd; slurmd 22.05 reads it whatever
-// the process tracking is. A node's rc.sh sees by ConstrainCores that it has to
-// hand the controllers down, which systemd does elsewhere.
+// cgroupConf is for machines without systemd; slurmd 22.05 reads it with any process tracking. A node's rc.sh recognises
+// by ConstrainCores that it must delegate the controllers, as systemd does elsewhere.
 func cgroupConf(o Options) string {
 	text := "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainRAMSpace=no\n"
 	if o.Slurm.Cgroup {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// NodeStatus is what the lab knows about a node.
+// NodeStatus is the lab's view of a node.
 type NodeStatus struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
@@ -23,7 +23,7 @@ type NodeStatus struct {
 	Console string `json:"console"`
 }
 
-// Status is what "kblab status" prints.
+// Status is the output of "kblab status".
 type Status struct {
 	Dir     string       `json:"dir"`
 	Mode    Mode         `json:"mode"`
@@ -85,7 +85,7 @@ func (l *Lab) WaitIdle(ctx context.Context, limit time.Duration, names ...string
 	var silence error
 	start := time.Now()
 	err := waitFor(ctx, limit, 200*time.Millisecond, "idle nodes", func() (bool, error) {
-		// On a busy machine slurmctld may not answer within Slurm's own limit.
+		// On a loaded machine slurmctld may not answer within Slurm's own limit.
 		states, err := l.NodeStates(ctx)
 		if silence = err; errors.Is(err, ErrDown) {
 			return false, err

@@ -40,7 +40,7 @@ type account struct {
 
 func (a account) person() bool { return strings.HasPrefix(a.Home, "/home/") }
 
-// detectMode finds the best mode that the caller may use.
+// detectMode finds the best mode available to the caller.
 func detectMode() (Mode, error) {
 	if os.Geteuid() == 0 {
 		return ModeRoot, nil
@@ -63,7 +63,7 @@ func detectMode() (Mode, error) {
 	return ModeSubuid, nil
 }
 
-// hasRange says whether a subuid(5) file gives the user enough ids.
+// hasRange reports whether a subuid(5) file gives the user enough ids.
 func hasRange(text []byte, name, uid string) bool {
 	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
 		f := strings.Split(s.Text(), ":")
@@ -97,7 +97,7 @@ func accounts(m Mode, uid int) []account {
 	}
 }
 
-// service is who runs a daemon: with one user only, that one.
+// service is the user of a daemon: the only one in single mode.
 func service(m Mode, name string) string {
 	if m == ModeSingle {
 		return "alice"
@@ -105,8 +105,7 @@ func service(m Mode, name string) string {
 	return name
 }
 
-// brokerUser is who runs the broker: a user of its own where Slurm has levels
-// of administrators and can give it one, else SlurmUser, whom slurmctld obeys.
+// brokerUser is the broker's user: its own if Slurm has administrator levels, otherwise SlurmUser.
 func brokerUser(o Options, m Mode) string {
 	if o.Slurm.Accounting {
 		return service(m, "kernel-broker")

@@ -14,11 +14,11 @@ import (
 // ErrDown means that the lab is not up (any more).
 var ErrDown = errors.New("the lab is not up")
 
-// ErrTimeout means that a condition did not come true in time.
+// ErrTimeout means that a condition did not become true in time.
 var ErrTimeout = errors.New("not in time")
 
-// Wait polls a condition until it is true, it fails, the limit passes or the
-// context ends. The error names what was waited for.
+// Wait polls a condition until it is true, it fails, the limit passes or the context ends. The error names the
+// condition.
 func Wait(ctx context.Context, limit time.Duration, what string, done func() (bool, error)) error {
 	return waitFor(ctx, limit, 100*time.Millisecond, what, done)
 }

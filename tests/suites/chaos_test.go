@@ -23,7 +23,7 @@ func TestChaosReturnToService0(t *testing.T) { chaosRun(t, 0) }
 func TestChaosReturnToService1(t *testing.T) { chaosRun(t, 1) }
 func TestChaosReturnToService2(t *testing.T) { chaosRun(t, 2) }
 
-// chaosJobs is how many jobs a run submits; KB_CHAOS_JOBS asks for more.
+// chaosJobs is the number of jobs of a run; KB_CHAOS_JOBS overrides it.
 func chaosJobs(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("KB_CHAOS_JOBS")
@@ -37,9 +37,8 @@ func chaosJobs(t *testing.T) int {
 	return n
 }
 
-// stepsScript is the batch job of a chaos run: its own probe, then several steps
-// with pauses, so that nodes are lost between steps, too. A step that fails does
-// not end the job: the next one shows whether it runs on a wrong kernel.
+// stepsScript is the batch job of a chaos run: its own probe, then several steps with pauses, so that nodes are also
+// lost between steps. A failed step does not end the job: the next one shows whether it runs on a wrong kernel.
 const stepsScript = `#!/bin/bash
 "$HOME/probe.sh" batch "$1"
 for step in $(seq "$2"); do
@@ -55,26 +54,24 @@ type chaosJob struct {
 	noRequeue bool
 }
 
-// chaos is a cluster of three nodes on which users submit long jobs with several
-// steps while nodes, daemons and administrators do what they do.
+// chaos is a cluster of three nodes on which users submit long jobs with several steps while nodes, daemons and
+// administrators interfere.
 type chaos struct {
 	*faults
 	chance *rand.Rand
 	jobs   []chaosJob
-	// hurt: when hardware was last broken, by node. A node that Slurm or the
-	// broker takes out of service without that is a fault of the product.
+	// hurt is when a node's hardware last failed. A node that Slurm or the broker takes out of service without that is a
+	// fault of the product.
 	hurt map[string]time.Time
 	// drained: nodes that the administrator took out, with the reason.
 	drained map[string]string
-	// counts of what was done.
+	// counts of actions.
 	counts map[string]int
 }
 
-// chaosRun submits jobs one after the other, with a fault now and then, and checks at the end
-// that no step ran on a kernel that its job did not ask for, that no job with
-// --no-requeue ran twice, that each drain of the administrator's stayed, and that
-// the only nodes that wait for an administrator are those whose hardware was
-// broken.
+// chaosRun submits jobs one after the other, with occasional faults. At the end no step ran on a kernel that its job did
+// not request, no job with --no-requeue ran twice, each drain by the administrator is still in place, and only nodes
+// with broken hardware wait for an administrator.
 func chaosRun(t *testing.T, returnToService int) {
 	f := startFaults(t, func(o *lab.Options) {
 		o.Nodes = 3
@@ -136,8 +133,7 @@ func (c *chaos) submitOne() {
 	c.counts["submitted for "+profile]++
 }
 
-// waiting counts the jobs that are not over. One that waits after a requeue is
-// told to start, one that is held to go on.
+// waiting counts unfinished jobs. It starts a requeued job and releases a held one.
 func (c *chaos) waiting() int {
 	c.t.Helper()
 	all, ok := c.allJobs()
@@ -159,7 +155,7 @@ func (c *chaos) waiting() int {
 	return left
 }
 
-// disturb does one thing that happens on a cluster, and waits some seconds.
+// disturb injects one event of a real cluster and waits some seconds.
 func (c *chaos) disturb() {
 	c.t.Helper()
 	node := c.Node(1 + c.chance.IntN(3))
@@ -175,7 +171,7 @@ func (c *chaos) disturb() {
 	c.counts[act.name]++
 	c.t.Logf("%s %s", act.name, node.Name())
 	act.do(node)
-	// A job takes some 20 s: most see one of these, few see several.
+	// A job takes some 20 s: most jobs see one of these, few see several.
 	time.Sleep(time.Duration(5+c.chance.IntN(20)) * time.Second)
 }
 
@@ -189,7 +185,7 @@ func (c *chaos) cycle(n lab.Node) {
 	c.powerCycle(n)
 }
 
-// killAgent kills the agent of a node that has one: one in its boot has none.
+// killAgent kills a node's agent; a node that boots has none.
 func (c *chaos) killAgent(n lab.Node) {
 	if err := n.KillAgent(c.ctx); err != nil {
 		c.t.Logf("agent not killed: %v", err)
@@ -202,9 +198,8 @@ func (c *chaos) brokerAway(lab.Node) {
 	c.startBroker()
 }
 
-// restart ends slurmctld in order, or by a kill. slurmctld writes its state every
-// few seconds: killed in between it forgets which jobs it has just started and
-// starts them again, with or without the product, so that is left out.
+// restart ends slurmctld orderly or by a kill. slurmctld saves its state every few seconds: killed in between it forgets
+// jobs it has just started and starts them again, with or without the product, so that case is excluded.
 func (c *chaos) restart(lab.Node) {
 	sig := syscall.SIGTERM
 	if c.chance.IntN(2) == 0 && c.written() {
@@ -213,8 +208,7 @@ func (c *chaos) restart(lab.Node) {
 	c.ok(c.RestartSlurmctld(c.ctx, sig))
 }
 
-// written reports whether every job that has nodes has had them for long enough
-// to be in slurmctld's state files.
+// written reports whether every job with nodes has had them long enough to be in slurmctld's state files.
 func (c *chaos) written() bool {
 	c.t.Helper()
 	all, ok := c.allJobs()
@@ -247,12 +241,11 @@ func (c *chaos) endDrains() {
 	c.t.Helper()
 	for name, reason := range c.drained {
 		state := map[string]string{}
-		c.wait(settleLimit, "slurmctld's word on "+name, func() bool {
+		c.wait(settleLimit, "slurmctld's state of "+name, func() bool {
 			state = c.slurmNode(name)
 			return state["State"] != ""
 		})
-		// Between two tries of the broker's the drain may be out of sight for
-		// a moment, in which no job may start.
+		// Between two attempts of the broker the drain may be absent for a moment, in which no job may start.
 		lost := time.Now().Add(30 * time.Second)
 		for !strings.Contains(state["State"], "DRAIN") && !strings.HasPrefix(state["State"], "DOWN") || !strings.HasPrefix(state["Reason"], reason) {
 			if time.Now().After(lost) {
@@ -268,7 +261,7 @@ func (c *chaos) endDrains() {
 	}
 }
 
-// slurmNode is what slurmctld says of a node; empty when it cannot be asked.
+// slurmNode is slurmctld's view of a node; empty if it does not answer.
 func (c *chaos) slurmNode(name string) map[string]string {
 	c.t.Helper()
 	r := c.try("root", "scontrol", "--oneliner", "show", "node", name)
@@ -282,7 +275,7 @@ func (c *chaos) slurmNode(name string) map[string]string {
 	return fields
 }
 
-// requeue puts a running job back, as its user may.
+// requeue requeues a running job, as its user may.
 func (c *chaos) requeue(lab.Node) { c.onRunning("scontrol", "requeue") }
 
 func (c *chaos) cancel(lab.Node) { c.onRunning("scancel") }
@@ -299,8 +292,8 @@ func (c *chaos) onRunning(argv ...string) {
 	}
 }
 
-// tend is the administrator: nodes whose hardware was broken are looked after
-// once they are up again. Any other node that is out of service is a fault.
+// tend plays the administrator: it resumes nodes with broken hardware once they are up again. Any other node out of
+// service is a fault.
 func (c *chaos) tend() {
 	c.t.Helper()
 	for _, n := range c.Nodes() {
@@ -319,7 +312,7 @@ func (c *chaos) tend() {
 			continue
 		}
 		if hurt := c.hurt[name]; hurt.IsZero() {
-			c.t.Errorf("node %s is %s for %q, and nothing was done to it", name, state["State"], reason)
+			c.t.Errorf("node %s is %s for %q without an injected fault", name, state["State"], reason)
 		}
 		c.try("root", "scontrol", "update", "nodename="+name, "state=resume")
 		delete(c.hurt, name)
@@ -327,8 +320,7 @@ func (c *chaos) tend() {
 	}
 }
 
-// back reports whether a node is up and proven on stock: what an administrator
-// looks at before a resume.
+// back reports whether a node is up and proven on stock, which an administrator checks before a resume.
 func (c *chaos) back(name string) bool {
 	c.t.Helper()
 	r := c.try("alice", "kernelctl", "node", "list", "--output", "json")

@@ -46,8 +46,7 @@ func start(t *testing.T, change func(*lab.Options)) *cluster {
 	}
 	o := lab.Options{Dir: dir, Kernel: "suite-stock", Nodes: 2, Progress: testLog{t}, Owned: true, ReadyTimeout: settleLimit}
 	o.Slurm.ReturnToService = 1
-	// Some jobs, heterogeneous ones among them, are started by backfill alone,
-	// which by itself looks every 30 s.
+	// Some jobs, such as heterogeneous ones, are only started by backfill, which runs every 30 s by default.
 	o.Slurm.SchedulerParameters = []string{"bf_interval=2"}
 	o.Slurm.Set = map[string]string{"MinJobAge": "3600"}
 	if change != nil {
@@ -76,7 +75,7 @@ func (l testLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// describe prints what a person would look at first.
+// describe prints what is needed to analyse a failure.
 func (c *cluster) describe() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), 20*time.Second)
 	defer cancel()
@@ -101,7 +100,7 @@ func (c *cluster) try(user string, argv ...string) lab.Result {
 	return r
 }
 
-// must runs a command that has to succeed and returns what it printed.
+// must runs a command that has to succeed and returns its output.
 func (c *cluster) must(user string, argv ...string) string {
 	c.t.Helper()
 	r := c.try(user, argv...)
@@ -111,7 +110,7 @@ func (c *cluster) must(user string, argv ...string) string {
 	return strings.TrimSpace(r.Stdout)
 }
 
-// refused runs a command that has to fail with all of the words on stderr.
+// refused runs a command that has to fail with all of the texts on stderr.
 func (c *cluster) refused(user string, words []string, argv ...string) {
 	c.t.Helper()
 	r := c.answered(user, argv...)
@@ -125,12 +124,11 @@ func (c *cluster) refused(user string, words []string, argv ...string) {
 	}
 }
 
-// answered runs a command again for as long as a submit of it goes through
-// because the broker did not say in time what the snapshot could not.
+// answered repeats a command while its submit succeeds only because the broker's answer was late.
 func (c *cluster) answered(user string, argv ...string) lab.Result {
 	c.t.Helper()
 	var r lab.Result
-	c.wait(settleLimit, "the broker's word at submit", func() bool {
+	c.wait(settleLimit, "the broker's answer at submit", func() bool {
 		r = c.try(user, argv...)
 		late := strings.Contains(r.Stderr, "did not answer within")
 		if words := strings.Fields(r.Stdout); late && r.Exit == 0 && len(words) > 0 {
@@ -141,7 +139,7 @@ func (c *cluster) answered(user string, argv ...string) lab.Result {
 	return r
 }
 
-// wait waits for a condition and fails the test when it does not come true.
+// wait waits for a condition and fails the test on a timeout.
 func (c *cluster) wait(limit time.Duration, what string, done func() bool) {
 	c.t.Helper()
 	err := lab.Wait(c.ctx, limit, what, func() (bool, error) { return done(), nil })

@@ -44,7 +44,7 @@ func (c *cluster) letGo(user, id string) {
 	c.file(user, "go-"+id, "")
 }
 
-// kexecs is how many boots by kexec there were on all nodes.
+// kexecs is the number of boots by kexec on all nodes.
 func (c *cluster) kexecs() int {
 	c.t.Helper()
 	sum := 0
@@ -67,7 +67,7 @@ func (c *cluster) costs(want int, part func()) {
 	}
 }
 
-// noJobs checks that nothing that was refused is there after all.
+// noJobs checks that no refused job exists.
 func (c *cluster) noJobs() {
 	c.t.Helper()
 	if out := c.must("root", "squeue", "--noheader", "--all"); out != "" {
@@ -75,7 +75,7 @@ func (c *cluster) noJobs() {
 	}
 }
 
-// lastLine of a command's output: salloc and srun have words of their own.
+// lastLine of a command's output: salloc and srun print messages of their own.
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])

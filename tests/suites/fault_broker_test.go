@@ -40,8 +40,7 @@ func TestFaultBroker(t *testing.T) {
 	})
 	f.on("away-while-the-nodes-boot", func(f *faults) {
 		id := f.ask("bob", "mitgcm", 0, "-N2")
-		// Killed before it has had the last word, the broker would find both
-		// nodes where it left them: that is another of these.
+		// A broker killed before the last report would find both nodes unchanged: that is another of these cases.
 		f.executing("mitgcm", f.Nodes()...)
 		f.killBroker()
 		f.upOn("mitgcm", f.Nodes()...)
@@ -51,7 +50,7 @@ func TestFaultBroker(t *testing.T) {
 	f.on("down-at-submit", brokerDown)
 }
 
-// executing waits until a kernel says its first word on each node's console.
+// executing waits until a kernel's first output on each node's console.
 func (f *faults) executing(profile string, nodes ...lab.Node) {
 	f.t.Helper()
 	begin := "Linux version " + f.kernels[profile].release + " "
@@ -71,11 +70,10 @@ func (f *faults) executing(profile string, nodes ...lab.Node) {
 	}
 }
 
-// tryLimit is for one question to a node that may boot just then: the kernel that
-// took the question down with it never answers.
+// tryLimit is the timeout of one command on a node that may be booting, in which case it never answers.
 const tryLimit = 3 * time.Second
 
-// upOn waits until the nodes run a kernel, whoever knows of it.
+// upOn waits until the nodes run a kernel, with or without the broker.
 func (f *faults) upOn(profile string, nodes ...lab.Node) {
 	f.t.Helper()
 	k := f.kernels[profile]
@@ -89,8 +87,8 @@ func (f *faults) upOn(profile string, nodes ...lab.Node) {
 	}
 }
 
-// F6: without a broker a profile's job is requeued, and held with the reason
-// in the end; plain jobs go on; a release lets it run when the broker is back.
+// F6: without a broker a profile's job is requeued and finally held with the reason; plain jobs continue; after a
+// release it runs when the broker is back.
 func brokerDown(f *faults) {
 	defer f.client("broker_wait: 25s", "broker_wait: 2s")()
 	f.killBroker()

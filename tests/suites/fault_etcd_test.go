@@ -11,8 +11,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// The store of the records goes away and comes back. What is not on record is
-// not acted on, and nothing that was acknowledged is lost.
+// The records' store fails and returns. Nothing is done without a record, and no acknowledged record is lost.
 func TestFaultEtcd(t *testing.T) {
 	f := startFaults(t, func(o *lab.Options) { o.ExternalEtcd = true })
 	etcd := f.Etcd()

@@ -16,19 +16,16 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// faults is a cluster on which things get broken. Its jobs write down what they
-// asked for beside what they ran on, in the batch script and in each task, so
-// that a look at all records of all users shows whether any job ever ran on a
-// kernel that it did not ask for.
+// faults is a cluster for fault injection. Its jobs record the requested and the running kernel, in the batch script and
+// in each task, so that the records of all users show whether any job ever ran on a wrong kernel.
 type faults struct {
 	*cluster
 	kernels map[string]kernel
 	jobs    map[string]string // acknowledged: the profile by the job's id
 }
 
-// probeScript records one process of a job: $1 is batch or task, $2 what was
-// asked for. Every job and node has a file of its own, since nodes that append
-// to one file of a network file system at the same time may lose a line.
+// probeScript records one process of a job: $1 is batch or task, $2 the request. Every job and node has its own file,
+// since concurrent appends over a network file system may lose a line.
 const probeScript = `#!/bin/bash
 id=$(od -An -v -tx1 /sys/kernel/notes | tr -d ' \n' | grep -o '040000001400000003000000474e5500.\{40\}' | cut -c33-72)
 echo "kind=$1 asked=$2 job=$SLURM_JOB_ID restart=${SLURM_RESTART_COUNT:-0} node=$(hostname) release=$(uname -r) \
@@ -36,8 +33,7 @@ build_id=$id boot_id=$(cat /proc/sys/kernel/random/boot_id) profile=$KERNEL_BROK
 told_build_id=$KERNEL_BROKER_BUILD_ID" >> "$HOME/records/$SLURM_JOB_ID.$(hostname)"
 `
 
-// askScript is the batch job: asked-for profile, and how long it stays then: some
-// seconds, or "held" until letGo.
+// askScript is the batch job: requested profile, and its duration: some seconds, or "held" until letGo.
 const askScript = `#!/bin/bash
 "$HOME/probe.sh" batch "$1"
 srun "$HOME/probe.sh" task "$1"
@@ -45,8 +41,7 @@ if [ "$2" != held ]; then exec sleep "$2"; fi
 until [ -e "$HOME/go-$SLURM_JOB_ID" ]; do sleep 0.1; done
 `
 
-// startFaults brings up a cluster with short limits, so that what a real site
-// waits minutes for happens in seconds here.
+// startFaults starts a cluster with short limits, so that a site's minutes take seconds here.
 func startFaults(t *testing.T, change func(*lab.Options)) *faults {
 	t.Helper()
 	c := start(t, func(o *lab.Options) {
@@ -63,8 +58,8 @@ func startFaults(t *testing.T, change func(*lab.Options)) *faults {
 	for _, profile := range []string{"stock", "mitgcm"} {
 		f.kernels[profile] = f.kernelOf(profile)
 	}
-	// slurmctld asks fresh nodes to register once more; a switch that begins in
-	// that second would look like a crash to it. That is not what is tested.
+	// slurmctld asks fresh nodes to register once more; a switch in that second would look like a crash. That is not
+	// tested here.
 	f.completed("alice", f.ask("alice", "stock", 0, "-N2"), 2)
 	f.settled()
 	return f
@@ -86,8 +81,8 @@ func (f *faults) users(names ...string) {
 	}
 }
 
-// on runs one fault as a subtest. What the one before left behind is noticed
-// here and not blamed on this one; after a failure nothing else is tried.
+// on runs one fault as a subtest. It first checks for leftovers of the previous one; after a failure the rest is
+// skipped.
 func (f *faults) on(name string, check func(f *faults)) {
 	parent := f.t
 	if !parent.Run(name, func(t *testing.T) {
@@ -103,15 +98,13 @@ func (f *faults) on(name string, check func(f *faults)) {
 	}
 }
 
-// ask submits a job that stays for some seconds; profile "stock" is a job that
-// asks for none.
+// ask submits a job of some seconds; profile "stock" means none.
 func (f *faults) ask(user, profile string, seconds int, args ...string) string {
 	f.t.Helper()
 	return f.submit(user, profile, fmt.Sprint(seconds), args)
 }
 
-// askHeld submits a job that stays until letGo: what has to happen while it runs
-// has all the time that a busy machine needs.
+// askHeld submits a job that runs until letGo, so that a loaded machine has enough time for events during its run.
 func (f *faults) askHeld(user, profile string, args ...string) string {
 	f.t.Helper()
 	return f.submit(user, profile, "held", args)
@@ -158,8 +151,7 @@ func (f *faults) probes(user, id string) []ran {
 	return out
 }
 
-// truthful scans every record of every user for a job on a kernel that it did
-// not ask for, or that it was told a lie about.
+// truthful scans the records of all users for a job on a wrong kernel or with a wrong environment.
 func (f *faults) truthful() {
 	f.t.Helper()
 	for _, user := range []string{"alice", "bob"} {
@@ -170,14 +162,14 @@ func (f *faults) truthful() {
 				told = "stock"
 			}
 			if r["build_id"] != k.buildID || r["release"] != k.release || told != r["asked"] {
-				f.t.Errorf("a job ran on a kernel that it did not ask for: %v; %s is %s (%s)", r, r["asked"], k.release, k.buildID)
+				f.t.Errorf("a job ran on a kernel that it did not request: %v; %s is %s (%s)", r, r["asked"], k.release, k.buildID)
 			}
 		}
 	}
 }
 
-// sound is what must hold after every fault: nodes back on stock and usable,
-// no job on a wrong kernel, no acknowledged job unknown to the broker.
+// sound is the invariant after every fault: nodes are on stock and usable, no job ran on a wrong kernel, and the broker
+// knows every acknowledged job.
 func (f *faults) sound() {
 	f.t.Helper()
 	f.settled()
@@ -190,8 +182,7 @@ func (f *faults) sound() {
 	}
 }
 
-// neverAllocated reports whether the job was never given nodes: nobody had to
-// tell the broker of it.
+// neverAllocated reports whether the job never had nodes, so that the broker need not know it.
 func (f *faults) neverAllocated(id string) bool {
 	job := f.job(id)
 	return job["StartTime"] == "Unknown" || job["StartTime"] == job["EndTime"] || job["Restarts"] == "0" && job["JobState"] == "PENDING"
@@ -213,7 +204,7 @@ func (f *faults) brokerJobs() map[string]bool {
 	return known
 }
 
-// brokerJob is what the broker remembers of a job's newest run.
+// brokerJob is the broker's record of a job's newest run.
 type brokerJob struct {
 	RestartCount int    `json:"restart_count"`
 	Phase        string `json:"phase"`
@@ -223,7 +214,7 @@ type brokerJob struct {
 	} `json:"timeline"`
 }
 
-// seen asks the broker for a job; false while it does not know it.
+// seen asks the broker for a job; false if unknown.
 func (f *faults) seen(id string) (brokerJob, bool) {
 	f.t.Helper()
 	var j brokerJob
@@ -251,8 +242,7 @@ func (f *faults) happened(id, node, event string) {
 	})
 }
 
-// finish waits until a job has completed. A requeued job would wait two
-// minutes for its next try: it is told to start now.
+// finish waits until a job has completed. It starts a requeued job, which would wait two minutes.
 func (f *faults) finish(id string) map[string]string {
 	f.t.Helper()
 	var job map[string]string
@@ -281,8 +271,7 @@ func held(job map[string]string) bool {
 	return job["JobState"] == "PENDING" && job["Priority"] == "0"
 }
 
-// completed waits for the job's end and checks that it ran exactly once, on
-// every node and on the kernel it asked for.
+// completed waits for the job's end and checks that it ran exactly once, on every node and on the requested kernel.
 func (f *faults) completed(user, id string, nodes int) []ran {
 	f.t.Helper()
 	f.finish(id)
@@ -315,7 +304,7 @@ func (f *faults) isHeld(user, id string, words ...string) {
 		f.hurry(job)
 		return held(job)
 	})
-	// The words of slurmctld's administrator are for the user, too.
+	// The user reads the comment of slurmctld's administrator, too.
 	comment := ""
 	for line := range strings.Lines(f.must(user, "scontrol", "show", "job", id)) {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "AdminComment="); ok {
@@ -324,12 +313,12 @@ func (f *faults) isHeld(user, id string, words ...string) {
 	}
 	for _, word := range append([]string{"kernel-broker: "}, words...) {
 		if !strings.Contains(comment, word) {
-			f.t.Errorf("job %s: %q is not in what its user reads: %q", id, word, comment)
+			f.t.Errorf("job %s: %q is not shown to its user: %q", id, word, comment)
 		}
 	}
 }
 
-// profile registers a profile of one version; more are further lines of it.
+// profile registers a profile with one version; more are further lines of it.
 func (f *faults) profile(name, kernel string, arguments []string, more ...string) {
 	f.t.Helper()
 	quoted := make([]string, len(arguments))

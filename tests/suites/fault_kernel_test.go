@@ -15,9 +15,8 @@ import (
 	"time"
 )
 
-// Images that are damaged somewhere on their way, and kernels that do not boot.
-// Without the driver of its disk a kernel panics; without that of its network
-// card it is up, and for everybody else as good as hung.
+// Damaged images and kernels that do not boot. A kernel without the driver of its disk panics; one without its network
+// driver runs but is unreachable.
 func TestFaultKernels(t *testing.T) {
 	f := startFaults(t, nil)
 	f.profile("panics", "mitgcm", []string{"initcall_blacklist=virtio_pci_driver_init"}, "boot_timeout: 60s")
@@ -76,7 +75,7 @@ func (f *faults) flip(profile string) (undo func()) {
 		bad[i] ^= 0xff
 	}
 	write := func(data []byte) {
-		// The broker removes what it finds damaged.
+		// The broker removes damaged files that it finds.
 		if err := os.Chmod(file, 0o644); err != nil && !os.IsNotExist(err) {
 			f.t.Fatal(err)
 		}
@@ -90,8 +89,8 @@ func (f *faults) flip(profile string) (undo func()) {
 
 const cacheOnNode = "/var/cache/kernel-broker/"
 
-// damagedStore: what the broker sends does not fit its digest and is never
-// loaded; the job is held with the reason, and runs after the repair.
+// damagedStore: a file that does not match its digest is never loaded; the job is held with the reason and runs after
+// the repair.
 func damagedStore(f *faults) {
 	repair := f.flip("mitgcm")
 	id := f.ask("alice", "mitgcm", 0, "-N2")
@@ -131,8 +130,7 @@ func damagedCaches(f *faults) {
 	}
 }
 
-// loadRefused: kexec fails on one node (F1). It is drained, the other one goes
-// back, and the job runs when the node was repaired.
+// loadRefused: kexec fails on one node (F1). It is drained, the other one returns, and the job runs after the repair.
 func loadRefused(f *faults) {
 	bad := f.Nodes()[1:]
 	f.onNodes("mount --bind /bin/false /usr/sbin/kexec", bad)
@@ -145,8 +143,8 @@ func loadRefused(f *faults) {
 	f.completed("bob", id, 2)
 }
 
-// returnFails: the distribution's kernel is damaged in the broker's store (F7).
-// That is no node's fault: the node goes back by a reset, and serves.
+// returnFails: the stock kernel is damaged in the broker's store (F7). That is no node's fault: the node returns by a
+// reset and serves.
 func returnFails(f *faults) {
 	id := f.askHeld("alice", "mitgcm", "-N1", "--nodelist=n1")
 	f.waitJob(id, "RUNNING")
@@ -160,9 +158,8 @@ func returnFails(f *faults) {
 	repair()
 }
 
-// registeredTruncated: the digest fits what was registered, and the tools load
-// it without a word. The nodes come back by themselves, and the kernel cannot
-// be chosen any more.
+// registeredTruncated: the digest matches what was registered, and the tools load it without an error. The nodes come
+// back by themselves, and the kernel cannot be chosen any more.
 func registeredTruncated(f *faults) {
 	f.truncatedKernel("short")
 	f.profile("short", "short", nil, "boot_timeout: 30s", "boot_attempts: 1")
@@ -172,7 +169,7 @@ func registeredTruncated(f *faults) {
 	f.cancelled("alice", id)
 }
 
-// truncatedKernel makes a kernel of the catalog whose image lacks its end.
+// truncatedKernel adds a kernel to the catalog whose image lacks its end.
 func (f *faults) truncatedKernel(name string) {
 	f.t.Helper()
 	from, to := filepath.Join(f.CatalogDir(), "kernels/mitgcm"), filepath.Join(f.CatalogDir(), "kernels", name)
@@ -205,7 +202,7 @@ func (f *faults) truncatedKernel(name string) {
 	}
 }
 
-// inQuarantine waits until a profile's version is, after so many failed boots.
+// inQuarantine waits until a profile's version is quarantined after that many failed boots.
 func (f *faults) inQuarantine(profile string, failures int) {
 	f.t.Helper()
 	type standing struct {
@@ -258,8 +255,8 @@ func quarantined(f *faults) {
 	f.cancelled("bob", waits)
 }
 
-// notToBeHad checks that submits of a profile are refused with the reason. They
-// look into the snapshot of the catalog, which follows the catalog by a moment.
+// notToBeHad checks that submits of a profile are refused with the reason. They use the snapshot of the catalog, which
+// is a moment late.
 func (f *faults) notToBeHad(profile string, words ...string) {
 	f.t.Helper()
 	ask := []string{"sbatch", "--parsable", "--hold", "--kernel-profile=" + profile, "ask.sh", profile}
@@ -273,8 +270,8 @@ func (f *faults) notToBeHad(profile string, words ...string) {
 	f.refused("alice", append([]string{profile}, words...), ask...)
 }
 
-// retired: a profile is taken out of use. A job that runs on it goes on, one
-// that waits is held with the reason, and nobody can ask for it any more.
+// retired: a profile is retired. A job that runs on it continues, a waiting one is held with the reason, and new
+// requests are refused.
 func retired(f *faults) {
 	f.profile("old", "mitgcm", []string{"loglevel=2"})
 	runs := f.askHeld("alice", "old", "-N2")

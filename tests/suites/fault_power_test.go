@@ -48,9 +48,8 @@ func (f *faults) ok(err error) {
 	}
 }
 
-// lostAndSilent: one node loses its power after its kexec, and the reset from
-// outside fails, too; the other one hangs before it has loaded anything (F2).
-// Both are drained, and their jobs run when the nodes were repaired.
+// lostAndSilent: one node loses its power after its kexec, and the reset fails, too; the other one hangs before it has
+// loaded anything (F2). Both are drained, and their jobs run after the repair.
 func lostAndSilent(f *faults) {
 	f.ok(f.Node(2).Pause(f.ctx))
 	at := f.logSize()
@@ -70,8 +69,7 @@ func lostAndSilent(f *faults) {
 	f.completed("bob", silent, 1)
 }
 
-// resume is what an administrator does with a node that was repaired: once it
-// is up on stock, whatever was wrong is over.
+// resume resumes a repaired node as an administrator does, once it is up on stock.
 func (f *faults) resume(node string) {
 	f.t.Helper()
 	f.wait(settleLimit, node+" to be proven on stock", func() bool {

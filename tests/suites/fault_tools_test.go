@@ -17,9 +17,9 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// What the suites break things with.
+// Fault injection for the suites.
 
-// freeze stops a node's agent from doing anything, as a hang would.
+// freeze stops a node's agent, as a hang would.
 func (f *faults) freeze(nodes ...lab.Node) {
 	f.t.Helper()
 	f.onNodes("kill -STOP $(pidof kernel-broker-agent)", nodes)
@@ -34,7 +34,7 @@ func (f *faults) onNodes(script string, nodes []lab.Node) {
 	}
 }
 
-// processes finds programs on the front-end by a word of their command line.
+// processes finds processes on the front-end by a word of their command line.
 func (f *faults) processes(word string) []int {
 	f.t.Helper()
 	all, err := f.Processes()
@@ -51,7 +51,7 @@ func (f *faults) processes(word string) []int {
 // brokerProgram is its argv[0] in the lab.
 const brokerProgram = "/usr/local/bin/kernel-broker"
 
-// parent is a process's parent, 0 when it is gone.
+// parent is a process's parent, 0 if it has ended.
 func parent(pid int) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -76,8 +76,7 @@ func (f *faults) logSize() int64 {
 	return st.Size()
 }
 
-// logged waits until the broker's log says something after an offset, and
-// returns where it has said it.
+// logged waits for a pattern in the broker's log after an offset and returns its position.
 func (f *faults) logged(from int64, pattern string) int64 {
 	f.t.Helper()
 	what := regexp.MustCompile(pattern)
@@ -101,8 +100,7 @@ func (f *faults) logged(from int64, pattern string) int64 {
 // killBroker ends the broker as a crash does, within milliseconds.
 func (f *faults) killBroker() {
 	f.t.Helper()
-	// A child that the broker has just forked is called like it until its
-	// exec, and may be gone by now.
+	// A child that the broker has just forked has its name until the exec, and may have ended.
 	pids := f.processes(brokerProgram)
 	all := slices.Clone(pids)
 	pids = slices.DeleteFunc(pids, func(pid int) bool {
@@ -118,11 +116,9 @@ func (f *faults) killBroker() {
 	f.wait(time.Minute, "the broker's end", func() bool { return len(f.processes(brokerProgram)) == 0 })
 }
 
-// crashBroker kills the broker as soon as its log says the pattern, and starts
-// it again. A line is written when a change is on record and nothing has been
-// done about it yet. It returns where the log says so, and not where it ends:
-// on a busy machine the broker gets some way further before the signal is
-// there, and what it says meanwhile is never said again.
+// crashBroker kills the broker as soon as its log contains the pattern, and restarts it. A line is logged when a change
+// is recorded and before it is acted on. It returns the position of that line, not of the log's end: on a loaded machine
+// the broker continues until the signal arrives, and does not repeat those lines.
 func (f *faults) crashBroker(from int64, pattern string) int64 {
 	f.t.Helper()
 	at := f.logged(from, pattern)

@@ -17,8 +17,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// recordScript is what every job runs on each node: it writes down which kernel
-// it ran on, read from the kernel itself.
+// recordScript is run by every job on each node: it records its kernel, read from the kernel itself.
 const recordScript = `#!/bin/bash
 id=$(od -An -v -tx1 /sys/kernel/notes | tr -d ' \n' | grep -o '040000001400000003000000474e5500.\{40\}' | cut -c33-72)
 echo "ran job=$SLURM_JOB_ID array=$SLURM_ARRAY_JOB_ID task=$SLURM_ARRAY_TASK_ID restart=${SLURM_RESTART_COUNT:-0} node=$(hostname) release=$(uname -r) build_id=$id \
@@ -47,7 +46,7 @@ func (c *cluster) file(user, name, text string) {
 	}
 }
 
-// records returns what the user's jobs wrote, of one job when id is not "".
+// records returns the records of the user's jobs, of one job if id is not "".
 func (c *cluster) records(user, id string) []ran {
 	c.t.Helper()
 	text, err := os.ReadFile(filepath.Join(c.Home(user), "record"))
@@ -82,7 +81,7 @@ func (c *cluster) sbatch(user string, args ...string) string {
 	return id
 }
 
-// job is what scontrol says of a job.
+// job is scontrol's view of a job.
 func (c *cluster) job(id string) map[string]string {
 	c.t.Helper()
 	r := c.try("root", "scontrol", "show", "job", id)
@@ -119,8 +118,8 @@ func (c *cluster) waitJob(id string, states ...string) map[string]string {
 	return job
 }
 
-// ranOn checks that the job ran exactly once on each of the nodes, on the
-// kernel of the profile, and was told the truth about it.
+// ranOn checks that the job ran exactly once on each of the nodes, on the kernel of the profile, with the right
+// environment.
 func (c *cluster) ranOn(user, id, profile string, nodes int) []ran {
 	c.t.Helper()
 	records := c.records(user, id)
@@ -141,13 +140,13 @@ func (c *cluster) checkRecord(r ran, profile string) {
 			r["job"], r["node"], r["release"], r["build_id"], profile, k.release, k.buildID)
 	}
 	if r["profile"] != profile || r["told_release"] != r["release"] || r["told_build_id"] != r["build_id"] {
-		c.t.Errorf("job %s on node %s: its environment says %v", r["job"], r["node"], r)
+		c.t.Errorf("job %s on node %s: its environment has %v", r["job"], r["node"], r)
 	}
 }
 
 type kernel struct{ release, buildID string }
 
-// kernelOf reads what a profile's default version is from the broker.
+// kernelOf reads a profile's default version from the broker.
 func (c *cluster) kernelOf(profile string) kernel {
 	c.t.Helper()
 	var p struct {
@@ -166,7 +165,7 @@ func (c *cluster) kernelOf(profile string) kernel {
 	return kernel{release: k.Release, buildID: k.BuildID}
 }
 
-// nodeStatus is what kernelctl says of a node.
+// nodeStatus is kernelctl's view of a node.
 type nodeStatus struct {
 	Name           string `json:"name"`
 	Phase          string `json:"phase"`
@@ -232,8 +231,7 @@ func (c *cluster) drained(name string, words ...string) {
 		out := strings.TrimSpace(c.try("root", "sinfo", "--noheader", "--Node", "--partition=main", "--nodes="+name, "--format=%T|%E").Stdout)
 		state, why, _ := strings.Cut(out, "|")
 		reason = why
-		// An armed node is draining, too, for as long as its job takes. One that
-		// Slurm wants to boot, and that cannot, is "reboot^" and gets no jobs.
+		// An armed node drains while its job runs. A node with a pending boot that fails is "reboot^" and gets no jobs.
 		return (strings.HasPrefix(state, "drain") || state == "reboot^") &&
 			!strings.HasPrefix(why, "kprof:") && !strings.HasPrefix(why, "Reboot ASAP")
 	})
@@ -242,12 +240,12 @@ func (c *cluster) drained(name string, words ...string) {
 	}
 	for _, word := range words {
 		if !strings.Contains(reason, word) {
-			c.t.Errorf("node %s: reason %q does not say %q", name, reason, word)
+			c.t.Errorf("node %s: reason %q does not contain %q", name, reason, word)
 		}
 	}
 }
 
-// The main job: two nodes switch, the job runs on its kernel, they come back.
+// The main job: two nodes switch, the job runs on its kernel, the nodes return.
 func TestMainJob(t *testing.T) {
 	c := start(t, nil)
 	c.prepare("alice")

@@ -16,9 +16,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// TestProfilingFaults is what goes wrong while jobs are looked at. The job is never
-// harmed, what is not whole is said to be partial, and after each of them nothing
-// is left on any node.
+// TestProfilingFaults injects faults while jobs are profiled. The job is never harmed, incomplete results are marked
+// partial, and nothing is left on any node.
 func TestProfilingFaults(t *testing.T) {
 	p := startProfiled(t, nil)
 	p.on("two-jobs-at-once", twoJobs)
@@ -45,7 +44,7 @@ func (p *profiled) here(name string) {
 	})
 }
 
-// go lets it go on.
+// go lets it continue.
 func (p *profiled) goOn(name string) {
 	p.t.Helper()
 	p.file("alice", "go."+name, "")
@@ -66,8 +65,8 @@ func called(r profiling.Result, program, call string) (count uint64, processes i
 	return count, len(seen)
 }
 
-// twoJobs share a node and are looked at both: one of a thousand short processes,
-// one of ten thousand files. Each sees its own, all of it, and nothing else.
+// twoJobs share a node and are both profiled: one with a thousand short processes, one with ten thousand files. Each
+// result has all of its own job and nothing else.
 func twoJobs(p *profiled) {
 	const processes, files = 1000, 10000
 	shared := append([]string{"--partition=shared", "--ntasks=1"}, onFirst...)
@@ -104,7 +103,7 @@ func twoJobs(p *profiled) {
 	}
 }
 
-// jobKilled: what it did until then is all that there is, and so the result is whole.
+// jobKilled: the job's activity until the kill is all there is, so the result is complete.
 func jobKilled(p *profiled) {
 	job := p.submit("io,syscalls,noise", "known calls 1000\n"+waiting("killed"), onFirst...)
 	p.here("killed")
@@ -115,8 +114,7 @@ func jobKilled(p *profiled) {
 	}
 }
 
-// agentDies: the kernel lets go of what the dead agent held, the next one begins
-// anew, and what was missed in between is said.
+// agentDies: the kernel detaches the dead agent's programs, the next agent starts again, and the gap is reported.
 func agentDies(p *profiled) {
 	n := p.Nodes()[0]
 	job := p.submit("io,syscalls,noise", "known calls 1000\n"+waiting("agent")+"known calls 500\n", onFirst...)
@@ -126,7 +124,7 @@ func agentDies(p *profiled) {
 	if err := n.KillAgent(p.ctx); err != nil {
 		p.t.Fatal(err)
 	}
-	p.wait(profilingLimit, "the next agent to look", func() bool {
+	p.wait(profilingLimit, "the next agent to profile", func() bool {
 		text, err := os.ReadFile(n.Log("kernel-broker/agent.log"))
 		return err == nil && strings.Contains(string(text), `why="the job had started when the collectors were attached`) &&
 			p.runOf(job).node("n1").State == nodeLooking && p.programs(n) == during
@@ -137,16 +135,16 @@ func agentDies(p *profiled) {
 		p.t.Errorf("reason %q", r.Reason)
 	}
 	made := p.report(r)
-	// The first thousand are there if the agent had written down what it had.
+	// The first thousand are there if the agent had written a checkpoint.
 	if count, _ := called(made.Result, "known", "getppid"); count != 500 && count != 1500 {
 		p.t.Errorf("%d calls, want the 500 that were seen to the end", count)
 	}
 	if len(made.Decision.Caveats) == 0 {
-		p.t.Errorf("the report says nothing of it: %+v", made.Decision)
+		p.t.Errorf("the report does not mention it: %+v", made.Decision)
 	}
 }
 
-// small gives results on a node a disk of their own.
+// small puts results of a node on a small disk of their own.
 func (p *profiled) small(n lab.Node, size string) (undo func()) {
 	p.t.Helper()
 	const dir = "/var/lib/kernel-broker/runs"
@@ -197,8 +195,7 @@ func noSpace(p *profiled) {
 	}
 }
 
-// nodeLost: the others' results are there, and a node that comes back forgets what
-// nobody waits for.
+// nodeLost: the other nodes' results are there, and a node that returns forgets the finished run.
 func nodeLost(p *profiled) {
 	n := p.Nodes()[1]
 	job := p.submit("io,syscalls,noise", "srun --ntasks-per-node=1 known calls 1000\n"+waiting("lost"), "-N2", "--no-requeue")
@@ -224,7 +221,7 @@ func nodeLost(p *profiled) {
 	}
 	p.wait(profilingLimit, "the node to be back", func() bool {
 		p.try("root", "scontrol", "update", "nodename=n2", "state=resume")
-		// Not "idle*", which is one that nobody has heard of yet.
+		// Not "idle*", which is a node that has not registered yet.
 		return p.must("root", "sinfo", "--noheader", "--Node", "--partition=main", "--nodes=n2", "--format=%T") == "idle"
 	})
 	p.settled()

@@ -20,15 +20,13 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// profiled is a cluster whose jobs are looked at, on the distribution's own
-// kernel: collectors need what slim kernels do not have.
+// profiled is a cluster with profiled jobs on the distribution's kernel: slim kernels lack the collectors' requirements.
 type profiled struct {
 	*cluster
-	clean map[string]string // what hangs and is mounted on a node without a run
+	clean map[string]string // attached and mounted on a node without a run
 }
 
-// profilingLimit is generous: an emulated node takes minutes for what a machine does
-// in a second, the more so beside other work.
+// profilingLimit is generous: an emulated node takes minutes for a second's work of a machine, more so on a loaded host.
 const profilingLimit = 15 * time.Minute
 
 // deliverLimit is how long a lost node is waited for.
@@ -62,7 +60,7 @@ func startProfiled(t *testing.T, change func(*lab.Options)) *profiled {
 	return p
 }
 
-// on is one matter as a subtest. After a failure nothing else is tried.
+// on runs one case as a subtest. After a failure the rest is skipped.
 func (p *profiled) on(name string, check func(p *profiled)) {
 	p.t.Helper()
 	parent := p.t
@@ -79,9 +77,8 @@ func (p *profiled) on(name string, check func(p *profiled)) {
 	}
 }
 
-// attachedScript asks the kernel, and not the agent, what hangs in it: programs
-// are among its symbols, traced functions in ftrace's list, programs and links
-// among the files of whoever holds them. Slim kernels have none of these lists.
+// attachedScript asks the kernel, not the agent, what is attached: programs are among its symbols, traced functions in
+// ftrace's list, programs and links among the open files of processes. Slim kernels have none of these lists.
 const attachedScript = `
 echo programs: $(grep -c '\[bpf\]' /proc/kallsyms)
 echo traced: $(cat /sys/kernel/debug/tracing/enabled_functions 2>/dev/null | wc -l)
@@ -95,7 +92,7 @@ exit 0
 
 func (p *profiled) attached(n lab.Node) string {
 	p.t.Helper()
-	// All symbols of a kernel take an emulated node their time.
+	// Listing all symbols of a kernel takes an emulated node a while.
 	ctx, cancel := context.WithTimeout(p.ctx, profilingLimit)
 	defer cancel()
 	r, err := n.Shell(ctx, attachedScript)
@@ -105,7 +102,7 @@ func (p *profiled) attached(n lab.Node) string {
 	return r.Stdout
 }
 
-// programs are how many BPF programs the node's kernel has.
+// programs is the number of BPF programs in the node's kernel.
 func (p *profiled) programs(n lab.Node) int {
 	p.t.Helper()
 	count := -1
@@ -141,7 +138,7 @@ func (p *profiled) submit(collectors, script string, args ...string) string {
 	return id
 }
 
-// runRecord is what kernelctl says of a run.
+// runRecord is kernelctl's view of a run.
 type runRecord struct {
 	ID         uint64    `json:"id"`
 	State      string    `json:"state"`
@@ -186,7 +183,7 @@ func (r runRecord) node(name string) runNode {
 	return runNode{}
 }
 
-// runOf the job; the zero value while there is none.
+// runOf the job; the zero value if there is none yet.
 func (p *profiled) runOf(job string) runRecord {
 	p.t.Helper()
 	var list struct {
@@ -201,7 +198,7 @@ func (p *profiled) runOf(job string) runRecord {
 	return runRecord{}
 }
 
-// looking waits until every node of the job's run looks.
+// looking waits until every node of the job's run is profiling.
 func (p *profiled) looking(job string) runRecord {
 	p.t.Helper()
 	var r runRecord
@@ -254,14 +251,14 @@ func output[T any](p *profiled, job string) []T {
 	for line := range strings.Lines(p.must("alice", "cat", job+".out")) {
 		var one T
 		if err := json.Unmarshal([]byte(line), &one); err != nil {
-			p.t.Fatalf("job %s said %q: %v", job, line, err)
+			p.t.Fatalf("job %s printed %q: %v", job, line, err)
 		}
 		all = append(all, one)
 	}
 	return all
 }
 
-// pattern of that behaviour whose files are called so.
+// pattern of that behaviour with files of this name.
 func (p *profiled) pattern(io *profiling.IO, behaviour, ending string) profiling.Pattern {
 	p.t.Helper()
 	for _, one := range io.Patterns {

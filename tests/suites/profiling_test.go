@@ -19,8 +19,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/patterns"
 )
 
-// TestProfiling has real jobs looked at by real collectors, from sbatch's option to
-// the report.
+// TestProfiling profiles real jobs with real collectors, from sbatch's option to the report.
 func TestProfiling(t *testing.T) {
 	p := startProfiled(t, nil)
 	p.on("replay", replayed)
@@ -30,12 +29,12 @@ func TestProfiling(t *testing.T) {
 	p.on("a-slim-kernel-with-collectors", slimWithCollectors)
 }
 
-// oceanScript replays the ocean model's input and output on each node. The program
-// says what it did, and its files are away before the next job.
+// oceanScript replays the ocean model's input and output on each node. The program reports what it did and removes its
+// files.
 const oceanScript = `srun --ntasks-per-node=1 bash -c 'd=/tmp/ocean.$SLURM_JOB_ID; mkdir $d; mitgcm-io --dir $d --json; e=$?; rm -r $d; exit $e'
 `
 
-// oceanSaid is what mitgcm-io says that it did.
+// oceanSaid is the report of mitgcm-io.
 type oceanSaid struct {
 	OK       bool
 	Patterns map[string]did
@@ -60,7 +59,7 @@ func replayed(p *profiled) {
 	}
 	said := output[oceanSaid](p, job)
 	if len(said) != 2 {
-		p.t.Fatalf("%d nodes said what they did", len(said))
+		p.t.Fatalf("%d nodes reported", len(said))
 	}
 	p.exact(made.Result, said)
 	p.noisy(made.Result)
@@ -86,7 +85,7 @@ func (p *profiled) noisy(found profiling.Result) {
 	}
 }
 
-// watch is what kernelctl run watch showed: how many pictures of each node.
+// watch is the output of kernelctl run watch: the number of updates of each node.
 type watch struct {
 	nodes map[string]int
 	err   error
@@ -119,8 +118,8 @@ func (p *profiled) watched(job string) chan watch {
 	return seen
 }
 
-// exact compares what was found with what the programs say that they did, call for
-// call. Sizes are those of the model's files (tests/workloads/mitgcm/README.md).
+// exact compares the result with the programs' own reports, call for call. Sizes are those of the model's files
+// (tests/workloads/mitgcm/README.md).
 func (p *profiled) exact(found profiling.Result, said []oceanSaid) {
 	p.t.Helper()
 	sum := map[string]did{}
@@ -151,7 +150,7 @@ func (p *profiled) exact(found profiling.Result, said []oceanSaid) {
 		p.t.Logf("%s: %s | %s | %d files, %d reads, %d writes, %d bytes of %d to %d each, %d seeks (%d idle)", name, got.Behaviour, got.Shape,
 			got.Files, got.Read.Calls, got.Write.Calls, got.Bytes, one.Least, one.Most, got.Seeks, got.IdleSeeks)
 		if (did{got.Files, got.Read.Calls, got.Write.Calls, got.Seeks, got.Bytes}) != d {
-			p.t.Errorf("%s: found %+v, the programs say %+v", name, got, d)
+			p.t.Errorf("%s: found %+v, the programs report %+v", name, got, d)
 		}
 		if one.Most != want.most || want.least != 0 && one.Least != want.least || one.Sequential != one.Calls {
 			p.t.Errorf("%s: calls of %d to %d bytes, %d of %d in order; want %d to %d, all in order",
@@ -170,9 +169,9 @@ func (p *profiled) exact(found profiling.Result, said []oceanSaid) {
 			calls[c.Name] += c.Count
 		}
 	}
-	// And one write of each for what it says.
+	// And one write for each report.
 	if calls["write"] != total.Writes+uint64(len(said)) || calls["lseek"] != total.Seeks {
-		p.t.Errorf("system calls: %d writes and %d seeks, the programs say %+v", calls["write"], calls["lseek"], total)
+		p.t.Errorf("system calls: %d writes and %d seeks, the programs report %+v", calls["write"], calls["lseek"], total)
 	}
 }
 
@@ -180,7 +179,7 @@ func (d did) plus(o did) did {
 	return did{d.Files + o.Files, d.Reads + o.Reads, d.Writes + o.Writes, d.Seeks + o.Seeks, d.Bytes + o.Bytes}
 }
 
-// shown: what people read, and that others do not.
+// shown checks what the job's user sees, and that others do not.
 func (p *profiled) shown(r runRecord) {
 	p.t.Helper()
 	id := fmt.Sprint(r.ID)
@@ -206,8 +205,7 @@ func (p *profiled) shown(r runRecord) {
 	p.refused("bob", []string{"for user alice"}, "kernelctl", "run", "report", id)
 }
 
-// callGraph: where in the kernel the time goes, and a second run to set beside the
-// first.
+// callGraph checks where in the kernel the time goes, and compares with a second run.
 func callGraph(p *profiled) {
 	job := p.submit("io,callgraph", oceanScript, "-N1")
 	r := p.over(job, "COMPLETED", runComplete)
@@ -227,13 +225,12 @@ func callGraph(p *profiled) {
 		p.t.Errorf("runs 1 and %s beside each other: %+v", id, c)
 	}
 	if slices.ContainsFunc(c.Rows, func(row compare.Row) bool { return row.Standing != compare.Untested }) {
-		p.t.Errorf("of one run each something was said to be significant: %+v", c)
+		p.t.Errorf("a comparison of one run each claims significance: %+v", c)
 	}
 }
 
-// ownKernel: a job that is booted into its profile's kernel, here the distribution's
-// under another name, is looked at there because an administrator asked; its user
-// did not.
+// ownKernel: a job on its profile's kernel, here the distribution's under another name, is profiled there at an
+// administrator's request.
 func ownKernel(p *profiled) {
 	f := &faults{cluster: p.cluster, kernels: map[string]kernel{}, jobs: map[string]string{}}
 	f.profile("debian", "stock", []string{"quiet"})
@@ -248,8 +245,7 @@ func ownKernel(p *profiled) {
 	p.settled()
 }
 
-// slimKernel cannot run programs for it: each collector says so before the job
-// begins, and the job runs.
+// slimKernel cannot run the programs: each collector reports that before the job starts, and the job runs.
 func slimKernel(p *profiled) {
 	const words = "the kernel has no type information"
 	job := p.submit("io,syscalls", fmt.Sprintf(`grep -c '%s' /var/log/kernel-broker/agent.log
@@ -259,12 +255,12 @@ uname -r
 	r := p.over(job, "COMPLETED", runPartial)
 	for _, said := range []string{"io, syscalls: " + words, "fragment profiling (docs/ops/profiling.md)"} {
 		if !strings.Contains(r.Reason, said) {
-			p.t.Errorf("the reason does not say %q: %q", said, r.Reason)
+			p.t.Errorf("the reason does not contain %q: %q", said, r.Reason)
 		}
 	}
 	lines := strings.Fields(p.must("alice", "cat", job+".out"))
 	if k := p.kernelOf("mitgcm"); len(lines) != 2 || lines[0] == "0" || lines[1] != k.release {
-		p.t.Errorf("the job found %q: so often it had been said, and on this kernel it ran", lines)
+		p.t.Errorf("the job found %q: number of reports, and its kernel", lines)
 	}
 	if made := p.report(r); len(made.Result.Refused) != 2 || made.Result.IO != nil || len(made.Decision.Caveats) < 2 {
 		p.t.Errorf("report %+v, %+v", made.Result, made.Decision)
@@ -272,9 +268,8 @@ uname -r
 	p.settled()
 }
 
-// slimWithCollectors: with the fragment profiling a slim kernel has all that
-// collectors need, down to the last part, and they find there what they find on the
-// distribution's kernel. It has the option for modules, and takes none.
+// slimWithCollectors: with the fragment profiling a slim kernel has everything that the collectors need, and they find
+// the same as on the distribution's kernel. It supports modules and loads none.
 func slimWithCollectors(p *profiled) {
 	const name = "mitgcm-profiling"
 	p.register(name)

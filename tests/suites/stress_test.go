@@ -18,8 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// stressJobs is how many jobs each of the two runs has; KB_STRESS_JOBS asks for
-// more than there is time for in every test.
+// stressJobs is the number of jobs of each run; KB_STRESS_JOBS overrides it.
 func stressJobs(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("KB_STRESS_JOBS")
@@ -36,7 +35,7 @@ func stressJobs(t *testing.T) int {
 func TestStressReturnToService0(t *testing.T) { stress(t, 0) }
 func TestStressReturnToService1(t *testing.T) { stress(t, 1) }
 
-// stressJob is what was submitted under one id: a job, or an array of them.
+// stressJob is one submission: a job or an array of jobs.
 type stressJob struct {
 	id, user, profile string
 	nodes, tasks      int
@@ -44,12 +43,12 @@ type stressJob struct {
 	asked             bool   // the cancel was
 }
 
-// stress mixes jobs of two users, with profiles and without, arrays and
-// cancels among them. The choices come from a fixed seed.
+// stress mixes jobs of two users, with and without profiles, with arrays and cancels. A fixed seed determines the
+// choices.
 func stress(t *testing.T, returnToService int) {
 	f := startFaults(t, func(o *lab.Options) {
 		o.Slurm.ReturnToService = returnToService
-		// Nodes are called planned until backfill has looked again.
+		// Nodes are called planned until the next backfill.
 		o.Slurm.SchedulerParameters = []string{"bf_interval=5"}
 	})
 	f.profile("quiet", "mitgcm", []string{"quiet"}, "boot_timeout: 120s")
@@ -73,8 +72,8 @@ func stress(t *testing.T, returnToService int) {
 
 var commandLine = regexp.MustCompile(`(?m)\] Command line: (.*)$`)
 
-// plainLines checks that a node's kernel was given the node's arguments once,
-// however many kernels ran before it. Each of them has one built in.
+// plainLines checks that a node's kernel got the node's arguments once, however many kernels ran before it. Each has one
+// built in.
 func (f *faults) plainLines() {
 	f.t.Helper()
 	for _, n := range f.Nodes() {
@@ -118,8 +117,8 @@ func (f *faults) submitMix(n int, chance *rand.Rand) []*stressJob {
 // over are the states in which a job stays.
 var over = []string{"COMPLETED", "CANCELLED", "FAILED", "NODE_FAIL", "TIMEOUT", "BOOT_FAIL", "DEADLINE"}
 
-// drainQueue waits until every job is over and cancels those that are to be
-// when they are seen in that state. It returns how many runs were repeated.
+// drainQueue waits until every job has ended and cancels those that are due in their current state. It returns the
+// number of repeated runs.
 func (f *faults) drainQueue(jobs []*stressJob) int {
 	f.t.Helper()
 	limit := time.Duration(len(jobs))*20*time.Second + settleLimit
@@ -153,15 +152,14 @@ func (f *faults) cancelIn(jobs []*stressJob, job map[string]string) {
 	f.t.Helper()
 	for _, j := range jobs {
 		if (j.id == job["JobId"] || j.id == job["ArrayJobId"]) && j.cancel == job["JobState"] && !j.asked {
-			// The job may just have ended.
+			// The job may have just ended.
 			f.try(j.user, "scancel", j.id)
 			j.asked = true
 		}
 	}
 }
 
-// allJobs is what slurmctld says of every job that it remembers, unless it is
-// too busy to say.
+// allJobs is slurmctld's view of every job, unless it is too busy to answer.
 func (f *faults) allJobs() (list []map[string]string, ok bool) {
 	f.t.Helper()
 	r := f.try("root", "scontrol", "--oneliner", "show", "job")
@@ -186,7 +184,7 @@ func (f *faults) stressed(j *stressJob) int {
 	f.t.Helper()
 	ran := 0
 	var all []map[string]string
-	f.wait(settleLimit, "what slurmctld says of all jobs", func() (ok bool) {
+	f.wait(settleLimit, "slurmctld's list of jobs", func() (ok bool) {
 		all, ok = f.allJobs()
 		return ok
 	})

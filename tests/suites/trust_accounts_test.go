@@ -27,8 +27,8 @@ profiles:
       - accounts: [users]
 `
 
-// What only an account may use, with a real slurmdbd behind slurmctld, and the
-// broker as a user of its own whom Slurm made an administrator.
+// Profiles restricted to an account, with a real slurmdbd, and the broker as its own user with administrator rights in
+// Slurm.
 func TestTrustAccounts(t *testing.T) {
 	c := start(t, func(o *lab.Options) {
 		o.Slurm.Accounting, o.Slurm.REST = true, true
@@ -67,7 +67,7 @@ func TestTrustAccounts(t *testing.T) {
 			part.t, part.ctx = t, t.Context()
 			s.part(&part)
 		}) {
-			t.Fatal("what comes next would only tell the same")
+			t.Fatal("skipped after a failure")
 		}
 	}
 }
@@ -77,7 +77,7 @@ func (c *cluster) sacctmgr(user string, words ...string) {
 	c.must(user, append([]string{"sacctmgr", "--immediate"}, words...)...)
 }
 
-// isDenied is what the policy test says of a question.
+// isDenied checks the answer of policy test.
 func (c *cluster) isDenied(words string, question ...string) {
 	c.t.Helper()
 	r := c.try("root", append([]string{"kernelctl", "policy", "test"}, question...)...)
@@ -86,9 +86,8 @@ func (c *cluster) isDenied(words string, question ...string) {
 	}
 }
 
-// refusedEarly has the broker refuse a job at its submit. The plugin waits two
-// seconds for it and then lets the job in, which is asked again here: how quick
-// this machine is, is not tested.
+// refusedEarly has the broker refuse a job at submit. The plugin waits two seconds and then lets the job in, so the
+// submit is repeated: speed is not tested.
 func (c *cluster) refusedEarly(user string, words []string, args ...string) {
 	c.t.Helper()
 	argv := append(append([]string{"sbatch", "--hold", "--parsable"}, args...), "--wrap=true")
@@ -103,7 +102,7 @@ func (c *cluster) refusedEarly(user string, words []string, args ...string) {
 	}
 }
 
-// notFor is how the broker says that a job may not.
+// notFor is the broker's message for a job that may not use a profile.
 func notFor(user, account, profile, whom string) string {
 	return fmt.Sprintf("permission denied: user %q with account %q in partition \"main\" may not use profile %q: it is for %s", user, account, profile, whom)
 }
@@ -130,8 +129,7 @@ func accountsOfTheirs(c *cluster) {
 	})
 }
 
-// At submit the broker knows the user and not the job, and says on what it
-// hangs; what the job has counts.
+// At submit the broker knows the user but not the job, and answers with the condition; the job's own account counts.
 func anotherAccount(c *cluster) {
 	if r := c.try("alice", "kernelctl", "profile", "check", "mitgcm"); r.Exit != 0 || !strings.Contains(r.Stdout+r.Stderr, "for a job with account climate") {
 		c.t.Errorf("profile check: %+v", r)
@@ -149,8 +147,7 @@ func anotherAccount(c *cluster) {
 	})
 }
 
-// Slurm refuses the account, and the broker the profile, whoever asks for it in
-// which way.
+// Slurm refuses the account, and the broker the profile, in every way to request it.
 func claimedAccount(c *cluster) {
 	const his = `user "bob" may not use profile "mitgcm": it is for account climate, and Slurm has the accounts`
 	c.refused("bob", []string{"Invalid account"}, "sbatch", "--hold", "--account=climate", "--wrap=true")
@@ -162,8 +159,7 @@ func claimedAccount(c *cluster) {
 	c.costs(0, func() {
 		c.heldFor(c.unasked("bob", "-N1", "--account=ocean", "--kernel-profile=mitgcm"), notFor("bob", "ocean", "mitgcm", "account climate"))
 	})
-	// By hand: the one call of users' about a profile, and the one that takes
-	// an account as an argument.
+	// Direct calls: the users' only call about a profile, and the only call with an account as an argument.
 	c.answers("bob", c.socket(), "check mitgcm", "", "PermissionDenied", his)
 	c.answers("bob", overNetwork, "check mitgcm", c.credential(encoder{c: c, user: "bob"}, "lab", checkMethod, checkMitgcm), "PermissionDenied", his)
 	c.isDenied("for this user", "bob", "use", "mitgcm", "--account", "climate", "--partition", "main")
@@ -173,7 +169,7 @@ func claimedAccount(c *cluster) {
 	c.must("alice", "kernelctl", "policy", "test", "alice", "use", "mitgcm", "--account", "climate")
 }
 
-// What was right at submit is not when the job begins.
+// The account at submit may no longer be valid when the job starts.
 func changedAccount(c *cluster) {
 	c.costs(0, func() {
 		id := c.sbatch("alice", "--hold", "-N1", "--account=climate", "--kernel-profile=mitgcm")
@@ -184,8 +180,7 @@ func changedAccount(c *cluster) {
 	})
 }
 
-// Who coordinates an account is an ordinary user to the broker. What Slurm lets
-// him do to the account's jobs changes no kernel.
+// A coordinator of an account is an ordinary user to the broker. What Slurm permits to coordinators changes no kernel.
 func coordinator(c *cluster) {
 	c.refused("bob", nil, "sacctmgr", "--immediate", "add", "user", "bob", "account=climate")
 	c.refused("bob", nil, "sacctmgr", "--immediate", "add", "coordinator", "account=climate", "names=bob")
@@ -197,7 +192,7 @@ func coordinator(c *cluster) {
 	}
 	c.sacctmgr("bob", "add", "user", "alice", "account=ocean")
 	c.costs(0, func() {
-		// The account's job, whose coordinator may change what its user may.
+		// The account's job, whose coordinator may change what its user may change.
 		id := c.sbatch("alice", "--hold", "-N1", "--account=ocean", "--kernel-profile=mitgcm")
 		for _, what := range []string{"account=climate", "reboot=no", "admincomment=kernel-broker: quiet requested", "userid=bob"} {
 			c.refused("bob", nil, "scontrol", "update", "jobid="+id, what)
@@ -208,15 +203,14 @@ func coordinator(c *cluster) {
 	c.sacctmgr("bob", "remove", "user", "alice", "where", "account=ocean")
 }
 
-// slurmdbd lets a coordinator make accounts of any name that is free below the
-// own one. None of them passes for another, not even with the next job's id in
-// it, by which squeue's answer would have a second record.
+// slurmdbd lets a coordinator create accounts of any free name below their own. None passes for another one, not even
+// with the next job's id in it, which would forge a second record in squeue's output.
 func coordinatorsNames(c *cluster) {
 	for what, name := range map[string]func(next int) string{
 		"a blank before it":        func(int) string { return " climate" },
 		"a tab behind it":          func(int) string { return "climate\t" },
 		"a line break behind it":   func(int) string { return "climate\n" },
-		"a record made of it":      func(next int) string { return fmt.Sprintf("climate\n%-12dclimate", next) },
+		"a forged record":          func(next int) string { return fmt.Sprintf("climate\n%-12dclimate", next) },
 		"part of a list of rights": func(int) string { return "climate or users" },
 	} {
 		c.t.Run(what, func(t *testing.T) {
@@ -225,7 +219,7 @@ func coordinatorsNames(c *cluster) {
 			part.passesFor(name)
 		})
 	}
-	c.policy(accountsPolicy+"# with all of them\n", true) // which has slurmctld asked anew
+	c.policy(accountsPolicy+"# with all of them\n", true) // which makes slurmctld ask again
 	c.refused("bob", []string{"it is for account climate"}, "kernelctl", "profile", "check", "mitgcm")
 }
 
@@ -240,14 +234,13 @@ func (c *cluster) passesFor(name func(next int) string) {
 	c.costs(0, func() {
 		next := c.unasked("bob", "-N1", "--account="+account, "--kernel-profile=mitgcm")
 		if number(c, next) != guess {
-			c.t.Fatalf("job %s was to be %d, so that nothing is shown", next, guess)
+			c.t.Fatalf("job %s should be %d: the test is void", next, guess)
 		}
 		c.heldFor(next, "permission denied")
 	})
 }
 
-// Slurm's word counts for jobs at once; the early word follows within a minute,
-// or with the policy.
+// Slurm's answer counts for jobs at once; the check at submit follows within a minute, or with the policy.
 func changesBySacctmgr(c *cluster) {
 	c.refused("bob", []string{"it is for account climate"}, "kernelctl", "profile", "check", "mitgcm")
 	c.sacctmgr("root", "add", "user", "bob", "account=climate")
@@ -255,7 +248,7 @@ func changesBySacctmgr(c *cluster) {
 	c.wait(settleLimit, "the broker to know bob's new account", func() bool {
 		return c.try("bob", "kernelctl", "profile", "check", "mitgcm").Exit == 0
 	})
-	// slurmdbd takes no account away under a job that it has heard of.
+	// slurmdbd removes no account with a job that it knows.
 	c.must("bob", "scancel", id)
 	c.wait(settleLimit, "slurmdbd to know that the job is gone", func() bool {
 		return c.try("root", "sacctmgr", "--immediate", "remove", "user", "bob", "where", "account=climate").Exit == 0
@@ -272,15 +265,14 @@ func changesBySacctmgr(c *cluster) {
 	})
 }
 
-// Without slurmdbd slurmctld goes on with what it knew last, and so does the
-// broker; changes are refused by sacctmgr. Without slurmctld nobody knows
-// accounts, and the early word says on what it hangs.
+// Without slurmdbd, slurmctld and the broker continue with the last known accounts; sacctmgr refuses changes. Without
+// slurmctld accounts are unknown, and the check at submit answers with the condition.
 func slurmdbdAway(c *cluster) {
 	if err := c.Slurmdbd().Kill9(c.ctx); err != nil {
 		c.t.Fatal(err)
 	}
 	asBefore := func(text string) {
-		c.policy(text, true) // which has slurmctld asked anew
+		c.policy(text, true) // which makes slurmctld ask again
 		c.refused("bob", []string{"it is for account climate, and Slurm has the accounts"}, "kernelctl", "profile", "check", "mitgcm")
 		c.refused("bob", []string{"Invalid account"}, "sbatch", "--hold", "--account=climate", "--wrap=true")
 		c.must("alice", "kernelctl", "profile", "check", "mitgcm")

@@ -28,9 +28,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
 )
 
-// This program, run by a user on the cluster's front-end, is a client that an
-// attacker would write: it makes one call with any credential, or stands between
-// a node and the broker.
+// Run by a user on the cluster's front-end, this program plays an attacker's client: it makes one call with any
+// credential, or relays between a node and the broker.
 
 // callVariable has it do that instead of its tests.
 const callVariable = "KB_SUITE_CALL"
@@ -38,15 +37,14 @@ const callVariable = "KB_SUITE_CALL"
 // toolPath is this program on the front-end.
 const toolPath = "/run/lab/suite-tool"
 
-// caller is what it is told to call, with a credential or as any user of its
-// host, whom root can be.
+// caller is its instruction: a call with a credential, or as any user of its host if it runs as root.
 type caller struct {
 	Address, Call, Credential string
 	CA                        string // of the broker's
 	As                        *int
 }
 
-// answered is what it heard.
+// answered is the broker's answer.
 type answered struct{ Code, Message string }
 
 func TestMain(m *testing.M) {
@@ -163,7 +161,7 @@ func (c *cluster) answers(user, address, call, credential, code, words string) {
 	c.answersIn(call, user, address, call, credential, code, words)
 }
 
-// answersIn checks a call's code and the words of its message.
+// answersIn checks a call's code and message.
 func (c *cluster) answersIn(what, user, address, call, credential, code, words string) {
 	c.t.Helper()
 	if a := c.call(user, address, call, credential); a.Code != code || !strings.Contains(a.Message, words) {

@@ -47,8 +47,8 @@ func (c *trust) over(security transport.TransportCredentials) *grpc.ClientConn {
 	return conn
 }
 
-// hello is what the broker says to who claims to be a node. Never the one that
-// it is: the real agent's stream would end.
+// hello returns the broker's answer to a client that claims to be a node, never to be its own: the real agent's stream
+// would end.
 func (c *trust) hello(source mtls.Source, node string) error {
 	c.t.Helper()
 	return c.helloOver(c.over(transport.NewTLS(mtls.ClientConfig(source, "lab"))), node)
@@ -67,7 +67,7 @@ func (c *trust) helloOver(conn *grpc.ClientConn, node string) error {
 	if err != nil {
 		return err
 	}
-	// A refused stream ends under the Send, and Recv says why.
+	// A refused stream ends under the Send, and Recv has the reason.
 	_ = stream.Send(&api.ConnectRequest{Message: &api.ConnectRequest_Hello{Hello: &api.Hello{
 		Node: node, BootId: strings.Repeat("0", 32), BuildId: strings.Repeat("0", 40), Release: "6.1.0",
 	}}})
@@ -88,7 +88,7 @@ func (c *trust) onDisk(node, name string) string {
 	return c.must("root", "cat", "/run/lab/nodes/"+node+"/share/state/tls/"+name) + "\n"
 }
 
-// stolen is a copy of what is on a node's disk.
+// stolen is a copy of the files on a node's disk.
 func (c *trust) stolen(node string) *mtls.Files {
 	c.t.Helper()
 	paths := mtls.NodePaths(c.t.TempDir())
@@ -100,7 +100,7 @@ func (c *trust) stolen(node string) *mtls.Files {
 	return mtls.NewFiles(paths)
 }
 
-// source is what somebody shows and trusts.
+// source is a client's identity and its trust anchors.
 type source struct {
 	pair        *tls.Certificate
 	authorities []*x509.Certificate
@@ -109,7 +109,7 @@ type source struct {
 func (s source) Certificate() (*tls.Certificate, error)    { return s.pair, nil }
 func (s source) Authorities() ([]*x509.Certificate, error) { return s.authorities, nil }
 
-// anybody knows the broker and has nothing to show.
+// anybody is a client without a certificate.
 func (c *trust) anybody() mtls.Source { return source{authorities: c.authorities()} }
 
 // withoutKey shows a node's certificate, which is no secret, with another key.
@@ -220,7 +220,7 @@ func (c *trust) enrol(token mtls.Token, node string) (*api.EnrolResponse, error)
 		Enrol(ctx, &api.EnrolRequest{Node: node, Secret: token.Secret, CertificateRequest: request})
 }
 
-// keyLines are what a private key looks like in a file.
+// keyLines are the lines of a private key in a file.
 func keyLines(t *testing.T, text string) []string {
 	t.Helper()
 	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {
@@ -232,8 +232,7 @@ func keyLines(t *testing.T, text string) []string {
 	return nil
 }
 
-// searchScript prints where one of the patterns in a file is found: in what
-// processes show to others, and below the folders that follow.
+// searchScript prints where a pattern of a file occurs: in the visible data of processes, and below the given folders.
 const searchScript = `patterns=$1; shift
 for f in /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do
 	tr '\0' '\n' <"$f" 2>/dev/null | grep -q -F -f "$patterns" && echo "$f"

@@ -39,8 +39,7 @@ profiles:
         partitions: [main]
 `
 
-// Who asks, and what they may: against the real daemons, with what an ordinary
-// user of the cluster can get hold of.
+// Authentication and authorization with the real daemons, attacked with what an ordinary user of the cluster can get.
 func TestTrustIdentity(t *testing.T) {
 	c := start(t, func(o *lab.Options) { o.Client = map[string]any{"cluster": "lab"} })
 	c.prepare("alice", "bob")
@@ -70,12 +69,12 @@ func TestTrustIdentity(t *testing.T) {
 			part.t, part.ctx = t, t.Context()
 			s.part(&part)
 		}) {
-			t.Fatal("what comes next would only tell the same")
+			t.Fatal("skipped after a failure")
 		}
 	}
 }
 
-// policy puts a policy in force; bad ones stay out of it.
+// policy puts a policy in force; invalid ones must be rejected.
 func (c *cluster) policy(text string, good bool) {
 	c.t.Helper()
 	path := filepath.Join(c.Dir(), "share/conf/kernel-broker/policy.yaml")
@@ -130,7 +129,7 @@ const (
 	retireMethod = api.CatalogService_RetireProfile_FullMethodName
 )
 
-// What proves nothing, proves nothing.
+// Invalid credentials authenticate no user.
 func credentials(c *cluster) {
 	alice := encoder{c: c, user: "alice"}
 	good := c.credential(alice, "lab", checkMethod, checkQuiet)
@@ -151,7 +150,7 @@ func credentials(c *cluster) {
 	made := time.Now()
 	c.wait(settleLimit, "the credential's second to be over", func() bool { return time.Since(made) > 2100*time.Millisecond })
 	c.answersIn("stale", "bob", overNetwork, "check quiet", stale, "Unauthenticated", "has expired")
-	// Root of any host of the cluster is root to MUNGE, and nobody here.
+	// Root of any host of the cluster is root to MUNGE, but has no rights here.
 	root := c.credential(encoder{c: c, user: "root"}, "lab", retireMethod, retireMitgcm)
 	c.answers("bob", overNetwork, "retire mitgcm", root, "PermissionDenied", "from the broker's host")
 
@@ -166,8 +165,8 @@ func credentials(c *cluster) {
 	c.refused("root", []string{"permission denied", "broker's host"}, "kernelctl", "--broker", overNetwork, "profile", "retire", "mitgcm")
 }
 
-// A credential that was used with a broker which is gone is of no use with the
-// next one, though neither it nor a new munged would remember.
+// A credential used with an earlier broker is useless with the next one, although neither it nor a new munged could
+// remember it.
 func credentialsFromBefore(c *cluster) {
 	kept := c.credential(encoder{c: c, user: "alice"}, "lab", checkMethod, checkQuiet)
 	begun := time.Now()
@@ -182,7 +181,7 @@ func credentialsFromBefore(c *cluster) {
 	c.settled()
 }
 
-// Nobody but Slurm's user, on the broker's host, has nodes switched.
+// Only Slurm's user on the broker's host can have nodes switched.
 func handMadeCalls(c *cluster) {
 	c.costs(0, func() {
 		id := c.sbatch("bob", "--hold", "-N1")
@@ -223,7 +222,7 @@ func profileOfTheirs(c *cluster) {
 	})
 }
 
-// The early word: the submit host asks, since the profile is not everybody's.
+// The check at submit: the submit host asks, since the profile is restricted.
 func notTheirsBySbatch(c *cluster) {
 	for _, command := range [][]string{{"sbatch", "--wrap=true"}, {"srun", "true"}, {"salloc", "true"}} {
 		argv := append([]string{command[0], "--hold", "--kernel-profile=mitgcm"}, command[1:]...)
@@ -232,7 +231,7 @@ func notTheirsBySbatch(c *cluster) {
 	c.noJobs()
 }
 
-// profileVariables are names under which a profile comes by, or could.
+// profileVariables are names under which a profile is or could be passed.
 var profileVariables = []string{
 	"KERNEL_PROFILE", "SPANK_KERNEL_PROFILE", "SLURM_SPANK_KERNEL_PROFILE", "SBATCH_KERNEL_PROFILE",
 	"_SLURM_SPANK_OPTION_kernel_profile_kernel_profile", "SLURM_SPANK__SLURM_SPANK_OPTION_kernel_profile_kernel_profile",
@@ -248,11 +247,11 @@ func notTheirsByEnvironment(c *cluster) {
 			case r.Exit == 0:
 				taken = append(taken, lastLine(r.Stdout))
 			case !strings.Contains(r.Stderr, `user "bob" may not use profile "mitgcm"`):
-				c.t.Errorf("%s: refused for something else: %s", variable, r.Stderr)
+				c.t.Errorf("%s: refused for another reason: %s", variable, r.Stderr)
 			}
 		}
 		if len(taken) == 0 {
-			c.t.Error("no job was taken, so that it is not shown that they are plain")
+			c.t.Error("no job was accepted: the test is void")
 		}
 		for _, id := range taken {
 			c.waitJob(id, "COMPLETED")
@@ -261,8 +260,8 @@ func notTheirsByEnvironment(c *cluster) {
 	})
 }
 
-// A user's own configuration has the plugin believe a broker of the user's own,
-// so that slurmctld takes the job. The real broker holds it.
+// A user's own configuration points the plugin to a broker of the user's own, so that slurmctld accepts the job. The
+// real broker holds it.
 func notTheirsByPlugin(c *cluster) {
 	c.ownPlugin("bob")
 	c.costs(0, func() {
@@ -270,8 +269,7 @@ func notTheirsByPlugin(c *cluster) {
 	})
 }
 
-// ownPlugin gives a user a configuration of Slurm in which nobody is asked at
-// submit.
+// ownPlugin gives a user a Slurm configuration without a check at submit.
 func (c *cluster) ownPlugin(user string) {
 	c.t.Helper()
 	c.must(user, "sh", "-c", `sed 's,\(kernel_profile.so\).*,\1 snapshot=/nonexistent kernelctl=/bin/true,' /etc/slurm/plugstack.conf >"$HOME/plugstack.conf" &&
@@ -284,13 +282,12 @@ func (c *cluster) unasked(user string, args ...string) string {
 	argv := append([]string{"sh", "-c", `SLURM_CONF="$HOME/slurm.conf" exec sbatch --parsable "$@" job.sh`, "sh"}, args...)
 	r := c.try(user, argv...)
 	if r.Exit != 0 {
-		c.t.Fatalf("slurmctld did not take the job, so that nothing is shown: %s", r.Stderr)
+		c.t.Fatalf("slurmctld did not accept the job: the test is void: %s", r.Stderr)
 	}
 	return lastLine(r.Stdout)
 }
 
-// heldFor waits until a job is held with the words where its user looks, and
-// ends it. It must not have run.
+// heldFor waits until a job is held with the message in its comment, and ends it. It must not have run.
 func (c *cluster) heldFor(id, words string) {
 	c.t.Helper()
 	c.userHeldFor("bob", id, words)
@@ -308,8 +305,7 @@ func (c *cluster) userHeldFor(user, id, words string) {
 	c.must(user, "scancel", id)
 }
 
-// A job that was taken for one partition and moved to another is judged by
-// where it is.
+// A job accepted for one partition and moved to another is judged by its current partition.
 func notTheirsByUpdate(c *cluster) {
 	c.costs(0, func() {
 		id := c.sbatch("bob", "--hold", "-N1", "--kernel-profile=quiet")
@@ -324,7 +320,7 @@ func notTheirsByUpdate(c *cluster) {
 	})
 }
 
-// A policy that cannot be read takes no rule away, and everybody can see it.
+// An unreadable policy changes no rule, and the status shows it.
 func badPolicy(c *cluster) {
 	c.policy("profiles:\n  mitgcm:\n    use:\n", false)
 	if r := c.try("root", "kernelctl", "health"); r.Exit == 0 || !strings.Contains(r.Stdout+r.Stderr, "a value is missing") {
@@ -332,7 +328,7 @@ func badPolicy(c *cluster) {
 	}
 	c.refused("bob", []string{"may not use"}, "kernelctl", "profile", "check", "mitgcm")
 	c.policy(trustPolicy, true)
-	// Here the broker is SlurmUser, whom slurmctld obeys without a level.
+	// Here the broker is SlurmUser, which needs no level.
 	if out := c.must("bob", "kernelctl", "health"); !strings.Contains(out, "as SlurmUser's") {
 		c.t.Errorf("health: %s", out)
 	}
@@ -353,7 +349,7 @@ func theRecord(c *cluster) {
 	if err != nil || len(paths) == 0 {
 		c.t.Fatal(paths, err)
 	}
-	// A broker that was killed with records off the disk goes on in another file.
+	// A broker killed with records not yet on disk continues in another file.
 	var text []byte
 	for _, path := range paths {
 		more, err := os.ReadFile(path)

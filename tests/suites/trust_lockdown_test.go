@@ -11,11 +11,9 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// Debian's kernel, locked down as it is under Secure Boot: it refuses kexec_load,
-// and takes by kexec_file_load only images with a PE signature by a key that it
-// knows. Here, without Secure Boot's firmware, it knows none, not even the one
-// that signed Debian's own image; so the node stays what it is, and the user
-// reads why. What a known key opens is shown by TestSecureBoot of agent/kexec.
+// Debian's kernel, locked down as under Secure Boot: it refuses kexec_load, and kexec_file_load accepts only images with
+// a PE signature by a known key. Without Secure Boot's firmware it knows none, not even the one of Debian's own image;
+// so the node keeps its kernel, and the user gets the reason. TestSecureBoot of agent/kexec tests a known key.
 func TestTrustLockdown(t *testing.T) {
 	f := startFaults(t, func(o *lab.Options) {
 		o.Kernel = "stock"

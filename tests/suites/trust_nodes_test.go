@@ -22,8 +22,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// Who may speak as which node: tried over the lab's own network, with what is
-// on the nodes' real disks.
+// Node identities, attacked over the lab's own network with the files of the nodes' real disks.
 func TestTrustNodes(t *testing.T) {
 	c := &trust{cluster: start(t, func(o *lab.Options) {
 		o.Broker = map[string]any{"tls": map[string]any{"lifetime": longLife}}
@@ -31,7 +30,7 @@ func TestTrustNodes(t *testing.T) {
 	c.prepare("alice")
 	c.step("rotation while a job runs", (*trust).rotation)
 	c.step("a node speaks for another", (*trust).otherNode)
-	c.step("certificates that are none", (*trust).noCertificate)
+	c.step("invalid certificates", (*trust).noCertificate)
 	c.step("tokens", (*trust).tokens)
 	c.step("a revoked node", (*trust).revoked)
 	c.step("secrets stay where they are", (*trust).secrets)
@@ -47,20 +46,19 @@ func (c *trust) step(name string, check func(*trust)) {
 		check(c)
 		c.settled()
 	}) {
-		outer.Fatal("what comes next would only tell the same")
+		outer.Fatal("skipped after a failure")
 	}
 }
 
-// Lifetimes of certificates. The short one is for a while without boots: on a
-// busy machine one may take longer than what is left of a certificate.
+// Lifetimes of certificates. The short one is for a time without boots: on a loaded machine a boot may outlast the
+// certificate.
 const (
 	longLife  = "720h0m0s"
 	shortLife = "150s"
 )
 
-// While a job runs, the broker gets other settings, the authority is replaced,
-// and each node's certificate, by a token and by renewals: the job notices
-// nothing, and the broker can go on to bring the nodes back.
+// While a job runs, the broker's settings, the authority and each node's certificate are replaced, by a token and by
+// renewals: the job is not affected, and the broker can bring the nodes back.
 func (c *trust) rotation() {
 	id := c.sbatch("alice", "-N2", "--kernel-profile=mitgcm", "job.sh", "100000")
 	c.waitJob(id, "RUNNING")
@@ -113,7 +111,7 @@ func (c *trust) restartBroker() {
 	}
 }
 
-// agents are those that the broker knows, and whether each is connected.
+// agents are the agents known to the broker, and whether each is connected.
 func (c *trust) agents() map[string]bool {
 	c.t.Helper()
 	there := map[string]bool{}
@@ -134,8 +132,7 @@ func (c *trust) otherNode() {
 	c.nodesCalls(n1)
 }
 
-// nodesCalls makes calls with a node's certificate: those of nodes are for that
-// one, and no other is a node's to make.
+// nodesCalls makes calls with a node's certificate: only nodes' calls for that node are permitted.
 func (c *trust) nodesCalls(n1 mtls.Source) {
 	conn := c.over(transport.NewTLS(mtls.ClientConfig(n1, "lab")))
 	trust, catalog, runs := api.NewTrustServiceClient(conn), api.NewCatalogServiceClient(conn), api.NewRunServiceClient(conn)
@@ -167,7 +164,7 @@ func (c *trust) nodesCalls(n1 mtls.Source) {
 			_, err := api.NewAllocationServiceClient(conn).ListJobs(ctx, &api.ListJobsRequest{})
 			return err
 		},
-		"what n2 found in a run": func(ctx context.Context) error {
+		"a result of n2": func(ctx context.Context) error {
 			_, err := runs.DeliverRun(ctx, &api.DeliverRunRequest{Node: "n2", RunId: 1})
 			return err
 		},
@@ -196,7 +193,7 @@ func (c *trust) noCertificate() {
 }
 
 func (c *trust) tokens() {
-	// The thief is quicker than the node, which then says so.
+	// The thief uses the token first; the node then reports that.
 	stolen := c.token("n1", "1h")
 	if _, err := c.enrol(stolen, "n2"); status.Code(err) != codes.PermissionDenied {
 		c.t.Errorf("n1's token for n2: %v", err)
@@ -220,20 +217,19 @@ func (c *trust) tokens() {
 	c.wait(settleLimit, "the token's end", func() bool { return time.Since(begun) > 2*time.Second })
 	_, err = c.enrol(short, "n1")
 	c.refusedBy(err, codes.PermissionDenied, "expired")
-	// Somebody who answers in the broker's place has another fingerprint.
+	// An impostor of the broker has another fingerprint.
 	wrong := c.token("n1", "1h")
 	wrong.Fingerprint = mtls.Fingerprint(c.foreignAuthority())
 	if _, err := c.enrol(wrong, "n1"); status.Code(err) != codes.Unavailable {
 		c.t.Errorf("a broker with another fingerprint: %v", err)
 	}
-	// Nobody but an administrator makes tokens.
+	// Only administrators create tokens.
 	c.refused("alice", []string{"administrators"}, "kernelctl", "node", "token", "n1")
 	// n1 itself still has its certificate, whatever was tried with its name.
 	c.must("alice", "srun", "-N2", "true")
 }
 
-// n2's disk is stolen: what is on it is worth nothing, at once; the node comes
-// back with a new token.
+// n2's disk is stolen: its contents are revoked at once; the node returns with a new token.
 func (c *trust) revoked() {
 	disk := c.stolen("n2")
 	c.must("root", "kernelctl", "node", "revoke", "n2", "--reason", "disk stolen")
@@ -267,7 +263,7 @@ func (c *trust) revoked() {
 	}
 }
 
-// canary is in a job's environment, where the search has to find it.
+// canary is in a job's environment, where the search must find it.
 const canary = "a-canary-that-is-no-secret"
 
 const envScript = `#!/bin/bash
@@ -275,14 +271,13 @@ export KB_CANARY=` + canary + `
 srun bash -c 'env >"$HOME/env.$(hostname)"; until [ -e "$HOME/go" ]; do sleep 0.2; done'
 `
 
-// Nothing that opens anything is in an argument, an environment or a log, and
-// what is on a disk only root can read.
+// No secret is in an argument, an environment or a log, and secrets on disk are readable by root only.
 func (c *trust) secrets() {
 	token := c.token("n1", "1h")
 	if err := os.WriteFile(c.Node(1).Conf("token"), []byte(token.Text()+"\n"), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
-	c.wait(settleLimit, "n1 to take its token", func() bool {
+	c.wait(settleLimit, "n1 to use its token", func() bool {
 		_, err := os.Stat(c.Node(1).Conf("token"))
 		return os.IsNotExist(err)
 	})

@@ -11,11 +11,10 @@ import (
 	"strings"
 )
 
-// brokerFiles prints the mode, the owner and the path of what the broker has.
+// brokerFiles prints mode, owner and path of the broker's files.
 var brokerFiles = []string{"find", "/var/lib/kernel-broker", "/run/kernel-broker", "-ignore_readdir_race", "-not", "-name", "broker.pid", "-printf", `%M %u:%g %p\n`}
 
-// forOthers is all of it that others than the broker may read, enter or connect
-// to.
+// forOthers lists all of them that other users may read, enter or connect to.
 var forOthers = map[string]string{
 	"/var/lib/kernel-broker":                  "drwxr-xr-x",
 	"/var/lib/kernel-broker/ca.pem":           "-rw-r--r--",
@@ -24,9 +23,8 @@ var forOthers = map[string]string{
 	"/run/kernel-broker/broker.sock":          "srw-rw-rw-",
 }
 
-// The broker runs as its unit has it, as far as that needs no systemd: a user of
-// its own in no other group, without any capability and unable to get one. What
-// it writes is its own. That its work gets done so is shown by all the rest.
+// The broker runs as in its unit, as far as that needs no systemd: its own user in no other group, without capabilities.
+// Its files are its own. All other tests show that this suffices.
 func leastPrivilege(c *cluster) {
 	pid := c.must("root", "cat", "/run/kernel-broker/broker.pid")
 	status := c.must("root", "cat", "/proc/"+pid+"/status")
@@ -40,7 +38,7 @@ func leastPrivilege(c *cluster) {
 		}
 	}
 	seen := 0
-	var folders []string // that nobody else may enter; find prints them before what is in them
+	var folders []string // private ones; find prints them before their contents
 	closed := func(path string) bool {
 		return slices.ContainsFunc(folders, func(folder string) bool { return strings.HasPrefix(path, folder) })
 	}
@@ -58,9 +56,9 @@ func leastPrivilege(c *cluster) {
 		case others && mode != want:
 			c.t.Errorf("%s is %s, want %s", path, mode, want)
 		case !others && strings.ContainsRune(mode[5:], 'w') && !closed(path):
-			c.t.Errorf("%s is %s: others may change it", path, mode)
+			c.t.Errorf("%s is %s: writable by others", path, mode)
 		case !others && mode[7:] != "---" && !closed(path):
-			c.t.Errorf("%s is %s: others may see it", path, mode)
+			c.t.Errorf("%s is %s: readable by others", path, mode)
 		}
 		if others {
 			seen++
@@ -85,10 +83,9 @@ func leastPrivilege(c *cluster) {
 	}
 }
 
-// What docs/ops/trust.md says of the levels that Slurm wants, so that a site
-// gives the broker's user what it needs and nothing more.
+// docs/ops/trust.md's table of Slurm's levels, so that a site can give the broker's user only what it needs.
 func adminLevels(c *cluster) {
-	// As the Ansible role asks.
+	// As in the Ansible role.
 	if out := c.must("root", "sacctmgr", "--noheader", "--parsable2", "show", "user", "name=kernel-broker", "format=adminlevel"); out != "Administrator" {
 		c.t.Errorf("the broker's user is %q", out)
 	}
@@ -97,8 +94,7 @@ func adminLevels(c *cluster) {
 		{"update", "nodename=n1", "state=drain", "reason=a try"}, {"update", "nodename=n1", "state=resume"},
 		{"update", "jobid=" + id, "admincomment=a try"}, {"update", "jobid=" + id, "reboot=yes"},
 	}
-	// Tried only where they are refused, or n1 would boot. That they are allowed is
-	// shown by every job with a kernel.
+	// Tried only where they are refused, or n1 would boot. Every job with a kernel shows that they are permitted.
 	reboot := [][]string{{"reboot", "ASAP", "nextstate=RESUME", "n1"}, {"cancel_reboot", "n1"}}
 	operator := [][]string{
 		{"hold", id}, {"update", "jobid=" + id, "requeue=0"},
@@ -134,8 +130,7 @@ func adminLevels(c *cluster) {
 	c.settled()
 }
 
-// slurmAllows has the broker's user try a command of Slurm's, which either does
-// it or says that it is not for this user.
+// slurmAllows tries a Slurm command as the broker's user and checks whether it is permitted.
 func (c *cluster) slurmAllows(words []string) bool {
 	c.t.Helper()
 	r := c.try("kernel-broker", append([]string{"scontrol"}, words...)...)

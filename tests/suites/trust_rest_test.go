@@ -37,11 +37,10 @@ func (c *cluster) dial(address string) (net.Conn, error) {
 	return near, nil
 }
 
-// visitor is who asks slurmrestd for something: a name with a token, which may
-// be each other's or not.
+// visitor is a client of slurmrestd: a user name and a token, which need not match.
 type visitor struct{ user, token string }
 
-// restAnswer is what of an answer is looked at.
+// restAnswer is the evaluated part of an answer.
 type restAnswer struct {
 	Status int
 	ID     int `json:"job_id"`
@@ -55,7 +54,7 @@ func (a restAnswer) names(field string) bool {
 	return a.ID == 0 && len(a.Errors) > 0 && strings.Contains(a.Errors[0].Description, field)
 }
 
-// token has slurmctld make one for whoever runs the command.
+// token returns slurmctld's token for the user that runs the command.
 func (c *cluster) token(user string, more ...string) string {
 	c.t.Helper()
 	token, is := strings.CutPrefix(c.must(user, append([]string{"scontrol", "token"}, more...)...), "SLURM_JWT=")
@@ -97,7 +96,7 @@ func (c *cluster) ask(v visitor, path string, body any) restAnswer {
 		c.t.Fatalf("slurmrestd: %v", err)
 	}
 	answer := restAnswer{Status: response.StatusCode}
-	// Who is not known gets a page of text.
+	// An unauthenticated client gets a text page.
 	if err := json.Unmarshal(content, &answer); err != nil && answer.Status == http.StatusOK {
 		c.t.Fatalf("slurmrestd: %v: %s", err, content)
 	}
@@ -119,7 +118,7 @@ func (c *cluster) submit(v visitor, fields map[string]any) restAnswer {
 	return c.ask(v, "job/submit", map[string]any{"script": "#!/bin/bash\nexec " + home + "/record.sh\n", "job": job})
 }
 
-// forged is a token that says what a real one does, by another key.
+// forged is a token with a real one's content, signed by another key.
 func forged(user string) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	claims := fmt.Sprintf(`{"exp":%d,"iat":%d,"sun":%q}`, time.Now().Add(time.Hour).Unix(), time.Now().Unix(), user)
@@ -129,9 +128,8 @@ func forged(user string) string {
 	return text + "." + encode(sum.Sum(nil))
 }
 
-// Slurm's REST daemon, of a user of its own, knows people by tokens alone. It has
-// no field for what a SPANK plugin hands over, and the job's environment is not
-// that: whatever is in it, the job is plain.
+// Slurm's REST daemon, with its own user, authenticates by tokens only. It has no field for a SPANK plugin's data, and
+// the job's environment does not replace it: such a job is plain.
 func notTheirsByREST(c *cluster) {
 	bob := visitor{"bob", c.token("bob")}
 	environment := map[string]string{"PATH": "/usr/bin:/bin", "HOME": "/home/bob"}
@@ -141,7 +139,7 @@ func notTheirsByREST(c *cluster) {
 	c.costs(0, func() {
 		answer := c.submit(bob, map[string]any{"environment": environment})
 		if answer.ID == 0 {
-			c.t.Fatalf("slurmctld did not take the job, so that nothing is shown: %+v", answer)
+			c.t.Fatalf("slurmctld did not accept the job: the test is void: %+v", answer)
 		}
 		id := strconv.Itoa(answer.ID)
 		if job := c.waitJob(id, "COMPLETED"); !strings.HasPrefix(job["UserId"], "bob(") {
@@ -162,11 +160,11 @@ func notTheirsByREST(c *cluster) {
 	changesByREST(c, bob)
 }
 
-// strangersByREST: who shows no token of his own is nobody.
+// strangersByREST: requests without a valid own token are refused.
 func strangersByREST(c *cluster, bob visitor) {
 	c.refused("bob", nil, "scontrol", "token", "username=alice")
 	if answer := c.submit(bob, map[string]any{"hold": true}); answer.ID == 0 {
-		c.t.Fatalf("slurmctld takes no held job, so that nothing is shown: %+v", answer)
+		c.t.Fatalf("slurmctld accepts no held job: the test is void: %+v", answer)
 	}
 	short := visitor{"bob", c.token("bob", "lifespan=1")}
 	c.wait(settleLimit, "a token of one second to end", func() bool { return c.submit(short, map[string]any{"hold": true}).refused() })
@@ -182,8 +180,8 @@ func strangersByREST(c *cluster, bob visitor) {
 	c.noJobs()
 }
 
-// changesByREST: what a job has of the plugin cannot be written later, by a
-// field or by a name among SPANK's, with a token or by scontrol.
+// changesByREST: a job's plugin data cannot be written later, neither by a field nor by a SPANK variable, with a token
+// or by scontrol.
 func changesByREST(c *cluster, bob visitor) {
 	held := c.sbatch("bob", "--hold", "-N1")
 	before := c.job(held)
@@ -197,7 +195,7 @@ func changesByREST(c *cluster, bob visitor) {
 		c.refused("bob", []string{"Update of this parameter is not supported: " + name + "=mitgcm"}, "scontrol", "update", "jobid="+held, name+"=mitgcm")
 	}
 	if answer := c.ask(bob, path, map[string]any{"comment": "his-own"}); answer.refused() || c.job(held)["Comment"] != "his-own" {
-		c.t.Errorf("slurmctld took no change at all, so that nothing is shown: %+v, %s", answer, c.job(held)["Comment"])
+		c.t.Errorf("slurmctld accepted no change at all: the test is void: %+v, %s", answer, c.job(held)["Comment"])
 	}
 	if after := c.job(held); after["AdminComment"] != before["AdminComment"] || after["Reboot"] != before["Reboot"] {
 		c.t.Errorf("changed to %v", after)

@@ -12,14 +12,12 @@ import (
 	"strings"
 )
 
-// buildersPolicy lets bob publish the profile quiet and makes him a builder of
-// nothing else.
+// buildersPolicy lets bob publish the profile quiet and nothing else.
 const buildersPolicy = trustPolicy + `    publish:
       - users: [bob]
 `
 
-// A builder has the profiles that the policy gives him, where it says that
-// kernels are published from, and nothing of an administrator.
+// A builder may publish the profiles in the policy from the permitted hosts, and has no administrator's rights.
 func aBuilder(c *cluster) {
 	c.policy(buildersPolicy, true)
 	at := "/run/lab/catalog/kernels/mitgcm/"
@@ -49,7 +47,7 @@ func aBuilder(c *cluster) {
 	if after := c.must("root", "kernelctl", "profile", "list", "--output", "json"); after != before {
 		c.t.Errorf("the catalog changed:\n%s", after)
 	}
-	// What is his he does, and it is on record who did it and why.
+	// Builders' permitted actions succeed and are recorded with user and reason.
 	if out := c.must("bob", register("quiet")...); !strings.Contains(out, "quiet@3") {
 		c.t.Errorf("registered %q", out)
 	}
@@ -91,7 +89,7 @@ func aBuilder(c *cluster) {
 	c.policy(trustPolicy, true)
 }
 
-// toolOnNode is this program on a node, and whom it trusts there.
+// toolOnNode is this program on a node, with its trust anchors.
 const (
 	toolOnNode  = "/etc/kernel-broker/suite-tool"
 	trustOnNode = "/etc/kernel-broker/suite-ca.pem"
@@ -116,9 +114,8 @@ func (c *cluster) callFromNode(node int, uid int, call string) answered {
 	return a
 }
 
-// Root on a node has the cluster's MUNGE key and is whom he likes to the broker;
-// so nobody has an administrator's, a builder's or slurmctld's rights from there.
-// What users may do he may: nothing stops that.
+// Root on a node has the cluster's MUNGE key and can impersonate any user to the broker; so administrators, builders and
+// slurmctld have no special rights from there. Ordinary users' rights remain: nothing prevents that.
 func rootOnANode(c *cluster) {
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
@@ -154,7 +151,7 @@ func rootOnANode(c *cluster) {
 			}
 		}
 		if a := c.callFromNode(1, uid("alice"), "check mitgcm"); a.Code != "OK" {
-			c.t.Errorf("as alice, whose profile it is, so that the others' refusals show nothing: %+v", a)
+			c.t.Errorf("as alice, who may use the profile: the other refusals are void: %+v", a)
 		}
 		c.must("bob", "scancel", id)
 	})

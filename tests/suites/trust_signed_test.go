@@ -15,13 +15,12 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// The nodes hold a trust list of their own. Whatever the broker, its store or
-// its catalog say, nothing else is booted than what one of those keys signed for
-// this cluster, and each refusal reaches the job's user with its reason.
+// The nodes have their own trust list. Whatever the broker, its store or its catalog contain, nodes boot only what one
+// of those keys signed for this cluster, and each refusal reaches the job's user with its reason.
 func TestTrustSigned(t *testing.T) {
 	f := startFaults(t, func(o *lab.Options) {
 		o.Agent["trust"] = map[string]any{"list": "/etc/kernel-broker/trust.yaml", "stock_files": []string{}}
-		// Nothing here is about time: a boot may take what it takes.
+		// Time is not tested here: boots may be slow.
 		o.Broker = map[string]any{"switch": map[string]any{"limit": "30m", "agent_limit": "10m", "stock_timeout": "20m"}}
 	})
 	s := &trusting{faults: f}
@@ -95,7 +94,7 @@ func signCommand(key, cluster, kernel string) []string {
 	return []string{"kernelctl", "kernel", "sign", kernel, "--sign-key", keyFile(key), "--cluster", cluster}
 }
 
-// files are what version 1 of ocean and of stock were registered from.
+// files are those from which version 1 of ocean and of stock were registered.
 func (s *trusting) files(kernel string) []string {
 	const kernels = "/run/lab/catalog/kernels/"
 	if !strings.HasPrefix(kernel, "stock@") {
@@ -109,8 +108,7 @@ func (s *trusting) files(kernel string) []string {
 	return files
 }
 
-// refusedKernel asks for a kernel, which no node may as much as fetch, and whose
-// user must read why.
+// refusedKernel requests a kernel that no node may even fetch; its user must get the reason.
 func (s *trusting) refusedKernel(kernel string, words ...string) {
 	s.t.Helper()
 	id := s.askVersion(kernel)
@@ -128,7 +126,7 @@ func (s *trusting) runs() {
 	s.ran(s.ask("alice", ocean, 0, onOne...))
 }
 
-// ran is completed for a machine on which a boot takes minutes.
+// ran is completed for a machine with slow boots.
 func (s *trusting) ran(id string) {
 	s.t.Helper()
 	s.wait(20*time.Minute, "job "+id+" to complete or to be held", func() bool {
@@ -155,10 +153,9 @@ func unsigned(s *trusting) {
 	s.refusedKernel(ocean+"@1", "not signed")
 }
 
-// signed: with a signature the same kernel is booted, and the node comes back,
-// for which stock is signed as well.
+// signed: with a signature the same kernel boots, and the node returns to stock, which is signed too.
 func signed(s *trusting) {
-	// The broker's word is not enough for a signature.
+	// The broker's description does not suffice for a signature.
 	s.refused("root", []string{"no evidence besides the broker's", "--verify-key"}, signCommand("release", "lab", ocean+"@1")...)
 	s.sign("stock@1", "--reason", "for the suite")
 	s.sign(ocean + "@1")
@@ -178,7 +175,7 @@ func expired(s *trusting) {
 	s.sign(ocean+"@1", "--valid", "1s")
 	time.Sleep(2 * time.Second) // until it has, which nothing else shows
 	s.refusedKernel(ocean+"@1", "expired")
-	// What expired says still what was signed.
+	// An expired signature still shows what was signed.
 	s.must("root", signCommand("release", "lab", ocean+"@1")...)
 }
 
@@ -206,7 +203,7 @@ func otherProfilesKey(s *trusting) {
 	s.sign(ocean + "@1")
 }
 
-// otherVersion: that one version is signed says nothing of the next.
+// otherVersion: the signature of one version does not cover the next.
 func otherVersion(s *trusting) {
 	s.register("--argument", "quiet")
 	s.refusedKernel(ocean+"@2", "not signed")
@@ -243,8 +240,7 @@ func replacedInCache(s *trusting) {
 	}
 }
 
-// revoked: what is taken back on the nodes is refused at once, whatever runs on
-// the broker.
+// revoked: keys revoked on the nodes count at once, independent of the broker.
 func revoked(s *trusting) {
 	name := s.artifactName(ocean)
 	s.list(fmt.Sprintf("revoked:\n  digests: [\"sha256:%s\"]\n", filepath.Base(name)))
@@ -252,9 +248,8 @@ func revoked(s *trusting) {
 	s.list("")
 }
 
-// downgraded: once a kernel with a floor has run on a node, nothing older of
-// that profile is booted there, by no later agent on no later boot, and whatever
-// the broker makes the default.
+// downgraded: once a kernel with a floor has run on a node, no older version of that profile boots there: by no later
+// agent, on no later boot, and for no default of the broker.
 func downgraded(s *trusting) {
 	s.register("--argument", "nosmt", "--sign-key", keyFile("release"), "--cluster", "lab", "--version", "3", "--floor", "3", "--default")
 	s.runs()

@@ -27,8 +27,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 )
 
-// siteAuthority is a site's own: a root that everybody trusts, and an authority
-// below it that signs.
+// siteAuthority is a site's own: a trusted root and an intermediate authority that signs.
 type siteAuthority struct {
 	t              *testing.T
 	root, issuing  *x509.Certificate
@@ -103,8 +102,7 @@ func (s *siteAuthority) node(name string, lasts time.Duration) source {
 	return s.issue("kernel-broker://lab/node/"+name, x509.ExtKeyUsageClientAuth, lasts)
 }
 
-// put writes what the site's tools would: certificate with its chain, key, and
-// whom to trust, each by a rename.
+// put writes files like a site's tools: certificate with its chain, key, and trust anchors, each by a rename.
 func (s *siteAuthority) put(have source, path func(string) string, names [3]string) {
 	s.t.Helper()
 	key, err := mtls.EncodeKey(have.pair.PrivateKey.(crypto.Signer))
@@ -130,9 +128,8 @@ func (c *trust) brokerFile(name string) string {
 
 var nodeNames = [3]string{"node.pem", "node.key", "ca.pem"} // the agent's defaults
 
-// site has brokers and agents go over to certificates of the site's own
-// authority: they work as the broker's own do, are read anew when they change,
-// end when they end, and can be revoked.
+// site moves brokers and agents to certificates of the site's own authority: they work like the broker's own, are
+// reloaded when they change, expire, and can be revoked.
 func (c *trust) site() {
 	s := newSiteAuthority(c.t)
 	ownN1 := c.stolen("n1")
@@ -177,8 +174,7 @@ func (c *trust) site() {
 		}
 	}
 
-	// One that ends takes the node along; a new file brings it back, and nobody
-	// has to tell the agent.
+	// An expiring certificate disconnects the node; a new file reconnects it without a restart.
 	for lasts := 20 * time.Second; !c.connectsWithin(s, lasts); {
 		lasts *= 2 // a busy machine
 	}
@@ -186,7 +182,7 @@ func (c *trust) site() {
 	s.put(s.node("n1", 12*time.Hour), c.Node(1).Conf, nodeNames)
 	c.connected("n1 with its next certificate", map[string]bool{"n1": true, "n2": true})
 
-	// Revoked is what the node has by now, and not what it gets from then on.
+	// Revocation covers the node's current certificates, not later ones.
 	stolen := s.node("n2", time.Hour)
 	c.must("root", "kernelctl", "node", "revoke", "n2", "--reason", "disk stolen")
 	c.connected("n2 to be away", map[string]bool{"n1": true, "n2": false})
@@ -202,8 +198,8 @@ func (c *trust) site() {
 	}
 }
 
-// connectsWithin reports whether n1 connects with a certificate that lasts only
-// so long. The broker is a new one, so that no older connection counts.
+// connectsWithin reports whether n1 connects with a certificate of that lifetime. The broker is restarted, so that no
+// older connection counts.
 func (c *trust) connectsWithin(s *siteAuthority, lasts time.Duration) (there bool) {
 	c.t.Helper()
 	end := time.Now().Add(lasts)
@@ -228,7 +224,7 @@ func (c *trust) rewrite(path, from, to string) {
 	}
 }
 
-// connected waits until the agents that are to be there are, and no other.
+// connected waits until exactly the expected agents are connected.
 func (c *trust) connected(what string, want map[string]bool) {
 	c.t.Helper()
 	c.wait(settleLimit, what, func() bool {

@@ -22,8 +22,7 @@ import (
 // running its tests.
 const proxyVariable = "KB_SUITE_PROXY"
 
-// proxy passes connections on, and changes a bit of what comes back after so many
-// bytes each, as often as it is told.
+// proxy relays connections and flips a bit of the answer after a number of bytes, a number of times.
 type proxy struct {
 	Listen, Target string
 	Every          int64
@@ -33,7 +32,7 @@ type proxy struct {
 	left   atomic.Int32
 }
 
-// flipped is what it prints for each.
+// flipped is printed for each changed bit.
 const flipped = "a bit was changed"
 
 func (p *proxy) run() error {
@@ -94,8 +93,8 @@ func (l *lockedText) count(word string) int {
 	return strings.Count(l.text.String(), word)
 }
 
-// wire: bits of the kernel change on their way to n1. TLS notices, the fetch goes
-// on where it was, and the job gets the kernel that it asked for.
+// wire: bits of the kernel change on their way to n1. TLS detects that, the fetch resumes, and the job gets the right
+// kernel.
 func (c *trust) wire() {
 	const address, times = "10.77.0.1:7441", 3
 	c.tool()
@@ -123,7 +122,7 @@ func (c *trust) wire() {
 	c.waitJob(id, "COMPLETED")
 	c.ranOn("alice", id, "mitgcm", 1)
 	if got := said.count(flipped); got != times {
-		c.t.Errorf("%d of %d bits were changed: nothing is shown", got, times)
+		c.t.Errorf("%d of %d bits were changed: the test is void", got, times)
 	}
 	c.settled()
 	c.rewrite(n1.Conf("agent.yaml"), "broker: "+address, "broker: "+overNetwork)
@@ -135,7 +134,7 @@ func (c *trust) wire() {
 	c.connected("n1 without the proxy", map[string]bool{"n1": true, "n2": true})
 }
 
-// beProxy is what a program does that was told to be one.
+// beProxy is the main function of the proxy process.
 func beProxy(text string) {
 	var p proxy
 	err := json.Unmarshal([]byte(text), &p)

@@ -17,16 +17,15 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// TestWholeWay does what README.md says under "From a job to a kernel made of it",
-// line by line: a job on the kernel that counts, a kernel built from its counts and
-// published with its report, a job on that. The kernels are compiled the first time;
-// what was built is found again.
+// TestWholeWay follows README.md's "From a job to a kernel made of it" line by line: a job on the instrumented kernel, a
+// kernel built from its counts and published with its report, and a job on that. Kernels are compiled the first time and
+// cached.
 func TestWholeWay(t *testing.T) {
 	p := &profiled{cluster: start(t, func(o *lab.Options) {
 		o.Slurm.Cgroup = true
 		o.ReadyTimeout = profilingLimit
 		o.Slurm.Set["MessageTimeout"] = "100"
-		// Emulated nodes beside other work take their time to pack the counters.
+		// Emulated nodes on a loaded host need time to pack the counters.
 		o.Agent = map[string]any{"profiling": map[string]any{"settle": "1m"}}
 	})}
 	w := wholeWay{profiled: p}
@@ -37,7 +36,7 @@ func TestWholeWay(t *testing.T) {
 	w.check()
 }
 
-// readmeLines are the commands, without what stands behind them for people.
+// readmeLines are the commands without the comments behind them.
 func readmeLines(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../README.md")
@@ -62,12 +61,11 @@ type wholeWay struct {
 	*profiled
 	build  []string // flags of a build that has its own cache and catalog
 	jobs   []string
-	built  string // what the build from the run printed
+	built  string // output of the build from the run
 	listed string // and the list of runs
 }
 
-// replayScript says on which kernel it ran, by the build id that this has of itself,
-// and replays the ocean model.
+// replayScript prints the kernel's build id, read from the kernel, and replays the ocean model.
 const replayScript = `#!/bin/bash
 srun --ntasks-per-node=1 bash -c 'd=/tmp/replay.$SLURM_JOB_ID; mkdir $d
 od -An -v -tx1 /sys/kernel/notes | tr -d " \n" | grep -o "040000001400000003000000474e5500.\{40\}" | cut -c33-72
@@ -124,8 +122,7 @@ func (w *wholeWay) locally(argv []string) (lab.Result, error) {
 	return lab.Result{Stdout: out.String(), Stderr: complaints.String(), Exit: cmd.ProcessState.ExitCode()}, err
 }
 
-// catalog is the project's, less the slimming, which needs another kernel and many
-// boots and has tests of its own.
+// catalog is the project's without slimming, which needs another kernel and many boots and has its own tests.
 func (w *wholeWay) catalog(dir string) {
 	w.t.Helper()
 	if err := os.CopyFS(dir, os.DirFS("../../catalog")); err != nil {
@@ -149,7 +146,7 @@ func (w *wholeWay) catalog(dir string) {
 func (w *wholeWay) line(line string) {
 	w.t.Helper()
 	argv, user := strings.Fields(line), "root"
-	run := func() (lab.Result, error) { return w.Exec(w.ctx, user, argv...) } // as long as it takes
+	run := func() (lab.Result, error) { return w.Exec(w.ctx, user, argv...) } // however long it takes
 	switch {
 	case argv[0] == "sbatch":
 		user, argv = "alice", append([]string{"sbatch", "--parsable", "--output=%j.out"}, argv[1:]...)
@@ -190,7 +187,7 @@ func (w *wholeWay) counted(job string) {
 	}
 }
 
-// check looks at what came of it.
+// check examines the results.
 func (w *wholeWay) check() {
 	w.t.Helper()
 	if len(w.jobs) != 2 || !strings.Contains(w.listed, "pgo") {
@@ -200,7 +197,7 @@ func (w *wholeWay) check() {
 		w.t.Errorf("the build from the run ended in\n%s", w.built)
 	}
 	if show := w.must("root", "kernelctl", "kernel", "show", "mitgcm-pgo@1"); !strings.Contains(show, "benefit: ") {
-		w.t.Errorf("what the broker knows of the kernel has no verdict:\n%s", show)
+		w.t.Errorf("the broker's record of the kernel has no verdict:\n%s", show)
 	}
 	w.waitJob(w.jobs[1], "COMPLETED")
 	for i, profile := range []string{"mitgcm-pgo-instrumented", "mitgcm-pgo"} {

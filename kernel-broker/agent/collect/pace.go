@@ -182,7 +182,7 @@ func (p *pace) turn(who []*watched) []profiling.Partial {
 		}
 	}
 	// All stop observing before the slow detaching starts.
-	return append(each(who, "look away", Pauser.Pause), each(who, "be detached", Pauser.Detach)...)
+	return append(each(who, "pause", Pauser.Pause), each(who, "be detached", Pauser.Detach)...)
 }
 
 // lookAgain may fail for a collector: a kernel may refuse to attach again. Its other programs must then stop too, for
@@ -192,14 +192,14 @@ func (p *pace) lookAgain(who []*watched) []profiling.Partial {
 	for _, w := range who {
 		one := []*watched{w}
 		from := mark{p.last, w.events, w.cost, p.cost}
-		failed := each(one, "look again", Pauser.Resume)
+		failed := each(one, "resume", Pauser.Resume)
 		if len(failed) == 0 {
 			w.older, w.newer, w.away = from, from, false
 			continue
 		}
 		w.gone = true
 		wrong = append(wrong, failed...)
-		wrong = append(wrong, each(one, "look away", Pauser.Pause)...)
+		wrong = append(wrong, each(one, "pause", Pauser.Pause)...)
 		wrong = append(wrong, each(one, "be detached", Pauser.Detach)...)
 	}
 	return wrong

@@ -142,7 +142,7 @@ func TestLoadWithoutEffect(t *testing.T) {
 		want string
 		bad  bool
 	}{
-		"exit 0 without a loaded image": {`echo 0 >"$loaded"`, "holds nothing", false},
+		"exit 0 without a loaded image": {`echo 0 >"$loaded"`, "holds no image", false},
 		"junk":                          {`echo "Cannot determine the file type of x" >&2; exit 255`, "exit status 255", true},
 		"refused":                       {`echo "kexec_load failed: Operation not permitted"; exit 255`, "not permitted", false},
 		"unsigned":                      {`echo "kexec_file_load failed: Required key not available"; exit 255`, "PE signature", true},

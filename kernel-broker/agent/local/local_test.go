@@ -168,7 +168,7 @@ func TestOnlyRootEndsJobs(t *testing.T) {
 	cmd.Env, cmd.Dir = append(os.Environ(), askAs+"="+socket), "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "only root") || len(f.asked) > 0 {
+	if err != nil || !strings.Contains(string(out), "requires root") || len(f.asked) > 0 {
 		t.Errorf("plain user: %s, %v, asked %v", out, err, f.asked)
 	}
 }

@@ -52,7 +52,7 @@ func TestFaults(t *testing.T) {
 		}, kernelFault, "file type"},
 		{"kexec -l succeeds without effect", func(_ *testing.T, _ *fakeBroker, n *fakeNode, _ *api.KernelSpec) {
 			n.file("fault.silent", "")
-		}, nodeFault, "holds nothing"},
+		}, nodeFault, "holds no image"},
 		{"another architecture", func(_ *testing.T, _ *fakeBroker, _ *fakeNode, k *api.KernelSpec) {
 			k.Architecture = "riscv64"
 		}, kernelFault, "riscv64"},
