@@ -107,7 +107,7 @@ func TestStatusAndLog(t *testing.T) {
 		t.Errorf("log of source: %q", out)
 	}
 	f.must(3, `"mitgcm" has no step "x", it has [source plain boot]`, "kernel", "build", "log", "mitgcm", "x", "--cache", cache)
-	f.must(3, `step "boot" of "mitgcm" said nothing yet`, "kernel", "build", "log", "mitgcm", "boot", "--cache", cache)
+	f.must(3, `step "boot" of "mitgcm" has no output yet`, "kernel", "build", "log", "mitgcm", "boot", "--cache", cache)
 }
 
 // reader is what somebody has read, and tells when it has a word in it.

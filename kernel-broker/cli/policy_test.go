@@ -61,7 +61,7 @@ func TestPolicyCommands(t *testing.T) {
 		{[]string{"nobody", "use", "mitgcm", "--account", "ocean"}, 3, "it is for user root and partition main; or account climate (" + file + ":4)"},
 		{[]string{"nobody", "use", "lammps@2"}, 0, "allowed\n"},
 		{[]string{"nobody", "publish", "mitgcm"}, 3, `denied` + "\n" + `user "nobody" may not publish profile "mitgcm"`},
-		{[]string{"nobody", "view"}, 0, "all authenticated users"},
+		{[]string{"nobody", "view"}, 0, "everybody who is known"},
 		{[]string{"root", "retire", "mitgcm", "--from", "10.0.0.1"}, 3, "and came from 10.0.0.1"},
 	} {
 		code, out, errs := f.run(append([]string{"policy", "test"}, c.args...)...)

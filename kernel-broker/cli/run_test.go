@@ -205,7 +205,7 @@ func TestRunWatch(t *testing.T) {
 	if out := f.must(0, "", "run", "watch", "14", "-o", "json"); !strings.Contains(out, `"format":1`) {
 		t.Error(out)
 	}
-	f.must(3, "job 99 is not profiled", "run", "watch", "99")
+	f.must(3, "no profiling run of job 99", "run", "watch", "99")
 	f.runs.figures = []*api.WatchRunResponse{{Run: running, Node: "n1", Figures: []byte("junk")}}
 	f.must(1, `figures of node "n1"`, "run", "watch", "14")
 }

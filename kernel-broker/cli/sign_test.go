@@ -225,9 +225,9 @@ func TestSignWithFiles(t *testing.T) {
 	if v := f.version(t, mitgcm1); len(v.Envelope) > 0 {
 		t.Errorf("signed: %s", v.Envelope)
 	}
-	f.must(0, "as the files have it", sign(key, whole...)...)
+	f.must(0, "according to the files", sign(key, whole...)...)
 	f.verify(t, trust, mitgcm1)
-	f.must(0, "as the files have it", sign(key, append(whole, "--manifest", manifest)...)...)
+	f.must(0, "according to the files", sign(key, append(whole, "--manifest", manifest)...)...)
 	text, err := os.ReadFile(manifest)
 	if err != nil {
 		t.Fatal(err)

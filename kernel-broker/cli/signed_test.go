@@ -146,7 +146,7 @@ func TestRegisterRefusesBeforeItStores(t *testing.T) {
 	foreign := bootable(t, t.TempDir(), "gromacs")
 	for words, arguments := range map[string][]string{
 		"no bzImage":             {"--kernel", other, "--driver", "x"},
-		"which drivers":          {"--kernel", image},
+		"drivers are unknown":    {"--kernel", image},
 		`release is "6.1.0-grom`: {"--kernel", image, "--manifest", filepath.Join(foreign, "kernel.json")},
 		"not the one inside":     {"--kernel", image, "--driver", "x", "--config-file", other},
 		"no such file":           {"--kernel", image + "x", "--driver", "x"},
@@ -203,7 +203,7 @@ func TestArtifacts(t *testing.T) {
 	f := newFixture(t)
 	f.files.bytes["sha256:"+strings.Repeat("a", 64)] = make([]byte, 2<<20)
 	f.files.parts["sha256:"+strings.Repeat("b", 64)] = make([]byte, 1<<20)
-	if out := f.must(0, "", "artifact", "list"); !strings.Contains(out, "mitgcm@1") || !strings.Contains(out, "an upload that broke off") ||
+	if out := f.must(0, "", "artifact", "list"); !strings.Contains(out, "mitgcm@1") || !strings.Contains(out, "an interrupted upload") ||
 		!strings.Contains(out, "2 files, 3.0 MiB of 1024 MiB") {
 		t.Errorf("list:\n%s", out)
 	}
