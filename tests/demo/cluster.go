@@ -14,7 +14,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// Kernel is what a node was proven, or says itself, to run.
+// Kernel is what a node was proven, or reports, to run.
 type Kernel struct {
 	Node    string `json:"node"`
 	Release string `json:"release"`
@@ -24,7 +24,7 @@ type Kernel struct {
 	Version uint32 `json:"version"`
 }
 
-// Job is what kernelctl says of a job.
+// Job is kernelctl's view of a job.
 type Job struct {
 	Phase    string   `json:"phase"`
 	Reason   string   `json:"reason"`
@@ -40,7 +40,7 @@ type Job struct {
 	After  []Kernel `json:"after"`
 }
 
-// Workload is what the replay printed on each node, and how long its job took.
+// Workload is the replay's output on each node, and the duration of its job.
 type Workload struct {
 	Kernels []Kernel          `json:"kernels"`
 	Nodes   map[string]Replay `json:"nodes"`
@@ -70,7 +70,7 @@ type Replay struct {
 	} `json:"seconds"`
 }
 
-// run runs a command on the front-end and returns what it printed.
+// run runs a command on the front-end and returns its output.
 func (d *demo) run(ctx context.Context, argv ...string) (string, error) {
 	r, err := d.lab.Exec(ctx, user, argv...)
 	if err != nil {
@@ -93,8 +93,8 @@ func (d *demo) kernelctl(ctx context.Context, into any, args ...string) error {
 	return nil
 }
 
-// jobScript is the user's batch script. Each node runs the replay in its own
-// /tmp and says which kernel it ran on, read from the kernel itself.
+// jobScript is the user's batch script. Each node runs the replay in its own /tmp and prints its kernel, read from the
+// kernel itself.
 const jobScript = `#!/bin/bash
 #SBATCH --output=%x.out
 srun bash -c '
@@ -104,7 +104,7 @@ srun bash -c '
     > "$HOME/$SLURM_JOB_NAME.$(hostname).kernel"'
 `
 
-// submit submits the job, follows it to its end and reads what it left.
+// submit submits the job, follows it to its end and reads its output.
 func (d *demo) submit(ctx context.Context, name string, options ...string) (string, *Workload, error) {
 	script := strings.ReplaceAll(jobScript, "SCALE", fmt.Sprint(d.o.IOScale))
 	if err := os.WriteFile(filepath.Join(d.lab.Home(user), "replay.sh"), []byte(script), 0o755); err != nil {
@@ -148,7 +148,7 @@ func readJSON(path string, into any) error {
 	return nil
 }
 
-// follow prints what a user sees of the job in Slurm, whenever it changes.
+// follow prints changes of the job as the user sees them in Slurm.
 func (d *demo) follow(ctx context.Context, id string, begin time.Time, w *Workload) error {
 	last := ""
 	return lab.Wait(ctx, limit, "job "+id, func() (bool, error) {

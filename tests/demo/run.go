@@ -15,7 +15,7 @@ import (
 )
 
 // ErrUntrue: the demo ran, and something it shows was not so.
-var ErrUntrue = errors.New("not all of it was true")
+var ErrUntrue = errors.New("some checks failed")
 
 // Options of a run.
 type Options struct {
@@ -48,7 +48,7 @@ type Check struct {
 	Saw   string `json:"saw"`
 }
 
-// Result is what --json writes.
+// Result is the output of --json.
 type Result struct {
 	StockRelease string    `json:"stock_release"`
 	Seconds      float64   `json:"seconds"`
@@ -73,7 +73,7 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 	d.lab = l
 	err = d.story(ctx)
 	keep := err != nil || d.untrue() > 0
-	// Also after an interrupt nothing may be left behind.
+	// Nothing may be left behind, even after an interrupt.
 	if derr := l.Down(context.WithoutCancel(ctx), keep); derr != nil {
 		err = errors.Join(err, derr)
 	}
@@ -86,7 +86,7 @@ func Run(ctx context.Context, o Options, out io.Writer) error {
 	return d.end()
 }
 
-// story tells it all.
+// story runs all steps.
 func (d *demo) story(ctx context.Context) error {
 	steps := []func(context.Context) error{d.before, d.special, d.timeline, d.stock, d.compare, d.plain}
 	for _, step := range steps {
@@ -97,11 +97,11 @@ func (d *demo) story(ctx context.Context) error {
 	return nil
 }
 
-// end prints the checks and says whether all were true.
+// end prints the checks and reports whether all passed.
 func (d *demo) end() error {
 	d.result.Checks = d.checks
 	d.result.Seconds = time.Since(d.begin).Seconds()
-	d.title("What was checked")
+	d.title("Checks")
 	for _, c := range d.checks {
 		mark := "yes"
 		if !c.True {
@@ -147,7 +147,7 @@ func (d *demo) say(format string, args ...any) {
 	fmt.Fprintf(d.out, "  %6.1fs  %s\n", time.Since(d.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// command prints what a user types.
+// command prints a user's command.
 func (d *demo) command(text string) { fmt.Fprintf(d.out, "  $ %s\n", text) }
 
 // indent sets the lab's lines off.

@@ -11,10 +11,10 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// before shows what the nodes run, and what a user may choose.
+// before shows the nodes' kernels, and a user's choices.
 func (d *demo) before(ctx context.Context) error {
 	d.result.StockRelease = d.lab.Kernel().Release
-	d.title("What a user finds")
+	d.title("A user's view")
 	for _, argv := range [][]string{{"kernelctl", "profile", "list"}, {"kernelctl", "node", "list"}} {
 		d.command(strings.Join(argv, " "))
 		out, err := d.run(ctx, argv...)
@@ -88,7 +88,7 @@ func (d *demo) timeline(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// proofs compares the broker's account with what the job read on the nodes.
+// proofs compares the broker's records with the job's data from the nodes.
 func (d *demo) proofs(job *Job) {
 	want := len(d.lab.Nodes())
 	d.check(len(job.Before) == want && len(job.During) == want && len(job.After) == want,

@@ -12,19 +12,17 @@ import (
 	"testing"
 )
 
-// command is one that somebody is told to type.
+// command is a command in a text.
 type command struct {
 	where string // file and line
 	words []string
-	// sentence: it stands in one, which need not say all of it; name: and it says no
-	// more than a name.
+	// sentence: it is part of a sentence and may be incomplete; name: it is only a name.
 	sentence, name bool
 }
 
 func (c command) String() string { return c.where + ": " + strings.Join(c.words, " ") }
 
-// option is the command's long or short option without its value; the value is
-// empty where it is the next word.
+// option is the command's long or short option without its value; the value is empty if it is the next word.
 func option(word string) (name, value string, is bool) {
 	if !strings.HasPrefix(word, "-") || word == "-" || word == "--" {
 		return "", "", false
@@ -61,7 +59,7 @@ func pages(t *testing.T) map[string]string {
 		default:
 			continue
 		}
-		// What was seen on a day is no instruction.
+		// Records of past runs are no instructions.
 		if strings.HasPrefix(name, "docs/adr/") || strings.HasPrefix(name, "docs/benchmarks/") || name == "docs/status.md" {
 			continue
 		}

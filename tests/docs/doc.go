@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs holds what is told to people to what there is: each command in the
-// documentation, in the help texts and on the manual pages is found and parsed by
-// what would parse it, so that one that a reader types does not fail for its name,
-// a flag that there is not, or one that is missing.
+// Package docs checks documentation against the programs: each command in the documentation, the help texts and the
+// manual pages is parsed by its real parser, so that it does not fail for its name, an unknown flag, or a missing one.
 //
-// Kernelctl's commands go through its own tree of commands; make's targets have to
-// be in the Makefile; our other programs have to know their commands and flags. Of
-// Slurm's programs there is a table of what 22.05 takes as far as the documentation
-// uses it, which is itself compared with the programs where they are installed. A
-// command that is new here says so in the table, in the same change.
+// Kernelctl's commands go through its own command tree; make's targets must be in the Makefile; our other programs must
+// know their commands and flags. A table lists the options of Slurm 22.05 that the documentation uses, and is itself
+// compared with installed programs. A new command of Slurm needs an entry in the table.
 package docs

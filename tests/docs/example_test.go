@@ -43,9 +43,8 @@ func tool(t *testing.T, name string) string {
 	return path
 }
 
-// The example of docs/ops/kernels.md, as far as no kernel is built: its program
-// compiles, its recipe and its workload are read with the catalog that there is,
-// the guest has all that the program needs, and the workload does its two runs.
+// The example of docs/ops/kernels.md without building a kernel: its program compiles, its recipe and its workload load
+// with the catalog, the guest has all that the program needs, and the workload completes its two runs.
 func TestYourOwnProgram(t *testing.T) {
 	cc, busybox := tool(t, "cc"), tool(t, "busybox")
 	files := exampleFiles(t, "docs/ops/kernels.md")
@@ -57,7 +56,7 @@ func TestYourOwnProgram(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(dir, "catalog"), os.DirFS(filepath.Join(root(t), "catalog"))); err != nil {
 		t.Fatal(err)
 	}
-	// What is installed at /opt/heat/bin/heat is here.
+	// Replaces /opt/heat/bin/heat.
 	heat := filepath.Join(dir, "heat")
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.ReplaceAll(text, "/opt/heat/bin/heat", heat)), 0o644); err != nil {

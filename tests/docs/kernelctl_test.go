@@ -15,8 +15,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/cli"
 )
 
-// inHelp are the examples of kernelctl's own help, of which the manual pages are
-// made, and what its texts name.
+// inHelp are the examples and commands in kernelctl's own help, the source of the manual pages.
 func inHelp() (all []command) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
@@ -32,16 +31,16 @@ func inHelp() (all []command) {
 	return all
 }
 
-// placeholder is a word that stands for one of the reader's.
+// placeholder is a word that the reader replaces.
 var placeholder = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
 
-// unfinished says that something is left for the reader to think of.
+// unfinished reports whether the reader must fill in something.
 func unfinished(words []string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return w == "…" || w == "..." })
 }
 
-// parse has kernelctl's own tree of commands take the words, up to where the
-// command would run. Of a command that is only named the way to it has to be there.
+// parse parses the words with kernelctl's own command tree, up to running the command. For a mere name the command must
+// exist.
 func parse(c command) error {
 	words, named := c.words[1:], c.name
 	err := take(words, named)
@@ -50,7 +49,7 @@ func parse(c command) error {
 		err = take(words, named)
 	}
 	if err != nil && c.sentence && (strings.Contains(err.Error(), "flag needs an argument") || strings.Contains(err.Error(), "received 0")) {
-		// What it is given stands beside it.
+		// Its arguments are beside it.
 		for range 2 {
 			words = append(slices.Clone(words), "1")
 			if err = take(words, named); err == nil {
@@ -59,7 +58,7 @@ func parse(c command) error {
 		}
 	}
 	if err != nil && strings.Contains(err.Error(), "invalid argument") {
-		// A number, perhaps, that is written as a word.
+		// A number may be given as a word.
 		words = slices.Clone(words)
 		for i, w := range words {
 			if placeholder.MatchString(w) {
@@ -125,8 +124,8 @@ func TestKernelctl(t *testing.T) {
 	}
 }
 
-// What would fail in a reader's hands fails here.
-func TestKernelctlFindsWhatIsWrong(t *testing.T) {
+// Commands that would fail for a reader fail here.
+func TestKernelctlCheckFindsErrors(t *testing.T) {
 	for line, words := range map[string]string{
 		"kernelctl profile promote mitgcm@4":                 `required flag(s) "reason"`,
 		"kernelctl profile advance mitgcm@4":                 "advance",
@@ -153,7 +152,7 @@ func TestKernelctlFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A verb that no page tells of is found by nobody.
+// Every verb is documented.
 func TestEveryVerbIsDocumented(t *testing.T) {
 	told := map[string]bool{}
 	for _, c := range found(t, "kernelctl") {
@@ -164,7 +163,7 @@ func TestEveryVerbIsDocumented(t *testing.T) {
 			told[one.CommandPath()] = true
 		}
 	}
-	// What shells and manual pages are made of is found by --help.
+	// Shells and manual pages use the source of --help.
 	unspoken := []string{"kernelctl man", "kernelctl help", "kernelctl completion"}
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
@@ -175,19 +174,19 @@ func TestEveryVerbIsDocumented(t *testing.T) {
 			return
 		}
 		if !told[c.CommandPath()] && !slices.Contains(unspoken, c.CommandPath()) && !c.Hidden {
-			t.Errorf("%s stands on no page", c.CommandPath())
+			t.Errorf("%s is not documented", c.CommandPath())
 		}
 	}
 	walk(cli.Command())
 }
 
-// Flags of every command have a word on what they are for.
-func TestEveryFlagSaysWhatItIsFor(t *testing.T) {
+// Every flag has a description.
+func TestEveryFlagIsDescribed(t *testing.T) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			if f.Usage == "" {
-				t.Errorf("%s --%s says nothing", c.CommandPath(), f.Name)
+				t.Errorf("%s --%s has no description", c.CommandPath(), f.Name)
 			}
 		})
 		for _, sub := range c.Commands() {

@@ -30,10 +30,10 @@ func targets(t *testing.T, folder string) []string {
 // elsewhereMade are targets of other people's Makefiles: the kernel's.
 var elsewhereMade = []string{"olddefconfig", "bzImage", "savedefconfig", "modules", "modules_install", "kernelrelease"}
 
-// prose is what a message of ours says, not to make.
+// prose matches messages that merely begin like a make command.
 var prose = regexp.MustCompile(`^room, `)
 
-// Every target that people are told to make is in the Makefile.
+// Every target in the documentation is in the Makefile.
 func TestMake(t *testing.T) {
 	all := found(t, "make")
 	if len(all) < 20 {
@@ -51,7 +51,7 @@ func TestMake(t *testing.T) {
 				i++
 			case w == "-j" || w == "-k" || strings.Contains(w, "=") || w == "…" || w == "...":
 			case strings.HasPrefix(w, "-"):
-				t.Errorf("%s: option %s is not one that is told of elsewhere", c, w)
+				t.Errorf("%s: option %s is not documented elsewhere", c, w)
 			case strings.HasSuffix(w, "*") && slices.ContainsFunc(targets(t, folder), func(name string) bool { return strings.HasPrefix(name, strings.TrimSuffix(w, "*")) }):
 			case !slices.Contains(targets(t, folder), w) && !slices.Contains(elsewhereMade, w):
 				t.Errorf("%s: there is no target %s", c, w)

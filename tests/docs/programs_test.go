@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// ours are programs besides kernelctl, by the folder of each. They are asked for
-// help: a command that there is not says so, and a flag stands in it.
+// ours are the programs besides kernelctl, by folder. Their help must name the commands and flags.
 var ours = map[string]string{
 	"kernel-factory":      "./kernel-broker/cmd/kernel-factory",
 	"kernel-broker-agent": "./kernel-broker/cmd/kernel-broker-agent",
@@ -53,9 +52,8 @@ func TestOurPrograms(t *testing.T) {
 	}
 }
 
-// verbsOf is the word that can be a command, none of these programs having
-// commands of commands, and the names of all flags up to "--", behind which is
-// somebody else's command.
+// verbsOf returns the possible command, since these programs have no nested commands, and the names of all flags up to
+// "--", which starts another program's command.
 func verbsOf(words []string) (verbs, flags []string) {
 	for _, w := range words {
 		if w == "--" {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// What Slurm 22.05's programs take, as far as it is told to people. The real
-// programs are asked below whether it is true.
+// Options of Slurm 22.05's programs, as far as the documentation uses them. A test below compares them with the real
+// programs.
 var (
 	slurmOptions = map[string][]string{
 		"sbatch": {"--wait", "-N", "--nodes", "--exclusive", "--account", "--partition", "-p", "--no-requeue", "--requeue", "--hold", "--dependency", "--array", "--oversubscribe",
@@ -27,7 +27,7 @@ var (
 		"sacct":    {"-j", "--jobs", "-o", "--format", "-X", "-n", "-P", "-S"},
 		"sacctmgr": {"-i", "--immediate", "-n", "-P", "--noheader", "--parsable2"},
 	}
-	// ownOptions are what our plugin adds to them.
+	// ownOptions are those of our plugin.
 	ownOptions = []string{"--kernel-profile", "--kernel-profiling"}
 
 	squeueFields = []string{"jobid", "arrayjobid", "arraytaskid", "state", "admin_comment", "reason", "reasonlist", "nodelist", "username", "userid", "name", "partition",
@@ -42,7 +42,7 @@ var (
 
 var slurmPrograms = []string{"sbatch", "srun", "salloc", "squeue", "sinfo", "scontrol", "scancel", "sacct", "sacctmgr"}
 
-// Every command of Slurm's is one that it takes.
+// Every command of Slurm's is valid.
 func TestSlurm(t *testing.T) {
 	all := found(t, slurmPrograms...)
 	if len(all) < 40 {
@@ -115,7 +115,7 @@ func scontrolWrong(verbs []string) []string {
 	return nil
 }
 
-func TestSlurmFindsWhatIsWrong(t *testing.T) {
+func TestSlurmCheckFindsErrors(t *testing.T) {
 	for line, words := range map[string]string{
 		"squeue --me -O jobid,admincomment:80": "no field admincomment",
 		"sbatch --kernel-profle=x job.sh":      "no option --kernel-profle",
@@ -135,8 +135,8 @@ func TestSlurmFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// The tables hold for the programs that are installed.
-func TestSlurmsProgramsTakeWhatTheTablesSay(t *testing.T) {
+// The tables match the installed programs.
+func TestTablesMatchSlurm(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "slurm.conf")
 	if err := os.WriteFile(conf, []byte("ClusterName=x\nSlurmctldHost=localhost\nSlurmctldPort=9\nMessageTimeout=1\nNodeName=n1\nPartitionName=p Nodes=n1\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -150,8 +150,8 @@ func TestSlurmsProgramsTakeWhatTheTablesSay(t *testing.T) {
 			t.Skipf("Debian's package slurm-client is needed: %v", err)
 		}
 		for _, o := range append(slices.Clone(options), "--no-such-one") {
-			// Help has not all of them. Whatever comes behind an option, one that is
-			// not known is said so first; no slurmctld is there to do anything.
+			// Help does not list all options. An unknown option is reported first, whatever follows; there is no
+			// slurmctld to act.
 			cmd := exec.CommandContext(t.Context(), path, o, "--no-such-option")
 			cmd.Env = append(os.Environ(), "SLURM_CONF="+conf)
 			out, _ := cmd.CombinedOutput()
@@ -165,8 +165,7 @@ func TestSlurmsProgramsTakeWhatTheTablesSay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, field := range squeueFields {
-		// Names stand in the program as they are compared, each with its zero byte;
-		// one may be the end of another.
+		// Names are stored in the program with their zero byte; one may be the end of another.
 		if !regexp.MustCompile(`(?i)` + field + `\x00`).Match(squeue) {
 			t.Errorf("squeue knows no field %s", field)
 		}
@@ -174,7 +173,7 @@ func TestSlurmsProgramsTakeWhatTheTablesSay(t *testing.T) {
 	scontrol := must(exec.LookPath("scontrol"))
 	for verb := range scontrolVerbs {
 		if verb == "shutdown" || verb == "takeover" {
-			continue // for no table is a test to say that to whatever listens
+			continue // no test may send a request to whatever listens
 		}
 		cmd := exec.Command(scontrol, verb)
 		cmd.Env = append(os.Environ(), "SLURM_CONF="+conf)

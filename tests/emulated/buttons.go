@@ -33,7 +33,7 @@ func (n *Node) PowerOff() {
 	n.Reset()
 }
 
-// PowerOn gives it back.
+// PowerOn restores the power.
 func (n *Node) PowerOn() {
 	n.lock.Lock()
 	defer n.lock.Unlock()
@@ -51,20 +51,20 @@ func (n *Node) Kernel() string { return n.read("proc/sys/kernel/osrelease") }
 // BootID is new with each boot.
 func (n *Node) BootID() string { return n.read("proc/sys/kernel/random/boot_id") }
 
-// Pause stops all that runs on the node, as a hung machine's; Resume lets it go
-// on. A node that is paused while it boots stays in its boot.
+// Pause stops all processes of the node, like a hang; Resume continues them. A node paused during its boot stays in its
+// boot.
 func (n *Node) Pause(ctx context.Context) error {
 	n.lock.Lock()
 	n.paused = true
 	n.lock.Unlock()
-	// Until all of them stand: one that was not stopped yet may have started another.
-	return n.cluster.wait(ctx, time.Minute, n.name+" to stand still", func() (bool, error) {
+	// Until all of them have stopped: a process not yet stopped may start another.
+	return n.cluster.wait(ctx, time.Minute, n.name+" to stop", func() (bool, error) {
 		running := slices.DeleteFunc(n.processes(), n.stands)
 		return len(running) == 0, n.signal(ctx, syscall.SIGSTOP, running)
 	})
 }
 
-// stands says whether a process is stopped, or has ended.
+// stands reports whether a process is stopped or has ended.
 func (n *Node) stands(pid string) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/proc/%s/stat", n.cluster.holder, pid))
 	_, state, _ := strings.Cut(string(stat), ") ")
@@ -139,8 +139,7 @@ func (n *Node) StopAgent(ctx context.Context) error {
 // StartAgent ends a StopAgent.
 func (n *Node) StartAgent() error { return os.Remove(n.path("no-agent")) }
 
-// buttons does what the broker and Slurm ask of the nodes' management
-// controllers.
+// buttons executes requests of the broker and of Slurm to the nodes' management controllers.
 func (c *Cluster) buttons(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, n := range c.Nodes() {
@@ -186,7 +185,7 @@ func (b Boot) String() string {
 	return fmt.Sprintf("%s %s %s (%s)", b.At.Format("15:04:05.000"), b.Node, b.Kernel, b.Why)
 }
 
-// bootLog is what the machines did.
+// bootLog records the machines' boots.
 type bootLog struct {
 	lock sync.Mutex
 	list []Boot
@@ -205,7 +204,7 @@ func (c *Cluster) Boots() []Boot {
 	return slices.Clone(c.boots.list)
 }
 
-// Kexecs is how many boots by kexec there were.
+// Kexecs is the number of boots by kexec.
 func (c *Cluster) Kexecs() int {
 	sum := 0
 	for _, b := range c.Boots() {

@@ -16,8 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// Cluster is an emulated cluster that is up. Its methods may be called
-// concurrently.
+// Cluster is a running emulated cluster. Its methods are safe for concurrent use.
 type Cluster struct {
 	options     Options
 	mode        lab.Mode
@@ -32,11 +31,11 @@ type Cluster struct {
 	boots    bootLog
 }
 
-// readyLimit is for a machine with nothing to spare; a cluster needs seconds.
+// readyLimit is for a heavily loaded machine; a cluster needs seconds.
 const readyLimit = 3 * time.Minute
 
-// Up brings a cluster up and returns when all its nodes are idle. After an error
-// nothing runs any more, and the logs are left in the folder.
+// Up starts a cluster and returns when all its nodes are idle. After an error nothing runs any more, and the logs stay
+// in the folder.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
 	begin := time.Now()
 	dir, err := filepath.Abs(o.Dir)
@@ -58,7 +57,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	if err := c.up(ctx); err != nil {
-		// The caller's context may be over; cleaning up must not depend on it.
+		// The caller's context may be done; cleaning up must not depend on it.
 		return nil, errors.Join(fmt.Errorf("cluster %q: %w", o.Dir, err), c.Down(context.WithoutCancel(ctx), true))
 	}
 	c.progress("up on Slurm %s: %d nodes idle after %.1f s", o.Slurm, o.Nodes, time.Since(begin).Seconds())
@@ -104,7 +103,7 @@ func (c *Cluster) up(ctx context.Context) error {
 	return c.waitIdle(ctx)
 }
 
-// ApplyCatalog registers what is in the catalog's folder with the broker.
+// ApplyCatalog registers the catalog's folder with the broker.
 func (c *Cluster) ApplyCatalog(ctx context.Context) error {
 	return c.must(ctx, "root", "kernelctl", "profile", "apply", "/catalog", "--kernels", "/catalog/kernels")
 }
@@ -125,8 +124,7 @@ func (c *Cluster) waitIdle(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w; they are\n%s", err, said)
 	}
-	// A node may be idle before the catalog is registered, and then it does not
-	// know its kernel's profile yet.
+	// A node may be idle before the catalog is registered, when it does not know its kernel's profile yet.
 	for _, n := range c.Nodes() {
 		if !c.options.hasAgent(n.name) {
 			continue
@@ -157,8 +155,7 @@ func (c *Cluster) Options() Options { return c.options }
 // Home is a user's home folder as the host sees it.
 func (c *Cluster) Home(user string) string { return c.path("home", user) }
 
-// Path is a file of the cluster's as the host sees it. What nodes have for
-// themselves, as their /run, is not to be seen so.
+// Path is the host's path of a file of the cluster. It does not reach the nodes' private files such as /run.
 func (c *Cluster) Path(inside string) string { return c.path(inside) }
 
 // Nodes are all of them.
@@ -170,7 +167,7 @@ func (c *Cluster) Nodes() []*Node {
 	return list
 }
 
-// Node is n1, n2, ...; nil if there is none of that name.
+// Node is n1, n2, ...; nil if there is no such node.
 func (c *Cluster) Node(name string) *Node { return c.nodes[name] }
 
 // Down ends everything in the cluster and removes its folder; with keep the logs
@@ -184,10 +181,9 @@ func (c *Cluster) Down(ctx context.Context, keep bool) error {
 	return errors.Join(err, c.remove(ctx, keep))
 }
 
-// remove removes the cluster's folder, all but the logs with keep.
+// remove removes the cluster's folder, except the logs if keep is set.
 func (c *Cluster) remove(ctx context.Context, keep bool) error {
-	// The users' files are, without root, of ids of /etc/subuid: only their user
-	// namespace may remove them.
+	// Without root the users' files belong to ids of /etc/subuid: only their user namespace may remove them.
 	what := []string{"rm", "-rf", "--", c.options.Dir}
 	if keep {
 		what = []string{"rm", "-rf", "--", c.options.Dir + "/product", c.path("var/lib"), c.path("catalog")}

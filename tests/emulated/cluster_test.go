@@ -6,7 +6,7 @@ package emulated
 
 import "testing"
 
-// The main job: two nodes switch, the job runs on its kernel, they come back.
+// The main job: two nodes switch, the job runs on its kernel, the nodes return.
 func TestMainJob(t *testing.T) {
 	t.Parallel()
 	s := Start(t, nil)

@@ -23,7 +23,7 @@ type Daemon struct {
 	argv    []string
 	pidFile string
 	log     string
-	// forks says that the daemon detaches itself and writes its pid file.
+	// forks: the daemon detaches itself and writes its pid file.
 	forks bool
 	// ready is a command that succeeds once the daemon serves.
 	ready []string
@@ -35,7 +35,7 @@ func (c *Cluster) Broker() Daemon {
 		cluster: c, name: "broker", user: "slurm", pidFile: "/run/kernel-broker/broker.pid",
 		argv: []string{"/opt/kernel-broker/bin/kernel-broker", "--config", "/etc/kernel-broker/broker.yaml"},
 		log:  "/var/log/kernel-broker/broker.log",
-		// Not its socket's presence, which an earlier one may have left.
+		// Not the socket's presence, which may be left over.
 		ready: []string{"kernelctl", "profile", "list"},
 	}
 }
@@ -87,7 +87,7 @@ func (d Daemon) Start(ctx context.Context) error {
 	return nil
 }
 
-// Running says whether the process that the pid file names is there.
+// Running reports whether the process in the pid file exists.
 func (d Daemon) Running() bool {
 	for range 100 {
 		// The launched shell may not have written the file yet.
@@ -111,7 +111,7 @@ func (d Daemon) pid() (int, error) {
 	return pid, nil
 }
 
-// Signal sends any signal, as SIGSTOP for a daemon that hangs.
+// Signal sends any signal, such as SIGSTOP to simulate a hang.
 func (d Daemon) Signal(ctx context.Context, sig syscall.Signal) error {
 	pid, err := d.pid()
 	if err != nil {
@@ -120,10 +120,10 @@ func (d Daemon) Signal(ctx context.Context, sig syscall.Signal) error {
 	return d.cluster.must(ctx, "root", "kill", "-"+strconv.Itoa(int(sig)), strconv.Itoa(pid))
 }
 
-// Kill ends the daemon as a crash does, and waits until it is gone.
+// Kill ends the daemon like a crash and waits for its end.
 func (d Daemon) Kill(ctx context.Context) error { return d.end(ctx, syscall.SIGKILL) }
 
-// Stop ends the daemon in order, and waits until it is gone.
+// Stop ends the daemon orderly and waits for its end.
 func (d Daemon) Stop(ctx context.Context) error { return d.end(ctx, syscall.SIGTERM) }
 
 // Restart ends the daemon by a signal and starts it again.
@@ -134,14 +134,12 @@ func (d Daemon) Restart(ctx context.Context, sig syscall.Signal) error {
 	return d.Start(ctx)
 }
 
-// lastThread is longer than what slurmctld does last by itself: it waits for its
-// messages to nodes for up to three seconds.
+// lastThread is longer than slurmctld's own last steps: it waits up to three seconds for its messages to nodes.
 const lastThread = 5 * time.Second
 
-// end waits until the process is gone. Slurm before 23.11, ended by SIGTERM while
-// a hook of its runs, waits at times without end for word of that hook (ADR
-// 0022): all is saved by then, and one thread is left. On a site the unit's
-// TimeoutStopSec ends it, and here this does.
+// end waits for the process's end. If slurmctld before 23.11 gets SIGTERM while one of its hooks runs, it can wait for
+// that hook without end (ADR 0022); its state is saved by then, and one thread is left. At a site the unit's
+// TimeoutStopSec kills it; here this function does.
 func (d Daemon) end(ctx context.Context, sig syscall.Signal) error {
 	pid, err := d.pid()
 	if err != nil {
@@ -150,7 +148,7 @@ func (d Daemon) end(ctx context.Context, sig syscall.Signal) error {
 	if err := d.Signal(ctx, sig); err != nil {
 		return err
 	}
-	var alone time.Time // since when it has had one thread
+	var alone time.Time // since when only one thread is left
 	return d.cluster.wait(ctx, 2*time.Minute, "the end of "+d.name, func() (bool, error) {
 		threads := d.cluster.threads(pid)
 		switch {
@@ -167,7 +165,7 @@ func (d Daemon) end(ctx context.Context, sig syscall.Signal) error {
 	})
 }
 
-// threads of a process of the front-end, 0 when it is gone.
+// threads of a process of the front-end, 0 if it has ended.
 func (c *Cluster) threads(pid int) int {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/root/proc/%d/task", c.holder, pid))
 	if err != nil {
@@ -188,8 +186,7 @@ func tail(path string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// Processes are those of the cluster whose program has this path, as the
-// front-end numbers them.
+// Processes are the cluster's processes of the program with this path, with the front-end's pids.
 func (c *Cluster) Processes(program string) ([]string, error) {
 	proc := fmt.Sprintf("/proc/%d/root/proc", c.holder)
 	entries, err := os.ReadDir(proc)

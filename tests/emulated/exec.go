@@ -16,11 +16,11 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// Result is what a command did.
+// Result is the result of a command.
 type Result = lab.Result
 
-// Exec runs a command on the front-end as a user, in the user's home and with a
-// fresh environment. A command that ran and failed is no error: look at Exit.
+// Exec runs a command on the front-end as a user, in the user's home and with a fresh environment. A command that ran
+// and failed is no error: see Exit.
 func (c *Cluster) Exec(ctx context.Context, user string, argv ...string) (Result, error) {
 	var out, errs bytes.Buffer
 	exit, err := c.Run(ctx, user, lab.Streams{Out: &out, Err: &errs}, argv...)
@@ -50,8 +50,7 @@ func run(ctx context.Context, s lab.Streams, args []string) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.In, s.Out, s.Err
 	cmd.WaitDelay = 2 * time.Second
 	if !s.Terminal {
-		// A group of its own, so that a cancel reaches all of it, in order, so
-		// that srun cancels its job.
+		// Its own process group, so that a cancel reaches all of it; SIGINT, so that srun cancels its job.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	}
@@ -91,8 +90,7 @@ func (c *Cluster) wait(ctx context.Context, limit time.Duration, what string, do
 	}
 }
 
-// pollEvery is the pause between two looks at a condition: each is a program or
-// two, of which several clusters run side by side.
+// pollEvery is the polling interval of conditions: each starts a program or two, for several clusters side by side.
 const pollEvery = 50 * time.Millisecond
 
 func (c *Cluster) progress(format string, args ...any) {

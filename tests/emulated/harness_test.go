@@ -16,7 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// What tests break nodes with does what it says.
+// The fault injection on nodes works.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	s := Start(t, func(o *Options) { o.WithoutAgent = []string{"n3"} })
@@ -65,8 +65,7 @@ func TestFailNextLoad(t *testing.T) {
 		_, err := os.Stat(s.Node("n1").path("load-fails"))
 		return os.IsNotExist(err)
 	})
-	// What becomes of the node and its job is the broker's; an administrator
-	// repairs the one, and the other runs.
+	// The broker handles the node and its job; an administrator repairs the node, and the job runs.
 	s.Wait(Limit, "the job's end", func() bool {
 		if strings.Contains(s.NodeState("n1")["State"], "DRAIN") && s.Job(id)["JobState"] == "PENDING" {
 			s.Try("root", "scontrol", "update", "nodename=n1", "state=resume")
@@ -115,7 +114,7 @@ func TestEndsWithItsOwner(t *testing.T) {
 	if err := owner.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = owner.Wait() // which says that it was killed
+	_ = owner.Wait() // which reports the kill
 	if err != nil {
 		t.Fatal(err)
 	}

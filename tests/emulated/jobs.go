@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// recordScript is what a job's step runs on each node: it writes down which
-// kernel it ran on, and its arguments.
+// recordScript is run by a job's step on each node: it records the running kernel and its arguments.
 const recordScript = `#!/bin/bash
 id=$(od -An -v -tx1 /sys/kernel/notes | tr -d ' \n' | grep -o '040000001400000003000000474e5500.\{40\}' | cut -c33-72)
 echo "ran job=$SLURM_JOB_ID array=$SLURM_ARRAY_JOB_ID task=$SLURM_ARRAY_TASK_ID restart=${SLURM_RESTART_COUNT:-0} \
@@ -20,8 +19,7 @@ profile=$KERNEL_BROKER_PROFILE version=$KERNEL_BROKER_VERSION \
 told_release=$KERNEL_BROKER_RELEASE told_build_id=$KERNEL_BROKER_BUILD_ID $*" >>"$HOME/record"
 `
 
-// jobScript runs a step that records, and stays for as long as its argument says:
-// seconds, or "held" until LetGo.
+// jobScript runs a recording step and then stays for its argument: seconds, or "held" until LetGo.
 const jobScript = `#!/bin/bash
 srun /emulated/record
 case ${1-0} in
@@ -30,17 +28,17 @@ held) until [ -e "$HOME/go-$SLURM_JOB_ID" ]; do sleep 0.1; done ;;
 esac
 `
 
-// Ran is what one process of a job wrote down: job, restart, step, node, release,
-// build_id, boot_id and what the job was told of its kernel.
+// Ran is the record of one process of a job: job, restart, step, node, release, build_id, boot_id and the job's
+// environment about its kernel.
 type Ran map[string]string
 
-// Records returns what the user's jobs wrote down, of one job if id is not "".
+// Records returns the records of the user's jobs, of one job if id is not "".
 func (s *Trial) Records(user, id string) []Ran {
 	s.T.Helper()
 	return slices.DeleteFunc(s.RecordsIn(user, "record"), func(r Ran) bool { return id != "" && r["job"] != id })
 }
 
-// RecordsIn returns what is in a file of records in the user's home.
+// RecordsIn returns the content of a file of records in the user's home.
 func (s *Trial) RecordsIn(user, file string) []Ran {
 	s.T.Helper()
 	var out []Ran
@@ -56,9 +54,8 @@ func (s *Trial) RecordsIn(user, file string) []Ran {
 	return out
 }
 
-// Sbatch submits a job that records on which kernel a step of it runs on each
-// node, and returns its id. Where no script is among the arguments, "stay" is
-// how long it stays afterwards: seconds, or "held" until LetGo.
+// Sbatch submits a job whose step records its kernel on each node, and returns its id. Without a script in the
+// arguments, "stay" is its duration afterwards: seconds, or "held" until LetGo.
 func (s *Trial) Sbatch(user, stay string, args ...string) string {
 	s.T.Helper()
 	argv := append([]string{"sbatch", "--parsable", "--output=%j.out"}, args...)
@@ -73,7 +70,7 @@ func (s *Trial) LetGo(user, id string) {
 	s.OK(write(filepath.Join(s.Home(user), "go-"+id), "", 0o644))
 }
 
-// Job is what scontrol says of a job, nothing if it knows none.
+// Job is scontrol's view of a job, nil if unknown.
 func (s *Trial) Job(id string) map[string]string {
 	s.T.Helper()
 	return fields(s.Try("root", "scontrol", "show", "job", id).Stdout)
@@ -86,8 +83,7 @@ func (s *Trial) State(id string) string {
 	return j["JobState"] + " " + j["Reason"]
 }
 
-// fields reads what scontrol shows. The reason of a node and the comments of a
-// job have spaces and are the last of their lines.
+// fields reads scontrol's output. A node's reason and a job's comments contain spaces and end their lines.
 func fields(text string) map[string]string {
 	all := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -126,7 +122,7 @@ func (s *Trial) WaitJob(id string, states ...string) map[string]string {
 	return job
 }
 
-// Over says whether a job has ended, in whatever way.
+// Over reports whether a job has ended in any way.
 func (s *Trial) Over(id string) bool {
 	s.T.Helper()
 	switch s.Job(id)["JobState"] {
@@ -144,8 +140,8 @@ func (s *Trial) Hurry(id string) {
 	}
 }
 
-// RanOn checks that the job ran exactly once on each of so many nodes, on the
-// kernel of the profile, and was told the truth about it.
+// RanOn checks that the job ran exactly once on each of that many nodes, on the kernel of the profile, with the right
+// environment.
 func (s *Trial) RanOn(user, id, profile string, nodes int) []Ran {
 	s.T.Helper()
 	records := s.Records(user, id)
@@ -166,30 +162,30 @@ func (s *Trial) CheckRecord(r Ran, k Kernel, profile string) {
 			r["job"], r["node"], r["release"], r["build_id"], profile, k.Release, k.BuildID)
 	}
 	if r["profile"] != profile || r["told_release"] != r["release"] || r["told_build_id"] != r["build_id"] {
-		s.T.Errorf("job %s on node %s: its environment says %v", r["job"], r["node"], r)
+		s.T.Errorf("job %s on node %s: its environment has %v", r["job"], r["node"], r)
 	}
 }
 
-// NodeState is what scontrol says of a node: State and Reason among it.
+// NodeState is scontrol's view of a node, with State and Reason.
 func (s *Trial) NodeState(node string) map[string]string {
 	s.T.Helper()
 	return fields(s.Try("root", "scontrol", "show", "node", node).Stdout)
 }
 
-// NodeLine tells a node's state, reason and kernel, for messages.
+// NodeLine describes a node's state, reason and kernel, for messages.
 func (s *Trial) NodeLine(node string) string {
 	s.T.Helper()
 	n := s.NodeState(node)
 	return fmt.Sprintf("%s is %s [%s] and runs %s", node, n["State"], n["Reason"], s.Node(node).Kernel())
 }
 
-// IsHome says whether a node is idle on stock.
+// IsHome reports whether a node is idle on stock.
 func (s *Trial) IsHome(node string) bool {
 	s.T.Helper()
 	return s.Node(node).Kernel() == KernelNamed(StockName).Release && s.NodeState(node)["State"] == "IDLE"
 }
 
-// Settled waits until nodes, all if none is named, are idle on stock.
+// Settled waits until the nodes, by default all, are idle on stock.
 func (s *Trial) Settled(limit time.Duration, nodes ...string) {
 	s.T.Helper()
 	if len(nodes) == 0 {

@@ -10,8 +10,8 @@ import (
 	"os"
 )
 
-// Kernel is what a node can run: an image of two lines, its build id and its
-// release, which is all that the emulated kexec needs.
+// Kernel is a kernel for a node: an image of two lines, its build id and its release, which suffice for the emulated
+// kexec.
 type Kernel struct{ Name, Release, BuildID string }
 
 // StockName is the kernel of the nodes' firmware, and its profile.
@@ -25,7 +25,7 @@ func KernelNamed(name string) Kernel {
 
 func (k Kernel) image() string { return k.BuildID + "\n" + k.Release + "\n" }
 
-// note is what /sys/kernel/notes holds: the build id in an ELF note.
+// note is the content of /sys/kernel/notes: the build id in an ELF note.
 func (k Kernel) note() ([]byte, error) {
 	id, err := hex.DecodeString(k.BuildID)
 	if err != nil {

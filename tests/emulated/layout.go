@@ -31,8 +31,7 @@ var accounts = []account{
 	{"nobody", "/nonexistent", "/usr/sbin/nologin", 65534},
 }
 
-// folders of the cluster's root. It has the system's /usr, and nothing else that
-// is the host's but devices.
+// folders of the cluster's root. From the host it has only /usr and devices.
 var folders = []string{
 	"usr", "dev", "sys", "proc", "tmp", "host", "mnt", "root", "machine", "emulated", "nodes", "catalog",
 	"etc/slurm", "etc/munge", "etc/kernel-broker", "etc/alternatives", "opt/kernel-broker",
@@ -59,7 +58,7 @@ func (c *Cluster) layOut(system string) error {
 			return fmt.Errorf("folder: %w", err)
 		}
 	}
-	// Users write there and tests, who are nobody of the cluster's.
+	// Users and tests write there; tests have no user in the cluster.
 	for _, open := range []string{"home/alice", "home/bob", "var/log/slurm"} {
 		if err := os.Chmod(c.path(open), 0o777); err != nil {
 			return fmt.Errorf("folder: %w", err)
@@ -101,7 +100,7 @@ func (c *Cluster) copyScripts() error {
 	return nil
 }
 
-// configure writes what is in /etc.
+// configure writes the files in /etc.
 func (c *Cluster) configure(system string) error {
 	o := c.options
 	key := make([]byte, 128)

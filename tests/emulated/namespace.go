@@ -23,8 +23,7 @@ func (c *Cluster) startHolder(ctx context.Context, system, product string) error
 		return fmt.Errorf("namespaces: %w", err)
 	}
 	defer watched.Close()
-	// The other end is nobody's but this process's, so that the cluster ends
-	// with it, however it ends.
+	// Only this process has the other end, so that the cluster ends with it.
 	c.tie = tie
 	log, err := os.Create(c.options.Dir + "/holder.log")
 	if err != nil {
@@ -45,7 +44,7 @@ func (c *Cluster) startHolder(ctx context.Context, system, product string) error
 	}
 	c.holderEnded = make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // that it ended is what is waited for
+		_ = cmd.Wait() // its end is the result
 		close(c.holderEnded)
 	}()
 	err = c.wait(ctx, 30*time.Second, "the cluster's namespaces", func() (bool, error) {

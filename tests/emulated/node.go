@@ -19,19 +19,18 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// Node is one emulated machine: its kernel and its boots are played, and what
-// runs on it is real.
+// Node is one emulated machine: its kernel and boots are emulated, its programs are real.
 type Node struct {
 	cluster *Cluster
 	name    string
 	index   int
 
 	lock sync.Mutex
-	// off says that the node has no power, paused that its processors stand.
+	// off: the node has no power. paused: its processes are stopped.
 	off, paused bool
-	// cut ends what the machine does just now: its boot or its kernel.
+	// cut ends the current boot or kernel.
 	cut context.CancelFunc
-	// reset says that the end was no kexec, whatever the node did before.
+	// reset: the current end is a reset, whatever the node did before.
 	reset bool
 	// slow is the time of boots, if it is not that of the options.
 	slow *time.Duration
@@ -76,7 +75,7 @@ func (n *Node) layOut() error {
 
 const firmwareLine = "root=/dev/vda ro quiet"
 
-// boot is what a machine begins next.
+// boot is the machine's next boot.
 type boot struct {
 	kernel Kernel
 	line   string
@@ -85,8 +84,7 @@ type boot struct {
 
 func firmware(why string) boot { return boot{KernelNamed(StockName), firmwareLine, why} }
 
-// machine is the node's hardware: it boots what kexec loaded, and else the
-// firmware's kernel, until the cluster ends.
+// machine is the node's hardware: it boots the kernel loaded by kexec, or the firmware's kernel, until the cluster ends.
 func (n *Node) machine(ctx context.Context) {
 	next := firmware("power on")
 	for ctx.Err() == nil {
@@ -107,14 +105,14 @@ func (n *Node) machine(ctx context.Context) {
 	}
 }
 
-// begin notes how to end what begins.
+// begin records how to end the current phase.
 func (n *Node) begin(cut context.CancelFunc) {
 	n.lock.Lock()
 	defer n.lock.Unlock()
 	n.cut, n.reset = cut, n.off
 }
 
-// live is one boot and what follows until the kernel ends.
+// live is one boot and its kernel until that ends.
 func (n *Node) live(ctx context.Context, b boot) error {
 	if err := n.boots(b); err != nil {
 		return err
@@ -155,13 +153,13 @@ func (n *Node) boots(b boot) error {
 	return nil
 }
 
-// runInit runs everything on the node, and returns when nothing of it is left.
+// runInit runs all programs of the node, and returns when none is left.
 func (n *Node) runInit(ctx context.Context) error {
 	uptime, err := os.ReadFile("/proc/uptime")
 	if err != nil {
 		return fmt.Errorf("node %q: %w", n.name, err)
 	}
-	// Time since boot begins with the boot: by it slurmctld knows of it.
+	// Time since boot starts with the boot: slurmctld detects a boot by it.
 	seconds, _, _ := strings.Cut(string(uptime), ".")
 	starts := "agent"
 	if !n.cluster.options.hasAgent(n.name) {
@@ -179,16 +177,16 @@ func (n *Node) runInit(ctx context.Context) error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	// That it ends is what happens to kernels; how is seen by what it left.
+	// Kernels end; the remaining files show how.
 	_ = cmd.Run()
 	return n.gone()
 }
 
-// gone waits until the kernel has ended all that was on the node.
+// gone waits until all processes of the node have ended.
 func (n *Node) gone() error {
 	text, err := os.ReadFile(n.path("init.pid"))
 	if os.IsNotExist(err) {
-		return nil // it did not come so far
+		return nil // it did not get that far
 	}
 	if err != nil {
 		return fmt.Errorf("node %q: %w", n.name, err)
@@ -206,7 +204,7 @@ func (n *Node) gone() error {
 	return fmt.Errorf("node %q: its init %d does not end", n.name, pid)
 }
 
-// after says what boots next: what was loaded, if kexec executed it.
+// after returns the next boot: the loaded kernel, if kexec executed it.
 func (n *Node) after() boot {
 	n.lock.Lock()
 	pressed := n.reset
@@ -243,7 +241,7 @@ func (n *Node) bootTime() time.Duration {
 	return n.cluster.options.bootTime(n.name)
 }
 
-// SetBootTime makes the node's next boots take another time.
+// SetBootTime sets the duration of the node's next boots.
 func (n *Node) SetBootTime(d time.Duration) {
 	n.lock.Lock()
 	defer n.lock.Unlock()

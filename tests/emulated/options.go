@@ -12,20 +12,19 @@ import (
 	"time"
 )
 
-// Options describe a cluster; Defaults gives what is usual.
+// Options describe a cluster; Defaults returns the usual ones.
 type Options struct {
-	// Dir is the cluster's folder, which is made anew.
+	// Dir is the cluster's folder, which is recreated.
 	Dir string
 	// Repo is the repository's top, Product the folder with the built programs.
 	Repo, Product string
 	// Slurm is the version: 22.05, 24.11 or 26.05.
 	Slurm string
-	// Nodes is how many there are: n1, n2, ...
+	// Nodes is the number of nodes: n1, n2, ...
 	Nodes int
-	// WithoutAgent are nodes on which slurmd runs and no agent ever does.
+	// WithoutAgent are nodes with slurmd but without an agent.
 	WithoutAgent []string
-	// BootTime passes from a kexec or a reset until the next kernel's init
-	// starts; BootTimes has nodes that take another time.
+	// BootTime is the time from a kexec or a reset until the next kernel's init starts; BootTimes overrides it by node.
 	BootTime  time.Duration
 	BootTimes map[string]time.Duration
 	// ReturnToService and ResumeTimeout are slurm.conf's.
@@ -37,15 +36,15 @@ type Options struct {
 	// Set replaces or adds keys of slurm.conf; Lines are added as they are.
 	Set   map[string]string
 	Lines []string
-	// SchedulerParameters and SlurmctldParameters are added to what is needed.
+	// SchedulerParameters and SlurmctldParameters are added to the required ones.
 	SchedulerParameters, SlurmctldParameters []string
 	// Partitions replace the lines of partitions main and shared.
 	Partitions []string
 	// Broker, Client and Agent are laid over the product's configurations.
 	Broker, Client, Agent map[string]any
-	// Kernels there are besides "stock", with a profile each.
+	// Kernels besides "stock", with a profile each.
 	Kernels []string
-	// Progress, if not nil, is told what happens.
+	// Progress, if not nil, receives progress messages.
 	Progress io.Writer
 }
 

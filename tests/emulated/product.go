@@ -26,7 +26,7 @@ var productFiles = [][2]string{
 	{"bin/kernel-broker-node-hook", "libexec/epilog"},
 }
 
-// product gives the cluster the built programs, and the plugin for its Slurm.
+// product installs the built programs, and the plugin for the cluster's Slurm.
 func (c *Cluster) product(ctx context.Context, system string) (string, error) {
 	dir := filepath.Join(c.options.Dir, "product")
 	plugin, err := plugin(ctx, c.options, system)
@@ -46,7 +46,7 @@ func (c *Cluster) product(ctx context.Context, system string) (string, error) {
 	return dir, nil
 }
 
-// link makes a file the same as another, which may be replaced afterwards.
+// link creates a hard link that may be replaced afterwards.
 func link(from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -71,8 +71,7 @@ func link(from, to string) error {
 	return out.Close()
 }
 
-// once keeps what was found for a version: what is slow or may not be done twice
-// at a time is done by the first cluster of a process.
+// once caches a value for each version: the first cluster of a process does what is slow or must not run concurrently.
 type once struct {
 	lock sync.Mutex
 	made map[string]string

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A user shrinks her running job on two nodes to one. The node that she lets go
-// returns to stock and takes the next plain job, while her job runs on.
+// A user shrinks a running job on two nodes to one. The released node returns to stock and takes the next plain job,
+// while the first job continues.
 func TestShrunkJob(t *testing.T) {
 	t.Parallel()
 	s := Start(t, nil)
@@ -58,7 +58,7 @@ func TestKeptReservation(t *testing.T) {
 	s.RanOn("bob", next, "stock", 1)
 }
 
-// reservation is the name of a reservation that there is.
+// reservation is the name of the existing reservation.
 func (s *Trial) reservation() string {
 	found := reservationName.FindStringSubmatch(s.Try("root", "scontrol", "--oneliner", "show", "reservation").Stdout)
 	if found == nil {
@@ -67,9 +67,8 @@ func (s *Trial) reservation() string {
 	return found[1]
 }
 
-// keptFor has the broker keep n1 for a job that waits, and returns that job and
-// the reservation. On a busy machine the node's epilog may not have its answer in
-// time, or the job may have begun before anybody looks: then it is tried again.
+// keptFor makes the broker keep n1 for a pending job, and returns that job and the reservation. It retries, since on a
+// loaded machine the epilog may get its answer late, or the job may have started already.
 func (s *Trial) keptFor(tries int) (waiting, kept string) {
 	s.T.Helper()
 	for range tries {
@@ -105,9 +104,8 @@ func (s *Trial) RanOnNothing(user, id, node string) {
 	}
 }
 
-// ownPlugin is a plugin that a user's own plugstack.conf loads: at submit it sets
-// one variable of the job's, by which a user asks for what the site's would have
-// refused.
+// ownPlugin is a plugin loaded by a user's own plugstack.conf: at submit it sets one variable of the job, which requests
+// what the site's plugin would refuse.
 const ownPlugin = `#include <stdlib.h>
 #include <slurm/spank.h>
 SPANK_PLUGIN(setenv, 1)
@@ -143,9 +141,8 @@ func (s *Trial) ownPlugstack(user string) {
 	s.File(user, "cgroup.conf", cgroupConf(s.Options()))
 }
 
-// A user's own plugstack sets nothing but Slurm's own variable for the option, to
-// a profile that there is not, for one job on all nodes. The job is refused or
-// held, no node is drained, and a plain job runs on all nodes.
+// A user's own plugstack sets only Slurm's own variable for the option, to a missing profile, for one job on all nodes.
+// The job is refused or held, no node is drained, and a plain job runs on all nodes.
 func TestOptionVariableAlone(t *testing.T) {
 	t.Parallel()
 	s := Start(t, func(o *Options) { o.ResumeTimeout = 30 * time.Second })
@@ -170,9 +167,8 @@ func TestOptionVariableAlone(t *testing.T) {
 	s.RanOn("alice", plain, "stock", 3)
 }
 
-// Two nodes are powered down by Slurm's power saving. A plain job and a profile
-// job that need them both run: power on takes longer than the broker waits for an
-// agent.
+// Two nodes are powered down by Slurm's power saving. A plain job and a profile job that need them both run: power on
+// takes longer than the broker waits for an agent.
 func TestPowerSaving(t *testing.T) {
 	t.Parallel()
 	s := Start(t, func(o *Options) {

@@ -115,10 +115,10 @@ func powerSettings(o Options) []setting {
 	}
 }
 
-// cgroupConf is for nodes whose cgroups are the host's.
+// cgroupConf is for nodes with the host's cgroups.
 func cgroupConf(o Options) string {
 	if o.Slurm == "22.05" {
-		return "" // which has nothing to switch them off by, and uses none for these plugins
+		return "" // this version cannot disable them, and these plugins use none
 	}
 	return "CgroupPlugin=disabled\n"
 }

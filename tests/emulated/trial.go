@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// Limit is how long tests wait for what has to come. It is generous: a slow
-// machine must not fail a test, and a condition that holds is noticed at once.
+// Limit is the tests' time limit for conditions. It is generous for slow machines; conditions are noticed at once.
 const Limit = 4 * time.Minute
 
 // Trial is a cluster for one test, which fails when something is not as it must be.
@@ -25,11 +24,11 @@ type Trial struct {
 	Ctx context.Context
 }
 
-// atOnce bounds how many clusters are up side by side; each is mostly idle.
+// atOnce limits the number of concurrent clusters; each is mostly idle.
 var atOnce = make(chan struct{}, 4)
 
-// Start brings a cluster up for a test, whose end brings it down; a failed test
-// keeps its logs in build/emulated. Change, if not nil, changes the options.
+// Start starts a cluster for a test, whose end stops it; a failed test keeps its logs in build/emulated. Change, if not
+// nil, changes the options.
 func Start(t testing.TB, change func(*Options)) *Trial {
 	t.Helper()
 	o, err := Defaults()
@@ -72,7 +71,7 @@ func (s *Trial) With(t testing.TB) *Trial {
 	return &Trial{Cluster: s.Cluster, T: t, Ctx: t.Context()}
 }
 
-// Describe prints what a person would look at first.
+// Describe prints what is needed to analyse a failure.
 func (s *Trial) Describe() {
 	s.T.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Ctx), 20*time.Second)
@@ -104,7 +103,7 @@ func (s *Trial) Try(user string, argv ...string) Result {
 	return r
 }
 
-// Must runs a command that has to succeed and returns what it printed.
+// Must runs a command that has to succeed and returns its output.
 func (s *Trial) Must(user string, argv ...string) string {
 	s.T.Helper()
 	r := s.Try(user, argv...)
@@ -122,7 +121,7 @@ func (s *Trial) OK(err error) {
 	}
 }
 
-// Within says whether a condition comes true in the time.
+// Within reports whether a condition becomes true in the time.
 func (s *Trial) Within(limit time.Duration, done func() bool) bool {
 	s.T.Helper()
 	for end := time.Now().Add(limit); ; {
@@ -136,8 +135,7 @@ func (s *Trial) Within(limit time.Duration, done func() bool) bool {
 	}
 }
 
-// Wait waits for a condition, and fails the test with what is seen instead when
-// it does not come true.
+// Wait waits for a condition, and fails the test with the observed state on a timeout.
 func (s *Trial) Wait(limit time.Duration, what string, done func() bool, seen ...func() string) {
 	s.T.Helper()
 	if s.Within(limit, done) {
@@ -150,7 +148,7 @@ func (s *Trial) Wait(limit time.Duration, what string, done func() bool, seen ..
 	s.T.Fatalf("wait for %s: not within %v%s", what, limit, words)
 }
 
-// Never fails the test when a condition comes true within the time.
+// Never fails the test if a condition becomes true within the time.
 func (s *Trial) Never(limit time.Duration, what string, bad func() bool) {
 	s.T.Helper()
 	if s.Within(limit, bad) {
@@ -173,7 +171,7 @@ func (s *Trial) File(user, name, text string) {
 	s.OK(write(filepath.Join(s.Home(user), name), text, 0o755))
 }
 
-// Read returns a file of a user's home without its line end, "" if there is none.
+// Read returns a file of a user's home without its line end, "" if missing.
 func (s *Trial) Read(user, name string) string {
 	s.T.Helper()
 	text, err := os.ReadFile(filepath.Join(s.Home(user), name))

@@ -4,7 +4,7 @@ package emulated
 
 import "strings"
 
-// Sections reads what scontrol shows of several jobs or nodes.
+// Sections parses scontrol's output about several jobs or nodes.
 func Sections(text string) []map[string]string {
 	var all []map[string]string
 	for section := range strings.SplitSeq(text, "\n\n") {

@@ -19,12 +19,10 @@ import (
 	"time"
 )
 
-// limit is generous: a busy host that emulates must not fail a test, and what is
-// waited for is noticed at once.
+// limit is generous for a loaded host with emulation; conditions are noticed at once.
 const limit = 15 * time.Minute
 
-// machine is a virtual machine with Debian's systemd. Its processor is emulated
-// whatever the host has: what is asked for here is what happens, not how fast.
+// machine is a virtual machine with Debian's systemd. Its processor is always emulated: speed does not matter here.
 type machine struct {
 	t       *testing.T
 	name    string
@@ -37,7 +35,7 @@ type machine struct {
 // each is the channel for commands.
 var addresses = map[string]string{"ctl1": "10.77.0.1/24", "n1": "10.77.0.11/24"}
 
-// power starts a machine. It ends with the test, and what it wrote is lost.
+// power starts a machine. It ends with the test, and its disk is discarded.
 func power(t *testing.T, dir, name, image, initrd, token string) *machine {
 	t.Helper()
 	m := &machine{t: t, name: name, token: token, address: freePort(t), console: filepath.Join(dir, name+".console")}
@@ -102,15 +100,14 @@ func tail(path string) string {
 	return string(text[max(0, len(text)-5000):])
 }
 
-// result is what a script in the machine did.
+// result is the result of a script in the machine.
 type result struct {
 	out, err string
 	exit     int
 }
 
-// try runs a shell script as root in the machine, outside of all units of the
-// product. An error is a machine that does not answer in time, as one that boots:
-// what it was asked before is lost without a word.
+// try runs a shell script as root in the machine, outside of the product's units. An error means no answer in time, as
+// while the machine boots: the script is then lost.
 func (m *machine) try(script string, within time.Duration) (r result, err error) {
 	conn, err := net.DialTimeout("tcp", m.address, 10*time.Second)
 	if err != nil {
@@ -146,7 +143,7 @@ func (m *machine) run(script string) result {
 	return r
 }
 
-// must runs a script that has to succeed, and returns what it printed.
+// must runs a script that has to succeed, and returns its output.
 func (m *machine) must(script string) string {
 	m.t.Helper()
 	r := m.run(script)
@@ -169,7 +166,7 @@ func (m *machine) until(what, script string) {
 	m.t.Fatalf("%s: waited in vain for %s: %v, exit %d of\n%s\n%s%s", m.name, what, err, r.exit, script, r.out, r.err)
 }
 
-// up waits until systemd has started what the machine starts by itself.
+// up waits until systemd has started the machine's default services.
 func (m *machine) up() {
 	m.t.Helper()
 	m.until("systemd to be up", "systemctl is-system-running | grep -qE 'running|degraded'")

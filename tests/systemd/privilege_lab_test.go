@@ -14,10 +14,9 @@ import (
 	"testing"
 )
 
-// probe runs this program in the machine with all lines of a unit but the
-// program's own, and returns what it printed. The unit is one more, so that the
-// service goes on; an empty name is a unit without a line, for comparison. More
-// are lines of a drop-in.
+// probe runs this program in the machine with all lines of a unit except its command, and returns the output. The unit
+// is an additional one, so that the service continues; an empty name is a unit without lines, for comparison. More are
+// lines of a drop-in.
 func (m *machine) probe(unit, what, more string) string {
 	m.t.Helper()
 	return m.must(fmt.Sprintf(`set -e
@@ -44,7 +43,7 @@ systemctl start probe
 cat /run/probe.out`, unit, asProbe, what, more))
 }
 
-// allowed is what the probe could do, of all that it tried.
+// allowed lists the probe's successful attempts.
 func allowed(t *testing.T, said string) (done []string) {
 	t.Helper()
 	answers := 0
@@ -64,8 +63,7 @@ func allowed(t *testing.T, said string) (done []string) {
 	return done
 }
 
-// attempted checks what can be done under a unit's lines, against the table in
-// this test, and that it is the unit which refuses the rest: root without its
+// attempted compares what is possible under a unit's lines with the table in this test, and checks that root without the
 // lines can do all of it.
 func (m *machine) attempted(t *testing.T, unit, more string, want []string) {
 	t.Helper()
@@ -127,7 +125,7 @@ func (m *machine) exposure(t *testing.T, unit string, most float64) {
 	}
 }
 
-// sockets lists what a unit's processes listen on: ports, and sockets' paths.
+// sockets lists a unit's listening ports and sockets.
 func (m *machine) sockets(t *testing.T, unit string, want ...string) {
 	t.Helper()
 	var got []string

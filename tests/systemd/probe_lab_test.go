@@ -24,12 +24,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asProbe is set in the machines, where this program is the probe: it tries
-// what a service must not be able to, and says of each what came of it.
+// asProbe is set in the machines, where this program is the probe: it attempts what a service must not be able to do,
+// and prints each result.
 const asProbe = "KERNEL_BROKER_PROBE"
 
-// attempts are what a fault in a service could be used for. Each is harmless
-// where it succeeds: the machine is thrown away.
+// attempts are what an attacker could do with a compromised service. Success is harmless: the machine is discarded.
 var attempts = []struct {
 	name string
 	do   func() error
@@ -52,7 +51,7 @@ var attempts = []struct {
 		defer module.Close()
 		err = unix.FinitModule(int(module.Fd()), "", 0)
 		if errors.Is(err, unix.EEXIST) {
-			return nil // the kernel looks at rights first
+			return nil // the kernel checks rights first
 		}
 		return err
 	}},
@@ -65,7 +64,7 @@ var attempts = []struct {
 		local, remote := unix.Iovec{Base: &there, Len: 1}, unix.RemoteIovec{Base: 1, Len: 1}
 		_, err := unix.ProcessVMReadv(int(other()), []unix.Iovec{local}, []unix.RemoteIovec{remote}, 0)
 		if errors.Is(err, unix.EFAULT) {
-			return nil // there is nothing at this address, and we were let look
+			return nil // no such address, but the attempt was permitted
 		}
 		return err
 	}},
@@ -165,7 +164,7 @@ var attempts = []struct {
 	}},
 }
 
-// TestMain is where the probe begins, in the machines.
+// TestMain starts the probe in the machines.
 func TestMain(m *testing.M) {
 	switch what := os.Getenv(asProbe); what {
 	case "":
@@ -191,13 +190,12 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// writable prints the folders in which this process can make a file, of all that
-// there are but those that the kernel makes.
+// writable prints the folders in which this process can create a file, except the kernel's own file systems.
 func writable() {
 	_ = filepath.WalkDir("/", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil || !d.IsDir():
-			return nil // nothing to be seen is nothing to be written
+			return nil // an invisible folder is not writable
 		case path == "/proc" || path == "/sys":
 			return fs.SkipDir
 		}
@@ -235,8 +233,8 @@ func because(errno syscall.Errno) error {
 	return nil
 }
 
-// unless takes an error for a success that only comes to those who may: the
-// kernel looks at rights first, and at the nonsense that we ask for after that.
+// unless treats an error as success if only a privileged caller gets it: the kernel checks rights before the invalid
+// arguments.
 func unless(errno, good syscall.Errno) error {
 	if errno == good {
 		return nil
@@ -285,9 +283,8 @@ func other() uintptr {
 	return uintptr(pid)
 }
 
-// search prints which of the patterns is where: in the arguments and the
-// environment of each process, in the journal of all boots, and in the log
-// files. A pattern is a line of the file, in hexadecimal digits.
+// search prints where each pattern occurs: in arguments and environments of processes, in the journal of all boots, and
+// in log files. A pattern is a line of the file, in hexadecimal digits.
 func search(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

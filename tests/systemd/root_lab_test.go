@@ -23,8 +23,7 @@ import (
 // repo is the repository as this package's tests see it.
 const repo = "../.."
 
-// packages are Debian's for both machines; what a site's node does not need,
-// like the database, is there and does not run.
+// packages are Debian's for both machines; services that a node does not need are installed but not running.
 var packages = []string{
 	"systemd", "systemd-sysv", "dbus", "libnss-systemd", "kmod", "iproute2", "procps", "strace", "lua5.3",
 	"munge", "slurmctld", "slurmd", "slurmdbd", "slurm-client", "mariadb-server", "kexec-tools",
@@ -70,8 +69,7 @@ func debian(t *testing.T) string {
 	return path
 }
 
-// sources are this machine's own for Debian, so that the root comes from where
-// everything else of Debian's does. Other registries that it has are of no use.
+// sources are this machine's own Debian sources, without other registries.
 func sources(t *testing.T) (found []string) {
 	t.Helper()
 	for _, name := range []string{"/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.sources"} {
@@ -85,8 +83,7 @@ func sources(t *testing.T) (found []string) {
 	return found
 }
 
-// disk makes the machines' disk: Debian's root, what make install puts there,
-// and what the test needs.
+// disk builds the machines' disk: Debian's root, the installed product, and the test's files.
 func disk(t *testing.T, dir string) (image, initrd, token string) {
 	t.Helper()
 	secret := make([]byte, 16)
@@ -141,7 +138,7 @@ func command(t *testing.T, name string, args ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	// make install puts things where its caller says.
+	// make install uses its caller's paths.
 	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		if len(out) > 4000 {

@@ -19,8 +19,7 @@ type site struct {
 	ctl1, n1 *machine
 }
 
-// Each step goes on where the one before it ended, so the first that fails is
-// the last.
+// Each step continues the one before it, so a failure ends the test.
 func TestUnits(t *testing.T) {
 	dir := t.TempDir()
 	image, initrd, token := disk(t, dir)
@@ -92,7 +91,7 @@ systemctl disable slurmd
 kernel-broker-agent --check
 systemctl enable --now kernel-broker-agent`
 
-// well is what kernelctl says when all is.
+// well is the output of kernelctl for a healthy broker.
 const well = "kernelctl health"
 
 func (s *site) brokerStarts(t *testing.T) {
@@ -113,13 +112,13 @@ func (s *site) brokerStarts(t *testing.T) {
 	}
 }
 
-// What the broker's unit, docs/ops/install.md and docs/ops/trust.md claim.
+// The claims of the broker's unit, docs/ops/install.md and docs/ops/trust.md.
 func (s *site) brokersRights(t *testing.T) {
 	const unit = "kernel-broker.service"
 	uid, gid := s.ctl1.must("id -u kernel-broker"), s.ctl1.must("id -g kernel-broker")
 	s.ctl1.status(t, unit, `Uid:(\t`+uid+`){4}`, `Groups:\t`+gid+` ?`, `NoNewPrivs:\t1`, `Seccomp:\t2`, `Umask:\t0027`,
 		`CapInh:\t0+`, `CapPrm:\t0+`, `CapEff:\t0+`, `CapBnd:\t0+`, `CapAmb:\t0+`)
-	// The last is etcd's, in a folder that nobody else may enter.
+	// The last is etcd's, in a private folder.
 	s.ctl1.sockets(t, unit, "tcp *:7440", "u_str /run/kernel-broker/broker.sock", "u_str /var/lib/kernel-broker/etcd/client.sock")
 	s.ctl1.attempted(t, unit, "", nil)
 	// A service's /tmp and /var/tmp are its own and end with it.
@@ -139,7 +138,7 @@ func (s *site) brokerEnds(t *testing.T) {
 	if first == second || second == third || s.ctl1.must("systemctl show -P NRestarts kernel-broker") != "1" {
 		t.Errorf("processes %s, %s, %s", first, second, third)
 	}
-	// The policy is read anew; a bad one leaves the old one in force.
+	// The policy is reloaded; an invalid one leaves the old one in force.
 	s.ctl1.must("cp /etc/kernel-broker/policy.yaml.sample /etc/kernel-broker/policy.yaml && systemctl reload kernel-broker")
 	s.ctl1.until("the policy", "kernelctl health | grep -q 'policy *well.*/etc/kernel-broker/policy.yaml'")
 	s.ctl1.must("rm /etc/kernel-broker/policy.yaml && systemctl restart kernel-broker")
@@ -168,7 +167,7 @@ func (s *site) agentStarts(t *testing.T) {
 	t.Log(s.n1.must("kernel-broker-agent status"))
 }
 
-// slurmdUp waits until the node may have jobs.
+// slurmdUp waits until the node accepts jobs.
 func (s *site) slurmdUp() {
 	s.n1.t.Helper()
 	s.n1.until("slurmd", "systemctl is-active slurmd")
@@ -197,7 +196,7 @@ func (s *site) agentsRights(t *testing.T) {
 		"have systemd run a program", // as it starts slurmd; see docs/security.md
 		"addresses of memory in /proc/iomem",
 	})
-	// Without what only collectors need, by the drop-in that the page has.
+	// Without the collectors' privileges, by the drop-in of the page.
 	page, err := os.ReadFile(filepath.Join(repo, "docs/ops/trust.md"))
 	if err != nil {
 		t.Fatal(err)

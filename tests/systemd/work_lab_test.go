@@ -15,9 +15,8 @@ import (
 	"testing"
 )
 
-// Under its unit's lines the agent checks a kernel's signature, loads it and
-// boots it, and the node's systemd comes up there with the same units. A kernel
-// that nobody signed is refused on the way.
+// Under its unit's lines the agent verifies a kernel's signature, loads and boots it, and the node's systemd starts
+// there with the same units. An unsigned kernel is refused on the way.
 func (s *site) anotherKernel(t *testing.T) {
 	entry := s.ctl1.must("install -m 0700 -d /root/keys && kernelctl key generate /root/keys/release.pem --passphrase-file -")
 	s.n1.put("/etc/kernel-broker/trust.yaml", "0644", "cluster: cluster\nkeys:\n  "+entry)
@@ -62,9 +61,8 @@ func (s *site) submit(option, script string) string {
 	return s.ctl1.must(fmt.Sprintf("cd /tmp && runuser -u alice -- sbatch --parsable %s --output=/home/alice/job.%%j --wrap %q", option, script))
 }
 
-// The collectors' programs for the kernel are attached under the unit's lines, on
-// a kernel that has what they need, and the job's user may read their figures
-// while it runs.
+// The collectors' programs are attached under the unit's lines, on a kernel with their requirements, and the job's user
+// may read the live figures.
 func (s *site) collectors(t *testing.T) {
 	job := s.submit("--kernel-profiling=syscalls,io,callgraph,noise",
 		"while [ ! -e /tmp/seen ]; do ls -lR /usr/lib/systemd >/dev/null; dd if=/dev/zero of=/tmp/zero bs=4k count=500; done")
@@ -83,14 +81,13 @@ func (s *site) collectors(t *testing.T) {
 	}
 }
 
-// ended waits until a job is none any more.
+// ended waits until a job has ended.
 func (s *site) ended(job string) {
 	s.ctl1.t.Helper()
 	s.ctl1.until("the end of job "+job, `test -z "$(squeue -h -j `+job+` -t PD,CF,R,CG)"`)
 }
 
-// Where the agent starts slurmd itself, the drop-in for that lifts from jobs what
-// closes the agent.
+// If the agent starts slurmd itself, the drop-in for that removes the agent's restrictions from jobs.
 func (s *site) slurmdAsChild(t *testing.T) {
 	lift, err := os.ReadFile(filepath.Join(repo, "ansible/roles/agent/files/slurmd-child.conf"))
 	if err != nil {
@@ -103,7 +100,7 @@ func (s *site) slurmdAsChild(t *testing.T) {
 	-e 's|^  stop: .*|  stop: []|' /etc/kernel-broker/agent.yaml
 systemctl daemon-reload && systemctl start kernel-broker-agent`)
 	s.n1.until("slurmd", "test -s /run/slurmd.pid && kill -0 $(cat /run/slurmd.pid)")
-	// This start claims a boot, after a kexec, and nobody asked for one.
+	// This start reports a boot, after a kexec that Slurm did not request.
 	s.ctl1.until("n1 to be idle", "sinfo -h -o %T | grep -qx idle || { scontrol update nodename=n1 state=resume; false; }")
 	job := s.submit("", "cat /proc/self/status /proc/self/limits; touch /home/alice/from-the-job")
 	s.ended(job)
@@ -173,8 +170,8 @@ func (s *site) secrets(t *testing.T) {
 	s.ended(job)
 }
 
-// patterns are the forms of a secret: a PEM file's lines of the private key and
-// its header, and whatever else as it is, in base64 and in hexadecimal digits.
+// patterns are the forms of a secret: the lines and header of a PEM private key, and other secrets plain, in base64 and
+// in hexadecimal digits.
 func patterns(secret string) (forms []string) {
 	inside := false
 	for line := range strings.Lines(secret) {
@@ -192,7 +189,7 @@ func patterns(secret string) (forms []string) {
 	if forms != nil {
 		return forms
 	}
-	// The middle, so that neither a line's end nor how base64 was cut matters.
+	// The middle, so that line ends and base64 alignment do not matter.
 	raw := strings.TrimSpace(secret)
 	if len(raw) < 24 {
 		return []string{raw}

@@ -21,8 +21,7 @@ versions:
     arguments: [loglevel=3]
 `
 
-// Profiles that are wrong are refused with file, line and key, and nothing of
-// the folder they stand in is registered.
+// Invalid profiles are refused with file, line and key, and nothing of their folder is registered.
 func applyRefused(c *cluster) {
 	before := c.must("alice", "kernelctl", "profile", "list", "--output", "json")
 	edit := func(old, replacement string) string {
@@ -77,8 +76,7 @@ func goodProfileNamed(name string) string {
 	return strings.Replace(goodProfile, "name: good", "name: "+name, 1)
 }
 
-// A profile that asks for what no node has: its job is held and says why, and
-// the nodes stay as they were.
+// A profile that no node can run: its job is held with the reason, and the nodes are unchanged.
 func noSuchNode(c *cluster) {
 	c.apply("greedy", goodProfileNamed("greedy")+"requires:\n  memory_mib: 1000000\n")
 	c.kernelWithout("driverless", "mitgcm", "virtio_net")
@@ -114,8 +112,7 @@ func (c *cluster) heldForNodes() {
 	}
 }
 
-// kernelWithout registers nothing yet: it copies a kernel of the lab and takes
-// a driver off the list that its manifest has.
+// kernelWithout copies a kernel of the lab and removes a driver from its manifest. It registers nothing.
 func (c *cluster) kernelWithout(name, from, driver string) {
 	c.t.Helper()
 	source, target := filepath.Join(c.catalogDir(), "kernels", from), filepath.Join(c.catalogDir(), "kernels", name)

@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// holdScript runs until its user lets it go, so that a test can look at a job
-// that runs for as long as it needs.
+// holdScript runs until its user ends it, so that a test can examine the running job.
 const holdScript = `#!/bin/bash
 srun "$HOME/record.sh"
 until [ -e "$HOME/go-$SLURM_JOB_ID" ]; do sleep 0.2; done
@@ -104,8 +103,7 @@ func (c *cluster) section(name string, run func(*cluster)) {
 	c.settled()
 }
 
-// noRequeues checks that no job needed a second run: nothing here is a fault.
-// Only Slurm may by chance take a start of slurmd for the boot that comes yet.
+// noRequeues checks that no job needed a second run, except when Slurm mistook a start of slurmd for the awaited boot.
 func (c *cluster) noRequeues() {
 	c.t.Helper()
 	var list struct {
@@ -127,7 +125,7 @@ func (c *cluster) noRequeues() {
 		switch {
 		case j.Restarts == 0, known:
 		case chance[fmt.Sprintf("%s/%d", j.Reference, j.Restarts-1)]:
-			c.t.Logf("job %s: run %d after a start of slurmd that was taken for a boot", j.Reference, j.Restarts)
+			c.t.Logf("job %s: run %d after a start of slurmd that Slurm mistook for a boot", j.Reference, j.Restarts)
 		default:
 			c.t.Errorf("job %s was requeued %d times", j.Reference, j.Restarts)
 		}
@@ -187,9 +185,8 @@ func (c *cluster) spent(part func()) int {
 	return c.Kexecs() - before
 }
 
-// reuses is costs for parts in which nodes go from one job to the next without
-// a boot. An epilog waits for the broker for less than three seconds, and where
-// the word comes later its node is booted: such a part is tried again.
+// reuses is costs for parts in which nodes go from job to job without a boot. An epilog waits less than three seconds
+// for the broker, and after a late answer its node boots: such a part is repeated.
 func (c *cluster) reuses(want int, part func()) {
 	c.t.Helper()
 	got := 0
@@ -204,7 +201,7 @@ func (c *cluster) reuses(want int, part func()) {
 	}
 }
 
-// jobRecord is what kernelctl says of a job.
+// jobRecord is kernelctl's view of a job.
 type jobRecord struct {
 	Phase    string     `json:"phase"`
 	User     string     `json:"user"`
@@ -293,7 +290,7 @@ func bootIDs(records []ran) map[string]string {
 	return ids
 }
 
-// lastLine of a command's output: salloc and srun have words of their own.
+// lastLine of a command's output: salloc and srun print messages of their own.
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])

@@ -12,7 +12,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// A job cancelled while it waits costs nothing.
+// Cancelling a pending job costs nothing.
 func cancelBefore(c *cluster) {
 	c.costs(0, func() {
 		first := c.held("bob", "-N2")
@@ -64,7 +64,7 @@ func cancelDuring(c *cluster) {
 	}
 }
 
-// A cancel of a job that runs: its nodes go back.
+// After a cancel of a running job its nodes return.
 func cancelAfter(c *cluster) {
 	c.costs(4, func() {
 		id := c.held("alice", "-N2", "--kernel-profile=mitgcm")
@@ -78,7 +78,7 @@ func cancelAfter(c *cluster) {
 	})
 }
 
-// An interrupted srun takes its job with it, also while the nodes boot.
+// An interrupted srun cancels its job, even while the nodes boot.
 func cancelSrun(c *cluster) {
 	ctx, interrupt := context.WithCancel(c.ctx)
 	defer interrupt()
@@ -101,7 +101,7 @@ func cancelSrun(c *cluster) {
 	case <-time.After(switchLimit):
 		c.t.Fatal("srun does not end")
 	}
-	c.waitJob(id, "CANCELLED", "FAILED") // srun gives it up itself
+	c.waitJob(id, "CANCELLED", "FAILED") // srun cancels it itself
 	resume()
 	c.settled()
 	c.neverRan("bob", id)

@@ -47,7 +47,7 @@ func start(t *testing.T, change func(*emulated.Options)) *cluster {
 	return &cluster{Trial: s, t: t, ctx: s.Ctx, requeued: map[string]bool{}}
 }
 
-// ran is what a process of a job wrote down.
+// ran is the record of a process of a job.
 type ran = emulated.Ran
 
 type kernel struct{ release, buildID string }
@@ -72,7 +72,7 @@ func (c *cluster) file(user, name, text string) {
 	c.With(c.t).File(user, name, text)
 }
 
-// refused runs a command that has to fail with all of the words on stderr.
+// refused runs a command that has to fail with all of the texts on stderr.
 func (c *cluster) refused(user string, words []string, argv ...string) {
 	c.t.Helper()
 	r := c.answered(user, argv...)
@@ -86,12 +86,11 @@ func (c *cluster) refused(user string, words []string, argv ...string) {
 	}
 }
 
-// answered runs a command again for as long as a submit of it goes through
-// because the broker did not say in time what the snapshot could not.
+// answered repeats a command while its submit succeeds only because the broker's answer was late.
 func (c *cluster) answered(user string, argv ...string) emulated.Result {
 	c.t.Helper()
 	var r emulated.Result
-	c.wait(settleLimit, "the broker's word at submit", func() bool {
+	c.wait(settleLimit, "the broker's answer at submit", func() bool {
 		r = c.try(user, argv...)
 		late := strings.Contains(r.Stderr, "did not answer within")
 		if words := strings.Fields(r.Stdout); late && r.Exit == 0 && len(words) > 0 {
@@ -163,7 +162,7 @@ func (c *cluster) checkRecord(r ran, profile string) {
 	c.With(c.t).CheckRecord(r, emulated.Kernel{Release: k.release, BuildID: k.buildID}, profile)
 }
 
-// kernelOf reads what a profile's default version is from the broker.
+// kernelOf reads a profile's default version from the broker.
 func (c *cluster) kernelOf(profile string) kernel {
 	c.t.Helper()
 	var p struct {
@@ -215,7 +214,7 @@ func (c *cluster) read(user, name string) string {
 	return c.With(c.t).Read(user, name)
 }
 
-// pause stops a node's processors; the returned function lets them go on.
+// pause stops a node; the returned function resumes it.
 func (c *cluster) pause(name string) (resume func()) {
 	c.t.Helper()
 	n := c.Node(name)

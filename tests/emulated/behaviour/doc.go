@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package behaviour checks on an emulated cluster what users can do with
-// kernels and see of them: every way to submit, arrays, heterogeneous jobs,
-// reuse, cancels, odd input. No kernel is needed for it.
+// Package behaviour tests on an emulated cluster what users can do with kernels: every way to submit, arrays,
+// heterogeneous jobs, reuse, cancels, odd input. It needs no kernel.
 package behaviour

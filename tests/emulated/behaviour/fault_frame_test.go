@@ -18,10 +18,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/emulated"
 )
 
-// faults is a cluster on which things get broken. Its jobs write down what they
-// asked for beside what they ran on, in the batch script and in each task, so
-// that a look at all records of all users shows whether any job ever ran on a
-// kernel that it did not ask for.
+// faults is a cluster for fault injection. Its jobs record the requested and the running kernel, in the batch script and
+// in each task, so that the records of all users show whether any job ever ran on a wrong kernel.
 type faults struct {
 	*cluster
 	kernels map[string]kernel
@@ -34,8 +32,7 @@ const probeScript = `#!/bin/sh
 HOME=$HOME/records exec /emulated/record "$@"
 `
 
-// askScript is the batch job: asked-for profile, and how long it stays then: some
-// seconds, or "held" until letGo.
+// askScript is the batch job: requested profile, and its duration: some seconds, or "held" until letGo.
 const askScript = `#!/bin/bash
 "$HOME/probe.sh" kind=batch asked="$1"
 srun "$HOME/probe.sh" kind=task asked="$1"
@@ -43,8 +40,7 @@ if [ "$2" != held ]; then exec sleep "$2"; fi
 until [ -e "$HOME/go-$SLURM_JOB_ID" ]; do sleep 0.1; done
 `
 
-// startFaults brings up a cluster with short limits, so that what a real site
-// waits minutes for happens in seconds here.
+// startFaults starts a cluster with short limits, so that a site's minutes take seconds here.
 func startFaults(t *testing.T, change func(*emulated.Options)) *faults {
 	t.Helper()
 	c := start(t, func(o *emulated.Options) {
@@ -68,15 +64,15 @@ func startFaults(t *testing.T, change func(*emulated.Options)) *faults {
 	for _, profile := range []string{"stock", "mitgcm"} {
 		f.kernels[profile] = f.kernelOf(profile)
 	}
-	// slurmctld asks fresh nodes to register once more; a switch that begins in
-	// that second would look like a crash to it. That is not what is tested.
+	// slurmctld asks fresh nodes to register once more; a switch in that second would look like a crash. That is not
+	// tested here.
 	f.completed("alice", f.ask("alice", "stock", 0, "-N2"), 2)
 	f.settled()
 	return f
 }
 
-// on runs one fault as a subtest. What the one before left behind is noticed
-// here and not blamed on this one; after a failure nothing else is tried.
+// on runs one fault as a subtest. It first checks for leftovers of the previous one; after a failure the rest is
+// skipped.
 func (f *faults) on(name string, check func(f *faults)) {
 	parent := f.t.(*testing.T)
 	if !parent.Run(name, func(t *testing.T) {
@@ -90,15 +86,13 @@ func (f *faults) on(name string, check func(f *faults)) {
 	}
 }
 
-// ask submits a job that stays for some seconds; profile "stock" is a job that
-// asks for none.
+// ask submits a job of some seconds; profile "stock" means none.
 func (f *faults) ask(user, profile string, seconds int, args ...string) string {
 	f.t.Helper()
 	return f.submit(user, profile, strconv.Itoa(seconds), args)
 }
 
-// askHeld submits a job that stays until letGo: what has to happen while it runs
-// has all the time that a busy machine needs.
+// askHeld submits a job that runs until letGo, so that a loaded machine has enough time for events during its run.
 func (f *faults) askHeld(user, profile string, args ...string) string {
 	f.t.Helper()
 	return f.submit(user, profile, "held", args)
@@ -128,8 +122,7 @@ func (f *faults) probes(user, id string) []ran {
 	return out
 }
 
-// truthful scans every record of every user for a job on a kernel that it did
-// not ask for, or that it was told a lie about.
+// truthful scans the records of all users for a job on a wrong kernel or with a wrong environment.
 func (f *faults) truthful() {
 	f.t.Helper()
 	for _, user := range []string{"alice", "bob"} {
@@ -140,14 +133,14 @@ func (f *faults) truthful() {
 				told = "stock"
 			}
 			if r["build_id"] != k.buildID || r["release"] != k.release || told != r["asked"] {
-				f.t.Errorf("a job ran on a kernel that it did not ask for: %v; %s is %s (%s)", r, r["asked"], k.release, k.buildID)
+				f.t.Errorf("a job ran on a kernel that it did not request: %v; %s is %s (%s)", r, r["asked"], k.release, k.buildID)
 			}
 		}
 	}
 }
 
-// sound is what must hold after every fault: nodes back on stock and usable,
-// no job on a wrong kernel, no acknowledged job unknown to the broker.
+// sound is the invariant after every fault: nodes are on stock and usable, no job ran on a wrong kernel, and the broker
+// knows every acknowledged job.
 func (f *faults) sound() {
 	f.t.Helper()
 	f.settled()
@@ -159,16 +152,14 @@ func (f *faults) sound() {
 	}
 }
 
-// neverAllocated reports whether the job was never given nodes: nobody had to
-// tell the broker of it.
+// neverAllocated reports whether the job never had nodes, so that the broker need not know it.
 func (f *faults) neverAllocated(id string) bool {
 	job := f.job(id)
 	return job["StartTime"] == "Unknown" || job["StartTime"] == job["EndTime"] || job["Restarts"] == "0" && job["JobState"] == "PENDING"
 }
 
-// completed waits for the job's end and checks that it ran exactly once, on
-// every node and on the kernel it asked for. A requeued job would wait two
-// minutes for its next try: it is told to start now.
+// completed waits for the job's end and checks that it ran exactly once, on every node and on the requested kernel. It
+// starts a requeued job, which would wait two minutes.
 func (f *faults) completed(user, id string, nodes int) {
 	f.t.Helper()
 	f.wait(switchLimit, "job "+id+" to complete", func() bool {
@@ -215,7 +206,7 @@ func (f *faults) isHeld(user, id string, words ...string) {
 	}
 	for _, word := range append([]string{"kernel-broker: "}, words...) {
 		if !strings.Contains(comment, word) {
-			f.t.Errorf("job %s: %q is not in what its user reads: %q", id, word, comment)
+			f.t.Errorf("job %s: %q is not shown to its user: %q", id, word, comment)
 		}
 	}
 }
@@ -235,13 +226,13 @@ func (f *faults) cancelled(user, id string) {
 	f.never(user, id)
 }
 
-// freeze stops a node's agent from doing anything, as a hang would.
+// freeze stops a node's agent, as a hang would.
 func (f *faults) freeze() {
 	f.t.Helper()
 	f.onNodes("kill -STOP $(cat /run/agent.pid)")
 }
 
-// thaw lets it go on.
+// thaw resumes it.
 func (f *faults) thaw() {
 	f.t.Helper()
 	f.onNodes("kill -CONT $(cat /run/agent.pid)")
@@ -264,7 +255,7 @@ func (f *faults) logSize() int64 {
 	return st.Size()
 }
 
-// logged waits until the broker's log says something after an offset.
+// logged waits for a pattern in the broker's log after an offset.
 func (f *faults) logged(from int64, pattern string) {
 	f.t.Helper()
 	what := regexp.MustCompile(pattern)

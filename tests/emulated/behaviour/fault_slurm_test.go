@@ -14,8 +14,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/emulated"
 )
 
-// What runs beside the broker ends at a bad moment: agents, slurmctld, its
-// hooks, the job, a node.
+// Agents, slurmctld, its hooks, the job or a node end at a bad moment.
 func TestFaultSlurm(t *testing.T) {
 	t.Parallel()
 	f := startFaults(t, nil)
@@ -29,7 +28,7 @@ func TestFaultSlurm(t *testing.T) {
 		id := f.ask("bob", "mitgcm", 0, "-N2")
 		f.logged(at, `"allocation changed" .*to=switching`)
 		f.OK(f.Slurmctld().Restart(f.ctx, syscall.SIGTERM))
-		// From 26.05 on slurmctld still knows after a restart that it waits for boots.
+		// From 26.05 on slurmctld remembers awaited boots over a restart.
 		if f.Options().Slurm < "26.05" {
 			f.logged(at, `"allocation changed" .*to=failed .*an earlier start of slurmd`)
 		}
@@ -90,9 +89,8 @@ func agentKilled(f *faults) {
 	f.completed("alice", id, 2)
 }
 
-// killAgents kills them as crashes do; one that has just gone away with its
-// kernel, or that init has not started anew yet, is dead enough. A node that
-// boots meanwhile answers nobody, and the switch goes on without this test.
+// killAgents kills agents like crashes; an agent that has just ended with its kernel, or is not restarted yet, counts as
+// killed. A booting node does not answer, and the switch continues without this test.
 func (f *faults) killAgents(nodes ...*emulated.Node) {
 	f.t.Helper()
 	for _, n := range nodes {
@@ -117,9 +115,8 @@ func slurmctldRestarted(f *faults, signal syscall.Signal, pattern string) {
 	f.completed("bob", id, 2)
 }
 
-// saved holds n2 up in its boot until slurmctld has saved its jobs: a killed
-// one forgets those of the last seconds, with or without the product. There is
-// something to save, since n1 gets ready meanwhile.
+// saved keeps n2 in its boot until slurmctld has saved its jobs: a killed one forgets those of the last seconds, with or
+// without the product. There is something to save, since n1 gets ready meanwhile.
 func (f *faults) saved() {
 	f.t.Helper()
 	f.OK(f.Node("n2").Pause(f.ctx))
@@ -131,20 +128,20 @@ func (f *faults) saved() {
 	})
 }
 
-// killProlog kills PrologSlurmctld, which Slurm takes for its success.
+// killProlog kills PrologSlurmctld, which Slurm counts as its success.
 func (f *faults) killProlog() {
 	f.t.Helper()
 	f.signalProlog(syscall.SIGKILL)
 }
 
-// prologKilledOnStock lets Slurm start a job on nodes that have not begun to
-// switch, with broker and agents hung: only the gate stands in its way.
+// prologKilledOnStock lets Slurm start a job on nodes that have not started to switch, with broker and agents hung: only
+// the gate prevents it.
 func prologKilledOnStock(f *faults) {
 	f.freeze()
 	at := f.logSize()
 	id := f.ask("alice", "mitgcm", 0, "-N2")
 	if f.Options().Slurm < "26.05" {
-		// Once the return is armed, Slurm boots and resumes what the gate drains.
+		// Once the return is armed, Slurm boots and resumes nodes that the gate drains.
 		f.logged(at, `"action done" action="arm return"`)
 	} else {
 		// A node that boots for a job cannot be armed; the broker undoes the drain.
@@ -152,8 +149,7 @@ func prologKilledOnStock(f *faults) {
 	}
 	f.OK(f.Broker().Signal(f.ctx, syscall.SIGSTOP))
 	f.killProlog()
-	// Slurm waits for the boot still. Somebody restarts slurmd, and it looks
-	// like one.
+	// Slurm still waits for the boot, and a restart of slurmd looks like one.
 	f.onNodes(`read -r pid </run/slurmd.pid && kill "$pid"
 while [ -e "/proc/$pid" ]; do sleep 0.1; done
 sleep 1.1
@@ -164,7 +160,7 @@ exec slurmd -b`)
 	})
 	f.never("alice", id)
 	for _, n := range f.Nodes() {
-		// The other node's may be later than what slurmctld does about the first.
+		// The other node's gate may be later than slurmctld's reaction to the first.
 		f.wait(time.Minute, "the gate of "+n.Name()+" to refuse job "+id, func() bool {
 			said, err := os.ReadFile(n.Log("slurmd.log"))
 			return err == nil && strings.Contains(string(said), "kernel-broker: gate: job "+id+" refused")
@@ -175,9 +171,8 @@ exec slurmd -b`)
 	f.completed("alice", id, 2)
 }
 
-// prologHung: slurmctld looks at a job that the broker has put back, held, while
-// its PrologSlurmctld has yet to end. It forgets by that who held it, and takes
-// that for an administrator's hold, which no user may release.
+// prologHung: slurmctld processes a job that the broker requeued held while its PrologSlurmctld is still running. It
+// then forgets who held the job and assumes an administrator, so that no user may release it.
 func prologHung(f *faults) {
 	f.profile("withdrawn", "mitgcm", "loglevel=1")
 	f.freeze()
@@ -214,16 +209,16 @@ func nodeCrashed(f *faults) {
 	id := f.askHeld("alice", "mitgcm", "-N2")
 	f.waitJob(id, "RUNNING")
 	f.wait(switchLimit, "the job's tasks", func() bool { return len(f.probes("alice", id)) == 3 })
-	// slurmctld counts in whole seconds: a boot that begins in that of the node's
-	// last answer is none to it, and these nodes boot at once.
+	// slurmctld counts in whole seconds: it misses a boot in the second of the node's last answer, and these nodes boot
+	// at once.
 	time.Sleep(2 * time.Second)
 	f.Node("n1").Reset()
 	restarts := ""
 	f.wait(switchLimit, "Slurm to see the crash", func() bool {
 		job := f.job(id)
 		f.hurry(job)
-		// Slurm may take the nodes' return for the boot that comes yet: then it
-		// is one restart more, of a job that has not begun.
+		// Slurm may mistake the nodes' return for the awaited boot: then the job, not yet started, is restarted once
+		// more.
 		restarts = job["Restarts"]
 		return restarts != "" && restarts != "0" && job["JobState"] == "RUNNING"
 	})

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// Names that are none are refused where the user types them, and nothing that
-// is in them happens.
+// Invalid names are refused at submit, and nothing in them is executed.
 func oddNames(c *cluster) {
 	long := strings.Repeat("a", 1000)
 	for _, name := range []string{
@@ -49,7 +48,7 @@ func oddNames(c *cluster) {
 	c.noJobs()
 }
 
-// noJobs checks that nothing that was refused is there after all.
+// noJobs checks that no refused job exists.
 func (c *cluster) noJobs() {
 	c.t.Helper()
 	if out := c.must("root", "squeue", "--noheader", "--all"); out != "" {
@@ -68,8 +67,7 @@ func twoProfiles(c *cluster) {
 	c.refused("alice", []string{"mitgcm,quiet"}, "sbatch", "--hold", "--wrap=true", "--kernel-profile=mitgcm,quiet")
 	c.noJobs()
 
-	// To say the same twice is no contradiction, and the command line counts
-	// more than the script.
+	// A repetition is no contradiction, and the command line takes precedence over the script.
 	id := lastLine(c.must("alice", "sbatch", "--parsable", "--hold", "--wrap=true", "--kernel-profile=quiet", "--kernel-profile=quiet"))
 	if got := c.job(id)["AdminComment"]; !strings.Contains(got, "quiet requested") {
 		c.t.Errorf("job %s: %q", id, got)
@@ -101,14 +99,14 @@ func sharedNodes(c *cluster) {
 	}
 	c.must("alice", "scancel", id)
 
-	// What others do on the shared partition is their own matter.
+	// Other users' jobs on the shared partition are not affected.
 	plain := c.sbatch("bob", "--partition=shared", "-N2")
 	c.waitJob(plain, "COMPLETED")
 	c.ranOn("bob", plain, "stock", 2)
 }
 
-// What the broker would accept is accepted, however old, damaged or absent the
-// submit host's copy of the catalog is; what it would not is refused.
+// What the broker accepts is accepted even if the submit host's copy of the catalog is old, damaged or missing; what it
+// refuses is refused.
 func staleSnapshot(c *cluster) {
 	path := c.Path("var/lib/kernel-broker/catalog.snapshot")
 	read := func() string {

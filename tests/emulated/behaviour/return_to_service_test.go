@@ -12,9 +12,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/emulated"
 )
 
-// The switch works with any ReturnToService: a switch, a return before the
-// plain job behind, a cancel in mid-switch, and no node is ever taken for one
-// that crashed. All other tests run with 1.
+// The switch works with any ReturnToService: a switch, a return before the next plain job, a cancel during a switch, and
+// no node ever counts as crashed. All other tests run with 1.
 func TestReturnToService(t *testing.T) {
 	for _, value := range []int{0, 2} {
 		t.Run(fmt.Sprint(value), func(t *testing.T) {
@@ -50,7 +49,7 @@ func containsSetting(config, key, value string) bool {
 	return false
 }
 
-// neverCrashed checks that slurmctld never thought that a node had.
+// neverCrashed checks that slurmctld never considered a node crashed.
 func (c *cluster) neverCrashed() {
 	c.t.Helper()
 	text := c.slurmctldSaid()

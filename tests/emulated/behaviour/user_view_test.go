@@ -20,8 +20,8 @@ srun "$HOME/record.sh"
 until [ -e "$HOME/go-$SLURM_JOB_ID" ]; do sleep 0.2; done
 `
 
-// What a user sees of a job from its submission to its nodes' return. One node
-// is stopped for the time of the look, so that the switch lasts as long as that.
+// A user's view of a job from its submission to its nodes' return. One node is paused so that the switch lasts long
+// enough.
 func userView(c *cluster) {
 	c.file("alice", "environment.sh", environmentScript)
 	resume := c.pause("n2")
@@ -51,7 +51,7 @@ func userView(c *cluster) {
 	c.timeline(id, records)
 }
 
-// whileSwitching looks where users look while node n1 is ready and n2 is not.
+// whileSwitching checks the users' views while node n1 is ready and n2 is not.
 func (c *cluster) whileSwitching(id string) {
 	c.t.Helper()
 	c.wait(switchLimit, "node n1 to be ready", func() bool {
@@ -73,7 +73,7 @@ func (c *cluster) whileSwitching(id string) {
 	c.tableRow(c.must("alice", "kernelctl", "job", "list"), id, "alice", "mitgcm@1", "switching")
 }
 
-// tableRow checks that the row that begins with a cell has others, too.
+// tableRow checks that the row with this first cell has the other cells, too.
 func (c *cluster) tableRow(table, first string, cells ...string) {
 	c.t.Helper()
 	for line := range strings.Lines(table) {
@@ -157,8 +157,7 @@ func (c *cluster) proofs(when string, proofs []jobProof, profile string) {
 	}
 }
 
-// Each command that shows something does so as table, JSON and YAML, and the
-// latter two say the same.
+// Each command that shows something supports table, JSON and YAML, and the latter two have the same content.
 func outputFormats(c *cluster) {
 	var jobs struct {
 		Jobs []struct {
@@ -211,8 +210,7 @@ func outputFormats(c *cluster) {
 	c.refused("bob", []string{"999999"}, "kernelctl", "job", "show", "999999")
 }
 
-// withoutClock drops the line of a table that tells what time it is: the broker
-// sees a node whose agent is connected now.
+// withoutClock removes a table's line with the current time: the broker sees a connected node now.
 func withoutClock(table string) string {
 	var left strings.Builder
 	for line := range strings.Lines(table) {
@@ -223,8 +221,7 @@ func withoutClock(table string) string {
 	return left.String()
 }
 
-// plainValue makes of YAML's numbers those of JSON, and drops what two calls
-// cannot have in common.
+// plainValue converts YAML's numbers to JSON's, and drops values that differ between two calls.
 func plainValue(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

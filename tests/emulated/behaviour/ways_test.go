@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A job that asks for nothing, and one that asks for stock, cost no boot.
+// A job without a profile and one with stock cost no boot.
 func plainJobs(c *cluster) {
 	c.costs(0, func() {
 		plain := c.sbatch("alice", "-N2")
@@ -26,8 +26,8 @@ func plainJobs(c *cluster) {
 	})
 }
 
-// Two users side by side, one with sbatch and a version, one with srun. What
-// the first said of requeueing holds as soon as the kernel is there.
+// Two users side by side, one with sbatch and a version, one with srun. The first one's requeue setting is restored as
+// soon as the kernel is ready.
 func sbatchAndSrun(c *cluster) {
 	c.costs(4, func() {
 		batch := c.held("alice", "-N1", "--nodelist=n1", "--no-requeue", "--kernel-profile=mitgcm@1")
@@ -70,7 +70,7 @@ func sallocAndSteps(c *cluster) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(c.Home("alice"), "stolen")); err == nil {
-		c.t.Error("a step ran that asked for another kernel")
+		c.t.Error("a step that requested another kernel ran")
 	}
 	c.ranOn("alice", c.read("alice", "salloc-id"), "mitgcm", 2)
 	inner := c.read("alice", "inner-id")
@@ -151,7 +151,7 @@ func reuseAcrossUsers(c *cluster) {
 	}
 }
 
-// Jobs that wait behind a profile's job never see its kernel, whoever asks.
+// Jobs that wait behind a profile's job never run on its kernel.
 func returnBeforeOthers(c *cluster) {
 	first := c.held("alice", "-N2", "--kernel-profile=mitgcm")
 	jobs := map[string]string{}
@@ -179,7 +179,7 @@ func returnBeforeOthers(c *cluster) {
 	}
 }
 
-// Components of one job, each on the kernel it asks for.
+// Components of one job, each on its requested kernel.
 func heterogeneousWithPlain(c *cluster) {
 	c.heterogeneous([]string{"--kernel-profile=mitgcm"}, nil, "mitgcm", "stock")
 }

@@ -28,7 +28,7 @@ func startBackup(c cluster) {
 	c.Wait(limit, "the backup", func() bool { return c.serves("back") })
 }
 
-// serves says whether the controller of that host answers.
+// serves reports whether the controller of that host answers.
 func (c cluster) serves(host string) bool {
 	for line := range strings.Lines(c.Try("root", "scontrol", "ping").Stdout) {
 		if strings.Contains(line, "at "+host+" is UP") {
@@ -45,9 +45,8 @@ const stateSaved = 7 * time.Second
 func TestBackupController(t *testing.T) {
 	t.Parallel()
 	c := cluster{emulated.Start(t, func(o *emulated.Options) {
-		// slurmctld reckons boots in whole seconds, and a registration that comes
-		// in the next one is a crash to a controller that knows the node from its
-		// boot alone; with this it is none.
+		// slurmctld counts boots in whole seconds, and a registration in the next second is a crash to a controller that
+		// knows the node from its boot alone; this setting accepts it.
 		o.ReturnToService = 2
 		o.Set = map[string]string{
 			"SlurmctldTimeout": "10",
@@ -58,8 +57,8 @@ func TestBackupController(t *testing.T) {
 	})}
 	startBackup(c)
 	running := c.held("alice", 1, "--nodelist=n2", profile)
-	// The backup knows what was saved, up to five seconds ago: a boot since then
-	// is a crash to it, with the product and without.
+	// The backup knows the saved state of up to five seconds ago: a boot since then is a crash to it, with the product
+	// and without.
 	time.Sleep(stateSaved)
 	id, goOn := c.inSwitch("n1")
 	c.Must("root", "scontrol", "takeover")

@@ -21,7 +21,7 @@ const (
 	profile = "--kernel-profile=mitgcm"
 )
 
-// cluster is a Trial with what the rows of the matrix share.
+// cluster is a Trial with the shared functions of the matrix.
 type cluster struct{ *emulated.Trial }
 
 // row is a test of one row, on a cluster that others use before and after it.
@@ -30,8 +30,8 @@ type row struct {
 	run  func(c cluster)
 }
 
-// rows runs tests one after another on one cluster. Each begins and ends with
-// all nodes idle on stock and no reservation of the broker's.
+// rows runs tests one after another on one cluster. Each starts and ends with all nodes idle on stock and no reservation
+// of the broker's.
 func rows(t *testing.T, change func(*emulated.Options), list ...row) {
 	t.Helper()
 	t.Parallel()
@@ -44,7 +44,7 @@ func rows(t *testing.T, change func(*emulated.Options), list ...row) {
 			own.home()
 		})
 		if !ok {
-			// What a failed one left is its own failure, not the next one's.
+			// Leftovers of a failed test are not the next one's failure.
 			for _, n := range c.Nodes() {
 				c.OK(n.Resume(c.Ctx))
 			}
@@ -57,7 +57,7 @@ func rows(t *testing.T, change func(*emulated.Options), list ...row) {
 	}
 }
 
-// home waits until nothing of the product's is left on any node.
+// home waits until the product has left every node.
 func (c cluster) home() {
 	c.T.Helper()
 	c.Settled(limit)
@@ -75,13 +75,12 @@ func (c cluster) reservations() (names []string) {
 	return names
 }
 
-// on says whether a node runs or boots a kernel.
+// on reports whether a node runs or boots a kernel.
 func (c cluster) on(node, kernel string) bool {
 	return c.Node(node).Kernel() == emulated.KernelNamed(kernel).Release
 }
 
-// held submits a job that stays until LetGo, and waits until its step ran on
-// each of so many nodes.
+// held submits a job that stays until LetGo, and waits until its step ran on each of that many nodes.
 func (c cluster) held(user string, nodes int, args ...string) string {
 	c.T.Helper()
 	id := c.Sbatch(user, "held", append([]string{"-N" + strconv.Itoa(nodes)}, args...)...)
@@ -89,7 +88,7 @@ func (c cluster) held(user string, nodes int, args ...string) string {
 	return id
 }
 
-// recorded waits until so many processes of the job wrote down what they saw.
+// recorded waits for that many records of the job's processes.
 func (c cluster) recorded(user, id string, count int) {
 	c.T.Helper()
 	c.Wait(limit, fmt.Sprintf("job %s to run on %d nodes", id, count),
@@ -126,7 +125,7 @@ func (c cluster) ends(id string, states ...string) {
 	}, func() string { return c.State(id) })
 }
 
-// ran checks that each process of the job saw the kernel, and that so many did.
+// ran checks that each process of the job saw the kernel, and their number.
 func (c cluster) ran(user, id, kernel string, count int) {
 	c.T.Helper()
 	records := c.Records(user, id)
@@ -154,7 +153,7 @@ func (c cluster) waits(id, reason string) {
 	}, func() string { return c.State(id) })
 }
 
-// background runs a command that the test may end; done has its result.
+// background runs a command that the test may end; done delivers its result.
 func (c cluster) background(user string, argv ...string) (end func(), done <-chan emulated.Result) {
 	ctx, cancel := context.WithCancel(c.Ctx)
 	results := make(chan emulated.Result, 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/emulated"
 )
 
-// preempting has partition main, whose jobs give way to those of partition urgent.
+// preempting has a partition main whose jobs are preempted by those of partition urgent.
 func preempting(mode string) func(*emulated.Options) {
 	return func(o *emulated.Options) {
 		o.Set = map[string]string{"PreemptType": "preempt/partition_prio", "PreemptMode": mode}
@@ -26,7 +26,7 @@ func preempting(mode string) func(*emulated.Options) {
 	}
 }
 
-// Jobs give way by being requeued.
+// Preempted jobs are requeued.
 func TestPreemptRequeue(t *testing.T) {
 	rows(t, preempting("REQUEUE"),
 		row{"profile job by plain", func(c cluster) { c.preempts("alice", profile, "mitgcm", "bob", "--comment=plain", "stock") }},
@@ -54,7 +54,7 @@ func (c cluster) preempts(user, arg, kernel, urgentUser, urgentArg, urgentKernel
 	c.ran(user, id, kernel, 6)
 }
 
-// Jobs give way by being cancelled.
+// Preempted jobs are cancelled.
 func TestPreemptCancel(t *testing.T) {
 	rows(t, preempting("CANCEL"),
 		row{"profile job by plain", func(c cluster) { c.cancels("alice", profile, "mitgcm", "bob", "--comment=plain", "stock") }},
@@ -73,8 +73,7 @@ func (c cluster) cancels(user, arg, kernel, urgentUser, urgentArg, urgentKernel 
 	c.ran(user, id, kernel, 3)
 }
 
-// Jobs give way by being suspended: their processes stay on the node, so it must
-// not boot beneath them.
+// Preempted jobs are suspended: their processes stay on the node, so it must not boot.
 func TestPreemptSuspend(t *testing.T) {
 	rows(t, preempting("SUSPEND,GANG"),
 		row{"plain job by plain", func(c cluster) {
@@ -93,12 +92,11 @@ func (c cluster) suspends(user, arg, urgentUser, urgentArg string) (id, urgent s
 	c.T.Helper()
 	id = c.held(user, 1, "--nodelist=n1", arg)
 	urgent = c.Sbatch(urgentUser, "0", "-N1", "--nodelist=n1", "--partition=urgent", urgentArg)
-	c.plain("n2") // so the scheduler has looked at it
+	c.plain("n2") // so the scheduler has run
 	return id, urgent
 }
 
-// goesOn checks that the job which gave way is not lost: it takes a step more,
-// on its kernel, and ends, having begun once.
+// goesOn checks that the preempted job is not lost: it runs another step on its kernel, and ends, having started once.
 func (c cluster) goesOn(user, id, kernel string) {
 	c.T.Helper()
 	c.WaitJob(id, "RUNNING")
@@ -111,8 +109,8 @@ func (c cluster) goesOn(user, id, kernel string) {
 	c.ran(user, id, kernel, 2)
 }
 
-// A node with a suspended job on it boots no other kernel: the urgent job is
-// held, its user is told why, and the other goes on at once.
+// A node with a suspended job boots no other kernel: the urgent job is held with the reason, and the other one resumes
+// at once.
 func plainGivesWay(c cluster) {
 	id, urgent := c.suspends("bob", "--comment=plain", "alice", profile)
 	c.Wait(limit, "the urgent job to be held", func() bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/emulated"
 )
 
-// What users say of jobs that wait.
+// Users' commands on pending jobs.
 func TestQueue(t *testing.T) {
 	rows(t, func(o *emulated.Options) {
 		o.Lines = []string{"Licenses=app:1"}
@@ -153,8 +153,7 @@ func priority(c cluster) {
 	})
 }
 
-// inOrder has three jobs wait, for two kernels, and checks that they begin in
-// the order that change returns.
+// inOrder queues three jobs, for two kernels, and checks that they start in the order that change returns.
 func (c cluster) inOrder(change func(first, second, third string) []string) {
 	c.T.Helper()
 	blocker := c.held("bob", 3, "--exclusive")
@@ -186,7 +185,7 @@ func otherPartition(c cluster) {
 	if r := c.Try("alice", "scontrol", "update", "jobid="+id, "partition=shared"); r.Exit == 0 {
 		c.T.Error("a profile job may go to a partition that shares nodes")
 	}
-	// Slurm may say that a job is just being looked at.
+	// Slurm may refuse while the job is being scheduled.
 	c.Wait(limit, "the move", func() bool { return c.Try("alice", "scontrol", "update", "jobid="+id, "partition=other").Exit == 0 })
 	c.LetGo("bob", blocker)
 	c.completed(id)
@@ -223,7 +222,7 @@ func holdWaiting(c cluster) {
 	c.ran("alice", id, "mitgcm", 1)
 }
 
-// A job that can no longer end in time is given up by Slurm, and costs no boot.
+// Slurm gives up a job that can no longer end in time, at no cost.
 func deadline(c cluster) {
 	blocker := c.held("bob", 3, "--exclusive")
 	boots := c.Kexecs()
@@ -274,6 +273,6 @@ func burst(c cluster) {
 	}
 	c.home()
 	if n := c.Kexecs() - before; n >= 2*len(ids) {
-		c.T.Errorf("%d kexecs for %d jobs: none was saved", n, len(ids))
+		c.T.Errorf("%d kexecs for %d jobs: no boot was saved", n, len(ids))
 	}
 }

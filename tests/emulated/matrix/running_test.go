@@ -11,7 +11,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/emulated"
 )
 
-// What users and administrators do to jobs that run.
+// Users' and administrators' commands on running jobs.
 func TestRunning(t *testing.T) {
 	rows(t, nil,
 		row{"requeue", requeueRunning},
@@ -65,7 +65,7 @@ func requeueHold(c cluster) {
 	c.ran("alice", id, "mitgcm", 2)
 }
 
-// A suspended job keeps its nodes' kernel, and nobody else gets on it.
+// A suspended job keeps its nodes' kernel, and no other job starts there.
 func suspend(c cluster) {
 	id := c.held("alice", 1, "--nodelist=n1", profile)
 	boots := len(c.Boots())
@@ -73,7 +73,7 @@ func suspend(c cluster) {
 	c.WaitJob(id, "SUSPENDED")
 	waiting := c.Sbatch("bob", "0", "-N1", "--nodelist=n1")
 	other := c.Sbatch("bob", "0", "-N1", "--nodelist=n2")
-	c.completed(other) // so the scheduler has looked at the first, too
+	c.completed(other) // so the scheduler has run for the first one, too
 	if state := c.Job(waiting)["JobState"]; state != "PENDING" {
 		c.T.Errorf("a plain job on the node of a suspended one is %s", state)
 	}
@@ -93,8 +93,8 @@ func suspend(c cluster) {
 	c.ran("bob", waiting, "stock", 1)
 }
 
-// An administrator takes the drain of the armed boot back while the job runs. The
-// next plain job runs on stock, and nobody has to see to the node.
+// An administrator removes the armed boot's drain while the job runs. The next plain job runs on stock, without manual
+// action.
 func undrain(c cluster) {
 	id := c.held("alice", 1, "--nodelist=n1", profile)
 	c.Must("root", "scontrol", "update", "nodename=n1", "state=undrain")
@@ -153,8 +153,7 @@ srun /bin/sh -c 'echo up >tasks; until [ -e $HOME/go-'$SLURM_JOB_ID' ]; do uname
 	c.completed(id)
 }
 
-// A job that lives on without a node: what is left stays on its kernel, and the
-// lost node comes back on stock for others.
+// A job continues without a node: the rest stays on its kernel, and the lost node returns to stock for others.
 func noKill(c cluster) {
 	id := c.held("alice", 2, "--nodelist=n1,n2", profile, "--no-kill")
 	c.Node("n2").PowerOff()
@@ -174,8 +173,8 @@ func noKill(c cluster) {
 	c.ran("alice", id, "mitgcm", 3)
 }
 
-// An administrator reserves the nodes while a profile job runs there: it ends as
-// it would, the nodes return, and the reservation is the administrator's.
+// An administrator reserves the nodes while a profile job runs there: the job ends normally, the nodes return, and the
+// reservation is kept.
 func maintenance(c cluster) {
 	id := c.held("alice", 1, "--nodelist=n1", profile)
 	c.Must("root", "scontrol", "create", "reservation", "reservationname=maint", "nodes=n1", "starttime=now",

@@ -12,8 +12,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/emulated"
 )
 
-// A node that an administrator gives up as failing, or as failed, is not taken
-// into use by the return.
+// A node that an administrator set to fail or down stays out of service after the return.
 func TestFailingNode(t *testing.T) {
 	rows(t, nil, row{"while a job runs", func(c cluster) {
 		id := c.held("alice", 1, "--nodelist=n1", profile)
@@ -35,8 +34,8 @@ func TestFailingNode(t *testing.T) {
 	}})
 }
 
-// givenUp checks that a node is on stock, in a state and with the reason of the
-// administrator's, that it takes no job, and that resume takes it back.
+// givenUp checks that a node is on stock, in the administrator's state and with the reason, that it takes no job, and
+// that resume returns it to service.
 func (c cluster) givenUp(node, state string) {
 	c.T.Helper()
 	seen := func() bool {
@@ -46,7 +45,7 @@ func (c cluster) givenUp(node, state string) {
 	}
 	c.Wait(limit, node+" on stock and given up", seen, func() string { return c.NodeLine(node) })
 	id := c.Sbatch("bob", "0", "-N1", "--nodelist="+node)
-	c.plain("n2") // so the scheduler has looked at both
+	c.plain("n2") // so the scheduler has run for both
 	c.plain("n3")
 	if job := c.Job(id)["JobState"]; job != "PENDING" || !seen() {
 		c.T.Errorf("a job is %s; %s", job, c.NodeLine(node))
@@ -81,8 +80,8 @@ func TestHealthCheck(t *testing.T) {
 	c.home()
 }
 
-// An administrator takes an idle node out of slurm.conf, and back in, while a
-// job runs with a profile on another.
+// An administrator removes an idle node from slurm.conf, and adds it again, while a job runs with a profile on another
+// one.
 func TestNodeRemoved(t *testing.T) {
 	t.Parallel()
 	c := cluster{emulated.Start(t, nil)}
@@ -112,8 +111,8 @@ func TestNodeRemoved(t *testing.T) {
 	c.home()
 }
 
-// configure replaces slurm.conf and restarts slurmctld, as Slurm wants it where
-// nodes come and go, and then has all daemons read it.
+// configure replaces slurm.conf and restarts slurmctld, as Slurm requires for added and removed nodes, and reconfigures
+// all daemons.
 func (c cluster) configure(text string) {
 	c.T.Helper()
 	c.OK(os.WriteFile(c.Path("etc/slurm/slurm.conf"), []byte(text), 0o644))

@@ -6,7 +6,7 @@ package matrix
 
 import "testing"
 
-// What users and administrators do to jobs whose nodes are on their way.
+// Users' and administrators' commands on jobs whose nodes are switching.
 func TestSwitching(t *testing.T) {
 	rows(t, nil,
 		row{"requeue", requeueInSwitch},
@@ -43,7 +43,7 @@ func requeueHoldInSwitch(c cluster) {
 	c.ran("alice", id, "mitgcm", 1)
 }
 
-// Slurm holds jobs that wait. One whose nodes boot goes on, whatever it answers.
+// Slurm only holds pending jobs. A job whose nodes boot continues, whatever the command answers.
 func holdInSwitch(c cluster) {
 	id, goOn := c.inSwitch("n1")
 	c.Try("alice", "scontrol", "hold", id)
@@ -57,7 +57,7 @@ func holdInSwitch(c cluster) {
 	c.ran("alice", id, "mitgcm", 1)
 }
 
-// Slurm keeps a signal for the script and the step that begin later: both ignore it.
+// Slurm delivers a signal to the script and the step that start later: both ignore it.
 func signalInSwitch(c cluster) {
 	c.File("alice", "deaf.sh", "#!/bin/bash\ntrap '' USR1\nsrun bash -c \"trap '' USR1; exec /emulated/record\"\n")
 	id, goOn := c.inSwitch("n1", "deaf.sh")
@@ -68,7 +68,7 @@ func signalInSwitch(c cluster) {
 	c.ran("alice", id, "mitgcm", 1)
 }
 
-// sallocEnds: its user goes away while salloc waits for the nodes.
+// sallocEnds: the user ends salloc while it waits for the nodes.
 func sallocEnds(c cluster) { c.leaves("salloc", "-N1", "--nodelist=n1", profile, "true") }
 
 func srunEnds(c cluster) { c.leaves("srun", "-N1", "--nodelist=n1", profile, "/emulated/record") }
@@ -102,8 +102,7 @@ func maintenanceInSwitch(c cluster) {
 	c.Must("root", "scontrol", "delete", "reservationname=maint")
 }
 
-// A boot that takes longer than the job's time limit costs the job nothing; the
-// limit counts from the job's start and ends it.
+// A boot longer than the job's time limit costs the job nothing; the limit counts from the job's start and ends it.
 func timeLimit(c cluster) {
 	id := c.Sbatch("alice", "held", "-N1", "--nodelist=n1", "--time=1", profile)
 	c.Wait(limit, "n1 to boot", func() bool { return c.on("n1", "mitgcm") }, func() string { return c.State(id) })

@@ -10,19 +10,18 @@ import (
 	"time"
 )
 
-// What administrators say of a node stays said, whatever the switch does
-// meanwhile.
+// Administrators' states and reasons of nodes survive every switch.
 
-// holdLimit is how long a test looks at something that must not change.
+// holdLimit is how long a test observes something that must not change.
 const holdLimit = 15 * time.Second
 
-// drained says whether a node is drained for the reason, whatever else it is.
+// drained reports whether the node is drained for the reason.
 func (s *Trial) drained(node, reason string) bool {
 	n := s.NodeState(node)
 	return strings.Contains(n["State"], "DRAIN") && strings.Contains(n["Reason"], reason)
 }
 
-// homeAndDrained says whether all is done on a drained node.
+// homeAndDrained reports whether a drained node has returned.
 func (s *Trial) homeAndDrained(node, reason string) bool {
 	return s.on(node, "stock") && strings.HasPrefix(s.NodeState(node)["State"], "IDLE+DRAIN") && s.drained(node, reason)
 }
@@ -52,14 +51,13 @@ func TestDrainSurvivesReturn(t *testing.T) {
 	s.takesNothing("n1")
 }
 
-// on says whether a node runs the kernel of that name.
+// on reports whether a node runs the kernel of that name.
 func (s *Trial) on(node, kernel string) bool {
 	return s.Node(node).Kernel() == KernelNamed(kernel).Release
 }
 
-// staysDrained looks at a drained node for a while. It may be seen between the
-// two commands that have Slurm say again what it would forget: then no slurmd
-// answers, and no job comes.
+// staysDrained observes a drained node for a while. Slurm may be seen between two commands that restore its state: then
+// no slurmd answers, and no job starts.
 func (s *Trial) staysDrained(node, reason string) {
 	s.T.Helper()
 	undone := func() bool {
@@ -74,8 +72,8 @@ func (s *Trial) staysDrained(node, reason string) {
 		func() string { return s.NodeLine(node) })
 }
 
-// An administrator drains a node while it is on its way to a profile. Whatever
-// becomes of the job, the node ends on stock and drained for that reason.
+// An administrator drains a node that is switching to a profile. Whatever happens to the job, the node ends on stock and
+// drained for that reason.
 func TestDrainInSwitch(t *testing.T) {
 	t.Parallel()
 	s := Start(t, func(o *Options) { o.BootTime = 3 * time.Second })
@@ -89,7 +87,7 @@ func TestDrainInSwitch(t *testing.T) {
 	s.takesNothing("n1")
 }
 
-// inSwitch says whether Slurm waits for a node's boot.
+// inSwitch reports whether Slurm waits for a node's boot.
 func (s *Trial) inSwitch(node string) bool {
 	state := s.NodeState(node)["State"]
 	return strings.Contains(state, "POWERING_UP") || strings.Contains(state, "REBOOT_ISSUED")
@@ -108,7 +106,7 @@ func TestDownSurvives(t *testing.T) {
 		n := s.NodeState("n1")
 		return strings.HasPrefix(n["State"], "DOWN") && n["Reason"] != "" && strings.Contains(n["Reason"], "smoke in rack 7")
 	}
-	// Slurm is told again in three commands, between which the node is drained.
+	// Restoring Slurm's state takes three commands, between which the node is drained.
 	const inPassing = 2 * time.Second
 	since := time.Now()
 	if s.Within(25*time.Second, func() bool {
@@ -138,14 +136,13 @@ func TestScontrolReboot(t *testing.T) {
 // scontrol reconfigure while a profile job runs: its node is home a minute later.
 func TestReconfigureWhileRunning(t *testing.T) {
 	t.Parallel()
-	// Otherwise slurmctld, which reckons boots in whole seconds, may take a node
-	// for crashed that it asks anew.
+	// Otherwise slurmctld, which counts boots in whole seconds, may consider a node crashed that it asks again.
 	s := Start(t, func(o *Options) { o.ReturnToService = 2 })
 	id := s.Sbatch("alice", "held", "-N1", "--nodelist=n1", "--kernel-profile=mitgcm")
 	s.WaitJob(id, "RUNNING")
 	s.Wait(Limit, "the job's step", func() bool { return len(s.Records("alice", id)) == 1 })
 	s.Must("root", "scontrol", "reconfigure")
-	pause(s.Ctx, 3*time.Second) // what it does to nodes comes by and by
+	pause(s.Ctx, 3*time.Second) // its effects on nodes take a while
 	s.LetGo("alice", id)
 	s.WaitJob(id, "COMPLETED")
 	s.RanOn("alice", id, "mitgcm", 1)
