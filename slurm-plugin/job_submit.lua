@@ -1,30 +1,30 @@
 -- SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
 --[[
-Kernel Broker's part in slurmctld: what a job that asks for a kernel profile
-needs from Slurm.
+Kernel Broker's part in slurmctld: sets the job options that a kernel profile
+needs.
 
-The SPANK plugin kernel_profile hands the profile over in the job control
-variable KERNEL_PROFILE. A job that has it gets:
+The SPANK plugin kernel_profile passes the profile in the job control
+variable KERNEL_PROFILE. A job with this variable gets:
 
-  reboot = 1          its nodes are held back until they have booted
-  shared = 0          whole nodes, since a kernel cannot be shared with others
-  requeue = 1         a node that cannot switch sends the job back to the queue
+  reboot = 1          Slurm waits until its nodes have booted
+  shared = 0          whole nodes, because jobs cannot share a kernel
+  requeue = 1         Slurm requeues the job if a node cannot switch
   admin_comment       "kernel-broker: NAME requested", which squeue and
-                      scontrol show; "; norequeue" is added when the user said
-                      --no-requeue, which the broker honours once the kernel
-                      is up
+                      scontrol show; with --no-requeue also "; norequeue",
+                      which the broker honours once the kernel runs
 
-One that asks for profiling has KERNEL_PROFILING as well, with or without a
-profile. Its collectors are added to the admin_comment, "; profiling=io,noise",
-where the broker finds them; without a profile that is all that is done to it.
+A job with --kernel-profiling also has KERNEL_PROFILING, with or without a
+profile. Its collectors are appended to the admin_comment,
+"; profiling=io,noise", where the broker reads them. A job without a profile
+gets no other change.
 
-A job with neither is left exactly as it is. No job may name a reservation of
-the broker's, which keeps nodes for another one.
+A job with neither is not changed. No job may name a reservation of
+the broker's, which keeps nodes for another job.
 
 slurmctld calls this under its locks: no files, no network, no programs. The
-SPANK plugin has looked the name up; the broker authorises it when the job
-starts. A site that has a job_submit.lua of its own can load this file with
-dofile() and call kernel_broker.submit and kernel_broker.modify from there.
+SPANK plugin has checked the name; the broker authorizes it when the job
+starts. A site with its own job_submit.lua loads this file with
+dofile() and calls kernel_broker.submit and kernel_broker.modify.
 ]]
 
 kernel_broker = {}
@@ -34,10 +34,10 @@ local OPTION = "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile"
 local PROFILING = "KERNEL_PROFILING"
 local STOCK = "stock"
 
--- NO_VAL of the 16 bit fields, where an older slurmctld does not export it.
+-- NO_VAL of the 16 bit fields, which an older slurmctld does not export.
 local NO_VAL16 = 0xfffe
 
--- Errors of Slurm whose text comes nearest; their numbers are the same from
+-- Slurm's errors with the closest text; their numbers are the same from
 -- 22.05 to 26.05: "Requested operation not supported on this system", "Job
 -- dependency problem".
 local NOT_SUPPORTED = 2036
@@ -57,12 +57,13 @@ local function no_val16()
 	return number_or(slurm.NO_VAL16, NO_VAL16)
 end
 
--- Whether the user has set a 16 bit field of the job at all.
+-- Whether the user has set a 16 bit field of the job.
 local function is_set(value)
 	return type(value) == "number" and value ~= no_val16()
 end
 
--- slurmctld's numbers are floating-point ones, and some Luas write 7.0 for 7.
+-- slurmctld passes numbers as floating point, and some Lua versions print 7.0
+-- for 7.
 local function id_text(id)
 	return type(id) == "number" and string.format("%.0f", id) or tostring(id)
 end
@@ -73,9 +74,9 @@ local function refuse(text)
 end
 
 --[[
-slurmctld 22.05 drops what is said to the user of a change, so that scontrol has
-nothing but the error's own text; newer ones pass it on. slurmctld's log has it
-in every version.
+slurmctld 22.05 drops messages to the user on a change, so scontrol shows only
+the error's own text; newer versions pass them on. slurmctld's log has the
+message in every version.
 ]]
 local function refuse_change(job_rec, uid, code, text)
 	slurm.log_info("kernel-broker: change of job %s by user %s refused: %s",
@@ -85,7 +86,7 @@ local function refuse_change(job_rec, uid, code, text)
 end
 
 --[[
-A name is 1 to 64 letters, digits, dots, underscores and dashes that begins and
+A name has 1 to 64 letters, digits, dots, underscores and dashes, and begins and
 ends with a letter or digit; a version is a positive number of up to 9 digits.
 Returns the name, or nil.
 ]]
@@ -109,7 +110,7 @@ local function each_control(job_desc, take)
 	if type(env) ~= "table" then
 		return
 	end
-	-- Slurm counts from 0 and leaves holes; pairs() finds them all.
+	-- Slurm counts from 0 and leaves holes; pairs() returns all entries.
 	for _, entry in pairs(env) do
 		if type(entry) == "string" then
 			local name, value = entry:match("^([^=]+)=(.*)$")
@@ -122,10 +123,10 @@ local function each_control(job_desc, take)
 end
 
 --[[
-Returns the profile that the job asks for or nil, and an error or nil. The
-broker's hook and the gate read KERNEL_PROFILE alone. Slurm's own variable for
-the option is taken away by the plugin; somebody whose own plugin sets it gets
-no other meaning by it, and no job.
+Returns the profile that the job requests or nil, and an error or nil. The
+broker's hook and the gate read only KERNEL_PROFILE. The plugin removes Slurm's
+own variable for the option; a job that has it anyway, with another value or
+alone, is refused.
 ]]
 local function wanted(job_desc)
 	local values, first, two, control, option = {}, nil, nil, nil, nil
@@ -148,7 +149,7 @@ local function wanted(job_desc)
 	if two then
 		table.sort(values)
 		return nil, string.format(
-			"one job has one kernel profile, and this one asks for %s",
+			"one job has one kernel profile, and this one requests %s",
 			table.concat(values, " and "))
 	end
 	if not first then
@@ -171,9 +172,9 @@ local COLLECTORS = {
 }
 
 --[[
-Returns the collectors that the job asks for or nil, and an error or nil. The
-plugin writes a list that is checked and sorted; a list from elsewhere that is
-none would be somebody's text in the administrators' comment.
+Returns the collectors that the job requests or nil, and an error or nil. The
+plugin writes a checked and sorted list. Other text from a user must not get
+into the AdminComment.
 ]]
 local function collectors(job_desc)
 	local list, problem
@@ -198,7 +199,7 @@ local function collectors(job_desc)
 	return list, problem
 end
 
--- Puts our words into the comment, before what was in it.
+-- Prepends text to the comment.
 local function comment_on(job_desc, text)
 	local before = job_desc.admin_comment
 	if type(before) == "string" and before ~= "" then
@@ -207,7 +208,7 @@ local function comment_on(job_desc, text)
 	job_desc.admin_comment = text
 end
 
--- The partitions the job may go to, as far as they are known by now.
+-- Calls take(name, partition) for the job's partitions that are known so far.
 local function each_partition(job_desc, part_list, take)
 	if type(part_list) ~= "table" then
 		return
@@ -226,13 +227,13 @@ local function each_partition(job_desc, part_list, take)
 	end
 end
 
--- A partition with OverSubscribe=FORCE shares nodes whatever the job says.
+-- Returns a partition with OverSubscribe=FORCE, which shares nodes of any job.
 local function forced_sharing(job_desc, part_list)
 	local force = number_or(slurm.SHARED_FORCE, 0x8000)
 	local found
 	each_partition(job_desc, part_list, function(name, part)
 		local share = number_or(part.max_share, 1)
-		-- FORCE:1 runs one job at a time: nothing is shared.
+		-- FORCE:1 runs one job at a time and shares nothing.
 		if share >= force and share - force > 1 then
 			found = name
 		end
@@ -241,8 +242,8 @@ local function forced_sharing(job_desc, part_list)
 end
 
 --[[
-The ids of the jobs whose nodes a job wants to be added to its own, from a list
-of dependencies such as "afterok:5,expand:12_3".
+Returns the ids of the jobs that a job expands, from a list of dependencies such
+as "afterok:5,expand:12_3", or nil.
 ]]
 local function expands(job_desc)
 	local ids, any = {}, false
@@ -257,9 +258,9 @@ local function expands(job_desc)
 end
 
 --[[
-Why a job cannot be merged into another one, or nil. Both must be plain: the
-nodes of the one run another kernel than the nodes of the other. Slurm shows all
-jobs here; an array's and a heterogeneous job's parts are all meant by its id.
+Returns why a job cannot expand another one, or nil. Neither may have a profile:
+their nodes would run different kernels. Slurm passes all jobs here; the id of an
+array or a heterogeneous job means all its parts.
 ]]
 local function merge_problem(job_desc, profile)
 	local ids = expands(job_desc)
@@ -281,11 +282,11 @@ local function merge_problem(job_desc, profile)
 	return nil
 end
 
--- Whether a job asks for nodes that the broker keeps for another one. The broker
--- itself asks for them in the name of no job's owner.
+-- Reservations of nodes that the broker keeps for a job. Only the broker may put
+-- a job into them, and it never acts as the job's owner.
 local KEPT = "^kernel%-broker%-"
 
-local function asks_for_kept(job_desc)
+local function names_kept(job_desc)
 	local names = job_desc.reservation
 	if type(names) == "string" then
 		for one in names:gmatch("[^,%s]+") do
@@ -298,10 +299,10 @@ local function asks_for_kept(job_desc)
 end
 
 local NOT_YOURS = "the reservations kernel-broker-* keep nodes for one job " ..
-	"that waits; no other can be put into them"
+	"that waits; no other job can use them"
 
 function kernel_broker.submit(job_desc, part_list, submit_uid)
-	if asks_for_kept(job_desc) then
+	if names_kept(job_desc) then
 		return refuse(NOT_YOURS)
 	end
 	local profile, problem = wanted(job_desc)
@@ -324,8 +325,8 @@ function kernel_broker.submit(job_desc, part_list, submit_uid)
 	local shared = job_desc.shared
 	if is_set(shared) and shared ~= 0 then
 		return refuse(string.format(
-			"a job with a kernel profile needs whole nodes; %s does not " ..
-			"go with --kernel-profile=%s",
+			"a job with a kernel profile needs whole nodes; %s " ..
+			"conflicts with --kernel-profile=%s",
 			SHARED[shared] or "sharing them", profile))
 	end
 	local partition = forced_sharing(job_desc, part_list)
@@ -344,21 +345,20 @@ function kernel_broker.submit(job_desc, part_list, submit_uid)
 	job_desc.reboot = 1
 	job_desc.shared = 0
 	job_desc.requeue = 1
-	slurm.log_info("kernel-broker: job of user %s asks for kernel profile %s",
+	slurm.log_info("kernel-broker: job of user %s requests kernel profile %s",
 		id_text(submit_uid), profile)
 	return slurm.SUCCESS
 end
 
 --[[
-A change is refused only where it would break the promise that no job runs on a
-kernel it did not ask for: sharing the nodes, and merging two jobs. Everything
-else (time, partition, hold, requeue, priority) is the user's, but for the nodes
-that are kept for another job. Whether the nodes are booted is not:
-slurmctld lets only administrators change that, among them the broker, which does
-so for a job whose nodes were kept for it.
+Refuses changes after which a job could run on a kernel it did not request:
+sharing the nodes, expanding jobs, and using nodes kept for another job. The user
+may change everything else (time, partition, hold, requeue, priority). slurmctld
+lets only administrators change whether the nodes boot; the broker is one of
+them, and does so for a job whose nodes it kept.
 ]]
 function kernel_broker.modify(job_desc, job_rec, part_list, modify_uid)
-	if asks_for_kept(job_desc) and modify_uid ~= 0 and
+	if names_kept(job_desc) and modify_uid ~= 0 and
 		modify_uid == job_rec.user_id then
 		return refuse_change(job_rec, modify_uid, NOT_SUPPORTED, NOT_YOURS)
 	end

@@ -145,36 +145,36 @@ local function refused(desc, why, parts)
 	ok(same, "a refused job is left as it is")
 end
 
-refused(job({ "KERNEL_PROFILE=mitgcm" }, { shared = 1 }), "--oversubscribe does not go")
-refused(job({ "KERNEL_PROFILE=mitgcm" }, { shared = 2 }), "--exclusive=user does not go")
-refused(job({ "KERNEL_PROFILE=mitgcm" }, { shared = 3 }), "--exclusive=mcs does not go")
-refused(job({ "KERNEL_PROFILE=mitgcm" }, { shared = 9 }), "sharing them does not go")
-refused(job({ "KERNEL_PROFILE=b", "KERNEL_PROFILE=a" }), "asks for a and b")
-refused(job({ "KERNEL_PROFILE=a", "KERNEL_PROFILE=stock" }), "asks for a and stock")
-refused(job({ "KERNEL_PROFILE=a", "KERNEL_PROFILE=a@1" }), "asks for a and a@1")
+refused(job({ "KERNEL_PROFILE=mitgcm" }, { shared = 1 }), "--oversubscribe conflicts with")
+refused(job({ "KERNEL_PROFILE=mitgcm" }, { shared = 2 }), "--exclusive=user conflicts with")
+refused(job({ "KERNEL_PROFILE=mitgcm" }, { shared = 3 }), "--exclusive=mcs conflicts with")
+refused(job({ "KERNEL_PROFILE=mitgcm" }, { shared = 9 }), "sharing them conflicts with")
+refused(job({ "KERNEL_PROFILE=b", "KERNEL_PROFILE=a" }), "requests a and b")
+refused(job({ "KERNEL_PROFILE=a", "KERNEL_PROFILE=stock" }), "requests a and stock")
+refused(job({ "KERNEL_PROFILE=a", "KERNEL_PROFILE=a@1" }), "requests a and a@1")
 refused(job({ "KERNEL_PROFILE=a",
-	"_SLURM_SPANK_OPTION_kernel_profile_kernel_profile=b" }), "asks for a and b")
-refused(job({ "KERNEL_PROFILE=a", "SPANK_KERNEL_PROFILE=b" }), "asks for a and b")
-refused(job({ "KERNEL_PROFILE=a", "KERNEL_PROFILE=" }), "asks for  and a")
+	"_SLURM_SPANK_OPTION_kernel_profile_kernel_profile=b" }), "requests a and b")
+refused(job({ "KERNEL_PROFILE=a", "SPANK_KERNEL_PROFILE=b" }), "requests a and b")
+refused(job({ "KERNEL_PROFILE=a", "KERNEL_PROFILE=" }), "requests  and a")
 
--- Slurm's own variable for the option, alone, is nobody's word. What the hook
--- and the gate read must be all that a job can mean.
+-- Slurm's own variable for the option, alone, is no request: only the variable that
+-- the hook and the gate read counts.
 for _, prefix in ipairs({ "", "SPANK_" }) do
 	for _, value in ipairs({ "there-is-no-such-profile", "mitgcm", "stock", "", "Junk!" }) do
 		refused(job({ prefix .. "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile=" .. value }),
 			"is set without KERNEL_PROFILE")
 	end
 	refused(job({ "KERNEL_PROFILE=stock",
-		prefix .. "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile=mitgcm" }), "asks for mitgcm and stock")
+		prefix .. "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile=mitgcm" }), "requests mitgcm and stock")
 	refused(job({ "KERNEL_PROFILE=",
-		prefix .. "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile=mitgcm" }), "asks for  and mitgcm")
+		prefix .. "_SLURM_SPANK_OPTION_kernel_profile_kernel_profile=mitgcm" }), "requests  and mitgcm")
 end
 untouched(job({ "SPANK_SPANK_KERNEL_PROFILE=a" }), "a variable that the hook does not see")
 
--- Whatever a user puts into the control environment: of a job that is let in,
--- job_submit.lua, the broker's hook and the gate believe the same. The last two
--- read SPANK_KERNEL_PROFILE, which slurmctld makes of the entries: it prefixes
--- those that have no prefix, and the last one stands.
+-- For every control environment of an accepted job, job_submit.lua, the broker's
+-- hook and the gate see the same profile. The last two read SPANK_KERNEL_PROFILE,
+-- which slurmctld makes of the entries: it prefixes those without a prefix, and
+-- the last one counts.
 local function hook_sees(entries)
 	local seen
 	for _, entry in ipairs(entries) do

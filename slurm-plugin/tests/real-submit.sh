@@ -28,9 +28,9 @@ refused "did you mean" "srun refuses the same way"
 as_user salloc --kernel-profile=mitgmc true
 refused "did you mean" "salloc refuses the same way"
 as_user sbatch --kernel-profile=mitgcm --oversubscribe --wrap=true
-refused "--oversubscribe does not go with --kernel-profile=mitgcm" "--oversubscribe is refused"
+refused "--oversubscribe conflicts with --kernel-profile=mitgcm" "--oversubscribe is refused"
 as_user sbatch --kernel-profile=mitgcm --exclusive=user --wrap=true
-refused "--exclusive=user does not go with" "--exclusive=user is refused"
+refused "--exclusive=user conflicts with" "--exclusive=user is refused"
 as_user sbatch --kernel-profile=mitgcm -p forced --wrap=true
 refused "the partition forced always shares" "a partition that always shares is refused"
 
