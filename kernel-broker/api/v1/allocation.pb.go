@@ -24,25 +24,25 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AllocationPhase is where a job's switch is.
+// AllocationPhase is the progress of a job's switch.
 type AllocationPhase int32
 
 const (
 	AllocationPhase_ALLOCATION_PHASE_UNSPECIFIED AllocationPhase = 0
 	// Recorded; nothing done yet.
 	AllocationPhase_ALLOCATION_PHASE_ACCEPTED AllocationPhase = 1
-	// The nodes are on their way to the kernel.
+	// The nodes are switching to the kernel.
 	AllocationPhase_ALLOCATION_PHASE_SWITCHING AllocationPhase = 2
 	// Every node proved its kernel and is registered in Slurm; the job may run.
 	AllocationPhase_ALLOCATION_PHASE_READY AllocationPhase = 3
-	// The job has ended; its nodes are on their way back or kept for another.
+	// The job has ended; its nodes return to stock or are kept for another job.
 	AllocationPhase_ALLOCATION_PHASE_RETURNING AllocationPhase = 4
 	// Nothing is left to do.
 	AllocationPhase_ALLOCATION_PHASE_DONE AllocationPhase = 5
 	// The job did not get its kernel; reason says why.
 	AllocationPhase_ALLOCATION_PHASE_FAILED AllocationPhase = 6
 	// The job waits in Slurm, for nodes or because it is held; reason says which.
-	// Only GetJob tells of such jobs.
+	// Only GetJob returns such jobs.
 	AllocationPhase_ALLOCATION_PHASE_WAITING AllocationPhase = 7
 )
 
@@ -97,7 +97,7 @@ func (AllocationPhase) EnumDescriptor() ([]byte, []int) {
 	return file_kernelbroker_v1_allocation_proto_rawDescGZIP(), []int{0}
 }
 
-// TimelineEvent is one thing that happened, for a node or for the whole job.
+// TimelineEvent is one event of a node or of the whole job.
 type TimelineEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
@@ -169,7 +169,7 @@ func (x *TimelineEvent) GetDetail() string {
 	return ""
 }
 
-// NodeProof is what a node showed for the kernel it runs.
+// NodeProof is a node's proof of its running kernel.
 type NodeProof struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -269,7 +269,7 @@ type Job struct {
 	Phase     AllocationPhase  `protobuf:"varint,9,opt,name=phase,proto3,enum=kernelbroker.v1.AllocationPhase" json:"phase,omitempty"`
 	Reason    string           `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
 	Timeline  []*TimelineEvent `protobuf:"bytes,11,rep,name=timeline,proto3" json:"timeline,omitempty"`
-	// What each node ran before the switch and what it ran for the job.
+	// The kernels of each node before the switch, for the job, and after it.
 	Before []*NodeProof `protobuf:"bytes,12,rep,name=before,proto3" json:"before,omitempty"`
 	During []*NodeProof `protobuf:"bytes,13,rep,name=during,proto3" json:"during,omitempty"`
 	After  []*NodeProof `protobuf:"bytes,14,rep,name=after,proto3" json:"after,omitempty"`
@@ -487,7 +487,7 @@ func (x *EnsureKernelRequest) GetNodes() []string {
 type EnsureKernelResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Phase AllocationPhase        `protobuf:"varint,1,opt,name=phase,proto3,enum=kernelbroker.v1.AllocationPhase" json:"phase,omitempty"`
-	// One line for a person.
+	// One line for users.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// Nodes that are ready, of all.
 	NodesReady    uint32 `protobuf:"varint,3,opt,name=nodes_ready,json=nodesReady,proto3" json:"nodes_ready,omitempty"`
@@ -645,8 +645,8 @@ func (*ReleaseJobResponse) Descriptor() ([]byte, []int) {
 type NoteRebootRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Nodes []string               `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	// The site has a program of its own that reboots nodes; without one the broker
-	// resets those that it has no agent for.
+	// The site has its own program that reboots nodes; without one the broker
+	// resets nodes without an agent.
 	HasProgram    bool `protobuf:"varint,2,opt,name=has_program,json=hasProgram,proto3" json:"has_program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -698,8 +698,7 @@ func (x *NoteRebootRequest) GetHasProgram() bool {
 
 type NoteRebootResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The nodes that an administrator asked to be rebooted and that the broker has
-	// no agent for.
+	// Nodes without an agent that an administrator reboots.
 	WithoutAgent  []string `protobuf:"bytes,1,rep,name=without_agent,json=withoutAgent,proto3" json:"without_agent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -32,12 +32,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AllocationService gives jobs their kernel. Slurm's hooks call it; users read
-// from it.
+// AllocationService gives jobs their kernel. Slurm's hooks call it; users query
+// it.
 type AllocationServiceClient interface {
 	// EnsureKernel makes every node of a job run the kernel of its profile and
-	// streams the progress. The switch is the broker's: a caller that goes away
-	// neither stops nor cancels it, a caller that comes back joins it. The last
+	// streams the progress. The broker drives the switch: a caller that disconnects
+	// does not stop it, and a caller that reconnects joins it. The last
 	// message has phase READY or FAILED.
 	// Preconditions: the caller is Slurm's user or root; slurmctld knows the job
 	// with this restart count and these nodes. Retry: safe, keyed by job id and
@@ -45,21 +45,21 @@ type AllocationServiceClient interface {
 	// or job, FAILED_PRECONDITION when the job can never get this kernel,
 	// PERMISSION_DENIED, UNAVAILABLE.
 	EnsureKernel(ctx context.Context, in *EnsureKernelRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EnsureKernelResponse], error)
-	// ReleaseJob tells that a job has ended; its nodes go back to stock.
+	// ReleaseJob reports that a job has ended; its nodes go back to stock.
 	// Preconditions: the caller is Slurm's user or root. Retry: safe; unknown
 	// jobs are no error. Codes: INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
 	ReleaseJob(ctx context.Context, in *ReleaseJobRequest, opts ...grpc.CallOption) (*ReleaseJobResponse, error)
-	// NoteReboot tells that slurmctld ran RebootProgram for these nodes. It
-	// wakes the broker, which looks at slurmctld itself.
+	// NoteReboot reports that slurmctld ran RebootProgram for these nodes. It
+	// wakes the broker, which polls slurmctld.
 	// Preconditions: the caller is Slurm's user or root. Retry: safe. Codes:
 	// INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
 	NoteReboot(ctx context.Context, in *NoteRebootRequest, opts ...grpc.CallOption) (*NoteRebootResponse, error)
-	// GetJob returns the newest allocation of a job, or one restart of it; without
-	// one, what slurmctld has of a job that waits.
+	// GetJob returns the newest allocation of a job, or that of one restart; for a
+	// waiting job without an allocation it returns slurmctld's data.
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT, NOT_FOUND,
 	// UNAVAILABLE.
 	GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*GetJobResponse, error)
-	// ListJobs returns the allocations that the broker remembers, newest first.
+	// ListJobs returns the recorded allocations, newest first.
 	// Preconditions: none. Retry: safe. Codes: UNAVAILABLE.
 	ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error)
 }
@@ -135,12 +135,12 @@ func (c *allocationServiceClient) ListJobs(ctx context.Context, in *ListJobsRequ
 // All implementations must embed UnimplementedAllocationServiceServer
 // for forward compatibility.
 //
-// AllocationService gives jobs their kernel. Slurm's hooks call it; users read
-// from it.
+// AllocationService gives jobs their kernel. Slurm's hooks call it; users query
+// it.
 type AllocationServiceServer interface {
 	// EnsureKernel makes every node of a job run the kernel of its profile and
-	// streams the progress. The switch is the broker's: a caller that goes away
-	// neither stops nor cancels it, a caller that comes back joins it. The last
+	// streams the progress. The broker drives the switch: a caller that disconnects
+	// does not stop it, and a caller that reconnects joins it. The last
 	// message has phase READY or FAILED.
 	// Preconditions: the caller is Slurm's user or root; slurmctld knows the job
 	// with this restart count and these nodes. Retry: safe, keyed by job id and
@@ -148,21 +148,21 @@ type AllocationServiceServer interface {
 	// or job, FAILED_PRECONDITION when the job can never get this kernel,
 	// PERMISSION_DENIED, UNAVAILABLE.
 	EnsureKernel(*EnsureKernelRequest, grpc.ServerStreamingServer[EnsureKernelResponse]) error
-	// ReleaseJob tells that a job has ended; its nodes go back to stock.
+	// ReleaseJob reports that a job has ended; its nodes go back to stock.
 	// Preconditions: the caller is Slurm's user or root. Retry: safe; unknown
 	// jobs are no error. Codes: INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
 	ReleaseJob(context.Context, *ReleaseJobRequest) (*ReleaseJobResponse, error)
-	// NoteReboot tells that slurmctld ran RebootProgram for these nodes. It
-	// wakes the broker, which looks at slurmctld itself.
+	// NoteReboot reports that slurmctld ran RebootProgram for these nodes. It
+	// wakes the broker, which polls slurmctld.
 	// Preconditions: the caller is Slurm's user or root. Retry: safe. Codes:
 	// INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
 	NoteReboot(context.Context, *NoteRebootRequest) (*NoteRebootResponse, error)
-	// GetJob returns the newest allocation of a job, or one restart of it; without
-	// one, what slurmctld has of a job that waits.
+	// GetJob returns the newest allocation of a job, or that of one restart; for a
+	// waiting job without an allocation it returns slurmctld's data.
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT, NOT_FOUND,
 	// UNAVAILABLE.
 	GetJob(context.Context, *GetJobRequest) (*GetJobResponse, error)
-	// ListJobs returns the allocations that the broker remembers, newest first.
+	// ListJobs returns the recorded allocations, newest first.
 	// Preconditions: none. Retry: safe. Codes: UNAVAILABLE.
 	ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error)
 	mustEmbedUnimplementedAllocationServiceServer()

@@ -6,9 +6,9 @@
 // 	protoc        (unknown)
 // source: kernelbroker/v1/catalog.proto
 
-// Package kernelbroker.v1 is the whole API of Kernel Broker: who may choose
-// which kernel (catalog), which job has which kernel (allocation), what each
-// node runs (node) and how the broker is (health).
+// Package kernelbroker.v1 is the API of Kernel Broker: kernels (catalog), the
+// kernels of jobs (allocation) and nodes (node), profiling runs (run), rights
+// (policy), certificates (trust) and the broker's state (health).
 
 package kernelbrokerv1
 
@@ -85,7 +85,8 @@ type ReusePolicy int32
 
 const (
 	ReusePolicy_REUSE_POLICY_UNSPECIFIED ReusePolicy = 0
-	// The next job with the same profile and version may take the node as it is.
+	// The next job with the same profile and version may use the node without a
+	// boot.
 	ReusePolicy_REUSE_POLICY_SAME_PROFILE ReusePolicy = 1
 	// The node goes back to stock after every job.
 	ReusePolicy_REUSE_POLICY_NEVER ReusePolicy = 2
@@ -132,8 +133,8 @@ func (ReusePolicy) EnumDescriptor() ([]byte, []int) {
 	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{1}
 }
 
-// KernelSpec is one bootable kernel: everything an agent needs to load it and
-// to prove afterwards that it runs.
+// KernelSpec is one bootable kernel: all that an agent needs to load it and to
+// prove that it runs.
 type KernelSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Profile name, for example "mitgcm".
@@ -144,7 +145,7 @@ type KernelSpec struct {
 	ImageDigest string `protobuf:"bytes,3,opt,name=image_digest,json=imageDigest,proto3" json:"image_digest,omitempty"`
 	// Size of the bzImage in bytes.
 	ImageSize uint64 `protobuf:"varint,4,opt,name=image_size,json=imageSize,proto3" json:"image_size,omitempty"`
-	// Digest of the initrd; empty when the node's own is used, or none.
+	// Digest of the initrd; empty for the node's own or none.
 	InitrdDigest string `protobuf:"bytes,5,opt,name=initrd_digest,json=initrdDigest,proto3" json:"initrd_digest,omitempty"`
 	// Size of the initrd in bytes.
 	InitrdSize uint64 `protobuf:"varint,6,opt,name=initrd_size,json=initrdSize,proto3" json:"initrd_size,omitempty"`
@@ -284,18 +285,18 @@ func (x *KernelSpec) GetMinMemoryMib() uint64 {
 type ProfileVersion struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Kernel *KernelSpec            `protobuf:"bytes,1,opt,name=kernel,proto3" json:"kernel,omitempty"`
-	// Set while nobody may choose this version.
+	// Set while jobs cannot choose this version.
 	Quarantine   *Quarantine            `protobuf:"bytes,2,opt,name=quarantine,proto3" json:"quarantine,omitempty"`
 	RegisteredAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
 	// Boots that failed since the version was registered or released.
 	BootFailures uint32 `protobuf:"varint,4,opt,name=boot_failures,json=bootFailures,proto3" json:"boot_failures,omitempty"`
-	// What tells where the kernel is from and what it is worth. A version that
-	// was registered without any may be given them later.
+	// Documents on the kernel's origin and measurements. A version that was
+	// registered without any may get them later.
 	Documents []*Document `protobuf:"bytes,5,rep,name=documents,proto3" json:"documents,omitempty"`
-	// Set when nobody may choose this version any more.
+	// Set if this version is retired.
 	Retired *Retirement `protobuf:"bytes,6,opt,name=retired,proto3" json:"retired,omitempty"`
 	// The signature: a DSSE envelope in JSON; empty for none. An agent with a
-	// trust list boots nothing without it.
+	// trust list requires it.
 	Envelope      []byte `protobuf:"bytes,7,opt,name=envelope,proto3" json:"envelope,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -380,11 +381,11 @@ func (x *ProfileVersion) GetEnvelope() []byte {
 	return nil
 }
 
-// Change is one line of a profile's record: who did what, when and why.
+// Change is one entry of a profile's history: who did what, when and why.
 type Change struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	// As the broker knows the caller.
+	// The caller's identity.
 	Who string `protobuf:"bytes,2,opt,name=who,proto3" json:"who,omitempty"`
 	// A word: registered, promoted, rolled-back, retired, quarantined, released,
 	// signed, changed.
@@ -461,10 +462,10 @@ func (x *Change) GetReason() string {
 	return ""
 }
 
-// Document is a stored file about a kernel that no node needs.
+// Document is a stored file about a kernel; nodes do not need it.
 type Document struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is: "provenance" (kernel.json), "report" (JSON), "page" (HTML).
+	// "provenance" (kernel.json), "report" (JSON), "page" (HTML).
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Digest, "sha256:" and 64 hex digits.
 	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
@@ -525,7 +526,7 @@ func (x *Document) GetSize() uint64 {
 	return 0
 }
 
-// Quarantine says why a version cannot be chosen.
+// Quarantine says why jobs cannot choose a version.
 type Quarantine struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -578,7 +579,7 @@ func (x *Quarantine) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
-// Retirement says why a version is out of use.
+// Retirement says why a version is retired.
 type Retirement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// May be empty.
@@ -632,25 +633,25 @@ func (x *Retirement) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
-// Profile is what a user names: an application and its kernels.
+// Profile is an application and its kernels, under the name that users give.
 type Profile struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Application string                 `protobuf:"bytes,2,opt,name=application,proto3" json:"application,omitempty"`
 	Description string                 `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// What a job gets that names no version. In a request 0 leaves it as it is;
+	// The version for jobs that name none. 0 in a request leaves it unchanged;
 	// a new profile must have one.
 	DefaultVersion uint32            `protobuf:"varint,4,opt,name=default_version,json=defaultVersion,proto3" json:"default_version,omitempty"`
 	Versions       []*ProfileVersion `protobuf:"bytes,5,rep,name=versions,proto3" json:"versions,omitempty"`
-	// Whether a node may be handed from job to job without a boot.
+	// Whether the next job may reuse a node without a boot.
 	Reuse ReusePolicy `protobuf:"varint,6,opt,name=reuse,proto3,enum=kernelbroker.v1.ReusePolicy" json:"reuse,omitempty"`
 	// Boots tried on a node for one job before the switch counts as failed.
 	BootAttempts uint32 `protobuf:"varint,7,opt,name=boot_attempts,json=bootAttempts,proto3" json:"boot_attempts,omitempty"`
 	// Time a boot may take, in milliseconds, before it counts as failed.
 	BootTimeoutMs uint64 `protobuf:"varint,8,opt,name=boot_timeout_ms,json=bootTimeoutMs,proto3" json:"boot_timeout_ms,omitempty"`
-	// What becomes of a job whose kernel cannot be had.
+	// What happens to a job whose kernel is unavailable.
 	Fallback FallbackPolicy `protobuf:"varint,9,opt,name=fallback,proto3,enum=kernelbroker.v1.FallbackPolicy" json:"fallback,omitempty"`
-	// What was done to it, oldest first; the latest 256 changes.
+	// Its latest 256 changes, oldest first.
 	History       []*Change `protobuf:"bytes,10,rep,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -973,8 +974,8 @@ type CheckProfileResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Version uint32                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	// What the caller's right hangs on of the job, as "with account climate";
-	// empty for nothing.
+	// The condition on the job under which the caller may use it, for example
+	// "with account climate"; empty for none.
 	Proviso       string `protobuf:"bytes,3,opt,name=proviso,proto3" json:"proviso,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1033,10 +1034,10 @@ func (x *CheckProfileResponse) GetProviso() string {
 
 type ApplyProfileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Repeating a request with the same id changes nothing more.
+	// A repeated request with the same id has no further effect.
 	RequestId string   `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Profile   *Profile `protobuf:"bytes,2,opt,name=profile,proto3" json:"profile,omitempty"`
-	// For the record; one line, at most 200 characters are kept.
+	// For the history; one line of at most 200 characters.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1096,7 +1097,7 @@ func (x *ApplyProfileRequest) GetReason() string {
 type ApplyProfileResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Profile *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
-	// False when everything was there already.
+	// False if nothing changed.
 	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1151,7 +1152,7 @@ type ReleaseQuarantineRequest struct {
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Version   uint32                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
-	// For the record; one line, at most 200 characters are kept.
+	// For the history; one line of at most 200 characters.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1253,12 +1254,12 @@ func (*ReleaseQuarantineResponse) Descriptor() ([]byte, []int) {
 
 type RetireProfileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Repeating a request with the same id changes nothing more.
+	// A repeated request with the same id has no further effect.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// 0 retires every version that there is now.
+	// 0 retires all present versions.
 	Version uint32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
-	// For those whose jobs are held; one line, at most 200 characters are kept.
+	// For users whose jobs are held; one line of at most 200 characters.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1325,7 +1326,7 @@ func (x *RetireProfileRequest) GetReason() string {
 type RetireProfileResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Profile *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
-	// False when it was retired already.
+	// False if it was already retired.
 	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1377,12 +1378,12 @@ func (x *RetireProfileResponse) GetChanged() bool {
 
 type PromoteVersionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Repeating a request with the same id changes nothing more.
+	// A repeated request with the same id has no further effect.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// 0 rolls back: the version that was the default before the present one.
+	// 0 rolls back to the previous default.
 	Version uint32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
-	// For the record; one line, at most 200 characters are kept.
+	// For the history; one line of at most 200 characters.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1449,7 +1450,7 @@ func (x *PromoteVersionRequest) GetReason() string {
 type PromoteVersionResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Profile *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
-	// False when it was the default already.
+	// False if it was already the default.
 	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1501,11 +1502,11 @@ func (x *PromoteVersionResponse) GetChanged() bool {
 
 type QuarantineVersionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Repeating a request with the same id changes nothing more.
+	// A repeated request with the same id has no further effect.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Version   uint32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
-	// For those whose jobs are held; one line, at most 200 characters are kept.
+	// For users whose jobs are held; one line of at most 200 characters.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1572,7 +1573,7 @@ func (x *QuarantineVersionRequest) GetReason() string {
 type QuarantineVersionResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Profile *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
-	// False when it was quarantined already.
+	// False if it was already quarantined.
 	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1624,12 +1625,12 @@ func (x *QuarantineVersionResponse) GetChanged() bool {
 
 type SignVersionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Repeating a request with the same id changes nothing more.
+	// A repeated request with the same id has no further effect.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Version   uint32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
 	Envelope  []byte `protobuf:"bytes,4,opt,name=envelope,proto3" json:"envelope,omitempty"`
-	// For the record; one line, at most 200 characters are kept.
+	// For the history; one line of at most 200 characters.
 	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1703,7 +1704,7 @@ func (x *SignVersionRequest) GetReason() string {
 type SignVersionResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Profile *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
-	// False when it had this signature already.
+	// False if it already had this signature.
 	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1760,8 +1761,8 @@ type UploadArtifactRequest struct {
 	// Only in the first message; bytes of the whole file.
 	Size uint64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
-	// Only in the first message: where the bytes begin, at most what GetArtifact
-	// says has arrived.
+	// Only in the first message: the offset of the bytes, at most the size that
+	// GetArtifact returns.
 	Offset        uint64 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1827,7 +1828,7 @@ func (x *UploadArtifactRequest) GetOffset() uint64 {
 
 type UploadArtifactResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// False when it was stored already.
+	// False if it was already stored.
 	Stored        bool `protobuf:"varint,1,opt,name=stored,proto3" json:"stored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1971,12 +1972,12 @@ type Artifact struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Digest string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
 	Size   uint64                 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
-	// When it was stored, or last asked to be.
+	// When it was stored or last uploaded again.
 	Used *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=used,proto3" json:"used,omitempty"`
-	// What needs it: kernels as NAME@VERSION, "job 12", "node n1"; empty when
-	// nothing does.
+	// What needs it: kernels as NAME@VERSION, "job 12", "node n1"; empty for
+	// nothing.
 	NeededBy []string `protobuf:"bytes,4,rep,name=needed_by,json=neededBy,proto3" json:"needed_by,omitempty"`
-	// True for the part of an upload that broke off.
+	// True for the part of an interrupted upload.
 	Partial       bool `protobuf:"varint,5,opt,name=partial,proto3" json:"partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2094,7 +2095,7 @@ func (x *GetArtifactRequest) GetDigest() string {
 type GetArtifactResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Stored bool                   `protobuf:"varint,1,opt,name=stored,proto3" json:"stored,omitempty"`
-	// Size of the stored file, or the bytes of a broken upload that arrived.
+	// Size of the stored file, or the received bytes of an interrupted upload.
 	Size          uint64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2243,7 +2244,7 @@ func (x *ListArtifactsResponse) GetLimitBytes() uint64 {
 
 type CollectArtifactsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only say what would go.
+	// Only list the files, without deleting them.
 	DryRun        bool `protobuf:"varint,1,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

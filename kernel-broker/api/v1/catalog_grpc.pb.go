@@ -6,9 +6,9 @@
 // - protoc             (unknown)
 // source: kernelbroker/v1/catalog.proto
 
-// Package kernelbroker.v1 is the whole API of Kernel Broker: who may choose
-// which kernel (catalog), which job has which kernel (allocation), what each
-// node runs (node) and how the broker is (health).
+// Package kernelbroker.v1 is the API of Kernel Broker: kernels (catalog), the
+// kernels of jobs (allocation) and nodes (node), profiling runs (run), rights
+// (policy), certificates (trust) and the broker's state (health).
 
 package kernelbrokerv1
 
@@ -55,82 +55,82 @@ type CatalogServiceClient interface {
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT for a name that
 	// no profile can have, NOT_FOUND, UNAVAILABLE.
 	GetProfile(ctx context.Context, in *GetProfileRequest, opts ...grpc.CallOption) (*GetProfileResponse, error)
-	// CheckProfile answers whether a job of the caller may ask for NAME[@VERSION]
-	// now, and which version it would get. It is an early word: what counts is
-	// asked when the job has its nodes.
+	// CheckProfile returns whether a job of the caller may request NAME[@VERSION]
+	// now, and which version it would get. The binding decision follows when the
+	// job has its nodes.
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT, NOT_FOUND (the
-	// message holds near misses), FAILED_PRECONDITION for a quarantined kernel,
+	// message has similar names), FAILED_PRECONDITION for a quarantined kernel,
 	// PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE.
 	CheckProfile(ctx context.Context, in *CheckProfileRequest, opts ...grpc.CallOption) (*CheckProfileResponse, error)
 	// ApplyProfile creates or replaces a profile; its versions are immutable
 	// once registered.
-	// Preconditions: the caller is an administrator; every digest named is
-	// stored already. Retry: safe with the same request id. Codes:
+	// Preconditions: the caller is an administrator; all named digests are
+	// stored. Retry: safe with the same request id. Codes:
 	// INVALID_ARGUMENT, FAILED_PRECONDITION for a missing artifact, for a version
-	// that exists with other content, or for a default that moves to a version
-	// which is quarantined or retired, PERMISSION_DENIED, UNAVAILABLE.
+	// that exists with other content, or for a new default that is quarantined or
+	// retired, PERMISSION_DENIED, UNAVAILABLE.
 	ApplyProfile(ctx context.Context, in *ApplyProfileRequest, opts ...grpc.CallOption) (*ApplyProfileResponse, error)
 	// ReleaseQuarantine lets jobs choose a quarantined version again.
 	// Preconditions: the caller is an administrator; the version is
 	// quarantined. Retry: safe with the same request id. Codes: NOT_FOUND,
-	// FAILED_PRECONDITION when it is not quarantined, PERMISSION_DENIED,
+	// FAILED_PRECONDITION if it is not quarantined, PERMISSION_DENIED,
 	// UNAVAILABLE.
 	ReleaseQuarantine(ctx context.Context, in *ReleaseQuarantineRequest, opts ...grpc.CallOption) (*ReleaseQuarantineResponse, error)
-	// RetireProfile takes a version, or a whole profile, out of use for good: no
-	// job may choose it any more, and jobs that wait for it are held with the
+	// RetireProfile permanently retires a version or a whole profile: jobs cannot
+	// choose it, and jobs that wait for it are held with the
 	// reason. A job that runs on it goes on. Records and artifacts stay.
 	// Preconditions: the caller is an administrator. Retry: safe with the same
-	// request id; what is retired already stays as it is. Codes:
+	// request id; retired versions do not change. Codes:
 	// INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION for stock and for a default
-	// version beside which others can be chosen, PERMISSION_DENIED, UNAVAILABLE.
+	// version while jobs can choose others, PERMISSION_DENIED, UNAVAILABLE.
 	RetireProfile(ctx context.Context, in *RetireProfileRequest, opts ...grpc.CallOption) (*RetireProfileResponse, error)
-	// PromoteVersion makes a version the one that jobs get who name none.
+	// PromoteVersion makes a version the default.
 	// Preconditions: the caller is an administrator; jobs may choose the version.
 	// Retry: safe with the same request id. Codes: INVALID_ARGUMENT, NOT_FOUND,
-	// FAILED_PRECONDITION for a quarantined or retired version, and when there is
-	// nothing to roll back to, PERMISSION_DENIED, UNAVAILABLE.
+	// FAILED_PRECONDITION for a quarantined or retired version, and without an
+	// earlier default to roll back to, PERMISSION_DENIED, UNAVAILABLE.
 	PromoteVersion(ctx context.Context, in *PromoteVersionRequest, opts ...grpc.CallOption) (*PromoteVersionResponse, error)
-	// QuarantineVersion keeps jobs from choosing a version until it is released.
+	// QuarantineVersion stops jobs from choosing a version until its release.
 	// Preconditions: the caller is an administrator. Retry: safe with the same
 	// request id. Codes: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION for
 	// stock, PERMISSION_DENIED, UNAVAILABLE.
 	QuarantineVersion(ctx context.Context, in *QuarantineVersionRequest, opts ...grpc.CallOption) (*QuarantineVersionResponse, error)
 	// SignVersion gives a version a new signature, when the old one expires or
-	// its key goes. The kernel stays as it is.
-	// Preconditions: the caller is an administrator; the envelope is of this
-	// version, and verifies where the broker has a trust list. Retry: safe with
+	// its key is replaced. The kernel does not change.
+	// Preconditions: the caller is an administrator; the envelope belongs to
+	// this version, and is valid by the trust list if the broker has one. Retry: safe with
 	// the same request id. Codes: INVALID_ARGUMENT, NOT_FOUND,
 	// FAILED_PRECONDITION, PERMISSION_DENIED, UNAVAILABLE.
 	SignVersion(ctx context.Context, in *SignVersionRequest, opts ...grpc.CallOption) (*SignVersionResponse, error)
 	// UploadArtifact stores a file under its digest. The first message names
-	// digest, size and offset, the others carry the bytes from there on. What
-	// came before a broken connection is kept for a while, see GetArtifact.
-	// Preconditions: the caller is an administrator; nobody else uploads this
-	// digest. Retry: safe, content is addressed by digest. Codes:
+	// digest, size and offset, the others carry the bytes from there on. The broker
+	// keeps the bytes of a broken upload for a while, see GetArtifact.
+	// Preconditions: the caller is an administrator; no other upload of this
+	// digest runs. Retry: safe, content is addressed by digest. Codes:
 	// INVALID_ARGUMENT for a size or digest that does not match, OUT_OF_RANGE
-	// for an offset that the broker has not reached, ABORTED while another
+	// for an offset beyond the received bytes, ABORTED while another
 	// upload of this digest runs, RESOURCE_EXHAUSTED when the store is full or
 	// too many uploads run, PERMISSION_DENIED, UNAVAILABLE.
 	UploadArtifact(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadArtifactRequest, UploadArtifactResponse], error)
 	// FetchArtifact streams the bytes of a stored file from an offset.
-	// Preconditions: none. Retry: safe, go on at the offset reached. Codes:
+	// Preconditions: none. Retry: safe, continue at the last offset. Codes:
 	// INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, UNAVAILABLE.
 	FetchArtifact(ctx context.Context, in *FetchArtifactRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchArtifactResponse], error)
-	// GetArtifact tells of one file whether it is stored, or how much of it has
+	// GetArtifact returns whether a file is stored, or how much of it has
 	// arrived.
 	// Preconditions: the caller is an administrator. Retry: safe. Codes:
 	// INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
 	GetArtifact(ctx context.Context, in *GetArtifactRequest, opts ...grpc.CallOption) (*GetArtifactResponse, error)
-	// ListArtifacts returns every stored file with what needs it.
+	// ListArtifacts returns every stored file and what needs it.
 	// Preconditions: the caller is an administrator. Retry: safe. Codes:
 	// PERMISSION_DENIED, UNAVAILABLE.
 	ListArtifacts(ctx context.Context, in *ListArtifactsRequest, opts ...grpc.CallOption) (*ListArtifactsResponse, error)
-	// CollectArtifacts removes stored files that nothing needs: no version of a
-	// profile but those retired for long, no job, no node, no running upload.
+	// CollectArtifacts deletes unused files: those that no job, node or running
+	// upload needs, and no version except those retired for long.
 	// Preconditions: the caller is an administrator. Retry: safe. Codes:
 	// PERMISSION_DENIED, UNAVAILABLE.
 	CollectArtifacts(ctx context.Context, in *CollectArtifactsRequest, opts ...grpc.CallOption) (*CollectArtifactsResponse, error)
-	// GetSnapshot returns the catalog snapshot that submit hosts check names in.
+	// GetSnapshot returns the catalog snapshot for the check on submit hosts.
 	// Preconditions: none. Retry: safe. Codes: UNAVAILABLE.
 	GetSnapshot(ctx context.Context, in *GetSnapshotRequest, opts ...grpc.CallOption) (*GetSnapshotResponse, error)
 }
@@ -318,82 +318,82 @@ type CatalogServiceServer interface {
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT for a name that
 	// no profile can have, NOT_FOUND, UNAVAILABLE.
 	GetProfile(context.Context, *GetProfileRequest) (*GetProfileResponse, error)
-	// CheckProfile answers whether a job of the caller may ask for NAME[@VERSION]
-	// now, and which version it would get. It is an early word: what counts is
-	// asked when the job has its nodes.
+	// CheckProfile returns whether a job of the caller may request NAME[@VERSION]
+	// now, and which version it would get. The binding decision follows when the
+	// job has its nodes.
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT, NOT_FOUND (the
-	// message holds near misses), FAILED_PRECONDITION for a quarantined kernel,
+	// message has similar names), FAILED_PRECONDITION for a quarantined kernel,
 	// PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE.
 	CheckProfile(context.Context, *CheckProfileRequest) (*CheckProfileResponse, error)
 	// ApplyProfile creates or replaces a profile; its versions are immutable
 	// once registered.
-	// Preconditions: the caller is an administrator; every digest named is
-	// stored already. Retry: safe with the same request id. Codes:
+	// Preconditions: the caller is an administrator; all named digests are
+	// stored. Retry: safe with the same request id. Codes:
 	// INVALID_ARGUMENT, FAILED_PRECONDITION for a missing artifact, for a version
-	// that exists with other content, or for a default that moves to a version
-	// which is quarantined or retired, PERMISSION_DENIED, UNAVAILABLE.
+	// that exists with other content, or for a new default that is quarantined or
+	// retired, PERMISSION_DENIED, UNAVAILABLE.
 	ApplyProfile(context.Context, *ApplyProfileRequest) (*ApplyProfileResponse, error)
 	// ReleaseQuarantine lets jobs choose a quarantined version again.
 	// Preconditions: the caller is an administrator; the version is
 	// quarantined. Retry: safe with the same request id. Codes: NOT_FOUND,
-	// FAILED_PRECONDITION when it is not quarantined, PERMISSION_DENIED,
+	// FAILED_PRECONDITION if it is not quarantined, PERMISSION_DENIED,
 	// UNAVAILABLE.
 	ReleaseQuarantine(context.Context, *ReleaseQuarantineRequest) (*ReleaseQuarantineResponse, error)
-	// RetireProfile takes a version, or a whole profile, out of use for good: no
-	// job may choose it any more, and jobs that wait for it are held with the
+	// RetireProfile permanently retires a version or a whole profile: jobs cannot
+	// choose it, and jobs that wait for it are held with the
 	// reason. A job that runs on it goes on. Records and artifacts stay.
 	// Preconditions: the caller is an administrator. Retry: safe with the same
-	// request id; what is retired already stays as it is. Codes:
+	// request id; retired versions do not change. Codes:
 	// INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION for stock and for a default
-	// version beside which others can be chosen, PERMISSION_DENIED, UNAVAILABLE.
+	// version while jobs can choose others, PERMISSION_DENIED, UNAVAILABLE.
 	RetireProfile(context.Context, *RetireProfileRequest) (*RetireProfileResponse, error)
-	// PromoteVersion makes a version the one that jobs get who name none.
+	// PromoteVersion makes a version the default.
 	// Preconditions: the caller is an administrator; jobs may choose the version.
 	// Retry: safe with the same request id. Codes: INVALID_ARGUMENT, NOT_FOUND,
-	// FAILED_PRECONDITION for a quarantined or retired version, and when there is
-	// nothing to roll back to, PERMISSION_DENIED, UNAVAILABLE.
+	// FAILED_PRECONDITION for a quarantined or retired version, and without an
+	// earlier default to roll back to, PERMISSION_DENIED, UNAVAILABLE.
 	PromoteVersion(context.Context, *PromoteVersionRequest) (*PromoteVersionResponse, error)
-	// QuarantineVersion keeps jobs from choosing a version until it is released.
+	// QuarantineVersion stops jobs from choosing a version until its release.
 	// Preconditions: the caller is an administrator. Retry: safe with the same
 	// request id. Codes: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION for
 	// stock, PERMISSION_DENIED, UNAVAILABLE.
 	QuarantineVersion(context.Context, *QuarantineVersionRequest) (*QuarantineVersionResponse, error)
 	// SignVersion gives a version a new signature, when the old one expires or
-	// its key goes. The kernel stays as it is.
-	// Preconditions: the caller is an administrator; the envelope is of this
-	// version, and verifies where the broker has a trust list. Retry: safe with
+	// its key is replaced. The kernel does not change.
+	// Preconditions: the caller is an administrator; the envelope belongs to
+	// this version, and is valid by the trust list if the broker has one. Retry: safe with
 	// the same request id. Codes: INVALID_ARGUMENT, NOT_FOUND,
 	// FAILED_PRECONDITION, PERMISSION_DENIED, UNAVAILABLE.
 	SignVersion(context.Context, *SignVersionRequest) (*SignVersionResponse, error)
 	// UploadArtifact stores a file under its digest. The first message names
-	// digest, size and offset, the others carry the bytes from there on. What
-	// came before a broken connection is kept for a while, see GetArtifact.
-	// Preconditions: the caller is an administrator; nobody else uploads this
-	// digest. Retry: safe, content is addressed by digest. Codes:
+	// digest, size and offset, the others carry the bytes from there on. The broker
+	// keeps the bytes of a broken upload for a while, see GetArtifact.
+	// Preconditions: the caller is an administrator; no other upload of this
+	// digest runs. Retry: safe, content is addressed by digest. Codes:
 	// INVALID_ARGUMENT for a size or digest that does not match, OUT_OF_RANGE
-	// for an offset that the broker has not reached, ABORTED while another
+	// for an offset beyond the received bytes, ABORTED while another
 	// upload of this digest runs, RESOURCE_EXHAUSTED when the store is full or
 	// too many uploads run, PERMISSION_DENIED, UNAVAILABLE.
 	UploadArtifact(grpc.ClientStreamingServer[UploadArtifactRequest, UploadArtifactResponse]) error
 	// FetchArtifact streams the bytes of a stored file from an offset.
-	// Preconditions: none. Retry: safe, go on at the offset reached. Codes:
+	// Preconditions: none. Retry: safe, continue at the last offset. Codes:
 	// INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, UNAVAILABLE.
 	FetchArtifact(*FetchArtifactRequest, grpc.ServerStreamingServer[FetchArtifactResponse]) error
-	// GetArtifact tells of one file whether it is stored, or how much of it has
+	// GetArtifact returns whether a file is stored, or how much of it has
 	// arrived.
 	// Preconditions: the caller is an administrator. Retry: safe. Codes:
 	// INVALID_ARGUMENT, PERMISSION_DENIED, UNAVAILABLE.
 	GetArtifact(context.Context, *GetArtifactRequest) (*GetArtifactResponse, error)
-	// ListArtifacts returns every stored file with what needs it.
+	// ListArtifacts returns every stored file and what needs it.
 	// Preconditions: the caller is an administrator. Retry: safe. Codes:
 	// PERMISSION_DENIED, UNAVAILABLE.
 	ListArtifacts(context.Context, *ListArtifactsRequest) (*ListArtifactsResponse, error)
-	// CollectArtifacts removes stored files that nothing needs: no version of a
-	// profile but those retired for long, no job, no node, no running upload.
+	// CollectArtifacts deletes unused files: those that no job, node or running
+	// upload needs, and no version except those retired for long.
 	// Preconditions: the caller is an administrator. Retry: safe. Codes:
 	// PERMISSION_DENIED, UNAVAILABLE.
 	CollectArtifacts(context.Context, *CollectArtifactsRequest) (*CollectArtifactsResponse, error)
-	// GetSnapshot returns the catalog snapshot that submit hosts check names in.
+	// GetSnapshot returns the catalog snapshot for the check on submit hosts.
 	// Preconditions: none. Retry: safe. Codes: UNAVAILABLE.
 	GetSnapshot(context.Context, *GetSnapshotRequest) (*GetSnapshotResponse, error)
 	mustEmbedUnimplementedCatalogServiceServer()

@@ -59,7 +59,7 @@ func (*GetHealthRequest) Descriptor() ([]byte, []int) {
 	return file_kernelbroker_v1_health_proto_rawDescGZIP(), []int{0}
 }
 
-// Component is one thing the broker leans on.
+// Component is one dependency of the broker.
 type Component struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// store, slurm, agents.

@@ -28,12 +28,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// HealthService says how the broker and what it leans on are. The standard
-// grpc.health.v1 service is served beside it.
+// HealthService reports the state of the broker and its dependencies. The broker
+// also serves the standard grpc.health.v1.
 type HealthServiceClient interface {
-	// GetHealth looks at each component now.
-	// Preconditions: none. Retry: safe. Codes: none beyond transport errors; an
-	// ill component is in the answer.
+	// GetHealth checks each component.
+	// Preconditions: none. Retry: safe. Codes: none beyond transport errors; the
+	// answer contains failed components.
 	GetHealth(ctx context.Context, in *GetHealthRequest, opts ...grpc.CallOption) (*GetHealthResponse, error)
 }
 
@@ -59,12 +59,12 @@ func (c *healthServiceClient) GetHealth(ctx context.Context, in *GetHealthReques
 // All implementations must embed UnimplementedHealthServiceServer
 // for forward compatibility.
 //
-// HealthService says how the broker and what it leans on are. The standard
-// grpc.health.v1 service is served beside it.
+// HealthService reports the state of the broker and its dependencies. The broker
+// also serves the standard grpc.health.v1.
 type HealthServiceServer interface {
-	// GetHealth looks at each component now.
-	// Preconditions: none. Retry: safe. Codes: none beyond transport errors; an
-	// ill component is in the answer.
+	// GetHealth checks each component.
+	// Preconditions: none. Retry: safe. Codes: none beyond transport errors; the
+	// answer contains failed components.
 	GetHealth(context.Context, *GetHealthRequest) (*GetHealthResponse, error)
 	mustEmbedUnimplementedHealthServiceServer()
 }

@@ -25,18 +25,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SwitchState is how far an agent is with what it was asked for.
+// SwitchState is an agent's progress with the desired state.
 type SwitchState int32
 
 const (
 	SwitchState_SWITCH_STATE_UNSPECIFIED SwitchState = 0
-	// Artifacts are being fetched.
+	// The agent fetches artifacts.
 	SwitchState_SWITCH_STATE_FETCHING SwitchState = 1
 	// Digests checked; the kernel is loaded.
 	SwitchState_SWITCH_STATE_LOADED SwitchState = 2
-	// Last word before the boot.
+	// Last message before the boot.
 	SwitchState_SWITCH_STATE_EXECUTING SwitchState = 3
-	// Given up; cause says why. The node still runs what it ran.
+	// Given up; cause says why. The node still runs its previous kernel.
 	SwitchState_SWITCH_STATE_FAILED SwitchState = 4
 )
 
@@ -85,7 +85,7 @@ func (SwitchState) EnumDescriptor() ([]byte, []int) {
 	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{0}
 }
 
-// FailureKind tells whose fault a failed switch is.
+// FailureKind says whether the node or the kernel caused a failed switch.
 type FailureKind int32
 
 const (
@@ -137,18 +137,18 @@ func (FailureKind) EnumDescriptor() ([]byte, []int) {
 	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{1}
 }
 
-// NodePhase is where a node is between two kernels.
+// NodePhase is the progress of a node between two kernels.
 type NodePhase int32
 
 const (
 	NodePhase_NODE_PHASE_UNSPECIFIED NodePhase = 0
-	// Runs what it shall run, proven.
+	// Runs its desired kernel, proven.
 	NodePhase_NODE_PHASE_STEADY NodePhase = 1
 	// Fetching and loading.
 	NodePhase_NODE_PHASE_LOADING NodePhase = 2
-	// Has begun its kexec and not come back yet.
+	// Has started its kexec and not connected since.
 	NodePhase_NODE_PHASE_BOOTING NodePhase = 3
-	// Could not be brought to what it shall run.
+	// Could not boot its desired kernel.
 	NodePhase_NODE_PHASE_FAILED NodePhase = 4
 )
 
@@ -344,7 +344,7 @@ func (*ConnectRequest_Heartbeat) isConnectRequest_Message() {}
 
 func (*ConnectRequest_Run) isConnectRequest_Message() {}
 
-// RunReport is how far a node is with a profiling run. It is said again on
+// RunReport is a node's progress with a profiling run. The agent sends it again on
 // each new stream.
 type RunReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -352,7 +352,7 @@ type RunReport struct {
 	// READY, LOOKING or FAILED; unspecified when only figures are sent.
 	State  RunNodeState `protobuf:"varint,2,opt,name=state,proto3,enum=kernelbroker.v1.RunNodeState" json:"state,omitempty"`
 	Reason string       `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// A profiling result as JSON, while somebody watches.
+	// A profiling result as JSON, while a client watches.
 	Figures       []byte `protobuf:"bytes,4,opt,name=figures,proto3" json:"figures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -416,7 +416,8 @@ func (x *RunReport) GetFigures() []byte {
 	return nil
 }
 
-// Hello says what the node is and what it runs. Sent first, on every stream.
+// Hello describes the node and its running kernel. It is the first message of every
+// stream.
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -426,8 +427,8 @@ type Hello struct {
 	BuildId string `protobuf:"bytes,3,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
 	// uname -r.
 	Release string `protobuf:"bytes,4,opt,name=release,proto3" json:"release,omitempty"`
-	// The one-time token on the kernel command line; empty when there is none,
-	// that is, when firmware booted the node.
+	// The one-time token on the kernel command line; empty if the firmware booted
+	// the node.
 	Token        string     `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"`
 	Inventory    *Inventory `protobuf:"bytes,6,opt,name=inventory,proto3" json:"inventory,omitempty"`
 	AgentVersion string     `protobuf:"bytes,7,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
@@ -531,7 +532,7 @@ func (x *Hello) GetBootedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// Inventory is what a kernel must be able to drive.
+// Inventory is the hardware that a kernel must support.
 type Inventory struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Architecture string                 `protobuf:"bytes,1,opt,name=architecture,proto3" json:"architecture,omitempty"`
@@ -618,7 +619,7 @@ func (x *Inventory) GetDrivers() []string {
 	return nil
 }
 
-// SwitchReport is progress of the generation it names.
+// SwitchReport is the progress of a generation.
 type SwitchReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Generation    uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
@@ -687,16 +688,15 @@ func (x *SwitchReport) GetFailure() FailureKind {
 	return FailureKind_FAILURE_KIND_UNSPECIFIED
 }
 
-// SlurmdReport tells that slurmd was started or stopped.
+// SlurmdReport reports a start or stop of slurmd.
 type SlurmdReport struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Generation uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
 	Running    bool                   `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"`
-	// The start that the broker asked for, see Desired.slurmd_start.
+	// The requested start, see Desired.slurmd_start.
 	SlurmdStart uint64 `protobuf:"varint,3,opt,name=slurmd_start,json=slurmdStart,proto3" json:"slurmd_start,omitempty"`
 	Detail      string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
-	// What the gate refused in this boot of the node, oldest first; the newest
-	// few of them.
+	// The last refusals of the gate in this boot of the node, oldest first.
 	GateRefusals  []*GateRefusal `protobuf:"bytes,5,rep,name=gate_refusals,json=gateRefusals,proto3" json:"gate_refusals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -767,8 +767,8 @@ func (x *SlurmdReport) GetGateRefusals() []*GateRefusal {
 	return nil
 }
 
-// GateRefusal is a job that the gate did not let begin on the node. slurmd
-// reports a failed prolog for it, and Slurm drains the node.
+// GateRefusal is a job that the gate refused on the node. slurmd reports a failed
+// prolog for it, and Slurm drains the node.
 type GateRefusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         uint32                 `protobuf:"varint,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -829,7 +829,7 @@ func (x *GateRefusal) GetCause() string {
 	return ""
 }
 
-// JobEnding asks, from the node's epilog, what is to become of the node.
+// JobEnding asks, from the node's epilog, whether the node is kept.
 type JobEnding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Query         uint64                 `protobuf:"varint,1,opt,name=query,proto3" json:"query,omitempty"`
@@ -1035,8 +1035,8 @@ func (*ConnectResponse_Snapshot) isConnectResponse_Message() {}
 
 func (*ConnectResponse_Runs) isConnectResponse_Message() {}
 
-// RunWishes is all that the broker wants of the node's collectors; each one
-// replaces the one before, and what is missing in it may be forgotten.
+// RunWishes is the desired state of the node's collectors. Each message replaces
+// the previous one; the agent may delete runs that are missing in it.
 type RunWishes struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Runs          []*RunWish             `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
@@ -1081,18 +1081,18 @@ func (x *RunWishes) GetRuns() []*RunWish {
 	return nil
 }
 
-// RunWish is one job to look at.
+// RunWish is one job to profile.
 type RunWish struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	RunId        uint64                 `protobuf:"varint,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	JobId        uint32                 `protobuf:"varint,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	RestartCount uint32                 `protobuf:"varint,3,opt,name=restart_count,json=restartCount,proto3" json:"restart_count,omitempty"`
 	Collectors   []string               `protobuf:"bytes,4,rep,name=collectors,proto3" json:"collectors,omitempty"`
-	// The job has left: deliver what there is, or say that there is nothing.
+	// The job has ended: deliver the results, or report that there are none.
 	Ended bool `protobuf:"varint,5,opt,name=ended,proto3" json:"ended,omitempty"`
-	// Somebody watches: send figures about once a second.
+	// A client watches: send figures about once a second.
 	Watched bool `protobuf:"varint,6,opt,name=watched,proto3" json:"watched,omitempty"`
-	// Whose job it is: he may read the figures on the node.
+	// The job's user, who may read the figures on the node.
 	Uid           uint32 `protobuf:"varint,7,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1177,43 +1177,44 @@ func (x *RunWish) GetUid() uint32 {
 	return 0
 }
 
-// Desired is the whole wish for a node; a newer generation replaces an older.
+// Desired is the whole desired state of a node; a newer generation replaces an
+// older one.
 type Desired struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Generation uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Unset: keep what runs.
+	// Unset: keep the running kernel.
 	Kernel *KernelSpec `protobuf:"bytes,2,opt,name=kernel,proto3" json:"kernel,omitempty"`
 	// The one-time token to boot with, 32 hex digits.
 	Token string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
-	// The verdict on the last hello: what the broker holds for proven.
+	// Whether the broker accepts the proof of the last hello.
 	Attested bool `protobuf:"varint,4,opt,name=attested,proto3" json:"attested,omitempty"`
-	// The profile and version that run, for the gate; empty when unproven.
+	// The running profile and version, for the gate; empty if unproven.
 	RunningProfile string `protobuf:"bytes,5,opt,name=running_profile,json=runningProfile,proto3" json:"running_profile,omitempty"`
 	RunningVersion uint32 `protobuf:"varint,6,opt,name=running_version,json=runningVersion,proto3" json:"running_version,omitempty"`
 	// Slurm job ids that the node is prepared for.
 	Jobs []uint32 `protobuf:"varint,7,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
 	// Whether slurmd may run.
 	SlurmdAllowed bool `protobuf:"varint,8,opt,name=slurmd_allowed,json=slurmdAllowed,proto3" json:"slurmd_allowed,omitempty"`
-	// A number that grows when slurmd has to be started anew with -b.
+	// A number that grows when the agent must restart slurmd with -b.
 	SlurmdStart uint64 `protobuf:"varint,9,opt,name=slurmd_start,json=slurmdStart,proto3" json:"slurmd_start,omitempty"`
 	// slurmd must not be started before this time.
 	SlurmdNotBefore *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=slurmd_not_before,json=slurmdNotBefore,proto3" json:"slurmd_not_before,omitempty"`
 	// The signature of the kernel, see ProfileVersion.envelope.
 	Envelope []byte `protobuf:"bytes,11,opt,name=envelope,proto3" json:"envelope,omitempty"`
-	// Slurm waits for no boot of the node: slurmd, started again in the same
-	// boot, must not claim one (-b), which would be a crash to Slurm.
+	// Slurm waits for no boot of the node: a slurmd that restarts in the same
+	// boot must not report one (-b), because Slurm would take it for a crash.
 	NoBootAwaited bool `protobuf:"varint,12,opt,name=no_boot_awaited,json=noBootAwaited,proto3" json:"no_boot_awaited,omitempty"`
-	// Slurm job ids whose kernel the node lost while they have it: it takes no
-	// step of theirs.
+	// Slurm job ids on the node whose kernel the node lost: it starts none of
+	// their steps.
 	LostJobs []uint32 `protobuf:"varint,20,rep,packed,name=lost_jobs,json=lostJobs,proto3" json:"lost_jobs,omitempty"`
-	// How long slurmd must not be started yet, from now on. It says the same as
-	// slurmd_not_before, and holds whatever the clocks of node and broker show.
+	// How long slurmd must not start, from now on. It has the meaning of
+	// slurmd_not_before without depending on the clocks of node and broker.
 	SlurmdWait *durationpb.Duration `protobuf:"bytes,21,opt,name=slurmd_wait,json=slurmdWait,proto3" json:"slurmd_wait,omitempty"`
-	// Slurm does not look for the boot that runs: not even the first slurmd of it
-	// claims one.
+	// Slurm does not wait for the present boot: even its first slurmd does not
+	// report it.
 	BootKnown bool `protobuf:"varint,13,opt,name=boot_known,json=bootKnown,proto3" json:"boot_known,omitempty"`
-	// The machine is to reboot, by its firmware and not by kexec. The wish ends
-	// with the boot that it is told to.
+	// Reboot the machine by its firmware, not by kexec. The request applies only to
+	// the boot that receives it.
 	Reboot        bool `protobuf:"varint,14,opt,name=reboot,proto3" json:"reboot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1415,7 +1416,7 @@ func (x *JobEndingAnswer) GetKept() bool {
 	return false
 }
 
-// Node is what the broker knows of a node.
+// Node is the broker's view of a node.
 type Node struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1434,8 +1435,8 @@ type Node struct {
 	Cause          string                 `protobuf:"bytes,14,opt,name=cause,proto3" json:"cause,omitempty"`
 	Kexecs         uint64                 `protobuf:"varint,15,opt,name=kexecs,proto3" json:"kexecs,omitempty"`
 	Inventory      *Inventory             `protobuf:"bytes,16,opt,name=inventory,proto3" json:"inventory,omitempty"`
-	// Slurm's state of the node with its flags, and the reason it has, with who
-	// gave it; empty while Slurm does not know the node or cannot be seen.
+	// Slurm's state of the node with its flags, and its reason with the author;
+	// empty if Slurm does not know the node or is unreachable.
 	SlurmState    string `protobuf:"bytes,17,opt,name=slurm_state,json=slurmState,proto3" json:"slurm_state,omitempty"`
 	SlurmReason   string `protobuf:"bytes,18,opt,name=slurm_reason,json=slurmReason,proto3" json:"slurm_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -32,12 +32,12 @@ const (
 //
 // NodeService links the broker with the agent on each node.
 type NodeServiceClient interface {
-	// Connect is the agent's one stream. The agent dials, says hello first and
-	// then reports; the broker answers with what the node shall run. A second
+	// Connect is the agent's one stream. The agent sends a hello first and then
+	// reports; the broker sends the node's desired state. A second
 	// stream of the same node replaces the first.
-	// Preconditions: the first message is a hello. Retry: safe, dial again with
+	// Preconditions: the first message is a hello. Retry: safe, connect again with
 	// back-off. Codes: INVALID_ARGUMENT for a malformed message, ABORTED when a
-	// newer stream of the node took over, UNAVAILABLE.
+	// newer stream of the node replaces this one, UNAVAILABLE.
 	Connect(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ConnectRequest, ConnectResponse], error)
 	// ListNodes returns every node that ever connected, sorted by name.
 	// Preconditions: none. Retry: safe. Codes: UNAVAILABLE.
@@ -95,12 +95,12 @@ func (c *nodeServiceClient) GetNode(ctx context.Context, in *GetNodeRequest, opt
 //
 // NodeService links the broker with the agent on each node.
 type NodeServiceServer interface {
-	// Connect is the agent's one stream. The agent dials, says hello first and
-	// then reports; the broker answers with what the node shall run. A second
+	// Connect is the agent's one stream. The agent sends a hello first and then
+	// reports; the broker sends the node's desired state. A second
 	// stream of the same node replaces the first.
-	// Preconditions: the first message is a hello. Retry: safe, dial again with
+	// Preconditions: the first message is a hello. Retry: safe, connect again with
 	// back-off. Codes: INVALID_ARGUMENT for a malformed message, ABORTED when a
-	// newer stream of the node took over, UNAVAILABLE.
+	// newer stream of the node replaces this one, UNAVAILABLE.
 	Connect(grpc.BidiStreamingServer[ConnectRequest, ConnectResponse]) error
 	// ListNodes returns every node that ever connected, sorted by name.
 	// Preconditions: none. Retry: safe. Codes: UNAVAILABLE.

@@ -34,10 +34,10 @@ type TestPolicyRequest struct {
 	// For use, publish, retire, quarantine and release NAME or NAME@VERSION of a
 	// profile.
 	Object string `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
-	// Address that the user comes from; empty for the broker's host.
+	// The user's address; empty for the broker's host.
 	From string `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
-	// Of the job that a profile is wanted for. With neither of them the answer
-	// may have a proviso.
+	// Account and partition of the job that requests a profile. Without both the
+	// answer may have a proviso.
 	Account       *string `protobuf:"bytes,5,opt,name=account,proto3,oneof" json:"account,omitempty"`
 	Partition     *string `protobuf:"bytes,6,opt,name=partition,proto3,oneof" json:"partition,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -119,11 +119,11 @@ func (x *TestPolicyRequest) GetPartition() string {
 type TestPolicyResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Allowed bool                   `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
-	// One sentence: who, what, why, and the file with the line.
+	// One sentence: user, action, reason, and the file with the line.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What of the job an allowed use hangs on; empty for nothing.
+	// The condition on the job under which a use is allowed; empty for none.
 	Proviso string `protobuf:"bytes,3,opt,name=proviso,proto3" json:"proviso,omitempty"`
-	// The line that decided; 0 where none did.
+	// The line that decided; 0 for none.
 	Line          uint32 `protobuf:"varint,4,opt,name=line,proto3" json:"line,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -225,13 +225,13 @@ func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
 
 type GetPolicyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty where there is none: everybody may use what is published.
+	// Empty without a policy file: all users may use published kernels.
 	File string `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	// "sha256:" and 64 hex digits.
 	Digest string                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
 	Since  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
-	// Why the file as it is now is not in force; empty when it is.
+	// Why the present file is not in force; empty if it is.
 	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

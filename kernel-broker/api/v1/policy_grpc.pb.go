@@ -29,13 +29,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PolicyService explains who may do what. The policy itself is a file on the
-// broker's host, which this service does not change.
+// PolicyService explains the policy: who may do what. The policy is a file on the
+// broker's host; this service does not change it.
 type PolicyServiceClient interface {
-	// TestPolicy answers what the policy in force says to an action, and why.
-	// Nothing comes of the answer, and it is not recorded as a decision.
+	// TestPolicy returns the decision of the policy in force on an action, and why.
+	// It has no effect and is not recorded as a decision.
 	// Preconditions: the user is the caller, or the caller is an administrator.
-	// Retry: safe. Codes: INVALID_ARGUMENT for an action that there is none of,
+	// Retry: safe. Codes: INVALID_ARGUMENT for an unknown action,
 	// NOT_FOUND for a user that the broker's host does not know,
 	// PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE.
 	TestPolicy(ctx context.Context, in *TestPolicyRequest, opts ...grpc.CallOption) (*TestPolicyResponse, error)
@@ -77,13 +77,13 @@ func (c *policyServiceClient) GetPolicy(ctx context.Context, in *GetPolicyReques
 // All implementations must embed UnimplementedPolicyServiceServer
 // for forward compatibility.
 //
-// PolicyService explains who may do what. The policy itself is a file on the
-// broker's host, which this service does not change.
+// PolicyService explains the policy: who may do what. The policy is a file on the
+// broker's host; this service does not change it.
 type PolicyServiceServer interface {
-	// TestPolicy answers what the policy in force says to an action, and why.
-	// Nothing comes of the answer, and it is not recorded as a decision.
+	// TestPolicy returns the decision of the policy in force on an action, and why.
+	// It has no effect and is not recorded as a decision.
 	// Preconditions: the user is the caller, or the caller is an administrator.
-	// Retry: safe. Codes: INVALID_ARGUMENT for an action that there is none of,
+	// Retry: safe. Codes: INVALID_ARGUMENT for an unknown action,
 	// NOT_FOUND for a user that the broker's host does not know,
 	// PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE.
 	TestPolicy(context.Context, *TestPolicyRequest) (*TestPolicyResponse, error)

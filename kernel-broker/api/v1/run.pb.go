@@ -24,18 +24,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RunState is where a run is.
+// RunState is the progress of a run.
 type RunState int32
 
 const (
 	RunState_RUN_STATE_UNSPECIFIED RunState = 0
-	// No process of the job was seen yet; there may be no job yet.
+	// No process of the job was seen yet, or there is no job yet.
 	RunState_RUN_STATE_REQUESTED RunState = 1
-	// The job runs, or results are on their way.
+	// The job runs, or nodes deliver results.
 	RunState_RUN_STATE_RUNNING RunState = 2
-	// Every node delivered a whole result.
+	// Every node delivered a complete result.
 	RunState_RUN_STATE_COMPLETE RunState = 3
-	// There are results, but not all of each node.
+	// Some results are missing or incomplete.
 	RunState_RUN_STATE_PARTIAL RunState = 4
 	// There is no result.
 	RunState_RUN_STATE_FAILED RunState = 5
@@ -88,14 +88,14 @@ func (RunState) EnumDescriptor() ([]byte, []int) {
 	return file_kernelbroker_v1_run_proto_rawDescGZIP(), []int{0}
 }
 
-// RunNodeState is how far one node of a run is.
+// RunNodeState is the progress of one node of a run.
 type RunNodeState int32
 
 const (
 	RunNodeState_RUN_NODE_STATE_UNSPECIFIED RunNodeState = 0
-	// Its agent has said nothing yet.
+	// Its agent has reported nothing yet.
 	RunNodeState_RUN_NODE_STATE_WAITING RunNodeState = 1
-	// Its collectors stand by.
+	// Its collectors are ready.
 	RunNodeState_RUN_NODE_STATE_READY RunNodeState = 2
 	// Processes of the job were seen.
 	RunNodeState_RUN_NODE_STATE_LOOKING RunNodeState = 3
@@ -103,7 +103,7 @@ const (
 	RunNodeState_RUN_NODE_STATE_DELIVERED RunNodeState = 4
 	// It has nothing to deliver.
 	RunNodeState_RUN_NODE_STATE_FAILED RunNodeState = 5
-	// Nothing came in time.
+	// It delivered nothing in time.
 	RunNodeState_RUN_NODE_STATE_LOST RunNodeState = 6
 )
 
@@ -159,7 +159,7 @@ func (RunNodeState) EnumDescriptor() ([]byte, []int) {
 // RunFile is a stored file of a node's result.
 type RunFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// result.json, or what that names.
+	// result.json, or a file that it names.
 	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Digest        string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	Size          uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
@@ -225,7 +225,7 @@ type RunNode struct {
 	State RunNodeState           `protobuf:"varint,2,opt,name=state,proto3,enum=kernelbroker.v1.RunNodeState" json:"state,omitempty"`
 	// Why it failed or is lost.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Why its result is not whole; empty when it is.
+	// Why its result is incomplete; empty if it is complete.
 	Partial       string     `protobuf:"bytes,4,opt,name=partial,proto3" json:"partial,omitempty"`
 	Files         []*RunFile `protobuf:"bytes,5,rep,name=files,proto3" json:"files,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -306,18 +306,18 @@ type Run struct {
 	Collectors  []string               `protobuf:"bytes,4,rep,name=collectors,proto3" json:"collectors,omitempty"`
 	RequestedBy string                 `protobuf:"bytes,5,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
 	Requested   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=requested,proto3" json:"requested,omitempty"`
-	// For the next job of which application or profile it was asked for; both
-	// empty when a job asked for itself.
+	// The application or profile of a request for the next job; both empty if a
+	// job requested its own run.
 	Application string `protobuf:"bytes,7,opt,name=application,proto3" json:"application,omitempty"`
 	Profile     string `protobuf:"bytes,8,opt,name=profile,proto3" json:"profile,omitempty"`
-	// Zero while there is no job.
+	// 0 without a job.
 	JobId        uint32 `protobuf:"varint,9,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	RestartCount uint32 `protobuf:"varint,10,opt,name=restart_count,json=restartCount,proto3" json:"restart_count,omitempty"`
 	// As scontrol names the job.
 	Reference string `protobuf:"bytes,11,opt,name=reference,proto3" json:"reference,omitempty"`
 	User      string `protobuf:"bytes,12,opt,name=user,proto3" json:"user,omitempty"`
 	Uid       uint32 `protobuf:"varint,13,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Which kernel the job asked for; stock when none.
+	// The job's requested kernel; stock for none.
 	KernelProfile string                 `protobuf:"bytes,14,opt,name=kernel_profile,json=kernelProfile,proto3" json:"kernel_profile,omitempty"`
 	KernelVersion uint32                 `protobuf:"varint,15,opt,name=kernel_version,json=kernelVersion,proto3" json:"kernel_version,omitempty"`
 	Nodes         []*RunNode             `protobuf:"bytes,16,rep,name=nodes,proto3" json:"nodes,omitempty"`
@@ -738,7 +738,7 @@ func (x *BeginRunRequest) GetRestartCount() uint32 {
 
 type BeginRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unset when the job asked for none.
+	// Unset if the job requests none.
 	Run           *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1014,9 +1014,9 @@ func (x *WatchRunRequest) GetId() uint64 {
 type WatchRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Run   *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	// The node that the figures are of; empty when only the run has changed.
+	// The node of the figures; empty if only the run has changed.
 	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	// A profiling result as JSON, of the run until now.
+	// A profiling result as JSON, of the run so far.
 	Figures       []byte `protobuf:"bytes,3,opt,name=figures,proto3" json:"figures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1079,7 +1079,7 @@ type UploadRunFileRequest struct {
 	Node  string   `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	RunId uint64   `protobuf:"varint,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	File  *RunFile `protobuf:"bytes,3,opt,name=file,proto3" json:"file,omitempty"`
-	// Where the data begin.
+	// Offset of the data.
 	Offset        uint64 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
 	Data          []byte `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1250,7 +1250,7 @@ func (x *GetRunFileRequest) GetDigest() string {
 type GetRunFileResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Stored bool                   `protobuf:"varint,1,opt,name=stored,proto3" json:"stored,omitempty"`
-	// Of the whole file when it is stored, else what has arrived.
+	// Size of the stored file, or the bytes that have arrived.
 	Size          uint64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1305,7 +1305,7 @@ type DeliverRunRequest struct {
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	RunId uint64                 `protobuf:"varint,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	Files []*RunFile             `protobuf:"bytes,3,rep,name=files,proto3" json:"files,omitempty"`
-	// Why the result is not whole; empty when it is.
+	// Why the result is incomplete; empty if it is complete.
 	Partial       string `protobuf:"bytes,4,opt,name=partial,proto3" json:"partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -36,34 +36,34 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// RunService keeps profiling runs: jobs that are looked at while they run.
+// RunService manages profiling runs.
 type RunServiceClient interface {
-	// RequestRun asks for a run of the next job of an application or a profile.
-	// Preconditions: the caller is an administrator. Retry: with the same
-	// request id it is made once. Codes: INVALID_ARGUMENT, PERMISSION_DENIED,
+	// RequestRun requests a run of the next job of an application or a profile.
+	// Preconditions: the caller is an administrator. Retry: safe with the same
+	// request id. Codes: INVALID_ARGUMENT, PERMISSION_DENIED,
 	// UNAVAILABLE.
 	RequestRun(ctx context.Context, in *RequestRunRequest, opts ...grpc.CallOption) (*RequestRunResponse, error)
-	// CancelRun takes back a request that has no job yet.
+	// CancelRun cancels a request that has no job yet.
 	// Preconditions: the caller is an administrator. Retry: safe. Codes:
 	// NOT_FOUND, FAILED_PRECONDITION when there is a job, PERMISSION_DENIED,
 	// UNAVAILABLE.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*CancelRunResponse, error)
-	// BeginRun tells, from the hook, that a job without a profile begins which
-	// asked for profiling, and waits until its nodes stand by or a short time is
-	// up. Whether it did ask is looked up at slurmctld.
+	// BeginRun reports, from the hook, the start of a job without a profile that
+	// requests profiling, and waits until its collectors are ready, for a short time at
+	// most. The broker reads the request from slurmctld.
 	// Preconditions: the caller is Slurm's user or root. Retry: safe, keyed by
 	// job id and restart count. Codes: INVALID_ARGUMENT, NOT_FOUND,
 	// PERMISSION_DENIED, UNAVAILABLE.
 	BeginRun(ctx context.Context, in *BeginRunRequest, opts ...grpc.CallOption) (*BeginRunResponse, error)
-	// ListRuns returns the runs that the broker remembers, newest first.
+	// ListRuns returns the recorded runs, newest first.
 	// Preconditions: none. Retry: safe. Codes: UNAVAILABLE.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
-	// GetRun returns one run; its files only to the job's user and to
+	// GetRun returns one run; its files only for the job's user and
 	// administrators.
 	// Preconditions: none. Retry: safe. Codes: NOT_FOUND, UNAVAILABLE.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*GetRunResponse, error)
-	// WatchRun streams the figures of a run that is under way, node by node, as
-	// they come, and ends with the run.
+	// WatchRun streams the figures of a run in progress, node by node, as they
+	// arrive, and ends with the run.
 	// Preconditions: the caller is the job's user or an administrator. Retry:
 	// safe. Codes: NOT_FOUND, FAILED_PRECONDITION when it is over,
 	// PERMISSION_DENIED, RESOURCE_EXHAUSTED, UNAVAILABLE.
@@ -71,14 +71,14 @@ type RunServiceClient interface {
 	// UploadRunFile stores one file of a node's result. The first message names
 	// it, the others carry the rest of its bytes.
 	// Preconditions: the run still awaits that node. Retry: safe; GetRunFile
-	// tells where to go on. Codes: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE,
+	// returns where to continue. Codes: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE,
 	// FAILED_PRECONDITION, RESOURCE_EXHAUSTED, PERMISSION_DENIED, UNAVAILABLE.
 	UploadRunFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadRunFileRequest, UploadRunFileResponse], error)
-	// GetRunFile tells a node how many bytes of a file have arrived.
+	// GetRunFile returns how many bytes of a file have arrived.
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT, UNAVAILABLE.
 	GetRunFile(ctx context.Context, in *GetRunFileRequest, opts ...grpc.CallOption) (*GetRunFileResponse, error)
-	// DeliverRun records that all files of a node are stored. After it the node
-	// may forget them.
+	// DeliverRun records that all files of a node are stored. The node may then
+	// delete them.
 	// Preconditions: the files are stored, the run still awaits the node. Retry:
 	// safe. Codes: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION,
 	// PERMISSION_DENIED, UNAVAILABLE.
@@ -199,34 +199,34 @@ func (c *runServiceClient) DeliverRun(ctx context.Context, in *DeliverRunRequest
 // All implementations must embed UnimplementedRunServiceServer
 // for forward compatibility.
 //
-// RunService keeps profiling runs: jobs that are looked at while they run.
+// RunService manages profiling runs.
 type RunServiceServer interface {
-	// RequestRun asks for a run of the next job of an application or a profile.
-	// Preconditions: the caller is an administrator. Retry: with the same
-	// request id it is made once. Codes: INVALID_ARGUMENT, PERMISSION_DENIED,
+	// RequestRun requests a run of the next job of an application or a profile.
+	// Preconditions: the caller is an administrator. Retry: safe with the same
+	// request id. Codes: INVALID_ARGUMENT, PERMISSION_DENIED,
 	// UNAVAILABLE.
 	RequestRun(context.Context, *RequestRunRequest) (*RequestRunResponse, error)
-	// CancelRun takes back a request that has no job yet.
+	// CancelRun cancels a request that has no job yet.
 	// Preconditions: the caller is an administrator. Retry: safe. Codes:
 	// NOT_FOUND, FAILED_PRECONDITION when there is a job, PERMISSION_DENIED,
 	// UNAVAILABLE.
 	CancelRun(context.Context, *CancelRunRequest) (*CancelRunResponse, error)
-	// BeginRun tells, from the hook, that a job without a profile begins which
-	// asked for profiling, and waits until its nodes stand by or a short time is
-	// up. Whether it did ask is looked up at slurmctld.
+	// BeginRun reports, from the hook, the start of a job without a profile that
+	// requests profiling, and waits until its collectors are ready, for a short time at
+	// most. The broker reads the request from slurmctld.
 	// Preconditions: the caller is Slurm's user or root. Retry: safe, keyed by
 	// job id and restart count. Codes: INVALID_ARGUMENT, NOT_FOUND,
 	// PERMISSION_DENIED, UNAVAILABLE.
 	BeginRun(context.Context, *BeginRunRequest) (*BeginRunResponse, error)
-	// ListRuns returns the runs that the broker remembers, newest first.
+	// ListRuns returns the recorded runs, newest first.
 	// Preconditions: none. Retry: safe. Codes: UNAVAILABLE.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
-	// GetRun returns one run; its files only to the job's user and to
+	// GetRun returns one run; its files only for the job's user and
 	// administrators.
 	// Preconditions: none. Retry: safe. Codes: NOT_FOUND, UNAVAILABLE.
 	GetRun(context.Context, *GetRunRequest) (*GetRunResponse, error)
-	// WatchRun streams the figures of a run that is under way, node by node, as
-	// they come, and ends with the run.
+	// WatchRun streams the figures of a run in progress, node by node, as they
+	// arrive, and ends with the run.
 	// Preconditions: the caller is the job's user or an administrator. Retry:
 	// safe. Codes: NOT_FOUND, FAILED_PRECONDITION when it is over,
 	// PERMISSION_DENIED, RESOURCE_EXHAUSTED, UNAVAILABLE.
@@ -234,14 +234,14 @@ type RunServiceServer interface {
 	// UploadRunFile stores one file of a node's result. The first message names
 	// it, the others carry the rest of its bytes.
 	// Preconditions: the run still awaits that node. Retry: safe; GetRunFile
-	// tells where to go on. Codes: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE,
+	// returns where to continue. Codes: INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE,
 	// FAILED_PRECONDITION, RESOURCE_EXHAUSTED, PERMISSION_DENIED, UNAVAILABLE.
 	UploadRunFile(grpc.ClientStreamingServer[UploadRunFileRequest, UploadRunFileResponse]) error
-	// GetRunFile tells a node how many bytes of a file have arrived.
+	// GetRunFile returns how many bytes of a file have arrived.
 	// Preconditions: none. Retry: safe. Codes: INVALID_ARGUMENT, UNAVAILABLE.
 	GetRunFile(context.Context, *GetRunFileRequest) (*GetRunFileResponse, error)
-	// DeliverRun records that all files of a node are stored. After it the node
-	// may forget them.
+	// DeliverRun records that all files of a node are stored. The node may then
+	// delete them.
 	// Preconditions: the files are stored, the run still awaits the node. Retry:
 	// safe. Codes: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION,
 	// PERMISSION_DENIED, UNAVAILABLE.

@@ -28,7 +28,7 @@ const (
 type CreateNodeTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// How long it may be used; unset: one hour. At most 30 days.
+	// How long the token is valid; unset: one hour. At most 30 days.
 	Ttl           *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -80,7 +80,7 @@ func (x *CreateNodeTokenRequest) GetTtl() *durationpb.Duration {
 
 type CreateNodeTokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// NODE.SECRET.FINGERPRINT; shown this once and not kept.
+	// NODE.SECRET.FINGERPRINT; returned only once and not stored.
 	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	Expires       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -325,10 +325,10 @@ func (x *RenewResponse) GetCredentials() *Credentials {
 	return nil
 }
 
-// Credentials are what a node keeps beside its key.
+// Credentials are the certificates that a node stores with its key.
 type Credentials struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The node's certificate and what leads from it to an authority, DER.
+	// The node's certificate and its chain to an authority, DER.
 	Chain [][]byte `protobuf:"bytes,1,rep,name=chain,proto3" json:"chain,omitempty"`
 	// The authorities to trust, DER.
 	Authorities   [][]byte `protobuf:"bytes,2,rep,name=authorities,proto3" json:"authorities,omitempty"`
@@ -434,7 +434,7 @@ func (x *RevokeNodeRequest) GetReason() string {
 
 type RevokeNodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many connections were cut.
+	// Number of closed connections.
 	Cut           uint32 `protobuf:"varint,1,opt,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -566,15 +566,15 @@ func (x *ListCertificatesResponse) GetNodes() []*NodeTrust {
 	return nil
 }
 
-// NodeTrust is what is on record of a node.
+// NodeTrust is the trust record of a node.
 type NodeTrust struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// Those that have not ended, oldest first.
+	// Those that have not expired, oldest first.
 	Certificates []*Certificate `protobuf:"bytes,2,rep,name=certificates,proto3" json:"certificates,omitempty"`
-	// Unset: there is no token that could be used.
+	// Unset: there is no valid token.
 	TokenExpires *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=token_expires,json=tokenExpires,proto3" json:"token_expires,omitempty"`
-	// Unset: never revoked. Certificates from before are void.
+	// Unset: never revoked. Earlier certificates are void.
 	RevokedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
 	RevokedBy     string                 `protobuf:"bytes,5,opt,name=revoked_by,json=revokedBy,proto3" json:"revoked_by,omitempty"`
 	RevokedReason string                 `protobuf:"bytes,6,opt,name=revoked_reason,json=revokedReason,proto3" json:"revoked_reason,omitempty"`
@@ -654,7 +654,7 @@ func (x *NodeTrust) GetRevokedReason() string {
 	return ""
 }
 
-// Certificate is one that the authority signed.
+// Certificate is a certificate that the authority signed.
 type Certificate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Hexadecimal.
@@ -774,7 +774,7 @@ type GetAuthorityResponse struct {
 	Cluster string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// PEM.
 	Authorities string `protobuf:"bytes,2,opt,name=authorities,proto3" json:"authorities,omitempty"`
-	// Of the one that signs, as in tokens.
+	// Fingerprint of the signing authority, as in tokens.
 	Fingerprint   string `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -34,17 +34,17 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TrustService hands out, renews and takes back the certificates by which nodes
-// prove who they are. Where the broker has no authority of its own (tls.mode
-// "site" or "none") what needs one answers FAILED_PRECONDITION.
+// TrustService issues, renews and revokes the certificates by which nodes
+// authenticate. If the broker has no authority of its own (tls.mode "site" or
+// "none"), calls that need one return FAILED_PRECONDITION.
 type TrustServiceClient interface {
-	// CreateNodeToken makes the secret with which a node gets its first
-	// certificate. A new one replaces a token of the node that was not used.
-	// Preconditions: caller is an administrator. Retry: safe, each makes another.
+	// CreateNodeToken creates the secret with which a node gets its first
+	// certificate. A new token replaces an unused one of the node.
+	// Preconditions: caller is an administrator. Retry: safe, each call creates another.
 	// Codes: INVALID_ARGUMENT, PERMISSION_DENIED, FAILED_PRECONDITION,
 	// UNAVAILABLE.
 	CreateNodeToken(ctx context.Context, in *CreateNodeTokenRequest, opts ...grpc.CallOption) (*CreateNodeTokenResponse, error)
-	// Enrol changes a token into a certificate for the key in the request.
+	// Enrol returns a certificate for the key in the request in exchange for a token.
 	// Preconditions: TLS; no certificate. Retry: safe with the same key while the
 	// token is valid; with another key the token counts as used.
 	// Codes: INVALID_ARGUMENT, PERMISSION_DENIED for a token that is unknown,
@@ -55,22 +55,22 @@ type TrustServiceClient interface {
 	// Codes: INVALID_ARGUMENT, PERMISSION_DENIED, FAILED_PRECONDITION,
 	// UNAVAILABLE.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
-	// RevokeNode voids every certificate and token that the node has, and cuts
-	// its connections. A token made afterwards lets it in again.
+	// RevokeNode voids all certificates and tokens of a node, and closes its
+	// connections. A later token admits it again.
 	// Preconditions: caller is an administrator. Retry: safe.
-	// Codes: INVALID_ARGUMENT, PERMISSION_DENIED, FAILED_PRECONDITION where the
-	// broker asks for no certificates, UNAVAILABLE.
+	// Codes: INVALID_ARGUMENT, PERMISSION_DENIED, FAILED_PRECONDITION if the
+	// broker requires no certificates, UNAVAILABLE.
 	RevokeNode(ctx context.Context, in *RevokeNodeRequest, opts ...grpc.CallOption) (*RevokeNodeResponse, error)
-	// ListCertificates returns what is on record of each node, sorted by name.
+	// ListCertificates returns the record of each node, sorted by name.
 	// Preconditions: caller is an administrator. Retry: safe.
 	// Codes: PERMISSION_DENIED, FAILED_PRECONDITION, UNAVAILABLE.
 	ListCertificates(ctx context.Context, in *ListCertificatesRequest, opts ...grpc.CallOption) (*ListCertificatesResponse, error)
-	// GetAuthority returns what a client needs to know the broker by.
+	// GetAuthority returns the authorities by which a client verifies the broker.
 	// Preconditions: none. Retry: safe. Codes: FAILED_PRECONDITION.
 	GetAuthority(ctx context.Context, in *GetAuthorityRequest, opts ...grpc.CallOption) (*GetAuthorityResponse, error)
-	// RotateAuthority makes a new authority that signs from now on. The old one
-	// is trusted until the certificates that it signed have ended.
-	// Preconditions: caller is an administrator. Retry: not safe, each makes
+	// RotateAuthority creates a new authority, which signs from then on. The old one
+	// is trusted until the certificates that it signed have expired.
+	// Preconditions: caller is an administrator. Retry: not safe, each call creates
 	// another. Codes: PERMISSION_DENIED, FAILED_PRECONDITION.
 	RotateAuthority(ctx context.Context, in *RotateAuthorityRequest, opts ...grpc.CallOption) (*RotateAuthorityResponse, error)
 }
@@ -157,17 +157,17 @@ func (c *trustServiceClient) RotateAuthority(ctx context.Context, in *RotateAuth
 // All implementations must embed UnimplementedTrustServiceServer
 // for forward compatibility.
 //
-// TrustService hands out, renews and takes back the certificates by which nodes
-// prove who they are. Where the broker has no authority of its own (tls.mode
-// "site" or "none") what needs one answers FAILED_PRECONDITION.
+// TrustService issues, renews and revokes the certificates by which nodes
+// authenticate. If the broker has no authority of its own (tls.mode "site" or
+// "none"), calls that need one return FAILED_PRECONDITION.
 type TrustServiceServer interface {
-	// CreateNodeToken makes the secret with which a node gets its first
-	// certificate. A new one replaces a token of the node that was not used.
-	// Preconditions: caller is an administrator. Retry: safe, each makes another.
+	// CreateNodeToken creates the secret with which a node gets its first
+	// certificate. A new token replaces an unused one of the node.
+	// Preconditions: caller is an administrator. Retry: safe, each call creates another.
 	// Codes: INVALID_ARGUMENT, PERMISSION_DENIED, FAILED_PRECONDITION,
 	// UNAVAILABLE.
 	CreateNodeToken(context.Context, *CreateNodeTokenRequest) (*CreateNodeTokenResponse, error)
-	// Enrol changes a token into a certificate for the key in the request.
+	// Enrol returns a certificate for the key in the request in exchange for a token.
 	// Preconditions: TLS; no certificate. Retry: safe with the same key while the
 	// token is valid; with another key the token counts as used.
 	// Codes: INVALID_ARGUMENT, PERMISSION_DENIED for a token that is unknown,
@@ -178,22 +178,22 @@ type TrustServiceServer interface {
 	// Codes: INVALID_ARGUMENT, PERMISSION_DENIED, FAILED_PRECONDITION,
 	// UNAVAILABLE.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
-	// RevokeNode voids every certificate and token that the node has, and cuts
-	// its connections. A token made afterwards lets it in again.
+	// RevokeNode voids all certificates and tokens of a node, and closes its
+	// connections. A later token admits it again.
 	// Preconditions: caller is an administrator. Retry: safe.
-	// Codes: INVALID_ARGUMENT, PERMISSION_DENIED, FAILED_PRECONDITION where the
-	// broker asks for no certificates, UNAVAILABLE.
+	// Codes: INVALID_ARGUMENT, PERMISSION_DENIED, FAILED_PRECONDITION if the
+	// broker requires no certificates, UNAVAILABLE.
 	RevokeNode(context.Context, *RevokeNodeRequest) (*RevokeNodeResponse, error)
-	// ListCertificates returns what is on record of each node, sorted by name.
+	// ListCertificates returns the record of each node, sorted by name.
 	// Preconditions: caller is an administrator. Retry: safe.
 	// Codes: PERMISSION_DENIED, FAILED_PRECONDITION, UNAVAILABLE.
 	ListCertificates(context.Context, *ListCertificatesRequest) (*ListCertificatesResponse, error)
-	// GetAuthority returns what a client needs to know the broker by.
+	// GetAuthority returns the authorities by which a client verifies the broker.
 	// Preconditions: none. Retry: safe. Codes: FAILED_PRECONDITION.
 	GetAuthority(context.Context, *GetAuthorityRequest) (*GetAuthorityResponse, error)
-	// RotateAuthority makes a new authority that signs from now on. The old one
-	// is trusted until the certificates that it signed have ended.
-	// Preconditions: caller is an administrator. Retry: not safe, each makes
+	// RotateAuthority creates a new authority, which signs from then on. The old one
+	// is trusted until the certificates that it signed have expired.
+	// Preconditions: caller is an administrator. Retry: not safe, each call creates
 	// another. Codes: PERMISSION_DENIED, FAILED_PRECONDITION.
 	RotateAuthority(context.Context, *RotateAuthorityRequest) (*RotateAuthorityResponse, error)
 	mustEmbedUnimplementedTrustServiceServer()
