@@ -20,6 +20,7 @@ GOLANGCI_LINT      := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-l
 BUF                := $(TOOLS)/buf-$(BUF_VERSION)/buf
 PROTOC_GEN_GO      := $(TOOLS)/protoc-gen-go-$(PROTOC_GEN_GO_VERSION)/protoc-gen-go
 PROTOC_GEN_GO_GRPC := $(TOOLS)/protoc-gen-go-grpc-$(PROTOC_GEN_GO_GRPC_VERSION)/protoc-gen-go-grpc
+BENCHSTAT          := $(TOOLS)/benchstat-$(BENCHSTAT_VERSION)/benchstat
 GOTESTSUM          := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 
 STEP    := .ci/step
@@ -53,7 +54,6 @@ BPF_SOURCE  := kernel-broker/agent/collect/bpf/source
 
 KBLAB        ?= build/bin/kblab
 DEMO         ?= build/bin/kb-demo
-BENCH_SWITCH ?= build/bin/kb-bench
 # Extra arguments: make lab-up ARGS="-nodes 3", make test-unit ARGS="-run Foo".
 ARGS ?=
 
@@ -84,6 +84,8 @@ $(PROTOC_GEN_GO): | $(GO)
 	@.ci/install-tool $(@D) google.golang.org/protobuf/cmd/protoc-gen-go@$(PROTOC_GEN_GO_VERSION)
 $(PROTOC_GEN_GO_GRPC): | $(GO)
 	@.ci/install-tool $(@D) google.golang.org/grpc/cmd/protoc-gen-go-grpc@$(PROTOC_GEN_GO_GRPC_VERSION)
+$(BENCHSTAT): | $(GO)
+	@.ci/install-tool $(@D) golang.org/x/perf/cmd/benchstat@$(BENCHSTAT_VERSION)
 $(GOTESTSUM): | $(GO)
 	@.ci/install-tool $(@D) gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
 
@@ -244,7 +246,7 @@ demo: deps build kernels ## a job gets its kernel on a virtual cluster, from sta
 
 .PHONY: bench-switch
 bench-switch: build kernels ## measure the switch, phase by phase
-	@$(BENCH_SWITCH) $(ARGS)
+	@build/bin/kb-bench switch $(ARGS)
 
 # BENCH is one of catalog/benches: kernels, choices, profiling.
 BENCH ?= kernels
@@ -253,18 +255,27 @@ BENCH ?= kernels
 bench-kernels: build $(if $(filter profiling,$(BENCH)),deps-long) ## kernels side by side under all workloads, or BENCH=choices or profiling (hours the first time)
 	@build/bin/kb-kernels $(BENCH) --out build/bench-$(BENCH) $(ARGS)
 
+# Calls without identity, decision and record, and calls with them, in rounds that take turns.
+BENCH_ROUNDS ?= 10
+AUTH         := build/bench-authorisation
+
 .PHONY: bench-authorisation
-bench-authorisation: | $(GO) ## measure what it adds to a call to know who makes it, judge it and record it
-	@CGO_ENABLED=0 $(GO) build -o build/bin/kb-authcost ./tests/authcost/cmd/kb-authcost
-	@build/bin/kb-authcost --go $(GO) $(ARGS)
+bench-authorisation: $(BENCHSTAT) ## measure what it adds to a call to know who makes it, authorize and record it (goal: 2 ms at the median)
+	@mkdir -p build && CGO_ENABLED=0 $(GO) test -c -o $(AUTH).test ./kernel-broker/broker/server
+	@cd kernel-broker/broker/server && for round in $$(seq $(BENCH_ROUNDS)); do \
+		$(CURDIR)/$(AUTH).test -test.run '^$$' -test.bench '^BenchmarkAuthorisation$$' $(ARGS) || exit; \
+	done >$(CURDIR)/$(AUTH).txt
+	@jq -Rn '[inputs | capture("^Benchmark(?<name>[^\\s]+).* (?<median_us>[0-9.]+) median-us/op") | .median_us |= tonumber]' \
+		$(AUTH).txt >$(AUTH).json
+	@$(BENCHSTAT) -filter '.unit:median-us/op' -row /call -col '/way@(off socket munge)' $(AUTH).txt
 
 .PHONY: bench-build
-bench-build: build ## what a kernel's builds cost against plain make (about 15 minutes)
-	@build/bin/kb-buildcost $(ARGS)
+bench-build: build ## measure what a kernel's builds cost against plain make (about 15 minutes)
+	@build/bin/kb-bench build $(ARGS)
 
 .PHONY: bench-collect
-bench-collect: deps-long build kernels ## what the collectors of profiling runs cost jobs (half an hour and more)
-	@build/bin/kb-collectcost $(ARGS)
+bench-collect: deps-long build kernels ## measure what the collectors of profiling runs cost jobs (half an hour and more)
+	@build/bin/kb-bench collect $(ARGS)
 
 .PHONY: emulated-shell
 emulated-shell: build-go build-c ## a shell on an emulated cluster, which ends with it (KB_SLURM=26.05, ARGS="--user root")

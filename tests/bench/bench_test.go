@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/tests/bench/figures"
 )
 
 func at(seconds float64) time.Time {
@@ -49,25 +51,6 @@ func TestPhasesOfNothing(t *testing.T) {
 	}
 }
 
-func TestQuantile(t *testing.T) {
-	for _, c := range []struct {
-		q    float64
-		in   []float64
-		want float64
-	}{
-		{0.5, []float64{3}, 3},
-		{0.5, []float64{1, 2}, 1.5},
-		{0.5, []float64{1, 2, 9}, 2},
-		{0.25, []float64{1, 2, 3, 4, 5}, 2},
-		{0.75, []float64{1, 2, 3, 4}, 3.25},
-		{1, []float64{1, 2}, 2},
-	} {
-		if got := quantile(c.in, c.q); math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("quantile %v of %v: got %v, want %v", c.q, c.in, got, c.want)
-		}
-	}
-}
-
 func TestParseMoment(t *testing.T) {
 	m, err := parseMoment("17 1000000000 3500000000 9")
 	if err != nil || m.job != "17" || m.seconds() != 2.5 || m.looks != 9 {
@@ -80,12 +63,12 @@ func TestParseMoment(t *testing.T) {
 	}
 }
 
-func filled(switched, reuse, stock float64) *book {
-	b := &book{}
+func filled(switched, reuse, stock float64) *figures.Book {
+	b := &figures.Book{}
 	for name, v := range map[string]float64{
 		switchTime: switched, floorTime: 4, plainStock: 1, resetTime: 20, reuseTime: reuse, plainHandover: 1, productStock: stock,
 	} {
-		b.add(name, "", v)
+		b.Add(name, "", v)
 	}
 	return b
 }
@@ -93,7 +76,7 @@ func filled(switched, reuse, stock float64) *book {
 func TestGoals(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		in   *book
+		in   *figures.Book
 		met  string
 	}{
 		{"all met", filled(5.7, 1.5, 1.01), "++++"},
@@ -110,30 +93,14 @@ func TestGoals(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", c.name, met, c.met)
 		}
 	}
-	if got := goals(&book{}); len(got) != 0 {
+	if got := goals(&figures.Book{}); len(got) != 0 {
 		t.Errorf("goals of nothing: %v", got)
-	}
-}
-
-func TestWarmUpDoesNotCount(t *testing.T) {
-	b := &book{warming: true}
-	b.add("x", "", 100)
-	if _, ok := b.median("x"); ok {
-		t.Error("a warm-up alone has a median")
-	}
-	b.warming = false
-	b.add("x", "", 1)
-	if v, _ := b.median("x"); v != 1 {
-		t.Errorf("median %v", v)
 	}
 }
 
 func TestPrint(t *testing.T) {
 	b := filled(8, 1.5, 1.01)
-	r := Result{Measures: b.measures, Goals: goals(b), Trouble: []string{"something"}}
-	for _, m := range r.Measures {
-		m.summarise()
-	}
+	r := Result{Measures: b.Measures, Goals: goals(b), Trouble: []string{"something"}}
 	var out bytes.Buffer
 	if err := r.print(&out); err != nil {
 		t.Fatal(err)

@@ -52,9 +52,9 @@ func (r *run) byHand(ctx context.Context, name, options string) error {
 	if err := r.onNodes(func(n lab.Node) error { return r.runs(ctx, n, r.kernel.BuildID) }); err != nil {
 		return err
 	}
-	r.times.add(name, "hand-made kexec "+options+" of the same kernel to slurmd registered", end.Sub(begin).Seconds())
-	r.times.add(name+floorLoad, "of that: kexec -l", loaded.Sub(begin).Seconds())
-	r.times.add(name+floorBoot, "of that: kexec -e to slurmd registered", end.Sub(loaded).Seconds())
+	r.times.Add(name, "hand-made kexec "+options+" of the same kernel to slurmd registered", end.Sub(begin).Seconds())
+	r.times.Add(name+floorLoad, "of that: kexec -l", loaded.Sub(begin).Seconds())
+	r.times.Add(name+floorBoot, "of that: kexec -e to slurmd registered", end.Sub(loaded).Seconds())
 	return nil
 }
 
@@ -87,7 +87,7 @@ func (r *run) reset(ctx context.Context) error {
 	if err := r.onNodes(func(n lab.Node) error { return r.runs(ctx, n, r.ownBuild) }); err != nil {
 		return err
 	}
-	r.times.add(resetTime, "reset button to slurmd registered on the node's own kernel", end.Sub(begin).Seconds())
+	r.times.Add(resetTime, "reset button to slurmd registered on the node's own kernel", end.Sub(begin).Seconds())
 	return nil
 }
 

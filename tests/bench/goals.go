@@ -2,7 +2,11 @@
 
 package bench
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/kernelbroker/kernelbroker/tests/bench/figures"
+)
 
 // Names of the measures.
 const (
@@ -18,31 +22,20 @@ const (
 	resetTime     = "reset"
 )
 
-// Goal compares medians with what was promised.
-type Goal struct {
-	Name string `json:"name"`
-	// Value and Limit are seconds or a ratio, as Unit says.
-	Value float64 `json:"value"`
-	Limit float64 `json:"limit"`
-	Unit  string  `json:"unit"`
-	Met   bool    `json:"met"`
-	How   string  `json:"how"`
-}
-
 // goals are the promises about the switch. A goal whose measures have no samples
 // is left out.
-func goals(b *book) []Goal {
-	var list []Goal
+func goals(b *figures.Book) []figures.Goal {
+	var list []figures.Goal
 	ratio := func(name string, limit float64, upper string, below float64, how string) {
-		v, ok := b.median(upper)
+		v, ok := b.Median(upper)
 		if !ok || below <= 0 {
 			return
 		}
-		list = append(list, Goal{Name: name, Value: v / below, Limit: limit, Unit: "ratio", Met: v/below <= limit, How: how})
+		list = append(list, figures.Judge(name, v/below, limit, "ratio", how))
 	}
-	floor, haveFloor := b.median(floorTime)
-	stock, haveStock := b.median(plainStock)
-	reset, haveReset := b.median(resetTime)
+	floor, haveFloor := b.Median(floorTime)
+	stock, haveStock := b.Median(plainStock)
+	reset, haveReset := b.Median(resetTime)
 	if haveFloor && haveStock {
 		ratio("switch against the floor", 1.15, switchTime, floor+stock,
 			fmt.Sprintf("switch / (floor %.2f s + start of a stock job %.2f s)", floor, stock))
@@ -50,11 +43,11 @@ func goals(b *book) []Goal {
 	if haveReset {
 		ratio("switch against a reset", 0.5, switchTime, reset, fmt.Sprintf("switch / reset %.2f s", reset))
 	}
-	reuse, haveReuse := b.median(reuseTime)
-	handover, haveHandover := b.median(plainHandover)
+	reuse, haveReuse := b.Median(reuseTime)
+	handover, haveHandover := b.Median(plainHandover)
 	if haveReuse && haveHandover {
-		list = append(list, Goal{Name: "the right kernel already runs", Value: reuse - handover, Limit: 1, Unit: "s",
-			Met: reuse-handover <= 1, How: fmt.Sprintf("reuse %.2f s - the same jobs on plain Slurm %.2f s", reuse, handover)})
+		list = append(list, figures.Judge("the right kernel already runs", reuse-handover, 1, "s",
+			fmt.Sprintf("reuse %.2f s - the same jobs on plain Slurm %.2f s", reuse, handover)))
 	}
 	if haveStock {
 		ratio("stock job with the product", 1.05, productStock, stock,

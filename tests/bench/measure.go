@@ -48,7 +48,7 @@ func (r *run) oneStock(ctx context.Context, c *cluster, name, what string) error
 	if err != nil {
 		return err
 	}
-	r.times.add(name, what, m.seconds())
+	r.times.Add(name, what, m.seconds())
 	r.looked(m)
 	return c.idle(ctx)
 }
@@ -89,18 +89,18 @@ func (r *run) change(ctx context.Context) error {
 		r.trouble("round %d: job %s got its kernel at try %d only, which is no measure of a switch", r.round, m.job, one.Restarts+1)
 		return nil
 	}
-	r.times.add(switchTime, "sbatch to RUNNING with a switch", m.seconds())
+	r.times.Add(switchTime, "sbatch to RUNNING with a switch", m.seconds())
 	r.looked(m)
 	for _, p := range phases(one.Timeline, m.begin, m.end) {
-		r.phases.add(p.name, "", p.seconds)
+		r.phases.Add(p.name, "", p.seconds)
 	}
 	if !sameBoots(one.During, two.During) {
 		r.trouble("round %d: job %s did not find job %s's kernel running, so no reuse was measured", r.round, second, m.job)
 		return nil
 	}
-	r.times.add(reuseTime, "end of a job to RUNNING of the next, same profile", next.seconds())
+	r.times.Add(reuseTime, "end of a job to RUNNING of the next, same profile", next.seconds())
 	for _, p := range phases(two.Timeline, next.begin, next.end) {
-		r.reuse.add(p.name, "", p.seconds)
+		r.reuse.Add(p.name, "", p.seconds)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (r *run) waiting(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.times.add(plainHandover, "end of a job to RUNNING of the next, plain Slurm", m.seconds())
+	r.times.Add(plainHandover, "end of a job to RUNNING of the next, plain Slurm", m.seconds())
 	return r.plain.idle(ctx)
 }
 

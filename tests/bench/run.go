@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/tests/jsonfile"
+	"github.com/kernelbroker/kernelbroker/tests/bench/figures"
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
@@ -63,8 +63,8 @@ type run struct {
 	kernel         kernel
 	ownBuild       string
 	round          int
-	times          book
-	phases, reuse  book
+	times          figures.Book
+	phases, reuse  figures.Book
 	looks          []float64
 	result         Result
 }
@@ -89,7 +89,8 @@ func Run(ctx context.Context, o Options, out, progress io.Writer) error {
 	if err := r.result.print(out); err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
-	if err := jsonfile.Write(o.JSON, r.result); err != nil {
+	series := slices.Concat(r.times.Series("Times", "sec/op"), r.phases.Series("Switch", "sec/op"), r.reuse.Series("Reuse", "sec/op"))
+	if err := figures.Write(o.JSON, r.result, series); err != nil {
 		return err
 	}
 	if len(r.result.Trouble) > 0 {
@@ -178,8 +179,8 @@ func (r *run) identify(ctx context.Context) error {
 func (r *run) rounds(ctx context.Context) error {
 	steps := []func(context.Context) error{r.stock, r.change, r.boots, r.waiting}
 	for r.round = 0; r.round <= r.o.Runs; r.round++ {
-		for _, b := range []*book{&r.times, &r.phases, &r.reuse} {
-			b.warming = r.round == 0
+		for _, b := range []*figures.Book{&r.times, &r.phases, &r.reuse} {
+			b.Warming = r.round == 0
 		}
 		for i := range steps {
 			if err := steps[(r.round+i)%len(steps)](ctx); err != nil {
@@ -209,11 +210,8 @@ func (r *run) boots(ctx context.Context) error {
 // finish computes what is printed.
 func (r *run) finish() {
 	r.result.Seconds = time.Since(r.result.Begun).Seconds()
-	r.result.Measures, r.result.Phases, r.result.ReusePhases = r.times.measures, r.phases.measures, r.reuse.measures
-	for _, m := range slices.Concat(r.result.Measures, r.result.Phases, r.result.ReusePhases) {
-		m.summarise()
-	}
-	r.result.LookSeconds = quantile(slices.Sorted(slices.Values(r.looks)), 0.5)
+	r.result.Measures, r.result.Phases, r.result.ReusePhases = r.times.Measures, r.phases.Measures, r.reuse.Measures
+	r.result.LookSeconds = figures.Of(r.looks).Median
 	r.result.Goals = goals(&r.times)
 }
 

@@ -33,8 +33,8 @@ const benchPolicy = "administrators:\n  users: [root]\n  from: [local, 127.0.0.1
 // BenchmarkAuthorisation is what it costs to know who calls, judge it, and
 // record it: a call over the local socket without a policy and a record, with
 // them, and over the network with real munge; and one that changes something,
-// whose record is on the disk first. The last figure is the median. By parts of
-// their names kb-authcost compares them.
+// whose record is on the disk first. The last figure is the median. make
+// bench-authorisation compares the ways by the parts of their names.
 func BenchmarkAuthorisation(b *testing.B) {
 	munged := mungetest.Start(b)
 	quiet := slog.New(slog.DiscardHandler)

@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kb-bench measures what a switch costs on the virtual cluster.
+// Command kb-bench measures what the product costs: the switch, building
+// kernels, and collectors.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/tests/bench"
+	"github.com/kernelbroker/kernelbroker/tests/bench/buildcost"
+	"github.com/kernelbroker/kernelbroker/tests/bench/collectcost"
+	"github.com/kernelbroker/kernelbroker/tests/bench/figures"
 )
 
 var version = "devel"
@@ -21,46 +29,141 @@ var version = "devel"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	var o bench.Options
-	usage := false
 	cmd := &cobra.Command{
 		Use:   "kb-bench",
+		Short: "Measure what the product costs",
+		Long: `kb-bench measures something beside its reference in one run, prints tables and
+compares with the goals. --json FILE.json gets all figures, and FILE.txt the
+samples, by which benchstat compares two runs. A goal that is not met is a result,
+not an error.
+
+Exit codes: 0 measured, 1 something did not work.`,
+		Version: version, SilenceUsage: true, SilenceErrors: true,
+	}
+	cmd.AddCommand(switchCommand(), buildCommand(), collectCommand())
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "kb-bench:", err)
+		os.Exit(1)
+	}
+}
+
+func switchCommand() *cobra.Command {
+	var o bench.Options
+	cmd := &cobra.Command{
+		Use:   "switch",
 		Short: "Measure what a switch costs on a virtual cluster",
-		Long: `kb-bench brings up two virtual clusters, one with the product and one of plain
-Slurm, and measures by turns: sbatch to RUNNING with a switch and its phases, a
-hand-made kexec, a reset, a job that finds its kernel running, and stock jobs on
-both. It prints medians and quartiles and compares them with the goals. A goal
-that is not met is a result, not an error.
+		Long: `kb-bench switch brings up two virtual clusters, one with the product and one of
+plain Slurm, and measures by turns: sbatch to RUNNING with a switch and its
+phases, a hand-made kexec, a reset, a job that finds its kernel running, and stock
+jobs on both.
 
 The nodes' own kernel is by default suite-stock, a slim one that boots fast.
-With --kernel stock it is Debian's, which is what sites have.
-
-Exit codes: 0 measured, 1 something did not work, 2 wrong usage.`,
-		Version: version, SilenceUsage: true, SilenceErrors: true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			err := cobra.NoArgs(cmd, args)
-			usage = err != nil
-			return err
-		},
+With --kernel stock it is Debian's, which is what sites have.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Validate(); err != nil {
-				usage = true
 				return err
 			}
 			return bench.Run(cmd.Context(), o, os.Stdout, os.Stderr)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { usage = true; return err })
-	cmd.Flags().IntVar(&o.Runs, "runs", 10, "how often to measure everything, after one warm-up")
-	cmd.Flags().IntVar(&o.Nodes, "nodes", 1, "nodes of each cluster and job, 1 or 2")
-	cmd.Flags().StringVar(&o.Kernel, "kernel", "suite-stock", "the nodes' own kernel, a folder of build/kernels")
-	cmd.Flags().StringVar(&o.Dir, "dir", filepath.Join("build", "lab", "bench"), "folder of the two labs")
-	cmd.Flags().StringVar(&o.JSON, "json", filepath.Join("build", "bench-switch.json"), "file for the results")
-	if err := cmd.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "kb-bench:", err)
-		if usage {
-			os.Exit(2)
-		}
-		os.Exit(1)
-	}
+	f := cmd.Flags()
+	f.IntVar(&o.Runs, "runs", 10, "how often to measure everything, after one warm-up")
+	f.IntVar(&o.Nodes, "nodes", 1, "nodes of each cluster and job, 1 or 2")
+	f.StringVar(&o.Kernel, "kernel", "suite-stock", "the nodes' own kernel, a folder of build/kernels")
+	f.StringVar(&o.Dir, "dir", filepath.Join("build", "lab", "bench"), "folder of the two labs")
+	f.StringVar(&o.JSON, "json", filepath.Join("build", "bench-switch.json"), "file for the results")
+	return cmd
 }
+
+func buildCommand() *cobra.Command {
+	var o buildcost.Options
+	var out string
+	cmd := &cobra.Command{
+		Use:   "build",
+		Short: "Measure what a kernel's build costs against plain make",
+		Long: `kb-bench build makes, in one run and with an empty cache: plain make of a kernel's
+configuration, a first build of the kernel with its profile, boot test and
+measurements, a second profile of the same configuration, and plain make again.
+The ratios of processor time are compared with the goals. The source is not
+fetched and unpacked again.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cache, err := build.DefaultCacheDir()
+			if err != nil {
+				return err
+			}
+			o.Source = filepath.Join(cache, "source")
+			for _, path := range []*string{&o.Dir, &o.Catalog, &o.Kernelctl} {
+				if *path, err = filepath.Abs(*path); err != nil {
+					return err
+				}
+			}
+			result, err := buildcost.Run(cmd.Context(), o, os.Stderr)
+			if err != nil {
+				return err
+			}
+			result.Command, result.Machine = command(), fmt.Sprintf("%d CPUs", runtime.NumCPU())
+			return errors.Join(result.Print(os.Stdout), figures.Write(out, result, result.Series()))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Kernel, "kernel", "small", "recipe, one with a profile")
+	f.StringVar(&o.Second, "second", "postmark", "workload of the second profile")
+	f.StringVar(&o.Kernelctl, "kernelctl", "build/bin/kernelctl", "program that builds")
+	f.StringVar(&o.Catalog, "catalog", "catalog", "folder with the recipe")
+	f.StringVar(&o.Dir, "dir", "build/buildcost", "folder of the run")
+	f.IntVar(&o.Jobs, "jobs", runtime.NumCPU(), "compilers at a time")
+	f.StringVar(&out, "json", "build/bench-build.json", "file for the results")
+	return cmd
+}
+
+func collectCommand() *cobra.Command {
+	var o collectcost.Options
+	var percent float64
+	var out string
+	cmd := &cobra.Command{
+		Use:   "collect",
+		Short: "Measure what the collectors of profiling runs cost jobs",
+		Long: `kb-bench collect runs the same jobs without and with collectors, by turns, on a
+kernel in a guest whose clock counts instructions: system calls, io, both, and
+noise, each without a bound and with the default budget of agent.yaml. It prints
+what they add to the instructions of the whole machine, to the time and to the
+job's CPU time.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Rounds < 1 || o.Parallel < 1 {
+				return errors.New("--rounds and --parallel: at least 1")
+			}
+			kernel, err := build.ReadManifest(o.Kernel)
+			if err != nil {
+				return fmt.Errorf("kernel: %w: make kernels", err)
+			}
+			o.Budget = percent / 100
+			result, err := collectcost.Run(cmd.Context(), o, os.Stderr)
+			if err != nil {
+				return err
+			}
+			result.Kernel, result.Command = kernel.Release, command()
+			return errors.Join(result.Print(os.Stdout), figures.Write(out, result, result.Series()))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Kernel, "kernel", "build/kernels/stock", "folder of the kernel, one that has what collectors need")
+	f.StringVar(&o.Plugin, "plugin", "build/measure/kbcount.so", "plugin that counts")
+	f.StringVar(&o.Programs, "programs", "build/workloads", "folder of the workloads' programs")
+	f.StringVar(&o.Known, "known", "kernel-broker/agent/collect/testdata/known.c", "source of the loop")
+	f.StringSliceVar(&o.Only, "only", nil, "names of jobs: hpcc, mitgcm-replay, mitgcm-replay-dense, syscall-loop (default all)")
+	f.IntVar(&o.Rounds, "rounds", 3, "rounds")
+	f.IntVar(&o.Parallel, "parallel", 1, "guests at a time; counts do not depend on it")
+	f.Float64Var(&percent, "budget", 4, "budget in percent of the job's CPU time; 0 leaves those runs out")
+	f.StringVar(&o.Dir, "dir", "build/collectcost", "folder of the run")
+	f.StringVar(&out, "json", "build/bench-collect.json", "file for the results")
+	cmd.AddCommand(&cobra.Command{
+		Use: "guest", Short: "The part inside of a guest", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return collectcost.Guest(cmd.Context(), os.Stdout) },
+	})
+	return cmd
+}
+
+func command() string { return strings.Join(append([]string{"kb-bench"}, os.Args[1:]...), " ") }

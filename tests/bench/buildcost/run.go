@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/tests/bench/figures"
 )
 
 // Options of a run.
@@ -31,20 +33,13 @@ type Options struct {
 	Dir string
 }
 
-// Cost is what one build took.
-type Cost struct {
-	What string `json:"what"`
-	// CPU and Elapsed are in seconds.
-	CPU     float64 `json:"cpu_seconds"`
-	Elapsed float64 `json:"elapsed_seconds"`
-}
-
 type run struct {
 	Options
 	progress io.Writer
 	cache    string
 	catalog  string
-	result   Result
+	cpu      figures.Book
+	elapsed  figures.Book
 }
 
 // Run measures. Whatever the builds say goes to progress.
@@ -62,10 +57,10 @@ func Run(ctx context.Context, o Options, progress io.Writer) (result Result, err
 		what string
 		do   func() (*exec.Cmd, error)
 	}{
-		{plainOnce, func() (*exec.Cmd, error) { return r.plain(ctx, config, "1") }},
+		{plainMake, func() (*exec.Cmd, error) { return r.plain(ctx, config, "1") }},
 		{firstBuild, func() (*exec.Cmd, error) { return r.build(ctx, o.Kernel), nil }},
 		{secondProfile, func() (*exec.Cmd, error) { return r.build(ctx, r.second()), nil }},
-		{plainAgain, func() (*exec.Cmd, error) { return r.plain(ctx, config, "2") }},
+		{plainMake, func() (*exec.Cmd, error) { return r.plain(ctx, config, "2") }},
 	} {
 		cmd, err := part.do()
 		if err == nil {
@@ -75,7 +70,17 @@ func Run(ctx context.Context, o Options, progress io.Writer) (result Result, err
 			return Result{}, fmt.Errorf("%s: %w", part.what, err)
 		}
 	}
-	return r.result, nil
+	result = Result{CPU: r.cpu.Measures, Elapsed: r.elapsed.Measures}
+	if result.Goals, err = goals(&r.cpu); err != nil {
+		return Result{}, err
+	}
+	return result, nil
+}
+
+// Series for benchstat.
+func (r *Result) Series() []figures.Series {
+	cpu, elapsed := figures.Book{Measures: r.CPU}, figures.Book{Measures: r.Elapsed}
+	return append(cpu.Series("Build", "cpu-sec/op"), elapsed.Series("Build", "sec/op")...)
 }
 
 // prepare makes a cache with nothing but the source and the configuration, and
@@ -192,7 +197,7 @@ func (r *run) measure(what string, cmd *exec.Cmd) error {
 		return err
 	}
 	state := cmd.ProcessState
-	r.result.Costs = append(r.result.Costs, Cost{What: what,
-		CPU: (state.UserTime() + state.SystemTime()).Seconds(), Elapsed: time.Since(begin).Seconds()})
+	r.cpu.Add(what, "", (state.UserTime() + state.SystemTime()).Seconds())
+	r.elapsed.Add(what, "", time.Since(begin).Seconds())
 	return nil
 }

@@ -80,8 +80,8 @@ func measured(t *testing.T, kernel, elapsed uint64) Result {
 }
 
 func TestSummarise(t *testing.T) {
-	figures := measured(t, 230, 1010).Jobs[0]
-	with := figures.With[0]
+	job := measured(t, 230, 1010).Jobs[0]
+	with := job.With[0]
 	for name, c := range map[string]struct{ got, want float64 }{
 		"instructions":   {with.Instructions.Median, 3},
 		"time":           {with.Elapsed.Median, 1},
@@ -89,18 +89,12 @@ func TestSummarise(t *testing.T) {
 		"own account":    {with.Own.Median, 1},
 		"looked at":      {with.Looked.Median, 50},
 		"start and stop": {with.Once.Median, 15},
-		"alone":          {figures.Alone.Instructions.Median, 1000},
-		"user's share":   {figures.Alone.User, 0.8},
+		"alone":          {job.Alone.Instructions.Median, 1000},
+		"user's share":   {job.Alone.User, 0.8},
 	} {
 		if math.Abs(c.got-c.want) > 1e-9 {
 			t.Errorf("%s: %v, want %v", name, c.got, c.want)
 		}
-	}
-}
-
-func TestSpread(t *testing.T) {
-	if s := spread([]float64{3, 1, 2, 8}); s.Median != 2.5 || s.Least != 1 || s.Most != 8 || s.Values[0] != 3 {
-		t.Errorf("%+v", s)
 	}
 }
 

@@ -134,7 +134,7 @@ func (o Options) boot(ctx context.Context, p plan, progress io.Writer) ([]sample
 }
 
 // self is this program's name in a guest.
-const self = "kb-collectcost"
+const self = "kb-bench"
 
 // workload for the machine that counts, with this program as what it runs.
 func (o Options) workload(ctx context.Context, p plan, dir string) (workload.Workload, error) {
@@ -149,7 +149,7 @@ func (o Options) workload(ctx context.Context, p plan, dir string) (workload.Wor
 mount -t cgroup2 cgroup ` + hierarchy + `
 echo +cpu >` + hierarchy + `/cgroup.subtree_control
 `,
-		Run: self + " guest >/dev/console\n",
+		Run: self + " collect guest >/dev/console\n",
 	}
 	if p.Job.tools != nil {
 		if w.Tools, err = p.Job.tools(); err != nil {
