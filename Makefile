@@ -28,7 +28,7 @@ RESULTS := build/test-results
 
 # build/ may hold a kernel's source tree: never walk it.
 GO_PACKAGES := ./kernel-broker/... ./tests/...
-GO_CMDS     := $(patsubst %/main.go,./%,$(wildcard kernel-broker/cmd/*/main.go tests/cmd/*/main.go tests/*/cmd/*/main.go))
+GO_CMDS     := $(patsubst %/main.go,./%,$(wildcard kernel-broker/cmd/*/main.go tests/*/cmd/*/main.go))
 GO_LDFLAGS  := -s -w -X main.version=$(VERSION)
 # make test is to be done within half an hour on 2 cores. On QEMU it has what only
 # real kernels show: the main job, and faults of kernels, power and returns. What
