@@ -108,26 +108,12 @@ type Issued struct {
 	BootID string `json:"boot_id,omitempty"`
 }
 
-// PendingState is the progress of a boot that the broker requested.
-type PendingState string
-
-// The states of a pending boot.
-const (
-	// PendingLoading: the agent fetches, checks and loads. The node still runs the old kernel.
-	PendingLoading PendingState = "loading"
-	// PendingBooting: the agent announced the kexec; the node is silent until it reports a new boot id.
-	PendingBooting PendingState = "booting"
-	// PendingReset: the boot took too long, and the node is reset from
-	// outside; ResetAt is when that was done.
-	PendingReset PendingState = "reset"
-)
-
 // Pending is a boot that the broker requested from a node.
 type Pending struct {
-	Kernel     Kernel       `json:"kernel"`
-	Token      string       `json:"token"`
-	PrevBootID string       `json:"prev_boot_id"`
-	State      PendingState `json:"state"`
+	Kernel     Kernel   `json:"kernel"`
+	Token      string   `json:"token"`
+	PrevBootID string   `json:"prev_boot_id"`
+	Progress   Progress `json:"state"`
 	// Generation of the desired state that first requested this boot.
 	Generation uint64    `json:"generation"`
 	Since      time.Time `json:"since"`
@@ -138,7 +124,7 @@ type Pending struct {
 // newer boot than the one before it has appeared. bootID is the boot that the agent reports; empty without an agent.
 func (n *Node) Resettable(token, bootID string) bool {
 	p := n.Pending
-	return p != nil && p.Token == token && p.State == PendingReset && p.ResetAt.IsZero() &&
+	return p != nil && p.Token == token && p.Progress == ProgressReset && p.ResetAt.IsZero() &&
 		(bootID == "" || bootID == p.PrevBootID)
 }
 
@@ -147,6 +133,7 @@ type FailureKind string
 
 // The kinds of failure.
 const (
+	FailureNone   FailureKind = ""
 	FailureNode   FailureKind = "node"
 	FailureKernel FailureKind = "kernel"
 )
@@ -173,7 +160,7 @@ type Node struct {
 	Name string `json:"name"`
 	// Generation grows with every change of the desired state below.
 	Generation uint64 `json:"generation"`
-	Want       Ref    `json:"want"`
+	Desired    Ref    `json:"want"`
 	Owner      JobID  `json:"owner"`
 	// Timeline is the allocation that records the node's events: its owner, and after the job's end the same one until
 	// the node has returned.
@@ -262,7 +249,7 @@ func (n *Node) Tried(ref Ref) bool {
 
 // Steady reports whether the node is proven to run its desired kernel.
 func (n *Node) Steady() bool {
-	return n.Pending == nil && n.Failure == nil && n.Running.Ref.Profile != "" && n.Runs(n.Want)
+	return n.Pending == nil && n.Failure == nil && n.Running.Ref.Profile != "" && n.Runs(n.Desired)
 }
 
 // Runs reports whether the node is proven to run the named kernel. All stock kernels are equal: the firmware chooses
@@ -274,19 +261,19 @@ func (n *Node) Runs(ref Ref) bool {
 	return n.Running.Ref == ref
 }
 
-// PhaseName is the user-visible name of the node's state.
-func (n *Node) PhaseName() string {
+// Progress is how far the node is with its switch.
+func (n *Node) Progress() Progress {
 	switch {
 	case n.Failure != nil:
-		return "failed"
-	case n.Pending != nil && n.Pending.State == PendingLoading:
-		return "loading"
+		return ProgressFailed
+	case n.Pending != nil && n.Pending.Progress == ProgressLoading:
+		return ProgressLoading
 	case n.Pending != nil:
-		return "booting"
+		return ProgressBooting
 	case n.Steady():
-		return "steady"
+		return ProgressSteady
 	default:
-		return "unproven"
+		return ProgressUnproven
 	}
 }
 

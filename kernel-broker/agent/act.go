@@ -11,8 +11,8 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/boot"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 )
 
 const (
@@ -40,10 +40,10 @@ func (a *Agent) act(ctx context.Context) {
 		}
 		return
 	}
-	action := decide.Next(a.wish, a.observed, time.Now())
+	action := decide.Next(a.desired, a.observed, time.Now())
 	if action.Kind == decide.Fail {
 		a.fail(action.Target, action.Generation, action.Fault, action.Reason)
-		action = decide.Next(a.wish, a.observed, time.Now())
+		action = decide.Next(a.desired, a.observed, time.Now())
 	}
 	a.wake = action.Wake
 	if action.Kind == decide.Wait || action.Kind == decide.Fail {
@@ -60,7 +60,7 @@ func (a *Agent) act(ctx context.Context) {
 
 // wanted asks for the newest wish, not for the one last looked at.
 func (a *Agent) wanted(t decide.Target) bool {
-	target, wanted := decide.Wanted(a.parts.Link.Status().Wish, a.parts.Boot)
+	target, wanted := decide.Wanted(a.parts.Link.Status().Desired, a.parts.Boot)
 	return wanted && target.Same(t)
 }
 
@@ -111,11 +111,11 @@ func (a *Agent) announce(ctx context.Context, action decide.Action) error {
 	defer cancel()
 	// The boot ends what is known of the gate's refusals; slurmd is down by now.
 	if refusals := nodestate.Refusals(a.parts.NodeState, a.parts.Boot.BootID); len(refusals) > 0 {
-		if err := a.parts.Link.Send(ctx, link.SlurmdReport(action.Generation, false, 0, "", refusals)); err != nil {
+		if err := a.parts.Link.Send(ctx, convert.SlurmdReportToProto(kb.SlurmdReport{Generation: action.Generation, Refusals: refusals})); err != nil {
 			return err
 		}
 	}
-	message := link.SwitchReport(action.Generation, decide.Announced, decide.NoFault, "")
+	message := convert.SwitchReportToProto(kb.SwitchReport{Generation: action.Generation, Progress: kb.ProgressBooting})
 	if err := a.parts.Link.Send(ctx, message); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (a *Agent) execute(ctx context.Context, action decide.Action) error {
 		return err
 	}
 	status := a.parts.Link.Status()
-	if !status.Fresh || status.Wish.Generation != action.Generation || !a.wanted(action.Target) {
+	if !status.Fresh || status.Desired.Generation != action.Generation || !a.wanted(action.Target) {
 		return errOvertaken
 	}
 	return a.parts.Booter.Execute(ctx)
@@ -168,8 +168,8 @@ func (a *Agent) succeeded(action decide.Action) {
 	switch action.Kind {
 	case decide.Unload:
 		a.observed.Leftover = false
-		if s.Stage == decide.Loaded || s.Stage == decide.Announced {
-			a.setStage(decide.Idle, action.Reason)
+		if s.Progress == kb.ProgressLoaded || s.Progress == kb.ProgressBooting {
+			a.setStage(kb.ProgressIdle, action.Reason)
 			*s = decide.Switch{}
 		}
 	case decide.WriteState:
@@ -177,21 +177,21 @@ func (a *Agent) succeeded(action decide.Action) {
 			"jobs", action.State.Jobs, "reason", a.word())
 		a.observed.State = action.State
 	case decide.Fetch:
-		if s.Stage == decide.Loaded || s.Stage == decide.Announced {
+		if s.Progress == kb.ProgressLoaded || s.Progress == kb.ProgressBooting {
 			a.observed.Leftover = true // its unloading failed before
 		}
 		if !s.Target.Same(action.Target) {
 			a.damaged = 0
 		}
 		*s = decide.Switch{Target: action.Target}
-		a.setStage(decide.Fetched, "the artifacts are in the cache")
+		a.setStage(kb.ProgressLoading, "the artifacts are in the cache")
 	case decide.Load:
 		a.damaged, a.observed.Leftover = 0, false
-		a.setStage(decide.Loaded, "digests checked, the kernel holds the image")
+		a.setStage(kb.ProgressLoaded, "digests checked, the kernel holds the image")
 	case decide.Announce:
 		s.Generation = action.Generation
-		a.sent.report = reportKey{action.Generation, decide.Announced}
-		a.setStage(decide.Announced, "the broker has the last word")
+		a.sent.report = kb.SwitchReport{Generation: action.Generation, Progress: kb.ProgressBooting}
+		a.setStage(kb.ProgressBooting, "the broker has the last word")
 	case decide.Reboot:
 		a.observed.Hold[decide.Reboot] = time.Now().Add(rebootTime)
 	case decide.StartSlurmd:
@@ -205,10 +205,10 @@ func (a *Agent) succeeded(action decide.Action) {
 
 // word says on whose word the node state is written.
 func (a *Agent) word() string {
-	if a.wish == nil {
+	if a.desired == nil {
 		return "no word from the broker"
 	}
-	return fmt.Sprintf("the broker's word of generation %d", a.wish.Generation)
+	return fmt.Sprintf("the broker's word of generation %d", a.desired.Generation)
 }
 
 // standing is what a node state says of the kernel, in a few words.
@@ -239,20 +239,20 @@ func (a *Agent) failed(r result) {
 		}
 		if errors.Is(r.err, boot.ErrDamaged) && a.damaged < maxDamaged {
 			a.damaged++
-			a.setStage(decide.Idle, "the cache lost an artifact")
+			a.setStage(kb.ProgressIdle, "the cache lost an artifact")
 			return
 		}
 	case decide.Execute:
 	case decide.StopSlurmd:
-		if a.observed.Switch.Stage != decide.Loaded && a.observed.Switch.Stage != decide.Announced {
+		if a.observed.Switch.Progress != kb.ProgressLoaded && a.observed.Switch.Progress != kb.ProgressBooting {
 			return
 		}
 	default:
 		return
 	}
-	fault := decide.NodeFault
+	fault := kb.FailureNode
 	if errors.Is(r.err, boot.ErrKernel) {
-		fault = decide.KernelFault
+		fault = kb.FailureKernel
 	}
 	if kind == decide.StopSlurmd {
 		target = a.observed.Switch.Target
@@ -262,18 +262,18 @@ func (a *Agent) failed(r result) {
 
 // generation is the newest one that wants what the action was for.
 func (a *Agent) generation(action decide.Action) uint64 {
-	if a.wish != nil {
-		return a.wish.Generation
+	if a.desired != nil {
+		return a.desired.Generation
 	}
 	return action.Generation
 }
 
 // fail gives a target up for a generation. A load that failed may have left
 // something behind, and what failed to boot is still loaded.
-func (a *Agent) fail(t decide.Target, generation uint64, fault decide.Fault, cause string) {
+func (a *Agent) fail(t decide.Target, generation uint64, fault kb.FailureKind, cause string) {
 	s := &a.observed.Switch
 	a.observed.Leftover = a.loaded()
 	s.Target = t
-	a.setStage(decide.Failed, cause)
-	*s = decide.Switch{Stage: decide.Failed, Target: t, Generation: generation, Fault: fault, Cause: cause}
+	a.setStage(kb.ProgressFailed, cause)
+	*s = decide.Switch{Progress: kb.ProgressFailed, Target: t, Generation: generation, Fault: fault, Cause: cause}
 }

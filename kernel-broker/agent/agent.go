@@ -75,7 +75,7 @@ type Parts struct {
 type Agent struct {
 	parts    Parts
 	observed decide.Observed
-	wish     *decide.Wish
+	desired  *kb.DesiredState
 	session  uint64
 	fails    [decide.Kinds]uint
 	sent     sent
@@ -154,7 +154,7 @@ func (a *Agent) look() (kb.Inventory, error) {
 
 // Hello is what a new stream begins with. The inventory is read again: with a
 // stream there is a network, and its driver counts.
-func (a *Agent) Hello(version string) link.Hello {
+func (a *Agent) Hello(version string) kb.Hello {
 	inventory, err := a.look()
 	if err != nil {
 		a.parts.Log.Error("inventory not readable", "error", err)
@@ -163,7 +163,7 @@ func (a *Agent) Hello(version string) link.Hello {
 	if err != nil {
 		a.parts.Log.Error("slurmd's mark not readable", "error", err)
 	}
-	return link.Hello{
+	return kb.Hello{
 		Node: a.parts.Node, Boot: a.parts.Boot, Inventory: inventory, AgentVersion: version,
 		SlurmdRunning: slurmd.Running && slurmd.Mark == decide.Started,
 	}
@@ -208,20 +208,20 @@ func (a *Agent) observe() {
 	status := a.parts.Link.Status()
 	if status.Session != a.session || !status.Connected {
 		// The broker may not know any more what the node announced.
-		if a.observed.Switch.Stage == decide.Announced && !a.doing(decide.Execute) {
-			a.setStage(decide.Loaded, "the stream to the broker broke")
+		if a.observed.Switch.Progress == kb.ProgressBooting && !a.doing(decide.Execute) {
+			a.setStage(kb.ProgressLoaded, "the stream to the broker broke")
 		}
 	}
 	if status.Session != a.session {
 		a.session, a.sent = status.Session, sent{}
 		a.observed.Hold[decide.Fetch] = time.Time{}
 	}
-	if status.Wish != nil && (a.wish == nil || a.wish.Generation != status.Wish.Generation) {
-		a.parts.Log.Info("new wish", "node", a.parts.Node, "generation", status.Wish.Generation,
-			"kernel", wishedKernel(status.Wish), "attested", status.Wish.Attested,
-			"slurmd_allowed", status.Wish.SlurmdAllowed, "slurmd_start", status.Wish.SlurmdStart, "jobs", status.Wish.Jobs)
+	if status.Desired != nil && (a.desired == nil || a.desired.Generation != status.Desired.Generation) {
+		a.parts.Log.Info("new wish", "node", a.parts.Node, "generation", status.Desired.Generation,
+			"kernel", wishedKernel(status.Desired), "attested", status.Desired.Attested,
+			"slurmd_allowed", status.Desired.SlurmdAllowed, "slurmd_start", status.Desired.SlurmdStart, "jobs", status.Desired.Jobs)
 	}
-	a.wish, a.observed.Fresh = status.Wish, status.Fresh
+	a.desired, a.observed.Fresh = status.Desired, status.Fresh
 	slurmd, err := a.parts.Slurmd.Observe()
 	if err != nil {
 		a.parts.Log.Error("slurmd's mark not readable", "error", err)
@@ -248,18 +248,18 @@ func (a *Agent) slurmdChanged(from, to decide.Slurmd) {
 
 func (a *Agent) doing(kind decide.Kind) bool { return a.busy != nil && a.busy.action.Kind == kind }
 
-func wishedKernel(w *decide.Wish) string {
+func wishedKernel(w *kb.DesiredState) string {
 	if w.Kernel == nil {
 		return ""
 	}
 	return w.Kernel.Ref().String()
 }
 
-func (a *Agent) setStage(stage decide.Stage, reason string) {
+func (a *Agent) setStage(stage kb.Progress, reason string) {
 	s := &a.observed.Switch
-	if s.Stage != stage {
+	if s.Progress != stage {
 		a.parts.Log.Info("switch", "node", a.parts.Node, "kernel", s.Target.Kernel.Ref().String(),
-			"from", s.Stage.String(), "to", stage.String(), "reason", reason)
+			"from", s.Progress.String(), "to", stage.String(), "reason", reason)
 	}
-	s.Stage = stage
+	s.Progress = stage
 }

@@ -22,7 +22,7 @@ const (
 // reboot has the machine reboot, unless the broker wants something else by now.
 func (a *Agent) reboot(ctx context.Context, action decide.Action) error {
 	status := a.parts.Link.Status()
-	if !status.Fresh || !status.Wish.Reboot || status.Wish.Generation != action.Generation {
+	if !status.Fresh || !status.Desired.Reboot || status.Desired.Generation != action.Generation {
 		return errOvertaken
 	}
 	return a.parts.Reboot(ctx)

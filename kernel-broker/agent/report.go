@@ -7,22 +7,18 @@ import (
 	"fmt"
 	"time"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/local"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 )
 
-// sent is what the broker was told on the stream that is up. Reports follow
+// sent is what the broker was sent last on the stream that is up. Reports follow
 // from the state and not from events, so a new stream gets them all again.
 type sent struct {
-	report reportKey
+	report kb.SwitchReport
 	slurmd slurmdKey
-}
-
-type reportKey struct {
-	generation uint64
-	stage      decide.Stage
 }
 
 type slurmdKey struct {
@@ -51,46 +47,43 @@ func (a *Agent) report(ctx context.Context) {
 	}
 }
 
-// reportSwitch never reports Announced: that is said, with a receipt, by the
-// action of this name.
+// reportSwitch never reports Booting: the action Announce sends that, and waits
+// for its receipt.
 func (a *Agent) reportSwitch(ctx context.Context) error {
-	target, wanted := decide.Wanted(a.wish, a.parts.Boot)
+	target, wanted := decide.Wanted(a.desired, a.parts.Boot)
 	s := a.observed.Switch
 	if !wanted {
 		return nil
 	}
-	key := reportKey{a.wish.Generation, decide.Fetched}
+	report := kb.SwitchReport{Generation: a.desired.Generation, Progress: kb.ProgressLoading}
 	switch {
-	case s.Stage == decide.Failed:
-		if s.Generation == a.wish.Generation {
-			key.stage = decide.Failed
+	case s.Progress == kb.ProgressFailed:
+		if s.Generation == a.desired.Generation {
+			report.Progress, report.Kind, report.Detail = s.Progress, s.Fault, s.Cause
 		}
-	case s.Target.Same(target) && s.Stage != decide.Idle:
-		key.stage = s.Stage
+	case s.Target.Same(target) && s.Progress != kb.ProgressIdle:
+		report.Progress = s.Progress
 	}
-	if key.stage == decide.Announced || key == a.sent.report {
+	if report.Progress == kb.ProgressBooting || report == a.sent.report {
 		return nil
 	}
-	fault, detail := decide.NoFault, ""
-	if key.stage == decide.Failed {
-		fault, detail = s.Fault, s.Cause
-	}
-	if err := a.parts.Link.Send(ctx, link.SwitchReport(key.generation, key.stage, fault, detail)); err != nil {
+	if err := a.parts.Link.Send(ctx, convert.SwitchReportToProto(report)); err != nil {
 		return err
 	}
-	a.sent.report = key
+	a.sent.report = report
 	return nil
 }
 
 func (a *Agent) reportSlurmd(ctx context.Context) error {
 	s := a.observed.Slurmd
 	refusals := nodestate.Refusals(a.parts.NodeState, a.parts.Boot.BootID)
-	key := slurmdKey{true, a.wish.Generation, s.Running, s.Start, a.slurmdCause, fmt.Sprint(refusals)}
+	key := slurmdKey{true, a.desired.Generation, s.Running, s.Start, a.slurmdCause, fmt.Sprint(refusals)}
 	// What is about to change is not worth a message.
 	if key == a.sent.slurmd || a.doing(decide.StartSlurmd) || a.doing(decide.StopSlurmd) {
 		return nil
 	}
-	if err := a.parts.Link.Send(ctx, link.SlurmdReport(key.generation, key.running, key.start, key.detail, refusals)); err != nil {
+	if err := a.parts.Link.Send(ctx, convert.SlurmdReportToProto(kb.SlurmdReport{
+		Generation: key.generation, Running: key.running, Start: key.start, Detail: key.detail, Refusals: refusals})); err != nil {
 		return err
 	}
 	a.sent.slurmd = key
@@ -115,13 +108,13 @@ func (a *Agent) describe(now time.Time) local.NodeStatus {
 		Node: a.parts.Node, Fresh: o.Fresh, Connected: a.parts.Link.Status().Connected,
 		Profile: o.State.Profile, Version: o.State.Version, Jobs: o.State.Jobs, Attested: o.State.Attested,
 		Release: o.Boot.Release, BuildID: o.Boot.BuildID, BootID: o.Boot.BootID,
-		Switch: o.Switch.Stage.String(), Cause: o.Switch.Cause,
+		Switch: o.Switch.Progress.String(), Cause: o.Switch.Cause,
 		SlurmdRunning: o.Slurmd.Running, SlurmdStart: o.Slurmd.Start,
-		Ready: decide.Ready(a.wish, o, now), Doing: decide.Wait.String(), Since: now,
+		Ready: decide.Ready(a.desired, o, now), Doing: decide.Wait.String(), Since: now,
 	}
-	if a.wish != nil {
-		status.Generation, status.SlurmdAllowed = a.wish.Generation, a.wish.SlurmdAllowed
-		if target, wanted := decide.Wanted(a.wish, o.Boot); wanted {
+	if a.desired != nil {
+		status.Generation, status.SlurmdAllowed = a.desired.Generation, a.desired.SlurmdAllowed
+		if target, wanted := decide.Wanted(a.desired, o.Boot); wanted {
 			status.SwitchTo = target.Kernel.Ref().String()
 		}
 	}

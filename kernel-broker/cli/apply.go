@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 )
@@ -135,7 +136,7 @@ func prepare(dir, kernels string, only []string) ([]prepared, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, prepared{profile: toProto(profile), files: files})
+		all = append(all, prepared{profile: convert.ProfileToProto(profile), files: files})
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%s: profiles not found: %w", dir, kb.ErrNotFound)
@@ -241,38 +242,6 @@ func count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// toProto is the request for a profile from files: it omits the broker's own data.
-func toProto(p kb.Profile) *api.Profile {
-	out := &api.Profile{
-		Name: p.Name, Application: p.Application, Description: p.Description, DefaultVersion: p.DefaultVersion,
-		BootAttempts: p.BootAttempts, BootTimeoutMs: uint64(p.BootTimeout.Milliseconds()),
-		Reuse: map[kb.ReusePolicy]api.ReusePolicy{
-			kb.ReuseSameProfile: api.ReusePolicy_REUSE_POLICY_SAME_PROFILE,
-			kb.ReuseNever:       api.ReusePolicy_REUSE_POLICY_NEVER,
-		}[p.Reuse],
-		Fallback: map[kb.FallbackPolicy]api.FallbackPolicy{
-			kb.FallbackHold:    api.FallbackPolicy_FALLBACK_POLICY_HOLD,
-			kb.FallbackRequeue: api.FallbackPolicy_FALLBACK_POLICY_REQUEUE,
-		}[p.Fallback],
-	}
-	for _, v := range p.Versions {
-		version := &api.ProfileVersion{Kernel: kernelToProto(v.Kernel)}
-		for _, d := range v.Documents {
-			version.Documents = append(version.Documents, &api.Document{Name: d.Name, Digest: d.Digest, Size: d.Size})
-		}
-		out.Versions = append(out.Versions, version)
-	}
-	return out
-}
-
-func kernelToProto(k kb.Kernel) *api.KernelSpec {
-	return &api.KernelSpec{
-		Profile: k.Profile, Version: k.Version, ImageDigest: k.ImageDigest, ImageSize: k.ImageSize,
-		InitrdDigest: k.InitrdDigest, InitrdSize: k.InitrdSize, Arguments: k.Arguments, BuildId: k.BuildID,
-		Release: k.Release, Architecture: k.Architecture, Drivers: k.Drivers, MinMemoryMib: k.MinMemoryMiB,
-	}
 }
 
 // isMissing reports whether the broker answered "not found".

@@ -11,6 +11,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 )
@@ -66,6 +68,19 @@ func TestNodesAndJobs(t *testing.T) {
 		golden(t, "version."+format, f.must(0, "", "version", "-o", format))
 	}
 	f.must(3, `node "n3"`, "node", "show", "n3")
+}
+
+// The node that matters most: nothing is under way on it, and nobody knows what
+// it runs.
+func TestUnprovenNode(t *testing.T) {
+	f := newFixture(t)
+	f.nodes.list = []*api.Node{convert.NodeToProto(kb.NodeView{Node: &kb.Node{Name: "n3", Desired: kb.Ref{Profile: "stock", Version: 1}}})}
+	if out := f.must(0, "", "node", "list"); !strings.Contains(out, "n3    unproven") {
+		t.Errorf("node list:\n%s", out)
+	}
+	if out := f.must(0, "", "node", "list", "-o", "json"); !strings.Contains(out, "NODE_PHASE_UNPROVEN") {
+		t.Errorf("node list -o json:\n%s", out)
+	}
 }
 
 func TestJobsByName(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -74,7 +75,7 @@ func reference(j *api.Job) string {
 	return fmt.Sprint(j.GetJobId())
 }
 
-func jobPhase(j *api.Job) string { return enumWord(j.GetPhase().String(), "ALLOCATION_PHASE_") }
+func jobPhase(j *api.Job) string { return convert.Word(j.GetPhase()) }
 
 func begin(j *api.Job) time.Time {
 	if len(j.GetTimeline()) == 0 {

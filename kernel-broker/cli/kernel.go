@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/site"
@@ -263,7 +264,7 @@ func (r registration) read(profile *api.Profile) (*api.KernelSpec, []catalog.Art
 	if err != nil {
 		return nil, nil, err
 	}
-	return kernelToProto(k), files, nil
+	return convert.KernelToProto(k), files, nil
 }
 
 // sameBoot reports whether two kernels are one, whatever their versions.

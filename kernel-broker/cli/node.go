@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -83,7 +84,7 @@ func nodeCause(n *api.Node) string {
 	return n.GetSlurmReason()
 }
 
-func nodePhase(n *api.Node) string { return enumWord(n.GetPhase().String(), "NODE_PHASE_") }
+func nodePhase(n *api.Node) string { return convert.Word(n.GetPhase()) }
 
 func agentWord(n *api.Node) string {
 	if n.GetConnected() {

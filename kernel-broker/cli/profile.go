@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -123,8 +124,8 @@ func (a *app) profileShow(ctx context.Context, args []string) error {
 		p.row("Application:", profile.GetApplication())
 		p.row("Description:", profile.GetDescription())
 		p.row("Default version:", profile.GetDefaultVersion())
-		p.row("Reuse:", enumWord(profile.GetReuse().String(), "REUSE_POLICY_"))
-		p.row("Fallback:", enumWord(profile.GetFallback().String(), "FALLBACK_POLICY_"))
+		p.row("Reuse:", convert.Word(profile.GetReuse()))
+		p.row("Fallback:", convert.Word(profile.GetFallback()))
 		p.row("Boot attempts:", profile.GetBootAttempts())
 		p.row("Boot timeout:", time.Duration(profile.GetBootTimeoutMs())*time.Millisecond)
 		p.line("")

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
@@ -59,7 +60,7 @@ func (p publisher) Publish(ctx context.Context, c pipeline.Candidate, log io.Wri
 // word, so that they are signed only if they were.
 func argumentsOf(profile *api.Profile, s *signature) ([]string, error) {
 	for _, v := range profile.GetVersions() {
-		k := kernelOf(v.GetKernel())
+		k := convert.KernelFromProto(v.GetKernel())
 		if k.Version != profile.GetDefaultVersion() {
 			continue
 		}

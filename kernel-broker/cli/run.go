@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -54,7 +55,7 @@ func (a *app) runList(ctx context.Context, limit uint32) error {
 	})
 }
 
-func runState(r *api.Run) string { return enumWord(r.GetState().String(), "RUN_STATE_") }
+func runState(r *api.Run) string { return convert.Word(r.GetState()) }
 
 // runJob is the profiled job, or a description of the next one.
 func runJob(r *api.Run) string {
@@ -127,7 +128,7 @@ func runPage(p *page, r *api.Run, headline string) {
 			for _, f := range n.GetFiles() {
 				size += f.GetSize()
 			}
-			p.row(n.GetName(), enumWord(n.GetState().String(), "RUN_NODE_STATE_"), len(n.GetFiles()), bytesOf(size), n.GetPartial(), n.GetReason())
+			p.row(n.GetName(), convert.Word(n.GetState()), len(n.GetFiles()), bytesOf(size), n.GetPartial(), n.GetReason())
 		}
 	}
 	if headline != "" {

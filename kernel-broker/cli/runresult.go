@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/runreport"
@@ -33,16 +32,8 @@ func (a *app) report(ctx context.Context, r *api.Run) (runreport.Report, error) 
 	}
 	return runreport.New(runreport.Run{
 		ID: r.GetId(), State: runState(r), Reason: r.GetReason(), Job: runJob(r), User: r.GetUser(), Kernel: runKernel(r),
-		Collectors: r.GetCollectors(), RequestedBy: r.GetRequestedBy(), Began: timeOf(r.GetBegan()), Ended: timeOf(r.GetEnded()),
+		Collectors: r.GetCollectors(), RequestedBy: r.GetRequestedBy(), Began: convert.TimeFromProto(r.GetBegan()), Ended: convert.TimeFromProto(r.GetEnded()),
 	}, result, time.Now()), nil
-}
-
-// timeOf is zero for a time that is not set.
-func timeOf(t *timestamppb.Timestamp) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.AsTime()
 }
 
 // result of all nodes of a run. A node without a result makes it incomplete.
@@ -58,7 +49,7 @@ func (a *app) result(ctx context.Context, r *api.Run) (profiling.Result, error) 
 			return profiling.Result{}, fmt.Errorf("run %d: node %q: %w", r.GetId(), n.GetName(), err)
 		}
 		if one == nil {
-			missing = append(missing, profiling.Partial{Node: n.GetName(), Why: enumWord(n.GetState().String(), "RUN_NODE_STATE_") + " " + n.GetReason()})
+			missing = append(missing, profiling.Partial{Node: n.GetName(), Why: convert.Word(n.GetState()) + " " + n.GetReason()})
 			continue
 		}
 		results = append(results, *one)

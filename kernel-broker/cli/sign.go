@@ -14,6 +14,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing/keys"
@@ -89,7 +90,7 @@ func (s *signature) sign(ctx context.Context, a *app, profile *api.Profile, spec
 	if len(s.opened) == 0 {
 		return nil, nil
 	}
-	m := s.manifest(profile, kernelOf(spec))
+	m := s.manifest(profile, convert.KernelFromProto(spec))
 	if m.Floor > 0 {
 		a.say("%s: signed with a floor: %s", m.Kernel().Ref(), floorWords(m))
 	}
@@ -156,7 +157,7 @@ func (a *app) kernelSign(ctx context.Context, text string, s *signature, w witne
 		if v.GetKernel().GetVersion() != ref.Version {
 			continue
 		}
-		k := kernelOf(v.GetKernel())
+		k := convert.KernelFromProto(v.GetKernel())
 		if k.Ref() != ref {
 			return fmt.Errorf("kernel %q: the broker answers with kernel %q, which is not signed in its place: %w", ref, k.Ref(), kb.ErrFailedPrecondition)
 		}
@@ -223,15 +224,6 @@ func versionRef(text string) (kb.Ref, error) {
 		return ref, usageError{err}
 	}
 	return ref, nil
-}
-
-// kernelOf is the inverse of kernelToProto.
-func kernelOf(k *api.KernelSpec) kb.Kernel {
-	return kb.Kernel{
-		Profile: k.GetProfile(), Version: k.GetVersion(), ImageDigest: k.GetImageDigest(), ImageSize: k.GetImageSize(),
-		InitrdDigest: k.GetInitrdDigest(), InitrdSize: k.GetInitrdSize(), Arguments: k.GetArguments(), BuildID: k.GetBuildId(),
-		Release: k.GetRelease(), Architecture: k.GetArchitecture(), Drivers: k.GetDrivers(), MinMemoryMiB: k.GetMinMemoryMib(),
-	}
 }
 
 // signedBy describes a version's signature without verifying it.

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"strings"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -24,11 +23,6 @@ func clock(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02 15:04:05Z")
-}
-
-// enumWord converts a constant of the API: SAME_PROFILE to same-profile.
-func enumWord(name, prefix string) string {
-	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, prefix)), "_", "-")
 }
 
 func refOf(v *api.ProfileVersion) string {

@@ -109,8 +109,3 @@ func tell[C any](config client.Config, limit time.Duration, service func(grpc.Cl
 		}
 	}
 }
-
-// phaseWord is the phase as people write it.
-func phaseWord(phase api.AllocationPhase) string {
-	return strings.ToLower(strings.TrimPrefix(phase.String(), "ALLOCATION_PHASE_"))
-}

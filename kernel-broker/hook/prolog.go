@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -171,7 +172,7 @@ func (p *prolog) follow(ctx context.Context, service api.AllocationServiceClient
 			return 0, last, err
 		}
 		last = word{time.Now(), response.GetMessage()}
-		p.log.Info("progress", "phase", phaseWord(response.GetPhase()), "message", response.GetMessage(),
+		p.log.Info("progress", "phase", convert.Word(response.GetPhase()), "message", response.GetMessage(),
 			"ready", response.GetNodesReady(), "nodes", response.GetNodesTotal())
 		switch response.GetPhase() {
 		case api.AllocationPhase_ALLOCATION_PHASE_READY:

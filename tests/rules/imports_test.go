@@ -19,9 +19,13 @@ import (
 var crossing = map[string]map[string]string{
 	"agent": {
 		"api":          "the agent speaks the API to the broker",
+		"api/convert":  "the domain is sent and received in one form",
 		"auth/mtls":    "agent and broker prove their identity",
 		"auth/signing": "the agent boots what its trust list allows",
 		"profiling":    "the collectors' results on a node",
+	},
+	"api/convert": {
+		"api": "the only mapping between the API and the domain",
 	},
 	"api/client": {
 		"auth/credential": "a user's calls carry a proof of identity",
@@ -45,6 +49,7 @@ var crossing = map[string]map[string]string{
 	},
 	"broker/server": {
 		"api":               "the boundary where the domain becomes the API",
+		"api/convert":       "the boundary where the domain becomes the API",
 		"auth/authz":        "every call is authorized where it comes in",
 		"auth/credential":   "a call's proof is checked where it comes in",
 		"auth/mtls":         "TLS tells who calls over the network",
@@ -55,6 +60,7 @@ var crossing = map[string]map[string]string{
 	"cli": {
 		"api":            "kernelctl speaks the API",
 		"api/client":     "kernelctl and the hooks reach the broker in one way",
+		"api/convert":    "kernelctl reads and makes what is the domain's",
 		"auth/audit":     "an administrator checks the audit log's files",
 		"auth/authz":     "an administrator checks a policy before it is in force",
 		"auth/signing":   "whoever registers a kernel signs it",
@@ -67,8 +73,9 @@ var crossing = map[string]map[string]string{
 		"report": "a pipeline ends with its kernel's report",
 	},
 	"hook": {
-		"api":        "the hooks speak the API",
-		"api/client": "kernelctl and the hooks reach the broker in one way",
+		"api":         "the hooks speak the API",
+		"api/client":  "kernelctl and the hooks reach the broker in one way",
+		"api/convert": "a phase has one word for users",
 	},
 	"profiling": {
 		"factory": "runs are compared by the factory's statistics",

@@ -12,8 +12,8 @@ import (
 )
 
 // anyWish is whatever a broker may say, the odd as well.
-func anyWish(t *rapid.T, generation uint64, now time.Time) Wish {
-	w := Wish{
+func anyWish(t *rapid.T, generation uint64, now time.Time) kb.DesiredState {
+	w := kb.DesiredState{
 		Generation:    generation,
 		Attested:      rapid.Bool().Draw(t, "attested"),
 		SlurmdAllowed: rapid.Bool().Draw(t, "allowed"),
@@ -99,7 +99,7 @@ func TestGetsThere(t *testing.T) {
 		w.hear(wish)
 		target, switching := Wanted(&wish, w.o.Boot)
 		if switching {
-			_, err := (&judge{wish: &wish, o: w.o}).refusal(target)
+			_, err := (&decision{desired: &wish, o: w.o}).refusal(target)
 			switching = err == nil
 		}
 		boots := false

@@ -16,13 +16,13 @@ func ref(profile string) kb.Ref { return kb.Ref{Profile: profile, Version: 1} }
 // question is one; the functions below change one thing of a stock node
 // that serves and whose file says so.
 type question struct {
-	wish *Wish
+	wish *kb.DesiredState
 	o    Observed
 	now  time.Time
 }
 
 func serving() *question {
-	q := &question{now: start, wish: &Wish{Generation: 5, Attested: true, Running: ref("stock"), SlurmdAllowed: true, SlurmdStart: 1}}
+	q := &question{now: start, wish: &kb.DesiredState{Generation: 5, Attested: true, Running: ref("stock"), SlurmdAllowed: true, SlurmdStart: 1}}
 	q.o = Observed{
 		Boot:      kb.Boot{BootID: "b", BuildID: stock.BuildID, Release: "6.1"},
 		Inventory: kb.Inventory{Architecture: "x86_64", MemoryMiB: 512, Drivers: []string{"virtio_net"}},
@@ -36,15 +36,15 @@ func serving() *question {
 
 // written makes the file what the wish asks for.
 func (q *question) written() {
-	q.o.State = (&judge{wish: q.wish, o: q.o, now: q.now}).stateWanted()
+	q.o.State = (&decision{desired: q.wish, o: q.o, now: q.now}).stateWanted()
 }
 
 func (q *question) wants(k kb.Kernel, token string) {
 	q.wish.Kernel, q.wish.Token, q.wish.SlurmdAllowed = &k, token, false
 }
 
-func (q *question) at(stage Stage, generation uint64) {
-	q.o.Switch = Switch{Stage: stage, Target: Target{Kernel: *q.wish.Kernel, Token: q.wish.Token}, Generation: generation}
+func (q *question) at(stage kb.Progress, generation uint64) {
+	q.o.Switch = Switch{Progress: stage, Target: Target{Kernel: *q.wish.Kernel, Token: q.wish.Token}, Generation: generation}
 }
 
 func TestNext(t *testing.T) {
@@ -72,37 +72,37 @@ func TestNext(t *testing.T) {
 		{"not allowed and down", func(q *question) { q.wish.SlurmdAllowed, q.o.Slurmd.Running = false, false }, Wait, ""},
 
 		{"a kernel is wanted", func(q *question) { q.wants(fast, token(1)) }, Fetch, ""},
-		{"fetched", func(q *question) { q.wants(fast, token(1)); q.at(Fetched, 0) }, Load, ""},
-		{"loaded under slurmd", func(q *question) { q.wants(fast, token(1)); q.at(Loaded, 0) }, StopSlurmd, "another kernel"},
+		{"fetched", func(q *question) { q.wants(fast, token(1)); q.at(kb.ProgressLoading, 0) }, Load, ""},
+		{"loaded under slurmd", func(q *question) { q.wants(fast, token(1)); q.at(kb.ProgressLoaded, 0) }, StopSlurmd, "another kernel"},
 		{"loaded, slurmd down", func(q *question) {
 			q.wants(fast, token(1))
-			q.at(Loaded, 0)
+			q.at(kb.ProgressLoaded, 0)
 			q.o.Slurmd.Running = false
 		}, Announce, ""},
 		{"announced", func(q *question) {
 			q.wants(fast, token(1))
-			q.at(Announced, 5)
+			q.at(kb.ProgressBooting, 5)
 			q.o.Slurmd.Running = false
 		}, Execute, ""},
 		{"announced for an older generation", func(q *question) {
 			q.wants(fast, token(1))
-			q.at(Announced, 4)
+			q.at(kb.ProgressBooting, 4)
 			q.o.Slurmd.Running = false
 		}, Announce, ""},
-		{"announced, and slurmd came up by other hands", func(q *question) { q.wants(fast, token(1)); q.at(Announced, 5) }, StopSlurmd, ""},
+		{"announced, and slurmd came up by other hands", func(q *question) { q.wants(fast, token(1)); q.at(kb.ProgressBooting, 5) }, StopSlurmd, ""},
 		{"announced, stream lost", func(q *question) {
 			q.wants(fast, token(1))
-			q.at(Loaded, 5)
+			q.at(kb.ProgressLoaded, 5)
 			q.o.Fresh, q.o.Slurmd.Running = false, false
 		}, Wait, ""},
 		{"loaded, called off", func(q *question) {
 			q.wants(fast, token(1))
-			q.at(Loaded, 0)
+			q.at(kb.ProgressLoaded, 0)
 			q.wish.Kernel = nil
 		}, Unload, "no longer"},
 		{"loaded, another token", func(q *question) {
 			q.wants(fast, token(1))
-			q.at(Loaded, 0)
+			q.at(kb.ProgressLoaded, 0)
 			q.wish.Token = token(2)
 		}, Unload, "no longer"},
 		{"left by an agent before", func(q *question) { q.o.Leftover = true }, Unload, "nobody knows"},
@@ -134,10 +134,10 @@ func TestNext(t *testing.T) {
 		{"no token to boot with", func(q *question) { q.wants(fast, "") }, Fail, "token"},
 		{"given up for this generation", func(q *question) {
 			q.wants(fast, token(1))
-			q.at(Failed, 5)
+			q.at(kb.ProgressFailed, 5)
 			q.wish.SlurmdAllowed = true
 		}, Wait, ""},
-		{"given up for an older generation", func(q *question) { q.wants(fast, token(1)); q.at(Failed, 4) }, Fetch, ""},
+		{"given up for an older generation", func(q *question) { q.wants(fast, token(1)); q.at(kb.ProgressFailed, 4) }, Fetch, ""},
 		{"slurmd may not run on an unproven kernel, switch or not", func(q *question) {
 			q.wish.Attested = false
 			q.wants(fast, token(1))
@@ -203,10 +203,10 @@ func TestFaults(t *testing.T) {
 	k.Drivers = nil
 	wrongDriver.wants(k, token(1))
 	wrongToken.wants(fast, "zz")
-	if got := Next(wrongDriver.wish, wrongDriver.o, start); got.Fault != KernelFault {
+	if got := Next(wrongDriver.wish, wrongDriver.o, start); got.Fault != kb.FailureKernel {
 		t.Errorf("a kernel that does not fit: %v", got.Fault)
 	}
-	if got := Next(wrongToken.wish, wrongToken.o, start); got.Fault != NodeFault {
+	if got := Next(wrongToken.wish, wrongToken.o, start); got.Fault != kb.FailureNode {
 		t.Errorf("a token that is none: %v", got.Fault)
 	}
 }

@@ -20,31 +20,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
 )
 
-// Wish is what the broker wants of the node; Generation numbers it.
-type Wish struct {
-	Generation uint64
-	// Kernel is nil when what runs shall stay.
-	Kernel *kb.Kernel
-	Token  string
-	// Envelope is the kernel's signature; empty for none.
-	Envelope []byte
-	Attested bool
-	Running  kb.Ref
-	Jobs     []uint32
-	// Lost are jobs that have the node and whose kernel it has lost.
-	Lost            []uint32
-	SlurmdAllowed   bool
-	SlurmdStart     uint64
-	SlurmdNotBefore time.Time
-	// NoBootAwaited: Slurm waits for no boot, and to claim one is a crash to it.
-	NoBootAwaited bool
-	// BootKnown: Slurm does not look for the boot that runs, and no start of
-	// slurmd claims it.
-	BootKnown bool
-	// Reboot: the machine is to reboot by its firmware.
-	Reboot bool
-}
-
 // Target is a kernel with the token to boot it with. The token makes two boots
 // of the same kernel different.
 type Target struct {
@@ -59,50 +34,13 @@ func (t Target) Same(other Target) bool {
 	return t.Token == other.Token && reflect.DeepEqual(t.Kernel, other.Kernel)
 }
 
-// Stage is how far a switch to a target is.
-type Stage int
-
-// A switch goes Idle, Fetched, Loaded, Announced and ends in a boot. A new wish
-// leads from anywhere to Idle, a lost stream from Announced to Loaded, and what
-// cannot be to Failed.
-const (
-	// Idle: nothing is prepared, or artifacts are being fetched.
-	Idle Stage = iota
-	// Fetched: the artifacts are in the cache.
-	Fetched
-	// Loaded: digests were checked and the kernel took the image after that.
-	Loaded
-	// Announced: the broker has acknowledged that the node boots now.
-	Announced
-	// Failed: given up for the generation in Switch.Generation.
-	Failed
-)
-
-func (s Stage) String() string {
-	return [...]string{"idle", "fetched", "loaded", "announced", "failed"}[s]
-}
-
-// Fault tells whose fault a failure is.
-type Fault int
-
-// The faults.
-const (
-	NoFault Fault = iota
-	// NodeFault: this node cannot; another may.
-	NodeFault
-	// KernelFault: the kernel cannot, here or anywhere.
-	KernelFault
-)
-
-func (f Fault) String() string { return [...]string{"none", "node", "kernel"}[f] }
-
 // Switch is the switch in hand.
 type Switch struct {
-	Stage  Stage
-	Target Target
+	Progress kb.Progress
+	Target   Target
 	// Generation that was announced, or given up.
 	Generation uint64
-	Fault      Fault
+	Fault      kb.FailureKind
 	Cause      string
 }
 
@@ -197,5 +135,5 @@ type Action struct {
 	Start      uint64
 	// Claim: the slurmd that starts says that the node has booted.
 	Claim bool
-	Fault Fault
+	Fault kb.FailureKind
 }

@@ -35,7 +35,7 @@ var (
 type world struct {
 	t    *rapid.T
 	now  time.Time
-	wish *Wish // the broker's newest, as the agent has it
+	wish *kb.DesiredState // the broker's newest, as the agent has it
 	o    Observed
 	// The truth: what was fetched last, what the kernel holds, and what the
 	// broker was last told of over the stream that is up.
@@ -75,13 +75,13 @@ func (w *world) restart() {
 
 func (w *world) disconnect() {
 	w.o.Fresh, w.announced = false, 0
-	if w.o.Switch.Stage == Announced {
-		w.o.Switch.Stage = Loaded
+	if w.o.Switch.Progress == kb.ProgressBooting {
+		w.o.Switch.Progress = kb.ProgressLoaded
 	}
 	w.trace = append(w.trace, "disconnect")
 }
 
-func (w *world) hear(wish Wish) {
+func (w *world) hear(wish kb.DesiredState) {
 	w.wish, w.o.Fresh = &wish, true
 	w.trace = append(w.trace, fmt.Sprintf("wish %+v", wish))
 }
@@ -101,7 +101,7 @@ func (w *world) step(works func(Kind) bool) Action {
 	if !works(a.Kind) {
 		w.o.Hold[a.Kind] = w.now.Add(time.Second)
 		if a.Kind == Load || a.Kind == Execute {
-			w.giveUp(a, NodeFault, "did not work")
+			w.giveUp(a, kb.FailureNode, "did not work")
 		}
 		return a
 	}
@@ -110,9 +110,9 @@ func (w *world) step(works func(Kind) bool) Action {
 	return a
 }
 
-func (w *world) giveUp(a Action, fault Fault, cause string) {
+func (w *world) giveUp(a Action, fault kb.FailureKind, cause string) {
 	w.o.Leftover = w.holds != nil
-	w.o.Switch = Switch{Stage: Failed, Target: a.Target, Generation: a.Generation, Fault: fault, Cause: cause}
+	w.o.Switch = Switch{Progress: kb.ProgressFailed, Target: a.Target, Generation: a.Generation, Fault: fault, Cause: cause}
 }
 
 func (w *world) do(a Action) {
@@ -120,7 +120,7 @@ func (w *world) do(a Action) {
 	switch a.Kind {
 	case Unload:
 		w.holds, w.o.Leftover = nil, false
-		if s.Stage == Loaded || s.Stage == Announced {
+		if s.Progress == kb.ProgressLoaded || s.Progress == kb.ProgressBooting {
 			*s = Switch{}
 		}
 	case WriteState:
@@ -128,17 +128,17 @@ func (w *world) do(a Action) {
 	case Fetch:
 		target := a.Target
 		w.fetched = &target
-		w.o.Leftover = w.o.Leftover || s.Stage == Loaded || s.Stage == Announced
-		*s = Switch{Stage: Fetched, Target: a.Target}
+		w.o.Leftover = w.o.Leftover || s.Progress == kb.ProgressLoaded || s.Progress == kb.ProgressBooting
+		*s = Switch{Progress: kb.ProgressLoading, Target: a.Target}
 	case Load:
 		target := a.Target
-		w.holds, w.o.Leftover, s.Stage = &target, false, Loaded
+		w.holds, w.o.Leftover, s.Progress = &target, false, kb.ProgressLoaded
 	case StopSlurmd:
 		w.o.Slurmd.Running, w.o.Slurmd.Mark = false, Stopped
 	case StartSlurmd:
 		w.o.Slurmd = Slurmd{Running: true, Mark: Started, Start: a.Start}
 	case Announce:
-		w.announced, s.Generation, s.Stage = a.Generation, a.Generation, Announced
+		w.announced, s.Generation, s.Progress = a.Generation, a.Generation, kb.ProgressBooting
 	case Execute:
 		w.boot(a.Target.Token, a.Target.Kernel.BuildID)
 	}

@@ -63,17 +63,17 @@ func FuzzReceive(f *testing.F) {
 		}
 		runs := 0
 		l := &Link{changed: make(chan struct{}, 1), asked: map[uint64]chan bool{1: make(chan bool, 1)}, options: Options{
-			Snapshot: func(string) error { return nil }, Runs: func(w []RunWish) { runs += len(w) }, Log: slog.New(slog.DiscardHandler),
+			Snapshot: func(string) error { return nil }, Runs: func(w []kb.DesiredRun) { runs += len(w) }, Log: slog.New(slog.DiscardHandler),
 		}}
 		if err := l.receive(stream); err == nil {
 			t.Error("a stream without an end")
 		}
 		boot := kb.Boot{BootID: "b", BuildID: "cd", Token: "u"}
-		action := decide.Next(l.Status().Wish, decide.Observed{Boot: boot, Fresh: true}, now)
+		action := decide.Next(l.Status().Desired, decide.Observed{Boot: boot, Fresh: true}, now)
 		if action.Kind == decide.Execute || action.Kind == decide.Announce {
 			t.Errorf("nothing is loaded, and the agent goes on to %+v", action)
 		}
-		if wish := l.Status().Wish; action.Kind == decide.StartSlurmd && (wish == nil || !wish.Attested) {
+		if wish := l.Status().Desired; action.Kind == decide.StartSlurmd && (wish == nil || !wish.Attested) {
 			t.Errorf("slurmd on a kernel that nobody vouches for: %+v", action)
 		}
 	})

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package link keeps the agent's one stream to the broker: it dials, says hello
-// first, keeps the newest wish, and dials again when the stream breaks. A wish
-// is a whole state and not a command, so only the newest is kept and nothing is
+// first, keeps the newest desired state, and dials again when the stream breaks.
+// It is a whole state and not a command, so only the newest is kept and nothing is
 // queued across streams; what the agent has to report it reports again when
 // Session changes.
 package link
@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 )
@@ -39,15 +39,6 @@ const (
 	pingTimeout    = 5 * time.Second
 )
 
-// Hello is what every stream begins with.
-type Hello struct {
-	Node          string
-	Boot          kb.Boot
-	Inventory     kb.Inventory
-	AgentVersion  string
-	SlurmdRunning bool
-}
-
 // Options of a link.
 type Options struct {
 	// Broker is its TCP address.
@@ -56,19 +47,19 @@ type Options struct {
 	// nobody proves anything.
 	Source mtls.Source
 	// Hello is asked anew for each stream.
-	Hello func() Hello
+	Hello func() kb.Hello
 	// Snapshot gets each new catalog snapshot.
 	Snapshot func(text string) error
 	// Runs gets all that is wanted of the node's collectors whenever it changed,
 	// and on each new stream; nil: nothing can be had of them.
-	Runs func([]RunWish)
+	Runs func([]kb.DesiredRun)
 	Log  *slog.Logger
 }
 
 // Status is the link as seen now.
 type Status struct {
-	// Wish is the newest one, or nil while the broker has not spoken.
-	Wish *decide.Wish
+	// Desired is the newest one, or nil while the broker has not spoken.
+	Desired *kb.DesiredState
 	// Session numbers the streams, from 1.
 	Session uint64
 	// Connected: the stream is up.
@@ -156,7 +147,7 @@ func (l *Link) stream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := stream.Send(helloMessage(l.options.Hello())); errors.Is(err, io.EOF) {
+	if err := stream.Send(convert.HelloToProto(l.options.Hello())); errors.Is(err, io.EOF) {
 		_, err = stream.Recv()
 		return err
 	} else if err != nil {
@@ -186,7 +177,7 @@ func (l *Link) send(ctx context.Context, stream api.NodeService_ConnectClient, o
 		case <-ctx.Done():
 			return nil
 		case <-heartbeat.C:
-			next.message = heartbeatMessage()
+			next.message = &api.ConnectRequest{Message: &api.ConnectRequest_Heartbeat{Heartbeat: &api.Heartbeat{}}}
 		case next = <-outbox:
 		}
 		if next.message == nil {
@@ -207,7 +198,7 @@ func (l *Link) receive(stream api.NodeService_ConnectClient) error {
 		}
 		switch m := response.GetMessage().(type) {
 		case *api.ConnectResponse_Desired:
-			l.wish(wishOf(m.Desired))
+			l.receiveDesired(convert.DesiredFromProto(m.Desired, time.Now()))
 		case *api.ConnectResponse_JobEnding:
 			l.answered(m.JobEnding.GetQuery(), m.JobEnding.GetKept())
 		case *api.ConnectResponse_Snapshot:
@@ -216,7 +207,7 @@ func (l *Link) receive(stream api.NodeService_ConnectClient) error {
 			}
 		case *api.ConnectResponse_Runs:
 			if l.options.Runs != nil {
-				l.options.Runs(runWishesOf(m.Runs))
+				l.options.Runs(convert.DesiredRunsFromProto(m.Runs))
 			}
 		default:
 			l.options.Log.Warn("message of an unknown kind from the broker")
@@ -224,15 +215,15 @@ func (l *Link) receive(stream api.NodeService_ConnectClient) error {
 	}
 }
 
-// wish keeps the newest. Generations are compared within a stream only: a
+// receiveDesired keeps the newest. Generations are compared within a stream only: a
 // broker that lost its state begins again, and its word counts all the same.
-func (l *Link) wish(wish decide.Wish) {
+func (l *Link) receiveDesired(wish kb.DesiredState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.status.Fresh && wish.Generation < l.status.Wish.Generation {
+	if l.status.Fresh && wish.Generation < l.status.Desired.Generation {
 		return
 	}
-	l.status.Wish, l.status.Fresh = &wish, true
+	l.status.Desired, l.status.Fresh = &wish, true
 	l.notify()
 }
 

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -81,10 +81,10 @@ func pair(t *testing.T) (*Link, *server) {
 	})
 	l, err := New(Options{
 		Broker: listener.Addr().String(),
-		Hello: func() Hello {
+		Hello: func() kb.Hello {
 			s.hello.Lock()
 			defer s.hello.Unlock()
-			return Hello{Node: "n1", Boot: kb.Boot{BootID: "b1"}}
+			return kb.Hello{Node: "n1", Boot: kb.Boot{BootID: "b1"}}
 		},
 		Snapshot: func(string) error { return errors.New("no disk") }, Log: slog.New(slog.DiscardHandler),
 	})
@@ -126,9 +126,9 @@ func TestWhyAStreamWasRefused(t *testing.T) {
 	})
 	defer serving.Wait()
 	defer g.Stop()
-	l, err := New(Options{Broker: listener.Addr().String(), Log: slog.New(slog.DiscardHandler), Hello: func() Hello {
+	l, err := New(Options{Broker: listener.Addr().String(), Log: slog.New(slog.DiscardHandler), Hello: func() kb.Hello {
 		time.Sleep(100 * time.Millisecond) // the refusal is there, mostly
-		return Hello{Node: "n1"}
+		return kb.Hello{Node: "n1"}
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func until(t *testing.T, l *Link, what string, ok func(Status) bool) Status {
 }
 
 func generation(n uint64) func(Status) bool {
-	return func(s Status) bool { return s.Fresh && s.Wish.Generation == n }
+	return func(s Status) bool { return s.Fresh && s.Desired.Generation == n }
 }
 
 func TestNewestWishOfAStreamAndAnyOfTheNext(t *testing.T) {
@@ -185,7 +185,7 @@ func TestNewestWishOfAStreamAndAnyOfTheNext(t *testing.T) {
 	if c.hello.GetNode() != "n1" || c.hello.GetBootId() != "b1" {
 		t.Errorf("hello: %v", c.hello)
 	}
-	if st := l.Status(); st.Wish != nil || st.Fresh {
+	if st := l.Status(); st.Desired != nil || st.Fresh {
 		t.Errorf("a wish out of nowhere: %+v", st)
 	}
 	c.wish(t, 7)
@@ -195,7 +195,7 @@ func TestNewestWishOfAStreamAndAnyOfTheNext(t *testing.T) {
 	s.end <- status.Error(codes.Aborted, "a newer stream")
 	// The next one is up soon, and a busy machine may miss the time between them.
 	old := until(t, l, "the stream's end", func(s Status) bool { return !s.Connected || s.Session > 1 })
-	if old.Fresh || old.Wish == nil || old.Wish.Generation != 8 {
+	if old.Fresh || old.Desired == nil || old.Desired.Generation != 8 {
 		t.Errorf("without that stream: %+v", old)
 	}
 	// A broker that lost its state begins again at 1.
@@ -210,7 +210,7 @@ func TestFlushFollowsWhatWasSent(t *testing.T) {
 	c := s.next(t)
 	until(t, l, "the stream", func(s Status) bool { return s.Connected })
 	for n := range uint64(50) {
-		if err := l.Send(t.Context(), SwitchReport(n, decide.Loaded, decide.NoFault, "")); err != nil {
+		if err := l.Send(t.Context(), convert.SwitchReportToProto(kb.SwitchReport{Generation: n, Progress: kb.ProgressLoaded})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -233,7 +233,7 @@ func TestNothingIsSentWithoutAStream(t *testing.T) {
 	defer s.hello.Unlock()
 	s.end <- status.Error(codes.Unavailable, "gone")
 	until(t, l, "the stream's end", func(s Status) bool { return !s.Connected })
-	if err := l.Send(t.Context(), heartbeatMessage()); !errors.Is(err, kb.ErrUnavailable) {
+	if err := l.Send(t.Context(), &api.ConnectRequest{Message: &api.ConnectRequest_Heartbeat{Heartbeat: &api.Heartbeat{}}}); !errors.Is(err, kb.ErrUnavailable) {
 		t.Errorf("send: %v", err)
 	}
 	if err := l.Flush(t.Context()); !errors.Is(err, kb.ErrUnavailable) {

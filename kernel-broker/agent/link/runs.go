@@ -13,20 +13,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
-
-// RunWish is one job to look at.
-type RunWish struct {
-	Run        uint64
-	Job        kb.JobID
-	UID        uint32
-	Collectors []string
-	// Ended: the job has left.
-	Ended bool
-	// Watched: figures are wanted.
-	Watched bool
-}
 
 // RunFile is a file to deliver.
 type RunFile struct {
@@ -34,25 +23,9 @@ type RunFile struct {
 	Path string
 }
 
-func runWishesOf(m *api.RunWishes) []RunWish {
-	var wishes []RunWish
-	for _, r := range m.GetRuns() {
-		wishes = append(wishes, RunWish{Run: r.GetRunId(), Job: kb.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()},
-			UID: r.GetUid(), Collectors: r.GetCollectors(), Ended: r.GetEnded(), Watched: r.GetWatched()})
-	}
-	return wishes
-}
-
-var runStates = map[kb.RunNodeState]api.RunNodeState{
-	kb.RunNodeReady:   api.RunNodeState_RUN_NODE_STATE_READY,
-	kb.RunNodeLooking: api.RunNodeState_RUN_NODE_STATE_LOOKING,
-	kb.RunNodeFailed:  api.RunNodeState_RUN_NODE_STATE_FAILED,
-}
-
 // ReportRun says how far the node is with a run, or sends figures with no state.
 func (l *Link) ReportRun(ctx context.Context, run uint64, state kb.RunNodeState, reason string, figures []byte) error {
-	return l.Send(ctx, &api.ConnectRequest{Message: &api.ConnectRequest_Run{
-		Run: &api.RunReport{RunId: run, State: runStates[state], Reason: reason, Figures: figures}}})
+	return l.Send(ctx, convert.RunReportToProto(run, kb.RunReport{State: state, Reason: reason}, figures))
 }
 
 // DeliverRun uploads the files, from where an earlier try broke off, and has

@@ -72,7 +72,7 @@ func (l *Link) JobEnding(ctx context.Context, job uint32) (bool, error) {
 		defer l.mu.Unlock()
 		delete(l.asked, query)
 	}()
-	if err := l.Send(ctx, jobEndingMessage(query, job)); err != nil {
+	if err := l.Send(ctx, &api.ConnectRequest{Message: &api.ConnectRequest_JobEnding{JobEnding: &api.JobEnding{Query: query, JobId: job}}}); err != nil {
 		return false, err
 	}
 	select {

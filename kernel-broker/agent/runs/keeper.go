@@ -84,8 +84,8 @@ func New(o Options) *Keeper {
 	return k
 }
 
-// Wish replaces the desired runs. It returns at once.
-func (k *Keeper) Wish(wishes []link.RunWish) {
+// Desire replaces the desired runs. It returns at once.
+func (k *Keeper) Desire(wishes []kb.DesiredRun) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {

@@ -173,16 +173,16 @@ func (w *world) said(text string) func() bool {
 	}
 }
 
-func wish(collectors ...string) link.RunWish {
-	return link.RunWish{Run: 3, Job: kb.JobID{Job: 7}, UID: 1000, Collectors: collectors}
+func wish(collectors ...string) kb.DesiredRun {
+	return kb.DesiredRun{Run: 3, Job: kb.JobID{Job: 7}, UID: 1000, Collectors: collectors}
 }
 
-func (w *world) wish(change func(*link.RunWish)) {
+func (w *world) wish(change func(*kb.DesiredRun)) {
 	one := wish("io")
 	if change != nil {
 		change(&one)
 	}
-	w.keeper.Wish([]link.RunWish{one})
+	w.keeper.Desire([]kb.DesiredRun{one})
 }
 
 // looking is a world whose job runs.
@@ -212,7 +212,7 @@ func (w *world) end(look int) {
 	if _, err := os.Stat(w.cgroup()); err == nil {
 		w.populate(0)
 	}
-	w.wish(func(r *link.RunWish) { r.Ended = true })
+	w.wish(func(r *kb.DesiredRun) { r.Ended = true })
 	w.mu.Lock()
 	l := w.looks[look]
 	w.mu.Unlock()
@@ -231,7 +231,7 @@ func TestWholeRun(t *testing.T) {
 	w := newWorld(t)
 	w.check = []error{errors.New("collector \"noise\": no BTF")}
 	one := wish("io", "pgo")
-	w.keeper.Wish([]link.RunWish{one})
+	w.keeper.Desire([]kb.DesiredRun{one})
 	w.until("it is ready, and says what will be missing", w.said("3 ready collector \"noise\": no BTF"))
 	if l := w.looks[0]; l.request.Cgroup != w.cgroup() || l.request.UID != 1000 {
 		t.Errorf("request %+v", l.request)
@@ -248,7 +248,7 @@ func TestWholeRun(t *testing.T) {
 		t.Errorf("what the broker does not have is forgotten by a boot: busy %v", got)
 	}
 	one.Ended = true
-	w.keeper.Wish([]link.RunWish{one})
+	w.keeper.Desire([]kb.DesiredRun{one})
 	w.until("it is delivered", func() bool { return len(w.got) == 2 && w.partial == "" })
 	if w.got[0].Name != kb.ResultFile || w.got[1].Name != "counters.tar.gz" || w.got[1].Size != 8 {
 		t.Errorf("delivered %+v", w.got)
@@ -257,14 +257,14 @@ func TestWholeRun(t *testing.T) {
 	if got := w.keeper.busy(); len(got) != 0 {
 		t.Errorf("busy %v", got)
 	}
-	w.keeper.Wish(nil)
+	w.keeper.Desire(nil)
 	w.until("all is forgotten", func() bool { return w.folders() == 0 })
 }
 
 // slurmctld considers the job ended while its cgroup is still populated.
 func TestJobLeavesCgroupLate(t *testing.T) {
 	w := looking(t)
-	w.wish(func(r *link.RunWish) { r.Ended = true })
+	w.wish(func(r *kb.DesiredRun) { r.Ended = true })
 	w.populate(0)
 	w.until("it is delivered", func() bool { return len(w.got) == 1 })
 }
@@ -273,13 +273,13 @@ func TestJobNeverStarts(t *testing.T) {
 	w := newWorld(t)
 	w.wish(nil)
 	w.until("it is ready", w.said("3 ready"))
-	w.wish(func(r *link.RunWish) { r.Ended = true })
+	w.wish(func(r *kb.DesiredRun) { r.Ended = true })
 	w.until("there is nothing", w.said("3 failed "+errNobody.Error()))
 	w.until("the folder that was made is removed", func() bool { _, err := os.Stat(w.cgroup()); return os.IsNotExist(err) })
 	w.mu.Lock() // the last report may be in progress
 	before := len(w.states)
 	w.mu.Unlock()
-	w.wish(func(r *link.RunWish) { r.Ended = true }) // another broker
+	w.wish(func(r *kb.DesiredRun) { r.Ended = true }) // another broker
 	w.until("it is said again", func() bool { return len(w.states) > before })
 }
 
@@ -349,7 +349,7 @@ func TestAgentRestartsAfterJob(t *testing.T) {
 	w.keeper.Close()
 	w.populate(0)
 	w.start()
-	w.wish(func(r *link.RunWish) { r.Ended = true })
+	w.wish(func(r *kb.DesiredRun) { r.Ended = true })
 	w.until("what was left is delivered", func() bool { return len(w.got) == 1 && w.partial == whyAgent })
 	w.keeper.Close()
 	w.got = nil
@@ -357,7 +357,7 @@ func TestAgentRestartsAfterJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.start()
-	w.wish(func(r *link.RunWish) { r.Ended = true })
+	w.wish(func(r *kb.DesiredRun) { r.Ended = true })
 	w.until("nothing is left of it", w.said("3 failed "+errNobody.Error()))
 }
 
@@ -379,7 +379,7 @@ func TestDeliveries(t *testing.T) {
 		w.delivers = []error{fmt.Errorf("x: %w", kb.ErrUnavailable)}
 		w.end(0)
 		w.keeper.Settle(t.Context(), 50*time.Millisecond) // must not block
-		w.keeper.Wish(nil)
+		w.keeper.Desire(nil)
 		w.until("all is forgotten", func() bool { return w.folders() == 0 })
 	})
 	t.Run("no result was written", func(t *testing.T) {
@@ -445,7 +445,7 @@ func TestKilledAgentWithoutResult(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(w.dir, "runs", "3"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w.wish(func(r *link.RunWish) { r.Ended = true })
+	w.wish(func(r *kb.DesiredRun) { r.Ended = true })
 	w.until("the reason is not that nobody came", w.said("3 failed "+errKilled.Error()))
 }
 
@@ -487,7 +487,7 @@ func TestNoSpaceToPack(t *testing.T) {
 // A run that the broker gave up in the middle is ended.
 func TestUnwantedRunEnds(t *testing.T) {
 	w := looking(t)
-	w.keeper.Wish(nil)
+	w.keeper.Desire(nil)
 	<-w.looks[0].Ended()
 	w.until("all is forgotten", func() bool { return w.folders() == 0 })
 	if len(w.got) != 0 {

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 )
 
 // Intervals: between checks for the job, and for an ended job to leave its cgroup.
@@ -41,26 +40,26 @@ type run struct {
 	// notes list what is incomplete beyond the results; only the run's own goroutine uses them.
 	notes []string
 
-	mu     sync.Mutex
-	wish   link.RunWish
-	state  kb.RunNodeState
-	reason string
+	mu      sync.Mutex
+	desired kb.DesiredRun
+	state   kb.RunNodeState
+	reason  string
 	// sending: some data has not reached the broker.
 	sending bool
 }
 
-func newRun(k *Keeper, wish link.RunWish) *run {
+func newRun(k *Keeper, wish kb.DesiredRun) *run {
 	return &run{
-		k: k, id: wish.Run, wish: wish, log: k.o.Log.With("run", wish.Run, "job", wish.Job.String()),
+		k: k, id: wish.Run, desired: wish, log: k.o.Log.With("run", wish.Run, "job", wish.Job.String()),
 		folder: folder(filepath.Join(k.o.Dir, strconv.FormatUint(wish.Run, 10))),
 		over:   make(chan struct{}), left: make(chan struct{}), news: make(chan struct{}, 1),
 	}
 }
 
 // wanted updates the desired run and repeats its state: the broker may be a new one.
-func (r *run) wanted(wish link.RunWish) {
+func (r *run) wanted(wish kb.DesiredRun) {
 	r.mu.Lock()
-	r.wish = wish
+	r.desired = wish
 	r.mu.Unlock()
 	select {
 	case r.news <- struct{}{}:
@@ -71,10 +70,10 @@ func (r *run) wanted(wish link.RunWish) {
 func (r *run) drop()  { r.dropping.Do(func() { close(r.over) }) }
 func (r *run) leave() { close(r.left) }
 
-func (r *run) now() link.RunWish {
+func (r *run) now() kb.DesiredRun {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.wish
+	return r.desired
 }
 
 // busy: a boot would lose data.

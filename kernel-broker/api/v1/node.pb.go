@@ -150,6 +150,8 @@ const (
 	NodePhase_NODE_PHASE_BOOTING NodePhase = 3
 	// Could not boot its desired kernel.
 	NodePhase_NODE_PHASE_FAILED NodePhase = 4
+	// No switch is under way, and what runs is not proven or not desired.
+	NodePhase_NODE_PHASE_UNPROVEN NodePhase = 5
 )
 
 // Enum value maps for NodePhase.
@@ -160,6 +162,7 @@ var (
 		2: "NODE_PHASE_LOADING",
 		3: "NODE_PHASE_BOOTING",
 		4: "NODE_PHASE_FAILED",
+		5: "NODE_PHASE_UNPROVEN",
 	}
 	NodePhase_value = map[string]int32{
 		"NODE_PHASE_UNSPECIFIED": 0,
@@ -167,6 +170,7 @@ var (
 		"NODE_PHASE_LOADING":     2,
 		"NODE_PHASE_BOOTING":     3,
 		"NODE_PHASE_FAILED":      4,
+		"NODE_PHASE_UNPROVEN":    5,
 	}
 )
 
@@ -1909,13 +1913,14 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\vFailureKind\x12\x1c\n" +
 	"\x18FAILURE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FAILURE_KIND_NODE\x10\x01\x12\x17\n" +
-	"\x13FAILURE_KIND_KERNEL\x10\x02*\x85\x01\n" +
+	"\x13FAILURE_KIND_KERNEL\x10\x02*\x9e\x01\n" +
 	"\tNodePhase\x12\x1a\n" +
 	"\x16NODE_PHASE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11NODE_PHASE_STEADY\x10\x01\x12\x16\n" +
 	"\x12NODE_PHASE_LOADING\x10\x02\x12\x16\n" +
 	"\x12NODE_PHASE_BOOTING\x10\x03\x12\x15\n" +
-	"\x11NODE_PHASE_FAILED\x10\x042\x81\x02\n" +
+	"\x11NODE_PHASE_FAILED\x10\x04\x12\x17\n" +
+	"\x13NODE_PHASE_UNPROVEN\x10\x052\x81\x02\n" +
 	"\vNodeService\x12P\n" +
 	"\aConnect\x12\x1f.kernelbroker.v1.ConnectRequest\x1a .kernelbroker.v1.ConnectResponse(\x010\x01\x12R\n" +
 	"\tListNodes\x12!.kernelbroker.v1.ListNodesRequest\x1a\".kernelbroker.v1.ListNodesResponse\x12L\n" +

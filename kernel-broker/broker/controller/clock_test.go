@@ -67,8 +67,8 @@ func TestClockSetWhileTheBrokerWasAway(t *testing.T) {
 			f, agent, d := begun(t)
 			resets := make(chan string, 10)
 			f.reset = func(node string) error { resets <- node; return nil }
-			agent.Report(plan.Report{Generation: d.Generation, State: plan.ReportExecuting})
-			until(t, "booting", func() bool { p := f.pending("n1"); return p != nil && p.State == kb.PendingBooting })
+			agent.Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressBooting})
+			until(t, "booting", func() bool { p := f.pending("n1"); return p != nil && p.Progress == kb.ProgressBooting })
 			again := func() {
 				f.stop()
 				f.shift(by)
@@ -76,7 +76,7 @@ func TestClockSetWhileTheBrokerWasAway(t *testing.T) {
 			}
 			again()
 			time.Sleep(50 * time.Millisecond)
-			if p := f.pending("n1"); p == nil || p.State != kb.PendingBooting || len(resets) > 0 {
+			if p := f.pending("n1"); p == nil || p.Progress != kb.ProgressBooting || len(resets) > 0 {
 				t.Fatalf("%+v, %d resets", p, len(resets))
 			}
 			f.attach("n1", "mitgcm", d.Token, bootTwo)
@@ -87,13 +87,13 @@ func TestClockSetWhileTheBrokerWasAway(t *testing.T) {
 			f.slurm.end(7)
 			f.slurm.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@1 for job 7 : reboot issued")
 			begin := time.Now()
-			last.wished(t, "stock", func(d Desired) bool { return d.Kernel != nil && d.Kernel.Ref().IsStock() })
+			last.wished(t, "stock", func(d kb.DesiredState) bool { return d.Kernel != nil && d.Kernel.Ref().IsStock() })
 			if took := time.Since(begin); took > 10*time.Second {
 				t.Errorf("the return began after %v", took)
 			}
 			again()
 			stock := f.attach("n1", kb.StockProfile, "", "33333333-3333-3333-3333-333333333333")
-			stock.wished(t, "slurmd", func(d Desired) bool { return d.SlurmdAllowed && d.SlurmdWait <= plan.Defaults().RegisterDelay })
+			stock.wished(t, "slurmd", func(d kb.DesiredState) bool { return d.SlurmdAllowed && d.SlurmdWait <= plan.Defaults().RegisterDelay })
 			if len(resets) > 0 || f.slurm.seen("drain") > 0 || f.slurm.seen("requeue") > 0 {
 				t.Errorf("%d resets, calls %q", len(resets), f.slurm.calls)
 			}

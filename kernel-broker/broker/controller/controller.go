@@ -342,13 +342,13 @@ func (c *Controller) logChanges(in plan.Input, out plan.Output) {
 		if old == nil {
 			continue
 		}
-		if from, to := old.PhaseName(), n.PhaseName(); from != to || old.Want != n.Want {
+		if from, to := old.Progress(), n.Progress(); from != to || old.Desired != n.Desired {
 			cause := ""
 			if n.Failure != nil {
 				cause = n.Failure.Cause
 			}
 			c.log.Info("node changed", "node", n.Name, "job", n.Owner.String(), "from", from, "to", to,
-				"want", n.Want.String(), "runs", n.Running.Ref.String(), "reason", cause)
+				"want", n.Desired.String(), "runs", n.Running.Ref.String(), "reason", cause)
 		}
 	}
 	for _, a := range out.Allocations {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
 )
@@ -18,18 +17,18 @@ import (
 const bootOne, bootTwo = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 
 // begun is a job on n1 that was accepted and whose agent was told to boot.
-func begun(t *testing.T) (*fixture, *fakeAgent, Desired) {
+func begun(t *testing.T) (*fixture, *fakeAgent, kb.DesiredState) {
 	t.Helper()
 	f := newFixture(t)
 	f.start()
 	agent := f.attach("n1", kb.StockProfile, "", bootOne)
-	agent.wished(t, "stock is attested", func(d Desired) bool { return d.Attested && d.SlurmdAllowed })
+	agent.wished(t, "stock is attested", func(d kb.DesiredState) bool { return d.Attested && d.SlurmdAllowed })
 	f.slurm.job(7, "CONFIGURING", "n1")
 	f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")
 	if _, err := f.c.Ensure(t.Context(), request(7)); err != nil {
 		t.Fatal(err)
 	}
-	d := agent.wished(t, "a kernel to boot", func(d Desired) bool { return d.Kernel != nil })
+	d := agent.wished(t, "a kernel to boot", func(d kb.DesiredState) bool { return d.Kernel != nil })
 	return f, agent, d
 }
 
@@ -47,14 +46,14 @@ func TestJobThereAndBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent.Report(plan.Report{Generation: d.Generation, State: plan.ReportExecuting})
+	agent.Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressBooting})
 	until(t, "the last word is recorded", func() bool {
 		v, err := f.c.Node("n1")
-		return err == nil && v.Node.PhaseName() == "booting"
+		return err == nil && v.Node.Progress() == "booting"
 	})
 	agent.Detach()
 	agent = f.attach("n1", "mitgcm", d.Token, bootTwo)
-	agent.wished(t, "the kernel is attested", func(d Desired) bool {
+	agent.wished(t, "the kernel is attested", func(d kb.DesiredState) bool {
 		return d.Attested && d.SlurmdAllowed && d.Running.Profile == "mitgcm" && d.Kernel == nil
 	})
 	f.slurm.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@1 for job 7")
@@ -71,11 +70,11 @@ func TestJobThereAndBack(t *testing.T) {
 	until(t, "the user is told", func() bool { return f.slurm.seen("comment 7 kernel-broker: runs on mitgcm@1, kernel 6.1-mitgcm") > 0 })
 	f.slurm.end(7)
 	f.slurm.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@1 for job 7 : reboot issued")
-	back := agent.wished(t, "stock to boot", func(d Desired) bool { return d.Kernel != nil && d.Kernel.Profile == kb.StockProfile })
-	agent.Report(plan.Report{Generation: back.Generation, State: plan.ReportExecuting})
+	back := agent.wished(t, "stock to boot", func(d kb.DesiredState) bool { return d.Kernel != nil && d.Kernel.Profile == kb.StockProfile })
+	agent.Report(kb.SwitchReport{Generation: back.Generation, Progress: kb.ProgressBooting})
 	agent.Detach()
 	agent = f.attach("n1", kb.StockProfile, back.Token, bootOne+"3")
-	agent.wished(t, "stock again", func(d Desired) bool { return d.Attested && d.SlurmdAllowed && len(d.Jobs) == 0 })
+	agent.wished(t, "stock again", func(d kb.DesiredState) bool { return d.Attested && d.SlurmdAllowed && len(d.Jobs) == 0 })
 	f.slurm.node("n1", "IDLE", "")
 	until(t, "the allocation is done", func() bool { return f.phase(7) == kb.PhaseDone })
 	a, err := f.c.Job(t.Context(), 7, nil)
@@ -91,7 +90,7 @@ func TestJobThereAndBack(t *testing.T) {
 // became of it.
 func TestChangesAreLogged(t *testing.T) {
 	f, agent, d := begun(t)
-	agent.Report(plan.Report{Generation: d.Generation, State: plan.ReportExecuting})
+	agent.Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressBooting})
 	for _, change := range []string{
 		`msg="allocation changed" job=7.0 from=accepted to=switching`,
 		`msg="node changed" node=n1 job=7.0 from=steady to=loading want=mitgcm@1 runs=stock@1`,
@@ -162,7 +161,7 @@ func TestHeldIsToldAtOnce(t *testing.T) {
 	f.slurm.mu.Lock()
 	f.slurm.slow = true
 	f.slurm.mu.Unlock()
-	agent.Report(plan.Report{Generation: d.Generation, State: plan.ReportFailed, Kind: kb.FailureKernel, Detail: "no"})
+	agent.Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressFailed, Kind: kb.FailureKernel, Detail: "no"})
 	until(t, "the hook may end", func() bool {
 		p, err := f.c.progress(t.Context(), kb.JobID{Job: 7})
 		return err == nil && p.Phase == kb.PhaseFailed
@@ -191,7 +190,7 @@ func TestSameRunOnceMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the switch begins anew", func() bool { return f.phase(7) == kb.PhaseSwitching })
-	agent.wished(t, "a kernel to boot", func(d Desired) bool { return d.Kernel != nil && d.Jobs[0] == 7 })
+	agent.wished(t, "a kernel to boot", func(d kb.DesiredState) bool { return d.Kernel != nil && d.Jobs[0] == 7 })
 	a, err := f.c.Job(t.Context(), 7, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -227,19 +226,19 @@ func TestEnsureIsTheSameInAnyOrder(t *testing.T) {
 
 func TestBrokerRestartsInMidSwitch(t *testing.T) {
 	f, agent, d := begun(t)
-	agent.Report(plan.Report{Generation: d.Generation, State: plan.ReportExecuting})
+	agent.Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressBooting})
 	until(t, "booting", func() bool {
 		v, err := f.c.Node("n1")
-		return err == nil && v.Node.PhaseName() == "booting"
+		return err == nil && v.Node.Progress() == "booting"
 	})
 	f.restart()
 	time.Sleep(50 * time.Millisecond) // several passes without any agent
 	v, err := f.c.Node("n1")
-	if err != nil || v.Node.PhaseName() != "booting" || v.Node.Pending.Token != d.Token {
+	if err != nil || v.Node.Progress() != "booting" || v.Node.Pending.Token != d.Token {
 		t.Fatalf("node %+v, %v", v.Node, err)
 	}
 	agent = f.attach("n1", "mitgcm", d.Token, bootTwo)
-	agent.wished(t, "the kernel is attested", func(d Desired) bool { return d.Attested && d.Running.Profile == "mitgcm" })
+	agent.wished(t, "the kernel is attested", func(d kb.DesiredState) bool { return d.Attested && d.Running.Profile == "mitgcm" })
 	if _, err := f.c.Ensure(t.Context(), request(7)); err != nil {
 		t.Errorf("the hook cannot join: %v", err)
 	}
@@ -248,10 +247,10 @@ func TestBrokerRestartsInMidSwitch(t *testing.T) {
 // A broker that was away longer than any limit fails nobody at its first look.
 func TestRestartAfterALongTime(t *testing.T) {
 	f, agent, d := begun(t)
-	agent.Report(plan.Report{Generation: d.Generation, State: plan.ReportExecuting})
+	agent.Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressBooting})
 	until(t, "booting", func() bool {
 		v, err := f.c.Node("n1")
-		return err == nil && v.Node.PhaseName() == "booting"
+		return err == nil && v.Node.Progress() == "booting"
 	})
 	f.stop()
 	f.age("n1", 5*time.Minute)
@@ -259,8 +258,8 @@ func TestRestartAfterALongTime(t *testing.T) {
 	f.reset = func(node string) error { resets <- node; return nil }
 	f.start()
 	time.Sleep(100 * time.Millisecond)
-	if v, err := f.c.Node("n1"); err != nil || v.Node.PhaseName() != "booting" || len(resets) > 0 {
-		t.Errorf("node is %s with %d resets, %v", v.Node.PhaseName(), len(resets), err)
+	if v, err := f.c.Node("n1"); err != nil || v.Node.Progress() != "booting" || len(resets) > 0 {
+		t.Errorf("node is %s with %d resets, %v", v.Node.Progress(), len(resets), err)
 	}
 }
 
@@ -307,10 +306,10 @@ func TestCommitConflict(t *testing.T) {
 		written.Kexecs = 41
 		return r.commit(t.Context(), []*kb.Node{written}, nil) == nil
 	})
-	agent.Report(plan.Report{Generation: d.Generation, State: plan.ReportExecuting}) // said once, and not lost
+	agent.Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressBooting}) // said once, and not lost
 	until(t, "the broker took it over", func() bool {
 		v, err := f.c.Node("n1")
-		return err == nil && v.Node.Kexecs == 41 && v.Node.PhaseName() == "booting"
+		return err == nil && v.Node.Kexecs == 41 && v.Node.Progress() == "booting"
 	})
 	if v, err := f.c.Node("n1"); err != nil || v.Node.Pending == nil || v.Node.Pending.Token != d.Token {
 		t.Errorf("the boot is lost: %+v, %v", v.Node, err)
@@ -325,7 +324,7 @@ func TestStoreIsAway(t *testing.T) {
 			agent := f.attach("n1", kb.StockProfile, "", bootOne)
 			f.slurm.job(7, "CONFIGURING", "n1")
 			f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")
-			agent.wished(t, "all that comes without the hook", func(d Desired) bool { return d.Attested && !d.NoBootAwaited })
+			agent.wished(t, "all that comes without the hook", func(d kb.DesiredState) bool { return d.Attested && !d.NoBootAwaited })
 			// The hook's commits and those of the passes, as they come; his is the first.
 			f.store.FailCommits(4, when)
 			tries := 1
@@ -341,7 +340,7 @@ func TestStoreIsAway(t *testing.T) {
 			if tries == 1 {
 				t.Error("the hook was told of a record that is not known to be one")
 			}
-			d := agent.wished(t, "a kernel", func(d Desired) bool { return d.Kernel != nil })
+			d := agent.wished(t, "a kernel", func(d kb.DesiredState) bool { return d.Kernel != nil })
 			rec, err := f.store.Get(t.Context(), nodeKey("n1"))
 			if err != nil || !strings.Contains(string(rec.Value), d.Token) {
 				t.Errorf("an agent was told of a token that is not recorded: %v", err)
@@ -355,7 +354,7 @@ func TestNothingIsDoneThatIsNotRecorded(t *testing.T) {
 	f := newFixture(t)
 	f.start()
 	agent := f.attach("n1", kb.StockProfile, "", bootOne)
-	before := agent.wished(t, "all that comes without a job", func(d Desired) bool { return d.Attested && d.SlurmdAllowed })
+	before := agent.wished(t, "all that comes without a job", func(d kb.DesiredState) bool { return d.Attested && d.SlurmdAllowed })
 	f.store.FailCommits(1<<20, memstore.Before)
 	f.slurm.job(7, "CONFIGURING", "n1")
 	f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")

@@ -68,7 +68,7 @@ func TestActionsAreDone(t *testing.T) {
 			t.Errorf("%s: %v, calls %q", c.action.Kind, err, f.slurm.calls)
 		}
 	}
-	f.c.records.nodes["n2"] = &kb.Node{Name: "n2", Pending: &kb.Pending{State: kb.PendingReset, Token: "t"}}
+	f.c.records.nodes["n2"] = &kb.Node{Name: "n2", Pending: &kb.Pending{Progress: kb.ProgressReset, Token: "t"}}
 	if err := e.perform(t.Context(), plan.Action{Kind: plan.ResetNode, Node: "n2", Token: "t"}); err != nil || len(resets) != 1 || resets[0] != "n2" {
 		t.Errorf("reset: %v, %v", err, resets)
 	}
@@ -242,7 +242,7 @@ func TestResetsDelayNothing(t *testing.T) {
 	f.c.mu.Lock()
 	for i := range 20 {
 		name := fmt.Sprintf("m%d", i)
-		f.c.records.nodes[name] = &kb.Node{Name: name, Pending: &kb.Pending{State: kb.PendingReset, Token: name, Since: time.Now()}}
+		f.c.records.nodes[name] = &kb.Node{Name: name, Pending: &kb.Pending{Progress: kb.ProgressReset, Token: name, Since: time.Now()}}
 		f.c.actions.submit(plan.Action{Kind: plan.ResetNode, Node: name, Token: name, Text: "silent after its kexec"})
 	}
 	f.c.actions.submit(plan.Action{Kind: plan.ArmReturn, Nodes: []string{"n1", "m1"}, Text: "kprof: x"})
@@ -265,7 +265,7 @@ func TestShutdownWaitsForWorkers(t *testing.T) {
 	f.hang = func(ctx context.Context) error { close(begun); <-ctx.Done(); return ctx.Err() }
 	f.start()
 	f.c.mu.Lock()
-	f.c.records.nodes["n1"] = &kb.Node{Name: "n1", Pending: &kb.Pending{State: kb.PendingReset, Token: "t", Since: time.Now()}}
+	f.c.records.nodes["n1"] = &kb.Node{Name: "n1", Pending: &kb.Pending{Progress: kb.ProgressReset, Token: "t", Since: time.Now()}}
 	f.c.actions.submit(plan.Action{Kind: plan.ResetNode, Node: "n1", Token: "t", Text: "silent after its kexec"})
 	f.c.mu.Unlock()
 	<-begun

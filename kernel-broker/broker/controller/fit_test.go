@@ -207,7 +207,7 @@ func TestARecordThatIsTooLargeWhateverIsDone(t *testing.T) {
 	w.c.records.limit = 3000
 	w.c.mu.Unlock()
 	d, _ := w.agents[0].wish()
-	w.agents[0].Report(plan.Report{Generation: d.Generation, State: plan.ReportFetching})
+	w.agents[0].Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressLoading})
 	w.come("the job is held", func() bool { return w.slurm.seen("hold 7") > 0 })
 	if w.slurm.seen("comment 7 kernel-broker: the broker's record of the job, which is on 200 nodes, is too large") == 0 {
 		t.Error("the user does not read why")
@@ -220,7 +220,7 @@ func TestARecordThatIsTooLargeWhateverIsDone(t *testing.T) {
 	if _, err := w.c.Ensure(t.Context(), request(8)); err != nil {
 		t.Fatal(err)
 	}
-	d = other.wished(t, "another job's kernel", func(d Desired) bool { return d.Kernel != nil })
+	d = other.wished(t, "another job's kernel", func(d kb.DesiredState) bool { return d.Kernel != nil })
 	other.Detach()
 	w.attach("n1", "mitgcm", d.Token, bootTwo)
 	w.slurm.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@1 for job 8")

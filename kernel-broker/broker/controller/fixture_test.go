@@ -345,7 +345,7 @@ func (f *fixture) restart() {
 type fakeAgent struct {
 	*Session
 	mu   sync.Mutex
-	last Desired
+	last kb.DesiredState
 	any  bool
 	news []Message
 	done chan struct{}
@@ -379,7 +379,7 @@ func (f *fixture) attach(node, profile, token, bootID string) *fakeAgent {
 	return a
 }
 
-func (a *fakeAgent) wish() (Desired, bool) {
+func (a *fakeAgent) wish() (kb.DesiredState, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.last, a.any
@@ -397,7 +397,7 @@ func until(t *testing.T, what string, is func() bool) {
 }
 
 // wished waits for a wish that is as asked.
-func (a *fakeAgent) wished(t *testing.T, what string, is func(d Desired) bool) Desired {
+func (a *fakeAgent) wished(t *testing.T, what string, is func(d kb.DesiredState) bool) kb.DesiredState {
 	t.Helper()
 	until(t, what, func() bool {
 		d, any := a.wish()

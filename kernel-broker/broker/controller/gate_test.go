@@ -19,7 +19,7 @@ func drainedForAProlog(t *testing.T, prolog bool) (*fixture, *fakeAgent, string)
 	f.slurm.prolog = prolog
 	f.start()
 	a := f.attach("n1", "stock", "", fmt.Sprintf("boot-of-%s-0001", "n1"))
-	a.wished(t, "stock", func(d Desired) bool { return d.SlurmdAllowed })
+	a.wished(t, "stock", func(d kb.DesiredState) bool { return d.SlurmdAllowed })
 	a.Slurmd(1, true, "")
 	by := "slurm@" + time.Now().Format("2006-01-02T15:04:05")
 	f.slurm.mu.Lock()

@@ -205,7 +205,7 @@ func TestNodesWhileTheyChange(t *testing.T) {
 		defer close(done)
 		for range 200 {
 			for _, v := range f.c.Nodes() {
-				v.Node.Kexecs, v.Node.Want.Profile = 4711, "changed by who looks"
+				v.Node.Kexecs, v.Node.Desired.Profile = 4711, "changed by who looks"
 				v.Node.Inventory.Drivers = append(v.Node.Inventory.Drivers[:0], "changed")
 			}
 		}
@@ -216,7 +216,7 @@ func TestNodesWhileTheyChange(t *testing.T) {
 	}
 	<-done
 	v, err := f.c.Node("n1")
-	if err != nil || v.Node.Kexecs == 4711 || strings.HasPrefix(v.Node.Want.Profile, "changed") || slices.Contains(v.Node.Inventory.Drivers, "changed") {
+	if err != nil || v.Node.Kexecs == 4711 || strings.HasPrefix(v.Node.Desired.Profile, "changed") || slices.Contains(v.Node.Inventory.Drivers, "changed") {
 		t.Errorf("%+v, %v", v.Node, err)
 	}
 }

@@ -126,7 +126,7 @@ func TestBootsWithoutEnd(t *testing.T) {
 		}
 		t.Logf("%d of 200 streams refused, %d bytes written", refused, p.store.bytes.Load())
 		// Another node notices nothing, and this one is heard again.
-		p.attach("n2", kb.StockProfile, "", bootTwo).wished(t, "another node", func(d Desired) bool { return d.Attested })
+		p.attach("n2", kb.StockProfile, "", bootTwo).wished(t, "another node", func(d kb.DesiredState) bool { return d.Attested })
 		time.Sleep(10 * time.Second)
 		s, err := p.c.Attach("n1", boot(1000), large(1000), true)
 		if err != nil {
@@ -194,14 +194,14 @@ func TestBootsThatWereAskedFor(t *testing.T) {
 func TestLooksOfOneNode(t *testing.T) {
 	inBubble(t, func(p *paced) {
 		agent := p.attach("n1", kb.StockProfile, "", bootOne)
-		agent.wished(t, "stock", func(d Desired) bool { return d.Attested })
+		agent.wished(t, "stock", func(d kb.DesiredState) bool { return d.Attested })
 		time.Sleep(10 * time.Second)
 		const while = 20 * time.Second
 		idle := p.lookedAt(func() { time.Sleep(while) })
 		for name, say := range map[string]func(i int){
 			"a job that is not on it":      func(int) { agent.Ending(1, 4711) },
 			"a slurmd that comes and goes": func(i int) { agent.Slurmd(0, i%2 == 0, "") },
-			"runs that there are not":      func(i int) { agent.RunReport(uint64(i), plan.RunReport{State: kb.RunNodeLooking}, nil) },
+			"runs that there are not":      func(i int) { agent.RunReport(uint64(i), kb.RunReport{State: kb.RunNodeLooking}, nil) },
 		} {
 			looks := p.lookedAt(func() {
 				for i := range int(while / (20 * time.Millisecond)) { // a node's pace
@@ -237,7 +237,7 @@ func TestReportsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 1000 {
-		s.Report(plan.Report{Generation: uint64(i), State: plan.ReportFetching, Detail: strings.Repeat("x", 1000)})
+		s.Report(kb.SwitchReport{Generation: uint64(i), Progress: kb.ProgressLoading, Detail: strings.Repeat("x", 1000)})
 	}
 	if kept := s.agent.Reports; len(kept) != maxReports || kept[0].Generation != 1000-maxReports || kept[maxReports-1].Generation != 999 || cap(kept) > 4*maxReports {
 		t.Errorf("%d are kept, from %d on, in room for %d", len(kept), kept[0].Generation, cap(kept))

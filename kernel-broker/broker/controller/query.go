@@ -38,41 +38,30 @@ func (c *Controller) InUse() map[kb.Ref][]string {
 		if n.Pending != nil {
 			held[n.Pending.Kernel.Ref()] = append(held[n.Pending.Kernel.Ref()], "node "+n.Name)
 		}
-		if n.Want.Version != 0 {
-			held[n.Want] = append(held[n.Want], "node "+n.Name)
+		if n.Desired.Version != 0 {
+			held[n.Desired] = append(held[n.Desired], "node "+n.Name)
 		}
 	}
 	return held
-}
-
-// NodeView is a node's record with what is known of its agent now.
-type NodeView struct {
-	Node      *kb.Node
-	Connected bool
-	LastSeen  time.Time
-	// JobUID is the user of the job that has the node.
-	JobUID uint32
-	// Slurm is what slurmctld said of it at the last look.
-	Slurm kb.SlurmNode
 }
 
 // Nodes returns every node, sorted by name. There may be ten thousand, and
 // whoever looks at them must not keep the broker from its work: under the lock
 // they are only gathered. A record is not changed once it is there, but
 // replaced by another.
-func (c *Controller) Nodes() []NodeView {
+func (c *Controller) Nodes() []kb.NodeView {
 	views := c.gather()
-	slices.SortFunc(views, func(a, b NodeView) int { return strings.Compare(a.Node.Name, b.Node.Name) })
+	slices.SortFunc(views, func(a, b kb.NodeView) int { return strings.Compare(a.Node.Name, b.Node.Name) })
 	for i := range views {
 		views[i].Node = views[i].Node.Clone()
 	}
 	return views
 }
 
-func (c *Controller) gather() []NodeView {
+func (c *Controller) gather() []kb.NodeView {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	views := make([]NodeView, 0, len(c.records.nodes))
+	views := make([]kb.NodeView, 0, len(c.records.nodes))
 	for name := range c.records.nodes {
 		views = append(views, c.viewLocked(name))
 	}
@@ -80,8 +69,8 @@ func (c *Controller) gather() []NodeView {
 }
 
 // viewLocked has the record itself in it, which is for reading only.
-func (c *Controller) viewLocked(name string) NodeView {
-	v := NodeView{Node: c.records.nodes[name], LastSeen: c.lost[name], Slurm: c.view.Nodes[name]}
+func (c *Controller) viewLocked(name string) kb.NodeView {
+	v := kb.NodeView{Node: c.records.nodes[name], LastSeen: c.lost[name], Slurm: c.view.Nodes[name]}
 	if s := c.sessions[name]; s != nil {
 		v.Connected, v.LastSeen = true, c.clock.Now()
 	}
@@ -92,14 +81,14 @@ func (c *Controller) viewLocked(name string) NodeView {
 }
 
 // Node returns one node.
-func (c *Controller) Node(name string) (NodeView, error) {
+func (c *Controller) Node(name string) (kb.NodeView, error) {
 	if err := kb.ValidateNodeName(name); err != nil {
-		return NodeView{}, err
+		return kb.NodeView{}, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.records.nodes[name] == nil {
-		return NodeView{}, fmt.Errorf("node %q never connected: %w", name, kb.ErrNotFound)
+		return kb.NodeView{}, fmt.Errorf("node %q never connected: %w", name, kb.ErrNotFound)
 	}
 	v := c.viewLocked(name)
 	v.Node = v.Node.Clone()

@@ -15,13 +15,13 @@ import (
 func hung(t *testing.T, grace time.Duration) (f *fixture, resets chan string) {
 	t.Helper()
 	f, agent, d := begun(t)
-	agent.Report(plan.Report{Generation: d.Generation, State: plan.ReportExecuting})
+	agent.Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressBooting})
 	until(t, "booting", func() bool {
 		v, err := f.c.Node("n1")
-		return err == nil && v.Node.PhaseName() == "booting"
+		return err == nil && v.Node.Progress() == "booting"
 	})
 	f.stop()
-	f.change("n1", func(n *kb.Node) { n.Pending.State, n.Pending.Since = kb.PendingReset, time.Now().Add(-time.Second) })
+	f.change("n1", func(n *kb.Node) { n.Pending.Progress, n.Pending.Since = kb.ProgressReset, time.Now().Add(-time.Second) })
 	resets = make(chan string, 100)
 	f.reset = func(node string) error { resets <- node; return nil }
 	f.tune = func(c *plan.Config) { c.ResetGrace = grace }
@@ -53,7 +53,7 @@ func TestResetIsNotLost(t *testing.T) {
 func TestResetThatFails(t *testing.T) {
 	f, e := bare(t)
 	f.reset = func(string) error { return errors.New("no answer") }
-	f.c.records.nodes["n1"] = &kb.Node{Name: "n1", Pending: &kb.Pending{State: kb.PendingReset, Token: "t"}}
+	f.c.records.nodes["n1"] = &kb.Node{Name: "n1", Pending: &kb.Pending{Progress: kb.ProgressReset, Token: "t"}}
 	if err := e.perform(t.Context(), plan.Action{Kind: plan.ResetNode, Node: "n1", Token: "t"}); err == nil || len(f.c.resets) > 0 {
 		t.Errorf("%v, %v", err, f.c.resets)
 	}

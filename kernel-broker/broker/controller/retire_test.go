@@ -27,7 +27,7 @@ func TestRetiredInMidSwitch(t *testing.T) {
 		t.Errorf("calls %q", f.slurm.calls)
 	}
 	f.slurm.node("n1", "IDLE+POWERING_UP", "")
-	agent.wished(t, "stock", func(d Desired) bool { return d.Kernel == nil && d.SlurmdAllowed && d.Running.IsStock() })
+	agent.wished(t, "stock", func(d kb.DesiredState) bool { return d.Kernel == nil && d.SlurmdAllowed && d.Running.IsStock() })
 }
 
 // A job that waited for nodes when its kernel was retired is held before

@@ -11,11 +11,10 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 )
 
 // wishes are those that the agent was told last.
-func (a *fakeAgent) wishes() (wishes []RunWish, told bool) {
+func (a *fakeAgent) wishes() (wishes []kb.DesiredRun, told bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, m := range a.news {
@@ -60,7 +59,7 @@ func TestRunSurvives(t *testing.T) {
 			w, _ := agent.wishes()
 			told = len(w) == 1
 		}
-		agent.RunReport(1, plan.RunReport{State: kb.RunNodeReady}, nil)
+		agent.RunReport(1, kb.RunReport{State: kb.RunNodeReady}, nil)
 	}()
 	r, err := f.c.BeginRun(t.Context(), kb.JobID{Job: 7})
 	if err != nil || r == nil || r.ID != 1 || !slices.Equal(r.Collectors, []string{"io", "noise"}) || r.UID != 1000 {
@@ -77,7 +76,7 @@ func TestRunSurvives(t *testing.T) {
 		t.Errorf("begun twice: %+v, %v", r, err)
 	}
 	f.slurm.job(7, "RUNNING", "n1")
-	agent.RunReport(1, plan.RunReport{State: kb.RunNodeLooking}, nil)
+	agent.RunReport(1, kb.RunReport{State: kb.RunNodeLooking}, nil)
 	until(t, "it runs", func() bool { return f.run(1).State == kb.RunRunning })
 	again()
 	f.slurm.end(7)
@@ -220,15 +219,15 @@ func TestWatchRun(t *testing.T) {
 	watched := func() bool { w, _ := agent.wishes(); return len(w) == 1 && w[0].Watched }
 	go func() {
 		until(t, "figures are asked for", watched)
-		agent.RunReport(2, plan.RunReport{}, []byte("another run's"))
-		agent.RunReport(1, plan.RunReport{}, []byte("figures"))
+		agent.RunReport(2, kb.RunReport{}, []byte("another run's"))
+		agent.RunReport(1, kb.RunReport{}, []byte("figures"))
 	}()
 	for news := range stream {
 		if news.Node != "" && (news.Node != "n1" || string(news.JSON) != "figures") {
 			t.Errorf("%+v", news)
 		}
 		if news.Node == "n1" {
-			agent.RunReport(1, plan.RunReport{State: kb.RunNodeFailed, Reason: "no BTF"}, nil)
+			agent.RunReport(1, kb.RunReport{State: kb.RunNodeFailed, Reason: "no BTF"}, nil)
 			f.slurm.end(7)
 		}
 	}
@@ -250,15 +249,15 @@ func TestJobWaitsForItsCollectors(t *testing.T) {
 			f.start()
 			f.slurm.comments["7"] = "kernel-broker: mitgcm requested; profiling=io"
 			agent := f.attach("n1", kb.StockProfile, "", bootOne)
-			agent.wished(t, "stock is attested", func(d Desired) bool { return d.Attested })
+			agent.wished(t, "stock is attested", func(d kb.DesiredState) bool { return d.Attested })
 			f.slurm.job(7, "CONFIGURING", "n1")
 			f.slurm.node("n1", "ALLOCATED+POWERING_UP", "")
 			progress, err := f.c.Ensure(t.Context(), request(7))
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := agent.wished(t, "a kernel to boot", func(d Desired) bool { return d.Kernel != nil })
-			agent.Report(plan.Report{Generation: d.Generation, State: plan.ReportExecuting})
+			d := agent.wished(t, "a kernel to boot", func(d kb.DesiredState) bool { return d.Kernel != nil })
+			agent.Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressBooting})
 			agent.Detach()
 			agent = f.attach("n1", "mitgcm", d.Token, bootTwo)
 			f.slurm.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@1 for job 7")
@@ -269,7 +268,7 @@ func TestJobWaitsForItsCollectors(t *testing.T) {
 						t.Errorf("waits as %+v, is %s", p, f.phase(7))
 					}
 					if standby == time.Hour {
-						agent.RunReport(1, plan.RunReport{State: kb.RunNodeReady}, nil)
+						agent.RunReport(1, kb.RunReport{State: kb.RunNodeReady}, nil)
 					}
 				}
 				if p.Phase == kb.PhaseReady {

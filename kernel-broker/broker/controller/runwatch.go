@@ -12,13 +12,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 )
 
-// RunWish is what an agent is told of a run.
-type RunWish struct {
-	plan.RunWish
-	// Watched: figures are wanted while the job runs.
-	Watched bool
-}
-
 // Figures of a run, until now. Node is empty when only the run has changed.
 type Figures struct {
 	Run  *kb.Run
@@ -113,7 +106,7 @@ func (c *Controller) followRun(ctx context.Context, w *runWatcher, out chan<- Fi
 }
 
 // RunReport takes in the agent's word on a run, or its figures.
-func (s *Session) RunReport(run uint64, report plan.RunReport, figures []byte) {
+func (s *Session) RunReport(run uint64, report kb.RunReport, figures []byte) {
 	news := true
 	s.update(func() {
 		r := s.controller.records.runs.open[run]
@@ -122,7 +115,7 @@ func (s *Session) RunReport(run uint64, report plan.RunReport, figures []byte) {
 		}
 		if report.State != "" {
 			if s.agent.Runs == nil {
-				s.agent.Runs = map[uint64]plan.RunReport{}
+				s.agent.Runs = map[uint64]kb.RunReport{}
 			}
 			if s.agent.Runs[run].State != report.State {
 				s.controller.lookFor(s.node) // the job has come or left
@@ -148,22 +141,21 @@ func (s *Session) RunReport(run uint64, report plan.RunReport, figures []byte) {
 // it was told last, and drops what the agent said of runs that are over.
 func (s *Session) tellRuns() {
 	c := s.controller
-	wishes := []RunWish{}
-	for _, wish := range plan.RunWishes(c.records.runs.open, c.records.nodes[s.node]) {
-		watched := slices.ContainsFunc(c.runWatchers, func(w *runWatcher) bool { return w.run == wish.Run })
-		wishes = append(wishes, RunWish{RunWish: wish, Watched: watched})
+	desired := append([]kb.DesiredRun{}, plan.DesiredRuns(c.records.runs.open, c.records.nodes[s.node])...) // nil is another message
+	for i, d := range desired {
+		desired[i].Watched = slices.ContainsFunc(c.runWatchers, func(w *runWatcher) bool { return w.run == d.Run })
 	}
 	for run := range s.agent.Runs {
 		if c.records.runs.open[run] == nil {
 			delete(s.agent.Runs, run)
 		}
 	}
-	text := fmt.Sprintf("%+v", wishes)
+	text := fmt.Sprintf("%+v", desired)
 	if text == s.toldRuns {
 		return
 	}
 	s.toldRuns = text
-	s.send(Message{Runs: wishes})
+	s.send(Message{Runs: desired})
 }
 
 // notifyRunsLocked wakes those who watch runs or wait for their nodes.

@@ -11,36 +11,9 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 )
 
-// Desired is the whole wish that an agent is told.
-type Desired struct {
-	Generation uint64
-	// Kernel to boot, with its token and the signature that it has now; nil to
-	// keep what runs.
-	Kernel   *kb.Kernel
-	Token    string
-	Envelope []byte
-	// Attested: the broker holds Running for proven.
-	Attested bool
-	Running  kb.Ref
-	Jobs     []uint32
-	// Lost are the jobs that have the node and whose kernel it has lost.
-	Lost            []uint32
-	SlurmdAllowed   bool
-	SlurmdStart     uint64
-	SlurmdNotBefore time.Time
-	// SlurmdWait says the same by no clock.
-	SlurmdWait time.Duration
-	// NoBootAwaited: a start of slurmd that claims a boot is a crash to Slurm.
-	NoBootAwaited bool
-	// BootKnown: nobody tells Slurm of this boot, not even the first slurmd.
-	BootKnown bool
-	// Reboot: the machine is to boot, by its firmware.
-	Reboot bool
-}
-
 // desired makes the wish from a node's record.
-func desired(n *kb.Node, bootID string, now time.Time) Desired {
-	d := Desired{
+func desired(n *kb.Node, bootID string, now time.Time) kb.DesiredState {
+	d := kb.DesiredState{
 		Generation: n.Generation, SlurmdStart: n.SlurmdStart, SlurmdNotBefore: n.SlurmdNotBefore,
 		NoBootAwaited: !n.Waiting, BootKnown: n.KnownBoot != "" && n.KnownBoot == bootID,
 		Reboot:  n.Reboot != nil && n.Reboot.Due && n.Reboot.BootID == bootID,
@@ -74,11 +47,11 @@ func desired(n *kb.Node, bootID string, now time.Time) Desired {
 
 // Message is what a session has to tell its agent.
 type Message struct {
-	Desired  *Desired
+	Desired  *kb.DesiredState
 	Answer   *EndingAnswer
 	Snapshot string
 	// Runs is all that is wanted of the node's collectors; nil in other messages.
-	Runs []RunWish
+	Runs []kb.DesiredRun
 }
 
 // EndingAnswer answers an epilog's query.
@@ -106,7 +79,7 @@ type Session struct {
 // reported is a step of a switch, as its node last said it.
 type reported struct {
 	generation uint64
-	state      plan.ReportState
+	state      kb.Progress
 }
 
 // slurmdWord is what a node last said of its slurmd.
@@ -176,11 +149,11 @@ func (s *Session) Detach() {
 
 // Report takes in the agent's word on a boot. While the store is away they wait;
 // the newest tell most.
-func (s *Session) Report(r plan.Report) {
+func (s *Session) Report(r kb.SwitchReport) {
 	r.At = s.controller.clock.Now()
 	news := false
 	s.update(func() {
-		step := reported{r.Generation, r.State}
+		step := reported{r.Generation, r.Progress}
 		news, s.report = s.report != step, step
 		if over := len(s.agent.Reports) + 1 - maxReports; over > 0 {
 			s.agent.Reports = slices.Delete(s.agent.Reports, 0, over)
@@ -188,7 +161,7 @@ func (s *Session) Report(r plan.Report) {
 		}
 		s.agent.Reports = append(s.agent.Reports, r)
 	})
-	s.reportLog(news).Info("agent reports", "generation", r.Generation, "state", string(r.State), "detail", r.Detail)
+	s.reportLog(news).Info("agent reports", "generation", r.Generation, "state", string(r.Progress), "detail", r.Detail)
 }
 
 // Slurmd takes in the agent's word on its slurmd.

@@ -11,7 +11,6 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 )
 
 func TestDesired(t *testing.T) {
@@ -23,16 +22,16 @@ func TestDesired(t *testing.T) {
 		attested, allowed bool
 		kernel            string
 	}{
-		"steady on stock":                     {kb.Node{Want: stock.Ref(), Running: proof(stock)}, true, true, ""},
-		"steady on the job's kernel":          {kb.Node{Want: mitgcm.Ref(), Running: proof(mitgcm), Owner: kb.JobID{Job: 7}}, true, true, ""},
-		"unproven":                            {kb.Node{Want: stock.Ref()}, false, false, ""},
-		"the proof is of another boot":        {kb.Node{Want: stock.Ref(), Running: kb.Proof{Ref: stock.Ref(), BootID: bootTwo}}, false, false, ""},
-		"another kernel than is wanted":       {kb.Node{Want: mitgcm.Ref(), Running: proof(stock)}, true, false, ""},
-		"loading":                             {kb.Node{Want: mitgcm.Ref(), Running: proof(stock), Pending: &kb.Pending{Kernel: mitgcm, Token: "t", State: kb.PendingLoading}}, true, false, "mitgcm@1"},
-		"booting":                             {kb.Node{Want: mitgcm.Ref(), Running: proof(stock), Pending: &kb.Pending{Kernel: mitgcm, Token: "t", State: kb.PendingBooting}}, true, false, "mitgcm@1"},
-		"failed, and it runs stock":           {kb.Node{Want: mitgcm.Ref(), Running: proof(stock), Failure: &kb.Failure{}}, true, true, ""},
-		"failed to go back, and runs another": {kb.Node{Want: stock.Ref(), Running: proof(mitgcm), Failure: &kb.Failure{}}, true, false, ""},
-		"failed, and unproven":                {kb.Node{Want: stock.Ref(), Failure: &kb.Failure{}}, false, false, ""},
+		"steady on stock":                     {kb.Node{Desired: stock.Ref(), Running: proof(stock)}, true, true, ""},
+		"steady on the job's kernel":          {kb.Node{Desired: mitgcm.Ref(), Running: proof(mitgcm), Owner: kb.JobID{Job: 7}}, true, true, ""},
+		"unproven":                            {kb.Node{Desired: stock.Ref()}, false, false, ""},
+		"the proof is of another boot":        {kb.Node{Desired: stock.Ref(), Running: kb.Proof{Ref: stock.Ref(), BootID: bootTwo}}, false, false, ""},
+		"another kernel than is wanted":       {kb.Node{Desired: mitgcm.Ref(), Running: proof(stock)}, true, false, ""},
+		"loading":                             {kb.Node{Desired: mitgcm.Ref(), Running: proof(stock), Pending: &kb.Pending{Kernel: mitgcm, Token: "t", Progress: kb.ProgressLoading}}, true, false, "mitgcm@1"},
+		"booting":                             {kb.Node{Desired: mitgcm.Ref(), Running: proof(stock), Pending: &kb.Pending{Kernel: mitgcm, Token: "t", Progress: kb.ProgressBooting}}, true, false, "mitgcm@1"},
+		"failed, and it runs stock":           {kb.Node{Desired: mitgcm.Ref(), Running: proof(stock), Failure: &kb.Failure{}}, true, true, ""},
+		"failed to go back, and runs another": {kb.Node{Desired: stock.Ref(), Running: proof(mitgcm), Failure: &kb.Failure{}}, true, false, ""},
+		"failed, and unproven":                {kb.Node{Desired: stock.Ref(), Failure: &kb.Failure{}}, false, false, ""},
 	} {
 		d := desired(&c.node, bootOne, now)
 		kernel := ""
@@ -68,7 +67,7 @@ func TestAttach(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Fatal("the older stream is not told that it was replaced")
 	}
-	second.wished(t, "the newer is served", func(d Desired) bool { return d.Attested })
+	second.wished(t, "the newer is served", func(d kb.DesiredState) bool { return d.Attested })
 	first.Detach() // late, and no harm
 	if v, err := f.c.Node("n1"); err != nil || !v.Connected {
 		t.Errorf("node %+v, %v", v, err)
@@ -105,7 +104,7 @@ func TestSlowAgentIsCutOff(t *testing.T) {
 		t.Error("the stream goes on")
 	}
 	s.Detach()
-	f.attach("n1", kb.StockProfile, "", bootOne).wished(t, "it dials again", func(d Desired) bool { return d.Attested })
+	f.attach("n1", kb.StockProfile, "", bootOne).wished(t, "it dials again", func(d kb.DesiredState) bool { return d.Attested })
 }
 
 func TestSnapshotReachesEveryAgent(t *testing.T) {
@@ -140,13 +139,13 @@ func TestSnapshotReachesEveryAgent(t *testing.T) {
 func TestPanicsAreCountedAndTheJobIsHeld(t *testing.T) {
 	f, agent, d := begun(t)
 	for try := 1; try <= 2; try++ {
-		agent.Report(plan.Report{Generation: d.Generation, State: plan.ReportExecuting})
-		until(t, "booting", func() bool { v, err := f.c.Node("n1"); return err == nil && v.Node.PhaseName() == "booting" })
+		agent.Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressBooting})
+		until(t, "booting", func() bool { v, err := f.c.Node("n1"); return err == nil && v.Node.Progress() == "booting" })
 		agent.Detach()
 		token := d.Token
 		agent = f.attach("n1", kb.StockProfile, "", fmt.Sprintf("%s-%d", bootTwo, try))
 		if try == 1 {
-			d = agent.wished(t, "another try", func(d Desired) bool { return d.Kernel != nil && d.Token != token })
+			d = agent.wished(t, "another try", func(d kb.DesiredState) bool { return d.Kernel != nil && d.Token != token })
 		}
 	}
 	until(t, "the job is held", func() bool { return f.slurm.seen("hold 7") > 0 })
@@ -167,8 +166,8 @@ func TestPanicsAreCountedAndTheJobIsHeld(t *testing.T) {
 // A broker that was killed after it counted, before it could note that.
 func TestFaultIsCountedOnceAcrossARestart(t *testing.T) {
 	f, agent, d := begun(t)
-	agent.Report(plan.Report{Generation: d.Generation, State: plan.ReportExecuting})
-	until(t, "booting", func() bool { v, err := f.c.Node("n1"); return err == nil && v.Node.PhaseName() == "booting" })
+	agent.Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressBooting})
+	until(t, "booting", func() bool { v, err := f.c.Node("n1"); return err == nil && v.Node.Progress() == "booting" })
 	f.stop()
 	r := records{store: f.store}
 	if err := r.load(t.Context()); err != nil {

@@ -141,7 +141,7 @@ func (b *simBroker) gone(s *simSession) {
 }
 
 // hear takes in a report; it is lost when the broker dies first.
-func (b *simBroker) hear(s *simSession, r plan.Report) bool {
+func (b *simBroker) hear(s *simSession, r kb.SwitchReport) bool {
 	if !b.up || b.sessions[s.node.name] != s {
 		return false
 	}
@@ -298,7 +298,7 @@ func (b *simBroker) talk(s *simSession, n *kb.Node) {
 			b.w.tokens[token] = s.agent.Boot.BootID
 		}
 	}
-	if d.SlurmdAllowed && (!d.Attested || !n.Runs(n.Want) && (n.Failure == nil || !n.Running.Ref.IsStock())) {
+	if d.SlurmdAllowed && (!d.Attested || !n.Runs(n.Desired) && (n.Failure == nil || !n.Running.Ref.IsStock())) {
 		b.w.fail("slurmd is allowed on %s: %+v", n.Name, d)
 	}
 	b.send(s, Message{Desired: &d})

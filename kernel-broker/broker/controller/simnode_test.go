@@ -35,7 +35,7 @@ type simNode struct {
 	agent   *decide.Observed
 	agentAt time.Time // when a dead agent is started again
 	// The agent's own.
-	wish     *decide.Wish
+	wish     *kb.DesiredState
 	busy     *decide.Action
 	busyTill time.Time
 	sentKey  string
@@ -164,8 +164,8 @@ func (n *simNode) stepAgent() {
 	o := n.agent
 	if n.session == nil || !n.session.fresh {
 		o.Fresh = false
-		if o.Switch.Stage == decide.Announced && (n.busy == nil || n.busy.Kind != decide.Execute) {
-			o.Switch.Stage = decide.Loaded
+		if o.Switch.Progress == kb.ProgressBooting && (n.busy == nil || n.busy.Kind != decide.Execute) {
+			o.Switch.Progress = kb.ProgressLoaded
 		}
 	}
 	n.hear()
@@ -193,7 +193,7 @@ func (n *simNode) hear() {
 		n.session.out = n.session.out[1:]
 		if m.Desired != nil {
 			d := m.Desired
-			n.wish = &decide.Wish{Generation: d.Generation, Kernel: d.Kernel, Token: d.Token, Attested: d.Attested, Running: d.Running,
+			n.wish = &kb.DesiredState{Generation: d.Generation, Kernel: d.Kernel, Token: d.Token, Attested: d.Attested, Running: d.Running,
 				Jobs: d.Jobs, SlurmdAllowed: d.SlurmdAllowed, SlurmdStart: d.SlurmdStart, SlurmdNotBefore: d.SlurmdNotBefore,
 				NoBootAwaited: d.NoBootAwaited}
 			n.session.fresh, n.agent.Fresh = true, true
@@ -209,7 +209,7 @@ func (n *simNode) next1() {
 	o := n.agent
 	a := decide.Next(n.wish, *o, n.w.now)
 	if a.Kind == decide.Fail {
-		o.Switch = decide.Switch{Stage: decide.Failed, Target: a.Target, Generation: a.Generation, Fault: a.Fault, Cause: a.Reason}
+		o.Switch = decide.Switch{Progress: kb.ProgressFailed, Target: a.Target, Generation: a.Generation, Fault: a.Fault, Cause: a.Reason}
 		o.Leftover = n.loaded
 		n.report()
 		a = decide.Next(n.wish, *o, n.w.now)
@@ -233,7 +233,7 @@ func (n *simNode) finish() {
 	switch a.Kind {
 	case decide.Unload:
 		n.loaded, o.Leftover = false, false
-		if o.Switch.Stage == decide.Loaded || o.Switch.Stage == decide.Announced {
+		if o.Switch.Progress == kb.ProgressLoaded || o.Switch.Progress == kb.ProgressBooting {
 			o.Switch = decide.Switch{}
 		}
 	case decide.WriteState:
@@ -249,8 +249,8 @@ func (n *simNode) finish() {
 	case decide.StartSlurmd:
 		n.startSlurmd(a)
 	case decide.Announce:
-		if n.session != nil && n.session.fresh && n.w.broker.hear(n.session, plan.Report{Generation: a.Generation, State: plan.ReportExecuting}) {
-			o.Switch.Stage, o.Switch.Generation = decide.Announced, a.Generation
+		if n.session != nil && n.session.fresh && n.w.broker.hear(n.session, kb.SwitchReport{Generation: a.Generation, Progress: kb.ProgressBooting}) {
+			o.Switch.Progress, o.Switch.Generation = kb.ProgressBooting, a.Generation
 		}
 	case decide.Execute:
 		target, wanted := decide.Wanted(n.wish, n.boot)
@@ -264,20 +264,20 @@ func (n *simNode) finish() {
 func (n *simNode) prepare(a decide.Action) {
 	o := n.agent
 	if n.w.strikes(0.01) || n.w.noStock && a.Target.Kernel.Ref().IsStock() {
-		fault := decide.NodeFault
+		fault := kb.FailureNode
 		if n.w.chance(0.3) {
-			fault = decide.KernelFault
+			fault = kb.FailureKernel
 		}
-		o.Switch = decide.Switch{Stage: decide.Failed, Target: a.Target, Generation: n.wish.Generation, Fault: fault, Cause: "it does not load"}
+		o.Switch = decide.Switch{Progress: kb.ProgressFailed, Target: a.Target, Generation: n.wish.Generation, Fault: fault, Cause: "it does not load"}
 		n.w.tell("%s cannot load %s", n.name, a.Target.Kernel.Ref())
 		return
 	}
 	if a.Kind == decide.Fetch {
-		o.Switch = decide.Switch{Target: a.Target, Stage: decide.Fetched}
+		o.Switch = decide.Switch{Target: a.Target, Progress: kb.ProgressLoading}
 		return
 	}
 	n.loaded, o.Leftover = true, false
-	o.Switch.Stage = decide.Loaded
+	o.Switch.Progress = kb.ProgressLoaded
 }
 
 func (n *simNode) startSlurmd(a decide.Action) {
@@ -321,19 +321,19 @@ func (n *simNode) report() {
 	}
 	s := n.agent.Switch
 	if target, wanted := decide.Wanted(n.wish, n.boot); wanted {
-		r := plan.Report{Generation: n.wish.Generation, State: plan.ReportFetching}
+		r := kb.SwitchReport{Generation: n.wish.Generation, Progress: kb.ProgressLoading}
 		switch {
-		case s.Stage == decide.Failed && s.Generation == n.wish.Generation:
-			r.State, r.Kind, r.Detail = plan.ReportFailed, kb.FailureNode, s.Cause
-			if s.Fault == decide.KernelFault {
+		case s.Progress == kb.ProgressFailed && s.Generation == n.wish.Generation:
+			r.Progress, r.Kind, r.Detail = kb.ProgressFailed, kb.FailureNode, s.Cause
+			if s.Fault == kb.FailureKernel {
 				r.Kind = kb.FailureKernel
 			}
-		case s.Stage == decide.Loaded && s.Target.Same(target):
-			r.State = plan.ReportLoaded
-		case s.Stage == decide.Announced:
+		case s.Progress == kb.ProgressLoaded && s.Target.Same(target):
+			r.Progress = kb.ProgressLoaded
+		case s.Progress == kb.ProgressBooting:
 			return
 		}
-		if key := fmt.Sprint(r.Generation, r.State); key != n.sentKey && n.w.broker.hear(n.session, r) {
+		if key := fmt.Sprint(r.Generation, r.Progress); key != n.sentKey && n.w.broker.hear(n.session, r) {
 			n.sentKey = key
 		}
 	}

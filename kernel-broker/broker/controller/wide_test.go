@@ -10,7 +10,6 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
@@ -53,8 +52,8 @@ func (w *wide) boot(profile string) {
 			w.agents = append(w.agents, nil)
 		} else {
 			d, _ := w.agents[i].wish()
-			w.agents[i].Report(plan.Report{Generation: d.Generation, State: plan.ReportLoaded, Detail: "by kexec_file_load"})
-			w.agents[i].Report(plan.Report{Generation: d.Generation, State: plan.ReportExecuting})
+			w.agents[i].Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressLoaded, Detail: "by kexec_file_load"})
+			w.agents[i].Report(kb.SwitchReport{Generation: d.Generation, Progress: kb.ProgressBooting})
 			token = d.Token
 		}
 		w.agents[i] = nil
@@ -73,7 +72,7 @@ func (w *wide) come(what string, is func() bool) {
 	w.t.Fatalf("did not come: %s; the job is %s, a record is too large: %v", what, w.phase(7), w.log.has("too large"))
 }
 
-func (w *wide) all(what string, is func(d Desired) bool) {
+func (w *wide) all(what string, is func(d kb.DesiredState) bool) {
 	w.t.Helper()
 	w.come(what, func() bool {
 		for _, a := range w.agents {
@@ -92,13 +91,13 @@ func loadingWide(t *testing.T, count int) (*wide, *fakeAgent) {
 	w.start()
 	w.boot(kb.StockProfile)
 	other := w.attach("n1", kb.StockProfile, "", bootOne)
-	w.all("stock", func(d Desired) bool { return d.Attested })
+	w.all("stock", func(d kb.DesiredState) bool { return d.Attested })
 	w.slurm.job(7, "CONFIGURING", w.names...)
 	w.state("ALLOCATED+POWERING_UP", "")
 	if _, err := w.c.Ensure(t.Context(), Request{ID: kb.JobID{Job: 7}, Ref: kb.Ref{Profile: "mitgcm"}, Nodes: w.names}); err != nil {
 		t.Fatal(err)
 	}
-	w.all("a kernel to boot", func(d Desired) bool { return d.Kernel != nil })
+	w.all("a kernel to boot", func(d kb.DesiredState) bool { return d.Kernel != nil })
 	return w, other
 }
 
@@ -134,7 +133,7 @@ func wideJob(t *testing.T, count int) {
 	w.come("the job is told", func() bool { return w.slurm.seen("comment 7 kernel-broker: runs on") > 0 })
 	w.slurm.end(7)
 	w.state("IDLE+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@1 for job 7")
-	w.all("a wish for stock", func(d Desired) bool { return d.Kernel != nil && d.Kernel.Profile == kb.StockProfile })
+	w.all("a wish for stock", func(d kb.DesiredState) bool { return d.Kernel != nil && d.Kernel.Profile == kb.StockProfile })
 	w.boot(kb.StockProfile)
 	w.state("IDLE", "")
 	w.come("every node is back", func() bool { return w.phase(7) == kb.PhaseDone })

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 )
 
 // lines of the log that have a part.
@@ -68,18 +67,18 @@ func TestLinesOfOneNode(t *testing.T) {
 		say  func(s *Session, i int)
 	}{
 		"one report": {`msg="agent reports"`, 1, func(s *Session, _ int) {
-			s.Report(plan.Report{Generation: 99, State: plan.ReportFetching, Detail: text})
+			s.Report(kb.SwitchReport{Generation: 99, Progress: kb.ProgressLoading, Detail: text})
 		}},
 		"one report in other words": {`msg="agent reports"`, 1, func(s *Session, i int) {
-			s.Report(plan.Report{Generation: 99, State: plan.ReportFetching, Detail: fmt.Sprint(text, i)})
+			s.Report(kb.SwitchReport{Generation: 99, Progress: kb.ProgressLoading, Detail: fmt.Sprint(text, i)})
 		}},
 		"reports": {`msg="agent reports"`, most, func(s *Session, i int) {
-			s.Report(plan.Report{Generation: uint64(i + 1), State: plan.ReportFetching, Detail: text})
+			s.Report(kb.SwitchReport{Generation: uint64(i + 1), Progress: kb.ProgressLoading, Detail: text})
 		}},
 		"one word on slurmd": {`msg="agent reports slurmd"`, 1, func(s *Session, _ int) { s.Slurmd(0, true, text) }},
 		"words on slurmd":    {`msg="agent reports slurmd"`, most, func(s *Session, i int) { s.Slurmd(0, i%2 == 0, text) }},
 		"runs that there are not": {`msg="agent reports on a run"`, most, func(s *Session, i int) {
-			s.RunReport(uint64(i+1), plan.RunReport{State: kb.RunNodeLooking, Reason: text}, nil)
+			s.RunReport(uint64(i+1), kb.RunReport{State: kb.RunNodeLooking, Reason: text}, nil)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +86,7 @@ func TestLinesOfOneNode(t *testing.T) {
 				one, other := p.attach("n1", kb.StockProfile, "", bootOne), p.attach("n2", kb.StockProfile, "", bootTwo)
 				for i := range all {
 					if c.say(one.Session, i); i%1000 == 999 {
-						other.Report(plan.Report{Generation: uint64(i), State: plan.ReportLoaded, Detail: "of another"})
+						other.Report(kb.SwitchReport{Generation: uint64(i), Progress: kb.ProgressLoaded, Detail: "of another"})
 					}
 					time.Sleep(pause)
 				}
@@ -99,7 +98,7 @@ func TestLinesOfOneNode(t *testing.T) {
 				}
 				// When it comes to its senses, what was left out is told.
 				time.Sleep(time.Minute)
-				one.Report(plan.Report{Generation: 1 << 20, State: plan.ReportLoaded})
+				one.Report(kb.SwitchReport{Generation: 1 << 20, Progress: kb.ProgressLoaded})
 				if lines := p.log.lines(" node=n1 "); len(lines)+leftOutOf(t, lines) != all+1+besides(lines) {
 					t.Errorf("%d lines, and %d left out, of %d messages", len(lines), leftOutOf(t, lines), all+1)
 				}
@@ -124,7 +123,7 @@ func TestLinesOfStreams(t *testing.T) {
 		}
 		s := hello()
 		for i := range 500 {
-			s.Report(plan.Report{Generation: uint64(i + 1), State: plan.ReportFetching})
+			s.Report(kb.SwitchReport{Generation: uint64(i + 1), Progress: kb.ProgressLoading})
 		}
 		s.Detach()
 		if lines := p.log.lines(`msg="agent `); len(lines) != linesRate.Burst+2 || !strings.Contains(lines[len(lines)-1], "agent gone") {
@@ -147,17 +146,17 @@ func TestLinesOfStreams(t *testing.T) {
 // An operator sees every step of switches that follow each other at once.
 func TestEveryStepOfASwitchIsInTheLog(t *testing.T) {
 	inBubble(t, func(p *paced) {
-		steps := []plan.ReportState{plan.ReportFetching, plan.ReportLoaded, plan.ReportExecuting}
+		steps := []kb.Progress{kb.ProgressLoading, kb.ProgressLoaded, kb.ProgressBooting}
 		const switches = 2 // to a job's kernel, and back
 		for i := range switches {
 			agent := p.attach("n1", kb.StockProfile, "", fmt.Sprint(bootOne[:len(bootOne)-1], i))
 			agent.Slurmd(uint64(i), false, "")
 			agent.Slurmd(uint64(i), true, "")
 			for _, run := range []kb.RunNodeState{kb.RunNodeLooking, kb.RunNodeDelivered} {
-				agent.RunReport(1, plan.RunReport{State: run}, nil)
+				agent.RunReport(1, kb.RunReport{State: run}, nil)
 			}
 			for _, state := range steps {
-				agent.Report(plan.Report{Generation: uint64(i + 1), State: state})
+				agent.Report(kb.SwitchReport{Generation: uint64(i + 1), Progress: state})
 			}
 			agent.Detach()
 		}

@@ -18,14 +18,14 @@ func off(t *testing.T, w *world, state, reason string) {
 	w.settle()
 	w.now = w.now.Add(time.Second)
 	w.settle()
-	if w.nodes["n1"].PhaseName() != "loading" || !w.nodes["n1"].Want.IsStock() {
-		t.Fatalf("n1 is %s, wants %s", w.nodes["n1"].PhaseName(), w.nodes["n1"].Want)
+	if w.nodes["n1"].Progress() != "loading" || !w.nodes["n1"].Desired.IsStock() {
+		t.Fatalf("n1 is %s, wants %s", w.nodes["n1"].Progress(), w.nodes["n1"].Desired)
 	}
 }
 
 // home boots n1 back to stock; no slurmd runs there.
 func home(w *world) []Action {
-	w.report("n1", ReportExecuting, "", "")
+	w.report("n1", kb.ProgressBooting, "", "")
 	w.settle()
 	w.silence("n1")
 	w.settle()
@@ -95,7 +95,7 @@ func TestAdministratorsDrainSurvivesTheReturn(t *testing.T) {
 			}
 			said(w, after, "bad DIMM")
 			if n = w.nodes["n1"]; n.SlurmdHeld || n.KnownBoot != n.Boot.BootID || !n.Steady() {
-				t.Fatalf("slurmd is held %v, known boot %q, %s", n.SlurmdHeld, n.KnownBoot, n.PhaseName())
+				t.Fatalf("slurmd is held %v, known boot %q, %s", n.SlurmdHeld, n.KnownBoot, n.Progress())
 			}
 			w.slurmd("n1")
 			w.now = w.now.Add(time.Minute)
@@ -261,7 +261,7 @@ func TestAdministratorsReboot(t *testing.T) {
 	w.settle()
 	w.settle()
 	if n = w.nodes["n1"]; n.Reboot == nil || n.Reboot.Due || !n.Steady() {
-		t.Fatalf("%+v, %s", n.Reboot, n.PhaseName())
+		t.Fatalf("%+v, %s", n.Reboot, n.Progress())
 	}
 	w.node("n1", "IDLE", "")
 	w.settle()
@@ -287,7 +287,7 @@ func TestAdministratorsRebootOfAProfileNode(t *testing.T) {
 	w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED", "kernel update")
 	w.settle()
 	if n := w.nodes["n1"]; n.Pending != nil || n.Reboot.Due || !n.Steady() {
-		t.Fatalf("%v, %+v, %s", n.Pending, n.Reboot, n.PhaseName())
+		t.Fatalf("%v, %+v, %s", n.Pending, n.Reboot, n.Progress())
 	}
 	w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "kernel update : reboot issued")
 	w.settle()

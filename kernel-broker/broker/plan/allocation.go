@@ -122,7 +122,7 @@ func (d *decision) ReadyNodes(a *kb.Allocation) int {
 
 func (d *decision) nodeReady(a *kb.Allocation, name string) bool {
 	n := d.nodes[name]
-	if n == nil || n.Owner != a.ID || !n.Steady() || n.Want != a.Kernel.Ref() || n.Waiting {
+	if n == nil || n.Owner != a.ID || !n.Steady() || n.Desired != a.Kernel.Ref() || n.Waiting {
 		return false
 	}
 	s, ok := d.slurmNode(name)
@@ -144,7 +144,7 @@ func (d *decision) late(a *kb.Allocation) string {
 		}
 		state := "unknown to the broker"
 		if n := d.nodes[name]; n != nil {
-			state = n.PhaseName()
+			state = n.Progress().String()
 		}
 		text += fmt.Sprintf(" %s (%s)", name, state)
 	}
@@ -251,7 +251,7 @@ func (d *decision) close(a *kb.Allocation) bool {
 		if n.KeptFor != "" {
 			return false
 		}
-		back := n.Steady() && n.Want.IsStock() && !n.Waiting
+		back := n.Steady() && n.Desired.IsStock() && !n.Waiting
 		if !back && n.Failure == nil {
 			return false
 		}

@@ -86,7 +86,7 @@ func (d *decision) settle(n *kb.Node, doubt string) {
 	if p == nil {
 		return
 	}
-	began := p.State != kb.PendingLoading
+	began := p.Progress != kb.ProgressLoading
 	if n.Runs(p.Kernel.Ref()) {
 		if n.Boot.Token == p.Token {
 			n.HasBooted(n.Running.Ref)
@@ -99,7 +99,7 @@ func (d *decision) settle(n *kb.Node, doubt string) {
 	if doubt == "" {
 		doubt = fmt.Sprintf("the node came back on %s", n.Running.Release)
 	}
-	if p.State == kb.PendingReset {
+	if p.Progress == kb.ProgressReset {
 		doubt = "no sign of life in time; after a reset " + doubt
 	}
 	if !began && n.Boot.Token == "" {

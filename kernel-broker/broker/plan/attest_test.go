@@ -49,13 +49,13 @@ func TestTokenProvesOneBootOnly(t *testing.T) {
 	w.boot("n1", kernels[1], token)
 	w.settle()
 	if n := w.nodes["n1"]; !n.Steady() || n.Kexecs != 1 {
-		t.Fatalf("n1 is %s after %d kexecs", n.PhaseName(), n.Kexecs)
+		t.Fatalf("n1 is %s after %d kexecs", n.Progress(), n.Kexecs)
 	}
 	// The same command line comes up once more, after a crash.
 	w.boot("n1", kernels[1], token)
 	w.settle()
 	if n := w.nodes["n1"]; n.Running.Ref != (kb.Ref{}) || n.Steady() {
-		t.Errorf("a replayed token proves %v, the node is %s", n.Running.Ref, n.PhaseName())
+		t.Errorf("a replayed token proves %v, the node is %s", n.Running.Ref, n.Progress())
 	}
 }
 
@@ -73,7 +73,7 @@ func TestProofComesLater(t *testing.T) {
 	defer func() { kernels = kernels[:3] }()
 	w.settle()
 	if n := w.nodes["n1"]; !n.Steady() || n.Generation == generation {
-		t.Errorf("n1 is %s, generation %d", n.PhaseName(), n.Generation)
+		t.Errorf("n1 is %s, generation %d", n.Progress(), n.Generation)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestSettle(t *testing.T) {
 		attempts uint32
 		up       kb.Kernel
 		token    bool
-		phase    string
+		phase    kb.Progress
 		faults   int
 		failure  kb.FailureKind
 	}{
@@ -110,8 +110,8 @@ func TestSettle(t *testing.T) {
 			w.boot("n1", c.up, token)
 			w.decide()
 			n := w.nodes["n1"]
-			if n.PhaseName() != c.phase || len(n.Faults) != c.faults {
-				t.Errorf("n1 is %s with faults %+v; want %s with %d", n.PhaseName(), n.Faults, c.phase, c.faults)
+			if n.Progress() != c.phase || len(n.Faults) != c.faults {
+				t.Errorf("n1 is %s with faults %+v; want %s with %d", n.Progress(), n.Faults, c.phase, c.faults)
 			}
 			if n.Failure != nil && n.Failure.Kind != c.failure {
 				t.Errorf("failure %+v, want kind %s", n.Failure, c.failure)
@@ -144,8 +144,8 @@ func returns(t *testing.T) *world {
 	w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
 	w.pass(time.Second) // the end is seen
 	w.pass(time.Second) // by a look that began after it
-	if n := w.nodes["n1"]; n.PhaseName() != "loading" || !n.Want.IsStock() {
-		t.Fatalf("n1 is %s, wants %s", n.PhaseName(), n.Want)
+	if n := w.nodes["n1"]; n.Progress() != "loading" || !n.Desired.IsStock() {
+		t.Fatalf("n1 is %s, wants %s", n.Progress(), n.Desired)
 	}
 	return w
 }
@@ -155,11 +155,11 @@ func returns(t *testing.T) *world {
 func TestReturnFails(t *testing.T) {
 	w := returns(t)
 	for range w.config.StockAttempts - 1 {
-		w.report("n1", ReportFailed, kb.FailureKernel, "digest differs")
+		w.report("n1", kb.ProgressFailed, kb.FailureKernel, "digest differs")
 		w.settle()
 		w.pass(RetryPause + time.Second)
 	}
-	w.report("n1", ReportFailed, kb.FailureKernel, "digest differs")
+	w.report("n1", kb.ProgressFailed, kb.FailureKernel, "digest differs")
 	actions := w.settle()
 	if f := w.nodes["n1"].Failure; f == nil || f.Kind != kb.FailureNode {
 		t.Fatalf("failure %+v", f)

@@ -63,7 +63,7 @@ func Decide(in Input) Output {
 	for _, name := range d.order {
 		n := d.nodes[name]
 		if d.endWait(n); managed(n) || in.Agents[name].Connected {
-			d.wish(n, in.Agents[name])
+			d.desired(n, in.Agents[name])
 		}
 	}
 	d.holds()

@@ -5,6 +5,8 @@ package plan
 import (
 	"testing"
 	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // slurmctld, killed before it saved the end of a job, holds it for running again.
@@ -24,7 +26,7 @@ func TestJobWhoseEndSlurmForgot(t *testing.T) {
 		w.node("n1", "IDLE+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
 		w.pass(time.Second)
 		w.pass(time.Second)
-		w.report("n1", ReportExecuting, "", "")
+		w.report("n1", kb.ProgressBooting, "", "")
 		w.settle()
 		job.Requeue = c.requeue
 		w.slurm.Jobs[7] = job

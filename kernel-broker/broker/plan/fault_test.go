@@ -13,7 +13,7 @@ import (
 // failsOn has the job's node come back on stock until no try is left.
 func failsOn(w *world, name string) {
 	for range 2 {
-		w.report(name, ReportExecuting, "", "")
+		w.report(name, kb.ProgressBooting, "", "")
 		w.settle()
 		w.boot(name, kernels[0], "")
 		w.settle()

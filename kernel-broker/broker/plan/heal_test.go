@@ -43,7 +43,7 @@ func TestHealsANodeThatIsDownForItsOwnBoot(t *testing.T) {
 		w.node("n1", "DOWN", late) // in the broker's absence
 		w.pass(time.Second)
 		w.pass(time.Second)
-		w.report("n1", ReportExecuting, "", "")
+		w.report("n1", kb.ProgressBooting, "", "")
 		w.settle()
 		w.boot("n1", kernels[0], w.nodes["n1"].Pending.Token)
 		w.settle()
@@ -130,7 +130,7 @@ func TestAForgottenBootIsMissedOnTheJobsKernel(t *testing.T) {
 	}
 	w.node("n1", "IDLE+DRAIN+REBOOT_ISSUED", kb.ReasonReturn+" x")
 	w.pass(time.Second)
-	if w.nodes["n1"].PhaseName() != "loading" {
-		t.Errorf("n1 is %s", w.nodes["n1"].PhaseName())
+	if w.nodes["n1"].Progress() != "loading" {
+		t.Errorf("n1 is %s", w.nodes["n1"].Progress())
 	}
 }

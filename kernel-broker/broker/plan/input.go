@@ -57,26 +57,6 @@ func Defaults() Config {
 	}
 }
 
-// ReportState is how far an agent says it is.
-type ReportState string
-
-// What an agent reports of the generation it was asked for.
-const (
-	ReportFetching  ReportState = "fetching"
-	ReportLoaded    ReportState = "loaded"
-	ReportExecuting ReportState = "executing"
-	ReportFailed    ReportState = "failed"
-)
-
-// Report is an agent's word on one generation.
-type Report struct {
-	Generation uint64
-	State      ReportState
-	Kind       kb.FailureKind
-	Detail     string
-	At         time.Time
-}
-
 // Slurmd is an agent's word on its slurmd.
 type Slurmd struct {
 	Start   uint64
@@ -91,7 +71,7 @@ type Agent struct {
 	Since     time.Time
 	Boot      kb.Boot
 	Inventory kb.Inventory
-	Reports   []Report
+	Reports   []kb.SwitchReport
 	Slurmd    Slurmd
 	// Ending is the job whose epilog waits for an answer; 0 for none.
 	Ending      uint32
@@ -99,7 +79,7 @@ type Agent struct {
 	// Refusals of the gate in this boot, oldest first.
 	Refusals []kb.GateRefusal
 	// Runs are its words on profiling runs.
-	Runs map[uint64]RunReport
+	Runs map[uint64]kb.RunReport
 }
 
 // Catalog answers what the plan must know of kernels.

@@ -122,7 +122,7 @@ func TestTakenBackAtARestartedSlurmctld(t *testing.T) {
 	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
 	w.settle()
 	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
-	w.report("n1", ReportExecuting, "", "")
+	w.report("n1", kb.ProgressBooting, "", "")
 	w.settle()
 	w.silence("n1")
 	w.node("n1", "UNKNOWN+NOT_RESPONDING", "bad DIMM")

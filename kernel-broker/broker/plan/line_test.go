@@ -86,7 +86,7 @@ func TestReusePicksTheNodesThatAreAskedFor(t *testing.T) {
 	w.boot("n2", kernels[1], "")
 	w.settle()
 	n := w.nodes["n2"]
-	n.Running, n.Want, n.Owner, n.Timeline = w.nodes["n1"].Running, w.nodes["n1"].Want, w.nodes["n1"].Owner, w.nodes["n1"].Timeline
+	n.Running, n.Desired, n.Owner, n.Timeline = w.nodes["n1"].Running, w.nodes["n1"].Desired, w.nodes["n1"].Owner, w.nodes["n1"].Timeline
 	n.Pending, n.Running.BootID = nil, n.Boot.BootID
 	n.Boot.Token, n.Issued = w.nodes["n1"].Boot.Token, w.nodes["n1"].Issued
 	w.agents["n2"] = Agent{Connected: true, Since: w.now, Boot: n.Boot, Slurmd: Slurmd{Running: true, At: w.now}}

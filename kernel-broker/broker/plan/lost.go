@@ -57,7 +57,7 @@ func (d *decision) guard(n *kb.Node, owner *kb.Allocation) {
 	if n.Lost != owner.ID {
 		n.Lost, n.LostAt = owner.ID, d.in.Now
 	}
-	d.want(n, owner.Kernel.Ref())
+	d.desire(n, owner.Kernel.Ref())
 	if !d.in.Slurm.At.After(n.LostAt) {
 		// Slurm may have taken the node from the job meanwhile, and an
 		// administrator may have put it back into service.

@@ -20,7 +20,7 @@ func runningOnTwo(t *testing.T) *world {
 	w.ensure(7, mit, "n1", "n2")
 	w.settle()
 	for _, name := range []string{"n1", "n2"} {
-		w.report(name, ReportExecuting, "", "")
+		w.report(name, kb.ProgressBooting, "", "")
 		w.settle()
 		w.boot(name, kernels[1], w.nodes[name].Pending.Token)
 		w.settle()
@@ -59,7 +59,7 @@ func TestNodeThatLostItsKernelLeavesTheJob(t *testing.T) {
 		t.Errorf("actions %+v", actions)
 	}
 	n := w.nodes["n2"]
-	if n.Want != mit || n.Steady() || n.Pending != nil || n.Lost != (kb.JobID{Job: 7}) {
+	if n.Desired != mit || n.Steady() || n.Pending != nil || n.Lost != (kb.JobID{Job: 7}) {
 		t.Errorf("the node is %+v", n)
 	}
 	if n := w.nodes["n1"]; !n.Steady() || !n.Lost.IsZero() {
@@ -71,7 +71,7 @@ func TestNodeThatLostItsKernelLeavesTheJob(t *testing.T) {
 	if actions := w.pass(time.Second); len(downs(actions)) > 0 {
 		t.Errorf("downs again: %v", actions)
 	}
-	if n := w.nodes["n2"]; !n.Want.IsStock() || !n.Steady() || !n.Lost.IsZero() {
+	if n := w.nodes["n2"]; !n.Desired.IsStock() || !n.Steady() || !n.Lost.IsZero() {
 		t.Errorf("after the job the node is %+v", n)
 	}
 }
@@ -84,10 +84,10 @@ func TestJobThatGoesOnWithoutANode(t *testing.T) {
 	w.node("n2", "DOWN+DRAIN+REBOOT_REQUESTED", "kprof: lost mitgcm@3 under job 7: it rebooted")
 	w.job(7, "RUNNING", true, "n1")
 	w.pass(time.Second)
-	if n := w.nodes["n2"]; !n.Want.IsStock() || !n.Steady() || !n.Owner.IsZero() {
+	if n := w.nodes["n2"]; !n.Desired.IsStock() || !n.Steady() || !n.Owner.IsZero() {
 		t.Errorf("the lost node is %+v", n)
 	}
-	if n := w.nodes["n1"]; n.Want != mit || n.Owner.Job != 7 {
+	if n := w.nodes["n1"]; n.Desired != mit || n.Owner.Job != 7 {
 		t.Errorf("the job's node is %+v", n)
 	}
 	if a := w.allocs[kb.JobID{Job: 7}]; a == nil || a.Phase != kb.PhaseReady {

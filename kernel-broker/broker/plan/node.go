@@ -22,6 +22,9 @@ func (d *decision) node(n *kb.Node, agent Agent) {
 	d.recover(n)
 }
 
+// eventFetching of a timeline: the agent has the desired state and loads.
+const eventFetching = "fetching"
+
 // reports takes in the agent's word on the boot it was asked for.
 func (d *decision) reports(n *kb.Node, agent Agent) {
 	for _, r := range agent.Reports {
@@ -29,15 +32,17 @@ func (d *decision) reports(n *kb.Node, agent Agent) {
 		if p == nil || r.Generation < p.Generation {
 			continue
 		}
-		switch r.State {
-		case ReportFetching, ReportLoaded:
-			d.noteOnce(n, string(r.State), r.Detail)
-		case ReportExecuting:
-			if p.State == kb.PendingLoading {
-				p.State, p.Since = kb.PendingBooting, d.in.Now
+		switch r.Progress {
+		case kb.ProgressLoading:
+			d.noteOnce(n, eventFetching, r.Detail)
+		case kb.ProgressLoaded:
+			d.noteOnce(n, r.Progress.String(), r.Detail)
+		case kb.ProgressBooting:
+			if p.Progress == kb.ProgressLoading {
+				p.Progress, p.Since = kb.ProgressBooting, d.in.Now
 				d.note(n, "kexec", r.Detail)
 			}
-		case ReportFailed:
+		case kb.ProgressFailed:
 			if p.Kernel.Ref().IsStock() {
 				d.returnFailed(n, p, r.Detail)
 				continue
@@ -55,7 +60,7 @@ func (d *decision) noteOnce(n *kb.Node, event, detail string) {
 	}
 	for i := len(a.Timeline) - 1; i >= 0; i-- {
 		if e := a.Timeline[i]; e.Node == n.Name {
-			if e.Event == event || event == string(ReportFetching) && e.Event == string(ReportLoaded) {
+			if e.Event == event || event == eventFetching && e.Event == kb.ProgressLoaded.String() {
 				return
 			}
 			break
@@ -77,13 +82,13 @@ func (d *decision) overdue(n *kb.Node, agent Agent) {
 	// A broker that was away has no right to call the nodes late: the time
 	// counts from its start, which is when it lost every agent.
 	since := p.Since
-	if !agent.Connected || p.State == kb.PendingLoading {
+	if !agent.Connected || p.Progress == kb.ProgressLoading {
 		since = later(p.Since, agent.Since)
 	}
 	age := d.age(since)
 	ref := p.Kernel.Ref()
-	switch p.State {
-	case kb.PendingLoading:
+	switch p.Progress {
+	case kb.ProgressLoading:
 		if age > d.in.Config.LoadLimit {
 			cause := fmt.Sprintf("not loaded within %v", d.in.Config.LoadLimit)
 			if ref.IsStock() {
@@ -92,17 +97,17 @@ func (d *decision) overdue(n *kb.Node, agent Agent) {
 			}
 			d.fail(n, kb.FailureNode, ref, cause)
 		}
-	case kb.PendingBooting:
+	case kb.ProgressBooting:
 		if limit := d.bootTimeout(n, ref); age > limit {
 			if !d.in.Config.CanReset {
 				d.silent(n, p, fmt.Sprintf("no sign of life %v after the kexec", limit))
 				return
 			}
-			p.State, p.Since = kb.PendingReset, d.in.Now
+			p.Progress, p.Since = kb.ProgressReset, d.in.Now
 			d.note(n, "reset", fmt.Sprintf("no sign of life %v after the kexec", limit))
 			d.reset(n, agent)
 		}
-	case kb.PendingReset:
+	case kb.ProgressReset:
 		d.reset(n, agent)
 	}
 }
@@ -216,7 +221,7 @@ func (d *decision) recover(n *kb.Node) {
 		if !n.Runs(stockRef) {
 			// The boot to stock that was asked for is one that Slurm waits
 			// for no more: it has to be armed anew.
-			n.Want = kb.Ref{}
+			n.Desired = kb.Ref{}
 		}
 		n.Generation++
 	case s.Armed() && !s.RebootIssued():

@@ -12,32 +12,32 @@ import (
 func TestReports(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		report Report
-		phase  string
+		report kb.SwitchReport
+		phase  kb.Progress
 		kind   kb.FailureKind
 	}{
-		{"fetching", Report{State: ReportFetching}, "loading", ""},
-		{"loaded", Report{State: ReportLoaded}, "loading", ""},
-		{"the last word", Report{State: ReportExecuting}, "booting", ""},
-		{"given up, the node's fault", Report{State: ReportFailed, Kind: kb.FailureNode}, "failed", kb.FailureNode},
-		{"given up, the kernel's fault", Report{State: ReportFailed, Kind: kb.FailureKernel}, "failed", kb.FailureKernel},
+		{"fetching", kb.SwitchReport{Progress: kb.ProgressLoading}, "loading", ""},
+		{"loaded", kb.SwitchReport{Progress: kb.ProgressLoaded}, "loading", ""},
+		{"the last word", kb.SwitchReport{Progress: kb.ProgressBooting}, "booting", ""},
+		{"given up, the node's fault", kb.SwitchReport{Progress: kb.ProgressFailed, Kind: kb.FailureNode}, "failed", kb.FailureNode},
+		{"given up, the kernel's fault", kb.SwitchReport{Progress: kb.ProgressFailed, Kind: kb.FailureKernel}, "failed", kb.FailureKernel},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := switching(t)
 			stale := c.report
 			stale.Generation = w.nodes["n1"].Pending.Generation - 1
 			a := w.agents["n1"]
-			a.Reports = []Report{stale}
+			a.Reports = []kb.SwitchReport{stale}
 			w.agents["n1"] = a
 			w.settle()
-			if phase := w.nodes["n1"].PhaseName(); phase != "loading" {
+			if phase := w.nodes["n1"].Progress(); phase != "loading" {
 				t.Errorf("a report on an older wish makes it %s", phase)
 			}
-			w.report("n1", c.report.State, c.report.Kind, "words")
+			w.report("n1", c.report.Progress, c.report.Kind, "words")
 			w.decide()
 			n := w.nodes["n1"]
-			if n.PhaseName() != c.phase {
-				t.Errorf("n1 is %s, want %s", n.PhaseName(), c.phase)
+			if n.Progress() != c.phase {
+				t.Errorf("n1 is %s, want %s", n.Progress(), c.phase)
 			}
 			if n.Failure != nil && (n.Failure.Kind != c.kind || n.Failure.Cause != "words" || n.Failure.Ref != mit) {
 				t.Errorf("failure %+v", n.Failure)
@@ -48,17 +48,17 @@ func TestReports(t *testing.T) {
 
 func TestReportsWithoutABoot(t *testing.T) {
 	w := steadyOnStock(t, "n1")
-	w.report("n1", ReportFailed, kb.FailureKernel, "late words")
+	w.report("n1", kb.ProgressFailed, kb.FailureKernel, "late words")
 	w.settle()
 	if n := w.nodes["n1"]; !n.Steady() {
-		t.Errorf("n1 is %s", n.PhaseName())
+		t.Errorf("n1 is %s", n.Progress())
 	}
 }
 
 func TestOverdueLoading(t *testing.T) {
 	w := switching(t)
 	w.pass(w.config.LoadLimit)
-	if phase := w.nodes["n1"].PhaseName(); phase != "loading" {
+	if phase := w.nodes["n1"].Progress(); phase != "loading" {
 		t.Fatalf("n1 is %s at the limit", phase)
 	}
 	w.now = w.now.Add(time.Second)
@@ -72,7 +72,7 @@ func TestOverdueLoading(t *testing.T) {
 func TestHangWithoutReset(t *testing.T) {
 	w := booting(t)
 	w.pass(time.Minute)
-	if phase := w.nodes["n1"].PhaseName(); phase != "booting" {
+	if phase := w.nodes["n1"].Progress(); phase != "booting" {
 		t.Fatalf("n1 is %s at the limit", phase)
 	}
 	w.now = w.now.Add(time.Second)
@@ -88,7 +88,7 @@ func TestHangWithReset(t *testing.T) {
 		w := booting(t)
 		w.config.CanReset = true
 		w.now = w.now.Add(61 * time.Second)
-		if out := w.decide(); !has(out.Actions, ResetNode) || w.nodes["n1"].Pending.State != kb.PendingReset {
+		if out := w.decide(); !has(out.Actions, ResetNode) || w.nodes["n1"].Pending.Progress != kb.ProgressReset {
 			t.Fatalf("actions %v, pending %+v", out.Actions, w.nodes["n1"].Pending)
 		}
 		if actions := w.settle(); !has(actions, ResetNode) {
@@ -105,8 +105,8 @@ func TestHangWithReset(t *testing.T) {
 		if back {
 			w.boot("n1", kernels[0], "")
 			w.decide()
-			if n := w.nodes["n1"]; n.PhaseName() != "loading" || len(n.Faults) != 1 || n.Attempts != 1 {
-				t.Errorf("after the reset n1 is %s with faults %+v, try %d", n.PhaseName(), n.Faults, n.Attempts)
+			if n := w.nodes["n1"]; n.Progress() != "loading" || len(n.Faults) != 1 || n.Attempts != 1 {
+				t.Errorf("after the reset n1 is %s with faults %+v, try %d", n.Progress(), n.Faults, n.Attempts)
 			}
 			continue
 		}
@@ -180,8 +180,8 @@ func TestHangWithoutOwner(t *testing.T) {
 	w.config.CanReset = true
 	delete(w.slurm.Jobs, 7)
 	w.node("n1", "IDLE+POWERING_UP", "")
-	if w.pass(59 * time.Second); w.nodes["n1"].PhaseName() != "booting" || !w.nodes["n1"].Owner.IsZero() {
-		t.Fatalf("n1 is %s, owner %v", w.nodes["n1"].PhaseName(), w.nodes["n1"].Owner)
+	if w.pass(59 * time.Second); w.nodes["n1"].Progress() != "booting" || !w.nodes["n1"].Owner.IsZero() {
+		t.Fatalf("n1 is %s, owner %v", w.nodes["n1"].Progress(), w.nodes["n1"].Owner)
 	}
 	w.now = w.now.Add(2 * time.Second)
 	if out := w.decide(); !has(out.Actions, ResetNode) {
@@ -199,13 +199,13 @@ func TestBrokerWasAway(t *testing.T) {
 			w.now = w.now.Add(time.Hour)
 			w.silence("n1") // as of the broker's start
 			w.settle()
-			if phase := w.nodes["n1"].PhaseName(); phase != name {
+			if phase := w.nodes["n1"].Progress(); phase.String() != name {
 				t.Fatalf("n1 is %s after the broker's start: %+v", phase, w.nodes["n1"].Failure)
 			}
 			w.boot("n1", kernels[1], w.nodes["n1"].Pending.Token)
 			w.pass(time.Second)
 			if n := w.nodes["n1"]; !n.Steady() {
-				t.Errorf("n1 is %s", n.PhaseName())
+				t.Errorf("n1 is %s", n.Progress())
 			}
 		})
 	}
@@ -218,7 +218,7 @@ func TestBrokerWasAway(t *testing.T) {
 		w.silence("n1")
 		w.settle()
 		if n := w.nodes["n1"]; !n.Steady() {
-			t.Fatalf("n1 is %s: %+v", n.PhaseName(), n.Failure)
+			t.Fatalf("n1 is %s: %+v", n.Progress(), n.Failure)
 		}
 		w.now = w.now.Add(w.config.AgentLimit + time.Second)
 		w.decide()
@@ -239,7 +239,7 @@ func TestAgentBackOnTheOldKernel(t *testing.T) {
 	if n.Pending == nil || n.Pending.Token == "" {
 		t.Fatalf("the boot is forgotten: %+v", n)
 	}
-	w.report("n1", ReportFailed, kb.FailureNode, "kexec: EPERM")
+	w.report("n1", kb.ProgressFailed, kb.FailureNode, "kexec: EPERM")
 	w.decide()
 	if n := w.nodes["n1"]; n.Failure == nil || n.Failure.Cause != "kexec: EPERM" {
 		t.Errorf("failure %+v", n.Failure)
@@ -354,7 +354,7 @@ func TestRegisterTriesAgain(t *testing.T) {
 func TestRecover(t *testing.T) {
 	t.Run("kernel's fault, the job leaves", func(t *testing.T) {
 		w := switching(t)
-		w.report("n1", ReportFailed, kb.FailureKernel, "no driver")
+		w.report("n1", kb.ProgressFailed, kb.FailureKernel, "no driver")
 		actions := w.settle()
 		if !has(actions, HoldJob) || has(actions, DrainNode) {
 			t.Errorf("actions %v", actions)
@@ -363,14 +363,14 @@ func TestRecover(t *testing.T) {
 		w.node("n1", "IDLE+POWERING_UP", "")
 		w.pass(time.Second)
 		w.pass(time.Second)
-		if n := w.nodes["n1"]; !n.Steady() || !n.Want.IsStock() {
-			t.Errorf("n1 is %s and wants %s", n.PhaseName(), n.Want)
+		if n := w.nodes["n1"]; !n.Steady() || !n.Desired.IsStock() {
+			t.Errorf("n1 is %s and wants %s", n.Progress(), n.Desired)
 		}
 	})
 	t.Run("node's fault, drained and resumed", func(t *testing.T) {
 		w := switching(t)
 		w.node("n1", "ALLOCATED+DRAIN+POWERING_UP+REBOOT_REQUESTED", "kprof: x")
-		w.report("n1", ReportFailed, kb.FailureNode, "disk full")
+		w.report("n1", kb.ProgressFailed, kb.FailureNode, "disk full")
 		if actions := w.settle(); !has(actions, Disarm) || has(actions, DrainNode) || has(actions, ArmReturn) {
 			t.Errorf("an armed node: %v", actions)
 		}
@@ -389,7 +389,7 @@ func TestRecover(t *testing.T) {
 		}
 		w.node("n1", "IDLE", "")
 		w.pass(time.Second)
-		if n := w.nodes["n1"]; n.Failure != nil || n.Drained || !n.Want.IsStock() {
+		if n := w.nodes["n1"]; n.Failure != nil || n.Drained || !n.Desired.IsStock() {
 			t.Errorf("resumed: %+v", n)
 		}
 	})

@@ -26,13 +26,13 @@ func (d *decision) rebootAsked(n *kb.Node, s kb.SlurmNode) {
 	}
 	// A kexec may have come between.
 	r.BootID = n.Boot.BootID
-	r.Due = !r.Done && s.RebootIssued() && (n.Pending == nil || n.Pending.State == kb.PendingLoading)
+	r.Due = !r.Done && s.RebootIssued() && (n.Pending == nil || n.Pending.Progress == kb.ProgressLoading)
 }
 
 // rebooting reports whether a node's next boot is an administrator's. No kexec
 // comes before it, and no slurmd answers for it.
 func (d *decision) rebooting(n *kb.Node) bool {
-	return n.Reboot != nil && !n.Reboot.Done && d.owner(n) == nil && (n.Pending == nil || n.Pending.State == kb.PendingLoading)
+	return n.Reboot != nil && !n.Reboot.Done && d.owner(n) == nil && (n.Pending == nil || n.Pending.Progress == kb.ProgressLoading)
 }
 
 // reboot leaves a node to its reboot. Until Slurm begins it the node keeps its
@@ -41,7 +41,7 @@ func (d *decision) reboot(n *kb.Node) {
 	if !n.Reboot.Due {
 		return
 	}
-	d.want(n, stockRef)
+	d.desire(n, stockRef)
 	if n.Pending != nil {
 		n.Pending = nil
 		n.Generation++

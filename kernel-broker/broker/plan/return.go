@@ -20,7 +20,7 @@ const (
 // times; then a reset brings the firmware's stock. The image may be what is
 // wrong, and then no node is to blame.
 func (d *decision) returnFailed(n *kb.Node, p *kb.Pending, cause string) {
-	if p.State == kb.PendingReset {
+	if p.Progress == kb.ProgressReset {
 		return // a reset is on its way
 	}
 	n.Attempts++
@@ -50,7 +50,7 @@ func (d *decision) lastResort(n *kb.Node, stock kb.Kernel, cause string) {
 	token := d.in.NewToken()
 	n.Issue(token, stock)
 	n.Pending = &kb.Pending{Kernel: stock, Token: token, PrevBootID: n.Boot.BootID,
-		State: kb.PendingReset, Generation: n.Generation, Since: d.in.Now}
+		Progress: kb.ProgressReset, Generation: n.Generation, Since: d.in.Now}
 	d.note(n, "reset", cause)
 }
 

@@ -14,7 +14,7 @@ import (
 func TestReturnIsTriedAgain(t *testing.T) {
 	w := returns(t)
 	first := w.nodes["n1"].Pending.Token
-	w.report("n1", ReportFailed, kb.FailureNode, "no space left on device")
+	w.report("n1", kb.ProgressFailed, kb.FailureNode, "no space left on device")
 	actions := w.decide().Actions
 	if !has(actions, CheckImage) || has(actions, DrainNode) {
 		t.Errorf("actions %v", actions)
@@ -29,7 +29,7 @@ func TestReturnIsTriedAgain(t *testing.T) {
 	if p := w.nodes["n1"].Pending; p == nil || p.Token == first || !p.Kernel.Ref().IsStock() {
 		t.Fatalf("not tried again: %+v", p)
 	}
-	w.report("n1", ReportExecuting, "", "")
+	w.report("n1", kb.ProgressBooting, "", "")
 	w.settle()
 	w.boot("n1", kernels[0], w.nodes["n1"].Pending.Token)
 	if w.settle(); !w.nodes["n1"].Steady() || w.nodes["n1"].Attempts != 0 {
@@ -45,7 +45,7 @@ func TestReturnByReset(t *testing.T) {
 		w.config.CanReset = true
 		var actions []Action
 		for range w.config.StockAttempts {
-			w.report("n1", ReportFailed, kb.FailureNode, "no space left on device")
+			w.report("n1", kb.ProgressFailed, kb.FailureNode, "no space left on device")
 			w.settle()
 			actions = w.pass(RetryPause + time.Second)
 		}
@@ -53,7 +53,7 @@ func TestReturnByReset(t *testing.T) {
 		if !has(actions, ResetNode) || p == nil || !w.nodes["n1"].Resettable(p.Token, w.agents["n1"].Boot.BootID) {
 			t.Fatalf("actions %v, pending %+v", actions, p)
 		}
-		w.report("n1", ReportFailed, kb.FailureNode, "no space left on device") // said too late
+		w.report("n1", kb.ProgressFailed, kb.FailureNode, "no space left on device") // said too late
 		w.settle()
 		w.resets[p.Token] = w.now
 		w.settle()
@@ -78,7 +78,7 @@ func TestDamagedImageDrainsNoNode(t *testing.T) {
 	for _, reset := range []bool{true, false} {
 		w := returns(t)
 		w.config.CanReset = reset
-		w.report("n1", ReportFailed, kb.FailureNode, "digest differs")
+		w.report("n1", kb.ProgressFailed, kb.FailureNode, "digest differs")
 		w.settle()
 		w.damaged = map[string]string{kernels[0].ImageDigest: "its image is damaged"}
 		var actions []Action

@@ -12,28 +12,12 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// RunReport is an agent's newest word on a profiling run.
-type RunReport struct {
-	State  kb.RunNodeState
-	Reason string
-}
-
-// RunWish is what an agent is to do about one run.
-type RunWish struct {
-	Run        uint64
-	Job        kb.JobID
-	UID        uint32
-	Collectors []string
-	// Ended: the job has left; deliver, or say that there is nothing.
-	Ended bool
-}
-
-// RunWishes of a node, in the order of runs. A run is in it until the node has
+// DesiredRuns of a node, in the order of runs. A run is in it until the node has
 // delivered or is given up, but not while the node is on its way to the job's
 // kernel: what began on the one before would end with it. One that has been
 // told stays told, since what is left out may be forgotten.
-func RunWishes(runs map[uint64]*kb.Run, node *kb.Node) []RunWish {
-	var wishes []RunWish
+func DesiredRuns(runs map[uint64]*kb.Run, node *kb.Node) []kb.DesiredRun {
+	var desired []kb.DesiredRun
 	for _, id := range slices.Sorted(maps.Keys(runs)) {
 		r := runs[id]
 		if r.Over() || r.Job.IsZero() {
@@ -48,9 +32,9 @@ func RunWishes(runs map[uint64]*kb.Run, node *kb.Node) []RunWish {
 		if early && (node.Pending != nil || !node.Runs(r.Kernel)) {
 			continue
 		}
-		wishes = append(wishes, RunWish{Run: id, Job: r.Job, UID: r.UID, Collectors: r.Collectors, Ended: ended})
+		desired = append(desired, kb.DesiredRun{Run: id, Job: r.Job, UID: r.UID, Collectors: r.Collectors, Ended: ended})
 	}
-	return wishes
+	return desired
 }
 
 // runRecords moves the profiling runs on. It never touches an allocation but to note

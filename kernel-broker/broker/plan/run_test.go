@@ -17,7 +17,7 @@ import (
 // says sets an agent's word on run 1.
 func (w *world) says(node string, state kb.RunNodeState, reason string) {
 	a := w.agents[node]
-	a.Runs = map[uint64]RunReport{1: {State: state, Reason: reason}}
+	a.Runs = map[uint64]kb.RunReport{1: {State: state, Reason: reason}}
 	w.agents[node] = a
 }
 
@@ -164,26 +164,26 @@ func TestRequeuedJob(t *testing.T) {
 
 func TestRunWishes(t *testing.T) {
 	w := plain(t, "n1", "n2")
-	want := []RunWish{{Run: 1, Job: kb.JobID{Job: 7}, Collectors: []string{"io"}}}
-	if got := RunWishes(w.runs, &kb.Node{Name: "n1"}); !reflect.DeepEqual(got, want) {
+	want := []kb.DesiredRun{{Run: 1, Job: kb.JobID{Job: 7}, Collectors: []string{"io"}}}
+	if got := DesiredRuns(w.runs, &kb.Node{Name: "n1"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
-	if got := RunWishes(w.runs, &kb.Node{Name: "n3"}); got != nil {
+	if got := DesiredRuns(w.runs, &kb.Node{Name: "n3"}); got != nil {
 		t.Errorf("a node without the job: %+v", got)
 	}
 	w.job(7, "RUNNING", false, "n1", "n2")
 	w.settle()
 	w.ended(7)
 	want[0].Ended = true
-	if got := RunWishes(w.runs, &kb.Node{Name: "n1"}); !reflect.DeepEqual(got, want) {
+	if got := DesiredRuns(w.runs, &kb.Node{Name: "n1"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("after the job: %+v", got)
 	}
 	w.delivered("n1", "")
-	if got := RunWishes(w.runs, &kb.Node{Name: "n1"}); got != nil {
+	if got := DesiredRuns(w.runs, &kb.Node{Name: "n1"}); got != nil {
 		t.Errorf("delivered: %+v", got)
 	}
 	w.pass(w.config.RunDeliverLimit + time.Second)
-	if got := RunWishes(w.runs, &kb.Node{Name: "n2"}); got != nil || w.runs[1].State != kb.RunPartial {
+	if got := DesiredRuns(w.runs, &kb.Node{Name: "n2"}); got != nil || w.runs[1].State != kb.RunPartial {
 		t.Errorf("given up: %+v, %s", got, w.runs[1].State)
 	}
 }
@@ -204,7 +204,7 @@ func TestRunWishesOfABootingNode(t *testing.T) {
 		{"delivered", func() { runs[1].Nodes[0].State = kb.RunNodeDelivered }, 0},
 	} {
 		c.change()
-		if got := RunWishes(runs, n); len(got) != c.want {
+		if got := DesiredRuns(runs, n); len(got) != c.want {
 			t.Errorf("%s: %+v", c.name, got)
 		}
 	}

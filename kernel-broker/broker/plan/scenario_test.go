@@ -111,7 +111,7 @@ func (s *story) happen(f []string) {
 			if f[2] == "failed" {
 				kind = kb.FailureKind(f[3])
 			}
-			s.report(name, ReportState(f[2]), kind, rest(4))
+			s.report(name, kb.Progress(f[2]), kind, rest(4))
 		}
 	case "slurmd":
 		for name := range strings.SplitSeq(f[1], ",") {
@@ -243,9 +243,9 @@ func (s *story) all() map[kb.JobID]*kb.Allocation {
 
 // describe is a node's record in a line.
 func describe(n *kb.Node) string {
-	text := fmt.Sprintf("is %s, runs %s, wants %s", n.PhaseName(), word(n.Running.Ref.String()), word(n.Want.String()))
+	text := fmt.Sprintf("is %s, runs %s, wants %s", n.Progress(), word(n.Running.Ref.String()), word(n.Desired.String()))
 	if n.Pending != nil {
-		text += fmt.Sprintf(", %s %s with %s", n.Pending.State, n.Pending.Kernel.Ref(), n.Pending.Token)
+		text += fmt.Sprintf(", %s %s with %s", n.Pending.Progress, n.Pending.Kernel.Ref(), n.Pending.Token)
 	}
 	if n.Failure != nil {
 		text += fmt.Sprintf(", %s's fault: %s", n.Failure.Kind, n.Failure.Cause)

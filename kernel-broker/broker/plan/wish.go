@@ -20,13 +20,13 @@ func later(a, b time.Time) time.Time {
 
 func hasDrainReason(s kb.SlurmNode) bool { return strings.HasPrefix(s.Reason, kb.ReasonDrain) }
 
-// wish decides what a node shall run, and begins or drops the boot to it.
-func (d *decision) wish(n *kb.Node, agent Agent) {
+// desired decides what a node shall run, and begins or drops the boot to it.
+func (d *decision) desired(n *kb.Node, agent Agent) {
 	owner := d.owner(n)
 	d.own(n, owner)
 	switch {
 	case owner != nil && owner.Switching():
-		d.want(n, owner.Kernel.Ref())
+		d.desire(n, owner.Kernel.Ref())
 		d.arm(n, owner)
 	case owner != nil:
 		d.guard(n, owner)
@@ -66,11 +66,11 @@ func (d *decision) own(n *kb.Node, owner *kb.Allocation) {
 	owner.Proven(&owner.Before, n.Name, n.Running)
 }
 
-func (d *decision) want(n *kb.Node, ref kb.Ref) {
-	if n.Want == ref {
+func (d *decision) desire(n *kb.Node, ref kb.Ref) {
+	if n.Desired == ref {
 		return
 	}
-	n.Want, n.RetryAt = ref, time.Time{}
+	n.Desired, n.RetryAt = ref, time.Time{}
 	n.Attempts = 0
 	n.Generation++
 }
@@ -93,9 +93,9 @@ func (d *decision) release(n *kb.Node) {
 		d.note(n, "let go", why)
 		n.KeptFor, n.KeptUntil = "", time.Time{}
 	}
-	if n.Want == stockRef || n.Runs(stockRef) || n.Off != "" {
+	if n.Desired == stockRef || n.Runs(stockRef) || n.Off != "" {
 		// No boot lies between, so there is nothing to wait for.
-		d.want(n, stockRef)
+		d.desire(n, stockRef)
 		return
 	}
 	if !known || !d.in.Slurm.At.After(d.ended(n)) {
@@ -107,10 +107,10 @@ func (d *decision) release(n *kb.Node) {
 		// until it takes the node down for that.
 		d.act(Action{Kind: DownNode, Node: n.Name, Text: s.Reason})
 	case s.Free() && (s.Waiting() || s.Down() || s.Drained()):
-		d.want(n, stockRef)
+		d.desire(n, stockRef)
 		d.note(n, "returning", "to stock")
 	case s.Waiting() && !d.awaited(n.Name):
-		d.want(n, stockRef)
+		d.desire(n, stockRef)
 		d.note(n, "returning", "to stock, for a plain job")
 	case s.Free() && !s.Armed() && !s.BootForgotten() && n.Failure == nil:
 		d.armLater(n)
@@ -164,15 +164,15 @@ func (d *decision) armAll() {
 // boot begins the boot to what is wanted, or drops one that no longer is.
 func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 	if p := n.Pending; p != nil {
-		same := p.Kernel.Ref() == n.Want || n.Want.IsStock() && p.Kernel.Ref().IsStock()
-		if p.State != kb.PendingLoading || same && !n.Runs(n.Want) {
+		same := p.Kernel.Ref() == n.Desired || n.Desired.IsStock() && p.Kernel.Ref().IsStock()
+		if p.Progress != kb.ProgressLoading || same && !n.Runs(n.Desired) {
 			return
 		}
 		n.Pending = nil
 		n.Generation++
 		d.note(n, "dropped", fmt.Sprintf("%s is no longer wanted", p.Kernel.Ref()))
 	}
-	if n.Failure != nil || n.Runs(n.Want) || !agent.Connected || n.Boot.BootID == "" || n.Off == n.Boot.BootID {
+	if n.Failure != nil || n.Runs(n.Desired) || !agent.Connected || n.Boot.BootID == "" || n.Off == n.Boot.BootID {
 		return
 	}
 	kernel, ok := d.kernelFor(n, owner)
@@ -183,11 +183,11 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 	token := d.in.NewToken()
 	n.Issue(token, kernel)
 	n.Pending = &kb.Pending{Kernel: kernel, Token: token, PrevBootID: n.Boot.BootID,
-		State: kb.PendingLoading, Generation: n.Generation, Since: d.in.Now}
+		Progress: kb.ProgressLoading, Generation: n.Generation, Since: d.in.Now}
 }
 
 func (d *decision) kernelFor(n *kb.Node, owner *kb.Allocation) (kb.Kernel, bool) {
-	if n.Want.IsStock() {
+	if n.Desired.IsStock() {
 		return d.in.Catalog.Stock()
 	}
 	if owner == nil {

@@ -44,8 +44,8 @@ func TestRelease(t *testing.T) {
 			w.node("n1", c.state, c.reason)
 			actions := w.pass(time.Second)
 			n := w.nodes["n1"]
-			if n.Want.IsStock() != c.returns || has(actions, ArmReturn) != c.arms {
-				t.Errorf("wants %s, actions %v", n.Want, actions)
+			if n.Desired.IsStock() != c.returns || has(actions, ArmReturn) != c.arms {
+				t.Errorf("wants %s, actions %v", n.Desired, actions)
 			}
 			if booting := n.Pending != nil; booting != c.returns {
 				t.Errorf("pending %+v", n.Pending)
@@ -56,8 +56,8 @@ func TestRelease(t *testing.T) {
 		w := running(t)
 		delete(w.slurm.Jobs, 7)
 		delete(w.slurm.Nodes, "n1")
-		if actions := w.pass(time.Second); len(actions) > 0 || w.nodes["n1"].Want.IsStock() {
-			t.Errorf("actions %v, wants %s", actions, w.nodes["n1"].Want)
+		if actions := w.pass(time.Second); len(actions) > 0 || w.nodes["n1"].Desired.IsStock() {
+			t.Errorf("actions %v, wants %s", actions, w.nodes["n1"].Desired)
 		}
 	})
 }
@@ -98,8 +98,8 @@ func TestGuard(t *testing.T) {
 			c.change(w)
 			w.settle()
 			n := w.nodes["n1"]
-			if keeps := n.Want == mit; keeps != c.keeps || (n.Pending != nil) != c.begins || n.Steady() != c.allowed {
-				t.Errorf("wants %s, pending %v, steady %v", n.Want, n.Pending, n.Steady())
+			if keeps := n.Desired == mit; keeps != c.keeps || (n.Pending != nil) != c.begins || n.Steady() != c.allowed {
+				t.Errorf("wants %s, pending %v, steady %v", n.Desired, n.Pending, n.Steady())
 			}
 			if a := w.allocs[kb.JobID{Job: 7}]; a.Phase != kb.PhaseReady {
 				t.Errorf("the allocation is %s: that is Slurm's to say", a.Phase)
@@ -145,7 +145,7 @@ func TestBoot(t *testing.T) {
 				t.Fatalf("pending %+v, tokens %v", p, seen)
 			}
 			seen[p.Token] = true
-			w.report("n1", ReportExecuting, "", "")
+			w.report("n1", kb.ProgressBooting, "", "")
 			w.settle()
 			w.boot("n1", kernels[0], "")
 			w.settle()
@@ -158,8 +158,8 @@ func TestBoot(t *testing.T) {
 		w.now = w.now.Add(time.Second)
 		w.ensure(9, kernels[2].Ref(), "n1")
 		w.settle()
-		if n := w.nodes["n1"]; n.Owner.Job != 9 || n.Want != kernels[2].Ref() {
-			t.Errorf("owner %s, wants %s", n.Owner, n.Want)
+		if n := w.nodes["n1"]; n.Owner.Job != 9 || n.Desired != kernels[2].Ref() {
+			t.Errorf("owner %s, wants %s", n.Owner, n.Desired)
 		}
 	})
 }
@@ -214,8 +214,8 @@ func TestABriefRecord(t *testing.T) {
 	a := w.allocs[kb.JobID{Job: 7}]
 	a.Brief, a.Before, a.During, a.After = true, nil, nil, nil
 	w.settle()
-	if a = w.allocs[a.ID]; a.Phase != kb.PhaseReady || w.nodes["n1"].Want != mit {
-		t.Errorf("%s, n1 wants %s", a.Phase, w.nodes["n1"].Want)
+	if a = w.allocs[a.ID]; a.Phase != kb.PhaseReady || w.nodes["n1"].Desired != mit {
+		t.Errorf("%s, n1 wants %s", a.Phase, w.nodes["n1"].Desired)
 	}
 	delete(w.slurm.Jobs, 7)
 	w.pass(time.Second)
@@ -225,7 +225,7 @@ func TestABriefRecord(t *testing.T) {
 	w.node("n1", "IDLE", "")
 	w.pass(time.Second)
 	if len(w.closed) != 1 {
-		t.Fatalf("n1 is %s, the job %s", w.nodes["n1"].PhaseName(), w.allocs[a.ID].Phase)
+		t.Fatalf("n1 is %s, the job %s", w.nodes["n1"].Progress(), w.allocs[a.ID].Phase)
 	}
 	if a = w.closed[0]; a.Phase != kb.PhaseDone || len(a.Before)+len(a.During)+len(a.After) != 0 {
 		t.Errorf("%s, proofs before %d, during %d, after %d", a.Phase, len(a.Before), len(a.During), len(a.After))

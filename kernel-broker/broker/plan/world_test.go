@@ -187,9 +187,9 @@ func (w *world) boot(name string, k kb.Kernel, token string) {
 // silence is an agent that is gone.
 func (w *world) silence(name string) { w.agents[name] = Agent{Since: w.now} }
 
-func (w *world) report(name string, state ReportState, kind kb.FailureKind, detail string) {
+func (w *world) report(name string, state kb.Progress, kind kb.FailureKind, detail string) {
 	a := w.agents[name]
-	a.Reports = append(a.Reports, Report{Generation: w.nodes[name].Generation, State: state, Kind: kind, Detail: detail, At: w.now})
+	a.Reports = append(a.Reports, kb.SwitchReport{Generation: w.nodes[name].Generation, Progress: state, Kind: kind, Detail: detail, At: w.now})
 	w.agents[name] = a
 }
 
@@ -250,8 +250,8 @@ func switching(t *testing.T) *world {
 	w.node("n1", "ALLOCATED+POWERING_UP", "")
 	w.ensure(7, mit, "n1")
 	w.settle()
-	if w.nodes["n1"].PhaseName() != "loading" {
-		t.Fatalf("n1 is %s", w.nodes["n1"].PhaseName())
+	if w.nodes["n1"].Progress() != "loading" {
+		t.Fatalf("n1 is %s", w.nodes["n1"].Progress())
 	}
 	return w
 }
@@ -259,12 +259,12 @@ func switching(t *testing.T) *world {
 // booting is switching after the agent's last word.
 func booting(t *testing.T) *world {
 	w := switching(t)
-	w.report("n1", ReportExecuting, "", "")
+	w.report("n1", kb.ProgressBooting, "", "")
 	w.settle()
 	w.silence("n1")
 	w.settle()
-	if w.nodes["n1"].PhaseName() != "booting" {
-		t.Fatalf("n1 is %s", w.nodes["n1"].PhaseName())
+	if w.nodes["n1"].Progress() != "booting" {
+		t.Fatalf("n1 is %s", w.nodes["n1"].Progress())
 	}
 	return w
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 )
@@ -60,7 +61,7 @@ func (s *allocationService) EnsureKernel(r *api.EnsureKernelRequest, stream api.
 		return err
 	}
 	for p := range progress {
-		response := &api.EnsureKernelResponse{Phase: phases[p.Phase], Message: p.Message,
+		response := &api.EnsureKernelResponse{Phase: convert.PhaseToProto(p.Phase), Message: p.Message,
 			NodesReady: uint32(p.Ready), NodesTotal: uint32(p.Total)} //nolint:gosec // G115: counts of nodes, at most 65,536
 		if err := stream.Send(response); err != nil {
 			return err
@@ -114,7 +115,7 @@ func (s *allocationService) GetJob(ctx context.Context, r *api.GetJobRequest) (*
 func (s *allocationService) job(ctx context.Context, r *api.GetJobRequest) (*api.Job, error) {
 	a, err := s.allocations.Job(ctx, r.GetJobId(), r.RestartCount)
 	if err == nil {
-		return jobToProto(a), nil
+		return convert.JobToProto(a), nil
 	}
 	if r.RestartCount != nil || !errors.Is(err, kb.ErrNotFound) {
 		return nil, err
@@ -161,40 +162,7 @@ func (s *allocationService) ListJobs(ctx context.Context, r *api.ListJobsRequest
 	}
 	response := &api.ListJobsResponse{}
 	for _, a := range list {
-		response.Jobs = append(response.Jobs, jobToProto(a))
+		response.Jobs = append(response.Jobs, convert.JobToProto(a))
 	}
 	return response, nil
-}
-
-var phases = map[kb.Phase]api.AllocationPhase{
-	kb.PhaseAccepted:  api.AllocationPhase_ALLOCATION_PHASE_ACCEPTED,
-	kb.PhaseSwitching: api.AllocationPhase_ALLOCATION_PHASE_SWITCHING,
-	kb.PhaseReady:     api.AllocationPhase_ALLOCATION_PHASE_READY,
-	kb.PhaseReturning: api.AllocationPhase_ALLOCATION_PHASE_RETURNING,
-	kb.PhaseDone:      api.AllocationPhase_ALLOCATION_PHASE_DONE,
-	kb.PhaseFailed:    api.AllocationPhase_ALLOCATION_PHASE_FAILED,
-}
-
-func jobToProto(a *kb.Allocation) *api.Job {
-	job := &api.Job{
-		JobId: a.ID.Job, RestartCount: a.ID.Restart, Reference: a.Reference, User: a.User, Uid: a.UID,
-		Profile: a.Kernel.Profile, Version: a.Kernel.Version, Nodes: a.Nodes, Phase: phases[a.Phase],
-		Reason: a.Reason, HandedTo: a.HandedTo,
-		Before: proofsToProto(a.Had(), a.Before), During: proofsToProto(a.Had(), a.During), After: proofsToProto(a.Had(), a.After),
-	}
-	for _, e := range a.Timeline {
-		job.Timeline = append(job.Timeline, &api.TimelineEvent{At: TimeToProto(e.At), Node: e.Node, Event: e.Event, Detail: e.Detail})
-	}
-	return job
-}
-
-func proofsToProto(nodes []string, proofs map[string]kb.Proof) []*api.NodeProof {
-	var out []*api.NodeProof
-	for _, name := range nodes {
-		if p, ok := proofs[name]; ok {
-			out = append(out, &api.NodeProof{Node: name, Release: p.Release, BuildId: p.BuildID, BootId: p.BootID,
-				Profile: p.Ref.Profile, Version: p.Ref.Version})
-		}
-	}
-	return out
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -147,7 +148,7 @@ func (s *catalogService) CollectArtifacts(ctx context.Context, r *api.CollectArt
 func artifactsToProto(files []Artifact) []*api.Artifact {
 	var out []*api.Artifact
 	for _, f := range files {
-		out = append(out, &api.Artifact{Digest: f.Digest, Size: f.Size, Used: TimeToProto(f.Used), NeededBy: f.NeededBy, Partial: f.Partial})
+		out = append(out, &api.Artifact{Digest: f.Digest, Size: f.Size, Used: convert.TimeToProto(f.Used), NeededBy: f.NeededBy, Partial: f.Partial})
 	}
 	return out
 }

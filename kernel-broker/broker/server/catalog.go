@@ -8,6 +8,7 @@ import (
 	"os/user"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 )
@@ -41,7 +42,7 @@ func (s *catalogService) ListProfiles(ctx context.Context, _ *api.ListProfilesRe
 	}
 	response := &api.ListProfilesResponse{}
 	for _, p := range profiles {
-		response.Profiles = append(response.Profiles, ProfileToProto(p))
+		response.Profiles = append(response.Profiles, convert.ProfileToProto(p))
 	}
 	return response, nil
 }
@@ -51,7 +52,7 @@ func (s *catalogService) GetProfile(ctx context.Context, r *api.GetProfileReques
 	if err != nil {
 		return nil, err
 	}
-	return &api.GetProfileResponse{Profile: ProfileToProto(p)}, nil
+	return &api.GetProfileResponse{Profile: convert.ProfileToProto(p)}, nil
 }
 
 func (s *catalogService) CheckProfile(ctx context.Context, r *api.CheckProfileRequest) (*api.CheckProfileResponse, error) {
@@ -72,11 +73,11 @@ func (s *catalogService) CheckProfile(ctx context.Context, r *api.CheckProfileRe
 }
 
 func (s *catalogService) ApplyProfile(ctx context.Context, r *api.ApplyProfileRequest) (*api.ApplyProfileResponse, error) {
-	p, changed, err := s.catalog.Apply(by(ctx, r.GetReason()), r.GetRequestId(), ProfileFromProto(r.GetProfile()))
+	p, changed, err := s.catalog.Apply(by(ctx, r.GetReason()), r.GetRequestId(), convert.ProfileFromProto(r.GetProfile()))
 	if err != nil {
 		return nil, err
 	}
-	return &api.ApplyProfileResponse{Profile: ProfileToProto(p), Changed: changed}, nil
+	return &api.ApplyProfileResponse{Profile: convert.ProfileToProto(p), Changed: changed}, nil
 }
 
 func (s *catalogService) ReleaseQuarantine(ctx context.Context, r *api.ReleaseQuarantineRequest) (*api.ReleaseQuarantineResponse, error) {
@@ -93,7 +94,7 @@ func (s *catalogService) RetireProfile(ctx context.Context, r *api.RetireProfile
 	if err != nil {
 		return nil, err
 	}
-	return &api.RetireProfileResponse{Profile: ProfileToProto(p), Changed: changed}, nil
+	return &api.RetireProfileResponse{Profile: convert.ProfileToProto(p), Changed: changed}, nil
 }
 
 func (s *catalogService) PromoteVersion(ctx context.Context, r *api.PromoteVersionRequest) (*api.PromoteVersionResponse, error) {
@@ -102,7 +103,7 @@ func (s *catalogService) PromoteVersion(ctx context.Context, r *api.PromoteVersi
 	if err != nil {
 		return nil, err
 	}
-	return &api.PromoteVersionResponse{Profile: ProfileToProto(p), Changed: changed}, nil
+	return &api.PromoteVersionResponse{Profile: convert.ProfileToProto(p), Changed: changed}, nil
 }
 
 func (s *catalogService) QuarantineVersion(ctx context.Context, r *api.QuarantineVersionRequest) (*api.QuarantineVersionResponse, error) {
@@ -111,7 +112,7 @@ func (s *catalogService) QuarantineVersion(ctx context.Context, r *api.Quarantin
 	if err != nil {
 		return nil, err
 	}
-	return &api.QuarantineVersionResponse{Profile: ProfileToProto(p), Changed: changed}, nil
+	return &api.QuarantineVersionResponse{Profile: convert.ProfileToProto(p), Changed: changed}, nil
 }
 
 func (s *catalogService) SignVersion(ctx context.Context, r *api.SignVersionRequest) (*api.SignVersionResponse, error) {
@@ -120,7 +121,7 @@ func (s *catalogService) SignVersion(ctx context.Context, r *api.SignVersionRequ
 	if err != nil {
 		return nil, err
 	}
-	return &api.SignVersionResponse{Profile: ProfileToProto(p), Changed: changed}, nil
+	return &api.SignVersionResponse{Profile: convert.ProfileToProto(p), Changed: changed}, nil
 }
 
 // by notes who calls, and why, for the record of what the call changes.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
@@ -96,7 +97,7 @@ func serveBroker(t testing.TB, change func(*server.Options), more func(*grpc.Ser
 		}
 	}, func(served *grpc.Server) {
 		for _, name := range []string{"stock", "mitgcm"} {
-			p := server.ProfileFromProto(apiProfile(name, digestOf([]byte(name)), 1))
+			p := convert.ProfileFromProto(apiProfile(name, digestOf([]byte(name)), 1))
 			p.Versions[0].Kernel.BuildID = strings.Repeat(map[string]string{"stock": "aa", "mitgcm": "bb"}[name], 20)
 			if _, _, err := profiles.Apply(t.Context(), name, p); err != nil {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 )
@@ -70,7 +71,7 @@ func placeOf(from string) (authz.Place, error) {
 // GetPolicy implements api.PolicyServiceServer.
 func (s *policyService) GetPolicy(context.Context, *api.GetPolicyRequest) (*api.GetPolicyResponse, error) {
 	state := s.guard.State()
-	response := &api.GetPolicyResponse{File: state.Policy.File, Text: state.Text, Digest: state.Digest, Since: TimeToProto(state.Since)}
+	response := &api.GetPolicyResponse{File: state.Policy.File, Text: state.Text, Digest: state.Digest, Since: convert.TimeToProto(state.Since)}
 	if state.Err != nil {
 		response.Problem = state.Err.Error()
 	}

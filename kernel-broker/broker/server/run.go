@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 )
@@ -69,7 +70,7 @@ func (s *runService) RequestRun(ctx context.Context, r *api.RequestRunRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return &api.RequestRunResponse{Run: runToProto(run, true)}, nil
+	return &api.RequestRunResponse{Run: convert.RunToProto(run, true)}, nil
 }
 
 // CancelRun implements api.RunServiceServer.
@@ -78,7 +79,7 @@ func (s *runService) CancelRun(ctx context.Context, r *api.CancelRunRequest) (*a
 	if err != nil {
 		return nil, err
 	}
-	return &api.CancelRunResponse{Run: runToProto(run, true)}, nil
+	return &api.CancelRunResponse{Run: convert.RunToProto(run, true)}, nil
 }
 
 // BeginRun implements api.RunServiceServer.
@@ -90,7 +91,7 @@ func (s *runService) BeginRun(ctx context.Context, r *api.BeginRunRequest) (*api
 	if err != nil || run == nil {
 		return &api.BeginRunResponse{}, err
 	}
-	return &api.BeginRunResponse{Run: runToProto(run, false)}, nil
+	return &api.BeginRunResponse{Run: convert.RunToProto(run, false)}, nil
 }
 
 // ListRuns implements api.RunServiceServer.
@@ -105,7 +106,7 @@ func (s *runService) ListRuns(ctx context.Context, r *api.ListRunsRequest) (*api
 	}
 	response := &api.ListRunsResponse{}
 	for _, run := range runs {
-		response.Runs = append(response.Runs, runToProto(run, false))
+		response.Runs = append(response.Runs, convert.RunToProto(run, false))
 	}
 	return response, nil
 }
@@ -116,7 +117,7 @@ func (s *runService) GetRun(ctx context.Context, r *api.GetRunRequest) (*api.Get
 	if err != nil {
 		return nil, err
 	}
-	return &api.GetRunResponse{Run: runToProto(run, s.owns(ctx, run))}, nil
+	return &api.GetRunResponse{Run: convert.RunToProto(run, s.owns(ctx, run))}, nil
 }
 
 // run is a run that the caller may see.
@@ -156,7 +157,7 @@ func (s *runService) WatchRun(r *api.WatchRunRequest, stream api.RunService_Watc
 		return err
 	}
 	for f := range figures {
-		if err := stream.Send(&api.WatchRunResponse{Run: runToProto(f.Run, false), Node: f.Node, Figures: f.JSON}); err != nil {
+		if err := stream.Send(&api.WatchRunResponse{Run: convert.RunToProto(f.Run, false), Node: f.Node, Figures: f.JSON}); err != nil {
 			return err
 		}
 	}
@@ -230,7 +231,7 @@ func (s *runService) DeliverRun(ctx context.Context, r *api.DeliverRunRequest) (
 	if err := ownNode(ctx, r); err != nil {
 		return nil, err
 	}
-	d := controller.Delivery{Run: r.GetRunId(), Node: r.GetNode(), Partial: clip(r.GetPartial())}
+	d := controller.Delivery{Run: r.GetRunId(), Node: r.GetNode(), Partial: convert.Text(r.GetPartial())}
 	for _, f := range r.GetFiles() {
 		d.Files = append(d.Files, kb.Document{Name: f.GetName(), Digest: f.GetDigest(), Size: f.GetSize()})
 	}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
@@ -208,7 +209,7 @@ func TestRunReports(t *testing.T) {
 		api.RunNodeState_RUN_NODE_STATE_LOOKING: true, api.RunNodeState_RUN_NODE_STATE_FAILED: true,
 		api.RunNodeState_RUN_NODE_STATE_DELIVERED: false, api.RunNodeState_RUN_NODE_STATE_LOST: false, 99: false,
 	} {
-		if _, err := runReportFromProto(&api.RunReport{State: state}); (err == nil) != good {
+		if _, err := convert.RunReportFromProto(&api.RunReport{State: state}); (err == nil) != good {
 			t.Errorf("%v: %v", state, err)
 		}
 	}

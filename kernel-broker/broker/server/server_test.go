@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
@@ -288,7 +289,7 @@ func connectAs(uid int, path string) (net.Conn, error) {
 }
 
 func apiProfile(name string, digest string, size int) *api.Profile {
-	return server.ProfileToProto(kb.Profile{
+	return convert.ProfileToProto(kb.Profile{
 		Name: name, Application: "MITgcm", Description: "an ocean model", DefaultVersion: 1,
 		Reuse: kb.ReuseSameProfile, Fallback: kb.FallbackHold,
 		BootAttempts: 2, BootTimeout: time.Minute,

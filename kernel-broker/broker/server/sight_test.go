@@ -14,7 +14,6 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 )
 
@@ -81,8 +80,8 @@ func (u twoUsers) ProfilingRuns(ctx context.Context, _ int, _ uint32, of *uint32
 	return list, nil
 }
 
-func (theirNodes) Nodes() []controller.NodeView {
-	return []controller.NodeView{
+func (theirNodes) Nodes() []kb.NodeView {
+	return []kb.NodeView{
 		{Node: &kb.Node{Name: "n1", Owner: kb.JobID{Job: 1}}, JobUID: plainUser},
 		{Node: &kb.Node{Name: "n2", Owner: kb.JobID{Job: 2}}, JobUID: other},
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
@@ -63,7 +64,7 @@ func (s *trustService) CreateNodeToken(ctx context.Context, r *api.CreateNodeTok
 	if err != nil {
 		return nil, err
 	}
-	return &api.CreateNodeTokenResponse{Token: token.Text(), Expires: TimeToProto(expires)}, nil
+	return &api.CreateNodeTokenResponse{Token: token.Text(), Expires: convert.TimeToProto(expires)}, nil
 }
 
 // Enrol implements api.TrustServiceServer.
@@ -110,7 +111,7 @@ func (s *trustService) RevokeNode(ctx context.Context, r *api.RevokeNodeRequest)
 	if err != nil {
 		return nil, err
 	}
-	reason := clip(r.GetReason())
+	reason := convert.Text(r.GetReason())
 	if len(reason) > maxReason {
 		reason = reason[:maxReason]
 	}
@@ -141,14 +142,14 @@ func (s *trustService) ListCertificates(ctx context.Context, r *api.ListCertific
 func nodeTrustToProto(record pki.Record) *api.NodeTrust {
 	out := &api.NodeTrust{Node: record.Node}
 	if t := record.Token; t != nil && t.Key == "" {
-		out.TokenExpires = TimeToProto(t.Expires)
+		out.TokenExpires = convert.TimeToProto(t.Expires)
 	}
 	if v := record.Revoked; v != nil {
-		out.RevokedAt, out.RevokedBy, out.RevokedReason = TimeToProto(v.At), v.By, v.Reason
+		out.RevokedAt, out.RevokedBy, out.RevokedReason = convert.TimeToProto(v.At), v.By, v.Reason
 	}
 	for _, i := range record.Issued {
 		out.Certificates = append(out.Certificates, &api.Certificate{
-			Serial: i.Serial, NotBefore: TimeToProto(i.NotBefore), NotAfter: TimeToProto(i.NotAfter),
+			Serial: i.Serial, NotBefore: convert.TimeToProto(i.NotBefore), NotAfter: convert.TimeToProto(i.NotAfter),
 			From: i.From, Revoked: record.Revoked.Voids(i.NotBefore),
 		})
 	}

@@ -53,9 +53,9 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	stream, err := link.New(link.Options{
 		Broker:   c.Broker,
 		Source:   source,
-		Hello:    func() link.Hello { return node.Hello(version) },
+		Hello:    func() kb.Hello { return node.Hello(version) },
 		Snapshot: func(text string) error { return keepSnapshot(c.Snapshot, text) },
-		Runs:     func(wishes []link.RunWish) { keeper.Wish(wishes) },
+		Runs:     func(wishes []kb.DesiredRun) { keeper.Desire(wishes) },
 		Log:      log,
 	})
 	if err != nil {

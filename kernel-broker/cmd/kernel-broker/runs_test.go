@@ -175,10 +175,10 @@ func (c *cluster) agent(name string) *node {
 	var keeper *runs.Keeper
 	stream, err := link.New(link.Options{
 		Broker: c.address, Log: quiet, Snapshot: func(string) error { return nil },
-		Hello: func() link.Hello {
-			return link.Hello{Node: name, Boot: kb.Boot{BootID: "8ad0c5a4-0000-4000-8000-00000000000" + name[1:], BuildID: "abcdabcdabcdabcd", Release: "6.1"}}
+		Hello: func() kb.Hello {
+			return kb.Hello{Node: name, Boot: kb.Boot{BootID: "8ad0c5a4-0000-4000-8000-00000000000" + name[1:], BuildID: "abcdabcdabcdabcd", Release: "6.1"}}
 		},
-		Runs: func(wishes []link.RunWish) { keeper.Wish(wishes) },
+		Runs: func(wishes []kb.DesiredRun) { keeper.Desire(wishes) },
 	})
 	if err != nil {
 		c.t.Fatal(err)

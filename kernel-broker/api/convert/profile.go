@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package server
+package convert
 
 import (
 	"math"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
-// Conversions are total: they judge nothing, and what protobuf can say that
-// the domain cannot (an unspecified enum) becomes a value that the domain's
-// Validate refuses.
-
-// KernelToProto converts one kernel, for the services and for an agent's wish.
+// KernelToProto converts one kernel, for the services and for a node's desired state.
 func KernelToProto(k kb.Kernel) *api.KernelSpec {
 	return &api.KernelSpec{
 		Profile: k.Profile, Version: k.Version,
@@ -38,7 +32,7 @@ func KernelFromProto(k *api.KernelSpec) kb.Kernel {
 	}
 }
 
-// ProfileToProto converts a profile with all versions and their standing.
+// ProfileToProto converts a profile with all versions and their lifecycle.
 func ProfileToProto(p kb.Profile) *api.Profile {
 	out := &api.Profile{
 		Name: p.Name, Application: p.Application, Description: p.Description,
@@ -55,8 +49,8 @@ func ProfileToProto(p kb.Profile) *api.Profile {
 	return out
 }
 
-// ProfileFromProto is the inverse of ProfileToProto, to the millisecond, but
-// for the history: nobody tells the broker what it has done.
+// ProfileFromProto is the inverse of ProfileToProto, to the millisecond, except the
+// history, which only the broker writes.
 func ProfileFromProto(p *api.Profile) kb.Profile {
 	out := kb.Profile{
 		Name: p.GetName(), Application: p.GetApplication(), Description: p.GetDescription(),
@@ -104,38 +98,6 @@ func versionFromProto(v *api.ProfileVersion) kb.ProfileVersion {
 	return out
 }
 
-// InventoryFromProto converts what a node says of its hardware.
-func InventoryFromProto(i *api.Inventory) kb.Inventory {
-	return kb.Inventory{
-		Architecture: i.GetArchitecture(), MemoryMiB: i.GetMemoryMib(), CPUs: i.GetCpus(),
-		RootDevice: i.GetRootDevice(), RootFilesystem: i.GetRootFilesystem(), Drivers: i.GetDrivers(),
-	}
-}
-
-// InventoryToProto is the inverse of InventoryFromProto.
-func InventoryToProto(i kb.Inventory) *api.Inventory {
-	return &api.Inventory{
-		Architecture: i.Architecture, MemoryMib: i.MemoryMiB, Cpus: i.CPUs,
-		RootDevice: i.RootDevice, RootFilesystem: i.RootFilesystem, Drivers: i.Drivers,
-	}
-}
-
-// TimeToProto leaves the zero time out.
-func TimeToProto(t time.Time) *timestamppb.Timestamp {
-	if t.IsZero() {
-		return nil
-	}
-	return timestamppb.New(t)
-}
-
-// TimeFromProto is the inverse of TimeToProto; the result is in UTC.
-func TimeFromProto(t *timestamppb.Timestamp) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.AsTime()
-}
-
 func milliseconds(n uint64) time.Duration {
 	if n > math.MaxInt64/uint64(time.Millisecond) {
 		return math.MaxInt64
@@ -156,11 +118,3 @@ var (
 	}
 	fallbackFromProto = inverse(fallbackToProto)
 )
-
-func inverse[K, V comparable](m map[K]V) map[V]K {
-	out := make(map[V]K, len(m))
-	for k, v := range m {
-		out[v] = k
-	}
-	return out
-}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package server
+package convert
 
 import (
 	"math"
@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"pgregory.net/rapid"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -127,5 +129,101 @@ func TestEnumsAreComplete(t *testing.T) {
 	}
 	if want := len(api.FallbackPolicy_name) - 1; len(fallbackToProto) != want || len(fallbackFromProto) != want {
 		t.Errorf("fallback: %d values are converted, the API has %d", len(fallbackToProto), want)
+	}
+	if want := len(api.NodePhase_name) - 1; len(phases) != want {
+		t.Errorf("phases: %d values are converted, the API has %d", len(phases), want)
+	}
+	if want := len(api.SwitchState_name) - 1; len(progressFromProto) != want {
+		t.Errorf("reports: %d values are converted, the API has %d", len(progressFromProto), want)
+	}
+}
+
+// What a switch reports means the same at both ends, also the numbers that an
+// agent of an earlier release sends.
+func TestSwitchReports(t *testing.T) {
+	for number, want := range map[int32]kb.Progress{1: kb.ProgressLoading, 2: kb.ProgressLoaded, 3: kb.ProgressBooting, 4: kb.ProgressFailed} {
+		got, err := SwitchReportFromProto(&api.SwitchReport{Generation: 7, State: api.SwitchState(number), Failure: 2, Detail: "a\nb"})
+		if err != nil || got != (kb.SwitchReport{Generation: 7, Progress: want, Kind: kb.FailureKernel, Detail: "a b"}) {
+			t.Errorf("%d: %+v, %v", number, got, err)
+		}
+		if back := SwitchReportToProto(got).GetReport().GetState(); int32(back) != number {
+			t.Errorf("%s is sent as %v", got.Progress, back)
+		}
+	}
+	if idle := SwitchReportToProto(kb.SwitchReport{}).GetReport(); idle.GetState() != api.SwitchState_SWITCH_STATE_FETCHING || idle.GetFailure() != 0 {
+		t.Errorf("an agent that has nothing yet sends %v", idle)
+	}
+	for _, state := range []api.SwitchState{0, 5, -1} {
+		if got, err := SwitchReportFromProto(&api.SwitchReport{State: state}); err == nil {
+			t.Errorf("%v: %+v", state, got)
+		}
+	}
+}
+
+func TestDesiredRoundTrip(t *testing.T) {
+	now := time.Unix(1_790_000_000, 0).UTC()
+	rapid.Check(t, func(t *rapid.T) {
+		flag, number := rapid.Bool(), rapid.Uint64()
+		before := kb.DesiredState{
+			Generation: number.Draw(t, "generation"), Token: rapid.String().Draw(t, "token"), Attested: flag.Draw(t, "attested"),
+			Running: kb.Ref{Profile: rapid.String().Draw(t, "profile"), Version: rapid.Uint32().Draw(t, "version")},
+			Jobs:    []uint32{7}, Lost: []uint32{8}, SlurmdAllowed: flag.Draw(t, "allowed"), SlurmdStart: number.Draw(t, "start"),
+			NoBootAwaited: flag.Draw(t, "no boot"), BootKnown: flag.Draw(t, "known"), Reboot: flag.Draw(t, "reboot"),
+			Envelope: []byte("e"),
+		}
+		if flag.Draw(t, "waits") {
+			before.SlurmdWait = time.Duration(rapid.Int64Range(1, 1<<40).Draw(t, "wait"))
+			before.SlurmdNotBefore = now.Add(before.SlurmdWait)
+		}
+		if flag.Draw(t, "boots") {
+			k := kernels.Draw(t, "kernel")
+			before.Kernel = &k
+		}
+		if after := DesiredFromProto(DesiredToProto(&before).GetDesired(), now); !reflect.DeepEqual(before, after) {
+			t.Fatalf("before %+v\nafter  %+v", before, after)
+		}
+	})
+}
+
+// The wait counts from the node's clock; a broker that gives none, of an earlier
+// release, is taken at its time.
+func TestSlurmdWait(t *testing.T) {
+	broker, node := time.Unix(1_790_000_000, 0).UTC(), time.Unix(1_690_000_000, 0).UTC()
+	d := &api.Desired{SlurmdNotBefore: TimeToProto(broker), SlurmdWait: durationpb.New(time.Second)}
+	if got := DesiredFromProto(d, node).SlurmdNotBefore; !got.Equal(node.Add(time.Second)) {
+		t.Errorf("with a wait: %v", got)
+	}
+	d.SlurmdWait = nil
+	if got := DesiredFromProto(d, node).SlurmdNotBefore; !got.Equal(broker) {
+		t.Errorf("without: %v", got)
+	}
+}
+
+func TestDesiredRunsRoundTrip(t *testing.T) {
+	before := []kb.DesiredRun{{Run: 1, Job: kb.JobID{Job: 7, Restart: 2}, UID: 1000, Collectors: []string{"io"}, Ended: true}, {Run: 2, Watched: true}}
+	if after := DesiredRunsFromProto(DesiredRunsToProto(before).GetRuns()); !reflect.DeepEqual(before, after) {
+		t.Errorf("%+v", after)
+	}
+}
+
+func TestHelloRoundTrip(t *testing.T) {
+	before := kb.Hello{Node: "n1", AgentVersion: "1", SlurmdRunning: true, Inventory: kb.Inventory{Architecture: "x86_64", CPUs: 2},
+		Boot: kb.Boot{BootID: "b", BuildID: "cd", Release: "6.1", Token: "t", BootedAt: time.Unix(1_790_000_000, 0).UTC()}}
+	if after := HelloFromProto(HelloToProto(before).GetHello()); !reflect.DeepEqual(before, after) {
+		t.Errorf("%+v", after)
+	}
+}
+
+func TestWord(t *testing.T) {
+	for e, want := range map[protoreflect.Enum]string{
+		api.ReusePolicy_REUSE_POLICY_SAME_PROFILE:     "same-profile",
+		api.NodePhase_NODE_PHASE_UNPROVEN:             "unproven",
+		api.AllocationPhase_ALLOCATION_PHASE_ACCEPTED: "accepted",
+		api.RunNodeState_RUN_NODE_STATE_UNSPECIFIED:   "unspecified",
+		api.NodePhase(99):                             "99",
+	} {
+		if got := Word(e); got != want {
+			t.Errorf("%v: %q", e, got)
+		}
 	}
 }
