@@ -42,6 +42,9 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 // said of it, but nothing else before slurmd answers: to hold that back for longer
 // than it takes to say something again would be for ever.
 func (d *decision) unheard(n *kb.Node, s kb.SlurmNode, agent Agent) {
+	if s.RebootAsked() {
+		d.ourBoot(n, s)
+	}
 	if s.Foreign() || n.Said != nil {
 		d.listen(n, s, agent)
 	}

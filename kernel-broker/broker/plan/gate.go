@@ -33,7 +33,7 @@ func (d *decision) gate(n *kb.Node, agent Agent) {
 	if !known {
 		return
 	}
-	if !s.Drained() || s.Down() && !s.RebootIssued() || s.Words() != kb.ReasonProlog {
+	if !s.Drained() || s.State == "DOWN" && !s.RebootIssued() || s.Words() != kb.ReasonProlog {
 		n.GateDrain = ""
 		return
 	}
@@ -51,7 +51,7 @@ func (d *decision) gate(n *kb.Node, agent Agent) {
 		d.note(n, "drained by the gate", fmt.Sprintf("job %d: %s", r.Job, r.Cause))
 	}
 	stock := n.Steady() && n.Running.Ref.IsStock() && d.owner(n) == nil
-	if !stock || !agent.Connected || !s.Free() || s.Waiting() || s.Armed() && !s.BootForgotten() || d.in.GateLeft[n.Name] == s.By {
+	if !stock || !agent.Connected || s.Unknown() || !s.Free() || s.Waiting() || s.Armed() && !s.BootForgotten() || d.in.GateLeft[n.Name] == s.By {
 		return
 	}
 	d.act(Action{Kind: UndoGate, Node: n.Name, By: s.By, Text: "drained since the gate refused a job"})

@@ -118,6 +118,12 @@ func TestGatesDrainOutlastsTheBoot(t *testing.T) {
 	}
 	w.boot("n1", kernels[0], "")
 	w.refused("n1")
+	w.drainedAt("n1", "UNKNOWN+DRAIN", w.now) // slurmctld restarted
+	w.settle()
+	if out := w.decide(); undone(out) != 0 || w.nodes["n1"].GateDrain != by || w.nodes["n1"].Said != nil {
+		t.Fatalf("before slurmd answers: actions %v, record %q, said %+v", out.Actions, w.nodes["n1"].GateDrain, w.nodes["n1"].Said)
+	}
+	w.drainedAt("n1", "IDLE+DRAIN", w.now)
 	w.settle()
 	out := w.decide()
 	if undone(out) != 1 || w.nodes["n1"].GateDrain != by {

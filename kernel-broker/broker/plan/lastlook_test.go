@@ -115,6 +115,19 @@ func TestDrainOfAnUnknownNodeIsHeard(t *testing.T) {
 	}
 }
 
+// An administrator asks for a reboot of a node right after its return, of which the
+// broker has not seen the end since slurmctld restarted: it is no drain.
+func TestRebootAtARestartedSlurmctld(t *testing.T) {
+	w := running(t)
+	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
+	home(w)
+	w.slurmd("n1")
+	w.node("n1", "UNKNOWN+DRAIN+REBOOT_REQUESTED", "kernel update")
+	if actions := w.pass(time.Second); has(actions, SayAgain) || w.nodes["n1"].Said != nil {
+		t.Errorf("%+v, %v", w.nodes["n1"].Said, actions)
+	}
+}
+
 // An administrator resumes a node that a restarted slurmctld has heard nothing of:
 // what was said of it is not said again. Slurm 24.11 refuses that, and does it.
 func TestTakenBackAtARestartedSlurmctld(t *testing.T) {

@@ -98,6 +98,9 @@ func (r *run) takeBack(pick [4]int) (string, error) {
 func (r *run) resume(n *node) (string, error) {
 	// Newer Slurm refuses it for a node that no longer needs it.
 	_, told, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state=resume")
+	if n.word != nil {
+		n.taken, n.takenAt = n.word.reason, time.Now()
+	}
 	n.word, n.rebootFrom = nil, ""
 	return told, err
 }

@@ -57,6 +57,11 @@ type node struct {
 	repairs int
 	// switched is how often Slurm was told to switch its power.
 	switched int
+	// taken is the word that was taken back last, and when; resaid is one that the
+	// broker, which did not see that, may have said again.
+	taken   string
+	takenAt time.Time
+	resaid  string
 	// strange is since when it stands as nothing explains.
 	strange time.Time
 }
@@ -102,9 +107,13 @@ func (w *word) stands(seen map[string]string) bool {
 // lookTime is what the broker may need from one look at slurmctld to the next.
 const lookTime = 2 * time.Second
 
-// blind notes the words that the broker has not seen, since it or slurmctld ends.
+// blind notes the words that the broker has not seen, said or taken back, since it
+// or slurmctld ends.
 func (r *run) blind() {
 	for _, n := range r.nodes {
+		if time.Since(n.takenAt) < lookTime {
+			n.resaid = n.taken
+		}
 		if w := n.word; w != nil && w.armed && time.Since(w.at) < lookTime {
 			w.unseen = true
 		}

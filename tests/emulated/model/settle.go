@@ -263,7 +263,7 @@ func (r *run) bringBack() error {
 		if time.Since(n.strange) < strangeLimit {
 			continue
 		}
-		if !n.explains(seen["Reason"]) || n.repairs > 2 {
+		if !r.explains(n, seen["Reason"]) || n.repairs > 2 {
 			return violated("nothing explains that, after %d repairs, %s", n.repairs, r.nodeLine(n))
 		}
 		r.note("settle: repaired: %s", r.nodeLine(n))
@@ -278,7 +278,17 @@ func (r *run) bringBack() error {
 }
 
 // explains says whether what was done to a node is why it is out of service.
-func (n *node) explains(reason string) bool {
+func (r *run) explains(n *node, reason string) bool {
+	switch {
+	case reason == "":
+		return false
+	case strings.HasPrefix(reason, "Duplicate jobid"):
+		// slurmctld was killed before it had saved that a job began, and begins it
+		// again where it runs (_notify_slurmctld_nodes).
+		return !r.killed.IsZero()
+	case n.resaid != "" && strings.HasPrefix(reason, n.resaid):
+		return true
+	}
 	for _, own := range []string{"Node unexpectedly rebooted", "Not responding", "reboot timed out", "ResumeTimeout reached", "reboot-issued"} {
 		if strings.HasPrefix(reason, own) {
 			return n.resets+n.switched > 0
