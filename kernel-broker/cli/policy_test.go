@@ -24,7 +24,7 @@ const somePolicy = `profiles:
 `
 
 // guarded gives the fixture's broker a policy from a file, and an audit log.
-func guarded(t *testing.T, text string) (change func(*server.Options), g *authz.Guard, file, dir string) {
+func guarded(t *testing.T, text string) (change func(*server.Options), g *authz.Authorizer, file, dir string) {
 	t.Helper()
 	file, dir = filepath.Join(t.TempDir(), "policy.yaml"), filepath.Join(t.TempDir(), "audit")
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
@@ -40,11 +40,11 @@ func guarded(t *testing.T, text string) (change func(*server.Options), g *authz.
 			t.Error(err)
 		}
 	})
-	g, err = authz.New(authz.Options{File: file, Always: []uint32{uint32(os.Geteuid())}, People: nss.New(), Record: record, Log: quiet})
+	g, err = authz.New(authz.Options{File: file, Always: []uint32{uint32(os.Geteuid())}, Users: nss.New(), Record: record, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(o *server.Options) { o.Guard = g }, g, file, dir
+	return func(o *server.Options) { o.Authorizer = g }, g, file, dir
 }
 
 func TestPolicyCommands(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
 )
 
-// People finds users. Errors are kernelbroker.ErrNotFound for one that has no
+// Users finds users. Errors are kernelbroker.ErrNotFound for one that has no
 // name, and kernelbroker.ErrUnavailable when nobody can say.
-type People interface {
+type Users interface {
 	ByUID(ctx context.Context, uid uint32) (kb.User, error)
 	ByName(ctx context.Context, name string) (kb.User, error)
 }
@@ -29,7 +29,7 @@ type Recorder interface {
 	Room() bool
 }
 
-// Options of a guard.
+// Options of an authorizer.
 type Options struct {
 	// File of the policy. With Optional it may be missing at the start; empty
 	// stands for none.
@@ -37,11 +37,11 @@ type Options struct {
 	Optional bool
 	// Always are uids that are administrators on the broker's host.
 	Always []uint32
-	// People may be nil: users then have no names and no groups.
-	People People
+	// Users may be nil: users then have no names and no groups.
+	Users Users
 	// Accounts tells those that Slurm has for a user; nil where it lets everybody
 	// name any. It is asked before there is a job, and may itself be nil.
-	Accounts func(ctx context.Context, person kb.User) ([]string, error)
+	Accounts func(ctx context.Context, user kb.User) ([]string, error)
 	// Record may be nil: nothing is recorded then.
 	Record Recorder
 	// Log defaults to slog.Default.
@@ -52,16 +52,15 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Guard is safe for concurrent use.
-type Guard struct {
+// An Authorizer holds the policy in force. It is safe for concurrent use.
+type Authorizer struct {
 	o Options
 
 	// What of reads and refusals is recorded.
-	reads, refusals *sieve
+	reads, refusals *sampler
 
-	mu     sync.Mutex
-	state  State
-	summed time.Time
+	mu    sync.Mutex
+	state State
 }
 
 // State is the policy in force.
@@ -74,36 +73,36 @@ type State struct {
 	Err error
 }
 
-// New returns a guard with its policy in force.
-func New(o Options) (*Guard, error) {
+// New returns an authorizer with its policy in force.
+func New(o Options) (*Authorizer, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	g := &Guard{o: o, reads: newSieve(readRate, o.Now), refusals: newSieve(refusalRate, o.Now), summed: o.Now()}
-	loaded, err := g.load(o.Optional)
+	a := &Authorizer{o: o, reads: newSampler(readRate, o.Now), refusals: newSampler(refusalRate, o.Now)}
+	loaded, err := a.load(o.Optional)
 	if err != nil {
 		return nil, err
 	}
-	g.state = State{Policy: loaded.Policy, Text: loaded.Text, Digest: loaded.Digest, Since: time.Now()}
-	g.o.Log.Info("policy in force", "file", loaded.Policy.File, "digest", loaded.Digest)
-	return g, g.notePolicy(loaded, nil)
+	a.state = State{Policy: loaded.Policy, Text: loaded.Text, Digest: loaded.Digest, Since: time.Now()}
+	a.o.Log.Info("policy in force", "file", loaded.Policy.File, "digest", loaded.Digest)
+	return a, a.notePolicy(loaded, nil)
 }
 
-// WithoutFile returns a guard with the policy that holds without a file, which
+// WithoutFile returns an authorizer with the policy that holds without a file, which
 // looks nobody up and records nothing.
-func WithoutFile(always []uint32, log *slog.Logger) *Guard {
-	return &Guard{o: Options{Always: always, Log: log}, state: State{Policy: DefaultPolicy(always), Since: time.Now()}}
+func WithoutFile(always []uint32, log *slog.Logger) *Authorizer {
+	return &Authorizer{o: Options{Always: always, Log: log}, state: State{Policy: DefaultPolicy(always), Since: time.Now()}}
 }
 
-func (g *Guard) load(optional bool) (Loaded, error) {
-	without := Loaded{Policy: DefaultPolicy(g.o.Always)}
-	if g.o.File == "" {
+func (a *Authorizer) load(optional bool) (Loaded, error) {
+	without := Loaded{Policy: DefaultPolicy(a.o.Always)}
+	if a.o.File == "" {
 		return without, nil
 	}
-	loaded, err := Load(g.o.File, g.o.Always)
+	loaded, err := Load(a.o.File, a.o.Always)
 	if optional && errors.Is(err, fs.ErrNotExist) {
 		return without, nil
 	}
@@ -112,49 +111,52 @@ func (g *Guard) load(optional bool) (Loaded, error) {
 
 // Reload reads the policy's file. When that fails the policy in force stays:
 // a file that is gone takes no rules away.
-func (g *Guard) Reload() error {
-	g.mu.Lock()
-	had := g.state
-	g.mu.Unlock()
-	loaded, err := g.load(had.Policy.File == "" && g.o.Optional)
+func (a *Authorizer) Reload() error {
+	a.mu.Lock()
+	had := a.state
+	a.mu.Unlock()
+	loaded, err := a.load(had.Policy.File == "" && a.o.Optional)
 	if err == nil {
 		// Rights are not in force unless it is on record where they come from.
-		err = g.notePolicy(loaded, nil)
+		err = a.notePolicy(loaded, nil)
 	} else {
-		g.o.Log.Error("policy NOT reloaded, the one before stays in force", "file", g.o.File, "in_force", had.Digest, "error", err)
-		err = errors.Join(err, g.notePolicy(loaded, err))
+		a.o.Log.Error("policy NOT reloaded, the one before stays in force", "file", a.o.File, "in_force", had.Digest, "error", err)
+		err = errors.Join(err, a.notePolicy(loaded, err))
 	}
-	g.mu.Lock()
-	if g.state.Err = err; err == nil {
-		g.state = State{Policy: loaded.Policy, Text: loaded.Text, Digest: loaded.Digest, Since: time.Now()}
+	a.mu.Lock()
+	if a.state.Err = err; err == nil {
+		a.state = State{Policy: loaded.Policy, Text: loaded.Text, Digest: loaded.Digest, Since: time.Now()}
 	}
-	g.mu.Unlock()
+	a.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	g.o.Log.Info("policy in force", "file", loaded.Policy.File, "digest", loaded.Digest, "before", had.Digest)
-	if g.o.Changed != nil {
-		g.o.Changed()
+	a.o.Log.Info("policy in force", "file", loaded.Policy.File, "digest", loaded.Digest, "before", had.Digest)
+	if a.o.Changed != nil {
+		a.o.Changed()
 	}
 	return nil
 }
 
-func (g *Guard) notePolicy(loaded Loaded, failure error) error {
-	e := audit.Entry{Kind: KindPolicy, Action: "load", Object: g.o.File, Reason: loaded.Digest, Outcome: outcome(failure)}
-	_, err := g.append(e, true)
+func (a *Authorizer) notePolicy(loaded Loaded, failure error) error {
+	if a.o.Record == nil {
+		return nil
+	}
+	e := audit.Entry{Kind: KindPolicy, Action: "load", Object: a.o.File, Reason: loaded.Digest, Outcome: outcome(failure)}
+	_, err := a.o.Record.Append(e, true)
 	return err
 }
 
 // State returns the policy in force.
-func (g *Guard) State() State {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.state
+func (a *Authorizer) State() State {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state
 }
 
 // Health says which policy is in force, or why the file is not.
-func (g *Guard) Health() (string, error) {
-	s := g.State()
+func (a *Authorizer) Health() (string, error) {
+	s := a.State()
 	switch {
 	case s.Err != nil:
 		return "", fmt.Errorf("the policy of %s stays in force: %w", s.Since.UTC().Format(time.RFC3339), s.Err)
@@ -164,40 +166,39 @@ func (g *Guard) Health() (string, error) {
 	return fmt.Sprintf("%s, in force since %s", s.Policy.File, s.Since.UTC().Format(time.RFC3339)), nil
 }
 
-// Asker is who asks, as far as that is proven.
-type Asker struct {
+// Caller is who asks, as far as that is authenticated.
+type Caller struct {
 	UID   uint32
 	Place Place
-	// By says how the uid is known, From where it came from, in words.
+	// By says how the uid is known, From where the call came from, as text.
 	By, From string
-	// Name is what whoever vouches for the uid calls it, where that is known.
+	// Name is what the source of the uid calls the user, where that is known.
 	Name string
-	// Holder names whom records are counted for: a user, a node or an address;
-	// empty: the uid, or From.
+	// Holder names the caller for its limits: a user, a node or an address; empty:
+	// the uid, or From.
 	Holder string
-	// Host and Network are where one came from over the network, as records are
-	// counted: a node by its certificate or an address, and what others like it
-	// are in. Empty for who is on the broker's host.
-	Host, Network string
+	// Host is where a call over the network came from, as records are counted: a
+	// node by its certificate, or an address. Empty on the broker's host.
+	Host string
 }
 
-// Judge answers whether the asker may do something. An error is
-// kernelbroker.ErrUnavailable: what the policy asks for cannot be found out.
-func (g *Guard) Judge(ctx context.Context, a Asker, action Action, object string, job *Job) (Decision, error) {
-	p := g.State().Policy
-	d := Decision{Asker: a, Action: string(action), Object: object}
-	s := Subject{UID: a.UID, From: a.Place, Job: job}
-	if g.o.People != nil {
-		person, err := g.o.People.ByUID(ctx, a.UID)
-		s.User, s.Groups = person.Name, person.Groups
-		if errors.Is(err, kb.ErrNotFound) && a.Name != "" {
-			err = nameless(a)
+// Authorize decides whether the caller may do something. The error is
+// ErrUnavailable when what the policy asks for cannot be found out.
+func (a *Authorizer) Authorize(ctx context.Context, c Caller, action Action, object string, job *Job) (Decision, error) {
+	p := a.State().Policy
+	d := Decision{Caller: c, Action: string(action), Object: object}
+	s := Subject{UID: c.UID, From: c.Place, Job: job}
+	if a.o.Users != nil {
+		user, err := a.o.Users.ByUID(ctx, c.UID)
+		s.User, s.Groups = user.Name, user.Groups
+		if errors.Is(err, kb.ErrNotFound) && c.Name != "" {
+			err = nameless(c)
 		}
-		if err != nil && !errors.Is(err, kb.ErrNotFound) && p.NeedsPeople() {
+		if err != nil && !errors.Is(err, kb.ErrNotFound) && p.NeedsUsers() {
 			return d, err
 		}
 		if job == nil {
-			s.Accounts = g.accounts(ctx, p, person, action)
+			s.Accounts = a.accounts(ctx, p, user, action)
 		}
 	}
 	answer := p.Decide(Question{Subject: s, Action: action, Object: object})
@@ -210,21 +211,21 @@ const namesWait = 5 * time.Second
 
 // nameless is for a user who has a name elsewhere: the host's name service, which
 // says the same when it is away, is no reason to refuse anything for good.
-func nameless(a Asker) error {
+func nameless(c Caller) error {
 	return &kb.RetryableError{Wait: namesWait, Err: fmt.Errorf("%s waits for the name service of the broker's host: it knows no uid %d, which is %q to %s (getent passwd %d); it is asked again in %v: %w",
-		a.From, a.UID, a.Name, a.By, a.UID, namesWait, kb.ErrUnavailable)}
+		c.From, c.UID, c.Name, c.By, c.UID, namesWait, kb.ErrUnavailable)}
 }
 
 // accounts are those that Slurm has for a user, as far as they can matter. Where
 // Slurm does not say, the answer stays what it is without them: that it hangs on
 // the job's account.
-func (g *Guard) accounts(ctx context.Context, p *Policy, person kb.User, action Action) []string {
-	if g.o.Accounts == nil || person.Name == "" || action != Use || !p.NeedsAccounts() {
+func (a *Authorizer) accounts(ctx context.Context, p *Policy, user kb.User, action Action) []string {
+	if a.o.Accounts == nil || user.Name == "" || action != Use || !p.NeedsAccounts() {
 		return nil
 	}
-	accounts, err := g.o.Accounts(ctx, person)
+	accounts, err := a.o.Accounts(ctx, user)
 	if err != nil {
-		g.o.Log.Warn("accounts not known, answered without them", "user", person.Name, "error", err)
+		a.o.Log.Warn("accounts not known, answered without them", "user", user.Name, "error", err)
 	}
 	return accounts
 }
@@ -234,31 +235,31 @@ const nameLimit = 200 * time.Millisecond
 
 // NameOf is the name of a user, for records; empty when there is none or nobody
 // can say soon. No decision hangs on it.
-func (g *Guard) NameOf(ctx context.Context, uid uint32) string {
-	if g.o.People == nil {
+func (a *Authorizer) NameOf(ctx context.Context, uid uint32) string {
+	if a.o.Users == nil {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, nameLimit)
 	defer cancel()
-	person, err := g.o.People.ByUID(ctx, uid)
+	user, err := a.o.Users.ByUID(ctx, uid)
 	if err != nil {
 		return ""
 	}
-	return person.Name
+	return user.Name
 }
 
-// Person finds a user by name or uid.
-func (g *Guard) Person(ctx context.Context, name string) (kb.User, error) {
-	if g.o.People == nil {
-		return kb.User{}, fmt.Errorf("user %q: this broker looks nobody up: %w", name, kb.ErrFailedPrecondition)
+// UserByName finds a user by name or uid.
+func (a *Authorizer) UserByName(ctx context.Context, name string) (kb.User, error) {
+	if a.o.Users == nil {
+		return kb.User{}, fmt.Errorf("user %q: this broker looks up no users: %w", name, kb.ErrFailedPrecondition)
 	}
-	return g.o.People.ByName(ctx, name)
+	return a.o.Users.ByName(ctx, name)
 }
 
 // Test answers for somebody, without a record: nothing comes of it.
-func (g *Guard) Test(ctx context.Context, person kb.User, place Place, action Action, object string, job *Job) Answer {
-	p := g.State().Policy
-	s := Subject{UID: person.UID, User: person.Name, Groups: person.Groups, From: place, Job: job}
-	s.Accounts = g.accounts(ctx, p, person, action)
+func (a *Authorizer) Test(ctx context.Context, user kb.User, place Place, action Action, object string, job *Job) Answer {
+	p := a.State().Policy
+	s := Subject{UID: user.UID, User: user.Name, Groups: user.Groups, From: place, Job: job}
+	s.Accounts = a.accounts(ctx, p, user, action)
 	return p.Decide(Question{Subject: s, Action: action, Object: object})
 }

@@ -50,12 +50,12 @@ func (r *tape) Append(e audit.Entry, wait bool) (uint64, error) {
 
 const ocean = "profiles:\n  mitgcm:\n    use:\n      - groups: [ocean]\n"
 
-func newGuard(t *testing.T, text string) (*Guard, *host, *tape, string) {
+func newGuard(t *testing.T, text string) (*Authorizer, *host, *tape, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	write(t, path, text)
 	h, r := &host{}, &tape{}
-	g, err := New(Options{File: path, Always: []uint32{0}, People: h, Record: r, Log: slog.New(slog.DiscardHandler)})
+	g, err := New(Options{File: path, Always: []uint32{0}, Users: h, Record: r, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,15 +83,15 @@ func TestJudge(t *testing.T) {
 		{0, kb.ErrUnavailable, false, kb.ErrUnavailable},
 	} {
 		h.err = c.host
-		d, err := g.Judge(t.Context(), Asker{UID: c.uid, Place: Place{Local: true}}, Use, "mitgcm", nil)
+		d, err := g.Authorize(t.Context(), Caller{UID: c.uid, Place: Place{Local: true}}, Use, "mitgcm", nil)
 		if d.Allowed != c.allowed || !errors.Is(err, c.err) || err == nil && d.Reason == "" {
 			t.Errorf("uid %d, host %v: %+v, %v", c.uid, c.host, d, err)
 		}
 	}
 	// A policy that asks for nobody's name hangs on nobody's answer.
 	open, _, _, _ := newGuard(t, "default:\n  use:\n    - everybody: true\n")
-	open.o.People = &host{err: kb.ErrUnavailable}
-	if d, err := open.Judge(t.Context(), Asker{UID: 7}, Use, "mitgcm", nil); err != nil || !d.Allowed {
+	open.o.Users = &host{err: kb.ErrUnavailable}
+	if d, err := open.Authorize(t.Context(), Caller{UID: 7}, Use, "mitgcm", nil); err != nil || !d.Allowed {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
@@ -100,8 +100,8 @@ func TestJudge(t *testing.T) {
 // service is away, is not refused: it is asked again.
 func TestANameServiceThatIsAway(t *testing.T) {
 	g, _, r, _ := newGuard(t, ocean)
-	asker := Asker{UID: 8, Name: "bob", By: "slurmctld", From: "job 12"}
-	_, err := g.Judge(t.Context(), asker, Use, "mitgcm", &Job{})
+	asker := Caller{UID: 8, Name: "bob", By: "slurmctld", From: "job 12"}
+	_, err := g.Authorize(t.Context(), asker, Use, "mitgcm", &Job{})
 	var later *kb.RetryableError
 	if !errors.Is(err, kb.ErrUnavailable) || !errors.As(err, &later) || later.Wait <= 0 || !strings.Contains(err.Error(), "job 12 waits for the name service") {
 		t.Errorf("%v", err)
@@ -110,12 +110,12 @@ func TestANameServiceThatIsAway(t *testing.T) {
 		t.Errorf("on record is %+v", r.entries)
 	}
 	asker.Name = ""
-	if d, err := g.Judge(t.Context(), asker, Use, "mitgcm", &Job{}); err != nil || d.Allowed {
+	if d, err := g.Authorize(t.Context(), asker, Use, "mitgcm", &Job{}); err != nil || d.Allowed {
 		t.Errorf("who has no name anywhere: %+v, %v", d, err)
 	}
 	open, _, _, _ := newGuard(t, "default:\n  use:\n    - everybody: true\n")
 	asker.Name = "bob"
-	if d, err := open.Judge(t.Context(), asker, Use, "mitgcm", &Job{}); err != nil || !d.Allowed {
+	if d, err := open.Authorize(t.Context(), asker, Use, "mitgcm", &Job{}); err != nil || !d.Allowed {
 		t.Errorf("a policy that names nobody: %+v, %v", d, err)
 	}
 }
@@ -172,7 +172,7 @@ func TestNoRightsWithoutARecord(t *testing.T) {
 func TestNotes(t *testing.T) {
 	g, _, r, _ := newGuard(t, ocean)
 	r.entries, r.waited = nil, nil
-	d := Decision{Asker: Asker{UID: 7, By: "munge", From: "n1"}, Who: "alice", Action: "publish", Object: "x", Via: "ApplyProfile", Allowed: true, Reason: "why", Stated: "because"}
+	d := Decision{Caller: Caller{UID: 7, By: "munge", From: "n1"}, Who: "alice", Action: "publish", Object: "x", Via: "ApplyProfile", Allowed: true, Reason: "why", Stated: "because"}
 	seq, err := g.Note(d, true)
 	if err != nil || seq != 1 {
 		t.Fatal(seq, err)
@@ -218,7 +218,7 @@ func TestAccounts(t *testing.T) {
 	}
 	check := func(what string, uid uint32, action Action, job *Job, allowed bool, words string, questions int) {
 		t.Helper()
-		d, err := g.Judge(t.Context(), Asker{UID: uid, Place: Place{Local: true}}, action, "mitgcm", job)
+		d, err := g.Authorize(t.Context(), Caller{UID: uid, Place: Place{Local: true}}, action, "mitgcm", job)
 		if err != nil || d.Allowed != allowed || !strings.Contains(d.Reason, words) || asked != questions {
 			t.Errorf("%s: %+v, %v, asked %d times", what, d, err, asked)
 		}

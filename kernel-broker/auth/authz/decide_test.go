@@ -181,14 +181,14 @@ func TestDefaultPolicy(t *testing.T) {
 			t.Errorf("%s from %s %s: %+v", c.subject, c.subject.From, c.action, a)
 		}
 	}
-	if p.NeedsPeople() || p.NeedsAccounts() || p.Restricted("mitgcm") {
+	if p.NeedsUsers() || p.NeedsAccounts() || p.Restricted("mitgcm") {
 		t.Error("a policy without a file needs nothing")
 	}
 }
 
 func TestNeeds(t *testing.T) {
 	p := example()
-	if !p.NeedsPeople() || !p.NeedsAccounts() {
+	if !p.NeedsUsers() || !p.NeedsAccounts() {
 		t.Error("the example names groups and accounts")
 	}
 	p.Default.Use = append(p.Default.Use, Rule{Accounts: []string{"ice", "climate"}})

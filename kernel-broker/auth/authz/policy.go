@@ -70,7 +70,7 @@ type Job struct{ Account, Partition string }
 type Subject struct {
 	UID  uint32
 	User string // empty for a uid without a name
-	// Groups by name; like User only needed when the policy NeedsPeople.
+	// Groups by name; like User only needed when the policy NeedsUsers.
 	Groups []string
 	From   Place
 	// Accounts are those that Slurm has for the user; nil where nobody knows, or
@@ -145,8 +145,8 @@ func DefaultPolicy(always []uint32) *Policy {
 	}
 }
 
-// NeedsPeople reports whether a subject's name or groups can matter.
-func (p *Policy) NeedsPeople() bool {
+// NeedsUsers reports whether a subject's name or groups can matter.
+func (p *Policy) NeedsUsers() bool {
 	named := func(r Rule) bool { return len(r.Users)+len(r.Groups) > 0 }
 	for _, role := range []Role{p.Administrators, p.Builders} {
 		if len(role.Users)+len(role.Groups) > 0 {

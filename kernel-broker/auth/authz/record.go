@@ -14,14 +14,14 @@ const (
 	KindOutcome  = "outcome"
 	KindPolicy   = "policy"
 	KindBroker   = "broker"
-	// KindUnrecorded says how many reads and refusals were left out that no later
-	// record of the same ones counts.
+	// KindUnrecorded says how many reads or refusals were left out before the
+	// broker stopped.
 	KindUnrecorded = "unrecorded"
 )
 
 // Decision is an answer with everything that the record wants to know of it.
 type Decision struct {
-	Asker
+	Caller
 	Who            string
 	Action, Object string
 	// Via is the method, or the job that it is about.
@@ -39,9 +39,9 @@ type Decision struct {
 	Open bool
 }
 
-// source is whose the decision is. A user who comes over the network is another
-// one at each address: it may be somebody who poses as him.
-func (d Decision) source() source {
+// source is what records of the decision are counted for. A user is another source
+// at each address: it may be somebody else with MUNGE's key.
+func (d Decision) source() string {
 	who := d.Holder
 	switch {
 	case who != "":
@@ -53,7 +53,7 @@ func (d Decision) source() source {
 	if d.Host != "" && d.Host != who {
 		who += " at " + d.Host
 	}
-	return source{who: who, host: d.Host, network: d.Network}
+	return who
 }
 
 func (d Decision) entry(kind string) audit.Entry {
@@ -65,11 +65,11 @@ func (d Decision) entry(kind string) audit.Entry {
 	return e
 }
 
-// Note records a decision whose outcome is not known yet. With wait it is on
-// disk when Note returns; the outcome then has a record of its own. It is never
-// left out: what cannot be recorded is an error, and counted.
-func (g *Guard) Note(d Decision, wait bool) (uint64, error) {
-	if g.o.Record == nil {
+// Note records a decision whose outcome is not known yet. With wait it is on disk
+// when Note returns; the outcome then has a record of its own. It is never sampled:
+// a record that cannot be written is an error.
+func (a *Authorizer) Note(d Decision, wait bool) (uint64, error) {
+	if a.o.Record == nil {
 		return 0, nil
 	}
 	e := d.entry(KindDecision)
@@ -78,18 +78,17 @@ func (g *Guard) Note(d Decision, wait bool) (uint64, error) {
 		allowed := d.Allowed
 		e.Allowed = &allowed
 	}
-	seq, err := g.append(e, wait)
+	seq, err := a.o.Record.Append(e, wait)
 	if err != nil {
-		g.sieveOf(d).miss(d.source().who, 1)
+		a.samplerOf(d).skip(1)
 	}
 	return seq, err
 }
 
-// NoteWhole records a decision that changed nothing, together with what came of
-// it. Of whom there are too many it leaves some out and counts them; and all
-// while the record has room for changes alone.
-func (g *Guard) NoteWhole(d Decision, failure error) error {
-	if g.o.Record == nil {
+// NoteWhole records a decision that changed nothing, together with its outcome.
+// Records are sampled, and left out while the disk has room for changes only.
+func (a *Authorizer) NoteWhole(d Decision, failure error) error {
+	if a.o.Record == nil {
 		return nil
 	}
 	e := d.entry(KindDecision)
@@ -98,89 +97,59 @@ func (g *Guard) NoteWhole(d Decision, failure error) error {
 	if d.Allowed {
 		e.Outcome = outcome(failure)
 	}
-	s := g.sieveOf(d)
-	passed, before := s.take(d.source(), g.o.Record.Room())
-	if !passed {
+	s, record := a.samplerOf(d), false
+	if !a.o.Record.Room() {
+		s.skip(1)
 		return nil
 	}
-	e.Unrecorded = before
-	_, err := g.append(e, false)
+	if record, e.Unrecorded = s.sample(d.source(), d.Host); !record {
+		return nil
+	}
+	_, err := a.o.Record.Append(e, false)
 	if err != nil {
-		s.miss(d.source().who, before+1)
+		s.skip(e.Unrecorded + 1)
 	}
 	return err
 }
 
-// LeaveOut counts a decision of which there are known to be too many.
-func (g *Guard) LeaveOut(d Decision) {
-	if g.o.Record != nil {
-		g.sieveOf(d).miss(d.source().who, 1)
-	}
-}
-
-func (g *Guard) sieveOf(d Decision) *sieve {
+func (a *Authorizer) samplerOf(d Decision) *sampler {
 	if d.Allowed {
-		return g.reads
+		return a.reads
 	}
-	return g.refusals
+	return a.refusals
 }
 
 // NoteOutcome records what came of a decision that is on record. What was denied
 // as it was done is a refusal.
-func (g *Guard) NoteOutcome(d Decision, of uint64, failure error) error {
+func (a *Authorizer) NoteOutcome(d Decision, of uint64, failure error) error {
+	if a.o.Record == nil {
+		return nil
+	}
 	e := d.entry(KindOutcome)
 	e.Of, e.Outcome = of, outcome(failure)
 	if denied := failure != nil && !d.Allowed; denied || d.Open && failure == nil {
 		allowed := !denied
 		e.Allowed = &allowed
 	}
-	_, err := g.append(e, false)
+	_, err := a.o.Record.Append(e, false)
 	return err
 }
 
-// NoteBroker records something that the broker itself did.
-func (g *Guard) NoteBroker(action, reason string) error {
-	g.sum()
-	_, err := g.append(audit.Entry{Kind: KindBroker, Action: action, Reason: reason}, true)
+// NoteBroker records an act of the broker itself, after the numbers of what was
+// left out before.
+func (a *Authorizer) NoteBroker(action, reason string) error {
+	if a.o.Record == nil {
+		return nil
+	}
+	for what, s := range map[string]*sampler{"read": a.reads, "refused": a.refusals} {
+		if n := s.skipped.Swap(0); n > 0 {
+			if _, err := a.o.Record.Append(audit.Entry{Kind: KindUnrecorded, Action: what, Unrecorded: n}, false); err != nil {
+				a.o.Log.Error("what was left out is not on record", "what", what, "unrecorded", n, "error", err)
+			}
+		}
+	}
+	_, err := a.o.Record.Append(audit.Entry{Kind: KindBroker, Action: action, Reason: reason}, true)
 	return err
-}
-
-func (g *Guard) append(e audit.Entry, wait bool) (uint64, error) {
-	if g.o.Record == nil {
-		return 0, nil
-	}
-	seq, err := g.o.Record.Append(e, wait)
-	if err == nil {
-		g.mu.Lock()
-		now := g.o.Now()
-		due := now.Sub(g.summed) >= sumPause
-		if due {
-			g.summed = now
-		}
-		g.mu.Unlock()
-		if due {
-			g.sum()
-		}
-	}
-	return seq, err
-}
-
-// sum records what was left out of those who did not come again since: their
-// next record, which would say it, may never be.
-func (g *Guard) sum() {
-	if g.o.Record == nil {
-		return
-	}
-	for what, s := range map[string]*sieve{"read": g.reads, "refused": g.refusals} {
-		lost, others := s.all()
-		total, words := sumOf(lost, others)
-		if total == 0 {
-			continue
-		}
-		if _, err := g.o.Record.Append(audit.Entry{Kind: KindUnrecorded, Action: what, Reason: words, Unrecorded: total}, false); err != nil {
-			g.o.Log.Error("what was left out is not on record", "what", what, "unrecorded", total, "of", words, "error", err)
-		}
-	}
 }
 
 func outcome(err error) string {

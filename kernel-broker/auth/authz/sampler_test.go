@@ -7,16 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
-// sieved is a guard with a clock of the test's, and nothing on its tape.
-func sieved(t *testing.T) (*Guard, *tape, *time.Time) {
+// sampled is an authorizer with a clock of the test's, and nothing on its tape.
+func sampled(t *testing.T) (*Authorizer, *tape, *time.Time) {
 	t.Helper()
 	now, r := time.Unix(1e9, 0), &tape{}
 	g, err := New(Options{File: filepath.Join(t.TempDir(), "none"), Optional: true, Record: r, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }})
@@ -27,7 +23,7 @@ func sieved(t *testing.T) (*Guard, *tape, *time.Time) {
 	return g, r, &now
 }
 
-func whole(t *testing.T, g *Guard, d Decision, times int) {
+func whole(t *testing.T, g *Authorizer, d Decision, times int) {
 	t.Helper()
 	for range times {
 		if err := g.NoteWhole(d, nil); err != nil {
@@ -44,13 +40,13 @@ func TestNobodyFillsTheRecord(t *testing.T) {
 		d     Decision
 		burst int
 	}{
-		"a stranger's refusals": {Decision{Asker: Asker{Holder: "192.0.2.1"}, Unknown: true}, refusalRate.Burst},
-		"a node's refusals":     {Decision{Asker: Asker{Holder: "node n1"}, Unknown: true, Who: "node n1"}, refusalRate.Burst},
-		"a user's refusals":     {Decision{Asker: Asker{UID: 7}}, refusalRate.Burst},
-		"a user's reads":        {Decision{Asker: Asker{UID: 7}, Allowed: true}, readRate.Burst},
+		"a stranger's refusals": {Decision{Caller: Caller{Holder: "192.0.2.1"}, Unknown: true}, refusalRate.Burst},
+		"a node's refusals":     {Decision{Caller: Caller{Holder: "node n1"}, Unknown: true, Who: "node n1"}, refusalRate.Burst},
+		"a user's refusals":     {Decision{Caller: Caller{UID: 7}}, refusalRate.Burst},
+		"a user's reads":        {Decision{Caller: Caller{UID: 7}, Allowed: true}, readRate.Burst},
 	} {
 		t.Run(what, func(t *testing.T) {
-			g, r, now := sieved(t)
+			g, r, now := sampled(t)
 			whole(t, g, c.d, c.burst+50)
 			if len(r.entries) != c.burst {
 				t.Errorf("%d records, want %d", len(r.entries), c.burst)
@@ -63,25 +59,29 @@ func TestNobodyFillsTheRecord(t *testing.T) {
 			other.Holder, same.Allowed = "somebody else", !c.d.Allowed
 			whole(t, g, other, 1)
 			whole(t, g, same, 1)
-			if n := len(r.entries); n != c.burst+2 || r.entries[n-1].Unrecorded != 0 || r.entries[n-2].Unrecorded != 0 {
+			if n := len(r.entries); n != c.burst+2 || r.entries[n-1].Unrecorded != 0 || r.entries[n-2].Unrecorded != 50 {
 				t.Errorf("another's: %d records, %+v", n, r.entries[c.burst:])
 			}
 			*now = now.Add(time.Second)
 			whole(t, g, c.d, 2)
-			if n := len(r.entries); n != c.burst+3 || r.entries[n-1].Unrecorded != 50 {
+			if n := len(r.entries); n != c.burst+3 || r.entries[n-1].Unrecorded != 0 {
 				t.Errorf("a second later: %d records, %+v", n, r.entries[c.burst:])
+			}
+			whole(t, g, other, 1)
+			if n := len(r.entries); r.entries[n-1].Unrecorded != 1 {
+				t.Errorf("the next record: %+v", r.entries[n-1])
 			}
 		})
 	}
 }
 
 // What is to change something is never left out.
-func TestChangesAreNotSieved(t *testing.T) {
-	g, r, _ := sieved(t)
+func TestChangesAreNotSampled(t *testing.T) {
+	g, r, _ := sampled(t)
 	r.full = true
 	const many = 5000
 	for range many {
-		if _, err := g.Note(Decision{Asker: Asker{UID: 7}, Allowed: true}, true); err != nil {
+		if _, err := g.Note(Decision{Caller: Caller{UID: 7}, Allowed: true}, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -92,9 +92,9 @@ func TestChangesAreNotSieved(t *testing.T) {
 
 // While there is room for changes alone the rest is counted.
 func TestWithoutRoom(t *testing.T) {
-	g, r, _ := sieved(t)
+	g, r, _ := sampled(t)
 	r.full = true
-	d := Decision{Asker: Asker{UID: 7}}
+	d := Decision{Caller: Caller{UID: 7}}
 	whole(t, g, d, 3)
 	d.Allowed = true
 	whole(t, g, d, 4)
@@ -112,84 +112,90 @@ func TestWithoutRoom(t *testing.T) {
 
 // What could not be recorded is counted, too.
 func TestWhatFailedIsCounted(t *testing.T) {
-	g, r, _ := sieved(t)
+	g, r, _ := sampled(t)
 	r.err = errors.New("broken")
-	d := Decision{Asker: Asker{UID: 7}, Allowed: true}
+	d := Decision{Caller: Caller{UID: 7}, Allowed: true}
 	if _, err := g.Note(d, true); err == nil {
 		t.Error("no error")
 	}
 	if err := g.NoteWhole(d, nil); err == nil {
 		t.Error("no error")
 	}
-	g.LeaveOut(d)
 	r.err = nil
 	whole(t, g, d, 1)
-	if len(r.entries) != 1 || r.entries[0].Unrecorded != 3 {
+	if len(r.entries) != 1 || r.entries[0].Unrecorded != 2 {
 		t.Errorf("%+v", r.entries)
 	}
 }
 
-// Who goes after a flood takes the count of what was left out with him: a record
-// of its own has it, a while later or at the broker's end.
-func TestTheSum(t *testing.T) {
-	g, r, now := sieved(t)
-	whole(t, g, Decision{Asker: Asker{Holder: "192.0.2.1"}, Unknown: true}, refusalRate.Burst+10)
-	whole(t, g, Decision{Asker: Asker{UID: 7}, Allowed: true}, readRate.Burst+20)
-	g.LeaveOut(Decision{Asker: Asker{Holder: "192.0.2.2"}, Unknown: true})
-	sums := func() (sums []audit.Entry) {
-		for _, e := range r.entries {
-			if e.Kind == KindUnrecorded {
-				sums = append(sums, e)
-			}
-		}
-		return sums
-	}
-	if len(sums()) != 0 {
-		t.Errorf("at once: %+v", sums())
-	}
-	*now = now.Add(sumPause)
-	for range 3 {
-		whole(t, g, Decision{Asker: Asker{UID: 8}, Allowed: true}, 1)
-	}
-	if got := sums(); len(got) != 2 || got[0].Unrecorded+got[1].Unrecorded != 31 {
-		t.Fatalf("a minute later: %+v", got)
-	}
-	for _, e := range sums() {
-		if e.Action == "refused" && e.Reason != "10 of 192.0.2.1, 1 of 192.0.2.2" || e.Action == "read" && e.Reason != "20 of uid 7" {
-			t.Errorf("%+v", e)
-		}
-	}
-	g.LeaveOut(Decision{Asker: Asker{UID: 9}})
+// What is left out behind the last record is on record when the broker stops.
+func TestLeftOutAtTheEnd(t *testing.T) {
+	g, r, _ := sampled(t)
+	whole(t, g, Decision{Caller: Caller{Holder: "192.0.2.1"}, Unknown: true}, refusalRate.Burst+10)
+	whole(t, g, Decision{Caller: Caller{UID: 7}, Allowed: true}, readRate.Burst+20)
 	if err := g.NoteBroker("stop", ""); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(r.entries); r.entries[n-1].Kind != KindBroker || r.entries[n-2].Kind != KindUnrecorded || r.entries[n-2].Unrecorded != 1 {
-		t.Errorf("at the end: %+v", r.entries[n-2:])
+	left := map[string]uint64{}
+	for _, e := range r.entries {
+		if e.Kind == KindUnrecorded {
+			left[e.Action] = e.Unrecorded
+		}
+	}
+	if left["refused"] != 10 || left["read"] != 20 || r.entries[len(r.entries)-1].Kind != KindBroker {
+		t.Errorf("%v, %+v", left, r.entries[len(r.entries)-3:])
 	}
 }
 
-// However many there are, so many are counted one by one and no more.
-func TestTheSieveIsBounded(t *testing.T) {
-	s := newSieve(refusalRate, nil)
-	const more = 500
-	for n := range limit.DefaultKeep + more {
-		s.miss(fmt.Sprint(n), 1)
+// Root on a node may be any uid to MUNGE, and has no more of the record by it. The
+// same users at other addresses are recorded.
+func TestManyUsersAtOneAddress(t *testing.T) {
+	const uids, times = 1000, 5
+	g, r, _ := sampled(t)
+	at := func(uid int, host string) Decision {
+		return Decision{Caller: Caller{UID: uint32(uid), Host: host}}
 	}
-	lost, others := s.all()
-	if len(lost) != limit.DefaultKeep || others != more {
-		t.Errorf("%d one by one, %d others", len(lost), others)
+	for uid := range uids {
+		whole(t, g, at(uid, "192.0.2.7"), times)
 	}
-	total, words := sumOf(lost, others)
-	if total != limit.DefaultKeep+more || len(words) > 200 || !strings.Contains(words, "others") {
-		t.Errorf("%d: %q", total, words)
+	if len(r.entries) != hostRate.Burst {
+		t.Errorf("%d records of %d", len(r.entries), uids*times)
+	}
+	n := len(r.entries)
+	whole(t, g, at(7, "192.0.2.8"), 1)
+	whole(t, g, at(7, ""), 1)
+	if len(r.entries) != n+2 || r.entries[n].Unrecorded != uids*times-uint64(n) {
+		t.Errorf("%+v", r.entries[n:])
+	}
+}
+
+// However many addresses there are, the record grows by networkRate, and callers
+// on the broker's host are recorded.
+func TestManyAddresses(t *testing.T) {
+	g, r, now := sampled(t)
+	const hosts = 12_000
+	for n := range hosts {
+		whole(t, g, Decision{Caller: Caller{Holder: fmt.Sprint(n), Host: fmt.Sprint(n)}, Unknown: true}, 1)
+	}
+	if len(r.entries) != networkRate.Burst {
+		t.Errorf("%d records", len(r.entries))
+	}
+	n := len(r.entries)
+	whole(t, g, Decision{Caller: Caller{UID: 7}}, 1)
+	*now = now.Add(10 * time.Second)
+	for n := range hosts {
+		whole(t, g, Decision{Caller: Caller{Holder: fmt.Sprint("x", n), Host: fmt.Sprint("x", n)}, Unknown: true}, 1)
+	}
+	if got, want := len(r.entries)-n, 1+int(10*networkRate.PerSecond); got != want {
+		t.Errorf("%d records, want %d", got, want)
 	}
 }
 
 // A denial that comes as something is done is a refusal, also where the record
 // before it left that open.
 func TestOutcomes(t *testing.T) {
-	g, r, _ := sieved(t)
-	d := Decision{Asker: Asker{UID: 7}, Allowed: true, Open: true}
+	g, r, _ := sampled(t)
+	d := Decision{Caller: Caller{UID: 7}, Allowed: true, Open: true}
 	of, err := g.Note(d, true)
 	if err != nil || r.entries[0].Allowed != nil {
 		t.Fatalf("%+v, %v", r.entries, err)

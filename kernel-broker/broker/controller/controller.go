@@ -13,10 +13,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
 // Controller is the broker's heart. Make one by New, then Run it.
@@ -26,7 +27,7 @@ type Controller struct {
 	actions *executor
 	looks   looks
 	// comments are questions for the comment of a job that somebody looks at.
-	comments *limit.Turns
+	comments *semaphore.Weighted
 	clock    *Clock
 
 	mu       sync.Mutex
@@ -79,7 +80,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		line: map[uint32]*turn{}, said: map[kb.JobID]string{}, counted: map[string]bool{}, told: map[kb.JobID]string{}, held: map[kb.JobID]plan.Hold{}, resets: map[string]time.Time{}, gateLeft: map[string]string{}, misfits: map[string]string{}, damaged: map[string]string{}, saidAgain: map[string]time.Time{}, watchers: map[kb.JobID][]chan struct{}{},
 		kick: make(chan struct{}, 1), look: make(chan struct{}, 1), pace: newPace(),
 	}
-	c.comments = limit.NewTurns(commentsAtOnce, commentsAtOnce)
+	c.comments = semaphore.NewWeighted(commentsAtOnce)
 	c.actions = newExecutor(c)
 	c.looks.view = c.o.Slurm.View
 	if err := c.loadLocked(ctx); err != nil {

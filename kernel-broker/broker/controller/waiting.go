@@ -28,11 +28,11 @@ func (c *Controller) Waiting(ctx context.Context, job uint32) (kb.SlurmJob, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, commentLimit)
 	defer cancel()
-	free, err := c.comments.Take(ctx, "users")
+	err := c.comments.Acquire(ctx, 1)
 	if err != nil {
 		return kb.SlurmJob{}, fmt.Errorf("job %d: its AdminComment was not read: %w: %w", job, kb.ErrUnavailable, err)
 	}
-	defer free()
+	defer c.comments.Release(1)
 	if found.AdminComment, err = c.o.Slurm.AdminComment(ctx, job); err != nil {
 		return kb.SlurmJob{}, err
 	}

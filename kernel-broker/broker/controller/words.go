@@ -16,11 +16,11 @@ var linesRate = limit.Rate{PerSecond: 0.5, Burst: 40}
 // words say what of the nodes is in the log: their streams, which the broker sees
 // by itself, and what they say, each with lines of its own.
 type words struct {
-	streams, reports *limit.Words
+	streams, reports *limit.LogSampler
 }
 
 func newWords() words {
-	return words{limit.NewWords(linesRate, limit.DefaultKeep, nil), limit.NewWords(linesRate, limit.DefaultKeep, nil)}
+	return words{limit.NewLogSampler(linesRate), limit.NewLogSampler(linesRate)}
 }
 
 // silent is the log for what is left out of it.
@@ -28,8 +28,8 @@ var silent = slog.New(slog.DiscardHandler)
 
 // nodeLog is the log for one line on a node, if it has one left. The next line
 // that it has tells how many it had not.
-func (c *Controller) nodeLog(words *limit.Words, node string) *slog.Logger {
-	left, say := words.Say(node)
+func (c *Controller) nodeLog(words *limit.LogSampler, node string) *slog.Logger {
+	left, say := words.Sample(node)
 	switch {
 	case !say:
 		return silent
@@ -43,7 +43,7 @@ func (c *Controller) nodeLog(words *limit.Words, node string) *slog.Logger {
 func (s *Session) reportLog(news bool) *slog.Logger {
 	words := s.controller.pace.words.reports
 	if !news {
-		words.LeaveOut(s.node)
+		words.Skip(s.node)
 		return silent
 	}
 	return s.controller.nodeLog(words, s.node)

@@ -147,8 +147,8 @@ var rules = map[string]rule{
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {users, transfer, reads},
 }
 
-// door decides who comes in.
-type door struct {
+// access decides who may call which method.
+type access struct {
 	administrators []uint32
 	slurmUsers     []uint32
 	privileged     bool // agents must dial from a privileged port
@@ -156,8 +156,8 @@ type door struct {
 }
 
 // check returns kb.ErrDenied with who may and who the caller is.
-func (d door) check(method string, caller Caller) error {
-	if d.open(rules[method].may, caller) {
+func (d access) check(method string, caller Caller) error {
+	if d.permits(rules[method].may, caller) {
 		return nil
 	}
 	name := method[strings.LastIndexByte(method, '/')+1:]
@@ -181,9 +181,9 @@ func (d door) check(method string, caller Caller) error {
 	return fmt.Errorf("%s is for %s; you are uid %d: %w", name, may, caller.UID, kb.ErrDenied)
 }
 
-func (d door) open(may audience, caller Caller) bool {
+func (d access) permits(may audience, caller Caller) bool {
 	if d.certificates && may == agents {
-		return d.agent(caller) // not even root poses as a node
+		return d.agent(caller) // root is no node, either
 	}
 	if caller.Local && slices.Contains(d.administrators, caller.UID) {
 		return may != 0
@@ -203,7 +203,7 @@ func (d door) open(may audience, caller Caller) bool {
 	return false
 }
 
-func (d door) agent(caller Caller) bool {
+func (d access) agent(caller Caller) bool {
 	if d.certificates {
 		return caller.Node.Name.Role == mtls.Node
 	}

@@ -105,7 +105,7 @@ func (s *allocationService) GetJob(ctx context.Context, r *api.GetJobRequest) (*
 		return nil, fmt.Errorf("a job id is needed: %w", kb.ErrInvalid)
 	}
 	job, err := s.job(ctx, r)
-	if err := sightOf(ctx).hidden(ctx, fmt.Sprintf("job %d", r.GetJobId()), job.GetUid(), err); err != nil {
+	if err := visibilityOf(ctx).hidden(ctx, fmt.Sprintf("job %d", r.GetJobId()), job.GetUid(), err); err != nil {
 		return nil, err
 	}
 	return &api.GetJobResponse{Job: job}, nil
@@ -156,7 +156,7 @@ func (s *allocationService) ListJobs(ctx context.Context, r *api.ListJobsRequest
 	if limit == 0 {
 		limit = defaultJobs
 	}
-	list, err := s.allocations.Jobs(ctx, min(limit, mostJobs), sightOf(ctx).whose(ctx))
+	list, err := s.allocations.Jobs(ctx, min(limit, mostJobs), visibilityOf(ctx).whose(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -29,10 +29,10 @@ type Catalog interface {
 
 type catalogService struct {
 	api.UnimplementedCatalogServiceServer
-	guard     *authz.Guard
-	catalog   Catalog
-	artifacts Artifacts
-	maxBytes  uint64
+	authorizer *authz.Authorizer
+	catalog    Catalog
+	artifacts  Artifacts
+	maxBytes   uint64
 }
 
 func (s *catalogService) ListProfiles(ctx context.Context, _ *api.ListProfilesRequest) (*api.ListProfilesResponse, error) {
@@ -65,7 +65,7 @@ func (s *catalogService) CheckProfile(ctx context.Context, r *api.CheckProfileRe
 		return nil, err
 	}
 	caller := CallerOf(ctx)
-	d, err := s.guard.Judge(ctx, caller.asker(), authz.Use, ref.Profile, nil)
+	d, err := s.authorizer.Authorize(ctx, caller.subject(), authz.Use, ref.Profile, nil)
 	if err != nil {
 		return nil, err
 	}

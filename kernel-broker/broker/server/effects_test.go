@@ -50,7 +50,7 @@ func recording(t *testing.T) (*gate, *brokenTape) {
 		t.Fatal(err)
 	}
 	tape.entries, tape.waited = nil, nil
-	return &gate{log: quiet, guard: g, door: door{administrators: []uint32{0}, certificates: true}, shares: newShares(DefaultLimits(), []uint32{0}, quiet)}, tape
+	return &gate{log: quiet, authorizer: g, access: access{administrators: []uint32{0}, certificates: true}, quotas: newQuotas(DefaultLimits(), []uint32{0})}, tape
 }
 
 // mayCall is one who may call a method: a node where nodes may, else root.
@@ -64,7 +64,7 @@ func mayCall(method string) Caller {
 // done reports whether a method's service was called, and what became of it.
 func done(g *gate, method string, caller Caller) (called bool, err error) {
 	ctx := withCaller(context.Background(), caller)
-	err = g.pass(ctx, method, nil, func(context.Context, *admission) error {
+	err = g.pass(ctx, method, nil, func(context.Context, *call) error {
 		called = true
 		return nil
 	})
@@ -100,7 +100,7 @@ func TestNothingIsChangedUnrecorded(t *testing.T) {
 		}
 		if r.does == returns {
 			tape.broken = false
-			if err := g.guard.NoteBroker("stop", ""); err != nil {
+			if err := g.authorizer.NoteBroker("stop", ""); err != nil {
 				t.Error(err)
 			}
 			if sum := tape.entries[len(tape.entries)-2]; sum.Kind != authz.KindUnrecorded || sum.Unrecorded != 1 {
@@ -134,7 +134,7 @@ func TestChangesAreLimited(t *testing.T) {
 	node := mayCall(api.TrustService_Renew_FullMethodName)
 	limits := DefaultLimits()
 	limits.Nodes, limits.Changes = limit.Rate{PerSecond: 1e6, Burst: 1e6}, limit.Rate{PerSecond: 0.01, Burst: 50}
-	g.shares = newShares(limits, []uint32{0}, g.log)
+	g.quotas = newQuotas(limits, []uint32{0})
 	made := 0
 	var last error
 	for range limits.Changes.Burst + 10 {
@@ -170,19 +170,18 @@ func TestInvalidChangesAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Who goes by himself is not turned away.
-func TestKnockingIsNotRecorded(t *testing.T) {
+// A peer that went away was not refused.
+func TestDisconnectsAreNotRecorded(t *testing.T) {
 	g, tape := recording(t)
-	caller := Caller{Address: "192.0.2.1:1000"}
+	n := &network{authorizer: g.authorizer, log: g.log, sampler: limit.NewLogSampler(logRate)}
 	for _, c := range []struct {
 		err     error
 		records int
 	}{{fmt.Errorf("x: %w", context.DeadlineExceeded), 1}, {fmt.Errorf("x: %w", io.EOF), 0}} {
 		tape.entries = nil
-		noteAtTheDoor(g.guard, g.log, caller, "handshake", c.err)
+		n.refused(Caller{Address: "192.0.2.1:1000"}, c.err)
 		if len(tape.entries) != c.records {
 			t.Errorf("%v: %+v", c.err, tape.entries)
 		}
 	}
-	noteAtTheDoor(nil, g.log, caller, "handshake", errUnbound) // where nothing is recorded
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,7 +14,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
@@ -25,7 +23,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
 // reserve is a record that has room for changes alone.
@@ -60,8 +57,8 @@ func (r *reserve) of(via string) (entries []audit.Entry, waited []bool) {
 	return entries, waited
 }
 
-// counted is what the guard says at its end to have left out.
-func (r *reserve) counted(t *testing.T, g *authz.Guard) (refused uint64) {
+// counted is what the authorizer says at its end to have left out.
+func (r *reserve) counted(t *testing.T, g *authz.Authorizer) (refused uint64) {
 	t.Helper()
 	if err := g.NoteBroker("stop", ""); err != nil {
 		t.Fatal(err)
@@ -76,8 +73,8 @@ func (r *reserve) counted(t *testing.T, g *authz.Guard) (refused uint64) {
 	return refused
 }
 
-// reserved is a guard with such a record.
-func reserved(t *testing.T) (*authz.Guard, *reserve) {
+// reserved is an authorizer with such a record.
+func reserved(t *testing.T) (*authz.Authorizer, *reserve) {
 	t.Helper()
 	tape := &reserve{}
 	g, err := authz.New(authz.Options{Always: []uint32{0}, Record: tape, Log: slog.New(slog.DiscardHandler)})
@@ -112,7 +109,7 @@ func TestJunkTokensLeaveTheReserveAlone(t *testing.T) {
 			g, tape := reserved(t)
 			var conn *grpc.ClientConn
 			secret := ""
-			use := func(o *server.Options) { o.Guard = g }
+			use := func(o *server.Options) { o.Authorizer = g }
 			if c.tls {
 				s := serveTLSWith(t, time.Hour, both, use)
 				conn, secret = s.anybody(), s.token("n8").Secret
@@ -170,7 +167,7 @@ func TestATokenIsOnRecordBeforeItIsUsed(t *testing.T) {
 	kept := &fragile{Store: memstore.New()}
 	var registry *pki.Registry
 	s := serveTLSWith(t, time.Hour, both, func(o *server.Options) {
-		o.Guard = g
+		o.Authorizer = g
 		var err error
 		registry, err = pki.OpenRegistry(t.Context(), pki.RegistryOptions{Store: kept, Cluster: "lab",
 			Authority: o.TLS.Source.(*pki.Authority), Log: slog.New(slog.DiscardHandler)})
@@ -210,38 +207,5 @@ func TestATokenIsOnRecordBeforeItIsUsed(t *testing.T) {
 		if after.Kind != authz.KindOutcome || after.Of == 0 || (after.Allowed != nil) == c.fails || !strings.Contains(after.Outcome, c.outcome) {
 			t.Errorf("after it: %+v", after)
 		}
-	}
-}
-
-// Who shows one token again and again with the key that it was used for is given
-// what he was given. That is on record each time, so it is counted for the token,
-// wherever he comes from.
-func TestOneTokenFromManyAddresses(t *testing.T) {
-	const may, addresses = 3, 6
-	g, tape := reserved(t)
-	s := serveTLSWith(t, time.Hour, both, func(o *server.Options) {
-		o.Guard, o.Limits = g, server.DefaultLimits()
-		o.Limits.Changes = limit.Rate{PerSecond: 1e-4, Burst: may}
-	})
-	secret, request := s.token("n1").Secret, certificateRequest(t)
-	for n := range addresses {
-		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(n+1))}}
-		conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(credentials.NewTLS(mtls.PinnedConfig(s.authority.Fingerprint()))),
-			grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return from.DialContext(ctx, "tcp", to) }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = api.NewTrustServiceClient(conn).Enrol(t.Context(), &api.EnrolRequest{Node: "n1", Secret: secret, CertificateRequest: request})
-		code, words := codes.OK, ""
-		if n >= may {
-			code, words = codes.ResourceExhausted, "token of node n1"
-		}
-		want(t, fmt.Sprint("address ", n), err, code, words)
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	if entries, _ := tape.of("Enrol"); len(entries) != 2*may {
-		t.Errorf("%d records of %d changes", len(entries), may)
 	}
 }

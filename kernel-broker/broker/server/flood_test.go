@@ -17,7 +17,7 @@ func TestTenThousandStrangers(t *testing.T) {
 	s := serveTLS(t, time.Hour, func(o *server.Options) {
 		users(o)
 		o.Limits = server.DefaultLimits()
-		o.Limits.Guests = flood * 2 / 5
+		o.Limits.Unauthenticated = flood * 2 / 5
 	})
 	node := s.over(s.enrol("n1"))
 	if err := connect(t, node, "n1"); err != nil {

@@ -68,9 +68,9 @@ func serveBoundary(t testing.TB) *boundary {
 	var artifacts server.Artifacts
 	b.f, _ = serveBroker(t, func(o *server.Options) {
 		artifacts = o.Artifacts
-		o.Proof = credential.NewVerifier(credential.Options{Decoder: believing{}, Cluster: cluster})
+		o.Verifier = credential.NewVerifier(credential.Options{Decoder: believing{}, Cluster: cluster})
 		o.Limits = server.DefaultLimits()
-		o.Limits.Users, o.Limits.Nodes, o.Limits.Strangers = often, often, often
+		o.Limits.Users, o.Limits.Nodes, o.Limits.Addresses = often, often, often
 	}, func(s *grpc.Server, c *controller.Controller) {
 		api.RegisterRunServiceServer(s, server.NewRunService(server.RunOptions{Runs: c, Artifacts: artifacts, MaxBytes: 1 << 20}))
 		for service, info := range s.GetServiceInfo() {

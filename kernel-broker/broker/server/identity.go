@@ -15,76 +15,67 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 )
 
-// identify finds out whose call it is. Whoever came through the socket is known
-// by it: that cannot be stolen or replayed, and hangs on no daemon, which a
-// job's prolog must not. Whoever came over the network is known by the
-// credential in the call's metadata, if there is one. The caller is returned
-// with an error, too, as far as it seems to be known.
+// identify authenticates the caller. A local caller is known by its socket, which
+// needs no daemon: a job's prolog must not depend on one. A caller over the
+// network is known by the credential in the call's metadata, if there is one. The
+// caller is returned with an error, too, as far as it seems to be known.
 //
-// What is proven counts once binds has been given the call's first message; nil
-// stands for nothing to compare. Of the doubt, counted is to be called for a
-// caller who is proven and has a share left: until then he costs his address one
-// of those credentials that it may send in vain. After it, or without it, seen
-// is to be called, soon. The error is kb.RetryableError for one that was not
-// looked at.
-func (g *gate) identify(ctx context.Context, method string) (caller Caller, binds func(any) error, _ doubt, err error) {
+// The credential counts once binds accepted the call's first message; binds is
+// nil without a credential. The error is a RetryableError for a credential that
+// was not decoded.
+func (g *gate) identify(ctx context.Context, method string) (caller Caller, binds func(any) error, err error) {
 	caller = CallerOf(ctx)
 	values := metadata.ValueFromIncomingContext(ctx, credential.Header)
 	if caller.Local || !needsUser(rules[method].may) || len(values) == 0 {
-		return caller, nil, noDoubt, nil
+		return caller, nil, nil
 	}
 	if len(values) > 1 {
-		return caller, nil, noDoubt, fmt.Errorf("%d credentials came with one call: %w", len(values), kb.ErrUnauthenticated)
+		return caller, nil, fmt.Errorf("%d credentials came with one call: %w", len(values), kb.ErrUnauthenticated)
 	}
-	if g.proof == nil {
-		return caller, nil, noDoubt, fmt.Errorf("this broker knows nobody over the network (munge.socket in broker.yaml): %w", kb.ErrUnauthenticated)
+	if g.verifier == nil {
+		return caller, nil, fmt.Errorf("this broker authenticates no users over the network (munge.socket in broker.yaml): %w", kb.ErrUnauthenticated)
 	}
-	asked, err := g.shares.strain.question(ctx, caller)
+	done, err := g.quotas.decode(ctx, hostOf(caller.Address))
 	if err != nil {
-		return caller, nil, noDoubt, err
+		return caller, nil, err
 	}
-	isProven := false
-	defer func() {
-		if !isProven {
-			asked.seen()
-		}
-	}()
-	proven, err := g.proof.Verify(ctx, values[0], method)
-	if proven != nil {
-		caller.Vouched, caller.UID, caller.GID, caller.Host = err == nil, proven.UID, proven.GID, proven.Host
+	defer done()
+	caller.decoded = true
+	verified, err := g.verifier.Verify(ctx, values[0], method)
+	if verified != nil {
+		caller.Vouched, caller.UID, caller.GID, caller.Host = err == nil, verified.UID, verified.GID, verified.Host
 		caller.Seems = err != nil
 	}
 	if err != nil {
-		return caller, nil, noDoubt, err
+		g.quotas.failed.Take(hostOf(caller.Address))
+		return caller, nil, err
 	}
-	binds = func(message any) error {
+	return caller, func(message any) error {
 		m, ok := message.(proto.Message)
 		if !ok {
-			return fmt.Errorf("message %T cannot be compared with what was vouched for: %w", message, kb.ErrUnauthenticated)
+			return fmt.Errorf("message %T cannot be compared with the credential's: %w", message, kb.ErrUnauthenticated)
 		}
-		return proven.Binds(m)
-	}
-	isProven = true
-	return caller, binds, asked, nil
+		return verified.Binds(m)
+	}, nil
 }
 
-// needsUser reports whether it matters which user calls.
+// needsUser reports whether methods of an audience authenticate users.
 func needsUser(may audience) bool {
 	return may == users || may == fetchers || may == administrators || may == slurm
 }
 
 type callerKey struct{}
 
-// withCaller lets CallerOf return whom the call was found to be from.
+// withCaller makes CallerOf return the authenticated caller.
 func withCaller(ctx context.Context, caller Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-// asker is the caller as the guard wants it.
-func (c Caller) asker() authz.Asker {
-	a := authz.Asker{UID: c.UID, Place: authz.Place{Local: c.Local}, From: c.origin(), Holder: c.holder()}
+// subject is the caller as the authorizer wants it.
+func (c Caller) subject() authz.Caller {
+	a := authz.Caller{UID: c.UID, Place: authz.Place{Local: c.Local}, From: c.origin(), Holder: c.holder()}
 	if !c.Local {
-		a.Host, a.Network = c.host()
+		a.Host = c.host()
 	}
 	switch {
 	case c.Local:

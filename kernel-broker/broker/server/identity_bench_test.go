@@ -51,7 +51,7 @@ func BenchmarkAuthorisation(b *testing.B) {
 	if err := os.WriteFile(file, []byte(benchPolicy), 0o644); err != nil {
 		b.Fatal(err)
 	}
-	g, err := authz.New(authz.Options{File: file, Always: []uint32{0}, People: nss.New(), Record: record, Log: quiet})
+	g, err := authz.New(authz.Options{File: file, Always: []uint32{0}, Users: nss.New(), Record: record, Log: quiet})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func BenchmarkAuthorisation(b *testing.B) {
 	limits := server.DefaultLimits()
 	limits.Users, limits.Changes = limit.Rate{PerSecond: 1e6, Burst: 1e6}, limit.Rate{PerSecond: 1e6, Burst: 1e6}
 	plain := serve(b, func(o *server.Options) { o.Log, o.Limits = quiet, limits }, both)
-	whole := serve(b, func(o *server.Options) { o.Log, o.Guard, o.Proof, o.Limits = quiet, g, verifier, limits }, both)
+	whole := serve(b, func(o *server.Options) { o.Log, o.Authorizer, o.Verifier, o.Limits = quiet, g, verifier, limits }, both)
 	check := func(conn *grpc.ClientConn) error {
 		_, err := api.NewAllocationServiceClient(conn).GetJob(b.Context(), &api.GetJobRequest{JobId: 1})
 		return err

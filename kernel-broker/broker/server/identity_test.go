@@ -87,12 +87,12 @@ profiles:
 // trusted is a broker that knows users over the network.
 type trusted struct {
 	*fixture
-	munged *mungetest.Daemon
-	people *town
-	log    *audit.Log
-	dir    string
-	guard  *authz.Guard
-	file   string
+	munged     *mungetest.Daemon
+	people     *town
+	log        *audit.Log
+	dir        string
+	authorizer *authz.Authorizer
+	file       string
 }
 
 func trust(t *testing.T, more ...func(*server.Options)) *trusted {
@@ -110,14 +110,14 @@ func trust(t *testing.T, more ...func(*server.Options)) *trusted {
 			t.Error(err)
 		}
 	})
-	f.guard, err = authz.New(authz.Options{File: f.file, Always: []uint32{0}, People: f.people, Record: f.log, Log: slog.New(slog.DiscardHandler)})
+	f.authorizer, err = authz.New(authz.Options{File: f.file, Always: []uint32{0}, Users: f.people, Record: f.log, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	verifier := credential.NewVerifier(credential.Options{Decoder: notary{munge.New(f.munged.Socket)}, Cluster: cluster})
 	f.fixture = serve(t, func(o *server.Options) {
 		users(o)
-		o.Proof, o.Guard = verifier, f.guard
+		o.Verifier, o.Authorizer = verifier, f.authorizer
 		for _, change := range more {
 			change(o)
 		}
@@ -354,31 +354,31 @@ func TestReload(t *testing.T) {
 		if err := os.WriteFile(f.file, []byte(bad), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.guard.Reload(); !errors.Is(err, kb.ErrInvalid) {
+		if err := f.authorizer.Reload(); !errors.Is(err, kb.ErrInvalid) {
 			t.Errorf("%q: %v", bad, err)
 		}
-		if _, err := f.guard.Health(); err == nil {
-			t.Error("the guard is well with a bad file")
+		if _, err := f.authorizer.Health(); err == nil {
+			t.Error("the authorizer is well with a bad file")
 		}
 		check(codes.PermissionDenied)
 	}
 	if err := os.Remove(f.file); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.guard.Reload(); !errors.Is(err, os.ErrNotExist) {
+	if err := f.authorizer.Reload(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is gone: %v", err)
 	}
 	check(codes.PermissionDenied)
 	if err := os.WriteFile(f.file, []byte("builders: {}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.guard.Reload(); err != nil {
+	if err := f.authorizer.Reload(); err != nil {
 		t.Fatal(err)
 	}
 	check(codes.NotFound) // allowed, and there is none
 	f.recorded(t, `"kind":"policy"`, `"action":"load"`, "unknown key")
-	f.recorded(t, `"kind":"policy"`, `"outcome":"ok"`, f.guard.State().Digest)
-	if _, err := f.guard.Health(); err != nil {
+	f.recorded(t, `"kind":"policy"`, `"outcome":"ok"`, f.authorizer.State().Digest)
+	if _, err := f.authorizer.Health(); err != nil {
 		t.Error(err)
 	}
 }

@@ -10,10 +10,12 @@ import (
 	"runtime/debug"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 )
@@ -22,35 +24,34 @@ import (
 // gone, to end with an error of its own.
 const grace = 100 * time.Millisecond
 
-// gate is what each call passes on its way in and out: the panic catcher, the
-// log, the door, the limits, and the making of status codes.
+// gate is what every call passes: authentication, quotas, authorization, the
+// record, the log, and the making of status codes.
 type gate struct {
-	door  door
-	proof *credential.Verifier
-	guard *authz.Guard
-	// shares keeps one caller from taking what is for all.
-	shares *shares
-	// vets look at requests of strangers before they are on record; by method.
-	vets map[string]vet
+	access     access
+	verifier   *credential.Verifier
+	authorizer *authz.Authorizer
+	quotas     *quotas
+	// checks look at requests of unauthenticated callers before they are on
+	// record; by method.
+	checks map[string]check
 	// showsOthers is Options.ShowsOthers.
 	showsOthers func(ctx context.Context, uid uint32) bool
 	log         *slog.Logger
 }
 
-// vet returns why a service would refuse a request, and changes nothing. Of one
-// that it would not, it returns whom changes are counted for besides the caller.
-type vet func(ctx context.Context, request any) (of string, err error)
+// check returns why a service would refuse a request, and changes nothing.
+type check func(ctx context.Context, request any) error
 
 func (g *gate) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (response any, err error) {
-	err = g.pass(ctx, info.FullMethod, request, func(ctx context.Context, a *admission) error {
+	err = g.pass(ctx, info.FullMethod, request, func(ctx context.Context, c *call) error {
 		if err := validate(request); err != nil {
 			return err
 		}
-		free, err := g.shares.listing(ctx, info.FullMethod, a.caller)
+		done, err := g.quotas.listing(ctx, info.FullMethod, c.caller)
 		if err != nil {
 			return err
 		}
-		defer free()
+		defer done()
 		response, err = handle(ctx, request)
 		return err
 	})
@@ -61,18 +62,19 @@ func (g *gate) unary(ctx context.Context, request any, info *grpc.UnaryServerInf
 }
 
 func (g *gate) stream(server any, s grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	return g.pass(s.Context(), info.FullMethod, nil, func(ctx context.Context, a *admission) error {
-		ctx, end := context.WithCancelCause(ctx)
-		defer end(nil)
-		bound := &boundStream{ServerStream: g.shares.prompt(ctx, end, info.FullMethod, s), binds: a.binds}
-		defer func() { a.decision.Object = bound.object() }()
+	return g.pass(s.Context(), info.FullMethod, nil, func(ctx context.Context, c *call) error {
+		bound := &boundStream{ServerStream: s, binds: c.binds}
+		checked := &checkedStream{ServerStream: bound, ctx: ctx}
+		if info.FullMethod == api.NodeService_Connect_FullMethodName {
+			allowed := g.quotas.limits.Nodes
+			checked.pace = rate.NewLimiter(rate.Limit(allowed.PerSecond), allowed.Burst)
+		}
+		defer func() { c.decision.Object = bound.object() }()
 		// A handler that waits for its client does not see the time limit.
 		// Returning from here ends the stream and with it that wait.
 		ended := make(chan error, 1)
 		go func() {
-			ended <- g.catch(info.FullMethod, func() error {
-				return bound.ended(handle(server, &checkedStream{ServerStream: bound, ctx: ctx}))
-			})
+			ended <- g.catch(info.FullMethod, func() error { return bound.ended(handle(server, checked)) })
 		}()
 		select {
 		case err := <-ended:
@@ -92,21 +94,26 @@ func (g *gate) stream(server any, s grpc.ServerStream, info *grpc.StreamServerIn
 
 // pass runs one call and returns a status error or nil. The request is nil for
 // streams, whose first message is yet to come.
-func (g *gate) pass(ctx context.Context, method string, request any, call func(context.Context, *admission) error) error {
+func (g *gate) pass(ctx context.Context, method string, request any, handle func(context.Context, *call) error) error {
 	begin := time.Now()
-	admitted, err := g.admit(ctx, method, request)
+	if limit := rules[method].limit; limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	c, err := g.admit(ctx, method, request)
 	if err == nil {
-		defer admitted.leave()
-		ctx = g.withSight(withCaller(ctx, admitted.caller), admitted.caller)
-		err = g.catch(method, func() error { return call(ctx, admitted) })
-		if missed := admitted.note(err); missed != nil {
+		defer c.done()
+		ctx = g.withVisibility(withCaller(ctx, c.caller), c.caller)
+		err = g.catch(method, func() error { return handle(ctx, c) })
+		if missed := c.note(err); missed != nil {
 			// What was done is done, and its decision is on record.
-			g.log.Error("outcome not on record", "method", method, "caller", admitted.caller.String(), "error", missed)
+			g.log.Error("outcome not on record", "method", method, "caller", c.caller.String(), "error", missed)
 		}
 	}
 	err = statusOf(err)
-	if !admitted.quiet {
-		g.note(method, admitted.caller, time.Since(begin), err)
+	if !c.quiet {
+		g.note(method, c.caller, time.Since(begin), err)
 	}
 	return err
 }
@@ -141,11 +148,12 @@ func (g *gate) note(method string, caller Caller, took time.Duration, err error)
 	g.log.Log(context.Background(), level, "call", fields...)
 }
 
-// checkedStream validates each message that comes in and carries the limited
-// context.
+// checkedStream validates each message that comes in, holds a node's to its pace,
+// and carries the limited context.
 type checkedStream struct {
 	grpc.ServerStream
-	ctx context.Context
+	ctx  context.Context
+	pace *rate.Limiter // nil: none
 }
 
 func (s *checkedStream) Context() context.Context { return s.ctx }
@@ -153,6 +161,11 @@ func (s *checkedStream) Context() context.Context { return s.ctx }
 func (s *checkedStream) RecvMsg(message any) error {
 	if err := s.ServerStream.RecvMsg(message); err != nil {
 		return err
+	}
+	if s.pace != nil {
+		if err := s.pace.Wait(s.ctx); err != nil {
+			return err
+		}
 	}
 	if err := validate(message); err != nil {
 		return statusOf(err)

@@ -86,7 +86,7 @@ func TestRateOfAUser(t *testing.T) {
 // kernelctl and the hooks wait as they are told, and their users see nothing of
 // it.
 func TestClientsComeBack(t *testing.T) {
-	f := serve(t, tight(func(l *server.Limits) { l.Strangers = limit.Rate{PerSecond: 1, Burst: 1} }), both)
+	f := serve(t, tight(func(l *server.Limits) { l.Addresses = limit.Rate{PerSecond: 1, Burst: 1} }), both)
 	conn, err := client.Dial(f.address, client.Trust{})
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestClientsComeBack(t *testing.T) {
 func TestRatesOverTheNetwork(t *testing.T) {
 	f := trust(t, func(o *server.Options) {
 		o.Limits = server.DefaultLimits()
-		o.Limits.Users, o.Limits.Strangers = limit.Rate{PerSecond: 0.01, Burst: 3}, limit.Rate{PerSecond: 0.01, Burst: 3}
+		o.Limits.Users, o.Limits.Addresses = limit.Rate{PerSecond: 0.01, Burst: 3}, limit.Rate{PerSecond: 0.01, Burst: 3}
 	})
 	alice, bob, nobody := f.by(t, plainUser), f.by(t, carol), f.remote(t)
 	var alices, strangers error
@@ -143,60 +143,10 @@ func TestCallsAtOnce(t *testing.T) {
 	if err1 != nil || err2 != nil {
 		t.Fatal(err1, err2)
 	}
-	want(t, "the third call", err3, codes.ResourceExhausted, "2 calls are under way")
+	want(t, "the third call", err3, codes.ResourceExhausted, "2 calls at a time")
 	f.served(t)
 	stop1()
 	until(t, "room after a call ended", func() bool { return list(t, alice) == nil })
-}
-
-// Uploads are few in all, so nobody may have them all.
-func TestUploadsOfAUser(t *testing.T) {
-	taking := &uploadsOnly{}
-	f := serve(t, func(o *server.Options) {
-		o.Limits = server.DefaultLimits()
-		o.Limits.Uploads = 1
-		o.SlurmUsers = []uint32{slurmUser}
-	}, func(s *grpc.Server) {
-		both(s)
-		api.RegisterRunServiceServer(s, taking)
-	})
-	// Nodes upload; without TLS one is who dials the port.
-	node := f.remote(t)
-	begin := func() api.RunService_UploadRunFileClient {
-		stream, err := api.NewRunServiceClient(node).UploadRunFile(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		say(t, stream, &api.UploadRunFileRequest{})
-		return stream
-	}
-	first := begin()
-	until(t, "the first is under way", func() bool { return taking.under.Load() == 1 })
-	_, err := begin().CloseAndRecv()
-	want(t, "the second upload", err, codes.ResourceExhausted, "1 uploads are under way")
-	if _, err := first.CloseAndRecv(); err != nil {
-		t.Error(err)
-	}
-	until(t, "room after the first", func() bool {
-		_, err := begin().CloseAndRecv()
-		return err == nil
-	})
-}
-
-// uploadsOnly takes what comes until it ends.
-type uploadsOnly struct {
-	api.UnimplementedRunServiceServer
-	under atomic.Int64
-}
-
-func (u *uploadsOnly) UploadRunFile(stream api.RunService_UploadRunFileServer) error {
-	u.under.Add(1)
-	defer u.under.Add(-1)
-	for {
-		if _, err := stream.Recv(); err != nil {
-			return stream.SendAndClose(&api.UploadRunFileResponse{})
-		}
-	}
 }
 
 // until waits for what must come.

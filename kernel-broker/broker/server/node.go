@@ -119,7 +119,7 @@ func messageToProto(m controller.Message) *api.ConnectResponse {
 
 // ListNodes implements api.NodeServiceServer.
 func (s *nodeService) ListNodes(ctx context.Context, _ *api.ListNodesRequest) (*api.ListNodesResponse, error) {
-	response, whose := &api.ListNodesResponse{}, sightOf(ctx).whose(ctx)
+	response, whose := &api.ListNodesResponse{}, visibilityOf(ctx).whose(ctx)
 	for _, n := range s.nodes.Nodes() {
 		response.Nodes = append(response.Nodes, nodeToProto(n, whose))
 	}
@@ -132,7 +132,7 @@ func (s *nodeService) GetNode(ctx context.Context, r *api.GetNodeRequest) (*api.
 	if err != nil {
 		return nil, err
 	}
-	return &api.GetNodeResponse{Node: nodeToProto(n, sightOf(ctx).whose(ctx))}, nil
+	return &api.GetNodeResponse{Node: nodeToProto(n, visibilityOf(ctx).whose(ctx))}, nil
 }
 
 // nodeToProto leaves out a job that the caller may not see.

@@ -42,7 +42,9 @@ type Caller struct {
 	// for those who showed none.
 	Node mtls.Peer
 
-	line *line // of the connection; nil in tests of methods
+	// decoded: munged was asked about the call's credential.
+	decoded bool
+	conn    *accountedConn // nil in tests of methods
 }
 
 // Known reports whether it is proven which user calls.
@@ -83,7 +85,7 @@ func CallerOf(ctx context.Context) Caller {
 // over the network where it is on. So one server may serve both.
 type peerCredentials struct {
 	network *network
-	lines   *lines
+	backlog *backlog
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -92,13 +94,13 @@ func (c peerCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.Au
 	if err != nil {
 		return nil, nil, err
 	}
-	conn, caller = c.lines.on(conn, raw, caller)
-	return conn, caller, nil
+	caller.conn = &accountedConn{Conn: conn, backlog: c.backlog, holder: caller.holder()}
+	return caller.conn, caller, nil
 }
 
 func (c peerCredentials) identify(conn net.Conn) (net.Conn, Caller, error) {
 	caller := Caller{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}}
-	local, ok := unheld(conn).(*net.UnixConn)
+	local, ok := unlimited(conn).(*net.UnixConn)
 	if !ok {
 		caller.Address = conn.RemoteAddr().String()
 		if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {

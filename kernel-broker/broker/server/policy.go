@@ -15,10 +15,10 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 )
 
-// policyService explains what the guard answers.
+// policyService explains the authorizer's answers.
 type policyService struct {
 	api.UnimplementedPolicyServiceServer
-	guard *authz.Guard
+	authorizer *authz.Authorizer
 }
 
 // TestPolicy implements api.PolicyServiceServer.
@@ -36,12 +36,12 @@ func (s *policyService) TestPolicy(ctx context.Context, r *api.TestPolicyRequest
 	if name == "" {
 		name = strconv.FormatUint(uint64(caller.UID), 10)
 	}
-	person, err := s.guard.Person(ctx, name)
+	user, err := s.authorizer.UserByName(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	if person.UID != caller.UID {
-		d, err := s.guard.Judge(ctx, caller.asker(), authz.Inspect, name, nil)
+	if user.UID != caller.UID {
+		d, err := s.authorizer.Authorize(ctx, caller.subject(), authz.Inspect, name, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func (s *policyService) TestPolicy(ctx context.Context, r *api.TestPolicyRequest
 	if r.Account != nil || r.Partition != nil {
 		job = &authz.Job{Account: r.GetAccount(), Partition: r.GetPartition()}
 	}
-	a := s.guard.Test(ctx, person, place, action, r.GetObject(), job)
+	a := s.authorizer.Test(ctx, user, place, action, r.GetObject(), job)
 	return &api.TestPolicyResponse{Allowed: a.Allowed, Reason: a.Reason, Proviso: a.Proviso, Line: uint32(a.Line)}, nil //nolint:gosec // G115: the line of a file that was read whole
 }
 
@@ -70,7 +70,7 @@ func placeOf(from string) (authz.Place, error) {
 
 // GetPolicy implements api.PolicyServiceServer.
 func (s *policyService) GetPolicy(context.Context, *api.GetPolicyRequest) (*api.GetPolicyResponse, error) {
-	state := s.guard.State()
+	state := s.authorizer.State()
 	response := &api.GetPolicyResponse{File: state.Policy.File, Text: state.Text, Digest: state.Digest, Since: convert.TimeToProto(state.Since)}
 	if state.Err != nil {
 		response.Problem = state.Err.Error()

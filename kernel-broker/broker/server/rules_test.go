@@ -42,7 +42,7 @@ func TestRulesCoverTheServer(t *testing.T) {
 }
 
 func TestNobodyCallsWhatHasNoRule(t *testing.T) {
-	d := door{administrators: []uint32{0}}
+	d := access{administrators: []uint32{0}}
 	for _, caller := range []Caller{{Local: true}, {Local: true, UID: 5}, {Address: "n1"}} {
 		if err := d.check("/x/Y", caller); !errors.Is(err, kb.ErrDenied) {
 			t.Errorf("%v: %v", caller, err)

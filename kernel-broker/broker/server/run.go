@@ -100,7 +100,7 @@ func (s *runService) ListRuns(ctx context.Context, r *api.ListRunsRequest) (*api
 	if limit == 0 {
 		limit = defaultRuns
 	}
-	runs, err := s.o.Runs.ProfilingRuns(ctx, min(limit, mostRuns), r.GetJobId(), sightOf(ctx).whose(ctx))
+	runs, err := s.o.Runs.ProfilingRuns(ctx, min(limit, mostRuns), r.GetJobId(), visibilityOf(ctx).whose(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (s *runService) GetRun(ctx context.Context, r *api.GetRunRequest) (*api.Get
 // run is a run that the caller may see.
 func (s *runService) run(ctx context.Context, id uint64) (*kb.Run, error) {
 	run, err := s.o.Runs.ProfilingRun(ctx, id)
-	of := sightOf(ctx)
+	of := visibilityOf(ctx)
 	switch {
 	case err != nil:
 		return nil, of.hidden(ctx, fmt.Sprintf("run %d", id), 0, err)
@@ -216,7 +216,7 @@ func (s *runService) GetRunFile(ctx context.Context, r *api.GetRunFileRequest) (
 	if err := s.o.Runs.AwaitsRun(r.GetNode(), r.GetRunId()); err != nil {
 		return nil, err
 	}
-	if err := ownNode(ctx, r); err != nil {
+	if err := checkOwnNode(ctx, r); err != nil {
 		return nil, err
 	}
 	stored, size, err := s.o.Artifacts.State(ctx, r.GetDigest())
@@ -228,7 +228,7 @@ func (s *runService) GetRunFile(ctx context.Context, r *api.GetRunFileRequest) (
 
 // DeliverRun implements api.RunServiceServer.
 func (s *runService) DeliverRun(ctx context.Context, r *api.DeliverRunRequest) (*api.DeliverRunResponse, error) {
-	if err := ownNode(ctx, r); err != nil {
+	if err := checkOwnNode(ctx, r); err != nil {
 		return nil, err
 	}
 	d := controller.Delivery{Run: r.GetRunId(), Node: r.GetNode(), Partial: convert.Text(r.GetPartial())}

@@ -27,7 +27,7 @@ const (
 type runFiles struct {
 	most    uint64 // bytes of one node in one run
 	awaits  func(node string, run uint64) error
-	uploads *limit.Places
+	uploads *limit.Semaphore
 
 	mu sync.Mutex
 	of map[runNode]map[string]uint64 // sizes, by digest
@@ -41,7 +41,7 @@ type runNode struct {
 // newRunFiles lets a delivery have maxBytes, and nodes so many uploads at a time
 // in all; 0 stands for no end of them.
 func newRunFiles(maxBytes uint64, uploads int, awaits func(node string, run uint64) error) *runFiles {
-	return &runFiles{most: maxBytes * runTimes, awaits: awaits, uploads: limit.NewPlaces(uploads), of: map[runNode]map[string]uint64{}}
+	return &runFiles{most: maxBytes * runTimes, awaits: awaits, uploads: limit.NewSemaphore(uploads), of: map[runNode]map[string]uint64{}}
 }
 
 // take counts a file and takes a place for its upload. The same file again, as
@@ -50,9 +50,9 @@ func (f *runFiles) take(run uint64, node, digest string, size uint64) (free func
 	if err := f.count(runNode{run, node}, digest, size); err != nil {
 		return nil, err
 	}
-	if free = f.uploads.Take(node, uploadsOfNode); free == nil {
-		own, all := f.uploads.Taken(node)
-		return nil, later(runUploadWait, "run %d: node %q has %d uploads under way and all nodes have %d, which is the most", run, node, own, all)
+	if free = f.uploads.TryAcquire(node, uploadsOfNode); free == nil {
+		own, all := f.uploads.Held(node)
+		return nil, retryIn(runUploadWait, "run %d: node %q has %d uploads under way and all nodes have %d, which is the most", run, node, own, all)
 	}
 	return free, nil
 }

@@ -26,9 +26,11 @@ const (
 	// The largest answer is a list of all jobs.
 	maxSend = 32 << 20
 
-	// maxStreams of one connection, which no client of ours comes near, and
-	// maxHeaders of one of them: a credential is about 500 bytes.
-	maxStreams = 64
+	// maxStreams of one connection, more than our clients open, and maxHeaders of
+	// one stream: a credential has about 500 bytes. With PeerConnections and
+	// MessageBytes they bound what requests that are not complete yet take of the
+	// memory.
+	maxStreams = 8
 	maxHeaders = 16 << 10
 
 	// A node that was switched off says nothing; it is missed after the sum.
@@ -46,13 +48,12 @@ type Options struct {
 	Health func(context.Context) []Component
 	// Version of the broker, as `kernelctl health` shows it.
 	Version string
-	// Proof judges what users bring over the network; nil: nobody is known
-	// there.
-	Proof *credential.Verifier
-	// Guard judges what users may, and records it. Without one everybody may
-	// use what is published, and root, the broker's own user and Administrators
+	// Verifier authenticates users over the network; nil: nobody is known there.
+	Verifier *credential.Verifier
+	// Authorizer decides what users may do, and records it. Without one everybody
+	// may use what is published, and root, the broker's own user and Administrators
 	// administer it; nothing is recorded.
-	Guard          *authz.Guard
+	Authorizer     *authz.Authorizer
 	Administrators []uint32
 	// SlurmUsers are the uids that Slurm's hooks run with.
 	SlurmUsers []uint32
@@ -86,7 +87,7 @@ func (o Options) orDefaults() Options {
 	return o
 }
 
-// always are who administers on the broker's host, whatever the policy says.
+// always are the uids that administer on the broker's host, whatever the policy says.
 func (o Options) always() []uint32 {
 	return append([]uint32{0, uint32(os.Geteuid())}, o.Administrators...) //nolint:gosec // G115: a uid
 }
@@ -99,25 +100,24 @@ func (o Options) always() []uint32 {
 // Methods of those services return errors of the domain as they are.
 func NewServer(o Options) *grpc.Server {
 	o = o.orDefaults()
-	g := &gate{log: o.Log, showsOthers: o.ShowsOthers, door: door{
+	g := &gate{log: o.Log, showsOthers: o.ShowsOthers, verifier: o.Verifier, access: access{
 		administrators: o.always(),
 		slurmUsers:     slices.Clone(o.SlurmUsers),
 		privileged:     o.PrivilegedAgents,
 	}}
-	g.shares = newShares(o.Limits, slices.Concat(g.door.administrators, o.SlurmUsers), o.Log)
-	if o.Guard == nil {
-		o.Guard = authz.WithoutFile(g.door.administrators, o.Log)
+	g.quotas = newQuotas(o.Limits, slices.Concat(g.access.administrators, o.SlurmUsers))
+	if o.Authorizer == nil {
+		o.Authorizer = authz.WithoutFile(g.access.administrators, o.Log)
 	}
-	g.guard, g.proof = o.Guard, o.Proof
-	network := o.TLS.network(o.Limits.Handshake, o.Guard, o.Log)
-	g.door.certificates = network != nil
+	g.authorizer = o.Authorizer
+	network := o.TLS.network(o.Authorizer, o.Log)
+	g.access.certificates = network != nil
 	server := grpc.NewServer(
-		grpc.Creds(peerCredentials{network, newLines(g.shares.books, o.Limits.Patience, o.Log)}),
-		grpc.InTapHandle(g.shares.tap),
-		grpc.StatsHandler(debts{}),
+		grpc.Creds(peerCredentials{network, g.quotas.backlog}),
+		grpc.StatsHandler(answers{}),
 		grpc.UnaryInterceptor(g.unary),
 		grpc.StreamInterceptor(g.stream),
-		grpc.ChainStreamInterceptor(ownNodeOnly),
+		grpc.ChainStreamInterceptor(checkNode),
 		grpc.ConnectionTimeout(o.Limits.Handshake),
 		grpc.MaxRecvMsgSize(o.Limits.MessageBytes),
 		grpc.MaxSendMsgSize(maxSend),
@@ -127,11 +127,11 @@ func NewServer(o Options) *grpc.Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveFloor, PermitWithoutStream: true}),
 	)
 	trust := &trustService{tls: o.TLS, network: network}
-	g.vets = trust.vets()
+	g.checks = trust.checks()
 	health := &healthOf{look: o.Health, version: o.Version}
-	api.RegisterCatalogServiceServer(server, &catalogService{guard: o.Guard, catalog: o.Catalog, artifacts: o.Artifacts, maxBytes: o.MaxArtifactBytes})
+	api.RegisterCatalogServiceServer(server, &catalogService{authorizer: o.Authorizer, catalog: o.Catalog, artifacts: o.Artifacts, maxBytes: o.MaxArtifactBytes})
 	api.RegisterHealthServiceServer(server, health)
-	api.RegisterPolicyServiceServer(server, &policyService{guard: o.Guard})
+	api.RegisterPolicyServiceServer(server, &policyService{authorizer: o.Authorizer})
 	api.RegisterTrustServiceServer(server, trust)
 	grpc_health_v1.RegisterHealthServer(server, &standardHealth{health: health, services: func() []string {
 		var names []string

@@ -42,9 +42,9 @@ func statusOf(err error) error {
 	if err == nil {
 		return nil
 	}
-	var later *kb.RetryableError
-	if errors.As(err, &later) && (errors.Is(err, kb.ErrExhausted) || errors.Is(err, kb.ErrUnavailable)) {
-		return comeBack(later.Wait, err.Error())
+	var retry *kb.RetryableError
+	if errors.As(err, &retry) && (errors.Is(err, kb.ErrExhausted) || errors.Is(err, kb.ErrUnavailable)) {
+		return retryLater(retry.Wait, err.Error())
 	}
 	var made interface{ GRPCStatus() *status.Status }
 	if errors.As(err, &made) {
@@ -58,9 +58,9 @@ func statusOf(err error) error {
 	return status.Error(codes.Internal, err.Error())
 }
 
-// comeBack is the status of a call that may be made again after a while, with
+// retryLater is the status of a call that may be made again after a while, with
 // the detail that clients of gRPC know to look for.
-func comeBack(wait time.Duration, text string) error {
+func retryLater(wait time.Duration, text string) error {
 	plain := status.New(codes.ResourceExhausted, text)
 	detailed, err := plain.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 	if err != nil {

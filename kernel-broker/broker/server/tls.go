@@ -3,7 +3,6 @@
 package server
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -35,67 +35,70 @@ type TLS struct {
 type network struct {
 	config *tls.Config
 	accept func(mtls.Peer) error
-	guard  *authz.Guard
-	log    *slog.Logger
-	// limit is for one who opens a connection and then says nothing.
-	limit time.Duration
-	words *limit.Words
+	// authorizer may be nil: nothing is recorded then.
+	authorizer *authz.Authorizer
+	log        *slog.Logger
+	sampler    *limit.LogSampler
 
 	mu   sync.Mutex
 	open map[string]map[*nodeConn]struct{}
 }
 
 // network returns nil where TLS is off.
-func (t *TLS) network(handshake time.Duration, g *authz.Guard, log *slog.Logger) *network {
+func (t *TLS) network(a *authz.Authorizer, log *slog.Logger) *network {
 	if t == nil {
 		return nil
 	}
-	n := &network{accept: t.Registry.Accept, guard: g, log: log, limit: handshake, words: limit.NewWords(wordsRate, limit.DefaultKeep, nil), open: map[string]map[*nodeConn]struct{}{}}
+	n := &network{accept: t.Registry.Accept, authorizer: a, log: log, sampler: limit.NewLogSampler(logRate), open: map[string]map[*nodeConn]struct{}{}}
 	n.config = mtls.ServerConfig(t.Source, t.Registry.Cluster(), t.Registry.Accept)
 	t.Registry.OnVoid(n.cut)
 	return n
 }
 
+// handshake authenticates a node. gRPC limits its time.
 func (n *network) handshake(raw net.Conn, caller Caller) (net.Conn, Caller, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), n.limit)
-	defer cancel()
 	conn := tls.Server(raw, n.config)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		n.refused(caller, err)
-		noteAtTheDoor(n.guard, n.log, caller, "handshake", err)
-		return nil, caller, fmt.Errorf("TLS with %s: %w", caller, err)
+	err := conn.Handshake()
+	var peer mtls.Peer
+	if err == nil {
+		peer, err = mtls.PeerOf(conn.ConnectionState())
 	}
-	peer, err := mtls.PeerOf(conn.ConnectionState())
-	if err != nil {
-		noteAtTheDoor(n.guard, n.log, caller, "handshake", err)
-		return nil, caller, err
+	if err == nil {
+		caller.Encrypted, caller.Node = true, peer
+		caller.SecurityLevel = credentials.PrivacyAndIntegrity
+		if peer.Name.IsZero() {
+			return conn, caller, nil
+		}
+		var held net.Conn
+		if held, err = n.hold(conn, raw, peer); err == nil {
+			markAuthenticated(raw)
+			return held, caller, nil
+		}
 	}
-	caller.Encrypted, caller.Node = true, peer
-	caller.SecurityLevel = credentials.PrivacyAndIntegrity
-	if peer.Name.IsZero() {
-		return conn, caller, nil
-	}
-	held, err := n.hold(conn, raw, peer)
-	if err != nil {
-		n.refused(caller, err)
-		noteAtTheDoor(n.guard, n.log, caller, "handshake", err)
-		return nil, caller, err
-	}
-	provenNode(raw)
-	return held, caller, nil
+	n.refused(caller, err)
+	return nil, caller, fmt.Errorf("TLS with %s: %w", caller, err)
 }
 
-// refused logs what an administrator has to look at. Who only knocks, as
-// monitors do, is none of it, and who comes again and again is told of now and
-// then: more lines than journald takes would keep the broker's own from it.
+// connecting is the action of a connection that has no call yet.
+const connecting = "connect"
+
+// refused records and logs a refused handshake, but not that a peer went away, as
+// monitors do. The log is sampled: journald drops lines beyond its own limit.
 func (n *network) refused(caller Caller, err error) {
 	const text = "caller refused in the TLS handshake"
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 		n.log.Debug(text, "caller", caller.String(), "error", err)
 		return
 	}
-	if left, say := n.words.Say(hostOf(caller.Address)); say {
+	if left, write := n.sampler.Sample(hostOf(caller.Address)); write {
 		n.log.Warn(text, "caller", caller.String(), "error", err, "left_out", left)
+	}
+	d := authz.Decision{Caller: caller.subject(), Action: connecting, Via: "handshake", Reason: err.Error(), Unknown: true}
+	if name := caller.Node.Name; !name.IsZero() {
+		d.Who = "node " + name.Name
+	}
+	if err := n.authorizer.NoteWhole(d, nil); err != nil {
+		n.log.Error("refusal not on record", "caller", caller.String(), "error", err)
 	}
 }
 

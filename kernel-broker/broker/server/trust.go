@@ -34,22 +34,21 @@ func (s *trustService) registry() (*pki.Registry, error) {
 	return s.tls.Registry, nil
 }
 
-// vets keep those who have no proof at all from causing records that are never
-// left out: tokens that are none, and where TLS is off, whatever comes.
-func (s *trustService) vets() map[string]vet {
-	return map[string]vet{
-		api.TrustService_Enrol_FullMethodName: func(ctx context.Context, request any) (of string, err error) {
+// checks refuse calls of unauthenticated callers that would cause records which
+// are never left out: with wrong tokens, and all where TLS is off.
+func (s *trustService) checks() map[string]check {
+	return map[string]check{
+		api.TrustService_Enrol_FullMethodName: func(ctx context.Context, request any) error {
 			registry, err := s.registry()
 			r, ok := request.(*api.EnrolRequest)
 			if err != nil || !ok {
-				return "", err
+				return err
 			}
-			// Who shows a token is nobody yet, and may come from anywhere.
-			return "token of node " + r.GetNode(), registry.MayEnrol(ctx, r.GetNode(), r.GetSecret(), r.GetCertificateRequest())
+			return registry.MayEnrol(ctx, r.GetNode(), r.GetSecret(), r.GetCertificateRequest())
 		},
-		api.TrustService_Renew_FullMethodName: func(context.Context, any) (of string, err error) {
-			_, err = s.registry()
-			return "", err
+		api.TrustService_Renew_FullMethodName: func(context.Context, any) error {
+			_, err := s.registry()
+			return err
 		},
 	}
 }

@@ -34,7 +34,7 @@ func (b *book) AccountsOf(context.Context, string, uint32) ([]string, error) {
 func TestAccountsAreKeptForAMinute(t *testing.T) {
 	b := &book{enforced: true, names: []string{"ocean"}}
 	a, now := newAccounts(b), time.Now()
-	a.now = func() time.Time { return now }
+	a.Now = func() time.Time { return now }
 	bob := kb.User{UID: 20002, Name: "bob"}
 	check := func(what string, asked int, want []string) {
 		t.Helper()
@@ -51,9 +51,9 @@ func TestAccountsAreKeptForAMinute(t *testing.T) {
 	}
 	now = now.Add(keepAccounts)
 	check("after a minute", 3, []string{})
-	a.forget()
+	a.Forget()
 	check("forgotten", 4, []string{})
-	a.forget()
+	a.Forget()
 	b.enforced = false
 	check("not enforced", 4, nil)
 }
@@ -62,7 +62,7 @@ func TestAccountsAreKeptForAMinute(t *testing.T) {
 func TestAccountsUnderWayAreForgotten(t *testing.T) {
 	b := &book{enforced: true, names: []string{"ocean"}}
 	a := newAccounts(b)
-	b.during = a.forget
+	b.during = a.Forget
 	for asked := 1; asked <= 2; asked++ {
 		if _, err := a.of(t.Context(), kb.User{UID: 7, Name: "x"}); err != nil || b.asked != asked {
 			t.Errorf("asked %d times, %v", b.asked, err)

@@ -9,35 +9,34 @@ import (
 	"log/slog"
 	"os/user"
 	"strconv"
-	"sync"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/cache"
 )
 
-// Anybody may ask for the broker's health, and each question to slurmctld is two
-// processes: its answer holds for a while, that there was none for a shorter one.
+// Every user may ask for the broker's health, so answers of slurmctld are kept,
+// and for a shorter time that it gave none.
 const (
 	keepLevel   = 10 * time.Second
 	keepSilence = askAccounts
 )
 
-// level knows whether slurmctld takes the broker's commands. Without that every
-// switch fails, one after the other, for a reason that only their jobs show.
-type level struct {
-	ask func(ctx context.Context) (string, error)
-	now func() time.Time
-
-	mu    sync.Mutex
-	word  string
-	err   error
-	until time.Time
-	known bool // that is not only silence
+// adminLevel probes whether slurmctld accepts the broker's commands. Without an
+// AdminLevel every switch fails, and only its job shows why.
+type adminLevel struct {
+	answers cache.Cache[struct{}, levelAnswer]
+	ask     func(ctx context.Context) (string, error)
 }
 
-// newLevel asks for the user that this process is.
-func newLevel(uid int, ask func(ctx context.Context, user string, uid uint32) (string, error)) *level {
-	return &level{now: time.Now, ask: func(ctx context.Context) (string, error) {
+type levelAnswer struct {
+	text string
+	err  error
+}
+
+// newLevel asks for the user that this process runs as.
+func newLevel(uid int, ask func(ctx context.Context, user string, uid uint32) (string, error)) *adminLevel {
+	return &adminLevel{ask: func(ctx context.Context) (string, error) {
 		me, err := user.LookupId(strconv.Itoa(uid))
 		if err != nil {
 			return "", fmt.Errorf("the broker's own user: %w", err)
@@ -48,32 +47,28 @@ func newLevel(uid int, ask func(ctx context.Context, user string, uid uint32) (s
 	}}
 }
 
-// health is the component of it. What slurmctld does not say now, since it is
-// away, is what it said last: that it is away is another component's word.
-func (l *level) health(ctx context.Context) (string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.now().Before(l.until) {
-		return l.word, l.err
-	}
-	word, err := l.ask(ctx)
-	if word != "" {
-		word = "slurmctld takes the broker's commands as " + word + "'s"
-	}
-	switch {
-	case err == nil || errors.Is(err, kb.ErrDenied):
-		l.word, l.err, l.until, l.known = word, err, l.now().Add(keepLevel), true
-	case l.known:
-		l.until = l.now().Add(keepSilence)
-	default:
-		l.word, l.err, l.until = word, err, l.now().Add(keepSilence)
-	}
-	return l.word, l.err
+// health is the health component of the AdminLevel. While slurmctld does not
+// answer it is the last answer: another component reports the silence.
+func (l *adminLevel) health(ctx context.Context) (string, error) {
+	a, err := l.answers.Get(ctx, struct{}{}, func(ctx context.Context) (levelAnswer, time.Duration, error) {
+		text, err := l.ask(ctx)
+		if err == nil || errors.Is(err, kb.ErrDenied) {
+			if text != "" {
+				text = "slurmctld takes the broker's commands as " + text + "'s"
+			}
+			return levelAnswer{text, err}, keepLevel, nil
+		}
+		if last, known := l.answers.Last(struct{}{}); known {
+			return last, keepSilence, nil
+		}
+		return levelAnswer{}, keepSilence, err
+	})
+	return a.text, errors.Join(a.err, err)
 }
 
-// warn says at the start what would otherwise show with the first switch.
-func (l *level) warn(ctx context.Context, log *slog.Logger) {
+// warn logs at the start what the first switch would show.
+func (l *adminLevel) warn(ctx context.Context, log *slog.Logger) {
 	if _, err := l.health(ctx); errors.Is(err, kb.ErrDenied) {
-		log.Error("slurmctld will take no command of the broker's", "error", err)
+		log.Error("slurmctld will refuse the broker's commands", "error", err)
 	}
 }

@@ -23,7 +23,7 @@ func TestLevelIsKept(t *testing.T) {
 		asked++
 		return word, failure
 	})
-	l.now = func() time.Time { return now }
+	l.answers.Now = func() time.Time { return now }
 	check := func(what string, count int, want error) {
 		t.Helper()
 		got, err := l.health(t.Context())

@@ -23,24 +23,26 @@ type limitsConfig struct {
 	StrangerRate    float64       `yaml:"stranger_rate"`
 	StrangerBurst   int           `yaml:"stranger_burst"`
 	UserCalls       int           `yaml:"user_calls"`
-	UserUploads     int           `yaml:"user_uploads"`
 	BacklogBytes    int64         `yaml:"backlog_bytes"`
 	Connections     int           `yaml:"connections"`
 	PeerConnections int           `yaml:"peer_connections"`
 	Guests          int           `yaml:"guests"`
 	Handshake       time.Duration `yaml:"handshake"`
-	Patience        time.Duration `yaml:"patience"`
 	Idle            time.Duration `yaml:"idle"`
+
+	// Keys of earlier versions, which are ignored.
+	UserUploads any `yaml:"user_uploads"`
+	Patience    any `yaml:"patience"`
 }
 
 func defaultLimits() limitsConfig {
 	d := server.DefaultLimits()
 	return limitsConfig{
 		MessageBytes: d.MessageBytes, UserRate: d.Users.PerSecond, UserBurst: d.Users.Burst,
-		NodeRate: d.Nodes.PerSecond, NodeBurst: d.Nodes.Burst, StrangerRate: d.Strangers.PerSecond, StrangerBurst: d.Strangers.Burst,
-		UserCalls: d.Calls, UserUploads: d.Uploads, BacklogBytes: d.Backlog,
-		Connections: d.Connections, PeerConnections: d.PeerConnections, Guests: d.Guests,
-		Handshake: d.Handshake, Patience: d.Patience, Idle: d.Idle,
+		NodeRate: d.Nodes.PerSecond, NodeBurst: d.Nodes.Burst, StrangerRate: d.Addresses.PerSecond, StrangerBurst: d.Addresses.Burst,
+		UserCalls: d.Calls, BacklogBytes: d.Backlog,
+		Connections: d.Connections, PeerConnections: d.PeerConnections, Guests: d.Unauthenticated,
+		Handshake: d.Handshake, Idle: d.Idle,
 	}
 }
 
@@ -48,10 +50,10 @@ func (l limitsConfig) limits() server.Limits {
 	return server.Limits{
 		MessageBytes: l.MessageBytes, Users: limit.Rate{PerSecond: l.UserRate, Burst: l.UserBurst},
 		Nodes:     limit.Rate{PerSecond: l.NodeRate, Burst: l.NodeBurst},
-		Strangers: limit.Rate{PerSecond: l.StrangerRate, Burst: l.StrangerBurst},
-		Calls:     l.UserCalls, Uploads: l.UserUploads, Backlog: l.BacklogBytes,
-		Connections: l.Connections, PeerConnections: l.PeerConnections, Guests: l.Guests,
-		Handshake: l.Handshake, Patience: l.Patience, Idle: l.Idle,
+		Addresses: limit.Rate{PerSecond: l.StrangerRate, Burst: l.StrangerBurst},
+		Calls:     l.UserCalls, Backlog: l.BacklogBytes,
+		Connections: l.Connections, PeerConnections: l.PeerConnections, Unauthenticated: l.Guests,
+		Handshake: l.Handshake, Idle: l.Idle,
 	}
 }
 
@@ -62,12 +64,21 @@ func (l limitsConfig) validate() error {
 	return nil
 }
 
+// warnIgnored names the keys that are set and have no effect any more.
+func (l limitsConfig) warnIgnored(log *slog.Logger) {
+	for key, value := range map[string]any{"limits.user_uploads": l.UserUploads, "limits.patience": l.Patience} {
+		if value != nil {
+			log.Warn("this key of broker.yaml has no effect any more, remove it", "key", key)
+		}
+	}
+}
+
 // filesAside are open files that are no connections: etcd's, artifacts', those
 // of programs that are run.
 const filesAside = 1024
 
-// within returns the limits that this process can hold: a connection more than
-// there are files is one that keeps etcd from its own.
+// within returns the limits that this process has files for: connections must
+// leave etcd its own.
 func (l limitsConfig) within(files uint64, log *slog.Logger) limitsConfig {
 	if files < filesAside+2 || uint64(l.Connections+l.Guests)+filesAside <= files {
 		return l

@@ -40,7 +40,8 @@ func people1(_ context.Context, uid uint32) (kb.User, error) {
 func TestPrivacy(t *testing.T) {
 	s, now := &secretive{private: true, operators: map[string]bool{"olga": true}}, time.Now()
 	p := newPrivacy(s, people1)
-	p.now = func() time.Time { return now }
+	p.private.Now = func() time.Time { return now }
+	p.operators.Now = p.private.Now
 	check := func(what string, uid uint32, want bool, asked int) {
 		t.Helper()
 		s.asked = 0

@@ -30,12 +30,12 @@ const defaultPolicy = "/etc/kernel-broker/policy.yaml"
 
 // rights is who may do what here, and the record of it.
 type rights struct {
-	*authz.Guard
+	*authz.Authorizer
 	log       *slog.Logger
 	record    *audit.Log
 	directory *nss.Directory
 	accounts  *accounts
-	level     *level
+	level     *adminLevel
 	privacy   *privacy
 	slurm     *slurm.Client
 	hangups   chan os.Signal
@@ -66,9 +66,9 @@ func openRights(ctx context.Context, c config, log *slog.Logger, client *slurm.C
 	if err != nil {
 		return nil, err
 	}
-	r.Guard, err = authz.New(authz.Options{
+	r.Authorizer, err = authz.New(authz.Options{
 		File: c.Policy, Optional: c.Policy == defaultPolicy, Log: log, Changed: changed,
-		Always: append([]uint32{0, uint32(os.Geteuid())}, administrators...), People: r.directory, Accounts: r.accounts.of, Record: r.record,
+		Always: append([]uint32{0, uint32(os.Geteuid())}, administrators...), Users: r.directory, Accounts: r.accounts.of, Record: r.record,
 	})
 	if err != nil {
 		return nil, errors.Join(usageError{err}, r.record.Close())
@@ -94,7 +94,7 @@ func (r *rights) follow(ctx context.Context) error {
 			return nil
 		case <-r.hangups:
 			r.directory.Forget()
-			r.accounts.forget()
+			r.accounts.Forget()
 			r.privacy.forget()
 			// The guard has said what is wrong, and stays ill until it is not.
 			if r.Reload() == nil {
@@ -156,8 +156,8 @@ func (r *rights) authorise(ctx context.Context, job kb.SlurmJob, ref kb.Ref) err
 		}
 		known.Account = account
 	}
-	asker := authz.Asker{UID: job.UID, Name: nameIn(job), By: "slurmctld", From: "job " + job.Reference}
-	d, err := r.Judge(nss.ForJob(ctx), asker, authz.Use, ref.String(), &known)
+	asker := authz.Caller{UID: job.UID, Name: nameIn(job), By: "slurmctld", From: "job " + job.Reference}
+	d, err := r.Authorize(nss.ForJob(ctx), asker, authz.Use, ref.String(), &known)
 	if err != nil {
 		r.waits(job, err)
 		return err

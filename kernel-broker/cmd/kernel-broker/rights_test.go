@@ -35,7 +35,7 @@ func TestAJobWaitsForTheNameService(t *testing.T) {
 	var logs bytes.Buffer
 	r := &rights{directory: nss.New(), log: slog.New(slog.NewTextHandler(&logs, nil))}
 	var err error
-	if r.Guard, err = authz.New(authz.Options{File: file, People: r.directory, Log: slog.New(slog.DiscardHandler)}); err != nil {
+	if r.Authorizer, err = authz.New(authz.Options{File: file, Users: r.directory, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	job, ref := kb.SlurmJob{ID: 7, Reference: "7", User: "alice", UID: 20001}, kb.Ref{Profile: "mitgcm"}

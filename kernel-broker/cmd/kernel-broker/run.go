@@ -162,6 +162,7 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 	if err != nil {
 		return nil, usageError{err}
 	}
+	c.Limits.warnIgnored(log)
 	open, err := mostFiles()
 	if err != nil {
 		return nil, err
@@ -169,7 +170,7 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 	options := server.Options{
 		Catalog: profiles, Artifacts: files, Version: version, Administrators: administrators, SlurmUsers: slurmUsers,
 		TLS: secured, PrivilegedAgents: c.PrivilegedAgents, MaxArtifactBytes: c.MaxArtifactBytes, Log: log,
-		Proof: verifier(c), Guard: rights.Guard, ShowsOthers: rights.privacy.showsOthers, Limits: c.Limits.within(open, log).limits(),
+		Verifier: verifier(c), Authorizer: rights.Authorizer, ShowsOthers: rights.privacy.showsOthers, Limits: c.Limits.within(open, log).limits(),
 		Health: func(ctx context.Context) []server.Component {
 			return []server.Component{
 				component("store", func() (string, error) { return storeHealth(ctx, kept) }),

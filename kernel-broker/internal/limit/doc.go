@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package limit counts what callers take: how often (Rates), and how much of it
-// at a time (Places). It knows nothing of calls or connections; who is who is
-// the caller's business, as a text.
-//
-// Neither grows with the number of those who come: what is kept of each is
-// forgotten when it says no more than nothing would.
+// Package limit bounds what each of many callers uses: how often (Rates), how
+// much at the same time (Semaphore), and how many log lines (LogSampler).
+// Callers are named by strings. Memory is bounded: entries that equal a new one
+// are dropped, and beyond DefaultKeep the remaining callers share one entry.
 package limit

@@ -3,12 +3,8 @@
 package limit
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
-	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -45,27 +41,19 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// What did not count is given back, and makes nobody richer than he was.
-func TestGivenBack(t *testing.T) {
+func TestWaitTakesNothing(t *testing.T) {
 	c := newClock()
-	r := NewRates(Rate{PerSecond: 1, Burst: 3}, 10, c.now)
+	r := NewRates(Rate{PerSecond: 1, Burst: 1}, 10, c.now)
 	for range 50 {
-		if wait := r.Take("alice"); wait != 0 {
+		if wait := r.Wait("alice"); wait != 0 {
 			t.Fatalf("wait %v", wait)
 		}
-		r.GiveBack("alice")
 	}
-	for range 50 {
-		r.GiveBack("alice")
+	if wait := r.Take("alice"); wait != 0 {
+		t.Errorf("take after only asking: wait %v", wait)
 	}
-	for n := range 4 {
-		if wait := r.Take("alice"); (wait != 0) != (n == 3) {
-			t.Errorf("%d of 3 at once: wait %v", n+1, wait)
-		}
-	}
-	r.GiveBack("alice")
-	if first, second := r.Take("alice"), r.Take("alice"); first != 0 || second != time.Second {
-		t.Errorf("one given back: waits %v and %v", first, second)
+	if first, second := r.Wait("alice"), r.Wait("alice"); first != time.Second || second != time.Second {
+		t.Errorf("none left: waits %v and %v", first, second)
 	}
 }
 
@@ -127,132 +115,56 @@ func TestRateIsValid(t *testing.T) {
 	}
 }
 
-func TestPlaces(t *testing.T) {
-	p := NewPlaces(3)
-	first, second := p.Take("alice", 2), p.Take("alice", 2)
-	if first == nil || second == nil || p.Take("alice", 2) != nil {
+func TestSemaphore(t *testing.T) {
+	s := NewSemaphore(3)
+	first, second := s.TryAcquire("alice", 2), s.TryAcquire("alice", 2)
+	if first == nil || second == nil || s.TryAcquire("alice", 2) != nil {
 		t.Fatal("alice may have two")
 	}
-	bob := p.Take("bob", 2)
-	if bob == nil || p.Take("bob", 2) != nil || p.Take("carol", 2) != nil {
+	bob := s.TryAcquire("bob", 2)
+	if bob == nil || s.TryAcquire("bob", 2) != nil || s.TryAcquire("carol", 2) != nil {
 		t.Error("there are three in all")
 	}
 	first()
 	first()
-	if his, all := p.Taken("alice"); his != 1 || all != 2 {
-		t.Errorf("given back twice: alice has %d of %d", his, all)
+	if own, total := s.Held("alice"); own != 1 || total != 2 {
+		t.Errorf("released twice: alice holds %d of %d", own, total)
 	}
 	second()
 	bob()
-	if len(p.of) != 0 || p.taken != 0 {
-		t.Errorf("left behind: %v, %d", p.of, p.taken)
+	if len(s.held) != 0 || s.total != 0 {
+		t.Errorf("left behind: %v, %d", s.held, s.total)
 	}
 }
 
-func TestTurns(t *testing.T) {
-	turns := NewTurns(2, 1)
-	ended, end := context.WithCancel(t.Context())
-	end()
-	take := func(who string) func() {
-		t.Helper()
-		free, err := turns.Take(t.Context(), who)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return free
-	}
-	alice := take("alice")
-	waits := make(chan func())
-	go func() { waits <- take("alice") }()
-	bob := take("bob") // alice's second call is not in his way
-	if _, err := turns.Take(ended, "carol"); !errors.Is(err, context.Canceled) {
-		t.Errorf("who is not there any more: %v", err)
-	}
-	// Carol waits for all, and gives up with her own place taken.
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	if _, err := turns.Take(ctx, "carol"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a third at a time: %v", err)
-	}
-	select {
-	case <-waits:
-		t.Fatal("alice has two turns")
-	default:
-	}
-	alice()
-	alice()
-	again := <-waits
-	bob()
-	take("carol")()
-	again()
-	if len(turns.of) != 0 || len(turns.all) != 0 {
-		t.Errorf("left behind: %v, %d", turns.of, len(turns.all))
-	}
-}
-
-// Never are there more at a time than there may be, of all and of each.
-func TestTurnsHold(t *testing.T) {
-	turns := NewTurns(3, 2)
-	var mu sync.Mutex
-	now, most, of := 0, 0, map[string]int{}
-	var group sync.WaitGroup
-	for n := range 60 {
-		who := fmt.Sprint("user ", n%3)
-		group.Go(func() {
-			free, err := turns.Take(t.Context(), who)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer free()
-			mu.Lock()
-			now++
-			of[who]++
-			most = max(most, now)
-			if of[who] > 2 {
-				t.Errorf("%d of %s", of[who], who)
-			}
-			mu.Unlock()
-			runtime.Gosched()
-			mu.Lock()
-			now--
-			of[who]--
-			mu.Unlock()
-		})
-	}
-	group.Wait()
-	if most > 3 || len(turns.of) != 0 {
-		t.Errorf("%d at a time, %d lines left behind", most, len(turns.of))
-	}
-}
-
-func TestWords(t *testing.T) {
+func TestLogSampler(t *testing.T) {
 	c := newClock()
-	w := NewWords(Rate{PerSecond: 0.1, Burst: 1}, 10, c.now)
-	said := 0
+	s := NewLogSampler(Rate{PerSecond: 0.1, Burst: 1})
+	s.rates.now, s.rates.keep = c.now, 10
+	written := 0
 	for range 300 {
-		if left, say := w.Say("alice"); say {
-			if said++; left != 0 {
-				t.Errorf("%d left unsaid before the first word", left)
+		if left, write := s.Sample("alice"); write {
+			if written++; left != 0 {
+				t.Errorf("%d left out before the first line", left)
 			}
 		}
 	}
-	if _, bobs := w.Say("bob"); said != 1 || !bobs {
-		t.Errorf("%d words of alice, of bob: %v", said, bobs)
+	if _, bobs := s.Sample("bob"); written != 1 || !bobs {
+		t.Errorf("%d lines of alice, of bob: %v", written, bobs)
 	}
 	c.at = c.at.Add(10 * time.Second)
-	if left, say := w.Say("alice"); !say || left != 299 {
-		t.Errorf("the next word: %v, %d left unsaid", say, left)
+	if left, write := s.Sample("alice"); !write || left != 299 {
+		t.Errorf("the next line: %v, %d left out", write, left)
 	}
 	c.at = c.at.Add(10 * time.Second)
-	if left, say := w.Say("alice"); !say || left != 0 {
-		t.Errorf("and the next: %v, %d left unsaid", say, left)
+	if left, write := s.Sample("alice"); !write || left != 0 {
+		t.Errorf("and the next: %v, %d left out", write, left)
 	}
 	for n := range 1000 {
-		w.Say(fmt.Sprint("stranger ", n))
-		w.Say(fmt.Sprint("stranger ", n))
+		s.Sample(fmt.Sprint("user ", n))
+		s.Sample(fmt.Sprint("user ", n))
 	}
-	if len(w.left) > 10 {
-		t.Errorf("%d are kept", len(w.left))
+	if len(s.left) > 10 {
+		t.Errorf("%d are kept", len(s.left))
 	}
 }

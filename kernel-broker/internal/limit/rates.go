@@ -11,14 +11,13 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rate is how often something may be done: PerSecond in the long run, and Burst
-// times at once after a pause.
+// Rate allows PerSecond events a second in the long run, and Burst at once.
 type Rate struct {
 	PerSecond float64
 	Burst     int
 }
 
-// Validate refuses rates by which nothing at all could be done.
+// Validate refuses rates that allow nothing.
 func (r Rate) Validate() error {
 	switch {
 	case math.IsNaN(r.PerSecond) || r.PerSecond < 0.01 || r.PerSecond > 1e6:
@@ -29,11 +28,10 @@ func (r Rate) Validate() error {
 	return nil
 }
 
-// DefaultKeep is how many are counted one by one.
+// DefaultKeep is how many keys have a limiter of their own.
 const DefaultKeep = 10_000
 
-// Rates counts for each of many how often he does something. Safe for concurrent
-// use.
+// Rates has a token bucket per key. Safe for concurrent use.
 type Rates struct {
 	rate Rate
 	keep int
@@ -42,65 +40,60 @@ type Rates struct {
 	mu     sync.Mutex
 	of     map[string]*rate.Limiter
 	swept  time.Time
-	others *rate.Limiter // of all for whom there is no room
+	others *rate.Limiter // shared by the keys beyond keep
 }
 
-// NewRates counts up to keep of them one by one, and those beyond together; now
-// may be nil.
+// NewRates keeps a limiter for each of up to keep keys; the keys beyond share
+// one. now may be nil.
 func NewRates(r Rate, keep int, now func() time.Time) *Rates {
 	if now == nil {
 		now = time.Now
 	}
-	return &Rates{rate: r, keep: keep, now: now, of: map[string]*rate.Limiter{}, others: newBucket(r)}
+	return &Rates{rate: r, keep: keep, now: now, of: map[string]*rate.Limiter{}, others: newLimiter(r)}
 }
 
-func newBucket(r Rate) *rate.Limiter { return rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst) }
+func newLimiter(r Rate) *rate.Limiter { return rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst) }
 
-// Take asks in the name of who, and returns how long he has to wait: nothing
-// when it is granted now. A refusal costs him nothing.
-func (r *Rates) Take(who string) (wait time.Duration) {
+// Take takes a token of key. It returns 0, or how long key has to wait for one;
+// then it takes none.
+func (r *Rates) Take(key string) (wait time.Duration) { return r.ask(key, true) }
+
+// Wait returns what Take would, and takes no token.
+func (r *Rates) Wait(key string) time.Duration { return r.ask(key, false) }
+
+func (r *Rates) ask(key string, take bool) (wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	asked := r.bucket(who, now).ReserveN(now, 1)
-	if wait = asked.DelayFrom(now); wait > 0 {
-		asked.CancelAt(now)
+	reserved := r.limiter(key, now).ReserveN(now, 1)
+	if wait = reserved.DelayFrom(now); wait > 0 || !take {
+		reserved.CancelAt(now)
 	}
 	return wait
 }
 
-// GiveBack undoes what Take granted: it turned out not to count.
-func (r *Rates) GiveBack(who string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.now()
-	// One less than nothing is asked for; what is beyond a full bucket is lost.
-	r.bucket(who, now).AllowN(now, -1)
-}
-
-func (r *Rates) bucket(who string, now time.Time) *rate.Limiter {
-	if b := r.of[who]; b != nil {
-		return b
+func (r *Rates) limiter(key string, now time.Time) *rate.Limiter {
+	if l := r.of[key]; l != nil {
+		return l
 	}
 	if len(r.of) >= r.keep && !r.sweep(now) {
 		return r.others
 	}
-	b := newBucket(r.rate)
-	r.of[who] = b
-	return b
+	l := newLimiter(r.rate)
+	r.of[key] = l
+	return l
 }
 
-// sweep forgets those whose buckets are full, which is what a new one would be,
-// and reports whether there is room. It looks once in a second: many who come
-// for the first time must not have it look at all of them each time.
+// sweep drops full limiters, which equal new ones, at most once a second. It
+// reports whether there is room.
 func (r *Rates) sweep(now time.Time) bool {
 	if since := now.Sub(r.swept); since >= 0 && since < time.Second {
 		return false
 	}
 	r.swept = now
-	for who, b := range r.of {
-		if b.TokensAt(now) >= float64(r.rate.Burst) {
-			delete(r.of, who)
+	for key, l := range r.of {
+		if l.TokensAt(now) >= float64(r.rate.Burst) {
+			delete(r.of, key)
 		}
 	}
 	return len(r.of) < r.keep

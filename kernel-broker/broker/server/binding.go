@@ -11,17 +11,16 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// boundStream hands a message to its service only when it is the one that was
-// vouched for. Until then nothing is sent either: a service that answers before
-// it has received would answer to nobody in particular.
+// boundStream binds a stream to its credential: the first message must be the one
+// that the credential is for. Nothing is sent before it came.
 type boundStream struct {
 	grpc.ServerStream
-	binds func(any) error // nil: nothing was vouched for
+	binds func(any) error // nil without a credential
 	bound atomic.Bool
 	about atomic.Value // what the first message is about, a string
 }
 
-var errUnbound = fmt.Errorf("the call's first message, which was vouched for, has not come: %w", kb.ErrUnauthenticated)
+var errUnbound = fmt.Errorf("the call's first message, which its credential is for, has not come: %w", kb.ErrUnauthenticated)
 
 // RecvMsg implements grpc.ServerStream.
 func (s *boundStream) RecvMsg(message any) error {
@@ -49,8 +48,7 @@ func (s *boundStream) SendMsg(message any) error {
 	return s.ServerStream.SendMsg(message)
 }
 
-// ended turns the end of a stream that never received what was vouched for into
-// an error.
+// ended is an error for a stream that ended before its first message came.
 func (s *boundStream) ended(err error) error {
 	if err == nil && s.binds != nil && !s.bound.Load() {
 		return errUnbound

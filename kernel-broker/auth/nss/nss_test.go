@@ -63,7 +63,7 @@ const alice = `echo "alice:x:20001:20001:Alice:/home/alice:/bin/sh"` + "\n"
 func TestAnswersAreKept(t *testing.T) {
 	d, calls := scripted(t, alice, `printf 'users\0domain users\0'`+"\n")
 	now := time.Now()
-	d.now = func() time.Time { return now }
+	d.Now = func() time.Time { return now }
 	for range 3 {
 		p, err := d.ByUID(t.Context(), 20001)
 		if err != nil || !slices.Equal(p.Groups, []string{"users", "domain users"}) {
@@ -92,7 +92,7 @@ func TestNobodyIsNotKeptForLong(t *testing.T) {
 	}
 	d, calls := scripted(t, "test -e "+away+" && exit 2\n"+alice, `printf 'users\0'`+"\n")
 	now := time.Now()
-	d.now = func() time.Time { return now }
+	d.Now = func() time.Time { return now }
 	for range 3 {
 		if _, err := d.ByUID(t.Context(), 20001); !errors.Is(err, kb.ErrNotFound) {
 			t.Fatal(err)

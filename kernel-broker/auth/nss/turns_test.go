@@ -40,7 +40,7 @@ exit 2
 `, `printf 'users\0'`+"\n")
 	// However long the test takes, nothing is forgotten or given up.
 	now := time.Now()
-	h.now, h.patience = func() time.Time { return now }, time.Hour
+	h.Now, h.limit = func() time.Time { return now }, time.Hour
 	t.Cleanup(func() { h.goOn(t) })
 	return h
 }
@@ -117,9 +117,9 @@ func TestProcessesOfJobs(t *testing.T) {
 		h.ask(ForJob(t.Context()), uint32(100_000+i))
 		h.ask(t.Context(), uint32(200_000+i))
 	}
-	h.hang(t, atATime)
+	h.hang(t, ofJobs+ofOthers)
 	h.goOn(t)
-	if most := slices.Max(h.noted(t, "counts")); most > atATime {
+	if most := slices.Max(h.noted(t, "counts")); most > ofJobs+ofOthers {
 		t.Errorf("%d processes at a time", most)
 	}
 }
@@ -157,22 +157,15 @@ func TestOneProcessForAUser(t *testing.T) {
 // Who finds no turn hears that the host cannot say, not that there is nobody.
 func TestNoTurn(t *testing.T) {
 	d, _ := scripted(t, alice, `printf 'users\0'`+"\n")
-	var all []func()
-	for range ofOthers {
-		free, err := d.turns.Take(t.Context(), question{}.who())
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, free)
+	if !d.others.TryAcquire(ofOthers) {
+		t.Fatal("turns are taken")
 	}
-	d.patience = time.Millisecond
+	d.limit = time.Millisecond
 	if _, err := d.ByUID(t.Context(), 20001); !errors.Is(err, kb.ErrUnavailable) || errors.Is(err, kb.ErrNotFound) || !strings.Contains(err.Error(), "no turn") {
 		t.Errorf("no turn: %v", err)
 	}
-	d.patience = time.Hour
-	for _, free := range all {
-		free()
-	}
+	d.limit = time.Hour
+	d.others.Release(ofOthers)
 	if p, err := d.ByUID(t.Context(), 20001); err != nil || p.Name != "alice" {
 		t.Errorf("a turn: %+v, %v", p, err)
 	}

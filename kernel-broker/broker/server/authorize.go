@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
+)
+
+// actions are the methods that the policy decides on. Of the methods for
+// administrators it may allow these to other users, too.
+var actions = map[string]authz.Action{
+	// Whether a job could use a profile is an early word: it counts when the
+	// job has its nodes.
+	api.CatalogService_CheckProfile_FullMethodName: authz.Use,
+
+	api.CatalogService_ApplyProfile_FullMethodName:      authz.Publish,
+	api.CatalogService_PromoteVersion_FullMethodName:    authz.Publish,
+	api.CatalogService_SignVersion_FullMethodName:       authz.Publish,
+	api.CatalogService_UploadArtifact_FullMethodName:    authz.Upload,
+	api.CatalogService_GetArtifact_FullMethodName:       authz.Upload,
+	api.CatalogService_RetireProfile_FullMethodName:     authz.Retire,
+	api.CatalogService_QuarantineVersion_FullMethodName: authz.Quarantine,
+	api.CatalogService_ReleaseQuarantine_FullMethodName: authz.Release,
+	api.CatalogService_CollectArtifacts_FullMethodName:  authz.Collect,
+	api.CatalogService_ListArtifacts_FullMethodName:     authz.Inspect,
+
+	api.TrustService_CreateNodeToken_FullMethodName:  authz.Trust,
+	api.TrustService_RevokeNode_FullMethodName:       authz.Trust,
+	api.TrustService_RotateAuthority_FullMethodName:  authz.Trust,
+	api.TrustService_ListCertificates_FullMethodName: authz.Inspect,
+
+	api.PolicyService_GetPolicy_FullMethodName: authz.Inspect,
+}
+
+// deciding are methods that unauthenticated callers and nodes may call, and whose
+// services decide: their outcome is a decision, too.
+var deciding = map[string]bool{
+	api.TrustService_Enrol_FullMethodName: true,
+	api.TrustService_Renew_FullMethodName: true,
+}
+
+func actionOf(method string) authz.Action {
+	action, has := actions[method]
+	switch {
+	case has:
+		return action
+	case rules[method].may == administrators:
+		return authz.Administer
+	case deciding[method]:
+		return authz.Trust
+	}
+	return authz.View
+}
+
+// objectOf is what a request is about; nil where the request has not come yet.
+func objectOf(request any) string {
+	switch r := request.(type) {
+	case interface{ GetProfile() *api.Profile }:
+		return r.GetProfile().GetName()
+	case interface {
+		GetName() string
+		GetVersion() uint32
+	}:
+		return kb.Ref{Profile: r.GetName(), Version: r.GetVersion()}.String()
+	case interface{ GetJobId() uint32 }:
+		return "job " + strconv.FormatUint(uint64(r.GetJobId()), 10)
+	case interface{ GetProfile() string }:
+		return r.GetProfile()
+	case interface{ GetName() string }:
+		return r.GetName()
+	case interface{ GetDigest() string }:
+		return r.GetDigest()
+	case interface{ GetNode() string }:
+		return r.GetNode()
+	case interface{ GetHello() *api.Hello }:
+		return r.GetHello().GetNode()
+	case interface{ GetNodes() []string }:
+		return namesOf(r.GetNodes())
+	}
+	return ""
+}
+
+// nodeNames of a request are in its record; the rest is counted.
+const nodeNames = 16
+
+func namesOf(nodes []string) string {
+	text := strings.Join(nodes[:min(len(nodes), nodeNames)], ",")
+	if more := len(nodes) - nodeNames; more > 0 {
+		text = fmt.Sprintf("%d more than %s", more, text)
+	}
+	return text
+}
+
+// reasonIn is the reason that a request states.
+func reasonIn(request any) string {
+	if r, ok := request.(interface{ GetReason() string }); ok {
+		return kb.OneLine(r.GetReason())
+	}
+	return ""
+}
+
+// call is the context of one call: who makes it, and what was decided.
+type call struct {
+	gate     *gate
+	method   string
+	caller   Caller
+	decision authz.Decision
+	// binds compares the first message with the one that the credential is for;
+	// nil without a credential.
+	binds func(any) error
+	// of is the number of the decision's record; 0 without one.
+	of uint64
+	// done releases what the call holds of the quotas.
+	done func()
+	// quiet: refused by a limit, like another call that was logged lately.
+	quiet bool
+	// unrecorded: carried out although it could not be recorded.
+	unrecorded bool
+}
+
+// admit authorizes a call. It returns the call with an error, too. What changes
+// something is on record when admit returns.
+func (g *gate) admit(ctx context.Context, method string, request any) (*call, error) {
+	caller, binds, err := g.identify(ctx, method)
+	c := &call{gate: g, method: method, caller: caller, binds: binds, done: func() {}, decision: authz.Decision{Caller: caller.subject(),
+		Action: string(actionOf(method)), Object: objectOf(request), Unknown: !caller.Known()}}
+	if name := caller.Node.Name; !name.IsZero() && !caller.Known() {
+		c.decision.Who = "node " + name.Name
+	}
+	limited := err
+	if !isRetryable(err) {
+		var done func()
+		if done, limited = g.quotas.begin(method, caller); limited == nil {
+			c.done = done
+		}
+		if limited != nil && caller.decoded {
+			// Good credentials beyond a limit cost munged as much as bad ones.
+			g.quotas.failed.Take(hostOf(caller.Address))
+		}
+	}
+	if limited != nil {
+		err, c.quiet = limited, g.quotas.logged.Take(caller.holder()) > 0
+	}
+	if err == nil && binds != nil && request != nil {
+		err = binds(request)
+	}
+	if err == nil {
+		err = c.authorize(ctx)
+	}
+	c.decision.Via, c.decision.Stated = nameOf(method), reasonIn(request)
+	if err != nil {
+		err = c.refuse(err)
+	} else {
+		err = c.record(ctx, request)
+	}
+	if err != nil {
+		c.done()
+	}
+	return c, err
+}
+
+// refuse records a refusal and returns it.
+func (c *call) refuse(err error) error {
+	c.decision.Allowed, c.decision.Reason = false, err.Error()
+	return errors.Join(err, c.note(nil))
+}
+
+// record writes what is about to be changed to the audit log, synced. An invalid
+// request changes nothing, and neither does one that its service would refuse.
+func (c *call) record(ctx context.Context, request any) error {
+	does := rules[c.method].does
+	if does != changes && does != returns || request != nil && validate(request) != nil {
+		return nil
+	}
+	if check := c.gate.checks[c.method]; check != nil && request != nil {
+		if err := c.gate.catch(c.method, func() error { return check(ctx, request) }); err != nil {
+			return c.refuse(err)
+		}
+	}
+	if q := c.gate.quotas; !q.isExempt(c.caller) {
+		holder := c.caller.holder()
+		if wait := q.changes.Take(holder); wait > 0 {
+			c.quiet = q.logged.Take(holder) > 0
+			return c.refuse(retryIn(wait, "%s: more than %v changes a second, and %d at once", holder, q.limits.Changes.PerSecond, q.limits.Changes.Burst))
+		}
+	}
+	c.decision.Open = deciding[c.method] || rules[c.method].may == agents
+	of, err := c.gate.authorizer.Note(c.decision, true)
+	if err != nil && does == returns {
+		c.unrecorded = true
+		c.gate.log.Error("carried out, and not on record", "method", c.method, "caller", c.caller.String(), "object", c.decision.Object, "error", err)
+		return nil
+	}
+	c.of = of
+	return err
+}
+
+// authorize asks the policy about users, and the table of methods about all other
+// callers.
+func (c *call) authorize(ctx context.Context) error {
+	may := rules[c.method].may
+	if _, inPolicy := actions[c.method]; c.caller.Known() && (inPolicy || may == administrators) {
+		d, err := c.gate.authorizer.Authorize(ctx, c.caller.subject(), actionOf(c.method), c.decision.Object, nil)
+		if err != nil {
+			return err
+		}
+		c.decision = d
+		if !d.Allowed {
+			return fmt.Errorf("%s: %w: %s", nameOf(c.method), kb.ErrDenied, d.Reason)
+		}
+		return nil
+	}
+	if err := c.gate.access.check(c.method, c.caller); err != nil {
+		return err
+	}
+	c.decision.Allowed, c.decision.Reason = true, "for "+may.String()
+	// Slurm's hooks do not wait for a name service.
+	if c.caller.Known() && may != slurm {
+		c.decision.Who = c.gate.authorizer.NameOf(ctx, c.caller.UID)
+	}
+	return nil
+}
+
+// note records how the call ended. What a service denies is a refusal like any
+// other.
+func (c *call) note(failure error) error {
+	if c.decision.Allowed && c.denied(failure) {
+		c.decision.Allowed, c.decision.Reason = false, status.Convert(statusOf(failure)).Message()
+	}
+	switch {
+	case c.of != 0:
+		return c.gate.authorizer.NoteOutcome(c.decision, c.of, failure)
+	case c.unrecorded, c.decision.Allowed && c.undecided():
+		return nil
+	}
+	return c.gate.authorizer.NoteWhole(c.decision, failure)
+}
+
+// denied reports whether a service's error means that the caller may not. To
+// nodes it also means that they are not part of something: Slurm's configuration,
+// a run.
+func (c *call) denied(failure error) bool {
+	if failure == nil {
+		return false
+	}
+	switch status.Code(statusOf(failure)) {
+	case codes.PermissionDenied, codes.Unauthenticated:
+		return true
+	case codes.NotFound, codes.FailedPrecondition:
+		return rules[c.method].may == agents
+	}
+	return false
+}
+
+// undecided reports whether there was nothing to decide: calls for anyone, and
+// what nodes do all the time.
+func (c *call) undecided() bool {
+	switch r := rules[c.method]; r.does {
+	case reports:
+		return true
+	case reads:
+		return r.may == anyone || r.may == agents || r.may == fetchers && !c.caller.Known()
+	}
+	return false
+}
+
+func nameOf(method string) string { return method[strings.LastIndexByte(method, '/')+1:] }

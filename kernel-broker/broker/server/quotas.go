@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
+)
+
+const (
+	// maxDecodes is how many credentials munged decodes for the broker at a time:
+	// munged serves Slurm, too.
+	maxDecodes = 8
+	// maxListings are made at a time, and one for each user: an answer may have
+	// ten megabytes.
+	maxListings = 4
+	// turnWait limits the wait for either.
+	turnWait = 3 * time.Second
+)
+
+// listings are the methods whose answers grow with the site.
+var listings = map[string]bool{
+	api.AllocationService_ListJobs_FullMethodName:    true,
+	api.NodeService_ListNodes_FullMethodName:         true,
+	api.RunService_ListRuns_FullMethodName:           true,
+	api.TrustService_ListCertificates_FullMethodName: true,
+}
+
+// logRate limits the log lines about one caller's refusals.
+var logRate = limit.Rate{PerSecond: 0.1, Burst: 1}
+
+// quotas hold each caller to its limits.
+type quotas struct {
+	limits                  Limits
+	exempt                  []uint32 // uids, on the broker's host
+	users, nodes, addresses *limit.Rates
+	changes                 *limit.Rates
+	// failed counts calls that cost munged a decode and were refused, by address.
+	failed                *limit.Rates
+	logged                *limit.Rates
+	calls, listings       *limit.Semaphore
+	decodes, listingTurns *semaphore.Weighted
+	backlog               *backlog
+}
+
+func newQuotas(l Limits, exempt []uint32) *quotas {
+	if l.Changes == (limit.Rate{}) {
+		l.Changes = DefaultLimits().Changes
+	}
+	rates := func(r limit.Rate) *limit.Rates { return limit.NewRates(r, limit.DefaultKeep, nil) }
+	return &quotas{limits: l, exempt: exempt, users: rates(l.Users), nodes: rates(l.Nodes), addresses: rates(l.Addresses), changes: rates(l.Changes),
+		failed: rates(l.Addresses), logged: rates(logRate), calls: limit.NewSemaphore(0), listings: limit.NewSemaphore(0),
+		decodes: semaphore.NewWeighted(maxDecodes), listingTurns: semaphore.NewWeighted(maxListings), backlog: newBacklog()}
+}
+
+func (q *quotas) isExempt(c Caller) bool { return c.Local && slices.Contains(q.exempt, c.UID) }
+
+// begin counts a call until done is called. The error is a RetryableError when a
+// limit is reached.
+func (q *quotas) begin(method string, caller Caller) (done func(), err error) {
+	if q.isExempt(caller) {
+		return func() {}, nil
+	}
+	holder := caller.holder()
+	rates, allowed, most := q.addresses, q.limits.Addresses, 2*q.limits.Calls
+	switch may := rules[method].may; {
+	case caller.Known():
+		rates, allowed, most = q.users, q.limits.Users, q.limits.Calls
+	case !caller.Node.Name.IsZero():
+		rates, allowed, most = q.nodes, q.limits.Nodes, q.limits.Calls
+	case may == agents, may == fetchers:
+		rates, allowed = q.nodes, q.limits.Nodes
+	}
+	if wait := rates.Take(holder); wait > 0 {
+		return nil, retryIn(wait, "%s: more than %v calls a second, and %d at once", holder, allowed.PerSecond, allowed.Burst)
+	}
+	if caller.conn != nil {
+		if bytes := q.backlog.bytes(caller.conn.holder); bytes > q.limits.Backlog {
+			return nil, retryIn(time.Second, "%s: %d bytes of answers are not received yet", holder, bytes)
+		}
+	}
+	if done = q.calls.TryAcquire(holder, most); done == nil {
+		return nil, retryIn(time.Second, "%s: %d calls at a time are the limit", holder, most)
+	}
+	return done, nil
+}
+
+// decode waits for a turn at munged. An address whose credentials failed too
+// often has none.
+func (q *quotas) decode(ctx context.Context, address string) (done func(), err error) {
+	if err := acquire(ctx, q.decodes, "credentials"); err != nil {
+		return nil, err
+	}
+	if wait := q.failed.Wait(address); wait > 0 {
+		q.decodes.Release(1)
+		return nil, retryIn(wait, "%s: more than %v failed credentials a second, and %d at once", address, q.limits.Addresses.PerSecond, q.limits.Addresses.Burst)
+	}
+	return func() { q.decodes.Release(1) }, nil
+}
+
+// listing waits for a turn, if the method is a listing.
+func (q *quotas) listing(ctx context.Context, method string, caller Caller) (done func(), err error) {
+	if !listings[method] || q.isExempt(caller) {
+		return func() {}, nil
+	}
+	own := q.listings.TryAcquire(caller.holder(), 1)
+	if own == nil {
+		return nil, retryIn(time.Second, "%s: another listing is under way", caller.holder())
+	}
+	if err := acquire(ctx, q.listingTurns, "listings"); err != nil {
+		own()
+		return nil, err
+	}
+	return func() {
+		q.listingTurns.Release(1)
+		own()
+	}, nil
+}
+
+func acquire(ctx context.Context, turns *semaphore.Weighted, what string) error {
+	waiting, cancel := context.WithTimeout(ctx, turnWait)
+	defer cancel()
+	err := turns.Acquire(waiting, 1)
+	if err != nil && ctx.Err() == nil {
+		return retryIn(time.Second, "too many %s at a time, no turn within %v", what, turnWait)
+	}
+	return err
+}
+
+// retryIn returns a RetryableError. The wait is rounded up to tenths of a second.
+func retryIn(wait time.Duration, format string, args ...any) error {
+	wait = time.Duration(math.Ceil(float64(wait)/1e8)) * 100 * time.Millisecond
+	return &kb.RetryableError{Wait: wait, Err: fmt.Errorf("%s; come back in %v: %w", fmt.Sprintf(format, args...), wait, kb.ErrExhausted)}
+}
+
+func isRetryable(err error) bool {
+	var retry *kb.RetryableError
+	return errors.As(err, &retry)
+}
+
+// holder names the caller for its limits.
+func (c Caller) holder() string {
+	switch {
+	case c.Known():
+		return fmt.Sprintf("uid %d", c.UID)
+	case !c.Node.Name.IsZero():
+		return "node " + c.Node.Name.Name
+	}
+	return hostOf(c.Address)
+}
+
+// host names where a caller over the network is, whichever user it claims to be.
+func (c Caller) host() string {
+	if !c.Node.Name.IsZero() {
+		return "node " + c.Node.Name.Name
+	}
+	return hostOf(c.Address)
+}
+
+// hostOf is an address without its port. Of IPv6 it is the network of 64 bits: a
+// host may have any address in it.
+func hostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return host
+	}
+	if ip = ip.Unmap().WithZone(""); ip.Is6() && !ip.IsLoopback() {
+		if network, err := ip.Prefix(64); err == nil {
+			return network.String()
+		}
+	}
+	return ip.String()
+}
