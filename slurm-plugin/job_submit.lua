@@ -307,16 +307,16 @@ function kernel_broker.submit(job_desc, part_list, submit_uid)
 	end
 	local profile, problem = wanted(job_desc)
 	problem = problem or merge_problem(job_desc, profile)
-	local look
+	local list
 	if not problem then
-		look, problem = collectors(job_desc)
+		list, problem = collectors(job_desc)
 	end
 	if problem then
 		return refuse(problem)
 	end
-	local profiling = look and "; profiling=" .. look or ""
+	local profiling = list and "; profiling=" .. list or ""
 	if not profile then
-		if look then
+		if list then
 			comment_on(job_desc, "kernel-broker: " .. STOCK ..
 				" requested" .. profiling)
 		end
