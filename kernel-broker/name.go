@@ -111,9 +111,9 @@ func ValidateToken(token string) error {
 	return nil
 }
 
-// plainWord accepts letters, digits and the punctuation of versions, drivers and devices, none of which is special to a
+// plainName accepts letters, digits and the punctuation of versions, drivers and devices, none of which is special to a
 // shell, a terminal or a path.
-func plainWord(text string, longest int) bool {
+func plainName(text string, longest int) bool {
 	for i := range len(text) {
 		c := text[i]
 		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
@@ -134,7 +134,7 @@ func ValidateBuildID(id string) error {
 
 // ValidateRelease accepts output of uname -r.
 func ValidateRelease(release string) error {
-	if release == "" || !plainWord(release, maxWord) {
+	if release == "" || !plainName(release, maxWord) {
 		return fmt.Errorf("release %.80q: %w", release, ErrInvalid)
 	}
 	return nil

@@ -32,11 +32,11 @@ func (i Inventory) Validate() error {
 		return fmt.Errorf("%d drivers, at most %d: %w", len(i.Drivers), maxDrivers, ErrInvalid)
 	}
 	for _, word := range append([]string{i.Architecture, i.RootFilesystem}, i.Drivers...) {
-		if !plainWord(word, maxWord) {
+		if !plainName(word, maxWord) {
 			return fmt.Errorf("%.80q is no architecture, file system or driver: %w", word, ErrInvalid)
 		}
 	}
-	if !plainWord(strings.ReplaceAll(i.RootDevice, "/", ""), maxRootDevice) {
+	if !plainName(strings.ReplaceAll(i.RootDevice, "/", ""), maxRootDevice) {
 		return fmt.Errorf("root device %.80q: %w", i.RootDevice, ErrInvalid)
 	}
 	return nil
@@ -74,7 +74,7 @@ type Boot struct {
 // Validate rejects impossible boots. Their text goes unchanged into reasons, comments and logs. A kernel without a build
 // id cannot be proven.
 func (b Boot) Validate() error {
-	if len(b.BootID) < 16 || !plainWord(b.BootID, maxWord) {
+	if len(b.BootID) < 16 || !plainName(b.BootID, maxWord) {
 		return fmt.Errorf("boot id %.80q: %w", b.BootID, ErrInvalid)
 	}
 	if b.BuildID != "" {

@@ -60,7 +60,7 @@ func (k Kernel) Validate() error {
 		return fail(err)
 	}
 	for _, driver := range k.Drivers {
-		if !plainWord(driver, maxWord) {
+		if !plainName(driver, maxWord) {
 			return fail(fmt.Errorf("driver %.80q: %w", driver, ErrInvalid))
 		}
 	}

@@ -159,7 +159,7 @@ func (r *Run) Clone() *Run {
 }
 
 // plainFile accepts names that are the same in each folder.
-func plainFile(name string) bool { return name != "" && plainWord(name, maxRunFileName) }
+func plainFile(name string) bool { return name != "" && plainName(name, maxRunFileName) }
 
 // Limits on the number of files of one node and on their names.
 const (

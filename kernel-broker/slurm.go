@@ -145,11 +145,11 @@ func WithProfiling(comment string, collectors []string) string {
 	if len(collectors) == 0 {
 		return comment
 	}
-	return ownWords(comment) + commentProfiling + strings.Join(collectors, ",")
+	return withoutSeparators(comment) + commentProfiling + strings.Join(collectors, ",")
 }
 
 // WithNoRequeue adds the user's --no-requeue at the end of a comment, where SaidNoRequeue finds it.
-func WithNoRequeue(comment string) string { return ownWords(comment) + commentNoRequeue }
+func WithNoRequeue(comment string) string { return withoutSeparators(comment) + commentNoRequeue }
 
 // Requeued is the comment of a requeued job that still waits for its request.
 func Requeued(requested Ref, why string) string {
@@ -167,8 +167,8 @@ func (j SlurmJob) Retell(comment string) string {
 	return comment
 }
 
-// ownWords removes separators, so that a text cannot pass for part of our format.
-func ownWords(comment string) string {
+// withoutSeparators removes separators, so that a text cannot pass for part of our format.
+func withoutSeparators(comment string) string {
 	// Repeat: replacing one separator can create another.
 	for strings.Contains(comment, commentOther) {
 		comment = strings.ReplaceAll(comment, commentOther, " / ")

@@ -60,8 +60,8 @@ func (a *app) admit(ctx context.Context, r *registration) (cleanUp func() error,
 	return remove, nil
 }
 
-// take copies the registration's files into a folder and makes it use the copies.
-func (r *registration) take(dir string) error {
+// copyFiles copies the registration's files into a folder and makes it use the copies.
+func (r *registration) copyFiles(dir string) error {
 	for _, file := range []struct {
 		path  *string
 		role  string
@@ -89,7 +89,7 @@ func (r *registration) take(dir string) error {
 
 func (a *app) admitIn(ctx context.Context, dir string, r *registration) error {
 	given := *r // for messages: users do not know the copies' names
-	if err := r.take(dir); err != nil {
+	if err := r.copyFiles(dir); err != nil {
 		return err
 	}
 	f, err := admission.Check(ctx, admission.Subject{Image: r.kernel, Config: r.admitting.config, Name: given.kernel, Arguments: r.arguments})

@@ -208,7 +208,7 @@ func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
 	}
 	candidate, err := p.Build(ctx, runner, until...)
 	if status, err := p.Store.Status(r.options.Name, ""); err == nil { // else there is only less to tell
-		a.say("%s: %s", r.options.Name, costWords(status.Cost))
+		a.say("%s: %s", r.options.Name, formatCost(status.Cost))
 	}
 	if r.instrumented && err == nil {
 		return a.publishInstrumented(ctx, p, r)

@@ -27,9 +27,9 @@ func (a *app) health(ctx context.Context, _ []string) error {
 	}
 	err = a.show(response, func(p *page) {
 		p.row("COMPONENT", "STATE", "DETAIL")
-		p.row("broker", wellWord(response.GetHealthy()), response.GetVersion())
+		p.row("broker", healthState(response.GetHealthy()), response.GetVersion())
 		for _, c := range response.GetComponents() {
-			p.row(c.GetName(), wellWord(c.GetHealthy()), c.GetDetail())
+			p.row(c.GetName(), healthState(c.GetHealthy()), c.GetDetail())
 		}
 	})
 	if err == nil && !response.GetHealthy() {
@@ -38,7 +38,7 @@ func (a *app) health(ctx context.Context, _ []string) error {
 	return err
 }
 
-func wellWord(well bool) string {
+func healthState(well bool) string {
 	if well {
 		return "well"
 	}

@@ -93,7 +93,7 @@ func (a *app) register(ctx context.Context, r registration) (err error) {
 	if _, err := site.Load(cmp.Or(a.site, site.DefaultPath)); err != nil {
 		return err
 	}
-	if err := r.meansStock(); err != nil {
+	if err := r.confirmStock(); err != nil {
 		return err
 	}
 	if err := r.signature.open(ctx, a); err != nil {
@@ -146,7 +146,7 @@ func (a *app) registerIn(ctx context.Context, r registration) (string, error) {
 	if err := a.honoured(ctx, spec, r.kernel, r.admitting.config); err != nil {
 		return "", err
 	}
-	if err := a.noteStock(ctx, spec); err != nil {
+	if err := a.noteMissingDrivers(ctx, spec); err != nil {
 		return "", err
 	}
 	documents, more, err := r.describe()
@@ -337,6 +337,6 @@ func kernelPage(p *page, v *api.ProfileVersion) {
 	p.row("Signed:", signedBy(v))
 	p.line("Drivers:")
 	for chunk := range slices.Chunk(k.GetDrivers(), 6) {
-		p.line("  %s", joinWords(chunk))
+		p.line("  %s", joinReasons(chunk))
 	}
 }

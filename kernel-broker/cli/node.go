@@ -37,7 +37,7 @@ func (a *app) nodeList(ctx context.Context, _ []string) error {
 		for _, n := range nodes {
 			p.row(n.GetName(), nodePhase(n), kernelRef(n.GetRunningProfile(), n.GetRunningVersion()),
 				kernelRef(n.GetDesiredProfile(), n.GetDesiredVersion()), yesNo(n.GetAttested()), n.GetRelease(),
-				numberOrNone(n.GetJobId()), agentWord(n), n.GetSlurmState(), nodeCause(n))
+				numberOrNone(n.GetJobId()), agentState(n), n.GetSlurmState(), nodeCause(n))
 		}
 	})
 }
@@ -61,7 +61,7 @@ func (a *app) nodeShow(ctx context.Context, args []string) error {
 		p.row("Build id:", n.GetBuildId())
 		p.row("Boot id:", n.GetBootId())
 		p.row("Job:", numberOrNone(n.GetJobId()))
-		p.row("Agent:", agentWord(n))
+		p.row("Agent:", agentState(n))
 		p.row("Last seen:", clock(n.GetLastSeen().AsTime()))
 		p.row("Kexecs:", n.GetKexecs())
 		i := n.GetInventory()
@@ -71,7 +71,7 @@ func (a *app) nodeShow(ctx context.Context, args []string) error {
 		p.row("Root:", i.GetRootDevice()+" "+i.GetRootFilesystem())
 		p.line("Drivers in use:")
 		for chunk := range slices.Chunk(i.GetDrivers(), 6) {
-			p.line("  %s", joinWords(chunk))
+			p.line("  %s", joinReasons(chunk))
 		}
 	})
 }
@@ -86,11 +86,11 @@ func nodeCause(n *api.Node) string {
 
 func nodePhase(n *api.Node) string { return convert.Word(n.GetPhase()) }
 
-func agentWord(n *api.Node) string {
+func agentState(n *api.Node) string {
 	if n.GetConnected() {
 		return "connected"
 	}
 	return "away"
 }
 
-func joinWords(words []string) string { return strings.Join(words, " ") }
+func joinReasons(words []string) string { return strings.Join(words, " ") }

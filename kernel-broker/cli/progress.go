@@ -67,11 +67,11 @@ func (a *app) buildStatus(name string) error {
 		p.row("Where:", fmt.Sprintf("%s, by process %d on %s", status.Where, status.PID, status.Host))
 		p.row("Began:", clock(status.Began))
 		p.row("Ended:", clock(status.Ended))
-		p.row("Work:", costWords(status.Cost))
+		p.row("Work:", formatCost(status.Cost))
 		p.line("")
 		p.row("STEP", "STATE", "TIME", "RESULT", "PROGRESS", "JOB")
 		for _, step := range status.Steps {
-			p.row(step.Name, stepWord(step), stepTime(step, time.Now()), stepSize(step), stepUnits(step), step.Job)
+			p.row(step.Name, stepState(step), stepTime(step, time.Now()), stepSize(step), stepUnits(step), step.Job)
 		}
 		if status.Error != "" {
 			p.line("\n%s", status.Error)
@@ -79,7 +79,7 @@ func (a *app) buildStatus(name string) error {
 	})
 }
 
-func stepWord(s graph.StepStatus) string {
+func stepState(s graph.StepStatus) string {
 	switch {
 	case s.Cached:
 		return "done before"
@@ -106,8 +106,8 @@ func worked(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(100 * time.Millisecond).String()
 }
 
-// costWords sums up the steps that have ended.
-func costWords(c graph.Cost) string {
+// formatCost sums up the steps that have ended.
+func formatCost(c graph.Cost) string {
 	words := fmt.Sprintf("%s for this build", worked(c.Seconds))
 	if c.SecondsBefore > 0 {
 		words += fmt.Sprintf(", %s reused from earlier builds", worked(c.SecondsBefore))

@@ -39,7 +39,7 @@ func (a *app) report(ctx context.Context, r *api.Run) (runreport.Report, error) 
 // result of all nodes of a run. A node without a result makes it incomplete.
 func (a *app) result(ctx context.Context, r *api.Run) (profiling.Result, error) {
 	if !hasResults(r) {
-		return profiling.Result{}, fmt.Errorf("run %d is %s and has no results%s: %w", r.GetId(), runState(r), forWhom(r), kb.ErrFailedPrecondition)
+		return profiling.Result{}, fmt.Errorf("run %d is %s and has no results%s: %w", r.GetId(), runState(r), noFilesReason(r), kb.ErrFailedPrecondition)
 	}
 	var results []profiling.Result
 	var missing []profiling.Partial
@@ -59,8 +59,8 @@ func (a *app) result(ctx context.Context, r *api.Run) (profiling.Result, error) 
 	return whole, err
 }
 
-// forWhom explains why a caller sees no files of a run that has some.
-func forWhom(r *api.Run) string {
+// noFilesReason explains why a caller sees no files of a run that has some.
+func noFilesReason(r *api.Run) string {
 	for _, n := range r.GetNodes() {
 		if n.GetState() == api.RunNodeState_RUN_NODE_STATE_DELIVERED {
 			return " for you: they are for user " + r.GetUser() + " and for administrators"

@@ -69,7 +69,7 @@ func (s *signature) open(ctx context.Context, a *app) error {
 		}
 		s.opened = append(s.opened, by)
 	}
-	return s.know()
+	return s.loadTrusted()
 }
 
 // manifest is the content to sign for a kernel. Its floor is at least that of every signature in the profile by a known
@@ -92,12 +92,12 @@ func (s *signature) sign(ctx context.Context, a *app, profile *api.Profile, spec
 	}
 	m := s.manifest(profile, convert.KernelFromProto(spec))
 	if m.Floor > 0 {
-		a.say("%s: signed with a floor: %s", m.Kernel().Ref(), floorWords(m))
+		a.say("%s: signed with a floor: %s", m.Kernel().Ref(), formatFloor(m))
 	}
 	return signing.Sign(ctx, m, s.opened...)
 }
 
-func floorWords(m signing.Manifest) string {
+func formatFloor(m signing.Manifest) string {
 	if m.Floor == 0 {
 		return "none"
 	}
@@ -106,7 +106,7 @@ func floorWords(m signing.Manifest) string {
 
 func (a *app) kernelSignCommand() *cobra.Command {
 	var s signature
-	var w witness
+	var w evidence
 	var reason string
 	c := &cobra.Command{
 		Use: "sign NAME@VERSION --sign-key KEY", Short: "Give a registered kernel a new signature",
@@ -138,7 +138,7 @@ The complete signed content is shown.`,
 	return c
 }
 
-func (a *app) kernelSign(ctx context.Context, text string, s *signature, w witness, reason string) error {
+func (a *app) kernelSign(ctx context.Context, text string, s *signature, w evidence, reason string) error {
 	ref, err := versionRef(text)
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (a *app) kernelSign(ctx context.Context, text string, s *signature, w witne
 		if k.Ref() != ref {
 			return fmt.Errorf("kernel %q: the broker answers with kernel %q, which is not signed in its place: %w", ref, k.Ref(), kb.ErrFailedPrecondition)
 		}
-		whose, err := w.vouch(s, k, v.GetEnvelope())
+		whose, err := w.check(s, k, v.GetEnvelope())
 		if err != nil {
 			return err
 		}
@@ -199,12 +199,12 @@ func (a *app) showSigned(m signing.Manifest, s *signature, whose string) {
 	p.row("  release", m.Release)
 	p.row("  build id", m.BuildID)
 	p.row("  architecture", m.Architecture)
-	p.row("  drivers", fmt.Sprintf("%d: %s", len(m.Drivers), joinWords(m.Drivers)))
+	p.row("  drivers", fmt.Sprintf("%d: %s", len(m.Drivers), joinReasons(m.Drivers)))
 	p.row("  least memory", fmt.Sprintf("%d MiB", m.MinMemoryMiB))
 	p.row("  cluster", m.Cluster)
 	p.row("  made", clock(m.Made))
 	p.row("  expires", clock(m.Expires))
-	p.row("  floor", floorWords(m))
+	p.row("  floor", formatFloor(m))
 	for _, by := range s.opened {
 		if id, err := signing.KeyID(by.Public()); err == nil { // it was opened, so it has one
 			p.row("  by key", id)

@@ -15,9 +15,9 @@ import (
 // mostLacking nodes are named.
 const mostLacking = 8
 
-// meansStock requires a confirmation before a kernel becomes a version of stock: every node returns to it after its job,
+// confirmStock requires a confirmation before a kernel becomes a version of stock: every node returns to it after its job,
 // and a node that cannot run it is lost.
-func (r registration) meansStock() error {
+func (r registration) confirmStock() error {
 	switch {
 	case r.replaceStock && r.profile != kb.StockProfile:
 		return usageError{fmt.Errorf("--replace-stock goes with --profile %s", kb.StockProfile)}
@@ -28,12 +28,12 @@ func (r registration) meansStock() error {
 	return nil
 }
 
-// noteStock lists nodes that lack a driver in a new version of stock.
-func (a *app) noteStock(ctx context.Context, k *api.KernelSpec) error {
+// noteMissingDrivers lists nodes that lack a driver in a new version of stock.
+func (a *app) noteMissingDrivers(ctx context.Context, k *api.KernelSpec) error {
 	if k.GetProfile() != kb.StockProfile {
 		return nil
 	}
-	lacking, nodes, err := a.lacking(ctx, k)
+	lacking, nodes, err := a.missingDrivers(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -51,8 +51,8 @@ func (a *app) noteStock(ctx context.Context, k *api.KernelSpec) error {
 	return nil
 }
 
-// lacking returns nodes that use drivers missing in a kernel.
-func (a *app) lacking(ctx context.Context, k *api.KernelSpec) (lacking []string, nodes int, err error) {
+// missingDrivers returns nodes that use drivers missing in a kernel.
+func (a *app) missingDrivers(ctx context.Context, k *api.KernelSpec) (lacking []string, nodes int, err error) {
 	response, err := call(ctx, a, api.NewNodeServiceClient, api.NodeServiceClient.ListNodes, &api.ListNodesRequest{})
 	if err != nil {
 		return nil, 0, err

@@ -14,9 +14,9 @@ import (
 // commentColumns end in the comment, which is unbounded.
 const commentColumns = "JobID:12,admin_comment:1100"
 
-// retell returns a comment that keeps what the job requested at submit. If slurmctld does not answer, it returns the
+// commentFor returns a comment that keeps what the job requested at submit. If slurmctld does not answer, it returns the
 // reason alone.
-func (s scontrol) retell(ctx context.Context, j job, reason string) string {
+func (s scontrol) commentFor(ctx context.Context, j job, reason string) string {
 	id := strconv.FormatUint(uint64(j.id.Job), 10)
 	out, err := s.program(ctx, filepath.Join(filepath.Dir(s.path), "squeue"), "--noheader", "--array", "--all", "--states=all",
 		"--jobs="+id, "--Format="+commentColumns)

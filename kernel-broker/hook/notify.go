@@ -28,7 +28,7 @@ func runEpilog(config client.Config, getenv func(string) string, log *slog.Logge
 		return
 	}
 	log = log.With("job", j.reference, "restart", j.id.Restart)
-	err = tell(config, epilogLimit, api.NewAllocationServiceClient, func(ctx context.Context, s api.AllocationServiceClient) error {
+	err = callBroker(config, epilogLimit, api.NewAllocationServiceClient, func(ctx context.Context, s api.AllocationServiceClient) error {
 		_, err := s.ReleaseJob(ctx, &api.ReleaseJobRequest{JobId: j.id.Job, RestartCount: j.id.Restart})
 		return err
 	})
@@ -53,7 +53,7 @@ func runReboot(config client.Config, arguments []string, log *slog.Logger) {
 	}
 	var others []string
 	// Leave some time for the steps before and after.
-	err = tell(config, rebootLimit-time.Second, api.NewAllocationServiceClient, func(ctx context.Context, s api.AllocationServiceClient) error {
+	err = callBroker(config, rebootLimit-time.Second, api.NewAllocationServiceClient, func(ctx context.Context, s api.AllocationServiceClient) error {
 		answer, err := s.NoteReboot(ctx, &api.NoteRebootRequest{Nodes: nodes, HasProgram: config.RebootProgram != ""})
 		others = answer.GetWithoutAgent()
 		return err
@@ -78,8 +78,8 @@ func runReboot(config client.Config, arguments []string, log *slog.Logger) {
 	}
 }
 
-// tell makes a call, and retries while the broker is away and time is left.
-func tell[C any](config client.Config, limit time.Duration, service func(grpc.ClientConnInterface) C, call func(context.Context, C) error) error {
+// callBroker makes a call, and retries while the broker is away and time is left.
+func callBroker[C any](config client.Config, limit time.Duration, service func(grpc.ClientConnInterface) C, call func(context.Context, C) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	conn, err := client.Dial(config.Broker, config.Trust)

@@ -20,7 +20,7 @@ func runProfiling(config client.Config, getenv func(string) string, log *slog.Lo
 	}
 	log = log.With("job", j.reference, "restart", j.id.Restart)
 	var run *api.Run
-	err = tell(config, config.ProfilingWait, api.NewRunServiceClient, func(ctx context.Context, s api.RunServiceClient) error {
+	err = callBroker(config, config.ProfilingWait, api.NewRunServiceClient, func(ctx context.Context, s api.RunServiceClient) error {
 		response, err := s.BeginRun(ctx, &api.BeginRunRequest{JobId: j.id.Job, RestartCount: j.id.Restart})
 		run = response.GetRun()
 		return err

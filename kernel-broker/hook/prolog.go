@@ -139,13 +139,13 @@ func (p *prolog) ensure(ctx context.Context) (outcome, string) {
 	}
 }
 
-// word is the broker's latest progress.
-type word struct {
+// progress is the broker's latest progress.
+type progress struct {
 	at      time.Time
 	message string
 }
 
-func (w word) orElse(text string) string {
+func (w progress) orElse(text string) string {
 	if w.message == "" {
 		return text
 	}
@@ -153,10 +153,10 @@ func (w word) orElse(text string) string {
 }
 
 // follow reads one stream to its end. An error means that it broke off.
-func (p *prolog) follow(ctx context.Context, service api.AllocationServiceClient) (outcome, word, error) {
+func (p *prolog) follow(ctx context.Context, service api.AllocationServiceClient) (outcome, progress, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var last word
+	var last progress
 	stream, err := service.EnsureKernel(ctx, &api.EnsureKernelRequest{
 		JobId: p.job.id.Job, RestartCount: p.job.id.Restart, Profile: p.job.profile, Nodes: p.job.nodes,
 	})
@@ -171,7 +171,7 @@ func (p *prolog) follow(ctx context.Context, service api.AllocationServiceClient
 		if err != nil {
 			return 0, last, err
 		}
-		last = word{time.Now(), response.GetMessage()}
+		last = progress{time.Now(), response.GetMessage()}
 		p.log.Info("progress", "phase", convert.Word(response.GetPhase()), "message", response.GetMessage(),
 			"ready", response.GetNodesReady(), "nodes", response.GetNodesTotal())
 		switch response.GetPhase() {

@@ -132,7 +132,7 @@ func stateOf(out string, job uint32) (restart uint32, state string, err error) {
 // hold requeues the job held, with the reason in its comment. The reason is written first: the requeue may end this
 // process.
 func (s scontrol) hold(ctx context.Context, j job, reason string) error {
-	_, telling := s.run(ctx, "update", "jobid="+j.reference, "admincomment="+s.retell(ctx, j, reason))
+	_, telling := s.run(ctx, "update", "jobid="+j.reference, "admincomment="+s.commentFor(ctx, j, reason))
 	_, holding := s.run(ctx, "requeuehold", j.whole)
 	if holding != nil {
 		// The hook of another component ran first and the job is pending. The user may release it, as after a requeue.

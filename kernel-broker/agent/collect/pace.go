@@ -19,8 +19,8 @@ import (
 // events, short enough for one phase of the job.
 const rateSpan = 100 * time.Millisecond
 
-// glance is the interval between checks of collectors that stay active in a pause.
-const glance = 50 * time.Millisecond
+// recheckEvery is the interval between checks of collectors that stay active in a pause.
+const recheckEvery = 50 * time.Millisecond
 
 // cheap: a collector that costs less than the budget divided by this stays active in a pause.
 const cheap = 8
@@ -115,16 +115,16 @@ func (p *pace) ask() []profiling.Partial {
 	wrong := p.account()
 	changes := false
 	if left := p.until.Sub(p.last.at); !p.look && left > 0 {
-		p.timer.Reset(min(left, glance))
+		p.timer.Reset(min(left, recheckEvery))
 	} else {
 		step := p.controller.Decide(budget.Seen{
 			At: p.last.at.Sub(p.began.at), Job: time.Duration(p.last.job - p.began.job), Cost: time.Duration(p.cost),
 		}, rand.Float64()) //nolint:gosec // G404: spreads the pauses over time; guessing it gains nothing
-		changes, p.look = step.Look != p.look, step.Look
+		changes, p.look = step.Observe != p.look, step.Observe
 		p.until = p.last.at.Add(step.Ask)
 		p.timer.Reset(p.next(step))
 	}
-	if who := p.whoTurns(); changes || len(who) > 0 {
+	if who := p.turning(); changes || len(who) > 0 {
 		p.controller.Turned(cpuTime(func() { wrong = append(wrong, p.turn(who)...) }))
 	}
 	return wrong
@@ -132,14 +132,14 @@ func (p *pace) ask() []profiling.Partial {
 
 // next returns when to ask again: collectors that stay active in a pause may become costly.
 func (p *pace) next(step budget.Step) time.Duration {
-	if step.Look {
+	if step.Observe {
 		return step.Ask
 	}
-	return min(step.Ask, glance)
+	return min(step.Ask, recheckEvery)
 }
 
-// whoTurns returns the collectors to pause or to resume: one that costs almost nothing may continue, and stays exact.
-func (p *pace) whoTurns() []*watched {
+// turning returns the collectors to pause or to resume: one that costs almost nothing may continue, and stays exact.
+func (p *pace) turning() []*watched {
 	var all, dear []*watched
 	for _, w := range p.watched {
 		if w.away != p.look || w.gone {
@@ -168,7 +168,7 @@ func (w *watched) base(p *pace) float64 {
 // turn them.
 func (p *pace) turn(who []*watched) []profiling.Partial {
 	if p.look {
-		wrong := p.lookAgain(who)
+		wrong := p.resume(who)
 		p.meter.resume(p.sessions)
 		return wrong
 	}
@@ -185,9 +185,9 @@ func (p *pace) turn(who []*watched) []profiling.Partial {
 	return append(each(who, "pause", Pauser.Pause), each(who, "be detached", Pauser.Detach)...)
 }
 
-// lookAgain may fail for a collector: a kernel may refuse to attach again. Its other programs must then stop too, for
+// resume may fail for a collector: a kernel may refuse to attach again. Its other programs must then stop too, for
 // good.
-func (p *pace) lookAgain(who []*watched) []profiling.Partial {
+func (p *pace) resume(who []*watched) []profiling.Partial {
 	var wrong []profiling.Partial
 	for _, w := range who {
 		one := []*watched{w}

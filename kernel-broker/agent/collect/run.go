@@ -112,7 +112,7 @@ func prepare(request Request, log *slog.Logger) (*Run, error) {
 		},
 	}
 	r.meter = newMeter(func() uint64 {
-		r.look()
+		r.poll()
 		return r.latest.AllNS
 	})
 	r.pace = newPace(request.Overhead, r.meter, r.meter.jobNS)
@@ -144,7 +144,7 @@ func (r *Run) startAll(collectors []Collector) {
 		return
 	}
 	r.target = Target{Node: r.request.Node, Cgroup: group, Folder: r.request.Folder}
-	r.look()
+	r.poll()
 	r.began = r.latest
 	for _, c := range collectors {
 		if err := r.startOne(c); err != nil {
@@ -226,7 +226,7 @@ func (r *Run) work() {
 		case <-r.pace.due():
 			r.wrong(r.pace.ask())
 		case <-look.C:
-			alive := r.look()
+			alive := r.poll()
 			// A job shorter than the interval between two checks still has its CPU time.
 			lived = lived || alive || r.latest.AllNS > r.began.AllNS
 			if lived && !alive && !r.request.Linger {
@@ -242,8 +242,8 @@ func (r *Run) work() {
 	}
 }
 
-// look reads the job's CPU time and reports whether processes are left.
-func (r *Run) look() (alive bool) {
+// poll reads the job's CPU time and reports whether processes are left.
+func (r *Run) poll() (alive bool) {
 	if r.target.Cgroup == nil {
 		return true
 	}

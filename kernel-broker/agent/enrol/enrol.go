@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	// look is the interval between checks of the token file and the certificate, and firstLook that of a node without
+	// checkEvery is the interval between checks of the token file and the certificate, and firstLook that of a node without
 	// certificate.
-	look      = 2 * time.Second
-	firstLook = 200 * time.Millisecond
+	checkEvery      = 2 * time.Second
+	firstCheckEvery = 200 * time.Millisecond
 	// Pauses after failures.
 	minPause = time.Second
 	maxPause = time.Minute
@@ -78,9 +78,9 @@ func (e *Enroller) Ready() <-chan struct{} { return e.ready }
 func (e *Enroller) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		e.turn(ctx, time.Now())
-		pause := look
+		pause := checkEvery
 		if e.serial == "" {
-			pause = firstLook
+			pause = firstCheckEvery
 		}
 		select {
 		case <-ctx.Done():
@@ -111,7 +111,7 @@ func (e *Enroller) turn(ctx context.Context, now time.Time) {
 	case err == nil && e.due(own, now) && e.renewal.over(now):
 		e.done(&e.renewal, now, "renew", e.renew(ctx, own))
 	case err != nil && !there:
-		e.want(err)
+		e.logMissing(err)
 	}
 	if own, err = e.own(time.Now()); err == nil {
 		e.announce(own)
@@ -154,8 +154,8 @@ func (e *Enroller) announce(own mtls.Peer) {
 	}
 }
 
-// want logs once what an administrator has to do.
-func (e *Enroller) want(err error) {
+// logMissing logs once what an administrator has to do.
+func (e *Enroller) logMissing(err error) {
 	if !e.waiting {
 		e.waiting = true
 		e.options.Log.Warn("node has no certificate and waits for a token",

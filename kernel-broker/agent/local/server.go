@@ -37,8 +37,8 @@ type Server struct {
 	agent    Agent
 	log      *slog.Logger
 	places   *socket.Places
-	// who returns the peer's uid; replaced in tests.
-	who func(*net.UnixConn) (uint32, error)
+	// peerUID returns the peer's uid; replaced in tests.
+	peerUID func(*net.UnixConn) (uint32, error)
 	// short is when the log last reported that accept failed.
 	short time.Time
 }
@@ -49,7 +49,7 @@ func Listen(path string, agent Agent, log *slog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{listener: listener, agent: agent, log: log, places: socket.NewPlaces(), who: socket.UID}, nil
+	return &Server{listener: listener, agent: agent, log: log, places: socket.NewPlaces(), peerUID: socket.UID}, nil
 }
 
 // Serve answers until the context ends.
@@ -61,7 +61,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer clients.Wait()
 	defer cancel()
 	for {
-		conn, err := socket.Accept(s.listener, s.wants)
+		conn, err := socket.Accept(s.listener, s.logAcceptError)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -79,12 +79,12 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 }
 
-// wantsEvery is the minimum interval between log lines about failing accepts.
-const wantsEvery = time.Minute
+// acceptLogEvery is the minimum interval between log lines about failing accepts.
+const acceptLogEvery = time.Minute
 
-// wants logs why the next client must wait.
-func (s *Server) wants(err error) {
-	if now := time.Now(); now.Sub(s.short) >= wantsEvery {
+// logAcceptError logs why the next client must wait.
+func (s *Server) logAcceptError(err error) {
+	if now := time.Now(); now.Sub(s.short) >= acceptLogEvery {
 		s.short = now
 		s.log.Error("clients of the agent's socket wait, it is tried again", "error", err)
 	}
@@ -92,7 +92,7 @@ func (s *Server) wants(err error) {
 
 // admit acquires a slot for a connection, or closes it with the reason.
 func (s *Server) admit(conn *net.UnixConn) (free func(), ok bool) {
-	uid, err := s.who(conn)
+	uid, err := s.peerUID(conn)
 	first := true
 	if err == nil {
 		if free, first, err = s.places.Take(uid); err == nil {
@@ -183,7 +183,7 @@ func (s *Server) waitReady(ctx context.Context, cancel context.CancelFunc, conn 
 
 // onlyRoot lets root and the agent's own user through: the epilog runs as root.
 func (s *Server) onlyRoot(conn *net.UnixConn) error {
-	uid, err := s.who(conn)
+	uid, err := s.peerUID(conn)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (c *Catalog) Apply(ctx context.Context, requestID string, profile kb.Profil
 		if err := c.merge(ctx, r, wanted); err != nil {
 			return err
 		}
-		if err := leavesRoom(before, r.Profile); err != nil {
+		if err := checkRecordSize(before, r.Profile); err != nil {
 			return err
 		}
 		// Remembered even without a change: a late repeat must not undo another client's change.
@@ -124,7 +124,7 @@ func (c *Catalog) merge(ctx context.Context, r *record, wanted kb.Profile) error
 	if err := merged.Validate(); err != nil {
 		return err
 	}
-	if err := firstOf(defaultMoves(r.Profile, merged), defaultStands(merged)); err != nil {
+	if err := firstOf(defaultMoves(r.Profile, merged), checkDefaultChoosable(merged)); err != nil {
 		return err
 	}
 	r.Profile = merged

@@ -102,11 +102,11 @@ func retire(p *kb.Profile, ref kb.Ref, how kb.Retirement) (altered bool, err err
 			v.Retired, altered = &retirement, true
 		}
 	}
-	return altered, defaultStands(*p)
+	return altered, checkDefaultChoosable(*p)
 }
 
-// defaultStands refuses a profile whose default version cannot be chosen while others can.
-func defaultStands(p kb.Profile) error {
+// checkDefaultChoosable refuses a profile whose default version cannot be chosen while others can.
+func checkDefaultChoosable(p kb.Profile) error {
 	v, err := p.Version(0)
 	if err != nil || v.Retired == nil || p.Retired() {
 		return err

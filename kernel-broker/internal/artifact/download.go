@@ -62,7 +62,7 @@ func (c *Cache) attempt(ctx context.Context, digest Digest, size int64, fetch Fe
 	}
 	defer func() {
 		_ = file.Close() // adopt has closed it, or its content does not matter
-		if keepsNothing(err) {
+		if discardsPartial(err) {
 			err = errors.Join(err, ignoreMissing(os.Remove(path)))
 		}
 	}()
@@ -80,8 +80,8 @@ func (c *Cache) attempt(ctx context.Context, digest Digest, size int64, fetch Fe
 	return resumed, full(c.dir.adopt(file, digest))
 }
 
-// keepsNothing reports errors after which a partial file is useless or its space is needed.
-func keepsNothing(err error) bool {
+// discardsPartial reports errors after which a partial file is useless or its space is needed.
+func discardsPartial(err error) bool {
 	return errors.Is(err, ErrDigestMismatch) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrDiskFull)
 }
 

@@ -223,7 +223,7 @@ func (s *Store) receive(ctx context.Context, digest Digest, size, offset int64, 
 	}
 	defer func() {
 		_ = file.Close() // adopt has closed it, or its content does not matter
-		if keepsNothing(err) {
+		if discardsPartial(err) {
 			err = errors.Join(err, ignoreMissing(os.Remove(path)))
 		}
 	}()

@@ -40,7 +40,7 @@ type Seen struct {
 
 // Step is the decision.
 type Step struct {
-	Look bool
+	Observe bool
 	// Ask again after this time.
 	Ask time.Duration
 }
@@ -69,7 +69,7 @@ func New(share float64, cpus int) *Controller {
 }
 
 // Start is the first step.
-func (c *Controller) Start() Step { return Step{Look: true, Ask: leastAsk} }
+func (c *Controller) Start() Step { return Step{Observe: true, Ask: leastAsk} }
 
 // Decide returns the next step. chance is a random number in [0, 1).
 func (c *Controller) Decide(now Seen, chance float64) Step {
@@ -87,19 +87,19 @@ func (c *Controller) Decide(now Seen, chance float64) Step {
 	}
 	c.before = now
 	if c.look {
-		return c.looking(chance)
+		return c.observing(chance)
 	}
 	return c.away(chance)
 }
 
-// looking continues while the next decision comes before the credit is spent, at the latest rate.
-func (c *Controller) looking(chance float64) Step {
+// observing continues while the next decision comes before the credit is spent, at the latest rate.
+func (c *Controller) observing(chance float64) Step {
 	if c.credit <= 0 || c.waning && c.credit <= c.price(leastAsk) {
 		c.look = false
 		return Step{Ask: about(pause, chance)}
 	}
 	// The cost is at most all CPUs of the job.
-	return Step{Look: true, Ask: clamp(time.Duration(float64(c.credit)/(c.busy+1)), leastAsk, mostAsk)}
+	return Step{Observe: true, Ask: clamp(time.Duration(float64(c.credit)/(c.busy+1)), leastAsk, mostAsk)}
 }
 
 // away ends when there is credit for an observation. The known cost of one may be outdated, so it counts less each time.
@@ -107,7 +107,7 @@ func (c *Controller) away(chance float64) Step {
 	needed := c.price(leastLook) + c.attach + c.detach
 	if c.credit > needed {
 		c.look = true
-		return Step{Look: true, Ask: leastAsk}
+		return Step{Observe: true, Ask: leastAsk}
 	}
 	c.rate /= 2
 	wait := pause

@@ -36,7 +36,7 @@ func (w *world) base() time.Duration { return w.seen.Job - w.seen.Cost }
 // and a pause costs the fraction left of that.
 func (w *world) goOn(busy, dear, left float64, late, turn time.Duration, chance float64) {
 	span := w.step.Ask + late
-	if !w.step.Look {
+	if !w.step.Observe {
 		dear *= left
 	} else {
 		w.looked += span
@@ -46,7 +46,7 @@ func (w *world) goOn(busy, dear, left float64, late, turn time.Duration, chance 
 	w.seen.At += span
 	w.seen.Job += used
 	w.seen.Cost += cost
-	before := w.step.Look
+	before := w.step.Observe
 	if before {
 		w.span, w.paused = max(w.span, cost), 0
 	} else {
@@ -54,7 +54,7 @@ func (w *world) goOn(busy, dear, left float64, late, turn time.Duration, chance 
 		w.away = max(w.away, w.paused)
 	}
 	w.step = w.c.Decide(w.seen, chance)
-	if w.step.Look != before {
+	if w.step.Observe != before {
 		w.turns++
 		w.turned += turn
 		w.turn = max(w.turn, turn)
@@ -94,7 +94,7 @@ func TestOverheadOfJobs(t *testing.T) {
 				w.goOn(c.busy, c.dear, 0, 0, c.turn, 0.5)
 			}
 			looked := float64(w.looked) / float64(w.seen.At)
-			if looked < c.least || looked > c.most || c.noTurn && w.turns > 0 || c.last && !w.step.Look {
+			if looked < c.least || looked > c.most || c.noTurn && w.turns > 0 || c.last && !w.step.Observe {
 				t.Errorf("active for %.3f of %v, with %d turns", looked, w.seen.At, w.turns)
 			}
 			if over := w.over(); over > w.slack() {
@@ -144,8 +144,8 @@ func TestRecovers(t *testing.T) {
 		for range 100 {
 			w.goOn(1, 0.03, 0, 0, time.Millisecond, 0.5)
 		}
-		if !w.step.Look || w.turns != turns {
-			t.Fatalf("looks: %v, %d turns more", w.step.Look, w.turns-turns)
+		if !w.step.Observe || w.turns != turns {
+			t.Fatalf("looks: %v, %d turns more", w.step.Observe, w.turns-turns)
 		}
 	})
 }
@@ -155,7 +155,7 @@ func TestPausesVary(t *testing.T) {
 	lengths := map[time.Duration]bool{}
 	for tenth := range 10 {
 		w := newWorld(0.04, 1)
-		for w.step.Look {
+		for w.step.Observe {
 			w.goOn(1, 2, 0, 0, 0, float64(tenth)/10)
 		}
 		if w.step.Ask < pause/2 || w.step.Ask >= 3*pause/2 {
@@ -175,7 +175,7 @@ func TestCreditIsBounded(t *testing.T) {
 		w.goOn(1, 0, 0, time.Minute, 0, 0.5)
 	}
 	before := w.seen.Cost
-	for w.step.Look {
+	for w.step.Observe {
 		w.goOn(1, 2, 0, 0, 0, 0.5)
 	}
 	if cost := w.seen.Cost - before; cost > 3*time.Second {

@@ -26,8 +26,8 @@ type Server struct {
 	listener socket.Listener
 	owner    int
 	places   *socket.Places
-	// who returns the peer's uid; replaced in tests.
-	who     func(*net.UnixConn) (uint32, error)
+	// peerUID returns the peer's uid; replaced in tests.
+	peerUID func(*net.UnixConn) (uint32, error)
 	mu      sync.Mutex
 	latest  []byte
 	clients map[*client]bool
@@ -53,7 +53,7 @@ func Listen(path string, owner int) (*Server, error) {
 }
 
 func start(listener socket.Listener, owner int, who func(*net.UnixConn) (uint32, error)) *Server {
-	s := &Server{listener: listener, owner: owner, who: who, places: socket.NewPlaces(), clients: map[*client]bool{}}
+	s := &Server{listener: listener, owner: owner, peerUID: who, places: socket.NewPlaces(), clients: map[*client]bool{}}
 	s.all.Add(1)
 	go s.accept()
 	return s
@@ -77,7 +77,7 @@ func (s *Server) accept() {
 
 // admit acquires a slot for a connection: each uses a descriptor and memory of the agent, outside of the job's limits.
 func (s *Server) admit(conn *net.UnixConn) (free func(), err error) {
-	uid, err := s.who(conn)
+	uid, err := s.peerUID(conn)
 	if err != nil {
 		return nil, err
 	}
@@ -127,8 +127,8 @@ func (s *Server) serve(c *client) {
 	delete(s.clients, c)
 }
 
-// Listened reports whether a client is connected.
-func (s *Server) Listened() bool {
+// HasClients reports whether a client is connected.
+func (s *Server) HasClients() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.clients) > 0

@@ -36,7 +36,7 @@ func dial(t *testing.T, s *Server, path string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	for !s.Listened() {
+	for !s.HasClients() {
 		time.Sleep(time.Millisecond)
 	}
 	return conn
@@ -44,7 +44,7 @@ func dial(t *testing.T, s *Server, path string) net.Conn {
 
 func TestLinesReachListeners(t *testing.T) {
 	s, path := listen(t)
-	if s.Listened() {
+	if s.HasClients() {
 		t.Error("somebody listens")
 	}
 	s.Publish([]byte("one\n"))
@@ -67,7 +67,7 @@ func TestSlowClientIsDisconnected(t *testing.T) {
 	s, path := listen(t)
 	dial(t, s, path)
 	line := make([]byte, 1<<20)
-	for s.Listened() {
+	for s.HasClients() {
 		s.Publish(line)
 	}
 	quick := dial(t, s, path)

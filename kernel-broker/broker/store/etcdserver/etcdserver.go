@@ -60,11 +60,11 @@ type Config struct {
 
 // Server is a running embedded etcd.
 type Server struct {
-	etcd     *embed.Etcd
-	lock     *lock
-	endpoint string
-	stop     context.CancelFunc // of looking
-	looking  sync.WaitGroup     // whether there is room
+	etcd       *embed.Etcd
+	lock       *lock
+	endpoint   string
+	stop       context.CancelFunc // of looking
+	background sync.WaitGroup     // whether there is room
 
 	closeOnce sync.Once
 	closeErr  error
@@ -103,7 +103,7 @@ func start(ctx context.Context, cfg Config, lock *lock) (*Server, error) {
 			s := &Server{etcd: etcd, lock: lock, endpoint: listen.String()}
 			looking, stop := context.WithCancel(context.Background())
 			s.stop = stop
-			s.looking.Go(func() { keepRoom(looking, etcd, cfg.Quota, cfg.RoomEvery, cfg.Logger) })
+			s.background.Go(func() { compactEarly(looking, etcd, cfg.Quota, cfg.RoomEvery, cfg.Logger) })
 			return s, nil
 		}
 	case err = <-etcd.Err():
@@ -128,7 +128,7 @@ func (s *Server) Failed() <-chan error { return s.etcd.Err() }
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
 		s.stop()
-		s.looking.Wait()
+		s.background.Wait()
 		s.etcd.Close()
 		s.closeErr = s.lock.release()
 	})

@@ -15,16 +15,16 @@ import (
 
 // Shares of the quota: history is dropped early when its share exceeds the first, and again when the second is reached.
 const (
-	roomShare  = 4
-	roomGrowth = 16
+	historyShare  = 4
+	historyGrowth = 16
 )
 
-// keepRoom drops history early when writes are frequent. Hourly compaction keeps an hour of writes, and a full store
+// compactEarly drops history early when writes are frequent. Hourly compaction keeps an hour of writes, and a full store
 // rejects every write. Writes since the previous check stay: watches that lag a little continue, others list again.
-func keepRoom(ctx context.Context, etcd *embed.Etcd, quota int64, every time.Duration, log *slog.Logger) {
+func compactEarly(ctx context.Context, etcd *embed.Etcd, quota int64, every time.Duration, log *slog.Logger) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	r := room{quota: quota}
+	r := compaction{quota: quota}
 	for {
 		select {
 		case <-ctx.Done():
@@ -32,7 +32,7 @@ func keepRoom(ctx context.Context, etcd *embed.Etcd, quota int64, every time.Dur
 		case <-ticker.C:
 		}
 		used := etcd.Server.Backend().SizeInUse()
-		to := r.look(used, etcd.Server.KV().Rev())
+		to := r.next(used, etcd.Server.KV().Rev())
 		if to == 0 {
 			continue
 		}
@@ -46,22 +46,22 @@ func keepRoom(ctx context.Context, etcd *embed.Etcd, quota int64, every time.Dur
 	}
 }
 
-// room decides which history to drop.
-type room struct {
+// compaction decides which history to drop.
+type compaction struct {
 	quota   int64
 	before  int64 // revision at the previous check
 	dropped bool  // at the previous check
 	rest    int64 // in use when it was
 }
 
-// look returns the revision before which to drop history, or 0.
-func (r *room) look(used, revision int64) (to int64) {
+// next returns the revision before which to drop history, or 0.
+func (r *compaction) next(used, revision int64) (to int64) {
 	if r.dropped {
 		r.dropped, r.rest = false, used
 	}
 	before := r.before
 	r.before = revision
-	if before == 0 || used < max(r.quota/roomShare, r.rest+r.quota/roomGrowth) {
+	if before == 0 || used < max(r.quota/historyShare, r.rest+r.quota/historyGrowth) {
 		return 0
 	}
 	r.dropped = true

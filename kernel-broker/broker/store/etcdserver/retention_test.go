@@ -5,7 +5,7 @@ package etcdserver
 import "testing"
 
 func TestRoom(t *testing.T) {
-	r := room{quota: 1600}
+	r := compaction{quota: 1600}
 	for i, c := range []struct {
 		used, revision, to int64
 	}{
@@ -19,7 +19,7 @@ func TestRoom(t *testing.T) {
 		{used: 1599, revision: 60},         //
 		{used: 1600, revision: 70, to: 60}, //
 	} {
-		if to := r.look(c.used, c.revision); to != c.to {
+		if to := r.next(c.used, c.revision); to != c.to {
 			t.Errorf("check %d: drops before %d, not %d", i, to, c.to)
 		}
 	}

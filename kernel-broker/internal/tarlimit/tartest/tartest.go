@@ -20,8 +20,8 @@ const (
 	typeAt     = 156
 )
 
-// Mend sets the checksum of every header of an archive.
-func Mend(archive []byte) []byte {
+// FixChecksums sets the checksum of every header of an archive.
+func FixChecksums(archive []byte) []byte {
 	mended := bytes.Clone(archive)
 	for at := 0; at+block <= len(mended); at += block {
 		header := mended[at : at+block]

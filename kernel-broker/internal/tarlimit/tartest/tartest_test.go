@@ -29,7 +29,7 @@ func TestMend(t *testing.T) {
 	if _, err := tar.NewReader(bytes.NewReader(changed)).Next(); err == nil {
 		t.Fatal("the checksum is not verified")
 	}
-	unzipped, err := gzip.NewReader(bytes.NewReader(Zip(Mend(changed))))
+	unzipped, err := gzip.NewReader(bytes.NewReader(Zip(FixChecksums(changed))))
 	if err != nil {
 		t.Fatal(err)
 	}

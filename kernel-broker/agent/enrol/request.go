@@ -37,7 +37,7 @@ func (e *Enroller) enrol(ctx context.Context, token mtls.Token) error {
 	if err != nil {
 		return err
 	}
-	err = e.ask(ctx, mtls.PinnedConfig(token.Fingerprint), func(ctx context.Context, broker api.TrustServiceClient) error {
+	err = e.request(ctx, mtls.PinnedConfig(token.Fingerprint), func(ctx context.Context, broker api.TrustServiceClient) error {
 		response, err := broker.Enrol(ctx, &api.EnrolRequest{Node: token.Node, Secret: token.Secret, CertificateRequest: request})
 		if err != nil {
 			return fmt.Errorf("enrolment: %w", err)
@@ -68,7 +68,7 @@ func (e *Enroller) renew(ctx context.Context, own mtls.Peer) error {
 	if err != nil {
 		return err
 	}
-	err = e.ask(ctx, mtls.ClientConfig(e.files, own.Name.Cluster), func(ctx context.Context, broker api.TrustServiceClient) error {
+	err = e.request(ctx, mtls.ClientConfig(e.files, own.Name.Cluster), func(ctx context.Context, broker api.TrustServiceClient) error {
 		response, err := broker.Renew(ctx, &api.RenewRequest{CertificateRequest: request})
 		if err != nil {
 			return fmt.Errorf("renewal: %w", err)
@@ -91,8 +91,8 @@ func sameKey(key crypto.Signer, of *x509.Certificate) bool {
 	return can && public.Equal(of.PublicKey)
 }
 
-// ask uses its own connection: closing it affects no stream.
-func (e *Enroller) ask(ctx context.Context, config *tls.Config, call func(context.Context, api.TrustServiceClient) error) (err error) {
+// request uses its own connection: closing it affects no stream.
+func (e *Enroller) request(ctx context.Context, config *tls.Config, call func(context.Context, api.TrustServiceClient) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	conn, err := grpc.NewClient("passthrough:///"+e.options.Broker,

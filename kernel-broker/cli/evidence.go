@@ -16,14 +16,14 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
-// witness holds the flags with evidence, besides the broker's, for a registered kernel.
-type witness struct {
+// evidence holds the flags with evidence, besides the broker's, for a registered kernel.
+type evidence struct {
 	kernel, initrd, manifest string
 	arguments                []string
 	asDescribed              bool
 }
 
-func (w *witness) flags(c *cobra.Command) {
+func (w *evidence) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&w.kernel, "kernel", "", "the expected bzImage `file`")
 	f.StringVar(&w.initrd, "initrd", "", "the expected initrd `file`, with --kernel (default: none)")
@@ -32,7 +32,7 @@ func (w *witness) flags(c *cobra.Command) {
 	f.BoolVar(&w.asDescribed, "as-described", false, "trust the broker's description of the kernel")
 }
 
-func (w witness) validate() error {
+func (w evidence) validate() error {
 	switch {
 	case w.kernel == "" && (w.initrd != "" || w.manifest != "" || len(w.arguments) > 0):
 		return usageError{errors.New("--initrd, --manifest and --argument require --kernel")}
@@ -42,9 +42,9 @@ func (w witness) validate() error {
 	return nil
 }
 
-// vouch returns the evidence for the broker's description of a kernel. Without any it is an error with the possible
+// check returns the evidence for the broker's description of a kernel. Without any it is an error with the possible
 // remedies.
-func (w witness) vouch(s *signature, k kb.Kernel, envelope []byte) (whose string, err error) {
+func (w evidence) check(s *signature, k kb.Kernel, envelope []byte) (whose string, err error) {
 	if err := k.Validate(); err != nil {
 		return "", fmt.Errorf("the broker's description is invalid: %w", err)
 	}
@@ -73,7 +73,7 @@ func (w witness) vouch(s *signature, k kb.Kernel, envelope []byte) (whose string
 }
 
 // compare compares the broker's description of a kernel with the files.
-func (w witness) compare(k kb.Kernel) error {
+func (w evidence) compare(k kb.Kernel) error {
 	image, initrd, err := describeFiles(w.kernel, w.initrd)
 	if err != nil {
 		return err
@@ -112,8 +112,8 @@ func describeFiles(kernel, initrd string) (image catalog.Artifact, with *catalog
 	return image, &file, err
 }
 
-// know loads the trusted keys.
-func (s *signature) know() error {
+// loadTrusted loads the trusted keys.
+func (s *signature) loadTrusted() error {
 	var publics []crypto.PublicKey
 	for _, by := range s.opened {
 		publics = append(publics, by.Public())

@@ -20,14 +20,14 @@ import (
 // historyBytes is the history's share of a record.
 const historyBytes = 64 << 10
 
-// leavesRoom rejects a change that would use the reserved space of a profile.
-func leavesRoom(before, after kb.Profile) error {
-	size, err := fullest(after)
+// checkRecordSize rejects a change that would use the reserved space of a profile.
+func checkRecordSize(before, after kb.Profile) error {
+	size, err := maxRecordSize(after)
 	if err != nil || size <= store.MaxCommitBytes {
 		return err
 	}
 	// An oversized record from before this limit may shrink.
-	if old, err := fullest(before); err != nil || size <= old {
+	if old, err := maxRecordSize(before); err != nil || size <= old {
 		return err
 	}
 	return fmt.Errorf("profile %q is full: %d versions with their signatures, and space reserved for quarantines, retirements and the history, "+
@@ -35,8 +35,8 @@ func leavesRoom(before, after kb.Profile) error {
 		after.Name, len(after.Versions), size, store.MaxCommitBytes, kb.ErrFailedPrecondition)
 }
 
-// fullest is the maximum size of a profile's record without further registrations or signatures.
-func fullest(p kb.Profile) (int, error) {
+// maxRecordSize is the maximum size of a profile's record without further registrations or signatures.
+func maxRecordSize(p kb.Profile) (int, error) {
 	const nonce = "0123456789abcdef" // like the digest of a request
 	// A quotation mark takes two bytes, other printable characters take one.
 	reason := strings.Repeat(`"`, kb.MaxReason)

@@ -137,7 +137,7 @@ func (c *Catalog) Sign(ctx context.Context, requestID string, ref kb.Ref, envelo
 		before := *p
 		before.Versions = slices.Clone(p.Versions)
 		v.Envelope = envelope
-		if err := leavesRoom(before, *p); err != nil {
+		if err := checkRecordSize(before, *p); err != nil {
 			return false, err
 		}
 		c.note(ctx, p, kb.ChangeSigned, ref.Version, "")

@@ -52,7 +52,7 @@ func newCrowd(t *testing.T, errs ...error) *crowd {
 		t.Fatal(err)
 	}
 	c.places, server.listener = server.places, &sockettest.Troubled{Listener: server.listener, Errs: errs}
-	server.who = sockettest.UID
+	server.peerUID = sockettest.UID
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx) }()
