@@ -259,7 +259,7 @@ func (f *fixture) must(want int, words string, arguments ...string) (stdout stri
 // golden compares with testdata/name.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	got = anybody(got)
+	got = withoutUser(got)
 	path := filepath.Join("testdata", name)
 	if *update {
 		if err := os.MkdirAll("testdata", 0o755); err != nil {
@@ -278,8 +278,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// anybody removes the current user from a text, with the width of the name.
-func anybody(text string) string {
+// withoutUser removes the current user from a text, with the width of the name.
+func withoutUser(text string) string {
 	for _, who := range regexp.MustCompile(`[a-z0-9_-]+ \(uid \d+\)|\buid \d+\b`).FindAllString(text, -1) {
 		text = strings.ReplaceAll(text, who, "SOMEBODY")
 	}

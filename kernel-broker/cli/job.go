@@ -172,15 +172,15 @@ const watchPause = 500 * time.Millisecond
 func (a *app) watch(ctx context.Context, request *api.GetJobRequest, job *api.Job) (*api.Job, error) {
 	starting := isStarting(job)
 	var last time.Time
-	told := map[string]bool{}
+	printed := map[string]bool{}
 	for {
 		for _, e := range job.GetTimeline() {
 			at := e.GetAt().AsTime()
 			key := at.String() + e.GetNode() + e.GetEvent() + e.GetDetail()
-			if at.Before(last) || told[key] {
+			if at.Before(last) || printed[key] {
 				continue
 			}
-			told[key] = true
+			printed[key] = true
 			last = at
 			a.say("%s", strings.TrimSpace(fmt.Sprintf("%s  %-8s  %-10s  %s",
 				at.UTC().Format("15:04:05.00"), orDash(e.GetNode()), e.GetEvent(), e.GetDetail())))

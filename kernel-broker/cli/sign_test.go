@@ -17,14 +17,14 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 )
 
-// liar is a compromised broker: it lies about a profile and records what it receives for it.
-type liar struct {
+// lyingBroker is a compromised broker: it lies about a profile and records what it receives for it.
+type lyingBroker struct {
 	server.Catalog
 	lie func(*kb.Profile)
 	got *[][]byte
 }
 
-func (l liar) Get(ctx context.Context, name string) (kb.Profile, error) {
+func (l lyingBroker) Get(ctx context.Context, name string) (kb.Profile, error) {
 	p, err := l.Catalog.Get(ctx, name)
 	if err == nil {
 		l.lie(&p)
@@ -32,7 +32,7 @@ func (l liar) Get(ctx context.Context, name string) (kb.Profile, error) {
 	return p, err
 }
 
-func (l liar) Sign(ctx context.Context, _ string, ref kb.Ref, envelope []byte) (kb.Profile, bool, error) {
+func (l lyingBroker) Sign(ctx context.Context, _ string, ref kb.Ref, envelope []byte) (kb.Profile, bool, error) {
 	*l.got = append(*l.got, envelope)
 	p, err := l.Catalog.Get(ctx, ref.Profile)
 	return p, true, err
@@ -42,7 +42,7 @@ func (l liar) Sign(ctx context.Context, _ string, ref kb.Ref, envelope []byte) (
 func lying(t *testing.T, lie func(*kb.Profile)) (f *fixture, got *[][]byte, kernels string) {
 	t.Helper()
 	got = new([][]byte)
-	f = newFixture(t, func(o *server.Options) { o.Catalog = liar{o.Catalog, lie, got} })
+	f = newFixture(t, func(o *server.Options) { o.Catalog = lyingBroker{o.Catalog, lie, got} })
 	dir, kernels := invented(t)
 	f.must(0, "", "profile", "apply", dir, "--kernels", kernels)
 	return f, got, kernels
@@ -266,7 +266,7 @@ func TestSignShowsSignedContent(t *testing.T) {
 func TestFloorOfKnownKeys(t *testing.T) {
 	var planted []byte
 	f := newFixture(t, func(o *server.Options) {
-		o.Catalog = liar{o.Catalog, func(p *kb.Profile) {
+		o.Catalog = lyingBroker{o.Catalog, func(p *kb.Profile) {
 			for i := range p.Versions {
 				if planted != nil {
 					p.Versions[i].Envelope = planted

@@ -61,11 +61,11 @@ func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
 				return nil
 			}
 		}
-		wait, told := client.RetryAfter(err)
-		if !told && !passing(err) || try == uploadTries {
+		wait, retry := client.RetryAfter(err)
+		if !retry && !passing(err) || try == uploadTries {
 			return err
 		}
-		if told {
+		if retry {
 			a.say("%s: %s", name, plain(status.Convert(err).Message()))
 		}
 		select {

@@ -105,28 +105,28 @@ func (p *prolog) ensure(ctx context.Context) (outcome, string) {
 	service := api.NewAllocationServiceClient(conn)
 	pause, lost := retryPauseMin, time.Now()
 	for {
-		result, heard, err := p.follow(ctx, service)
+		result, last, err := p.follow(ctx, service)
 		if err == nil {
-			return result, heard.message
+			return result, last.message
 		}
 		if ctx.Err() != nil {
-			return late, fmt.Sprintf("no kernel within %v, last progress: %s", p.config.PrologLimit, heard.orElse(status.Convert(err).Message()))
+			return late, fmt.Sprintf("no kernel within %v, last progress: %s", p.config.PrologLimit, last.orElse(status.Convert(err).Message()))
 		}
 		if !transient(err) {
 			return refused, status.Convert(err).Message()
 		}
-		if !heard.at.IsZero() {
-			lost, pause = heard.at, retryPauseMin
+		if !last.at.IsZero() {
+			lost, pause = last.at, retryPauseMin
 		}
 		// A broker that says when to retry is not lost.
-		wait, told := client.RetryAfter(err)
-		if told {
+		wait, retry := client.RetryAfter(err)
+		if retry {
 			lost = time.Now()
 		}
 		if time.Since(lost) > p.config.BrokerWait {
 			return unreachable, status.Convert(err).Message()
 		}
-		if told {
+		if retry {
 			p.log.Info("broker has no room yet, trying again", "reason", status.Convert(err).Message())
 		} else {
 			p.log.Warn("broker lost, trying again", "error", status.Convert(err).Message())

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cmdline reads the running kernel's command line and makes the next
-// one: the node's own arguments, the profile's, and the broker's one-time
-// token. What the node does not own is dropped, so an argument of an earlier
-// profile never survives into the next boot; and a profile may not set what
-// the node owns, so it cannot pass for the node's on the boot after. Nor can
-// what is built into a kernel, which stands before the line that it was given;
-// the token stands last, so that a line too long for the kernel loses it and
-// the boot is not taken for proven.
+// Package cmdline parses the running kernel's command line and composes the next one: the node's own arguments, the
+// profile's, and the broker's one-time token. Arguments that the node does not own are dropped, so an earlier profile's
+// argument never survives into the next boot; and a profile may not set what the node owns, so it cannot pass for the
+// node's later. Arguments built into a kernel precede the given line and are dropped too. The token is last: a line too
+// long for the kernel loses it, and the boot is not proven.
 package cmdline
 
 import (
@@ -18,11 +15,11 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// MaxLength is what an x86 kernel takes, less the closing zero.
+// MaxLength is the limit of an x86 kernel without the closing zero.
 const MaxLength = 2047
 
-// Split cuts a command line the way the kernel does: at white space outside
-// double quotes. What follows "--" belongs to init and is left out.
+// Split splits a command line as the kernel does: at white space outside double quotes. Arguments after "--" belong to
+// init and are omitted.
 func Split(line string) []string {
 	var arguments []string
 	var current strings.Builder
@@ -70,21 +67,21 @@ func Value(arguments []string, name string) string {
 
 func sameName(a, b string) bool { return kb.Parameters{a}.Has(b) }
 
-// Keep is what of the command line belongs to the node.
+// Keep are the parameters that belong to the node.
 type Keep kb.Parameters
 
-// ours are the product's own, of which none belongs to the node.
-var ours = kb.Parameters{kb.BeginParameter, kb.TokenParameter}
+// productParameters are the product's own parameters, none of which belongs to the node.
+var productParameters = kb.Parameters{kb.BeginParameter, kb.TokenParameter}
 
 // Owns reports whether the argument's parameter belongs to the node. The
 // product's never do, whatever is kept.
 func (k Keep) Owns(argument string) bool {
-	return !ours.Has(argument) && kb.Parameters(k).Has(argument)
+	return !productParameters.Has(argument) && kb.Parameters(k).Has(argument)
 }
 
-// given is the command line without what is built into the running kernel. Of a
-// line that no agent made, as the boot loader's, that cannot be told.
-func given(running string) []string {
+// withoutBuiltIn is the command line without the arguments built into the running kernel. For a line that no agent made, such as
+// the boot loader's, they cannot be told apart.
+func withoutBuiltIn(running string) []string {
 	arguments := Split(running)
 	begin := kb.Parameters{kb.BeginParameter}
 	for i, argument := range slices.Backward(arguments) {
@@ -104,8 +101,8 @@ func Compose(running string, keep Keep, profile []string, token string) (string,
 		return "", err
 	}
 	next := []string{kb.BeginParameter}
-	for _, argument := range given(running) {
-		// An open quote would swallow everything after it, the token too.
+	for _, argument := range withoutBuiltIn(running) {
+		// An open quote would swallow everything after it, including the token.
 		closed := strings.Count(argument, `"`)%2 == 0
 		if closed && keep.Owns(argument) {
 			next = append(next, argument)

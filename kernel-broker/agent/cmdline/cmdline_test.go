@@ -36,7 +36,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-func TestComposeKeepsTheNodesOwnOnly(t *testing.T) {
+func TestComposeKeepsNodeArguments(t *testing.T) {
 	running := `BOOT_IMAGE=/vmlinuz root=UUID=1 ro console=tty0 console=ttyS0,115200 quiet nosmt kb.node=n1 net.ifnames=0 ` +
 		"initrd=x kernelbroker.token=" + oldToken + " -- ro"
 	got, err := Compose(running, keep, []string{"nohz_full=1-3", "mitigations=off"}, newToken)
@@ -46,10 +46,9 @@ func TestComposeKeepsTheNodesOwnOnly(t *testing.T) {
 	}
 }
 
-// A kernel may have arguments built in, which it puts before those it is given.
-// They are that kernel's and go with it: the line of the hundredth boot is as
+// Arguments built into a kernel precede the given ones. They do not accumulate: the line of the hundredth boot is as
 // long as that of the first.
-func TestComposeLeavesOutWhatIsBuiltIn(t *testing.T) {
+func TestComposeOmitsBuiltInArguments(t *testing.T) {
 	firmwares := "root=/dev/vda ro console=tty0 console=ttyS0 panic=10 console=tty0"
 	line, err := Compose(firmwares, keep, nil, oldToken)
 	if err != nil {
@@ -69,7 +68,7 @@ func TestComposeLeavesOutWhatIsBuiltIn(t *testing.T) {
 	}
 }
 
-func TestComposeDropsTheOldTokenWhateverIsKept(t *testing.T) {
+func TestComposeAlwaysDropsOldToken(t *testing.T) {
 	got, err := Compose("kernelbroker.token="+oldToken, Keep{"*"}, nil, newToken)
 	if err != nil || strings.Contains(got, oldToken) {
 		t.Fatalf("got %q, %v", got, err)

@@ -191,7 +191,7 @@ func TestFailedResumeIsReported(t *testing.T) {
 		t.Errorf("said %+v", wrong)
 	}
 	if j.resumed != 1 || j.looks || j.detached != 2 {
-		t.Errorf("asked %d times to look again, detached %d times, looks: %v", j.resumed, j.detached, j.looks)
+		t.Errorf("resumed %d times, detached %d times, looks: %v", j.resumed, j.detached, j.looks)
 	}
 	c := j.end(t)
 	if c.Exact || c.Pauses != 1 || c.Share() > 0.02 || c.Estimated < 20*c.Events {

@@ -19,7 +19,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
-// DefaultPath is where the agent looks for its configuration.
+// DefaultPath is the default path of the agent's configuration.
 const DefaultPath = "/etc/kernel-broker/agent.yaml"
 
 // Config of the agent; agent.sample.yaml explains each key.
@@ -57,7 +57,7 @@ type Slurmd struct {
 	MarkFile     string        `yaml:"mark_file"`
 	StartTimeout time.Duration `yaml:"start_timeout"`
 	StopTimeout  time.Duration `yaml:"stop_timeout"`
-	// Scontrol is asked while the broker is away; empty: never.
+	// Scontrol is used while the broker is away; empty: never.
 	Scontrol string `yaml:"scontrol"`
 }
 
@@ -80,7 +80,7 @@ type Boot struct {
 	ExtraDrivers  []string `yaml:"extra_drivers"`
 }
 
-// Reboot is how the machine reboots when an administrator asks Slurm for that.
+// Reboot is how the machine reboots when an administrator requests that in Slurm.
 type Reboot struct {
 	Command []string `yaml:"command"`
 }
@@ -89,14 +89,13 @@ type Reboot struct {
 type Trust struct {
 	// List is the path of the trust list; empty for none.
 	List string `yaml:"list"`
-	// RequireSignatures is as Required says while it is not set.
+	// RequireSignatures defaults to what Required returns.
 	RequireSignatures *bool    `yaml:"require_signatures"`
 	State             string   `yaml:"state"`
 	StockFiles        []string `yaml:"stock_files"`
 }
 
-// Required reports whether a kernel without a good signature is refused: with a
-// trust list it is, unless the configuration says otherwise.
+// Required reports whether a kernel without a valid signature is refused: by default if there is a trust list.
 func (t Trust) Required() bool {
 	if t.RequireSignatures != nil {
 		return *t.RequireSignatures
@@ -106,7 +105,7 @@ func (t Trust) Required() bool {
 
 func (t Trust) validate() error {
 	if t.List == "" && t.Required() {
-		return fmt.Errorf("trust.require_signatures: there is no trust.list to judge them by: %w", kb.ErrInvalid)
+		return fmt.Errorf("trust.require_signatures: requires a trust.list: %w", kb.ErrInvalid)
 	}
 	for key, path := range map[string]string{"list": t.List, "state": t.State} {
 		if path != "" && !filepath.IsAbs(path) {
@@ -186,8 +185,7 @@ func Parse(path string, raw []byte) (Config, error) {
 	if err := strictyaml.Decode(path, raw, &c); err != nil && !errors.Is(err, io.EOF) {
 		return Config{}, fmt.Errorf("%w: %w", err, kb.ErrInvalid)
 	}
-	// The first start's default belongs to that of the others: who starts slurmd
-	// in another way wants that for the first one, too.
+	// FirstStart's default belongs to Start's: a different Start also applies to the first start.
 	if c.Slurmd.FirstStart == nil && slices.Equal(c.Slurmd.Start, start) {
 		c.Slurmd.FirstStart = first
 	}

@@ -17,7 +17,7 @@ import (
 
 const broker = "broker: b:7440\n"
 
-func TestTheSampleIsTheDefaults(t *testing.T) {
+func TestSampleMatchesDefaults(t *testing.T) {
 	got, err := Read("agent.sample.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -33,8 +33,8 @@ func TestTheSampleIsTheDefaults(t *testing.T) {
 	}
 }
 
-// A key that is in the code and not in the sample is one that nobody finds.
-func TestTheSampleHasEveryKey(t *testing.T) {
+// The sample documents every key.
+func TestSampleHasEveryKey(t *testing.T) {
 	raw, err := os.ReadFile("agent.sample.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -58,9 +58,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Where systemd runs slurmd, it runs each start of it: a slurmd that the agent
-// started itself would live under the lines of the agent's own unit.
-// Where stock is signed no file of the node counts: an empty list is no list.
+// Under systemd every start of slurmd goes through systemd: a slurmd started by the agent would run in the agent's unit.
+// With a signed stock no file of the node counts: an empty list is no list.
 func TestNoStockFiles(t *testing.T) {
 	for text, want := range map[string]int{"trust: {list: /etc/t}\n": 2, "trust: {list: /etc/t, stock_files: []}\n": 0} {
 		c, err := Parse("agent.yaml", []byte("node: n1\nbroker: b:1\n"+text))

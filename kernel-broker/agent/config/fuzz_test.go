@@ -11,8 +11,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// A configuration that is taken holds to what was checked of it, and is all that
-// the file says.
+// An accepted configuration satisfies all checks and represents the whole file.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("broker: ctl:7440\n"))
 	f.Add([]byte("node: n1\nbroker: '[::1]:1'\nkexec:\n  program: /sbin/kexec\n"))
@@ -31,9 +30,9 @@ func FuzzParse(f *testing.F) {
 		if again, err := Parse("agent.yaml", text); err != nil || !reflect.DeepEqual(again, c) {
 			t.Errorf("%q is %+v, and then %+v, %v", text, c, again, err)
 		}
-		// A line like this begins another document wherever it stands.
+		// Such a line starts another document anywhere.
 		if more, err := Parse("agent.yaml", append(bytes.Clone(text), "\n---\nno-such-key: 1\n"...)); err == nil {
-			t.Errorf("what stands behind %q is not read: %+v", text, more)
+			t.Errorf("content after %q is ignored: %+v", text, more)
 		}
 	})
 }

@@ -18,8 +18,7 @@ type Profiling struct {
 	Cgroups  []string      `yaml:"cgroups"`
 	MaxBytes int           `yaml:"max_bytes"`
 	Settle   time.Duration `yaml:"settle"`
-	// OverheadPercent of a job's CPU time may go to its collectors; 0 is no
-	// bound.
+	// OverheadPercent of a job's CPU time may be used by its collectors; 0 means no limit.
 	OverheadPercent float64 `yaml:"overhead_percent"`
 }
 
@@ -49,12 +48,12 @@ func (p Profiling) validate() error {
 	if p.MaxBytes < 1<<16 || p.MaxBytes > 1<<30 {
 		return fmt.Errorf("profiling.max_bytes: %d is not within 64 KiB to 1 GiB: %w", p.MaxBytes, kb.ErrInvalid)
 	}
-	// Written so that it refuses what is no number, too.
+	// This form also rejects NaN.
 	if bounded := p.OverheadPercent >= 0.1 && p.OverheadPercent <= 50; !bounded && p.OverheadPercent != 0 {
 		return fmt.Errorf("profiling.overhead_percent: %v is neither within 0.1 to 50 nor 0, which is no bound: %w", p.OverheadPercent, kb.ErrInvalid)
 	}
 	if p.Settle < 0 || p.Settle > time.Minute {
-		return fmt.Errorf("profiling.settle: %v is not within 0 to 1m, which is what a load may take: %w", p.Settle, kb.ErrInvalid)
+		return fmt.Errorf("profiling.settle: %v is not within 0 to 1m, the limit of a load: %w", p.Settle, kb.ErrInvalid)
 	}
 	return nil
 }

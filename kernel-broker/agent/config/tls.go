@@ -9,7 +9,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// TLS is how the node proves who it is.
+// TLS is how the node authenticates.
 type TLS struct {
 	Mode string `yaml:"mode"`
 	// Dir and Token are for a certificate of the broker's authority.
@@ -21,7 +21,7 @@ type TLS struct {
 	Authorities string `yaml:"authorities"`
 }
 
-// Who signs certificates.
+// Issuers of certificates.
 const (
 	TLSOwn  = "own"
 	TLSSite = "site"
@@ -37,7 +37,7 @@ func defaultTLS() TLS {
 
 func (t TLS) validate() error {
 	if t.Mode != TLSOwn && t.Mode != TLSSite && t.Mode != TLSNone {
-		return fmt.Errorf("tls.mode: %q is none of own, site and none: %w", t.Mode, kb.ErrInvalid)
+		return fmt.Errorf("tls.mode: %q is not own, site or none: %w", t.Mode, kb.ErrInvalid)
 	}
 	for key, path := range map[string]string{
 		"dir": t.Dir, "token": t.Token, "certificate": t.Certificate, "key": t.Key, "authorities": t.Authorities,

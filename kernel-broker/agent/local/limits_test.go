@@ -125,7 +125,7 @@ func TestConnectionLimitsPerUser(t *testing.T) {
 	for range socket.MaxOfOne {
 		held = append(held, c.hold(1000))
 	}
-	served("his ninth", 1000, statusOf, "user 1000 has 8 connections")
+	served("the ninth", 1000, statusOf, "user 1000 has 8 connections")
 	served("another user", 1001, statusOf, `"node":"n1"`)
 	served("root", 0, endingOf, `"kept":true`)
 	for uid := uint32(2000); uid < 2000+socket.MaxOthers/socket.MaxOfOne-1; uid++ {

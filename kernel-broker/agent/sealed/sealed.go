@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sealed copies a file into memory that can never be changed again.
+// Package sealed copies a file into memory that can never be changed.
 //
-// The idea: between the check of a kernel and its load lies time. A path can
-// come to mean another file, and a file other bytes. So the bytes are checked
-// while they are copied to a place where nobody, the agent itself included, can
-// write any more, and what is loaded is that place, by its open file.
+// Between the check of a kernel and its load, a path can come to mean another file, and a file can change. So the bytes
+// are checked while they are copied to memory that no process, including the agent, can write, and that copy is loaded
+// by its open file.
 package sealed
 
 import (
@@ -20,12 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seals forbid every change, and that a seal is taken off.
+// seals forbid every change and the removal of seals.
 const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
 
-// Copy reads source to its end and returns a sealed copy, open for reading
-// only, with the digest ("sha256:...") and the size of what is in it. More than
-// limit bytes are an error. The caller closes the file, which frees the memory.
+// Copy reads source to its end and returns a sealed copy, open for reading only, with its digest ("sha256:...") and
+// size. More than limit bytes are an error. The caller closes the file, which frees the memory.
 func Copy(ctx context.Context, name string, source io.Reader, limit int64) (file *os.File, digest string, size int64, err error) {
 	defer func() {
 		if err != nil {
@@ -38,8 +36,7 @@ func Copy(ctx context.Context, name string, source io.Reader, limit int64) (file
 	}
 	writable := os.NewFile(uintptr(fd), name)
 	if digest, size, err = fill(ctx, writable, source, limit); err == nil {
-		// kexec_file_load refuses a file that anybody holds open for writing,
-		// so this descriptor goes and one for reading takes its place.
+		// kexec_file_load refuses a file that is open for writing, so reopen it for reading.
 		file, err = os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
 	}
 	if closing := writable.Close(); closing != nil && err == nil {

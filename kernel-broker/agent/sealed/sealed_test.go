@@ -18,7 +18,7 @@ import (
 
 var content = bytes.Repeat([]byte("kernel"), 100000)
 
-func TestCopyIsWholeAndNobodyCanChangeIt(t *testing.T) {
+func TestCopyIsCompleteAndImmutable(t *testing.T) {
 	file, digest, size, err := Copy(t.Context(), "image", bytes.NewReader(content), 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func TestCopyIsWholeAndNobodyCanChangeIt(t *testing.T) {
 		t.Error("written through the file itself")
 	}
 	path := fmt.Sprintf("/proc/self/fd/%d", file.Fd())
-	// Root may open it for writing, and still not write.
+	// Root may open it for writing, but cannot write.
 	again, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err == nil {
 		_, writing := again.Write([]byte("x"))
@@ -47,7 +47,7 @@ func TestCopyIsWholeAndNobodyCanChangeIt(t *testing.T) {
 		}
 		_ = again.Close()
 	}
-	// Whoever opens the path reads from the begin.
+	// A reader that opens the path starts at offset 0.
 	reading, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)

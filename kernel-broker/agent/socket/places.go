@@ -10,8 +10,8 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// How many connections there may be at a time. Root's programs and the agent's
-// own user's have theirs for themselves: an epilog must not wait for a job's user.
+// Limits of concurrent connections. Root and the agent's own user have separate ones: an epilog must not wait for a
+// job's user.
 const (
 	MaxOfOne  = 8
 	MaxOthers = 64
@@ -23,14 +23,14 @@ type Places struct {
 	mu     sync.Mutex
 	of     map[uint32]int
 	others int
-	told   map[uint32]bool // refusals that the log has
+	logged map[uint32]bool // refusals that the log has
 }
 
-// NewPlaces returns places of which none is taken.
-func NewPlaces() *Places { return &Places{of: map[uint32]int{}, told: map[uint32]bool{}} }
+// NewPlaces returns an empty semaphore.
+func NewPlaces() *Places { return &Places{of: map[uint32]int{}, logged: map[uint32]bool{}} }
 
-// Take takes a place for a user. An error is for him; first says that the log
-// has nothing of it yet, since he was last without a connection.
+// Take acquires a place for a user. The error is for that user; first reports the first refusal since the user's last
+// connection, for the log.
 func (p *Places) Take(uid uint32) (free func(), first bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,9 +45,9 @@ func (p *Places) Take(uid uint32) (free func(), first bool, err error) {
 		err = fmt.Errorf("the agent has %d connections of users, which is the most: %w", MaxOthers, kb.ErrExhausted)
 	}
 	if err != nil {
-		first = !p.told[uid] && len(p.told) < MaxOthers
+		first = !p.logged[uid] && len(p.logged) < MaxOthers
 		if first {
-			p.told[uid] = true
+			p.logged[uid] = true
 		}
 		return nil, first, err
 	}
@@ -58,7 +58,7 @@ func (p *Places) Take(uid uint32) (free func(), first bool, err error) {
 	return func() { p.free(uid, trusted) }, false, nil
 }
 
-// Of is how many connections a user has.
+// Of is the number of a user's connections.
 func (p *Places) Of(uid uint32) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,7 +73,7 @@ func (p *Places) free(uid uint32, trusted bool) {
 	}
 	if p.of[uid]--; p.of[uid] == 0 {
 		delete(p.of, uid)
-		delete(p.told, uid)
+		delete(p.logged, uid)
 	}
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package socket is what the agent's sockets for the users of its node have in
-// common: anybody may connect, the kernel says who did, each user has so many
-// connections at a time, and what passes by itself ends no server.
+// Package socket is the common part of the agent's sockets for users of the node: any user may connect, the kernel
+// identifies the peer, connections per user are limited, and temporary errors do not end the server.
 package socket
 
 import (
@@ -20,14 +19,14 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/peercred"
 )
 
-// Listener is a *net.UnixListener, or what a test puts into its place.
+// Listener is a *net.UnixListener or its replacement in tests.
 type Listener interface {
 	AcceptUnix() (*net.UnixConn, error)
 	Close() error
 }
 
-// Listen makes a socket to which everybody may connect, in a folder that is made
-// if it is missing. One that an agent left which died is replaced.
+// Listen creates a socket that all users may connect to, in a folder that is created if missing. It replaces the socket
+// of a dead agent.
 func Listen(path string) (*net.UnixListener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("socket %q: %w", path, err)
@@ -39,26 +38,25 @@ func Listen(path string) (*net.UnixListener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket %q: %w", path, err)
 	}
-	// Giving a socket away would take CAP_CHOWN, which the agent has no other use for.
-	if err := os.Chmod(path, 0o666); err != nil { //nolint:gosec // G302: a socket for all: who calls is told by the kernel
+	// Changing the socket's owner would need CAP_CHOWN, which the agent does not need otherwise.
+	if err := os.Chmod(path, 0o666); err != nil { //nolint:gosec // G302: a socket for all users: the kernel identifies the peer
 		return nil, fmt.Errorf("socket %q: %w", path, errors.Join(err, listener.Close()))
 	}
 	return listener, nil
 }
 
-// passing are errors that say nothing against a socket: who knocked is gone, or
-// descriptors or memory are short, which others give back.
-var passing = []error{unix.ECONNABORTED, unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM}
+// temporary are errors unrelated to the socket: the client is gone, or descriptors or memory are short for a while.
+var temporary = []error{unix.ECONNABORTED, unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM}
 
-// pause is how long nobody is let in after such an error.
+// pause is the wait after such an error.
 const pause = 100 * time.Millisecond
 
-// Accept waits for the next connection, and through errors that pass; short is
-// told of each, and may be nil. An error is that the socket is closed, or broken.
+// Accept waits for the next connection and retries after passing errors, which it reports to short unless that is nil.
+// An error means that the socket is closed or broken.
 func Accept(l Listener, short func(error)) (*net.UnixConn, error) {
 	for {
 		conn, err := l.AcceptUnix()
-		if !slices.ContainsFunc(passing, func(one error) bool { return errors.Is(err, one) }) {
+		if !slices.ContainsFunc(temporary, func(one error) bool { return errors.Is(err, one) }) {
 			return conn, err
 		}
 		if short != nil {

@@ -36,7 +36,7 @@ func dial(t *testing.T, path string) {
 }
 
 // Whatever passes is waited out; the rest ends the wait.
-func TestErrorsThatPass(t *testing.T) {
+func TestPassingErrors(t *testing.T) {
 	l, path := listen(t)
 	dial(t, path)
 	short := 0
@@ -44,7 +44,7 @@ func TestErrorsThatPass(t *testing.T) {
 	sick := &sockettest.Troubled{Listener: l, Errs: []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ENOBUFS, syscall.ENOMEM}}
 	conn, err := Accept(sick, wants)
 	if err != nil || short != 5 {
-		t.Fatalf("%v, %d errors told", err, short)
+		t.Fatalf("%v, %d errors reported", err, short)
 	}
 	if uid, err := UID(conn); err != nil || int(uid) != os.Getuid() {
 		t.Errorf("user %d, %v", uid, err)
@@ -53,7 +53,7 @@ func TestErrorsThatPass(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := Accept(&sockettest.Troubled{Listener: l, Errs: []error{syscall.EINVAL}}, wants); !errors.Is(err, syscall.EINVAL) || short != 5 {
-		t.Errorf("broken: %v, %d errors told", err, short)
+		t.Errorf("broken: %v, %d errors reported", err, short)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestErrorsThatPass(t *testing.T) {
 	}
 }
 
-// A process without a descriptor left takes whoever came as soon as it has one.
+// A process short of descriptors accepts waiting clients as soon as one is free.
 func TestNoDescriptorLeft(t *testing.T) {
 	l, path := listen(t)
 	dial(t, path)
@@ -87,14 +87,14 @@ func TestNoDescriptorLeft(t *testing.T) {
 		}
 	})
 	if err != nil || short != 1 {
-		t.Fatalf("%v, %d errors told", err, short)
+		t.Fatalf("%v, %d errors reported", err, short)
 	}
 	if err := conn.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestSocketOfADeadAgentIsReplaced(t *testing.T) {
+func TestDeadSocketIsReplaced(t *testing.T) {
 	dead, path := listen(t)
 	dead.SetUnlinkOnClose(false)
 	if err := dead.Close(); err != nil {

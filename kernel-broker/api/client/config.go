@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client is how the programs on the controller's side reach the
-// broker: the settings they share (/etc/kernel-broker/client.yaml) and the
-// connection that is made from them.
+// Package client connects programs on the controller's side to the broker: their common settings
+// (/etc/kernel-broker/client.yaml) and the connection.
 //
-// The idea is that kernelctl and the Slurm hooks never disagree on where the
-// broker is. Everything in the file has a default, so a usual installation
-// needs no file at all.
+// kernelctl and the Slurm hooks thereby agree on the broker's address. Every setting has a default, so a usual
+// installation needs no file.
 package client
 
 import (
@@ -45,12 +43,11 @@ type Config struct {
 	BrokerWait    time.Duration
 	PrologLimit   time.Duration
 	HoldAfter     int
-	// ProfilingWait bounds how long a job without a profile waits for its nodes
-	// to stand by for a profiling run.
+	// ProfilingWait limits how long a job without a profile waits for its nodes to get ready for a profiling run.
 	ProfilingWait time.Duration
 }
 
-// DefaultConfig is what holds without a file.
+// DefaultConfig returns the settings without a file.
 func DefaultConfig() Config {
 	return Config{
 		Broker:        "unix:///run/kernel-broker/broker.sock",
@@ -65,7 +62,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// file is the YAML of Config; what is not set keeps its default.
+// file is the YAML form of Config; keys that are not set keep their defaults.
 type file struct {
 	Broker        *string `yaml:"broker"`
 	CA            *string `yaml:"ca"`
@@ -82,8 +79,7 @@ type file struct {
 	ProfilingWait *string `yaml:"profiling_wait"`
 }
 
-// LoadConfig reads path. Only a missing file at DefaultPath is the same as an
-// empty one: who names a file means it.
+// LoadConfig reads path. Only at DefaultPath a missing file counts as empty.
 func LoadConfig(path string) (Config, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && path == DefaultPath {
@@ -144,9 +140,8 @@ func setDuration(to *time.Duration, key string, from *string) error {
 	return nil
 }
 
-// Proof returns what has the calls to an address carry a proof of who makes
-// them; nothing on the broker's host, where the socket proves it. vouch makes an
-// encoder of a munged's socket.
+// Proof returns dial options that authenticate calls to an address; none on the broker's host, where the socket
+// suffices. vouch creates an encoder for a munged's socket.
 func (c Config) Proof(address string, vouch func(socket string) Encoder) []grpc.DialOption {
 	target, err := Target(address)
 	if err != nil || strings.HasPrefix(target, "unix:") || c.Munge == "" || vouch == nil {
@@ -155,14 +150,14 @@ func (c Config) Proof(address string, vouch func(socket string) Encoder) []grpc.
 	return Prove(vouch(c.Munge), cmp.Or(c.Trust.Cluster, defaultCluster))
 }
 
-// defaultCluster is what broker.yaml calls a cluster without a name.
+// defaultCluster is broker.yaml's default cluster name.
 const defaultCluster = "cluster"
 
-// maxProfilingWait: no plain job waits longer for those who want to look at it.
+// maxProfilingWait limits the delay of plain jobs by profiling.
 const maxProfilingWait = 10 * time.Minute
 
-// mostHoldAfter runs of a job may fail before it is held.
-const mostHoldAfter = 100
+// maxHoldAfter limits how many failed runs of a job precede a hold.
+const maxHoldAfter = 100
 
 func (c Config) validate() error {
 	var wrong []error
@@ -183,6 +178,6 @@ func (c Config) validate() error {
 	refuse(c.BrokerWait < 0 || c.BrokerWait > c.PrologLimit, "broker_wait", "%v is not within 0s and prolog_limit (%v)", c.BrokerWait, c.PrologLimit)
 	refuse(c.PrologLimit < time.Second || c.PrologLimit > 24*time.Hour, "prolog_limit", "%v is not within 1s to 24h", c.PrologLimit)
 	refuse(c.ProfilingWait < time.Second || c.ProfilingWait > maxProfilingWait, "profiling_wait", "%v is not within 1s to %v", c.ProfilingWait, maxProfilingWait)
-	refuse(c.HoldAfter < 1 || c.HoldAfter > mostHoldAfter, "hold_after", "%d is not within 1 to %d", c.HoldAfter, mostHoldAfter)
+	refuse(c.HoldAfter < 1 || c.HoldAfter > maxHoldAfter, "hold_after", "%d is not within 1 to %d", c.HoldAfter, maxHoldAfter)
 	return errors.Join(wrong...)
 }

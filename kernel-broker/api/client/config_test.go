@@ -17,7 +17,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// The sample says what the defaults are, and leaves none out.
+// The sample contains all defaults.
 func TestSampleIsTheDefaults(t *testing.T) {
 	text, err := os.ReadFile("client.yaml")
 	if err != nil {
@@ -32,7 +32,7 @@ func TestSampleIsTheDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := reflect.TypeOf(file{}).NumField(); len(keys) != want {
-		t.Errorf("the sample explains %d keys, there are %d", len(keys), want)
+		t.Errorf("the sample documents %d of %d keys", len(keys), want)
 	}
 }
 
@@ -106,7 +106,7 @@ func FuzzParseConfig(f *testing.F) {
 			t.Errorf("accepted %+v", c)
 		}
 		if more, err := ParseConfig("c", append(bytes.Clone(text), "\n---\nno-such-key: 1\n"...)); err == nil {
-			t.Errorf("what stands behind %q is not read: %+v", text, more)
+			t.Errorf("content after %q is ignored: %+v", text, more)
 		}
 	})
 }

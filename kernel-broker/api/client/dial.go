@@ -19,8 +19,7 @@ import (
 // maxReceive fits the list of all jobs.
 const maxReceive = 32 << 20
 
-// Target makes what gRPC dials of an address as people write it:
-// unix:///path, /path, or host:port.
+// Target converts an address (unix:///path, /path, or host:port) to gRPC's form.
 func Target(address string) (string, error) {
 	path, isUnix := strings.CutPrefix(address, "unix:")
 	path = strings.TrimPrefix(path, "//")
@@ -37,9 +36,8 @@ func Target(address string) (string, error) {
 	return "dns:///" + address, nil
 }
 
-// Dial returns a connection to the broker. It does not wait: the first call
-// finds out whether somebody is there, and a lost connection is made again
-// within a second of the broker's return.
+// Dial returns a connection to the broker. It does not wait: the first call fails if the broker is away, and a lost
+// connection is restored within a second of its return.
 func Dial(address string, trust Trust, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	target, err := Target(address)
 	if err != nil {
@@ -48,12 +46,12 @@ func Dial(address string, trust Trust, more ...grpc.DialOption) (*grpc.ClientCon
 	conn, err := grpc.NewClient(target, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(trust.transport(target)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
-		grpc.WithChainUnaryInterceptor(comeBack),
+		grpc.WithChainUnaryInterceptor(retry),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: 2 * time.Second,
 		}),
-		// A broker that hangs is noticed, though its socket stays open.
+		// Detects a broker that hangs with an open socket.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 		// A proxy for the web is no way to the broker.
 		grpc.WithNoProxy(),

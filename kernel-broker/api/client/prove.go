@@ -16,14 +16,14 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 )
 
-// Encoder has a text vouched for in the name of whoever runs this program.
+// Encoder signs a text in the name of the current user.
 type Encoder = credential.Encoder
 
-// Prove has every call carry a fresh proof of who makes it, bound to the call.
-// It is for the network; on the broker's host the socket proves it.
+// Prove adds a fresh proof of the caller's identity to every call, bound to the call. It is for the network; on the
+// broker's host the socket suffices.
 func Prove(encoder Encoder, cluster string) []grpc.DialOption {
 	p := prover{encoder, cluster}
-	// Chained, and so inside of what makes a call again.
+	// Chained, and so inside of the retries.
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(p.unary), grpc.WithChainStreamInterceptor(p.stream)}
 }
 
@@ -37,7 +37,7 @@ func (p prover) with(ctx context.Context, method string, message any) (context.C
 	m, _ := message.(proto.Message)
 	text, err := credential.Make(ctx, p.encoder, p.cluster, method, m)
 	if err != nil {
-		return nil, status.Errorf(codes.Unauthenticated, "MUNGE does not vouch for you, without which the broker knows nobody over the network: %v", err)
+		return nil, status.Errorf(codes.Unauthenticated, "MUNGE authentication failed; calls over the network require it: %v", err)
 	}
 	return metadata.AppendToOutgoingContext(ctx, credential.Header, text), nil
 }
@@ -50,10 +50,9 @@ func (p prover) unary(ctx context.Context, method string, request, reply any, co
 	return invoke(ctx, method, request, reply, conn, o...)
 }
 
-// stream puts the begin of a stream off until its first message is there, which
-// the proof is bound to and which goes behind it.
+// stream delays the start of a stream until its first message, which the proof is bound to.
 func (p prover) stream(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn, method string, begin grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
-	return &lateStream{ctx: ctx, many: d.ClientStreams, begin: func(message any) (grpc.ClientStream, error) {
+	return &deferredStream{ctx: ctx, many: d.ClientStreams, begin: func(message any) (grpc.ClientStream, error) {
 		ctx, err := p.with(ctx, method, message)
 		if err != nil {
 			return nil, err
@@ -62,8 +61,8 @@ func (p prover) stream(ctx context.Context, d *grpc.StreamDesc, conn *grpc.Clien
 	}}, nil
 }
 
-// lateStream is a stream that begins with its first message.
-type lateStream struct {
+// deferredStream is a stream that starts with its first message.
+type deferredStream struct {
 	ctx   context.Context
 	many  bool // messages may follow the first one
 	begin func(message any) (grpc.ClientStream, error)
@@ -73,15 +72,14 @@ type lateStream struct {
 	err    error
 }
 
-func (s *lateStream) with(message any) (grpc.ClientStream, error) {
+func (s *deferredStream) with(message any) (grpc.ClientStream, error) {
 	s.once.Do(func() { s.stream, s.err = s.begin(message) })
 	return s.stream, s.err
 }
 
-// SendMsg implements grpc.ClientStream. Like gRPC's own streams it says io.EOF
-// of one that has failed, and RecvMsg says why; but where there is one message
-// only, it says so at once.
-func (s *lateStream) SendMsg(message any) error {
+// SendMsg implements grpc.ClientStream. Like gRPC's own streams it returns io.EOF for a failed one, and RecvMsg returns
+// the reason; but for a single message it returns the reason at once.
+func (s *deferredStream) SendMsg(message any) error {
 	stream, err := s.with(message)
 	if err != nil && s.many {
 		return io.EOF
@@ -93,7 +91,7 @@ func (s *lateStream) SendMsg(message any) error {
 }
 
 // RecvMsg implements grpc.ClientStream.
-func (s *lateStream) RecvMsg(message any) error {
+func (s *deferredStream) RecvMsg(message any) error {
 	stream, err := s.with(nil)
 	if err != nil {
 		return err
@@ -102,16 +100,16 @@ func (s *lateStream) RecvMsg(message any) error {
 }
 
 // CloseSend implements grpc.ClientStream.
-func (s *lateStream) CloseSend() error {
+func (s *deferredStream) CloseSend() error {
 	stream, err := s.with(nil)
 	if err != nil {
-		return nil //nolint:nilerr // as with gRPC's own streams, RecvMsg says why
+		return nil //nolint:nilerr // as with gRPC's own streams, RecvMsg returns the reason
 	}
 	return stream.CloseSend()
 }
 
 // Header implements grpc.ClientStream.
-func (s *lateStream) Header() (metadata.MD, error) {
+func (s *deferredStream) Header() (metadata.MD, error) {
 	stream, err := s.with(nil)
 	if err != nil {
 		return nil, err
@@ -120,7 +118,7 @@ func (s *lateStream) Header() (metadata.MD, error) {
 }
 
 // Trailer implements grpc.ClientStream.
-func (s *lateStream) Trailer() metadata.MD {
+func (s *deferredStream) Trailer() metadata.MD {
 	if s.stream == nil {
 		return nil
 	}
@@ -128,7 +126,7 @@ func (s *lateStream) Trailer() metadata.MD {
 }
 
 // Context implements grpc.ClientStream.
-func (s *lateStream) Context() context.Context {
+func (s *deferredStream) Context() context.Context {
 	if s.stream == nil {
 		return s.ctx
 	}

@@ -23,8 +23,7 @@ func (noMunge) Encode(context.Context, []byte, time.Duration) (string, error) {
 	return "", errors.New("munged is not there")
 }
 
-// Without munged a call ends before it begins, and says what is missing; it is
-// not taken for a broker that is away.
+// Without munged a call fails before it starts, with the reason, which differs from an unreachable broker.
 func TestWithoutMunge(t *testing.T) {
 	options := append(Prove(noMunge{}, "lab"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	conn, err := grpc.NewClient("passthrough:///127.0.0.1:1", options...)

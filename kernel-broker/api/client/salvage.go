@@ -13,9 +13,8 @@ import (
 // setting is a line of a settings file with one value.
 var setting = regexp.MustCompile(`(?m)^([a-z_]+):[ \t]+["']?([^"'#\s]+)["']?[ \t]*(?:#.*)?$`)
 
-// Salvage is what a hook can go by to hold a job when the settings themselves
-// cannot be read: the defaults, with what can be made out of the file at path of
-// where Slurm, the log and the hook's own files are.
+// Salvage returns settings with which a hook can hold a job when the file at path is invalid: the defaults, with its
+// readable paths of Slurm, the log and the hook's own files.
 func Salvage(path string) Config {
 	c := DefaultConfig()
 	text, err := os.ReadFile(path)
@@ -25,7 +24,7 @@ func Salvage(path string) Config {
 	for _, line := range setting.FindAllStringSubmatch(string(text), -1) {
 		key, value := line[1], line[2]
 		if key == "hold_after" {
-			if n, err := strconv.Atoi(value); err == nil && n >= 1 && n <= mostHoldAfter {
+			if n, err := strconv.Atoi(value); err == nil && n >= 1 && n <= maxHoldAfter {
 				c.HoldAfter = n
 			}
 			continue

@@ -29,6 +29,6 @@ func TestSalvage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := Salvage(path); got != DefaultConfig() {
-		t.Errorf("of values that none are: %+v", got)
+		t.Errorf("from invalid values: %+v", got)
 	}
 }

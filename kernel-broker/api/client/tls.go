@@ -11,17 +11,16 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 )
 
-// Trust is how the broker is known over the network. Who calls is no matter of
-// TLS: callers have no certificates.
+// Trust is how the broker authenticates over the network. Callers have no certificates.
 type Trust struct {
 	// CA is the file of the authorities to believe; empty: no TLS.
 	CA string
-	// Cluster whose broker it must be; empty: any.
+	// Cluster of the broker; empty: any.
 	Cluster string
 }
 
-// transport returns the security of a connection. The local socket needs none:
-// both ends are known by the kernel and by who may write to its folder.
+// transport returns the security of a connection. The local socket needs none: the kernel and the permissions of its
+// folder identify both ends.
 func (t Trust) transport(target string) credentials.TransportCredentials {
 	if t.CA == "" || strings.HasPrefix(target, "unix:") {
 		return insecure.NewCredentials()

@@ -53,7 +53,7 @@ func secured(t *testing.T) (address, authorities string) {
 	return listener.Addr().String(), authorities
 }
 
-func TestTheBrokerIsKnown(t *testing.T) {
+func TestBrokerIsAuthenticated(t *testing.T) {
 	address, authorities := secured(t)
 	_, foreign := secured(t)
 	for _, c := range []struct {

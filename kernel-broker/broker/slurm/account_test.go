@@ -37,7 +37,7 @@ func TestParseAccount(t *testing.T) {
 		{"lines that do not agree", accountLine("20", "climate") + accountLine("20", "ocean"), "", kb.ErrDenied},
 		{"cut off", accountLine("20", "climate")[:1000], "", kb.ErrUnavailable},
 		{"shifted", "x" + accountLine("20", "climate"), "", kb.ErrUnavailable},
-		{"somebody else's", accountLine("21", "climate"), "", kb.ErrUnavailable},
+		{"another job's", accountLine("21", "climate"), "", kb.ErrUnavailable},
 		{"nothing", "", "", kb.ErrUnavailable},
 		{"rubbish", "x\n", "", kb.ErrUnavailable},
 	} {

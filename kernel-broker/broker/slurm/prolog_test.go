@@ -29,7 +29,7 @@ func TestUndoPrologDrain(t *testing.T) {
 		{"an administrator gave the reason", user, drained, "root@2026-11-23T11:41:17", false, kb.ErrFailedPrecondition},
 		{"an odd configuration", "Configuration data\n", drained, by, false, kb.ErrUnavailable},
 		{"resumed", user, "NodeName=n1 State=IDLE", by, false, nil},
-		{"drained anew", user, strings.Replace(drained, ":17]", ":18]", 1), by, false, nil},
+		{"drained again", user, strings.Replace(drained, ":17]", ":18]", 1), by, false, nil},
 		{"an administrator's words since", user, strings.Replace(drained, "Prolog error", "bad DIMM", 1), by, false, nil},
 		{"no node", user, "", by, false, kb.ErrUnavailable},
 	} {

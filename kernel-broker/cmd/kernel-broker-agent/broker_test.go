@@ -130,8 +130,8 @@ func (b *fakeBroker) changed() {
 	b.change = make(chan struct{})
 }
 
-// wish sets the desired state and sends it to agents; the generation grows.
-func (b *fakeBroker) wish(d *api.Desired) *api.Desired {
+// setDesired sets the desired state and sends it to agents; the generation grows.
+func (b *fakeBroker) setDesired(d *api.Desired) *api.Desired {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	d.Generation = 1
@@ -183,11 +183,11 @@ func (b *fakeBroker) Connect(stream api.NodeService_ConnectServer) error {
 		if err != nil {
 			return err
 		}
-		b.heard(m, push)
+		b.receive(m, push)
 	}
 }
 
-func (b *fakeBroker) heard(m *api.ConnectRequest, push chan *api.ConnectResponse) {
+func (b *fakeBroker) receive(m *api.ConnectRequest, push chan *api.ConnectResponse) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.said = append(b.said, m)

@@ -53,9 +53,9 @@ func restedOnStock(b *fakeBroker, n *fakeNode, starts int) {
 func TestCancelDuringFetch(t *testing.T) {
 	b, n := servingStock(t)
 	release := holdFetch(b)
-	b.wish(switchWish(mitgcm(b), 7))
+	b.setDesired(desiredSwitch(mitgcm(b), 7))
 	b.fetches(1)
-	w := b.wish(stockWish(1))
+	w := b.setDesired(desiredStock(1))
 	b.until("the report on slurmd", func() bool { return lastSlurmd(b) >= w.Generation })
 	n.until("the fetch's end", func() bool { return strings.Contains(n.logs.String(), "left off") })
 	release()
@@ -76,7 +76,7 @@ func lastSlurmd(b *fakeBroker) uint64 {
 func TestNewKernelDuringFetch(t *testing.T) {
 	b, n := servingStock(t)
 	holdFetch(b)
-	b.wish(switchWish(mitgcm(b), 7))
+	b.setDesired(desiredSwitch(mitgcm(b), 7))
 	b.fetches(1)
 	b.with(func() { b.chunk = nil })
 	digest, content := kernelFile(b, "beefbeefbeefbeef", 10_000)
@@ -84,7 +84,7 @@ func TestNewKernelDuringFetch(t *testing.T) {
 		Profile: "other", Version: 1, ImageDigest: digest, ImageSize: uint64(len(content)),
 		BuildId: "beefbeefbeefbeef", Release: "6.1.0-other", Architecture: "x86_64",
 	}
-	w := b.wish(switchWish(other, 8))
+	w := b.setDesired(desiredSwitch(other, 8))
 	b.report(w.Generation, executing)
 	n.until("the kexec", func() bool { return n.exists("executed") })
 	if n.read("loaded.image") != string(content) || !strings.Contains(n.read("loaded.line"), token(8)) {
@@ -95,10 +95,10 @@ func TestNewKernelDuringFetch(t *testing.T) {
 func TestCancelWhenLoaded(t *testing.T) {
 	b, n := servingStock(t)
 	release := blockingStop(n)
-	w := b.wish(switchWish(mitgcm(b), 7))
+	w := b.setDesired(desiredSwitch(mitgcm(b), 7))
 	b.report(w.Generation, loaded)
 	n.until("the stopping", func() bool { return strings.Contains(n.logs.String(), "to=loaded") })
-	b.wish(stockWish(1))
+	b.setDesired(desiredStock(1))
 	n.until("the newer desired state", func() bool { return strings.Contains(n.logs.String(), "generation=3") })
 	release()
 	restedOnStock(b, n, 2)
@@ -110,9 +110,9 @@ func TestCancelBetweenLastReportAndBoot(t *testing.T) {
 	b, n := servingStock(t)
 	receipts := make(chan struct{})
 	b.with(func() { b.receipts = receipts })
-	w := b.wish(switchWish(mitgcm(b), 7))
+	w := b.setDesired(desiredSwitch(mitgcm(b), 7))
 	b.report(w.Generation, executing)
-	b.wish(stockWish(1))
+	b.setDesired(desiredStock(1))
 	n.until("the newer desired state", func() bool { return strings.Contains(n.logs.String(), "generation=3") })
 	close(receipts)
 	restedOnStock(b, n, 2)
@@ -124,9 +124,9 @@ func TestNewGenerationBetweenLastReportAndBoot(t *testing.T) {
 	receipts := make(chan struct{})
 	b.with(func() { b.receipts = receipts })
 	kernel := mitgcm(b)
-	w := b.wish(switchWish(kernel, 7))
+	w := b.setDesired(desiredSwitch(kernel, 7))
 	b.report(w.Generation, executing)
-	w = b.wish(switchWish(kernel, 7))
+	w = b.setDesired(desiredSwitch(kernel, 7))
 	n.until("the newer desired state", func() bool { return strings.Contains(n.logs.String(), "generation=3") })
 	close(receipts)
 	b.report(w.Generation, executing)
@@ -148,7 +148,7 @@ func TestBrokerRestartsDuringFetch(t *testing.T) {
 		}
 	})
 	kernel := mitgcm(b)
-	w := b.wish(switchWish(kernel, 7))
+	w := b.setDesired(desiredSwitch(kernel, 7))
 	b.fetches(1)
 	n.until("some bytes", func() bool { return partialSize(n) > 0 })
 	goes.Store(true)
@@ -193,7 +193,7 @@ func TestFetchIsResumed(t *testing.T) {
 			return err
 		}
 	})
-	w := b.wish(switchWish(mitgcm(b), 7))
+	w := b.setDesired(desiredSwitch(mitgcm(b), 7))
 	b.report(w.Generation, executing)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -207,7 +207,7 @@ func TestFetchIsResumed(t *testing.T) {
 func TestBrokerLostBeforeReceipt(t *testing.T) {
 	b, n := servingStock(t)
 	b.with(func() { b.receipts = make(chan struct{}) })
-	w := b.wish(switchWish(mitgcm(b), 7))
+	w := b.setDesired(desiredSwitch(mitgcm(b), 7))
 	b.report(w.Generation, executing)
 	b.stop()
 	time.Sleep(500 * time.Millisecond)
@@ -249,7 +249,7 @@ func TestGrace(t *testing.T) {
 				t.Errorf("node state %+v", s)
 			}
 			// The broker's answer takes precedence.
-			b.wish(&api.Desired{})
+			b.setDesired(&api.Desired{})
 			b.start()
 			n.until("slurmd's end", func() bool { return n.slurmdPID() == 0 })
 			n.until("the file", func() bool { return n.state().Profile == "" })
@@ -292,7 +292,7 @@ func TestSocketAndSnapshot(t *testing.T) {
 	if got := n.read("catalog.snapshot"); got != snapshot {
 		t.Errorf("snapshot %q", got)
 	}
-	b.wish(&api.Desired{Attested: true, RunningProfile: "stock", RunningVersion: 1})
+	b.setDesired(&api.Desired{Attested: true, RunningProfile: "stock", RunningVersion: 1})
 	n.until("slurmd's end", func() bool { return n.slurmdPID() == 0 })
 	if a, err := ask(local.Request{Op: local.WaitReady, TimeoutMS: 100}); err != nil || a.Ready || a.Error == "" {
 		t.Errorf("not ready: %+v, %v", a, err)

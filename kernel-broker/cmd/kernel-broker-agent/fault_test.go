@@ -69,10 +69,10 @@ func TestFaults(t *testing.T) {
 			n := newFakeNode(t, b.address)
 			kernel := mitgcm(b)
 			b.with(func() { c.spoil(t, b, n, kernel) })
-			b.wish(stockWish(1))
+			b.setDesired(desiredStock(1))
 			n.up()
 			b.slurmd(true, 1)
-			w := b.wish(switchWish(kernel, 7))
+			w := b.setDesired(desiredSwitch(kernel, 7))
 			r := b.report(w.Generation, failed)
 			if r.Failure != c.fault || !strings.Contains(r.Detail, c.cause) {
 				t.Errorf("failure %v: %s", r.Failure, r.Detail)
@@ -83,7 +83,7 @@ func TestFaults(t *testing.T) {
 				t.Error("the node changed")
 			}
 			// The node is usable again as soon as the broker permits.
-			b.wish(stockWish(2))
+			b.setDesired(desiredStock(2))
 			b.slurmd(true, 2)
 			if got := strings.TrimSpace(n.read("sys/kernel/kexec_loaded")); got != "0" {
 				t.Errorf("kexec_loaded is %s", got)
@@ -112,9 +112,9 @@ func TestCorruptCacheIsRefetched(t *testing.T) {
 	b, n := servingStock(t)
 	kernel := mitgcm(b)
 	release := blockingStop(n)
-	w := b.wish(switchWish(kernel, 7))
+	w := b.setDesired(desiredSwitch(kernel, 7))
 	b.report(w.Generation, loaded)
-	b.wish(stockWish(1))
+	b.setDesired(desiredStock(1))
 	release()
 	n.until("the unloading", func() bool { return strings.HasPrefix(n.read("sys/kernel/kexec_loaded"), "0") })
 
@@ -133,7 +133,7 @@ func TestCorruptCacheIsRefetched(t *testing.T) {
 	if err := os.WriteFile(files[0], raw, 0o444); err != nil {
 		t.Fatal(err)
 	}
-	w = b.wish(switchWish(kernel, 8))
+	w = b.setDesired(desiredSwitch(kernel, 8))
 	b.report(w.Generation, executing)
 	n.until("the kexec", func() bool { return n.exists("executed") })
 	if n.read("loaded.image") != string(b.files[kernel.ImageDigest]) {
@@ -158,25 +158,25 @@ func blockingStop(n *fakeNode) (release func()) {
 func TestKexecThatReturns(t *testing.T) {
 	b, n := servingStock(t)
 	n.file("fault.execute", "")
-	w := b.wish(switchWish(mitgcm(b), 7))
+	w := b.setDesired(desiredSwitch(mitgcm(b), 7))
 	if r := b.report(w.Generation, failed); r.Failure != nodeFault || !strings.Contains(r.Detail, "did not boot") {
 		t.Errorf("failure %v: %s", r.Failure, r.Detail)
 	}
 	n.until("the unloading", func() bool { return strings.HasPrefix(n.read("sys/kernel/kexec_loaded"), "0") })
-	b.wish(stockWish(1))
+	b.setDesired(desiredStock(1))
 	n.until("slurmd, started again", func() bool { return n.starts() == 2 && n.slurmdPID() > 0 })
 }
 
 func TestUnexpectedKernelBooted(t *testing.T) {
 	b, n := servingStock(t)
 	kernel := mitgcm(b)
-	w := b.wish(switchWish(kernel, 7))
+	w := b.setDesired(desiredSwitch(kernel, 7))
 	b.report(w.Generation, executing)
 	n.until("the kexec", func() bool { return n.exists("executed") })
 	image := n.read("loaded.image")
 	n.file("loaded.image", "beefbeefbeefbeef\n"+image)
 	n.kexecs()
-	w = b.wish(&api.Desired{Kernel: kernel, Token: token(7), SlurmdAllowed: true, SlurmdStart: 2})
+	w = b.setDesired(&api.Desired{Kernel: kernel, Token: token(7), SlurmdAllowed: true, SlurmdStart: 2})
 	n.up()
 	r := b.report(w.Generation, failed)
 	if r.Failure != kernelFault || !strings.Contains(r.Detail, "beefbeef") {
@@ -191,7 +191,7 @@ func TestSlurmdFailsToStart(t *testing.T) {
 	b := newFakeBroker(t)
 	n := newFakeNode(t, b.address)
 	n.file("fault.slurmd", "")
-	w := b.wish(stockWish(1))
+	w := b.setDesired(desiredStock(1))
 	n.up()
 	b.until("the cause", func() bool {
 		for _, m := range b.said {
@@ -211,12 +211,12 @@ func TestPowerLossDuringSwitch(t *testing.T) {
 	b, n := servingStock(t)
 	kernel := mitgcm(b)
 	b.with(func() { b.receipts = make(chan struct{}) })
-	w := b.wish(switchWish(kernel, 7))
+	w := b.setDesired(desiredSwitch(kernel, 7))
 	b.report(w.Generation, executing)
 	n.stop()
 	n.power()
 	b.with(func() { close(b.receipts); b.receipts = nil })
-	b.wish(stockWish(2))
+	b.setDesired(desiredStock(2))
 	n.up()
 	if h := b.hello(2); h.Token != "" || h.BuildId != stockBuild || h.SlurmdRunning {
 		t.Errorf("hello: %v", h)

@@ -42,36 +42,36 @@ const agentProcess = "KERNEL_BROKER_AGENT_PROCESS"
 
 // TestKilled: kill -9 at each point, and another agent carries on to the boot.
 func TestKilled(t *testing.T) {
-	kernelWish := func(b *fakeBroker) *api.Desired { return b.wish(switchWish(mitgcm(b), 7)) }
+	desiredKernel := func(b *fakeBroker) *api.Desired { return b.setDesired(desiredSwitch(mitgcm(b), 7)) }
 	for _, c := range []struct {
 		name string
 		// reach brings a spawned agent to the point and returns a function that lets the next one continue.
 		reach func(*fakeBroker, *fakeNode) func()
 	}{
-		{"serving", func(b *fakeBroker, _ *fakeNode) func() { return func() { kernelWish(b) } }},
+		{"serving", func(b *fakeBroker, _ *fakeNode) func() { return func() { desiredKernel(b) } }},
 		{"fetching", func(b *fakeBroker, _ *fakeNode) func() {
 			release := holdFetch(b)
-			kernelWish(b)
+			desiredKernel(b)
 			b.fetches(1)
 			return func() { b.with(func() { b.chunk = nil }); release() }
 		}},
 		{"loaded", func(b *fakeBroker, n *fakeNode) func() {
 			release := blockingStop(n)
-			b.report(kernelWish(b).Generation, loaded)
+			b.report(desiredKernel(b).Generation, loaded)
 			n.until("the stopping", func() bool { return strings.Contains(n.logs.String(), "to=loaded") })
 			return release
 		}},
 		{"announcing", func(b *fakeBroker, _ *fakeNode) func() {
 			receipts := make(chan struct{})
 			b.with(func() { b.receipts = receipts })
-			b.report(kernelWish(b).Generation, executing)
+			b.report(desiredKernel(b).Generation, executing)
 			return func() { close(receipts); b.with(func() { b.receipts = nil }) }
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newFakeBroker(t)
 			n := newFakeNode(t, b.address)
-			b.wish(stockWish(1))
+			b.setDesired(desiredStock(1))
 			kill := n.spawn()
 			b.slurmd(true, 1)
 			goOn := c.reach(b, n)
@@ -91,7 +91,7 @@ func TestKilled(t *testing.T) {
 func TestKillWhileServingIsHarmless(t *testing.T) {
 	b := newFakeBroker(t)
 	n := newFakeNode(t, b.address)
-	b.wish(stockWish(1))
+	b.setDesired(desiredStock(1))
 	kill := n.spawn()
 	b.slurmd(true, 1)
 	pid := n.slurmdPID()
@@ -100,7 +100,7 @@ func TestKillWhileServingIsHarmless(t *testing.T) {
 	if h := b.hello(2); !h.SlurmdRunning {
 		t.Error("the new agent does not recognise its slurmd")
 	}
-	w := b.wish(stockWish(1))
+	w := b.setDesired(desiredStock(1))
 	b.until("the report on slurmd", func() bool { return lastSlurmd(b) >= w.Generation })
 	if n.slurmdPID() != pid || n.starts() != 1 {
 		t.Errorf("slurmd was process %d and is %d, started %d times", pid, n.slurmdPID(), n.starts())
@@ -112,14 +112,14 @@ func TestKillWhileServingIsHarmless(t *testing.T) {
 func TestCancelWhileAgentIsDown(t *testing.T) {
 	b := newFakeBroker(t)
 	n := newFakeNode(t, b.address)
-	b.wish(stockWish(1))
+	b.setDesired(desiredStock(1))
 	kill := n.spawn()
 	b.slurmd(true, 1)
 	b.with(func() { b.receipts = make(chan struct{}) })
-	b.report(b.wish(switchWish(mitgcm(b), 7)).Generation, executing)
+	b.report(b.setDesired(desiredSwitch(mitgcm(b), 7)).Generation, executing)
 	kill()
 	b.with(func() { close(b.receipts); b.receipts = nil })
-	b.wish(stockWish(1))
+	b.setDesired(desiredStock(1))
 	n.up()
 	restedOnStock(b, n, 2)
 }

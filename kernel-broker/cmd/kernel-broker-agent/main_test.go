@@ -85,14 +85,14 @@ func TestStatusAndWaitReady(t *testing.T) {
 		waited <- err
 	}()
 	n.up()
-	b.wish(&api.Desired{Attested: true, RunningProfile: "stock", RunningVersion: 1})
+	b.setDesired(&api.Desired{Attested: true, RunningProfile: "stock", RunningVersion: 1})
 	b.slurmd(false, 0)
 	select {
 	case err := <-waited:
 		t.Fatalf("ready too early: %v", err)
 	case <-time.After(300 * time.Millisecond):
 	}
-	b.wish(stockWish(1))
+	b.setDesired(desiredStock(1))
 	if err := <-waited; err != nil {
 		t.Error(err)
 	}

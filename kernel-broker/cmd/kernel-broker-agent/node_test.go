@@ -324,13 +324,13 @@ func mitgcm(b *fakeBroker) *api.KernelSpec {
 
 func token(n int) string { return fmt.Sprintf("%032x", n) }
 
-// stockWish is the desired state of a serving node on stock.
-func stockWish(start uint64) *api.Desired {
+// desiredStock is the desired state of a serving node on stock.
+func desiredStock(start uint64) *api.Desired {
 	return &api.Desired{Attested: true, RunningProfile: kb.StockProfile, RunningVersion: 1, SlurmdAllowed: true, SlurmdStart: start}
 }
 
-// switchWish is a stock node's desired state with a kernel.
-func switchWish(k *api.KernelSpec, tokenNumber int) *api.Desired {
+// desiredSwitch is a stock node's desired state with a kernel.
+func desiredSwitch(k *api.KernelSpec, tokenNumber int) *api.Desired {
 	return &api.Desired{
 		Kernel: k, Token: token(tokenNumber), Attested: true, RunningProfile: kb.StockProfile, RunningVersion: 1, SlurmdStart: 1,
 	}

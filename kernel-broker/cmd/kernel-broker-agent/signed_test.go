@@ -58,8 +58,8 @@ func (s signer) sign(k *api.KernelSpec, change func(*signing.Terms)) []byte {
 }
 
 func TestSignedKernelIsBooted(t *testing.T) {
-	b, n, wish, kernel := trustedSwitch(t, func(t *signing.Terms) { t.Floor = 3 })
-	w := b.wish(wish)
+	b, n, desired, kernel := trustedSwitch(t, func(t *signing.Terms) { t.Floor = 3 })
+	w := b.setDesired(desired)
 	b.report(w.Generation, executing)
 	n.until("the kexec", func() bool { return n.exists("executed") })
 	if n.read("loaded.image") != string(b.files[kernel.ImageDigest]) {
@@ -74,10 +74,10 @@ func TestSignedKernelIsBooted(t *testing.T) {
 // fetches nothing, and keeps its kernel.
 func TestUntrustedKernelsAreRefused(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		wish  func(*fakeNode, signer, *api.KernelSpec) []byte
-		list  string
-		cause string
+		name    string
+		desired func(*fakeNode, signer, *api.KernelSpec) []byte
+		list    string
+		cause   string
 	}{
 		{"unsigned", func(*fakeNode, signer, *api.KernelSpec) []byte { return nil }, "", "not signed"},
 		{"arguments added", func(_ *fakeNode, s signer, k *api.KernelSpec) []byte {
@@ -117,13 +117,13 @@ func TestUntrustedKernelsAreRefused(t *testing.T) {
 			b := newFakeBroker(t)
 			n := newFakeNode(t, b.address)
 			kernel := mitgcm(b)
-			envelope := c.wish(n, n.trusting(c.list), kernel)
-			b.wish(stockWish(1))
+			envelope := c.desired(n, n.trusting(c.list), kernel)
+			b.setDesired(desiredStock(1))
 			n.up()
 			b.slurmd(true, 1)
-			wish := switchWish(kernel, 7)
-			wish.Envelope = envelope
-			w := b.wish(wish)
+			desired := desiredSwitch(kernel, 7)
+			desired.Envelope = envelope
+			w := b.setDesired(desired)
 			r := b.report(w.Generation, failed)
 			if r.Failure != kernelFault || !strings.Contains(r.Detail, c.cause) || !strings.Contains(r.Detail, "trust list") {
 				t.Errorf("failure %v: %s", r.Failure, r.Detail)
@@ -144,15 +144,15 @@ func TestUnreadableTrustListIsNodeFault(t *testing.T) {
 	n := newFakeNode(t, b.address)
 	kernel := mitgcm(b)
 	s := n.trusting("")
-	b.wish(stockWish(1))
+	b.setDesired(desiredStock(1))
 	n.up()
 	b.slurmd(true, 1)
 	if err := os.Chmod(n.path("trust.yaml"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	wish := switchWish(kernel, 7)
-	wish.Envelope = s.sign(kernel, nil)
-	w := b.wish(wish)
+	desired := desiredSwitch(kernel, 7)
+	desired.Envelope = s.sign(kernel, nil)
+	w := b.setDesired(desired)
 	if r := b.report(w.Generation, failed); r.Failure != nodeFault || !strings.Contains(r.Detail, "chmod go-w") {
 		t.Errorf("failure %v: %s", r.Failure, r.Detail)
 	}
@@ -177,19 +177,19 @@ func TestRevokedBetweenLoadAndBoot(t *testing.T) {
 		{"list not readable", func(n *fakeNode, _ *api.KernelSpec) { n.file("trust.yaml", "kesy: []\n") }, nodeFault, "kesy"},
 	} {
 		t.Run(c.name+", while slurmd stops", func(t *testing.T) {
-			b, n, wish, kernel := trustedSwitch(t, nil)
+			b, n, desired, kernel := trustedSwitch(t, nil)
 			release := blockingStop(n)
-			w := b.wish(wish)
+			w := b.setDesired(desired)
 			b.report(w.Generation, loaded)
 			c.list(n, kernel)
 			release()
 			refusedAtTheBoot(b, n, w.Generation, c.fault, c.cause)
 		})
 		t.Run(c.name+", after the last report", func(t *testing.T) {
-			b, n, wish, kernel := trustedSwitch(t, nil)
+			b, n, desired, kernel := trustedSwitch(t, nil)
 			receipts := make(chan struct{})
 			b.with(func() { b.receipts = receipts })
-			w := b.wish(wish)
+			w := b.setDesired(desired)
 			b.report(w.Generation, executing)
 			c.list(n, kernel)
 			close(receipts)
@@ -205,12 +205,12 @@ func trustedSwitch(t *testing.T, change func(*signing.Terms)) (*fakeBroker, *fak
 	n := newFakeNode(t, b.address)
 	kernel := mitgcm(b)
 	s := n.trusting("")
-	b.wish(stockWish(1))
+	b.setDesired(desiredStock(1))
 	n.up()
 	b.slurmd(true, 1)
-	wish := switchWish(kernel, 7)
-	wish.Envelope = s.sign(kernel, change)
-	return b, n, wish, kernel
+	desired := desiredSwitch(kernel, 7)
+	desired.Envelope = s.sign(kernel, change)
+	return b, n, desired, kernel
 }
 
 func refusedAtTheBoot(b *fakeBroker, n *fakeNode, generation uint64, fault api.FailureKind, cause string) {
@@ -222,6 +222,6 @@ func refusedAtTheBoot(b *fakeBroker, n *fakeNode, generation uint64, fault api.F
 	if n.exists("executed") {
 		n.t.Error("the node booted")
 	}
-	b.wish(stockWish(1))
+	b.setDesired(desiredStock(1))
 	n.until("slurmd, started again", func() bool { return n.starts() == 2 && n.slurmdPID() > 0 })
 }

@@ -38,7 +38,7 @@ func servingStock(t *testing.T) (*fakeBroker, *fakeNode) {
 	t.Helper()
 	b := newFakeBroker(t)
 	n := newFakeNode(t, b.address)
-	b.wish(stockWish(1))
+	b.setDesired(desiredStock(1))
 	n.up()
 	b.slurmd(true, 1)
 	return b, n
@@ -50,7 +50,7 @@ func TestSwitchAndReturn(t *testing.T) {
 		t.Fatalf("node state on stock: %+v", s)
 	}
 	kernel := mitgcm(b)
-	w := b.wish(switchWish(kernel, 7))
+	w := b.setDesired(desiredSwitch(kernel, 7))
 	b.report(w.Generation, fetching)
 	b.report(w.Generation, loaded)
 	b.report(w.Generation, executing)
@@ -59,7 +59,7 @@ func TestSwitchAndReturn(t *testing.T) {
 		t.Errorf("command line %q, want %q", got, want)
 	}
 
-	b.wish(&api.Desired{SlurmdAllowed: true, SlurmdStart: 2})
+	b.setDesired(&api.Desired{SlurmdAllowed: true, SlurmdStart: 2})
 
 	// Nothing happens until the broker has checked the proof.
 	n.up()
@@ -72,7 +72,7 @@ func TestSwitchAndReturn(t *testing.T) {
 		t.Fatal("slurmd was started on an unproven kernel")
 	}
 	notBefore := time.Now().Add(700 * time.Millisecond)
-	b.wish(&api.Desired{
+	b.setDesired(&api.Desired{
 		Attested: true, RunningProfile: "mitgcm", RunningVersion: 3, Jobs: []uint32{1234}, SlurmdAllowed: true, SlurmdStart: 2,
 		SlurmdNotBefore: timestamppb.New(notBefore),
 	})
@@ -90,7 +90,7 @@ func TestSwitchAndReturn(t *testing.T) {
 		Profile: "stock", Version: 1, ImageDigest: digest, ImageSize: uint64(len(content)),
 		BuildId: stockBuild, Release: "6.1.0-stock", Architecture: "x86_64",
 	}
-	w = b.wish(&api.Desired{Kernel: back, Token: token(8), Attested: true, RunningProfile: "mitgcm", RunningVersion: 3, SlurmdStart: 2})
+	w = b.setDesired(&api.Desired{Kernel: back, Token: token(8), Attested: true, RunningProfile: "mitgcm", RunningVersion: 3, SlurmdStart: 2})
 	b.report(w.Generation, executing)
 	n.kexecs()
 	if line := n.read("proc/cmdline"); strings.Contains(line, "nohz") || strings.Contains(line, token(7)) {
@@ -101,7 +101,7 @@ func TestSwitchAndReturn(t *testing.T) {
 
 func TestAnnouncedBeforeTheBoot(t *testing.T) {
 	b, n := servingStock(t)
-	w := b.wish(switchWish(mitgcm(b), 7))
+	w := b.setDesired(desiredSwitch(mitgcm(b), 7))
 	n.until("the kexec", func() bool { return n.exists("executed") })
 	b.mu.Lock()
 	defer b.mu.Unlock()

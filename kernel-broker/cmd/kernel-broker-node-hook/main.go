@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kernel-broker-node-hook is slurmd's Epilog: when a job with a kernel
-// profile ends, it asks the node's agent what is to become of the node. It waits
-// 3 seconds at most and always exits 0, because Slurm drains a node whose epilog
-// fails, and the node goes back to stock without this answer too.
+// Command kernel-broker-node-hook is slurmd's Epilog: when a job with a kernel profile ends, it asks the node's agent
+// whether the node is kept for another job. It waits 3 seconds at most and always exits 0, because Slurm drains a node
+// whose epilog fails; without an answer the node returns to stock.
 package main
 
 import (

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// agent answers what it is told to.
+// agent answers as the test tells it to.
 type agent struct {
 	kept  bool
 	err   error
@@ -97,7 +97,7 @@ func TestEpilog(t *testing.T) {
 }
 
 // Slurm drains a node whose epilog fails.
-func TestTheEpilogNeverFails(t *testing.T) {
+func TestEpilogNeverFails(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		code int

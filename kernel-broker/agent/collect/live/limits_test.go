@@ -18,7 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket/sockettest"
 )
 
-const owner, stranger = 4711, 4712
+const owner, otherUser = 4711, 4712
 
 // crowd is a server that accepts connections under any uid.
 type crowd struct {
@@ -83,7 +83,7 @@ func TestConnectionLimitsPerUser(t *testing.T) {
 	if _, served := c.come(t, 0); !served {
 		t.Error("root finds no place beside the owner's connections")
 	}
-	if _, served := c.come(t, stranger); served {
+	if _, served := c.come(t, otherUser); served {
 		t.Error("another user gets figures")
 	}
 	if err := held[0].Close(); err != nil {

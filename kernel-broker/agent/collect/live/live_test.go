@@ -45,7 +45,7 @@ func dial(t *testing.T, s *Server, path string) net.Conn {
 func TestLinesReachListeners(t *testing.T) {
 	s, path := listen(t)
 	if s.HasClients() {
-		t.Error("somebody listens")
+		t.Error("unexpected listener")
 	}
 	s.Publish([]byte("one\n"))
 	conn := dial(t, s, path)
@@ -119,7 +119,7 @@ func connectAs(t *testing.T, uid uintptr, path string) string {
 
 // The agent cannot chown its socket (its unit lacks CAP_CHOWN), so all may connect, and the kernel identifies the peer.
 func TestOnlyOwnerAndRootReadFigures(t *testing.T) {
-	for uid, want := range map[uint32]bool{0: true, owner: true, stranger: false} {
+	for uid, want := range map[uint32]bool{0: true, owner: true, otherUser: false} {
 		if mayRead(uid, owner) != want {
 			t.Errorf("user %d may read is %t", uid, !want)
 		}
@@ -144,7 +144,7 @@ func TestOnlyOwnerAndRootReadFigures(t *testing.T) {
 	if text := connectAs(t, owner, path); text != "figures\n" {
 		t.Errorf("the owner reads %q", text)
 	}
-	if text := connectAs(t, stranger, path); text != "" {
+	if text := connectAs(t, otherUser, path); text != "" {
 		t.Errorf("another user reads %q", text)
 	}
 	if err := s.Close(); err != nil {

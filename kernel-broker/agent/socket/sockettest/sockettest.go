@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sockettest has a listener for tests of what serves a socket.
+// Package sockettest has a listener for tests of socket servers.
 package sockettest
 
 import (
@@ -10,14 +10,13 @@ import (
 	"strings"
 )
 
-// Listener is what Troubled asks when it is well.
+// Listener is the listener behind Troubled.
 type Listener interface {
 	AcceptUnix() (*net.UnixConn, error)
 	Close() error
 }
 
-// Troubled fails some times, as the kernel does, before it does what it is
-// asked to.
+// Troubled fails a number of times, as the kernel does, before it accepts.
 type Troubled struct {
 	Listener
 	Errs []error
@@ -33,8 +32,7 @@ func (l *Troubled) AcceptUnix() (*net.UnixConn, error) {
 	return nil, &net.OpError{Op: "accept", Net: "unix", Err: os.NewSyscallError("accept4", err)}
 }
 
-// UID takes the number at the end of the name of a client's socket for the user
-// who connects.
+// UID parses the number at the end of the name of a client's socket as the user.
 func UID(conn *net.UnixConn) (uid uint32, err error) {
 	name := conn.RemoteAddr().String()
 	_, err = fmt.Sscan(name[strings.LastIndex(name, "-")+1:], &uid)

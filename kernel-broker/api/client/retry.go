@@ -12,8 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// RetryAfter returns when a call that was refused for taking too much may be
-// made again, if the broker said so.
+// RetryAfter returns the wait before a call refused for overload may be repeated, if the broker gave one.
 func RetryAfter(err error) (wait time.Duration, said bool) {
 	made, ok := status.FromError(err)
 	if !ok || made.Code() != codes.ResourceExhausted {
@@ -27,21 +26,20 @@ func RetryAfter(err error) (wait time.Duration, said bool) {
 	return 0, false
 }
 
-// comeBackMost bounds how often a call is made again: the broker's word is kept
-// to, but not for ever.
-const comeBackMost = 5
+// maxRetries limits the number of retries of a call.
+const maxRetries = 5
 
-// comeBack makes a call again when the broker said to, as long as there is time
-// for it. It stands before what proves the call: each try needs its own proof.
-func comeBack(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
+// retry repeats a call after the wait that the broker gave, within the deadline. It precedes authentication: each try
+// needs its own proof.
+func retry(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
 	for try := 1; ; try++ {
 		err := invoke(ctx, method, request, reply, conn, o...)
 		wait, said := RetryAfter(err)
-		if !said || try > comeBackMost {
+		if !said || try > maxRetries {
 			return err
 		}
 		if end, has := ctx.Deadline(); has && time.Until(end) <= wait {
-			return err // which says more than that time is up
+			return err // which is more specific than a timeout
 		}
 		select {
 		case <-ctx.Done():

@@ -38,7 +38,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// calls counts them and answers by a list, whose last answer stays.
+// calls counts calls and answers from a list, repeating its last answer.
 func calls(n *int, answers ...error) grpc.UnaryInvoker {
 	return func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
 		*n++
@@ -54,15 +54,15 @@ func TestComeBack(t *testing.T) {
 		want    error
 		calls   int
 	}{
-		"served the third time": {[]error{soon, soon, nil}, nil, 3},
-		"not for ever":          {[]error{soon}, soon, comeBackMost + 1},
-		"no time for it":        {[]error{late}, late, 1},
-		"was not told to":       {[]error{full}, full, 1},
-		"another error":         {[]error{soon, full}, full, 2},
+		"served the third time":          {[]error{soon, soon, nil}, nil, 3},
+		"a limited number of times":      {[]error{soon}, soon, maxRetries + 1},
+		"no time for it":                 {[]error{late}, late, 1},
+		"without a wait from the broker": {[]error{full}, full, 1},
+		"another error":                  {[]error{soon, full}, full, 2},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		n := 0
-		if err := comeBack(ctx, "/x/Y", nil, nil, nil, calls(&n, c.answers...)); !errors.Is(err, c.want) || n != c.calls {
+		if err := retry(ctx, "/x/Y", nil, nil, nil, calls(&n, c.answers...)); !errors.Is(err, c.want) || n != c.calls {
 			t.Errorf("%s: %v after %d calls, want %v after %d", name, err, n, c.want, c.calls)
 		}
 		cancel()
@@ -70,7 +70,7 @@ func TestComeBack(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	n := 0
-	if err := comeBack(ctx, "/x/Y", nil, nil, nil, calls(&n, late)); !errors.Is(err, late) || n != 1 {
+	if err := retry(ctx, "/x/Y", nil, nil, nil, calls(&n, late)); !errors.Is(err, late) || n != 1 {
 		t.Errorf("interrupted: %v after %d calls", err, n)
 	}
 }
