@@ -275,7 +275,7 @@ func (a *app) runner(r buildRequest) (*graph.Runner, error) {
 	}
 	worker := r.worker
 	if worker == "" {
-		worker = besides("kernel-factory")
+		worker = findTool("kernel-factory")
 	}
 	arguments := r.sbatch
 	if r.partition != "" {
@@ -285,8 +285,8 @@ func (a *app) runner(r buildRequest) (*graph.Runner, error) {
 	return runner, nil
 }
 
-// besides finds a program of ours: in the folder of this one, else by PATH.
-func besides(name string) string {
+// findTool finds a program of ours: in the folder of this one, else by PATH.
+func findTool(name string) string {
 	executable, err := os.Executable()
 	if err != nil {
 		return name

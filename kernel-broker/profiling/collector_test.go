@@ -103,37 +103,6 @@ func TestFolded(t *testing.T) {
 	if want := "entry;write;copy 6\nentry;write 3\nwalk;walk;walk 1\n"; text.String() != want {
 		t.Errorf("folded is %q", text.String())
 	}
-	back, err := ReadFolded(&text)
-	if err != nil || len(back) != 3 || back[0].Samples != 6 || !slices.Equal(back[0].Frames, graph.Stacks[0].Frames) {
-		t.Errorf("read back: %+v, %v", back, err)
-	}
-	for _, bad := range []string{"a", "a b", " 3", "a;b -1", "a 99999999999999999999"} {
-		if got, err := ReadFolded(strings.NewReader(bad)); !errors.Is(err, ErrFolded) {
-			t.Errorf("%q: %v, %v", bad, got, err)
-		}
-	}
-}
-
-func FuzzReadFolded(f *testing.F) {
-	f.Add("entry;write;copy 6\nentry;write 3\n")
-	f.Add("a b c 1\n\n;;; 2")
-	f.Fuzz(func(t *testing.T, text string) {
-		stacks, err := ReadFolded(strings.NewReader(text))
-		if err != nil {
-			return
-		}
-		var once, twice bytes.Buffer
-		if err := (&CallGraph{Stacks: stacks}).WriteFolded(&once); err != nil {
-			t.Fatal(err)
-		}
-		again, err := ReadFolded(bytes.NewReader(once.Bytes()))
-		if err != nil {
-			t.Fatalf("%q does not read back: %v", once.String(), err)
-		}
-		if err := (&CallGraph{Stacks: again}).WriteFolded(&twice); err != nil || once.String() != twice.String() {
-			t.Fatalf("%q became %q, %v", once.String(), twice.String(), err)
-		}
-	})
 }
 
 func TestDOT(t *testing.T) {

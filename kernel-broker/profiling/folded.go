@@ -4,15 +4,10 @@ package profiling
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 )
-
-// ErrFolded is text that holds no folded stacks.
-var ErrFolded = errors.New("not a folded stack")
 
 // WriteFolded writes a stack a line, "outer;inner 12", which flame graph
 // programs read.
@@ -23,33 +18,6 @@ func (g *CallGraph) WriteFolded(to io.Writer) error {
 		}
 	}
 	return nil
-}
-
-// ReadFolded reads what WriteFolded writes, and what other programs write so.
-func ReadFolded(from io.Reader) ([]Stack, error) {
-	var all []Stack
-	lines := bufio.NewScanner(from)
-	lines.Buffer(nil, 1<<20)
-	for number := 1; lines.Scan(); number++ {
-		line := strings.TrimSpace(lines.Text())
-		if line == "" {
-			continue
-		}
-		at := strings.LastIndexByte(line, ' ')
-		if at < 0 {
-			return nil, fmt.Errorf("line %d: %w: no count", number, ErrFolded)
-		}
-		samples, err := strconv.ParseUint(line[at+1:], 10, 64)
-		frames := strings.Split(strings.TrimSpace(line[:at]), ";")
-		if err != nil || frames[0] == "" {
-			return nil, fmt.Errorf("line %d: %w: %q", number, ErrFolded, line)
-		}
-		all = append(all, Stack{Frames: frames, Samples: samples})
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("folded stacks: %w", err)
-	}
-	return all, nil
 }
 
 // WriteDOT draws the graph for Graphviz: each function with its own and its

@@ -43,7 +43,7 @@ const driver = `
 func TestInBrowser(t *testing.T) {
 	browser := chromium(t)
 	d := sample()
-	d.Sections[2].Parts = append(d.Sections[2].Parts, graph(), histogram())
+	d.Sections[2].Components = append(d.Sections[2].Components, graph(), histogram())
 	before := script
 	script += driver
 	defer func() { script = before }()

@@ -82,7 +82,7 @@ func TestDotsSpan(t *testing.T) {
 }
 
 func TestDotsLayout(t *testing.T) {
-	chart := sample().Sections[2].Parts[0].(Dots)
+	chart := sample().Sections[2].Components[0].(Dots)
 	layout := chart.Layout()
 	if len(layout.Rows) != 2 || len(layout.Rows[0].Marks) != 1 || len(layout.Rows[1].Marks) != 2 {
 		t.Fatalf("rows %+v", layout.Rows)
@@ -104,7 +104,7 @@ func TestDotsLayout(t *testing.T) {
 }
 
 func TestStackLayout(t *testing.T) {
-	layout := sample().Sections[2].Parts[1].(Stack).Layout()
+	layout := sample().Sections[2].Components[1].(Stack).Layout()
 	hot, cold := layout.Rows[0].Segments[0], layout.Rows[0].Segments[1]
 	if hot.X != layout.Left || !close(cold.X, hot.X+hot.Width) {
 		t.Errorf("hot from %v to %v, cold from %v", hot.X, hot.X+hot.Width, cold.X)
@@ -119,7 +119,7 @@ func TestStackLayout(t *testing.T) {
 
 // Nothing to show is a chart without rows, not a division by zero.
 func TestEmptyCharts(t *testing.T) {
-	d := Document{Title: "x", Sections: []Section{{ID: "a", Parts: []Part{
+	d := Document{Title: "x", Sections: []Section{{ID: "a", Components: []Component{
 		Dots{Caption: "Dots"}, Dots{Caption: "Holes", Series: Named("a"), Rows: []DotRow{{"r", []*Dot{nil}}}},
 		Stack{Caption: "Stack"}, Stack{Caption: "Zeros", Segments: Named("a"), Rows: []StackRow{{"r", []float64{0}}}},
 		Histogram{Caption: "Histogram"}, Flame{Caption: "Flame"},

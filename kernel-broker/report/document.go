@@ -26,14 +26,14 @@ type Document struct {
 // Section of a page.
 type Section struct {
 	// ID is the section's anchor: letters, digits and hyphens.
-	ID    string
-	Title string
-	Lead  string
-	Parts []Part
+	ID         string
+	Title      string
+	Lead       string
+	Components []Component
 }
 
-// Part is a piece of a section: one of this package's types.
-type Part interface {
+// Component is a piece of a section: one of this package's types.
+type Component interface {
 	// template that draws it.
 	template() string
 }
@@ -55,7 +55,7 @@ func init() {
 	parsed = template.Must(template.New("").Funcs(template.FuncMap{"part": drawPart}).ParseFS(templates, "templates/*.tmpl"))
 }
 
-func drawPart(p Part) (template.HTML, error) {
+func drawPart(p Component) (template.HTML, error) {
 	var out bytes.Buffer
 	if err := parsed.ExecuteTemplate(&out, p.template(), p); err != nil {
 		return "", err

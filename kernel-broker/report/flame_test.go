@@ -51,7 +51,7 @@ func TestFlameTable(t *testing.T) {
 }
 
 func TestFlameEscapes(t *testing.T) {
-	d := Document{Title: "x", Sections: []Section{{ID: "a", Parts: []Part{
+	d := Document{Title: "x", Sections: []Section{{ID: "a", Components: []Component{
 		Flame{Caption: "c", Root: Frame{Name: `"><script>alert(1)</script>`, Self: 1}},
 	}}}}
 	if text := render(t, d); strings.Contains(text, "<script>alert") || !strings.Contains(text, "alert(1)") {

@@ -20,18 +20,18 @@ func sample() Document {
 	return Document{
 		Title: "A page", Lead: "It shows every part.", Foot: "Made by a test.",
 		Sections: []Section{
-			{ID: "words", Title: "Words", Lead: "Lead.", Parts: []Part{
+			{ID: "words", Title: "Words", Lead: "Lead.", Components: []Component{
 				Paragraph("A paragraph."), Notice{Good, "Good.", "All is well."}, Notice{Bad, "Bad.", "It is not."}, Notice{"", "So.", "Hm."},
 				List{"one", "two"}, Facts{{"Release", "6.1", false}, {"Digest", "sha256:00", true}},
-				Folded{"More", []Part{Paragraph("Folded.")}},
+				Folded{"More", []Component{Paragraph("Folded.")}},
 			}},
-			{ID: "table", Title: "Table", Parts: []Part{Table{
+			{ID: "table", Title: "Table", Components: []Component{Table{
 				Caption: "Figures", Note: "A note.",
 				Columns: []Column{{"Name", false}, {"Value", true}},
 				Rows:    []Row{{Text("b"), Figure(10, "10")}, {Code("a"), Missing()}, {Text("c"), {Text: "-5", Value: ref(-5), Shade: -9, Strong: true}}},
 				Foot:    []Row{{Text("mean"), Figure(2.5, "2.5")}},
 			}}},
-			{ID: "charts", Title: "Charts", Parts: []Part{
+			{ID: "charts", Title: "Charts", Components: []Component{
 				Dots{Caption: "Dots", Axis: "per cent", Series: Named("x", "y"), Reference: ref(100), Rows: []DotRow{
 					{"first", []*Dot{{Value: 90, Spread: 4, Title: "x on first"}, nil}},
 					{"second", []*Dot{{Value: 105, Title: "x on second"}, {Value: 120, Title: "y on second"}}},
@@ -96,10 +96,10 @@ func TestDocumentRefuses(t *testing.T) {
 		"a strange one": func(d *Document) { d.Sections[0].ID = `x" onclick="` },
 		"one twice":     func(d *Document) { d.Sections[0].ID = "table" },
 		"a ragged table": func(d *Document) {
-			d.Sections[1].Parts[0] = Table{Columns: make([]Column, 2), Rows: []Row{{Text("x")}}}
+			d.Sections[1].Components[0] = Table{Columns: make([]Column, 2), Rows: []Row{{Text("x")}}}
 		},
 		"a ragged foot": func(d *Document) {
-			d.Sections[1].Parts[0] = Table{Columns: make([]Column, 2), Foot: []Row{{Text("x")}}}
+			d.Sections[1].Components[0] = Table{Columns: make([]Column, 2), Foot: []Row{{Text("x")}}}
 		},
 	} {
 		d := sample()

@@ -26,7 +26,7 @@ func (d Document) WriteText(w io.Writer) error {
 		t.line(section.Title)
 		t.line(strings.Repeat("-", utf8.RuneCountInString(section.Title)))
 		t.paragraph(section.Lead)
-		for _, part := range section.Parts {
+		for _, part := range section.Components {
 			if err := t.part(part); err != nil {
 				return fmt.Errorf("page %q: %w", d.Title, err)
 			}
@@ -59,7 +59,7 @@ func visible(text string) string {
 	}, text)
 }
 
-func (t *textWriter) part(part Part) error {
+func (t *textWriter) part(part Component) error {
 	switch p := part.(type) {
 	case Paragraph:
 		t.paragraph(string(p))

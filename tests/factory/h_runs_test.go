@@ -33,10 +33,10 @@ func TestWhatAJobUsedStays(t *testing.T) {
 	}
 	var outcome slim.Outcome
 	decode(t, string(p.file("tiny", "slim", "slim.json")), &outcome)
-	if len(outcome.Gone) > 0 || len(outcome.Witnesses) != 1 {
-		t.Fatalf("gone %+v, witnesses %+v", outcome.Gone, outcome.Witnesses)
+	if len(outcome.Gone) > 0 || len(outcome.Runs) != 1 {
+		t.Fatalf("gone %+v, witnesses %+v", outcome.Gone, outcome.Runs)
 	}
-	w := outcome.Witnesses[0]
+	w := outcome.Runs[0]
 	if w.Named != 5 || w.Found != 3 || !slices.Equal(w.Added, []string{"fs/fhandle.o"}) || !slices.Equal(w.Refused, []string{"io_uring_setup"}) || !slices.Equal(w.Unknown, []string{"nfs_file_read"}) {
 		t.Errorf("%+v", w)
 	}
@@ -127,7 +127,7 @@ func TestTracesOnTheCatalogsKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := slim.Files{Tree: source.Tree, Config: kconfig.Config(config), LinkMap: filepath.Join(dir["traced"], build.LinkMapFile),
-		Trace: filepath.Join(dir["trace"], "run.trace"), RegionTrace: filepath.Join(dir["trace"], "work.trace"), Keep: top + "/catalog/keep", KeepToo: plan.Recipe.Keep, Warmest: slim.Warm}
+		Trace: filepath.Join(dir["trace"], "run.trace"), RegionTrace: filepath.Join(dir["trace"], "work.trace"), Keep: top + "/catalog/keep", KeepToo: plan.Recipe.Keep, MaxCoverage: slim.Warm}
 	for _, option := range plan.Merged.Options {
 		files.Asked = append(files.Asked, option.Symbol)
 	}
@@ -152,7 +152,7 @@ func TestTracesOnTheCatalogsKernel(t *testing.T) {
 		}
 		with := facts
 		with.Uses, with.Keep = maps.Clone(facts.Uses), maps.Clone(facts.Keep)
-		witnesses, err := files.Witness(&with, []slim.JobTrace{{Run: 3, Functions: []string{function}}}, filepath.Join(dir["traced"], build.SystemMapFile))
+		witnesses, err := files.AddRuns(&with, []slim.JobTrace{{Run: 3, Functions: []string{function}}}, filepath.Join(dir["traced"], build.SystemMapFile))
 		if err != nil {
 			t.Fatal(err)
 		}

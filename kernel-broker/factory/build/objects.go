@@ -51,7 +51,7 @@ func (b *Builder) withObjects(ctx context.Context, plan Plan, variant Variant, t
 	}
 	defer lock.Release()
 	inUse := obj + ".in-use"
-	if err := leftOver(obj, inUse); err != nil {
+	if err := recoverObjects(obj, inUse); err != nil {
 		return fmt.Errorf("object folder: left-over of a killed build: %w", err)
 	}
 	if err := os.MkdirAll(obj, 0o755); err != nil {

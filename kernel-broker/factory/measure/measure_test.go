@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -94,31 +93,11 @@ func TestSamples(t *testing.T) {
 	}
 	for i, want := range map[int]float64{1: 10, 2: 4, 3: 2, 4: 0.3, 5: 0.2, 6: 3000} {
 		if got := m.Samples[i].Values[0]; got != want {
-			t.Errorf("%s of %s is %v, want %v", m.Samples[i].Metric, label(m.Samples[i]), got, want)
+			t.Errorf("%s of %s is %v, want %v", m.Samples[i].Metric, m.Samples[i].Part, got, want)
 		}
 	}
 	w.DiskMiB = 0
 	if m := measured(t, "slim", w, two); !m.Samples[0].Exact || len(m.Samples[0].Values) != 1 {
 		t.Errorf("without a disk: %+v", m.Samples[0])
-	}
-}
-
-func TestTable(t *testing.T) {
-	w := workload.Workload{Name: "some", CPUs: 1}
-	slim := measured(t, "slim", w, two)
-	stock := measured(t, "stock", w, strings.Replace(two, "5000", "7500", 1))
-	var text strings.Builder
-	samples := slices.Concat(slim.Samples, stock.Samples[:len(metrics)])
-	if err := Table(&text, verdict.KernelInstructions, samples); err != nil {
-		t.Fatal(err)
-	}
-	want := "  kernel_instructions/operation    slim         stock\n" +
-		"                       some/one   500.0  750.0 +50.0%\n" +
-		"                       some/two  3000.0             -\n"
-	if text.String() != want {
-		t.Errorf("table is\n%s\nwant\n%s", text.String(), want)
-	}
-	if err := Table(&text, verdict.WallTime, samples); err == nil {
-		t.Error("a table of nothing")
 	}
 }

@@ -121,15 +121,6 @@ func (p Profile) Ran() []string {
 	return ran
 }
 
-// Without leaves objects out, whose code is then compiled without counters.
-func (p Profile) Without(objects ...string) Profile {
-	rest := Profile{Files: maps.Clone(p.Files), Runs: p.Runs}
-	for _, object := range objects {
-		delete(rest.Files, strings.TrimSuffix(object, ".o"))
-	}
-	return rest
-}
-
 // Merge adds another run's counters. Both must come from the same build: a
 // function that differs is an error which names it, and nothing is merged.
 func (p Profile) Merge(other Profile) (Profile, error) {
@@ -227,25 +218,6 @@ func (p Profile) Encoded() map[string][]byte {
 		}
 	}
 	return encoded
-}
-
-// Digests of the files as they are written, by the object's name.
-func (p Profile) Digests() map[string]string {
-	digests := make(map[string]string, len(p.Files))
-	for name, data := range p.Encoded() {
-		digests[name] = digest(data)
-	}
-	return digests
-}
-
-// Digest of the whole profile.
-func (p Profile) Digest() string {
-	digests := p.Digests()
-	var text strings.Builder
-	for _, name := range p.Names() {
-		fmt.Fprintf(&text, "%s %s\n", digests[name], name)
-	}
-	return digest([]byte(text.String()))
 }
 
 func digest(data []byte) string {

@@ -275,3 +275,22 @@ func TestCountersOfManyFiles(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 }
+
+// Digests of the files as they are written, by the object's name.
+func (p Profile) Digests() map[string]string {
+	digests := make(map[string]string, len(p.Files))
+	for name, data := range p.Encoded() {
+		digests[name] = digest(data)
+	}
+	return digests
+}
+
+// Digest of the whole profile.
+func (p Profile) Digest() string {
+	digests := p.Digests()
+	var text strings.Builder
+	for _, name := range p.Names() {
+		fmt.Fprintf(&text, "%s %s\n", digests[name], name)
+	}
+	return digest([]byte(text.String()))
+}

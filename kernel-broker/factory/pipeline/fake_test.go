@@ -177,10 +177,10 @@ func (f *fake) Slim(_ context.Context, from Slimming, w *graph.Work) error {
 	if _, err := os.Stat(filepath.Join(from.Trace, "run.trace")); err != nil {
 		return err
 	}
-	outcome, err := json.Marshal(slim.Outcome{Name: "fake", Objects: map[slim.Heat]slim.Sum{slim.Cold: {Objects: 1, Code: 32}}, Proposed: 2, Kernels: 3,
+	outcome, err := json.Marshal(slim.Outcome{Name: "fake", Objects: map[slim.Coverage]slim.Sum{slim.Cold: {Objects: 1, Code: 32}}, Proposed: 2, Kernels: 3,
 		Gone:   []slim.Decision{{Symbol: "B", Prompt: "The b", Goes: true, Reason: "nothing of it ran", Objects: []string{"b.o"}, Code: 32, Takes: []string{"C"}}},
 		Stayed: []slim.Decision{{Symbol: "A", Reason: "without it the boot fails: panic"}}, Along: []string{"C"},
-		Missing: []slim.Missing{{Node: "n1", Module: "ixgbe"}}, Witnesses: slim.Uses{}.Witness(f.traces, nil, nil)})
+		Missing: []slim.Missing{{Node: "n1", Module: "ixgbe"}}, Runs: slim.Uses{}.AddRuns(f.traces, nil, nil)})
 	objects := `{"hot":"fs/hot.o"}`
 	return f.done("slim", errors.Join(f.did("slim"), err, put(w, slimFile, "# nothing of it ran\n# CONFIG_B is not set\n"), put(w, outcomeFile, string(outcome)), put(w, objectsOf, objects)))
 }

@@ -116,7 +116,7 @@ func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
 	files := slim.Files{
 		Tree: source.Tree, Config: kconfig.Config(config), LinkMap: filepath.Join(from.Kernel, build.LinkMapFile),
 		Trace: filepath.Join(from.Trace, runTrace), RegionTrace: filepath.Join(from.Trace, workTrace),
-		Keep: t.Keep, KeepToo: t.Factory.Plan.Recipe.Keep, Nodes: t.Nodes, Aliases: t.Aliases, Warmest: warmest,
+		Keep: t.Keep, KeepToo: t.Factory.Plan.Recipe.Keep, Nodes: t.Nodes, Aliases: t.Aliases, MaxCoverage: warmest,
 	}
 	for _, option := range t.Factory.Plan.Merged.Options {
 		files.Asked = append(files.Asked, option.Symbol)
@@ -125,15 +125,15 @@ func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
 	if err != nil {
 		return err
 	}
-	witnesses, err := files.Witness(&facts, t.Traces, filepath.Join(from.Kernel, build.SystemMapFile))
+	runs, err := files.AddRuns(&facts, t.Traces, filepath.Join(from.Kernel, build.SystemMapFile))
 	if err != nil {
 		return err
 	}
-	for _, witness := range witnesses {
-		w.Say("%s", witness)
+	for _, run := range runs {
+		w.Say("%s", run)
 	}
 	input := slim.Input{
-		Name: t.Factory.Plan.Recipe.Name, Facts: facts, Missing: missing, Witnesses: witnesses, Limit: mostKernels,
+		Name: t.Factory.Plan.Recipe.Name, Facts: facts, Missing: missing, Runs: runs, Limit: mostKernels,
 		Kernels: &trials{Tracer: t, work: w}, Log: slog.New(slog.NewTextHandler(w.Log, nil)),
 	}
 	if manifest.Sections != nil {

@@ -198,7 +198,7 @@ func (b *builder) profile(slim string) (candidate string) {
 		b.name("instrumented", b.p.traced()) // counters have no part in it
 	}
 	if len(b.p.Counters) > 0 {
-		b.counted()
+		b.profileOfRuns()
 	} else {
 		b.tries("profile", "", "instrumented", b.p.Bench.Profile)
 	}

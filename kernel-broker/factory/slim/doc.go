@@ -8,7 +8,7 @@
 //	which addresses ran        ReadTrace: the blocks that the emulator ran
 //	to which object each is    ReadLinkMap, Measure: ranges, not names, since
 //	                           two functions may have one name
-//	what jobs used besides     Uses.Witness: names from their profiling runs
+//	what jobs used besides     Uses.AddRuns: names from their profiling runs
 //	which option builds it     ReadKbuild: the makefiles, for all
 //	                           configurations at once
 //	what hangs on the option   ReadKconfig, Without: depends and select

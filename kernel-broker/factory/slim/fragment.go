@@ -13,8 +13,8 @@ import (
 // Outcome is a finished slimming: what the fragment and the report tell.
 type Outcome struct {
 	Name string `json:"name"`
-	// Objects of the kernel that ran, by heat.
-	Objects map[Heat]Sum `json:"objects"`
+	// Objects of the kernel that ran, by coverage.
+	Objects map[Coverage]Sum `json:"objects"`
 	// Proposed, and what is left of it.
 	Proposed int `json:"proposed"`
 	// Gone are the options switched off; Stayed all others that a person
@@ -37,8 +37,8 @@ type Outcome struct {
 	TextAfter  int64 `json:"text_after,omitempty"`
 	// Missing drivers of nodes, which no slimming took away.
 	Missing []Missing `json:"missing,omitempty"`
-	// Witnesses are the jobs' profiling runs that had a say.
-	Witnesses []Witness `json:"witnesses,omitempty"`
+	// Runs are the jobs' profiling runs that had a say.
+	Runs []RunCoverage `json:"witnesses,omitempty"`
 	// Final configuration.
 	Config kconfig.Config `json:"-"`
 }
@@ -73,7 +73,7 @@ func (o Outcome) Fragment() []byte {
 	comment(&text, fmt.Sprintf("Slimming of %s from a run: %d of %d options proposed went, and %s with %s of code.",
 		o.Name, len(o.Gone), o.Proposed, objects(o.ObjectsGone), bytesOf(o.CodeGone)))
 	comment(&text, "Made by the kernel factory: change the keep-lists and not this file.")
-	for _, w := range o.Witnesses {
+	for _, w := range o.Runs {
 		comment(&text, "- "+w.String()+".")
 	}
 	if len(o.Gone) == 0 {

@@ -154,20 +154,20 @@ func FuzzAliases(f *testing.F) {
 }
 
 // The report of a run is read again by those who compare it.
-func FuzzHeat(f *testing.F) {
+func FuzzCoverage(f *testing.F) {
 	for one := NoCode; one <= Hot; one++ {
 		f.Add(one.String())
 	}
-	f.Add("heat 9")
+	f.Add("coverage 9")
 	f.Fuzz(func(t *testing.T, text string) {
-		var heat Heat
-		if err := heat.UnmarshalText([]byte(text)); err != nil {
+		var coverage Coverage
+		if err := coverage.UnmarshalText([]byte(text)); err != nil {
 			if !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
 				t.Errorf("%v does not name %q", err, text)
 			}
 			return
 		}
-		if back, err := heat.MarshalText(); err != nil || !reflect.DeepEqual(string(back), text) {
+		if back, err := coverage.MarshalText(); err != nil || !reflect.DeepEqual(string(back), text) {
 			t.Errorf("%q came back as %q, %v", text, back, err)
 		}
 	})

@@ -44,11 +44,11 @@ func FuzzJobTrace(f *testing.F) {
 			t.Errorf("%+v came back as %+v, %v", trace, back, err)
 		}
 		before, after := Measure(pieces, nil, nil), Measure(pieces, nil, nil)
-		witnesses := after.Witness([]JobTrace{trace}, names, calls)
+		witnesses := after.AddRuns([]JobTrace{trace}, names, calls)
 		Keep{}.KeepFileSystems([]JobTrace{trace}, witnesses, &Kbuild{}, treeConfig)
 		for object, use := range after {
-			if use.Heat < before[object].Heat {
-				t.Errorf("%s was %v, and is %v", object, before[object].Heat, use.Heat)
+			if use.Coverage < before[object].Coverage {
+				t.Errorf("%s was %v, and is %v", object, before[object].Coverage, use.Coverage)
 			}
 			if strings.ContainsFunc(use.Seen, unicode.IsControl) {
 				t.Errorf("%s stays for %q", object, use.Seen)

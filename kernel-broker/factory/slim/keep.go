@@ -151,20 +151,4 @@ func (k Keep) Add(symbol, reason string) {
 	}
 }
 
-// Unused lists the keep-lists' names of options that no Kconfig file defines:
-// a misspelt option protects nothing.
-func Unused(lists []KeepList, tree *kconfig.Tree) []KeepOption {
-	var unused []KeepOption
-	for _, list := range lists {
-		for _, group := range list.Groups {
-			for _, option := range group.Options {
-				if !tree.Defines(option.Pattern) {
-					unused = append(unused, option)
-				}
-			}
-		}
-	}
-	return unused
-}
-
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -44,7 +44,7 @@ func TestMapOfThisLinker(t *testing.T) {
 	}
 	uses := Measure(pieces, Spans{{0xffffffff8100000d, 0xffffffff8100000e}}, nil)
 	a, b := uses["a/x.o"], uses["b/x.o"]
-	if a.Heat != Cold || b.Heat != Hot || a.Text != 13 || b.Text != 8 || b.Start != 1 || b.Ran != 1 {
+	if a.Coverage != Cold || b.Coverage != Hot || a.Text != 13 || b.Text != 8 || b.Start != 1 || b.Ran != 1 {
 		t.Errorf("a/x.o %+v\nb/x.o %+v", a, b)
 	}
 }

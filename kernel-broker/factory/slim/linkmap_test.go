@@ -80,19 +80,19 @@ func TestMeasure(t *testing.T) {
 	run := Spans{{0xffffffff81000004, 0xffffffff81000008}, {0xffffffff82000000, 0xffffffff82000004}}
 	for name, test := range map[string]struct {
 		work Spans
-		want map[string]Heat
+		want map[string]Coverage
 	}{
-		"the workload's part unknown": {nil, map[string]Heat{"a/b/x.o": Hot, "lib/y.o": Cold, "a/y.o": Started}},
-		"ran outside of the workload": {Spans{}, map[string]Heat{"a/b/x.o": Warm, "lib/y.o": Cold, "a/y.o": Started}},
+		"the workload's part unknown": {nil, map[string]Coverage{"a/b/x.o": Hot, "lib/y.o": Cold, "a/y.o": Started}},
+		"ran outside of the workload": {Spans{}, map[string]Coverage{"a/b/x.o": Warm, "lib/y.o": Cold, "a/y.o": Started}},
 		"ran for the workload": {
 			Spans{{0xffffffff81000004, 0xffffffff81000005}},
-			map[string]Heat{"a/b/x.o": Hot, "lib/y.o": Cold, "a/y.o": Started},
+			map[string]Coverage{"a/b/x.o": Hot, "lib/y.o": Cold, "a/y.o": Started},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			uses := Measure(pieces, run, test.work)
 			for object, want := range test.want {
-				if got := uses[object].Heat; got != want {
+				if got := uses[object].Coverage; got != want {
 					t.Errorf("%s is %s, want %s", object, got, want)
 				}
 			}
@@ -100,19 +100,6 @@ func TestMeasure(t *testing.T) {
 				t.Errorf("sizes of a/b/x.o: %+v", x)
 			}
 		})
-	}
-}
-
-func TestMeasureCounters(t *testing.T) {
-	pieces, err := ReadLinkMap(strings.NewReader(smallMap))
-	if err != nil {
-		t.Fatal(err)
-	}
-	uses := MeasureCounters(pieces, map[string]bool{"a/b/x.o": true, "a/y.o": false})
-	for object, want := range map[string]Heat{"a/b/x.o": Hot, "a/y.o": Cold, "lib/y.o": Unknown} {
-		if got := uses[object].Heat; got != want {
-			t.Errorf("%s is %s, want %s", object, got, want)
-		}
 	}
 }
 
@@ -176,12 +163,12 @@ ffffffff81800010 t started
 func TestHeatAsText(t *testing.T) {
 	for h := NoCode; h <= Hot; h++ {
 		text, err := h.MarshalText()
-		var back Heat
+		var back Coverage
 		if err != nil || back.UnmarshalText(text) != nil || back != h {
 			t.Errorf("%s became %s", h, back)
 		}
 	}
-	if new(Heat).UnmarshalText([]byte("lukewarm")) == nil {
+	if new(Coverage).UnmarshalText([]byte("lukewarm")) == nil {
 		t.Error("lukewarm is a heat")
 	}
 }

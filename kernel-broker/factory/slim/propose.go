@@ -22,8 +22,8 @@ type Facts struct {
 	Kconfig *kconfig.Tree
 	Uses    Uses
 	Keep    Keep
-	// Warmest is the heat up to which an object may go: Cold, Started or Warm.
-	Warmest Heat
+	// MaxCoverage is the coverage up to which an object may go: Cold, Started or Warm.
+	MaxCoverage Coverage
 }
 
 // Decision is one option, whether it goes, and why.
@@ -194,7 +194,7 @@ func (f Facts) weigh(name string, before, after kconfig.Config) Decision {
 			decision.Reason = why
 			return decision
 		}
-		if use.Heat != NoCode {
+		if use.Coverage != NoCode {
 			decision.Objects = append(decision.Objects, use.Object)
 			decision.Code += use.Code()
 		}
@@ -225,17 +225,17 @@ func (f Facts) gone(before, after kconfig.Config) []Use {
 
 func (f Facts) tooWarm(use Use) string {
 	switch {
-	case use.Heat == NoCode:
+	case use.Coverage == NoCode:
 		return ""
-	case use.Heat == Unknown:
+	case use.Coverage == Unknown:
 		return use.Object + " goes with it, and the run's record does not speak of it"
-	case use.Heat <= f.Warmest:
+	case use.Coverage <= f.MaxCoverage:
 		return ""
 	case use.Seen != "":
 		return use.Object + " was used by a job, " + use.Seen
-	case use.Heat == Started:
+	case use.Coverage == Started:
 		return use.Object + " ran at boot"
-	case use.Heat == Warm:
+	case use.Coverage == Warm:
 		return fmt.Sprintf("%s ran, %d of %d bytes, though not for the workload", use.Object, use.Ran, use.Text)
 	}
 	return fmt.Sprintf("%s ran: %d of %d bytes", use.Object, use.Ran, use.Text)
@@ -244,9 +244,9 @@ func (f Facts) tooWarm(use Use) string {
 func (f Facts) coldness(decision Decision, gone []Use) string {
 	warmest := Cold
 	for _, use := range gone {
-		warmest = max(warmest, use.Heat)
+		warmest = max(warmest, use.Coverage)
 	}
-	what := map[Heat]string{
+	what := map[Coverage]string{
 		Cold:    "none of it ran",
 		Started: "it was started at boot and never used",
 		Warm:    "the workload did not use it",

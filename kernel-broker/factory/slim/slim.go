@@ -30,9 +30,9 @@ type Input struct {
 	Facts Facts
 	// Missing drivers, as KeepHardware found them; they are only passed on.
 	Missing []Missing
-	// Witnesses, as Files.Witness found them; they are only passed on.
-	Witnesses []Witness
-	Kernels   Kernels
+	// Runs of jobs, as Files.AddRuns returned them; they are only passed on.
+	Runs    []RunCoverage
+	Kernels Kernels
 	// Journal keeps the answers of kernels that were tried. Base is the digest
 	// of all that they depend on: source, recipe, compiler, workload.
 	Journal string
@@ -147,7 +147,7 @@ func (input Input) outcome(ctx context.Context, proposal Proposal, checked, trie
 	facts := input.Facts
 	outcome := Outcome{
 		Name: input.Name, Objects: facts.Uses.Sum(), Checks: checked.Calls, Kernels: tried.Calls,
-		TextBefore: input.TextBefore, TextAfter: tried.Last.Text, Missing: input.Missing, Witnesses: input.Witnesses,
+		TextBefore: input.TextBefore, TextAfter: tried.Last.Text, Missing: input.Missing, Runs: input.Runs,
 	}
 	after := facts.Config
 	if len(tried.Off) > 0 {

@@ -50,14 +50,14 @@ func coldTree(t *testing.T, hot ...string) Facts {
 		if built, _ := kbuild.Built(object, treeConfig); !built {
 			continue
 		}
-		use := Use{Object: object, Heat: Cold, Text: 1000 + uint64(len(object))}
+		use := Use{Object: object, Coverage: Cold, Text: 1000 + uint64(len(object))}
 		if slices.Contains(hot, object) {
-			use.Heat, use.Ran = Hot, 10
+			use.Coverage, use.Ran = Hot, 10
 		}
 		uses[object] = use
 	}
 	return Facts{
-		Config: treeConfig, Kbuild: kbuild, Kconfig: options, Uses: uses, Warmest: Warm,
+		Config: treeConfig, Kbuild: kbuild, Kconfig: options, Uses: uses, MaxCoverage: Warm,
 		Keep: Keep{"PCI": "firmware and buses (keep-list boot)"},
 	}
 }

@@ -94,11 +94,6 @@ func join(spans Spans) Spans {
 	return joined
 }
 
-// Union of two runs.
-func (s Spans) Union(other Spans) Spans {
-	return join(slices.Concat(s, other))
-}
-
 // In counts the bytes of the range that ran.
 func (s Spans) In(begin, end uint64) uint64 {
 	var ran uint64

@@ -84,7 +84,7 @@ func TestKconfigOfTheRealTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, option := range Unused(lists, options) {
+	for _, option := range unusedOptions(lists, options) {
 		t.Errorf("%s: no Kconfig file defines %s", option.Where, option.Pattern)
 	}
 	config := kconfig.Config{"NET": "y", "INET": "y", "TCP_CONG_ADVANCED": "y", "TCP_CONG_CUBIC": "y", "DEFAULT_CUBIC": "y", "INET_DIAG": "y", "INET_TCP_DIAG": "y"}

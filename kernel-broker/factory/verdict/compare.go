@@ -104,7 +104,7 @@ func Compare(candidate, current Side, rules Rules) Comparison {
 
 // Title of the comparison; what makes it unequal stands in it.
 func (c Comparison) Title() string {
-	title := fmt.Sprintf("%s against %s: %s, %s", c.Candidate, c.Current, named(c.Workload, c.Part), Words(c.Metric))
+	title := fmt.Sprintf("%s against %s: %s, %s", c.Candidate, c.Current, named(c.Workload, c.Part), MetricName(c.Metric))
 	for _, why := range c.Unequal {
 		title += " - AT " + why
 	}

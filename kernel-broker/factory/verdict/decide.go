@@ -161,7 +161,7 @@ func (c Case) weigh(wholes []Whole) Verdict {
 		}
 		switch {
 		case one.Standing == Incomparable:
-			return refused("%s: %s", Words(one.Metric), one.Reason)
+			return refused("%s: %s", MetricName(one.Metric), one.Reason)
 		case one.Standing == Worse:
 			lost = append(lost, one.words())
 		case one.Standing == Better && -one.Change < c.Rules.LeastGain:

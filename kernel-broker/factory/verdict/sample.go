@@ -31,7 +31,7 @@ type Sample struct {
 }
 
 // The metrics that the bench takes. Of all that a kernel is measured by, only
-// those that decide (see Decides) make a verdict.
+// KernelInstructions and WallTime decide.
 const (
 	KernelInstructions = "kernel_instructions"
 	UserInstructions   = "user_instructions"
@@ -44,14 +44,3 @@ const (
 	// instruction is not what a processor takes.
 	EmulatedTime = "emulated_time"
 )
-
-// Modelled says that the metric comes from a model of a processor and not from
-// the program: it has luck of the layout in it.
-func Modelled(metric string) bool {
-	return metric == Mispredictions || metric == L1IMisses
-}
-
-// Decides says that a kernel may win by this metric.
-func Decides(metric string) bool {
-	return metric == KernelInstructions || metric == WallTime
-}

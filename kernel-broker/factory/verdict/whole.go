@@ -98,5 +98,5 @@ func (w Whole) words() string {
 	if len(w.Parts) == 1 && w.Parts[0].Change == nil {
 		change = "from 0"
 	}
-	return fmt.Sprintf("%s %s on %s (%s)", Words(w.Metric), change, w.Workload, w.Reason)
+	return fmt.Sprintf("%s %s on %s (%s)", MetricName(w.Metric), change, w.Workload, w.Reason)
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
@@ -83,19 +81,6 @@ func Load(catalog, name string) (Workload, error) {
 		err = fmt.Errorf("%s: key \"name\" is %q, the file is named %q", path, w.Name, name)
 	}
 	return w, err
-}
-
-// List names the workloads of a catalog, in order.
-func List(catalog string) ([]string, error) {
-	paths, err := filepath.Glob(filepath.Join(catalog, "workloads", "*.yaml"))
-	if err != nil {
-		return nil, fmt.Errorf("catalog %q: %w", catalog, err)
-	}
-	for i, path := range paths {
-		paths[i] = strings.TrimSuffix(filepath.Base(path), ".yaml")
-	}
-	slices.Sort(paths)
-	return paths, nil
 }
 
 // Exact says whether two runs give the same counts: a disk answers when the

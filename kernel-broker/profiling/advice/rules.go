@@ -102,18 +102,18 @@ func quietCPUs(f facts) []Step {
 	}
 }
 
-// isolating names the arguments that the kernel heeds, and what it lacks for the
+// isolating names the arguments that the kernel honours, and what it lacks for the
 // others: it takes those without a word and does nothing.
 func isolating(r profiling.Result) string {
-	heeded, ignored, known := r.Heeds()
+	honoured, ignored, known := r.NoiseArguments()
 	switch {
 	case !known:
-		return "a profile that gives the job's CPUs to nobody else, of a kernel with " + symbols(append(heeded, ignored...)) +
+		return "a profile that gives the job's CPUs to nobody else, of a kernel with " + symbols(append(honoured, ignored...)) +
 			": it ignores what it was built without, and nobody knows how this one was"
-	case len(heeded) == 0:
+	case len(honoured) == 0:
 		return "first a kernel with " + symbols(ignored) + ", which a recipe's fragment can set: this one was built without, and ignores such arguments"
 	}
-	how := "a profile that gives the job's CPUs to nobody else (" + arguments(heeded) + ") and leaves the others to slurmd and daemons"
+	how := "a profile that gives the job's CPUs to nobody else (" + arguments(honoured) + ") and leaves the others to slurmd and daemons"
 	if len(ignored) > 0 {
 		how += "; this kernel ignores " + arguments(ignored) + ", it was built without " + symbols(ignored)
 	}
@@ -123,9 +123,9 @@ func isolating(r profiling.Result) string {
 // againstTick is for the timer's own interrupt.
 func againstTick(r profiling.Result) string {
 	const tick = "nohz_full="
-	heeded, _, known := r.Heeds()
+	honoured, _, known := r.NoiseArguments()
 	is := func(a profiling.Argument) bool { return a.Name == tick }
-	if known && slices.ContainsFunc(heeded, is) {
+	if known && slices.ContainsFunc(honoured, is) {
 		return ", and " + tick + " against the timer's tick"
 	}
 	return "; against the timer's tick it takes a kernel with CONFIG_NO_HZ_FULL"

@@ -76,9 +76,9 @@ func (v view) verdict() report.Section {
 	case verdict.Refused:
 		notice.Title = fmt.Sprintf("No verdict: %s stays a candidate and is not published for %s.", f.Subject, f.Application)
 	}
-	section := report.Section{ID: "verdict", Title: "Verdict", Parts: []report.Part{notice}}
+	section := report.Section{ID: "verdict", Title: "Verdict", Components: []report.Component{notice}}
 	if len(given.Comparisons) > 0 {
-		section.Parts = append(section.Parts, comparisonTable(
+		section.Components = append(section.Components, comparisonTable(
 			"What decided: the application's own workload, with data that the kernel was not trained on", given.Comparisons))
 	}
 	return section
@@ -136,7 +136,7 @@ func (v view) workloads() report.Section {
 		}
 		table.Rows = append(table.Rows, report.Row{report.Text(w.Name), report.Text(w.Description), report.Text(w.Operation), report.Text(strings.Join(runs, "; "))})
 	}
-	return report.Section{ID: "workloads", Title: "Workloads", Parts: []report.Part{table}}
+	return report.Section{ID: "workloads", Title: "Workloads", Components: []report.Component{table}}
 }
 
 func (v view) checks() report.Section {
@@ -154,7 +154,7 @@ func (v view) checks() report.Section {
 		}
 		table.Rows = append(table.Rows, report.Row{report.Text(c.Workload), report.Text(c.Kernel), result, report.Text(c.Detail)})
 	}
-	return report.Section{ID: "checks", Title: "Correctness", Parts: []report.Part{table}}
+	return report.Section{ID: "checks", Title: "Correctness", Components: []report.Component{table}}
 }
 
 func mitigationsRule(rules verdict.Rules) string {
@@ -167,7 +167,7 @@ func mitigationsRule(rules verdict.Rules) string {
 
 func (v view) how() report.Section {
 	rules := v.Facts.Rules
-	return report.Section{ID: "how", Title: "How to read this", Parts: []report.Part{report.List{
+	return report.Section{ID: "how", Title: "How to read this", Components: []report.Component{report.List{
 		"Every figure is a cost for one operation of a workload, so less is better; a change of -4.5 % means that the kernel needs 4.5 % less.",
 		fmt.Sprintf("Exact samples repeat to the last instruction on one build of a kernel. Other builds of the same code differ a little, so a difference up to %v of the figure says nothing. Inexact samples have a spread, the distance between the quartiles of the repetitions, and a probability p by Welch's t-test that the difference is chance.", rules.Resolution),
 		fmt.Sprintf("A kernel wins when it is better by more than the spread, at p below %v, with at least %d repetitions, by at least %v of the current figure, and when it passes the checks. A question mark behind a change says that it may be chance.",

@@ -95,22 +95,9 @@ type Provenance struct {
 	ImageDigest   string   `json:"image_digest"`
 	// Builder is who built it: program, version, machine.
 	Builder string `json:"builder"`
-	Built   string `json:"built,omitempty"` // RFC 3339
-	// Reproduced says that it was built twice, and what came out.
-	Reproduced Reproduced `json:"reproduced,omitempty"`
 	// InputsKey is the digest of all inputs together.
 	InputsKey string `json:"inputs_key,omitempty"`
 }
-
-// Reproduced is whether a second build gave the same bytes.
-type Reproduced string
-
-// The answers.
-const (
-	NotTried  Reproduced = ""
-	SameBytes Reproduced = "same bytes"
-	Differs   Reproduced = "differs"
-)
 
 // Input by name and digest.
 type Input struct {

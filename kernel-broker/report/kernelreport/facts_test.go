@@ -20,7 +20,7 @@ import (
 func rows(r Report) string {
 	var out strings.Builder
 	for _, s := range r.Document().Sections {
-		for _, part := range s.Parts {
+		for _, part := range s.Components {
 			table, ok := part.(report.Table)
 			if !ok {
 				continue

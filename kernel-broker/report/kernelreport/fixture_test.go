@@ -41,7 +41,7 @@ func kernelFacts(name, title string, image, text int64) Kernel {
 			Source: Input{"linux-source-6.1 6.1.192-1", digestOf("a")}, ConfigDigest: digestOf("b"),
 			Fragments: []Input{{"base", digestOf("1")}, {"hardening", digestOf("2")}},
 			Compiler:  "gcc-12", Version: "12.2.0-14+deb12u1", Flags: []string{"-O2"},
-			ImageDigest: digestOf("c"), Builder: "kernel-factory v0.2 on build1", Built: "2026-11-20T12:00:00Z",
+			ImageDigest: digestOf("c"), Builder: "kernel-factory v0.2 on build1",
 			InputsKey: digestOf("d"),
 		},
 	}
@@ -87,7 +87,6 @@ func fixture() Facts {
 		Mismatched: []string{"fs/namei.o: path_openat"}, Moved: []string{"mm/mmap.o: vma_link"}, Missing: []string{"lib/crc32.o", "arch/x86/entry/vdso/vma.o"}}
 	f.Kernels[4].Trained = []verdict.Run{{Workload: "io-write8", Seed: 1, Size: 20000}}
 	f.Kernels[4].Provenance.ProfileDigest = digestOf("e")
-	f.Kernels[4].Provenance.Reproduced = SameBytes
 	f.Kernels[5].Provenance.Patches = []Patch{{"fix.patch", digestOf("f"), "in 6.4 as 0123abcd"}}
 	for i, w := range workloads {
 		f.Workloads = append(f.Workloads, Workload{w, "workload " + w, fmt.Sprintf("operation of %s", w)})

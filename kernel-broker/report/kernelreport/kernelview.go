@@ -34,9 +34,9 @@ func (v view) size() report.Section {
 			number(k.Size.Functions), number(k.Size.Objects), number(k.Size.Options),
 		})
 	}
-	section := report.Section{ID: "size", Title: "Size", Parts: []report.Part{table}}
+	section := report.Section{ID: "size", Title: "Size", Components: []report.Component{table}}
 	if names := v.sections(); len(names) > 0 {
-		section.Parts = append([]report.Part{v.sectionChart(names)}, table, v.sectionTable(names))
+		section.Components = append([]report.Component{v.sectionChart(names)}, table, v.sectionTable(names))
 	}
 	return section
 }
@@ -118,13 +118,13 @@ func (v view) options() report.Section {
 	}
 	section := report.Section{ID: "options", Title: "Options", Lead: fmt.Sprintf("%s removed, %s kept. Code that hangs on several options stands at each of them.",
 		plural(len(removed), "option", "options"), plural(len(kept), "option", "options"))}
-	section.Parts = v.slimmed()
+	section.Components = v.slimmed()
 	if len(removed) > 0 {
-		section.Parts = append(section.Parts, optionTable("Options that went, and why", removed))
+		section.Components = append(section.Components, optionTable("Options that went, and why", removed))
 	}
 	if len(kept) > 0 {
 		title := "Options that stayed, and why"
-		section.Parts = append(section.Parts, report.Folded{Title: fmt.Sprintf("%s (%d)", title, len(kept)), Parts: []report.Part{optionTable(title, kept)}})
+		section.Components = append(section.Components, report.Folded{Title: fmt.Sprintf("%s (%d)", title, len(kept)), Components: []report.Component{optionTable(title, kept)}})
 	}
 	return section
 }
@@ -153,7 +153,7 @@ func (v view) symbols() report.Section {
 	}{{"The functions of which most ran", s.Hottest}, {"The largest functions that never ran", s.Coldest}} {
 		if len(list.symbols) > 0 {
 			title := fmt.Sprintf("%s (%d shown)", list.title, len(list.symbols))
-			section.Parts = append(section.Parts, report.Folded{Title: title, Parts: []report.Part{symbolTable(list.title, list.symbols)}})
+			section.Components = append(section.Components, report.Folded{Title: title, Components: []report.Component{symbolTable(list.title, list.symbols)}})
 		}
 	}
 	return section
@@ -187,11 +187,11 @@ func symbolTable(caption string, symbols []Symbol) report.Table {
 func (v view) provenance() report.Section {
 	section := report.Section{ID: "provenance", Title: "Provenance"}
 	if k := v.Facts.kernel(v.Facts.Subject); k != nil {
-		section.Parts = append(section.Parts, provenanceFacts(*k))
+		section.Components = append(section.Components, provenanceFacts(*k))
 		return section
 	}
 	for _, k := range v.Facts.Kernels {
-		section.Parts = append(section.Parts, report.Folded{Title: k.Name + ": " + k.Title, Parts: []report.Part{provenanceFacts(k)}})
+		section.Components = append(section.Components, report.Folded{Title: k.Name + ": " + k.Title, Components: []report.Component{provenanceFacts(k)}})
 	}
 	return section
 }
@@ -226,8 +226,6 @@ func provenanceFacts(k Kernel) report.Facts {
 	add("Mitigations", strings.Join(k.Mitigations, "; "), false)
 	add("Image", p.ImageDigest, true)
 	add("Built by", p.Builder, false)
-	add("Built", p.Built, false)
-	add("Built twice", string(p.Reproduced), false)
 	add("All inputs", p.InputsKey, true)
 	return facts
 }

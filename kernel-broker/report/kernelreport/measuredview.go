@@ -17,17 +17,17 @@ func (v view) instructions() report.Section {
 	}
 	section := report.Section{
 		ID: "instructions", Title: "Kernel instructions for each operation",
-		Lead:  v.exactness(metric),
-		Parts: v.figures(metric),
+		Lead:       v.exactness(metric),
+		Components: v.figures(metric),
 	}
 	if table, ok := v.subjectTable(metric); ok {
-		section.Parts = append(section.Parts, report.Folded{Title: "Spread and significance of each comparison with " + v.nearest().name(v.Facts), Parts: []report.Part{table}})
+		section.Components = append(section.Components, report.Folded{Title: "Spread and significance of each comparison with " + v.nearest().name(v.Facts), Components: []report.Component{table}})
 	}
 	return section
 }
 
 // figures of a metric that decides: charts, values, and changes.
-func (v view) figures(metric string) []report.Part {
+func (v view) figures(metric string) []report.Component {
 	parts := append(v.dots(metric), v.values(metric))
 	for _, to := range []reference{toSlim, toStock} {
 		if to.name(v.Facts) != "" {
@@ -61,9 +61,9 @@ func (v view) time(metric string, section report.Section) report.Section {
 	if len(v.lines(metric)) == 0 {
 		return report.Section{}
 	}
-	section.Parts = v.figures(metric)
+	section.Components = v.figures(metric)
 	if table, ok := v.subjectTable(metric); ok {
-		section.Parts = append(section.Parts, table)
+		section.Components = append(section.Components, table)
 	}
 	return section
 }
@@ -76,12 +76,12 @@ func (v view) branches() report.Section {
 	for _, metric := range []string{verdict.TakenBranches, verdict.L1IMisses, verdict.Mispredictions} {
 		if len(v.lines(metric)) > 0 {
 			if v.nearest().name(v.Facts) != "" {
-				section.Parts = append(section.Parts, v.changes(metric, v.nearest()))
+				section.Components = append(section.Components, v.changes(metric, v.nearest()))
 			}
-			section.Parts = append(section.Parts, report.Folded{Title: capital(verdict.Words(metric) + " for each operation"), Parts: []report.Part{v.values(metric)}})
+			section.Components = append(section.Components, report.Folded{Title: capital(verdict.MetricName(metric) + " for each operation"), Components: []report.Component{v.values(metric)}})
 		}
 	}
-	if len(section.Parts) == 0 {
+	if len(section.Components) == 0 {
 		return report.Section{}
 	}
 	return section
@@ -96,10 +96,10 @@ func (v view) otherCounts() report.Section {
 	}
 	for _, metric := range []string{verdict.UserInstructions, verdict.RepIterations} {
 		if len(v.lines(metric)) > 0 {
-			section.Parts = append(section.Parts, v.values(metric))
+			section.Components = append(section.Components, v.values(metric))
 		}
 	}
-	if len(section.Parts) == 0 {
+	if len(section.Components) == 0 {
 		return report.Section{}
 	}
 	return section
@@ -174,7 +174,7 @@ func (v view) exactness(metric string) string {
 // values for each operation, kernels side by side.
 func (v view) values(metric string) report.Table {
 	table := report.Table{
-		Caption: capital(verdict.Words(metric) + " for each operation"),
+		Caption: capital(verdict.MetricName(metric) + " for each operation"),
 		Columns: []report.Column{{Title: "Workload"}},
 	}
 	for _, k := range v.Facts.Kernels {
@@ -197,7 +197,7 @@ func (v view) values(metric string) report.Table {
 // changes against a reference, with the geometric means.
 func (v view) changes(metric string, to reference) report.Table {
 	table := report.Table{
-		Caption: capital(fmt.Sprintf("%s against %s%s", verdict.Words(metric), to.name(v.Facts), Titled(v.Figures.unequal(to)))),
+		Caption: capital(fmt.Sprintf("%s against %s%s", verdict.MetricName(metric), to.name(v.Facts), Titled(v.Figures.unequal(to)))),
 		Columns: []report.Column{{Title: "Workload"}},
 	}
 	foot := report.Row{report.Text("geometric mean of these")}
@@ -258,8 +258,8 @@ func (v view) subjectTable(metric string) (report.Table, bool) {
 
 // dots of all kernels against the slim one, without the stock kernel, whose
 // distance would hide the differences of the others; and all against stock.
-func (v view) dots(metric string) []report.Part {
-	var parts []report.Part
+func (v view) dots(metric string) []report.Component {
+	var parts []report.Component
 	if chart, ok := v.dotsAgainst(metric, toSlim, v.Facts.Stock); ok {
 		parts = append(parts, chart)
 	}
@@ -272,7 +272,7 @@ func (v view) dots(metric string) []report.Part {
 func (v view) dotsAgainst(metric string, to reference, without string) (report.Dots, bool) {
 	base, name := 100.0, to.name(v.Facts)
 	chart := report.Dots{
-		Caption:   capital(fmt.Sprintf("%s for each operation, %s = 100%s", verdict.Words(metric), name, Titled(v.Figures.unequal(to)))),
+		Caption:   capital(fmt.Sprintf("%s for each operation, %s = 100%s", verdict.MetricName(metric), name, Titled(v.Figures.unequal(to)))),
 		Axis:      "Per cent of " + name + "; to the left is better. The axis does not begin at 0. A line through a mark is its spread.",
 		Reference: &base, Span: 2,
 	}

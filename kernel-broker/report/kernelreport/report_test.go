@@ -95,7 +95,6 @@ func TestMakeRefuses(t *testing.T) {
 		"a kernel twice":               func(f *Facts) { f.Kernels[0].Name = "slim" },
 		"a bad digest":                 func(f *Facts) { f.Kernels[0].Provenance.ConfigDigest = "sha256:00" },
 		"a bad fragment digest":        func(f *Facts) { f.Kernels[0].Provenance.Fragments[0].Digest = "md5" },
-		"a strange answer":             func(f *Facts) { f.Kernels[0].Provenance.Reproduced = "maybe" },
 		"a workload twice":             func(f *Facts) { f.Workloads[0].Name = "syscalls" },
 		"an application without one":   func(f *Facts) { f.Applications[0].Test.Workload = "x" },
 		"an application twice":         func(f *Facts) { f.Applications[0].Name = "net" },

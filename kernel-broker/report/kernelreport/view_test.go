@@ -31,7 +31,7 @@ func TestPageAndTerminalSayTheSame(t *testing.T) {
 	onPage, inTerminal := texts(t, r)
 	cells := 0
 	for _, section := range r.Document().Sections {
-		for _, part := range section.Parts {
+		for _, part := range section.Components {
 			table, ok := part.(report.Table)
 			if !ok {
 				continue
@@ -83,7 +83,7 @@ func TestChangeThatMayBeChance(t *testing.T) {
 		if section.ID != "time" {
 			continue
 		}
-		for _, part := range section.Parts {
+		for _, part := range section.Components {
 			if table, ok := part.(report.Table); ok && table.Caption == "Wall time against slim" {
 				for _, cell := range table.Rows[0] {
 					if cell.Text == "-20.0 % ?" && cell.Shade == 0 {

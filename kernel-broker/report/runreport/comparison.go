@@ -29,9 +29,9 @@ func ComparisonDocument(c compare.Comparison, now time.Time) report.Document {
 	for i, group := range groups {
 		s := report.Section{ID: fmt.Sprintf("group-%d", i+1), Title: group}
 		if i == 0 && len(c.Unequal) > 0 {
-			s.Parts = append(s.Parts, report.Notice{Mood: report.Bad, Title: "Not alike:", Text: "the sides are not runs of the same thing"}, report.List(c.Unequal))
+			s.Components = append(s.Components, report.Notice{Mood: report.Bad, Title: "Not alike:", Text: "the sides are not runs of the same thing"}, report.List(c.Unequal))
 		}
-		s.Parts = append(s.Parts, comparisonTable(c, group, rows[group]))
+		s.Components = append(s.Components, comparisonTable(c, group, rows[group]))
 		doc.Sections = append(doc.Sections, s)
 	}
 	return doc

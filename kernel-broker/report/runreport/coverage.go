@@ -22,12 +22,12 @@ func (r Report) estimates(c profiling.Collector, caption string) string {
 
 // looked is a notice that stands above a collector's figures if it did not look
 // all the time.
-func (r Report) looked(c profiling.Collector) []report.Part {
+func (r Report) looked(c profiling.Collector) []report.Component {
 	all, _ := r.Result.Covered(c)
 	if all.Exact {
 		return nil
 	}
-	return []report.Part{report.Notice{Mood: report.Bad, Title: "Estimates:", Text: fmt.Sprintf(
+	return []report.Component{report.Notice{Mood: report.Bad, Title: "Estimates:", Text: fmt.Sprintf(
 		"this collector looked for %s of the time, so that all collectors together cost the job no more than %s of its CPU time. "+
 			"%s are scaled by %.2f; as seen, and so at least so many or so large, are %s. "+
 			"profiling.overhead_percent: 0 in agent.yaml makes figures exact, whatever they cost.",

@@ -26,12 +26,12 @@ func (r Report) graph() report.Section {
 	if len(all) > mostFunctions {
 		edges.Note = fmt.Sprintf("The first %d of %d.", mostFunctions, len(all))
 	}
-	s.Parts = append(s.Parts, report.Facts{
+	s.Components = append(s.Components, report.Facts{
 		{Name: "Samples in the kernel", Text: report.Count(float64(g.Kernel))},
 		{Name: "Samples in the program", Text: report.Count(float64(g.User))},
 		{Name: "Lost", Text: report.Count(float64(g.Lost))},
 		{Name: "One every", Text: report.Seconds(float64(g.PeriodNS) * nanosecond)},
-	}, flame, flame.Table(mostFunctions), report.Folded{Title: "Edges", Parts: []report.Part{edges}})
+	}, flame, flame.Table(mostFunctions), report.Folded{Title: "Edges", Components: []report.Component{edges}})
 	return s
 }
 

@@ -85,7 +85,7 @@ func (r Report) Document() report.Document {
 		Foot:  fmt.Sprintf("Made %s from the results of %d nodes. Report format %d.", r.Made.Format(time.RFC3339), len(r.Result.Nodes), Format),
 	}
 	for _, section := range []func() report.Section{r.decision, r.job, r.calls, r.files, r.graph, r.noise, r.counters, r.cost} {
-		if s := section(); len(s.Parts) > 0 {
+		if s := section(); len(s.Components) > 0 {
 			doc.Sections = append(doc.Sections, s)
 		}
 	}
@@ -99,7 +99,7 @@ var moods = map[advice.Verdict]report.Mood{
 func (r Report) decision() report.Section {
 	s := report.Section{ID: "decision", Title: "What would be gained", Lead: "A bound is the most that can be had: the share of the job's CPU time " +
 		"that was measured. How much of it a kernel gives back is found out by building and measuring it."}
-	s.Parts = append(s.Parts, report.Notice{Mood: moods[r.Decision.Verdict], Title: "Decision:", Text: r.Decision.Headline})
+	s.Components = append(s.Components, report.Notice{Mood: moods[r.Decision.Verdict], Title: "Decision:", Text: r.Decision.Headline})
 	if len(r.Decision.Steps) > 0 {
 		table := report.Table{Caption: "What to do, the largest bound first",
 			Columns: []report.Column{{Title: "Step"}, {Title: "At most", Numeric: true}, {Title: "Why"}, {Title: "How"}}}
@@ -110,10 +110,10 @@ func (r Report) decision() report.Section {
 			}
 			table.Rows = append(table.Rows, report.Row{report.Text(step.Title), bound, report.Text(step.Why), report.Text(step.How)})
 		}
-		s.Parts = append(s.Parts, table)
+		s.Components = append(s.Components, table)
 	}
 	if len(r.Decision.Caveats) > 0 {
-		s.Parts = append(s.Parts, report.Paragraph("Not seen, and so perhaps missing above:"), report.List(r.Decision.Caveats))
+		s.Components = append(s.Components, report.Paragraph("Not seen, and so perhaps missing above:"), report.List(r.Decision.Caveats))
 	}
 	return s
 }
@@ -142,9 +142,9 @@ func (r Report) job() report.Section {
 			secondsOf(uint64(max(0, n.End.Sub(n.Begin)))), secondsOf(n.JobNS), secondsOf(n.UserNS), secondsOf(n.SystemNS), share})
 		stack.Rows = append(stack.Rows, report.StackRow{Label: n.Name, Sizes: []float64{float64(n.UserNS) * nanosecond, float64(n.SystemNS) * nanosecond}})
 	}
-	s.Parts = append(s.Parts, facts)
+	s.Components = append(s.Components, facts)
 	if len(table.Rows) > 0 {
-		s.Parts = append(s.Parts, stack, table)
+		s.Components = append(s.Components, stack, table)
 	}
 	return s
 }
@@ -161,20 +161,20 @@ func (r Report) cost() report.Section {
 			secondsOf(o.SpentNS), secondsOf(o.JobNS), report.Figure(o.Share(), advice.Percent(o.Share()))})
 	}
 	if len(table.Rows) > 0 {
-		s.Parts = append(s.Parts, table)
+		s.Components = append(s.Components, table)
 	}
 	if n := r.Result.Noise; n != nil && n.Looking() > 0 {
-		s.Parts = append(s.Parts, report.Paragraph(fmt.Sprintf("Besides, the agent had the job's CPUs for %s of the time that the job wanted them.", advice.Percent(n.Looking()))))
+		s.Components = append(s.Components, report.Paragraph(fmt.Sprintf("Besides, the agent had the job's CPUs for %s of the time that the job wanted them.", advice.Percent(n.Looking()))))
 	}
 	if len(r.Result.Coverage) > 0 {
-		s.Parts = append(s.Parts, r.coverage())
+		s.Components = append(s.Components, r.coverage())
 	}
 	refused := report.Table{Caption: "What could not work", Columns: []report.Column{{Title: "Node"}, {Title: "Collector"}, {Title: "Part"}, {Title: "Why"}, {Title: "Remedy"}}}
 	for _, u := range r.Result.Refused {
 		refused.Rows = append(refused.Rows, report.Row{report.Text(u.Node), report.Text(string(u.Collector)), report.Text(u.Part), report.Text(u.Detail), report.Text(u.Remedy)})
 	}
 	if len(refused.Rows) > 0 {
-		s.Parts = append(s.Parts, refused)
+		s.Components = append(s.Components, refused)
 	}
 	return s
 }

@@ -45,8 +45,8 @@ func (r Report) calls() report.Section {
 		return s
 	}
 	s.Lead = r.overhead(profiling.CollectSyscalls)
-	s.Parts = append(s.Parts, r.looked(profiling.CollectSyscalls)...)
-	s.Parts = append(s.Parts, r.leftOut()...)
+	s.Components = append(s.Components, r.looked(profiling.CollectSyscalls)...)
+	s.Components = append(s.Components, r.leftOut()...)
 	var names []string
 	for _, g := range groups {
 		names = append(names, g.name)
@@ -58,7 +58,7 @@ func (r Report) calls() report.Section {
 	for _, c := range profiling.Causes() {
 		causes.Columns = append(causes.Columns, report.Column{Title: string(c), Numeric: true})
 	}
-	var charts []report.Part
+	var charts []report.Component
 	for i, c := range calls.Calls {
 		if i == mostCalls {
 			table.Note = fmt.Sprintf("The first %d of %d calls.", mostCalls, len(calls.Calls))
@@ -82,27 +82,27 @@ func (r Report) calls() report.Section {
 		}
 	}
 	if len(table.Rows) == 0 {
-		s.Parts = append(s.Parts, report.Paragraph("The job made no system call while it was looked at."))
+		s.Components = append(s.Components, report.Paragraph("The job made no system call while it was looked at."))
 		return s
 	}
-	s.Parts = append(s.Parts, split, table)
-	s.Parts = append(s.Parts, charts...)
-	s.Parts = append(s.Parts, report.Folded{Title: "All causes", Parts: []report.Part{causes}}, report.Folded{Title: "By process", Parts: []report.Part{r.processes()}})
+	s.Components = append(s.Components, split, table)
+	s.Components = append(s.Components, charts...)
+	s.Components = append(s.Components, report.Folded{Title: "All causes", Components: []report.Component{causes}}, report.Folded{Title: "By process", Components: []report.Component{r.processes()}})
 	if mixed := r.slurms.Mixed; len(mixed) > 0 {
-		s.Parts = append(s.Parts, report.Paragraph("Slurm's calls and the job's are together in how long single ones took of: "+strings.Join(mixed, ", ")+". Slurm's time was taken off their waits."))
+		s.Components = append(s.Components, report.Paragraph("Slurm's calls and the job's are together in how long single ones took of: "+strings.Join(mixed, ", ")+". Slurm's time was taken off their waits."))
 	}
 	if calls.LostAway > 0 {
-		s.Parts = append(s.Parts, report.Notice{Mood: report.Bad, Title: "Not whole:", Text: fmt.Sprintf("of %d calls nothing is known, there was no memory for them", calls.LostAway)})
+		s.Components = append(s.Components, report.Notice{Mood: report.Bad, Title: "Not whole:", Text: fmt.Sprintf("of %d calls nothing is known, there was no memory for them", calls.LostAway)})
 	}
 	return s
 }
 
 // leftOut is the one line on what is Slurm's.
-func (r Report) leftOut() []report.Part {
+func (r Report) leftOut() []report.Component {
 	if r.slurms.None() {
 		return nil
 	}
-	return []report.Part{report.Paragraph(fmt.Sprintf("Left out as Slurm's own: %s. kernelctl run report %d --slurm shows them.", r.slurms, r.Run.ID))}
+	return []report.Component{report.Paragraph(fmt.Sprintf("Left out as Slurm's own: %s. kernelctl run report %d --slurm shows them.", r.slurms, r.Run.ID))}
 }
 
 func sizes(c profiling.Syscall) []float64 {
@@ -136,9 +136,9 @@ func (r Report) files() report.Section {
 		return s
 	}
 	s.Lead = r.overhead(profiling.CollectIO)
-	s.Parts = append(s.Parts, r.looked(profiling.CollectIO)...)
+	s.Components = append(s.Components, r.looked(profiling.CollectIO)...)
 	if r.Result.Syscalls == nil {
-		s.Parts = append(s.Parts, r.leftOut()...)
+		s.Components = append(s.Components, r.leftOut()...)
 	}
 	columns := []report.Column{{Title: "Files"}, {Title: "Used for"}, {Title: "Number", Numeric: true}, {Title: "Reads", Numeric: true}, {Title: "Bytes read", Numeric: true},
 		{Title: "Writes", Numeric: true}, {Title: "Bytes written", Numeric: true}, {Title: "Bytes each", Numeric: true}, {Title: "In order", Numeric: true}, {Title: "Syncs", Numeric: true}, {Title: "Advice"}}
@@ -162,9 +162,9 @@ func (r Report) files() report.Section {
 			countOf(t.Read.Failed + t.Write.Failed), countOf(t.Read.Cut + t.Write.Cut)})
 	}
 	regular := io.Total(profiling.RegularFiles)
-	s.Parts = append(s.Parts, patterns, totals, report.Histogram{Caption: r.estimates(profiling.CollectIO, "Bytes that one call moved"), Axis: "calls by bytes", Series: report.Named("reads", "writes"),
+	s.Components = append(s.Components, patterns, totals, report.Histogram{Caption: r.estimates(profiling.CollectIO, "Bytes that one call moved"), Axis: "calls by bytes", Series: report.Named("reads", "writes"),
 		Bound: func(v float64) string { return report.Bytes(int64(v)) }, Buckets: report.Log2([][]uint64{regular.Read.Sizes, regular.Write.Sizes}, 1)},
-		report.Folded{Title: "Single files", Parts: []report.Part{r.singleFiles()}})
+		report.Folded{Title: "Single files", Components: []report.Component{r.singleFiles()}})
 	return s
 }
 
@@ -220,13 +220,13 @@ func (r Report) noise() report.Section {
 		}
 	}
 	if cpu, worst, ok := n.Worst(); ok {
-		s.Parts = append(s.Parts, report.Facts{{Name: "Worst single event", Text: fmt.Sprintf("%s: %s %s on node %s, CPU %d, at %s",
+		s.Components = append(s.Components, report.Facts{{Name: "Worst single event", Text: fmt.Sprintf("%s: %s %s on node %s, CPU %d, at %s",
 			report.Seconds(float64(worst.MostNS)*nanosecond), worst.Kind, worst.Name, cpu.Node, cpu.CPU, worst.At.UTC().Format("15:04:05.000"))},
 			{Name: "Left to the job", Text: fmt.Sprintf("%.3f %% of the time that it wanted a CPU", 100*n.Left())}, {Name: "Method", Text: n.Method}})
 	}
-	s.Parts = append(s.Parts, table)
+	s.Components = append(s.Components, table)
 	if len(counts) > 0 {
-		s.Parts = append(s.Parts, report.Histogram{Caption: "How long single events took", Axis: "events by their time", Series: report.Named(names...),
+		s.Components = append(s.Components, report.Histogram{Caption: "How long single events took", Axis: "events by their time", Series: report.Named(names...),
 			Bound: report.Seconds, Buckets: report.Log2(counts, nanosecond)}, sources)
 	}
 	return s
@@ -241,6 +241,6 @@ func (r Report) counters() report.Section {
 	for _, a := range r.Result.PGO.Archives {
 		table.Rows = append(table.Rows, report.Row{report.Text(a.Node), report.Code(a.BuildID), countOf(a.Files), bytesOf(a.Bytes)})
 	}
-	s.Parts = append(s.Parts, table)
+	s.Components = append(s.Components, table)
 	return s
 }

@@ -22,17 +22,17 @@ func (r Report) cross() report.Section {
 		if len(table.Rows) == 0 {
 			continue
 		}
-		section.Parts = append(section.Parts, r.crossTables(table)...)
+		section.Components = append(section.Components, r.crossTables(table)...)
 	}
-	if len(section.Parts) == 0 {
+	if len(section.Components) == 0 {
 		return report.Section{}
 	}
 	return section
 }
 
-func (r Report) crossTables(cross Cross) []report.Part {
-	words := capital(verdict.Words(cross.Metric))
-	var parts []report.Part
+func (r Report) crossTables(cross Cross) []report.Component {
+	words := capital(verdict.MetricName(cross.Metric))
+	var parts []report.Component
 	if cross.Slim != "" {
 		parts = append(parts, crossTable(cross, words+" against "+cross.Slim+unequalCells(cross),
 			func(c Cell) *float64 { return c.ToSlim }, func(m Mean) *float64 { return m.ToSlim }))
@@ -133,7 +133,7 @@ func (r Report) goals() report.Section {
 		}
 		table.Rows = append(table.Rows, report.Row{report.Text(g.Name), report.Text(g.Asked), report.Text(g.Found), {Text: reached, Strong: g.Reached}})
 	}
-	return report.Section{ID: "goals", Title: "Goals", Parts: []report.Part{table}}
+	return report.Section{ID: "goals", Title: "Goals", Components: []report.Component{table}}
 }
 
 func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

@@ -81,8 +81,8 @@ func someNames() Names {
 
 func someUses() Uses {
 	uses := Uses{}
-	for _, use := range []Use{{Object: "fs/read.o", Heat: Hot, Ran: 5}, {Object: "fs/aio.o", Heat: Cold}, {Object: "fs/stat.o", Heat: Warm, Ran: 3},
-		{Object: "net/inet_diag.o", Heat: Started}, {Object: "net/unix_diag.o", Heat: Unknown}, {Object: notThere, Heat: Cold}} {
+	for _, use := range []Use{{Object: "fs/read.o", Coverage: Hot, Ran: 5}, {Object: "fs/aio.o", Coverage: Cold}, {Object: "fs/stat.o", Coverage: Warm, Ran: 3},
+		{Object: "net/inet_diag.o", Coverage: Started}, {Object: "net/unix_diag.o", Coverage: Unknown}, {Object: notThere, Coverage: Cold}} {
 		use.Text = 10
 		uses[use.Object] = use
 	}
@@ -122,11 +122,11 @@ func TestWitness(t *testing.T) {
 				"the workload needs all of that too; no fragment of the recipe asks for the system calls io_uring_setup [32-bit call]"}},
 	} {
 		uses := someUses()
-		witnesses := uses.Witness(c.traces, someNames(), calls)
+		witnesses := uses.AddRuns(c.traces, someNames(), calls)
 		for object, before := range someUses() {
 			want := before
 			if words := c.seen[object]; words != "" {
-				want.Heat, want.Seen = Hot, words
+				want.Coverage, want.Seen = Hot, words
 			}
 			if uses[object] != want {
 				t.Errorf("%s: %+v, want %+v", name, uses[object], want)
@@ -137,7 +137,7 @@ func TestWitness(t *testing.T) {
 				t.Errorf("%s: %q, want %q", name, got, says)
 			}
 		}
-		if again := uses.Witness(c.traces, someNames(), calls); len(again) != len(c.traces) {
+		if again := uses.AddRuns(c.traces, someNames(), calls); len(again) != len(c.traces) {
 			t.Errorf("%s: %d witnesses", name, len(again))
 		}
 	}
@@ -147,10 +147,10 @@ func TestWitness(t *testing.T) {
 func TestSlimKeepsWhatAJobUsed(t *testing.T) {
 	facts := coldTree(t)
 	trace := JobTrace{Run: 3, Functions: []string{"cubic_init", "nowhere"}, FileSystems: []string{"aio", "diag", "tmpfs"}}
-	witnesses := facts.Uses.Witness([]JobTrace{trace}, Names{"cubic_init": {"net/tcp/cubic.o"}}, Calls{})
+	witnesses := facts.Uses.AddRuns([]JobTrace{trace}, Names{"cubic_init": {"net/tcp/cubic.o"}}, Calls{})
 	facts.Keep.KeepFileSystems([]JobTrace{trace}, witnesses, facts.Kbuild, kconfig.Config{"NET": "y", "DIAG": "y"})
 	b := &bench{kconfig: facts.Kconfig}
-	input := Input{Name: "small", Facts: facts, Witnesses: witnesses, Kernels: b, Journal: filepath.Join(t.TempDir(), "journal"), Base: "base", Log: slog.New(slog.DiscardHandler)}
+	input := Input{Name: "small", Facts: facts, Runs: witnesses, Kernels: b, Journal: filepath.Join(t.TempDir(), "journal"), Base: "base", Log: slog.New(slog.DiscardHandler)}
 	outcome, err := Slim(t.Context(), input)
 	if err != nil {
 		t.Fatal(err)
@@ -190,16 +190,16 @@ func TestATraceTakesNoReasonAway(t *testing.T) {
 		uses := Uses{}
 		for _, object := range sortedKeys(kbuild.Objects) {
 			if built, _ := kbuild.Built(object, treeConfig); built {
-				heat := rapid.SampledFrom([]Heat{NoCode, Unknown, Cold, Started, Warm, Hot}).Draw(t, object)
-				uses[object] = Use{Object: object, Heat: heat, Text: 100}
+				heat := rapid.SampledFrom([]Coverage{NoCode, Unknown, Cold, Started, Warm, Hot}).Draw(t, object)
+				uses[object] = Use{Object: object, Coverage: heat, Text: 100}
 			}
 		}
 		facts := Facts{Config: treeConfig, Kbuild: kbuild, Kconfig: options, Uses: uses, Keep: Keep{},
-			Warmest: rapid.SampledFrom([]Heat{Cold, Started, Warm}).Draw(t, "warmest")}
+			MaxCoverage: rapid.SampledFrom([]Coverage{Cold, Started, Warm}).Draw(t, "warmest")}
 		functions := rapid.SliceOfNDistinct(rapid.SampledFrom(append(sortedKeys(names), "nowhere")), 0, 4, rapid.ID[string]).Draw(t, "functions")
 		with := facts
 		with.Uses = maps.Clone(uses)
-		with.Uses.Witness([]JobTrace{{Run: 3, Functions: functions}}, names, Calls{})
+		with.Uses.AddRuns([]JobTrace{{Run: 3, Functions: functions}}, names, Calls{})
 		less, more := off(with), off(facts)
 		for symbol := range less {
 			if !more[symbol] {
@@ -210,7 +210,7 @@ func TestATraceTakesNoReasonAway(t *testing.T) {
 		for _, function := range functions {
 			object := strings.TrimPrefix(function, "f_")
 			was, _ := kbuild.Built(object, treeConfig)
-			if is, _ := kbuild.Built(object, after); was && !is && with.Uses[object].Heat != NoCode {
+			if is, _ := kbuild.Built(object, after); was && !is && with.Uses[object].Coverage != NoCode {
 				t.Errorf("%s was used and goes", object)
 			}
 		}

@@ -34,7 +34,7 @@ func TestMend(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := mend(obj); err != nil {
+	if err := removeUnfinished(obj); err != nil {
 		t.Fatal(err)
 	}
 	var left []string
@@ -48,7 +48,7 @@ func TestMend(t *testing.T) {
 	if !slices.Equal(left, want) || err != nil {
 		t.Errorf("left are %v, want %v, %v", left, want, err)
 	}
-	if err := mend(filepath.Join(obj, "none")); err != nil {
+	if err := removeUnfinished(filepath.Join(obj, "none")); err != nil {
 		t.Errorf("a folder that was not begun: %v", err)
 	}
 }
@@ -72,7 +72,7 @@ func TestLeftOver(t *testing.T) {
 			}
 			write(t, complaintsFile(obj), "{}")
 			write(t, obj+".in-use", c.mark)
-			if err := leftOver(obj, obj+".in-use"); err != nil {
+			if err := recoverObjects(obj, obj+".in-use"); err != nil {
 				t.Fatal(err)
 			}
 			if exists(filepath.Join(obj, "a.h")) != c.kept || exists(complaintsFile(obj)) != c.kept {

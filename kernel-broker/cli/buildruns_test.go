@@ -59,12 +59,12 @@ func TestWhatARunGives(t *testing.T) {
 		"collectors that could not":                            {refused, stock, all, false, `it has noise (node "n1": collector "syscalls": no BTF[31m; build it in)`},
 		"nothing":                                              {profiling.Result{}, stock, all, true, "it has no collector's result: sbatch"},
 	} {
-		f := foundRun{run: &api.Run{Id: 7, KernelProfile: c.kernel}, result: c.result}
+		f := profilingRun{run: &api.Run{Id: 7, KernelProfile: c.kernel}, result: c.result}
 		g, err := f.gives(c.recipe, c.instrumented)
-		got := map[gift]string{{trace: true}: "trace", {counters: true}: "counters", {trace: true, counters: true}: "both"}[gift{trace: g.trace, counters: g.counters}]
+		got := map[runInputs]string{{trace: true}: "trace", {counters: true}: "counters", {trace: true, counters: true}: "both"}[runInputs{trace: g.trace, counters: g.counters}]
 		if err != nil {
 			got = err.Error()
-			if !errors.Is(err, kb.ErrFailedPrecondition) || g != (gift{}) {
+			if !errors.Is(err, kb.ErrFailedPrecondition) || g != (runInputs{}) {
 				t.Errorf("%s: %+v, %v", name, g, err)
 			}
 		}

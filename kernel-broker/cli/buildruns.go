@@ -19,8 +19,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// foundRun is a profiling run and what there is of it.
-type foundRun struct {
+// profilingRun is a profiling run and what there is of it.
+type profilingRun struct {
 	run    *api.Run
 	result profiling.Result
 }
@@ -32,7 +32,7 @@ func (a *app) fromRuns(ctx context.Context, r *buildRequest) error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	var runs []foundRun
+	var runs []profilingRun
 	for _, id := range ids {
 		run, err := a.getRun(ctx, id)
 		if err != nil {
@@ -42,7 +42,7 @@ func (a *app) fromRuns(ctx context.Context, r *buildRequest) error {
 		if err != nil {
 			return err
 		}
-		runs = append(runs, foundRun{run, result})
+		runs = append(runs, profilingRun{run, result})
 	}
 	recipe, err := build.LoadRecipe(r.options.Catalog, r.options.Name)
 	if err != nil {
@@ -90,26 +90,26 @@ func runIDs(lists []string) ([]uint64, error) {
 	return ids, nil
 }
 
-// gift is what of a run goes into a build, and why not the rest.
-type gift struct {
+// runInputs says what a build takes from a run, and why not the rest.
+type runInputs struct {
 	trace, counters bool
 	aside           string
 	archives        int // of counters, when they were fetched
 }
 
-func (f foundRun) counted() bool { return f.result.PGO != nil && len(f.result.PGO.Archives) > 0 }
+func (f profilingRun) counted() bool { return f.result.PGO != nil && len(f.result.PGO.Archives) > 0 }
 
 // gives decides what of a run goes into the build of a recipe, or why nothing does.
 // Counters fit one kernel, and those of another profile's are refused before hours
 // of work; whether they are of the very build is found out when that is there.
 // Names of functions fit any kernel.
-func (f foundRun) gives(recipe build.Recipe, instrumented bool) (gift, error) {
+func (f profilingRun) gives(recipe build.Recipe, instrumented bool) (runInputs, error) {
 	traced, id := f.result.Used().Any(), f.run.GetId()
 	slimmed, profiled := recipe.Slimming == build.SlimmingTrace, recipe.Optimisation.Profiled()
-	no := func(format string, args ...any) (gift, error) {
-		return gift{}, fmt.Errorf("run %d "+format+": %w", append(append([]any{id}, args...), kb.ErrFailedPrecondition)...)
+	no := func(format string, args ...any) (runInputs, error) {
+		return runInputs{}, fmt.Errorf("run %d "+format+": %w", append(append([]any{id}, args...), kb.ErrFailedPrecondition)...)
 	}
-	g := gift{trace: traced && slimmed, counters: f.counted() && profiled && !instrumented}
+	g := runInputs{trace: traced && slimmed, counters: f.counted() && profiled && !instrumented}
 	if want := recipe.Name + kb.InstrumentedSuffix; g.counters && f.run.GetKernelProfile() != want {
 		return no("was on the kernel %s: kernel %s is made from counters of %s (sbatch --kernel-profile=%s --kernel-profiling=pgo)",
 			runKernel(f.run), recipe.Name, want, recipe.Name)
@@ -137,7 +137,7 @@ func (f foundRun) gives(recipe build.Recipe, instrumented bool) (gift, error) {
 }
 
 // has are the run's collectors that found something, and why others did not.
-func (f foundRun) has() string {
+func (f profilingRun) has() string {
 	var names []string
 	for _, c := range f.result.Collectors {
 		names = append(names, string(c))
@@ -155,7 +155,7 @@ func (f foundRun) has() string {
 }
 
 // words say what is used of a run, and what should be known of it.
-func (f foundRun) words(g gift) string {
+func (f profilingRun) words(g runInputs) string {
 	var parts []string
 	if g.trace {
 		used := f.result.Used()
@@ -180,7 +180,7 @@ func (f foundRun) words(g gift) string {
 
 // keepTrace writes what the job was seen to use into the cache, under the digest of
 // it: a build that is done as jobs reads it there.
-func (f foundRun) keepTrace(cache string) (string, error) {
+func (f profilingRun) keepTrace(cache string) (string, error) {
 	used := f.result.Used()
 	trace := slim.JobTrace{Run: f.run.GetId(), Calls: used.Calls, Functions: used.Functions, FileSystems: used.FileSystems}
 	for _, node := range f.result.Nodes {
@@ -211,7 +211,7 @@ func (f foundRun) keepTrace(cache string) (string, error) {
 
 // countersOf a run, fetched into the cache. Several runs, and all nodes of each, are
 // added up by the build.
-func (a *app) countersOf(ctx context.Context, f foundRun, cache string) ([]pipeline.Counters, error) {
+func (a *app) countersOf(ctx context.Context, f profilingRun, cache string) ([]pipeline.Counters, error) {
 	id := f.run.GetId()
 	var all []pipeline.Counters
 	fetched := map[string]bool{}

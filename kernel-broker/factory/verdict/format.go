@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Words for a metric; a model's figure is called one wherever it is named.
-func Words(metric string) string {
+// MetricName for a metric; a model's figure is called one wherever it is named.
+func MetricName(metric string) string {
 	switch metric {
 	case KernelInstructions:
 		return "kernel instructions"

@@ -13,9 +13,9 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
-// Witness is what came of one run's trace: how much of it the kernel that is
+// RunCoverage is what came of one run's trace: how much of it the kernel that is
 // slimmed has, and which objects stay for it alone.
-type Witness struct {
+type RunCoverage struct {
 	Run      uint64      `json:"run"`
 	Results  []JobResult `json:"results"`
 	Releases []string    `json:"releases"`
@@ -37,31 +37,31 @@ type Witness struct {
 // notThere is the object of the calls that a kernel was built without.
 const notThere = "kernel/sys_ni.o"
 
-// mostUnknown names in a witness: they are for people.
+// mostUnknown names in a run: they are for people.
 const mostUnknown = 20
 
-// sighting is why an object counts as used: by what a run saw it.
-type sighting struct {
+// usage is why an object counts as used: by what a run saw it.
+type usage struct {
 	run uint64
 	by  []string
 }
 
-// Witness lets objects count as used by the workload that hold what jobs were seen
+// AddRuns lets objects count as used by the workload that hold what jobs were seen
 // to use. It only ever adds use.
 //
 // A few names stand in several objects: what headers define and the compiler made a
 // function of in each. Such a name decides nothing where one of its objects is used
 // anyway, since that explains it; else it speaks for all of them.
-func (u Uses) Witness(traces []JobTrace, names Names, calls Calls) []Witness {
-	l := lineup{uses: u, names: names, calls: calls, seen: map[string][]sighting{}}
-	witnesses := make([]Witness, len(traces))
+func (u Uses) AddRuns(traces []JobTrace, names Names, calls Calls) []RunCoverage {
+	l := runMatcher{uses: u, names: names, calls: calls, seen: map[string][]usage{}}
+	runs := make([]RunCoverage, len(traces))
 	for i, trace := range traces {
-		witnesses[i] = l.look(trace)
+		runs[i] = l.look(trace)
 	}
 	alone := l.seen
-	l.seen = map[string][]sighting{}
+	l.seen = map[string][]usage{}
 	for _, shared := range l.shared {
-		if !slices.ContainsFunc(shared.objects, func(object string) bool { return u[object].Heat == Hot || len(alone[object]) > 0 }) {
+		if !slices.ContainsFunc(shared.objects, func(object string) bool { return u[object].Coverage == Hot || len(alone[object]) > 0 }) {
 			for _, object := range shared.objects {
 				l.add(object, shared.run, shared.words+", which stands in several objects")
 			}
@@ -72,25 +72,25 @@ func (u Uses) Witness(traces []JobTrace, names Names, calls Calls) []Witness {
 	}
 	for _, object := range sortedKeys(alone) {
 		use, known := u[object]
-		if !known || use.Heat == Hot {
+		if !known || use.Coverage == Hot {
 			continue
 		}
-		use.Heat, use.Seen = Hot, words(alone[object])
+		use.Coverage, use.Seen = Hot, words(alone[object])
 		u[object] = use
 		for _, s := range alone[object] {
 			i := slices.IndexFunc(traces, func(t JobTrace) bool { return t.Run == s.run })
-			witnesses[i].Added = append(witnesses[i].Added, object)
+			runs[i].Added = append(runs[i].Added, object)
 		}
 	}
-	return witnesses
+	return runs
 }
 
-// lineup is what traces are looked at beside.
-type lineup struct {
+// runMatcher is what traces are looked at beside.
+type runMatcher struct {
 	uses   Uses
 	names  Names
 	calls  Calls
-	seen   map[string][]sighting
+	seen   map[string][]usage
 	shared []sharedName
 }
 
@@ -100,8 +100,8 @@ type sharedName struct {
 	objects []string
 }
 
-func (l *lineup) look(trace JobTrace) Witness {
-	w := Witness{Run: trace.Run, Results: trace.Results, Releases: trace.Releases}
+func (l *runMatcher) look(trace JobTrace) RunCoverage {
+	w := RunCoverage{Run: trace.Run, Results: trace.Results, Releases: trace.Releases}
 	for _, call := range trace.Calls {
 		if l.refuses(call) {
 			w.Named++
@@ -121,7 +121,7 @@ func (l *lineup) look(trace JobTrace) Witness {
 }
 
 // refuses tells whether the kernel was built without a call that its source has.
-func (l *lineup) refuses(call string) bool {
+func (l *runMatcher) refuses(call string) bool {
 	if call == foreignCalls {
 		return !slices.ContainsFunc(compatEntries, func(entry string) bool { return len(l.names[entry]) > 0 })
 	}
@@ -129,7 +129,7 @@ func (l *lineup) refuses(call string) bool {
 }
 
 // found notes the objects of a name.
-func (l *lineup) found(run uint64, name, words string) bool {
+func (l *runMatcher) found(run uint64, name, words string) bool {
 	objects := l.names[name]
 	if len(objects) > 1 {
 		l.shared = append(l.shared, sharedName{run: run, words: words, objects: objects})
@@ -140,11 +140,11 @@ func (l *lineup) found(run uint64, name, words string) bool {
 }
 
 // add notes what a run saw of an object. The runs come one after the other.
-func (l *lineup) add(object string, run uint64, by string) {
+func (l *runMatcher) add(object string, run uint64, by string) {
 	seen := l.seen[object]
 	last := len(seen) - 1
 	if last < 0 || seen[last].run != run {
-		l.seen[object] = append(seen, sighting{run: run, by: []string{by}})
+		l.seen[object] = append(seen, usage{run: run, by: []string{by}})
 	} else if !slices.Contains(seen[last].by, by) {
 		seen[last].by = append(seen[last].by, by)
 	}
@@ -154,7 +154,7 @@ func (l *lineup) add(object string, run uint64, by string) {
 // what a node said.
 var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
-func (w *Witness) count(name string, found bool) {
+func (w *RunCoverage) count(name string, found bool) {
 	w.Named++
 	if found {
 		w.Found++
@@ -164,7 +164,7 @@ func (w *Witness) count(name string, found bool) {
 }
 
 // words say of an object who saw it used, and by what.
-func words(seen []sighting) string {
+func words(seen []usage) string {
 	var text strings.Builder
 	for i, s := range seen {
 		if i > 0 {
@@ -179,7 +179,7 @@ func words(seen []sighting) string {
 }
 
 // String is a line for people.
-func (w Witness) String() string {
+func (w RunCoverage) String() string {
 	text := fmt.Sprintf("run %d: %d of the %d functions and system calls that its job used are in this kernel", w.Run, w.Found, w.Named)
 	if missing := w.Named - w.Found - len(w.Refused); missing > 0 {
 		text += fmt.Sprintf("; %d are unknown to it: %s", missing, strings.Join(w.Unknown, " "))
@@ -204,8 +204,8 @@ func (w Witness) String() string {
 }
 
 // KeepFileSystems keeps the types on which jobs had files, and tells in the
-// witnesses what the configuration has never had.
-func (k Keep) KeepFileSystems(traces []JobTrace, witnesses []Witness, kbuild *Kbuild, config kconfig.Config) {
+// runs what the configuration has never had.
+func (k Keep) KeepFileSystems(traces []JobTrace, runs []RunCoverage, kbuild *Kbuild, config kconfig.Config) {
 	config = modulesToo(config)
 	for i, trace := range traces {
 		for _, system := range trace.FileSystems {
@@ -214,7 +214,7 @@ func (k Keep) KeepFileSystems(traces []JobTrace, witnesses []Witness, kbuild *Kb
 			switch {
 			case len(symbols) == 0: // no module's name, or there in every kernel
 			case !built:
-				witnesses[i].Lacking = append(witnesses[i].Lacking, module)
+				runs[i].Lacking = append(runs[i].Lacking, module)
 			default:
 				for _, symbol := range symbols {
 					k.Add(symbol, fmt.Sprintf("run %d: its job had files on the file system %s", trace.Run, module))
@@ -224,8 +224,8 @@ func (k Keep) KeepFileSystems(traces []JobTrace, witnesses []Witness, kbuild *Kb
 	}
 }
 
-// Witness adds to the facts what jobs were seen to use.
-func (f Files) Witness(facts *Facts, traces []JobTrace, systemMap string) ([]Witness, error) {
+// AddRuns adds to the facts what jobs were seen to use.
+func (f Files) AddRuns(facts *Facts, traces []JobTrace, systemMap string) ([]RunCoverage, error) {
 	if len(traces) == 0 {
 		return nil, nil
 	}
@@ -246,7 +246,7 @@ func (f Files) Witness(facts *Facts, traces []JobTrace, systemMap string) ([]Wit
 	if err != nil {
 		return nil, err
 	}
-	witnesses := facts.Uses.Witness(traces, names, calls)
-	facts.Keep.KeepFileSystems(traces, witnesses, facts.Kbuild, f.Config)
-	return witnesses, nil
+	runs := facts.Uses.AddRuns(traces, names, calls)
+	facts.Keep.KeepFileSystems(traces, runs, facts.Kbuild, f.Config)
+	return runs, nil
 }

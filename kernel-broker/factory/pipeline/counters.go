@@ -44,8 +44,8 @@ const (
 	mostPadding = 1 << 20
 )
 
-// counted adds the step that makes a profile of runs.
-func (b *builder) counted() {
+// profileOfRuns adds the step that makes a profile of runs.
+func (b *builder) profileOfRuns() {
 	inputs := Inputs{}
 	for _, c := range b.p.Counters {
 		digest, err := graph.FileDigest(c.Path)
@@ -53,14 +53,14 @@ func (b *builder) counted() {
 		inputs[fmt.Sprintf("run %d node %s", c.Run, c.Node)] = digest + " of " + c.BuildID
 	}
 	b.add("profile", "profile-of-runs", inputs, map[string]string{"kernel": "instrumented"}, light, func(ctx context.Context, w *graph.Work) error {
-		return addUp(ctx, b.p.Counters, b.p.instrumentedBy(), w.Need("kernel"), w)
+		return mergeCounters(ctx, b.p.Counters, b.p.instrumentedBy(), w.Need("kernel"), w)
 	})
 }
 
-// addUp adds up the counters of all nodes of all runs. GCC's counters belong to
+// mergeCounters adds up the counters of all nodes of all runs. GCC's counters belong to
 // one build: those of any other are refused before anything is read, with the
 // command that makes the kernel to count on.
-func addUp(ctx context.Context, all []Counters, remedy, kernel string, w *graph.Work) error {
+func mergeCounters(ctx context.Context, all []Counters, remedy, kernel string, w *graph.Work) error {
 	manifest, err := build.ReadManifest(kernel)
 	if err != nil {
 		return err

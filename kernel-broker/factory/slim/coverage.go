@@ -7,12 +7,12 @@ import (
 	"sort"
 )
 
-// Heat says how much of an object ran.
-type Heat int
+// Coverage says how much of an object ran.
+type Coverage int
 
 const (
 	// NoCode: data only, so a trace cannot judge it.
-	NoCode Heat = iota
+	NoCode Coverage = iota
 	// Unknown: the run's record does not speak of this object.
 	Unknown
 	// Cold: not one instruction ran.
@@ -26,32 +26,32 @@ const (
 	Hot
 )
 
-func (h Heat) String() string {
+func (h Coverage) String() string {
 	names := [...]string{"no code", "unknown", "cold", "started", "warm", "hot"}
 	if h < 0 || int(h) >= len(names) {
-		return fmt.Sprintf("heat %d", int(h))
+		return fmt.Sprintf("coverage %d", int(h))
 	}
 	return names[h]
 }
 
 // MarshalText gives reports the word and not the number.
-func (h Heat) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+func (h Coverage) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
 // UnmarshalText reads that word.
-func (h *Heat) UnmarshalText(text []byte) error {
+func (h *Coverage) UnmarshalText(text []byte) error {
 	for one := NoCode; one <= Hot; one++ {
 		if one.String() == string(text) {
 			*h = one
 			return nil
 		}
 	}
-	return fmt.Errorf("heat %q is not known", text)
+	return fmt.Errorf("coverage %q is not known", text)
 }
 
 // Use is one object, what it weighs, and what of it ran.
 type Use struct {
-	Object string `json:"object"`
-	Heat   Heat   `json:"heat"`
+	Object   string   `json:"object"`
+	Coverage Coverage `json:"heat"`
 	// Bytes of code that stays, of code for the start, and of all the rest.
 	Text  uint64 `json:"text"`
 	Start uint64 `json:"start"`
@@ -96,13 +96,13 @@ func Measure(pieces []Piece, run, work Spans) Uses {
 		uses[piece.Object] = use
 	}
 	for object, use := range uses {
-		use.Heat = heat(use, started[object], work != nil)
+		use.Coverage = coverageOf(use, started[object], work != nil)
 		uses[object] = use
 	}
 	return uses
 }
 
-func heat(use Use, started uint64, workKnown bool) Heat {
+func coverageOf(use Use, started uint64, workKnown bool) Coverage {
 	switch {
 	case use.Code() == 0:
 		return NoCode
@@ -116,14 +116,14 @@ func heat(use Use, started uint64, workKnown bool) Heat {
 	return Hot
 }
 
-// Sum counts objects and their code bytes by heat.
-func (u Uses) Sum() map[Heat]Sum {
-	sums := map[Heat]Sum{}
+// Sum counts objects and their code bytes by coverage.
+func (u Uses) Sum() map[Coverage]Sum {
+	sums := map[Coverage]Sum{}
 	for _, use := range u {
-		sum := sums[use.Heat]
+		sum := sums[use.Coverage]
 		sum.Objects++
 		sum.Code += use.Code()
-		sums[use.Heat] = sum
+		sums[use.Coverage] = sum
 	}
 	return sums
 }
@@ -147,23 +147,4 @@ func (u Uses) sorted() []Use {
 		return all[i].Object < all[j].Object
 	})
 	return all
-}
-
-// MeasureCounters judges the objects of a link map by counters, where there
-// is no trace: for each instrumented object, whether GCC's profile counted
-// anything in it. An object that was not instrumented is Unknown.
-func MeasureCounters(pieces []Piece, counters map[string]bool) Uses {
-	uses := Measure(pieces, nil, nil)
-	for object, use := range uses {
-		ran, known := counters[object]
-		switch {
-		case use.Code() == 0:
-		case !known:
-			use.Heat = Unknown
-		case ran:
-			use.Heat, use.Ran = Hot, use.Text
-		}
-		uses[object] = use
-	}
-	return uses
 }

@@ -55,8 +55,8 @@ func (Facts) template() string { return "facts" }
 
 // Folded parts are shown when asked for, and always on paper.
 type Folded struct {
-	Title string
-	Parts []Part
+	Title      string
+	Components []Component
 }
 
 func (Folded) template() string { return "folded" }

@@ -22,7 +22,7 @@ func (v view) profile() report.Section {
 		},
 		Note: "A function that does not match has another flow than the one that was counted, and is compiled without counters; one that moved only stands in another line.",
 	}
-	var lists []report.Part
+	var lists []report.Component
 	for _, k := range v.Facts.Kernels {
 		p := k.Profile
 		if p == nil || v.Facts.Subject != "" && k.Name != v.Facts.Subject {
@@ -37,11 +37,11 @@ func (v view) profile() report.Section {
 	if len(table.Rows) == 0 {
 		return report.Section{}
 	}
-	return report.Section{ID: "profile", Title: "Profile", Parts: append([]report.Part{table}, lists...)}
+	return report.Section{ID: "profile", Title: "Profile", Components: append([]report.Component{table}, lists...)}
 }
 
-func profileParts(kernel string, p Profile) []report.Part {
-	var parts []report.Part
+func profileParts(kernel string, p Profile) []report.Component {
+	var parts []report.Component
 	if len(p.Excluded) > 0 {
 		table := report.Table{Caption: kernel + ": objects compiled without their profile", Columns: []report.Column{{Title: "Object"}, {Title: "Reason"}}}
 		for _, e := range p.Excluded {
@@ -59,7 +59,7 @@ func profileParts(kernel string, p Profile) []report.Part {
 	} {
 		if len(list.names) > 0 {
 			title := fmt.Sprintf("%s: %s (%d)", kernel, list.title, len(list.names))
-			parts = append(parts, report.Folded{Title: title, Parts: []report.Part{report.List(list.names)}})
+			parts = append(parts, report.Folded{Title: title, Components: []report.Component{report.List(list.names)}})
 		}
 	}
 	return parts
@@ -69,7 +69,7 @@ func profileParts(kernel string, p Profile) []report.Part {
 func count(n int) report.Cell { return report.Figure(float64(n), report.Count(float64(n))) }
 
 // slimmed sums up the options in sentences.
-func (v view) slimmed() []report.Part {
+func (v view) slimmed() []report.Component {
 	s := v.Facts.Slimming
 	if s == nil {
 		return nil
@@ -83,7 +83,7 @@ func (v view) slimmed() []report.Part {
 	if s.TextBefore > 0 && s.TextAfter > 0 {
 		facts = append(facts, report.Fact{Name: "Function text", Text: fmt.Sprintf("%s, was %s", report.Bytes(s.TextAfter), report.Bytes(s.TextBefore))})
 	}
-	parts := []report.Part{facts}
+	parts := []report.Component{facts}
 	if len(s.Runs) > 0 {
 		parts = append(parts, slimmingRuns(s.Runs)...)
 	}
@@ -101,7 +101,7 @@ func (v view) slimmed() []report.Part {
 }
 
 // slimmingRuns tells what jobs added to what the workload needs.
-func slimmingRuns(runs []SlimmingRun) []report.Part {
+func slimmingRuns(runs []SlimmingRun) []report.Component {
 	table := report.Table{
 		Caption: "Profiling runs of jobs, whose kernel functions stay",
 		Columns: []report.Column{{Title: "Run"}, {Title: "On"}, {Title: "Used", Numeric: true}, {Title: "In this kernel", Numeric: true},
@@ -118,7 +118,7 @@ func slimmingRuns(runs []SlimmingRun) []report.Part {
 			results = append(results, fmt.Sprintf("run %d, node %s: %s", r.Run, result.Name, result.Digest))
 		}
 	}
-	return []report.Part{table, report.Folded{Title: fmt.Sprintf("Results of these runs (%d)", len(results)), Parts: []report.Part{results}}}
+	return []report.Component{table, report.Folded{Title: fmt.Sprintf("Results of these runs (%d)", len(results)), Components: []report.Component{results}}}
 }
 
 // took is a time as people say it, from tenths of a second to hours.
@@ -161,5 +161,5 @@ func (v view) cost() report.Section {
 			report.Text(step.Step), report.Figure(step.Seconds, took(step.Seconds)), size(step.Bytes), report.Text(done), report.Text(part),
 		})
 	}
-	return report.Section{ID: "cost", Title: "Cost", Lead: lead, Parts: []report.Part{report.Folded{Title: "Step by step", Parts: []report.Part{table}}}}
+	return report.Section{ID: "cost", Title: "Cost", Lead: lead, Components: []report.Component{report.Folded{Title: "Step by step", Components: []report.Component{table}}}}
 }

@@ -25,10 +25,10 @@ func Lacking(built func(symbol string) bool) []string {
 	return lacks
 }
 
-// Heeds splits NoiseArguments into those that the kernels of a run heed and those
+// NoiseArguments splits the arguments into those that all kernels of a run honour and those
 // that one of them ignores. known is false where a node has not said how its
 // kernel was built.
-func (r *Result) Heeds() (heeded, ignored []Argument, known bool) {
+func (r *Result) NoiseArguments() (honoured, ignored []Argument, known bool) {
 	known = len(r.Nodes) > 0
 	for _, n := range r.Nodes {
 		known = known && n.Kernel.Lacks != nil
@@ -37,8 +37,8 @@ func (r *Result) Heeds() (heeded, ignored []Argument, known bool) {
 		if slices.ContainsFunc(r.Nodes, func(n Node) bool { return slices.Contains(n.Kernel.Lacks, a.Symbol) }) {
 			ignored = append(ignored, a)
 		} else {
-			heeded = append(heeded, a)
+			honoured = append(honoured, a)
 		}
 	}
-	return heeded, ignored, known
+	return honoured, ignored, known
 }

@@ -63,7 +63,7 @@ func addedUp(t *testing.T, all ...Counters) (files map[string][]byte, err error)
 	b.add("instrumented", "", Inputs{}, nil, light, func(_ context.Context, w *graph.Work) error {
 		return errors.Join(kernel(w.Dir, "6.1-counts", "instrumented", build.Manifest{}), put(w, objectsFile, "/build/objects\n"))
 	})
-	b.counted()
+	b.profileOfRuns()
 	if b.err != nil {
 		return nil, b.err
 	}

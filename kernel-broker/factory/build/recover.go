@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// doubtful is how long before its end a killed build is not believed.
-const doubtful = 20 * time.Second
+// distrusted is the time before the end of a killed build whose files are not trusted.
+const distrusted = 20 * time.Second
 
 // bootID tells a build that was killed from one that went down with the whole
 // machine, where files may be whole by their times and empty on the disk.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return "" // and no folder is mended
+		return "" // no object folder is reused then
 	}
 	return strings.TrimSpace(string(id))
 }
 
-// leftOver deals with the folder of a build that did not come to its end: what
-// is whole stays, where that can be told.
-func leftOver(obj, inUse string) error {
+// recoverObjects cleans the object folder of a build that did not end: it keeps whole files
+// where it can tell them, and else removes all.
+func recoverObjects(obj, inUse string) error {
 	mark, err := os.ReadFile(inUse)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -36,23 +36,23 @@ func leftOver(obj, inUse string) error {
 		return err
 	}
 	if id := bootID(); id != "" && id == string(mark) {
-		return mend(obj)
+		return removeUnfinished(obj)
 	}
 	return errors.Join(os.RemoveAll(obj), os.RemoveAll(profileFolder(obj)),
 		removeIfThere(complaintsFile(obj)), removeIfThere(saidFile(obj)))
 }
 
-// mend takes out of an object folder what a killed build may have left half
-// done. Kbuild writes down the command of each target, in a file beside it,
+// removeUnfinished removes from an object folder what a killed build may have left
+// unfinished. Kbuild writes down the command of each target, in a file beside it,
 // once the target is finished: an object without one, and any target with an
 // older one, is not. The last seconds go altogether, since the file with the
 // command may be the one that is half written, and some targets have none.
-// To take out too much costs time and nothing else.
+// Removing too much costs time and nothing else.
 //
 // A library of the tree's tools has no such file. It stays, as all that was
 // compiled with the tool (every object, for objtool) is younger; without it the
 // tool is linked again, and every object compiled again for that.
-func mend(obj string) error {
+func removeUnfinished(obj string) error {
 	times := map[string]time.Time{}
 	var newest time.Time
 	err := filepath.WalkDir(obj, func(path string, entry fs.DirEntry, err error) error {
@@ -80,8 +80,8 @@ func mend(obj string) error {
 		dir, name := filepath.Split(path)
 		command, has := times[dir+"."+name+".cmd"]
 		switch extension := filepath.Ext(name); {
-		case written.After(newest.Add(-doubtful)):
-		case has && (command.Before(written) || command.After(newest.Add(-doubtful))):
+		case written.After(newest.Add(-distrusted)):
+		case has && (command.Before(written) || command.After(newest.Add(-distrusted))):
 		case !has && (extension == ".o" || extension == ".a") && !strings.HasPrefix(dir, tools):
 		default:
 			continue

@@ -142,7 +142,7 @@ func (p *Pipeline) slimmed(w *graph.Work, facts *kernelreport.Facts) error {
 	for _, m := range outcome.Missing {
 		facts.Slimming.Missing = append(facts.Slimming.Missing, kernelreport.MissingDriver{Node: m.Node, Module: m.Module, Device: m.Device})
 	}
-	for _, w := range outcome.Witnesses {
+	for _, w := range outcome.Runs {
 		facts.Slimming.Runs = append(facts.Slimming.Runs, slimmingRun(w))
 	}
 	for _, d := range outcome.Decisions() {
@@ -156,7 +156,7 @@ func (p *Pipeline) slimmed(w *graph.Work, facts *kernelreport.Facts) error {
 	return nil
 }
 
-func slimmingRun(w slim.Witness) kernelreport.SlimmingRun {
+func slimmingRun(w slim.RunCoverage) kernelreport.SlimmingRun {
 	run := kernelreport.SlimmingRun{Run: w.Run, Releases: w.Releases, Named: w.Named, Found: w.Found, Unknown: w.Unknown,
 		Objects: w.Added, Refused: w.Refused, Lacking: w.Lacking}
 	for _, result := range w.Results {
