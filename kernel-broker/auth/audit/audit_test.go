@@ -143,6 +143,9 @@ func TestWhatIsFound(t *testing.T) {
 		"a line twice": {func(t *testing.T, _ string, paths []string) {
 			change(t, paths[0], func(b []byte) []byte { l := lines(b); return bytes.Join(slices.Insert(l, 1, l[0]), nil) })
 		}, "record 1 stands behind record 1"},
+		"an empty line at the end": {func(t *testing.T, _ string, paths []string) {
+			change(t, paths[len(paths)-1], func(b []byte) []byte { return append(b, '\n') })
+		}, "1 lines at its end are no records"},
 		"the end cut off": {func(t *testing.T, _ string, paths []string) {
 			change(t, paths[len(paths)-1], func(b []byte) []byte { l := lines(b); return bytes.Join(l[:len(l)-2], nil) })
 		}, "its end was cut off"},

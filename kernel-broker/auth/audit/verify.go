@@ -103,6 +103,7 @@ type verifier struct {
 	last      Head
 	chained   bool     // the digest before the next line is known
 	torn      [][]byte // lines that are no records, and no record has named yet
+	open      bool     // the last of torn has no end
 	untilOpen bool
 	head      *Head
 	headErr   error
@@ -151,7 +152,7 @@ func (v *verifier) file(path string, lastFile bool) error {
 		v.line++
 		r, err := decode(line)
 		if err != nil || !whole {
-			v.torn = append(v.torn, append([]byte(nil), line...))
+			v.torn, v.open = append(v.torn, bytes.Clone(line)), !whole
 			continue
 		}
 		if named, ok := firstOf(path); first && ok && named != r.Seq {
@@ -166,9 +167,13 @@ func (v *verifier) file(path string, lastFile bool) error {
 
 // leftovers judges lines at a file's end that are no records.
 func (v *verifier) leftovers(lastFile bool) {
+	closed := v.torn
+	if v.open && len(closed) > 0 {
+		closed = closed[:len(closed)-1]
+	}
 	switch {
 	case len(v.torn) == 0:
-	case lastFile && ended(v.torn[:len(v.torn)-1]):
+	case lastFile && ended(closed):
 		v.report.Notes = append(v.report.Notes, fmt.Sprintf(
 			"%s:%d: the last line is torn: its writer was killed while it wrote, and the next one will record it", v.path, v.line))
 	default:
