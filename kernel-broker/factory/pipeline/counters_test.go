@@ -110,7 +110,7 @@ func TestCountersRefused(t *testing.T) {
 		{"another source tree", strings.Repeat("ab", 20), good, "run 7, node \"n1\": it counted on build abab"},
 		{"a path out of the folder", build, map[string]string{"gcov/../../x.gcda": counts(1, 1)}, "does not belong"},
 		{"a path out of the folder once GCC's name is read", build, map[string]string{below + "..#..#x.gcda": counts(1, 1)}, "no path of an object"},
-		{"more than a disk has folders", build, map[string]string{below + strings.Repeat("a/", mostCounters) + "x.gcda": counts(1, 1)}, "more than there may be"},
+		{"more than a disk has folders", build, map[string]string{below + strings.Repeat("a/", mostCounters) + "x.gcda": counts(1, 1)}, "over the limit"},
 		{"a path beside the folder", build, map[string]string{"gcov/../x.gcda": counts(1, 1)}, "does not belong"},
 		{"another folder", build, map[string]string{"etc/passwd": "x"}, "does not belong"},
 		{"no counters", build, map[string]string{below + "fs/a.gcda": "junk"}, "no profile of gcc 12"},
@@ -126,7 +126,7 @@ func TestCountersRefused(t *testing.T) {
 	for i := range mostCounters + 1 {
 		many[fmt.Sprintf("%sfs/%d.gcda", below, i)] = ""
 	}
-	if _, err := addedUp(t, Counters{Run: 7, Node: "n1", BuildID: build, Path: archive(t, many)}); err == nil || !strings.Contains(err.Error(), "one file or folder more") {
+	if _, err := addedUp(t, Counters{Run: 7, Node: "n1", BuildID: build, Path: archive(t, many)}); err == nil || !strings.Contains(err.Error(), "exceeds the limit of files and folders") {
 		t.Errorf("many files: %v", err)
 	}
 	twoFlows := []Counters{{Run: 7, Node: "n1", BuildID: build, Path: archive(t, good)},
