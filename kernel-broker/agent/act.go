@@ -29,8 +29,8 @@ const (
 	maxDamaged = 3
 )
 
-// errOvertaken: the wish changed in the last moment.
-var errOvertaken = errors.New("overtaken by a newer wish")
+// errOvertaken: the desired state changed in the last moment.
+var errOvertaken = errors.New("overtaken by a newer desired state")
 
 // act begins the next action, or ends a fetch that nobody wants any more.
 func (a *Agent) act(ctx context.Context) {

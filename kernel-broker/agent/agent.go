@@ -86,7 +86,7 @@ type Agent struct {
 	busy        *task
 	wake        time.Time
 	done        chan result
-	lonely      lonely
+	noBroker    noBroker
 
 	mu        sync.Mutex
 	inventory kb.Inventory
@@ -111,7 +111,7 @@ type result struct {
 
 // New looks at what an earlier agent of this boot left.
 func New(parts Parts) (*Agent, error) {
-	a := &Agent{parts: parts, done: make(chan result, 1), news: make(chan struct{}), lonely: newLonely()}
+	a := &Agent{parts: parts, done: make(chan result, 1), news: make(chan struct{}), noBroker: newNoBroker()}
 	a.observed.Boot = parts.Boot
 	a.observed.Leftover = a.loaded()
 	a.observed.GraceEnds = time.Now().Add(parts.Grace)
@@ -121,7 +121,7 @@ func New(parts Parts) (*Agent, error) {
 		parts.Log.Warn("node state not readable", "error", err)
 	}
 	a.observed.State = state
-	if _, err := a.look(); err != nil {
+	if _, err := a.refreshInventory(); err != nil {
 		return nil, err
 	}
 	if a.observed.Slurmd, err = parts.Slurmd.Observe(); err != nil {
@@ -140,8 +140,8 @@ func (a *Agent) loaded() bool {
 	return loaded
 }
 
-// look refreshes the inventory.
-func (a *Agent) look() (kb.Inventory, error) {
+// refreshInventory refreshes the inventory.
+func (a *Agent) refreshInventory() (kb.Inventory, error) {
 	inventory, err := a.parts.Inventory()
 	if err != nil {
 		return inventory, fmt.Errorf("node %q: %w", a.parts.Node, err)
@@ -155,7 +155,7 @@ func (a *Agent) look() (kb.Inventory, error) {
 // Hello is what a new stream begins with. The inventory is read again: with a
 // stream there is a network, and its driver counts.
 func (a *Agent) Hello(version string) kb.Hello {
-	inventory, err := a.look()
+	inventory, err := a.refreshInventory()
 	if err != nil {
 		a.parts.Log.Error("inventory not readable", "error", err)
 	}
@@ -190,12 +190,12 @@ func (a *Agent) Run(ctx context.Context) {
 				a.busy.cancel()
 				a.finish(<-a.done)
 			}
-			a.lonely.end()
+			a.noBroker.end()
 			return
 		case <-a.parts.Link.Changed():
 		case r := <-a.done:
 			a.finish(r)
-		case awaited := <-a.lonely.answer:
+		case awaited := <-a.noBroker.answer:
 			a.slurmSaid(awaited, time.Now())
 		case <-wake.C:
 		case <-poll.C:
@@ -217,7 +217,7 @@ func (a *Agent) observe() {
 		a.observed.Hold[decide.Fetch] = time.Time{}
 	}
 	if status.Desired != nil && (a.desired == nil || a.desired.Generation != status.Desired.Generation) {
-		a.parts.Log.Info("new wish", "node", a.parts.Node, "generation", status.Desired.Generation,
+		a.parts.Log.Info("new desired state", "node", a.parts.Node, "generation", status.Desired.Generation,
 			"kernel", wishedKernel(status.Desired), "attested", status.Desired.Attested,
 			"slurmd_allowed", status.Desired.SlurmdAllowed, "slurmd_start", status.Desired.SlurmdStart, "jobs", status.Desired.Jobs)
 	}

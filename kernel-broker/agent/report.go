@@ -22,7 +22,7 @@ type sent struct {
 }
 
 type slurmdKey struct {
-	told       bool
+	sent       bool
 	generation uint64
 	running    bool
 	start      uint64

@@ -11,10 +11,10 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
 )
 
-// Next picks what to do. A nil wish means that the broker has not spoken since
+// Next picks what to do. A nil desired state means that the broker has sent none since
 // the agent started.
-func Next(wish *kb.DesiredState, o Observed, now time.Time) Action {
-	j := decision{desired: wish, o: o, now: now}
+func Next(desired *kb.DesiredState, o Observed, now time.Time) Action {
+	j := decision{desired: desired, o: o, now: now}
 	for _, ask := range []func() (Action, bool){j.unload, j.state, j.reboot, j.boot, j.slurmd} {
 		if action, ok := ask(); ok {
 			return action
@@ -23,29 +23,29 @@ func Next(wish *kb.DesiredState, o Observed, now time.Time) Action {
 	return Action{Kind: Wait, Wake: j.wake}
 }
 
-// Wanted returns the target that the wish asks for and that does not run.
-func Wanted(wish *kb.DesiredState, boot kb.Boot) (Target, bool) {
-	if wish == nil || wish.Kernel == nil {
+// Wanted returns the target of the desired state that does not run yet.
+func Wanted(desired *kb.DesiredState, boot kb.Boot) (Target, bool) {
+	if desired == nil || desired.Kernel == nil {
 		return Target{}, false
 	}
-	t := Target{Kernel: *wish.Kernel, Token: wish.Token, Envelope: wish.Envelope}
-	if wish.Token == boot.Token {
+	t := Target{Kernel: *desired.Kernel, Token: desired.Token, Envelope: desired.Envelope}
+	if desired.Token == boot.Token {
 		// Booted with this token already. That it is the wrong kernel then
 		// is a failure, see judge.refusal; with no token at all it is a
-		// wish that cannot be met.
-		return t, wish.Kernel.BuildID != boot.BuildID
+		// desired state that cannot be met.
+		return t, desired.Kernel.BuildID != boot.BuildID
 	}
 	return t, true
 }
 
 // Ready reports whether slurmd may be started by whoever starts it.
-func Ready(wish *kb.DesiredState, o Observed, now time.Time) bool {
-	j := decision{desired: wish, o: o, now: now}
-	if wish == nil {
+func Ready(desired *kb.DesiredState, o Observed, now time.Time) bool {
+	j := decision{desired: desired, o: o, now: now}
+	if desired == nil {
 		return j.alone() && o.State.Equal(j.stateWanted())
 	}
 	_, switching := j.switching()
-	return !switching && j.slurmdMayRun() && !now.Before(wish.SlurmdNotBefore)
+	return !switching && j.slurmdMayRun() && !now.Before(desired.SlurmdNotBefore)
 }
 
 // decision holds one question; wake collects the earliest time to ask again.
@@ -71,7 +71,7 @@ func (j *decision) try(a Action) (Action, bool) {
 	return a, true
 }
 
-// unload takes out what no wish stands behind any more. When that cannot be
+// unload takes out what the desired state no longer names. When that cannot be
 // done the rest goes on: an image that nobody executes does no harm.
 func (j *decision) unload() (Action, bool) {
 	s := j.o.Switch
@@ -224,11 +224,11 @@ func (j *decision) slurmdMayRun() bool {
 	return j.desired.SlurmdAllowed && proven && j.o.State.Equal(j.stateWanted())
 }
 
-// stranded: a job that was to have another kernel was given this node while the
+// awaitedWithoutBroker: a job that was to have another kernel was given this node while the
 // broker was away, and has left. Plain jobs cannot have the node before its
 // slurmd, started anew, claims the boot that slurmctld waits for. On another
 // kernel than stock there is nothing to hurry for: plain jobs may not have it.
-func (j *decision) stranded() bool {
+func (j *decision) awaitedWithoutBroker() bool {
 	if !j.o.Awaited || j.o.Fresh || !j.o.Slurmd.Running || j.o.State.Profile != kb.StockProfile {
 		return false
 	}
@@ -239,7 +239,7 @@ func (j *decision) stranded() bool {
 // itself is reported and not raised: that is the broker's to decide.
 func (j *decision) slurmd() (Action, bool) {
 	s := j.o.Slurmd
-	if j.stranded() {
+	if j.awaitedWithoutBroker() {
 		return j.try(Action{Kind: StopSlurmd, Reason: "slurmctld waits for a boot and the broker is away"})
 	}
 	if j.desired == nil {

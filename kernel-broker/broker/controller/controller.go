@@ -25,22 +25,22 @@ type Controller struct {
 	o       Options
 	log     *slog.Logger
 	actions *executor
-	looks   looks
+	polls   polls
 	// comments are questions for the comment of a job that somebody looks at.
 	comments *semaphore.Weighted
 	clock    *Clock
 
-	mu       sync.Mutex
-	records  records
-	stale    bool // the records must be read anew
-	sessions map[string]*Session
-	lost     map[string]time.Time
-	view     kb.SlurmView
-	viewErr  error
-	kernels  *kernels
-	counted  map[string]bool
-	told     map[kb.JobID]string
-	held     map[kb.JobID]plan.Hold // holds that are looked after
+	mu           sync.Mutex
+	records      records
+	stale        bool // the records must be read anew
+	sessions     map[string]*Session
+	lost         map[string]time.Time
+	view         kb.SlurmView
+	viewErr      error
+	kernels      *kernels
+	counted      map[string]bool
+	lastComments map[kb.JobID]string
+	held         map[kb.JobID]plan.Hold // holds that are looked after
 	// slurmBoot names the slurmctld that answered, while there are holds.
 	slurmBoot string
 	gateLeft  map[string]string    // drains that stay, by node
@@ -57,9 +57,9 @@ type Controller struct {
 	// runWatchers watch profiling runs.
 	runWatchers []*runWatcher
 
-	begin time.Time
-	kick  chan struct{} // wakes the passes
-	look  chan struct{} // wakes the poller
+	begin    time.Time
+	kick     chan struct{} // wakes the passes
+	wakePoll chan struct{} // wakes the poller
 	// eager is when a slurmd last began to run, under the lock.
 	eager time.Time
 	pace  *pace
@@ -77,12 +77,12 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		clock: o.Clock,
 		begin: o.Clock.Now(), o: o, log: o.Log, records: records{store: o.Store},
 		sessions: map[string]*Session{}, lost: map[string]time.Time{}, kernels: newKernels(nil, nil),
-		line: map[uint32]*turn{}, said: map[kb.JobID]string{}, counted: map[string]bool{}, told: map[kb.JobID]string{}, held: map[kb.JobID]plan.Hold{}, resets: map[string]time.Time{}, gateLeft: map[string]string{}, misfits: map[string]string{}, damaged: map[string]string{}, saidAgain: map[string]time.Time{}, watchers: map[kb.JobID][]chan struct{}{},
-		kick: make(chan struct{}, 1), look: make(chan struct{}, 1), pace: newPace(),
+		line: map[uint32]*turn{}, said: map[kb.JobID]string{}, counted: map[string]bool{}, lastComments: map[kb.JobID]string{}, held: map[kb.JobID]plan.Hold{}, resets: map[string]time.Time{}, gateLeft: map[string]string{}, misfits: map[string]string{}, damaged: map[string]string{}, saidAgain: map[string]time.Time{}, watchers: map[kb.JobID][]chan struct{}{},
+		kick: make(chan struct{}, 1), wakePoll: make(chan struct{}, 1), pace: newPace(),
 	}
 	c.comments = semaphore.NewWeighted(commentsAtOnce)
 	c.actions = newExecutor(c)
-	c.looks.view = c.o.Slurm.View
+	c.polls.view = c.o.Slurm.View
 	if err := c.loadLocked(ctx); err != nil {
 		return nil, err
 	}
@@ -143,9 +143,9 @@ func (c *Controller) kickLocked() {
 	}
 }
 
-func (c *Controller) lookNow() {
+func (c *Controller) pollNow() {
 	select {
-	case c.look <- struct{}{}:
+	case c.wakePoll <- struct{}{}:
 	default:
 	}
 }
@@ -157,7 +157,7 @@ func (c *Controller) poll(ctx context.Context) {
 		c.mu.Lock()
 		comments := c.endingLocked()
 		c.mu.Unlock()
-		view, err := c.looks.take(ctx, comments)
+		view, err := c.polls.take(ctx, comments)
 		if err == nil {
 			c.askBoot(ctx)
 		}
@@ -178,7 +178,7 @@ func (c *Controller) poll(ctx context.Context) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-		case <-c.look:
+		case <-c.wakePoll:
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -253,7 +253,7 @@ func (c *Controller) pass(ctx context.Context) error {
 		c.logRuns(in.Runs, out.Runs)
 		for _, a := range out.Allocations {
 			if a.Closed {
-				delete(c.told, a.ID)
+				delete(c.lastComments, a.ID)
 			}
 		}
 		c.forgetResetsLocked()
@@ -265,13 +265,13 @@ func (c *Controller) pass(ctx context.Context) error {
 	c.keepHoldsLocked(ctx, out.Held)
 	for node, n := range reports {
 		if s := c.sessions[node]; s != nil {
-			s.heard(n)
+			s.received(n)
 		}
 	}
 	for name, s := range c.sessions {
 		if n := c.records.nodes[name]; n != nil {
-			s.tell(n)
-			s.tellRuns()
+			s.push(n)
+			s.pushRuns()
 		}
 		if kept, answered := out.Kept[name]; answered && s.agent.Ending != 0 {
 			s.send(Message{Answer: &EndingAnswer{Query: s.query, Kept: kept}})
@@ -285,7 +285,7 @@ func (c *Controller) pass(ctx context.Context) error {
 	c.notifyRunsLocked(out.Runs)
 	if changed {
 		c.kickLocked()
-		c.lookNow()
+		c.pollNow()
 	}
 	return nil
 }
@@ -317,7 +317,7 @@ func (c *Controller) inputLocked(reports map[string]int) plan.Input {
 		// Copies: what was is compared with what became of it after the commit.
 		Nodes: maps.Clone(c.records.nodes), Allocations: maps.Clone(c.records.allocs),
 		Runs: c.openRunsLocked(), NextRun: c.records.runs.next,
-		Agents: map[string]plan.Agent{}, Catalog: c.kernels, Told: c.told, Held: c.held, InLine: c.inLineLocked(), SlurmBoot: c.slurmBoot, Resets: c.resets, GateLeft: c.gateLeft, Damaged: maps.Clone(c.damaged), SaidAgain: maps.Clone(c.saidAgain), NewToken: newToken,
+		Agents: map[string]plan.Agent{}, Catalog: c.kernels, LastComments: c.lastComments, Held: c.held, InLine: c.inLineLocked(), SlurmBoot: c.slurmBoot, Resets: c.resets, GateLeft: c.gateLeft, Damaged: maps.Clone(c.damaged), SaidAgain: maps.Clone(c.saidAgain), NewToken: newToken,
 	}
 	for name, since := range c.lost {
 		in.Agents[name] = plan.Agent{Since: since}

@@ -57,7 +57,7 @@ func TestJobThereAndBack(t *testing.T) {
 		return d.Attested && d.SlurmdAllowed && d.Running.Profile == "mitgcm" && d.Kernel == nil
 	})
 	f.slurm.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@1 for job 7")
-	last := Progress{}
+	last := JobProgress{}
 	for p := range progress {
 		if last = p; p.Phase == kb.PhaseReady {
 			break

@@ -20,8 +20,8 @@ type Request struct {
 	Nodes []string
 }
 
-// Progress of an allocation.
-type Progress struct {
+// JobProgress of an allocation.
+type JobProgress struct {
 	Phase        kb.Phase
 	Message      string
 	Ready, Total int
@@ -30,25 +30,25 @@ type Progress struct {
 // Ensure records the allocation, or joins the one there is, and returns a
 // channel that tells progress. The channel is closed when ctx ends; the switch
 // goes on all the same.
-func (c *Controller) Ensure(ctx context.Context, r Request) (<-chan Progress, error) {
+func (c *Controller) Ensure(ctx context.Context, r Request) (<-chan JobProgress, error) {
 	if err := c.accept(ctx, r); err != nil {
 		return nil, err
 	}
-	out := make(chan Progress)
+	out := make(chan JobProgress)
 	wake := make(chan struct{}, 1)
 	c.mu.Lock()
 	c.watchers[r.ID] = append(c.watchers[r.ID], wake)
 	c.kickLocked()
 	c.mu.Unlock()
-	c.lookNow()
+	c.pollNow()
 	go c.follow(ctx, r.ID, wake, out)
 	return out, nil
 }
 
-func (c *Controller) follow(ctx context.Context, id kb.JobID, wake chan struct{}, out chan<- Progress) {
+func (c *Controller) follow(ctx context.Context, id kb.JobID, wake chan struct{}, out chan<- JobProgress) {
 	defer close(out)
 	defer c.unwatch(id, wake)
-	var last Progress
+	var last JobProgress
 	for {
 		p, err := c.progress(ctx, id)
 		if err == nil && p != last {
@@ -77,17 +77,17 @@ func (c *Controller) unwatch(id kb.JobID, wake chan struct{}) {
 	}
 }
 
-func (c *Controller) progress(ctx context.Context, id kb.JobID) (Progress, error) {
+func (c *Controller) progress(ctx context.Context, id kb.JobID) (JobProgress, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := c.records.allocs[id]
 	if a == nil {
 		var err error
 		if a, err = c.records.job(ctx, id.Job, &id.Restart); err != nil {
-			return Progress{}, err
+			return JobProgress{}, err
 		}
 	}
-	p := Progress{Phase: a.Phase, Message: a.Reason, Total: len(a.Nodes)}
+	p := JobProgress{Phase: a.Phase, Message: a.Reason, Total: len(a.Nodes)}
 	for _, name := range a.Nodes {
 		if n := c.records.nodes[name]; n != nil && n.Owner == a.ID && n.Steady() && !n.Waiting {
 			p.Ready++
@@ -185,7 +185,7 @@ func (c *Controller) record(ctx context.Context, r Request, a *kb.Allocation, re
 		c.stale = true
 		return fmt.Errorf("job %d: %w: %w", r.ID.Job, kb.ErrUnavailable, err)
 	}
-	delete(c.told, r.ID)
+	delete(c.lastComments, r.ID)
 	delete(c.said, r.ID)
 	delete(c.line, r.ID.Job)
 	c.log.Info("allocation accepted", "job", r.ID.String(), "user", a.User, "kernel", a.Kernel.Ref().String(), "nodes", a.Nodes)
@@ -202,7 +202,7 @@ func (c *Controller) same(have *kb.Allocation, r Request) error {
 // job asks slurmctld for the job, since what the hook says of it is not enough,
 // and returns the look it took.
 func (c *Controller) job(ctx context.Context, id kb.JobID) (kb.SlurmJob, kb.SlurmView, error) {
-	view, err := c.looks.take(ctx, false)
+	view, err := c.polls.take(ctx, false)
 	if err != nil {
 		return kb.SlurmJob{}, view, err
 	}

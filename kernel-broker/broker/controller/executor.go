@@ -185,5 +185,5 @@ func (e *executor) do(ctx context.Context, a plan.Action) {
 			}
 		}
 	}
-	c.lookNow()
+	c.pollNow()
 }

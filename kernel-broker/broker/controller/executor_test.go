@@ -78,8 +78,8 @@ func TestActionsAreDone(t *testing.T) {
 	if err := e.perform(t.Context(), plan.Action{Kind: "dance"}); !errors.Is(err, kb.ErrInvalid) {
 		t.Errorf("an unknown action: %v", err)
 	}
-	if f.c.told[id] != "words" {
-		t.Errorf("told %v", f.c.told)
+	if f.c.lastComments[id] != "words" {
+		t.Errorf("told %v", f.c.lastComments)
 	}
 }
 
@@ -97,8 +97,8 @@ func TestFailedActionsAreNotRemembered(t *testing.T) {
 	if err := e.perform(t.Context(), plan.Action{Kind: plan.CountFault, Fault: fault}); err == nil {
 		t.Error("a fault of an unknown kernel was counted")
 	}
-	if len(f.c.told)+len(f.c.counted) > 0 {
-		t.Errorf("told %v, counted %v", f.c.told, f.c.counted)
+	if len(f.c.lastComments)+len(f.c.counted) > 0 {
+		t.Errorf("told %v, counted %v", f.c.lastComments, f.c.counted)
 	}
 }
 

@@ -18,9 +18,9 @@ var (
 	// helloRate is of boots and inventories that nobody asked for: a node that
 	// is reset again and again, and one whose agent is tried out, keep below it.
 	helloRate = limit.Rate{PerSecond: 0.1, Burst: 10}
-	// lookRate is of looks at slurmctld that do not wait for their turn. Past it
+	// pollRate is of looks at slurmctld that do not wait for their turn. Past it
 	// a node's word is heard all the same, and seen with the next look.
-	lookRate = limit.Rate{PerSecond: 1, Burst: 10}
+	pollRate = limit.Rate{PerSecond: 1, Burst: 10}
 	// eagerRate is of the seconds in which slurmctld is looked at more often.
 	eagerRate = limit.Rate{PerSecond: 0.1, Burst: 5}
 )
@@ -30,7 +30,7 @@ const maxReports = 64
 
 // pace counts what each node causes. The controller's lock guards it.
 type pace struct {
-	hellos, looks, eager *limit.Rates
+	hellos, polls, eager *limit.Rates
 	shown                map[string]shown
 	words                words
 }
@@ -38,7 +38,7 @@ type pace struct {
 func newPace() *pace {
 	return &pace{shown: map[string]shown{}, words: newWords(),
 		hellos: limit.NewRates(helloRate, limit.DefaultKeep, nil),
-		looks:  limit.NewRates(lookRate, limit.DefaultKeep, nil),
+		polls:  limit.NewRates(pollRate, limit.DefaultKeep, nil),
 		eager:  limit.NewRates(eagerRate, limit.DefaultKeep, nil)}
 }
 
@@ -86,10 +86,10 @@ func sameInventory(a, b kb.Inventory) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// lookFor has slurmctld looked at now because of what a node said.
-func (c *Controller) lookFor(node string) {
-	if c.pace.looks.Take(node) == 0 {
-		c.lookNow()
+// pollFor has slurmctld looked at now because of what a node said.
+func (c *Controller) pollFor(node string) {
+	if c.pace.polls.Take(node) == 0 {
+		c.pollNow()
 	}
 }
 

@@ -210,7 +210,7 @@ func TestLooksOfOneNode(t *testing.T) {
 				}
 			})
 			t.Logf("%s: %d looks in %v, %d idle", name, looks, while, idle)
-			most := idle + int64(lookRate.Burst) + int64(while.Seconds()*lookRate.PerSecond)
+			most := idle + int64(pollRate.Burst) + int64(while.Seconds()*pollRate.PerSecond)
 			if looks > most {
 				t.Errorf("%s: %d looks in %v, more than %d", name, looks, while, most)
 			}

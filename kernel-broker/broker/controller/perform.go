@@ -118,7 +118,7 @@ func (e *executor) comment(ctx context.Context, a plan.Action) error {
 	}
 	e.c.mu.Lock()
 	defer e.c.mu.Unlock()
-	e.c.told[a.Job] = a.Text
+	e.c.lastComments[a.Job] = a.Text
 	return nil
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // Release wakes the broker after a job's end; it looks at slurmctld itself.
-func (c *Controller) Release(kb.JobID) { c.lookNow() }
+func (c *Controller) Release(kb.JobID) { c.pollNow() }
 
 // Job returns one run of a job, the newest when restart is nil.
 func (c *Controller) Job(ctx context.Context, job uint32, restart *uint32) (*kb.Allocation, error) {

@@ -14,8 +14,8 @@ import (
 // those whose power is off. From 26.05 on Slurm brings the latter up for a job by
 // RebootProgram alone. Where the site has no program for them they are reset.
 func (c *Controller) NoteReboot(ctx context.Context, nodes []string, hasProgram bool) ([]string, error) {
-	c.lookNow()
-	view, err := c.looks.take(ctx, false)
+	c.pollNow()
+	view, err := c.polls.take(ctx, false)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ type runWatcher struct {
 	wake  chan struct{}
 }
 
-func (w *runWatcher) tell(node string, figures []byte) {
+func (w *runWatcher) push(node string, figures []byte) {
 	if node != "" {
 		w.fresh[node] = figures
 	}
@@ -118,7 +118,7 @@ func (s *Session) RunReport(run uint64, report kb.RunReport, figures []byte) {
 				s.agent.Runs = map[uint64]kb.RunReport{}
 			}
 			if s.agent.Runs[run].State != report.State {
-				s.controller.lookFor(s.node) // the job has come or left
+				s.controller.pollFor(s.node) // the job has come or left
 			}
 			news = s.agent.Runs[run] != report
 			s.agent.Runs[run] = report
@@ -128,7 +128,7 @@ func (s *Session) RunReport(run uint64, report kb.RunReport, figures []byte) {
 		}
 		for _, w := range s.controller.runWatchers {
 			if w.run == run {
-				w.tell(s.node, figures)
+				w.push(s.node, figures)
 			}
 		}
 	})
@@ -137,9 +137,9 @@ func (s *Session) RunReport(run uint64, report kb.RunReport, figures []byte) {
 	}
 }
 
-// tellRuns sends all that is wanted of the node's collectors if that is not what
+// pushRuns sends all that is wanted of the node's collectors if that is not what
 // it was told last, and drops what the agent said of runs that are over.
-func (s *Session) tellRuns() {
+func (s *Session) pushRuns() {
 	c := s.controller
 	desired := append([]kb.DesiredRun{}, plan.DesiredRuns(c.records.runs.open, c.records.nodes[s.node])...) // nil is another message
 	for i, d := range desired {
@@ -151,10 +151,10 @@ func (s *Session) tellRuns() {
 		}
 	}
 	text := fmt.Sprintf("%+v", desired)
-	if text == s.toldRuns {
+	if text == s.sentRuns {
 		return
 	}
-	s.toldRuns = text
+	s.sentRuns = text
 	s.send(Message{Runs: desired})
 }
 
@@ -169,7 +169,7 @@ func (c *Controller) notifyRunsLocked(runs []*kb.Run) {
 		}
 		for _, w := range c.runWatchers {
 			if w.run == r.ID {
-				w.tell("", nil)
+				w.push("", nil)
 			}
 		}
 	}

@@ -62,18 +62,18 @@ type EndingAnswer struct {
 
 // Session is one agent's stream. Its methods may be called by any goroutine.
 type Session struct {
-	controller *Controller
-	node       string
-	agent      plan.Agent
-	query      uint64
-	report     reported
-	slurmd     *slurmdWord // nil before the first
-	dropped    int         // reports that there was no room for
-	told       uint64      // the generation told last
-	toldBefore bool
-	toldRuns   string // the wishes for runs told last; "" before the first
-	out        chan Message
-	replaced   chan struct{}
+	controller     *Controller
+	node           string
+	agent          plan.Agent
+	query          uint64
+	report         reported
+	slurmd         *slurmdWord // nil before the first
+	dropped        int         // reports that there was no room for
+	sentGeneration uint64      // of the desired state sent last
+	sentAny        bool
+	sentRuns       string // the desired runs sent last; "" before the first
+	out            chan Message
+	replaced       chan struct{}
 }
 
 // reported is a step of a switch, as its node last said it.
@@ -172,7 +172,7 @@ func (s *Session) Slurmd(start uint64, running bool, detail string) {
 		news, s.slurmd = s.slurmd == nil || *s.slurmd != word, &word
 		if running && !s.agent.Slurmd.Running {
 			s.controller.eagerForLocked(s.node)
-			s.controller.lookFor(s.node)
+			s.controller.pollFor(s.node)
 		}
 		s.agent.Slurmd = plan.Slurmd{Start: start, Running: running, At: s.controller.clock.Now()}
 	})
@@ -197,13 +197,13 @@ func (s *Session) Ending(query uint64, job uint32) {
 	s.update(func() {
 		s.agent.Ending, s.agent.EndingSince, s.query = job, s.controller.clock.Now(), query
 		if s.controller.endsLocked(s) {
-			s.controller.lookFor(s.node)
+			s.controller.pollFor(s.node)
 		}
 	})
 }
 
-// heard forgets the reports that a pass has taken in.
-func (s *Session) heard(reports int) {
+// received forgets the reports that a pass has taken in.
+func (s *Session) received(reports int) {
 	s.agent.Reports = s.agent.Reports[reports:]
 	if s.dropped > 0 {
 		s.controller.log.Warn("reports of an agent dropped: more came than could be taken in", "node", s.node, "reports", s.dropped)
@@ -233,15 +233,15 @@ func (s *Session) send(m Message) {
 	}
 }
 
-// tell sends the newest wish if the agent has not heard it.
-func (s *Session) tell(n *kb.Node) {
-	if s.toldBefore && s.told == n.Generation {
+// push sends the newest wish if the agent has not heard it.
+func (s *Session) push(n *kb.Node) {
+	if s.sentAny && s.sentGeneration == n.Generation {
 		return
 	}
 	d := desired(n, s.agent.Boot.BootID, s.controller.clock.Now())
 	if d.Kernel != nil {
 		d.Envelope = s.controller.kernels.envelope(d.Kernel.Ref())
 	}
-	s.told, s.toldBefore = n.Generation, true
+	s.sentGeneration, s.sentAny = n.Generation, true
 	s.send(Message{Desired: &d})
 }

@@ -158,7 +158,7 @@ func (b *simBroker) input() plan.Input {
 		}
 	}
 	in := plan.Input{Now: b.w.now, Config: b.config, Slurm: b.view, Nodes: b.records.nodes, Allocations: b.records.allocs,
-		Agents: map[string]plan.Agent{}, Catalog: newKernels(profiles, b.counted), Told: b.told, Resets: b.resets, SaidAgain: b.saidAgain,
+		Agents: map[string]plan.Agent{}, Catalog: newKernels(profiles, b.counted), LastComments: b.told, Resets: b.resets, SaidAgain: b.saidAgain,
 		NewToken: func() string { b.tokens++; return fmt.Sprintf("%016x%016x", b.w.crashes, b.tokens) }}
 	for name, since := range b.lost {
 		in.Agents[name] = plan.Agent{Since: since}

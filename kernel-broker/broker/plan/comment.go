@@ -19,7 +19,7 @@ func (d *decision) comment(a *kb.Allocation) {
 	if a.NoRequeue && !d.restored(a) {
 		text = kb.WithNoRequeue(text)
 	}
-	if d.in.Told[a.ID] != text {
+	if d.in.LastComments[a.ID] != text {
 		d.act(Action{Kind: CommentJob, Job: a.ID, Reference: reference, Text: text})
 	}
 }

@@ -115,8 +115,8 @@ type Input struct {
 	// Runs that are not over, and the number of the next one.
 	Runs    map[uint64]*kb.Run
 	NextRun uint64
-	// Told is the AdminComment that each job was given last.
-	Told map[kb.JobID]string
+	// LastComments is the AdminComment that each job was given last.
+	LastComments map[kb.JobID]string
 	// Held are the holds that are to be looked after. SlurmBoot names the start of
 	// the slurmctld that answered, or one later than that, as long as there are any.
 	Held      map[kb.JobID]Hold

@@ -287,7 +287,7 @@ func describeAction(a Action) string {
 func (s *story) startedAnew() {
 	s.t.Helper()
 	in := s.input()
-	in.Told, in.Agents = nil, map[string]Agent{}
+	in.LastComments, in.Agents = nil, map[string]Agent{}
 	for name := range s.nodes {
 		in.Agents[name] = Agent{Since: s.now}
 	}

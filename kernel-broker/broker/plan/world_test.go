@@ -104,7 +104,7 @@ func (w *world) input() Input {
 	w.slurm.At = w.now
 	return Input{Now: w.now, Config: w.config, Slurm: w.slurm, Nodes: w.nodes, Allocations: w.allocs, Agents: w.agents,
 		Runs: w.runs, NextRun: uint64(len(w.runs) + 1),
-		Catalog: w.catalog, Told: w.told, Held: w.held, InLine: w.inLine, SlurmBoot: w.slurmBoot, Resets: w.resets, Damaged: w.damaged, SaidAgain: w.saidAgain, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
+		Catalog: w.catalog, LastComments: w.told, Held: w.held, InLine: w.inLine, SlurmBoot: w.slurmBoot, Resets: w.resets, Damaged: w.damaged, SaidAgain: w.saidAgain, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
 }
 
 // decide runs one round and keeps what came out.

@@ -17,7 +17,7 @@ import (
 
 // Allocations is what AllocationService serves.
 type Allocations interface {
-	Ensure(ctx context.Context, r controller.Request) (<-chan controller.Progress, error)
+	Ensure(ctx context.Context, r controller.Request) (<-chan controller.JobProgress, error)
 	Release(id kb.JobID)
 	NoteReboot(ctx context.Context, nodes []string, hasProgram bool) ([]string, error)
 	Job(ctx context.Context, job uint32, restart *uint32) (*kb.Allocation, error)

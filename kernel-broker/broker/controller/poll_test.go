@@ -61,7 +61,7 @@ type asked struct {
 }
 
 // ask has many ask, who are told in answers.
-func ask(ctx context.Context, l *looks, many int, comments bool) <-chan asked {
+func ask(ctx context.Context, l *polls, many int, comments bool) <-chan asked {
 	answers := make(chan asked, many)
 	for range many {
 		go func() {
@@ -94,7 +94,7 @@ func (g *gated) expect(t *testing.T, answers <-chan asked, many int, look uint32
 func TestLooksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGated()
-		l := &looks{view: g.View}
+		l := &polls{view: g.View}
 		first := ask(t.Context(), l, 1, false)
 		others := ask(t.Context(), l, 50, false)
 		commented := ask(t.Context(), l, 50, true)
@@ -117,7 +117,7 @@ func TestLooksAreShared(t *testing.T) {
 func TestErrorOfALookReachesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGated()
-		l := &looks{view: g.View}
+		l := &polls{view: g.View}
 		first, others := ask(t.Context(), l, 1, false), ask(t.Context(), l, 20, false)
 		away := errors.New("slurmctld is away")
 		g.gate <- away
@@ -136,7 +136,7 @@ func TestErrorOfALookReachesAll(t *testing.T) {
 func TestWhoLeavesEndsNobodysLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGated()
-		l := &looks{view: g.View}
+		l := &polls{view: g.View}
 		going, leave := context.WithCancel(t.Context())
 		first := ask(t.Context(), l, 1, false)
 		gone, stays := ask(going, l, 3, false), ask(t.Context(), l, 2, false)

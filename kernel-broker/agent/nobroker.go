@@ -10,9 +10,9 @@ import (
 // askEvery is how often a node without a broker asks slurmctld.
 const askEvery = 5 * time.Second
 
-// lonely is what the agent does while the broker is away: it asks slurmctld
+// noBroker is what the agent does while the broker is away: it asks slurmctld
 // whether its node waits for a boot that nobody will see to.
-type lonely struct {
+type noBroker struct {
 	// since is when the broker was last there.
 	since  time.Time
 	next   time.Time
@@ -20,11 +20,11 @@ type lonely struct {
 	answer chan bool
 }
 
-func newLonely() lonely { return lonely{since: time.Now(), answer: make(chan bool, 1)} }
+func newNoBroker() noBroker { return noBroker{since: time.Now(), answer: make(chan bool, 1)} }
 
 // askSlurm asks beside the loop, which slurmctld must not hold up.
 func (a *Agent) askSlurm(ctx context.Context, now time.Time) {
-	l := &a.lonely
+	l := &a.noBroker
 	if a.observed.Fresh {
 		l.since, a.observed.Awaited = now, false
 		return
@@ -43,12 +43,12 @@ func (a *Agent) askSlurm(ctx context.Context, now time.Time) {
 }
 
 func (a *Agent) slurmSaid(awaited bool, now time.Time) {
-	a.lonely.asking, a.lonely.next = false, now.Add(askEvery)
+	a.noBroker.asking, a.noBroker.next = false, now.Add(askEvery)
 	a.observed.Awaited = awaited && !a.observed.Fresh
 }
 
 // end waits for an answer that is still to come.
-func (l *lonely) end() {
+func (l *noBroker) end() {
 	if l.asking {
 		<-l.answer
 		l.asking = false

@@ -10,18 +10,18 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// looks shares looks at slurmctld among all who ask. Each takes the first one
+// polls shares looks at slurmctld among all who ask. Each takes the first one
 // that began after he asked, so that nobody is told what is older than his
 // question. However many ask, one look is under way and one waits for its end.
-type looks struct {
+type polls struct {
 	view func(ctx context.Context, comments bool) (kb.SlurmView, error)
 
 	mu         sync.Mutex
-	under, due *look // the one under way, and the next
+	under, due *poll // the one under way, and the next
 }
 
-// look is one for all who asked before it began.
-type look struct {
+// poll is one for all who asked before it began.
+type poll struct {
 	comments bool // somebody asked for them
 	askers   int
 	cancel   context.CancelFunc
@@ -31,10 +31,10 @@ type look struct {
 }
 
 // take returns the next look. Others have it too: it is not to be changed.
-func (l *looks) take(ctx context.Context, comments bool) (kb.SlurmView, error) {
+func (l *polls) take(ctx context.Context, comments bool) (kb.SlurmView, error) {
 	l.mu.Lock()
 	if l.due == nil {
-		l.due = &look{end: make(chan struct{})}
+		l.due = &poll{end: make(chan struct{})}
 	}
 	k := l.due
 	k.comments = k.comments || comments
@@ -50,7 +50,7 @@ func (l *looks) take(ctx context.Context, comments bool) (kb.SlurmView, error) {
 	}
 }
 
-func (l *looks) beginLocked() {
+func (l *polls) beginLocked() {
 	if l.under != nil || l.due == nil {
 		return
 	}
@@ -72,7 +72,7 @@ func (l *looks) beginLocked() {
 
 // leave gives up one asker's part in a look. One that nobody awaits any more is
 // ended, or does not begin.
-func (l *looks) leave(k *look) {
+func (l *polls) leave(k *poll) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch k.askers--; {
