@@ -244,6 +244,10 @@ func (n SlurmNode) Powered() bool {
 	return n.has("POWER_DOWN") || n.has("POWERED_DOWN") || n.has("POWERING_DOWN")
 }
 
+// PowerDownAsked reports whether Slurm switches the node's power off when its job
+// has ended, before any other job. It takes no reboot of the node until then.
+func (n SlurmNode) PowerDownAsked() bool { return n.has("POWER_DOWN") }
+
 // Unheard reports whether slurmctld still waits for the node's slurmd to answer, as after every resume. It schedules no
 // job on such a node and boots it only if it is down.
 func (n SlurmNode) Unheard() bool { return n.has("NOT_RESPONDING") }

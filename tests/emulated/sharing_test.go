@@ -212,3 +212,20 @@ func TestPowerDownForgotten(t *testing.T) {
 	s.RanOn("alice", id, "mitgcm", 1)
 	s.Settled(Limit, "n1")
 }
+
+// An administrator powers down a node in the switch, after its return was armed: the
+// job runs, and then Slurm takes the node's power.
+func TestPowerDownInTheSwitch(t *testing.T) {
+	t.Parallel()
+	s := Start(t, func(o *Options) {
+		o.PowerSaving, o.BootTime = 2*time.Second, 3*time.Second
+		o.Client = map[string]any{"reboot_program": "/emulated/resume"}
+	})
+	id := s.Sbatch("alice", "0", "-N1", "--nodelist=n1", "--kernel-profile=mitgcm")
+	s.Wait(Limit, "n1 in its switch", func() bool { return s.inSwitch("n1") })
+	s.Must("root", "scontrol", "update", "nodename=n1", "state=power_down")
+	s.WaitJob(id, "COMPLETED")
+	s.RanOn("alice", id, "mitgcm", 1)
+	s.Wait(Limit, "n1 without power", func() bool { return strings.Contains(s.NodeState("n1")["State"], "POWERED_DOWN") },
+		func() string { return s.NodeLine("n1") })
+}

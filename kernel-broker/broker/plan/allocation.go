@@ -126,7 +126,7 @@ func (d *decision) nodeReady(a *kb.Allocation, name string) bool {
 		return false
 	}
 	s, ok := d.slurmNode(name)
-	return ok && s.Armed() && !s.Waiting() && !s.Unknown() && d.in.Slurm.At.After(a.Created)
+	return ok && (s.Armed() || s.PowerDownAsked()) && !s.Waiting() && !s.Unknown() && d.in.Slurm.At.After(a.Created)
 }
 
 // mostLate is how many nodes a reason names: users read it in squeue.

@@ -451,3 +451,22 @@ func TestNodeOfAJobThatWaitsForItsTurn(t *testing.T) {
 		}
 	}
 }
+
+// An administrator powers a node down while it is in the switch: Slurm takes the
+// armed boot back and arms no other, and the node boots after the job all the same.
+func TestPowerDownInTheSwitchLetsTheJobRun(t *testing.T) {
+	for _, state := range []string{"ALLOCATED+DRAIN+POWER_DOWN", "ALLOCATED+POWER_DOWN"} {
+		w := booting(t)
+		w.boot("n1", kernels[1], w.nodes["n1"].Pending.Token)
+		w.settle()
+		w.slurmd("n1")
+		w.node("n1", state, "")
+		actions := w.pass(time.Second)
+		if a := w.allocs[kb.JobID{Job: 7}]; a == nil || a.Phase != kb.PhaseReady {
+			t.Errorf("%s: allocation is %+v", state, a)
+		}
+		if has(actions, ArmReturn) {
+			t.Errorf("%s: armed: %v", state, actions)
+		}
+	}
+}

@@ -148,6 +148,11 @@ func (r *run) hurry() error {
 		case j.held:
 			j.held = false
 			_, _, err = r.ask(j.user, "scontrol", "release", reference(seen))
+		case seen["Reason"] == "JobHeldAdmin" && j.suspended && r.blows() > 0:
+			// A suspended job has no priority (job_suspend), and one that loses its
+			// node waits without.
+			r.repairs++
+			_, _, err = r.ask("root", "scontrol", "release", reference(seen))
 		case strings.Contains(strings.ToLower(seen["Reason"]), "held"):
 			err = r.heldByBroker(j, seen)
 		}
