@@ -204,8 +204,9 @@ test-emulated: build-go build-c $(GOTESTSUM) | $(RESULTS) ## Slurm's side on emu
 			-tags emulated -count=1 -timeout 120m -p 2 -parallel 4 -skip '$(EMULATED_SKIP)' $(ARGS) ./tests/emulated/... || status=1; \
 	done; exit $$status
 
-# $(call suites,NAME,SKIP) runs packages on QEMU.
-suites = $(call gotest,$(1),testname) -tags lab -count=1 -timeout 300m -p 1 -skip '$(2)' $(ARGS)
+# $(call suites,NAME,SKIP) runs packages on QEMU, two at a time: clusters wait most of
+# their time, the factory computes.
+suites = $(call gotest,$(1),testname) -tags lab -count=1 -timeout 300m -p 2 -skip '$(2)' $(ARGS)
 
 .PHONY: test-suites
 test-suites: build kernels $(GOTESTSUM) | $(RESULTS) ## the suites on QEMU that CI runs (root or user namespaces), or SUITES=./tests/factory SKIP= ARGS="-run Foo"

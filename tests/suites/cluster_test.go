@@ -33,9 +33,11 @@ type cluster struct {
 }
 
 // start brings a cluster up on the quick stock kernel. The test's end brings
-// it down; a failed test keeps its logs.
+// it down; a failed test keeps its logs. Each cluster has its own namespaces, and
+// waits most of its time, so that tests run beside each other.
 func start(t *testing.T, change func(*lab.Options)) *cluster {
 	t.Helper()
+	t.Parallel()
 	name := regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(t.Name(), "-")
 	dir, err := filepath.Abs(filepath.Join("../../build/lab/suites", name))
 	if err != nil {

@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -169,7 +170,10 @@ func (e *executor) do(ctx context.Context, a plan.Action) {
 		return // the broker ends; the next one asks for it again
 	}
 	pause := quietTime
-	if err != nil {
+	if errors.Is(err, errOvertaken) {
+		pause = 0
+		c.log.Info("action dropped", "action", string(a.Kind), "node", a.Node, "nodes", a.Nodes, "reason", err)
+	} else if err != nil {
 		e.failed[key]++
 		pause = min(quietTime<<min(e.failed[key], 5), maxBackoff)
 		c.log.Warn("action failed", "action", string(a.Kind), "node", a.Node, "nodes", a.Nodes, "job", a.Reference, "error", err)

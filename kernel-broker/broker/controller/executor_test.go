@@ -83,6 +83,32 @@ func TestActionsAreDone(t *testing.T) {
 	}
 }
 
+// An administrator drains a node between the poll and the command: the command does not overwrite the drain, and the
+// next pass decides with it. A label of the broker's own is no reason to wait.
+func TestOvertakenActionsAreDropped(t *testing.T) {
+	seen := kb.SlurmNode{Name: "n1", State: "ALLOCATED", Flags: []string{"DRAIN", "REBOOT_REQUESTED"}, Reason: "kprof: x", By: "slurm@1"}
+	for reason, want := range map[string]int{"bad DIMM": 0, "kprof: y": 1, "kprof: x": 1, "": 1} {
+		f, e := bare(t)
+		now := seen
+		now.Reason, now.By = reason, "root@2"
+		f.slurm.nodes["n1"] = now
+		e.submit(plan.Action{Kind: plan.Disarm, Nodes: []string{"n1"}, Seen: []kb.SlurmNode{seen}})
+		e.drain(t)
+		if done := f.slurm.seen("disarm n1"); done != want {
+			t.Errorf("reason %q: disarmed %d times, want %d", reason, done, want)
+		}
+		if kept := f.slurm.nodes["n1"].Reason; want == 0 && kept != reason {
+			t.Errorf("reason %q became %q", reason, kept)
+		}
+		if want == 0 {
+			e.submit(plan.Action{Kind: plan.Disarm, Nodes: []string{"n1"}, Seen: []kb.SlurmNode{now}})
+			if e.drain(t) != 1 || f.slurm.seen("disarm n1") != 1 {
+				t.Error("the next pass's action waits")
+			}
+		}
+	}
+}
+
 // What failed is not taken for done.
 func TestFailedActionsAreNotRemembered(t *testing.T) {
 	f, e := bare(t)

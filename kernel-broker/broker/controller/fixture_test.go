@@ -56,6 +56,12 @@ func (f *fakeSlurm) View(context.Context, bool) (kb.SlurmView, error) {
 		ResumeTimeout: f.resumeTimeout}, nil
 }
 
+func (f *fakeSlurm) Nodes(context.Context, []string) (map[string]kb.SlurmNode, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.nodes), nil
+}
+
 func (f *fakeSlurm) AdminComment(_ context.Context, job uint32) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

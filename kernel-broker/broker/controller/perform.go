@@ -12,8 +12,36 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 )
 
+// errOvertaken: an administrator said something of the node after the poll that the action was decided by.
+var errOvertaken = errors.New("the node's reason has changed")
+
+// upToDate returns errOvertaken if the action would overwrite what was said of a node since the plan saw it. What is
+// said in the milliseconds between this and the command is lost: Slurm has no conditional update.
+func (e *executor) upToDate(ctx context.Context, a plan.Action) error {
+	if len(a.Seen) == 0 {
+		return nil
+	}
+	names := make([]string, len(a.Seen))
+	for i, seen := range a.Seen {
+		names[i] = seen.Name
+	}
+	nodes, err := e.c.o.Slurm.Nodes(ctx, names)
+	if err != nil {
+		return err
+	}
+	for _, seen := range a.Seen {
+		if now := nodes[seen.Name]; (now.Reason != seen.Reason || now.By != seen.By) && now.Reason != "" && !now.Ours() {
+			return fmt.Errorf("node %q: %w to %q", seen.Name, errOvertaken, now.Reason)
+		}
+	}
+	return nil
+}
+
 // perform carries out one action.
 func (e *executor) perform(ctx context.Context, a plan.Action) error {
+	if err := e.upToDate(ctx, a); err != nil {
+		return err
+	}
 	slurm := e.c.o.Slurm
 	switch a.Kind {
 	case plan.ArmReturn:

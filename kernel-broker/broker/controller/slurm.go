@@ -11,6 +11,7 @@ import (
 // Slurm is what the controller needs of slurmctld.
 type Slurm interface {
 	View(ctx context.Context, comments bool) (kb.SlurmView, error)
+	Nodes(ctx context.Context, names []string) (map[string]kb.SlurmNode, error)
 	AdminComment(ctx context.Context, job uint32) (string, error)
 	ArmReturn(ctx context.Context, nodes []string) error
 	Label(ctx context.Context, node, reason string) error

@@ -84,7 +84,14 @@ type Action struct {
 	By string
 	// State that a node is to be in, as scontrol sets it.
 	State string
+	// Seen are the nodes as the plan saw them, where the action replaces a node's state or reason. An action that an
+	// administrator's command has overtaken is dropped.
+	Seen []kb.SlurmNode
 }
+
+// replaces are the actions that replace a node's state or reason.
+var replaces = map[Kind]bool{LabelNode: true, Disarm: true, DrainNode: true, DownNode: true, ResumeNode: true, EndWait: true,
+	SayAgain: true, SettleBoot: true}
 
 // Key tells actions apart.
 func (a Action) Key() string {

@@ -108,7 +108,16 @@ func (d *decision) owner(n *kb.Node) *kb.Allocation { return d.owners[n.Name] }
 func (d *decision) age(since time.Time) time.Duration { return d.in.Now.Sub(later(since, d.in.Began)) }
 
 // act asks for an action.
-func (d *decision) act(a Action) { d.out.Actions = append(d.out.Actions, a) }
+func (d *decision) act(a Action) {
+	if replaces[a.Kind] {
+		for _, name := range append([]string{a.Node}, a.Nodes...) {
+			if s, ok := d.slurmNode(name); ok {
+				a.Seen = append(a.Seen, s)
+			}
+		}
+	}
+	d.out.Actions = append(d.out.Actions, a)
+}
 
 // note writes to the timeline that the node's events belong to.
 func (d *decision) note(n *kb.Node, event, detail string) {

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -78,6 +79,8 @@ func TestHealsANodeWhoseBootIsNeverIssued(t *testing.T) {
 	}
 	if actions := w.pass(issueTime); !has(actions, Disarm) {
 		t.Fatalf("the boot is not taken back: %v", actions)
+	} else if i := slices.IndexFunc(actions, func(a Action) bool { return a.Kind == Disarm }); len(actions[i].Seen) != 1 || actions[i].Seen[0].Reason != "kprof: mitgcm@3 for job 7" {
+		t.Errorf("it does not say what it replaces: %+v", actions[i])
 	}
 	w.node("n1", "IDLE+DRAIN", "kprof: mitgcm@3 for job 7")
 	if actions := w.pass(time.Second); !has(actions, ResumeNode) {

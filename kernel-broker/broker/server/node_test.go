@@ -49,6 +49,11 @@ func (s *oneJob) set(state string, flags ...string) {
 	s.node = kb.SlurmNode{Name: "n1", State: state, Flags: flags, Reason: "kprof: x"}
 }
 
+func (s *oneJob) Nodes(ctx context.Context, _ []string) (map[string]kb.SlurmNode, error) {
+	view, err := s.View(ctx, false)
+	return view.Nodes, err
+}
+
 func (s *oneJob) AdminComment(context.Context, uint32) (string, error)        { return "", nil }
 func (s *oneJob) ArmReturn(context.Context, []string) error                   { return nil }
 func (s *oneJob) Label(context.Context, string, string) error                 { return nil }

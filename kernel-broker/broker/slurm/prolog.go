@@ -20,13 +20,13 @@ func (c *Client) UndoPrologDrain(ctx context.Context, node, by string) error {
 	if err := onlyTheGate(config, by); err != nil {
 		return fmt.Errorf("node %q stays drained: %w", node, err)
 	}
-	out, _, err := c.run(ctx, c.scontrol, "--oneliner", "--all", "show", "node", node)
+	nodes, err := c.Nodes(ctx, []string{node})
 	if err != nil {
 		return err
 	}
-	n, ok := parseNode(strings.TrimSpace(out))
-	if !ok || n.Name != node {
-		return fmt.Errorf("scontrol show node %s printed %.80q: %w", node, out, kb.ErrUnavailable)
+	n, ok := nodes[node]
+	if !ok {
+		return fmt.Errorf("scontrol show node %s printed no such node: %w", node, kb.ErrUnavailable)
 	}
 	if !n.Drained() || n.Words() != kb.ReasonProlog || n.By != by {
 		return nil // already resumed

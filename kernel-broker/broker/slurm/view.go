@@ -17,7 +17,7 @@ import (
 // View polls slurmctld for its nodes, the unfinished jobs, and the product's own reservations. With comments, it adds
 // the AdminComment to the first pending jobs that requested a boot.
 func (c *Client) View(ctx context.Context, comments bool) (kb.SlurmView, error) {
-	view := kb.SlurmView{At: c.now(), Jobs: map[uint32]kb.SlurmJob{}, Nodes: map[string]kb.SlurmNode{}}
+	view := kb.SlurmView{At: c.now(), Jobs: map[uint32]kb.SlurmJob{}}
 	view.ResumeTimeout = c.resumeTimeout(ctx)
 	jobs, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--Format="+jobFormat())
 	if err != nil {
@@ -35,20 +35,33 @@ func (c *Client) View(ctx context.Context, comments bool) (kb.SlurmView, error) 
 			view.Jobs[job.ID] = job
 		}
 	}
-	nodes, _, err := c.run(ctx, c.scontrol, "--oneliner", "--all", "show", "node")
-	if err != nil {
+	if view.Nodes, err = c.Nodes(ctx, nil); err != nil {
 		return view, err
-	}
-	for line := range strings.Lines(nodes) {
-		if node, ok := parseNode(strings.TrimSpace(line)); ok {
-			view.Nodes[node.Name] = node
-		}
 	}
 	if view.Reservations, err = c.reservations(ctx); err != nil || !comments {
 		return view, err
 	}
 	view.Commented = true
 	return view, c.comment(ctx, view.Queue)
+}
+
+// Nodes reads these nodes from slurmctld, or all of them.
+func (c *Client) Nodes(ctx context.Context, names []string) (map[string]kb.SlurmNode, error) {
+	args := []string{"--oneliner", "--all", "show", "node"}
+	if len(names) > 0 {
+		args = append(args, strings.Join(names, ","))
+	}
+	out, _, err := c.run(ctx, c.scontrol, args...)
+	if err != nil {
+		return nil, err
+	}
+	nodes := map[string]kb.SlurmNode{}
+	for line := range strings.Lines(out) {
+		if node, ok := parseNode(strings.TrimSpace(line)); ok {
+			nodes[node.Name] = node
+		}
+	}
+	return nodes, nil
 }
 
 // separator separates squeue's fields; no field can contain it.
