@@ -9,8 +9,8 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/boot"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/kexec"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 )
@@ -77,6 +77,7 @@ func (a *Agent) do(ctx context.Context, action decide.Action) error {
 		if !a.wanted(action.Target) {
 			return errOvertaken
 		}
+		a.parts.Settle(ctx)
 		return a.parts.Booter.Load(ctx, action.Target)
 	case decide.StopSlurmd:
 		return a.parts.Slurmd.Stop(ctx)
@@ -237,7 +238,7 @@ func (a *Agent) failed(r result) {
 		if errors.Is(r.err, kb.ErrUnavailable) {
 			return
 		}
-		if errors.Is(r.err, boot.ErrDamaged) && a.damaged < maxDamaged {
+		if errors.Is(r.err, kexec.ErrDamaged) && a.damaged < maxDamaged {
 			a.damaged++
 			a.setStage(kb.ProgressIdle, "the cache lost an artifact")
 			return
@@ -251,7 +252,7 @@ func (a *Agent) failed(r result) {
 		return
 	}
 	fault := kb.FailureNode
-	if errors.Is(r.err, boot.ErrKernel) {
+	if errors.Is(r.err, kexec.ErrKernel) {
 		fault = kb.FailureKernel
 	}
 	if kind == decide.StopSlurmd {

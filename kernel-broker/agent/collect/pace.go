@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/budget"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -25,17 +24,17 @@ const recheckEvery = 50 * time.Millisecond
 // cheap: a collector that costs less than the budget divided by this stays active in a pause.
 const cheap = 8
 
-// pace pauses collectors when they cost the job more than the site's limit, as package budget decides, and accounts for
+// pace pauses collectors when they cost the job more than the site's limit, as its budget decides, and accounts for
 // unseen events. Without a limit it only accounts.
 type pace struct {
-	share      float64
-	controller *budget.Controller
-	timer      *time.Timer
-	now        func() time.Time
-	jobNS      func() uint64
-	meter      *meter
-	sessions   []working
-	watched    []*watched
+	share    float64
+	budget   *budget
+	timer    *time.Timer
+	now      func() time.Time
+	jobNS    func() uint64
+	meter    *meter
+	sessions []working
+	watched  []*watched
 
 	look, over bool
 	until      time.Time // the end of the pause
@@ -104,8 +103,8 @@ func (p *pace) start(sessions []working) error {
 		p.watched = append(p.watched, &watched{working: w, pauser: pauser, events: events, older: from, newer: from})
 	}
 	if p.share > 0 && len(p.watched) > 0 {
-		p.controller = budget.New(p.share, runtime.NumCPU())
-		p.timer.Reset(p.controller.Start().Ask)
+		p.budget = newBudget(p.share, runtime.NumCPU())
+		p.timer.Reset(p.budget.start().Ask)
 	}
 	return errors.Join(all...)
 }
@@ -117,7 +116,7 @@ func (p *pace) ask() []profiling.Partial {
 	if left := p.until.Sub(p.last.at); !p.look && left > 0 {
 		p.timer.Reset(min(left, recheckEvery))
 	} else {
-		step := p.controller.Decide(budget.Seen{
+		step := p.budget.decide(usage{
 			At: p.last.at.Sub(p.began.at), Job: time.Duration(p.last.job - p.began.job), Cost: time.Duration(p.cost),
 		}, rand.Float64()) //nolint:gosec // G404: spreads the pauses over time; guessing it gains nothing
 		changes, p.look = step.Observe != p.look, step.Observe
@@ -125,13 +124,13 @@ func (p *pace) ask() []profiling.Partial {
 		p.timer.Reset(p.next(step))
 	}
 	if who := p.turning(); changes || len(who) > 0 {
-		p.controller.Turned(cpuTime(func() { wrong = append(wrong, p.turn(who)...) }))
+		p.budget.turned(cpuTime(func() { wrong = append(wrong, p.turn(who)...) }))
 	}
 	return wrong
 }
 
 // next returns when to ask again: collectors that stay active in a pause may become costly.
-func (p *pace) next(step budget.Step) time.Duration {
+func (p *pace) next(step budgetStep) time.Duration {
 	if step.Observe {
 		return step.Ask
 	}

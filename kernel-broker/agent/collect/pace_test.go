@@ -68,7 +68,7 @@ func (j *paced) run(t *testing.T, span time.Duration, each uint64, asked int) {
 			j.events += here
 		}
 		j.all += here
-		if i%asked == 0 && j.p.controller != nil {
+		if i%asked == 0 && j.p.budget != nil {
 			if wrong := j.p.ask(); len(wrong) > 0 {
 				t.Fatalf("%+v", wrong)
 			}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/cgroup"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/live"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/patterns"
 )
@@ -65,7 +64,7 @@ type Run struct {
 	sessions []working
 	meter    *meter
 	pace     *pace
-	server   *live.Server
+	server   *liveServer
 	stop     chan string
 	ended    chan struct{}
 	once     sync.Once
@@ -119,7 +118,7 @@ func prepare(request Request, log *slog.Logger) (*Run, error) {
 	if request.Socket == "" {
 		return r, nil
 	}
-	server, err := live.Listen(request.Socket, request.Owner)
+	server, err := listenLive(request.Socket, request.Owner, r.log)
 	if err != nil {
 		// Figures meanwhile are a comfort; the run is worth having without.
 		r.log.Error("no figures on line", "error", err)

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/cmdline"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/proof"
 )
 
 func FuzzMemoryAndCPUs(f *testing.F) {
@@ -29,7 +29,7 @@ func FuzzMemoryAndCPUs(f *testing.F) {
 			t.Errorf("%q are no CPUs", cpuText)
 		}
 		// A name becomes part of a path below /sys.
-		name := sourceName(cmdline.Value(cmdline.Split(arguments), "root"))
+		name := sourceName(proof.Value(proof.Split(arguments), "root"))
 		if name != "" && name != filepath.Base(name) {
 			t.Errorf("%q has the device %q", arguments, name)
 		}

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/cmdline"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/proof"
 )
 
 // memoryFilesystems need no device, and every kernel has them.
@@ -107,7 +107,7 @@ func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := ParseMounts(string(mountinfo))
+	mounts, err := parseMounts(string(mountinfo))
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	arguments := cmdline.Split(string(line))
+	arguments := proof.Split(string(line))
 	top, ok := at(mounts, "/")
 	if !ok {
 		return nil, fmt.Errorf("no mount on /: %w", kb.ErrNotFound)
@@ -125,7 +125,7 @@ func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 		drivers = append(drivers, "overlay")
 		below, seen := lower(mounts, top)
 		if !seen {
-			below = Mount{Source: cmdline.Value(arguments, "root"), Filesystem: cmdline.Value(arguments, "rootfstype")}
+			below = Mount{Source: proof.Value(arguments, "root"), Filesystem: proof.Value(arguments, "rootfstype")}
 		}
 		top = below
 	}
@@ -133,7 +133,7 @@ func root(proc, sys string, found *kb.Inventory) ([]string, error) {
 	if !memoryFilesystems[top.Filesystem] && top.Filesystem != "" {
 		drivers = append(drivers, normalise(top.Filesystem))
 	}
-	name := blockName(sys, top, cmdline.Value(arguments, "root"))
+	name := blockName(sys, top, proof.Value(arguments, "root"))
 	if name == "" {
 		return drivers, nil
 	}

@@ -180,7 +180,7 @@ func FuzzParseMounts(f *testing.F) {
 	f.Add(disk1)
 	f.Add(`1 2 3:4 / /a\040b rw shared:1 - overlay o rw,lowerdir=/l:/a\040b` + "\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		mounts, err := ParseMounts(text)
+		mounts, err := parseMounts(text)
 		if err != nil {
 			return
 		}

@@ -20,8 +20,8 @@ type Mount struct {
 	Options    string // of the file system
 }
 
-// ParseMounts reads /proc/self/mountinfo.
-func ParseMounts(text string) ([]Mount, error) {
+// parseMounts reads /proc/self/mountinfo.
+func parseMounts(text string) ([]Mount, error) {
 	var mounts []Mount
 	for line := range strings.Lines(text) {
 		before, after, has := strings.Cut(strings.TrimRight(line, "\n"), " - ")

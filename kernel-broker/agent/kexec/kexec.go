@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kexec loads and boots kernels with kexec-tools. It does not rely on the tools' exit status: a kernel counts as
-// loaded only if the running kernel reports it.
+// Package kexec brings a node to another kernel: artifacts into the cache, signatures and digests checked, the command
+// line composed, the image loaded and booted with kexec-tools. It does not rely on the tools' exit status: a kernel counts
+// as loaded only if the running kernel reports it.
 package kexec
 
 import (

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/kexec"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/sealed"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 )
 
@@ -109,7 +108,7 @@ func TestInTheGuest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			file, _, _, err := sealed.Copy(t.Context(), path, source, 1<<30)
+			file, _, _, err := kexec.SealedCopy(t.Context(), path, source, 1<<30)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,10 +15,8 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
-
-// ErrOffset: the broker's file ends before the offset asked for.
-var ErrOffset = errors.New("offset past the end")
 
 // Fetch opens the bytes of an artifact from an offset on. Reading ends with an
 // error that wraps ErrUnavailable when the broker went away, so that the caller
@@ -72,19 +70,29 @@ func (r *artifactReader) Close() error {
 	return nil
 }
 
-// fetchError turns status codes into the domain's errors; what is neither the
-// broker's absence nor our own cancelling is an artifact that cannot be had.
+// fetchError returns the domain's error. A broker whose file ends before the
+// offset has artifact.ErrNoResume.
 func fetchError(digest string, err error) error {
-	kind := kb.ErrFailedPrecondition
+	kind := kindOf(err)
 	switch status.Code(err) {
 	case codes.Canceled:
 		kind = context.Canceled
-	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Internal, codes.Unknown:
-		kind = kb.ErrUnavailable
 	case codes.NotFound:
 		kind = kb.ErrNotFound
 	case codes.OutOfRange:
-		kind = ErrOffset
+		kind = artifact.ErrNoResume
 	}
 	return fmt.Errorf("artifact %q: %w: %w", digest, kind, err)
+}
+
+// kindOf is ErrUnavailable for errors of a call that may succeed later, and
+// ErrFailedPrecondition for all others.
+func kindOf(err error) error {
+	if _, isStatus := status.FromError(err); isStatus {
+		switch status.Code(err) {
+		case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Canceled, codes.Internal, codes.Unknown:
+			return kb.ErrUnavailable
+		}
+	}
+	return kb.ErrFailedPrecondition
 }

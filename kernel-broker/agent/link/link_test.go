@@ -21,6 +21,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -297,7 +298,7 @@ func TestFetch(t *testing.T) {
 		{"nothing left", 6000, nil, nil},
 		{"unknown", 0, status.Error(codes.NotFound, ""), kb.ErrNotFound},
 		{"away", 0, status.Error(codes.Unavailable, ""), kb.ErrUnavailable},
-		{"past the end", 9, status.Error(codes.OutOfRange, ""), ErrOffset},
+		{"past the end", 9, status.Error(codes.OutOfRange, ""), artifact.ErrNoResume},
 		{"refused", 0, status.Error(codes.InvalidArgument, ""), kb.ErrFailedPrecondition},
 	} {
 		s.fetch = func(r *api.FetchArtifactRequest, out api.CatalogService_FetchArtifactServer) error {

@@ -9,9 +9,6 @@ import (
 	"io"
 	"os"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
@@ -29,7 +26,7 @@ func (l *Link) ReportRun(ctx context.Context, run uint64, state kb.RunNodeState,
 }
 
 // DeliverRun uploads the files, from where an earlier try broke off, and has
-// them recorded. An error that wraps ErrUnavailable may be another one later;
+// them recorded. An error that wraps ErrUnavailable may succeed later;
 // any other means that the broker does not take them.
 func (l *Link) DeliverRun(ctx context.Context, node string, run uint64, files []RunFile, partial string) error {
 	client := api.NewRunServiceClient(l.conn)
@@ -87,17 +84,9 @@ func upload(ctx context.Context, client api.RunServiceClient, node string, run u
 	return err
 }
 
-// runError tells what may go better later from what will not.
 func runError(run uint64, err error) error {
 	if err == nil {
 		return nil
 	}
-	kind := kb.ErrFailedPrecondition
-	if _, isStatus := status.FromError(err); isStatus {
-		switch status.Code(err) {
-		case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Canceled, codes.Internal, codes.Unknown:
-			kind = kb.ErrUnavailable
-		}
-	}
-	return fmt.Errorf("run %d: %w: %w", run, kind, err)
+	return fmt.Errorf("run %d: %w: %w", run, kindOf(err), err)
 }

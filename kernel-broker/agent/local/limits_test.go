@@ -16,8 +16,6 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket/sockettest"
 )
 
 // patient is an agent that never lets slurmd start.
@@ -28,31 +26,35 @@ func (*patient) WaitReady(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// crowd is a server that accepts connections under any uid.
-type crowd struct {
+// clients is a server that accepts connections under any uid.
+type clients struct {
 	t      *testing.T
 	socket string
-	places *socket.Places
+	of     func(uid uint32) int
 	held   map[uint32]int
 	count  int
 	log    bytes.Buffer // of one goroutine, and read when it has answered
 }
 
 // name of a client's socket encodes its uid.
-func (c *crowd) name(uid uint32) string {
+func (c *clients) name(uid uint32) string {
 	c.count++
 	return fmt.Sprintf("@kernel-broker-test-%d-%d-%d", os.Getpid(), c.count, uid)
 }
 
-func newCrowd(t *testing.T, errs ...error) *crowd {
+func newClients(t *testing.T, errs ...error) *clients {
 	t.Helper()
-	c := &crowd{t: t, socket: filepath.Join(t.TempDir(), "s"), held: map[uint32]int{}}
-	server, err := Listen(c.socket, &patient{}, slog.New(slog.NewTextHandler(&c.log, nil)))
+	c := &clients{t: t, socket: filepath.Join(t.TempDir(), "s"), held: map[uint32]int{}}
+	server, err := NewServer(c.socket, &patient{}, slog.New(slog.NewTextHandler(&c.log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.places, server.listener = server.places, &sockettest.Troubled{Listener: server.listener, Errs: errs}
-	server.peerUID = sockettest.UID
+	c.of, server.socket.listener = func(uid uint32) int {
+		server.socket.connections.mu.Lock()
+		defer server.socket.connections.mu.Unlock()
+		return server.socket.connections.of[uid]
+	}, &failingListener{UnixListener: server.socket.listener.(*net.UnixListener), errs: errs}
+	server.socket.PeerUID = uidInName
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx) }()
@@ -65,7 +67,7 @@ func newCrowd(t *testing.T, errs ...error) *crowd {
 	return c
 }
 
-func (c *crowd) dial(uid uint32) *net.UnixConn {
+func (c *clients) dial(uid uint32) *net.UnixConn {
 	c.t.Helper()
 	conn, err := net.DialUnix("unix", &net.UnixAddr{Name: c.name(uid), Net: "unix"}, &net.UnixAddr{Name: c.socket, Net: "unix"})
 	if err != nil {
@@ -76,7 +78,7 @@ func (c *crowd) dial(uid uint32) *net.UnixConn {
 }
 
 // hold has a user hold a connection until the test closes it.
-func (c *crowd) hold(uid uint32) *net.UnixConn {
+func (c *clients) hold(uid uint32) *net.UnixConn {
 	c.t.Helper()
 	conn := c.dial(uid)
 	if _, err := fmt.Fprintf(conn, `{"op":"wait_ready","timeout_ms":%d}`+"\n", time.Hour.Milliseconds()); err != nil {
@@ -87,7 +89,7 @@ func (c *crowd) hold(uid uint32) *net.UnixConn {
 }
 
 // ask returns a user's answer after the user's connection slot is free again.
-func (c *crowd) ask(uid uint32, request string) string {
+func (c *clients) ask(uid uint32, request string) string {
 	c.t.Helper()
 	conn := c.dial(uid)
 	defer conn.Close()
@@ -96,9 +98,9 @@ func (c *crowd) ask(uid uint32, request string) string {
 	if err != nil {
 		c.t.Fatalf("user %d: %v", uid, err)
 	}
-	for end := time.Now().Add(time.Minute); c.places.Of(uid) > c.held[uid]; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); c.of(uid) > c.held[uid]; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			c.t.Fatalf("user %d keeps the place of %s", uid, request)
+			c.t.Fatalf("user %d keeps the slot of %s", uid, request)
 		}
 	}
 	return string(line)
@@ -114,7 +116,7 @@ func TestConnectionLimitsPerUser(t *testing.T) {
 	if os.Geteuid() == 1000 {
 		t.Skip("the agent's own user is the one of this test")
 	}
-	c := newCrowd(t)
+	c := newClients(t)
 	served := func(what string, uid uint32, request, words string) {
 		t.Helper()
 		if answer := c.ask(uid, request); !strings.Contains(answer, words) {
@@ -122,22 +124,22 @@ func TestConnectionLimitsPerUser(t *testing.T) {
 		}
 	}
 	var held []*net.UnixConn
-	for range socket.MaxOfOne {
+	for range MaxPerUser {
 		held = append(held, c.hold(1000))
 	}
 	served("the ninth", 1000, statusOf, "user 1000 has 8 connections")
 	served("another user", 1001, statusOf, `"node":"n1"`)
 	served("root", 0, endingOf, `"kept":true`)
-	for uid := uint32(2000); uid < 2000+socket.MaxOthers/socket.MaxOfOne-1; uid++ {
-		for range socket.MaxOfOne {
+	for uid := uint32(2000); uid < 2000+maxUsers/MaxPerUser-1; uid++ {
+		for range MaxPerUser {
 			c.hold(uid)
 		}
 	}
-	served("a user of a crowd", 1001, statusOf, "64 connections of users")
-	for range socket.MaxRoot - 1 {
+	served("a user of many", 1001, statusOf, "64 connections of users")
+	for range maxRoot - 1 {
 		c.hold(0)
 	}
-	served("root in a crowd", 0, endingOf, `"kept":true`)
+	served("root among many", 0, endingOf, `"kept":true`)
 	// A released slot can be used again.
 	if err := held[0].Close(); err != nil {
 		t.Fatal(err)
@@ -157,8 +159,8 @@ func TestRefusalsAreLoggedOnce(t *testing.T) {
 	if os.Geteuid() == 4242 {
 		t.Skip("the agent's own user is the one of this test")
 	}
-	c := newCrowd(t)
-	for range socket.MaxOfOne {
+	c := newClients(t)
+	for range MaxPerUser {
 		c.hold(4242)
 	}
 	for range 100 {
@@ -173,7 +175,7 @@ func TestRefusalsAreLoggedOnce(t *testing.T) {
 
 // The agent survives a temporary shortage of descriptors, and logs once why it accepts no client.
 func TestAcceptErrorsAreRetried(t *testing.T) {
-	c := newCrowd(t, syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED)
+	c := newClients(t, syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED)
 	if answer := c.ask(0, endingOf); !strings.Contains(answer, `"error":""`) {
 		t.Error(answer)
 	}

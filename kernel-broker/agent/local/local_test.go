@@ -85,7 +85,7 @@ func serve(t *testing.T) (socket string, f *fakeAgent) {
 	socket = filepath.Join(dir, "s")
 	f = &fakeAgent{ready: make(chan struct{}), waits: make(chan struct{}, 1), gone: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
-	server, err := Listen(socket, f, slog.New(slog.DiscardHandler))
+	server, err := NewServer(socket, f, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,11 +208,11 @@ func TestNoAgent(t *testing.T) {
 
 func TestSocketTakeover(t *testing.T) {
 	socket, _ := serve(t)
-	server, err := Listen(socket, &fakeAgent{}, slog.New(slog.DiscardHandler))
+	server, err := NewServer(socket, &fakeAgent{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := server.listener.Close(); err != nil {
+	if err := server.socket.listener.Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/socket"
 )
 
 const (
@@ -33,90 +32,35 @@ type Agent interface {
 
 // Server answers on a socket.
 type Server struct {
-	listener socket.Listener
-	agent    Agent
-	log      *slog.Logger
-	places   *socket.Places
-	// peerUID returns the peer's uid; replaced in tests.
-	peerUID func(*net.UnixConn) (uint32, error)
-	// short is when the log last reported that accept failed.
-	short time.Time
+	socket *Socket
+	agent  Agent
+	log    *slog.Logger
 }
 
-// Listen takes over the socket of an agent that has ended.
-func Listen(path string, agent Agent, log *slog.Logger) (*Server, error) {
-	listener, err := socket.Listen(path)
+// NewServer takes over the socket of an agent that has ended.
+func NewServer(path string, agent Agent, log *slog.Logger) (*Server, error) {
+	socket, err := Listen(path, log)
 	if err != nil {
 		return nil, err
 	}
-	return &Server{listener: listener, agent: agent, log: log, places: socket.NewPlaces(), peerUID: socket.UID}, nil
+	return &Server{socket: socket, agent: agent, log: log}, nil
 }
 
 // Serve answers until the context ends.
 func (s *Server) Serve(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(ctx, func() { s.listener.Close() })
-	defer stop()
-	var clients sync.WaitGroup
-	defer clients.Wait()
-	defer cancel()
-	for {
-		conn, err := socket.Accept(s.listener, s.logAcceptError)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("socket: %w", err)
-		}
-		free, ok := s.admit(conn)
-		if !ok {
-			continue
-		}
-		clients.Go(func() {
-			defer free()
-			s.serve(ctx, conn)
-		})
-	}
-}
-
-// acceptLogEvery is the minimum interval between log lines about failing accepts.
-const acceptLogEvery = time.Minute
-
-// logAcceptError logs why the next client must wait.
-func (s *Server) logAcceptError(err error) {
-	if now := time.Now(); now.Sub(s.short) >= acceptLogEvery {
-		s.short = now
-		s.log.Error("clients of the agent's socket wait, it is tried again", "error", err)
-	}
-}
-
-// admit acquires a slot for a connection, or closes it with the reason.
-func (s *Server) admit(conn *net.UnixConn) (free func(), ok bool) {
-	uid, err := s.peerUID(conn)
-	first := true
-	if err == nil {
-		if free, first, err = s.places.Take(uid); err == nil {
-			return free, true
-		}
-	}
-	if first {
-		s.log.Warn("client refused on the agent's socket", "error", err)
-	}
-	// The answer fits into the socket buffer of a new connection, so this does not block.
-	s.answer(conn, Answer{Error: err.Error()})
-	conn.Close()
-	return nil, false
-}
-
-func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
-	defer conn.Close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	answer, err := s.handle(ctx, cancel, conn)
-	if err != nil {
-		answer.Error = err.Error()
-	}
-	s.answer(conn, answer)
+	return s.socket.Run(ctx, Handler{
+		// The answer fits into the socket buffer of a new connection, so this does not block.
+		Refuse: func(conn *net.UnixConn, err error) { s.answer(conn, Answer{Error: err.Error()}) },
+		Serve: func(ctx context.Context, conn *net.UnixConn) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			answer, err := s.handle(ctx, cancel, conn)
+			if err != nil {
+				answer.Error = err.Error()
+			}
+			s.answer(conn, answer)
+		},
+	})
 }
 
 func (s *Server) answer(conn *net.UnixConn, answer Answer) {
@@ -183,11 +127,11 @@ func (s *Server) waitReady(ctx context.Context, cancel context.CancelFunc, conn 
 
 // onlyRoot lets root and the agent's own user through: the epilog runs as root.
 func (s *Server) onlyRoot(conn *net.UnixConn) error {
-	uid, err := s.peerUID(conn)
+	uid, err := s.socket.PeerUID(conn)
 	if err != nil {
 		return err
 	}
-	if !socket.Trusts(uid) {
+	if !trusts(uid) {
 		return fmt.Errorf("user %d: this operation requires root: %w", uid, kb.ErrDenied)
 	}
 	return nil

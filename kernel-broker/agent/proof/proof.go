@@ -17,7 +17,6 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/cmdline"
 )
 
 // Read collects the proof from the proc and sys file systems mounted there.
@@ -34,7 +33,7 @@ func Read(proc, sys string) (kb.Boot, error) {
 	if err != nil {
 		return boot, err
 	}
-	boot.Token = cmdline.Value(cmdline.Split(arguments), kb.TokenParameter)
+	boot.Token = Value(Split(arguments), kb.TokenParameter)
 	notes, err := os.ReadFile(filepath.Join(sys, "kernel/notes"))
 	if err != nil {
 		return boot, err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/hardware"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/inventory"
 )
 
 const hardwareLong = `Print this node's hardware, for kernelctl kernel build --nodes: its PCI devices, the
@@ -40,7 +40,7 @@ func hardwareCommand() *cobra.Command {
 					return usageError{errors.New("this machine has no name: give --node")}
 				}
 			}
-			report, err := hardware.Read(proc, sys, node)
+			report, err := inventory.ReadHardware(proc, sys, node)
 			if err != nil {
 				return err
 			}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/hardware"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/inventory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
 )
 
@@ -29,11 +29,11 @@ func TestFactoryReadsHardwareReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen, err := hardware.Read("/proc", "/sys", "n1")
+	seen, err := inventory.ReadHardware("/proc", "/sys", "n1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(nodes) != 2 || nodes[0].Name != "n0" || !reflect.DeepEqual(hardware.Node(nodes[1]), seen) {
+	if len(nodes) != 2 || nodes[0].Name != "n0" || !reflect.DeepEqual(inventory.Hardware(nodes[1]), seen) {
 		t.Errorf("printed %+v, read %+v", seen, nodes)
 	}
 }

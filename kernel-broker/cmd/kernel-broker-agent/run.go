@@ -14,10 +14,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/boot"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/cmdline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/config"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/enrol"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/inventory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/kexec"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
@@ -25,7 +22,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/proof"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/runs"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/slurmd"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/trust"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
@@ -34,18 +31,6 @@ import (
 // run puts the agent together and runs it until the context ends.
 func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	log.Info("agent starts", "node", c.Node, "version", version)
-	proven, err := proof.Read(c.Proc, c.Sys)
-	if err != nil {
-		return fmt.Errorf("proof of this boot: %w", err)
-	}
-	cache, err := openretry.Open(ctx, openretry.Patience, artifact.ErrInUse, func() (*artifact.Cache, error) {
-		return artifact.OpenCache(c.Cache.Dir, int64(c.Cache.MaxBytes), log)
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, cache.Close()) }()
-
 	enroller, source := certificates(c, log)
 	// The link says hello for the agent, and the agent reports by the link.
 	var node *agent.Agent
@@ -55,13 +40,28 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 		Source:   source,
 		Hello:    func() kb.Hello { return node.Hello(version) },
 		Snapshot: func(text string) error { return keepSnapshot(c.Snapshot, text) },
-		Runs:     func(wishes []kb.DesiredRun) { keeper.Desire(wishes) },
+		Runs:     func(desired []kb.DesiredRun) { keeper.Desire(desired) },
 		Log:      log,
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stream.Close()) }()
+	if enroller == nil || enroller.Certified() {
+		stream.Connect() // while the proof is read; nothing is sent before that
+	}
+	proven, err := proof.Read(c.Proc, c.Sys)
+	if err != nil {
+		return fmt.Errorf("proof of this boot: %w", err)
+	}
+	files, err := openretry.Open(ctx, openretry.Patience, artifact.ErrInUse, func() (*artifact.Cache, error) {
+		return artifact.OpenCache(c.Cache.Dir, int64(c.Cache.MaxBytes), log)
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, files.Close()) }()
+	cache := kexec.NewCache(files, c.Cache.MaxBytes, stream.Fetch)
 	keeper = newKeeper(c, proven, stream, log)
 	defer keeper.Close()
 
@@ -70,14 +70,14 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 		awaited = func(ctx context.Context) (bool, error) { return slurmd.Awaited(ctx, c.Slurmd.Scontrol, c.Node) }
 	}
 	tools := kexec.Kexec{Program: c.Kexec.Program, LoadArgs: c.Kexec.LoadArgs, ExecuteArgs: c.Kexec.ExecuteArgs, Sys: c.Sys}
-	kernels := &artifacts{cache: cache, limit: c.Cache.MaxBytes, fetch: stream.Fetch}
 	node, err = agent.New(agent.Parts{
 		Node: c.Node, Boot: proven, Link: stream, Loaded: tools.Loaded,
 		Inventory: func() (kb.Inventory, error) { return inventory.Read(c.Proc, c.Sys, c.Boot.ExtraDrivers) },
-		Booter: settling{keeper: keeper, limit: c.Profiling.Settle, Booter: &boot.Booter{
-			Artifacts: kernels, Tools: tools, Keep: cmdline.Keep(c.Boot.KeepArguments), Initrd: c.Boot.Initrd,
-			Proc: c.Proc, BadImage: kexec.ErrImage, Trust: newGuard(c.Trust, log), Refused: trust.ErrRefused,
-		}},
+		Booter: &kexec.Booter{
+			Tools: tools, Artifacts: cache, Trust: newVerifier(c.Trust, log),
+			Keep: kexec.Keep(c.Boot.KeepArguments), Initrd: c.Boot.Initrd, Proc: c.Proc,
+		},
+		Settle: func(ctx context.Context) { keeper.Settle(ctx, c.Profiling.Settle) },
 		Slurmd: &slurmd.Slurmd{
 			StartCommand: c.Slurmd.Start, PlainCommand: c.Slurmd.FirstStart, StopCommand: c.Slurmd.Stop, PIDFile: c.Slurmd.PIDFile, MarkFile: c.Slurmd.MarkFile,
 			StartTimeout: c.Slurmd.StartTimeout, StopTimeout: c.Slurmd.StopTimeout, BootID: proven.BootID,
@@ -87,15 +87,30 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	server, err := local.Listen(c.Socket, node, log)
+	server, err := local.NewServer(c.Socket, node, log)
 	if err != nil {
 		return err
 	}
-	return serve(ctx, node, stream, server, enroller, func(ctx context.Context) { prepareWhenIdle(ctx, kernels, node.Status, log) })
+	return serve(ctx, node, stream, server, enroller, cache)
 }
 
-// newGuard logs how far kernels are trusted, which boots do not show.
-func newGuard(c config.Trust, log *slog.Logger) *trust.Guard {
+// certificates returns the node's credentials for the broker and, if the agent manages them itself, their enroller.
+func certificates(c config.Config, log *slog.Logger) (*link.Enroller, mtls.Source) {
+	switch c.TLS.Mode {
+	case config.TLSNone:
+		log.Warn("TLS IS OFF (tls.mode: none): any host at the broker's address can make this node boot any kernel", "broker", c.Broker)
+		return nil, nil
+	case config.TLSSite:
+		return nil, mtls.NewFiles(mtls.Paths{Certificate: c.TLS.Certificate, Key: c.TLS.Key, Authorities: c.TLS.Authorities})
+	}
+	enroller := link.NewEnroller(link.EnrolOptions{
+		Node: c.Node, Broker: c.Broker, Paths: mtls.NodePaths(c.TLS.Dir), TokenFile: c.TLS.Token, Log: log,
+	})
+	return enroller, enroller.Source()
+}
+
+// newVerifier logs how far kernels are trusted, which boots do not show.
+func newVerifier(c config.Trust, log *slog.Logger) *kexec.Verifier {
 	switch {
 	case c.List == "":
 		log.Warn("signatures are not checked: there is no trust list; kernels are checked by the broker's digests alone")
@@ -105,11 +120,11 @@ func newGuard(c config.Trust, log *slog.Logger) *trust.Guard {
 	default:
 		log.Info("signatures are required", "list", c.List)
 	}
-	return &trust.Guard{List: c.List, State: c.State, Required: c.Required(), Stock: c.StockFiles, Now: time.Now, Log: log}
+	return &kexec.Verifier{List: c.List, State: c.State, Required: c.Required(), Stock: c.StockFiles, Now: time.Now, Log: log}
 }
 
 // serve runs the parts; when one ends, so do the others.
-func serve(ctx context.Context, node *agent.Agent, stream *link.Link, server *local.Server, enroller *enrol.Enroller, idle func(context.Context)) error {
+func serve(ctx context.Context, node *agent.Agent, stream *link.Link, server *local.Server, enroller *link.Enroller, cache *kexec.Cache) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var parts sync.WaitGroup
@@ -118,12 +133,17 @@ func serve(ctx context.Context, node *agent.Agent, stream *link.Link, server *lo
 		parts.Go(func() { enroller.Run(ctx) })
 	}
 	parts.Go(func() {
-		if certified(ctx, enroller) {
-			stream.Run(ctx)
+		if enroller != nil {
+			select {
+			case <-enroller.Ready(): // a broker would refuse the node before
+			case <-ctx.Done():
+				return
+			}
 		}
+		stream.Run(ctx)
 	})
 	parts.Go(func() { node.Run(ctx) })
-	parts.Go(func() { idle(ctx) })
+	parts.Go(func() { node.PrepareWhenIdle(ctx, cache.Prepare) })
 	err := server.Serve(ctx)
 	cancel()
 	return err

@@ -3,13 +3,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/callgraph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/files"
@@ -17,7 +16,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/syscalls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/config"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/inventory"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/runs"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
@@ -32,12 +30,13 @@ func newKeeper(c config.Config, boot kb.Boot, broker runs.Broker, log *slog.Logg
 	return runs.New(runs.Options{
 		Node: c.Node, Broker: broker, Dir: c.Profiling.Dir, Sockets: c.Profiling.Sockets, Cgroups: c.Profiling.Cgroups,
 		SlurmLimit: c.Slurmd.StartTimeout + slurmGrace, Log: log,
-		Collectors: collectors{node: c.Node, kernel: runningKernel(boot),
+		Collectors: collectors{node: c.Node, buildID: boot.BuildID, kernel: sync.OnceValue(func() profiling.Kernel { return runningKernel(boot) }),
 			most: c.Profiling.MaxBytes, overhead: c.Profiling.OverheadPercent / 100, log: log},
 	})
 }
 
-// runningKernel describes the running kernel for results.
+// runningKernel describes the running kernel for results. To read its configuration takes a while, which a node that
+// starts does not have.
 func runningKernel(boot kb.Boot) profiling.Kernel {
 	k := profiling.Kernel{Release: boot.Release, BuildID: boot.BuildID}
 	if built := inventory.Symbols("/", boot.Release); built != nil {
@@ -49,7 +48,8 @@ func runningKernel(boot kb.Boot) profiling.Kernel {
 // collectors implements runs.Collectors.
 type collectors struct {
 	node     string
-	kernel   profiling.Kernel
+	buildID  string
+	kernel   func() profiling.Kernel
 	most     int
 	overhead float64
 	log      *slog.Logger
@@ -60,7 +60,7 @@ func (c collectors) named(names []string) (found []collect.Collector, unknown []
 	have := map[profiling.Collector]collect.Collector{
 		profiling.CollectIO: files.Collector{}, profiling.CollectSyscalls: syscalls.Collector{},
 		profiling.CollectCallgraph: callgraph.Collector{}, profiling.CollectNoise: noise.Collector{},
-		profiling.CollectPGO: pgo.Collector{BuildID: c.kernel.BuildID},
+		profiling.CollectPGO: pgo.Collector{BuildID: c.buildID},
 	}
 	for _, name := range names {
 		if one, has := have[profiling.Collector(name)]; has {
@@ -90,20 +90,7 @@ func (c collectors) Begin(r runs.Request) (runs.Look, error) {
 		return nil, fmt.Errorf("job %d: no collector can start: %v", r.Job.Job, unknown)
 	}
 	return collect.Start(collect.Request{
-		Job: r.Job.Job, Restart: r.Job.Restart, Node: c.node, Kernel: c.kernel, Cgroup: r.Cgroup, Folder: r.Folder,
+		Job: r.Job.Job, Restart: r.Job.Restart, Node: c.node, Kernel: c.kernel(), Cgroup: r.Cgroup, Folder: r.Folder,
 		Overhead: c.overhead, MostBytes: c.most, Socket: r.Socket, Owner: int(r.UID),
 	}, found, c.log)
-}
-
-// settling is a Booter that uploads profiling results before it loads a kernel: the boot may clear their disk.
-type settling struct {
-	agent.Booter
-	keeper *runs.Keeper
-	limit  time.Duration
-}
-
-// Load implements agent.Booter.
-func (s settling) Load(ctx context.Context, t decide.Target) error {
-	s.keeper.Settle(ctx, s.limit)
-	return s.Booter.Load(ctx, t)
 }

@@ -51,7 +51,7 @@ func serve(t *testing.T, a *agent, profile string) paths {
 			t.Fatal(err)
 		}
 	}
-	server, err := local.Listen(p.socket, a, slog.New(slog.DiscardHandler))
+	server, err := local.NewServer(p.socket, a, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

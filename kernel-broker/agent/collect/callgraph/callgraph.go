@@ -23,7 +23,6 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/kallsyms"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -57,8 +56,8 @@ func (Collector) Check() error {
 	return err
 }
 
-func symbols() (*kallsyms.Table, error) {
-	table, err := kallsyms.Load()
+func symbols() (*symbolTable, error) {
+	table, err := loadSymbols()
 	if err != nil {
 		return nil, refuse(profiling.NoSymbols, err.Error(),
 			"build the kernel with CONFIG_KALLSYMS, and set kernel.kptr_restrict to 0 or 1")
@@ -89,7 +88,7 @@ func (Collector) Start(target collect.Target) (collect.Session, error) {
 
 type session struct {
 	collect.Attached
-	symbols *kallsyms.Table
+	symbols *symbolTable
 	clocks  []int
 }
 
@@ -193,7 +192,7 @@ func (s *session) frames(addresses []uint64) []string {
 		if i > 0 {
 			address--
 		}
-		names = append(names, s.symbols.Name(address))
+		names = append(names, s.symbols.name(address))
 	}
 	slices.Reverse(names)
 	return names
