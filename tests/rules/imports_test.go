@@ -82,6 +82,7 @@ var crossing = map[string]map[string]string{
 	},
 	"report": {
 		"factory":   "a kernel's report shows what the factory made and measured",
+		"internal":  "figures are summarised by one statistics package",
 		"profiling": "a run's report shows what the collectors found",
 	},
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
 )
 
 // Standing is how one kernel stands to another in one measured thing. What is
@@ -42,17 +44,17 @@ type Comparison struct {
 	Metric    string `json:"metric"`
 	Unit      string `json:"unit"`
 
-	Of Summary `json:"candidate_summary"`
-	To Summary `json:"current_summary"`
+	Of stats.Summary `json:"candidate_summary"`
+	To stats.Summary `json:"current_summary"`
 	// Change of the median as a share of the current one, negative when the
 	// candidate needs less. Nil when the current one is 0.
 	Change *float64 `json:"change,omitempty"`
 	// Spread that the difference has to beat: the larger of the two.
 	Spread float64 `json:"spread"`
 
-	Method   string   `json:"method"`
-	Test     *Welch   `json:"test,omitempty"`
-	Standing Standing `json:"standing"`
+	Method   string      `json:"method"`
+	Test     *stats.Test `json:"test,omitempty"`
+	Standing Standing    `json:"standing"`
 	// Reason of the standing, in words.
 	Reason string `json:"reason"`
 	// Unequal says why the two were not compared as equals. Then the figures
@@ -77,10 +79,10 @@ func Compare(candidate, current Side, rules Rules) Comparison {
 		return c.incomparable(why)
 	}
 	var err error
-	if c.Of, err = Summarise(a.Values); err != nil {
+	if c.Of, err = a.Summary(); err != nil {
 		return c.incomparable(fmt.Sprintf("%s: %v", c.Candidate, err))
 	}
-	if c.To, err = Summarise(b.Values); err != nil {
+	if c.To, err = b.Summary(); err != nil {
 		return c.incomparable(fmt.Sprintf("%s: %v", c.Current, err))
 	}
 	c.Spread = max(c.Of.Spread, c.To.Spread)
@@ -192,7 +194,7 @@ func (c *Comparison) judge(a, b Sample, rules Rules) {
 			return
 		}
 	}
-	test := WelchTest(c.Of, c.To)
+	test := stats.Welch(c.Of, c.To)
 	c.Test = &test
 	difference := c.Of.Median - c.To.Median
 	switch {

@@ -141,3 +141,7 @@ func TestVerdictsDoNotContradict(t *testing.T) {
 		}
 	})
 }
+
+func near(a, b float64) bool {
+	return a == b || math.Abs(a-b) <= 1e-9*max(math.Abs(a), math.Abs(b))
+}

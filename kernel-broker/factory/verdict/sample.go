@@ -2,6 +2,8 @@
 
 package verdict
 
+import "github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
+
 // Sample is one thing measured on one kernel, once or several times, with
 // every value per operation of the workload.
 type Sample struct {
@@ -29,6 +31,9 @@ type Sample struct {
 	// Operations that each repetition did between its markers.
 	Operations int64 `json:"operations"`
 }
+
+// Summary of the values.
+func (s Sample) Summary() (stats.Summary, error) { return stats.Summarise(s.Values) }
 
 // The metrics that the bench takes. Of all that a kernel is measured by, only
 // KernelInstructions and WallTime decide.

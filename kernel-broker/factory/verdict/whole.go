@@ -5,6 +5,8 @@ package verdict
 import (
 	"fmt"
 	"slices"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
 )
 
 // Whole is a comparison of two kernels in all parts of one run.
@@ -53,7 +55,7 @@ func CompareAll(candidate, current []Side, rules Rules) Whole {
 }
 
 func (w *Whole) judge(ratios []float64, count map[Standing]int) {
-	mean, err := GeometricMean(ratios)
+	mean, err := stats.GeometricMean(ratios)
 	if err != nil {
 		w.Standing, w.Reason = Incomparable, fmt.Sprintf("geometric mean: %v", err)
 		return

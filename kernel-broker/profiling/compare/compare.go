@@ -14,6 +14,7 @@ import (
 	"fmt"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -50,12 +51,12 @@ type Comparison struct {
 
 // Row is one figure on both sides. A side without the figure has no summary.
 type Row struct {
-	Group  string           `json:"group"`
-	Name   string           `json:"name"`
-	Unit   string           `json:"unit"`
-	A      *verdict.Summary `json:"a"`
-	B      *verdict.Summary `json:"b"`
-	Change *float64         `json:"change"`
+	Group  string         `json:"group"`
+	Name   string         `json:"name"`
+	Unit   string         `json:"unit"`
+	A      *stats.Summary `json:"a"`
+	B      *stats.Summary `json:"b"`
+	Change *float64       `json:"change"`
 	// P of Welch's test, where there was one.
 	P        *float64 `json:"p"`
 	Standing Standing `json:"standing"`
@@ -104,11 +105,11 @@ func significance(a, b int, rules verdict.Rules) string {
 }
 
 // summary is nil for a figure that not every run of the side has.
-func summary(values []float64, runs int) (*verdict.Summary, error) {
+func summary(values []float64, runs int) (*stats.Summary, error) {
 	if len(values) < runs {
 		return nil, nil
 	}
-	s, err := verdict.Summarise(values)
+	s, err := stats.Summarise(values)
 	return &s, err
 }
 
@@ -123,7 +124,7 @@ func (r *Row) judge(rules verdict.Rules, tested bool) {
 	if !tested {
 		return
 	}
-	test := verdict.WelchTest(*r.B, *r.A)
+	test := stats.Welch(*r.B, *r.A)
 	r.P = &test.P
 	switch {
 	case r.A.Mean == r.B.Mean:

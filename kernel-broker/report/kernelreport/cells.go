@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report"
 )
 
@@ -26,7 +27,7 @@ func amount(value float64, unit string) report.Cell {
 }
 
 // withSpread adds the spread where there is one.
-func withSpread(s verdict.Summary, unit string) report.Cell {
+func withSpread(s stats.Summary, unit string) report.Cell {
 	cell := amount(s.Median, unit)
 	if s.Spread > 0 && s.Median > 0 {
 		cell.Text += " ± " + strings.TrimPrefix(verdict.Percent(s.Spread/2/s.Median), "+")

@@ -108,7 +108,7 @@ func (f Facts) checkSamples() error {
 		if f.kernel(s.Kernel) == nil || !known[s.Workload] {
 			return f.wrong("a sample of %s on kernel %q: one of them is not described", s.Workload, s.Kernel)
 		}
-		if _, err := verdict.Summarise(s.Values); err != nil {
+		if _, err := s.Summary(); err != nil {
 			return f.wrong("a sample of %s on kernel %q: %v", s.Workload, s.Kernel, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
 )
 
 // Figures follow from the facts.
@@ -20,13 +21,13 @@ type Figures struct {
 
 // Measured is one run, or a part of it, on one kernel in one metric.
 type Measured struct {
-	Run     verdict.Run     `json:"run"`
-	Part    string          `json:"part,omitempty"`
-	Metric  string          `json:"metric"`
-	Unit    string          `json:"unit"`
-	Kernel  string          `json:"kernel"`
-	Exact   bool            `json:"exact"`
-	Summary verdict.Summary `json:"summary"`
+	Run     verdict.Run   `json:"run"`
+	Part    string        `json:"part,omitempty"`
+	Metric  string        `json:"metric"`
+	Unit    string        `json:"unit"`
+	Kernel  string        `json:"kernel"`
+	Exact   bool          `json:"exact"`
+	Summary stats.Summary `json:"summary"`
 	// ToStock and ToSlim are nil for the kernel itself, and where the other
 	// was not measured.
 	ToStock *Against `json:"to_stock,omitempty"`
@@ -107,7 +108,7 @@ func measured(f Facts, set *verdict.Set) ([]Measured, error) {
 }
 
 func measure(f Facts, set *verdict.Set, kernel verdict.Kernel, sample verdict.Sample) (Measured, error) {
-	summary, err := verdict.Summarise(sample.Values)
+	summary, err := sample.Summary()
 	if err != nil {
 		return Measured{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report"
 )
 
@@ -234,7 +235,7 @@ func (v view) changes(metric string, to reference) report.Table {
 
 // meanCell says over how many workloads, when not over all.
 func meanCell(ratios []float64, all int) report.Cell {
-	mean, err := verdict.GeometricMean(ratios)
+	mean, err := stats.GeometricMean(ratios)
 	if err != nil {
 		return report.Missing()
 	}

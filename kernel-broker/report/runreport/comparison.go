@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/advice"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/compare"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report"
@@ -55,7 +55,7 @@ func comparisonTable(c compare.Comparison, group string, rows []compare.Row) rep
 	return table
 }
 
-func median(s *verdict.Summary, unit string) report.Cell {
+func median(s *stats.Summary, unit string) report.Cell {
 	if s == nil {
 		return report.Missing()
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
@@ -186,7 +188,7 @@ type entrant struct {
 func together(sides []verdict.Side) (value, spread float64, err error) {
 	medians := make([]float64, len(sides))
 	for i, side := range sides {
-		summary, err := verdict.Summarise(side.Sample.Values)
+		summary, err := side.Sample.Summary()
 		if err != nil {
 			return 0, 0, err
 		}
@@ -195,8 +197,10 @@ func together(sides []verdict.Side) (value, spread float64, err error) {
 	if len(sides) == 1 {
 		return medians[0], spread, nil
 	}
-	value, err = verdict.GeometricMean(medians)
-	return value, 0, err
+	if slices.Min(medians) <= 0 {
+		return 0, 0, errors.New("a median of 0 has no share in a geometric mean")
+	}
+	return stat.GeometricMean(medians, nil), 0, nil
 }
 
 func unequalTo(kernel string, field []entrant, reference string, rules verdict.Rules) []string {
@@ -284,9 +288,9 @@ func (t Cross) mean(name string, which func(CrossRow) string) Mean {
 func positive(r *float64) bool { return r != nil && *r > 0 }
 
 func meanOf(ratios []float64) *float64 {
-	m, err := verdict.GeometricMean(ratios)
-	if err != nil {
+	if len(ratios) == 0 {
 		return nil // no row has the figure
 	}
+	m := stat.GeometricMean(ratios, nil)
 	return &m
 }

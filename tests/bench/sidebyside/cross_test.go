@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
@@ -72,13 +74,13 @@ func TestTabulate(t *testing.T) {
 		t.Errorf("net on io's kernel: %+v", cell)
 	}
 	io := table.Means[2]
-	mean, err := verdict.GeometricMean([]float64{1224. / 1280, 21768. / 20212, 42202. / 40696})
-	if err != nil || io.Kernel != "io" || io.OfSlim != 3 || !near(*io.ToSlim, mean) {
-		t.Errorf("mean of io's kernel %+v, want %v (%v)", io, mean, err)
+	mean := stat.GeometricMean([]float64{1224. / 1280, 21768. / 20212, 42202. / 40696}, nil)
+	if io.Kernel != "io" || io.OfSlim != 3 || !near(*io.ToSlim, mean) {
+		t.Errorf("mean of io's kernel %+v, want %v", io, mean)
 	}
-	own, err := verdict.GeometricMean([]float64{1224. / 1792, 19040. / 30722})
-	if err != nil || table.OnOwn.OfStock != 2 || !near(*table.OnOwn.ToStock, own) {
-		t.Errorf("on own kernels %+v, want %v (%v)", table.OnOwn, own, err)
+	own := stat.GeometricMean([]float64{1224. / 1792, 19040. / 30722}, nil)
+	if table.OnOwn.OfStock != 2 || !near(*table.OnOwn.ToStock, own) {
+		t.Errorf("on own kernels %+v, want %v", table.OnOwn, own)
 	}
 }
 
@@ -163,7 +165,7 @@ func TestTabulateRefuses(t *testing.T) {
 	}
 	apps[0].Kernel = ""
 	bad := mustSet(t, []verdict.Sample{sample("io", true, -5)})
-	if _, err := Tabulate(verdict.KernelInstructions, apps, kernels, bad, refs, rules); !errors.Is(err, verdict.ErrBadValue) {
+	if _, err := Tabulate(verdict.KernelInstructions, apps, kernels, bad, refs, rules); err == nil || !strings.Contains(err.Error(), "-5") {
 		t.Errorf("a bad value: %v", err)
 	}
 	if _, err := verdict.NewSet([]verdict.Sample{sample("io", true, 5), sample("io", false, 6)}); !errors.Is(err, verdict.ErrTwice) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package verdict
+package stats
 
 import (
 	"math"
@@ -8,9 +8,9 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Welch is the result of Welch's test: could two samples, whose variances need
-// not be equal, come from things with the same mean?
-type Welch struct {
+// Test is the result of Welch's t-test, which compares the means of two samples
+// whose variances may differ.
+type Test struct {
 	// T is nil when neither sample varies: it would be infinite.
 	T *float64 `json:"t,omitempty"`
 	// Freedom is the Welch-Satterthwaite number of degrees of freedom.
@@ -19,22 +19,22 @@ type Welch struct {
 	P float64 `json:"p"`
 }
 
-// WelchTest compares a with b; T is negative when a's mean is the lower. It
-// wants two repetitions of each at least, or one where nothing varies.
-func WelchTest(a, b Summary) Welch {
+// Welch compares a with b; T is negative when a's mean is the lower one. Each
+// sample needs two repetitions, unless it does not vary.
+func Welch(a, b Summary) Test {
 	errorA := a.Deviation * a.Deviation / float64(a.Repetitions)
 	errorB := b.Deviation * b.Deviation / float64(b.Repetitions)
 	if errorA == 0 && errorB == 0 {
 		if a.Mean == b.Mean {
-			return Welch{P: 1}
+			return Test{P: 1}
 		}
-		return Welch{P: 0}
+		return Test{P: 0}
 	}
 	t := (a.Mean - b.Mean) / math.Sqrt(errorA+errorB)
 	freedom := freedom(errorA, a.Repetitions, errorB, b.Repetitions)
 	student := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}
-	// Below the lower of t and -t, so that the far tail keeps its digits.
-	return Welch{T: &t, Freedom: &freedom, P: 2 * student.CDF(-math.Abs(t))}
+	// The lower tail keeps its digits.
+	return Test{T: &t, Freedom: &freedom, P: 2 * student.CDF(-math.Abs(t))}
 }
 
 // freedom divides by the larger error first: the squares of small ones would

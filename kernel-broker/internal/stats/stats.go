@@ -1,42 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package verdict
+// Package stats summarises repeated measurements and tests whether two samples
+// differ. Verdicts on kernels and comparisons of profiling runs use the same
+// figures.
+package stats
 
 import (
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/stat"
 )
 
-// Summary is what a sample's values come to.
+// Summary of a sample.
 type Summary struct {
 	Repetitions int     `json:"repetitions"`
 	Median      float64 `json:"median"`
 	Mean        float64 `json:"mean"`
 	Least       float64 `json:"least"`
 	Most        float64 `json:"most"`
-	// Spread is the distance between the quartiles: half of all repetitions
-	// lie within it. The distance between least and most would grow with
-	// every repetition, and so reward him who measures little.
+	// Spread is the interquartile range. The range from least to most grows with
+	// every repetition, and so rewards few repetitions.
 	Spread float64 `json:"spread"`
 	// Deviation is the standard deviation of the sample (n-1).
 	Deviation float64 `json:"deviation"`
 }
 
-// Errors of samples that mean nothing.
+// Errors about samples that have no summary.
 var (
 	ErrNoValue  = errors.New("no value")
-	ErrBadValue = errors.New("value is no number of zero or more that can be reckoned with")
+	ErrBadValue = errors.New("value is not zero or a positive number in range")
 )
 
-// Beyond these, ratios and squares leave what a float64 holds.
+// Squares and ratios of values beyond these bounds overflow or vanish.
 const (
 	leastValue = 1e-150
 	mostValue  = 1e100
 )
-
-func reckonable(v float64) bool { return v == 0 || v >= leastValue && v <= mostValue }
 
 // Summarise refuses values that can be neither counts nor times.
 func Summarise(values []float64) (Summary, error) {
@@ -44,12 +46,11 @@ func Summarise(values []float64) (Summary, error) {
 		return Summary{}, ErrNoValue
 	}
 	for _, v := range values {
-		if !reckonable(v) {
+		if v != 0 && !(v >= leastValue && v <= mostValue) {
 			return Summary{}, fmt.Errorf("%v: %w", v, ErrBadValue)
 		}
 	}
-	sorted := slices.Clone(values)
-	slices.Sort(sorted)
+	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
 	s := Summary{
 		Repetitions: n,
@@ -58,52 +59,35 @@ func Summarise(values []float64) (Summary, error) {
 		Most:        sorted[n-1],
 		Spread:      quantile(sorted, 0.75) - quantile(sorted, 0.25),
 	}
-	s.Mean = mean(sorted)
-	if n > 1 && s.Least != s.Most {
-		squares := 0.0
-		for _, v := range sorted {
-			squares += (v - s.Mean) * (v - s.Mean)
-		}
-		s.Deviation = math.Sqrt(squares / float64(n-1))
+	if s.Least == s.Most {
+		s.Mean = s.Least // a sum of equal values would round
+		return s, nil
 	}
+	s.Mean, s.Deviation = stat.MeanStdDev(sorted, nil)
 	return s, nil
 }
 
-// mean of equal values is exactly that value, which summing would not give.
-func mean(sorted []float64) float64 {
-	first, n := sorted[0], len(sorted)
-	if first == sorted[n-1] {
-		return first
-	}
-	sum := 0.0
-	for _, v := range sorted {
-		sum += v - first
-	}
-	return first + sum/float64(n)
-}
-
-// quantile between the two values next to it, as R's type 7.
+// quantile interpolates between the two nearest values, like R's type 7, which
+// gonum does not have.
 func quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
-	low := int(math.Floor(at))
+	low := int(at)
 	if low+1 >= len(sorted) {
 		return sorted[low]
 	}
 	return sorted[low] + (at-float64(low))*(sorted[low+1]-sorted[low])
 }
 
-// GeometricMean of ratios. It is the only mean of ratios that says the same
-// whichever of the two kernels is the reference.
+// GeometricMean of ratios. It is the only mean of ratios that does not depend on
+// which of the two kernels is the reference.
 func GeometricMean(ratios []float64) (float64, error) {
 	if len(ratios) == 0 {
 		return 0, ErrNoValue
 	}
-	sum := 0.0
 	for _, r := range ratios {
 		if !(r > 0) || math.IsInf(r, 0) {
 			return 0, fmt.Errorf("ratio %v: %w", r, ErrBadValue)
 		}
-		sum += math.Log(r)
 	}
-	return math.Exp(sum / float64(len(ratios))), nil
+	return stat.GeometricMean(ratios, nil), nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package verdict
+package stats
 
 import (
 	"math"
@@ -57,7 +57,7 @@ var published = []struct {
 
 func TestWelchAgainstPublishedValues(t *testing.T) {
 	for _, c := range published {
-		got := WelchTest(summary(t, c.a), summary(t, c.b))
+		got := Welch(summary(t, c.a), summary(t, c.b))
 		if math.Abs(got.P-c.p) > c.within {
 			t.Errorf("%s: p = %.15g, published %.15g", c.name, got.P, c.p)
 		}
@@ -69,14 +69,14 @@ func TestWelchAgainstPublishedValues(t *testing.T) {
 
 func TestWelchWithoutVariance(t *testing.T) {
 	same, other := summary(t, []float64{2, 2}), summary(t, []float64{3, 3})
-	if got := WelchTest(same, same); got.P != 1 || got.T != nil {
+	if got := Welch(same, same); got.P != 1 || got.T != nil {
 		t.Errorf("equal constants: %+v", got)
 	}
-	if got := WelchTest(same, other); got.P != 0 || got.T != nil {
+	if got := Welch(same, other); got.P != 0 || got.T != nil {
 		t.Errorf("other constants: %+v", got)
 	}
 	// One side constant: the one-sample test. R: t.test(c(1,2,3), mu = 5).
-	got := WelchTest(summary(t, []float64{1, 2, 3}), summary(t, []float64{5}))
+	got := Welch(summary(t, []float64{1, 2, 3}), summary(t, []float64{5}))
 	if math.Abs(*got.T+5.196152) > 1e-6 || *got.Freedom != 2 || math.Abs(got.P-0.03509876) > 1e-7 {
 		t.Errorf("against a constant: t %v, freedom %v, p %v", *got.T, *got.Freedom, got.P)
 	}
@@ -92,8 +92,8 @@ func TestWelchOfTinyNumbers(t *testing.T) {
 			}
 			return out
 		}
-		got := WelchTest(summary(t, small(c.a)), summary(t, small(c.b)))
-		want := WelchTest(summary(t, c.a), summary(t, c.b))
+		got := Welch(summary(t, small(c.a)), summary(t, small(c.b)))
+		want := Welch(summary(t, c.a), summary(t, c.b))
 		if !near(got.P, want.P) {
 			t.Errorf("%s: p = %v, and %v of larger numbers", c.name, got.P, want.P)
 		}
