@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +16,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kernelbuild"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/site"
 )
@@ -28,17 +29,13 @@ const (
 	publishNever = "never"
 )
 
-// buildRequest is what kernel build was given.
-type buildRequest struct {
-	options        pipeline.Options
+// buildFlags are the flags of kernel build.
+type buildFlags struct {
+	request        kernelbuild.Request
 	where, publish string
-	until          string
-	parallel       int
 	partition      string
-	sbatch         []string
-	worker         string
+	slurm          kernelbuild.Slurm
 	fromRuns       []string
-	instrumented   bool
 	signature      signature
 }
 
@@ -80,34 +77,35 @@ With --where slurm each step is a job. The cache folder must then be one that
 all nodes of the partition see at the same path, and so must the catalog be.`
 
 func (a *app) kernelBuildCommand() *cobra.Command {
-	r := buildRequest{}
+	b := buildFlags{}
+	o := &b.request.Options
 	c := &cobra.Command{
 		Use: "build NAME", Short: "Build a kernel, measure it, and publish it if it wins", Long: buildLong,
 		Example: "  kernelctl kernel build mitgcm\n  kernelctl kernel build mitgcm --where slurm --partition build --publish never",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
-			r.options.Name = args[0]
-			return a.kernelBuild(ctx, r)
+			o.Name = args[0]
+			return a.kernelBuild(ctx, b)
 		}),
 	}
 	f := c.Flags()
-	f.StringVar(&r.options.Catalog, "catalog", "", "`folder` with kernels/, fragments/, workloads/ and keep/ (default ./catalog, else the installed one)")
-	f.StringVar(&r.where, "where", whereLocal, "local or slurm: `where` the steps are done")
-	f.IntVar(&r.options.Jobs, "jobs", runtime.NumCPU(), "`number` of compilers at a time")
-	f.IntVar(&r.parallel, "parallel", 1, "`number` of steps at a time, with --where local")
-	f.StringVar(&r.publish, "publish", publishAuto, "auto or never: `what` becomes of a kernel that wins")
-	f.StringVar(&r.until, "until", "", "stop after this `step`")
-	f.StringVar(&r.partition, "partition", "", "Slurm `partition`")
-	f.StringArrayVar(&r.sbatch, "sbatch", nil, "further `argument` for sbatch; may be given again")
-	f.StringVar(&r.worker, "worker", "", "kernel-factory `program` as the nodes see it (default: beside kernelctl, else by PATH)")
-	f.StringVar(&r.options.Programs, "programs", "", "`folder` of the workloads' programs")
-	f.StringVar(&r.options.Plugin, "plugin", "", "the emulator's plugin `file`, kbcount.so")
-	f.StringArrayVar(&r.options.Nodes, "nodes", nil, "`file` of what kernel-broker-agent hardware printed on nodes, for slimming; may be given again")
-	f.StringVar(&r.options.Aliases, "aliases", "", "modules.alias `file` of the nodes' own kernel: drivers of devices that have none at work")
-	f.StringArrayVar(&r.fromRuns, "from-run", nil, "`number` of a profiling run that the kernel is made from: slimming keeps what its job used, its counters are the profile; several with commas, or given again")
-	f.BoolVar(&r.instrumented, "instrumented", false, "build the kernel that counts, register it as the profile NAME-instrumented, and stop")
+	f.StringVar(&o.Catalog, "catalog", "", "`folder` with kernels/, fragments/, workloads/ and keep/ (default ./catalog, else the installed one)")
+	f.StringVar(&b.where, "where", whereLocal, "local or slurm: `where` the steps are done")
+	f.IntVar(&o.Jobs, "jobs", runtime.NumCPU(), "`number` of compilers at a time")
+	f.IntVar(&b.request.Parallel, "parallel", 1, "`number` of steps at a time, with --where local")
+	f.StringVar(&b.publish, "publish", publishAuto, "auto or never: `what` becomes of a kernel that wins")
+	f.StringVar(&b.request.Until, "until", "", "stop after this `step`")
+	f.StringVar(&b.partition, "partition", "", "Slurm `partition`")
+	f.StringArrayVar(&b.slurm.Arguments, "sbatch", nil, "further `argument` for sbatch; may be given again")
+	f.StringVar(&b.slurm.Worker, "worker", "", "kernel-factory `program` as the nodes see it (default: beside kernelctl, else by PATH)")
+	f.StringVar(&o.Programs, "programs", "", "`folder` of the workloads' programs")
+	f.StringVar(&o.Plugin, "plugin", "", "the emulator's plugin `file`, kbcount.so")
+	f.StringArrayVar(&o.Nodes, "nodes", nil, "`file` of what kernel-broker-agent hardware printed on nodes, for slimming; may be given again")
+	f.StringVar(&o.Aliases, "aliases", "", "modules.alias `file` of the nodes' own kernel: drivers of devices that have none at work")
+	f.StringArrayVar(&b.fromRuns, "from-run", nil, "`number` of a profiling run that the kernel is made from: slimming keeps what its job used, its counters are the profile; several with commas, or given again")
+	f.BoolVar(&b.request.Instrumented, "instrumented", false, "build the kernel that counts, register it as the profile NAME-instrumented, and stop")
 	a.siteFlag(c)
-	r.signature.flags(c)
+	b.signature.flags(c)
 	a.cacheFlag(c, true)
 	c.AddCommand(a.buildStatusCommand(), a.buildLogCommand())
 	_ = c.RegisterFlagCompletionFunc("where", cobra.FixedCompletions([]string{whereLocal, whereSlurm}, cobra.ShellCompDirectiveNoFileComp))
@@ -139,115 +137,79 @@ func (a *app) cacheDir() (string, error) {
 	return build.DefaultCacheDir()
 }
 
-func (r buildRequest) validate() error {
+func (b *buildFlags) validate() error {
+	r := &b.request
 	switch {
-	case r.where != whereLocal && r.where != whereSlurm:
-		return usageError{fmt.Errorf("--where %q is neither %s nor %s", r.where, whereLocal, whereSlurm)}
-	case r.publish != publishAuto && r.publish != publishNever:
-		return usageError{fmt.Errorf("--publish %q is neither %s nor %s", r.publish, publishAuto, publishNever)}
-	case r.publish == publishNever && len(r.signature.keys) > 0:
+	case b.where != whereLocal && b.where != whereSlurm:
+		return usageError{fmt.Errorf("--where %q is neither %s nor %s", b.where, whereLocal, whereSlurm)}
+	case b.publish != publishAuto && b.publish != publishNever:
+		return usageError{fmt.Errorf("--publish %q is neither %s nor %s", b.publish, publishAuto, publishNever)}
+	case b.publish == publishNever && len(b.signature.keys) > 0:
 		return usageError{errors.New("--sign-key is for a kernel that is published")}
-	case r.instrumented && (r.until != "" || r.publish == publishNever):
-		return usageError{errInstrumented}
-	case r.options.Jobs < 1 || r.parallel < 1:
+	case r.Instrumented && (r.Until != "" || b.publish == publishNever):
+		return usageError{errors.New("--instrumented registers the kernel that counts, and so goes neither with --until nor --publish never")}
+	case r.Options.Jobs < 1 || r.Parallel < 1:
 		return usageError{errors.New("--jobs and --parallel: at least 1")}
-	case r.where == whereLocal && (r.partition != "" || len(r.sbatch) > 0):
+	case b.where == whereLocal && (b.partition != "" || len(b.slurm.Arguments) > 0):
 		return usageError{errors.New("--partition and --sbatch are for --where slurm")}
 	}
-	if err := kb.ValidateProfileName(r.options.Name); err != nil {
+	if err := kb.ValidateProfileName(r.Options.Name); err != nil {
 		return usageError{err}
 	}
-	return nil
-}
-
-func (a *app) kernelBuild(ctx context.Context, r buildRequest) error {
-	if err := r.validate(); err != nil {
-		return err
-	}
-	policy, err := site.Load(a.site)
-	if err != nil {
-		return err
-	}
-	r.options.UnequalMitigations = policy.Mitigations == site.Any
-	if r.options.Cache, err = a.cacheDir(); err != nil {
-		return err
-	}
-	if err := r.signature.open(ctx, a); err != nil {
-		return err
-	}
-	if err := r.options.Complete(); err != nil {
-		return err
-	}
-	if err := a.fromRuns(ctx, &r); err != nil {
-		return err
-	}
-	// The broker is asked first: hours later is no time to learn that it is away.
-	if err := a.current(ctx, &r); err != nil {
-		return err
-	}
-	r.options.Command, r.options.Builder = r.command(), "kernelctl "+a.Version
-	p, err := pipeline.Open(ctx, r.options)
-	if err != nil {
-		return err
-	}
-	if r.instrumented {
-		if err := instrumented(p.Recipe); err != nil {
-			return err
-		}
-		r.until = p.InstrumentedStep()
-	} else if r.publish == publishAuto {
-		p.Publisher = publisher{app: a, signature: r.signature}
-	}
-	runner, err := a.runner(r)
-	if err != nil {
-		return err
-	}
-	var until []string
-	if r.until != "" {
-		until = []string{r.until}
-	}
-	candidate, err := p.Build(ctx, runner, until...)
-	if status, err := p.Store.Status(r.options.Name, ""); err == nil { // else there is only less to tell
-		a.say("%s: %s", r.options.Name, formatCost(status.Cost))
-	}
-	if r.instrumented && err == nil {
-		return a.publishInstrumented(ctx, p, r)
-	}
-	if candidate == nil {
-		return err
-	}
-	return errors.Join(err, a.showCandidate(*candidate))
-}
-
-// current finds what a build is compared with and what goes on to its kernel, and
-// whether the result could be published.
-func (a *app) current(ctx context.Context, r *buildRequest) error {
-	if r.instrumented {
-		_, err := a.profileIfAny(ctx, r.options.Name+kb.InstrumentedSuffix)
-		return err
-	}
-	if r.publish != publishAuto {
-		return nil
-	}
 	var err error
-	if r.options.Current, err = a.currentKernel(ctx, r.options.Name, r.options.Cache); err != nil {
-		return fmt.Errorf("%w (--publish never builds without a broker)", err)
-	}
-	profile, err := a.profileIfAny(ctx, r.options.Name)
-	if err != nil {
-		return err
-	}
-	_, err = argumentsOf(profile, &r.signature)
+	r.Runs, err = runIDs(b.fromRuns)
 	return err
 }
 
-// command by which a report can be had again.
-func (r buildRequest) command() string {
-	command := "kernelctl kernel build " + r.options.Name
-	if len(r.options.Traces) > 0 {
-		command += " --from-run " + strings.Join(r.fromRuns, ",")
+// runIDs reads lists of numbers, without repeats.
+func runIDs(lists []string) ([]uint64, error) {
+	var ids []uint64
+	for _, text := range lists {
+		for one := range strings.SplitSeq(text, ",") {
+			id, err := runID(one)
+			if err != nil {
+				return nil, err
+			}
+			if !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
 	}
-	return command
+	return ids, nil
+}
+
+func (a *app) kernelBuild(ctx context.Context, b buildFlags) error {
+	if err := b.validate(); err != nil {
+		return err
+	}
+	r := b.request
+	var err error
+	if r.Options.Cache, err = a.cacheDir(); err != nil {
+		return err
+	}
+	if err := b.signature.open(ctx, a); err != nil {
+		return err
+	}
+	r.Site, r.Options.Builder = a.site, "kernelctl "+a.Version
+	r.Publish = b.publish == publishAuto && !r.Instrumented
+	if b.where == whereSlurm {
+		r.Slurm = &b.slurm
+		if b.partition != "" {
+			r.Slurm.Arguments = append([]string{"--partition", b.partition}, r.Slurm.Arguments...)
+		}
+	}
+	r.Observe, r.Say = (&graph.Printer{Out: a.Stderr, Terminal: a.Terminal}).Observe, a.say
+	result, err := kernelbuild.Build(ctx, r, buildBroker{app: a, signature: &b.signature})
+	if result.Cost != nil {
+		a.say("%s: %s", r.Options.Name, formatCost(*result.Cost))
+	}
+	if result.Candidate != nil {
+		err = errors.Join(err, a.showCandidate(*result.Candidate))
+	}
+	if err == nil && r.Instrumented {
+		return a.showRef(result.Instrumented)
+	}
+	return err
 }
 
 // showCandidate prints what became of a kernel; one that does not do what it has
@@ -260,42 +222,6 @@ func (a *app) showCandidate(c pipeline.Candidate) error {
 		return fmt.Errorf("kernel %q: nothing is published: %s", c.Name, c.Reason)
 	}
 	return nil
-}
-
-// runner does the steps here or in jobs.
-func (a *app) runner(r buildRequest) (*graph.Runner, error) {
-	printer := &graph.Printer{Out: a.Stderr, Terminal: a.Terminal}
-	runner := &graph.Runner{Store: pipeline.StoreIn(r.options.Cache), Parallel: r.parallel, Observe: printer.Observe}
-	if r.where == whereLocal {
-		return runner, nil
-	}
-	plan, err := r.options.Save()
-	if err != nil {
-		return nil, err
-	}
-	worker := r.worker
-	if worker == "" {
-		worker = findTool("kernel-factory")
-	}
-	arguments := r.sbatch
-	if r.partition != "" {
-		arguments = append([]string{"--partition", r.partition}, arguments...)
-	}
-	runner.Executor = &graph.Slurm{Worker: []string{worker, "step", "--plan", plan}, Arguments: arguments}
-	return runner, nil
-}
-
-// findTool finds a program of ours: in the folder of this one, else by PATH.
-func findTool(name string) string {
-	executable, err := os.Executable()
-	if err != nil {
-		return name
-	}
-	path := filepath.Join(filepath.Dir(executable), name)
-	if _, err := os.Stat(path); err != nil {
-		return name
-	}
-	return path
 }
 
 func candidatePage(p *page, c pipeline.Candidate) {

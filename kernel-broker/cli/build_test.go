@@ -20,6 +20,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kernelbuild"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
@@ -236,7 +237,7 @@ func TestPublish(t *testing.T) {
 	t.Cleanup(func() { _ = a.conn.Close() })
 	for range 2 { // the second time nothing is left to do
 		var log strings.Builder
-		ref, err := publisher{app: a}.Publish(t.Context(), c, &log)
+		ref, err := kernelbuild.Publisher{Broker: buildBroker{app: a, signature: &signature{}}}.Publish(t.Context(), c, &log)
 		if err != nil || ref != "mitgcm@2" {
 			t.Fatalf("%s, %v", ref, err)
 		}
@@ -248,7 +249,15 @@ func TestPublish(t *testing.T) {
 	shown := f.must(0, "", "kernel", "show", "mitgcm@2", "-o", "yaml")
 	golden(t, "kernel-published.yaml", documentFile.ReplaceAllString(shown, "${1}DIGEST${2}SIZE"))
 	cache := t.TempDir()
-	folder, err := a.currentKernel(t.Context(), "mitgcm", cache)
+	current := func(name string) (string, error) {
+		broker := buildBroker{app: a}
+		profile, err := broker.Profile(t.Context(), name)
+		if err != nil {
+			return "", err
+		}
+		return kernelbuild.CurrentKernel(t.Context(), broker, profile, cache)
+	}
+	folder, err := current("mitgcm")
 	if err != nil || !strings.HasPrefix(folder, cache) {
 		t.Fatalf("%s, %v", folder, err)
 	}
@@ -259,7 +268,7 @@ func TestPublish(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(folder, "bzImage")); err != nil || string(text) != "better bytes" {
 		t.Errorf("the kernel that jobs get is %q, %v", text, err)
 	}
-	if folder, err := a.currentKernel(t.Context(), "other", cache); folder != "" || err != nil {
+	if folder, err := current("other"); folder != "" || err != nil {
 		t.Errorf("a profile that does not exist: %s, %v", folder, err)
 	}
 }
@@ -273,7 +282,7 @@ func TestPublishSigned(t *testing.T) {
 	if err := s.open(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	ref, err := publisher{app: a, signature: s}.Publish(t.Context(), aCandidate(t, t.TempDir(), verdict.Benefit), new(strings.Builder))
+	ref, err := kernelbuild.Publisher{Broker: buildBroker{app: a, signature: &s}}.Publish(t.Context(), aCandidate(t, t.TempDir(), verdict.Benefit), new(strings.Builder))
 	t.Cleanup(func() { _ = a.conn.Close() })
 	if err != nil || ref != "mitgcm@1" {
 		t.Fatalf("%s, %v", ref, err)

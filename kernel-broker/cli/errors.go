@@ -44,10 +44,10 @@ func (a *app) explain(err error) (int, string) {
 	if !isStatus {
 		for _, refusal := range []error{kb.ErrInvalid, kb.ErrNotFound, kb.ErrExists, kb.ErrFailedPrecondition, kb.ErrDenied} {
 			if errors.Is(err, refusal) {
-				return exitRefused, err.Error()
+				return exitRefused, plain(err.Error())
 			}
 		}
-		return exitFailure, err.Error()
+		return exitFailure, plain(err.Error())
 	}
 	switch made.Code() {
 	case codes.Unavailable:

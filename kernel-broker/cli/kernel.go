@@ -122,7 +122,12 @@ func (a *app) register(ctx context.Context, r registration) (err error) {
 	if err != nil {
 		return err
 	}
-	return a.show(&api.CheckProfileResponse{Name: parsed.Profile, Version: parsed.Version}, func(p *page) { p.line("%s", ref) })
+	return a.showRef(parsed)
+}
+
+// showRef prints the reference of a registered kernel.
+func (a *app) showRef(ref kb.Ref) error {
+	return a.show(&api.CheckProfileResponse{Name: ref.Profile, Version: ref.Version}, func(p *page) { p.line("%s", ref) })
 }
 
 // registerIn registers a kernel in its profile and returns its name, or an empty name in a dry run.

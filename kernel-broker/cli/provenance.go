@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
@@ -23,11 +24,15 @@ type origin struct {
 
 func (a *app) origin(ctx context.Context, v *api.ProfileVersion) (origin, error) {
 	var o origin
-	provenance, err := a.document(ctx, v, documentProvenance)
+	var documents []kb.Document
+	for _, d := range v.GetDocuments() {
+		documents = append(documents, kb.Document{Name: d.GetName(), Digest: d.GetDigest(), Size: d.GetSize()})
+	}
+	provenance, err := a.document(ctx, documents, documentProvenance)
 	if err != nil {
 		return o, fmt.Errorf("provenance of %s: %w", refOf(v), err)
 	}
-	found, err := a.document(ctx, v, documentReport)
+	found, err := a.document(ctx, documents, documentReport)
 	if err != nil {
 		return o, err
 	}

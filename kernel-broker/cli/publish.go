@@ -7,17 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kernelbuild"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
@@ -28,46 +26,80 @@ const (
 	documentPage       = "page"
 )
 
-// publisher registers kernels that win, as an administrator would.
-type publisher struct {
+// buildBroker is the broker for builds, which registers kernels as an
+// administrator would.
+type buildBroker struct {
 	app       *app
-	signature signature
+	signature *signature
 }
 
-// Publish implements pipeline.Publisher.
-func (p publisher) Publish(ctx context.Context, c pipeline.Candidate, log io.Writer) (string, error) {
-	r := registration{
-		profile: c.Name, kernel: filepath.Join(c.Kernel, build.ImageFile), manifest: filepath.Join(c.Kernel, build.ManifestFile),
-		application: c.Application, description: c.Description, makeDefault: true, signature: p.signature,
-		documents: map[string]string{documentReport: c.JSON(), documentPage: c.Page()},
+// Profile implements kernelbuild.Broker.
+func (b buildBroker) Profile(ctx context.Context, name string) (*kb.Profile, error) {
+	profile, err := b.app.profileIfAny(ctx, name)
+	if profile == nil {
+		return nil, err
 	}
-	profile, err := p.app.profileIfAny(ctx, r.profile)
+	out := convert.ProfileFromProto(profile)
+	return &out, nil
+}
+
+// Run implements kernelbuild.Broker.
+func (b buildBroker) Run(ctx context.Context, id uint64) (kernelbuild.Run, error) {
+	r, err := b.app.getRun(ctx, id)
 	if err != nil {
-		return "", err
+		return kernelbuild.Run{}, err
 	}
-	if r.arguments, err = argumentsOf(profile, &p.signature); err != nil {
-		return "", err
+	run := kernelbuild.Run{ID: id, Kernel: kb.Ref{Profile: r.GetKernelProfile(), Version: r.GetKernelVersion()}}
+	for _, n := range r.GetNodes() {
+		node := kb.RunNode{Name: n.GetName()}
+		for _, f := range n.GetFiles() {
+			node.Files = append(node.Files, kb.Document{Name: f.GetName(), Digest: f.GetDigest(), Size: f.GetSize()})
+		}
+		run.Nodes = append(run.Nodes, node)
 	}
-	ref, err := p.app.registerIn(ctx, r)
-	if err == nil {
-		fmt.Fprintf(log, "%s is in the catalog\n", ref)
-	}
-	return ref, err
+	run.Result, err = b.app.result(ctx, r)
+	return run, err
 }
 
-// argumentsOf are those of a profile's default version, which go on to the next:
-// what the site wants on the command line is the site's. They are the broker's
-// word, so that they are signed only if they were.
-func argumentsOf(profile *api.Profile, s *signature) ([]string, error) {
-	for _, v := range profile.GetVersions() {
-		k := convert.KernelFromProto(v.GetKernel())
-		if k.Version != profile.GetDefaultVersion() {
+// Fetch implements kernelbuild.Broker.
+func (b buildBroker) Fetch(ctx context.Context, digest string, size uint64, path string) error {
+	return b.app.fetch(ctx, digest, size, path)
+}
+
+// Provenance implements kernelbuild.Broker.
+func (b buildBroker) Provenance(ctx context.Context, v kb.ProfileVersion) ([]byte, error) {
+	return b.app.document(ctx, v.Documents, documentProvenance)
+}
+
+// Register implements kernelbuild.Broker.
+func (b buildBroker) Register(ctx context.Context, k kernelbuild.Registration) (kb.Ref, error) {
+	ref, err := b.app.registerIn(ctx, registration{
+		profile: k.Profile, application: k.Application, description: k.Description, arguments: k.Arguments, makeDefault: true, signature: *b.signature,
+		kernel: filepath.Join(k.Dir, build.ImageFile), manifest: filepath.Join(k.Dir, build.ManifestFile),
+		documents: map[string]string{documentReport: k.Report, documentPage: k.Page},
+	})
+	if err != nil {
+		return kb.Ref{}, err
+	}
+	return kb.ParseRef(ref)
+}
+
+// Arguments implements kernelbuild.Broker: those of the default version are the
+// site's, and go on to the next one. They come from the broker, so that they are
+// signed only if they were.
+func (b buildBroker) Arguments(profile *kb.Profile) ([]string, error) {
+	if profile == nil {
+		return nil, nil
+	}
+	for _, v := range profile.Versions {
+		k := v.Kernel
+		if k.Version != profile.DefaultVersion {
 			continue
 		}
-		if len(s.opened) == 0 || len(k.Arguments) == 0 {
+		if len(b.signature.opened) == 0 || len(k.Arguments) == 0 {
 			return k.Arguments, nil
 		}
-		m, err := s.verified(v.GetEnvelope())
+		m, err := b.signature.verified(v.Envelope)
 		if err == nil {
 			err = m.Describes(k)
 		}
@@ -100,71 +132,6 @@ func (r registration) describe() ([]*api.Document, []catalog.Artifact, error) {
 		files = append(files, file)
 	}
 	return documents, files, nil
-}
-
-// currentKernel gets the kernel that jobs of a profile have today into the
-// cache and returns its folder; empty when there is none but stock.
-func (a *app) currentKernel(ctx context.Context, name, cache string) (string, error) {
-	profile, err := a.profile(ctx, name)
-	if isMissing(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	for _, v := range profile.GetVersions() {
-		if k := v.GetKernel(); k.GetVersion() == profile.GetDefaultVersion() && v.GetQuarantine() == nil {
-			return a.fetchKernel(ctx, v, filepath.Join(cache, "current"))
-		}
-	}
-	return "", nil
-}
-
-// fetchKernel leaves image and manifest in a folder of the image's digest.
-func (a *app) fetchKernel(ctx context.Context, v *api.ProfileVersion, dir string) (string, error) {
-	k := v.GetKernel()
-	fail := func(err error) (string, error) {
-		return "", fmt.Errorf("current kernel %q: %w", refOf(v), err)
-	}
-	dir = filepath.Join(dir, strings.TrimPrefix(k.GetImageDigest(), "sha256:"))
-	image := filepath.Join(dir, build.ImageFile)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fail(err)
-	}
-	now, err := catalog.DescribeFile(image, catalog.MaxImage)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fail(err)
-	}
-	if now.Digest != k.GetImageDigest() {
-		if err := a.fetch(ctx, k.GetImageDigest(), k.GetImageSize(), image); err != nil {
-			return fail(err)
-		}
-	}
-	manifest, err := a.manifest(ctx, v)
-	if err == nil {
-		err = manifest.Write(dir)
-	}
-	if err != nil {
-		return fail(err)
-	}
-	return dir, nil
-}
-
-// manifest is the one that was registered with a version, or what the version
-// itself says of its kernel.
-func (a *app) manifest(ctx context.Context, v *api.ProfileVersion) (build.Manifest, error) {
-	text, err := a.document(ctx, v, documentProvenance)
-	if err != nil {
-		return build.Manifest{}, err
-	}
-	if text != nil {
-		return build.ParseManifest(text)
-	}
-	k := v.GetKernel()
-	return build.Manifest{
-		Format: build.ManifestFormat, Name: k.GetProfile(), Release: k.GetRelease(), BuildID: k.GetBuildId(), Architecture: k.GetArchitecture(),
-		Image: build.File{Name: build.ImageFile, Digest: k.GetImageDigest(), Size: int64(k.GetImageSize())},
-	}, nil
 }
 
 // fetch gets a stored file of so many bytes, and checks its digest. It stops where
@@ -206,19 +173,18 @@ func (a *app) fetch(ctx context.Context, digest string, size uint64, path string
 	})
 }
 
-// document gets one of a version's documents as text; empty when it has none
-// of that name. It is a builder's, and read into memory: the broker bounds it, and
+// document gets the content of a document; empty if there is none of that name. It is a builder's, and read into memory: the broker bounds it, and
 // so does this.
-func (a *app) document(ctx context.Context, v *api.ProfileVersion, name string) ([]byte, error) {
-	for _, d := range v.GetDocuments() {
-		if d.GetName() != name {
+func (a *app) document(ctx context.Context, documents []kb.Document, name string) ([]byte, error) {
+	for _, d := range documents {
+		if d.Name != name {
 			continue
 		}
-		if d.GetSize() > catalog.MaxDocument {
+		if d.Size > catalog.MaxDocument {
 			return nil, fmt.Errorf("document %q has %d bytes, at most %d are read; register the kernel as a new version, with a smaller one: %w",
-				name, d.GetSize(), catalog.MaxDocument, kb.ErrInvalid)
+				name, d.Size, catalog.MaxDocument, kb.ErrInvalid)
 		}
-		return a.content(ctx, d.GetDigest(), d.GetSize())
+		return a.content(ctx, d.Digest, d.Size)
 	}
 	return nil, nil
 }

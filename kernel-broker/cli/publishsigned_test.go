@@ -13,6 +13,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kernelbuild"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
@@ -30,12 +31,12 @@ func TestPublishSignsOnlyArgumentsThatWereSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := aCandidate(t, t.TempDir(), verdict.Benefit)
-	if ref, err := (publisher{app: a, signature: s}).Publish(t.Context(), c, new(strings.Builder)); !errors.Is(err, kb.ErrFailedPrecondition) ||
+	if ref, err := (kernelbuild.Publisher{Broker: buildBroker{app: a, signature: &s}}).Publish(t.Context(), c, new(strings.Builder)); !errors.Is(err, kb.ErrFailedPrecondition) ||
 		!strings.Contains(err.Error(), "kernelctl kernel sign mitgcm@1") {
 		t.Errorf("published %q, %v", ref, err)
 	}
 	f.must(0, "", sign(key, "--as-described")...)
-	ref, err := publisher{app: a, signature: s}.Publish(t.Context(), c, new(strings.Builder))
+	ref, err := kernelbuild.Publisher{Broker: buildBroker{app: a, signature: &s}}.Publish(t.Context(), c, new(strings.Builder))
 	if err != nil || ref != "mitgcm@2" {
 		t.Fatalf("published %q, %v", ref, err)
 	}

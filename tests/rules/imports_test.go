@@ -70,7 +70,8 @@ var crossing = map[string]map[string]string{
 		"report":         "kernelctl writes reports",
 	},
 	"factory": {
-		"report": "a pipeline ends with its kernel's report",
+		"profiling": "a kernel is built from profiling runs",
+		"report":    "a pipeline ends with its kernel's report",
 	},
 	"hook": {
 		"api":         "the hooks speak the API",

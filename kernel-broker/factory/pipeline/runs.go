@@ -57,14 +57,20 @@ func (p *Pipeline) counted() ([]build.RunPart, error) {
 // what jobs used is part of its configuration.
 func (p *Pipeline) instrumentedBy() string {
 	command := "kernelctl kernel build " + p.Recipe.Name + " --instrumented"
+	if runs := p.TracedRuns(); len(runs) > 0 {
+		command += " --from-run " + strings.Join(runs, ",")
+	}
+	return command
+}
+
+// TracedRuns are the numbers of the runs by which the build is slimmed: counters of
+// its instrumented kernel belong to them.
+func (p *Pipeline) TracedRuns() []string {
 	var runs []string
 	for _, trace := range p.Traces {
 		runs = append(runs, fmt.Sprint(trace.Run))
 	}
-	if len(runs) > 0 {
-		command += " --from-run " + strings.Join(runs, ",")
-	}
-	return command
+	return runs
 }
 
 // InstrumentedStep is the step of which the kernel that counts is published.

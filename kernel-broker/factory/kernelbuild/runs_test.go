@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelbuild
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+)
+
+func TestWhatARunGives(t *testing.T) {
+	traced := profiling.Result{Collectors: []profiling.Collector{"syscalls"}, Syscalls: &profiling.Syscalls{Calls: []profiling.Syscall{{Name: "read", Count: 1}}}}
+	counted := profiling.Result{Collectors: []profiling.Collector{"pgo"}, PGO: &profiling.PGO{Archives: []profiling.Archive{{Node: "n1"}}}}
+	both := traced
+	both.PGO = counted.PGO
+	noise := profiling.Result{Collectors: []profiling.Collector{"io", "noise"}, Noise: &profiling.Noise{}, IO: &profiling.IO{Files: []profiling.File{{FileSystem: "ext4"}}}}
+	refused := profiling.Result{Collectors: []profiling.Collector{"noise"}, Refused: []profiling.Refusal{
+		{Node: "n1", Unsupported: profiling.Unsupported{Collector: "syscalls", Detail: "no BTF\x1b[31m", Remedy: "build it in"}}}}
+	all := build.Recipe{Name: "mitgcm", Slimming: build.SlimmingTrace, Optimisation: build.OptimisePGO}
+	slims := build.Recipe{Name: "mitgcm", Slimming: build.SlimmingTrace, Optimisation: build.OptimiseO2}
+	profiles := build.Recipe{Name: "mitgcm", Slimming: build.SlimmingNone, Optimisation: build.OptimisePGOSafe}
+	plain := build.Recipe{Name: "mitgcm", Optimisation: build.OptimiseO2}
+	const stock, counting = "stock", "mitgcm-instrumented"
+	for name, c := range map[string]struct {
+		result       profiling.Result
+		kernel       string
+		recipe       build.Recipe
+		instrumented bool
+		want         string // trace, counters, both; or words of the refusal
+	}{
+		"a trace": {traced, stock, all, false, "trace"}, "for the kernel that counts": {traced, stock, all, true, "trace"},
+		"of any kernel": {traced, "lammps", slims, false, "trace"},
+		"counters":      {counted, counting, all, false, "counters"}, "without slimming": {counted, counting, profiles, false, "counters"},
+		"both": {both, counting, all, false, "both"}, "both, for the kernel that counts": {both, counting, all, true, "trace"},
+		"both, and no profile": {both, counting, slims, false, "trace"}, "both, and no slimming": {both, counting, profiles, false, "counters"},
+		"both, of another profile":                             {both, "lammps-instrumented", all, false, "run 7 was on the kernel lammps-instrumented: kernel mitgcm is made from counters of mitgcm-instrumented"},
+		"both, of another profile, for the kernel that counts": {both, "lammps-instrumented", all, true, "trace"},
+		"counters of another profile":                          {counted, "lammps-instrumented", all, false, "run 7 was on the kernel lammps-instrumented"},
+		"counters for the kernel that counts":                  {counted, counting, all, true, "run 7 has counters alone: they were taken on a kernel that counts"},
+		"a trace and no slimming":                              {traced, stock, profiles, false, "run 7 tells what its job used of its kernel, and the recipe mitgcm does not slim (slimming: trace)"},
+		"the same for the kernel that counts":                  {traced, stock, profiles, true, "the recipe mitgcm does not slim"},
+		"counters and no profile":                              {counted, counting, slims, false, "run 7 has counters, and the recipe mitgcm takes no profile (optimisation: pgo or pgo-safe)"},
+		"both and nothing to make of it":                       {both, counting, plain, false, "the recipe mitgcm does not slim"},
+		"noise":                                                {noise, stock, all, false, "run 7 tells nothing to make a kernel of, it has io, noise: sbatch --kernel-profiling=syscalls,callgraph"},
+		"collectors that could not":                            {refused, stock, all, false, "it has noise (node \"n1\": collector \"syscalls\": no BTF\x1b[31m; build it in)"},
+		"nothing":                                              {profiling.Result{}, stock, all, true, "it has no collector's result: sbatch"},
+	} {
+		f := Run{ID: 7, Kernel: kb.Ref{Profile: c.kernel}, Result: c.result}
+		g, err := f.inputs(c.recipe, c.instrumented)
+		got := map[runInputs]string{{trace: true}: "trace", {counters: true}: "counters", {trace: true, counters: true}: "both"}[runInputs{trace: g.trace, counters: g.counters}]
+		if err != nil {
+			got = err.Error()
+			if !errors.Is(err, kb.ErrFailedPrecondition) || g != (runInputs{}) {
+				t.Errorf("%s: %+v, %v", name, g, err)
+			}
+		}
+		if err == nil && got != c.want || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		// What is left aside of a run is said.
+		if aside := err == nil && c.result.PGO != nil && c.result.Syscalls != nil && got != "both"; aside != (g.aside != "") {
+			t.Errorf("%s: %q is said", name, g.aside)
+		}
+	}
+}
