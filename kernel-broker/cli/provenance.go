@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -54,11 +53,11 @@ func (o *origin) read(provenance, found []byte) error {
 	if found == nil {
 		return nil
 	}
-	made, err := kernelreport.Read(bytes.NewReader(found))
+	verdict, err := kernelreport.ReadVerdict(found)
 	if err != nil {
-		return fmt.Errorf("report: %w", err)
+		return err
 	}
-	if verdict := made.Figures.Verdict; verdict != nil {
+	if verdict != nil {
 		o.Verdict, o.verdict = verdict, fmt.Sprintf("%s: %s", verdict.Outcome, verdict.Reason)
 	}
 	return nil

@@ -6,6 +6,7 @@ package factory
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,7 +76,8 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }() // only read from
-	read, err := kernelreport.Read(file)
+	var read kernelreport.Report
+	err = json.NewDecoder(file).Decode(&read)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 )
@@ -140,9 +139,8 @@ func newBuilder(catalog, kernel, cache string, jobs int) (*build.Builder, error)
 		Jobs:       jobs,
 		FindSource: build.FindSource,
 		Progress: build.Progress{
-			Out:      os.Stderr,
-			Terminal: term.IsTerminal(int(os.Stderr.Fd())),
-			Kernel:   kernel,
+			Out:    os.Stderr,
+			Kernel: kernel,
 		},
 	}, nil
 }

@@ -122,17 +122,17 @@ func (b *Builder) logged(at site, work func(watch Watch) error) error {
 		return fmt.Errorf("log: %w", err)
 	}
 	var shown *meter
+	compiled := 0
 	err = work(Watch{Log: log, LogPath: path, Units: func(done, total int) {
 		if shown == nil {
 			b.Progress.Say("compiling with %s, %d jobs (log: %s)", at.plan.ccCommand(at.variant), b.Jobs, path)
-			shown = b.Progress.meter(total)
+			shown = b.Progress.meter()
 		}
-		if done > 0 {
-			shown.add()
-		}
+		compiled = done
+		shown.tell(done, total, false)
 	}})
 	if shown != nil && err == nil {
-		shown.finish()
+		shown.tell(compiled, compiled, true)
 	}
 	return errors.Join(err, log.Close())
 }

@@ -6,19 +6,15 @@ import (
 	"fmt"
 	"io"
 	"time"
-
-	"github.com/schollz/progressbar/v3"
 )
 
-// plainInterval is how often progress is told where there is no terminal.
-const plainInterval = 10 * time.Second
+// tellInterval is the time between two lines of progress.
+const tellInterval = 10 * time.Second
 
-// Progress tells a person how far the work is: a bar on a terminal, plain
-// lines elsewhere.
+// Progress tells a person in lines how far the work is.
 type Progress struct {
-	Out      io.Writer
-	Terminal bool
-	Kernel   string
+	Out    io.Writer
+	Kernel string
 }
 
 // Say prints one line.
@@ -35,69 +31,27 @@ func (p Progress) Waiting(what string) func() {
 	return func() { p.Say("another process is %s: waiting for it", what) }
 }
 
-// meter counts compile units.
+// meter tells of compiled files.
 type meter struct {
-	progress Progress
-	total    int
-	done     int
-	started  time.Time
-	told     time.Time
-	bar      *progressbar.ProgressBar
+	progress      Progress
+	started, told time.Time
 }
 
-// meter begins to count towards total; 0 when nobody knows the total.
-func (p Progress) meter(total int) *meter {
+func (p Progress) meter() *meter { return &meter{progress: p, started: time.Now(), told: time.Now()} }
+
+// tell prints a line now and then, and at the end. The total may be 0.
+func (m *meter) tell(done, total int, end bool) {
 	now := time.Now()
-	m := &meter{progress: p, total: total, started: now, told: now}
-	if !p.Terminal || p.Out == nil {
-		return m
-	}
-	length := total
-	if length == 0 {
-		length = -1
-	}
-	m.bar = progressbar.NewOptions(length,
-		progressbar.OptionSetWriter(p.Out),
-		progressbar.OptionSetDescription(p.Kernel),
-		progressbar.OptionSetItsString("files"),
-		progressbar.OptionShowIts(),
-		progressbar.OptionShowCount(),
-		progressbar.OptionSetPredictTime(true),
-		progressbar.OptionThrottle(200*time.Millisecond),
-		progressbar.OptionClearOnFinish(),
-	)
-	return m
-}
-
-func (m *meter) add() {
-	m.done++
-	if m.bar != nil {
-		if m.total > 0 && m.done > m.total {
-			m.total = m.done
-			m.bar.ChangeMax(m.total)
-		}
-		_ = m.bar.Add(1) // a bar that cannot be drawn stops no build
+	took := now.Sub(m.started).Round(time.Second)
+	switch {
+	case end:
+		m.progress.Say("%d files compiled in %s", done, took)
+	case now.Sub(m.told) < tellInterval:
 		return
+	case total == 0:
+		m.progress.Say("%d files compiled, %s", done, took)
+	default:
+		m.progress.Say("%d of %d files compiled (%d %%), %s", done, total, 100*done/total, took)
 	}
-	if now := time.Now(); now.Sub(m.told) >= plainInterval {
-		m.told = now
-		m.tell()
-	}
-}
-
-func (m *meter) tell() {
-	if m.total == 0 {
-		m.progress.Say("%d files compiled, %s", m.done, time.Since(m.started).Round(time.Second))
-		return
-	}
-	total := max(m.total, m.done)
-	m.progress.Say("%d of %d files compiled (%d %%), %s", m.done, total, 100*m.done/total,
-		time.Since(m.started).Round(time.Second))
-}
-
-func (m *meter) finish() {
-	if m.bar != nil {
-		_ = m.bar.Finish() // as above
-	}
-	m.progress.Say("%d files compiled in %s", m.done, time.Since(m.started).Round(time.Second))
+	m.told = now
 }

@@ -73,10 +73,7 @@ func (r *Runner) Run(ctx context.Context, name string, g *Graph, targets ...stri
 		return nil, fmt.Errorf("run %q: %w", name, err)
 	}
 	run := &run{runner: r, name: name, graph: g, executor: executor, journal: journal, total: len(steps),
-		slots: slots{free: max(1, r.Parallel)}, places: map[string]int{}, results: map[string]Result{}, units: map[string]Update{}, working: map[string]time.Time{}, began: time.Now()}
-	for place, name := range steps {
-		run.places[name] = place
-	}
+		slots: make(chan struct{}, max(1, r.Parallel)), results: map[string]Result{}, units: map[string]Update{}, working: map[string]time.Time{}, began: time.Now()}
 	err = run.all(ctx, steps)
 	return run.results, errors.Join(err, run.end(ctx, err))
 }
@@ -89,8 +86,7 @@ type run struct {
 	executor Executor
 	journal  *journal
 	total    int
-	slots    slots
-	places   map[string]int
+	slots    chan struct{} // one for each step that works
 	began    time.Time
 
 	mu       sync.Mutex
@@ -184,8 +180,7 @@ func (r *run) task(step *Step) (task Task, ready bool, err error) {
 			return Task{}, false, nil
 		}
 	}
-	take := func(ctx context.Context) (func(), error) { return r.slots.take(ctx, r.places[step.Name]) }
-	task = Task{Step: *step, Needs: map[string]Result{}, Slot: take}
+	task = Task{Step: *step, Needs: map[string]Result{}, Slot: r.slot}
 	for as, need := range step.Needs {
 		result, has := r.results[need]
 		if !has {
@@ -198,6 +193,16 @@ func (r *run) task(step *Step) (task Task, ready bool, err error) {
 	}
 	task.spot = r.runner.Store.spot(step.Kind, task.Key)
 	return task, true, nil
+}
+
+// slot waits until one step fewer than allowed works.
+func (r *run) slot(ctx context.Context) (func(), error) {
+	select {
+	case r.slots <- struct{}{}:
+		return func() { <-r.slots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 func (r *run) do(ctx context.Context, task Task) (Outcome, error) {

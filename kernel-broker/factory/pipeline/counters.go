@@ -40,8 +40,6 @@ var ErrOtherSource = errors.New("counters are of another source tree or configur
 const (
 	mostCounted  = 1 << 30
 	mostCounters = 1 << 14
-	// Behind its end tar fills up its last record.
-	mostPadding = 1 << 20
 )
 
 // profileOfRuns adds the step that makes a profile of runs.
@@ -116,47 +114,20 @@ func unpackCounters(ctx context.Context, path, dir string) (err error) {
 		return fmt.Errorf("counters: %w", err)
 	}
 	budget := tarlimit.Budget{Bytes: mostCounted, Entries: mostCounters}
-	for files := tar.NewReader(plain); ; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		header, err := files.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = budget.Take(header)
-		}
-		if err != nil {
-			return fmt.Errorf("counters: %w", err)
-		}
-		if err := unpackOne(header, files, dir); err != nil {
-			return err
-		}
-	}
-	// What tar leaves unread ends with the checksum of all of it.
-	if _, err := io.CopyN(io.Discard, plain, mostPadding); !errors.Is(err, io.EOF) {
-		if err == nil {
-			err = fmt.Errorf("the archive goes on behind its end for more than %d bytes", mostPadding)
-		}
+	err = budget.Each(plain, func(header *tar.Header, entry io.Reader) error {
+		return errors.Join(ctx.Err(), unpackOne(header, entry, dir))
+	})
+	if err != nil {
 		return fmt.Errorf("counters: %w", err)
 	}
 	return nil
 }
 
 func unpackOne(header *tar.Header, from io.Reader, dir string) error {
-	top, _, inside := strings.Cut(header.Name, "/")
-	if header.Typeflag != tar.TypeReg || !inside || !filepath.IsLocal(header.Name) || path.Clean(header.Name) != header.Name || top != pgo.GuestFolder && top != pgo.GuestFolder+pgo.Copying {
-		return fmt.Errorf("counters: %q does not belong in an archive of counters", header.Name)
+	name := header.Name
+	top, _, inside := strings.Cut(name, "/")
+	if header.Typeflag != tar.TypeReg || !inside || !filepath.IsLocal(name) || path.Clean(name) != name || top != pgo.GuestFolder && top != pgo.GuestFolder+pgo.Copying {
+		return fmt.Errorf("%q does not belong in an archive of counters", name)
 	}
-	target := filepath.Join(dir, header.Name) //nolint:gosec // G305: IsLocal and the folder were looked at above
-	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-		return err
-	}
-	file, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(file, from)
-	return errors.Join(err, file.Close())
+	return tarlimit.WriteFile(filepath.Join(dir, name), from)
 }

@@ -39,7 +39,8 @@ func TestBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	made, err := kernelreport.Read(file)
+	var made kernelreport.Report
+	err = json.NewDecoder(file).Decode(&made)
 	if err != nil || made.Facts.Slim != "slim" || made.Facts.Current != "stock" || len(made.Facts.Kernels) != 3 {
 		t.Errorf("%+v, %v", made.Facts, err)
 	}

@@ -14,22 +14,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 )
 
-// ErrRunsUseless are runs of which the recipe can make nothing.
-var ErrRunsUseless = errors.New("the recipe makes no use of these runs")
-
-// checkRuns refuses what would be left aside without a word.
-func (b *builder) checkRuns() {
-	r := b.p.Recipe
-	if len(b.p.Traces) > 0 && r.Slimming != build.SlimmingTrace {
-		b.err = errors.Join(b.err, fmt.Errorf("run %d: what a job was seen to use is for slimming, and the recipe does not say slimming: %s: %w",
-			b.p.Traces[0].Run, build.SlimmingTrace, ErrRunsUseless))
-	}
-	if len(b.p.Counters) > 0 && !r.Optimisation.Profiled() {
-		b.err = errors.Join(b.err, fmt.Errorf("run %d: its counters are for a profile, and the recipe does not say optimisation: %s or %s: %w",
-			b.p.Counters[0].Run, build.OptimisePGO, build.OptimisePGOSafe, ErrRunsUseless))
-	}
-}
-
 // traced and counted are the runs' parts by what they went into.
 func (p *Pipeline) traced() []build.RunPart {
 	var parts []build.RunPart

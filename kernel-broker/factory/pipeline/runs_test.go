@@ -4,6 +4,7 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"os"
@@ -76,7 +77,8 @@ func TestTraceOfARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	made, err := kernelreport.Read(file)
+	var made kernelreport.Report
+	err = json.NewDecoder(file).Decode(&made)
 	wantRun := kernelreport.SlimmingRun{Run: 3, Results: []kernelreport.Input{{Name: "n1", Digest: digest("result")}}, Releases: []string{"6.1.0-56-amd64"}, Named: 1, Unknown: []string{"seen"}}
 	if err != nil || len(made.Facts.Slimming.Runs) != 1 || !reflect.DeepEqual(made.Facts.Slimming.Runs[0], wantRun) {
 		t.Errorf("%+v, %v", made.Facts.Slimming, err)
@@ -167,28 +169,6 @@ func TestManifestNamesCounters(t *testing.T) {
 	want := []build.RunPart{{Run: 3, Node: "n1", Use: build.RunForSlimming, Digest: digest("result")}, {Run: 7, Node: "n2", Use: build.RunForProfile, Digest: sum}}
 	if err != nil || !slices.Equal(manifest.Runs, want) {
 		t.Errorf("%+v, %v", manifest.Runs, err)
-	}
-}
-
-// Runs of which a recipe makes nothing are an error and not left aside.
-func TestRunsThatAreOfNoUse(t *testing.T) {
-	for words, change := range map[string]func(*world, *build.Recipe){
-		"": func(w *world, _ *build.Recipe) { w.traced(aTrace(3)) },
-		"run 3: what a job was seen to use is for slimming, and the recipe does not say slimming: trace": func(w *world, r *build.Recipe) {
-			w.traced(aTrace(3))
-			r.Slimming = build.SlimmingNone
-		},
-		"run 7: its counters are for a profile, and the recipe does not say optimisation: pgo or pgo-safe": func(w *world, r *build.Recipe) {
-			w.pipe.Counters = []Counters{{Run: 7, Path: archive(t, nil)}}
-			r.Optimisation = build.OptimiseO2
-		},
-	} {
-		w := newWorld(t, nil)
-		change(w, &w.pipe.Recipe)
-		_, err := w.pipe.Graph()
-		if words == "" && err != nil || words != "" && (!errors.Is(err, ErrRunsUseless) || !strings.Contains(err.Error(), words)) {
-			t.Errorf("%v, want %q", err, words)
-		}
 	}
 }
 

@@ -88,7 +88,6 @@ func (p *Pipeline) Graph() (*graph.Graph, error) {
 		b.judge(plain, candidate)
 	}
 	b.publish(candidate, b.named(candidate))
-	b.checkRuns()
 	if b.err != nil {
 		return nil, fmt.Errorf("kernel %q: %w", p.Recipe.Name, b.err)
 	}

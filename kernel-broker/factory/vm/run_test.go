@@ -204,16 +204,3 @@ func TestWordsAreTimed(t *testing.T) {
 		t.Errorf("arrived %v", at)
 	}
 }
-
-// Whoever asks whether guests run on the host's own processor is told why not.
-func TestProbeSaysWhy(t *testing.T) {
-	guest, out := fake(t, "")
-	write(t, filepath.Join(out, "run/plan"), "echo no such luck >&2; exit 1\n")
-	err := ProbeKVM(t.Context(), guest.Kernel, out)
-	if err == nil || !strings.HasPrefix(err.Error(), "kvm: ") {
-		t.Errorf("error is %v", err)
-	}
-	if KVMDevice() == nil && !strings.Contains(err.Error(), "no such luck") {
-		t.Errorf("error is %v", err)
-	}
-}

@@ -30,8 +30,6 @@ const (
 const (
 	mostBytes   = 2 << 30
 	mostEntries = 1 << 17
-	// Behind its end tar fills up its last record.
-	mostPadding = 1 << 20
 )
 
 // unpack takes the stream apart: files go below dir, the exit code is returned.
@@ -55,35 +53,18 @@ func take(stream io.Reader, dir string) (code int, err error) {
 	unzipped.Multistream(false)
 	code, whole := -1, false
 	budget := tarlimit.Budget{Bytes: mostBytes, Entries: mostEntries}
-	for reader := tar.NewReader(unzipped); ; {
-		header, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = budget.Take(header)
-		}
-		if err != nil {
-			return 0, fmt.Errorf("the result: %w", err)
-		}
+	err = budget.Each(unzipped, func(header *tar.Header, entry io.Reader) (err error) {
 		switch name := path.Clean(header.Name); name {
 		case exitEntry:
-			if code, err = readCode(reader); err != nil {
-				return 0, err
-			}
+			code, err = readCode(entry)
 		case endEntry:
 			whole = true
 		default:
-			if err := unpackEntry(header, reader, name, dir); err != nil {
-				return 0, err
-			}
+			err = unpackEntry(header, entry, name, dir)
 		}
-	}
-	// What tar leaves unread ends with the checksum of all of it.
-	if _, err := io.CopyN(io.Discard, unzipped, mostPadding); !errors.Is(err, io.EOF) {
-		if err == nil {
-			err = fmt.Errorf("it goes on behind its end for more than %d bytes", mostPadding)
-		}
+		return err
+	})
+	if err != nil {
 		return 0, fmt.Errorf("the result: %w", err)
 	}
 	if code < 0 || !whole {
@@ -95,11 +76,11 @@ func take(stream io.Reader, dir string) (code int, err error) {
 func readCode(reader io.Reader) (int, error) {
 	text, err := io.ReadAll(io.LimitReader(reader, 16))
 	if err != nil {
-		return 0, fmt.Errorf("the result: %w", err)
+		return 0, err
 	}
 	code, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || code < 0 || code > 255 {
-		return 0, fmt.Errorf("the result: exit code %q", text)
+		return 0, fmt.Errorf("exit code %q", text)
 	}
 	return code, nil
 }
@@ -108,22 +89,14 @@ func unpackEntry(header *tar.Header, reader io.Reader, name, dir string) error {
 	below, found := strings.CutPrefix(name+"/", outEntry+"/")
 	below = strings.TrimSuffix(below, "/")
 	if !found || (below != "" && !filepath.IsLocal(below)) {
-		return fmt.Errorf("the result holds %q, which is not below /out", header.Name)
+		return fmt.Errorf("it holds %q, which is not below /out", header.Name)
 	}
 	target := filepath.Join(dir, below)
 	switch header.Typeflag {
 	case tar.TypeDir:
 		return os.MkdirAll(target, 0o755)
 	case tar.TypeReg:
-		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-			return err
-		}
-		out, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(out, reader)
-		return errors.Join(err, out.Close())
+		return tarlimit.WriteFile(target, reader)
 	}
 	return nil // links and devices say nothing on another machine
 }

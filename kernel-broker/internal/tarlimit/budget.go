@@ -6,8 +6,12 @@ package tarlimit
 
 import (
 	"archive/tar"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path"
+	"path/filepath"
 )
 
 // longest name that Linux accepts. A tar name can have a megabyte of directories.
@@ -43,4 +47,47 @@ func (b *Budget) Take(h *tar.Header) error {
 	}
 	b.Bytes -= h.Size
 	return nil
+}
+
+// maxPadding bounds what may follow the end of an archive: tar fills up its last
+// record.
+const maxPadding = 1 << 20
+
+// Each calls take with every entry of an archive, while the budget lasts. It reads
+// archive to its end, so that a checksum there is compared.
+func (b *Budget) Each(archive io.Reader, take func(*tar.Header, io.Reader) error) error {
+	for entries := tar.NewReader(archive); ; {
+		header, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = b.Take(header)
+		}
+		if err == nil {
+			err = take(header, entries)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := io.CopyN(io.Discard, archive, maxPadding); err == nil {
+		return fmt.Errorf("the archive goes on behind its end for more than %d bytes", maxPadding)
+	} else if !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// WriteFile writes an entry to a new file, and makes its folders.
+func WriteFile(path string, from io.Reader) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, from)
+	return errors.Join(err, file.Close())
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kernelreport says what a kernel is and what it was measured to be worth:
-// as JSON that can be read back and judged again, as a self-contained page,
-// and as tables for a terminal.
+// as JSON, as a self-contained page, and as tables for a terminal.
 //
 // The idea: a report is Facts, which the build and the bench found, and
 // Figures, which follow from the facts by package verdict and by nothing else.
-// Reading a report works the figures out again, and refuses one whose verdict
-// does not follow from its own samples. The page and the tables are one
-// document (package report), so that they cannot say different things.
+// Anyone can pass a report's facts to Make again. The page and the tables are
+// one document (package report), so that they cannot say different things.
 //
 // A report is of one kernel (Facts.Subject) and then has a verdict; without a
 // subject it is of several kernels side by side, a bench.

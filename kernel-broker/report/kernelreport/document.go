@@ -19,9 +19,6 @@ const Exactness = "Instructions are not time. What is counted here are the instr
 // WriteHTML writes the page.
 func (r Report) WriteHTML(w io.Writer) error { return r.Document().WriteHTML(w) }
 
-// WriteText writes the tables for a terminal.
-func (r Report) WriteText(w io.Writer) error { return r.Document().WriteText(w) }
-
 // Document is the report as a page or as text.
 func (r Report) Document() report.Document {
 	v := view{Report: r}

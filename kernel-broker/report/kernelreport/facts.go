@@ -47,6 +47,26 @@ type Facts struct {
 	Cost []Cost `json:"cost,omitempty"`
 }
 
+func (f Facts) name() string { return cmp.Or(f.Subject, f.Title) }
+
+func (f Facts) kernel(name string) *Kernel {
+	for i := range f.Kernels {
+		if f.Kernels[i].Name == name {
+			return &f.Kernels[i]
+		}
+	}
+	return nil
+}
+
+func (f Facts) application(name string) *verdict.Application {
+	for i := range f.Applications {
+		if f.Applications[i].Name == name {
+			return &f.Applications[i]
+		}
+	}
+	return nil
+}
+
 // Kernel that takes part.
 type Kernel struct {
 	verdict.Kernel

@@ -5,6 +5,7 @@ package kernelreport
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
@@ -125,7 +126,12 @@ func TestPublishedReports(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := Read(text)
+		var published Report
+		err = json.NewDecoder(text).Decode(&published)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Make(published.Facts)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -3,6 +3,7 @@
 package kernelreport
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -59,7 +60,7 @@ func short(c *verdict.Comparison) *Against {
 	return a
 }
 
-// work out the figures of facts that were checked.
+// work out the figures.
 func work(f Facts) (Figures, error) {
 	set, err := verdict.NewSet(f.Samples)
 	if err != nil {
@@ -67,13 +68,16 @@ func work(f Facts) (Figures, error) {
 	}
 	var out Figures
 	if f.Subject != "" {
+		subject, current, application := f.kernel(f.Subject), f.kernel(f.Current), f.application(f.Application)
+		if subject == nil || current == nil || application == nil {
+			return Figures{}, fmt.Errorf("kernel %q, kernel %q or application %q is not described: %w", f.Subject, f.Current, f.Application, ErrFacts)
+		}
 		stock := verdict.Kernel{}
 		if k := f.kernel(f.Stock); k != nil {
 			stock = k.Kernel
 		}
 		v := verdict.Decide(verdict.Case{
-			Application: *f.application(f.Application),
-			Candidate:   f.kernel(f.Subject).Kernel, Current: f.kernel(f.Current).Kernel, Stock: stock,
+			Application: *application, Candidate: subject.Kernel, Current: current.Kernel, Stock: stock,
 			Samples: f.Samples, Checks: f.Checks, Required: f.Required, Rules: f.Rules,
 		})
 		out.Verdict = &v

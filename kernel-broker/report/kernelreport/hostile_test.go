@@ -57,7 +57,7 @@ func TestHostileNames(t *testing.T) {
 		}
 		inspect(t, out.String())
 		var text bytes.Buffer
-		if err := r.WriteText(&text); err != nil {
+		if err := r.Document().WriteText(&text); err != nil {
 			t.Fatal(err)
 		}
 		if strings.ContainsAny(text.String(), "\x1b\u202e") {

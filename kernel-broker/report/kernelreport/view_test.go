@@ -18,7 +18,7 @@ func texts(t *testing.T, r Report) (onPage, inTerminal string) {
 	if err := r.WriteHTML(&a); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.WriteText(&b); err != nil {
+	if err := r.Document().WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	return html.UnescapeString(a.String()), b.String()

@@ -19,7 +19,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
@@ -140,12 +139,12 @@ type host struct {
 
 func (h *host) kvm(ctx context.Context, kernel, dir string) error {
 	if h == nil {
-		return vm.ProbeKVM(ctx, kernel, dir)
+		return probeKVM(ctx, kernel, dir)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.asked {
-		h.err = vm.ProbeKVM(ctx, kernel, dir)
+		h.err = probeKVM(ctx, kernel, dir)
 		h.asked = ctx.Err() == nil
 	}
 	return h.err
@@ -164,7 +163,7 @@ func (e emulator) WallInputs(rounds int) (pipeline.Inputs, error) {
 		return nil, err
 	}
 	inputs["kvm"] = "may work"
-	if err := vm.KVMDevice(); err != nil {
+	if err := kvmUsable(); err != nil {
 		inputs["kvm"] = "no device"
 	}
 	return inputs, nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package vm
+package sidebyside
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 )
 
 const kvmDevice = "/dev/kvm"
@@ -16,10 +18,10 @@ const kvmDevice = "/dev/kvm"
 // in a second.
 const probeLimit = time.Minute
 
-// KVMDevice says whether this host has a device for guests on its own processor
+// kvmUsable says whether this host has a device for guests on its own processor
 // that we may open. Where there is none, no guest can run that way; where there
 // is one, it may still not.
-func KVMDevice() error {
+func kvmUsable() error {
 	file, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
 	if err != nil {
 		return fmt.Errorf("kvm: %w", err)
@@ -27,19 +29,19 @@ func KVMDevice() error {
 	return file.Close()
 }
 
-// ProbeKVM finds out whether a kernel comes up on the host's own processor, in
+// probeKVM finds out whether a kernel comes up on the host's own processor, in
 // the only way that is certain: it is started. In some clouds the device is
 // there, and each guest hangs. Without an error it came up; the folder is the
 // probe's own.
-func ProbeKVM(ctx context.Context, kernel, dir string) error {
-	if err := KVMDevice(); err != nil {
+func probeKVM(ctx context.Context, kernel, dir string) error {
+	if err := kvmUsable(); err != nil {
 		return err
 	}
 	initrd := filepath.Join(dir, "initrd")
-	if err := BuildInitrd(ctx, Root{Script: ": >/out/up\n"}, initrd); err != nil {
+	if err := vm.BuildInitrd(ctx, vm.Root{Script: ": >/out/up\n"}, initrd); err != nil {
 		return err
 	}
-	result, err := Run(ctx, Guest{Kernel: kernel, Initrd: initrd, KVM: true, Limit: probeLimit}, filepath.Join(dir, "run"))
+	result, err := vm.Run(ctx, vm.Guest{Kernel: kernel, Initrd: initrd, KVM: true, Limit: probeLimit}, filepath.Join(dir, "run"))
 	if err != nil {
 		return fmt.Errorf("kvm: %w", err)
 	}
