@@ -136,14 +136,6 @@ func (a *Allocation) Clone() *Allocation {
 	c.Collectors = append([]string(nil), a.Collectors...)
 	c.Lost = maps.Clone(a.Lost)
 	c.Timeline = append([]Event(nil), a.Timeline...)
-	c.Before, c.During, c.After = cloneProofs(a.Before), cloneProofs(a.During), cloneProofs(a.After)
+	c.Before, c.During, c.After = maps.Clone(a.Before), maps.Clone(a.During), maps.Clone(a.After)
 	return &c
-}
-
-func cloneProofs(m map[string]Proof) map[string]Proof {
-	c := make(map[string]Proof, len(m))
-	for k, v := range m {
-		c[k] = v
-	}
-	return c
 }

@@ -5,6 +5,7 @@ package kernelbroker
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -57,11 +58,7 @@ func CheckHonoured(arguments []string, set func(symbol string) bool) error {
 		if len(needs) == 0 {
 			continue
 		}
-		has := false
-		for _, symbol := range needs {
-			has = has || set(symbol)
-		}
-		if !has {
+		if !slices.ContainsFunc(needs, set) {
 			wrong = append(wrong, fmt.Errorf("the kernel ignores %q: it was built without CONFIG_%s", argument, strings.Join(needs, " or CONFIG_")))
 		}
 	}

@@ -3,9 +3,9 @@
 package kernelbroker
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 )
@@ -233,7 +233,5 @@ func (p Profile) Retired() bool {
 
 // SortVersions brings the versions into rising order.
 func (p *Profile) SortVersions() {
-	sort.Slice(p.Versions, func(i, j int) bool {
-		return p.Versions[i].Kernel.Version < p.Versions[j].Kernel.Version
-	})
+	slices.SortFunc(p.Versions, func(a, b ProfileVersion) int { return cmp.Compare(a.Kernel.Version, b.Kernel.Version) })
 }

@@ -18,21 +18,21 @@ import (
 const (
 	minHold = 200 * time.Millisecond
 	maxHold = 10 * time.Second
-	// receiptTimeout bounds the wait for the broker's receipt of the last
-	// word; without one the node does not boot.
+	// receiptTimeout bounds the wait for the broker's receipt of the report
+	// that the node boots; without one it does not.
 	receiptTimeout = 2 * time.Second
 	// syncTimeout bounds the disks' sync; a dead network file system must
 	// not keep a node from its boot.
 	syncTimeout = 10 * time.Second
 	// maxDamaged is how often the cache may lose an artifact before the
-	// node's disk is held to be broken.
+	// node's disk counts as broken.
 	maxDamaged = 3
 )
 
-// errOvertaken: the desired state changed in the last moment.
-var errOvertaken = errors.New("overtaken by a newer desired state")
+// errSuperseded: the desired state has changed since the decision.
+var errSuperseded = errors.New("superseded by a newer desired state")
 
-// act begins the next action, or ends a fetch that nobody wants any more.
+// act begins the next action, or ends a fetch that is no longer wanted.
 func (a *Agent) act(ctx context.Context) {
 	if a.busy != nil {
 		if a.busy.action.Kind == decide.Fetch && !a.wanted(a.busy.action.Target) {
@@ -58,13 +58,13 @@ func (a *Agent) act(ctx context.Context) {
 	}()
 }
 
-// wanted asks for the newest wish, not for the one last looked at.
+// wanted compares with the newest desired state, not with the one last observed.
 func (a *Agent) wanted(t decide.Target) bool {
 	target, wanted := decide.Wanted(a.parts.Link.Status().Desired, a.parts.Boot)
 	return wanted && target.Same(t)
 }
 
-// do does one action. It runs beside the loop and changes nothing of it.
+// do performs one action. It runs beside the loop and changes none of its state.
 func (a *Agent) do(ctx context.Context, action decide.Action) error {
 	switch action.Kind {
 	case decide.Unload:
@@ -75,7 +75,7 @@ func (a *Agent) do(ctx context.Context, action decide.Action) error {
 		return a.parts.Booter.Fetch(ctx, action.Target)
 	case decide.Load:
 		if !a.wanted(action.Target) {
-			return errOvertaken
+			return errSuperseded
 		}
 		a.parts.Settle(ctx)
 		return a.parts.Booter.Load(ctx, action.Target)
@@ -94,9 +94,9 @@ func (a *Agent) do(ctx context.Context, action decide.Action) error {
 	}
 }
 
-// announce says the last word and waits until the broker has it. The disks are
-// brought up to date before, since it may take long and nothing slow may come
-// between the last look at the wish and the boot.
+// announce reports that the node boots, and waits until the broker has that. The
+// disks are synced before, since it may take long and nothing slow may come
+// between the last check of the desired state and the boot.
 func (a *Agent) announce(ctx context.Context, action decide.Action) error {
 	synced := make(chan struct{})
 	go func() {
@@ -123,21 +123,21 @@ func (a *Agent) announce(ctx context.Context, action decide.Action) error {
 	return a.parts.Link.Flush(ctx)
 }
 
-// execute boots what is loaded, unless the node has come to trust it no more:
-// since the load slurmd may have taken long to stop, or the stream to come back.
-// That is asked before the last look at the wish, for it reads files.
+// execute boots what is loaded, unless the node no longer trusts it: since the
+// load slurmd may have taken long to stop, or the stream to come back. Trust is
+// checked before the last check of the desired state, since that reads files.
 func (a *Agent) execute(ctx context.Context, action decide.Action) error {
 	if err := a.parts.Booter.Admit(ctx, action.Target); err != nil {
 		return err
 	}
 	status := a.parts.Link.Status()
 	if !status.Fresh || status.Desired.Generation != action.Generation || !a.wanted(action.Target) {
-		return errOvertaken
+		return errSuperseded
 	}
 	return a.parts.Booter.Execute(ctx)
 }
 
-// finish takes in what became of an action.
+// finish records the result of an action.
 func (a *Agent) finish(r result) {
 	a.busy.cancel()
 	a.busy = nil
@@ -149,7 +149,7 @@ func (a *Agent) finish(r result) {
 			"took_ms", r.took.Milliseconds())
 		a.succeeded(r.action)
 		return
-	case r.cut || errors.Is(r.err, errOvertaken):
+	case r.cut || errors.Is(r.err, errSuperseded):
 		a.parts.Log.Info("left off", "node", a.parts.Node, "action", kind.String(), "reason", r.err.Error())
 		return
 	}
@@ -157,7 +157,7 @@ func (a *Agent) finish(r result) {
 	a.failed(r)
 }
 
-// hold keeps an action from being tried again at once, longer each time.
+// hold delays the next try of an action, longer each time.
 func (a *Agent) hold(kind decide.Kind) {
 	wait := min(minHold<<min(a.fails[kind], 10), maxHold)
 	a.fails[kind]++
@@ -170,12 +170,12 @@ func (a *Agent) succeeded(action decide.Action) {
 	case decide.Unload:
 		a.observed.Leftover = false
 		if s.Progress == kb.ProgressLoaded || s.Progress == kb.ProgressBooting {
-			a.setStage(kb.ProgressIdle, action.Reason)
+			a.setProgress(kb.ProgressIdle, action.Reason)
 			*s = decide.Switch{}
 		}
 	case decide.WriteState:
-		a.parts.Log.Info("node state", "node", a.parts.Node, "from", standing(a.observed.State), "to", standing(action.State),
-			"jobs", action.State.Jobs, "reason", a.word())
+		a.parts.Log.Info("node state", "node", a.parts.Node, "from", describeState(a.observed.State), "to", describeState(action.State),
+			"jobs", action.State.Jobs, "reason", a.source())
 		a.observed.State = action.State
 	case decide.Fetch:
 		if s.Progress == kb.ProgressLoaded || s.Progress == kb.ProgressBooting {
@@ -185,35 +185,35 @@ func (a *Agent) succeeded(action decide.Action) {
 			a.damaged = 0
 		}
 		*s = decide.Switch{Target: action.Target}
-		a.setStage(kb.ProgressLoading, "the artifacts are in the cache")
+		a.setProgress(kb.ProgressLoading, "the artifacts are in the cache")
 	case decide.Load:
 		a.damaged, a.observed.Leftover = 0, false
-		a.setStage(kb.ProgressLoaded, "digests checked, the kernel holds the image")
+		a.setProgress(kb.ProgressLoaded, "digests checked, the kernel holds the image")
 	case decide.Announce:
 		s.Generation = action.Generation
 		a.sent.report = kb.SwitchReport{Generation: action.Generation, Progress: kb.ProgressBooting}
-		a.setStage(kb.ProgressBooting, "the broker has the last word")
+		a.setProgress(kb.ProgressBooting, "the broker has acknowledged the boot")
 	case decide.Reboot:
 		a.observed.Hold[decide.Reboot] = time.Now().Add(rebootTime)
 	case decide.StartSlurmd:
 		a.slurmdCause = ""
-		a.observed.Awaited = false // until slurmctld is asked again
+		a.observed.Awaited = false // until the next poll of slurmctld
 	case decide.StopSlurmd:
 		// What slurmctld waits for is what the next start claims.
 		a.slurmdCause = ""
 	}
 }
 
-// word says on whose word the node state is written.
-func (a *Agent) word() string {
+// source says what the node state is written from.
+func (a *Agent) source() string {
 	if a.desired == nil {
-		return "no word from the broker"
+		return "the broker has sent nothing"
 	}
-	return fmt.Sprintf("the broker's word of generation %d", a.desired.Generation)
+	return fmt.Sprintf("the desired state of generation %d", a.desired.Generation)
 }
 
-// standing is what a node state says of the kernel, in a few words.
-func standing(s nodestate.State) string {
+// describeState names the kernel of a node state for the log.
+func describeState(s nodestate.State) string {
 	switch {
 	case s.BootID == "":
 		return "none"
@@ -240,7 +240,7 @@ func (a *Agent) failed(r result) {
 		}
 		if errors.Is(r.err, kexec.ErrDamaged) && a.damaged < maxDamaged {
 			a.damaged++
-			a.setStage(kb.ProgressIdle, "the cache lost an artifact")
+			a.setProgress(kb.ProgressIdle, "the cache lost an artifact")
 			return
 		}
 	case decide.Execute:
@@ -269,12 +269,12 @@ func (a *Agent) generation(action decide.Action) uint64 {
 	return action.Generation
 }
 
-// fail gives a target up for a generation. A load that failed may have left
+// fail ends the switch to a target for a generation. A load that failed may have left
 // something behind, and what failed to boot is still loaded.
 func (a *Agent) fail(t decide.Target, generation uint64, fault kb.FailureKind, cause string) {
 	s := &a.observed.Switch
 	a.observed.Leftover = a.loaded()
 	s.Target = t
-	a.setStage(kb.ProgressFailed, cause)
+	a.setProgress(kb.ProgressFailed, cause)
 	*s = decide.Switch{Progress: kb.ProgressFailed, Target: t, Generation: generation, Fault: fault, Cause: cause}
 }

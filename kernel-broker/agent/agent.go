@@ -17,7 +17,7 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
-// pollEvery is how often the agent looks whether slurmd is alive.
+// pollEvery is how often the agent checks whether slurmd runs.
 const pollEvery = 2 * time.Second
 
 // Link is the stream to the broker.
@@ -29,11 +29,11 @@ type Link interface {
 	JobEnding(ctx context.Context, job uint32) (bool, error)
 }
 
-// Booter does the steps of a switch.
+// Booter performs the steps of a switch.
 type Booter interface {
 	Fetch(ctx context.Context, t decide.Target) error
 	Load(ctx context.Context, t decide.Target) error
-	// Admit asks whether the node still trusts what is loaded.
+	// Admit checks whether the node still trusts what is loaded.
 	Admit(ctx context.Context, t decide.Target) error
 	Unload(ctx context.Context) error
 	Execute(ctx context.Context) error
@@ -50,9 +50,9 @@ type Slurmd interface {
 type Parts struct {
 	Node string
 	Boot kb.Boot
-	// Inventory looks at the node anew.
+	// Inventory reads the hardware of the node.
 	Inventory func() (kb.Inventory, error)
-	// Loaded tells whether the running kernel holds an image.
+	// Loaded reports whether the running kernel holds an image.
 	Loaded func() (bool, error)
 	Link   Link
 	Booter Booter
@@ -61,14 +61,14 @@ type Parts struct {
 	Slurmd Slurmd
 	// NodeState is the path of the gate's file.
 	NodeState string
-	// Grace is how long the node waits for the broker's first word.
+	// Grace is how long the node waits for the first desired state.
 	Grace time.Duration
 	// Awaited asks slurmctld whether it waits for a boot of this node while no
 	// job has it; nil never asks.
 	Awaited func(ctx context.Context) (bool, error)
-	// Reboot has the machine reboot by its firmware.
+	// Reboot reboots the machine by its firmware.
 	Reboot func(ctx context.Context) error
-	// Sync brings the disks up to date before a boot.
+	// Sync writes the disks' caches before a boot.
 	Sync func()
 	Log  *slog.Logger
 }
@@ -106,12 +106,12 @@ type task struct {
 type result struct {
 	action decide.Action
 	err    error
-	// cut: it was ended before its end.
+	// cut: it was cancelled.
 	cut  bool
 	took time.Duration
 }
 
-// New looks at what an earlier agent of this boot left.
+// New reads the state that an earlier agent of this boot left.
 func New(parts Parts) (*Agent, error) {
 	a := &Agent{parts: parts, done: make(chan result, 1), news: make(chan struct{}), noBroker: newNoBroker()}
 	a.observed.Boot = parts.Boot
@@ -119,7 +119,7 @@ func New(parts Parts) (*Agent, error) {
 	a.observed.GraceEnds = time.Now().Add(parts.Grace)
 	state, _, err := nodestate.Read(parts.NodeState)
 	if err != nil {
-		// The file is written anew in any case.
+		// The file is written again in any case.
 		parts.Log.Warn("node state not readable", "error", err)
 	}
 	a.observed.State = state
@@ -133,7 +133,7 @@ func New(parts Parts) (*Agent, error) {
 	return a, nil
 }
 
-// loaded asks the running kernel. One that cannot tell cannot load either.
+// loaded asks the running kernel. One without the answer cannot load either.
 func (a *Agent) loaded() bool {
 	loaded, err := a.parts.Loaded()
 	if err != nil {
@@ -205,13 +205,13 @@ func (a *Agent) Run(ctx context.Context) {
 	}
 }
 
-// observe takes in what may have changed by itself.
+// observe reads what may have changed by itself.
 func (a *Agent) observe() {
 	status := a.parts.Link.Status()
 	if status.Session != a.session || !status.Connected {
-		// The broker may not know any more what the node announced.
+		// The broker may have lost what the node announced.
 		if a.observed.Switch.Progress == kb.ProgressBooting && !a.doing(decide.Execute) {
-			a.setStage(kb.ProgressLoaded, "the stream to the broker broke")
+			a.setProgress(kb.ProgressLoaded, "the stream to the broker broke")
 		}
 	}
 	if status.Session != a.session {
@@ -220,7 +220,7 @@ func (a *Agent) observe() {
 	}
 	if status.Desired != nil && (a.desired == nil || a.desired.Generation != status.Desired.Generation) {
 		a.parts.Log.Info("new desired state", "node", a.parts.Node, "generation", status.Desired.Generation,
-			"kernel", wishedKernel(status.Desired), "attested", status.Desired.Attested,
+			"kernel", kernelOf(status.Desired), "attested", status.Desired.Attested,
 			"slurmd_allowed", status.Desired.SlurmdAllowed, "slurmd_start", status.Desired.SlurmdStart, "jobs", status.Desired.Jobs)
 	}
 	a.desired, a.observed.Fresh = status.Desired, status.Fresh
@@ -250,14 +250,14 @@ func (a *Agent) slurmdChanged(from, to decide.Slurmd) {
 
 func (a *Agent) doing(kind decide.Kind) bool { return a.busy != nil && a.busy.action.Kind == kind }
 
-func wishedKernel(w *kb.DesiredState) string {
+func kernelOf(w *kb.DesiredState) string {
 	if w.Kernel == nil {
 		return ""
 	}
 	return w.Kernel.Ref().String()
 }
 
-func (a *Agent) setStage(stage kb.Progress, reason string) {
+func (a *Agent) setProgress(stage kb.Progress, reason string) {
 	s := &a.observed.Switch
 	if s.Progress != stage {
 		a.parts.Log.Info("switch", "node", a.parts.Node, "kernel", s.Target.Kernel.Ref().String(),

@@ -10,8 +10,8 @@ import (
 // askEvery is how often a node without a broker asks slurmctld.
 const askEvery = 5 * time.Second
 
-// noBroker is what the agent does while the broker is away: it asks slurmctld
-// whether its node waits for a boot that nobody will see to.
+// noBroker polls slurmctld while the broker is away: Slurm may wait for a boot
+// of this node that the broker cannot arrange.
 type noBroker struct {
 	// since is when the broker was last there.
 	since  time.Time
@@ -22,7 +22,7 @@ type noBroker struct {
 
 func newNoBroker() noBroker { return noBroker{since: time.Now(), answer: make(chan bool, 1)} }
 
-// askSlurm asks beside the loop, which slurmctld must not hold up.
+// askSlurm polls beside the loop, which slurmctld must not delay.
 func (a *Agent) askSlurm(ctx context.Context, now time.Time) {
 	l := &a.noBroker
 	if a.observed.Fresh {

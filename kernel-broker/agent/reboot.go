@@ -23,7 +23,7 @@ const (
 func (a *Agent) reboot(ctx context.Context, action decide.Action) error {
 	status := a.parts.Link.Status()
 	if !status.Fresh || !status.Desired.Reboot || status.Desired.Generation != action.Generation {
-		return errOvertaken
+		return errSuperseded
 	}
 	return a.parts.Reboot(ctx)
 }

@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -18,17 +19,7 @@ import (
 // from the state and not from events, so a new stream gets them all again.
 type sent struct {
 	report kb.SwitchReport
-	slurmd slurmdKey
-}
-
-type slurmdKey struct {
-	sent       bool
-	generation uint64
-	running    bool
-	start      uint64
-	detail     string
-	// refusals of the gate, as text.
-	refusals string
+	slurmd *kb.SlurmdReport
 }
 
 const sendTimeout = time.Second
@@ -76,17 +67,16 @@ func (a *Agent) reportSwitch(ctx context.Context) error {
 
 func (a *Agent) reportSlurmd(ctx context.Context) error {
 	s := a.observed.Slurmd
-	refusals := nodestate.Refusals(a.parts.NodeState, a.parts.Boot.BootID)
-	key := slurmdKey{true, a.desired.Generation, s.Running, s.Start, a.slurmdCause, fmt.Sprint(refusals)}
+	report := kb.SlurmdReport{Generation: a.desired.Generation, Running: s.Running, Start: s.Start, Detail: a.slurmdCause,
+		Refusals: nodestate.Refusals(a.parts.NodeState, a.parts.Boot.BootID)}
 	// What is about to change is not worth a message.
-	if key == a.sent.slurmd || a.doing(decide.StartSlurmd) || a.doing(decide.StopSlurmd) {
+	if reflect.DeepEqual(a.sent.slurmd, &report) || a.doing(decide.StartSlurmd) || a.doing(decide.StopSlurmd) {
 		return nil
 	}
-	if err := a.parts.Link.Send(ctx, convert.SlurmdReportToProto(kb.SlurmdReport{
-		Generation: key.generation, Running: key.running, Start: key.start, Detail: key.detail, Refusals: refusals})); err != nil {
+	if err := a.parts.Link.Send(ctx, convert.SlurmdReportToProto(report)); err != nil {
 		return err
 	}
-	a.sent.slurmd = key
+	a.sent.slurmd = &report
 	return nil
 }
 

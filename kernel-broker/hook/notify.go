@@ -78,6 +78,28 @@ func runReboot(config client.Config, arguments []string, log *slog.Logger) {
 	}
 }
 
+// runProfiling informs the broker of a job to be profiled and waits until its nodes are ready. The job starts in any
+// case.
+func runProfiling(config client.Config, getenv func(string) string, log *slog.Logger) {
+	j, err := jobOf(getenv)
+	if err != nil {
+		log.Error("environment not as slurmctld makes it", "error", err)
+		return
+	}
+	log = log.With("job", j.reference, "restart", j.id.Restart)
+	var run *api.Run
+	err = callBroker(config, config.ProfilingWait, api.NewRunServiceClient, func(ctx context.Context, s api.RunServiceClient) error {
+		response, err := s.BeginRun(ctx, &api.BeginRunRequest{JobId: j.id.Job, RestartCount: j.id.Restart})
+		run = response.GetRun()
+		return err
+	})
+	if err != nil {
+		log.Warn("job is not profiled", "error", err)
+		return
+	}
+	log.Info("job begins", "run", run.GetId(), "collectors", run.GetCollectors())
+}
+
 // callBroker makes a call, and retries while the broker is away and time is left.
 func callBroker[C any](config client.Config, limit time.Duration, service func(grpc.ClientConnInterface) C, call func(context.Context, C) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

@@ -95,7 +95,7 @@ func (i Invocation) run(name string, arguments []string) int {
 	path, rest := configPath(arguments)
 	config, err := client.LoadConfig(path)
 	if err != nil {
-		config = client.Salvage(path)
+		config = client.FallbackConfig(path)
 	}
 	log, done := openLog(i.Stderr, config.LogFile, name)
 	defer done()

@@ -59,6 +59,12 @@ func (s scontrol) program(ctx context.Context, path string, arguments ...string)
 	return out.String(), nil
 }
 
+// squeue returns the columns of a job in any state.
+func (s scontrol) squeue(ctx context.Context, id, columns string) (string, error) {
+	return s.program(ctx, filepath.Join(filepath.Dir(s.path), "squeue"), "--noheader", "--array", "--all", "--states=all",
+		"--jobs="+id, "--Format="+columns)
+}
+
 // rebooted returns those of the nodes that slurmctld boots for another reason than
 // a return.
 func (s scontrol) rebooted(nodes []string) ([]string, error) {
@@ -93,8 +99,7 @@ const stateColumns = "JobID:12|,RestartCnt:12|,State:20|"
 
 // starting reports whether slurmctld still has this run of the job on its nodes. Only then may the prolog fail.
 func (s scontrol) starting(ctx context.Context, j job) (bool, error) {
-	out, err := s.program(ctx, filepath.Join(filepath.Dir(s.path), "squeue"), "--noheader", "--array", "--all", "--states=all",
-		"--jobs="+strconv.FormatUint(uint64(j.id.Job), 10), "--Format="+stateColumns)
+	out, err := s.squeue(ctx, strconv.FormatUint(uint64(j.id.Job), 10), stateColumns)
 	if err != nil {
 		return false, err
 	}
@@ -139,4 +144,23 @@ func (s scontrol) hold(ctx context.Context, j job, reason string) error {
 		_, holding = s.run(ctx, "uhold", j.whole)
 	}
 	return errors.Join(telling, holding)
+}
+
+// commentColumns end in the comment, which is unbounded.
+const commentColumns = "JobID:12,admin_comment:1100"
+
+// commentFor returns a comment that keeps what the job requested at submit. If slurmctld does not answer, it returns the
+// reason alone.
+func (s scontrol) commentFor(ctx context.Context, j job, reason string) string {
+	id := strconv.FormatUint(uint64(j.id.Job), 10)
+	out, err := s.squeue(ctx, id, commentColumns)
+	if err != nil {
+		return reason
+	}
+	for line := range strings.Lines(out) {
+		if has, comment, _ := strings.Cut(line, " "); has == id {
+			return kb.SlurmJob{AdminComment: strings.TrimSpace(comment)}.Retell(reason)
+		}
+	}
+	return reason
 }

@@ -16,7 +16,7 @@ type Target struct {
 	Folder string
 }
 
-// Collector is one way of looking.
+// Collector observes one aspect of a job.
 type Collector interface {
 	Name() profiling.Collector
 	// Check reports whether the collector works on the running kernel. It attaches nothing; the error is a
@@ -29,12 +29,12 @@ type Collector interface {
 // Session is a collector at work. Its methods are called one at a time.
 type Session interface {
 	// Missing are parts that this kernel does not have; the rest works.
-	Missing() []Missing
+	Missing() []bpf.Missing
 	// Read adds the data so far to a result. It may be called at any time before Close.
 	Read(result *profiling.Result) error
 	// Spent is how often the collector's programs ran, and for how long, while
 	// the kernel kept count; see Overhead.
-	Spent() (Cost, error)
+	Spent() (bpf.Cost, error)
 	// Stop detaches everything; the data stays readable. It is idempotent.
 	Stop() error
 	// Close stops and releases the rest.
@@ -51,16 +51,4 @@ type Pauser interface {
 	Pause() error
 	Detach() error
 	Resume() error
-}
-
-// Missing is a part of a collector that cannot work.
-type Missing struct {
-	Part string
-	Why  *profiling.Unsupported
-}
-
-// Cost of programs.
-type Cost struct {
-	Runs uint64
-	NS   uint64
 }

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/files"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/syscalls"
@@ -96,7 +97,7 @@ func diskFull(t *testing.T) {
 	if err != nil || len(result.Partial) != 1 || result.Partial[0].Why != collect.WhySpace {
 		t.Fatalf("partial %+v, %v", result.Partial, err)
 	}
-	content, err := os.ReadFile(filepath.Join(dir, collect.ResultFile))
+	content, err := os.ReadFile(filepath.Join(dir, kb.ResultFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,9 +185,9 @@ func stoppedEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(time.Second)
-	j.run.Stop(collect.WhyStopped)
+	j.run.Stop("stopped early")
 	result, err := j.run.Result(t.Context())
-	if err != nil || len(result.Partial) != 1 || result.Partial[0].Why != collect.WhyStopped {
+	if err != nil || len(result.Partial) != 1 || result.Partial[0].Why != "stopped early" {
 		t.Errorf("partial: %+v, %v", result.Partial, err)
 	}
 	if err := work.Wait(); err != nil {

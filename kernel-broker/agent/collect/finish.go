@@ -8,12 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
-
-// ResultFile is the result's name in a run's folder.
-const ResultFile = "result.json"
 
 // DefaultBytes limits the size of a result.
 const DefaultBytes = 32 << 20
@@ -47,7 +45,7 @@ func (r *Run) finish(why string) {
 	}
 	if r.server != nil {
 		if err := r.server.Close(); err != nil {
-			r.log.Error("figures on line not closed", "error", err)
+			r.log.Error("live figures not closed", "error", err)
 		}
 	}
 	r.log.Info("profiling ended", "partial", len(r.result.Partial) > 0, "error", r.err)
@@ -72,7 +70,7 @@ func (r *Run) write(result profiling.Result) (profiling.Result, error) {
 	if most == 0 {
 		most = DefaultBytes
 	}
-	path := filepath.Join(r.request.Folder, ResultFile)
+	path := filepath.Join(r.request.Folder, kb.ResultFile)
 	content, err := result.JSON()
 	if err == nil && len(content) <= most {
 		if err = atomicfile.Write(path, content, 0o644); err == nil {

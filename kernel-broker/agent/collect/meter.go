@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -48,7 +49,7 @@ type meter struct {
 
 // edge is one end of a window for one collector: reading takes time, so each has its own.
 type edge struct {
-	cost  Cost
+	cost  bpf.Cost
 	jobNS uint64
 	at    time.Time
 }
@@ -147,7 +148,7 @@ func (m *meter) resume(sessions []working) {
 	}
 }
 
-func (m *meter) learn(name profiling.Collector, before, after Cost) {
+func (m *meter) learn(name profiling.Collector, before, after bpf.Cost) {
 	if runs := after.Runs - before.Runs; runs >= enoughRuns {
 		m.prices[name] = float64(after.NS-before.NS) / float64(runs)
 	}

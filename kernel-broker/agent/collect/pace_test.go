@@ -206,7 +206,7 @@ func TestNoWindowsInPauses(t *testing.T) {
 	m := newMeter(func() uint64 { return 0 })
 	m.enable = func() (io.Closer, error) { return io.NopCloser(nil), nil }
 	m.turn(sessions)
-	f.spent = Cost{Runs: 1000, NS: 200000}
+	f.spent = bpf.Cost{Runs: 1000, NS: 200000}
 	if price := m.price(sessions[0]); price != 200 {
 		t.Errorf("a run costs %v ns in an open window", price)
 	}
@@ -214,7 +214,7 @@ func TestNoWindowsInPauses(t *testing.T) {
 	if m.stats != nil || m.overhead("n1")[0].Events != 1000 {
 		t.Errorf("held: %+v", m.overhead("n1"))
 	}
-	f.spent = Cost{Runs: 1010, NS: 900000}
+	f.spent = bpf.Cost{Runs: 1010, NS: 900000}
 	m.turn(sessions)
 	if m.stats != nil || m.price(sessions[0]) != 200 {
 		t.Error("a window in the pause")
@@ -224,7 +224,7 @@ func TestNoWindowsInPauses(t *testing.T) {
 		t.Error("the window due in the pause did not follow it")
 	}
 	// Too few runs are not significant.
-	f.spent = Cost{Runs: 1015, NS: 990000}
+	f.spent = bpf.Cost{Runs: 1015, NS: 990000}
 	m.hold(sessions)
 	m.resume(sessions)
 	if m.price(sessions[0]) != 200 || m.stats != nil {

@@ -21,14 +21,14 @@ func (r *Run) publish(last bool) {
 	if !last {
 		var err error
 		if now, err = r.snapshot(); err != nil {
-			r.log.Warn("figures on line not whole", "error", err)
+			r.log.Warn("live figures not whole", "error", err)
 		}
 	}
 	line, err := json.Marshal(profiling.Live{
 		Format: profiling.Format, At: time.Now().UTC(), Ended: last, Result: Short(now, liveList),
 	})
 	if err != nil {
-		r.log.Error("figures on line", "error", err)
+		r.log.Error("live figures", "error", err)
 		return
 	}
 	r.server.Publish(append(line, '\n'))

@@ -27,10 +27,9 @@ const (
 
 // Why a result is partial.
 const (
-	WhyStopped = "stopped before the job ended"
-	WhyDied    = "the agent ended, or the node booted, before the result was whole"
-	WhySpace   = "no space for the whole result: lists were left out"
-	WhyBound   = "the result exceeded its size limit: lists were left out"
+	WhyDied  = "the agent ended, or the node booted, before the result was whole"
+	WhySpace = "no space for the whole result: lists were left out"
+	WhyBound = "the result exceeded its size limit: lists were left out"
 )
 
 // Request describes a run.
@@ -41,9 +40,6 @@ type Request struct {
 	Kernel  profiling.Kernel
 	// Cgroup is the job's folder in the unified hierarchy.
 	Cgroup string
-	// Linger keeps looking when the cgroup is empty, until Stop: for jobs that
-	// are without a process here between two steps.
-	Linger bool
 	// Folder of the run, for the result and the archives; it is made.
 	Folder string
 	// Overhead is the limit of the job's CPU time that the collectors may use. Above it they pause, and the result
@@ -121,8 +117,8 @@ func prepare(request Request, log *slog.Logger) (*Run, error) {
 	server, err := listenLive(request.Socket, request.Owner, r.log)
 	if err != nil {
 		// Figures meanwhile are a comfort; the run is worth having without.
-		r.log.Error("no figures on line", "error", err)
-		r.partial("", "no figures on line: "+err.Error())
+		r.log.Error("no live figures", "error", err)
+		r.partial("", "no live figures: "+err.Error())
 	}
 	r.server = server
 	return r, nil
@@ -228,7 +224,7 @@ func (r *Run) work() {
 			alive := r.poll()
 			// A job shorter than the interval between two checks still has its CPU time.
 			lived = lived || alive || r.latest.AllNS > r.began.AllNS
-			if lived && !alive && !r.request.Linger {
+			if lived && !alive {
 				r.finish("")
 				return
 			}

@@ -18,6 +18,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -34,8 +36,8 @@ type fake struct {
 	stopped int
 	closed  int
 	tended  int
-	spent   Cost
-	missing []Missing
+	spent   bpf.Cost
+	missing []bpf.Missing
 }
 
 func (f *fake) Name() profiling.Collector { return f.name }
@@ -46,11 +48,11 @@ func (f *fake) Start(Target) (Session, error) {
 	}
 	return f, nil
 }
-func (f *fake) Missing() []Missing   { return f.missing }
-func (f *fake) Spent() (Cost, error) { return f.spent, nil }
-func (f *fake) Tend() error          { f.tended++; return nil }
-func (f *fake) Stop() error          { f.stopped++; return f.stop }
-func (f *fake) Close() error         { f.closed++; return nil }
+func (f *fake) Missing() []bpf.Missing   { return f.missing }
+func (f *fake) Spent() (bpf.Cost, error) { return f.spent, nil }
+func (f *fake) Tend() error              { f.tended++; return nil }
+func (f *fake) Stop() error              { f.stopped++; return f.stop }
+func (f *fake) Close() error             { f.closed++; return nil }
 
 func (f *fake) Read(result *profiling.Result) error {
 	if f.stopped > 0 && f.closed > 0 {
@@ -99,7 +101,7 @@ func end(t *testing.T, r *Run, why string) profiling.Result {
 
 func inFolder(t *testing.T, r *Run) profiling.Result {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(r.request.Folder, ResultFile))
+	content, err := os.ReadFile(filepath.Join(r.request.Folder, kb.ResultFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +130,8 @@ func TestRunWritesAndReleases(t *testing.T) {
 
 func TestRunStoppedEarlyIsPartial(t *testing.T) {
 	r := begin(t, nil, &fake{name: profiling.CollectIO})
-	end(t, r, WhyStopped)
-	want := profiling.Partial{Node: "n1", Why: WhyStopped}
+	end(t, r, "stopped early")
+	want := profiling.Partial{Node: "n1", Why: "stopped early"}
 	if got := inFolder(t, r).Partial; len(got) != 1 || got[0] != want {
 		t.Errorf("partial is %+v", got)
 	}
@@ -153,7 +155,7 @@ func TestRefusedCollectorsLeaveTheOthers(t *testing.T) {
 	result := end(t, begin(t, nil,
 		&fake{name: profiling.CollectNoise, check: lack},
 		&fake{name: profiling.CollectSyscalls, start: errors.New("odd")},
-		&fake{name: profiling.CollectIO, missing: []Missing{{Part: "vectors", Why: part}}},
+		&fake{name: profiling.CollectIO, missing: []bpf.Missing{{Part: "vectors", Why: part}}},
 	), "")
 	want := []profiling.Refusal{
 		{Node: "n1", Unsupported: *lack},
@@ -277,7 +279,7 @@ func TestMeterAddsUpWindows(t *testing.T) {
 	for range 2 {
 		m.turn(sessions)
 		job += 1000
-		f.spent = Cost{Runs: f.spent.Runs + 5, NS: f.spent.NS + 20}
+		f.spent = bpf.Cost{Runs: f.spent.Runs + 5, NS: f.spent.NS + 20}
 		m.turn(sessions)
 		// Nothing counts between windows.
 		job += 5000

@@ -11,8 +11,8 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// anyWish is whatever a broker may say, the odd as well.
-func anyWish(t *rapid.T, generation uint64, now time.Time) kb.DesiredState {
+// anyDesired is whatever a broker may say, the odd as well.
+func anyDesired(t *rapid.T, generation uint64, now time.Time) kb.DesiredState {
 	w := kb.DesiredState{
 		Generation:    generation,
 		Attested:      rapid.Bool().Draw(t, "attested"),
@@ -53,19 +53,19 @@ func TestRulesHold(t *testing.T) {
 			switch rapid.IntRange(0, 24).Draw(t, "event") {
 			case 0:
 				generation++
-				w.hear(anyWish(t, generation, w.now))
-			case 1: // the same wish under a new number
-				if w.wish != nil {
-					again := *w.wish
+				w.receive(anyDesired(t, generation, w.now))
+			case 1: // the same desired under a new number
+				if w.desired != nil {
+					again := *w.desired
 					generation++
 					again.Generation = generation
-					w.hear(again)
+					w.receive(again)
 				}
 			case 2:
 				w.disconnect()
 			case 3:
-				if w.wish != nil {
-					w.hear(*w.wish)
+				if w.desired != nil {
+					w.receive(*w.desired)
 				}
 			case 4:
 				w.now = w.now.Add(time.Duration(rapid.IntRange(0, 40_000).Draw(t, "ms")) * time.Millisecond)
@@ -80,7 +80,7 @@ func TestRulesHold(t *testing.T) {
 	})
 }
 
-// TestGetsThere: with a wish that stays and luck, the agent reaches it in a few
+// TestGetsThere: with a desired that stays and luck, the agent reaches it in a few
 // steps and then rests.
 func TestGetsThere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -90,16 +90,16 @@ func TestGetsThere(t *testing.T) {
 		for range rapid.IntRange(0, 12).Draw(t, "past") {
 			if rapid.Bool().Draw(t, "hear") {
 				generation++
-				w.hear(anyWish(t, generation, w.now))
+				w.receive(anyDesired(t, generation, w.now))
 			}
 			w.step(func(Kind) bool { return rapid.Bool().Draw(t, "works") })
 		}
 		generation++
-		wish := anyWish(t, generation, w.now)
-		w.hear(wish)
-		target, switching := Wanted(&wish, w.o.Boot)
+		desired := anyDesired(t, generation, w.now)
+		w.receive(desired)
+		target, switching := Wanted(&desired, w.o.Boot)
 		if switching {
-			_, err := (&decision{desired: &wish, o: w.o}).refusal(target)
+			_, err := (&decision{desired: &desired, o: w.o}).refusal(target)
 			switching = err == nil
 		}
 		boots := false
@@ -119,13 +119,13 @@ func TestGetsThere(t *testing.T) {
 		case last.Kind != Wait:
 			t.Fatalf("never rests\n%s", lines(w.trace))
 		}
-		may := wish.SlurmdAllowed && (wish.Attested || w.o.Boot.Token == "")
-		died := w.o.Slurmd.Mark == Started && w.o.Slurmd.Start >= wish.SlurmdStart
+		may := desired.SlurmdAllowed && (desired.Attested || w.o.Boot.Token == "")
+		died := w.o.Slurmd.Mark == Started && w.o.Slurmd.Start >= desired.SlurmdStart
 		if w.o.Slurmd.Running != may && !(may && died) {
 			t.Fatalf("slurmd runs %v, may %v\n%s", w.o.Slurmd.Running, may, lines(w.trace))
 		}
-		if may && w.o.Slurmd.Start < wish.SlurmdStart {
-			t.Fatalf("start %d was not carried out\n%s", wish.SlurmdStart, lines(w.trace))
+		if may && w.o.Slurmd.Start < desired.SlurmdStart {
+			t.Fatalf("start %d was not carried out\n%s", desired.SlurmdStart, lines(w.trace))
 		}
 		if w.holds != nil {
 			t.Fatalf("something is still loaded\n%s", lines(w.trace))

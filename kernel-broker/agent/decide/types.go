@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package decide is the agent's judgement, and it is pure: from what the broker
-// wants, what the node shows and the time it picks the one thing to do next.
-// The agent does that thing, looks again, and asks again; so every step is
-// taken on the newest wish, and an agent that was killed carries on by looking.
+// Package decide is the agent's decision function, and it is pure: from the
+// desired state, the observed state and the time it picks the next action. The
+// agent performs that action, observes the node and asks again; so every step
+// follows the newest desired state, and an agent that was killed continues from
+// what it observes.
 //
-// Three rules hold whatever comes in. A kernel is booted only when it was
-// loaded for the wish that still stands, slurmd is down and the broker has been
-// told. Slurmd starts only when the broker allows it and the gate's file says
-// what the broker said. And on a kernel that came with a token, slurmd waits
-// until the broker vouches for that kernel.
+// Three rules always hold. A kernel is booted only when it was loaded for the
+// present desired state, slurmd is down and the broker has acknowledged it.
+// Slurmd starts only when the broker allows it and the gate's file has what the
+// broker sent. And on a kernel that was booted with a token, slurmd waits until
+// the broker has proven that kernel.
 package decide
 
 import (
@@ -29,16 +30,16 @@ type Target struct {
 	Envelope []byte
 }
 
-// Same compares two targets. A kernel that is signed anew is the same kernel.
+// Same compares two targets. A kernel with a new signature is the same kernel.
 func (t Target) Same(other Target) bool {
 	return t.Token == other.Token && reflect.DeepEqual(t.Kernel, other.Kernel)
 }
 
-// Switch is the switch in hand.
+// Switch is the switch under way.
 type Switch struct {
 	Progress kb.Progress
 	Target   Target
-	// Generation that was announced, or given up.
+	// Generation that was announced, or has failed.
 	Generation uint64
 	Fault      kb.FailureKind
 	Cause      string
@@ -69,15 +70,15 @@ type Slurmd struct {
 type Observed struct {
 	Boot      kb.Boot
 	Inventory kb.Inventory
-	// Fresh: the wish came over the stream that is up now.
+	// Fresh: the desired state came over the stream that is up now.
 	Fresh  bool
 	Switch Switch
-	// Leftover: an image is loaded that no switch in hand accounts for.
+	// Leftover: an image is loaded that belongs to no switch under way.
 	Leftover bool
 	Slurmd   Slurmd
 	// State is what the gate reads; zero when there is none.
 	State nodestate.State
-	// GraceEnds is when a node without a broker helps itself.
+	// GraceEnds is when a node without a broker decides for itself.
 	GraceEnds time.Time
 	// Awaited: slurmctld waits for a boot of this node, which no job has; the
 	// node asks for that itself only while the broker is away. It holds until
@@ -94,7 +95,7 @@ type Kind int
 const (
 	// Wait: nothing to do before Action.Wake, or before something changes.
 	Wait Kind = iota
-	// Unload takes a loaded image out again.
+	// Unload removes a loaded image.
 	Unload
 	// WriteState writes Action.State for the gate.
 	WriteState
@@ -102,7 +103,7 @@ const (
 	Fetch
 	// Load checks the digests and loads the target.
 	Load
-	// StopSlurmd ends slurmd; its steps live on.
+	// StopSlurmd ends slurmd; its steps continue.
 	StopSlurmd
 	// StartSlurmd starts it, as number Action.Start.
 	StartSlurmd
@@ -110,9 +111,9 @@ const (
 	Announce
 	// Execute boots the loaded target.
 	Execute
-	// Fail gives the target up; Action.Fault and Reason say why.
+	// Fail ends the switch as failed; Action.Fault and Reason say why.
 	Fail
-	// Reboot has the machine reboot by its firmware.
+	// Reboot reboots the machine by its firmware.
 	Reboot
 	// Kinds is how many there are.
 	Kinds
@@ -133,7 +134,7 @@ type Action struct {
 	Generation uint64
 	State      nodestate.State
 	Start      uint64
-	// Claim: the slurmd that starts says that the node has booted.
+	// Claim: the slurmd that starts tells Slurm that the node has booted.
 	Claim bool
 	Fault kb.FailureKind
 }

@@ -33,10 +33,10 @@ var (
 // world is a node and its broker in the plainest form. What is true is kept
 // apart from what the agent believes, and the rules are checked on the truth.
 type world struct {
-	t    *rapid.T
-	now  time.Time
-	wish *kb.DesiredState // the broker's newest, as the agent has it
-	o    Observed
+	t       *rapid.T
+	now     time.Time
+	desired *kb.DesiredState // the broker's newest, as the agent has it
+	o       Observed
 	// The truth: what was fetched last, what the kernel holds, and what the
 	// broker was last told of over the stream that is up.
 	fetched   *Target
@@ -53,7 +53,7 @@ func newWorld(t *rapid.T, bootToken string) *world {
 
 // boot is the state of an agent that just came up.
 func (w *world) boot(bootToken, build string) {
-	w.holds, w.announced, w.wish = nil, 0, nil
+	w.holds, w.announced, w.desired = nil, 0, nil
 	w.o = Observed{
 		Boot:      kb.Boot{BootID: "b" + token(len(w.trace)), BuildID: build, Release: "6.1", Token: bootToken},
 		Inventory: kb.Inventory{Architecture: "x86_64", MemoryMiB: 512, Drivers: []string{"virtio_net"}},
@@ -65,7 +65,7 @@ func (w *world) boot(bootToken, build string) {
 // restart is an agent killed and started again in the same boot.
 func (w *world) restart() {
 	o := w.o
-	w.wish, w.announced = nil, 0
+	w.desired, w.announced = nil, 0
 	w.o = Observed{
 		Boot: o.Boot, Inventory: o.Inventory, Slurmd: o.Slurmd, State: o.State, Leftover: w.holds != nil,
 		GraceEnds: w.now.Add(30 * time.Second),
@@ -81,14 +81,14 @@ func (w *world) disconnect() {
 	w.trace = append(w.trace, "disconnect")
 }
 
-func (w *world) hear(wish kb.DesiredState) {
-	w.wish, w.o.Fresh = &wish, true
-	w.trace = append(w.trace, fmt.Sprintf("wish %+v", wish))
+func (w *world) receive(desired kb.DesiredState) {
+	w.desired, w.o.Fresh = &desired, true
+	w.trace = append(w.trace, fmt.Sprintf("desired %+v", desired))
 }
 
 // step asks once, checks the rules and does what was said, well or not.
 func (w *world) step(works func(Kind) bool) Action {
-	a := Next(w.wish, w.o, w.now)
+	a := Next(w.desired, w.o, w.now)
 	w.trace = append(w.trace, fmt.Sprintf("%v %v", a.Kind, a.Reason))
 	w.rules(a)
 	if a.Kind == Wait {
@@ -147,7 +147,7 @@ func (w *world) do(a Action) {
 // rules are those of the package comment, on the truth.
 func (w *world) rules(a Action) {
 	fail := func(format string, args ...any) {
-		w.t.Fatalf("%s\nstate: %+v\nwish: %+v\ntrace:\n%s", fmt.Sprintf(format, args...), w.o, w.wish, lines(w.trace))
+		w.t.Fatalf("%s\nstate: %+v\nwish: %+v\ntrace:\n%s", fmt.Sprintf(format, args...), w.o, w.desired, lines(w.trace))
 	}
 	switch a.Kind {
 	case Load:
@@ -156,40 +156,40 @@ func (w *world) rules(a Action) {
 		}
 	case Execute:
 		switch {
-		case w.wish == nil || w.wish.Kernel == nil || !w.o.Fresh:
-			fail("boots without a wish that stands")
-		case w.holds == nil || !w.holds.Same(Target{Kernel: *w.wish.Kernel, Token: w.wish.Token}):
+		case w.desired == nil || w.desired.Kernel == nil || !w.o.Fresh:
+			fail("boots without a desired state that stands")
+		case w.holds == nil || !w.holds.Same(Target{Kernel: *w.desired.Kernel, Token: w.desired.Token}):
 			fail("boots what is not loaded: %+v", w.holds)
 		case w.o.Slurmd.Running:
 			fail("boots under a running slurmd")
-		case w.announced != w.wish.Generation:
+		case w.announced != w.desired.Generation:
 			fail("boots unannounced")
-		case w.wish.Token == w.o.Boot.Token:
+		case w.desired.Token == w.o.Boot.Token:
 			fail("boots the same boot again")
-		case !slices.Contains(w.wish.Kernel.Drivers, "virtio_net"):
+		case !slices.Contains(w.desired.Kernel.Drivers, "virtio_net"):
 			fail("boots a kernel that does not fit")
 		}
 	case StartSlurmd:
 		switch {
 		case w.o.Slurmd.Running:
 			fail("starts a slurmd that runs")
-		case w.wish == nil && (w.o.Boot.Token != "" || w.now.Before(w.o.GraceEnds)):
+		case w.desired == nil && (w.o.Boot.Token != "" || w.now.Before(w.o.GraceEnds)):
 			fail("starts slurmd without the broker's word")
-		case w.wish != nil && !w.wish.SlurmdAllowed:
+		case w.desired != nil && !w.desired.SlurmdAllowed:
 			fail("starts slurmd against the broker's word")
-		case w.wish != nil && w.o.Boot.Token != "" && !w.wish.Attested:
+		case w.desired != nil && w.o.Boot.Token != "" && !w.desired.Attested:
 			fail("starts slurmd on an unproven kernel")
-		case w.wish != nil && w.now.Before(w.wish.SlurmdNotBefore):
+		case w.desired != nil && w.now.Before(w.desired.SlurmdNotBefore):
 			fail("starts slurmd too early")
 		case w.o.State.BootID != w.o.Boot.BootID:
 			fail("starts slurmd without a node state")
-		case w.wish != nil && (w.o.State.Attested != w.wish.Attested || !slices.Equal(w.o.State.Jobs, w.wish.Jobs)):
+		case w.desired != nil && (w.o.State.Attested != w.desired.Attested || !slices.Equal(w.o.State.Jobs, w.desired.Jobs)):
 			fail("starts slurmd with an old node state")
 		}
 	case WriteState:
 		w.stateRules(a.State, fail)
 	case StopSlurmd:
-		if w.wish == nil {
+		if w.desired == nil {
 			fail("stops slurmd while the broker is silent")
 		}
 	}
@@ -199,7 +199,7 @@ func (w *world) stateRules(s nodestate.State, fail func(string, ...any)) {
 	switch {
 	case s.BootID != w.o.Boot.BootID || s.BuildID != w.o.Boot.BuildID:
 		fail("writes a node state of another boot")
-	case s.Attested && (w.wish == nil || !w.wish.Attested):
+	case s.Attested && (w.desired == nil || !w.desired.Attested):
 		fail("vouches for itself")
 	case s.Profile != "" && !s.Attested && w.o.Boot.Token != "":
 		fail("names an unproven kernel")

@@ -131,8 +131,8 @@ func (d devices) read(buses string) error {
 	return nil
 }
 
-// printable is a modalias that no blank or control character tears apart. The
-// kernel makes no others; firmware that talks one into it is not believed.
+// printable is a modalias without blanks and control characters. The kernel makes
+// no others; those that firmware causes are ignored.
 var printable = regexp.MustCompile(`^[\x21-\x7e]+$`)
 
 func (d devices) add(dir string) error {

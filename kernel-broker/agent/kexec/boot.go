@@ -13,7 +13,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/decide"
 )
 
-// Errors of this package. What wraps neither these nor ErrUnavailable is the
+// Errors of a Booter. What wraps neither these nor ErrUnavailable is the
 // node's fault.
 var (
 	// ErrKernel: the kernel is at fault, not the node.
@@ -117,7 +117,7 @@ func (b *Booter) Load(ctx context.Context, t decide.Target) (err error) {
 		return err
 	}
 	err = b.Tools.Load(ctx, image, initrd, line)
-	if errors.Is(err, ErrImage) {
+	if errors.Is(err, errImage) || errors.Is(err, ErrSignature) {
 		return fmt.Errorf("kernel %q: %w: %w", t.Kernel.Ref(), ErrKernel, err)
 	}
 	if err != nil {

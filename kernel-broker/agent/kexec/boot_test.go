@@ -194,7 +194,7 @@ func TestWhoseFault(t *testing.T) {
 	if err := b.Fetch(t.Context(), x); err != nil {
 		t.Fatal(err)
 	}
-	f.bad = fmt.Errorf("kexec: %w", ErrImage)
+	f.bad = fmt.Errorf("kexec: %w", errImage)
 	if err := b.Load(t.Context(), x); !errors.Is(err, ErrKernel) {
 		t.Errorf("no kernel: %v", err)
 	}

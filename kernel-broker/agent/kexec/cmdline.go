@@ -27,7 +27,7 @@ func (k Keep) Owns(argument string) bool {
 }
 
 // withoutBuiltIn is the command line without the arguments built into the running kernel. For a line that no agent made, such as
-// the boot loader's, they cannot be told apart.
+// the boot loader's, they cannot be distinguished.
 func withoutBuiltIn(running string) []string {
 	arguments := proof.Split(running)
 	begin := kb.Parameters{kb.BeginParameter}

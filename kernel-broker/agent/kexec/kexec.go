@@ -28,15 +28,14 @@ const (
 	maxOutput     = 4 << 10
 )
 
-// Errors of this package.
+// Errors of the tools.
 var (
-	// ErrImage: the tools do not recognise the file as a kernel.
-	ErrImage = errors.New("not a bootable image")
-	// ErrReturned: the machine still runs after the boot command.
-	ErrReturned = errors.New("the machine did not boot the loaded kernel")
-	// ErrKernelSignature: the running kernel refused the image. It is an
-	// ErrImage, too.
-	ErrKernelSignature error = signatureError{}
+	// errImage: the tools do not recognise the file as a kernel.
+	errImage = errors.New("not a bootable image")
+	// errReturned: the machine still runs after the boot command.
+	errReturned = errors.New("the machine did not boot the loaded kernel")
+	// ErrSignature: the running kernel refused the image.
+	ErrSignature = errors.New("the running kernel is locked down and trusts no key that signed the image (PE signature)")
 )
 
 // Kexec runs the program. It must not be used concurrently.
@@ -115,9 +114,9 @@ func (k Kexec) Unload(ctx context.Context) error {
 func (k Kexec) Execute(ctx context.Context) error {
 	args := append([]string{}, k.ExecuteArgs...)
 	if err := k.run(ctx, append(args, "-e")); err != nil {
-		return fmt.Errorf("%w: %w", ErrReturned, err)
+		return fmt.Errorf("%w: %w", errReturned, err)
 	}
-	return ErrReturned
+	return errReturned
 }
 
 // run gives the program its own session, so that a signal to the agent's group does not interrupt it.
@@ -142,11 +141,11 @@ func (k Kexec) run(ctx context.Context, args []string, files ...*os.File) error 
 	}
 	switch {
 	case strings.Contains(text, "Cannot determine the file type"):
-		err = fmt.Errorf("%w: %w", ErrImage, err)
+		err = fmt.Errorf("%w: %w", errImage, err)
 	case forbidden(text):
 		err = fmt.Errorf("%w: %w", errForbidden, err)
 	case refusedBySignature(text):
-		err = fmt.Errorf("%w: %w", ErrKernelSignature, err)
+		err = fmt.Errorf("%w: %w", ErrSignature, err)
 	case strings.Contains(text, "Device or resource busy"):
 		// Another load is in progress: a killed agent had started it.
 		err = fmt.Errorf("%w: %w", kb.ErrUnavailable, err)

@@ -32,16 +32,6 @@ func (k Kexec) Locked() (bool, error) {
 	return level != "none", nil
 }
 
-// signatureError is the type of ErrKernelSignature.
-type signatureError struct{}
-
-func (signatureError) Error() string {
-	return "the running kernel is locked down and trusts no key that signed the image (PE signature)"
-}
-
-// Is makes errors.Is(err, ErrImage) hold.
-func (signatureError) Is(target error) bool { return target == ErrImage }
-
 // errForbidden: the running kernel refuses kexec_load.
 var errForbidden = errors.New("kexec_load is forbidden")
 

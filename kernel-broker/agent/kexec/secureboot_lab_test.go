@@ -117,7 +117,7 @@ func TestInTheGuest(t *testing.T) {
 		return k.Load(t.Context(), files[0], files[1], "console=ttyS0,115200 rdinit=/init panic=-1 token=0a0a")
 	}
 	err = load("/unsigned")
-	if !errors.Is(err, kexec.ErrKernelSignature) {
+	if !errors.Is(err, kexec.ErrSignature) {
 		t.Fatalf("guest: unsigned: %v", err)
 	}
 	fmt.Printf("guest: unsigned refused: %v\n", err)

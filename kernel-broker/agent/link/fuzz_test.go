@@ -32,7 +32,7 @@ func (s *said) Recv() (*api.ConnectResponse, error) {
 }
 
 // FuzzReceive lets a broker say anything, twice. The agent reads it, and whatever
-// became of its wish, decides on it without harm: no kernel is booted that was
+// became of the desired state, decides on it without harm: no kernel is booted that was
 // not loaded, and on an unproven one no slurmd is started.
 func FuzzReceive(f *testing.F) {
 	for _, m := range []*api.ConnectResponse{
@@ -73,7 +73,7 @@ func FuzzReceive(f *testing.F) {
 		if action.Kind == decide.Execute || action.Kind == decide.Announce {
 			t.Errorf("nothing is loaded, and the agent goes on to %+v", action)
 		}
-		if wish := l.Status().Desired; action.Kind == decide.StartSlurmd && (wish == nil || !wish.Attested) {
+		if desired := l.Status().Desired; action.Kind == decide.StartSlurmd && (desired == nil || !desired.Attested) {
 			t.Errorf("slurmd on a kernel that nobody vouches for: %+v", action)
 		}
 	})

@@ -45,28 +45,27 @@ const (
 type Options struct {
 	// Broker is its TCP address.
 	Broker string
-	// Source proves the node to the broker and the broker to the node; nil:
-	// nobody proves anything.
+	// Source authenticates node and broker to each other; nil for no TLS.
 	Source mtls.Source
-	// Hello is asked anew for each stream.
+	// Hello is called for each stream.
 	Hello func() kb.Hello
 	// Snapshot gets each new catalog snapshot.
 	Snapshot func(text string) error
-	// Runs gets all that is wanted of the node's collectors whenever it changed,
-	// and on each new stream; nil: nothing can be had of them.
+	// Runs gets all desired profiling runs of the node whenever they changed, and
+	// on each new stream; nil for a node without collectors.
 	Runs func([]kb.DesiredRun)
 	Log  *slog.Logger
 }
 
 // Status is the link as seen now.
 type Status struct {
-	// Desired is the newest one, or nil while the broker has not spoken.
+	// Desired is the newest one, or nil before the first.
 	Desired *kb.DesiredState
 	// Session numbers the streams, from 1.
 	Session uint64
 	// Connected: the stream is up.
 	Connected bool
-	// Fresh: the wish came over the stream that is up.
+	// Fresh: Desired came over the stream that is up.
 	Fresh bool
 }
 
@@ -97,7 +96,9 @@ func New(options Options) (*Link, error) {
 		// one no later than the certificate it began with.
 		security = credentials.NewTLS(mtls.ClientConfig(options.Source, ""))
 	}
-	conn, err := grpc.NewClient(options.Broker,
+	// Dial resolves the name: gRPC itself would also ask DNS for a configuration.
+	conn, err := grpc.NewClient("passthrough:///"+options.Broker,
+		grpc.WithDisableServiceConfig(),
 		grpc.WithTransportCredentials(security),
 		grpc.WithContextDialer(Dial),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
@@ -121,7 +122,7 @@ func (l *Link) Close() error { return l.conn.Close() }
 // Changed gets a value when Status may have changed.
 func (l *Link) Changed() <-chan struct{} { return l.changed }
 
-// Status returns the newest wish and how the link is.
+// Status returns the newest desired state and how the link is.
 func (l *Link) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -228,14 +229,14 @@ func (l *Link) receive(stream api.NodeService_ConnectClient) error {
 }
 
 // receiveDesired keeps the newest. Generations are compared within a stream only: a
-// broker that lost its state begins again, and its word counts all the same.
-func (l *Link) receiveDesired(wish kb.DesiredState) {
+// broker that lost its state begins again, and its desired state counts too.
+func (l *Link) receiveDesired(desired kb.DesiredState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.status.Fresh && wish.Generation < l.status.Desired.Generation {
+	if l.status.Fresh && desired.Generation < l.status.Desired.Generation {
 		return
 	}
-	l.status.Desired, l.status.Fresh = &wish, true
+	l.status.Desired, l.status.Fresh = &desired, true
 	l.notify()
 }
 

@@ -153,7 +153,7 @@ func (s *server) next(t *testing.T) *stream {
 	}
 }
 
-func (c *stream) wish(t *testing.T, generation uint64) {
+func (c *stream) desire(t *testing.T, generation uint64) {
 	t.Helper()
 	m := &api.ConnectResponse{Message: &api.ConnectResponse_Desired{Desired: &api.Desired{Generation: generation}}}
 	if err := c.Send(m); err != nil {
@@ -180,18 +180,18 @@ func generation(n uint64) func(Status) bool {
 	return func(s Status) bool { return s.Fresh && s.Desired.Generation == n }
 }
 
-func TestNewestWishOfAStreamAndAnyOfTheNext(t *testing.T) {
+func TestNewestDesiredStateOfAStream(t *testing.T) {
 	l, s := pair(t)
 	c := s.next(t)
 	if c.hello.GetNode() != "n1" || c.hello.GetBootId() != "b1" {
 		t.Errorf("hello: %v", c.hello)
 	}
 	if st := l.Status(); st.Desired != nil || st.Fresh {
-		t.Errorf("a wish out of nowhere: %+v", st)
+		t.Errorf("a desired state out of nowhere: %+v", st)
 	}
-	c.wish(t, 7)
-	c.wish(t, 6)
-	c.wish(t, 8)
+	c.desire(t, 7)
+	c.desire(t, 6)
+	c.desire(t, 8)
 	until(t, l, "generation 8", generation(8))
 	s.end <- status.Error(codes.Aborted, "a newer stream")
 	// The next one is up soon, and a busy machine may miss the time between them.
@@ -200,7 +200,7 @@ func TestNewestWishOfAStreamAndAnyOfTheNext(t *testing.T) {
 		t.Errorf("without that stream: %+v", old)
 	}
 	// A broker that lost its state begins again at 1.
-	s.next(t).wish(t, 1)
+	s.next(t).desire(t, 1)
 	if st := until(t, l, "generation 1", generation(1)); st.Session != 2 {
 		t.Errorf("session %d", st.Session)
 	}

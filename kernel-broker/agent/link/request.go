@@ -33,19 +33,12 @@ func (e *Enroller) enrol(ctx context.Context, token mtls.Token) error {
 	if err != nil {
 		return err
 	}
-	request, err := mtls.NewRequest(key)
-	if err != nil {
-		return err
-	}
-	err = e.request(ctx, mtls.PinnedConfig(token.Fingerprint), func(ctx context.Context, broker api.TrustServiceClient) error {
+	err = e.request(ctx, mtls.PinnedConfig(token.Fingerprint), key, func(ctx context.Context, broker api.TrustServiceClient, request []byte) (*api.Credentials, error) {
 		response, err := broker.Enrol(ctx, &api.EnrolRequest{Node: token.Node, Secret: token.Secret, CertificateRequest: request})
-		if err != nil {
-			return fmt.Errorf("enrolment: %w", err)
-		}
-		return e.keep(key, response.GetCredentials())
+		return response.GetCredentials(), err
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("enrolment: %w", err)
 	}
 	// Remove the used token first: if interrupted, the leftover key only causes one more refused enrolment.
 	return errors.Join(os.Remove(e.options.TokenFile), os.Remove(e.nextPath()))
@@ -64,19 +57,12 @@ func (e *Enroller) renew(ctx context.Context, own mtls.Peer) error {
 	if err != nil {
 		return err
 	}
-	request, err := mtls.NewRequest(key)
-	if err != nil {
-		return err
-	}
-	err = e.request(ctx, mtls.ClientConfig(e.files, own.Name.Cluster), func(ctx context.Context, broker api.TrustServiceClient) error {
+	err = e.request(ctx, mtls.ClientConfig(e.files, own.Name.Cluster), key, func(ctx context.Context, broker api.TrustServiceClient, request []byte) (*api.Credentials, error) {
 		response, err := broker.Renew(ctx, &api.RenewRequest{CertificateRequest: request})
-		if err != nil {
-			return fmt.Errorf("renewal: %w", err)
-		}
-		return e.keep(key, response.GetCredentials())
+		return response.GetCredentials(), err
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("renewal: %w", err)
 	}
 	if _, err := os.Lstat(e.options.TokenFile); err == nil {
 		// The token may have been used for this key with the answer lost, so ask with it again. The next renewal takes
@@ -91,8 +77,12 @@ func sameKey(key crypto.Signer, of *x509.Certificate) bool {
 	return can && public.Equal(of.PublicKey)
 }
 
-// request uses its own connection: closing it affects no stream.
-func (e *Enroller) request(ctx context.Context, config *tls.Config, call func(context.Context, api.TrustServiceClient) error) (err error) {
+// request asks for a certificate for the key and stores it. It uses its own connection: closing it affects no stream.
+func (e *Enroller) request(ctx context.Context, config *tls.Config, key crypto.Signer, call func(context.Context, api.TrustServiceClient, []byte) (*api.Credentials, error)) (err error) {
+	request, err := mtls.NewRequest(key)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	conn, err := grpc.NewClient("passthrough:///"+e.options.Broker,
@@ -101,7 +91,11 @@ func (e *Enroller) request(ctx context.Context, config *tls.Config, call func(co
 		return fmt.Errorf("broker %q: %w", e.options.Broker, err)
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	return call(ctx, api.NewTrustServiceClient(conn))
+	issued, err := call(ctx, api.NewTrustServiceClient(conn), request)
+	if err != nil {
+		return err
+	}
+	return e.keep(key, issued)
 }
 
 // keep stores the broker's certificate if it is for this node and this key.

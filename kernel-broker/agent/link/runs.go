@@ -32,7 +32,7 @@ func (l *Link) DeliverRun(ctx context.Context, node string, run uint64, files []
 	client := api.NewRunServiceClient(l.conn)
 	request := &api.DeliverRunRequest{Node: node, RunId: run, Partial: partial}
 	for _, f := range files {
-		file := &api.RunFile{Name: f.Name, Digest: f.Digest, Size: f.Size}
+		file := convert.RunFileToProto(f.Document)
 		if err := upload(ctx, client, node, run, file, f.Path); err != nil {
 			return runError(run, err)
 		}

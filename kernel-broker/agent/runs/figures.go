@@ -24,7 +24,7 @@ type figures struct {
 	ended  sync.WaitGroup
 }
 
-func (f *figures) want(watched bool) {
+func (f *figures) set(watched bool) {
 	if !watched || f.r.k.o.Sockets == "" {
 		f.stop()
 		return
@@ -49,7 +49,7 @@ func (f *figures) pass(ctx context.Context) {
 	path := filepath.Join(f.r.k.o.Sockets, strconv.FormatUint(uint64(f.job), 10)+".sock")
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	if err != nil {
-		f.r.log.Warn("no figures on line", "error", err)
+		f.r.log.Warn("no live figures", "error", err)
 		return
 	}
 	unhook := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends the reading
@@ -69,6 +69,6 @@ func (f *figures) pass(ctx context.Context) {
 		}
 	}
 	if err := lines.Err(); err != nil && ctx.Err() == nil {
-		f.r.log.Warn("figures on line broke off", "error", err)
+		f.r.log.Warn("live figures broke off", "error", err)
 	}
 }

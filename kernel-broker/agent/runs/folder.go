@@ -59,22 +59,14 @@ func (f folder) keepEarlier() error {
 	}
 }
 
-// gather merges all results in the folder into one and notes what is incomplete. Without any it returns the reason.
-func (f folder) gather(node string, why error, notes []string) (found, error) {
-	results, err := f.results(true)
+// gather merges all results in the folder into one and notes what is incomplete. Without any it returns the reason. It
+// ignores this agent's result unless latest: a run without a job has none.
+func (f folder) gather(node string, latest bool, why error, notes []string) (found, error) {
+	results, err := f.results(latest)
 	if err != nil {
 		return found{}, err
 	}
 	return f.pack(node, results, why, notes)
-}
-
-// gatherEarlier is gather for a run without a job: it ignores files of this agent.
-func (f folder) gatherEarlier(node string, why error) (found, error) {
-	results, err := f.results(false)
-	if err != nil {
-		return found{}, err
-	}
-	return f.pack(node, results, why, nil)
 }
 
 func (f folder) results(latest bool) ([]profiling.Result, error) {

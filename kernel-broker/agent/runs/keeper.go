@@ -17,8 +17,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-// Look is the profiling of one job; *collect.Run implements it.
-type Look interface {
+// Session is the profiling of one job; *collect.Run is one.
+type Session interface {
 	// Ended is closed when everything is detached and the result is written.
 	Ended() <-chan struct{}
 	// Stop ends it; an empty why is the job's proper end.
@@ -33,7 +33,7 @@ type Request struct {
 	Collectors []string
 	Cgroup     string
 	Folder     string
-	// Socket for figures on line.
+	// Socket for live figures.
 	Socket string
 }
 
@@ -42,7 +42,7 @@ type Collectors interface {
 	// Check returns the reasons of collectors that cannot work on this kernel; it attaches nothing.
 	Check(collectors []string) []error
 	// Begin attaches them to the job's existing cgroup.
-	Begin(r Request) (Look, error)
+	Begin(r Request) (Session, error)
 }
 
 // Broker is where runs are reported and delivered; *link.Link is one.
@@ -85,22 +85,22 @@ func New(o Options) *Keeper {
 }
 
 // Desire replaces the desired runs. It returns at once.
-func (k *Keeper) Desire(wishes []kb.DesiredRun) {
+func (k *Keeper) Desire(desired []kb.DesiredRun) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
 		return
 	}
 	named := map[uint64]bool{}
-	for _, wish := range wishes {
-		named[wish.Run] = true
-		r := k.runs[wish.Run]
+	for _, one := range desired {
+		named[one.Run] = true
+		r := k.runs[one.Run]
 		if r == nil {
-			r = newRun(k, wish)
-			k.runs[wish.Run] = r
+			r = newRun(k, one)
+			k.runs[one.Run] = r
 			k.all.Go(r.live)
 		}
-		r.wanted(wish)
+		r.wanted(one)
 	}
 	for id, r := range k.runs {
 		if !named[id] {

@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeLook writes its result when it ends, as the real one does.
-type fakeLook struct {
+// fakeSession writes its result when it ends, as the real one does.
+type fakeSession struct {
 	request Request
 	ended   chan struct{}
 	once    sync.Once
@@ -36,9 +36,9 @@ type fakeLook struct {
 	written string
 }
 
-func (l *fakeLook) Ended() <-chan struct{} { return l.ended }
+func (l *fakeSession) Ended() <-chan struct{} { return l.ended }
 
-func (l *fakeLook) Stop(why string) {
+func (l *fakeSession) Stop(why string) {
 	l.once.Do(func() {
 		l.why = why
 		result := profiling.Result{Format: profiling.Format, Job: l.request.Job.Job, Nodes: []profiling.Node{{Name: "n1"}}, Refused: l.refused}
@@ -60,21 +60,21 @@ func (l *fakeLook) Stop(why string) {
 	})
 }
 
-func (l *fakeLook) Result(context.Context) (profiling.Result, error) {
+func (l *fakeSession) Result(context.Context) (profiling.Result, error) {
 	<-l.ended
 	return profiling.Result{}, l.fail
 }
 
 // world is a node with a broker that records reports.
 type world struct {
-	t       *testing.T
-	dir     string
-	keeper  *Keeper
-	mu      sync.Mutex
-	looks   []*fakeLook
-	states  []string
-	got     []link.RunFile
-	partial string
+	t        *testing.T
+	dir      string
+	keeper   *Keeper
+	mu       sync.Mutex
+	sessions []*fakeSession
+	states   []string
+	got      []link.RunFile
+	partial  string
 	// delivers are the results of the next uploads; the last one repeats.
 	delivers []error
 	begin    error
@@ -82,19 +82,19 @@ type world struct {
 	broken   error
 	refused  []profiling.Refusal
 	limit    time.Duration
-	heard    func(state string) // called before the keeper continues; may be nil
+	onReport func(state string) // called before the keeper continues; may be nil
 }
 
 func (w *world) Check([]string) []error { return w.check }
 
-func (w *world) Begin(r Request) (Look, error) {
+func (w *world) Begin(r Request) (Session, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.begin != nil {
 		return nil, w.begin
 	}
-	l := &fakeLook{request: r, ended: make(chan struct{}), fail: w.broken, refused: w.refused}
-	w.looks = append(w.looks, l)
+	l := &fakeSession{request: r, ended: make(chan struct{}), fail: w.broken, refused: w.refused}
+	w.sessions = append(w.sessions, l)
 	return l, nil
 }
 
@@ -102,8 +102,8 @@ func (w *world) ReportRun(_ context.Context, run uint64, state kb.RunNodeState, 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.states = append(w.states, fmt.Sprintf("%d %s %s", run, state, reason))
-	if w.heard != nil {
-		w.heard(w.states[len(w.states)-1])
+	if w.onReport != nil {
+		w.onReport(w.states[len(w.states)-1])
 	}
 	return nil
 }
@@ -173,12 +173,12 @@ func (w *world) said(text string) func() bool {
 	}
 }
 
-func wish(collectors ...string) kb.DesiredRun {
+func desired(collectors ...string) kb.DesiredRun {
 	return kb.DesiredRun{Run: 3, Job: kb.JobID{Job: 7}, UID: 1000, Collectors: collectors}
 }
 
-func (w *world) wish(change func(*kb.DesiredRun)) {
-	one := wish("io")
+func (w *world) desired(change func(*kb.DesiredRun)) {
+	one := desired("io")
 	if change != nil {
 		change(&one)
 	}
@@ -188,7 +188,7 @@ func (w *world) wish(change func(*kb.DesiredRun)) {
 // looking is a world whose job runs.
 func looking(t *testing.T) *world {
 	w := newWorld(t)
-	w.wish(nil)
+	w.desired(nil)
 	w.until("it is ready", w.said("3 ready"))
 	w.populate(1)
 	w.until("it looks", w.said("3 looking"))
@@ -212,9 +212,9 @@ func (w *world) end(look int) {
 	if _, err := os.Stat(w.cgroup()); err == nil {
 		w.populate(0)
 	}
-	w.wish(func(r *kb.DesiredRun) { r.Ended = true })
+	w.desired(func(r *kb.DesiredRun) { r.Ended = true })
 	w.mu.Lock()
-	l := w.looks[look]
+	l := w.sessions[look]
 	w.mu.Unlock()
 	l.Stop("")
 }
@@ -230,10 +230,10 @@ func (w *world) folders() int {
 func TestWholeRun(t *testing.T) {
 	w := newWorld(t)
 	w.check = []error{errors.New("collector \"noise\": no BTF")}
-	one := wish("io", "pgo")
+	one := desired("io", "pgo")
 	w.keeper.Desire([]kb.DesiredRun{one})
 	w.until("it is ready, and says what will be missing", w.said("3 ready collector \"noise\": no BTF"))
-	if l := w.looks[0]; l.request.Cgroup != w.cgroup() || l.request.UID != 1000 {
+	if l := w.sessions[0]; l.request.Cgroup != w.cgroup() || l.request.UID != 1000 {
 		t.Errorf("request %+v", l.request)
 	}
 	w.populate(1)
@@ -242,7 +242,7 @@ func TestWholeRun(t *testing.T) {
 		t.Errorf("busy %v", got)
 	}
 	w.populate(0)
-	w.looks[0].Stop("") // as the real one does when the job's last process ends
+	w.sessions[0].Stop("") // as the real one does when the job's last process ends
 	w.until("that is said", w.said("3 ready the job's processes have left"))
 	if got := w.keeper.busy(); len(got) != 1 {
 		t.Errorf("what the broker does not have is forgotten by a boot: busy %v", got)
@@ -264,22 +264,22 @@ func TestWholeRun(t *testing.T) {
 // slurmctld considers the job ended while its cgroup is still populated.
 func TestJobLeavesCgroupLate(t *testing.T) {
 	w := looking(t)
-	w.wish(func(r *kb.DesiredRun) { r.Ended = true })
+	w.desired(func(r *kb.DesiredRun) { r.Ended = true })
 	w.populate(0)
 	w.until("it is delivered", func() bool { return len(w.got) == 1 })
 }
 
 func TestJobNeverStarts(t *testing.T) {
 	w := newWorld(t)
-	w.wish(nil)
+	w.desired(nil)
 	w.until("it is ready", w.said("3 ready"))
-	w.wish(func(r *kb.DesiredRun) { r.Ended = true })
+	w.desired(func(r *kb.DesiredRun) { r.Ended = true })
 	w.until("there is nothing", w.said("3 failed "+errNobody.Error()))
 	w.until("the folder that was made is removed", func() bool { _, err := os.Stat(w.cgroup()); return os.IsNotExist(err) })
 	w.mu.Lock() // the last report may be in progress
 	before := len(w.states)
 	w.mu.Unlock()
-	w.wish(func(r *kb.DesiredRun) { r.Ended = true }) // another broker
+	w.desired(func(r *kb.DesiredRun) { r.Ended = true }) // another broker
 	w.until("it is said again", func() bool { return len(w.states) > before })
 }
 
@@ -288,9 +288,9 @@ func TestNoCgroups(t *testing.T) {
 	if err := os.Remove(filepath.Join(w.dir, "cgroup")); err != nil {
 		t.Fatal(err)
 	}
-	w.wish(nil)
+	w.desired(nil)
 	w.until("that is said, with the remedy", w.said("set CgroupPlugin=cgroup/v2"))
-	if len(w.looks) != 0 {
+	if len(w.sessions) != 0 {
 		t.Error("somebody looks")
 	}
 }
@@ -304,8 +304,8 @@ func TestLateCgroups(t *testing.T) {
 	if err := os.Remove(filepath.Join(w.dir, "cgroup")); err != nil {
 		t.Fatal(err)
 	}
-	w.wish(nil)
-	time.Sleep(3 * comeEvery)
+	w.desired(nil)
+	time.Sleep(3 * checkEvery)
 	if err := os.Mkdir(filepath.Join(w.dir, "cgroup"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestLateCgroups(t *testing.T) {
 func TestCollectorsFailToStart(t *testing.T) {
 	w := newWorld(t)
 	w.begin = errors.New("no space left on device")
-	w.wish(nil)
+	w.desired(nil)
 	w.until("that is said", w.said("3 failed no space left"))
 	if got := w.keeper.busy(); len(got) != 0 {
 		t.Errorf("busy %v", got)
@@ -326,12 +326,12 @@ func TestCollectorsFailToStart(t *testing.T) {
 func TestAgentRestartsDuringJob(t *testing.T) {
 	w := looking(t)
 	w.keeper.Close()
-	if w.looks[0].why != whyAgent || len(w.got) != 0 {
-		t.Fatalf("stopped with %q, delivered %v", w.looks[0].why, w.got)
+	if w.sessions[0].why != whyAgent || len(w.got) != 0 {
+		t.Fatalf("stopped with %q, delivered %v", w.sessions[0].why, w.got)
 	}
 	w.start()
-	w.wish(nil)
-	w.until("it looks again", func() bool { return len(w.looks) == 2 })
+	w.desired(nil)
+	w.until("it looks again", func() bool { return len(w.sessions) == 2 })
 	w.end(1)
 	w.until("both parts are delivered, and what is between them is missing",
 		func() bool { return len(w.got) == 1 && w.partial == whyAgent+"; "+whyLate })
@@ -349,7 +349,7 @@ func TestAgentRestartsAfterJob(t *testing.T) {
 	w.keeper.Close()
 	w.populate(0)
 	w.start()
-	w.wish(func(r *kb.DesiredRun) { r.Ended = true })
+	w.desired(func(r *kb.DesiredRun) { r.Ended = true })
 	w.until("what was left is delivered", func() bool { return len(w.got) == 1 && w.partial == whyAgent })
 	w.keeper.Close()
 	w.got = nil
@@ -357,7 +357,7 @@ func TestAgentRestartsAfterJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.start()
-	w.wish(func(r *kb.DesiredRun) { r.Ended = true })
+	w.desired(func(r *kb.DesiredRun) { r.Ended = true })
 	w.until("nothing is left of it", w.said("3 failed "+errNobody.Error()))
 }
 
@@ -385,7 +385,7 @@ func TestDeliveries(t *testing.T) {
 	t.Run("no result was written", func(t *testing.T) {
 		w := newWorld(t)
 		w.broken = errors.New("disk full")
-		w.wish(nil)
+		w.desired(nil)
 		w.until("it is ready", w.said("3 ready"))
 		w.populate(1)
 		w.end(0)
@@ -398,15 +398,15 @@ func TestConsecutiveSteps(t *testing.T) {
 	w := looking(t)
 	w.populate(0)
 	w.mu.Lock()
-	w.heard = func(state string) { // the next step starts before the keeper gives up
+	w.onReport = func(state string) { // the next step starts before the keeper gives up
 		if strings.Contains(state, "have left this node") {
 			w.populate(1)
 		}
 	}
 	w.mu.Unlock()
-	w.looks[0].Stop("")
+	w.sessions[0].Stop("")
 	w.until("the processes have left", w.said("have left this node"))
-	w.until("it looks again", func() bool { return len(w.looks) == 2 && len(w.got) == 0 })
+	w.until("it looks again", func() bool { return len(w.sessions) == 2 && len(w.got) == 0 })
 	w.end(1)
 	w.until("both are delivered", func() bool { return len(w.got) == 1 })
 	content, err := os.ReadFile(w.got[0].Path)
@@ -426,7 +426,7 @@ func TestJobStartsBeforeCollectors(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.populate(1)
-	w.wish(nil)
+	w.desired(nil)
 	w.until("it looks", w.said("3 looking"))
 	w.end(0)
 	w.until("it is delivered as partial", func() bool { return len(w.got) == 1 && w.partial == whyLate })
@@ -445,7 +445,7 @@ func TestKilledAgentWithoutResult(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(w.dir, "runs", "3"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w.wish(func(r *kb.DesiredRun) { r.Ended = true })
+	w.desired(func(r *kb.DesiredRun) { r.Ended = true })
 	w.until("the reason is not that nobody came", w.said("3 failed "+errKilled.Error()))
 }
 
@@ -454,7 +454,7 @@ func TestRefusedCollectors(t *testing.T) {
 	w := newWorld(t)
 	refusal := profiling.Unsupported{Collector: "noise", Reason: profiling.NoBTF, Detail: "no types"}
 	w.check, w.refused = []error{&refusal}, []profiling.Refusal{{Node: "n1", Unsupported: refusal}, {Node: "n1", Part: "faults", Unsupported: refusal}}
-	w.wish(nil)
+	w.desired(nil)
 	w.until("it is said before the job begins", w.said("3 ready "+refusal.Error()))
 	w.populate(1)
 	w.until("and while it runs", w.said("3 looking "+refusal.Error()))
@@ -465,7 +465,7 @@ func TestRefusedCollectors(t *testing.T) {
 // A full disk does not stop the upload of existing results.
 func TestNoSpaceToPack(t *testing.T) {
 	w := newWorld(t)
-	w.wish(nil)
+	w.desired(nil)
 	w.until("it is ready", w.said("3 ready"))
 	w.populate(1)
 	before, err := os.Stat(filepath.Join(w.dir, "runs", "3"))
@@ -474,7 +474,7 @@ func TestNoSpaceToPack(t *testing.T) {
 	}
 	w.end(0)
 	w.until("it is delivered", func() bool { return len(w.got) == 1 })
-	written, err := os.Stat(w.looks[0].written)
+	written, err := os.Stat(w.sessions[0].written)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +488,7 @@ func TestNoSpaceToPack(t *testing.T) {
 func TestUnwantedRunEnds(t *testing.T) {
 	w := looking(t)
 	w.keeper.Desire(nil)
-	<-w.looks[0].Ended()
+	<-w.sessions[0].Ended()
 	w.until("all is forgotten", func() bool { return w.folders() == 0 })
 	if len(w.got) != 0 {
 		t.Errorf("delivered %v", w.got)

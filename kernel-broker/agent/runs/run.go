@@ -20,7 +20,7 @@ import (
 
 // Intervals: between checks for the job, and for an ended job to leave its cgroup.
 const (
-	comeEvery  = 20 * time.Millisecond
+	checkEvery = 20 * time.Millisecond
 	leaveLimit = 10 * time.Second
 )
 
@@ -48,18 +48,18 @@ type run struct {
 	sending bool
 }
 
-func newRun(k *Keeper, wish kb.DesiredRun) *run {
+func newRun(k *Keeper, desired kb.DesiredRun) *run {
 	return &run{
-		k: k, id: wish.Run, desired: wish, log: k.o.Log.With("run", wish.Run, "job", wish.Job.String()),
-		folder: folder(filepath.Join(k.o.Dir, strconv.FormatUint(wish.Run, 10))),
+		k: k, id: desired.Run, desired: desired, log: k.o.Log.With("run", desired.Run, "job", desired.Job.String()),
+		folder: folder(filepath.Join(k.o.Dir, strconv.FormatUint(desired.Run, 10))),
 		over:   make(chan struct{}), left: make(chan struct{}), news: make(chan struct{}, 1),
 	}
 }
 
 // wanted updates the desired run and repeats its state: the broker may be a new one.
-func (r *run) wanted(wish kb.DesiredRun) {
+func (r *run) wanted(desired kb.DesiredRun) {
 	r.mu.Lock()
-	r.desired = wish
+	r.desired = desired
 	r.mu.Unlock()
 	select {
 	case r.news <- struct{}{}:
@@ -184,18 +184,18 @@ func (r *run) look() (found, error) {
 		return r.gather(err)
 	}
 	for {
-		look, reason, err := r.begin(group)
+		session, reason, err := r.begin(group)
 		if err != nil {
 			return r.gather(err)
 		}
-		err = r.follow(look, group, reason)
+		err = r.follow(session, group, reason)
 		switch {
 		case errors.Is(err, errNobody):
-			return r.folder.gatherEarlier(r.k.o.Node, err)
+			return r.folder.gather(r.k.o.Node, false, err, nil)
 		case err != nil:
 			return found{}, err
 		}
-		last := r.ended(look)
+		last := r.ended(session)
 		more, err := r.again(&group)
 		switch {
 		case err != nil:
@@ -210,7 +210,7 @@ func (r *run) look() (found, error) {
 }
 
 func (r *run) gather(why error) (found, error) {
-	return r.folder.gather(r.k.o.Node, why, r.notes)
+	return r.folder.gather(r.k.o.Node, true, why, r.notes)
 }
 
 // note something that is not whole, once.
@@ -242,7 +242,7 @@ func (r *run) again(group *group) (bool, error) {
 			return false, errLeft
 		case <-r.news:
 			r.report()
-		case <-time.After(comeEvery):
+		case <-time.After(checkEvery):
 		}
 	}
 }
@@ -251,9 +251,9 @@ func (r *run) again(group *group) (bool, error) {
 func (r *run) group() (group, error) {
 	limit := time.Now().Add(r.k.o.SlurmLimit)
 	for {
-		wish := r.now()
-		g, err := findGroup(r.k.o.Cgroups, wish.Job.Job)
-		if err == nil || wish.Ended || time.Now().After(limit) {
+		desired := r.now()
+		g, err := findGroup(r.k.o.Cgroups, desired.Job.Job)
+		if err == nil || desired.Ended || time.Now().After(limit) {
 			return g, err
 		}
 		select {
@@ -261,22 +261,22 @@ func (r *run) group() (group, error) {
 			return group{}, errOver
 		case <-r.left:
 			return group{}, errLeft
-		case <-time.After(comeEvery):
+		case <-time.After(checkEvery):
 		}
 	}
 }
 
 // begin attaches the collectors; reason names those that cannot work here.
-func (r *run) begin(group group) (look Look, reason string, err error) {
-	wish := r.now()
-	if refusals := r.k.o.Collectors.Check(wish.Collectors); len(refusals) > 0 {
+func (r *run) begin(group group) (session Session, reason string, err error) {
+	desired := r.now()
+	if refusals := r.k.o.Collectors.Check(desired.Collectors); len(refusals) > 0 {
 		reason = oneLine(errors.Join(refusals...))
 	}
 	socket := ""
 	if r.k.o.Sockets != "" {
-		socket = filepath.Join(r.k.o.Sockets, strconv.FormatUint(uint64(wish.Job.Job), 10)+".sock")
+		socket = filepath.Join(r.k.o.Sockets, strconv.FormatUint(uint64(desired.Job.Job), 10)+".sock")
 	}
-	look, err = r.k.o.Collectors.Begin(Request{Job: wish.Job, UID: wish.UID, Collectors: wish.Collectors,
+	session, err = r.k.o.Collectors.Begin(Request{Job: desired.Job, UID: desired.UID, Collectors: desired.Collectors,
 		Cgroup: group.path, Folder: string(r.folder), Socket: socket})
 	if err != nil {
 		return nil, reason, err
@@ -286,52 +286,52 @@ func (r *run) begin(group group) (look Look, reason string, err error) {
 		r.note(whyLate)
 	}
 	r.enter(kb.RunNodeReady, reason)
-	return look, reason, nil
+	return session, reason, nil
 }
 
 // follow waits for the job and for its end.
-func (r *run) follow(look Look, group group, reason string) error {
+func (r *run) follow(session Session, group group, reason string) error {
 	figures := &figures{r: r, job: r.now().Job.Job}
 	defer figures.stop()
-	come := time.NewTicker(comeEvery)
-	defer come.Stop()
+	check := time.NewTicker(checkEvery)
+	defer check.Stop()
 	var late <-chan time.Time
 	seen := false
 	for {
 		select {
 		case <-r.over:
-			look.Stop("")
-			<-look.Ended()
+			session.Stop("")
+			<-session.Ended()
 			return errOver
 		case <-r.left:
-			look.Stop(whyAgent)
-			<-look.Ended()
+			session.Stop(whyAgent)
+			<-session.Ended()
 			return errLeft
-		case <-look.Ended():
+		case <-session.Ended():
 			return nil
 		case <-late:
-			look.Stop("")
+			session.Stop("")
 			late = nil
 		case <-r.news:
 			r.report()
-		case <-come.C:
+		case <-check.C:
 			if !seen && group.populated() {
 				seen = true
-				come.Reset(time.Second)
+				check.Reset(time.Second)
 				r.enter(kb.RunNodeLooking, reason)
 			}
 		}
-		wish := r.now()
-		figures.want(wish.Watched && seen)
-		if wish.Ended && late == nil {
+		desired := r.now()
+		figures.set(desired.Watched && seen)
+		if desired.Ended && late == nil {
 			late = time.After(leaveLimit)
 		}
-		if !wish.Ended || group.populated() {
+		if !desired.Ended || group.populated() {
 			continue
 		}
-		look.Stop("")
+		session.Stop("")
 		if !seen {
-			<-look.Ended()
+			<-session.Ended()
 			r.discard(group)
 			return errNobody
 		}
@@ -348,11 +348,11 @@ func (r *run) discard(group group) {
 }
 
 // ended stores the look's result and returns an error if that fails; existing data is still uploaded.
-func (r *run) ended(look Look) error {
+func (r *run) ended(session Session) error {
 	r.mu.Lock()
 	r.sending = true
 	r.mu.Unlock()
-	if _, err := look.Result(r.k.ctx); err != nil {
+	if _, err := session.Result(r.k.ctx); err != nil {
 		r.log.Warn("result not whole", "error", err)
 		return err
 	}

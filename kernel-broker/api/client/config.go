@@ -31,20 +31,20 @@ const DefaultPath = "/etc/kernel-broker/client.yaml"
 // Config is the settings. DefaultConfig has their defaults, and client.yaml in
 // this folder explains each.
 type Config struct {
-	Broker    string
-	Trust     Trust
-	Munge     string
-	Scontrol  string
-	SlurmConf string
-	StateDir  string
-	LogFile   string
+	Broker    string `yaml:"broker"`
+	Trust     Trust  `yaml:",inline"`
+	Munge     string `yaml:"munge"`
+	Scontrol  string `yaml:"scontrol"`
+	SlurmConf string `yaml:"slurm_conf"`
+	StateDir  string `yaml:"state_dir"`
+	LogFile   string `yaml:"log_file"`
 	// RebootProgram is the site's own, for nodes without an agent; empty for none.
-	RebootProgram string
-	BrokerWait    time.Duration
-	PrologLimit   time.Duration
-	HoldAfter     int
+	RebootProgram string        `yaml:"reboot_program"`
+	BrokerWait    time.Duration `yaml:"broker_wait"`
+	PrologLimit   time.Duration `yaml:"prolog_limit"`
+	HoldAfter     int           `yaml:"hold_after"`
 	// ProfilingWait limits how long a job without a profile waits for its nodes to get ready for a profiling run.
-	ProfilingWait time.Duration
+	ProfilingWait time.Duration `yaml:"profiling_wait"`
 }
 
 // DefaultConfig returns the settings without a file.
@@ -62,23 +62,6 @@ func DefaultConfig() Config {
 	}
 }
 
-// file is the YAML form of Config; keys that are not set keep their defaults.
-type file struct {
-	Broker        *string `yaml:"broker"`
-	CA            *string `yaml:"ca"`
-	Cluster       *string `yaml:"cluster"`
-	Munge         *string `yaml:"munge"`
-	Scontrol      *string `yaml:"scontrol"`
-	SlurmConf     *string `yaml:"slurm_conf"`
-	StateDir      *string `yaml:"state_dir"`
-	LogFile       *string `yaml:"log_file"`
-	RebootProgram *string `yaml:"reboot_program"`
-	BrokerWait    *string `yaml:"broker_wait"`
-	PrologLimit   *string `yaml:"prolog_limit"`
-	HoldAfter     *int    `yaml:"hold_after"`
-	ProfilingWait *string `yaml:"profiling_wait"`
-}
-
 // LoadConfig reads path. Only at DefaultPath a missing file counts as empty.
 func LoadConfig(path string) (Config, error) {
 	text, err := os.ReadFile(path)
@@ -91,53 +74,19 @@ func LoadConfig(path string) (Config, error) {
 	return ParseConfig(path, text)
 }
 
-// ParseConfig reads the text of a settings file; name is for errors.
+// ParseConfig reads the text of a settings file over the defaults; name is for errors.
 func ParseConfig(name string, text []byte) (Config, error) {
-	var f file
 	if !utf8.Valid(text) {
 		return Config{}, fmt.Errorf("%s: not UTF-8: %w", name, kb.ErrInvalid)
 	}
-	if err := strictyaml.Decode(name, text, &f); err != nil && !errors.Is(err, io.EOF) {
+	c := DefaultConfig()
+	if err := strictyaml.Decode(name, text, &c); err != nil && !errors.Is(err, io.EOF) {
 		return Config{}, fmt.Errorf("%w: %w", err, kb.ErrInvalid)
 	}
-	c := DefaultConfig()
-	set(&c.Broker, f.Broker)
-	set(&c.Trust.CA, f.CA)
-	set(&c.Trust.Cluster, f.Cluster)
-	set(&c.Munge, f.Munge)
-	set(&c.Scontrol, f.Scontrol)
-	set(&c.SlurmConf, f.SlurmConf)
-	set(&c.StateDir, f.StateDir)
-	set(&c.LogFile, f.LogFile)
-	set(&c.RebootProgram, f.RebootProgram)
-	set(&c.HoldAfter, f.HoldAfter)
-	err := errors.Join(setDuration(&c.BrokerWait, "broker_wait", f.BrokerWait), setDuration(&c.PrologLimit, "prolog_limit", f.PrologLimit),
-		setDuration(&c.ProfilingWait, "profiling_wait", f.ProfilingWait))
-	if err == nil {
-		err = c.validate()
-	}
-	if err != nil {
+	if err := c.validate(); err != nil {
 		return Config{}, fmt.Errorf("%s: %w", name, err)
 	}
 	return c, nil
-}
-
-func set[T any](to, from *T) {
-	if from != nil {
-		*to = *from
-	}
-}
-
-func setDuration(to *time.Duration, key string, from *string) error {
-	if from == nil {
-		return nil
-	}
-	d, err := time.ParseDuration(*from)
-	if err != nil {
-		return fmt.Errorf("%s: %w: %w", key, err, kb.ErrInvalid)
-	}
-	*to = d
-	return nil
 }
 
 // Proof returns dial options that authenticate calls to an address; none on the broker's host, where the socket

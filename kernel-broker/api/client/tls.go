@@ -14,9 +14,9 @@ import (
 // Trust is how the broker authenticates over the network. Callers have no certificates.
 type Trust struct {
 	// CA is the file of the authorities to believe; empty: no TLS.
-	CA string
+	CA string `yaml:"ca"`
 	// Cluster of the broker; empty: any.
-	Cluster string
+	Cluster string `yaml:"cluster"`
 }
 
 // transport returns the security of a connection. The local socket needs none: the kernel and the permissions of its

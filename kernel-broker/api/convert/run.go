@@ -39,12 +39,17 @@ func RunToProto(r *kb.Run, files bool) *api.Run {
 		node := &api.RunNode{Name: n.Name, State: runNodeStates[n.State], Reason: n.Reason, Partial: n.Partial}
 		if files {
 			for _, f := range n.Files {
-				node.Files = append(node.Files, &api.RunFile{Name: f.Name, Digest: f.Digest, Size: f.Size})
+				node.Files = append(node.Files, RunFileToProto(f))
 			}
 		}
 		out.Nodes = append(out.Nodes, node)
 	}
 	return out
+}
+
+// RunFileToProto converts a file of a run.
+func RunFileToProto(f kb.Document) *api.RunFile {
+	return &api.RunFile{Name: f.Name, Digest: f.Digest, Size: f.Size}
 }
 
 // runReports are the states that an agent reports of a run.

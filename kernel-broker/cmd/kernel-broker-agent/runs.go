@@ -84,7 +84,7 @@ func (c collectors) Check(names []string) []error {
 }
 
 // Begin implements runs.Collectors.
-func (c collectors) Begin(r runs.Request) (runs.Look, error) {
+func (c collectors) Begin(r runs.Request) (runs.Session, error) {
 	found, unknown := c.named(r.Collectors)
 	if len(found) == 0 {
 		return nil, fmt.Errorf("job %d: no collector can start: %v", r.Job.Job, unknown)

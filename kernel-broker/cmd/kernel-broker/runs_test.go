@@ -157,7 +157,7 @@ type node struct {
 
 func (*node) Check([]string) []error { return nil }
 
-func (n *node) Begin(r runs.Request) (runs.Look, error) {
+func (n *node) Begin(r runs.Request) (runs.Session, error) {
 	l := &look{request: r, node: n.name, ended: make(chan struct{})}
 	n.looks <- l
 	return l, nil

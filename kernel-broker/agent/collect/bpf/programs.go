@@ -126,8 +126,26 @@ func (p *Programs) attach() error {
 	return nil
 }
 
-// Missing parts by name.
-func (p *Programs) Missing() map[string]*profiling.Unsupported { return p.missing }
+// Missing is a part of a collector that cannot work.
+type Missing struct {
+	Part string
+	Why  *profiling.Unsupported
+}
+
+// Missing parts, by name.
+func (p *Programs) Missing() []Missing {
+	var all []Missing
+	for _, part := range slices.Sorted(maps.Keys(p.missing)) {
+		all = append(all, Missing{part, p.missing[part]})
+	}
+	return all
+}
+
+// Cost of programs: how often they ran, and for how long.
+type Cost struct {
+	Runs uint64
+	NS   uint64
+}
 
 // Map returns the map of that name; a missing one is a bug, since the C file and its Go reader agree on names.
 func (p *Programs) Map(name string) (*ebpf.Map, error) {
@@ -145,17 +163,17 @@ func (p *Programs) Program(name string) (*ebpf.Program, error) {
 	return nil, fmt.Errorf("bpf object %q: no program %q", p.wanted.Object, name)
 }
 
-// Spent returns the number of the programs' runs and their nanoseconds, which the kernel counts while enabled.
-func (p *Programs) Spent() (runs, ns uint64, err error) {
+// Spent returns the cost of all programs, which the kernel counts while enabled.
+func (p *Programs) Spent() (cost Cost, err error) {
 	for name, program := range p.collection.Programs {
 		stats, err := program.Stats()
 		if err != nil {
-			return 0, 0, fmt.Errorf("program %q: %w", name, err)
+			return Cost{}, fmt.Errorf("program %q: %w", name, err)
 		}
-		runs += stats.RunCount
-		ns += uint64(stats.Runtime.Nanoseconds())
+		cost.Runs += stats.RunCount
+		cost.NS += uint64(stats.Runtime.Nanoseconds())
 	}
-	return runs, ns, nil
+	return cost, nil
 }
 
 // Stop detaches the programs and leaves the maps.

@@ -38,8 +38,6 @@ func Each[K comparable, V any](m *ebpf.Map) (map[K]V, error) {
 		switch {
 		case errors.Is(err, ebpf.ErrKeyNotExist):
 			return all, nil // the end
-		case errors.Is(err, ebpf.ErrNotSupported) && len(all) == 0:
-			return one[K, V](m)
 		case err != nil:
 			return nil, fmt.Errorf("map %s: %w", m, err)
 		}
@@ -47,22 +45,19 @@ func Each[K comparable, V any](m *ebpf.Map) (map[K]V, error) {
 }
 
 // In passes on the entries of an array map at sorted places. If many places up to the last one are wanted, it reads in
-// batches; otherwise, and on kernels before 5.6, one by one.
+// batches; otherwise one by one.
 func In[V any](m *ebpf.Map, places []uint32, hand func(i int, value *V) error) error {
 	if len(places) == 0 {
 		return nil
 	}
 	if last := places[len(places)-1]; len(places) < batchLeast || uint64(last) >= batchShare*uint64(len(places)) {
-		return oneIn(m, places, 0, hand)
+		return oneByOne(m, places, hand)
 	}
 	keys, values := make([]uint32, batch), make([]V, batch)
 	var cursor ebpf.MapBatchCursor
 	for done := 0; done < len(places); {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)
-		switch {
-		case errors.Is(err, ebpf.ErrNotSupported):
-			return oneIn(m, places, done, hand)
-		case err != nil && !errors.Is(err, ebpf.ErrKeyNotExist): // which is the end
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) { // which is the end
 			return fmt.Errorf("map %s: %w", m, err)
 		}
 		for i := range n {
@@ -85,11 +80,10 @@ const (
 	batchShare = 4
 )
 
-// oneIn reads entry by entry, from the given one on.
-func oneIn[V any](m *ebpf.Map, places []uint32, from int, hand func(i int, value *V) error) error {
-	for i := from; i < len(places); i++ {
+func oneByOne[V any](m *ebpf.Map, places []uint32, hand func(i int, value *V) error) error {
+	for i, place := range places {
 		var value V
-		if err := m.Lookup(places[i], &value); err != nil {
+		if err := m.Lookup(place, &value); err != nil {
 			return fmt.Errorf("map %s: %w", m, err)
 		}
 		if err := hand(i, &value); err != nil {
@@ -97,19 +91,4 @@ func oneIn[V any](m *ebpf.Map, places []uint32, from int, hand func(i int, value
 		}
 	}
 	return nil
-}
-
-// one reads entry by entry, on kernels before 5.6.
-func one[K comparable, V any](m *ebpf.Map) (map[K]V, error) {
-	all := map[K]V{}
-	var key K
-	var value V
-	entries := m.Iterate()
-	for entries.Next(&key, &value) {
-		all[key] = value
-	}
-	if err := entries.Err(); err != nil {
-		return nil, fmt.Errorf("map %s: %w", m, err)
-	}
-	return all, nil
 }

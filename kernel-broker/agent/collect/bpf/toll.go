@@ -60,7 +60,7 @@ func (g Gate) Toll(p *Programs, programs int) Toll {
 
 // counted is the recorded cost of a run for other tasks than the job's.
 func (p *Programs) counted(call func()) time.Duration {
-	runs, ns, err := p.Spent()
+	before, err := p.Spent()
 	if err != nil {
 		return 0
 	}
@@ -69,15 +69,16 @@ func (p *Programs) counted(call func()) time.Duration {
 		for range calls {
 			call()
 		}
-		moreRuns, moreNS, err := p.Spent()
-		if err != nil || moreRuns-runs < calls {
+		after, err := p.Spent()
+		runs := after.Runs - before.Runs
+		if err != nil || runs < calls {
 			return 0
 		}
 		// The job may run meanwhile: its runs are longer.
-		if each := time.Duration((moreNS - ns) / (moreRuns - runs)); least == 0 || each < least {
+		if each := time.Duration((after.NS - before.NS) / runs); least == 0 || each < least {
 			least = each
 		}
-		runs, ns = moreRuns, moreNS
+		before = after
 	}
 	return least
 }

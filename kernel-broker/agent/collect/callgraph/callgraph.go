@@ -79,7 +79,7 @@ func (Collector) Start(target collect.Target) (collect.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{Attached: collect.Attached{Programs: programs}, symbols: table}
+	s := &session{Programs: programs, symbols: table}
 	if err := s.tick(); err != nil {
 		return nil, refuse(profiling.NoPerfEvents, errors.Join(err, s.Close()).Error(), "")
 	}
@@ -87,7 +87,7 @@ func (Collector) Start(target collect.Target) (collect.Session, error) {
 }
 
 type session struct {
-	collect.Attached
+	*bpf.Programs
 	symbols *symbolTable
 	clocks  []int
 }
@@ -130,11 +130,11 @@ func (s *session) Stop() error {
 		all = append(all, unix.Close(clock))
 	}
 	s.clocks = nil
-	return errors.Join(append(all, s.Attached.Stop())...)
+	return errors.Join(append(all, s.Programs.Stop())...)
 }
 
 // Close stops and releases the maps.
-func (s *session) Close() error { return errors.Join(s.Stop(), s.Attached.Close()) }
+func (s *session) Close() error { return errors.Join(s.Stop(), s.Programs.Close()) }
 
 // Read makes a graph of the stacks.
 func (s *session) Read(result *profiling.Result) error {

@@ -66,13 +66,13 @@ func (Collector) Start(target collect.Target) (collect.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{Attached: collect.Attached{Programs: programs}, node: target.Node, store: newStore(), tick: 1}
+	s := &session{Programs: programs, node: target.Node, store: newStore(), tick: 1}
 	s.toll = gate.Toll(programs, 1)
 	return s, nil
 }
 
 type session struct {
-	collect.Attached
+	*bpf.Programs
 	node  string
 	store *store
 	moved uint64

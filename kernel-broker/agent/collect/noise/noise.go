@@ -64,11 +64,11 @@ func (Collector) Start(target collect.Target) (collect.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &session{Attached: collect.Attached{Programs: programs}, node: target.Node, cpus: cpus}, nil
+	return &session{Programs: programs, node: target.Node, cpus: cpus}, nil
 }
 
 type session struct {
-	collect.Attached
+	*bpf.Programs
 	node string
 	cpus int
 	// stopped is when the programs were detached, by the kernel side's clock.
@@ -77,7 +77,7 @@ type session struct {
 
 // Stop detaches the programs.
 func (s *session) Stop() error {
-	err := s.Attached.Stop()
+	err := s.Programs.Stop()
 	if s.stopped == 0 {
 		now, clockErr := monotonic()
 		s.stopped, err = now, errors.Join(err, clockErr)

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -98,10 +99,10 @@ func (s *session) reset() error {
 }
 
 // Missing has no parts.
-func (*session) Missing() []collect.Missing { return nil }
+func (*session) Missing() []bpf.Missing { return nil }
 
 // Spent is zero: the counting is in the kernel's own code, and its cost is measured by comparison with another kernel.
-func (*session) Spent() (collect.Cost, error) { return collect.Cost{}, nil }
+func (*session) Spent() (bpf.Cost, error) { return bpf.Cost{}, nil }
 
 // Stop copies the counters.
 func (s *session) Stop() error {

@@ -14,8 +14,6 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
-//go:generate ./generate_names.sh
-
 // Parts that a kernel may lack.
 const (
 	interrupts = "interrupts between CPUs and of the timer"
@@ -63,14 +61,14 @@ func (Collector) Start(target collect.Target) (collect.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{Attached: collect.Attached{Programs: programs}, node: target.Node}
+	s := &session{Programs: programs, node: target.Node}
 	// A call is two events, entry and exit.
 	s.toll = gate.Toll(programs, 2)
 	return s, nil
 }
 
 type session struct {
-	collect.Attached
+	*bpf.Programs
 	node string
 	toll bpf.Toll
 }
@@ -199,7 +197,7 @@ func name(number uint32) string {
 	case numberForeign:
 		return profiling.ForeignCalls
 	}
-	if known := names[number]; known != "" {
+	if known := names()[number]; known != "" {
 		return known
 	}
 	return fmt.Sprintf("call %d", number)

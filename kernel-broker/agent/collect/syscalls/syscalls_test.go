@@ -30,7 +30,7 @@ func TestName(t *testing.T) {
 			t.Errorf("%d: %q, want %q", number, got, want)
 		}
 	}
-	for number := range names {
+	for number := range names() {
 		if number >= numberFault {
 			t.Errorf("call %d has the place of something else", number)
 		}

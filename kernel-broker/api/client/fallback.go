@@ -13,9 +13,9 @@ import (
 // setting is a line of a settings file with one value.
 var setting = regexp.MustCompile(`(?m)^([a-z_]+):[ \t]+["']?([^"'#\s]+)["']?[ \t]*(?:#.*)?$`)
 
-// Salvage returns settings with which a hook can hold a job when the file at path is invalid: the defaults, with its
+// FallbackConfig returns settings with which a hook can hold a job when the file at path is invalid: the defaults, with its
 // readable paths of Slurm, the log and the hook's own files.
-func Salvage(path string) Config {
+func FallbackConfig(path string) Config {
 	c := DefaultConfig()
 	text, err := os.ReadFile(path)
 	if err != nil {
