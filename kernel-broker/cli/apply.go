@@ -170,10 +170,7 @@ func (a *app) applied(r *api.ApplyProfileResponse, versions int) {
 // send applies a profile. It is repeated, with the same id, when the answer
 // got lost.
 func (a *app) send(ctx context.Context, profile *api.Profile, reason string) (*api.ApplyProfileResponse, error) {
-	id, err := requestID()
-	if err != nil {
-		return nil, err
-	}
+	id := requestID()
 	for try := 0; ; try++ {
 		response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ApplyProfile,
 			&api.ApplyProfileRequest{RequestId: id, Profile: profile, Reason: reason})

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -62,24 +61,17 @@ func (a *app) auditVerify(c audit.Check) error {
 	if err != nil {
 		return err
 	}
-	if a.output == outputTable {
-		err = a.page(func(p *page) {
-			for _, problem := range report.Problems {
-				p.line("%s", problem)
-			}
-			for _, note := range report.Notes {
-				p.line("note: %s", note)
-			}
-			p.row("Records:", fmt.Sprintf("%d from %d on, in %s", report.Records, report.First, count(report.Files, "file")))
-			p.row("Time:", fmt.Sprintf("%s to %s", report.Begin.Format(time.RFC3339), report.End.Format(time.RFC3339)))
-			p.row("Head:", report.Last)
-		})
-	} else {
-		var text []byte
-		if text, err = json.Marshal(report); err == nil {
-			err = a.showJSON(text)
+	err = a.showValue(report, func(p *page) {
+		for _, problem := range report.Problems {
+			p.line("%s", problem)
 		}
-	}
+		for _, note := range report.Notes {
+			p.line("note: %s", note)
+		}
+		p.row("Records:", fmt.Sprintf("%d from %d on, in %s", report.Records, report.First, count(report.Files, "file")))
+		p.row("Time:", fmt.Sprintf("%s to %s", report.Begin.Format(time.RFC3339), report.End.Format(time.RFC3339)))
+		p.row("Head:", report.Last)
+	})
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -63,17 +61,10 @@ func (a *app) version(ctx context.Context, _ []string) error {
 		a.say("%s", why)
 	}
 	versions.Broker = response.GetVersion()
-	if a.output == outputTable {
-		return a.page(func(p *page) {
-			p.row("kernelctl", versions.Version)
-			p.row("kernel-broker", versions.Broker)
-		})
-	}
-	text, err := json.Marshal(versions)
-	if err != nil {
-		return fmt.Errorf("result: %w", err)
-	}
-	return a.showJSON(text)
+	return a.showValue(versions, func(p *page) {
+		p.row("kernelctl", versions.Version)
+		p.row("kernel-broker", versions.Broker)
+	})
 }
 
 // manCommand writes the man pages, for the build.

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -52,27 +53,18 @@ func (a *app) jobList(ctx context.Context, limit uint32) error {
 	if err != nil {
 		return err
 	}
-	if len(response.GetJobs()) == 0 {
-		a.say("no jobs requested a kernel")
-	}
-	return a.show(response, func(p *page) {
-		if len(response.GetJobs()) == 0 {
-			return
-		}
+	return a.show(response, a.orNone(len(response.GetJobs()), "no jobs requested a kernel", func(p *page) {
 		p.row("JOB", "RESTART", "USER", "KERNEL", "PHASE", "BEGUN", "KERNEL AFTER", "NODES", "REASON")
 		for _, j := range response.GetJobs() {
 			p.row(reference(j), j.GetRestartCount(), j.GetUser(), kernelRef(j.GetProfile(), j.GetVersion()), jobPhase(j),
 				clock(begin(j)), untilReady(j), strings.Join(j.GetNodes(), ","), j.GetReason())
 		}
-	})
+	}))
 }
 
 // reference is the job's name in Slurm.
 func reference(j *api.Job) string {
-	if j.GetReference() != "" {
-		return j.GetReference()
-	}
-	return fmt.Sprint(j.GetJobId())
+	return cmp.Or(j.GetReference(), fmt.Sprint(j.GetJobId()))
 }
 
 func jobPhase(j *api.Job) string { return convert.Word(j.GetPhase()) }
@@ -183,7 +175,7 @@ func (a *app) watch(ctx context.Context, request *api.GetJobRequest, job *api.Jo
 			printed[key] = true
 			last = at
 			a.say("%s", strings.TrimSpace(fmt.Sprintf("%s  %-8s  %-10s  %s",
-				at.UTC().Format("15:04:05.00"), orDash(e.GetNode()), e.GetEvent(), e.GetDetail())))
+				at.UTC().Format("15:04:05.00"), cmp.Or(e.GetNode(), "-"), e.GetEvent(), e.GetDetail())))
 		}
 		if starting != isStarting(job) || isOver(job) {
 			return job, nil
@@ -211,13 +203,6 @@ func isStarting(j *api.Job) bool {
 
 func isOver(j *api.Job) bool {
 	return j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_DONE || j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_FAILED
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 func numberOrNone(n uint32) string {

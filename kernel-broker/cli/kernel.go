@@ -228,15 +228,9 @@ func (a *app) registerAgain(ctx context.Context, profile *api.Profile, v *api.Pr
 }
 
 func newProfile(r registration) *api.Profile {
-	application, description := r.application, r.description
-	if application == "" {
-		application = r.profile
-	}
-	if description == "" {
-		description = "Kernel for " + application
-	}
+	application := cmp.Or(r.application, r.profile)
 	return &api.Profile{
-		Name: r.profile, Application: application, Description: description,
+		Name: r.profile, Application: application, Description: cmp.Or(r.description, "Kernel for "+application),
 		Reuse: api.ReusePolicy_REUSE_POLICY_SAME_PROFILE, Fallback: api.FallbackPolicy_FALLBACK_POLICY_HOLD,
 		BootAttempts: 2, BootTimeoutMs: 120_000,
 	}
@@ -287,14 +281,7 @@ func (a *app) kernelList(ctx context.Context, _ []string) error {
 	for _, p := range profiles {
 		versions = append(versions, p.GetVersions()...)
 	}
-	if len(versions) == 0 {
-		a.say("no kernels")
-	}
-	return showList(a, "versions", versions, func(p *page) {
-		if len(versions) > 0 {
-			versionRows(p, versions)
-		}
-	})
+	return showList(a, "versions", versions, a.orNone(len(versions), "no kernels", func(p *page) { versionRows(p, versions) }))
 }
 
 func (a *app) kernelShow(ctx context.Context, args []string) error {

@@ -54,12 +54,8 @@ versions still refuses them.`,
 }
 
 func (a *app) promote(ctx context.Context, ref kb.Ref, reason string) error {
-	id, err := requestID()
-	if err != nil {
-		return err
-	}
 	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.PromoteVersion,
-		&api.PromoteVersionRequest{RequestId: id, Name: ref.Profile, Version: ref.Version, Reason: reason})
+		&api.PromoteVersionRequest{RequestId: requestID(), Name: ref.Profile, Version: ref.Version, Reason: reason})
 	if err != nil {
 		return err
 	}
@@ -89,21 +85,22 @@ func (a *app) profileQuarantine(ctx context.Context, text, reason string) error 
 	if err != nil {
 		return err
 	}
-	id, err := requestID()
-	if err != nil {
-		return err
-	}
 	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.QuarantineVersion,
-		&api.QuarantineVersionRequest{RequestId: id, Name: ref.Profile, Version: ref.Version, Reason: reason})
+		&api.QuarantineVersionRequest{RequestId: requestID(), Name: ref.Profile, Version: ref.Version, Reason: reason})
 	if err != nil {
 		return err
 	}
-	if response.GetChanged() {
-		a.say("%s quarantined", ref)
-	} else {
-		a.say("%s was quarantined already", ref)
-	}
+	a.changed(response.GetChanged(), ref, "quarantined")
 	return nil
+}
+
+// changed says what became of a version.
+func (a *app) changed(changed bool, ref kb.Ref, word string) {
+	if changed {
+		a.say("%s %s", ref, word)
+	} else {
+		a.say("%s was %s already", ref, word)
+	}
 }
 
 // historyRows shows the changes of a profile: author, kind, time and reason.

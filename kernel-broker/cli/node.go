@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -26,20 +27,14 @@ func (a *app) nodeList(ctx context.Context, _ []string) error {
 		return err
 	}
 	nodes := response.GetNodes()
-	if len(nodes) == 0 {
-		a.say("no nodes: no agent has connected yet")
-	}
-	return a.show(response, func(p *page) {
-		if len(nodes) == 0 {
-			return
-		}
+	return a.show(response, a.orNone(len(nodes), "no nodes: no agent has connected yet", func(p *page) {
 		p.row("NODE", "PHASE", "RUNS", "WANTED", "PROVEN", "RELEASE", "JOB", "AGENT", "SLURM", "CAUSE")
 		for _, n := range nodes {
 			p.row(n.GetName(), nodePhase(n), kernelRef(n.GetRunningProfile(), n.GetRunningVersion()),
 				kernelRef(n.GetDesiredProfile(), n.GetDesiredVersion()), yesNo(n.GetAttested()), n.GetRelease(),
 				numberOrNone(n.GetJobId()), agentState(n), n.GetSlurmState(), nodeCause(n))
 		}
-	})
+	}))
 }
 
 func (a *app) nodeShow(ctx context.Context, args []string) error {
@@ -78,10 +73,7 @@ func (a *app) nodeShow(ctx context.Context, args []string) error {
 
 // nodeCause is why a node is not in order, from the product or from Slurm.
 func nodeCause(n *api.Node) string {
-	if n.GetCause() != "" {
-		return n.GetCause()
-	}
-	return n.GetSlurmReason()
+	return cmp.Or(n.GetCause(), n.GetSlurmReason())
 }
 
 func nodePhase(n *api.Node) string { return convert.Word(n.GetPhase()) }

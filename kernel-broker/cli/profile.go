@@ -56,13 +56,7 @@ func (a *app) profileList(ctx context.Context, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if len(profiles) == 0 {
-		a.say("no profiles")
-	}
-	return showList(a, "profiles", profiles, func(p *page) {
-		if len(profiles) == 0 {
-			return
-		}
+	return showList(a, "profiles", profiles, a.orNone(len(profiles), "no profiles", func(p *page) {
 		p.row("NAME", "DEFAULT", "VERSIONS", "STATE", "APPLICATION", "DESCRIPTION")
 		for _, profile := range profiles {
 			var versions []string
@@ -72,7 +66,7 @@ func (a *app) profileList(ctx context.Context, _ []string) error {
 			p.row(profile.GetName(), profile.GetDefaultVersion(), strings.Join(versions, ","), profileState(profile),
 				profile.GetApplication(), profile.GetDescription())
 		}
-	})
+	}))
 }
 
 // profileState summarises the states of the versions.
@@ -172,12 +166,8 @@ func (a *app) profileRelease(ctx context.Context, text, reason string, dryRun bo
 	if dryRun {
 		return a.releasePreview(ctx, ref)
 	}
-	id, err := requestID()
-	if err != nil {
-		return err
-	}
 	_, err = call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ReleaseQuarantine,
-		&api.ReleaseQuarantineRequest{RequestId: id, Name: ref.Profile, Version: ref.Version, Reason: reason})
+		&api.ReleaseQuarantineRequest{RequestId: requestID(), Name: ref.Profile, Version: ref.Version, Reason: reason})
 	if err != nil {
 		return err
 	}

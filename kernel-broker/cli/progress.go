@@ -215,18 +215,12 @@ func (a *app) candidates(name string) error {
 	if err != nil {
 		return err
 	}
-	if len(list) == 0 {
-		a.say("no candidates")
-	}
-	return a.showValue(map[string]any{"candidates": list}, func(p *page) {
-		if len(list) == 0 {
-			return
-		}
+	return a.showValue(map[string]any{"candidates": list}, a.orNone(len(list), "no candidates", func(p *page) {
 		p.row("KERNEL", "CANDIDATE", "VERDICT", "PUBLISHED", "MADE", "SIZE", "REASON")
 		for _, c := range list {
 			p.row(c.Name, c.ID, outcomeWord(c), c.Published, clock(c.Made), bytesOf(uint64(c.ImageSize)), c.Reason)
 		}
-	})
+	}))
 }
 
 // showValue prints a value that is not a message of the API.

@@ -54,11 +54,7 @@ func showList[M proto.Message](a *app, name string, messages []M, table func(*pa
 		}
 		parts[i] = text
 	}
-	text, err := json.Marshal(map[string][]json.RawMessage{name: parts})
-	if err != nil {
-		return fmt.Errorf("result: %w", err)
-	}
-	return a.showJSON(text)
+	return a.showValue(map[string][]json.RawMessage{name: parts}, table)
 }
 
 // showJSON normalises JSON, whose white space protobuf varies on purpose, or converts it to YAML.
@@ -111,6 +107,15 @@ func unstyle(node *yaml.Node) {
 	for _, child := range node.Content {
 		unstyle(child)
 	}
+}
+
+// orNone prints a note in place of a table without rows.
+func (a *app) orNone(rows int, note string, table func(*page)) func(*page) {
+	if rows > 0 {
+		return table
+	}
+	a.say("%s", note)
+	return func(*page) {}
 }
 
 // page collects text for people and is written at once.

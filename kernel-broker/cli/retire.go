@@ -39,20 +39,12 @@ func (a *app) profileRetire(ctx context.Context, text, reason string, dryRun boo
 	if dryRun {
 		return a.retirePreview(ctx, ref)
 	}
-	id, err := requestID()
-	if err != nil {
-		return err
-	}
 	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.RetireProfile,
-		&api.RetireProfileRequest{RequestId: id, Name: ref.Profile, Version: ref.Version, Reason: reason})
+		&api.RetireProfileRequest{RequestId: requestID(), Name: ref.Profile, Version: ref.Version, Reason: reason})
 	if err != nil {
 		return err
 	}
-	if response.GetChanged() {
-		a.say("%s retired", ref)
-	} else {
-		a.say("%s was retired already", ref)
-	}
+	a.changed(response.GetChanged(), ref, "retired")
 	return nil
 }
 

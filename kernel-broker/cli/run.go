@@ -41,18 +41,12 @@ func (a *app) runList(ctx context.Context, limit uint32) error {
 	if err != nil {
 		return err
 	}
-	if len(response.GetRuns()) == 0 {
-		a.say("no profiling runs: sbatch --kernel-profiling makes one")
-	}
-	return a.show(response, func(p *page) {
-		if len(response.GetRuns()) == 0 {
-			return
-		}
+	return a.show(response, a.orNone(len(response.GetRuns()), "no profiling runs: sbatch --kernel-profiling makes one", func(p *page) {
 		p.row("RUN", "STATE", "JOB", "USER", "KERNEL", "COLLECTORS", "NODES", "BEGAN", "REASON")
 		for _, r := range response.GetRuns() {
 			p.row(r.GetId(), runState(r), runJob(r), r.GetUser(), runKernel(r), strings.Join(r.GetCollectors(), ","), runNodes(r), clock(r.GetBegan().AsTime()), r.GetReason())
 		}
-	})
+	}))
 }
 
 func runState(r *api.Run) string { return convert.Word(r.GetState()) }
@@ -182,10 +176,7 @@ func (a *app) runRequest(ctx context.Context, request *api.RequestRunRequest) er
 	if (request.GetApplication() == "") == (request.GetProfile() == "") {
 		return usageError{fmt.Errorf("name an application, or a profile with --profile: %w", kb.ErrInvalid)}
 	}
-	var err error
-	if request.RequestId, err = requestID(); err != nil {
-		return err
-	}
+	request.RequestId = requestID()
 	response, err := call(ctx, a, api.NewRunServiceClient, api.RunServiceClient.RequestRun, request)
 	if err != nil {
 		return err

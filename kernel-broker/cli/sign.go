@@ -171,12 +171,8 @@ func (a *app) kernelSign(ctx context.Context, text string, s *signature, w evide
 		if err != nil {
 			return err
 		}
-		id, err := requestID()
-		if err != nil {
-			return err
-		}
 		_, err = call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.SignVersion,
-			&api.SignVersionRequest{RequestId: id, Name: ref.Profile, Version: ref.Version, Envelope: envelope, Reason: reason})
+			&api.SignVersionRequest{RequestId: requestID(), Name: ref.Profile, Version: ref.Version, Envelope: envelope, Reason: reason})
 		if err == nil {
 			a.say("%s signed, good until %s", ref, clock(m.Expires))
 		}

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -69,12 +70,7 @@ func nodesOf(j *api.Job) []string {
 			delete(seen, node)
 		}
 	}
-	var others []string
-	for node := range seen {
-		others = append(others, node)
-	}
-	slices.Sort(others)
-	return append(nodes, others...)
+	return append(nodes, slices.Sorted(maps.Keys(seen))...)
 }
 
 // step of one node, or of the job.

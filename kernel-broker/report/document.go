@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"regexp"
 )
 
 // Document is one page.
@@ -103,7 +104,7 @@ func hash(text string) string {
 func (d Document) check() error {
 	seen := map[string]bool{}
 	for _, s := range d.Sections {
-		if !anchor(s.ID) || seen[s.ID] {
+		if !anchor.MatchString(s.ID) || seen[s.ID] {
 			return fmt.Errorf("section %q, ID %q: %w", s.Title, s.ID, ErrAnchor)
 		}
 		seen[s.ID] = true
@@ -111,11 +112,4 @@ func (d Document) check() error {
 	return nil
 }
 
-func anchor(id string) bool {
-	for _, r := range id {
-		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' {
-			return false
-		}
-	}
-	return id != ""
-}
+var anchor = regexp.MustCompile(`^[a-z0-9-]+$`)

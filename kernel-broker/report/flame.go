@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -162,11 +163,7 @@ func (f Flame) Table(most int) Table {
 		}
 	}
 	walk(f.Root, nil)
-	names := make([]string, 0, len(self))
-	for name := range self {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
+	names := slices.SortedFunc(maps.Keys(self), func(a, b string) int {
 		return cmp.Or(cmp.Compare(self[b], self[a]), cmp.Compare(total[b], total[a]), strings.Compare(a, b))
 	})
 	table := Table{

@@ -25,7 +25,9 @@ func TestReadImageOfEachCompression(t *testing.T) {
 			if _, err := exec.LookPath(tool); err != nil {
 				t.Skipf("needs %s: %v", tool, err)
 			}
-			packed, err := filter(t.Context(), "", bytes.NewReader(fakeELF(t, fakeBuildID)), tool, args...)
+			cmd := command(t.Context(), nil, tool, args...)
+			cmd.Stdin = bytes.NewReader(fakeELF(t, fakeBuildID))
+			packed, err := run(t.Context(), cmd)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,8 +4,6 @@ package build
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -70,21 +68,6 @@ func (c Cache) Entry(ctx context.Context, kind, key string, waiting func(), fill
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-// digestFile returns digest and size of a file.
-func digestFile(path string) (string, int64, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return "", 0, err
-	}
-	defer func() { _ = file.Close() }() // only read from
-	hash := sha256.New()
-	size, err := io.Copy(hash, file)
-	if err != nil {
-		return "", 0, fmt.Errorf("%s: %w", path, err)
-	}
-	return "sha256:" + hex.EncodeToString(hash.Sum(nil)), size, nil
 }
 
 // publish copies the named files to a folder, each by rename, the last named

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,18 +46,17 @@ func findProgram(name string) string {
 	return name
 }
 
-// output runs a program and returns what it printed; its complaints become
-// part of the error.
-func output(ctx context.Context, name string, args ...string) (string, error) {
-	text, err := filter(ctx, "", nil, name, args...)
+// Output runs a program in a folder and returns what it printed; its complaints
+// become part of the error.
+func Output(ctx context.Context, dir, name string, args ...string) (string, error) {
+	cmd := command(ctx, nil, name, args...)
+	cmd.Dir = dir
+	text, err := run(ctx, cmd)
 	return strings.TrimRight(string(text), "\n"), err
 }
 
-// filter runs a program in a folder with that input and returns its output.
-func filter(ctx context.Context, dir string, input io.Reader, name string, args ...string) ([]byte, error) {
-	cmd := command(ctx, nil, name, args...)
-	cmd.Dir, cmd.Stdin = dir, input
-	return run(ctx, cmd)
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	return Output(ctx, "", name, args...)
 }
 
 // run runs a prepared command and returns its output.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -27,9 +28,7 @@ func baseConfig(tree string) (kconfig.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("base %q: %w", BaseTinyconfig, err)
 		}
-		for symbol, value := range config {
-			base[symbol] = value
-		}
+		maps.Copy(base, config)
 	}
 	return base, nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 // Names of the distribution's kernel.
@@ -93,14 +94,14 @@ func (b *Builder) openPackage(ctx context.Context, name, version, dir string) er
 		return fmt.Errorf("package %q: %w", name, err)
 	}
 	b.Progress.Say("downloading %s %s", name, version)
-	if _, err := filter(ctx, work, nil, "apt-get", "download", "-q", name+"="+version); err != nil {
+	if _, err := Output(ctx, work, "apt-get", "download", "-q", name+"="+version); err != nil {
 		return err
 	}
 	archives, err := filepath.Glob(filepath.Join(work, "*.deb"))
 	if err != nil || len(archives) != 1 {
 		return errors.Join(err, fmt.Errorf("package %q: apt-get left %d files", name, len(archives)))
 	}
-	digest, _, err := digestFile(archives[0])
+	sum, _, err := digest.File(archives[0])
 	if err != nil {
 		return fmt.Errorf("package %q: %w", name, err)
 	}
@@ -108,7 +109,7 @@ func (b *Builder) openPackage(ctx context.Context, name, version, dir string) er
 	if _, err := output(ctx, "dpkg-deb", "-x", archives[0], root); err != nil {
 		return err
 	}
-	source := Source{Package: name, Version: version, Digest: digest}
+	source := Source{Package: name, Version: version, Digest: sum}
 	if err := collectPackage(ctx, source, root, dir); err != nil {
 		return fmt.Errorf("package %q: %w", name, err)
 	}

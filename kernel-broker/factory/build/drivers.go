@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
@@ -50,7 +49,7 @@ func driverNames(modules []string) []string {
 			names = append(names, moduleName(place))
 		}
 	}
-	sort.Strings(names)
+	slices.Sort(names)
 	return slices.Compact(names)
 }
 
@@ -107,6 +106,6 @@ func filesystems(names []string, config kconfig.Config) []string {
 			all = append(all, name)
 		}
 	}
-	sort.Strings(all)
+	slices.Sort(all)
 	return slices.Compact(all)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 // ManifestFormat is the version of kernel.json.
@@ -196,11 +197,11 @@ func (m *Manifest) addImage(ctx context.Context, dir string) error {
 }
 
 func describeFile(dir, name string) (File, error) {
-	digest, size, err := digestFile(filepath.Join(dir, name))
+	sum, size, err := digest.File(filepath.Join(dir, name))
 	if err != nil {
 		return File{}, fmt.Errorf("result %q: %w", name, err)
 	}
-	return File{Name: name, Digest: digest, Size: size}, nil
+	return File{Name: name, Digest: sum, Size: size}, nil
 }
 
 // Write puts the manifest into a folder.

@@ -6,9 +6,10 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -72,14 +73,7 @@ func openModuleTree(ctx context.Context, root, release string) (*moduleTree, err
 }
 
 // modules of the whole package, by path.
-func (t *moduleTree) modules() []string {
-	paths := make([]string, 0, len(t.needs))
-	for module := range t.needs {
-		paths = append(paths, module)
-	}
-	sort.Strings(paths)
-	return paths
-}
+func (t *moduleTree) modules() []string { return slices.Sorted(maps.Keys(t.needs)) }
 
 // filesystems among the modules, by the aliases that mount asks for.
 func (t *moduleTree) filesystems() ([]string, error) {
@@ -97,7 +91,7 @@ func (t *moduleTree) filesystems() ([]string, error) {
 			names = append(names, name)
 		}
 	}
-	sort.Strings(names)
+	slices.Sort(names)
 	return names, nil
 }
 

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 // open puts the tree into dir, as a folder of the source's name, and returns
@@ -22,12 +24,12 @@ func (p SourcePackage) open(ctx context.Context, dir string) (string, error) {
 	case p.Digest != "":
 		return p.Digest, p.openTarball(ctx, dir)
 	}
-	digest, _, err := digestFile(p.Tarball)
+	sum, _, err := digest.File(p.Tarball)
 	if err != nil {
 		return "", err
 	}
 	_, err = output(ctx, "tar", "-C", dir, "-xf", p.Tarball)
-	return digest, err
+	return sum, err
 }
 
 // openTarball takes a tarball with any one folder in it.
@@ -39,12 +41,12 @@ func (p SourcePackage) openTarball(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	digest, _, err := digestFile(tarball)
+	sum, _, err := digest.File(tarball)
 	if err != nil {
 		return err
 	}
-	if digest != p.Digest {
-		return fmt.Errorf("%s has digest %s, the recipe says %s", p.Tarball, digest, p.Digest)
+	if sum != p.Digest {
+		return fmt.Errorf("%s has digest %s, the recipe says %s", p.Tarball, sum, p.Digest)
 	}
 	tree := filepath.Join(dir, p.Name)
 	if err := os.Mkdir(tree, 0o755); err != nil {
@@ -118,7 +120,7 @@ func (p SourcePackage) patch(ctx context.Context, tree string) error {
 		if err != nil {
 			return fmt.Errorf("patch %q: %w", patch.Name, err)
 		}
-		if digest, _, err := digestFile(file); err != nil || digest != patch.Digest {
+		if sum, _, err := digest.File(file); err != nil || sum != patch.Digest {
 			return fmt.Errorf("patch %q changed since it was read: %w", patch.Name, errors.Join(err, errChanged))
 		}
 		said, err := output(ctx, "patch", "-p1", "--batch", "--forward", "--fuzz=0", "--no-backup-if-mismatch", "-d", tree, "-i", file)

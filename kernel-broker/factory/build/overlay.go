@@ -3,7 +3,8 @@
 package build
 
 import (
-	"sort"
+	"slices"
+	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
@@ -15,7 +16,7 @@ func overlay(reason string, options map[string]string) kconfig.Fragment {
 	for symbol, value := range options {
 		laid.Options = append(laid.Options, kconfig.Option{Symbol: symbol, Value: value, File: reason, Line: 1})
 	}
-	sort.Slice(laid.Options, func(i, j int) bool { return laid.Options[i].Symbol < laid.Options[j].Symbol })
+	slices.SortFunc(laid.Options, func(a, b kconfig.Option) int { return strings.Compare(a.Symbol, b.Symbol) })
 	return laid
 }
 

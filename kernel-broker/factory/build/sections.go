@@ -3,9 +3,7 @@
 package build
 
 import (
-	"crypto/sha256"
 	"debug/elf"
-	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -38,9 +36,4 @@ func readSections(path string) (pgo.Sections, error) {
 		}
 	}
 	return sizes, nil
-}
-
-func digestText(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return "sha256:" + hex.EncodeToString(sum[:])
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 // Source is an unpacked kernel tree and what it was unpacked from.
@@ -78,11 +80,11 @@ func (b *Builder) sourcePackage(ctx context.Context, recipe Recipe) (SourcePacka
 	}
 	for _, named := range recipe.Patches {
 		path := filepath.Join(b.Catalog, "patches", named.File)
-		digest, _, err := digestFile(path)
+		sum, _, err := digest.File(path)
 		if err != nil {
 			return SourcePackage{}, fmt.Errorf("patch %q: %w", named.File, err)
 		}
-		source.Patches = append(source.Patches, Patch{Name: named.File, Digest: digest, Upstream: named.Upstream, path: path})
+		source.Patches = append(source.Patches, Patch{Name: named.File, Digest: sum, Upstream: named.Upstream, path: path})
 	}
 	return source, nil
 }

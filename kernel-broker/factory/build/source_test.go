@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 // tree makes a folder with a Makefile of a known time and a tarball of it.
@@ -32,11 +34,11 @@ func sourceTree(t *testing.T) (dir, tarball string) {
 
 func digestOf(t *testing.T, path string) string {
 	t.Helper()
-	digest, _, err := digestFile(path)
+	sum, _, err := digest.File(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return digest
+	return sum
 }
 
 func fetch(t *testing.T, from RecipeSource, patches ...RecipePatch) (Source, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 // droppedFile lists what slimming took away besides what it named.
@@ -28,17 +29,17 @@ type ConfigureInput struct {
 // Inputs names by value and digest all that Configure's result depends on.
 func (in ConfigureInput) Inputs(plan Plan) (map[string]string, error) {
 	inputs := plan.sourceInputs()
-	inputs["options"] = digestText(plan.Merged.Text())
+	inputs["options"] = digest.Of([]byte(plan.Merged.Text()))
 	inputs["compiler"] = plan.Compiler.text()
 	inputs["variant"] = string(in.Variant)
 	if in.Slim == "" {
 		return inputs, nil
 	}
-	digest, _, err := digestFile(in.Slim)
+	sum, _, err := digest.File(in.Slim)
 	if err != nil {
 		return nil, fmt.Errorf("kernel %q: slimming: %w", plan.Recipe.Name, err)
 	}
-	inputs["slimming"] = digest
+	inputs["slimming"] = sum
 	return inputs, nil
 }
 
@@ -130,7 +131,7 @@ func (in CompileInput) Inputs(plan Plan) (map[string]string, error) {
 	}
 	var err error
 	if in.Config != "" {
-		if inputs["config"], _, err = digestFile(in.Config); err != nil {
+		if inputs["config"], _, err = digest.File(in.Config); err != nil {
 			return nil, fmt.Errorf("kernel %q: configuration: %w", plan.Recipe.Name, err)
 		}
 	}

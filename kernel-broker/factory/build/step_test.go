@@ -58,7 +58,7 @@ func (f *fakeFactory) profile(counts map[string]int64) string {
 		}}
 	}
 	dir := filepath.Join(f.t.TempDir(), "profile")
-	if err := profile.WriteFor(dir, pgo.Mangled); err != nil {
+	if err := profile.WriteFor(dir); err != nil {
 		f.t.Fatal(err)
 	}
 	return dir

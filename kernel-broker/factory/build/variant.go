@@ -3,6 +3,7 @@
 package build
 
 import (
+	"cmp"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -64,7 +65,7 @@ func (p Plan) optimised(variant Variant) (string, error) {
 		if p.Recipe.Optimisation.Profiled() {
 			return "-" + string(p.Recipe.Optimisation), nil
 		}
-		return "", fmt.Errorf("kernel %q: optimisation %s takes no profile", p.Recipe.Name, p.Recipe.Optimisation.orDefault())
+		return "", fmt.Errorf("kernel %q: optimisation %s takes no profile", p.Recipe.Name, p.Recipe.orDefault())
 	}
 	return "", fmt.Errorf("kernel %q: no variant %q", p.Recipe.Name, string(variant))
 }
@@ -75,15 +76,10 @@ func (p Plan) optimisation(variant Variant) Optimisation {
 	if p.Recipe.Optimisation.Profiled() && variant != Optimised {
 		return OptimiseO2
 	}
-	return p.Recipe.Optimisation.orDefault()
+	return p.Recipe.orDefault()
 }
 
-func (o Optimisation) orDefault() Optimisation {
-	if o == "" {
-		return OptimiseO2
-	}
-	return o
-}
+func (r Recipe) orDefault() Optimisation { return cmp.Or(r.Optimisation, OptimiseO2) }
 
 // overlays of the variant besides those of the optimisation.
 func (v Variant) overlays() []kconfig.Fragment {

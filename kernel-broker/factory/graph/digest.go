@@ -8,10 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 // keyFormat changes when results of old keys are no longer what the same inputs
@@ -41,16 +42,8 @@ func ValueDigest(value any) (string, error) {
 
 // FileDigest is the digest of a file's bytes, "sha256:" and hex.
 func FileDigest(path string) (string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = file.Close() }() // only read from
-	hash := sha256.New()
-	if _, err := io.Copy(hash, file); err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
-	}
-	return "sha256:" + hex.EncodeToString(hash.Sum(nil)), nil
+	text, _, err := digest.File(path)
+	return text, err
 }
 
 // TreeDigest is the digest of a folder: the name of everything below it, what
@@ -76,7 +69,7 @@ func TreeDigest(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "sha256:" + hex.EncodeToString(hash.Sum(nil)), nil
+	return digest.Text(hash), nil
 }
 
 // describe says in a line what a file is. WalkDir goes in the order of names.

@@ -3,8 +3,10 @@
 package graph
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -69,38 +71,34 @@ func (p *Printer) advance(e Event) {
 		p.draw(e)
 		return
 	}
-	every := p.Every
-	if every == 0 {
-		every = 10 * time.Second
-	}
-	if now := time.Now(); now.Sub(a.told) >= every {
+	if now := time.Now(); now.Sub(a.told) >= cmp.Or(p.Every, 10*time.Second) {
 		a.told = now
 		p.say("%s [%d/%d] %s: %s", e.Run, e.Finished, e.Steps, e.Step, a.far())
 	}
 }
 
 func (p *Printer) activity(step string) *activity {
-	for _, a := range p.active {
-		if a.step == step {
-			return a
-		}
+	if i := p.find(step); i >= 0 {
+		return p.active[i]
 	}
 	a := &activity{step: step, began: time.Now(), told: time.Now()}
 	p.active = append(p.active, a)
 	return a
 }
 
+func (p *Printer) find(step string) int {
+	return slices.IndexFunc(p.active, func(a *activity) bool { return a.step == step })
+}
+
 func (p *Printer) drop(step string) {
-	for i, a := range p.active {
-		if a.step != step {
-			continue
-		}
-		if i == 0 {
-			p.clear()
-		}
-		p.active = append(p.active[:i], p.active[i+1:]...)
+	i := p.find(step)
+	if i < 0 {
 		return
 	}
+	if i == 0 {
+		p.clear()
+	}
+	p.active = slices.Delete(p.active, i, i+1)
 }
 
 // far says how far a step is and how long it will take.
@@ -147,7 +145,7 @@ func (p *Printer) draw(e Event) {
 	if e.Total > 0 && e.Total != p.bar.GetMax() {
 		p.bar.ChangeMax(e.Total)
 	}
-	_ = p.bar.Set(min(e.Done, max(e.Total, e.Done))) // a bar that cannot be drawn stops no build
+	_ = p.bar.Set(e.Done) // a bar that cannot be drawn stops no build
 }
 
 // clear takes the bar away.

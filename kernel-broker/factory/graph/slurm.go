@@ -4,6 +4,7 @@ package graph
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,11 +46,7 @@ type JobError struct {
 }
 
 func (e *JobError) Error() string {
-	state := e.State
-	if state == "" {
-		state = "Slurm knows it no more"
-	}
-	text := fmt.Sprintf("job %s ended without a result (%s)", e.Job, state)
+	text := fmt.Sprintf("job %s ended without a result (%s)", e.Job, cmp.Or(e.State, "Slurm knows it no more"))
 	if e.Output != "" {
 		text += "\n" + e.Output
 	}
@@ -218,10 +215,7 @@ func (s *Slurm) tellUnits(t Task, job string) {
 // ended looks for what an ended job left, for as long as a file system may take
 // to show it.
 func (s *Slurm) ended(ctx context.Context, t Task, job, state, before string) (Outcome, error) {
-	grace := s.Grace
-	if grace == 0 {
-		grace = 90 * time.Second
-	}
+	grace := cmp.Or(s.Grace, 90*time.Second)
 	if state != "COMPLETED" && state != "" {
 		grace = min(grace, 10*time.Second) // there will hardly be a result
 	}
@@ -271,12 +265,7 @@ func (s *Slurm) cancel(ctx context.Context, job string) error {
 	return err
 }
 
-func (s *Slurm) poll() time.Duration {
-	if s.Poll == 0 {
-		return time.Second
-	}
-	return s.Poll
-}
+func (s *Slurm) poll() time.Duration { return cmp.Or(s.Poll, time.Second) }
 
 // slurm runs one of Slurm's commands and returns what it printed.
 func slurm(ctx context.Context, input []byte, name string, args ...string) (string, error) {

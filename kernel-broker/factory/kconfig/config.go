@@ -4,8 +4,9 @@ package kconfig
 
 import (
 	"fmt"
+	"maps"
 	"os"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -45,13 +46,8 @@ func ParseConfig(text string) Config {
 
 // Text of the configuration, in the order of symbols.
 func (c Config) Text() string {
-	symbols := make([]string, 0, len(c))
-	for symbol := range c {
-		symbols = append(symbols, symbol)
-	}
-	sort.Strings(symbols)
 	var text strings.Builder
-	for _, symbol := range symbols {
+	for _, symbol := range slices.Sorted(maps.Keys(c)) {
 		text.WriteString(Line(symbol, c[symbol]))
 		text.WriteByte('\n')
 	}

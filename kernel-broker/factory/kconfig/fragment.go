@@ -5,13 +5,13 @@ package kconfig
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 // Off is the value of an option that a fragment Asks to be off.
@@ -53,11 +53,10 @@ func ReadFragment(path string) (Fragment, error) {
 // blank lines, each has its reason in a comment on top and its options sorted
 // by symbol, so that two people who change a fragment meet in the same line.
 func ParseFragment(path string, data []byte) (Fragment, error) {
-	sum := sha256.Sum256(data)
 	fragment := Fragment{
 		Name:   strings.TrimSuffix(filepath.Base(path), ".config"),
 		Path:   path,
-		Digest: "sha256:" + hex.EncodeToString(sum[:]),
+		Digest: digest.Of(data),
 	}
 	seen := map[string]int{}
 	var group fragmentGroup

@@ -5,8 +5,8 @@ package kconfig
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 )
 
@@ -37,20 +37,15 @@ func Merge(fragments []Fragment) (Merged, error) {
 	if err := errors.Join(conflicts...); err != nil {
 		return Merged{}, err
 	}
-	merged := Merged{}
-	for _, option := range first {
-		merged.Options = append(merged.Options, option)
-	}
-	sort.Slice(merged.Options, func(i, j int) bool {
-		return merged.Options[i].Symbol < merged.Options[j].Symbol
-	})
-	return merged, nil
+	return Merged{slices.SortedFunc(maps.Values(first), bySymbol)}, nil
 }
+
+func bySymbol(a, b Option) int { return strings.Compare(a.Symbol, b.Symbol) }
 
 // Sets reports whether one of the options is the symbol.
 func (m Merged) Sets(symbol string) bool {
-	i := sort.Search(len(m.Options), func(i int) bool { return m.Options[i].Symbol >= symbol })
-	return i < len(m.Options) && m.Options[i].Symbol == symbol
+	_, found := slices.BinarySearchFunc(m.Options, Option{Symbol: symbol}, bySymbol)
+	return found
 }
 
 // Asks reports whether the options switch the symbol on.
@@ -98,6 +93,6 @@ func (m Merged) Overlaid(overlays ...Fragment) (Merged, error) {
 			all.Options = append(all.Options, option)
 		}
 	}
-	sort.Slice(all.Options, func(i, j int) bool { return all.Options[i].Symbol < all.Options[j].Symbol })
+	slices.SortFunc(all.Options, bySymbol)
 	return all, nil
 }

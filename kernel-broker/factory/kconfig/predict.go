@@ -54,13 +54,7 @@ func (k *Tree) Without(config Config, off []string, asked map[string]bool) Confi
 	for _, symbol := range off {
 		unwanted[symbol] = true
 	}
-	on := make([]string, 0, len(config))
-	for symbol := range config {
-		if config.On(symbol) {
-			on = append(on, symbol)
-		}
-	}
-	slices.Sort(on)
+	on := SwitchedOff(config, nil)
 	for changed := true; changed; {
 		changed = false
 		for _, symbol := range on {

@@ -3,9 +3,9 @@
 package measure
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 // Kernel is what is measured: a folder as the factory leaves it, with bzImage
@@ -53,9 +54,7 @@ func (b Bench) Measure(ctx context.Context, k Kernel, w workload.Workload, p wor
 	m := Measurement{Kernel: k.Name, Workload: w.Name}
 	repeats := 1
 	if !w.Exact() {
-		if repeats = b.Repeats; repeats == 0 {
-			repeats = defaultRepeats
-		}
+		repeats = cmp.Or(b.Repeats, defaultRepeats)
 	}
 	for i := range repeats {
 		place := filepath.Join(dir, fmt.Sprintf("run%d", i+1))
@@ -149,12 +148,12 @@ func (b Bench) Inputs(ctx context.Context, w workload.Workload) (map[string]stri
 	if err != nil {
 		return nil, fmt.Errorf("workload %q: %w", w.Name, err)
 	}
-	inputs := map[string]string{"workload": digest(said)}
+	inputs := map[string]string{"workload": digest.Of(said)}
 	plugin, err := os.ReadFile(b.Plugin)
 	if err != nil {
 		return nil, fmt.Errorf("plugin: %w", err)
 	}
-	inputs["plugin"] = digest(plugin)
+	inputs["plugin"] = digest.Of(plugin)
 	root, err := w.Root(ctx, b.Places, w.Test, "", workload.Hooks{})
 	if err != nil {
 		return nil, err
@@ -163,14 +162,9 @@ func (b Bench) Inputs(ctx context.Context, w workload.Workload) (map[string]stri
 	if err := vm.WriteInitrd(ctx, root, hash); err != nil {
 		return nil, fmt.Errorf("workload %q: %w", w.Name, err)
 	}
-	inputs["guest"] = "sha256:" + hex.EncodeToString(hash.Sum(nil))
+	inputs["guest"] = digest.Text(hash)
 	guest := w.Guest()
 	guest.Exact = w.Counted()
 	inputs["machine"], err = vm.Describe(ctx, guest)
 	return inputs, err
-}
-
-func digest(data []byte) string {
-	hash := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(hash[:])
 }

@@ -6,14 +6,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
-)
 
-// Naming says what a profile's file is called in the folder that GCC reads.
-type Naming func(object string) string
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
+)
 
 // Mangled is GCC's own: the path of the object below -fprofile-prefix-path,
 // with # for each slash.
@@ -28,10 +28,9 @@ func object(name string) (string, bool) {
 	return short, ok && isObject(short)
 }
 
-// WriteFor writes the profile into a folder, where GCC finds it when the
-// naming is Mangled. The folder must be empty or not there yet, and the names
-// must be those of Below.
-func (p Profile) WriteFor(dir string, naming Naming) error {
+// WriteFor writes the profile into a folder, where GCC finds it. The folder must
+// be empty or not there yet, and the names must be those of Below.
+func (p Profile) WriteFor(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("profile: %w", err)
 	}
@@ -43,14 +42,14 @@ func (p Profile) WriteFor(dir string, naming Naming) error {
 		return fmt.Errorf("profile: %s is not empty", dir)
 	}
 	for name, data := range p.Encoded() {
-		if err := os.WriteFile(filepath.Join(dir, naming(name)), data, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, Mangled(name)), data, 0o644); err != nil {
 			return fmt.Errorf("profile of %q: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// ReadFolder reads a folder that WriteFor wrote with Mangled.
+// ReadFolder reads a folder that WriteFor wrote.
 func ReadFolder(dir string) (map[string][]byte, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -113,7 +112,7 @@ func Changed(before, after map[string][]byte) []string {
 			changed = append(changed, name)
 		}
 	}
-	sort.Strings(changed)
+	slices.Sort(changed)
 	return changed
 }
 
@@ -123,14 +122,9 @@ func FolderDigest(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
-	}
-	sort.Strings(names)
 	var text strings.Builder
-	for _, name := range names {
-		fmt.Fprintf(&text, "%s %s\n", digest(files[name]), name)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(&text, "%s %s\n", digest.Of(files[name]), name)
 	}
-	return digest([]byte(text.String())), nil
+	return digest.Of([]byte(text.String())), nil
 }

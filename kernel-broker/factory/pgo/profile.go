@@ -3,8 +3,6 @@
 package pgo
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -218,9 +216,4 @@ func (p Profile) Encoded() map[string][]byte {
 		}
 	}
 	return encoded
-}
-
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 func counted(flow uint32, values ...int64) File {
@@ -150,13 +152,13 @@ func TestDigests(t *testing.T) {
 		t.Errorf("%v\n%v", one, two)
 	}
 	dir := filepath.Join(t.TempDir(), "p")
-	if err := few.WriteFor(dir, Mangled); err != nil {
+	if err := few.WriteFor(dir); err != nil {
 		t.Fatal(err)
 	}
 	if digest, err := FolderDigest(dir); err != nil || digest != few.Digest() {
 		t.Errorf("the folder's digest is %s, the profile's %s: %v", digest, few.Digest(), err)
 	}
-	if err := few.WriteFor(dir, Mangled); err == nil {
+	if err := few.WriteFor(dir); err == nil {
 		t.Error("a profile was written over another")
 	}
 }
@@ -280,7 +282,7 @@ func TestCountersOfManyFiles(t *testing.T) {
 func (p Profile) Digests() map[string]string {
 	digests := make(map[string]string, len(p.Files))
 	for name, data := range p.Encoded() {
-		digests[name] = digest(data)
+		digests[name] = digest.Of(data)
 	}
 	return digests
 }
@@ -292,5 +294,5 @@ func (p Profile) Digest() string {
 	for _, name := range p.Names() {
 		fmt.Fprintf(&text, "%s %s\n", digests[name], name)
 	}
-	return digest([]byte(text.String()))
+	return digest.Of([]byte(text.String()))
 }

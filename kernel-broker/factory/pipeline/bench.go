@@ -116,7 +116,7 @@ func (e Emulator) Profile(ctx context.Context, kernel string, w *graph.Work) err
 			return err
 		}
 		w.Say("%d objects have counters, %d of them ran", len(profile.Files), len(profile.Ran()))
-		return profile.WriteFor(filepath.Join(w.Dir, profileDir), pgo.Mangled)
+		return profile.WriteFor(filepath.Join(w.Dir, profileDir))
 	})
 }
 

@@ -3,6 +3,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -194,10 +195,7 @@ func (c Candidates) List(name string) ([]Candidate, error) {
 		list = append(list, candidate)
 	}
 	slices.SortFunc(list, func(a, b Candidate) int {
-		if order := b.Made.Compare(a.Made); order != 0 {
-			return order
-		}
-		return strings.Compare(a.Name+a.ID, b.Name+b.ID)
+		return cmp.Or(b.Made.Compare(a.Made), strings.Compare(a.Name+a.ID, b.Name+b.ID))
 	})
 	return list, nil
 }

@@ -98,7 +98,7 @@ func mergeCounters(ctx context.Context, all []Counters, remedy, kernel string, w
 		w.Units(i+1, len(all))
 	}
 	w.Say("%d objects have counters, %d of them ran, on %d nodes", len(sum.Files), len(sum.Ran()), len(all))
-	return sum.WriteFor(filepath.Join(w.Dir, profileDir), pgo.Mangled)
+	return sum.WriteFor(filepath.Join(w.Dir, profileDir))
 }
 
 // unpackCounters takes regular files out of an archive, into the two folders

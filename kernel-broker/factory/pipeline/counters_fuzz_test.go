@@ -47,7 +47,7 @@ func FuzzCounters(f *testing.F) {
 			profile, err = profile.Below("/build/objects")
 		}
 		written := filepath.Join(parent, "written")
-		if err != nil || profile.WriteFor(written, pgo.Mangled) != nil {
+		if err != nil || profile.WriteFor(written) != nil {
 			return
 		}
 		back, err := pgo.ReadFolder(written)

@@ -38,7 +38,7 @@ func (p *Pipeline) Describe(w *graph.Work, name string) (kernelreport.Kernel, er
 		kernel.Size.FunctionText = s.All()
 		kernel.Size.Sections = []kernelreport.Section{{Name: ".text", Bytes: s.Text}, {Name: ".text.hot", Bytes: s.Hot}, {Name: ".text.unlikely", Bytes: s.Unlikely}}
 	}
-	functions, err := readWith(filepath.Join(dir, build.SystemMapFile), slim.ReadText)
+	functions, err := slim.ReadFile(filepath.Join(dir, build.SystemMapFile), slim.ReadText)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the distribution's comes without
 		return kernelreport.Kernel{}, err
 	}
@@ -57,17 +57,12 @@ func (p *Pipeline) Describe(w *graph.Work, name string) (kernelreport.Kernel, er
 
 func provenance(m build.Manifest) kernelreport.Provenance {
 	made := kernelreport.Provenance{
-		Source:       kernelreport.Input{Name: m.Source.Package + " " + m.Source.Version, Digest: m.Source.Digest},
+		Source:       build.Part{Name: m.Source.Package + " " + m.Source.Version, Digest: m.Source.Digest},
 		ConfigDigest: m.Config.Digest, Flags: m.Flags, ImageDigest: m.Image.Digest, Builder: m.Builder, InputsKey: m.InputsKey,
+		Fragments: m.Fragments, Patches: m.Source.Patches,
 	}
 	if m.Compiler != nil {
 		made.Compiler, made.Version = m.Compiler.Name, m.Compiler.Version
-	}
-	for _, part := range m.Fragments {
-		made.Fragments = append(made.Fragments, kernelreport.Input(part))
-	}
-	for _, patch := range m.Source.Patches {
-		made.Patches = append(made.Patches, kernelreport.Patch{Name: patch.Name, Digest: patch.Digest, Upstream: patch.Upstream})
 	}
 	if m.Profile != nil {
 		made.ProfileDigest = m.Profile.Digest
@@ -81,20 +76,16 @@ func profileUse(use *build.Use) *kernelreport.Profile {
 		return nil
 	}
 	c := use.Complaints
-	profile := &kernelreport.Profile{Objects: use.Objects, Mismatched: c.Mismatched, Moved: c.Moved, Missing: c.Missing}
-	for _, e := range use.Excluded {
-		profile.Excluded = append(profile.Excluded, kernelreport.Exclusion(e))
-	}
-	return profile
+	return &kernelreport.Profile{Objects: use.Objects, Excluded: use.Excluded, Mismatched: c.Mismatched, Moved: c.Moved, Missing: c.Missing}
 }
 
 // symbols tells which functions of the kernel ran with the training data.
 func (p *Pipeline) symbols(w *graph.Work) (*kernelreport.Symbols, error) {
-	functions, err := readWith(filepath.Join(w.Need("kernel-"+p.Recipe.Name), build.SystemMapFile), slim.ReadText)
+	functions, err := slim.ReadFile(filepath.Join(w.Need("kernel-"+p.Recipe.Name), build.SystemMapFile), slim.ReadText)
 	if err != nil {
 		return nil, err
 	}
-	run, err := readWith(filepath.Join(w.Need("trace"), runTrace), slim.ReadTrace)
+	run, err := slim.ReadFile(filepath.Join(w.Need("trace"), runTrace), slim.ReadTrace)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +151,7 @@ func slimmingRun(w slim.RunCoverage) kernelreport.SlimmingRun {
 	run := kernelreport.SlimmingRun{Run: w.Run, Releases: w.Releases, Named: w.Named, Found: w.Found, Unknown: w.Unknown,
 		Objects: w.Added, Refused: w.Refused, Lacking: w.Lacking}
 	for _, result := range w.Results {
-		run.Results = append(run.Results, kernelreport.Input{Name: result.Node, Digest: result.Digest})
+		run.Results = append(run.Results, build.Part{Name: result.Node, Digest: result.Digest})
 	}
 	return run
 }

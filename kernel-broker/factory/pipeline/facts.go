@@ -158,18 +158,6 @@ func readJSON(path string, into any) error {
 	return nil
 }
 
-func readWith[T any](path string, read func(io.Reader) (T, error)) (result T, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return result, err
-	}
-	defer func() { _ = file.Close() }() // only read from
-	if result, err = read(file); err != nil {
-		err = fmt.Errorf("%s: %w", path, err)
-	}
-	return result, err
-}
-
 func writeJSON(path string, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {

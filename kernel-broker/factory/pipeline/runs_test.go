@@ -79,7 +79,7 @@ func TestTraceOfARun(t *testing.T) {
 	defer file.Close()
 	var made kernelreport.Report
 	err = json.NewDecoder(file).Decode(&made)
-	wantRun := kernelreport.SlimmingRun{Run: 3, Results: []kernelreport.Input{{Name: "n1", Digest: digest("result")}}, Releases: []string{"6.1.0-56-amd64"}, Named: 1, Unknown: []string{"seen"}}
+	wantRun := kernelreport.SlimmingRun{Run: 3, Results: []build.Part{{Name: "n1", Digest: digest("result")}}, Releases: []string{"6.1.0-56-amd64"}, Named: 1, Unknown: []string{"seen"}}
 	if err != nil || len(made.Facts.Slimming.Runs) != 1 || !reflect.DeepEqual(made.Facts.Slimming.Runs[0], wantRun) {
 		t.Errorf("%+v, %v", made.Facts.Slimming, err)
 	}

@@ -3,8 +3,11 @@
 package slim
 
 import (
+	"cmp"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
+	"strings"
 )
 
 // Coverage says how much of an object ran.
@@ -136,15 +139,7 @@ type Sum struct {
 
 // sorted objects, the largest code first.
 func (u Uses) sorted() []Use {
-	all := make([]Use, 0, len(u))
-	for _, use := range u {
-		all = append(all, use)
-	}
-	sort.Slice(all, func(i, j int) bool {
-		if all[i].Code() != all[j].Code() {
-			return all[i].Code() > all[j].Code()
-		}
-		return all[i].Object < all[j].Object
+	return slices.SortedFunc(maps.Values(u), func(a, b Use) int {
+		return cmp.Or(cmp.Compare(b.Code(), a.Code()), strings.Compare(a.Object, b.Object))
 	})
-	return all
 }

@@ -65,17 +65,17 @@ func (f Files) Read() (Facts, []Missing, error) {
 }
 
 func (f Files) uses() (Uses, error) {
-	pieces, err := readFile(f.LinkMap, ReadLinkMap)
+	pieces, err := ReadFile(f.LinkMap, ReadLinkMap)
 	if err != nil {
 		return nil, err
 	}
-	run, err := readFile(f.Trace, ReadTrace)
+	run, err := ReadFile(f.Trace, ReadTrace)
 	if err != nil {
 		return nil, err
 	}
 	var work Spans
 	if f.RegionTrace != "" {
-		if work, err = readFile(f.RegionTrace, ReadTrace); err != nil {
+		if work, err = ReadFile(f.RegionTrace, ReadTrace); err != nil {
 			return nil, err
 		}
 	}
@@ -107,7 +107,7 @@ func (f Files) keep(facts *Facts) ([]Missing, error) {
 	}
 	var aliases Aliases
 	if f.Aliases != "" {
-		if aliases, err = readFile(f.Aliases, ReadAliases); err != nil {
+		if aliases, err = ReadFile(f.Aliases, ReadAliases); err != nil {
 			return nil, err
 		}
 	} else if i := slices.IndexFunc(nodes, Node.knownByDevices); i >= 0 {
@@ -118,22 +118,23 @@ func (f Files) keep(facts *Facts) ([]Missing, error) {
 
 // Functions of the kernel that ran, by its System.map, and what of each ran.
 func (f Files) Functions(systemMap string) ([]FunctionUse, error) {
-	functions, err := readFile(systemMap, ReadSymbols)
+	functions, err := ReadFile(systemMap, ReadSymbols)
 	if err != nil {
 		return nil, err
 	}
-	pieces, err := readFile(f.LinkMap, ReadLinkMap)
+	pieces, err := ReadFile(f.LinkMap, ReadLinkMap)
 	if err != nil {
 		return nil, err
 	}
-	run, err := readFile(f.Trace, ReadTrace)
+	run, err := ReadFile(f.Trace, ReadTrace)
 	if err != nil {
 		return nil, err
 	}
 	return UseOf(functions, pieces, run), nil
 }
 
-func readFile[T any](path string, read func(io.Reader) (T, error)) (result T, err error) {
+// ReadFile opens a file for one of the package's readers.
+func ReadFile[T any](path string, read func(io.Reader) (T, error)) (result T, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return result, err

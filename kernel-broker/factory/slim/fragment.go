@@ -3,7 +3,9 @@
 package slim
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -105,7 +107,7 @@ func (o Outcome) Fragment() []byte {
 		slices.Sort(off)
 		options(&text, off)
 	}
-	if rest := sortedKeys(along); len(rest) > 0 {
+	if rest := slices.Sorted(maps.Keys(along)); len(rest) > 0 {
 		text.WriteByte('\n')
 		comment(&text, "These depend on several of the above.")
 		options(&text, rest)
@@ -130,7 +132,7 @@ func (o Outcome) missing(text *strings.Builder) {
 	}
 	text.WriteByte('\n')
 	comment(text, "Missing: nodes need these drivers, and no fragment of the recipe asks for them.")
-	for _, module := range sortedKeys(nodes) {
+	for _, module := range slices.Sorted(maps.Keys(nodes)) {
 		why := "- " + module
 		if options := wants[module].Options; len(options) > 0 {
 			why += " (" + strings.Join(options, " ") + ")"
@@ -163,10 +165,7 @@ func title(d Decision) string {
 func inFolders(decisions []Decision) []Decision {
 	ordered := slices.Clone(decisions)
 	slices.SortStableFunc(ordered, func(a, b Decision) int {
-		if order := strings.Compare(firstObject(a), firstObject(b)); order != 0 {
-			return order
-		}
-		return strings.Compare(a.Symbol, b.Symbol)
+		return cmp.Or(strings.Compare(firstObject(a), firstObject(b)), strings.Compare(a.Symbol, b.Symbol))
 	})
 	return ordered
 }
@@ -190,7 +189,7 @@ func (o Outcome) stayed(text *strings.Builder) {
 			comment(text, "- "+decision.Symbol+": "+decision.Reason)
 		}
 	}
-	for _, reason := range sortedKeys(together) {
+	for _, reason := range slices.Sorted(maps.Keys(together)) {
 		text.WriteByte('\n')
 		comment(text, "Stayed: "+reason+":")
 		comment(text, "  "+strings.Join(together[reason], " "))

@@ -5,6 +5,7 @@ package slim
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,18 +43,13 @@ type JobResult struct {
 func ReadJobTraces(paths []string) ([]JobTrace, error) {
 	var all []JobTrace
 	for _, path := range paths {
-		trace, err := readFile(path, readJobTrace)
+		trace, err := ReadFile(path, readJobTrace)
 		if err != nil {
 			return nil, fmt.Errorf("trace of a run: %w", err)
 		}
 		all = append(all, trace)
 	}
-	slices.SortFunc(all, func(a, b JobTrace) int {
-		if a.Run < b.Run {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(all, func(a, b JobTrace) int { return cmp.Compare(a.Run, b.Run) })
 	for i := 1; i < len(all); i++ {
 		if all[i].Run == all[i-1].Run {
 			return nil, fmt.Errorf("trace of run %d: it is there twice", all[i].Run)

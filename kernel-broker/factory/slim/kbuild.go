@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
@@ -50,7 +50,7 @@ func ReadKbuild(tree fs.FS) (*Kbuild, error) {
 	if len(reader.kbuild.Objects) == 0 {
 		return nil, errors.New("makefiles: no object in them")
 	}
-	sort.Strings(reader.kbuild.Unread)
+	slices.Sort(reader.kbuild.Unread)
 	return reader.kbuild, nil
 }
 

@@ -38,7 +38,7 @@ func TestMapOfThisLinker(t *testing.T) {
 			t.Fatalf("%v: %v: %s", command, err, out)
 		}
 	}
-	pieces, err := readFile(filepath.Join(dir, "map"), ReadLinkMap)
+	pieces, err := ReadFile(filepath.Join(dir, "map"), ReadLinkMap)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func ReadNodes(reader io.Reader) ([]Node, error) {
 func ReadNodeFiles(paths []string) ([]Node, error) {
 	var nodes []Node
 	for _, path := range paths {
-		more, err := readFile(path, ReadNodes)
+		more, err := ReadFile(path, ReadNodes)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ package slim
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -125,7 +126,7 @@ func (f Facts) join(proposal *Proposal, off []string, waiting map[string]int) {
 	for changed := true; changed; {
 		changed = false
 		before := f.Kconfig.Without(f.Config, off, f.Asked)
-		for _, symbol := range sortedKeys(waiting) {
+		for _, symbol := range slices.Sorted(maps.Keys(waiting)) {
 			after := f.Kconfig.Without(f.Config, append(slices.Clone(off), symbol), f.Asked)
 			if after.On(symbol) {
 				continue
@@ -266,13 +267,4 @@ func bytesOf(n uint64) string {
 		return fmt.Sprintf("%d bytes", n)
 	}
 	return fmt.Sprintf("%.1f KiB", float64(n)/1024)
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

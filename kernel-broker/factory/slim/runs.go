@@ -4,7 +4,8 @@ package slim
 
 import (
 	"fmt"
-	"os"
+	"io"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -70,7 +71,7 @@ func (u Uses) AddRuns(traces []JobTrace, names Names, calls Calls) []RunCoverage
 	for object, seen := range l.seen {
 		alone[object] = seen // nobody saw it alone
 	}
-	for _, object := range sortedKeys(alone) {
+	for _, object := range slices.Sorted(maps.Keys(alone)) {
 		use, known := u[object]
 		if !known || use.Coverage == Hot {
 			continue
@@ -229,20 +230,15 @@ func (f Files) AddRuns(facts *Facts, traces []JobTrace, systemMap string) ([]Run
 	if len(traces) == 0 {
 		return nil, nil
 	}
-	pieces, err := readFile(f.LinkMap, ReadLinkMap)
+	pieces, err := ReadFile(f.LinkMap, ReadLinkMap)
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.Open(systemMap)
+	names, err := ReadFile(systemMap, func(file io.Reader) (Names, error) { return ReadNames(file, pieces) })
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // only read from
-	names, err := ReadNames(file, pieces)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", systemMap, err)
-	}
-	calls, err := readFile(filepath.Join(f.Tree, callTable), ReadCalls)
+	calls, err := ReadFile(filepath.Join(f.Tree, callTable), ReadCalls)
 	if err != nil {
 		return nil, err
 	}

@@ -182,13 +182,13 @@ func TestSlimKeepsWhatAJobUsed(t *testing.T) {
 func TestATraceTakesNoReasonAway(t *testing.T) {
 	kbuild, options := readTree(t)
 	names := Names{}
-	for _, object := range sortedKeys(kbuild.Objects) {
+	for _, object := range slices.Sorted(maps.Keys(kbuild.Objects)) {
 		names["f_"+object] = []string{object}
 		names["shared"] = append(names["shared"], object)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		uses := Uses{}
-		for _, object := range sortedKeys(kbuild.Objects) {
+		for _, object := range slices.Sorted(maps.Keys(kbuild.Objects)) {
 			if built, _ := kbuild.Built(object, treeConfig); built {
 				heat := rapid.SampledFrom([]Coverage{NoCode, Unknown, Cold, Started, Warm, Hot}).Draw(t, object)
 				uses[object] = Use{Object: object, Coverage: heat, Text: 100}
@@ -196,7 +196,7 @@ func TestATraceTakesNoReasonAway(t *testing.T) {
 		}
 		facts := Facts{Config: treeConfig, Kbuild: kbuild, Kconfig: options, Uses: uses, Keep: Keep{},
 			MaxCoverage: rapid.SampledFrom([]Coverage{Cold, Started, Warm}).Draw(t, "warmest")}
-		functions := rapid.SliceOfNDistinct(rapid.SampledFrom(append(sortedKeys(names), "nowhere")), 0, 4, rapid.ID[string]).Draw(t, "functions")
+		functions := rapid.SliceOfNDistinct(rapid.SampledFrom(append(slices.Sorted(maps.Keys(names)), "nowhere")), 0, 4, rapid.ID[string]).Draw(t, "functions")
 		with := facts
 		with.Uses = maps.Clone(uses)
 		with.Uses.AddRuns([]JobTrace{{Run: 3, Functions: functions}}, names, Calls{})

@@ -5,6 +5,7 @@ package slim
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -74,15 +75,7 @@ func parseHex(text []byte) (uint64, error) {
 }
 
 func join(spans Spans) Spans {
-	slices.SortFunc(spans, func(a, b Span) int {
-		switch {
-		case a.Begin < b.Begin:
-			return -1
-		case a.Begin > b.Begin:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(spans, func(a, b Span) int { return cmp.Compare(a.Begin, b.Begin) })
 	joined := Spans{}
 	for _, span := range spans {
 		if last := len(joined) - 1; last >= 0 && span.Begin <= joined[last].End {

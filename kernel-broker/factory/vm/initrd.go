@@ -5,12 +5,14 @@ package vm
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -174,7 +176,7 @@ func (f File) entry() (entry, error) {
 	case f.Mode.IsDir():
 		return entry{mode: cpio.Folder | int(f.Mode.Perm())}, nil
 	case f.Source == "":
-		return entry{mode: cpio.File | int(permissions(f.Mode, 0o644)), content: f.Content}, nil
+		return entry{mode: cpio.File | int(cmp.Or(f.Mode.Perm(), 0o644)), content: f.Content}, nil
 	}
 	info, err := os.Stat(f.Source)
 	if err != nil {
@@ -187,14 +189,7 @@ func (f File) entry() (entry, error) {
 	if info.Mode().Perm()&0o100 != 0 {
 		otherwise = 0o755
 	}
-	return entry{mode: cpio.File | int(permissions(f.Mode, otherwise)), source: f.Source}, nil
-}
-
-func permissions(mode, otherwise fs.FileMode) fs.FileMode {
-	if mode.Perm() == 0 {
-		return otherwise
-	}
-	return mode.Perm()
+	return entry{mode: cpio.File | int(cmp.Or(f.Mode.Perm(), otherwise)), source: f.Source}, nil
 }
 
 // write puts the tree out, folders before what is in them.
@@ -206,13 +201,8 @@ func (t tree) write(ctx context.Context, to io.Writer) error {
 			}
 		}
 	}
-	names := make([]string, 0, len(t))
-	for at := range t {
-		names = append(names, at)
-	}
-	slices.Sort(names)
 	out := cpio.NewWriter(to)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(t)) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -48,8 +49,8 @@ func (g Guest) machine() []string {
 	}
 	args := []string{
 		"-M", "q35", "-cpu", cpu, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
-		"-smp", fmt.Sprint(orDefault(g.CPUs, defaultCPUs)),
-		"-m", fmt.Sprint(orDefault(g.MemoryMiB, defaultMemory)),
+		"-smp", fmt.Sprint(cmp.Or(g.CPUs, defaultCPUs)),
+		"-m", fmt.Sprint(cmp.Or(g.MemoryMiB, defaultMemory)),
 		"-kernel", g.Kernel, "-initrd", g.Initrd, "-append", g.commandLine(),
 		"-serial", "file:" + consoleFile,
 		"-serial", "file:" + streamFile,
@@ -87,11 +88,4 @@ func Describe(ctx context.Context, g Guest) (string, error) {
 	}
 	version, _, _ := strings.Cut(string(said), "\n")
 	return version + ": " + strings.Join(g.machine(), " "), nil
-}
-
-func orDefault(value, otherwise int) int {
-	if value == 0 {
-		return otherwise
-	}
-	return value
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -67,9 +68,7 @@ func (g Guest) placed(outDir string) (Guest, string, error) {
 	if err != nil {
 		return g, "", fmt.Errorf("guest: %w", err)
 	}
-	plugins := make([]Plugin, len(g.Plugins))
-	copy(plugins, g.Plugins)
-	g.Plugins = plugins
+	g.Plugins = slices.Clone(g.Plugins)
 	paths := []*string{&g.Kernel, &g.Initrd}
 	for i := range g.Plugins {
 		paths = append(paths, &g.Plugins[i].Path)

@@ -3,25 +3,22 @@
 package workload
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 )
 
 // unpackAll returns, for each package, the folder that it is unpacked in. What
 // apt would download now, by name, version and digest, is the key, so that a
 // new version of a package is another folder and nothing is downloaded twice.
 func unpackAll(ctx context.Context, cache string, packages []string) ([]string, error) {
-	said, err := command(ctx, "", "apt-get", append([]string{"-q", "download", "--print-uris"}, packages...)...)
+	said, err := build.Output(ctx, "", "apt-get", append([]string{"-q", "download", "--print-uris"}, packages...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -41,29 +38,7 @@ func unpackAll(ctx context.Context, cache string, packages []string) ([]string, 
 }
 
 func unpack(ctx context.Context, cache, name, key string) (string, error) {
-	place := filepath.Join(cache, "package", key)
-	if _, err := os.Stat(place); err == nil {
-		return place, nil
-	}
-	if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
-		return "", err
-	}
-	lock, err := filelock.Acquire(ctx, place+".lock", nil)
-	if err != nil {
-		return "", err
-	}
-	defer lock.Release()
-	if _, err := os.Stat(place); err == nil {
-		return place, nil
-	}
-	partial := place + ".partial"
-	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o755)); err != nil {
-		return "", err
-	}
-	if err := fetch(ctx, name, partial); err != nil {
-		return "", errors.Join(err, os.RemoveAll(partial))
-	}
-	return place, errors.Join(os.Rename(filepath.Join(partial, "root"), place), os.RemoveAll(partial))
+	return build.Cache{Dir: cache}.Entry(ctx, "package", key, nil, func(dir string) error { return fetch(ctx, name, dir) })
 }
 
 // identity finds the package among what apt would download: the file's name,
@@ -81,9 +56,9 @@ func identity(said, name string) (string, error) {
 	return "", fmt.Errorf("apt-get would not download it: %q", said)
 }
 
-// fetch leaves the package unpacked in dir/root. apt checks what it downloads.
+// fetch unpacks the package in dir. apt checks what it downloads.
 func fetch(ctx context.Context, name, dir string) error {
-	if _, err := command(ctx, dir, "apt-get", "-q", "download", name); err != nil {
+	if _, err := build.Output(ctx, dir, "apt-get", "-q", "download", name); err != nil {
 		return err
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.deb"))
@@ -93,21 +68,8 @@ func fetch(ctx context.Context, name, dir string) error {
 	if len(files) != 1 {
 		return fmt.Errorf("apt-get left %d files", len(files))
 	}
-	if _, err := command(ctx, dir, "dpkg", "-x", files[0], filepath.Join(dir, "root")); err != nil {
+	if _, err := build.Output(ctx, dir, "dpkg", "-x", files[0], dir); err != nil {
 		return err
 	}
 	return os.Remove(files[0])
-}
-
-func command(ctx context.Context, dir, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // G204: Debian's programs, without a shell
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(complaint.Bytes()))
-	}
-	return string(out), nil
 }

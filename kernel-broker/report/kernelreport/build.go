@@ -2,12 +2,14 @@
 
 package kernelreport
 
+import "github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+
 // Profile is how the compiler used a kernel's profile.
 type Profile struct {
 	// Objects that were compiled with it.
 	Objects int `json:"objects"`
 	// Excluded objects were compiled without it, though they have one.
-	Excluded []Exclusion `json:"excluded,omitempty"`
+	Excluded []build.Exclusion `json:"excluded,omitempty"`
 	// Mismatched functions ("fs/namei.o: path_openat") have another flow than
 	// the one that was counted, and were compiled without counters. Moved ones
 	// stand in another place, and were compiled with them. Missing are objects
@@ -15,12 +17,6 @@ type Profile struct {
 	Mismatched []string `json:"mismatched,omitempty"`
 	Moved      []string `json:"moved,omitempty"`
 	Missing    []string `json:"missing,omitempty"`
-}
-
-// Exclusion is an object that was compiled without its profile, and why.
-type Exclusion struct {
-	Object string `json:"object"`
-	Reason string `json:"reason"`
 }
 
 // Slimming sums up what became of the options.
@@ -49,8 +45,8 @@ type Slimming struct {
 type SlimmingRun struct {
 	Run uint64 `json:"run"`
 	// Results by node, and the releases of the kernels that the job ran on.
-	Results  []Input  `json:"results"`
-	Releases []string `json:"releases,omitempty"`
+	Results  []build.Part `json:"results"`
+	Releases []string     `json:"releases,omitempty"`
 	// Named are the functions and system calls that it used; Found those that the
 	// kernel has. Unknown are the first of those that it has not.
 	Named   int      `json:"named"`

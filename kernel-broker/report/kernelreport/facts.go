@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
@@ -104,32 +105,19 @@ type Section struct {
 
 // Provenance is what a kernel was made of, and by what. Digests are sha256:HEX.
 type Provenance struct {
-	Source        Input    `json:"source"`
-	ConfigDigest  string   `json:"config_digest"`
-	Fragments     []Input  `json:"fragments,omitempty"`
-	Compiler      string   `json:"compiler"`
-	Version       string   `json:"compiler_version"`
-	Flags         []string `json:"flags,omitempty"`
-	Patches       []Patch  `json:"patches,omitempty"`
-	ProfileDigest string   `json:"profile_digest,omitempty"`
-	ImageDigest   string   `json:"image_digest"`
+	Source        build.Part    `json:"source"`
+	ConfigDigest  string        `json:"config_digest"`
+	Fragments     []build.Part  `json:"fragments,omitempty"`
+	Compiler      string        `json:"compiler"`
+	Version       string        `json:"compiler_version"`
+	Flags         []string      `json:"flags,omitempty"`
+	Patches       []build.Patch `json:"patches,omitempty"`
+	ProfileDigest string        `json:"profile_digest,omitempty"`
+	ImageDigest   string        `json:"image_digest"`
 	// Builder is who built it: program, version, machine.
 	Builder string `json:"builder"`
 	// InputsKey is the digest of all inputs together.
 	InputsKey string `json:"inputs_key,omitempty"`
-}
-
-// Input by name and digest.
-type Input struct {
-	Name   string `json:"name"`
-	Digest string `json:"digest"`
-}
-
-// Patch with what became of it upstream.
-type Patch struct {
-	Name     string `json:"name"`
-	Digest   string `json:"digest"`
-	Upstream string `json:"upstream"`
 }
 
 // Workload as the catalog has it.

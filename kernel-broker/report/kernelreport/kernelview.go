@@ -5,6 +5,7 @@ package kernelreport
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -49,17 +50,9 @@ func (v view) sections() []string {
 			total[s.Name] += s.Bytes
 		}
 	}
-	names := make([]string, 0, len(total))
-	for name := range total {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if d := total[b] - total[a]; d != 0 {
-			return int(max(-1, min(1, d)))
-		}
-		return strings.Compare(a, b)
+	return slices.SortedFunc(maps.Keys(total), func(a, b string) int {
+		return cmp.Or(cmp.Compare(total[b], total[a]), strings.Compare(a, b))
 	})
-	return names
 }
 
 func (s Size) section(name string) int64 {
