@@ -119,9 +119,6 @@ func start(ctx context.Context, cfg Config, lock *lock) (*Server, error) {
 // Endpoint is where clients connect.
 func (s *Server) Endpoint() string { return s.endpoint }
 
-// Failed delivers the error that ended the server. Close closes it.
-func (s *Server) Failed() <-chan error { return s.etcd.Err() }
-
 // Close stops the server, waits until its data is closed, and frees the
 // directory. Clients should be closed before: etcd waits some seconds for those
 // that still watch. Closing twice is fine.

@@ -18,21 +18,26 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/storetest"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
 
+// TestConformanceMemory: what a caller's test shows on the store in memory holds for etcd.
+func TestConformanceMemory(t *testing.T) {
+	testConformance(t, func(*testing.T) store.Store { return memstore.New() })
+}
+
 func TestConformanceEmbedded(t *testing.T) {
 	endpoint := embedded(t, t.TempDir(), "")
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t, endpoint) })
+	testConformance(t, func(t *testing.T) store.Store { return open(t, endpoint) })
 }
 
 // TestConformanceExternal runs on another project's build of an older etcd, in
 // its own process, over TCP.
 func TestConformanceExternal(t *testing.T) {
 	endpoint := external(t)
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t, endpoint) })
+	testConformance(t, func(t *testing.T) store.Store { return open(t, endpoint) })
 }
 
 var clusters atomic.Int64

@@ -12,14 +12,9 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestConformance(t *testing.T) {
-	storetest.Run(t, func(*testing.T) store.Store { return memstore.New() })
-}
 
 func TestFailCommits(t *testing.T) {
 	s := memstore.New()

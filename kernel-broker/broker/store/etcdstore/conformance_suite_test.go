@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storetest is the conformance suite of store.Store. A test of a caller against the store in memory therefore
-// also holds for etcd.
-package storetest
+package etcdstore_test
 
 import (
 	"context"
@@ -22,9 +20,8 @@ type compacter interface {
 	Compact(ctx context.Context, revision int64) error
 }
 
-// Run checks an implementation. The function opens a new, empty store; Run
-// closes it.
-func Run(t *testing.T, open func(t *testing.T) store.Store) {
+// testConformance checks an implementation. The function opens a new, empty store; testConformance closes it.
+func testConformance(t *testing.T, open func(t *testing.T) store.Store) {
 	for _, c := range []struct {
 		name string
 		test func(t *testing.T, s store.Store)
