@@ -50,43 +50,21 @@ func Choosable(p kb.Profile, v kb.ProfileVersion) error {
 // call changed it. Retiring stock is kb.ErrFailedPrecondition, and so is retiring the default version while others can
 // be chosen: the bare name would resolve to nothing.
 func (c *Catalog) Retire(ctx context.Context, requestID string, ref kb.Ref, reason string) (kb.Profile, bool, error) {
-	none := kb.Profile{}
-	if err := kb.ValidateRequestID(requestID); err != nil {
-		return none, false, err
-	}
-	if err := kb.ValidateProfileName(ref.Profile); err != nil {
-		return none, false, err
-	}
 	if ref.IsStock() {
-		return none, false, fmt.Errorf("nodes return to profile %q: %w", ref.Profile, kb.ErrFailedPrecondition)
+		return kb.Profile{}, false, fmt.Errorf("nodes return to profile %q: %w", ref.Profile, kb.ErrFailedPrecondition)
 	}
 	reason = kb.OneLine(reason)
-	digest, err := digestOf("retire", ref, reason)
-	if err != nil {
-		return none, false, err
-	}
-	altered := false
-	r, written, err := c.update(ctx, ref.Profile, func(r *record) error {
-		if done, err := r.done(requestID, digest); err != nil || done {
-			return firstOf(err, errNoChange)
-		}
-		if r.Profile.Name == "" {
-			return c.unknown(ctx, ref.Profile)
-		}
-		altered, err = retire(&r.Profile, ref, kb.Retirement{Reason: reason, Since: c.now().UTC().Truncate(time.Second)})
+	p, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"retire", ref, reason}, func(p *kb.Profile) (bool, error) {
+		altered, err := retire(p, ref, kb.Retirement{Reason: reason, Since: c.now().UTC().Truncate(time.Second)})
 		if altered {
-			c.note(ctx, &r.Profile, kb.ChangeRetired, ref.Version, reason)
+			c.note(ctx, p, kb.ChangeRetired, ref.Version, reason)
 		}
-		r.remember(requestID, digest)
-		return err
+		return altered, err
 	})
-	if err != nil {
-		return none, false, err
-	}
-	if written && altered {
+	if changed {
 		c.log.Info("profile retired", "kernel", ref.String(), "reason", reason, "request", requestID)
 	}
-	return r.Profile, written && altered, nil
+	return p, changed, err
 }
 
 func retire(p *kb.Profile, ref kb.Ref, how kb.Retirement) (altered bool, err error) {

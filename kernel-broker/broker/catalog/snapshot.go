@@ -3,7 +3,6 @@
 package catalog
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,9 +17,6 @@ const (
 	available      = "available"
 	quarantineWord = "quarantined"
 )
-
-// ErrTruncated is a snapshot without its last line: it counts as absent.
-var ErrTruncated = errors.New("snapshot is truncated")
 
 // Snapshot is the catalog for submit hosts: enough to recognise a typing error, too little to run anything.
 type Snapshot struct {
@@ -82,81 +78,4 @@ func (s Snapshot) body() string {
 		fmt.Fprintf(&text, "profile %s %d %s %s\n", p.Name, p.DefaultVersion, strings.Join(versions, ","), state)
 	}
 	return text.String()
-}
-
-// ParseSnapshot reads the text of a snapshot file. It is strict: String writes accepted text back byte for byte.
-func ParseSnapshot(text string) (Snapshot, error) {
-	body, ok := strings.CutSuffix(text, "\n"+snapshotEnd+"\n")
-	if !ok {
-		return Snapshot{}, ErrTruncated
-	}
-	lines := strings.Split(body, "\n")
-	if lines[0] != snapshotHeader {
-		return Snapshot{}, fmt.Errorf("snapshot line 1: %q is not %q: %w", lines[0], snapshotHeader, kb.ErrInvalid)
-	}
-	s := Snapshot{}
-	seen := map[string]bool{}
-	for i, line := range lines[1:] {
-		err := s.addLine(i, line, seen)
-		if err != nil {
-			return Snapshot{}, fmt.Errorf("snapshot line %d: %w", i+2, err)
-		}
-	}
-	if len(lines) < 2 {
-		return Snapshot{}, fmt.Errorf("snapshot has no time: %w", kb.ErrInvalid)
-	}
-	return s, nil
-}
-
-func (s *Snapshot) addLine(index int, line string, seen map[string]bool) error {
-	if index == 0 {
-		at, err := time.Parse(time.RFC3339, strings.TrimPrefix(line, "generated "))
-		if err != nil || "generated "+at.UTC().Format(time.RFC3339) != line {
-			return fmt.Errorf("%q is not a time: %w", line, kb.ErrInvalid)
-		}
-		s.Generated = at.UTC()
-		return nil
-	}
-	p, err := parseSnapshotProfile(line)
-	if err != nil {
-		return err
-	}
-	if seen[p.Name] {
-		return fmt.Errorf("profile %q is given twice: %w", p.Name, kb.ErrInvalid)
-	}
-	seen[p.Name] = true
-	s.Profiles = append(s.Profiles, p)
-	return nil
-}
-
-func parseSnapshotProfile(line string) (SnapshotProfile, error) {
-	fields := strings.Split(line, " ")
-	if len(fields) != 5 || fields[0] != "profile" {
-		return SnapshotProfile{}, fmt.Errorf("%q is not a profile line: %w", line, kb.ErrInvalid)
-	}
-	if fields[4] != available && fields[4] != quarantineWord {
-		return SnapshotProfile{}, fmt.Errorf("state %q: %w", fields[4], kb.ErrInvalid)
-	}
-	p := SnapshotProfile{Name: fields[1], Quarantined: fields[4] == quarantineWord}
-	ref, err := kb.ParseRef(fields[1] + "@" + fields[2])
-	if err != nil {
-		return SnapshotProfile{}, err
-	}
-	p.DefaultVersion = ref.Version
-	has := false
-	for _, text := range strings.Split(fields[3], ",") {
-		ref, err := kb.ParseRef(fields[1] + "@" + text)
-		if err != nil {
-			return SnapshotProfile{}, err
-		}
-		if n := len(p.Versions); n > 0 && p.Versions[n-1] >= ref.Version {
-			return SnapshotProfile{}, fmt.Errorf("profile %q: versions do not rise: %w", p.Name, kb.ErrInvalid)
-		}
-		p.Versions = append(p.Versions, ref.Version)
-		has = has || ref.Version == p.DefaultVersion
-	}
-	if !has {
-		return SnapshotProfile{}, fmt.Errorf("profile %q: no default version %d: %w", p.Name, p.DefaultVersion, kb.ErrInvalid)
-	}
-	return p, nil
 }

@@ -33,45 +33,6 @@ func TestSnapshotText(t *testing.T) {
 	if err != nil || text != golden {
 		t.Errorf("Snapshot = %v\n%s", err, text)
 	}
-	s, err := ParseSnapshot(text)
-	if err != nil || s.String() != golden {
-		t.Errorf("ParseSnapshot = %+v, %v", s, err)
-	}
-}
-
-func TestParseSnapshotRefuses(t *testing.T) {
-	for name, text := range map[string]string{
-		"no header":       strings.Replace(golden, "kernel-broker-snapshot 1", "kernel-broker-snapshot 2", 1),
-		"no time":         "kernel-broker-snapshot 1\nend\n",
-		"bad time":        strings.Replace(golden, "2026-11-20T", "2026-13-20T", 1),
-		"twice":           strings.Replace(golden, "profile broken", "profile mitgcm", 1),
-		"bad state":       strings.Replace(golden, "quarantined", "resting", 1),
-		"falling":         strings.Replace(golden, "1,2,3", "1,3,2", 1),
-		"no default":      strings.Replace(golden, "3 1,2,3", "4 1,2,3", 1),
-		"bad name":        strings.Replace(golden, "stock", "St*ck", 1),
-		"a field missing": strings.Replace(golden, " available", "", 1),
-	} {
-		if _, err := ParseSnapshot(text); !errors.Is(err, kb.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	for cut := range len(golden) {
-		if _, err := ParseSnapshot(golden[:cut]); err == nil {
-			t.Errorf("a snapshot cut at byte %d is accepted", cut)
-		}
-	}
-}
-
-func FuzzParseSnapshot(f *testing.F) {
-	f.Add(golden)
-	f.Add("kernel-broker-snapshot 1\ngenerated 2026-11-20T12:00:00Z\nend\n")
-	f.Add("")
-	f.Fuzz(func(t *testing.T, text string) {
-		s, err := ParseSnapshot(text)
-		if err == nil && s.String() != text {
-			t.Errorf("accepted %q, writes %q", text, s.String())
-		}
-	})
 }
 
 func TestPublishFollowsTheCatalog(t *testing.T) {
