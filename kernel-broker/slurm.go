@@ -209,11 +209,9 @@ func (n SlurmNode) BootForgotten() bool {
 	return n.has("REBOOT_ISSUED") && !n.has("POWERING_UP") && (n.State == "IDLE" || n.State == "ALLOCATED" || n.State == "MIXED")
 }
 
-// PoweredDown reports whether Slurm's power saving has switched the node off. A node that failed to come up in time is
+// PoweredDown reports whether Slurm's power saving switches the node off or has. A node that failed to come up in time is
 // down and may have power.
-func (n SlurmNode) PoweredDown() bool {
-	return n.State != "DOWN" && (n.has("POWERED_DOWN") || n.has("POWERING_DOWN"))
-}
+func (n SlurmNode) PoweredDown() bool { return n.has("POWERED_DOWN") || n.has("POWERING_DOWN") }
 
 // RebootIssued reports whether Slurm has requested a boot by itself.
 func (n SlurmNode) RebootIssued() bool { return n.has("REBOOT_ISSUED") }
@@ -238,11 +236,6 @@ func (n SlurmNode) Down() bool { return n.State == "DOWN" || n.Unknown() }
 // Unknown reports whether slurmctld restarted and has not heard from the node since. It then forgets awaited boots, but
 // accepts whatever the node registers first, including a boot.
 func (n SlurmNode) Unknown() bool { return n.State == "UNKNOWN" }
-
-// Powered reports whether Slurm has switched the node's power off or is about to.
-func (n SlurmNode) Powered() bool {
-	return n.has("POWER_DOWN") || n.has("POWERED_DOWN") || n.has("POWERING_DOWN")
-}
 
 // PowerDownAsked reports whether Slurm switches the node's power off when its job
 // has ended, before any other job. It takes no reboot of the node until then.

@@ -5,7 +5,6 @@ package controller
 import (
 	"context"
 
-	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 )
 
@@ -23,9 +22,10 @@ func (c *Controller) NoteReboot(ctx context.Context, nodes []string, hasProgram 
 	defer c.mu.Unlock()
 	var others []string
 	for _, name := range nodes {
-		n := c.records.nodes[name]
+		n, s := c.records.nodes[name], view.Nodes[name]
 		off := n != nil && n.Off != ""
-		if c.sessions[name] != nil || !off && !foreign(view.Nodes[name], n) {
+		begun := s.RebootIssued() && s.Free() && (n == nil || n.Pending == nil)
+		if c.sessions[name] != nil || !off && (!begun || !plan.AdministratorReboots(n, s)) {
 			continue
 		}
 		others = append(others, name)
@@ -34,10 +34,4 @@ func (c *Controller) NoteReboot(ctx context.Context, nodes []string, hasProgram 
 		}
 	}
 	return others, nil
-}
-
-// foreign reports whether slurmctld boots a node, free of jobs, for another
-// reason than a return. One that was never heard of has none.
-func foreign(s kb.SlurmNode, n *kb.Node) bool {
-	return s.RebootIssued() && s.Free() && (n == nil || !n.Armed && n.Pending == nil)
 }

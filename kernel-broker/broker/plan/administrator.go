@@ -101,10 +101,10 @@ func (d *decision) armLater(n *kb.Node) {
 	d.arms = append(d.arms, n.Name)
 }
 
-// foreignReboot reports whether Slurm boots the node because an administrator
-// asked for that.
-func foreignReboot(n *kb.Node, s kb.SlurmNode) bool {
-	return s.RebootAsked() && !n.Armed && !s.BootsForJob()
+// AdministratorReboots reports whether Slurm boots a node, now or later, because
+// an administrator requests it. n is nil for a node without a record.
+func AdministratorReboots(n *kb.Node, s kb.SlurmNode) bool {
+	return s.RebootAsked() && (n == nil || !n.Armed) && !s.BootsForJob()
 }
 
 // listen records what is said of a node for as long as a return may wipe it,
@@ -119,7 +119,7 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		return
 	}
 	switch said := n.Said; {
-	case s.Foreign() && foreignReboot(n, s):
+	case s.Foreign() && AdministratorReboots(n, s):
 	case s.Foreign() && said == nil:
 		if !n.Armed && n.Runs(stockRef) && n.Pending == nil && d.owner(n) == nil {
 			return // nothing of ours comes after it

@@ -56,7 +56,7 @@ func (d *decision) heal(n *kb.Node, agent Agent) {
 // drains a node without a reason.
 func keptByMistake(s kb.SlurmNode) bool {
 	ours := s.Ours() && (s.Drained() || s.Down())
-	unsaid := s.Reason == "" && s.Drained() && !s.Down() && !s.Powered()
+	unsaid := s.Reason == "" && s.Drained() && !s.Down() && !s.PoweredDown() && !s.PowerDownAsked()
 	return (ours || unsaid) && s.Free() && (s.BootForgotten() || !s.RebootAsked() && !s.Waiting())
 }
 
@@ -78,7 +78,7 @@ func ownBoot(n *kb.Node, s kb.SlurmNode) bool {
 		// The job is off the node, and nothing is armed that would bring it back.
 		return n.Owner.IsZero()
 	case s.Reason == reasonResume || s.Reason == reasonReboot:
-		return !s.Powered() // it was a job's: an administrator's is named before it
+		return !s.PoweredDown() && !s.PowerDownAsked() // a job's boot: an administrator's has a name before this text
 	case strings.HasSuffix(s.Reason, reasonReboot):
 		return s.Ours()
 	case s.Reason == reasonUnexpected:

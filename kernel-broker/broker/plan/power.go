@@ -15,7 +15,7 @@ import (
 func (d *decision) power(n *kb.Node, agent Agent) {
 	s, known := d.slurmNode(n.Name)
 	switch {
-	case known && s.PoweredDown():
+	case known && s.PoweredDown() && s.State != "DOWN":
 		if n.Off == "" && managed(n) {
 			n.Off = n.Boot.BootID
 		}

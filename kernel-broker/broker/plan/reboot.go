@@ -9,7 +9,7 @@ import (
 // rebootAsked takes in an administrator's reboot of a node: what is asked for is
 // the machine's own boot, of whatever its firmware finds, and no kexec.
 func (d *decision) rebootAsked(n *kb.Node, s kb.SlurmNode) {
-	if foreignReboot(n, s) && n.Reboot == nil && n.Boot.BootID != "" {
+	if AdministratorReboots(n, s) && n.Reboot == nil && n.Boot.BootID != "" {
 		n.Reboot = &kb.Reboot{Reason: s.Words(), BootID: n.Boot.BootID, At: d.in.Now}
 		d.note(n, "reboot", "asked for: "+s.Words())
 	}
