@@ -4,7 +4,8 @@ package kernelbroker
 
 import "time"
 
-// DesiredState is all that the broker wants of a node; Generation numbers it.
+// DesiredState is the state that the broker requests of a node; Generation numbers
+// it.
 type DesiredState struct {
 	Generation uint64
 	// Kernel to boot, with its token and the signature that it has now; nil to
@@ -12,7 +13,7 @@ type DesiredState struct {
 	Kernel   *Kernel
 	Token    string
 	Envelope []byte
-	// Attested: the broker holds Running for proven.
+	// Attested: the broker has proven Running.
 	Attested bool
 	Running  Ref
 	Jobs     []uint32
@@ -21,11 +22,11 @@ type DesiredState struct {
 	SlurmdAllowed   bool
 	SlurmdStart     uint64
 	SlurmdNotBefore time.Time
-	// SlurmdWait says the same by no clock.
+	// SlurmdWait is the same as a duration, for a node whose clock differs.
 	SlurmdWait time.Duration
 	// NoBootAwaited: a start of slurmd that claims a boot is a crash to Slurm.
 	NoBootAwaited bool
-	// BootKnown: nobody tells Slurm of this boot, not even the first slurmd.
+	// BootKnown: Slurm is not to be told of this boot, not even by the first slurmd.
 	BootKnown bool
 	// Reboot: the machine is to reboot by its firmware.
 	Reboot bool
@@ -37,9 +38,9 @@ type DesiredRun struct {
 	Job        JobID
 	UID        uint32
 	Collectors []string
-	// Ended: the job has left; deliver, or say that there is nothing.
+	// Ended: the job has left; deliver the result, or report that there is none.
 	Ended bool
-	// Watched: figures are wanted while the job runs.
+	// Watched: a client reads figures while the job runs.
 	Watched bool
 }
 
@@ -85,6 +86,6 @@ type NodeView struct {
 	LastSeen  time.Time
 	// JobUID is the user of the job that has the node.
 	JobUID uint32
-	// Slurm is what slurmctld said of it at the last poll.
+	// Slurm is its state in slurmctld at the last poll.
 	Slurm SlurmNode
 }

@@ -211,7 +211,7 @@ type Node struct {
 	ArmedIssued bool `json:"armed_issued,omitempty"`
 	// Said is an administrator's state and reason that Slurm is about to forget.
 	Said *Said `json:"said,omitempty"`
-	// SlurmdHeld: slurmd may not start before Slurm has Said back.
+	// SlurmdHeld: slurmd may not start before Slurm has the state of Said again.
 	SlurmdHeld bool `json:"slurmd_held,omitempty"`
 	// KnownBoot is a boot that Slurm does not wait for and must not be reported to it.
 	KnownBoot string `json:"known_boot,omitempty"`
@@ -282,21 +282,15 @@ func (n *Node) Clone() *Node {
 	c := *n
 	c.Booted = slices.Clone(n.Booted)
 	c.Issued, c.Faults = slices.Clone(n.Issued), slices.Clone(n.Faults)
-	if n.Pending != nil {
-		p := *n.Pending
-		c.Pending = &p
+	c.Pending, c.Failure = copied(n.Pending), copied(n.Failure)
+	c.Said, c.Reboot = copied(n.Said), copied(n.Reboot)
+	return &c
+}
+
+func copied[T any](p *T) *T {
+	if p == nil {
+		return nil
 	}
-	if n.Failure != nil {
-		f := *n.Failure
-		c.Failure = &f
-	}
-	if n.Said != nil {
-		s := *n.Said
-		c.Said = &s
-	}
-	if n.Reboot != nil {
-		r := *n.Reboot
-		c.Reboot = &r
-	}
+	c := *p
 	return &c
 }

@@ -31,7 +31,7 @@ const (
 	ProgressUnproven Progress = "unproven"
 )
 
-// String is the word that users read.
+// String is the text that users read.
 func (p Progress) String() string {
 	if p == ProgressIdle {
 		return "idle"

@@ -19,7 +19,7 @@ type Said struct {
 	Fail bool `json:"fail,omitempty"`
 	// BootID is the boot in which it was given.
 	BootID string `json:"boot_id"`
-	// Asked: Slurm is being told again and may have half of it.
+	// Asked: the state is being set in Slurm, which may have half of it.
 	Asked bool `json:"asked,omitempty"`
 }
 
@@ -49,7 +49,7 @@ type Reboot struct {
 	At     time.Time `json:"at"`
 	// Due: Slurm has begun it, and no job is on the node.
 	Due bool `json:"due,omitempty"`
-	// Done: a new boot was seen; Slurm does not know of it yet.
+	// Done: a new boot was seen; Slurm has not registered it yet.
 	Done bool `json:"done,omitempty"`
 	// Taken: it was withdrawn from Slurm for a return that no plain job precedes, and happens with that return.
 	Taken bool `json:"taken,omitempty"`
@@ -58,8 +58,8 @@ type Reboot struct {
 // additions are suffixes that slurmctld adds to a reason during a reboot.
 var additions = []string{" : reboot issued", " : reboot complete", " : reboot timed out"}
 
-// Words returns the reason without slurmctld's suffixes.
-func (n SlurmNode) Words() string {
+// PlainReason returns the reason without slurmctld's suffixes.
+func (n SlurmNode) PlainReason() string {
 	words := n.Reason
 	for cut := true; cut; {
 		cut = false
@@ -76,7 +76,7 @@ func (n SlurmNode) Words() string {
 const unnamed = "Reboot ASAP"
 
 // Unnamed reports whether the node is to be booted without a stated reason.
-func (n SlurmNode) Unnamed() bool { return n.Words() == unnamed }
+func (n SlurmNode) Unnamed() bool { return n.PlainReason() == unnamed }
 
 // Ours reports whether the reason is empty or belongs to a return, not to a fault of the node or an administrator.
 func (n SlurmNode) Ours() bool { return strings.HasPrefix(n.Reason, ReasonReturn) || n.Unnamed() }
@@ -90,7 +90,7 @@ func (n SlurmNode) Foreign() bool {
 	if !n.Drained() && (!n.Down() || n.Unknown()) {
 		return false
 	}
-	words := n.Words()
+	words := n.PlainReason()
 	for _, own := range slurmWords {
 		if strings.HasPrefix(words, own) {
 			return false
@@ -104,9 +104,9 @@ func (n SlurmNode) Foreign() bool {
 func (n SlurmNode) RebootAsked() bool { return n.has("REBOOT_REQUESTED") || n.has("REBOOT_ISSUED") }
 
 // BootsForJob reports whether Slurm boots the node for a job, or did and forgot it. From 26.05 on such a boot has the
-// flag of an administrator's reboot too; for the latter, Slurm also sets the node down and says so in the reason.
+// flag of an administrator's reboot too; for the latter, Slurm also sets the node down, with that reason.
 func (n SlurmNode) BootsForJob() bool {
-	return n.has("REBOOT_ISSUED") && (n.has("POWERING_UP") || n.State != "DOWN" && n.Words() == n.Reason)
+	return n.has("REBOOT_ISSUED") && (n.has("POWERING_UP") || n.State != "DOWN" && n.PlainReason() == n.Reason)
 }
 
 // Out reports whether Slurm schedules no job on the node and no boot changes that.
@@ -114,5 +114,7 @@ func (n SlurmNode) Out() bool {
 	return n.Name != "" && (n.Drained() || n.Down()) && !n.RebootAsked() && !n.Waiting()
 }
 
-// Says is the node's state in slurmctld, with flags.
-func (n SlurmNode) Says() string { return strings.Join(append([]string{n.State}, n.Flags...), "+") }
+// FullState is the node's state in slurmctld, with flags.
+func (n SlurmNode) FullState() string {
+	return strings.Join(append([]string{n.State}, n.Flags...), "+")
+}

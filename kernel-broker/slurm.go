@@ -44,8 +44,8 @@ type SlurmDemand struct {
 	// CPUs and MemoryMiB of each node, and CPUs of all together.
 	CPUs, AllCPUs uint64
 	MemoryMiB     uint64
-	// Doubt names another requirement of the job that is not evaluated.
-	Doubt string
+	// Unevaluated names another requirement of the job that is not evaluated.
+	Unevaluated string
 }
 
 // Partitions that the job may run in.
@@ -156,8 +156,8 @@ func Requeued(requested Ref, why string) string {
 	return commentWaits + requested.String() + ": " + why
 }
 
-// Retell returns a new comment that keeps what the job requested at submit.
-func (j SlurmJob) Retell(comment string) string {
+// KeepRequest returns a new comment that keeps what the job requested at submit.
+func (j SlurmJob) KeepRequest(comment string) string {
 	if list, asked := j.Profiling(); asked {
 		comment = WithProfiling(comment, []string{list})
 	}
@@ -241,9 +241,9 @@ func (n SlurmNode) Unknown() bool { return n.State == "UNKNOWN" }
 // has ended, before any other job. It takes no reboot of the node until then.
 func (n SlurmNode) PowerDownAsked() bool { return n.has("POWER_DOWN") }
 
-// Unheard reports whether slurmctld still waits for the node's slurmd to answer, as after every resume. It schedules no
+// NotResponding reports whether slurmctld still waits for the node's slurmd to answer, as after every resume. It schedules no
 // job on such a node and boots it only if it is down.
-func (n SlurmNode) Unheard() bool { return n.has("NOT_RESPONDING") }
+func (n SlurmNode) NotResponding() bool { return n.has("NOT_RESPONDING") }
 
 // Free reports whether no job is on the node.
 func (n SlurmNode) Free() bool {

@@ -159,7 +159,7 @@ func (s scontrol) commentFor(ctx context.Context, j job, reason string) string {
 	}
 	for line := range strings.Lines(out) {
 		if has, comment, _ := strings.Cut(line, " "); has == id {
-			return kb.SlurmJob{AdminComment: strings.TrimSpace(comment)}.Retell(reason)
+			return kb.SlurmJob{AdminComment: strings.TrimSpace(comment)}.KeepRequest(reason)
 		}
 	}
 	return reason

@@ -48,6 +48,25 @@ type Cache struct {
 	MaxBytes uint64 `yaml:"max_bytes"`
 }
 
+// TLS is how the node authenticates.
+type TLS struct {
+	Mode string `yaml:"mode"`
+	// Dir and Token are for a certificate of the broker's authority.
+	Dir   string `yaml:"dir"`
+	Token string `yaml:"token"`
+	// The others for one that the site puts there.
+	Certificate string `yaml:"certificate"`
+	Key         string `yaml:"key"`
+	Authorities string `yaml:"authorities"`
+}
+
+// Issuers of certificates.
+const (
+	TLSOwn  = "own"
+	TLSSite = "site"
+	TLSNone = "none"
+)
+
 // Slurmd is how the node's Slurm daemon is started and stopped.
 type Slurmd struct {
 	Start        []string      `yaml:"start"`
@@ -107,14 +126,6 @@ func (t Trust) validate() error {
 	if t.List == "" && t.Required() {
 		return fmt.Errorf("trust.require_signatures: requires a trust.list: %w", kb.ErrInvalid)
 	}
-	for key, path := range map[string]string{"list": t.List, "state": t.State} {
-		if path != "" && !filepath.IsAbs(path) {
-			return fmt.Errorf("trust.%s: %q is not an absolute path: %w", key, path, kb.ErrInvalid)
-		}
-	}
-	if t.State == "" {
-		return fmt.Errorf("trust.state: is empty: %w", kb.ErrInvalid)
-	}
 	for _, pattern := range t.StockFiles {
 		if _, err := filepath.Match(pattern, ""); err != nil || !filepath.IsAbs(pattern) {
 			return fmt.Errorf("trust.stock_files: %q is no pattern of absolute paths: %w", pattern, kb.ErrInvalid)
@@ -132,8 +143,11 @@ func Default() (Config, error) {
 	}
 	short, _, _ := strings.Cut(host, ".")
 	return Config{
-		Node:  short,
-		TLS:   defaultTLS(),
+		Node: short,
+		TLS: TLS{ //nolint:gosec // G101: paths of files
+			Mode: TLSOwn, Dir: "/var/lib/kernel-broker/tls", Token: "/etc/kernel-broker/token",
+			Certificate: "/etc/kernel-broker/node.pem", Key: "/etc/kernel-broker/node.key", Authorities: "/etc/kernel-broker/ca.pem",
+		},
 		Cache: Cache{Dir: "/var/cache/kernel-broker", MaxBytes: 2 << 30},
 		Slurmd: Slurmd{
 			Start:        []string{"/usr/sbin/slurmd", "-b"},
@@ -202,21 +216,23 @@ func (c Config) validate() error {
 	if _, port, err := net.SplitHostPort(c.Broker); err != nil || port == "" {
 		return fmt.Errorf("broker: %q is not HOST:PORT: %w", c.Broker, kb.ErrInvalid)
 	}
-	if err := c.TLS.validate(); err != nil {
-		return err
+	if m := c.TLS.Mode; m != TLSOwn && m != TLSSite && m != TLSNone {
+		return fmt.Errorf("tls.mode: %q is not own, site or none: %w", m, kb.ErrInvalid)
 	}
-	for _, p := range []struct{ key, path string }{
-		{"cache.dir", c.Cache.Dir}, {"slurmd.pid_file", c.Slurmd.PIDFile}, {"slurmd.mark_file", c.Slurmd.MarkFile},
-		{"kexec.program", c.Kexec.Program}, {"socket", c.Socket}, {"node_state", c.NodeState}, {"snapshot", c.Snapshot},
-		{"proc", c.Proc}, {"sys", c.Sys},
+	for _, p := range []struct {
+		key, path string
+		optional  bool
+	}{
+		{"cache.dir", c.Cache.Dir, false}, {"slurmd.pid_file", c.Slurmd.PIDFile, false}, {"slurmd.mark_file", c.Slurmd.MarkFile, false},
+		{"kexec.program", c.Kexec.Program, false}, {"socket", c.Socket, false}, {"node_state", c.NodeState, false},
+		{"snapshot", c.Snapshot, false}, {"proc", c.Proc, false}, {"sys", c.Sys, false},
+		{"boot.initrd", c.Boot.Initrd, true}, {"slurmd.scontrol", c.Slurmd.Scontrol, true},
+		{"trust.list", c.Trust.List, true}, {"trust.state", c.Trust.State, false},
+		{"tls.dir", c.TLS.Dir, false}, {"tls.token", c.TLS.Token, false}, {"tls.certificate", c.TLS.Certificate, false},
+		{"tls.key", c.TLS.Key, false}, {"tls.authorities", c.TLS.Authorities, false},
 	} {
-		if !filepath.IsAbs(p.path) {
+		if !filepath.IsAbs(p.path) && (p.path != "" || !p.optional) {
 			return fmt.Errorf("%s: %q is not an absolute path: %w", p.key, p.path, kb.ErrInvalid)
-		}
-	}
-	for key, path := range map[string]string{"boot.initrd": c.Boot.Initrd, "slurmd.scontrol": c.Slurmd.Scontrol} {
-		if path != "" && !filepath.IsAbs(path) {
-			return fmt.Errorf("%s: %q is not an absolute path: %w", key, path, kb.ErrInvalid)
 		}
 	}
 	if len(c.Reboot.Command) == 0 {

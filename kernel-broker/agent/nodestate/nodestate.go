@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nodestate is the node's proof for the gate: a small file of
-// key=value lines that says which kernel runs and for whom it was prepared.
+// key=value lines with the running kernel and the jobs that it was prepared for.
 // The agent writes it; the gate in the Slurm plugin and the epilog read it.
-// A file from another boot says nothing, hence the boot id in it.
+// A file from another boot is void, hence the boot id in it.
 package nodestate
 
 import (
@@ -24,10 +24,9 @@ const (
 	maxSize = 16 << 10
 )
 
-// State is the content of the file. Profile is empty and Version 0 while
-// nobody vouches for what runs. Lost are the jobs that hold the node and whose
-// kernel it no longer runs: the gate and the task check let nothing of them
-// begin here.
+// State is the content of the file. Profile is empty and Version 0 while the
+// running kernel is not proven. Lost are the jobs that hold the node and whose
+// kernel it no longer runs: the gate and the task check refuse their steps here.
 type State struct {
 	BootID   string
 	BuildID  string
@@ -46,8 +45,7 @@ func (s State) Equal(other State) bool {
 		slices.Equal(s.Jobs, other.Jobs) && slices.Equal(s.Lost, other.Lost)
 }
 
-// String is the file's content. A node that lost no job's kernel does not
-// speak of it.
+// String is the file's content, with a line for lost jobs only if there are any.
 func (s State) String() string {
 	lost := ""
 	if len(s.Lost) > 0 {

@@ -111,7 +111,7 @@ func (r *run) report() {
 
 // live runs until the broker no longer wants the run, or the agent ends and the next one continues.
 func (r *run) live() {
-	result, err := r.look()
+	result, err := r.profile()
 	switch {
 	case errors.Is(err, errOver), errors.Is(err, errLeft):
 	case err != nil:
@@ -150,7 +150,7 @@ func (r *run) fail(err error) {
 
 // Ends of a run without a result to deliver.
 var (
-	errOver = errors.New("the broker wants nothing more of the run")
+	errOver = errors.New("the broker no longer wants the run")
 	errLeft = errors.New("the agent ends")
 	// errNobody: only an earlier agent may have left results.
 	errNobody = errors.New("no process of the job was seen on this node")
@@ -161,8 +161,8 @@ var (
 // on a node without other processes of the job.
 const whyLate = "the job had started when the collectors were attached: its activity before that is missing"
 
-// look waits for the job, profiles it, and returns the directory's content. An error is the reason for no result.
-func (r *run) look() (found, error) {
+// profile waits for the job, profiles it, and returns the directory's content. An error is the reason for no result.
+func (r *run) profile() (found, error) {
 	before, err := r.folder.open()
 	if err != nil {
 		return found{}, fmt.Errorf("folder of the run: %w", err)
@@ -347,7 +347,7 @@ func (r *run) discard(group group) {
 	}
 }
 
-// ended stores the look's result and returns an error if that fails; existing data is still uploaded.
+// ended waits for the session's result and returns an error if that fails; existing data is still uploaded.
 func (r *run) ended(session Session) error {
 	r.mu.Lock()
 	r.sending = true
@@ -365,7 +365,7 @@ const (
 	retryMax = 30 * time.Second
 )
 
-// deliver until the broker has it, wants it no more, or refuses it.
+// deliver uploads until the broker has it, no longer wants the run, or refuses it.
 func (r *run) deliver(f found) {
 	r.mu.Lock()
 	r.sending = true

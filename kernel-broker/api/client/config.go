@@ -90,13 +90,13 @@ func ParseConfig(name string, text []byte) (Config, error) {
 }
 
 // Proof returns dial options that authenticate calls to an address; none on the broker's host, where the socket
-// suffices. vouch creates an encoder for a munged's socket.
-func (c Config) Proof(address string, vouch func(socket string) Encoder) []grpc.DialOption {
+// suffices. encoder creates an encoder for a munged's socket.
+func (c Config) Proof(address string, encoder func(socket string) Encoder) []grpc.DialOption {
 	target, err := Target(address)
-	if err != nil || strings.HasPrefix(target, "unix:") || c.Munge == "" || vouch == nil {
+	if err != nil || strings.HasPrefix(target, "unix:") || c.Munge == "" || encoder == nil {
 		return nil
 	}
-	return Prove(vouch(c.Munge), cmp.Or(c.Trust.Cluster, defaultCluster))
+	return Prove(encoder(c.Munge), cmp.Or(c.Trust.Cluster, defaultCluster))
 }
 
 // defaultCluster is broker.yaml's default cluster name.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package convert maps the API to the domain and back. Conversions are total:
-// they judge nothing, and what protobuf can say that the domain cannot (an
+// they check nothing, and what protobuf has and the domain has not (an
 // unspecified enum) becomes a value that the domain's Validate refuses. Reports
-// of agents are the exception: what an agent may not say is an error.
+// of agents are the exception: what an agent may not report is an error.
 package convert
 
 import (
@@ -31,7 +31,7 @@ func TimeFromProto(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// Word is the word that users read for an enum: SAME_PROFILE, same-profile.
+// Word is the text that users read for an enum: SAME_PROFILE, same-profile.
 func Word(e protoreflect.Enum) string {
 	values := e.Descriptor().Values()
 	v := values.ByNumber(e.Number())

@@ -13,7 +13,7 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
-// InventoryFromProto converts what a node says of its hardware.
+// InventoryFromProto converts a node's report on its hardware.
 func InventoryFromProto(i *api.Inventory) kb.Inventory {
 	return kb.Inventory{
 		Architecture: i.GetArchitecture(), MemoryMiB: i.GetMemoryMib(), CPUs: i.GetCpus(),
@@ -172,7 +172,7 @@ func NodeToProto(v kb.NodeView) *api.Node {
 		out.Cause = n.Failure.Cause
 	}
 	if s := v.Slurm; s.Name != "" {
-		out.SlurmState, out.SlurmReason = s.Says(), s.Reason
+		out.SlurmState, out.SlurmReason = s.FullState(), s.Reason
 		if s.By != "" {
 			out.SlurmReason += " [" + s.By + "]"
 		}

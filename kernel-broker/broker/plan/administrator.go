@@ -70,7 +70,7 @@ func (d *decision) unseen(n *kb.Node, s kb.SlurmNode, agent Agent) bool {
 // before that would be a crash to it.
 func (d *decision) unissued(n *kb.Node, s kb.SlurmNode, agent Agent) bool {
 	return d.owner(n) == nil && n.Runs(stockRef) && s.Free() && s.Armed() && !s.RebootIssued() &&
-		!s.Unheard() && d.age(agent.Since) < armTime
+		!s.NotResponding() && d.age(agent.Since) < armTime
 }
 
 // armTime is what a boot that was asked for may take to be seen.
@@ -124,11 +124,11 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		if !n.Armed && n.Runs(stockRef) && n.Pending == nil && d.owner(n) == nil {
 			return // nothing of ours comes after it
 		}
-		n.Said = &kb.Said{Reason: s.Words(), By: s.By, Down: d.wasDowned(n, s), Fail: s.Failing(), BootID: n.Boot.BootID}
+		n.Said = &kb.Said{Reason: s.PlainReason(), By: s.By, Down: d.wasDowned(n, s), Fail: s.Failing(), BootID: n.Boot.BootID}
 		d.note(n, "taken out of service", n.Said.Reason)
 	case s.Foreign():
-		if s.Words() != said.Reason {
-			said.Reason, said.By, said.Asked, said.Fail = s.Words(), s.By, false, false
+		if s.PlainReason() != said.Reason {
+			said.Reason, said.By, said.Asked, said.Fail = s.PlainReason(), s.By, false, false
 		}
 		said.Down, said.Fail = said.Down || d.wasDowned(n, s), said.Fail || s.Failing()
 	case said == nil || said.Asked && !d.saidSince(n):

@@ -102,7 +102,7 @@ func (d *decision) release(n *kb.Node) {
 		return
 	}
 	switch {
-	case s.Free() && s.Armed() && s.Unheard() && !s.Waiting() && !s.Down():
+	case s.Free() && s.Armed() && s.NotResponding() && !s.Waiting() && !s.Down():
 		// No slurmd answers on this kernel, and Slurm would put the boot off
 		// until it takes the node down for that.
 		d.act(Action{Kind: DownNode, Node: n.Name, Text: s.Reason})

@@ -33,7 +33,7 @@ func (d *decision) gate(n *kb.Node, agent Agent) {
 	if !known {
 		return
 	}
-	if !s.Drained() || s.State == "DOWN" && !s.RebootIssued() || s.Words() != kb.ReasonProlog {
+	if !s.Drained() || s.State == "DOWN" && !s.RebootIssued() || s.PlainReason() != kb.ReasonProlog {
 		n.GateDrain = ""
 		return
 	}

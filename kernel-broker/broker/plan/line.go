@@ -67,7 +67,7 @@ func (d *decision) first(a *kb.Allocation) (kb.SlurmJob, bool) {
 // suits picks the nodes of an ending job on which another one can run as it asked
 // to; nil where there are too few, or where that cannot be said.
 func (d *decision) suits(j kb.SlurmJob, a *kb.Allocation) []string {
-	if j.Demand == nil || j.Demand.Doubt != "" {
+	if j.Demand == nil || j.Demand.Unevaluated != "" {
 		return nil
 	}
 	for _, partition := range j.Partitions() {

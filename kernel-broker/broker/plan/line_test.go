@@ -56,7 +56,7 @@ func TestReuseHeedsWhatAJobAsksFor(t *testing.T) {
 		"more CPUs in all":               {queue: []kb.SlurmJob{job(demand(kb.SlurmDemand{AllCPUs: 5}))}},
 		"more memory":                    {queue: []kb.SlurmJob{job(demand(kb.SlurmDemand{MemoryMiB: 1001}))}},
 		"all that the node has":          {queue: []kb.SlurmJob{job(demand(kb.SlurmDemand{CPUs: 4, AllCPUs: 4, MemoryMiB: 1000}))}, kept: true},
-		"licences":                       {queue: []kb.SlurmJob{job(demand(kb.SlurmDemand{Doubt: "licences matlab:1"}))}},
+		"licences":                       {queue: []kb.SlurmJob{job(demand(kb.SlurmDemand{Unevaluated: "licences matlab:1"}))}},
 		"nobody asked what it wants":     {queue: []kb.SlurmJob{job(func(j *kb.SlurmJob) { j.Demand = nil })}},
 		"first in this line":             {queue: []kb.SlurmJob{before(func(j *kb.SlurmJob) { j.Partition = "other" }), job(nil)}, kept: true},
 		"a plain job is first":           {queue: []kb.SlurmJob{before(func(*kb.SlurmJob) {}), job(nil)}},

@@ -10,8 +10,8 @@ import (
 // the machine's own boot, of whatever its firmware finds, and no kexec.
 func (d *decision) rebootAsked(n *kb.Node, s kb.SlurmNode) {
 	if AdministratorReboots(n, s) && n.Reboot == nil && n.Boot.BootID != "" {
-		n.Reboot = &kb.Reboot{Reason: s.Words(), BootID: n.Boot.BootID, At: d.in.Now}
-		d.note(n, "reboot", "asked for: "+s.Words())
+		n.Reboot = &kb.Reboot{Reason: s.PlainReason(), BootID: n.Boot.BootID, At: d.in.Now}
+		d.note(n, "reboot", "asked for: "+s.PlainReason())
 	}
 	r := n.Reboot
 	if r == nil {

@@ -84,7 +84,7 @@ func readColumns(out string, columns []column, all map[uint32]*kb.SlurmDemand, t
 		if d := all[uint32(id)]; d != nil {
 			take(d, values)
 			if cut != "" {
-				d.Doubt = cut
+				d.Unevaluated = cut
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func takeLetters(d *kb.SlurmDemand, v []string) {
 	if features := named(v[3]); features != "" {
 		d.Features = strings.FieldsFunc(features, func(r rune) bool { return r == '&' || r == ',' })
 		if strings.ContainsAny(features, "|[]()*{}!") {
-			d.Doubt = "features " + features
+			d.Unevaluated = "features " + features
 		}
 	}
 	d.CPUs, d.AllCPUs = amount(d, v[4]), amount(d, v[5])
@@ -121,7 +121,7 @@ func takeWords(d *kb.SlurmDemand, v []string) {
 // none records a doubt for a requirement that is not evaluated.
 func none(d *kb.SlurmDemand, what, value string) {
 	if value = named(value); value != "" && value != "0" && value != "OK" {
-		d.Doubt = what + " " + value
+		d.Unevaluated = what + " " + value
 	}
 }
 
@@ -131,7 +131,7 @@ func nodesOf(d *kb.SlurmDemand, list string) []string {
 	}
 	nodes, err := hostlist.Expand(list)
 	if err != nil {
-		d.Doubt = err.Error()
+		d.Unevaluated = err.Error()
 	}
 	return nodes
 }
@@ -140,7 +140,7 @@ func nodesOf(d *kb.SlurmDemand, list string) []string {
 func amount(d *kb.SlurmDemand, text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
-		d.Doubt = fmt.Sprintf("an amount of %q", text)
+		d.Unevaluated = fmt.Sprintf("an amount of %q", text)
 	}
 	return n
 }

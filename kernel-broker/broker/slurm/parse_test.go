@@ -157,7 +157,7 @@ func TestParseNode(t *testing.T) {
 				line += " Reason=" + c.reason + " [root@2026-11-20T11:46:18]"
 			}
 			n, ok := parseNode(line)
-			got := facts{n.Waiting(), n.RebootIssued(), n.Armed(), n.Drained(), n.Down(), n.Free(), n.Unheard()}
+			got := facts{n.Waiting(), n.RebootIssued(), n.Armed(), n.Drained(), n.Down(), n.Free(), n.NotResponding()}
 			if !ok || n.Name != "n2" || n.Reason != c.reason || c.reason != "" && n.By != "root@2026-11-20T11:46:18" || got != c.want {
 				t.Errorf("parseNode = %+v, %v: %+v, want %+v", n, ok, got, c.want)
 			}

@@ -28,7 +28,7 @@ func (c *Client) UndoPrologDrain(ctx context.Context, node, by string) error {
 	if !ok {
 		return fmt.Errorf("scontrol show node %s printed no such node: %w", node, kb.ErrUnavailable)
 	}
-	if !n.Drained() || n.Words() != kb.ReasonProlog || n.By != by {
+	if !n.Drained() || n.PlainReason() != kb.ReasonProlog || n.By != by {
 		return nil // already resumed
 	}
 	return c.change(ctx, "update", "nodename="+node, "state=undrain")

@@ -60,12 +60,12 @@ func (w Wanted) Spec() (*ebpf.CollectionSpec, error) {
 
 // Check reports whether the running kernel can run the programs, without loading them.
 func (w Wanted) Check() error {
-	_, _, err := w.fit()
+	_, _, err := w.usable()
 	return err
 }
 
-// fit reads the programs, less the parts that the kernel does not have.
-func (w Wanted) fit() (*ebpf.CollectionSpec, map[string]*profiling.Unsupported, error) {
+// usable reads the programs, less the parts that the kernel does not have.
+func (w Wanted) usable() (*ebpf.CollectionSpec, map[string]*profiling.Unsupported, error) {
 	spec, err := w.Spec()
 	if err != nil {
 		return nil, nil, err

@@ -31,7 +31,7 @@ type Programs struct {
 // Start loads and attaches the programs for one job. adjust, which may be nil, can modify the spec first. The error is a
 // *profiling.Unsupported, and nothing is left attached.
 func Start(w Wanted, job *cgroup.Group, adjust func(*ebpf.CollectionSpec) error) (*Programs, error) {
-	spec, missing, err := w.fit()
+	spec, missing, err := w.usable()
 	if err != nil {
 		return nil, w.refused("programs", err)
 	}
