@@ -43,8 +43,8 @@ const buildLong = `Makes the kernel of catalog/kernels/NAME.yaml and finds out w
 than the one that jobs get today: configures, slims by a run, compiles with
 counters, takes a profile of the application, compiles with it, boots the
 result, measures it with data that it has not seen, and judges. Only what the
-recipe asks for is done, and nothing that was done before: a build that was
-killed goes on where it was, and two builds at once share their work.
+recipe asks for is done, and nothing that was done before: a killed
+build resumes, and two builds at once share their work.
 
 A kernel that beats the current one by more than the spread, and passes the
 workload's checks, is registered as a new version of profile NAME and becomes
@@ -56,7 +56,7 @@ with the guest's last words, and the exit code is 1.
 A kernel keeps the mitigations of the distribution's own kernel, or it is refused;
 the file of --site can leave them to recipes.
 
-With --from-run jobs have a say beside the workload. Of a run with the collectors
+--from-run makes the kernel from jobs, too. Of a run with the collectors
 syscalls or callgraph, on any kernel, slimming leaves in what the job was seen to
 use: functions and system calls, which are known by name, and the types of file
 systems that io found. The counters of a run with pgo are the profile, in place of

@@ -104,7 +104,7 @@ func (b buildBroker) Arguments(profile *kb.Profile) ([]string, error) {
 			err = m.Describes(k)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("kernel %q: its arguments %q would be signed for the next version, and nobody but the broker vouches for them: %w; "+
+			return nil, fmt.Errorf("kernel %q: its arguments %q would be signed for the next version, with no evidence besides the broker's: %w; "+
 				"sign it first (kernelctl kernel sign %s), or give --verify-key with the key that signed it: %w", k.Ref(), k.Arguments, err, k.Ref(), kb.ErrFailedPrecondition)
 		}
 		return k.Arguments, nil

@@ -118,7 +118,7 @@ var ErrOtherJob = errors.New("result of another job")
 
 // Merge adds up the results of a job's nodes, in any order. With none it is
 // the zero value. Patterns that several nodes have lose their advice, which
-// rests on the sums: patterns.Advise works it out anew.
+// rests on the sums: patterns.Advise derives it again.
 func Merge(results ...Result) (Result, error) {
 	if len(results) == 0 {
 		return Result{}, nil

@@ -7,7 +7,7 @@ type Paragraph string
 
 func (Paragraph) template() string { return "paragraph" }
 
-// Mood of a notice. It is told by a word as well as by a colour.
+// Mood of a notice. A word shows it as well as a colour.
 type Mood string
 
 // The moods.

@@ -14,6 +14,6 @@
 // and that no script may run but the one in it, by digest. The script only
 // sorts tables and zooms; without it everything is there to read. The charts
 // are drawn here, as inline SVG, and not by a charts library: they take their
-// colours from the page's theme, each mark tells its figure to whoever points
-// at it or has it read aloud, and all that is a hundred lines a chart.
+// colours from the page's theme, each mark shows its figure to pointers and
+// screen readers, and all that is a hundred lines a chart.
 package report

@@ -24,7 +24,7 @@ type DotRow struct {
 	Dots  []*Dot
 }
 
-// Dot is one figure. Title tells it in words.
+// Dot is one figure. Title describes it.
 type Dot struct {
 	Value, Spread float64
 	Title         string

@@ -129,10 +129,10 @@ func (b *Builder) logged(at site, work func(watch Watch) error) error {
 			shown = b.Progress.meter()
 		}
 		compiled = done
-		shown.tell(done, total, false)
+		shown.report(done, total, false)
 	}})
 	if shown != nil && err == nil {
-		shown.tell(compiled, compiled, true)
+		shown.report(compiled, compiled, true)
 	}
 	return errors.Join(err, log.Close())
 }
@@ -178,7 +178,7 @@ func (e *BuildError) Error() string {
 // Unwrap gives the cause, a cancelled context for example.
 func (e *BuildError) Unwrap() error { return e.Err }
 
-// stopped tells a build that was cancelled from one that failed.
+// stopped distinguishes a cancelled build from a failed one.
 func stopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.Join(ctx.Err(), err)

@@ -35,7 +35,7 @@ func DefaultCacheDir() (string, error) {
 // Entry returns the folder kind/key, and makes it if it is not there yet: fill
 // gets an empty folder, which is moved into place when fill returns nil and
 // removed when it does not. Of several callers, in this process or others, one
-// fills and the rest wait for it; waiting is told to wait once.
+// fills and the rest wait for it; waiting is called once if there is something to wait for.
 func (c Cache) Entry(ctx context.Context, kind, key string, waiting func(), fill func(dir string) error) (string, error) {
 	place := filepath.Join(c.Dir, kind, key)
 	if exists(place) {
@@ -71,7 +71,7 @@ func exists(path string) bool {
 }
 
 // publish copies the named files to a folder, each by rename, the last named
-// file last: whoever finds that one finds the others too.
+// file last: a reader who finds that one finds the others too.
 func publish(from, to string, names ...string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return fmt.Errorf("output: %w", err)

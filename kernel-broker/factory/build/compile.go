@@ -44,7 +44,7 @@ type Watch struct {
 	// Log takes all that make says; LogPath is for errors.
 	Log     io.Writer
 	LogPath string
-	// Units is told how many of all files went through the compiler.
+	// Units receives how many of all files are compiled.
 	Units func(done, total int)
 }
 

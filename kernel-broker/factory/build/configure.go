@@ -72,5 +72,5 @@ func (b *Builder) configure(ctx context.Context, at site, asked kconfig.Merged, 
 	if slim == nil || !errors.As(err, &lost) {
 		return nil, err
 	}
-	return lost.Besides(*slim)
+	return lost.Outside(*slim)
 }

@@ -28,7 +28,7 @@
 // objects, one after the other, whose path never changes: kbuild then compiles
 // only what another configuration changes, and Compile only the objects whose
 // counters another profile changes. Where a folder's last build did not come to
-// an end, nobody knows what its objects are worth, and it is begun anew.
+// an end, its objects cannot be trusted, and it begins again.
 //
 // A profile fits a kernel whose source stands in the same place as that of the
 // counting one, which the cache sees to.

@@ -38,7 +38,7 @@ type site struct {
 // them.
 //
 // A process that is killed outright can leave half an object that looks
-// finished. The folder is therefore marked while it is in use, and mended when
+// finished. The folder is therefore marked while it is in use, and cleaned when
 // it is found with the mark of a build that is gone.
 func (b *Builder) withObjects(ctx context.Context, plan Plan, variant Variant, tree string, build func(at site) error) error {
 	obj, err := b.objectFolder(plan, variant)

@@ -15,7 +15,7 @@ import (
 )
 
 // resultFormat changes when the same inputs are to give another result, for
-// example another manifest: results of the old format are then made anew.
+// example another manifest: results of the old format are then made again.
 const resultFormat = 1
 
 // Plan is a build with all its inputs known.
@@ -26,7 +26,7 @@ type Plan struct {
 	Source    SourcePackage
 	Compiler  Compiler
 	// Pahole is the version of what makes BTF, for a kernel that has it; no
-	// other kernel is told that there is one.
+	// other kernel sees one.
 	Pahole string
 	Key    string
 }

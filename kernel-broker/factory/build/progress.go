@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// tellInterval is the time between two lines of progress.
-const tellInterval = 10 * time.Second
+// reportInterval is the time between two lines of progress.
+const reportInterval = 10 * time.Second
 
-// Progress tells a person in lines how far the work is.
+// Progress prints how far the work is.
 type Progress struct {
 	Out    io.Writer
 	Kernel string
@@ -31,27 +31,29 @@ func (p Progress) Waiting(what string) func() {
 	return func() { p.Say("another process is %s: waiting for it", what) }
 }
 
-// meter tells of compiled files.
+// meter reports compiled files.
 type meter struct {
-	progress      Progress
-	started, told time.Time
+	progress          Progress
+	started, reported time.Time
 }
 
-func (p Progress) meter() *meter { return &meter{progress: p, started: time.Now(), told: time.Now()} }
+func (p Progress) meter() *meter {
+	return &meter{progress: p, started: time.Now(), reported: time.Now()}
+}
 
-// tell prints a line now and then, and at the end. The total may be 0.
-func (m *meter) tell(done, total int, end bool) {
+// report prints a line now and then, and at the end. The total may be 0.
+func (m *meter) report(done, total int, end bool) {
 	now := time.Now()
 	took := now.Sub(m.started).Round(time.Second)
 	switch {
 	case end:
 		m.progress.Say("%d files compiled in %s", done, took)
-	case now.Sub(m.told) < tellInterval:
+	case now.Sub(m.reported) < reportInterval:
 		return
 	case total == 0:
 		m.progress.Say("%d files compiled, %s", done, took)
 	default:
 		m.progress.Say("%d of %d files compiled (%d %%), %s", done, total, 100*done/total, took)
 	}
-	m.told = now
+	m.reported = now
 }

@@ -12,9 +12,9 @@ import (
 func TestMeter(t *testing.T) {
 	var out bytes.Buffer
 	m := Progress{Out: &out, Kernel: "x"}.meter()
-	m.tell(1, 4, false)
+	m.report(1, 4, false)
 	if out.Len() != 0 {
-		t.Errorf("told at once: %q", out.String())
+		t.Errorf("reported at once: %q", out.String())
 	}
 	m.started = time.Now().Add(-90 * time.Second)
 	for _, c := range []struct {
@@ -27,8 +27,8 @@ func TestMeter(t *testing.T) {
 		{7, 7, true, "x: 7 files compiled in 1m30s\n"},
 	} {
 		out.Reset()
-		m.told = m.told.Add(-2 * tellInterval)
-		m.tell(c.done, c.total, c.end)
+		m.reported = m.reported.Add(-2 * reportInterval)
+		m.report(c.done, c.total, c.end)
 		if out.String() != c.want {
 			t.Errorf("got %q, want %q", out.String(), c.want)
 		}

@@ -49,7 +49,7 @@ type Exclusion struct {
 	Reason string `yaml:"reason" json:"reason"`
 }
 
-// Optimisation is how the compiler is told to work.
+// Optimisation selects the compiler's flags.
 type Optimisation string
 
 // The optimisations; the last two take a profile.

@@ -15,7 +15,7 @@ import (
 // distrusted is the time before the end of a killed build whose files are not trusted.
 const distrusted = 20 * time.Second
 
-// bootID tells a build that was killed from one that went down with the whole
+// bootID distinguishes a killed build from one that went down with the whole
 // machine, where files may be whole by their times and empty on the disk.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -26,7 +26,7 @@ func bootID() string {
 }
 
 // recoverObjects cleans the object folder of a build that did not end: it keeps whole files
-// where it can tell them, and else removes all.
+// where it can identify them, and else removes all.
 func recoverObjects(obj, inUse string) error {
 	mark, err := os.ReadFile(inUse)
 	if errors.Is(err, os.ErrNotExist) {

@@ -27,7 +27,7 @@ type Source struct {
 
 // SourcePackage is a source that was found but not opened: its name, its
 // version, and the tarball's place or the repository's. For a Debian package
-// the package manager vouches that version and tarball belong together, for the
+// the package manager ensures that version and tarball belong together, for the
 // others a digest does, which then is the version.
 type SourcePackage struct {
 	Name    string

@@ -23,7 +23,7 @@ const (
 	// options; the rest must be that of the kernel to be optimised.
 	Instrumented Variant = "instrumented"
 	// Traced is the plain kernel, byte for byte but for the configuration that
-	// it carries, with a map that tells which object each address is of.
+	// it carries, with a map from addresses to objects.
 	Traced Variant = "traced"
 	// Optimised is compiled with a profile.
 	Optimised Variant = "optimised"
@@ -39,7 +39,7 @@ const seed = "-frandom-seed=kernel-broker"
 // mode of the profile's use, for the recipe.
 func (p Plan) mode() pgo.Mode { return pgo.Mode(p.Recipe.Optimisation) }
 
-// flavour tells the object folders of one source and compiler apart. What is
+// flavour distinguishes the object folders of one source and compiler. What is
 // compiled with other flags for every file shares no object.
 func (p Plan) flavour(variant Variant) (string, error) {
 	flavour, err := p.optimised(variant)

@@ -34,12 +34,12 @@ type Lock struct {
 // Acquire waits for the lock; waiting may be nil and is called once when there
 // is something to wait for.
 func Acquire(ctx context.Context, path string, waiting func()) (*Lock, error) {
-	for told := false; ; told = true {
+	for waited := false; ; waited = true {
 		lock, err := Try(path)
 		if !errors.Is(err, ErrHeld) {
 			return lock, err
 		}
-		if !told && waiting != nil {
+		if !waited && waiting != nil {
 			waiting()
 		}
 		select {

@@ -21,7 +21,7 @@ type Task struct {
 	// Slot waits until the step may use the machine, and returns what gives
 	// the machine back.
 	Slot func(ctx context.Context) (func(), error)
-	// Observe hears of changes; calls come one after the other.
+	// Observe receives changes; calls come one after the other.
 	Observe func(Update)
 
 	spot spot
@@ -100,7 +100,7 @@ func (t Task) follow(ctx context.Context, before string) (Outcome, error) {
 			release(lock)
 			return t.perform(ctx)
 		}
-		t.tellUnits()
+		t.passUnits()
 		select {
 		case <-ctx.Done():
 			return Outcome{}, ctx.Err()
@@ -126,7 +126,7 @@ func (t Task) attempt(ctx context.Context) (Result, error) {
 		return result, nil
 	}
 	if ctx.Err() != nil {
-		// Stopped, not failed: whoever needs the step next begins it again.
+		// Stopped, not failed: the next run that needs the step begins it again.
 		return Result{}, fmt.Errorf("step %q: %w", t.Step.Name, ctx.Err())
 	}
 	return Result{}, t.spot.fail(t.Step.Name, err)
@@ -153,22 +153,22 @@ func (t Task) fill(ctx context.Context) (result Result, err error) {
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		host = "unknown" // only told, never used
+		host = "unknown" // for information only
 	}
 	result = Result{Kind: t.Step.Kind, Key: t.Key, Inputs: t.Step.Inputs, Needs: map[string]string{},
 		Began: time.Now().UTC(), Host: host}
 	for as, need := range t.Needs {
 		result.Needs[as] = need.Digest
 	}
-	units := t.unitsTold()
-	err = t.Step.Run(ctx, &Work{Dir: work, Log: log, needs: t.Needs, units: units.tell})
+	units := t.newUnits()
+	err = t.Step.Run(ctx, &Work{Dir: work, Log: log, needs: t.Needs, units: units.report})
 	if err = errors.Join(err, log.Close(), units.Close(), ctx.Err()); err != nil {
 		return Result{}, err
 	}
 	return t.spot.keep(partial, result)
 }
 
-// act does a step that is an effect: no lock, no result, its log where told.
+// act does a step that is an effect: no lock, no result, its log at that path.
 func (t Task) act(ctx context.Context, logPath string) error {
 	free, err := t.Slot(ctx)
 	if err != nil {
@@ -180,8 +180,8 @@ func (t Task) act(ctx context.Context, logPath string) error {
 	if err != nil {
 		return fmt.Errorf("step %q: %w", t.Step.Name, err)
 	}
-	told := func(done, total int) { t.Observe(Update{State: Running, Done: done, Total: total}) }
-	err = t.Step.Run(ctx, &Work{Log: log, needs: t.Needs, units: told})
+	units := func(done, total int) { t.Observe(Update{State: Running, Done: done, Total: total}) }
+	err = t.Step.Run(ctx, &Work{Log: log, needs: t.Needs, units: units})
 	if err = errors.Join(err, log.Close()); err == nil {
 		return nil
 	}

@@ -48,7 +48,7 @@ func FileDigest(path string) (string, error) {
 
 // TreeDigest is the digest of a folder: the name of everything below it, what
 // it is, whether it may be run, and its bytes. Times and owners have no part in
-// it, as they tell no two results apart.
+// it, as they do not distinguish results.
 func TreeDigest(dir string) (string, error) {
 	hash := sha256.New()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -92,7 +92,7 @@ func (s spot) fail(step string, err error) *StepError {
 		noteErr = s.note(failure{Text: err.Error(), Full: made.Full, Detail: made.Detail, At: time.Now().UTC()})
 	}
 	if noteErr != nil && made.Full == "" {
-		// Whoever follows will find no failure and try for itself.
+		// A follower finds no failure and tries the step itself.
 		made.Err = errors.Join(made.Err, fmt.Errorf("failure could not be noted: %w", noteErr))
 	}
 	return made
@@ -131,7 +131,7 @@ func (s spot) failedSince(before, step string) (*StepError, bool) {
 	return made, true
 }
 
-// full tells whether there was no room. Programs only say so in words.
+// full reports whether there was no room. Programs only print that.
 func full(err error, tail, dir string) bool {
 	if diskfull.Is(err) || !ofAnotherMachine(err) && diskfull.In(err.Error()+"\n"+tail) != nil {
 		return true
@@ -140,7 +140,7 @@ func full(err error, tail, dir string) bool {
 	return unix.Statfs(dir, &space) == nil && space.Bavail == 0
 }
 
-// ofAnotherMachine tells whether the words are those of a guest, whose full
+// ofAnotherMachine reports whether the text is that of a guest, whose full
 // disk is not ours.
 func ofAnotherMachine(err error) bool {
 	var other interface{ OfAnotherMachine() bool }

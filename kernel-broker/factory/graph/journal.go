@@ -32,7 +32,7 @@ const (
 	Following State = "following" // another process works on it
 	Done      State = "done"      // the result is there
 	Failed    State = "failed"    // it ended with an error
-	Stopped   State = "stopped"   // it was told to stop
+	Stopped   State = "stopped"   // its run was stopped
 	Killed    State = "killed"    // its process is gone
 )
 
@@ -60,7 +60,7 @@ type Record struct {
 	Shared bool      `json:"shared,omitempty"`
 	Done   int       `json:"done,omitempty"`
 	Total  int       `json:"total,omitempty"`
-	// Seconds that the work took, whoever did it and when, and the size of
+	// Seconds that the work took, in whichever run, and the size of
 	// its result.
 	Seconds float64 `json:"seconds,omitempty"`
 	Bytes   int64   `json:"bytes,omitempty"`
@@ -108,7 +108,7 @@ func (s Store) begin(name, where string, steps []string) (*journal, error) {
 	j.lock = lock
 	host, err := os.Hostname()
 	if err != nil {
-		host = "unknown" // only told, never used
+		host = "unknown" // for information only
 	}
 	j.file, err = os.OpenFile(filepath.Join(j.dir, "journal"), os.O_CREATE|os.O_WRONLY|os.O_EXCL|os.O_APPEND, 0o644)
 	if err == nil {
@@ -165,7 +165,7 @@ func (s Store) Runs(name string) ([]string, error) {
 }
 
 // write appends a line. It is on the disk when write returns, unless it only
-// tells how far a step is.
+// says how far a step is.
 func (j *journal) write(r Record) error {
 	if r.At.IsZero() {
 		r.At = time.Now().UTC()

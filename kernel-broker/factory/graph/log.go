@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// log is the file that takes what a step says. A step's programs are not told
-// when it cannot be written, as they would end for the wrong reason: Close is.
+// log is the file that takes what a step says. A step's programs do not see
+// write errors, which would end them for the wrong reason; Close returns them.
 type log struct {
 	mu   sync.Mutex
 	file *os.File
@@ -52,7 +52,7 @@ const unitsInterval = 500 * time.Millisecond
 // unitsFormat has one width, so that a write replaces the one before.
 const unitsFormat = "%10d %10d\n"
 
-// units tells how far a step is: this process through Observe, others through
+// units reports how far a step is: this process through Observe, others through
 // a file of one line.
 type units struct {
 	task    Task
@@ -61,9 +61,9 @@ type units struct {
 	written time.Time
 }
 
-func (t Task) unitsTold() *units { return &units{task: t} }
+func (t Task) newUnits() *units { return &units{task: t} }
 
-func (u *units) tell(done, total int) {
+func (u *units) report(done, total int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.task.Observe(Update{State: Running, Done: done, Total: total})
@@ -89,11 +89,11 @@ func (u *units) Close() error {
 	return errors.Join(u.file.Close(), remove(u.file.Name()))
 }
 
-// tellUnits passes on how far the process is that works on the task.
-func (t Task) tellUnits() {
+// passUnits passes on how far the process is that works on the task.
+func (t Task) passUnits() {
 	text, err := os.ReadFile(t.spot.path("units"))
 	if err != nil {
-		return // there is nothing to tell yet
+		return // nothing is reported yet
 	}
 	var done, total int
 	if n, _ := fmt.Sscan(string(text), &done, &total); n == 2 && done >= 0 && total >= 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// Printer tells a person how a run goes: a line when a step begins and ends,
+// Printer shows how a run goes: a line when a step begins and ends,
 // and in between a bar on a terminal, and now and then a line elsewhere.
 type Printer struct {
 	Out      io.Writer
@@ -29,11 +29,11 @@ type Printer struct {
 
 // activity is a step that is being worked on.
 type activity struct {
-	step        string
-	began, told time.Time
-	first, done int
-	total       int
-	state       State
+	step           string
+	began, printed time.Time
+	first, done    int
+	total          int
+	state          State
 }
 
 // Observe is for Runner.Observe.
@@ -64,15 +64,15 @@ func (p *Printer) advance(e Event) {
 	}
 	if a.total == 0 && a.done == 0 {
 		// What was done before somebody looked says nothing about speed.
-		a.first, a.began, a.told = e.Done, time.Now(), time.Now()
+		a.first, a.began, a.printed = e.Done, time.Now(), time.Now()
 	}
 	a.done, a.total = e.Done, max(e.Total, 0)
 	if p.Terminal {
 		p.draw(e)
 		return
 	}
-	if now := time.Now(); now.Sub(a.told) >= cmp.Or(p.Every, 10*time.Second) {
-		a.told = now
+	if now := time.Now(); now.Sub(a.printed) >= cmp.Or(p.Every, 10*time.Second) {
+		a.printed = now
 		p.say("%s [%d/%d] %s: %s", e.Run, e.Finished, e.Steps, e.Step, a.far())
 	}
 }
@@ -81,7 +81,7 @@ func (p *Printer) activity(step string) *activity {
 	if i := p.find(step); i >= 0 {
 		return p.active[i]
 	}
-	a := &activity{step: step, began: time.Now(), told: time.Now()}
+	a := &activity{step: step, began: time.Now(), printed: time.Now()}
 	p.active = append(p.active, a)
 	return a
 }
@@ -181,7 +181,7 @@ func (p *Printer) ended(e Event) string {
 	case e.State == Stopped:
 		return "stopped"
 	case e.Err != nil:
-		// The error itself is told once, at the end, by who called.
+		// The caller prints the error itself, once, at the end.
 		first, _, _ := strings.Cut(e.Err.Error(), "\n")
 		return "failed after " + rough(e.Took) + ": " + first
 	case e.Cached:

@@ -52,8 +52,8 @@ type Event struct {
 	Err            error
 }
 
-// tellInterval is how often a journal is told how far a step is.
-const tellInterval = 2 * time.Second
+// recordInterval is the time between two records of how far a step is.
+const recordInterval = 2 * time.Second
 
 // Run does the targets and all that they need, or all steps when there is no
 // target, and returns their results. Steps that do not need each other may run
@@ -96,7 +96,7 @@ type run struct {
 	finished int
 	failed   []error
 
-	telling sync.Mutex
+	observing sync.Mutex
 }
 
 // all starts every step, each of which waits for those it needs.
@@ -165,7 +165,7 @@ func (r *run) one(ctx context.Context, step *Step) {
 		record.Seconds, record.Bytes = outcome.Result.Took().Seconds(), outcome.Bytes
 	}
 	event := Event{State: state, Cached: outcome.Cached, Shared: outcome.Shared, Took: time.Since(began), Err: err}
-	r.tell(step.Name, record, event)
+	r.record(step.Name, record, event)
 }
 
 // task is ready when all that it needs is there and nothing has failed.
@@ -231,7 +231,7 @@ func (r *run) do(ctx context.Context, task Task) (Outcome, error) {
 
 // observer passes a task's updates on, to the journal not too often.
 func (r *run) observer(task Task, log string) func(Update) {
-	var told time.Time
+	var recorded time.Time
 	var last Update
 	return func(u Update) {
 		r.mu.Lock()
@@ -244,18 +244,18 @@ func (r *run) observer(task Task, log string) func(Update) {
 		r.mu.Unlock()
 		record := Record{Step: task.Step.Name, State: u.State, Key: task.Key, Log: log, Job: u.Job, Done: u.Done, Total: u.Total}
 		event := Event{State: u.State, Log: log, Job: u.Job, Done: u.Done, Total: u.Total}
-		if changed := u.State != last.State || u.Job != last.Job; !changed && time.Since(told) < tellInterval {
+		if changed := u.State != last.State || u.Job != last.Job; !changed && time.Since(recorded) < recordInterval {
 			r.event(task.Step.Name, event)
 			return
 		}
-		told, last = time.Now(), u
-		r.tell(task.Step.Name, record, event)
+		recorded, last = time.Now(), u
+		r.record(task.Step.Name, record, event)
 	}
 }
 
-// tell writes to the journal and to the observer. A run whose journal cannot be
+// record writes to the journal and to the observer. A run whose journal cannot be
 // written ends: nobody would know what it does.
-func (r *run) tell(step string, record Record, event Event) {
+func (r *run) record(step string, record Record, event Event) {
 	if err := r.journal.write(record); err != nil {
 		r.mu.Lock()
 		failed := &StepError{Step: step, Err: fmt.Errorf("journal: %w", err)}
@@ -277,8 +277,8 @@ func (r *run) event(step string, event Event) {
 	r.mu.Lock()
 	event.Run, event.Step, event.Finished, event.Steps = r.name, step, r.finished, r.total
 	r.mu.Unlock()
-	r.telling.Lock()
-	defer r.telling.Unlock()
+	r.observing.Lock()
+	defer r.observing.Unlock()
 	r.runner.Observe(event)
 }
 

@@ -21,9 +21,9 @@ import (
 // log, the units and a failure. Jobs are looked after by looking at the store,
 // and at Slurm only to learn of jobs that end without leaving anything.
 //
-// A job outlives the process that asked for it. Whoever needs the same step
+// A job outlives the process that asked for it. A run that needs the same step
 // next finds the job by its name and follows it. That is why this does not use
-// sbatch --wait: its wait ends with its process, and it tells the job's number
+// sbatch --wait: its wait ends with its process, and it prints the job's number
 // only at its end.
 type Slurm struct {
 	// Worker is the command that does the task of the file that is added to it.
@@ -192,7 +192,7 @@ func (s *Slurm) watch(ctx context.Context, t Task, job, before string) (Outcome,
 			t.Observe(Update{State: state, Job: job})
 		}
 		if state == Running {
-			s.tellUnits(t, job)
+			s.passUnits(t, job)
 		}
 		select {
 		case <-ctx.Done():
@@ -202,14 +202,14 @@ func (s *Slurm) watch(ctx context.Context, t Task, job, before string) (Outcome,
 	}
 }
 
-// tellUnits passes on how far the job is.
-func (s *Slurm) tellUnits(t Task, job string) {
+// passUnits passes on how far the job is.
+func (s *Slurm) passUnits(t Task, job string) {
 	observe := t.Observe
 	t.Observe = func(u Update) {
 		u.State, u.Job = Running, job
 		observe(u)
 	}
-	t.tellUnits()
+	t.passUnits()
 }
 
 // ended looks for what an ended job left, for as long as a file system may take
@@ -248,7 +248,7 @@ func (s *Slurm) state(ctx context.Context, job string) (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// ended tells the states that a job does not leave.
+// ended reports the states that a job does not leave.
 func ended(state string) bool {
 	switch state {
 	case "", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT":

@@ -48,7 +48,7 @@ type StepStatus struct {
 	Ended  time.Time `json:"ended,omitzero"`
 	Done   int       `json:"done,omitempty"`
 	Total  int       `json:"total,omitempty"`
-	// Seconds that the work took, whoever did it and when, and the size of
+	// Seconds that the work took, in whichever run, and the size of
 	// its result; 0 where the journal is of a program that did not note it.
 	Seconds float64 `json:"seconds,omitempty"`
 	Bytes   int64   `json:"bytes,omitempty"`
@@ -60,7 +60,7 @@ type StepStatus struct {
 	Error   string  `json:"error,omitempty"`
 }
 
-// Ended tells whether nothing more will happen.
+// Ended reports whether nothing more will happen.
 func (s State) Ended() bool {
 	return s == Done || s == Failed || s == Stopped || s == Killed
 }

@@ -72,7 +72,7 @@ func (w *Work) Need(as string) string {
 	return result.Files()
 }
 
-// Has tells whether the step needs something of that name.
+// Has reports whether the step needs something of that name.
 func (w *Work) Has(as string) bool {
 	_, has := w.needs[as]
 	return has
@@ -81,7 +81,7 @@ func (w *Work) Has(as string) bool {
 // NeedDigest is the digest of the same.
 func (w *Work) NeedDigest(as string) string { return w.needs[as].Digest }
 
-// Units tells how far the step is; total 0 when nobody knows.
+// Units reports how far the step is; total 0 if unknown.
 func (w *Work) Units(done, total int) {
 	if w.units != nil {
 		w.units(done, total)

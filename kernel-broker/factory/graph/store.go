@@ -72,7 +72,7 @@ func (s spot) result() (Result, error) {
 	return result, nil
 }
 
-// found tells a result from none; every other error stands.
+// found distinguishes a missing result from an error.
 func (s spot) found() (Result, bool, error) {
 	result, err := s.result()
 	if errors.Is(err, fs.ErrNotExist) {

@@ -37,8 +37,8 @@ func (r *kconfigReader) attribute(where, keyword, rest string) {
 	case "select":
 		r.kconfig.selectors[value] = append(r.kconfig.selectors[value], selection{by: r.entry.Name, when: when})
 	case "imply":
-		// A weak wish gives a default and nothing more: whoever implies a
-		// symbol never holds it.
+		// It gives a default and nothing more: an implied symbol can be
+		// switched off.
 		r.kconfig.implied[value] = append(r.kconfig.implied[value], selection{by: r.entry.Name, when: when})
 	}
 }
@@ -79,7 +79,7 @@ func cutIf(text string) (string, expression) {
 
 func blank(c byte) bool { return c == ' ' || c == '\t' }
 
-// startsCondition tells the keyword from a symbol that begins like it.
+// startsCondition distinguishes the keyword from a symbol that begins like it.
 func startsCondition(rest string) bool {
 	return rest != "" && (blank(rest[0]) || rest[0] == '(' || rest[0] == '!')
 }

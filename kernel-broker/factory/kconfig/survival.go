@@ -67,11 +67,11 @@ func CheckSurvival(asked Merged, got Config, definitions *Tree) error {
 	return &LostError{Lost: lost}
 }
 
-// Besides returns what is lost besides the options of an overlay: those that
+// Outside returns what is lost outside the options of an overlay: those that
 // depend on an option which the overlay switches off. It is an error where an
 // option of the overlay itself is lost, one has another value, or no file of the
 // source defines it.
-func (e *LostError) Besides(overlay Fragment) ([]Lost, error) {
+func (e *LostError) Outside(overlay Fragment) ([]Lost, error) {
 	own := map[string]bool{}
 	for _, option := range overlay.Options {
 		own[option.Symbol] = true

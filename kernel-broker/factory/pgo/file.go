@@ -40,7 +40,7 @@ type File struct {
 	Functions []Function
 }
 
-// Function is known by the compiler's number for it; the checksums tell
+// Function is known by the compiler's number for it; the checksums say
 // whether it is still the same text and the same flow.
 type Function struct {
 	Ident    uint32

@@ -54,7 +54,7 @@ func Load(dir string) (Profile, error) {
 }
 
 // less takes another run's counters away. None falls below zero; where the two
-// are not exactly of one flow, GCC mends the sums.
+// are not exactly of one flow, GCC corrects the sums.
 func (p Profile) less(noise Profile) (Profile, error) {
 	rest := Profile{Files: maps.Clone(p.Files), Runs: p.Runs}
 	for _, name := range noise.Names() {

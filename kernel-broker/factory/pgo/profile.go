@@ -88,7 +88,7 @@ func (p Profile) Below(objects string) (Profile, error) {
 	return below, nil
 }
 
-// isObject tells whether a name is a path below the objects' folder, and the
+// isObject reports whether a name is a path below the objects' folder, and the
 // same after Mangled and back.
 func isObject(name string) bool {
 	return name != "." && filepath.IsLocal(name) && filepath.Clean(name) == name && !strings.ContainsFunc(name, func(r rune) bool {

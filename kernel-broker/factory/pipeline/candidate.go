@@ -53,7 +53,7 @@ func (c Candidate) Page() string { return filepath.Join(c.Report, pageFile) }
 // JSON is the report for programs.
 func (c Candidate) JSON() string { return filepath.Join(c.Report, reportFile) }
 
-// Benefit tells whether the kernel may be published.
+// Benefit reports whether the kernel may be published.
 func (c Candidate) Benefit() bool { return c.Outcome == verdict.Benefit }
 
 // finish notes the candidate, and publishes one that wins. It is done at the
@@ -126,7 +126,7 @@ func (p *Pipeline) judged(w *graph.Work, c *Candidate) error {
 	return nil
 }
 
-// isCurrent tells whether jobs get this very kernel today.
+// isCurrent reports whether jobs get this very kernel today.
 func (p *Pipeline) isCurrent(c Candidate) bool {
 	if p.Current == "" {
 		return false

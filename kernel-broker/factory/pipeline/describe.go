@@ -79,7 +79,7 @@ func profileUse(use *build.Use) *kernelreport.Profile {
 	return &kernelreport.Profile{Objects: use.Objects, Excluded: use.Excluded, Mismatched: c.Mismatched, Moved: c.Moved, Missing: c.Missing}
 }
 
-// symbols tells which functions of the kernel ran with the training data.
+// symbols are the functions of the kernel by whether they ran with the training data.
 func (p *Pipeline) symbols(w *graph.Work) (*kernelreport.Symbols, error) {
 	functions, err := slim.ReadFile(filepath.Join(w.Need("kernel-"+p.Recipe.Name), build.SystemMapFile), slim.ReadText)
 	if err != nil {
@@ -104,7 +104,7 @@ func (p *Pipeline) symbols(w *graph.Work) (*kernelreport.Symbols, error) {
 	return kernelreport.PartSymbols(symbols), nil
 }
 
-// objects by the names of their functions, where slimming has told them.
+// objects by the names of their functions, where slimming found them.
 func objects(w *graph.Work) (map[string]string, error) {
 	if !w.Has("slim") {
 		return nil, nil

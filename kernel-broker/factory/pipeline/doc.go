@@ -19,6 +19,6 @@
 // where the graph is made, with a digest, since a forgotten one would give a
 // stale result.
 //
-// Nothing here speaks to a broker. Whoever calls hands in a Publisher, and it is
+// Nothing here speaks to a broker. The caller provides a Publisher, which is
 // called for a kernel whose verdict is a benefit and for no other.
 package pipeline

@@ -55,8 +55,7 @@ func (f *Fault) Unwrap() error { return f.err }
 // Detail implements graph.Detailed.
 func (f *Fault) Detail() any { return f }
 
-// faultOf tells a kernel that does not do what it has to from a bench that does
-// not; nil for the latter, and where it was ctx that ended the run.
+// faultOf distinguishes a faulty kernel from a faulty bench; nil for the latter, and where it was ctx that ended the run.
 func faultOf(ctx context.Context, err error) *Fault {
 	if err == nil || ctx.Err() != nil {
 		return nil

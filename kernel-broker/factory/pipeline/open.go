@@ -33,7 +33,7 @@ type Options struct {
 	Plugin   string `json:"plugin"`
 	// Current is the folder of the kernel in use, or empty.
 	Current string `json:"current,omitempty"`
-	// Nodes and Aliases tell slimming of the hardware, or are empty.
+	// Nodes and Aliases describe the hardware for slimming, or are empty.
 	Nodes   []string `json:"nodes,omitempty"`
 	Aliases string   `json:"aliases,omitempty"`
 	// Counters of profiling runs, in place of the workload's own. Traces are files

@@ -86,8 +86,8 @@ func (t Tracer) Inputs() (Inputs, error) {
 // runInput begins the names of inputs that are traces of jobs.
 const runInput = "run "
 
-// addRuns adds an input for each run. Without any there is nothing to tell a build
-// from one that knew nothing of runs, and it finds the same results.
+// addRuns adds an input for each run. Without any a build has the same inputs as
+// before runs existed, and finds the same results.
 func (t Tracer) addRuns(all Inputs) error {
 	for _, trace := range t.Traces {
 		digest, err := graph.ValueDigest(trace)

@@ -275,7 +275,7 @@ func (b *builder) publish(candidate, kernel string) {
 }
 
 // measure adds the runs of one kernel: with the test data for each, and with the
-// training data too for the candidate, so that the two can be told apart.
+// training data too for the candidate, so that the two can be compared.
 func (b *builder) measure(name, step, candidate string, needs map[string]string) {
 	for _, data := range []Data{Test, Train} {
 		if data == Train && step != candidate {

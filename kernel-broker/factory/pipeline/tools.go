@@ -32,7 +32,7 @@ type Kernels interface {
 	StockInputs(ctx context.Context) (Inputs, error)
 }
 
-// Data tells the training run of a workload from its test run.
+// Data is the training run or the test run of a workload.
 type Data string
 
 // The two runs.

@@ -4,8 +4,8 @@
 // one strict file on the host where kernelctl runs, that only root should be
 // able to write.
 //
-// The idea: what a kernel may not do is settled before it is built, by whoever
-// answers for the cluster, and not by the recipe. Without a file the answer is
+// The idea: what a kernel may not do is settled before it is built, by the
+// cluster's administrator, and not by the recipe. Without a file the answer is
 // the careful one.
 package site
 

@@ -12,7 +12,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
-// Outcome is a finished slimming: what the fragment and the report tell.
+// Outcome is a finished slimming, for the fragment and the report.
 type Outcome struct {
 	Name string `json:"name"`
 	// Objects of the kernel that ran, by coverage.
@@ -39,7 +39,7 @@ type Outcome struct {
 	TextAfter  int64 `json:"text_after,omitempty"`
 	// Missing drivers of nodes, which no slimming took away.
 	Missing []Missing `json:"missing,omitempty"`
-	// Runs are the jobs' profiling runs that had a say.
+	// Runs are the jobs' profiling runs that were considered.
 	Runs []RunCoverage `json:"witnesses,omitempty"`
 	// Final configuration.
 	Config kconfig.Config `json:"-"`
@@ -117,7 +117,7 @@ func (o Outcome) Fragment() []byte {
 	return []byte(text.String())
 }
 
-// missing tells what nodes need and the kernel never had, a line for a driver.
+// missing lists what nodes need and the kernel never had, a line for a driver.
 func (o Outcome) missing(text *strings.Builder) {
 	if len(o.Missing) == 0 {
 		return
@@ -170,7 +170,7 @@ func inFolders(decisions []Decision) []Decision {
 	return ordered
 }
 
-// stayed tells of each option that stays, one by one where it has a reason of
+// stayed lists each option that stays, one by one where it has a reason of
 // its own and together where the reason is the same.
 func (o Outcome) stayed(text *strings.Builder) {
 	together := map[string][]string{}

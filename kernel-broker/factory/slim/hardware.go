@@ -69,39 +69,39 @@ type Missing struct {
 	Options []string `json:"options,omitempty"`
 }
 
-// KeepHardware keeps what drives the nodes' devices, and tells what the
+// KeepHardware keeps what drives the nodes' devices, and returns what the
 // configuration has never had for them.
 func (k Keep) KeepHardware(nodes []Node, aliases Aliases, kbuild *Kbuild, config kconfig.Config) []Missing {
 	var missing []Missing
 	config = modulesToo(config)
 	for _, node := range nodes {
-		for _, wish := range node.wishes(aliases) {
-			symbols, built := kbuild.driver(wish.module, config)
-			if len(symbols) == 0 && (built || wish.kind == filesystem || wish.kind == driver) {
+		for _, need := range node.needs(aliases) {
+			symbols, built := kbuild.driver(need.module, config)
+			if len(symbols) == 0 && (built || need.kind == filesystem || need.kind == driver) {
 				continue // it is there in every kernel
 			}
 			if !built {
-				missing = append(missing, Missing{Node: node.Name, Module: wish.module, Device: wish.device, Options: symbols})
+				missing = append(missing, Missing{Node: node.Name, Module: need.module, Device: need.device, Options: symbols})
 				continue
 			}
 			for _, symbol := range symbols {
-				k.Add(symbol, fmt.Sprintf("node %s %s", node.Name, wish.reason()))
+				k.Add(symbol, fmt.Sprintf("node %s %s", node.Name, need.reason()))
 			}
 		}
 	}
 	return missing
 }
 
-// wish is a module that a node needs, and why; for kind device, which.
-type wish struct {
+// driverNeed is a module that a node needs, and why; for kind device, which.
+type driverNeed struct {
 	module, device string
-	kind           wishKind
+	kind           needKind
 }
 
-type wishKind int
+type needKind int
 
 const (
-	loaded wishKind = iota
+	loaded needKind = iota
 	driver
 	filesystem
 	device
@@ -110,7 +110,7 @@ const (
 // mostOfADevice in a reason: a processor's modalias has all its features.
 const mostOfADevice = 80
 
-func (w wish) reason() string {
+func (w driverNeed) reason() string {
 	switch w.kind {
 	case filesystem:
 		return "has mounted the file system " + w.module
@@ -130,35 +130,35 @@ func short(device string) string {
 	return device
 }
 
-func (n Node) wishes(aliases Aliases) []wish {
-	var wishes []wish
+func (n Node) needs(aliases Aliases) []driverNeed {
+	var needs []driverNeed
 	seen := map[string]bool{}
-	add := func(w wish) {
+	add := func(w driverNeed) {
 		if w.module = strings.ReplaceAll(w.module, "-", "_"); !seen[w.module] {
 			seen[w.module] = true
-			wishes = append(wishes, w)
+			needs = append(needs, w)
 		}
 	}
 	for _, module := range n.Modules {
-		add(wish{module: module, kind: loaded})
+		add(driverNeed{module: module, kind: loaded})
 	}
 	for _, module := range n.Drivers {
-		add(wish{module: module, kind: driver})
+		add(driverNeed{module: module, kind: driver})
 	}
 	for _, module := range n.Filesystems {
-		add(wish{module: module, kind: filesystem})
+		add(driverNeed{module: module, kind: filesystem})
 	}
 	for _, modalias := range n.Modaliases {
 		for _, module := range aliases.Modules(modalias) {
-			add(wish{module: module, device: modalias, kind: device})
+			add(driverNeed{module: module, device: modalias, kind: device})
 		}
 	}
 	for _, id := range n.PCI {
 		for _, module := range aliases.Modules(pciAlias(id)) {
-			add(wish{module: module, device: id, kind: device})
+			add(driverNeed{module: module, device: id, kind: device})
 		}
 	}
-	return wishes
+	return needs
 }
 
 // modulesToo counts a module as built in: a node can load it.

@@ -83,7 +83,7 @@ func TestKeepHardware(t *testing.T) {
 
 // A processor's modalias has all its features in it, and a reason is one line.
 func TestReasonIsShort(t *testing.T) {
-	w := wish{kind: device, module: "aesni_intel", device: "cpu:type:x86,ven0000fam0006mod003F:feature:" + strings.Repeat(",0001", 200)}
+	w := driverNeed{kind: device, module: "aesni_intel", device: "cpu:type:x86,ven0000fam0006mod003F:feature:" + strings.Repeat(",0001", 200)}
 	if got := w.reason(); len(got) > 150 || !strings.HasSuffix(got, "..., which aesni_intel drives") {
 		t.Errorf("reason is %q", got)
 	}

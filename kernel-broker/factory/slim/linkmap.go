@@ -28,7 +28,7 @@ func (p Piece) end() uint64 { return p.Begin + p.Size }
 var codeSections = map[string]bool{".text": true, ".init.text": true}
 
 // ReadLinkMap reads the map that GNU ld writes with -Map. It is the only
-// record that tells two functions of one name apart, since it has ranges of
+// record that distinguishes functions of one name, since it has ranges of
 // addresses for each object and needs no names at all.
 func ReadLinkMap(reader io.Reader) ([]Piece, error) {
 	var parser mapParser

@@ -23,7 +23,7 @@ type Node struct {
 	// Modules that are loaded.
 	Modules []string `json:"modules"`
 	// Drivers at work, built in or not, by their modules' names where the
-	// node's kernel tells.
+	// node's kernel knows.
 	Drivers []string `json:"drivers"`
 	// Filesystems that are mounted. A kernel can do without one that the
 	// workload writes to no byte of, but the node cannot.
@@ -115,7 +115,7 @@ func (n Node) check() error {
 	return nil
 }
 
-// knownByDevices says that nothing tells the node's drivers but an alias file.
+// knownByDevices reports whether only an alias file can name the node's drivers.
 func (n Node) knownByDevices() bool {
 	return len(n.PCI)+len(n.Modaliases) > 0 && len(n.Modules)+len(n.Drivers) == 0
 }

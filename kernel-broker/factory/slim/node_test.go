@@ -85,8 +85,8 @@ func FuzzReadNodes(f *testing.F) {
 		}
 		aliases := Aliases{"pci": {{pattern: "pci:*", module: "m"}}}
 		for _, node := range nodes {
-			for _, wish := range node.wishes(aliases) {
-				if reason := node.Name + wish.reason(); strings.ContainsAny(reason, "\r\n") {
+			for _, driverNeed := range node.needs(aliases) {
+				if reason := node.Name + driverNeed.reason(); strings.ContainsAny(reason, "\r\n") {
 					t.Fatalf("reason %q is more than a line", reason)
 				}
 			}

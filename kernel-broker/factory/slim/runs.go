@@ -57,7 +57,7 @@ func (u Uses) AddRuns(traces []JobTrace, names Names, calls Calls) []RunCoverage
 	l := runMatcher{uses: u, names: names, calls: calls, seen: map[string][]usage{}}
 	runs := make([]RunCoverage, len(traces))
 	for i, trace := range traces {
-		runs[i] = l.look(trace)
+		runs[i] = l.match(trace)
 	}
 	alone := l.seen
 	l.seen = map[string][]usage{}
@@ -86,7 +86,7 @@ func (u Uses) AddRuns(traces []JobTrace, names Names, calls Calls) []RunCoverage
 	return runs
 }
 
-// runMatcher is what traces are looked at beside.
+// runMatcher compares traces with a kernel.
 type runMatcher struct {
 	uses   Uses
 	names  Names
@@ -101,7 +101,7 @@ type sharedName struct {
 	objects []string
 }
 
-func (l *runMatcher) look(trace JobTrace) RunCoverage {
+func (l *runMatcher) match(trace JobTrace) RunCoverage {
 	w := RunCoverage{Run: trace.Run, Results: trace.Results, Releases: trace.Releases}
 	for _, call := range trace.Calls {
 		if l.refuses(call) {
@@ -121,7 +121,7 @@ func (l *runMatcher) look(trace JobTrace) RunCoverage {
 	return w
 }
 
-// refuses tells whether the kernel was built without a call that its source has.
+// refuses reports whether the kernel was built without a call that its source has.
 func (l *runMatcher) refuses(call string) bool {
 	if call == foreignCalls {
 		return !slices.ContainsFunc(compatEntries, func(entry string) bool { return len(l.names[entry]) > 0 })
@@ -204,7 +204,7 @@ func (w RunCoverage) String() string {
 	return text
 }
 
-// KeepFileSystems keeps the types on which jobs had files, and tells in the
+// KeepFileSystems keeps the types on which jobs had files, and notes in the
 // runs what the configuration has never had.
 func (k Keep) KeepFileSystems(traces []JobTrace, runs []RunCoverage, kbuild *Kbuild, config kconfig.Config) {
 	config = modulesToo(config)

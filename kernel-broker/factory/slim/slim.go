@@ -54,7 +54,7 @@ func Slim(ctx context.Context, input Input) (outcome Outcome, err error) {
 	if err != nil {
 		return Outcome{}, fmt.Errorf("slimming of %q: configuration: %w", input.Name, err)
 	}
-	input.told("kconfig", checked)
+	input.log("kconfig", checked)
 	journal, err := OpenJournal(input.Journal, input.Base)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("slimming of %q: %w", input.Name, err)
@@ -64,7 +64,7 @@ func Slim(ctx context.Context, input Input) (outcome Outcome, err error) {
 	if err != nil {
 		return Outcome{}, fmt.Errorf("slimming of %q: %w", input.Name, err)
 	}
-	input.told("kernel", tried)
+	input.log("kernel", tried)
 	outcome, err = input.outcome(ctx, proposal, checked, tried)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("slimming of %q: %w", input.Name, err)
@@ -72,7 +72,7 @@ func Slim(ctx context.Context, input Input) (outcome Outcome, err error) {
 	return outcome, nil
 }
 
-func (input Input) told(by string, found Found) {
+func (input Input) log(by string, found Found) {
 	for _, blame := range found.Blamed {
 		input.Log.Info("option stays", "kernel", input.Name, "option", blame.Symbol,
 			"by", by, "stage", blame.Answer.Stage, "reason", blame.Answer.Reason)

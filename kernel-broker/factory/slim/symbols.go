@@ -103,7 +103,7 @@ func ReadText(reader io.Reader) ([]Function, error) {
 
 func isMark(f Function) bool { return linkerMark.MatchString(f.Name) }
 
-// isCode tells nm's letters for code, local and global, strong and weak.
+// isCode accepts nm's letters for code, local and global, strong and weak.
 func isCode(kind byte) bool { return kind == 't' || kind == 'T' || kind == 'w' || kind == 'W' }
 
 // FunctionUse is a function, the object that it came from, and how much of it

@@ -111,7 +111,7 @@ func (c *closure) follow(file pendingFile) error {
 	for _, name := range wanted {
 		guest, host, err := c.find(name, origin, dynamic.runs)
 		if err != nil && name == opened {
-			continue // whoever needs it says so; most programs do not
+			continue // a program that needs it lists it; most do not
 		}
 		if err != nil {
 			return fmt.Errorf("program %q: %w", file.host, err)

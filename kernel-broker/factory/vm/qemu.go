@@ -79,8 +79,8 @@ func (g Guest) machine() []string {
 	return args
 }
 
-// Describe says what the guest runs on: the emulator's version and all that it
-// is told. It is part of every figure taken in it.
+// Describe says what the guest runs on: the emulator's version and all its
+// arguments. It is part of every figure taken in it.
 func Describe(ctx context.Context, g Guest) (string, error) {
 	said, err := exec.CommandContext(ctx, qemuProgram, "--version").Output()
 	if err != nil {

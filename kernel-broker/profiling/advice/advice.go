@@ -25,7 +25,7 @@ const (
 	WorthAKernel Verdict = "worth-a-kernel"
 	// WorthAChange: the best advice is for the program.
 	WorthAChange Verdict = "worth-a-change"
-	// Unknown: what would tell was not measured.
+	// Unknown: what decides was not measured.
 	Unknown Verdict = "unknown"
 )
 

@@ -6,7 +6,7 @@
 // The idea: a side is one run or several of the same job. Every figure of a run
 // is one value, and a figure of two sides differs only if Welch's test says so,
 // as in the kernel factory. Where a side has too few runs for a test, that is
-// said instead: two runs differ always, and what that means nobody can tell.
+// said instead: two runs always differ, and one difference has no significance.
 package compare
 
 import (

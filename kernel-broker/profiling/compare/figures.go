@@ -37,45 +37,45 @@ func values(runs []profiling.Result, order []figure) (map[figure][]float64, []fi
 
 const nanosecond = float64(time.Nanosecond) / float64(time.Second)
 
-// figures tells every value of a run.
-func figures(r profiling.Result, tell func(figure, float64)) {
-	job(r, tell)
+// figures adds every value of a run.
+func figures(r profiling.Result, add func(figure, float64)) {
+	job(r, add)
 	if r.Noise != nil {
-		tell(figure{"noise", "taken by others", unitShare}, 1-r.Noise.Left())
+		add(figure{"noise", "taken by others", unitShare}, 1-r.Noise.Left())
 		if _, worst, ok := r.Noise.Worst(); ok {
-			tell(figure{"noise", "worst event", unitSeconds}, float64(worst.MostNS)*nanosecond)
+			add(figure{"noise", "worst event", unitSeconds}, float64(worst.MostNS)*nanosecond)
 		}
 	}
 	if r.IO != nil {
 		files := r.IO.Total(profiling.RegularFiles)
-		tell(figure{"io", "reads", unitCount}, float64(files.Read.Calls))
-		tell(figure{"io", "bytes read", unitBytes}, float64(files.Read.Bytes))
-		tell(figure{"io", "writes", unitCount}, float64(files.Write.Calls))
-		tell(figure{"io", "bytes written", unitBytes}, float64(files.Write.Bytes))
+		add(figure{"io", "reads", unitCount}, float64(files.Read.Calls))
+		add(figure{"io", "bytes read", unitBytes}, float64(files.Read.Bytes))
+		add(figure{"io", "writes", unitCount}, float64(files.Write.Calls))
+		add(figure{"io", "bytes written", unitBytes}, float64(files.Write.Bytes))
 	}
 	if r.Syscalls != nil {
 		for _, c := range r.Syscalls.Calls {
-			tell(figure{"system calls", c.Name + ": calls", unitCount}, float64(c.Count))
-			tell(figure{"system calls", c.Name + ": time", unitSeconds}, float64(c.NS)*nanosecond)
+			add(figure{"system calls", c.Name + ": calls", unitCount}, float64(c.Count))
+			add(figure{"system calls", c.Name + ": time", unitSeconds}, float64(c.NS)*nanosecond)
 			if c.Count > 0 {
-				tell(figure{"system calls", c.Name + ": each", unitSeconds}, float64(c.NS)*nanosecond/float64(c.Count))
+				add(figure{"system calls", c.Name + ": each", unitSeconds}, float64(c.NS)*nanosecond/float64(c.Count))
 			}
 		}
 	}
 }
 
-func job(r profiling.Result, tell func(figure, float64)) {
+func job(r profiling.Result, add func(figure, float64)) {
 	var all, user, system uint64
 	var wall time.Duration
 	for _, n := range r.Nodes {
 		all, user, system = all+n.JobNS, user+n.UserNS, system+n.SystemNS
 		wall = max(wall, n.End.Sub(n.Begin))
 	}
-	tell(figure{"job", "looked at", unitSeconds}, wall.Seconds())
-	tell(figure{"job", "CPU time", unitSeconds}, float64(all)*nanosecond)
-	tell(figure{"job", "in the program", unitSeconds}, float64(user)*nanosecond)
-	tell(figure{"job", "in the kernel", unitSeconds}, float64(system)*nanosecond)
+	add(figure{"job", "looked at", unitSeconds}, wall.Seconds())
+	add(figure{"job", "CPU time", unitSeconds}, float64(all)*nanosecond)
+	add(figure{"job", "in the program", unitSeconds}, float64(user)*nanosecond)
+	add(figure{"job", "in the kernel", unitSeconds}, float64(system)*nanosecond)
 	if share, known := r.KernelShare(); known {
-		tell(figure{"job", "share of the kernel", unitShare}, share)
+		add(figure{"job", "share of the kernel", unitShare}, share)
 	}
 }

@@ -26,7 +26,7 @@ type rule func(p profiling.Pattern) (advice profiling.Advice, ok bool)
 
 var rules = []rule{gatherWrites, bufferReads, fewerFiles, groupSyncs, noSeeks, noReadAhead}
 
-// Advise works out the advice of each pattern anew.
+// Advise replaces the advice of each pattern.
 func Advise(all []profiling.Pattern) []profiling.Pattern {
 	out := make([]profiling.Pattern, len(all))
 	for i, p := range all {

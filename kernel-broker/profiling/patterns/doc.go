@@ -8,5 +8,5 @@
 // handful of behaviours, each a rule on its counters, in an order in which the
 // first that fits names it. Groups are sums, so they are made file by file, and
 // a job with a million files needs no more memory than one with ten patterns.
-// Advice rests on the sums alone and can be worked out anew after a merge.
+// Advice rests on the sums alone and can be derived again after a merge.
 package patterns

@@ -36,7 +36,7 @@ type Slimming struct {
 	TextAfter  int64 `json:"text_after,omitempty"`
 	// Missing are drivers that nodes have devices for and the kernel never had.
 	Missing []MissingDriver `json:"missing_drivers,omitempty"`
-	// Runs of jobs that had a say beside the workload.
+	// Runs of jobs that were considered beside the workload.
 	Runs []SlimmingRun `json:"runs,omitempty"`
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report"
 )
 
-// profile tells how the profiles were used: of the subject alone, or of each
+// profile shows how the profiles were used: of the subject alone, or of each
 // kernel of a bench.
 func (v view) profile() report.Section {
 	table := report.Table{
