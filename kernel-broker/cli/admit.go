@@ -24,7 +24,7 @@ import (
 // documentAdmission is the record of the checks before registration.
 const documentAdmission = "admission"
 
-// maxText of a manifest or a configuration that a person brings.
+// maxText of a given manifest or configuration.
 const maxText = 4 << 20
 
 // bootTest boots a kernel that is brought; see admission.Try.
@@ -73,7 +73,7 @@ func (r *registration) copyFiles(dir string) error {
 		if *file.path == "" {
 			continue
 		}
-		// A folder for each: the names are the person's.
+		// A folder for each: the names are the user's.
 		of := filepath.Join(dir, "given", file.role)
 		if err := os.MkdirAll(of, 0o700); err != nil {
 			return err

@@ -66,7 +66,7 @@ What is measured is the workload all the same, so that the verdict compares like
 with like.
 
 With --instrumented that kernel is built and registered as the profile
-NAME-instrumented, which jobs boot that ask for pgo. Nobody else gets it. So from
+NAME-instrumented, which only jobs that ask for pgo boot. So from
 runs to a kernel:
 
   kernelctl kernel build NAME --instrumented --from-run 3

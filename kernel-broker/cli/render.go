@@ -118,7 +118,7 @@ func (a *app) orNone(rows int, note string, table func(*page)) func(*page) {
 	return func(*page) {}
 }
 
-// page collects text for people and is written at once.
+// page collects text for terminals and is written at once.
 type page struct {
 	text bytes.Buffer
 	tab  *tabwriter.Writer

@@ -114,7 +114,7 @@ type Pattern struct {
 
 // Advice is a specialisation that a pattern suggests.
 type Advice struct {
-	// What is a short name of it, Why says it to a person.
+	// What is a short name of it, Why explains it.
 	What string `json:"what"`
 	Why  string `json:"why"`
 	// CallsSaved is how many calls into the file system it could save.

@@ -17,7 +17,7 @@ type Live struct {
 	Result Result `json:"result"`
 }
 
-// JSON of a result, for people too.
+// JSON of a result, indented.
 func (r Result) JSON() ([]byte, error) {
 	content, err := json.MarshalIndent(r, "", " ")
 	if err != nil {

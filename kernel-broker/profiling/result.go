@@ -21,7 +21,7 @@ type Kernel struct {
 	Release string `json:"release"`
 	BuildID string `json:"build_id"`
 	// Lacks has what the kernel was built without of the symbols that keep
-	// disturbances from a job's CPUs; absent where nobody knows.
+	// disturbances from a job's CPUs; absent if unknown.
 	Lacks []string `json:"lacks,omitzero"`
 }
 

@@ -28,7 +28,7 @@ type Slurms struct {
 // None reports whether there is nothing of Slurm's.
 func (s Slurms) None() bool { return s.Calls.Count == 0 && s.Files == 0 }
 
-// String is for people.
+// String describes it in a line.
 func (s Slurms) String() string {
 	var parts []string
 	if s.Calls.Count > 0 {

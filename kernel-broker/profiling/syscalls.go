@@ -27,7 +27,7 @@ const (
 	CausePacketJob   Cause = "packet_job"
 	CausePacketOther Cause = "packet_other"
 	// The call slept, until a packet came, an interrupt or a timer, a task of
-	// this job, another task, or nobody knows.
+	// this job, another task, or an unknown cause.
 	CauseWaitPacket  Cause = "wait_packet"
 	CauseWaitDevice  Cause = "wait_device"
 	CauseWaitJob     Cause = "wait_job"

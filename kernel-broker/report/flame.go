@@ -54,7 +54,7 @@ const (
 type FlameLayout struct {
 	Width, Height float64
 	Frames        []frameLayout
-	// Left out because nobody could see them.
+	// LeftOut frames are too narrow to see.
 	LeftOut int
 }
 

@@ -5,7 +5,7 @@ package report
 import "fmt"
 
 // seriesColours is how many series a chart can tell apart. Each has a shape of
-// its own too, so that nobody needs to see the colour.
+// its own too, so that colour is not needed.
 const seriesColours = 8
 
 // shapes of the marks, around a middle of 0,0.

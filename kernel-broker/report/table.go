@@ -54,7 +54,7 @@ func Code(text string) Cell { return Cell{Text: text, Code: true} }
 // Figure makes a cell of a number, in the words given.
 func Figure(value float64, text string) Cell { return Cell{Text: text, Value: &value} }
 
-// Missing makes the cell of a figure that nobody took.
+// Missing makes the cell of a missing figure.
 func Missing() Cell { return Cell{Text: "–"} }
 
 // Class of the cell.

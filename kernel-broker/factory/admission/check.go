@@ -17,7 +17,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 )
 
-// Subject is what somebody brings, in files that nobody changes meanwhile: see
+// Subject is a given kernel, in files that do not change meanwhile: see
 // Take.
 type Subject struct {
 	Image string
@@ -42,8 +42,8 @@ type Finding struct {
 }
 
 // Check looks at the files. What cannot be known without a configuration is an
-// error: a kernel whose agent cannot load the next one stays until somebody
-// walks to the machine.
+// error: a kernel whose agent cannot load the next one stays until an
+// administrator resets the machine.
 func Check(ctx context.Context, s Subject) (Finding, error) {
 	name := cmp.Or(s.Name, s.Image)
 	fail := func(err error) (Finding, error) { return Finding{}, fmt.Errorf("image %q: %w", name, err) }

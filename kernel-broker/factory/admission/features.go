@@ -89,7 +89,7 @@ func EmbeddedConfig(kernel []byte) (kconfig.Config, error) {
 	return kconfig.ParseConfig(string(text)), nil
 }
 
-// sameConfig compares what somebody says of a kernel with what it says itself,
+// sameConfig compares a given configuration with the one inside the kernel,
 // where both speak of a symbol that matters here.
 func sameConfig(said, inside kconfig.Config) error {
 	var differ []string

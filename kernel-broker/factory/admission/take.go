@@ -12,7 +12,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
-// Take copies a file that somebody brings to a place where nobody else writes,
+// Take copies a given file to a private place,
 // for all that is done with it afterwards: what is checked, booted, signed and
 // stored are then the same bytes, whatever becomes of the file. It holds 1 to
 // limit bytes. What is no regular file is refused; a pipe would wait for ever.

@@ -133,7 +133,7 @@ func decompress(ctx context.Context, payload []byte) ([]byte, error) {
 	return nil, fmt.Errorf("unknown compression, begins with % x", payload[:min(8, len(payload))])
 }
 
-// maxUnpacked is far above any kernel: an image may be somebody else's, and a
+// maxUnpacked is far above any kernel: an image may be untrusted, and a
 // few bytes can unpack to any number.
 const maxUnpacked = 1 << 30
 

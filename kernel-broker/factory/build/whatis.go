@@ -13,7 +13,7 @@ var elfMachines = map[uint16]string{3: "x86", 8: "MIPS", 20: "PowerPC", 21: "Pow
 
 const machineX86 = 62
 
-// marks of files that people take for a bzImage, by their place.
+// marks of files that are mistaken for a bzImage, by their place.
 var marks = []struct {
 	at    int
 	magic string

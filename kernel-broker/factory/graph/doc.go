@@ -5,7 +5,7 @@
 // A step has a name, inputs, other steps whose results it needs, and a function
 // that fills an empty folder. What it filled is its result, and is stored under
 // the digest of the step's inputs and of the results it was handed: the same
-// inputs are never worked on twice, by nobody who uses the same store, and a
+// inputs are never worked on twice in one store, and a
 // step whose inputs came out the same as before is not done again although a
 // step before it was.
 //

@@ -23,7 +23,7 @@ import (
 // or Killed.
 type State string
 
-// The states. Nobody writes Killed: it is what a reader makes of Running when
+// The states. Killed is never written: it is what a reader makes of Running when
 // the process is gone.
 const (
 	Pending   State = "pending"   // nothing was done yet

@@ -18,7 +18,7 @@ type log struct {
 	err  error
 }
 
-// openLog begins the log of an attempt. It keeps the file, since somebody may
+// openLog begins the log of an attempt. It keeps the file, since a reader may
 // follow it.
 func openLog(path string) (*log, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o644)

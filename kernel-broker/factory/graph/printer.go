@@ -63,7 +63,7 @@ func (p *Printer) advance(e Event) {
 		return
 	}
 	if a.total == 0 && a.done == 0 {
-		// What was done before somebody looked says nothing about speed.
+		// What was done before the first report says nothing about speed.
 		a.first, a.began, a.printed = e.Done, time.Now(), time.Now()
 	}
 	a.done, a.total = e.Done, max(e.Total, 0)
@@ -192,7 +192,7 @@ func (p *Printer) ended(e Event) string {
 	return "done in " + rough(e.Took)
 }
 
-// rough writes a duration with as many digits as people want.
+// rough writes a duration with few digits.
 func rough(d time.Duration) string {
 	switch {
 	case d < 10*time.Second:

@@ -254,7 +254,7 @@ func (r *run) observer(task Task, log string) func(Update) {
 }
 
 // record writes to the journal and to the observer. A run whose journal cannot be
-// written ends: nobody would know what it does.
+// written ends: its state would be unknown.
 func (r *run) record(step string, record Record, event Event) {
 	if err := r.journal.write(record); err != nil {
 		r.mu.Lock()

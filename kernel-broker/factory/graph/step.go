@@ -56,7 +56,7 @@ func (s *Step) before() []string {
 type Work struct {
 	// Dir is empty, and becomes the result.
 	Dir string
-	// Log takes what people may want to read. It is safe for concurrent use.
+	// Log takes the step's output. It is safe for concurrent use.
 	Log   io.Writer
 	needs map[string]Result
 	units func(done, total int)

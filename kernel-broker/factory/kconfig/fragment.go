@@ -51,7 +51,7 @@ func ReadFragment(path string) (Fragment, error) {
 
 // ParseFragment checks the form as well as the content: groups are parted by
 // blank lines, each has its reason in a comment on top and its options sorted
-// by symbol, so that two people who change a fragment meet in the same line.
+// by symbol, so that concurrent changes of a fragment conflict in the same line.
 func ParseFragment(path string, data []byte) (Fragment, error) {
 	fragment := Fragment{
 		Name:   strings.TrimSuffix(filepath.Base(path), ".config"),

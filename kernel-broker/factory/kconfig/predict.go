@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// settable reports whether a person could set the symbol in this
+// settable reports whether a user can set the symbol in this
 // configuration.
 func (s *Symbol) settable(config Config) bool {
 	return slices.ContainsFunc(s.definitions, func(d definition) bool {
@@ -47,7 +47,7 @@ func active(selections []selection, config Config) []string {
 // Without predicts the configuration with some options off: what depends on
 // them goes too, and what only they selected. The options asked for by the
 // recipe stay on where they can; with nil everything settable counts as asked
-// for. A symbol that somebody selects stays on even when it was to go.
+// for. A selected symbol stays on even when it was to go.
 func (k *Tree) Without(config Config, off []string, asked map[string]bool) Config {
 	after := maps.Clone(config)
 	unwanted := map[string]bool{}

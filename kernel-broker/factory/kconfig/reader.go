@@ -30,7 +30,7 @@ type Symbol struct {
 	Where string
 	// Boolean is true for bool and tristate symbols.
 	Boolean bool
-	// Prompt is the line that a person sees, "" when nobody can set it.
+	// Prompt is the line in menus, "" if users cannot set the symbol.
 	Prompt string
 	// Choice is the number of the choice that the symbol is a member of, 0 for
 	// none. A member cannot be switched off, only Traded for another.
@@ -41,7 +41,7 @@ type Symbol struct {
 type definition struct {
 	conditions []condition
 	defaults   []fallback
-	// prompt says when a person can set the symbol; nil: never.
+	// prompt says when a user can set the symbol; nil: never.
 	prompt expression
 }
 

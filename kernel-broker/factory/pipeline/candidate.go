@@ -47,7 +47,7 @@ type Candidate struct {
 	Published string `json:"published,omitempty"`
 }
 
-// Page is the report for people, JSON the one for programs.
+// Page is the HTML report.
 func (c Candidate) Page() string { return filepath.Join(c.Report, pageFile) }
 
 // JSON is the report for programs.

@@ -15,7 +15,7 @@
 //
 // The work of the steps is behind three small interfaces, Kernels, Bench and
 // Slimmer, whose real forms are in this package too; package graph decides what
-// is done, by whom and when. A step hands its inputs to nobody: each is named
+// is done, by whom and when. A step passes no inputs on: each is named
 // where the graph is made, with a digest, since a forgotten one would give a
 // stale result.
 //

@@ -118,7 +118,7 @@ func parts(err error) []error {
 }
 
 // blame notes a candidate that failed. Where the fault was met by a kernel on
-// the way to it, that one is noted, for people to look at.
+// the way to it, that one is noted.
 func (p *Pipeline) blame(fault Fault) (Candidate, error) {
 	manifest, err := build.ReadManifest(fault.Kernel)
 	if err != nil {

@@ -43,7 +43,7 @@ type Site struct {
 // Default is what holds without a file.
 func Default() Site { return Site{Mitigations: Stock} }
 
-// maxBytes of the file; people write it.
+// maxBytes of the file.
 const maxBytes = 1 << 20
 
 // Load reads path. Only a missing file at DefaultPath is the same as none: who

@@ -25,7 +25,7 @@ const (
 	Started
 	// Warm: it ran, but not while the workload did.
 	Warm
-	// Hot: it ran for the workload, or nobody knows for what.
+	// Hot: it ran for the workload, or for an unknown purpose.
 	Hot
 )
 

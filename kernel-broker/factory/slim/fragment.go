@@ -19,7 +19,7 @@ type Outcome struct {
 	Objects map[Coverage]Sum `json:"objects"`
 	// Proposed, and what is left of it.
 	Proposed int `json:"proposed"`
-	// Gone are the options switched off; Stayed all others that a person
+	// Gone are the options switched off; Stayed all others that a user
 	// could switch off, those to blame among them.
 	Gone   []Decision `json:"gone"`
 	Stayed []Decision `json:"stayed"`
@@ -47,7 +47,7 @@ type Outcome struct {
 
 const width = 78
 
-// Decisions on all options that a person could switch off, in order.
+// Decisions on all options that a user could switch off, in order.
 func (o Outcome) Decisions() []Decision {
 	all := slices.Concat(o.Gone, o.Stayed)
 	for _, symbol := range o.Along {
@@ -102,7 +102,7 @@ func (o Outcome) Fragment() []byte {
 		}
 		comment(&text, title(decision)+decision.Reason+".")
 		if len(silent) > 0 {
-			comment(&text, "Nobody else needed "+strings.Join(silent, ", ")+".")
+			comment(&text, "No other option needed "+strings.Join(silent, ", ")+".")
 		}
 		slices.Sort(off)
 		options(&text, off)

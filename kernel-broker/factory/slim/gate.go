@@ -29,7 +29,7 @@ func (n Need) negated() Need {
 	return n
 }
 
-// String is the condition as a person would write it.
+// String is the condition in short form.
 func (n Need) String() string {
 	text := strings.Join(n.Any, "|")
 	if n.Not {

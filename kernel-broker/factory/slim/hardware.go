@@ -122,7 +122,7 @@ func (w driverNeed) reason() string {
 	return "has the device " + short(w.device) + ", which " + w.module + " drives"
 }
 
-// short is what people need to see of a device.
+// short cuts a device's name for a report.
 func short(device string) string {
 	if len(device) > mostOfADevice {
 		return device[:mostOfADevice] + "..."

@@ -17,7 +17,7 @@ type Facts struct {
 	// Config of the kernel that ran.
 	Config kconfig.Config
 	// Asked are the options that the recipe names. With nil every option that
-	// a person could set counts as asked for.
+	// a user could set counts as asked for.
 	Asked   map[string]bool
 	Kbuild  *Kbuild
 	Kconfig *kconfig.Tree
@@ -47,7 +47,7 @@ type Decision struct {
 
 const keptPrefix = "kept: "
 
-// Proposal is a decision on each option that is on and that a person can set.
+// Proposal is a decision on each option that is on and that users can set.
 type Proposal struct {
 	Decisions []Decision
 }
@@ -164,7 +164,7 @@ func (f Facts) judge(name string) (Decision, bool) {
 	default:
 		after := f.Kconfig.Without(f.Config, []string{name}, f.Asked)
 		if after.On(name) {
-			return decision, true // somebody selects it
+			return decision, true // another option selects it
 		}
 		decision = f.weigh(name, f.Config, after)
 	}

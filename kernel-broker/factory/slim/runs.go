@@ -38,7 +38,7 @@ type RunCoverage struct {
 // notThere is the object of the calls that a kernel was built without.
 const notThere = "kernel/sys_ni.o"
 
-// mostUnknown names in a run: they are for people.
+// mostUnknown names of a run are kept.
 const mostUnknown = 20
 
 // usage is why an object counts as used: by what a run saw it.
@@ -69,7 +69,7 @@ func (u Uses) AddRuns(traces []JobTrace, names Names, calls Calls) []RunCoverage
 		}
 	}
 	for object, seen := range l.seen {
-		alone[object] = seen // nobody saw it alone
+		alone[object] = seen // no run saw it alone
 	}
 	for _, object := range slices.Sorted(maps.Keys(alone)) {
 		use, known := u[object]
@@ -179,7 +179,7 @@ func words(seen []usage) string {
 	return text.String()
 }
 
-// String is a line for people.
+// String describes the coverage in a line.
 func (w RunCoverage) String() string {
 	text := fmt.Sprintf("run %d: %d of the %d functions and system calls that its job used are in this kernel", w.Run, w.Found, w.Named)
 	if missing := w.Named - w.Found - len(w.Refused); missing > 0 {

@@ -21,7 +21,7 @@ type Answer struct {
 }
 
 // Ask tries a kernel with the options off. An error means that no answer
-// could be had (a full disk, a stop), which blames nobody.
+// could be had (a full disk, a stop), which blames no option.
 type Ask func(ctx context.Context, off []string) (Answer, error)
 
 // Blame is an option that has to stay, and what happened without it.

@@ -122,7 +122,7 @@ func flawsApart(a, b Kernel) []string {
 // Flaws that only concern a host of virtual machines. The kernel names them as
 // files in /sys/devices/system/cpu/vulnerabilities, and says another thing of
 // them as soon as it could be such a host (KVM built, even as a module that
-// nobody loads). No other program meets these mitigations.
+// is never loaded). No other program meets these mitigations.
 var hostOnly = []string{"itlb_multihit", "vmscape"}
 
 // counted is what is done about each flaw, without what is for hosts of virtual

@@ -72,7 +72,7 @@ const (
 	// ReasonReset: the machine went off and no whole result had come.
 	ReasonReset
 	// ReasonInit: the kernel could not execute the first program. It then looks
-	// for others, and busybox is one that waits for a person.
+	// for others, and busybox is one that waits for input.
 	ReasonInit
 )
 

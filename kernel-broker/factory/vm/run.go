@@ -77,7 +77,7 @@ func (g Guest) placed(outDir string) (Guest, string, error) {
 		if *path, err = filepath.Abs(*path); err != nil {
 			return g, "", fmt.Errorf("guest: %w", err)
 		}
-		// QEMU says of a missing file what only a person understands.
+		// QEMU's own message about a missing file is unclear.
 		if _, err := os.Stat(*path); err != nil {
 			return g, "", fmt.Errorf("guest: %w", err)
 		}

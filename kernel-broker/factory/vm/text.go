@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// MostText is how much of a file people or programs of this host read that a
+// MostText is how much this host reads of a file that a
 // guest left: it may have left gigabytes.
 const MostText = 1 << 20
 

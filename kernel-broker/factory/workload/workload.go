@@ -15,7 +15,7 @@ import (
 // Workload is catalog/workloads/<name>.yaml.
 type Workload struct {
 	Name string `yaml:"name"`
-	// Application and Description are for people.
+	// Application and Description are for reports.
 	Application string `yaml:"application"`
 	Description string `yaml:"description"`
 	// Operation is what one operation is, such as "write of 8 bytes".

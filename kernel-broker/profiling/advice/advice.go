@@ -47,7 +47,7 @@ type Decision struct {
 
 // Step is one thing to do.
 type Step struct {
-	// What is a short name of it, Title says it to a person.
+	// What is a short name of it, Title describes it.
 	What  string `json:"what"`
 	Title string `json:"title"`
 	// Bound is the share of the job's CPU time that it can save at most; nil if
@@ -196,7 +196,7 @@ func prefix(c profiling.Collector) string {
 	return string(c) + ": "
 }
 
-// Percent writes a share as people read it.
+// Percent formats a share.
 func Percent(share float64) string {
 	switch p := 100 * share; {
 	case p != 0 && p < 0.01 && p > -0.01:

@@ -86,7 +86,7 @@ func quietCPUs(f facts) []Step {
 	if wanted == 0 {
 		return nil
 	}
-	// The agent is there because somebody looks.
+	// The agent is there because the job is profiled.
 	byInterrupts, byThreads := interrupts/wanted, max(0, threads/wanted-n.Looking())
 	return []Step{
 		{

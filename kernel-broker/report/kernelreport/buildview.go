@@ -121,7 +121,7 @@ func slimmingRuns(runs []SlimmingRun) []report.Component {
 	return []report.Component{table, report.Folded{Title: fmt.Sprintf("Results of these runs (%d)", len(results)), Components: []report.Component{results}}}
 }
 
-// took is a time as people say it, from tenths of a second to hours.
+// took formats a time, from tenths of a second to hours.
 func took(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	if d >= time.Minute {

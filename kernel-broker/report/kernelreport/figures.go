@@ -165,7 +165,7 @@ func (f Figures) unequal(to reference) []string {
 }
 
 // Titled puts the reasons behind a title: a comparison that is not between
-// equals says so where nobody can overlook it.
+// equals says so in its title.
 func Titled(unequal []string) string {
 	if len(unequal) == 0 {
 		return ""

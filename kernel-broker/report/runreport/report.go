@@ -44,13 +44,13 @@ type Report struct {
 	Result   profiling.Result `json:"result"`
 	Decision advice.Decision  `json:"decision"`
 
-	// shown is what people see of the result, slurms what was left out of that.
+	// shown is the displayed part of the result, slurms what was left out of that.
 	shown  profiling.Result
 	slurms profiling.Slurms
 }
 
 // New works out what follows from a result. What is Slurm's own is left out of
-// the decision, and of what people see of the result.
+// the decision, and of the displayed result.
 func New(run Run, result profiling.Result, now time.Time) Report {
 	if run.Collectors == nil {
 		run.Collectors = []string{}
