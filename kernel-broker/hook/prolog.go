@@ -3,6 +3,7 @@
 package hook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ type prolog struct {
 	tally    tally
 }
 
-// newProlog is of the job in the environment.
+// newProlog reads the job from the environment.
 func newProlog(config client.Config, getenv func(string) string, log *slog.Logger) (*prolog, error) {
 	j, err := jobOf(getenv)
 	if err == nil {
@@ -110,7 +111,7 @@ func (p *prolog) ensure(ctx context.Context) (outcome, string) {
 			return result, last.message
 		}
 		if ctx.Err() != nil {
-			return late, fmt.Sprintf("no kernel within %v, last progress: %s", p.config.PrologLimit, last.orElse(status.Convert(err).Message()))
+			return late, fmt.Sprintf("no kernel within %v, last progress: %s", p.config.PrologLimit, cmp.Or(last.message, status.Convert(err).Message()))
 		}
 		if !transient(err) {
 			return refused, status.Convert(err).Message()
@@ -143,13 +144,6 @@ func (p *prolog) ensure(ctx context.Context) (outcome, string) {
 type progress struct {
 	at      time.Time
 	message string
-}
-
-func (w progress) orElse(text string) string {
-	if w.message == "" {
-		return text
-	}
-	return w.message
 }
 
 // follow reads one stream to its end. An error means that it broke off.

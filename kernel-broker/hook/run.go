@@ -104,26 +104,21 @@ func (i Invocation) run(name string, arguments []string) int {
 		if name != prologName {
 			return 0
 		}
-		stop := i.bound(unreadLimit, 1, log)
-		defer stop()
+		defer i.bound(unreadLimit, 1, log)()
 		return failProlog(config, i.Getenv, log, err)
 	}
 	switch name {
 	case prologName:
-		stop := i.bound(config.PrologLimit+10*time.Second, 1, log)
-		defer stop()
+		defer i.bound(config.PrologLimit+10*time.Second, 1, log)()
 		return runProlog(config, i.Getenv, log)
 	case profilingName:
-		stop := i.bound(config.ProfilingWait+time.Second, 0, log)
-		defer stop()
+		defer i.bound(config.ProfilingWait+time.Second, 0, log)()
 		runProfiling(config, i.Getenv, log)
 	case epilogName:
-		stop := i.bound(epilogLimit+time.Second, 0, log)
-		defer stop()
+		defer i.bound(epilogLimit+time.Second, 0, log)()
 		runEpilog(config, i.Getenv, log)
 	case rebootName:
-		stop := i.bound(rebootLimit, 0, log)
-		defer stop()
+		defer i.bound(rebootLimit, 0, log)()
 		runReboot(config, rest, log)
 	}
 	return 0

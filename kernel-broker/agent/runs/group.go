@@ -42,7 +42,7 @@ func findGroup(patterns []string, job uint32) (group, error) {
 	return group{path: filepath.Join(parents[0], name)}, nil
 }
 
-// prepare makes the folder before Slurm does.
+// prepare creates the cgroup before Slurm does.
 func (g *group) prepare() error {
 	err := os.Mkdir(g.path, 0o755)
 	if errors.Is(err, os.ErrExist) {
