@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
-
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
-
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )

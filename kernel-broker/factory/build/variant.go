@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
-
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 )
 
