@@ -132,6 +132,8 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		}
 		said.Down, said.Fail = said.Down || d.wasDowned(n, s), said.Fail || s.Failing()
 	case said == nil || said.Asked && !d.saidSince(n):
+	case strings.HasPrefix(s.Reason, reasonLost):
+		// The broker set the node down since it lost its kernel. That replaced what the administrator said, and did not end it.
 	case said.BootID != n.Boot.BootID && agent.Slurmd.Running && s.Reason == "":
 		// slurmd answered before it was held back, and Slurm forgot.
 		d.act(Action{Kind: DrainNode, Node: n.Name, Text: said.Reason})

@@ -70,7 +70,7 @@ func (d *decision) guard(n *kb.Node, owner *kb.Allocation) {
 	}
 	// The reference keeps it behind the job's comment: what is down ends the job.
 	d.act(Action{Kind: DownNode, Node: n.Name, Job: owner.ID, Reference: job.Reference,
-		Text: fmt.Sprintf("%s%s under job %s: %s", reasonLost, owner.Kernel.Ref(), owner.Reference, owner.Lost[n.Name])})
+		Text: fmt.Sprintf("%s%s under job %s: %s%s", reasonLost, owner.Kernel.Ref(), owner.Reference, owner.Lost[n.Name], saidBefore(n))})
 }
 
 // left reports whether a job goes on without a node that lost its kernel.

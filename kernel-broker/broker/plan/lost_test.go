@@ -76,6 +76,27 @@ func TestNodeThatLostItsKernelLeavesTheJob(t *testing.T) {
 	}
 }
 
+// An administrator drained the node before it lost its kernel. The broker's own reason takes the drain's place while the
+// job is on the node, and the drain is back after the return.
+func TestDrainedNodeThatLostItsKernel(t *testing.T) {
+	w := runningOnTwo(t)
+	w.node("n2", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
+	w.settle()
+	w.silence("n2")
+	w.boot("n2", kernels[0], "")
+	const lost = "kprof: lost mitgcm@3 under job 7: it rebooted (before: bad DIMM)"
+	if got, want := downs(append(w.settle(), w.pass(time.Second)...)), []string{"n2 " + lost}; !slices.Equal(got, want) {
+		t.Fatalf("downs %q, want %q", got, want)
+	}
+	w.node("n2", "DOWN+DRAIN+REBOOT_REQUESTED", lost)
+	w.pass(time.Second)
+	delete(w.slurm.Jobs, 7)
+	actions := append(w.pass(time.Second), w.pass(time.Second)...)
+	if i := slices.IndexFunc(actions, func(a Action) bool { return a.Kind == SayAgain && a.Node == "n2" }); i < 0 || actions[i].Text != "bad DIMM" {
+		t.Errorf("the drain is not said again: %v, %+v", actions, w.nodes["n2"])
+	}
+}
+
 // A job with --no-kill goes on without it, and the node goes home at once.
 func TestJobThatGoesOnWithoutANode(t *testing.T) {
 	w := runningOnTwo(t)
