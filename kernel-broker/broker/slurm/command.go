@@ -13,6 +13,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/cache"
 )
 
 // Client runs Slurm's commands. Safe for concurrent use.
@@ -22,7 +23,7 @@ type Client struct {
 	limit                     time.Duration
 	most                      int // output limit of a command in bytes
 	now                       func() time.Time
-	boots                     bootLimit
+	timeouts                  cache.Cache[struct{}, time.Duration]
 }
 
 // Options of a client.

@@ -50,7 +50,7 @@ func newLevel(uid int, ask func(ctx context.Context, user string, uid uint32) (s
 // health is the health component of the AdminLevel. While slurmctld does not
 // answer it is the last answer: another component reports the silence.
 func (l *adminLevel) health(ctx context.Context) (string, error) {
-	a, err := l.answers.Get(ctx, struct{}{}, func(ctx context.Context) (levelAnswer, time.Duration, error) {
+	a, err := l.answers.GetOrLast(ctx, struct{}{}, keepSilence, func(ctx context.Context) (levelAnswer, time.Duration, error) {
 		text, err := l.ask(ctx)
 		if err == nil || errors.Is(err, kb.ErrDenied) {
 			if text != "" {
@@ -58,10 +58,7 @@ func (l *adminLevel) health(ctx context.Context) (string, error) {
 			}
 			return levelAnswer{text, err}, keepLevel, nil
 		}
-		if last, known := l.answers.Last(struct{}{}); known {
-			return last, keepSilence, nil
-		}
-		return levelAnswer{}, keepSilence, err
+		return levelAnswer{}, 0, err
 	})
 	return a.text, errors.Join(a.err, err)
 }

@@ -39,39 +39,34 @@ func newPrivacy(slurm keepsPrivate, named func(ctx context.Context, uid uint32) 
 
 // showsOthers reports whether Slurm shows a user the jobs of others.
 func (p *privacy) showsOthers(ctx context.Context, uid uint32) bool {
-	private, err := cached(ctx, p.turns, &p.private, struct{}{}, true, p.slurm.PrivateJobs)
+	private, err := p.private.GetOrLast(ctx, struct{}{}, keepSilence, func(ctx context.Context) (bool, time.Duration, error) {
+		return p.ask(ctx, p.slurm.PrivateJobs)
+	})
 	if err == nil && !private {
 		return true
 	}
-	operator, err := cached(ctx, p.turns, &p.operators, uid, false, func(ctx context.Context) (bool, error) {
-		user, err := p.named(ctx, uid)
-		if err != nil {
-			return false, err
-		}
-		return p.slurm.Operates(ctx, user.Name, uid)
+	operator, err := p.operators.GetOrLast(ctx, uid, keepSilence, func(ctx context.Context) (bool, time.Duration, error) {
+		return p.ask(ctx, func(ctx context.Context) (bool, error) {
+			user, err := p.named(ctx, uid)
+			if err != nil {
+				return false, err
+			}
+			return p.slurm.Operates(ctx, user.Name, uid)
+		})
 	})
 	return err == nil && operator
 }
 
-// cached returns an answer of slurmctld. Without one it returns the last answer,
-// or first before there was any.
-func cached[K comparable](ctx context.Context, turns *semaphore.Weighted, c *cache.Cache[K, bool], key K, first bool, ask func(context.Context) (bool, error)) (bool, error) {
-	return c.Get(ctx, key, func(ctx context.Context) (bool, time.Duration, error) {
-		ctx, cancel := context.WithTimeout(ctx, askAccounts)
-		defer cancel()
-		is, err := false, turns.Acquire(ctx, 1)
-		if err == nil {
-			defer turns.Release(1)
-			is, err = ask(ctx)
-		}
-		if err == nil {
-			return is, keepPrivacy, nil
-		}
-		if last, known := c.Last(key); known {
-			return last, keepSilence, nil
-		}
-		return first, keepSilence, nil
-	})
+// ask asks slurmctld one question when it is its turn.
+func (p *privacy) ask(ctx context.Context, question func(context.Context) (bool, error)) (bool, time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, askAccounts)
+	defer cancel()
+	if err := p.turns.Acquire(ctx, 1); err != nil {
+		return false, 0, err
+	}
+	defer p.turns.Release(1)
+	answer, err := question(ctx)
+	return answer, keepPrivacy, err
 }
 
 // forget makes slurmctld be asked again; its last answers hold until it answers.

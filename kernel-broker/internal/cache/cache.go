@@ -65,8 +65,23 @@ func (c *Cache[K, V]) Get(ctx context.Context, key K, lookup Lookup[V]) (V, erro
 	}
 }
 
-// Last returns the last answer that was kept, however old it is.
-func (c *Cache[K, V]) Last(key K) (V, bool) {
+// GetOrLast is Get, but where lookup fails it returns the last answer without an
+// error that was kept, if there is one. What a failure leads to is kept for retry.
+func (c *Cache[K, V]) GetOrLast(ctx context.Context, key K, retry time.Duration, lookup Lookup[V]) (V, error) {
+	return c.Get(ctx, key, func(ctx context.Context) (V, time.Duration, error) {
+		value, keep, err := lookup(ctx)
+		if err == nil {
+			return value, keep, nil
+		}
+		if last, known := c.last(key); known {
+			return last, retry, nil
+		}
+		return value, retry, err
+	})
+}
+
+// last returns the last answer that was kept, however old it is.
+func (c *Cache[K, V]) last(key K) (V, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, has := c.entries[key]

@@ -33,7 +33,7 @@ func TestAnswersAreKept(t *testing.T) {
 		t.Error("after a minute:", got, err)
 	}
 	c.Forget()
-	if last, has := c.Last("key"); last != 2 || !has {
+	if last, has := c.last("key"); last != 2 || !has {
 		t.Error("the last answer:", last, has)
 	}
 	failure = errors.New("down")
@@ -42,7 +42,7 @@ func TestAnswersAreKept(t *testing.T) {
 			t.Error("a kept error:", err, asked)
 		}
 	}
-	if _, has := c.Last("key"); has {
+	if _, has := c.last("key"); has {
 		t.Error("an error is no last answer")
 	}
 }
