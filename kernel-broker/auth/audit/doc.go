@@ -17,6 +17,6 @@
 //
 // After a sync that failed nobody can say which of the last records are on disk.
 // The log writes none before it could go on in another file, whose first record
-// says which those are. A writer that was killed, also with such a doubt, leaves a
+// says which those are. A writer that was killed, also with an uncertain tail, leaves a
 // head that is behind the files: the next one goes on in the same way.
 package audit

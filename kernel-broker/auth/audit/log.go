@@ -22,8 +22,8 @@ const (
 	DefaultMaxBytes = 64 << 20
 	// tornEnd ends a line that will never be whole.
 	tornEnd = " torn"
-	// lazily is how long a record may stay off the disk that nobody waits for.
-	lazily = time.Second
+	// lazySyncDelay is how long a record may stay off the disk that nobody waits for.
+	lazySyncDelay = time.Second
 )
 
 // Options of a log.
@@ -49,18 +49,18 @@ type Log struct {
 	lock *os.File
 	head *os.File
 
-	mu     sync.Mutex
-	file   file
-	size   int64
-	last   Head     // of what was written
-	torn   [][]byte // lines, the last without its end, that no record names yet
-	open   bool     // the last of torn has no end yet
-	late   *time.Timer
-	synced uint64
-	failed error    // why the last record was not written; nil: it was
-	doubt  *doubt   // what keeps the next record from being written
-	lost   []*doubt // all there were
-	room   room
+	mu             sync.Mutex
+	file           file
+	size           int64
+	last           Head     // of what was written
+	torn           [][]byte // lines, the last without its end, that no record names yet
+	open           bool     // the last of torn has no end yet
+	late           *time.Timer
+	synced         uint64
+	failed         error            // why the last record was not written; nil: it was
+	uncertain      *uncertainTail   // what keeps the next record from being written
+	uncertainTails []*uncertainTail // all there were
+	space          space
 
 	syncing sync.Mutex // one call to the disk at a time; before mu
 }
@@ -76,7 +76,7 @@ type file interface {
 // what must not happen unrecorded happens after that. An error is
 // kernelbroker.ErrUnavailable and means that nothing may follow: there is no
 // such record, or one of which nobody knows whether it is on disk. A later
-// record says of the latter that they are in doubt.
+// record names the latter as uncertain.
 func (l *Log) Append(e Entry, wait bool) (uint64, error) {
 	e = e.clipped()
 	l.mu.Lock()
@@ -84,7 +84,7 @@ func (l *Log) Append(e Entry, wait bool) (uint64, error) {
 	last := l.last
 	l.failed = err
 	if err == nil && !wait && l.late == nil {
-		l.late = time.AfterFunc(lazily, l.lazySync)
+		l.late = time.AfterFunc(lazySyncDelay, l.lazySync)
 	}
 	l.mu.Unlock()
 	if err != nil {
@@ -95,7 +95,7 @@ func (l *Log) Append(e Entry, wait bool) (uint64, error) {
 			return 0, fmt.Errorf("audit log %q: %w: %w", l.o.Dir, kb.ErrUnavailable, err)
 		}
 	}
-	l.tell(e, last, line)
+	l.log(e, last, line)
 	return last.Seq, nil
 }
 
@@ -104,13 +104,13 @@ func (l *Log) append(e Entry) (int, error) {
 	if l.file == nil {
 		return 0, errors.New("closed")
 	}
-	if l.doubt != nil {
-		if err := l.goOn(); err != nil {
+	if l.uncertain != nil {
+		if err := l.resumeInNewFile(); err != nil {
 			return 0, err
 		}
 	}
 	if len(l.torn) > 0 {
-		if err := l.mend(); err != nil {
+		if err := l.recordTorn(); err != nil {
 			return 0, err
 		}
 	}
@@ -141,8 +141,8 @@ func (l *Log) write(r record) (int, error) {
 	return 0, err
 }
 
-// mend needs l.mu. It ends a torn line and records it.
-func (l *Log) mend() error {
+// recordTorn needs l.mu. It ends a torn line and records it.
+func (l *Log) recordTorn() error {
 	if l.open {
 		// Even a line that lacks nothing but its end is no record then.
 		n, err := l.file.Write([]byte(tornEnd + "\n"))
@@ -168,8 +168,8 @@ func (l *Log) mend() error {
 // rotate needs l.mu. It goes on in a new file.
 func (l *Log) rotate() error {
 	if err := l.file.Sync(); err != nil {
-		l.doubts(err)
-		return l.doubt
+		l.markUncertain(err)
+		return l.uncertain
 	}
 	before := filepath.Base(l.file.Name())
 	next, err := create(l.o.Dir, l.last.Seq+1)
@@ -213,15 +213,15 @@ func (l *Log) Close() error {
 		l.late.Stop()
 		l.late = nil
 	}
-	var doubtful error
-	if l.doubt != nil {
+	var resumeErr error
+	if l.uncertain != nil {
 		// The last chance to have it on record.
-		l.doubt.again = time.Time{}
-		doubtful = l.goOn()
+		l.uncertain.again = time.Time{}
+		resumeErr = l.resumeInNewFile()
 	}
 	last := l.last.Seq
 	l.mu.Unlock()
-	err := errors.Join(doubtful, l.sync(last))
+	err := errors.Join(resumeErr, l.sync(last))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err = errors.Join(err, l.file.Close(), l.head.Close(), l.lock.Close())
@@ -229,8 +229,8 @@ func (l *Log) Close() error {
 	return err
 }
 
-// tell has the same facts in the process's log.
-func (l *Log) tell(e Entry, h Head, size int) {
+// log writes the same facts to the process's log.
+func (l *Log) log(e Entry, h Head, size int) {
 	fields := []slog.Attr{slog.String("head", h.String()), slog.Int("bytes", size), slog.String("kind", e.Kind)}
 	for _, f := range []struct{ key, value string }{
 		{"who", e.Who}, {"by", e.By}, {"from", e.From}, {"action", e.Action}, {"object", e.Object}, {"via", e.Via}, {"reason", e.Reason},

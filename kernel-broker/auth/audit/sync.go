@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// doubtPause lies between two tries to go on after a failed sync, each of which
+// resumePause lies between two tries to go on after a failed sync, each of which
 // may leave a file behind.
-const doubtPause = time.Minute
+const resumePause = time.Minute
 
-// doubt is what a failed sync leaves. Linux reports an error once and may drop
+// uncertainTail is what a failed sync leaves. Linux reports an error once and may drop
 // the pages that it could not write: the next sync passes, and what is read back
-// tells nothing. So the records since the last good one are in doubt for good.
-type doubt struct {
+// tells nothing. So the records since the last good one stay uncertain.
+type uncertainTail struct {
 	from, to uint64
 	cause    error
 	again    time.Time // no try to go on before that
@@ -27,29 +27,29 @@ type doubt struct {
 }
 
 // Error implements error.
-func (d *doubt) Error() string {
+func (d *uncertainTail) Error() string {
 	switch {
 	case d.left && d.cause != nil:
-		return fmt.Sprintf("%s, and that cannot be recorded: %v", d.words(), d.cause)
+		return fmt.Sprintf("%s, and that cannot be recorded: %v", d.description(), d.cause)
 	case d.left:
-		return d.words()
+		return d.description()
 	}
 	return fmt.Sprintf("records %d to %d may not be on disk, a sync failed: %v", d.from, d.to, d.cause)
 }
 
-// words of a doubt that was left.
-func (d *doubt) words() string {
+// description of a tail that an earlier writer left.
+func (d *uncertainTail) description() string {
 	return fmt.Sprintf("records %d to %d were written, and not known to be on the disk when their writer ended", d.from, d.to)
 }
 
 // Unwrap returns what the system said.
-func (d *doubt) Unwrap() error { return d.cause }
+func (d *uncertainTail) Unwrap() error { return d.cause }
 
-// doubts needs l.mu. It notes that a sync failed.
-func (l *Log) doubts(err error) {
-	d := &doubt{from: min(l.synced+1, l.last.Seq), to: l.last.Seq, cause: err, again: l.o.Now().Add(doubtPause)}
-	l.doubt, l.lost = d, append(l.lost, d)
-	l.o.Log.Error("audit log: records are in doubt", "dir", l.o.Dir, "from", d.from, "to", d.to, "error", err)
+// markUncertain needs l.mu. It notes that a sync failed.
+func (l *Log) markUncertain(err error) {
+	d := &uncertainTail{from: min(l.synced+1, l.last.Seq), to: l.last.Seq, cause: err, again: l.o.Now().Add(resumePause)}
+	l.uncertain, l.uncertainTails = d, append(l.uncertainTails, d)
+	l.o.Log.Error("audit log: records may not be on disk", "dir", l.o.Dir, "from", d.from, "to", d.to, "error", err)
 }
 
 // unsynced has the log go on in another file where an earlier writer ended with
@@ -59,15 +59,15 @@ func (l *Log) doubts(err error) {
 func (l *Log) unsynced() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.doubt = &doubt{from: l.synced + 1, to: l.last.Seq, left: true}
-	if err := l.goOn(); err != nil {
+	l.uncertain = &uncertainTail{from: l.synced + 1, to: l.last.Seq, left: true}
+	if err := l.resumeInNewFile(); err != nil {
 		l.o.Log.Error("audit log does not go on", "dir", l.o.Dir, "error", err)
 	}
 }
 
-// doubtful needs l.mu. It returns why a record cannot be counted on.
-func (l *Log) doubtful(seq uint64) error {
-	for _, d := range l.lost {
+// uncertaintyOf needs l.mu. It returns why a record cannot be counted on.
+func (l *Log) uncertaintyOf(seq uint64) error {
+	for _, d := range l.uncertainTails {
 		if d.from <= seq && seq <= d.to {
 			return d
 		}
@@ -75,15 +75,15 @@ func (l *Log) doubtful(seq uint64) error {
 	return nil
 }
 
-// goOn needs l.mu. It leaves a file whose end is in doubt as it is, and begins
+// resumeInNewFile needs l.mu. It leaves a file whose end is uncertain as it is, and begins
 // another with a record that says so: when that is on disk the log goes on.
-func (l *Log) goOn() error {
-	d := l.doubt
+func (l *Log) resumeInNewFile() error {
+	d := l.uncertain
 	if now := l.o.Now(); now.Before(d.again) {
 		return fmt.Errorf("%w; nothing is recorded before the log could go on in another file, which is tried at %s",
 			d, d.again.UTC().Format(time.RFC3339))
 	}
-	d.again = l.o.Now().Add(doubtPause)
+	d.again = l.o.Now().Add(resumePause)
 	err := l.another(d)
 	if d.left {
 		d.cause = err
@@ -92,23 +92,23 @@ func (l *Log) goOn() error {
 		return err
 	}
 	if err := l.file.Sync(); err != nil {
-		l.doubts(err)
-		return l.doubt
+		l.markUncertain(err)
+		return l.uncertain
 	}
 	if err := l.note(l.last); err != nil {
 		return err
 	}
-	l.synced, l.doubt = l.last.Seq, nil
+	l.synced, l.uncertain = l.last.Seq, nil
 	l.o.Log.Warn("audit log goes on in another file", "dir", l.o.Dir, "record", l.last.Seq)
 	return nil
 }
 
 // another needs l.mu. It begins a file, unless one was begun and has no record yet,
-// and writes what is in doubt.
-func (l *Log) another(d *doubt) error {
+// and writes which records are uncertain.
+func (l *Log) another(d *uncertainTail) error {
 	if d.left && len(l.torn) > 0 {
 		// A torn line is no problem while it is ended and named in its own file.
-		if err := l.mend(); err != nil {
+		if err := l.recordTorn(); err != nil {
 			return err
 		}
 	}
@@ -123,14 +123,14 @@ func (l *Log) another(d *doubt) error {
 		l.file, l.size, l.torn, l.open = next, 0, nil, false
 	}
 	if len(l.torn) > 0 {
-		if err := l.mend(); err != nil {
+		if err := l.recordTorn(); err != nil {
 			return err
 		}
 	}
 	e := Entry{Kind: KindRecovered, Reason: d.Error() + "; what was to wait for them was refused"}
 	if d.left {
 		d.to = l.last.Seq
-		e = Entry{Kind: KindUnsynced, Reason: d.words()}
+		e = Entry{Kind: KindUnsynced, Reason: d.description()}
 	}
 	_, err := l.write(record{Entry: e.clipped()})
 	return err
@@ -155,7 +155,7 @@ func (l *Log) sync(seq uint64) error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
 	l.mu.Lock()
-	file, last, synced, err := l.file, l.last, l.synced, l.doubtful(seq)
+	file, last, synced, err := l.file, l.last, l.synced, l.uncertaintyOf(seq)
 	l.mu.Unlock()
 	switch {
 	case err != nil:
@@ -171,9 +171,9 @@ func (l *Log) sync(seq uint64) error {
 	// A rotation in between has synced the file itself, and closed it; or it
 	// could not, which this sync does not hear of.
 	if err != nil && !errors.Is(err, os.ErrClosed) {
-		l.doubts(err)
+		l.markUncertain(err)
 	}
-	if err := l.doubtful(seq); err != nil {
+	if err := l.uncertaintyOf(seq); err != nil {
 		return err
 	}
 	if l.synced >= last.Seq {

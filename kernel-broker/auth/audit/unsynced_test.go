@@ -108,7 +108,7 @@ func TestADoubtAfterARestart(t *testing.T) {
 	if _, err := l.Append(Entry{Kind: "x"}, true); !errors.Is(err, unix.EIO) {
 		t.Fatal(err)
 	}
-	*now = now.Add(2 * doubtPause)
+	*now = now.Add(2 * resumePause)
 	add(t, l, "more")
 	shut(t, l)
 	found(t, verify(t, dir), fmt.Sprintf("records %d to %d may not be on disk", before+1, before+1))
@@ -220,7 +220,7 @@ func goOnLate(dir string) error {
 		if err := limited(size); err != nil {
 			return err
 		}
-		now = now.Add(2 * doubtPause)
+		now = now.Add(2 * resumePause)
 		for range 3 {
 			if _, err := l.Append(Entry{Kind: "x"}, true); !errors.Is(err, kb.ErrUnavailable) || !errors.Is(err, unix.EFBIG) {
 				return fmt.Errorf("%d bytes of room: %w", size, err)
@@ -233,7 +233,7 @@ func goOnLate(dir string) error {
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
 		return err
 	}
-	now = now.Add(2 * doubtPause)
+	now = now.Add(2 * resumePause)
 	if _, err := l.Append(Entry{Kind: "x"}, true); err != nil {
 		return fmt.Errorf("with room: %w", err)
 	}

@@ -22,11 +22,11 @@ type Users interface {
 	ByName(ctx context.Context, name string) (kb.User, error)
 }
 
-// Recorder keeps the record. Room reports whether there is any for what changes
+// Recorder keeps the record. HasSpace reports whether there is any for what changes
 // nothing.
 type Recorder interface {
 	Append(e audit.Entry, wait bool) (uint64, error)
-	Room() bool
+	HasSpace() bool
 }
 
 // Options of an authorizer.

@@ -38,7 +38,7 @@ type tape struct {
 	full    bool
 }
 
-func (r *tape) Room() bool { return !r.full }
+func (r *tape) HasSpace() bool { return !r.full }
 
 func (r *tape) Append(e audit.Entry, wait bool) (uint64, error) {
 	if r.err != nil {

@@ -98,7 +98,7 @@ func (a *Authorizer) NoteWhole(d Decision, failure error) error {
 		e.Outcome = outcome(failure)
 	}
 	s, record := a.samplerOf(d), false
-	if !a.o.Record.Room() {
+	if !a.o.Record.HasSpace() {
 		s.skip(1)
 		return nil
 	}

@@ -32,8 +32,8 @@ func (n *notary) Encode(_ context.Context, payload []byte, _ time.Duration) (str
 	return string(payload), nil
 }
 
-func (n *notary) Decode(_ context.Context, credential string) (Vouched, error) {
-	return Vouched{UID: n.uid, GID: n.uid, Encoded: n.encoded, Decoded: n.now(), Payload: []byte(credential)}, n.err
+func (n *notary) Decode(_ context.Context, credential string) (Decoded, error) {
+	return Decoded{UID: n.uid, GID: n.uid, Encoded: n.encoded, Decoded: n.now(), Payload: []byte(credential)}, n.err
 }
 
 const method = "/kernelbroker.v1.CatalogService/RetireProfile"

@@ -14,8 +14,8 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// Vouched is what a decoder found in a credential.
-type Vouched struct {
+// Decoded is what a decoder found in a credential.
+type Decoded struct {
 	UID, GID uint32
 	// Encoded and Decoded are when, by the clocks of the two hosts.
 	Encoded, Decoded time.Time
@@ -28,7 +28,7 @@ type Vouched struct {
 // one and kernelbroker.ErrUnavailable when it could not look. Beside
 // ErrUnauthenticated it may tell whose the credential was.
 type Decoder interface {
-	Decode(ctx context.Context, credential string) (Vouched, error)
+	Decode(ctx context.Context, credential string) (Decoded, error)
 }
 
 // Options of a verifier.
@@ -61,9 +61,9 @@ func NewVerifier(o Options) *Verifier {
 		memory: memory{users: map[uint32]map[string]time.Time{}}}
 }
 
-// Proven is who makes a call, once the call's message is found to be the one
+// VerifiedUser is who makes a call, once the call's message is found to be the one
 // that was vouched for.
-type Proven struct {
+type VerifiedUser struct {
 	UID, GID uint32
 	Host     netip.Addr
 	digest   string
@@ -72,12 +72,12 @@ type Proven struct {
 // Verify judges a credential that came with a call of a method. It counts as
 // used from here on, whatever becomes of the call. With an error it returns
 // whose the credential seems to be, for the record, if that is known.
-func (v *Verifier) Verify(ctx context.Context, credential, method string) (*Proven, error) {
+func (v *Verifier) Verify(ctx context.Context, credential, method string) (*VerifiedUser, error) {
 	vouched, err := v.decoder.Decode(ctx, credential)
 	if err != nil {
-		return seeming(vouched), err
+		return claimedUser(vouched), err
 	}
-	p := &Proven{UID: vouched.UID, GID: vouched.GID, Host: vouched.Host}
+	p := &VerifiedUser{UID: vouched.UID, GID: vouched.GID, Host: vouched.Host}
 	claim, err := parseClaim(vouched.Payload)
 	if err != nil {
 		return p, err
@@ -98,15 +98,15 @@ func (v *Verifier) Verify(ctx context.Context, credential, method string) (*Prov
 	return p, v.memory.add(v.now(), vouched.UID, claim.Nonce)
 }
 
-func seeming(v Vouched) *Proven {
+func claimedUser(v Decoded) *VerifiedUser {
 	if v.Encoded.IsZero() || v.Encoded.Unix() == 0 {
 		return nil
 	}
-	return &Proven{UID: v.UID, GID: v.GID, Host: v.Host}
+	return &VerifiedUser{UID: v.UID, GID: v.GID, Host: v.Host}
 }
 
 // Binds reports whether the message is the one that was vouched for.
-func (p *Proven) Binds(message proto.Message) error {
+func (p *VerifiedUser) Binds(message proto.Message) error {
 	if p.digest == "" || Digest(message) != p.digest {
 		return fmt.Errorf("the message is not the one that was vouched for: %w", ErrOtherCall)
 	}

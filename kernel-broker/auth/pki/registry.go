@@ -141,10 +141,10 @@ func (r *Registry) Renew(ctx context.Context, peer mtls.Peer, request []byte) (C
 	})
 }
 
-// leave decides whether a key may have a certificate, and whether at once.
-type leave func(record *Record, key string, now time.Time) (atOnce bool, err error)
+// permission decides whether a key may have a certificate, and whether at once.
+type permission func(record *Record, key string, now time.Time) (atOnce bool, err error)
 
-func (r *Registry) byToken(secret string) leave {
+func (r *Registry) byToken(secret string) permission {
 	return func(record *Record, key string, now time.Time) (atOnce bool, err error) {
 		atOnce, err = record.use(secret, key, now)
 		if errors.Is(err, errUsed) {
@@ -157,7 +157,7 @@ func (r *Registry) byToken(secret string) leave {
 // grant decides whether a node gets a certificate if may lets it have one: the
 // next, or once more the newest, which is returned, if that is so new that there
 // is no next one yet.
-func (r *Registry) grant(record *Record, key string, now time.Time, may leave) (again []*x509.Certificate, err error) {
+func (r *Registry) grant(record *Record, key string, now time.Time, may permission) (again []*x509.Certificate, err error) {
 	atOnce, err := may(record, key, now)
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (r *Registry) grant(record *Record, key string, now time.Time, may leave) (
 }
 
 // sign gives a node the certificate that it is granted.
-func (r *Registry) sign(ctx context.Context, node string, request []byte, from string, may leave) (Credentials, error) {
+func (r *Registry) sign(ctx context.Context, node string, request []byte, from string, may permission) (Credentials, error) {
 	public, key, err := r.keyOf(request)
 	if err != nil {
 		return Credentials{}, err

@@ -94,7 +94,7 @@ func verify(raw []byte, t Trust, want kb.Kernel, memory Memory, now time.Time) (
 	if at < 0 {
 		return Verified{}, fmt.Errorf("%w: %q", ErrKeyProfile, signedBy[0].Name)
 	}
-	if err := t.standing(m, memory, now); err != nil {
+	if err := t.checkLifecycle(m, memory, now); err != nil {
 		return Verified{}, err
 	}
 	return Verified{Manifest: m, Key: signedBy[at]}, nil
@@ -151,8 +151,8 @@ func (t Trust) why(envelope *dsse.Envelope, now time.Time) error {
 	return fmt.Errorf("%w: key %s", ErrUnknownKey, clip(envelope.Signatures[0].KeyID))
 }
 
-// standing asks whether a true signature still counts.
-func (t Trust) standing(m Manifest, memory Memory, now time.Time) error {
+// checkLifecycle refuses a genuine signature that does not count any more.
+func (t Trust) checkLifecycle(m Manifest, memory Memory, now time.Time) error {
 	digests := []string{m.Image.Digest}
 	if m.Initrd != nil {
 		digests = append(digests, m.Initrd.Digest)

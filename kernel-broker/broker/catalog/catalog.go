@@ -33,18 +33,18 @@ type Options struct {
 // Catalog is the state of all profiles. It caches nothing: every method reads the store, and changes are fenced by
 // revision, so several catalogs may share one store. Its methods are safe for concurrent use.
 type Catalog struct {
-	store       store.Store
-	hasArtifact func(string, uint64) (bool, error)
-	judge       func(kb.Kernel, []byte) error
-	restricted  func(profile string) bool
-	republish   chan struct{} // holds one token when a republish is due
-	now         func() time.Time
-	log         *slog.Logger
+	store           store.Store
+	hasArtifact     func(string, uint64) (bool, error)
+	verifySignature func(kb.Kernel, []byte) error
+	restricted      func(profile string) bool
+	republish       chan struct{} // holds one token when a republish is due
+	now             func() time.Time
+	log             *slog.Logger
 }
 
 // New returns the catalog in a store.
 func New(o Options) *Catalog {
-	c := &Catalog{store: o.Store, hasArtifact: o.HasArtifact, judge: o.CheckEnvelope, now: o.Now, log: o.Log,
+	c := &Catalog{store: o.Store, hasArtifact: o.HasArtifact, verifySignature: o.CheckEnvelope, now: o.Now, log: o.Log,
 		restricted: o.Restricted, republish: make(chan struct{}, 1)}
 	if c.now == nil {
 		c.now = time.Now

@@ -23,10 +23,10 @@ func (c *Catalog) note(ctx context.Context, p *kb.Profile, what string, version 
 
 // checkEnvelope rejects a signature that the nodes would reject.
 func (c *Catalog) checkEnvelope(k kb.Kernel, envelope []byte) error {
-	if c.judge == nil {
+	if c.verifySignature == nil {
 		return nil
 	}
-	if err := c.judge(k, envelope); err != nil {
+	if err := c.verifySignature(k, envelope); err != nil {
 		return fmt.Errorf("signature of kernel %q: %w: %w", k.Ref(), err, kb.ErrFailedPrecondition)
 	}
 	return nil

@@ -73,7 +73,7 @@ func (c *Catalog) RecordBootFailure(ctx context.Context, f BootFailure) (bool, e
 	}
 	cause := kb.OneLine(f.Cause)
 	var after kb.ProfileVersion
-	struck := false
+	quarantined := false
 	_, counted, err := c.update(ctx, ref.Profile, func(r *record) error {
 		v, err := pick(r, ref)
 		if err != nil {
@@ -89,8 +89,8 @@ func (c *Catalog) RecordBootFailure(ctx context.Context, f BootFailure) (bool, e
 		if f.Node != "" && !slices.Contains(v.FailedOn, f.Node) && len(v.FailedOn) < maxFailedOn {
 			v.FailedOn = append(slices.Clone(v.FailedOn), f.Node)
 		}
-		struck = v.Quarantine == nil && f.proves(v) && !ref.IsStock()
-		if struck {
+		quarantined = v.Quarantine == nil && f.proves(v) && !ref.IsStock()
+		if quarantined {
 			v.Quarantine = &kb.Quarantine{
 				Reason: failedToBoot(v.BootFailures, cause),
 				Since:  c.now().UTC().Truncate(time.Second),
@@ -104,7 +104,7 @@ func (c *Catalog) RecordBootFailure(ctx context.Context, f BootFailure) (bool, e
 		return after.Quarantine != nil, err
 	}
 	c.log.Warn("kernel failed to boot", "kernel", ref.String(), "node", f.Node, "cause", cause, "failures", after.BootFailures)
-	if struck {
+	if quarantined {
 		c.log.Warn("kernel quarantined", "kernel", ref.String(), "reason", after.Quarantine.Reason)
 	}
 	return after.Quarantine != nil, nil

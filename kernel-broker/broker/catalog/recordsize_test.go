@@ -106,8 +106,8 @@ func TestFullProfileAcceptsLifecycleChanges(t *testing.T) {
 			checkHistory(t, catalog, kept)
 			// All at once: each version failed to boot, and all are retired.
 			for n := range c.versions {
-				if struck, err := catalog.RecordBootFailure(t.Context(), BootFailure{ID: longID(2e6 + int(n)), Ref: version(int(n)), Cause: longest, Only: true, Threshold: 1}); err != nil || !struck {
-					t.Fatalf("version %d: quarantined %v, %v", n, struck, err)
+				if quarantined, err := catalog.RecordBootFailure(t.Context(), BootFailure{ID: longID(2e6 + int(n)), Ref: version(int(n)), Cause: longest, Only: true, Threshold: 1}); err != nil || !quarantined {
+					t.Fatalf("version %d: quarantined %v, %v", n, quarantined, err)
 				}
 			}
 			if p, _, err := catalog.Retire(longestBy, longID(3e6), kb.Ref{Profile: "mitgcm"}, longest); err != nil || !p.Retired() {
@@ -193,8 +193,8 @@ func TestOversizedProfileCanShrink(t *testing.T) {
 	if _, err := kept.Commit(t.Context(), store.Write{Key: key("mitgcm"), Value: fill()}); err != nil {
 		t.Fatal(err)
 	}
-	if struck, err := c.RecordBootFailure(t.Context(), BootFailure{ID: "boot", Ref: mitgcm2, Cause: longest, Only: true, Threshold: 1}); err != nil || !struck {
-		t.Errorf("quarantined %v, %v", struck, err)
+	if quarantined, err := c.RecordBootFailure(t.Context(), BootFailure{ID: "boot", Ref: mitgcm2, Cause: longest, Only: true, Threshold: 1}); err != nil || !quarantined {
+		t.Errorf("quarantined %v, %v", quarantined, err)
 	}
 	p, err := c.Get(t.Context(), "mitgcm")
 	if last := len(p.History) - 1; err != nil || last < 0 || last > 9 || p.History[last].What != kb.ChangeQuarantined {

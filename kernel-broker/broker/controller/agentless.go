@@ -41,7 +41,7 @@ func (c *Controller) agentless(ctx context.Context, id kb.JobID, nodes []string)
 	}
 	slices.Sort(without)
 	if c.clock.Now().Sub(c.begin) < firstWords {
-		return &kb.RetryableError{Wait: roomWait, Err: fmt.Errorf("job %s: agents of %d nodes have yet to come: %w", id, len(without), kb.ErrUnavailable)}
+		return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s: agents of %d nodes have yet to come: %w", id, len(without), kb.ErrUnavailable)}
 	}
 	if err := c.records.commit(ctx, records, nil); err != nil {
 		c.stale = true

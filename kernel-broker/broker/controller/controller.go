@@ -46,14 +46,14 @@ type Controller struct {
 	gateLeft  map[string]string    // drains that stay, by node
 	resets    map[string]time.Time // done, by the token of the boot that they end
 	damaged   map[string]string    // images of stock, by digest
-	// saidAgain is when Slurm was last told what an administrator said of a node.
-	saidAgain map[string]time.Time
+	// restored is when Slurm was last told what an administrator said of a node.
+	restored  map[string]time.Time
 	checked   time.Time         // when these were looked at last
-	misfits   map[string]string // records that were too large, and what was done
+	oversized map[string]string // records that were too large, and what was done
 	snapshot  string
 	watchers  map[kb.JobID][]chan struct{}
-	line      map[uint32]*turn    // of jobs that wait for their turn
-	said      map[kb.JobID]string // to them
+	waiting   map[uint32]*queuePosition // jobs that wait for a free switch
+	positions map[kb.JobID]string       // as their AdminComment has them
 	// runWatchers watch profiling runs.
 	runWatchers []*runWatcher
 
@@ -77,7 +77,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		clock: o.Clock,
 		begin: o.Clock.Now(), o: o, log: o.Log, records: records{store: o.Store},
 		sessions: map[string]*Session{}, lost: map[string]time.Time{}, kernels: newKernels(nil, nil),
-		line: map[uint32]*turn{}, said: map[kb.JobID]string{}, counted: map[string]bool{}, lastComments: map[kb.JobID]string{}, held: map[kb.JobID]plan.Hold{}, resets: map[string]time.Time{}, gateLeft: map[string]string{}, misfits: map[string]string{}, damaged: map[string]string{}, saidAgain: map[string]time.Time{}, watchers: map[kb.JobID][]chan struct{}{},
+		waiting: map[uint32]*queuePosition{}, positions: map[kb.JobID]string{}, counted: map[string]bool{}, lastComments: map[kb.JobID]string{}, held: map[kb.JobID]plan.Hold{}, resets: map[string]time.Time{}, gateLeft: map[string]string{}, oversized: map[string]string{}, damaged: map[string]string{}, restored: map[string]time.Time{}, watchers: map[kb.JobID][]chan struct{}{},
 		kick: make(chan struct{}, 1), wakePoll: make(chan struct{}, 1), pace: newPace(),
 	}
 	c.comments = semaphore.NewWeighted(commentsAtOnce)
@@ -257,7 +257,7 @@ func (c *Controller) pass(ctx context.Context) error {
 			}
 		}
 		c.forgetResetsLocked()
-		maps.DeleteFunc(c.saidAgain, func(node string, _ time.Time) bool {
+		maps.DeleteFunc(c.restored, func(node string, _ time.Time) bool {
 			n := c.records.nodes[node]
 			return n == nil || !n.SlurmdHeld && (n.Said == nil || !n.Said.Asked)
 		})
@@ -317,7 +317,7 @@ func (c *Controller) inputLocked(reports map[string]int) plan.Input {
 		// Copies: what was is compared with what became of it after the commit.
 		Nodes: maps.Clone(c.records.nodes), Allocations: maps.Clone(c.records.allocs),
 		Runs: c.openRunsLocked(), NextRun: c.records.runs.next,
-		Agents: map[string]plan.Agent{}, Catalog: c.kernels, LastComments: c.lastComments, Held: c.held, InLine: c.inLineLocked(), SlurmBoot: c.slurmBoot, Resets: c.resets, GateLeft: c.gateLeft, Damaged: maps.Clone(c.damaged), SaidAgain: maps.Clone(c.saidAgain), NewToken: newToken,
+		Agents: map[string]plan.Agent{}, Catalog: c.kernels, LastComments: c.lastComments, Held: c.held, Queued: c.queuedLocked(), SlurmBoot: c.slurmBoot, Resets: c.resets, GateLeft: c.gateLeft, Damaged: maps.Clone(c.damaged), Restored: maps.Clone(c.restored), NewToken: newToken,
 	}
 	for name, since := range c.lost {
 		in.Agents[name] = plan.Agent{Since: since}

@@ -119,7 +119,7 @@ func (c *Controller) accept(ctx context.Context, r Request) error {
 	}
 	if have == nil {
 		// Before slurmctld is asked: jobs that wait ask again and again.
-		if err := c.room(ctx, r.ID); err != nil {
+		if err := c.requireSlot(ctx, r.ID); err != nil {
 			return err
 		}
 	}
@@ -167,7 +167,7 @@ func (c *Controller) record(ctx context.Context, r Request, a *kb.Allocation, re
 	if have := c.records.allocs[r.ID]; have != nil && !over(have) {
 		return c.same(have, r)
 	} else if ahead, _ := c.aheadLocked(r.ID); have == nil && ahead >= 0 {
-		return &kb.RetryableError{Wait: roomWait, Err: fmt.Errorf("job %s waits for its turn, %d ahead: %w", r.ID, ahead, kb.ErrExhausted)}
+		return &kb.RetryableError{Wait: queueRetry, Err: fmt.Errorf("job %s waits for its turn, %d ahead: %w", r.ID, ahead, kb.ErrExhausted)}
 	}
 	if c.records.allocs[r.ID] == nil && revision != 0 {
 		c.records.revisions[jobKey(r.ID)] = revision
@@ -186,8 +186,8 @@ func (c *Controller) record(ctx context.Context, r Request, a *kb.Allocation, re
 		return fmt.Errorf("job %d: %w: %w", r.ID.Job, kb.ErrUnavailable, err)
 	}
 	delete(c.lastComments, r.ID)
-	delete(c.said, r.ID)
-	delete(c.line, r.ID.Job)
+	delete(c.positions, r.ID)
+	delete(c.waiting, r.ID.Job)
 	c.log.Info("allocation accepted", "job", r.ID.String(), "user", a.User, "kernel", a.Kernel.Ref().String(), "nodes", a.Nodes)
 	return nil
 }

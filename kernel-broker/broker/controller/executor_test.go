@@ -55,7 +55,7 @@ func TestActionsAreDone(t *testing.T) {
 		{plan.Action{Kind: plan.LabelNode, Node: "n1", Text: "kprof: x"}, "label n1 kprof: x"},
 		{plan.Action{Kind: plan.ResumeNode, Node: "n1", Text: "its return is over"}, "resume n1"},
 		{plan.Action{Kind: plan.SettleBoot, Node: "n1", Text: "kprof: x"}, "settle n1 kprof: x"},
-		{plan.Action{Kind: plan.SayAgain, Node: "n1", Text: "smoke", State: kb.StateDown}, "say again n1 smoke down"},
+		{plan.Action{Kind: plan.RestoreState, Node: "n1", Text: "smoke", State: kb.StateDown}, "say again n1 smoke down"},
 		{plan.Action{Kind: plan.HoldJob, Job: id, Reference: "7", Text: "why"}, "hold 7"},
 		{plan.Action{Kind: plan.RequeueJob, Job: id, Reference: "7"}, "requeue 7"},
 		{plan.Action{Kind: plan.CancelJob, Job: id, Reference: "7"}, "cancel 7"},

@@ -147,7 +147,7 @@ func (f *fakeSlurm) SettleBoot(_ context.Context, node, reason string) error {
 	return f.call(func() { f.nodes[node] = kb.SlurmNode{Name: node, State: "IDLE"} }, "settle %s %s", node, reason)
 }
 
-func (f *fakeSlurm) SayAgain(_ context.Context, node, reason, said string) error {
+func (f *fakeSlurm) RestoreState(_ context.Context, node, reason, said string) error {
 	return f.call(func() {
 		state := "IDLE"
 		if said == kb.StateDown {

@@ -32,11 +32,11 @@ const maxReports = 64
 type pace struct {
 	hellos, polls, eager *limit.Rates
 	shown                map[string]shown
-	words                words
+	logs                 nodeLogs
 }
 
 func newPace() *pace {
-	return &pace{shown: map[string]shown{}, words: newWords(),
+	return &pace{shown: map[string]shown{}, logs: newNodeLogs(),
 		hellos: limit.NewRates(helloRate, limit.DefaultKeep, nil),
 		polls:  limit.NewRates(pollRate, limit.DefaultKeep, nil),
 		eager:  limit.NewRates(eagerRate, limit.DefaultKeep, nil)}

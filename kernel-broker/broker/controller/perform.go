@@ -58,10 +58,10 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 		return slurm.Resume(ctx, a.Node)
 	case plan.EndWait:
 		return slurm.EndWait(ctx, a.Node)
-	case plan.SayAgain:
-		return e.told(a, slurm.SayAgain(ctx, a.Node, a.Text, a.State))
+	case plan.RestoreState:
+		return e.restored(a, slurm.RestoreState(ctx, a.Node, a.Text, a.State))
 	case plan.SettleBoot:
-		return e.told(a, slurm.SettleBoot(ctx, a.Node, a.Text))
+		return e.restored(a, slurm.SettleBoot(ctx, a.Node, a.Text))
 	case plan.HoldJob:
 		return e.c.hold(ctx, a.Job, a.Reference)
 	case plan.HoldForUser:
@@ -94,15 +94,15 @@ func (e *executor) perform(ctx context.Context, a plan.Action) error {
 	return fmt.Errorf("action %q: %w", a.Kind, kb.ErrInvalid)
 }
 
-// told notes when Slurm was told of a node what it needs to know before the
+// restored notes when Slurm was told of a node what it needs to know before the
 // node's slurmd answers.
-func (e *executor) told(a plan.Action, err error) error {
+func (e *executor) restored(a plan.Action, err error) error {
 	if err != nil {
 		return err
 	}
 	e.c.mu.Lock()
 	defer e.c.mu.Unlock()
-	e.c.saidAgain[a.Node] = e.c.clock.Now()
+	e.c.restored[a.Node] = e.c.clock.Now()
 	return nil
 }
 

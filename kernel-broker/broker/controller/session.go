@@ -126,7 +126,7 @@ func (c *Controller) Attach(node string, boot kb.Boot, inventory kb.Inventory, s
 			Slurmd: plan.Slurmd{Running: slurmd, At: now}},
 	}
 	c.sessions[node] = s
-	c.nodeLog(c.pace.words.streams, node).Info("agent connected", "boot_id", boot.BootID, "release", boot.Release, "token", boot.Token != "")
+	c.nodeLog(c.pace.logs.streams, node).Info("agent connected", "boot_id", boot.BootID, "release", boot.Release, "token", boot.Token != "")
 	if c.snapshot != "" {
 		s.send(Message{Snapshot: c.snapshot})
 	}
@@ -142,7 +142,7 @@ func (s *Session) Detach() {
 	if c.sessions[s.node] == s {
 		delete(c.sessions, s.node)
 		c.lost[s.node] = c.clock.Now()
-		c.nodeLog(c.pace.words.streams, s.node).Info("agent gone")
+		c.nodeLog(c.pace.logs.streams, s.node).Info("agent gone")
 		c.kickLocked()
 	}
 }

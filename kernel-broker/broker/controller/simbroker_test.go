@@ -39,9 +39,9 @@ type simBroker struct {
 	again    map[string]time.Time
 	told     map[kb.JobID]string
 	resets   map[string]time.Time
-	// saidAgain is the controller's.
-	saidAgain map[string]time.Time
-	tokens    uint64
+	// restored is the controller's.
+	restored map[string]time.Time
+	tokens   uint64
 }
 
 func simLater(a, b time.Time) time.Time {
@@ -82,7 +82,7 @@ func (b *simBroker) start() {
 	b.up = true
 	b.records = records{nodes: map[string]*kb.Node{}, allocs: map[kb.JobID]*kb.Allocation{}}
 	b.sessions, b.lost, b.told, b.resets = map[string]*simSession{}, map[string]time.Time{}, map[kb.JobID]string{}, map[string]time.Time{}
-	b.saidAgain = map[string]time.Time{}
+	b.restored = map[string]time.Time{}
 	b.busyTill = map[string]time.Time{}
 	b.view, b.queue, b.again, b.lookAt, b.half = kb.SlurmView{}, nil, map[string]time.Time{}, time.Time{}, nil
 	for key, value := range b.stored {
@@ -158,7 +158,7 @@ func (b *simBroker) input() plan.Input {
 		}
 	}
 	in := plan.Input{Now: b.w.now, Config: b.config, Slurm: b.view, Nodes: b.records.nodes, Allocations: b.records.allocs,
-		Agents: map[string]plan.Agent{}, Catalog: newKernels(profiles, b.counted), LastComments: b.told, Resets: b.resets, SaidAgain: b.saidAgain,
+		Agents: map[string]plan.Agent{}, Catalog: newKernels(profiles, b.counted), LastComments: b.told, Resets: b.resets, Restored: b.restored,
 		NewToken: func() string { b.tokens++; return fmt.Sprintf("%016x%016x", b.w.crashes, b.tokens) }}
 	for name, since := range b.lost {
 		in.Agents[name] = plan.Agent{Since: since}

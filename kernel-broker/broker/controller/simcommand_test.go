@@ -46,9 +46,9 @@ func (s *simSlurm) perform(a plan.Action) error {
 		s.back(s.nodes[a.Node])
 	case plan.SettleBoot:
 		s.back(s.nodes[a.Node])
-		s.w.broker.saidAgain[a.Node] = s.w.now
-	case plan.SayAgain:
-		return s.sayAgain(a)
+		s.w.broker.restored[a.Node] = s.w.now
+	case plan.RestoreState:
+		return s.restoreState(a)
 	case plan.HoldJob, plan.RequeueJob:
 		if j == nil || j.state != "CONFIGURING" && j.state != "RUNNING" {
 			return fmt.Errorf("job %s cannot be requeued", a.Reference)
@@ -93,7 +93,7 @@ func (s *simSlurm) back(n *simSlurmNode) {
 	n.unheard, n.heard = true, s.w.now
 }
 
-func (s *simSlurm) sayAgain(a plan.Action) error {
+func (s *simSlurm) restoreState(a plan.Action) error {
 	n := s.nodes[a.Node]
 	if s.w.nodes[n.name].slurmd.Running {
 		s.w.fail("%s is resumed to be drained again while its slurmd runs", n.name)
@@ -101,7 +101,7 @@ func (s *simSlurm) sayAgain(a plan.Action) error {
 	s.back(n)
 	s.drain(n, a.Text)
 	n.down = a.State == kb.StateDown
-	s.w.broker.saidAgain[n.name] = s.w.now
+	s.w.broker.restored[n.name] = s.w.now
 	return nil
 }
 

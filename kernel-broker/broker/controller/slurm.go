@@ -22,7 +22,7 @@ type Slurm interface {
 	Boot(ctx context.Context) (string, error)
 	EndWait(ctx context.Context, node string) error
 	Resume(ctx context.Context, node string) error
-	SayAgain(ctx context.Context, node, reason, state string) error
+	RestoreState(ctx context.Context, node, reason, state string) error
 	SettleBoot(ctx context.Context, node, reason string) error
 	Hold(ctx context.Context, reference string) error
 	HoldForUser(ctx context.Context, reference string) error

@@ -30,9 +30,9 @@ const (
 	EndWait Kind = "end wait"
 	// LabelNode gives the reason of a boot that Slurm was asked for.
 	LabelNode Kind = "label"
-	// SayAgain takes a boot back that Slurm waits for, and takes the node out of
-	// service for what an administrator said of it.
-	SayAgain Kind = "say again"
+	// RestoreState cancels a boot that Slurm waits for, and sets an administrator's
+	// state and reason of the node again.
+	RestoreState Kind = "restore state"
 	// SettleBoot has Slurm take the boot that runs for one it knows.
 	SettleBoot Kind = "settle boot"
 	// HoldJob requeues a job and holds it.
@@ -91,7 +91,7 @@ type Action struct {
 
 // replaces are the actions that replace a node's state or reason.
 var replaces = map[Kind]bool{LabelNode: true, Disarm: true, DrainNode: true, DownNode: true, ResumeNode: true, EndWait: true,
-	SayAgain: true, SettleBoot: true}
+	RestoreState: true, SettleBoot: true}
 
 // Key tells actions apart.
 func (a Action) Key() string {

@@ -24,12 +24,12 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 	}
 	held := n.SlurmdHeld
 	if s.Unknown() {
-		d.unheard(n, s, agent)
+		d.unregistered(n, s, agent)
 	} else {
 		d.ourBoot(n, s)
 		d.rebootAsked(n, s)
 		d.listen(n, s, agent)
-		d.sayAgain(n, s, agent)
+		d.restoreState(n, s, agent)
 		d.settleBoot(n, s, agent)
 		n.SlurmdHeld = n.SlurmdHeld || silentBoot(n, agent) && (d.unseen(n, s, agent) || d.unissued(n, s, agent))
 	}
@@ -38,10 +38,10 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 	}
 }
 
-// unheard is for a slurmctld that has restarted, and knows of the node what was
+// unregistered is for a slurmctld that has restarted, and knows of the node what was
 // said of it, but nothing else before slurmd answers: to hold that back for longer
 // than it takes to say something again would be for ever.
-func (d *decision) unheard(n *kb.Node, s kb.SlurmNode, agent Agent) {
+func (d *decision) unregistered(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	if s.RebootAsked() {
 		d.ourBoot(n, s)
 	}
@@ -49,7 +49,7 @@ func (d *decision) unheard(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		d.listen(n, s, agent)
 	}
 	n.SlurmdHeld = n.Said == nil && silentBoot(n, agent) && d.unseen(n, s, agent)
-	d.sayAgain(n, s, agent)
+	d.restoreState(n, s, agent)
 }
 
 // silentBoot reports whether a boot of ours is over of which Slurm has yet to hear.
@@ -131,7 +131,7 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 			said.Reason, said.By, said.Asked, said.Fail = s.PlainReason(), s.By, false, false
 		}
 		said.Down, said.Fail = said.Down || d.wasDowned(n, s), said.Fail || s.Failing()
-	case said == nil || said.Asked && !d.saidSince(n):
+	case said == nil || said.Asked && !d.restoredSince(n):
 	case strings.HasPrefix(s.Reason, reasonLost):
 		// The broker set the node down since it lost its kernel. That replaced what the administrator said, and did not end it.
 	case said.BootID != n.Boot.BootID && agent.Slurmd.Running && s.Reason == "":
@@ -170,14 +170,15 @@ func (d *decision) unsay(n *kb.Node) {
 	n.SlurmdHeld = false
 }
 
-// saidSince reports whether Slurm was told again, and looked at after that.
-func (d *decision) saidSince(n *kb.Node) bool {
-	at, told := d.in.SaidAgain[n.Name]
+// restoredSince reports whether the state was set again, and Slurm polled after that.
+func (d *decision) restoredSince(n *kb.Node) bool {
+	at, told := d.in.Restored[n.Name]
 	return told && d.in.Slurm.At.After(at)
 }
 
-// sayAgain has Slurm told what it is about to forget, while no slurmd answers.
-func (d *decision) sayAgain(n *kb.Node, s kb.SlurmNode, agent Agent) {
+// restoreState sets again in Slurm what the next registration would end, while no
+// slurmd answers.
+func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	said := n.Said
 	if said == nil {
 		return
@@ -187,7 +188,7 @@ func (d *decision) sayAgain(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		return
 	}
 	switch {
-	case said.Asked && d.saidSince(n) && !s.RebootAsked():
+	case said.Asked && d.restoredSince(n) && !s.RebootAsked():
 		if !s.Waiting() {
 			n.KnownBoot = n.Boot.BootID
 		}
@@ -198,7 +199,7 @@ func (d *decision) sayAgain(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		n.SlurmdHeld = true
 		if agent.Connected && !agent.Slurmd.Running {
 			said.Asked = true
-			d.act(Action{Kind: SayAgain, Node: n.Name, Text: said.Reason, State: said.State()})
+			d.act(Action{Kind: RestoreState, Node: n.Name, Text: said.Reason, State: said.State()})
 		}
 		return
 	}
@@ -234,7 +235,7 @@ func (d *decision) settleBoot(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	if !s.Free() || s.Waiting() || s.RebootAsked() || s.Down() || s.Drained() && !half {
 		return
 	}
-	if d.saidSince(n) && !half {
+	if d.restoredSince(n) && !half {
 		n.KnownBoot = n.Boot.BootID
 		return
 	}

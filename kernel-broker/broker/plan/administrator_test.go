@@ -35,7 +35,7 @@ func home(w *world) []Action {
 
 // said is the broker after Slurm was told again.
 func said(w *world, state, reason string) {
-	w.saidAgain["n1"] = w.now
+	w.restored["n1"] = w.now
 	w.now = w.now.Add(10 * time.Millisecond)
 	w.node("n1", state, reason)
 	w.settle()
@@ -50,7 +50,7 @@ func TestAdministratorsFailSurvivesTheReturn(t *testing.T) {
 	}
 	off(t, w, "DOWN+DRAIN+FAIL+REBOOT_ISSUED", "bad DIMM : reboot issued")
 	for _, action := range home(w) {
-		if action.Kind == SayAgain && action.State == kb.StateFail && action.Text == "bad DIMM" {
+		if action.Kind == RestoreState && action.State == kb.StateFail && action.Text == "bad DIMM" {
 			return
 		}
 	}
@@ -86,7 +86,7 @@ func TestAdministratorsDrainSurvivesTheReturn(t *testing.T) {
 			}
 			actions := home(w)
 			n = w.nodes["n1"]
-			if !n.SlurmdHeld || !has(actions, SayAgain) || has(actions, ResumeNode) {
+			if !n.SlurmdHeld || !has(actions, RestoreState) || has(actions, ResumeNode) {
 				t.Fatalf("held %v, %v", n.SlurmdHeld, actions)
 			}
 			after := "IDLE+DRAIN+NOT_RESPONDING"
@@ -100,7 +100,7 @@ func TestAdministratorsDrainSurvivesTheReturn(t *testing.T) {
 			w.slurmd("n1")
 			w.now = w.now.Add(time.Minute)
 			actions = w.settle()
-			if n = w.nodes["n1"]; n.Said != nil || has(actions, ArmReturn) || has(actions, ResumeNode) || has(actions, SayAgain) {
+			if n = w.nodes["n1"]; n.Said != nil || has(actions, ArmReturn) || has(actions, ResumeNode) || has(actions, RestoreState) {
 				t.Errorf("%+v, %v", n.Said, actions)
 			}
 		})
@@ -138,7 +138,7 @@ func TestAdministratorsDrainSaidByTheNextBroker(t *testing.T) {
 	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
 	home(w)
 	w.node("n1", "IDLE+NOT_RESPONDING", "")
-	if actions := w.settle(); !has(actions, SayAgain) || w.nodes["n1"].Said == nil || !w.nodes["n1"].SlurmdHeld {
+	if actions := w.settle(); !has(actions, RestoreState) || w.nodes["n1"].Said == nil || !w.nodes["n1"].SlurmdHeld {
 		t.Errorf("%v, %+v", actions, w.nodes["n1"].Said)
 	}
 }
@@ -189,7 +189,7 @@ func TestAdministratorsDrainOfAnUnarmedNode(t *testing.T) {
 	w.node("n1", "ALLOCATED+DRAIN", "bad fan")
 	w.settle()
 	off(t, w, "IDLE+DRAIN", "bad fan")
-	if actions := home(w); !has(actions, SayAgain) || !w.nodes["n1"].SlurmdHeld {
+	if actions := home(w); !has(actions, RestoreState) || !w.nodes["n1"].SlurmdHeld {
 		t.Errorf("%v", actions)
 	}
 }

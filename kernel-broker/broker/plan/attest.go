@@ -61,7 +61,7 @@ func (d *decision) attest(n *kb.Node, agent Agent) {
 	if !fresh && n.Running.BootID == boot.BootID && n.Boot.Token == boot.Token {
 		return
 	}
-	proof, doubt := verdict(d.in.Catalog, n, boot)
+	proof, problem := verdict(d.in.Catalog, n, boot)
 	n.Boot, n.Running = boot, proof
 	for i := range n.Issued {
 		if n.Issued[i].Token == boot.Token && proof.Ref.Profile != "" {
@@ -72,16 +72,16 @@ func (d *decision) attest(n *kb.Node, agent Agent) {
 		return
 	}
 	d.note(n, "booted", "kernel "+boot.Release)
-	if doubt != "" {
-		d.note(n, "unproven", doubt)
+	if problem != "" {
+		d.note(n, "unproven", problem)
 	} else {
 		d.note(n, "attested", fmt.Sprintf("%s, build id %s", proof.Ref, proof.BuildID))
 	}
-	d.settle(n, doubt)
+	d.settle(n, problem)
 }
 
 // settle decides what a fresh boot means for the boot that was asked for.
-func (d *decision) settle(n *kb.Node, doubt string) {
+func (d *decision) settle(n *kb.Node, problem string) {
 	p := n.Pending
 	if p == nil {
 		return
@@ -96,16 +96,16 @@ func (d *decision) settle(n *kb.Node, doubt string) {
 		return
 	}
 	n.Pending = nil
-	if doubt == "" {
-		doubt = fmt.Sprintf("the node came back on %s", n.Running.Release)
+	if problem == "" {
+		problem = fmt.Sprintf("the node came back on %s", n.Running.Release)
 	}
 	if p.Progress == kb.ProgressReset {
-		doubt = "no sign of life in time; after a reset " + doubt
+		problem = "no sign of life in time; after a reset " + problem
 	}
 	if !began && n.Boot.Token == "" {
-		doubt = "the node was reset while it loaded"
+		problem = "the node was reset while it loaded"
 	}
-	d.bootFailed(n, p, doubt, began)
+	d.bootFailed(n, p, problem, began)
 }
 
 // bootFailed counts a boot that did not bring up its kernel.

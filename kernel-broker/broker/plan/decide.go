@@ -133,7 +133,7 @@ func (d *decision) collect(ids []kb.JobID) {
 		if reflect.DeepEqual(n, old) {
 			continue
 		}
-		if n.Generation == old.Generation && told(n) != told(old) {
+		if n.Generation == old.Generation && agentView(n) != agentView(old) {
 			n.Generation++
 		}
 		d.out.Nodes = append(d.out.Nodes, n)
@@ -150,8 +150,8 @@ func (d *decision) collect(ids []kb.JobID) {
 	}
 }
 
-// told is what an agent is told of its node's record, but for the generation.
-func told(n *kb.Node) string {
+// agentView is what an agent receives of its node's record, without the generation.
+func agentView(n *kb.Node) string {
 	token := ""
 	if n.Pending != nil {
 		token = n.Pending.Token

@@ -208,7 +208,7 @@ func TestGatesDrainBeforeTheArmedBoot(t *testing.T) {
 	w.pass(time.Second)
 	actions := home(w)
 	w.pass(10 * time.Millisecond)
-	if n := w.nodes["n1"]; n.Said != nil || n.SlurmdHeld || has(actions, SayAgain) || has(actions, UndoGate) {
+	if n := w.nodes["n1"]; n.Said != nil || n.SlurmdHeld || has(actions, RestoreState) || has(actions, UndoGate) {
 		t.Errorf("said %+v, slurmd held %t, %v", n.Said, n.SlurmdHeld, actions)
 	}
 }

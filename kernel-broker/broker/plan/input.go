@@ -124,15 +124,15 @@ type Input struct {
 	// Damaged: the images that the store does not have as they were registered, by
 	// digest, with what is wrong.
 	Damaged map[string]string
-	// InLine: these runs of jobs wait for their turn, in which no node is asked.
-	InLine map[kb.JobID]bool
+	// Queued runs of jobs wait until fewer switches are under way.
+	Queued map[kb.JobID]bool
 	// Resets: when the reset for the boot with a token was done.
 	Resets map[string]time.Time
 	// GateLeft: the drains that cannot be told from those of the site's own
 	// prolog, as SlurmNode.By, by node.
 	GateLeft map[string]string
-	// SaidAgain: when Slurm was last told again what an administrator said of a node.
-	SaidAgain map[string]time.Time
+	// Restored is when an administrator's state and reason were last set again, by node.
+	Restored map[string]time.Time
 	// NewToken returns a fresh one-time token.
 	NewToken func() string
 }

@@ -24,7 +24,7 @@ func TestDrainAfterTheLastLookIsHeard(t *testing.T) {
 				w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
 			}
 			actions := w.pass(10 * time.Millisecond)
-			if has(actions, SayAgain) != drained || w.nodes["n1"].SlurmdHeld != drained {
+			if has(actions, RestoreState) != drained || w.nodes["n1"].SlurmdHeld != drained {
 				t.Errorf("held %t, %v", w.nodes["n1"].SlurmdHeld, actions)
 			}
 		})
@@ -123,7 +123,7 @@ func TestRebootAtARestartedSlurmctld(t *testing.T) {
 	home(w)
 	w.slurmd("n1")
 	w.node("n1", "UNKNOWN+DRAIN+REBOOT_REQUESTED", "kernel update")
-	if actions := w.pass(time.Second); has(actions, SayAgain) || w.nodes["n1"].Said != nil {
+	if actions := w.pass(time.Second); has(actions, RestoreState) || w.nodes["n1"].Said != nil {
 		t.Errorf("%+v, %v", w.nodes["n1"].Said, actions)
 	}
 }
@@ -141,10 +141,10 @@ func TestTakenBackAtARestartedSlurmctld(t *testing.T) {
 	w.node("n1", "UNKNOWN+NOT_RESPONDING", "bad DIMM")
 	w.pass(time.Second)
 	w.boot("n1", kernels[0], w.nodes["n1"].Pending.Token)
-	if actions := w.pass(time.Second); has(actions, SayAgain) {
+	if actions := w.pass(time.Second); has(actions, RestoreState) {
 		t.Errorf("%v", actions)
 	}
-	if actions := w.pass(time.Second); w.nodes["n1"].SlurmdHeld || w.nodes["n1"].Said != nil || has(actions, SayAgain) {
+	if actions := w.pass(time.Second); w.nodes["n1"].SlurmdHeld || w.nodes["n1"].Said != nil || has(actions, RestoreState) {
 		t.Errorf("held %t, %+v, %v", w.nodes["n1"].SlurmdHeld, w.nodes["n1"].Said, actions)
 	}
 }
@@ -166,7 +166,7 @@ func TestSaidAgainToARestartedSlurmctld(t *testing.T) {
 			off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
 			home(w)
 			w.node("n1", c.before, "bad DIMM")
-			if actions := w.pass(time.Second); !has(actions, SayAgain) || !w.nodes["n1"].SlurmdHeld {
+			if actions := w.pass(time.Second); !has(actions, RestoreState) || !w.nodes["n1"].SlurmdHeld {
 				t.Fatalf("held %t, %v", w.nodes["n1"].SlurmdHeld, actions)
 			}
 			said(w, c.after, "bad DIMM")
@@ -178,7 +178,7 @@ func TestSaidAgainToARestartedSlurmctld(t *testing.T) {
 			if c.said {
 				w.node("n1", "IDLE+DRAIN", "bad DIMM")
 			}
-			if actions := w.pass(time.Minute); w.nodes["n1"].Said != nil || has(actions, SayAgain) || has(actions, DrainNode) || has(actions, DownNode) {
+			if actions := w.pass(time.Minute); w.nodes["n1"].Said != nil || has(actions, RestoreState) || has(actions, DrainNode) || has(actions, DownNode) {
 				t.Errorf("%+v, %v", w.nodes["n1"].Said, actions)
 			}
 		})

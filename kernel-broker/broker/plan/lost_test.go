@@ -92,7 +92,7 @@ func TestDrainedNodeThatLostItsKernel(t *testing.T) {
 	w.pass(time.Second)
 	delete(w.slurm.Jobs, 7)
 	actions := append(w.pass(time.Second), w.pass(time.Second)...)
-	if i := slices.IndexFunc(actions, func(a Action) bool { return a.Kind == SayAgain && a.Node == "n2" }); i < 0 || actions[i].Text != "bad DIMM" {
+	if i := slices.IndexFunc(actions, func(a Action) bool { return a.Kind == RestoreState && a.Node == "n2" }); i < 0 || actions[i].Text != "bad DIMM" {
 		t.Errorf("the drain is not said again: %v, %+v", actions, w.nodes["n2"])
 	}
 }

@@ -84,11 +84,11 @@ type world struct {
 	slurmBoot string
 	resets    map[string]time.Time
 	damaged   map[string]string
-	// saidAgain is when Slurm was told again what an administrator said.
-	saidAgain map[string]time.Time
-	boots     map[string]int
-	tokens    int
-	inLine    map[kb.JobID]bool
+	// restored is when Slurm was told again what an administrator said.
+	restored map[string]time.Time
+	boots    map[string]int
+	tokens   int
+	inLine   map[kb.JobID]bool
 }
 
 func newWorld(t *testing.T) *world {
@@ -96,7 +96,7 @@ func newWorld(t *testing.T) *world {
 		t: t, now: noon, config: Defaults(), catalog: &fakeCatalog{quarantined: map[kb.Ref]bool{}, counted: map[string]bool{}},
 		nodes: map[string]*kb.Node{}, allocs: map[kb.JobID]*kb.Allocation{}, agents: map[string]Agent{}, runs: map[uint64]*kb.Run{},
 		slurm: kb.SlurmView{Jobs: map[uint32]kb.SlurmJob{}, Nodes: map[string]kb.SlurmNode{}},
-		told:  map[kb.JobID]string{}, resets: map[string]time.Time{}, saidAgain: map[string]time.Time{}, boots: map[string]int{},
+		told:  map[kb.JobID]string{}, resets: map[string]time.Time{}, restored: map[string]time.Time{}, boots: map[string]int{},
 	}
 }
 
@@ -104,7 +104,7 @@ func (w *world) input() Input {
 	w.slurm.At = w.now
 	return Input{Now: w.now, Config: w.config, Slurm: w.slurm, Nodes: w.nodes, Allocations: w.allocs, Agents: w.agents,
 		Runs: w.runs, NextRun: uint64(len(w.runs) + 1),
-		Catalog: w.catalog, LastComments: w.told, Held: w.held, InLine: w.inLine, SlurmBoot: w.slurmBoot, Resets: w.resets, Damaged: w.damaged, SaidAgain: w.saidAgain, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
+		Catalog: w.catalog, LastComments: w.told, Held: w.held, Queued: w.inLine, SlurmBoot: w.slurmBoot, Resets: w.resets, Damaged: w.damaged, Restored: w.restored, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
 }
 
 // decide runs one round and keeps what came out.

@@ -112,10 +112,10 @@ func reasonIn(request any) string {
 
 // call is the context of one call: who makes it, and what was decided.
 type call struct {
-	gate     *gate
-	method   string
-	caller   Caller
-	decision authz.Decision
+	interceptor *interceptor
+	method      string
+	caller      Caller
+	decision    authz.Decision
 	// binds compares the first message with the one that the credential is for;
 	// nil without a credential.
 	binds func(any) error
@@ -131,9 +131,9 @@ type call struct {
 
 // admit authorizes a call. It returns the call with an error, too. What changes
 // something is on record when admit returns.
-func (g *gate) admit(ctx context.Context, method string, request any) (*call, error) {
+func (g *interceptor) admit(ctx context.Context, method string, request any) (*call, error) {
 	caller, binds, err := g.identify(ctx, method)
-	c := &call{gate: g, method: method, caller: caller, binds: binds, done: func() {}, decision: authz.Decision{Caller: caller.subject(),
+	c := &call{interceptor: g, method: method, caller: caller, binds: binds, done: func() {}, decision: authz.Decision{Caller: caller.subject(),
 		Action: string(actionOf(method)), Object: objectOf(request), Unknown: !caller.Known()}}
 	if name := caller.Node.Name; !name.IsZero() && !caller.Known() {
 		c.decision.Who = "node " + name.Name
@@ -183,12 +183,12 @@ func (c *call) record(ctx context.Context, request any) error {
 	if does != changes && does != returns || request != nil && validate(request) != nil {
 		return nil
 	}
-	if check := c.gate.checks[c.method]; check != nil && request != nil {
-		if err := c.gate.catch(c.method, func() error { return check(ctx, request) }); err != nil {
+	if check := c.interceptor.checks[c.method]; check != nil && request != nil {
+		if err := c.interceptor.catch(c.method, func() error { return check(ctx, request) }); err != nil {
 			return c.refuse(err)
 		}
 	}
-	if q := c.gate.quotas; !q.isExempt(c.caller) {
+	if q := c.interceptor.quotas; !q.isExempt(c.caller) {
 		holder := c.caller.holder()
 		if wait := q.changes.Take(holder); wait > 0 {
 			c.quiet = q.logged.Take(holder) > 0
@@ -196,10 +196,10 @@ func (c *call) record(ctx context.Context, request any) error {
 		}
 	}
 	c.decision.Open = deciding[c.method] || rules[c.method].may == agents
-	of, err := c.gate.authorizer.Note(c.decision, true)
+	of, err := c.interceptor.authorizer.Note(c.decision, true)
 	if err != nil && does == returns {
 		c.unrecorded = true
-		c.gate.log.Error("carried out, and not on record", "method", c.method, "caller", c.caller.String(), "object", c.decision.Object, "error", err)
+		c.interceptor.log.Error("carried out, and not on record", "method", c.method, "caller", c.caller.String(), "object", c.decision.Object, "error", err)
 		return nil
 	}
 	c.of = of
@@ -211,7 +211,7 @@ func (c *call) record(ctx context.Context, request any) error {
 func (c *call) authorize(ctx context.Context) error {
 	may := rules[c.method].may
 	if _, inPolicy := actions[c.method]; c.caller.Known() && (inPolicy || may == administrators) {
-		d, err := c.gate.authorizer.Authorize(ctx, c.caller.subject(), actionOf(c.method), c.decision.Object, nil)
+		d, err := c.interceptor.authorizer.Authorize(ctx, c.caller.subject(), actionOf(c.method), c.decision.Object, nil)
 		if err != nil {
 			return err
 		}
@@ -221,13 +221,13 @@ func (c *call) authorize(ctx context.Context) error {
 		}
 		return nil
 	}
-	if err := c.gate.access.check(c.method, c.caller); err != nil {
+	if err := c.interceptor.access.check(c.method, c.caller); err != nil {
 		return err
 	}
 	c.decision.Allowed, c.decision.Reason = true, "for "+may.String()
 	// Slurm's hooks do not wait for a name service.
 	if c.caller.Known() && may != slurm {
-		c.decision.Who = c.gate.authorizer.NameOf(ctx, c.caller.UID)
+		c.decision.Who = c.interceptor.authorizer.NameOf(ctx, c.caller.UID)
 	}
 	return nil
 }
@@ -240,11 +240,11 @@ func (c *call) note(failure error) error {
 	}
 	switch {
 	case c.of != 0:
-		return c.gate.authorizer.NoteOutcome(c.decision, c.of, failure)
+		return c.interceptor.authorizer.NoteOutcome(c.decision, c.of, failure)
 	case c.unrecorded, c.decision.Allowed && c.undecided():
 		return nil
 	}
-	return c.gate.authorizer.NoteWhole(c.decision, failure)
+	return c.interceptor.authorizer.NoteWhole(c.decision, failure)
 }
 
 // denied reports whether a service's error means that the caller may not. To

@@ -38,10 +38,10 @@ func (b *brokenTape) Append(e audit.Entry, wait bool) (uint64, error) {
 	return uint64(len(b.entries)), nil
 }
 
-func (*brokenTape) Room() bool { return true }
+func (*brokenTape) HasSpace() bool { return true }
 
 // recording is a gate with such a record, where nodes show certificates.
-func recording(t *testing.T) (*gate, *brokenTape) {
+func recording(t *testing.T) (*interceptor, *brokenTape) {
 	t.Helper()
 	tape := &brokenTape{}
 	quiet := slog.New(slog.DiscardHandler)
@@ -50,7 +50,7 @@ func recording(t *testing.T) (*gate, *brokenTape) {
 		t.Fatal(err)
 	}
 	tape.entries, tape.waited = nil, nil
-	return &gate{log: quiet, authorizer: g, access: access{administrators: []uint32{0}, certificates: true}, quotas: newQuotas(DefaultLimits(), []uint32{0})}, tape
+	return &interceptor{log: quiet, authorizer: g, access: access{administrators: []uint32{0}, certificates: true}, quotas: newQuotas(DefaultLimits(), []uint32{0})}, tape
 }
 
 // mayCall is one who may call a method: a node where nodes may, else root.
@@ -62,7 +62,7 @@ func mayCall(method string) Caller {
 }
 
 // done reports whether a method's service was called, and what became of it.
-func done(g *gate, method string, caller Caller) (called bool, err error) {
+func done(g *interceptor, method string, caller Caller) (called bool, err error) {
 	ctx := withCaller(context.Background(), caller)
 	err = g.pass(ctx, method, nil, func(context.Context, *call) error {
 		called = true

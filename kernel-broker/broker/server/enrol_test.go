@@ -33,7 +33,7 @@ type reserve struct {
 	before  func(audit.Entry) // may be nil
 }
 
-func (*reserve) Room() bool { return false }
+func (*reserve) HasSpace() bool { return false }
 
 func (r *reserve) Append(e audit.Entry, wait bool) (uint64, error) {
 	r.mu.Lock()

@@ -39,12 +39,12 @@ func (asIs) Unmarshal(data []byte, v any) error {
 // believing takes a credential for what it vouches for.
 type believing struct{}
 
-func (believing) Decode(_ context.Context, text string) (credential.Vouched, error) {
+func (believing) Decode(_ context.Context, text string) (credential.Decoded, error) {
 	if text == "" {
-		return credential.Vouched{}, kb.ErrUnauthenticated
+		return credential.Decoded{}, kb.ErrUnauthenticated
 	}
 	now := time.Now()
-	return credential.Vouched{UID: plainUser, Encoded: now, Decoded: now, Payload: []byte(text)}, nil
+	return credential.Decoded{UID: plainUser, Encoded: now, Decoded: now, Payload: []byte(text)}, nil
 }
 
 // boundary is a served broker with everything behind it and a way in for each

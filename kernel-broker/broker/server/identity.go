@@ -23,7 +23,7 @@ import (
 // The credential counts once binds accepted the call's first message; binds is
 // nil without a credential. The error is a RetryableError for a credential that
 // was not decoded.
-func (g *gate) identify(ctx context.Context, method string) (caller Caller, binds func(any) error, err error) {
+func (g *interceptor) identify(ctx context.Context, method string) (caller Caller, binds func(any) error, err error) {
 	caller = CallerOf(ctx)
 	values := metadata.ValueFromIncomingContext(ctx, credential.Header)
 	if caller.Local || !needsUser(rules[method].may) || len(values) == 0 {
@@ -43,8 +43,8 @@ func (g *gate) identify(ctx context.Context, method string) (caller Caller, bind
 	caller.decoded = true
 	verified, err := g.verifier.Verify(ctx, values[0], method)
 	if verified != nil {
-		caller.Vouched, caller.UID, caller.GID, caller.Host = err == nil, verified.UID, verified.GID, verified.Host
-		caller.Seems = err != nil
+		caller.Verified, caller.UID, caller.GID, caller.Host = err == nil, verified.UID, verified.GID, verified.Host
+		caller.Claimed = err != nil
 	}
 	if err != nil {
 		g.quotas.failed.Take(hostOf(caller.Address))
@@ -80,7 +80,7 @@ func (c Caller) subject() authz.Caller {
 	switch {
 	case c.Local:
 		a.By = "socket"
-	case c.Vouched || c.Seems:
+	case c.Verified || c.Claimed:
 		a.By = "munge"
 	case !c.Node.Name.IsZero():
 		a.By = "certificate"
@@ -96,7 +96,7 @@ func (c Caller) origin() string {
 	switch {
 	case c.Local:
 		return fmt.Sprintf("local, pid %d", c.PID)
-	case c.Seems:
+	case c.Claimed:
 		return fmt.Sprintf("%s, credential of uid %d made at %s", c.Address, c.UID, c.Host)
 	case c.Host.IsValid():
 		return fmt.Sprintf("%s, credential made at %s", c.Address, c.Host)

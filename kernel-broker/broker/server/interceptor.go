@@ -24,9 +24,9 @@ import (
 // gone, to end with an error of its own.
 const grace = 100 * time.Millisecond
 
-// gate is what every call passes: authentication, quotas, authorization, the
+// interceptor is what every call passes: authentication, quotas, authorization, the
 // record, the log, and the making of status codes.
-type gate struct {
+type interceptor struct {
 	access     access
 	verifier   *credential.Verifier
 	authorizer *authz.Authorizer
@@ -42,7 +42,7 @@ type gate struct {
 // check returns why a service would refuse a request, and changes nothing.
 type check func(ctx context.Context, request any) error
 
-func (g *gate) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (response any, err error) {
+func (g *interceptor) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (response any, err error) {
 	err = g.pass(ctx, info.FullMethod, request, func(ctx context.Context, c *call) error {
 		if err := validate(request); err != nil {
 			return err
@@ -61,7 +61,7 @@ func (g *gate) unary(ctx context.Context, request any, info *grpc.UnaryServerInf
 	return response, nil
 }
 
-func (g *gate) stream(server any, s grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+func (g *interceptor) stream(server any, s grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	return g.pass(s.Context(), info.FullMethod, nil, func(ctx context.Context, c *call) error {
 		bound := &boundStream{ServerStream: s, binds: c.binds}
 		checked := &checkedStream{ServerStream: bound, ctx: ctx}
@@ -94,7 +94,7 @@ func (g *gate) stream(server any, s grpc.ServerStream, info *grpc.StreamServerIn
 
 // pass runs one call and returns a status error or nil. The request is nil for
 // streams, whose first message is yet to come.
-func (g *gate) pass(ctx context.Context, method string, request any, handle func(context.Context, *call) error) error {
+func (g *interceptor) pass(ctx context.Context, method string, request any, handle func(context.Context, *call) error) error {
 	begin := time.Now()
 	if limit := rules[method].limit; limit > 0 {
 		var cancel context.CancelFunc
@@ -120,7 +120,7 @@ func (g *gate) pass(ctx context.Context, method string, request any, handle func
 
 // catch turns a panic into an error, so that one bad call does not end the
 // broker in the middle of everybody's switches.
-func (g *gate) catch(method string, call func() error) (err error) {
+func (g *interceptor) catch(method string, call func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			g.log.Error("call panicked", "method", method, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
@@ -132,7 +132,7 @@ func (g *gate) catch(method string, call func() error) (err error) {
 
 // note logs what a person would want to see: faults of the broker as errors,
 // refusals as warnings, the rest for debugging.
-func (g *gate) note(method string, caller Caller, took time.Duration, err error) {
+func (g *interceptor) note(method string, caller Caller, took time.Duration, err error) {
 	code := status.Code(err)
 	level := slog.LevelDebug
 	switch code {

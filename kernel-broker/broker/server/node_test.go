@@ -59,7 +59,7 @@ func (s *oneJob) ArmReturn(context.Context, []string) error                   { 
 func (s *oneJob) Label(context.Context, string, string) error                 { return nil }
 func (s *oneJob) SettleBoot(context.Context, string, string) error            { return nil }
 func (s *oneJob) Resume(context.Context, string) error                        { return nil }
-func (s *oneJob) SayAgain(context.Context, string, string, string) error      { return nil }
+func (s *oneJob) RestoreState(context.Context, string, string, string) error  { return nil }
 func (s *oneJob) Disarm(context.Context, []string) error                      { return nil }
 func (s *oneJob) Drain(context.Context, string, string) error                 { return nil }
 func (s *oneJob) Down(context.Context, string, string) error                  { return nil }

@@ -31,11 +31,11 @@ type Caller struct {
 	Address string
 	// PrivilegedPort: dialled from a port that only root may use there.
 	PrivilegedPort bool
-	// Vouched: UID and GID are what MUNGE vouches for, of a caller from the
-	// network. Seems: they are what a credential says that did not count. Host
+	// Verified: MUNGE has verified UID and GID, of a caller from the
+	// network. Claimed: they are what a refused credential says. Host
 	// is where the credential says to have been made.
-	Vouched, Seems bool
-	Host           netip.Addr
+	Verified, Claimed bool
+	Host              netip.Addr
 	// Encrypted: through TLS.
 	Encrypted bool
 	// Node is who the caller has proven to be, by a certificate; the zero value
@@ -48,7 +48,7 @@ type Caller struct {
 }
 
 // Known reports whether it is proven which user calls.
-func (c Caller) Known() bool { return c.Local || c.Vouched }
+func (c Caller) Known() bool { return c.Local || c.Verified }
 
 // AuthType implements credentials.AuthInfo.
 func (Caller) AuthType() string { return "peer" }
@@ -58,7 +58,7 @@ func (c Caller) String() string {
 	if c.Local {
 		return fmt.Sprintf("uid %d (pid %d)", c.UID, c.PID)
 	}
-	if c.Vouched {
+	if c.Verified {
 		return fmt.Sprintf("uid %d (MUNGE, from %s)", c.UID, c.Address)
 	}
 	if !c.Node.Name.IsZero() {

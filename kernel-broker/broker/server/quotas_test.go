@@ -26,29 +26,29 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
-// strained is a broker whose questions to munged are counted.
-type strained struct {
+// countedBroker is a broker whose decodes by munged are counted.
+type countedBroker struct {
 	*fixture
 	munged *mungetest.Daemon
 	asked  atomic.Int64
 }
 
-type countedNotary struct {
-	notary
+type countedDecoder struct {
+	mungeDecoder
 	asked *atomic.Int64
 }
 
-func (n countedNotary) Decode(ctx context.Context, text string) (credential.Vouched, error) {
+func (n countedDecoder) Decode(ctx context.Context, text string) (credential.Decoded, error) {
 	n.asked.Add(1)
-	return n.notary.Decode(ctx, text)
+	return n.mungeDecoder.Decode(ctx, text)
 }
 
 // strain limits users and strangers so that time gives them nothing.
-func strain(t *testing.T, userBurst, strangerBurst int) *strained {
+func strain(t *testing.T, userBurst, strangerBurst int) *countedBroker {
 	t.Helper()
-	s := &strained{munged: mungetest.Start(t)}
+	s := &countedBroker{munged: mungetest.Start(t)}
 	verifier := credential.NewVerifier(credential.Options{Cluster: cluster,
-		Decoder: countedNotary{notary{munge.New(s.munged.Socket)}, &s.asked}})
+		Decoder: countedDecoder{mungeDecoder{munge.New(s.munged.Socket)}, &s.asked}})
 	limited := tight(func(l *server.Limits) {
 		l.Users = limit.Rate{PerSecond: 1e-4, Burst: userBurst}
 		l.Addresses = limit.Rate{PerSecond: 1e-4, Burst: strangerBurst}
@@ -68,7 +68,7 @@ func from(address string) grpc.DialOption {
 	})
 }
 
-func (s *strained) by(t *testing.T, uid uint32, address string) *grpc.ClientConn {
+func (s *countedBroker) by(t *testing.T, uid uint32, address string) *grpc.ClientConn {
 	return dial(t, s.address, append(client.Prove(s.munged.As(uid), cluster), from(address))...)
 }
 
@@ -168,36 +168,36 @@ func TestGoodCredentialsWithoutEnd(t *testing.T) {
 	}
 }
 
-// slowNotary answers when it is let.
-type slowNotary struct {
+// slowDecoder answers when it is let.
+type slowDecoder struct {
 	mu        sync.Mutex
 	now, most int
 	let       chan struct{}
 }
 
-func (n *slowNotary) count(by int) {
+func (n *slowDecoder) count(by int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.now += by
 	n.most = max(n.most, n.now)
 }
 
-func (n *slowNotary) under() int {
+func (n *slowDecoder) under() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.now
 }
 
-func (n *slowNotary) Decode(context.Context, string) (credential.Vouched, error) {
+func (n *slowDecoder) Decode(context.Context, string) (credential.Decoded, error) {
 	n.count(1)
 	defer n.count(-1)
 	<-n.let
-	return credential.Vouched{}, kb.ErrUnauthenticated
+	return credential.Decoded{}, kb.ErrUnauthenticated
 }
 
 // However many call, munged decodes eight credentials at a time.
 func TestDecodesAtATime(t *testing.T) {
-	slow := &slowNotary{let: make(chan struct{})}
+	slow := &slowDecoder{let: make(chan struct{})}
 	s := serve(t, func(o *server.Options) {
 		users(o)
 		o.Verifier = credential.NewVerifier(credential.Options{Decoder: slow, Cluster: cluster})
@@ -224,7 +224,7 @@ func TestDecodesAtATime(t *testing.T) {
 // slowJobs lists when it is let.
 type slowJobs struct {
 	jobs
-	*slowNotary
+	*slowDecoder
 }
 
 func (j slowJobs) ListJobs(context.Context, *api.ListJobsRequest) (*api.ListJobsResponse, error) {
@@ -237,7 +237,7 @@ func (j slowJobs) ListJobs(context.Context, *api.ListJobsRequest) (*api.ListJobs
 // One user has one listing at a time and all have four; administrators on the
 // host and other calls do not wait. The others are told to come back.
 func TestListingsAtATime(t *testing.T) {
-	slow := slowJobs{slowNotary: &slowNotary{let: make(chan struct{})}}
+	slow := slowJobs{slowDecoder: &slowDecoder{let: make(chan struct{})}}
 	f := serve(t, users, func(s *grpc.Server) { api.RegisterAllocationServiceServer(s, slow) })
 	var calls sync.WaitGroup
 	var later atomic.Int64

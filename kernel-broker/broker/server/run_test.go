@@ -91,8 +91,8 @@ func TestWhoSeesARun(t *testing.T) {
 		sees   bool
 	}{
 		{"the user", Caller{Local: true, UID: 1000}, true},
-		{"the user, over the network", Caller{Vouched: true, UID: 1000}, true},
-		{"who only seems to be the user", Caller{Seems: true, UID: 1000}, false},
+		{"the user, over the network", Caller{Verified: true, UID: 1000}, true},
+		{"who only seems to be the user", Caller{Claimed: true, UID: 1000}, false},
 		{"another user", Caller{Local: true, UID: 1001}, false},
 		{"an administrator", Caller{Local: true, UID: 5}, true},
 	} {

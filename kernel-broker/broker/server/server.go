@@ -100,7 +100,7 @@ func (o Options) always() []uint32 {
 // Methods of those services return errors of the domain as they are.
 func NewServer(o Options) *grpc.Server {
 	o = o.orDefaults()
-	g := &gate{log: o.Log, showsOthers: o.ShowsOthers, verifier: o.Verifier, access: access{
+	g := &interceptor{log: o.Log, showsOthers: o.ShowsOthers, verifier: o.Verifier, access: access{
 		administrators: o.always(),
 		slurmUsers:     slices.Clone(o.SlurmUsers),
 		privileged:     o.PrivilegedAgents,

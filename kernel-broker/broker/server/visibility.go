@@ -20,7 +20,7 @@ type visibility struct {
 
 type visibilityKey struct{}
 
-func (g *gate) withVisibility(ctx context.Context, caller Caller) context.Context {
+func (g *interceptor) withVisibility(ctx context.Context, caller Caller) context.Context {
 	return context.WithValue(ctx, visibilityKey{}, visibility{caller, func(ctx context.Context) bool {
 		if g.showsOthers == nil || g.access.permits(slurm, caller) {
 			return true

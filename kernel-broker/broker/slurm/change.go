@@ -64,11 +64,11 @@ func (c *Client) EndWait(ctx context.Context, node string) error {
 	return c.Resume(ctx, node)
 }
 
-// SayAgain cancels a boot that Slurm awaits on a node without slurmd and takes the node out of service with a reason.
+// RestoreState cancels a boot that Slurm awaits on a node without slurmd and takes the node out of service with a reason.
 // The resume ends the wait and makes slurmctld accept all boots so far as known; it schedules no job on the node before
 // slurmd answers. With ReturnToService=2 a registration ends "down" but not a drain, so a node that is set down is
 // drained as well.
-func (c *Client) SayAgain(ctx context.Context, node, reason, state string) error {
+func (c *Client) RestoreState(ctx context.Context, node, reason, state string) error {
 	if err := c.Resume(ctx, node); err != nil {
 		var refused *CommandError
 		if !errors.As(err, &refused) { // there may be nothing to resume

@@ -46,14 +46,14 @@ func TestChanges(t *testing.T) {
 			return c.ArmReturn(ctx, []string{"n1", "n2"})
 		}, "scontrol <reboot> <ASAP> <nextstate=RESUME> <n1,n2>\n"},
 		{"label", func(ctx context.Context, c *Client) error { return c.Label(ctx, "n1", hostile) }, "scontrol <update> <nodename=n1> <reason=" + hostile + ">\n"},
-		{"say again", func(ctx context.Context, c *Client) error { return c.SayAgain(ctx, "n1", hostile, kb.StateDrain) },
+		{"say again", func(ctx context.Context, c *Client) error { return c.RestoreState(ctx, "n1", hostile, kb.StateDrain) },
 			"scontrol <update> <nodename=n1> <state=resume>\nscontrol <update> <nodename=n1> <state=drain> <reason=" + hostile + ">\n"},
 		{"settle boot", func(ctx context.Context, c *Client) error { return c.SettleBoot(ctx, "n1", "kprof: x") },
 			"scontrol <update> <nodename=n1> <state=drain> <reason=kprof: x>\nscontrol <update> <nodename=n1> <state=resume>\n"},
-		{"say again down", func(ctx context.Context, c *Client) error { return c.SayAgain(ctx, "n1", "x", kb.StateDown) },
+		{"say again down", func(ctx context.Context, c *Client) error { return c.RestoreState(ctx, "n1", "x", kb.StateDown) },
 			"scontrol <update> <nodename=n1> <state=resume>\nscontrol <update> <nodename=n1> <state=drain> <reason=x>\n" +
 				"scontrol <update> <nodename=n1> <state=down> <reason=x>\n"},
-		{"say again fail", func(ctx context.Context, c *Client) error { return c.SayAgain(ctx, "n1", "x", kb.StateFail) },
+		{"say again fail", func(ctx context.Context, c *Client) error { return c.RestoreState(ctx, "n1", "x", kb.StateFail) },
 			"scontrol <update> <nodename=n1> <state=resume>\nscontrol <update> <nodename=n1> <state=fail> <reason=x>\n"},
 		{"disarm", func(ctx context.Context, c *Client) error { return c.Disarm(ctx, []string{"n1"}) }, "scontrol <cancel_reboot> <n1>\n"},
 		{"down", func(ctx context.Context, c *Client) error { return c.Down(ctx, "n1", hostile) }, "scontrol <update> <nodename=n1> <state=down> <reason=" + hostile + ">\n"},

@@ -24,8 +24,8 @@ const (
 	accountsAtATime = 2
 )
 
-// accountants is the part of Slurm that knows accounts.
-type accountants interface {
+// accountSource is the part of Slurm that knows accounts.
+type accountSource interface {
 	EnforcesAccounts(ctx context.Context) (bool, error)
 	AccountsOf(ctx context.Context, user string, uid uint32) ([]string, error)
 }
@@ -34,12 +34,12 @@ type accountants interface {
 // authorized by it.
 type accounts struct {
 	cache.Cache[uint32, []string]
-	slurm accountants
+	slurm accountSource
 	limit time.Duration
 	turns *semaphore.Weighted
 }
 
-func newAccounts(slurm accountants) *accounts {
+func newAccounts(slurm accountSource) *accounts {
 	return &accounts{slurm: slurm, limit: askAccounts, turns: semaphore.NewWeighted(accountsAtATime)}
 }
 

@@ -25,8 +25,8 @@ type artifacts struct {
 // uploadsWait is when to come back for one who finds too many uploads under way.
 const uploadsWait = 5 * time.Second
 
-// blame gives what the store reports the domain's names.
-func blame(err error) error {
+// toDomain gives the errors of the store the domain's names.
+func toDomain(err error) error {
 	if errors.Is(err, artifact.ErrUploads) {
 		return &kb.RetryableError{Wait: uploadsWait, Err: fmt.Errorf("%w: %w", kb.ErrExhausted, err)}
 	}
@@ -47,31 +47,31 @@ func blame(err error) error {
 func (a artifacts) Put(ctx context.Context, digest string, size, offset uint64, source io.Reader) (bool, error) {
 	d, err := artifact.ParseDigest(digest)
 	if err != nil {
-		return false, blame(err)
+		return false, toDomain(err)
 	}
 	stored, err := a.store.Put(ctx, d, int64(size), int64(offset), source)
-	return stored, blame(err)
+	return stored, toDomain(err)
 }
 
 // State implements rpc.Artifacts.
 func (a artifacts) State(_ context.Context, digest string) (bool, uint64, error) {
 	d, err := artifact.ParseDigest(digest)
 	if err != nil {
-		return false, 0, blame(err)
+		return false, 0, toDomain(err)
 	}
 	stored, size, err := a.store.State(d)
-	return stored, uint64(size), blame(err)
+	return stored, uint64(size), toDomain(err)
 }
 
 // Open implements rpc.Artifacts.
 func (a artifacts) Open(_ context.Context, digest string) (io.ReadSeekCloser, uint64, error) {
 	d, err := artifact.ParseDigest(digest)
 	if err != nil {
-		return nil, 0, blame(err)
+		return nil, 0, toDomain(err)
 	}
 	file, err := a.store.Open(d)
 	if err != nil {
-		return nil, 0, blame(err)
+		return nil, 0, toDomain(err)
 	}
 	info, err := file.Stat()
 	if err != nil {
@@ -83,13 +83,13 @@ func (a artifacts) Open(_ context.Context, digest string) (io.ReadSeekCloser, ui
 // List implements rpc.Artifacts.
 func (a artifacts) List(ctx context.Context) ([]server.Artifact, uint64, uint64, error) {
 	files, used, err := a.store.List(ctx)
-	return converted(files), uint64(used), a.limit, blame(err)
+	return converted(files), uint64(used), a.limit, toDomain(err)
 }
 
 // Collect implements rpc.Artifacts.
 func (a artifacts) Collect(ctx context.Context, dryRun bool) ([]server.Artifact, error) {
 	files, err := a.store.Collect(ctx, dryRun)
-	return converted(files), blame(err)
+	return converted(files), toDomain(err)
 }
 
 func converted(files []artifact.Stored) []server.Artifact {
@@ -104,9 +104,9 @@ func converted(files []artifact.Stored) []server.Artifact {
 func (a artifacts) check(ctx context.Context, digest string) error {
 	d, err := artifact.ParseDigest(digest)
 	if err != nil {
-		return blame(err)
+		return toDomain(err)
 	}
-	return blame(a.store.Check(ctx, d))
+	return toDomain(a.store.Check(ctx, d))
 }
 
 // has implements catalog.Options.HasArtifact.
@@ -118,10 +118,10 @@ func (a artifacts) has(digest string, size uint64) (bool, error) {
 	return a.store.Has(d, int64(size))
 }
 
-// needs says what needs which artifact: every version of a profile, but for
+// neededArtifacts returns what needs which artifact: every version of a profile, but for
 // the image of one that was retired long ago and that no job and no node holds.
 // Its documents stay: they are the record of what once ran.
-func needs(profiles []kb.Profile, held map[kb.Ref][]string, now time.Time, retiredFor time.Duration) (map[artifact.Digest][]string, error) {
+func neededArtifacts(profiles []kb.Profile, held map[kb.Ref][]string, now time.Time, retiredFor time.Duration) (map[artifact.Digest][]string, error) {
 	needed := map[artifact.Digest][]string{}
 	note := func(digest string, by ...string) error {
 		if digest == "" || len(by) == 0 {

@@ -30,7 +30,7 @@ func TestNeeds(t *testing.T) {
 		old, version(2, "2", 48*time.Hour), version(3, "3", time.Hour), version(4, "4", 0),
 	}}
 	held := map[kb.Ref][]string{{Profile: "p", Version: 2}: {"node n1", "job 7"}}
-	needed, err := needs([]kb.Profile{p}, held, now, 24*time.Hour)
+	needed, err := neededArtifacts([]kb.Profile{p}, held, now, 24*time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestNeeds(t *testing.T) {
 	}
 	p.Versions[0].Kernel.ImageDigest = "rubbish"
 	held[kb.Ref{Profile: "p", Version: 1}] = []string{"job 1"}
-	if _, err := needs([]kb.Profile{p}, held, now, 24*time.Hour); err == nil {
+	if _, err := neededArtifacts([]kb.Profile{p}, held, now, 24*time.Hour); err == nil {
 		t.Error("a digest that cannot be read is passed over")
 	}
 }

@@ -128,9 +128,9 @@ func TestBadConfigurations(t *testing.T) {
 // for what is none.
 func TestConnectionsFitTheFiles(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
-	for _, files := range []uint64{filesAside + 2, 4096, 20_000, 21_504, 1 << 20} {
+	for _, files := range []uint64{reservedFiles + 2, 4096, 20_000, 21_504, 1 << 20} {
 		l := defaultLimits().within(files, quiet)
-		if l.validate() != nil || uint64(l.Connections+l.Guests)+filesAside > files {
+		if l.validate() != nil || uint64(l.Connections+l.Guests)+reservedFiles > files {
 			t.Errorf("of %d files: %d connections and %d guests, %v", files, l.Connections, l.Guests, l.validate())
 		}
 		if files >= 21_504 && l != defaultLimits() {

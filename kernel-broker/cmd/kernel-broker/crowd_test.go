@@ -36,7 +36,7 @@ exec /bin/sleep 1000`)
 	if err := os.WriteFile(file, []byte("profiles:\n  mitgcm:\n    use:\n      - groups: [ocean]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &rights{directory: nss.New(), log: slog.New(slog.DiscardHandler)}
+	r := &authorization{directory: nss.New(), log: slog.New(slog.DiscardHandler)}
 	var err error
 	if r.Authorizer, err = authz.New(authz.Options{File: file, Users: r.directory, Log: r.log}); err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ type busy struct {
 	mu        sync.Mutex
 	now, most int
 	asked     map[uint32]int
-	goOn      chan struct{}
+	proceed   chan struct{}
 	came      chan struct{}
 }
 
@@ -87,7 +87,7 @@ func (b *busy) AccountsOf(_ context.Context, _ string, uid uint32) ([]string, er
 	b.most = max(b.most, b.now)
 	b.mu.Unlock()
 	b.came <- struct{}{}
-	<-b.goOn
+	<-b.proceed
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.now--
@@ -98,7 +98,7 @@ func (b *busy) AccountsOf(_ context.Context, _ string, uid uint32) ([]string, er
 // none of them twice.
 func TestAccountsAtATime(t *testing.T) {
 	const users, times = 40, 5
-	b := &busy{asked: map[uint32]int{}, goOn: make(chan struct{}), came: make(chan struct{}, users+1)}
+	b := &busy{asked: map[uint32]int{}, proceed: make(chan struct{}), came: make(chan struct{}, users+1)}
 	a, now := newAccounts(b), time.Now()
 	a.limit, a.Now = time.Hour, func() time.Time { return now }
 	var group sync.WaitGroup
@@ -119,7 +119,7 @@ func TestAccountsAtATime(t *testing.T) {
 	if got, err := a.of(ctx, kb.User{UID: users, Name: "x"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%q, %v", got, err)
 	}
-	close(b.goOn)
+	close(b.proceed)
 	group.Wait()
 	if b.most > accountsAtATime || len(b.asked) > users+1 {
 		t.Errorf("%d at a time, %d users were asked for", b.most, len(b.asked))

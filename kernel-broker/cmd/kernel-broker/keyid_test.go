@@ -25,7 +25,7 @@ func TestJudgeRefusesKeysWithoutAName(t *testing.T) {
 	k := judged
 	list := trusting(t, own)
 	for _, trust := range []string{"", list} {
-		judge, err := newJudge(config{TrustList: trust}, slog.New(slog.DiscardHandler))
+		checkSignature, err := newSignatureCheck(config{TrustList: trust}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func TestJudgeRefusesKeysWithoutAName(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := judge(k, raw); !errors.Is(err, want) || (err == nil) != (want == nil) {
+			if err := checkSignature(k, raw); !errors.Is(err, want) || (err == nil) != (want == nil) {
 				t.Errorf("list %q, keyid %q: %v, want %v", trust, id, err, want)
 			}
 		}

@@ -73,18 +73,18 @@ func (l limitsConfig) warnIgnored(log *slog.Logger) {
 	}
 }
 
-// filesAside are open files that are no connections: etcd's, artifacts', those
+// reservedFiles are open files that are no connections: etcd's, artifacts', those
 // of programs that are run.
-const filesAside = 1024
+const reservedFiles = 1024
 
 // within returns the limits that this process has files for: connections must
 // leave etcd its own.
 func (l limitsConfig) within(files uint64, log *slog.Logger) limitsConfig {
-	if files < filesAside+2 || uint64(l.Connections+l.Guests)+filesAside <= files {
+	if files < reservedFiles+2 || uint64(l.Connections+l.Guests)+reservedFiles <= files {
 		return l
 	}
 	had := l
-	for uint64(l.Connections+l.Guests)+filesAside > files {
+	for uint64(l.Connections+l.Guests)+reservedFiles > files {
 		l.Connections, l.Guests = max(1, l.Connections/2), max(1, l.Guests/2)
 	}
 	l.PeerConnections = min(l.PeerConnections, l.Connections)
@@ -93,9 +93,9 @@ func (l limitsConfig) within(files uint64, log *slog.Logger) limitsConfig {
 	return l
 }
 
-// mostFiles is how many files this process may have open; Go has raised it as
+// maxOpenFiles is how many files this process may have open; Go has raised it as
 // far as it goes.
-func mostFiles() (uint64, error) {
+func maxOpenFiles() (uint64, error) {
 	var r unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
 		return 0, fmt.Errorf("limit of open files: %w", err)

@@ -29,7 +29,7 @@ func TestATrustListThatIsNoFile(t *testing.T) {
 		t.Skip(err)
 	}
 	for path, words := range map[string]string{pipe: "is no regular file", "/dev/zero": "is no regular file", large: "has more than 1048576 bytes"} {
-		_, err := newJudge(config{TrustList: path}, slog.New(slog.DiscardHandler))
+		_, err := newSignatureCheck(config{TrustList: path}, slog.New(slog.DiscardHandler))
 		if !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), "trust list: "+path+" "+words) {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -16,8 +16,8 @@ import (
 // kept.
 const keepPrivacy = time.Minute
 
-// keepsPrivate is the part of Slurm that knows PrivateData.
-type keepsPrivate interface {
+// privacySource is the part of Slurm that knows PrivateData.
+type privacySource interface {
 	PrivateJobs(ctx context.Context) (bool, error)
 	Operates(ctx context.Context, user string, uid uint32) (bool, error)
 }
@@ -25,7 +25,7 @@ type keepsPrivate interface {
 // privacy knows to whom Slurm shows the jobs of others. While slurmctld does not
 // answer its last answer holds; before the first one nobody is shown them.
 type privacy struct {
-	slurm keepsPrivate
+	slurm privacySource
 	named func(ctx context.Context, uid uint32) (kb.User, error)
 	turns *semaphore.Weighted
 
@@ -33,7 +33,7 @@ type privacy struct {
 	operators cache.Cache[uint32, bool]
 }
 
-func newPrivacy(slurm keepsPrivate, named func(ctx context.Context, uid uint32) (kb.User, error)) *privacy {
+func newPrivacy(slurm privacySource, named func(ctx context.Context, uid uint32) (kb.User, error)) *privacy {
 	return &privacy{slurm: slurm, named: named, turns: semaphore.NewWeighted(accountsAtATime)}
 }
 

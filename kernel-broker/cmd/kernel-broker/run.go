@@ -62,7 +62,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 			if err != nil {
 				return nil, err
 			}
-			needed, err := needs(all, ctl.InUse(), time.Now(), c.Artifacts.RetiredFor)
+			needed, err := neededArtifacts(all, ctl.InUse(), time.Now(), c.Artifacts.RetiredFor)
 			if err != nil {
 				return nil, err
 			}
@@ -72,45 +72,45 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	judge, err := newJudge(c, log)
+	checkSignature, err := newSignatureCheck(c, log)
 	if err != nil {
 		return usageError{err}
 	}
 	clock := controller.NewClock()
 	slurmctld := slurm.New(slurm.Options{Now: clock.Now, BinDir: c.Slurm.BinDir, Conf: c.Slurm.Conf, Limit: c.Slurm.Limit})
-	rights, err := openRights(ctx, c, log, slurmctld, func() { profiles.Republish() })
+	auth, err := openAuthorization(ctx, c, log, slurmctld, func() { profiles.Republish() })
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if err := rights.close(); err != nil {
+		if err := auth.close(); err != nil {
 			log.Error("audit log not closed", "error", err)
 		}
 	}()
-	profiles = catalog.New(catalog.Options{Store: kept, Log: log, HasArtifact: files.has, CheckEnvelope: judge,
-		Restricted: func(profile string) bool { return rights.State().Policy.Restricted(profile) }})
-	if ctl, err = newController(ctx, c, log, kept, profiles, files, slurmctld, rights, clock); err != nil {
+	profiles = catalog.New(catalog.Options{Store: kept, Log: log, HasArtifact: files.has, CheckEnvelope: checkSignature,
+		Restricted: func(profile string) bool { return auth.State().Policy.Restricted(profile) }})
+	if ctl, err = newController(ctx, c, log, kept, profiles, files, slurmctld, auth, clock); err != nil {
 		return err
 	}
 	secured, err := openTLS(ctx, c, log, kept)
 	if err != nil {
 		return err
 	}
-	server, err := newServer(c, log, ctl, profiles, files, kept, secured, rights)
+	server, err := newServer(c, log, ctl, profiles, files, kept, secured, auth)
 	if err != nil {
 		return err
 	}
-	err = serve(ctx, c, log, ctl, server, secured, rights)
+	err = serve(ctx, c, log, ctl, server, secured, auth)
 	if cause := context.Cause(ctx); err == nil && errors.Is(cause, errOvertaken) {
 		return cause
 	}
 	return err
 }
 
-func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog, files artifacts, slurmctld *slurm.Client, rights *rights, clock *controller.Clock) (*controller.Controller, error) {
+func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog, files artifacts, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock) (*controller.Controller, error) {
 	o := controller.Options{
 		Store: kept, Catalog: profiles, Plan: c.plan(), Log: log,
-		Slurm: slurmctld, Clock: clock, Authorise: rights.authorise,
+		Slurm: slurmctld, Clock: clock, Authorise: auth.authorise,
 		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, Switches: c.Switch.AtOnce,
 		Runs: c.Runs.limits(), HasArtifact: files.has, CheckArtifact: files.check,
 	}
@@ -153,7 +153,7 @@ type grpcServer struct {
 
 func (s *grpcServer) serve(l net.Listener) error { return s.Serve(s.options.Listener(l)) }
 
-func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles *catalog.Catalog, files artifacts, kept store.Store, secured *server.TLS, rights *rights) (*grpcServer, error) {
+func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles *catalog.Catalog, files artifacts, kept store.Store, secured *server.TLS, auth *authorization) (*grpcServer, error) {
 	administrators, err := uids(c.Administrators)
 	if err != nil {
 		return nil, usageError{err}
@@ -163,21 +163,21 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 		return nil, usageError{err}
 	}
 	c.Limits.warnIgnored(log)
-	open, err := mostFiles()
+	open, err := maxOpenFiles()
 	if err != nil {
 		return nil, err
 	}
 	options := server.Options{
 		Catalog: profiles, Artifacts: files, Version: version, Administrators: administrators, SlurmUsers: slurmUsers,
 		TLS: secured, PrivilegedAgents: c.PrivilegedAgents, MaxArtifactBytes: c.MaxArtifactBytes, Log: log,
-		Verifier: verifier(c), Authorizer: rights.Authorizer, ShowsOthers: rights.privacy.showsOthers, Limits: c.Limits.within(open, log).limits(),
+		Verifier: verifier(c), Authorizer: auth.Authorizer, ShowsOthers: auth.privacy.showsOthers, Limits: c.Limits.within(open, log).limits(),
 		Health: func(ctx context.Context) []server.Component {
 			return []server.Component{
 				component("store", func() (string, error) { return storeHealth(ctx, kept) }),
 				component("slurm", func() (string, error) { return ctl.SlurmHealth(ctx) }),
-				component("level", func() (string, error) { return rights.level.health(ctx) }),
-				component("policy", rights.Health),
-				component("record", rights.record.Health),
+				component("level", func() (string, error) { return auth.level.health(ctx) }),
+				component("policy", auth.Health),
+				component("record", auth.record.Health),
 				component("images", func() (string, error) { return ctl.ImageHealth(ctx) }),
 				component("agents", func() (string, error) { return ctl.AgentHealth(ctx) }),
 			}
@@ -225,7 +225,7 @@ func uids(names []string) ([]uint32, error) {
 }
 
 // serve listens, works, and stops what it began when ctx ends or a part fails.
-func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Controller, server *grpcServer, secured *server.TLS, rights *rights) error {
+func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Controller, server *grpcServer, secured *server.TLS, auth *authorization) error {
 	local, err := listenLocal(c.Socket)
 	if err != nil {
 		return err
@@ -241,7 +241,7 @@ func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Cont
 		"agents' port": func() error { return server.serve(network) },
 		"controller":   func() error { return ctl.Run(ctx) },
 		"snapshot":     func() error { return ctl.Publish(ctx, c.Snapshot) },
-		"policy":       func() error { return rights.follow(ctx) },
+		"policy":       func() error { return auth.follow(ctx) },
 	}
 	if secured != nil {
 		parts["certificates"] = func() error { return secured.Registry.Run(ctx) }

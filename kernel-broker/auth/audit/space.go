@@ -12,61 +12,61 @@ import (
 const (
 	// DefaultReserve is enough for half a million records of changes.
 	DefaultReserve = 256 << 20
-	// aTwentieth of a file system is the reserve of a small one.
-	aTwentieth = 20
+	// reserveFraction of a file system is the reserve of a small one.
+	reserveFraction = 20
 	// early is how many reserves are free when Health begins to warn.
-	early = 4
-	// roomPause lies between two looks at what is free.
-	roomPause = 5 * time.Second
+	warnFactor = 4
+	// measurePause lies between two looks at what is free.
+	measurePause = 5 * time.Second
 )
 
-// room is what was free when it was last looked.
-type room struct {
+// space is what was free when it was last looked.
+type space struct {
 	at            time.Time
 	free, reserve uint64
 	err           error
 	short         bool
 }
 
-// Room reports whether there is room for records of what changes nothing. In the
+// HasSpace reports whether there is room for records of what changes nothing. In the
 // reserve there is none: the folder may be on the disk of the broker's store, and
 // without a record no job gets its kernel.
-func (l *Log) Room() bool { return !l.look().short }
+func (l *Log) HasSpace() bool { return !l.measure().short }
 
-// look asks the system now and then. What nobody can say does not count as full.
-func (l *Log) look() room {
+// measure asks the system at most every measurePause. What nobody can say does not count as full.
+func (l *Log) measure() space {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.o.Now()
-	if since := now.Sub(l.room.at); since >= 0 && since < roomPause {
-		return l.room
+	if since := now.Sub(l.space.at); since >= 0 && since < measurePause {
+		return l.space
 	}
-	r := room{at: now, reserve: l.o.Reserve}
+	r := space{at: now, reserve: l.o.Reserve}
 	var size uint64
 	if r.free, size, r.err = l.o.Space(l.o.Dir); r.err == nil {
-		r.reserve = min(r.reserve, size/aTwentieth)
+		r.reserve = min(r.reserve, size/reserveFraction)
 		r.short = r.free < r.reserve
 	}
 	switch {
-	case r.short && !l.room.short:
+	case r.short && !l.space.short:
 		l.o.Log.Error("audit log: reads and refusals are counted only, there is room for changes alone", "dir", l.o.Dir, "free", r.free, "reserve", r.reserve)
-	case !r.short && l.room.short:
+	case !r.short && l.space.short:
 		l.o.Log.Warn("audit log: reads and refusals are recorded again", "dir", l.o.Dir, "free", r.free)
 	}
-	l.room = r
+	l.space = r
 	return r
 }
 
 // Health says how far the record is and what room there is, or what keeps it
 // from being written, or soon will.
 func (l *Log) Health() (string, error) {
-	r := l.look()
+	r := l.measure()
 	l.mu.Lock()
-	last, failed, doubt := l.last.Seq, l.failed, l.doubt
+	last, failed, uncertain := l.last.Seq, l.failed, l.uncertain
 	l.mu.Unlock()
 	switch {
-	case doubt != nil:
-		return "", fmt.Errorf("audit log %q: %w: nothing is changed until it goes on in another file; look at the disk", l.o.Dir, doubt)
+	case uncertain != nil:
+		return "", fmt.Errorf("audit log %q: %w: nothing is changed until it goes on in another file; look at the disk", l.o.Dir, uncertain)
 	case failed != nil:
 		return "", fmt.Errorf("audit log %q: nothing is changed, it would not be on record: %w", l.o.Dir, failed)
 	case r.err != nil:
@@ -74,7 +74,7 @@ func (l *Log) Health() (string, error) {
 	case r.short:
 		return "", fmt.Errorf("audit log %q: %s free, of which %s are for records of changes: reads and refusals are counted only; make room",
 			l.o.Dir, mib(r.free), mib(r.reserve))
-	case r.free < early*r.reserve:
+	case r.free < warnFactor*r.reserve:
 		return "", fmt.Errorf("audit log %q: %s free; make room, below %s reads and refusals are no longer recorded", l.o.Dir, mib(r.free), mib(r.reserve))
 	}
 	return fmt.Sprintf("record %d, %s free", last, mib(r.free)), nil

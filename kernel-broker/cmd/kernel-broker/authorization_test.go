@@ -33,7 +33,7 @@ func TestAJobWaitsForTheNameService(t *testing.T) {
 		t.Fatal(err)
 	}
 	var logs bytes.Buffer
-	r := &rights{directory: nss.New(), log: slog.New(slog.NewTextHandler(&logs, nil))}
+	r := &authorization{directory: nss.New(), log: slog.New(slog.NewTextHandler(&logs, nil))}
 	var err error
 	if r.Authorizer, err = authz.New(authz.Options{File: file, Users: r.directory, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)

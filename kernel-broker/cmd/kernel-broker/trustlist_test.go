@@ -55,15 +55,15 @@ func TestJudge(t *testing.T) {
 		"with a list, foreign":    {list, signed(t, k, foreign), signing.ErrUnknownKey},
 		"with a list, of another": {list, signed(t, other, own), signing.ErrMismatch},
 	} {
-		judge, err := newJudge(config{TrustList: c.list}, slog.New(slog.DiscardHandler))
+		checkSignature, err := newSignatureCheck(config{TrustList: c.list}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := judge(k, c.envelope); !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+		if err := checkSignature(k, c.envelope); !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
 			t.Errorf("%s: %v, want %v", name, err, c.err)
 		}
 	}
-	if _, err := newJudge(config{TrustList: list + "x"}, slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := newSignatureCheck(config{TrustList: list + "x"}, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a list that is not there passes")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// next is the pending job that is first in line for an ending job's nodes, and
-// those of them that it can live on, if it wants the kernel that they run. In
+// next is the first pending job for an ending job's nodes, and those of them that it
+// can run on, if it wants the kernel that they run. In
 // doubt there is none: the nodes return, and Slurm decides who has them.
 func (d *decision) next(a *kb.Allocation) (kb.SlurmJob, []string, bool) {
 	first, ok := d.first(a)
@@ -37,7 +37,7 @@ func (d *decision) next(a *kb.Allocation) (kb.SlurmJob, []string, bool) {
 
 // first is the job that Slurm considers before all others that could get one of
 // the nodes: jobs of partitions without them, and those that wait for nodes of a
-// reservation of their own, are not in this line.
+// reservation of their own, are left out.
 func (d *decision) first(a *kb.Allocation) (kb.SlurmJob, bool) {
 	claimed := map[string]bool{}
 	for _, n := range d.nodes {
@@ -50,18 +50,18 @@ func (d *decision) first(a *kb.Allocation) (kb.SlurmJob, bool) {
 			partitions[p] = true
 		}
 	}
-	var line []kb.SlurmJob
+	var queue []kb.SlurmJob
 	for _, j := range d.in.Slurm.Queue {
 		if j.Pending() && !claimed[j.Reference] && j.Reservation == "" &&
 			slices.ContainsFunc(j.Partitions(), func(p string) bool { return partitions[p] }) {
-			line = append(line, j)
+			queue = append(queue, j)
 		}
 	}
-	if len(line) == 0 {
+	if len(queue) == 0 {
 		return kb.SlurmJob{}, false
 	}
-	sort.Slice(line, func(i, k int) bool { return line[i].Before(line[k]) })
-	return line[0], true
+	sort.Slice(queue, func(i, k int) bool { return queue[i].Before(queue[k]) })
+	return queue[0], true
 }
 
 // suits picks the nodes of an ending job on which another one can run as it asked

@@ -71,7 +71,7 @@ func TestAFailedSync(t *testing.T) {
 	if _, err := l.Health(); err == nil || !strings.Contains(err.Error(), "records 2 to 3") {
 		t.Errorf("the log is well: %v", err)
 	}
-	*now = now.Add(2 * doubtPause)
+	*now = now.Add(2 * resumePause)
 	add(t, l, "four")
 	if text, err := l.Health(); err != nil {
 		t.Errorf("%q, %v", text, err)
@@ -97,7 +97,7 @@ func TestADiskThatStaysBroken(t *testing.T) {
 	if err := os.Rename(dir, dir+".away"); err != nil {
 		t.Fatal(err)
 	}
-	*now = now.Add(2 * doubtPause)
+	*now = now.Add(2 * resumePause)
 	for range 10 {
 		if _, err := l.Append(Entry{Kind: "x"}, true); !errors.Is(err, kb.ErrUnavailable) {
 			t.Errorf("on a disk that is gone: %v", err)
@@ -136,7 +136,7 @@ func TestAFailedSyncOfManyAndOfARotation(t *testing.T) {
 		})
 	}
 	group.Wait()
-	*now = now.Add(2 * doubtPause)
+	*now = now.Add(2 * resumePause)
 	add(t, l, "later")
 	shut(t, l)
 	r := verify(t, dir)
@@ -175,16 +175,16 @@ func TestTheReserve(t *testing.T) {
 		{300 << 20, 1000 << 20, nil, true, ""},
 		{0, 0, unix.EIO, true, "how much room there is"},
 	} {
-		*now = now.Add(roomPause)
+		*now = now.Add(measurePause)
 		free, whole, failure = c.free, c.size, c.err
 		text, err := l.Health()
-		if l.Room() != c.room || (err == nil) != (c.words == "") || err != nil && !strings.Contains(err.Error(), c.words) {
-			t.Errorf("%d of %d free: room %v, health %q, %v", c.free, c.size, l.Room(), text, err)
+		if l.HasSpace() != c.room || (err == nil) != (c.words == "") || err != nil && !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%d of %d free: room %v, health %q, %v", c.free, c.size, l.HasSpace(), text, err)
 		}
 	}
 	// What changes something is recorded to the last byte.
 	free, whole, failure = 0, size, nil
-	*now = now.Add(roomPause)
+	*now = now.Add(measurePause)
 	add(t, l, "change")
 	shut(t, l)
 }

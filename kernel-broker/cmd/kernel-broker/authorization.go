@@ -28,8 +28,8 @@ import (
 // defaultPolicy may be missing: a site that names no file needs none.
 const defaultPolicy = "/etc/kernel-broker/policy.yaml"
 
-// rights is who may do what here, and the record of it.
-type rights struct {
+// authorization is who may do what here, and the record of it.
+type authorization struct {
 	*authz.Authorizer
 	log       *slog.Logger
 	record    *audit.Log
@@ -44,9 +44,9 @@ type rights struct {
 	waited time.Time // when the log last said that a job waits
 }
 
-// openRights has the policy in force and the record open. changed is called
+// openAuthorization has the policy in force and the record open. changed is called
 // after another policy came into force.
-func openRights(ctx context.Context, c config, log *slog.Logger, client *slurm.Client, changed func()) (*rights, error) {
+func openAuthorization(ctx context.Context, c config, log *slog.Logger, client *slurm.Client, changed func()) (*authorization, error) {
 	administrators, err := uids(c.Administrators)
 	if err != nil {
 		return nil, usageError{err}
@@ -55,7 +55,7 @@ func openRights(ctx context.Context, c config, log *slog.Logger, client *slurm.C
 	if dir == "" {
 		dir = filepath.Join(c.DataDir, "audit")
 	}
-	r := &rights{log: log, slurm: client, directory: nss.New(), accounts: newAccounts(client), level: newLevel(os.Geteuid(), client.Level),
+	r := &authorization{log: log, slurm: client, directory: nss.New(), accounts: newAccounts(client), level: newLevel(os.Geteuid(), client.Level),
 		hangups: make(chan os.Signal, 1)}
 	r.privacy = newPrivacy(client, r.directory.ByUID)
 	// From the first moment on, since a signal that nobody waits for is deadly.
@@ -79,13 +79,13 @@ func openRights(ctx context.Context, c config, log *slog.Logger, client *slurm.C
 	return r, nil
 }
 
-func (r *rights) close() error {
+func (r *authorization) close() error {
 	signal.Stop(r.hangups)
 	return errors.Join(r.NoteBroker("stop", ""), r.record.Close())
 }
 
 // follow reads the policy anew at each SIGHUP, until ctx ends.
-func (r *rights) follow(ctx context.Context) error {
+func (r *authorization) follow(ctx context.Context) error {
 	r.level.warn(ctx, r.log)
 	r.warn(ctx)
 	for {
@@ -105,7 +105,7 @@ func (r *rights) follow(ctx context.Context) error {
 }
 
 // warn says of a policy what Slurm does not hold up.
-func (r *rights) warn(ctx context.Context) {
+func (r *authorization) warn(ctx context.Context) {
 	named := r.State().Policy.Accounts()
 	if len(named) == 0 {
 		return
@@ -136,8 +136,8 @@ func nameIn(job kb.SlurmJob) string {
 // waitsEvery is how often the log says that jobs wait: each asks every few seconds.
 const waitsEvery = time.Minute
 
-// waits says of a job that nobody can say now whether it may have its kernel.
-func (r *rights) waits(job kb.SlurmJob, err error) {
+// logWaiting says of a job that nobody can say now whether it may have its kernel.
+func (r *authorization) logWaiting(job kb.SlurmJob, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := time.Now(); now.Sub(r.waited) >= waitsEvery {
@@ -147,7 +147,7 @@ func (r *rights) waits(job kb.SlurmJob, err error) {
 }
 
 // authorise judges a job as slurmctld knows it, whatever its hook said.
-func (r *rights) authorise(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error {
+func (r *authorization) authorise(ctx context.Context, job kb.SlurmJob, ref kb.Ref) error {
 	known := authz.Job{Partition: job.Partition}
 	if r.State().Policy.NeedsAccounts() {
 		account, err := r.slurm.Account(ctx, job.ID)
@@ -159,7 +159,7 @@ func (r *rights) authorise(ctx context.Context, job kb.SlurmJob, ref kb.Ref) err
 	asker := authz.Caller{UID: job.UID, Name: nameIn(job), By: "slurmctld", From: "job " + job.Reference}
 	d, err := r.Authorize(nss.ForJob(ctx), asker, authz.Use, ref.String(), &known)
 	if err != nil {
-		r.waits(job, err)
+		r.logWaiting(job, err)
 		return err
 	}
 	d.Via = "job " + job.Reference + " restart " + strconv.FormatUint(uint64(job.Restart), 10)
@@ -178,14 +178,14 @@ func verifier(c config) *credential.Verifier {
 	if c.Munge.Socket == "" {
 		return nil
 	}
-	return credential.NewVerifier(credential.Options{Decoder: notary{munge.New(c.Munge.Socket)}, Cluster: c.Cluster})
+	return credential.NewVerifier(credential.Options{Decoder: mungeDecoder{munge.New(c.Munge.Socket)}, Cluster: c.Cluster})
 }
 
-// notary is munged as the verifier wants it.
-type notary struct{ *munge.Client }
+// mungeDecoder decodes credentials by munged.
+type mungeDecoder struct{ *munge.Client }
 
 // Decode implements credential.Decoder.
-func (n notary) Decode(ctx context.Context, text string) (credential.Vouched, error) {
+func (n mungeDecoder) Decode(ctx context.Context, text string) (credential.Decoded, error) {
 	c, err := n.Client.Decode(ctx, text)
-	return credential.Vouched{UID: c.UID, GID: c.GID, Encoded: c.Encoded, Decoded: c.Decoded, Host: c.Host, Payload: c.Payload}, err
+	return credential.Decoded{UID: c.UID, GID: c.GID, Encoded: c.Encoded, Decoded: c.Decoded, Host: c.Host, Payload: c.Payload}, err
 }

@@ -49,27 +49,27 @@ func (r *records) holds(a *kb.Allocation) error {
 	return nil
 }
 
-// misfit is a record that was too large, and what was done about that.
-type misfit struct{ key, did string }
+// oversizedRecord is a record that was too large, and what was done about that.
+type oversizedRecord struct{ key, did string }
 
 // unwritten says that nothing helped.
 const unwritten = "it is not written"
 
-// fit makes the records of a decision small enough for the store. One that is
+// shrinkAll makes the records of a decision small enough for the store. One that is
 // too large costs its own job something, and nobody else: it is left out of the
 // decision when nothing helps. That such a job has failed is then known only
 // here, for as long as the broker runs, so that it is held all the same.
-func (r *records) fit(now time.Time, out *plan.Output) ([]misfit, error) {
-	var done []misfit
+func (r *records) shrinkAll(now time.Time, out *plan.Output) ([]oversizedRecord, error) {
+	var done []oversizedRecord
 	note := func(key, did string) bool {
 		if did != "" {
-			done = append(done, misfit{key, did})
+			done = append(done, oversizedRecord{key, did})
 		}
 		return did != unwritten
 	}
 	var nodes []*kb.Node
 	for _, n := range out.Nodes {
-		did, err := r.lessen(nodeKey(n.Name), n)
+		did, err := r.shrink(nodeKey(n.Name), n)
 		if err != nil {
 			return nil, err
 		}
@@ -79,10 +79,10 @@ func (r *records) fit(now time.Time, out *plan.Output) ([]misfit, error) {
 	}
 	var allocs []*kb.Allocation
 	for _, a := range out.Allocations {
-		did, err := r.lessen(jobKey(a.ID), a,
-			lesser{"its timeline is short", func() { a.Shorten(shortTimeline) }},
-			lesser{"what its nodes ran is left out", func() { forgo(a, now) }},
-			lesser{"the job is failed", func() { giveUp(a, now) }})
+		did, err := r.shrink(jobKey(a.ID), a,
+			reduction{"its timeline is short", func() { a.Shorten(shortTimeline) }},
+			reduction{"what its nodes ran is left out", func() { omitNodeHistory(a, now) }},
+			reduction{"the job is failed", func() { failOversized(a, now) }})
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +94,7 @@ func (r *records) fit(now time.Time, out *plan.Output) ([]misfit, error) {
 	}
 	var runs []*kb.Run
 	for _, run := range out.Runs {
-		did, err := r.lessen(runKey(run.ID), run, lesser{"the run is failed", func() {
+		did, err := r.shrink(runKey(run.ID), run, reduction{"the run is failed", func() {
 			run.Nodes = nil
 			run.Enter(kb.RunFailed, now, "its record is too large")
 		}})
@@ -109,17 +109,17 @@ func (r *records) fit(now time.Time, out *plan.Output) ([]misfit, error) {
 	return done, nil
 }
 
-// forgo leaves out what the nodes of a job ran.
-func forgo(a *kb.Allocation, now time.Time) {
+// omitNodeHistory leaves out what the nodes of a job ran.
+func omitNodeHistory(a *kb.Allocation, now time.Time) {
 	if !a.Brief {
 		a.Note(now, "", "brief", "the record has no room for what each node ran")
 	}
 	a.Brief, a.Before, a.During, a.After = true, nil, nil, nil
 }
 
-// giveUp fails a job that waits for its kernel. One that runs goes on: its nodes
+// failOversized fails a job that waits for its kernel. One that runs goes on: its nodes
 // come back without a record of how.
-func giveUp(a *kb.Allocation, now time.Time) {
+func failOversized(a *kb.Allocation, now time.Time) {
 	if a.Switching() {
 		a.Reason, a.Hold = fmt.Sprintf("the broker's record of the job, which is on %d nodes, is too large for its store", len(a.Nodes)), true
 		a.Enter(kb.PhaseFailed, now, a.Reason)
@@ -127,15 +127,15 @@ func giveUp(a *kb.Allocation, now time.Time) {
 	a.Shorten(leastTimeline)
 }
 
-// lesser makes a record smaller, and says how.
-type lesser struct {
+// reduction makes a record smaller, and says how.
+type reduction struct {
 	did string
 	do  func()
 }
 
-// lessen makes a record smaller until it can be written, step by step, and says
+// shrink makes a record smaller until it can be written, step by step, and says
 // what the last step was; nothing if there was no need.
-func (r *records) lessen(key string, value any, steps ...lesser) (did string, err error) {
+func (r *records) shrink(key string, value any, steps ...reduction) (did string, err error) {
 	for i := 0; ; i++ {
 		data, err := encode(key, value)
 		if err != nil {
@@ -159,13 +159,13 @@ func (c *Controller) commitLocked(ctx context.Context, now time.Time, out *plan.
 	if !errors.Is(err, store.ErrTooLarge) {
 		return err
 	}
-	done, err := c.records.fit(now, out)
+	done, err := c.records.shrinkAll(now, out)
 	if err != nil {
 		return err
 	}
 	for _, m := range done {
-		if c.misfits[m.key] != m.did {
-			c.misfits[m.key] = m.did
+		if c.oversized[m.key] != m.did {
+			c.oversized[m.key] = m.did
 			c.log.Error("record too large for the store", "record", m.key, "done", m.did)
 		}
 	}

@@ -101,7 +101,7 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
-// Where a record is too large, the next lesser form is written, and nothing of
+// Where a record is too large, the next reduction form is written, and nothing of
 // the rest of the decision suffers.
 func TestFitStepByStep(t *testing.T) {
 	const nodes = 20
@@ -130,8 +130,8 @@ func TestFitStepByStep(t *testing.T) {
 		return len(data) + len(jobKey(a.ID))
 	}
 	short := func(a *kb.Allocation) { a.Shorten(shortTimeline) }
-	less := func(a *kb.Allocation) { forgo(a, now) }
-	none := func(a *kb.Allocation) { giveUp(a, now) }
+	less := func(a *kb.Allocation) { omitNodeHistory(a, now) }
+	none := func(a *kb.Allocation) { failOversized(a, now) }
 	for _, c := range []struct {
 		phase kb.Phase
 		limit int
@@ -160,8 +160,8 @@ func TestFitStepByStep(t *testing.T) {
 			if list, _, err := s.List(t.Context(), ""); err != nil || len(list) != 0 {
 				t.Errorf("%d: refused, and %d records are written, %v", c.limit, len(list), err)
 			}
-			done, ferr := r.fit(now, &out)
-			if ferr != nil || len(done) != 1 || done[0] != (misfit{jobKey(a.ID), c.did}) {
+			done, ferr := r.shrinkAll(now, &out)
+			if ferr != nil || len(done) != 1 || done[0] != (oversizedRecord{jobKey(a.ID), c.did}) {
 				t.Errorf("%s within %d bytes: did %v instead of %q, %v", c.phase, c.limit, done, c.did, ferr)
 			}
 			err = r.commit(t.Context(), nil, out.Allocations)
@@ -186,7 +186,7 @@ func TestFitRunsAndNodes(t *testing.T) {
 	worse := &kb.Run{ID: 2, State: kb.RunRunning, RequestedBy: noise(2000)}
 	node, huge := &kb.Node{Name: "n1"}, &kb.Node{Name: "n2", KeptFor: noise(2000)}
 	out := plan.Output{Runs: []*kb.Run{run, worse}, Nodes: []*kb.Node{huge, node}}
-	done, err := r.fit(time.Now(), &out)
+	done, err := r.shrinkAll(time.Now(), &out)
 	if err != nil || len(done) != 3 {
 		t.Errorf("%v, %v", done, err)
 	}

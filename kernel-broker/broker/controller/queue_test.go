@@ -77,7 +77,7 @@ func TestTurnThatDoesNotCome(t *testing.T) {
 		return f.c.view.ResumeTimeout > 0
 	})
 	f.c.mu.Lock()
-	f.c.line[8].begun = time.Now().Add(-31 * time.Second)
+	f.c.waiting[8].begun = time.Now().Add(-31 * time.Second)
 	f.c.mu.Unlock()
 	if err := ask(8); !errors.Is(err, kb.ErrExhausted) || f.slurm.seen("requeue 8") != 1 || f.slurm.seen("requeue 9") != 0 {
 		t.Errorf("%v, calls %q", err, f.slurm.calls)
