@@ -64,7 +64,7 @@ func Open(o Options) (_ *Log, err error) {
 	}
 	path := filepath.Join(o.Dir, headName)
 	if head == nil && headErr == nil && l.last.Seq == 0 {
-		// Never without a word: an empty head would look like a damaged one.
+		// Never empty: an empty head would look like a damaged one.
 		if err := atomicfile.Write(path, []byte(l.last.String()+"\n"), 0o640); err != nil {
 			return nil, err
 		}

@@ -24,9 +24,9 @@ const (
 	KindUnsynced = "unsynced"
 )
 
-// Entry is what happened, in the words of whoever saw it.
+// Entry is what happened, as the writer of the record describes it.
 type Entry struct {
-	// Kind says what sort of record this is, in a word of the writer's.
+	// Kind says what sort of record this is, in one word.
 	Kind string `json:"kind"`
 	// Who, with the uid if there is one, by what that is known, and from where.
 	Who  string  `json:"who,omitempty"`
@@ -37,8 +37,7 @@ type Entry struct {
 	Action string `json:"action,omitempty"`
 	Object string `json:"object,omitempty"`
 	Via    string `json:"via,omitempty"`
-	// Allowed or not, and why. Stated is the reason that the caller gave for what
-	// he asks.
+	// Allowed or not, and why. Stated is the reason that the caller gave.
 	Allowed *bool  `json:"allowed,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Stated  string `json:"stated,omitempty"`
@@ -67,7 +66,7 @@ type record struct {
 
 const (
 	// maxText of one part of an entry, and maxWords of one that says what
-	// became of it: users, nodes and strangers write some of the first, and the
+	// became of it: users, nodes and unauthenticated callers write some of the first, and the
 	// second quote them. No name of the domain is as long.
 	maxText  = 200
 	maxWords = 400

@@ -91,7 +91,7 @@ func (d decision) mayPublish() Answer {
 	return d.fromBuilders(d.allow(d.Builders.Line, "builders may publish"))
 }
 
-// mayUpload allows whoever may publish anything at all.
+// mayUpload allows every subject that may publish some profile.
 func (d decision) mayUpload() Answer {
 	line := d.Builders.Line
 	if !d.Builders.has(d.Subject) {

@@ -16,7 +16,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
-// MaxBytes of a policy; people write it.
+// MaxBytes of a policy, which is written by hand.
 const MaxBytes = 1 << 20
 
 // file is the YAML of a policy. What is nil was not said.

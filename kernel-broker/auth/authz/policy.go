@@ -92,7 +92,7 @@ type Question struct {
 // Answer of the policy.
 type Answer struct {
 	Allowed bool
-	// Reason is for people, and whole: who, what, why.
+	// Reason is a whole sentence: who, what, why.
 	Reason string
 	// Proviso, of something allowed, is what of the job it hangs on.
 	Proviso string
@@ -115,7 +115,7 @@ type Rights struct {
 	Line         int
 }
 
-// Role is people, and the places from where they have it.
+// Role is users and groups, and the places from where they have it.
 type Role struct {
 	Users, Groups []string
 	// Local and Networks are the places.

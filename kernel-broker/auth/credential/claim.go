@@ -40,7 +40,7 @@ var (
 	ErrNoClaim = fmt.Errorf("credential was not made for Kernel Broker: %w", kb.ErrUnauthenticated)
 )
 
-// Encoder has a text vouched for in the name of whoever asks.
+// Encoder makes a credential of a text in the name of its caller.
 type Encoder interface {
 	Encode(ctx context.Context, payload []byte, ttl time.Duration) (string, error)
 }

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Digest of a message: equal messages have one digest, whoever encoded them.
+// Digest of a message: equal messages have one digest, whichever program encoded them.
 // protobuf's own encoding promises that within one program only, and client
 // and broker are two.
 //

@@ -127,7 +127,7 @@ func clientConfig(certificate func() (*tls.Certificate, error), check func([]*x5
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			c, err := certificate()
 			if err == nil && c == nil {
-				c = new(tls.Certificate) // TLS's word for none
+				c = new(tls.Certificate) // stands for none in TLS
 			}
 			return c, err
 		},

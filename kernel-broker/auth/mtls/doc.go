@@ -10,6 +10,6 @@
 // dials from. Whoever signs certificates, the broker's own authority (package
 // ca) or the site's, has to put that URI in.
 //
-// Both ends read key, certificate and authorities anew when the files change,
+// Both ends read key, certificate and authorities again when the files change,
 // at the next handshake: nothing has to be restarted for a new certificate.
 package mtls

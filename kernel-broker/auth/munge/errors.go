@@ -9,7 +9,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// Why a credential proves nothing. Each is an *Error with munged's own words,
+// Why a credential proves nothing. Each is an *Error with munged's text,
 // and each is kernelbroker.ErrUnauthenticated too.
 var (
 	// ErrForged: made with another key, changed, or no credential at all.

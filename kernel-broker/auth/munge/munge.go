@@ -43,7 +43,7 @@ type Credential struct {
 	Encoded, Decoded time.Time
 	// TTL is what its maker chose, cut to what this munged allows.
 	TTL time.Duration
-	// Host is where it says to have been made. Whoever holds the key can write
+	// Host is where it says to have been made. A holder of the key can write
 	// another one.
 	Host    netip.Addr
 	Payload []byte

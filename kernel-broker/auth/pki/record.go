@@ -151,7 +151,7 @@ func (r *Record) again(key string, now time.Time) *x509.Certificate {
 
 // revoke voids every certificate on record, also one that begins later than
 // this clock says: it was set back, or another broker's is ahead. It is newer
-// than the revocation before it, so that nobody takes it for one that he knows.
+// than the revocation before it, so that it is not taken for an older one.
 func (r *Record) revoke(now time.Time, by, reason string) *Revocation {
 	at := now.UTC()
 	for _, i := range r.Issued {

@@ -2,7 +2,7 @@
 
 // Package signing says which kernels a node may boot.
 //
-// The idea: whoever publishes a kernel signs a manifest of it, and the node
+// The publisher of a kernel signs a manifest of it, and the node
 // holds a list of the keys that it trusts. What lies between the two, the
 // broker, its store, the network, the node's own cache, can then lose or delay
 // a kernel but not replace one.

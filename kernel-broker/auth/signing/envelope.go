@@ -105,7 +105,7 @@ func openEnvelope(raw []byte) (*dsse.Envelope, error) {
 }
 
 // bound refuses an envelope of size bytes with more in it than a payload and
-// signatures: whoever passes it on could add that, and the signature would
+// signatures: a relay could add that, and the signature would
 // still be true.
 func bound(envelope *dsse.Envelope, size int) error {
 	for i, s := range envelope.Signatures {

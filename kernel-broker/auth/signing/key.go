@@ -27,7 +27,7 @@ var ErrKey = errors.New("unusable key")
 // Two kinds of keys are known: Ed25519, which is the one to take, and ECDSA on
 // P-256 or P-384, which is what most hardware tokens offer.
 
-// KeyID is the digest of a public key as X.509 writes it: whoever holds the key
+// KeyID is the digest of a public key as X.509 writes it: the holder of the key
 // can compute its name, and no list can give one key the name of another.
 func KeyID(public crypto.PublicKey) (string, error) {
 	if err := usable(public); err != nil {

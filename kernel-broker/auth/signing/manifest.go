@@ -188,7 +188,7 @@ func (m Manifest) Describes(k kb.Kernel) error {
 		}
 	}
 	// One argument with a blank in it reads like two, but no valid kernel has
-	// such arguments; whoever skipped that check is caught here.
+	// such arguments; a publisher who skipped that check is caught here.
 	if !slices.Equal(signed.Arguments, k.Arguments) || !slices.Equal(signed.Drivers, k.Drivers) {
 		return &MismatchError{Field: "list of arguments or drivers", Signed: list(signed.Arguments), Have: list(k.Arguments)}
 	}

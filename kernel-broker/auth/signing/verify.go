@@ -39,7 +39,7 @@ func (m Memory) Learn(manifest Manifest, now time.Time) (Memory, bool) {
 		learned.Floors[manifest.Profile], changed = manifest.Floor, true
 	}
 	// A manifest may be dated a little ahead. Were that believed, the next could
-	// be dated ahead of it, and so on: whoever may sign one profile would lead
+	// be dated ahead of it, and so on: a signer of one profile would lead
 	// the node to where everybody's signatures have expired.
 	made := manifest.Made
 	if made.After(now) {
@@ -132,7 +132,7 @@ func (t Trust) accept(envelope *dsse.Envelope, now time.Time) ([]TrustedKey, []b
 }
 
 // why says which of the reasons keeps an envelope from being accepted. The key
-// ids in it are only the signer's word, which is good enough to explain.
+// ids in it are not verified, which is good enough for an explanation.
 func (t Trust) why(envelope *dsse.Envelope, now time.Time) error {
 	for _, s := range envelope.Signatures {
 		if slices.Contains(t.RevokedKeys, s.KeyID) {

@@ -3,6 +3,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -32,7 +33,7 @@ func (c *Catalog) Apply(ctx context.Context, requestID string, profile kb.Profil
 	altered := false
 	r, written, err := c.update(ctx, profile.Name, func(r *record) error {
 		if done, err := r.done(requestID, digest); err != nil || done {
-			return firstOf(err, errNoChange)
+			return cmp.Or(err, errNoChange)
 		}
 		before := r.Profile
 		if err := c.merge(ctx, r, wanted); err != nil {
@@ -55,14 +56,6 @@ func (c *Catalog) Apply(ctx context.Context, requestID string, profile kb.Profil
 			"versions", len(r.Profile.Versions), "request", requestID)
 	}
 	return r.Profile, changed, nil
-}
-
-// firstOf returns the first error that is one.
-func firstOf(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
 }
 
 // strip removes fields that callers do not control.
@@ -124,7 +117,7 @@ func (c *Catalog) merge(ctx context.Context, r *record, wanted kb.Profile) error
 	if err := merged.Validate(); err != nil {
 		return err
 	}
-	if err := firstOf(defaultMoves(r.Profile, merged), checkDefaultChoosable(merged)); err != nil {
+	if err := cmp.Or(defaultMoves(r.Profile, merged), checkDefaultChoosable(merged)); err != nil {
 		return err
 	}
 	r.Profile = merged

@@ -4,6 +4,7 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -50,7 +51,7 @@ func (c *Catalog) alter(ctx context.Context, requestID, name string, asked []any
 	r, written, err := c.update(ctx, name, func(r *record) error {
 		altered = false
 		if done, err := r.done(requestID, digest); err != nil || done {
-			return firstOf(err, errNoChange)
+			return cmp.Or(err, errNoChange)
 		}
 		if r.Profile.Name == "" {
 			return c.unknown(ctx, name)

@@ -40,7 +40,7 @@ type Options struct {
 	Runs     RunLimits
 	// HasArtifact reports whether a file is stored.
 	HasArtifact func(digest string, size uint64) (bool, error)
-	// CheckArtifact reads a stored file anew: kernelbroker.ErrInvalid when it is
+	// CheckArtifact reads a stored file again: kernelbroker.ErrInvalid when it is
 	// not what its digest says, kernelbroker.ErrNotFound when there is none.
 	CheckArtifact func(ctx context.Context, digest string) error
 	Log           *slog.Logger

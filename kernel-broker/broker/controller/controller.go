@@ -32,7 +32,7 @@ type Controller struct {
 
 	mu           sync.Mutex
 	records      records
-	stale        bool // the records must be read anew
+	stale        bool // the records must be read again
 	sessions     map[string]*Session
 	lost         map[string]time.Time
 	view         kb.SlurmView
@@ -127,7 +127,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// loadLocked reads the records anew.
+// loadLocked reads the records from the store.
 func (c *Controller) loadLocked(ctx context.Context) error {
 	if err := c.records.load(ctx); err != nil {
 		return err

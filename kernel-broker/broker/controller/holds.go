@@ -100,8 +100,8 @@ func (c *Controller) keepHoldsLocked(ctx context.Context, held map[kb.JobID]plan
 	}
 }
 
-// loadHolds reads the holds that a broker before looked after. Theirs is
-// the whole time anew: nobody looked since.
+// loadHolds reads the holds that an earlier broker watched. The watch time starts
+// again: nobody polled since.
 func (c *Controller) loadHolds(ctx context.Context, now time.Time) error {
 	held, err := c.records.loadHolds(ctx)
 	if err != nil {

@@ -71,8 +71,8 @@ func (r *records) oneByOne(ctx context.Context, keys []string, one func([]store.
 }
 
 // eachRecord looks at every record under a prefix, the oldest first. Not
-// all of them are in memory at a time, and so they are not one snapshot: whoever
-// changes one on what he saw is fenced by its revision.
+// all of them are in memory at a time, and so they are not one snapshot: a
+// change of one is fenced by its revision.
 func eachRecord(ctx context.Context, s store.Store, prefix string, look func(store.Record) error) error {
 	for from := prefix; ; {
 		list, err := s.Range(ctx, from, prefix+"\xff", listPage)

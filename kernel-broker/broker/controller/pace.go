@@ -11,15 +11,15 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
-// What one node may cause by its words. Whoever is root on it sends any number of
-// them; but each new boot is written to the store, and each look is a load on
-// slurmctld, which are there for all nodes.
+// Limits of what one node's messages cause. Root on a node can send any number of
+// them; each new boot is written to the store, and each poll is a load on slurmctld,
+// which serve all nodes.
 var (
 	// helloRate is of boots and inventories that nobody asked for: a node that
 	// is reset again and again, and one whose agent is tried out, keep below it.
 	helloRate = limit.Rate{PerSecond: 0.1, Burst: 10}
 	// pollRate is of looks at slurmctld that do not wait for their turn. Past it
-	// a node's word is heard all the same, and seen with the next look.
+	// a node's report is taken in all the same, and seen with the next poll.
 	pollRate = limit.Rate{PerSecond: 1, Burst: 10}
 	// eagerRate is of the seconds in which slurmctld is looked at more often.
 	eagerRate = limit.Rate{PerSecond: 0.1, Burst: 5}

@@ -10,9 +10,9 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// polls shares looks at slurmctld among all who ask. Each takes the first one
-// that began after he asked, so that nobody is told what is older than his
-// question. However many ask, one look is under way and one waits for its end.
+// polls shares polls of slurmctld among callers. Each gets the first poll that
+// began after its call, so that no answer is older than the question: internal/cache
+// could return an older one. At most one poll runs and one waits.
 type polls struct {
 	view func(ctx context.Context, comments bool) (kb.SlurmView, error)
 

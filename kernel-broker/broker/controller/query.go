@@ -46,8 +46,8 @@ func (c *Controller) InUse() map[kb.Ref][]string {
 }
 
 // Nodes returns every node, sorted by name. There may be ten thousand, and
-// whoever looks at them must not keep the broker from its work: under the lock
-// they are only gathered. A record is not changed once it is there, but
+// a listing must not keep the broker from its work: under the lock the nodes
+// are only gathered. A record is not changed once it is there, but
 // replaced by another.
 func (c *Controller) Nodes() []kb.NodeView {
 	views := c.gather()

@@ -34,7 +34,7 @@ type records struct {
 	limit int
 }
 
-// load reads everything anew.
+// load reads everything from the store.
 func (r *records) load(ctx context.Context) error {
 	nodes, allocs, revisions := map[string]*kb.Node{}, map[kb.JobID]*kb.Allocation{}, map[string]int64{}
 	list, _, err := r.store.List(ctx, nodePrefix)
@@ -74,7 +74,7 @@ func (r *records) load(ctx context.Context) error {
 }
 
 // commit writes changed records, each fenced by the revision it was read at.
-// On any error the caller must load anew: the outcome may be unknown. Only where
+// On any error the caller must load again: the outcome may be unknown. Only where
 // a record is too large is nothing written.
 func (r *records) commit(ctx context.Context, nodes []*kb.Node, allocs []*kb.Allocation, runs ...*kb.Run) error {
 	var writes []store.Write

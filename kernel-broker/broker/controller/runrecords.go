@@ -101,7 +101,7 @@ func (r *records) runsAbout(ctx context.Context, limit int, such func(entry) boo
 	return runs, nil
 }
 
-// allRuns reads every run that the store has, whoever wrote it, newest first.
+// allRuns reads every run in the store, newest first.
 func (r *records) allRuns(ctx context.Context) ([]*kb.Run, error) {
 	list, _, err := r.store.List(ctx, runPrefix)
 	if err != nil {

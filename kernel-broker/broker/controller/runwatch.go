@@ -25,8 +25,8 @@ const (
 	maxFigures  = 2 << 20
 )
 
-// runWatcher is somebody who watches a run; the newest figures of each node wait
-// for him.
+// runWatcher is one watch of a run; the newest figures of each node wait
+// for it.
 type runWatcher struct {
 	run   uint64
 	fresh map[string][]byte
@@ -105,7 +105,7 @@ func (c *Controller) followRun(ctx context.Context, w *runWatcher, out chan<- Fi
 	}
 }
 
-// RunReport takes in the agent's word on a run, or its figures.
+// RunReport takes in the agent's report on a run, or its figures.
 func (s *Session) RunReport(run uint64, report kb.RunReport, figures []byte) {
 	news := true
 	s.update(func() {

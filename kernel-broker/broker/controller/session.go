@@ -11,7 +11,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 )
 
-// desired makes the wish from a node's record.
+// desired makes the desired state from a node's record.
 func desired(n *kb.Node, bootID string, now time.Time) kb.DesiredState {
 	d := kb.DesiredState{
 		Generation: n.Generation, SlurmdStart: n.SlurmdStart, SlurmdNotBefore: n.SlurmdNotBefore,
@@ -25,7 +25,7 @@ func desired(n *kb.Node, bootID string, now time.Time) kb.DesiredState {
 	} else {
 		d.SlurmdWait = d.SlurmdNotBefore.Sub(now)
 	}
-	// The wish stands while the node boots: an agent that is still there goes
+	// The desired state stays while the node boots: an agent that is still there goes
 	// through with it, one on the new kernel finds its token.
 	if p := n.Pending; p != nil {
 		d.Kernel, d.Token = &p.Kernel, p.Token
@@ -147,8 +147,8 @@ func (s *Session) Detach() {
 	}
 }
 
-// Report takes in the agent's word on a boot. While the store is away they wait;
-// the newest tell most.
+// Report takes in the agent's report on a boot. Reports wait while the store is
+// away; if there are too many, the oldest are dropped.
 func (s *Session) Report(r kb.SwitchReport) {
 	r.At = s.controller.clock.Now()
 	news := false
@@ -164,7 +164,7 @@ func (s *Session) Report(r kb.SwitchReport) {
 	s.reportLog(news).Info("agent reports", "generation", r.Generation, "state", string(r.Progress), "detail", r.Detail)
 }
 
-// Slurmd takes in the agent's word on its slurmd.
+// Slurmd takes in the agent's report on its slurmd.
 func (s *Session) Slurmd(start uint64, running bool, detail string) {
 	word := slurmdWord{start, running, detail}
 	news := false
@@ -233,7 +233,7 @@ func (s *Session) send(m Message) {
 	}
 }
 
-// push sends the newest wish if the agent has not heard it.
+// push sends the desired state if its generation was not sent yet.
 func (s *Session) push(n *kb.Node) {
 	if s.sentAny && s.sentGeneration == n.Generation {
 		return

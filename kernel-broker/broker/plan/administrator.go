@@ -52,21 +52,21 @@ func (d *decision) unregistered(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	d.restoreState(n, s, agent)
 }
 
-// silentBoot reports whether a boot of ours is over of which Slurm has yet to hear.
+// silentBoot reports whether a boot of ours is over that Slurm does not know of yet.
 func silentBoot(n *kb.Node, agent Agent) bool {
 	return n.Boot.Token != "" && n.KnownBoot != n.Boot.BootID && !agent.Slurmd.Running
 }
 
 // unseen reports whether the last look at Slurm is older than the node's boot.
-// Whoever drained the node in between would not be heard, and the registration
+// A drain in between would not be known, and the registration
 // would end that drain: slurmd waits for one more look. The registration after a
 // job's boot ends no drain, and the job waits for it.
 func (d *decision) unseen(n *kb.Node, s kb.SlurmNode, agent Agent) bool {
 	return !d.in.Slurm.At.After(agent.Since) && (d.owner(n) == nil || s.RebootIssued())
 }
 
-// unissued reports whether the node was faster than slurmctld, which has yet to
-// issue the boot that is armed and is behind the node already: a registration
+// unissued reports whether the node was faster than slurmctld, which has not
+// issued the armed boot that the node has behind it: a registration
 // before that would be a crash to it.
 func (d *decision) unissued(n *kb.Node, s kb.SlurmNode, agent Agent) bool {
 	return d.owner(n) == nil && n.Runs(stockRef) && s.Free() && s.Armed() && !s.RebootIssued() &&
@@ -93,7 +93,7 @@ func (d *decision) ourBoot(n *kb.Node, s kb.SlurmNode) {
 }
 
 // armLater asks Slurm for a boot, and notes that before it is: an administrator who
-// drains the node a moment later takes the place of our words.
+// drains the node a moment later replaces the broker's reason.
 func (d *decision) armLater(n *kb.Node) {
 	if !n.Armed || d.in.Now.Sub(n.ArmedAt) > armTime/2 {
 		n.Armed, n.ArmedAt, n.ArmedIssued = true, d.in.Now, false

@@ -12,7 +12,7 @@ func managed(n *kb.Node) bool { return n.Boot.BootID != "" }
 
 // endWait has Slurm no longer wait for the boot of a node that no agent can boot:
 // it would take the node down in the end. That wait began with a job that was
-// refused; a boot that an administrator asked for is his.
+// refused; a boot that an administrator requested stays.
 func (d *decision) endWait(n *kb.Node) {
 	if n.Refused.IsZero() || !d.in.Slurm.At.After(n.RefusedAt) {
 		return

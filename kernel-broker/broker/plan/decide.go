@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -76,10 +77,7 @@ func Decide(in Input) Output {
 }
 
 func compareJobs(a, b kb.JobID) int {
-	if a.Job != b.Job {
-		return int(int64(a.Job) - int64(b.Job))
-	}
-	return int(int64(a.Restart) - int64(b.Restart))
+	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Restart, b.Restart))
 }
 
 // assignOwners finds who holds each node. The newest allocation wins, should
@@ -160,13 +158,13 @@ func agentView(n *kb.Node) string {
 	return fmt.Sprint(token, n.Steady(), n.Running, n.Owner, n.Lost, n.SlurmdStart, n.SlurmdNotBefore.UnixNano(), n.SlurmdHeld, n.KnownBoot, reboot)
 }
 
-// slurmNode returns slurmctld's word on a node.
+// slurmNode returns a node as slurmctld has it.
 func (d *decision) slurmNode(name string) (kb.SlurmNode, bool) {
 	n, ok := d.in.Slurm.Nodes[name]
 	return n, ok
 }
 
-// slurmJob returns slurmctld's word on an allocation's job, if it is still this
+// slurmJob returns an allocation's job as slurmctld has it, if it is still this
 // run of it.
 func (d *decision) slurmJob(a *kb.Allocation) (kb.SlurmJob, bool) {
 	j, ok := d.in.Slurm.Jobs[a.ID.Job]

@@ -31,7 +31,7 @@ func (d *decision) desired(n *kb.Node, agent Agent) {
 	case owner != nil:
 		d.guard(n, owner)
 		if n.Runs(owner.Kernel.Ref()) && n.KeptFor == "" {
-			d.arm(n, owner) // whoever took it back
+			d.arm(n, owner) // also after somebody cancelled it
 			d.label(n, owner)
 		}
 	case d.rebooting(n):
@@ -197,7 +197,7 @@ func (d *decision) kernelFor(n *kb.Node, owner *kb.Allocation) (kb.Kernel, bool)
 	return owner.Kernel, true
 }
 
-// register has slurmd started anew when Slurm still waits for a boot that the
+// register restarts slurmd when Slurm still waits for a boot that the
 // node has behind it.
 func (d *decision) register(n *kb.Node, agent Agent) {
 	if !n.Waiting || !n.Steady() || !agent.Connected || !agent.Slurmd.Running {
@@ -214,8 +214,8 @@ func (d *decision) register(n *kb.Node, agent Agent) {
 	}
 }
 
-// coming reports whether the job that the node waits for has yet to say which
-// kernel it wants. To register before that kernel runs would end Slurm's wait,
+// coming reports whether the job that the node waits for has not named its
+// kernel yet. To register before that kernel runs would end Slurm's wait,
 // and the boot that follows would be a crash to it. A job whose hook was
 // killed never comes: the gate refuses it once the node has registered.
 func (d *decision) coming(n *kb.Node) bool {

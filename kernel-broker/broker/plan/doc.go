@@ -11,7 +11,7 @@
 //
 // # A node
 //
-//	wish (Want) comes from            while
+//	desired kernel                    while
 //	the owner's kernel                an allocation that is switching or ready has the node, also when the node has
 //	                                  lost it: then nothing boots and no slurmd runs until the job is off it
 //	unchanged                         the node is kept for the next job, or a job is on it
@@ -21,10 +21,10 @@
 //	                                  Slurm is made to wait for its boot first
 //
 //	state     it means                           goes to
-//	steady    proven to run what is wanted       loading: the wish changed
+//	steady    proven to run what is wanted       loading: the desired kernel changed
 //	                                             unproven: another boot showed up
 //	loading   the agent fetches, checks, loads   booting: the agent says it executes
-//	                                             steady: the wish changed back, or the proof came
+//	                                             steady: the change was taken back, or the proof came
 //	                                             failed: the agent gives up, or is silent
 //	booting   silent since its kexec             steady: token, boot id and build id prove the kernel
 //	                                             loading: another kernel came up, and a try is left
@@ -39,7 +39,7 @@
 //	stock, free, and nobody owns it; any other is somebody else's matter.
 //
 // What an administrator says of a node (Said) is kept over its return, and a boot
-// that he asks for (Reboot) is the machine's own: see administrator.go, reboot.go.
+// that an administrator requests (Reboot) is the machine's own: see administrator.go, reboot.go.
 //
 // # An allocation
 //

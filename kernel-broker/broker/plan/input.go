@@ -23,7 +23,7 @@ type Config struct {
 	// keeps slurmd from registering in the second of the boot
 	// request, which slurmctld would ignore.
 	RegisterDelay time.Duration
-	// RegisterRetry is when slurmd is started anew if Slurm still waits.
+	// RegisterRetry is when slurmd is restarted if Slurm still waits.
 	RegisterRetry time.Duration
 	// KeepLimit is how long a node is kept for the next job.
 	KeepLimit time.Duration
@@ -57,7 +57,7 @@ func Defaults() Config {
 	}
 }
 
-// Slurmd is an agent's word on its slurmd.
+// Slurmd is an agent's last report on its slurmd.
 type Slurmd struct {
 	Start   uint64
 	Running bool
@@ -78,7 +78,7 @@ type Agent struct {
 	EndingSince time.Time
 	// Refusals of the gate in this boot, oldest first.
 	Refusals []kb.GateRefusal
-	// Runs are its words on profiling runs.
+	// Runs are its reports on profiling runs.
 	Runs map[uint64]kb.RunReport
 }
 

@@ -25,7 +25,7 @@ func (d *decision) node(n *kb.Node, agent Agent) {
 // eventFetching of a timeline: the agent has the desired state and loads.
 const eventFetching = "fetching"
 
-// reports takes in the agent's word on the boot it was asked for.
+// reports takes in the agent's reports on the requested boot.
 func (d *decision) reports(n *kb.Node, agent Agent) {
 	for _, r := range agent.Reports {
 		p := n.Pending
@@ -215,12 +215,12 @@ func (d *decision) recover(n *kb.Node) {
 	case out && hasDrainReason(s):
 		n.Drained = true
 	case n.Drained && out:
-		// The administrator has it, for a reason of his own.
+		// An administrator has taken the node out of service for another reason.
 	case n.Drained:
 		n.Failure, n.Drained, n.Attempts = nil, false, 0
 		if !n.Runs(stockRef) {
 			// The boot to stock that was asked for is one that Slurm waits
-			// for no more: it has to be armed anew.
+			// for no more: it has to be armed again.
 			n.Desired = kb.Ref{}
 		}
 		n.Generation++

@@ -132,7 +132,7 @@ func seen(r *kb.Run) bool {
 }
 
 // runStep is how long a node at least counts as looking: the steps of a job may
-// come and go quickly, and each word that is taken in writes the record of all
+// come and go quickly, and each report that is taken in writes the record of all
 // the run's nodes.
 const runStep = 10 * time.Second
 

@@ -6,7 +6,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// suspended reports whether a job that has yet to get its kernel is suspended.
+// suspended reports whether a job is suspended before it has its kernel.
 // Slurm then forgets that it is being configured: it never launches what it has
 // not launched, and runs the job's time down after a resume. Requeued while it is
 // suspended the job would be held, so that waits for the resume.

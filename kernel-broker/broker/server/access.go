@@ -19,10 +19,10 @@ import (
 type audience int
 
 const (
-	// anyone: every local user, and whoever reaches the TCP port.
+	// anyone: every local user, and every client of the TCP port.
 	anyone audience = iota + 1
 	// agents: nodes that prove themselves by a certificate; where TLS is off,
-	// whoever reaches the TCP port, from a privileged port when the server asks
+	// every client of the TCP port, from a privileged port when the server asks
 	// for that. No local users: a node is not posed as from a login shell on
 	// the broker's host.
 	agents
@@ -138,7 +138,7 @@ var rules = map[string]rule{
 
 	api.HealthService_GetHealth_FullMethodName: {users, shortly, reads},
 
-	// Agents ask before their last word, to know that what they sent arrived.
+	// Agents ask before they end, to know that what they sent arrived.
 	grpc_health_v1.Health_Check_FullMethodName: {anyone, shortly, reads},
 	grpc_health_v1.Health_List_FullMethodName:  {users, shortly, reads},
 	grpc_health_v1.Health_Watch_FullMethodName: {users, lasting, reads},

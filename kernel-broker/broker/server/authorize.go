@@ -20,7 +20,7 @@ import (
 // actions are the methods that the policy decides on. Of the methods for
 // administrators it may allow these to other users, too.
 var actions = map[string]authz.Action{
-	// Whether a job could use a profile is an early word: it counts when the
+	// Whether a job could use a profile is only an early answer: the one counts when the
 	// job has its nodes.
 	api.CatalogService_CheckProfile_FullMethodName: authz.Use,
 

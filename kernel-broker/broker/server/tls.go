@@ -165,6 +165,6 @@ func (c *nodeConn) Close() error {
 	return c.Conn.Close()
 }
 
-// cut ends it without a word: TLS's own farewell would wait for a peer that
+// cut ends it without TLS's close message, which would wait for a peer that
 // reads nothing. What reads here finds out, and closes.
 func (c *nodeConn) cut() { _ = c.raw.Close() }

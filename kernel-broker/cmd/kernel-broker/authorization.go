@@ -84,7 +84,7 @@ func (r *authorization) close() error {
 	return errors.Join(r.NoteBroker("stop", ""), r.record.Close())
 }
 
-// follow reads the policy anew at each SIGHUP, until ctx ends.
+// follow reads the policy again at each SIGHUP, until ctx ends.
 func (r *authorization) follow(ctx context.Context) error {
 	r.level.warn(ctx, r.log)
 	r.warn(ctx)
@@ -96,7 +96,7 @@ func (r *authorization) follow(ctx context.Context) error {
 			r.directory.Forget()
 			r.accounts.Forget()
 			r.privacy.forget()
-			// The guard has said what is wrong, and stays ill until it is not.
+			// Reload has logged a failure, which Health reports until the file is good.
 			if r.Reload() == nil {
 				r.warn(ctx)
 			}

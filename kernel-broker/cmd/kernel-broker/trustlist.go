@@ -14,7 +14,7 @@ import (
 
 // newSignatureCheck judges signatures when a kernel is registered, so that a mistake is
 // found by who makes it and not by the first job. The broker has no key, and no
-// node asks it whom to trust. The list is read anew each time.
+// node asks it whom to trust. The list is read each time.
 func newSignatureCheck(c config, log *slog.Logger) (func(kb.Kernel, []byte) error, error) {
 	if c.TrustList == "" {
 		return sameKernel, nil

@@ -63,7 +63,7 @@ func Start(t testing.TB) *Daemon {
 	return d
 }
 
-// Restart ends munged and starts it anew: with the same key, and with nothing
+// Restart ends munged and starts it again: with the same key, and with nothing
 // in its memory of what it has decoded.
 func (d *Daemon) Restart() {
 	d.t.Helper()
