@@ -87,6 +87,6 @@ func spaceOf(dir string) (free, size uint64, err error) {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return 0, 0, err
 	}
-	block := uint64(s.Bsize) //nolint:gosec // G115: a size
+	block := uint64(s.Bsize)
 	return s.Bavail * block, s.Blocks * block, nil
 }

@@ -39,7 +39,7 @@ func digestOf(m protoreflect.Message) (sum [sha256.Size]byte) {
 	})
 	slices.SortFunc(fields, func(a, b protoreflect.FieldDescriptor) int { return int(a.Number()) - int(b.Number()) })
 	for _, f := range fields {
-		d.number(uint64(f.Number())) //nolint:gosec // G115: field numbers are positive
+		d.number(uint64(f.Number()))
 		d.field(f, m.Get(f))
 	}
 	d.number(0) // no field has it
@@ -66,7 +66,7 @@ func (d digester) field(f protoreflect.FieldDescriptor, v protoreflect.Value) {
 		d.entries(f, v.Map())
 	case f.IsList():
 		list := v.List()
-		d.number(uint64(list.Len())) //nolint:gosec // G115: lengths are positive
+		d.number(uint64(list.Len()))
 		for i := range list.Len() {
 			d.value(f.Kind(), list.Get(i))
 		}
@@ -92,7 +92,7 @@ func (d digester) entries(f protoreflect.FieldDescriptor, m protoreflect.Map) {
 }
 
 func (d digester) value(kind protoreflect.Kind, v protoreflect.Value) {
-	d.number(uint64(kind)) //nolint:gosec // G115: any number will do, if it is always the same
+	d.number(uint64(kind))
 	switch kind {
 	case protoreflect.BoolKind:
 		if v.Bool() {
@@ -105,7 +105,7 @@ func (d digester) value(kind protoreflect.Kind, v protoreflect.Value) {
 	case protoreflect.BytesKind:
 		d.text(string(v.Bytes()))
 	case protoreflect.EnumKind:
-		d.number(uint64(v.Enum())) //nolint:gosec // G115: any number will do, if it is always the same
+		d.number(uint64(v.Enum()))
 	case protoreflect.FloatKind, protoreflect.DoubleKind:
 		d.number(math.Float64bits(v.Float()))
 	case protoreflect.MessageKind, protoreflect.GroupKind:
@@ -114,6 +114,6 @@ func (d digester) value(kind protoreflect.Kind, v protoreflect.Value) {
 	case protoreflect.Uint32Kind, protoreflect.Uint64Kind, protoreflect.Fixed32Kind, protoreflect.Fixed64Kind:
 		d.number(v.Uint())
 	default:
-		d.number(uint64(v.Int())) //nolint:gosec // G115: any number will do, if it is always the same
+		d.number(uint64(v.Int()))
 	}
 }

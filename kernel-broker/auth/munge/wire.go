@@ -38,21 +38,21 @@ const (
 func message(kind byte, body []byte) []byte {
 	m := binary.BigEndian.AppendUint32(make([]byte, 0, headerSize+len(body)), magic)
 	m = append(m, version, kind, 0)
-	m = binary.BigEndian.AppendUint32(m, uint32(len(body))) //nolint:gosec // G115: messages are a few hundred bytes
+	m = binary.BigEndian.AppendUint32(m, uint32(len(body)))
 	return append(m, body...)
 }
 
 func encodeBody(payload []byte, ttl time.Duration) []byte {
-	b := []byte{byDefault, byDefault, byDefault, 0}               // and no realm
-	b = binary.BigEndian.AppendUint32(b, uint32(ttl/time.Second)) //nolint:gosec // G115: a minute
+	b := []byte{byDefault, byDefault, byDefault, 0} // and no realm
+	b = binary.BigEndian.AppendUint32(b, uint32(ttl/time.Second))
 	b = binary.BigEndian.AppendUint32(b, anybody)
 	b = binary.BigEndian.AppendUint32(b, anybody)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(payload))) //nolint:gosec // G115: a claim is a few hundred bytes
+	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
 	return append(b, payload...)
 }
 
 func decodeBody(credential string) []byte {
-	b := binary.BigEndian.AppendUint32(nil, uint32(len(credential)+1)) //nolint:gosec // G115: metadata is bounded by the server
+	b := binary.BigEndian.AppendUint32(nil, uint32(len(credential)+1))
 	return append(append(b, credential...), 0)
 }
 

@@ -62,7 +62,7 @@ func (s *allocationService) EnsureKernel(r *api.EnsureKernelRequest, stream api.
 	}
 	for p := range progress {
 		response := &api.EnsureKernelResponse{Phase: convert.PhaseToProto(p.Phase), Message: p.Message,
-			NodesReady: uint32(p.Ready), NodesTotal: uint32(p.Total)} //nolint:gosec // G115: counts of nodes, at most 65,536
+			NodesReady: uint32(p.Ready), NodesTotal: uint32(p.Total)}
 		if err := stream.Send(response); err != nil {
 			return err
 		}

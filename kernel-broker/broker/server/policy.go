@@ -54,7 +54,7 @@ func (s *policyService) TestPolicy(ctx context.Context, r *api.TestPolicyRequest
 		job = &authz.Job{Account: r.GetAccount(), Partition: r.GetPartition()}
 	}
 	a := s.authorizer.Test(ctx, user, place, action, r.GetObject(), job)
-	return &api.TestPolicyResponse{Allowed: a.Allowed, Reason: a.Reason, Proviso: a.Proviso, Line: uint32(a.Line)}, nil //nolint:gosec // G115: the line of a file that was read whole
+	return &api.TestPolicyResponse{Allowed: a.Allowed, Reason: a.Reason, Proviso: a.Proviso, Line: uint32(a.Line)}, nil
 }
 
 func placeOf(from string) (authz.Place, error) {

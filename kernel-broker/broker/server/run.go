@@ -47,7 +47,7 @@ type RunOptions struct {
 // NewRunService serves profiling runs.
 func NewRunService(o RunOptions) api.RunServiceServer {
 	if o.Administrator == nil {
-		o.Administrator = func(c Caller) bool { return c.Local && (c.UID == 0 || c.UID == uint32(os.Geteuid())) } //nolint:gosec // G115: a uid
+		o.Administrator = func(c Caller) bool { return c.Local && (c.UID == 0 || c.UID == uint32(os.Geteuid())) }
 	}
 	return &runService{o: o, files: newRunFiles(o.MaxBytes, o.Uploads, o.Runs.AwaitsRun)}
 }

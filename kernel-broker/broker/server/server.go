@@ -89,7 +89,7 @@ func (o Options) orDefaults() Options {
 
 // always are the uids that administer on the broker's host, whatever the policy says.
 func (o Options) always() []uint32 {
-	return append([]uint32{0, uint32(os.Geteuid())}, o.Administrators...) //nolint:gosec // G115: a uid
+	return append([]uint32{0, uint32(os.Geteuid())}, o.Administrators...)
 }
 
 // NewServer returns a server with the catalog, policy, health and reflection

@@ -118,7 +118,7 @@ func (s *trustService) RevokeNode(ctx context.Context, r *api.RevokeNodeRequest)
 	if err := registry.Revoke(ctx, r.GetNode(), CallerOf(ctx).String(), reason); err != nil {
 		return nil, err
 	}
-	return &api.RevokeNodeResponse{Cut: uint32(open)}, nil //nolint:gosec // G115: a count of connections
+	return &api.RevokeNodeResponse{Cut: uint32(open)}, nil
 }
 
 // ListCertificates implements api.TrustServiceServer.

@@ -113,7 +113,7 @@ func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
 		return err
 	}
 	files := slim.Files{
-		Tree: source.Tree, Config: kconfig.Config(config), LinkMap: filepath.Join(from.Kernel, build.LinkMapFile),
+		Tree: source.Tree, Config: config, LinkMap: filepath.Join(from.Kernel, build.LinkMapFile),
 		Trace: filepath.Join(from.Trace, runTrace), RegionTrace: filepath.Join(from.Trace, workTrace),
 		Keep: t.Keep, KeepToo: t.Factory.Plan.Recipe.Keep, Nodes: t.Nodes, Aliases: t.Aliases, MaxCoverage: warmest,
 	}
@@ -217,7 +217,7 @@ func (t *trials) Configure(ctx context.Context, off []string) (config kconfig.Co
 			return err
 		}
 		read, err := kconfig.ReadConfig(filepath.Join(dir, build.ConfigFile))
-		config = kconfig.Config(read)
+		config = read
 		return err
 	})
 	return config, err

@@ -168,7 +168,7 @@ func checkFragment(t *testing.T, outcome Outcome) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	after := kconfig.Config(maps.Clone(outcome.Config))
+	after := maps.Clone(outcome.Config)
 	if err := kconfig.CheckSurvival(merged, after, nil); err != nil {
 		t.Error(err)
 	}
