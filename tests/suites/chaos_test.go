@@ -231,9 +231,15 @@ func (c *chaos) drain(n lab.Node) {
 		return
 	}
 	reason := fmt.Sprintf("bad DIMM %d", len(c.jobs))
-	if r := c.try("root", "scontrol", "update", "nodename="+n.Name(), "state=drain", "reason="+reason); r.Exit == 0 {
-		c.drained[n.Name()] = reason
-	}
+	// A command whose answer is lost may have had its effect.
+	c.try("root", "scontrol", "update", "nodename="+n.Name(), "state=drain", "reason="+reason)
+	c.wait(settleLimit, "slurmctld's state of "+n.Name(), func() bool {
+		state := c.slurmNode(n.Name())
+		if strings.HasPrefix(state["Reason"], reason) {
+			c.drained[n.Name()] = reason
+		}
+		return state["State"] != ""
+	})
 }
 
 // endDrains checks that each drain is still there, and ends it.
