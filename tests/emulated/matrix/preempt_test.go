@@ -37,11 +37,34 @@ func TestPreemptRequeue(t *testing.T) {
 	)
 }
 
+// keepsNodes reports whether a job with a profile keeps its nodes from an urgent one: from 24.11 on Slurm preempts no job
+// on drained nodes, and armed nodes are drained.
+func (c cluster) keepsNodes(arg string) bool { return arg == profile && c.Options().Slurm != "22.05" }
+
+// givesNoWay checks that an urgent job waits for the end of the other, and runs then.
+func (c cluster) givesNoWay(user, id, kernel, urgentUser, urgent, urgentKernel string) {
+	c.T.Helper()
+	c.Wait(limit, "the scheduler to look at the urgent job", func() bool { return c.Job(urgent)["LastSchedEval"] > c.Job(urgent)["SubmitTime"] },
+		func() string { return c.State(urgent) })
+	if state := c.Job(id)["JobState"]; state != "RUNNING" {
+		c.T.Errorf("the job on the nodes is %s", state)
+	}
+	c.LetGo(user, id)
+	c.completed(id)
+	c.completed(urgent)
+	c.ran(user, id, kernel, 3)
+	c.ran(urgentUser, urgent, urgentKernel, 3)
+}
+
 // preempts has a job on all nodes, and another that is more urgent.
 func (c cluster) preempts(user, arg, kernel, urgentUser, urgentArg, urgentKernel string) {
 	c.T.Helper()
 	id := c.held(user, 3, "--exclusive", arg)
 	urgent := c.Sbatch(urgentUser, "0", "-N3", "--exclusive", "--partition=urgent", urgentArg)
+	if c.keepsNodes(arg) {
+		c.givesNoWay(user, id, kernel, urgentUser, urgent, urgentKernel)
+		return
+	}
 	c.Wait(limit, "the urgent job", func() bool { return c.Job(urgent)["JobState"] == "COMPLETED" },
 		func() string { return c.State(urgent) + "; the other is " + c.State(id) + "; " + c.NodeLine("n1") })
 	c.ran(urgentUser, urgent, urgentKernel, 3)
@@ -66,6 +89,10 @@ func (c cluster) cancels(user, arg, kernel, urgentUser, urgentArg, urgentKernel 
 	c.T.Helper()
 	id := c.held(user, 3, "--exclusive", arg)
 	urgent := c.Sbatch(urgentUser, "0", "-N3", "--exclusive", "--partition=urgent", urgentArg)
+	if c.keepsNodes(arg) {
+		c.givesNoWay(user, id, kernel, urgentUser, urgent, urgentKernel)
+		return
+	}
 	c.Wait(limit, "the urgent job", func() bool { return c.Job(urgent)["JobState"] == "COMPLETED" },
 		func() string { return c.State(urgent) + "; the other is " + c.State(id) + "; " + c.NodeLine("n1") })
 	c.ends(id, "PREEMPTED", "CANCELLED")
