@@ -212,11 +212,11 @@ func (d *decision) settled(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	switch {
 	case !n.Said.Down:
 		d.unsay(n)
-	case !agent.Slurmd.Running || d.in.Slurm.At.Sub(agent.Slurmd.At) < d.in.Config.RegisterRetry:
-	case s.Down():
-		d.unsay(n)
-	default:
+	case !agent.Slurmd.Running || !d.in.Slurm.At.After(agent.Slurmd.At):
+	case !s.Down():
 		d.act(Action{Kind: DownNode, Node: n.Name, Text: n.Said.Reason})
+	case d.in.Slurm.At.Sub(agent.Slurmd.At) >= d.in.Config.RegisterRetry:
+		d.unsay(n)
 	}
 }
 

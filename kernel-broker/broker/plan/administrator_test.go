@@ -118,12 +118,15 @@ func TestAdministratorsDownSurvivesRegistration(t *testing.T) {
 	said(w, "DOWN+DRAIN", "smoke")
 	w.slurmd("n1")
 	w.node("n1", "IDLE+DRAIN", "smoke")
-	w.now = w.now.Add(time.Minute)
-	if actions := w.settle(); !has(actions, DownNode) {
-		t.Fatalf("%v", actions)
+	if actions := w.pass(100 * time.Millisecond); !has(actions, DownNode) {
+		t.Fatalf("not set down at once: %v", actions)
 	}
 	w.node("n1", "DOWN+DRAIN", "smoke")
-	w.settle()
+	w.pass(100 * time.Millisecond)
+	if n := w.nodes["n1"]; n.Said == nil {
+		t.Fatal("forgotten before slurmd has registered")
+	}
+	w.pass(w.config.RegisterRetry)
 	if n := w.nodes["n1"]; n.Said != nil {
 		t.Errorf("%+v", n.Said)
 	}
