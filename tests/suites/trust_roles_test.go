@@ -32,7 +32,11 @@ func aBuilder(c *cluster) {
 		"stock":  {notHis + `"stock"`, "only administrators publish stock"},
 		"own":    {notHis + `"own"`, "only builders and administrators"},
 	} {
-		c.refused("bob", append(words, "permission denied"), register(profile)...)
+		argv := register(profile)
+		if profile == "stock" {
+			argv = append(argv, "--replace-stock")
+		}
+		c.refused("bob", append(words, "permission denied"), argv...)
 	}
 	c.refused("alice", []string{"permission denied", `user "alice" may not`}, register("quiet")...)
 	c.refused("bob", []string{"permission denied", "kernels are published from the broker's host"},
