@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
 // Damaged images and kernels that do not boot. A kernel without the driver of its disk panics; one without its network
@@ -120,6 +122,7 @@ func damagedCaches(f *faults) {
 	name := cacheOnNode + f.artifactName("mitgcm")
 	f.onNodes("dd if=/dev/urandom of="+name+" bs=64 count=1 seek=20000 conv=notrunc", f.Nodes()[:1])
 	f.onNodes("dd if=/dev/null of="+name+" bs=1024 seek=3000", f.Nodes()[1:])
+	f.withoutCopies(f.Nodes())
 	f.completed("alice", f.ask("alice", "mitgcm", 0, "-N2"), 2)
 	f.settled()
 	for _, n := range f.Nodes() {
@@ -127,6 +130,15 @@ func damagedCaches(f *faults) {
 		if err != nil || !strings.HasPrefix(r.Stdout, filepath.Base(name)) {
 			f.t.Errorf("node %s: its cache was not repaired: %s %v", n.Name(), r.Stdout, err)
 		}
+	}
+}
+
+// withoutCopies starts the nodes' agents anew. An idle agent has a checked copy of
+// the last kernel in memory, and would not look at the damaged file.
+func (f *faults) withoutCopies(nodes []lab.Node) {
+	f.t.Helper()
+	for _, n := range nodes {
+		f.ok(n.KillAgent(f.ctx))
 	}
 }
 

@@ -233,6 +233,7 @@ func replacedInStore(s *trusting) {
 func replacedInCache(s *trusting) {
 	name := cacheOnNode + s.artifactName(ocean)
 	s.onNodes("dd if=/dev/urandom of="+name+" bs=64 count=1 seek=20000 conv=notrunc", s.Nodes()[:1])
+	s.withoutCopies(s.Nodes()[:1])
 	s.runs()
 	r, err := s.Node(1).Exec(s.ctx, "sha256sum", name)
 	if err != nil || !strings.HasPrefix(r.Stdout, filepath.Base(name)) {
