@@ -32,7 +32,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission/imagetest"
+	"github.com/kernelbroker/kernelbroker/tests/support/imagetest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission/imagetest"
+	"github.com/kernelbroker/kernelbroker/tests/support/imagetest"
 )
 
 // Foreseeable errors are reported before a machine is booted.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph/slurmtest"
+	"github.com/kernelbroker/kernelbroker/tests/support/slurmtest"
 )
 
 // Slurm's jobs make the same kernel, byte for byte, as kernelctl by itself. The

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission/imagetest"
+	"github.com/kernelbroker/kernelbroker/tests/support/imagetest"
 )
 
 func good(t testing.TB) []byte {

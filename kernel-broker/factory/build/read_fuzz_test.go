@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/admission/imagetest"
+	"github.com/kernelbroker/kernelbroker/tests/support/imagetest"
 )
 
 // FuzzParseManifest: kernel.json comes with kernels of other hosts too. Its files

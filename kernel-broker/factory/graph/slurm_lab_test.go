@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph/slurmtest"
+	"github.com/kernelbroker/kernelbroker/tests/support/slurmtest"
 )
 
 // newRealWorld is a slurmWorld without the fake programs.

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/tarlimit/tartest"
+	"github.com/kernelbroker/kernelbroker/tests/support/tartest"
 )
 
 // FuzzCounters is an archive that a node delivers, from its unpacking to the

@@ -19,7 +19,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/tarlimit/tartest"
+	"github.com/kernelbroker/kernelbroker/tests/support/tartest"
 )
 
 // gcc12 in the version word of its counters.

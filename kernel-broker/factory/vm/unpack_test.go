@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/tarlimit/tartest"
+	"github.com/kernelbroker/kernelbroker/tests/support/tartest"
 )
 
 type part struct {
