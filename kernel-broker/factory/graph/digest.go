@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
@@ -109,32 +111,11 @@ func treeSize(dir string) (bytes int64, err error) {
 	return bytes, err
 }
 
-// syncTree brings a folder and all in it to the disk, files before the folders
-// that name them.
-func syncTree(dir string) error {
-	var folders []string
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir():
-			folders = append(folders, path)
-			return nil
-		case entry.Type().IsRegular():
-			return syncPath(path)
-		}
-		return nil
-	})
-	for i := len(folders) - 1; i >= 0 && err == nil; i-- {
-		err = syncPath(folders[i])
-	}
-	return err
-}
-
-func syncPath(path string) error {
-	file, err := os.Open(path)
+// syncTo brings all that was written to a folder's file system to the disk.
+func syncTo(dir string) error {
+	folder, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(file.Sync(), file.Close())
+	return errors.Join(unix.Syncfs(int(folder.Fd())), folder.Close())
 }

@@ -17,14 +17,15 @@
 // Two runs that need the same step at once share it: one works, the other
 // follows its log and its progress and gets its result, or its failure. Which of
 // the two works is settled by a file lock, so the worker may be another process,
-// or a job that Slurm started on another machine (see Executor).
+// or a job that Slurm started on another machine (see Slurm).
 //
 //	store/steps/KIND/KEY/lock          held by who works on it
 //	                     log           of the last attempt
 //	                     units         how far it is
 //	                     failure.json  why the last attempt failed
 //	                     result/       step.json and files/
-//	store/builds/NAME/ID/journal       what a run did and when, for others to read
+//	store/builds/NAME/ID/lock          held by the run
+//	                     status.json   how far the run is, for others to read
 //
 // The package knows nothing of what the steps do.
 package graph

@@ -17,18 +17,21 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/diskfull"
 )
 
-// StepError is a step that could not be done.
+// StepError is a step that could not be done. As JSON it is on its way to those
+// who follow the step.
 type StepError struct {
-	Step string
-	Key  string
-	Log  string // the file with all that the step said; may be empty
-	Tail string // its end
+	Step string `json:"-"`
+	Key  string `json:"-"`
+	Log  string `json:"-"` // the file with all that the step said; may be empty
+	Tail string `json:"-"` // its end
 	// Full is the folder on the file system that has no room left, which is
 	// why the step failed; empty in all other cases.
-	Full string
+	Full string `json:"full,omitempty"`
 	// Detail is what the step's error gave as Detailed, in JSON.
-	Detail json.RawMessage
-	Err    error
+	Detail json.RawMessage `json:"detail,omitempty"`
+	Err    error           `json:"-"`
+	Text   string          `json:"error"` // of Err
+	At     time.Time       `json:"at"`
 }
 
 // Detailed is an error that says more to programs than its text says to people.
@@ -64,46 +67,42 @@ func lastLine(text string) string {
 	return strings.TrimSpace(lines[len(lines)-1])
 }
 
-// failure is a StepError on its way to those who follow the step.
-type failure struct {
-	Text   string          `json:"error"`
-	Full   string          `json:"full,omitempty"`
-	Detail json.RawMessage `json:"detail,omitempty"`
-	At     time.Time       `json:"at"`
-}
-
-// fail makes the error of an attempt, and leaves it for others to find.
-func (s spot) fail(step string, err error) *StepError {
-	made := &StepError{Step: step, Key: s.key, Log: s.log(), Err: err}
-	tail, readErr := Tail(made.Log, tailLines)
-	if readErr != nil {
-		made.Log = ""
-	}
-	made.Tail = tail
-	if full(err, tail, s.dir) {
-		made.Full = s.dir
+// stepError makes the error of a step that has its log there and its result in
+// dir.
+func stepError(step, key, log, dir string, err error) *StepError {
+	made := &StepError{Step: step, Key: key, Log: log, Err: err, Text: err.Error(), At: time.Now().UTC()}
+	made.addTail()
+	if full(err, made.Tail, dir) {
+		made.Full = dir
 	}
 	var detailed Detailed
-	var noteErr error
 	if errors.As(err, &detailed) {
-		made.Detail, noteErr = json.Marshal(detailed.Detail())
-	}
-	if noteErr == nil {
-		noteErr = s.note(failure{Text: err.Error(), Full: made.Full, Detail: made.Detail, At: time.Now().UTC()})
-	}
-	if noteErr != nil && made.Full == "" {
-		// A follower finds no failure and tries the step itself.
-		made.Err = errors.Join(made.Err, fmt.Errorf("failure could not be noted: %w", noteErr))
+		if made.Detail, err = json.Marshal(detailed.Detail()); err != nil {
+			made.Err = errors.Join(made.Err, fmt.Errorf("detail: %w", err))
+		}
 	}
 	return made
 }
 
-func (s spot) note(f failure) error {
-	text, err := json.Marshal(f)
-	if err != nil {
-		return err
+func (e *StepError) addTail() {
+	var err error
+	if e.Tail, err = Tail(e.Log, tailLines); err != nil {
+		e.Log = ""
 	}
-	return atomicfile.Write(s.path("failure.json"), text, 0o644)
+}
+
+// fail makes the error of an attempt, and leaves it for others to find.
+func (s spot) fail(step string, err error) *StepError {
+	made := stepError(step, s.key, s.log(), s.dir, err)
+	text, err := json.Marshal(made)
+	if err == nil {
+		err = atomicfile.Write(s.path("failure.json"), text, 0o644)
+	}
+	if err != nil && made.Full == "" {
+		// A follower finds no failure and tries the step itself.
+		made.Err = errors.Join(made.Err, fmt.Errorf("failure could not be noted: %w", err))
+	}
+	return made
 }
 
 // lastFailure is the text of the failure that the last attempt left, if any.
@@ -116,19 +115,17 @@ func (s spot) lastFailure() string {
 }
 
 // failedSince reads the failure of an attempt that was made since before was
-// what lastFailure said. Clocks have no part in it: machines differ in them.
-func (s spot) failedSince(before, step string) (*StepError, bool) {
+// what lastFailure said; nil if there is none. Clocks have no part in it:
+// machines differ in them.
+func (s spot) failedSince(before, step string) *StepError {
 	text := s.lastFailure()
-	var f failure
-	if text == "" || text == before || json.Unmarshal([]byte(text), &f) != nil {
-		return nil, false
+	failed := StepError{Step: step, Key: s.key, Log: s.log()}
+	if text == "" || text == before || json.Unmarshal([]byte(text), &failed) != nil {
+		return nil
 	}
-	made := &StepError{Step: step, Key: s.key, Log: s.log(), Full: f.Full, Detail: f.Detail, Err: errors.New(f.Text)}
-	var err error
-	if made.Tail, err = Tail(made.Log, tailLines); err != nil {
-		made.Log = ""
-	}
-	return made, true
+	failed.Err = errors.New(failed.Text)
+	failed.addTail()
+	return &failed
 }
 
 // full reports whether there was no room. Programs only print that.

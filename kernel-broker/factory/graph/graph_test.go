@@ -22,13 +22,12 @@ import (
 func TestNewRefuses(t *testing.T) {
 	run := func(context.Context, *Work) error { return nil }
 	for words, steps := range map[string][]Step{
-		`step "A" of kind "A": use lower-case`:          {{Name: "A", Run: run}},
-		`step "a" of kind "../b"`:                       {{Name: "a", Kind: "../b", Run: run}},
-		`step "a" is there twice`:                       {{Name: "a", Run: run}, {Name: "a", Run: run}},
-		`step "a" does nothing`:                         {{Name: "a"}},
-		`step "a" needs "b", which does not exist`:      {{Name: "a", Run: run, Needs: map[string]string{"x": "b"}}},
-		`step "a" needs "b", which has no result`:       {{Name: "a", Run: run, Needs: map[string]string{"x": "b"}}, {Name: "b", Run: run, Effect: true}},
-		"steps need each other in a circle: a, b, c, a": {{Name: "a", Run: run, Needs: map[string]string{"x": "b"}}, {Name: "b", Run: run, Needs: map[string]string{"x": "c"}}, {Name: "c", Run: run, Needs: map[string]string{"x": "a"}}},
+		`step "A" of kind "A": use lower-case`:               {{Name: "A", Run: run}},
+		`step "a" of kind "../b"`:                            {{Name: "a", Kind: "../b", Run: run}},
+		`step "a" is there twice`:                            {{Name: "a", Run: run}, {Name: "a", Run: run}},
+		`step "a" does nothing`:                              {{Name: "a"}},
+		`step "a" needs "b", which does not stand before it`: {{Name: "a", Run: run, Needs: map[string]string{"x": "b"}}, {Name: "b", Run: run}},
+		`step "a" needs "b", which has no result`:            {{Name: "b", Run: run, Effect: true}, {Name: "a", Run: run, Needs: map[string]string{"x": "b"}}},
 	} {
 		if _, err := New(steps...); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%v, want %q", err, words)
@@ -38,7 +37,7 @@ func TestNewRefuses(t *testing.T) {
 
 func TestNothingIsDoneTwice(t *testing.T) {
 	w := newWorld(t)
-	steps := []Step{w.step("c", "c", "a", "b"), w.step("a", "a"), w.step("b", "b", "a"), w.step("z", "z")}
+	steps := []Step{w.step("a", "a"), w.step("b", "b", "a"), w.step("c", "c", "a", "b"), w.step("z", "z")}
 	results, worked, err := w.run(w.graph(steps...))
 	if err != nil || worked != "a b c z" {
 		t.Fatalf("worked on %q, %v", worked, err)
@@ -54,7 +53,7 @@ func TestNothingIsDoneTwice(t *testing.T) {
 	if got := w.states(); got != "a:done(cached) b:done(cached) c:done(cached) z:done(cached)" {
 		t.Errorf("journal: %s", got)
 	}
-	if _, worked, err := w.run(w.graph(w.step("b", "other", "a"), w.step("a", "a"), w.step("y", "y", "b")), "b"); err != nil || worked != "b" {
+	if _, worked, err := w.run(w.graph(w.step("a", "a"), w.step("b", "other", "a"), w.step("y", "y", "b")), "b"); err != nil || worked != "b" {
 		t.Errorf("another input, one target: worked on %q, %v", worked, err)
 	}
 }
@@ -327,7 +326,7 @@ func TestEventsTellHowFarTheRunIs(t *testing.T) {
 	}
 	var seen []string
 	for _, e := range w.events {
-		seen = append(seen, e.Step+":"+string(e.State)+":"+strings.Repeat("*", e.Finished)+strings.Repeat("-", e.Steps-e.Finished))
+		seen = append(seen, e.Name+":"+string(e.State)+":"+strings.Repeat("*", e.Finished)+strings.Repeat("-", e.Steps-e.Finished))
 	}
 	if got := strings.Join(seen, " "); got != "a:running:-- a:done:*- b:running:*- b:done:** :done:**" {
 		t.Error(got)
@@ -340,16 +339,16 @@ func TestAfter(t *testing.T) {
 	gate := w.step("gate", "1")
 	held := w.step("held", "x")
 	held.After = []string{"gate"}
-	if _, worked, err := w.run(w.graph(held, gate), "held"); err != nil || worked != "gate held" {
+	if _, worked, err := w.run(w.graph(gate, held), "held"); err != nil || worked != "gate held" {
 		t.Errorf("worked on %q, %v", worked, err)
 	}
 	gate = w.step("gate", "2")
-	if _, worked, err := w.run(w.graph(held, gate)); err != nil || worked != "gate" {
+	if _, worked, err := w.run(w.graph(gate, held)); err != nil || worked != "gate" {
 		t.Errorf("another gate: worked on %q, %v", worked, err)
 	}
 	gate.Inputs["text"], held.Inputs["text"] = "3", "y"
 	gate.Run = func(context.Context, *Work) error { return errBroken }
-	if _, worked, err := w.run(w.graph(held, gate)); !errors.Is(err, errBroken) || worked != "" {
+	if _, worked, err := w.run(w.graph(gate, held)); !errors.Is(err, errBroken) || worked != "" {
 		t.Errorf("a broken gate: worked on %q, %v", worked, err)
 	}
 }
@@ -380,13 +379,13 @@ func TestUnknownNames(t *testing.T) {
 func TestOldJournalsGo(t *testing.T) {
 	w := newWorld(t)
 	g := w.graph(w.step("a", "a"))
-	for range maxJournals + 5 {
+	for range maxRuns + 5 {
 		if _, _, err := w.run(g); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ids, err := w.store.Runs("test")
-	if err != nil || len(ids) != maxJournals || !slices.IsSortedFunc(ids, func(a, b string) int { return strings.Compare(b, a) }) {
+	if err != nil || len(ids) != maxRuns || !slices.IsSortedFunc(ids, func(a, b string) int { return strings.Compare(b, a) }) {
 		t.Errorf("%d runs, %v: %v", len(ids), err, ids)
 	}
 }
@@ -430,18 +429,18 @@ func TestDigests(t *testing.T) {
 // A step that waits for the machine keeps nobody else from doing it.
 func TestWaitingForASlotHoldsNothing(t *testing.T) {
 	w := newWorld(t)
-	task := Task{Step: w.step("a", "x"), Key: "k", Observe: func(Update) {}, spot: w.store.spot("a", "k")}
+	one := task{step: w.step("a", "x"), observe: func(update) {}, spot: w.store.spot("a", "k")}
 	asked := 0
-	task.Slot = func(context.Context) (func(), error) {
+	one.slot = func(context.Context) (func(), error) {
 		asked++
-		lock, err := filelock.Try(task.spot.path("lock"))
+		lock, err := filelock.Try(one.path("lock"))
 		if err != nil {
 			return nil, err
 		}
 		lock.Release()
 		return func() {}, nil
 	}
-	if _, err := task.perform(t.Context()); err != nil || asked != 1 || w.did() != "a" {
+	if _, err := one.perform(t.Context()); err != nil || asked != 1 || w.did() != "a" {
 		t.Errorf("asked %d times, worked on %q, %v", asked, w.did(), err)
 	}
 }

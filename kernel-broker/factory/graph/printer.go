@@ -30,92 +30,78 @@ type Printer struct {
 // activity is a step that is being worked on.
 type activity struct {
 	step           string
-	began, printed time.Time
-	first, done    int
-	total          int
 	state          State
+	began, printed time.Time
+	first          int // units that were done at the first report
 }
 
 // Observe is for Runner.Observe.
 func (p *Printer) Observe(e Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case e.Step == "":
+	if e.Name == "" {
 		p.clear()
-		p.say("%s: %s", e.Run, p.ended(e))
-	case e.State.Ended():
-		p.drop(e.Step)
-		p.say("%s [%d/%d] %s: %s", e.Run, e.Finished, e.Steps, e.Step, p.ended(e))
-	default:
-		p.advance(e)
+		p.say("%s: %s", e.Run, ended(e))
+		return
 	}
+	i := slices.IndexFunc(p.active, func(a *activity) bool { return a.step == e.Name })
+	if e.State.Ended() {
+		if i == 0 {
+			p.clear()
+		}
+		if i >= 0 {
+			p.active = slices.Delete(p.active, i, i+1)
+		}
+		p.say("%s: %s", place(e), ended(e))
+		return
+	}
+	if i < 0 {
+		i = len(p.active)
+		p.active = append(p.active, &activity{step: e.Name})
+	}
+	p.advance(p.active[i], e)
 }
 
 // advance shows that a step is still at work.
-func (p *Printer) advance(e Event) {
-	a := p.activity(e.Step)
+func (p *Printer) advance(a *activity, e Event) {
+	now := time.Now()
 	if a.state != e.State {
 		a.state = e.State
-		p.say("%s [%d/%d] %s: %s", e.Run, e.Finished, e.Steps, e.Step, begins(e))
+		p.say("%s: %s", place(e), begins(e))
 	}
 	if e.Done == 0 && e.Total == 0 {
 		return
 	}
-	if a.total == 0 && a.done == 0 {
+	if a.began.IsZero() {
 		// What was done before the first report says nothing about speed.
-		a.first, a.began, a.printed = e.Done, time.Now(), time.Now()
+		a.first, a.began, a.printed = e.Done, now, now
 	}
-	a.done, a.total = e.Done, max(e.Total, 0)
-	if p.Terminal {
+	switch {
+	case p.Terminal && a == p.active[0]:
 		p.draw(e)
-		return
-	}
-	if now := time.Now(); now.Sub(a.printed) >= cmp.Or(p.Every, 10*time.Second) {
+	case !p.Terminal && time.Since(a.printed) >= cmp.Or(p.Every, 10*time.Second):
 		a.printed = now
-		p.say("%s [%d/%d] %s: %s", e.Run, e.Finished, e.Steps, e.Step, a.far())
+		p.say("%s: %s", place(e), a.far(e.Done, e.Total))
 	}
 }
 
-func (p *Printer) activity(step string) *activity {
-	if i := p.find(step); i >= 0 {
-		return p.active[i]
-	}
-	a := &activity{step: step, began: time.Now(), printed: time.Now()}
-	p.active = append(p.active, a)
-	return a
-}
-
-func (p *Printer) find(step string) int {
-	return slices.IndexFunc(p.active, func(a *activity) bool { return a.step == step })
-}
-
-func (p *Printer) drop(step string) {
-	i := p.find(step)
-	if i < 0 {
-		return
-	}
-	if i == 0 {
-		p.clear()
-	}
-	p.active = slices.Delete(p.active, i, i+1)
-}
+func place(e Event) string { return fmt.Sprintf("%s [%d/%d] %s", e.Run, e.Finished, e.Steps, e.Name) }
 
 // far says how far a step is and how long it will take.
-func (a *activity) far() string {
-	if a.total == 0 {
-		return fmt.Sprintf("%d done", a.done)
+func (a *activity) far(done, total int) string {
+	if total <= 0 {
+		return fmt.Sprintf("%d done", done)
 	}
-	text := fmt.Sprintf("%d of %d (%d %%)", a.done, a.total, 100*a.done/a.total)
-	if left, known := a.left(time.Now()); known {
+	text := fmt.Sprintf("%d of %d (%d %%)", done, total, 100*done/total)
+	if left, known := a.left(time.Now(), done, total); known {
 		text += ", about " + rough(left) + " left"
 	}
 	return text
 }
 
 // left is the time that the rest takes at the speed so far.
-func (a *activity) left(now time.Time) (time.Duration, bool) {
-	did, rest := a.done-a.first, a.total-a.done
+func (a *activity) left(now time.Time, done, total int) (time.Duration, bool) {
+	did, rest := done-a.first, total-done
 	if did <= 0 || rest < 0 {
 		return 0, false
 	}
@@ -124,17 +110,10 @@ func (a *activity) left(now time.Time) (time.Duration, bool) {
 
 // draw moves the bar, which belongs to the step that began first.
 func (p *Printer) draw(e Event) {
-	if p.active[0].step != e.Step {
-		return
-	}
 	if p.bar == nil {
-		length := e.Total
-		if length == 0 {
-			length = -1
-		}
-		p.bar = progressbar.NewOptions(length,
+		p.bar = progressbar.NewOptions(cmp.Or(e.Total, -1),
 			progressbar.OptionSetWriter(p.Out),
-			progressbar.OptionSetDescription(fmt.Sprintf("%s [%d/%d] %s", e.Run, e.Finished, e.Steps, e.Step)),
+			progressbar.OptionSetDescription(place(e)),
 			progressbar.OptionShowCount(),
 			progressbar.OptionSetWidth(30),
 			progressbar.OptionSetPredictTime(true),
@@ -176,7 +155,7 @@ func begins(e Event) string {
 	return "begins (log: " + e.Log + ")"
 }
 
-func (p *Printer) ended(e Event) string {
+func ended(e Event) string {
 	switch {
 	case e.State == Stopped:
 		return "stopped"

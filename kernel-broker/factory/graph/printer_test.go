@@ -14,17 +14,17 @@ func TestPrinterWithoutATerminal(t *testing.T) {
 	var out bytes.Buffer
 	p := &Printer{Out: &out, Every: time.Nanosecond}
 	for _, e := range []Event{
-		{Step: "a", State: Done, Cached: true, Finished: 1},
-		{Step: "b", State: Running, Log: "/b", Finished: 1},
-		{Step: "b", State: Running, Done: 10, Total: 40, Finished: 1},
-		{Step: "c", State: Following, Log: "/c", Finished: 1},
-		{Step: "b", State: Running, Done: 50, Total: 50, Finished: 1},
-		{Step: "b", State: Done, Took: 90 * time.Second, Finished: 2},
-		{Step: "c", State: Done, Shared: true, Finished: 3},
-		{Step: "d", State: Queued, Job: "17", Finished: 3},
-		{Step: "d", State: Running, Job: "17", Log: "/d", Finished: 3},
-		{Step: "d", State: Failed, Took: 3 * time.Second, Err: errors.New("one\ntwo"), Finished: 3},
-		{State: Failed, Took: 25 * time.Minute, Err: errors.New("one\ntwo"), Finished: 3},
+		{StepStatus: StepStatus{Name: "a", State: Done, Cached: true}, Finished: 1},
+		{StepStatus: StepStatus{Name: "b", State: Running, Log: "/b"}, Finished: 1},
+		{StepStatus: StepStatus{Name: "b", State: Running, Done: 10, Total: 40}, Finished: 1},
+		{StepStatus: StepStatus{Name: "c", State: Following, Log: "/c"}, Finished: 1},
+		{StepStatus: StepStatus{Name: "b", State: Running, Done: 50, Total: 50}, Finished: 1},
+		{StepStatus: StepStatus{Name: "b", State: Done}, Took: 90 * time.Second, Finished: 2},
+		{StepStatus: StepStatus{Name: "c", State: Done, Shared: true}, Finished: 3},
+		{StepStatus: StepStatus{Name: "d", State: Queued, Job: "17"}, Finished: 3},
+		{StepStatus: StepStatus{Name: "d", State: Running, Job: "17", Log: "/d"}, Finished: 3},
+		{StepStatus: StepStatus{Name: "d", State: Failed}, Took: 3 * time.Second, Err: errors.New("one\ntwo"), Finished: 3},
+		{StepStatus: StepStatus{State: Failed}, Took: 25 * time.Minute, Err: errors.New("one\ntwo"), Finished: 3},
 	} {
 		e.Run, e.Steps = "k", 4
 		p.Observe(e)
@@ -49,11 +49,11 @@ k: failed after 25m: one
 func TestPrinterOnATerminal(t *testing.T) {
 	var out bytes.Buffer
 	p := &Printer{Out: &out, Terminal: true}
-	p.Observe(Event{Run: "k", Step: "b", State: Running, Steps: 2})
-	p.Observe(Event{Run: "k", Step: "b", State: Running, Done: 10, Total: 40, Steps: 2})
+	p.Observe(Event{StepStatus: StepStatus{Name: "b", State: Running}, Run: "k", Steps: 2})
+	p.Observe(Event{StepStatus: StepStatus{Name: "b", State: Running, Done: 10, Total: 40}, Run: "k", Steps: 2})
 	time.Sleep(250 * time.Millisecond) // the bar is drawn five times a second
-	p.Observe(Event{Run: "k", Step: "b", State: Running, Done: 20, Total: 40, Steps: 2})
-	p.Observe(Event{Run: "k", Step: "b", State: Done, Finished: 1, Steps: 2})
+	p.Observe(Event{StepStatus: StepStatus{Name: "b", State: Running, Done: 20, Total: 40}, Run: "k", Steps: 2})
+	p.Observe(Event{StepStatus: StepStatus{Name: "b", State: Done}, Run: "k", Finished: 1, Steps: 2})
 	if text := out.String(); !strings.Contains(text, "20/40") || !strings.Contains(text, "k [0/2] b") || !strings.Contains(text, "k [1/2] b: done in") {
 		t.Errorf("%q", text)
 	}
@@ -61,13 +61,13 @@ func TestPrinterOnATerminal(t *testing.T) {
 
 func TestTimeLeft(t *testing.T) {
 	now := time.Now()
-	a := activity{began: now.Add(-time.Minute), first: 100, done: 200, total: 400}
-	if left, known := a.left(now); !known || left.Round(time.Second) != 2*time.Minute {
+	a := activity{began: now.Add(-time.Minute), first: 100}
+	if left, known := a.left(now, 200, 400); !known || left.Round(time.Second) != 2*time.Minute {
 		t.Errorf("%v, %v", left, known)
 	}
-	for _, a := range []activity{{done: 5, first: 5, total: 9}, {done: 9, total: 5}} {
-		if left, known := a.left(now); known {
-			t.Errorf("%+v: %v left", a, left)
+	for _, units := range [][3]int{{5, 5, 9}, {0, 9, 5}} {
+		if left, known := (&activity{first: units[0]}).left(now, units[1], units[2]); known {
+			t.Errorf("%v: %v left", units, left)
 		}
 	}
 }

@@ -68,11 +68,11 @@ func FuzzFailure(f *testing.F) {
 		if err := os.WriteFile(place.log(), log, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, failed := place.failedSince(string(text), "step"); failed {
+		if place.failedSince(string(text), "step") != nil {
 			t.Error("what was known before is new")
 		}
-		failure, failed := place.failedSince("what was before", "step")
-		if !failed {
+		failure := place.failedSince("what was before", "step")
+		if failure == nil {
 			return
 		}
 		if said := failure.Error(); !strings.Contains(said, `step "step"`) || strings.Count(said, "\n") > tailLines+strings.Count(failure.Err.Error(), "\n")+2 {

@@ -4,52 +4,36 @@ package graph
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
-
-// Executor is where steps are done.
-type Executor interface {
-	// Where is its name, for journals.
-	Where() string
-	// Do returns when the result of the task is in the store, or why it will
-	// not be. When ctx ends it sees to it that the work ends too.
-	Do(ctx context.Context, task Task) (Outcome, error)
-}
-
-// Local does steps in this process.
-type Local struct{}
-
-// Where implements Executor.
-func (Local) Where() string { return "local" }
-
-// Do implements Executor.
-func (Local) Do(ctx context.Context, task Task) (Outcome, error) { return task.perform(ctx) }
 
 // Runner runs graphs.
 type Runner struct {
 	Store    Store
-	Executor Executor    // nil: Local
+	Slurm    *Slurm      // does the steps in jobs; nil: this process does them
 	Parallel int         // steps that work at once, at least 1
 	Observe  func(Event) // may be nil; calls come one after the other
 }
 
-// Event is a change of a step, or of the run when Step is empty.
+// Event is a change of a step, or of the run where the step has no name.
 type Event struct {
-	Run, Step      string
-	State          State
-	Log            string
-	Job            string
-	Done, Total    int
-	Cached, Shared bool
-	Took           time.Duration
-	Finished       int // steps that are done
-	Steps          int // all steps
-	Err            error
+	Run string
+	StepStatus
+	Took     time.Duration
+	Finished int // steps that are done
+	Steps    int // all steps
+	Err      error
 }
 
 // recordInterval is the time between two records of how far a step is.
@@ -60,56 +44,70 @@ const recordInterval = 2 * time.Second
 // at once. After an error no further step begins; those that work come to
 // their end, since their results are of use to the next run.
 func (r *Runner) Run(ctx context.Context, name string, g *Graph, targets ...string) (map[string]Result, error) {
-	steps, err := g.needed(targets)
+	steps, err := g.Needed(targets...)
 	if err != nil {
 		return nil, err
 	}
-	executor := r.Executor
-	if executor == nil {
-		executor = Local{}
-	}
-	journal, err := r.Store.begin(name, executor.Where(), steps)
+	run := &run{Runner: r, slots: make(chan struct{}, max(1, r.Parallel)), results: map[string]Result{}}
+	lock, err := run.begin(name, steps)
 	if err != nil {
 		return nil, fmt.Errorf("run %q: %w", name, err)
 	}
-	run := &run{runner: r, name: name, graph: g, executor: executor, journal: journal, total: len(steps),
-		slots: make(chan struct{}, max(1, r.Parallel)), results: map[string]Result{}, units: map[string]Update{}, working: map[string]time.Time{}, began: time.Now()}
-	err = run.all(ctx, steps)
-	return run.results, errors.Join(err, run.end(ctx, err))
+	defer lock.Release()
+	run.all(ctx, steps)
+	return run.results, run.end(ctx)
 }
 
 // run is one call of Run.
 type run struct {
-	runner   *Runner
-	name     string
-	graph    *Graph
-	executor Executor
-	journal  *journal
-	total    int
-	slots    chan struct{} // one for each step that works
-	began    time.Time
+	*Runner
+	dir   string        // of its status, which it holds the lock of
+	slots chan struct{} // one for each step that works
 
 	mu       sync.Mutex
+	status   Status
+	recorded time.Time
 	results  map[string]Result
-	units    map[string]Update // how far each step was when it last said so
-	working  map[string]time.Time
-	finished int
 	failed   []error
+}
 
-	observing sync.Mutex
+// begin writes the first status.
+func (r *run) begin(name string, steps []Step) (*filelock.Lock, error) {
+	if !stepName.MatchString(name) {
+		return nil, errors.New("use lower-case letters, digits, dot, dash and underscore")
+	}
+	now := time.Now().UTC()
+	// The order of names is the order of time.
+	id := now.Format("20060102T150405.000000000Z") + "-" + rand.Text()[:6]
+	r.dir = r.Store.builds(name, id)
+	r.status = Status{Format: statusFormat, Name: name, ID: id, Where: "local", Host: hostname(), PID: os.Getpid(), State: Running, Began: now}
+	if r.Slurm != nil {
+		r.status.Where = "slurm"
+	}
+	for _, step := range steps {
+		r.status.Steps = append(r.status.Steps, StepStatus{Name: step.Name, State: Pending})
+	}
+	lock, err := filelock.Try(filepath.Join(r.dir, "lock"))
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(r.write(), r.Store.forget(name)); err != nil {
+		lock.Release()
+		return nil, err
+	}
+	return lock, nil
 }
 
 // all starts every step, each of which waits for those it needs.
-func (r *run) all(ctx context.Context, steps []string) error {
+func (r *run) all(ctx context.Context, steps []Step) {
 	ended := map[string]chan struct{}{}
-	for _, name := range steps {
-		ended[name] = make(chan struct{})
+	for _, step := range steps {
+		ended[step.Name] = make(chan struct{})
 	}
 	var working sync.WaitGroup
-	for _, name := range steps {
+	for _, step := range steps {
 		working.Go(func() {
-			defer close(ended[name])
-			step := r.graph.steps[name]
+			defer close(ended[step.Name])
 			for _, need := range step.before() {
 				<-ended[need]
 			}
@@ -117,82 +115,77 @@ func (r *run) all(ctx context.Context, steps []string) error {
 		})
 	}
 	working.Wait()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return errors.Join(r.failed...)
 }
 
 // one does a step if it may begin.
-func (r *run) one(ctx context.Context, step *Step) {
-	task, ready, err := r.task(step)
+func (r *run) one(ctx context.Context, step Step) {
+	t, ready, err := r.task(step)
 	if !ready || (err == nil && ctx.Err() != nil) {
 		return
 	}
-	began := time.Now()
-	var outcome Outcome
+	var result Result
+	var bytes int64
 	if err == nil {
-		outcome, err = r.do(ctx, task)
+		result, err = r.do(ctx, t)
+	}
+	if err == nil && !step.Effect {
+		bytes, err = treeSize(result.Files())
 	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.at(step.Name)
+	worked := !s.Began.IsZero() // the wait for a slot is no work
+	s.begin(t.key)
+	s.State, s.Ended, s.Cached, s.Shared = Done, time.Now().UTC(), result.cached, result.shared
+	took := s.Ended.Sub(s.Began)
+	if worked {
+		s.Seconds = took.Seconds()
+	}
 	switch {
-	case err == nil:
-		r.finished++
-		r.results[step.Name] = outcome.Result
-	case ctx.Err() == nil:
+	case err == nil && !step.Effect:
+		s.Digest, s.Dir, s.Log = result.Digest, result.Files(), t.log()
+		s.Seconds, s.Bytes = result.Ended.Sub(result.Began).Seconds(), bytes
+	case err != nil && ctx.Err() != nil:
+		s.State, s.Error = Stopped, err.Error()
+	case err != nil:
+		s.State, s.Error = Failed, err.Error()
 		r.failed = append(r.failed, err)
 	}
-	r.mu.Unlock()
-	state := Done
-	if err != nil {
-		state = Failed
-		if ctx.Err() != nil {
-			state = Stopped
-		}
+	if err == nil {
+		r.results[step.Name] = result
 	}
-	r.mu.Lock()
-	units := r.units[step.Name]
-	record := Record{Step: step.Name, State: state, Cached: outcome.Cached, Shared: outcome.Shared, Key: task.Key,
-		Done: units.Done, Total: units.Total}
-	if since, has := r.working[step.Name]; has {
-		began = since // the wait for a slot is no work
-		record.Seconds = time.Since(began).Seconds()
+	r.record(step.Name)
+	r.observe(Event{StepStatus: *s, Took: took, Err: err})
+}
+
+func (s *StepStatus) begin(key string) {
+	if s.Key = key; s.Began.IsZero() {
+		s.Began = time.Now().UTC()
 	}
-	r.mu.Unlock()
-	if err != nil {
-		record.Error = err.Error()
-	} else if !step.Effect {
-		record.Digest, record.Dir, record.Log = outcome.Result.Digest, outcome.Result.Files(), task.spot.log()
-		record.Seconds, record.Bytes = outcome.Result.Took().Seconds(), outcome.Bytes
-	}
-	event := Event{State: state, Cached: outcome.Cached, Shared: outcome.Shared, Took: time.Since(began), Err: err}
-	r.record(step.Name, record, event)
 }
 
 // task is ready when all that it needs is there and nothing has failed.
-func (r *run) task(step *Step) (task Task, ready bool, err error) {
+func (r *run) task(step Step) (t task, ready bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.failed) > 0 {
-		return Task{}, false, nil
+		return task{}, false, nil
 	}
-	for _, name := range step.After {
+	for _, name := range step.before() {
 		if _, has := r.results[name]; !has {
-			return Task{}, false, nil
+			return task{}, false, nil
 		}
 	}
-	task = Task{Step: *step, Needs: map[string]Result{}, Slot: r.slot}
+	t = task{step: step, needs: map[string]Result{}, slot: r.slot}
 	for as, need := range step.Needs {
-		result, has := r.results[need]
-		if !has {
-			return Task{}, false, nil
-		}
-		task.Needs[as] = result
+		t.needs[as] = r.results[need]
 	}
-	if task.Key, err = key(step, task.Needs); err != nil {
-		return task, true, fmt.Errorf("step %q: %w", step.Name, err)
+	key, err := key(&step, t.needs)
+	if err != nil {
+		return t, true, fmt.Errorf("step %q: %w", step.Name, err)
 	}
-	task.spot = r.runner.Store.spot(step.Kind, task.Key)
-	return task, true, nil
+	t.spot = r.Store.spot(step.Kind, key)
+	return t, true, nil
 }
 
 // slot waits until one step fewer than allowed works.
@@ -205,98 +198,91 @@ func (r *run) slot(ctx context.Context) (func(), error) {
 	}
 }
 
-func (r *run) do(ctx context.Context, task Task) (Outcome, error) {
-	log := task.spot.log()
-	if task.Step.Effect {
-		log = filepath.Join(r.journal.dir, task.Step.Name+".log")
+func (r *run) do(ctx context.Context, t task) (result Result, err error) {
+	log := t.log()
+	if t.step.Effect {
+		log = filepath.Join(r.dir, t.step.Name+".log")
 	}
-	task.Observe = r.observer(task, log)
-	if task.Step.Effect {
-		return Outcome{}, task.act(ctx, log)
-	}
-	outcome, err := r.executor.Do(ctx, task)
-	if err == nil {
-		outcome.Bytes, err = treeSize(outcome.Result.Files())
-	}
-	var known *StepError
-	if err != nil && !errors.As(err, &known) && ctx.Err() == nil {
-		failed := &StepError{Step: task.Step.Name, Key: task.Key, Err: err}
-		if full(err, "", task.spot.dir) {
-			failed.Full = task.spot.dir
-		}
-		err = failed
-	}
-	return outcome, err
-}
-
-// observer passes a task's updates on, to the journal not too often.
-func (r *run) observer(task Task, log string) func(Update) {
-	var recorded time.Time
-	var last Update
-	return func(u Update) {
-		r.mu.Lock()
-		if u.Total > 0 {
-			r.units[task.Step.Name] = u
-		}
-		if _, has := r.working[task.Step.Name]; !has {
-			r.working[task.Step.Name] = time.Now()
-		}
-		r.mu.Unlock()
-		record := Record{Step: task.Step.Name, State: u.State, Key: task.Key, Log: log, Job: u.Job, Done: u.Done, Total: u.Total}
-		event := Event{State: u.State, Log: log, Job: u.Job, Done: u.Done, Total: u.Total}
-		if changed := u.State != last.State || u.Job != last.Job; !changed && time.Since(recorded) < recordInterval {
-			r.event(task.Step.Name, event)
-			return
-		}
-		recorded, last = time.Now(), u
-		r.record(task.Step.Name, record, event)
-	}
-}
-
-// record writes to the journal and to the observer. A run whose journal cannot be
-// written ends: its state would be unknown.
-func (r *run) record(step string, record Record, event Event) {
-	if err := r.journal.write(record); err != nil {
-		r.mu.Lock()
-		failed := &StepError{Step: step, Err: fmt.Errorf("journal: %w", err)}
-		if full(err, "", r.journal.dir) {
-			failed.Full = r.journal.dir
-		}
-		if !slices.ContainsFunc(r.failed, func(err error) bool { return errors.As(err, new(*StepError)) }) {
-			r.failed = append(r.failed, failed)
-		}
-		r.mu.Unlock()
-	}
-	r.event(step, event)
-}
-
-func (r *run) event(step string, event Event) {
-	if r.runner.Observe == nil {
-		return
-	}
-	r.mu.Lock()
-	event.Run, event.Step, event.Finished, event.Steps = r.name, step, r.finished, r.total
-	r.mu.Unlock()
-	r.observing.Lock()
-	defer r.observing.Unlock()
-	r.runner.Observe(event)
-}
-
-// end writes how the run ended. Its error is that of the journal, or of ctx.
-func (r *run) end(ctx context.Context, failed error) error {
-	record := Record{State: Done}
-	var ended error
+	t.observe = func(u update) { r.pass(t, log, u) }
 	switch {
-	case failed != nil:
-		record.State, record.Error = Failed, failed.Error()
+	case t.step.Effect:
+		err = t.act(ctx, log)
+	case r.Slurm != nil:
+		result, err = r.Slurm.do(ctx, t)
+	default:
+		result, err = t.perform(ctx)
+	}
+	if err != nil && !errors.As(err, new(*StepError)) && ctx.Err() == nil {
+		err = stepError(t.step.Name, t.key, "", t.dir, err)
+	}
+	return result, err
+}
+
+// pass passes a task's update on, to the status file not too often.
+func (r *run) pass(t task, log string, u update) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.at(t.step.Name)
+	changed := u.state != s.State || u.job != s.Job
+	s.begin(t.key)
+	s.State, s.Job, s.Log = u.state, u.job, log
+	if u.done > 0 || u.total > 0 {
+		s.Done, s.Total = u.done, u.total
+	}
+	if changed || time.Since(r.recorded) >= recordInterval {
+		r.record(s.Name)
+	}
+	event := *s
+	event.Done, event.Total = u.done, u.total
+	r.observe(Event{StepStatus: event})
+}
+
+func (r *run) at(step string) *StepStatus {
+	return &r.status.Steps[slices.IndexFunc(r.status.Steps, func(s StepStatus) bool { return s.Name == step })]
+}
+
+// record writes the status. A run that cannot write it ends: its state would be
+// unknown.
+func (r *run) record(step string) {
+	r.recorded = time.Now()
+	err := r.write()
+	if err != nil && !slices.ContainsFunc(r.failed, func(err error) bool { return errors.As(err, new(*StepError)) }) {
+		r.failed = append(r.failed, stepError(step, "", "", r.dir, err))
+	}
+}
+
+func (r *run) write() error {
+	r.status.Cost = r.status.cost()
+	text, err := json.Marshal(r.status)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(r.dir, "status.json"), text, 0o644)
+}
+
+func (r *run) observe(e Event) {
+	if r.Observe != nil {
+		e.Run, e.Finished, e.Steps = r.status.Name, len(r.results), len(r.status.Steps)
+		r.Observe(e)
+	}
+}
+
+// end writes how the run ended.
+func (r *run) end(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.State, r.status.Ended = Done, time.Now().UTC()
+	err := errors.Join(r.failed...)
+	switch {
+	case err != nil:
+		r.status.State, r.status.Error = Failed, err.Error()
 	case ctx.Err() != nil:
-		ended = ctx.Err()
-		record.State, record.Error = Stopped, ended.Error()
+		err = ctx.Err()
+		r.status.State, r.status.Error = Stopped, err.Error()
 	}
-	err := errors.Join(r.journal.write(record), r.journal.close())
-	if err != nil && failed == nil {
-		ended = errors.Join(ended, fmt.Errorf("run %q: journal: %w", r.name, err))
+	if failed := r.write(); failed != nil && len(r.failed) == 0 {
+		err = errors.Join(err, fmt.Errorf("run %q: %w", r.status.Name, failed))
 	}
-	r.event("", Event{State: record.State, Took: time.Since(r.began), Err: errors.Join(failed, ended)})
-	return ended
+	r.observe(Event{StepStatus: StepStatus{State: r.status.State}, Took: r.status.Ended.Sub(r.status.Began), Err: err})
+	return err
 }

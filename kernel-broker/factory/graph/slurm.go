@@ -53,90 +53,75 @@ func (e *JobError) Error() string {
 	return text
 }
 
-// Where implements Executor.
-func (s *Slurm) Where() string { return "slurm" }
-
-// Do implements Executor.
-func (s *Slurm) Do(ctx context.Context, t Task) (Outcome, error) {
-	result, has, err := t.spot.found()
-	if err != nil || has {
-		return Outcome{Result: result, Cached: true}, err
+// do returns when the result of the task is in the store, or why it will not
+// be. When ctx ends it sees to it that the job ends too.
+func (s *Slurm) do(ctx context.Context, t task) (Result, error) {
+	result, has, err := t.found()
+	if result.cached = true; err != nil || has {
+		return result, err
 	}
-	before := t.spot.lastFailure()
+	before := t.lastFailure()
+	following := func() { t.observe(update{state: Following}) }
 	// One process at a time looks after the step's job.
-	lock, err := filelock.Acquire(ctx, t.spot.path("submit.lock"), func() { t.Observe(Update{State: Following}) })
+	lock, err := filelock.Acquire(ctx, t.path("submit.lock"), following)
 	if err != nil {
-		return Outcome{}, err
+		return Result{}, err
 	}
 	defer lock.Release()
-	if outcome, err := t.left(before); outcome.Shared || err != nil {
-		return outcome, err
+	if result, has, err := t.left(before); has || err != nil {
+		return result, err
 	}
 	job, err := s.find(ctx, t)
 	adopted := job != ""
-	if err == nil && job == "" {
-		if outcome, err := s.awaitLocal(ctx, t, before); outcome.Shared || err != nil {
-			return outcome, err
+	if err == nil && !adopted {
+		// A process may work on the step without Slurm: a job would do nothing
+		// but wait for it.
+		lock, err := filelock.Acquire(ctx, t.path("lock"), following)
+		if err != nil {
+			return Result{}, err
 		}
-		job, err = s.submit(ctx, t)
+		lock.Release()
+		if result, has, err := t.left(before); has || err != nil {
+			return result, err
+		}
+		if job, err = s.submit(ctx, t); err != nil {
+			return Result{}, err
+		}
 	}
 	if err != nil {
-		return Outcome{}, err
+		return Result{}, err
 	}
-	outcome, err := s.watch(ctx, t, job, before)
+	result, err = s.watch(ctx, t, job, before)
 	if ctx.Err() != nil {
-		return Outcome{}, errors.Join(ctx.Err(), s.cancel(ctx, job))
+		return Result{}, errors.Join(ctx.Err(), s.cancel(ctx, job))
 	}
-	outcome.Shared = adopted
-	return outcome, err
-}
-
-// left is what others left since before: a result, or a failure.
-func (t Task) left(before string) (Outcome, error) {
-	result, has, err := t.spot.found()
-	if err != nil || has {
-		return Outcome{Result: result, Shared: true}, err
-	}
-	if failed, has := t.spot.failedSince(before, t.Step.Name); has {
-		return Outcome{Shared: true}, failed
-	}
-	return Outcome{}, nil
-}
-
-// awaitLocal waits for a process that works on the step without Slurm: a job
-// would do nothing but wait for it.
-func (s *Slurm) awaitLocal(ctx context.Context, t Task, before string) (Outcome, error) {
-	lock, err := filelock.Acquire(ctx, t.spot.path("lock"), func() { t.Observe(Update{State: Following}) })
-	if err != nil {
-		return Outcome{}, err
-	}
-	lock.Release()
-	return t.left(before)
+	result.shared = adopted
+	return result, err
 }
 
 // jobName finds the job of a step again.
-func (t Task) jobName() string { return "kb-" + t.Step.Kind + "-" + t.Key[:12] }
+func (t task) jobName() string { return "kb-" + t.step.Kind + "-" + t.key[:12] }
 
-func (s *Slurm) find(ctx context.Context, t Task) (string, error) {
+func (s *Slurm) find(ctx context.Context, t task) (string, error) {
 	text, err := slurm(ctx, nil, "squeue", "--noheader", "--me", "--name", t.jobName(),
 		"--states", "PENDING,CONFIGURING,RUNNING,SUSPENDED", "--format", "%i")
 	first, _, _ := strings.Cut(text, "\n")
 	return strings.TrimSpace(first), err
 }
 
-func (s *Slurm) submit(ctx context.Context, t Task) (string, error) {
+func (s *Slurm) submit(ctx context.Context, t task) (string, error) {
 	file, err := t.hand()
 	if err != nil {
 		return "", err
 	}
-	args := []string{"--parsable", "--job-name", t.jobName(), "--output", t.spot.path("job-%j.out"), "--requeue", "--chdir", "/"}
-	if n := t.Step.Resources.CPUs; n > 0 {
+	args := []string{"--parsable", "--job-name", t.jobName(), "--output", t.path("job-%j.out"), "--requeue", "--chdir", "/"}
+	if n := t.step.Resources.CPUs; n > 0 {
 		args = append(args, "--cpus-per-task", strconv.Itoa(n))
 	}
-	if n := t.Step.Resources.MemoryMiB; n > 0 {
+	if n := t.step.Resources.MemoryMiB; n > 0 {
 		args = append(args, "--mem", strconv.Itoa(n)+"M")
 	}
-	if limit := t.Step.Resources.Limit; limit > 0 {
+	if limit := t.step.Resources.Limit; limit > 0 {
 		args = append(args, "--time", strconv.Itoa(int((limit+time.Minute-1)/time.Minute)))
 	}
 	text, err := slurm(ctx, script(append(s.Worker, file)), "sbatch", append(args, s.Arguments...)...)
@@ -148,7 +133,7 @@ func (s *Slurm) submit(ctx context.Context, t Task) (string, error) {
 	if _, err := strconv.ParseUint(job, 10, 32); err != nil {
 		return "", fmt.Errorf("sbatch answered %q, which is no job", text)
 	}
-	t.Observe(Update{State: Queued, Job: job})
+	t.observe(update{state: Queued, job: job})
 	return job, nil
 }
 
@@ -166,77 +151,53 @@ func script(command []string) []byte {
 // silence is how long slurmctld may not answer before a run gives up on it.
 const silence = 10 * time.Minute
 
-// watch returns when the job has come to something, or to an end.
-func (s *Slurm) watch(ctx context.Context, t Task, job, before string) (Outcome, error) {
-	state, answered := Queued, time.Now()
+// watch returns when the job has come to something, or to an end. What an ended
+// job left may take a file system a while to show.
+func (s *Slurm) watch(ctx context.Context, t task, job, before string) (Result, error) {
+	state, answered, end := Queued, time.Now(), time.Time{}
+	ended := ""
 	for look := 0; ; look++ {
-		if outcome, err := t.left(before); outcome.Shared || err != nil {
-			return outcome, err
+		if result, has, err := t.left(before); has || err != nil {
+			return result, err
 		}
-		if look%10 == 0 {
-			now, err := s.state(ctx, job)
-			switch {
-			case err != nil && (ctx.Err() != nil || time.Since(answered) > silence):
-				return Outcome{}, err
-			case err != nil:
-				// slurmctld may be restarting; the job goes on without it.
-				continue
-			case ended(now):
-				return s.ended(ctx, t, job, now, before)
-			case now == "PENDING" || now == "REQUEUED" || now == "CONFIGURING":
-				state = Queued
-			default:
-				state = Running
+		switch {
+		case !end.IsZero() && time.Now().After(end):
+			output, err := Tail(t.path("job-"+job+".out"), tailLines)
+			if err != nil {
+				output = "" // it may never have begun
 			}
-			answered = time.Now()
-			t.Observe(Update{State: state, Job: job})
+			return Result{}, &JobError{Job: job, State: ended, Output: output}
+		case end.IsZero() && look%10 == 0:
+			now, err := s.state(ctx, job)
+			if err != nil && (ctx.Err() != nil || time.Since(answered) > silence) {
+				return Result{}, err
+			}
+			if err != nil {
+				break // slurmctld may be restarting; the job goes on without it
+			}
+			if answered = time.Now(); hasEnded(now) {
+				ended, end = now, time.Now().Add(s.grace(now))
+				break
+			}
+			if state = Running; now == "PENDING" || now == "REQUEUED" || now == "CONFIGURING" {
+				state = Queued
+			}
+			t.observe(update{state: state, job: job})
+		case state == Running:
+			t.passUnits(Running, job)
 		}
-		if state == Running {
-			s.passUnits(t, job)
-		}
-		select {
-		case <-ctx.Done():
-			return Outcome{}, ctx.Err()
-		case <-time.After(s.poll()):
+		if err := pause(ctx, cmp.Or(s.Poll, time.Second)); err != nil {
+			return Result{}, err
 		}
 	}
 }
 
-// passUnits passes on how far the job is.
-func (s *Slurm) passUnits(t Task, job string) {
-	observe := t.Observe
-	t.Observe = func(u Update) {
-		u.State, u.Job = Running, job
-		observe(u)
-	}
-	t.passUnits()
-}
-
-// ended looks for what an ended job left, for as long as a file system may take
-// to show it.
-func (s *Slurm) ended(ctx context.Context, t Task, job, state, before string) (Outcome, error) {
+func (s *Slurm) grace(state string) time.Duration {
 	grace := cmp.Or(s.Grace, 90*time.Second)
 	if state != "COMPLETED" && state != "" {
 		grace = min(grace, 10*time.Second) // there will hardly be a result
 	}
-	for end := time.Now().Add(grace); ; {
-		if outcome, err := t.left(before); outcome.Shared || err != nil {
-			return outcome, err
-		}
-		if time.Now().After(end) {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return Outcome{}, ctx.Err()
-		case <-time.After(min(s.poll(), grace)):
-		}
-	}
-	output, err := Tail(t.spot.path("job-"+job+".out"), tailLines)
-	if err != nil {
-		output = "" // it may never have begun
-	}
-	return Outcome{}, &JobError{Job: job, State: state, Output: output}
+	return grace
 }
 
 // state of a job; empty when Slurm does not know it any more.
@@ -248,8 +209,8 @@ func (s *Slurm) state(ctx context.Context, job string) (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// ended reports the states that a job does not leave.
-func ended(state string) bool {
+// hasEnded reports the states that a job does not leave.
+func hasEnded(state string) bool {
 	switch state {
 	case "", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT":
 		return true
@@ -264,8 +225,6 @@ func (s *Slurm) cancel(ctx context.Context, job string) error {
 	_, err := slurm(ctx, nil, "scancel", job)
 	return err
 }
-
-func (s *Slurm) poll() time.Duration { return cmp.Or(s.Poll, time.Second) }
 
 // slurm runs one of Slurm's commands and returns what it printed.
 func slurm(ctx context.Context, input []byte, name string, args ...string) (string, error) {

@@ -157,7 +157,7 @@ func (w *slurmWorld) runSlurm(ctx context.Context, behaviour, theirs string) (ma
 		w.t.Error(err)
 	}
 	r := w.runner()
-	r.Executor = &Slurm{
+	r.Slurm = &Slurm{
 		Worker:    []string{"env", workerVariable + "=" + theirs + "," + behaviour + "," + w.store.Dir, os.Args[0]},
 		Arguments: []string{"--partition", "its"},
 		Poll:      10 * time.Millisecond, Grace: 100 * time.Millisecond,
@@ -178,7 +178,7 @@ func (w *slurmWorld) saw(state State, step string) func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for _, e := range w.events {
-			if e.State == state && e.Step == step {
+			if e.State == state && e.Name == step {
 				return true
 			}
 		}
@@ -298,8 +298,7 @@ func TestSlurmAdoptsAJob(t *testing.T) {
 	}
 	step, _ := g.Step("b")
 	needs := map[string]Result{"in": result}
-	left := Task{Step: step, Key: mustKey(t, g, "b", needs), Needs: needs, Observe: func(Update) {}}
-	left.spot = w.store.spot("b", left.Key)
+	left := task{step: step, needs: needs, observe: func(update) {}, spot: w.store.spot("b", mustKey(t, g, "b", needs))}
 	s := &Slurm{Worker: []string{"env", workerVariable + "=x,wait," + w.store.Dir, os.Args[0]}}
 	job, err := s.submit(t.Context(), left)
 	if err != nil {
@@ -346,12 +345,12 @@ func mustKey(t *testing.T, g *Graph, name string, needs map[string]Result) strin
 
 func TestTimeOfJobs(t *testing.T) {
 	for _, state := range []string{"", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"} {
-		if !ended(state) {
+		if !hasEnded(state) {
 			t.Errorf("%q goes on", state)
 		}
 	}
 	for _, state := range []string{"PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED"} {
-		if ended(state) {
+		if hasEnded(state) {
 			t.Errorf("%q has ended", state)
 		}
 	}

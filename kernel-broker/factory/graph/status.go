@@ -3,29 +3,63 @@
 package graph
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
 )
 
-// Status is what a journal says of a run.
+// State of a step, or of a whole run, which is Running, Done, Failed, Stopped
+// or Killed.
+type State string
+
+// The states. Killed is never written: it is what a reader makes of Running when
+// the process is gone.
+const (
+	Pending   State = "pending"   // nothing was done yet
+	Queued    State = "queued"    // a job waits in Slurm
+	Running   State = "running"   // it is being worked on
+	Following State = "following" // another process works on it
+	Done      State = "done"      // the result is there
+	Failed    State = "failed"    // it ended with an error
+	Stopped   State = "stopped"   // its run was stopped
+	Killed    State = "killed"    // its process is gone
+)
+
+// Ended reports whether nothing more will happen.
+func (s State) Ended() bool {
+	return s == Done || s == Failed || s == Stopped || s == Killed
+}
+
+// statusFormat is the version of status.json, and maxRuns of one name are kept.
+const (
+	statusFormat = 2
+	maxRuns      = 20
+)
+
+// Status is how far a run is: what status.json in its folder says.
 type Status struct {
-	Head
-	State State        `json:"state"`
-	Began time.Time    `json:"began"`
-	Ended time.Time    `json:"ended,omitzero"`
-	Error string       `json:"error,omitempty"`
-	Steps []StepStatus `json:"steps"`
-	Cost  Cost         `json:"cost"`
+	Format int          `json:"format"`
+	Name   string       `json:"name"`
+	ID     string       `json:"id"`
+	Where  string       `json:"where"`
+	Host   string       `json:"host"`
+	PID    int          `json:"pid"`
+	State  State        `json:"state"`
+	Began  time.Time    `json:"began"`
+	Ended  time.Time    `json:"ended,omitzero"`
+	Error  string       `json:"error,omitempty"`
+	Steps  []StepStatus `json:"steps"`
+	Cost   Cost         `json:"cost"`
 }
 
 // Cost is the work of all steps of a run that have ended.
@@ -38,18 +72,18 @@ type Cost struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// StepStatus is what it says of a step.
+// StepStatus is how far a step is.
 type StepStatus struct {
 	Name   string    `json:"name"`
 	State  State     `json:"state"`
-	Cached bool      `json:"cached"`
-	Shared bool      `json:"shared"`
+	Cached bool      `json:"cached"` // it was done before
+	Shared bool      `json:"shared"` // another process did it meanwhile
 	Began  time.Time `json:"began,omitzero"`
 	Ended  time.Time `json:"ended,omitzero"`
 	Done   int       `json:"done,omitempty"`
 	Total  int       `json:"total,omitempty"`
 	// Seconds that the work took, in whichever run, and the size of
-	// its result; 0 where the journal is of a program that did not note it.
+	// its result.
 	Seconds float64 `json:"seconds,omitempty"`
 	Bytes   int64   `json:"bytes,omitempty"`
 	Job     string  `json:"job,omitempty"`
@@ -58,11 +92,6 @@ type StepStatus struct {
 	Dir     string  `json:"dir,omitempty"`
 	Log     string  `json:"log,omitempty"`
 	Error   string  `json:"error,omitempty"`
-}
-
-// Ended reports whether nothing more will happen.
-func (s State) Ended() bool {
-	return s == Done || s == Failed || s == Stopped || s == Killed
 }
 
 // Step returns the status of the step of that name.
@@ -74,34 +103,77 @@ func (s Status) Step(name string) (StepStatus, bool) {
 	return s.Steps[i], true
 }
 
-// Status reads the journal of a run; the empty id is the newest one.
+func (s Status) cost() (cost Cost) {
+	for _, step := range s.Steps {
+		if step.Cached {
+			cost.SecondsBefore += step.Seconds
+		} else {
+			cost.Seconds += step.Seconds
+		}
+		cost.Bytes += step.Bytes
+	}
+	return cost
+}
+
+func (s Store) builds(name, id string) string { return filepath.Join(s.Dir, "builds", name, id) }
+
+// Runs are the ids of the runs of that name, the newest first.
+func (s Store) Runs(name string) ([]string, error) {
+	entries, err := os.ReadDir(s.builds(name, ""))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	ids := make([]string, len(entries))
+	for i, entry := range entries {
+		ids[i] = entry.Name()
+	}
+	slices.SortFunc(ids, func(a, b string) int { return strings.Compare(b, a) })
+	return ids, err
+}
+
+// Status of a run; the empty id is the newest one that has any.
 func (s Store) Status(name, id string) (Status, error) {
+	ids := []string{id}
 	if id == "" {
-		ids, err := s.Runs(name)
-		if err != nil {
+		var err error
+		if ids, err = s.Runs(name); err != nil {
 			return Status{}, fmt.Errorf("runs of %q: %w", name, err)
 		}
-		if len(ids) == 0 {
-			return Status{}, fmt.Errorf("%q was never built here (%s): %w", name, s.Dir, kb.ErrNotFound)
+	}
+	for _, id := range ids {
+		status, err := readStatus(s.builds(name, id))
+		if len(ids) > 1 && errors.Is(err, fs.ErrNotExist) {
+			continue // killed before it wrote any
 		}
-		id = ids[0]
+		if err != nil {
+			return Status{}, fmt.Errorf("run %q of %q: %w", id, name, err)
+		}
+		return status, nil
 	}
-	dir := filepath.Join(s.builds(name), id)
-	// Asked before the journal is read: a run that ends in between has said so.
+	return Status{}, fmt.Errorf("%q was never built here (%s): %w", name, s.Dir, kb.ErrNotFound)
+}
+
+func readStatus(dir string) (Status, error) {
+	// Asked before the status is read: a run that ends in between has said so.
 	lock, lockErr := filelock.Try(filepath.Join(dir, "lock"))
-	release(lock)
-	text, err := os.ReadFile(filepath.Join(dir, "journal"))
-	if err != nil {
-		return Status{}, fmt.Errorf("run %q of %q: %w", id, name, err)
-	}
-	status, err := ReadJournal(text)
-	if err != nil {
-		return Status{}, fmt.Errorf("run %q of %q: %w", id, name, err)
-	}
 	if lockErr == nil {
+		lock.Release()
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "status.json"))
+	if err != nil {
+		return Status{}, err
+	}
+	var status Status
+	if err := json.Unmarshal(text, &status); err != nil {
+		return Status{}, fmt.Errorf("status.json: %w", err)
+	}
+	switch {
+	case status.Format != statusFormat:
+		return Status{}, fmt.Errorf("status.json: format %d, this program reads %d", status.Format, statusFormat)
+	case lockErr == nil:
 		status.bury()
-	} else if !errors.Is(lockErr, filelock.ErrHeld) {
-		return Status{}, fmt.Errorf("run %q of %q: %w", id, name, lockErr)
+	case !errors.Is(lockErr, filelock.ErrHeld):
+		return Status{}, lockErr
 	}
 	return status, nil
 }
@@ -118,95 +190,19 @@ func (s *Status) bury() {
 	}
 }
 
-// ReadJournal makes the status of a journal's text. A last line without its end
-// is one that is being written, or that a killed process did not finish, and is
-// left out; everything else that is wrong is an error with its line.
-func ReadJournal(text []byte) (Status, error) {
-	status := Status{State: Running}
-	end := bytes.LastIndexByte(text, '\n') + 1
-	number := 0
-	for line := range bytes.Lines(text[:end]) {
-		number++
-		var r Record
-		decoder := json.NewDecoder(bytes.NewReader(line))
-		decoder.DisallowUnknownFields()
-		err := decoder.Decode(&r)
-		if err == nil && decoder.Decode(new(Record)) != io.EOF {
-			err = errors.New("more than one record")
+// forget removes old runs that ended.
+func (s Store) forget(name string) error {
+	ids, err := s.Runs(name)
+	for _, id := range ids[min(len(ids), maxRuns):] {
+		dir := s.builds(name, id)
+		lock, lockErr := filelock.Try(filepath.Join(dir, "lock"))
+		if lockErr == nil {
+			lockErr = os.RemoveAll(dir)
+			lock.Release()
 		}
-		if err == nil {
-			err = status.apply(number, r)
-		}
-		if err != nil {
-			return Status{}, fmt.Errorf("journal: line %d: %w", number, err)
+		if !errors.Is(lockErr, filelock.ErrHeld) {
+			err = cmp.Or(err, lockErr)
 		}
 	}
-	if number == 0 {
-		return Status{}, errors.New("journal: no line is complete")
-	}
-	for _, step := range status.Steps {
-		if step.Cached {
-			status.Cost.SecondsBefore += step.Seconds
-		} else {
-			status.Cost.Seconds += step.Seconds
-		}
-		status.Cost.Bytes += step.Bytes
-	}
-	return status, nil
-}
-
-func (s *Status) apply(number int, r Record) error {
-	if (number == 1) != (r.Head != nil) {
-		return errors.New("the head is the first line and no other")
-	}
-	if r.Done < 0 || r.Total < 0 || r.Seconds < 0 || r.Bytes < 0 {
-		return errors.New("less than none is done")
-	}
-	switch {
-	case r.Head != nil:
-		return s.begin(r)
-	case !slices.Contains(states, r.State):
-		return fmt.Errorf("unknown state %q", r.State)
-	case r.Step == "":
-		s.State, s.Ended, s.Error = r.State, r.At, r.Error
-		return nil
-	}
-	i := slices.IndexFunc(s.Steps, func(step StepStatus) bool { return step.Name == r.Step })
-	if i < 0 {
-		return fmt.Errorf("unknown step %q", r.Step)
-	}
-	s.Steps[i].apply(r)
-	return nil
-}
-
-func (s *Status) begin(r Record) error {
-	if r.Head.Format != journalFormat {
-		return fmt.Errorf("format %d, this program reads %d", r.Head.Format, journalFormat)
-	}
-	s.Head, s.Began = *r.Head, r.At
-	s.Steps = make([]StepStatus, len(r.Head.Steps))
-	for i, name := range r.Head.Steps {
-		s.Steps[i] = StepStatus{Name: name, State: Pending}
-	}
-	return nil
-}
-
-func (s *StepStatus) apply(r Record) {
-	if s.Began.IsZero() {
-		s.Began = r.At
-	}
-	s.State = r.State
-	if r.State.Ended() {
-		s.Ended, s.Error = r.At, r.Error
-		s.Cached, s.Shared = r.Cached, r.Shared
-		s.Seconds, s.Bytes = r.Seconds, r.Bytes
-	}
-	if r.Done > 0 || r.Total > 0 {
-		s.Done, s.Total = r.Done, r.Total
-	}
-	for to, from := range map[*string]string{&s.Key: r.Key, &s.Log: r.Log, &s.Job: r.Job, &s.Digest: r.Digest, &s.Dir: r.Dir} {
-		if from != "" {
-			*to = from
-		}
-	}
+	return err
 }

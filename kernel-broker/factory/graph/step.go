@@ -3,6 +3,7 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,113 +94,82 @@ func (w *Work) Say(format string, args ...any) {
 	_, _ = fmt.Fprintf(w.Log, format+"\n", args...) // the log itself keeps the error
 }
 
-// Graph is a set of steps without cycles.
+// Graph is a list of steps, each after those it needs.
 type Graph struct {
-	steps map[string]*Step
-	order []string // each after those it needs
+	steps []Step
 }
 
 var stepName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`)
 
 // New checks the steps. It reports every mistake it finds.
 func New(steps ...Step) (*Graph, error) {
-	g := &Graph{steps: map[string]*Step{}}
+	g := &Graph{}
 	var wrong []error
 	for _, step := range steps {
-		if step.Kind == "" {
-			step.Kind = step.Name
-		}
+		step.Kind = cmp.Or(step.Kind, step.Name)
+		_, twice := g.Step(step.Name)
 		switch {
 		case !stepName.MatchString(step.Name) || !stepName.MatchString(step.Kind):
 			wrong = append(wrong, fmt.Errorf("step %q of kind %q: use lower-case letters, digits, dot, dash and underscore", step.Name, step.Kind))
-		case g.steps[step.Name] != nil:
+		case twice:
 			wrong = append(wrong, fmt.Errorf("step %q is there twice", step.Name))
 		case step.Run == nil:
 			wrong = append(wrong, fmt.Errorf("step %q does nothing", step.Name))
-		default:
-			g.steps[step.Name] = &step
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(g.steps)) {
-		for _, need := range g.steps[name].before() {
+		for _, name := range step.before() {
+			need, has := g.Step(name)
 			switch {
-			case g.steps[need] == nil:
-				wrong = append(wrong, fmt.Errorf("step %q needs %q, which does not exist", name, need))
-			case g.steps[need].Effect:
-				wrong = append(wrong, fmt.Errorf("step %q needs %q, which has no result", name, need))
+			case !has:
+				wrong = append(wrong, fmt.Errorf("step %q needs %q, which does not stand before it", step.Name, name))
+			case need.Effect:
+				wrong = append(wrong, fmt.Errorf("step %q needs %q, which has no result", step.Name, name))
 			}
 		}
-	}
-	if wrong == nil {
-		wrong = g.sort(steps)
+		g.steps = append(g.steps, step)
 	}
 	return g, errors.Join(wrong...)
 }
 
-// sort finds an order, that of the steps as far as it goes.
-func (g *Graph) sort(steps []Step) []error {
-	const inside, after = 1, 2
-	state := map[string]int{}
-	var path []string
-	var visit func(name string) error
-	visit = func(name string) error {
-		if state[name] == after {
-			return nil
-		}
-		path = append(path, name)
-		if state[name] == inside {
-			return fmt.Errorf("steps need each other in a circle: %s", strings.Join(path[slices.Index(path, name):], ", "))
-		}
-		state[name] = inside
-		for _, need := range g.steps[name].before() {
-			if err := visit(need); err != nil {
-				return err
-			}
-		}
-		state[name] = after
-		path = path[:len(path)-1]
-		g.order = append(g.order, name)
-		return nil
-	}
-	for _, step := range steps {
-		if err := visit(step.Name); err != nil {
-			return []error{err}
-		}
-	}
-	return nil
-}
-
 // Step returns the step of that name.
 func (g *Graph) Step(name string) (Step, bool) {
-	step, has := g.steps[name]
-	if !has {
+	i := slices.IndexFunc(g.steps, func(s Step) bool { return s.Name == name })
+	if i < 0 {
 		return Step{}, false
 	}
-	return *step, true
+	return g.steps[i], true
 }
 
 // Names of all steps, each after those it needs.
-func (g *Graph) Names() []string { return slices.Clone(g.order) }
+func (g *Graph) Names() []string {
+	var names []string
+	for _, step := range g.steps {
+		names = append(names, step.Name)
+	}
+	return names
+}
 
-// needed are the targets and all that they need, in order; no target asks for
+// Needed are the targets and all that they need, in order; no target asks for
 // all steps.
-func (g *Graph) needed(targets []string) ([]string, error) {
+func (g *Graph) Needed(targets ...string) ([]Step, error) {
 	if len(targets) == 0 {
-		return g.Names(), nil
+		return g.steps, nil
 	}
 	wanted := map[string]bool{}
 	for _, name := range targets {
-		if g.steps[name] == nil {
-			return nil, fmt.Errorf("no step %q, there are %s", name, strings.Join(g.order, ", "))
+		if _, has := g.Step(name); !has {
+			return nil, fmt.Errorf("no step %q, there are %s", name, strings.Join(g.Names(), ", "))
 		}
 		wanted[name] = true
 	}
-	for _, name := range slices.Backward(g.order) {
-		if wanted[name] {
-			for _, need := range g.steps[name].before() {
+	var steps []Step
+	for _, step := range slices.Backward(g.steps) {
+		if wanted[step.Name] {
+			steps = append(steps, step)
+			for _, need := range step.before() {
 				wanted[need] = true
 			}
 		}
 	}
-	return slices.DeleteFunc(g.Names(), func(name string) bool { return !wanted[name] }), nil
+	slices.Reverse(steps)
+	return steps, nil
 }

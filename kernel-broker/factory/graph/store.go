@@ -11,9 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
-// Store is a folder of results and journals. Several processes may use one, on
+// Store is a folder of results and of the states of runs. Several processes may use one, on
 // several machines when its file system has locks that reach that far.
 type Store struct {
 	Dir string
@@ -31,6 +33,8 @@ type Result struct {
 	Host   string            `json:"host"`
 
 	dir string
+	// cached: it was there before. shared: another process made it meanwhile.
+	cached, shared bool
 }
 
 // Files is the folder with what the step made.
@@ -95,14 +99,14 @@ func (s spot) keep(partial string, result Result) (Result, error) {
 	if err := os.WriteFile(filepath.Join(partial, "step.json"), append(text, '\n'), 0o644); err != nil {
 		return Result{}, err
 	}
-	if err := syncTree(partial); err != nil {
+	if err := syncTo(partial); err != nil {
 		return Result{}, err
 	}
 	if err := os.Rename(partial, s.path("result")); err != nil {
 		return Result{}, err
 	}
 	result.dir = s.path("result")
-	return result, syncPath(s.dir)
+	return result, atomicfile.SyncDir(s.dir)
 }
 
 // partialPrefix begins the names of folders that are being filled. Each attempt

@@ -195,7 +195,7 @@ func (r *Request) runner() (*graph.Runner, error) {
 	if worker == "" {
 		worker = findTool("kernel-factory")
 	}
-	runner.Executor = &graph.Slurm{Worker: []string{worker, "step", "--plan", plan}, Arguments: r.Slurm.Arguments}
+	runner.Slurm = &graph.Slurm{Worker: []string{worker, "step", "--plan", plan}, Arguments: r.Slurm.Arguments}
 	return runner, nil
 }
 

@@ -132,27 +132,21 @@ func (b *builder) join(p *pipeline.Pipeline) (kernel string, err error) {
 		target = "optimised"
 	}
 	own := func(name string) string { return p.Recipe.Name + "." + name }
-	wanted := map[string]bool{target: true}
-	for _, name := range slices.Backward(g.Names()) {
-		if !wanted[name] {
-			continue
-		}
-		step, _ := g.Step(name) // Names has only what is there
+	steps, err := g.Needed(target)
+	for _, step := range steps {
 		step.Name = own(step.Name)
 		needs := map[string]string{}
 		for as, need := range step.Needs {
-			wanted[need] = true
 			needs[as] = own(need)
 		}
 		step.Needs = needs
 		step.After = slices.Clone(step.After)
 		for i, before := range step.After {
-			wanted[before] = true
 			step.After[i] = own(before)
 		}
 		b.steps = append(b.steps, step)
 	}
-	return own(target), nil
+	return own(target), err
 }
 
 // test adds the test run of a workload on a kernel, as a build of the kernel
