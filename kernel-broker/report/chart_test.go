@@ -75,14 +75,14 @@ func TestTicksDiffer(t *testing.T) {
 }
 
 func TestDotsSpan(t *testing.T) {
-	chart := Dots{Series: Named("x"), Reference: ref(100), Span: 2, Rows: []DotRow{{"r", []*Dot{{Value: 100.01}}}}}
+	chart := Chart{Series: Named("x"), Reference: ref(100), Span: 2, Rows: []ChartRow{{Label: "r", Dots: []*Dot{{Value: 100.01}}}}}
 	if s := chart.scale(); s.from > 98 || s.to < 102 {
 		t.Errorf("the axis goes from %v to %v", s.from, s.to)
 	}
 }
 
 func TestDotsLayout(t *testing.T) {
-	chart := sample().Sections[2].Components[0].(Dots)
+	chart := sample().Sections[2].Components[0].(Chart)
 	layout := chart.Layout()
 	if len(layout.Rows) != 2 || len(layout.Rows[0].Marks) != 1 || len(layout.Rows[1].Marks) != 2 {
 		t.Fatalf("rows %+v", layout.Rows)
@@ -103,16 +103,16 @@ func TestDotsLayout(t *testing.T) {
 	}
 }
 
-func TestStackLayout(t *testing.T) {
-	layout := sample().Sections[2].Components[1].(Stack).Layout()
-	hot, cold := layout.Rows[0].Segments[0], layout.Rows[0].Segments[1]
+func TestBarsLayout(t *testing.T) {
+	layout := sample().Sections[2].Components[1].(Chart).Layout()
+	hot, cold := layout.Rows[0].Bars[0], layout.Rows[0].Bars[1]
 	if hot.X != layout.Left || !close(cold.X, hot.X+hot.Width) {
 		t.Errorf("hot from %v to %v, cold from %v", hot.X, hot.X+hot.Width, cold.X)
 	}
 	if ratio := hot.Width / cold.Width; math.Abs(ratio-3) > 0.01 {
 		t.Errorf("3 is drawn %v times as wide as 1", ratio)
 	}
-	if two := layout.Rows[1]; len(two.Segments) != 1 || two.Total != "2" {
+	if two := layout.Rows[1]; len(two.Bars) != 1 || two.Total != "2" {
 		t.Errorf("second bar %+v", two)
 	}
 }
@@ -120,9 +120,9 @@ func TestStackLayout(t *testing.T) {
 // Nothing to show is a chart without rows, not a division by zero.
 func TestEmptyCharts(t *testing.T) {
 	d := Document{Title: "x", Sections: []Section{{ID: "a", Components: []Component{
-		Dots{Caption: "Dots"}, Dots{Caption: "Holes", Series: Named("a"), Rows: []DotRow{{"r", []*Dot{nil}}}},
-		Stack{Caption: "Stack"}, Stack{Caption: "Zeros", Segments: Named("a"), Rows: []StackRow{{"r", []float64{0}}}},
-		Histogram{Caption: "Histogram"}, Flame{Caption: "Flame"},
+		Chart{Caption: "Nothing"}, Chart{Caption: "Holes", Series: Named("a"), Rows: []ChartRow{{Label: "r", Dots: []*Dot{nil}}}},
+		Chart{Caption: "Zeros", Series: Named("a"), Rows: []ChartRow{{Label: "r", Sizes: []float64{0}}}},
+		Flame{Caption: "Flame"}, Flame{Caption: "Only a root", Root: &Frame{Name: "root"}},
 	}}}}
 	if text := render(t, d); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 		t.Error("a figure that is none is drawn")
@@ -131,7 +131,7 @@ func TestEmptyCharts(t *testing.T) {
 
 func TestSeriesDiffer(t *testing.T) {
 	seen := map[string]bool{}
-	for _, e := range legend(Named("a", "b", "c", "d", "e", "f", "g", "h")) {
+	for _, e := range (Chart{Series: Named("a", "b", "c", "d", "e", "f", "g", "h")}).Legend() {
 		if seen[e.Shape] || seen[e.Class] {
 			t.Errorf("%s looks like another", e.Name)
 		}

@@ -22,6 +22,8 @@ type Document struct {
 	Sections []Section
 	// Foot is the last line: by what and when the page was made.
 	Foot string
+
+	broken error // of the view that made it
 }
 
 // Section of a page.
@@ -102,6 +104,9 @@ func hash(text string) string {
 }
 
 func (d Document) check() error {
+	if d.broken != nil {
+		return d.broken
+	}
 	seen := map[string]bool{}
 	for _, s := range d.Sections {
 		if !anchor.MatchString(s.ID) || seen[s.ID] {

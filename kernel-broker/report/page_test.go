@@ -32,11 +32,11 @@ func sample() Document {
 				Foot:    []Row{{Text("mean"), Figure(2.5, "2.5")}},
 			}}},
 			{ID: "charts", Title: "Charts", Components: []Component{
-				Dots{Caption: "Dots", Axis: "per cent", Series: Named("x", "y"), Reference: ref(100), Rows: []DotRow{
-					{"first", []*Dot{{Value: 90, Spread: 4, Title: "x on first"}, nil}},
-					{"second", []*Dot{{Value: 105, Title: "x on second"}, {Value: 120, Title: "y on second"}}},
+				Chart{Caption: "Dots", Axis: "per cent", Series: Named("x", "y"), Reference: ref(100), Rows: []ChartRow{
+					{Label: "first", Dots: []*Dot{{Value: 90, Spread: 4, Title: "x on first"}, nil}},
+					{Label: "second", Dots: []*Dot{{Value: 105, Title: "x on second"}, {Value: 120, Title: "y on second"}}},
 				}},
-				Stack{Caption: "Stack", Axis: "MiB", Segments: Named("hot", "cold"), Rows: []StackRow{{"one", []float64{3, 1}}, {"two", []float64{2, 0}}}},
+				Chart{Caption: "Bars", Axis: "MiB", Series: Named("hot", "cold"), Rows: []ChartRow{{Label: "one", Sizes: []float64{3, 1}}, {Label: "two", Sizes: []float64{2, 0}}}},
 			}},
 		},
 	}

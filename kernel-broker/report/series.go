@@ -48,14 +48,6 @@ func (s Series) entry() Entry {
 	return Entry{Name: s.Name, Class: fmt.Sprintf("s%d", number), Shape: shapes[number]}
 }
 
-func legend(series []Series) []Entry {
-	entries := make([]Entry, len(series))
-	for i, s := range series {
-		entries[i] = s.entry()
-	}
-	return entries
-}
-
 // shorten a label to what has room; the whole stands in the mark's title.
 func shorten(text string, most int) string {
 	runes := []rune(text)

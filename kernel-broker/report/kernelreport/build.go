@@ -67,6 +67,15 @@ type MissingDriver struct {
 	Device string `json:"device,omitempty"`
 }
 
+// Results is how many there are of all runs.
+func (s Slimming) Results() int {
+	n := 0
+	for _, r := range s.Runs {
+		n += len(r.Results)
+	}
+	return n
+}
+
 // Cost is what one step of the build took.
 type Cost struct {
 	Step    string  `json:"step"`

@@ -5,7 +5,9 @@ package kernelreport
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -36,8 +38,8 @@ func withSpread(s stats.Summary, unit string) report.Cell {
 }
 
 // change of a comparison, marked where it may be chance.
-func change(c *verdict.Comparison) report.Cell {
-	if c == nil || c.Change == nil || c.Standing == verdict.Incomparable {
+func change(c verdict.Comparison) report.Cell {
+	if c.Change == nil || c.Standing == verdict.Incomparable {
 		return report.Missing()
 	}
 	cell := share(*c.Change)
@@ -69,11 +71,31 @@ func Relative(ratio *float64) report.Cell {
 	return share(*ratio - 1)
 }
 
-func number(n int) report.Cell {
-	if n == 0 {
+// chance is the p of a comparison.
+func chance(c verdict.Comparison) report.Cell {
+	switch {
+	case c.Test != nil:
+		return report.Figure(c.Test.P, fmt.Sprintf("%.3g", c.Test.P))
+	case c.Method == verdict.ByExactCount:
+		return report.Text("exact")
+	}
+	return report.Missing()
+}
+
+// passed stands out where a check did not.
+func passed(yes bool) report.Cell {
+	if yes {
+		return report.Text("passed")
+	}
+	return report.Cell{Text: "FAILED", Strong: true, Shade: 3}
+}
+
+// known is a number of which 0 is not known.
+func known(n any) any {
+	if reflect.ValueOf(n).IsZero() {
 		return report.Missing()
 	}
-	return report.Figure(float64(n), report.Count(float64(n)))
+	return n
 }
 
 func size(bytes int64) report.Cell {
@@ -99,9 +121,31 @@ func capital(text string) string {
 	return string(unicode.ToUpper(first)) + text[width:]
 }
 
-func plural(n int, one, many string) string {
+func plural(n int, thing string) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 " + thing
 	}
-	return fmt.Sprintf("%s %s", report.Count(float64(n)), many)
+	return fmt.Sprintf("%s %ss", report.Count(float64(n)), thing)
+}
+
+// join texts and lists of them.
+func join(parts ...any) string {
+	var all []string
+	for _, part := range parts {
+		if list, ok := part.([]string); ok {
+			all = append(all, list...)
+		} else {
+			all = append(all, fmt.Sprint(part))
+		}
+	}
+	return strings.TrimSpace(strings.Join(all, " "))
+}
+
+// took formats a time, from tenths of a second to hours.
+func took(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	if d >= time.Minute {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(100 * time.Millisecond).String()
 }

@@ -34,7 +34,7 @@ type Measured struct {
 	ToStock *Against `json:"to_stock,omitempty"`
 	ToSlim  *Against `json:"to_slim,omitempty"`
 
-	stock, slim *verdict.Comparison // what these two are the short form of
+	against map[string]*verdict.Comparison // what these two are the short form of, by kernel
 }
 
 // Against is a comparison with another kernel.
@@ -131,37 +131,21 @@ func measure(f Facts, set *verdict.Set, kernel verdict.Kernel, sample verdict.Sa
 	stock, slim := against(f.Stock), against(f.Slim)
 	return Measured{
 		Run: sample.Run(), Part: sample.Part, Metric: sample.Metric, Unit: sample.Unit, Kernel: kernel.Name, Exact: sample.Exact,
-		Summary: summary, ToStock: short(stock), ToSlim: short(slim), stock: stock, slim: slim,
+		Summary: summary, ToStock: short(stock), ToSlim: short(slim), against: map[string]*verdict.Comparison{f.Stock: stock, f.Slim: slim},
 	}, nil
 }
 
-// reference that figures are shown against.
-type reference struct {
-	name func(Facts) string
-	of   func(Measured) *verdict.Comparison
-}
-
-var (
-	toStock = reference{func(f Facts) string { return f.Stock }, func(m Measured) *verdict.Comparison { return m.stock }}
-	toSlim  = reference{func(f Facts) string { return f.Slim }, func(m Measured) *verdict.Comparison { return m.slim }}
-)
-
-// unequal says why the comparisons with a reference are not between equals,
-// each reason once.
-func (f Figures) unequal(to reference) []string {
-	var out []string
-	for _, m := range f.Measured {
-		c := to.of(m)
-		if c == nil {
-			continue
-		}
+// unequal says why comparisons are not between equals, each reason once.
+func unequal(comparisons []verdict.Comparison) []string {
+	var all []string
+	for _, c := range comparisons {
 		for _, why := range c.Unequal {
-			if !slices.Contains(out, why) {
-				out = append(out, why)
+			if !slices.Contains(all, why) {
+				all = append(all, why)
 			}
 		}
 	}
-	return out
+	return all
 }
 
 // Titled puts the reasons behind a title: a comparison that is not between

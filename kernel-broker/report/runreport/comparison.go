@@ -3,7 +3,10 @@
 package runreport
 
 import (
+	_ "embed"
 	"fmt"
+	"slices"
+	"text/template"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
@@ -12,47 +15,47 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report"
 )
 
-// ComparisonDocument sets two sides of runs beside each other.
-func ComparisonDocument(c compare.Comparison, now time.Time) report.Document {
-	doc := report.Document{
-		Title: fmt.Sprintf("%s beside %s", c.A, c.B), Lead: c.Significance,
-		Foot: fmt.Sprintf("Made %s.", now.UTC().Format(time.RFC3339)),
-	}
-	var groups []string
-	rows := map[string][]compare.Row{}
-	for _, r := range c.Rows {
-		if rows[r.Group] == nil {
-			groups = append(groups, r.Group)
-		}
-		rows[r.Group] = append(rows[r.Group], r)
-	}
-	for i, group := range groups {
-		s := report.Section{ID: fmt.Sprintf("group-%d", i+1), Title: group}
-		if i == 0 && len(c.Unequal) > 0 {
-			s.Components = append(s.Components, report.Notice{Mood: report.Bad, Title: "Not alike:", Text: "the sides are not runs of the same thing"}, report.List(c.Unequal))
-		}
-		s.Components = append(s.Components, comparisonTable(c, group, rows[group]))
-		doc.Sections = append(doc.Sections, s)
-	}
-	return doc
+//go:embed comparison.tmpl
+var comparisonText string
+
+var beside = report.NewView(comparisonText, template.FuncMap{
+	"when": when, "median": median,
+	"change": optional(func(v float64) string { return fmt.Sprintf("%+.1f %%", 100*v) }),
+	"chance": optional(func(v float64) string { return fmt.Sprintf("%.2g", v) }),
+})
+
+// group of figures.
+type group struct {
+	ID, Name string
+	Rows     []compare.Row
 }
 
-func comparisonTable(c compare.Comparison, group string, rows []compare.Row) report.Table {
-	table := report.Table{Caption: "Medians of " + group, Columns: []report.Column{{Title: "Figure"}, {Title: c.A, Numeric: true}, {Title: c.B, Numeric: true},
-		{Title: "Change", Numeric: true}, {Title: "p", Numeric: true}, {Title: "Difference"}}}
-	for _, r := range rows {
-		change, p := report.Missing(), report.Missing()
-		if r.Change != nil {
-			change = report.Figure(*r.Change, fmt.Sprintf("%+.1f %%", 100**r.Change))
+// ComparisonDocument sets two sides of runs beside each other.
+func ComparisonDocument(c compare.Comparison, now time.Time) report.Document {
+	var groups []group
+	for _, r := range c.Rows {
+		i := slices.IndexFunc(groups, func(g group) bool { return g.Name == r.Group })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, group{ID: fmt.Sprintf("group-%d", i+1), Name: r.Group})
 		}
-		if r.P != nil {
-			p = report.Figure(*r.P, fmt.Sprintf("%.2g", *r.P))
-		}
-		standing := report.Text(string(r.Standing))
-		standing.Strong = r.Standing == compare.Less || r.Standing == compare.More
-		table.Rows = append(table.Rows, report.Row{report.Text(r.Name), median(r.A, r.Unit), median(r.B, r.Unit), change, p, standing})
+		groups[i].Rows = append(groups[i].Rows, r)
 	}
-	return table
+	return beside.Document(struct {
+		compare.Comparison
+		Groups []group
+		Made   time.Time
+	}{c, groups, now})
+}
+
+// optional makes the cell of a figure that may be missing.
+func optional(text func(float64) string) func(*float64) report.Cell {
+	return func(v *float64) report.Cell {
+		if v == nil {
+			return report.Missing()
+		}
+		return report.Figure(*v, text(*v))
+	}
 }
 
 func median(s *stats.Summary, unit string) report.Cell {

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"math"
+)
+
+// Chart has a row for each thing that it shows. A row has bars that begin at 0,
+// one behind the other, or a dot for each series with a line through it as long
+// as its spread.
+type Chart struct {
+	Caption string
+	// Axis says what the axis shows; Tick writes one of its values.
+	Axis   string
+	Tick   func(float64) string
+	Series []Series
+	Rows   []ChartRow
+	// Reference, where there is one, is drawn as a line; 100 for per cents. The
+	// axis shows at least Span on either side of it, so that a difference of
+	// nothing does not fill the page, and need not begin at 0.
+	Reference *float64
+	Span      float64
+}
+
+// ChartRow has a size, or a dot, for each series. A dot that is nil is no figure.
+type ChartRow struct {
+	Label string
+	Sizes []float64
+	Dots  []*Dot
+}
+
+// Dot is one figure. Title describes it.
+type Dot struct {
+	Value, Spread float64
+	Title         string
+}
+
+func (Chart) template() string { return "chart" }
+
+// Histogram makes the rows of counts by power of two: counts[s][k] is how many of
+// series s were at least 2^k units and below twice that. In row 0 are those below
+// 1 unit too, as such counters keep them. Empty rows at the ends are left out.
+func Histogram(counts [][]uint64, unit float64, bound func(float64) string) []ChartRow {
+	length := 0
+	for _, one := range counts {
+		length = max(length, len(one))
+	}
+	var rows []ChartRow
+	used := 0
+	for k := range length {
+		from := math.Ldexp(unit, k)
+		if k == 0 {
+			from = 0
+		}
+		row := ChartRow{Label: bound(from) + " to " + bound(math.Ldexp(unit, k+1)), Sizes: make([]float64, len(counts))}
+		for s, one := range counts {
+			if k < len(one) {
+				row.Sizes[s] = float64(one[k])
+			}
+		}
+		some := sum(row.Sizes) > 0
+		if some || len(rows) > 0 {
+			rows = append(rows, row)
+		}
+		if some {
+			used = len(rows)
+		}
+	}
+	return rows[:used]
+}
+
+// Geometry of the charts, in pixels of an unscaled page.
+const (
+	chartWidth  = 860.
+	labelWidth  = 190.
+	labelRunes  = 28
+	totalWidth  = 90.
+	axisHeight  = 34.
+	dotDistance = 11.
+	barHeight   = 16.
+	rowPadding  = 10.
+)
+
+// ChartLayout is a chart as drawn.
+type ChartLayout struct {
+	Width, Height            float64
+	Left, Right, Low, AxisAt float64
+	Ticks                    []tick
+	Reference                *float64
+	Rows                     []rowLayout
+}
+
+type rowLayout struct {
+	Label, Full         string
+	Top, Height, Middle float64
+	Band                bool
+	Marks               []mark
+	Bars                []bar
+	TotalAt             float64
+	Total               string
+}
+
+type mark struct {
+	Class, Shape, Title string
+	X, Y, From, To      float64
+}
+
+type bar struct {
+	Class, Title        string
+	X, Y, Width, Height float64
+}
+
+// Legend of the chart; a single series needs none.
+func (c Chart) Legend() []Entry {
+	var entries []Entry
+	for _, s := range c.Series {
+		entries = append(entries, s.entry())
+	}
+	if len(entries) < 2 {
+		return nil
+	}
+	return entries
+}
+
+// Layout places everything.
+func (c Chart) Layout() ChartLayout {
+	axis := c.scale()
+	out := ChartLayout{Width: chartWidth, Left: axis.left, Right: axis.right}
+	for i, row := range c.Rows {
+		height := max(barHeight, float64(len(row.Dots))*dotDistance) + rowPadding
+		placed := rowLayout{Label: shorten(row.Label, labelRunes), Full: row.Label,
+			Top: out.Low, Height: height, Middle: out.Low + height/2 + 4, Band: i%2 == 0}
+		c.mark(&placed, axis, row)
+		c.bars(&placed, axis, row)
+		out.Rows = append(out.Rows, placed)
+		out.Low += height
+	}
+	out.AxisAt, out.Height = out.Low+15, out.Low+axisHeight
+	for _, v := range axis.ticks() {
+		out.Ticks = append(out.Ticks, tick{axis.at(v), c.tick(v, axis.text)})
+	}
+	if c.Reference != nil {
+		at := axis.at(*c.Reference)
+		out.Reference = &at
+	}
+	return out
+}
+
+func (c Chart) mark(to *rowLayout, axis scale, row ChartRow) {
+	for s, dot := range row.Dots {
+		if dot == nil {
+			continue
+		}
+		e := c.Series[s].entry()
+		to.Marks = append(to.Marks, mark{Class: e.Class, Shape: e.Shape, Title: dot.Title,
+			X: axis.at(dot.Value), Y: round(to.Top + rowPadding/2 + (float64(s)+0.5)*dotDistance),
+			From: axis.at(dot.Value - dot.Spread/2), To: axis.at(dot.Value + dot.Spread/2)})
+	}
+}
+
+func (c Chart) bars(to *rowLayout, axis scale, row ChartRow) {
+	until := 0.0
+	for s, size := range row.Sizes {
+		if size <= 0 {
+			continue
+		}
+		from, end := axis.at(until), axis.at(until+size)
+		until += size
+		to.Bars = append(to.Bars, bar{Class: c.Series[s].entry().Class, Title: fmt.Sprintf("%s, %s: %s", row.Label, c.Series[s].Name, c.tick(size, Count)),
+			X: from, Y: to.Top + rowPadding/2, Width: round(end - from), Height: barHeight})
+	}
+	if len(row.Sizes) > 0 {
+		to.TotalAt, to.Total = axis.at(until)+6, c.tick(until, Count)
+	}
+}
+
+func (c Chart) tick(v float64, otherwise func(float64) string) string {
+	if c.Tick != nil {
+		return c.Tick(v)
+	}
+	return otherwise(v)
+}
+
+// scale that has room for everything, and for the totals behind bars.
+func (c Chart) scale() scale {
+	low, high := math.Inf(1), math.Inf(-1)
+	include := func(from, to float64) { low, high = min(low, from), max(high, to) }
+	ticks, right := 8, chartWidth-16
+	if c.Reference != nil {
+		include(*c.Reference-c.Span, *c.Reference+c.Span)
+	}
+	for _, row := range c.Rows {
+		if len(row.Sizes) > 0 {
+			include(0, sum(row.Sizes))
+			ticks, right = 6, chartWidth-totalWidth
+		}
+		for _, dot := range row.Dots {
+			if dot != nil {
+				include(dot.Value-dot.Spread/2, dot.Value+dot.Spread/2)
+			}
+		}
+	}
+	if low > high {
+		low, high = 0, 0
+	}
+	return newScale(low, high, labelWidth+12, right, ticks)
+}
+
+func sum(values []float64) float64 {
+	total := 0.0
+	for _, v := range values {
+		total += v
+	}
+	return total
+}
