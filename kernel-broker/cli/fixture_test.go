@@ -31,8 +31,8 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/catalog"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
 	"github.com/kernelbroker/kernelbroker/tests/support/imagetest"
+	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

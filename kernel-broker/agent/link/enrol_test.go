@@ -26,7 +26,7 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
+	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
 // broker is a real registry behind real TLS; it can lose an answer.

@@ -16,7 +16,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge/mungetest"
+	"github.com/kernelbroker/kernelbroker/tests/support/mungetest"
 )
 
 func TestEncodeAndDecode(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
+	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
 var mitgcm2 = kb.Ref{Profile: "mitgcm", Version: 2}

@@ -14,7 +14,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
+	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
 // The longest texts in a record: each character needs an escape.

@@ -11,7 +11,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
+	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
 const bootOne, bootTwo = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"

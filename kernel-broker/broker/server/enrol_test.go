@@ -22,7 +22,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/pki"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
+	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
 // reserve is a record that has room for changes alone.

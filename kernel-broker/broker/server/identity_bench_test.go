@@ -21,7 +21,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge/mungetest"
+	"github.com/kernelbroker/kernelbroker/tests/support/mungetest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/nss"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"

@@ -22,7 +22,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
+	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
 // oneJob is a slurmctld with nodes n1 and n2 and a job 7 on n1.

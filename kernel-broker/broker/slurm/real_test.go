@@ -18,7 +18,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge/mungetest"
+	"github.com/kernelbroker/kernelbroker/tests/support/mungetest"
 )
 
 // realConf is a cluster of nodes that slurmctld believes to be powered down: it allocates them to jobs and waits for

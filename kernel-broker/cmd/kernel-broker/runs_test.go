@@ -25,7 +25,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/controller"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
+	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )

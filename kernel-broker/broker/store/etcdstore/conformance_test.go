@@ -18,7 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
+	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
 var quiet = slog.New(slog.DiscardHandler)

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/memstore"
+	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
