@@ -29,6 +29,12 @@ type Recorder interface {
 	HasSpace() bool
 }
 
+// unrecorded stands for no record.
+type unrecorded struct{}
+
+func (unrecorded) Append(audit.Entry, bool) (uint64, error) { return 0, nil }
+func (unrecorded) HasSpace() bool                           { return true }
+
 // Options of an authorizer.
 type Options struct {
 	// File of the policy. With Optional it may be missing at the start; empty
@@ -81,32 +87,32 @@ func New(o Options) (*Authorizer, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Record == nil {
+		o.Record = unrecorded{}
+	}
 	a := &Authorizer{o: o, reads: newSampler(readRate, o.Now), refusals: newSampler(refusalRate, o.Now)}
-	loaded, err := a.load(o.Optional)
-	if err != nil {
+	var err error
+	if a.state, err = a.load(o.Optional); err != nil {
 		return nil, err
 	}
-	a.state = State{Policy: loaded.Policy, Text: loaded.Text, Digest: loaded.Digest, Since: time.Now()}
-	a.o.Log.Info("policy in force", "file", loaded.Policy.File, "digest", loaded.Digest)
-	return a, a.notePolicy(loaded, nil)
+	a.o.Log.Info("policy in force", "file", a.state.Policy.File, "digest", a.state.Digest)
+	return a, a.notePolicy(a.state, nil)
 }
 
 // WithoutFile returns an authorizer with the policy that holds without a file, which
 // looks nobody up and records nothing.
 func WithoutFile(always []uint32, log *slog.Logger) *Authorizer {
-	return &Authorizer{o: Options{Always: always, Log: log}, state: State{Policy: DefaultPolicy(always), Since: time.Now()}}
+	return &Authorizer{o: Options{Always: always, Log: log, Record: unrecorded{}}, reads: newSampler(readRate, time.Now), refusals: newSampler(refusalRate, time.Now), state: State{Policy: DefaultPolicy(always), Since: time.Now()}}
 }
 
-func (a *Authorizer) load(optional bool) (Loaded, error) {
-	without := Loaded{Policy: DefaultPolicy(a.o.Always)}
-	if a.o.File == "" {
-		return without, nil
+func (a *Authorizer) load(optional bool) (State, error) {
+	if a.o.File != "" {
+		loaded, err := Load(a.o.File, a.o.Always)
+		if !optional || !errors.Is(err, fs.ErrNotExist) {
+			return loaded, err
+		}
 	}
-	loaded, err := Load(a.o.File, a.o.Always)
-	if optional && errors.Is(err, fs.ErrNotExist) {
-		return without, nil
-	}
-	return loaded, err
+	return State{Policy: DefaultPolicy(a.o.Always), Since: time.Now()}, nil
 }
 
 // Reload reads the policy's file. When that fails the policy in force stays:
@@ -125,7 +131,7 @@ func (a *Authorizer) Reload() error {
 	}
 	a.mu.Lock()
 	if a.state.Err = err; err == nil {
-		a.state = State{Policy: loaded.Policy, Text: loaded.Text, Digest: loaded.Digest, Since: time.Now()}
+		a.state = loaded
 	}
 	a.mu.Unlock()
 	if err != nil {
@@ -138,10 +144,7 @@ func (a *Authorizer) Reload() error {
 	return nil
 }
 
-func (a *Authorizer) notePolicy(loaded Loaded, failure error) error {
-	if a.o.Record == nil {
-		return nil
-	}
+func (a *Authorizer) notePolicy(loaded State, failure error) error {
 	e := audit.Entry{Kind: KindPolicy, Action: "load", Object: a.o.File, Reason: loaded.Digest, Outcome: outcome(failure)}
 	_, err := a.o.Record.Append(e, true)
 	return err

@@ -32,7 +32,7 @@ func (p *Policy) Decide(q Question) Answer {
 	case Retire, Quarantine, Release, Collect, Trust, Inspect, Administer:
 		a = d.deny(0, "only administrators may")
 	default:
-		return d.deny(0, fmt.Sprintf("there is no such action, there are %s", words(Actions)))
+		return d.deny(0, fmt.Sprintf("there is no such action, there are %s", strings.ReplaceAll(strings.Trim(fmt.Sprint(Actions), "[]"), " ", ", ")))
 	}
 	if !a.Allowed && nearly != "" {
 		a.Reason, a.Line = a.Reason+"; "+nearly, line
@@ -300,11 +300,3 @@ func common(names, have []string) bool {
 func among(names []string, name string) bool { return len(names) == 0 || slices.Contains(names, name) }
 
 func either(names []string) string { return strings.Join(names, " or ") }
-
-func words(actions []Action) string {
-	var texts []string
-	for _, a := range actions {
-		texts = append(texts, string(a))
-	}
-	return strings.Join(texts, ", ")
-}

@@ -105,33 +105,33 @@ type Answer struct {
 type Rule struct {
 	Everybody                           bool
 	Users, Groups, Accounts, Partitions []string
-	Line                                int
+	Line                                int `yaml:"-"`
 }
 
 // Rights of one profile. Nil is not the same as empty: what is not said is the
 // default's, and empty rules fit nobody.
 type Rights struct {
 	Use, Publish []Rule
-	Line         int
+	Line         int `yaml:"-"`
 }
 
 // Role is users and groups, and the places from where they have it.
 type Role struct {
-	Users, Groups []string
-	// Local and Networks are the places.
-	Local    bool
-	Networks []netip.Prefix
-	Line     int
+	// From are the places as the file has them, Local and Networks what they mean.
+	Users, Groups, From []string
+	Local               bool           `yaml:"-"`
+	Networks            []netip.Prefix `yaml:"-"`
+	Line                int            `yaml:"-"`
 }
 
-// Policy is who may do what. It is not changed once it is in use.
+// Policy is who may do what, as its file has it. It is not changed once it is in use.
 type Policy struct {
 	// File is where it was read from; empty for the one that holds without.
-	File                     string
+	File                     string `yaml:"-"`
 	Administrators, Builders Role
 	// Always are uids that are administrators on the broker's host whatever the
 	// file says: root and the broker's own, who could change the file.
-	Always   []uint32
+	Always   []uint32 `yaml:"-"`
 	Default  Rights
 	Profiles map[string]Rights
 }

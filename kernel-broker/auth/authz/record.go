@@ -69,9 +69,6 @@ func (d Decision) entry(kind string) audit.Entry {
 // when Note returns; the outcome then has a record of its own. It is never sampled:
 // a record that cannot be written is an error.
 func (a *Authorizer) Note(d Decision, wait bool) (uint64, error) {
-	if a.o.Record == nil {
-		return 0, nil
-	}
 	e := d.entry(KindDecision)
 	e.Reason, e.Stated = d.Reason, d.Stated
 	if !d.Open {
@@ -88,9 +85,6 @@ func (a *Authorizer) Note(d Decision, wait bool) (uint64, error) {
 // NoteWhole records a decision that changed nothing, together with its outcome.
 // Records are sampled, and left out while the disk has room for changes only.
 func (a *Authorizer) NoteWhole(d Decision, failure error) error {
-	if a.o.Record == nil {
-		return nil
-	}
 	e := d.entry(KindDecision)
 	allowed := d.Allowed
 	e.Allowed, e.Reason, e.Stated = &allowed, d.Reason, d.Stated
@@ -122,9 +116,6 @@ func (a *Authorizer) samplerOf(d Decision) *sampler {
 // NoteOutcome records what came of a decision that is on record. What was denied
 // as it was done is a refusal.
 func (a *Authorizer) NoteOutcome(d Decision, of uint64, failure error) error {
-	if a.o.Record == nil {
-		return nil
-	}
 	e := d.entry(KindOutcome)
 	e.Of, e.Outcome = of, outcome(failure)
 	if denied := failure != nil && !d.Allowed; denied || d.Open && failure == nil {
@@ -138,9 +129,6 @@ func (a *Authorizer) NoteOutcome(d Decision, of uint64, failure error) error {
 // NoteBroker records an act of the broker itself, after the numbers of what was
 // left out before.
 func (a *Authorizer) NoteBroker(action, reason string) error {
-	if a.o.Record == nil {
-		return nil
-	}
 	for what, s := range map[string]*sampler{"read": a.reads, "refused": a.refusals} {
 		if n := s.skipped.Swap(0); n > 0 {
 			if _, err := a.o.Record.Append(audit.Entry{Kind: KindUnrecorded, Action: what, Unrecorded: n}, false); err != nil {

@@ -71,7 +71,7 @@ func OpenRegistry(ctx context.Context, o RegistryOptions) (*Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("records of nodes' certificates: %w", err)
 	}
-	follower{r}.Reset(records, at)
+	r.reset(records, at)
 	return r, nil
 }
 

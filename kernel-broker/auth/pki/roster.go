@@ -71,36 +71,28 @@ func (r *Registry) learn(node string, revocation *Revocation) {
 // Run follows the records: another broker on the same store may revoke, too. It
 // ends with its context.
 func (r *Registry) Run(ctx context.Context) error {
-	return store.Follow(ctx, r.store, recordPrefix, follower{r})
+	return store.Follow(ctx, r.store, recordPrefix, r.reset, func(event store.Event) {
+		if !event.Deleted {
+			r.take(event.Record)
+		}
+	})
 }
 
 var forEver = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// follower learns from the store. What is remembered never gets less: a record
-// that is gone lets nobody in who was out.
-type follower struct{ registry *Registry }
-
-// Reset implements store.Follower.
-func (f follower) Reset(records []store.Record, _ int64) {
+func (r *Registry) reset(records []store.Record, _ int64) {
 	for _, rec := range records {
-		f.take(rec)
+		r.take(rec)
 	}
 }
 
-// Apply implements store.Follower.
-func (f follower) Apply(event store.Event) {
-	if !event.Deleted {
-		f.take(event.Record)
-	}
-}
-
-func (f follower) take(rec store.Record) {
+// take learns from the store. What is remembered never gets less: a record that is gone lets nobody in who was out.
+func (r *Registry) take(rec store.Record) {
 	record, err := decode(rec)
 	if err != nil {
 		// What it says may be that the node is revoked.
-		f.registry.log.Error("node kept out: its record is damaged", "error", err)
-		f.registry.learn(strings.TrimPrefix(rec.Key, recordPrefix), &Revocation{At: forEver})
-		return
+		r.log.Error("node kept out: its record is damaged", "error", err)
+		record.Node, record.Revoked = strings.TrimPrefix(rec.Key, recordPrefix), &Revocation{At: forEver}
 	}
-	f.registry.learn(record.Node, record.Revoked)
+	r.learn(record.Node, record.Revoked)
 }

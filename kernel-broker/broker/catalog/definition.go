@@ -32,56 +32,32 @@ const (
 // ProfileDefinition is a profile as written in YAML: it names kernels by their recipes, which Resolve replaces by built
 // kernels.
 type ProfileDefinition struct {
-	File string // source file
+	File string `yaml:"-"` // source file
 
-	Name           string
-	Application    string
-	Description    string
-	DefaultVersion uint32
-	Reuse          kb.ReusePolicy
-	Fallback       kb.FallbackPolicy
-	BootAttempts   uint32
-	BootTimeout    time.Duration
-	Requires       Requirements
-	Versions       []VersionDefinition // rising
+	Name           string              `yaml:"name"`
+	Application    string              `yaml:"application"`
+	Description    string              `yaml:"description"`
+	DefaultVersion uint32              `yaml:"default_version"`
+	Reuse          kb.ReusePolicy      `yaml:"reuse"`
+	Fallback       kb.FallbackPolicy   `yaml:"fallback"`
+	BootAttempts   uint32              `yaml:"boot_attempts"`
+	Timeout        string              `yaml:"boot_timeout"`
+	BootTimeout    time.Duration       `yaml:"-"` // the same, parsed
+	Requires       Requirements        `yaml:"requires"`
+	Versions       []VersionDefinition `yaml:"versions"` // rising
 }
 
 // VersionDefinition is one version of a ProfileDefinition.
 type VersionDefinition struct {
-	Version   uint32
-	Kernel    string // the recipe
-	Arguments []string
+	Version   uint32   `yaml:"version"`
+	Kernel    string   `yaml:"kernel"` // the recipe
+	Arguments []string `yaml:"arguments"`
 }
 
 // Requirements on nodes, for every version.
 type Requirements struct {
-	Architecture string
-	MemoryMiB    uint64
-}
-
-// profileFile is the YAML of a profile.
-type profileFile struct {
-	Name           string        `yaml:"name"`
-	Application    string        `yaml:"application"`
-	Description    string        `yaml:"description"`
-	DefaultVersion uint32        `yaml:"default_version"`
-	Reuse          string        `yaml:"reuse"`
-	Fallback       string        `yaml:"fallback"`
-	BootAttempts   uint32        `yaml:"boot_attempts"`
-	BootTimeout    string        `yaml:"boot_timeout"`
-	Requires       requiresFile  `yaml:"requires"`
-	Versions       []versionFile `yaml:"versions"`
-}
-
-type requiresFile struct {
 	Architecture string `yaml:"architecture"`
 	MemoryMiB    uint64 `yaml:"memory_mib"`
-}
-
-type versionFile struct {
-	Version   uint32   `yaml:"version"`
-	Kernel    string   `yaml:"kernel"`
-	Arguments []string `yaml:"arguments"`
 }
 
 // Load reads all profiles of a folder, sorted by name. It reports every file
@@ -132,64 +108,43 @@ func duplicates(definitions []ProfileDefinition) []error {
 
 // ParseProfile reads one profile. file is its name for errors.
 func ParseProfile(file string, text []byte) (ProfileDefinition, error) {
-	raw := profileFile{
-		Reuse: string(kb.ReuseSameProfile), Fallback: string(kb.FallbackHold),
-		BootAttempts: defaultBootAttempts, BootTimeout: defaultBootTimeout.String(),
+	d := ProfileDefinition{
+		File: file, Reuse: kb.ReuseSameProfile, Fallback: kb.FallbackHold,
+		BootAttempts: defaultBootAttempts, Timeout: defaultBootTimeout.String(),
 	}
-	y, err := parseYAML(file, text, &raw)
+	y, err := parseYAML(file, text, &d)
 	if err != nil {
 		return ProfileDefinition{}, err
 	}
-	return raw.definition(y)
-}
-
-func (raw profileFile) definition(y *yamlFile) (ProfileDefinition, error) {
-	d := ProfileDefinition{
-		File: y.name, Name: raw.Name, Application: strings.TrimSpace(raw.Application),
-		Description: strings.Join(strings.Fields(raw.Description), " "), DefaultVersion: raw.DefaultVersion,
-		Reuse: kb.ReusePolicy(raw.Reuse), Fallback: kb.FallbackPolicy(raw.Fallback),
-		BootAttempts: raw.BootAttempts,
-		Requires:     Requirements{Architecture: raw.Requires.Architecture, MemoryMiB: raw.Requires.MemoryMiB},
-	}
+	d.Application, d.Description = strings.TrimSpace(d.Application), strings.Join(strings.Fields(d.Description), " ")
 	var wrong []error
 	note := func(err error, path ...any) {
 		if err != nil {
 			wrong = append(wrong, y.at(err, path...))
 		}
 	}
-	note(kb.ValidateProfileName(raw.Name), "name")
+	note(kb.ValidateProfileName(d.Name), "name")
 	note(required(d.Application), "application")
 	note(required(d.Description), "description")
-	note(oneOf(raw.Reuse, string(kb.ReuseSameProfile), string(kb.ReuseNever)), "reuse")
-	note(oneOf(raw.Fallback, string(kb.FallbackHold), string(kb.FallbackRequeue)), "fallback")
+	note(oneOf(d.Reuse, kb.ReuseSameProfile, kb.ReuseNever), "reuse")
+	note(oneOf(d.Fallback, kb.FallbackHold, kb.FallbackRequeue), "fallback")
 	note(within(d.BootAttempts, 1, 5), "boot_attempts")
-	timeout, err := time.ParseDuration(raw.BootTimeout)
-	if err == nil && (timeout < 5*time.Second || timeout > time.Hour) {
-		err = fmt.Errorf("%v is not within 5s to 1h: %w", timeout, kb.ErrInvalid)
+	if d.BootTimeout, err = time.ParseDuration(d.Timeout); err == nil && (d.BootTimeout < 5*time.Second || d.BootTimeout > time.Hour) {
+		err = fmt.Errorf("%v is not within 5s to 1h: %w", d.BootTimeout, kb.ErrInvalid)
 	}
 	note(err, "boot_timeout")
-	d.BootTimeout = timeout
-	if d.Requires.Architecture != "" {
-		note(oneOf(d.Requires.Architecture, "x86_64"), "requires", "architecture")
-	}
-	d.Versions = raw.versions(note)
-	if len(d.Versions) > 0 && !slices.ContainsFunc(d.Versions, func(v VersionDefinition) bool { return v.Version == d.DefaultVersion }) {
-		note(fmt.Errorf("version %d does not exist: %w", d.DefaultVersion, kb.ErrInvalid), "default_version")
-	}
-	if wrong != nil {
-		return ProfileDefinition{}, errors.Join(wrong...)
-	}
-	return d, nil
+	note(oneOf(d.Requires.Architecture, "x86_64", ""), "requires", "architecture")
+	d.checkVersions(note)
+	return d, errors.Join(wrong...)
 }
 
-func (raw profileFile) versions(note func(err error, path ...any)) []VersionDefinition {
-	if len(raw.Versions) == 0 {
+func (d *ProfileDefinition) checkVersions(note func(err error, path ...any)) {
+	if len(d.Versions) == 0 {
 		note(fmt.Errorf("at least one is required: %w", kb.ErrInvalid), "versions")
 	}
 	numbers := map[uint32]bool{}
 	contents := map[string]uint32{}
-	var versions []VersionDefinition
-	for i, v := range raw.Versions {
+	for i, v := range d.Versions {
 		switch content := strings.Join(append([]string{v.Kernel}, v.Arguments...), " "); {
 		case v.Version == 0 || v.Version > maxVersion:
 			note(fmt.Errorf("%d is not within 1 to %d: %w", v.Version, maxVersion, kb.ErrInvalid), "versions", i, "version")
@@ -203,10 +158,11 @@ func (raw profileFile) versions(note func(err error, path ...any)) []VersionDefi
 		// Recipes are named as profiles are.
 		note(kb.ValidateProfileName(v.Kernel), "versions", i, "kernel")
 		note(kb.ValidateArguments(v.Arguments), "versions", i, "arguments")
-		versions = append(versions, VersionDefinition(v))
 	}
-	slices.SortFunc(versions, func(a, b VersionDefinition) int { return int(a.Version) - int(b.Version) })
-	return versions
+	if len(d.Versions) > 0 && !slices.ContainsFunc(d.Versions, func(v VersionDefinition) bool { return v.Version == d.DefaultVersion }) {
+		note(fmt.Errorf("version %d does not exist: %w", d.DefaultVersion, kb.ErrInvalid), "default_version")
+	}
+	slices.SortFunc(d.Versions, func(a, b VersionDefinition) int { return int(a.Version) - int(b.Version) })
 }
 
 func required(text string) error {
@@ -216,9 +172,9 @@ func required(text string) error {
 	return nil
 }
 
-func oneOf(text string, allowed ...string) error {
+func oneOf[T ~string](text T, allowed ...T) error {
 	if !slices.Contains(allowed, text) {
-		return fmt.Errorf("%q is not one of %s: %w", text, strings.Join(allowed, ", "), kb.ErrInvalid)
+		return fmt.Errorf("%q is not one of %s: %w", text, strings.ReplaceAll(strings.Trim(fmt.Sprint(allowed), "[] "), " ", ", "), kb.ErrInvalid)
 	}
 	return nil
 }

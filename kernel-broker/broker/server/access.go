@@ -12,6 +12,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 )
 
@@ -50,7 +51,12 @@ type rule struct {
 	// streams, which end with the node, its certificate or its silence.
 	limit time.Duration
 	does  effect
+	// asks is what the policy decides on; unasked where the audience alone counts. Of the methods for administrators the
+	// policy may allow these to other users, too.
+	asks authz.Action
 }
+
+const unasked authz.Action = ""
 
 // effect is what a method does, for the record's sake.
 type effect int
@@ -87,64 +93,65 @@ const (
 // rules is the one table of who may call what, and for how long. A method
 // that is missing here cannot be called.
 var rules = map[string]rule{
-	api.CatalogService_ListProfiles_FullMethodName:      {users, shortly, reads},
-	api.CatalogService_GetProfile_FullMethodName:        {users, shortly, reads},
-	api.CatalogService_CheckProfile_FullMethodName:      {users, shortly, reads},
-	api.CatalogService_ApplyProfile_FullMethodName:      {administrators, shortly, changes},
-	api.CatalogService_ReleaseQuarantine_FullMethodName: {administrators, shortly, changes},
-	api.CatalogService_RetireProfile_FullMethodName:     {administrators, shortly, changes},
-	api.CatalogService_PromoteVersion_FullMethodName:    {administrators, shortly, changes},
-	api.CatalogService_QuarantineVersion_FullMethodName: {administrators, shortly, changes},
-	api.CatalogService_SignVersion_FullMethodName:       {administrators, shortly, changes},
-	api.CatalogService_UploadArtifact_FullMethodName:    {administrators, transfer, changes},
-	api.CatalogService_GetArtifact_FullMethodName:       {administrators, shortly, reads},
-	api.CatalogService_ListArtifacts_FullMethodName:     {administrators, shortly, reads},
-	api.CatalogService_CollectArtifacts_FullMethodName:  {administrators, transfer, changes},
-	api.CatalogService_FetchArtifact_FullMethodName:     {fetchers, transfer, reads},
-	api.CatalogService_GetSnapshot_FullMethodName:       {anyone, shortly, reads},
+	api.CatalogService_ListProfiles_FullMethodName: {users, shortly, reads, unasked},
+	api.CatalogService_GetProfile_FullMethodName:   {users, shortly, reads, unasked},
+	// Whether a job could use a profile is only an early answer: the one counts when the job has its nodes.
+	api.CatalogService_CheckProfile_FullMethodName:      {users, shortly, reads, authz.Use},
+	api.CatalogService_ApplyProfile_FullMethodName:      {administrators, shortly, changes, authz.Publish},
+	api.CatalogService_ReleaseQuarantine_FullMethodName: {administrators, shortly, changes, authz.Release},
+	api.CatalogService_RetireProfile_FullMethodName:     {administrators, shortly, changes, authz.Retire},
+	api.CatalogService_PromoteVersion_FullMethodName:    {administrators, shortly, changes, authz.Publish},
+	api.CatalogService_QuarantineVersion_FullMethodName: {administrators, shortly, changes, authz.Quarantine},
+	api.CatalogService_SignVersion_FullMethodName:       {administrators, shortly, changes, authz.Publish},
+	api.CatalogService_UploadArtifact_FullMethodName:    {administrators, transfer, changes, authz.Upload},
+	api.CatalogService_GetArtifact_FullMethodName:       {administrators, shortly, reads, authz.Upload},
+	api.CatalogService_ListArtifacts_FullMethodName:     {administrators, shortly, reads, authz.Inspect},
+	api.CatalogService_CollectArtifacts_FullMethodName:  {administrators, transfer, changes, authz.Collect},
+	api.CatalogService_FetchArtifact_FullMethodName:     {fetchers, transfer, reads, unasked},
+	api.CatalogService_GetSnapshot_FullMethodName:       {anyone, shortly, reads, unasked},
 
-	api.AllocationService_EnsureKernel_FullMethodName: {slurm, lasting, changes},
-	api.AllocationService_ReleaseJob_FullMethodName:   {slurm, shortly, returns},
-	api.AllocationService_NoteReboot_FullMethodName:   {slurm, shortly, returns},
-	api.AllocationService_GetJob_FullMethodName:       {users, shortly, reads},
-	api.AllocationService_ListJobs_FullMethodName:     {users, shortly, reads},
+	api.AllocationService_EnsureKernel_FullMethodName: {slurm, lasting, changes, unasked},
+	api.AllocationService_ReleaseJob_FullMethodName:   {slurm, shortly, returns, unasked},
+	api.AllocationService_NoteReboot_FullMethodName:   {slurm, shortly, returns, unasked},
+	api.AllocationService_GetJob_FullMethodName:       {users, shortly, reads, unasked},
+	api.AllocationService_ListJobs_FullMethodName:     {users, shortly, reads, unasked},
 
-	api.NodeService_Connect_FullMethodName:   {agents, forever, reports},
-	api.NodeService_ListNodes_FullMethodName: {users, shortly, reads},
-	api.NodeService_GetNode_FullMethodName:   {users, shortly, reads},
+	api.NodeService_Connect_FullMethodName:   {agents, forever, reports, unasked},
+	api.NodeService_ListNodes_FullMethodName: {users, shortly, reads, unasked},
+	api.NodeService_GetNode_FullMethodName:   {users, shortly, reads, unasked},
 
-	api.RunService_RequestRun_FullMethodName:    {administrators, shortly, changes},
-	api.RunService_CancelRun_FullMethodName:     {administrators, shortly, changes},
-	api.RunService_BeginRun_FullMethodName:      {slurm, standby, changes},
-	api.RunService_ListRuns_FullMethodName:      {users, shortly, reads},
-	api.RunService_GetRun_FullMethodName:        {users, shortly, reads},
-	api.RunService_WatchRun_FullMethodName:      {users, lasting, reads},
-	api.RunService_UploadRunFile_FullMethodName: {agents, transfer, reports},
-	api.RunService_GetRunFile_FullMethodName:    {agents, shortly, reads},
-	api.RunService_DeliverRun_FullMethodName:    {agents, shortly, changes},
+	api.RunService_RequestRun_FullMethodName:    {administrators, shortly, changes, unasked},
+	api.RunService_CancelRun_FullMethodName:     {administrators, shortly, changes, unasked},
+	api.RunService_BeginRun_FullMethodName:      {slurm, standby, changes, unasked},
+	api.RunService_ListRuns_FullMethodName:      {users, shortly, reads, unasked},
+	api.RunService_GetRun_FullMethodName:        {users, shortly, reads, unasked},
+	api.RunService_WatchRun_FullMethodName:      {users, lasting, reads, unasked},
+	api.RunService_UploadRunFile_FullMethodName: {agents, transfer, reports, unasked},
+	api.RunService_GetRunFile_FullMethodName:    {agents, shortly, reads, unasked},
+	api.RunService_DeliverRun_FullMethodName:    {agents, shortly, changes, unasked},
 
 	// Who has a token is no node yet; the token is looked at by the service, also
 	// before the call is on record.
-	api.TrustService_Enrol_FullMethodName:            {anyone, shortly, changes},
-	api.TrustService_GetAuthority_FullMethodName:     {anyone, shortly, reads},
-	api.TrustService_Renew_FullMethodName:            {agents, shortly, changes},
-	api.TrustService_CreateNodeToken_FullMethodName:  {administrators, shortly, changes},
-	api.TrustService_RevokeNode_FullMethodName:       {administrators, shortly, changes},
-	api.TrustService_ListCertificates_FullMethodName: {administrators, shortly, reads},
-	api.TrustService_RotateAuthority_FullMethodName:  {administrators, shortly, changes},
+	api.TrustService_Enrol_FullMethodName:            {anyone, shortly, changes, unasked},
+	api.TrustService_GetAuthority_FullMethodName:     {anyone, shortly, reads, unasked},
+	api.TrustService_Renew_FullMethodName:            {agents, shortly, changes, unasked},
+	api.TrustService_CreateNodeToken_FullMethodName:  {administrators, shortly, changes, authz.Trust},
+	api.TrustService_RevokeNode_FullMethodName:       {administrators, shortly, changes, authz.Trust},
+	api.TrustService_ListCertificates_FullMethodName: {administrators, shortly, reads, authz.Inspect},
+	api.TrustService_RotateAuthority_FullMethodName:  {administrators, shortly, changes, authz.Trust},
 
-	api.PolicyService_TestPolicy_FullMethodName: {users, shortly, reads},
-	api.PolicyService_GetPolicy_FullMethodName:  {administrators, shortly, reads},
+	api.PolicyService_TestPolicy_FullMethodName: {users, shortly, reads, unasked},
+	api.PolicyService_GetPolicy_FullMethodName:  {administrators, shortly, reads, authz.Inspect},
 
-	api.HealthService_GetHealth_FullMethodName: {users, shortly, reads},
+	api.HealthService_GetHealth_FullMethodName: {users, shortly, reads, unasked},
 
 	// Agents ask before they end, to know that what they sent arrived.
-	grpc_health_v1.Health_Check_FullMethodName: {anyone, shortly, reads},
-	grpc_health_v1.Health_List_FullMethodName:  {users, shortly, reads},
-	grpc_health_v1.Health_Watch_FullMethodName: {users, lasting, reads},
+	grpc_health_v1.Health_Check_FullMethodName: {anyone, shortly, reads, unasked},
+	grpc_health_v1.Health_List_FullMethodName:  {users, shortly, reads, unasked},
+	grpc_health_v1.Health_Watch_FullMethodName: {users, lasting, reads, unasked},
 
-	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      {users, transfer, reads},
-	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {users, transfer, reads},
+	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      {users, transfer, reads, unasked},
+	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {users, transfer, reads, unasked},
 }
 
 // access decides who may call which method.

@@ -46,14 +46,6 @@ func (s *allocationService) EnsureKernel(r *api.EnsureKernelRequest, stream api.
 	if err != nil {
 		return err
 	}
-	if r.GetJobId() == 0 || len(r.GetNodes()) == 0 {
-		return fmt.Errorf("a job id and nodes are needed: %w", kb.ErrInvalid)
-	}
-	for _, node := range r.GetNodes() {
-		if err := kb.ValidateNodeName(node); err != nil {
-			return err
-		}
-	}
 	progress, err := s.allocations.Ensure(stream.Context(), controller.Request{
 		ID: kb.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()}, Ref: ref, Nodes: slices.Clone(r.GetNodes()),
 	})
@@ -78,32 +70,18 @@ func (s *allocationService) EnsureKernel(r *api.EnsureKernelRequest, stream api.
 
 // ReleaseJob implements api.AllocationServiceServer.
 func (s *allocationService) ReleaseJob(_ context.Context, r *api.ReleaseJobRequest) (*api.ReleaseJobResponse, error) {
-	if r.GetJobId() == 0 {
-		return nil, fmt.Errorf("a job id is needed: %w", kb.ErrInvalid)
-	}
 	s.allocations.Release(kb.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()})
 	return &api.ReleaseJobResponse{}, nil
 }
 
 // NoteReboot implements api.AllocationServiceServer.
 func (s *allocationService) NoteReboot(ctx context.Context, r *api.NoteRebootRequest) (*api.NoteRebootResponse, error) {
-	for _, node := range r.GetNodes() {
-		if err := kb.ValidateNodeName(node); err != nil {
-			return nil, err
-		}
-	}
 	others, err := s.allocations.NoteReboot(ctx, r.GetNodes(), r.GetHasProgram())
-	if err != nil {
-		return nil, err
-	}
-	return &api.NoteRebootResponse{WithoutAgent: others}, nil
+	return &api.NoteRebootResponse{WithoutAgent: others}, err
 }
 
 // GetJob implements api.AllocationServiceServer.
 func (s *allocationService) GetJob(ctx context.Context, r *api.GetJobRequest) (*api.GetJobResponse, error) {
-	if r.GetJobId() == 0 {
-		return nil, fmt.Errorf("a job id is needed: %w", kb.ErrInvalid)
-	}
 	job, err := s.job(ctx, r)
 	if err := visibilityOf(ctx).hidden(ctx, fmt.Sprintf("job %d", r.GetJobId()), job.GetUid(), err); err != nil {
 		return nil, err

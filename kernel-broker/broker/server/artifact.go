@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -49,40 +50,62 @@ type Artifact struct {
 }
 
 func (s *catalogService) UploadArtifact(stream api.CatalogService_UploadArtifactServer) error {
-	first, err := stream.Recv()
-	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("upload without a first message: %w", kb.ErrInvalid)
-	}
+	first, err := firstOf(stream.Recv)
 	if err != nil {
 		return err
 	}
-	if err := kb.ValidateDigest(first.GetDigest()); err != nil {
+	u := upload{what: "artifact " + strconv.Quote(first.GetDigest()), digest: first.GetDigest(), size: first.GetSize(), offset: first.GetOffset()}
+	if err := u.check(s.maxBytes); err != nil {
 		return err
 	}
-	if first.GetSize() > s.maxBytes {
-		return status.Errorf(codes.ResourceExhausted, "artifact %q has %d bytes, at most %d are allowed",
-			first.GetDigest(), first.GetSize(), s.maxBytes)
-	}
-	if first.GetOffset() > first.GetSize() {
-		return status.Errorf(codes.OutOfRange, "artifact %q has %d bytes, offset %d is past them",
-			first.GetDigest(), first.GetSize(), first.GetOffset())
-	}
-	source := &chunkReader{rest: first.GetData(), left: first.GetSize() - first.GetOffset(), next: func() ([]byte, error) {
+	stored, err := u.put(stream.Context(), s.artifacts, first.GetData(), func() ([]byte, error) {
 		message, err := stream.Recv()
 		if err == nil && (message.GetDigest() != "" || message.GetSize() != 0 || message.GetOffset() != 0) {
 			err = fmt.Errorf("upload names a digest, size or offset after its first message: %w", kb.ErrInvalid)
 		}
 		return message.GetData(), err
-	}}
-	stored, err := s.artifacts.Put(stream.Context(), first.GetDigest(), first.GetSize(), first.GetOffset(), source)
-	if source.err != nil {
-		// What went wrong in the stream tells more than what Put made of it.
-		err = source.err
-	}
+	})
 	if err != nil {
 		return err
 	}
 	return stream.SendAndClose(&api.UploadArtifactResponse{Stored: stored})
+}
+
+// firstOf is the first message of an upload.
+func firstOf[M any](receive func() (M, error)) (M, error) {
+	first, err := receive()
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("upload without a first message: %w", kb.ErrInvalid)
+	}
+	return first, err
+}
+
+// upload is what the first message of an upload announces.
+type upload struct {
+	what         string // for errors
+	digest       string
+	size, offset uint64
+}
+
+func (u upload) check(most uint64) error {
+	switch {
+	case u.size > most:
+		return status.Errorf(codes.ResourceExhausted, "%s has %d bytes, at most %d are allowed", u.what, u.size, most)
+	case u.offset > u.size:
+		return status.Errorf(codes.OutOfRange, "%s has %d bytes, offset %d is past them", u.what, u.size, u.offset)
+	}
+	return kb.ValidateDigest(u.digest)
+}
+
+// put stores what the messages hold.
+func (u upload) put(ctx context.Context, to Artifacts, data []byte, next func() ([]byte, error)) (stored bool, err error) {
+	source := &chunkReader{rest: data, left: u.size - u.offset, next: next}
+	stored, err = to.Put(ctx, u.digest, u.size, u.offset, source)
+	if source.err != nil {
+		// What went wrong in the stream tells more than what Put made of it.
+		err = source.err
+	}
+	return stored, err
 }
 
 // chunkReader reads the bytes of an upload, never more than were announced, and
@@ -121,28 +144,19 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 // GetArtifact implements api.CatalogServiceServer.
 func (s *catalogService) GetArtifact(ctx context.Context, r *api.GetArtifactRequest) (*api.GetArtifactResponse, error) {
 	stored, size, err := s.artifacts.State(ctx, r.GetDigest())
-	if err != nil {
-		return nil, err
-	}
-	return &api.GetArtifactResponse{Stored: stored, Size: size}, nil
+	return &api.GetArtifactResponse{Stored: stored, Size: size}, err
 }
 
 // ListArtifacts implements api.CatalogServiceServer.
 func (s *catalogService) ListArtifacts(ctx context.Context, _ *api.ListArtifactsRequest) (*api.ListArtifactsResponse, error) {
 	files, used, limit, err := s.artifacts.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &api.ListArtifactsResponse{Artifacts: artifactsToProto(files), UsedBytes: used, LimitBytes: limit}, nil
+	return &api.ListArtifactsResponse{Artifacts: artifactsToProto(files), UsedBytes: used, LimitBytes: limit}, err
 }
 
 // CollectArtifacts implements api.CatalogServiceServer.
 func (s *catalogService) CollectArtifacts(ctx context.Context, r *api.CollectArtifactsRequest) (*api.CollectArtifactsResponse, error) {
 	removed, err := s.artifacts.Collect(ctx, r.GetDryRun())
-	if err != nil {
-		return nil, err
-	}
-	return &api.CollectArtifactsResponse{Removed: artifactsToProto(removed)}, nil
+	return &api.CollectArtifactsResponse{Removed: artifactsToProto(removed)}, err
 }
 
 func artifactsToProto(files []Artifact) []*api.Artifact {

@@ -17,50 +17,23 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 )
 
-// actions are the methods that the policy decides on. Of the methods for
-// administrators it may allow these to other users, too.
-var actions = map[string]authz.Action{
-	// Whether a job could use a profile is only an early answer: the one counts when the
-	// job has its nodes.
-	api.CatalogService_CheckProfile_FullMethodName: authz.Use,
-
-	api.CatalogService_ApplyProfile_FullMethodName:      authz.Publish,
-	api.CatalogService_PromoteVersion_FullMethodName:    authz.Publish,
-	api.CatalogService_SignVersion_FullMethodName:       authz.Publish,
-	api.CatalogService_UploadArtifact_FullMethodName:    authz.Upload,
-	api.CatalogService_GetArtifact_FullMethodName:       authz.Upload,
-	api.CatalogService_RetireProfile_FullMethodName:     authz.Retire,
-	api.CatalogService_QuarantineVersion_FullMethodName: authz.Quarantine,
-	api.CatalogService_ReleaseQuarantine_FullMethodName: authz.Release,
-	api.CatalogService_CollectArtifacts_FullMethodName:  authz.Collect,
-	api.CatalogService_ListArtifacts_FullMethodName:     authz.Inspect,
-
-	api.TrustService_CreateNodeToken_FullMethodName:  authz.Trust,
-	api.TrustService_RevokeNode_FullMethodName:       authz.Trust,
-	api.TrustService_RotateAuthority_FullMethodName:  authz.Trust,
-	api.TrustService_ListCertificates_FullMethodName: authz.Inspect,
-
-	api.PolicyService_GetPolicy_FullMethodName: authz.Inspect,
-}
-
-// deciding are methods that unauthenticated callers and nodes may call, and whose
-// services decide: their outcome is a decision, too.
-var deciding = map[string]bool{
-	api.TrustService_Enrol_FullMethodName: true,
-	api.TrustService_Renew_FullMethodName: true,
-}
-
+// actionOf is what a call is recorded as.
 func actionOf(method string) authz.Action {
-	action, has := actions[method]
-	switch {
-	case has:
-		return action
-	case rules[method].may == administrators:
+	switch r := rules[method]; {
+	case r.asks != unasked:
+		return r.asks
+	case r.may == administrators:
 		return authz.Administer
-	case deciding[method]:
+	case decides(method):
 		return authz.Trust
 	}
 	return authz.View
+}
+
+// decides reports whether nodes and unauthenticated callers may call a method whose service decides: its outcome is a
+// decision, too.
+func decides(method string) bool {
+	return method == api.TrustService_Enrol_FullMethodName || method == api.TrustService_Renew_FullMethodName
 }
 
 // objectOf is what a request is about; nil where the request has not come yet.
@@ -72,7 +45,7 @@ func objectOf(request any) string {
 		GetName() string
 		GetVersion() uint32
 	}:
-		return kb.Ref{Profile: r.GetName(), Version: r.GetVersion()}.String()
+		return refOf(r).String()
 	case interface{ GetJobId() uint32 }:
 		return "job " + strconv.FormatUint(uint64(r.GetJobId()), 10)
 	case interface{ GetProfile() string }:
@@ -158,6 +131,9 @@ func (g *interceptor) admit(ctx context.Context, method string, request any) (*c
 	if err == nil {
 		err = c.authorize(ctx)
 	}
+	if err == nil && !g.access.certificates && validate(request) == nil && strings.HasPrefix(method, "/"+api.TrustService_ServiceDesc.ServiceName+"/") {
+		err = errTLSOff
+	}
 	c.decision.Via, c.decision.Stated = nameOf(method), reasonIn(request)
 	if err != nil {
 		err = c.refuse(err)
@@ -183,8 +159,12 @@ func (c *call) record(ctx context.Context, request any) error {
 	if does != changes && does != returns || request != nil && validate(request) != nil {
 		return nil
 	}
-	if check := c.interceptor.checks[c.method]; check != nil && request != nil {
-		if err := c.interceptor.catch(c.method, func() error { return check(ctx, request) }); err != nil {
+	if r, ok := request.(*api.EnrolRequest); ok && c.interceptor.mayEnrol != nil {
+		// Junk tokens would cause records that are never left out.
+		err := c.interceptor.catch(c.method, func() error {
+			return c.interceptor.mayEnrol(ctx, r.GetNode(), r.GetSecret(), r.GetCertificateRequest())
+		})
+		if err != nil {
 			return c.refuse(err)
 		}
 	}
@@ -195,7 +175,7 @@ func (c *call) record(ctx context.Context, request any) error {
 			return c.refuse(retryIn(wait, "%s: more than %v changes a second, and %d at once", holder, q.limits.Changes.PerSecond, q.limits.Changes.Burst))
 		}
 	}
-	c.decision.Open = deciding[c.method] || rules[c.method].may == agents
+	c.decision.Open = decides(c.method) || rules[c.method].may == agents
 	of, err := c.interceptor.authorizer.Note(c.decision, true)
 	if err != nil && does == returns {
 		c.unrecorded = true
@@ -210,7 +190,7 @@ func (c *call) record(ctx context.Context, request any) error {
 // callers.
 func (c *call) authorize(ctx context.Context) error {
 	may := rules[c.method].may
-	if _, inPolicy := actions[c.method]; c.caller.Known() && (inPolicy || may == administrators) {
+	if c.caller.Known() && (rules[c.method].asks != unasked || may == administrators) {
 		d, err := c.interceptor.authorizer.Authorize(ctx, c.caller.subject(), actionOf(c.method), c.decision.Object, nil)
 		if err != nil {
 			return err

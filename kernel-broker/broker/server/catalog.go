@@ -27,6 +27,7 @@ type Catalog interface {
 	Snapshot(ctx context.Context) (string, error)
 }
 
+// catalogService serves the catalog. As in the other services, gRPC drops the response of a call that failed.
 type catalogService struct {
 	api.UnimplementedCatalogServiceServer
 	authorizer *authz.Authorizer
@@ -37,22 +38,16 @@ type catalogService struct {
 
 func (s *catalogService) ListProfiles(ctx context.Context, _ *api.ListProfilesRequest) (*api.ListProfilesResponse, error) {
 	profiles, err := s.catalog.List(ctx)
-	if err != nil {
-		return nil, err
-	}
 	response := &api.ListProfilesResponse{}
 	for _, p := range profiles {
 		response.Profiles = append(response.Profiles, convert.ProfileToProto(p))
 	}
-	return response, nil
+	return response, err
 }
 
 func (s *catalogService) GetProfile(ctx context.Context, r *api.GetProfileRequest) (*api.GetProfileResponse, error) {
 	p, err := s.catalog.Get(ctx, r.GetName())
-	if err != nil {
-		return nil, err
-	}
-	return &api.GetProfileResponse{Profile: convert.ProfileToProto(p)}, nil
+	return &api.GetProfileResponse{Profile: convert.ProfileToProto(p)}, err
 }
 
 func (s *catalogService) CheckProfile(ctx context.Context, r *api.CheckProfileRequest) (*api.CheckProfileResponse, error) {
@@ -66,62 +61,44 @@ func (s *catalogService) CheckProfile(ctx context.Context, r *api.CheckProfileRe
 	}
 	caller := CallerOf(ctx)
 	d, err := s.authorizer.Authorize(ctx, caller.subject(), authz.Use, ref.Profile, nil)
-	if err != nil {
-		return nil, err
-	}
-	return &api.CheckProfileResponse{Name: v.Kernel.Profile, Version: v.Kernel.Version, Proviso: d.Proviso}, nil
+	return &api.CheckProfileResponse{Name: v.Kernel.Profile, Version: v.Kernel.Version, Proviso: d.Proviso}, err
 }
 
 func (s *catalogService) ApplyProfile(ctx context.Context, r *api.ApplyProfileRequest) (*api.ApplyProfileResponse, error) {
 	p, changed, err := s.catalog.Apply(by(ctx, r.GetReason()), r.GetRequestId(), convert.ProfileFromProto(r.GetProfile()))
-	if err != nil {
-		return nil, err
-	}
-	return &api.ApplyProfileResponse{Profile: convert.ProfileToProto(p), Changed: changed}, nil
+	return &api.ApplyProfileResponse{Profile: convert.ProfileToProto(p), Changed: changed}, err
 }
 
 func (s *catalogService) ReleaseQuarantine(ctx context.Context, r *api.ReleaseQuarantineRequest) (*api.ReleaseQuarantineResponse, error) {
-	ref := kb.Ref{Profile: r.GetName(), Version: r.GetVersion()}
-	if err := s.catalog.ReleaseQuarantine(by(ctx, r.GetReason()), r.GetRequestId(), ref); err != nil {
-		return nil, err
-	}
-	return &api.ReleaseQuarantineResponse{}, nil
+	return &api.ReleaseQuarantineResponse{}, s.catalog.ReleaseQuarantine(by(ctx, r.GetReason()), r.GetRequestId(), refOf(r))
 }
 
 func (s *catalogService) RetireProfile(ctx context.Context, r *api.RetireProfileRequest) (*api.RetireProfileResponse, error) {
-	ref := kb.Ref{Profile: r.GetName(), Version: r.GetVersion()}
-	p, changed, err := s.catalog.Retire(by(ctx, r.GetReason()), r.GetRequestId(), ref, r.GetReason())
-	if err != nil {
-		return nil, err
-	}
-	return &api.RetireProfileResponse{Profile: convert.ProfileToProto(p), Changed: changed}, nil
+	p, changed, err := s.catalog.Retire(by(ctx, r.GetReason()), r.GetRequestId(), refOf(r), r.GetReason())
+	return &api.RetireProfileResponse{Profile: convert.ProfileToProto(p), Changed: changed}, err
 }
 
 func (s *catalogService) PromoteVersion(ctx context.Context, r *api.PromoteVersionRequest) (*api.PromoteVersionResponse, error) {
-	ref := kb.Ref{Profile: r.GetName(), Version: r.GetVersion()}
-	p, changed, err := s.catalog.Promote(by(ctx, r.GetReason()), r.GetRequestId(), ref)
-	if err != nil {
-		return nil, err
-	}
-	return &api.PromoteVersionResponse{Profile: convert.ProfileToProto(p), Changed: changed}, nil
+	p, changed, err := s.catalog.Promote(by(ctx, r.GetReason()), r.GetRequestId(), refOf(r))
+	return &api.PromoteVersionResponse{Profile: convert.ProfileToProto(p), Changed: changed}, err
 }
 
 func (s *catalogService) QuarantineVersion(ctx context.Context, r *api.QuarantineVersionRequest) (*api.QuarantineVersionResponse, error) {
-	ref := kb.Ref{Profile: r.GetName(), Version: r.GetVersion()}
-	p, changed, err := s.catalog.Quarantine(by(ctx, r.GetReason()), r.GetRequestId(), ref, r.GetReason())
-	if err != nil {
-		return nil, err
-	}
-	return &api.QuarantineVersionResponse{Profile: convert.ProfileToProto(p), Changed: changed}, nil
+	p, changed, err := s.catalog.Quarantine(by(ctx, r.GetReason()), r.GetRequestId(), refOf(r), r.GetReason())
+	return &api.QuarantineVersionResponse{Profile: convert.ProfileToProto(p), Changed: changed}, err
 }
 
 func (s *catalogService) SignVersion(ctx context.Context, r *api.SignVersionRequest) (*api.SignVersionResponse, error) {
-	ref := kb.Ref{Profile: r.GetName(), Version: r.GetVersion()}
-	p, changed, err := s.catalog.Sign(by(ctx, r.GetReason()), r.GetRequestId(), ref, r.GetEnvelope())
-	if err != nil {
-		return nil, err
-	}
-	return &api.SignVersionResponse{Profile: convert.ProfileToProto(p), Changed: changed}, nil
+	p, changed, err := s.catalog.Sign(by(ctx, r.GetReason()), r.GetRequestId(), refOf(r), r.GetEnvelope())
+	return &api.SignVersionResponse{Profile: convert.ProfileToProto(p), Changed: changed}, err
+}
+
+// refOf is the version of a profile that a request names.
+func refOf(r interface {
+	GetName() string
+	GetVersion() uint32
+}) kb.Ref {
+	return kb.Ref{Profile: r.GetName(), Version: r.GetVersion()}
 }
 
 // by notes who calls, and why, for the record of what the call changes.
@@ -140,8 +117,5 @@ func by(ctx context.Context, reason string) context.Context {
 
 func (s *catalogService) GetSnapshot(ctx context.Context, _ *api.GetSnapshotRequest) (*api.GetSnapshotResponse, error) {
 	text, err := s.catalog.Snapshot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &api.GetSnapshotResponse{Snapshot: text}, nil
+	return &api.GetSnapshotResponse{Snapshot: text}, err
 }

@@ -6,9 +6,9 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc"
+	grpchealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/status"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
@@ -56,71 +56,49 @@ func (h *healthOf) now(ctx context.Context) ([]Component, bool) {
 	return components, healthy
 }
 
-// standardHealth answers the questions of grpc.health.v1 from the same look.
-// The broker is one process, so each of its services is as well as the whole.
+// standardHealth answers the questions of grpc.health.v1 from the same look. The broker is one process, so each of its
+// services is as well as the whole.
 type standardHealth struct {
-	grpc_health_v1.UnimplementedHealthServer
+	*grpchealth.Server
 	health   *healthOf
-	services func() []string
+	services func() map[string]grpc.ServiceInfo
+}
+
+func (s *standardHealth) refresh(ctx context.Context) {
+	serving := grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	if _, healthy := s.health.now(ctx); healthy {
+		serving = grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	s.SetServingStatus("", serving)
+	for name := range s.services() {
+		s.SetServingStatus(name, serving)
+	}
 }
 
 // Check implements grpc_health_v1.HealthServer.
 func (s *standardHealth) Check(ctx context.Context, r *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
-	if !s.serves(r.GetService()) {
-		return nil, status.Errorf(codes.NotFound, "service %q is not served here", r.GetService())
-	}
-	return s.answer(ctx), nil
+	s.refresh(ctx)
+	return s.Server.Check(ctx, r)
 }
 
 // List implements grpc_health_v1.HealthServer.
-func (s *standardHealth) List(ctx context.Context, _ *grpc_health_v1.HealthListRequest) (*grpc_health_v1.HealthListResponse, error) {
-	answer := s.answer(ctx)
-	response := &grpc_health_v1.HealthListResponse{Statuses: map[string]*grpc_health_v1.HealthCheckResponse{"": answer}}
-	for _, name := range s.services() {
-		response.Statuses[name] = answer
-	}
-	return response, nil
+func (s *standardHealth) List(ctx context.Context, r *grpc_health_v1.HealthListRequest) (*grpc_health_v1.HealthListResponse, error) {
+	s.refresh(ctx)
+	return s.Server.List(ctx, r)
 }
 
 // Watch implements grpc_health_v1.HealthServer.
 func (s *standardHealth) Watch(r *grpc_health_v1.HealthCheckRequest, stream grpc_health_v1.Health_WatchServer) error {
-	last := grpc_health_v1.HealthCheckResponse_UNKNOWN
-	ticker := time.NewTicker(healthPause)
-	defer ticker.Stop()
-	for {
-		answer := &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVICE_UNKNOWN}
-		if s.serves(r.GetService()) {
-			answer = s.answer(stream.Context())
-		}
-		if answer.GetStatus() != last {
-			if err := stream.Send(answer); err != nil {
-				return err
+	ctx := stream.Context()
+	s.refresh(ctx)
+	go func() {
+		for ticks := time.Tick(healthPause); ; s.refresh(ctx) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticks:
 			}
-			last = answer.GetStatus()
 		}
-		select {
-		case <-stream.Context().Done():
-			return stream.Context().Err()
-		case <-ticker.C:
-		}
-	}
-}
-
-func (s *standardHealth) serves(service string) bool {
-	if service == "" {
-		return true
-	}
-	for _, name := range s.services() {
-		if name == service {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *standardHealth) answer(ctx context.Context) *grpc_health_v1.HealthCheckResponse {
-	if _, healthy := s.health.now(ctx); healthy {
-		return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}
-	}
-	return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_NOT_SERVING}
+	}()
+	return s.Server.Watch(r, stream)
 }

@@ -21,10 +21,10 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
-	"github.com/kernelbroker/kernelbroker/tests/support/mungetest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/nss"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
+	"github.com/kernelbroker/kernelbroker/tests/support/mungetest"
 )
 
 // benchPolicy lets root change something from elsewhere, too.

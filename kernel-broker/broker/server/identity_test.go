@@ -25,8 +25,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
-	"github.com/kernelbroker/kernelbroker/tests/support/mungetest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
+	"github.com/kernelbroker/kernelbroker/tests/support/mungetest"
 )
 
 const (

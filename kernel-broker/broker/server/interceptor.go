@@ -31,20 +31,19 @@ type interceptor struct {
 	verifier   *credential.Verifier
 	authorizer *authz.Authorizer
 	quotas     *quotas
-	// checks look at requests of unauthenticated callers before they are on
-	// record; by method.
-	checks map[string]check
+	// mayEnrol returns why a token would not count, and changes nothing; nil where TLS is off.
+	mayEnrol func(ctx context.Context, node, secret string, request []byte) error
 	// showsOthers is Options.ShowsOthers.
 	showsOthers func(ctx context.Context, uid uint32) bool
 	log         *slog.Logger
 }
 
-// check returns why a service would refuse a request, and changes nothing.
-type check func(ctx context.Context, request any) error
-
 func (g *interceptor) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (response any, err error) {
 	err = g.pass(ctx, info.FullMethod, request, func(ctx context.Context, c *call) error {
 		if err := validate(request); err != nil {
+			return err
+		}
+		if err := checkSender(ctx, request); err != nil {
 			return err
 		}
 		done, err := g.quotas.listing(ctx, info.FullMethod, c.caller)
@@ -63,18 +62,17 @@ func (g *interceptor) unary(ctx context.Context, request any, info *grpc.UnarySe
 
 func (g *interceptor) stream(server any, s grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	return g.pass(s.Context(), info.FullMethod, nil, func(ctx context.Context, c *call) error {
-		bound := &boundStream{ServerStream: s, binds: c.binds}
-		checked := &checkedStream{ServerStream: bound, ctx: ctx}
+		checked := &callStream{ServerStream: s, ctx: ctx, binds: c.binds}
 		if info.FullMethod == api.NodeService_Connect_FullMethodName {
 			allowed := g.quotas.limits.Nodes
 			checked.pace = rate.NewLimiter(rate.Limit(allowed.PerSecond), allowed.Burst)
 		}
-		defer func() { c.decision.Object = bound.object() }()
+		defer func() { c.decision.Object = checked.object() }()
 		// A handler that waits for its client does not see the time limit.
 		// Returning from here ends the stream and with it that wait.
 		ended := make(chan error, 1)
 		go func() {
-			ended <- g.catch(info.FullMethod, func() error { return bound.ended(handle(server, checked)) })
+			ended <- g.catch(info.FullMethod, func() error { return checked.ended(handle(server, checked)) })
 		}()
 		select {
 		case err := <-ended:
@@ -146,29 +144,4 @@ func (g *interceptor) note(method string, caller Caller, took time.Duration, err
 		fields = append(fields, "error", status.Convert(err).Message())
 	}
 	g.log.Log(context.Background(), level, "call", fields...)
-}
-
-// checkedStream validates each message that comes in, holds a node's to its pace,
-// and carries the limited context.
-type checkedStream struct {
-	grpc.ServerStream
-	ctx  context.Context
-	pace *rate.Limiter // nil: none
-}
-
-func (s *checkedStream) Context() context.Context { return s.ctx }
-
-func (s *checkedStream) RecvMsg(message any) error {
-	if err := s.ServerStream.RecvMsg(message); err != nil {
-		return err
-	}
-	if s.pace != nil {
-		if err := s.pace.Wait(s.ctx); err != nil {
-			return err
-		}
-	}
-	if err := validate(message); err != nil {
-		return statusOf(err)
-	}
-	return nil
 }

@@ -152,13 +152,10 @@ func isRetryable(err error) bool {
 
 // holder names the caller for its limits.
 func (c Caller) holder() string {
-	switch {
-	case c.Known():
+	if c.Known() {
 		return fmt.Sprintf("uid %d", c.UID)
-	case !c.Node.Name.IsZero():
-		return "node " + c.Node.Name.Name
 	}
-	return hostOf(c.Address)
+	return c.host()
 }
 
 // host names where a caller over the network is, whichever user it claims to be.

@@ -21,9 +21,9 @@ import (
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
-	"github.com/kernelbroker/kernelbroker/tests/support/mungetest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/server"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
+	"github.com/kernelbroker/kernelbroker/tests/support/mungetest"
 )
 
 // countedBroker is a broker whose decodes by munged are counted.

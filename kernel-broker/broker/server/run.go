@@ -4,14 +4,9 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
@@ -84,9 +79,6 @@ func (s *runService) CancelRun(ctx context.Context, r *api.CancelRunRequest) (*a
 
 // BeginRun implements api.RunServiceServer.
 func (s *runService) BeginRun(ctx context.Context, r *api.BeginRunRequest) (*api.BeginRunResponse, error) {
-	if r.GetJobId() == 0 {
-		return nil, fmt.Errorf("a job id is needed: %w", kb.ErrInvalid)
-	}
 	run, err := s.o.Runs.BeginRun(ctx, kb.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()})
 	if err != nil || run == nil {
 		return &api.BeginRunResponse{}, err
@@ -166,47 +158,32 @@ func (s *runService) WatchRun(r *api.WatchRunRequest, stream api.RunService_Watc
 
 // UploadRunFile implements api.RunServiceServer.
 func (s *runService) UploadRunFile(stream api.RunService_UploadRunFileServer) error {
-	first, err := stream.Recv()
-	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("upload without a first message: %w", kb.ErrInvalid)
-	}
+	first, err := firstOf(stream.Recv)
 	if err != nil {
 		return err
 	}
-	file := first.GetFile()
-	if err := kb.ValidateDigest(file.GetDigest()); err != nil {
+	file, run := first.GetFile(), first.GetRunId()
+	u := upload{what: fmt.Sprintf("run %d: file %q", run, file.GetName()), digest: file.GetDigest(), size: file.GetSize(), offset: first.GetOffset()}
+	if err := s.o.Runs.AwaitsRun(first.GetNode(), run); err != nil {
 		return err
 	}
-	if err := s.o.Runs.AwaitsRun(first.GetNode(), first.GetRunId()); err != nil {
+	if err := u.check(s.o.MaxBytes); err != nil {
 		return err
 	}
-	if file.GetSize() > s.o.MaxBytes {
-		return status.Errorf(codes.ResourceExhausted, "run %d: file %q has %d bytes, at most %d are allowed",
-			first.GetRunId(), file.GetName(), file.GetSize(), s.o.MaxBytes)
-	}
-	if first.GetOffset() > file.GetSize() {
-		return status.Errorf(codes.OutOfRange, "run %d: file %q has %d bytes, offset %d is past them",
-			first.GetRunId(), file.GetName(), file.GetSize(), first.GetOffset())
-	}
-	free, err := s.files.take(first.GetRunId(), first.GetNode(), file.GetDigest(), file.GetSize())
+	free, err := s.files.take(run, first.GetNode(), u.digest, u.size)
 	if err != nil {
 		return err
 	}
 	defer free()
-	source := &chunkReader{rest: first.GetData(), left: file.GetSize() - first.GetOffset(), next: func() ([]byte, error) {
+	_, err = u.put(stream.Context(), s.o.Artifacts, first.GetData(), func() ([]byte, error) {
 		message, err := stream.Recv()
 		if err == nil && message.GetFile() != nil {
 			err = fmt.Errorf("upload names a file after its first message: %w", kb.ErrInvalid)
 		}
 		return message.GetData(), err
-	}}
-	_, err = s.o.Artifacts.Put(stream.Context(), file.GetDigest(), file.GetSize(), first.GetOffset(), source)
-	if source.err != nil {
-		// What went wrong in the stream tells more than what Put made of it.
-		err = source.err
-	}
+	})
 	if err != nil {
-		return fmt.Errorf("run %d: file %q: %w", first.GetRunId(), file.GetName(), err)
+		return fmt.Errorf("%s: %w", u.what, err)
 	}
 	return stream.SendAndClose(&api.UploadRunFileResponse{})
 }
@@ -214,9 +191,6 @@ func (s *runService) UploadRunFile(stream api.RunService_UploadRunFileServer) er
 // GetRunFile implements api.RunServiceServer.
 func (s *runService) GetRunFile(ctx context.Context, r *api.GetRunFileRequest) (*api.GetRunFileResponse, error) {
 	if err := s.o.Runs.AwaitsRun(r.GetNode(), r.GetRunId()); err != nil {
-		return nil, err
-	}
-	if err := checkOwnNode(ctx, r); err != nil {
 		return nil, err
 	}
 	stored, size, err := s.o.Artifacts.State(ctx, r.GetDigest())
@@ -228,9 +202,6 @@ func (s *runService) GetRunFile(ctx context.Context, r *api.GetRunFileRequest) (
 
 // DeliverRun implements api.RunServiceServer.
 func (s *runService) DeliverRun(ctx context.Context, r *api.DeliverRunRequest) (*api.DeliverRunResponse, error) {
-	if err := checkOwnNode(ctx, r); err != nil {
-		return nil, err
-	}
 	d := controller.Delivery{Run: r.GetRunId(), Node: r.GetNode(), Partial: convert.Text(r.GetPartial())}
 	for _, f := range r.GetFiles() {
 		d.Files = append(d.Files, kb.Document{Name: f.GetName(), Digest: f.GetDigest(), Size: f.GetSize()})

@@ -175,11 +175,16 @@ func TestDeliverRun(t *testing.T) {
 	request := &api.DeliverRunRequest{Node: "n1", RunId: 7, Partial: "disk\nfull",
 		Files: []*api.RunFile{{Name: someFile.Name, Digest: someFile.Digest, Size: someFile.Size}}}
 	other := Caller{Node: mtls.Peer{Name: mtls.Name{Role: mtls.Node, Name: "n2"}}}
-	if _, err := s.DeliverRun(withCaller(t.Context(), other), request); !errors.Is(err, kb.ErrDenied) {
-		t.Errorf("n2 in n1's name: %v", err)
-	}
-	if _, err := s.GetRunFile(withCaller(t.Context(), other), &api.GetRunFileRequest{Node: "n1", RunId: 7}); !errors.Is(err, kb.ErrDenied) {
-		t.Errorf("n2 in n1's name: %v", err)
+	g, _ := recording(t)
+	for method, message := range map[string]any{
+		api.RunService_DeliverRun_FullMethodName: request,
+		api.RunService_GetRunFile_FullMethodName: &api.GetRunFileRequest{Node: "n1", RunId: 7, Digest: someFile.Digest},
+	} {
+		_, err := g.unary(withCaller(t.Context(), other), message, &grpc.UnaryServerInfo{FullMethod: method},
+			func(context.Context, any) (any, error) { return nil, errors.New("called") })
+		if status.Code(err) != codes.PermissionDenied {
+			t.Errorf("%s: n2 in n1's name: %v", method, err)
+		}
 	}
 	if _, err := s.DeliverRun(t.Context(), request); err != nil || len(runs.delivered) != 1 ||
 		runs.delivered[0].Partial != "disk full" || runs.delivered[0].Files[0] != someFile {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	grpchealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
@@ -117,7 +118,6 @@ func NewServer(o Options) *grpc.Server {
 		grpc.StatsHandler(answers{}),
 		grpc.UnaryInterceptor(g.unary),
 		grpc.StreamInterceptor(g.stream),
-		grpc.ChainStreamInterceptor(checkNode),
 		grpc.ConnectionTimeout(o.Limits.Handshake),
 		grpc.MaxRecvMsgSize(o.Limits.MessageBytes),
 		grpc.MaxSendMsgSize(maxSend),
@@ -126,20 +126,17 @@ func NewServer(o Options) *grpc.Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionIdle: o.Limits.Idle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveFloor, PermitWithoutStream: true}),
 	)
-	trust := &trustService{tls: o.TLS, network: network}
-	g.checks = trust.checks()
 	health := &healthOf{look: o.Health, version: o.Version}
 	api.RegisterCatalogServiceServer(server, &catalogService{authorizer: o.Authorizer, catalog: o.Catalog, artifacts: o.Artifacts, maxBytes: o.MaxArtifactBytes})
 	api.RegisterHealthServiceServer(server, health)
 	api.RegisterPolicyServiceServer(server, &policyService{authorizer: o.Authorizer})
+	trust := &trustService{network: network}
+	if o.TLS != nil {
+		trust.source, trust.registry = o.TLS.Source, o.TLS.Registry
+		g.mayEnrol = o.TLS.Registry.MayEnrol
+	}
 	api.RegisterTrustServiceServer(server, trust)
-	grpc_health_v1.RegisterHealthServer(server, &standardHealth{health: health, services: func() []string {
-		var names []string
-		for name := range server.GetServiceInfo() {
-			names = append(names, name)
-		}
-		return names
-	}})
+	grpc_health_v1.RegisterHealthServer(server, &standardHealth{Server: grpchealth.NewServer(), health: health, services: server.GetServiceInfo})
 	reflection.Register(server)
 	return server
 }

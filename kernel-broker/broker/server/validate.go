@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -21,8 +22,15 @@ const (
 // sees it. Requests that are not here have nothing to check.
 func validate(request any) error {
 	switch r := request.(type) {
-	case *api.GetProfileRequest:
-		return kb.ValidateProfileName(r.GetName())
+	case *api.GetProfileRequest, *api.ReleaseQuarantineRequest, *api.RetireProfileRequest, *api.PromoteVersionRequest,
+		*api.QuarantineVersionRequest, *api.SignVersionRequest:
+		return kb.ValidateProfileName(r.(interface{ GetName() string }).GetName())
+	case *api.GetArtifactRequest, *api.FetchArtifactRequest:
+		return kb.ValidateDigest(r.(interface{ GetDigest() string }).GetDigest())
+	case *api.ReleaseJobRequest, *api.GetJobRequest, *api.BeginRunRequest:
+		return validateJob(r.(interface{ GetJobId() uint32 }).GetJobId())
+	case *api.CreateNodeTokenRequest, *api.RevokeNodeRequest, *api.DeliverRunRequest:
+		return kb.ValidateNodeName(r.(interface{ GetNode() string }).GetNode())
 	case *api.CheckProfileRequest:
 		_, err := kb.ParseRef(r.GetProfile())
 		return err
@@ -31,38 +39,17 @@ func validate(request any) error {
 			return fmt.Errorf("request has no profile: %w", kb.ErrInvalid)
 		}
 		return kb.ValidateProfileName(r.GetProfile().GetName())
-	case *api.ReleaseQuarantineRequest:
-		return kb.ValidateProfileName(r.GetName())
-	case *api.RetireProfileRequest:
-		return kb.ValidateProfileName(r.GetName())
-	case *api.PromoteVersionRequest:
-		return kb.ValidateProfileName(r.GetName())
-	case *api.QuarantineVersionRequest:
-		return kb.ValidateProfileName(r.GetName())
-	case *api.SignVersionRequest:
-		return kb.ValidateProfileName(r.GetName())
-	case *api.GetArtifactRequest:
-		return kb.ValidateDigest(r.GetDigest())
-	case *api.FetchArtifactRequest:
-		return kb.ValidateDigest(r.GetDigest())
 	case *api.EnsureKernelRequest:
-		return validateEnsure(r)
-	case *api.ReleaseJobRequest:
-		return validateJob(r.GetJobId())
+		_, err := kb.ParseRef(r.GetProfile())
+		return cmp.Or(validateJob(r.GetJobId()), err, validateNodes(r.GetNodes()))
 	case *api.NoteRebootRequest:
 		return validateNodes(r.GetNodes())
-	case *api.GetJobRequest:
-		return validateJob(r.GetJobId())
 	case *api.ListJobsRequest:
 		if r.GetLimit() > maxJobs {
 			return fmt.Errorf("limit %d, at most %d jobs can be listed: %w", r.GetLimit(), maxJobs, kb.ErrInvalid)
 		}
 	case *api.GetNodeRequest:
 		return kb.ValidateNodeName(r.GetName())
-	case *api.CreateNodeTokenRequest:
-		return kb.ValidateNodeName(r.GetNode())
-	case *api.RevokeNodeRequest:
-		return kb.ValidateNodeName(r.GetNode())
 	case *api.EnrolRequest:
 		return errors.Join(kb.ValidateNodeName(r.GetNode()), mtls.ValidateSecret(r.GetSecret()))
 	case *api.ListCertificatesRequest:
@@ -70,7 +57,12 @@ func validate(request any) error {
 			return kb.ValidateNodeName(r.GetNode())
 		}
 	case *api.ConnectRequest:
-		return validateConnect(r)
+		if r.GetMessage() == nil {
+			return fmt.Errorf("agent's message is empty: %w", kb.ErrInvalid)
+		}
+		if r.GetHello() != nil {
+			return kb.ValidateNodeName(r.GetHello().GetNode())
+		}
 	case *api.RequestRunRequest:
 		if r.GetRequestId() != "" {
 			return kb.ValidateRequestID(r.GetRequestId())
@@ -81,20 +73,8 @@ func validate(request any) error {
 		}
 	case *api.GetRunFileRequest:
 		return errors.Join(kb.ValidateNodeName(r.GetNode()), kb.ValidateDigest(r.GetDigest()))
-	case *api.DeliverRunRequest:
-		return kb.ValidateNodeName(r.GetNode())
 	}
 	return nil
-}
-
-func validateEnsure(r *api.EnsureKernelRequest) error {
-	if err := validateJob(r.GetJobId()); err != nil {
-		return err
-	}
-	if _, err := kb.ParseRef(r.GetProfile()); err != nil {
-		return err
-	}
-	return validateNodes(r.GetNodes())
 }
 
 func validateJob(id uint32) error {
@@ -117,16 +97,6 @@ func validateNodes(nodes []string) error {
 			return fmt.Errorf("node %q is named twice: %w", node, kb.ErrInvalid)
 		}
 		seen[node] = true
-	}
-	return nil
-}
-
-func validateConnect(r *api.ConnectRequest) error {
-	if r.GetMessage() == nil {
-		return fmt.Errorf("agent's message is empty: %w", kb.ErrInvalid)
-	}
-	if hello := r.GetHello(); hello != nil {
-		return kb.ValidateNodeName(hello.GetNode())
 	}
 	return nil
 }

@@ -9,28 +9,19 @@ import (
 	"time"
 )
 
-// A Follower maintains a copy of the keys under a prefix. One goroutine calls its methods.
-type Follower interface {
-	// Reset replaces the whole picture by the records as they were at a
-	// revision.
-	Reset(records []Record, at int64)
-	// Apply changes the picture by one event.
-	Apply(Event)
-}
-
 // Pauses of Follow between attempts while the store cannot be reached.
 const (
 	followPauseMin = 50 * time.Millisecond
 	followPauseMax = 2 * time.Second
 )
 
-// Follow keeps a follower up to date until ctx ends, and returns ctx's error. It starts with a Reset. If the needed
-// history is gone it lists again, with another Reset; it retries an unreachable store without end. Any other error ends
-// it.
-func Follow(ctx context.Context, s Store, prefix string, f Follower) error {
+// Follow tells of the keys under a prefix until ctx ends, and returns ctx's error. It starts with reset, which gets all
+// records as they were at a revision, and goes on with apply for each change. If the needed history is gone it lists
+// again, with another reset; it retries an unreachable store without end. Any other error ends it.
+func Follow(ctx context.Context, s Store, prefix string, reset func(records []Record, at int64), apply func(Event)) error {
 	pause := followPauseMin
 	for {
-		progress, err := followOnce(ctx, s, prefix, f)
+		progress, err := followOnce(ctx, s, prefix, reset, apply)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -50,7 +41,7 @@ func Follow(ctx context.Context, s Store, prefix string, f Follower) error {
 }
 
 // followOnce lists, then watches until the watch ends. It reports whether an event arrived.
-func followOnce(ctx context.Context, s Store, prefix string, f Follower) (bool, error) {
+func followOnce(ctx context.Context, s Store, prefix string, reset func([]Record, int64), apply func(Event)) (bool, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	records, at, err := s.List(ctx, prefix)
@@ -61,10 +52,10 @@ func followOnce(ctx context.Context, s Store, prefix string, f Follower) (bool, 
 	if err != nil {
 		return false, err
 	}
-	f.Reset(records, at)
+	reset(records, at)
 	progress := false
 	for event := range events {
-		f.Apply(event)
+		apply(event)
 		progress = true
 	}
 	return progress, nil

@@ -113,7 +113,7 @@ func TestFollowListsAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	b := blocked{make(chan []store.Record), make(chan store.Event)}
 	done := make(chan error)
-	go func() { done <- store.Follow(ctx, s, "", b) }()
+	go func() { done <- store.Follow(ctx, s, "", b.Reset, b.Apply) }()
 	if first := <-b.resets; len(first) != 0 {
 		t.Fatalf("first picture %v", first)
 	}
@@ -153,7 +153,7 @@ func TestFollowOutlastsAnOutage(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	b := blocked{make(chan []store.Record), make(chan store.Event)}
 	done := make(chan error)
-	go func() { done <- store.Follow(ctx, s, "", b) }()
+	go func() { done <- store.Follow(ctx, s, "", b.Reset, b.Apply) }()
 	<-b.resets
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {

@@ -13,7 +13,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
-// picture is a Follower that checks its input.
+// picture follows a store and checks its input.
 type picture struct {
 	mu      sync.Mutex
 	records map[string]store.Record
@@ -158,7 +158,7 @@ func testCompacted(t *testing.T, s store.Store) {
 func follow(t *testing.T, s store.Store, prefix string, p *picture) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- store.Follow(ctx, s, prefix, p) }()
+	go func() { done <- store.Follow(ctx, s, prefix, p.Reset, p.Apply) }()
 	return func() error {
 		cancel()
 		return <-done
