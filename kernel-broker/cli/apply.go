@@ -182,10 +182,7 @@ func (a *app) send(ctx context.Context, profile *api.Profile, reason string) (*a
 }
 
 func (a *app) applyPreview(ctx context.Context, one prepared) error {
-	now, err := a.profile(ctx, one.profile.GetName())
-	if status.Code(err) == codes.NotFound {
-		now, err = nil, nil
-	}
+	now, err := a.profileIfAny(ctx, one.profile.GetName())
 	if err != nil {
 		return err
 	}
@@ -201,7 +198,7 @@ func (a *app) applyPreview(ctx context.Context, one prepared) error {
 		a.say("would change the settings of profile %s", one.profile.GetName())
 	}
 	for _, file := range one.files {
-		has, err := a.stored(ctx, file)
+		has, _, err := a.arrived(ctx, file.Digest)
 		if err != nil {
 			return err
 		}
@@ -213,10 +210,7 @@ func (a *app) applyPreview(ctx context.Context, one prepared) error {
 }
 
 func (a *app) previewVersion(now *api.Profile, v *api.ProfileVersion) error {
-	for _, old := range now.GetVersions() {
-		if old.GetKernel().GetVersion() != v.GetKernel().GetVersion() {
-			continue
-		}
+	if old := findVersion(now, v.GetKernel().GetVersion()); old != nil {
 		if !proto.Equal(old.GetKernel(), v.GetKernel()) {
 			return fmt.Errorf("kernel %q exists with other content: %w", refOf(v), kb.ErrFailedPrecondition)
 		}

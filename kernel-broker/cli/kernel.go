@@ -296,16 +296,15 @@ func (a *app) kernelShow(ctx context.Context, args []string) error {
 	if ref.Version == 0 {
 		ref.Version = profile.GetDefaultVersion()
 	}
-	for _, v := range profile.GetVersions() {
-		if v.GetKernel().GetVersion() == ref.Version {
-			from, err := a.origin(ctx, v)
-			if err != nil {
-				return err
-			}
-			return a.showVersion(v, from)
-		}
+	v := findVersion(profile, ref.Version)
+	if v == nil {
+		return fmt.Errorf("kernel profile %q has no version %d: %w", ref.Profile, ref.Version, kb.ErrNotFound)
 	}
-	return fmt.Errorf("kernel profile %q has no version %d: %w", ref.Profile, ref.Version, kb.ErrNotFound)
+	from, err := a.origin(ctx, v)
+	if err != nil {
+		return err
+	}
+	return a.showVersion(v, from)
 }
 
 func kernelPage(p *page, v *api.ProfileVersion) {

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -13,123 +15,103 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// marshal writes a message as JSON with plain numbers. protobuf writes 64-bit integers as strings, for JavaScript; other
-// readers of JSON prefer numbers. The API's descriptors tell which strings are numbers.
+// marshal writes a message as JSON like protobuf, but with plain numbers. protobuf writes 64-bit integers as strings, for
+// JavaScript; other readers of JSON prefer numbers.
 func marshal(message proto.Message) (json.RawMessage, error) {
-	text, err := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}.Marshal(message)
-	if err != nil {
-		return nil, fmt.Errorf("result: %w", err)
-	}
 	var out bytes.Buffer
-	if err := writeMessage(&out, text, message.ProtoReflect().Descriptor()); err != nil {
+	if err := writeMessage(&out, message.ProtoReflect()); err != nil {
 		return nil, fmt.Errorf("result: %w", err)
 	}
 	return out.Bytes(), nil
 }
 
-// writeMessage copies an object and keeps the order of its fields.
-func writeMessage(out *bytes.Buffer, text json.RawMessage, message protoreflect.MessageDescriptor) error {
-	if strings.HasPrefix(string(message.FullName()), "google.protobuf.") {
-		out.Write(text) // a timestamp, for example, has its own form
-		return nil
-	}
-	return writeParts(out, text, func(name string) (writer, error) {
-		field := message.Fields().ByName(protoreflect.Name(name))
-		if field == nil {
-			return nil, fmt.Errorf("%s has no field %q", message.FullName(), name)
-		}
-		return fieldWriter(field), nil
-	})
-}
-
-// writer copies one value.
-type writer func(out *bytes.Buffer, text json.RawMessage) error
-
-func fieldWriter(field protoreflect.FieldDescriptor) writer {
-	switch {
-	case field.IsMap():
-		value := valueWriter(field.MapValue())
-		return func(out *bytes.Buffer, text json.RawMessage) error {
-			return writeParts(out, text, func(string) (writer, error) { return value, nil })
-		}
-	case field.IsList():
-		value := valueWriter(field)
-		return func(out *bytes.Buffer, text json.RawMessage) error {
-			return writeParts(out, text, func(string) (writer, error) { return value, nil })
-		}
-	}
-	return valueWriter(field)
-}
-
-func valueWriter(field protoreflect.FieldDescriptor) writer {
-	switch field.Kind() {
-	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind,
-		protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
-		return writeNumber
-	case protoreflect.MessageKind, protoreflect.GroupKind:
-		return func(out *bytes.Buffer, text json.RawMessage) error { return writeMessage(out, text, field.Message()) }
-	}
-	return func(out *bytes.Buffer, text json.RawMessage) error {
+// writeMessage writes the fields in the order of the API's descriptors, also those with their default.
+func writeMessage(out *bytes.Buffer, m protoreflect.Message) error {
+	if strings.HasPrefix(string(m.Descriptor().FullName()), "google.protobuf.") {
+		text, err := protojson.Marshal(m.Interface()) // a timestamp, for example, has its own form
 		out.Write(text)
-		return nil
-	}
-}
-
-// writeNumber removes the quotes of an integer.
-func writeNumber(out *bytes.Buffer, text json.RawMessage) error {
-	var number json.Number // also accepts a quoted number, and nothing else
-	if err := json.Unmarshal(text, &number); err != nil {
 		return err
 	}
-	out.WriteString(number.String())
+	separator := byte('{')
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		field := fields.Get(i)
+		if field.HasPresence() && !m.Has(field) {
+			continue
+		}
+		out.WriteByte(separator)
+		fmt.Fprintf(out, "%q:", field.Name())
+		if err := writeField(out, field, m.Get(field)); err != nil {
+			return err
+		}
+		separator = ','
+	}
+	if separator == '{' {
+		out.WriteByte('{')
+	}
+	out.WriteByte('}')
 	return nil
 }
 
-// writeParts copies an object or a list element by element; of returns the writer for a field.
-func writeParts(out *bytes.Buffer, text json.RawMessage, of func(name string) (writer, error)) error {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	begin, err := decoder.Token()
-	if err != nil {
-		return err
-	}
-	object := begin == json.Delim('{')
-	out.WriteString(fmt.Sprint(begin))
-	for first := true; decoder.More(); first = false {
-		if !first {
-			out.WriteByte(',')
-		}
-		name := ""
-		if object {
-			key, err := decoder.Token()
-			if err != nil {
+func writeField(out *bytes.Buffer, field protoreflect.FieldDescriptor, v protoreflect.Value) error {
+	switch {
+	case field.IsList():
+		out.WriteByte('[')
+		for i := range v.List().Len() {
+			if i > 0 {
+				out.WriteByte(',')
+			}
+			if err := writeValue(out, field, v.List().Get(i)); err != nil {
 				return err
 			}
-			name = fmt.Sprint(key)
-			quoted, err := json.Marshal(name)
-			if err != nil {
+		}
+		out.WriteByte(']')
+		return nil
+	case field.IsMap():
+		entries := map[string]protoreflect.Value{}
+		v.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
+			entries[key.String()] = value
+			return true
+		})
+		out.WriteByte('{')
+		for i, key := range slices.Sorted(maps.Keys(entries)) {
+			if i > 0 {
+				out.WriteByte(',')
+			}
+			if err := encode(out, key); err != nil {
 				return err
 			}
-			out.Write(append(quoted, ':'))
+			out.WriteByte(':')
+			if err := writeValue(out, field.MapValue(), entries[key]); err != nil {
+				return err
+			}
 		}
-		if err := writePart(out, decoder, name, of); err != nil {
-			return err
-		}
+		out.WriteByte('}')
+		return nil
 	}
-	end, err := decoder.Token()
-	if err == nil {
-		out.WriteString(fmt.Sprint(end))
-	}
-	return err
+	return writeValue(out, field, v)
 }
 
-func writePart(out *bytes.Buffer, decoder *json.Decoder, name string, of func(string) (writer, error)) error {
-	write, err := of(name)
-	if err != nil {
-		return err
+func writeValue(out *bytes.Buffer, field protoreflect.FieldDescriptor, v protoreflect.Value) error {
+	if field.Message() != nil {
+		return writeMessage(out, v.Message())
 	}
-	var part json.RawMessage
-	if err := decoder.Decode(&part); err != nil {
-		return err
+	if field.Enum() != nil {
+		if known := field.Enum().Values().ByNumber(v.Enum()); known != nil {
+			return encode(out, known.Name())
+		}
 	}
-	return write(out, part)
+	if field.Kind() == protoreflect.BytesKind {
+		return encode(out, append([]byte{}, v.Bytes()...)) // never null
+	}
+	return encode(out, v.Interface())
+}
+
+// encode writes a value without the escapes that only HTML needs.
+func encode(out *bytes.Buffer, v any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	out.Truncate(len(bytes.TrimRight(out.Bytes(), "\n")))
+	return err
 }

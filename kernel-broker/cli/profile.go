@@ -22,14 +22,7 @@ func (a *app) profileCommand() *cobra.Command {
 	check := &cobra.Command{Use: "check NAME[@VERSION]", Short: "Check whether a job may request a profile now",
 		Long: "Prints the version that a job would get. Exit code 3: none; the reason is on stderr.",
 		Args: cobra.ExactArgs(1), RunE: a.run(a.profileCheck)}
-	var dryRun bool
-	var reason string
-	release := &cobra.Command{Use: "release NAME@VERSION", Short: "End the quarantine of a version", Args: cobra.ExactArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error { return a.profileRelease(ctx, args[0], reason, dryRun) })}
-	release.Flags().BoolVar(&dryRun, "dry-run", false, "only show the changes")
-	release.Flags().StringVar(&reason, "reason", "", "`text` for the record")
-	return noun("profile", "Profiles that jobs can request", list, show, check, a.profileApplyCommand(),
-		a.profilePromoteCommand(), a.profileRollbackCommand(), a.profileQuarantineCommand(), release, a.profileRetireCommand())
+	return noun("profile", "Profiles that jobs can request", append([]*cobra.Command{list, show, check, a.profileApplyCommand()}, a.lifecycleCommands()...)...)
 }
 
 func (a *app) profiles(ctx context.Context) ([]*api.Profile, error) {
@@ -156,39 +149,4 @@ func (a *app) profileCheck(ctx context.Context, args []string) error {
 	return a.show(response, func(p *page) {
 		p.line("%s", kb.Ref{Profile: response.GetName(), Version: response.GetVersion()})
 	})
-}
-
-func (a *app) profileRelease(ctx context.Context, text, reason string, dryRun bool) error {
-	ref, err := versionRef(text)
-	if err != nil {
-		return err
-	}
-	if dryRun {
-		return a.releasePreview(ctx, ref)
-	}
-	_, err = call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ReleaseQuarantine,
-		&api.ReleaseQuarantineRequest{RequestId: requestID(), Name: ref.Profile, Version: ref.Version, Reason: reason})
-	if err != nil {
-		return err
-	}
-	a.say("%s released from quarantine", ref)
-	return nil
-}
-
-func (a *app) releasePreview(ctx context.Context, ref kb.Ref) error {
-	profile, err := a.profile(ctx, ref.Profile)
-	if err != nil {
-		return err
-	}
-	for _, v := range profile.GetVersions() {
-		if v.GetKernel().GetVersion() != ref.Version {
-			continue
-		}
-		if v.GetQuarantine() == nil {
-			return fmt.Errorf("kernel %q is not quarantined: %w", ref, kb.ErrFailedPrecondition)
-		}
-		a.say("would release %s, quarantined since %s: %s", ref, clock(v.GetQuarantine().GetSince().AsTime()), v.GetQuarantine().GetReason())
-		return nil
-	}
-	return fmt.Errorf("kernel %q: %w", ref, kb.ErrNotFound)
 }

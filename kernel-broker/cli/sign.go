@@ -153,32 +153,30 @@ func (a *app) kernelSign(ctx context.Context, text string, s *signature, w evide
 	if err != nil {
 		return err
 	}
-	for _, v := range profile.GetVersions() {
-		if v.GetKernel().GetVersion() != ref.Version {
-			continue
-		}
-		k := convert.KernelFromProto(v.GetKernel())
-		if k.Ref() != ref {
-			return fmt.Errorf("kernel %q: the broker answers with kernel %q, which is not signed in its place: %w", ref, k.Ref(), kb.ErrFailedPrecondition)
-		}
-		whose, err := w.check(s, k, v.GetEnvelope())
-		if err != nil {
-			return err
-		}
-		m := s.manifest(profile, k)
-		a.showSigned(m, s, whose)
-		envelope, err := signing.Sign(ctx, m, s.opened...)
-		if err != nil {
-			return err
-		}
-		_, err = call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.SignVersion,
-			&api.SignVersionRequest{RequestId: requestID(), Name: ref.Profile, Version: ref.Version, Envelope: envelope, Reason: reason})
-		if err == nil {
-			a.say("%s signed, good until %s", ref, clock(m.Expires))
-		}
+	v := findVersion(profile, ref.Version)
+	if v == nil {
+		return fmt.Errorf("kernel %q: %w", ref, kb.ErrNotFound)
+	}
+	k := convert.KernelFromProto(v.GetKernel())
+	if k.Ref() != ref {
+		return fmt.Errorf("kernel %q: the broker answers with kernel %q, which is not signed in its place: %w", ref, k.Ref(), kb.ErrFailedPrecondition)
+	}
+	whose, err := w.check(s, k, v.GetEnvelope())
+	if err != nil {
 		return err
 	}
-	return fmt.Errorf("kernel %q: %w", ref, kb.ErrNotFound)
+	m := s.manifest(profile, k)
+	a.showSigned(m, s, whose)
+	envelope, err := signing.Sign(ctx, m, s.opened...)
+	if err != nil {
+		return err
+	}
+	_, err = call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.SignVersion,
+		&api.SignVersionRequest{RequestId: requestID(), Name: ref.Profile, Version: ref.Version, Envelope: envelope, Reason: reason})
+	if err == nil {
+		a.say("%s signed, good until %s", ref, clock(m.Expires))
+	}
+	return err
 }
 
 // showSigned shows the complete signed content and its source.

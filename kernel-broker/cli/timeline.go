@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
@@ -33,8 +32,18 @@ func jobPage(p *page, j *api.Job) {
 			p.line("Node %s", node)
 		}
 		p.row("AT", "STEP", "TOOK", "DETAIL")
-		for _, s := range stepsOf(j, node) {
-			p.row("+"+seconds(s.at), s.event, s.tookText(), s.detail)
+		// Events before a node's first step belong to the start of the job.
+		last, first := begin(j), node == ""
+		for _, e := range j.GetTimeline() {
+			if e.GetNode() != node {
+				continue
+			}
+			at, took := e.GetAt().AsTime(), ""
+			if !first {
+				took = seconds(at.Sub(last))
+			}
+			p.row("+"+seconds(at.Sub(begin(j))), e.GetEvent(), took, e.GetDetail())
+			last, first = at, false
 		}
 	}
 	if len(j.GetBefore())+len(j.GetDuring())+len(j.GetAfter()) > 0 {
@@ -71,39 +80,4 @@ func nodesOf(j *api.Job) []string {
 		}
 	}
 	return append(nodes, slices.Sorted(maps.Keys(seen))...)
-}
-
-// step of one node, or of the job.
-type step struct {
-	at     time.Duration // since the job's beginning
-	took   time.Duration // since the step before it
-	first  bool
-	event  string
-	detail string
-}
-
-func (s step) tookText() string {
-	if s.first {
-		return ""
-	}
-	return seconds(s.took)
-}
-
-// stepsOf lists a node's steps. Events before a node's first step belong to the start of the job.
-func stepsOf(j *api.Job, node string) []step {
-	start := begin(j)
-	last := start
-	var steps []step
-	for _, e := range j.GetTimeline() {
-		if e.GetNode() != node {
-			continue
-		}
-		at := e.GetAt().AsTime()
-		steps = append(steps, step{
-			at: at.Sub(start), took: at.Sub(last), first: node == "" && len(steps) == 0,
-			event: e.GetEvent(), detail: e.GetDetail(),
-		})
-		last = at
-	}
-	return steps
 }

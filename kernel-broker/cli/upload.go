@@ -37,7 +37,7 @@ func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
 	name := filepath.Base(file.Path)
-	progress := a.progress("uploading "+name, file.Size)
+	bar, done := a.progress("uploading "+name, file.Size)
 	reached, pause := uint64(0), uploadPauseMin
 	for try := 1; ; try++ {
 		stored, from, err := a.arrived(ctx, file.Digest)
@@ -45,7 +45,7 @@ func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
 			if try == 1 {
 				a.say("%s is stored already (%s)", name, bytesOf(file.Size))
 			} else {
-				progress.done()
+				done()
 			}
 			return nil
 		}
@@ -56,8 +56,8 @@ func (a *app) upload(ctx context.Context, file catalog.Artifact) (err error) {
 			if reached = from; from > 0 {
 				a.say("%s: going on at %s of %s", name, bytesOf(from), bytesOf(file.Size))
 			}
-			if err = a.uploadFrom(ctx, file, source, from, progress); err == nil {
-				progress.done()
+			if err = a.uploadFrom(ctx, file, source, from, bar); err == nil {
+				done()
 				return nil
 			}
 		}
@@ -87,13 +87,13 @@ func passing(err error) bool {
 }
 
 // uploadFrom is one try.
-func (a *app) uploadFrom(ctx context.Context, file catalog.Artifact, source io.ReadSeeker, from uint64, progress *progress) error {
+func (a *app) uploadFrom(ctx context.Context, file catalog.Artifact, source io.ReadSeeker, from uint64, bar drawn) error {
 	// If the broker's part is longer than the file, it is of another one.
 	from = min(from, file.Size)
 	if _, err := source.Seek(int64(from), io.SeekStart); err != nil {
 		return fmt.Errorf("%s: %w", file.Path, err)
 	}
-	progress.set(from)
+	_ = bar.Set64(int64(from)) // as in Write
 	conn, err := a.dial()
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (a *app) uploadFrom(ctx context.Context, file catalog.Artifact, source io.R
 	if err != nil {
 		return err
 	}
-	sending := sendFile(stream, file, from, io.TeeReader(source, progress))
+	sending := sendFile(stream, file, from, io.TeeReader(source, bar))
 	if sending != nil && !errors.Is(sending, io.EOF) {
 		return fmt.Errorf("%s: %w", file.Path, sending)
 	}
@@ -136,65 +136,24 @@ func sendFile(stream api.CatalogService_UploadArtifactClient, file catalog.Artif
 	}
 }
 
-// stored reports whether the broker has a file, by fetching past its end.
-func (a *app) stored(ctx context.Context, file catalog.Artifact) (bool, error) {
-	conn, err := a.dial()
-	if err != nil {
-		return false, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
-	stream, err := api.NewCatalogServiceClient(conn).FetchArtifact(ctx, &api.FetchArtifactRequest{Digest: file.Digest, Offset: file.Size})
-	if err == nil {
-		_, err = stream.Recv()
-	}
-	switch {
-	case errors.Is(err, io.EOF):
-		return true, nil
-	case err == nil, isMissing(err), status.Code(err) == codes.OutOfRange:
-		// Longer or shorter than its content: damaged, and replaced.
-		return false, nil
-	}
-	return false, err
-}
-
 // progress shows how far something is: a bar on a terminal, a line at the end
 // elsewhere.
-type progress struct {
-	app  *app
-	what string
-	size uint64
-	bar  *progressbar.ProgressBar
-}
-
-func (a *app) progress(what string, size uint64) *progress {
-	p := &progress{app: a, what: what, size: size}
+func (a *app) progress(what string, size uint64) (bar drawn, done func()) {
+	done = func() { a.say("%s: %s done", what, bytesOf(size)) }
+	to := io.Discard
 	if a.Terminal {
-		p.bar = progressbar.NewOptions64(int64(size), progressbar.OptionSetWriter(a.Stderr),
-			progressbar.OptionSetDescription(what), progressbar.OptionShowBytes(true),
-			progressbar.OptionSetWidth(30), progressbar.OptionOnCompletion(func() { _, _ = fmt.Fprintln(a.Stderr) }))
+		to, done = a.Stderr, func() {}
 	}
-	return p
+	return drawn{progressbar.NewOptions64(int64(size), progressbar.OptionSetWriter(to),
+		progressbar.OptionSetDescription(what), progressbar.OptionShowBytes(true),
+		progressbar.OptionSetWidth(30), progressbar.OptionOnCompletion(func() { _, _ = fmt.Fprintln(to) }))}, done
 }
 
-// Write counts the transferred bytes.
-func (p *progress) Write(data []byte) (int, error) {
-	if p.bar != nil {
-		// A bar that cannot be drawn is no reason to stop.
-		_ = p.bar.Add(len(data))
-	}
+// drawn is a bar that counts what is written to it. That it cannot be drawn is no reason to stop.
+type drawn struct{ *progressbar.ProgressBar }
+
+// Write implements io.Writer.
+func (d drawn) Write(data []byte) (int, error) {
+	_ = d.Add(len(data))
 	return len(data), nil
-}
-
-// set moves to a place, back or forth.
-func (p *progress) set(bytes uint64) {
-	if p.bar != nil {
-		_ = p.bar.Set64(int64(bytes))
-	}
-}
-
-func (p *progress) done() {
-	if p.bar == nil {
-		p.app.say("%s: %s done", p.what, bytesOf(p.size))
-	}
 }

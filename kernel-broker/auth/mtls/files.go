@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
@@ -31,36 +30,16 @@ func NodePaths(dir string) Paths {
 	return Paths{Certificate: own, Key: own, Authorities: filepath.Join(dir, "ca.pem")}
 }
 
-// Files is a Source that reads files again when they have changed.
-type Files struct {
-	paths Paths
-
-	mu          sync.Mutex
-	pairState   state
-	pair        *tls.Certificate
-	poolState   state
-	authorities []*x509.Certificate
-}
-
-// state tells two files from those that replaced them.
-type state [2]os.FileInfo
+// Files is a Source that reads its files each time, so that new ones count at once: a handshake costs several times as much.
+type Files struct{ paths Paths }
 
 // NewFiles reads nothing yet: files may come later.
-func NewFiles(paths Paths) *Files { return &Files{paths: paths} }
+func NewFiles(paths Paths) *Files { return &Files{paths} }
 
 // Certificate implements Source.
 func (f *Files) Certificate() (*tls.Certificate, error) {
 	if f.paths.Certificate == "" {
 		return nil, nil
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now, err := look(f.paths.Certificate, f.paths.Key)
-	if err != nil {
-		return nil, err
-	}
-	if f.pair != nil && same(f.pairState, now) {
-		return f.pair, nil
 	}
 	certificate, err := os.ReadFile(f.paths.Certificate)
 	if err != nil {
@@ -74,7 +53,6 @@ func (f *Files) Certificate() (*tls.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate %q: %w", f.paths.Certificate, err)
 	}
-	f.pair, f.pairState = pair, now
 	return pair, nil
 }
 
@@ -97,15 +75,6 @@ func readKey(path string) ([]byte, error) {
 
 // Authorities implements Source.
 func (f *Files) Authorities() ([]*x509.Certificate, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now, err := look(f.paths.Authorities, f.paths.Authorities)
-	if err != nil {
-		return nil, err
-	}
-	if f.authorities != nil && same(f.poolState, now) {
-		return f.authorities, nil
-	}
 	text, err := os.ReadFile(f.paths.Authorities)
 	if err != nil {
 		return nil, fmt.Errorf("authorities: %w", err)
@@ -114,28 +83,7 @@ func (f *Files) Authorities() ([]*x509.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("authorities %q: %w", f.paths.Authorities, err)
 	}
-	f.authorities, f.poolState = list, now
 	return list, nil
-}
-
-func look(paths ...string) (state, error) {
-	var s state
-	for i, path := range paths {
-		var err error
-		if s[i], err = os.Stat(path); err != nil {
-			return s, fmt.Errorf("certificates: %w", err)
-		}
-	}
-	return s, nil
-}
-
-func same(a, b state) bool {
-	for i := range a {
-		if !a[i].ModTime().Equal(b[i].ModTime()) || a[i].Size() != b[i].Size() || !os.SameFile(a[i], b[i]) {
-			return false
-		}
-	}
-	return true
 }
 
 // Own returns the certificate and who it stands for; os.ErrNotExist where there

@@ -86,8 +86,9 @@ type Store interface {
 	// slow reader loses nothing and costs memory.
 	//
 	// ErrCompacted: the history after that revision is compacted, or the revision is newer than the store (a restored
-	// backup). The caller lists again and watches from there; Follow does so. If history is compacted under a running
-	// watch (after a long disconnect), the channel is closed although ctx is alive, and the same applies.
+	// backup). The caller lists again and watches from there; Follow does so. If a running watch is lost (its history was
+	// compacted in a long disconnect, the server has no leader), the channel is closed although ctx is alive, and the same
+	// applies.
 	Watch(ctx context.Context, prefix string, after int64) (<-chan Event, error)
 
 	// Close ends all watches. Calls after it return ErrUnavailable. Closing

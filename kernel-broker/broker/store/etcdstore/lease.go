@@ -7,11 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
@@ -38,14 +37,9 @@ type Claim struct {
 
 // leadership is the right to write that a lease grants.
 type leadership struct {
-	created int64 // revision of the key, which is in every commit
-	lost    chan struct{}
-	once    sync.Once
-	stop    context.CancelFunc
-	done    chan struct{}
+	created int64                // revision of the key, which is in every commit
+	session *concurrency.Session // renews the lease, and ends by this host's clock when that fails for the lease's duration
 }
-
-func (l *leadership) lose() { l.once.Do(func() { close(l.lost) }) }
 
 // Lead waits until no other broker acts on the namespace and acquires it: one key bound to a lease. From then on each
 // commit requires that key unchanged, so a broker that lost the lease without noticing changes nothing. Lost is closed
@@ -111,79 +105,43 @@ func (s *Store) claim(ctx context.Context, c Claim) (holder string, err error) {
 		}
 		return "another broker that has just begun", nil
 	}
-	return "", s.keep(lease.ID, txn.Header.Revision, c.TTL)
+	return "", s.keep(lease.ID, txn.Header.Revision)
 }
 
-// keep renews the lease until Close. It gives up the leadership if that fails for the lease's duration: by this host's
-// monotonic clock the lease ends no later than at the server.
-func (s *Store) keep(id clientv3.LeaseID, created int64, ttl time.Duration) error {
-	ctx, cancel := context.WithCancel(s.ctx)
-	l := &leadership{created: created, lost: make(chan struct{}), stop: cancel, done: make(chan struct{})}
+// keep renews the lease until Close.
+func (s *Store) keep(id clientv3.LeaseID, created int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ctx.Err() != nil {
-		cancel()
+	if s.closing {
 		return fmt.Errorf("%w: closed", store.ErrUnavailable)
 	}
-	s.leads.Store(l)
-	go func() {
-		defer close(l.done)
-		s.renew(ctx, l, id, ttl)
-	}()
+	session, err := concurrency.NewSession(s.client, concurrency.WithLease(id), concurrency.WithContext(s.ctx))
+	if err != nil {
+		return fmt.Errorf("lease: %w", translate(err))
+	}
+	s.leads.Store(&leadership{created, session})
 	return nil
 }
 
-func (s *Store) renew(ctx context.Context, l *leadership, id clientv3.LeaseID, ttl time.Duration) {
-	until := time.Now().Add(ttl)
-	for ctx.Err() == nil && time.Now().Before(until) {
-		begun := time.Now()
-		rctx, cancel := context.WithDeadline(ctx, until)
-		answer, err := s.client.KeepAliveOnce(rctx, id)
-		cancel()
-		switch {
-		case err == nil && answer.TTL > 0:
-			until = begun.Add(ttl)
-		case err == nil || isLeaseGone(err):
-			until = begun
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(ttl / 5):
-		}
-	}
-	if ctx.Err() == nil {
-		s.log.Error("the lease on the cluster is lost", "ttl", ttl)
-	}
-	l.lose()
-}
-
-// resign releases the namespace, so that the next broker need not wait.
+// resign revokes the lease and with it the key, so that the next broker need not wait.
 func (s *Store) resign() {
 	l := s.leads.Load()
-	if l == nil {
+	if l == nil || l.session.Ctx().Err() != nil {
 		return
 	}
-	select {
-	case <-l.lost:
-	default:
-		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
-		defer cancel()
-		key := s.prefix + leaderKey
-		_, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", l.created)).
-			Then(clientv3.OpDelete(key)).Commit()
-		if err != nil {
-			s.log.Warn("lease not released, the next broker has to wait", "error", err)
-		}
+	l.session.Orphan()
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+	defer cancel()
+	if _, err := s.client.Revoke(ctx, l.session.Lease()); err != nil {
+		s.log.Warn("lease not released, the next broker has to wait", "error", err)
 	}
-	l.stop()
-	<-l.done
 }
 
 // Lost is closed when the leadership is lost, also by Close; nil, which never
 // is, without one.
 func (s *Store) Lost() <-chan struct{} {
 	if l := s.leads.Load(); l != nil {
-		return l.lost
+		return l.session.Done()
 	}
 	return nil
 }
@@ -196,8 +154,6 @@ func (s *Store) fence() (clientv3.Cmp, bool) {
 	}
 	return clientv3.Compare(clientv3.CreateRevision(s.prefix+leaderKey), "=", l.created), true
 }
-
-func isLeaseGone(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) }
 
 // holderText is the key's value: the place, a line break, and the holder.
 func holderText(c Claim) string { return c.Place + "\n" + c.Holder }
@@ -219,6 +175,6 @@ func (s *Store) overtaken(resp *clientv3.TxnResponse) error {
 			_, holder = parseHolder(kv.Value)
 		}
 	}
-	l.lose()
+	l.session.Orphan()
 	return fmt.Errorf("commit: %w: %s acts now", store.ErrOvertaken, holder)
 }

@@ -4,23 +4,14 @@ package etcdstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
 
-// Pauses before a broken watch is opened again.
-const (
-	watchPauseMin = 50 * time.Millisecond
-	watchPauseMax = 2 * time.Second
-)
-
-// Watch implements store.Store. The etcd client resumes a watch over a lost connection; a watch that it gives up (a
-// member without a leader, an expired token) is reopened here from the last revision seen.
+// Watch implements store.Store. The etcd client resumes a watch over a lost connection.
 func (s *Store) Watch(ctx context.Context, prefix string, after int64) (<-chan store.Event, error) {
 	if after < 0 {
 		return nil, fmt.Errorf("watch %q: %w: after %d", prefix, store.ErrInvalid, after)
@@ -41,7 +32,9 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64) (<-chan s
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(s.ctx, cancel)()
-		s.pump(ctx, s.prefix+prefix, after, events)
+		if err := s.send(ctx, s.prefix+prefix, after, events); ctx.Err() == nil {
+			s.log.Warn("watch lost", "prefix", prefix, "error", err)
+		}
 	}()
 	return events, nil
 }
@@ -58,53 +51,21 @@ func (s *Store) historyKept(ctx context.Context, after int64) error {
 	return nil
 }
 
-// pump sends events until ctx ends or history is lost.
-func (s *Store) pump(ctx context.Context, prefix string, after int64, events chan<- store.Event) {
-	pause := watchPauseMin
-	for {
-		last, err := s.watchOnce(ctx, prefix, after, events)
-		if ctx.Err() != nil {
-			return
-		}
-		if errors.Is(err, store.ErrCompacted) {
-			s.log.Warn("watch lost its history", "prefix", prefix, "after", last, "error", err)
-			return
-		}
-		if last > after {
-			pause = watchPauseMin
-		}
-		after = last
-		s.log.Warn("watch broke, opening it again", "prefix", prefix, "after", after, "error", err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return
-		}
-		pause = min(2*pause, watchPauseMax)
-	}
-}
-
-// watchOnce returns the last revision whose events were all sent, and the reason the watch ended.
-func (s *Store) watchOnce(ctx context.Context, prefix string, after int64, events chan<- store.Event) (int64, error) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
-	for resp := range s.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1)) {
-		if err := resp.Err(); err != nil {
-			return after, translate(err)
-		}
+// send sends events until the watch ends, and returns why.
+func (s *Store) send(ctx context.Context, prefix string, after int64, events chan<- store.Event) error {
+	for resp := range s.client.Watch(clientv3.WithRequireLeader(ctx), prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1)) {
 		for _, event := range resp.Events {
 			select {
 			case events <- s.event(event):
 			case <-ctx.Done():
-				return after, ctx.Err()
+				return ctx.Err()
 			}
 		}
-		// A response holds whole revisions, since fragments are not requested.
-		if n := len(resp.Events); n > 0 {
-			after = resp.Events[n-1].Kv.ModRevision
+		if err := resp.Err(); err != nil {
+			return translate(err)
 		}
 	}
-	return after, store.ErrUnavailable
+	return store.ErrUnavailable
 }
 
 func (s *Store) event(e *clientv3.Event) store.Event {
