@@ -5,16 +5,16 @@ package profiling
 import (
 	"cmp"
 	"slices"
-	"strings"
 )
 
 // CallGraph is where in the kernel a job's time went: stacks, sampled at equal
 // intervals of each CPU's clock. All samples times the period are the job's CPU
 // time, unless the machine was a virtual one and stood still for a while: then
-// ticks are missing, and shares are what is left to rely on.
+// ticks are missing, and shares are what is left to rely on. Of two nodes whose
+// periods differ the coarser one stands.
 type CallGraph struct {
 	// PeriodNS is the time between two samples of one CPU.
-	PeriodNS uint64 `json:"period_ns"`
+	PeriodNS uint64 `json:"period_ns" sum:"max"`
 	// Kernel samples are in Stacks; User samples found the program itself.
 	Kernel uint64 `json:"kernel"`
 	User   uint64 `json:"user"`
@@ -25,7 +25,7 @@ type CallGraph struct {
 
 // Stack is one way through the kernel, the outermost function first.
 type Stack struct {
-	Frames  []string `json:"frames"`
+	Frames  []string `json:"frames" sum:"key"`
 	Samples uint64   `json:"samples"`
 }
 
@@ -42,18 +42,6 @@ type Edge struct {
 	From, To string
 	// Samples in which the call was under way, once for each sample.
 	Samples uint64
-}
-
-// Plus is what two nodes found. Their periods have to be equal for the samples
-// to mean the same; if they are not, the coarser one stands.
-func (g *CallGraph) Plus(other *CallGraph) *CallGraph {
-	sum := &CallGraph{
-		PeriodNS: max(g.PeriodNS, other.PeriodNS),
-		Kernel:   g.Kernel + other.Kernel, User: g.User + other.User, Lost: g.Lost + other.Lost,
-	}
-	sum.Stacks = addUp(g.Stacks, other.Stacks, func(s Stack) string { return strings.Join(s.Frames, "\x00") }, Stack.plus)
-	sum.Sort()
-	return sum
 }
 
 // Sort puts the most frequent stacks first.
@@ -128,9 +116,4 @@ func (g *CallGraph) Edges() []Edge {
 		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
 	return all
-}
-
-func (s Stack) plus(other Stack) Stack {
-	s.Samples += other.Samples
-	return s
 }

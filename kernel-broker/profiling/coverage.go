@@ -2,7 +2,7 @@
 
 package profiling
 
-import "math"
+import "github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
 
 // Coverage says for how much of a job a collector looked. One that costs the
 // job more than the site allows looks away now and then; its counts are
@@ -14,7 +14,7 @@ type Coverage struct {
 	Exact bool `json:"exact"`
 	// BudgetPPM is the share of the job's CPU time that all collectors on the
 	// node may take, in millionths; 0 is no bound.
-	BudgetPPM uint64 `json:"budget_ppm"`
+	BudgetPPM uint64 `json:"budget_ppm" sum:"max"`
 	// SpanNS is the time from the collector's begin to its end, LookedNS the part
 	// in which it looked, in Pauses and one pieces.
 	SpanNS   uint64 `json:"span_ns"`
@@ -63,16 +63,9 @@ func (r *Result) Covered(name Collector) (all Coverage, known bool) {
 			continue
 		}
 		known = true
-		all.Exact = all.Exact && c.Exact
-		all.BudgetPPM = max(all.BudgetPPM, c.BudgetPPM)
-		all.SpanNS += c.SpanNS
-		all.LookedNS += c.LookedNS
-		all.Pauses += c.Pauses
-		all.JobNS += c.JobNS
-		all.LookedJobNS += c.LookedJobNS
-		all.Events += c.Events
-		all.Estimated += c.Estimated
-		all.CostNS += c.CostNS
+		exact := all.Exact && c.Exact
+		all = addup.Plus(all, c)
+		all.Exact, all.Node = exact, ""
 		if !c.Exact {
 			all.Scaled, all.AsSeen = c.Scaled, c.AsSeen
 		}
@@ -101,7 +94,7 @@ func (r *Result) Cover(c Coverage) {
 			c.Scaled = []string{"calls", "bytes", "opens", "seeks", "syncs", "mappings"}
 			c.AsSeen = []string{"files and their number", "sizes of files", "least and most bytes of a call"}
 			if r.IO != nil {
-				r.IO = r.IO.scaled(c.Factor())
+				r.IO = addup.Scaled(r.IO, c.Factor())
 			}
 		case CollectSyscalls:
 			c.Scaled = []string{"calls", "failed calls", "time and its parts"}
@@ -116,88 +109,29 @@ func (r *Result) Cover(c Coverage) {
 	r.Coverage = append(r.Coverage, c)
 }
 
-func scaled(n uint64, factor float64) uint64 { return uint64(math.Round(float64(n) * factor)) }
-
-func (h Histogram) scaled(factor float64) Histogram {
-	all := make(Histogram, len(h))
-	for i, n := range h {
-		all[i] = scaled(n, factor)
-	}
-	return all.Trimmed()
-}
-
-func (p Part) scaled(factor float64) Part {
-	return Part{Count: scaled(p.Count, factor), NS: scaled(p.NS, factor)}
-}
-
 // scaled keeps what holds of all results: the parts add up to the whole, and
 // the histogram to the calls.
 func (c Syscall) scaled(factor float64) Syscall {
-	whole := c.Times.Count() == c.Count
-	c.Failed, c.Times = scaled(c.Failed, factor), c.Times.scaled(factor)
-	c.Count, c.NS = scaled(c.Count, factor), scaled(c.NS, factor)
-	if whole {
-		c.Count = c.Times.Count()
+	out := addup.Scaled(c, factor)
+	if c.Times.Count() == c.Count {
+		out.Count = out.Times.Count()
 	}
-	if len(c.Split) == 0 {
-		return c
+	if len(c.Split) > 0 {
+		out.NS = 0
+		for _, part := range out.Split {
+			out.NS += part.NS
+		}
 	}
-	split := map[Cause]Part{}
-	c.NS = 0
-	for cause, part := range c.Split {
-		split[cause] = part.scaled(factor)
-		c.NS += split[cause].NS
-	}
-	c.Split = split
-	return c
+	return out
 }
 
 func (s *Syscalls) scaled(factor float64) *Syscalls {
-	all := &Syscalls{NotListed: s.NotListed.scaled(factor), LostAway: scaled(s.LostAway, factor)}
+	all := *s
+	all.Calls = nil
+	all = addup.Scaled(all, factor)
 	for _, c := range s.Calls {
 		all.Calls = append(all.Calls, c.scaled(factor))
 	}
-	for _, p := range s.Processes {
-		p.Count, p.NS = scaled(p.Count, factor), scaled(p.NS, factor)
-		all.Processes = append(all.Processes, p)
-	}
 	all.Sort()
-	return all
-}
-
-func (t Traffic) scaled(factor float64) Traffic {
-	for _, n := range []*uint64{&t.Calls, &t.Bytes, &t.Failed, &t.Nothing, &t.Cut, &t.Small, &t.Sequential} {
-		*n = scaled(*n, factor)
-	}
-	t.Sizes = t.Sizes.scaled(factor)
-	return t
-}
-
-func (t Total) scaled(factor float64) Total {
-	return Total{Kind: t.Kind, Read: t.Read.scaled(factor), Write: t.Write.scaled(factor)}
-}
-
-func (io *IO) scaled(factor float64) *IO {
-	all := &IO{FilesLeftOut: io.FilesLeftOut, Overflow: io.Overflow.scaled(factor)}
-	for _, t := range io.Totals {
-		all.Totals = append(all.Totals, t.scaled(factor))
-	}
-	for _, f := range io.Files {
-		f.Read, f.Write = f.Read.scaled(factor), f.Write.scaled(factor)
-		for _, n := range []*uint64{&f.Opens, &f.Syncs, &f.Seeks, &f.IdleSeeks, &f.Maps} {
-			*n = scaled(*n, factor)
-		}
-		all.Files = append(all.Files, f)
-	}
-	for _, p := range io.Patterns {
-		p.Read, p.Write = p.Read.scaled(factor), p.Write.scaled(factor)
-		for _, n := range []*uint64{&p.Bytes, &p.Calls, &p.Opens, &p.Syncs, &p.Seeks, &p.IdleSeeks, &p.Maps} {
-			*n = scaled(*n, factor)
-		}
-		// It rests on the sums, and its words have them: see patterns.Advise.
-		p.Advice = nil
-		all.Patterns = append(all.Patterns, p)
-	}
-	all.sort()
-	return all
+	return &all
 }

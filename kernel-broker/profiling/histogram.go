@@ -2,7 +2,11 @@
 
 package profiling
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
+)
 
 // Histogram counts values by powers of two: bucket i has those from 2^i up to
 // but not including 2^(i+1), and bucket 0 zero as well. Buckets at the end that
@@ -28,18 +32,7 @@ func (h Histogram) Count() uint64 {
 }
 
 // Plus is both together.
-func (h Histogram) Plus(other Histogram) Histogram {
-	sum := make(Histogram, max(len(h), len(other)))
-	for i := range sum {
-		if i < len(h) {
-			sum[i] += h[i]
-		}
-		if i < len(other) {
-			sum[i] += other[i]
-		}
-	}
-	return sum.Trimmed()
-}
+func (h Histogram) Plus(other Histogram) Histogram { return addup.Plus(h, other) }
 
 // Trimmed leaves out the zeros at the end; nil if there is nothing else.
 func (h Histogram) Trimmed() Histogram {

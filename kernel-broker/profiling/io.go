@@ -5,6 +5,8 @@ package profiling
 import (
 	"cmp"
 	"slices"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
 )
 
 // MostFiles is how many files a result names; what lies beyond it is in the
@@ -29,8 +31,8 @@ type Traffic struct {
 	// Sequential calls began where the one before ended, or at the start.
 	Sequential uint64 `json:"sequential"`
 	// Least and Most bytes that one call moved, those that moved none apart.
-	Least uint64 `json:"least"`
-	Most  uint64 `json:"most"`
+	Least uint64 `json:"least" sum:"least"`
+	Most  uint64 `json:"most" sum:"max"`
 	// Sizes has the calls by the bytes that they moved.
 	Sizes Histogram `json:"sizes"`
 }
@@ -45,16 +47,8 @@ func (t Traffic) Moved() uint64 {
 
 // Plus is both together.
 func (t Traffic) Plus(other Traffic) Traffic {
-	least := max(t.Least, other.Least)
-	if t.Least != 0 && other.Least != 0 {
-		least = min(t.Least, other.Least)
-	}
-	return Traffic{
-		Calls: t.Calls + other.Calls, Bytes: t.Bytes + other.Bytes, Failed: t.Failed + other.Failed,
-		Nothing: t.Nothing + other.Nothing, Cut: t.Cut + other.Cut, Small: t.Small + other.Small,
-		Sequential: t.Sequential + other.Sequential, Least: least, Most: max(t.Most, other.Most),
-		Sizes: t.Sizes.Plus(other.Sizes),
-	}
+	type figures Traffic
+	return Traffic(addup.Plus(figures(t), figures(other)))
 }
 
 // File is what was done to one regular file on one node. A file of a shared
@@ -68,9 +62,9 @@ type File struct {
 	// FileSystem is the type's name, or its number if it is an unusual one.
 	FileSystem string `json:"file_system"`
 	Device     string `json:"device"`
-	Inode      uint64 `json:"inode"`
+	Inode      uint64 `json:"inode" sum:"-"`
 	// Size in bytes when it was last touched.
-	Size  uint64  `json:"size"`
+	Size  uint64  `json:"size" sum:"-"`
 	Opens uint64  `json:"opens"`
 	Read  Traffic `json:"read"`
 	Write Traffic `json:"write"`
@@ -85,7 +79,7 @@ type File struct {
 
 // Total is all of one kind: regular files, or pipes, sockets, terminals.
 type Total struct {
-	Kind  string  `json:"kind"`
+	Kind  string  `json:"kind" sum:"key"`
 	Read  Traffic `json:"read"`
 	Write Traffic `json:"write"`
 }
@@ -97,9 +91,9 @@ const RegularFiles = "file"
 type Pattern struct {
 	// Behaviour says how, Shape which files: their names with what varies
 	// replaced by *.
-	Behaviour string   `json:"behaviour"`
-	Shape     string   `json:"shape"`
-	Files     uint64   `json:"files"`
+	Behaviour string   `json:"behaviour" sum:"key"`
+	Shape     string   `json:"shape" sum:"key"`
+	Files     uint64   `json:"files" sum:"seen"`
 	Bytes     uint64   `json:"bytes"`
 	Calls     uint64   `json:"calls"`
 	Read      Traffic  `json:"read"`
@@ -109,7 +103,7 @@ type Pattern struct {
 	Seeks     uint64   `json:"seeks"`
 	IdleSeeks uint64   `json:"idle_seeks"`
 	Maps      uint64   `json:"maps"`
-	Advice    []Advice `json:"advice"`
+	Advice    []Advice `json:"advice" sum:"void"`
 }
 
 // Advice is a specialisation that a pattern suggests.
@@ -127,7 +121,7 @@ type IO struct {
 	Patterns []Pattern `json:"patterns"`
 	Files    []File    `json:"files"`
 	// FilesLeftOut are in patterns and totals, but not among Files.
-	FilesLeftOut uint64 `json:"files_left_out"`
+	FilesLeftOut uint64 `json:"files_left_out" sum:"seen"`
 	// Overflow are calls on files that found no room in the kernel: they are
 	// in Totals, but in no pattern.
 	Overflow Total `json:"overflow"`
@@ -143,23 +137,8 @@ func (io *IO) Total(kind string) Total {
 	return Total{Kind: kind}
 }
 
-// Plus is what two nodes found; patterns of one behaviour and shape become
-// one. Advice is left to package patterns, which knows what it rests on.
-func (io *IO) Plus(other *IO) *IO {
-	sum := &IO{
-		Files:        slices.Concat(io.Files, other.Files),
-		FilesLeftOut: io.FilesLeftOut + other.FilesLeftOut,
-		Overflow:     io.Overflow.plus(other.Overflow),
-	}
-	for _, t := range slices.Concat(io.Totals, other.Totals) {
-		sum.AddTotal(t)
-	}
-	sum.Patterns = PlusPatterns(io.Patterns, other.Patterns)
-	sum.sort()
-	return sum
-}
-
-func (io *IO) sort() {
+// Sort puts what was used most first.
+func (io *IO) Sort() {
 	slices.SortFunc(io.Totals, func(a, b Total) int { return cmp.Compare(a.Kind, b.Kind) })
 	slices.SortFunc(io.Files, func(a, b File) int {
 		return cmp.Or(cmp.Compare(b.calls(), a.calls()), cmp.Compare(b.bytes(), a.bytes()),
@@ -173,7 +152,7 @@ func (io *IO) Bound(most int) {
 	io.Files = slices.Clone(io.Files)
 	io.Totals = slices.Clone(io.Totals)
 	io.Patterns = slices.Clone(io.Patterns)
-	io.sort()
+	io.Sort()
 	if over := len(io.Files) - most; over > 0 {
 		io.FilesLeftOut += uint64(over)
 		io.Files = io.Files[:most]
@@ -183,19 +162,9 @@ func (io *IO) Bound(most int) {
 func (f File) calls() uint64 { return f.Read.Calls + f.Write.Calls }
 func (f File) bytes() uint64 { return f.Read.Bytes + f.Write.Bytes }
 
-func (t Total) plus(other Total) Total {
-	return Total{Kind: cmp.Or(t.Kind, other.Kind), Read: t.Read.Plus(other.Read), Write: t.Write.Plus(other.Write)}
-}
-
 // AddTotal adds to the total of that kind.
 func (io *IO) AddTotal(t Total) {
-	for i := range io.Totals {
-		if io.Totals[i].Kind == t.Kind {
-			io.Totals[i] = io.Totals[i].plus(t)
-			return
-		}
-	}
-	io.Totals = append(io.Totals, t)
+	io.Totals = addup.Plus(io.Totals, []Total{t})
 }
 
 // SortPatterns puts those with most calls first.
@@ -204,26 +173,4 @@ func SortPatterns(all []Pattern) {
 		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(b.Bytes, a.Bytes),
 			cmp.Compare(a.Behaviour, b.Behaviour), cmp.Compare(a.Shape, b.Shape))
 	})
-}
-
-// PlusPatterns adds up patterns of one behaviour and shape.
-func PlusPatterns(some, more []Pattern) []Pattern {
-	type name struct{ behaviour, shape string }
-	all := addUp(some, more, func(p Pattern) name { return name{p.Behaviour, p.Shape} }, Pattern.plus)
-	SortPatterns(all)
-	return all
-}
-
-func (p Pattern) plus(other Pattern) Pattern {
-	p.Files += other.Files
-	p.Bytes += other.Bytes
-	p.Calls += other.Calls
-	p.Read, p.Write = p.Read.Plus(other.Read), p.Write.Plus(other.Write)
-	p.Opens += other.Opens
-	p.Syncs += other.Syncs
-	p.Seeks += other.Seeks
-	p.IdleSeeks += other.IdleSeeks
-	p.Maps += other.Maps
-	p.Advice = nil
-	return p
 }

@@ -63,7 +63,7 @@ func drawIO(t *rapid.T, node string) *IO {
 		})
 		io.Files = append(io.Files, File{Node: node, Path: shape, Inode: rapid.Uint64().Draw(t, "inode"), Read: traffic(t, "read")})
 	}
-	io.sort()
+	io.Sort()
 	return io
 }
 

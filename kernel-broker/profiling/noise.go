@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
 )
 
 // NoiseKind is what sort of thing took time away.
@@ -23,9 +25,9 @@ const (
 
 // NoiseSource is one cause of noise on one CPU.
 type NoiseSource struct {
-	Kind NoiseKind `json:"kind"`
+	Kind NoiseKind `json:"kind" sum:"key"`
 	// Name of the interrupt or of the thread.
-	Name  string `json:"name"`
+	Name  string `json:"name" sum:"key"`
 	Count uint64 `json:"count"`
 	NS    uint64 `json:"ns"`
 	// MostNS is the worst single event, At when it ended.
@@ -36,8 +38,8 @@ type NoiseSource struct {
 
 // CPUNoise is one CPU.
 type CPUNoise struct {
-	Node string `json:"node"`
-	CPU  uint32 `json:"cpu"`
+	Node string `json:"node" sum:"key"`
+	CPU  uint32 `json:"cpu" sum:"key"`
 	// WantedNS is how long a task of the job had the CPU or could have had it;
 	// LostNS is the part that went to noise.
 	WantedNS uint64        `json:"wanted_ns"`
@@ -108,38 +110,19 @@ func (n *Noise) Worst() (cpu CPUNoise, source NoiseSource, ok bool) {
 
 // Plus is what two nodes found, or two spans of time on one node.
 func (n *Noise) Plus(other *Noise) *Noise {
-	type place struct {
-		node string
-		cpu  uint32
+	type figures Noise
+	sum := Noise(addup.Plus(figures(*n), figures(*other)))
+	if n.Method != "" && other.Method != "" && n.Method != other.Method {
+		sum.Method = "mixed"
 	}
-	sum := &Noise{
-		Method: n.Method,
-		CPUs:   addUp(n.CPUs, other.CPUs, func(c CPUNoise) place { return place{c.Node, c.CPU} }, CPUNoise.plus),
-	}
-	if n.Method != other.Method {
-		methods := slices.DeleteFunc([]string{n.Method, other.Method}, func(m string) bool { return m == "" })
-		sum.Method = slices.Max(methods)
-		if len(methods) == 2 {
-			sum.Method = "mixed"
-		}
+	for i := range sum.CPUs {
+		sum.CPUs[i].Sources = slices.Clone(sum.CPUs[i].Sources)
+		SortSources(sum.CPUs[i].Sources)
 	}
 	slices.SortFunc(sum.CPUs, func(a, b CPUNoise) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.CPU, b.CPU))
 	})
-	return sum
-}
-
-func (c CPUNoise) plus(other CPUNoise) CPUNoise {
-	type name struct {
-		kind NoiseKind
-		name string
-	}
-	c.WantedNS += other.WantedNS
-	c.LostNS += other.LostNS
-	c.Dropped += other.Dropped
-	c.Sources = addUp(c.Sources, other.Sources, func(s NoiseSource) name { return name{s.Kind, s.Name} }, NoiseSource.plus)
-	SortSources(c.Sources)
-	return c
+	return &sum
 }
 
 // SortSources puts what took most first.
@@ -149,12 +132,12 @@ func SortSources(all []NoiseSource) {
 	})
 }
 
-func (s NoiseSource) plus(other NoiseSource) NoiseSource {
-	if other.MostNS > s.MostNS || other.MostNS == s.MostNS && other.At.Before(s.At) {
-		s.MostNS, s.At = other.MostNS, other.At
+// Plus is both together, with the worst event of either.
+func (s NoiseSource) Plus(other NoiseSource) NoiseSource {
+	type figures NoiseSource
+	sum := NoiseSource(addup.Plus(figures(s), figures(other)))
+	if sum.MostNS, sum.At = s.MostNS, s.At; other.MostNS > s.MostNS || other.MostNS == s.MostNS && other.At.Before(s.At) {
+		sum.MostNS, sum.At = other.MostNS, other.At
 	}
-	s.Count += other.Count
-	s.NS += other.NS
-	s.Times = s.Times.Plus(other.Times)
-	return s
+	return sum
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
 )
 
 // Format is the version of the results' JSON.
@@ -98,8 +100,8 @@ type Node struct {
 // collector that was not asked for, or could not work, is absent.
 type Result struct {
 	Format     int         `json:"format"`
-	Job        uint32      `json:"job"`
-	Restart    uint32      `json:"restart"`
+	Job        uint32      `json:"job" sum:"-"`
+	Restart    uint32      `json:"restart" sum:"-"`
 	Collectors []Collector `json:"collectors"`
 	Nodes      []Node      `json:"nodes"`
 	Partial    []Partial   `json:"partial"`
@@ -132,40 +134,13 @@ func Merge(results ...Result) (Result, error) {
 			return Result{}, fmt.Errorf("job %d restart %d beside job %d restart %d: %w",
 				r.Job, r.Restart, sum.Job, sum.Restart, ErrOtherJob)
 		}
-		sum.add(r)
+		collectors := slices.Concat(sum.Collectors, r.Collectors)
+		sum = addup.Plus(sum, r)
+		sum.Collectors = collectors
 	}
 	sum.sort()
+	sum.Collectors = slices.Compact(sum.Collectors)
 	return sum, nil
-}
-
-func (r *Result) add(other Result) {
-	for _, c := range other.Collectors {
-		if !slices.Contains(r.Collectors, c) {
-			r.Collectors = append(r.Collectors, c)
-		}
-	}
-	r.Nodes = append(r.Nodes, other.Nodes...)
-	r.Partial = append(r.Partial, other.Partial...)
-	r.Refused = append(r.Refused, other.Refused...)
-	r.Overhead = append(r.Overhead, other.Overhead...)
-	r.Coverage = append(r.Coverage, other.Coverage...)
-	r.IO = both(r.IO, other.IO, (*IO).Plus)
-	r.Syscalls = both(r.Syscalls, other.Syscalls, (*Syscalls).Plus)
-	r.CallGraph = both(r.CallGraph, other.CallGraph, (*CallGraph).Plus)
-	r.Noise = both(r.Noise, other.Noise, (*Noise).Plus)
-	r.PGO = both(r.PGO, other.PGO, func(a, b *PGO) *PGO {
-		return &PGO{Archives: slices.Concat(a.Archives, b.Archives)}
-	})
-}
-
-func both[T any](a, b *T, plus func(a, b *T) *T) *T {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	}
-	return plus(a, b)
 }
 
 func (r *Result) sort() {

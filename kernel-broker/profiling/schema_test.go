@@ -151,13 +151,14 @@ func oneLine(comment *ast.CommentGroup) string {
 	return strings.Join(strings.Fields(comment.Text()), " ")
 }
 
-// The domain of results is read by programs that have nothing else of ours.
+// The domain of results is read by programs that have nothing else of ours but
+// what adds up, which has the standard library alone.
 func TestOnlyTheStandardLibrary(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range names {
+	for _, name := range append(names, "../internal/addup/addup.go") {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
@@ -166,7 +167,7 @@ func TestOnlyTheStandardLibrary(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, spec := range file.Imports {
-			if strings.Contains(spec.Path.Value, ".") {
+			if strings.Contains(spec.Path.Value, ".") && !strings.HasSuffix(spec.Path.Value, `/internal/addup"`) {
 				t.Errorf("%s imports %s", name, spec.Path.Value)
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
 )
 
 // What of a job's cgroup is Slurm's and not the job's: the daemon that each step
@@ -117,37 +119,12 @@ func (io *IO) withoutSlurm(off *Slurms) *IO {
 		off.Files, off.Moves = off.Files+p.Files, off.Moves+p.Read.Calls+p.Write.Calls
 		for i, t := range out.Totals {
 			if t.Kind == RegularFiles {
-				out.Totals[i] = Total{Kind: t.Kind, Read: t.Read.less(p.Read), Write: t.Write.less(p.Write)}
+				// The least and the most bytes of a call stay: nobody knows whose they were.
+				out.Totals[i] = addup.Less(t, Total{Read: p.Read, Write: p.Write})
 			}
 		}
 	}
 	return &out
-}
-
-// less keeps the least and the most bytes of a call, of which nobody knows whose
-// they were.
-func (t Traffic) less(other Traffic) Traffic {
-	for _, n := range []struct {
-		of   *uint64
-		less uint64
-	}{
-		{&t.Calls, other.Calls}, {&t.Bytes, other.Bytes}, {&t.Failed, other.Failed}, {&t.Nothing, other.Nothing},
-		{&t.Cut, other.Cut}, {&t.Small, other.Small}, {&t.Sequential, other.Sequential},
-	} {
-		*n.of = less(*n.of, n.less)
-	}
-	t.Sizes = t.Sizes.less(other.Sizes)
-	return t
-}
-
-func (h Histogram) less(other Histogram) Histogram {
-	out := slices.Clone(h)
-	for i := range out {
-		if i < len(other) {
-			out[i] = less(out[i], other[i])
-		}
-	}
-	return out.Trimmed()
 }
 
 func less(a, b uint64) uint64 { return a - min(a, b) }

@@ -68,12 +68,12 @@ type Part struct {
 
 // Syscall is all calls of one name.
 type Syscall struct {
-	Name   string `json:"name"`
+	Name   string `json:"name" sum:"key"`
 	Count  uint64 `json:"count"`
 	Failed uint64 `json:"failed"`
 	NS     uint64 `json:"ns"`
 	// MostNS is the longest single call.
-	MostNS uint64 `json:"most_ns"`
+	MostNS uint64 `json:"most_ns" sum:"max"`
 	// Times has the calls by their nanoseconds.
 	Times Histogram `json:"times"`
 	// Split has the parts that are not zero.
@@ -83,7 +83,7 @@ type Syscall struct {
 // ProcessCalls is what one process called.
 type ProcessCalls struct {
 	Node    string `json:"node"`
-	PID     uint32 `json:"pid"`
+	PID     uint32 `json:"pid" sum:"-"`
 	Program string `json:"program"`
 	Name    string `json:"name"`
 	Count   uint64 `json:"count"`
@@ -110,18 +110,6 @@ func (s *Syscalls) Named(name string) Syscall {
 		}
 	}
 	return Syscall{Name: name}
-}
-
-// Plus is what two nodes found. Process identifiers stay apart by node.
-func (s *Syscalls) Plus(other *Syscalls) *Syscalls {
-	sum := &Syscalls{
-		NotListed: s.NotListed.plus(other.NotListed),
-		LostAway:  s.LostAway + other.LostAway,
-		Processes: slices.Concat(s.Processes, other.Processes),
-		Calls:     addUp(s.Calls, other.Calls, func(c Syscall) string { return c.Name }, Syscall.plus),
-	}
-	sum.Sort()
-	return sum
 }
 
 // Sort puts the calls that cost most first.
@@ -157,22 +145,6 @@ func (c Syscall) Below(q float64) uint64 {
 		return c.Times.AtMost(q)
 	}
 	return min(c.Times.AtMost(q), c.MostNS)
-}
-
-func (c Syscall) plus(other Syscall) Syscall {
-	c.Count += other.Count
-	c.Failed += other.Failed
-	c.NS += other.NS
-	c.MostNS = max(c.MostNS, other.MostNS)
-	c.Times = c.Times.Plus(other.Times)
-	split := map[Cause]Part{}
-	for _, cause := range Causes() {
-		if p := c.Split[cause].plus(other.Split[cause]); p != (Part{}) {
-			split[cause] = p
-		}
-	}
-	c.Split = split
-	return c
 }
 
 func (p Part) plus(other Part) Part { return Part{p.Count + other.Count, p.NS + other.NS} }

@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -51,15 +52,8 @@ func (a *Accumulator) add(f profiling.File) {
 		p = &profiling.Pattern{Behaviour: at.behaviour, Shape: at.shape}
 		a.groups[at] = p
 	}
-	p.Files++
-	p.Calls += f.Read.Calls + f.Write.Calls
-	p.Bytes += f.Read.Bytes + f.Write.Bytes
-	p.Read, p.Write = p.Read.Plus(f.Read), p.Write.Plus(f.Write)
-	p.Opens += f.Opens
-	p.Syncs += f.Syncs
-	p.Seeks += f.Seeks
-	p.IdleSeeks += f.IdleSeeks
-	p.Maps += f.Maps
+	*p = addup.Plus(*p, profiling.Pattern{Files: 1, Calls: f.Read.Calls + f.Write.Calls, Bytes: f.Read.Bytes + f.Write.Bytes,
+		Read: f.Read, Write: f.Write, Opens: f.Opens, Syncs: f.Syncs, Seeks: f.Seeks, IdleSeeks: f.IdleSeeks, Maps: f.Maps})
 }
 
 // Clone is a copy that goes its own way.
@@ -88,7 +82,9 @@ func (a *Accumulator) Patterns() []profiling.Pattern {
 		}
 		all = append(all, one)
 	}
-	return Advise(profiling.PlusPatterns(all, nil))
+	all = addup.Plus(all, nil)
+	profiling.SortPatterns(all)
+	return Advise(all)
 }
 
 // family is a shape with the last name's stem left out. A name without an

@@ -7,17 +7,21 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
 )
 
-// Sum reads one entry of a per-CPU map and adds the CPUs up.
-func Sum[V any](m *ebpf.Map, key uint32, add func(sum *V, one V)) (V, error) {
-	var sum V
+// Sum reads one entry of a per-CPU map and adds the CPUs up, as package addup does.
+func Sum[V comparable](m *ebpf.Map, key uint32) (V, error) {
+	var sum, nothing V
 	var each []V
 	if err := m.Lookup(key, &each); err != nil {
 		return sum, fmt.Errorf("map %s: %w", m, err)
 	}
 	for _, one := range each {
-		add(&sum, one)
+		if one != nothing {
+			sum = addup.Plus(sum, one)
+		}
 	}
 	return sum, nil
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -164,7 +165,7 @@ func (s *session) Read(result *profiling.Result) error {
 		return fmt.Errorf("map %s: %w", counts, err)
 	}
 	// Addresses in one function are one way through it.
-	result.CallGraph = graph.Plus(&profiling.CallGraph{})
+	result.CallGraph = addup.Plus(graph, &profiling.CallGraph{})
 	return nil
 }
 
@@ -174,7 +175,7 @@ func (s *session) samples(graph *profiling.CallGraph) error {
 		return err
 	}
 	for slot, to := range map[uint32]*uint64{slotKernel: &graph.Kernel, slotUser: &graph.User, slotLost: &graph.Lost} {
-		if *to, err = bpf.Sum(table, slot, func(sum *uint64, one uint64) { *sum += one }); err != nil {
+		if *to, err = bpf.Sum[uint64](table, slot); err != nil {
 			return err
 		}
 	}

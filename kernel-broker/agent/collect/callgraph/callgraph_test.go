@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf/bpftest"
+	"github.com/kernelbroker/kernelbroker/tests/support/bpftest"
 )
 
 func TestLayouts(t *testing.T) {

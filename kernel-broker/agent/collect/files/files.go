@@ -89,7 +89,7 @@ func (s *session) Events() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	sum, err := bpf.Sum(table, 0, func(sum *cpuState, one cpuState) { sum.Events += one.Events })
+	sum, err := bpf.Sum[cpuState](table, 0)
 	return sum.Events, err
 }
 
@@ -190,7 +190,7 @@ func (s *session) others(found *profiling.IO) error {
 		return err
 	}
 	for number := range uint32(types) {
-		sum, err := bpf.Sum(table, number, addType)
+		sum, err := bpf.Sum[typeRecord](table, number)
 		if err != nil {
 			return err
 		}
@@ -206,25 +206,10 @@ func (s *session) others(found *profiling.IO) error {
 	return nil
 }
 
-func addType(sum *typeRecord, one typeRecord) {
-	for way := range sum.Traffic {
-		sum.Traffic[way].Calls += one.Traffic[way].Calls
-		sum.Traffic[way].Bytes += one.Traffic[way].Bytes
-		sum.Traffic[way].Failed += one.Traffic[way].Failed
-	}
-}
-
 func (s *session) overflow() (overflow, error) {
 	table, err := s.Programs.Map("overflows")
 	if err != nil {
 		return overflow{}, err
 	}
-	return bpf.Sum(table, 0, func(sum *overflow, one overflow) {
-		for way := range sum.Traffic {
-			sum.Traffic[way].Calls += one.Traffic[way].Calls
-			sum.Traffic[way].Bytes += one.Traffic[way].Bytes
-		}
-		sum.Opens += one.Opens
-		sum.Made += one.Made
-	})
+	return bpf.Sum[overflow](table, 0)
 }

@@ -5,8 +5,8 @@ package files
 import (
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf/bpftest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+	"github.com/kernelbroker/kernelbroker/tests/support/bpftest"
 )
 
 func TestLayouts(t *testing.T) {

@@ -5,6 +5,7 @@ package files
 import (
 	"maps"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/patterns"
 )
@@ -43,13 +44,8 @@ func again(before, f profiling.File) profiling.File {
 	if before.WholePath && !f.WholePath {
 		f.Path, f.WholePath = before.Path, true
 	}
-	f.Opens += before.Opens
-	f.Read, f.Write = before.Read.Plus(f.Read), before.Write.Plus(f.Write)
-	f.Syncs += before.Syncs
-	f.Seeks += before.Seeks
-	f.IdleSeeks += before.IdleSeeks
-	f.Maps += before.Maps
-	return f
+	// What is no figure is the newer one's.
+	return addup.Plus(f, before)
 }
 
 func (s *store) copy() *store {

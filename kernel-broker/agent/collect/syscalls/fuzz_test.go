@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -28,7 +29,7 @@ func FuzzCall(f *testing.F) {
 			return
 		}
 		for range 3 {
-			sum.add(one)
+			sum = addup.Plus(sum, one)
 		}
 		var named processName
 		copy(named[:], program)

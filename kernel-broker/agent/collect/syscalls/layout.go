@@ -19,10 +19,11 @@ const (
 )
 
 type callStats struct {
-	Count, Failed, NS, Most uint64
-	Times                   [times]uint64
-	PartNS                  [parts]uint64
-	PartCount               [parts]uint64
+	Count, Failed, NS uint64
+	Most              uint64 `sum:"max"`
+	Times             [times]uint64
+	PartNS            [parts]uint64
+	PartCount         [parts]uint64
 }
 
 type processKey struct{ PID, Number uint32 }
@@ -51,20 +52,6 @@ type cpuState struct {
 }
 
 type losses struct{ Calls, NS, Away uint64 }
-
-func (c *callStats) add(one callStats) {
-	c.Count += one.Count
-	c.Failed += one.Failed
-	c.NS += one.NS
-	c.Most = max(c.Most, one.Most)
-	for i := range c.Times {
-		c.Times[i] += one.Times[i]
-	}
-	for i := range c.PartNS {
-		c.PartNS[i] += one.PartNS[i]
-		c.PartCount[i] += one.PartCount[i]
-	}
-}
 
 // call as the domain has it. The order of the parts is that of Causes.
 func (c *callStats) call(name string) profiling.Syscall {

@@ -124,7 +124,7 @@ func (s *session) calls(found *profiling.Syscalls) error {
 		return err
 	}
 	for number := range uint32(numbers) {
-		sum, err := bpf.Sum(table, number, (*callStats).add)
+		sum, err := bpf.Sum[callStats](table, number)
 		if err != nil {
 			return err
 		}
@@ -179,11 +179,7 @@ func (s *session) lost(found *profiling.Syscalls) error {
 	if err != nil {
 		return err
 	}
-	sum, err := bpf.Sum(table, 0, func(sum *losses, one losses) {
-		sum.Calls += one.Calls
-		sum.NS += one.NS
-		sum.Away += one.Away
-	})
+	sum, err := bpf.Sum[losses](table, 0)
 	found.NotListed = profiling.Part{Count: sum.Calls, NS: sum.NS}
 	found.LostAway = sum.Away
 	return err

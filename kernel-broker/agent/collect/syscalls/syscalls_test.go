@@ -5,8 +5,9 @@ package syscalls
 import (
 	"testing"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf/bpftest"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+	"github.com/kernelbroker/kernelbroker/tests/support/bpftest"
 )
 
 func TestLayouts(t *testing.T) {
@@ -42,9 +43,9 @@ func TestCall(t *testing.T) {
 	one := callStats{Count: 2, Failed: 1, NS: 100, Most: 60}
 	one.Times[5] = 2
 	one.PartNS[0], one.PartNS[1], one.PartCount[1] = 70, 30, 4
-	(&sum).add(one)
+	sum = addup.Plus(sum, one)
 	one.Most = 50
-	(&sum).add(one)
+	sum = addup.Plus(sum, one)
 	call := sum.call("read")
 	if call.Count != 4 || call.Failed != 2 || call.NS != 200 || call.MostNS != 60 || call.Times.Count() != 4 || len(call.Times) != 6 {
 		t.Errorf("call is %+v", call)

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package addup adds up figures that are many fields of a structure, and scales
+// them: a field says itself, by its tag, what becomes of it.
+//
+// Unsigned numbers are figures, also in arrays, in lists, where zeros at the
+// end are left out, and below maps and pointers. Everything else is the first
+// one's unless that is zero. Of a number or a list the tag sum says that it is
+//
+//	key    the name of an element: those of one name are one in a sum of lists,
+//	       the others stand beside each other
+//	seen   a figure that does not scale
+//	max    the largest, and no figure that scales
+//	least  the least that is not zero
+//	void   nothing in a sum: it rests on the single ones
+//	-      no figure
+//
+// A type with a method Plus(T) T is added by it, and what has a method Sort is
+// sorted by it.
+package addup
+
+import (
+	"math"
+	"reflect"
+	"strings"
+)
+
+// Plus is both together; neither is changed.
+func Plus[T any](a, b T) T {
+	return join(a, b, way{func(x, y uint64) uint64 { return x + y }, true})
+}
+
+// Less is the first without the second, and nothing where that is more.
+func Less[T any](a, b T) T {
+	return join(a, b, way{func(x, y uint64) uint64 { return x - min(x, y) }, false})
+}
+
+// Scaled multiplies each figure, and rounds.
+func Scaled[T any](v T, factor float64) T {
+	return join(v, v, way{func(x, _ uint64) uint64 { return uint64(math.Round(float64(x) * factor)) }, false})
+}
+
+// way of joining two figures to one, a sum or not.
+type way struct {
+	figure func(x, y uint64) uint64
+	sum    bool
+}
+
+func join[T any](a, b T, w way) T {
+	var out T
+	w.join(reflect.ValueOf(&out).Elem(), reflect.ValueOf(&a).Elem(), reflect.ValueOf(&b).Elem())
+	return out
+}
+
+func (w way) join(out, a, b reflect.Value) {
+	switch out.Kind() {
+	case reflect.Uint64, reflect.Uint32, reflect.Uint16, reflect.Uint8, reflect.Uint:
+		out.SetUint(w.figure(a.Uint(), b.Uint()))
+	case reflect.Struct:
+		w.fields(out, a, b)
+	case reflect.Array:
+		for i := range out.Len() {
+			w.join(out.Index(i), a.Index(i), b.Index(i))
+		}
+	case reflect.Slice:
+		w.lists(out, a, b)
+	case reflect.Map:
+		w.maps(out, a, b)
+	case reflect.Pointer:
+		if a.IsNil() || b.IsNil() {
+			out.Set(first(a, b))
+			return
+		}
+		if w.plus(out, a, b) {
+			return
+		}
+		out.Set(reflect.New(out.Type().Elem()))
+		w.join(out.Elem(), a.Elem(), b.Elem())
+		if sorted, can := out.Interface().(interface{ Sort() }); can {
+			sorted.Sort()
+		}
+	default:
+		out.Set(first(a, b))
+	}
+}
+
+// plus adds by the type's own method, if it has one.
+func (w way) plus(out, a, b reflect.Value) bool {
+	method := a.MethodByName("Plus")
+	if !w.sum || !method.IsValid() {
+		return false
+	}
+	out.Set(method.Call([]reflect.Value{b})[0])
+	return true
+}
+
+func first(a, b reflect.Value) reflect.Value {
+	if a.IsZero() {
+		return b
+	}
+	return a
+}
+
+func (w way) fields(out, a, b reflect.Value) {
+	if w.plus(out, a, b) {
+		return
+	}
+	for i := range out.NumField() {
+		field := out.Type().Field(i)
+		to, x, y := out.Field(i), a.Field(i), b.Field(i)
+		tag := field.Tag.Get("sum")
+		switch {
+		case !field.IsExported() || tag == "void":
+		case tag == "key" || tag == "-" || !w.sum && tag != "":
+			to.Set(first(x, y))
+		case tag == "max":
+			to.SetUint(max(x.Uint(), y.Uint()))
+		case tag == "least" && (x.IsZero() || y.IsZero()):
+			to.Set(first(x, y))
+		case tag == "least":
+			to.SetUint(min(x.Uint(), y.Uint()))
+		default:
+			w.join(to, x, y)
+		}
+	}
+}
+
+func (w way) lists(out, a, b reflect.Value) {
+	switch element := out.Type().Elem(); {
+	case element.Kind() == reflect.Uint64:
+		w.numbers(out, a, b)
+	case element.Kind() != reflect.Struct:
+		out.Set(first(a, b))
+	case w.sum:
+		elements(w, out, a, b)
+	default:
+		for i := range a.Len() {
+			one := reflect.New(element).Elem()
+			w.join(one, a.Index(i), a.Index(i))
+			out.Set(reflect.Append(out, one))
+		}
+	}
+}
+
+func (w way) numbers(out, a, b reflect.Value) {
+	at := func(v reflect.Value, i int) uint64 {
+		if i < v.Len() {
+			return v.Index(i).Uint()
+		}
+		return 0
+	}
+	used := 0
+	all := reflect.MakeSlice(out.Type(), max(a.Len(), b.Len()), max(a.Len(), b.Len()))
+	for i := range all.Len() {
+		if n := w.figure(at(a, i), at(b, i)); n != 0 {
+			all.Index(i).SetUint(n)
+			used = i + 1
+		}
+	}
+	if used > 0 {
+		out.Set(all.Slice(0, used))
+	}
+}
+
+// elements of one name become one, where the first of them stood.
+func elements(w way, out, a, b reflect.Value) {
+	var names []int
+	for i := range out.Type().Elem().NumField() {
+		if out.Type().Elem().Field(i).Tag.Get("sum") == "key" {
+			names = append(names, i)
+		}
+	}
+	all := reflect.AppendSlice(reflect.AppendSlice(reflect.MakeSlice(out.Type(), 0, a.Len()+b.Len()), a), b)
+	if len(names) == 0 {
+		if all.Len() > 0 {
+			out.Set(all)
+		}
+		return
+	}
+	places := map[[2]any]int{}
+	for i := range all.Len() {
+		var name [2]any
+		for k, field := range names {
+			name[k] = all.Index(i).Field(field).Interface()
+			if list, is := name[k].([]string); is {
+				name[k] = strings.Join(list, "\x00")
+			}
+		}
+		place, known := places[name]
+		if !known {
+			places[name] = out.Len()
+			out.Set(reflect.Append(out, all.Index(i)))
+			continue
+		}
+		sum := reflect.New(out.Type().Elem()).Elem()
+		w.join(sum, out.Index(place), all.Index(i))
+		out.Index(place).Set(sum)
+	}
+}
+
+// maps leaves out what comes to nothing.
+func (w way) maps(out, a, b reflect.Value) {
+	out.Set(reflect.MakeMap(out.Type()))
+	zero := reflect.Zero(out.Type().Elem())
+	value := func(in, key reflect.Value) reflect.Value {
+		if v := in.MapIndex(key); v.IsValid() {
+			return v
+		}
+		return zero
+	}
+	for _, in := range []reflect.Value{a, b} {
+		for _, key := range in.MapKeys() {
+			one := reflect.New(out.Type().Elem()).Elem()
+			if w.join(one, value(a, key), value(b, key)); !one.IsZero() {
+				out.SetMapIndex(key, one)
+			}
+		}
+	}
+}
