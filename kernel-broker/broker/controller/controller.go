@@ -419,10 +419,10 @@ func (c *Controller) refresh(ctx context.Context, snapshot string) error {
 // janitor forgets old jobs.
 func (c *Controller) janitor(ctx context.Context) {
 	for {
-		if err := c.records.prune(ctx, c.o.KeepJobs); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+		if err := jobKind.prune(ctx, &c.records, c.o.KeepJobs); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
 			c.log.Warn("old jobs not forgotten", "error", err)
 		}
-		if err := c.records.pruneRuns(ctx, c.o.Runs.Keep); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+		if err := runKind.prune(ctx, &c.records, c.o.Runs.Keep); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
 			c.log.Warn("old runs not forgotten", "error", err)
 		}
 		select {

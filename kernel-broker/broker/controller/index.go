@@ -56,13 +56,8 @@ func (x *index) drop(key string) {
 	}
 }
 
-// newest returns up to limit keys, the newest first.
-func (x *index) newest(limit int) []string {
-	return x.about(limit, func(entry) bool { return true })
-}
-
-// about returns up to limit keys of such records, the newest first.
-func (x *index) about(limit int, such func(entry) bool) []string {
+// newest returns up to limit keys of such records, the newest first.
+func (x *index) newest(limit int, such func(entry) bool) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var keys []string

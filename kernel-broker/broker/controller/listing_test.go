@@ -87,9 +87,9 @@ func TestListingsReadWhatTheyReturn(t *testing.T) {
 		{"two runs of a job", 2, func() (int, error) { l, err := r.profilingRuns(ctx, 2, 7, nil); return len(l), err }},
 		// Whether the store is there is asked by reading one.
 		{"runs of a job that has none", 1, func() (int, error) { l, err := r.profilingRuns(ctx, 100, 77, nil); return 1 + len(l), err }},
-		{"forgetting 10 jobs", 10, func() (int, error) { return 10, r.prune(ctx, jobs+restarts-10) }},
-		{"forgetting 5 runs", 5, func() (int, error) { return 5, r.pruneRuns(ctx, runs-5) }},
-		{"forgetting nothing", 0, func() (int, error) { return 0, r.prune(ctx, jobs+restarts) }},
+		{"forgetting 10 jobs", 10, func() (int, error) { return 10, jobKind.prune(ctx, r, jobs+restarts-10) }},
+		{"forgetting 5 runs", 5, func() (int, error) { return 5, runKind.prune(ctx, r, runs-5) }},
+		{"forgetting nothing", 0, func() (int, error) { return 0, jobKind.prune(ctx, r, jobs+restarts) }},
 	} {
 		counting.read.Store(0)
 		n, err := c.do()
@@ -146,7 +146,7 @@ func TestIndexIsTheStore(t *testing.T) {
 				}
 			},
 			"prune": func(t *rapid.T) {
-				if err := r.prune(t.Context(), rapid.IntRange(0, 20).Draw(t, "keep")); err != nil {
+				if err := jobKind.prune(t.Context(), r, rapid.IntRange(0, 20).Draw(t, "keep")); err != nil {
 					t.Fatal(err)
 				}
 			},

@@ -95,7 +95,7 @@ func TestDamagedRecords(t *testing.T) {
 	for name, value := range map[string][]byte{
 		"a bomb": bomb.Bytes(), "cut": whole[:len(whole)/2], "only the begin": packed, "one bit": append(bytes.Clone(whole[:len(whole)-6]), make([]byte, 6)...),
 	} {
-		if _, err := decodeJob(store.Record{Key: key, Value: value}); err == nil || !strings.Contains(err.Error(), key) {
+		if _, err := jobKind.decode(store.Record{Key: key, Value: value}); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

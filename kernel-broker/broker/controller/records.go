@@ -37,33 +37,30 @@ type records struct {
 // load reads everything from the store.
 func (r *records) load(ctx context.Context) error {
 	nodes, allocs, revisions := map[string]*kb.Node{}, map[kb.JobID]*kb.Allocation{}, map[string]int64{}
-	list, _, err := r.store.List(ctx, nodePrefix)
-	if err != nil {
-		return fmt.Errorf("records of nodes: %w", err)
-	}
-	for _, rec := range list {
-		n, err := decodeNode(rec)
-		if err != nil {
-			return err
-		}
-		nodes[n.Name], revisions[rec.Key] = n, rec.Revision
-	}
-	var jobs []entry
-	err = eachRecord(ctx, r.store, jobPrefix, func(rec store.Record) error {
-		a, err := decodeJob(rec)
-		if err != nil {
-			return err
-		}
-		jobs = append(jobs, entry{rec.Key, a.ID, a.UID})
-		if !a.Closed {
-			allocs[a.ID], revisions[rec.Key] = a, rec.Revision
-		}
-		return nil
+	err := nodeKind.each(ctx, r.store, func(n *kb.Node, revision int64) {
+		nodes[n.Name], revisions[nodeKey(n.Name)] = n, revision
 	})
 	if err != nil {
-		return fmt.Errorf("records of jobs: %w", err)
+		return err
 	}
-	runs, entries, err := loadRuns(ctx, r.store, revisions)
+	var jobs, entries []entry
+	err = jobKind.each(ctx, r.store, func(a *kb.Allocation, revision int64) {
+		jobs = append(jobs, jobKind.entry(a))
+		if !a.Closed {
+			allocs[a.ID], revisions[jobKey(a.ID)] = a, revision
+		}
+	})
+	if err != nil {
+		return err
+	}
+	runs := runRecords{open: map[uint64]*kb.Run{}, next: 1}
+	err = runKind.each(ctx, r.store, func(run *kb.Run, revision int64) {
+		entries = append(entries, runKind.entry(run))
+		runs.next = max(runs.next, run.ID+1)
+		if !run.Over() {
+			runs.open[run.ID], revisions[runKey(run.ID)] = run, revision
+		}
+	})
 	if err != nil {
 		return err
 	}
@@ -120,7 +117,7 @@ func (r *records) commit(ctx context.Context, nodes []*kb.Node, allocs []*kb.All
 	r.keepRuns(runs)
 	for _, a := range allocs {
 		r.allocs[a.ID] = a
-		r.jobIndex.put(entry{jobKey(a.ID), a.ID, a.UID})
+		r.jobIndex.put(jobKind.entry(a))
 		if a.Closed {
 			delete(r.allocs, a.ID)
 			delete(r.revisions, jobKey(a.ID))
@@ -158,70 +155,31 @@ func (r *records) job(ctx context.Context, job uint32, restart *uint32) (*kb.All
 			return nil, fmt.Errorf("job %d never asked for a kernel: %w", job, kb.ErrNotFound)
 		}
 	}
-	rec, err := r.store.Get(ctx, key)
+	a, _, err := jobKind.get(ctx, r, key)
 	switch {
-	case errors.Is(err, store.ErrNotFound) && restart != nil:
-		return nil, fmt.Errorf("job %d, restart %d: %w", job, *restart, kb.ErrNotFound)
-	case errors.Is(err, store.ErrNotFound):
-		return nil, fmt.Errorf("job %d is forgotten by now: %w", job, kb.ErrNotFound)
+	case errors.Is(err, kb.ErrNotFound) && restart != nil:
+		return nil, fmt.Errorf("job %d, restart %d: %w", job, *restart, err)
+	case errors.Is(err, kb.ErrNotFound):
+		return nil, fmt.Errorf("job %d is forgotten by now: %w", job, err)
 	case err != nil:
-		return nil, fmt.Errorf("job %d: %w: %w", job, kb.ErrUnavailable, err)
-	}
-	return decodeJob(rec)
-}
-
-// run reads one run of a job with its revision; nil when there is none.
-func (r *records) run(ctx context.Context, id kb.JobID) (*kb.Allocation, int64, error) {
-	rec, err := r.store.Get(ctx, jobKey(id))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, 0, nil
-	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("job %d: %w: %w", id.Job, kb.ErrUnavailable, err)
-	}
-	a, err := decodeJob(rec)
-	return a, rec.Revision, err
-}
-
-func decodeNode(rec store.Record) (*kb.Node, error) {
-	n := new(kb.Node)
-	if err := decode(rec, n, func() string { return nodeKey(n.Name) }); err != nil {
-		return nil, err
-	}
-	return n, nil
-}
-
-func decodeJob(rec store.Record) (*kb.Allocation, error) {
-	a := new(kb.Allocation)
-	if err := decode(rec, a, func() string { return jobKey(a.ID) }); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("job %d: %w", job, err)
 	}
 	return a, nil
 }
 
-// jobs reads the newest runs, newest first; of one user, if of is not nil.
-func (r *records) jobs(ctx context.Context, limit int, of *uint32) ([]*kb.Allocation, error) {
-	var list []*kb.Allocation
-	var err error
-	if of == nil {
-		list, err = newest(ctx, r, &r.jobIndex, jobPrefix, limit, decodeJob)
-	} else {
-		list, err = about(ctx, r, &r.jobIndex, jobPrefix, limit, func(e entry) bool { return e.uid == *of }, decodeJob)
+// run reads one run of a job with its revision; nil when there is none.
+func (r *records) run(ctx context.Context, id kb.JobID) (*kb.Allocation, int64, error) {
+	a, revision, err := jobKind.get(ctx, r, jobKey(id))
+	if errors.Is(err, kb.ErrNotFound) {
+		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("jobs: %w", err)
+		return nil, 0, fmt.Errorf("job %d: %w", id.Job, err)
 	}
-	return list, nil
+	return a, revision, nil
 }
 
-// prune forgets the oldest closed jobs beyond keep.
-func (r *records) prune(ctx context.Context, keep int) error {
-	err := r.forget(ctx, &r.jobIndex, keep, func(rec store.Record) (bool, error) {
-		a, err := decodeJob(rec)
-		return err == nil && a.Closed, err
-	})
-	if err != nil {
-		return fmt.Errorf("jobs: %w", err)
-	}
-	return nil
+// jobs reads the newest runs, newest first; of one user, if of is not nil.
+func (r *records) jobs(ctx context.Context, limit int, of *uint32) ([]*kb.Allocation, error) {
+	return jobKind.list(ctx, r, limit, func(e entry) bool { return of == nil || e.uid == *of })
 }

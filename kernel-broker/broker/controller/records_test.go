@@ -110,7 +110,7 @@ func TestPrune(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := r.prune(t.Context(), 4); err != nil {
+	if err := jobKind.prune(t.Context(), r, 4); err != nil {
 		t.Fatal(err)
 	}
 	list, err := r.jobs(t.Context(), 100, nil)

@@ -46,14 +46,14 @@ func (c *Controller) RequestRun(ctx context.Context, q RunRequest) (*kb.Run, err
 	if err != nil {
 		return nil, err
 	}
-	runs, err := c.records.allRuns(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range runs {
+	var before *kb.Run
+	err = runKind.each(ctx, c.o.Store, func(r *kb.Run, _ int64) {
 		if q.RequestID != "" && r.RequestID == q.RequestID {
-			return r, nil
+			before = r
 		}
+	})
+	if err != nil || before != nil {
+		return before, err
 	}
 	now := c.clock.Now()
 	return c.recordRun(ctx, &kb.Run{State: kb.RunRequested, Since: now, Collectors: collectors, RequestID: q.RequestID,
@@ -140,7 +140,7 @@ func (c *Controller) BeginRun(ctx context.Context, id kb.JobID) (*kb.Run, error)
 }
 
 func (c *Controller) beginRun(ctx context.Context, id kb.JobID, job kb.SlurmJob, collectors []string) (*kb.Run, error) {
-	runs, err := c.records.runsAbout(ctx, 1, func(e entry) bool { return e.job == id })
+	runs, err := runKind.list(ctx, &c.records, 1, func(e entry) bool { return e.job == id })
 	if err != nil {
 		return nil, err
 	}
