@@ -17,7 +17,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
-// TestWholeWay follows README.md's "From a job to a kernel made of it" line by line: a job on the instrumented kernel, a
+// TestWholeWay follows README.md's "From a job to its kernel" line by line: a job on the instrumented kernel, a
 // kernel built from its counts and published with its report, and a job on that. Kernels are compiled the first time and
 // cached.
 func TestWholeWay(t *testing.T) {
@@ -43,9 +43,9 @@ func readmeLines(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := regexp.MustCompile("(?s)### From a job to a kernel made of it\n.*?```\n(.*?)```").FindSubmatch(text)
+	block := regexp.MustCompile("(?s)### From a job to its kernel\n.*?```\n(.*?)```").FindSubmatch(text)
 	if block == nil {
-		t.Fatal("README.md has no commands under \"From a job to a kernel made of it\"")
+		t.Fatal("README.md has no commands under \"From a job to its kernel\"")
 	}
 	var lines []string
 	for line := range strings.Lines(string(block[1])) {
