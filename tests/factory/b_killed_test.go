@@ -151,7 +151,7 @@ func TestKilledAndResumed(t *testing.T) {
 		p.killedAt("slim", "the second kernel is tried", second, making("tiny", "--until", "config")...)
 		before := p.tried()
 		if len(before) != 1 {
-			t.Fatalf("the journal has %d kernels: %v", len(before), before)
+			t.Fatalf("there are answers of %d kernels: %v", len(before), before)
 		}
 		p.twoAtOnce(before)
 		p.sameFile(undisturbed, "slim", "slim.config")
@@ -241,24 +241,22 @@ func (p place) twoAtOnce(before []string) {
 	}
 }
 
-// tried are the kernels of which slimming's journals have the answer, by the
+// tried are the kernels of which slimming has the answer, by the
 // options that were off.
 func (p place) tried() []string {
 	p.t.Helper()
-	paths, err := filepath.Glob(filepath.Join(p.dir, "slimming", "*.journal"))
+	paths, err := filepath.Glob(filepath.Join(p.dir, "slimming", "*", "*.json"))
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	var all []string
 	for _, path := range paths {
-		for line := range strings.Lines(string(read(p.t, path))) {
-			var entry struct{ Off []string }
-			if err := json.Unmarshal([]byte(line), &entry); err != nil {
-				p.t.Fatal(err)
-			}
-			if len(entry.Off) > 0 {
-				all = append(all, strings.Join(entry.Off, " "))
-			}
+		var answer struct{ Off []string }
+		if err := json.Unmarshal(read(p.t, path), &answer); err != nil {
+			p.t.Fatal(err)
+		}
+		if len(answer.Off) > 0 {
+			all = append(all, strings.Join(answer.Off, " "))
 		}
 	}
 	return all

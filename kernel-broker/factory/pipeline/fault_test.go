@@ -58,7 +58,7 @@ func TestFaultOfTheKernel(t *testing.T) {
 				t.Errorf("candidates %+v, %v", list, err)
 			}
 			if status, err := StoreIn(w.dir).Status("fake", ""); err != nil || status.State != graph.Failed {
-				t.Errorf("the journal says %s, %v", status.State, err)
+				t.Errorf("the status says %s, %v", status.State, err)
 			}
 			// It is tried again, and may be mended by another bench.
 			delete(w.fail, c.at)

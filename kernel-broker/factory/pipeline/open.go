@@ -77,7 +77,7 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 	p.Bench = bench
 	if plan.Recipe.Slimming == build.SlimmingTrace {
 		p.Slimmer = Tracer{Factory: kernels, Emulator: bench, Keep: filepath.Join(o.Catalog, "keep"), Nodes: o.Nodes, Aliases: o.Aliases,
-			Traces: p.Traces, Journals: filepath.Join(o.Cache, "slimming")}
+			Traces: p.Traces, Answers: filepath.Join(o.Cache, "slimming")}
 	}
 	return p, nil
 }

@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
@@ -31,8 +30,8 @@ type Tracer struct {
 	Nodes         []string
 	// Traces of jobs, whose kernel functions count as the workload's.
 	Traces []slim.JobTrace
-	// Journals is a folder that outlives a killed slimming.
-	Journals string
+	// Answers is a folder that outlives a killed slimming.
+	Answers string
 }
 
 // warmest is how warm code may be that goes: what ran at boot goes too if the
@@ -168,7 +167,7 @@ func unique(functions []slim.FunctionUse) map[string]string {
 
 // search keeps its answers under the digest of all that they depend on, so that
 // a killed slimming goes on where it was.
-func (t Tracer) search(ctx context.Context, input slim.Input) (outcome slim.Outcome, err error) {
+func (t Tracer) search(ctx context.Context, input slim.Input) (slim.Outcome, error) {
 	inputs, err := t.Inputs()
 	if err != nil {
 		return slim.Outcome{}, err
@@ -177,15 +176,11 @@ func (t Tracer) search(ctx context.Context, input slim.Input) (outcome slim.Outc
 		delete(inputs, name) // they change what is asked, and no answer
 	}
 	maps.DeleteFunc(inputs, func(name, _ string) bool { return strings.HasPrefix(name, runInput) }) // so do these
-	if input.Base, err = graph.ValueDigest(inputs); err != nil {
-		return slim.Outcome{}, err
-	}
-	input.Journal = filepath.Join(t.Journals, input.Name+"-"+input.Base[:12]+".journal")
-	lock, err := filelock.Acquire(ctx, input.Journal+".lock", nil)
+	base, err := graph.ValueDigest(inputs)
 	if err != nil {
 		return slim.Outcome{}, err
 	}
-	defer lock.Release()
+	input.Answers = slim.Answers(filepath.Join(t.Answers, input.Name+"-"+base[:12]))
 	return slim.Slim(ctx, input)
 }
 

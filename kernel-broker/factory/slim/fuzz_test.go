@@ -4,17 +4,12 @@ package slim
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"unicode/utf8"
 )
 
 func FuzzParseKeepList(f *testing.F) {
@@ -48,49 +43,6 @@ func FuzzParseKeepList(f *testing.F) {
 			if strings.ContainsAny(symbol+reason, "\r\n") || reason == "" {
 				t.Errorf("%q is kept because %q", symbol, reason)
 			}
-		}
-	})
-}
-
-// FuzzJournal: what was whole stays as it is, and what is learned after that is
-// known to the next process.
-func FuzzJournal(f *testing.F) {
-	f.Add([]byte(`{"base":"b","off":["B","A"],"answer":{"works":true,"text":7}}`+"\n"+`{"base":"b","o`), "b", "C")
-	f.Add([]byte("null\n{}\n"), "", "")
-	f.Add([]byte("\n"), "b", "A\nB")
-	f.Fuzz(func(t *testing.T, text []byte, base, option string) {
-		if !utf8.ValidString(base) || !utf8.ValidString(option) {
-			return // they are digests and names of our own
-		}
-		path := filepath.Join(t.TempDir(), "journal")
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		learned := Answer{Stage: "boot", Reason: "it is tried"}
-		ask := func(context.Context, []string) (Answer, error) { return learned, nil }
-		var got [2]Answer
-		for i := range got {
-			journal, err := OpenJournal(path, base)
-			if err != nil {
-				if i > 0 || !strings.Contains(err.Error(), path) {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got[i], err = journal.Ask(ask)(t.Context(), []string{option, "Z"}); err != nil {
-				t.Fatal(err)
-			}
-			if err := journal.Close(); err != nil {
-				t.Fatal(err)
-			}
-			ask = func(context.Context, []string) (Answer, error) { return Answer{}, errors.New("asked again") }
-		}
-		if got[0] != got[1] {
-			t.Errorf("%+v became %+v", got[0], got[1])
-		}
-		left, err := os.ReadFile(path)
-		if whole := text[:bytes.LastIndexByte(text, '\n')+1]; err != nil || !bytes.HasPrefix(left, whole) {
-			t.Errorf("%q became %q, %v", text, left, err)
 		}
 	})
 }

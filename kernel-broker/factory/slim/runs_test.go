@@ -150,7 +150,7 @@ func TestSlimKeepsWhatAJobUsed(t *testing.T) {
 	witnesses := facts.Uses.AddRuns([]JobTrace{trace}, Names{"cubic_init": {"net/tcp/cubic.o"}}, Calls{})
 	facts.Keep.KeepFileSystems([]JobTrace{trace}, witnesses, facts.Kbuild, kconfig.Config{"NET": "y", "DIAG": "y"})
 	b := &bench{kconfig: facts.Kconfig}
-	input := Input{Name: "small", Facts: facts, Runs: witnesses, Kernels: b, Journal: filepath.Join(t.TempDir(), "journal"), Base: "base", Log: slog.New(slog.DiscardHandler)}
+	input := Input{Name: "small", Facts: facts, Runs: witnesses, Kernels: b, Answers: Answers(t.TempDir()), Log: slog.New(slog.DiscardHandler)}
 	outcome, err := Slim(t.Context(), input)
 	if err != nil {
 		t.Fatal(err)

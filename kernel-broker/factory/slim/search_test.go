@@ -158,13 +158,8 @@ func TestSearchGoesOnWhereItWas(t *testing.T) {
 	})
 }
 
-func searchWith(path string, p problem, ask Ask) (found Found, err error) {
-	journal, err := OpenJournal(path, "base")
-	if err != nil {
-		return Found{}, err
-	}
-	defer func() { err = errors.Join(err, journal.Close()) }()
-	return Search(context.Background(), p.options, p.needs, 0, journal.Ask(ask))
+func searchWith(path string, p problem, ask Ask) (Found, error) {
+	return Search(context.Background(), p.options, p.needs, 0, Answers(path).Ask(ask))
 }
 
 func TestSearchStopsAtItsLimit(t *testing.T) {

@@ -4,7 +4,6 @@ package slim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -33,10 +32,9 @@ type Input struct {
 	// Runs of jobs, as Files.AddRuns returned them; they are only passed on.
 	Runs    []RunCoverage
 	Kernels Kernels
-	// Journal keeps the answers of kernels that were tried. Base is the digest
-	// of all that they depend on: source, recipe, compiler, workload.
-	Journal string
-	Base    string
+	// Answers of kernels that were tried, with the same source, recipe, compiler
+	// and workload.
+	Answers Answers
 	// Limit is the most kernels to try, 0 for any number.
 	Limit int
 	// TextBefore is the code size of the kernel that ran.
@@ -46,7 +44,7 @@ type Input struct {
 
 // Slim proposes what can go, sees what kconfig makes of it, and tries the
 // kernel; for each failure it finds the option to blame and keeps it.
-func Slim(ctx context.Context, input Input) (outcome Outcome, err error) {
+func Slim(ctx context.Context, input Input) (Outcome, error) {
 	proposal := Propose(input.Facts)
 	off := proposal.Off()
 	input.Log.Info("slimming proposed", "kernel", input.Name, "options", len(off))
@@ -55,17 +53,12 @@ func Slim(ctx context.Context, input Input) (outcome Outcome, err error) {
 		return Outcome{}, fmt.Errorf("slimming of %q: configuration: %w", input.Name, err)
 	}
 	input.log("kconfig", checked)
-	journal, err := OpenJournal(input.Journal, input.Base)
-	if err != nil {
-		return Outcome{}, fmt.Errorf("slimming of %q: %w", input.Name, err)
-	}
-	defer func() { err = errors.Join(err, journal.Close()) }()
-	tried, err := Search(ctx, checked.Off, proposal.Needs(), input.Limit, journal.Ask(input.try))
+	tried, err := Search(ctx, checked.Off, proposal.Needs(), input.Limit, input.Answers.Ask(input.try))
 	if err != nil {
 		return Outcome{}, fmt.Errorf("slimming of %q: %w", input.Name, err)
 	}
 	input.log("kernel", tried)
-	outcome, err = input.outcome(ctx, proposal, checked, tried)
+	outcome, err := input.outcome(ctx, proposal, checked, tried)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("slimming of %q: %w", input.Name, err)
 	}

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -66,7 +65,7 @@ func slimTree(t *testing.T, facts Facts, b *bench) (Outcome, error) {
 	t.Helper()
 	b.kconfig, b.asked = facts.Kconfig, facts.Asked
 	return Slim(context.Background(), Input{
-		Name: "small", Facts: facts, Kernels: b, Journal: filepath.Join(t.TempDir(), "journal"), Base: "base",
+		Name: "small", Facts: facts, Kernels: b, Answers: Answers(t.TempDir()),
 		TextBefore: 1000, Log: slog.New(slog.DiscardHandler),
 	})
 }
