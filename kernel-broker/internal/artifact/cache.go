@@ -37,8 +37,6 @@ type Cache struct {
 	lock  *os.File
 
 	mu       sync.Mutex
-	entries  map[Digest]Entry // complete
-	partials map[Digest]Entry // interrupted downloads that no call continues
 	reserved map[Digest]int64 // sizes of running downloads
 	pins     map[Digest]int
 	flights  map[Digest]*flight
@@ -52,8 +50,8 @@ type flight struct {
 	err    error
 }
 
-// OpenCache reads the state of an earlier process and drops temporary files. It removes no artifact, even above the
-// limit, since nothing can be pinned yet: the next Ensure does.
+// OpenCache takes over what an earlier process left. It removes no artifact, even above the limit, since nothing can be
+// pinned yet: the next Ensure does.
 func OpenCache(root string, limit int64, log *slog.Logger) (*Cache, error) {
 	dir, err := OpenDir(root)
 	if err != nil {
@@ -64,9 +62,8 @@ func OpenCache(root string, limit int64, log *slog.Logger) (*Cache, error) {
 		return nil, fmt.Errorf("artifact cache %q: %w", root, err)
 	}
 	c := &Cache{dir: dir, limit: limit, log: log, lock: lock,
-		entries: map[Digest]Entry{}, partials: map[Digest]Entry{}, reserved: map[Digest]int64{},
-		pins: map[Digest]int{}, flights: map[Digest]*flight{}}
-	if err := c.load(); err != nil {
+		reserved: map[Digest]int64{}, pins: map[Digest]int{}, flights: map[Digest]*flight{}}
+	if _, err := dir.listPartials(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return c, nil
@@ -84,24 +81,6 @@ func lockCache(path string) (*os.File, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return lock, nil
-}
-
-func (c *Cache) load() error {
-	if err := c.dir.Clean(); err != nil {
-		return err
-	}
-	entries, err := c.dir.List()
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		c.entries[e.Digest] = e
-	}
-	partials, err := c.dir.listPartials()
-	for _, e := range partials {
-		c.partials[e.Digest] = e
-	}
-	return err
 }
 
 // Close releases the cache for another process. No other method may run then or later.
@@ -192,7 +171,7 @@ func (c *Cache) ensure(ctx context.Context, digest Digest, size int64, fetch Fet
 	if err := c.reserve(digest, size); err != nil {
 		return err
 	}
-	defer c.settle(digest)
+	defer c.release(digest)
 	if err := c.download(ctx, digest, size, fetch); err != nil {
 		return err
 	}
@@ -214,58 +193,19 @@ func (c *Cache) Verify(ctx context.Context, digest Digest) error {
 // check needs the digest's flight.
 func (c *Cache) check(ctx context.Context, digest Digest) error {
 	err := c.dir.Verify(ctx, digest)
-	switch {
-	case errors.Is(err, ErrDigestMismatch):
+	if errors.Is(err, ErrDigestMismatch) {
 		c.log.Error("artifact is damaged, removing it", "digest", digest.String(), "error", err)
-		return errors.Join(err, c.drop(digest))
-	case errors.Is(err, ErrNotFound):
-		return errors.Join(err, c.drop(digest)) // perhaps removed by hand
+		return errors.Join(err, c.dir.Remove(digest))
 	}
 	return err
 }
 
-// Remove deletes an artifact, unless it is pinned: ErrInUse.
-func (c *Cache) Remove(ctx context.Context, digest Digest) error {
-	for {
-		other, err := c.exclusive(ctx, digest, false, func() error {
-			c.mu.Lock()
-			pinned := c.pins[digest] > 0
-			c.mu.Unlock()
-			if pinned {
-				return fmt.Errorf("artifact %s: %w: pinned", digest, ErrInUse)
-			}
-			return c.drop(digest)
-		})
-		if other == nil {
-			return err
-		}
-	}
-}
-
-// drop needs the digest's flight.
-func (c *Cache) drop(digest Digest) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.entries, digest)
-	return c.dir.Remove(digest)
-}
-
-// touch notes a use, in the file too, for the order after a restart.
+// touch notes a use in the file, also for the order after a restart.
 func (c *Cache) touch(digest Digest) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	now := time.Now()
 	if err := os.Chtimes(c.dir.Path(digest), now, now); err != nil {
 		c.log.Warn("artifact's time of use is not kept", "digest", digest.String(), "error", err)
 	}
-	entry, err := c.dir.Stat(digest)
-	if err != nil {
-		c.log.Error("artifact is not counted", "digest", digest.String(), "error", err)
-		return
-	}
-	entry.Used = now
-	c.entries[digest] = entry
-	delete(c.reserved, digest) // counted at its current size, and only once
 }
 
 // Open opens a present artifact, without a check of its content.

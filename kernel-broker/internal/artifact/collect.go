@@ -27,23 +27,22 @@ func (s *Store) List(ctx context.Context) ([]Stored, int64, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	whole, partial, err := s.entries()
+	u, err := s.dir.usage(s.running, Digest{})
 	if err != nil {
 		return nil, 0, err
 	}
-	all := make([]Stored, 0, len(whole)+len(partial))
-	for _, e := range whole {
+	all := make([]Stored, 0, len(u.whole)+len(u.partial))
+	for _, e := range u.whole {
 		all = append(all, Stored{Entry: e, NeededBy: needed[e.Digest]})
 	}
-	for _, e := range partial {
+	for _, e := range u.partial {
 		file := Stored{Entry: e, Partial: true}
 		if _, runs := s.running[e.Digest]; runs {
 			file.NeededBy = []string{"an upload"}
 		}
 		all = append(all, file)
 	}
-	used, err := s.usedLocked(Digest{})
-	return all, used, err
+	return all, u.bytes, nil
 }
 
 func (s *Store) needed(ctx context.Context) (map[Digest][]string, error) {

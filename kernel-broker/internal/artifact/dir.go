@@ -21,8 +21,7 @@ import (
 // Dir is a directory of artifacts:
 //
 //	sha256/ab/abcdef...   complete artifacts, read-only
-//	tmp/                  files being written
-//	partial/              interrupted downloads of a Cache
+//	partial/              transfers that run or broke off
 //
 // Its methods are safe for concurrent use, also by several processes.
 type Dir struct{ root string }
@@ -36,7 +35,7 @@ type Entry struct {
 
 // OpenDir makes the directory where it does not exist.
 func OpenDir(root string) (*Dir, error) {
-	for _, sub := range []string{"sha256", "tmp", "partial"} {
+	for _, sub := range []string{"sha256", "partial"} {
 		if err := os.MkdirAll(filepath.Join(root, sub), 0o755); err != nil {
 			return nil, fmt.Errorf("artifact directory %q: %w", root, full(err))
 		}
@@ -48,30 +47,6 @@ func OpenDir(root string) (*Dir, error) {
 func (d *Dir) Path(digest Digest) string {
 	name := digest.hex()
 	return filepath.Join(d.root, "sha256", name[:2], name)
-}
-
-// Put stores the reader's content if it is no longer than limit (else ErrTooLarge) and has this digest (else
-// ErrDigestMismatch), and returns its size. An error leaves no partial file. A present artifact is replaced, which
-// repairs a damaged file.
-func (d *Dir) Put(ctx context.Context, digest Digest, limit int64, r io.Reader) (size int64, err error) {
-	file, err := os.CreateTemp(filepath.Join(d.root, "tmp"), digest.hex()[:16]+"-")
-	if err != nil {
-		return 0, fmt.Errorf("artifact %s: %w", digest, full(err))
-	}
-	defer func() {
-		if err != nil {
-			_ = file.Close() // closed twice on some paths; the first error counts
-			err = errors.Join(fmt.Errorf("artifact %s: %w", digest, full(err)), ignoreMissing(os.Remove(file.Name())))
-		}
-	}()
-	sum := sha256.New()
-	if size, err = fill(ctx, file, sum, r, limit); err != nil {
-		return 0, err
-	}
-	if have := sumOf(sum); have != digest {
-		return 0, mismatch(digest, have)
-	}
-	return size, d.adopt(file, digest)
 }
 
 // fill copies at most limit bytes to a file and into a hash.
@@ -190,19 +165,6 @@ func (d *Dir) List() ([]Entry, error) {
 func (d *Dir) Remove(digest Digest) error {
 	if err := ignoreMissing(os.Remove(d.Path(digest))); err != nil {
 		return fmt.Errorf("artifact %s: %w", digest, err)
-	}
-	return nil
-}
-
-// Clean removes leftovers of interrupted calls of Put. The directory must not be in use.
-func (d *Dir) Clean() error {
-	tmp := filepath.Join(d.root, "tmp")
-	files, err := os.ReadDir(tmp)
-	for _, file := range files {
-		err = errors.Join(err, ignoreMissing(os.Remove(filepath.Join(tmp, file.Name()))))
-	}
-	if err != nil {
-		return fmt.Errorf("artifact directory %q: %w", d.root, err)
 	}
 	return nil
 }

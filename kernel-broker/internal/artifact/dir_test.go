@@ -57,18 +57,22 @@ func wantFiles(t *testing.T, root string, want ...string) {
 	}
 }
 
-func TestPutAndOpen(t *testing.T) {
+// put receives content of a size at once.
+func (d *Dir) put(ctx context.Context, digest Digest, size int64, r io.Reader) error {
+	return d.receive(digest, size, func(p *partial) error { return errors.Join(p.restart(), p.take(ctx, r)) })
+}
+
+func TestReceiveAndOpen(t *testing.T) {
 	d := openDir(t)
 	for _, size := range []int{0, 1, 4096, 100_000} {
 		content := random(size)
 		digest := DigestOf(content)
 		if _, err := d.Open(digest); size > 0 && !errors.Is(err, ErrNotFound) {
-			t.Fatalf("Open before Put = %v", err)
+			t.Fatalf("Open before it is there = %v", err)
 		}
 		for range 2 { // the second replaces the first
-			n, err := d.Put(t.Context(), digest, int64(size), bytes.NewReader(content))
-			if err != nil || n != int64(size) {
-				t.Fatalf("Put = %d, %v", n, err)
+			if err := d.put(t.Context(), digest, int64(size), bytes.NewReader(content)); err != nil {
+				t.Fatal(err)
 			}
 		}
 		file, err := d.Open(digest)
@@ -94,52 +98,55 @@ func TestPutAndOpen(t *testing.T) {
 			t.Errorf("Verify = %v", err)
 		}
 	}
-	if names, err := os.ReadDir(filepath.Join(d.root, "tmp")); err != nil || len(names) != 0 {
-		t.Errorf("tmp holds %v, %v", names, err)
+	if left, err := d.listPartials(); err != nil || len(left) != 0 {
+		t.Errorf("partial files %v, %v", left, err)
 	}
 }
 
-func TestPutLeavesNothingAfterAnError(t *testing.T) {
+func TestReceiveAdoptsOnlyWhatIsRight(t *testing.T) {
 	content := random(10_000)
 	digest := DigestOf(content)
 	broken := errors.New("broken")
 	ended, end := context.WithCancel(t.Context())
 	end()
 	for _, c := range []struct {
-		name  string
-		ctx   context.Context
-		limit int64
-		r     io.Reader
-		want  error
+		name string
+		ctx  context.Context
+		size int64
+		r    io.Reader
+		want error
+		left int64 // to go on with; -1 is no file
 	}{
-		{"one bit", t.Context(), 10_000, bytes.NewReader(append(bytes.Clone(content[:9_999]), content[9_999]^1)), ErrDigestMismatch},
-		{"too short", t.Context(), 20_000, bytes.NewReader(content[:9_999]), ErrDigestMismatch},
-		{"empty", t.Context(), 20_000, bytes.NewReader(nil), ErrDigestMismatch},
-		{"a byte too long", t.Context(), 10_000, bytes.NewReader(append(bytes.Clone(content), 0)), ErrTooLarge},
-		{"over the limit", t.Context(), 9_999, bytes.NewReader(content), ErrTooLarge},
-		{"limit 0", t.Context(), 0, bytes.NewReader(content), ErrTooLarge},
-		{"broken at the start", t.Context(), 10_000, iotest.ErrReader(broken), broken},
-		{"broken in the middle", t.Context(), 10_000, io.MultiReader(bytes.NewReader(content[:5000]), iotest.ErrReader(broken)), broken},
-		{"broken at the end", t.Context(), 10_000, io.MultiReader(bytes.NewReader(content), iotest.ErrReader(broken)), broken},
-		{"context ended", ended, 10_000, bytes.NewReader(content), context.Canceled},
+		{"one bit", t.Context(), 10_000, bytes.NewReader(append(bytes.Clone(content[:9_999]), content[9_999]^1)), ErrDigestMismatch, -1},
+		{"too short", t.Context(), 20_000, bytes.NewReader(content[:9_999]), ErrTruncated, 9_999},
+		{"empty", t.Context(), 20_000, bytes.NewReader(nil), ErrTruncated, 0},
+		{"a byte too long", t.Context(), 10_000, bytes.NewReader(append(bytes.Clone(content), 0)), ErrTooLarge, -1},
+		{"over the limit", t.Context(), 9_999, bytes.NewReader(content), ErrTooLarge, -1},
+		{"limit 0", t.Context(), 0, bytes.NewReader(content), ErrTooLarge, -1},
+		{"broken at the start", t.Context(), 10_000, iotest.ErrReader(broken), broken, 0},
+		{"broken in the middle", t.Context(), 10_000, io.MultiReader(bytes.NewReader(content[:5000]), iotest.ErrReader(broken)), broken, 5000},
+		{"broken at the end", t.Context(), 10_000, io.MultiReader(bytes.NewReader(content), iotest.ErrReader(broken)), broken, 10_000},
+		{"context ended", ended, 10_000, bytes.NewReader(content), context.Canceled, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := openDir(t)
-			_, err := d.Put(c.ctx, digest, c.limit, c.r)
-			if !errors.Is(err, c.want) {
-				t.Fatalf("Put = %v, want %v", err, c.want)
+			if err := d.put(c.ctx, digest, c.size, c.r); !errors.Is(err, c.want) {
+				t.Fatalf("receive = %v, want %v", err, c.want)
 			}
-			if !strings.Contains(err.Error(), digest.String()) {
-				t.Errorf("%q does not name the digest", err)
+			left := int64(-1)
+			if info, err := os.Stat(d.partialPath(digest)); err == nil {
+				left = info.Size()
 			}
-			wantFiles(t, d.root)
+			if _, err := d.Open(digest); left != c.left || !errors.Is(err, ErrNotFound) {
+				t.Errorf("%d bytes are left, want %d; Open = %v", left, c.left, err)
+			}
 		})
 	}
 }
 
 func TestMismatchNamesBothDigests(t *testing.T) {
 	d := openDir(t)
-	_, err := d.Put(t.Context(), DigestOf([]byte("a")), 10, strings.NewReader("b"))
+	err := d.put(t.Context(), DigestOf([]byte("a")), 1, strings.NewReader("b"))
 	for _, digest := range []Digest{DigestOf([]byte("a")), DigestOf([]byte("b"))} {
 		if err == nil || !strings.Contains(err.Error(), digest.String()) {
 			t.Errorf("%v does not name %s", err, digest)
@@ -160,7 +167,7 @@ func damage(t *testing.T, path string) {
 	}
 }
 
-func TestVerifyFindsDamageAndPutRepairs(t *testing.T) {
+func TestVerifyFindsDamage(t *testing.T) {
 	d := openDir(t)
 	content := random(50_000)
 	digest := DigestOf(content)
@@ -169,7 +176,7 @@ func TestVerifyFindsDamageAndPutRepairs(t *testing.T) {
 	}
 	put := func() {
 		t.Helper()
-		if _, err := d.Put(t.Context(), digest, 50_000, bytes.NewReader(content)); err != nil {
+		if err := d.put(t.Context(), digest, 50_000, bytes.NewReader(content)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -196,7 +203,7 @@ func TestListAndRemove(t *testing.T) {
 	for i := range 20 {
 		content := random(i)
 		want[DigestOf(content)] = int64(i)
-		if _, err := d.Put(t.Context(), DigestOf(content), 100, bytes.NewReader(content)); err != nil {
+		if err := d.put(t.Context(), DigestOf(content), int64(i), bytes.NewReader(content)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -234,21 +241,19 @@ func TestReadersNeverSeePartialFiles(t *testing.T) {
 	digest := DigestOf(content)
 	stop := make(chan struct{})
 	var group sync.WaitGroup
-	for range 2 {
-		group.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if _, err := d.Put(t.Context(), digest, 200_000, bytes.NewReader(content)); err != nil {
-					t.Error(err)
-					return
-				}
+	group.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
 			}
-		})
-	}
+			if err := d.put(t.Context(), digest, 200_000, bytes.NewReader(content)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
 	for seen := 0; seen < 100 && !t.Failed(); {
 		err := d.Verify(t.Context(), digest)
 		if err == nil {
@@ -259,16 +264,4 @@ func TestReadersNeverSeePartialFiles(t *testing.T) {
 	}
 	close(stop)
 	group.Wait()
-}
-
-func TestClean(t *testing.T) {
-	d := openDir(t)
-	left := filepath.Join(d.root, "tmp", "left")
-	if err := os.WriteFile(left, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Clean(); err != nil {
-		t.Fatal(err)
-	}
-	wantFiles(t, d.root)
 }

@@ -66,8 +66,8 @@ func onSmallDisk(t *testing.T, root string) {
 	if have := files(t, root); len(have) != 1 {
 		t.Errorf("files %v, want one", have)
 	}
-	if _, err := c.dir.Put(t.Context(), large.digest, 2<<20, bytes.NewReader(large.content)); !errors.Is(err, ErrDiskFull) {
-		t.Fatalf("Put = %v, want ErrDiskFull", err)
+	if err := c.dir.put(t.Context(), large.digest, 2<<20, bytes.NewReader(large.content)); !errors.Is(err, ErrDiskFull) {
+		t.Fatalf("receive = %v, want ErrDiskFull", err)
 	}
 	if have := files(t, root); len(have) != 1 {
 		t.Errorf("files %v, want one", have)

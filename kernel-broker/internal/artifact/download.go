@@ -34,6 +34,9 @@ func (d *Dir) listPartials() ([]Entry, error) {
 			continue
 		}
 		info, err := file.Info()
+		if errors.Is(err, os.ErrNotExist) {
+			continue // complete meanwhile
+		}
 		if err != nil {
 			return nil, fmt.Errorf("artifact directory %q: %w", d.root, err)
 		}
@@ -55,29 +58,40 @@ func (c *Cache) download(ctx context.Context, digest Digest, size int64, fetch F
 
 // attempt resumes a partial file or starts one, and reports which.
 func (c *Cache) attempt(ctx context.Context, digest Digest, size int64, fetch Fetch) (resumed bool, err error) {
-	path := c.dir.partialPath(digest)
+	err = c.dir.receive(digest, size, func(p *partial) error {
+		if err := p.rehash(ctx); err != nil {
+			return err
+		}
+		resumed = p.have > 0
+		return p.fetch(ctx, fetch)
+	})
+	return resumed, err
+}
+
+// receive has a partial file completed, and adopts it.
+func (d *Dir) receive(digest Digest, size int64, complete func(*partial) error) (err error) {
+	path := d.partialPath(digest)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return false, full(err)
+		return full(err)
 	}
 	defer func() {
 		_ = file.Close() // adopt has closed it, or its content does not matter
-		if discardsPartial(err) {
+		if err = full(err); discardsPartial(err) {
 			err = errors.Join(err, ignoreMissing(os.Remove(path)))
 		}
 	}()
 	p := &partial{file: file, size: size}
-	if err := p.rehash(ctx); err != nil {
-		return false, err
+	if err := complete(p); err != nil {
+		return err
 	}
-	resumed = p.have > 0
-	if err := p.receive(ctx, fetch); err != nil {
-		return resumed, full(err)
+	if p.have < size {
+		return fmt.Errorf("%w: %d of %d bytes", ErrTruncated, p.have, size)
 	}
 	if have := sumOf(p.sum); have != digest {
-		return resumed, mismatch(digest, have)
+		return mismatch(digest, have)
 	}
-	return resumed, full(c.dir.adopt(file, digest))
+	return d.adopt(file, digest)
 }
 
 // discardsPartial reports errors after which a partial file is useless or its space is needed.
@@ -117,8 +131,15 @@ func (p *partial) restart() error {
 	return err
 }
 
-// receive fetches the missing part.
-func (p *partial) receive(ctx context.Context, fetch Fetch) error {
+// take appends what is missing from a source.
+func (p *partial) take(ctx context.Context, source io.Reader) error {
+	n, err := fill(ctx, p.file, p.sum, source, p.size-p.have)
+	p.have += n
+	return err
+}
+
+// fetch fetches the missing part.
+func (p *partial) fetch(ctx context.Context, fetch Fetch) error {
 	if p.have == p.size && p.size > 0 {
 		return nil
 	}
@@ -129,16 +150,11 @@ func (p *partial) receive(ctx context.Context, fetch Fetch) error {
 		}
 		body, err = fetch(ctx, 0)
 	}
+	if err == nil {
+		err = errors.Join(p.take(ctx, body), body.Close())
+	}
 	if err != nil {
 		return fmt.Errorf("fetch at %d: %w", p.have, err)
-	}
-	n, err := fill(ctx, p.file, p.sum, body, p.size-p.have)
-	p.have += n
-	if err = errors.Join(err, body.Close()); err != nil {
-		return fmt.Errorf("fetch at %d: %w", p.have, err)
-	}
-	if p.have < p.size {
-		return fmt.Errorf("%w: %d of %d bytes", ErrTruncated, p.have, p.size)
 	}
 	return nil
 }

@@ -3,130 +3,108 @@
 package artifact
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
-	"io/fs"
+	"math"
 	"os"
-	"sort"
+	"slices"
+	"strings"
 )
 
-// Used is the size of the cache in bytes; running downloads count in full.
-func (c *Cache) Used() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.used()
+// usage is what a Dir holds. Files that are being received count with the size that they are to have.
+type usage struct {
+	whole, partial []Entry
+	bytes          int64
 }
 
-// used needs c.mu.
-func (c *Cache) used() int64 {
-	var sum int64
-	for _, e := range c.entries {
-		sum += e.Size
+// usage counts neither an interrupted transfer of except nor, beside the reservation, what there is of it.
+func (d *Dir) usage(reserved map[Digest]int64, except Digest) (u usage, err error) {
+	if u.whole, err = d.List(); err != nil {
+		return u, err
 	}
-	for _, e := range c.partials {
-		sum += e.Size
+	if u.partial, err = d.listPartials(); err != nil {
+		return u, err
 	}
-	for _, size := range c.reserved {
-		sum += size
+	for _, e := range u.whole {
+		if _, runs := reserved[e.Digest]; !runs {
+			u.bytes += e.Size
+		}
 	}
-	return sum
+	for _, e := range u.partial {
+		if _, runs := reserved[e.Digest]; !runs && e.Digest != except {
+			u.bytes += e.Size
+		}
+	}
+	for _, size := range reserved {
+		if u.bytes > math.MaxInt64-size {
+			u.bytes = math.MaxInt64
+			return u, nil
+		}
+		u.bytes += size
+	}
+	return u, nil
+}
+
+// victim is a candidate for removal.
+type victim struct {
+	Entry
+	path string
 }
 
 // reserve makes room for a download and counts it. If that is impossible it removes nothing and returns ErrCacheFull.
 func (c *Cache) reserve(digest Digest, size int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	own, hasOwn := c.partials[digest]
-	delete(c.partials, digest) // becomes part of the reservation
-	need := c.used() + size - c.limit
-	victims, freed := c.victims(need)
-	if freed < need {
-		if hasOwn {
-			c.partials[digest] = own
+	u, err := c.dir.usage(c.reserved, digest)
+	if err != nil {
+		return err
+	}
+	var victims []victim
+	freed, need := int64(0), u.bytes+size-c.limit
+	for _, v := range c.victims(u) {
+		if freed >= need {
+			break
 		}
-		return fmt.Errorf("%w: %d bytes wanted, limit %d, %d cannot be removed",
-			ErrCacheFull, size, c.limit, c.used()-freed)
+		victims = append(victims, v)
+		freed += v.Size
+	}
+	if freed < need {
+		return fmt.Errorf("%w: %d bytes wanted, limit %d, %d cannot be removed", ErrCacheFull, size, c.limit, u.bytes-freed)
 	}
 	for _, v := range victims {
-		if err := v.remove(); err != nil {
-			if hasOwn {
-				c.partials[digest] = own
-			}
+		if err := ignoreMissing(os.Remove(v.path)); err != nil {
 			return fmt.Errorf("making room: %w", err)
 		}
+		c.log.Info("artifact removed to make room", "digest", v.Digest.String(), "size", v.Size)
 	}
 	c.reserved[digest] = size
 	return nil
 }
 
-// victim is a candidate for removal.
-type victim struct {
-	entry   Entry
-	partial bool
-	remove  func() error
-}
-
-// victims chooses, in order, until enough bytes are found. It needs c.mu, and
-// so do the functions that it returns.
-func (c *Cache) victims(need int64) (chosen []victim, freed int64) {
-	var all []victim
-	for d, e := range c.partials {
-		if c.flights[d] == nil {
-			all = append(all, victim{e, true, func() error { return c.evictPartial(d) }})
+// victims are what may be removed, in that order: interrupted downloads, and then what was not used for longest. It
+// needs c.mu.
+func (c *Cache) victims(u usage) (victims []victim) {
+	older := func(a, b Entry) int {
+		return cmp.Or(a.Used.Compare(b.Used), strings.Compare(a.Digest.hex(), b.Digest.hex()))
+	}
+	slices.SortFunc(u.partial, older)
+	slices.SortFunc(u.whole, older)
+	for _, e := range u.partial {
+		if c.flights[e.Digest] == nil {
+			victims = append(victims, victim{e, c.dir.partialPath(e.Digest)})
 		}
 	}
-	for d, e := range c.entries {
-		if c.flights[d] == nil && c.pins[d] == 0 {
-			all = append(all, victim{e, false, func() error { return c.evict(d) }})
+	for _, e := range u.whole {
+		if c.flights[e.Digest] == nil && c.pins[e.Digest] == 0 {
+			victims = append(victims, victim{e, c.dir.Path(e.Digest)})
 		}
 	}
-	sort.Slice(all, func(i, j int) bool {
-		a, b := all[i], all[j]
-		switch {
-		case a.partial != b.partial:
-			return a.partial
-		case !a.entry.Used.Equal(b.entry.Used):
-			return a.entry.Used.Before(b.entry.Used)
-		}
-		return a.entry.Digest.hex() < b.entry.Digest.hex()
-	})
-	for _, v := range all {
-		if freed >= need {
-			break
-		}
-		chosen = append(chosen, v)
-		freed += v.entry.Size
-	}
-	return chosen, freed
+	return victims
 }
 
-func (c *Cache) evict(digest Digest) error {
-	if err := c.dir.Remove(digest); err != nil {
-		return err
-	}
-	c.log.Info("artifact removed to make room", "digest", digest.String(), "size", c.entries[digest].Size)
-	delete(c.entries, digest)
-	return nil
-}
-
-func (c *Cache) evictPartial(digest Digest) error {
-	if err := ignoreMissing(os.Remove(c.dir.partialPath(digest))); err != nil {
-		return err
-	}
-	delete(c.partials, digest)
-	return nil
-}
-
-// settle ends a reservation. An interrupted download then counts with its actual size.
-func (c *Cache) settle(digest Digest) {
+// release ends a reservation: what there is of the file counts from now on.
+func (c *Cache) release(digest Digest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.reserved, digest)
-	info, err := os.Lstat(c.dir.partialPath(digest))
-	switch {
-	case err == nil:
-		c.partials[digest] = Entry{digest, info.Size(), info.ModTime()}
-	case !errors.Is(err, fs.ErrNotExist):
-		c.log.Error("broken download is not counted", "digest", digest.String(), "error", err)
-	}
 }

@@ -29,8 +29,8 @@ func TestInterruptedDownloadResumes(t *testing.T) {
 	if err := s.ensure(t, c); !errors.Is(err, ErrTruncated) {
 		t.Fatalf("first = %v", err)
 	}
-	if c.Used() != 100 {
-		t.Errorf("Used = %d, want 100", c.Used())
+	if used(t, c) != 100 {
+		t.Errorf("Used = %d, want 100", used(t, c))
 	}
 	s.err = io.ErrUnexpectedEOF // the source is away
 	if err := s.ensure(t, c); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -48,8 +48,8 @@ func TestInterruptedDownloadResumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	c = openCache(t, root, 1000)
-	if c.Used() != 300 {
-		t.Errorf("Used after a restart = %d, want 300", c.Used())
+	if used(t, c) != 300 {
+		t.Errorf("Used after a restart = %d, want 300", used(t, c))
 	}
 	s.mustEnsure(t, c)
 	wantOffsets(t, s, 0, 100, 100, 300)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"os"
 	"sync"
 	"time"
@@ -49,7 +48,7 @@ type Store struct {
 	running map[Digest]int64 // uploads, with the bytes they were promised
 }
 
-// OpenStore creates the directory if missing and drops leftovers of interrupted writers except resumable uploads.
+// OpenStore creates the directory if missing.
 func OpenStore(root string, o StoreOptions) (*Store, error) {
 	dir, err := OpenDir(root)
 	if err != nil {
@@ -58,7 +57,7 @@ func OpenStore(root string, o StoreOptions) (*Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Store{dir: dir, o: o, running: map[Digest]int64{}}, dir.Clean()
+	return &Store{dir: dir, o: o, running: map[Digest]int64{}}, nil
 }
 
 // Open opens an artifact for reading; see Dir.Open.
@@ -132,7 +131,7 @@ func (s *Store) Put(ctx context.Context, digest Digest, size, offset int64, sour
 	}
 	defer s.end(digest)
 	if err := s.receive(ctx, digest, size, offset, source); err != nil {
-		return false, fmt.Errorf("artifact %s: %w", digest, full(err))
+		return false, fmt.Errorf("artifact %s: %w", digest, err)
 	}
 	return true, nil
 }
@@ -164,48 +163,15 @@ func (s *Store) admit(digest Digest, size int64) (has bool, err error) {
 	if s.o.Uploads > 0 && len(s.running) >= s.o.Uploads {
 		return false, fmt.Errorf("%w: %d", ErrUploads, len(s.running))
 	}
-	used, err := s.usedLocked(digest)
+	u, err := s.dir.usage(s.running, digest)
 	if err != nil {
 		return false, err
 	}
-	if s.o.Limit > 0 && (size > s.o.Limit || used > s.o.Limit-size) {
-		return false, fmt.Errorf("%w: %d bytes wanted, %d of %d in use", ErrStoreFull, size, used, s.o.Limit)
+	if s.o.Limit > 0 && (size > s.o.Limit || u.bytes > s.o.Limit-size) {
+		return false, fmt.Errorf("%w: %d bytes wanted, %d of %d in use", ErrStoreFull, size, u.bytes, s.o.Limit)
 	}
 	s.running[digest] = size
 	return false, nil
-}
-
-// usedLocked is the size of the store; running uploads count in full, and an interrupted upload of except does not
-// count.
-func (s *Store) usedLocked(except Digest) (int64, error) {
-	whole, partial, err := s.entries()
-	if err != nil {
-		return 0, err
-	}
-	var used int64
-	for _, e := range whole {
-		used += e.Size
-	}
-	for _, e := range partial {
-		if _, runs := s.running[e.Digest]; !runs && e.Digest != except {
-			used += e.Size
-		}
-	}
-	for _, size := range s.running {
-		if used > math.MaxInt64-size {
-			return math.MaxInt64, nil
-		}
-		used += size
-	}
-	return used, nil
-}
-
-func (s *Store) entries() (whole, partial []Entry, err error) {
-	if whole, err = s.dir.List(); err != nil {
-		return nil, nil, err
-	}
-	partial, err = s.dir.listPartials()
-	return whole, partial, err
 }
 
 func (s *Store) end(digest Digest) {
@@ -215,41 +181,21 @@ func (s *Store) end(digest Digest) {
 }
 
 // receive appends to the received data and renames the complete file.
-func (s *Store) receive(ctx context.Context, digest Digest, size, offset int64, source io.Reader) (err error) {
-	path := s.dir.partialPath(digest)
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		_ = file.Close() // adopt has closed it, or its content does not matter
-		if discardsPartial(err) {
-			err = errors.Join(err, ignoreMissing(os.Remove(path)))
+func (s *Store) receive(ctx context.Context, digest Digest, size, offset int64, source io.Reader) error {
+	return s.dir.receive(digest, size, func(p *partial) error {
+		info, err := p.file.Stat()
+		if err != nil {
+			return err
 		}
-	}()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	if offset < 0 || offset > info.Size() || offset > size {
-		return fmt.Errorf("%w: %d, %d bytes have", ErrOffset, offset, info.Size())
-	}
-	if err := file.Truncate(offset); err != nil {
-		return err
-	}
-	p := &partial{file: file, size: size}
-	if err := p.rehash(ctx); err != nil {
-		return err
-	}
-	n, err := fill(ctx, p.file, p.sum, source, p.size-p.have)
-	if p.have += n; err != nil {
-		return err
-	}
-	if p.have < size {
-		return fmt.Errorf("%w: %d of %d bytes", ErrTruncated, p.have, size)
-	}
-	if have := sumOf(p.sum); have != digest {
-		return mismatch(digest, have)
-	}
-	return s.dir.adopt(file, digest)
+		if offset < 0 || offset > info.Size() || offset > size {
+			return fmt.Errorf("%w: %d, %d bytes have", ErrOffset, offset, info.Size())
+		}
+		if err := p.file.Truncate(offset); err != nil {
+			return err
+		}
+		if err := p.rehash(ctx); err != nil {
+			return err
+		}
+		return p.take(ctx, source)
+	})
 }
