@@ -6,9 +6,7 @@
 package proof
 
 import (
-	"bytes"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +15,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/elfnote"
 )
 
 // Read collects the proof from the proc and sys file systems mounted there.
@@ -56,34 +55,15 @@ func line(root, name string) (string, error) {
 	return strings.TrimSpace(string(raw)), err
 }
 
-// The header of an ELF note, and the type of the one that holds a build id.
-const (
-	noteHeader  = 12
-	noteBuildID = 3
-)
-
 // BuildID finds the GNU build id among the ELF notes of the running kernel, in
 // lower-case hex.
 func BuildID(notes []byte) (string, error) {
-	for len(notes) >= noteHeader {
-		name := uint64(binary.NativeEndian.Uint32(notes))
-		desc := uint64(binary.NativeEndian.Uint32(notes[4:]))
-		kind := binary.NativeEndian.Uint32(notes[8:])
-		notes = notes[noteHeader:]
-		end := align(name) + align(desc)
-		if align(name)+desc > uint64(len(notes)) {
-			break
-		}
-		if kind == noteBuildID && bytes.Equal(notes[:name], []byte("GNU\x00")) && desc > 0 {
-			return hex.EncodeToString(notes[align(name) : align(name)+desc]), nil
-		}
-		notes = notes[min(end, uint64(len(notes))):]
+	id := elfnote.BuildID(notes, binary.NativeEndian)
+	if id == "" {
+		return "", fmt.Errorf("no GNU build id: %w", kb.ErrNotFound)
 	}
-	return "", fmt.Errorf("no GNU build id: %w", kb.ErrNotFound)
+	return id, nil
 }
-
-// align rounds up to the four bytes that notes are padded to.
-func align(n uint64) uint64 { return (n + 3) &^ 3 }
 
 func bootTime(stat string) (time.Time, error) {
 	for text := range strings.Lines(stat) {

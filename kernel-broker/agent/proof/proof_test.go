@@ -19,7 +19,7 @@ func note(name string, kind uint32, desc string) []byte {
 	raw = binary.NativeEndian.AppendUint32(raw, kind)
 	for _, part := range []string{name, desc} {
 		raw = append(raw, part...)
-		raw = append(raw, make([]byte, align(uint64(len(part)))-uint64(len(part)))...)
+		raw = append(raw, make([]byte, -len(part)&3)...)
 	}
 	return raw
 }

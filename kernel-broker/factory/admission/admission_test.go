@@ -77,6 +77,8 @@ func TestPESigned(t *testing.T) {
 	const at = 0x80
 	little.PutUint32(image[0x3c:], at)
 	copy(image[at:], "PE\x00\x00")
+	little.PutUint16(image[at+4:], 0x8664)
+	little.PutUint16(image[at+20:], 112+6*8)
 	little.PutUint16(image[at+24:], 0x20b)
 	little.PutUint32(image[at+24+108:], 6)
 	entry := image[at+24+112+8*4:]

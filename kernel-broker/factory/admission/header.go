@@ -3,6 +3,8 @@
 package admission
 
 import (
+	"bytes"
+	"debug/pe"
 	"encoding/binary"
 	"fmt"
 
@@ -74,31 +76,17 @@ func CheckHeader(image []byte) (Header, error) {
 	return h, nil
 }
 
-// peSigned looks into the PE header that the EFI stub gives an image: entry 4
-// of its data directories is where signatures are.
+// peSigned looks into the PE header that the EFI stub gives an image.
 func peSigned(image []byte) bool {
-	const (
-		atPE          = 0x3c
-		optional      = 24    // of the optional header behind "PE\0\0"
-		pe32Plus      = 0x20b // its magic
-		atCount       = 108
-		atDirectories = 112
-		security      = 4
-	)
-	little := binary.LittleEndian
-	if string(image[:2]) != "MZ" {
+	file, err := pe.NewFile(bytes.NewReader(image))
+	if err != nil {
 		return false
 	}
-	at := uint64(little.Uint32(image[atPE:]))
-	end := at + optional + atDirectories + 8*(security+1)
-	if end > uint64(len(image)) || string(image[at:at+4]) != "PE\x00\x00" {
+	header, is := file.OptionalHeader.(*pe.OptionalHeader64)
+	if !is || header.NumberOfRvaAndSizes <= pe.IMAGE_DIRECTORY_ENTRY_SECURITY {
 		return false
 	}
-	header := image[at+optional:]
-	if little.Uint16(header) != pe32Plus || little.Uint32(header[atCount:]) <= security {
-		return false
-	}
-	entry := header[atDirectories+8*security:]
-	begin, size := uint64(little.Uint32(entry)), uint64(little.Uint32(entry[4:]))
+	entry := header.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_SECURITY]
+	begin, size := uint64(entry.VirtualAddress), uint64(entry.Size)
 	return begin > 0 && size > 8 && begin+size <= uint64(len(image))
 }

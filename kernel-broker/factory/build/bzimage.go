@@ -7,11 +7,12 @@ import (
 	"context"
 	"debug/elf"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/elfnote"
 )
 
 // Places in the setup header of a bzImage, from the x86 boot protocol, 2.06 and
@@ -197,32 +198,9 @@ func buildID(reader io.ReaderAt) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("elf notes: %w", err)
 		}
-		if id := noteBuildID(notes, file.ByteOrder); id != "" {
+		if id := elfnote.BuildID(notes, file.ByteOrder); id != "" {
 			return id, nil
 		}
 	}
 	return "", errors.New("no GNU build id among the elf notes")
-}
-
-// noteGNUBuildID is NT_GNU_BUILD_ID.
-const noteGNUBuildID = 3
-
-func noteBuildID(notes []byte, order binary.ByteOrder) string {
-	const header = 12
-	align := func(n uint64) uint64 { return (n + 3) &^ 3 }
-	for len(notes) >= header {
-		nameSize := uint64(order.Uint32(notes))
-		size := uint64(order.Uint32(notes[4:]))
-		kind := order.Uint32(notes[8:])
-		content := header + align(nameSize)
-		if content+size > uint64(len(notes)) {
-			return ""
-		}
-		name := string(notes[header : header+nameSize])
-		if kind == noteGNUBuildID && name == "GNU\x00" && size > 0 {
-			return hex.EncodeToString(notes[content : content+size])
-		}
-		notes = notes[min(content+align(size), uint64(len(notes))):]
-	}
-	return ""
 }

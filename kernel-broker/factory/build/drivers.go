@@ -3,8 +3,6 @@
 package build
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"os"
 	"path"
@@ -70,25 +68,12 @@ func readFilesystemNames(file string) ([]string, error) {
 		return nil, fmt.Errorf("list of built-in file systems: %w", err)
 	}
 	var names []string
-	entries := bufio.NewScanner(bytes.NewReader(data))
-	entries.Buffer(nil, 1<<20)
-	entries.Split(zeroTerminated)
-	for entries.Scan() {
-		if _, alias, ok := strings.Cut(entries.Text(), ".alias=fs-"); ok {
+	for entry := range strings.SplitSeq(string(data), "\x00") {
+		if _, alias, ok := strings.Cut(entry, ".alias=fs-"); ok {
 			names = append(names, alias)
 		}
 	}
-	return names, entries.Err()
-}
-
-func zeroTerminated(data []byte, atEOF bool) (int, []byte, error) {
-	if end := bytes.IndexByte(data, 0); end >= 0 {
-		return end + 1, data[:end], nil
-	}
-	if atEOF && len(data) > 0 {
-		return len(data), data, nil
-	}
-	return 0, nil, nil
+	return names, nil
 }
 
 // alwaysBuiltIn are the file systems that can never be modules, and thus have

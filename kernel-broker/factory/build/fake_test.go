@@ -176,7 +176,7 @@ func fakeELF(t *testing.T, id string) []byte {
 	var note bytes.Buffer
 	// Another note goes first, whose name has to be filled up.
 	put(&note, uint32(6), uint32(3), uint32(1), []byte("Linux\x00\x00\x00"), []byte("abc\x00"))
-	put(&note, uint32(4), uint32(len(raw)), uint32(noteGNUBuildID), []byte("GNU\x00"), raw)
+	put(&note, uint32(4), uint32(len(raw)), uint32(3), []byte("GNU\x00"), raw)
 	const header, segment = 64, 56
 	var file bytes.Buffer
 	put(&file, []byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"),

@@ -74,7 +74,7 @@ func cutIf(text string) (string, expression) {
 			return strings.TrimSpace(text[:i]), readExpression(rest)
 		}
 	}
-	return strings.TrimSpace(text), unreadable{}
+	return strings.TrimSpace(text), always
 }
 
 func blank(c byte) bool { return c == ' ' || c == '\t' }

@@ -3,6 +3,7 @@
 package kconfig
 
 import (
+	"regexp"
 	"strings"
 )
 
@@ -10,52 +11,14 @@ import (
 // always: what this package believes wrongly to be possible is refused by
 // kconfig later, while what it believes wrongly to be impossible is never
 // tried.
-type expression interface {
-	holds(config Config) bool
-}
+type expression func(config Config) bool
+
+func always(Config) bool { return true }
 
 // condition is an expression, and where it stands as which text.
 type condition struct {
-	expression
+	holds       expression
 	text, where string
-}
-
-type (
-	symbolIs struct {
-		left, right string
-		not         bool
-	}
-	symbolOn   string
-	anyOf      []expression
-	allOf      []expression
-	notThis    struct{ inner expression }
-	unreadable struct{}
-)
-
-func (e symbolOn) holds(config Config) bool   { return valueOf(string(e), config) != "n" }
-func (e notThis) holds(config Config) bool    { return !e.inner.holds(config) }
-func (e unreadable) holds(config Config) bool { return true }
-
-func (e symbolIs) holds(config Config) bool {
-	return e.not != (valueOf(e.left, config) == valueOf(e.right, config))
-}
-
-func (e anyOf) holds(config Config) bool {
-	for _, part := range e {
-		if part.holds(config) {
-			return true
-		}
-	}
-	return false
-}
-
-func (e allOf) holds(config Config) bool {
-	for _, part := range e {
-		if !part.holds(config) {
-			return false
-		}
-	}
-	return true
 }
 
 // valueOf a token: a symbol's value, or the constant itself.
@@ -75,41 +38,68 @@ func valueOf(token string, config Config) string {
 	return "n"
 }
 
-// readExpression parses symbols, !, &&, ||, =, != and parentheses.
+// words of an expression: operators, constants in quotes, which end with the text
+// where they are not closed, and symbols.
+var words = regexp.MustCompile(`&&|\|\||!=|[!()=<>$&|]|"[^"]*(?:"|$)|'[^']*(?:'|$)|[^\s\v\x{85}\p{Z}!()=<>$&|"']+`)
+
+// readExpression reads symbols, !, &&, ||, =, != and parentheses.
 func readExpression(text string) expression {
-	parser := expressionParser{Tokens: Split(text, `"'`)}
-	parsed := parser.either()
-	if parser.Confused || !parser.Empty() {
-		return unreadable{}
+	holds, _ := parseExpression(text)
+	return holds
+}
+
+func parseExpression(text string) (holds expression, known bool) {
+	parser := expressionParser{words: words.FindAllString(text, -1)}
+	holds = parser.either()
+	if parser.confused || len(parser.words) > 0 {
+		return always, false
 	}
-	return parsed
+	return holds, true
 }
 
 type expressionParser struct {
-	Tokens
+	words []string
 	depth int
+	// confused: a name was wanted where none stood.
+	confused bool
+}
+
+// accept takes the next word if it is this one.
+func (p *expressionParser) accept(word string) bool {
+	if len(p.words) == 0 || p.words[0] != word {
+		return false
+	}
+	p.words = p.words[1:]
+	return true
+}
+
+// name takes a symbol or a constant.
+func (p *expressionParser) name() string {
+	if len(p.words) == 0 || strings.ContainsAny(p.words[0][:1], "!()=<>$&|") {
+		p.confused = true
+		return ""
+	}
+	name := p.words[0]
+	p.words = p.words[1:]
+	return name
 }
 
 func (p *expressionParser) either() expression {
-	parts := anyOf{p.both()}
-	for p.Accept("||") {
-		parts = append(parts, p.both())
+	one := p.both()
+	if !p.accept("||") {
+		return one
 	}
-	if len(parts) == 1 {
-		return parts[0]
-	}
-	return parts
+	rest := p.either()
+	return func(config Config) bool { return one(config) || rest(config) }
 }
 
 func (p *expressionParser) both() expression {
-	parts := allOf{p.term()}
-	for p.Accept("&&") {
-		parts = append(parts, p.term())
+	one := p.term()
+	if !p.accept("&&") {
+		return one
 	}
-	if len(parts) == 1 {
-		return parts[0]
-	}
-	return parts
+	rest := p.both()
+	return func(config Config) bool { return one(config) && rest(config) }
 }
 
 // nested is deeper than any condition of the kernel.
@@ -117,24 +107,24 @@ const nested = 100
 
 func (p *expressionParser) term() expression {
 	if p.depth++; p.depth > nested {
-		p.Confused = true
-		return unreadable{}
+		p.confused = true
+		return always
 	}
 	defer func() { p.depth-- }()
-	if p.Accept("!") {
-		return notThis{p.term()}
-	}
-	if p.Accept("(") {
+	switch {
+	case p.accept("!"):
+		inner := p.term()
+		return func(config Config) bool { return !inner(config) }
+	case p.accept("("):
 		inner := p.either()
-		p.Confused = p.Confused || !p.Accept(")")
+		p.confused = p.confused || !p.accept(")")
 		return inner
 	}
-	left := p.Next()
-	if p.Accept("=") {
-		return symbolIs{left: left, right: p.Next()}
+	left := p.name()
+	equal := p.accept("=")
+	if !equal && !p.accept("!=") {
+		return func(config Config) bool { return valueOf(left, config) != "n" }
 	}
-	if p.Accept("!=") {
-		return symbolIs{left: left, right: p.Next(), not: true}
-	}
-	return symbolOn(left)
+	right := p.name()
+	return func(config Config) bool { return equal == (valueOf(left, config) == valueOf(right, config)) }
 }

@@ -4,6 +4,7 @@ package kconfig
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,8 +19,24 @@ func TestExpressions(t *testing.T) {
 		"!(A && B)": true, "A && B": false, "B || M": true, "B && A || A": true, "A && (B || M)": true,
 		`S="y z"`: false, "(A": true,
 	} {
-		if got := readExpression(text).holds(config); got != want {
+		if got := readExpression(text)(config); got != want {
 			t.Errorf("%q holds: %v", text, got)
+		}
+	}
+}
+
+func TestWords(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                 nil,
+		"A&&!B || (C!=y)":  {"A", "&&", "!", "B", "||", "(", "C", "!=", "y", ")"},
+		`A="x y"`:          {"A", "=", `"x y"`},
+		`A='x y'`:          {"A", "=", "'x y'"},
+		`A="open`:          {"A", "=", `"open`},
+		"A\u2000=\u00a0B ": {"A", "=", "B"}, // blanks that are not ASCII, too
+		"$(B)<3":           {"$", "(", "B", ")", "<", "3"},
+	} {
+		if got := words.FindAllString(text, -1); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
 }
@@ -31,9 +48,9 @@ func FuzzExpression(f *testing.F) {
 	}
 	config := Config{"A": "y", "B": "m", "D": `"x y"`, "E": "5"}
 	f.Fuzz(func(t *testing.T, text string) {
-		parsed := readExpression(text)
-		if _, no := parsed.(unreadable); no {
-			if !parsed.holds(config) {
+		parsed, known := parseExpression(text)
+		if !known {
+			if !parsed(config) {
 				t.Errorf("%q cannot be read, and does not hold", text)
 			}
 			return
@@ -41,9 +58,9 @@ func FuzzExpression(f *testing.F) {
 		if strings.Count(text, "(")+strings.Count(text, "!") > nested-3 || strings.ContainsAny(text, "\"'") {
 			return // one more is one too many, or stands in a constant
 		}
-		opposite := readExpression("!(" + text + ")")
-		if _, no := opposite.(unreadable); no || opposite.holds(config) == parsed.holds(config) {
-			t.Errorf("%q is %+v, its opposite %+v", text, parsed, opposite)
+		opposite, known := parseExpression("!(" + text + ")")
+		if !known || opposite(config) == parsed(config) {
+			t.Errorf("%q is %t, and so is its opposite (%t)", text, parsed(config), known)
 		}
 	})
 }

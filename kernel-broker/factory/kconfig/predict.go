@@ -11,7 +11,7 @@ import (
 // configuration.
 func (s *Symbol) settable(config Config) bool {
 	return slices.ContainsFunc(s.definitions, func(d definition) bool {
-		return d.prompt != nil && d.prompt.holds(config) && d.possible(config)
+		return d.prompt != nil && d.prompt(config) && d.possible(config)
 	})
 }
 
@@ -23,7 +23,7 @@ func (d definition) possible(config Config) bool {
 func (s *Symbol) byDefault(config Config) bool {
 	return slices.ContainsFunc(s.definitions, func(d definition) bool {
 		return d.possible(config) && slices.ContainsFunc(d.defaults, func(f fallback) bool {
-			return f.when.holds(config) && f.value.holds(config)
+			return f.when(config) && f.value(config)
 		})
 	})
 }
@@ -36,7 +36,7 @@ func (k *Tree) Selectors(symbol string, config Config) []string {
 func active(selections []selection, config Config) []string {
 	var by []string
 	for _, selection := range selections {
-		if config.On(selection.by) && selection.when.holds(config) && !slices.Contains(by, selection.by) {
+		if config.On(selection.by) && selection.when(config) && !slices.Contains(by, selection.by) {
 			by = append(by, selection.by)
 		}
 	}

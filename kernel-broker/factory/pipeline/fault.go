@@ -62,7 +62,7 @@ func faultOf(ctx context.Context, err error) *Fault {
 	}
 	var boot *vm.BootError
 	if errors.As(err, &boot) {
-		reason := boot.Reason.String()
+		reason := string(boot.Reason)
 		if boot.Said != "" {
 			reason += ": " + boot.Said
 		}

@@ -77,7 +77,7 @@ func (k Keep) KeepHardware(nodes []Node, aliases Aliases, kbuild *Kbuild, config
 	for _, node := range nodes {
 		for _, need := range node.needs(aliases) {
 			symbols, built := kbuild.driver(need.module, config)
-			if len(symbols) == 0 && (built || need.kind == filesystem || need.kind == driver) {
+			if len(symbols) == 0 && (built || need.inAny) {
 				continue // it is there in every kernel
 			}
 			if !built {
@@ -85,42 +85,22 @@ func (k Keep) KeepHardware(nodes []Node, aliases Aliases, kbuild *Kbuild, config
 				continue
 			}
 			for _, symbol := range symbols {
-				k.Add(symbol, fmt.Sprintf("node %s %s", node.Name, need.reason()))
+				k.Add(symbol, fmt.Sprintf("node %s %s", node.Name, need.why))
 			}
 		}
 	}
 	return missing
 }
 
-// driverNeed is a module that a node needs, and why; for kind device, which.
+// driverNeed is a module that a node needs, and why; for a device, which. inAny
+// says that without an option it is in every kernel.
 type driverNeed struct {
-	module, device string
-	kind           needKind
+	module, device, why string
+	inAny               bool
 }
-
-type needKind int
-
-const (
-	loaded needKind = iota
-	driver
-	filesystem
-	device
-)
 
 // mostOfADevice in a reason: a processor's modalias has all its features.
 const mostOfADevice = 80
-
-func (w driverNeed) reason() string {
-	switch w.kind {
-	case filesystem:
-		return "has mounted the file system " + w.module
-	case loaded:
-		return "has the module " + w.module + " loaded"
-	case driver:
-		return "has the driver " + w.module + " at work"
-	}
-	return "has the device " + short(w.device) + ", which " + w.module + " drives"
-}
 
 // short cuts a device's name for a report.
 func short(device string) string {
@@ -136,27 +116,29 @@ func (n Node) needs(aliases Aliases) []driverNeed {
 	add := func(w driverNeed) {
 		if w.module = strings.ReplaceAll(w.module, "-", "_"); !seen[w.module] {
 			seen[w.module] = true
+			w.why = fmt.Sprintf(w.why, w.module)
 			needs = append(needs, w)
 		}
 	}
 	for _, module := range n.Modules {
-		add(driverNeed{module: module, kind: loaded})
+		add(driverNeed{module: module, why: "has the module %s loaded"})
 	}
 	for _, module := range n.Drivers {
-		add(driverNeed{module: module, kind: driver})
+		add(driverNeed{module: module, why: "has the driver %s at work", inAny: true})
 	}
 	for _, module := range n.Filesystems {
-		add(driverNeed{module: module, kind: filesystem})
+		add(driverNeed{module: module, why: "has mounted the file system %s", inAny: true})
+	}
+	drives := func(device, modalias string) {
+		for _, module := range aliases.Modules(modalias) {
+			add(driverNeed{module: module, device: device, why: "has the device " + strings.ReplaceAll(short(device), "%", "%%") + ", which %s drives"})
+		}
 	}
 	for _, modalias := range n.Modaliases {
-		for _, module := range aliases.Modules(modalias) {
-			add(driverNeed{module: module, device: modalias, kind: device})
-		}
+		drives(modalias, modalias)
 	}
 	for _, id := range n.PCI {
-		for _, module := range aliases.Modules(pciAlias(id)) {
-			add(driverNeed{module: module, device: id, kind: device})
-		}
+		drives(id, pciAlias(id))
 	}
 	return needs
 }

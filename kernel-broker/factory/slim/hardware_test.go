@@ -83,8 +83,9 @@ func TestKeepHardware(t *testing.T) {
 
 // A processor's modalias has all its features in it, and a reason is one line.
 func TestReasonIsShort(t *testing.T) {
-	w := driverNeed{kind: device, module: "aesni_intel", device: "cpu:type:x86,ven0000fam0006mod003F:feature:" + strings.Repeat(",0001", 200)}
-	if got := w.reason(); len(got) > 150 || !strings.HasSuffix(got, "..., which aesni_intel drives") {
+	node := Node{Modaliases: []string{"cpu:type:x86,ven0000fam0006mod003F:feature:%s" + strings.Repeat(",0001", 200)}}
+	needs := node.needs(Aliases{"cpu": {{pattern: "cpu:*", module: "aesni-intel"}}})
+	if got := needs[0].why; len(got) > 150 || !strings.Contains(got, "feature:%s,") || !strings.HasSuffix(got, "..., which aesni_intel drives") {
 		t.Errorf("reason is %q", got)
 	}
 }

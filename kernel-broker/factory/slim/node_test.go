@@ -86,7 +86,7 @@ func FuzzReadNodes(f *testing.F) {
 		aliases := Aliases{"pci": {{pattern: "pci:*", module: "m"}}}
 		for _, node := range nodes {
 			for _, driverNeed := range node.needs(aliases) {
-				if reason := node.Name + driverNeed.reason(); strings.ContainsAny(reason, "\r\n") {
+				if reason := node.Name + driverNeed.why; strings.ContainsAny(reason, "\r\n") {
 					t.Fatalf("reason %q is more than a line", reason)
 				}
 			}

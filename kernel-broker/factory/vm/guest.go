@@ -62,33 +62,19 @@ type Result struct {
 }
 
 // Reason says in which way a guest failed to come to its end.
-type Reason int
+type Reason string
 
 const (
 	// ReasonPanic: the kernel said so.
-	ReasonPanic Reason = iota + 1
+	ReasonPanic Reason = "kernel panic"
 	// ReasonHang: the limit passed.
-	ReasonHang
+	ReasonHang Reason = "no end within the limit"
 	// ReasonReset: the machine went off and no whole result had come.
-	ReasonReset
+	ReasonReset Reason = "went off without a result"
 	// ReasonInit: the kernel could not execute the first program. It then looks
 	// for others, and busybox is one that waits for input.
-	ReasonInit
+	ReasonInit Reason = "the first program does not start"
 )
-
-func (r Reason) String() string {
-	switch r {
-	case ReasonPanic:
-		return "kernel panic"
-	case ReasonHang:
-		return "no end within the limit"
-	case ReasonReset:
-		return "went off without a result"
-	case ReasonInit:
-		return "the first program does not start"
-	}
-	return fmt.Sprintf("Reason(%d)", int(r))
-}
 
 // BootError is a kernel that did not carry the script to its end.
 type BootError struct {
@@ -104,7 +90,7 @@ type BootError struct {
 }
 
 func (e *BootError) Error() string {
-	text := "guest: " + e.Reason.String()
+	text := "guest: " + string(e.Reason)
 	if e.Err != nil {
 		text += ": " + e.Err.Error()
 	}

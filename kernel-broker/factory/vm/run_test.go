@@ -74,7 +74,7 @@ func TestRunThatDoesNotEndWell(t *testing.T) {
 		"hang":                 {"echo still here >console.log; exec sleep 1000", ReasonHang, "still here"},
 		"reset":                {"echo gone >console.log", ReasonReset, "no such file"},
 		"cut result":           {sendResult + "truncate -s 40 result.tar.gz", ReasonReset, "unexpected EOF"},
-		"refused by QEMU":      {"echo no such machine >&2; exit 1", 0, "exit status 1: no such machine"},
+		"refused by QEMU":      {"echo no such machine >&2; exit 1", "", "exit status 1: no such machine"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestRunThatDoesNotEndWell(t *testing.T) {
 				t.Fatalf("error is %v, want %q", err, c.want)
 			}
 			var failure *BootError
-			if errors.As(err, &failure) != (c.reason != 0) {
+			if errors.As(err, &failure) != (c.reason != "") {
 				t.Fatalf("error is %#v", err)
 			}
 			if failure != nil && failure.Reason != c.reason {
