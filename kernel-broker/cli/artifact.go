@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -54,9 +55,7 @@ func artifactRows(p *page, files []*api.Artifact) {
 		if f.GetPartial() && by == "" {
 			by = "nothing (an interrupted upload)"
 		}
-		if by == "" {
-			by = "nothing"
-		}
+		by = cmp.Or(by, "nothing")
 		digest := strings.TrimPrefix(f.GetDigest(), "sha256:")
 		p.row(short(digest), bytesOf(f.GetSize()), clock(f.GetUsed().AsTime()), by)
 	}

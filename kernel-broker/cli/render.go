@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -140,9 +141,7 @@ func (p *page) row(cells ...any) {
 	texts := make([]string, len(cells))
 	for i, cell := range cells {
 		text := strings.Join(strings.Fields(plain(fmt.Sprint(cell))), " ")
-		if text == "" {
-			text = "-"
-		}
+		text = cmp.Or(text, "-")
 		texts[i] = text
 	}
 	p.write(p.tab, strings.Join(texts, "\t")+"\n")

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -139,9 +140,7 @@ func (a *app) dial() (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.address == "" {
-		a.address = config.Broker
-	}
+	a.address = cmp.Or(a.address, config.Broker)
 	conn, err := client.Dial(a.address, config.Trust, config.Proof(a.address, a.Vouch)...)
 	if err != nil {
 		return nil, usageError{err}

@@ -10,10 +10,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"sync"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
@@ -24,6 +27,8 @@ const (
 	tornEnd = " torn"
 	// lazySyncDelay is how long a record may stay off the disk that nobody waits for.
 	lazySyncDelay = time.Second
+	// resumePause lies between two tries to go on after a failed sync, each of which may leave a file behind.
+	resumePause = time.Minute
 )
 
 // Options of a log.
@@ -49,20 +54,17 @@ type Log struct {
 	lock *os.File
 	head *os.File
 
-	mu             sync.Mutex
-	file           file
-	size           int64
-	last           Head     // of what was written
-	torn           [][]byte // lines, the last without its end, that no record names yet
-	open           bool     // the last of torn has no end yet
-	late           *time.Timer
-	synced         uint64
-	failed         error            // why the last record was not written; nil: it was
-	uncertain      *uncertainTail   // what keeps the next record from being written
-	uncertainTails []*uncertainTail // all there were
-	space          space
-
-	syncing sync.Mutex // one call to the disk at a time; before mu
+	mu     sync.Mutex
+	file   file
+	size   int64
+	last   Head     // of what was written
+	torn   [][]byte // lines, the last without its end, that no record names yet
+	open   bool     // the last of torn has no end yet
+	late   *time.Timer
+	synced uint64
+	failed error   // why the last record was not written; nil: it was
+	tails  []*tail // all that were uncertain; the last one may be still
+	space  space
 }
 
 // file is an *os.File of the log.
@@ -70,6 +72,45 @@ type file interface {
 	io.WriteCloser
 	Name() string
 	Sync() error
+}
+
+// tail is what a failed sync leaves, or a writer that was killed. Linux reports an error once and may drop the pages that
+// it could not write: the next sync passes, and what is read back tells nothing. So the records since the last good sync
+// stay uncertain.
+type tail struct {
+	from, to uint64
+	cause    error     // nil: left by an earlier writer, of which nobody knows whether a sync failed
+	said     bool      // a record on disk names it
+	again    time.Time // no try to write that record before
+	problem  error     // why the last try failed
+}
+
+// Error implements error.
+func (t *tail) Error() string {
+	switch text := t.description(); {
+	case t.cause == nil && t.problem != nil:
+		return fmt.Sprintf("%s, and that cannot be recorded: %v", text, t.problem)
+	default:
+		return text
+	}
+}
+
+func (t *tail) description() string {
+	if t.cause == nil {
+		return fmt.Sprintf("records %d to %d were written, and not known to be on the disk when their writer ended", t.from, t.to)
+	}
+	return fmt.Sprintf("records %d to %d may not be on disk, a sync failed: %v", t.from, t.to, t.cause)
+}
+
+// Unwrap returns what the system said.
+func (t *tail) Unwrap() []error { return []error{t.cause, t.problem} }
+
+// uncertain needs l.mu. It is the tail that keeps the next record from being written; nil: none does.
+func (l *Log) uncertain() *tail {
+	if n := len(l.tails); n > 0 && !l.tails[n-1].said {
+		return l.tails[n-1]
+	}
+	return nil
 }
 
 // Append writes a record. With wait it returns when the record is on disk:
@@ -86,14 +127,18 @@ func (l *Log) Append(e Entry, wait bool) (uint64, error) {
 	if err == nil && !wait && l.late == nil {
 		l.late = time.AfterFunc(lazySyncDelay, l.lazySync)
 	}
+	if err == nil && wait {
+		// Others who write in between share the call to the disk.
+		l.mu.Unlock()
+		l.mu.Lock()
+		err = l.sync(last.Seq)
+	}
+	if err != nil {
+		err = fmt.Errorf("audit log %q: %w: %w", l.o.Dir, kb.ErrUnavailable, err)
+	}
 	l.mu.Unlock()
 	if err != nil {
-		return 0, fmt.Errorf("audit log %q: %w: %w", l.o.Dir, kb.ErrUnavailable, err)
-	}
-	if wait {
-		if err := l.sync(last.Seq); err != nil {
-			return 0, fmt.Errorf("audit log %q: %w: %w", l.o.Dir, kb.ErrUnavailable, err)
-		}
+		return 0, err
 	}
 	l.log(e, last, line)
 	return last.Seq, nil
@@ -104,18 +149,23 @@ func (l *Log) append(e Entry) (int, error) {
 	if l.file == nil {
 		return 0, errors.New("closed")
 	}
-	if l.uncertain != nil {
-		if err := l.resumeInNewFile(); err != nil {
+	if t := l.uncertain(); t != nil {
+		if err := l.goOn(t); err != nil {
 			return 0, err
 		}
 	}
-	if len(l.torn) > 0 {
-		if err := l.recordTorn(); err != nil {
-			return 0, err
-		}
+	if err := l.recordTorn(); err != nil {
+		return 0, err
 	}
 	if l.size >= l.o.MaxBytes {
-		if err := l.rotate(); err != nil {
+		before := filepath.Base(l.file.Name())
+		if err := l.syncFile(); err != nil {
+			return 0, err
+		}
+		if err := l.begin(); err != nil {
+			return 0, err
+		}
+		if _, err := l.write(record{Entry: Entry{Kind: KindRotated, Object: before}}); err != nil {
 			return 0, err
 		}
 	}
@@ -143,6 +193,9 @@ func (l *Log) write(r record) (int, error) {
 
 // recordTorn needs l.mu. It ends a torn line and records it.
 func (l *Log) recordTorn() error {
+	if len(l.torn) == 0 {
+		return nil
+	}
 	if l.open {
 		// Even a line that lacks nothing but its end is no record then.
 		n, err := l.file.Write([]byte(tornEnd + "\n"))
@@ -165,34 +218,112 @@ func (l *Log) recordTorn() error {
 	return nil
 }
 
-// rotate needs l.mu. It goes on in a new file.
-func (l *Log) rotate() error {
-	if err := l.file.Sync(); err != nil {
-		l.markUncertain(err)
-		return l.uncertain
+// begin needs l.mu. It goes on in a new file, unless one was begun and has no record yet.
+func (l *Log) begin() error {
+	path := filepath.Join(l.o.Dir, nameOf(l.last.Seq+1))
+	if l.file != nil && l.file.Name() == path {
+		return nil
 	}
-	before := filepath.Base(l.file.Name())
-	next, err := create(l.o.Dir, l.last.Seq+1)
+	next, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
 	if err != nil {
 		return err
 	}
-	if err := l.file.Close(); err != nil {
-		l.o.Log.Warn("audit log: file not closed", "file", before, "error", err)
+	if err := atomicfile.SyncDir(l.o.Dir); err != nil {
+		return errors.Join(err, next.Close())
 	}
-	l.file, l.size = next, 0
-	_, err = l.write(record{Entry: Entry{Kind: KindRotated, Object: before}})
+	if l.file != nil {
+		if err := l.file.Close(); err != nil {
+			l.o.Log.Warn("audit log: file not closed", "file", l.file.Name(), "error", err)
+		}
+	}
+	l.file, l.size, l.torn, l.open = next, 0, nil, false
+	return nil
+}
+
+// goOn needs l.mu. It leaves a file whose end is uncertain as it is, and begins another with a record that says so: when
+// that is on disk the log goes on.
+func (l *Log) goOn(t *tail) error {
+	now := l.o.Now()
+	if now.Before(t.again) {
+		return fmt.Errorf("%w; nothing is recorded before the log could go on in another file, which is tried at %s", t, t.again.UTC().Format(time.RFC3339))
+	}
+	t.again = now.Add(resumePause)
+	if t.problem = l.say(t); t.problem != nil {
+		return t.problem
+	}
+	if err := l.syncFile(); err != nil {
+		return err
+	}
+	l.o.Log.Warn("audit log goes on in another file", "dir", l.o.Dir, "record", l.last.Seq)
+	t.said = true
+	return nil
+}
+
+// say needs l.mu. It writes which records are uncertain.
+func (l *Log) say(t *tail) error {
+	e := Entry{Kind: KindRecovered, Reason: t.description() + "; what was to wait for them was refused"}
+	if t.cause == nil {
+		// A torn line is no problem while it is ended and named in its own file.
+		if err := l.recordTorn(); err != nil {
+			return err
+		}
+	}
+	if err := l.begin(); err != nil {
+		return err
+	}
+	if err := l.recordTorn(); err != nil {
+		return err
+	}
+	if t.cause == nil {
+		t.to = l.last.Seq
+		e = Entry{Kind: KindUnsynced, Reason: t.description()}
+	}
+	_, err := l.write(record{Entry: e.clipped()})
 	return err
 }
 
-func create(dir string, first uint64) (*os.File, error) {
-	file, err := os.OpenFile(filepath.Join(dir, nameOf(first)), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
-	if err != nil {
-		return nil, err
+// syncFile needs l.mu. It brings the file to disk and notes that in the head.
+func (l *Log) syncFile() error {
+	if err := l.file.Sync(); err != nil {
+		t := &tail{from: min(l.synced+1, l.last.Seq), to: l.last.Seq, cause: err, again: l.o.Now().Add(resumePause)}
+		l.tails = append(l.tails, t)
+		l.o.Log.Error("audit log: records may not be on disk", "dir", l.o.Dir, "from", t.from, "to", t.to, "error", err)
+		return t
 	}
-	if err := atomicfile.SyncDir(dir); err != nil {
-		return nil, errors.Join(err, file.Close())
+	// The head is written in place: its length grows only, so that nothing of an older one is left behind it.
+	if _, err := l.head.WriteAt([]byte(l.last.String()+"\n"), 0); err != nil {
+		return err
 	}
-	return file, nil
+	l.synced = l.last.Seq
+	return nil
+}
+
+// sync needs l.mu. It returns when a record is on disk and the head says so.
+func (l *Log) sync(seq uint64) error {
+	for _, t := range l.tails {
+		if t.from <= seq && seq <= t.to {
+			return t
+		}
+	}
+	switch {
+	case l.synced >= seq:
+		return nil
+	case l.file == nil:
+		return errors.New("closed")
+	}
+	return l.syncFile()
+}
+
+func (l *Log) lazySync() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late = nil
+	if l.file == nil {
+		return
+	}
+	if err := l.sync(l.last.Seq); err != nil {
+		l.o.Log.Error("audit log not on disk", "dir", l.o.Dir, "error", err)
+	}
 }
 
 // Head is the last record, on disk or not.
@@ -205,52 +336,46 @@ func (l *Log) Head() Head {
 // Close brings everything to disk and lets the folder go.
 func (l *Log) Close() error {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.file == nil {
-		l.mu.Unlock()
 		return nil
 	}
 	if l.late != nil {
 		l.late.Stop()
-		l.late = nil
 	}
-	var resumeErr error
-	if l.uncertain != nil {
+	var err error
+	if t := l.uncertain(); t != nil {
 		// The last chance to have it on record.
-		l.uncertain.again = time.Time{}
-		resumeErr = l.resumeInNewFile()
+		t.again = time.Time{}
+		err = l.goOn(t)
 	}
-	last := l.last.Seq
-	l.mu.Unlock()
-	err := errors.Join(resumeErr, l.sync(last))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	err = errors.Join(err, l.file.Close(), l.head.Close(), l.lock.Close())
+	return errors.Join(err, l.sync(l.last.Seq), l.close())
+}
+
+// close needs l.mu.
+func (l *Log) close() error {
+	var err error
+	if l.file != nil {
+		err = l.file.Close()
+	}
+	for _, file := range []*os.File{l.head, l.lock} {
+		if file != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}
 	l.file = nil
 	return err
 }
 
 // log writes the same facts to the process's log.
 func (l *Log) log(e Entry, h Head, size int) {
-	fields := []slog.Attr{slog.String("head", h.String()), slog.Int("bytes", size), slog.String("kind", e.Kind)}
-	for _, f := range []struct{ key, value string }{
-		{"who", e.Who}, {"by", e.By}, {"from", e.From}, {"action", e.Action}, {"object", e.Object}, {"via", e.Via}, {"reason", e.Reason},
-		{"stated", e.Stated}, {"outcome", e.Outcome},
-	} {
-		if f.value != "" {
-			fields = append(fields, slog.String(f.key, f.value))
+	attrs := []slog.Attr{slog.String("head", h.String()), slog.Int("bytes", size)}
+	v := reflect.ValueOf(e)
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		if !v.Field(i).IsZero() {
+			attrs = append(attrs, slog.Any(name, reflect.Indirect(v.Field(i)).Interface()))
 		}
 	}
-	if e.UID != nil {
-		fields = append(fields, slog.Uint64("uid", uint64(*e.UID)))
-	}
-	if e.Allowed != nil {
-		fields = append(fields, slog.Bool("allowed", *e.Allowed))
-	}
-	if e.Of != 0 {
-		fields = append(fields, slog.Uint64("of", e.Of))
-	}
-	if e.Unrecorded != 0 {
-		fields = append(fields, slog.Uint64("unrecorded", e.Unrecorded))
-	}
-	l.o.Log.LogAttrs(context.Background(), slog.LevelInfo, "audit", fields...)
+	l.o.Log.LogAttrs(context.Background(), slog.LevelInfo, "audit", attrs...)
 }

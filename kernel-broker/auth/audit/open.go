@@ -5,6 +5,7 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,39 +18,26 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
 // Open takes a folder over: it finds the last record, mends what an earlier
 // writer left torn, and records what the head says to be missing, or does not know
 // yet to be on the disk. It does not check the whole log, which Verify does.
 func Open(o Options) (_ *Log, err error) {
-	if o.MaxBytes == 0 {
-		o.MaxBytes = DefaultMaxBytes
-	}
+	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	if o.Reserve == 0 {
-		o.Reserve = DefaultReserve
-	}
+	o.Log = cmp.Or(o.Log, slog.Default())
+	o.Reserve = cmp.Or(o.Reserve, DefaultReserve)
 	if o.Space == nil {
 		o.Space = spaceOf
 	}
 	l := &Log{o: o, last: Head{Digest: genesis}}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("audit log %q: %w", o.Dir, err)
-			if l.file != nil {
-				err = errors.Join(err, l.file.Close())
-			}
-			for _, file := range []*os.File{l.head, l.lock} {
-				if file != nil {
-					err = errors.Join(err, file.Close())
-				}
-			}
+			err = errors.Join(fmt.Errorf("audit log %q: %w", o.Dir, err), l.close())
 		}
 	}()
 	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
@@ -94,7 +82,7 @@ func (l *Log) resume() error {
 		return err
 	}
 	for i := len(paths) - 1; i >= 0; i-- {
-		end, err := tail(paths[i])
+		end, err := endOf(paths[i])
 		if err != nil {
 			return err
 		}
@@ -103,8 +91,12 @@ func (l *Log) resume() error {
 			if err != nil {
 				return err
 			}
-			l.file = last
-			l.size, l.torn, l.open = end.size, end.torn, end.open
+			l.file, l.torn, l.open = last, end.torn, end.open
+			info, err := last.Stat()
+			if err != nil {
+				return err
+			}
+			l.size = info.Size()
 		} else if len(end.torn) > 0 {
 			// Nobody begins a file before all lines of the last one are whole.
 			l.o.Log.Error("audit log: torn lines before the last file", "file", paths[i])
@@ -114,14 +106,9 @@ func (l *Log) resume() error {
 			return nil
 		}
 	}
-	if l.file != nil {
-		return nil
+	if l.file == nil {
+		return l.begin()
 	}
-	first, err := create(l.o.Dir, 1)
-	if err != nil {
-		return err
-	}
-	l.file = first
 	return nil
 }
 
@@ -138,8 +125,13 @@ func (l *Log) compare(head *Head, err error) error {
 	case head != nil && head.Seq == l.last.Seq && head.Digest != l.last.Digest:
 		reason = fmt.Sprintf("the head knows record %d with another digest: it was changed", head.Seq)
 	case head != nil && head.Seq < l.last.Seq:
+		// The log goes on in another file. A disk that does not let it leaves the rest of the broker at work; Health says
+		// so, and it is tried again.
 		l.synced = head.Seq
-		l.unsynced()
+		l.tails = []*tail{{from: l.synced + 1, to: l.last.Seq}}
+		if err := l.goOn(l.tails[0]); err != nil {
+			l.o.Log.Error("audit log does not go on", "dir", l.o.Dir, "error", err)
+		}
 		return nil
 	default:
 		l.synced = l.last.Seq
@@ -152,57 +144,46 @@ func (l *Log) compare(head *Head, err error) error {
 
 // end is how a file ends.
 type end struct {
-	size int64
 	last *Head    // the last record
 	torn [][]byte // the lines behind it, which are none
 	open bool     // the last of them has no end
 }
 
-func tail(path string) (end, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return end{}, err
-	}
-	defer file.Close()
+func endOf(path string) (end, error) {
 	var e end
-	lines := newLines(file)
-	for {
-		line, whole, err := lines.next()
-		if errors.Is(err, io.EOF) {
-			return e, nil
-		}
-		if err != nil {
-			return end{}, fmt.Errorf("%s: %w", path, err)
-		}
-		e.size, e.open = lines.read, !whole
-		if r, err := decode(line); err == nil && whole {
+	err := scan(path, func(line []byte, whole bool, r *record) {
+		e.open = !whole
+		if r != nil {
 			e.last, e.torn = &Head{Seq: r.Seq, Digest: digest(line)}, nil
 		} else {
 			e.torn = append(e.torn, bytes.Clone(line))
 		}
-	}
+	})
+	return e, err
 }
 
-// lines reads a file line by line. One that is longer than any record comes in
-// pieces, none of which is a record.
-type lines struct {
-	from *bufio.Reader
-	read int64
-}
-
-func newLines(from io.Reader) *lines { return &lines{from: bufio.NewReaderSize(from, maxLine)} }
-
-// next returns a line without its end, and whether it has one.
-func (l *lines) next() (line []byte, whole bool, err error) {
-	line, err = l.from.ReadSlice('\n')
-	l.read += int64(len(line))
-	switch {
-	case err == nil:
-		return line[:len(line)-1], true, nil
-	case errors.Is(err, bufio.ErrBufferFull):
-		return line, true, nil
-	case errors.Is(err, io.EOF) && len(line) > 0:
-		return line, false, nil
+// scan reads a file line by line, each without its end, with the record that it is, and whether it has an end. A line that
+// is longer than any record comes in pieces, none of which is a record.
+func scan(path string, each func(line []byte, whole bool, r *record)) error {
+	file, _, err := safeopen.Open(path)
+	if err != nil {
+		return fmt.Errorf("audit log: %w", err)
 	}
-	return nil, false, err
+	defer file.Close()
+	for from := bufio.NewReaderSize(file, maxLine); ; {
+		line, err := from.ReadSlice('\n')
+		whole := err == nil || errors.Is(err, bufio.ErrBufferFull)
+		switch {
+		case !whole && !errors.Is(err, io.EOF):
+			return fmt.Errorf("audit log %q: %w", path, err)
+		case len(line) == 0:
+			return nil
+		}
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		var found *record
+		if r, err := decode(line); err == nil && whole {
+			found = &r
+		}
+		each(line, whole, found)
+	}
 }

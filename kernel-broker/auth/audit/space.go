@@ -62,8 +62,8 @@ func (l *Log) measure() space {
 func (l *Log) Health() (string, error) {
 	r := l.measure()
 	l.mu.Lock()
-	last, failed, uncertain := l.last.Seq, l.failed, l.uncertain
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	last, failed, uncertain := l.last.Seq, l.failed, l.uncertain()
 	switch {
 	case uncertain != nil:
 		return "", fmt.Errorf("audit log %q: %w: nothing is changed until it goes on in another file; look at the disk", l.o.Dir, uncertain)

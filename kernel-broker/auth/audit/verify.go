@@ -4,15 +4,11 @@ package audit
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
-
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
 // Check is what Verify looks at, and what it is told beforehand.
@@ -133,36 +129,22 @@ func (v *verifier) begin(dir bool, first string) {
 }
 
 func (v *verifier) file(path string, lastFile bool) error {
-	file, _, err := safeopen.Open(path)
-	if err != nil {
-		return fmt.Errorf("audit log: %w", err)
-	}
-	defer file.Close()
 	v.path, v.line = filepath.Base(path), 0
 	first := true
-	lines := newLines(file)
-	for {
-		line, whole, err := lines.next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("audit log %q: %w", path, err)
-		}
+	err := scan(path, func(line []byte, whole bool, r *record) {
 		v.line++
-		r, err := decode(line)
-		if err != nil || !whole {
+		if r == nil {
 			v.torn, v.open = append(v.torn, bytes.Clone(line)), !whole
-			continue
+			return
 		}
 		if named, ok := firstOf(path); first && ok && named != r.Seq {
 			v.problem(fmt.Sprintf("the file is named for record %d and begins with record %d", named, r.Seq))
 		}
 		first = false
-		v.record(r, line)
-	}
+		v.record(*r, line)
+	})
 	v.leftovers(lastFile)
-	return nil
+	return err
 }
 
 // leftovers judges lines at a file's end that are no records.

@@ -3,6 +3,7 @@
 package pki
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/x509"
@@ -80,9 +81,7 @@ func (r *Registry) CreateToken(ctx context.Context, node string, ttl time.Durati
 	if r.authority == nil {
 		return mtls.Token{}, time.Time{}, errNoAuthority
 	}
-	if ttl == 0 {
-		ttl = DefaultTokenTTL
-	}
+	ttl = cmp.Or(ttl, DefaultTokenTTL)
 	if ttl < time.Second || ttl > MaxTokenTTL {
 		return mtls.Token{}, time.Time{}, fmt.Errorf("token of node %q: %v is not within 1s and %v: %w", node, ttl, MaxTokenTTL, kb.ErrInvalid)
 	}

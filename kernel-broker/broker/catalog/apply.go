@@ -15,47 +15,20 @@ import (
 
 // Apply registers or changes a profile: new versions are added, existing versions must have the same content, versions
 // not listed stay, everything else is replaced. Default version 0 keeps the default of an existing profile; the default
-// only moves to a version that jobs may choose, otherwise the error is *QuarantinedError or *RetiredError. Registration
+// only moves to a version that jobs may choose, otherwise the error is kb.ErrQuarantined or kb.ErrRetired. Registration
 // times, boot failures, quarantines and retirements belong to the catalog and are ignored in profile. Apply returns the
 // current profile and whether the call changed it.
 //
 // Repeating a request id with the same profile has no further effect.
 func (c *Catalog) Apply(ctx context.Context, requestID string, profile kb.Profile) (kb.Profile, bool, error) {
-	none := kb.Profile{}
-	if err := kb.ValidateRequestID(requestID); err != nil {
-		return none, false, err
-	}
 	wanted := strip(profile)
-	digest, err := digestOf("apply", wanted)
-	if err != nil {
-		return none, false, err
-	}
-	altered := false
-	r, written, err := c.update(ctx, profile.Name, func(r *record) error {
-		if done, err := r.done(requestID, digest); err != nil || done {
-			return cmp.Or(err, errNoChange)
+	return c.alter(ctx, requestID, kb.Ref{Profile: profile.Name}, []any{opApply, wanted}, func(p *kb.Profile) (bool, error) {
+		before := *p
+		if err := c.merge(ctx, p, wanted); err != nil {
+			return false, err
 		}
-		before := r.Profile
-		if err := c.merge(ctx, r, wanted); err != nil {
-			return err
-		}
-		if err := checkRecordSize(before, r.Profile); err != nil {
-			return err
-		}
-		// Remembered even without a change: a late repeat must not undo another client's change.
-		r.remember(requestID, digest)
-		altered = !reflect.DeepEqual(before, r.Profile)
-		return nil
+		return !reflect.DeepEqual(before, *p), checkRecordSize(before, *p)
 	})
-	if err != nil {
-		return none, false, err
-	}
-	changed := written && altered
-	if changed {
-		c.log.Info("profile applied", "profile", profile.Name, "default_version", r.Profile.DefaultVersion,
-			"versions", len(r.Profile.Versions), "request", requestID)
-	}
-	return r.Profile, changed, nil
 }
 
 // strip removes fields that callers do not control.
@@ -80,18 +53,18 @@ func normalise(k kb.Kernel) kb.Kernel {
 	return k
 }
 
-// merge brings wanted into the record. The signature of a version that is there
+// merge brings wanted into the profile. The signature of a version that is there
 // stays: see Sign.
-func (c *Catalog) merge(ctx context.Context, r *record, wanted kb.Profile) error {
+func (c *Catalog) merge(ctx context.Context, p *kb.Profile, wanted kb.Profile) error {
 	merged := wanted
 	if merged.DefaultVersion == 0 {
 		// A caller that only adds a version need not know the default, which may have moved in the meantime.
-		merged.DefaultVersion = r.Profile.DefaultVersion
+		merged.DefaultVersion = p.DefaultVersion
 	}
-	merged.Versions = append([]kb.ProfileVersion(nil), r.Profile.Versions...)
-	merged.History, merged.Previous = slices.Clone(r.Profile.History), slices.Clone(r.Profile.Previous)
+	merged.Versions = append([]kb.ProfileVersion(nil), p.Versions...)
+	merged.History, merged.Previous = slices.Clone(p.History), slices.Clone(p.Previous)
 	for _, v := range wanted.Versions {
-		old, exists := find(r.Profile, v.Kernel.Version)
+		old, exists := find(*p, v.Kernel.Version)
 		if exists && reflect.DeepEqual(normalise(old.Kernel), v.Kernel) {
 			if err := c.document(&merged, v); err != nil {
 				return err
@@ -113,14 +86,14 @@ func (c *Catalog) merge(ctx context.Context, r *record, wanted kb.Profile) error
 		c.note(ctx, &merged, kb.ChangeRegistered, v.Kernel.Version, "")
 	}
 	merged.SortVersions()
-	c.noteSettings(ctx, &merged, r.Profile)
+	c.noteSettings(ctx, &merged, *p)
 	if err := merged.Validate(); err != nil {
 		return err
 	}
-	if err := cmp.Or(defaultMoves(r.Profile, merged), checkDefaultChoosable(merged)); err != nil {
+	if err := cmp.Or(defaultMoves(*p, merged), checkDefaultChoosable(merged)); err != nil {
 		return err
 	}
-	r.Profile = merged
+	*p = merged
 	return nil
 }
 

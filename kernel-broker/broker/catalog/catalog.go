@@ -3,6 +3,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,9 +50,7 @@ func New(o Options) *Catalog {
 	if c.now == nil {
 		c.now = time.Now
 	}
-	if c.log == nil {
-		c.log = slog.Default()
-	}
+	c.log = cmp.Or(c.log, slog.Default())
 	return c
 }
 
@@ -59,7 +58,7 @@ func New(o Options) *Catalog {
 func (c *Catalog) List(ctx context.Context) ([]kb.Profile, error) {
 	records, _, err := c.store.List(ctx, keyPrefix)
 	if err != nil {
-		return nil, fmt.Errorf("catalog: %w", domainError(err))
+		return nil, fmt.Errorf("catalog: %w", err)
 	}
 	profiles := make([]kb.Profile, 0, len(records))
 	for _, stored := range records {
@@ -72,7 +71,7 @@ func (c *Catalog) List(ctx context.Context) ([]kb.Profile, error) {
 	return profiles, nil
 }
 
-// Get returns one profile. An unknown name is an *UnknownProfileError.
+// Get returns one profile.
 func (c *Catalog) Get(ctx context.Context, name string) (kb.Profile, error) {
 	if err := kb.ValidateProfileName(name); err != nil {
 		return kb.Profile{}, err
@@ -87,8 +86,8 @@ func (c *Catalog) Get(ctx context.Context, name string) (kb.Profile, error) {
 	return r.Profile, nil
 }
 
-// Check reports whether a job may choose ref now, and which version that is. Errors: *UnknownProfileError or another
-// kb.ErrNotFound, *QuarantinedError, *RetiredError, kb.ErrInvalid, kb.ErrUnavailable.
+// Check reports whether a job may choose ref now, and which version that is. Errors: kb.ErrNotFound, kb.ErrQuarantined,
+// kb.ErrRetired, kb.ErrInvalid, kb.ErrUnavailable.
 func (c *Catalog) Check(ctx context.Context, ref kb.Ref) (kb.ProfileVersion, error) {
 	profile, err := c.Get(ctx, ref.Profile)
 	if err != nil {
@@ -109,41 +108,20 @@ func (c *Catalog) Check(ctx context.Context, ref kb.Ref) (kb.ProfileVersion, err
 func (c *Catalog) unknown(ctx context.Context, name string) error {
 	records, _, err := c.store.List(ctx, keyPrefix)
 	if err != nil {
-		return fmt.Errorf("profile %q: %w", name, domainError(err))
+		return fmt.Errorf("profile %q: %w", name, err)
 	}
 	known := make([]string, len(records))
 	for i, r := range records {
 		known[i] = strings.TrimPrefix(r.Key, keyPrefix)
 	}
-	return &UnknownProfileError{Name: name, Near: nearMisses(name, known)}
+	return unknownProfile(name, known)
 }
 
 func (c *Catalog) read(ctx context.Context, name string) (*record, int64, error) {
 	stored, err := c.store.Get(ctx, key(name))
 	if err != nil {
-		return nil, 0, fmt.Errorf("profile %q: %w", name, domainError(err))
+		return nil, 0, fmt.Errorf("profile %q: %w", name, err)
 	}
 	r, err := decode(name, stored.Value)
 	return r, stored.Revision, err
 }
-
-// domainError maps errors to the domain's sentinels and keeps the text.
-func domainError(err error) error {
-	for from, to := range map[error]error{
-		store.ErrNotFound:    kb.ErrNotFound,
-		store.ErrUnavailable: kb.ErrUnavailable,
-		store.ErrFull:        kb.ErrUnavailable,
-		store.ErrConflict:    kb.ErrUnavailable,
-	} {
-		if errors.Is(err, from) {
-			return &storeError{sentinel: to, cause: err}
-		}
-	}
-	return err
-}
-
-// storeError is a store's error under the domain's name.
-type storeError struct{ sentinel, cause error }
-
-func (e *storeError) Error() string   { return e.cause.Error() }
-func (e *storeError) Unwrap() []error { return []error{e.sentinel, e.cause} }

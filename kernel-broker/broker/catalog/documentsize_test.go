@@ -36,7 +36,7 @@ func TestDocumentsAreBounded(t *testing.T) {
 		t.Error("a document of 16 MiB is rejected")
 	}
 	old, wanted := with(1<<30), profile("mitgcm", 3)
-	if err := c.merge(t.Context(), &record{Profile: old}, wanted); err != nil {
+	if err := c.merge(t.Context(), &old, wanted); err != nil {
 		t.Errorf("with a document from before: %v", err)
 	}
 }

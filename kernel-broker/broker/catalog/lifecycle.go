@@ -16,9 +16,7 @@ import (
 // note adds a change to a profile's history with the author in the context. A change's own reason takes precedence.
 func (c *Catalog) note(ctx context.Context, p *kb.Profile, what string, version uint32, reason string) {
 	who, why := kb.AuthorOf(ctx)
-	if reason == "" {
-		reason = why
-	}
+	reason = cmp.Or(reason, why)
 	p.Note(kb.Change{At: c.now().UTC().Truncate(time.Second), Who: who, What: what, Version: version, Reason: reason})
 }
 
@@ -33,44 +31,45 @@ func (c *Catalog) checkEnvelope(k kb.Kernel, envelope []byte) error {
 	return nil
 }
 
-// alter makes one change of a profile by a person: once per request id, on a
-// profile that is there. change reports whether it altered anything.
-func (c *Catalog) alter(ctx context.Context, requestID, name string, asked []any, change func(*kb.Profile) (bool, error)) (kb.Profile, bool, error) {
+// opApply is the one change that may create a profile.
+const opApply = "apply"
+
+// alter makes one change of a profile by a person, once per request id. asked is what was requested, its name first.
+// change reports whether it altered anything.
+func (c *Catalog) alter(ctx context.Context, requestID string, ref kb.Ref, asked []any, change func(*kb.Profile) (bool, error)) (kb.Profile, bool, error) {
 	none := kb.Profile{}
-	if err := kb.ValidateRequestID(requestID); err != nil {
-		return none, false, err
-	}
-	if err := kb.ValidateProfileName(name); err != nil {
-		return none, false, err
-	}
 	digest, err := digestOf(asked...)
-	if err != nil {
+	if err = cmp.Or(kb.ValidateRequestID(requestID), kb.ValidateProfileName(ref.Profile), err); err != nil {
 		return none, false, err
 	}
 	altered := false
-	r, written, err := c.update(ctx, name, func(r *record) error {
+	r, written, err := c.update(ctx, ref.Profile, func(r *record) error {
 		altered = false
 		if done, err := r.done(requestID, digest); err != nil || done {
 			return cmp.Or(err, errNoChange)
 		}
-		if r.Profile.Name == "" {
-			return c.unknown(ctx, name)
+		if r.Profile.Name == "" && asked[0] != opApply {
+			return c.unknown(ctx, ref.Profile)
 		}
 		var err error
 		altered, err = change(&r.Profile)
+		// Remembered even without a change: a late repeat must not undo another client's change.
 		r.remember(requestID, digest)
 		return err
 	})
 	if err != nil {
 		return none, false, err
 	}
+	if written && altered {
+		c.log.Info("profile changed", "change", asked[0], "kernel", ref.String(), "default_version", r.Profile.DefaultVersion, "request", requestID)
+	}
 	return r.Profile, written && altered, nil
 }
 
 // Promote makes a version the default; version 0 rolls back to the previous choosable default. A version that jobs may
-// not choose is *QuarantinedError or *RetiredError.
+// not choose is kb.ErrQuarantined or kb.ErrRetired.
 func (c *Catalog) Promote(ctx context.Context, requestID string, ref kb.Ref) (kb.Profile, bool, error) {
-	p, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"promote", ref}, func(p *kb.Profile) (bool, error) {
+	return c.alter(ctx, requestID, ref, []any{"promote", ref}, func(p *kb.Profile) (bool, error) {
 		if ref.Version == 0 {
 			return true, c.rollBack(ctx, p)
 		}
@@ -88,10 +87,6 @@ func (c *Catalog) Promote(ctx context.Context, requestID string, ref kb.Ref) (kb
 		c.note(ctx, p, kb.ChangePromoted, ref.Version, "")
 		return true, nil
 	})
-	if changed {
-		c.log.Info("default version changed", "profile", ref.Profile, "version", p.DefaultVersion, "request", requestID)
-	}
-	return p, changed, err
 }
 
 func (c *Catalog) rollBack(ctx context.Context, p *kb.Profile) error {
@@ -110,7 +105,7 @@ func (c *Catalog) Quarantine(ctx context.Context, requestID string, ref kb.Ref, 
 		return kb.Profile{}, false, fmt.Errorf("nodes return to profile %q: %w", ref.Profile, kb.ErrFailedPrecondition)
 	}
 	reason = kb.OneLine(reason)
-	p, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"quarantine", ref, reason}, func(p *kb.Profile) (bool, error) {
+	return c.alter(ctx, requestID, ref, []any{"quarantine", ref, reason}, func(p *kb.Profile) (bool, error) {
 		v, err := pickIn(p, ref)
 		if err != nil || v.Quarantine != nil {
 			return false, err
@@ -119,15 +114,11 @@ func (c *Catalog) Quarantine(ctx context.Context, requestID string, ref kb.Ref, 
 		c.note(ctx, p, kb.ChangeQuarantined, ref.Version, reason)
 		return true, nil
 	})
-	if changed {
-		c.log.Warn("kernel quarantined", "kernel", ref.String(), "reason", reason, "request", requestID)
-	}
-	return p, changed, err
 }
 
 // Sign replaces the signature of a version. The kernel stays as it is.
 func (c *Catalog) Sign(ctx context.Context, requestID string, ref kb.Ref, envelope []byte) (kb.Profile, bool, error) {
-	p, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"sign", ref, envelope}, func(p *kb.Profile) (bool, error) {
+	return c.alter(ctx, requestID, ref, []any{"sign", ref, envelope}, func(p *kb.Profile) (bool, error) {
 		v, err := pickIn(p, ref)
 		if err != nil || bytes.Equal(v.Envelope, envelope) {
 			return false, err
@@ -144,8 +135,96 @@ func (c *Catalog) Sign(ctx context.Context, requestID string, ref kb.Ref, envelo
 		c.note(ctx, p, kb.ChangeSigned, ref.Version, "")
 		return true, nil
 	})
-	if changed {
-		c.log.Info("kernel signed", "kernel", ref.String(), "request", requestID)
+}
+
+// ReleaseQuarantine lets jobs choose a version again and forgets its failures.
+// It is kb.ErrFailedPrecondition when the version is not quarantined, unless
+// this request released it.
+func (c *Catalog) ReleaseQuarantine(ctx context.Context, requestID string, ref kb.Ref) error {
+	_, _, err := c.alter(ctx, requestID, ref, []any{"release", ref}, func(p *kb.Profile) (bool, error) {
+		v, err := pickIn(p, ref)
+		if err != nil {
+			return false, err
+		}
+		if v.Quarantine == nil {
+			return false, fmt.Errorf("kernel %q is not quarantined: %w", ref, kb.ErrFailedPrecondition)
+		}
+		v.Quarantine, v.BootFailures, v.FailedOn = nil, 0, nil
+		c.note(ctx, p, kb.ChangeReleased, ref.Version, "")
+		return true, nil
+	})
+	return err
+}
+
+// Choosable is the error for a version that no job may choose, or nil. Retirement is final, so it takes precedence.
+func Choosable(p kb.Profile, v kb.ProfileVersion) error {
+	var others []kb.Ref
+	for i := len(p.Versions) - 1; i >= 0; i-- {
+		if o := p.Versions[i]; o.Quarantine == nil && o.Retired == nil {
+			others = append(others, o.Kernel.Ref())
+		}
 	}
-	return p, changed, err
+	switch {
+	case v.Retired != nil:
+		text := fmt.Sprintf("kernel %q is retired since %s", v.Kernel.Ref(), v.Retired.Since.UTC().Format(time.RFC3339))
+		if v.Retired.Reason != "" {
+			text += ": " + v.Retired.Reason
+		}
+		return &refusal{kb.ErrRetired, text + youCanChoose(others, "")}
+	case v.Quarantine != nil:
+		text := fmt.Sprintf("kernel %q is quarantined since %s: %s", v.Kernel.Ref(), v.Quarantine.Since.UTC().Format(time.RFC3339), v.Quarantine.Reason)
+		return &refusal{kb.ErrQuarantined, text + youCanChoose(others, "; an administrator can release it")}
+	}
+	return nil
+}
+
+// youCanChoose ends the text of a refusal. others are the newest first.
+func youCanChoose(others []kb.Ref, none string) string {
+	if len(others) == 0 {
+		return none
+	}
+	return "; you can choose " + quotedList(others)
+}
+
+// Retire takes a version out of use, or all versions if version is 0. It returns the current profile and whether the
+// call changed it. Retiring stock is kb.ErrFailedPrecondition, and so is retiring the default version while others can
+// be chosen: the bare name would resolve to nothing.
+func (c *Catalog) Retire(ctx context.Context, requestID string, ref kb.Ref, reason string) (kb.Profile, bool, error) {
+	if ref.IsStock() {
+		return kb.Profile{}, false, fmt.Errorf("nodes return to profile %q: %w", ref.Profile, kb.ErrFailedPrecondition)
+	}
+	reason = kb.OneLine(reason)
+	return c.alter(ctx, requestID, ref, []any{"retire", ref, reason}, func(p *kb.Profile) (bool, error) {
+		altered, err := retire(p, ref, kb.Retirement{Reason: reason, Since: c.now().UTC().Truncate(time.Second)})
+		if altered {
+			c.note(ctx, p, kb.ChangeRetired, ref.Version, reason)
+		}
+		return altered, err
+	})
+}
+
+func retire(p *kb.Profile, ref kb.Ref, how kb.Retirement) (altered bool, err error) {
+	if ref.Version != 0 {
+		if _, err := p.Version(ref.Version); err != nil {
+			return false, err
+		}
+	}
+	for i := range p.Versions {
+		v := &p.Versions[i]
+		if v.Retired == nil && (ref.Version == 0 || ref.Version == v.Kernel.Version) {
+			retirement := how
+			v.Retired, altered = &retirement, true
+		}
+	}
+	return altered, checkDefaultChoosable(*p)
+}
+
+// checkDefaultChoosable refuses a profile whose default version cannot be chosen while others can.
+func checkDefaultChoosable(p kb.Profile) error {
+	v, err := p.Version(0)
+	if err != nil || v.Retired == nil || p.Retired() {
+		return err
+	}
+	return fmt.Errorf("kernel %q is the default version; make another version the default, or retire the whole profile: %w",
+		v.Kernel.Ref(), kb.ErrFailedPrecondition)
 }

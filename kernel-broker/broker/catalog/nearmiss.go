@@ -14,26 +14,36 @@ import (
 // maxSuggestions keeps the message on one line of a terminal.
 const maxSuggestions = 3
 
-// UnknownProfileError is kb.ErrNotFound with similar names. Users see its text.
-type UnknownProfileError struct {
-	Name string
-	Near []string // names like it, the nearest first
+// refusal is an error of the domain whose text users see as it is.
+type refusal struct {
+	is   error
+	text string
 }
 
-func (e *UnknownProfileError) Error() string {
-	text := fmt.Sprintf("unknown kernel profile %q", e.Name)
-	if len(e.Near) == 0 {
-		return text
+func (r *refusal) Error() string { return r.text }
+func (r *refusal) Unwrap() error { return r.is }
+
+// quotedList names at most maxSuggestions.
+func quotedList(names []kb.Ref) string {
+	var quoted []string
+	for _, name := range names[:min(len(names), maxSuggestions)] {
+		quoted = append(quoted, fmt.Sprintf("%q", name))
 	}
-	quoted := make([]string, len(e.Near))
-	for i, name := range e.Near {
-		quoted[i] = fmt.Sprintf("%q", name)
-	}
-	return text + "; did you mean " + strings.Join(quoted, " or ") + "?"
+	return strings.Join(quoted, " or ")
 }
 
-// Is makes errors.Is(err, kb.ErrNotFound) hold.
-func (e *UnknownProfileError) Is(target error) bool { return target == kb.ErrNotFound }
+// unknownProfile is kb.ErrNotFound with names like it.
+func unknownProfile(name string, known []string) error {
+	text := fmt.Sprintf("unknown kernel profile %q", name)
+	var near []kb.Ref
+	for _, like := range nearMisses(name, known) {
+		near = append(near, kb.Ref{Profile: like})
+	}
+	if len(near) > 0 {
+		text += "; did you mean " + quotedList(near) + "?"
+	}
+	return &refusal{kb.ErrNotFound, text}
+}
 
 // nearMisses returns the known names within a typing error of name, the nearest first.
 func nearMisses(name string, known []string) []string {

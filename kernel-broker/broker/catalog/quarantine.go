@@ -6,40 +6,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
-
-// QuarantinedError is kb.ErrQuarantined with the reason. Its text is
-// shown to users as it is.
-type QuarantinedError struct {
-	Ref        kb.Ref
-	Quarantine kb.Quarantine
-	Others     []kb.Ref // versions that can be chosen, newest first
-}
-
-func (e *QuarantinedError) Error() string {
-	text := fmt.Sprintf("kernel %q is quarantined since %s: %s", e.Ref,
-		e.Quarantine.Since.UTC().Format(time.RFC3339), e.Quarantine.Reason)
-	return text + youCanChoose(e.Others, "; an administrator can release it")
-}
-
-// youCanChoose ends the text of a refusal.
-func youCanChoose(others []kb.Ref, none string) string {
-	if len(others) == 0 {
-		return none
-	}
-	names := make([]string, min(len(others), maxSuggestions))
-	for i := range names {
-		names[i] = fmt.Sprintf("%q", others[i])
-	}
-	return "; you can choose " + strings.Join(names, " or ")
-}
-
-// Is makes errors.Is(err, kb.ErrQuarantined) hold.
-func (e *QuarantinedError) Is(target error) bool { return target == kb.ErrQuarantined }
 
 // BootFailure is one failed boot of a kernel.
 type BootFailure struct {
@@ -110,32 +80,10 @@ func (c *Catalog) RecordBootFailure(ctx context.Context, f BootFailure) (bool, e
 	return after.Quarantine != nil, nil
 }
 
-// ReleaseQuarantine lets jobs choose a version again and forgets its failures.
-// It is kb.ErrFailedPrecondition when the version is not quarantined, unless
-// this request released it.
-func (c *Catalog) ReleaseQuarantine(ctx context.Context, requestID string, ref kb.Ref) error {
-	_, changed, err := c.alter(ctx, requestID, ref.Profile, []any{"release", ref}, func(p *kb.Profile) (bool, error) {
-		v, err := pickIn(p, ref)
-		if err != nil {
-			return false, err
-		}
-		if v.Quarantine == nil {
-			return false, fmt.Errorf("kernel %q is not quarantined: %w", ref, kb.ErrFailedPrecondition)
-		}
-		v.Quarantine, v.BootFailures, v.FailedOn = nil, 0, nil
-		c.note(ctx, p, kb.ChangeReleased, ref.Version, "")
-		return true, nil
-	})
-	if changed {
-		c.log.Info("kernel released from quarantine", "kernel", ref.String(), "request", requestID)
-	}
-	return err
-}
-
 // pick returns the version that ref names, for changing it in place.
 func pick(r *record, ref kb.Ref) (*kb.ProfileVersion, error) {
 	if r.Profile.Name == "" {
-		return nil, &UnknownProfileError{Name: ref.Profile}
+		return nil, unknownProfile(ref.Profile, nil)
 	}
 	return pickIn(&r.Profile, ref)
 }
@@ -144,15 +92,13 @@ func pickIn(p *kb.Profile, ref kb.Ref) (*kb.ProfileVersion, error) {
 	if ref.Version == 0 {
 		return nil, fmt.Errorf("kernel %q names no version: %w", ref, kb.ErrInvalid)
 	}
-	if _, err := p.Version(ref.Version); err != nil {
-		return nil, err
-	}
 	for i := range p.Versions {
 		if p.Versions[i].Kernel.Version == ref.Version {
 			return &p.Versions[i], nil
 		}
 	}
-	return nil, fmt.Errorf("kernel %q: %w", ref, kb.ErrNotFound)
+	_, err := p.Version(ref.Version)
+	return nil, err
 }
 
 func failedToBoot(failures uint32, last string) string {

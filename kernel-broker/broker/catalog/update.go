@@ -45,11 +45,11 @@ func (c *Catalog) update(ctx context.Context, name string, change func(*record) 
 		case !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrUnavailable):
 			return nil, false, err
 		case try == updateTries:
-			return nil, false, fmt.Errorf("profile %q: given up after %d tries: %w", name, try, domainError(err))
+			return nil, false, fmt.Errorf("profile %q: given up after %d tries: %w", name, try, err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, false, fmt.Errorf("profile %q: %w", name, &storeError{kb.ErrUnavailable, ctx.Err()})
+			return nil, false, fmt.Errorf("profile %q: %w: %w", name, kb.ErrUnavailable, ctx.Err())
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, updatePauseMax)
@@ -81,7 +81,7 @@ func (c *Catalog) updateOnce(ctx context.Context, name, nonce string, change fun
 		return nil, false, fmt.Errorf("profile %q: %w: %w", name, kb.ErrInvalid, err)
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("profile %q: %w", name, domainError(err))
+		return nil, false, fmt.Errorf("profile %q: %w", name, err)
 	}
 	return r, true, nil
 }

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,9 +132,7 @@ func waitingToProto(j kb.SlurmJob) (*api.Job, error) {
 // ListJobs implements api.AllocationServiceServer.
 func (s *allocationService) ListJobs(ctx context.Context, r *api.ListJobsRequest) (*api.ListJobsResponse, error) {
 	limit := int(r.GetLimit())
-	if limit == 0 {
-		limit = defaultJobs
-	}
+	limit = cmp.Or(limit, defaultJobs)
 	list, err := s.allocations.Jobs(ctx, min(limit, mostJobs), visibilityOf(ctx).whose(ctx))
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,9 +57,7 @@ type quotas struct {
 }
 
 func newQuotas(l Limits, exempt []uint32) *quotas {
-	if l.Changes == (limit.Rate{}) {
-		l.Changes = DefaultLimits().Changes
-	}
+	l.Changes = cmp.Or(l.Changes, DefaultLimits().Changes)
 	rates := func(r limit.Rate) *limit.Rates { return limit.NewRates(r, limit.DefaultKeep, nil) }
 	return &quotas{limits: l, exempt: exempt, users: rates(l.Users), nodes: rates(l.Nodes), addresses: rates(l.Addresses), changes: rates(l.Changes),
 		failed: rates(l.Addresses), logged: rates(logRate), calls: limit.NewSemaphore(0), listings: limit.NewSemaphore(0),

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -89,9 +90,7 @@ func (s *runService) BeginRun(ctx context.Context, r *api.BeginRunRequest) (*api
 // ListRuns implements api.RunServiceServer.
 func (s *runService) ListRuns(ctx context.Context, r *api.ListRunsRequest) (*api.ListRunsResponse, error) {
 	limit := int(r.GetLimit())
-	if limit == 0 {
-		limit = defaultRuns
-	}
+	limit = cmp.Or(limit, defaultRuns)
 	runs, err := s.o.Runs.ProfilingRuns(ctx, min(limit, mostRuns), r.GetJobId(), visibilityOf(ctx).whose(ctx))
 	if err != nil {
 		return nil, err

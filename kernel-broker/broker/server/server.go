@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -76,15 +77,9 @@ type Options struct {
 }
 
 func (o Options) orDefaults() Options {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	if o.MaxArtifactBytes == 0 {
-		o.MaxArtifactBytes = DefaultMaxArtifactBytes
-	}
-	if o.Limits == (Limits{}) {
-		o.Limits = DefaultLimits()
-	}
+	o.Log = cmp.Or(o.Log, slog.Default())
+	o.MaxArtifactBytes = cmp.Or(o.MaxArtifactBytes, DefaultMaxArtifactBytes)
+	o.Limits = cmp.Or(o.Limits, DefaultLimits())
 	return o
 }
 

@@ -5,20 +5,30 @@ package store
 import (
 	"errors"
 	"fmt"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
-// Errors for errors.Is. Store documents them.
+// Errors for errors.Is; Store documents them. Each also is the error of the domain that its callers meet.
 var (
-	ErrNotFound    = errors.New("not found")
-	ErrConflict    = errors.New("revision conflict")
-	ErrUnavailable = errors.New("store unavailable")
-	ErrTooLarge    = errors.New("commit too large")
-	ErrCompacted   = errors.New("history not kept")
-	ErrInvalid     = errors.New("invalid request")
-	ErrFull        = errors.New("store full")
+	ErrNotFound    error = &sentinel{"not found", kb.ErrNotFound}
+	ErrConflict    error = &sentinel{"revision conflict", kb.ErrUnavailable}
+	ErrUnavailable error = &sentinel{"store unavailable", kb.ErrUnavailable}
+	ErrFull        error = &sentinel{"store full", kb.ErrUnavailable}
+	ErrTooLarge          = errors.New("commit too large")
+	ErrCompacted         = errors.New("history not kept")
+	ErrInvalid           = errors.New("invalid request")
 	// ErrOvertaken: another broker acts on the store. Nothing was applied.
 	ErrOvertaken = errors.New("lease lost")
 )
+
+type sentinel struct {
+	text string
+	is   error
+}
+
+func (s *sentinel) Error() string { return s.text }
+func (s *sentinel) Unwrap() error { return s.is }
 
 // ConflictError names the key that failed a commit.
 type ConflictError struct {
@@ -32,8 +42,8 @@ func (e *ConflictError) Error() string {
 		revisionText(e.Expect), revisionText(e.Have))
 }
 
-// Is makes errors.Is(err, ErrConflict) hold.
-func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+// Unwrap makes errors.Is(err, ErrConflict) hold.
+func (e *ConflictError) Unwrap() error { return ErrConflict }
 
 func revisionText(revision int64) string {
 	if revision == 0 {

@@ -7,7 +7,7 @@
 // read, and the commit is refused if the key has changed since. So a broker that was suspended and resumes cannot
 // overwrite its successor's decisions, without a lock that has to be held or to expire.
 //
-// The package imports only the standard library. etcdstore implements it, and tests/support/memstore for unit tests; their
+// The package imports only the domain. etcdstore implements it, and tests/support/memstore for unit tests; their
 // conformance suite is in the tests of etcdstore.
 package store
 

@@ -11,6 +11,7 @@
 package etcdserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,18 +134,10 @@ func (s *Server) Close() error {
 }
 
 func (cfg Config) withDefaults() Config {
-	if cfg.Quota == 0 {
-		cfg.Quota = DefaultQuota
-	}
-	if cfg.Retention == 0 {
-		cfg.Retention = DefaultRetention
-	}
-	if cfg.RoomEvery == 0 {
-		cfg.RoomEvery = DefaultRoomEvery
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Quota = cmp.Or(cfg.Quota, DefaultQuota)
+	cfg.Retention = cmp.Or(cfg.Retention, DefaultRetention)
+	cfg.RoomEvery = cmp.Or(cfg.RoomEvery, DefaultRoomEvery)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	return cfg
 }
 

@@ -3,6 +3,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,9 +46,7 @@ type leadership struct {
 // commit requires that key unchanged, so a broker that lost the lease without noticing changes nothing. Lost is closed
 // when the lease is lost.
 func (s *Store) Lead(ctx context.Context, c Claim) error {
-	if c.TTL == 0 {
-		c.TTL = DefaultTTL
-	}
+	c.TTL = cmp.Or(c.TTL, DefaultTTL)
 	last := ""
 	for {
 		holder, err := s.claim(ctx, c)

@@ -3,6 +3,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,9 +45,7 @@ func (s *Store) listOnce(ctx context.Context, prefix string) ([]store.Record, in
 		if err != nil {
 			return nil, 0, err
 		}
-		if at == 0 {
-			at = resp.Header.Revision
-		}
+		at = cmp.Or(at, resp.Header.Revision)
 		for _, kv := range resp.Kvs {
 			records = append(records, s.record(kv))
 		}
