@@ -43,10 +43,8 @@ func (r *Run) finish(why string) {
 			r.log.Error("collector not closed", "collector", w.name, "error", err)
 		}
 	}
-	if r.server != nil {
-		if err := r.server.Close(); err != nil {
-			r.log.Error("live figures not closed", "error", err)
-		}
+	if err := r.server.Close(); err != nil {
+		r.log.Error("live figures not closed", "error", err)
 	}
 	r.log.Info("profiling ended", "partial", len(r.result.Partial) > 0, "error", r.err)
 }

@@ -3,6 +3,7 @@
 package collect
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -20,11 +21,12 @@ const (
 	liveWrite = 5 * time.Second
 )
 
-// liveServer serves figures while a job runs: clients of a unix socket get JSON lines, the latest first and then each new
-// one. It reads nothing from clients and disconnects slow ones, so that no reader can delay the measurement.
+// liveServer hands out figures while a job runs: watchers get JSON lines, the latest first and then each new one, and so do
+// clients of a unix socket, if there is one. It reads nothing from clients and disconnects slow ones, so that no reader can
+// delay the measurement.
 type liveServer struct {
-	cancel context.CancelFunc
-	ended  chan error
+	// end removes the socket.
+	end func() error
 
 	mu      sync.Mutex
 	latest  []byte
@@ -32,25 +34,30 @@ type liveServer struct {
 	closed  bool
 }
 
-// listenLive makes the socket. Only root and the owner get lines.
-func listenLive(path string, owner int, log *slog.Logger) (*liveServer, error) {
-	socket, err := local.Listen(path, log)
-	if err != nil {
-		return nil, err
-	}
-	return serveLive(socket, owner), nil
+func newLiveServer() *liveServer {
+	return &liveServer{end: func() error { return nil }, clients: map[chan []byte]bool{}}
 }
 
-func serveLive(socket *local.Socket, owner int) *liveServer {
+// listen makes the socket. Only root and the owner get lines.
+func (s *liveServer) listen(path string, owner int, log *slog.Logger) error {
+	socket, err := local.Listen(path, log)
+	if err != nil {
+		return err
+	}
+	s.serve(socket, owner)
+	return nil
+}
+
+func (s *liveServer) serve(socket *local.Socket, owner int) {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &liveServer{cancel: cancel, ended: make(chan error, 1), clients: map[chan []byte]bool{}}
+	ended := make(chan error, 1)
+	s.end = func() error { cancel(); return <-ended }
 	go func() {
-		s.ended <- socket.Run(ctx, local.Handler{
+		ended <- socket.Run(ctx, local.Handler{
 			Allow: liveFor(owner),
-			Serve: func(_ context.Context, conn *net.UnixConn) { s.serve(conn) },
+			Serve: func(_ context.Context, conn *net.UnixConn) { s.write(conn) },
 		})
 	}()
-	return s
 }
 
 // liveFor allows root and a job's owner.
@@ -63,31 +70,58 @@ func liveFor(owner int) func(uid uint32) error {
 	}
 }
 
-// serve writes to one client until its channel is closed or it fails.
-func (s *liveServer) serve(conn *net.UnixConn) {
+// subscribe returns a channel of lines, which is closed at the end or when it is not read.
+func (s *liveServer) subscribe() chan []byte {
 	lines := make(chan []byte, liveLag)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed {
-		s.mu.Unlock()
-		return
+		close(lines)
+		return lines
 	}
 	if s.latest != nil {
 		lines <- s.latest
 	}
 	s.clients[lines] = true
-	s.mu.Unlock()
+	return lines
+}
+
+func (s *liveServer) unsubscribe(lines chan []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.clients, lines)
+}
+
+// write lines to one client until they end or it fails.
+func (s *liveServer) write(conn *net.UnixConn) {
+	lines := s.subscribe()
+	defer s.unsubscribe(lines)
 	for line := range lines {
 		err := conn.SetWriteDeadline(time.Now().Add(liveWrite))
 		if err == nil {
 			_, err = conn.Write(line)
 		}
 		if err != nil {
-			break
+			return
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.clients, lines)
+}
+
+// watch hands over lines until the context or the figures end.
+func (s *liveServer) watch(ctx context.Context, hand func(line []byte)) {
+	lines := s.subscribe()
+	defer s.unsubscribe(lines)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case line, more := <-lines:
+			if !more {
+				return
+			}
+			hand(bytes.TrimSuffix(line, []byte("\n")))
+		}
+	}
 }
 
 // HasClients reports whether a client is connected.
@@ -114,7 +148,6 @@ func (s *liveServer) Publish(line []byte) {
 
 // Close flushes to all clients and removes the socket.
 func (s *liveServer) Close() error {
-	s.cancel()
 	s.mu.Lock()
 	s.closed = true
 	for lines := range s.clients {
@@ -122,5 +155,5 @@ func (s *liveServer) Close() error {
 		delete(s.clients, lines)
 	}
 	s.mu.Unlock()
-	return <-s.ended
+	return s.end()
 }

@@ -40,7 +40,8 @@ func newLiveClients(t *testing.T) *liveClients {
 		_, err = fmt.Sscan(name[strings.LastIndex(name, "-")+1:], &uid)
 		return uid, err
 	}
-	c.liveServer = serveLive(l, owner)
+	c.liveServer = newLiveServer()
+	c.serve(l, owner)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)

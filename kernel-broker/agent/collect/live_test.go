@@ -4,6 +4,7 @@ package collect
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -19,8 +20,8 @@ import (
 func listen(t *testing.T) (*liveServer, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "run", "s")
-	s, err := listenLive(path, os.Getuid(), quiet)
-	if err != nil {
+	s := newLiveServer()
+	if err := s.listen(path, os.Getuid(), quiet); err != nil {
 		t.Fatal(err)
 	}
 	return s, path
@@ -57,6 +58,38 @@ func TestLinesReachListeners(t *testing.T) {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
 	}
+}
+
+// A watcher in the process gets the lines that clients of the socket get.
+func TestWatch(t *testing.T) {
+	s := newLiveServer()
+	s.Publish([]byte("one\n"))
+	ctx, cancel := context.WithCancel(t.Context())
+	lines, ended := make(chan string), make(chan struct{})
+	watch := func() {
+		s.watch(ctx, func(line []byte) { lines <- string(line) })
+		ended <- struct{}{}
+	}
+	go watch()
+	if got := <-lines; got != "one" || !s.HasClients() {
+		t.Errorf("got %q first", got)
+	}
+	s.Publish([]byte("two\n"))
+	if got := <-lines; got != "two" {
+		t.Errorf("got %q then", got)
+	}
+	cancel()
+	<-ended
+	if s.HasClients() {
+		t.Error("a watcher that has ended is still there")
+	}
+	ctx = t.Context()
+	go watch()
+	<-lines
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
 }
 
 // A client that does not read is disconnected and delays no other.
@@ -133,8 +166,8 @@ func TestOnlyOwnerAndRootReadFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(folder, "s")
-	s, err := listenLive(path, owner, quiet)
-	if err != nil {
+	s := newLiveServer()
+	if err := s.listen(path, owner, quiet); err != nil {
 		t.Fatal(err)
 	}
 	s.Publish([]byte("figures\n"))

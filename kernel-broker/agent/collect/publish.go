@@ -14,7 +14,7 @@ const liveList = 20
 
 // publish sends a line to the listeners. Without a listener it reads nothing and costs nothing.
 func (r *Run) publish(last bool) {
-	if r.server == nil || !r.server.HasClients() {
+	if !r.server.HasClients() {
 		return
 	}
 	now := r.result

@@ -98,7 +98,7 @@ func prepare(request Request, log *slog.Logger) (*Run, error) {
 		return nil, fmt.Errorf("profiling run of job %d: %w", request.Job, err)
 	}
 	r := &Run{
-		request: request, log: log.With("job", request.Job), stop: make(chan string, 1), ended: make(chan struct{}),
+		request: request, log: log.With("job", request.Job), server: newLiveServer(), stop: make(chan string, 1), ended: make(chan struct{}),
 		result: profiling.Result{
 			Format: profiling.Format, Job: request.Job, Restart: request.Restart,
 			Nodes: []profiling.Node{{
@@ -114,15 +114,16 @@ func prepare(request Request, log *slog.Logger) (*Run, error) {
 	if request.Socket == "" {
 		return r, nil
 	}
-	server, err := listenLive(request.Socket, request.Owner, r.log)
-	if err != nil {
+	if err := r.server.listen(request.Socket, request.Owner, r.log); err != nil {
 		// Figures meanwhile are a comfort; the run is worth having without.
 		r.log.Error("no live figures", "error", err)
 		r.partial("", "no live figures: "+err.Error())
 	}
-	r.server = server
 	return r, nil
 }
+
+// Watch hands over each line of live figures until the context or the run ends.
+func (r *Run) Watch(ctx context.Context, hand func(line []byte)) { r.server.watch(ctx, hand) }
 
 func (r *Run) startAll(collectors []Collector) {
 	group, err := cgroup.Open(r.request.Cgroup)

@@ -5,9 +5,10 @@ package local
 import (
 	"fmt"
 	"os"
-	"sync"
+	"strconv"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/limit"
 )
 
 // Limits of concurrent connections to a socket. Root and the agent's own user have separate ones: an epilog must not wait
@@ -18,56 +19,32 @@ const (
 	maxRoot    = 64
 )
 
-// connections counts connections by user.
+// connections counts connections by user, and limits log lines about refusals.
 type connections struct {
-	mu     sync.Mutex
-	of     map[uint32]int
-	users  int
-	logged map[uint32]bool // refusals that the log has
+	users, trusted *limit.Semaphore
+	log            *limit.LogSampler
 }
 
-// acquire takes a slot for a user. The error is for that user; first reports the first refusal since the user's last
-// connection, for the log.
-func (c *connections) acquire(uid uint32) (release func(), first bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.of == nil {
-		c.of, c.logged = map[uint32]int{}, map[uint32]bool{}
-	}
-	most, trusted := MaxPerUser, trusts(uid)
-	if trusted {
-		most = maxRoot
-	}
-	switch {
-	case c.of[uid] >= most:
-		err = fmt.Errorf("user %d has %d connections to the agent, which is the most: %w", uid, most, kb.ErrExhausted)
-	case !trusted && c.users >= maxUsers:
-		err = fmt.Errorf("the agent has %d connections of users, which is the most: %w", maxUsers, kb.ErrExhausted)
-	}
-	if err != nil {
-		first = !c.logged[uid] && len(c.logged) < maxUsers
-		if first {
-			c.logged[uid] = true
-		}
-		return nil, first, err
-	}
-	c.of[uid]++
-	if !trusted {
-		c.users++
-	}
-	return func() { c.release(uid, trusted) }, false, nil
+func newConnections() connections {
+	return connections{limit.NewSemaphore(maxUsers), limit.NewSemaphore(0), limit.NewLogSampler(limit.Rate{PerSecond: 1. / 60, Burst: 1})}
 }
 
-func (c *connections) release(uid uint32, trusted bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !trusted {
-		c.users--
+// acquire takes a slot for a user. The error is for that user; write reports whether the log gets it, too.
+func (c connections) acquire(uid uint32) (release func(), write bool, err error) {
+	held, most := c.users, MaxPerUser
+	if trusts(uid) {
+		held, most = c.trusted, maxRoot
 	}
-	if c.of[uid]--; c.of[uid] == 0 {
-		delete(c.of, uid)
-		delete(c.logged, uid)
+	user := strconv.FormatUint(uint64(uid), 10)
+	if release = held.TryAcquire(user, most); release != nil {
+		return release, false, nil
 	}
+	err = fmt.Errorf("the agent has %d connections of users, which is the most: %w", maxUsers, kb.ErrExhausted)
+	if own, _ := held.Held(user); own >= most {
+		err = fmt.Errorf("user %s has %d connections to the agent, which is the most: %w", user, most, kb.ErrExhausted)
+	}
+	_, write = c.log.Sample(user)
+	return nil, write, err
 }
 
 // trusts reports whether a user is root or the agent's own.

@@ -50,9 +50,9 @@ func newClients(t *testing.T, errs ...error) *clients {
 		t.Fatal(err)
 	}
 	c.of, server.socket.listener = func(uid uint32) int {
-		server.socket.connections.mu.Lock()
-		defer server.socket.connections.mu.Unlock()
-		return server.socket.connections.of[uid]
+		users, _ := server.socket.connections.users.Held(fmt.Sprint(uid))
+		trusted, _ := server.socket.connections.trusted.Held(fmt.Sprint(uid))
+		return users + trusted
 	}, &failingListener{UnixListener: server.socket.listener.(*net.UnixListener), errs: errs}
 	server.socket.PeerUID = uidInName
 	ctx, cancel := context.WithCancel(context.Background())

@@ -63,7 +63,7 @@ func Listen(path string, log *slog.Logger) (*Socket, error) {
 	if err := os.Chmod(path, 0o666); err != nil { //nolint:gosec // G302: a socket for all users: the kernel identifies the peer
 		return nil, fmt.Errorf("socket %q: %w", path, errors.Join(err, listener.Close()))
 	}
-	return &Socket{PeerUID: peerUID, listener: listener, log: log}, nil
+	return &Socket{PeerUID: peerUID, listener: listener, connections: newConnections(), log: log}, nil
 }
 
 func peerUID(conn *net.UnixConn) (uint32, error) {

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -38,39 +37,42 @@ type State struct {
 	Lost     []uint32
 }
 
-// Equal compares two states.
-func (s State) Equal(other State) bool {
-	return s.BootID == other.BootID && s.BuildID == other.BuildID && s.Release == other.Release &&
-		s.Profile == other.Profile && s.Version == other.Version && s.Attested == other.Attested &&
-		slices.Equal(s.Jobs, other.Jobs) && slices.Equal(s.Lost, other.Lost)
+// field is one of the file's: a text, a flag, a number or a list of jobs.
+type field struct {
+	key      string
+	value    any
+	optional bool
 }
+
+// fields in the order of the file.
+func (s *State) fields() []field {
+	return []field{
+		{"boot_id", &s.BootID, false}, {"build_id", &s.BuildID, false}, {"release", &s.Release, false}, {"profile", &s.Profile, false},
+		{"version", &s.Version, false}, {"job", &s.Jobs, true}, {"attested", &s.Attested, false}, {"lost", &s.Lost, true},
+	}
+}
+
+// Equal compares two states.
+func (s State) Equal(other State) bool { return s.String() == other.String() }
 
 // String is the file's content, with a line for lost jobs only if there are any.
 func (s State) String() string {
-	lost := ""
-	if len(s.Lost) > 0 {
-		lost = "lost=" + list(s.Lost) + "\n"
+	text := "format=" + format + "\n"
+	for _, f := range s.fields() {
+		switch v := f.value.(type) {
+		case *string:
+			text += f.key + "=" + *v + "\n"
+		case *bool:
+			text += f.key + "=" + map[bool]string{true: "1", false: "0"}[*v] + "\n"
+		case *uint32:
+			text += fmt.Sprintf("%s=%d\n", f.key, *v)
+		case *[]uint32:
+			if f.key != "lost" || len(*v) > 0 {
+				text += f.key + "=" + strings.ReplaceAll(strings.Trim(fmt.Sprint(*v), "[]"), " ", ",") + "\n"
+			}
+		}
 	}
-	attested := "0"
-	if s.Attested {
-		attested = "1"
-	}
-	return "format=" + format +
-		"\nboot_id=" + s.BootID +
-		"\nbuild_id=" + s.BuildID +
-		"\nrelease=" + s.Release +
-		"\nprofile=" + s.Profile +
-		"\nversion=" + strconv.FormatUint(uint64(s.Version), 10) +
-		"\njob=" + list(s.Jobs) +
-		"\nattested=" + attested + "\n" + lost
-}
-
-func list(jobs []uint32) string {
-	texts := make([]string, len(jobs))
-	for i, job := range jobs {
-		texts[i] = strconv.FormatUint(uint64(job), 10)
-	}
-	return strings.Join(texts, ",")
+	return text
 }
 
 // Parse reads the content; unknown keys are ignored, a known one that is twice
@@ -79,67 +81,49 @@ func Parse(text string) (State, error) {
 	if len(text) > maxSize {
 		return State{}, fmt.Errorf("node state has %d bytes: %w", len(text), kb.ErrInvalid)
 	}
-	var s State
-	seen := map[string]bool{}
-	for text != "" {
-		line, rest, whole := strings.Cut(text, "\n")
-		key, value, has := strings.Cut(line, "=")
-		if !whole || !has || seen[key] {
+	values := map[string]string{}
+	for line := range strings.Lines(text) {
+		key, value, has := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		if _, twice := values[key]; twice || !has || !strings.HasSuffix(line, "\n") {
 			return State{}, fmt.Errorf("node state line %q: %w", line, kb.ErrInvalid)
 		}
-		if err := s.set(key, value); err != nil {
-			return State{}, fmt.Errorf("node state line %q: %w", line, err)
-		}
-		seen[key] = true
-		text = rest
+		values[key] = value
 	}
-	for _, key := range []string{"format", "boot_id", "build_id", "release", "profile", "version", "attested"} {
-		if !seen[key] {
-			return State{}, fmt.Errorf("node state has no %s: %w", key, kb.ErrInvalid)
+	var s State
+	for _, f := range append(s.fields(), field{"format", new(string), false}) {
+		value, there := values[f.key]
+		if !there && f.optional {
+			continue
+		}
+		if !there || f.key == "format" && value != format || f.set(value) != nil {
+			return State{}, fmt.Errorf("node state: %s is missing or wrong, %q: %w", f.key, value, kb.ErrInvalid)
 		}
 	}
 	return s, nil
 }
 
-func (s *State) set(key, value string) error {
-	switch key {
-	case "format":
-		if value != format {
+func (f field) set(value string) error {
+	switch v := f.value.(type) {
+	case *string:
+		*v = value
+	case *bool:
+		*v = value == "1"
+		if !*v && value != "0" {
 			return kb.ErrInvalid
 		}
-	case "boot_id":
-		s.BootID = value
-	case "build_id":
-		s.BuildID = value
-	case "release":
-		s.Release = value
-	case "profile":
-		s.Profile = value
-	case "version":
-		return number(value, &s.Version)
-	case "job":
-		return numbers(value, &s.Jobs)
-	case "lost":
-		return numbers(value, &s.Lost)
-	case "attested":
-		s.Attested = value == "1"
-		if !s.Attested && value != "0" {
-			return kb.ErrInvalid
+	case *uint32:
+		return number(value, v)
+	case *[]uint32:
+		for text := range strings.SplitSeq(value, ",") {
+			var job uint32
+			if value == "" {
+				return nil
+			}
+			if err := number(text, &job); err != nil {
+				return err
+			}
+			*v = append(*v, job)
 		}
-	}
-	return nil
-}
-
-func numbers(value string, to *[]uint32) error {
-	if value == "" {
-		return nil
-	}
-	for _, text := range strings.Split(value, ",") {
-		var job uint32
-		if err := number(text, &job); err != nil {
-			return err
-		}
-		*to = append(*to, job)
 	}
 	return nil
 }

@@ -24,6 +24,9 @@ type Session interface {
 	// Stop ends it; an empty why is the job's proper end.
 	Stop(why string)
 	Result(ctx context.Context) (profiling.Result, error)
+	// Watch hands over each line of live figures until the context or the session ends. Without watchers the collectors
+	// produce none.
+	Watch(ctx context.Context, hand func(line []byte))
 }
 
 // Request says what to collect and where to store the result.
@@ -104,7 +107,7 @@ func (k *Keeper) Desire(desired []kb.DesiredRun) {
 	}
 	for id, r := range k.runs {
 		if !named[id] {
-			r.drop()
+			r.end(errOver)
 		}
 	}
 	k.sweep()
@@ -185,7 +188,7 @@ func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.closed = true
 	for _, r := range k.runs {
-		r.leave()
+		r.end(errLeft)
 	}
 	k.mu.Unlock()
 	k.cancel()

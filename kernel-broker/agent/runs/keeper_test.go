@@ -60,6 +60,15 @@ func (l *fakeSession) Stop(why string) {
 	})
 }
 
+// Watch has one line, and waits for the end.
+func (l *fakeSession) Watch(ctx context.Context, hand func([]byte)) {
+	hand([]byte("figures"))
+	select {
+	case <-ctx.Done():
+	case <-l.ended:
+	}
+}
+
 func (l *fakeSession) Result(context.Context) (profiling.Result, error) {
 	<-l.ended
 	return profiling.Result{}, l.fail
@@ -98,9 +107,12 @@ func (w *world) Begin(r Request) (Session, error) {
 	return l, nil
 }
 
-func (w *world) ReportRun(_ context.Context, run uint64, state kb.RunNodeState, reason string, _ []byte) error {
+func (w *world) ReportRun(_ context.Context, run uint64, state kb.RunNodeState, reason string, figures []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if figures != nil {
+		reason = string(figures)
+	}
 	w.states = append(w.states, fmt.Sprintf("%d %s %s", run, state, reason))
 	if w.onReport != nil {
 		w.onReport(w.states[len(w.states)-1])
@@ -259,6 +271,19 @@ func TestWholeRun(t *testing.T) {
 	}
 	w.keeper.Desire(nil)
 	w.until("all is forgotten", func() bool { return w.folders() == 0 })
+}
+
+// The broker gets figures only while somebody watches the job.
+func TestFiguresWhileWatched(t *testing.T) {
+	w := looking(t)
+	if w.said("figures")() {
+		t.Errorf("nobody watches: %q", w.states)
+	}
+	w.desired(func(r *kb.DesiredRun) { r.Watched = true })
+	w.until("figures come", w.said("3  figures"))
+	w.desired(nil)
+	w.end(0)
+	w.until("it is delivered", func() bool { return len(w.got) > 0 })
 }
 
 // slurmctld considers the job ended while its cgroup is still populated.

@@ -33,10 +33,10 @@ type run struct {
 	id     uint64
 	log    *slog.Logger
 	folder folder
-	// over is closed when the broker no longer wants the run; left when the agent ends.
-	over, left chan struct{}
-	dropping   sync.Once
-	news       chan struct{}
+	// ctx ends with errOver when the broker no longer wants the run, and with errLeft when the agent ends.
+	ctx  context.Context
+	end  context.CancelCauseFunc
+	news chan struct{}
 	// notes list what is incomplete beyond the results; only the run's own goroutine uses them.
 	notes []string
 
@@ -49,10 +49,11 @@ type run struct {
 }
 
 func newRun(k *Keeper, desired kb.DesiredRun) *run {
+	ctx, end := context.WithCancelCause(context.Background())
 	return &run{
 		k: k, id: desired.Run, desired: desired, log: k.o.Log.With("run", desired.Run, "job", desired.Job.String()),
 		folder: folder(filepath.Join(k.o.Dir, strconv.FormatUint(desired.Run, 10))),
-		over:   make(chan struct{}), left: make(chan struct{}), news: make(chan struct{}, 1),
+		ctx:    ctx, end: end, news: make(chan struct{}, 1),
 	}
 }
 
@@ -66,9 +67,6 @@ func (r *run) wanted(desired kb.DesiredRun) {
 	default:
 	}
 }
-
-func (r *run) drop()  { r.dropping.Do(func() { close(r.over) }) }
-func (r *run) leave() { close(r.left) }
 
 func (r *run) now() kb.DesiredRun {
 	r.mu.Lock()
@@ -120,10 +118,8 @@ func (r *run) live() {
 		r.deliver(result)
 	}
 	r.linger()
-	select {
-	case <-r.over:
+	if errors.Is(context.Cause(r.ctx), errOver) {
 		r.k.forget(r)
-	default:
 	}
 }
 
@@ -131,9 +127,7 @@ func (r *run) live() {
 func (r *run) linger() {
 	for {
 		select {
-		case <-r.over:
-			return
-		case <-r.left:
+		case <-r.ctx.Done():
 			return
 		case <-r.news:
 			r.report()
@@ -236,10 +230,8 @@ func (r *run) again(group *group) (bool, error) {
 			return true, group.prepare()
 		}
 		select {
-		case <-r.over:
-			return false, errOver
-		case <-r.left:
-			return false, errLeft
+		case <-r.ctx.Done():
+			return false, context.Cause(r.ctx)
 		case <-r.news:
 			r.report()
 		case <-time.After(checkEvery):
@@ -257,10 +249,8 @@ func (r *run) group() (group, error) {
 			return g, err
 		}
 		select {
-		case <-r.over:
-			return group{}, errOver
-		case <-r.left:
-			return group{}, errLeft
+		case <-r.ctx.Done():
+			return group{}, context.Cause(r.ctx)
 		case <-time.After(checkEvery):
 		}
 	}
@@ -291,7 +281,7 @@ func (r *run) begin(group group) (session Session, reason string, err error) {
 
 // follow waits for the job and for its end.
 func (r *run) follow(session Session, group group, reason string) error {
-	figures := &figures{r: r, job: r.now().Job.Job}
+	figures := &figures{r: r, session: session}
 	defer figures.stop()
 	check := time.NewTicker(checkEvery)
 	defer check.Stop()
@@ -299,14 +289,14 @@ func (r *run) follow(session Session, group group, reason string) error {
 	seen := false
 	for {
 		select {
-		case <-r.over:
-			session.Stop("")
+		case <-r.ctx.Done():
+			err, why := context.Cause(r.ctx), ""
+			if errors.Is(err, errLeft) {
+				why = whyAgent
+			}
+			session.Stop(why)
 			<-session.Ended()
-			return errOver
-		case <-r.left:
-			session.Stop(whyAgent)
-			<-session.Ended()
-			return errLeft
+			return err
 		case <-session.Ended():
 			return nil
 		case <-late:
@@ -386,9 +376,7 @@ func (r *run) deliver(f found) {
 		}
 		r.log.Warn("profiling result not delivered, trying again", "error", err)
 		select {
-		case <-r.over:
-			return
-		case <-r.left:
+		case <-r.ctx.Done():
 			return
 		case <-time.After(pause):
 		}
