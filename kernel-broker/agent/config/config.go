@@ -5,6 +5,7 @@
 package config
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -134,6 +135,11 @@ func (t Trust) validate() error {
 	return nil
 }
 
+// sample has the default of each key, for readers and for the agent.
+//
+//go:embed agent.sample.yaml
+var sample []byte
+
 // Default returns the configuration before a file is read. Node is the short
 // host name; Broker has no default.
 func Default() (Config, error) {
@@ -141,38 +147,13 @@ func Default() (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("host name: %w", err)
 	}
-	short, _, _ := strings.Cut(host, ".")
-	return Config{
-		Node: short,
-		TLS: TLS{ //nolint:gosec // G101: paths of files
-			Mode: TLSOwn, Dir: "/var/lib/kernel-broker/tls", Token: "/etc/kernel-broker/token",
-			Certificate: "/etc/kernel-broker/node.pem", Key: "/etc/kernel-broker/node.key", Authorities: "/etc/kernel-broker/ca.pem",
-		},
-		Cache: Cache{Dir: "/var/cache/kernel-broker", MaxBytes: 2 << 30},
-		Slurmd: Slurmd{
-			Start:        []string{"/usr/sbin/slurmd", "-b"},
-			FirstStart:   []string{"/usr/sbin/slurmd"},
-			PIDFile:      "/run/slurmd.pid",
-			MarkFile:     "/run/kernel-broker/slurmd.mark",
-			StartTimeout: 30 * time.Second,
-			StopTimeout:  10 * time.Second,
-			Scontrol:     "/usr/bin/scontrol",
-		},
-		Kexec:  Kexec{Program: "/usr/sbin/kexec", LoadArgs: []string{"-c", "-i"}, ExecuteArgs: []string{"-x", "-y"}},
-		Boot:   Boot{KeepArguments: kb.NodeParameters()},
-		Reboot: Reboot{Command: []string{"systemctl", "reboot"}},
-		Trust: Trust{
-			State:      "/var/lib/kernel-broker/trust.state",
-			StockFiles: []string{"/boot/vmlinuz-*", "/boot/initrd.img-*"},
-		},
-		Profiling:   defaultProfiling(),
-		Socket:      "/run/kernel-broker/agent.sock",
-		NodeState:   "/run/kernel-broker/node.state",
-		Snapshot:    "/var/lib/kernel-broker/catalog.snapshot",
-		BrokerGrace: 30 * time.Second,
-		Proc:        "/proc",
-		Sys:         "/sys",
-	}, nil
+	var c Config
+	if err := strictyaml.Decode("agent.sample.yaml", sample, &c); err != nil {
+		return Config{}, err
+	}
+	c.Node, _, _ = strings.Cut(host, ".")
+	c.Broker = ""
+	return c, nil
 }
 
 // Read loads the file over the defaults and checks the whole.

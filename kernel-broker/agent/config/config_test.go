@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,19 +18,21 @@ import (
 
 const broker = "broker: b:7440\n"
 
-func TestSampleMatchesDefaults(t *testing.T) {
+// A node's file with nothing but the broker has the sample's values.
+func TestSampleIsTheDefault(t *testing.T) {
 	got, err := Read("agent.sample.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := Default()
-	if err != nil {
-		t.Fatal(err)
+	want, err := Parse("agent.yaml", []byte("broker: broker.example.org:7440\n"))
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v, %v", got, want, err)
 	}
-	want.Broker = "broker.example.org:7440"
-	want.Slurmd.Stop, want.Boot.ExtraDrivers = []string{}, []string{}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
+	if !slices.Equal(want.Boot.KeepArguments, kb.NodeParameters()) {
+		t.Errorf("boot.keep_arguments %q is not what the domain says belongs to a node", want.Boot.KeepArguments)
+	}
+	if want.Cache.MaxBytes != 2<<30 || want.BrokerGrace != 30*time.Second || want.Trust.Required() || want.Profiling.OverheadPercent != 4 {
+		t.Errorf("defaults %+v", want)
 	}
 }
 

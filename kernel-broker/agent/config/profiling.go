@@ -22,16 +22,6 @@ type Profiling struct {
 	OverheadPercent float64 `yaml:"overhead_percent"`
 }
 
-func defaultProfiling() Profiling {
-	return Profiling{
-		Dir: "/var/lib/kernel-broker/runs", Sockets: "/run/kernel-broker/jobs",
-		Cgroups: []string{
-			"/sys/fs/cgroup/system.slice/slurmstepd.scope", "/sys/fs/cgroup/system.slice/*_slurmstepd.scope", "/sys/fs/cgroup/slurmstepd.scope",
-		},
-		MaxBytes: 32 << 20, Settle: 20 * time.Second, OverheadPercent: 4,
-	}
-}
-
 func (p Profiling) validate() error {
 	paths := append([]string{p.Dir}, p.Cgroups...)
 	if p.Sockets != "" {

@@ -3,11 +3,8 @@
 package runs
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +13,7 @@ import (
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -188,17 +186,7 @@ func refused(all []profiling.Refusal) []string {
 	return words
 }
 
-func describe(path string) (file link.RunFile, err error) {
-	source, err := os.Open(path)
-	if err != nil {
-		return file, err
-	}
-	defer func() { err = errors.Join(err, source.Close()) }()
-	sum := sha256.New()
-	size, err := io.Copy(sum, source)
-	if err != nil {
-		return file, fmt.Errorf("%s: %w", filepath.Base(path), err)
-	}
-	return link.RunFile{Path: path, Document: kb.Document{Name: filepath.Base(path),
-		Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Size: uint64(size)}}, nil
+func describe(path string) (link.RunFile, error) {
+	sum, size, err := digest.File(path)
+	return link.RunFile{Path: path, Document: kb.Document{Name: filepath.Base(path), Digest: sum, Size: uint64(size)}}, err
 }

@@ -146,6 +146,8 @@ func (l *look) Stop(string) {
 	})
 }
 
+func (*look) Watch(context.Context, func([]byte)) {}
+
 func (l *look) Result(context.Context) (profiling.Result, error) { return profiling.Result{}, l.err }
 
 // node is an agent's keeper with a link of its own.

@@ -11,26 +11,39 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
 )
 
-// Sum reads one entry of a per-CPU map and adds the CPUs up, as package addup does.
-func Sum[V comparable](m *ebpf.Map, key uint32) (V, error) {
-	var sum, nothing V
-	var each []V
-	if err := m.Lookup(key, &each); err != nil {
-		return sum, fmt.Errorf("map %s: %w", m, err)
+// Lookup reads one entry of a map; of a map that is per CPU into a list, with one value for each.
+func Lookup[V any](p *Programs, name string, key uint32) (value V, err error) {
+	m, err := p.Map(name)
+	if err == nil {
+		err = m.Lookup(key, &value)
 	}
+	if err != nil {
+		err = fmt.Errorf("map %s: %w", name, err)
+	}
+	return value, err
+}
+
+// Sum reads one entry of a per-CPU map and adds the CPUs up, as package addup does.
+func Sum[V comparable](p *Programs, name string, key uint32) (V, error) {
+	var sum, nothing V
+	each, err := Lookup[[]V](p, name, key)
 	for _, one := range each {
 		if one != nothing {
 			sum = addup.Plus(sum, one)
 		}
 	}
-	return sum, nil
+	return sum, err
 }
 
 // batch is the number of entries per system call.
 const batch = 1024
 
 // Each reads all entries of a map that is not per CPU. An entry of a changing map may appear twice; the last one counts.
-func Each[K comparable, V any](m *ebpf.Map) (map[K]V, error) {
+func Each[K comparable, V any](p *Programs, name string) (map[K]V, error) {
+	m, err := p.Map(name)
+	if err != nil {
+		return nil, err
+	}
 	all := map[K]V{}
 	keys, values := make([]K, batch), make([]V, batch)
 	var cursor ebpf.MapBatchCursor

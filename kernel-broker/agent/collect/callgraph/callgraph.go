@@ -170,12 +170,9 @@ func (s *session) Read(result *profiling.Result) error {
 }
 
 func (s *session) samples(graph *profiling.CallGraph) error {
-	table, err := s.Programs.Map("samples")
-	if err != nil {
-		return err
-	}
 	for slot, to := range map[uint32]*uint64{slotKernel: &graph.Kernel, slotUser: &graph.User, slotLost: &graph.Lost} {
-		if *to, err = bpf.Sum[uint64](table, slot); err != nil {
+		var err error
+		if *to, err = bpf.Sum[uint64](s.Programs, "samples", slot); err != nil {
 			return err
 		}
 	}

@@ -85,11 +85,7 @@ type session struct {
 
 // Events of the job.
 func (s *session) Events() (uint64, error) {
-	table, err := s.Programs.Map("cpus")
-	if err != nil {
-		return 0, err
-	}
-	sum, err := bpf.Sum[cpuState](table, 0)
+	sum, err := bpf.Sum[cpuState](s.Programs, "cpus", 0)
 	return sum.Events, err
 }
 
@@ -122,7 +118,7 @@ func (s *session) Tend() error {
 // clear removes the keys of idle files from the table. Their records are read a tick later, when no program uses them
 // any more.
 func (s *session) clear(t table) error {
-	all, err := t.all()
+	all, err := s.all()
 	if err != nil {
 		return err
 	}
@@ -152,7 +148,7 @@ func (s *session) Read(result *profiling.Result) error {
 	if err != nil {
 		return err
 	}
-	all, err := t.all()
+	all, err := s.all()
 	if err != nil {
 		return err
 	}
@@ -185,12 +181,8 @@ func (s *session) Read(result *profiling.Result) error {
 
 // others adds non-regular files.
 func (s *session) others(found *profiling.IO) error {
-	table, err := s.Programs.Map("types")
-	if err != nil {
-		return err
-	}
 	for number := range uint32(types) {
-		sum, err := bpf.Sum[typeRecord](table, number)
+		sum, err := bpf.Sum[typeRecord](s.Programs, "types", number)
 		if err != nil {
 			return err
 		}
@@ -207,9 +199,5 @@ func (s *session) others(found *profiling.IO) error {
 }
 
 func (s *session) overflow() (overflow, error) {
-	table, err := s.Programs.Map("overflows")
-	if err != nil {
-		return overflow{}, err
-	}
-	return bpf.Sum[overflow](table, 0)
+	return bpf.Sum[overflow](s.Programs, "overflows", 0)
 }

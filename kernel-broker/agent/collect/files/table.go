@@ -33,8 +33,8 @@ func (s *session) table() (table, error) {
 }
 
 // all files that are in the table, and where their records are.
-func (t table) all() ([]placed, error) {
-	places, err := bpf.Each[fileKey, uint32](t.places)
+func (s *session) all() ([]placed, error) {
+	places, err := bpf.Each[fileKey, uint32](s.Programs, "places")
 	if err != nil {
 		return nil, err
 	}

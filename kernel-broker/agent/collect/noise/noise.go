@@ -88,10 +88,6 @@ func (s *session) Stop() error {
 // Read makes a result of the tables. CPUs that the job never wanted are left
 // out.
 func (s *session) Read(result *profiling.Result) error {
-	table, err := s.Programs.Map("cpus")
-	if err != nil {
-		return err
-	}
 	now, err := monotonic()
 	if err != nil {
 		return err
@@ -101,9 +97,9 @@ func (s *session) Read(result *profiling.Result) error {
 	}
 	found := &profiling.Noise{Method: "bpf"}
 	for number := range uint32(s.cpus) {
-		var state cpuState
-		if err := table.Lookup(number, &state); err != nil {
-			return fmt.Errorf("map %s: %w", table, err)
+		state, err := bpf.Lookup[cpuState](s.Programs, "cpus", number)
+		if err != nil {
+			return err
 		}
 		if wanted := state.wanted(now); wanted > 0 {
 			found.CPUs = append(found.CPUs, profiling.CPUNoise{
@@ -119,11 +115,7 @@ func (s *session) Read(result *profiling.Result) error {
 }
 
 func (s *session) sources(found *profiling.Noise) error {
-	table, err := s.Programs.Map("sources")
-	if err != nil {
-		return err
-	}
-	all, err := bpf.Each[sourceKey, sourceSum](table)
+	all, err := bpf.Each[sourceKey, sourceSum](s.Programs, "sources")
 	if err != nil {
 		return err
 	}

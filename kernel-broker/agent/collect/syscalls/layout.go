@@ -47,8 +47,8 @@ type recentCalls struct {
 // cpuState is per-CPU state. The rest is the call in progress.
 type cpuState struct {
 	Events uint64
-	Recent [recents]recentCalls
-	Rest   [448]byte
+	Recent [recents]recentCalls `sum:"-"`
+	Rest   [448]byte            `sum:"-"`
 }
 
 type losses struct{ Calls, NS, Away uint64 }

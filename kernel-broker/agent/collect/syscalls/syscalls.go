@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/collect/bpf"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -75,31 +76,12 @@ type session struct {
 
 // Events of the job.
 func (s *session) Events() (uint64, error) {
-	each, err := s.cpus()
-	if err != nil {
-		return 0, err
-	}
-	var sum uint64
-	for _, cpu := range each {
-		sum += cpu.Events
-	}
-	return sum, nil
+	sum, err := bpf.Sum[cpuState](s.Programs, "cpus", 0)
+	return sum.Events, err
 }
 
 // Toll of the way to the programs.
 func (s *session) Toll() bpf.Toll { return s.toll }
-
-func (s *session) cpus() ([]cpuState, error) {
-	table, err := s.Programs.Map("cpus")
-	if err != nil {
-		return nil, err
-	}
-	var each []cpuState
-	if err := table.Lookup(uint32(0), &each); err != nil {
-		return nil, fmt.Errorf("map %s: %w", table, err)
-	}
-	return each, nil
-}
 
 // Read makes a result of the tables.
 func (s *session) Read(result *profiling.Result) error {
@@ -110,21 +92,19 @@ func (s *session) Read(result *profiling.Result) error {
 	if err := s.processes(found); err != nil {
 		return err
 	}
-	if err := s.lost(found); err != nil {
+	lost, err := bpf.Sum[losses](s.Programs, "losses", 0)
+	if err != nil {
 		return err
 	}
+	found.NotListed, found.LostAway = profiling.Part{Count: lost.Calls, NS: lost.NS}, lost.Away
 	found.Sort()
 	result.Syscalls = found
 	return nil
 }
 
 func (s *session) calls(found *profiling.Syscalls) error {
-	table, err := s.Programs.Map("calls")
-	if err != nil {
-		return err
-	}
 	for number := range uint32(numbers) {
-		sum, err := bpf.Sum[callStats](table, number)
+		sum, err := bpf.Sum[callStats](s.Programs, "calls", number)
 		if err != nil {
 			return err
 		}
@@ -136,23 +116,15 @@ func (s *session) calls(found *profiling.Syscalls) error {
 }
 
 func (s *session) processes(found *profiling.Syscalls) error {
-	table, err := s.Programs.Map("processes")
+	programs, err := bpf.Each[uint32, processName](s.Programs, "names")
 	if err != nil {
 		return err
 	}
-	named, err := s.Programs.Map("names")
+	all, err := bpf.Each[processKey, processCalls](s.Programs, "processes")
 	if err != nil {
 		return err
 	}
-	programs, err := bpf.Each[uint32, processName](named)
-	if err != nil {
-		return err
-	}
-	all, err := bpf.Each[processKey, processCalls](table)
-	if err != nil {
-		return err
-	}
-	each, err := s.cpus()
+	each, err := bpf.Lookup[[]cpuState](s.Programs, "cpus", 0)
 	if err != nil {
 		return err
 	}
@@ -161,8 +133,7 @@ func (s *session) processes(found *profiling.Syscalls) error {
 			if recent.Count == 0 {
 				continue
 			}
-			sum := all[recent.Key]
-			all[recent.Key] = processCalls{Count: sum.Count + recent.Count, NS: sum.NS + recent.NS}
+			all[recent.Key] = addup.Plus(all[recent.Key], processCalls{recent.Count, recent.NS})
 		}
 	}
 	for key, sum := range all {
@@ -172,17 +143,6 @@ func (s *session) processes(found *profiling.Syscalls) error {
 		})
 	}
 	return nil
-}
-
-func (s *session) lost(found *profiling.Syscalls) error {
-	table, err := s.Programs.Map("losses")
-	if err != nil {
-		return err
-	}
-	sum, err := bpf.Sum[losses](table, 0)
-	found.NotListed = profiling.Part{Count: sum.Calls, NS: sum.NS}
-	found.LostAway = sum.Away
-	return err
 }
 
 // name of a call; a number newer than the table is its own name.
