@@ -10,11 +10,15 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 )
 
 // version is set by the linker.
@@ -83,8 +87,17 @@ whose inputs did not change is taken from the cache.`,
 			if err != nil {
 				return err
 			}
-			result, err := builder.Build(cmd.Context(), kernel, out)
-			return report(builder.Progress, result, out, err)
+			plan, err := builder.Plan(cmd.Context(), kernel)
+			if err != nil {
+				return err
+			}
+			p := pipeline.Pipeline{Recipe: plan.Recipe, Kernels: pipeline.Factory{Builder: builder, Plan: plan}, Jobs: jobs}
+			printer := graph.Printer{Out: os.Stderr, Terminal: term.IsTerminal(int(os.Stderr.Fd()))}
+			runner := &graph.Runner{Store: pipeline.StoreIn(builder.Cache.Dir), Parallel: 1, Observe: printer.Observe}
+			// Earlier versions kept kernels there.
+			old := filepath.Join(builder.Cache.Dir, "kernel", plan.Key)
+			manifest, err := p.BuildPlain(cmd.Context(), runner, old, out)
+			return report(manifest, out, err)
 		},
 	}
 	cmd.Flags().StringVar(&catalog, "catalog", "catalog", "folder with kernels/ and fragments/")
@@ -112,7 +125,14 @@ bzImage, config, kernel.json and modules/, with the order to load them in.`,
 				return err
 			}
 			result, err := builder.Distribution(cmd.Context(), out)
-			return report(builder.Progress, result, out, err)
+			if err == nil {
+				how := "made"
+				if result.Cached {
+					how = "taken from the cache"
+				}
+				builder.Progress.Say("%s in %.1f s: %d bytes", how, result.Took.Seconds(), result.Manifest.Image.Size)
+			}
+			return report(result.Manifest, out, err)
 		},
 	}
 	addFlags(cmd, &out, &cache)
@@ -146,16 +166,9 @@ func newBuilder(catalog, kernel, cache string, jobs int) (*build.Builder, error)
 }
 
 // report prints the one line of result; everything else goes to stderr.
-func report(progress build.Progress, result build.Result, out string, err error) error {
-	if err != nil {
-		return err
+func report(manifest build.Manifest, out string, err error) error {
+	if err == nil {
+		_, err = fmt.Printf("%s\t%s\t%s\t%s\n", manifest.Name, manifest.Release, manifest.BuildID, out)
 	}
-	how := "made"
-	if result.Cached {
-		how = "taken from the cache"
-	}
-	manifest := result.Manifest
-	progress.Say("%s in %.1f s: %d bytes", how, result.Took.Seconds(), manifest.Image.Size)
-	_, err = fmt.Printf("%s\t%s\t%s\t%s\n", manifest.Name, manifest.Release, manifest.BuildID, out)
 	return err
 }

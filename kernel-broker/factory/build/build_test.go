@@ -19,12 +19,8 @@ import (
 func TestBuild(t *testing.T) {
 	f := newFakeFactory(t)
 	out := filepath.Join(f.dir, "out")
-	result, err := f.builder().Build(t.Context(), "fake", out)
-	if err != nil {
+	if _, err := f.build(t.Context(), out); err != nil {
 		t.Fatal(err)
-	}
-	if result.Cached || f.builds() != 1 {
-		t.Errorf("cached %v after %d builds", result.Cached, f.builds())
 	}
 	manifest, err := ReadManifest(out)
 	if err != nil {
@@ -51,65 +47,22 @@ func TestBuild(t *testing.T) {
 	if config["TINY"] != "y" || config["WANTED"] != "y" || config["LOCALVERSION"] != `"-fake"` {
 		t.Errorf("configuration is %v", config)
 	}
-	if entries, err := os.ReadDir(result.Dir); err != nil || len(entries) != 4 {
+	if entries, err := os.ReadDir(out); err != nil || len(entries) != 4 {
 		t.Errorf("the result holds more than its four files: %v, %v", entries, err)
 	}
 }
 
-func TestBuildOnlyWhatChanged(t *testing.T) {
-	f := newFakeFactory(t)
-	build := func(wantBuilds int, wantCached bool) {
-		t.Helper()
-		result, err := f.builder().Build(t.Context(), "fake", filepath.Join(f.dir, "out"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if result.Cached != wantCached || f.builds() != wantBuilds {
-			t.Errorf("cached %v after %d builds, want %v after %d", result.Cached, f.builds(), wantCached, wantBuilds)
-		}
-	}
-	build(1, false)
-	build(1, true)
-	f.fragment("base", "# Reason.\nCONFIG_OTHER=y\nCONFIG_WANTED=y\n")
-	build(2, false)
-	f.fragment("base", "# Reason.\nCONFIG_WANTED=y\n")
-	build(2, true)
-	f.source.Version = "9.9-2"
-	build(3, false)
-}
-
-func TestBuildAtOnceIsOneBuild(t *testing.T) {
-	f := newFakeFactory(t)
-	var all sync.WaitGroup
-	errs := make([]error, 4)
-	for i := range errs {
-		all.Go(func() {
-			_, errs[i] = f.builder().Build(context.Background(), "fake", filepath.Join(f.dir, "out"))
-		})
-	}
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-	if f.builds() != 1 {
-		t.Errorf("%d builds", f.builds())
-	}
-}
-
-func TestBuildFailureNamesLog(t *testing.T) {
+func TestBuildFailureSaysWhy(t *testing.T) {
 	f := newFakeFactory(t)
 	f.set("fail", true)
 	out := filepath.Join(f.dir, "out")
-	_, err := f.builder().Build(t.Context(), "fake", out)
+	_, err := f.build(t.Context(), out)
 	var failure *BuildError
 	if !errors.As(err, &failure) {
 		t.Fatalf("error is %v", err)
 	}
-	if !strings.Contains(err.Error(), "two.c:7: error: no such thing") || !strings.Contains(err.Error(), failure.Log) {
+	if !strings.Contains(err.Error(), "two.c:7: error: no such thing") || !strings.Contains(failure.Tail, "  CC      one.o\n") {
 		t.Errorf("error is %v", err)
-	}
-	if log, err := os.ReadFile(failure.Log); err != nil || !strings.Contains(string(log), "  CC      one.o\n") {
-		t.Errorf("log is %q, %v", log, err)
 	}
 	if exists(filepath.Join(out, ManifestFile)) {
 		t.Error("a failed build left a manifest")
@@ -119,7 +72,7 @@ func TestBuildFailureNamesLog(t *testing.T) {
 	if err != nil || len(objects) != 0 {
 		t.Errorf("a build that ended left its folder in use: %v, %v", objects, err)
 	}
-	if _, err := f.builder().Build(t.Context(), "fake", out); err != nil {
+	if _, err := f.build(t.Context(), out); err != nil {
 		t.Errorf("after the mistake was mended: %v", err)
 	}
 }
@@ -138,7 +91,7 @@ func TestBuildKilledLeavesNoResult(t *testing.T) {
 		cancel()
 	})
 	out := filepath.Join(f.dir, "out")
-	_, err := f.builder().Build(ctx, "fake", out)
+	_, err := f.build(ctx, out)
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("error is %v", err)
 	}
@@ -160,10 +113,8 @@ func TestBuildKilledLeavesNoResult(t *testing.T) {
 		t.Error("nothing says that the object folder was in use")
 	}
 	write(t, filepath.Join(objects, "half.o"), "half")
-	write(t, filepath.Join(f.dir, "cache/kernel", plan.Key+".partial", ManifestFile), "half")
-	result, err := f.builder().Build(t.Context(), "fake", out)
-	if err != nil || result.Cached {
-		t.Errorf("after a killed run: cached %v, %v", result.Cached, err)
+	if _, err := f.build(t.Context(), out); err != nil {
+		t.Errorf("after a killed run: %v", err)
 	}
 	if exists(filepath.Join(objects, "half.o")) || exists(objects+".in-use") {
 		t.Error("half an object is left, or the folder still counts as in use")
@@ -174,7 +125,7 @@ func TestBuildStopsWhenAnOptionIsLost(t *testing.T) {
 	f := newFakeFactory(t)
 	f.recipe("base", "more")
 	f.fragment("more", "# Reason.\nCONFIG_DROPPED=y\n")
-	_, err := f.builder().Build(t.Context(), "fake", filepath.Join(f.dir, "out"))
+	_, err := f.build(t.Context(), filepath.Join(f.dir, "out"))
 	var lost *kconfig.LostError
 	if !errors.As(err, &lost) || len(lost.Lost) != 1 {
 		t.Fatalf("error is %v", err)
@@ -192,22 +143,8 @@ func TestBuildStopsWhenAnOptionIsLost(t *testing.T) {
 func TestBuildRefusesAnotherKernelsImage(t *testing.T) {
 	f := newFakeFactory(t)
 	f.makeTarball(fakeImage(t, fakeRelease, strings.Repeat("ab", 20)))
-	_, err := f.builder().Build(t.Context(), "fake", filepath.Join(f.dir, "out"))
+	_, err := f.build(t.Context(), filepath.Join(f.dir, "out"))
 	if err == nil || !strings.Contains(err.Error(), "image has build id abab") {
-		t.Errorf("error is %v", err)
-	}
-}
-
-func TestBuildFindsDamageInTheCache(t *testing.T) {
-	f := newFakeFactory(t)
-	out := filepath.Join(f.dir, "out")
-	result, err := f.builder().Build(t.Context(), "fake", out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(result.Dir, ImageFile), "x")
-	_, err = f.builder().Build(t.Context(), "fake", out)
-	if err == nil || !strings.Contains(err.Error(), "remove "+result.Dir) {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -70,9 +70,9 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// publish copies the named files to a folder, each by rename, the last named
+// Publish copies the named files to a folder, each by rename, the last named
 // file last: a reader who finds that one finds the others too.
-func publish(from, to string, names ...string) error {
+func Publish(from, to string, names ...string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return fmt.Errorf("output: %w", err)
 	}

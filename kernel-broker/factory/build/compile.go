@@ -41,9 +41,8 @@ func (b *Builder) reproducible(date time.Time) []string {
 
 // Watch is how others see a long build. Both may be nil.
 type Watch struct {
-	// Log takes all that make says; LogPath is for errors.
-	Log     io.Writer
-	LogPath string
+	// Log takes all that make says.
+	Log io.Writer
 	// Units receives how many of all files are compiled.
 	Units func(done, total int)
 }
@@ -178,7 +177,7 @@ func (b *Builder) runMake(ctx context.Context, environment []string, at site, wa
 	}
 	tail, err := pipeMake(cmd, watch.Log, unit)
 	if err != nil {
-		return &BuildError{Target: targets[0], Log: watch.LogPath, Tail: tail, Err: stopped(ctx, err)}
+		return &BuildError{Target: targets[0], Tail: tail, Err: stopped(ctx, err)}
 	}
 	return nil
 }

@@ -26,6 +26,14 @@ const (
 // kernelDependency is how the meta package names the kernel package.
 var kernelDependency = regexp.MustCompile(`\b(linux-image-[0-9][a-z0-9.+-]*-amd64) \(= ([^)\s]+)\)`)
 
+// Result is a kernel, fetched now or before.
+type Result struct {
+	Manifest Manifest
+	Dir      string
+	Cached   bool
+	Took     time.Duration
+}
+
 // Distribution fetches the distribution's own kernel without installing it and
 // leaves image, configuration, manifest and a tree of the modules that a
 // virtual node needs in the folder out.
@@ -57,7 +65,7 @@ func (b *Builder) Distribution(ctx context.Context, out string) (Result, error) 
 	if err := publishModules(dir, out); err != nil {
 		return fail(err)
 	}
-	if err := publish(dir, out, ImageFile, ConfigFile, ManifestFile); err != nil {
+	if err := Publish(dir, out, ImageFile, ConfigFile, ManifestFile); err != nil {
 		return fail(err)
 	}
 	return Result{Manifest: manifest, Dir: dir, Cached: cached, Took: time.Since(started)}, nil

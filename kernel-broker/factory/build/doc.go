@@ -13,12 +13,9 @@
 //	compile   make bzImage, with nothing of the machine or the day in it, and a
 //	          manifest of what came out                        (Builder.Compile)
 //
-// Each can be called by itself with all its inputs named, for a graph of steps
-// that runs kernels in between. Build does them all for a recipe that needs no
-// run, and stores the result under the digest of all its inputs: the same
-// inputs are never built twice, two runs at once make one build, and a killed
-// run leaves nothing that could be taken for a result, since it is moved into
-// place at the end.
+// Each can be called by itself with all its inputs named: package pipeline makes
+// a graph of them, with runs of kernels in between, which stores results under
+// the digest of their inputs.
 //
 // # Variants and their object folders
 //

@@ -147,6 +147,20 @@ func (f *fakeFactory) builder() *Builder {
 	}
 }
 
+// build configures and compiles the plain kernel.
+func (f *fakeFactory) build(ctx context.Context, out string) (Manifest, error) {
+	f.t.Helper()
+	plan, err := f.builder().Plan(ctx, "fake")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	config := f.t.TempDir()
+	if err := f.builder().Configure(ctx, plan, ConfigureInput{Variant: Plain}, config); err != nil {
+		return Manifest{}, err
+	}
+	return f.builder().Compile(ctx, plan, CompileInput{Variant: Plain, Config: filepath.Join(config, ConfigFile)}, Watch{}, out)
+}
+
 func (f *fakeFactory) set(name string, on bool) {
 	f.t.Helper()
 	path := filepath.Join(f.switches, name)

@@ -36,14 +36,15 @@ func TestBuildAfterSIGKILL(t *testing.T) {
 	}
 	goOn := time.AfterFunc(2*time.Second, func() { f.set("go-on", true) })
 	defer goOn.Stop()
-	result, err := f.builder().Build(t.Context(), "fake", filepath.Join(f.dir, "out"))
-	if err != nil || result.Cached {
-		t.Fatalf("cached %v, %v", result.Cached, err)
+	out := filepath.Join(f.dir, "out")
+	manifest, err := f.build(t.Context(), out)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if !exists(filepath.Join(f.switches, "slow-done")) {
 		t.Error("the build did not wait for the make that was left over")
 	}
-	if err := result.Manifest.Verify(result.Dir); err != nil {
+	if err := manifest.Verify(out); err != nil {
 		t.Error(err)
 	}
 }
@@ -57,7 +58,7 @@ func TestVictim(t *testing.T) {
 	f := &fakeFactory{t: t, dir: dir, source: SourcePackage{
 		Name: "linux-source-9.9", Version: "9.9-1", Tarball: filepath.Join(dir, "linux-source-9.9.tar.xz"),
 	}}
-	if _, err := f.builder().Build(t.Context(), "fake", filepath.Join(dir, "out-victim")); err != nil {
+	if _, err := f.build(t.Context(), filepath.Join(dir, "out-victim")); err != nil {
 		t.Error(err)
 	}
 }

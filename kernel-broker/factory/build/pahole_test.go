@@ -52,7 +52,7 @@ func TestDebugInformation(t *testing.T) {
 	folders := map[string]bool{}
 	for _, fragments := range [][]string{{"base"}, {"base", "btf"}} {
 		f.recipe(fragments...)
-		if _, err := b.Build(t.Context(), "fake", t.TempDir()); err != nil {
+		if _, err := f.build(t.Context(), t.TempDir()); err != nil {
 			t.Fatal(err)
 		}
 		plan := f.plan()

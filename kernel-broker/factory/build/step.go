@@ -73,7 +73,7 @@ func (b *Builder) configureInto(ctx context.Context, plan Plan, in ConfigureInpu
 		if err != nil {
 			return err
 		}
-		if err := publish(at.obj, out, ".config"); err != nil {
+		if err := Publish(at.obj, out, ".config"); err != nil {
 			return err
 		}
 		if err := os.Rename(filepath.Join(out, ".config"), filepath.Join(out, ConfigFile)); err != nil {

@@ -264,10 +264,6 @@ func TestCompileRefuses(t *testing.T) {
 	if err := compile(CompileInput{Variant: Plain, Config: config}); err == nil || !strings.Contains(err.Error(), "kconfig changes it") {
 		t.Errorf("a foreign configuration: %v", err)
 	}
-	profiled := f.profiled("")
-	if _, err := f.builder().Build(t.Context(), profiled.Recipe.Name, t.TempDir()); !errors.Is(err, ErrNeedsRun) {
-		t.Errorf("a profiled kernel in one go: %v", err)
-	}
 }
 
 // Everything that makes another kernel is among the inputs.

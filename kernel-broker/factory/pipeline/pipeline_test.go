@@ -324,6 +324,48 @@ func TestCostIsOfTheBuild(t *testing.T) {
 	}
 }
 
+// whole is the fake with all of a manifest.
+type whole struct{ Kernels }
+
+func (f whole) Compile(ctx context.Context, v build.Variant, config, profile string, w *graph.Work) error {
+	text, err := os.ReadFile(config)
+	if err = errors.Join(err, f.Kernels.Compile(ctx, v, config, profile, w)); err != nil {
+		return err
+	}
+	manifest, err := build.ReadManifest(w.Dir)
+	manifest.Config = build.File{Name: build.ConfigFile, Digest: digest(string(text)), Size: int64(len(text))}
+	return errors.Join(err, manifest.Write(w.Dir))
+}
+
+func TestBuildPlain(t *testing.T) {
+	w := newWorld(t, nil)
+	w.pipe.Kernels = whole{w.pipe.Kernels}
+	w.pipe.Recipe.Optimisation, w.pipe.Recipe.Slimming = "", build.SlimmingTrace
+	out := t.TempDir()
+	if _, err := w.pipe.BuildPlain(t.Context(), w.runner(), "", out); !errors.Is(err, ErrNeedsRun) {
+		t.Errorf("slimmed: %v", err)
+	}
+	w.pipe.Recipe.Slimming = ""
+	made, err := w.pipe.BuildPlain(t.Context(), w.runner(), "/nowhere", out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read, err := build.ReadManifest(out); err != nil || read.BuildID != made.BuildID || read.Verify(out) != nil {
+		t.Errorf("%+v, %v, want %+v", read, err, made)
+	}
+	// What is damaged is not handed on, be it an earlier version's.
+	if err := os.WriteFile(filepath.Join(out, build.ImageFile), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.pipe.BuildPlain(t.Context(), w.runner(), out, t.TempDir()); err == nil || !strings.Contains(err.Error(), "damaged in the cache") {
+		t.Errorf("damaged: %v", err)
+	}
+	w.pipe.Recipe.Optimisation = build.OptimisePGO
+	if _, err := w.pipe.BuildPlain(t.Context(), w.runner(), "", out); !errors.Is(err, ErrNeedsRun) {
+		t.Errorf("profiled: %v", err)
+	}
+}
+
 func TestMeasuredIsStrict(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, MeasuredFile), []byte(`{"sample":[]}`), 0o644); err != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -225,7 +224,7 @@ func (b *builder) judge(plain, candidate string) {
 	}
 	if b.p.Current != "" {
 		b.add("current", "", b.current(), nil, light, func(_ context.Context, w *graph.Work) error {
-			return copyKernel(b.p.Current, w.Dir)
+			return build.Publish(b.p.Current, w.Dir, build.ImageFile, build.ManifestFile)
 		})
 		kernels[kernelCurrent] = "current"
 	}
@@ -307,17 +306,4 @@ func (b *builder) current() Inputs {
 		inputs[name] = digest
 	}
 	return inputs
-}
-
-func copyKernel(from, to string) error {
-	for _, name := range []string{build.ImageFile, build.ManifestFile} {
-		text, err := os.ReadFile(filepath.Join(from, name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(to, name), text, 0o644)
-		}
-		if err != nil {
-			return fmt.Errorf("current kernel: %w", err)
-		}
-	}
-	return nil
 }
