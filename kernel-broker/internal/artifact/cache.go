@@ -39,15 +39,7 @@ type Cache struct {
 	mu       sync.Mutex
 	reserved map[Digest]int64 // sizes of running downloads
 	pins     map[Digest]int
-	flights  map[Digest]*flight
-}
-
-// flight is the one running operation on a digest.
-type flight struct {
-	done   chan struct{} // closed at the end; the fields below are set before
-	ensure bool          // waiting calls can use this result
-	gaveUp bool          // ended by its own caller: no result for waiting calls
-	err    error
+	busy     map[Digest]chan struct{} // closed when the one operation on the digest ends
 }
 
 // OpenCache takes over what an earlier process left. It removes no artifact, even above the limit, since nothing can be
@@ -62,7 +54,7 @@ func OpenCache(root string, limit int64, log *slog.Logger) (*Cache, error) {
 		return nil, fmt.Errorf("artifact cache %q: %w", root, err)
 	}
 	c := &Cache{dir: dir, limit: limit, log: log, lock: lock,
-		reserved: map[Digest]int64{}, pins: map[Digest]int{}, flights: map[Digest]*flight{}}
+		reserved: map[Digest]int64{}, pins: map[Digest]int{}, busy: map[Digest]chan struct{}{}}
 	if _, err := dir.listPartials(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -102,58 +94,44 @@ func (c *Cache) Pin(digest Digest) (unpin func()) {
 }
 
 // Ensure returns the path of a complete artifact and verifies its content in this call; it fetches an absent or damaged
-// one. Size is its exact length as published. Concurrent calls for one digest fetch once. Pin the digest first if the
+// one. Size is its exact length as published. Of concurrent calls for one digest each waits for the one
+// before, whose file it then finds. Pin the digest first if the
 // file must stay after the call.
 //
 // Errors: the error of fetch, or ErrTruncated if the source ended early (both keep the data, and the next call resumes);
 // ErrDigestMismatch, ErrDiskFull, and ErrTooLarge if the source has more than size bytes or size exceeds the cache
 // (nothing is kept); ErrCacheFull if pinned artifacts leave no room.
 func (c *Cache) Ensure(ctx context.Context, digest Digest, size int64, fetch Fetch) (string, error) {
-	for {
-		other, err := c.exclusive(ctx, digest, true, func() error { return c.ensure(ctx, digest, size, fetch) })
-		switch {
-		case other != nil && (!other.ensure || other.gaveUp):
-			continue
-		case other != nil:
-			err = other.err
-		}
-		if err != nil {
-			return "", fmt.Errorf("artifact %s: %w", digest, err)
-		}
-		return c.dir.Path(digest), nil
+	if err := c.exclusive(ctx, digest, func() error { return c.ensure(ctx, digest, size, fetch) }); err != nil {
+		return "", fmt.Errorf("artifact %s: %w", digest, err)
 	}
+	return c.dir.Path(digest), nil
 }
 
-// exclusive runs an operation when no other runs on the digest; otherwise it
-// waits for the end of that other one and returns it.
-func (c *Cache) exclusive(ctx context.Context, digest Digest, ensure bool, run func() error) (*flight, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
+// exclusive runs an operation when no other runs on the digest.
+func (c *Cache) exclusive(ctx context.Context, digest Digest, run func() error) error {
 	c.mu.Lock()
-	if other := c.flights[digest]; other != nil {
+	for c.busy[digest] != nil {
+		other := c.busy[digest]
 		c.mu.Unlock()
 		select {
-		case <-other.done:
-			return other, nil
+		case <-other:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
+		c.mu.Lock()
 	}
-	f := &flight{done: make(chan struct{}), ensure: ensure}
-	c.flights[digest] = f
+	done := make(chan struct{})
+	c.busy[digest] = done
 	c.mu.Unlock()
 	// Deferred, so that a panic in fetch does not block the waiting calls.
-	f.gaveUp = true
 	defer func() {
 		c.mu.Lock()
-		delete(c.flights, digest)
-		c.mu.Unlock()
-		close(f.done)
+		defer c.mu.Unlock()
+		delete(c.busy, digest)
+		close(done)
 	}()
-	f.err = run()
-	f.gaveUp = f.err != nil && ctx.Err() != nil
-	return nil, f.err
+	return run()
 }
 
 func (c *Cache) ensure(ctx context.Context, digest Digest, size int64, fetch Fetch) error {
@@ -182,15 +160,10 @@ func (c *Cache) ensure(ctx context.Context, digest Digest, size int64, fetch Fet
 // Verify checks the content of a present artifact. A damaged one is removed, so that the next Ensure fetches it again,
 // and reported as ErrDigestMismatch.
 func (c *Cache) Verify(ctx context.Context, digest Digest) error {
-	for {
-		other, err := c.exclusive(ctx, digest, false, func() error { return c.check(ctx, digest) })
-		if other == nil {
-			return err
-		}
-	}
+	return c.exclusive(ctx, digest, func() error { return c.check(ctx, digest) })
 }
 
-// check needs the digest's flight.
+// check runs alone on the digest.
 func (c *Cache) check(ctx context.Context, digest Digest) error {
 	err := c.dir.Verify(ctx, digest)
 	if errors.Is(err, ErrDigestMismatch) {

@@ -90,12 +90,12 @@ func (c *Cache) victims(u usage) (victims []victim) {
 	slices.SortFunc(u.partial, older)
 	slices.SortFunc(u.whole, older)
 	for _, e := range u.partial {
-		if c.flights[e.Digest] == nil {
+		if c.busy[e.Digest] == nil {
 			victims = append(victims, victim{e, c.dir.partialPath(e.Digest)})
 		}
 	}
 	for _, e := range u.whole {
-		if c.flights[e.Digest] == nil && c.pins[e.Digest] == 0 {
+		if c.busy[e.Digest] == nil && c.pins[e.Digest] == 0 {
 			victims = append(victims, victim{e, c.dir.Path(e.Digest)})
 		}
 	}
