@@ -137,19 +137,28 @@ func operands(text string) (string, string, bool) {
 	if !strings.HasPrefix(text, "(") || !strings.HasSuffix(text, ")") {
 		return "", "", false
 	}
-	inner := text[1 : len(text)-1]
-	depth := 0
-	for i := range len(inner) {
-		switch inner[i] {
-		case '(':
+	parts := outside(text[1:len(text)-1], ",")
+	if len(parts) < 2 {
+		return "", "", false
+	}
+	left, right := parts[0], strings.Join(parts[1:], ",")
+	return strings.TrimSpace(left), strings.TrimSpace(right), true
+}
+
+// outside parts a text at each of the bytes that is in no parentheses.
+func outside(text, at string) []string {
+	var parts []string
+	depth, begin := 0, 0
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '(':
 			depth++
-		case ')':
+		case c == ')' && depth > 0:
 			depth--
-		case ',':
-			if depth == 0 {
-				return strings.TrimSpace(inner[:i]), strings.TrimSpace(inner[i+1:]), true
-			}
+		case depth == 0 && strings.IndexByte(at, c) >= 0:
+			parts = append(parts, text[begin:i])
+			begin = i + 1
 		}
 	}
-	return "", "", false
+	return append(parts, text[begin:])
 }

@@ -3,6 +3,7 @@
 package slim
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
@@ -113,26 +114,5 @@ func wholeReference(part string) (string, bool) {
 
 // splitWords parts a text by blanks outside of references.
 func splitWords(text string) []string {
-	var parts []string
-	depth, begin := 0, -1
-	for i := range len(text) {
-		blank := text[i] == ' ' || text[i] == '\t'
-		switch {
-		case text[i] == '(':
-			depth++
-		case text[i] == ')' && depth > 0:
-			depth--
-		}
-		switch {
-		case blank && depth == 0 && begin >= 0:
-			parts = append(parts, text[begin:i])
-			begin = -1
-		case !blank && begin < 0:
-			begin = i
-		}
-	}
-	if begin >= 0 {
-		parts = append(parts, text[begin:])
-	}
-	return parts
+	return slices.DeleteFunc(outside(text, " \t"), func(part string) bool { return part == "" })
 }

@@ -60,23 +60,12 @@ func (m makefile) assign(line string, around Gate) {
 // for modules only has no name here; a variable without such an ending keeps
 // its own, behind an equals sign so that the two kinds cannot meet.
 func listName(name string) (string, Gate) {
-	dash := -1
-	for i, depth := 0, 0; i < len(name); i++ {
-		switch name[i] {
-		case '(':
-			depth++
-		case ')':
-			depth--
-		case '-':
-			if depth == 0 {
-				dash = i
-			}
-		}
-	}
-	if dash <= 0 {
+	parts := outside(name, "-")
+	ending := parts[len(parts)-1]
+	base := strings.TrimSuffix(name, "-"+ending)
+	if len(parts) == 1 || base == "" {
 		return "=" + name, nil
 	}
-	base, ending := name[:dash], name[dash+1:]
 	switch {
 	case ending == "m":
 		return "", nil

@@ -43,16 +43,31 @@ func (s *Set) Get(kernel, metric string, run Run, part string) (Sample, bool) {
 	return sample, ok
 }
 
-// Parts of a run that were measured in a metric on any kernel, sorted.
-func (s *Set) Parts(metric string, run Run) []string {
-	var parts []string
+// of are the values of those keys for which there is one, sorted.
+func of[T comparable](s *Set, compare func(a, b T) int, value func(key) (T, bool)) []T {
+	var all []T
 	for k := range s.samples {
-		if k.metric == metric && k.run == run {
-			parts = append(parts, k.part)
+		if v, ok := value(k); ok {
+			all = append(all, v)
 		}
 	}
-	slices.Sort(parts)
-	return slices.Compact(parts)
+	slices.SortFunc(all, compare)
+	return slices.Compact(all)
+}
+
+// Parts of a run that were measured in a metric on any kernel, sorted.
+func (s *Set) Parts(metric string, run Run) []string {
+	return of(s, strings.Compare, func(k key) (string, bool) { return k.part, k.metric == metric && k.run == run })
+}
+
+// Runs that were measured in a metric on any kernel, sorted.
+func (s *Set) Runs(metric string) []Run {
+	return of(s, compareRuns, func(k key) (Run, bool) { return k.run, k.metric == metric })
+}
+
+// Metrics that the set has, in no order of value but sorted.
+func (s *Set) Metrics() []string {
+	return of(s, strings.Compare, func(k key) (string, bool) { return k.metric, true })
 }
 
 // All samples of a run on a kernel, by part; nil unless each part is there that
@@ -75,28 +90,6 @@ func named(workload, part string) string {
 		return workload
 	}
 	return workload + ": " + part
-}
-
-// Runs that were measured in a metric on any kernel, sorted.
-func (s *Set) Runs(metric string) []Run {
-	var runs []Run
-	for k := range s.samples {
-		if k.metric == metric {
-			runs = append(runs, k.run)
-		}
-	}
-	slices.SortFunc(runs, compareRuns)
-	return slices.Compact(runs)
-}
-
-// Metrics that the set has, in no order of value but sorted.
-func (s *Set) Metrics() []string {
-	var metrics []string
-	for k := range s.samples {
-		metrics = append(metrics, k.metric)
-	}
-	slices.Sort(metrics)
-	return slices.Compact(metrics)
 }
 
 func compareRuns(a, b Run) int {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -72,53 +73,37 @@ func readProgram(path string) (*program, error) {
 type closure struct {
 	systems []string // unpacked systems, before the host
 	files   map[string]string
-	pending []pendingFile
 }
 
-type pendingFile struct{ guest, host string }
-
 func newClosure(systems []string) *closure {
-	return &closure{systems: append(append([]string{}, systems...), ""), files: map[string]string{}}
+	return &closure{systems: append(slices.Clone(systems), ""), files: map[string]string{}}
 }
 
 // add takes in a program at its place in the guest and all it needs. Files maps
 // a place in the guest to a file on the host.
-func (c *closure) add(guest, host string) error {
-	c.pending = append(c.pending, pendingFile{guest, host})
-	for len(c.pending) > 0 {
-		next := c.pending[0]
-		c.pending = c.pending[1:]
-		if err := c.follow(next); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *closure) follow(file pendingFile) error {
-	dynamic, err := readProgram(file.host)
+func (c *closure) add(program, source string) error {
+	dynamic, err := readProgram(source)
 	if err != nil || dynamic == nil {
 		return err
 	}
 	wanted := dynamic.needed
 	if dynamic.loader != "" {
-		wanted = append(wanted, dynamic.loader)
+		wanted = append(wanted, dynamic.loader, opened)
 	}
-	if dynamic.loader != "" {
-		wanted = append(wanted, opened)
-	}
-	origin := filepath.Dir("/" + file.guest)
+	origin := filepath.Dir("/" + program)
 	for _, name := range wanted {
 		guest, host, err := c.find(name, origin, dynamic.runs)
 		if err != nil && name == opened {
 			continue // a program that needs it lists it; most do not
 		}
 		if err != nil {
-			return fmt.Errorf("program %q: %w", file.host, err)
+			return fmt.Errorf("program %q: %w", source, err)
 		}
 		if _, known := c.files[guest]; !known {
 			c.files[guest] = host
-			c.pending = append(c.pending, pendingFile{guest, host})
+			if err := c.add(guest, host); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -129,7 +114,7 @@ func (c *closure) find(name, origin string, runs []string) (guest, host string, 
 	candidates := []string{name}
 	if !filepath.IsAbs(name) {
 		candidates = nil
-		for _, folder := range append(append([]string{}, runs...), libraryFolders...) {
+		for _, folder := range slices.Concat(runs, libraryFolders) {
 			folder = strings.NewReplacer("$ORIGIN", origin, "${ORIGIN}", origin).Replace(folder)
 			if filepath.IsAbs(folder) {
 				candidates = append(candidates, filepath.Join(folder, name))
