@@ -209,9 +209,9 @@ type Node struct {
 	ArmedAt time.Time `json:"armed_at,omitzero"`
 	// ArmedIssued: Slurm has begun that boot.
 	ArmedIssued bool `json:"armed_issued,omitempty"`
-	// Said is an administrator's state and reason that Slurm is about to forget.
-	Said *Said `json:"said,omitempty"`
-	// SlurmdHeld: slurmd may not start before Slurm has the state of Said again.
+	// OutOfService is an administrator's state and reason that Slurm is about to forget.
+	OutOfService *OutOfService `json:"said,omitempty"`
+	// SlurmdHeld: slurmd may not start before Slurm has the state of OutOfService again.
 	SlurmdHeld bool `json:"slurmd_held,omitempty"`
 	// KnownBoot is a boot that Slurm does not wait for and must not be reported to it.
 	KnownBoot string `json:"known_boot,omitempty"`
@@ -283,7 +283,7 @@ func (n *Node) Clone() *Node {
 	c.Booted = slices.Clone(n.Booted)
 	c.Issued, c.Faults = slices.Clone(n.Issued), slices.Clone(n.Faults)
 	c.Pending, c.Failure = copied(n.Pending), copied(n.Failure)
-	c.Said, c.Reboot = copied(n.Said), copied(n.Reboot)
+	c.OutOfService, c.Reboot = copied(n.OutOfService), copied(n.Reboot)
 	return &c
 }
 

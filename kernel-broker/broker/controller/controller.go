@@ -221,7 +221,7 @@ func (c *Controller) busyLocked() bool {
 		}
 	}
 	for name, n := range c.records.nodes {
-		if n.Waiting || n.Pending != nil || n.KeptFor != "" || n.Said != nil || n.Reboot != nil || n.SlurmdHeld && c.sessions[name] != nil {
+		if n.Waiting || n.Pending != nil || n.KeptFor != "" || n.OutOfService != nil || n.Reboot != nil || n.SlurmdHeld && c.sessions[name] != nil {
 			return true
 		}
 	}
@@ -259,7 +259,7 @@ func (c *Controller) pass(ctx context.Context) error {
 		c.forgetResetsLocked()
 		maps.DeleteFunc(c.restored, func(node string, _ time.Time) bool {
 			n := c.records.nodes[node]
-			return n == nil || !n.SlurmdHeld && (n.Said == nil || !n.Said.Asked)
+			return n == nil || !n.SlurmdHeld && (n.OutOfService == nil || !n.OutOfService.Asked)
 		})
 	}
 	c.keepHoldsLocked(ctx, out.Held)

@@ -45,10 +45,10 @@ func (d *decision) unregistered(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	if s.RebootAsked() {
 		d.ourBoot(n, s)
 	}
-	if s.Foreign() || n.Said != nil {
+	if s.Foreign() || n.OutOfService != nil {
 		d.listen(n, s, agent)
 	}
-	n.SlurmdHeld = n.Said == nil && silentBoot(n, agent) && d.unseen(n, s, agent)
+	n.SlurmdHeld = n.OutOfService == nil && silentBoot(n, agent) && d.unseen(n, s, agent)
 	d.restoreState(n, s, agent)
 }
 
@@ -113,19 +113,19 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	if n.GateDrain != "" && n.GateDrain == s.By {
 		// Nobody said that: the gate brought it about. Of a node that was just
 		// booting its agent tells that later than Slurm.
-		if n.Said != nil && n.Said.By == s.By {
+		if n.OutOfService != nil && n.OutOfService.By == s.By {
 			d.unsay(n)
 		}
 		return
 	}
-	switch said := n.Said; {
+	switch said := n.OutOfService; {
 	case s.Foreign() && AdministratorReboots(n, s):
 	case s.Foreign() && said == nil:
 		if !n.Armed && n.Runs(stockRef) && n.Pending == nil && d.owner(n) == nil {
 			return // nothing of ours comes after it
 		}
-		n.Said = &kb.Said{Reason: s.PlainReason(), By: s.By, Down: d.wasDowned(n, s), Fail: s.Failing(), BootID: n.Boot.BootID}
-		d.note(n, "taken out of service", n.Said.Reason)
+		n.OutOfService = &kb.OutOfService{Reason: s.PlainReason(), By: s.By, Down: d.wasDowned(n, s), Fail: s.Failing(), BootID: n.Boot.BootID}
+		d.note(n, "taken out of service", n.OutOfService.Reason)
 	case s.Foreign():
 		if s.PlainReason() != said.Reason {
 			said.Reason, said.By, said.Asked, said.Fail = s.PlainReason(), s.By, false, false
@@ -166,7 +166,7 @@ func (d *decision) wasDowned(n *kb.Node, s kb.SlurmNode) bool {
 }
 
 func (d *decision) unsay(n *kb.Node) {
-	n.Said = nil
+	n.OutOfService = nil
 	n.SlurmdHeld = false
 }
 
@@ -179,7 +179,7 @@ func (d *decision) restoredSince(n *kb.Node) bool {
 // restoreState sets again in Slurm what the next registration would end, while no
 // slurmd answers.
 func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
-	said := n.Said
+	said := n.OutOfService
 	if said == nil {
 		return
 	}
@@ -210,11 +210,11 @@ func (d *decision) restoreState(n *kb.Node, s kb.SlurmNode, agent Agent) {
 // what was set down, so that is looked at once more after slurmd has answered.
 func (d *decision) settled(n *kb.Node, s kb.SlurmNode, agent Agent) {
 	switch {
-	case !n.Said.Down:
+	case !n.OutOfService.Down:
 		d.unsay(n)
 	case !agent.Slurmd.Running || !d.in.Slurm.At.After(agent.Slurmd.At):
 	case !s.Down():
-		d.act(Action{Kind: DownNode, Node: n.Name, Text: n.Said.Reason})
+		d.act(Action{Kind: DownNode, Node: n.Name, Text: n.OutOfService.Reason})
 	case d.in.Slurm.At.Sub(agent.Slurmd.At) >= d.in.Config.RegisterRetry:
 		d.unsay(n)
 	}
@@ -224,7 +224,7 @@ func (d *decision) settled(n *kb.Node, s kb.SlurmNode, agent Agent) {
 // slurmctld that is reconfigured forgets boots that jobs wait for. With no job on
 // the node there is none that it could have cost.
 func (d *decision) settleBoot(n *kb.Node, s kb.SlurmNode, agent Agent) {
-	if n.Said != nil {
+	if n.OutOfService != nil {
 		return
 	}
 	n.SlurmdHeld = false
@@ -264,8 +264,8 @@ func armReason(owner *kb.Allocation) string {
 
 // saidBefore is what an administrator had said of a node that fails.
 func saidBefore(n *kb.Node) string {
-	if n.Said == nil {
+	if n.OutOfService == nil {
 		return ""
 	}
-	return fmt.Sprintf(" (before: %s)", n.Said.Reason)
+	return fmt.Sprintf(" (before: %s)", n.OutOfService.Reason)
 }

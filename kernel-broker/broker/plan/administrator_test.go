@@ -54,7 +54,7 @@ func TestAdministratorsFailSurvivesTheReturn(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("not said again; recorded: %+v", w.nodes["n1"].Said)
+	t.Errorf("not said again; recorded: %+v", w.nodes["n1"].OutOfService)
 }
 
 // What an administrator says of a node stays: the boot that would end it is taken
@@ -81,8 +81,8 @@ func TestAdministratorsDrainSurvivesTheReturn(t *testing.T) {
 			}
 			off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", c.issued)
 			n := w.nodes["n1"]
-			if n.Said == nil || n.Said.Reason != "bad DIMM" || n.Said.Down != c.down || n.Reboot != nil {
-				t.Fatalf("recorded: %+v, reboot %+v", n.Said, n.Reboot)
+			if n.OutOfService == nil || n.OutOfService.Reason != "bad DIMM" || n.OutOfService.Down != c.down || n.Reboot != nil {
+				t.Fatalf("recorded: %+v, reboot %+v", n.OutOfService, n.Reboot)
 			}
 			actions := home(w)
 			n = w.nodes["n1"]
@@ -100,8 +100,8 @@ func TestAdministratorsDrainSurvivesTheReturn(t *testing.T) {
 			w.slurmd("n1")
 			w.now = w.now.Add(time.Minute)
 			actions = w.settle()
-			if n = w.nodes["n1"]; n.Said != nil || has(actions, ArmReturn) || has(actions, ResumeNode) || has(actions, RestoreState) {
-				t.Errorf("%+v, %v", n.Said, actions)
+			if n = w.nodes["n1"]; n.OutOfService != nil || has(actions, ArmReturn) || has(actions, ResumeNode) || has(actions, RestoreState) {
+				t.Errorf("%+v, %v", n.OutOfService, actions)
 			}
 		})
 	}
@@ -123,12 +123,12 @@ func TestAdministratorsDownSurvivesRegistration(t *testing.T) {
 	}
 	w.node("n1", "DOWN+DRAIN", "smoke")
 	w.pass(100 * time.Millisecond)
-	if n := w.nodes["n1"]; n.Said == nil {
+	if n := w.nodes["n1"]; n.OutOfService == nil {
 		t.Fatal("forgotten before slurmd has registered")
 	}
 	w.pass(w.config.RegisterRetry)
-	if n := w.nodes["n1"]; n.Said != nil {
-		t.Errorf("%+v", n.Said)
+	if n := w.nodes["n1"]; n.OutOfService != nil {
+		t.Errorf("%+v", n.OutOfService)
 	}
 }
 
@@ -141,8 +141,8 @@ func TestAdministratorsDrainSaidByTheNextBroker(t *testing.T) {
 	off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "bad DIMM : reboot issued")
 	home(w)
 	w.node("n1", "IDLE+NOT_RESPONDING", "")
-	if actions := w.settle(); !has(actions, RestoreState) || w.nodes["n1"].Said == nil || !w.nodes["n1"].SlurmdHeld {
-		t.Errorf("%v, %+v", actions, w.nodes["n1"].Said)
+	if actions := w.settle(); !has(actions, RestoreState) || w.nodes["n1"].OutOfService == nil || !w.nodes["n1"].SlurmdHeld {
+		t.Errorf("%v, %+v", actions, w.nodes["n1"].OutOfService)
 	}
 }
 
@@ -150,13 +150,13 @@ func TestAdministratorResumes(t *testing.T) {
 	w := running(t)
 	w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "bad DIMM")
 	w.settle()
-	if w.nodes["n1"].Said == nil {
+	if w.nodes["n1"].OutOfService == nil {
 		t.Fatal("not recorded")
 	}
 	w.now = w.now.Add(time.Minute)
 	w.node("n1", "ALLOCATED", "")
-	if actions := w.settle(); w.nodes["n1"].Said != nil || !has(actions, ArmReturn) {
-		t.Errorf("%+v, %v", w.nodes["n1"].Said, actions)
+	if actions := w.settle(); w.nodes["n1"].OutOfService != nil || !has(actions, ArmReturn) {
+		t.Errorf("%+v, %v", w.nodes["n1"].OutOfService, actions)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestAdministratorsReboot(t *testing.T) {
 	w.now = w.now.Add(time.Minute)
 	w.settle()
 	n := w.nodes["n1"]
-	if n.Reboot == nil || !n.Reboot.Due || n.Pending != nil || n.SlurmdStart != start || n.Said != nil {
+	if n.Reboot == nil || !n.Reboot.Due || n.Pending != nil || n.SlurmdStart != start || n.OutOfService != nil {
 		t.Fatalf("%+v, pending %v, slurmd start %d", n.Reboot, n.Pending, n.SlurmdStart)
 	}
 	w.boot("n1", kernels[0], "")

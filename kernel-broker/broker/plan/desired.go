@@ -140,7 +140,7 @@ func (d *decision) awaited(node string) bool {
 // arm sees to it that the return is armed before the kernel comes.
 func (d *decision) arm(n *kb.Node, owner *kb.Allocation) {
 	s, known := d.slurmNode(n.Name)
-	if !known || !d.in.Slurm.At.After(owner.Created) || n.Failure != nil || n.Said != nil || s.Drained() && !s.Ours() ||
+	if !known || !d.in.Slurm.At.After(owner.Created) || n.Failure != nil || n.OutOfService != nil || s.Drained() && !s.Ours() ||
 		s.Armed() || s.BootForgotten() || s.PowerDownAsked() {
 		return
 	}

@@ -120,8 +120,8 @@ func TestGatesDrainOutlastsTheBoot(t *testing.T) {
 	w.refused("n1")
 	w.drainedAt("n1", "UNKNOWN+DRAIN", w.now) // slurmctld restarted
 	w.settle()
-	if out := w.decide(); undone(out) != 0 || w.nodes["n1"].GateDrain != by || w.nodes["n1"].Said != nil {
-		t.Fatalf("before slurmd answers: actions %v, record %q, said %+v", out.Actions, w.nodes["n1"].GateDrain, w.nodes["n1"].Said)
+	if out := w.decide(); undone(out) != 0 || w.nodes["n1"].GateDrain != by || w.nodes["n1"].OutOfService != nil {
+		t.Fatalf("before slurmd answers: actions %v, record %q, said %+v", out.Actions, w.nodes["n1"].GateDrain, w.nodes["n1"].OutOfService)
 	}
 	w.drainedAt("n1", "IDLE+DRAIN", w.now)
 	w.settle()
@@ -176,13 +176,13 @@ func TestGatesDrainIsExplainedLate(t *testing.T) {
 	w.settle()
 	w.drainedAt("n1", "IDLE+DRAIN", at)
 	w.decide()
-	if w.nodes["n1"].Said == nil {
+	if w.nodes["n1"].OutOfService == nil {
 		t.Fatal("a drain that nothing explains is not taken for somebody's")
 	}
 	w.refused("n1", refusal(8, at))
 	w.decide()
-	if n := w.nodes["n1"]; n.Said != nil || n.GateDrain == "" {
-		t.Errorf("said %+v, the gate's drain %q", n.Said, n.GateDrain)
+	if n := w.nodes["n1"]; n.OutOfService != nil || n.GateDrain == "" {
+		t.Errorf("said %+v, the gate's drain %q", n.OutOfService, n.GateDrain)
 	}
 }
 
@@ -208,7 +208,7 @@ func TestGatesDrainBeforeTheArmedBoot(t *testing.T) {
 	w.pass(time.Second)
 	actions := home(w)
 	w.pass(10 * time.Millisecond)
-	if n := w.nodes["n1"]; n.Said != nil || n.SlurmdHeld || has(actions, RestoreState) || has(actions, UndoGate) {
-		t.Errorf("said %+v, slurmd held %t, %v", n.Said, n.SlurmdHeld, actions)
+	if n := w.nodes["n1"]; n.OutOfService != nil || n.SlurmdHeld || has(actions, RestoreState) || has(actions, UndoGate) {
+		t.Errorf("said %+v, slurmd held %t, %v", n.OutOfService, n.SlurmdHeld, actions)
 	}
 }

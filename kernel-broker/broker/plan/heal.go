@@ -32,7 +32,7 @@ const issueTime = 15 * time.Second
 // reason is somebody else's.
 func (d *decision) heal(n *kb.Node, agent Agent) {
 	s, known := d.slurmNode(n.Name)
-	if !known || n.Said != nil || n.Failure != nil || !n.Desired.IsStock() || !n.Runs(stockRef) || !n.Steady() {
+	if !known || n.OutOfService != nil || n.Failure != nil || !n.Desired.IsStock() || !n.Runs(stockRef) || !n.Steady() {
 		return
 	}
 	// Before slurmd has registered the boot a resume would make it a crash.

@@ -85,8 +85,8 @@ func TestRebootSoonAfterAReturn(t *testing.T) {
 	w.pass(time.Second)
 	w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED", "kernel update")
 	w.pass(time.Second)
-	if n := w.nodes["n1"]; n.Said != nil || n.Armed {
-		t.Errorf("armed by us: %t, taken for a drain: %+v", n.Armed, n.Said)
+	if n := w.nodes["n1"]; n.OutOfService != nil || n.Armed {
+		t.Errorf("armed by us: %t, taken for a drain: %+v", n.Armed, n.OutOfService)
 	}
 }
 
@@ -99,8 +99,8 @@ func TestRebootAtTheEndOfAReturn(t *testing.T) {
 	w.slurmd("n1")
 	w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED", "kernel update")
 	w.pass(time.Second)
-	if n := w.nodes["n1"]; n.Said != nil || n.Armed || n.Reboot == nil {
-		t.Errorf("armed by us: %t, taken for a drain: %+v, reboot %+v", n.Armed, n.Said, n.Reboot)
+	if n := w.nodes["n1"]; n.OutOfService != nil || n.Armed || n.Reboot == nil {
+		t.Errorf("armed by us: %t, taken for a drain: %+v, reboot %+v", n.Armed, n.OutOfService, n.Reboot)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestDrainOfAnUnknownNodeIsHeard(t *testing.T) {
 	w := running(t)
 	w.node("n1", "UNKNOWN+DRAIN+REBOOT_REQUESTED", "bad DIMM")
 	w.pass(time.Second)
-	if said := w.nodes["n1"].Said; said == nil || said.Reason != "bad DIMM" || said.Down {
+	if said := w.nodes["n1"].OutOfService; said == nil || said.Reason != "bad DIMM" || said.Down {
 		t.Errorf("recorded: %+v", said)
 	}
 }
@@ -123,8 +123,8 @@ func TestRebootAtARestartedSlurmctld(t *testing.T) {
 	home(w)
 	w.slurmd("n1")
 	w.node("n1", "UNKNOWN+DRAIN+REBOOT_REQUESTED", "kernel update")
-	if actions := w.pass(time.Second); has(actions, RestoreState) || w.nodes["n1"].Said != nil {
-		t.Errorf("%+v, %v", w.nodes["n1"].Said, actions)
+	if actions := w.pass(time.Second); has(actions, RestoreState) || w.nodes["n1"].OutOfService != nil {
+		t.Errorf("%+v, %v", w.nodes["n1"].OutOfService, actions)
 	}
 }
 
@@ -144,8 +144,8 @@ func TestTakenBackAtARestartedSlurmctld(t *testing.T) {
 	if actions := w.pass(time.Second); has(actions, RestoreState) {
 		t.Errorf("%v", actions)
 	}
-	if actions := w.pass(time.Second); w.nodes["n1"].SlurmdHeld || w.nodes["n1"].Said != nil || has(actions, RestoreState) {
-		t.Errorf("held %t, %+v, %v", w.nodes["n1"].SlurmdHeld, w.nodes["n1"].Said, actions)
+	if actions := w.pass(time.Second); w.nodes["n1"].SlurmdHeld || w.nodes["n1"].OutOfService != nil || has(actions, RestoreState) {
+		t.Errorf("held %t, %+v, %v", w.nodes["n1"].SlurmdHeld, w.nodes["n1"].OutOfService, actions)
 	}
 }
 
@@ -171,15 +171,15 @@ func TestSaidAgainToARestartedSlurmctld(t *testing.T) {
 			}
 			said(w, c.after, "bad DIMM")
 			if n := w.nodes["n1"]; n.SlurmdHeld {
-				t.Errorf("slurmd is held back for ever: %+v", n.Said)
+				t.Errorf("slurmd is held back for ever: %+v", n.OutOfService)
 			}
 			w.slurmd("n1")
 			w.node("n1", "IDLE", "")
 			if c.said {
 				w.node("n1", "IDLE+DRAIN", "bad DIMM")
 			}
-			if actions := w.pass(time.Minute); w.nodes["n1"].Said != nil || has(actions, RestoreState) || has(actions, DrainNode) || has(actions, DownNode) {
-				t.Errorf("%+v, %v", w.nodes["n1"].Said, actions)
+			if actions := w.pass(time.Minute); w.nodes["n1"].OutOfService != nil || has(actions, RestoreState) || has(actions, DrainNode) || has(actions, DownNode) {
+				t.Errorf("%+v, %v", w.nodes["n1"].OutOfService, actions)
 			}
 		})
 	}
@@ -204,7 +204,7 @@ func TestDrainOfANodeThatBootsForAJob(t *testing.T) {
 	w.slurm.Queue = []kb.SlurmJob{{ID: 7, Reference: "7", State: "PENDING", Restart: 1}}
 	w.node("n1", "IDLE+DRAIN+REBOOT_ISSUED+NOT_RESPONDING+POWERING_UP", "bad fan")
 	w.pass(time.Second)
-	if said := w.nodes["n1"].Said; said == nil || said.Down || w.nodes["n1"].Reboot != nil {
+	if said := w.nodes["n1"].OutOfService; said == nil || said.Down || w.nodes["n1"].Reboot != nil {
 		t.Errorf("recorded: %+v, reboot %+v", said, w.nodes["n1"].Reboot)
 	}
 }

@@ -103,7 +103,7 @@ func rank(first []string, name string) int {
 func (d *decision) suitable(demand *kb.SlurmDemand, partition string, a *kb.Allocation, name string) bool {
 	n := d.nodes[name]
 	s, known := d.slurmNode(name)
-	if n == nil || !known || n.Timeline != a.ID || !n.Steady() || !n.Runs(a.Kernel.Ref()) || n.Failure != nil || n.Said != nil ||
+	if n == nil || !known || n.Timeline != a.ID || !n.Steady() || !n.Runs(a.Kernel.Ref()) || n.Failure != nil || n.OutOfService != nil ||
 		n.Reboot != nil || s.Reserved() || s.Down() {
 		return false
 	}

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Said is a state and reason that an administrator, a health check or slurmctld gave a node. Slurm forgets it with the
+// OutOfService is a state and reason that an administrator, a health check or slurmctld gave a node. Slurm forgets it with the
 // boot that ends a return, so the node's record keeps it until Slurm has it again.
-type Said struct {
+type OutOfService struct {
 	Reason string `json:"reason"`
 	// By is its author and time, in scontrol's format.
 	By string `json:"by,omitempty"`
@@ -24,7 +24,7 @@ type Said struct {
 }
 
 // State is the state to set again in Slurm.
-func (s Said) State() string {
+func (s OutOfService) State() string {
 	switch {
 	case s.Down:
 		return StateDown
