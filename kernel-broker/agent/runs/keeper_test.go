@@ -60,15 +60,6 @@ func (l *fakeSession) Stop(why string) {
 	})
 }
 
-// Watch has one line, and waits for the end.
-func (l *fakeSession) Watch(ctx context.Context, hand func([]byte)) {
-	hand([]byte("figures"))
-	select {
-	case <-ctx.Done():
-	case <-l.ended:
-	}
-}
-
 func (l *fakeSession) Result(context.Context) (profiling.Result, error) {
 	<-l.ended
 	return profiling.Result{}, l.fail
@@ -271,19 +262,6 @@ func TestWholeRun(t *testing.T) {
 	}
 	w.keeper.Desire(nil)
 	w.until("all is forgotten", func() bool { return w.folders() == 0 })
-}
-
-// The broker gets figures only while somebody watches the job.
-func TestFiguresWhileWatched(t *testing.T) {
-	w := looking(t)
-	if w.said("figures")() {
-		t.Errorf("nobody watches: %q", w.states)
-	}
-	w.desired(func(r *kb.DesiredRun) { r.Watched = true })
-	w.until("figures come", w.said("3  figures"))
-	w.desired(nil)
-	w.end(0)
-	w.until("it is delivered", func() bool { return len(w.got) > 0 })
 }
 
 // slurmctld considers the job ended while its cgroup is still populated.
