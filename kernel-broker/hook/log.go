@@ -19,7 +19,7 @@ func openLog(stderr io.Writer, path, name string) (log *slog.Logger, done func()
 		log.Warn("log file and syslog unavailable", "error", err)
 		return log, func() {}
 	}
-	log = slog.New(slog.NewTextHandler(both{stderr, second}, nil)).With("hook", name, "pid", os.Getpid())
+	log = slog.New(slog.NewMultiHandler(slog.NewTextHandler(stderr, nil), slog.NewTextHandler(second, nil))).With("hook", name, "pid", os.Getpid())
 	return log, func() { _ = second.Close() }
 }
 
@@ -32,17 +32,4 @@ func openSecond(path, name string) (io.WriteCloser, error) {
 		return w, nil
 	}
 	return os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
-}
-
-// both writes to two logs; one that fails, as the error output of a killed
-// slurmctld does, leaves the other alone.
-type both struct{ first, second io.Writer }
-
-func (b both) Write(p []byte) (int, error) {
-	_, first := b.first.Write(p)
-	_, second := b.second.Write(p)
-	if first != nil && second != nil {
-		return 0, first
-	}
-	return len(p), nil
 }

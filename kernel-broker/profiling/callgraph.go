@@ -67,27 +67,16 @@ func (g *CallGraph) Bound(most int) {
 
 // Functions with their own and their children's samples, the costly first.
 func (g *CallGraph) Functions() []Function {
-	sums := map[string]*Function{}
+	self := map[string]uint64{}
 	for _, s := range g.Stacks {
-		seen := map[string]bool{}
-		for i, name := range s.Frames {
-			f := sums[name]
-			if f == nil {
-				f = &Function{Name: name}
-				sums[name] = f
-			}
-			if i == len(s.Frames)-1 {
-				f.Self += s.Samples
-			}
-			if !seen[name] {
-				f.Total += s.Samples
-				seen[name] = true
-			}
+		if n := len(s.Frames); n > 0 {
+			self[s.Frames[n-1]] += s.Samples
 		}
 	}
-	all := make([]Function, 0, len(sums))
-	for _, f := range sums {
-		all = append(all, *f)
+	total := perStack(g, 0, func(frames []string, i int) string { return frames[i] })
+	all := make([]Function, 0, len(total))
+	for name, n := range total {
+		all = append(all, Function{name, self[name], n})
 	}
 	slices.SortFunc(all, func(a, b Function) int {
 		return cmp.Or(cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total), cmp.Compare(a.Name, b.Name))
@@ -97,23 +86,28 @@ func (g *CallGraph) Functions() []Function {
 
 // Edges between functions, the costly first.
 func (g *CallGraph) Edges() []Edge {
-	type pair struct{ from, to string }
-	sums := map[pair]uint64{}
-	for _, s := range g.Stacks {
-		seen := map[pair]bool{}
-		for i := 1; i < len(s.Frames); i++ {
-			if p := (pair{s.Frames[i-1], s.Frames[i]}); !seen[p] {
-				sums[p] += s.Samples
-				seen[p] = true
-			}
-		}
-	}
-	all := make([]Edge, 0, len(sums))
-	for p, n := range sums {
-		all = append(all, Edge{p.from, p.to, n})
+	var all []Edge
+	for e, n := range perStack(g, 1, func(frames []string, i int) Edge { return Edge{From: frames[i-1], To: frames[i]} }) {
+		e.Samples = n
+		all = append(all, e)
 	}
 	slices.SortFunc(all, func(a, b Edge) int {
 		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
 	return all
+}
+
+// perStack adds up the samples of what is in stacks, once for each stack.
+func perStack[K comparable](g *CallGraph, first int, of func(frames []string, i int) K) map[K]uint64 {
+	sums := map[K]uint64{}
+	for _, s := range g.Stacks {
+		seen := map[K]bool{}
+		for i := first; i < len(s.Frames); i++ {
+			if key := of(s.Frames, i); !seen[key] {
+				sums[key] += s.Samples
+				seen[key] = true
+			}
+		}
+	}
+	return sums
 }

@@ -55,7 +55,7 @@ var templates embed.FS
 var parsed *template.Template
 
 func init() {
-	parsed = template.Must(template.New("").Funcs(template.FuncMap{"part": drawPart}).ParseFS(templates, "templates/*.tmpl"))
+	parsed = template.Must(template.New("").Funcs(template.FuncMap{"part": drawPart, "placed": place}).ParseFS(templates, "templates/*.tmpl"))
 }
 
 func drawPart(p Component) (template.HTML, error) {

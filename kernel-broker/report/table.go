@@ -5,6 +5,7 @@ package report
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Table whose columns can be sorted. The first cell of a row is its heading.
@@ -75,33 +76,21 @@ func (c Cell) Class() string {
 // ErrRagged is a row with more or fewer cells than there are columns.
 var ErrRagged = errors.New("row does not fit the columns")
 
-// Check the table's form; a document that holds it is not written otherwise.
-func (t Table) Check() error {
-	for _, rows := range [][]Row{t.Rows, t.Foot} {
-		for _, row := range rows {
-			if len(row) != len(t.Columns) {
-				return fmt.Errorf("table %q: %d cells, %d columns: %w", t.Caption, len(row), len(t.Columns), ErrRagged)
-			}
+// Check the table's form; a document that holds it is not written otherwise. It returns nothing, for the template.
+func (t Table) Check() (string, error) {
+	for _, row := range slices.Concat(t.Rows, t.Foot) {
+		if len(row) != len(t.Columns) {
+			return "", fmt.Errorf("table %q: %d cells, %d columns: %w", t.Caption, len(row), len(t.Columns), ErrRagged)
 		}
 	}
-	return nil
+	return "", nil
 }
 
-// cell with its column, as the template wants it.
+// placed is a cell with its column, as the template wants it.
 type placed struct {
 	Cell
 	Numeric bool
 	Heading bool
 }
 
-// Place puts the cells of a row into their columns.
-func (t Table) Place(row Row) ([]placed, error) {
-	if len(row) != len(t.Columns) {
-		return nil, t.Check()
-	}
-	out := make([]placed, len(row))
-	for i, cell := range row {
-		out[i] = placed{Cell: cell, Numeric: t.Columns[i].Numeric, Heading: i == 0}
-	}
-	return out, nil
-}
+func place(cell Cell, column Column, i int) placed { return placed{cell, column.Numeric, i == 0} }

@@ -109,7 +109,7 @@ func (t *textWriter) facts(facts Facts) {
 }
 
 func (t *textWriter) table(table Table) error {
-	if err := table.Check(); err != nil {
+	if _, err := table.Check(); err != nil {
 		return err
 	}
 	t.line("")

@@ -94,20 +94,17 @@ func (r *Run) write(result profiling.Result) (profiling.Result, error) {
 
 // Short keeps only the most important entries of a result's long lists and counts the omitted ones where possible.
 func Short(result profiling.Result, most int) profiling.Result {
-	if result.IO != nil {
-		io := *result.IO
-		io.Bound(most)
-		result.IO = &io
-	}
-	if result.Syscalls != nil {
-		calls := *result.Syscalls
-		calls.Bound(most)
-		result.Syscalls = &calls
-	}
-	if result.CallGraph != nil {
-		graph := *result.CallGraph
-		graph.Bound(most)
-		result.CallGraph = &graph
-	}
+	result.IO = bounded(result.IO, (*profiling.IO).Bound, most)
+	result.Syscalls = bounded(result.Syscalls, (*profiling.Syscalls).Bound, most)
+	result.CallGraph = bounded(result.CallGraph, (*profiling.CallGraph).Bound, most)
 	return result
+}
+
+func bounded[T any](found *T, bound func(*T, int), most int) *T {
+	if found == nil {
+		return nil
+	}
+	short := *found
+	bound(&short, most)
+	return &short
 }

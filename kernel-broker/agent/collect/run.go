@@ -127,6 +127,11 @@ func (r *Run) Watch(ctx context.Context, hand func(line []byte)) { r.server.watc
 
 func (r *Run) startAll(collectors []Collector) {
 	group, err := cgroup.Open(r.request.Cgroup)
+	if err == nil {
+		r.target = Target{Node: r.request.Node, Cgroup: group, Folder: r.request.Folder}
+		r.poll()
+		r.began = r.latest
+	}
 	for _, c := range collectors {
 		r.result.Collectors = append(r.result.Collectors, c.Name())
 		if err != nil {
@@ -134,16 +139,7 @@ func (r *Run) startAll(collectors []Collector) {
 				Collector: c.Name(), Reason: profiling.NoCgroup2, Detail: err.Error(),
 				Remedy: "mount cgroup2 and let Slurm track jobs with it (CgroupPlugin=cgroup/v2)",
 			})
-		}
-	}
-	if err != nil {
-		return
-	}
-	r.target = Target{Node: r.request.Node, Cgroup: group, Folder: r.request.Folder}
-	r.poll()
-	r.began = r.latest
-	for _, c := range collectors {
-		if err := r.startOne(c); err != nil {
+		} else if err := r.startOne(c); err != nil {
 			r.refused(c.Name(), "", err)
 		}
 	}

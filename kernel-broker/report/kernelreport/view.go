@@ -27,7 +27,7 @@ var viewText string
 var document = report.NewView(viewText, template.FuncMap{
 	"amount": amount, "bytes": size, "change": change, "chance": chance, "known": known, "took": func(s float64) report.Cell { return report.Figure(s, took(s)) }, "passed": passed,
 	"plural": plural, "sentence": sentence, "size": report.Bytes, "unequal": func(all []verdict.Comparison) string { return Titled(unequal(all)) },
-	"join": join, "list": func(all []string) string { return strings.Join(all, "; ") },
+	"exactness": func() string { return Exactness }, "join": join, "list": func(all []string) string { return strings.Join(all, "; ") },
 })
 
 // WriteHTML writes the page.
@@ -38,23 +38,6 @@ func (r Report) Document() report.Document { return document.Document(view{r}) }
 
 // view is a report with what view.tmpl asks of it.
 type view struct{ Report }
-
-func (v view) Title() string {
-	f := v.Facts
-	if f.Subject == "" {
-		return f.Title
-	}
-	return fmt.Sprintf("Kernel %s for %s", f.Subject, f.Application)
-}
-
-func (v view) Lead() string {
-	f := v.Facts
-	if f.Subject == "" {
-		return fmt.Sprintf("%s side by side on %s. %s", plural(len(f.Kernels), "kernel"), plural(len(f.Workloads), "workload"), Exactness)
-	}
-	k := f.kernel(f.Subject)
-	return fmt.Sprintf("%s, release %s, build %s. %s", k.Title, k.Release, k.BuildID, Exactness)
-}
 
 // Subjects are the report's kernel, or all of a bench.
 func (v view) Subjects() []Kernel {
@@ -131,17 +114,13 @@ func (v view) Decided(decision Decision) []Option {
 	return slices.DeleteFunc(slices.Clone(v.Facts.Options), func(o Option) bool { return o.Decision != decision })
 }
 
-// CostLead sums up the steps of the build.
-func (v view) CostLead() string {
+// costSum is the time of the steps: of all, of what was done before, of a plain build, and how many of those all is.
+type costSum struct{ All, Before, Plain, Times float64 }
+
+// CostSum of the build.
+func (v view) CostSum() costSum {
 	all, before, plain := CostSum(v.Facts.Cost)
-	lead := fmt.Sprintf("The steps up to this report took %s, one after the other.", took(all))
-	if before > 0 {
-		lead += fmt.Sprintf(" %s of that was work of earlier builds, and was not done again.", took(before))
-	}
-	if plain > 0 {
-		lead += fmt.Sprintf(" A plain build of the kernel is %s of it: all is %.1f times as much.", took(plain), all/plain)
-	}
-	return lead
+	return costSum{all, before, plain, all / plain}
 }
 
 // metric of a view, with the lines that were measured in it, in the order of the
