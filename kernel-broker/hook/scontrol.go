@@ -16,6 +16,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
+	nodes "github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
 )
 
 // scontrolLimit bounds one call of slurmctld, which may be waiting for locks that our caller holds.
@@ -67,27 +68,16 @@ func (s scontrol) squeue(ctx context.Context, id, columns string) (string, error
 
 // rebooted returns those of the nodes that slurmctld boots for another reason than
 // a return.
-func (s scontrol) rebooted(nodes []string) ([]string, error) {
+func (s scontrol) rebooted(names []string) ([]string, error) {
 	s.limit = time.Second
-	out, err := s.run(context.Background(), "--oneliner", "show", "node", strings.Join(nodes, ","))
+	out, err := s.run(context.Background(), "--oneliner", "show", "node", strings.Join(names, ","))
 	if err != nil {
 		return nil, err
 	}
 	var others []string
 	for line := range strings.Lines(out) {
-		head, reason, _ := strings.Cut(line, " Reason=")
-		name, state := "", ""
-		for _, word := range strings.Fields(head) {
-			key, value, _ := strings.Cut(word, "=")
-			switch {
-			case key == "NodeName" && name == "":
-				name = value
-			case key == "State" && state == "":
-				state = value
-			}
-		}
-		if strings.Contains(state, "REBOOT_ISSUED") && !strings.HasPrefix(reason, kb.ReasonReturn) {
-			others = append(others, name)
+		if node, ok := nodes.ParseNode(line); ok && node.RebootIssued() && !strings.HasPrefix(node.Reason, kb.ReasonReturn) {
+			others = append(others, node.Name)
 		}
 	}
 	return others, nil

@@ -5,13 +5,14 @@ package kexec
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	digests "github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 )
 
 // seals forbid every change and the removal of seals.
@@ -60,7 +61,7 @@ func fill(ctx context.Context, to *os.File, source io.Reader, limit int64) (dige
 	if _, err := unix.FcntlInt(to.Fd(), unix.F_ADD_SEALS, seals); err != nil {
 		return "", 0, fmt.Errorf("seals: %w", err)
 	}
-	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), size, nil
+	return digests.Text(sum), size, nil
 }
 
 // reader ends with its context, between two reads.

@@ -5,7 +5,6 @@ package kexec
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/signing"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
@@ -148,7 +148,7 @@ func digestOf(ctx context.Context, path string) (string, error) {
 	if _, err := io.Copy(sum, file); err != nil {
 		return "", fmt.Errorf("file %q: %w", path, err)
 	}
-	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
+	return digest.Text(sum), nil
 }
 
 func readList(path string) (signing.Trust, error) {

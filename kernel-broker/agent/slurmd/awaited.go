@@ -11,6 +11,7 @@ import (
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	nodes "github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
 )
 
 const askTimeout = 10 * time.Second
@@ -31,17 +32,12 @@ func Awaited(ctx context.Context, scontrol, node string) (bool, error) {
 }
 
 func awaited(out string) bool {
-	head, reason, _ := strings.Cut(out, " Reason=")
-	for field := range strings.FieldsSeq(head) {
-		if state, ok := strings.CutPrefix(field, "State="); ok {
-			flags := strings.Split(state, "+")
-			if slices.Contains(flags, "COMPLETING") {
-				return false
-			}
-			left := flags[0] == "IDLE" && slices.Contains(flags, "POWERING_UP")
-			back := flags[0] == "DOWN" && slices.Contains(flags, "REBOOT_ISSUED") && strings.HasPrefix(reason, kb.ReasonReturn)
-			return left || back
-		}
+	node, ok := nodes.ParseNode(out)
+	has := func(flag string) bool { return slices.Contains(node.Flags, flag) }
+	if !ok || has("COMPLETING") {
+		return false
 	}
-	return false
+	left := node.State == "IDLE" && has("POWERING_UP")
+	back := node.State == "DOWN" && node.RebootIssued() && strings.HasPrefix(node.Reason, kb.ReasonReturn)
+	return left || back
 }

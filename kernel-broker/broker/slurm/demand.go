@@ -144,30 +144,3 @@ func amount(d *kb.SlurmDemand, text string) uint64 {
 	}
 	return n
 }
-
-// equip records a node's resource from a field of scontrol's.
-func equip(n *kb.SlurmNode, key, value string) {
-	number := func() uint64 {
-		v, err := strconv.ParseUint(value, 10, 32)
-		if err != nil {
-			return 0
-		}
-		return v
-	}
-	switch key {
-	case "Partitions":
-		n.Partitions = strings.Split(value, ",")
-	case "ActiveFeatures":
-		if value = named(value); value != "" {
-			n.Features = strings.Split(value, ",")
-		}
-	case "CPUTot", "CPUEfctv": // available to jobs, since 22.05
-		if v := number(); n.CPUs == 0 || v < n.CPUs {
-			n.CPUs = v
-		}
-	case "RealMemory":
-		n.MemoryMiB += number()
-	case "MemSpecLimit":
-		n.MemoryMiB -= min(number(), n.MemoryMiB)
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
 )
 
 // row is a line in the format of squeue 22.05: fields with a width are cut or padded to it, and each is followed by the
@@ -156,7 +157,7 @@ func TestParseNode(t *testing.T) {
 			if c.reason != "" {
 				line += " Reason=" + c.reason + " [root@2026-11-20T11:46:18]"
 			}
-			n, ok := parseNode(line)
+			n, ok := scontrol.ParseNode(line)
 			got := facts{n.Waiting(), n.RebootIssued(), n.Armed(), n.Drained(), n.Down(), n.Free(), n.NotResponding()}
 			if !ok || n.Name != "n2" || n.Reason != c.reason || c.reason != "" && n.By != "root@2026-11-20T11:46:18" || got != c.want {
 				t.Errorf("parseNode = %+v, %v: %+v, want %+v", n, ok, got, c.want)
@@ -171,7 +172,7 @@ func TestHostileReasons(t *testing.T) {
 		`NodeName=n9 State=DOWN Reason=kprof: x [root@2026] | "quote" + \ end`,
 		"State=DOWN+REBOOT_ISSUED", "kprofoo", " Reason=kprof: y", "[a@b] kprof: z",
 	} {
-		n, ok := parseNode(nodeHead + "IDLE" + nodeTail + " Reason=" + reason + " [root@2026-11-20T11:46:18]")
+		n, ok := scontrol.ParseNode(nodeHead + "IDLE" + nodeTail + " Reason=" + reason + " [root@2026-11-20T11:46:18]")
 		if !ok || n.Name != "n2" || n.State != "IDLE" || len(n.Flags) != 0 || n.Reason != strings.TrimSpace(reason) || n.Armed() {
 			t.Errorf("reason %q gives %+v", reason, n)
 		}
@@ -253,8 +254,8 @@ func FuzzParseNode(f *testing.F) {
 		if strings.Contains(head, " Reason=") {
 			return
 		}
-		bare, ok := parseNode(head)
-		with, still := parseNode(head + " Reason=" + reason)
+		bare, ok := scontrol.ParseNode(head)
+		with, still := scontrol.ParseNode(head + " Reason=" + reason)
 		if ok != still || bare.Name != with.Name || bare.State != with.State || !reflect.DeepEqual(bare.Flags, with.Flags) {
 			t.Errorf("the reason %q turns %+v into %+v", reason, bare, with)
 		}

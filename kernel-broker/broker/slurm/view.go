@@ -12,6 +12,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
 )
 
 // View polls slurmctld for its nodes, the unfinished jobs, and the product's own reservations. With comments, it adds
@@ -57,7 +58,7 @@ func (c *Client) Nodes(ctx context.Context, names []string) (map[string]kb.Slurm
 	}
 	nodes := map[string]kb.SlurmNode{}
 	for line := range strings.Lines(out) {
-		if node, ok := parseNode(strings.TrimSpace(line)); ok {
+		if node, ok := scontrol.ParseNode(strings.TrimSpace(line)); ok {
 			nodes[node.Name] = node
 		}
 	}
@@ -152,36 +153,6 @@ func named(text string) string {
 func isNumber(text string) bool {
 	_, err := strconv.ParseUint(text, 10, 32)
 	return err == nil
-}
-
-// parseNode reads one line of scontrol show node. The reason is last and may hold any text, so it is cut off first.
-func parseNode(line string) (kb.SlurmNode, bool) {
-	head, reason, _ := strings.Cut(line, " Reason=")
-	node := kb.SlurmNode{}
-	node.Reason, node.By = author(reason)
-	for _, word := range strings.Fields(head) {
-		key, value, _ := strings.Cut(word, "=")
-		switch {
-		case key == "NodeName" && node.Name == "":
-			node.Name = value
-		case key == "State" && node.State == "":
-			flags := strings.Split(strings.TrimRight(value, "*~#!%$@^-"), "+")
-			node.State, node.Flags = strings.TrimRight(flags[0], "*~#!%$@^-"), flags[1:]
-		default:
-			equip(&node, key, value)
-		}
-	}
-	return node, node.Name != "" && node.State != ""
-}
-
-// author splits the " [user@time]" that scontrol adds from a reason, and drops
-// fields that newer versions print behind it.
-func author(reason string) (words, by string) {
-	if i := strings.LastIndex(reason, " ["); i >= 0 && strings.Contains(reason[i:], "@") {
-		by, _, _ = strings.Cut(reason[i+len(" ["):], "]")
-		reason = reason[:i]
-	}
-	return strings.TrimSpace(reason), by
 }
 
 func (c *Client) reservations(ctx context.Context) ([]kb.SlurmReservation, error) {
