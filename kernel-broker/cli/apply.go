@@ -55,7 +55,6 @@ uploaded. A registered version never changes.`,
 type prepared struct {
 	profile *api.Profile
 	files   []catalog.Artifact
-	reason  string
 }
 
 // path of the file with a digest.
@@ -78,14 +77,12 @@ func (a *app) profileApply(ctx context.Context, dir, kernels string, only []stri
 			return err
 		}
 	}
+	work := func(ctx context.Context, one prepared) error { return a.apply(ctx, one, reason) }
+	if dryRun {
+		work = a.applyPreview
+	}
 	for _, one := range all {
-		one.reason = reason
-		if dryRun {
-			err = a.applyPreview(ctx, one)
-		} else {
-			err = a.apply(ctx, one)
-		}
-		if err != nil {
+		if err := work(ctx, one); err != nil {
 			return err
 		}
 	}
@@ -144,41 +141,32 @@ func prepare(dir, kernels string, only []string) ([]prepared, error) {
 	return all, nil
 }
 
-func (a *app) apply(ctx context.Context, one prepared) error {
+func (a *app) apply(ctx context.Context, one prepared, reason string) error {
 	for _, file := range one.files {
 		if err := a.upload(ctx, file); err != nil {
 			return err
 		}
 	}
-	response, err := a.send(ctx, one.profile, one.reason)
+	return a.send(ctx, one.profile, reason, func(*api.Profile) int { return len(one.profile.GetVersions()) })
+}
+
+// send applies a profile and says what became of it; versions counts those that it is about. It is repeated, with the same
+// id, when the answer got lost.
+func (a *app) send(ctx context.Context, profile *api.Profile, reason string, versions func(*api.Profile) int) error {
+	request := &api.ApplyProfileRequest{RequestId: requestID(), Profile: profile, Reason: reason}
+	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ApplyProfile, request)
+	if status.Code(err) == codes.Unavailable {
+		response, err = call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ApplyProfile, request)
+	}
 	if err != nil {
 		return err
 	}
-	a.applied(response, len(one.profile.GetVersions()))
-	return nil
-}
-
-// applied describes the result for a profile with that many versions.
-func (a *app) applied(r *api.ApplyProfileResponse, versions int) {
 	word := "unchanged"
-	if r.GetChanged() {
+	if response.GetChanged() {
 		word = "applied"
 	}
-	a.say("profile %s %s, %s", r.GetProfile().GetName(), word, count(versions, "version"))
-}
-
-// send applies a profile. It is repeated, with the same id, when the answer
-// got lost.
-func (a *app) send(ctx context.Context, profile *api.Profile, reason string) (*api.ApplyProfileResponse, error) {
-	id := requestID()
-	for try := 0; ; try++ {
-		response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ApplyProfile,
-			&api.ApplyProfileRequest{RequestId: id, Profile: profile, Reason: reason})
-		if status.Code(err) == codes.Unavailable && try == 0 {
-			continue
-		}
-		return response, err
-	}
+	a.say("profile %s %s, %s", profile.GetName(), word, count(versions(response.GetProfile()), "version"))
+	return nil
 }
 
 func (a *app) applyPreview(ctx context.Context, one prepared) error {

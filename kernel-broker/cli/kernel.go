@@ -193,11 +193,7 @@ func (a *app) add(ctx context.Context, r registration, v *api.ProfileVersion, fi
 		}
 	}
 	profile.Versions, profile.History = []*api.ProfileVersion{v}, nil
-	response, err := a.send(ctx, profile, r.admitting.reason)
-	if err == nil {
-		a.applied(response, len(response.GetProfile().GetVersions()))
-	}
-	return err
+	return a.send(ctx, profile, r.admitting.reason, func(p *api.Profile) int { return len(p.GetVersions()) })
 }
 
 // registerAgain may change the default version and add documents to a version that has none.

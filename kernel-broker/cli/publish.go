@@ -3,7 +3,10 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -63,7 +66,7 @@ func (b buildBroker) Run(ctx context.Context, id uint64) (kernelbuild.Run, error
 
 // Fetch implements kernelbuild.Broker.
 func (b buildBroker) Fetch(ctx context.Context, digest string, size uint64, path string) error {
-	return b.app.fetch(ctx, digest, size, path)
+	return atomicfile.Fill(path, 0o600, func(file *os.File) error { return b.app.fetch(ctx, digest, size, file) })
 }
 
 // Provenance implements kernelbuild.Broker.
@@ -136,7 +139,7 @@ func (r registration) describe() ([]*api.Document, []catalog.Artifact, error) {
 
 // fetch gets a stored file of so many bytes, and checks its digest. It stops where
 // the file has to end.
-func (a *app) fetch(ctx context.Context, digest string, size uint64, path string) error {
+func (a *app) fetch(ctx context.Context, digest string, size uint64, to io.Writer) error {
 	conn, err := a.dial()
 	if err != nil {
 		return err
@@ -147,30 +150,28 @@ func (a *app) fetch(ctx context.Context, digest string, size uint64, path string
 	if err != nil {
 		return err
 	}
-	return atomicfile.Fill(path, 0o600, func(file *os.File) error {
-		for left := size; ; {
-			part, err := stream.Recv()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return err
-			}
-			n := uint64(len(part.GetData()))
-			if n > left {
-				return fmt.Errorf("the broker sends more than the %d bytes of artifact %s: %w", size, digest, kb.ErrInvalid)
-			}
-			if _, err := file.Write(part.GetData()); err != nil {
-				return err
-			}
-			left -= n
+	sum := sha256.New()
+	for left := size; ; {
+		part, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
 		}
-		got, err := catalog.DescribeFile(file.Name(), size)
-		if err == nil && got.Digest != digest {
-			err = fmt.Errorf("the broker's file has digest %s, not %s: %w", got.Digest, digest, kb.ErrInvalid)
+		if err != nil {
+			return err
 		}
-		return err
-	})
+		n := uint64(len(part.GetData()))
+		if n > left {
+			return fmt.Errorf("the broker sends more than the %d bytes of artifact %s: %w", size, digest, kb.ErrInvalid)
+		}
+		if _, err := io.MultiWriter(sum, to).Write(part.GetData()); err != nil {
+			return err
+		}
+		left -= n
+	}
+	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != digest {
+		return fmt.Errorf("the broker's file has digest %s, not %s: %w", got, digest, kb.ErrInvalid)
+	}
+	return nil
 }
 
 // document gets the content of a document; empty if there is none of that name. It is a builder's, and read into memory: the broker bounds it, and
@@ -190,15 +191,8 @@ func (a *app) document(ctx context.Context, documents []kb.Document, name string
 }
 
 // content gets a stored file's bytes, of which there are so many.
-func (a *app) content(ctx context.Context, digest string, size uint64) (content []byte, err error) {
-	dir, err := os.MkdirTemp("", "kernelctl-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	path := filepath.Join(dir, "content")
-	if err := a.fetch(ctx, digest, size, path); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(path)
+func (a *app) content(ctx context.Context, digest string, size uint64) ([]byte, error) {
+	var content bytes.Buffer
+	err := a.fetch(ctx, digest, size, &content)
+	return content.Bytes(), err
 }
