@@ -155,10 +155,7 @@ func parseAssociations(out string) []association {
 // EnforcesAccounts reports whether slurmctld lets users name only accounts that
 // they have.
 func (c *Client) EnforcesAccounts(ctx context.Context) (bool, error) {
-	out, _, err := c.run(ctx, c.scontrol, "show", "config")
-	if err != nil {
-		return false, err
-	}
-	value, _ := configured(strings.ToLower(out), "accountingstorageenforce")
-	return strings.Contains(value, "associations") || strings.Contains(value, "limits") || strings.Contains(value, "all"), nil
+	value, err := c.setting(ctx, "AccountingStorageEnforce")
+	value = strings.ToLower(value)
+	return strings.Contains(value, "associations") || strings.Contains(value, "limits") || strings.Contains(value, "all"), err
 }

@@ -19,8 +19,7 @@ const (
 // resumeTimeout is how long slurmctld waits for a node's boot; 0 if unknown.
 func (c *Client) resumeTimeout(ctx context.Context) time.Duration {
 	timeout, _ := c.timeouts.GetOrLast(ctx, struct{}{}, resumeTimeoutRetry, func(ctx context.Context) (time.Duration, time.Duration, error) {
-		out, _, err := c.run(ctx, c.scontrol, "show", "config")
-		value, _ := configured(out, "ResumeTimeout") // "60 sec"
+		value, err := c.setting(ctx, "ResumeTimeout") // "60 sec"
 		number, _, _ := strings.Cut(value, " ")
 		seconds, perr := strconv.ParseUint(number, 10, 31)
 		if perr != nil {

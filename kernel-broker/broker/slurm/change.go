@@ -5,7 +5,6 @@ package slurm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -44,15 +43,7 @@ func (c *Client) Resume(ctx context.Context, node string) error {
 
 // Boot identifies the running slurmctld: another one has forgotten recent changes.
 func (c *Client) Boot(ctx context.Context) (string, error) {
-	out, _, err := c.run(ctx, c.scontrol, "show", "config")
-	if err != nil {
-		return "", err
-	}
-	boot, found := configured(out, "BOOT_TIME")
-	if !found {
-		return "", fmt.Errorf("scontrol show config has no BOOT_TIME: %w", kb.ErrUnavailable)
-	}
-	return boot, nil
+	return c.setting(ctx, "BOOT_TIME")
 }
 
 // EndWait ends Slurm's wait for the boot of a node without a job. The wait survives every state change but to FUTURE,

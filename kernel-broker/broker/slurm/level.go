@@ -52,13 +52,9 @@ func (c *Client) Operates(ctx context.Context, user string, uid uint32) (bool, e
 
 // adminLevel is "SlurmUser", or slurmctld's level of a user; empty for an unknown user.
 func (c *Client) adminLevel(ctx context.Context, user string, uid uint32) (string, error) {
-	config, _, err := c.run(ctx, c.scontrol, "show", "config")
-	if err != nil {
-		return "", err
-	}
 	owner := owns(uid)
-	if slurmUser, found := configured(config, "SlurmUser"); !found {
-		return "", fmt.Errorf("scontrol show config printed no SlurmUser: %w", kb.ErrUnavailable)
+	if slurmUser, err := c.setting(ctx, "SlurmUser"); err != nil {
+		return "", err
 	} else if strings.HasSuffix(slurmUser, owner) {
 		return "SlurmUser", nil
 	}
@@ -71,17 +67,10 @@ func (c *Client) adminLevel(ctx context.Context, user string, uid uint32) (strin
 
 // PrivateJobs reports whether slurmctld hides other users' jobs from plain users.
 func (c *Client) PrivateJobs(ctx context.Context) (bool, error) {
-	config, _, err := c.run(ctx, c.scontrol, "show", "config")
-	if err != nil {
-		return false, err
-	}
-	value, found := configured(config, "PrivateData")
-	if !found {
-		return false, fmt.Errorf("scontrol show config printed no PrivateData: %w", kb.ErrUnavailable)
-	}
-	return slices.ContainsFunc(strings.Split(strings.ToLower(value), ","), func(what string) bool {
+	value, err := c.setting(ctx, "PrivateData")
+	return err == nil && slices.ContainsFunc(strings.Split(strings.ToLower(value), ","), func(what string) bool {
 		return what == "jobs" || what == "all"
-	}), nil
+	}), err
 }
 
 // parseLevel reads the record of a user, named as NAME(UID).
@@ -98,12 +87,21 @@ func parseLevel(out, user string) string {
 // owns is how Slurm writes a uid behind a name.
 func owns(uid uint32) string { return "(" + strconv.FormatUint(uint64(uid), 10) + ")" }
 
+// setting reads a value of slurmctld's configuration.
+func (c *Client) setting(ctx context.Context, name string) (string, error) {
+	config, _, err := c.run(ctx, c.scontrol, "show", "config")
+	if err != nil {
+		return "", err
+	}
+	return configured(config, name)
+}
+
 // configured reads a value of scontrol show config.
-func configured(config, name string) (string, bool) {
+func configured(config, name string) (string, error) {
 	for line := range strings.Lines(config) {
-		if key, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value), true
+		if key, value, ok := strings.Cut(line, "="); ok && strings.EqualFold(strings.TrimSpace(key), name) {
+			return strings.TrimSpace(value), nil
 		}
 	}
-	return "", false
+	return "", fmt.Errorf("scontrol show config printed no %s: %w", name, kb.ErrUnavailable)
 }

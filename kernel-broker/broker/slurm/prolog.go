@@ -37,9 +37,9 @@ func (c *Client) UndoPrologDrain(ctx context.Context, node, by string) error {
 // onlyTheGate rejects configurations where something other than a SPANK plugin runs before jobs on nodes, and reasons
 // that slurmctld did not set.
 func onlyTheGate(config, by string) error {
-	owner, found := configured(config, "SlurmUser")
-	if !found {
-		return fmt.Errorf("scontrol show config printed no SlurmUser: %w", kb.ErrUnavailable)
+	owner, err := configured(config, "SlurmUser")
+	if err != nil {
+		return err
 	}
 	user, _, _ := strings.Cut(owner, "(")
 	if who, _, _ := strings.Cut(by, "@"); who != user {

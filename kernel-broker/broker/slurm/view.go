@@ -98,20 +98,15 @@ func parseJob(line string) (kb.SlurmJob, error) {
 	for i := range fields {
 		fields[i] = strings.TrimSpace(fields[i])
 	}
-	number := func(i int) uint64 {
-		n, err := strconv.ParseUint(fields[i], 10, 64)
+	limited := func(i, bits int) uint64 {
+		n, err := strconv.ParseUint(fields[i], 10, bits)
 		if err != nil {
 			return 0
 		}
 		return n
 	}
-	number32 := func(i int) uint32 {
-		n, err := strconv.ParseUint(fields[i], 10, 32)
-		if err != nil {
-			return 0
-		}
-		return uint32(n)
-	}
+	number := func(i int) uint64 { return limited(i, 64) }
+	number32 := func(i int) uint32 { return uint32(limited(i, 32)) }
 	job := kb.SlurmJob{
 		ID: number32(0), Restart: number32(5), State: fields[6], User: fields[8],
 		NodeCount: number32(9), Priority: number(10), Partition: fields[11], Reason: fields[12],
