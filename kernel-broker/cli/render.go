@@ -5,14 +5,24 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
 // Values of --output.
@@ -172,4 +182,156 @@ func (*page) write(w io.Writer, text string) {
 // say prints a message that is not the result.
 func (a *app) say(format string, args ...any) {
 	_, _ = fmt.Fprintln(a.Stderr, plain(fmt.Sprintf(format, args...)))
+}
+
+// shortID is the displayed length of a build id.
+const shortID = 12
+
+func short(id string) string { return id[:min(len(id), shortID)] }
+
+// clock prints a time in UTC, so that readers of a log in different places agree.
+func clock(t time.Time) string {
+	if t.IsZero() || t.Unix() == 0 {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05Z")
+}
+
+func refOf(v *api.ProfileVersion) string {
+	return kernelRef(v.GetKernel().GetProfile(), v.GetKernel().GetVersion())
+}
+
+// kernelRef is empty for no kernel.
+func kernelRef(profile string, version uint32) string {
+	return kb.Ref{Profile: profile, Version: version}.String()
+}
+
+func bytesOf(n uint64) string {
+	switch {
+	case n >= 10<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// seconds prints a duration with significant digits only.
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2fs", d.Seconds()) }
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// requestID returns a random id of one change, so that the broker applies it once.
+func requestID() string {
+	var raw [16]byte
+	_, _ = rand.Read(raw[:]) // it never fails
+	return hex.EncodeToString(raw[:])
+}
+
+// marshal writes a message as JSON like protobuf, but with plain numbers. protobuf writes 64-bit integers as strings, for
+// JavaScript; other readers of JSON prefer numbers.
+func marshal(message proto.Message) (json.RawMessage, error) {
+	var out bytes.Buffer
+	if err := writeMessage(&out, message.ProtoReflect()); err != nil {
+		return nil, fmt.Errorf("result: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// writeMessage writes the fields in the order of the API's descriptors, also those with their default.
+func writeMessage(out *bytes.Buffer, m protoreflect.Message) error {
+	if strings.HasPrefix(string(m.Descriptor().FullName()), "google.protobuf.") {
+		text, err := protojson.Marshal(m.Interface()) // a timestamp, for example, has its own form
+		out.Write(text)
+		return err
+	}
+	separator := byte('{')
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		field := fields.Get(i)
+		if field.HasPresence() && !m.Has(field) {
+			continue
+		}
+		out.WriteByte(separator)
+		fmt.Fprintf(out, "%q:", field.Name())
+		if err := writeField(out, field, m.Get(field)); err != nil {
+			return err
+		}
+		separator = ','
+	}
+	if separator == '{' {
+		out.WriteByte('{')
+	}
+	out.WriteByte('}')
+	return nil
+}
+
+func writeField(out *bytes.Buffer, field protoreflect.FieldDescriptor, v protoreflect.Value) error {
+	switch {
+	case field.IsList():
+		out.WriteByte('[')
+		for i := range v.List().Len() {
+			if i > 0 {
+				out.WriteByte(',')
+			}
+			if err := writeValue(out, field, v.List().Get(i)); err != nil {
+				return err
+			}
+		}
+		out.WriteByte(']')
+		return nil
+	case field.IsMap():
+		entries := map[string]protoreflect.Value{}
+		v.Map().Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
+			entries[key.String()] = value
+			return true
+		})
+		out.WriteByte('{')
+		for i, key := range slices.Sorted(maps.Keys(entries)) {
+			if i > 0 {
+				out.WriteByte(',')
+			}
+			if err := encode(out, key); err != nil {
+				return err
+			}
+			out.WriteByte(':')
+			if err := writeValue(out, field.MapValue(), entries[key]); err != nil {
+				return err
+			}
+		}
+		out.WriteByte('}')
+		return nil
+	}
+	return writeValue(out, field, v)
+}
+
+func writeValue(out *bytes.Buffer, field protoreflect.FieldDescriptor, v protoreflect.Value) error {
+	if field.Message() != nil {
+		return writeMessage(out, v.Message())
+	}
+	if field.Enum() != nil {
+		if known := field.Enum().Values().ByNumber(v.Enum()); known != nil {
+			return encode(out, known.Name())
+		}
+	}
+	if field.Kind() == protoreflect.BytesKind {
+		return encode(out, append([]byte{}, v.Bytes()...)) // never null
+	}
+	return encode(out, v.Interface())
+}
+
+// encode writes a value without the escapes that only HTML needs.
+func encode(out *bytes.Buffer, v any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	out.Truncate(len(bytes.TrimRight(out.Bytes(), "\n")))
+	return err
 }

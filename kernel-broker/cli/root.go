@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package cli is kernelctl, the users' and administrators' view of the broker.
+//
+// Commands are a noun and a verb. Results go to stdout and everything else to stderr, so that output can be piped;
+// --output json and yaml print the API's messages with its field names, for programs. The exit code distinguishes a
+// refusal from an unreachable broker, for scripts and the SPANK plugin.
 package cli
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -12,7 +18,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 )
 
@@ -165,4 +174,70 @@ func call[C, Q, R any](ctx context.Context, a *app, service func(grpc.ClientConn
 // Command is kernelctl's command tree for documentation: it cannot run and has no broker.
 func Command() *cobra.Command {
 	return (&app{Invocation: Invocation{Getenv: func(string) string { return "" }, Stdout: io.Discard, Stderr: io.Discard, Version: "devel"}}).root()
+}
+
+// Exit codes, as the help text has them.
+const (
+	exitOK = iota
+	exitFailure
+	exitUsage
+	exitRefused
+	exitUnreachable
+)
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// errUnwell ends a command that has printed everything already.
+var errUnwell = errors.New("the broker is not well")
+
+// explain returns the exit code and the message for the user.
+func (a *app) explain(err error) (int, string) {
+	var usage usageError
+	if errors.As(err, &usage) {
+		return exitUsage, fmt.Sprintf("%v\nSee kernelctl --help.", usage.error)
+	}
+	if errors.Is(err, context.Canceled) {
+		return exitFailure, "interrupted"
+	}
+	made, isStatus := status.FromError(err)
+	if !isStatus {
+		for _, refusal := range []error{kb.ErrInvalid, kb.ErrNotFound, kb.ErrExists, kb.ErrFailedPrecondition, kb.ErrDenied} {
+			if errors.Is(err, refusal) {
+				return exitRefused, plain(err.Error())
+			}
+		}
+		return exitFailure, plain(err.Error())
+	}
+	switch made.Code() {
+	case codes.Unavailable:
+		return exitUnreachable, fmt.Sprintf("broker at %s cannot be reached: %s", a.address, dialing(plain(made.Message())))
+	case codes.DeadlineExceeded:
+		return exitUnreachable, fmt.Sprintf("broker at %s did not answer in time", a.address)
+	case codes.Canceled:
+		return exitFailure, "interrupted"
+	case codes.NotFound, codes.FailedPrecondition, codes.InvalidArgument, codes.AlreadyExists, codes.OutOfRange, codes.PermissionDenied:
+		return exitRefused, plain(made.Message())
+	}
+	return exitFailure, plain(made.Message())
+}
+
+// dialing removes gRPC's prefix from the system's error.
+func dialing(text string) string {
+	if _, cause, ok := strings.Cut(text, "Error while dialing: "); ok {
+		return strings.TrimSuffix(cause, `"`)
+	}
+	return text
+}
+
+// plain removes control characters: texts also come from nodes and users.
+func plain(text string) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f || c >= 0x80 && c < 0xa0 {
+			return -1
+		}
+		return c
+	}, text)
 }

@@ -3,13 +3,20 @@
 package mtls
 
 import (
+	"bytes"
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
@@ -119,3 +126,116 @@ func (p Paths) Keep(key crypto.Signer, chain, authorities []*x509.Certificate) e
 		atomicfile.Write(p.Authorities, EncodeCertificates(authorities), 0o644),
 		atomicfile.Write(p.Certificate, own, 0o600))
 }
+
+// Kinds of PEM blocks.
+const (
+	certificateBlock = "CERTIFICATE"
+	keyBlock         = "PRIVATE KEY"
+)
+
+// EncodeCertificates writes certificates, one block each.
+func EncodeCertificates(list []*x509.Certificate) []byte {
+	var out bytes.Buffer
+	for _, c := range list {
+		out.Write(pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: c.Raw}))
+	}
+	return out.Bytes()
+}
+
+// EncodeKey writes a key in PKCS #8.
+func EncodeKey(key crypto.Signer) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: der}), nil
+}
+
+// ParseCertificates reads every certificate of a file, of which there must be
+// at least one.
+func ParseCertificates(text []byte) ([]*x509.Certificate, error) {
+	var list []*x509.Certificate
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != certificateBlock {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %d: %w: %w", len(list)+1, kb.ErrInvalid, err)
+		}
+		list = append(list, c)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("no certificate in it: %w", kb.ErrInvalid)
+	}
+	return list, nil
+}
+
+// ParseDER reads certificates as messages have them.
+func ParseDER(list [][]byte) ([]*x509.Certificate, error) {
+	var out []*x509.Certificate
+	for i, der := range list {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %d: %w: %w", i+1, kb.ErrInvalid, err)
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// ParsePair reads a certificate with its chain and its key, which may be in one
+// text, and checks that they belong together. Errors name no part of the key.
+func ParsePair(certificate, key []byte) (*tls.Certificate, error) {
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", kb.ErrInvalid, err)
+	}
+	return &pair, nil
+}
+
+// maxRequestBytes is several times what a request for a key on a curve needs.
+const maxRequestBytes = 4096
+
+// NewKey makes the key of a node, a broker or an authority. P-256 is what every
+// site's rules for cryptography allow.
+func NewKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
+
+// NewRequest asks for a certificate for a key (PKCS #10, DER). It names nobody:
+// whom the certificate stands for is decided by who signs it.
+func NewRequest(key crypto.Signer) ([]byte, error) {
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate request: %w", err)
+	}
+	return der, nil
+}
+
+// ParseRequest returns the key that a request is for. Who made the request has
+// the key, which its signature shows; whatever else it asks for is ignored.
+func ParseRequest(der []byte) (crypto.PublicKey, error) {
+	if len(der) > maxRequestBytes {
+		return nil, fmt.Errorf("certificate request of %d bytes, at most %d are allowed: %w", len(der), maxRequestBytes, kb.ErrInvalid)
+	}
+	request, err := x509.ParseCertificateRequest(der)
+	if err != nil {
+		return nil, fmt.Errorf("certificate request: %w: %w", kb.ErrInvalid, err)
+	}
+	switch key := request.PublicKey.(type) {
+	case *ecdsa.PublicKey:
+		if key.Curve != elliptic.P256() && key.Curve != elliptic.P384() {
+			return nil, fmt.Errorf("certificate request: curve %s is neither P-256 nor P-384: %w", key.Curve.Params().Name, kb.ErrInvalid)
+		}
+	case ed25519.PublicKey:
+	default:
+		return nil, fmt.Errorf("certificate request: a key of kind %v is neither ECDSA nor Ed25519: %w", request.PublicKeyAlgorithm, kb.ErrInvalid)
+	}
+	if err := request.CheckSignature(); err != nil {
+		return nil, fmt.Errorf("certificate request: %w: %w", kb.ErrInvalid, err)
+	}
+	return request.PublicKey, nil
+}
+
+// RenewAt is when a certificate is to be replaced: two thirds through the time
+// that it is used.
+func RenewAt(since, end time.Time) time.Time { return since.Add(end.Sub(since) * 2 / 3) }

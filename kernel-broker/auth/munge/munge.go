@@ -1,5 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package munge asks munged, the daemon by which Slurm's own users prove who
+// they are: Encode has it vouch for the caller's uid and a few bytes, Decode
+// has it judge what somebody else brings.
+//
+// There is no well-kept Go library for it, and libmunge would need cgo. So
+// this package speaks to munged's socket itself: one request and one answer on
+// one connection, in a format that has had the same version for well over a
+// decade and carries that version in each message. Another version is an
+// error, never a guess. Cryptography, keys and clocks all stay munged's.
+//
+// A decode is never sent twice. munged lets a client that says "this is a
+// retry" have a replayed credential, which would take its replay check away.
 package munge
 
 import (
@@ -137,4 +149,50 @@ func (c *Client) connect(ctx context.Context) (net.Conn, error) {
 		case <-time.After(time.Duration(try) * connectPause):
 		}
 	}
+}
+
+// Why a credential proves nothing. Each is an *Error with munged's text,
+// and each is kernelbroker.ErrUnauthenticated too.
+var (
+	// ErrForged: made with another key, changed, or no credential at all.
+	ErrForged = errors.New("credential is not genuine")
+	// ErrExpired: genuine, and older than its time to live.
+	ErrExpired = errors.New("credential has expired")
+	// ErrRewound: genuine, and from further ahead than clocks may differ.
+	ErrRewound = errors.New("credential is from the future")
+	// ErrReplayed: genuine, and decoded on this host before.
+	ErrReplayed = errors.New("credential was used before")
+	// ErrNotForUs: genuine, and made for another user to decode.
+	ErrNotForUs = errors.New("credential is for another user to decode")
+
+	// ErrProtocol: what answers at the socket does not speak as munged does.
+	// It is kernelbroker.ErrUnavailable as well.
+	ErrProtocol = fmt.Errorf("munged's answer cannot be understood: %w", kb.ErrUnavailable)
+)
+
+// munged's error codes.
+var kinds = map[byte]error{
+	8: ErrForged, 9: ErrForged, 10: ErrForged, 11: ErrForged, 12: ErrForged, 13: ErrForged, 14: ErrForged,
+	15: ErrExpired, 16: ErrRewound, 17: ErrReplayed, 18: ErrNotForUs,
+}
+
+// Error is a refusal by munged.
+type Error struct {
+	Code byte
+	Text string
+}
+
+func (e *Error) Error() string {
+	if kind := kinds[e.Code]; kind != nil {
+		return fmt.Sprintf("%v (munged: %s)", kind, e.Text)
+	}
+	return fmt.Sprintf("munged: error %d: %s", e.Code, e.Text)
+}
+
+// Unwrap tells a bad credential from a munged that is not well.
+func (e *Error) Unwrap() []error {
+	if kind := kinds[e.Code]; kind != nil {
+		return []error{kind, kb.ErrUnauthenticated}
+	}
+	return []error{kb.ErrUnavailable}
 }

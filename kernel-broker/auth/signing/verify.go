@@ -1,11 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package signing says which kernels a node may boot.
+//
+// The publisher of a kernel signs a manifest of it, and the node
+// holds a list of the keys that it trusts. What lies between the two, the
+// broker, its store, the network, the node's own cache, can then lose or delay
+// a kernel but not replace one.
+//
+// A Manifest names everything that decides what boots: the digests and sizes
+// of image and initrd, the arguments, the proof that the kernel must give
+// afterwards, what it needs of a node; and what keeps a true signature from
+// being used in a wrong place or too late: the cluster, the profile with its
+// version, the expiry, and the floor, the lowest version of the profile that a
+// node may boot once it has seen this manifest. It is written in one way only,
+// as JSON, in a DSSE envelope.
+//
+// Sign makes an envelope, ParseTrust reads the list of keys, and Verify, which
+// is pure, compares an envelope, the list, the kernel that is wanted, what the
+// node remembers, and the time.
 package signing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
@@ -173,3 +193,44 @@ func (t Trust) checkLifecycle(m Manifest, memory Memory, now time.Time) error {
 	}
 	return nil
 }
+
+// Why a kernel is refused. Callers tell the reasons apart with errors.Is.
+var (
+	ErrUnsigned     = errors.New("not signed")
+	ErrMalformed    = errors.New("malformed signature envelope")
+	ErrUnknownKey   = errors.New("signed by no key that is trusted")
+	ErrBadSignature = errors.New("the signature does not fit what is signed")
+	ErrKeyPeriod    = errors.New("the key is outside its period")
+	ErrKeyProfile   = errors.New("the key may not sign this profile")
+	ErrRevoked      = errors.New("revoked")
+	ErrOtherCluster = errors.New("signed for another cluster")
+	ErrMismatch     = errors.New("not the kernel that was signed")
+	ErrExpired      = errors.New("the signature has expired")
+	ErrFuture       = errors.New("signed in the future")
+	ErrFloor        = errors.New("older than the profile's floor")
+)
+
+// MismatchError is ErrMismatch with the field that differs.
+type MismatchError struct {
+	Field        string
+	Signed, Have string
+}
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("%v: %s is %s, signed is %s", ErrMismatch, e.Field, clip(e.Have), clip(e.Signed))
+}
+
+// Is makes errors.Is(err, ErrMismatch) hold.
+func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
+
+func clip(text string) string {
+	const most = 120
+	if len(text) > most {
+		text = text[:most] + "..."
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+func day(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func list(words []string) string { return strings.Join(words, " ") }

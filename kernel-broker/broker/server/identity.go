@@ -4,15 +4,21 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/peercred"
 )
 
 // identify authenticates the caller. A local caller is known by its socket, which
@@ -103,3 +109,124 @@ func (c Caller) origin() string {
 	}
 	return c.Address
 }
+
+// firstOpenPort is the lowest port that a program without privileges may use.
+const firstOpenPort = 1024
+
+// Caller is who is at the other end of a connection.
+type Caller struct {
+	credentials.CommonAuthInfo
+	// Local: came through a unix socket; the kernel vouches for the rest.
+	Local bool
+	UID   uint32
+	GID   uint32
+	PID   int32
+	// Address of a caller from the network.
+	Address string
+	// PrivilegedPort: dialled from a port that only root may use there.
+	PrivilegedPort bool
+	// Verified: MUNGE has verified UID and GID, of a caller from the
+	// network. Claimed: they are what a refused credential says. Host
+	// is where the credential says to have been made.
+	Verified, Claimed bool
+	Host              netip.Addr
+	// Encrypted: through TLS.
+	Encrypted bool
+	// Node is who the caller has proven to be, by a certificate; the zero value
+	// for those who showed none.
+	Node mtls.Peer
+
+	// decoded: munged was asked about the call's credential.
+	decoded bool
+	conn    *accountedConn // nil in tests of methods
+}
+
+// Known reports whether it is proven which user calls.
+func (c Caller) Known() bool { return c.Local || c.Verified }
+
+// AuthType implements credentials.AuthInfo.
+func (Caller) AuthType() string { return "peer" }
+
+// String says in an error or a log who it was.
+func (c Caller) String() string {
+	if c.Local {
+		return fmt.Sprintf("uid %d (pid %d)", c.UID, c.PID)
+	}
+	if c.Verified {
+		return fmt.Sprintf("uid %d (MUNGE, from %s)", c.UID, c.Address)
+	}
+	if !c.Node.Name.IsZero() {
+		return fmt.Sprintf("node %s (%s)", c.Node.Name.Name, c.Address)
+	}
+	return c.Address
+}
+
+// CallerOf returns who made the call that ctx belongs to. Without one, as in a
+// test that calls a method directly, it is a remote nobody.
+func CallerOf(ctx context.Context) Caller {
+	if caller, ok := ctx.Value(callerKey{}).(Caller); ok {
+		return caller
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		if caller, ok := p.AuthInfo.(Caller); ok {
+			return caller
+		}
+	}
+	return Caller{Address: "unknown"}
+}
+
+// peerCredentials finds out who calls: by the kernel on the local socket, by TLS
+// over the network where it is on. So one server may serve both.
+type peerCredentials struct {
+	network *network
+	backlog *backlog
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (c peerCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, caller, err := c.identify(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	caller.conn = &accountedConn{Conn: conn, backlog: c.backlog, holder: caller.holder()}
+	return caller.conn, caller, nil
+}
+
+func (c peerCredentials) identify(conn net.Conn) (net.Conn, Caller, error) {
+	caller := Caller{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}}
+	local, ok := unlimited(conn).(*net.UnixConn)
+	if !ok {
+		caller.Address = conn.RemoteAddr().String()
+		if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+			caller.PrivilegedPort = tcp.Port > 0 && tcp.Port < firstOpenPort
+		}
+		if c.network != nil {
+			return c.network.handshake(conn, caller)
+		}
+		return conn, caller, nil
+	}
+	ucred, err := peercred.Of(local)
+	if err != nil {
+		return nil, caller, fmt.Errorf("credentials of a local caller: %w", err)
+	}
+	caller.Local, caller.UID, caller.GID, caller.PID = true, ucred.Uid, ucred.Gid, ucred.Pid
+	caller.SecurityLevel = credentials.PrivacyAndIntegrity
+	return conn, caller, nil
+}
+
+// ClientHandshake implements credentials.TransportCredentials; clients use
+// their own.
+func (peerCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("peer credentials are for servers")
+}
+
+// Info implements credentials.TransportCredentials.
+func (peerCredentials) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "peer"}
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c peerCredentials) Clone() credentials.TransportCredentials { return c }
+
+// OverrideServerName implements credentials.TransportCredentials.
+func (peerCredentials) OverrideServerName(string) error { return nil }

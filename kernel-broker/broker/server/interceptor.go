@@ -8,13 +8,17 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
@@ -144,4 +148,151 @@ func (g *interceptor) note(method string, caller Caller, took time.Duration, err
 		fields = append(fields, "error", status.Convert(err).Message())
 	}
 	g.log.Log(context.Background(), level, "call", fields...)
+}
+
+// callStream is the stream of one call. Its first message must be the one that the call's credential is for, and nothing
+// is sent before that. Each message is valid, comes from the node that it names, and no faster than a node may send.
+type callStream struct {
+	grpc.ServerStream
+	ctx   context.Context
+	binds func(any) error // nil without a credential
+	pace  *rate.Limiter   // nil: none
+	begun atomic.Bool     // the first message came
+	about atomic.Value    // what it is about, a string
+}
+
+var errUnbound = fmt.Errorf("the call's first message, which its credential is for, has not come: %w", kb.ErrUnauthenticated)
+
+// Context implements grpc.ServerStream.
+func (s *callStream) Context() context.Context { return s.ctx }
+
+// RecvMsg implements grpc.ServerStream.
+func (s *callStream) RecvMsg(message any) error {
+	if err := s.ServerStream.RecvMsg(message); err != nil {
+		return err
+	}
+	if !s.begun.Load() {
+		if s.binds != nil {
+			if err := s.binds(message); err != nil {
+				return statusOf(err)
+			}
+		}
+		s.about.Store(objectOf(message))
+		s.begun.Store(true)
+	}
+	if s.pace != nil {
+		if err := s.pace.Wait(s.ctx); err != nil {
+			return err
+		}
+	}
+	if err := validate(message); err != nil {
+		return statusOf(err)
+	}
+	return statusOf(checkSender(s.ctx, message))
+}
+
+// SendMsg implements grpc.ServerStream.
+func (s *callStream) SendMsg(message any) error {
+	if s.unbound() {
+		return statusOf(errUnbound)
+	}
+	return s.ServerStream.SendMsg(message)
+}
+
+func (s *callStream) unbound() bool { return s.binds != nil && !s.begun.Load() }
+
+// ended is an error for a stream that ended before its first message came.
+func (s *callStream) ended(err error) error {
+	if err == nil && s.unbound() {
+		return errUnbound
+	}
+	return err
+}
+
+// object is what the first message is about; empty before it came.
+func (s *callStream) object() string {
+	about, _ := s.about.Load().(string)
+	return about
+}
+
+// checkSender compares the node that a message names as its sender with the caller's certificate. Callers without one
+// pass: access decides whether they may call.
+func checkSender(ctx context.Context, message any) error {
+	own := CallerOf(ctx).Node.Name
+	if own.IsZero() {
+		return nil
+	}
+	sender := own.Name
+	switch m := message.(type) {
+	case *api.ConnectRequest:
+		if m.GetHello() != nil {
+			sender = m.GetHello().GetNode()
+		}
+	case *api.UploadRunFileRequest:
+		if m.GetFile() != nil {
+			sender = m.GetNode()
+		}
+	case *api.GetRunFileRequest:
+		sender = m.GetNode()
+	case *api.DeliverRunRequest:
+		sender = m.GetNode()
+	}
+	if sender != own.Name {
+		return fmt.Errorf("node %q speaks for node %q: %w", own.Name, sender, kb.ErrDenied)
+	}
+	return nil
+}
+
+// statusCodes is the one place where errors of the domain get their codes. The
+// first that fits counts.
+var statusCodes = []struct {
+	err  error
+	code codes.Code
+}{
+	{kb.ErrInvalid, codes.InvalidArgument},
+	{kb.ErrNotFound, codes.NotFound},
+	{kb.ErrExists, codes.AlreadyExists},
+	{kb.ErrQuarantined, codes.FailedPrecondition},
+	{kb.ErrRetired, codes.FailedPrecondition},
+	{kb.ErrFailedPrecondition, codes.FailedPrecondition},
+	{kb.ErrDenied, codes.PermissionDenied},
+	{kb.ErrUnauthenticated, codes.Unauthenticated},
+	{kb.ErrUnavailable, codes.Unavailable},
+	{kb.ErrExhausted, codes.ResourceExhausted},
+	{context.DeadlineExceeded, codes.DeadlineExceeded},
+	{context.Canceled, codes.Canceled},
+}
+
+// statusOf makes what goes over the wire of an error. The text stays: it names
+// the object, and those who may call are the ones it is for. An error that is
+// a status already stays as it is; one that nobody foresaw is Internal.
+func statusOf(err error) error {
+	if err == nil {
+		return nil
+	}
+	var retry *kb.RetryableError
+	if errors.As(err, &retry) && (errors.Is(err, kb.ErrExhausted) || errors.Is(err, kb.ErrUnavailable)) {
+		return retryLater(retry.Wait, err.Error())
+	}
+	var made interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &made) {
+		return status.Error(made.GRPCStatus().Code(), made.GRPCStatus().Message())
+	}
+	for _, known := range statusCodes {
+		if errors.Is(err, known.err) {
+			return status.Error(known.code, err.Error())
+		}
+	}
+	return status.Error(codes.Internal, err.Error())
+}
+
+// retryLater is the status of a call that may be made again after a while, with
+// the detail that clients of gRPC know to look for.
+func retryLater(wait time.Duration, text string) error {
+	plain := status.New(codes.ResourceExhausted, text)
+	detailed, err := plain.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
+	if err != nil {
+		return plain.Err()
+	}
+	return detailed.Err()
 }

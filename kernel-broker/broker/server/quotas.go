@@ -11,9 +11,11 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc/stats"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
@@ -183,3 +185,152 @@ func hostOf(address string) string {
 	}
 	return ip.String()
 }
+
+// Limits of one caller, so that the server has room for all others. A caller is
+// an authenticated user or node, else an address (of IPv6, a network of 64 bits).
+//
+// Administrators on the broker's host and Slurm's hooks are exempt from all but
+// the sizes of messages and the times of calls.
+type Limits struct {
+	// MessageBytes of one received message.
+	MessageBytes int
+	// Users, Nodes and Addresses limit the calls of one each. Nodes also limits
+	// the messages that are read from a node's stream.
+	Users, Nodes, Addresses limit.Rate
+	// Changes limits the calls of one caller that change something: their audit
+	// records are never left out. The zero value is the default.
+	Changes limit.Rate
+	// Calls of one caller at a time.
+	Calls int
+	// Backlog limits the bytes of answers that one caller has not received.
+	Backlog int64
+
+	// Connections over the network, and PeerConnections of one address, or of one
+	// user on the broker's host. Unauthenticated limits those that show no node's
+	// certificate where TLS is on, and those of users on the broker's host.
+	Connections, PeerConnections, Unauthenticated int
+
+	// Handshake is the time for a connection's handshake. A connection that has
+	// had no call for Idle is closed.
+	Handshake, Idle time.Duration
+}
+
+// DefaultLimits fit a cluster of 10,000 nodes.
+func DefaultLimits() Limits {
+	return Limits{
+		// The names of 65,536 nodes, each of 63 bytes, fit in.
+		MessageBytes: 5 << 20,
+		Users:        limit.Rate{PerSecond: 20, Burst: 200},
+		Nodes:        limit.Rate{PerSecond: 50, Burst: 500},
+		Addresses:    limit.Rate{PerSecond: 10, Burst: 100},
+		Changes:      limit.Rate{PerSecond: 1, Burst: 500},
+		Calls:        32, Backlog: 64 << 20,
+		Connections: 16384, PeerConnections: 100, Unauthenticated: 4096,
+		Handshake: 10 * time.Second, Idle: 5 * time.Minute,
+	}
+}
+
+// Validate refuses limits that leave no room to work.
+func (l Limits) Validate() error {
+	var wrong []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			wrong = append(wrong, fmt.Errorf(format, args...))
+		}
+	}
+	refuse(l.MessageBytes < 64<<10 || l.MessageBytes > 1<<30, "message_bytes: %d is not within 64 KiB to 1 GiB", l.MessageBytes)
+	for name, r := range map[string]limit.Rate{"user": l.Users, "node": l.Nodes, "stranger": l.Addresses} {
+		err := r.Validate()
+		refuse(err != nil, "%s_rate, %s_burst: %v", name, name, err)
+	}
+	refuse(l.Calls < 1, "user_calls: %d is less than 1", l.Calls)
+	refuse(l.Backlog < maxSend, "backlog_bytes: %d is less than the largest answer, %d", l.Backlog, maxSend)
+	refuse(l.PeerConnections < 1 || l.PeerConnections > l.Connections, "peer_connections: %d is not within 1 to connections (%d)",
+		l.PeerConnections, l.Connections)
+	refuse(l.Unauthenticated < 1 || l.Unauthenticated > l.Connections, "guests: %d is not within 1 to connections (%d)", l.Unauthenticated, l.Connections)
+	for name, d := range map[string]time.Duration{"handshake": l.Handshake, "idle": l.Idle} {
+		refuse(d < time.Second || d > 24*time.Hour, "%s: %v is not within 1s to 24h", name, d)
+	}
+	return errors.Join(wrong...)
+}
+
+// backlog accounts for the bytes of answers that callers have not received yet.
+// HTTP/2 lets a client refuse data for as long as it likes, and its answers stay
+// in the broker's memory.
+type backlog struct {
+	mu sync.Mutex
+	of map[string]int64
+}
+
+func newBacklog() *backlog { return &backlog{of: map[string]int64{}} }
+
+func (b *backlog) bytes(holder string) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.of[holder]
+}
+
+// accountedConn accounts for one connection.
+type accountedConn struct {
+	net.Conn
+	backlog *backlog
+	holder  string
+
+	pending int64 // guarded by backlog.mu
+	closed  bool
+}
+
+// add changes the account. Framing is written beside the answers, so the account
+// never goes below zero.
+func (c *accountedConn) add(bytes int64) {
+	c.backlog.mu.Lock()
+	defer c.backlog.mu.Unlock()
+	if !c.closed {
+		c.addLocked(bytes)
+	}
+}
+
+func (c *accountedConn) addLocked(bytes int64) {
+	bytes = max(bytes, -c.pending)
+	c.pending += bytes
+	if c.backlog.of[c.holder] += bytes; c.backlog.of[c.holder] == 0 {
+		delete(c.backlog.of, c.holder)
+	}
+}
+
+// Write implements net.Conn.
+func (c *accountedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.add(-int64(n))
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *accountedConn) Close() error {
+	c.backlog.mu.Lock()
+	c.addLocked(-c.pending)
+	c.closed = true
+	c.backlog.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// answers adds what each call sends to its connection's account.
+type answers struct{}
+
+// HandleRPC implements stats.Handler.
+func (answers) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	if out, ok := s.(*stats.OutPayload); ok {
+		if conn := CallerOf(ctx).conn; conn != nil {
+			conn.add(int64(out.WireLength))
+		}
+	}
+}
+
+// TagRPC implements stats.Handler.
+func (answers) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+// TagConn implements stats.Handler.
+func (answers) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn implements stats.Handler.
+func (answers) HandleConn(context.Context, stats.ConnStats) {}

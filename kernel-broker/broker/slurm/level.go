@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -104,4 +105,77 @@ func configured(config, name string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("scontrol show config printed no %s: %w", name, kb.ErrUnavailable)
+}
+
+const (
+	// keepResumeTimeout is how long the value is used: a reconfigure may change it.
+	keepResumeTimeout = 5 * time.Minute
+	// resumeTimeoutRetry is the wait after a failed query.
+	resumeTimeoutRetry = 10 * time.Second
+)
+
+// resumeTimeout is how long slurmctld waits for a node's boot; 0 if unknown.
+func (c *Client) resumeTimeout(ctx context.Context) time.Duration {
+	timeout, _ := c.timeouts.GetOrLast(ctx, struct{}{}, resumeTimeoutRetry, func(ctx context.Context) (time.Duration, time.Duration, error) {
+		value, err := c.setting(ctx, "ResumeTimeout") // "60 sec"
+		number, _, _ := strings.Cut(value, " ")
+		seconds, perr := strconv.ParseUint(number, 10, 31)
+		if perr != nil {
+			seconds = 0
+		}
+		return time.Duration(seconds) * time.Second, keepResumeTimeout, err
+	})
+	return timeout
+}
+
+// UndoPrologDrain removes the drain that slurmctld set for a failed prolog, if it is still the one given at by. If the
+// site has its own prolog that may have failed, it returns ErrFailedPrecondition.
+func (c *Client) UndoPrologDrain(ctx context.Context, node, by string) error {
+	config, _, err := c.run(ctx, c.scontrol, "show", "config")
+	if err != nil {
+		return err
+	}
+	if err := onlyTheGate(config, by); err != nil {
+		return fmt.Errorf("node %q stays drained: %w", node, err)
+	}
+	nodes, err := c.Nodes(ctx, []string{node})
+	if err != nil {
+		return err
+	}
+	n, ok := nodes[node]
+	if !ok {
+		return fmt.Errorf("scontrol show node %s printed no such node: %w", node, kb.ErrUnavailable)
+	}
+	if !n.Drained() || n.PlainReason() != kb.ReasonProlog || n.By != by {
+		return nil // already resumed
+	}
+	return c.change(ctx, "update", "nodename="+node, "state=undrain")
+}
+
+// onlyTheGate rejects configurations where something other than a SPANK plugin runs before jobs on nodes, and reasons
+// that slurmctld did not set.
+func onlyTheGate(config, by string) error {
+	owner, err := configured(config, "SlurmUser")
+	if err != nil {
+		return err
+	}
+	user, _, _ := strings.Cut(owner, "(")
+	if who, _, _ := strings.Cut(by, "@"); who != user {
+		return fmt.Errorf("%q gave the reason, not slurmctld's user %q: %w", who, user, kb.ErrFailedPrecondition)
+	}
+	for line := range strings.Lines(strings.ToLower(config)) {
+		key, value, _ := strings.Cut(line, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		if value == "" || value == "(null)" {
+			continue
+		}
+		// 24.05 and later list several as prolog[0], prolog[1].
+		if key == "prolog" || strings.HasPrefix(key, "prolog[") {
+			return fmt.Errorf("the site's own Prolog %s may have failed too: %w", value, kb.ErrFailedPrecondition)
+		}
+		if key == "prepplugins" && value != "prep/script" && value != "script" {
+			return fmt.Errorf("the site's PrEp plugin may have failed too (%s): %w", value, kb.ErrFailedPrecondition)
+		}
+	}
+	return nil
 }
