@@ -51,12 +51,8 @@ const (
 // Authority signs. It is safe for concurrent use, and it is the mtls.Source of
 // the broker that runs it: its own certificate is made when it is needed.
 type Authority struct {
-	dir      string
-	public   string
-	cluster  string
-	name     mtls.Name
-	lifetime time.Duration
-	now      func() time.Time
+	o    Options
+	name mtls.Name
 
 	mu       sync.Mutex
 	keys     []signing // oldest first; the last one signs
@@ -95,10 +91,7 @@ func OpenAuthority(o Options) (*Authority, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	a := &Authority{
-		dir: o.Dir, public: o.Public, cluster: o.Cluster, lifetime: o.Lifetime, now: o.Now,
-		name: mtls.Name{Cluster: o.Cluster, Role: mtls.Broker, Name: o.Host},
-	}
+	a := &Authority{o: o, name: mtls.Name{Cluster: o.Cluster, Role: mtls.Broker, Name: o.Host}}
 	if err := a.name.Validate(); err != nil {
 		return nil, fmt.Errorf("authority of cluster %q: %w", o.Cluster, err)
 	}
@@ -122,23 +115,23 @@ func (a *Authority) found() error {
 	if err != nil {
 		return err
 	}
-	if err := writeKey(a.dir, first); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := writeKey(a.o.Dir, first); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	a.keys, err = readKeys(a.dir)
+	a.keys, err = readKeys(a.o.Dir)
 	return err
 }
 
 // publish writes down whom clients are to trust.
 func (a *Authority) publish() error {
-	if a.public == "" {
+	if a.o.Public == "" {
 		return nil
 	}
 	list, err := a.Authorities()
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(a.public, mtls.EncodeCertificates(list), 0o644)
+	return atomicfile.Write(a.o.Public, mtls.EncodeCertificates(list), 0o644)
 }
 
 // Rotate makes a new generation, which signs from now on. The one before it is
@@ -156,18 +149,18 @@ func (a *Authority) rotate(until time.Time) (fingerprint string, err error) {
 	for {
 		// As they are now: another broker may have added one, and an
 		// administrator may have removed some.
-		keys, err := readKeys(a.dir)
+		keys, err := readKeys(a.o.Dir)
 		if err != nil {
 			return "", err
 		}
 		if len(keys) == 0 {
-			return "", fmt.Errorf("authority: no key is left in %q to vouch for a new one; put the newest back, or restart the broker to begin anew: %w", a.dir, kb.ErrInvalid)
+			return "", fmt.Errorf("authority: no key is left in %q to vouch for a new one; put the newest back, or restart the broker to begin anew: %w", a.o.Dir, kb.ErrInvalid)
 		}
 		fresh, err := a.generation(keys, until)
 		if err != nil {
 			return "", err
 		}
-		switch err := writeKey(a.dir, fresh); {
+		switch err := writeKey(a.o.Dir, fresh); {
 		case errors.Is(err, fs.ErrExist):
 			// Another broker was quicker: then its key vouches for ours.
 		case err != nil:
@@ -188,9 +181,9 @@ func (a *Authority) generation(keys []signing, until time.Time) (signing, error)
 	if err != nil {
 		return signing{}, fmt.Errorf("key of the authority: %w", err)
 	}
-	now := a.now()
+	now := a.o.Now()
 	template := &x509.Certificate{
-		Subject:   pkix.Name{CommonName: "Kernel Broker " + a.cluster + " " + now.UTC().Format(time.DateOnly)},
+		Subject:   pkix.Name{CommonName: "Kernel Broker " + a.o.Cluster + " " + now.UTC().Format(time.DateOnly)},
 		NotBefore: now.Add(-backdate), NotAfter: now.Add(authorityLifetime),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 		// Below it may be a successor that it vouches for, and no more.
@@ -205,7 +198,7 @@ func (a *Authority) generation(keys []signing, until time.Time) (signing, error)
 	vouched := *template
 	vouched.MaxPathLen, vouched.MaxPathLenZero = 0, true
 	// The broker's own certificate is one that it signed, too.
-	vouched.NotAfter = now.Add(a.lifetime)
+	vouched.NotAfter = now.Add(a.o.Lifetime)
 	if until.After(vouched.NotAfter) {
 		vouched.NotAfter = until
 	}
@@ -251,7 +244,7 @@ func (a *Authority) issueLocked(name mtls.Name, public crypto.PublicKey, notBefo
 		usage = x509.ExtKeyUsageServerAuth
 	}
 	by := a.keys[len(a.keys)-1]
-	notAfter := a.now().Add(a.lifetime)
+	notAfter := a.o.Now().Add(a.o.Lifetime)
 	if by.certificate.NotAfter.Before(notAfter) {
 		notAfter = by.certificate.NotAfter
 	}
@@ -293,7 +286,7 @@ func (a *Authority) chain(leaf *x509.Certificate) []*x509.Certificate {
 func (a *Authority) Certificate() (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := a.now()
+	now := a.o.Now()
 	if a.own != nil && now.Before(a.ownUntil) {
 		return a.own, nil
 	}
@@ -318,7 +311,7 @@ func (a *Authority) Certificate() (*tls.Certificate, error) {
 func (a *Authority) Authorities() ([]*x509.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := a.now()
+	now := a.o.Now()
 	var list []*x509.Certificate
 	for i, k := range a.keys {
 		if i+1 < len(a.keys) && a.keys[i+1].crossed != nil && now.After(a.keys[i+1].crossed.NotAfter) {

@@ -158,9 +158,9 @@ func TestRotation(t *testing.T) {
 	s := newSite(t)
 	before := s.enrol("n1")
 	// Signed for longer than is now the rule: that counts.
-	s.authority.lifetime = time.Hour
+	s.authority.o.Lifetime = time.Hour
 	fingerprint, err := s.registry.Rotate(t.Context(), "test")
-	s.authority.lifetime = lifetime
+	s.authority.o.Lifetime = lifetime
 	if err != nil {
 		t.Fatal(err)
 	}

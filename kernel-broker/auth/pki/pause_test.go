@@ -210,7 +210,7 @@ func TestRevocationCoversWhatIsNotOnRecord(t *testing.T) {
 func TestTheLastToEndStaysOnRecord(t *testing.T) {
 	s := newSite(t)
 	long := s.enrol("n1").pair.Leaf
-	s.authority.lifetime = time.Hour
+	s.authority.o.Lifetime = time.Hour
 	for range 2 * keepIssued {
 		s.enrol("n1")
 	}

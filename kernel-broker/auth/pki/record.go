@@ -201,7 +201,7 @@ var errUsed = fmt.Errorf("token was used for another key; if that was not this n
 
 // get reads a record; a node without one has an empty record at revision 0.
 func (r *Registry) get(ctx context.Context, node string) (Record, int64, error) {
-	rec, err := r.store.Get(ctx, recordPrefix+node)
+	rec, err := r.o.Store.Get(ctx, recordPrefix+node)
 	if errors.Is(err, store.ErrNotFound) {
 		return Record{Node: node}, 0, nil
 	}
@@ -244,7 +244,7 @@ func (r *Registry) change(ctx context.Context, node string, do func(*Record) err
 		if err != nil {
 			return fmt.Errorf("record of node %q: %w", node, err)
 		}
-		_, err = r.store.Commit(ctx, store.Write{Key: recordPrefix + node, Value: value, Expect: revision})
+		_, err = r.o.Store.Commit(ctx, store.Write{Key: recordPrefix + node, Value: value, Expect: revision})
 		switch {
 		case err == nil:
 			return nil

@@ -37,11 +37,7 @@ const (
 
 // Registry keeps the records of nodes, and knows which certificates are void.
 type Registry struct {
-	store     store.Store
-	authority *Authority
-	cluster   string
-	log       *slog.Logger
-	now       func() time.Time
+	o RegistryOptions
 
 	mu      sync.RWMutex
 	revoked map[string]*Revocation
@@ -65,10 +61,7 @@ func OpenRegistry(ctx context.Context, o RegistryOptions) (*Registry, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	r := &Registry{
-		store: o.Store, authority: o.Authority, cluster: o.Cluster, log: o.Log, now: o.Now,
-		revoked: map[string]*Revocation{}, onVoid: func(string) {},
-	}
+	r := &Registry{o: o, revoked: map[string]*Revocation{}, onVoid: func(string) {}}
 	records, at, err := o.Store.List(ctx, recordPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("records of nodes' certificates: %w", err)
@@ -79,18 +72,18 @@ func OpenRegistry(ctx context.Context, o RegistryOptions) (*Registry, error) {
 
 // CreateToken makes a token for a node. Its text is in nothing but the answer.
 func (r *Registry) CreateToken(ctx context.Context, node string, ttl time.Duration, by string) (mtls.Token, time.Time, error) {
-	if r.authority == nil {
+	if r.o.Authority == nil {
 		return mtls.Token{}, time.Time{}, errNoAuthority
 	}
 	ttl = cmp.Or(ttl, DefaultTokenTTL)
 	if ttl < time.Second || ttl > MaxTokenTTL {
 		return mtls.Token{}, time.Time{}, fmt.Errorf("token of node %q: %v is not within 1s and %v: %w", node, ttl, MaxTokenTTL, kb.ErrInvalid)
 	}
-	token, err := mtls.NewToken(node, r.authority.Fingerprint())
+	token, err := mtls.NewToken(node, r.o.Authority.Fingerprint())
 	if err != nil {
 		return token, time.Time{}, err
 	}
-	expires := r.now().Add(ttl).UTC()
+	expires := r.o.Now().Add(ttl).UTC()
 	err = r.change(ctx, node, func(record *Record) error {
 		record.Token = &Pending{Hash: hashOf([]byte(token.Secret)), Expires: expires, By: by}
 		return nil
@@ -98,7 +91,7 @@ func (r *Registry) CreateToken(ctx context.Context, node string, ttl time.Durati
 	if err != nil {
 		return mtls.Token{}, time.Time{}, err
 	}
-	r.log.Info("token for a node made", "node", node, "by", by, "expires", expires)
+	r.o.Log.Info("token for a node made", "node", node, "by", by, "expires", expires)
 	return token, expires, nil
 }
 
@@ -125,7 +118,7 @@ func (r *Registry) MayEnrol(ctx context.Context, node, secret string, request []
 	if err != nil {
 		return err
 	}
-	_, err = r.grant(&record, key, r.now(), r.byToken(secret))
+	_, err = r.grant(&record, key, r.o.Now(), r.byToken(secret))
 	return err
 }
 
@@ -148,7 +141,7 @@ func (r *Registry) byToken(secret string) permission {
 	return func(record *Record, key string, now time.Time) (atOnce bool, err error) {
 		atOnce, err = record.use(secret, key, now)
 		if errors.Is(err, errUsed) {
-			r.log.Warn("a used token was shown with another key: a copy of it is in somebody's hands", "node", record.Node)
+			r.o.Log.Warn("a used token was shown with another key: a copy of it is in somebody's hands", "node", record.Node)
 		}
 		return atOnce, err
 	}
@@ -184,7 +177,7 @@ func (r *Registry) sign(ctx context.Context, node string, request []byte, from s
 	var chain []*x509.Certificate
 	var again bool
 	err = r.change(ctx, node, func(record *Record) error {
-		now := r.now()
+		now := r.o.Now()
 		var err error
 		if chain, err = r.grant(record, key, now, may); err != nil {
 			return err
@@ -198,11 +191,11 @@ func (r *Registry) sign(ctx context.Context, node string, request []byte, from s
 	if err != nil {
 		return Credentials{}, err
 	}
-	authorities, err := r.authority.Authorities()
+	authorities, err := r.o.Authority.Authorities()
 	if err != nil {
 		return Credentials{}, err
 	}
-	r.log.Info("certificate signed", "node", node, "from", from, "again", again,
+	r.o.Log.Info("certificate signed", "node", node, "from", from, "again", again,
 		"serial", fmt.Sprintf("%x", chain[0].SerialNumber), "until", chain[0].NotAfter)
 	return Credentials{Chain: chain, Authorities: authorities}, nil
 }
@@ -214,7 +207,7 @@ func (r *Registry) given(record *Record, key string, now time.Time) []*x509.Cert
 	if leaf == nil {
 		return nil
 	}
-	return r.authority.chain(leaf)
+	return r.o.Authority.chain(leaf)
 }
 
 func tooSoon(node string, wait time.Duration) error {
@@ -225,7 +218,7 @@ func tooSoon(node string, wait time.Duration) error {
 
 // keyOf returns the key that a certificate is asked for, and its fingerprint.
 func (r *Registry) keyOf(request []byte) (crypto.PublicKey, string, error) {
-	if r.authority == nil {
+	if r.o.Authority == nil {
 		return nil, "", errNoAuthority
 	}
 	public, err := mtls.ParseRequest(request)
@@ -240,8 +233,8 @@ func (r *Registry) keyOf(request []byte) (crypto.PublicKey, string, error) {
 }
 
 func (r *Registry) issue(record *Record, public crypto.PublicKey, key, from string, now time.Time) ([]*x509.Certificate, error) {
-	name := mtls.Name{Cluster: r.cluster, Role: mtls.Node, Name: record.Node}
-	chain, err := r.authority.issue(name, public, record.begin(now))
+	name := mtls.Name{Cluster: r.o.Cluster, Role: mtls.Node, Name: record.Node}
+	chain, err := r.o.Authority.issue(name, public, record.begin(now))
 	if err != nil {
 		return nil, fmt.Errorf("node %q: %w", record.Node, err)
 	}
@@ -251,7 +244,7 @@ func (r *Registry) issue(record *Record, public crypto.PublicKey, key, from stri
 
 // Rotate has the authority go on with a new key.
 func (r *Registry) Rotate(ctx context.Context, by string) (fingerprint string, err error) {
-	if r.authority == nil {
+	if r.o.Authority == nil {
 		return "", errNoAuthority
 	}
 	// Certificates may have been signed for longer than they are now.
@@ -267,15 +260,15 @@ func (r *Registry) Rotate(ctx context.Context, by string) (fingerprint string, e
 			}
 		}
 	}
-	if fingerprint, err = r.authority.Rotate(last); err != nil {
+	if fingerprint, err = r.o.Authority.Rotate(last); err != nil {
 		return "", err
 	}
-	r.log.Warn("authority rotated", "by", by, "fingerprint", fingerprint)
+	r.o.Log.Warn("authority rotated", "by", by, "fingerprint", fingerprint)
 	return fingerprint, nil
 }
 
 // Cluster is whose nodes are on record.
-func (r *Registry) Cluster() string { return r.cluster }
+func (r *Registry) Cluster() string { return r.o.Cluster }
 
 // List returns the records, sorted by node; only one where a node is named.
 func (r *Registry) List(ctx context.Context, node string) ([]Record, error) {
@@ -286,7 +279,7 @@ func (r *Registry) List(ctx context.Context, node string) ([]Record, error) {
 		}
 		return []Record{record}, err
 	}
-	list, _, err := r.store.List(ctx, recordPrefix)
+	list, _, err := r.o.Store.List(ctx, recordPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("records of nodes' certificates: %w: %w", kb.ErrUnavailable, err)
 	}
@@ -333,13 +326,13 @@ func (r *Registry) Revoke(ctx context.Context, node, by, reason string) error {
 	}
 	var revocation *Revocation
 	err := r.change(ctx, node, func(record *Record) error {
-		revocation = record.revoke(r.now(), by, reason)
+		revocation = record.revoke(r.o.Now(), by, reason)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	r.log.Warn("node revoked", "node", node, "by", by, "reason", reason)
+	r.o.Log.Warn("node revoked", "node", node, "by", by, "reason", reason)
 	// Without waiting for the store's own news of it.
 	r.learn(node, revocation)
 	return nil
@@ -361,7 +354,7 @@ func (r *Registry) learn(node string, revocation *Revocation) {
 // Run follows the records: another broker on the same store may revoke, too. It
 // ends with its context.
 func (r *Registry) Run(ctx context.Context) error {
-	return store.Follow(ctx, r.store, recordPrefix, r.reset, func(event store.Event) {
+	return store.Follow(ctx, r.o.Store, recordPrefix, r.reset, func(event store.Event) {
 		if !event.Deleted {
 			r.take(event.Record)
 		}
@@ -381,7 +374,7 @@ func (r *Registry) take(rec store.Record) {
 	record, err := decode(rec)
 	if err != nil {
 		// What it says may be that the node is revoked.
-		r.log.Error("node kept out: its record is damaged", "error", err)
+		r.o.Log.Error("node kept out: its record is damaged", "error", err)
 		record.Node, record.Revoked = strings.TrimPrefix(rec.Key, recordPrefix), &Revocation{At: forEver}
 	}
 	r.learn(record.Node, record.Revoked)

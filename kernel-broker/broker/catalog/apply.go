@@ -81,7 +81,7 @@ func (c *Catalog) merge(ctx context.Context, p *kb.Profile, wanted kb.Profile) e
 		if err := c.checkEnvelope(v.Kernel, v.Envelope); err != nil {
 			return err
 		}
-		v.RegisteredAt = c.now().UTC()
+		v.RegisteredAt = c.o.Now().UTC()
 		merged.Versions = append(merged.Versions, v)
 		c.note(ctx, &merged, kb.ChangeRegistered, v.Kernel.Version, "")
 	}
@@ -173,7 +173,7 @@ func (c *Catalog) checkArtifacts(v kb.ProfileVersion) error {
 			return fmt.Errorf("kernel %q: document %q has %d bytes, at most %d are possible: %w", k.Ref(), d.Name, d.Size, MaxDocument, kb.ErrInvalid)
 		}
 	}
-	if c.hasArtifact == nil {
+	if c.o.HasArtifact == nil {
 		return nil
 	}
 	type file struct {
@@ -188,7 +188,7 @@ func (c *Catalog) checkArtifacts(v kb.ProfileVersion) error {
 		if file.digest == "" {
 			continue
 		}
-		has, err := c.hasArtifact(file.digest, file.size)
+		has, err := c.o.HasArtifact(file.digest, file.size)
 		if err != nil {
 			return fmt.Errorf("kernel %q: %s: %w", k.Ref(), file.what, err)
 		}

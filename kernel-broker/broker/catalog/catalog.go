@@ -46,29 +46,22 @@ type Options struct {
 // Catalog is the state of all profiles. It caches nothing: every method reads the store, and changes are fenced by
 // revision, so several catalogs may share one store. Its methods are safe for concurrent use.
 type Catalog struct {
-	store           store.Store
-	hasArtifact     func(string, uint64) (bool, error)
-	verifySignature func(kb.Kernel, []byte) error
-	restricted      func(profile string) bool
-	republish       chan struct{} // holds one token when a republish is due
-	now             func() time.Time
-	log             *slog.Logger
+	o         Options
+	republish chan struct{} // holds one token when a republish is due
 }
 
 // New returns the catalog in a store.
 func New(o Options) *Catalog {
-	c := &Catalog{store: o.Store, hasArtifact: o.HasArtifact, verifySignature: o.CheckEnvelope, now: o.Now, log: o.Log,
-		restricted: o.Restricted, republish: make(chan struct{}, 1)}
-	if c.now == nil {
-		c.now = time.Now
+	o.Log = cmp.Or(o.Log, slog.Default())
+	if o.Now == nil {
+		o.Now = time.Now
 	}
-	c.log = cmp.Or(c.log, slog.Default())
-	return c
+	return &Catalog{o: o, republish: make(chan struct{}, 1)}
 }
 
 // List returns all profiles, sorted by name.
 func (c *Catalog) List(ctx context.Context) ([]kb.Profile, error) {
-	records, _, err := c.store.List(ctx, keyPrefix)
+	records, _, err := c.o.Store.List(ctx, keyPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
 	}
@@ -118,7 +111,7 @@ func (c *Catalog) Check(ctx context.Context, ref kb.Ref) (kb.ProfileVersion, err
 // unknown makes the error for a name that no profile has. When the other names
 // cannot be read either, that is the error.
 func (c *Catalog) unknown(ctx context.Context, name string) error {
-	records, _, err := c.store.List(ctx, keyPrefix)
+	records, _, err := c.o.Store.List(ctx, keyPrefix)
 	if err != nil {
 		return fmt.Errorf("profile %q: %w", name, err)
 	}
@@ -130,7 +123,7 @@ func (c *Catalog) unknown(ctx context.Context, name string) error {
 }
 
 func (c *Catalog) read(ctx context.Context, name string) (*record, int64, error) {
-	stored, err := c.store.Get(ctx, key(name))
+	stored, err := c.o.Store.Get(ctx, key(name))
 	if err != nil {
 		return nil, 0, fmt.Errorf("profile %q: %w", name, err)
 	}

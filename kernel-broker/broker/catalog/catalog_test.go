@@ -175,7 +175,7 @@ func TestApplyNeedsArtifacts(t *testing.T) {
 		err  error
 		want error
 	}{{false, nil, kb.ErrFailedPrecondition}, {false, broken, broken}, {true, nil, nil}} {
-		c.hasArtifact = func(string, uint64) (bool, error) { return step.has, step.err }
+		c.o.HasArtifact = func(string, uint64) (bool, error) { return step.has, step.err }
 		if _, _, err := c.Apply(t.Context(), "a", profile("mitgcm", 1)); !errors.Is(err, step.want) {
 			t.Errorf("has %v, %v: Apply = %v", step.has, step.err, err)
 		}

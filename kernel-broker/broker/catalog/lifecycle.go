@@ -17,15 +17,15 @@ import (
 func (c *Catalog) note(ctx context.Context, p *kb.Profile, what string, version uint32, reason string) {
 	who, why := kb.AuthorOf(ctx)
 	reason = cmp.Or(reason, why)
-	p.Note(kb.Change{At: c.now().UTC().Truncate(time.Second), Who: who, What: what, Version: version, Reason: reason})
+	p.Note(kb.Change{At: c.o.Now().UTC().Truncate(time.Second), Who: who, What: what, Version: version, Reason: reason})
 }
 
 // checkEnvelope rejects a signature that the nodes would reject.
 func (c *Catalog) checkEnvelope(k kb.Kernel, envelope []byte) error {
-	if c.verifySignature == nil {
+	if c.o.CheckEnvelope == nil {
 		return nil
 	}
-	if err := c.verifySignature(k, envelope); err != nil {
+	if err := c.o.CheckEnvelope(k, envelope); err != nil {
 		return fmt.Errorf("signature of kernel %q: %w: %w", k.Ref(), err, kb.ErrFailedPrecondition)
 	}
 	return nil
@@ -61,7 +61,7 @@ func (c *Catalog) alter(ctx context.Context, requestID string, ref kb.Ref, asked
 		return none, false, err
 	}
 	if written && altered {
-		c.log.Info("profile changed", "change", asked[0], "kernel", ref.String(), "default_version", r.Profile.DefaultVersion, "request", requestID)
+		c.o.Log.Info("profile changed", "change", asked[0], "kernel", ref.String(), "default_version", r.Profile.DefaultVersion, "request", requestID)
 	}
 	return r.Profile, written && altered, nil
 }
@@ -110,7 +110,7 @@ func (c *Catalog) Quarantine(ctx context.Context, requestID string, ref kb.Ref, 
 		if err != nil || v.Quarantine != nil {
 			return false, err
 		}
-		v.Quarantine = &kb.Quarantine{Reason: reason, Since: c.now().UTC().Truncate(time.Second)}
+		v.Quarantine = &kb.Quarantine{Reason: reason, Since: c.o.Now().UTC().Truncate(time.Second)}
 		c.note(ctx, p, kb.ChangeQuarantined, ref.Version, reason)
 		return true, nil
 	})
@@ -195,7 +195,7 @@ func (c *Catalog) Retire(ctx context.Context, requestID string, ref kb.Ref, reas
 	}
 	reason = kb.OneLine(reason)
 	return c.alter(ctx, requestID, ref, []any{"retire", ref, reason}, func(p *kb.Profile) (bool, error) {
-		altered, err := retire(p, ref, kb.Retirement{Reason: reason, Since: c.now().UTC().Truncate(time.Second)})
+		altered, err := retire(p, ref, kb.Retirement{Reason: reason, Since: c.o.Now().UTC().Truncate(time.Second)})
 		if altered {
 			c.note(ctx, p, kb.ChangeRetired, ref.Version, reason)
 		}
@@ -281,7 +281,7 @@ func (c *Catalog) RecordBootFailure(ctx context.Context, f BootFailure) (bool, e
 		if quarantined {
 			v.Quarantine = &kb.Quarantine{
 				Reason: failedToBoot(v.BootFailures, cause),
-				Since:  c.now().UTC().Truncate(time.Second),
+				Since:  c.o.Now().UTC().Truncate(time.Second),
 			}
 			c.note(ctx, &r.Profile, kb.ChangeQuarantined, ref.Version, v.Quarantine.Reason)
 		}
@@ -291,9 +291,9 @@ func (c *Catalog) RecordBootFailure(ctx context.Context, f BootFailure) (bool, e
 	if err != nil || !counted {
 		return after.Quarantine != nil, err
 	}
-	c.log.Warn("kernel failed to boot", "kernel", ref.String(), "node", f.Node, "cause", cause, "failures", after.BootFailures)
+	c.o.Log.Warn("kernel failed to boot", "kernel", ref.String(), "node", f.Node, "cause", cause, "failures", after.BootFailures)
 	if quarantined {
-		c.log.Warn("kernel quarantined", "kernel", ref.String(), "reason", after.Quarantine.Reason)
+		c.o.Log.Warn("kernel quarantined", "kernel", ref.String(), "reason", after.Quarantine.Reason)
 	}
 	return after.Quarantine != nil, nil
 }

@@ -258,7 +258,7 @@ func (c *Catalog) updateOnce(ctx context.Context, name, nonce string, change fun
 	if err != nil {
 		return nil, false, err
 	}
-	_, err = c.store.Commit(ctx, store.Write{Key: key(name), Value: value, Expect: revision})
+	_, err = c.o.Store.Commit(ctx, store.Write{Key: key(name), Value: value, Expect: revision})
 	if errors.Is(err, store.ErrTooLarge) {
 		return nil, false, fmt.Errorf("profile %q: %w: %w", name, kb.ErrInvalid, err)
 	}

@@ -16,7 +16,7 @@ import (
 func TestRestrictedInTheSnapshot(t *testing.T) {
 	c, _ := newCatalog(t)
 	var closed atomic.Bool
-	c.restricted = func(profile string) bool { return profile == "mitgcm" && closed.Load() }
+	c.o.Restricted = func(profile string) bool { return profile == "mitgcm" && closed.Load() }
 	apply(t, c, "a", profile("stock", 1))
 	apply(t, c, "b", profile("mitgcm", 1))
 	texts := make(chan string, 16)

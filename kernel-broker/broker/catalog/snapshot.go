@@ -94,7 +94,7 @@ func (c *Catalog) Snapshot(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return NewSnapshot(profiles, c.restricted, c.now()).String(), nil
+	return NewSnapshot(profiles, c.o.Restricted, c.o.Now()).String(), nil
 }
 
 // Publish calls use with the snapshot text at the start and after each change of the catalog, until ctx ends or the
@@ -105,7 +105,7 @@ func (c *Catalog) Publish(ctx context.Context, use func(text string) error) erro
 	defer cancel()
 	var publishing sync.WaitGroup
 	publishing.Go(func() { c.publish(ctx, use) })
-	err := store.Follow(ctx, c.store, keyPrefix, func([]store.Record, int64) { c.Republish() }, func(store.Event) { c.Republish() })
+	err := store.Follow(ctx, c.o.Store, keyPrefix, func([]store.Record, int64) { c.Republish() }, func(store.Event) { c.Republish() })
 	cancel()
 	publishing.Wait()
 	return err
@@ -113,7 +113,7 @@ func (c *Catalog) Publish(ctx context.Context, use func(text string) error) erro
 
 // Restricted reports whether some users may not use a profile.
 func (c *Catalog) Restricted(profile string) bool {
-	return c.restricted != nil && c.restricted(profile)
+	return c.o.Restricted != nil && c.o.Restricted(profile)
 }
 
 // Republish makes Publish check for changes, also of restrictions.
@@ -136,7 +136,7 @@ func (c *Catalog) publish(ctx context.Context, use func(string) error) {
 		}
 		again = nil
 		profiles, err := c.List(ctx)
-		s := NewSnapshot(profiles, c.restricted, c.now())
+		s := NewSnapshot(profiles, c.o.Restricted, c.o.Now())
 		// No snapshot contains the signatures, but a change must be published, too.
 		body := sha256.New()
 		fmt.Fprintf(body, "%q", s.body())
@@ -151,7 +151,7 @@ func (c *Catalog) publish(ctx context.Context, use func(string) error) {
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			c.log.Error("catalog snapshot not published", "error", err)
+			c.o.Log.Error("catalog snapshot not published", "error", err)
 			again = time.After(publishPause)
 		}
 	}
