@@ -34,6 +34,9 @@ var crossing = map[string]map[string]string{
 	"auth/authz": {
 		"auth/audit": "every decision is recorded",
 	},
+	"auth/munge": {
+		"auth/credential": "munged judges the credentials of calls",
+	},
 	"auth/pki": {
 		"auth/mtls":    "the authority signs what both ends can read",
 		"broker/store": "a token is used once, whatever dies in between",

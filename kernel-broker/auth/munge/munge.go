@@ -20,11 +20,12 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -48,42 +49,29 @@ type Client struct{ socket string }
 // New returns a client of the munged at a socket; it does not connect.
 func New(socket string) *Client { return &Client{socket: socket} }
 
-// Credential is what munged vouches for.
-type Credential struct {
-	UID, GID uint32
-	// Encoded and Decoded are in whole seconds, by the clocks of the two hosts.
-	Encoded, Decoded time.Time
-	// TTL is what its maker chose, cut to what this munged allows.
-	TTL time.Duration
-	// Host is where it says to have been made. A holder of the key can write
-	// another one.
-	Host    netip.Addr
-	Payload []byte
-}
-
 // Encode has munged vouch for this process's effective uid and the payload.
 func (c *Client) Encode(ctx context.Context, payload []byte, ttl time.Duration) (string, error) {
 	body, err := c.ask(ctx, encodeRequest, encodeBody(payload, ttl))
 	if err != nil {
 		return "", err
 	}
-	credential, err := parseEncodeReply(body)
+	text, err := parseEncodeReply(body)
 	if err != nil {
 		return "", c.wrap(err)
 	}
-	return credential, nil
+	return text, nil
 }
 
-// Decode has munged judge a credential. A credential can be decoded once: the
+// Decode implements credential.Decoder: it has munged judge a credential. A credential can be decoded once: the
 // next time it is ErrReplayed. With ErrExpired, ErrRewound and ErrReplayed the
 // credential is returned as well, so that a record can name whose it was.
-func (c *Client) Decode(ctx context.Context, credential string) (Credential, error) {
-	if credential == "" || len(credential) > MaxCredential || strings.IndexByte(credential, 0) >= 0 {
-		return Credential{}, &Error{Code: 8, Text: fmt.Sprintf("not asked, it is %d bytes long or has a zero in it", len(credential))}
+func (c *Client) Decode(ctx context.Context, text string) (credential.Decoded, error) {
+	if text == "" || len(text) > MaxCredential || strings.IndexByte(text, 0) >= 0 {
+		return credential.Decoded{}, &Error{Code: 8, Text: fmt.Sprintf("not asked, it is %d bytes long or has a zero in it", len(text))}
 	}
-	body, err := c.ask(ctx, decodeRequest, decodeBody(credential))
+	body, err := c.ask(ctx, decodeRequest, decodeBody(text))
 	if err != nil {
-		return Credential{}, err
+		return credential.Decoded{}, err
 	}
 	decoded, err := parseDecodeReply(body)
 	if err != nil {

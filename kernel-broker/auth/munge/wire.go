@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 )
 
 // What stands at the begin of each message: magic, version, type, retry and
@@ -51,9 +53,9 @@ func encodeBody(payload []byte, ttl time.Duration) []byte {
 	return append(b, payload...)
 }
 
-func decodeBody(credential string) []byte {
-	b := binary.BigEndian.AppendUint32(nil, uint32(len(credential)+1))
-	return append(append(b, credential...), 0)
+func decodeBody(text string) []byte {
+	b := binary.BigEndian.AppendUint32(nil, uint32(len(text)+1))
+	return append(append(b, text...), 0)
 }
 
 // bodyLength reads a reply's header.
@@ -97,27 +99,28 @@ func parseEncodeReply(body []byte) (string, error) {
 // parseDecodeReply returns what munged says. Of a credential that is genuine
 // but comes too late, too early or again, munged tells whose it is: that is
 // returned beside the error, for the record and for nothing else.
-func parseDecodeReply(body []byte) (Credential, error) {
+func parseDecodeReply(body []byte) (credential.Decoded, error) {
 	r := reader{left: body}
 	code := r.u8()
 	text := r.text(int(r.u8()))
 	r.bytes(3)           // cipher, MAC, compression
 	r.bytes(int(r.u8())) // realm
-	c := Credential{TTL: time.Duration(r.u32()) * time.Second}
+	r.bytes(4)           // time to live
+	var c credential.Decoded
 	host := r.bytes(int(r.u8()))
 	c.Encoded, c.Decoded = seconds(r.u32()), seconds(r.u32())
 	c.UID, c.GID = r.u32(), r.u32()
 	r.bytes(8) // who may decode
 	c.Payload = r.bytes(int(r.u32()))
 	if err := r.end(); err != nil {
-		return Credential{}, err
+		return credential.Decoded{}, err
 	}
 	c.Host, _ = netip.AddrFromSlice(host)
 	if code != 0 {
 		return c, &Error{Code: code, Text: text}
 	}
 	if c.UID == anybody || c.GID == anybody {
-		return Credential{}, protocol("it names nobody")
+		return credential.Decoded{}, protocol("it names nobody")
 	}
 	return c, nil
 }

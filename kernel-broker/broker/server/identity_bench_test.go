@@ -55,7 +55,7 @@ func BenchmarkAuthorisation(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	verifier := credential.NewVerifier(credential.Options{Decoder: mungeDecoder{munge.New(munged.Socket)}, Cluster: cluster})
+	verifier := credential.NewVerifier(credential.Options{Decoder: munge.New(munged.Socket), Cluster: cluster})
 	// The limits are asked as ever, and have room.
 	limits := server.DefaultLimits()
 	limits.Users, limits.Changes = limit.Rate{PerSecond: 1e6, Burst: 1e6}, limit.Rate{PerSecond: 1e6, Burst: 1e6}

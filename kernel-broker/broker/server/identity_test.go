@@ -34,14 +34,6 @@ const (
 	carol   = 4245
 )
 
-// notary is a real munged as the verifier wants it.
-type mungeDecoder struct{ *munge.Client }
-
-func (n mungeDecoder) Decode(ctx context.Context, text string) (credential.Decoded, error) {
-	c, err := n.Client.Decode(ctx, text)
-	return credential.Decoded{UID: c.UID, GID: c.GID, Encoded: c.Encoded, Decoded: c.Decoded, Host: c.Host, Payload: c.Payload}, err
-}
-
 // town is who lives on the broker's host.
 type town struct {
 	mu   sync.Mutex
@@ -114,7 +106,7 @@ func trust(t *testing.T, more ...func(*server.Options)) *trusted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verifier := credential.NewVerifier(credential.Options{Decoder: mungeDecoder{munge.New(f.munged.Socket)}, Cluster: cluster})
+	verifier := credential.NewVerifier(credential.Options{Decoder: munge.New(f.munged.Socket), Cluster: cluster})
 	f.fixture = serve(t, func(o *server.Options) {
 		users(o)
 		o.Verifier, o.Authorizer = verifier, f.authorizer

@@ -34,13 +34,13 @@ type countedBroker struct {
 }
 
 type countedDecoder struct {
-	mungeDecoder
+	*munge.Client
 	asked *atomic.Int64
 }
 
 func (n countedDecoder) Decode(ctx context.Context, text string) (credential.Decoded, error) {
 	n.asked.Add(1)
-	return n.mungeDecoder.Decode(ctx, text)
+	return n.Client.Decode(ctx, text)
 }
 
 // strain limits users and strangers so that time gives them nothing.
@@ -48,7 +48,7 @@ func strain(t *testing.T, userBurst, strangerBurst int) *countedBroker {
 	t.Helper()
 	s := &countedBroker{munged: mungetest.Start(t)}
 	verifier := credential.NewVerifier(credential.Options{Cluster: cluster,
-		Decoder: countedDecoder{mungeDecoder{munge.New(s.munged.Socket)}, &s.asked}})
+		Decoder: countedDecoder{munge.New(s.munged.Socket), &s.asked}})
 	limited := tight(func(l *server.Limits) {
 		l.Users = limit.Rate{PerSecond: 1e-4, Burst: userBurst}
 		l.Addresses = limit.Rate{PerSecond: 1e-4, Burst: strangerBurst}

@@ -178,14 +178,5 @@ func verifier(c config) *credential.Verifier {
 	if c.Munge.Socket == "" {
 		return nil
 	}
-	return credential.NewVerifier(credential.Options{Decoder: mungeDecoder{munge.New(c.Munge.Socket)}, Cluster: c.Cluster})
-}
-
-// mungeDecoder decodes credentials by munged.
-type mungeDecoder struct{ *munge.Client }
-
-// Decode implements credential.Decoder.
-func (n mungeDecoder) Decode(ctx context.Context, text string) (credential.Decoded, error) {
-	c, err := n.Client.Decode(ctx, text)
-	return credential.Decoded{UID: c.UID, GID: c.GID, Encoded: c.Encoded, Decoded: c.Decoded, Host: c.Host, Payload: c.Payload}, err
+	return credential.NewVerifier(credential.Options{Decoder: munge.New(c.Munge.Socket), Cluster: c.Cluster})
 }
