@@ -89,7 +89,7 @@ func (a *app) profileApply(ctx context.Context, dir, kernels string, only []stri
 	return nil
 }
 
-// signAll signs what the site's policy makes available to jobs.
+// signAll signs the versions of a profile.
 func (a *app) signAll(ctx context.Context, one prepared, s *signature) error {
 	profile := one.profile
 	var now *api.Profile
@@ -101,18 +101,24 @@ func (a *app) signAll(ctx context.Context, one prepared, s *signature) error {
 		}
 	}
 	for _, v := range profile.GetVersions() {
-		k := v.GetKernel()
-		if err := a.allowed(refOfSpec(k), k.GetArguments()); err != nil {
-			return err
-		}
-		if err := a.honoured(ctx, k, one.path(k.GetImageDigest()), ""); err != nil {
-			return err
-		}
-		if v.Envelope, err = s.sign(ctx, a, now, v.GetKernel()); err != nil {
+		if err := a.signChecked(ctx, now, v, one.path(v.GetKernel().GetImageDigest()), "", s); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// signChecked signs a version of a profile that the site's policy makes available to jobs.
+func (a *app) signChecked(ctx context.Context, profile *api.Profile, v *api.ProfileVersion, image, config string, s *signature) (err error) {
+	k := v.GetKernel()
+	if err := a.allowed(refOfSpec(k), k.GetArguments()); err != nil {
+		return err
+	}
+	if err := a.honoured(ctx, k, image, config); err != nil {
+		return err
+	}
+	v.Envelope, err = s.sign(ctx, a, profile, k)
+	return err
 }
 
 // prepare reads everything before anything is sent.

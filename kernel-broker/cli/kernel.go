@@ -116,14 +116,10 @@ func (a *app) register(ctx context.Context, r registration) (err error) {
 	}
 	defer func() { err = errors.Join(err, cleanUp()) }()
 	ref, err := a.registerIn(ctx, r)
-	if err != nil || ref == "" {
+	if err != nil || ref == (kb.Ref{}) {
 		return err
 	}
-	parsed, err := kb.ParseRef(ref)
-	if err != nil {
-		return err
-	}
-	return a.showRef(parsed)
+	return a.showRef(ref)
 }
 
 // showRef prints the reference of a registered kernel.
@@ -132,43 +128,36 @@ func (a *app) showRef(ref kb.Ref) error {
 }
 
 // registerIn registers a kernel in its profile and returns its name, or an empty name in a dry run.
-func (a *app) registerIn(ctx context.Context, r registration) (string, error) {
+func (a *app) registerIn(ctx context.Context, r registration) (none kb.Ref, err error) {
 	profile, err := a.profileIfAny(ctx, r.profile)
 	if err != nil {
-		return "", err
+		return none, err
 	}
 	spec, files, err := r.read(profile)
 	if err != nil {
-		return "", err
+		return none, err
 	}
 	for _, v := range profile.GetVersions() {
 		if sameBoot(v.GetKernel(), spec) && (r.version == 0 || r.version == v.GetKernel().GetVersion()) {
-			return refOf(v), a.registerAgain(ctx, profile, v, r)
+			return kb.Ref{Profile: r.profile, Version: v.GetKernel().GetVersion()}, a.registerAgain(ctx, profile, v, r)
 		}
 	}
-	if err := a.allowed(refOfSpec(spec), spec.GetArguments()); err != nil {
-		return "", err
-	}
-	if err := a.honoured(ctx, spec, r.kernel, r.admitting.config); err != nil {
-		return "", err
-	}
 	if err := a.noteMissingDrivers(ctx, spec); err != nil {
-		return "", err
+		return none, err
 	}
 	documents, more, err := r.describe()
 	if err != nil {
-		return "", err
+		return none, err
 	}
-	envelope, err := r.signature.sign(ctx, a, profile, spec)
-	if err != nil {
-		return "", err
+	v := &api.ProfileVersion{Kernel: spec, Documents: documents}
+	if err := a.signChecked(ctx, profile, v, r.kernel, r.admitting.config, &r.signature); err != nil {
+		return none, err
 	}
-	ref := kernelRef(spec.GetProfile(), spec.GetVersion())
 	if r.dryRun {
-		a.say("would register %s (%s)", ref, spec.GetRelease())
-		return "", nil
+		a.say("would register %s (%s)", refOf(v), spec.GetRelease())
+		return none, nil
 	}
-	return ref, a.add(ctx, r, &api.ProfileVersion{Kernel: spec, Documents: documents, Envelope: envelope}, append(files, more...))
+	return kb.Ref{Profile: spec.GetProfile(), Version: spec.GetVersion()}, a.add(ctx, r, v, append(files, more...))
 }
 
 // add uploads the files of a version and then sends it, with the profile's settings of that moment: changes by others

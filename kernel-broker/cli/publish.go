@@ -76,15 +76,11 @@ func (b buildBroker) Provenance(ctx context.Context, v kb.ProfileVersion) ([]byt
 
 // Register implements kernelbuild.Broker.
 func (b buildBroker) Register(ctx context.Context, k kernelbuild.Registration) (kb.Ref, error) {
-	ref, err := b.app.registerIn(ctx, registration{
+	return b.app.registerIn(ctx, registration{
 		profile: k.Profile, application: k.Application, description: k.Description, arguments: k.Arguments, makeDefault: true, signature: *b.signature,
 		kernel: filepath.Join(k.Dir, build.ImageFile), manifest: filepath.Join(k.Dir, build.ManifestFile),
 		documents: map[string]string{documentReport: k.Report, documentPage: k.Page},
 	})
-	if err != nil {
-		return kb.Ref{}, err
-	}
-	return kb.ParseRef(ref)
 }
 
 // Arguments implements kernelbuild.Broker: those of the default version are the
