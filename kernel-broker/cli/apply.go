@@ -29,12 +29,7 @@ func (a *app) profileApplyCommand() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: "apply DIR", Short: "Register the profiles of a folder with their kernels",
-		Long: `Reads the profiles (*.yaml) of DIR or of DIR/profiles, and their kernels from the
-folder given with --kernels, which has one folder for each: KERNEL/bzImage,
-KERNEL/kernel.json and optionally an initrd. Files that the broker lacks are
-uploaded. A registered version never changes.`,
-		Example: "  kernelctl profile apply catalog --kernels build/kernels --dry-run",
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
 			if err := s.open(ctx, a); err != nil {
 				return err

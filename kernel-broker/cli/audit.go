@@ -15,21 +15,11 @@ import (
 // defaultAuditDir is the broker's default directory of the audit log.
 const defaultAuditDir = "/var/lib/kernel-broker/audit"
 
-const auditVerifyLong = `Verifies the broker's audit log: each line against the next one and the head. It
-finds lines that were changed, moved or removed, missing files, and a truncated
-end. It needs no broker, only permission to read the files.
-
-FILE is the log's folder or one of its files. Anyone who can write the folder can
-also forge a whole log with its head; against that, store the head that this
-command prints elsewhere and pass it to --until the next time.
-
-Exit code 1: the log has been modified.`
-
 func (a *app) auditCommand() *cobra.Command {
 	var after, until string
 	verify := &cobra.Command{
-		Use: "verify [FILE]", Short: "Check that the record of decisions is as it was written", Long: auditVerifyLong,
-		Example: "  kernelctl audit verify\n  kernelctl audit verify /mnt/backup/audit --until 1042:9f86d081884c7d65...", Args: cobra.MaximumNArgs(1),
+		Use: "verify [FILE]", Short: "Check that the record of decisions is as it was written",
+		Args: cobra.MaximumNArgs(1),
 	}
 	verify.Flags().StringVar(&after, "after", "", "`head` of older files that were moved away")
 	verify.Flags().StringVar(&until, "until", "", "`head` that was kept and must be in the record")

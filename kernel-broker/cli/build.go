@@ -39,50 +39,12 @@ type buildFlags struct {
 	signature      signature
 }
 
-const buildLong = `Makes the kernel of catalog/kernels/NAME.yaml and finds out whether it is better
-than the one that jobs get today: configures, slims by a run, compiles with
-counters, takes a profile of the application, compiles with it, boots the
-result, measures it with data that it has not seen, and judges. Only what the
-recipe asks for is done, and nothing that was done before: a killed
-build resumes, and two builds at once share their work.
-
-A kernel that beats the current one by more than the spread, and passes the
-workload's checks, is registered as a new version of profile NAME and becomes
-its default, with a signature where --sign-key is given: nodes with a trust list
-boot no other. Any other kernel stays a candidate, with a report that says why. One
-that does not boot, or on which the workload fails, is a candidate that failed,
-with the guest's last words, and the exit code is 1.
-
-A kernel keeps the mitigations of the distribution's own kernel, or it is refused;
-the file of --site can leave them to recipes.
-
---from-run makes the kernel from jobs, too. Of a run with the collectors
-syscalls or callgraph, on any kernel, slimming leaves in what the job was seen to
-use: functions and system calls, which are known by name, and the types of file
-systems that io found. The counters of a run with pgo are the profile, in place of
-the workload's, of all its nodes together; they have to come from the instrumented
-kernel of this very build, slimmed by the same runs, and any other's are refused.
-What is measured is the workload all the same, so that the verdict compares like
-with like.
-
-With --instrumented that kernel is built and registered as the profile
-NAME-instrumented, which only jobs that ask for pgo boot. So from
-runs to a kernel:
-
-  kernelctl kernel build NAME --instrumented --from-run 3
-  sbatch --kernel-profile=NAME --kernel-profiling=pgo job.sh    (run 7, say)
-  kernelctl kernel build NAME --from-run 3,7
-
-With --where slurm each step is a job. The cache folder must then be one that
-all nodes of the partition see at the same path, and so must the catalog be.`
-
 func (a *app) kernelBuildCommand() *cobra.Command {
 	b := buildFlags{}
 	o := &b.request.Options
 	c := &cobra.Command{
-		Use: "build NAME", Short: "Build a kernel, measure it, and publish it if it wins", Long: buildLong,
-		Example: "  kernelctl kernel build mitgcm\n  kernelctl kernel build mitgcm --where slurm --partition build --publish never",
-		Args:    cobra.ExactArgs(1),
+		Use: "build NAME", Short: "Build a kernel, measure it, and publish it if it wins",
+		Args: cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
 			o.Name = args[0]
 			return a.kernelBuild(ctx, b)

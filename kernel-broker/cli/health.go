@@ -14,7 +14,6 @@ import (
 
 func (a *app) healthCommand() *cobra.Command {
 	return &cobra.Command{Use: "health", Short: "Show the state of the broker and its dependencies",
-		Long: "Exit code 1: the broker answers but reports a problem.",
 		Args: cobra.NoArgs, RunE: a.run(a.health)}
 }
 
@@ -45,8 +44,6 @@ func healthState(well bool) string {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{Use: "version", Short: "Show the versions of this program and of the broker",
-		Long: `Shows the versions of kernelctl and of its broker. If the broker does not answer,
-standard error has the reason, and the exit code is 0.`,
 		Args: cobra.NoArgs, RunE: a.run(a.version)}
 }
 

@@ -32,9 +32,6 @@ func (a *app) jobCommand() *cobra.Command {
 	var watch bool
 	show := &cobra.Command{
 		Use: "show ID[_TASK|+OFFSET]", Short: "Show a job's way to its kernel and back",
-		Long: `Shows each step of the switch by node with its duration, and the kernel that each
-node proved to run before, during and after the job. For a job that has had no
-nodes yet it shows the request and Slurm's reason for waiting.`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
 			return a.jobShow(ctx, args[0], restart, watch)

@@ -41,26 +41,8 @@ func (a *app) kernelRegisterCommand() *cobra.Command {
 	var r registration
 	c := &cobra.Command{
 		Use: "register --profile NAME --kernel bzImage", Short: "Upload a kernel as a new version of a profile",
-		Long: `Uploads a kernel and registers it as the next version of a profile, which is created
-if missing. A kernel that is registered already with the same arguments is left
-unchanged. Before anything is stored the image is checked: it is a bzImage that
-kexec can boot, it has what the node's agent needs, and it matches its manifest.
-Then it is booted in a virtual machine, where it must prove itself and load itself
-by kexec; without a manifest its drivers are read there. An interrupted upload
-resumes when the command is repeated.
-
-With --sign-key the kernel is signed, for nodes that require it. The broker has no
-key: the administrator who registers a kernel answers for it.
-
-Arguments that weaken the stock kernel's mitigations are refused, unless the file of
---site permits them in profiles, and so are those that the kernel's configuration
-ignores, such as nohz_full= for a kernel without CONFIG_NO_HZ_FULL.
-
-All nodes return to the profile stock, so registering another kernel there requires
---replace-stock.`,
-		Example: "  kernelctl kernel register --profile mitgcm --kernel bzImage --argument transparent_hugepage=always --sign-key release.pem --default",
-		Args:    cobra.NoArgs,
-		RunE:    a.run(func(ctx context.Context, _ []string) error { return a.register(ctx, r) }),
+		Args: cobra.NoArgs,
+		RunE: a.run(func(ctx context.Context, _ []string) error { return a.register(ctx, r) }),
 	}
 	f := c.Flags()
 	f.StringVar(&r.profile, "profile", "", "`name` of the profile")

@@ -24,19 +24,13 @@ func (a *app) keyCommand() *cobra.Command {
 	var passphrase string
 	generate := &cobra.Command{
 		Use: "generate FILE", Short: "Make a key to sign kernels with",
-		Long: `Creates an Ed25519 key in FILE, which only you can read, and prints its public half
-as an entry for the nodes' trust lists. With a passphrase, from a prompt or a file,
-the file is encrypted. An existing file is not changed.`,
-		Example: "  kernelctl key generate release.pem",
-		Args:    cobra.ExactArgs(1),
-		RunE:    a.run(func(_ context.Context, args []string) error { return a.keyGenerate(args[0], passphrase) }),
+		Args: cobra.ExactArgs(1),
+		RunE: a.run(func(_ context.Context, args []string) error { return a.keyGenerate(args[0], passphrase) }),
 	}
 	generate.Flags().StringVar(&passphrase, "passphrase-file", "", "`file` with the passphrase; - for none")
 	show := &cobra.Command{
 		Use: "show KEY", Short: "Print the public half of a key as an entry for trust lists",
-		Long:    "KEY is a file, or a PKCS#11 URI: pkcs11:token=NAME;id=%01?module-path=/usr/lib/softhsm/libsofthsm2.so",
-		Example: "  kernelctl key show release.pem >>trust.yaml",
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
 			by, err := keys.Open(ctx, args[0], a.ask(passphrase))
 			if err != nil {

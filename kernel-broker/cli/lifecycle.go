@@ -23,30 +23,16 @@ func (a *app) lifecycleCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.lifecycleCommand(&cobra.Command{
 			Use: "promote NAME@VERSION", Short: "Make a version the default",
-			Example: "  kernelctl profile promote mitgcm@3 --reason 'a week on the test partition'",
 		}, versionRef, a.promote, nil),
 		a.lifecycleCommand(&cobra.Command{
 			Use: "rollback NAME", Short: "Restore the previous default version",
-			Long: `Jobs that name no version get the previous default version again. Quarantined and
-retired versions are skipped. A node that a signature's floor forbids to boot older
-versions still refuses them.`,
-			Example: "  kernelctl profile rollback mitgcm --reason 'mitgcm@3 is slower on n12'",
 		}, bareRef, a.promote, nil),
 		a.lifecycleCommand(&cobra.Command{
 			Use: "quarantine NAME@VERSION", Short: "Keep jobs from choosing a version until it is released",
-			Long: `Jobs cannot choose the version until "profile release"; jobs that wait for it are
-held with the reason. Jobs that run on it continue.`,
-			Example: "  kernelctl profile quarantine mitgcm@3 --reason 'loses data on NFS'",
 		}, versionRef, a.quarantine, nil),
 		a.lifecycleCommand(&cobra.Command{Use: "release NAME@VERSION", Short: "End the quarantine of a version"}, versionRef, a.release, a.releasePreview),
 		a.lifecycleCommand(&cobra.Command{
 			Use: "retire NAME[@VERSION]", Short: "Take a profile, or one version of it, out of use",
-			Long: `Jobs can no longer choose a retired version, and jobs that wait for it are held
-with the reason. Jobs that run on it continue, and its kernels stay stored for
-them and for the record. Retirement is final: to use a kernel again, register it
-as a new version. The default version can only be retired with the whole profile;
-make another one the default first.`,
-			Example: "  kernelctl profile retire mitgcm@2 --reason 'security fix in mitgcm@3'",
 		}, kb.ParseRef, a.retire, a.retirePreview),
 	}
 }

@@ -15,31 +15,12 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/safeopen"
 )
 
-const policyTestLong = `Shows how the current policy decides on a user's action, why, and by which line of
-its file. USER is a name or a uid; you may ask about yourself, administrators about
-all users. ACTION is one of
-
-  view         see profiles, kernels, nodes and jobs
-  use          run a job on a profile's kernel
-  publish      register versions of a profile, choose the default one
-  upload       store the files of a version
-  retire, quarantine, release
-               take a version out of use, block it, unblock it
-  collect      remove unused files
-  trust        admit and revoke nodes
-  inspect      see the policy, stored files and trust
-  administer   everything else
-
-OBJECT is NAME or NAME@VERSION of a profile, if the action has one.
-Exit code 3: the action is denied.`
-
 func (a *app) policyCommand() *cobra.Command {
 	r := &api.TestPolicyRequest{}
 	var account, partition string
 	test := &cobra.Command{
-		Use: "test USER ACTION [OBJECT]", Short: "Explain whether a user may do something", Long: policyTestLong,
-		Example: "  kernelctl policy test alice use mitgcm --account climate --partition main\n  kernelctl policy test carol publish mitgcm --from 10.0.0.5",
-		Args:    cobra.RangeArgs(2, 3),
+		Use: "test USER ACTION [OBJECT]", Short: "Explain whether a user may do something",
+		Args: cobra.RangeArgs(2, 3),
 	}
 	test.Flags().StringVar(&r.From, "from", "", "`address` of the user (default: the broker's host)")
 	test.Flags().StringVar(&account, "account", "", "`name` of the job's account")

@@ -20,7 +20,6 @@ func (a *app) profileCommand() *cobra.Command {
 	list := &cobra.Command{Use: "list", Short: "List the profiles", Args: cobra.NoArgs, RunE: a.run(a.profileList)}
 	show := &cobra.Command{Use: "show NAME", Short: "Show a profile and its versions", Args: cobra.ExactArgs(1), RunE: a.run(a.profileShow)}
 	check := &cobra.Command{Use: "check NAME[@VERSION]", Short: "Check whether a job may request a profile now",
-		Long: "Prints the version that a job would get. Exit code 3: none; the reason is on stderr.",
 		Args: cobra.ExactArgs(1), RunE: a.run(a.profileCheck)}
 	return noun("profile", "Profiles that jobs can request", append([]*cobra.Command{list, show, check, a.profileApplyCommand()}, a.lifecycleCommands()...)...)
 }

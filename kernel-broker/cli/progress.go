@@ -22,9 +22,6 @@ import (
 func (a *app) buildStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status NAME", Short: "Show the progress of a kernel's newest build", Args: cobra.ExactArgs(1),
-		Long: `Reads the build's state from the cache folder; any process that can read it may.
-The time of a step is the duration of its work, also if an earlier build did it.
-Exit code 3: there was no build of that name.`,
 		RunE: a.run(func(_ context.Context, args []string) error { return a.buildStatus(args[0]) }),
 	}
 }
@@ -33,9 +30,6 @@ func (a *app) buildLogCommand() *cobra.Command {
 	var follow bool
 	c := &cobra.Command{
 		Use: "log NAME [STEP]", Short: "Print the log of a step of the newest build",
-		Long: `Prints the log of a step, by default of the step that is running or failed,
-otherwise of the last one. A step done by an earlier build has the log of that
-build.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: a.run(func(ctx context.Context, args []string) error {
 			return a.buildLog(ctx, args[0], append(args, "")[1], follow)

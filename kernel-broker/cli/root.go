@@ -10,11 +10,14 @@ package cli
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
@@ -30,20 +33,6 @@ const addressVariable = "KERNEL_BROKER_ADDRESS"
 
 // callLimit is the time limit of one call.
 const callLimit = 10 * time.Second
-
-const rootLong = `kernelctl manages Kernel Broker: the profiles that jobs can request, their kernels,
-nodes and jobs.
-
-The broker is found by --broker, else by $` + addressVariable + `, else by the
-settings file. Over the network MUNGE authenticates you. The policy decides what
-you may do; kernelctl policy test explains it.
-
-Exit codes:
-  0  success
-  1  error
-  2  wrong usage
-  3  refused: not found, quarantined, not allowed, or not possible in this state
-  4  the broker cannot be reached`
 
 // Invocation is how the process was called.
 type Invocation struct {
@@ -93,7 +82,7 @@ func Run(ctx context.Context, i Invocation) int {
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use: "kernelctl", Short: "Manage kernels, profiles, nodes and jobs of Kernel Broker", Long: rootLong,
+		Use: "kernelctl", Short: "Manage kernels, profiles, nodes and jobs of Kernel Broker",
 		SilenceErrors: true, SilenceUsage: true, Version: a.Version,
 	}
 	root.SetOut(a.Stdout)
@@ -105,7 +94,32 @@ func (a *app) root() *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON, outputYAML}, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(a.profileCommand(), a.kernelCommand(), a.keyCommand(), a.artifactCommand(), a.nodeCommand(), a.authorityCommand(), a.jobCommand(), a.runCommand(), a.policyCommand(), a.auditCommand(),
 		a.healthCommand(), a.versionCommand(), a.manCommand(root))
+	addTexts(root)
 	return root
+}
+
+//go:embed commands.yaml
+var commandTexts []byte
+
+// addTexts gives each command its long text and its examples.
+func addTexts(root *cobra.Command) {
+	texts := map[string]struct {
+		Long     string
+		Examples []string
+	}{}
+	if err := strictyaml.Decode("commands.yaml", commandTexts, &texts); err != nil {
+		panic(err) // the file is part of the program, and each test reads it
+	}
+	for path, text := range texts {
+		c, _, err := root.Find(strings.Fields(path)[1:])
+		if err != nil || c.CommandPath() != path {
+			panic("commands.yaml: " + path + " is no command")
+		}
+		c.Long = strings.TrimSuffix(text.Long, "\n")
+		if len(text.Examples) > 0 {
+			c.Example = "  " + strings.Join(text.Examples, "\n  ")
+		}
+	}
 }
 
 // noun is a command that only holds verbs.

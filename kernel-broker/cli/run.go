@@ -146,20 +146,12 @@ func (a *app) runCancel(ctx context.Context, text string) error {
 	return a.show(response.GetRun(), func(p *page) { p.line("run %d is cancelled", id) })
 }
 
-const runRequestLong = `Requests a run of the next job of an application or of a profile: the next job
-that gets a kernel whose profile names that application. The request waits for
-such a job, for a month by default. The job's user need not do anything, and
-sees the run like their own.
-
-pgo is not available here: it needs the job to boot another kernel, which only the
-job's user can request (sbatch --kernel-profiling=pgo).`
-
 func (a *app) runRequestCommand() *cobra.Command {
 	request := &api.RequestRunRequest{}
 	var collectors string
 	c := &cobra.Command{
-		Use: "request [APPLICATION]", Short: "Request a run of an application's next job", Long: runRequestLong,
-		Example: "  kernelctl run request MITgcm\n  kernelctl run request --profile mitgcm --collectors io,callgraph", Args: cobra.MaximumNArgs(1),
+		Use: "request [APPLICATION]", Short: "Request a run of an application's next job",
+		Args: cobra.MaximumNArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
 			if len(args) > 0 {
 				request.Application = args[0]

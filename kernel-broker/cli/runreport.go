@@ -24,23 +24,12 @@ import (
 // reportFiles are the outputs of run report.
 type reportFiles struct{ html, dot, pprof, folded string }
 
-const runReportLong = `Builds the report of a run from the results of its nodes. It starts with the gain
-to expect from each kernel, or states that there is none, and shows each
-collector's figures with the collector's own cost.
-
-On the terminal it prints tables; --html writes a page with charts that needs no
-network, -o json everything for programs (report/runreport/report.schema.json). The
-call graph can also be written for Graphviz, pprof, and programs that read folded
-stacks.
-
-The files of a run are for the job's user and for administrators.`
-
 func (a *app) runReportCommand() *cobra.Command {
 	var to reportFiles
 	var slurms bool
 	c := &cobra.Command{
-		Use: "report RUN", Short: "Show the findings of a run and the possible gain", Long: runReportLong,
-		Example: "  kernelctl run report 7 --html run7.html\n  kernelctl run report 7 -o json | jq .decision.headline", Args: cobra.ExactArgs(1),
+		Use: "report RUN", Short: "Show the findings of a run and the possible gain",
+		Args: cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error { return a.runReport(ctx, args[0], to, slurms) }),
 	}
 	f := c.Flags()
@@ -126,16 +115,11 @@ func writeTo(path string, write func(io.Writer) error) error {
 	return atomicfile.Write(path, out.Bytes(), os.FileMode(0o644))
 }
 
-const runDiffLong = `Compares two runs, for example of one job on two kernels. Each side may be several
-runs of the same job, with commas between their numbers: only then can Welch's
-test, as in the kernel factory, tell which differences are more than chance. With
-one run each the comparison states no significance.`
-
 func (a *app) runDiffCommand() *cobra.Command {
 	var html string
 	c := &cobra.Command{
-		Use: "diff RUN[,RUN...] RUN[,RUN...]", Short: "Set two runs, or two sides of runs, beside each other", Long: runDiffLong,
-		Example: "  kernelctl run diff 7 8\n  kernelctl run diff 3,4,5 7,8,9 --html diff.html", Args: cobra.ExactArgs(2),
+		Use: "diff RUN[,RUN...] RUN[,RUN...]", Short: "Set two runs, or two sides of runs, beside each other",
+		Args: cobra.ExactArgs(2),
 		RunE: a.run(func(ctx context.Context, args []string) error { return a.runDiff(ctx, args[0], args[1], html) }),
 	}
 	c.Flags().StringVar(&html, "html", "", "write the page to this `file`")

@@ -21,17 +21,9 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/advice"
 )
 
-const runWatchLong = `Shows the figures of a running job, all nodes together, about once a second: the
-kernel's share of its time, the most expensive system calls, its reads and writes,
-and CPU time taken by others. It ends with the job. With -o json each line is the
-state of one node, as the node sent it.
-
-The figures are for the job's user and for administrators. On a node the user also
-finds them at a socket, see agent.yaml.`
-
 func (a *app) runWatchCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "watch JOB", Short: "Show a job's figures while it runs", Long: runWatchLong, Args: cobra.ExactArgs(1),
+		Use: "watch JOB", Short: "Show a job's figures while it runs", Args: cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error { return a.runWatch(ctx, args[0]) }),
 	}
 }

@@ -113,24 +113,6 @@ func (a *app) kernelSignCommand() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: "sign NAME@VERSION --sign-key KEY", Short: "Give a registered kernel a new signature",
-		Long: `Signs a registered kernel: one without a signature, or one whose signature expires
-or whose key is replaced. The kernel itself does not change.
-
-The broker describes the kernel, and a compromised broker could lie. So further
-evidence is required:
-
-  - its current signature, expired or not, by one of the keys that sign now or of
-    --verify-key: nothing else is needed;
-  - the files of its build: --kernel, with the --initrd and every --argument of the
-    registration. Release, build id and drivers come from the broker unless
-    --manifest has them; the least memory is in no file;
-  - your own check, with --as-described: the broker's description is trusted. Compare
-    each digest shown with one from another source.
-
-The complete signed content is shown.`,
-		Example: `  kernelctl kernel sign mitgcm@3 --sign-key release.pem --cluster alpha
-  kernelctl kernel sign mitgcm@3 --sign-key new.pem --verify-key old.pub --cluster alpha
-  kernelctl kernel sign mitgcm@3 --sign-key release.pem --cluster alpha --kernel bzImage --manifest kernel.json --argument transparent_hugepage=always`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error { return a.kernelSign(ctx, args[0], &s, w, reason) }),
 	}

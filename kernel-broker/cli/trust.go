@@ -22,13 +22,8 @@ func (a *app) nodeTokenCommand() *cobra.Command {
 	var out string
 	c := &cobra.Command{
 		Use: "token NAME", Short: "Create the token for a node's first certificate",
-		Long: `Create the token for a node's first certificate and print it; it is not stored. It
-is valid for one node, once, and for a limited time; a new one replaces it. Put it
-into the file that tls.token of the node's agent.yaml names, readable by root only.
-A node that has a certificate renews it by itself and needs no token.`,
-		Example: "  kernelctl node token n1 --ttl 10m --output-file n1.token",
-		Args:    cobra.ExactArgs(1),
-		RunE:    a.run(func(ctx context.Context, args []string) error { return a.nodeToken(ctx, args[0], ttl, out) }),
+		Args: cobra.ExactArgs(1),
+		RunE: a.run(func(ctx context.Context, args []string) error { return a.nodeToken(ctx, args[0], ttl, out) }),
 	}
 	c.Flags().DurationVar(&ttl, "ttl", time.Hour, "lifetime, at most 720h")
 	c.Flags().StringVar(&out, "output-file", "", "write it to a `file` that only you can read, and not to the terminal")
@@ -57,11 +52,7 @@ func (a *app) nodeRevokeCommand() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: "revoke NAME", Short: "Void a node's certificates and token, and cut its connections",
-		Long: `Revoke a node's certificates and token, and close its connections. Its kernel and
-its jobs continue, without contact to the broker. A token created afterwards admits
-the node again; what was revoked stays revoked.`,
-		Example: "  kernelctl node revoke n1 --reason 'stolen disk'",
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: a.run(func(ctx context.Context, args []string) error {
 			response, err := call(ctx, a, api.NewTrustServiceClient, api.TrustServiceClient.RevokeNode,
 				&api.RevokeNodeRequest{Node: args[0], Reason: reason})
@@ -126,10 +117,6 @@ func (a *app) authorityCommand() *cobra.Command {
 	}
 	rotate := &cobra.Command{
 		Use: "rotate", Short: "Have a new key sign certificates from now on",
-		Long: `Sign certificates with a new key from now on. Nodes follow with their next renewal;
-clients that know only the old authority continue to work, since it signs the new
-one. The old one stays trusted until all its certificates have expired
-(tls.lifetime). Copy ca.pem to the login nodes again before that.`,
 		Args: cobra.NoArgs,
 		RunE: a.run(func(ctx context.Context, _ []string) error {
 			response, err := call(ctx, a, api.NewTrustServiceClient, api.TrustServiceClient.RotateAuthority, &api.RotateAuthorityRequest{})

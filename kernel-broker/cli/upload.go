@@ -166,13 +166,8 @@ func (a *app) artifactCommand() *cobra.Command {
 	var dryRun bool
 	gc := &cobra.Command{
 		Use: "gc", Short: "Remove unused files",
-		Long: `Removes files that no version of a profile, no job, no node and no running upload
-needs, and that were not requested within the broker's grace period. Images of
-versions that were retired long ago count as unused. The broker does the same by
-itself when an upload would not fit.`,
-		Example: "  kernelctl artifact gc --dry-run",
-		Args:    cobra.NoArgs,
-		RunE:    a.run(func(ctx context.Context, _ []string) error { return a.artifactCollect(ctx, dryRun) }),
+		Args: cobra.NoArgs,
+		RunE: a.run(func(ctx context.Context, _ []string) error { return a.artifactCollect(ctx, dryRun) }),
 	}
 	gc.Flags().BoolVar(&dryRun, "dry-run", false, "only show the changes")
 	return noun("artifact", "Files in the broker's store", list, gc)
