@@ -3,11 +3,13 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -361,6 +363,12 @@ func (s *signature) verified(envelope []byte) (signing.Manifest, error) {
 // maxPublic is far above the size of a public key.
 const maxPublic = 64 << 10
 
+// publicKey is a public key in PEM, and indentation that of a trust list.
+var (
+	publicKey   = regexp.MustCompile(`(?s)-----BEGIN .*?-----END [^\n]*`)
+	indentation = regexp.MustCompile(`(?m)^[ \t]+`)
+)
+
 // readPublic reads the public key in a file: PEM, or an entry for trust lists as
 // kernelctl key show prints it, which has the same lines indented.
 func readPublic(path string) (crypto.PublicKey, error) {
@@ -368,15 +376,5 @@ func readPublic(path string) (crypto.PublicKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	var block strings.Builder
-	inside := false
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		inside = inside || strings.HasPrefix(line, "-----BEGIN ")
-		if inside {
-			block.WriteString(line + "\n")
-		}
-		inside = inside && !strings.HasPrefix(line, "-----END ")
-	}
-	return signing.ParsePublicKey([]byte(block.String()))
+	return signing.ParsePublicKey(bytes.Join(publicKey.FindAll(indentation.ReplaceAll(text, nil), -1), []byte("\n")))
 }

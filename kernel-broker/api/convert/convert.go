@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -50,16 +51,13 @@ const maxText = 1024
 
 // Text makes a sender's text fit for a line of a log or of a comment.
 func Text(text string) string {
-	clean := make([]rune, 0, min(len(text), maxText))
-	for _, c := range text {
+	text = strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' {
-			c = ' '
+			return ' '
 		}
-		if clean = append(clean, c); len(clean) == maxText {
-			break
-		}
-	}
-	return string(clean)
+		return c
+	}, text[:min(len(text), utf8.UTFMax*maxText)])
+	return text[:min(len(text), maxText)]
 }
 
 func inverse[K, V comparable](m map[K]V) map[V]K {

@@ -21,6 +21,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
@@ -37,9 +38,6 @@ const (
 
 // scheme of the URI in a certificate.
 const scheme = "kernel-broker"
-
-// maxCluster is Slurm's limit for a cluster's name.
-const maxCluster = 40
 
 // Name is who a certificate stands for. The zero value is nobody.
 type Name struct {
@@ -75,19 +73,12 @@ func (n Name) Validate() error {
 	return kb.ValidateNodeName(n.Name)
 }
 
-// ValidateCluster accepts the names that a cluster may have where certificates
-// are used: lower-case letters, digits, dash and underscore, beginning with a
-// letter or digit.
+var clusterName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
+
+// ValidateCluster accepts the names that a cluster may have where certificates are used, of at most Slurm's 40 characters.
 func ValidateCluster(name string) error {
-	if name == "" || len(name) > maxCluster {
-		return fmt.Errorf("cluster name %q has a wrong length: %w", name, kb.ErrInvalid)
-	}
-	for i := range len(name) {
-		c := name[i]
-		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
-		if !alnum && (i == 0 || c != '-' && c != '_') {
-			return fmt.Errorf("cluster name %q: character %q cannot stand in a certificate: %w", name, c, kb.ErrInvalid)
-		}
+	if !clusterName.MatchString(name) {
+		return fmt.Errorf("cluster name %q cannot stand in a certificate: 1 to 40 lower-case letters, digits, dashes and underscores can, beginning with a letter or digit: %w", name, kb.ErrInvalid)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -113,16 +114,13 @@ func (m Manifest) Validate() error {
 	return nil
 }
 
+var clusterName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
 // validateCluster accepts what Slurm accepts as ClusterName and more, but
 // nothing that looks like another name on a screen.
 func validateCluster(name string) error {
-	if name == "" || len(name) > 64 {
-		return fmt.Errorf("cluster name %q has a wrong length", clip(name))
-	}
-	for _, c := range []byte(name) {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
-			return fmt.Errorf("cluster name %q: character %q", name, c)
-		}
+	if !clusterName.MatchString(name) {
+		return fmt.Errorf("cluster name %s is not 1 to 64 letters, digits, dots, dashes and underscores", clip(name))
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -178,8 +177,9 @@ func CallerOf(ctx context.Context) Caller {
 // peerCredentials finds out who calls: by the kernel on the local socket, by TLS
 // over the network where it is on. So one server may serve both.
 type peerCredentials struct {
-	network *network
-	backlog *backlog
+	credentials.TransportCredentials // for what only clients ask
+	network                          *network
+	backlog                          *backlog
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -213,20 +213,3 @@ func (c peerCredentials) identify(conn net.Conn) (net.Conn, Caller, error) {
 	caller.SecurityLevel = credentials.PrivacyAndIntegrity
 	return conn, caller, nil
 }
-
-// ClientHandshake implements credentials.TransportCredentials; clients use
-// their own.
-func (peerCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("peer credentials are for servers")
-}
-
-// Info implements credentials.TransportCredentials.
-func (peerCredentials) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "peer"}
-}
-
-// Clone implements credentials.TransportCredentials.
-func (c peerCredentials) Clone() credentials.TransportCredentials { return c }
-
-// OverrideServerName implements credentials.TransportCredentials.
-func (peerCredentials) OverrideServerName(string) error { return nil }

@@ -22,6 +22,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/credentials/insecure"
+
 	"google.golang.org/grpc"
 	grpchealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -121,7 +123,7 @@ func NewServer(o Options) *grpc.Server {
 	network := o.TLS.network(o.Authorizer, o.Log)
 	g.access.certificates = network != nil
 	server := grpc.NewServer(
-		grpc.Creds(peerCredentials{network, g.quotas.backlog}),
+		grpc.Creds(peerCredentials{insecure.NewCredentials(), network, g.quotas.backlog}),
 		grpc.StatsHandler(answers{}),
 		grpc.UnaryInterceptor(g.unary),
 		grpc.StreamInterceptor(g.stream),
