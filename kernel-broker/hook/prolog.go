@@ -25,25 +25,25 @@ const (
 	retryPauseMax = 2 * time.Second
 )
 
-// outcome of a prolog.
-type outcome int
+// outcome of a prolog, in words for the log.
+type outcome string
 
 const (
 	// ready: every node runs the kernel; the job starts.
-	ready outcome = iota + 1
+	ready outcome = "ready"
 	// gone: the job has left; it must not start.
-	gone
+	gone outcome = "gone"
 	// failed: the broker reports that the job does not get its kernel. It counts such failures and holds the job if
 	// necessary.
-	failed
+	failed outcome = "failed"
 	// refused: the broker rejects the request and does not count it.
-	refused
+	refused outcome = "refused"
 	// unreachable: no broker answers, so the hook counts.
-	unreachable
+	unreachable outcome = "broker unreachable"
 	// late: time is up.
-	late
+	late outcome = "time is up"
 	// unread: the hook cannot read its settings, so it counts itself.
-	unread
+	unread outcome = "settings not read"
 )
 
 // prolog is one run of PrologSlurmctld.
@@ -155,15 +155,15 @@ func (p *prolog) follow(ctx context.Context, service api.AllocationServiceClient
 		JobId: p.job.id.Job, RestartCount: p.job.id.Restart, Profile: p.job.profile, Nodes: p.job.nodes,
 	})
 	if err != nil {
-		return 0, last, err
+		return "", last, err
 	}
 	for {
 		response, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return 0, last, status.Error(codes.Unavailable, "the broker ended the stream without an outcome")
+			return "", last, status.Error(codes.Unavailable, "the broker ended the stream without an outcome")
 		}
 		if err != nil {
-			return 0, last, err
+			return "", last, err
 		}
 		last = progress{time.Now(), response.GetMessage()}
 		p.log.Info("progress", "phase", convert.Word(response.GetPhase()), "message", response.GetMessage(),
@@ -208,7 +208,7 @@ func (p *prolog) end(result outcome, reason string) int {
 		p.log.Error("slurmctld starts a job that the broker has released")
 		return 1
 	}
-	p.log.Error("no kernel for the job", "outcome", result.String(), "reason", reason)
+	p.log.Error("no kernel for the job", "outcome", string(result), "reason", reason)
 	starting, err := p.scontrol.starting(ctx, p.job)
 	if err != nil {
 		p.log.Warn("cannot ask slurmctld whether the job exists", "error", err)
@@ -247,9 +247,4 @@ func (p *prolog) count(ctx context.Context, reason string) {
 	if err := p.tally.forget(p.job); err != nil {
 		p.log.Warn("failures not forgotten", "error", err)
 	}
-}
-
-func (o outcome) String() string {
-	return map[outcome]string{ready: "ready", gone: "gone", failed: "failed", refused: "refused",
-		unreachable: "broker unreachable", late: "time is up", unread: "settings not read"}[o]
 }

@@ -42,6 +42,9 @@ func (v View) Document(data any) Document {
 	if err == nil {
 		err = t.Funcs(b.calls()).Execute(io.Discard, data)
 	}
+	if err == nil && len(b.folded) > 0 {
+		err = fmt.Errorf("fold %q does not end: %w", b.folded[0].Title, ErrView)
+	}
 	b.endTable()
 	b.doc.Sections = slices.DeleteFunc(b.doc.Sections, func(s Section) bool { return len(s.Components) == 0 })
 	b.doc.broken = err
@@ -57,23 +60,15 @@ type builder struct {
 	folded []Folded
 }
 
-// ErrView is a call of a view in the wrong place.
+// ErrView is a call of a view in the wrong place. The calls panic with it, which the
+// template returns as its error.
 var ErrView = errors.New("a view calls for what has no place there")
 
 func (b *builder) calls() template.FuncMap {
-	unlessEmpty := func(v any, made func(text string) Component) (string, error) {
-		if text := fmt.Sprint(v); text != "" {
-			return b.add(made(text))
+	fact := func(code bool) func(string, any) string {
+		return func(name string, v any) string {
+			return b.text(v, func(text string) Component { return Facts{{name, text, code}} })
 		}
-		return "", nil
-	}
-	fact := func(code bool) func(string, any) (string, error) {
-		return func(name string, v any) (string, error) {
-			return unlessEmpty(v, func(text string) Component { return Facts{{name, text, code}} })
-		}
-	}
-	columns := func(numeric bool) func(...any) (string, error) {
-		return func(titles ...any) (string, error) { return b.columns(numeric, titles) }
 	}
 	return template.FuncMap{
 		"page": func(title, lead, foot string) string {
@@ -90,27 +85,23 @@ func (b *builder) calls() template.FuncMap {
 			b.folded = append(b.folded, Folded{Title: title})
 			return ""
 		},
-		"table": func(caption string) (string, error) {
-			b.endTable()
-			if len(b.doc.Sections) == 0 {
-				return "", fmt.Errorf("table before a section: %w", ErrView)
-			}
-			b.table = &Table{Caption: caption}
-			return "", nil
-		},
 		"endfold": b.endFold,
-		"p": func(v any) (string, error) {
-			return unlessEmpty(v, func(text string) Component { return Paragraph(text) })
+		"table": func(caption string) string {
+			b.endTable()
+			b.place()
+			b.table = &Table{Caption: caption}
+			return ""
 		},
-		"item":     func(v any) (string, error) { return unlessEmpty(v, func(text string) Component { return List{text} }) },
+		"p":        func(v any) string { return b.text(v, func(text string) Component { return Paragraph(text) }) },
+		"item":     func(v any) string { return b.text(v, func(text string) Component { return List{text} }) },
 		"fact":     fact(false),
 		"codefact": fact(true),
-		"notice":   func(mood, title, text string) (string, error) { return b.add(Notice{Mood(mood), title, text}) },
+		"notice":   func(mood, title, text string) string { return b.add(Notice{Mood(mood), title, text}) },
 		"add":      b.add,
-		"words":    columns(false),
-		"numbers":  columns(true),
-		"row":      func(cells ...any) (string, error) { return b.row(func(t *Table) *[]Row { return &t.Rows }, cells) },
-		"foot":     func(cells ...any) (string, error) { return b.row(func(t *Table) *[]Row { return &t.Foot }, cells) },
+		"words":    func(titles ...any) string { return b.columns(false, titles) },
+		"numbers":  func(titles ...any) string { return b.columns(true, titles) },
+		"row":      func(cells ...any) string { return b.row(&b.inTable().Rows, cells) },
+		"foot":     func(cells ...any) string { return b.row(&b.inTable().Foot, cells) },
 		"cell":     b.cells,
 		"note":     b.note,
 		"first":    b.first,
@@ -120,89 +111,91 @@ func (b *builder) calls() template.FuncMap {
 	}
 }
 
-// add a component, or lengthen the list or the facts that stand before it.
-func (b *builder) add(c Component) (string, error) {
-	b.endTable()
-	return "", b.put(c)
-}
-
-func (b *builder) put(c Component) error {
-	var to *[]Component
+// place is where components stand now.
+func (b *builder) place() *[]Component {
 	switch {
 	case len(b.folded) > 0:
-		to = &b.folded[len(b.folded)-1].Components
+		return &b.folded[len(b.folded)-1].Components
 	case len(b.doc.Sections) > 0:
-		to = &b.doc.Sections[len(b.doc.Sections)-1].Components
-	default:
-		return fmt.Errorf("%s before a section: %w", c.template(), ErrView)
+		return &b.doc.Sections[len(b.doc.Sections)-1].Components
 	}
+	panic(fmt.Errorf("no section: %w", ErrView))
+}
+
+func (b *builder) inTable() *Table {
+	if b.table == nil {
+		panic(fmt.Errorf("no table: %w", ErrView))
+	}
+	return b.table
+}
+
+// add a component, or lengthen the list or the facts that stand before it.
+func (b *builder) add(c Component) string {
+	b.endTable()
+	b.put(c)
+	return ""
+}
+
+func (b *builder) put(c Component) {
+	to := b.place()
 	if n := len(*to); n > 0 {
-		switch before := (*to)[n-1].(type) {
-		case List:
-			if more, ok := c.(List); ok {
-				(*to)[n-1] = append(before, more...)
-				return nil
-			}
-		case Facts:
-			if more, ok := c.(Facts); ok {
-				(*to)[n-1] = append(before, more...)
-				return nil
-			}
+		before, more := reflect.ValueOf((*to)[n-1]), reflect.ValueOf(c)
+		if before.Type() == more.Type() && before.Kind() == reflect.Slice {
+			c, *to = reflect.AppendSlice(before, more).Interface().(Component), (*to)[:n-1] //nolint:forcetypeassert // as both are
 		}
 	}
 	*to = append(*to, c)
-	return nil
+}
+
+func (b *builder) text(v any, made func(text string) Component) string {
+	if text := fmt.Sprint(v); text != "" {
+		b.add(made(text))
+	}
+	return ""
 }
 
 // endTable puts the table where it stands, unless nothing is in it.
 func (b *builder) endTable() {
 	if b.table != nil && len(b.table.Rows) > 0 {
-		_ = b.put(*b.table) // a section or a fold is there, or the table were not
+		b.put(*b.table)
 	}
 	b.table, b.last = nil, nil
 }
 
-func (b *builder) endFold() (string, error) {
+func (b *builder) endFold() string {
 	b.endTable()
 	n := len(b.folded) - 1
 	if n < 0 {
-		return "", fmt.Errorf("endfold without fold: %w", ErrView)
+		panic(fmt.Errorf("no fold: %w", ErrView))
 	}
 	folded := b.folded[n]
-	if b.folded = b.folded[:n]; len(folded.Components) == 0 {
-		return "", nil
+	if b.folded = b.folded[:n]; len(folded.Components) > 0 {
+		b.put(folded)
 	}
-	return b.add(folded)
+	return ""
 }
 
-func (b *builder) columns(numeric bool, titles []any) (string, error) {
-	if b.table == nil {
-		return "", fmt.Errorf("columns without a table: %w", ErrView)
-	}
+func (b *builder) columns(numeric bool, titles []any) string {
 	for _, title := range titles {
-		b.table.Columns = append(b.table.Columns, Column{fmt.Sprint(title), numeric})
+		b.inTable().Columns = append(b.table.Columns, Column{fmt.Sprint(title), numeric})
 	}
-	return "", nil
+	return ""
 }
 
-func (b *builder) row(of func(*Table) *[]Row, cells []any) (string, error) {
-	if b.table == nil {
-		return "", fmt.Errorf("a row without a table: %w", ErrView)
-	}
-	rows := of(b.table)
+func (b *builder) row(rows *[]Row, cells []any) string {
 	*rows = append(*rows, nil)
 	b.last = &(*rows)[len(*rows)-1]
 	return b.cells(cells...)
 }
 
-func (b *builder) cells(cells ...any) (string, error) {
+func (b *builder) cells(cells ...any) string {
 	if b.last == nil {
-		return "", fmt.Errorf("a cell without a row: %w", ErrView)
+		panic(fmt.Errorf("no row: %w", ErrView))
 	}
 	for _, v := range cells {
 		*b.last = append(*b.last, cellOf(v))
 	}
-	return "", nil
+	return ""
 }
 
 // cellOf a text, or a number of things.
@@ -220,20 +213,17 @@ func cellOf(v any) Cell {
 	return Text(fmt.Sprint(v))
 }
 
-func (b *builder) note(text string) (string, error) {
-	if b.table == nil {
-		return "", fmt.Errorf("a note without a table: %w", ErrView)
-	}
-	b.table.Note = text
-	return "", nil
+func (b *builder) note(text string) string {
+	b.inTable().Note = text
+	return ""
 }
 
 // first of a list, of which the table has no more.
-func (b *builder) first(most int, list any) (any, error) {
+func (b *builder) first(most int, list any) any {
 	all := reflect.ValueOf(list)
 	if all.Len() <= most {
-		return list, nil
+		return list
 	}
-	_, err := b.note(fmt.Sprintf("The first %d of %s.", most, Count(float64(all.Len()))))
-	return all.Slice(0, most).Interface(), err
+	b.note(fmt.Sprintf("The first %d of %s.", most, Count(float64(all.Len()))))
+	return all.Slice(0, most).Interface()
 }

@@ -44,7 +44,7 @@ func TestView(t *testing.T) {
 // A view that goes wrong is no half a document.
 func TestBrokenView(t *testing.T) {
 	const section = `{{section "a" "A" ""}}{{p "text"}}`
-	for _, text := range []string{`{{row 1}}`, `{{cell 1}}`, `{{words "a"}}`, `{{note "a"}}`, `{{endfold}}`, `{{table "t"}}{{cell 1}}`} {
+	for _, text := range []string{`{{row 1}}`, `{{cell 1}}`, `{{words "a"}}`, `{{note "a"}}`, `{{endfold}}`, `{{table "t"}}{{cell 1}}`, `{{fold "a"}}{{p "in it"}}`} {
 		err := NewView(section+text, nil).Document(nil).WriteHTML(io.Discard)
 		if !errors.Is(err, ErrView) {
 			t.Errorf("%s: %v", text, err)

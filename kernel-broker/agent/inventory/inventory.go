@@ -18,6 +18,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/proof"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
 // memoryFilesystems need no device, and every kernel has them.
@@ -85,20 +86,11 @@ func cpus(path string) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	var count uint64
-	for part := range strings.SplitSeq(strings.TrimSpace(string(raw)), ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		if !isRange {
-			last = first
-		}
-		a, errA := strconv.ParseUint(first, 10, 16)
-		b, errB := strconv.ParseUint(last, 10, 16)
-		if errA != nil || errB != nil || b < a {
-			return 0, fmt.Errorf("file %q: %q: %w", path, part, kb.ErrInvalid)
-		}
-		count += b - a + 1
+	online, err := hostlist.Expand("cpu[" + strings.TrimSpace(string(raw)) + "]")
+	if err != nil {
+		return 0, fmt.Errorf("file %q: %w", path, err)
 	}
-	return uint32(min(count, 1<<20)), nil
+	return uint32(len(online)), nil
 }
 
 // root fills in the root device and file system and returns the drivers that both need; none for a root in memory.
