@@ -17,11 +17,11 @@ import (
 // RunLimits bound profiling runs.
 type RunLimits struct {
 	// Standby is how long a job without a profile may wait for its nodes.
-	Standby time.Duration
+	Standby time.Duration `yaml:"standby"`
 	// MaxBytes of what one node delivers.
-	MaxBytes uint64
+	MaxBytes uint64 `yaml:"max_bytes"`
 	// Keep is how many runs that are over are remembered.
-	Keep int
+	Keep int `yaml:"keep"`
 }
 
 // DefaultRunLimits are those of a broker that was told nothing.

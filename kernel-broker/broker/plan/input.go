@@ -9,34 +9,36 @@ import (
 )
 
 // Config holds the limits that decisions depend on.
+//
+// The keys are those of switch in broker.yaml.
 type Config struct {
 	// SwitchLimit bounds the time from Ensure to ready.
-	SwitchLimit time.Duration
+	SwitchLimit time.Duration `yaml:"limit"`
 	// LoadLimit bounds fetching and loading on a node.
-	LoadLimit time.Duration
+	LoadLimit time.Duration `yaml:"load_limit"`
 	// ResetGrace is the time a node has to come back after a reset.
-	ResetGrace time.Duration
+	ResetGrace time.Duration `yaml:"reset_grace"`
 	// AgentLimit is how long an owned node's agent may be silent before the
 	// kexec has begun.
-	AgentLimit time.Duration
+	AgentLimit time.Duration `yaml:"agent_limit"`
 	// RegisterDelay, counted from the begin of the second of the request,
 	// keeps slurmd from registering in the second of the boot
 	// request, which slurmctld would ignore.
-	RegisterDelay time.Duration
+	RegisterDelay time.Duration `yaml:"register_delay"`
 	// RegisterRetry is when slurmd is restarted if Slurm still waits.
-	RegisterRetry time.Duration
+	RegisterRetry time.Duration `yaml:"register_retry"`
 	// KeepLimit is how long a node is kept for the next job.
-	KeepLimit time.Duration
+	KeepLimit time.Duration `yaml:"keep_limit"`
 	// StockTimeout and StockAttempts bound a boot back to stock.
-	StockTimeout  time.Duration
-	StockAttempts uint32
+	StockTimeout  time.Duration `yaml:"stock_timeout"`
+	StockAttempts uint32        `yaml:"stock_attempts"`
 	// RunDeliverLimit is how long after the job's end a node may take to deliver
 	// what its collectors found.
-	RunDeliverLimit time.Duration
+	RunDeliverLimit time.Duration `yaml:"-"`
 	// RunRequestLimit is how long a profiling run waits for a job.
-	RunRequestLimit time.Duration
+	RunRequestLimit time.Duration `yaml:"-"`
 	// CanReset says that nodes can be reset from outside.
-	CanReset bool
+	CanReset bool `yaml:"-"`
 }
 
 // Defaults returns the configuration of a broker that was told nothing.

@@ -69,16 +69,8 @@ type config struct {
 	Limits limitsConfig `yaml:"limits"`
 
 	Switch struct {
-		AtOnce        int           `yaml:"at_once"`
-		Limit         time.Duration `yaml:"limit"`
-		LoadLimit     time.Duration `yaml:"load_limit"`
-		AgentLimit    time.Duration `yaml:"agent_limit"`
-		StockTimeout  time.Duration `yaml:"stock_timeout"`
-		StockAttempts uint32        `yaml:"stock_attempts"`
-		RegisterDelay time.Duration `yaml:"register_delay"`
-		RegisterRetry time.Duration `yaml:"register_retry"`
-		KeepLimit     time.Duration `yaml:"keep_limit"`
-		ResetGrace    time.Duration `yaml:"reset_grace"`
+		AtOnce      int `yaml:"at_once"`
+		plan.Config `yaml:",inline"`
 	} `yaml:"switch"`
 
 	QuarantineAfter uint32   `yaml:"quarantine_after"`
@@ -113,11 +105,7 @@ func defaults() config {
 	c.Artifacts.RetiredFor = 30 * 24 * time.Hour
 	c.Limits = defaultLimits()
 	c.Switch.AtOnce = 256
-	p := plan.Defaults()
-	c.Switch.Limit, c.Switch.LoadLimit, c.Switch.AgentLimit = p.SwitchLimit, p.LoadLimit, p.AgentLimit
-	c.Switch.StockTimeout, c.Switch.StockAttempts = p.StockTimeout, p.StockAttempts
-	c.Switch.RegisterDelay, c.Switch.RegisterRetry = p.RegisterDelay, p.RegisterRetry
-	c.Switch.KeepLimit, c.Switch.ResetGrace = p.KeepLimit, p.ResetGrace
+	c.Switch.Config = plan.Defaults()
 	c.QuarantineAfter = 2
 	c.KeepJobs = 10000
 	c.Runs = defaultRuns()
@@ -126,12 +114,9 @@ func defaults() config {
 
 // plan returns the limits for decisions.
 func (c config) plan() plan.Config {
-	return plan.Config{
-		SwitchLimit: c.Switch.Limit, LoadLimit: c.Switch.LoadLimit, ResetGrace: c.Switch.ResetGrace,
-		AgentLimit: c.Switch.AgentLimit, RegisterDelay: c.Switch.RegisterDelay, RegisterRetry: c.Switch.RegisterRetry,
-		KeepLimit: c.Switch.KeepLimit, StockTimeout: c.Switch.StockTimeout, StockAttempts: c.Switch.StockAttempts,
-		CanReset: len(c.ResetCommand) > 0, RunDeliverLimit: c.Runs.DeliverLimit, RunRequestLimit: c.Runs.RequestLimit,
-	}
+	p := c.Switch.Config
+	p.CanReset, p.RunDeliverLimit, p.RunRequestLimit = len(c.ResetCommand) > 0, c.Runs.DeliverLimit, c.Runs.RequestLimit
+	return p
 }
 
 // load reads a configuration over the defaults. An unknown key is an error that
@@ -154,7 +139,7 @@ func load(path string) (config, error) {
 func (c config) validate() error {
 	for name, d := range map[string]time.Duration{
 		"slurm.limit": c.Slurm.Limit, "slurm.poll_busy": c.Slurm.PollBusy, "slurm.poll_idle": c.Slurm.PollIdle,
-		"switch.limit": c.Switch.Limit, "switch.load_limit": c.Switch.LoadLimit, "switch.agent_limit": c.Switch.AgentLimit,
+		"switch.limit": c.Switch.SwitchLimit, "switch.load_limit": c.Switch.LoadLimit, "switch.agent_limit": c.Switch.AgentLimit,
 		"switch.stock_timeout": c.Switch.StockTimeout, "switch.register_retry": c.Switch.RegisterRetry,
 		"switch.keep_limit": c.Switch.KeepLimit, "switch.reset_grace": c.Switch.ResetGrace,
 	} {

@@ -54,10 +54,13 @@ func keys(of reflect.Type) []string {
 	var names []string
 	for i := range of.NumField() {
 		f := of.Field(i)
-		if f.Type.Kind() == reflect.Interface {
+		key := f.Tag.Get("yaml")
+		if f.Type.Kind() == reflect.Interface || key == "-" {
 			continue // ignored
 		}
-		names = append(names, f.Tag.Get("yaml"))
+		if key != ",inline" {
+			names = append(names, key)
+		}
 		if f.Type.Kind() == reflect.Struct {
 			names = append(names, keys(f.Type)...)
 		}

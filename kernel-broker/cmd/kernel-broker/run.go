@@ -112,7 +112,7 @@ func newController(ctx context.Context, c config, log *slog.Logger, kept store.S
 		Store: kept, Catalog: profiles, Plan: c.plan(), Log: log,
 		Slurm: slurmctld, Clock: clock, Authorise: auth.authorise,
 		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, Switches: c.Switch.AtOnce,
-		Runs: c.Runs.limits(), HasArtifact: files.has, CheckArtifact: files.check,
+		Runs: c.Runs.RunLimits, HasArtifact: files.has, CheckArtifact: files.check,
 	}
 	if len(c.ResetCommand) > 0 {
 		command, err := power.New(c.ResetCommand)

@@ -20,20 +20,14 @@ import (
 
 // runsConfig bounds profiling runs.
 type runsConfig struct {
-	DeliverLimit time.Duration `yaml:"deliver_limit"`
-	RequestLimit time.Duration `yaml:"request_limit"`
-	Standby      time.Duration `yaml:"standby"`
-	MaxBytes     uint64        `yaml:"max_bytes"`
-	Keep         int           `yaml:"keep"`
+	DeliverLimit         time.Duration `yaml:"deliver_limit"`
+	RequestLimit         time.Duration `yaml:"request_limit"`
+	controller.RunLimits `yaml:",inline"`
 }
 
 func defaultRuns() runsConfig {
-	p, l := plan.Defaults(), controller.DefaultRunLimits()
-	return runsConfig{DeliverLimit: p.RunDeliverLimit, RequestLimit: p.RunRequestLimit, Standby: l.Standby, MaxBytes: l.MaxBytes, Keep: l.Keep}
-}
-
-func (c runsConfig) limits() controller.RunLimits {
-	return controller.RunLimits{Standby: c.Standby, MaxBytes: c.MaxBytes, Keep: c.Keep}
+	p := plan.Defaults()
+	return runsConfig{p.RunDeliverLimit, p.RunRequestLimit, controller.DefaultRunLimits()}
 }
 
 // longestStandby: the hook of a plain job waits no longer, however it is set
