@@ -96,32 +96,39 @@ func currentKernelPackage(ctx context.Context) (name, version string, err error)
 
 // openPackage downloads the package and takes out of it what a node needs.
 func (b *Builder) openPackage(ctx context.Context, name, version, dir string) error {
-	work := filepath.Join(dir, "work")
-	root := filepath.Join(work, "root")
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		return fmt.Errorf("package %q: %w", name, err)
-	}
+	root := filepath.Join(dir, "work")
 	b.Progress.Say("downloading %s %s", name, version)
-	if _, err := Output(ctx, work, "apt-get", "download", "-q", name+"="+version); err != nil {
-		return err
-	}
-	archives, err := filepath.Glob(filepath.Join(work, "*.deb"))
-	if err != nil || len(archives) != 1 {
-		return errors.Join(err, fmt.Errorf("package %q: apt-get left %d files", name, len(archives)))
-	}
-	sum, _, err := digest.File(archives[0])
+	sum, err := Unpack(ctx, name+"="+version, root)
 	if err != nil {
 		return fmt.Errorf("package %q: %w", name, err)
 	}
-	b.Progress.Say("opening %s", filepath.Base(archives[0]))
-	if _, err := output(ctx, "dpkg-deb", "-x", archives[0], root); err != nil {
-		return err
-	}
-	source := Source{Package: name, Version: version, Digest: sum}
-	if err := collectPackage(ctx, source, root, dir); err != nil {
+	if err := collectPackage(ctx, Source{Package: name, Version: version, Digest: sum}, root, dir); err != nil {
 		return fmt.Errorf("package %q: %w", name, err)
 	}
-	return os.RemoveAll(work)
+	return os.RemoveAll(root)
+}
+
+// Unpack downloads a Debian package, which apt checks, and unpacks it in a
+// folder. It returns the package's digest.
+func Unpack(ctx context.Context, name, root string) (string, error) {
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return "", err
+	}
+	if _, err := Output(ctx, root, "apt-get", "-q", "download", name); err != nil {
+		return "", err
+	}
+	archives, err := filepath.Glob(filepath.Join(root, "*.deb"))
+	if err != nil || len(archives) != 1 {
+		return "", errors.Join(err, fmt.Errorf("apt-get left %d files", len(archives)))
+	}
+	sum, _, err := digest.File(archives[0])
+	if err != nil {
+		return "", err
+	}
+	if _, err := output(ctx, "dpkg-deb", "-x", archives[0], root); err != nil {
+		return "", err
+	}
+	return sum, os.Remove(archives[0])
 }
 
 func collectPackage(ctx context.Context, source Source, root, dir string) error {

@@ -43,14 +43,8 @@ func (in ConfigureInput) Inputs(plan Plan) (map[string]string, error) {
 }
 
 // Configure writes the kernel's configuration to out/config.
-func (b *Builder) Configure(ctx context.Context, plan Plan, in ConfigureInput, out string) error {
-	if err := b.configureInto(ctx, plan, in, out); err != nil {
-		return fmt.Errorf("kernel %q: %w", plan.Recipe.Name, err)
-	}
-	return nil
-}
-
-func (b *Builder) configureInto(ctx context.Context, plan Plan, in ConfigureInput, out string) error {
+func (b *Builder) Configure(ctx context.Context, plan Plan, in ConfigureInput, out string) (err error) {
+	defer plan.name(&err)
 	source, err := b.Fetch(ctx, plan)
 	if err != nil {
 		return err
@@ -145,15 +139,8 @@ func (in CompileInput) Inputs(plan Plan) (map[string]string, error) {
 // Compile makes the kernel and leaves image, configuration, System.map and
 // manifest in the folder out. A profile that does not fit, or that the compiler
 // ignored, is an error (gcov.ErrUnfit).
-func (b *Builder) Compile(ctx context.Context, plan Plan, in CompileInput, watch Watch, out string) (Manifest, error) {
-	manifest, err := b.compileInto(ctx, plan, in, watch, out)
-	if err != nil {
-		return Manifest{}, fmt.Errorf("kernel %q: %w", plan.Recipe.Name, err)
-	}
-	return manifest, nil
-}
-
-func (b *Builder) compileInto(ctx context.Context, plan Plan, in CompileInput, watch Watch, out string) (Manifest, error) {
+func (b *Builder) Compile(ctx context.Context, plan Plan, in CompileInput, watch Watch, out string) (manifest Manifest, err error) {
+	defer plan.name(&err)
 	if (in.Variant == Optimised) != (in.Profile != "") {
 		return Manifest{}, errors.New("a profile is for the optimised variant, and that one needs it")
 	}
@@ -164,7 +151,6 @@ func (b *Builder) compileInto(ctx context.Context, plan Plan, in CompileInput, w
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return Manifest{}, fmt.Errorf("output: %w", err)
 	}
-	var manifest Manifest
 	err = b.withObjects(ctx, plan, in.Variant, source.Tree, func(at site) error {
 		if err := b.takeConfig(ctx, at, in.Config); err != nil {
 			return err
@@ -226,6 +212,13 @@ func (b *Builder) takeConfig(ctx context.Context, at site, config string) error 
 		return fmt.Errorf("configuration %s is not of this source and compiler: kconfig changes it", config)
 	}
 	return nil
+}
+
+// name says in an error of which kernel it is.
+func (p Plan) name(err *error) {
+	if *err != nil {
+		*err = fmt.Errorf("kernel %q: %w", p.Recipe.Name, *err)
+	}
 }
 
 // sourceInputs are the source's and its tools', for every step that reads it.

@@ -7,8 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
@@ -28,17 +26,16 @@ func unpackAll(ctx context.Context, cache string, packages []string) ([]string, 
 		if err != nil {
 			return nil, fmt.Errorf("package %q: %w", name, err)
 		}
-		folder, err := unpack(ctx, cache, name, key)
+		folder, err := build.Cache{Dir: cache}.Entry(ctx, "package", key, nil, func(dir string) error {
+			_, err := build.Unpack(ctx, name, dir)
+			return err
+		})
 		if err != nil {
 			return nil, fmt.Errorf("package %q: %w", name, err)
 		}
 		folders = append(folders, folder)
 	}
 	return folders, nil
-}
-
-func unpack(ctx context.Context, cache, name, key string) (string, error) {
-	return build.Cache{Dir: cache}.Entry(ctx, "package", key, nil, func(dir string) error { return fetch(ctx, name, dir) })
 }
 
 // identity finds the package among what apt would download: the file's name,
@@ -54,22 +51,4 @@ func identity(said, name string) (string, error) {
 		return name + "-" + hex.EncodeToString(sum[:8]), nil
 	}
 	return "", fmt.Errorf("apt-get would not download it: %q", said)
-}
-
-// fetch unpacks the package in dir. apt checks what it downloads.
-func fetch(ctx context.Context, name, dir string) error {
-	if _, err := build.Output(ctx, dir, "apt-get", "-q", "download", name); err != nil {
-		return err
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.deb"))
-	if err != nil {
-		return err
-	}
-	if len(files) != 1 {
-		return fmt.Errorf("apt-get left %d files", len(files))
-	}
-	if _, err := build.Output(ctx, dir, "dpkg", "-x", files[0], dir); err != nil {
-		return err
-	}
-	return os.Remove(files[0])
 }
