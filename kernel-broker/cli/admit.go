@@ -159,7 +159,7 @@ func writeManifest(dir string, r registration, f admission.Finding, image catalo
 		Format: build.ManifestFormat, Name: r.profile, Release: f.Release, BuildID: f.BuildID, Architecture: "x86_64",
 		Image:   build.File{Name: filepath.Base(r.kernel), Digest: image.Digest, Size: int64(image.Size)},
 		Drivers: build.Offer{BuiltIn: slices.Compact(drivers), Modular: []string{}},
-		Limits:  build.Limits{CommandLineBytes: int(f.CommandLine)},
+		Limits:  build.Limits{CommandLineBytes: f.CommandLineBytes},
 	}
 	if err := m.Write(dir); err != nil {
 		return "", err

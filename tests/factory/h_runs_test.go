@@ -127,7 +127,7 @@ func TestTracesOnTheCatalogsKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := slim.Files{Tree: source.Tree, Config: config, LinkMap: filepath.Join(dir["traced"], build.LinkMapFile),
-		Trace: filepath.Join(dir["trace"], "run.trace"), RegionTrace: filepath.Join(dir["trace"], "work.trace"), Keep: top + "/catalog/keep", KeepToo: plan.Recipe.Keep, MaxCoverage: slim.Warm}
+		Trace: filepath.Join(dir["trace"], "run.trace"), RegionTrace: filepath.Join(dir["trace"], "work.trace"), Keep: top + "/catalog/keep", KeepToo: plan.Recipe.Keep}
 	for _, option := range plan.Merged.Options {
 		files.Asked = append(files.Asked, option.Symbol)
 	}

@@ -31,9 +31,9 @@ type Subject struct {
 
 // Finding is what was found out about a subject.
 type Finding struct {
-	Header
-	// Release and BuildID are read from the image.
+	// Release, BuildID and CommandLineBytes are read from the image.
 	Release, BuildID string
+	CommandLineBytes int
 	// Config is where the configuration came from: "inside" or a path; empty
 	// when there is none to look at.
 	Config string
@@ -52,14 +52,14 @@ func Check(ctx context.Context, s Subject) (Finding, error) {
 		return fail(err)
 	}
 	f := Finding{}
-	if f.Header, err = CheckHeader(data); err != nil {
+	if err := CheckHeader(data); err != nil {
 		return fail(err)
 	}
 	image, kernel, err := build.OpenImage(ctx, data)
 	if err != nil {
 		return fail(fmt.Errorf("%w: %w", err, kb.ErrInvalid))
 	}
-	f.Release, f.BuildID = image.Release, image.BuildID
+	f.Release, f.BuildID, f.CommandLineBytes = image.Release, image.BuildID, image.CommandLineBytes
 	if strings.Trim(f.BuildID, "0") == "" {
 		return fail(fmt.Errorf("build id %q proves nothing: %w", f.BuildID, kb.ErrInvalid))
 	}

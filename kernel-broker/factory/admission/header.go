@@ -3,8 +3,6 @@
 package admission
 
 import (
-	"bytes"
-	"debug/pe"
 	"encoding/binary"
 	"fmt"
 
@@ -35,58 +33,30 @@ const (
 	mostMemory = 1 << 30
 )
 
-// Header is what the setup header of a bootable image says.
-type Header struct {
-	Protocol     uint16
-	CommandLine  uint32
-	UnpackedSize uint32
-	// PESigned: it carries a PE signature, as kexec_file_load asks for where
-	// the running kernel is locked down. Whose it is, is not looked at.
-	PESigned bool
-}
-
 // CheckHeader refuses what kexec-tools cannot boot as a 64-bit bzImage, and
 // what the agent could not use.
-func CheckHeader(image []byte) (Header, error) {
-	fail := func(format string, args ...any) (Header, error) {
-		return Header{}, fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), kb.ErrInvalid)
-	}
+func CheckHeader(image []byte) error {
 	little := binary.LittleEndian
 	if len(image) < headerEnd || little.Uint16(image[atBootFlag:]) != bootFlag || string(image[atMagic:atMagic+4]) != "HdrS" {
-		return fail("no bzImage: %s", build.WhatIs(image))
+		return fmt.Errorf("no bzImage: %s: %w", build.WhatIs(image), kb.ErrInvalid)
 	}
-	h := Header{
-		Protocol: little.Uint16(image[atVersion:]), CommandLine: little.Uint32(image[atCmdlineSize:]),
-		UnpackedSize: little.Uint32(image[atInitSize:]), PESigned: peSigned(image),
-	}
-	switch {
-	case h.Protocol < leastProtocol:
-		return fail("boot protocol %d.%02d is older than 2.12", h.Protocol>>8, h.Protocol&0xff)
+	protocol, memory := little.Uint16(image[atVersion:]), little.Uint32(image[atInitSize:])
+	wrong := ""
+	switch length := little.Uint32(image[atCmdlineSize:]); {
+	case protocol < leastProtocol:
+		wrong = fmt.Sprintf("boot protocol %d.%02d is older than 2.12", protocol>>8, protocol&0xff)
 	case image[atLoadFlags]&loadedHigh == 0:
-		return fail("a zImage, which is loaded low; a bzImage is needed")
+		wrong = "a zImage, which is loaded low; a bzImage is needed"
 	case image[atRelocatable] == 0:
-		return fail("not relocatable (CONFIG_RELOCATABLE): kexec has to load it beside the running kernel")
+		wrong = "not relocatable (CONFIG_RELOCATABLE): kexec has to load it beside the running kernel"
 	case little.Uint16(image[atXLoadFlags:])&kernel64 == 0:
-		return fail("no 64-bit entry: not an x86_64 kernel")
-	case h.CommandLine < leastCmdline:
-		return fail("takes a command line of %d bytes, %d are needed", h.CommandLine, leastCmdline)
-	case h.UnpackedSize > mostMemory:
-		return fail("asks for %d bytes to unpack itself, at most %d", h.UnpackedSize, mostMemory)
+		wrong = "no 64-bit entry: not an x86_64 kernel"
+	case length < leastCmdline:
+		wrong = fmt.Sprintf("takes a command line of %d bytes, %d are needed", length, leastCmdline)
+	case memory > mostMemory:
+		wrong = fmt.Sprintf("asks for %d bytes to unpack itself, at most %d", memory, mostMemory)
+	default:
+		return nil
 	}
-	return h, nil
-}
-
-// peSigned looks into the PE header that the EFI stub gives an image.
-func peSigned(image []byte) bool {
-	file, err := pe.NewFile(bytes.NewReader(image))
-	if err != nil {
-		return false
-	}
-	header, is := file.OptionalHeader.(*pe.OptionalHeader64)
-	if !is || header.NumberOfRvaAndSizes <= pe.IMAGE_DIRECTORY_ENTRY_SECURITY {
-		return false
-	}
-	entry := header.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_SECURITY]
-	begin, size := uint64(entry.VirtualAddress), uint64(entry.Size)
-	return begin > 0 && size > 8 && begin+size <= uint64(len(image))
+	return fmt.Errorf("%s: %w", wrong, kb.ErrInvalid)
 }

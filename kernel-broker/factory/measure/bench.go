@@ -3,7 +3,6 @@
 package measure
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -33,13 +32,12 @@ type Bench struct {
 	// Plugin is kbcount.so.
 	Plugin string
 	Places workload.Places
-	// Repeats of a workload that does not repeat exactly; 5 if it is 0.
-	Repeats int
 	// Console gets what the guests print; may be nil.
 	Console io.Writer
 }
 
-const defaultRepeats = 5
+// repetitions of a workload that does not repeat exactly.
+const repetitions = 5
 
 // Files that the plugin leaves in a run's folder.
 const (
@@ -54,7 +52,7 @@ func (b Bench) Measure(ctx context.Context, k Kernel, w workload.Workload, p wor
 	m := Measurement{Kernel: k.Name, Workload: w.Name}
 	repeats := 1
 	if !w.Exact() {
-		repeats = cmp.Or(b.Repeats, defaultRepeats)
+		repeats = repetitions
 	}
 	for i := range repeats {
 		place := filepath.Join(dir, fmt.Sprintf("run%d", i+1))

@@ -34,18 +34,13 @@ type Tracer struct {
 	Answers string
 }
 
-// warmest is how warm code may be that goes: what ran at boot goes too if the
-// workload did not need it, as the boot test and the keep-lists have the last
-// word. mostKernels bounds the kernels that a bad guess can cost.
-const (
-	warmest     = slim.Warm
-	mostKernels = 24
-)
+// mostKernels bounds the kernels that a bad guess can cost.
+const mostKernels = 24
 
 // Inputs implements Slimmer: what is tried is compiled and run as the kernel
 // itself is.
 func (t Tracer) Inputs() (Inputs, error) {
-	all := Inputs{"warmest": warmest.String(), "limit": fmt.Sprint(mostKernels), "recipe keeps": strings.Join(t.Factory.Plan.Recipe.Keep, " ")}
+	all := Inputs{"warmest": slim.Warmest.String(), "limit": fmt.Sprint(mostKernels), "recipe keeps": strings.Join(t.Factory.Plan.Recipe.Keep, " ")}
 	for prefix, of := range map[string]func() (Inputs, error){
 		"bench ":   t.Emulator.Inputs,
 		"config ":  func() (Inputs, error) { return t.Factory.ConfigureInputs(build.Plain) },
@@ -114,7 +109,7 @@ func (t Tracer) Slim(ctx context.Context, from Slimming, w *graph.Work) error {
 	files := slim.Files{
 		Tree: source.Tree, Config: config, LinkMap: filepath.Join(from.Kernel, build.LinkMapFile),
 		Trace: filepath.Join(from.Trace, runTrace), RegionTrace: filepath.Join(from.Trace, workTrace),
-		Keep: t.Keep, KeepToo: t.Factory.Plan.Recipe.Keep, Nodes: t.Nodes, Aliases: t.Aliases, MaxCoverage: warmest,
+		Keep: t.Keep, KeepToo: t.Factory.Plan.Recipe.Keep, Nodes: t.Nodes, Aliases: t.Aliases,
 	}
 	for _, option := range t.Factory.Plan.Merged.Options {
 		files.Asked = append(files.Asked, option.Symbol)

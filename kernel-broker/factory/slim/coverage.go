@@ -16,8 +16,6 @@ type Coverage int
 const (
 	// NoCode: data only, so a trace cannot judge it.
 	NoCode Coverage = iota
-	// Unknown: the run's record does not speak of this object.
-	Unknown
 	// Cold: not one instruction ran.
 	Cold
 	// Started: nothing ran but what runs once at boot and is thrown away then.
@@ -29,8 +27,13 @@ const (
 	Hot
 )
 
+// Warmest is the coverage up to which an object may go: what ran at boot goes too
+// if the workload did not need it, as the boot test and the keep-lists have the
+// last word.
+const Warmest = Warm
+
 func (h Coverage) String() string {
-	names := [...]string{"no code", "unknown", "cold", "started", "warm", "hot"}
+	names := [...]string{"no code", "cold", "started", "warm", "hot"}
 	if h < 0 || int(h) >= len(names) {
 		return fmt.Sprintf("coverage %d", int(h))
 	}

@@ -21,7 +21,4 @@
 // fills in. Where the kernel fails, Search finds the option to blame in few
 // tries and keeps it with the reason. Outcome.Fragment writes it all down, so
 // that users can read why each option went or stayed.
-//
-// GCC's profile files are a second source, through MeasureCounters. Objects
-// that were not instrumented are Unknown there, and their options stay.
 package slim

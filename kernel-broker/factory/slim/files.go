@@ -33,8 +33,6 @@ type Files struct {
 	// modules.alias; both may be empty.
 	Nodes   []string
 	Aliases string
-	// MaxCoverage is the coverage up to which an object may go.
-	MaxCoverage Coverage
 }
 
 // mapOption has the build write the link map. It is on for the run's sake and
@@ -44,7 +42,7 @@ const mapOption = "VMLINUX_MAP"
 // Read gathers the facts. Drivers that a node needs and that the kernel never
 // had are returned beside them.
 func (f Files) Read() (Facts, []Missing, error) {
-	facts := Facts{Config: maps.Clone(f.Config), MaxCoverage: f.MaxCoverage, Asked: map[string]bool{}}
+	facts := Facts{Config: maps.Clone(f.Config), Asked: map[string]bool{}}
 	for _, symbol := range f.Asked {
 		facts.Asked[symbol] = true
 	}

@@ -23,8 +23,6 @@ type Facts struct {
 	Kconfig *kconfig.Tree
 	Uses    Uses
 	Keep    Keep
-	// MaxCoverage is the coverage up to which an object may go: Cold, Started or Warm.
-	MaxCoverage Coverage
 }
 
 // Decision is one option, whether it goes, and why.
@@ -191,7 +189,7 @@ func (f Facts) weigh(name string, before, after kconfig.Config) Decision {
 	}
 	gone := f.gone(before, after)
 	for _, use := range gone {
-		if why := f.tooWarm(use); why != "" {
+		if why := use.tooWarm(); why != "" {
 			decision.Reason = why
 			return decision
 		}
@@ -224,22 +222,15 @@ func (f Facts) gone(before, after kconfig.Config) []Use {
 	return gone
 }
 
-func (f Facts) tooWarm(use Use) string {
+// tooWarm says why an object has to stay; empty where it may go.
+func (u Use) tooWarm() string {
 	switch {
-	case use.Coverage == NoCode:
+	case u.Coverage <= Warmest:
 		return ""
-	case use.Coverage == Unknown:
-		return use.Object + " goes with it, and the run's record does not speak of it"
-	case use.Coverage <= f.MaxCoverage:
-		return ""
-	case use.Seen != "":
-		return use.Object + " was used by a job, " + use.Seen
-	case use.Coverage == Started:
-		return use.Object + " ran at boot"
-	case use.Coverage == Warm:
-		return fmt.Sprintf("%s ran, %d of %d bytes, though not for the workload", use.Object, use.Ran, use.Text)
+	case u.Seen != "":
+		return u.Object + " was used by a job, " + u.Seen
 	}
-	return fmt.Sprintf("%s ran: %d of %d bytes", use.Object, use.Ran, use.Text)
+	return fmt.Sprintf("%s ran: %d of %d bytes", u.Object, u.Ran, u.Text)
 }
 
 func (f Facts) coldness(decision Decision, gone []Use) string {

@@ -82,7 +82,7 @@ func someNames() Names {
 func someUses() Uses {
 	uses := Uses{}
 	for _, use := range []Use{{Object: "fs/read.o", Coverage: Hot, Ran: 5}, {Object: "fs/aio.o", Coverage: Cold}, {Object: "fs/stat.o", Coverage: Warm, Ran: 3},
-		{Object: "net/inet_diag.o", Coverage: Started}, {Object: "net/unix_diag.o", Coverage: Unknown}, {Object: notThere, Coverage: Cold}} {
+		{Object: "net/inet_diag.o", Coverage: Started}, {Object: "net/unix_diag.o", Coverage: Cold}, {Object: notThere, Coverage: Cold}} {
 		use.Text = 10
 		uses[use.Object] = use
 	}
@@ -190,12 +190,11 @@ func TestATraceTakesNoReasonAway(t *testing.T) {
 		uses := Uses{}
 		for _, object := range slices.Sorted(maps.Keys(kbuild.Objects)) {
 			if built, _ := kbuild.Built(object, treeConfig); built {
-				heat := rapid.SampledFrom([]Coverage{NoCode, Unknown, Cold, Started, Warm, Hot}).Draw(t, object)
+				heat := rapid.SampledFrom([]Coverage{NoCode, Cold, Started, Warm, Hot}).Draw(t, object)
 				uses[object] = Use{Object: object, Coverage: heat, Text: 100}
 			}
 		}
-		facts := Facts{Config: treeConfig, Kbuild: kbuild, Kconfig: options, Uses: uses, Keep: Keep{},
-			MaxCoverage: rapid.SampledFrom([]Coverage{Cold, Started, Warm}).Draw(t, "warmest")}
+		facts := Facts{Config: treeConfig, Kbuild: kbuild, Kconfig: options, Uses: uses, Keep: Keep{}}
 		functions := rapid.SliceOfNDistinct(rapid.SampledFrom(append(slices.Sorted(maps.Keys(names)), "nowhere")), 0, 4, rapid.ID[string]).Draw(t, "functions")
 		with := facts
 		with.Uses = maps.Clone(uses)

@@ -128,7 +128,7 @@ func (f Facts) Violation(off []string, after kconfig.Config) string {
 		}
 	}
 	for _, use := range f.gone(f.Config, after) {
-		if why := f.tooWarm(use); why != "" {
+		if why := use.tooWarm(); why != "" {
 			return why
 		}
 	}

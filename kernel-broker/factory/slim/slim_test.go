@@ -56,7 +56,7 @@ func coldTree(t *testing.T, hot ...string) Facts {
 		uses[object] = use
 	}
 	return Facts{
-		Config: treeConfig, Kbuild: kbuild, Kconfig: options, Uses: uses, MaxCoverage: Warm,
+		Config: treeConfig, Kbuild: kbuild, Kconfig: options, Uses: uses,
 		Keep: Keep{"PCI": "firmware and buses (keep-list boot)"},
 	}
 }

@@ -48,8 +48,6 @@ type Plugin struct {
 type Result struct {
 	// ExitCode is the script's.
 	ExitCode int
-	// Panicked is true when the kernel panicked; Run then returned an error.
-	Panicked bool
 	// Files is the folder that holds what the script put below /out.
 	Files string
 	// Console is the file with all that the guest printed.

@@ -42,11 +42,10 @@ func Run(ctx context.Context, g Guest, outDir string) (Result, error) {
 	console := newConsole(filepath.Join(dir, consoleFile), g)
 	ended := watch(ctx, g, dir, console)
 	result := Result{
-		Panicked: console.panicked,
-		Files:    filepath.Join(dir, filesDir),
-		Console:  console.path,
-		Arrived:  console.arrived,
-		Wall:     time.Since(started),
+		Files:   filepath.Join(dir, filesDir),
+		Console: console.path,
+		Arrived: console.arrived,
+		Wall:    time.Since(started),
 	}
 	err = os.Remove(filepath.Join(dir, diskFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
