@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/vm"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
@@ -98,9 +99,9 @@ type Options struct {
 	// Plugin has arguments for kbcount; none is without it.
 	Plugin []string
 	Hooks  workload.Hooks
-	// KVM and Timed are as in vm.Guest.
+	// KVM and Every are as in vm.Guest.
 	KVM   bool
-	Timed []string
+	Every time.Duration
 	// CPUs are the workload's own number if 0.
 	CPUs int
 }
@@ -124,7 +125,7 @@ func (b Bench) Run(ctx context.Context, k Kernel, w workload.Workload, p workloa
 	}
 	guest := w.Guest()
 	guest.Kernel, guest.Initrd, guest.Exact, guest.Console = k.image(), initrd, o.Exact, b.Console
-	guest.KVM, guest.Timed = o.KVM, o.Timed
+	guest.KVM, guest.Every = o.KVM, o.Every
 	if len(o.Plugin) > 0 {
 		guest.Plugins = []vm.Plugin{{Path: b.Plugin, Args: o.Plugin}}
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 )
 
 // tailLines is how much of the console an error carries.
@@ -31,12 +30,6 @@ type console struct {
 	rest     []byte // the end of what was read, for a word cut in two
 	panicked bool
 	astray   bool // the first program is not ours
-	timed    []string
-	arrived  []time.Time // of the timed ones
-}
-
-func newConsole(path string, g Guest) *console {
-	return &console{path: path, copy: g.Console, timed: g.Timed, arrived: make([]time.Time, len(g.Timed))}
 }
 
 // read takes in what is new.
@@ -56,18 +49,11 @@ func (c *console) read() error {
 	if err != nil {
 		return err
 	}
-	now := time.Now()
 	c.offset += int64(len(news))
 	text := slices.Concat(c.rest, news)
 	c.panicked = c.panicked || bytes.Contains(text, panicMark)
-	longest := len(panicMark)
-	for i, word := range c.timed {
-		if longest = max(longest, len(word)); c.arrived[i].IsZero() && bytes.Contains(text, []byte(word)) {
-			c.arrived[i] = now
-		}
-	}
 	c.astray = c.astray || bytes.Contains(text, initMark)
-	c.rest = bytes.Clone(text[max(0, len(text)-longest):])
+	c.rest = bytes.Clone(text[max(0, len(text)-len(panicMark)):])
 	if c.copy != nil && len(news) > 0 {
 		_, err = c.copy.Write(news)
 	}

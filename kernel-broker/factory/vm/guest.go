@@ -26,8 +26,8 @@ type Guest struct {
 	Exact bool
 	// KVM runs the guest on the host's own processor, as that is.
 	KVM bool
-	// Timed are words on the console whose arrival is timed, to a millisecond.
-	Timed []string
+	// Every is the time between two looks at the console; 50 ms if it is 0.
+	Every time.Duration
 	// Plugins are loaded into QEMU's translator.
 	Plugins []Plugin
 	// Disk is the size in bytes of an empty disk, /dev/vda; 0 is none.
@@ -52,9 +52,6 @@ type Result struct {
 	Files string
 	// Console is the file with all that the guest printed.
 	Console string
-	// Arrived says when each of the guest's Timed words first came; zero for
-	// one that did not.
-	Arrived []time.Time
 	// Wall is the time from power on to power off.
 	Wall time.Duration
 }

@@ -4,6 +4,7 @@ package vm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,11 +17,10 @@ import (
 	"time"
 )
 
-// How often the console is looked at, without and with words to time, and how
-// long a kernel that said it panics may take to reset the machine.
+// How often the console is looked at, and how long a kernel that said it panics
+// may take to reset the machine.
 const (
 	lookEvery  = 50 * time.Millisecond
-	timeEvery  = time.Millisecond
 	panicGrace = 10 * time.Second
 )
 
@@ -39,12 +39,11 @@ func Run(ctx context.Context, g Guest, outDir string) (Result, error) {
 		return Result{}, fmt.Errorf("guest: %w", err)
 	}
 	started := time.Now()
-	console := newConsole(filepath.Join(dir, consoleFile), g)
+	console := &console{path: filepath.Join(dir, consoleFile), copy: g.Console}
 	ended := watch(ctx, g, dir, console)
 	result := Result{
 		Files:   filepath.Join(dir, filesDir),
 		Console: console.path,
-		Arrived: console.arrived,
 		Wall:    time.Since(started),
 	}
 	err = os.Remove(filepath.Join(dir, diskFile))
@@ -114,11 +113,7 @@ func watch(ctx context.Context, g Guest, dir string, console *console) error {
 	defer cancel()
 	limit := time.NewTimer(g.Limit)
 	defer limit.Stop()
-	every := lookEvery
-	if len(g.Timed) > 0 {
-		every = timeEvery
-	}
-	look := time.NewTicker(every)
+	look := time.NewTicker(cmp.Or(g.Every, lookEvery))
 	defer look.Stop()
 	done := start(ctx, g, dir)
 	var grace <-chan time.Time

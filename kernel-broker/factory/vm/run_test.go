@@ -171,33 +171,3 @@ func TestMachine(t *testing.T) {
 		}
 	}
 }
-
-// seeing makes a file when it has seen a word.
-type seeing struct {
-	text       []byte
-	word, path string
-}
-
-func (s *seeing) Write(p []byte) (int, error) {
-	s.text = append(s.text, p...)
-	if bytes.Contains(s.text, []byte(s.word)) {
-		return len(p), os.WriteFile(s.path, nil, 0o600)
-	}
-	return len(p), nil
-}
-
-// A word counts when all of it is there, in however many pieces it comes.
-func TestWordsAreTimed(t *testing.T) {
-	guest, out := fake(t, "printf 'noise be' >console.log; sleep 0.3; printf 'gin\\n' >>console.log\n"+
-		"until [ -e seen ]; do sleep 0.1; done; sleep 0.3; echo end >>console.log\n"+sendResult)
-	guest.Timed = []string{"begin", "end", "never"}
-	guest.Console = &seeing{word: "begin", path: filepath.Join(out, "seen")}
-	result, err := Run(t.Context(), guest, out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := result.Arrived
-	if at[0].IsZero() || at[1].Sub(at[0]) < 100*time.Millisecond || !at[2].IsZero() {
-		t.Errorf("arrived %v", at)
-	}
-}

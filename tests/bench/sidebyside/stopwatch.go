@@ -3,9 +3,11 @@
 package sidebyside
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -104,13 +106,15 @@ func (s Stopwatch) sample(k measure.Kernel, w workload.Workload, p workload.Para
 
 // once adds one run.
 func (s Stopwatch) once(ctx context.Context, k measure.Kernel, w workload.Workload, p workload.Parameters, dir string, to *measure.Measurement) error {
-	o := measure.Options{KVM: s.KVM, Timed: []string{beginWord, endWord},
+	o := measure.Options{KVM: s.KVM, Every: time.Millisecond,
 		Hooks: workload.Hooks{Before: "echo '" + beginWord + "' >/dev/console", After: "echo '" + endWord + "' >/dev/console"}}
-	result, outcome, err := s.Bench.Run(ctx, k, w, p, o, filepath.Join(dir, "run"))
+	watched := &arrivals{to: s.Bench.Console, words: []string{beginWord, endWord}, at: make([]time.Time, 2)}
+	s.Bench.Console = watched
+	_, outcome, err := s.Bench.Run(ctx, k, w, p, o, filepath.Join(dir, "run"))
 	if err != nil {
 		return err
 	}
-	took, err := between(result)
+	took, err := between(watched.at)
 	if err != nil {
 		return fmt.Errorf("workload %q on kernel %q: %w", w.Name, k.Name, err)
 	}
@@ -128,15 +132,37 @@ func (s Stopwatch) once(ctx context.Context, k measure.Kernel, w workload.Worklo
 	return nil
 }
 
-func between(result vm.Result) (time.Duration, error) {
-	if len(result.Arrived) != 2 || result.Arrived[0].IsZero() || result.Arrived[1].IsZero() {
+func between(at []time.Time) (time.Duration, error) {
+	if at[0].IsZero() || at[1].IsZero() {
 		return 0, errors.New("its console does not say when it began and ended")
 	}
-	took := result.Arrived[1].Sub(result.Arrived[0])
+	took := at[1].Sub(at[0])
 	if took <= 0 {
 		return 0, errors.New("it ended as soon as it began: its size is too small for a clock")
 	}
 	return took, nil
+}
+
+// arrivals notes when words first come on a console.
+type arrivals struct {
+	to    io.Writer // may be nil
+	words []string
+	at    []time.Time // of each word; zero for one that did not come
+	text  []byte
+}
+
+func (a *arrivals) Write(text []byte) (int, error) {
+	now := time.Now()
+	a.text = append(a.text, text...)
+	for i, word := range a.words {
+		if a.at[i].IsZero() && bytes.Contains(a.text, []byte(word)) {
+			a.at[i] = now
+		}
+	}
+	if a.to == nil {
+		return len(text), nil
+	}
+	return a.to.Write(text)
 }
 
 // Inputs are what times depend on besides the kernels and the host.

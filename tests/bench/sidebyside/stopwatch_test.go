@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
@@ -20,6 +21,29 @@ import (
 
 // asTheyAre shuffles nothing.
 func asTheyAre(int, func(i, j int)) {}
+
+// A word counts when all of it is there, in however many pieces it comes.
+func TestArrivals(t *testing.T) {
+	var copied bytes.Buffer
+	a := &arrivals{to: &copied, words: []string{"begin", "end", "never"}, at: make([]time.Time, 3)}
+	for _, piece := range []string{"noise be", "gin\n", "more", " en", "d\n", "begin"} {
+		if n, err := a.Write([]byte(piece)); n != len(piece) || err != nil {
+			t.Fatal(n, err)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	if a.at[0].IsZero() || a.at[1].Sub(a.at[0]) < 4*time.Millisecond || !a.at[2].IsZero() || copied.String() != "noise begin\nmore end\nbegin" {
+		t.Errorf("arrived %v, copied %q", a.at, copied.String())
+	}
+	if took, err := between(a.at); err != nil || took != a.at[1].Sub(a.at[0]) {
+		t.Errorf("took %v, %v", took, err)
+	}
+	for _, at := range [][]time.Time{make([]time.Time, 2), {a.at[0], a.at[0]}} {
+		if took, err := between(at); err == nil {
+			t.Errorf("%v took %v", at, took)
+		}
+	}
+}
 
 func TestOrders(t *testing.T) {
 	swap := func(n int, swap func(i, j int)) { swap(0, n-1) }
