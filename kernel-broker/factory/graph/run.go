@@ -198,6 +198,9 @@ func (r *run) slot(ctx context.Context) (func(), error) {
 	}
 }
 
+// unlimited is a slot for what takes nothing of this machine.
+func unlimited(context.Context) (func(), error) { return func() {}, nil }
+
 func (r *run) do(ctx context.Context, t task) (result Result, err error) {
 	log := t.log()
 	if t.step.Effect {

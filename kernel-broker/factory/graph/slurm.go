@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/filelock"
 )
 
 // Slurm does each step in a job. The store is in a folder that all nodes of the
@@ -54,49 +52,31 @@ func (e *JobError) Error() string {
 }
 
 // do returns when the result of the task is in the store, or why it will not
-// be. When ctx ends it sees to it that the job ends too.
+// be. When ctx ends it sees to it that the job ends too. One process at a time
+// looks after the step's job.
 func (s *Slurm) do(ctx context.Context, t task) (Result, error) {
-	result, has, err := t.found()
-	if result.cached = true; err != nil || has {
-		return result, err
-	}
-	before := t.lastFailure()
-	following := func() { t.observe(update{state: Following}) }
-	// One process at a time looks after the step's job.
-	lock, err := filelock.Acquire(ctx, t.path("submit.lock"), following)
-	if err != nil {
-		return Result{}, err
-	}
-	defer lock.Release()
-	if result, has, err := t.left(before); has || err != nil {
-		return result, err
-	}
-	job, err := s.find(ctx, t)
-	adopted := job != ""
-	if err == nil && !adopted {
-		// A process may work on the step without Slurm: a job would do nothing
-		// but wait for it.
-		lock, err := filelock.Acquire(ctx, t.path("lock"), following)
+	t.slot = unlimited
+	return t.once(ctx, "submit.lock", func(ctx context.Context, before string) (Result, error) {
+		job, err := s.find(ctx, t)
+		adopted := job != ""
+		if err == nil && !adopted {
+			// A process may work on the step without Slurm: a job would do nothing
+			// but wait for it.
+			if result, has, err := t.follow(ctx, "lock", before); has || err != nil {
+				return result, err
+			}
+			job, err = s.submit(ctx, t)
+		}
 		if err != nil {
 			return Result{}, err
 		}
-		lock.Release()
-		if result, has, err := t.left(before); has || err != nil {
-			return result, err
+		result, err := s.watch(ctx, t, job, before)
+		if ctx.Err() != nil {
+			return Result{}, errors.Join(ctx.Err(), s.cancel(ctx, job))
 		}
-		if job, err = s.submit(ctx, t); err != nil {
-			return Result{}, err
-		}
-	}
-	if err != nil {
-		return Result{}, err
-	}
-	result, err = s.watch(ctx, t, job, before)
-	if ctx.Err() != nil {
-		return Result{}, errors.Join(ctx.Err(), s.cancel(ctx, job))
-	}
-	result.shared = adopted
-	return result, err
+		result.shared = adopted
+		return result, err
+	})
 }
 
 // jobName finds the job of a step again.

@@ -79,9 +79,6 @@ func (w *Work) Has(as string) bool {
 	return has
 }
 
-// NeedDigest is the digest of the same.
-func (w *Work) NeedDigest(as string) string { return w.needs[as].Digest }
-
 // Units reports how far the step is; total 0 if unknown.
 func (w *Work) Units(done, total int) {
 	if w.units != nil {

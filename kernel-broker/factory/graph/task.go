@@ -37,56 +37,65 @@ type update struct {
 const pollInterval = 200 * time.Millisecond
 
 // perform does the work of a task, unless its result is there or comes while
-// another process works on it. It holds the lock for as long as it works, and
-// takes it no sooner than it may: another process may be able to begin at once.
+// another process works on it.
 func (t task) perform(ctx context.Context) (Result, error) {
+	return t.once(ctx, "lock", func(ctx context.Context, _ string) (Result, error) { return t.attempt(ctx) })
+}
+
+// once sees to it that one process at a time works for the task's result. It
+// holds the lock for as long as it works, and takes it no sooner than it may:
+// another process may be able to begin at once. The work learns what the last
+// failure before it was.
+func (t task) once(ctx context.Context, lockName string, work func(ctx context.Context, before string) (Result, error)) (Result, error) {
 	result, has, err := t.found()
 	if result.cached = true; err != nil || has {
 		return result, err
 	}
 	before := t.lastFailure()
-	free, err := t.slot(ctx)
-	if err != nil {
-		return Result{}, err
-	}
-	lock, err := filelock.Try(t.path("lock"))
-	if errors.Is(err, filelock.ErrHeld) {
+	for {
+		free, err := t.slot(ctx)
+		if err != nil {
+			return Result{}, err
+		}
+		lock, err := filelock.Try(t.path(lockName))
+		if err == nil {
+			defer free()
+			defer lock.Release()
+			if result, has, err := t.left(before); has || err != nil {
+				return result, err
+			}
+			return work(ctx, before)
+		}
 		free()
-		return t.follow(ctx, before)
+		if !errors.Is(err, filelock.ErrHeld) {
+			return Result{}, err
+		}
+		if result, has, err := t.follow(ctx, lockName, before); has || err != nil {
+			return result, err
+		}
 	}
-	defer free()
-	if err != nil {
-		return Result{}, err
-	}
-	defer lock.Release()
-	if result, has, err = t.found(); err != nil || has {
-		result.shared = true
-		return result, err
-	}
-	return t.attempt(ctx)
 }
 
-// follow waits for the process that holds the lock, and does the work itself
-// when that one goes away with neither a result nor a failure.
-func (t task) follow(ctx context.Context, before string) (Result, error) {
-	t.observe(update{state: Following})
-	for {
-		lock, err := filelock.Try(t.path("lock"))
+// follow waits for the process that holds the lock, until that has come to
+// something or is gone.
+func (t task) follow(ctx context.Context, lockName, before string) (Result, bool, error) {
+	for told := false; ; told = true {
+		lock, err := filelock.Try(t.path(lockName))
 		if err != nil && !errors.Is(err, filelock.ErrHeld) {
-			return Result{}, err
+			return Result{}, false, err
 		}
 		if lock != nil {
 			lock.Release()
 		}
-		if result, has, err := t.left(before); has || err != nil {
-			return result, err
+		if result, has, err := t.left(before); lock != nil || has || err != nil {
+			return result, has, err
 		}
-		if lock != nil {
-			return t.perform(ctx)
+		if !told {
+			t.observe(update{state: Following})
 		}
 		t.passUnits(Following, "")
 		if err := pause(ctx, pollInterval); err != nil {
-			return Result{}, err
+			return Result{}, false, err
 		}
 	}
 }

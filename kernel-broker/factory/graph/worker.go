@@ -66,8 +66,7 @@ func (s Store) Work(ctx context.Context, path string, g *Graph) error {
 	if !keyForm.MatchString(file.Key) {
 		return fmt.Errorf("task %q: %q is no key", path, file.Key)
 	}
-	t := task{step: step, needs: map[string]Result{}, spot: s.spot(step.Kind, file.Key), observe: func(update) {},
-		slot: func(context.Context) (func(), error) { return func() {}, nil }}
+	t := task{step: step, needs: map[string]Result{}, spot: s.spot(step.Kind, file.Key), observe: func(update) {}, slot: unlimited}
 	if err := t.accept(s, file); err != nil {
 		return t.fail(step.Name, err)
 	}
