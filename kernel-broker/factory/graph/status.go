@@ -133,8 +133,8 @@ func (s Store) Runs(name string) ([]string, error) {
 
 // Status of a run; the empty id is the newest one that has any.
 func (s Store) Status(name, id string) (Status, error) {
-	ids := []string{id}
-	if id == "" {
+	ids, newest := []string{id}, id == ""
+	if newest {
 		var err error
 		if ids, err = s.Runs(name); err != nil {
 			return Status{}, fmt.Errorf("runs of %q: %w", name, err)
@@ -142,7 +142,7 @@ func (s Store) Status(name, id string) (Status, error) {
 	}
 	for _, id := range ids {
 		status, err := readStatus(s.builds(name, id))
-		if len(ids) > 1 && errors.Is(err, fs.ErrNotExist) {
+		if newest && errors.Is(err, fs.ErrNotExist) {
 			continue // killed before it wrote any
 		}
 		if err != nil {

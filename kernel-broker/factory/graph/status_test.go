@@ -4,10 +4,13 @@ package graph
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
 
 // A run that was killed before it wrote a status, and one of a program that
@@ -25,6 +28,12 @@ func TestRunsWithoutAStatus(t *testing.T) {
 	}
 	if got := w.status(); got.ID != good.ID || got.State != Done {
 		t.Errorf("%+v", got)
+	}
+	if err := os.MkdirAll(w.store.builds("other", "30000101T000000.000000000Z-ABCDEF"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.store.Status("other", ""); !errors.Is(err, kb.ErrNotFound) {
+		t.Errorf("only one without: %v", err)
 	}
 	if _, err := w.store.Status("test", "30000101T000000.000000000Z-ABCDEF"); !os.IsNotExist(err) && !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("asked for the one without: %v", err)
