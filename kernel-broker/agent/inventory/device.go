@@ -81,8 +81,8 @@ func disk(sys, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts, err := os.ReadDir(filepath.Join(dir, "slaves"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	parts, err := filepath.Glob(filepath.Join(dir, "slaves/*"))
+	if err != nil {
 		return nil, err
 	}
 	switch {
@@ -92,7 +92,7 @@ func disk(sys, name string) ([]string, error) {
 		drivers = append(drivers, "md_mod")
 	}
 	for _, part := range parts {
-		more, err := disk(sys, part.Name())
+		more, err := disk(sys, filepath.Base(part))
 		if err != nil {
 			return nil, err
 		}
@@ -103,20 +103,14 @@ func disk(sys, name string) ([]string, error) {
 
 // network collects the drivers of the interfaces that are in use.
 func network(sys string) ([]string, error) {
-	class := filepath.Join(sys, "class/net")
-	entries, err := os.ReadDir(class)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	// The others have no hardware behind them.
+	devices, err := filepath.Glob(filepath.Join(sys, "class/net/*/device"))
 	if err != nil {
 		return nil, err
 	}
 	var drivers []string
-	for _, entry := range entries {
-		dir := filepath.Join(class, entry.Name())
-		if _, err := os.Stat(filepath.Join(dir, "device")); err != nil {
-			continue // no hardware behind it
-		}
+	for _, device := range devices {
+		dir := filepath.Dir(device)
 		// An interface that is down has no readable carrier.
 		carrier, err := os.ReadFile(filepath.Join(dir, "carrier"))
 		if err != nil || strings.TrimSpace(string(carrier)) != "1" {

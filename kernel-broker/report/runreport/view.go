@@ -206,7 +206,7 @@ func histogram(caption, axis string, bound func(float64) string, unit float64, n
 	for i, c := range counts {
 		all[i] = c
 	}
-	return report.Chart{Caption: caption, Axis: axis, Series: report.Named(names...), Rows: report.Histogram(all, unit, bound)}
+	return report.Chart{Caption: caption, Axis: axis, Tick: report.Count, Series: report.Named(names...), Rows: report.Histogram(all, unit, bound)}
 }
 
 func sizesOf(caption string, io *profiling.IO) report.Chart {

@@ -8,8 +8,6 @@
 package cgroup
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -132,14 +130,13 @@ var errLine = errors.New("not a name and a number")
 // parse reads the kernel's flat keyed files.
 func parse(text []byte) (map[string]uint64, error) {
 	values := map[string]uint64{}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for lines.Scan() {
-		name, number, found := strings.Cut(lines.Text(), " ")
+	for line := range strings.Lines(string(text)) {
+		name, number, found := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		value, err := strconv.ParseUint(strings.TrimSpace(number), 10, 64)
 		if !found || name == "" || err != nil {
-			return nil, fmt.Errorf("line %q: %w", lines.Text(), errLine)
+			return nil, fmt.Errorf("line %q: %w", line, errLine)
 		}
 		values[name] = value
 	}
-	return values, lines.Err()
+	return values, nil
 }
