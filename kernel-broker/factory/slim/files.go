@@ -3,6 +3,7 @@
 package slim
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"maps"
@@ -129,6 +130,21 @@ func (f Files) Functions(systemMap string) ([]FunctionUse, error) {
 		return nil, err
 	}
 	return UseOf(functions, pieces, run), nil
+}
+
+// eachLine calls take with each line of a text, which errors name.
+func eachLine(reader io.Reader, what string, take func(line string) error) error {
+	lines := bufio.NewScanner(reader)
+	lines.Buffer(nil, 1<<20)
+	for n := 1; lines.Scan(); n++ {
+		if err := take(lines.Text()); err != nil {
+			return fmt.Errorf("%s: line %d: %w", what, n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
 }
 
 // ReadFile opens a file for one of the package's readers.

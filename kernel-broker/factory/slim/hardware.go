@@ -3,7 +3,6 @@
 package slim
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"maps"
@@ -23,22 +22,18 @@ type alias struct{ pattern, module string }
 // ReadAliases reads modules.alias.
 func ReadAliases(reader io.Reader) (Aliases, error) {
 	aliases := Aliases{}
-	lines := bufio.NewScanner(reader)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
+	err := eachLine(reader, "modules.alias", func(line string) error {
+		fields := strings.Fields(line)
 		if len(fields) != 3 || fields[0] != "alias" {
-			continue // a comment
+			return nil // a comment
 		}
 		bus, _, device := strings.Cut(fields[1], ":")
-		if _, err := path.Match(fields[1], ""); err != nil || !device {
-			continue // an alias of another kind: file systems, ciphers
+		if _, err := path.Match(fields[1], ""); err == nil && device { // others are of file systems, ciphers
+			aliases[bus] = append(aliases[bus], alias{pattern: fields[1], module: fields[2]})
 		}
-		aliases[bus] = append(aliases[bus], alias{pattern: fields[1], module: fields[2]})
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("modules.alias: %w", err)
-	}
-	return aliases, nil
+		return nil
+	})
+	return aliases, err
 }
 
 // Modules that drive the device, in order.

@@ -3,8 +3,6 @@
 package slim
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -88,16 +86,16 @@ type Calls map[string]string
 // ReadCalls reads the kernel's table: number, kind, name and function.
 func ReadCalls(reader io.Reader) (Calls, error) {
 	calls := Calls{}
-	lines := bufio.NewScanner(reader)
-	for lines.Scan() {
-		text, _, _ := bytes.Cut(lines.Bytes(), []byte("#"))
+	err := eachLine(reader, "system calls", func(line string) error {
+		text, _, _ := strings.Cut(line, "#")
 		// Calls of the kind x32 are for programs of another kind.
-		if fields := strings.Fields(string(text)); len(fields) >= 4 && fields[1] != "x32" {
+		if fields := strings.Fields(text); len(fields) >= 4 && fields[1] != "x32" {
 			calls[fields[2]] = fields[3]
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("system calls: %w", err)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	if len(calls) == 0 {
 		return nil, fmt.Errorf("system calls: none in %s", path.Base(callTable))

@@ -3,7 +3,6 @@
 package slim
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -32,15 +31,8 @@ var codeSections = map[string]bool{".text": true, ".init.text": true}
 // addresses for each object and needs no names at all.
 func ReadLinkMap(reader io.Reader) ([]Piece, error) {
 	var parser mapParser
-	lines := bufio.NewScanner(reader)
-	lines.Buffer(nil, 1<<20)
-	for n := 1; lines.Scan(); n++ {
-		if err := parser.line(lines.Text()); err != nil {
-			return nil, fmt.Errorf("link map: line %d: %w", n, err)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("link map: %w", err)
+	if err := eachLine(reader, "link map", parser.line); err != nil {
+		return nil, err
 	}
 	if len(parser.pieces) == 0 {
 		return nil, errors.New("link map: no object in it")

@@ -3,10 +3,8 @@
 package slim
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -35,23 +33,19 @@ func ReadSymbols(reader io.Reader) ([]Function, error) {
 // readCode has all symbols of code by their beginning, and without their end.
 func readCode(reader io.Reader) ([]Function, error) {
 	var all []Function
-	lines := bufio.NewScanner(reader)
-	for n := 1; lines.Scan(); n++ {
-		fields := strings.Fields(lines.Text())
+	err := eachLine(reader, "symbols", func(line string) error {
+		fields := strings.Fields(line)
 		if len(fields) != 3 || len(fields[1]) != 1 {
-			continue // a module's symbol, an undefined one, or nothing
+			return nil // a module's symbol, an undefined one, or nothing
 		}
-		address, err := parseHex([]byte(fields[0]))
-		if err != nil {
-			return nil, fmt.Errorf("symbols: line %d: %w", n, err)
+		address, err := parseHex(fields[0])
+		if err == nil && address >= kernelHalf && isCode(fields[1][0]) {
+			all = append(all, Function{Name: fields[2], Begin: address})
 		}
-		if address < kernelHalf || !isCode(fields[1][0]) {
-			continue
-		}
-		all = append(all, Function{Name: fields[2], Begin: address})
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("symbols: %w", err)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	slices.SortStableFunc(all, func(a, b Function) int { return cmp.Compare(a.Begin, b.Begin) })
 	return all, nil

@@ -3,14 +3,13 @@
 package slim
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 )
 
 // kernelHalf is where the kernel's half of the address space begins on x86-64.
@@ -26,28 +25,25 @@ type Spans []Span
 // order and with repeats. What lies in the user's half is left out.
 func ReadTrace(reader io.Reader) (Spans, error) {
 	var spans Spans
-	lines := bufio.NewScanner(reader)
-	for n := 1; lines.Scan(); n++ {
-		line := bytes.TrimSpace(lines.Bytes())
-		if len(line) == 0 {
-			continue
+	err := eachLine(reader, "trace", func(line string) error {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			return nil
 		}
 		span, err := parseSpan(line)
-		if err != nil {
-			return nil, fmt.Errorf("trace: line %d: %w", n, err)
-		}
-		if span.Begin >= kernelHalf {
+		if err == nil && span.Begin >= kernelHalf {
 			spans = append(spans, span)
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("trace: %w", err)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return join(spans), nil
 }
 
-func parseSpan(line []byte) (Span, error) {
-	fields := bytes.Fields(line)
+func parseSpan(line string) (Span, error) {
+	fields := strings.Fields(line)
 	if len(fields) != 2 {
 		return Span{}, fmt.Errorf("%q is not \"begin end\"", line)
 	}
@@ -65,9 +61,8 @@ func parseSpan(line []byte) (Span, error) {
 	return Span{Begin: begin, End: end}, nil
 }
 
-func parseHex(text []byte) (uint64, error) {
-	digits := string(bytes.TrimPrefix(text, []byte("0x")))
-	value, err := strconv.ParseUint(digits, 16, 64)
+func parseHex(text string) (uint64, error) {
+	value, err := strconv.ParseUint(strings.TrimPrefix(text, "0x"), 16, 64)
 	if err != nil {
 		return 0, fmt.Errorf("%q is not an address in hex", text)
 	}
