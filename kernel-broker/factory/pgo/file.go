@@ -57,10 +57,13 @@ type Counter struct {
 
 // Parse reads a .gcda file, of a kernel or of a program.
 func Parse(data []byte) (File, error) {
-	reader := reader{data: data}
-	file, err := reader.file()
+	r := reader{words: make([]uint32, len(data)/word)}
+	for i := range r.words {
+		r.words[i] = binary.LittleEndian.Uint32(data[i*word:])
+	}
+	file, err := r.file(len(data))
 	if err != nil {
-		return File{}, fmt.Errorf("byte %d: %w: %w", reader.at, err, ErrFormat)
+		return File{}, fmt.Errorf("byte %d: %w: %w", word*r.at, err, ErrFormat)
 	}
 	return file, nil
 }
@@ -129,49 +132,42 @@ func (f File) Encode(runs uint32, largest int64) []byte {
 }
 
 type reader struct {
-	data []byte
-	at   int
+	words []uint32
+	at    int
 	// zeros are the counters that are not in the file: a dozen bytes each name
 	// as many as they like.
 	zeros int64
 }
 
-func (r *reader) word() (uint32, bool) {
-	if len(r.data)-r.at < word {
-		return 0, false
+func (r *reader) file(size int) (File, error) {
+	switch {
+	case size < headerSize:
+		return File{}, fmt.Errorf("%d bytes, the header alone has %d", size, headerSize)
+	case size%word != 0:
+		return File{}, fmt.Errorf("%d bytes are not whole words: truncated", size)
+	case r.words[0] != magic:
+		return File{}, fmt.Errorf("begins with %#x", r.words[0])
 	}
-	value := binary.LittleEndian.Uint32(r.data[r.at:])
-	r.at += word
-	return value, true
-}
-
-func (r *reader) file() (File, error) {
-	if len(r.data) < headerSize {
-		return File{}, fmt.Errorf("%d bytes, the header alone has %d", len(r.data), headerSize)
+	file := File{Version: r.words[1]}
+	if byte(file.Version>>generationLetter) != generation[0] || byte(file.Version>>(generationLetter-8)) != generation[1] {
+		return File{}, fmt.Errorf("written by another compiler, version %q", versionText(file.Version))
 	}
-	if len(r.data)%word != 0 {
-		return File{}, fmt.Errorf("%d bytes are not whole words: truncated", len(r.data))
-	}
-	if first, _ := r.word(); first != magic {
-		return File{}, fmt.Errorf("begins with %#x", first)
-	}
-	version, _ := r.word()
-	if byte(version>>generationLetter) != generation[0] || byte(version>>(generationLetter-8)) != generation[1] {
-		return File{}, fmt.Errorf("written by another compiler, version %q", versionText(version))
-	}
-	r.at = headerSize
-	file := File{Version: version}
-	for {
-		tag, more := r.word()
-		if !more || tag == 0 {
+	for r.at = headerSize / word; r.at < len(r.words); {
+		tag := r.words[r.at]
+		if r.at++; tag == 0 {
 			break
 		}
-		if err := r.record(&file, tag); err != nil {
+		if r.at == len(r.words) {
+			return File{}, fmt.Errorf("tag %#x without a length", tag)
+		}
+		length := r.words[r.at]
+		r.at++
+		if err := r.record(&file, tag, length); err != nil {
 			return File{}, err
 		}
 	}
-	if r.at != len(r.data) {
-		return File{}, fmt.Errorf("%d bytes after the end", len(r.data)-r.at)
+	if left := len(r.words) - r.at; left > 0 {
+		return File{}, fmt.Errorf("%d bytes after the end", word*left)
 	}
 	return file, nil
 }
@@ -181,11 +177,7 @@ func versionText(version uint32) string {
 }
 
 // record reads one tag's content.
-func (r *reader) record(file *File, tag uint32) error {
-	length, ok := r.word()
-	if !ok {
-		return fmt.Errorf("tag %#x without a length", tag)
-	}
+func (r *reader) record(file *File, tag, length uint32) error {
 	switch {
 	case tag == tagSummary:
 		_, err := r.take(tag, length, summarySize)
@@ -194,34 +186,28 @@ func (r *reader) record(file *File, tag uint32) error {
 		// A function that this object only mentions: it has no counters here.
 		return nil
 	case tag == tagFunction:
-		return r.function(file, length)
+		content, err := r.take(tag, length, functionSize)
+		if err == nil {
+			file.Functions = append(file.Functions, Function{Ident: content[0], Lines: content[1], Flow: content[2]})
+		}
+		return err
 	case tag >= tagCounters && tag < tagCounters+counterKinds*counterTagStep && (tag-tagCounters)%counterTagStep == 0:
 		return r.counter(file, int(tag-tagCounters)/counterTagStep, length)
 	}
 	return fmt.Errorf("unknown tag %#x", tag)
 }
 
-func (r *reader) take(tag, length, want uint32) ([]byte, error) {
+func (r *reader) take(tag, length, want uint32) ([]uint32, error) {
 	if length != want {
 		return nil, fmt.Errorf("tag %#x has %d bytes and not %d", tag, length, want)
 	}
-	if int(length) > len(r.data)-r.at {
-		return nil, fmt.Errorf("tag %#x has %d bytes, %d are left: truncated", tag, length, len(r.data)-r.at)
+	content := r.words[r.at:]
+	if int(length) > word*len(content) {
+		return nil, fmt.Errorf("tag %#x has %d bytes, %d are left: truncated", tag, length, word*len(content))
 	}
-	content := r.data[r.at : r.at+int(length)]
-	r.at += int(length)
+	content = content[:length/word]
+	r.at += len(content)
 	return content, nil
-}
-
-func (r *reader) function(file *File, length uint32) error {
-	content, err := r.take(tagFunction, length, functionSize)
-	if err != nil {
-		return err
-	}
-	little := binary.LittleEndian
-	function := Function{Ident: little.Uint32(content), Lines: little.Uint32(content[4:]), Flow: little.Uint32(content[8:])}
-	file.Functions = append(file.Functions, function)
-	return nil
 }
 
 // counter reads one kind's counters. A negative length stands for so many
@@ -257,7 +243,7 @@ func (r *reader) counter(file *File, kind int, length uint32) error {
 	}
 	values := make([]int64, size/8)
 	for i := range values {
-		values[i] = int64(binary.LittleEndian.Uint64(content[8*i:]))
+		values[i] = int64(content[2*i]) | int64(content[2*i+1])<<32
 		if values[i] < 0 && kind == arcs {
 			return fmt.Errorf("function %d: arc %d ran %d times", function.Ident, i, values[i])
 		}
