@@ -3,7 +3,6 @@
 package pki
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
@@ -194,16 +193,3 @@ func shake(t *testing.T, server, client *tls.Config) (who mtls.Peer, serverErr, 
 }
 
 func (s *site) server() *tls.Config { return mtls.ServerConfig(s.authority, "lab", s.registry.Accept) }
-
-// run follows the store until the test is over.
-func (s *site) run() {
-	ctx, cancel := context.WithCancel(s.t.Context())
-	registry := s.registry // not the one of a later open
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := registry.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			s.t.Error(err)
-		}
-	})
-	s.t.Cleanup(func() { cancel(); running.Wait() })
-}

@@ -56,17 +56,19 @@ type RegistryOptions struct {
 }
 
 // OpenRegistry reads which nodes are revoked, so that nobody is let in before
-// that is known. Run keeps it up to date.
+// that is known.
 func OpenRegistry(ctx context.Context, o RegistryOptions) (*Registry, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	r := &Registry{o: o, revoked: map[string]*Revocation{}, onVoid: func(string) {}}
-	records, at, err := o.Store.List(ctx, recordPrefix)
+	records, _, err := o.Store.List(ctx, recordPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("records of nodes' certificates: %w", err)
 	}
-	r.reset(records, at)
+	for _, rec := range records {
+		r.take(rec)
+	}
 	return r, nil
 }
 
@@ -333,7 +335,6 @@ func (r *Registry) Revoke(ctx context.Context, node, by, reason string) error {
 		return err
 	}
 	r.o.Log.Warn("node revoked", "node", node, "by", by, "reason", reason)
-	// Without waiting for the store's own news of it.
 	r.learn(node, revocation)
 	return nil
 }
@@ -351,25 +352,9 @@ func (r *Registry) learn(node string, revocation *Revocation) {
 	cut(node)
 }
 
-// Run follows the records: another broker on the same store may revoke, too. It
-// ends with its context.
-func (r *Registry) Run(ctx context.Context) error {
-	return store.Follow(ctx, r.o.Store, recordPrefix, r.reset, func(event store.Event) {
-		if !event.Deleted {
-			r.take(event.Record)
-		}
-	})
-}
-
 var forEver = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-func (r *Registry) reset(records []store.Record, _ int64) {
-	for _, rec := range records {
-		r.take(rec)
-	}
-}
-
-// take learns from the store. What is remembered never gets less: a record that is gone lets nobody in who was out.
+// take learns what a record says.
 func (r *Registry) take(rec store.Record) {
 	record, err := decode(rec)
 	if err != nil {

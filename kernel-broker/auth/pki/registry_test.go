@@ -201,28 +201,6 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
-// What another broker on the same store revokes is cut here, too.
-func TestRevokedElsewhere(t *testing.T) {
-	s := newSite(t)
-	here := s.registry
-	node := s.enrol("n1")
-	cut := make(chan string, 4)
-	here.OnVoid(func(name string) { cut <- name })
-	s.run()
-	s.open()
-	if err := s.registry.Revoke(t.Context(), "n1", "test", ""); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case name := <-cut:
-		if err := here.Accept(node.peer(t)); name != "n1" || !errors.Is(err, kb.ErrDenied) {
-			t.Errorf("%s: %v", name, err)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("nothing was cut")
-	}
-}
-
 func TestADamagedRecordLetsNobodyIn(t *testing.T) {
 	s := newSite(t)
 	node := s.enrol("n1")

@@ -44,7 +44,7 @@ type Options struct {
 }
 
 // Catalog is the state of all profiles. It caches nothing: every method reads the store, and changes are fenced by
-// revision, so several catalogs may share one store. Its methods are safe for concurrent use.
+// revision. Its methods are safe for concurrent use.
 type Catalog struct {
 	o         Options
 	republish chan struct{} // holds one token when a republish is due

@@ -223,6 +223,7 @@ func (c *Catalog) update(ctx context.Context, name string, change func(*record) 
 		case errors.Is(err, errNoChange):
 			return r, false, nil
 		case err == nil && done:
+			c.Republish()
 			return r, true, nil
 		case !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrUnavailable):
 			return nil, false, err

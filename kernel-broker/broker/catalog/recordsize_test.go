@@ -14,7 +14,6 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
-	"github.com/kernelbroker/kernelbroker/tests/support/memstore"
 )
 
 // The longest texts in a record: each character needs an escape.
@@ -100,7 +99,6 @@ func TestFullProfileAcceptsLifecycleChanges(t *testing.T) {
 					t.Fatalf("step %d: %v", i, err)
 				}
 				if i%50 == 0 {
-					forget(t, kept)
 				}
 			}
 			checkHistory(t, catalog, kept)
@@ -115,18 +113,6 @@ func TestFullProfileAcceptsLifecycleChanges(t *testing.T) {
 			}
 			checkHistory(t, catalog, kept)
 		})
-	}
-}
-
-// forget frees the memory that a store in memory holds all former records in.
-func forget(t *testing.T, kept *memstore.Store) {
-	t.Helper()
-	_, at, err := kept.List(t.Context(), keyPrefix)
-	if err == nil {
-		err = kept.Compact(t.Context(), at)
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
 )
 
@@ -97,20 +95,6 @@ func (c *Catalog) Snapshot(ctx context.Context) (string, error) {
 	return NewSnapshot(profiles, c.o.Restricted, c.o.Now()).String(), nil
 }
 
-// Publish calls use with the snapshot text at the start and after each change of the catalog, until ctx ends or the
-// store cannot be followed, and returns that error. Changes during a call of use are combined. If use fails, Publish
-// logs the error and calls it again after a pause with the newest text.
-func (c *Catalog) Publish(ctx context.Context, use func(text string) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var publishing sync.WaitGroup
-	publishing.Go(func() { c.publish(ctx, use) })
-	err := store.Follow(ctx, c.o.Store, keyPrefix, func([]store.Record, int64) { c.Republish() }, func(store.Event) { c.Republish() })
-	cancel()
-	publishing.Wait()
-	return err
-}
-
 // Restricted reports whether some users may not use a profile.
 func (c *Catalog) Restricted(profile string) bool {
 	return c.o.Restricted != nil && c.o.Restricted(profile)
@@ -124,13 +108,17 @@ func (c *Catalog) Republish() {
 	}
 }
 
-func (c *Catalog) publish(ctx context.Context, use func(string) error) {
+// Publish calls use with the snapshot text at the start and after each change by this catalog, until ctx ends, and returns
+// ctx's error. Changes during a call of use are combined. If use fails, Publish
+// logs the error and calls it again after a pause with the newest text.
+func (c *Catalog) Publish(ctx context.Context, use func(text string) error) error {
+	c.Republish()
 	published := ""
 	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return ctx.Err()
 		case <-c.republish:
 		case <-again:
 		}

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package store is the durable store that the broker needs: keys with values, changed all or nothing, fenced by
-// revision, and watched in order.
+// Package store is the durable store that the broker needs: keys with values, changed all or nothing and fenced by
+// revision.
+//
+// Nobody watches it: one broker acts on a namespace, and knows its own changes.
 //
 // Every change of the store has a revision, a number that only grows. A writer states which revision of a key it has
 // read, and the commit is refused if the key has changed since. So a broker that was suspended and resumes cannot
@@ -15,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
@@ -49,13 +50,6 @@ type Write struct {
 	Expect int64
 }
 
-// Event is one change of one key. For a deletion Value is nil and Revision is
-// that of the deletion.
-type Event struct {
-	Record
-	Deleted bool
-}
-
 // Store is a namespace of keys. All methods are safe for concurrent use. Keys are relative to the namespace, which is
 // chosen when the store is opened. Values are copied in both directions.
 //
@@ -66,8 +60,7 @@ type Store interface {
 	Get(ctx context.Context, key string) (Record, error)
 
 	// List returns every record whose key begins with prefix, sorted by key,
-	// as one consistent snapshot, and the revision of that snapshot: a Watch
-	// after it misses nothing and repeats nothing.
+	// as one consistent snapshot, and the revision of that snapshot.
 	List(ctx context.Context, prefix string) (records []Record, at int64, err error)
 
 	// Range returns at most limit records from the key from (included) to the key before (excluded), sorted by key, as
@@ -88,17 +81,7 @@ type Store interface {
 	// it conflicts if the first one was applied.
 	Commit(ctx context.Context, writes ...Write) (int64, error)
 
-	// Watch sends every change under prefix with a revision greater than after, in the order of revisions; changes of
-	// one commit are adjacent, in no particular order. The channel is closed when ctx ends or the store is closed. A
-	// slow reader loses nothing and costs memory.
-	//
-	// ErrCompacted: the history after that revision is compacted, or the revision is newer than the store (a restored
-	// backup). The caller lists again and watches from there; Follow does so. If a running watch is lost (its history was
-	// compacted in a long disconnect, the server has no leader), the channel is closed although ctx is alive, and the same
-	// applies.
-	Watch(ctx context.Context, prefix string, after int64) (<-chan Event, error)
-
-	// Close ends all watches. Calls after it return ErrUnavailable. Closing
+	// Close ends the store. Calls after it return ErrUnavailable. Closing
 	// twice is fine.
 	Close() error
 }
@@ -182,56 +165,4 @@ func CheckRange(from, before string, limit int) error {
 		return fmt.Errorf("%w: limit %d is not within 1 to %d", ErrInvalid, limit, MaxRange)
 	}
 	return nil
-}
-
-// Pauses of Follow between attempts while the store cannot be reached.
-const (
-	followPauseMin = 50 * time.Millisecond
-	followPauseMax = 2 * time.Second
-)
-
-// Follow tells of the keys under a prefix until ctx ends, and returns ctx's error. It starts with reset, which gets all
-// records as they were at a revision, and goes on with apply for each change. If the needed history is gone it lists
-// again, with another reset; it retries an unreachable store without end. Any other error ends it.
-func Follow(ctx context.Context, s Store, prefix string, reset func(records []Record, at int64), apply func(Event)) error {
-	pause := followPauseMin
-	for {
-		progress, err := followOnce(ctx, s, prefix, reset, apply)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrCompacted) {
-			return fmt.Errorf("follow %q: %w", prefix, err)
-		}
-		if progress {
-			pause = followPauseMin
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
-		}
-		pause = min(2*pause, followPauseMax)
-	}
-}
-
-// followOnce lists, then watches until the watch ends. It reports whether an event arrived.
-func followOnce(ctx context.Context, s Store, prefix string, reset func([]Record, int64), apply func(Event)) (bool, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	records, at, err := s.List(ctx, prefix)
-	if err != nil {
-		return false, err
-	}
-	events, err := s.Watch(ctx, prefix, at)
-	if err != nil {
-		return false, err
-	}
-	reset(records, at)
-	progress := false
-	for event := range events {
-		apply(event)
-		progress = true
-	}
-	return progress, nil
 }

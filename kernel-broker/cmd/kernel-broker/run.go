@@ -243,9 +243,6 @@ func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Cont
 		"snapshot":     func() error { return ctl.Publish(ctx, c.Snapshot) },
 		"policy":       func() error { return auth.follow(ctx) },
 	}
-	if secured != nil {
-		parts["certificates"] = func() error { return secured.Registry.Run(ctx) }
-	}
 	failed := make(chan error, len(parts))
 	var group sync.WaitGroup
 	for name, part := range parts {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memstore is a store in memory for unit tests. It keeps its whole history, so watches work as on etcd, and
-// passes the same conformance suite.
+// Package memstore is a store in memory for unit tests. It passes the same conformance suite as etcdstore.
 //
 // It can inject faults: FailCommits makes the next commits report ErrUnavailable, with or without applying the change.
 package memstore
@@ -29,25 +28,15 @@ const (
 type Store struct {
 	mu        sync.Mutex
 	records   map[string]store.Record
-	history   []store.Event // sorted by revision
 	revision  int64
-	compacted int64         // history up to and including this revision is gone
-	changed   chan struct{} // closed and replaced at each change of the above
-	closed    chan struct{}
-	isClosed  bool
+	closed    bool
 	faults    []Moment
 	readFault int
-	watches   sync.WaitGroup
 }
 
 // New returns an empty store at revision 1, as a new etcd is.
 func New() *Store {
-	return &Store{
-		records:  make(map[string]store.Record),
-		revision: 1,
-		changed:  make(chan struct{}),
-		closed:   make(chan struct{}),
-	}
+	return &Store{records: make(map[string]store.Record), revision: 1}
 }
 
 // FailCommits makes the next n commits report ErrUnavailable. Faults queue in the order of the calls. Only commits that
@@ -65,24 +54,6 @@ func (s *Store) FailReads(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.readFault += n
-}
-
-// Compact drops the history up to and including a revision. Watches that have not read it are closed, as Watch
-// documents.
-func (s *Store) Compact(_ context.Context, revision int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if revision > s.revision {
-		return fmt.Errorf("compact at %d: revision is only %d", revision, s.revision)
-	}
-	if revision <= s.compacted {
-		return nil
-	}
-	s.compacted = revision
-	first := sort.Search(len(s.history), func(i int) bool { return s.history[i].Revision > revision })
-	s.history = append([]store.Event(nil), s.history[first:]...)
-	s.wake()
-	return nil
 }
 
 // Get implements store.Store.
@@ -170,46 +141,28 @@ func (s *Store) Commit(ctx context.Context, writes ...store.Write) (int64, error
 
 // apply needs s.mu and expectations that hold.
 func (s *Store) apply(writes []store.Write) int64 {
-	var events []store.Event
-	next := s.revision + 1
+	changed, next := false, s.revision+1
 	for _, w := range writes {
+		_, had := s.records[w.Key]
 		if w.Delete {
-			if _, ok := s.records[w.Key]; !ok {
-				continue
-			}
 			delete(s.records, w.Key)
-			events = append(events, store.Event{Record: store.Record{Key: w.Key, Revision: next}, Deleted: true})
-			continue
+		} else {
+			s.records[w.Key] = clone(store.Record{Key: w.Key, Value: w.Value, Revision: next})
 		}
-		record := clone(store.Record{Key: w.Key, Value: w.Value, Revision: next})
-		s.records[w.Key] = record
-		events = append(events, store.Event{Record: record})
+		changed = changed || had || !w.Delete
 	}
-	if len(events) == 0 {
-		return s.revision
+	if changed {
+		s.revision = next
 	}
-	s.revision = next
-	s.history = append(s.history, events...)
-	s.wake()
-	return next
+	return s.revision
 }
 
-// Close implements store.Store. It returns when all watches have ended.
+// Close implements store.Store.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	if !s.isClosed {
-		s.isClosed = true
-		close(s.closed)
-	}
-	s.mu.Unlock()
-	s.watches.Wait()
+	defer s.mu.Unlock()
+	s.closed = true
 	return nil
-}
-
-// wake needs s.mu.
-func (s *Store) wake() {
-	close(s.changed)
-	s.changed = make(chan struct{})
 }
 
 // usable needs s.mu.
@@ -217,7 +170,7 @@ func (s *Store) usable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
-	if s.isClosed {
+	if s.closed {
 		return fmt.Errorf("%w: closed", store.ErrUnavailable)
 	}
 	return nil

@@ -52,7 +52,7 @@ type Config struct {
 	Listen string
 	// Quota is the maximum size of the database on disk, in bytes.
 	Quota int64
-	// Retention is how long history is kept for watches. etcd drops older history in the background, and younger history
+	// Retention is how long history is kept, which a list of many pages reads. etcd drops older history in the background, and younger history
 	// when it takes a quarter of the quota, which is checked every RoomEvery.
 	Retention, RoomEvery time.Duration
 	// Logger gets etcd's messages, its chatty Info level as Debug.
@@ -121,8 +121,7 @@ func start(ctx context.Context, cfg Config, lock *lock) (*Server, error) {
 func (s *Server) Endpoint() string { return s.endpoint }
 
 // Close stops the server, waits until its data is closed, and frees the
-// directory. Clients should be closed before: etcd waits some seconds for those
-// that still watch. Closing twice is fine.
+// directory. Clients should be closed before. Closing twice is fine.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
 		s.stop()

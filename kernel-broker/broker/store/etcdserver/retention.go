@@ -21,7 +21,7 @@ const (
 )
 
 // compactEarly drops history early when writes are frequent. Hourly compaction keeps an hour of writes, and a full store
-// rejects every write. Writes since the previous check stay: watches that lag a little continue, others list again.
+// rejects every write. Writes since the previous check stay: a list of many pages that began before continues.
 func compactEarly(ctx context.Context, etcd *embed.Etcd, quota int64, every time.Duration, log *slog.Logger) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
@@ -22,25 +21,20 @@ func testContextEnds(t *testing.T, s store.Store) {
 	_, _, listErr := s.List(ctx, "")
 	_, rangeErr := s.Range(ctx, "a", "b", 1)
 	_, commitErr := s.Commit(ctx, put("a", "1", 0))
-	_, watchErr := s.Watch(ctx, "", 1)
-	for _, err := range []error{getErr, listErr, rangeErr, commitErr, watchErr} {
+	for _, err := range []error{getErr, listErr, rangeErr, commitErr} {
 		wantError(t, err, store.ErrUnavailable)
 		wantError(t, err, context.Canceled)
 	}
 }
 
 func testClosed(t *testing.T, s store.Store) {
-	events, err := s.Watch(t.Context(), "", 1)
-	wantError(t, err, nil)
 	wantError(t, s.Close(), nil)
 	wantError(t, s.Close(), nil)
-	wantClosed(t, events)
 	_, getErr := s.Get(t.Context(), "a")
 	_, _, listErr := s.List(t.Context(), "")
 	_, rangeErr := s.Range(t.Context(), "a", "b", 1)
 	_, commitErr := s.Commit(t.Context(), put("a", "1", 0))
-	_, watchErr := s.Watch(t.Context(), "", 1)
-	for _, err := range []error{getErr, listErr, rangeErr, commitErr, watchErr} {
+	for _, err := range []error{getErr, listErr, rangeErr, commitErr} {
 		wantError(t, err, store.ErrUnavailable)
 	}
 }
@@ -171,20 +165,5 @@ func parallel(t *testing.T, n int, f func(i int) error) {
 	group.Wait()
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func wantClosed(t failer, events <-chan store.Event) {
-	t.Helper()
-	deadline := time.After(patience)
-	for {
-		select {
-		case _, open := <-events:
-			if !open {
-				return
-			}
-		case <-deadline:
-			t.Fatalf("the channel was not closed in %v", patience)
-		}
 	}
 }

@@ -7,18 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
 )
-
-// patience bounds every wait of the suite.
-const patience = 20 * time.Second
-
-// compacter is optional: a store that can drop history for tests.
-type compacter interface {
-	Compact(ctx context.Context, revision int64) error
-}
 
 // testConformance checks an implementation. The function opens a new, empty store; testConformance closes it.
 func testConformance(t *testing.T, open func(t *testing.T) store.Store) {
@@ -44,16 +35,6 @@ func testConformance(t *testing.T, open func(t *testing.T) store.Store) {
 		{"TwoFencedWriters", testTwoFencedWriters},
 		{"Counter", testCounter},
 		{"Transfers", testTransfers},
-		{"WatchOrder", testWatchOrder},
-		{"WatchHistory", testWatchHistory},
-		{"WatchPrefix", testWatchPrefix},
-		{"WatchSlowReader", testWatchSlowReader},
-		{"WatchEnds", testWatchEnds},
-		{"WatchRefused", testWatchRefused},
-		{"ListThenWatch", testListThenWatch},
-		{"Compacted", testCompacted},
-		{"Follow", testFollow},
-		{"FollowManyWriters", testFollowManyWriters},
 		{"AgainstModel", testAgainstModel},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -136,11 +117,4 @@ func wantKeys(t failer, records []store.Record, want ...string) {
 
 func text(r store.Record) string {
 	return fmt.Sprintf("%q=%q@%d", r.Key, r.Value, r.Revision)
-}
-
-func eventText(e store.Event) string {
-	if e.Deleted {
-		return fmt.Sprintf("-%q@%d", e.Key, e.Revision)
-	}
-	return text(e.Record)
 }

@@ -63,9 +63,8 @@ type Store struct {
 
 	ctx     context.Context // ends at Close
 	cancel  context.CancelFunc
-	mu      sync.Mutex // guards watches.Add against Close
+	mu      sync.Mutex
 	closing bool
-	watches sync.WaitGroup
 	leads   atomic.Pointer[leadership] // nil: no lease required to write
 }
 
@@ -112,7 +111,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Close implements store.Store. It returns when all watches have ended.
+// Close implements store.Store.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	already := s.closing
@@ -122,10 +121,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.resign()
-	s.mu.Lock()
 	s.cancel()
-	s.mu.Unlock()
-	s.watches.Wait()
 	// The client reports its own cancelled context here.
 	if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("etcd client: %w", err)

@@ -3,9 +3,7 @@
 package etcdstore_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -17,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
 )
 
@@ -195,54 +192,6 @@ func TestUnreachableServer(t *testing.T) {
 	}
 }
 
-// TestWatchOutlastsServer stops the server under a watch and starts it again.
-func TestWatchOutlastsServer(t *testing.T) {
-	cfg := etcdserver.Config{Dir: t.TempDir(), Logger: quiet}
-	server, err := etcdserver.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := openCluster(t, server.Endpoint(), "outage", 20*time.Second)
-	closing(t, s)
-	events, err := s.Watch(t.Context(), "", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var sent int
-	for round := range 3 {
-		for range 10 {
-			sent++
-			if _, err := s.Commit(t.Context(), store.Write{Key: "k", Value: fmt.Append(nil, sent), Expect: store.AnyRevision}); err != nil {
-				t.Fatalf("round %d: %v", round, err)
-			}
-		}
-		if err := server.Close(); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		_, err := s.Get(ctx, "k")
-		cancel()
-		if !errors.Is(err, store.ErrUnavailable) {
-			t.Errorf("Get without a server = %v", err)
-		}
-		if server, err = etcdserver.Start(t.Context(), cfg); err != nil {
-			t.Fatal(err)
-		}
-		waitServed(t, s, "k")
-	}
-	closing(t, server)
-	for i := 1; i <= sent; i++ {
-		select {
-		case e, open := <-events:
-			if !open || string(e.Value) != fmt.Sprint(i) {
-				t.Fatalf("event %d: %q, open %v", i, e.Value, open)
-			}
-		case <-time.After(20 * time.Second):
-			t.Fatalf("event %d of %d did not come", i, sent)
-		}
-	}
-}
-
 // arrived waits until a key is there.
 func arrived(t *testing.T, s store.Store, key string) {
 	for t.Context().Err() == nil {
@@ -296,13 +245,6 @@ func TestCloseEndsGoroutines(t *testing.T) {
 	}
 	before := goleak.IgnoreCurrent()
 	s := open(t, endpoint)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	for range 5 {
-		if _, err := s.Watch(ctx, "", 1); err != nil {
-			t.Fatal(err)
-		}
-	}
 	if _, err := s.Commit(t.Context(), store.Write{Key: "k"}); err != nil {
 		t.Fatal(err)
 	}
