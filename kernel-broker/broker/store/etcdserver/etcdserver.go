@@ -15,15 +15,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 // Defaults of Config.
@@ -209,4 +214,105 @@ func prepareDir(dir string) error {
 		return err
 	}
 	return os.Chmod(dir, 0o700)
+}
+
+// ErrInUse means that another process runs on the directory.
+var ErrInUse = errors.New("in use by another broker")
+
+// lock is a lock file. The kernel releases it when its owner dies, so a leftover file blocks nothing. The pid in it is
+// for administrators.
+type lock struct{ file *os.File }
+
+func lockDir(dir string) (*lock, error) {
+	path := filepath.Join(dir, "lock")
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = fmt.Errorf("%w (process %s)", ErrInUse, owner(file))
+		}
+		return nil, errors.Join(err, file.Close())
+	}
+	l := &lock{file}
+	if err := l.sign(); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %q: %w", path, err), file.Close())
+	}
+	return l, nil
+}
+
+func (l *lock) sign() error {
+	if err := l.file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := l.file.WriteAt([]byte(fmt.Sprintln(os.Getpid())), 0)
+	return err
+}
+
+// release keeps the file: after a removal two processes could lock two files of the same name.
+func (l *lock) release() error { return l.file.Close() }
+
+func owner(file *os.File) string {
+	text, err := io.ReadAll(io.LimitReader(file, 32))
+	if pid := strings.TrimSpace(string(text)); err == nil && pid != "" {
+		return pid
+	}
+	return "unknown"
+}
+
+// bridge sends etcd's log to slog. etcd's Info becomes Debug; zap still ends the process after a Fatal.
+func bridge(log *slog.Logger) *zap.Logger {
+	return zap.New(&core{log.Handler().WithAttrs([]slog.Attr{slog.String("component", "etcd")})})
+}
+
+type core struct{ handler slog.Handler }
+
+func level(l zapcore.Level) slog.Level {
+	switch {
+	case l >= zapcore.ErrorLevel:
+		return slog.LevelError
+	case l == zapcore.WarnLevel:
+		return slog.LevelWarn
+	case l == zapcore.InfoLevel:
+		return slog.LevelDebug
+	default:
+		return slog.LevelDebug - 4
+	}
+}
+
+func (c *core) Enabled(l zapcore.Level) bool {
+	return c.handler.Enabled(context.Background(), level(l))
+}
+
+func (c *core) With(fields []zapcore.Field) zapcore.Core {
+	return &core{c.handler.WithAttrs(attrs(fields))}
+}
+
+func (c *core) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(entry.Level) {
+		return checked.AddCore(entry, c)
+	}
+	return checked
+}
+
+func (c *core) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	record := slog.NewRecord(entry.Time, level(entry.Level), entry.Message, 0)
+	record.AddAttrs(attrs(fields)...)
+	return c.handler.Handle(context.Background(), record)
+}
+
+func (c *core) Sync() error { return nil }
+
+// attrs lets zap encode a field, which is the only way to read it.
+func attrs(fields []zapcore.Field) []slog.Attr {
+	out := make([]slog.Attr, 0, len(fields))
+	for _, field := range fields {
+		encoder := zapcore.NewMapObjectEncoder()
+		field.AddTo(encoder)
+		for key, value := range encoder.Fields {
+			out = append(out, slog.Any(key, value))
+		}
+	}
+	return out
 }
