@@ -15,8 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -133,28 +132,19 @@ func (c Config) validate() error {
 	return errors.Join(wrong...)
 }
 
-// setting is a line of a settings file with one value.
-var setting = regexp.MustCompile(`(?m)^([a-z_]+):[ \t]+["']?([^"'#\s]+)["']?[ \t]*(?:#.*)?$`)
+// fallbackKeys are what a hook needs to hold a job.
+var fallbackKeys = []string{"scontrol", "slurm_conf", "state_dir", "log_file", "hold_after"}
 
 // FallbackConfig returns settings with which a hook can hold a job when the file at path is invalid: the defaults, with its
 // readable paths of Slurm, the log and the hook's own files.
 func FallbackConfig(path string) Config {
 	c := DefaultConfig()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return c
-	}
-	for _, line := range setting.FindAllStringSubmatch(string(text), -1) {
-		key, value := line[1], line[2]
-		if key == "hold_after" {
-			if n, err := strconv.Atoi(value); err == nil && n >= 1 && n <= maxHoldAfter {
-				c.HoldAfter = n
-			}
-			continue
-		}
-		to := map[string]*string{"scontrol": &c.Scontrol, "slurm_conf": &c.SlurmConf, "state_dir": &c.StateDir, "log_file": &c.LogFile}[key]
-		if to != nil && filepath.IsAbs(value) && !strings.Contains(value, "..") {
-			*to = value
+	text, _ := os.ReadFile(path) // without it these are the defaults
+	for line := range strings.Lines(string(text)) {
+		key, _, _ := strings.Cut(line, ":")
+		read := c
+		if slices.Contains(fallbackKeys, key) && strictyaml.Decode(path, []byte(line), &read) == nil && read.validate() == nil {
+			c = read
 		}
 	}
 	return c

@@ -23,6 +23,8 @@
 package authz
 
 import (
+	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -165,44 +167,39 @@ func DefaultPolicy(always []uint32) *Policy {
 	}
 }
 
-// NeedsUsers reports whether a subject's name or groups can matter.
-func (p *Policy) NeedsUsers() bool {
-	named := func(r Rule) bool { return len(r.Users)+len(r.Groups) > 0 }
-	for _, role := range []Role{p.Administrators, p.Builders} {
-		if len(role.Users)+len(role.Groups) > 0 {
-			return true
+// rules are those of all profiles.
+func (p *Policy) rules() iter.Seq[Rule] {
+	return func(yield func(Rule) bool) {
+		for _, r := range append(slices.Collect(maps.Values(p.Profiles)), p.Default) {
+			for _, rule := range slices.Concat(r.Use, r.Publish) {
+				if !yield(rule) {
+					return
+				}
+			}
 		}
 	}
-	return p.anyRule(named)
+}
+
+// NeedsUsers reports whether a subject's name or groups can matter.
+func (p *Policy) NeedsUsers() bool {
+	named := len(p.Administrators.Users) + len(p.Administrators.Groups) + len(p.Builders.Users) + len(p.Builders.Groups)
+	for r := range p.rules() {
+		named += len(r.Users) + len(r.Groups)
+	}
+	return named > 0
 }
 
 // NeedsAccounts reports whether a job's account can matter.
-func (p *Policy) NeedsAccounts() bool {
-	return p.anyRule(func(r Rule) bool { return len(r.Accounts) > 0 })
-}
+func (p *Policy) NeedsAccounts() bool { return len(p.Accounts()) > 0 }
 
 // Accounts are all that rules name, each once and in order.
 func (p *Policy) Accounts() []string {
 	var names []string
-	p.anyRule(func(r Rule) bool {
+	for r := range p.rules() {
 		names = append(names, r.Accounts...)
-		return false
-	})
+	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-func (p *Policy) anyRule(fits func(Rule) bool) bool {
-	in := func(r Rights) bool { return slices.ContainsFunc(r.Use, fits) || slices.ContainsFunc(r.Publish, fits) }
-	if in(p.Default) {
-		return true
-	}
-	for _, r := range p.Profiles {
-		if in(r) {
-			return true
-		}
-	}
-	return false
 }
 
 // Restricted reports whether there may be somebody who may not use a profile.
