@@ -149,3 +149,150 @@ func (a *app) profileCheck(ctx context.Context, args []string) error {
 		p.line("%s", kb.Ref{Profile: response.GetName(), Version: response.GetVersion()})
 	})
 }
+
+// lifecycle holds the flags of the commands that change a version's lifecycle.
+type lifecycle struct {
+	reason string
+	dryRun bool
+}
+
+// lifecycleCommands change which versions jobs may choose.
+func (a *app) lifecycleCommands() []*cobra.Command {
+	return []*cobra.Command{
+		a.lifecycleCommand(&cobra.Command{
+			Use: "promote NAME@VERSION", Short: "Make a version the default",
+		}, versionRef, a.promote, nil),
+		a.lifecycleCommand(&cobra.Command{
+			Use: "rollback NAME", Short: "Restore the previous default version",
+		}, bareRef, a.promote, nil),
+		a.lifecycleCommand(&cobra.Command{
+			Use: "quarantine NAME@VERSION", Short: "Keep jobs from choosing a version until it is released",
+		}, versionRef, a.quarantine, nil),
+		a.lifecycleCommand(&cobra.Command{Use: "release NAME@VERSION", Short: "End the quarantine of a version"}, versionRef, a.release, a.releasePreview),
+		a.lifecycleCommand(&cobra.Command{
+			Use: "retire NAME[@VERSION]", Short: "Take a profile, or one version of it, out of use",
+		}, kb.ParseRef, a.retire, a.retirePreview),
+	}
+}
+
+// lifecycleCommand completes a command. One with a preview has --dry-run; any other requires a reason, which others will
+// need.
+func (a *app) lifecycleCommand(c *cobra.Command, parse func(string) (kb.Ref, error),
+	change func(ctx context.Context, ref kb.Ref, reason string) error, preview func(*api.Profile, kb.Ref) error) *cobra.Command {
+	var l lifecycle
+	c.Args = cobra.ExactArgs(1)
+	c.Flags().StringVar(&l.reason, "reason", "", "`text` for the record, and for users whose jobs are held")
+	if preview == nil {
+		_ = c.MarkFlagRequired("reason") // defined above
+	} else {
+		c.Flags().BoolVar(&l.dryRun, "dry-run", false, "only show the changes")
+	}
+	c.RunE = a.run(func(ctx context.Context, args []string) error {
+		ref, err := parse(args[0])
+		if err != nil {
+			return usageError{err}
+		}
+		if !l.dryRun {
+			return change(ctx, ref, l.reason)
+		}
+		profile, err := a.profile(ctx, ref.Profile)
+		if err != nil {
+			return err
+		}
+		return preview(profile, ref)
+	})
+	return c
+}
+
+func bareRef(name string) (kb.Ref, error) { return kb.Ref{Profile: name}, kb.ValidateProfileName(name) }
+
+func (a *app) promote(ctx context.Context, ref kb.Ref, reason string) error {
+	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.PromoteVersion,
+		&api.PromoteVersionRequest{RequestId: requestID(), Name: ref.Profile, Version: ref.Version, Reason: reason})
+	ref.Version = response.GetProfile().GetDefaultVersion()
+	return a.changed(err, response.GetChanged(), "%s is the default version now", "%s was the default version already", ref)
+}
+
+func (a *app) quarantine(ctx context.Context, ref kb.Ref, reason string) error {
+	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.QuarantineVersion,
+		&api.QuarantineVersionRequest{RequestId: requestID(), Name: ref.Profile, Version: ref.Version, Reason: reason})
+	return a.changed(err, response.GetChanged(), "%s quarantined", "%s was quarantined already", ref)
+}
+
+func (a *app) retire(ctx context.Context, ref kb.Ref, reason string) error {
+	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.RetireProfile,
+		&api.RetireProfileRequest{RequestId: requestID(), Name: ref.Profile, Version: ref.Version, Reason: reason})
+	return a.changed(err, response.GetChanged(), "%s retired", "%s was retired already", ref)
+}
+
+func (a *app) release(ctx context.Context, ref kb.Ref, reason string) error {
+	_, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ReleaseQuarantine,
+		&api.ReleaseQuarantineRequest{RequestId: requestID(), Name: ref.Profile, Version: ref.Version, Reason: reason})
+	return a.changed(err, true, "%s released from quarantine", "", ref)
+}
+
+// changed says what became of a version.
+func (a *app) changed(err error, changed bool, done, before string, ref kb.Ref) error {
+	switch {
+	case err != nil:
+	case changed:
+		a.say(done, ref)
+	default:
+		a.say(before, ref)
+	}
+	return err
+}
+
+func (a *app) releasePreview(profile *api.Profile, ref kb.Ref) error {
+	v := findVersion(profile, ref.Version)
+	switch {
+	case v == nil:
+		return fmt.Errorf("kernel %q: %w", ref, kb.ErrNotFound)
+	case v.GetQuarantine() == nil:
+		return fmt.Errorf("kernel %q is not quarantined: %w", ref, kb.ErrFailedPrecondition)
+	}
+	a.say("would release %s, quarantined since %s: %s", ref, clock(v.GetQuarantine().GetSince().AsTime()), v.GetQuarantine().GetReason())
+	return nil
+}
+
+func (a *app) retirePreview(profile *api.Profile, ref kb.Ref) error {
+	if ref.Version != 0 && findVersion(profile, ref.Version) == nil {
+		return fmt.Errorf("kernel %q: %w", ref, kb.ErrNotFound)
+	}
+	left := 0
+	for _, v := range profile.GetVersions() {
+		switch mine := ref.Version == 0 || ref.Version == v.GetKernel().GetVersion(); {
+		case v.GetRetired() != nil:
+		case mine:
+			a.say("would retire %s (%s)", refOf(v), v.GetKernel().GetRelease())
+		default:
+			left++
+		}
+	}
+	if left > 0 && ref.Version == profile.GetDefaultVersion() {
+		return fmt.Errorf("kernel %q is the default version and others exist: %w", ref, kb.ErrFailedPrecondition)
+	}
+	return nil
+}
+
+// findVersion returns a version of a profile; nil if there is none.
+func findVersion(profile *api.Profile, version uint32) *api.ProfileVersion {
+	for _, v := range profile.GetVersions() {
+		if v.GetKernel().GetVersion() == version {
+			return v
+		}
+	}
+	return nil
+}
+
+// historyRows shows the changes of a profile: author, kind, time and reason.
+func historyRows(p *page, history []*api.Change) {
+	if len(history) == 0 {
+		return
+	}
+	p.line("\nHistory:")
+	p.row("TIME", "CHANGE", "VERSION", "BY", "REASON")
+	for _, c := range history {
+		p.row(clock(c.GetAt().AsTime()), c.GetWhat(), numberOrNone(c.GetVersion()), c.GetWho(), c.GetReason())
+	}
+}

@@ -7,6 +7,8 @@
 package convert
 
 import (
+	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -103,4 +105,199 @@ func proofsToProto(nodes []string, proofs map[string]kb.Proof) []*api.NodeProof 
 		}
 	}
 	return out
+}
+
+// KernelToProto converts one kernel, for the services and for a node's desired state.
+func KernelToProto(k kb.Kernel) *api.KernelSpec {
+	return &api.KernelSpec{
+		Profile: k.Profile, Version: k.Version,
+		ImageDigest: k.ImageDigest, ImageSize: k.ImageSize,
+		InitrdDigest: k.InitrdDigest, InitrdSize: k.InitrdSize,
+		Arguments: k.Arguments, BuildId: k.BuildID, Release: k.Release,
+		Architecture: k.Architecture, Drivers: k.Drivers, MinMemoryMib: k.MinMemoryMiB,
+	}
+}
+
+// KernelFromProto is the inverse of KernelToProto.
+func KernelFromProto(k *api.KernelSpec) kb.Kernel {
+	return kb.Kernel{
+		Profile: k.GetProfile(), Version: k.GetVersion(),
+		ImageDigest: k.GetImageDigest(), ImageSize: k.GetImageSize(),
+		InitrdDigest: k.GetInitrdDigest(), InitrdSize: k.GetInitrdSize(),
+		Arguments: k.GetArguments(), BuildID: k.GetBuildId(), Release: k.GetRelease(),
+		Architecture: k.GetArchitecture(), Drivers: k.GetDrivers(), MinMemoryMiB: k.GetMinMemoryMib(),
+	}
+}
+
+// ProfileToProto converts a profile with all versions and their lifecycle.
+func ProfileToProto(p kb.Profile) *api.Profile {
+	out := &api.Profile{
+		Name: p.Name, Application: p.Application, Description: p.Description,
+		DefaultVersion: p.DefaultVersion, Reuse: reuseToProto[p.Reuse],
+		BootAttempts: p.BootAttempts, BootTimeoutMs: uint64(max(0, p.BootTimeout.Milliseconds())),
+		Fallback: fallbackToProto[p.Fallback],
+	}
+	for _, v := range p.Versions {
+		out.Versions = append(out.Versions, versionToProto(v))
+	}
+	for _, c := range p.History {
+		out.History = append(out.History, &api.Change{At: TimeToProto(c.At), Who: c.Who, What: c.What, Version: c.Version, Reason: c.Reason})
+	}
+	return out
+}
+
+// ProfileFromProto is the inverse of ProfileToProto, to the millisecond, except the
+// history, which only the broker writes.
+func ProfileFromProto(p *api.Profile) kb.Profile {
+	out := kb.Profile{
+		Name: p.GetName(), Application: p.GetApplication(), Description: p.GetDescription(),
+		DefaultVersion: p.GetDefaultVersion(), Reuse: reuseFromProto[p.GetReuse()],
+		BootAttempts: p.GetBootAttempts(), BootTimeout: milliseconds(p.GetBootTimeoutMs()),
+		Fallback: fallbackFromProto[p.GetFallback()],
+	}
+	for _, v := range p.GetVersions() {
+		out.Versions = append(out.Versions, versionFromProto(v))
+	}
+	return out
+}
+
+func versionToProto(v kb.ProfileVersion) *api.ProfileVersion {
+	out := &api.ProfileVersion{
+		Kernel: KernelToProto(v.Kernel), BootFailures: v.BootFailures,
+		RegisteredAt: TimeToProto(v.RegisteredAt), Envelope: v.Envelope,
+	}
+	if v.Quarantine != nil {
+		out.Quarantine = &api.Quarantine{Reason: v.Quarantine.Reason, Since: TimeToProto(v.Quarantine.Since)}
+	}
+	if v.Retired != nil {
+		out.Retired = &api.Retirement{Reason: v.Retired.Reason, Since: TimeToProto(v.Retired.Since)}
+	}
+	for _, d := range v.Documents {
+		out.Documents = append(out.Documents, &api.Document{Name: d.Name, Digest: d.Digest, Size: d.Size})
+	}
+	return out
+}
+
+func versionFromProto(v *api.ProfileVersion) kb.ProfileVersion {
+	out := kb.ProfileVersion{
+		Kernel: KernelFromProto(v.GetKernel()), BootFailures: v.GetBootFailures(),
+		RegisteredAt: TimeFromProto(v.GetRegisteredAt()), Envelope: v.GetEnvelope(),
+	}
+	if q := v.GetQuarantine(); q != nil {
+		out.Quarantine = &kb.Quarantine{Reason: q.GetReason(), Since: TimeFromProto(q.GetSince())}
+	}
+	if r := v.GetRetired(); r != nil {
+		out.Retired = &kb.Retirement{Reason: r.GetReason(), Since: TimeFromProto(r.GetSince())}
+	}
+	for _, d := range v.GetDocuments() {
+		out.Documents = append(out.Documents, kb.Document{Name: d.GetName(), Digest: d.GetDigest(), Size: d.GetSize()})
+	}
+	return out
+}
+
+func milliseconds(n uint64) time.Duration {
+	if n > math.MaxInt64/uint64(time.Millisecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+var (
+	reuseToProto = map[kb.ReusePolicy]api.ReusePolicy{
+		kb.ReuseSameProfile: api.ReusePolicy_REUSE_POLICY_SAME_PROFILE,
+		kb.ReuseNever:       api.ReusePolicy_REUSE_POLICY_NEVER,
+	}
+	reuseFromProto = inverse(reuseToProto)
+
+	fallbackToProto = map[kb.FallbackPolicy]api.FallbackPolicy{
+		kb.FallbackHold:    api.FallbackPolicy_FALLBACK_POLICY_HOLD,
+		kb.FallbackRequeue: api.FallbackPolicy_FALLBACK_POLICY_REQUEUE,
+	}
+	fallbackFromProto = inverse(fallbackToProto)
+)
+
+var runStates = map[kb.RunState]api.RunState{
+	kb.RunRequested: api.RunState_RUN_STATE_REQUESTED,
+	kb.RunRunning:   api.RunState_RUN_STATE_RUNNING,
+	kb.RunComplete:  api.RunState_RUN_STATE_COMPLETE,
+	kb.RunPartial:   api.RunState_RUN_STATE_PARTIAL,
+	kb.RunFailed:    api.RunState_RUN_STATE_FAILED,
+}
+
+var runNodeStates = map[kb.RunNodeState]api.RunNodeState{
+	kb.RunNodeWaiting:   api.RunNodeState_RUN_NODE_STATE_WAITING,
+	kb.RunNodeReady:     api.RunNodeState_RUN_NODE_STATE_READY,
+	kb.RunNodeLooking:   api.RunNodeState_RUN_NODE_STATE_LOOKING,
+	kb.RunNodeDelivered: api.RunNodeState_RUN_NODE_STATE_DELIVERED,
+	kb.RunNodeFailed:    api.RunNodeState_RUN_NODE_STATE_FAILED,
+	kb.RunNodeLost:      api.RunNodeState_RUN_NODE_STATE_LOST,
+}
+
+// RunToProto leaves the files out for callers who may not have them: the digest
+// is enough to fetch one.
+func RunToProto(r *kb.Run, files bool) *api.Run {
+	out := &api.Run{
+		Id: r.ID, State: runStates[r.State], Reason: r.Reason, Collectors: r.Collectors, RequestedBy: r.RequestedBy,
+		Requested: TimeToProto(r.Requested), Application: r.Application, Profile: r.Profile,
+		JobId: r.Job.Job, RestartCount: r.Job.Restart, Reference: r.Reference, User: r.User, Uid: r.UID,
+		KernelProfile: r.Kernel.Profile, KernelVersion: r.Kernel.Version, Began: TimeToProto(r.Began), Ended: TimeToProto(r.Ended),
+	}
+	for _, n := range r.Nodes {
+		node := &api.RunNode{Name: n.Name, State: runNodeStates[n.State], Reason: n.Reason, Partial: n.Partial}
+		if files {
+			for _, f := range n.Files {
+				node.Files = append(node.Files, RunFileToProto(f))
+			}
+		}
+		out.Nodes = append(out.Nodes, node)
+	}
+	return out
+}
+
+// RunFileToProto converts a file of a run.
+func RunFileToProto(f kb.Document) *api.RunFile {
+	return &api.RunFile{Name: f.Name, Digest: f.Digest, Size: f.Size}
+}
+
+// runReports are the states that an agent reports of a run.
+var runReports = map[api.RunNodeState]kb.RunNodeState{
+	api.RunNodeState_RUN_NODE_STATE_UNSPECIFIED: "", // figures only
+	api.RunNodeState_RUN_NODE_STATE_READY:       kb.RunNodeReady,
+	api.RunNodeState_RUN_NODE_STATE_LOOKING:     kb.RunNodeLooking,
+	api.RunNodeState_RUN_NODE_STATE_FAILED:      kb.RunNodeFailed,
+}
+
+// RunReportToProto makes the message for how far the node is with a run.
+func RunReportToProto(run uint64, r kb.RunReport, figures []byte) *api.ConnectRequest {
+	return &api.ConnectRequest{Message: &api.ConnectRequest_Run{
+		Run: &api.RunReport{RunId: run, State: runNodeStates[r.State], Reason: r.Reason, Figures: figures}}}
+}
+
+// RunReportFromProto refuses a state that is not an agent's to report.
+func RunReportFromProto(r *api.RunReport) (kb.RunReport, error) {
+	state, ok := runReports[r.GetState()]
+	if !ok {
+		return kb.RunReport{}, fmt.Errorf("run %d: state %v is not an agent's to report: %w", r.GetRunId(), r.GetState(), kb.ErrInvalid)
+	}
+	return kb.RunReport{State: state, Reason: Text(r.GetReason())}, nil
+}
+
+// DesiredRunsToProto makes the message with all that is wanted of a node's collectors.
+func DesiredRunsToProto(runs []kb.DesiredRun) *api.ConnectResponse {
+	out := &api.RunWishes{}
+	for _, r := range runs {
+		out.Runs = append(out.Runs, &api.RunWish{RunId: r.Run, JobId: r.Job.Job, RestartCount: r.Job.Restart,
+			Uid: r.UID, Collectors: r.Collectors, Ended: r.Ended, Watched: r.Watched})
+	}
+	return &api.ConnectResponse{Message: &api.ConnectResponse_Runs{Runs: out}}
+}
+
+// DesiredRunsFromProto is the inverse of DesiredRunsToProto.
+func DesiredRunsFromProto(m *api.RunWishes) []kb.DesiredRun {
+	var runs []kb.DesiredRun
+	for _, r := range m.GetRuns() {
+		runs = append(runs, kb.DesiredRun{Run: r.GetRunId(), Job: kb.JobID{Job: r.GetJobId(), Restart: r.GetRestartCount()},
+			UID: r.GetUid(), Collectors: r.GetCollectors(), Ended: r.GetEnded(), Watched: r.GetWatched()})
+	}
+	return runs
 }
