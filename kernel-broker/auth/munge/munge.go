@@ -15,6 +15,7 @@
 package munge
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -26,6 +27,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/crypto/cryptobyte"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
@@ -235,64 +238,67 @@ func decodeBody(text string) []byte {
 
 // bodyLength reads a reply's header.
 func bodyLength(header []byte, kind byte) (int, error) {
-	r := reader{left: header}
-	m, v, k, _ := r.u32(), r.u8(), r.u8(), r.u8()
-	length := r.u32()
-	switch {
-	case r.short:
-		return 0, protocol("its header is %d bytes long", len(header))
-	case m != magic:
-		return 0, protocol("it is not munged's, it begins with %#08x", m)
-	case v != version:
-		return 0, protocol("it has version %d, this program knows %d", v, version)
-	case k != kind:
-		return 0, protocol("it is of type %d instead of %d", k, kind)
-	case length > maxBody:
-		return 0, protocol("it is %d bytes long, at most %d are taken", length, maxBody)
+	var h struct {
+		Magic                uint32
+		Version, Kind, Retry uint8
+		Length               uint32
 	}
-	return int(length), nil
+	switch _, err := binary.Decode(header, binary.BigEndian, &h); {
+	case err != nil:
+		return 0, protocol("its header is %d bytes long", len(header))
+	case h.Magic != magic:
+		return 0, protocol("it is not munged's, it begins with %#08x", h.Magic)
+	case h.Version != version:
+		return 0, protocol("it has version %d, this program knows %d", h.Version, version)
+	case h.Kind != kind:
+		return 0, protocol("it is of type %d instead of %d", h.Kind, kind)
+	case h.Length > maxBody:
+		return 0, protocol("it is %d bytes long, at most %d are taken", h.Length, maxBody)
+	}
+	return int(h.Length), nil
 }
 
 // parseEncodeReply returns the credential.
 func parseEncodeReply(body []byte) (string, error) {
-	r := reader{left: body}
-	code := r.u8()
-	text := r.text(int(r.u8()))
-	data := r.text(int(r.u32()))
-	if err := r.end(); err != nil {
+	s := cryptobyte.String(body)
+	var code uint8
+	var text cryptobyte.String
+	var size uint32
+	var data []byte
+	whole := s.ReadUint8(&code) && s.ReadUint8LengthPrefixed(&text) && s.ReadUint32(&size) && s.ReadBytes(&data, int(size))
+	if err := end(s, whole); err != nil {
 		return "", err
 	}
 	if code != 0 {
-		return "", &Error{Code: code, Text: text}
+		return "", &Error{Code: code, Text: words(text)}
 	}
-	if data == "" {
+	if words(data) == "" {
 		return "", protocol("there is no credential in it")
 	}
-	return data, nil
+	return words(data), nil
 }
 
 // parseDecodeReply returns what munged says. Of a credential that is genuine
 // but comes too late, too early or again, munged tells whose it is: that is
 // returned beside the error, for the record and for nothing else.
 func parseDecodeReply(body []byte) (credential.Decoded, error) {
-	r := reader{left: body}
-	code := r.u8()
-	text := r.text(int(r.u8()))
-	r.bytes(3)           // cipher, MAC, compression
-	r.bytes(int(r.u8())) // realm
-	r.bytes(4)           // time to live
+	s := cryptobyte.String(body)
 	var c credential.Decoded
-	host := r.bytes(int(r.u8()))
-	c.Encoded, c.Decoded = seconds(r.u32()), seconds(r.u32())
-	c.UID, c.GID = r.u32(), r.u32()
-	r.bytes(8) // who may decode
-	c.Payload = r.bytes(int(r.u32()))
-	if err := r.end(); err != nil {
+	var code uint8
+	var text, realm, host cryptobyte.String
+	var encoded, decoded, size uint32
+	whole := s.ReadUint8(&code) && s.ReadUint8LengthPrefixed(&text) &&
+		s.Skip(3) && s.ReadUint8LengthPrefixed(&realm) && s.Skip(4) && // cipher, MAC, compression; time to live
+		s.ReadUint8LengthPrefixed(&host) && s.ReadUint32(&encoded) && s.ReadUint32(&decoded) &&
+		s.ReadUint32(&c.UID) && s.ReadUint32(&c.GID) && s.Skip(8) && // who may decode
+		s.ReadUint32(&size) && s.ReadBytes(&c.Payload, int(size))
+	if err := end(s, whole); err != nil {
 		return credential.Decoded{}, err
 	}
+	c.Encoded, c.Decoded = time.Unix(int64(encoded), 0).UTC(), time.Unix(int64(decoded), 0).UTC()
 	c.Host, _ = netip.AddrFromSlice(host)
 	if code != 0 {
-		return c, &Error{Code: code, Text: text}
+		return c, &Error{Code: code, Text: words(text)}
 	}
 	if c.UID == anybody || c.GID == anybody {
 		return credential.Decoded{}, protocol("it names nobody")
@@ -300,53 +306,15 @@ func parseDecodeReply(body []byte) (credential.Decoded, error) {
 	return c, nil
 }
 
-func seconds(n uint32) time.Time { return time.Unix(int64(n), 0).UTC() }
+// words is a string; munged counts the byte 0 that ends it.
+func words(b []byte) string { return string(bytes.TrimSuffix(b, []byte{0})) }
 
-// reader takes a message apart; once it is short it yields zeros.
-type reader struct {
-	left  []byte
-	short bool
-}
-
-func (r *reader) bytes(n int) []byte {
-	if n < 0 || n > len(r.left) {
-		r.left, r.short = nil, true
-		return nil
-	}
-	part := r.left[:n:n]
-	r.left = r.left[n:]
-	return part
-}
-
-func (r *reader) u8() byte {
-	if b := r.bytes(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (r *reader) u32() uint32 {
-	if b := r.bytes(4); b != nil {
-		return binary.BigEndian.Uint32(b)
-	}
-	return 0
-}
-
-// text reads a string; munged counts the byte 0 that ends it.
-func (r *reader) text(n int) string {
-	b := r.bytes(n)
-	if len(b) > 0 && b[len(b)-1] == 0 {
-		b = b[:len(b)-1]
-	}
-	return string(b)
-}
-
-func (r *reader) end() error {
+func end(left cryptobyte.String, whole bool) error {
 	switch {
-	case r.short:
+	case !whole:
 		return protocol("it is cut off")
-	case len(r.left) > 0:
-		return protocol("%d bytes too many are in it", len(r.left))
+	case !left.Empty():
+		return protocol("%d bytes too many are in it", len(left))
 	}
 	return nil
 }

@@ -151,21 +151,6 @@ func (s *Store) Get(ctx context.Context, key string) (store.Record, error) {
 	return s.record(resp.Kvs[0]), nil
 }
 
-// Compact drops the history before a revision. An embedded server compacts by
-// itself; this is for administration and tests. It returns when the room of the
-// old history is free.
-func (s *Store) Compact(ctx context.Context, revision int64) error {
-	ctx, cancel := s.request(ctx)
-	defer cancel()
-	if _, err := s.client.Compact(ctx, revision, clientv3.WithCompactPhysical()); err != nil {
-		if err = translate(err); errors.Is(err, store.ErrCompacted) {
-			return nil // already closed
-		}
-		return fmt.Errorf("compact at %d: %w", revision, err)
-	}
-	return nil
-}
-
 // Commit implements store.Store: one etcd transaction. Its else branch reads the fenced keys, so that the conflict names
 // the key as the server saw it at that instant.
 func (s *Store) Commit(ctx context.Context, writes ...store.Write) (int64, error) {
