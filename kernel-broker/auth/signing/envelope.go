@@ -10,9 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -304,33 +304,21 @@ func decodeManifest(payload []byte) (Manifest, error) {
 	return m, nil
 }
 
-// Describes compares the manifest with the kernel that is to be booted.
+// Describes compares the manifest with the kernel that is to be booted, whatever fields a kernel has.
 func (m Manifest) Describes(k kb.Kernel) error {
-	signed := m.Kernel()
-	for _, field := range []struct{ name, signed, have string }{
-		{"profile", signed.Profile, k.Profile},
-		{"version", number(uint64(signed.Version)), number(uint64(k.Version))},
-		{"image digest", signed.ImageDigest, k.ImageDigest},
-		{"image size", number(signed.ImageSize), number(k.ImageSize)},
-		{"initrd digest", signed.InitrdDigest, k.InitrdDigest},
-		{"initrd size", number(signed.InitrdSize), number(k.InitrdSize)},
-		{"arguments", list(signed.Arguments), list(k.Arguments)},
-		{"build id", signed.BuildID, k.BuildID},
-		{"release", signed.Release, k.Release},
-		{"architecture", signed.Architecture, k.Architecture},
-		{"drivers", list(signed.Drivers), list(k.Drivers)},
-		{"least memory", number(signed.MinMemoryMiB), number(k.MinMemoryMiB)},
-	} {
-		if field.signed != field.have {
-			return &MismatchError{Field: field.name, Signed: field.signed, Have: field.have}
+	signed, have := reflect.ValueOf(normal(m.Kernel())), reflect.ValueOf(normal(k))
+	for i := range signed.NumField() {
+		if a, b := signed.Field(i).Interface(), have.Field(i).Interface(); !reflect.DeepEqual(a, b) {
+			name, _, _ := strings.Cut(signed.Type().Field(i).Tag.Get("json"), ",")
+			name = strings.ReplaceAll(strings.Replace(name, "min_memory_mib", "least memory", 1), "_", " ")
+			return &MismatchError{Field: name, Signed: strings.Trim(fmt.Sprint(a), "[]"), Have: strings.Trim(fmt.Sprint(b), "[]")}
 		}
-	}
-	// One argument with a blank in it reads like two, but no valid kernel has
-	// such arguments; a publisher who skipped that check is caught here.
-	if !slices.Equal(signed.Arguments, k.Arguments) || !slices.Equal(signed.Drivers, k.Drivers) {
-		return &MismatchError{Field: "list of arguments or drivers", Signed: list(signed.Arguments), Have: list(k.Arguments)}
 	}
 	return nil
 }
 
-func number(n uint64) string { return strconv.FormatUint(n, 10) }
+// normal has no list that is empty and not nil.
+func normal(k kb.Kernel) kb.Kernel {
+	k.Arguments, k.Drivers = append([]string(nil), k.Arguments...), append([]string(nil), k.Drivers...)
+	return k
+}

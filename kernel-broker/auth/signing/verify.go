@@ -235,8 +235,6 @@ func clip(text string) string {
 
 func day(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-func list(words []string) string { return strings.Join(words, " ") }
-
 // MaxTrust is the largest trust list in bytes.
 const MaxTrust = 1 << 20
 
