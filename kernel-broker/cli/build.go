@@ -266,7 +266,7 @@ func (a *app) buildStatus(name string) error {
 		p.line("")
 		p.row("STEP", "STATE", "TIME", "RESULT", "PROGRESS", "JOB")
 		for _, step := range status.Steps {
-			p.row(step.Name, stepState(step), stepTime(step, time.Now()), stepSize(step), stepUnits(step), step.Job)
+			p.row(step.Name, stepState(step), stepTime(step, time.Now()), unlessZero(step.Bytes, bytesOf(uint64(step.Bytes))), unlessZero(step.Total, fmt.Sprintf("%d of %d", step.Done, step.Total)), step.Job)
 		}
 		if status.Error != "" {
 			p.line("\n%s", status.Error)
@@ -308,20 +308,6 @@ func formatCost(c graph.Cost) string {
 		words += fmt.Sprintf(", %s reused from earlier builds", worked(c.SecondsBefore))
 	}
 	return words + fmt.Sprintf("; results of %s", bytesOf(uint64(c.Bytes)))
-}
-
-func stepSize(s graph.StepStatus) string {
-	if s.Bytes == 0 {
-		return ""
-	}
-	return bytesOf(uint64(s.Bytes))
-}
-
-func stepUnits(s graph.StepStatus) string {
-	if s.Total == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d of %d", s.Done, s.Total)
 }
 
 func (a *app) buildLog(ctx context.Context, name, step string, follow bool) error {

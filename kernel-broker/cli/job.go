@@ -203,12 +203,15 @@ func isOver(j *api.Job) bool {
 	return j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_DONE || j.GetPhase() == api.AllocationPhase_ALLOCATION_PHASE_FAILED
 }
 
-func numberOrNone(n uint32) string {
-	if n == 0 {
+// unlessZero is an empty cell for no number.
+func unlessZero[N comparable](n N, text string) string {
+	if n == *new(N) {
 		return ""
 	}
-	return fmt.Sprint(n)
+	return text
 }
+
+func numberOrNone(n uint32) string { return unlessZero(n, fmt.Sprint(n)) }
 
 // jobPage prints a job: user, nodes, and each step with its duration.
 func jobPage(p *page, j *api.Job) {

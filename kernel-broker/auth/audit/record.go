@@ -152,22 +152,16 @@ type Head struct {
 // String is the form that a head has in its file and on command lines.
 func (h Head) String() string { return fmt.Sprintf("%d:%s", h.Seq, h.Digest) }
 
+var headText = regexp.MustCompile(`^(0|[1-9]\d{0,18}):([0-9a-f]{64})$`)
+
 // ParseHead is the inverse of String.
 func ParseHead(text string) (Head, error) {
-	var h Head
-	number, sum, ok := strings.Cut(strings.TrimSpace(text), ":")
-	if _, err := fmt.Sscanf(number, "%d", &h.Seq); err != nil || !ok {
-		return Head{}, fmt.Errorf("head %q is not NUMBER:DIGEST", text)
+	parts := headText.FindStringSubmatch(strings.TrimSpace(text))
+	if parts == nil {
+		return Head{}, fmt.Errorf("head %q is not NUMBER:DIGEST, a record's number and its SHA-256 digest in hex", text)
 	}
-	raw, err := hex.DecodeString(sum)
-	if err != nil || len(raw) != sha256.Size || hex.EncodeToString(raw) != sum {
-		return Head{}, fmt.Errorf("head %q: %q is no SHA-256 digest in hex", text, sum)
-	}
-	h.Digest = sum
-	if h.String() != strings.TrimSpace(text) {
-		return Head{}, fmt.Errorf("head %q is not as it was written", text)
-	}
-	return h, nil
+	n, err := strconv.ParseUint(parts[1], 10, 64)
+	return Head{Seq: n, Digest: parts[2]}, err
 }
 
 // tornOf describes lines that are no records.

@@ -207,8 +207,7 @@ func (a *Authorizer) Authorize(ctx context.Context, c Caller, action Action, obj
 			s.Accounts = a.accounts(ctx, p, user, action)
 		}
 	}
-	answer := p.Decide(Question{Subject: s, Action: action, Object: object})
-	d.Who, d.Allowed, d.Reason, d.Proviso, d.Line = s.User, answer.Allowed, answer.Reason, answer.Proviso, answer.Line
+	d.Who, d.Answer = s.User, p.Decide(Question{Subject: s, Action: action, Object: object})
 	return d, nil
 }
 
@@ -287,13 +286,10 @@ type Decision struct {
 	Who            string
 	Action, Object string
 	// Via is the method, or the job that it is about.
-	Via     string
-	Allowed bool
-	Reason  string
+	Via string
+	Answer
 	// Stated is the reason that the caller gives.
-	Stated  string
-	Proviso string
-	Line    int
+	Stated string
 	// Unknown: nobody is proven, and UID and Who are not known or only seem so.
 	Unknown bool
 	// Open: whether it is allowed is found out as it is done, and the record of

@@ -172,7 +172,7 @@ func TestNoRightsWithoutARecord(t *testing.T) {
 func TestNotes(t *testing.T) {
 	g, _, r, _ := newGuard(t, ocean)
 	r.entries, r.waited = nil, nil
-	d := Decision{Caller: Caller{UID: 7, By: "munge", From: "n1"}, Who: "alice", Action: "publish", Object: "x", Via: "ApplyProfile", Allowed: true, Reason: "why", Stated: "because"}
+	d := Decision{Caller: Caller{UID: 7, By: "munge", From: "n1"}, Who: "alice", Action: "publish", Object: "x", Via: "ApplyProfile", Answer: Answer{Allowed: true, Reason: "why"}, Stated: "because"}
 	seq, err := g.Note(d, true)
 	if err != nil || seq != 1 {
 		t.Fatal(seq, err)

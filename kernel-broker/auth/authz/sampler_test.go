@@ -43,7 +43,7 @@ func TestNobodyFillsTheRecord(t *testing.T) {
 		"a stranger's refusals": {Decision{Caller: Caller{Holder: "192.0.2.1"}, Unknown: true}, refusalRate.Burst},
 		"a node's refusals":     {Decision{Caller: Caller{Holder: "node n1"}, Unknown: true, Who: "node n1"}, refusalRate.Burst},
 		"a user's refusals":     {Decision{Caller: Caller{UID: 7}}, refusalRate.Burst},
-		"a user's reads":        {Decision{Caller: Caller{UID: 7}, Allowed: true}, readRate.Burst},
+		"a user's reads":        {Decision{Caller: Caller{UID: 7}, Answer: Answer{Allowed: true}}, readRate.Burst},
 	} {
 		t.Run(what, func(t *testing.T) {
 			g, r, now := sampled(t)
@@ -81,7 +81,7 @@ func TestChangesAreNotSampled(t *testing.T) {
 	r.full = true
 	const many = 5000
 	for range many {
-		if _, err := g.Note(Decision{Caller: Caller{UID: 7}, Allowed: true}, true); err != nil {
+		if _, err := g.Note(Decision{Caller: Caller{UID: 7}, Answer: Answer{Allowed: true}}, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestWithoutRoom(t *testing.T) {
 func TestWhatFailedIsCounted(t *testing.T) {
 	g, r, _ := sampled(t)
 	r.err = errors.New("broken")
-	d := Decision{Caller: Caller{UID: 7}, Allowed: true}
+	d := Decision{Caller: Caller{UID: 7}, Answer: Answer{Allowed: true}}
 	if _, err := g.Note(d, true); err == nil {
 		t.Error("no error")
 	}
@@ -132,7 +132,7 @@ func TestWhatFailedIsCounted(t *testing.T) {
 func TestLeftOutAtTheEnd(t *testing.T) {
 	g, r, _ := sampled(t)
 	whole(t, g, Decision{Caller: Caller{Holder: "192.0.2.1"}, Unknown: true}, refusalRate.Burst+10)
-	whole(t, g, Decision{Caller: Caller{UID: 7}, Allowed: true}, readRate.Burst+20)
+	whole(t, g, Decision{Caller: Caller{UID: 7}, Answer: Answer{Allowed: true}}, readRate.Burst+20)
 	if err := g.NoteBroker("stop", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestManyAddresses(t *testing.T) {
 // before it left that open.
 func TestOutcomes(t *testing.T) {
 	g, r, _ := sampled(t)
-	d := Decision{Caller: Caller{UID: 7}, Allowed: true, Open: true}
+	d := Decision{Caller: Caller{UID: 7}, Answer: Answer{Allowed: true}, Open: true}
 	of, err := g.Note(d, true)
 	if err != nil || r.entries[0].Allowed != nil {
 		t.Fatalf("%+v, %v", r.entries, err)

@@ -24,6 +24,7 @@ import (
 	"hash"
 	"math"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -79,34 +80,19 @@ func Make(ctx context.Context, encoder Encoder, cluster, method string, message 
 	return encoder.Encode(ctx, claim.payload(), MaxAge)
 }
 
-// ValidateCluster accepts names that fit into a claim.
-func ValidateCluster(name string) error {
-	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c > '~' || c == '/' }) {
-		return fmt.Errorf("cluster name %q is not one word of up to 64 printable characters without a slash: %w", name, kb.ErrInvalid)
-	}
-	return nil
-}
-
 func (c Claim) payload() []byte {
 	return []byte(strings.Join([]string{format, c.Cluster, c.Method, c.Nonce, c.Digest}, " "))
 }
 
+var claimText = regexp.MustCompile(`^` + format + ` ([^ ]*) ([^ ]*) ([0-9a-f]{32}) ([0-9a-f]{64})$`)
+
 // parseClaim is the inverse of payload, and strict.
 func parseClaim(payload []byte) (Claim, error) {
-	words := strings.Split(string(payload), " ")
-	if len(words) != 5 || words[0] != format {
+	parts := claimText.FindStringSubmatch(string(payload))
+	if parts == nil {
 		return Claim{}, ErrNoClaim
 	}
-	c := Claim{Cluster: words[1], Method: words[2], Nonce: words[3], Digest: words[4]}
-	if len(c.Nonce) != 2*nonceLen || !isHex(c.Nonce) || len(c.Digest) != 64 || !isHex(c.Digest) {
-		return Claim{}, ErrNoClaim
-	}
-	return c, nil
-}
-
-func isHex(text string) bool {
-	raw, err := hex.DecodeString(text)
-	return err == nil && hex.EncodeToString(raw) == text
+	return Claim{Cluster: parts[1], Method: parts[2], Nonce: parts[3], Digest: parts[4]}, nil
 }
 
 // Digest of a message: equal messages have one digest, whichever program encoded them.

@@ -19,7 +19,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -178,12 +177,7 @@ func nearMisses(name string, known []string) []string {
 		distance[candidate] = d
 		near = append(near, candidate)
 	}
-	sort.Slice(near, func(i, j int) bool {
-		if distance[near[i]] != distance[near[j]] {
-			return distance[near[i]] < distance[near[j]]
-		}
-		return near[i] < near[j]
-	})
+	slices.SortFunc(near, func(a, b string) int { return cmp.Or(distance[a]-distance[b], strings.Compare(a, b)) })
 	return slices.Clip(near[:min(len(near), maxSuggestions)])
 }
 

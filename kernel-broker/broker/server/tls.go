@@ -95,7 +95,7 @@ func (n *network) refused(caller Caller, err error) {
 	if left, write := n.sampler.Sample(hostOf(caller.Address)); write {
 		n.log.Warn(text, "caller", caller.String(), "error", err, "left_out", left)
 	}
-	d := authz.Decision{Caller: caller.subject(), Action: connecting, Via: "handshake", Reason: err.Error(), Unknown: true}
+	d := authz.Decision{Caller: caller.subject(), Action: connecting, Via: "handshake", Answer: authz.Answer{Reason: err.Error()}, Unknown: true}
 	if name := caller.Node.Name; !name.IsZero() {
 		d.Who = "node " + name.Name
 	}

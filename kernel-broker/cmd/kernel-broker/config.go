@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/audit"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/munge"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/plan"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/power"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/strictyaml"
 )
 
@@ -167,7 +167,7 @@ func (c config) validate() error {
 	if err := c.validateTLS(); err != nil {
 		return err
 	}
-	if err := credential.ValidateCluster(c.Cluster); err != nil {
+	if _, err := etcdstore.Namespace(c.Cluster); err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
 	if n := c.Audit.MaxFileBytes; n < 1<<20 || n > 1<<40 {

@@ -268,17 +268,12 @@ func bridge(log *slog.Logger) *zap.Logger {
 
 type core struct{ handler slog.Handler }
 
+// level is four times zap's, but for what etcd says at Info and below.
 func level(l zapcore.Level) slog.Level {
-	switch {
-	case l >= zapcore.ErrorLevel:
-		return slog.LevelError
-	case l == zapcore.WarnLevel:
-		return slog.LevelWarn
-	case l == zapcore.InfoLevel:
-		return slog.LevelDebug
-	default:
-		return slog.LevelDebug - 4
+	if l <= zapcore.InfoLevel {
+		return slog.LevelDebug + 4*slog.Level(l)
 	}
+	return 4 * slog.Level(min(l, zapcore.ErrorLevel))
 }
 
 func (c *core) Enabled(l zapcore.Level) bool {
