@@ -4,8 +4,7 @@ package profiling
 
 import (
 	"math/bits"
-
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
+	"slices"
 )
 
 // Histogram counts values by powers of two: bucket i has those from 2^i up to
@@ -32,7 +31,16 @@ func (h Histogram) Count() uint64 {
 }
 
 // Plus is both together.
-func (h Histogram) Plus(other Histogram) Histogram { return addup.Plus(h, other) }
+func (h Histogram) Plus(other Histogram) Histogram {
+	if len(h) < len(other) {
+		h, other = other, h
+	}
+	sum := slices.Clone(h)
+	for i, n := range other {
+		sum[i] += n
+	}
+	return sum.Trimmed()
+}
 
 // Trimmed leaves out the zeros at the end; nil if there is nothing else.
 func (h Histogram) Trimmed() Histogram {

@@ -45,10 +45,19 @@ func (t Traffic) Moved() uint64 {
 	return 0
 }
 
-// Plus is both together.
+// Plus is what addup.Plus is, several times as fast: a collector adds up ten thousand files a second while a job is
+// watched.
 func (t Traffic) Plus(other Traffic) Traffic {
-	type figures Traffic
-	return Traffic(addup.Plus(figures(t), figures(other)))
+	least := max(t.Least, other.Least)
+	if t.Least != 0 && other.Least != 0 {
+		least = min(t.Least, other.Least)
+	}
+	return Traffic{
+		Calls: t.Calls + other.Calls, Bytes: t.Bytes + other.Bytes, Failed: t.Failed + other.Failed,
+		Nothing: t.Nothing + other.Nothing, Cut: t.Cut + other.Cut, Small: t.Small + other.Small,
+		Sequential: t.Sequential + other.Sequential, Least: least, Most: max(t.Most, other.Most),
+		Sizes: t.Sizes.Plus(other.Sizes),
+	}
 }
 
 // File is what was done to one regular file on one node. A file of a shared

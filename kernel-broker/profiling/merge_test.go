@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/addup"
 )
 
 // Generators make results as collectors do: histograms without zeros at the
@@ -155,6 +157,16 @@ func TestMergeHasNoOrder(t *testing.T) {
 		all := merged(t, a, b, c)
 		same(t, "another order", all, merged(t, c, a, b))
 		same(t, "in two steps", all, merged(t, a, merged(t, b, c)))
+	})
+}
+
+// The quick way to add up traffic is the way of its tags.
+func TestTrafficAddsUpByItsTags(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := traffic(t, "a"), traffic(t, "b")
+		if quick, tags := a.Plus(b), addup.Plus(a, b); !reflect.DeepEqual(quick, tags) {
+			t.Fatalf("%+v and not %+v", quick, tags)
+		}
 	})
 }
 
@@ -314,7 +326,7 @@ func TestNoiseWorst(t *testing.T) {
 	if left := (CPUNoise{WantedNS: 1, LostNS: 5}).Left(); left != 0 {
 		t.Errorf("left of too much noise is %v", left)
 	}
-	if mixed := n.Plus(&Noise{Method: "osnoise"}); !reflect.DeepEqual(mixed.CPUs, n.CPUs) || mixed.Method != "osnoise" {
+	if mixed := n.Sum(&Noise{Method: "osnoise"}); !reflect.DeepEqual(mixed.CPUs, n.CPUs) || mixed.Method != "osnoise" {
 		t.Errorf("method is %q", mixed.Method)
 	}
 }

@@ -108,8 +108,8 @@ func (n *Noise) Worst() (cpu CPUNoise, source NoiseSource, ok bool) {
 	return cpu, source, ok
 }
 
-// Plus is what two nodes found, or two spans of time on one node.
-func (n *Noise) Plus(other *Noise) *Noise {
+// Sum is what two nodes found, or two spans of time on one node.
+func (n *Noise) Sum(other *Noise) *Noise {
 	type figures Noise
 	sum := Noise(addup.Plus(figures(*n), figures(*other)))
 	if n.Method != "" && other.Method != "" && n.Method != other.Method {
@@ -132,8 +132,8 @@ func SortSources(all []NoiseSource) {
 	})
 }
 
-// Plus is both together, with the worst event of either.
-func (s NoiseSource) Plus(other NoiseSource) NoiseSource {
+// Sum is both together, with the worst event of either.
+func (s NoiseSource) Sum(other NoiseSource) NoiseSource {
 	type figures NoiseSource
 	sum := NoiseSource(addup.Plus(figures(s), figures(other)))
 	if sum.MostNS, sum.At = s.MostNS, s.At; other.MostNS > s.MostNS || other.MostNS == s.MostNS && other.At.Before(s.At) {

@@ -15,19 +15,26 @@
 //	void   nothing in a sum: it rests on the single ones
 //	-      no figure
 //
-// A type with a method Plus(T) T is added by it, and what has a method Sort is
-// sorted by it.
+// A type T with a method Sum(T) T is added by it, and a pointer with a method
+// Sort is sorted by it.
 package addup
 
 import (
 	"math"
 	"reflect"
 	"strings"
+	"sync"
 )
 
 // Plus is both together; neither is changed.
-func Plus[T any](a, b T) T {
-	return join(a, b, way{func(x, y uint64) uint64 { return x + y }, true})
+func Plus[T any](a, b T) T { return join(a, b, plus) }
+
+var plus = way{func(x, y uint64) uint64 { return x + y }, true}
+
+// Add puts more into a sum. It is the way to add up many values.
+func Add[T any](sum, more *T) {
+	all := reflect.ValueOf(sum).Elem()
+	plus.join(all, all, reflect.ValueOf(more).Elem())
 }
 
 // Less is the first without the second, and nothing where that is more.
@@ -71,7 +78,7 @@ func (w way) join(out, a, b reflect.Value) {
 			out.Set(first(a, b))
 			return
 		}
-		if w.plus(out, a, b) {
+		if w.own(planOf(out.Type()), out, a, b) {
 			return
 		}
 		out.Set(reflect.New(out.Type().Elem()))
@@ -84,13 +91,43 @@ func (w way) join(out, a, b reflect.Value) {
 	}
 }
 
-// plus adds by the type's own method, if it has one.
-func (w way) plus(out, a, b reflect.Value) bool {
-	method := a.MethodByName("Plus")
-	if !w.sum || !method.IsValid() {
+// plan is what the tags and methods of a type say.
+type plan struct {
+	sum  int // the method, or -1
+	tags []string
+	keys []int
+}
+
+var plans sync.Map // of *plan by reflect.Type
+
+func planOf(t reflect.Type) *plan {
+	if known, ok := plans.Load(t); ok {
+		return known.(*plan) //nolint:forcetypeassert // nothing else is in it
+	}
+	p := &plan{sum: -1}
+	if method, ok := t.MethodByName("Sum"); ok {
+		p.sum = method.Index
+	}
+	for i := 0; t.Kind() == reflect.Struct && i < t.NumField(); i++ {
+		tag := t.Field(i).Tag.Get("sum")
+		if !t.Field(i).IsExported() {
+			tag = "void"
+		}
+		if tag == "key" {
+			p.keys = append(p.keys, i)
+		}
+		p.tags = append(p.tags, tag)
+	}
+	plans.Store(t, p)
+	return p
+}
+
+// own adds by the type's own method, if it has one.
+func (w way) own(p *plan, out, a, b reflect.Value) bool {
+	if !w.sum || p.sum < 0 {
 		return false
 	}
-	out.Set(method.Call([]reflect.Value{b})[0])
+	out.Set(a.Method(p.sum).Call([]reflect.Value{b})[0])
 	return true
 }
 
@@ -102,15 +139,21 @@ func first(a, b reflect.Value) reflect.Value {
 }
 
 func (w way) fields(out, a, b reflect.Value) {
-	if w.plus(out, a, b) {
+	p := planOf(out.Type())
+	switch {
+	case w.sum && b.IsZero():
+		out.Set(a)
+		return
+	case w.sum && a.IsZero():
+		out.Set(b)
+		return
+	case w.own(p, out, a, b):
 		return
 	}
-	for i := range out.NumField() {
-		field := out.Type().Field(i)
+	for i, tag := range p.tags {
 		to, x, y := out.Field(i), a.Field(i), b.Field(i)
-		tag := field.Tag.Get("sum")
 		switch {
-		case !field.IsExported() || tag == "void":
+		case tag == "void":
 		case tag == "key" || tag == "-" || !w.sum && tag != "":
 			to.Set(first(x, y))
 		case tag == "max":
@@ -164,12 +207,7 @@ func (w way) numbers(out, a, b reflect.Value) {
 
 // elements of one name become one, where the first of them stood.
 func elements(w way, out, a, b reflect.Value) {
-	var names []int
-	for i := range out.Type().Elem().NumField() {
-		if out.Type().Elem().Field(i).Tag.Get("sum") == "key" {
-			names = append(names, i)
-		}
-	}
+	names := planOf(out.Type().Elem()).keys
 	all := reflect.AppendSlice(reflect.AppendSlice(reflect.MakeSlice(out.Type(), 0, a.Len()+b.Len()), a), b)
 	if len(names) == 0 {
 		if all.Len() > 0 {

@@ -18,7 +18,7 @@ type element struct {
 
 type worst struct{ At, Most uint64 }
 
-func (w worst) Plus(other worst) worst {
+func (w worst) Sum(other worst) worst {
 	if other.Most > w.Most {
 		return other
 	}
@@ -60,6 +60,10 @@ func TestPlus(t *testing.T) {
 		Listed: []part{{1}, {2}}, Below: &part{11}, Worst: worst{2, 20}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	into, _ := both()
+	if Add(&into, &b); !reflect.DeepEqual(into.Named, want.Named) || into.Count != want.Count || into.Fixed != want.Fixed {
+		t.Errorf("put into it: %+v", into)
 	}
 	got.Buckets[0], got.Named[0].Count, got.Below.N = 99, 99, 99
 	if c, d := both(); !reflect.DeepEqual(a, c) || !reflect.DeepEqual(b, d) {

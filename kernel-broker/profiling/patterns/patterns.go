@@ -52,8 +52,15 @@ func (a *Accumulator) add(f profiling.File) {
 		p = &profiling.Pattern{Behaviour: at.behaviour, Shape: at.shape}
 		a.groups[at] = p
 	}
-	*p = addup.Plus(*p, profiling.Pattern{Files: 1, Calls: f.Read.Calls + f.Write.Calls, Bytes: f.Read.Bytes + f.Write.Bytes,
-		Read: f.Read, Write: f.Write, Opens: f.Opens, Syncs: f.Syncs, Seeks: f.Seeks, IdleSeeks: f.IdleSeeks, Maps: f.Maps})
+	p.Files++
+	p.Calls += f.Read.Calls + f.Write.Calls
+	p.Bytes += f.Read.Bytes + f.Write.Bytes
+	p.Read, p.Write = p.Read.Plus(f.Read), p.Write.Plus(f.Write)
+	p.Opens += f.Opens
+	p.Syncs += f.Syncs
+	p.Seeks += f.Seeks
+	p.IdleSeeks += f.IdleSeeks
+	p.Maps += f.Maps
 }
 
 // Clone is a copy that goes its own way.

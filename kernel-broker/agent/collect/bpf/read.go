@@ -27,9 +27,9 @@ func Lookup[V any](p *Programs, name string, key uint32) (value V, err error) {
 func Sum[V comparable](p *Programs, name string, key uint32) (V, error) {
 	var sum, nothing V
 	each, err := Lookup[[]V](p, name, key)
-	for _, one := range each {
-		if one != nothing {
-			sum = addup.Plus(sum, one)
+	for i := range each {
+		if each[i] != nothing {
+			addup.Add(&sum, &each[i])
 		}
 	}
 	return sum, err
