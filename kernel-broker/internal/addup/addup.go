@@ -70,9 +70,13 @@ func (w way) join(out, a, b reflect.Value) {
 			w.join(out.Index(i), a.Index(i), b.Index(i))
 		}
 	case reflect.Slice:
-		w.lists(out, a, b)
+		list := reflect.New(out.Type()).Elem() // out may be a
+		w.lists(list, a, b)
+		out.Set(list)
 	case reflect.Map:
-		w.maps(out, a, b)
+		all := reflect.MakeMap(out.Type())
+		w.maps(all, a, b)
+		out.Set(all)
 	case reflect.Pointer:
 		if a.IsNil() || b.IsNil() {
 			out.Set(first(a, b))
@@ -81,11 +85,12 @@ func (w way) join(out, a, b reflect.Value) {
 		if w.own(planOf(out.Type()), out, a, b) {
 			return
 		}
-		out.Set(reflect.New(out.Type().Elem()))
-		w.join(out.Elem(), a.Elem(), b.Elem())
-		if sorted, can := out.Interface().(interface{ Sort() }); can {
+		made := reflect.New(out.Type().Elem())
+		w.join(made.Elem(), a.Elem(), b.Elem())
+		if sorted, can := made.Interface().(interface{ Sort() }); can {
 			sorted.Sort()
 		}
+		out.Set(made)
 	default:
 		out.Set(first(a, b))
 	}
@@ -93,7 +98,7 @@ func (w way) join(out, a, b reflect.Value) {
 
 // plan is what the tags and methods of a type say.
 type plan struct {
-	sum  int // the method, or -1
+	sum  bool // it has the method
 	tags []string
 	keys []int
 }
@@ -104,10 +109,8 @@ func planOf(t reflect.Type) *plan {
 	if known, ok := plans.Load(t); ok {
 		return known.(*plan) //nolint:forcetypeassert // nothing else is in it
 	}
-	p := &plan{sum: -1}
-	if method, ok := t.MethodByName("Sum"); ok {
-		p.sum = method.Index
-	}
+	p := &plan{}
+	_, p.sum = t.MethodByName("Sum")
 	for i := 0; t.Kind() == reflect.Struct && i < t.NumField(); i++ {
 		tag := t.Field(i).Tag.Get("sum")
 		if !t.Field(i).IsExported() {
@@ -122,12 +125,13 @@ func planOf(t reflect.Type) *plan {
 	return p
 }
 
-// own adds by the type's own method, if it has one.
+// own adds by the type's own method, if it has one. By its name the linker knows that
+// no other method is called.
 func (w way) own(p *plan, out, a, b reflect.Value) bool {
-	if !w.sum || p.sum < 0 {
+	if !w.sum || !p.sum {
 		return false
 	}
-	out.Set(a.Method(p.sum).Call([]reflect.Value{b})[0])
+	out.Set(a.MethodByName("Sum").Call([]reflect.Value{b})[0])
 	return true
 }
 
@@ -238,7 +242,6 @@ func elements(w way, out, a, b reflect.Value) {
 
 // maps leaves out what comes to nothing.
 func (w way) maps(out, a, b reflect.Value) {
-	out.Set(reflect.MakeMap(out.Type()))
 	zero := reflect.Zero(out.Type().Elem())
 	value := func(in, key reflect.Value) reflect.Value {
 		if v := in.MapIndex(key); v.IsValid() {
