@@ -162,11 +162,7 @@ func (a *app) send(ctx context.Context, profile *api.Profile, reason string, ver
 	if err != nil {
 		return err
 	}
-	word := "unchanged"
-	if response.GetChanged() {
-		word = "applied"
-	}
-	a.say("profile %s %s, %s", profile.GetName(), word, count(versions(response.GetProfile()), "version"))
+	a.say("profile %s %s, %s", profile.GetName(), either(response.GetChanged(), "applied", "unchanged"), count(versions(response.GetProfile()), "version"))
 	return nil
 }
 

@@ -24,22 +24,15 @@ func (a *app) health(ctx context.Context, _ []string) error {
 	}
 	err = a.show(response, func(p *page) {
 		p.row("COMPONENT", "STATE", "DETAIL")
-		p.row("broker", healthState(response.GetHealthy()), response.GetVersion())
+		p.row("broker", either(response.GetHealthy(), "well", "ILL"), response.GetVersion())
 		for _, c := range response.GetComponents() {
-			p.row(c.GetName(), healthState(c.GetHealthy()), c.GetDetail())
+			p.row(c.GetName(), either(c.GetHealthy(), "well", "ILL"), c.GetDetail())
 		}
 	})
 	if err == nil && !response.GetHealthy() {
 		err = errUnwell
 	}
 	return err
-}
-
-func healthState(well bool) string {
-	if well {
-		return "well"
-	}
-	return "ILL"
 }
 
 func (a *app) versionCommand() *cobra.Command {

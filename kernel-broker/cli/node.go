@@ -35,8 +35,8 @@ func (a *app) nodeList(ctx context.Context, _ []string) error {
 		p.row("NODE", "PHASE", "RUNS", "WANTED", "PROVEN", "RELEASE", "JOB", "AGENT", "SLURM", "CAUSE")
 		for _, n := range nodes {
 			p.row(n.GetName(), nodePhase(n), kernelRef(n.GetRunningProfile(), n.GetRunningVersion()),
-				kernelRef(n.GetDesiredProfile(), n.GetDesiredVersion()), yesNo(n.GetAttested()), n.GetRelease(),
-				numberOrNone(n.GetJobId()), agentState(n), n.GetSlurmState(), nodeCause(n))
+				kernelRef(n.GetDesiredProfile(), n.GetDesiredVersion()), either(n.GetAttested(), "yes", "no"), n.GetRelease(),
+				numberOrNone(n.GetJobId()), either(n.GetConnected(), "connected", "away"), n.GetSlurmState(), nodeCause(n))
 		}
 	}))
 }
@@ -54,13 +54,13 @@ func (a *app) nodeShow(ctx context.Context, args []string) error {
 		p.row("Slurm:", n.GetSlurmState())
 		p.row("Slurm's reason:", n.GetSlurmReason())
 		p.row("Runs:", kernelRef(n.GetRunningProfile(), n.GetRunningVersion()))
-		p.row("Proven:", yesNo(n.GetAttested()))
+		p.row("Proven:", either(n.GetAttested(), "yes", "no"))
 		p.row("Wanted:", kernelRef(n.GetDesiredProfile(), n.GetDesiredVersion()))
 		p.row("Release:", n.GetRelease())
 		p.row("Build id:", n.GetBuildId())
 		p.row("Boot id:", n.GetBootId())
 		p.row("Job:", numberOrNone(n.GetJobId()))
-		p.row("Agent:", agentState(n))
+		p.row("Agent:", either(n.GetConnected(), "connected", "away"))
 		p.row("Last seen:", clock(n.GetLastSeen().AsTime()))
 		p.row("Kexecs:", n.GetKexecs())
 		i := n.GetInventory()
@@ -81,13 +81,6 @@ func nodeCause(n *api.Node) string {
 }
 
 func nodePhase(n *api.Node) string { return convert.Word(n.GetPhase()) }
-
-func agentState(n *api.Node) string {
-	if n.GetConnected() {
-		return "connected"
-	}
-	return "away"
-}
 
 func joinReasons(words []string) string { return strings.Join(words, " ") }
 
@@ -170,11 +163,7 @@ func certificateTable(p *page, nodes []*api.NodeTrust) {
 			p.row(n.GetNode(), "token", "", "", clock(t.AsTime()), "")
 		}
 		for _, c := range n.GetCertificates() {
-			is := "good"
-			if c.GetRevoked() {
-				is = "void"
-			}
-			p.row(n.GetNode(), is, c.GetSerial(), clock(c.GetNotBefore().AsTime()), clock(c.GetNotAfter().AsTime()), c.GetFrom())
+			p.row(n.GetNode(), either(c.GetRevoked(), "void", "good"), c.GetSerial(), clock(c.GetNotBefore().AsTime()), clock(c.GetNotAfter().AsTime()), c.GetFrom())
 		}
 	}
 }

@@ -47,10 +47,7 @@ func (a *app) policyTest(ctx context.Context, r *api.TestPolicyRequest) error {
 		return err
 	}
 	err = a.show(response, func(p *page) {
-		word := "denied"
-		if response.GetAllowed() {
-			word = "allowed"
-		}
+		word := either(response.GetAllowed(), "allowed", "denied")
 		if response.GetProviso() != "" {
 			word += ", " + response.GetProviso()
 		}

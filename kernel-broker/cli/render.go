@@ -221,11 +221,11 @@ func bytesOf(n uint64) string {
 // seconds prints a duration with significant digits only.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2fs", d.Seconds()) }
 
-func yesNo(b bool) string {
-	if b {
-		return "yes"
+func either(is bool, yes, no string) string {
+	if is {
+		return yes
 	}
-	return "no"
+	return no
 }
 
 // requestID returns a random id of one change, so that the broker applies it once.

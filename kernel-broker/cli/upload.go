@@ -213,11 +213,7 @@ func (a *app) artifactCollect(ctx context.Context, dryRun bool) error {
 	for _, f := range response.GetRemoved() {
 		freed += f.GetSize()
 	}
-	word := "removed"
-	if dryRun {
-		word = "would remove"
-	}
-	a.say("%s %s, %s", word, count(len(response.GetRemoved()), "file"), bytesOf(freed))
+	a.say("%s %s, %s", either(dryRun, "would remove", "removed"), count(len(response.GetRemoved()), "file"), bytesOf(freed))
 	if len(response.GetRemoved()) == 0 && a.output == outputTable {
 		return nil
 	}

@@ -145,3 +145,167 @@ func (c *Client) command(ctx context.Context, program string, args ...string) er
 	}
 	return nil
 }
+
+// ArmReturn makes Slurm boot the nodes as soon as they are idle and then resume them. It sets no reason, which would
+// replace the node's own.
+func (c *Client) ArmReturn(ctx context.Context, nodes []string) error {
+	return c.change(ctx, "reboot", "ASAP", "nextstate=RESUME", strings.Join(nodes, ","))
+}
+
+// Label sets the reason of a node's state and keeps the state.
+func (c *Client) Label(ctx context.Context, node, reason string) error {
+	return c.change(ctx, "update", "nodename="+node, "reason="+reason)
+}
+
+// Disarm cancels a boot that Slurm has not started.
+func (c *Client) Disarm(ctx context.Context, nodes []string) error {
+	return c.change(ctx, "cancel_reboot", strings.Join(nodes, ","))
+}
+
+// Drain keeps new jobs from a node.
+func (c *Client) Drain(ctx context.Context, node, reason string) error {
+	return c.change(ctx, "update", "nodename="+node, "state=drain", "reason="+reason)
+}
+
+// Down takes a node out of service.
+func (c *Client) Down(ctx context.Context, node, reason string) error {
+	return c.change(ctx, "update", "nodename="+node, "state=down", "reason="+reason)
+}
+
+// Resume makes a node available to jobs again.
+func (c *Client) Resume(ctx context.Context, node string) error {
+	return c.change(ctx, "update", "nodename="+node, "state=resume")
+}
+
+// Boot identifies the running slurmctld: another one has forgotten recent changes.
+func (c *Client) Boot(ctx context.Context) (string, error) {
+	return c.setting(ctx, "BOOT_TIME")
+}
+
+// EndWait ends Slurm's wait for the boot of a node without a job. The wait survives every state change but to FUTURE,
+// from which a node returns as unregistered. Slurm refuses this while a job is on the node.
+func (c *Client) EndWait(ctx context.Context, node string) error {
+	if err := c.change(ctx, "update", "nodename="+node, "state=future"); err != nil {
+		return err
+	}
+	return c.Resume(ctx, node)
+}
+
+// RestoreState cancels a boot that Slurm awaits on a node without slurmd and takes the node out of service with a reason.
+// The resume ends the wait and makes slurmctld accept all boots so far as known; it schedules no job on the node before
+// slurmd answers. With ReturnToService=2 a registration ends "down" but not a drain, so a node that is set down is
+// drained as well.
+func (c *Client) RestoreState(ctx context.Context, node, reason, state string) error {
+	if err := c.Resume(ctx, node); err != nil {
+		var refused *CommandError
+		if !errors.As(err, &refused) { // there may be nothing to resume
+			return err
+		}
+	}
+	first := state
+	if state == kb.StateDown {
+		first = kb.StateDrain
+	}
+	if err := c.change(ctx, "update", "nodename="+node, "state="+first, "reason="+reason); err != nil || first == state {
+		return err
+	}
+	return c.Down(ctx, node, reason)
+}
+
+// SettleBoot makes slurmctld accept all boots of an idle node so far as known, as a resume does; only a node that is out
+// of service can be resumed.
+func (c *Client) SettleBoot(ctx context.Context, node, reason string) error {
+	if err := c.Drain(ctx, node, reason); err != nil {
+		return err
+	}
+	return c.Resume(ctx, node)
+}
+
+// Hold requeues a job and holds it.
+func (c *Client) Hold(ctx context.Context, reference string) error {
+	return c.change(ctx, "requeuehold", reference)
+}
+
+// HoldForUser makes a job's hold releasable by its user. A job that is no longer held would be held again.
+func (c *Client) HoldForUser(ctx context.Context, reference string) error {
+	return c.change(ctx, "uhold", reference)
+}
+
+// Requeue puts a job back into the queue.
+func (c *Client) Requeue(ctx context.Context, reference string) error {
+	return c.change(ctx, "requeue", reference)
+}
+
+// Cancel ends a job.
+func (c *Client) Cancel(ctx context.Context, reference string) error {
+	return c.command(ctx, c.scancel, reference)
+}
+
+// StartNow lets a waiting job start as soon as it has nodes, and has these
+// booted for it.
+func (c *Client) StartNow(ctx context.Context, reference string) error {
+	return c.change(ctx, "update", "jobid="+reference, "starttime=now", "reboot=yes")
+}
+
+// Comment sets a job's AdminComment.
+func (c *Client) Comment(ctx context.Context, reference, text string) error {
+	return c.change(ctx, "update", "jobid="+reference, "admincomment="+text)
+}
+
+// SetNoRequeue keeps a job from being requeued.
+func (c *Client) SetNoRequeue(ctx context.Context, reference string) error {
+	return c.change(ctx, "update", "jobid="+reference, "requeue=0")
+}
+
+// Reserve reserves nodes for one pending job and ties the job to them. The nodes run its kernel already, so Slurm need
+// not wait for a boot.
+func (c *Client) Reserve(ctx context.Context, name, reference, user string, nodes []string) error {
+	_, _, err := c.run(ctx, c.scontrol, "create", "reservation", "reservationname="+name, "starttime=now",
+		"duration=5", "users="+user, "flags=IGNORE_JOBS", "nodes="+strings.Join(nodes, ","))
+	if err != nil {
+		return err
+	}
+	return c.change(ctx, "update", "jobid="+reference, "reservationname="+name, "reboot=no")
+}
+
+// DropReservation deletes a reservation. Slurm deletes none that a pending or running job is tied to, so it unties the
+// job first if needed. A pending job then needs a boot again; a running one cannot be changed.
+func (c *Client) DropReservation(ctx context.Context, name string) error {
+	err := c.change(ctx, "delete", "reservationname="+name)
+	reference, ours := strings.CutPrefix(name, kb.ReservationPrefix)
+	var refused *CommandError
+	if !ours || !errors.As(err, &refused) {
+		return err
+	}
+	tied, err := c.tied(ctx, name)
+	if err != nil {
+		return errors.Join(refused, err)
+	}
+	for _, j := range tied {
+		// Other jobs that requested the reservation keep their own reboot setting.
+		if j.Reference == reference && c.change(ctx, "update", "jobid="+reference, "reservationname=", "reboot=yes") == nil {
+			continue
+		}
+		if err := c.change(ctx, "update", "jobid="+j.Reference, "reservationname="); err != nil {
+			return errors.Join(refused, err)
+		}
+	}
+	return c.change(ctx, "delete", "reservationname="+name)
+}
+
+// tied are the jobs that name a reservation.
+func (c *Client) tied(ctx context.Context, name string) ([]kb.SlurmJob, error) {
+	out, _, err := c.run(ctx, c.squeue, "--noheader", "--array", "--all", "--reservation="+name, "--Format="+jobFormat())
+	if err != nil {
+		return nil, err
+	}
+	var jobs []kb.SlurmJob
+	for line := range strings.Lines(out) {
+		job, err := parseJob(strings.TrimRight(line, "\n"))
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, job)
+	}
+	return jobs, nil
+}
