@@ -59,8 +59,8 @@ type Config struct {
 	Listen string
 	// Quota is the maximum size of the database on disk, in bytes.
 	Quota int64
-	// Retention is how long history is kept, which a list of many pages reads. etcd drops older history in the background, and younger history
-	// when it takes a quarter of the quota, which is checked every RoomEvery.
+	// Retention is how long history is kept, which a list of many pages reads. etcd drops older history in the
+	// background, and younger history when it takes a quarter of the quota, which is checked every RoomEvery.
 	Retention, RoomEvery time.Duration
 	// Logger gets etcd's messages, its chatty Info level as Debug.
 	Logger *slog.Logger
