@@ -176,8 +176,9 @@ func (b *builder) endFold() string {
 }
 
 func (b *builder) columns(numeric bool, titles []any) string {
+	table := b.inTable()
 	for _, title := range titles {
-		b.inTable().Columns = append(b.table.Columns, Column{fmt.Sprint(title), numeric})
+		table.Columns = append(table.Columns, Column{fmt.Sprint(title), numeric})
 	}
 	return ""
 }

@@ -24,7 +24,7 @@ func TestView(t *testing.T) {
 		{{section "table" "Table" ""}}
 		{{table "Figures"}}{{words "Name"}}{{numbers "Value" "Other"}}
 		{{range first 2 .Rows}}{{row (code .)}}{{cell 1500 (mark)}}{{end}}{{foot (strong "sum") (plain 1500) ""}}`
-	view := NewView(text, template.FuncMap{"mark": func() Cell { return Missing() }})
+	view := NewView(text, template.FuncMap{"mark": Missing})
 	got := view.Document(map[string]any{"Title": "A page", "Rows": []string{"a", "b", "c"}})
 	row := func(name string) Row { return Row{Code(name), Figure(1500, "1,500"), Missing()} }
 	want := Document{Title: "A page", Lead: "It shows every part.", Foot: "Made by a test.", Sections: []Section{

@@ -20,8 +20,8 @@ import (
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
-	"github.com/kernelbroker/kernelbroker/tests/support/mungetest"
 	"github.com/kernelbroker/kernelbroker/tests/lab"
+	"github.com/kernelbroker/kernelbroker/tests/support/mungetest"
 )
 
 // overNetwork is where the broker listens, as a login node reaches it.

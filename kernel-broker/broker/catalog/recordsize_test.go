@@ -98,8 +98,6 @@ func TestFullProfileAcceptsLifecycleChanges(t *testing.T) {
 				if err != nil {
 					t.Fatalf("step %d: %v", i, err)
 				}
-				if i%50 == 0 {
-				}
 			}
 			checkHistory(t, catalog, kept)
 			// All at once: each version failed to boot, and all are retired.

@@ -100,7 +100,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	err = serve(ctx, c, log, ctl, server, secured, auth)
+	err = serve(ctx, c, log, ctl, server, auth)
 	if cause := context.Cause(ctx); err == nil && errors.Is(cause, errOvertaken) {
 		return cause
 	}
@@ -225,7 +225,7 @@ func uids(names []string) ([]uint32, error) {
 }
 
 // serve listens, works, and stops what it began when ctx ends or a part fails.
-func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Controller, server *grpcServer, secured *server.TLS, auth *authorization) error {
+func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Controller, server *grpcServer, auth *authorization) error {
 	local, err := listenLocal(c.Socket)
 	if err != nil {
 		return err

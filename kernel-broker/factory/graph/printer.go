@@ -41,7 +41,7 @@ func (p *Printer) Observe(e Event) {
 	defer p.mu.Unlock()
 	if e.Name == "" {
 		p.clear()
-		p.say("%s: %s", e.Run, ended(e))
+		p.say(e.Run, ended(e))
 		return
 	}
 	i := slices.IndexFunc(p.active, func(a *activity) bool { return a.step == e.Name })
@@ -52,7 +52,7 @@ func (p *Printer) Observe(e Event) {
 		if i >= 0 {
 			p.active = slices.Delete(p.active, i, i+1)
 		}
-		p.say("%s: %s", place(e), ended(e))
+		p.say(place(e), ended(e))
 		return
 	}
 	if i < 0 {
@@ -67,7 +67,7 @@ func (p *Printer) advance(a *activity, e Event) {
 	now := time.Now()
 	if a.state != e.State {
 		a.state = e.State
-		p.say("%s: %s", place(e), begins(e))
+		p.say(place(e), begins(e))
 	}
 	if e.Done == 0 && e.Total == 0 {
 		return
@@ -81,7 +81,7 @@ func (p *Printer) advance(a *activity, e Event) {
 		p.draw(e)
 	case !p.Terminal && time.Since(a.printed) >= cmp.Or(p.Every, 10*time.Second):
 		a.printed = now
-		p.say("%s: %s", place(e), a.far(e.Done, e.Total))
+		p.say(place(e), a.far(e.Done, e.Total))
 	}
 }
 
@@ -135,11 +135,11 @@ func (p *Printer) clear() {
 	}
 }
 
-func (p *Printer) say(format string, args ...any) {
+func (p *Printer) say(where, what string) {
 	if p.bar != nil {
 		_ = p.bar.Clear() // it is drawn again with its next change
 	}
-	fmt.Fprintf(p.Out, format+"\n", args...)
+	fmt.Fprintf(p.Out, "%s: %s\n", where, what)
 }
 
 func begins(e Event) string {

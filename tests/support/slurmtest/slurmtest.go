@@ -64,7 +64,7 @@ func Start(t *testing.T) {
 	}
 	t.Setenv("SLURM_CONF", file)
 	for _, args := range [][]string{{"slurmctld", "-D", "-i"}, {"slurmd", "-D", "-N", "localhost"}} {
-		daemon := exec.Command(args[0], args[1:]...) //nolint:gosec // G204: the daemons of a test
+		daemon := exec.Command(args[0], args[1:]...)
 		daemon.Env = os.Environ()
 		daemon.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 		if err := daemon.Start(); err != nil {
