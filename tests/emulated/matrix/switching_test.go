@@ -4,11 +4,17 @@
 
 package matrix
 
-import "testing"
+import (
+	"testing"
+	"time"
 
-// Users' and administrators' commands on jobs whose nodes are switching.
+	"github.com/kernelbroker/kernelbroker/tests/emulated"
+)
+
+// Users' and administrators' commands on jobs whose nodes are switching. A boot
+// that takes longer than ResumeTimeout would end its job before the time limit.
 func TestSwitching(t *testing.T) {
-	rows(t, nil,
+	rows(t, func(o *emulated.Options) { o.ResumeTimeout = 3 * time.Minute },
 		row{"requeue", requeueInSwitch},
 		row{"requeuehold and release", requeueHoldInSwitch},
 		row{"hold", holdInSwitch},
