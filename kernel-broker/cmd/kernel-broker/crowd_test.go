@@ -29,7 +29,7 @@ func TestAJobBesideStrangers(t *testing.T) {
 	asked := filepath.Join(dir, "asked")
 	program("getent", `case $2 in 20001) echo "alice:x:20001:20001::/home/alice:/bin/sh"; exit;; esac
 : > `+asked+`
-exec /bin/sleep 1000`)
+exec /bin/sleep 60`)
 	program("id", `printf 'ocean\0'`)
 	t.Setenv("PATH", dir)
 	file := filepath.Join(dir, "policy.yaml")
