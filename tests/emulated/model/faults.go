@@ -207,5 +207,6 @@ func (r *run) killHook([4]int) (string, error) {
 		return "", err
 	}
 	r.faults++
+	r.unasked = r.unasked || !r.c.Broker().Running()
 	return strings.Join(strings.Fields(res.Stdout), " "), nil
 }

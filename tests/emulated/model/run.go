@@ -42,6 +42,8 @@ type run struct {
 	faults int
 	// suspends is how many jobs were suspended.
 	suspends int
+	// unasked says that a hook was killed while there was no broker: nobody boots its job's nodes.
+	unasked bool
 	// reservations of the administrator's own, by name.
 	reservations []string
 	// reloads are the times in which slurmctld was reconfigured or restarted.

@@ -212,12 +212,16 @@ func (r *run) unlaunched(j *job, seen map[string]string) bool {
 	})
 }
 
+// registered is when, after a start of slurmctld, all nodes that are up have registered.
+const registered = 10 * time.Second
+
 // unended says whether slurmctld was killed before it had saved that a job's script
 // ended. Its nodes miss no job that they began before (_purge_missing_jobs counts
-// from BatchStartTimeout), and are not asked again for minutes.
+// from BatchStartTimeout), and are not asked again for minutes. A job that it
+// remembers as configuring starts anew when its nodes register.
 func (r *run) unended(j *job, seen map[string]string) bool {
 	at, err := time.ParseInLocation("2006-01-02T15:04:05", seen["StartTime"], time.Local)
-	return err == nil && at.Before(r.killed) && (j.interactive || r.ends[j.name+"/"+seen["ArrayTaskId"]])
+	return err == nil && at.Before(r.killed.Add(registered)) && (j.interactive || r.ends[j.name+"/"+seen["ArrayTaskId"]])
 }
 
 // heldByBroker is right where something went wrong, and where it says what.
@@ -296,7 +300,7 @@ func (r *run) explains(n *node, reason string) bool {
 	}
 	for _, own := range []string{"Node unexpectedly rebooted", "Not responding", "reboot timed out", "ResumeTimeout reached", "reboot-issued"} {
 		if strings.HasPrefix(reason, own) {
-			return n.resets+n.switched > 0
+			return n.resets+n.switched > 0 || r.unasked
 		}
 	}
 	if strings.HasPrefix(reason, rebootReason) {
@@ -310,7 +314,10 @@ func (r *run) unsettled() string {
 	waits := ""
 	for _, n := range r.nodes {
 		stock := r.c.Node(n.name).Kernel() == emulated.KernelNamed(emulated.StockName).Release
-		if r.seen.nodes[n.name]["State"] != "IDLE" || !stock {
+		// A node that a job takes between power_up and slurmctld's look at it keeps
+		// that flag (_do_power_work); it is idle all the same.
+		state := strings.Replace(r.seen.nodes[n.name]["State"], "+POWER_UP", "", 1)
+		if state != "IDLE" || !stock {
 			waits += r.nodeLine(n)
 		}
 	}
