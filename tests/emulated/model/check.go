@@ -80,6 +80,11 @@ func (r *run) checkWords() error {
 			// said it again it is drained until it is down once more.
 			r.note("  %s: ReturnToService=2 took back %q", n.name, w.reason)
 			n.word = nil
+		case w.down && r.scenario.ReturnToService == 2 && strings.HasPrefix(seen["Reason"], w.reason) && has(seen["State"], "DRAIN") &&
+			!w.missing.IsZero() && time.Since(w.missing) > wordGrace/2:
+			// It takes back the down alone of what the broker said again, a drain and a down.
+			r.note("  %s: ReturnToService=2 left a drain of %q", n.name, w.reason)
+			w.unseen = true
 		case w.boot != "" && w.boot != r.c.Node(n.name).BootID() && !rebooting(seen):
 			r.note("  %s: the reboot that was asked for before took back %q", n.name, w.reason)
 			n.word = nil
