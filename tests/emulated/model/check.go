@@ -68,6 +68,9 @@ func (r *run) checkWords() error {
 	for _, n := range r.nodes {
 		seen := r.seen.nodes[n.name]
 		w := n.word
+		if w != nil && w.armed && time.Since(w.at) < lookTime && has(seen["State"], "REBOOT_ISSUED") {
+			w.unseen = true // the broker need not have looked before Slurm issued the boot
+		}
 		switch {
 		case w == nil:
 		case w.stands(seen):
