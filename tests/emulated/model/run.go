@@ -44,6 +44,9 @@ type run struct {
 	suspends int
 	// unasked says that a hook was killed while there was no broker: nobody boots its job's nodes.
 	unasked bool
+	// stalled is since when jobs wait for idle nodes, unstalled that slurmctld was restarted for it.
+	stalled   time.Time
+	unstalled bool
 	// reservations of the administrator's own, by name.
 	reservations []string
 	// reloads are the times in which slurmctld was reconfigured or restarted.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/tests/emulated"
@@ -31,7 +32,7 @@ func (r *run) settle() error {
 		if err := r.check(); err != nil {
 			return err
 		}
-		if err := errors.Join(r.hurry(), r.bringBack()); err != nil {
+		if err := errors.Join(r.hurry(), r.bringBack(), r.endStall()); err != nil {
 			return err
 		}
 		waits := r.unsettled()
@@ -236,6 +237,35 @@ func (r *run) heldByBroker(j *job, seen map[string]string) error {
 	r.note("settle: %s: cancelled by its user", describeJob(j, seen))
 	_, _, err := r.ask(j.user, "scancel", reference(seen))
 	return err
+}
+
+// stallLimit is longer than jobs wait for nodes that are idle.
+const stallLimit = 45 * time.Second
+
+// endStall restarts a slurmctld, once, that has jobs wait for idle nodes: after a
+// suspended job whose node was powered down, 26.05 no longer picks three nodes for
+// any job, with a profile or without, that does not name them.
+func (r *run) endStall() error {
+	idle := r.suspends > 0
+	for _, n := range r.nodes {
+		idle = idle && strings.HasPrefix(r.seen.nodes[n.name]["State"], "IDLE") && !has(r.seen.nodes[n.name]["State"], "DRAIN", "COMPLETING")
+	}
+	waits := slices.ContainsFunc(r.seen.jobs, func(seen map[string]string) bool {
+		return seen["JobState"] == "PENDING" && seen["Reason"] == "Resources"
+	})
+	switch {
+	case !idle || !waits:
+		r.stalled = time.Time{}
+	case r.stalled.IsZero():
+		r.stalled = time.Now()
+	case time.Since(r.stalled) > stallLimit && !r.unstalled:
+		r.unstalled = true
+		r.repairs++
+		told, err := r.restart([4]int{}, syscall.SIGTERM)
+		r.note("settle: jobs wait for idle nodes: slurmctld: %s", told)
+		return err
+	}
+	return nil
 }
 
 // blows is how many faults there were that may end jobs.
