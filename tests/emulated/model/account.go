@@ -44,7 +44,8 @@ func (r *run) accountOne(j *job, seen map[string]string) error {
 		return nil
 	case "CANCELLED":
 		// slurmctld, killed, forgets that a job began: its end cancels it, or its second launch does.
-		if j.cancelled || j.heldFor != "" || j.interactive || !r.killed.IsZero() && r.starts[key] > 0 {
+		twice := !r.killed.IsZero() && r.starts[key] > 0
+		if j.cancelled || j.heldFor != "" || j.interactive || twice || r.unlaunched(j, seen) {
 			return nil
 		}
 	case "NODE_FAIL", "FAILED", "BOOT_FAIL":
