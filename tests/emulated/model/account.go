@@ -45,7 +45,9 @@ func (r *run) accountOne(j *job, seen map[string]string) error {
 	case "CANCELLED":
 		// slurmctld, killed, forgets that a job began: its end cancels it, or its second launch does.
 		twice := !r.killed.IsZero() && r.starts[key] > 0
-		if j.cancelled || j.heldFor != "" || j.interactive || twice || r.unlaunched(j, seen) {
+		// One that is suspended as its nodes are ready is never launched, and its next step ends it.
+		never := j.suspended && j.noRequeue && r.starts[key] == 0
+		if j.cancelled || j.heldFor != "" || j.interactive || twice || never || r.unlaunched(j, seen) {
 			return nil
 		}
 	case "NODE_FAIL", "FAILED", "BOOT_FAIL":
