@@ -299,6 +299,35 @@ func TestAdministratorsRebootOfAProfileNode(t *testing.T) {
 	}
 }
 
+// Slurm boots only what answers or is down: a node on a kernel that no job has is set
+// down for an administrator's reboot, also while slurmctld, restarted, knows nothing of it.
+func TestAdministratorsRebootOfASilentNode(t *testing.T) {
+	for _, state := range []string{"IDLE+DRAIN+REBOOT_REQUESTED", "UNKNOWN+DRAIN+REBOOT_REQUESTED"} {
+		w := running(t)
+		w.node("n1", "ALLOCATED", "")
+		w.now = w.now.Add(time.Minute)
+		w.settle()
+		w.now = w.now.Add(time.Minute)
+		w.nodes["n1"].Armed = false
+		delete(w.slurm.Jobs, 7)
+		w.node("n1", "IDLE+DRAIN+REBOOT_REQUESTED", "kernel update")
+		w.settle()
+		w.node("n1", state, "kernel update")
+		if actions := w.pass(time.Second); has(actions, DownNode) {
+			t.Errorf("%s: set down while it answers: %v", state, actions)
+		}
+		w.node("n1", state+"+NOT_RESPONDING", "kernel update")
+		if actions := w.pass(time.Second); !has(actions, DownNode) {
+			t.Errorf("%s: not set down: %v", state, actions)
+		}
+		w.node("n1", "DOWN+DRAIN+REBOOT_ISSUED+NOT_RESPONDING", "kernel update : reboot issued")
+		w.pass(time.Second)
+		if n := w.nodes["n1"]; !n.Reboot.Due || n.OutOfService != nil {
+			t.Errorf("%s: %+v, out of service %+v", state, n.Reboot, n.OutOfService)
+		}
+	}
+}
+
 // Slurm never starts a job that was suspended before it had begun. It waits for
 // its resume, and then again for nodes.
 func TestSuspendedInTheSwitch(t *testing.T) {

@@ -102,9 +102,7 @@ func (d *decision) release(n *kb.Node) {
 		return
 	}
 	switch {
-	case s.Free() && s.Armed() && s.NotResponding() && !s.Waiting() && !s.Down():
-		// No slurmd answers on this kernel, and Slurm would put the boot off
-		// until it takes the node down for that.
+	case s.Armed() && silent(s) && !s.Unknown():
 		d.act(Action{Kind: DownNode, Node: n.Name, Text: s.Reason})
 	case s.Free() && (s.Waiting() || s.Down() || s.Drained()):
 		d.desire(n, stockRef)
@@ -115,6 +113,12 @@ func (d *decision) release(n *kb.Node) {
 	case s.Free() && !s.Armed() && !s.BootForgotten() && n.Failure == nil:
 		d.armLater(n)
 	}
+}
+
+// silent reports whether Slurm puts a boot off that it is asked for, until it takes the node
+// down: no slurmd answers where a kernel runs that no job has.
+func silent(s kb.SlurmNode) bool {
+	return s.Free() && s.NotResponding() && !s.Waiting() && s.State != "DOWN"
 }
 
 // ended is when the node's last job was seen to end. Before it was accepted

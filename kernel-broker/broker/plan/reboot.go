@@ -36,9 +36,12 @@ func (d *decision) rebooting(n *kb.Node) bool {
 }
 
 // reboot leaves a node to its reboot. Until Slurm begins it the node keeps its
-// slurmd, which Slurm waits for.
+// slurmd, which Slurm waits for; one that has none is set down.
 func (d *decision) reboot(n *kb.Node) {
 	if !n.Reboot.Due {
+		if s, _ := d.slurmNode(n.Name); !n.Runs(stockRef) && s.RebootAsked() && silent(s) {
+			d.act(Action{Kind: DownNode, Node: n.Name, Text: s.Reason})
+		}
 		return
 	}
 	d.desire(n, stockRef)

@@ -180,8 +180,10 @@ func (r *run) endOrphans() error {
 
 // endOrphan cancels a job that runs without its processes: its node was reset, or
 // was down when slurmctld had it begin the job's prolog, or slurmctld forgot its end.
+// The script of a job that was shrunk may wait for the steps that this ended.
 func (r *run) endOrphan(j *job, seen map[string]string) error {
-	orphan := j.orphan || seen["Reason"] == "Prolog" && r.blows() > 0 || r.unlaunched(j, seen) || r.unended(j, seen)
+	orphan := j.orphan || seen["Reason"] == "Prolog" && r.blows() > 0 || r.unlaunched(j, seen) || r.unended(j, seen) ||
+		j.shrunk && j.profile == ""
 	if !orphan || seen["JobState"] != "RUNNING" || time.Since(r.settling) < orphanLimit {
 		return nil
 	}

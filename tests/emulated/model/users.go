@@ -208,7 +208,9 @@ func (r *run) shrink(pick [4]int) (string, error) {
 	if seen == nil {
 		return "", nil
 	}
-	_, told, err := r.ask(r.jobNamed(seen["JobName"]).user, "scontrol", "update", "jobid="+seen["JobId"], "NumNodes=1")
+	j := r.jobNamed(seen["JobName"])
+	j.shrunk = true
+	_, told, err := r.ask(j.user, "scontrol", "update", "jobid="+seen["JobId"], "NumNodes=1")
 	return told, err
 }
 
