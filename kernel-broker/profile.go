@@ -90,6 +90,8 @@ type ProfileVersion struct {
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
 	Retired    *Retirement `json:"retired,omitempty"`
 	Documents  []Document  `json:"documents,omitempty"`
+	// Measured is nil where nothing was measured, and in records from before it.
+	Measured *Measurement `json:"measured,omitempty"`
 	// Envelope is the signature (see package signing); it may be replaced.
 	Envelope []byte `json:"envelope,omitempty"`
 }
@@ -187,6 +189,9 @@ func (p Profile) Validate() error {
 			return fmt.Errorf("profile %q: %w", p.Name, err)
 		}
 		if err := validateDocuments(v.Documents); err != nil {
+			return fmt.Errorf("profile %q: version %d: %w", p.Name, v.Kernel.Version, err)
+		}
+		if err := v.ValidateMeasured(); err != nil {
 			return fmt.Errorf("profile %q: version %d: %w", p.Name, v.Kernel.Version, err)
 		}
 	}

@@ -5,6 +5,7 @@ package convert
 import (
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,7 +62,43 @@ var versions = rapid.Custom(func(t *rapid.T) kb.ProfileVersion {
 		v.Documents = append(v.Documents, kb.Document{
 			Name: rapid.String().Draw(t, "document"), Digest: rapid.String().Draw(t, "digest"), Size: rapid.Uint64().Draw(t, "size")})
 	}
+	if rapid.Bool().Draw(t, "measured") {
+		m := measurements.Draw(t, "measurement")
+		v.Measured = &m
+	}
 	return v
+})
+
+var estimates = rapid.Custom(func(t *rapid.T) *kb.Estimate {
+	figure := rapid.Float64()
+	return &kb.Estimate{Percent: figure.Draw(t, "percent"), Low: figure.Draw(t, "low"), High: figure.Draw(t, "high")}
+})
+
+var gains = rapid.Custom(func(t *rapid.T) *kb.Gain {
+	g := &kb.Gain{Kernel: *estimates.Draw(t, "kernel"), Chance: rapid.Bool().Draw(t, "chance"), Unequal: rapid.Bool().Draw(t, "unequal"),
+		Source: rapid.SampledFrom([]kb.ShareSource{"", kb.ShareOfWorkload, kb.ShareOfRuns}).Draw(t, "source")}
+	if rapid.Bool().Draw(t, "share") {
+		g.Share, g.Whole = estimates.Draw(t, "share"), estimates.Draw(t, "whole")
+	}
+	if runs := rapid.SliceOfN(rapid.Uint64(), 0, 3).Draw(t, "runs"); len(runs) > 0 {
+		g.Runs = runs
+	}
+	return g
+})
+
+var measurements = rapid.Custom(func(t *rapid.T) kb.Measurement {
+	text := rapid.String()
+	m := kb.Measurement{
+		Outcome: rapid.SampledFrom([]kb.Outcome{"", kb.OutcomeBenefit, kb.OutcomeNoBenefit, kb.OutcomeRefused}).Draw(t, "outcome"),
+		Reason:  text.Draw(t, "reason"), Workload: text.Draw(t, "workload"), Metric: text.Draw(t, "metric"), Report: text.Draw(t, "report"),
+	}
+	if rapid.Bool().Draw(t, "slim") {
+		m.ToSlim = gains.Draw(t, "to slim")
+	}
+	if rapid.Bool().Draw(t, "stock") {
+		m.ToStock = gains.Draw(t, "to stock")
+	}
+	return m
 })
 
 var profiles = rapid.Custom(func(t *rapid.T) kb.Profile {
@@ -122,6 +159,35 @@ func TestProfileFromProtoIsTotal(t *testing.T) {
 	}
 }
 
+// What a client leaves out of a measurement, or an enum of a later release, is
+// refused and not taken for a figure.
+func TestMeasurementFromProtoIsTotal(t *testing.T) {
+	if m := MeasurementFromProto(nil); m != nil {
+		t.Errorf("nothing is %+v", m)
+	}
+	whole := func(change func(*api.Measurement)) *api.Measurement {
+		one := &api.Estimate{Percent: 1, LowPercent: 1, HighPercent: 1}
+		m := &api.Measurement{Outcome: api.Outcome_OUTCOME_BENEFIT, Workload: "w", Metric: "m", ReportDigest: "sha256:" + strings.Repeat("7", 64),
+			ToSlim: &api.Gain{Kernel: one, KernelShare: one, Whole: one, ShareSource: api.ShareSource_SHARE_SOURCE_WORKLOAD}}
+		change(m)
+		return m
+	}
+	if err := MeasurementFromProto(whole(func(*api.Measurement) {})).Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*api.Measurement){
+		"nothing in it": func(m *api.Measurement) { proto.Reset(m) }, "no outcome": func(m *api.Measurement) { m.Outcome = 0 },
+		"an outcome of later": func(m *api.Measurement) { m.Outcome = 99 }, "a source of later": func(m *api.Measurement) { m.ToSlim.ShareSource = 99 },
+		"no figure": func(m *api.Measurement) { m.ToSlim.Kernel = nil }, "an empty gain": func(m *api.Measurement) { m.ToStock = &api.Gain{} },
+		"no share": func(m *api.Measurement) { m.ToSlim.KernelShare = nil }, "no whole": func(m *api.Measurement) { m.ToSlim.Whole = nil },
+		"no number": func(m *api.Measurement) { m.ToSlim.Kernel.Percent = math.NaN() },
+	} {
+		if err := MeasurementFromProto(whole(change)).Validate(); err == nil {
+			t.Errorf("%s: it is valid", name)
+		}
+	}
+}
+
 // Each value of the API's enums but the zero has one of the domain's.
 func TestEnumsAreComplete(t *testing.T) {
 	if want := len(api.ReusePolicy_name) - 1; len(reuseToProto) != want || len(reuseFromProto) != want {
@@ -129,6 +195,12 @@ func TestEnumsAreComplete(t *testing.T) {
 	}
 	if want := len(api.FallbackPolicy_name) - 1; len(fallbackToProto) != want || len(fallbackFromProto) != want {
 		t.Errorf("fallback: %d values are converted, the API has %d", len(fallbackToProto), want)
+	}
+	if want := len(api.Outcome_name) - 1; len(outcomeToProto) != want || len(outcomeFromProto) != want {
+		t.Errorf("outcomes: %d values are converted, the API has %d", len(outcomeToProto), want)
+	}
+	if want := len(api.ShareSource_name) - 1; len(sourceToProto) != want || len(sourceFromProto) != want {
+		t.Errorf("sources of shares: %d values are converted, the API has %d", len(sourceToProto), want)
 	}
 	if want := len(api.NodePhase_name) - 1; len(phases) != want {
 		t.Errorf("phases: %d values are converted, the API has %d", len(phases), want)

@@ -28,6 +28,115 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Outcome of a verdict.
+type Outcome int32
+
+const (
+	Outcome_OUTCOME_UNSPECIFIED Outcome = 0
+	// It is better than the kernel that it was to replace.
+	Outcome_OUTCOME_BENEFIT Outcome = 1
+	// It was measured, and it is not better.
+	Outcome_OUTCOME_NO_BENEFIT Outcome = 2
+	// What was measured allows no verdict.
+	Outcome_OUTCOME_REFUSED Outcome = 3
+)
+
+// Enum value maps for Outcome.
+var (
+	Outcome_name = map[int32]string{
+		0: "OUTCOME_UNSPECIFIED",
+		1: "OUTCOME_BENEFIT",
+		2: "OUTCOME_NO_BENEFIT",
+		3: "OUTCOME_REFUSED",
+	}
+	Outcome_value = map[string]int32{
+		"OUTCOME_UNSPECIFIED": 0,
+		"OUTCOME_BENEFIT":     1,
+		"OUTCOME_NO_BENEFIT":  2,
+		"OUTCOME_REFUSED":     3,
+	}
+)
+
+func (x Outcome) Enum() *Outcome {
+	p := new(Outcome)
+	*p = x
+	return p
+}
+
+func (x Outcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Outcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_kernelbroker_v1_catalog_proto_enumTypes[0].Descriptor()
+}
+
+func (Outcome) Type() protoreflect.EnumType {
+	return &file_kernelbroker_v1_catalog_proto_enumTypes[0]
+}
+
+func (x Outcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Outcome.Descriptor instead.
+func (Outcome) EnumDescriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{0}
+}
+
+// ShareSource says what a kernel's share is of.
+type ShareSource int32
+
+const (
+	// Without a share.
+	ShareSource_SHARE_SOURCE_UNSPECIFIED ShareSource = 0
+	// Of the workload's instructions, counted in the run that was measured.
+	ShareSource_SHARE_SOURCE_WORKLOAD ShareSource = 1
+	// Of the CPU time of the application's own jobs, in profiling runs.
+	ShareSource_SHARE_SOURCE_RUNS ShareSource = 2
+)
+
+// Enum value maps for ShareSource.
+var (
+	ShareSource_name = map[int32]string{
+		0: "SHARE_SOURCE_UNSPECIFIED",
+		1: "SHARE_SOURCE_WORKLOAD",
+		2: "SHARE_SOURCE_RUNS",
+	}
+	ShareSource_value = map[string]int32{
+		"SHARE_SOURCE_UNSPECIFIED": 0,
+		"SHARE_SOURCE_WORKLOAD":    1,
+		"SHARE_SOURCE_RUNS":        2,
+	}
+)
+
+func (x ShareSource) Enum() *ShareSource {
+	p := new(ShareSource)
+	*p = x
+	return p
+}
+
+func (x ShareSource) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ShareSource) Descriptor() protoreflect.EnumDescriptor {
+	return file_kernelbroker_v1_catalog_proto_enumTypes[1].Descriptor()
+}
+
+func (ShareSource) Type() protoreflect.EnumType {
+	return &file_kernelbroker_v1_catalog_proto_enumTypes[1]
+}
+
+func (x ShareSource) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ShareSource.Descriptor instead.
+func (ShareSource) EnumDescriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{1}
+}
+
 // FallbackPolicy of a profile. None of them runs the job on another kernel.
 type FallbackPolicy int32
 
@@ -64,11 +173,11 @@ func (x FallbackPolicy) String() string {
 }
 
 func (FallbackPolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_kernelbroker_v1_catalog_proto_enumTypes[0].Descriptor()
+	return file_kernelbroker_v1_catalog_proto_enumTypes[2].Descriptor()
 }
 
 func (FallbackPolicy) Type() protoreflect.EnumType {
-	return &file_kernelbroker_v1_catalog_proto_enumTypes[0]
+	return &file_kernelbroker_v1_catalog_proto_enumTypes[2]
 }
 
 func (x FallbackPolicy) Number() protoreflect.EnumNumber {
@@ -77,7 +186,7 @@ func (x FallbackPolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FallbackPolicy.Descriptor instead.
 func (FallbackPolicy) EnumDescriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{0}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{2}
 }
 
 // ReusePolicy of a profile.
@@ -117,11 +226,11 @@ func (x ReusePolicy) String() string {
 }
 
 func (ReusePolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_kernelbroker_v1_catalog_proto_enumTypes[1].Descriptor()
+	return file_kernelbroker_v1_catalog_proto_enumTypes[3].Descriptor()
 }
 
 func (ReusePolicy) Type() protoreflect.EnumType {
-	return &file_kernelbroker_v1_catalog_proto_enumTypes[1]
+	return &file_kernelbroker_v1_catalog_proto_enumTypes[3]
 }
 
 func (x ReusePolicy) Number() protoreflect.EnumNumber {
@@ -130,7 +239,7 @@ func (x ReusePolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReusePolicy.Descriptor instead.
 func (ReusePolicy) EnumDescriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{1}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{3}
 }
 
 // KernelSpec is one bootable kernel: all that an agent needs to load it and to
@@ -297,7 +406,10 @@ type ProfileVersion struct {
 	Retired *Retirement `protobuf:"bytes,6,opt,name=retired,proto3" json:"retired,omitempty"`
 	// The signature: a DSSE envelope in JSON; empty for none. An agent with a
 	// trust list requires it.
-	Envelope      []byte `protobuf:"bytes,7,opt,name=envelope,proto3" json:"envelope,omitempty"`
+	Envelope []byte `protobuf:"bytes,7,opt,name=envelope,proto3" json:"envelope,omitempty"`
+	// What the factory measured of it, as the registrant states it; absent if
+	// nothing was measured. It comes and stays with the documents.
+	Measured      *Measurement `protobuf:"bytes,8,opt,name=measured,proto3" json:"measured,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -381,6 +493,274 @@ func (x *ProfileVersion) GetEnvelope() []byte {
 	return nil
 }
 
+func (x *ProfileVersion) GetMeasured() *Measurement {
+	if x != nil {
+		return x.Measured
+	}
+	return nil
+}
+
+// Measurement is the verdict on a version with its figures.
+type Measurement struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Outcome Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=kernelbroker.v1.Outcome" json:"outcome,omitempty"`
+	// Why, in one line of at most 200 characters.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The workload that was measured.
+	Workload string `protobuf:"bytes,3,opt,name=workload,proto3" json:"workload,omitempty"`
+	// What was counted for each operation, for example "kernel_instructions".
+	Metric string `protobuf:"bytes,4,opt,name=metric,proto3" json:"metric,omitempty"`
+	// Against the slim kernel compiled with plain -O2; absent if not measured.
+	ToSlim *Gain `protobuf:"bytes,5,opt,name=to_slim,json=toSlim,proto3" json:"to_slim,omitempty"`
+	// Against the distribution's kernel; absent if not measured.
+	ToStock *Gain `protobuf:"bytes,6,opt,name=to_stock,json=toStock,proto3" json:"to_stock,omitempty"`
+	// Digest of the document with all figures, one of the version's.
+	ReportDigest  string `protobuf:"bytes,7,opt,name=report_digest,json=reportDigest,proto3" json:"report_digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Measurement) Reset() {
+	*x = Measurement{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Measurement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Measurement) ProtoMessage() {}
+
+func (x *Measurement) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
+func (*Measurement) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Measurement) GetOutcome() Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Outcome_OUTCOME_UNSPECIFIED
+}
+
+func (x *Measurement) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Measurement) GetWorkload() string {
+	if x != nil {
+		return x.Workload
+	}
+	return ""
+}
+
+func (x *Measurement) GetMetric() string {
+	if x != nil {
+		return x.Metric
+	}
+	return ""
+}
+
+func (x *Measurement) GetToSlim() *Gain {
+	if x != nil {
+		return x.ToSlim
+	}
+	return nil
+}
+
+func (x *Measurement) GetToStock() *Gain {
+	if x != nil {
+		return x.ToStock
+	}
+	return nil
+}
+
+func (x *Measurement) GetReportDigest() string {
+	if x != nil {
+		return x.ReportDigest
+	}
+	return ""
+}
+
+// Gain against one kernel. Changes are of costs: a negative one is a gain.
+type Gain struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Change in the kernel.
+	Kernel *Estimate `protobuf:"bytes,1,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	// The difference may be chance.
+	MayBeChance bool `protobuf:"varint,2,opt,name=may_be_chance,json=mayBeChance,proto3" json:"may_be_chance,omitempty"`
+	// The two were not measured as equals, for example at other processor
+	// mitigations; the report says why.
+	Unequal bool `protobuf:"varint,3,opt,name=unequal,proto3" json:"unequal,omitempty"`
+	// Share of the whole that is spent in the kernel; absent if not measured.
+	KernelShare *Estimate `protobuf:"bytes,4,opt,name=kernel_share,json=kernelShare,proto3" json:"kernel_share,omitempty"`
+	// Change of the whole: share times change. Absent without a share.
+	Whole *Estimate `protobuf:"bytes,5,opt,name=whole,proto3" json:"whole,omitempty"`
+	// What the whole is.
+	ShareSource ShareSource `protobuf:"varint,6,opt,name=share_source,json=shareSource,proto3,enum=kernelbroker.v1.ShareSource" json:"share_source,omitempty"`
+	// The profiling runs of a share of SHARE_SOURCE_RUNS.
+	ShareRuns     []uint64 `protobuf:"varint,7,rep,packed,name=share_runs,json=shareRuns,proto3" json:"share_runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gain) Reset() {
+	*x = Gain{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gain) ProtoMessage() {}
+
+func (x *Gain) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gain.ProtoReflect.Descriptor instead.
+func (*Gain) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Gain) GetKernel() *Estimate {
+	if x != nil {
+		return x.Kernel
+	}
+	return nil
+}
+
+func (x *Gain) GetMayBeChance() bool {
+	if x != nil {
+		return x.MayBeChance
+	}
+	return false
+}
+
+func (x *Gain) GetUnequal() bool {
+	if x != nil {
+		return x.Unequal
+	}
+	return false
+}
+
+func (x *Gain) GetKernelShare() *Estimate {
+	if x != nil {
+		return x.KernelShare
+	}
+	return nil
+}
+
+func (x *Gain) GetWhole() *Estimate {
+	if x != nil {
+		return x.Whole
+	}
+	return nil
+}
+
+func (x *Gain) GetShareSource() ShareSource {
+	if x != nil {
+		return x.ShareSource
+	}
+	return ShareSource_SHARE_SOURCE_UNSPECIFIED
+}
+
+func (x *Gain) GetShareRuns() []uint64 {
+	if x != nil {
+		return x.ShareRuns
+	}
+	return nil
+}
+
+// Estimate is a figure with its spread: low_percent <= percent <= high_percent.
+type Estimate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Percent       float64                `protobuf:"fixed64,1,opt,name=percent,proto3" json:"percent,omitempty"`
+	LowPercent    float64                `protobuf:"fixed64,2,opt,name=low_percent,json=lowPercent,proto3" json:"low_percent,omitempty"`
+	HighPercent   float64                `protobuf:"fixed64,3,opt,name=high_percent,json=highPercent,proto3" json:"high_percent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Estimate) Reset() {
+	*x = Estimate{}
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Estimate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Estimate) ProtoMessage() {}
+
+func (x *Estimate) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
+func (*Estimate) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Estimate) GetPercent() float64 {
+	if x != nil {
+		return x.Percent
+	}
+	return 0
+}
+
+func (x *Estimate) GetLowPercent() float64 {
+	if x != nil {
+		return x.LowPercent
+	}
+	return 0
+}
+
+func (x *Estimate) GetHighPercent() float64 {
+	if x != nil {
+		return x.HighPercent
+	}
+	return 0
+}
+
 // Change is one entry of a profile's history: who did what, when and why.
 type Change struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -399,7 +779,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[2]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -411,7 +791,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[2]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -424,7 +804,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{2}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Change) GetAt() *timestamppb.Timestamp {
@@ -477,7 +857,7 @@ type Document struct {
 
 func (x *Document) Reset() {
 	*x = Document{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[3]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -489,7 +869,7 @@ func (x *Document) String() string {
 func (*Document) ProtoMessage() {}
 
 func (x *Document) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[3]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -502,7 +882,7 @@ func (x *Document) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Document.ProtoReflect.Descriptor instead.
 func (*Document) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{3}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Document) GetName() string {
@@ -537,7 +917,7 @@ type Quarantine struct {
 
 func (x *Quarantine) Reset() {
 	*x = Quarantine{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[4]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +929,7 @@ func (x *Quarantine) String() string {
 func (*Quarantine) ProtoMessage() {}
 
 func (x *Quarantine) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[4]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +942,7 @@ func (x *Quarantine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantine.ProtoReflect.Descriptor instead.
 func (*Quarantine) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{4}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Quarantine) GetReason() string {
@@ -591,7 +971,7 @@ type Retirement struct {
 
 func (x *Retirement) Reset() {
 	*x = Retirement{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[5]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -603,7 +983,7 @@ func (x *Retirement) String() string {
 func (*Retirement) ProtoMessage() {}
 
 func (x *Retirement) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[5]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -616,7 +996,7 @@ func (x *Retirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retirement.ProtoReflect.Descriptor instead.
 func (*Retirement) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{5}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Retirement) GetReason() string {
@@ -659,7 +1039,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[6]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +1051,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[6]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +1064,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{6}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Profile) GetName() string {
@@ -765,7 +1145,7 @@ type ListProfilesRequest struct {
 
 func (x *ListProfilesRequest) Reset() {
 	*x = ListProfilesRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[7]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -777,7 +1157,7 @@ func (x *ListProfilesRequest) String() string {
 func (*ListProfilesRequest) ProtoMessage() {}
 
 func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[7]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -790,7 +1170,7 @@ func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ListProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{7}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{10}
 }
 
 type ListProfilesResponse struct {
@@ -802,7 +1182,7 @@ type ListProfilesResponse struct {
 
 func (x *ListProfilesResponse) Reset() {
 	*x = ListProfilesResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[8]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +1194,7 @@ func (x *ListProfilesResponse) String() string {
 func (*ListProfilesResponse) ProtoMessage() {}
 
 func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[8]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +1207,7 @@ func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ListProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{8}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListProfilesResponse) GetProfiles() []*Profile {
@@ -846,7 +1226,7 @@ type GetProfileRequest struct {
 
 func (x *GetProfileRequest) Reset() {
 	*x = GetProfileRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[9]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +1238,7 @@ func (x *GetProfileRequest) String() string {
 func (*GetProfileRequest) ProtoMessage() {}
 
 func (x *GetProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[9]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +1251,7 @@ func (x *GetProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProfileRequest.ProtoReflect.Descriptor instead.
 func (*GetProfileRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{9}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetProfileRequest) GetName() string {
@@ -890,7 +1270,7 @@ type GetProfileResponse struct {
 
 func (x *GetProfileResponse) Reset() {
 	*x = GetProfileResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[10]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +1282,7 @@ func (x *GetProfileResponse) String() string {
 func (*GetProfileResponse) ProtoMessage() {}
 
 func (x *GetProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[10]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +1295,7 @@ func (x *GetProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProfileResponse.ProtoReflect.Descriptor instead.
 func (*GetProfileResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{10}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetProfileResponse) GetProfile() *Profile {
@@ -935,7 +1315,7 @@ type CheckProfileRequest struct {
 
 func (x *CheckProfileRequest) Reset() {
 	*x = CheckProfileRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[11]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +1327,7 @@ func (x *CheckProfileRequest) String() string {
 func (*CheckProfileRequest) ProtoMessage() {}
 
 func (x *CheckProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[11]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +1340,7 @@ func (x *CheckProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProfileRequest.ProtoReflect.Descriptor instead.
 func (*CheckProfileRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{11}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CheckProfileRequest) GetProfile() string {
@@ -983,7 +1363,7 @@ type CheckProfileResponse struct {
 
 func (x *CheckProfileResponse) Reset() {
 	*x = CheckProfileResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[12]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1375,7 @@ func (x *CheckProfileResponse) String() string {
 func (*CheckProfileResponse) ProtoMessage() {}
 
 func (x *CheckProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[12]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1388,7 @@ func (x *CheckProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckProfileResponse.ProtoReflect.Descriptor instead.
 func (*CheckProfileResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{12}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CheckProfileResponse) GetName() string {
@@ -1045,7 +1425,7 @@ type ApplyProfileRequest struct {
 
 func (x *ApplyProfileRequest) Reset() {
 	*x = ApplyProfileRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[13]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1437,7 @@ func (x *ApplyProfileRequest) String() string {
 func (*ApplyProfileRequest) ProtoMessage() {}
 
 func (x *ApplyProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[13]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1450,7 @@ func (x *ApplyProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyProfileRequest.ProtoReflect.Descriptor instead.
 func (*ApplyProfileRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{13}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ApplyProfileRequest) GetRequestId() string {
@@ -1105,7 +1485,7 @@ type ApplyProfileResponse struct {
 
 func (x *ApplyProfileResponse) Reset() {
 	*x = ApplyProfileResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[14]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1497,7 @@ func (x *ApplyProfileResponse) String() string {
 func (*ApplyProfileResponse) ProtoMessage() {}
 
 func (x *ApplyProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[14]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1510,7 @@ func (x *ApplyProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyProfileResponse.ProtoReflect.Descriptor instead.
 func (*ApplyProfileResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{14}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ApplyProfileResponse) GetProfile() *Profile {
@@ -1160,7 +1540,7 @@ type ReleaseQuarantineRequest struct {
 
 func (x *ReleaseQuarantineRequest) Reset() {
 	*x = ReleaseQuarantineRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[15]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1552,7 @@ func (x *ReleaseQuarantineRequest) String() string {
 func (*ReleaseQuarantineRequest) ProtoMessage() {}
 
 func (x *ReleaseQuarantineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[15]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1565,7 @@ func (x *ReleaseQuarantineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantineRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantineRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{15}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReleaseQuarantineRequest) GetRequestId() string {
@@ -1224,7 +1604,7 @@ type ReleaseQuarantineResponse struct {
 
 func (x *ReleaseQuarantineResponse) Reset() {
 	*x = ReleaseQuarantineResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[16]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1616,7 @@ func (x *ReleaseQuarantineResponse) String() string {
 func (*ReleaseQuarantineResponse) ProtoMessage() {}
 
 func (x *ReleaseQuarantineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[16]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1629,7 @@ func (x *ReleaseQuarantineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseQuarantineResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseQuarantineResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{16}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{19}
 }
 
 type RetireProfileRequest struct {
@@ -1267,7 +1647,7 @@ type RetireProfileRequest struct {
 
 func (x *RetireProfileRequest) Reset() {
 	*x = RetireProfileRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[17]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1279,7 +1659,7 @@ func (x *RetireProfileRequest) String() string {
 func (*RetireProfileRequest) ProtoMessage() {}
 
 func (x *RetireProfileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[17]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1292,7 +1672,7 @@ func (x *RetireProfileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireProfileRequest.ProtoReflect.Descriptor instead.
 func (*RetireProfileRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{17}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RetireProfileRequest) GetRequestId() string {
@@ -1334,7 +1714,7 @@ type RetireProfileResponse struct {
 
 func (x *RetireProfileResponse) Reset() {
 	*x = RetireProfileResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[18]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1726,7 @@ func (x *RetireProfileResponse) String() string {
 func (*RetireProfileResponse) ProtoMessage() {}
 
 func (x *RetireProfileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[18]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1739,7 @@ func (x *RetireProfileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireProfileResponse.ProtoReflect.Descriptor instead.
 func (*RetireProfileResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{18}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RetireProfileResponse) GetProfile() *Profile {
@@ -1391,7 +1771,7 @@ type PromoteVersionRequest struct {
 
 func (x *PromoteVersionRequest) Reset() {
 	*x = PromoteVersionRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[19]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1783,7 @@ func (x *PromoteVersionRequest) String() string {
 func (*PromoteVersionRequest) ProtoMessage() {}
 
 func (x *PromoteVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[19]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1796,7 @@ func (x *PromoteVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteVersionRequest.ProtoReflect.Descriptor instead.
 func (*PromoteVersionRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{19}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PromoteVersionRequest) GetRequestId() string {
@@ -1458,7 +1838,7 @@ type PromoteVersionResponse struct {
 
 func (x *PromoteVersionResponse) Reset() {
 	*x = PromoteVersionResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[20]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1850,7 @@ func (x *PromoteVersionResponse) String() string {
 func (*PromoteVersionResponse) ProtoMessage() {}
 
 func (x *PromoteVersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[20]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1863,7 @@ func (x *PromoteVersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteVersionResponse.ProtoReflect.Descriptor instead.
 func (*PromoteVersionResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{20}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PromoteVersionResponse) GetProfile() *Profile {
@@ -1514,7 +1894,7 @@ type QuarantineVersionRequest struct {
 
 func (x *QuarantineVersionRequest) Reset() {
 	*x = QuarantineVersionRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[21]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1906,7 @@ func (x *QuarantineVersionRequest) String() string {
 func (*QuarantineVersionRequest) ProtoMessage() {}
 
 func (x *QuarantineVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[21]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1919,7 @@ func (x *QuarantineVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineVersionRequest.ProtoReflect.Descriptor instead.
 func (*QuarantineVersionRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{21}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *QuarantineVersionRequest) GetRequestId() string {
@@ -1581,7 +1961,7 @@ type QuarantineVersionResponse struct {
 
 func (x *QuarantineVersionResponse) Reset() {
 	*x = QuarantineVersionResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[22]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1973,7 @@ func (x *QuarantineVersionResponse) String() string {
 func (*QuarantineVersionResponse) ProtoMessage() {}
 
 func (x *QuarantineVersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[22]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1986,7 @@ func (x *QuarantineVersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineVersionResponse.ProtoReflect.Descriptor instead.
 func (*QuarantineVersionResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{22}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *QuarantineVersionResponse) GetProfile() *Profile {
@@ -1638,7 +2018,7 @@ type SignVersionRequest struct {
 
 func (x *SignVersionRequest) Reset() {
 	*x = SignVersionRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[23]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +2030,7 @@ func (x *SignVersionRequest) String() string {
 func (*SignVersionRequest) ProtoMessage() {}
 
 func (x *SignVersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[23]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +2043,7 @@ func (x *SignVersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignVersionRequest.ProtoReflect.Descriptor instead.
 func (*SignVersionRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{23}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SignVersionRequest) GetRequestId() string {
@@ -1712,7 +2092,7 @@ type SignVersionResponse struct {
 
 func (x *SignVersionResponse) Reset() {
 	*x = SignVersionResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[24]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +2104,7 @@ func (x *SignVersionResponse) String() string {
 func (*SignVersionResponse) ProtoMessage() {}
 
 func (x *SignVersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[24]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1737,7 +2117,7 @@ func (x *SignVersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignVersionResponse.ProtoReflect.Descriptor instead.
 func (*SignVersionResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{24}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SignVersionResponse) GetProfile() *Profile {
@@ -1770,7 +2150,7 @@ type UploadArtifactRequest struct {
 
 func (x *UploadArtifactRequest) Reset() {
 	*x = UploadArtifactRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[25]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +2162,7 @@ func (x *UploadArtifactRequest) String() string {
 func (*UploadArtifactRequest) ProtoMessage() {}
 
 func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[25]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +2175,7 @@ func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactRequest.ProtoReflect.Descriptor instead.
 func (*UploadArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{25}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UploadArtifactRequest) GetDigest() string {
@@ -1836,7 +2216,7 @@ type UploadArtifactResponse struct {
 
 func (x *UploadArtifactResponse) Reset() {
 	*x = UploadArtifactResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[26]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +2228,7 @@ func (x *UploadArtifactResponse) String() string {
 func (*UploadArtifactResponse) ProtoMessage() {}
 
 func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[26]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +2241,7 @@ func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*UploadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{26}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UploadArtifactResponse) GetStored() bool {
@@ -1881,7 +2261,7 @@ type FetchArtifactRequest struct {
 
 func (x *FetchArtifactRequest) Reset() {
 	*x = FetchArtifactRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[27]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1893,7 +2273,7 @@ func (x *FetchArtifactRequest) String() string {
 func (*FetchArtifactRequest) ProtoMessage() {}
 
 func (x *FetchArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[27]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1906,7 +2286,7 @@ func (x *FetchArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArtifactRequest.ProtoReflect.Descriptor instead.
 func (*FetchArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{27}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FetchArtifactRequest) GetDigest() string {
@@ -1932,7 +2312,7 @@ type FetchArtifactResponse struct {
 
 func (x *FetchArtifactResponse) Reset() {
 	*x = FetchArtifactResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[28]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1944,7 +2324,7 @@ func (x *FetchArtifactResponse) String() string {
 func (*FetchArtifactResponse) ProtoMessage() {}
 
 func (x *FetchArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[28]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1957,7 +2337,7 @@ func (x *FetchArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArtifactResponse.ProtoReflect.Descriptor instead.
 func (*FetchArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{28}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *FetchArtifactResponse) GetData() []byte {
@@ -1985,7 +2365,7 @@ type Artifact struct {
 
 func (x *Artifact) Reset() {
 	*x = Artifact{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[29]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1997,7 +2377,7 @@ func (x *Artifact) String() string {
 func (*Artifact) ProtoMessage() {}
 
 func (x *Artifact) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[29]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2010,7 +2390,7 @@ func (x *Artifact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
 func (*Artifact) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{29}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Artifact) GetDigest() string {
@@ -2057,7 +2437,7 @@ type GetArtifactRequest struct {
 
 func (x *GetArtifactRequest) Reset() {
 	*x = GetArtifactRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[30]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2449,7 @@ func (x *GetArtifactRequest) String() string {
 func (*GetArtifactRequest) ProtoMessage() {}
 
 func (x *GetArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[30]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2462,7 @@ func (x *GetArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetArtifactRequest.ProtoReflect.Descriptor instead.
 func (*GetArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{30}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetArtifactRequest) GetDigest() string {
@@ -2103,7 +2483,7 @@ type GetArtifactResponse struct {
 
 func (x *GetArtifactResponse) Reset() {
 	*x = GetArtifactResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[31]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2495,7 @@ func (x *GetArtifactResponse) String() string {
 func (*GetArtifactResponse) ProtoMessage() {}
 
 func (x *GetArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[31]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2508,7 @@ func (x *GetArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetArtifactResponse.ProtoReflect.Descriptor instead.
 func (*GetArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{31}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetArtifactResponse) GetStored() bool {
@@ -2153,7 +2533,7 @@ type ListArtifactsRequest struct {
 
 func (x *ListArtifactsRequest) Reset() {
 	*x = ListArtifactsRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[32]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2545,7 @@ func (x *ListArtifactsRequest) String() string {
 func (*ListArtifactsRequest) ProtoMessage() {}
 
 func (x *ListArtifactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[32]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2558,7 @@ func (x *ListArtifactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListArtifactsRequest.ProtoReflect.Descriptor instead.
 func (*ListArtifactsRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{32}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{35}
 }
 
 type ListArtifactsResponse struct {
@@ -2193,7 +2573,7 @@ type ListArtifactsResponse struct {
 
 func (x *ListArtifactsResponse) Reset() {
 	*x = ListArtifactsResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[33]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2585,7 @@ func (x *ListArtifactsResponse) String() string {
 func (*ListArtifactsResponse) ProtoMessage() {}
 
 func (x *ListArtifactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[33]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2218,7 +2598,7 @@ func (x *ListArtifactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListArtifactsResponse.ProtoReflect.Descriptor instead.
 func (*ListArtifactsResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{33}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListArtifactsResponse) GetArtifacts() []*Artifact {
@@ -2252,7 +2632,7 @@ type CollectArtifactsRequest struct {
 
 func (x *CollectArtifactsRequest) Reset() {
 	*x = CollectArtifactsRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[34]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2264,7 +2644,7 @@ func (x *CollectArtifactsRequest) String() string {
 func (*CollectArtifactsRequest) ProtoMessage() {}
 
 func (x *CollectArtifactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[34]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2277,7 +2657,7 @@ func (x *CollectArtifactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectArtifactsRequest.ProtoReflect.Descriptor instead.
 func (*CollectArtifactsRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{34}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CollectArtifactsRequest) GetDryRun() bool {
@@ -2296,7 +2676,7 @@ type CollectArtifactsResponse struct {
 
 func (x *CollectArtifactsResponse) Reset() {
 	*x = CollectArtifactsResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[35]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2308,7 +2688,7 @@ func (x *CollectArtifactsResponse) String() string {
 func (*CollectArtifactsResponse) ProtoMessage() {}
 
 func (x *CollectArtifactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[35]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2321,7 +2701,7 @@ func (x *CollectArtifactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectArtifactsResponse.ProtoReflect.Descriptor instead.
 func (*CollectArtifactsResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{35}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CollectArtifactsResponse) GetRemoved() []*Artifact {
@@ -2339,7 +2719,7 @@ type GetSnapshotRequest struct {
 
 func (x *GetSnapshotRequest) Reset() {
 	*x = GetSnapshotRequest{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[36]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2731,7 @@ func (x *GetSnapshotRequest) String() string {
 func (*GetSnapshotRequest) ProtoMessage() {}
 
 func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[36]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2744,7 @@ func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*GetSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{36}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{39}
 }
 
 type GetSnapshotResponse struct {
@@ -2377,7 +2757,7 @@ type GetSnapshotResponse struct {
 
 func (x *GetSnapshotResponse) Reset() {
 	*x = GetSnapshotResponse{}
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[37]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +2769,7 @@ func (x *GetSnapshotResponse) String() string {
 func (*GetSnapshotResponse) ProtoMessage() {}
 
 func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[37]
+	mi := &file_kernelbroker_v1_catalog_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +2782,7 @@ func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*GetSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{37}
+	return file_kernelbroker_v1_catalog_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetSnapshotResponse) GetSnapshot() string {
@@ -2433,7 +2813,7 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\farchitecture\x18\n" +
 	" \x01(\tR\farchitecture\x12\x18\n" +
 	"\adrivers\x18\v \x03(\tR\adrivers\x12$\n" +
-	"\x0emin_memory_mib\x18\f \x01(\x04R\fminMemoryMib\"\xf4\x02\n" +
+	"\x0emin_memory_mib\x18\f \x01(\x04R\fminMemoryMib\"\xae\x03\n" +
 	"\x0eProfileVersion\x123\n" +
 	"\x06kernel\x18\x01 \x01(\v2\x1b.kernelbroker.v1.KernelSpecR\x06kernel\x12;\n" +
 	"\n" +
@@ -2443,7 +2823,30 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\rboot_failures\x18\x04 \x01(\rR\fbootFailures\x127\n" +
 	"\tdocuments\x18\x05 \x03(\v2\x19.kernelbroker.v1.DocumentR\tdocuments\x125\n" +
 	"\aretired\x18\x06 \x01(\v2\x1b.kernelbroker.v1.RetirementR\aretired\x12\x1a\n" +
-	"\benvelope\x18\a \x01(\fR\benvelope\"\x8c\x01\n" +
+	"\benvelope\x18\a \x01(\fR\benvelope\x128\n" +
+	"\bmeasured\x18\b \x01(\v2\x1c.kernelbroker.v1.MeasurementR\bmeasured\"\x94\x02\n" +
+	"\vMeasurement\x122\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2\x18.kernelbroker.v1.OutcomeR\aoutcome\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1a\n" +
+	"\bworkload\x18\x03 \x01(\tR\bworkload\x12\x16\n" +
+	"\x06metric\x18\x04 \x01(\tR\x06metric\x12.\n" +
+	"\ato_slim\x18\x05 \x01(\v2\x15.kernelbroker.v1.GainR\x06toSlim\x120\n" +
+	"\bto_stock\x18\x06 \x01(\v2\x15.kernelbroker.v1.GainR\atoStock\x12#\n" +
+	"\rreport_digest\x18\a \x01(\tR\freportDigest\"\xc6\x02\n" +
+	"\x04Gain\x121\n" +
+	"\x06kernel\x18\x01 \x01(\v2\x19.kernelbroker.v1.EstimateR\x06kernel\x12\"\n" +
+	"\rmay_be_chance\x18\x02 \x01(\bR\vmayBeChance\x12\x18\n" +
+	"\aunequal\x18\x03 \x01(\bR\aunequal\x12<\n" +
+	"\fkernel_share\x18\x04 \x01(\v2\x19.kernelbroker.v1.EstimateR\vkernelShare\x12/\n" +
+	"\x05whole\x18\x05 \x01(\v2\x19.kernelbroker.v1.EstimateR\x05whole\x12?\n" +
+	"\fshare_source\x18\x06 \x01(\x0e2\x1c.kernelbroker.v1.ShareSourceR\vshareSource\x12\x1d\n" +
+	"\n" +
+	"share_runs\x18\a \x03(\x04R\tshareRuns\"h\n" +
+	"\bEstimate\x12\x18\n" +
+	"\apercent\x18\x01 \x01(\x01R\apercent\x12\x1f\n" +
+	"\vlow_percent\x18\x02 \x01(\x01R\n" +
+	"lowPercent\x12!\n" +
+	"\fhigh_percent\x18\x03 \x01(\x01R\vhighPercent\"\x8c\x01\n" +
 	"\x06Change\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x10\n" +
 	"\x03who\x18\x02 \x01(\tR\x03who\x12\x12\n" +
@@ -2575,7 +2978,16 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\aremoved\x18\x01 \x03(\v2\x19.kernelbroker.v1.ArtifactR\aremoved\"\x14\n" +
 	"\x12GetSnapshotRequest\"1\n" +
 	"\x13GetSnapshotResponse\x12\x1a\n" +
-	"\bsnapshot\x18\x01 \x01(\tR\bsnapshot*h\n" +
+	"\bsnapshot\x18\x01 \x01(\tR\bsnapshot*d\n" +
+	"\aOutcome\x12\x17\n" +
+	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fOUTCOME_BENEFIT\x10\x01\x12\x16\n" +
+	"\x12OUTCOME_NO_BENEFIT\x10\x02\x12\x13\n" +
+	"\x0fOUTCOME_REFUSED\x10\x03*]\n" +
+	"\vShareSource\x12\x1c\n" +
+	"\x18SHARE_SOURCE_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15SHARE_SOURCE_WORKLOAD\x10\x01\x12\x15\n" +
+	"\x11SHARE_SOURCE_RUNS\x10\x02*h\n" +
 	"\x0eFallbackPolicy\x12\x1f\n" +
 	"\x1bFALLBACK_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14FALLBACK_POLICY_HOLD\x10\x01\x12\x1b\n" +
@@ -2614,110 +3026,123 @@ func file_kernelbroker_v1_catalog_proto_rawDescGZIP() []byte {
 	return file_kernelbroker_v1_catalog_proto_rawDescData
 }
 
-var file_kernelbroker_v1_catalog_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_kernelbroker_v1_catalog_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_kernelbroker_v1_catalog_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_kernelbroker_v1_catalog_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_kernelbroker_v1_catalog_proto_goTypes = []any{
-	(FallbackPolicy)(0),               // 0: kernelbroker.v1.FallbackPolicy
-	(ReusePolicy)(0),                  // 1: kernelbroker.v1.ReusePolicy
-	(*KernelSpec)(nil),                // 2: kernelbroker.v1.KernelSpec
-	(*ProfileVersion)(nil),            // 3: kernelbroker.v1.ProfileVersion
-	(*Change)(nil),                    // 4: kernelbroker.v1.Change
-	(*Document)(nil),                  // 5: kernelbroker.v1.Document
-	(*Quarantine)(nil),                // 6: kernelbroker.v1.Quarantine
-	(*Retirement)(nil),                // 7: kernelbroker.v1.Retirement
-	(*Profile)(nil),                   // 8: kernelbroker.v1.Profile
-	(*ListProfilesRequest)(nil),       // 9: kernelbroker.v1.ListProfilesRequest
-	(*ListProfilesResponse)(nil),      // 10: kernelbroker.v1.ListProfilesResponse
-	(*GetProfileRequest)(nil),         // 11: kernelbroker.v1.GetProfileRequest
-	(*GetProfileResponse)(nil),        // 12: kernelbroker.v1.GetProfileResponse
-	(*CheckProfileRequest)(nil),       // 13: kernelbroker.v1.CheckProfileRequest
-	(*CheckProfileResponse)(nil),      // 14: kernelbroker.v1.CheckProfileResponse
-	(*ApplyProfileRequest)(nil),       // 15: kernelbroker.v1.ApplyProfileRequest
-	(*ApplyProfileResponse)(nil),      // 16: kernelbroker.v1.ApplyProfileResponse
-	(*ReleaseQuarantineRequest)(nil),  // 17: kernelbroker.v1.ReleaseQuarantineRequest
-	(*ReleaseQuarantineResponse)(nil), // 18: kernelbroker.v1.ReleaseQuarantineResponse
-	(*RetireProfileRequest)(nil),      // 19: kernelbroker.v1.RetireProfileRequest
-	(*RetireProfileResponse)(nil),     // 20: kernelbroker.v1.RetireProfileResponse
-	(*PromoteVersionRequest)(nil),     // 21: kernelbroker.v1.PromoteVersionRequest
-	(*PromoteVersionResponse)(nil),    // 22: kernelbroker.v1.PromoteVersionResponse
-	(*QuarantineVersionRequest)(nil),  // 23: kernelbroker.v1.QuarantineVersionRequest
-	(*QuarantineVersionResponse)(nil), // 24: kernelbroker.v1.QuarantineVersionResponse
-	(*SignVersionRequest)(nil),        // 25: kernelbroker.v1.SignVersionRequest
-	(*SignVersionResponse)(nil),       // 26: kernelbroker.v1.SignVersionResponse
-	(*UploadArtifactRequest)(nil),     // 27: kernelbroker.v1.UploadArtifactRequest
-	(*UploadArtifactResponse)(nil),    // 28: kernelbroker.v1.UploadArtifactResponse
-	(*FetchArtifactRequest)(nil),      // 29: kernelbroker.v1.FetchArtifactRequest
-	(*FetchArtifactResponse)(nil),     // 30: kernelbroker.v1.FetchArtifactResponse
-	(*Artifact)(nil),                  // 31: kernelbroker.v1.Artifact
-	(*GetArtifactRequest)(nil),        // 32: kernelbroker.v1.GetArtifactRequest
-	(*GetArtifactResponse)(nil),       // 33: kernelbroker.v1.GetArtifactResponse
-	(*ListArtifactsRequest)(nil),      // 34: kernelbroker.v1.ListArtifactsRequest
-	(*ListArtifactsResponse)(nil),     // 35: kernelbroker.v1.ListArtifactsResponse
-	(*CollectArtifactsRequest)(nil),   // 36: kernelbroker.v1.CollectArtifactsRequest
-	(*CollectArtifactsResponse)(nil),  // 37: kernelbroker.v1.CollectArtifactsResponse
-	(*GetSnapshotRequest)(nil),        // 38: kernelbroker.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),       // 39: kernelbroker.v1.GetSnapshotResponse
-	(*timestamppb.Timestamp)(nil),     // 40: google.protobuf.Timestamp
+	(Outcome)(0),                      // 0: kernelbroker.v1.Outcome
+	(ShareSource)(0),                  // 1: kernelbroker.v1.ShareSource
+	(FallbackPolicy)(0),               // 2: kernelbroker.v1.FallbackPolicy
+	(ReusePolicy)(0),                  // 3: kernelbroker.v1.ReusePolicy
+	(*KernelSpec)(nil),                // 4: kernelbroker.v1.KernelSpec
+	(*ProfileVersion)(nil),            // 5: kernelbroker.v1.ProfileVersion
+	(*Measurement)(nil),               // 6: kernelbroker.v1.Measurement
+	(*Gain)(nil),                      // 7: kernelbroker.v1.Gain
+	(*Estimate)(nil),                  // 8: kernelbroker.v1.Estimate
+	(*Change)(nil),                    // 9: kernelbroker.v1.Change
+	(*Document)(nil),                  // 10: kernelbroker.v1.Document
+	(*Quarantine)(nil),                // 11: kernelbroker.v1.Quarantine
+	(*Retirement)(nil),                // 12: kernelbroker.v1.Retirement
+	(*Profile)(nil),                   // 13: kernelbroker.v1.Profile
+	(*ListProfilesRequest)(nil),       // 14: kernelbroker.v1.ListProfilesRequest
+	(*ListProfilesResponse)(nil),      // 15: kernelbroker.v1.ListProfilesResponse
+	(*GetProfileRequest)(nil),         // 16: kernelbroker.v1.GetProfileRequest
+	(*GetProfileResponse)(nil),        // 17: kernelbroker.v1.GetProfileResponse
+	(*CheckProfileRequest)(nil),       // 18: kernelbroker.v1.CheckProfileRequest
+	(*CheckProfileResponse)(nil),      // 19: kernelbroker.v1.CheckProfileResponse
+	(*ApplyProfileRequest)(nil),       // 20: kernelbroker.v1.ApplyProfileRequest
+	(*ApplyProfileResponse)(nil),      // 21: kernelbroker.v1.ApplyProfileResponse
+	(*ReleaseQuarantineRequest)(nil),  // 22: kernelbroker.v1.ReleaseQuarantineRequest
+	(*ReleaseQuarantineResponse)(nil), // 23: kernelbroker.v1.ReleaseQuarantineResponse
+	(*RetireProfileRequest)(nil),      // 24: kernelbroker.v1.RetireProfileRequest
+	(*RetireProfileResponse)(nil),     // 25: kernelbroker.v1.RetireProfileResponse
+	(*PromoteVersionRequest)(nil),     // 26: kernelbroker.v1.PromoteVersionRequest
+	(*PromoteVersionResponse)(nil),    // 27: kernelbroker.v1.PromoteVersionResponse
+	(*QuarantineVersionRequest)(nil),  // 28: kernelbroker.v1.QuarantineVersionRequest
+	(*QuarantineVersionResponse)(nil), // 29: kernelbroker.v1.QuarantineVersionResponse
+	(*SignVersionRequest)(nil),        // 30: kernelbroker.v1.SignVersionRequest
+	(*SignVersionResponse)(nil),       // 31: kernelbroker.v1.SignVersionResponse
+	(*UploadArtifactRequest)(nil),     // 32: kernelbroker.v1.UploadArtifactRequest
+	(*UploadArtifactResponse)(nil),    // 33: kernelbroker.v1.UploadArtifactResponse
+	(*FetchArtifactRequest)(nil),      // 34: kernelbroker.v1.FetchArtifactRequest
+	(*FetchArtifactResponse)(nil),     // 35: kernelbroker.v1.FetchArtifactResponse
+	(*Artifact)(nil),                  // 36: kernelbroker.v1.Artifact
+	(*GetArtifactRequest)(nil),        // 37: kernelbroker.v1.GetArtifactRequest
+	(*GetArtifactResponse)(nil),       // 38: kernelbroker.v1.GetArtifactResponse
+	(*ListArtifactsRequest)(nil),      // 39: kernelbroker.v1.ListArtifactsRequest
+	(*ListArtifactsResponse)(nil),     // 40: kernelbroker.v1.ListArtifactsResponse
+	(*CollectArtifactsRequest)(nil),   // 41: kernelbroker.v1.CollectArtifactsRequest
+	(*CollectArtifactsResponse)(nil),  // 42: kernelbroker.v1.CollectArtifactsResponse
+	(*GetSnapshotRequest)(nil),        // 43: kernelbroker.v1.GetSnapshotRequest
+	(*GetSnapshotResponse)(nil),       // 44: kernelbroker.v1.GetSnapshotResponse
+	(*timestamppb.Timestamp)(nil),     // 45: google.protobuf.Timestamp
 }
 var file_kernelbroker_v1_catalog_proto_depIdxs = []int32{
-	2,  // 0: kernelbroker.v1.ProfileVersion.kernel:type_name -> kernelbroker.v1.KernelSpec
-	6,  // 1: kernelbroker.v1.ProfileVersion.quarantine:type_name -> kernelbroker.v1.Quarantine
-	40, // 2: kernelbroker.v1.ProfileVersion.registered_at:type_name -> google.protobuf.Timestamp
-	5,  // 3: kernelbroker.v1.ProfileVersion.documents:type_name -> kernelbroker.v1.Document
-	7,  // 4: kernelbroker.v1.ProfileVersion.retired:type_name -> kernelbroker.v1.Retirement
-	40, // 5: kernelbroker.v1.Change.at:type_name -> google.protobuf.Timestamp
-	40, // 6: kernelbroker.v1.Quarantine.since:type_name -> google.protobuf.Timestamp
-	40, // 7: kernelbroker.v1.Retirement.since:type_name -> google.protobuf.Timestamp
-	3,  // 8: kernelbroker.v1.Profile.versions:type_name -> kernelbroker.v1.ProfileVersion
-	1,  // 9: kernelbroker.v1.Profile.reuse:type_name -> kernelbroker.v1.ReusePolicy
-	0,  // 10: kernelbroker.v1.Profile.fallback:type_name -> kernelbroker.v1.FallbackPolicy
-	4,  // 11: kernelbroker.v1.Profile.history:type_name -> kernelbroker.v1.Change
-	8,  // 12: kernelbroker.v1.ListProfilesResponse.profiles:type_name -> kernelbroker.v1.Profile
-	8,  // 13: kernelbroker.v1.GetProfileResponse.profile:type_name -> kernelbroker.v1.Profile
-	8,  // 14: kernelbroker.v1.ApplyProfileRequest.profile:type_name -> kernelbroker.v1.Profile
-	8,  // 15: kernelbroker.v1.ApplyProfileResponse.profile:type_name -> kernelbroker.v1.Profile
-	8,  // 16: kernelbroker.v1.RetireProfileResponse.profile:type_name -> kernelbroker.v1.Profile
-	8,  // 17: kernelbroker.v1.PromoteVersionResponse.profile:type_name -> kernelbroker.v1.Profile
-	8,  // 18: kernelbroker.v1.QuarantineVersionResponse.profile:type_name -> kernelbroker.v1.Profile
-	8,  // 19: kernelbroker.v1.SignVersionResponse.profile:type_name -> kernelbroker.v1.Profile
-	40, // 20: kernelbroker.v1.Artifact.used:type_name -> google.protobuf.Timestamp
-	31, // 21: kernelbroker.v1.ListArtifactsResponse.artifacts:type_name -> kernelbroker.v1.Artifact
-	31, // 22: kernelbroker.v1.CollectArtifactsResponse.removed:type_name -> kernelbroker.v1.Artifact
-	9,  // 23: kernelbroker.v1.CatalogService.ListProfiles:input_type -> kernelbroker.v1.ListProfilesRequest
-	11, // 24: kernelbroker.v1.CatalogService.GetProfile:input_type -> kernelbroker.v1.GetProfileRequest
-	13, // 25: kernelbroker.v1.CatalogService.CheckProfile:input_type -> kernelbroker.v1.CheckProfileRequest
-	15, // 26: kernelbroker.v1.CatalogService.ApplyProfile:input_type -> kernelbroker.v1.ApplyProfileRequest
-	17, // 27: kernelbroker.v1.CatalogService.ReleaseQuarantine:input_type -> kernelbroker.v1.ReleaseQuarantineRequest
-	19, // 28: kernelbroker.v1.CatalogService.RetireProfile:input_type -> kernelbroker.v1.RetireProfileRequest
-	21, // 29: kernelbroker.v1.CatalogService.PromoteVersion:input_type -> kernelbroker.v1.PromoteVersionRequest
-	23, // 30: kernelbroker.v1.CatalogService.QuarantineVersion:input_type -> kernelbroker.v1.QuarantineVersionRequest
-	25, // 31: kernelbroker.v1.CatalogService.SignVersion:input_type -> kernelbroker.v1.SignVersionRequest
-	27, // 32: kernelbroker.v1.CatalogService.UploadArtifact:input_type -> kernelbroker.v1.UploadArtifactRequest
-	29, // 33: kernelbroker.v1.CatalogService.FetchArtifact:input_type -> kernelbroker.v1.FetchArtifactRequest
-	32, // 34: kernelbroker.v1.CatalogService.GetArtifact:input_type -> kernelbroker.v1.GetArtifactRequest
-	34, // 35: kernelbroker.v1.CatalogService.ListArtifacts:input_type -> kernelbroker.v1.ListArtifactsRequest
-	36, // 36: kernelbroker.v1.CatalogService.CollectArtifacts:input_type -> kernelbroker.v1.CollectArtifactsRequest
-	38, // 37: kernelbroker.v1.CatalogService.GetSnapshot:input_type -> kernelbroker.v1.GetSnapshotRequest
-	10, // 38: kernelbroker.v1.CatalogService.ListProfiles:output_type -> kernelbroker.v1.ListProfilesResponse
-	12, // 39: kernelbroker.v1.CatalogService.GetProfile:output_type -> kernelbroker.v1.GetProfileResponse
-	14, // 40: kernelbroker.v1.CatalogService.CheckProfile:output_type -> kernelbroker.v1.CheckProfileResponse
-	16, // 41: kernelbroker.v1.CatalogService.ApplyProfile:output_type -> kernelbroker.v1.ApplyProfileResponse
-	18, // 42: kernelbroker.v1.CatalogService.ReleaseQuarantine:output_type -> kernelbroker.v1.ReleaseQuarantineResponse
-	20, // 43: kernelbroker.v1.CatalogService.RetireProfile:output_type -> kernelbroker.v1.RetireProfileResponse
-	22, // 44: kernelbroker.v1.CatalogService.PromoteVersion:output_type -> kernelbroker.v1.PromoteVersionResponse
-	24, // 45: kernelbroker.v1.CatalogService.QuarantineVersion:output_type -> kernelbroker.v1.QuarantineVersionResponse
-	26, // 46: kernelbroker.v1.CatalogService.SignVersion:output_type -> kernelbroker.v1.SignVersionResponse
-	28, // 47: kernelbroker.v1.CatalogService.UploadArtifact:output_type -> kernelbroker.v1.UploadArtifactResponse
-	30, // 48: kernelbroker.v1.CatalogService.FetchArtifact:output_type -> kernelbroker.v1.FetchArtifactResponse
-	33, // 49: kernelbroker.v1.CatalogService.GetArtifact:output_type -> kernelbroker.v1.GetArtifactResponse
-	35, // 50: kernelbroker.v1.CatalogService.ListArtifacts:output_type -> kernelbroker.v1.ListArtifactsResponse
-	37, // 51: kernelbroker.v1.CatalogService.CollectArtifacts:output_type -> kernelbroker.v1.CollectArtifactsResponse
-	39, // 52: kernelbroker.v1.CatalogService.GetSnapshot:output_type -> kernelbroker.v1.GetSnapshotResponse
-	38, // [38:53] is the sub-list for method output_type
-	23, // [23:38] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	4,  // 0: kernelbroker.v1.ProfileVersion.kernel:type_name -> kernelbroker.v1.KernelSpec
+	11, // 1: kernelbroker.v1.ProfileVersion.quarantine:type_name -> kernelbroker.v1.Quarantine
+	45, // 2: kernelbroker.v1.ProfileVersion.registered_at:type_name -> google.protobuf.Timestamp
+	10, // 3: kernelbroker.v1.ProfileVersion.documents:type_name -> kernelbroker.v1.Document
+	12, // 4: kernelbroker.v1.ProfileVersion.retired:type_name -> kernelbroker.v1.Retirement
+	6,  // 5: kernelbroker.v1.ProfileVersion.measured:type_name -> kernelbroker.v1.Measurement
+	0,  // 6: kernelbroker.v1.Measurement.outcome:type_name -> kernelbroker.v1.Outcome
+	7,  // 7: kernelbroker.v1.Measurement.to_slim:type_name -> kernelbroker.v1.Gain
+	7,  // 8: kernelbroker.v1.Measurement.to_stock:type_name -> kernelbroker.v1.Gain
+	8,  // 9: kernelbroker.v1.Gain.kernel:type_name -> kernelbroker.v1.Estimate
+	8,  // 10: kernelbroker.v1.Gain.kernel_share:type_name -> kernelbroker.v1.Estimate
+	8,  // 11: kernelbroker.v1.Gain.whole:type_name -> kernelbroker.v1.Estimate
+	1,  // 12: kernelbroker.v1.Gain.share_source:type_name -> kernelbroker.v1.ShareSource
+	45, // 13: kernelbroker.v1.Change.at:type_name -> google.protobuf.Timestamp
+	45, // 14: kernelbroker.v1.Quarantine.since:type_name -> google.protobuf.Timestamp
+	45, // 15: kernelbroker.v1.Retirement.since:type_name -> google.protobuf.Timestamp
+	5,  // 16: kernelbroker.v1.Profile.versions:type_name -> kernelbroker.v1.ProfileVersion
+	3,  // 17: kernelbroker.v1.Profile.reuse:type_name -> kernelbroker.v1.ReusePolicy
+	2,  // 18: kernelbroker.v1.Profile.fallback:type_name -> kernelbroker.v1.FallbackPolicy
+	9,  // 19: kernelbroker.v1.Profile.history:type_name -> kernelbroker.v1.Change
+	13, // 20: kernelbroker.v1.ListProfilesResponse.profiles:type_name -> kernelbroker.v1.Profile
+	13, // 21: kernelbroker.v1.GetProfileResponse.profile:type_name -> kernelbroker.v1.Profile
+	13, // 22: kernelbroker.v1.ApplyProfileRequest.profile:type_name -> kernelbroker.v1.Profile
+	13, // 23: kernelbroker.v1.ApplyProfileResponse.profile:type_name -> kernelbroker.v1.Profile
+	13, // 24: kernelbroker.v1.RetireProfileResponse.profile:type_name -> kernelbroker.v1.Profile
+	13, // 25: kernelbroker.v1.PromoteVersionResponse.profile:type_name -> kernelbroker.v1.Profile
+	13, // 26: kernelbroker.v1.QuarantineVersionResponse.profile:type_name -> kernelbroker.v1.Profile
+	13, // 27: kernelbroker.v1.SignVersionResponse.profile:type_name -> kernelbroker.v1.Profile
+	45, // 28: kernelbroker.v1.Artifact.used:type_name -> google.protobuf.Timestamp
+	36, // 29: kernelbroker.v1.ListArtifactsResponse.artifacts:type_name -> kernelbroker.v1.Artifact
+	36, // 30: kernelbroker.v1.CollectArtifactsResponse.removed:type_name -> kernelbroker.v1.Artifact
+	14, // 31: kernelbroker.v1.CatalogService.ListProfiles:input_type -> kernelbroker.v1.ListProfilesRequest
+	16, // 32: kernelbroker.v1.CatalogService.GetProfile:input_type -> kernelbroker.v1.GetProfileRequest
+	18, // 33: kernelbroker.v1.CatalogService.CheckProfile:input_type -> kernelbroker.v1.CheckProfileRequest
+	20, // 34: kernelbroker.v1.CatalogService.ApplyProfile:input_type -> kernelbroker.v1.ApplyProfileRequest
+	22, // 35: kernelbroker.v1.CatalogService.ReleaseQuarantine:input_type -> kernelbroker.v1.ReleaseQuarantineRequest
+	24, // 36: kernelbroker.v1.CatalogService.RetireProfile:input_type -> kernelbroker.v1.RetireProfileRequest
+	26, // 37: kernelbroker.v1.CatalogService.PromoteVersion:input_type -> kernelbroker.v1.PromoteVersionRequest
+	28, // 38: kernelbroker.v1.CatalogService.QuarantineVersion:input_type -> kernelbroker.v1.QuarantineVersionRequest
+	30, // 39: kernelbroker.v1.CatalogService.SignVersion:input_type -> kernelbroker.v1.SignVersionRequest
+	32, // 40: kernelbroker.v1.CatalogService.UploadArtifact:input_type -> kernelbroker.v1.UploadArtifactRequest
+	34, // 41: kernelbroker.v1.CatalogService.FetchArtifact:input_type -> kernelbroker.v1.FetchArtifactRequest
+	37, // 42: kernelbroker.v1.CatalogService.GetArtifact:input_type -> kernelbroker.v1.GetArtifactRequest
+	39, // 43: kernelbroker.v1.CatalogService.ListArtifacts:input_type -> kernelbroker.v1.ListArtifactsRequest
+	41, // 44: kernelbroker.v1.CatalogService.CollectArtifacts:input_type -> kernelbroker.v1.CollectArtifactsRequest
+	43, // 45: kernelbroker.v1.CatalogService.GetSnapshot:input_type -> kernelbroker.v1.GetSnapshotRequest
+	15, // 46: kernelbroker.v1.CatalogService.ListProfiles:output_type -> kernelbroker.v1.ListProfilesResponse
+	17, // 47: kernelbroker.v1.CatalogService.GetProfile:output_type -> kernelbroker.v1.GetProfileResponse
+	19, // 48: kernelbroker.v1.CatalogService.CheckProfile:output_type -> kernelbroker.v1.CheckProfileResponse
+	21, // 49: kernelbroker.v1.CatalogService.ApplyProfile:output_type -> kernelbroker.v1.ApplyProfileResponse
+	23, // 50: kernelbroker.v1.CatalogService.ReleaseQuarantine:output_type -> kernelbroker.v1.ReleaseQuarantineResponse
+	25, // 51: kernelbroker.v1.CatalogService.RetireProfile:output_type -> kernelbroker.v1.RetireProfileResponse
+	27, // 52: kernelbroker.v1.CatalogService.PromoteVersion:output_type -> kernelbroker.v1.PromoteVersionResponse
+	29, // 53: kernelbroker.v1.CatalogService.QuarantineVersion:output_type -> kernelbroker.v1.QuarantineVersionResponse
+	31, // 54: kernelbroker.v1.CatalogService.SignVersion:output_type -> kernelbroker.v1.SignVersionResponse
+	33, // 55: kernelbroker.v1.CatalogService.UploadArtifact:output_type -> kernelbroker.v1.UploadArtifactResponse
+	35, // 56: kernelbroker.v1.CatalogService.FetchArtifact:output_type -> kernelbroker.v1.FetchArtifactResponse
+	38, // 57: kernelbroker.v1.CatalogService.GetArtifact:output_type -> kernelbroker.v1.GetArtifactResponse
+	40, // 58: kernelbroker.v1.CatalogService.ListArtifacts:output_type -> kernelbroker.v1.ListArtifactsResponse
+	42, // 59: kernelbroker.v1.CatalogService.CollectArtifacts:output_type -> kernelbroker.v1.CollectArtifactsResponse
+	44, // 60: kernelbroker.v1.CatalogService.GetSnapshot:output_type -> kernelbroker.v1.GetSnapshotResponse
+	46, // [46:61] is the sub-list for method output_type
+	31, // [31:46] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_kernelbroker_v1_catalog_proto_init() }
@@ -2730,8 +3155,8 @@ func file_kernelbroker_v1_catalog_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kernelbroker_v1_catalog_proto_rawDesc), len(file_kernelbroker_v1_catalog_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   38,
+			NumEnums:      4,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

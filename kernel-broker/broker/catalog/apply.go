@@ -22,6 +22,12 @@ import (
 // Repeating a request id with the same profile has no further effect.
 func (c *Catalog) Apply(ctx context.Context, requestID string, profile kb.Profile) (kb.Profile, bool, error) {
 	wanted := strip(profile)
+	for _, v := range wanted.Versions {
+		// First of all: a figure that is no number has no digest.
+		if err := v.ValidateMeasured(); err != nil {
+			return kb.Profile{}, false, fmt.Errorf("kernel %q: %w", v.Kernel.Ref(), err)
+		}
+	}
 	return c.alter(ctx, requestID, kb.Ref{Profile: profile.Name}, []any{opApply, wanted}, func(p *kb.Profile) (bool, error) {
 		before := *p
 		if err := c.merge(ctx, p, wanted); err != nil {
@@ -36,6 +42,11 @@ func strip(profile kb.Profile) kb.Profile {
 	versions := make([]kb.ProfileVersion, len(profile.Versions))
 	for i, v := range profile.Versions {
 		versions[i] = kb.ProfileVersion{Kernel: normalise(v.Kernel), Documents: v.Documents, Envelope: v.Envelope}
+		if v.Measured != nil {
+			measured := *v.Measured
+			measured.Reason = kb.OneLine(measured.Reason)
+			versions[i].Measured = &measured
+		}
 	}
 	profile.Versions, profile.History, profile.Previous = versions, nil, nil
 	profile.SortVersions()
@@ -126,14 +137,15 @@ func (c *Catalog) noteSettings(ctx context.Context, merged *kb.Profile, old kb.P
 	}
 }
 
-// document gives a version without documents those of wanted. Existing documents are as immutable as the kernel.
+// document gives a version without documents those of wanted, with what was measured. Existing documents are as immutable
+// as the kernel.
 func (c *Catalog) document(merged *kb.Profile, wanted kb.ProfileVersion) error {
 	if len(wanted.Documents) == 0 {
 		return nil
 	}
 	for i, v := range merged.Versions {
 		if v.Kernel.Version == wanted.Kernel.Version && len(v.Documents) == 0 {
-			merged.Versions[i].Documents = wanted.Documents
+			merged.Versions[i].Documents, merged.Versions[i].Measured = wanted.Documents, wanted.Measured
 			return c.checkArtifacts(wanted)
 		}
 	}

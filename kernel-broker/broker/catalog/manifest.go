@@ -149,8 +149,14 @@ func (m Manifest) drivers(withModules bool) []string {
 	return slices.Compact(all)
 }
 
-// Provenance is the name of the document that is a kernel's manifest.
-const Provenance = "provenance"
+// Names of documents: a kernel's manifest, and the factory's report about it.
+const (
+	Provenance = "provenance"
+	Report     = "report"
+)
+
+// ReportFile is the name of the report beside a kernel that was measured.
+const ReportFile = "report.json"
 
 // manifestName is the manifest in the folder of each kernel.
 const manifestName = "kernel.json"
@@ -178,6 +184,15 @@ func Resolve(d ProfileDefinition, kernelsDir string) (kb.Profile, []Artifact, er
 			{Name: Provenance, Digest: provenance.Digest, Size: provenance.Size},
 		}})
 		files = append(files, provenance)
+		report, err := DescribeFile(filepath.Join(kernelsDir, v.Kernel, ReportFile), MaxDocument)
+		switch {
+		case err == nil:
+			documents := &p.Versions[len(p.Versions)-1].Documents
+			*documents = append(*documents, kb.Document{Name: Report, Digest: report.Digest, Size: report.Size})
+			files = append(files, report)
+		case !missing(err):
+			return kb.Profile{}, nil, fmt.Errorf("profile %q: %w", d.Name, err)
+		}
 		for _, file := range files {
 			if !seen[file.Digest] {
 				seen[file.Digest] = true

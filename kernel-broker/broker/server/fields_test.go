@@ -35,27 +35,28 @@ var hostile = []string{
 // free are texts that may be anything, and why that does no harm. A name that
 // ends in a dot stands for all below it.
 var free = map[string]string{
-	"ApplyProfile.profile.application":          shown,
-	"ApplyProfile.profile.description":          shown,
-	"ApplyProfile.profile.versions.quarantine.": "not taken from a request",
-	"ApplyProfile.profile.versions.retired.":    "not taken from a request",
-	"ApplyProfile.profile.history.":             "not taken from a request",
-	"ApplyProfile.reason":                       reasons,
-	"PromoteVersion.reason":                     reasons,
-	"QuarantineVersion.reason":                  reasons,
-	"ReleaseQuarantine.reason":                  reasons,
-	"RetireProfile.reason":                      reasons,
-	"RevokeNode.reason":                         reasons,
-	"SignVersion.reason":                        reasons,
-	"Connect.report.":                           reasons,
-	"Connect.slurmd.":                           reasons,
-	"Connect.run.":                              reasons,
-	"DeliverRun.partial":                        reasons,
-	"Connect.hello.agent_version":               "not kept",
-	"TestPolicy.user":                           "an argument of getent, which package nss looks at",
-	"TestPolicy.object":                         "compared, and quoted in the answer to who asked",
-	"TestPolicy.account":                        "compared, and quoted in the answer to who asked",
-	"TestPolicy.partition":                      "compared, and quoted in the answer to who asked",
+	"ApplyProfile.profile.application":              shown,
+	"ApplyProfile.profile.description":              shown,
+	"ApplyProfile.profile.versions.quarantine.":     "not taken from a request",
+	"ApplyProfile.profile.versions.retired.":        "not taken from a request",
+	"ApplyProfile.profile.history.":                 "not taken from a request",
+	"ApplyProfile.profile.versions.measured.reason": reasons,
+	"ApplyProfile.reason":                           reasons,
+	"PromoteVersion.reason":                         reasons,
+	"QuarantineVersion.reason":                      reasons,
+	"ReleaseQuarantine.reason":                      reasons,
+	"RetireProfile.reason":                          reasons,
+	"RevokeNode.reason":                             reasons,
+	"SignVersion.reason":                            reasons,
+	"Connect.report.":                               reasons,
+	"Connect.slurmd.":                               reasons,
+	"Connect.run.":                                  reasons,
+	"DeliverRun.partial":                            reasons,
+	"Connect.hello.agent_version":                   "not kept",
+	"TestPolicy.user":                               "an argument of getent, which package nss looks at",
+	"TestPolicy.object":                             "compared, and quoted in the answer to who asked",
+	"TestPolicy.account":                            "compared, and quoted in the answer to who asked",
+	"TestPolicy.partition":                          "compared, and quoted in the answer to who asked",
 }
 
 const (
@@ -91,6 +92,8 @@ func requests(n int) map[string]proto.Message {
 	p.Versions[0].Kernel.InitrdDigest, p.Versions[0].Kernel.InitrdSize = digest, 3
 	p.Versions[0].Kernel.Arguments, p.Versions[0].Kernel.Drivers = []string{"quiet"}, []string{"ext4"}
 	p.Versions[0].Documents = []*api.Document{{Name: "report", Digest: digest, Size: 3}}
+	figure := &api.Estimate{Percent: -1, LowPercent: -1, HighPercent: -1}
+	p.Versions[0].Measured = &api.Measurement{Outcome: api.Outcome_OUTCOME_BENEFIT, Workload: "w", Metric: "m", ReportDigest: digest, ToStock: &api.Gain{Kernel: figure}}
 	file := &api.RunFile{Name: "result.json", Digest: digest}
 	token, err := mtls.NewToken("n1", strings.Repeat("ab", 32))
 	if err != nil {
