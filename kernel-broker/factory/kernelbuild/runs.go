@@ -15,7 +15,9 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pipeline"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling/advice"
 )
 
 // TakeRuns adds to the options what the runs give: traces for slimming, counters
@@ -56,6 +58,10 @@ func (r *Request) TakeRuns(ctx context.Context, broker Broker) error {
 			r.Options.Counters = append(r.Options.Counters, counters...)
 			inputs.archives = len(counters)
 		}
+		if share := run.share(); share != nil && !r.Instrumented {
+			r.Options.RunShares = append(r.Options.RunShares, *share)
+			inputs.share = share
+		}
 		r.Say("%s", run.summary(inputs))
 	}
 	return nil
@@ -66,6 +72,7 @@ type runInputs struct {
 	trace, counters bool
 	aside           string
 	archives        int // of counters, when they were fetched
+	share           *verdict.RunShare
 }
 
 func (r Run) counted() bool { return r.Result.PGO != nil && len(r.Result.PGO.Archives) > 0 }
@@ -135,6 +142,9 @@ func (r Run) summary(g runInputs) string {
 	if g.counters {
 		parts = append(parts, fmt.Sprintf("counters in %d archives", g.archives))
 	}
+	if g.share != nil {
+		parts = append(parts, fmt.Sprintf("%s of its CPU time is the kernel's, by which the verdict judges the whole", advice.Percent(g.share.Share)))
+	}
 	if g.aside != "" {
 		parts = append(parts, g.aside)
 	}
@@ -147,6 +157,21 @@ func (r Run) summary(g runInputs) string {
 		parts = append(parts, fmt.Sprintf("it is not whole (node %s: %s%s), and what there is of it counts", p.Node, strings.TrimSpace(p.Why), more))
 	}
 	return fmt.Sprintf("run %d: %s", r.ID, strings.Join(parts, "; "))
+}
+
+// share is the kernel's part of the job's CPU time, without what the measuring
+// took; nil if it is not known. A kernel that counts is slower than any other, so
+// that a share on it says nothing of others.
+func (r Run) share() *verdict.RunShare {
+	known := advice.Decide(r.Result).KernelShare
+	if known == nil || *known > 1 || strings.HasSuffix(r.Kernel.Profile, kb.InstrumentedSuffix) {
+		return nil
+	}
+	kernel := r.Kernel
+	if kernel.Profile == "" {
+		kernel = kb.Ref{Profile: kb.StockProfile}
+	}
+	return &verdict.RunShare{Run: r.ID, Kernel: kernel.String(), Share: *known}
 }
 
 // keepTrace writes what the job was seen to use into the cache, under the digest of

@@ -9,6 +9,7 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/profiling"
 )
 
@@ -64,6 +65,33 @@ func TestWhatARunGives(t *testing.T) {
 		// What is left aside of a run is said.
 		if aside := err == nil && c.result.PGO != nil && c.result.Syscalls != nil && got != "both"; aside != (g.aside != "") {
 			t.Errorf("%s: %q is said", name, g.aside)
+		}
+	}
+}
+
+// The kernel's share counts where it is the job's own: without what the measuring took,
+// and not of a kernel that counts.
+func TestShareOfARun(t *testing.T) {
+	result := func(job, system, spent uint64) profiling.Result {
+		return profiling.Result{Nodes: []profiling.Node{{Name: "n1", JobNS: job, SystemNS: system, UserNS: job - system}},
+			Overhead: []profiling.Overhead{{Node: "n1", Collector: "io", JobNS: job, SpentNS: spent}}}
+	}
+	for name, c := range map[string]struct {
+		kernel kb.Ref
+		result profiling.Result
+		want   *verdict.RunShare
+	}{
+		"of a profile":            {kb.Ref{Profile: "mitgcm", Version: 2}, result(1000, 250, 0), &verdict.RunShare{Run: 7, Kernel: "mitgcm@2", Share: 0.25}},
+		"of the distribution's":   {kb.Ref{}, result(1000, 250, 0), &verdict.RunShare{Run: 7, Kernel: "stock", Share: 0.25}},
+		"without the measuring":   {kb.Ref{}, result(1000, 375, 125), &verdict.RunShare{Run: 7, Kernel: "stock", Share: 0.25}},
+		"measuring was all":       {kb.Ref{}, result(1000, 100, 125), &verdict.RunShare{Run: 7, Kernel: "stock", Share: 0}},
+		"of a kernel that counts": {kb.Ref{Profile: "mitgcm-instrumented", Version: 1}, result(1000, 250, 0), nil},
+		"no time is known":        {kb.Ref{}, profiling.Result{}, nil},
+		"more than there was":     {kb.Ref{}, result(1000, 2500, 0), nil},
+	} {
+		got := Run{ID: 7, Kernel: c.kernel, Result: c.result}.share()
+		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
 // Candidate is a kernel that was built, and what became of it.
@@ -37,6 +39,8 @@ type Candidate struct {
 	// Outcome is empty when nothing was measured.
 	Outcome verdict.Outcome `json:"outcome,omitempty"`
 	Reason  string          `json:"reason"`
+	// Measured is what the report says for the catalog.
+	Measured *kb.Measurement `json:"measured,omitempty"`
 	// Console is the end of what a kernel said that failed.
 	Console string `json:"console,omitempty"`
 	// Kernel and Report are folders; the latter is empty when nothing was
@@ -75,7 +79,7 @@ func (p *Pipeline) finish(ctx context.Context, w *graph.Work) error {
 		if before.Benefit() && p.isCurrent(candidate) {
 			// It is what jobs get today because it won, and it cannot beat
 			// itself: what was found out then stands.
-			candidate.Outcome, candidate.Reason, candidate.Report = before.Outcome, before.Reason, before.Report
+			candidate.Outcome, candidate.Reason, candidate.Report, candidate.Measured = before.Outcome, before.Reason, before.Report, before.Measured
 		}
 	}
 	p.made = &candidate
@@ -114,6 +118,13 @@ func (p *Pipeline) judged(w *graph.Work, c *Candidate) error {
 		return err
 	}
 	c.Outcome, c.Reason, c.Report = v.Outcome, v.Reason, w.Need("report")
+	text, err := os.ReadFile(c.JSON())
+	if err != nil {
+		return err
+	}
+	if c.Measured, err = kernelreport.ReadMeasurement(text, c.ImageDigest); err != nil {
+		return err
+	}
 	for _, data := range []Data{Test, Train} {
 		measured, err := ReadMeasured(w.Need(measuredAs(c.Name, data)))
 		if err != nil {

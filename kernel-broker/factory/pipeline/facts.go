@@ -38,6 +38,9 @@ func (p *Pipeline) decide(_ context.Context, w *graph.Work) error {
 		return err
 	}
 	w.Say("%s: %s", made.Figures.Verdict.Outcome, made.Figures.Verdict.Reason)
+	for _, gain := range made.Figures.Verdict.Gains {
+		w.Say("%s", gain.Words())
+	}
 	return writeJSON(filepath.Join(w.Dir, verdictFile), made.Figures.Verdict)
 }
 
@@ -77,7 +80,7 @@ func (p *Pipeline) facts(w *graph.Work) (kernelreport.Facts, error) {
 		Applications: []verdict.Application{{
 			Name: workload.Application, Test: workload.Test, Kernel: p.Recipe.Name,
 		}},
-		Required: workload.Required, Rules: p.Rules,
+		Required: workload.Required, Rules: p.Rules, RunShares: p.RunShares,
 	}
 	names := p.kernelNames(w)
 	if slices.Contains(names, kernelCurrent) {

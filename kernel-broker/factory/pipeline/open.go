@@ -40,6 +40,8 @@ type Options struct {
 	// of slim.JobTrace, beside the workload's own trace.
 	Counters []Counters `json:"counters,omitempty"`
 	Traces   []string   `json:"traces,omitempty"`
+	// RunShares are the kernel's shares of the application's jobs, by their runs.
+	RunShares []verdict.RunShare `json:"run_shares,omitempty"`
 	// UnequalMitigations is the site's policy, of verdict.Rules.
 	UnequalMitigations bool `json:"unequal_mitigations,omitempty"`
 	// Command and Machine stand in the report, Builder in the manifest.
@@ -62,7 +64,7 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 	kernels := Factory{Builder: builder, Plan: plan}
 	p := &Pipeline{Recipe: plan.Recipe, Kernels: kernels, Current: o.Current, Jobs: o.Jobs, Command: o.Command, Machine: o.Machine,
 		Rules: verdict.DefaultRules(), Candidates: CandidatesIn(o.Cache), Store: StoreIn(o.Cache)}
-	p.Rules.UnequalMitigations, p.Counters = o.UnequalMitigations, o.Counters
+	p.Rules.UnequalMitigations, p.Counters, p.RunShares = o.UnequalMitigations, o.Counters, o.RunShares
 	if p.Traces, err = slim.ReadJobTraces(o.Traces); err != nil {
 		return nil, fmt.Errorf("kernel %q: %w", o.Name, err)
 	}

@@ -13,9 +13,11 @@ import (
 	"strings"
 	"testing"
 
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
 )
 
@@ -169,6 +171,29 @@ func TestManifestNamesCounters(t *testing.T) {
 	want := []build.RunPart{{Run: 3, Node: "n1", Use: build.RunForSlimming, Digest: digest("result")}, {Run: 7, Node: "n2", Use: build.RunForProfile, Digest: sum}}
 	if err != nil || !slices.Equal(manifest.Runs, want) {
 		t.Errorf("%+v, %v", manifest.Runs, err)
+	}
+}
+
+// The kernel's share of the application's own jobs is an input of verdict and report,
+// and of nothing else; it goes before the workload's.
+func TestShareOfARun(t *testing.T) {
+	w := newWorld(t, nil)
+	if _, _, err := w.build(); err != nil {
+		t.Fatal(err)
+	}
+	before := w.keys()
+	w.pipe.RunShares = []verdict.RunShare{{Run: 3, Kernel: "stock@1", Share: 0.02}}
+	candidate, worked, err := w.build()
+	if err != nil || worked != "" {
+		t.Fatalf("worked on %s, %v", worked, err)
+	}
+	for step, key := range w.keys() {
+		if changed := step == StepVerdict || step == StepReport; changed == (key == before[step]) && step != StepPublish {
+			t.Errorf("step %s had the key %q and has %q", step, before[step], key)
+		}
+	}
+	if s := candidate.Measured.ToSlim; s.Source != kb.ShareOfRuns || s.Share.Percent != 2 || s.Whole.Percent != -0.0938 || !slices.Equal(s.Runs, []uint64{3}) {
+		t.Errorf("%+v, %+v", s, s.Whole)
 	}
 }
 

@@ -41,6 +41,8 @@ type Pipeline struct {
 	Counters []Counters
 	// Traces of profiling runs, which the Slimmer has too.
 	Traces []slim.JobTrace
+	// RunShares are the kernel's shares of the application's jobs, by their runs.
+	RunShares []verdict.RunShare
 	// Current is the folder of the kernel that jobs get today, with bzImage
 	// and kernel.json; empty: the distribution's own.
 	Current string
@@ -249,10 +251,14 @@ func (b *builder) judge(plain, candidate string) {
 	b.report(needs)
 }
 
+// verdictForm changes when the same facts give a verdict of another form.
+const verdictForm = 2
+
 // report adds the verdict and the page. Both read the same facts.
 func (b *builder) report(needs map[string]string) {
 	workload := b.p.Bench.Workload()
-	text, err := graph.ValueDigest(map[string]any{"workload": workload, "rules": b.p.Rules, "optimisation": b.p.Recipe.Optimisation})
+	text, err := graph.ValueDigest(map[string]any{"workload": workload, "rules": b.p.Rules, "optimisation": b.p.Recipe.Optimisation,
+		"verdict": verdictForm, "shares": b.p.RunShares})
 	b.err = errors.Join(b.err, err)
 	inputs := Inputs{"name": b.p.Recipe.Name, "rules": text}
 	b.add(StepVerdict, "", inputs, needs, light, b.p.decide)

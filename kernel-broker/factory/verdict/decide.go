@@ -38,9 +38,15 @@ type Case struct {
 	// Stock is the distribution's own kernel. A kernel that wins does about the
 	// processor's flaws what that one does, unless the rules allow others.
 	// Without facts about it nothing is asked.
-	Stock   Kernel
+	Stock Kernel
+	// Slim is the slim kernel compiled with plain -O2; without a name where the
+	// candidate is that one.
+	Slim    Kernel
 	Samples []Sample
-	Checks  []CheckRun
+	// RunShares are the kernel's shares of the application's own jobs, where they
+	// were recorded. They count in place of the workload's.
+	RunShares []RunShare
+	Checks    []CheckRun
 	// Required are the checks without which there is no verdict.
 	Required []string
 	Rules    Rules
@@ -52,12 +58,21 @@ type Verdict struct {
 	Reason  string  `json:"reason"`
 	// Comparisons in the metrics that decide.
 	Comparisons []Comparison `json:"comparisons"`
+	// Gains against the slim, the distribution's and the current kernel, of the
+	// kernel and of the application as a whole.
+	Gains []Gain `json:"gains,omitempty"`
 }
 
 // Decide is pure. A candidate wins when it is better in at least one of the
 // metrics that decide, and worse in none: where both are taken, a gain in
 // instructions that costs time is no gain.
 func Decide(c Case) Verdict {
+	v := c.decide()
+	v.Gains = c.gains()
+	return v
+}
+
+func (c Case) decide() Verdict {
 	if err := c.Rules.Check(); err != nil {
 		return refused("%v", err)
 	}

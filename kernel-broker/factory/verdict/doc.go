@@ -13,6 +13,10 @@
 // same workload, the same seed and size, and not the data on which the kernel
 // was trained.
 //
+// Beside the outcome a verdict states gains against the slim and the stock kernel,
+// and what they are of the workload or the application as a whole. They inform, and
+// decide nothing.
+//
 // Figures that come from a model (an L1 instruction cache, a branch predictor)
 // have luck of the layout in them. They are shown, and never decide.
 package verdict

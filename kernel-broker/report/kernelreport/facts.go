@@ -34,6 +34,9 @@ type Facts struct {
 	Applications []verdict.Application `json:"applications"`
 	Samples      []verdict.Sample      `json:"samples"`
 	Checks       []verdict.CheckRun    `json:"checks"`
+	// RunShares are the kernel's shares of the application's own jobs, by their
+	// profiling runs.
+	RunShares []verdict.RunShare `json:"run_shares,omitempty"`
 	// Required are the checks that the subject has to pass.
 	Required []string      `json:"required_checks"`
 	Rules    verdict.Rules `json:"rules"`

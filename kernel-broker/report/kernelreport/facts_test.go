@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,6 +57,8 @@ func TestFiguresOfAKernel(t *testing.T) {
 	r := mustMake(t, fixture())
 	has(t, "the tables", rows(r),
 		"io-kernel against slim: io-write8, kernel instructions | 1,222 | 1,280 | -4.5 % | 0 | exact | better | exact counts, and fewer",
+		"each baseline | slim | -4.5 % (-4.5 to -4.5) | 83.3 % (83.3 to 83.3) | -3.8 % (-3.8 to -3.8) | better | the workload's instructions, counted in the same run",
+		"each baseline | stock | -31.8 % (-31.8 to -31.8) | 83.3 % (83.3 to 83.3) | -26.5 % (-26.5 to -26.5) | better |",
 		"Sizes | stock | Debian's own kernel | 7.92 MiB | 12.30 MiB | +169.3 % | 17,000 | 1,275 | 612",
 		"Sizes | slim | slim, plain -O2 | 3.91 MiB | 4.57 MiB | – |",
 		"Code by section | io-kernel | 2.91 MiB | 331.1 KiB",
@@ -81,6 +84,18 @@ func TestFiguresOfAKernel(t *testing.T) {
 			"1 option removed, 2 options kept", "2,100 functions (595.7 KiB)", "36m12s", "2.4 times",
 			digestOf("e"), "io-write8, seed 1, size 20000", "Made 2026-11-20T15:00:00Z on build1, QEMU 7.2 by: make bench-kernels.")
 	}
+}
+
+// Where no share was measured the report says so; where jobs were profiled it is theirs.
+func TestShareInAReport(t *testing.T) {
+	f := fixture()
+	f.Samples = slices.DeleteFunc(f.Samples, func(s verdict.Sample) bool { return s.Metric == verdict.UserInstructions })
+	has(t, "without the program's instructions", rows(mustMake(t, f)), "each baseline | slim | -4.5 % (-4.5 to -4.5) | – | – | better | kernel share not known")
+	f.RunShares = []verdict.RunShare{{Run: 3, Kernel: "stock@1", Share: 0.02}, {Run: 8, Kernel: "net@2", Share: 0.04}}
+	f.Kernels[0].Mitigations = nil
+	has(t, "with runs", rows(mustMake(t, f)),
+		"each baseline | slim | -4.5 % (-4.5 to -4.5) | 3.0 % (2.0 to 4.0) | -0.1 % (-0.2 to -0.09) | better | the CPU time of the application's jobs, run 3 on stock@1, run 8 on net@2",
+		"each baseline | stock - AT unequal mitigations: meltdown, spectre_v2 | -31.8 %")
 }
 
 func TestFiguresOfABench(t *testing.T) {

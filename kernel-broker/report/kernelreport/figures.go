@@ -72,13 +72,15 @@ func work(f Facts) (Figures, error) {
 		if subject == nil || current == nil || application == nil {
 			return Figures{}, fmt.Errorf("kernel %q, kernel %q or application %q is not described: %w", f.Subject, f.Current, f.Application, ErrFacts)
 		}
-		stock := verdict.Kernel{}
-		if k := f.kernel(f.Stock); k != nil {
-			stock = k.Kernel
+		reference := func(name string) verdict.Kernel {
+			if k := f.kernel(name); k != nil {
+				return k.Kernel
+			}
+			return verdict.Kernel{}
 		}
 		v := verdict.Decide(verdict.Case{
-			Application: *application, Candidate: subject.Kernel, Current: current.Kernel, Stock: stock,
-			Samples: f.Samples, Checks: f.Checks, Required: f.Required, Rules: f.Rules,
+			Application: *application, Candidate: subject.Kernel, Current: current.Kernel, Stock: reference(f.Stock), Slim: reference(f.Slim),
+			Samples: f.Samples, RunShares: f.RunShares, Checks: f.Checks, Required: f.Required, Rules: f.Rules,
 		})
 		out.Verdict = &v
 	}

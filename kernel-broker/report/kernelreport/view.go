@@ -26,7 +26,10 @@ var viewText string
 
 var document = report.NewView(viewText, template.FuncMap{
 	"amount": amount, "bytes": size, "change": change, "chance": chance, "known": known, "took": func(s float64) report.Cell { return report.Figure(s, took(s)) }, "passed": passed,
-	"plural": plural, "sentence": sentence, "size": report.Bytes, "unequal": func(all []verdict.Comparison) string { return Titled(unequal(all)) },
+	"plural": plural, "sentence": sentence, "size": report.Bytes, "titled": Titled,
+	"estimate":  func(e verdict.Estimate) report.Cell { return report.Figure(e.Value, e.String()) },
+	"part":      func(s verdict.Share) report.Cell { return report.Figure(s.Value, s.Part()) },
+	"unequal":   func(all []verdict.Comparison) string { return Titled(unequal(all)) },
 	"exactness": func() string { return Exactness }, "join": join, "list": func(all []string) string { return strings.Join(all, "; ") },
 })
 

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
+)
+
+// Baselines of a Gain.
+const (
+	// BaselineSlim is the slim kernel compiled with plain -O2.
+	BaselineSlim = "slim"
+	// BaselineStock is the distribution's own kernel.
+	BaselineStock = "stock"
+	// BaselineCurrent is the kernel that jobs get today, where it is neither.
+	BaselineCurrent = "current"
+)
+
+// Gain of a candidate against one kernel, on its application's own workload and
+// in kernel instructions. It informs; what decides are the comparisons.
+type Gain struct {
+	Baseline string `json:"baseline"`
+	// Kernel is the baseline's name in the report.
+	Kernel string `json:"kernel"`
+	Metric string `json:"metric"`
+	// Change of the kernel's cost, as a share; negative is less.
+	Change   Estimate `json:"change"`
+	Standing Standing `json:"standing"`
+	Unequal  []string `json:"unequal,omitempty"`
+	// Share of the application, or of the workload that stands for it, that is
+	// spent in the kernel; nil: nothing measured it.
+	Share *Share `json:"kernel_share,omitempty"`
+	// Whole is the change for the same as a whole, Share times Change; nil without
+	// a share.
+	Whole *Estimate `json:"whole,omitempty"`
+}
+
+// Estimate is a share with its spread: no pairing of repetitions gives less than
+// Low or more than High.
+type Estimate struct {
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
+
+// String is the text for a change, as in "-13.3 % (-13.4 to -13.1)".
+func (e Estimate) String() string {
+	bare := func(v float64) string { return strings.TrimSuffix(Percent(v), " %") }
+	return fmt.Sprintf("%s (%s to %s)", Percent(e.Value), bare(e.Low), bare(e.High))
+}
+
+// Part is the text for a part of something, which has no sign.
+func (e Estimate) Part() string { return strings.ReplaceAll(e.String(), "+", "") }
+
+// times multiplies, with the spread that both factors allow.
+func (e Estimate) times(f Estimate) Estimate {
+	corners := []float64{e.Low * f.Low, e.Low * f.High, e.High * f.Low, e.High * f.High}
+	return Estimate{e.Value * f.Value, slices.Min(corners), slices.Max(corners)}.ordered()
+}
+
+// ordered mends what rounding did to the order of the three.
+func (e Estimate) ordered() Estimate {
+	return Estimate{e.Value, min(e.Low, e.Value), max(e.High, e.Value)}
+}
+
+// ShareSource says what a share was measured of.
+type ShareSource string
+
+// The sources of a share.
+const (
+	// OfWorkload: of the instructions of the workload, counted in the run in which
+	// the baseline was measured.
+	OfWorkload ShareSource = "workload"
+	// OfRuns: of the CPU time of jobs, in profiling runs.
+	OfRuns ShareSource = "runs"
+)
+
+// Share of a whole that is spent in the kernel.
+type Share struct {
+	Estimate
+	Source ShareSource `json:"source"`
+	// Runs of the jobs; none for a workload.
+	Runs []RunShare `json:"runs,omitempty"`
+}
+
+// RunShare is the share of a job's CPU time that the kernel had in one profiling
+// run, without what the measuring took.
+type RunShare struct {
+	Run uint64 `json:"run"`
+	// Kernel that the job ran on, NAME@VERSION.
+	Kernel string  `json:"kernel"`
+	Share  float64 `json:"share"`
+}
+
+// From says what the share is of, and where it was measured. A workload may replay a
+// part of its application only: its share is not called the application's.
+func (s Share) From() string {
+	if s.Source == OfWorkload {
+		return "the workload's instructions, counted in the same run"
+	}
+	var runs []string
+	for _, r := range s.Runs {
+		runs = append(runs, fmt.Sprintf("run %d on %s", r.Run, r.Kernel))
+	}
+	return "the CPU time of the application's jobs, " + strings.Join(runs, ", ")
+}
+
+// Of says what is meant by the whole of a share.
+func (s ShareSource) Of() string {
+	if s == OfWorkload {
+		return "the workload as a whole"
+	}
+	return "the application as a whole"
+}
+
+// ShareNotKnown is said where nothing measured the kernel's share.
+const ShareNotKnown = "kernel share not known"
+
+// Words for the gain in a line.
+func (g Gain) Words() string {
+	text := fmt.Sprintf("against %s: %s %s", g.Kernel, MetricName(g.Metric), g.Change)
+	if g.Standing == Unclear {
+		text += ", which may be chance"
+	}
+	for _, why := range g.Unequal {
+		text += " - AT " + why
+	}
+	if g.Whole == nil {
+		return text + "; the application as a whole: " + ShareNotKnown
+	}
+	return fmt.Sprintf("%s; %s %s, with a kernel share of %s of %s", text, g.Share.Source.Of(), g.Whole, g.Share.Part(), g.Share.From())
+}
+
+// gains against each baseline that was measured, whatever the outcome.
+func (c Case) gains() []Gain {
+	set, err := NewSet(c.Samples)
+	if err != nil || c.Rules.Check() != nil {
+		return nil
+	}
+	var gains []Gain
+	seen := []string{"", c.Candidate.Name}
+	for _, b := range []struct {
+		baseline string
+		kernel   Kernel
+	}{{BaselineSlim, c.Slim}, {BaselineStock, c.Stock}, {BaselineCurrent, c.Current}} {
+		if slices.Contains(seen, b.kernel.Name) {
+			continue
+		}
+		seen = append(seen, b.kernel.Name)
+		if gain := c.gain(set, b.kernel); gain != nil {
+			gain.Baseline = b.baseline
+			gains = append(gains, *gain)
+		}
+	}
+	return gains
+}
+
+// gain is nil where one of the two was not measured, or they cannot be compared.
+func (c Case) gain(set *Set, against Kernel) *Gain {
+	candidate := set.All(c.Candidate, KernelInstructions, c.Application.Test)
+	baseline := set.All(against, KernelInstructions, c.Application.Test)
+	if len(candidate) == 0 || len(baseline) == 0 {
+		return nil
+	}
+	whole := CompareAll(candidate, baseline, c.Rules)
+	change, err := whole.estimate()
+	if err != nil {
+		return nil
+	}
+	g := &Gain{Kernel: against.Name, Metric: whole.Metric, Change: change, Standing: whole.Standing, Unequal: whole.Unequal}
+	if len(c.RunShares) > 0 {
+		g.Share = shareOfRuns(c.RunShares)
+	} else {
+		g.Share = c.shareOfWorkload(set, against)
+	}
+	if g.Share != nil {
+		application := g.Share.times(change)
+		g.Whole = &application
+	}
+	return g
+}
+
+// estimate is the change with its spread. As in Change, a part whose difference
+// may be chance counts as none, and its chance is in the spread.
+func (w Whole) estimate() (Estimate, error) {
+	if w.Standing == Incomparable {
+		return Estimate{}, stats.ErrBadValue
+	}
+	var lows, highs []float64
+	for _, part := range w.Parts {
+		if part.To.Least == 0 {
+			return Estimate{}, stats.ErrBadValue
+		}
+		low, high := part.Of.Least/part.To.Most, part.Of.Most/part.To.Least
+		if len(w.Parts) > 1 && part.Standing == Unclear {
+			low, high = min(low, 1), max(high, 1)
+		}
+		lows, highs = append(lows, low), append(highs, high)
+	}
+	low, high := lows[0], highs[0]
+	if len(w.Parts) > 1 {
+		var err error
+		if low, err = stats.GeometricMean(lows); err != nil {
+			return Estimate{}, err
+		}
+		if high, err = stats.GeometricMean(highs); err != nil {
+			return Estimate{}, err
+		}
+	}
+	return Estimate{w.Change, low - 1, high - 1}.ordered(), nil
+}
+
+// shareOfWorkload is nil unless the program's own instructions were counted beside
+// the kernel's, in every part.
+func (c Case) shareOfWorkload(set *Set, kernel Kernel) *Share {
+	inside, outside := set.All(kernel, KernelInstructions, c.Application.Test), set.All(kernel, UserInstructions, c.Application.Test)
+	if len(inside) != len(outside) {
+		return nil
+	}
+	var in, out stats.Summary // of all operations of all parts
+	for i := range inside {
+		a, b := inside[i].Sample, outside[i].Sample
+		k, err := a.Summary()
+		if err != nil || a.Part != b.Part || a.Operations != b.Operations {
+			return nil
+		}
+		u, err := b.Summary()
+		if err != nil {
+			return nil
+		}
+		for _, one := range []struct {
+			sum *stats.Summary
+			of  stats.Summary
+		}{{&in, k}, {&out, u}} {
+			one.sum.Median += one.of.Median * float64(a.Operations)
+			one.sum.Least += one.of.Least * float64(a.Operations)
+			one.sum.Most += one.of.Most * float64(a.Operations)
+		}
+	}
+	if !(in.Median+out.Median > 0) {
+		return nil
+	}
+	part := func(in, out float64) float64 {
+		if in == 0 {
+			return 0
+		}
+		return in / (in + out)
+	}
+	estimate := Estimate{part(in.Median, out.Median), part(in.Least, out.Most), part(in.Most, out.Least)}
+	return &Share{Estimate: estimate.ordered(), Source: OfWorkload}
+}
+
+// shareOfRuns is the median of several runs, each of which counts alike.
+func shareOfRuns(runs []RunShare) *Share {
+	var values []float64
+	for _, r := range runs {
+		if !(r.Share >= 0 && r.Share <= 1) {
+			return nil
+		}
+		values = append(values, r.Share)
+	}
+	s, err := stats.Summarise(values)
+	if err != nil {
+		return nil
+	}
+	return &Share{Estimate: Estimate{s.Median, s.Least, s.Most}, Source: OfRuns, Runs: runs}
+}

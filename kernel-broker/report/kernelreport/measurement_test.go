@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernelreport
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
+)
+
+func written(t testing.TB, f Facts) []byte {
+	t.Helper()
+	r, err := Make(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := r.WriteJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// The fixture's kernel needs 0.955 of what slim needs, and 0.955/1.4 of stock; a
+// program's own instructions are a fifth of the kernel's.
+func TestReadMeasurement(t *testing.T) {
+	text := written(t, fixture())
+	got, err := ReadMeasurement(text, digestOf("c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := func(percent float64) kb.Estimate { return kb.Estimate{Percent: percent, Low: percent, High: percent} }
+	share, slim, stock := same(83.3333), same(-3.75), same(-26.4881)
+	want := &kb.Measurement{
+		Outcome: kb.OutcomeBenefit, Reason: "kernel instructions -4.5 % on io-write8 (exact counts, and fewer)",
+		Workload: "io-write8", Metric: "kernel_instructions", Report: digest.Of(text),
+		ToSlim:  &kb.Gain{Kernel: same(-4.5), Share: &share, Whole: &slim, Source: kb.ShareOfWorkload},
+		ToStock: &kb.Gain{Kernel: same(-31.7857), Share: &share, Whole: &stock, Source: kb.ShareOfWorkload},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v %+v %+v,\nwant %+v %+v %+v", got, got.ToSlim, got.ToStock, want, want.ToSlim, want.ToStock)
+	}
+	f := fixture()
+	f.RunShares = []verdict.RunShare{{Run: 3, Kernel: "stock@1", Share: 0.02}, {Run: 8, Kernel: "stock@1", Share: 0.04}}
+	f.Kernels[0].Mitigations = nil
+	if got, err = ReadMeasurement(written(t, f), digestOf("c")); err != nil {
+		t.Fatal(err)
+	}
+	if s := got.ToSlim; s.Source != kb.ShareOfRuns || !reflect.DeepEqual(s.Runs, []uint64{3, 8}) || *s.Share != (kb.Estimate{Percent: 3, Low: 2, High: 4}) ||
+		*s.Whole != (kb.Estimate{Percent: -0.135, Low: -0.18, High: -0.09}) || s.Unequal {
+		t.Errorf("with runs: %+v %v %v", s, s.Share, s.Whole)
+	}
+	if !got.ToStock.Unequal {
+		t.Error("other mitigations of stock are not told")
+	}
+}
+
+// A kernel that is no better is described, too, and one without figures.
+func TestReadMeasurementOfNoBenefit(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*Facts)
+		outcome kb.Outcome
+		gains   bool
+	}{
+		"slower":   {func(f *Facts) { f.Subject, f.Application = "net", "io" }, kb.OutcomeNoBenefit, true},
+		"wrong":    {func(f *Facts) { f.Checks[0].Passed, f.Samples = false, nil }, kb.OutcomeNoBenefit, false},
+		"no check": {func(f *Facts) { f.Checks = nil }, kb.OutcomeRefused, true},
+	} {
+		f := fixture()
+		c.change(&f)
+		f.Checks = append(f.Checks, verdict.CheckRun{Workload: "fsx", Kernel: "net", Passed: true})
+		got, err := ReadMeasurement(written(t, f), digestOf("c"))
+		if err != nil || got.Outcome != c.outcome || (got.ToSlim != nil) != c.gains || got.Reason == "" {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+func TestReadMeasurementRefuses(t *testing.T) {
+	good := string(written(t, fixture()))
+	for words, text := range map[string]string{
+		"report: unexpected end":                          good[:len(good)/2],
+		"format 2, only 1 is known":                       strings.Replace(good, `"format": 1`, `"format": 2`, 1),
+		"it has no verdict":                               string(written(t, bench())),
+		`it is about kernel "io-kernel" with image "sha2`: strings.ReplaceAll(good, digestOf("c"), digestOf("9")),
+		`it is about kernel "gone" with image ""`:         strings.Replace(good, `"subject": "io-kernel"`, `"subject": "gone"`, 1),
+		`outcome "splendid" is not`:                       strings.Replace(good, `"outcome": "benefit"`, `"outcome": "splendid"`, 1),
+		"is not in order or not within":                   strings.Replace(good, `"low": -`, `"low": `, 1),
+	} {
+		if text == good {
+			t.Fatalf("%s: nothing is changed", words)
+		}
+		if m, err := ReadMeasurement([]byte(text), digestOf("c")); !errors.Is(err, kb.ErrInvalid) || !strings.Contains(err.Error(), words) {
+			t.Errorf("%+v, %v, want %q", m, err, words)
+		}
+	}
+}
+
+func FuzzReadMeasurement(f *testing.F) {
+	f.Add(written(f, fixture()))
+	f.Add([]byte(`{"format":1,"figures":{"verdict":{"outcome":"benefit","gains":[{"baseline":"slim","kernel_share":null,"whole":{}}]}}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if m, err := ReadMeasurement(text, digestOf("c")); err == nil && m.Validate() != nil {
+			t.Errorf("%+v: %v", m, m.Validate())
+		}
+	})
+}
