@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,6 +64,22 @@ func (a *app) admit(ctx context.Context, r *registration) (cleanUp func() error,
 	return remove, nil
 }
 
+// findReport takes the report beside the kernel where none is given.
+func (r *registration) findReport() error {
+	if r.report != "" {
+		return nil
+	}
+	beside := filepath.Join(filepath.Dir(r.kernel), catalog.ReportFile)
+	_, err := os.Stat(beside)
+	switch {
+	case err == nil:
+		r.report = beside
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return nil
+}
+
 // copyFiles copies the registration's files into a folder and makes it use the copies.
 func (r *registration) copyFiles(dir string) error {
 	for _, file := range []struct {
@@ -72,6 +89,7 @@ func (r *registration) copyFiles(dir string) error {
 	}{
 		{&r.kernel, "kernel", catalog.MaxImage}, {&r.initrd, "initrd", catalog.MaxInitrd},
 		{&r.manifest, "manifest", maxText}, {&r.admitting.config, "config", maxText},
+		{&r.report, "report", catalog.MaxDocument},
 	} {
 		if *file.path == "" {
 			continue
@@ -91,6 +109,9 @@ func (r *registration) copyFiles(dir string) error {
 }
 
 func (a *app) admitIn(ctx context.Context, dir string, r *registration) error {
+	if err := r.findReport(); err != nil {
+		return err
+	}
 	given := *r // for messages: users do not know the copies' names
 	if err := r.copyFiles(dir); err != nil {
 		return err
@@ -102,6 +123,11 @@ func (a *app) admitIn(ctx context.Context, dir string, r *registration) error {
 	image, err := catalog.DescribeFile(r.kernel, catalog.MaxImage)
 	if err != nil {
 		return err
+	}
+	if r.report != "" {
+		if _, err := readMeasurement(r.report, given.report, image.Digest); err != nil {
+			return err
+		}
 	}
 	if r.manifest != "" {
 		if err := sameAsManifest(f, image, r.manifest, given.manifest); err != nil {
@@ -181,6 +207,9 @@ func (r *registration) document(dir string, f admission.Finding) error {
 		r.documents = map[string]string{}
 	}
 	r.documents[documentAdmission] = path
+	if r.report != "" {
+		r.documents[documentReport] = r.report
+	}
 	return os.WriteFile(path, append(text, '\n'), 0o600)
 }
 

@@ -134,12 +134,34 @@ func prepare(dir, kernels string, only []string) ([]prepared, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, prepared{profile: convert.ProfileToProto(profile), files: files})
+		one := prepared{profile: convert.ProfileToProto(profile), files: files}
+		if err := one.measure(); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%s: profiles not found: %w", dir, kb.ErrNotFound)
 	}
 	return all, nil
+}
+
+// measure reads the reports that lie beside the kernels.
+func (p prepared) measure() error {
+	for _, v := range p.profile.GetVersions() {
+		for _, d := range v.GetDocuments() {
+			if d.GetName() != documentReport {
+				continue
+			}
+			path := p.path(d.GetDigest())
+			m, err := readMeasurement(path, path, v.GetKernel().GetImageDigest())
+			if err != nil {
+				return fmt.Errorf("kernel %q: %w", refOf(v), err)
+			}
+			v.Measured = convert.MeasurementToProto(m)
+		}
+	}
+	return nil
 }
 
 func (a *app) apply(ctx context.Context, one prepared, reason string) error {
@@ -148,22 +170,28 @@ func (a *app) apply(ctx context.Context, one prepared, reason string) error {
 			return err
 		}
 	}
-	return a.send(ctx, one.profile, reason, func(*api.Profile) int { return len(one.profile.GetVersions()) })
+	now, err := a.send(ctx, one.profile, reason, func(*api.Profile) int { return len(one.profile.GetVersions()) })
+	for _, v := range one.profile.GetVersions() {
+		if is := findVersion(now, v.GetKernel().GetVersion()); is != nil {
+			a.sayMeasured(refOf(is), measuredOf(is))
+		}
+	}
+	return err
 }
 
-// send applies a profile and says what became of it; versions counts those that it is about. It is repeated, with the same
+// send applies a profile, says what became of it and returns it; versions counts those that it is about. It is repeated, with the same
 // id, when the answer got lost.
-func (a *app) send(ctx context.Context, profile *api.Profile, reason string, versions func(*api.Profile) int) error {
+func (a *app) send(ctx context.Context, profile *api.Profile, reason string, versions func(*api.Profile) int) (*api.Profile, error) {
 	request := &api.ApplyProfileRequest{RequestId: requestID(), Profile: profile, Reason: reason}
 	response, err := call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ApplyProfile, request)
 	if status.Code(err) == codes.Unavailable {
 		response, err = call(ctx, a, api.NewCatalogServiceClient, api.CatalogServiceClient.ApplyProfile, request)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a.say("profile %s %s, %s", profile.GetName(), either(response.GetChanged(), "applied", "unchanged"), count(versions(response.GetProfile()), "version"))
-	return nil
+	return response.GetProfile(), nil
 }
 
 func (a *app) applyPreview(ctx context.Context, one prepared) error {
@@ -202,6 +230,7 @@ func (a *app) previewVersion(now *api.Profile, v *api.ProfileVersion) error {
 		return nil
 	}
 	a.say("would register %s (%s)", refOf(v), v.GetKernel().GetRelease())
+	a.sayMeasured(refOf(v), measuredOf(v))
 	return nil
 }
 

@@ -196,6 +196,9 @@ func candidatePage(p *page, c pipeline.Candidate) {
 	p.row("Candidate:", c.ID)
 	p.row("Verdict:", outcomeWord(c))
 	p.row("Reason:", c.Reason)
+	if c.Measured != nil {
+		measuredRows(p, c.Measured)
+	}
 	p.row("Published:", c.Published)
 	p.row("Release:", c.Release)
 	p.row("Build id:", c.BuildID)
@@ -397,9 +400,13 @@ func (a *app) candidates(name string) error {
 		return err
 	}
 	return a.showValue(map[string]any{"candidates": list}, a.orNone(len(list), "no candidates", func(p *page) {
-		p.row("KERNEL", "CANDIDATE", "VERDICT", "PUBLISHED", "MADE", "SIZE", "REASON")
+		p.row("KERNEL", "CANDIDATE", "VERDICT", "GAIN", "PUBLISHED", "MADE", "SIZE", "REASON")
 		for _, c := range list {
-			p.row(c.Name, c.ID, outcomeWord(c), c.Published, clock(c.Made), bytesOf(uint64(c.ImageSize)), c.Reason)
+			gain := ""
+			if c.Measured != nil {
+				gain, _ = gainCells(c.Measured)
+			}
+			p.row(c.Name, c.ID, outcomeWord(c), gain, c.Published, clock(c.Made), bytesOf(uint64(c.ImageSize)), c.Reason)
 		}
 	}))
 }

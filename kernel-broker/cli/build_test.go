@@ -180,7 +180,8 @@ func aCandidate(t *testing.T, cache string, outcome verdict.Outcome) pipeline.Ca
 			Values: []float64{value}, Seed: 7, Size: 3, Operations: 3}
 	}
 	made, err := kernelreport.Make(kernelreport.Facts{Subject: "mitgcm", Application: "MITgcm", Current: "stock", Stock: "stock", Made: "2026-11-20T12:00:00Z",
-		Kernels:      []kernelreport.Kernel{{Kernel: verdict.Kernel{Name: "mitgcm"}}, {Kernel: verdict.Kernel{Name: "stock"}}},
+		Kernels: []kernelreport.Kernel{{Kernel: verdict.Kernel{Name: "mitgcm"}, Provenance: kernelreport.Provenance{ImageDigest: image.Digest}},
+			{Kernel: verdict.Kernel{Name: "stock"}}},
 		Workloads:    []kernelreport.Workload{{Name: "w", Operation: "write"}},
 		Applications: []verdict.Application{{Name: "MITgcm", Test: run, Kernel: "mitgcm"}},
 		Samples:      []verdict.Sample{sample("mitgcm", 94), sample("stock", 100)},
@@ -204,6 +205,10 @@ func aCandidate(t *testing.T, cache string, outcome verdict.Outcome) pipeline.Ca
 			t.Fatal(err)
 		}
 	}
+	if c.Measured, err = readMeasurement(c.JSON(), "", c.ImageDigest); err != nil {
+		t.Fatal(err)
+	}
+	c.Measured.Outcome = kb.Outcome(outcome)
 	return c
 }
 
@@ -215,7 +220,7 @@ func TestCandidates(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := f.must(0, "", "kernel", "candidates", "mitgcm", "--cache", cache)
-	if !strings.Contains(out, "no benefit  -          2026-11-20 12:00:00Z") || !strings.Contains(out, "kernel instructions -6 %") {
+	if !strings.Contains(out, "no benefit  none  -          2026-11-20 12:00:00Z") || !strings.Contains(out, "kernel instructions -6 %") {
 		t.Error(out)
 	}
 	if out := f.must(0, "", "kernel", "candidates", "other", "--cache", cache, "-o", "yaml"); out != "candidates: []\n" {
@@ -247,7 +252,8 @@ func TestPublish(t *testing.T) {
 	}
 	golden(t, "kernel-published.table", f.must(0, "", "kernel", "show", "mitgcm"))
 	shown := f.must(0, "", "kernel", "show", "mitgcm@2", "-o", "yaml")
-	golden(t, "kernel-published.yaml", documentFile.ReplaceAllString(shown, "${1}DIGEST${2}SIZE"))
+	shown = documentFile.ReplaceAllString(shown, "${1}DIGEST${2}SIZE")
+	golden(t, "kernel-published.yaml", regexp.MustCompile(`(report_digest: )\S+`).ReplaceAllString(shown, "${1}DIGEST"))
 	cache := t.TempDir()
 	current := func(name string) (string, error) {
 		broker := buildBroker{app: a}

@@ -61,6 +61,10 @@ func TestRunsForABuild(t *testing.T) {
 		if text, err := os.ReadFile(got.Counters[0].Path); err != nil || string(text) != "counters" {
 			t.Errorf("%q, %v", text, err)
 		}
+		// Run 7 was on the kernel that counts, and has no share.
+		if s := got.RunShares; len(s) != 1 || s[0].Run != 8 || s[0].Kernel == "" || !(s[0].Share > 0.239 && s[0].Share < 0.241) {
+			t.Errorf("shares %+v", s)
+		}
 		traces, err := slim.ReadJobTraces(got.Traces)
 		want := slim.JobTrace{Run: 8, Releases: []string{"6.1-x"}, Calls: []string{"write"}, Functions: []string{"do_syscall_64", "vfs_write"},
 			Results: []slim.JobResult{{Node: "n1", Digest: f.runs.list[1].GetNodes()[0].GetFiles()[0].GetDigest()}}}
@@ -68,7 +72,7 @@ func TestRunsForABuild(t *testing.T) {
 			t.Errorf("%+v, %v", traces, err)
 		}
 	}
-	for _, words := range []string{"run 8: 1 system calls and 2 functions that its job used stay in the kernel; it is not whole (node n2: lost delivered nothing[31m), and what there is of it counts\n",
+	for _, words := range []string{"run 8: 1 system calls and 2 functions that its job used stay in the kernel; 24.0 % of its CPU time is the kernel's, by which the verdict judges the whole; it is not whole (node n2: lost delivered nothing[31m), and what there is of it counts\n",
 		"run 7: counters in 1 archives\n"} {
 		if !strings.Contains(said.String(), words) {
 			t.Errorf("no %q in\n%s", words, said.String())

@@ -22,6 +22,7 @@ import (
 // registration holds the arguments of kernel register.
 type registration struct {
 	profile, kernel, manifest, initrd string
+	report                            string
 	application, description          string
 	version                           uint32
 	arguments                         []string
@@ -48,6 +49,7 @@ func (a *app) kernelRegisterCommand() *cobra.Command {
 	f.StringVar(&r.profile, "profile", "", "`name` of the profile")
 	f.StringVar(&r.kernel, "kernel", "", "the bzImage `file`")
 	f.StringVar(&r.manifest, "manifest", "", "the kernel.json `file` that describes it (default: read from the kernel)")
+	f.StringVar(&r.report, "report", "", "the factory's `file` report.json about this kernel (default: the one beside the kernel, if there is one)")
 	f.StringVar(&r.initrd, "initrd", "", "initrd `file`; without one the node uses its own")
 	f.StringArrayVar(&r.arguments, "argument", nil, "kernel `argument`; may be repeated")
 	f.Uint32Var(&r.version, "version", 0, "version `number` (default: the next one)")
@@ -131,12 +133,17 @@ func (a *app) registerIn(ctx context.Context, r registration) (none kb.Ref, err 
 	if err != nil {
 		return none, err
 	}
-	v := &api.ProfileVersion{Kernel: spec, Documents: documents}
+	measured, err := r.measured(spec.GetImageDigest())
+	if err != nil {
+		return none, err
+	}
+	v := &api.ProfileVersion{Kernel: spec, Documents: documents, Measured: measured}
 	if err := a.signChecked(ctx, profile, v, r.kernel, r.admitting.config, &r.signature); err != nil {
 		return none, err
 	}
 	if r.dryRun {
 		a.say("would register %s (%s)", refOf(v), spec.GetRelease())
+		a.sayMeasured(refOf(v), measuredOf(v))
 		return none, nil
 	}
 	return kb.Ref{Profile: spec.GetProfile(), Version: spec.GetVersion()}, a.add(ctx, r, v, append(files, more...))
@@ -165,7 +172,11 @@ func (a *app) add(ctx context.Context, r registration, v *api.ProfileVersion, fi
 		}
 	}
 	profile.Versions, profile.History = []*api.ProfileVersion{v}, nil
-	return a.send(ctx, profile, r.admitting.reason, func(p *api.Profile) int { return len(p.GetVersions()) })
+	now, err := a.send(ctx, profile, r.admitting.reason, func(p *api.Profile) int { return len(p.GetVersions()) })
+	if err == nil {
+		a.sayMeasured(refOf(v), measuredOf(findVersion(now, v.GetKernel().GetVersion())))
+	}
+	return err
 }
 
 // registerAgain may change the default version and add documents to a version that has none.
@@ -181,6 +192,9 @@ func (a *app) registerAgain(ctx context.Context, profile *api.Profile, v *api.Pr
 		if v.Documents, files, err = r.describe(); err != nil {
 			return err
 		}
+		if v.Measured, err = r.measured(v.GetKernel().GetImageDigest()); err != nil {
+			return err
+		}
 		changed = true
 	}
 	if r.makeDefault && profile.GetDefaultVersion() != v.GetKernel().GetVersion() {
@@ -190,6 +204,7 @@ func (a *app) registerAgain(ctx context.Context, profile *api.Profile, v *api.Pr
 		}
 	}
 	if r.dryRun || !changed {
+		a.sayMeasured(refOf(v), measuredOf(v))
 		return nil
 	}
 	return a.add(ctx, r, v, files)
@@ -275,7 +290,7 @@ func (a *app) kernelShow(ctx context.Context, args []string) error {
 	return a.showVersion(v, from)
 }
 
-func kernelPage(p *page, v *api.ProfileVersion) {
+func kernelPage(p *page, v *api.ProfileVersion, o origin) {
 	k := v.GetKernel()
 	p.row("Kernel:", refOf(v))
 	p.row("State:", versionState(v))
@@ -294,6 +309,13 @@ func kernelPage(p *page, v *api.ProfileVersion) {
 	p.row("Least memory:", fmt.Sprintf("%d MiB", k.GetMinMemoryMib()))
 	p.row("Registered:", clock(v.GetRegisteredAt().AsTime()))
 	p.row("Signed:", signedBy(v))
+	if m := measuredOf(v); m != nil {
+		p.row("Verdict:", outcomeText(m))
+		p.field("Workload:", m.Workload)
+		measuredRows(p, m)
+	} else if o.verdict == "" {
+		p.row("Verdict:", notMeasured)
+	}
 	p.line("Drivers:")
 	for chunk := range slices.Chunk(k.GetDrivers(), 6) {
 		p.line("  %s", joinReasons(chunk))

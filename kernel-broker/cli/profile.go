@@ -49,16 +49,30 @@ func (a *app) profileList(ctx context.Context, _ []string) error {
 		return err
 	}
 	return showList(a, "profiles", profiles, a.orNone(len(profiles), "no profiles", func(p *page) {
-		p.row("NAME", "DEFAULT", "VERSIONS", "STATE", "APPLICATION", "DESCRIPTION")
+		p.row("NAME", "DEFAULT", "VERSIONS", "STATE", "GAIN", "OF THE WHOLE", "APPLICATION", "DESCRIPTION")
 		for _, profile := range profiles {
 			var versions []string
 			for _, v := range profile.GetVersions() {
 				versions = append(versions, fmt.Sprint(v.GetKernel().GetVersion()))
 			}
-			p.row(profile.GetName(), profile.GetDefaultVersion(), strings.Join(versions, ","), profileState(profile),
+			gain, whole := profileGain(profile)
+			p.row(profile.GetName(), profile.GetDefaultVersion(), strings.Join(versions, ","), profileState(profile), gain, whole,
 				profile.GetApplication(), profile.GetDescription())
 		}
 	}))
+}
+
+// profileGain is the gain of the version that jobs get without naming one.
+func profileGain(profile *api.Profile) (kernel, whole string) {
+	return versionGain(findVersion(profile, profile.GetDefaultVersion()))
+}
+
+// versionGain is empty for stock, against which others are measured.
+func versionGain(v *api.ProfileVersion) (kernel, whole string) {
+	if v.GetMeasured() == nil && v.GetKernel().GetProfile() == kb.StockProfile {
+		return "", ""
+	}
+	return gainCells(measuredOf(v))
 }
 
 // profileState summarises the states of the versions.
@@ -117,6 +131,9 @@ func (a *app) profileShow(ctx context.Context, args []string) error {
 		p.line("")
 		versionRows(p, profile.GetVersions())
 		for _, v := range profile.GetVersions() {
+			measuredPart(p, v)
+		}
+		for _, v := range profile.GetVersions() {
 			if q := v.GetQuarantine(); q != nil {
 				p.line("\n%s is quarantined since %s:\n  %s", refOf(v), clock(q.GetSince().AsTime()), q.GetReason())
 			}
@@ -129,10 +146,11 @@ func (a *app) profileShow(ctx context.Context, args []string) error {
 }
 
 func versionRows(p *page, versions []*api.ProfileVersion) {
-	p.row("KERNEL", "STATE", "FAILED BOOTS", "RELEASE", "BUILD ID", "SIZE", "ARGUMENTS", "REGISTERED")
+	p.row("KERNEL", "STATE", "GAIN", "FAILED BOOTS", "RELEASE", "BUILD ID", "SIZE", "ARGUMENTS", "REGISTERED")
 	for _, v := range versions {
 		k := v.GetKernel()
-		p.row(refOf(v), versionState(v), v.GetBootFailures(), k.GetRelease(), short(k.GetBuildId()),
+		gain, _ := versionGain(v)
+		p.row(refOf(v), versionState(v), gain, v.GetBootFailures(), k.GetRelease(), short(k.GetBuildId()),
 			bytesOf(k.GetImageSize()+k.GetInitrdSize()), strings.Join(k.GetArguments(), " "), clock(v.GetRegisteredAt().AsTime()))
 	}
 }

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -28,7 +29,7 @@ import (
 // Names of documents.
 const (
 	documentProvenance = catalog.Provenance
-	documentReport     = "report"
+	documentReport     = catalog.Report
 	documentPage       = "page"
 )
 
@@ -134,6 +135,16 @@ func (r registration) describe() ([]*api.Document, []catalog.Artifact, error) {
 		files = append(files, file)
 	}
 	return documents, files, nil
+}
+
+// measured is what the report among the documents says of the kernel; nil without one.
+func (r registration) measured(image string) (*api.Measurement, error) {
+	path := r.documents[documentReport]
+	if path == "" {
+		return nil, nil
+	}
+	m, err := readMeasurement(path, cmp.Or(r.report, path), image)
+	return convert.MeasurementToProto(m), err
 }
 
 // fetch gets a stored file of so many bytes, and checks its digest. It stops where
@@ -249,8 +260,8 @@ func (o *origin) read(provenance, found []byte) error {
 func (a *app) showVersion(v *api.ProfileVersion, o origin) error {
 	if a.output == outputTable {
 		return a.page(func(p *page) {
-			kernelPage(p, v)
-			o.page(p)
+			kernelPage(p, v, o)
+			o.page(p, v.GetMeasured() != nil)
 		})
 	}
 	text, err := marshal(v)
@@ -267,7 +278,8 @@ func (a *app) showVersion(v *api.ProfileVersion, o origin) error {
 	return a.showJSON(text)
 }
 
-func (o origin) page(p *page) {
+// page prints the verdict of the report, unless the version's own record has one.
+func (o origin) page(p *page, measured bool) {
 	m := o.Provenance
 	if m == nil {
 		p.line("\nWhere it is from was not registered with it.")
@@ -300,7 +312,7 @@ func (o origin) page(p *page) {
 	}
 	p.field("Inputs:", m.InputsKey)
 	p.field("Builder:", m.Builder)
-	if o.verdict != "" {
+	if o.verdict != "" && !measured {
 		p.field("Verdict:", o.verdict)
 	}
 }
