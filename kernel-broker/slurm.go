@@ -213,6 +213,9 @@ func (n SlurmNode) BootForgotten() bool {
 // down and may have power.
 func (n SlurmNode) PoweredDown() bool { return n.has("POWERED_DOWN") || n.has("POWERING_DOWN") }
 
+// PowerIsOff reports whether power saving has switched the node off.
+func (n SlurmNode) PowerIsOff() bool { return n.has("POWERED_DOWN") && !n.has("POWER_UP") }
+
 // RebootIssued reports whether Slurm has requested a boot by itself.
 func (n SlurmNode) RebootIssued() bool { return n.has("REBOOT_ISSUED") }
 

@@ -29,9 +29,14 @@ const issueTime = 15 * time.Second
 // heal resumes a node that is back on stock, whose slurmd runs, and which Slurm
 // keeps out of service over a boot of the broker's own: one that it takes for a
 // crash, has forgotten, or never issues, which is taken back first. Any other
-// reason is somebody else's.
+// reason is somebody else's. One that lost its kernel and is powered down meanwhile
+// has none that could run anything: Slurm switches it on for the next job.
 func (d *decision) heal(n *kb.Node, agent Agent) {
 	s, known := d.slurmNode(n.Name)
+	if known && s.State == "DOWN" && s.PowerIsOff() && !s.Drained() && strings.HasPrefix(s.Reason, reasonLost) && n.OutOfService == nil && n.Failure == nil {
+		d.act(Action{Kind: ResumeNode, Node: n.Name, Text: s.Reason})
+		return
+	}
 	if !known || n.OutOfService != nil || n.Failure != nil || !n.Desired.IsStock() || !n.Runs(stockRef) || !n.Steady() {
 		return
 	}

@@ -37,6 +37,9 @@ func TestHealsANodeThatIsDownForItsOwnBoot(t *testing.T) {
 		{"and has yet to carry it out", "IDLE+DRAIN+POWER_DOWN", "", nil, false},
 		{"an administrator's drain", "IDLE+DRAIN", "bad DIMM", nil, false},
 		{"it had lost its kernel, and nothing is armed", "DOWN", "kprof: lost mitgcm@3 under job 7: it rebooted", nil, true},
+		{"and Slurm has switched it off", "DOWN+POWERED_DOWN", "kprof: lost mitgcm@3 under job 7: it rebooted", func(w *world) { w.silence("n1") }, true},
+		{"and Slurm is switching it off", "DOWN+POWERING_DOWN", "kprof: lost mitgcm@3 under job 7: it rebooted", func(w *world) { w.silence("n1") }, false},
+		{"it is off, and an administrator said so", "DOWN+POWERED_DOWN", "bad DIMM", func(w *world) { w.silence("n1") }, false},
 		{"and an administrator drained it", "IDLE+DRAIN+REBOOT_ISSUED", "bad DIMM", nil, false},
 	} {
 		w := running(t)

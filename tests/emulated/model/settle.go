@@ -335,6 +335,10 @@ func (r *run) explains(n *node, reason string) bool {
 			return n.resets+n.switched > 0 || r.unasked
 		}
 	}
+	// A node that is taken for crashed keeps the reason that it had.
+	if n.taken != "" && strings.HasPrefix(reason, n.taken) {
+		return n.resets+n.switched > 0
+	}
 	if strings.HasPrefix(reason, rebootReason) {
 		return n.unresumed
 	}
