@@ -39,8 +39,8 @@ type Gain struct {
 	Whole *Estimate `json:"whole,omitempty"`
 }
 
-// Estimate is a share with its spread: no pairing of repetitions gives less than
-// Low or more than High.
+// Estimate is a share with its spread. For a change that is what any pairing of
+// repetitions gives, and what builds of one kernel may differ by.
 type Estimate struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`
@@ -167,7 +167,7 @@ func (c Case) gain(set *Set, against Kernel) *Gain {
 		return nil
 	}
 	whole := CompareAll(candidate, baseline, c.Rules)
-	change, err := whole.estimate()
+	change, err := whole.estimate(c.Rules.Resolution)
 	if err != nil {
 		return nil
 	}
@@ -185,8 +185,10 @@ func (c Case) gain(set *Set, against Kernel) *Gain {
 }
 
 // estimate is the change with its spread. As in Change, a part whose difference
-// may be chance counts as none, and its chance is in the spread.
-func (w Whole) estimate() (Estimate, error) {
+// may be chance counts as none, and its chance is in the spread. An exact count
+// repeats on one build only: another build of the same code may differ by as much
+// as the resolution.
+func (w Whole) estimate(resolution float64) (Estimate, error) {
 	if w.Standing == Incomparable {
 		return Estimate{}, stats.ErrBadValue
 	}
@@ -211,7 +213,7 @@ func (w Whole) estimate() (Estimate, error) {
 			return Estimate{}, err
 		}
 	}
-	return Estimate{w.Change, low - 1, high - 1}.ordered(), nil
+	return Estimate{w.Change, low*(1-resolution) - 1, high*(1+resolution) - 1}.ordered(), nil
 }
 
 // shareOfWorkload is nil unless the program's own instructions were counted beside

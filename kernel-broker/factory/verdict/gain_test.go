@@ -107,7 +107,7 @@ func TestGain(t *testing.T) {
 			}, nil, Estimate{-0.2, 0.8*0.9 - 1, 0.8*1.1 - 1}, none, none,
 		},
 	} {
-		got, has := gainsOf(func(k *Case) { k.Samples, k.RunShares = c.samples, c.runs })[BaselineSlim]
+		got, has := gainsOf(func(k *Case) { k.Samples, k.RunShares, k.Rules.Resolution = c.samples, c.runs, 0 })[BaselineSlim]
 		if !has || got.Kernel != "slim" || got.Metric != KernelInstructions {
 			t.Errorf("%s: %+v", name, got)
 			continue
@@ -167,17 +167,30 @@ func TestGainAgainstEachBaseline(t *testing.T) {
 	}
 }
 
+// An exact count has the spread of what two builds of the same code differ by: a change
+// that may be no more than that has 0 in it.
+func TestGainHasTheResolutionInItsSpread(t *testing.T) {
+	for _, c := range []struct{ needs, low, high float64 }{
+		{750, 0.75*0.999 - 1, 0.75*1.001 - 1}, {1000, -0.001, 0.001}, {999.5, 0.9995*0.999 - 1, 0.9995*1.001 - 1},
+	} {
+		g := gainsOf(func(k *Case) { k.Samples = []Sample{sample("pgo", true, c.needs), sample("slim", true, 1000)} })[BaselineSlim]
+		if math.Abs(g.Change.Low-c.low) > 1e-12 || math.Abs(g.Change.High-c.high) > 1e-12 || (g.Change.High >= 0) != (g.Standing != Better) {
+			t.Errorf("%v: %+v, %s", c.needs, g.Change, g.Standing)
+		}
+	}
+}
+
 // What is said is which share it is, and what is not known or not equal.
 func TestGainInWords(t *testing.T) {
 	for want, change := range map[string]func(*Case){
-		"against slim: kernel instructions -25.0 % (-25.0 to -25.0); the workload as a whole -3.1 % (-3.1 to -3.1), " +
+		"against slim: kernel instructions -25.0 % (-25.1 to -24.9); the workload as a whole -3.1 % (-3.1 to -3.1), " +
 			"with a kernel share of 12.5 % (12.5 to 12.5) of the workload's instructions, counted in the same run": func(*Case) {},
 		"; the application as a whole -0.5 % (-0.8 to -0.2), with a kernel share of 2.0 % (1.0 to 3.0) of the CPU time of the application's jobs, run 3 on stock@1, run 8 on mitgcm@2": func(c *Case) {
 			c.RunShares = []RunShare{{3, "stock@1", 0.01}, {8, "mitgcm@2", 0.03}}
 		},
 		"; the application as a whole: kernel share not known":          func(c *Case) { c.Samples = c.Samples[:2] },
-		"-25.0 % (-25.0 to -25.0) - AT unequal mitigations: pti; the w": func(c *Case) { c.Slim.Mitigations = []string{"pti"} },
-		"0 % (-0.05 to +0.1), which may be chance": func(c *Case) {
+		"-25.0 % (-25.1 to -24.9) - AT unequal mitigations: pti; the w": func(c *Case) { c.Slim.Mitigations = []string{"pti"} },
+		"0 % (-0.1 to +0.2), which may be chance": func(c *Case) {
 			c.Samples[0].Exact, c.Samples[0].Values = false, []float64{999.5, 1000, 1001}
 		},
 	} {
