@@ -227,6 +227,10 @@ func (a *app) previewVersion(now *api.Profile, v *api.ProfileVersion) error {
 		if !proto.Equal(old.GetKernel(), v.GetKernel()) {
 			return fmt.Errorf("kernel %q exists with other content: %w", refOf(v), kb.ErrFailedPrecondition)
 		}
+		if old.GetMeasured() == nil && v.GetMeasured() != nil {
+			a.say("would add to %s what was measured", refOf(v))
+			a.sayMeasured(refOf(v), measuredOf(v))
+		}
 		return nil
 	}
 	a.say("would register %s (%s)", refOf(v), v.GetKernel().GetRelease())

@@ -179,7 +179,8 @@ func (a *app) add(ctx context.Context, r registration, v *api.ProfileVersion, fi
 	return err
 }
 
-// registerAgain may change the default version and add documents to a version that has none.
+// registerAgain may change the default version, add documents to a version that has none, and a measurement with its report to
+// one that was not measured.
 func (a *app) registerAgain(ctx context.Context, profile *api.Profile, v *api.ProfileVersion, r registration) error {
 	a.say("%s is this kernel already", refOf(v))
 	if len(r.signature.keys) > 0 {
@@ -196,6 +197,13 @@ func (a *app) registerAgain(ctx context.Context, profile *api.Profile, v *api.Pr
 			return err
 		}
 		changed = true
+	} else if more, err := r.measureLater(v); err != nil {
+		return err
+	} else if more != nil {
+		files, changed = more, true
+		if r.dryRun {
+			a.say("would add what was measured of it")
+		}
 	}
 	if r.makeDefault && profile.GetDefaultVersion() != v.GetKernel().GetVersion() {
 		changed = true

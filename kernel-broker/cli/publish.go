@@ -147,6 +147,24 @@ func (r registration) measured(image string) (*api.Measurement, error) {
 	return convert.MeasurementToProto(m), err
 }
 
+// measureLater adds the measurement to a version without one; nil if it has another report, or there is none.
+func (r registration) measureLater(v *api.ProfileVersion) ([]catalog.Artifact, error) {
+	m, err := r.measured(v.GetKernel().GetImageDigest())
+	if err != nil || m == nil || v.GetMeasured() != nil {
+		return nil, err
+	}
+	for _, d := range v.GetDocuments() {
+		if d.GetName() == documentReport && d.GetDigest() != m.GetReportDigest() {
+			return nil, nil
+		}
+	}
+	documents, files, err := registration{documents: map[string]string{documentReport: r.documents[documentReport]}}.describe()
+	if err == nil {
+		v.Documents, v.Measured = documents, m
+	}
+	return files, err
+}
+
 // fetch gets a stored file of so many bytes, and checks its digest. It stops where
 // the file has to end.
 func (a *app) fetch(ctx context.Context, digest string, size uint64, to io.Writer) error {

@@ -400,7 +400,7 @@ type ProfileVersion struct {
 	// Boots that failed since the version was registered or released.
 	BootFailures uint32 `protobuf:"varint,4,opt,name=boot_failures,json=bootFailures,proto3" json:"boot_failures,omitempty"`
 	// Documents on the kernel's origin and measurements. A version that was
-	// registered without any may get them later.
+	// registered without any may get them later, and the report of a measurement.
 	Documents []*Document `protobuf:"bytes,5,rep,name=documents,proto3" json:"documents,omitempty"`
 	// Set if this version is retired.
 	Retired *Retirement `protobuf:"bytes,6,opt,name=retired,proto3" json:"retired,omitempty"`
@@ -408,7 +408,8 @@ type ProfileVersion struct {
 	// trust list requires it.
 	Envelope []byte `protobuf:"bytes,7,opt,name=envelope,proto3" json:"envelope,omitempty"`
 	// What the factory measured of it, as the registrant states it; absent if
-	// nothing was measured. It comes and stays with the documents.
+	// nothing was measured. A version that was registered without may get it
+	// later, with its report; then it stays.
 	Measured      *Measurement `protobuf:"bytes,8,opt,name=measured,proto3" json:"measured,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -77,7 +77,7 @@ func (c *Catalog) merge(ctx context.Context, p *kb.Profile, wanted kb.Profile) e
 	for _, v := range wanted.Versions {
 		old, exists := find(*p, v.Kernel.Version)
 		if exists && reflect.DeepEqual(normalise(old.Kernel), v.Kernel) {
-			if err := c.document(&merged, v); err != nil {
+			if err := c.document(ctx, &merged, v); err != nil {
 				return err
 			}
 			continue
@@ -137,19 +137,30 @@ func (c *Catalog) noteSettings(ctx context.Context, merged *kb.Profile, old kb.P
 	}
 }
 
-// document gives a version without documents those of wanted, with what was measured. Existing documents are as immutable
-// as the kernel.
-func (c *Catalog) document(merged *kb.Profile, wanted kb.ProfileVersion) error {
-	if len(wanted.Documents) == 0 {
+// document gives a version without documents those of wanted, and one of which nothing is measured the measurement with its
+// report. What is there is as immutable as the kernel.
+func (c *Catalog) document(ctx context.Context, merged *kb.Profile, wanted kb.ProfileVersion) error {
+	i := slices.IndexFunc(merged.Versions, func(v kb.ProfileVersion) bool { return v.Kernel.Version == wanted.Kernel.Version })
+	v := &merged.Versions[i]
+	switch {
+	case len(v.Documents) == 0 && len(wanted.Documents) > 0:
+		v.Documents, v.Measured = wanted.Documents, wanted.Measured
+	case v.Measured == nil && wanted.Measured != nil:
+		report := wanted.Documents[slices.IndexFunc(wanted.Documents, func(d kb.Document) bool { return d.Digest == wanted.Measured.Report })]
+		if !slices.Contains(v.Documents, report) {
+			if slices.ContainsFunc(v.Documents, func(d kb.Document) bool { return d.Name == report.Name }) {
+				return nil
+			}
+			v.Documents = append(slices.Clone(v.Documents), report)
+		}
+		v.Measured = wanted.Measured
+	default:
 		return nil
 	}
-	for i, v := range merged.Versions {
-		if v.Kernel.Version == wanted.Kernel.Version && len(v.Documents) == 0 {
-			merged.Versions[i].Documents, merged.Versions[i].Measured = wanted.Documents, wanted.Measured
-			return c.checkArtifacts(wanted)
-		}
+	if v.Measured != nil {
+		c.note(ctx, merged, kb.ChangeChanged, v.Kernel.Version, "measured: "+string(v.Measured.Outcome))
 	}
-	return nil
+	return c.checkArtifacts(wanted)
 }
 
 func find(p kb.Profile, version uint32) (kb.ProfileVersion, bool) {

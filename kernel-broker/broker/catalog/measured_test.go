@@ -84,6 +84,47 @@ func TestMeasurementOfAVersion(t *testing.T) {
 	}
 }
 
+// A version of which nothing was measured gets that later, with its report, and with a
+// note of who said so. Another report under the name of one that is there it does not get.
+func TestMeasurementLater(t *testing.T) {
+	provenance, report, page := document("provenance", "5"), document("report", "1"), document("page", "2")
+	for name, c := range map[string]struct {
+		had, sent []kb.Document
+		want      string // the names then, with a digit of each digest
+		measured  bool
+	}{
+		"nothing":        {nil, []kb.Document{provenance, report}, "provenance5 report1", true},
+		"its origin":     {[]kb.Document{provenance}, []kb.Document{provenance, report, page}, "provenance5 report1", true},
+		"this report":    {[]kb.Document{provenance, report}, []kb.Document{report}, "provenance5 report1", true},
+		"another report": {[]kb.Document{document("report", "9")}, []kb.Document{report}, "report9", false},
+	} {
+		catalog, _ := newCatalog(t)
+		p := profile("mitgcm", 1)
+		p.Versions[0].Documents = c.had
+		apply(t, catalog, "before", p)
+		p.Versions[0].Documents, p.Versions[0].Measured = c.sent, measured(func(*kb.Measurement) {})
+		ctx := kb.WithAuthor(t.Context(), "ann", "at last")
+		if _, changed, err := catalog.Apply(ctx, "later", p); err != nil || changed != c.measured {
+			t.Errorf("%s: changed %v, %v", name, changed, err)
+		}
+		now, err := catalog.Get(t.Context(), "mitgcm")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, d := range now.Versions[0].Documents {
+			names = append(names, d.Name+d.Digest[7:8])
+		}
+		if strings.Join(names, " ") != c.want || (now.Versions[0].Measured != nil) != c.measured {
+			t.Errorf("%s: %v, measured %+v", name, names, now.Versions[0].Measured)
+		}
+		last := now.History[len(now.History)-1]
+		if c.measured && (last.Who != "ann" || last.What != kb.ChangeChanged || last.Version != 1 || last.Reason != "measured: benefit") {
+			t.Errorf("%s: the history ends with %+v", name, last)
+		}
+	}
+}
+
 // A kernel without a benefit is an entry like others, and may be the default.
 func TestNoBenefitIsAnEntry(t *testing.T) {
 	c, _ := newCatalog(t)
@@ -114,12 +155,6 @@ func TestRecordBeforeMeasurements(t *testing.T) {
 	if err != nil || p.Versions[0].Measured != nil || len(p.Versions[0].Documents) != 1 {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	// Its report was registered without one, and stays so.
-	p.Versions[0].Measured = measured(func(*kb.Measurement) {})
-	if apply(t, c, "later", p) {
-		t.Error("an old version was changed")
-	}
-	p.Versions[0].Measured = nil
 	p.Versions = append(p.Versions, kb.ProfileVersion{Kernel: kernel("mitgcm", 2), Documents: []kb.Document{document("report", "1")}, Measured: measured(func(*kb.Measurement) {})})
 	if !apply(t, c, "next", p) {
 		t.Error("the next version is no change")

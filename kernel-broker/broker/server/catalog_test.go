@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -24,6 +25,7 @@ func TestCatalogOverTheSocket(t *testing.T) {
 	f := serve(t, nil, nil)
 	client := api.NewCatalogServiceClient(f.local(t))
 	sent := apiProfile("mitgcm", digestOf([]byte("kernel")), 6)
+	sent.Versions[0].Documents, sent.Versions[0].Measured = []*api.Document{{Name: "report", Digest: digestOf(nil)}}, aMeasurement(-13.3)
 	applied, err := client.ApplyProfile(t.Context(), &api.ApplyProfileRequest{RequestId: "1", Profile: sent, Reason: "because"})
 	if err != nil || !applied.GetChanged() {
 		t.Fatalf("ApplyProfile = %v, %v", applied, err)
@@ -55,6 +57,26 @@ func TestCatalogOverTheSocket(t *testing.T) {
 	if text := snapshot.GetSnapshot(); !strings.HasSuffix(text, "\nprofile mitgcm 1 1 available\nend\n") {
 		t.Errorf("GetSnapshot = %q", text)
 	}
+}
+
+// aMeasurement is the least that one has, from the empty report.
+func aMeasurement(percent float64) *api.Measurement {
+	return &api.Measurement{Outcome: api.Outcome_OUTCOME_BENEFIT, Workload: "w", Metric: "kernel_instructions", ReportDigest: digestOf(nil),
+		ToStock: &api.Gain{Kernel: &api.Estimate{Percent: percent, LowPercent: percent, HighPercent: percent}}}
+}
+
+// Figures that are none are refused before anything is kept of the profile.
+func TestMeasurementRefusals(t *testing.T) {
+	f := serve(t, nil, nil)
+	client := api.NewCatalogServiceClient(f.local(t))
+	for name, percent := range map[string]float64{"no number": math.NaN(), "infinite": math.Inf(1), "less than nothing": -101, "too large": 1e300} {
+		p := apiProfile("mitgcm", digestOf(nil), 0)
+		p.Versions[0].Documents, p.Versions[0].Measured = []*api.Document{{Name: "report", Digest: digestOf(nil)}}, aMeasurement(percent)
+		_, err := client.ApplyProfile(t.Context(), &api.ApplyProfileRequest{RequestId: "1", Profile: p})
+		want(t, name, err, codes.InvalidArgument, `kernel "mitgcm@1": measurement: against stock: kernel: `)
+	}
+	_, err := client.GetProfile(t.Context(), &api.GetProfileRequest{Name: "mitgcm"})
+	want(t, "afterwards", err, codes.NotFound, "mitgcm")
 }
 
 func TestCatalogRefusals(t *testing.T) {
