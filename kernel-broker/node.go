@@ -11,12 +11,16 @@ import (
 
 // Inventory is the hardware of a node that a kernel must support.
 type Inventory struct {
-	Architecture   string   `json:"architecture"`
-	MemoryMiB      uint64   `json:"memory_mib"`
-	CPUs           uint32   `json:"cpus"`
-	RootDevice     string   `json:"root_device"`
-	RootFilesystem string   `json:"root_filesystem"`
-	Drivers        []string `json:"drivers"`
+	Architecture string `json:"architecture"`
+	MemoryMiB    uint64 `json:"memory_mib"`
+	CPUs         uint32 `json:"cpus"`
+	// Cores are the processor cores of these CPUs; 0 if the agent does not know them.
+	Cores uint32 `json:"cores,omitempty"`
+	// ApplicationCPUs are those that the running kernel keeps free of its own work, as a list; empty for none.
+	ApplicationCPUs string   `json:"application_cpus,omitempty"`
+	RootDevice      string   `json:"root_device"`
+	RootFilesystem  string   `json:"root_filesystem"`
+	Drivers         []string `json:"drivers"`
 }
 
 // Limits of a node's reports: they go into its record, and parts of them into hold reasons.
@@ -39,6 +43,11 @@ func (i Inventory) Validate() error {
 	if !plainName(strings.ReplaceAll(i.RootDevice, "/", ""), maxRootDevice) {
 		return fmt.Errorf("root device %.80q: %w", i.RootDevice, ErrInvalid)
 	}
+	if i.ApplicationCPUs != "" {
+		if _, err := ParseCPUs(i.ApplicationCPUs); err != nil {
+			return fmt.Errorf("application CPUs: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -53,6 +62,9 @@ func (k Kernel) CheckFits(inventory Inventory) error {
 	}
 	if inventory.MemoryMiB < k.MinMemoryMiB {
 		return fail("asks for %d MiB of memory, the node has %d MiB", k.MinMemoryMiB, inventory.MemoryMiB)
+	}
+	if err := k.CheckCores(inventory); err != nil {
+		return err
 	}
 	for _, driver := range inventory.Drivers {
 		if !slices.Contains(k.Drivers, driver) {

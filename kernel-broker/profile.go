@@ -25,6 +25,8 @@ type Kernel struct {
 	Architecture string   `json:"architecture"`
 	Drivers      []string `json:"drivers,omitempty"`
 	MinMemoryMiB uint64   `json:"min_memory_mib,omitempty"`
+	// SystemCores of each node are kept for the system, with the arguments that the node composes for that; 0 for none.
+	SystemCores uint32 `json:"system_cores,omitempty"`
 }
 
 // Ref of this kernel.
@@ -58,6 +60,11 @@ func (k Kernel) Validate() error {
 	}
 	if err := ValidateArguments(k.Arguments); err != nil {
 		return fail(err)
+	}
+	if k.SystemCores > 0 {
+		if err := ValidateSystemCores(k.Ref(), k.SystemCores, k.Arguments); err != nil {
+			return fail(err)
+		}
 	}
 	for _, driver := range k.Drivers {
 		if !plainName(driver, maxWord) {
@@ -180,9 +187,9 @@ func (p Profile) Validate() error {
 			return fail("version %d is given twice", v.Kernel.Version)
 		}
 		seen[v.Kernel.Version] = true
-		same := v.Kernel.ImageDigest + " " + v.Kernel.InitrdDigest + " " + strings.Join(v.Kernel.Arguments, " ")
+		same := fmt.Sprintf("%s %s %d %s", v.Kernel.ImageDigest, v.Kernel.InitrdDigest, v.Kernel.SystemCores, strings.Join(v.Kernel.Arguments, " "))
 		if other, dup := builds[same]; dup {
-			return fail("versions %d and %d are the same kernel with the same arguments", other, v.Kernel.Version)
+			return fail("versions %d and %d are the same kernel with the same arguments and cores", other, v.Kernel.Version)
 		}
 		builds[same] = v.Kernel.Version
 		if err := v.Kernel.Validate(); err != nil {

@@ -116,7 +116,8 @@ func (a *app) admitIn(ctx context.Context, dir string, r *registration) error {
 	if err := r.copyFiles(dir); err != nil {
 		return err
 	}
-	f, err := admission.Check(ctx, admission.Subject{Image: r.kernel, Config: r.admitting.config, Name: given.kernel, Arguments: r.arguments})
+	f, err := admission.Check(ctx, admission.Subject{Image: r.kernel, Config: r.admitting.config, Name: given.kernel,
+		Arguments: slices.Concat(r.arguments, kb.Kernel{SystemCores: r.systemCores}.ParametersOfNode())})
 	if err != nil {
 		return err
 	}
@@ -229,12 +230,13 @@ func (a *app) allowed(name string, arguments []string) error {
 // inside the image, otherwise by the given one or the one beside it.
 func (a *app) honoured(ctx context.Context, k *api.KernelSpec, image, config string) error {
 	config = cmp.Or(config, filepath.Join(filepath.Dir(image), build.ConfigFile))
-	known, err := admission.Honours(ctx, image, config, k.GetArguments())
+	arguments := slices.Concat(k.GetArguments(), kb.Kernel{SystemCores: k.GetSystemCores()}.ParametersOfNode())
+	known, err := admission.Honours(ctx, image, config, arguments)
 	if err != nil {
 		return fmt.Errorf("kernel %q: %w", refOfSpec(k), err)
 	}
 	var unchecked []string
-	for _, argument := range k.GetArguments() {
+	for _, argument := range arguments {
 		if needs := kb.HonouredBy(argument); needs != nil {
 			unchecked = append(unchecked, fmt.Sprintf("%s (CONFIG_%s)", argument, strings.Join(needs, " or CONFIG_")))
 		}

@@ -22,7 +22,7 @@ func someNodes() []*api.Node {
 		{Name: "n1", Phase: api.NodePhase_NODE_PHASE_STEADY, RunningProfile: "mitgcm", RunningVersion: 1, DesiredProfile: "mitgcm", DesiredVersion: 1,
 			Release: "6.1.0-mitgcm", BuildId: strings.Repeat("ab", 20), BootId: "8ad0c5a4-0000-4000-8000-000000000001", Attested: true, JobId: 12,
 			Connected: true, LastSeen: at(0), Kexecs: 3, SlurmState: "ALLOCATED+DRAIN+REBOOT_REQUESTED", SlurmReason: "bad DIMM [root@2026-11-20T11:59:00]",
-			Inventory: &api.Inventory{Architecture: "x86_64", MemoryMib: 512, Cpus: 1, RootDevice: "none", RootFilesystem: "rootfs", Drivers: []string{"virtio_net"}}},
+			Inventory: &api.Inventory{Architecture: "x86_64", MemoryMib: 512, Cpus: 4, Cores: 4, ApplicationCpus: "1-3", RootDevice: "none", RootFilesystem: "rootfs", Drivers: []string{"virtio_net"}}},
 		{Name: "n2", Phase: api.NodePhase_NODE_PHASE_FAILED, Cause: "silent for 2m\x1b[31m\nand more", DesiredProfile: "stock", DesiredVersion: 1, LastSeen: at(-60000)},
 	}
 }

@@ -26,6 +26,7 @@ type registration struct {
 	application, description          string
 	version                           uint32
 	arguments                         []string
+	systemCores                       uint32
 	makeDefault, dryRun, replaceStock bool
 	admitting                         admitting
 	signature                         signature
@@ -52,6 +53,7 @@ func (a *app) kernelRegisterCommand() *cobra.Command {
 	f.StringVar(&r.report, "report", "", "the factory's `file` report.json about this kernel (default: the one beside the kernel, if there is one)")
 	f.StringVar(&r.initrd, "initrd", "", "initrd `file`; without one the node uses its own")
 	f.StringArrayVar(&r.arguments, "argument", nil, "kernel `argument`; may be repeated")
+	f.Uint32Var(&r.systemCores, "system-cores", 0, "`number` of cores of each node that are kept for the system")
 	f.Uint32Var(&r.version, "version", 0, "version `number` (default: the next one)")
 	f.BoolVar(&r.makeDefault, "default", false, "make it the default version")
 	f.StringVar(&r.application, "application", "", "`application` of a new profile (default: its name)")
@@ -74,6 +76,11 @@ func (a *app) register(ctx context.Context, r registration) (err error) {
 	// Find mistakes and ask for secrets before anything slow starts.
 	if err := kb.ValidateArguments(r.arguments); err != nil {
 		return err
+	}
+	if r.systemCores > 0 {
+		if err := kb.ValidateSystemCores(kb.Ref{Profile: r.profile, Version: r.version}, r.systemCores, r.arguments); err != nil {
+			return err
+		}
 	}
 	if _, err := site.Load(cmp.Or(a.site, site.DefaultPath)); err != nil {
 		return err
@@ -254,13 +261,14 @@ func (r registration) read(profile *api.Profile) (*api.KernelSpec, []catalog.Art
 	if err != nil {
 		return nil, nil, err
 	}
+	k.SystemCores = r.systemCores
 	return convert.KernelToProto(k), files, nil
 }
 
 // sameBoot reports whether two kernels are one, whatever their versions.
 func sameBoot(x, y *api.KernelSpec) bool {
 	return x.GetImageDigest() == y.GetImageDigest() && x.GetInitrdDigest() == y.GetInitrdDigest() &&
-		slices.Equal(x.GetArguments(), y.GetArguments())
+		slices.Equal(x.GetArguments(), y.GetArguments()) && x.GetSystemCores() == y.GetSystemCores()
 }
 
 func (a *app) kernelList(ctx context.Context, _ []string) error {
@@ -314,6 +322,10 @@ func kernelPage(p *page, v *api.ProfileVersion, o origin) {
 		p.row("Initrd:", k.GetInitrdDigest()+" "+bytesOf(k.GetInitrdSize()))
 	}
 	p.row("Arguments:", fmt.Sprintf("%q", k.GetArguments()))
+	if k.GetSystemCores() > 0 {
+		p.row("System cores:", k.GetSystemCores())
+		p.row("Application cores:", "the other cores of each node")
+	}
 	p.row("Least memory:", fmt.Sprintf("%d MiB", k.GetMinMemoryMib()))
 	p.row("Registered:", clock(v.GetRegisteredAt().AsTime()))
 	p.row("Signed:", signedBy(v))

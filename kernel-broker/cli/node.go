@@ -67,6 +67,12 @@ func (a *app) nodeShow(ctx context.Context, args []string) error {
 		p.row("Architecture:", i.GetArchitecture())
 		p.row("Memory:", bytesOf(i.GetMemoryMib()<<20))
 		p.row("CPUs:", i.GetCpus())
+		if i.GetCores() > 0 {
+			p.row("Cores:", i.GetCores())
+		}
+		if i.GetApplicationCpus() != "" {
+			p.row("Application CPUs:", i.GetApplicationCpus())
+		}
 		p.row("Root:", i.GetRootDevice()+" "+i.GetRootFilesystem())
 		p.line("Drivers in use:")
 		for chunk := range slices.Chunk(i.GetDrivers(), 6) {

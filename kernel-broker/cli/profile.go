@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,6 +131,7 @@ func (a *app) profileShow(ctx context.Context, args []string) error {
 		p.row("Boot timeout:", time.Duration(profile.GetBootTimeoutMs())*time.Millisecond)
 		p.line("")
 		versionRows(p, profile.GetVersions())
+		coreRows(p, profile.GetVersions())
 		for _, v := range profile.GetVersions() {
 			measuredPart(p, v)
 		}
@@ -152,6 +154,19 @@ func versionRows(p *page, versions []*api.ProfileVersion) {
 		gain, _ := versionGain(v)
 		p.row(refOf(v), versionState(v), gain, v.GetBootFailures(), k.GetRelease(), short(k.GetBuildId()),
 			bytesOf(k.GetImageSize()+k.GetInitrdSize()), strings.Join(k.GetArguments(), " "), clock(v.GetRegisteredAt().AsTime()))
+	}
+}
+
+// coreRows shows how the versions divide the cores of a node.
+func coreRows(p *page, versions []*api.ProfileVersion) {
+	versions = slices.DeleteFunc(slices.Clone(versions), func(v *api.ProfileVersion) bool { return v.GetKernel().GetSystemCores() == 0 })
+	if len(versions) == 0 {
+		return
+	}
+	p.line("\nCores of each node:")
+	p.row("KERNEL", "SYSTEM", "APPLICATION")
+	for _, v := range versions {
+		p.row(refOf(v), v.GetKernel().GetSystemCores(), "the others")
 	}
 }
 

@@ -81,38 +81,39 @@ func (b buildBroker) Provenance(ctx context.Context, v kb.ProfileVersion) ([]byt
 // Register implements kernelbuild.Broker.
 func (b buildBroker) Register(ctx context.Context, k kernelbuild.Registration) (kb.Ref, error) {
 	return b.app.registerIn(ctx, registration{
-		profile: k.Profile, application: k.Application, description: k.Description, arguments: k.Arguments, makeDefault: true, signature: *b.signature,
+		profile: k.Profile, application: k.Application, description: k.Description, arguments: k.Arguments, systemCores: k.SystemCores, makeDefault: true, signature: *b.signature,
 		kernel: filepath.Join(k.Dir, build.ImageFile), manifest: filepath.Join(k.Dir, build.ManifestFile),
 		documents: map[string]string{documentReport: k.Report, documentPage: k.Page},
 	})
 }
 
-// Arguments implements kernelbuild.Broker: those of the default version are the
+// Settings implements kernelbuild.Broker: those of the default version are the
 // site's, and go on to the next one. They come from the broker, so that they are
 // signed only if they were.
-func (b buildBroker) Arguments(profile *kb.Profile) ([]string, error) {
+func (b buildBroker) Settings(profile *kb.Profile) (none kernelbuild.Settings, err error) {
 	if profile == nil {
-		return nil, nil
+		return none, nil
 	}
 	for _, v := range profile.Versions {
 		k := v.Kernel
 		if k.Version != profile.DefaultVersion {
 			continue
 		}
-		if len(b.signature.opened) == 0 || len(k.Arguments) == 0 {
-			return k.Arguments, nil
+		settings := kernelbuild.Settings{Arguments: k.Arguments, SystemCores: k.SystemCores}
+		if len(b.signature.opened) == 0 || len(k.Arguments) == 0 && k.SystemCores == 0 {
+			return settings, nil
 		}
 		m, err := b.signature.verified(v.Envelope)
 		if err == nil {
 			err = m.Describes(k)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("kernel %q: its arguments %q would be signed for the next version, with no evidence besides the broker's: %w; "+
-				"sign it first (kernelctl kernel sign %s), or give --verify-key with the key that signed it: %w", k.Ref(), k.Arguments, err, k.Ref(), kb.ErrFailedPrecondition)
+			return none, fmt.Errorf("kernel %q: its arguments %q%s would be signed for the next version, with no evidence besides the broker's: %w; "+
+				"sign it first (kernelctl kernel sign %s), or give --verify-key with the key that signed it: %w", k.Ref(), k.Arguments, either(k.SystemCores > 0, " and system cores", ""), err, k.Ref(), kb.ErrFailedPrecondition)
 		}
-		return k.Arguments, nil
+		return settings, nil
 	}
-	return nil, nil
+	return none, nil
 }
 
 // describe finds the documents of a registration, the manifest among them.

@@ -15,14 +15,20 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kernelbuild"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
+	"github.com/kernelbroker/kernelbroker/tests/support/imagetest"
 )
 
 // The arguments of the present default go on to the kernel that replaces it. They
 // are what the broker says, and signed only if somebody signed them before.
 func TestPublishSignsOnlyArgumentsThatWereSigned(t *testing.T) {
 	f := newFixture(t)
-	f.must(0, "", "kernel", "register", "--no-boot-test", "--profile", "mitgcm", "--kernel", filepath.Join(bootable(t, t.TempDir(), "mitgcm"), "bzImage"),
-		"--driver", "virtio_net", "--argument", "quiet", "--argument", "nohz=off")
+	image, err := imagetest.Image(imagetest.Kernel{Release: "6.1.0-mitgcm", BuildID: strings.Repeat("ab", 20),
+		Config: agentsConfig + "CONFIG_SMP=y\nCONFIG_CPU_ISOLATION=y\nCONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_CPU=y\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.must(0, "", "kernel", "register", "--no-boot-test", "--profile", "mitgcm", "--kernel", filepath.Join(describe(t, t.TempDir(), "mitgcm", string(image), strings.Repeat("ab", 20)), "bzImage"),
+		"--driver", "virtio_net", "--argument", "quiet", "--argument", "nohz=off", "--system-cores", "2")
 	key, trust := f.key(t)
 	a := &app{config: client.DefaultPath, Invocation: Invocation{Getenv: func(string) string { return "unix://" + f.socket }, Stdout: os.Stdout, Stderr: new(strings.Builder)}}
 	t.Cleanup(func() { _ = a.conn.Close() })
@@ -40,7 +46,7 @@ func TestPublishSignsOnlyArgumentsThatWereSigned(t *testing.T) {
 	if err != nil || ref != "mitgcm@2" {
 		t.Fatalf("published %q, %v", ref, err)
 	}
-	if m := f.verify(t, trust, kb.Ref{Profile: "mitgcm", Version: 2}); !slices.Equal(m.Arguments, []string{"quiet", "nohz=off"}) {
+	if m := f.verify(t, trust, kb.Ref{Profile: "mitgcm", Version: 2}); !slices.Equal(m.Arguments, []string{"quiet", "nohz=off"}) || m.SystemCores != 2 {
 		t.Errorf("signed: %+v", m)
 	}
 }

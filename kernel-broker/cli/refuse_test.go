@@ -5,6 +5,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,4 +83,49 @@ func TestApplyRefusesIgnoredArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.must(0, "profile mitgcm applied", apply...)
+}
+
+// System cores need a kernel that knows the arguments which each node composes for them.
+func TestSystemCoresNeedTheKernelsSupport(t *testing.T) {
+	f := newFixture(t)
+	kernels, dir := t.TempDir(), t.TempDir()
+	bare, err := imagetest.Image(imagetest.Kernel{Release: "6.1.0-mitgcm", BuildID: strings.Repeat("ab", 20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := describe(t, kernels, "mitgcm", string(bare), strings.Repeat("ab", 20))
+	profile := "name: mitgcm\napplication: MITgcm\ndescription: x\ndefault_version: 1\nversions:\n  - version: 1\n    kernel: mitgcm\n    cores: {system: 2}\n"
+	if err := os.WriteFile(filepath.Join(dir, "mitgcm.yaml"), []byte(profile), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(folder, "config")
+	apply := []string{"profile", "apply", dir, "--kernels", kernels}
+	all := []string{"CONFIG_SMP=y", "CONFIG_CPU_ISOLATION=y", "CONFIG_NO_HZ_FULL=y", "CONFIG_RCU_NOCB_CPU=y"}
+	for i, missing := range all {
+		text := strings.Join(slices.Delete(slices.Clone(all), i, i+1), "\n") + "\n"
+		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		f.must(3, "it was built without "+strings.TrimSuffix(missing, "=y"), apply...)
+	}
+	if err := os.WriteFile(config, []byte(strings.Join(all, "\n")+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.must(0, "profile mitgcm applied", apply...)
+	if out := f.must(0, "", "profile", "show", "mitgcm"); !strings.Contains(out, "Cores of each node:\nKERNEL    SYSTEM  APPLICATION\nmitgcm@1  2       the others\n") {
+		t.Errorf("profile show prints\n%s", out)
+	}
+	if out := f.must(0, "", "kernel", "show", "mitgcm"); !strings.Contains(out, "System cores:") {
+		t.Errorf("kernel show prints\n%s", out)
+	}
+	if out := f.must(0, "", "profile", "show", "mitgcm", "-o", "json"); !strings.Contains(out, `"system_cores": 2`) {
+		t.Errorf("as JSON:\n%s", out)
+	}
+	// A registered version never changes.
+	if err := os.WriteFile(filepath.Join(dir, "mitgcm.yaml"), []byte(strings.Replace(profile, "system: 2", "system: 3", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.must(3, "exists with other content", append(apply, "--dry-run")...)
+	f.must(3, "system_cores: 2, not 3", apply...)
+	f.must(3, "system cores: every node returns to stock", "kernel", "register", "--profile", "stock", "--kernel", filepath.Join(folder, "bzImage"), "--system-cores", "1")
 }

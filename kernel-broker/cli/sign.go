@@ -181,6 +181,9 @@ func (a *app) showSigned(m signing.Manifest, s *signature, whose string) {
 	p.row("  build id", m.BuildID)
 	p.row("  architecture", m.Architecture)
 	p.row("  drivers", fmt.Sprintf("%d: %s", len(m.Drivers), joinReasons(m.Drivers)))
+	if m.SystemCores > 0 {
+		p.row("  system cores", m.SystemCores)
+	}
 	p.row("  least memory", fmt.Sprintf("%d MiB", m.MinMemoryMiB))
 	p.row("  cluster", m.Cluster)
 	p.row("  made", clock(m.Made))
@@ -260,9 +263,9 @@ func (w evidence) check(s *signature, k kb.Kernel, envelope []byte) (whose strin
 			return "", err
 		}
 		if w.manifest == "" {
-			return "according to the files; release, build id, drivers and least memory according to the broker", nil
+			return "according to the files; release, build id, drivers, least memory and system cores according to the broker", nil
 		}
-		return "according to the files; the least memory according to the broker", nil
+		return "according to the files; the least memory and the system cores according to the broker", nil
 	}
 	m, err := s.verified(envelope)
 	if err == nil {
@@ -299,7 +302,7 @@ func (w evidence) compare(k kb.Kernel) error {
 		if want, err = m.Kernel(k.Ref(), w.arguments, image, initrd); err != nil {
 			return err
 		}
-		want.MinMemoryMiB = k.MinMemoryMiB // which no manifest has
+		want.MinMemoryMiB, want.SystemCores = k.MinMemoryMiB, k.SystemCores // which no manifest has
 	}
 	err = signing.ManifestOf(want, signing.Terms{}).Describes(k)
 	var differs *signing.MismatchError

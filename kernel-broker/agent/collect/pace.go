@@ -103,7 +103,7 @@ func (p *pace) start(sessions []working) error {
 		p.watched = append(p.watched, &watched{working: w, pauser: pauser, events: events, older: from, newer: from})
 	}
 	if p.share > 0 && len(p.watched) > 0 {
-		p.budget = newBudget(p.share, runtime.NumCPU())
+		p.budget = newBudget(p.share, nodeCPUs())
 		p.timer.Reset(p.budget.start().Ask)
 	}
 	return errors.Join(all...)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -102,7 +101,7 @@ func prepare(request Request, log *slog.Logger) (*Run, error) {
 		result: profiling.Result{
 			Format: profiling.Format, Job: request.Job, Restart: request.Restart,
 			Nodes: []profiling.Node{{
-				Name: request.Node, Kernel: request.Kernel, CPUs: runtime.NumCPU(), Begin: time.Now().UTC(),
+				Name: request.Node, Kernel: request.Kernel, CPUs: nodeCPUs(), Begin: time.Now().UTC(),
 			}},
 		},
 	}

@@ -15,7 +15,10 @@ func FuzzMemoryAndCPUs(f *testing.F) {
 	f.Add("MemTotal:\n", "0-", "root=")
 	f.Add("MemTotal: 18446744073709551616 kB", "65535-65535,0-65535", "\"root=a b\"")
 	dir := f.TempDir()
-	meminfo, online := filepath.Join(dir, "meminfo"), filepath.Join(dir, "online")
+	meminfo, online := filepath.Join(dir, "meminfo"), filepath.Join(dir, cpuFolder, "online")
+	if err := os.MkdirAll(filepath.Dir(online), 0o755); err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, memoryText, cpuText, arguments string) {
 		for path, text := range map[string]string{meminfo: memoryText, online: cpuText} {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -25,7 +28,7 @@ func FuzzMemoryAndCPUs(f *testing.F) {
 		if _, err := memory(meminfo); err == nil && memoryText == "" {
 			t.Error("no memory is some")
 		}
-		if count, err := cpus(online); err == nil && count == 0 {
+		if list, err := onlineCPUs(dir); err == nil && len(list) == 0 {
 			t.Errorf("%q are no CPUs", cpuText)
 		}
 		// A name becomes part of a path below /sys.

@@ -18,7 +18,6 @@ import (
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/proof"
-	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
 // memoryFilesystems need no device, and every kernel has them.
@@ -34,9 +33,12 @@ func Read(proc, sys string, extra []string) (kb.Inventory, error) {
 	if found.MemoryMiB, err = memory(filepath.Join(proc, "meminfo")); err != nil {
 		return found, err
 	}
-	if found.CPUs, err = cpus(filepath.Join(sys, "devices/system/cpu/online")); err != nil {
+	online, err := onlineCPUs(sys)
+	if err != nil {
 		return found, err
 	}
+	found.CPUs = uint32(len(online))
+	found.Cores, found.ApplicationCPUs = countCores(sys), applicationCPUs(sys)
 	drivers, err := root(proc, sys, &found)
 	if err != nil {
 		return found, fmt.Errorf("root device: %w", err)
@@ -78,19 +80,6 @@ func memory(path string) (uint64, error) {
 		}
 	}
 	return 0, fmt.Errorf("file %q has no MemTotal: %w", path, kb.ErrInvalid)
-}
-
-// cpus counts a list of ranges like 0-3,8.
-func cpus(path string) (uint32, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	online, err := hostlist.Expand("cpu[" + strings.TrimSpace(string(raw)) + "]")
-	if err != nil {
-		return 0, fmt.Errorf("file %q: %w", path, err)
-	}
-	return uint32(len(online)), nil
 }
 
 // root fills in the root device and file system and returns the drivers that both need; none for a root in memory.

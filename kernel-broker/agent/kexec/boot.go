@@ -69,6 +69,8 @@ type Booter struct {
 	Initrd string
 	// Proc is where procfs is mounted.
 	Proc string
+	// Topology reads the cores of the node.
+	Topology func() (kb.Topology, error)
 }
 
 // Fetch brings the target's artifacts into the cache.
@@ -148,9 +150,30 @@ func (b *Booter) commandLine(t decide.Target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	line, err := compose(string(running), b.Keep, t.Kernel.Arguments, t.Token)
+	cores, err := b.cores(t.Kernel)
+	if err != nil {
+		return "", err
+	}
+	line, err := compose(string(running), b.Keep, t.Kernel.Arguments, cores, t.Token)
 	if errors.Is(err, kb.ErrInvalid) || errors.Is(err, kb.ErrFailedPrecondition) {
 		return "", fmt.Errorf("%w: %w", ErrKernel, err)
 	}
 	return line, err
+}
+
+// cores composes the arguments of a kernel with system cores from the node's own topology, so that no list of CPUs comes from
+// outside the node.
+func (b *Booter) cores(k kb.Kernel) ([]string, error) {
+	if k.SystemCores == 0 {
+		return nil, nil
+	}
+	topology, err := b.Topology()
+	if err != nil {
+		return nil, fmt.Errorf("cores of the node: %w", err)
+	}
+	split, err := topology.Split(k.SystemCores)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKernel, err)
+	}
+	return split.Arguments(), nil
 }

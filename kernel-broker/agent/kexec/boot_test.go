@@ -184,6 +184,54 @@ func TestInitrds(t *testing.T) {
 	}
 }
 
+// The arguments for system cores come from the node's own topology, whatever the line before had.
+func TestSystemCores(t *testing.T) {
+	f := newFakeNode()
+	b := booter(t, f)
+	b.Keep = Keep{"root", "kernelbroker.*"}
+	before := "root=/dev/vda nohz_full=5 irqaffinity=1 kernelbroker.system_cpus=1 kernelbroker.token=" + oldToken
+	if err := os.WriteFile(filepath.Join(b.Proc, "cmdline"), []byte(before), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.Topology = func() (kb.Topology, error) {
+		return kb.Topology{{CPUs: []int{0, 2}}, {CPUs: []int{1, 3}}}, nil
+	}
+	target := decide.Target{Kernel: kb.Kernel{Profile: "mitgcm", Version: 1, ImageDigest: "image", Arguments: []string{"quiet"}, SystemCores: 1}, Token: newToken}
+	if err := errors.Join(b.Fetch(t.Context(), target), b.Load(t.Context(), target)); err != nil {
+		t.Fatal(err)
+	}
+	want := "kernelbroker.begin root=/dev/vda quiet isolcpus=managed_irq,1,3 nohz_full=1,3 rcu_nocbs=1,3 irqaffinity=0,2 " +
+		"systemd.cpu_affinity=0,2 kernelbroker.system_cpus=0,2 kernelbroker.token=" + newToken
+	if f.line != want {
+		t.Errorf("got %s\nwant %s", f.line, want)
+	}
+	// The next kernel has none of it.
+	if err := os.WriteFile(filepath.Join(b.Proc, "cmdline"), []byte(f.line), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	target.Kernel.SystemCores = 0
+	if err := b.Load(t.Context(), target); err != nil || f.line != "kernelbroker.begin root=/dev/vda quiet kernelbroker.token="+newToken {
+		t.Errorf("without system cores: %s, %v", f.line, err)
+	}
+	loads := f.loads
+	target.Kernel.SystemCores = 2
+	if err := b.Load(t.Context(), target); !errors.Is(err, ErrKernel) || !strings.Contains(err.Error(), "none is left for the application") {
+		t.Errorf("no core for the application: %v", err)
+	}
+	target.Kernel.SystemCores = 1
+	b.Keep = Keep{"root", "irqaffinity"}
+	if err := b.Load(t.Context(), target); !errors.Is(err, ErrKernel) || !strings.Contains(err.Error(), "boot.keep_arguments") {
+		t.Errorf("the site keeps its own irqaffinity: %v", err)
+	}
+	b.Topology = func() (kb.Topology, error) { return nil, os.ErrNotExist }
+	if err := b.Load(t.Context(), target); errors.Is(err, ErrKernel) || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no topology, which is the node's fault: %v", err)
+	}
+	if f.loads != loads {
+		t.Error("something was loaded")
+	}
+}
+
 func TestWhoseFault(t *testing.T) {
 	f := newFakeNode()
 	b := booter(t, f)

@@ -21,7 +21,7 @@ var keep = Keep{"root", "ro", "console", "panic", "kb.*", "net.ifnames", "site.*
 func TestComposeKeepsNodeArguments(t *testing.T) {
 	running := `BOOT_IMAGE=/vmlinuz root=UUID=1 ro console=tty0 console=ttyS0,115200 quiet nosmt kb.node=n1 net.ifnames=0 ` +
 		"initrd=x kernelbroker.token=" + oldToken + " -- ro"
-	got, err := compose(running, keep, []string{"nohz_full=1-3", "mitigations=off"}, newToken)
+	got, err := compose(running, keep, []string{"nohz_full=1-3", "mitigations=off"}, nil, newToken)
 	want := "kernelbroker.begin root=UUID=1 ro console=tty0 console=ttyS0,115200 kb.node=n1 net.ifnames=0 nohz_full=1-3 mitigations=off kernelbroker.token=" + newToken
 	if err != nil || got != want {
 		t.Fatalf("got %q, %v", got, err)
@@ -32,18 +32,18 @@ func TestComposeKeepsNodeArguments(t *testing.T) {
 // long as that of the first.
 func TestComposeOmitsBuiltInArguments(t *testing.T) {
 	firmwares := "root=/dev/vda ro console=tty0 console=ttyS0 panic=10 console=tty0"
-	line, err := compose(firmwares, keep, nil, oldToken)
+	line, err := compose(firmwares, keep, nil, nil, oldToken)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, builtIn := range []string{"ro panic=3 site.rack=7", "quiet", `kb.x="a b" kernelbroker.begin`, ""} {
 		next := line
 		for range 100 {
-			if next, err = compose(builtIn+" "+next, keep, []string{"nosmt"}, oldToken); err != nil {
+			if next, err = compose(builtIn+" "+next, keep, []string{"nosmt"}, nil, oldToken); err != nil {
 				t.Fatalf("%q built in: %v", builtIn, err)
 			}
 		}
-		want, err := compose(firmwares, keep, []string{"nosmt"}, oldToken)
+		want, err := compose(firmwares, keep, []string{"nosmt"}, nil, oldToken)
 		if err != nil || next != want {
 			t.Errorf("%q built in: %q, %v, want %q", builtIn, next, err, want)
 		}
@@ -51,7 +51,7 @@ func TestComposeOmitsBuiltInArguments(t *testing.T) {
 }
 
 func TestComposeAlwaysDropsOldToken(t *testing.T) {
-	got, err := compose("kernelbroker.token="+oldToken, Keep{"*"}, nil, newToken)
+	got, err := compose("kernelbroker.token="+oldToken, Keep{"*"}, nil, nil, newToken)
 	if err != nil || strings.Contains(got, oldToken) {
 		t.Fatalf("got %q, %v", got, err)
 	}
@@ -72,11 +72,11 @@ func TestComposeRefuses(t *testing.T) {
 		{"no token", "", nil, "", kb.ErrInvalid},
 		{"too long", long, []string{"a=" + strings.Repeat("y", 200)}, newToken, kb.ErrFailedPrecondition},
 	} {
-		if _, err := compose(c.running, keep, c.profile, c.token); !errors.Is(err, c.want) {
+		if _, err := compose(c.running, keep, c.profile, nil, c.token); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	if line, err := compose(long, keep, nil, newToken); err != nil || len(line) > maxLength {
+	if line, err := compose(long, keep, nil, nil, newToken); err != nil || len(line) > maxLength {
 		t.Errorf("a line that fits was refused: %v", err)
 	}
 }
@@ -86,7 +86,7 @@ func FuzzCompose(f *testing.F) {
 	f.Add(`a="b c -- root=x`, "isolcpus=1,2")
 	f.Add(`console="ttyS0 115200`, "isolcpus=1,2")
 	f.Fuzz(func(t *testing.T, running, argument string) {
-		line, err := compose(running, keep, []string{argument}, newToken)
+		line, err := compose(running, keep, []string{argument}, nil, newToken)
 		if err != nil {
 			return
 		}
@@ -96,7 +96,7 @@ func FuzzCompose(f *testing.F) {
 		if got := proof.Value(proof.Split(line), kb.TokenParameter); got != newToken {
 			t.Fatalf("token %q in %q", got, line)
 		}
-		if again, err := compose(line, keep, []string{argument}, newToken); err != nil || again != line {
+		if again, err := compose(line, keep, []string{argument}, nil, newToken); err != nil || again != line {
 			t.Fatalf("%q, then %q, %v", line, again, err)
 		}
 		own := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(line, "kernelbroker.begin "), " kernelbroker.token="+newToken), argument)

@@ -115,6 +115,7 @@ func KernelToProto(k kb.Kernel) *api.KernelSpec {
 		InitrdDigest: k.InitrdDigest, InitrdSize: k.InitrdSize,
 		Arguments: k.Arguments, BuildId: k.BuildID, Release: k.Release,
 		Architecture: k.Architecture, Drivers: k.Drivers, MinMemoryMib: k.MinMemoryMiB,
+		SystemCores: k.SystemCores,
 	}
 }
 
@@ -126,6 +127,7 @@ func KernelFromProto(k *api.KernelSpec) kb.Kernel {
 		InitrdDigest: k.GetInitrdDigest(), InitrdSize: k.GetInitrdSize(),
 		Arguments: k.GetArguments(), BuildID: k.GetBuildId(), Release: k.GetRelease(),
 		Architecture: k.GetArchitecture(), Drivers: k.GetDrivers(), MinMemoryMiB: k.GetMinMemoryMib(),
+		SystemCores: k.GetSystemCores(),
 	}
 }
 

@@ -41,6 +41,7 @@ var kernels = rapid.Custom(func(t *rapid.T) kb.Kernel {
 		InitrdDigest: text.Draw(t, "initrd"), InitrdSize: number.Draw(t, "initrd size"),
 		Arguments: texts(t, "arguments"), BuildID: text.Draw(t, "build id"), Release: text.Draw(t, "release"),
 		Architecture: text.Draw(t, "architecture"), Drivers: texts(t, "drivers"), MinMemoryMiB: number.Draw(t, "memory"),
+		SystemCores: rapid.Uint32().Draw(t, "system cores"),
 	}
 })
 

@@ -271,7 +271,10 @@ type KernelSpec struct {
 	// its initrd, as module names with underscores.
 	Drivers []string `protobuf:"bytes,11,rep,name=drivers,proto3" json:"drivers,omitempty"`
 	// Least memory of a node in MiB; 0 for no limit.
-	MinMemoryMib  uint64 `protobuf:"varint,12,opt,name=min_memory_mib,json=minMemoryMib,proto3" json:"min_memory_mib,omitempty"`
+	MinMemoryMib uint64 `protobuf:"varint,12,opt,name=min_memory_mib,json=minMemoryMib,proto3" json:"min_memory_mib,omitempty"`
+	// Cores of each node that are kept for the system; the node composes the
+	// kernel arguments for that from its own topology. 0 for none.
+	SystemCores   uint32 `protobuf:"varint,13,opt,name=system_cores,json=systemCores,proto3" json:"system_cores,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -386,6 +389,13 @@ func (x *KernelSpec) GetDrivers() []string {
 func (x *KernelSpec) GetMinMemoryMib() uint64 {
 	if x != nil {
 		return x.MinMemoryMib
+	}
+	return 0
+}
+
+func (x *KernelSpec) GetSystemCores() uint32 {
+	if x != nil {
+		return x.SystemCores
 	}
 	return 0
 }
@@ -2797,7 +2807,7 @@ var File_kernelbroker_v1_catalog_proto protoreflect.FileDescriptor
 
 const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\n" +
-	"\x1dkernelbroker/v1/catalog.proto\x12\x0fkernelbroker.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x02\n" +
+	"\x1dkernelbroker/v1/catalog.proto\x12\x0fkernelbroker.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa2\x03\n" +
 	"\n" +
 	"KernelSpec\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x18\n" +
@@ -2814,7 +2824,8 @@ const file_kernelbroker_v1_catalog_proto_rawDesc = "" +
 	"\farchitecture\x18\n" +
 	" \x01(\tR\farchitecture\x12\x18\n" +
 	"\adrivers\x18\v \x03(\tR\adrivers\x12$\n" +
-	"\x0emin_memory_mib\x18\f \x01(\x04R\fminMemoryMib\"\xae\x03\n" +
+	"\x0emin_memory_mib\x18\f \x01(\x04R\fminMemoryMib\x12!\n" +
+	"\fsystem_cores\x18\r \x01(\rR\vsystemCores\"\xae\x03\n" +
 	"\x0eProfileVersion\x123\n" +
 	"\x06kernel\x18\x01 \x01(\v2\x1b.kernelbroker.v1.KernelSpecR\x06kernel\x12;\n" +
 	"\n" +

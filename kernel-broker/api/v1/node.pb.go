@@ -546,9 +546,14 @@ type Inventory struct {
 	RootDevice     string `protobuf:"bytes,4,opt,name=root_device,json=rootDevice,proto3" json:"root_device,omitempty"`
 	RootFilesystem string `protobuf:"bytes,5,opt,name=root_filesystem,json=rootFilesystem,proto3" json:"root_filesystem,omitempty"`
 	// Drivers that the root disk, the network and the mounted file systems need.
-	Drivers       []string `protobuf:"bytes,6,rep,name=drivers,proto3" json:"drivers,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Drivers []string `protobuf:"bytes,6,rep,name=drivers,proto3" json:"drivers,omitempty"`
+	// Processor cores; 0 from an agent that does not report them.
+	Cores uint32 `protobuf:"varint,7,opt,name=cores,proto3" json:"cores,omitempty"`
+	// CPUs that the running kernel keeps free of its own work, as it lists them
+	// (1-3,8); empty for none.
+	ApplicationCpus string `protobuf:"bytes,8,opt,name=application_cpus,json=applicationCpus,proto3" json:"application_cpus,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Inventory) Reset() {
@@ -621,6 +626,20 @@ func (x *Inventory) GetDrivers() []string {
 		return x.Drivers
 	}
 	return nil
+}
+
+func (x *Inventory) GetCores() uint32 {
+	if x != nil {
+		return x.Cores
+	}
+	return 0
+}
+
+func (x *Inventory) GetApplicationCpus() string {
+	if x != nil {
+		return x.ApplicationCpus
+	}
+	return ""
 }
 
 // SwitchReport is the progress of a generation.
@@ -1799,7 +1818,7 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\tinventory\x18\x06 \x01(\v2\x1a.kernelbroker.v1.InventoryR\tinventory\x12#\n" +
 	"\ragent_version\x18\a \x01(\tR\fagentVersion\x12%\n" +
 	"\x0eslurmd_running\x18\b \x01(\bR\rslurmdRunning\x127\n" +
-	"\tbooted_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\bbootedAt\"\xc6\x01\n" +
+	"\tbooted_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\bbootedAt\"\x87\x02\n" +
 	"\tInventory\x12\"\n" +
 	"\farchitecture\x18\x01 \x01(\tR\farchitecture\x12\x1d\n" +
 	"\n" +
@@ -1808,7 +1827,9 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\vroot_device\x18\x04 \x01(\tR\n" +
 	"rootDevice\x12'\n" +
 	"\x0froot_filesystem\x18\x05 \x01(\tR\x0erootFilesystem\x12\x18\n" +
-	"\adrivers\x18\x06 \x03(\tR\adrivers\"\xb2\x01\n" +
+	"\adrivers\x18\x06 \x03(\tR\adrivers\x12\x14\n" +
+	"\x05cores\x18\a \x01(\rR\x05cores\x12)\n" +
+	"\x10application_cpus\x18\b \x01(\tR\x0fapplicationCpus\"\xb2\x01\n" +
 	"\fSwitchReport\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +

@@ -183,6 +183,8 @@ type Manifest struct {
 	Architecture string   `json:"architecture"`
 	Drivers      []string `json:"drivers,omitempty"`
 	MinMemoryMiB uint64   `json:"min_memory_mib,omitempty"`
+	// SystemCores of a node are kept for the system; the node composes the arguments for that.
+	SystemCores uint32 `json:"system_cores,omitempty"`
 
 	Made    time.Time `json:"made"`
 	Expires time.Time `json:"expires"`
@@ -210,7 +212,7 @@ func ManifestOf(k kb.Kernel, t Terms) Manifest {
 		Format: manifestFormat, Cluster: t.Cluster, Profile: k.Profile, Version: k.Version,
 		Image: File{k.ImageDigest, k.ImageSize}, Arguments: slices.Clone(k.Arguments),
 		BuildID: k.BuildID, Release: k.Release, Architecture: k.Architecture,
-		Drivers: slices.Clone(k.Drivers), MinMemoryMiB: k.MinMemoryMiB,
+		Drivers: slices.Clone(k.Drivers), MinMemoryMiB: k.MinMemoryMiB, SystemCores: k.SystemCores,
 		Made: t.Made.UTC().Truncate(time.Second), Expires: t.Expires.UTC().Truncate(time.Second), Floor: t.Floor,
 	}
 	if k.InitrdDigest != "" {
@@ -224,7 +226,7 @@ func (m Manifest) Kernel() kb.Kernel {
 	k := kb.Kernel{
 		Profile: m.Profile, Version: m.Version, ImageDigest: m.Image.Digest, ImageSize: m.Image.Size,
 		Arguments: m.Arguments, BuildID: m.BuildID, Release: m.Release, Architecture: m.Architecture,
-		Drivers: m.Drivers, MinMemoryMiB: m.MinMemoryMiB,
+		Drivers: m.Drivers, MinMemoryMiB: m.MinMemoryMiB, SystemCores: m.SystemCores,
 	}
 	if m.Initrd != nil {
 		k.InitrdDigest, k.InitrdSize = m.Initrd.Digest, m.Initrd.Size

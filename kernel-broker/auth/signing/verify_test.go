@@ -169,6 +169,7 @@ func TestVerifyRefuses(t *testing.T) {
 		"other build id":   {want: func(k *kb.Kernel) { k.BuildID = strings.Repeat("cd", 20) }, err: ErrMismatch, words: "build id"},
 		"other release":    {want: func(k *kb.Kernel) { k.Release = "6.1.0" }, err: ErrMismatch, words: "release"},
 		"more drivers":     {want: func(k *kb.Kernel) { k.Drivers = append(k.Drivers, "nvme") }, err: ErrMismatch, words: "drivers"},
+		"system cores":     {want: func(k *kb.Kernel) { k.SystemCores = 1 }, err: ErrMismatch, words: `system cores is "1", signed is "0"`},
 		"less memory":      {want: func(k *kb.Kernel) { k.MinMemoryMiB = 1 }, err: ErrMismatch, words: "memory"},
 	} {
 		t.Run(name, func(t *testing.T) {

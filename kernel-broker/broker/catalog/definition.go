@@ -57,6 +57,20 @@ type VersionDefinition struct {
 	Version   uint32   `yaml:"version"`
 	Kernel    string   `yaml:"kernel"` // the recipe
 	Arguments []string `yaml:"arguments"`
+	Cores     *Cores   `yaml:"cores"`
+}
+
+// Cores is how a kernel divides the cores of each node.
+type Cores struct {
+	System uint32 `yaml:"system"` // the other cores are the application's
+}
+
+// systemCores is 0 for a version that divides none.
+func (v VersionDefinition) systemCores() uint32 {
+	if v.Cores == nil {
+		return 0
+	}
+	return v.Cores.System
 }
 
 // Requirements on nodes, for every version.
@@ -150,19 +164,22 @@ func (d *ProfileDefinition) checkVersions(note func(err error, path ...any)) {
 	numbers := map[uint32]bool{}
 	contents := map[string]uint32{}
 	for i, v := range d.Versions {
-		switch content := strings.Join(append([]string{v.Kernel}, v.Arguments...), " "); {
+		switch content := strings.Join(append([]string{v.Kernel, fmt.Sprint(v.systemCores())}, v.Arguments...), " "); {
 		case v.Version == 0 || v.Version > maxVersion:
 			note(fmt.Errorf("%d is not within 1 to %d: %w", v.Version, maxVersion, kb.ErrInvalid), "versions", i, "version")
 		case numbers[v.Version]:
 			note(fmt.Errorf("version %d is given twice: %w", v.Version, kb.ErrExists), "versions", i, "version")
 		case contents[content] != 0:
-			note(fmt.Errorf("version %d has the same kernel and arguments: %w", contents[content], kb.ErrExists), "versions", i, "kernel")
+			note(fmt.Errorf("version %d has the same kernel, arguments and cores: %w", contents[content], kb.ErrExists), "versions", i, "kernel")
 		default:
 			numbers[v.Version], contents[content] = true, v.Version
 		}
 		// Recipes are named as profiles are.
 		note(kb.ValidateProfileName(v.Kernel), "versions", i, "kernel")
 		note(kb.ValidateArguments(v.Arguments), "versions", i, "arguments")
+		if v.Cores != nil {
+			note(kb.ValidateSystemCores(kb.Ref{Profile: d.Name, Version: v.Version}, v.Cores.System, v.Arguments), "versions", i, "cores")
+		}
 	}
 	if len(d.Versions) > 0 && !slices.ContainsFunc(d.Versions, func(v VersionDefinition) bool { return v.Version == d.DefaultVersion }) {
 		note(fmt.Errorf("version %d does not exist: %w", d.DefaultVersion, kb.ErrInvalid), "default_version")

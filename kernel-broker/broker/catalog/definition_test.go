@@ -96,24 +96,28 @@ func TestParseProfileRefuses(t *testing.T) {
 		mitgcmYAML + "---\nname: b\n":         "more than one document",
 		swap("name: mitgcm", "name: MITgcm"):  `p.yaml:1: name: profile name "MITgcm"`,
 		swap("reuse: never", "reuse: always"): `p.yaml:7: reuse: "always" is not one of same-profile, never`,
-		swap("reuse: never", "reuse: never\nname: b"):                            "p.yaml:8: mapping key \"name\" already defined at line 1",
-		swap("reuse: never", "reusw: never"):                                     `p.yaml:7: unknown key "reusw"; did you mean "reuse"?`,
-		swap("reuse: never", "zzzzzzz: 1"):                                       `p.yaml:7: unknown key "zzzzzzz": invalid`,
-		swap("reuse: never", "fallback: other"):                                  `p.yaml:7: fallback: "other"`,
-		swap("reuse: never", "boot_attempts: 9"):                                 "p.yaml:7: boot_attempts: 9 is not within 1 to 5",
-		swap("90s", "1s"):                                                        "p.yaml:8: boot_timeout: 1s is not within",
-		swap("90s", "soon"):                                                      "p.yaml:8: boot_timeout:",
-		swap("  memory_mib: 256", "  memory_mib: -1"):                            "p.yaml:10: cannot unmarshal",
-		swap("  memory_mib: 256", "  architecture: arm64"):                       "p.yaml:10: requires.architecture:",
-		swap("default_version: 2", "default_version: 7"):                         "p.yaml:6: default_version: version 7 does not exist",
-		swap("    kernel: mitgcm\n    arguments: [quiet]", "    kernel: mitgcm"): "p.yaml:15: versions[1].kernel: version 2 has the same kernel",
-		swap("  - version: 1", "  - version: 2"):                                 "p.yaml:15: versions[1].version: version 2 is given twice",
-		swap("  - version: 1", "  - version: 0"):                                 "p.yaml:15: versions[1].version: 0 is not within",
-		swap("[quiet]", "[root=/dev/sda]"):                                       "p.yaml:14: versions[0].arguments: kernel argument \"root=/dev/sda\"",
-		swap("kernel: mitgcm", "kernel: ../x"):                                   "p.yaml:13: versions[0].kernel:",
-		"name: a\n":                                                              "p.yaml:1: versions: at least one is required",
-		"name: a\nversions:\n":                                                   "p.yaml:1: application: is missing",
-		"a: *b\n":                                                                "p.yaml: unknown anchor",
+		swap("reuse: never", "reuse: never\nname: b"):                                "p.yaml:8: mapping key \"name\" already defined at line 1",
+		swap("reuse: never", "reusw: never"):                                         `p.yaml:7: unknown key "reusw"; did you mean "reuse"?`,
+		swap("reuse: never", "zzzzzzz: 1"):                                           `p.yaml:7: unknown key "zzzzzzz": invalid`,
+		swap("reuse: never", "fallback: other"):                                      `p.yaml:7: fallback: "other"`,
+		swap("reuse: never", "boot_attempts: 9"):                                     "p.yaml:7: boot_attempts: 9 is not within 1 to 5",
+		swap("90s", "1s"):                                                            "p.yaml:8: boot_timeout: 1s is not within",
+		swap("90s", "soon"):                                                          "p.yaml:8: boot_timeout:",
+		swap("  memory_mib: 256", "  memory_mib: -1"):                                "p.yaml:10: cannot unmarshal",
+		swap("  memory_mib: 256", "  architecture: arm64"):                           "p.yaml:10: requires.architecture:",
+		swap("default_version: 2", "default_version: 7"):                             "p.yaml:6: default_version: version 7 does not exist",
+		swap("    kernel: mitgcm\n    arguments: [quiet]", "    kernel: mitgcm"):     "p.yaml:15: versions[1].kernel: version 2 has the same kernel",
+		swap("  - version: 1", "  - version: 2"):                                     "p.yaml:15: versions[1].version: version 2 is given twice",
+		swap("  - version: 1", "  - version: 0"):                                     "p.yaml:15: versions[1].version: 0 is not within",
+		swap("[quiet]", "[root=/dev/sda]"):                                           "p.yaml:14: versions[0].arguments: kernel argument \"root=/dev/sda\"",
+		swap("kernel: mitgcm", "kernel: ../x"):                                       "p.yaml:13: versions[0].kernel:",
+		swap("[quiet]", "[quiet]\n    cores: {}"):                                    "p.yaml:15: versions[0].cores: 0 system cores are not within 1 to 1024",
+		swap("[quiet]", "[quiet]\n    cores: {system: 1, application: 3}"):           `unknown key "application"`,
+		swap("[quiet]", "[nohz_full=1]\n    cores: {system: 1}"):                     "p.yaml:15: versions[0].cores: kernel argument \"nohz_full=1\": system cores are set",
+		"name: stock\nversions: [{version: 1, kernel: stock, cores: {system: 1}}]\n": "versions[0].cores: system cores: every node returns to stock",
+		"name: a\n":            "p.yaml:1: versions: at least one is required",
+		"name: a\nversions:\n": "p.yaml:1: application: is missing",
+		"a: *b\n":              "p.yaml: unknown anchor",
 	} {
 		_, err := ParseProfile("p.yaml", []byte(text))
 		if err == nil || !strings.Contains(err.Error(), words) {
@@ -182,6 +186,17 @@ func TestResolve(t *testing.T) {
 	if k.Ref().String() != "mitgcm@2" || k.Release != "6.1.0-mitgcm" || k.MinMemoryMiB != 256 || k.ImageDigest != artifacts[0].Digest ||
 		k.ImageSize != artifacts[0].Size || strings.Join(k.Drivers, " ") != "ext4 tmpfs virtio_net" {
 		t.Errorf("kernel = %+v", k)
+	}
+}
+
+// The same kernel with other system cores is another version.
+func TestResolveSystemCores(t *testing.T) {
+	dir := t.TempDir()
+	build(t, dir, "mitgcm", nil)
+	text := strings.Replace(mitgcmYAML, "    arguments: [quiet]", "    cores: {system: 2}", 1)
+	p, _, err := Resolve(mustParse(t, text), dir)
+	if err != nil || p.Versions[0].Kernel.SystemCores != 0 || p.Versions[1].Kernel.SystemCores != 2 {
+		t.Errorf("Resolve = %+v, %v", p, err)
 	}
 }
 

@@ -237,7 +237,7 @@ func resolveVersion(d ProfileDefinition, v VersionDefinition, kernelsDir string)
 	if a := d.Requires.Architecture; a != "" && a != k.Architecture {
 		return none, nil, fmt.Errorf("profile %q: is for %s, its kernel is for %s: %w", ref, a, k.Architecture, kb.ErrInvalid)
 	}
-	k.MinMemoryMiB = d.Requires.MemoryMiB
+	k.MinMemoryMiB, k.SystemCores = d.Requires.MemoryMiB, v.systemCores()
 	return k, files, nil
 }
 

@@ -184,6 +184,11 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 	if !ok || d.in.Now.Before(n.RetryAt) || d.spoilt(n, kernel) {
 		return
 	}
+	if err := kernel.CheckCores(n.Inventory); err != nil {
+		// Asked here too: an older agent would boot it with all cores in common use.
+		d.fail(n, kb.FailureKernel, kernel.Ref(), err.Error())
+		return
+	}
 	n.Generation++
 	token := d.in.NewToken()
 	n.Issue(token, kernel)

@@ -470,3 +470,28 @@ func TestPowerDownInTheSwitchLetsTheJobRun(t *testing.T) {
 		}
 	}
 }
+
+// A kernel with system cores is not sent to a node that has too few, nor to an agent that is too old to divide them.
+func TestSystemCoresAreCheckedBeforeTheBoot(t *testing.T) {
+	for cores, words := range map[uint32]string{0: "the node's agent reports no cores", 2: "of 2 cores none is left for the application", 3: ""} {
+		w := steadyOnStock(t, "n1")
+		agent := w.agents["n1"]
+		agent.Inventory.Cores = cores
+		w.agents["n1"] = agent
+		w.node("n1", "ALLOCATED+POWERING_UP", "")
+		w.job(7, "CONFIGURING", true, "n1")
+		a := w.ensure(7, kb.Ref{Profile: "mitgcm", Version: 3}, "n1")
+		a.Kernel.SystemCores = 2
+		w.settle()
+		a, n := w.allocs[a.ID], w.nodes["n1"]
+		if words == "" {
+			if n.Pending == nil || a.Phase != kb.PhaseSwitching {
+				t.Errorf("%d cores: %s (%s), pending %+v", cores, a.Phase, a.Reason, n.Pending)
+			}
+			continue
+		}
+		if n.Pending != nil || len(n.Issued) != 0 || a.Phase != kb.PhaseFailed || !a.Hold || !strings.Contains(a.Reason, words) || n.Drained {
+			t.Errorf("%d cores: %s, hold %v, %q, pending %+v", cores, a.Phase, a.Hold, a.Reason, n.Pending)
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/config"
 )
 
@@ -73,7 +74,11 @@ usage or a bad configuration.`,
 			if check {
 				return nil
 			}
-			return run(cmd.Context(), c, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+			log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+			if err := agent.KeepToSystemCPUs(c.Proc); err != nil {
+				log.Warn("the agent, and a slurmd that it starts, use the application's CPUs too", "error", err)
+			}
+			return run(cmd.Context(), c, log)
 		},
 	}
 	cmd.PersistentFlags().StringVar(&path, "config", config.DefaultPath, "configuration file")

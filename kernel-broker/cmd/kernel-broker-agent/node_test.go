@@ -106,7 +106,12 @@ func newFakeNode(t *testing.T, broker string) *fakeNode {
 	n.file("proc/sys/kernel/osrelease", "6.1.0-stock\n")
 	n.file("proc/self/mountinfo", "1 1 0:2 / / rw - rootfs none rw\n")
 	n.file("proc/cmdline", "root=/dev/vda ro quiet console=ttyS0\n")
-	n.file("sys/devices/system/cpu/online", "0\n")
+	n.file("sys/devices/system/cpu/online", "0-7\n")
+	for cpu := range 8 {
+		dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/", cpu)
+		n.file(dir+"core_cpus_list", fmt.Sprintf("%d,%d\n", cpu%4, cpu%4+4))
+		n.file(dir+"physical_package_id", "0\n")
+	}
 	n.booted(stockBuild)
 	c, err := config.Default()
 	if err != nil {

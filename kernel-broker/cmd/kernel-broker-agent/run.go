@@ -76,6 +76,7 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 		Booter: &kexec.Booter{
 			Tools: tools, Artifacts: cache, Trust: newVerifier(c.Trust, log),
 			Keep: kexec.Keep(c.Boot.KeepArguments), Initrd: c.Boot.Initrd, Proc: c.Proc,
+			Topology: func() (kb.Topology, error) { return inventory.Topology(c.Sys) },
 		},
 		Settle: func(ctx context.Context) { keeper.Settle(ctx, c.Profiling.Settle) },
 		Slurmd: &slurmd.Slurmd{

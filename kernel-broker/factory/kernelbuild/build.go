@@ -24,9 +24,9 @@ import (
 type Broker interface {
 	// Profile with its versions; nil if there is none of that name.
 	Profile(ctx context.Context, name string) (*kb.Profile, error)
-	// Arguments of the profile's default version, for the next one; an error if
+	// Settings of the profile's default version, for the next one; an error if
 	// they cannot be registered again.
-	Arguments(profile *kb.Profile) ([]string, error)
+	Settings(profile *kb.Profile) (Settings, error)
 	// Run is a profiling run with the merged results of its nodes.
 	Run(ctx context.Context, id uint64) (Run, error)
 	// Fetch stores an artifact in a file, after checking its digest.
@@ -46,12 +46,18 @@ type Run struct {
 	Result profiling.Result
 }
 
+// Settings are the site's for a version, whatever its kernel.
+type Settings struct {
+	Arguments   []string
+	SystemCores uint32
+}
+
 // Registration describes a built kernel for the catalog.
 type Registration struct {
 	Profile, Application, Description string
 	// Dir has the image and its manifest.
-	Dir       string
-	Arguments []string
+	Dir string
+	Settings
 	// Report and Page are files; empty for a kernel that was not measured.
 	Report, Page string
 }
@@ -165,7 +171,7 @@ func (r *Request) prepare(ctx context.Context, broker Broker) error {
 	if err != nil {
 		return fmt.Errorf("%w (--publish never builds without a broker)", err)
 	}
-	_, err = broker.Arguments(profile)
+	_, err = broker.Settings(profile)
 	return err
 }
 

@@ -27,12 +27,12 @@ func (p Publisher) Publish(ctx context.Context, c pipeline.Candidate, log io.Wri
 	if err != nil {
 		return "", err
 	}
-	arguments, err := p.Broker.Arguments(profile)
+	settings, err := p.Broker.Settings(profile)
 	if err != nil {
 		return "", err
 	}
 	ref, err := p.Broker.Register(ctx, Registration{Profile: c.Name, Application: c.Application, Description: c.Description,
-		Dir: c.Kernel, Arguments: arguments, Report: c.JSON(), Page: c.Page()})
+		Dir: c.Kernel, Settings: settings, Report: c.JSON(), Page: c.Page()})
 	if err != nil {
 		return "", err
 	}
