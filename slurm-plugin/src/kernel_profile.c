@@ -10,13 +10,15 @@
  *	submit/	allocator and local: option.c and profiling.c take the
  *		options, check.c checks them, submit.c hands them on
  *	node/	prolog.c is the gate (job script); task.c sets the job's
- *		environment and is a backstop (remote)
+ *		environment and is a backstop (remote); cores.c keeps tasks
+ *		off the system's cores
  *	common/	what both sides share
  */
 #include <slurm/spank.h>
 
 #include "submit/option.h"
 #include "submit/profiling.h"
+#include "node/cores.h"
 #include "node/prolog.h"
 #include "common/settings.h"
 #include "submit/submit.h"
@@ -109,5 +111,9 @@ int slurm_spank_task_init(spank_t sp, int argc, char *argv[])
 	struct settings settings;
 
 	(void)settings_parse(argc, argv, &settings);
-	return spank_context() == S_CTX_REMOTE ? task_check(sp, &settings) : 0;
+	if (spank_context() != S_CTX_REMOTE)
+		return 0;
+	/* Slurm's task plugins have bound the task by now. */
+	cores_place_task(&settings);
+	return task_check(sp, &settings);
 }

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later */
 /* The node's side: the gate in a prolog, and slurmstepd. */
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "fake_spank.h"
+#include "node/cores.h"
 #include "sandbox.h"
 #include "tap.h"
 
@@ -281,6 +285,92 @@ static void test_remote_option(void)
 	is_int(slurm_spank_task_init(fake_sp, argc, argv), 0, "is ignored");
 }
 
+static void parsed(const char *cmdline, const char *want)
+{
+	char got[CPU_SETSIZE + 1] = "";
+	size_t end = 0;
+	cpu_set_t cpus;
+	bool known = cores_parse(cmdline, &cpus);
+
+	for (size_t cpu = 0; known && cpu < CPU_SETSIZE; cpu++) {
+		got[cpu] = CPU_ISSET(cpu, &cpus) ? '1' : '0';
+		if (got[cpu] == '1')
+			end = cpu + 1;
+	}
+	got[end] = '\0';
+	is_text(known ? got : NULL, want, "the system's CPUs of: %s", cmdline);
+}
+
+static void test_parse_system_cpus(void)
+{
+	parsed("quiet kernelbroker.system_cpus=0\n", "1");
+	parsed("kernelbroker.system_cpus=0,2-3 quiet", "1011");
+	parsed("kernelbroker.system_cpus=1-1", "01");
+	parsed("kernelbroker.system_cpus=0 kernelbroker.system_cpus=1", "01");
+	parsed("", NULL);
+	parsed("quiet irqaffinity=0", NULL);
+	parsed("xkernelbroker.system_cpus=0", NULL);
+	parsed("a=\"b kernelbroker.system_cpus=0\"", NULL);
+	parsed("kernelbroker.system_cpus=", NULL);
+	parsed("kernelbroker.system_cpus=,", NULL);
+	parsed("kernelbroker.system_cpus=0,", NULL);
+	parsed("kernelbroker.system_cpus=2-1", NULL);
+	parsed("kernelbroker.system_cpus=0-", NULL);
+	parsed("kernelbroker.system_cpus=-1", NULL);
+	parsed("kernelbroker.system_cpus=0x1", NULL);
+	parsed("kernelbroker.system_cpus=1024", NULL);
+	parsed("kernelbroker.system_cpus=99999999999999999999", NULL);
+}
+
+/* The CPUs of a task that begins with those of bound, on such a node. */
+static void placed(const cpu_set_t *bound, const cpu_set_t *want,
+		   const char *what)
+{
+	cpu_set_t got;
+
+	is_int(sched_setaffinity(0, sizeof(*bound), bound), 0, "%s: bound",
+	       what);
+	task(7, NULL, NULL, what);
+	is_int(sched_getaffinity(0, sizeof(got), &got), 0, "%s: read", what);
+	is_int(CPU_EQUAL(&got, want), 1, "%s: its CPUs", what);
+}
+
+/* slurmd runs on the system's CPUs; a task must not inherit that. */
+static void test_task_leaves_the_systems_cpus(void)
+{
+	char line[128];
+	cpu_set_t all, first, others;
+	size_t cpu = 0;
+
+	sched_getaffinity(0, sizeof(all), &all);
+	if (CPU_COUNT(&all) < 2) {
+		is_int(1, 1, "one CPU has no others # SKIP");
+		return;
+	}
+	while (!CPU_ISSET(cpu, &all))
+		cpu++;
+	CPU_ZERO(&first);
+	CPU_SET(cpu, &first);
+	CPU_XOR(&others, &all, &first);
+	snprintf(line, sizeof(line),
+		 "quiet " SANDBOX_TOKEN " kernelbroker.system_cpus=%zu\n", cpu);
+	sandbox_node(line);
+	sandbox_state("mitgcm", 3, "7", 1);
+	placed(&first, &others, "not bound, started by slurmd");
+	placed(&all, &others, "bound to all CPUs");
+	placed(&others, &others, "bound to the application's CPUs");
+	sandbox_node("quiet " SANDBOX_TOKEN
+		     " kernelbroker.system_cpus=0-1023\n");
+	is_int(sched_setaffinity(0, sizeof(all), &all), 0, "all again");
+	begin_remote(7);
+	is_int(slurm_spank_task_init(fake_sp, argc, argv), 0,
+	       "no CPU is left, and the task still runs");
+	has_text(fake_log, "stays on the system's CPUs", "which is logged");
+	sandbox_node("quiet " SANDBOX_TOKEN "\n");
+	placed(&first, &first, "a kernel without system cores");
+	sched_setaffinity(0, sizeof(all), &all);
+}
+
 int main(void)
 {
 	sandbox_make();
@@ -293,6 +383,8 @@ int main(void)
 	test_step_of_a_profile_job_needs_its_kernel();
 	test_node_that_lost_the_jobs_kernel();
 	test_remote_option();
+	test_parse_system_cpus();
+	test_task_leaves_the_systems_cpus();
 	fake_reset(S_CTX_ERROR);
 	return tap_end();
 }
