@@ -77,7 +77,7 @@ func TestYourOwnProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.ReadFragments(filepath.Join(dir, "catalog")); err != nil {
+	if _, err := r.ReadFragments(filepath.Join(dir, "catalog"), r.Fragments); err != nil {
 		t.Error(err)
 	}
 	w, err := workload.Load(filepath.Join(dir, "catalog"), r.Workload)

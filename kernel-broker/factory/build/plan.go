@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
@@ -54,7 +55,11 @@ func (b *Builder) PlanRecipe(ctx context.Context, recipe Recipe) (Plan, error) {
 	if wrong := recipe.validate(); wrong != nil {
 		return Plan{}, fmt.Errorf("kernel %q: %w", recipe.Name, wrong)
 	}
-	fragments, err := recipe.ReadFragments(b.Catalog)
+	fragments, err := recipe.ReadFragments(b.Catalog, recipe.Fragments)
+	if err != nil {
+		return Plan{}, err
+	}
+	overrides, err := recipe.ReadFragments(b.Catalog, recipe.Overrides)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -62,7 +67,7 @@ func (b *Builder) PlanRecipe(ctx context.Context, recipe Recipe) (Plan, error) {
 	if err != nil {
 		return Plan{}, fmt.Errorf("kernel %q: fragments contradict each other:\n%w", recipe.Name, err)
 	}
-	if merged, err = merged.Overlaid(overlaysFor(recipe.Optimisation)...); err != nil {
+	if merged, err = merged.Overlaid(slices.Concat(overrides, overlaysFor(recipe.Optimisation))...); err != nil {
 		return Plan{}, fmt.Errorf("kernel %q: %w", recipe.Name, err)
 	}
 	source, err := b.sourcePackage(ctx, recipe)
@@ -73,7 +78,7 @@ func (b *Builder) PlanRecipe(ctx context.Context, recipe Recipe) (Plan, error) {
 	if err != nil {
 		return Plan{}, fmt.Errorf("kernel %q: %w", recipe.Name, err)
 	}
-	plan := Plan{Recipe: recipe, Fragments: fragments, Merged: merged, Source: source, Compiler: compiler}
+	plan := Plan{Recipe: recipe, Fragments: slices.Concat(fragments, overrides), Merged: merged, Source: source, Compiler: compiler}
 	if merged.Asks("DEBUG_INFO_BTF") {
 		if plan.Pahole, err = output(ctx, "pahole", "--version"); err != nil {
 			return Plan{}, fmt.Errorf("kernel %q: DEBUG_INFO_BTF needs the package pahole: %w", recipe.Name, err)

@@ -24,6 +24,9 @@ type Recipe struct {
 	LocalVersion string       `yaml:"localversion"`
 	Compiler     string       `yaml:"compiler"`
 
+	// Overrides are fragments whose options replace those of Fragments, such
+	// as the member of a choice.
+	Overrides []string `yaml:"overrides" json:",omitempty"`
 	// Optimisation is O2 when it is empty, Slimming is none.
 	Optimisation Optimisation `yaml:"optimisation" json:",omitempty"`
 	Slimming     string       `yaml:"slimming" json:",omitempty"`
@@ -119,10 +122,10 @@ func (r *Recipe) settle() {
 	}
 }
 
-// ReadFragments reads the recipe's fragments from the catalog folder.
-func (r Recipe) ReadFragments(catalog string) ([]kconfig.Fragment, error) {
-	fragments := make([]kconfig.Fragment, 0, len(r.Fragments))
-	for _, name := range r.Fragments {
+// ReadFragments reads fragments of the recipe from the catalog folder.
+func (r Recipe) ReadFragments(catalog string, names []string) ([]kconfig.Fragment, error) {
+	fragments := make([]kconfig.Fragment, 0, len(names))
+	for _, name := range names {
 		fragment, err := kconfig.ReadFragment(filepath.Join(catalog, "fragments", name+".config"))
 		if err != nil {
 			return nil, fmt.Errorf("kernel %q: %w", r.Name, err)

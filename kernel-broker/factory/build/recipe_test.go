@@ -47,6 +47,7 @@ patches:
   - {file: write.patch, upstream: "in 6.4 as 0123abc"}
 exclude:
   - {object: arch/x86/kernel/head64.o, reason: does not boot}
+overrides: [cores]
 `
 
 func TestParseFullRecipe(t *testing.T) {
@@ -55,7 +56,7 @@ func TestParseFullRecipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	if recipe.Optimisation != OptimisePGOSafe || recipe.Slimming != SlimmingTrace || recipe.Patches[0].Upstream == "" ||
-		recipe.Exclude[0].Object != "arch/x86/kernel/head64.o" || len(recipe.Keep) != 2 {
+		recipe.Exclude[0].Object != "arch/x86/kernel/head64.o" || len(recipe.Keep) != 2 || recipe.Overrides[0] != "cores" {
 		t.Errorf("got %+v", recipe)
 	}
 }
@@ -122,6 +123,9 @@ func TestParseFullRecipeIsStrict(t *testing.T) {
 		"no source":            {"tarball:", "commit:", `key "source": say one of debian, tarball and git, not 0`},
 		"an option":            {"https://example.org", "--to-command=x", `key "source": begins with a dash`},
 		"kept from nothing":    {"slimming: trace\n", "", `key "keep": there is no slimming`},
+		"override a path":      {"[cores]", "[../x]", `line 15: key "overrides": "../x" is not a fragment's name`},
+		"override a fragment":  {"[cores]", "[base]", `line 15: key "overrides": "base"`},
+		"override twice":       {"[cores]", "[a, a]", `line 15: key "overrides": "a" is not a fragment's name or is there twice`},
 		"excluded from no pgo": {"pgo-safe", "Os", `key "exclude": there is no profile`},
 	} {
 		t.Run(name, func(t *testing.T) { mistaken(t, fullRecipe, c.from, c.to, c.want) })
@@ -157,7 +161,7 @@ func FuzzParseRecipe(f *testing.F) {
 			t.Errorf("accepted %+v", recipe)
 		}
 		// Names of the catalog's files lead to files of the catalog.
-		names := append(slices.Clone(recipe.Fragments), recipe.Name)
+		names := append(slices.Concat(recipe.Fragments, recipe.Overrides), recipe.Name)
 		for _, patch := range recipe.Patches {
 			names = append(names, patch.File)
 		}
@@ -183,16 +187,24 @@ func TestOwnCatalog(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		fragments, err := recipe.ReadFragments(catalog)
+		fragments, err := recipe.ReadFragments(catalog, recipe.Fragments)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		overrides, err := recipe.ReadFragments(catalog, recipe.Overrides)
 		if err != nil {
 			t.Error(err)
 			continue
 		}
 		merged, err := kconfig.Merge(fragments)
+		if err == nil {
+			merged, err = merged.Overlaid(overrides...)
+		}
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
-		for _, fragment := range fragments {
+		for _, fragment := range slices.Concat(fragments, overrides) {
 			used[fragment.Name] = true
 		}
 		checkModules(t, catalog, recipe, merged)

@@ -83,6 +83,11 @@ func (r Recipe) validateFragments() *mistake {
 			return at("fragments", i)("%q is not a fragment's name or is there twice", name)
 		}
 	}
+	for i, name := range r.Overrides {
+		if !fragmentName.MatchString(name) || slices.Contains(r.Overrides[:i], name) || slices.Contains(r.Fragments, name) {
+			return at("overrides", i)("%q is not a fragment's name or is there twice", name)
+		}
+	}
 	return nil
 }
 
