@@ -65,14 +65,14 @@ func (c *Cluster) writeCatalog() error {
 		if err := c.WriteKernel(KernelNamed(name)); err != nil {
 			return err
 		}
-		if err := write(c.path("catalog/profiles", name+".yaml"), profileText(name), 0o644); err != nil {
+		if err := write(c.path("catalog/profiles", name+".yaml"), profileText(name, name), 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func profileText(name string) string {
+func profileText(name, kernel string) string {
 	return fmt.Sprintf(`name: %s
 application: %s
 description: An emulated kernel
@@ -87,5 +87,5 @@ reuse: same-profile
 fallback: hold
 boot_attempts: 2
 boot_timeout: 2m
-`, name, name, name)
+`, name, name, kernel)
 }

@@ -50,7 +50,7 @@ func (n *Node) Log(name string) string { return n.path("log", name) }
 
 func (n *Node) layOut() error {
 	for _, dir := range []string{
-		"proc/self", "proc/sys/kernel/random", "sys/kernel", "sys/devices/system/cpu",
+		"proc/self", "proc/sys/kernel/random", "sys/kernel", "sys/devices/system/cpu/cpu0/topology", "sys/devices/system/cpu/cpu1/topology",
 		"log", "spool", "cache", "lib", "bmc",
 	} {
 		if err := os.MkdirAll(n.path(dir), 0o755); err != nil {
@@ -63,8 +63,12 @@ func (n *Node) layOut() error {
 	}
 	for file, text := range map[string]string{
 		"proc/meminfo": "MemTotal: 500000 kB\n", "proc/stat": "btime 1790000000\n",
-		"proc/self/mountinfo":           "1 1 0:2 / / rw - rootfs none rw\n",
-		"sys/devices/system/cpu/online": "0-1\n",
+		"proc/self/mountinfo":                                      "1 1 0:2 / / rw - rootfs none rw\n",
+		"sys/devices/system/cpu/online":                            "0-1\n",
+		"sys/devices/system/cpu/cpu0/topology/core_cpus_list":      "0\n",
+		"sys/devices/system/cpu/cpu0/topology/physical_package_id": "0\n",
+		"sys/devices/system/cpu/cpu1/topology/core_cpus_list":      "1\n",
+		"sys/devices/system/cpu/cpu1/topology/physical_package_id": "0\n",
 	} {
 		if err := write(n.path(file), text, 0o644); err != nil {
 			return err
@@ -133,12 +137,19 @@ func (n *Node) boots(b boot) error {
 	if err != nil {
 		return err
 	}
+	tickless := ""
+	for argument := range strings.FieldsSeq(b.line) {
+		if list, is := strings.CutPrefix(argument, "nohz_full="); is {
+			tickless = list
+		}
+	}
 	for file, text := range map[string]string{
-		"proc/sys/kernel/random/boot_id": newUUID() + "\n",
-		"proc/sys/kernel/osrelease":      b.kernel.Release + "\n",
-		"proc/cmdline":                   b.line + "\n",
-		"sys/kernel/notes":               string(note),
-		"sys/kernel/kexec_loaded":        "0\n",
+		"sys/devices/system/cpu/nohz_full": tickless + "\n",
+		"proc/sys/kernel/random/boot_id":   newUUID() + "\n",
+		"proc/sys/kernel/osrelease":        b.kernel.Release + "\n",
+		"proc/cmdline":                     b.line + "\n",
+		"sys/kernel/notes":                 string(note),
+		"sys/kernel/kexec_loaded":          "0\n",
 	} {
 		if err := write(n.path(file), text, 0o644); err != nil {
 			return err

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build emulated
+
+package emulated
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// coresScript writes down the kernel's arguments and the CPUs of slurmd, of the batch script and of a step.
+const coresScript = `#!/bin/bash
+allowed() { grep Cpus_allowed_list: "/proc/$1/status" | cut -f2; }
+{
+	echo "line=$(tr ' ' ';' </proc/cmdline) slurmd=$(allowed "$(cat /run/slurmd.pid)") batch=$(allowed self) \
+step=$(srun grep Cpus_allowed_list: /proc/self/status | cut -f2)"
+} >>cores
+until [ -e go ]; do sleep 0.1; done
+`
+
+// withCores registers a profile that divides the cores of a node.
+func (s *Trial) withCores(name, cores string) {
+	s.T.Helper()
+	text := strings.Replace(profileText(name, "mitgcm"), "    arguments: []\n", "    cores: {system: "+cores+"}\n", 1)
+	dir := s.Path("catalog/cores-" + name)
+	s.OK(os.MkdirAll(dir, 0o755))
+	s.OK(write(filepath.Join(dir, name+".yaml"), text, 0o644))
+	s.Must("root", "kernelctl", "profile", "apply", "/catalog/cores-"+name, "--kernels", "/catalog/kernels")
+}
+
+// A kernel with system cores: the node composes its arguments, slurmd keeps to the system's CPUs, and a job's processes to the
+// others, although this cluster has no task plugin. The node returns without any of that.
+func TestSystemCores(t *testing.T) {
+	t.Parallel()
+	s := Start(t, nil)
+	s.withCores("split", "1")
+	s.withCores("greedy", "2")
+	if out := s.Must("alice", "kernelctl", "profile", "show", "split"); !strings.Contains(out, "split@1  1       the others") {
+		t.Errorf("profile show prints\n%s", out)
+	}
+	s.File("alice", "cores.sh", coresScript)
+	id := s.Must("alice", "sbatch", "--parsable", "-N1", "-w", "n1", "--kernel-profile=split", "cores.sh")
+	s.Wait(Limit, "the job's record", func() bool { return strings.Contains(s.Read("alice", "cores"), "step=") },
+		func() string { return s.State(id) })
+	r := s.RecordsIn("alice", "cores")[0]
+	want := ";isolcpus=managed_irq,1;nohz_full=1;rcu_nocbs=1;irqaffinity=0;systemd.cpu_affinity=0;kernelbroker.system_cpus=0;kernelbroker.token="
+	if !strings.Contains(r["line"], want) {
+		t.Errorf("the kernel's arguments are %s", r["line"])
+	}
+	if others := r["batch"]; runtime.NumCPU() > 1 && (r["slurmd"] != "0" || !strings.HasPrefix(others, "1") || r["step"] != others) {
+		t.Errorf("CPUs of slurmd, the batch script and a step: %v", r)
+	}
+	if out := s.Must("root", "kernelctl", "node", "show", "n1"); !strings.Contains(out, "Cores:             2\nApplication CPUs:  1\n") {
+		t.Errorf("node show prints\n%s", out)
+	}
+	s.File("alice", "go", "")
+	s.WaitJob(id, "COMPLETED")
+	s.Settled(Limit)
+	if line := s.Node("n1").read("proc/cmdline"); strings.Contains(line, "nohz_full") || strings.Contains(line, "system_cpus") {
+		t.Errorf("back on stock, the arguments are %s", line)
+	}
+	if out := s.Must("root", "kernelctl", "node", "show", "n1"); strings.Contains(out, "Application CPUs") {
+		t.Errorf("back on stock, node show prints\n%s", out)
+	}
+	// No core would be left for the application: held with the reason, and no node booted.
+	kexecs := s.Kexecs()
+	id = s.Sbatch("alice", "0", "-N1", "--kernel-profile=greedy")
+	s.Wait(Limit, "job "+id+" to be held", func() bool {
+		return strings.Contains(s.Job(id)["AdminComment"], "of 2 cores none is left for the application besides 2 for the system")
+	}, func() string { return s.State(id) })
+	s.Settled(Limit)
+	if n := s.Kexecs(); n != kexecs {
+		t.Errorf("%d kexecs for a kernel that does not fit", n-kexecs)
+	}
+	s.Must("alice", "scancel", id)
+}
