@@ -30,6 +30,8 @@ func (d *decision) allocation(a *kb.Allocation) {
 		d.failed(a)
 	case kb.PhaseReturning:
 		d.returning(a)
+	case kb.PhaseDone:
+		a.Closed = !d.endForgotten(a) && d.in.Slurm.At.Sub(a.Ended) > forgetTime
 	}
 }
 
@@ -208,7 +210,7 @@ func (d *decision) failed(a *kb.Allocation) {
 	if a.Soon && !d.again(a) {
 		return
 	}
-	d.close(a)
+	a.Closed = d.returned(a)
 }
 
 // again lets a requeued job start at once, where Slurm would have it wait for
@@ -235,14 +237,14 @@ func (d *decision) again(a *kb.Allocation) bool {
 }
 
 func (d *decision) returning(a *kb.Allocation) {
-	if !d.endForgotten(a) && d.close(a) {
+	if !d.endForgotten(a) && d.returned(a) {
 		a.Enter(kb.PhaseDone, d.in.Now, "")
 	}
 }
 
-// close reports whether no node is left to the allocation, and records what
+// returned reports whether no node is left to the allocation, and records what
 // each of them came back to.
-func (d *decision) close(a *kb.Allocation) bool {
+func (d *decision) returned(a *kb.Allocation) bool {
 	for _, name := range a.Had() {
 		n := d.nodes[name]
 		if n == nil || n.Timeline != a.ID {
@@ -259,6 +261,5 @@ func (d *decision) close(a *kb.Allocation) bool {
 			a.Note(d.in.Now, name, "stock", n.Running.Release)
 		}
 	}
-	a.Closed = true
 	return true
 }

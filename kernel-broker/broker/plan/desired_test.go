@@ -224,6 +224,7 @@ func TestABriefRecord(t *testing.T) {
 	w.boot("n1", kernels[0], "")
 	w.node("n1", "IDLE", "")
 	w.pass(time.Second)
+	w.pass(forgetTime + time.Second)
 	if len(w.closed) != 1 {
 		t.Fatalf("n1 is %s, the job %s", w.nodes["n1"].Progress(), w.allocs[a.ID].Phase)
 	}

@@ -3,8 +3,13 @@
 package plan
 
 import (
+	"time"
+
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 )
+
+// forgetTime is longer than slurmctld takes to save that a job has ended.
+const forgetTime = 30 * time.Second
 
 // endForgotten reports whether slurmctld holds a job for running that has ended: it
 // was killed before it had saved the end. By itself it finds such a job when the

@@ -46,3 +46,30 @@ func TestJobWhoseEndSlurmForgot(t *testing.T) {
 		}
 	}
 }
+
+// The job may be done before slurmctld is killed: its nodes run stock and take no step of it.
+func TestDoneJobWhoseEndSlurmForgot(t *testing.T) {
+	for _, c := range []struct {
+		after time.Duration
+		want  bool
+	}{{2 * time.Second, true}, {forgetTime + 2*time.Second, false}} {
+		w := running(t)
+		job := w.slurm.Jobs[7] // it has --no-requeue
+		off(t, w, "DOWN+DRAIN+REBOOT_ISSUED", "kprof: mitgcm@3 for job 7 : reboot issued")
+		home(w)
+		w.pass(time.Second)
+		w.slurmd("n1")
+		w.node("n1", "IDLE", "")
+		w.pass(time.Second)
+		if a := w.allocs[kb.JobID{Job: 7}]; a == nil || a.Phase != kb.PhaseDone {
+			t.Fatalf("not done: %+v", a)
+		}
+		w.pass(c.after)
+		w.pass(time.Second)
+		w.slurm.Jobs[7] = job
+		w.node("n1", "ALLOCATED+DRAIN+REBOOT_REQUESTED", "kprof: mitgcm@3 for job 7")
+		if actions := w.pass(time.Second); has(actions, CancelJob) != c.want {
+			t.Errorf("%v after its end: %v", c.after, actions)
+		}
+	}
+}
