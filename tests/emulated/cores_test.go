@@ -78,3 +78,32 @@ func TestSystemCores(t *testing.T) {
 	}
 	s.Must("alice", "scancel", id)
 }
+
+// What a site sets in slurm.conf so that Slurm, too, counts without the system's cores: the CPUs that it leaves out are those
+// that the kernel gives to the system.
+func TestSystemCoresAreSlurmsSpecializedCores(t *testing.T) {
+	t.Parallel()
+	s := Start(t, func(o *Options) {
+		o.Lines = append(o.Lines, "NodeName=DEFAULT CoreSpecCount=1")
+		o.SchedulerParameters = append(o.SchedulerParameters, "spec_cores_first")
+	})
+	s.withCores("split", "1")
+	s.File("alice", "cores.sh", coresScript)
+	s.File("alice", "go", "")
+	if r := s.Try("alice", "sbatch", "--parsable", "-N1", "-n2", "--kernel-profile=split", "cores.sh"); r.Exit == 0 {
+		t.Errorf("two tasks on one application core: job %s", r.Stdout)
+	}
+	id := s.Must("alice", "sbatch", "--parsable", "-N1", "-n1", "--kernel-profile=split", "cores.sh")
+	job := s.WaitJob(id, "COMPLETED")
+	if job["NumCPUs"] != "1" {
+		t.Errorf("the job has %s CPUs of 2", job["NumCPUs"])
+	}
+	r := s.RecordsIn("alice", "cores")[0]
+	if runtime.NumCPU() > 1 && (r["slurmd"] != "0" || !strings.HasPrefix(r["step"], "1")) {
+		t.Errorf("CPUs of slurmd, the batch script and a step: %v", r)
+	}
+	node := fields(s.Must("root", "scontrol", "show", "node", "n1"))
+	if node["CoreSpecCount"] != "1" || node["CPUSpecList"] != "0" {
+		t.Errorf("Slurm's specialised CPUs are %s (%s cores)", node["CPUSpecList"], node["CoreSpecCount"])
+	}
+}
