@@ -86,6 +86,7 @@ func TestSystemCoresAreSlurmsSpecializedCores(t *testing.T) {
 	s := Start(t, func(o *Options) {
 		o.Lines = append(o.Lines, "NodeName=DEFAULT CoreSpecCount=1")
 		o.SchedulerParameters = append(o.SchedulerParameters, "spec_cores_first")
+		o.Set = map[string]string{"AllowSpecResourcesUsage": "yes"}
 	})
 	s.withCores("split", "1")
 	s.File("alice", "cores.sh", coresScript)
@@ -98,6 +99,14 @@ func TestSystemCoresAreSlurmsSpecializedCores(t *testing.T) {
 	if job["NumCPUs"] != "1" {
 		t.Errorf("the job has %s CPUs of 2", job["NumCPUs"])
 	}
+	// A plain job may take the system's core back.
+	if r := s.Try("bob", "sbatch", "--parsable", "-N1", "-n2", "--wrap=true"); r.Exit == 0 {
+		t.Errorf("two tasks on one core: job %s", r.Stdout)
+	}
+	s.WaitJob(s.Must("bob", "sbatch", "--parsable", "-N1", "-n2", "--core-spec=0", "--wrap=srun sh -c 'echo task >>tasks'"), "COMPLETED")
+	if tasks := strings.Count(s.Read("bob", "tasks"), "task"); tasks != 2 {
+		t.Errorf("%d tasks, and not 2", tasks)
+	}
 	r := s.RecordsIn("alice", "cores")[0]
 	if runtime.NumCPU() > 1 && (r["slurmd"] != "0" || !strings.HasPrefix(r["step"], "1")) {
 		t.Errorf("CPUs of slurmd, the batch script and a step: %v", r)
@@ -105,5 +114,25 @@ func TestSystemCoresAreSlurmsSpecializedCores(t *testing.T) {
 	node := fields(s.Must("root", "scontrol", "show", "node", "n1"))
 	if node["CoreSpecCount"] != "1" || node["CPUSpecList"] != "0" {
 		t.Errorf("Slurm's specialised CPUs are %s (%s cores)", node["CPUSpecList"], node["CoreSpecCount"])
+	}
+}
+
+// The same for one job only, by an option of its own.
+func TestSystemCoresOfOneJob(t *testing.T) {
+	t.Parallel()
+	s := Start(t, func(o *Options) {
+		o.SchedulerParameters = append(o.SchedulerParameters, "spec_cores_first")
+		o.Set = map[string]string{"AllowSpecResourcesUsage": "yes"}
+	})
+	s.withCores("split", "1")
+	args := []string{"sbatch", "--parsable", "-N1", "--core-spec=1", "--kernel-profile=split", "--wrap=true"}
+	if r := s.Try("alice", append(args[:len(args)-1:len(args)-1], "-n2", "--wrap=true")...); r.Exit == 0 {
+		t.Errorf("two tasks on one application core: job %s", r.Stdout)
+	}
+	if job := s.WaitJob(s.Must("alice", args...), "COMPLETED"); job["CoreSpec"] != "1" {
+		t.Errorf("the job leaves %s cores to the system", job["CoreSpec"])
+	}
+	if job := s.WaitJob(s.Must("bob", "sbatch", "--parsable", "-N1", "-n2", "--wrap=true"), "COMPLETED"); job["NumCPUs"] != "2" {
+		t.Errorf("a plain job has %s CPUs of 2", job["NumCPUs"])
 	}
 }
