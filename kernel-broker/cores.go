@@ -131,9 +131,9 @@ func FormatCPUs(cpus []int) string {
 
 // ParseCPUs reads a list as the kernel prints it, of at least one CPU.
 func ParseCPUs(list string) ([]int, error) {
-	fail := func() ([]int, error) { return nil, fmt.Errorf("list of CPUs %.80q: %w", list, ErrInvalid) }
+	wrong := fmt.Errorf("list of CPUs %.80q: %w", list, ErrInvalid)
 	if len(list) > maxCPUList {
-		return fail()
+		return nil, wrong
 	}
 	var cpus []int
 	for part := range strings.SplitSeq(list, ",") {
@@ -144,7 +144,7 @@ func ParseCPUs(list string) ([]int, error) {
 			last, err = strconv.ParseUint(high, 10, 16)
 		}
 		if err != nil || last < first || last > maxCPU || len(cpus) > 0 && int(first) <= cpus[len(cpus)-1] {
-			return fail()
+			return nil, wrong
 		}
 		for cpu := first; cpu <= last; cpu++ {
 			cpus = append(cpus, int(cpu))
