@@ -223,6 +223,8 @@ type Node struct {
 	ArmedIssued bool `json:"armed_issued,omitempty"`
 	// OutOfService is an administrator's state and reason that Slurm is about to forget.
 	OutOfService *OutOfService `json:"said,omitempty"`
+	// TakenBack is what an administrator said and took back, while Slurm still has its reason.
+	TakenBack *OutOfService `json:"taken_back,omitempty"`
 	// SlurmdHeld: slurmd may not start before Slurm has the state of OutOfService again.
 	SlurmdHeld bool `json:"slurmd_held,omitempty"`
 	// KnownBoot is a boot that Slurm does not wait for and must not be reported to it.
@@ -295,7 +297,7 @@ func (n *Node) Clone() *Node {
 	c.Booted = slices.Clone(n.Booted)
 	c.Issued, c.Faults = slices.Clone(n.Issued), slices.Clone(n.Faults)
 	c.Pending, c.Failure = copied(n.Pending), copied(n.Failure)
-	c.OutOfService, c.Reboot = copied(n.OutOfService), copied(n.Reboot)
+	c.OutOfService, c.TakenBack, c.Reboot = copied(n.OutOfService), copied(n.TakenBack), copied(n.Reboot)
 	return &c
 }
 

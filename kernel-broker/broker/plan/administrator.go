@@ -23,6 +23,7 @@ func (d *decision) administrator(n *kb.Node, agent Agent) {
 		return
 	}
 	held := n.SlurmdHeld
+	d.takenBack(n, s)
 	if s.Unknown() {
 		d.unregistered(n, s, agent)
 	} else {
@@ -107,6 +108,22 @@ func AdministratorReboots(n *kb.Node, s kb.SlurmNode) bool {
 	return s.RebootAsked() && (n == nil || !n.Armed) && !s.BootsForJob()
 }
 
+// takenBack keeps what an administrator took back apart from what is said: a resume
+// leaves the reason, and a boot that is then asked for shows it again as that of a
+// drain. Once Slurm has issued the boot it counts the reason from then.
+func (d *decision) takenBack(n *kb.Node, s kb.SlurmNode) {
+	switch said := n.TakenBack; {
+	case s.Reason == "" || s.Ours():
+		n.TakenBack = nil
+	case !s.Drained() && !s.Down() && !s.RebootAsked():
+		n.TakenBack = &kb.OutOfService{Reason: s.PlainReason(), By: s.By}
+	case said == nil || said.Reason != s.PlainReason() || said.By != s.By && !s.RebootIssued():
+		n.TakenBack = nil
+	default:
+		said.By = s.By
+	}
+}
+
 // listen records what is said of a node for as long as a return may wipe it,
 // and forgets it when an administrator has.
 func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
@@ -119,7 +136,7 @@ func (d *decision) listen(n *kb.Node, s kb.SlurmNode, agent Agent) {
 		return
 	}
 	switch said := n.OutOfService; {
-	case s.Foreign() && AdministratorReboots(n, s):
+	case s.Foreign() && (n.TakenBack != nil || AdministratorReboots(n, s)):
 	case s.Foreign() && said == nil:
 		if !n.Armed && n.Runs(stockRef) && n.Pending == nil && d.owner(n) == nil {
 			return // nothing of ours comes after it
@@ -253,7 +270,7 @@ const settling = kb.ReasonReturn + " a boot that Slurm does not wait for"
 // a moment before, which nobody could know any more.
 func (d *decision) label(n *kb.Node, owner *kb.Allocation) {
 	s, known := d.slurmNode(n.Name)
-	if known && n.Armed && s.Armed() && !s.RebootIssued() && s.Unnamed() && owner.Phase == kb.PhaseReady {
+	if known && n.Armed && s.Armed() && !s.RebootIssued() && (s.Unnamed() || n.TakenBack != nil) && owner.Phase == kb.PhaseReady {
 		d.act(Action{Kind: LabelNode, Node: n.Name, Text: armReason(owner)})
 	}
 }

@@ -328,6 +328,40 @@ func TestAdministratorsRebootOfASilentNode(t *testing.T) {
 	}
 }
 
+// A resume leaves the reason of the drain, and the return that is armed again shows it
+// as that of a drain: it is taken back all the same, and the node is labelled.
+func TestDrainTakenBackUnderAJob(t *testing.T) {
+	w := running(t)
+	said := func(state, by string) []Action {
+		w.node("n1", state, "bad DIMM")
+		s := w.slurm.Nodes["n1"]
+		s.By = by
+		w.slurm.Nodes["n1"] = s
+		return w.pass(time.Second)
+	}
+	said("ALLOCATED+DRAIN+REBOOT_REQUESTED", "root@2026-11-24T06:12:16")
+	if w.nodes["n1"].OutOfService == nil {
+		t.Fatal("the drain is not heard")
+	}
+	if actions := said("ALLOCATED", "root@2026-11-24T06:12:16"); !has(actions, ArmReturn) || w.nodes["n1"].OutOfService != nil {
+		t.Fatalf("%+v, %v", w.nodes["n1"].OutOfService, actions)
+	}
+	if actions := said("ALLOCATED+DRAIN+REBOOT_REQUESTED", "root@2026-11-24T06:12:16"); !has(actions, LabelNode) || w.nodes["n1"].OutOfService != nil {
+		t.Errorf("%+v, %v", w.nodes["n1"].OutOfService, actions)
+	}
+	delete(w.slurm.Jobs, 7)
+	said("DOWN+DRAIN+REBOOT_ISSUED", "slurm@2026-11-24T06:12:40")
+	if n := w.nodes["n1"]; n.OutOfService != nil {
+		t.Errorf("once the boot is issued: %+v", n.OutOfService)
+	}
+	w = running(t)
+	said("ALLOCATED", "root@2026-11-24T06:12:16")
+	said("ALLOCATED+DRAIN+REBOOT_REQUESTED", "root@2026-11-24T06:13:01")
+	if n := w.nodes["n1"]; n.OutOfService == nil {
+		t.Error("the same words, said again, are not heard")
+	}
+}
+
 // Slurm never starts a job that was suspended before it had begun. It waits for
 // its resume, and then again for nodes.
 func TestSuspendedInTheSwitch(t *testing.T) {
