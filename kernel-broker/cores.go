@@ -162,6 +162,17 @@ func (k Kernel) ParametersOfNode() []string {
 	return slices.Clone(coreParameters)
 }
 
+// SystemCoresNeed are the configuration symbols that a kernel with system cores needs, with CONFIG_.
+func SystemCoresNeed() []string {
+	var symbols []string
+	for _, parameter := range coreParameters {
+		for _, symbol := range HonouredBy(parameter) {
+			symbols = append(symbols, "CONFIG_"+symbol)
+		}
+	}
+	return symbols
+}
+
 // ValidateSystemCores checks a number of system cores against the profile's name and the kernel's own arguments.
 func ValidateSystemCores(ref Ref, system uint32, arguments []string) error {
 	switch {

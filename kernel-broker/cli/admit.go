@@ -235,6 +235,11 @@ func (a *app) honoured(ctx context.Context, k *api.KernelSpec, image, config str
 	if err != nil {
 		return fmt.Errorf("kernel %q: %w", refOfSpec(k), err)
 	}
+	if !known && k.GetSystemCores() > 0 {
+		// Nobody would see that such a kernel ignores them: it boots, and is proven.
+		return fmt.Errorf("kernel %q: system cores need %s, and the kernel carries no configuration; put the file that it was built with beside the image, as %s: %w",
+			refOfSpec(k), strings.Join(kb.SystemCoresNeed(), ", "), config, kb.ErrFailedPrecondition)
+	}
 	var unchecked []string
 	for _, argument := range arguments {
 		if needs := kb.HonouredBy(argument); needs != nil {

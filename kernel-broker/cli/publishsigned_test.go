@@ -42,6 +42,10 @@ func TestPublishSignsOnlyArgumentsThatWereSigned(t *testing.T) {
 		t.Errorf("published %q, %v", ref, err)
 	}
 	f.must(0, "", sign(key, "--as-described")...)
+	config := "CONFIG_SMP=y\nCONFIG_CPU_ISOLATION=y\nCONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_CPU=y\n"
+	if err := os.WriteFile(filepath.Join(c.Kernel, "config"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	ref, err := kernelbuild.Publisher{Broker: buildBroker{app: a, signature: &s}}.Publish(t.Context(), c, new(strings.Builder))
 	if err != nil || ref != "mitgcm@2" {
 		t.Fatalf("published %q, %v", ref, err)

@@ -100,6 +100,7 @@ func TestSystemCoresNeedTheKernelsSupport(t *testing.T) {
 	}
 	config := filepath.Join(folder, "config")
 	apply := []string{"profile", "apply", dir, "--kernels", kernels}
+	f.must(3, "system cores need CONFIG_CPU_ISOLATION, CONFIG_NO_HZ_FULL, CONFIG_RCU_NOCB_CPU, CONFIG_SMP, and the kernel carries no configuration", apply...)
 	all := []string{"CONFIG_SMP=y", "CONFIG_CPU_ISOLATION=y", "CONFIG_NO_HZ_FULL=y", "CONFIG_RCU_NOCB_CPU=y"}
 	for i, missing := range all {
 		text := strings.Join(slices.Delete(slices.Clone(all), i, i+1), "\n") + "\n"
