@@ -42,8 +42,6 @@ type run struct {
 	faults int
 	// suspends is how many jobs were suspended.
 	suspends int
-	// unasked says that a hook was killed while there was no broker: nobody boots its job's nodes.
-	unasked bool
 	// stalled is since when jobs wait for idle nodes, unstalled that slurmctld was restarted for it.
 	stalled   time.Time
 	unstalled bool

@@ -332,7 +332,7 @@ func (r *run) explains(n *node, reason string) bool {
 	}
 	for _, own := range []string{"Node unexpectedly rebooted", "Not responding", "reboot timed out", "ResumeTimeout reached", "reboot-issued"} {
 		if strings.HasPrefix(reason, own) {
-			return n.resets+n.switched > 0 || r.unasked
+			return n.resets+n.switched > 0
 		}
 	}
 	// A node that is taken for crashed keeps the reason that it had.
