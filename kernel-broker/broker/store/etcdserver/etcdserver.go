@@ -352,7 +352,7 @@ type compaction struct {
 	quota   int64
 	before  int64 // revision at the previous check
 	dropped bool  // at the previous check
-	rest    int64 // in use when it was
+	rest    int64 // lowest size in use since history was dropped
 }
 
 // next returns the revision before which to drop history, or 0.
@@ -360,6 +360,7 @@ func (r *compaction) next(used, revision int64) (to int64) {
 	if r.dropped {
 		r.dropped, r.rest = false, used
 	}
+	r.rest = min(r.rest, used) // etcd counts freed pages with its next commit
 	before := r.before
 	r.before = revision
 	if before == 0 || used < max(r.quota/historyShare, r.rest+r.quota/historyGrowth) {

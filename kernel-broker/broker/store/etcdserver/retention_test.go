@@ -18,6 +18,9 @@ func TestRoom(t *testing.T) {
 		{used: 1500, revision: 50},         // not all of it is history
 		{used: 1599, revision: 60},         //
 		{used: 1600, revision: 70, to: 60}, //
+		{used: 1590, revision: 71},         // freed, and not counted yet
+		{used: 350, revision: 72},          // counted
+		{used: 450, revision: 80, to: 72},  //
 	} {
 		if to := r.next(c.used, c.revision); to != c.to {
 			t.Errorf("check %d: drops before %d, not %d", i, to, c.to)
