@@ -294,7 +294,7 @@ func (r *run) bringBack() error {
 			}
 			continue
 		}
-		if !has(state, "DOWN", "DRAIN") || strings.Contains(state, "REBOOT") || has(state, "ALLOCATED", "MIXED", "COMPLETING") {
+		if !has(state, "DOWN", "DRAIN") || strings.Contains(state, "REBOOT") && !forgotten(state) || has(state, "ALLOCATED", "MIXED", "COMPLETING") {
 			n.strange = time.Time{}
 			continue
 		}
@@ -304,7 +304,7 @@ func (r *run) bringBack() error {
 		if time.Since(n.strange) < strangeLimit {
 			continue
 		}
-		if !r.explains(n, seen["Reason"]) || n.repairs > 2 {
+		if !r.explains(n, state, seen["Reason"]) || n.repairs > 2 {
 			return violated("nothing explains that, after %d repairs, %s", n.repairs, r.nodeLine(n))
 		}
 		r.note("settle: repaired: %s", r.nodeLine(n))
@@ -318,11 +318,21 @@ func (r *run) bringBack() error {
 	return nil
 }
 
+// forgotten says whether slurmctld waits for a boot that it will not notice: with
+// ReturnToService=2 a late answer of the slurmd that ended ends DOWN (_node_did_resp).
+func forgotten(state string) bool {
+	return has(state, "REBOOT_ISSUED") && !has(state, "DOWN")
+}
+
 // explains says whether what was done to a node is why it is out of service.
-func (r *run) explains(n *node, reason string) bool {
+func (r *run) explains(n *node, state, reason string) bool {
 	switch {
 	case reason == "":
 		return false
+	case reason == "Prolog error":
+		// slurmctld told the slurmd before the reset to begin a job, and its steps
+		// wait in the next one for that job's prolog (_wait_for_request_launch_prolog).
+		return n.resets > 0
 	case strings.HasPrefix(reason, "Duplicate jobid"):
 		// slurmctld was killed before it had saved that a job began, and begins it
 		// again where it runs (_notify_slurmctld_nodes).
@@ -340,7 +350,7 @@ func (r *run) explains(n *node, reason string) bool {
 		return n.resets+n.switched > 0
 	}
 	if strings.HasPrefix(reason, rebootReason) {
-		return n.unresumed
+		return n.unresumed || forgotten(state)
 	}
 	return strings.HasPrefix(reason, "kernel-broker:") && n.resets+n.loadFails > 0
 }
