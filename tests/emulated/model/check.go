@@ -92,8 +92,9 @@ func (r *run) checkWords() error {
 			r.note("  %s: the reboot that was asked for before took back %q", n.name, w.reason)
 			n.word = nil
 		case w.unheard && r.registered(n, w.at):
+			// A broker that looked in that moment says it again.
 			r.note("  %s: said while its slurmd registered: %q", n.name, w.reason)
-			n.word = nil
+			n.word, n.resaid = nil, w.reason
 		case w.missing.IsZero():
 			w.missing = time.Now()
 		case time.Since(w.missing) > wordGrace:
