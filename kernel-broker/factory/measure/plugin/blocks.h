@@ -17,7 +17,7 @@ struct block {
 	uint64_t start;
 	uint64_t end;
 	uint64_t last;   /* address of the last instruction */
-	uint64_t target; /* of a conditional branch at the end */
+	uint64_t target; /* of a branch at the end that names it, else 0 */
 	uint32_t instructions;
 	uint8_t kind; /* enum insn_kind of the last instruction */
 	bool kernel;

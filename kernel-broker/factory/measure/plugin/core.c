@@ -44,6 +44,8 @@ void core_run(struct core *core, const struct block *block)
 		count(core, block, COUNT_REP_ITERATIONS, 1);
 		return;
 	}
+	if (core->flow)
+		flow_run(core->flow, previous, block);
 	if (previous && previous->kind == INSN_CONDITIONAL)
 		decide(core, previous, block);
 	count(core, block, COUNT_INSTRUCTIONS, block->instructions);

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "blocks.h"
+#include "flow.h"
 #include "gshare.h"
 #include "l1i.h"
 
@@ -35,6 +36,7 @@ struct core {
 	const struct block *previous;
 	struct gshare gshare;
 	struct l1i l1i;
+	struct flow *flow; /* NULL: nobody asked for branches */
 	atomic_uint_fast64_t counters[DOMAINS][COUNTERS];
 };
 

@@ -81,6 +81,10 @@ struct insn insn_read(const uint8_t *bytes, size_t size, uint64_t address)
 		insn.target = relative(bytes, size, 4, address);
 	} else if (is_jump(opcode, next)) {
 		insn.kind = INSN_JUMP;
+		if (opcode == 0xeb)
+			insn.target = relative(bytes, size, 1, address);
+		else if ((opcode == 0xe8 || opcode == 0xe9) && size >= i + 5)
+			insn.target = relative(bytes, size, 4, address);
 	} else if (repeat && is_string(opcode)) {
 		insn.kind = INSN_REP;
 	}

@@ -15,7 +15,7 @@ enum insn_kind {
 
 struct insn {
 	enum insn_kind kind;
-	uint64_t target; /* of a conditional branch */
+	uint64_t target; /* of a branch that names it, else 0 */
 };
 
 struct insn insn_read(const uint8_t *bytes, size_t size, uint64_t address);

@@ -3,6 +3,7 @@
  * user and kernel, and writes down which blocks of the kernel ran.
  *
  *	-plugin kbcount.so,out=FILE[,trace=FILE][,regiontrace=FILE][,runs=FILE]
+ *		[,branches=FILE]
  *
  * out          JSON, one record for each region between two markers
  * trace        "start end" in hex of each block of the kernel that ran
@@ -10,6 +11,8 @@
  * runs         "start instructions runs" of each block that ran in regions (an
  *              iteration of a string instruction is a run of its own): where
  *              the instructions went
+ * branches     which branches of the kernel were taken in regions, and what ran
+ *              between them, with how often (flow.h)
  *
  * Counting is by translated block: a block that a fault or a timer leaves
  * early counts whole. With QEMU's -icount the same guest gives the same counts.
@@ -36,6 +39,7 @@ static struct {
 	const char *trace;
 	const char *region_trace;
 	const char *runs;
+	const char *branches;
 
 	/* Translating and marking happen on all processors' threads. */
 	pthread_mutex_t lock;
@@ -151,6 +155,21 @@ static int write_regions(int list, FILE *to)
 	return regions_write(&kb.regions, to);
 }
 
+static int write_branches(int list, FILE *to)
+{
+	const struct flow **flows = calloc(kb.n_cores, sizeof(*flows));
+	int failed;
+
+	(void)list;
+	if (!flows)
+		return -1;
+	for (unsigned int i = 0; i < kb.n_cores; i++)
+		flows[i] = kb.cores[i].flow;
+	failed = flow_write(flows, kb.n_cores, to);
+	free(flows);
+	return failed;
+}
+
 /* A file that is not whole must not look like a result: it is removed. */
 static void save(const char *path, int (*write)(int, FILE *), int list)
 {
@@ -178,6 +197,7 @@ static void on_exit_of_qemu(qemu_plugin_id_t id, void *data)
 	save(kb.trace, write_blocks, BLOCKS_RAN);
 	save(kb.region_trace, write_blocks, BLOCKS_REGION);
 	save(kb.runs, write_blocks, BLOCKS_RUNS);
+	save(kb.branches, write_branches, 0);
 	save(kb.out, write_regions, 0);
 	pthread_mutex_unlock(&kb.lock);
 }
@@ -192,6 +212,7 @@ static int read_argument(char *argument)
 		{ "trace=", &kb.trace },
 		{ "regiontrace=", &kb.region_trace },
 		{ "runs=", &kb.runs },
+		{ "branches=", &kb.branches },
 	};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
@@ -205,7 +226,7 @@ static int read_argument(char *argument)
 	}
 	fprintf(stderr,
 		"kbcount: argument \"%s\": not one of out=FILE, "
-		"trace=FILE, regiontrace=FILE, runs=FILE\n",
+		"trace=FILE, regiontrace=FILE, runs=FILE, branches=FILE\n",
 		argument);
 	return -1;
 }
@@ -227,6 +248,13 @@ int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info *info,
 		fprintf(stderr, "kbcount: no memory for %u processors\n",
 			kb.n_cores);
 		return -1;
+	}
+	for (unsigned int i = 0; kb.branches && i < kb.n_cores; i++) {
+		kb.cores[i].flow = calloc(1, sizeof(struct flow));
+		if (!kb.cores[i].flow) {
+			fprintf(stderr, "kbcount: no memory for branches\n");
+			return -1;
+		}
 	}
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
 	qemu_plugin_register_atexit_cb(id, on_exit_of_qemu, NULL);

@@ -30,8 +30,9 @@ static const struct sample samples[] = {
 	  0x1000 },
 	{ "bnd je", { 0xf2, 0x74, 0x01 }, 3, INSN_CONDITIONAL, 0x1004 },
 	{ "cut je", { 0x0f, 0x84, 0x00 }, 3, INSN_OTHER, 0 },
-	{ "call", { 0xe8, 1, 2, 3, 4 }, 5, INSN_JUMP, 0 },
-	{ "jmp", { 0xeb, 0x00 }, 2, INSN_JUMP, 0 },
+	{ "call", { 0xe8, 1, 2, 3, 4 }, 5, INSN_JUMP, 0x04031206 },
+	{ "jmp", { 0xeb, 0x00 }, 2, INSN_JUMP, 0x1002 },
+	{ "jmp -5", { 0xe9, 0xfb, 0xff, 0xff, 0xff }, 5, INSN_JUMP, 0x1000 },
 	{ "ret", { 0xc3 }, 1, INSN_JUMP, 0 },
 	{ "rep ret", { 0xf3, 0xc3 }, 2, INSN_JUMP, 0 },
 	{ "call *%rax", { 0xff, 0xd0 }, 2, INSN_JUMP, 0 },
@@ -74,8 +75,7 @@ int main(void)
 		struct insn got = insn_read(s->bytes, s->size, 0x1000);
 
 		is_int(got.kind, s->kind, "%s: kind", s->name);
-		if (s->kind == INSN_CONDITIONAL)
-			is_int(got.target, s->target, "%s: target", s->name);
+		is_int(got.target, s->target, "%s: target", s->name);
 	}
 	markers();
 	return tap_end();
