@@ -246,14 +246,15 @@ const stallLimit = 45 * time.Second
 
 // endStall restarts a slurmctld, once, that has jobs wait for idle nodes: after a
 // suspended job whose node was powered down, 26.05 no longer picks three nodes for
-// any job, with a profile or without, that does not name them.
+// any job, with a profile or without, that does not name them; 22.05 takes minutes
+// after one that was requeued.
 func (r *run) endStall() error {
 	idle := r.suspends > 0
 	for _, n := range r.nodes {
 		idle = idle && strings.HasPrefix(r.seen.nodes[n.name]["State"], "IDLE") && !has(r.seen.nodes[n.name]["State"], "DRAIN", "COMPLETING")
 	}
 	waits := slices.ContainsFunc(r.seen.jobs, func(seen map[string]string) bool {
-		return seen["JobState"] == "PENDING" && seen["Reason"] == "Resources"
+		return seen["JobState"] == "PENDING" && (seen["Reason"] == "Resources" || strings.HasPrefix(seen["Reason"], "Nodes_required"))
 	})
 	switch {
 	case !idle || !waits:
