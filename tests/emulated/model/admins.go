@@ -96,6 +96,9 @@ func (r *run) takeBack(pick [4]int) (string, error) {
 }
 
 func (r *run) resume(n *node) (string, error) {
+	if rebooting(r.seen.nodes[n.name]) {
+		n.disarmed = time.Now()
+	}
 	// Newer Slurm refuses it for a node that no longer needs it.
 	_, told, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state=resume")
 	if n.word != nil {
@@ -164,6 +167,8 @@ func (r *run) reboot(pick [4]int) (string, error) {
 	ok, told, err := r.ask("root", "scontrol", "reboot", "ASAP", "nextstate=resume", fmt.Sprintf("reason=%s #%d", rebootReason, r.number), n.name)
 	if ok {
 		n.rebootFrom = from
+		// The broker, which did not see its own boot go, takes this for a drain under it.
+		n.unresumed = n.unresumed || time.Since(n.disarmed) < lookTime
 	}
 	return told, err
 }

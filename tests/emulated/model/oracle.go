@@ -51,8 +51,11 @@ type node struct {
 	// rebootFrom is the boot that an administrator asked to be replaced, "" if none.
 	rebootFrom string
 	// unresumed says that slurmctld forgot to resume it after a boot: a reconfigure
-	// loses what is to follow an administrator's reboot.
+	// loses what is to follow an administrator's reboot; or that the broker may take
+	// that reboot for a drain.
 	unresumed bool
+	// disarmed is when an administrator took back a boot that was asked for.
+	disarmed time.Time
 	// repairs is how often an administrator had to bring it back.
 	repairs int
 	// switched is how often Slurm was told to switch its power.
