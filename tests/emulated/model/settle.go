@@ -204,14 +204,15 @@ func (r *run) reloading(since time.Time) {
 }
 
 // unlaunched says whether slurmctld ended between a job's start and the launch of
-// its script, which it then forgets: from 23.11 on a reconfigure ends it, too.
+// its script, which it then forgets: from 23.11 on a reconfigure ends it, too. The
+// script of a job that is suspended before is launched after its resume.
 func (r *run) unlaunched(j *job, seen map[string]string) bool {
 	at, err := time.ParseInLocation("2006-01-02T15:04:05", seen["StartTime"], time.Local)
 	if err != nil || j.interactive || r.starts[j.name+"/"+seen["ArrayTaskId"]] > 0 {
 		return false
 	}
 	return slices.ContainsFunc(r.reloads, func(t [2]time.Time) bool {
-		return at.After(t[0].Add(-2*time.Second)) && at.Before(t[1].Add(time.Second))
+		return (j.suspended || at.After(t[0].Add(-2*time.Second))) && at.Before(t[1].Add(time.Second))
 	})
 }
 
