@@ -124,6 +124,7 @@ func (r *run) reconfigure([4]int) (string, error) {
 	}
 	defer r.reloading(time.Now())
 	r.blind()
+	r.loseHooks()
 	ok, told, err := r.ask("root", "scontrol", "reconfigure")
 	if err != nil || ok || !r.crashed() {
 		return told, err
