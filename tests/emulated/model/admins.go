@@ -32,7 +32,8 @@ func (r *run) say(n *node, state string) (bool, string, error) {
 	said := &word{
 		down: state == "down", reason: reason, boot: r.toReboot(n), at: time.Now(),
 		unheard: has(seen["State"], "REBOOT_ISSUED"), armed: rebooting(seen),
-		unseen: has(seen["State"], "DOWN") && has(seen["State"], "REBOOT_ISSUED"),
+		unseen:  has(seen["State"], "DOWN") && has(seen["State"], "REBOOT_ISSUED"),
+		between: has(seen["State"], "REBOOT_REQUESTED") && !has(seen["State"], "ALLOCATED", "MIXED"),
 	}
 	ok, told, err := r.ask("root", "scontrol", "update", "nodename="+n.name, "state="+state, "reason="+reason)
 	if ok {

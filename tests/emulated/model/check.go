@@ -74,7 +74,7 @@ func (r *run) checkWords() error {
 		switch {
 		case w == nil:
 		case w.stands(seen):
-			w.missing = time.Time{}
+			w.missing, w.stood = time.Time{}, true
 			if !rebooting(seen) {
 				w.boot = ""
 			}
@@ -94,6 +94,11 @@ func (r *run) checkWords() error {
 		case w.unheard && r.registered(n, w.at):
 			// A broker that looked in that moment says it again.
 			r.note("  %s: said while its slurmd registered: %q", n.name, w.reason)
+			n.word, n.resaid = nil, w.reason
+		case w.between && !w.stood:
+			// The broker may have given the node to the next job in that millisecond,
+			// which Slurm does together with the drain (_undo_reboot_asap).
+			r.note("  %s: said while the next job took the node: %q", n.name, w.reason)
 			n.word, n.resaid = nil, w.reason
 		case w.missing.IsZero():
 			w.missing = time.Now()

@@ -331,7 +331,7 @@ func (r *run) explains(n *node, state, reason string) bool {
 	switch {
 	case reason == "":
 		return false
-	case reason == "Prolog error":
+	case strings.HasPrefix(reason, "Prolog error"):
 		// slurmctld told the slurmd before the reset to begin a job, and its steps
 		// wait in the next one for that job's prolog (_wait_for_request_launch_prolog).
 		return n.resets > 0
