@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,6 +42,7 @@ type buildFlags struct {
 	partition      string
 	slurm          kernelbuild.Slurm
 	fromRuns       []string
+	fromPerf       []string
 	signature      signature
 }
 
@@ -70,6 +72,7 @@ func (a *app) kernelBuildCommand() *cobra.Command {
 	f.StringArrayVar(&o.Nodes, "nodes", nil, "`file` of what kernel-broker-agent hardware printed on nodes, for slimming; may be given again")
 	f.StringVar(&o.Aliases, "aliases", "", "modules.alias `file` of the nodes' own kernel: drivers of devices that have none at work")
 	f.StringArrayVar(&b.fromRuns, "from-run", nil, "`number` of a profiling run that the kernel is made from: slimming keeps what its job used, its counters are the profile; several with commas, or given again")
+	f.StringArrayVar(&b.fromPerf, "from-perf", nil, "`file` of branches that nodes recorded (perf record -b), or a profile made of such (kernel.afdo), which the kernel is optimised by; FILE=WEIGHT has it count so many times; may be given again")
 	f.BoolVar(&b.request.Instrumented, "instrumented", false, "build the kernel that counts, register it as the profile NAME-instrumented, and stop")
 	a.siteFlag(c)
 	b.signature.flags(c)
@@ -124,8 +127,34 @@ func (b *buildFlags) validate() error {
 		return usageError{err}
 	}
 	var err error
+	if r.Options.Samples, err = samples(b.fromPerf); err != nil {
+		return err
+	}
 	r.Runs, err = runIDs(b.fromRuns)
 	return err
+}
+
+// mostWeight of a file of samples against another.
+const mostWeight = 1000
+
+// samples reads FILE and FILE=WEIGHT.
+func samples(files []string) ([]pipeline.Samples, error) {
+	var all []pipeline.Samples
+	for _, text := range files {
+		one := pipeline.Samples{Path: text, Weight: 1}
+		if i := strings.LastIndexByte(text, '='); i >= 0 {
+			weight, err := strconv.Atoi(text[i+1:])
+			if err != nil || weight < 1 || weight > mostWeight {
+				return nil, usageError{fmt.Errorf("--from-perf %q: the weight is a number from 1 to %d", text, mostWeight)}
+			}
+			one = pipeline.Samples{Path: text[:i], Weight: weight}
+		}
+		if _, err := os.Stat(one.Path); err != nil {
+			return nil, usageError{fmt.Errorf("--from-perf: %w", err)}
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 // runIDs reads lists of numbers, without repeats.

@@ -39,6 +39,8 @@ func TestBuildRefuses(t *testing.T) {
 		"goes neither with --until":                   {"mitgcm", "--instrumented", "--until", "plain"},
 		"--until nor --publish never":                 {"mitgcm", "--instrumented", "--publish", "never"},
 		`"x" is not a run: write its number`:          {"mitgcm", "--from-run", "3,x"},
+		`--from-perf "a=0": the weight is a number`:   {"mitgcm", "--from-perf", "a=0"},
+		"--from-perf: stat nowhere":                   {"mitgcm", "--from-perf", "nowhere"},
 		"profile name \"MITgcm\"":                     {"MITgcm"},
 		"received 3":                                  {"log", "a", "b", "c"},
 	} {
@@ -46,6 +48,8 @@ func TestBuildRefuses(t *testing.T) {
 	}
 	f.must(3, `kernel "mitgcm": no kernel counts for it: its recipe does not say optimisation: pgo`,
 		"kernel", "build", "mitgcm", "--instrumented", "--cache", cache, "--catalog", "../../catalog")
+	f.must(1, `kernel "mitgcm": its recipe takes no branches`,
+		"kernel", "build", "mitgcm", "--publish", "never", "--cache", cache, "--catalog", "../../catalog", "--from-perf", "build_test.go=3")
 	f.must(1, `kernel "nothing": no such recipe`, "kernel", "build", "nothing", "--cache", cache, "--catalog", "../../catalog")
 	socket := filepath.Join(t.TempDir(), "nobody.sock")
 	if code, _, stderr := runAt(t, socket, "kernel", "build", "mitgcm", "--cache", cache); code != 4 || !strings.Contains(stderr, "cannot be reached") {

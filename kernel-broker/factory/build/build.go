@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/autofdo"
 )
 
 // Files of a result.
@@ -15,7 +17,10 @@ const (
 	ConfigFile    = "config"
 	SystemMapFile = "System.map"
 	// LinkMapFile is there for the variant Traced.
-	LinkMapFile  = "vmlinux.map"
+	LinkMapFile = "vmlinux.map"
+	// LinesFile is the kernel with the lines of its code, where the recipe's
+	// profile is made of sampled branches.
+	LinesFile    = "vmlinux"
 	ManifestFile = "kernel.json"
 )
 
@@ -41,9 +46,17 @@ func collect(ctx context.Context, at site, source Source, input CompileInput, di
 	if input.Variant == Traced {
 		files["vmlinux.map"] = LinkMapFile
 	}
+	if at.plan.lines() {
+		files["vmlinux"] = LinesFile
+	}
 	for from, to := range files {
 		if err := copyFile(filepath.Join(at.obj, from), filepath.Join(dir, to)); err != nil {
 			return Manifest{}, fmt.Errorf("result %q: %w", to, err)
+		}
+	}
+	if at.sampled != "" {
+		if err := copyFile(at.sampled, filepath.Join(dir, autofdo.ProfileFile)); err != nil {
+			return Manifest{}, fmt.Errorf("profile: %w", err)
 		}
 	}
 	manifest, err := describeBuild(ctx, at, source, input, dir)

@@ -49,7 +49,7 @@ type Watch struct {
 
 // make prepares a call of make in the tree and for the object folder.
 func (s site) make(ctx context.Context, environment []string, targets ...string) (*exec.Cmd, error) {
-	flags, err := s.plan.flags(s.variant, s.obj)
+	flags, err := s.flags()
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (s site) make(ctx context.Context, environment []string, targets ...string)
 // information. None of it gets into the image, but the linker makes the kernel's
 // build id of all that it links.
 func (s site) foldersInDebug() []string {
-	if s.plan.Pahole == "" {
+	if s.plan.Pahole == "" && !s.plan.lines() {
 		return nil
 	}
 	return []string{"-fdebug-prefix-map=" + s.tree + "=source", "-fdebug-prefix-map=" + s.obj + "=objects"}

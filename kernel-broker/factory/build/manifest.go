@@ -133,7 +133,7 @@ func describeBuild(ctx context.Context, at site, source Source, in CompileInput,
 		Workload:     plan.Recipe.Workload,
 		Builder:      at.builder,
 	}
-	if manifest.Flags, err = plan.flags(at.variant, at.obj); err != nil {
+	if manifest.Flags, err = at.flags(); err != nil {
 		return Manifest{}, err
 	}
 	for i, flag := range manifest.Flags {

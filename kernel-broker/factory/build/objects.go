@@ -20,6 +20,8 @@ type site struct {
 	variant Variant
 	tree    string
 	obj     string
+	// sampled is the sample profile that goes into each object, "" for none.
+	sampled string
 	// lock of the object folder. Make and all it starts inherit it: when this
 	// process is killed, the folder stays locked until the last of them ended.
 	lock *filelock.Lock

@@ -23,8 +23,10 @@ type Use struct {
 	// Objects with a profile, and those that were compiled in this build since
 	// their profile was not the one of the build before. The latter depends on
 	// what was built before, and is not in the manifest.
-	Objects  int `json:"objects"`
-	Compiled int `json:"-"`
+	Objects int `json:"objects"`
+	// Functions with samples, where the profile is of sampled branches.
+	Functions int `json:"functions,omitempty"`
+	Compiled  int `json:"-"`
 	// Complaints about all objects, compiled now or before.
 	Complaints pgo.Complaints `json:"complaints"`
 	// Excluded objects are compiled without a profile.

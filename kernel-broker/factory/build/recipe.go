@@ -54,16 +54,20 @@ type Exclusion struct {
 // Optimisation selects the compiler's flags.
 type Optimisation string
 
-// The optimisations; the last two take a profile.
+// The optimisations; the last three take a profile.
 const (
 	OptimiseO2      Optimisation = "O2"
 	OptimiseSize    Optimisation = "Os"
 	OptimisePGO     Optimisation = "pgo"
 	OptimisePGOSafe Optimisation = "pgo-safe"
+	OptimiseAutoFDO Optimisation = "autofdo"
 )
 
-// Profiled reports whether such a kernel needs a run of an instrumented one.
-func (o Optimisation) Profiled() bool { return o == OptimisePGO || o == OptimisePGOSafe }
+// Profiled reports whether such a kernel takes a profile.
+func (o Optimisation) Profiled() bool { return o.Counted() || o == OptimiseAutoFDO }
+
+// Counted reports whether its profile is what an instrumented kernel counted.
+func (o Optimisation) Counted() bool { return o == OptimisePGO || o == OptimisePGOSafe }
 
 // Values of the key slimming.
 const (

@@ -126,7 +126,8 @@ func TestParseFullRecipeIsStrict(t *testing.T) {
 		"override a path":      {"[cores]", "[../x]", `line 15: key "overrides": "../x" is not a fragment's name`},
 		"override a fragment":  {"[cores]", "[base]", `line 15: key "overrides": "base"`},
 		"override twice":       {"[cores]", "[a, a]", `line 15: key "overrides": "a" is not a fragment's name or is there twice`},
-		"excluded from no pgo": {"pgo-safe", "Os", `key "exclude": there is no profile`},
+		"excluded from no pgo": {"pgo-safe", "Os", `key "exclude": there is no object's profile`},
+		"samples for gcc":      {"pgo-safe", "autofdo", `line 7: key "optimisation": autofdo needs clang, and the compiler is gcc-12`},
 	} {
 		t.Run(name, func(t *testing.T) { mistaken(t, fullRecipe, c.from, c.to, c.want) })
 	}

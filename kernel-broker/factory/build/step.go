@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/autofdo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/kconfig"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
@@ -93,8 +94,8 @@ type CompileInput struct {
 	Variant Variant
 	// Config is the configuration, as Configure wrote it for this variant.
 	Config string
-	// Profile is a folder that gcov's WriteFor wrote, for the variant
-	// Optimised.
+	// Profile is a folder that gcov's WriteFor wrote, or with a sample profile,
+	// for the variant Optimised.
 	Profile string
 
 	// Linked may be nil. It is called with the object folder of the finished
@@ -129,7 +130,11 @@ func (in CompileInput) Inputs(plan Plan) (map[string]string, error) {
 		}
 	}
 	if in.Profile != "" {
-		if inputs["profile"], err = pgo.FolderDigest(in.Profile); err != nil {
+		digestOf := pgo.FolderDigest
+		if plan.lines() {
+			digestOf = autofdo.FolderDigest
+		}
+		if inputs["profile"], err = digestOf(in.Profile); err != nil {
 			return nil, fmt.Errorf("kernel %q: %w", plan.Recipe.Name, err)
 		}
 	}
@@ -151,13 +156,18 @@ func (b *Builder) Compile(ctx context.Context, plan Plan, in CompileInput, watch
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return Manifest{}, fmt.Errorf("output: %w", err)
 	}
-	err = b.withObjects(ctx, plan, in.Variant, source.Tree, func(at site) error {
+	err = b.withObjects(ctx, plan, in.Variant, source.Tree, func(at site) (err error) {
 		if err := b.takeConfig(ctx, at, in.Config); err != nil {
 			return err
 		}
 		input := in
 		use := func() error { return b.compile(ctx, source, at, watch) }
-		if in.Variant == Optimised {
+		switch {
+		case in.Variant == Optimised && plan.lines():
+			if input.used, err = at.takeSamples(in.Profile); err != nil {
+				return err
+			}
+		case in.Variant == Optimised:
 			profiled := profiledBuild{builder: b, source: source, at: at, watch: watch}
 			use = func() (err error) {
 				input.used, err = profiled.run(ctx, in.Profile)

@@ -47,7 +47,7 @@ func at(place ...any) func(format string, args ...any) *mistake {
 
 // validate returns the first mistake, or nil.
 func (r Recipe) validate() *mistake {
-	optimisations := []Optimisation{"", OptimiseO2, OptimiseSize, OptimisePGO, OptimisePGOSafe}
+	optimisations := []Optimisation{"", OptimiseO2, OptimiseSize, OptimisePGO, OptimisePGOSafe, OptimiseAutoFDO}
 	for _, check := range []struct {
 		key, value string
 		ok         bool
@@ -130,16 +130,18 @@ func (r Recipe) validatePatches() *mistake {
 func (r Recipe) validateTogether() *mistake {
 	clang := strings.HasPrefix(r.Compiler, "clang-")
 	switch {
-	case r.Optimisation.Profiled() && clang:
+	case r.Optimisation.Counted() && clang:
 		return at("optimisation")("%s needs gcc's profiles, and the compiler is %s", r.Optimisation, r.Compiler)
+	case r.Optimisation == OptimiseAutoFDO && !clang:
+		return at("optimisation")("%s needs clang, and the compiler is %s", r.Optimisation, r.Compiler)
 	case r.Optimisation.Profiled() && r.Workload == "":
 		return at("optimisation")("%s needs a workload to take the profile from", r.Optimisation)
 	case r.Slimming == SlimmingTrace && r.Workload == "":
 		return at("slimming")("%s needs a workload to trace", r.Slimming)
 	case len(r.Keep) > 0 && r.Slimming != SlimmingTrace:
 		return at("keep")("there is no slimming to keep anything from")
-	case len(r.Exclude) > 0 && !r.Optimisation.Profiled():
-		return at("exclude")("there is no profile to exclude anything from")
+	case len(r.Exclude) > 0 && !r.Optimisation.Counted():
+		return at("exclude")("there is no object's profile to exclude")
 	}
 	return nil
 }

@@ -52,8 +52,11 @@ func (p Plan) flavour(variant Variant) (string, error) {
 func (p Plan) optimised(variant Variant) (string, error) {
 	switch variant {
 	case Plain, Traced:
-		if p.Recipe.Optimisation == OptimiseSize {
+		switch p.Recipe.Optimisation {
+		case OptimiseSize:
 			return "-os", nil
+		case OptimiseAutoFDO:
+			return "-lines", nil
 		}
 		return "", nil
 	case Instrumented:
@@ -105,10 +108,10 @@ func (p Plan) level(variant Variant) string {
 // flags are the compiler's besides kbuild's, for objects below obj.
 func (p Plan) flags(variant Variant, obj string) ([]string, error) {
 	var flags []string
-	switch variant {
-	case Instrumented:
+	switch {
+	case variant == Instrumented:
 		flags = []string{seed}
-	case Optimised:
+	case variant == Optimised && !p.lines():
 		var err error
 		if flags, err = p.mode().Flags(profileFolder(obj), obj); err != nil {
 			return nil, err
@@ -119,6 +122,10 @@ func (p Plan) flags(variant Variant, obj string) ([]string, error) {
 	}
 	return flags, nil
 }
+
+// lines reports whether the kernel's code is to be traced back to lines: branches
+// that are recorded on it are addresses.
+func (p Plan) lines() bool { return p.Recipe.Optimisation == OptimiseAutoFDO }
 
 // profileFolder is where the compiler finds the profile. It never moves: its
 // path is among the flags, and kbuild compiles an object again when those

@@ -128,7 +128,7 @@ func Build(ctx context.Context, r Request, broker Broker) (Result, error) {
 	var until []string
 	switch {
 	case r.Instrumented:
-		if !p.Recipe.Optimisation.Profiled() {
+		if !p.Recipe.Optimisation.Counted() {
 			return Result{}, fmt.Errorf("kernel %q: no kernel counts for it: its recipe does not say optimisation: %s or %s: %w",
 				p.Recipe.Name, build.OptimisePGO, build.OptimisePGOSafe, kb.ErrFailedPrecondition)
 		}

@@ -83,7 +83,7 @@ func (r Run) counted() bool { return r.Result.PGO != nil && len(r.Result.PGO.Arc
 // Names of functions fit any kernel.
 func (r Run) inputs(recipe build.Recipe, instrumented bool) (runInputs, error) {
 	traced, id := r.Result.Used().Any(), r.ID
-	slimmed, profiled := recipe.Slimming == build.SlimmingTrace, recipe.Optimisation.Profiled()
+	slimmed, profiled := recipe.Slimming == build.SlimmingTrace, recipe.Optimisation.Counted()
 	no := func(format string, args ...any) (runInputs, error) {
 		return runInputs{}, fmt.Errorf("run %d "+format+": %w", append(append([]any{id}, args...), kb.ErrFailedPrecondition)...)
 	}

@@ -45,6 +45,7 @@ const (
 	countsFile    = "counts.json"
 	runTraceFile  = "run.trace"
 	workTraceFile = "work.trace"
+	branchesFile  = "branches"
 )
 
 // Measure runs the workload and counts. Errors tell what went wrong: a
@@ -90,6 +91,16 @@ func (b Bench) Trace(ctx context.Context, k Kernel, w workload.Workload, dir str
 		return "", "", err
 	}
 	return filepath.Join(dir, runTraceFile), filepath.Join(dir, workTraceFile), nil
+}
+
+// Branches runs the workload with its training parameters, and notes each branch
+// of the kernel that was taken between the workload's markers (plugin/flow.h).
+func (b Bench) Branches(ctx context.Context, k Kernel, w workload.Workload, dir string) (string, error) {
+	args := []string{"out=" + countsFile, "branches=" + branchesFile}
+	if _, _, err := b.Run(ctx, k, w, w.Train, Options{Exact: w.Counted(), Plugin: args}, dir); err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, branchesFile), nil
 }
 
 // Options of a run.

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/autofdo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
@@ -39,6 +40,7 @@ type fake struct {
 	after    func(step string) // called when the work of a step is done
 	profiled pgo.Sections      // text of the kernel with a profile
 	traces   []slim.JobTrace   // of jobs, for the slimming
+	lines    string            // build id of the plain kernel
 }
 
 func newFake() *fake {
@@ -93,7 +95,11 @@ func (f *fake) Compile(_ context.Context, v build.Variant, config, profile strin
 	image := string(v) + "\n" + string(text)
 	manifest := build.Manifest{Variant: v, Sections: &pgo.Sections{Text: 970, Unlikely: 30}}
 	if profile != "" {
-		counts, err := os.ReadFile(filepath.Join(profile, "counts"))
+		file := "counts"
+		if _, err := os.Stat(filepath.Join(profile, file)); err != nil {
+			file = autofdo.ProfileFile
+		}
+		counts, err := os.ReadFile(filepath.Join(profile, file))
 		if err != nil {
 			return err
 		}
@@ -105,6 +111,9 @@ func (f *fake) Compile(_ context.Context, v build.Variant, config, profile strin
 	}
 	for done := range 3 {
 		w.Units(done+1, 3)
+	}
+	if v == build.Plain && f.lines != "" {
+		manifest.BuildID = f.lines
 	}
 	what := "compile " + string(v)
 	return f.done(what, errors.Join(f.did(what), put(w, build.ConfigFile, string(text)), put(w, build.SystemMapFile, fakeMap), kernel(w.Dir, "6.1-fake", image, manifest)))
@@ -153,6 +162,15 @@ func (f *fake) Profile(_ context.Context, image string, w *graph.Work) error {
 	}
 	err = os.Mkdir(filepath.Join(w.Dir, profileDir), 0o755)
 	return f.done("profile", errors.Join(f.did("profile"), err, put(w, profileDir+"/counts", "counted")))
+}
+
+func (f *fake) Record(_ context.Context, image string, w *graph.Work) error {
+	text, err := os.ReadFile(filepath.Join(image, build.ImageFile))
+	if err != nil || !strings.HasPrefix(string(text), "plain") {
+		return fmt.Errorf("no plain kernel: %w", err)
+	}
+	err = os.Mkdir(filepath.Join(w.Dir, profileDir), 0o755)
+	return f.done("record", errors.Join(f.did("record"), err, put(w, profileDir+"/"+autofdo.ProfileFile, "vfs_write:7:1\n")))
 }
 
 func (f *fake) Measure(_ context.Context, image string, data Data, w *graph.Work) error {

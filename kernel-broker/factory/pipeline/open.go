@@ -40,6 +40,8 @@ type Options struct {
 	// of slim.JobTrace, beside the workload's own trace.
 	Counters []Counters `json:"counters,omitempty"`
 	Traces   []string   `json:"traces,omitempty"`
+	// Samples of branches, in place of the workload's own.
+	Samples []Samples `json:"samples,omitempty"`
 	// RunShares are the kernel's shares of the application's jobs, by their runs.
 	RunShares []verdict.RunShare `json:"run_shares,omitempty"`
 	// UnequalMitigations is the site's policy, of verdict.Rules.
@@ -61,10 +63,13 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(o.Samples) > 0 && plan.Recipe.Optimisation != build.OptimiseAutoFDO {
+		return nil, fmt.Errorf("kernel %q: its recipe takes no branches: it does not say optimisation: %s", o.Name, build.OptimiseAutoFDO)
+	}
 	kernels := Factory{Builder: builder, Plan: plan}
 	p := &Pipeline{Recipe: plan.Recipe, Kernels: kernels, Current: o.Current, Jobs: o.Jobs, Command: o.Command, Machine: o.Machine,
 		Rules: verdict.DefaultRules(), Candidates: CandidatesIn(o.Cache), Store: StoreIn(o.Cache)}
-	p.Rules.UnequalMitigations, p.Counters, p.RunShares = o.UnequalMitigations, o.Counters, o.RunShares
+	p.Rules.UnequalMitigations, p.Counters, p.Samples, p.RunShares = o.UnequalMitigations, o.Counters, o.Samples, o.RunShares
 	if p.Traces, err = slim.ReadJobTraces(o.Traces); err != nil {
 		return nil, fmt.Errorf("kernel %q: %w", o.Name, err)
 	}
@@ -118,6 +123,10 @@ func (o *Options) Absolute() error {
 	o.Counters = slices.Clone(o.Counters)
 	for i := range o.Counters {
 		paths = append(paths, &o.Counters[i].Path)
+	}
+	o.Samples = slices.Clone(o.Samples)
+	for i := range o.Samples {
+		paths = append(paths, &o.Samples[i].Path)
 	}
 	o.Traces = slices.Clone(o.Traces)
 	for i := range o.Traces {

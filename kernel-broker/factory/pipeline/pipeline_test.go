@@ -89,6 +89,9 @@ func TestShortWays(t *testing.T) {
 		"no slimming": {func(r *build.Recipe) { r.Slimming = "" },
 			"boot, compile instrumented, compile optimised, compile plain, configure instrumented, configure optimised, configure plain, " +
 				"measure optimised test, measure optimised train, measure plain test, measure stock test, profile, source, stock, trace"},
+		"no instrumented kernel": {func(r *build.Recipe) { r.Slimming, r.Optimisation = "", build.OptimiseAutoFDO },
+			"boot, compile optimised, compile plain, configure optimised, configure plain, " +
+				"measure optimised test, measure optimised train, measure plain test, measure stock test, record, source, stock, trace"},
 	} {
 		w := newWorld(t, c.change)
 		if _, worked, err := w.build(); err != nil || worked != c.worked {

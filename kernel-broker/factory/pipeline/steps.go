@@ -39,6 +39,8 @@ type Pipeline struct {
 	Slimmer Slimmer // nil unless the recipe asks for slimming
 	// Counters of profiling runs; without any the workload is run for them.
 	Counters []Counters
+	// Samples of branches, for a kernel that is optimised by them.
+	Samples []Samples
 	// Traces of profiling runs, which the Slimmer has too.
 	Traces []slim.JobTrace
 	// RunShares are the kernel's shares of the application's jobs, by their runs.
@@ -82,8 +84,11 @@ func (p *Pipeline) Graph() (*graph.Graph, error) {
 	b.configure("config", build.Plain, slimmed)
 	b.compile("plain", build.Plain, "config", "")
 	plain, candidate := "plain", "plain"
-	if p.Recipe.Optimisation.Profiled() {
+	switch {
+	case p.Recipe.Optimisation.Counted():
 		candidate = b.profile(slimmed)
+	case p.Recipe.Optimisation.Profiled():
+		candidate = b.sample(slimmed)
 	}
 	if p.Bench != nil {
 		b.judge(plain, candidate)

@@ -57,6 +57,9 @@ type Bench interface {
 	// Profile runs an instrumented kernel with the training data, and leaves
 	// the folder profile as the compiler reads it.
 	Profile(ctx context.Context, kernel string, work *graph.Work) error
+	// Record runs the plain kernel with the training data, and leaves the folder
+	// profile with a profile of its branches.
+	Record(ctx context.Context, kernel string, work *graph.Work) error
 	// Measure runs a kernel with the data and leaves measured.json, of
 	// Measured. A kernel on which the workload fails is a result too.
 	Measure(ctx context.Context, kernel string, data Data, work *graph.Work) error

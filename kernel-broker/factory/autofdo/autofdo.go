@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package autofdo
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/digest"
+)
+
+// ProfileFile is the profile in a folder of one.
+const ProfileFile = "kernel.afdo"
+
+// LineFlags have the compiler say which line each instruction is of. DWARF 5 gave
+// an empty profile with LLVM 19.
+func LineFlags() []string { return []string{"-gmlt", "-gdwarf-4", "-fdebug-info-for-profiling"} }
+
+// UseFlags have the compiler use a profile. It is taken to be whole: a function
+// without a sample is cold.
+func UseFlags(profile string) []string {
+	return []string{"-fprofile-sample-use=" + profile, "-fprofile-sample-accurate"}
+}
+
+// Tools of one LLVM release.
+type Tools struct {
+	// Compiler is clang's name, of which the tools have the same suffix.
+	Compiler string
+}
+
+func (t Tools) named(name string) string {
+	return name + strings.TrimPrefix(t.Compiler, "clang")
+}
+
+// FromBranches makes a profile of what the emulator's plugin wrote.
+func (t Tools) FromBranches(ctx context.Context, vmlinux, branches, profile string) error {
+	err := t.profgen(ctx, profile, "--binary="+vmlinux, "--unsymbolized-profile="+branches, "--use-offset=0")
+	if err != nil {
+		return fmt.Errorf("profile of %q: %w", branches, err)
+	}
+	return nil
+}
+
+// FromPerf makes a profile of what perf recorded with branches, on the kernel whose
+// vmlinux is given and no other.
+func (t Tools) FromPerf(ctx context.Context, vmlinux, data, profile string) error {
+	if err := t.profgen(ctx, profile, "--binary="+vmlinux, "--perfdata="+data, "--kernel"); err != nil {
+		return fmt.Errorf("profile of %q: %w", data, err)
+	}
+	return nil
+}
+
+func (t Tools) profgen(ctx context.Context, profile string, args ...string) error {
+	if _, err := output(ctx, t.named("llvm-profgen"), append(args, "--format=text", "--output="+profile)...); err != nil {
+		return err
+	}
+	return check(profile)
+}
+
+// ErrEmpty is a profile in which no function has a sample.
+var ErrEmpty = errors.New("no function of the kernel has a sample")
+
+// check refuses a profile without a function: LLVM's tools write one without a word
+// when addresses and kernel do not belong together.
+func check(profile string) error {
+	functions, err := Functions(profile)
+	if err == nil && functions == 0 {
+		err = ErrEmpty
+	}
+	return err
+}
+
+// Functions is the number of functions that have samples of their own.
+func Functions(profile string) (n int, err error) {
+	file, err := os.Open(profile)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if text := lines.Text(); text != "" && text[0] != ' ' {
+			n++
+		}
+	}
+	return n, lines.Err()
+}
+
+// Weighted is a profile that counts so many times.
+type Weighted struct {
+	Path   string
+	Weight int
+}
+
+// Merge adds profiles up.
+func (t Tools) Merge(ctx context.Context, all []Weighted, profile string) error {
+	args := []string{"merge", "--sample", "--text", "--output=" + profile}
+	for _, one := range all {
+		args = append(args, fmt.Sprintf("--weighted-input=%d,%s", one.Weight, one.Path))
+	}
+	if _, err := output(ctx, t.named("llvm-profdata"), args...); err != nil {
+		return fmt.Errorf("merging %d profiles: %w", len(all), err)
+	}
+	return check(profile)
+}
+
+// KernelOf is the build id of the kernel on which perf recorded.
+func KernelOf(ctx context.Context, data string) (string, error) {
+	said, err := output(ctx, "perf", "buildid-list", "--input", data)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", data, err)
+	}
+	for line := range strings.Lines(said) {
+		if id, name, ok := strings.Cut(strings.TrimSpace(line), " "); ok && strings.Contains(name, "kernel.kallsyms") {
+			return id, nil
+		}
+	}
+	return "", fmt.Errorf("%s does not name the kernel on which it was recorded", data)
+}
+
+// FolderDigest is the digest of the profile in a folder.
+func FolderDigest(dir string) (string, error) {
+	sum, _, err := digest.File(filepath.Join(dir, ProfileFile))
+	if err != nil {
+		return "", fmt.Errorf("profile: %w", err)
+	}
+	return sum, nil
+}
+
+// output runs a tool and gives its last words in an error.
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	var said, complained bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdout, cmd.Stderr = &said, &complained
+	if err := cmd.Run(); err != nil {
+		words := strings.TrimSpace(complained.String())
+		if words == "" {
+			words = strings.TrimSpace(said.String())
+		}
+		return "", fmt.Errorf("%s: %w: %s", name, err, words[max(0, len(words)-500):])
+	}
+	return said.String(), nil
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/autofdo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
+)
+
+// Samples are branches that nodes recorded while jobs ran: perf's data, or a
+// profile that was made of such before. They take the place of the workload's own
+// run with its training data.
+type Samples struct {
+	Path   string `json:"path"`
+	Weight int    `json:"weight"`
+}
+
+// ErrOtherKernel is a record of a kernel whose code is not known here.
+var ErrOtherKernel = errors.New("branches are of a kernel that was not built here")
+
+// perfMagic begins perf's data; anything else is taken for a profile.
+var perfMagic = []byte("PERFILE2")
+
+// sample adds the way from a configuration to a kernel that was compiled with a
+// profile of branches, which the plain kernel tells: none is instrumented.
+func (b *builder) sample(slim string) (candidate string) {
+	if b.p.Bench == nil {
+		b.err = errors.Join(b.err, errors.New("a profile needs a workload"))
+		return ""
+	}
+	if len(b.p.Samples) > 0 {
+		b.profileOfSamples()
+	} else {
+		b.tries("profile", "branches", "plain", b.p.Bench.Record)
+	}
+	b.configure("optimised-config", build.Optimised, slim)
+	b.compile("optimised", build.Optimised, "optimised-config", "profile")
+	return "optimised"
+}
+
+func (b *builder) profileOfSamples() {
+	inputs := Inputs{}
+	for i, s := range b.p.Samples {
+		digest, err := graph.FileDigest(s.Path)
+		b.err = errors.Join(b.err, err)
+		inputs[fmt.Sprintf("samples %d", i+1)] = fmt.Sprintf("%s times %d", digest, s.Weight)
+	}
+	b.add("profile", "profile-of-samples", inputs, map[string]string{"kernel": "plain"}, light, func(ctx context.Context, w *graph.Work) error {
+		return b.p.mergeSamples(ctx, w.Need("kernel"), w)
+	})
+}
+
+// mergeSamples makes one profile of all samples.
+func (p *Pipeline) mergeSamples(ctx context.Context, plain string, w *graph.Work) error {
+	tools := autofdo.Tools{Compiler: p.Recipe.Compiler}
+	return aside(w, func(dir string) error {
+		var all []autofdo.Weighted
+		for i, s := range p.Samples {
+			profile, err := p.profileOf(ctx, tools, s, plain, filepath.Join(dir, fmt.Sprintf("%d.afdo", i+1)))
+			if err != nil {
+				return err
+			}
+			functions, err := autofdo.Functions(profile)
+			if err != nil {
+				return err
+			}
+			w.Say("%s: %d functions, times %d", filepath.Base(s.Path), functions, s.Weight)
+			all = append(all, autofdo.Weighted{Path: profile, Weight: s.Weight})
+			w.Units(i+1, len(p.Samples))
+		}
+		return writeProfile(w, func(path string) error { return tools.Merge(ctx, all, path) })
+	})
+}
+
+// profileOf is the profile of one file of samples, made where it is perf's data.
+func (p *Pipeline) profileOf(ctx context.Context, tools autofdo.Tools, s Samples, plain, made string) (string, error) {
+	recorded, err := isPerf(s.Path)
+	if err != nil || !recorded {
+		return s.Path, err
+	}
+	id, err := autofdo.KernelOf(ctx, s.Path)
+	if err != nil {
+		return "", err
+	}
+	kernel, err := p.linesOf(id, plain)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", s.Path, err)
+	}
+	return made, tools.FromPerf(ctx, filepath.Join(kernel, build.LinesFile), s.Path, made)
+}
+
+// linesOf finds the kernel of a build id among the plain one and all that were
+// built here under this name.
+func (p *Pipeline) linesOf(id, plain string) (dir string, err error) {
+	manifest, err := build.ReadManifest(plain)
+	if err != nil {
+		return "", err
+	}
+	if manifest.BuildID == id {
+		return plain, nil
+	}
+	built, err := p.Candidates.List(p.Recipe.Name)
+	if err != nil {
+		return "", err
+	}
+	for _, c := range built {
+		if _, err := os.Stat(filepath.Join(c.Kernel, build.LinesFile)); err == nil && c.BuildID == id {
+			return c.Kernel, nil
+		}
+	}
+	return "", fmt.Errorf("recorded on build %s, and no kernel %s of this cache is that one: record on a kernel that was built here (kernelctl kernel list %s): %w",
+		id, p.Recipe.Name, p.Recipe.Name, ErrOtherKernel)
+}
+
+func isPerf(path string) (is bool, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	magic := make([]byte, len(perfMagic))
+	if _, err := io.ReadFull(file, magic); err != nil {
+		return false, fmt.Errorf("%s: neither perf's data nor a profile: %w", path, err)
+	}
+	return bytes.Equal(magic, perfMagic), nil
+}
+
+// writeProfile makes the folder of a step's profile.
+func writeProfile(w *graph.Work, write func(path string) error) error {
+	dir := filepath.Join(w.Dir, profileDir)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, autofdo.ProfileFile)
+	if err := write(path); err != nil {
+		return err
+	}
+	functions, err := autofdo.Functions(path)
+	w.Say("%d functions have samples", functions)
+	return err
+}
+
+// Record implements Bench.
+func (e Emulator) Record(ctx context.Context, kernel string, w *graph.Work) error {
+	manifest, err := build.ReadManifest(kernel)
+	if err != nil {
+		return err
+	}
+	return aside(w, func(dir string) error {
+		branches, err := e.at(w).Branches(ctx, measure.Kernel{Name: "recorded", Dir: kernel}, e.Load, dir)
+		if err != nil {
+			return err
+		}
+		tools := autofdo.Tools{Compiler: manifest.Compiler.Name}
+		return writeProfile(w, func(path string) error {
+			return tools.FromBranches(ctx, filepath.Join(kernel, build.LinesFile), branches, path)
+		})
+	})
+}
