@@ -118,7 +118,7 @@ func (p *Pipeline) linesOf(id, plain string) (dir string, err error) {
 			return c.Kernel, nil
 		}
 	}
-	return "", fmt.Errorf("recorded on build %s, and no kernel %s of this cache is that one: record on a kernel that was built here (kernelctl kernel list %s): %w",
+	return "", fmt.Errorf("recorded on build %s, and no kernel %s of this cache is that one: record on a kernel that was built here (kernelctl kernel candidates %s): %w",
 		id, p.Recipe.Name, p.Recipe.Name, ErrOtherKernel)
 }
 

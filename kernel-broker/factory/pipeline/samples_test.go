@@ -84,7 +84,7 @@ func TestSamplesOfAnotherKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := w.pipe.linesOf(published, plain)
-	if !errors.Is(err, ErrOtherKernel) || !strings.Contains(err.Error(), "kernelctl kernel list fake") {
+	if !errors.Is(err, ErrOtherKernel) || !strings.Contains(err.Error(), "kernelctl kernel candidates fake") {
 		t.Errorf("a kernel without lines: %v", err)
 	}
 	w.pipe.Samples = []Samples{{Path: sampleFile(t, "short"), Weight: 1}}
