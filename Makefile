@@ -279,6 +279,10 @@ bench-build: build ## measure what a kernel's builds cost against plain make (ab
 bench-collect: deps-long build kernels ## measure what the collectors of profiling runs cost jobs (half an hour and more)
 	@build/bin/kb-bench collect $(ARGS)
 
+.PHONY: bench-mitgcm
+bench-mitgcm: deps-long build kernels ## run the real MITgcm as jobs on stock and on its kernel, and compare its results (MITGCM=DIR, a checkout)
+	@build/bin/kb-bench mitgcm --source "$(or $(MITGCM),$(error bench-mitgcm needs MITGCM=DIR, a checkout of MITgcm))" $(ARGS)
+
 .PHONY: emulated-shell
 emulated-shell: build-go build-c ## a shell on an emulated cluster, which ends with it (KB_SLURM=26.05, ARGS="--user root")
 	@build/bin/kb-emulated $(ARGS)

@@ -146,6 +146,10 @@ func (f *fake) Trace(_ context.Context, image string, w *graph.Work) error {
 	return f.done("trace", errors.Join(f.did(what), put(w, "run.trace", "ffffffff81000000 ffffffff81000004\n"), put(w, "work.trace", "")))
 }
 
+func (f *fake) Record(context.Context, string, *graph.Work) error {
+	return errors.New("no kernel here is optimised by its branches")
+}
+
 func (f *fake) Profile(_ context.Context, image string, w *graph.Work) error {
 	text, err := os.ReadFile(filepath.Join(image, build.ImageFile))
 	if err != nil || !strings.Contains(string(text), "GCOV_KERNEL") {

@@ -22,6 +22,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/tests/bench/buildcost"
 	"github.com/kernelbroker/kernelbroker/tests/bench/collectcost"
 	"github.com/kernelbroker/kernelbroker/tests/bench/figures"
+	"github.com/kernelbroker/kernelbroker/tests/bench/ocean"
 )
 
 var version = "devel"
@@ -40,7 +41,7 @@ not an error.
 Exit codes: 0 measured, 1 something did not work.`,
 		Version: version, SilenceUsage: true, SilenceErrors: true,
 	}
-	cmd.AddCommand(switchCommand(), buildCommand(), collectCommand())
+	cmd.AddCommand(switchCommand(), buildCommand(), collectCommand(), mitgcmCommand())
 	if err := cmd.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "kb-bench:", err)
 		os.Exit(1)
@@ -163,6 +164,47 @@ job's CPU time.`,
 		Use: "guest", Short: "The part inside of a guest", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return collectcost.Guest(cmd.Context(), os.Stdout) },
 	})
+	return cmd
+}
+
+func mitgcmCommand() *cobra.Command {
+	var o ocean.Options
+	var out string
+	cmd := &cobra.Command{
+		Use:   "mitgcm",
+		Short: "Run the real MITgcm on stock and on its kernel",
+		Long: `kb-bench mitgcm builds an experiment of MITgcm from a checkout of its source, and
+runs it as jobs of a virtual cluster, by turns on the nodes' own kernel and on
+that of the profile mitgcm. The model's monitor and all fields that it writes must
+be the same in all jobs; the exit code is 1 if they are not.
+
+Times are an emulator's. Most of them is computation, which no kernel shortens.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, path := range []*string{&o.Source, &o.Dir} {
+				absolute, err := filepath.Abs(*path)
+				if err != nil {
+					return err
+				}
+				*path = absolute
+			}
+			result, err := ocean.Run(cmd.Context(), o, os.Stderr)
+			if err != nil {
+				return err
+			}
+			result.Command = command()
+			return errors.Join(result.Print(os.Stdout), figures.Write(out, result, result.Series()))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Source, "source", "", "folder with a checkout of MITgcm")
+	f.StringVar(&o.Experiment, "experiment", "tutorial_global_oce_latlon", "folder of its verification/")
+	f.StringVar(&o.Kernel, "kernel", "stock", "the nodes' own kernel, a folder of build/kernels")
+	f.IntVar(&o.Runs, "runs", 3, "jobs on each kernel")
+	f.IntVar(&o.Jobs, "jobs", runtime.NumCPU(), "compilers at a time")
+	f.StringVar(&o.Dir, "dir", "build/bench-mitgcm", "folder of the run")
+	f.StringVar(&out, "json", "build/bench-mitgcm.json", "file for the results")
+	_ = cmd.MarkFlagRequired("source")
 	return cmd
 }
 
