@@ -39,6 +39,14 @@ func (t Tools) named(name string) string {
 	return name + strings.TrimPrefix(t.Compiler, "clang")
 }
 
+// KeepLines copies of a vmlinux what the other tools need: code and lines, without
+// relocations and the places of variables, which are four fifths of it.
+func (t Tools) KeepLines(ctx context.Context, vmlinux, to string) error {
+	_, err := output(ctx, t.named("llvm-objcopy"), "--wildcard", "-R", ".rela*", "-R", ".debug_loc", "-R", ".debug_frame",
+		"--compress-debug-sections=zstd", vmlinux, to)
+	return err
+}
+
 // FromBranches makes a profile of what the emulator's plugin wrote.
 func (t Tools) FromBranches(ctx context.Context, vmlinux, branches, profile string) error {
 	err := t.profgen(ctx, profile, "--binary="+vmlinux, "--unsymbolized-profile="+branches, "--use-offset=0")

@@ -44,6 +44,14 @@ func TestFromBranches(t *testing.T) {
 		text, _ := os.ReadFile(profile)
 		t.Errorf("the profile is\n%s", text)
 	}
+	kept, again := filepath.Join(t.TempDir(), "vmlinux"), filepath.Join(t.TempDir(), ProfileFile)
+	if err := errors.Join(tools.KeepLines(t.Context(), k.vmlinux, kept), tools.FromBranches(t.Context(), kept, k.branches(t, 0, 1000), again)); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := os.ReadFile(profile)
+	if second, _ := os.ReadFile(again); string(second) != string(first) {
+		t.Errorf("with what is kept of the kernel the profile is\n%s", second)
+	}
 	if n, err := Functions(profile); n != 2 || err != nil {
 		t.Errorf("%d functions, %v", n, err)
 	}

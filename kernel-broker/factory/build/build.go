@@ -46,12 +46,15 @@ func collect(ctx context.Context, at site, source Source, input CompileInput, di
 	if input.Variant == Traced {
 		files["vmlinux.map"] = LinkMapFile
 	}
-	if at.plan.lines() {
-		files["vmlinux"] = LinesFile
-	}
 	for from, to := range files {
 		if err := copyFile(filepath.Join(at.obj, from), filepath.Join(dir, to)); err != nil {
 			return Manifest{}, fmt.Errorf("result %q: %w", to, err)
+		}
+	}
+	if at.plan.lines() {
+		tools := autofdo.Tools{Compiler: at.plan.Compiler.Name}
+		if err := tools.KeepLines(ctx, filepath.Join(at.obj, "vmlinux"), filepath.Join(dir, LinesFile)); err != nil {
+			return Manifest{}, fmt.Errorf("lines: %w", err)
 		}
 	}
 	if at.sampled != "" {

@@ -26,7 +26,7 @@ TIMEFORMAT='%R %U %S'
 { time ./` + program + ` >output.txt 2>errors.txt; } 2>~/$SLURM_JOB_NAME.times || { tail -5 errors.txt output.txt; exit 1; }
 [ ! -e STDOUT.0000 ] || cat STDOUT.0000 >>output.txt
 cp output.txt ~/$SLURM_JOB_NAME.output
-find . -name '*.data' -newer ` + program + ` | sort | xargs -r sha256sum >~/$SLURM_JOB_NAME.fields
+find . -name '*.data' | sort | xargs -r sha256sum >~/$SLURM_JOB_NAME.fields
 uname -r >~/$SLURM_JOB_NAME.release
 `
 
