@@ -306,6 +306,7 @@ sbindir     ?= $(prefix)/sbin
 libexecdir  ?= $(prefix)/libexec/kernel-broker
 datadir     ?= $(prefix)/share/kernel-broker
 mandir      ?= $(prefix)/share/man
+includedir  ?= $(prefix)/include
 unitdir     ?= $(prefix)/lib/systemd/system
 sysconfdir  ?= /etc
 
@@ -341,7 +342,7 @@ install: build ## install below DESTDIR
 	install -D -m 0644 -t $(DESTDIR)$(mandir)/man1 build/man/*.1
 	install -D -m 0644 -t $(DESTDIR)$(mandir)/man8 kernel-broker/man/*.8
 	ln -sfn kernel-broker-hook.8 $(DESTDIR)$(mandir)/man8/kernel-broker-node-hook.8
-	$(MAKE) -C slurm-plugin install DESTDIR=$(abspath $(DESTDIR)) sysconfdir=$(sysconfdir) mandir=$(mandir)
+	$(MAKE) -C slurm-plugin install DESTDIR=$(abspath $(DESTDIR)) sysconfdir=$(sysconfdir) mandir=$(mandir) includedir=$(includedir)
 
 .PHONY: clean
 clean: ## remove build/
