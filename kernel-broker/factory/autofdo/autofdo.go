@@ -42,7 +42,7 @@ func (t Tools) named(name string) string {
 // KeepLines copies of a vmlinux what the other tools need: code and lines, without
 // relocations and the places of variables, which are four fifths of it.
 func (t Tools) KeepLines(ctx context.Context, vmlinux, to string) error {
-	_, err := output(ctx, t.named("llvm-objcopy"), "--wildcard", "-R", ".rela*", "-R", ".debug_loc", "-R", ".debug_frame",
+	_, err := output(ctx, t.named("llvm-objcopy"), "--wildcard", "-R", ".rel*", "-R", ".debug_loc", "-R", ".debug_frame",
 		"--compress-debug-sections=zstd", vmlinux, to)
 	return err
 }
@@ -146,7 +146,7 @@ func FolderDigest(dir string) (string, error) {
 // output runs a tool and gives its last words in an error.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	var said, complained bytes.Buffer
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // G204: no shell; the tools are LLVM's and perf
 	cmd.Stdout, cmd.Stderr = &said, &complained
 	if err := cmd.Run(); err != nil {
 		words := strings.TrimSpace(complained.String())
