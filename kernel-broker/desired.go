@@ -84,6 +84,8 @@ type NodeView struct {
 	Node      *Node
 	Connected bool
 	LastSeen  time.Time
+	// AgentVersion is what the connected agent states.
+	AgentVersion string
 	// JobUID is the user of the job that has the node.
 	JobUID uint32
 	// Slurm is its state in slurmctld at the last poll.

@@ -169,6 +169,7 @@ func NodeToProto(v kb.NodeView) *api.Node {
 		Release: n.Boot.Release, BuildId: n.Boot.BuildID, BootId: n.Boot.BootID, Attested: n.Running.Ref.Profile != "",
 		DesiredProfile: n.Desired.Profile, DesiredVersion: n.Desired.Version, JobId: n.Owner.Job,
 		Connected: v.Connected, LastSeen: TimeToProto(v.LastSeen), Kexecs: n.Kexecs, Inventory: InventoryToProto(n.Inventory),
+		AgentVersion: v.AgentVersion,
 	}
 	if n.Failure != nil {
 		out.Cause = n.Failure.Cause

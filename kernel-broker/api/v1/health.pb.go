@@ -11,6 +11,7 @@ package kernelbrokerv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -122,10 +123,12 @@ func (x *Component) GetDetail() string {
 }
 
 type GetHealthResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Healthy       bool                   `protobuf:"varint,1,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	Components    []*Component           `protobuf:"bytes,2,rep,name=components,proto3" json:"components,omitempty"`
-	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Healthy    bool                   `protobuf:"varint,1,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Components []*Component           `protobuf:"bytes,2,rep,name=components,proto3" json:"components,omitempty"`
+	Version    string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	// The broker's clock, for comparison with others.
+	Now           *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=now,proto3" json:"now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -181,22 +184,30 @@ func (x *GetHealthResponse) GetVersion() string {
 	return ""
 }
 
+func (x *GetHealthResponse) GetNow() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Now
+	}
+	return nil
+}
+
 var File_kernelbroker_v1_health_proto protoreflect.FileDescriptor
 
 const file_kernelbroker_v1_health_proto_rawDesc = "" +
 	"\n" +
-	"\x1ckernelbroker/v1/health.proto\x12\x0fkernelbroker.v1\"\x12\n" +
+	"\x1ckernelbroker/v1/health.proto\x12\x0fkernelbroker.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
 	"\x10GetHealthRequest\"Q\n" +
 	"\tComponent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\ahealthy\x18\x02 \x01(\bR\ahealthy\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\"\x83\x01\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\"\xb1\x01\n" +
 	"\x11GetHealthResponse\x12\x18\n" +
 	"\ahealthy\x18\x01 \x01(\bR\ahealthy\x12:\n" +
 	"\n" +
 	"components\x18\x02 \x03(\v2\x1a.kernelbroker.v1.ComponentR\n" +
 	"components\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\tR\aversion2c\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12,\n" +
+	"\x03now\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x03now2c\n" +
 	"\rHealthService\x12R\n" +
 	"\tGetHealth\x12!.kernelbroker.v1.GetHealthRequest\x1a\".kernelbroker.v1.GetHealthResponseBJZHgithub.com/kernelbroker/kernelbroker/kernel-broker/api/v1;kernelbrokerv1b\x06proto3"
 
@@ -214,19 +225,21 @@ func file_kernelbroker_v1_health_proto_rawDescGZIP() []byte {
 
 var file_kernelbroker_v1_health_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_kernelbroker_v1_health_proto_goTypes = []any{
-	(*GetHealthRequest)(nil),  // 0: kernelbroker.v1.GetHealthRequest
-	(*Component)(nil),         // 1: kernelbroker.v1.Component
-	(*GetHealthResponse)(nil), // 2: kernelbroker.v1.GetHealthResponse
+	(*GetHealthRequest)(nil),      // 0: kernelbroker.v1.GetHealthRequest
+	(*Component)(nil),             // 1: kernelbroker.v1.Component
+	(*GetHealthResponse)(nil),     // 2: kernelbroker.v1.GetHealthResponse
+	(*timestamppb.Timestamp)(nil), // 3: google.protobuf.Timestamp
 }
 var file_kernelbroker_v1_health_proto_depIdxs = []int32{
 	1, // 0: kernelbroker.v1.GetHealthResponse.components:type_name -> kernelbroker.v1.Component
-	0, // 1: kernelbroker.v1.HealthService.GetHealth:input_type -> kernelbroker.v1.GetHealthRequest
-	2, // 2: kernelbroker.v1.HealthService.GetHealth:output_type -> kernelbroker.v1.GetHealthResponse
-	2, // [2:3] is the sub-list for method output_type
-	1, // [1:2] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	3, // 1: kernelbroker.v1.GetHealthResponse.now:type_name -> google.protobuf.Timestamp
+	0, // 2: kernelbroker.v1.HealthService.GetHealth:input_type -> kernelbroker.v1.GetHealthRequest
+	2, // 3: kernelbroker.v1.HealthService.GetHealth:output_type -> kernelbroker.v1.GetHealthResponse
+	3, // [3:4] is the sub-list for method output_type
+	2, // [2:3] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_kernelbroker_v1_health_proto_init() }

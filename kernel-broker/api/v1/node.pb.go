@@ -1460,8 +1460,10 @@ type Node struct {
 	Inventory      *Inventory             `protobuf:"bytes,16,opt,name=inventory,proto3" json:"inventory,omitempty"`
 	// Slurm's state of the node with its flags, and its reason with the author;
 	// empty if Slurm does not know the node or is unreachable.
-	SlurmState    string `protobuf:"bytes,17,opt,name=slurm_state,json=slurmState,proto3" json:"slurm_state,omitempty"`
-	SlurmReason   string `protobuf:"bytes,18,opt,name=slurm_reason,json=slurmReason,proto3" json:"slurm_reason,omitempty"`
+	SlurmState  string `protobuf:"bytes,17,opt,name=slurm_state,json=slurmState,proto3" json:"slurm_state,omitempty"`
+	SlurmReason string `protobuf:"bytes,18,opt,name=slurm_reason,json=slurmReason,proto3" json:"slurm_reason,omitempty"`
+	// Version of the connected agent, as it states it; empty for none.
+	AgentVersion  string `protobuf:"bytes,19,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1618,6 +1620,13 @@ func (x *Node) GetSlurmState() string {
 func (x *Node) GetSlurmReason() string {
 	if x != nil {
 		return x.SlurmReason
+	}
+	return ""
+}
+
+func (x *Node) GetAgentVersion() string {
+	if x != nil {
+		return x.AgentVersion
 	}
 	return ""
 }
@@ -1896,7 +1905,7 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\x06reboot\x18\x0e \x01(\bR\x06reboot\";\n" +
 	"\x0fJobEndingAnswer\x12\x14\n" +
 	"\x05query\x18\x01 \x01(\x04R\x05query\x12\x12\n" +
-	"\x04kept\x18\x02 \x01(\bR\x04kept\"\xf4\x04\n" +
+	"\x04kept\x18\x02 \x01(\bR\x04kept\"\x99\x05\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x1a.kernelbroker.v1.NodePhaseR\x05phase\x12'\n" +
@@ -1917,7 +1926,8 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\tinventory\x18\x10 \x01(\v2\x1a.kernelbroker.v1.InventoryR\tinventory\x12\x1f\n" +
 	"\vslurm_state\x18\x11 \x01(\tR\n" +
 	"slurmState\x12!\n" +
-	"\fslurm_reason\x18\x12 \x01(\tR\vslurmReason\"\x12\n" +
+	"\fslurm_reason\x18\x12 \x01(\tR\vslurmReason\x12#\n" +
+	"\ragent_version\x18\x13 \x01(\tR\fagentVersion\"\x12\n" +
 	"\x10ListNodesRequest\"@\n" +
 	"\x11ListNodesResponse\x12+\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x15.kernelbroker.v1.NodeR\x05nodes\"$\n" +

@@ -72,7 +72,7 @@ func (c *Controller) gather() []kb.NodeView {
 func (c *Controller) viewLocked(name string) kb.NodeView {
 	v := kb.NodeView{Node: c.records.nodes[name], LastSeen: c.lost[name], Slurm: c.view.Nodes[name]}
 	if s := c.sessions[name]; s != nil {
-		v.Connected, v.LastSeen = true, c.clock.Now()
+		v.Connected, v.LastSeen, v.AgentVersion = true, c.clock.Now(), s.version
 	}
 	if a := c.records.allocs[v.Node.Owner]; a != nil {
 		v.JobUID = a.UID

@@ -65,6 +65,7 @@ type Session struct {
 	controller     *Controller
 	node           string
 	agent          plan.Agent
+	version        string // of the agent
 	query          uint64
 	report         reported
 	slurmd         *slurmdWord // nil before the first
@@ -132,6 +133,16 @@ func (c *Controller) Attach(node string, boot kb.Boot, inventory kb.Inventory, s
 	}
 	c.kickLocked()
 	return s, nil
+}
+
+// maxVersion bounds the version that an agent states.
+const maxVersion = 64
+
+// SetVersion keeps the version that the agent states.
+func (s *Session) SetVersion(version string) {
+	s.controller.mu.Lock()
+	defer s.controller.mu.Unlock()
+	s.version = version[:min(len(version), maxVersion)]
 }
 
 // Detach ends the session, unless a newer one has.

@@ -69,11 +69,12 @@ func TestAttach(t *testing.T) {
 	}
 	second.wished(t, "the newer is served", func(d kb.DesiredState) bool { return d.Attested })
 	first.Detach() // late, and no harm
-	if v, err := f.c.Node("n1"); err != nil || !v.Connected {
+	second.SetVersion("1.2.3" + strings.Repeat("x", 100))
+	if v, err := f.c.Node("n1"); err != nil || !v.Connected || !strings.HasPrefix(v.AgentVersion, "1.2.3x") || len(v.AgentVersion) != maxVersion {
 		t.Errorf("node %+v, %v", v, err)
 	}
 	second.Detach()
-	if v, err := f.c.Node("n1"); err != nil || v.Connected || time.Since(v.LastSeen) > time.Minute {
+	if v, err := f.c.Node("n1"); err != nil || v.Connected || v.AgentVersion != "" || time.Since(v.LastSeen) > time.Minute {
 		t.Errorf("node %+v, %v", v, err)
 	}
 	if _, err := f.c.Node("n9"); !errors.Is(err, kb.ErrNotFound) {

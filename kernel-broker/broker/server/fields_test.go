@@ -52,7 +52,7 @@ var free = map[string]string{
 	"Connect.slurmd.":                               reasons,
 	"Connect.run.":                                  reasons,
 	"DeliverRun.partial":                            reasons,
-	"Connect.hello.agent_version":                   "not kept",
+	"Connect.hello.agent_version":                   shown,
 	"TestPolicy.user":                               "an argument of getent, which package nss looks at",
 	"TestPolicy.object":                             "compared, and quoted in the answer to who asked",
 	"TestPolicy.account":                            "compared, and quoted in the answer to who asked",

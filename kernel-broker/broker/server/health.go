@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	grpchealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
@@ -37,7 +38,7 @@ type healthOf struct {
 // GetHealth implements api.HealthServiceServer.
 func (h *healthOf) GetHealth(ctx context.Context, _ *api.GetHealthRequest) (*api.GetHealthResponse, error) {
 	components, healthy := h.now(ctx)
-	response := &api.GetHealthResponse{Healthy: healthy, Version: h.version}
+	response := &api.GetHealthResponse{Healthy: healthy, Version: h.version, Now: timestamppb.Now()}
 	for _, c := range components {
 		response.Components = append(response.Components,
 			&api.Component{Name: c.Name, Healthy: c.Healthy, Detail: c.Detail})

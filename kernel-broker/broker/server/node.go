@@ -53,6 +53,7 @@ func (s *nodeService) Connect(stream api.NodeService_ConnectServer) error {
 		return err
 	}
 	defer session.Detach()
+	session.SetVersion(convert.Text(h.AgentVersion))
 	received := make(chan error, 1)
 	go func() { received <- receive(stream, session) }()
 	for {
