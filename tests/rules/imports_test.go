@@ -61,13 +61,16 @@ var crossing = map[string]map[string]string{
 		"broker/plan":       "what nodes report becomes the plan's observations",
 	},
 	"cli": {
+		"agent":          "kernelctl doctor reads a node's configuration, and asks its agent",
 		"api":            "kernelctl speaks the API",
 		"api/client":     "kernelctl and the hooks reach the broker in one way",
 		"api/convert":    "kernelctl reads and makes what is the domain's",
 		"auth/audit":     "an administrator checks the audit log's files",
 		"auth/authz":     "an administrator checks a policy before it is in force",
+		"auth/mtls":      "kernelctl doctor reads when certificates end",
 		"auth/signing":   "whoever registers a kernel signs it",
 		"broker/catalog": "an administrator's files become requests",
+		"doctor":         "kernelctl collects the facts about a site, and shows what is wrong with it",
 		"factory":        "kernelctl is a front to the factory, which runs in its process",
 		"profiling":      "kernelctl compares profiling runs",
 		"report":         "kernelctl writes reports",
@@ -96,7 +99,7 @@ var split = map[string]bool{"api": true, "auth": true, "broker": true}
 
 // pure lists the rooms that may use nothing but the standard library, the
 // domain, and what crossing allows.
-var pure = map[string]bool{"": true, "broker/plan": true, "report": true}
+var pure = map[string]bool{"": true, "broker/plan": true, "doctor": true, "report": true}
 
 // room tells the room of a folder below kernel-broker/, and the part in it.
 func room(dir string) (name, part string) {

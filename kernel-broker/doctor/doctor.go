@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package doctor finds what is wrong with a site before a job does: a Site of facts goes in, findings with their
+// remedies come out.
+//
+// Each check is a pure function of the facts. Collecting them is another package's task, so that a check can be tried
+// with any fault. A fact that could not be had makes its checks "not possible", with the reason: such a check has not
+// passed.
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Severity of a finding.
+type Severity string
+
+// An error breaks jobs; a warning will, or hides something.
+const (
+	Error   Severity = "error"
+	Warning Severity = "warning"
+)
+
+// Finding is one thing that is wrong, and what to do.
+type Finding struct {
+	Check    string   `json:"check"`
+	Object   string   `json:"object"`
+	Severity Severity `json:"severity"`
+	What     string   `json:"what"`
+	Remedy   string   `json:"remedy"`
+}
+
+// Outcome of a check.
+type Outcome string
+
+// A check with an accepted finding only has passed. One that could do a part of its work and found nothing is not
+// possible, because nobody knows about the rest.
+const (
+	Passed      Outcome = "passed"
+	Found       Outcome = "found"
+	NotPossible Outcome = "not possible"
+)
+
+// Result is what came of one check.
+type Result struct {
+	Check   string  `json:"check"`
+	About   string  `json:"about"`
+	Outcome Outcome `json:"outcome"`
+	// Why it was not possible, or not for all objects.
+	Why      []string  `json:"why,omitempty"`
+	Findings []Finding `json:"findings,omitempty"`
+	// Accepted are findings that the caller ignores.
+	Accepted []Finding `json:"accepted,omitempty"`
+}
+
+// check is one row of the table.
+type check struct {
+	name, about string
+	look        func(*look)
+}
+
+// Names of all checks, in the order of the report.
+func Names() []string {
+	var names []string
+	for _, c := range checks() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// Ignored is a finding that the site accepts: the name of a check, or NAME=OBJECT for one of its objects.
+type Ignored []string
+
+// Validate rejects names of no check.
+func (i Ignored) Validate() error {
+	for _, one := range i {
+		if name, _, _ := strings.Cut(one, "="); !slices.Contains(Names(), name) {
+			return fmt.Errorf("there is no check %q (kernelctl doctor --all lists them)", name)
+		}
+	}
+	return nil
+}
+
+func (i Ignored) has(f Finding) bool {
+	return slices.Contains(i, f.Check) || slices.Contains(i, f.Check+"="+f.Object)
+}
+
+// Examine runs every check.
+func Examine(s *Site, ignored Ignored) []Result {
+	var all []Result
+	for _, c := range checks() {
+		l := &look{Site: s, check: c.name}
+		c.look(l)
+		r := Result{Check: c.name, About: c.about, Why: l.why, Outcome: Passed}
+		for _, f := range l.findings {
+			if ignored.has(f) {
+				r.Accepted = append(r.Accepted, f)
+			} else {
+				r.Findings = append(r.Findings, f)
+			}
+		}
+		switch {
+		case len(r.Findings) > 0:
+			r.Outcome = Found
+		case len(r.Why) > 0:
+			r.Outcome = NotPossible
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// look is one check at work.
+type look struct {
+	*Site
+	check    string
+	findings []Finding
+	why      []string
+}
+
+func (l *look) add(s Severity, object, what, remedy string) {
+	l.findings = append(l.findings, Finding{Check: l.check, Object: object, Severity: s, What: what, Remedy: remedy})
+}
+
+// wrong adds an error, warn a warning.
+func (l *look) wrong(object, what, remedy string) { l.add(Error, object, what, remedy) }
+func (l *look) warn(object, what, remedy string)  { l.add(Warning, object, what, remedy) }
+
+// skip notes why the check, or a part of it, is not possible.
+func (l *look) skip(why string) {
+	if !slices.Contains(l.why, why) {
+		l.why = append(l.why, why)
+	}
+}
+
+// need returns a fact. Without it the check is not possible.
+func need[T any](l *look, f Fact[T]) (T, bool) {
+	if f.Value == nil {
+		l.skip(cmp.Or(f.Why, "not looked at"))
+		var none T
+		return none, false
+	}
+	return *f.Value, true
+}
+
+// checks is the table, in the order in which a job meets its parts.
+func checks() []check {
+	return slices.Concat(slurmChecks(), brokerChecks(), kernelChecks(), nodeChecks())
+}
+
+// names lists objects for a text, the first few.
+func names(list []string) string {
+	const most = 8
+	slices.Sort(list)
+	if n := len(list) - most; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), n)
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+func nodeChecks() []check {
+	return []check{
+		{"nodes-without-agent", "each of Slurm's nodes has had an agent", nodesWithoutAgent},
+		{"nodes-unknown-to-slurm", "Slurm has each of the broker's nodes", nodesUnknownToSlurm},
+		{"agents-away", "each node's agent is connected", agentsAway},
+		{"failed-nodes", "no node failed its switch", failedNodes},
+		{"agent-file", "agent.yaml is valid and names a node of Slurm's", agentFile},
+		{"agent-answers", "this node's agent runs and has a broker", agentAnswers},
+		{"kexec", "this node can load a kernel by kexec", kexec},
+		{"slurmd-unit", "only the agent starts slurmd", slurmdUnit},
+		{"slurmd-options", "slurmd does not report a boot at every start", slurmdOptions},
+	}
+}
+
+func nodesWithoutAgent(l *look) {
+	theirs, ok := need(l, l.SlurmNodes)
+	if !ok {
+		return
+	}
+	ours, ok := need(l, l.Nodes)
+	if !ok {
+		return
+	}
+	var without []string
+	for name := range theirs {
+		if !slices.ContainsFunc(ours, func(n Node) bool { return n.Name == name }) {
+			without = append(without, name)
+		}
+	}
+	for _, name := range slices.Sorted(slices.Values(without)) {
+		l.warn(name, "no agent has ever come from it: a job with a profile that gets it is held", "install kernel-broker-agent there, or keep these jobs off it by a partition or a feature")
+	}
+}
+
+func nodesUnknownToSlurm(l *look) {
+	theirs, ok := need(l, l.SlurmNodes)
+	if !ok {
+		return
+	}
+	ours, ok := need(l, l.Nodes)
+	if !ok {
+		return
+	}
+	for _, n := range ours {
+		if _, known := theirs[n.Name]; !known {
+			l.warn(n.Name, "the broker knows it and Slurm does not", "node of its agent.yaml must be the NodeName; a node that was taken out of slurm.conf: stop its agent")
+		}
+	}
+}
+
+func agentsAway(l *look) {
+	nodes, ok := need(l, l.Nodes)
+	if !ok {
+		return
+	}
+	theirs := map[string]kb.SlurmNode{}
+	if l.SlurmNodes.Value != nil {
+		theirs = *l.SlurmNodes.Value
+	}
+	for _, n := range nodes {
+		// A node that boots has no agent for a while, and one without power has none at all.
+		if !n.Connected && n.Phase != "booting" && !theirs[n.Name].PoweredDown() {
+			l.wrong(n.Name, "its agent is not connected: jobs with a profile fail there", "systemctl status kernel-broker-agent on the node; can it reach the broker's port?")
+		}
+	}
+}
+
+func failedNodes(l *look) {
+	nodes, ok := need(l, l.Nodes)
+	if !ok {
+		return
+	}
+	for _, n := range nodes {
+		switch n.Phase {
+		case "failed":
+			l.wrong(n.Name, "it could not be brought to its kernel: "+n.Cause, "docs/ops/troubleshooting.md has the causes; then scontrol update nodename="+n.Name+" state=resume")
+		case "unproven":
+			if n.Connected {
+				l.warn(n.Name, "what it runs is not proven: "+n.Cause, "kernelctl node show "+n.Name+"; the profile stock must be the kernel that its firmware boots")
+			}
+		}
+	}
+}
+
+func agentFile(l *look) {
+	a, ok := need(l, l.Agent)
+	if !ok {
+		return
+	}
+	if a.Error != "" {
+		l.wrong(a.Path, a.Error, "correct it; kernel-broker-agent --check, and agent.yaml.sample has every key")
+		return
+	}
+	theirs, ok := need(l, l.SlurmNodes)
+	if _, known := theirs[a.Node]; ok && !known {
+		l.wrong(a.Path, fmt.Sprintf("node %q is not a NodeName in slurm.conf", a.Node), "set node in "+a.Path)
+	}
+}
+
+func agentAnswers(l *look) {
+	a, ok := need(l, l.Agent)
+	switch {
+	case !ok || a.Error != "":
+	case a.Answers != "":
+		l.wrong(a.Node, "the agent does not answer: "+a.Answers, "systemctl enable --now kernel-broker-agent; journalctl -u kernel-broker-agent")
+	case a.NotConnected:
+		l.wrong(a.Node, "the agent has no connection to the broker", "broker of "+a.Path+", its certificate, and a firewall between; journalctl -u kernel-broker-agent")
+	}
+}
+
+func kexec(l *look) {
+	a, ok := need(l, l.Agent)
+	switch {
+	case !ok || a.Error != "":
+	case a.Kexec.Is == ProgramMissing || a.Kexec.Is == ProgramNotExecutable:
+		l.wrong(a.Node, a.Kexec.Path+" is "+string(a.Kexec.Is)+": no kernel can be loaded", "install kexec-tools, or set kexec.program of "+a.Path)
+	case a.NoKexec != "":
+		l.wrong(a.Node, a.NoKexec, "sysctl kernel.kexec_load_disabled is set until the next boot: remove it; a kernel without CONFIG_KEXEC cannot be left")
+	}
+}
+
+func slurmdUnit(l *look) {
+	a, ok := need(l, l.Agent)
+	switch {
+	case !ok || a.Error != "":
+	case a.UnitEnabled:
+		l.wrong(a.Node, "slurmd.service is enabled: slurmd starts on a kernel that the broker has not proven, and a boot looks like a crash", "systemctl disable slurmd")
+	case a.Systemd && !a.DropIn:
+		l.wrong(a.Node, "slurmd.service does not wait for the agent: slurmd may start on any kernel", "install /usr/share/kernel-broker/slurmd.service.d/kernel-broker.conf to /etc/systemd/system/slurmd.service.d, and systemctl daemon-reload")
+	}
+}
+
+func slurmdOptions(l *look) {
+	if a, ok := need(l, l.Agent); ok && a.Reports != "" {
+		l.wrong(a.Reports, "it gives slurmd -b at every start: Slurm takes a restart of slurmd for a crash and ends the node's jobs", "remove -b from "+a.Reports)
+	}
+}
+
+// Local is the node of Slurm's that has this host name; empty for none.
+func Local(host string, hostNames map[string]string) string {
+	for _, name := range slices.Sorted(maps.Keys(hostNames)) {
+		if hostNames[name] == host {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+)
+
+const sample = "see docs/ops/slurm.conf.sample"
+
+func slurmChecks() []check {
+	return []check{
+		{"slurm-answers", "slurmctld answers", slurmAnswers},
+		{"reboot-program", "RebootProgram is Kernel Broker's", hook("RebootProgram", "reboot", "Slurm drops a job's request for a boot and requeues the job each time")},
+		{"reboot-from-controller", "slurmctld itself runs RebootProgram", word("SlurmctldParameters", "reboot_from_controller", Error,
+			"slurmctld asks the node's slurmd to reboot; a node whose slurmd does not run never returns")},
+		{"prolog-slurmctld", "PrologSlurmctld is Kernel Broker's", hook("PrologSlurmctld", "prolog-slurmctld", "no node boots for a job, and the gate refuses it")},
+		{"epilog-slurmctld", "EpilogSlurmctld is Kernel Broker's", hook("EpilogSlurmctld", "epilog-slurmctld", "the broker learns late that a job has ended")},
+		{"epilog", "Epilog on the nodes is Kernel Broker's", hook("Epilog", "epilog", "each job boots its nodes, also those that could be kept")},
+		{"prolog-flags", "PrologFlags has Alloc and DeferBatch", prologFlags},
+		{"hold-on-prolog-fail", "a refused job is requeued, not held", holdOnPrologFail},
+		{"job-requeue", "JobRequeue lets a job be requeued", jobRequeue},
+		{"resume-timeout", "ResumeTimeout is long enough for the kernels' boots", resumeTimeout},
+		{"prolog-timeout", "PrologEpilogTimeout is above ResumeTimeout and prolog_limit", prologTimeout},
+		{"job-submit-plugin", "JobSubmitPlugins has lua", word("JobSubmitPlugins", "lua", Error, "a job with --kernel-profile asks for no boot, and the gate refuses it")},
+		{"job-submit-script", "job_submit.lua is Kernel Broker's or calls it", jobSubmitScript},
+		{"plugstack", "plugstack.conf requires the plugin", plugstack},
+		{"plugin-version", "the plugin fits this Slurm", pluginVersion},
+		{"snapshot", "the catalog's snapshot is here and fresh", snapshot},
+		{"accounts-enforced", "accounts that the policy names are enforced", accountsEnforced},
+		{"system-cores", "Slurm counts without the system cores", systemCores},
+	}
+}
+
+func slurmAnswers(l *look) {
+	a, ok := need(l, l.Slurmctld)
+	if ok && a.Error != "" {
+		l.wrong("slurmctld", "it does not answer: "+a.Error, "start slurmctld, or correct slurm.conf and munge on this host (scontrol ping)")
+	}
+}
+
+// word checks that a list of slurm.conf has a word.
+func word(key, want string, severity Severity, without string) func(*look) {
+	return func(l *look) {
+		if c, ok := need(l, l.Slurm); ok && !c.Has(key, want) {
+			l.add(severity, key, fmt.Sprintf("%s lacks %s: %s", key, want, without), fmt.Sprintf("add %s to %s in slurm.conf; %s", want, key, sample))
+		}
+	}
+}
+
+// hook checks a program that Slurm runs: that it is set, and where this host runs it, that it is ours.
+func hook(key, name, without string) func(*look) {
+	remedy := fmt.Sprintf("set %s=/usr/libexec/kernel-broker/%s in slurm.conf, or call it from the site's own program and pass on the exit code", key, name)
+	return func(l *look) {
+		c, ok := need(l, l.Slurm)
+		if !ok {
+			return
+		}
+		if len(c.Values(key)) == 0 {
+			l.wrong(key, key+" is not set: "+without, remedy)
+			return
+		}
+		programs, ok := need(l, l.Programs[key])
+		if !ok {
+			return
+		}
+		ours := false
+		for _, p := range programs {
+			switch p.Is {
+			case ProgramMissing:
+				l.wrong(key, fmt.Sprintf("%s is not on this host: %s", p.Path, without), "install Kernel Broker here, or correct "+key+" in slurm.conf")
+				return
+			case ProgramNotExecutable:
+				l.wrong(key, fmt.Sprintf("%s cannot be executed: %s", p.Path, without), "chmod 755 "+p.Path)
+				return
+			case ProgramOurs, ProgramCallsOurs:
+				ours = true
+			case ProgramOther:
+			}
+		}
+		if !ours {
+			l.wrong(key, fmt.Sprintf("%s neither is Kernel Broker's nor names it: %s", paths(programs), without), remedy)
+		}
+	}
+}
+
+func paths(programs []Program) string {
+	var list []string
+	for _, p := range programs {
+		list = append(list, p.Path)
+	}
+	return strings.Join(list, ", ")
+}
+
+func prologFlags(l *look) {
+	c, ok := need(l, l.Slurm)
+	if !ok {
+		return
+	}
+	for flag, without := range map[string]string{
+		"Alloc": "the gate does not run before the job", "DeferBatch": "a batch script may start before the switch",
+	} {
+		if !c.Has("PrologFlags", flag) {
+			l.wrong(flag, "PrologFlags lacks "+flag+": "+without, "add "+flag+" to PrologFlags in slurm.conf; "+sample)
+		}
+	}
+}
+
+func holdOnPrologFail(l *look) {
+	c, ok := need(l, l.Slurm)
+	if !ok {
+		return
+	}
+	words := []string{"nohold_on_prolog_fail"}
+	if c.AtLeast(25, 5) {
+		words = append(words, "requeue_on_resume_failure")
+	}
+	for _, w := range words {
+		if !c.Has("SchedulerParameters", w) {
+			l.warn(w, "SchedulerParameters lacks "+w+": a job whose node fails is held or ended, not requeued", "add "+w+" to SchedulerParameters in slurm.conf; "+sample)
+		}
+	}
+}
+
+func jobRequeue(l *look) {
+	if c, ok := need(l, l.Slurm); ok && c.Value("JobRequeue") == "0" {
+		l.warn("JobRequeue", "JobRequeue is 0: a plain job on a node that cannot return ends instead of being requeued", "set JobRequeue=1 in slurm.conf")
+	}
+}
+
+// defaultLoadLimit is broker.yaml's default for switch.load_limit.
+const defaultLoadLimit = 2 * time.Minute
+
+// resumeTimeout compares with the slowest profile: fetching, loading and every try of its boot.
+func resumeTimeout(l *look) {
+	c, ok := need(l, l.Slurm)
+	if !ok {
+		return
+	}
+	profiles, ok := need(l, l.Profiles)
+	if !ok {
+		return
+	}
+	load := defaultLoadLimit
+	if f := l.BrokerFile.Value; f != nil && f.LoadLimit > 0 {
+		load = f.LoadLimit
+	}
+	var longest time.Duration
+	slowest := ""
+	for _, p := range profiles {
+		if p.Name == kb.StockProfile || p.Retired() {
+			continue
+		}
+		if d := load + time.Duration(p.BootAttempts)*p.BootTimeout; d > longest {
+			longest, slowest = d, p.Name
+		}
+	}
+	if have, set := c.Seconds("ResumeTimeout"); set && time.Duration(have)*time.Second < longest {
+		l.warn("ResumeTimeout", fmt.Sprintf("ResumeTimeout is %d s; the switch to %s may take %.0f s (loading and every boot), and Slurm sets a slower node down", have, slowest, longest.Seconds()),
+			fmt.Sprintf("set ResumeTimeout=%.0f or more in slurm.conf, or lower boot_timeout and boot_attempts of the profile", longest.Seconds()))
+	}
+}
+
+func prologTimeout(l *look) {
+	c, ok := need(l, l.Slurm)
+	if !ok {
+		return
+	}
+	for _, key := range []string{"PrologEpilogTimeout", "PrologTimeout"} {
+		limit, set := c.Seconds(key)
+		if !set {
+			continue // unlimited
+		}
+		if resume, set := c.Seconds("ResumeTimeout"); set && limit <= resume {
+			l.wrong(key, fmt.Sprintf("%s (%d s) is not above ResumeTimeout (%d s): Slurm kills a prolog that waits for its nodes", key, limit, resume),
+				fmt.Sprintf("set %s above ResumeTimeout and above prolog_limit of client.yaml", key))
+			continue
+		}
+		if f := l.Client.Value; f != nil && f.PrologLimit >= time.Duration(limit)*time.Second {
+			l.wrong(key, fmt.Sprintf("%s (%d s) is not above prolog_limit of client.yaml (%v): Slurm kills a prolog without its reason", key, limit, f.PrologLimit),
+				"raise "+key+" in slurm.conf, or lower prolog_limit")
+		}
+	}
+}
+
+func jobSubmitScript(l *look) {
+	s, ok := need(l, l.JobSubmit)
+	if !ok {
+		return
+	}
+	load := fmt.Sprintf("load /usr/lib/kernel-broker/job_submit.lua in %s with dofile and call its functions; docs/ops/install.md, section 2", s.Path)
+	switch {
+	case s.Error != "":
+		l.wrong(s.Path, "it cannot be read: "+s.Error+"; slurmctld refuses every job", "copy /usr/lib/kernel-broker/job_submit.lua there")
+	case s.Ours:
+	case s.Loads == "":
+		l.wrong(s.Path, "it does not load Kernel Broker's: a job with --kernel-profile asks for no boot", load)
+	case s.Missing:
+		l.wrong(s.Path, "it loads "+s.Loads+", which is not there: slurmctld refuses every job", "install Kernel Broker on this host, or correct the path")
+	case !s.Submit:
+		l.wrong(s.Path, "it does not call kernel_broker.submit: a job with --kernel-profile asks for no boot", load)
+	case !s.Modify:
+		l.warn(s.Path, "it does not call kernel_broker.modify: a change of a job may share its nodes", load)
+	}
+}
+
+func plugstack(l *look) {
+	p, ok := need(l, l.Plugstack)
+	if !ok {
+		return
+	}
+	remedy := "add the line \"required /usr/lib/kernel-broker/" + pluginFile + "\" to " + p.Path
+	if p.Error != "" {
+		l.wrong(p.Path, "it cannot be read: "+p.Error, remedy)
+		return
+	}
+	i := slices.IndexFunc(p.Lines, PlugstackLine.Ours)
+	switch {
+	case i < 0:
+		l.wrong(p.Path, "it does not name the plugin: sbatch here has no --kernel-profile, and a node has no gate", remedy)
+	case p.Lines[i].Word != "required":
+		l.wrong(p.Path, "the plugin is "+p.Lines[i].Word+": Slurm ignores what it says, and so the gate", "write required in place of "+p.Lines[i].Word+" in "+p.Path)
+	}
+}
+
+func pluginVersion(l *look) {
+	p, ok := need(l, l.Plugin)
+	if !ok {
+		return
+	}
+	switch {
+	case p.Error != "":
+		l.wrong(p.Path, "it cannot be loaded: "+p.Error, "install the plugin of this Slurm's release on this host")
+	case p.Installed != "" && p.Slurm != p.Installed:
+		l.wrong(p.Path, fmt.Sprintf("it is compiled for Slurm %s, and slurmctld is %s: Slurm does not load it", p.Slurm, p.Installed), "install the plugin for Slurm "+p.Installed+", or compile it with this host's headers")
+	}
+}
+
+func snapshot(l *look) {
+	s, ok := need(l, l.Snapshot)
+	switch {
+	case !ok:
+	case s.Error != "":
+		l.warn(s.Path, "it cannot be read: "+s.Error+"; a misspelt profile is only warned about here when the broker does not answer",
+			"copy "+path.Base(s.Path)+" from the broker's host to "+s.Path)
+	case s.Stale:
+		l.warn(s.Path, "it differs from the broker's: each submission with a new profile asks the broker", "copy it again from the broker's host, with a timer")
+	}
+}
+
+func accountsEnforced(l *look) {
+	c, ok := need(l, l.Slurm)
+	if !ok {
+		return
+	}
+	f, ok := need(l, l.BrokerFile)
+	if ok && len(f.Accounts) > 0 && !c.Has("AccountingStorageEnforce", "associations") && !c.Has("AccountingStorageEnforce", "all") {
+		l.wrong("AccountingStorageEnforce", fmt.Sprintf("the policy names the accounts %s, and Slurm lets a user name any account", names(f.Accounts)), "add associations to AccountingStorageEnforce in slurm.conf")
+	}
+}
+
+func systemCores(l *look) {
+	c, ok := need(l, l.Slurm)
+	if !ok {
+		return
+	}
+	profiles, ok := need(l, l.Profiles)
+	if !ok {
+		return
+	}
+	var with []string
+	for v := range usable(profiles) {
+		if v.Kernel.SystemCores > 0 {
+			with = append(with, v.Kernel.Ref().String())
+		}
+	}
+	if len(with) == 0 {
+		return
+	}
+	if !c.Has("SchedulerParameters", "spec_cores_first") {
+		l.warn("SchedulerParameters", "it lacks spec_cores_first, and "+names(with)+" keep cores for the system: tasks share the application's cores", "add spec_cores_first, and CoreSpecCount to the nodes; docs/ops/cores.md")
+	}
+	if c.Has("TaskPluginParam", "SlurmdOffSpec") {
+		l.wrong("TaskPluginParam", "SlurmdOffSpec moves slurmd off the system cores, onto those of the jobs on "+names(with), "remove SlurmdOffSpec from TaskPluginParam")
+	}
+}
