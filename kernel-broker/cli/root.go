@@ -93,7 +93,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVarP(&a.output, "output", "o", outputTable, "`format` of the result: table, json or yaml")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON, outputYAML}, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(a.profileCommand(), a.kernelCommand(), a.keyCommand(), a.artifactCommand(), a.nodeCommand(), a.authorityCommand(), a.jobCommand(), a.runCommand(), a.policyCommand(), a.auditCommand(),
-		a.healthCommand(), a.versionCommand(), a.manCommand(root))
+		a.doctorCommand(), a.healthCommand(), a.versionCommand(), a.manCommand(root))
 	addTexts(root)
 	return root
 }
@@ -155,15 +155,15 @@ func (a *app) dial() (*grpc.ClientConn, error) {
 	if a.conn != nil {
 		return a.conn, nil
 	}
-	a.address = a.broker
-	if a.address == "" {
-		a.address = a.Getenv(addressVariable)
-	}
 	config, err := client.LoadConfig(a.config)
 	if err != nil {
 		return nil, err
 	}
-	a.address = cmp.Or(a.address, config.Broker)
+	return a.dialBy(config)
+}
+
+func (a *app) dialBy(config client.Config) (*grpc.ClientConn, error) {
+	a.address = cmp.Or(a.broker, a.Getenv(addressVariable), config.Broker)
 	conn, err := client.Dial(a.address, config.Trust, config.Proof(a.address, a.Vouch)...)
 	if err != nil {
 		return nil, usageError{err}

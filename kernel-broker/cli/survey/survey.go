@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package survey collects the facts about a site that one host can see, for the checks of package doctor: Slurm by its
+// commands, the broker by its API, and files of this host. What could not be had is a fact, too, with the reason.
+package survey
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/config"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/client"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/doctor"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/scontrol"
+)
+
+// Options are the caller's connection and the paths of this host's files.
+type Options struct {
+	Version string
+	// Config is client.yaml; BrokerFile and AgentFile those of the daemons.
+	Config, BrokerFile, AgentFile string
+	// Dial connects to the broker once, by client.yaml or by other settings; address is where, for messages.
+	Dial    func(settings *client.Config) (conn *grpc.ClientConn, address string, err error)
+	Fetch   func(ctx context.Context, digest string, size uint64, to io.Writer) error
+	Environ []string
+}
+
+// Paths where daemons have their configuration.
+const (
+	DefaultBrokerFile = "/etc/kernel-broker/broker.yaml"
+	DefaultAgentFile  = config.DefaultPath
+)
+
+// limit of one question.
+const limit = 10 * time.Second
+
+// surveyor is a survey at work.
+type surveyor struct {
+	Options
+	site   *doctor.Site
+	client client.Config
+	// agentConfig is agent.yaml, once it could be read.
+	agentConfig config.Config
+	// controller: slurmctld runs here. node is Slurm's name of this host; empty: it is no compute node.
+	controller bool
+	node       string
+}
+
+// Collect returns all facts that can be had.
+func Collect(ctx context.Context, o Options) (*doctor.Site, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("host name: %w", err)
+	}
+	host, _, _ = strings.Cut(host, ".")
+	s := &surveyor{Options: o, site: &doctor.Site{Host: host, Version: o.Version, Now: time.Now()}}
+	s.clientFile()
+	s.slurm(ctx)
+	s.brokerFile()
+	s.agent(ctx)
+	s.broker(ctx)
+	s.programs()
+	s.jobSubmit()
+	s.plugin(ctx)
+	s.port(ctx)
+	s.disks()
+	return s.site, nil
+}
+
+const (
+	noController = "slurmctld runs on another host: run it there, too"
+	noNode       = "this host is no compute node: run it there, too"
+)
+
+func (s *surveyor) clientFile() {
+	f := doctor.ClientFile{Path: s.Config}
+	c, err := client.LoadConfig(s.Config)
+	if err != nil {
+		f.Error = err.Error()
+		c = client.FallbackConfig(s.Config)
+	}
+	s.client = c
+	f.Broker, f.TLS, f.PrologLimit = c.Broker, c.Trust.CA != "", c.PrologLimit
+	s.site.Client = doctor.Known(f)
+}
+
+// run runs a program of Slurm's.
+func (s *surveyor) run(ctx context.Context, arguments ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.client.Scontrol, arguments...) //nolint:gosec // G204: the configured scontrol, no shell, fixed arguments
+	cmd.Env = s.Environ
+	if s.client.SlurmConf != "" {
+		cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], "SLURM_CONF="+s.client.SlurmConf)
+	}
+	var said strings.Builder
+	cmd.Stderr = &said
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", s.client.Scontrol, strings.Join(arguments, " "), err, strings.Join(strings.Fields(said.String()), " "))
+	}
+	return string(out), nil
+}
+
+// slurm asks slurmctld, and finds out what this host is.
+func (s *surveyor) slurm(ctx context.Context) {
+	// Without slurmctld the files say what this host is meant to be.
+	s.controller = exists(s.BrokerFile)
+	if exists(s.AgentFile) && !s.controller {
+		s.node = s.site.Host
+	}
+	if !exists(s.client.Scontrol) {
+		why := s.client.Scontrol + " is not on this host (scontrol of client.yaml)"
+		s.site.Slurmctld, s.site.Slurm = doctor.Unknown[doctor.Answer](why), doctor.Unknown[doctor.SlurmConfig](why)
+		s.site.SlurmNodes = doctor.Unknown[map[string]kb.SlurmNode](why)
+		return
+	}
+	text, err := s.run(ctx, "show", "config")
+	if err == nil {
+		err = ponged(text)
+	}
+	if err != nil {
+		s.site.Slurmctld = doctor.Known(doctor.Answer{Error: err.Error()})
+		const why = "slurmctld does not answer"
+		s.site.Slurm, s.site.SlurmNodes = doctor.Unknown[doctor.SlurmConfig](why), doctor.Unknown[map[string]kb.SlurmNode](why)
+		return
+	}
+	c := doctor.ParseSlurmConfig(text)
+	s.site.Slurmctld, s.site.Slurm = doctor.Known(doctor.Answer{}), doctor.Known(c)
+	s.controller = false
+	for _, host := range append(c.Values("SlurmctldHost"), c.Values("ControlMachine")...) {
+		host, _, _ = strings.Cut(host, "(")
+		host, _, _ = strings.Cut(host, ".")
+		s.controller = s.controller || host == s.site.Host
+	}
+	s.slurmNodes(ctx)
+}
+
+// ponged refuses an output without a configuration.
+func ponged(text string) error {
+	if doctor.ParseSlurmConfig(text).Value("SLURM_VERSION") == "" {
+		return fmt.Errorf("scontrol show config printed no SLURM_VERSION: %w", kb.ErrUnavailable)
+	}
+	return nil
+}
+
+func (s *surveyor) slurmNodes(ctx context.Context) {
+	text, err := s.run(ctx, "--oneliner", "show", "node")
+	if err != nil {
+		s.site.SlurmNodes = doctor.Unknown[map[string]kb.SlurmNode](err.Error())
+		return
+	}
+	nodes, hosts := map[string]kb.SlurmNode{}, map[string]string{}
+	for line := range strings.Lines(text) {
+		if n, ok := scontrol.ParseNode(strings.TrimSpace(line)); ok {
+			nodes[n.Name], hosts[n.Name] = n, hostName(line)
+		}
+	}
+	s.site.SlurmNodes, s.node = doctor.Known(nodes), doctor.Local(s.site.Host, hosts)
+}
+
+// hostName is a node's; its first part.
+func hostName(line string) string {
+	for _, word := range strings.Fields(line) {
+		if host, found := strings.CutPrefix(word, "NodeHostName="); found {
+			host, _, _ = strings.Cut(host, ".")
+			return host
+		}
+	}
+	return ""
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
