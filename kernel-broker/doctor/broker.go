@@ -35,8 +35,12 @@ func clientFile(l *look) {
 }
 
 func hookCounters(l *look) {
-	if f, ok := need(l, l.Client); ok && f.Counters != "" {
-		l.warn(f.Path, f.Counters+": a job is requeued without end while the broker is away", "install -d -o slurm -g slurm -m 0750 /var/lib/kernel-broker/hook, or state_dir of client.yaml")
+	f, ok := need(l, l.Client)
+	if !ok {
+		return
+	}
+	if why, ok := need(l, f.Counters); ok && why != "" {
+		l.warn(f.Path, why+": a job is requeued without end while the broker is away", "install -d -o slurm -g slurm -m 0750 /var/lib/kernel-broker/hook, or state_dir of client.yaml")
 	}
 }
 
@@ -48,7 +52,7 @@ func brokerFile(l *look) {
 
 func brokerAnswers(l *look) {
 	if a, ok := need(l, l.Broker); ok && a.Error != "" {
-		l.wrong(a.Address, a.Error, "systemctl status kernel-broker on its host; the key broker of client.yaml; a firewall between")
+		l.wrong(a.Address, a.Error, "systemctl status kernel-broker on its host; broker, ca and munge of client.yaml; a firewall between")
 	}
 }
 
@@ -148,7 +152,14 @@ func (l *look) late(c Certificate) bool {
 func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
 
 func brokerCertificate(l *look) {
-	if p := l.Port.Value; p != nil && p.Certificate != nil {
+	p, ok := need(l, l.Port)
+	switch {
+	case !ok:
+	case p.Error != "":
+		l.skip("the port for agents cannot be reached")
+	case p.Certificate == nil:
+		l.skip("the port for agents shows no certificate")
+	default:
 		c := *p.Certificate
 		if l.Now.After(c.Until) {
 			l.wrong(p.Address, "the broker's certificate ended on "+day(c.Until)+": no agent can connect", "restart the broker (tls.mode own), or renew the site's certificate")
@@ -161,6 +172,7 @@ func brokerCertificate(l *look) {
 		return
 	}
 	if len(authorities) == 0 {
+		l.skip("the broker tells of no authority")
 		return
 	}
 	newest := slices.MaxFunc(authorities, func(a, b Certificate) int { return a.Until.Compare(b.Until) })

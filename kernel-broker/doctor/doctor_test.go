@@ -79,7 +79,7 @@ func healthy() *Site {
 		Plugstack: Known(Plugstack{Path: "/etc/slurm/plugstack.conf", Lines: ParsePlugstack("required /usr/lib/kernel-broker/kernel_profile.so\n")}),
 		Plugin:    Known(Plugin{Path: "/usr/lib/kernel-broker/kernel_profile.so", Slurm: "22.05", Installed: "22.05"}),
 		Snapshot:  Known(Snapshot{Path: "/var/lib/kernel-broker/catalog.snapshot"}),
-		Client:    Known(ClientFile{Path: "/etc/kernel-broker/client.yaml", Broker: "unix:///run/b.sock", TLS: true, PrologLimit: 700 * time.Second}),
+		Client:    Known(ClientFile{Path: "/etc/kernel-broker/client.yaml", Broker: "unix:///run/b.sock", TLS: true, PrologLimit: 700 * time.Second, Counters: Known("")}),
 		BrokerFile: Known(BrokerFile{Path: "/etc/kernel-broker/broker.yaml", TLS: "own", TrustList: "/etc/kernel-broker/trust.yaml",
 			LoadLimit: 2 * time.Minute, Accounts: []string{"climate"}}),
 		Broker: Known(Answer{Address: "unix:///run/b.sock"}), Health: Known(Health{Version: "1.0", Ahead: &ahead}),
@@ -193,7 +193,7 @@ var faults = map[string]fault{
 	"Slurm counts the system cores":       {conf("SchedulerParameters", "nohold_on_prolog_fail"), "system-cores", "SchedulerParameters", Warning, "cores@1", "spec_cores_first"},
 	"slurmd leaves the system cores":      {conf("TaskPluginParam", "SlurmdOffSpec"), "system-cores", "TaskPluginParam", Error, "cores@1", "remove SlurmdOffSpec"},
 	"client.yaml is wrong":                {func(s *Site) { s.Client.Value.Error = "client.yaml: line 3: unknown key" }, "client-file", "/etc/kernel-broker/client.yaml", Error, "line 3", "client.yaml.sample"},
-	"hooks cannot count":                  {func(s *Site) { s.Client.Value.Counters = "user slurm cannot write in /x" }, "hook-counters", "/etc/kernel-broker/client.yaml", Warning, "without end", "install -d"},
+	"hooks cannot count":                  {func(s *Site) { s.Client.Value.Counters = Known("user slurm cannot write in /x") }, "hook-counters", "/etc/kernel-broker/client.yaml", Warning, "without end", "install -d"},
 	"broker.yaml is wrong":                {func(s *Site) { s.BrokerFile.Value.Error = "line 7" }, "broker-file", "/etc/kernel-broker/broker.yaml", Error, "line 7", "kernel-broker --check"},
 	"the broker is away":                  {func(s *Site) { s.Broker.Value.Error = "connection refused" }, "broker-answers", "unix:///run/b.sock", Error, "refused", "systemctl status kernel-broker"},
 	"the broker's etcd is away":           {func(s *Site) { s.Health.Value.Ill = map[string]string{"store": "no leader"} }, "broker-health", "store", Error, "no leader", "troubleshooting"},
@@ -288,6 +288,17 @@ func TestUnknownFacts(t *testing.T) {
 		needs := slices.Contains([]string{"versions", "boots-somewhere", "fits-nodes", "nodes-without-agent", "nodes-unknown-to-slurm", "agents-away", "failed-nodes"}, r.Check)
 		if needs != (r.Outcome == NotPossible) || needs && !slices.Equal(r.Why, []string{"only administrators may"}) || len(r.Findings) > 0 {
 			t.Errorf("%s without nodes: %+v", r.Check, r)
+		}
+	}
+	// Configurations that cannot be read leave what is in them unknown.
+	s = healthy()
+	s.Agent.Value.Error, s.BrokerFile.Value.Error, s.Port.Value.Error = "line 2", "line 7", "refused"
+	version(0, func(v *kb.ProfileVersion) { v.Envelope = nil })(s)
+	for _, r := range Examine(s, nil) {
+		found := slices.Contains([]string{"agent-file", "broker-file", "agent-port"}, r.Check)
+		not := slices.Contains([]string{"agent-answers", "kexec", "slurmd-unit", "slurmd-options", "accounts-enforced", "tls", "signatures", "broker-certificate"}, r.Check)
+		if found != (r.Outcome == Found) || not != (r.Outcome == NotPossible) {
+			t.Errorf("%s without configurations: %+v", r.Check, r)
 		}
 	}
 	s = healthy()

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -199,25 +200,28 @@ func IgnoredBy(k kb.Kernel, set func(symbol string) bool) string {
 }
 
 func signatures(l *look) {
-	list := ""
-	known := false
-	if f := l.BrokerFile.Value; f != nil && f.Error == "" {
-		known, list = true, f.TrustList
-	}
-	if a := l.Agent.Value; a != nil && a.Error == "" && a.TrustList != "" {
-		known, list = true, a.TrustList
-	}
-	if !known {
-		l.skip("whether nodes ask for signatures is in agent.yaml and broker.yaml, which this host does not have")
-		return
-	}
 	profiles, ok := need(l, l.Profiles)
-	if !ok || list == "" {
+	if !ok {
 		return
 	}
+	var unsigned []string
 	for v := range usable(profiles) {
 		if len(v.Envelope) == 0 && !v.Kernel.Ref().IsStock() {
-			ref := v.Kernel.Ref().String()
+			unsigned = append(unsigned, v.Kernel.Ref().String())
+		}
+	}
+	list, known := "", false
+	if f := l.BrokerFile.Value; f != nil && f.Error == "" {
+		list = f.TrustList
+	}
+	if a := l.Agent.Value; a != nil && a.Error == "" {
+		list, known = cmp.Or(a.TrustList, list), true
+	}
+	if len(unsigned) > 0 && list == "" && !known {
+		l.skip("whether nodes ask for signatures is in their agent.yaml: run it there, too")
+	}
+	for _, ref := range unsigned {
+		if list != "" {
 			l.wrong(ref, "it has no signature, and "+list+" asks for one: nodes refuse it", "kernelctl kernel sign "+ref)
 		}
 	}

@@ -109,10 +109,19 @@ func agentFile(l *look) {
 	}
 }
 
-func agentAnswers(l *look) {
+// needAgent is this node's agent, whose configuration could be read.
+func needAgent(l *look) (Agent, bool) {
 	a, ok := need(l, l.Agent)
+	if ok && a.Error != "" {
+		l.skip(a.Path + " is not valid")
+	}
+	return a, ok && a.Error == ""
+}
+
+func agentAnswers(l *look) {
+	a, ok := needAgent(l)
 	switch {
-	case !ok || a.Error != "":
+	case !ok:
 	case a.Answers != "":
 		l.wrong(a.Node, "the agent does not answer: "+a.Answers, "systemctl enable --now kernel-broker-agent; journalctl -u kernel-broker-agent")
 	case a.NotConnected:
@@ -121,9 +130,9 @@ func agentAnswers(l *look) {
 }
 
 func kexec(l *look) {
-	a, ok := need(l, l.Agent)
+	a, ok := needAgent(l)
 	switch {
-	case !ok || a.Error != "":
+	case !ok:
 	case a.Kexec.Is == ProgramMissing || a.Kexec.Is == ProgramNotExecutable:
 		l.wrong(a.Node, a.Kexec.Path+" is "+string(a.Kexec.Is)+": no kernel can be loaded", "install kexec-tools, or set kexec.program of "+a.Path)
 	case a.NoKexec != "":
@@ -132,9 +141,9 @@ func kexec(l *look) {
 }
 
 func slurmdUnit(l *look) {
-	a, ok := need(l, l.Agent)
+	a, ok := needAgent(l)
 	switch {
-	case !ok || a.Error != "":
+	case !ok:
 	case a.UnitEnabled:
 		l.wrong(a.Node, "slurmd.service is enabled: slurmd starts on a kernel that the broker has not proven, and a boot looks like a crash", "systemctl disable slurmd")
 	case a.Systemd && !a.DropIn:
@@ -143,7 +152,7 @@ func slurmdUnit(l *look) {
 }
 
 func slurmdOptions(l *look) {
-	if a, ok := need(l, l.Agent); ok && a.Reports != "" {
+	if a, ok := needAgent(l); ok && a.Reports != "" {
 		l.wrong(a.Reports, "it gives slurmd -b at every start: Slurm takes a restart of slurmd for a crash and ends the node's jobs", "remove -b from "+a.Reports)
 	}
 }

@@ -122,8 +122,8 @@ type ClientFile struct {
 	Broker      string // address
 	TLS         bool
 	PrologLimit time.Duration
-	// Counters is why Slurm's user cannot count failed hooks, on slurmctld's host.
-	Counters string
+	// Counters is why Slurm's user cannot count failed hooks; empty: it can.
+	Counters Fact[string]
 }
 
 // BrokerFile is broker.yaml.

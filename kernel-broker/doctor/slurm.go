@@ -260,6 +260,10 @@ func accountsEnforced(l *look) {
 		return
 	}
 	f, ok := need(l, l.BrokerFile)
+	if ok && f.Error != "" {
+		l.skip(f.Path + " cannot be read")
+		return
+	}
 	if ok && len(f.Accounts) > 0 && !c.Has("AccountingStorageEnforce", "associations") && !c.Has("AccountingStorageEnforce", "all") {
 		l.wrong("AccountingStorageEnforce", fmt.Sprintf("the policy names the accounts %s, and Slurm lets a user name any account", names(f.Accounts)), "add associations to AccountingStorageEnforce in slurm.conf")
 	}

@@ -123,7 +123,7 @@ func TestDoctor(t *testing.T) {
 	d := s.doctor(nil)
 	for check, want := range map[string]string{
 		"plugstack": "passed", "plugin-version": "passed", "prolog-slurmctld": "passed", "job-submit-script": "passed", "snapshot": "passed", "clocks": "passed",
-		"versions": "passed", "database-room": "passed", "kexec": "not possible", "epilog": "not possible", "node-certificates": "not possible",
+		"versions": "passed", "hook-counters": "passed", "database-room": "passed", "kexec": "not possible", "epilog": "not possible", "node-certificates": "not possible",
 	} {
 		if got := d.outcome(check); got != want {
 			t.Errorf("on the front-end, %s: %s, want %s", check, got, want)
@@ -148,10 +148,12 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("a user's: exit %d\n%s%s", d.Exit, d.Stdout, d.Stderr)
 	}
 
-	// plugstack.conf, and a configuration of Slurm's that lost some lines.
+	// plugstack.conf, the hooks' folder, and a configuration of Slurm's that lost some lines.
 	plugstack := s.edit("etc/slurm/plugstack.conf", "required ", "optional ")
-	s.finds(nil, "plugstack /etc/slurm/plugstack.conf")
+	s.Must("root", "chown", "root", "/var/lib/kernel-broker/hook")
+	s.finds(nil, "plugstack /etc/slurm/plugstack.conf", "hook-counters /etc/kernel-broker/client.yaml")
 	plugstack()
+	s.Must("root", "chown", "slurm", "/var/lib/kernel-broker/hook")
 	s.edit("etc/slurm/slurm.conf", "nohold_on_prolog_fail", "bf_continue", "ResumeTimeout=360", "ResumeTimeout=60", "PrologFlags=Alloc,DeferBatch", "PrologFlags=Alloc",
 		"EpilogSlurmctld="+hooks+"/epilog-slurmctld", "EpilogSlurmctld=/emulated/site-epilog", "RebootProgram="+hooks+"/reboot\n", "",
 		"PrologSlurmctld="+hooks+"/prolog-slurmctld", "PrologSlurmctld=/emulated/site-prolog")

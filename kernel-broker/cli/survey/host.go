@@ -145,33 +145,34 @@ func (s *surveyor) jobSubmit() {
 	}
 	j.Missing = j.Loads != "" && !exists(j.Loads)
 	s.site.JobSubmit = doctor.Known(j)
-	s.counters()
 }
 
-// counters checks that Slurm's user can write where its hooks count.
-func (s *surveyor) counters() {
+// counters says why Slurm's user cannot write where its hooks count.
+func (s *surveyor) counters() doctor.Fact[string] {
 	c := s.site.Slurm.Value
-	f := s.site.Client.Value
-	if c == nil || f == nil {
-		return
+	switch {
+	case !s.controller:
+		return doctor.Unknown[string](noController)
+	case c == nil:
+		return doctor.Unknown[string](s.site.Slurm.Why)
 	}
 	name, _, _ := strings.Cut(cmp.Or(c.Value("SlurmUser"), "root"), "(")
 	owner, err := user.Lookup(name)
 	if err != nil {
-		return // slurmctld itself does not run then
+		return doctor.Unknown[string](err.Error())
 	}
 	info, err := os.Stat(s.client.StateDir)
 	if errors.Is(err, fs.ErrPermission) {
-		return // this user cannot see it, Slurm's may
+		return doctor.Unknown[string](err.Error())
 	}
 	if err != nil {
-		f.Counters = err.Error()
-		return
+		return doctor.Known(err.Error())
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if ok && owner.Uid != "0" && strconv.FormatUint(uint64(stat.Uid), 10) != owner.Uid && info.Mode().Perm()&0o022 == 0 {
-		f.Counters = fmt.Sprintf("user %s cannot write in %s", name, s.client.StateDir)
+		return doctor.Known(fmt.Sprintf("user %s cannot write in %s", name, s.client.StateDir))
 	}
+	return doctor.Known("")
 }
 
 // defaultSnapshot is the plugin's default.

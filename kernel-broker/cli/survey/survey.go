@@ -64,6 +64,7 @@ func Collect(ctx context.Context, o Options) (*doctor.Site, error) {
 	s := &surveyor{Options: o, site: &doctor.Site{Host: host, Version: o.Version, Now: time.Now()}}
 	s.clientFile()
 	s.slurm(ctx)
+	s.site.Client.Value.Counters = s.counters()
 	s.brokerFile()
 	s.agent(ctx)
 	s.broker(ctx)
