@@ -21,6 +21,7 @@ BUF                := $(TOOLS)/buf-$(BUF_VERSION)/buf
 PROTOC_GEN_GO      := $(TOOLS)/protoc-gen-go-$(PROTOC_GEN_GO_VERSION)/protoc-gen-go
 PROTOC_GEN_GO_GRPC := $(TOOLS)/protoc-gen-go-grpc-$(PROTOC_GEN_GO_GRPC_VERSION)/protoc-gen-go-grpc
 BENCHSTAT          := $(TOOLS)/benchstat-$(BENCHSTAT_VERSION)/benchstat
+NFPM               := $(TOOLS)/nfpm-$(NFPM_VERSION)/nfpm
 GOTESTSUM          := $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 
 STEP    := .ci/step
@@ -86,6 +87,8 @@ $(PROTOC_GEN_GO_GRPC): | $(GO)
 	@.ci/install-tool $(@D) google.golang.org/grpc/cmd/protoc-gen-go-grpc@$(PROTOC_GEN_GO_GRPC_VERSION)
 $(BENCHSTAT): | $(GO)
 	@.ci/install-tool $(@D) golang.org/x/perf/cmd/benchstat@$(BENCHSTAT_VERSION)
+$(NFPM): | $(GO)
+	@.ci/install-tool $(@D) github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
 $(GOTESTSUM): | $(GO)
 	@.ci/install-tool $(@D) gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
 
@@ -232,10 +235,6 @@ model: build-go build-c ## 2,000 random actions of users, administrators and fau
 	@for version in $(SLURM); do KB_SLURM=$$version KB_MODEL_SEED=random KB_MODEL_STEPS=$(or $(STEPS),2000) KB_MODEL_LANES=3 \
 		$(GO) test -tags emulated ./tests/emulated/model -run TestModel -count=1 -v -timeout 300m $(ARGS) || exit; done
 
-.PHONY: stress
-stress: build kernels ## 100 mixed jobs of two users, with ReturnToService 0 and 1 (about 30 minutes)
-	@KB_STRESS_JOBS=100 $(GO) test -tags lab ./tests/suites -run TestStress -count=1 -v -timeout 90m $(ARGS)
-
 .PHONY: chaos
 chaos: build kernels ## 300 long jobs on three nodes, ReturnToService 0, 1 and 2, while nodes, daemons and an administrator do what they do (hours)
 	@KB_CHAOS_JOBS=100 $(GO) test -tags lab ./tests/suites -run TestChaos -count=1 -v -timeout 300m $(ARGS)
@@ -312,37 +311,75 @@ sysconfdir  ?= /etc
 
 # Configurations are installed as samples, which nobody edits: nothing that an
 # administrator wrote is ever overwritten.
-SAMPLES := kernel-broker/cmd/kernel-broker/broker.sample.yaml:broker.yaml \
-	kernel-broker/agent/config/agent.sample.yaml:agent.yaml \
-	kernel-broker/api/client/client.yaml:client.yaml \
-	kernel-broker/factory/site/factory.yaml:factory.yaml \
-	kernel-broker/auth/authz/policy.sample.yaml:policy.yaml \
-	kernel-broker/auth/signing/trust.sample.yaml:trust.yaml
+sample = install -D -m 0644 $(1) $(DESTDIR)$(sysconfdir)/kernel-broker/$(2).sample
+
+# What goes where, by the package that has it (packaging/): packages are made of
+# these targets, so no file is named twice.
+INSTALLS := install-broker install-agent install-client install-factory install-plugin
 
 .PHONY: install
-install: build ## install below DESTDIR
-	install -D -m 0755 -t $(DESTDIR)$(bindir) build/bin/kernelctl build/bin/kernel-factory
-	install -D -m 0755 -t $(DESTDIR)$(sbindir) build/bin/kernel-broker build/bin/kernel-broker-agent
-	install -D -m 0755 -t $(DESTDIR)$(libexecdir) build/bin/kernel-broker-hook build/bin/kernel-broker-node-hook
+install: build $(INSTALLS) ## install below DESTDIR
+	$(MAKE) -C slurm-plugin install-job-submit DESTDIR=$(abspath $(DESTDIR)) sysconfdir=$(sysconfdir)
+
+.PHONY: $(INSTALLS)
+install-broker:
+	install -D -m 0755 -t $(DESTDIR)$(sbindir) build/bin/kernel-broker
+	install -D -m 0755 -t $(DESTDIR)$(libexecdir) build/bin/kernel-broker-hook
 	for hook in prolog-slurmctld epilog-slurmctld reboot; do \
 		ln -sfn kernel-broker-hook $(DESTDIR)$(libexecdir)/$$hook || exit; \
 	done
+	$(call sample,kernel-broker/cmd/kernel-broker/broker.sample.yaml,broker.yaml)
+	$(call sample,kernel-broker/auth/authz/policy.sample.yaml,policy.yaml)
+	install -D -m 0644 docs/ops/slurm.conf.sample $(DESTDIR)$(sysconfdir)/kernel-broker/slurm.conf.sample
+	install -D -m 0644 -t $(DESTDIR)$(unitdir) kernel-broker/systemd/kernel-broker.service
+	install -D -m 0644 kernel-broker/systemd/sysusers.conf $(DESTDIR)$(prefix)/lib/sysusers.d/kernel-broker.conf
+	install -D -m 0644 -t $(DESTDIR)$(mandir)/man8 kernel-broker/man/kernel-broker.8 kernel-broker/man/kernel-broker-hook.8
+
+install-agent:
+	install -D -m 0755 -t $(DESTDIR)$(sbindir) build/bin/kernel-broker-agent
+	install -D -m 0755 -t $(DESTDIR)$(libexecdir) build/bin/kernel-broker-node-hook
 	ln -sfn kernel-broker-node-hook $(DESTDIR)$(libexecdir)/epilog
+	$(call sample,kernel-broker/agent/config/agent.sample.yaml,agent.yaml)
+	$(call sample,kernel-broker/auth/signing/trust.sample.yaml,trust.yaml)
+	install -D -m 0644 -t $(DESTDIR)$(unitdir) kernel-broker/systemd/kernel-broker-agent.service
+	install -D -m 0644 -t $(DESTDIR)$(datadir)/slurmd.service.d kernel-broker/systemd/slurmd.service.d/*.conf
+	install -D -m 0644 -t $(DESTDIR)$(mandir)/man8 kernel-broker/man/kernel-broker-agent.8
+	install -D -m 0644 kernel-broker/man/kernel-broker-hook.8 $(DESTDIR)$(mandir)/man8/kernel-broker-node-hook.8
+
+install-client:
+	install -D -m 0755 -t $(DESTDIR)$(bindir) build/bin/kernelctl
+	$(call sample,kernel-broker/api/client/client.yaml,client.yaml)
+	rm -rf build/man build/completions && mkdir -p build/man build/completions && build/bin/kernelctl man build/man
+	for shell in bash zsh fish; do build/bin/kernelctl completion $$shell >build/completions/$$shell || exit; done
+	install -D -m 0644 build/completions/bash $(DESTDIR)$(prefix)/share/bash-completion/completions/kernelctl
+	install -D -m 0644 build/completions/zsh $(DESTDIR)$(prefix)/share/zsh/vendor-completions/_kernelctl
+	install -D -m 0644 build/completions/fish $(DESTDIR)$(prefix)/share/fish/vendor_completions.d/kernelctl.fish
+	install -D -m 0644 -t $(DESTDIR)$(mandir)/man1 build/man/*.1
+
+install-factory:
+	install -D -m 0755 -t $(DESTDIR)$(bindir) build/bin/kernel-factory
 	install -D -m 0755 -t $(DESTDIR)$(libexecdir) build/measure/kbcount.so
 	find build/workloads -maxdepth 1 -type f -perm -0100 ! -name '*-sanitized' \
 		-exec install -D -m 0755 -t $(DESTDIR)$(libexecdir)/workloads {} +
 	cd catalog && find . -type f -exec install -D -m 0644 {} $(abspath $(DESTDIR)$(datadir))/catalog/{} \;
-	for sample in $(SAMPLES); do \
-		install -D -m 0644 $${sample%%:*} $(DESTDIR)$(sysconfdir)/kernel-broker/$${sample##*:}.sample || exit; \
+	$(call sample,kernel-broker/factory/site/factory.yaml,factory.yaml)
+	install -D -m 0644 -t $(DESTDIR)$(mandir)/man1 kernel-broker/man/kernel-factory.1
+
+install-plugin:
+	$(MAKE) -C slurm-plugin install-plugin DESTDIR=$(abspath $(DESTDIR)) mandir=$(mandir)
+
+# The plugin is for one Slurm release, that of its headers.
+SLURM_INCLUDE ?= /usr/include
+PACKAGES := build/packages
+
+.PHONY: packages
+packages: build $(NFPM) ## deb and rpm packages, into build/packages (the plugin for another Slurm: SLURM_INCLUDE=/opt/slurm/include)
+	@rm -rf $(PACKAGES)
+	@for part in $(INSTALLS); do \
+		$(STEP) packages/$$part $(MAKE) -s --no-print-directory $$part DESTDIR=$(PACKAGES)/root/$${part#install-} \
+			prefix=/usr sysconfdir=/etc out=$(abspath $(PACKAGES))/plugin SLURM_CPPFLAGS=-I$(SLURM_INCLUDE) || exit; \
 	done
-	install -D -m 0644 docs/ops/slurm.conf.sample $(DESTDIR)$(sysconfdir)/kernel-broker/slurm.conf.sample
-	install -D -m 0644 -t $(DESTDIR)$(unitdir) kernel-broker/systemd/*.service
-	install -D -m 0644 -t $(DESTDIR)$(datadir)/slurmd.service.d kernel-broker/systemd/slurmd.service.d/*.conf
-	rm -rf build/man && mkdir -p build/man && build/bin/kernelctl man build/man
-	install -D -m 0644 -t $(DESTDIR)$(mandir)/man1 build/man/*.1
-	install -D -m 0644 -t $(DESTDIR)$(mandir)/man8 kernel-broker/man/*.8
-	ln -sfn kernel-broker-hook.8 $(DESTDIR)$(mandir)/man8/kernel-broker-node-hook.8
-	$(MAKE) -C slurm-plugin install DESTDIR=$(abspath $(DESTDIR)) sysconfdir=$(sysconfdir) mandir=$(mandir) includedir=$(includedir)
+	@NFPM=$(NFPM) SLURM_INCLUDE=$(SLURM_INCLUDE) $(STEP) packages/pack .ci/packages $(PACKAGES)/root '$(VERSION)' $(PACKAGES)
 
 .PHONY: clean
 clean: ## remove build/

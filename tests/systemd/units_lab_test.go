@@ -65,7 +65,7 @@ sacctmgr -i add user alice account=users`
 
 // broker is section 1 of docs/ops/install.md.
 const broker = `set -e
-useradd --system --no-create-home --home-dir /var/lib/kernel-broker --shell /usr/sbin/nologin kernel-broker
+systemd-sysusers kernel-broker.conf
 sacctmgr -i add user kernel-broker account=root adminlevel=Admin
 install -d -o kernel-broker -g kernel-broker -m 0755 /var/lib/kernel-broker
 install -d -o slurm -g slurm -m 0750 /var/lib/kernel-broker/hook

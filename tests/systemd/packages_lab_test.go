@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build lab
+
+package systemd
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// pack makes the packages of an installed tree.
+const pack = `set -eu
+cd "$1" && . .ci/tools.env
+NFPM=$(.ci/cache-dir)/tools/nfpm-$NFPM_VERSION/nfpm
+export NFPM
+.ci/packages "$2" "$3" "$4"`
+
+// TestPackages checks that packages are clean and reproducible, and that an upgrade keeps what an administrator changed
+// and a purge leaves only data. It needs no virtual machine: dpkg runs in a Debian root.
+func TestPackages(t *testing.T) {
+	dir := t.TempDir()
+	top, err := filepath.Abs(repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// -o: what was built is packed, nothing is built meanwhile.
+	command(t, "make", "-s", "-C", top, "-o", "build", "packages", "VERSION=v0.1.0")
+	made := filepath.Join(top, "build/packages")
+	installed := filepath.Join(made, "root")
+	again := filepath.Join(dir, "again")
+	command(t, "sh", "-c", pack, "pack", top, installed, "v0.1.0", again)
+	for _, kind := range []string{"deb", "rpm"} {
+		found, err := filepath.Glob(filepath.Join(again, "*."+kind))
+		if err != nil || len(found) != 5 {
+			t.Fatalf("%s packages %q, %v", kind, found, err)
+		}
+		for _, path := range found {
+			if !bytes.Equal(contents(t, path), contents(t, filepath.Join(made, filepath.Base(path)))) {
+				t.Errorf("%s has other bytes the second time", filepath.Base(path))
+			}
+		}
+		linter := []string{"lintian", "--allow-root", "--fail-on", "error,warning"}
+		if kind == "rpm" {
+			linter = []string{"rpmlint", "--strict", "--config", filepath.Join(top, "packaging/rpmlint.toml")}
+		}
+		if out, err := exec.Command(linter[0], append(linter[1:], found...)...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v (make deps-long)\n%s", linter[0], err, out)
+		}
+	}
+
+	// The next version has other samples.
+	next := filepath.Join(dir, "root")
+	command(t, "cp", "-a", installed, next)
+	samples, err := filepath.Glob(filepath.Join(next, "*/etc/kernel-broker/*.yaml.sample"))
+	if err != nil || len(samples) == 0 {
+		t.Fatalf("samples %q, %v", samples, err)
+	}
+	for _, path := range samples {
+		write(t, path, string(contents(t, path))+"# of the new version\n", 0o644)
+	}
+	newer := filepath.Join(dir, "newer")
+	command(t, "sh", "-c", pack, "pack", top, next, "v0.2.0", newer)
+
+	args := []string{"--mount", "--pid", "--fork", "sh", "files/packages.sh", debian(t), again, newer, dir}
+	if os.Geteuid() != 0 {
+		args = append([]string{"--map-root-user", "--map-auto"}, args...)
+	}
+	command(t, "unshare", args...)
+}
+
+func contents(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
