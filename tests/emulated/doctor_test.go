@@ -170,17 +170,20 @@ func TestDoctor(t *testing.T) {
 	broken = append(broken, "prolog-slurmctld PrologSlurmctld", "job-submit-script /etc/slurm/job_submit.lua")
 	s.finds(nil, broken...)
 
-	// The catalog, and a node.
-	s.Must("root", "kernelctl", "profile", "quarantine", "mitgcm@1", "--reason", "it panics")
+	// A node, and the catalog.
 	s.OK(node.StopAgent(s.Ctx))
-	broken = append(broken, "quarantine mitgcm@1", "default-version mitgcm", "agents-away n1")
+	broken = append(broken, "agents-away n1")
+	s.finds(nil, broken...)
+	// The node's snapshot is its agent's.
+	s.Must("root", "kernelctl", "profile", "quarantine", "mitgcm@1", "--reason", "it panics")
+	broken = append(broken, "quarantine mitgcm@1", "default-version mitgcm")
 	s.finds(nil, broken...)
 	s.OK(os.MkdirAll(s.Path("etc/default"), 0o755))
 	s.OK(write(s.Path("etc/default/slurmd"), "SLURMD_OPTIONS=\"-M -b\"\n", 0o644))
 	s.edit("etc/kernel-broker/agent.yaml", "/emulated/kexec", "/emulated/kexec-tools")
 	onNode := append(slices.DeleteFunc(slices.Clone(broken), func(f string) bool {
 		return strings.Contains(f, "slurmctld") || strings.Contains(f, "job_submit")
-	}), "agent-answers n1", "slurmd-options /etc/default/slurmd", "kexec n1")
+	}), "snapshot /var/lib/kernel-broker/catalog.snapshot", "agent-answers n1", "slurmd-options /etc/default/slurmd", "kexec n1")
 	s.finds(node, onNode...)
 
 	// Neither slurmctld nor a broker.
