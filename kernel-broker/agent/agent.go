@@ -70,7 +70,9 @@ type Parts struct {
 	Reboot func(ctx context.Context) error
 	// Sync writes the disks' caches before a boot.
 	Sync func()
-	Log  *slog.Logger
+	// Alive is called in each turn of the loop, with whether the stream is up; nil: nobody asks.
+	Alive func(connected bool)
+	Log   *slog.Logger
 }
 
 // Agent runs one node. Run has it; the other methods may be called meanwhile.
@@ -183,6 +185,9 @@ func (a *Agent) Run(ctx context.Context) {
 		a.act(ctx)
 		a.report(ctx)
 		a.publish()
+		if a.parts.Alive != nil {
+			a.parts.Alive(a.parts.Link.Status().Connected)
+		}
 		if !a.wake.IsZero() {
 			wake.Reset(max(time.Until(a.wake), time.Millisecond))
 		}

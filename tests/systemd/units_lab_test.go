@@ -102,6 +102,9 @@ func (s *site) brokerStarts(t *testing.T) {
 	s.ctl1.must("systemctl start slurmctld")
 	s.ctl1.until("slurmctld", "scontrol ping | grep -q 'is UP'")
 	s.ctl1.must(broker)
+	if text := s.ctl1.must("systemctl show -P StatusText kernel-broker"); !strings.HasPrefix(text, "serves agents on ") {
+		t.Errorf("the broker's status as soon as it is started: %q", text)
+	}
 	s.ctl1.until("the broker's health", well)
 	t.Log(s.ctl1.must("kernelctl profile apply /usr/share/kernel-broker/catalog --kernels /srv/kernels 2>&1"))
 	if list := s.ctl1.must("runuser -u alice -- kernelctl profile list"); !strings.Contains(list, "mitgcm") || !strings.Contains(list, "stock") {

@@ -43,5 +43,7 @@ type Options struct {
 	// CheckArtifact reads a stored file again: kernelbroker.ErrInvalid when it is
 	// not what its digest says, kernelbroker.ErrNotFound when there is none.
 	CheckArtifact func(ctx context.Context, digest string) error
-	Log           *slog.Logger
+	// Alive is called before each pass, and shows that passes go on; nil: nobody asks.
+	Alive func()
+	Log   *slog.Logger
 }

@@ -110,6 +110,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	group.Go(func() { c.actions.run(ctx) })
 	group.Go(func() { c.janitor(ctx) })
 	for {
+		if c.o.Alive != nil {
+			c.o.Alive()
+		}
 		wait := time.Second
 		if err := c.pass(ctx); err != nil && ctx.Err() == nil {
 			c.log.Error("pass not committed", "error", err)

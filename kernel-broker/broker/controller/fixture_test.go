@@ -247,6 +247,7 @@ func (f *fakeSlurm) seen(begin string) int {
 
 // fixture is a controller on a store in memory.
 type fixture struct {
+	alive   func() // see Options.Alive
 	t       *testing.T
 	store   *memstore.Store
 	catalog *catalog.Catalog
@@ -321,6 +322,7 @@ func (f *fixture) start() {
 	c, err := New(f.t.Context(), Options{Store: f.store, Catalog: f.catalog, Slurm: f.slurm, Reset: f, Plan: config,
 		PollBusy: 5 * time.Millisecond, PollIdle: 20 * time.Millisecond, QuarantineAfter: 2, KeepJobs: 100, Runs: f.runs,
 		HasArtifact: func(digest string, size uint64) (bool, error) { return f.has(digest, size) },
+		Alive:       f.alive,
 		Log:         slog.New(slog.NewTextHandler(&f.log, nil))})
 	if err != nil {
 		f.t.Fatal(err)

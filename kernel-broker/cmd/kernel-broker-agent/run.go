@@ -25,12 +25,15 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/mtls"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/notify"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
 )
 
 // run puts the agent together and runs it until the context ends.
 func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	log.Info("agent starts", "node", c.Node, "version", version)
+	service := notify.New(log)
+	defer service.Stopping()
 	enroller, source := certificates(c, log)
 	// The link says hello for the agent, and the agent reports by the link.
 	var node *agent.Agent
@@ -84,6 +87,10 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 			StartTimeout: c.Slurmd.StartTimeout, StopTimeout: c.Slurmd.StopTimeout, BootID: proven.BootID,
 		},
 		NodeState: c.NodeState, Grace: c.BrokerGrace, Awaited: awaited, Reboot: agent.RebootBy(c.Reboot.Command), Sync: syscall.Sync, Log: log,
+		Alive: func(connected bool) {
+			service.Alive()
+			service.Status(streamStatus(connected, c.Broker))
+		},
 	})
 	if err != nil {
 		return err
@@ -92,7 +99,16 @@ func run(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	// Before slurmd is started: systemd starts that after the agent.
+	service.Ready(streamStatus(false, c.Broker))
 	return serve(ctx, node, stream, server, enroller, cache)
+}
+
+func streamStatus(connected bool, broker string) string {
+	if connected {
+		return "connected to the broker at " + broker
+	}
+	return "connects to the broker at " + broker
 }
 
 // certificates returns the node's credentials for the broker and, if the agent manages them itself, their enroller.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/notify"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
 )
 
@@ -26,7 +27,7 @@ var (
 // lead waits until no other broker acts on the cluster in a shared etcd, and ends
 // ctx when this one may not act any more. The broker's own etcd is nobody else's,
 // by the lock on its folder.
-func lead(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, end context.CancelCauseFunc) error {
+func lead(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store, service *notify.Service, end context.CancelCauseFunc) error {
 	if len(c.Etcd.Endpoints) == 0 {
 		return nil
 	}
@@ -41,7 +42,11 @@ func lead(ctx context.Context, c config, log *slog.Logger, kept *etcdstore.Store
 	err = kept.Lead(ctx, etcdstore.Claim{
 		Place:  place,
 		Holder: fmt.Sprintf("%s pid %d, which serves this cluster since %s", host, os.Getpid(), time.Now().UTC().Format(time.RFC3339)),
-		Waits:  func(holder string) { log.Warn("another broker acts; waiting", "broker", holder) },
+		Waits: func(holder string) {
+			log.Warn("another broker acts; waiting", "broker", holder)
+			service.Ready("waits: another broker acts, " + holder)
+		},
+		Alive: service.Alive,
 	})
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdserver"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store/etcdstore"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/artifact"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/notify"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/openretry"
 )
 
@@ -36,6 +37,8 @@ const startLimit = time.Minute
 func run(ctx context.Context, c config, log *slog.Logger) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	service := notify.New(log)
+	defer service.Stopping()
 	// Users read the snapshot in there; etcd closes its own folder.
 	if err := os.MkdirAll(c.DataDir, 0o755); err != nil {
 		return fmt.Errorf("data folder: %w", err)
@@ -49,7 +52,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 			log.Error("store not closed", "error", err)
 		}
 	}()
-	if err := lead(ctx, c, log, kept, cancel); err != nil {
+	if err := lead(ctx, c, log, kept, service, cancel); err != nil {
 		return err
 	}
 	// Set before anybody asks: what is held is known once there is a controller.
@@ -89,7 +92,7 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	}()
 	profiles = catalog.New(catalog.Options{Store: kept, Log: log, HasArtifact: files.has, CheckEnvelope: checkSignature,
 		Restricted: func(profile string) bool { return auth.State().Policy.Restricted(profile) }})
-	if ctl, err = newController(ctx, c, log, kept, profiles, files, slurmctld, auth, clock); err != nil {
+	if ctl, err = newController(ctx, c, log, kept, profiles, files, slurmctld, auth, clock, service); err != nil {
 		return err
 	}
 	secured, err := openTLS(ctx, c, log, kept)
@@ -100,19 +103,19 @@ func run(ctx context.Context, c config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	err = serve(ctx, c, log, ctl, server, auth)
+	err = serve(ctx, c, log, ctl, server, auth, service)
 	if cause := context.Cause(ctx); err == nil && errors.Is(cause, errOvertaken) {
 		return cause
 	}
 	return err
 }
 
-func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog, files artifacts, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock) (*controller.Controller, error) {
+func newController(ctx context.Context, c config, log *slog.Logger, kept store.Store, profiles *catalog.Catalog, files artifacts, slurmctld *slurm.Client, auth *authorization, clock *controller.Clock, service *notify.Service) (*controller.Controller, error) {
 	o := controller.Options{
 		Store: kept, Catalog: profiles, Plan: c.plan(), Log: log,
 		Slurm: slurmctld, Clock: clock, Authorise: auth.authorise,
 		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, Switches: c.Switch.AtOnce,
-		Runs: c.Runs.RunLimits, HasArtifact: files.has, CheckArtifact: files.check,
+		Runs: c.Runs.RunLimits, HasArtifact: files.has, CheckArtifact: files.check, Alive: service.Alive,
 	}
 	if len(c.ResetCommand) > 0 {
 		command, err := power.New(c.ResetCommand)
@@ -225,7 +228,7 @@ func uids(names []string) ([]uint32, error) {
 }
 
 // serve listens, works, and stops what it began when ctx ends or a part fails.
-func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Controller, server *grpcServer, auth *authorization) error {
+func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Controller, server *grpcServer, auth *authorization, service *notify.Service) error {
 	local, err := listenLocal(c.Socket)
 	if err != nil {
 		return err
@@ -253,6 +256,7 @@ func serve(ctx context.Context, c config, log *slog.Logger, ctl *controller.Cont
 		})
 	}
 	log.Info("broker serves", "socket", c.Socket, "listen", network.Addr().String(), "version", version)
+	service.Ready("serves agents on " + network.Addr().String() + " and users on " + c.Socket)
 	select {
 	case err = <-failed:
 	case <-ctx.Done():

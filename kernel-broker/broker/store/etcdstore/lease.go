@@ -34,6 +34,8 @@ type Claim struct {
 	TTL time.Duration
 	// Waits is called once for each holder that is waited for.
 	Waits func(holder string)
+	// Alive is called after each try, and shows that the wait goes on; nil: nobody asks.
+	Alive func()
 }
 
 // leadership is the right to write that a lease grants.
@@ -57,6 +59,9 @@ func (s *Store) Lead(ctx context.Context, c Claim) error {
 			c.Waits(holder)
 		}
 		last = holder
+		if c.Alive != nil {
+			c.Alive()
+		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s acts: %w", holder, ctx.Err())

@@ -5,6 +5,7 @@ package etcdstore_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,8 @@ func TestSecondLeaderWaits(t *testing.T) {
 	waits, leads := make(chan string, 9), make(chan error, 1)
 	c := claim("two pid 2", "there")
 	c.Waits = func(holder string) { waits <- holder }
+	var tries atomic.Int64
+	c.Alive = func() { tries.Add(1) }
 	go func() { leads <- second.Lead(t.Context(), c) }()
 	if holder := <-waits; holder != "one pid 1" {
 		t.Errorf("waits for %q", holder)
@@ -36,6 +39,9 @@ func TestSecondLeaderWaits(t *testing.T) {
 	case err := <-leads:
 		t.Fatalf("two lead: %v", err)
 	case <-time.After(2 * leaseTTL):
+	}
+	if tries.Load() < 2 {
+		t.Errorf("%d signs of life in %v of waiting", tries.Load(), 2*leaseTTL)
 	}
 	if _, err := first.Commit(t.Context(), store.Write{Key: "k", Value: []byte("1")}); err != nil {
 		t.Errorf("the first after two TTLs: %v", err)
