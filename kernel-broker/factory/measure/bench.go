@@ -70,7 +70,7 @@ func (b Bench) Measure(ctx context.Context, k Kernel, w workload.Workload, p wor
 }
 
 func (b Bench) count(ctx context.Context, k Kernel, w workload.Workload, p workload.Parameters, dir string) ([]Region, []string, error) {
-	args := []string{"out=" + countsFile}
+	args := []string{"out=" + countsFile, "data=1"}
 	_, outcome, err := b.Run(ctx, k, w, p, Options{Exact: w.Counted(), Plugin: args}, dir)
 	if err != nil {
 		return nil, nil, err

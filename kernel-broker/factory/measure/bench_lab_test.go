@@ -103,12 +103,23 @@ func TestMeasuringRepeatsExactly(t *testing.T) {
 		}
 		t.Logf("%s: %.1f", sample.Part, sample.Values[0])
 	}
+	for _, region := range all[0].Runs[0] {
+		for side, counts := range map[string]Counts{"user": region.User, "kernel": region.Kernel} {
+			if counts.L1DMisses == 0 || counts.DTLBMisses == 0 || counts.ITLBMisses == 0 || counts.L1DMisses > 2*counts.Instructions+counts.RepIterations {
+				t.Errorf("%s, %s: %+v", region.Name, side, counts)
+			}
+		}
+		if region.TextPages < 10 || region.TextLines < region.TextPages || region.TextLines > 64*region.TextPages {
+			t.Errorf("%s: %d lines in %d pages of code", region.Name, region.TextLines, region.TextPages)
+		}
+		t.Logf("%s: kernel %+v, %d lines and %d pages of code", region.Name, region.Kernel, region.TextLines, region.TextPages)
+	}
 	if !all[0].Samples[0].Exact || len(all[0].Mitigations) == 0 {
 		t.Errorf("measurement is %+v", all[0])
 	}
 }
 
-func TestInstructionsOfKernels(t *testing.T) {
+func TestFiguresOfKernels(t *testing.T) {
 	b := bench(t)
 	names := strings.Fields(os.Getenv("KB_KERNELS"))
 	if len(names) == 0 {
@@ -126,9 +137,7 @@ func TestInstructionsOfKernels(t *testing.T) {
 		}
 	}
 	for _, s := range samples {
-		if s.Metric == verdict.KernelInstructions {
-			t.Logf("%s %s on %s: %v", s.Workload, s.Part, s.Kernel, s.Values)
-		}
+		t.Logf("%s %s on %s: %s: %v %s", s.Workload, s.Part, s.Kernel, verdict.MetricName(s.Metric), s.Values, s.Unit)
 	}
 }
 

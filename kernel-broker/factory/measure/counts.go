@@ -22,9 +22,13 @@ type Counts struct {
 	// Branches are conditional ones; TakenBranches are of all kinds.
 	Branches      uint64 `json:"branches"`
 	TakenBranches uint64 `json:"taken_branches"`
-	// By the models of a gshare predictor and of a 32 KiB cache.
+	// By the models of a gshare predictor, of caches of 32 KiB for instructions
+	// and for data, and of translation buffers of 64 pages for both.
 	Mispredictions uint64 `json:"mispredictions"`
 	L1IMisses      uint64 `json:"l1i_misses"`
+	ITLBMisses     uint64 `json:"itlb_misses"`
+	L1DMisses      uint64 `json:"l1d_misses"`
+	DTLBMisses     uint64 `json:"dtlb_misses"`
 }
 
 // Region is what was counted between two markers.
@@ -34,10 +38,22 @@ type Region struct {
 	Marker     int    `json:"marker"`
 	User       Counts `json:"user"`
 	Kernel     Counts `json:"kernel"`
+	// TextLines of 64 bytes and TextPages of 4 KiB hold the kernel's code that
+	// ran.
+	TextLines uint64 `json:"text_lines"`
+	TextPages uint64 `json:"text_pages"`
 }
 
 // countsFormat is the plugin's, of the file that it writes.
-const countsFormat = 1
+const countsFormat = 2
+
+type countsDocument struct {
+	Format     int      `json:"format"`
+	Unended    int      `json:"unended"`
+	Unbalanced uint64   `json:"unbalanced"`
+	Lost       uint64   `json:"lost"`
+	Regions    []Region `json:"regions"`
+}
 
 // readCounts reads the plugin's file and puts to each region what the workload
 // says of it. Markers that do not fit together make all of it worthless.
@@ -54,13 +70,7 @@ func readCounts(path string, said []workload.Region) ([]Region, error) {
 }
 
 func parseCounts(data []byte, said []workload.Region) ([]Region, error) {
-	var file struct {
-		Format     int      `json:"format"`
-		Unended    int      `json:"unended"`
-		Unbalanced uint64   `json:"unbalanced"`
-		Lost       uint64   `json:"lost"`
-		Regions    []Region `json:"regions"`
-	}
+	var file countsDocument
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&file); err != nil {
@@ -71,7 +81,9 @@ func parseCounts(data []byte, said []workload.Region) ([]Region, error) {
 	}
 	switch {
 	case file.Format != countsFormat:
-		return nil, fmt.Errorf("format %d", file.Format)
+		return nil, fmt.Errorf("format %d, only %d is known", file.Format, countsFormat)
+	case !whole(data, file):
+		return nil, errors.New("a key is missing, stands twice or at another place")
 	case file.Unended > 0 || file.Unbalanced > 0 || file.Lost > 0:
 		return nil, fmt.Errorf("%d regions without an end, %d markers out of order, %d regions lost",
 			file.Unended, file.Unbalanced, file.Lost)
@@ -87,4 +99,12 @@ func parseCounts(data []byte, said []workload.Region) ([]Region, error) {
 		region.Name, region.Operations = said[i].Name, said[i].Operations
 	}
 	return file.Regions, nil
+}
+
+// whole says that the text has every key once, as the plugin writes it: a count
+// that is missing would be read as 0.
+func whole(text []byte, file countsDocument) bool {
+	var compact bytes.Buffer
+	again, err := json.Marshal(file)
+	return err == nil && json.Compact(&compact, text) == nil && bytes.Equal(compact.Bytes(), again)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
 )
 
-const two = `{"format": 1, "unended": 0, "unbalanced": 0, "lost": 0, "regions": [
-{"marker": 1, "user": {"instructions": 100, "rep_iterations": 0, "branches": 0, "taken_branches": 0, "mispredictions": 0, "l1i_misses": 0}, "kernel": {"instructions": 5000, "rep_iterations": 40, "branches": 30, "taken_branches": 20, "mispredictions": 3, "l1i_misses": 2}},
-{"marker": 2, "user": {"instructions": 7}, "kernel": {"instructions": 9000}}]}
+const two = `{"format": 2, "unended": 0, "unbalanced": 0, "lost": 0, "regions": [
+{"marker": 1, "user": {"instructions": 100, "rep_iterations": 0, "branches": 0, "taken_branches": 0, "mispredictions": 0, "l1i_misses": 0, "itlb_misses": 1, "l1d_misses": 4, "dtlb_misses": 6}, "kernel": {"instructions": 5000, "rep_iterations": 40, "branches": 30, "taken_branches": 20, "mispredictions": 3, "l1i_misses": 2, "itlb_misses": 1, "l1d_misses": 50, "dtlb_misses": 8}, "text_lines": 90, "text_pages": 11},
+{"marker": 2, "user": {"instructions": 7, "rep_iterations": 0, "branches": 0, "taken_branches": 0, "mispredictions": 0, "l1i_misses": 0, "itlb_misses": 0, "l1d_misses": 0, "dtlb_misses": 0}, "kernel": {"instructions": 9000, "rep_iterations": 0, "branches": 0, "taken_branches": 0, "mispredictions": 0, "l1i_misses": 0, "itlb_misses": 0, "l1d_misses": 0, "dtlb_misses": 0}, "text_lines": 0, "text_pages": 0}]}
 `
 
 var said = []workload.Region{{Marker: 1, Name: "one", Operations: 10}, {Marker: 2, Name: "two", Operations: 3}}
@@ -32,8 +32,9 @@ func read(t *testing.T, text string, said []workload.Region) ([]Region, error) {
 func TestReadCounts(t *testing.T) {
 	got, err := read(t, two, said)
 	want := []Region{
-		{Name: "one", Operations: 10, Marker: 1, User: Counts{Instructions: 100}, Kernel: Counts{
-			Instructions: 5000, RepIterations: 40, Branches: 30, TakenBranches: 20, Mispredictions: 3, L1IMisses: 2}},
+		{Name: "one", Operations: 10, Marker: 1, User: Counts{Instructions: 100, ITLBMisses: 1, L1DMisses: 4, DTLBMisses: 6}, Kernel: Counts{
+			Instructions: 5000, RepIterations: 40, Branches: 30, TakenBranches: 20, Mispredictions: 3, L1IMisses: 2, ITLBMisses: 1, L1DMisses: 50, DTLBMisses: 8},
+			TextLines: 90, TextPages: 11},
 		{Name: "two", Operations: 3, Marker: 2, User: Counts{Instructions: 7}, Kernel: Counts{Instructions: 9000}},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -48,7 +49,12 @@ func TestReadCounts(t *testing.T) {
 		"nothing":          {"", said, "EOF"},
 		"cut":              {two[:200], said, "unexpected EOF"},
 		"more behind":      {two + "{}", said, "more than one value"},
-		"another format":   {strings.Replace(two, `"format": 1`, `"format": 2`, 1), said, "format 2"},
+		"the old format":   {strings.Replace(two, `"format": 2`, `"format": 1`, 1), said, "format 1, only 2 is known"},
+		"without data":     {strings.Replace(two, `, "l1d_misses": 50, "dtlb_misses": 8`, "", 1), said, "a key is missing"},
+		"without text":     {strings.Replace(two, `, "text_pages": 11`, "", 1), said, "a key is missing"},
+		"a key twice":      {strings.Replace(two, `"text_pages": 11`, `"text_pages": 11, "text_pages": 11`, 1), said, "stands twice"},
+		"below nothing":    {strings.Replace(two, `"l1d_misses": 50`, `"l1d_misses": -1`, 1), said, "cannot unmarshal number -1"},
+		"a null":           {strings.Replace(two, `"l1d_misses": 50`, `"l1d_misses": null`, 1), said, "a key is missing"},
 		"an unknown key":   {strings.Replace(two, "unended", "unfinished", 1), said, "unknown field"},
 		"without an end":   {strings.Replace(two, `"unended": 0`, `"unended": 1`, 1), said, "1 regions without an end"},
 		"out of order":     {strings.Replace(two, `"unbalanced": 0`, `"unbalanced": 2`, 1), said, "2 markers out of order"},
@@ -91,7 +97,8 @@ func TestSamples(t *testing.T) {
 	if !reflect.DeepEqual(m.Samples[0], want) {
 		t.Errorf("sample is %+v", m.Samples[0])
 	}
-	for i, want := range map[int]float64{1: 10, 2: 4, 3: 2, 4: 0.3, 5: 0.2, 6: 3000} {
+	// What code ran is of the whole region, however many operations it had.
+	for i, want := range map[int]float64{1: 10, 2: 4, 3: 2, 4: 0.3, 5: 0.2, 6: 0.1, 7: 5, 8: 0.8, 9: 90, 10: 11, 11: 3000} {
 		if got := m.Samples[i].Values[0]; got != want {
 			t.Errorf("%s of %s is %v, want %v", m.Samples[i].Metric, m.Samples[i].Part, got, want)
 		}

@@ -7,7 +7,8 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/workload"
 )
 
-// metrics are the figures of a region, each per operation.
+// metrics are the figures of a region, each per operation unless its unit says
+// what the whole region has.
 var metrics = []struct {
 	name, unit string
 	of         func(Region) uint64
@@ -18,6 +19,11 @@ var metrics = []struct {
 	{verdict.TakenBranches, "branches/operation", func(r Region) uint64 { return r.Kernel.TakenBranches }},
 	{verdict.Mispredictions, "mispredictions/operation", func(r Region) uint64 { return r.Kernel.Mispredictions }},
 	{verdict.L1IMisses, "misses/operation", func(r Region) uint64 { return r.Kernel.L1IMisses }},
+	{verdict.ITLBMisses, "misses/operation", func(r Region) uint64 { return r.Kernel.ITLBMisses }},
+	{verdict.L1DMisses, "misses/operation", func(r Region) uint64 { return r.Kernel.L1DMisses }},
+	{verdict.DTLBMisses, "misses/operation", func(r Region) uint64 { return r.Kernel.DTLBMisses }},
+	{verdict.TextLines, "lines", func(r Region) uint64 { return r.TextLines }},
+	{verdict.TextPages, "pages", func(r Region) uint64 { return r.TextPages }},
 }
 
 // Measurement of a kernel under one workload.
@@ -58,7 +64,11 @@ func of(like verdict.Sample, regions []Region) []verdict.Sample {
 		like.Metric, like.Unit = metric.name, metric.unit
 		like.Values = make([]float64, 0, len(regions))
 		for _, region := range regions {
-			like.Values = append(like.Values, float64(metric.of(region))/float64(region.Operations))
+			value := float64(metric.of(region))
+			if verdict.PerOperation(metric.unit) {
+				value /= float64(region.Operations)
+			}
+			like.Values = append(like.Values, value)
 		}
 		samples = append(samples, like)
 	}

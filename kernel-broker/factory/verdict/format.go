@@ -24,6 +24,16 @@ func MetricName(metric string) string {
 		return "mispredicted branches (model)"
 	case L1IMisses:
 		return "L1 instruction cache misses (model)"
+	case ITLBMisses:
+		return "instruction TLB misses (model)"
+	case L1DMisses:
+		return "L1 data cache misses in the kernel (model)"
+	case DTLBMisses:
+		return "data TLB misses in the kernel (model)"
+	case TextLines:
+		return "cache lines of kernel code that ran"
+	case TextPages:
+		return "pages of kernel code that ran"
 	case WallTime:
 		return "wall time"
 	case EmulatedTime:

@@ -2,10 +2,14 @@
 
 package verdict
 
-import "github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
+import (
+	"strings"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/stats"
+)
 
 // Sample is one thing measured on one kernel, once or several times, with
-// every value per operation of the workload.
+// every value per operation of the workload unless its unit says otherwise.
 type Sample struct {
 	// Workload is the name of the workload in the catalog.
 	Workload string `json:"workload"`
@@ -32,6 +36,10 @@ type Sample struct {
 	Operations int64 `json:"operations"`
 }
 
+// PerOperation says whether figures of the unit are of one operation; they are of
+// the whole run otherwise.
+func PerOperation(unit string) bool { return strings.HasSuffix(unit, "/operation") }
+
 // Summary of the values.
 func (s Sample) Summary() (stats.Summary, error) { return stats.Summarise(s.Values) }
 
@@ -44,7 +52,14 @@ const (
 	TakenBranches      = "kernel_taken_branches"
 	Mispredictions     = "kernel_mispredictions"
 	L1IMisses          = "kernel_l1i_misses"
-	WallTime           = "wall_time"
+	ITLBMisses         = "kernel_itlb_misses"
+	L1DMisses          = "kernel_l1d_misses"
+	DTLBMisses         = "kernel_dtlb_misses"
+	// TextLines and TextPages are the cache lines and pages of kernel code of
+	// which anything ran, in the whole run.
+	TextLines = "kernel_text_lines"
+	TextPages = "kernel_text_pages"
+	WallTime  = "wall_time"
 	// EmulatedTime is wall time of an emulator: what it takes for an
 	// instruction is not what a processor takes.
 	EmulatedTime = "emulated_time"

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "lru.h"
+
 static bool alike(const struct block *a, const struct block *b)
 {
 	return a->start == b->start && a->end == b->end && a->last == b->last &&
@@ -98,21 +100,76 @@ static void write_line(const struct block *block, enum blocks_list list,
 			block->end);
 }
 
-int blocks_write(const struct blocks *all, enum blocks_list list, FILE *to)
+static bool in_region(const struct block *block, uint64_t region)
+{
+	return block->region == region;
+}
+
+static bool in_list(const struct block *block, uint64_t list)
+{
+	return list == BLOCKS_RAN ? block->ran : block->runs > 0;
+}
+
+/* The kernel's blocks that are wanted, in order; NULL when memory is out. */
+static struct block **find(const struct blocks *all,
+			   bool (*wanted)(const struct block *block,
+					  uint64_t what),
+			   uint64_t what, size_t *n)
 {
 	struct block **found = calloc(all->used + 1, sizeof(struct block *));
-	size_t n = 0;
 
+	*n = 0;
 	if (!found)
-		return -1;
+		return NULL;
 	for (size_t i = 0; i < all->size; i++) {
 		struct block *block = all->slots[i];
 
-		if (block && block->kernel &&
-		    (list == BLOCKS_RAN ? block->ran : block->runs > 0))
-			found[n++] = block;
+		if (block && block->kernel && wanted(block, what))
+			found[(*n)++] = block;
 	}
-	qsort(found, n, sizeof(struct block *), by_address);
+	qsort(found, *n, sizeof(struct block *), by_address);
+	return found;
+}
+
+/* Of blocks in order: how many lines or pages they lie in. */
+static uint64_t units(struct block *const *blocks, size_t n, unsigned int shift)
+{
+	uint64_t sum = 0, next = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t first = blocks[i]->start >> shift;
+		uint64_t behind = ((blocks[i]->end - 1) >> shift) + 1;
+
+		if (first < next)
+			first = next;
+		if (behind > first) {
+			sum += behind - first;
+			next = behind;
+		}
+	}
+	return sum;
+}
+
+int blocks_text(const struct blocks *all, uint64_t region, struct text *text)
+{
+	size_t n;
+	struct block **found = find(all, in_region, region, &n);
+
+	if (!found)
+		return -1;
+	text->lines = units(found, n, LINE_SHIFT);
+	text->pages = units(found, n, PAGE_SHIFT);
+	free(found);
+	return 0;
+}
+
+int blocks_write(const struct blocks *all, enum blocks_list list, FILE *to)
+{
+	size_t n;
+	struct block **found = find(all, in_list, list, &n);
+
+	if (!found)
+		return -1;
 	for (size_t i = 0; i < n; i++) {
 		/* Two translations of one place ran it together. */
 		if (i > 0 && list != BLOCKS_RUNS &&

@@ -23,6 +23,8 @@ struct block {
 	bool kernel;
 	atomic_bool ran;
 	atomic_uint_fast64_t runs; /* in regions */
+	/* The number of the region that it ran in last, 0 for none. */
+	atomic_uint_fast64_t region;
 };
 
 struct blocks {
@@ -40,6 +42,18 @@ struct blocks {
  */
 struct block *blocks_get(struct blocks *all, const struct block *like);
 void blocks_free(struct blocks *all);
+
+/* Memory that the code of the kernel's blocks lies in. */
+struct text {
+	uint64_t lines; /* of the caches, 64 bytes */
+	uint64_t pages; /* of 4 KiB */
+};
+
+/*
+ * Counts the memory of what ran in the region of this number, which must be the
+ * last one that began: a block knows one only. 0, or -1 when memory is out.
+ */
+int blocks_text(const struct blocks *all, uint64_t region, struct text *text);
 
 /* Which blocks of the kernel, and what of them, blocks_write writes. */
 enum blocks_list {

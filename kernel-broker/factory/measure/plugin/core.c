@@ -51,8 +51,25 @@ void core_run(struct core *core, const struct block *block)
 	count(core, block, COUNT_INSTRUCTIONS, block->instructions);
 	if (block->kind == INSN_JUMP)
 		count(core, block, COUNT_TAKEN_BRANCHES, 1);
+
+	uint64_t size = block->end - block->start;
+
 	count(core, block, COUNT_L1I_MISSES,
-	      l1i_fetch(&core->l1i, block->start, block->end));
+	      lru_use(&lru_l1, core->l1i, block->start, size));
+	count(core, block, COUNT_ITLB_MISSES,
+	      lru_use(&lru_tlb, core->itlb, block->start, size));
+}
+
+void core_access(struct core *core, const struct block *block, uint64_t address,
+		 uint64_t size)
+{
+	unsigned int lines = lru_use(&lru_l1, core->l1d, address, size);
+	unsigned int pages = lru_use(&lru_tlb, core->dtlb, address, size);
+
+	if (lines)
+		count(core, block, COUNT_L1D_MISSES, lines);
+	if (pages)
+		count(core, block, COUNT_DTLB_MISSES, pages);
 }
 
 void core_break(struct core *core)

@@ -14,7 +14,7 @@
 #include "blocks.h"
 #include "flow.h"
 #include "gshare.h"
-#include "l1i.h"
+#include "lru.h"
 
 enum counter {
 	COUNT_INSTRUCTIONS,
@@ -22,7 +22,10 @@ enum counter {
 	COUNT_BRANCHES,       /* conditional ones */
 	COUNT_TAKEN_BRANCHES, /* of all kinds */
 	COUNT_MISPREDICTIONS, /* of conditional ones, by the model */
-	COUNT_L1I_MISSES,     /* by the model */
+	COUNT_L1I_MISSES,     /* from here on by the model */
+	COUNT_ITLB_MISSES,
+	COUNT_L1D_MISSES, /* data only where core_access is told of it */
+	COUNT_DTLB_MISSES,
 	COUNTERS,
 };
 
@@ -35,13 +38,20 @@ struct counts {
 struct core {
 	const struct block *previous;
 	struct gshare gshare;
-	struct l1i l1i;
+	uint64_t l1i[L1_SETS * L1_WAYS];
+	uint64_t l1d[L1_SETS * L1_WAYS];
+	uint64_t itlb[TLB_SETS * TLB_WAYS];
+	uint64_t dtlb[TLB_SETS * TLB_WAYS];
 	struct flow *flow; /* NULL: nobody asked for branches */
 	atomic_uint_fast64_t counters[DOMAINS][COUNTERS];
 };
 
 /* Counts that this block runs now. */
 void core_run(struct core *core, const struct block *block);
+
+/* Counts that an instruction of this block reads or writes these bytes. */
+void core_access(struct core *core, const struct block *block, uint64_t address,
+		 uint64_t size);
 
 /* Forgets what ran last: what comes next does not follow it. */
 void core_break(struct core *core);

@@ -2,10 +2,12 @@
  * kbcount: counts what a guest under QEMU executes between markers, apart for
  * user and kernel, and writes down which blocks of the kernel ran.
  *
- *	-plugin kbcount.so,out=FILE[,trace=FILE][,regiontrace=FILE][,runs=FILE]
- *		[,branches=FILE]
+ *	-plugin kbcount.so,out=FILE[,data=1][,trace=FILE][,regiontrace=FILE]
+ *		[,runs=FILE][,branches=FILE]
  *
  * out          JSON, one record for each region between two markers
+ * data         1: out has what models of a data cache and of a translation
+ *              buffer say, which takes a call for each access to memory
  * trace        "start end" in hex of each block of the kernel that ran
  * regiontrace  the same, of what ran inside of regions
  * runs         "start instructions runs" of each block that ran in regions (an
@@ -45,7 +47,8 @@ static struct {
 	pthread_mutex_t lock;
 	struct blocks blocks;
 	struct regions regions;
-	atomic_bool counting;
+	atomic_uint_fast64_t
+		region; /* the number of the open one, 0 for none */
 
 	struct core *cores;
 	unsigned int n_cores;
@@ -61,11 +64,14 @@ static void die(const char *what)
 static void on_block(unsigned int vcpu, void *data)
 {
 	struct block *block = data;
+	uint64_t region =
+		atomic_load_explicit(&kb.region, memory_order_relaxed);
 
 	if (!atomic_load_explicit(&block->ran, memory_order_relaxed))
 		atomic_store_explicit(&block->ran, true, memory_order_relaxed);
-	if (!atomic_load_explicit(&kb.counting, memory_order_relaxed))
+	if (!region)
 		return;
+	atomic_store_explicit(&block->region, region, memory_order_relaxed);
 	/* Two processors may lose a run to each other; it is not for counting. */
 	atomic_store_explicit(
 		&block->runs,
@@ -75,25 +81,37 @@ static void on_block(unsigned int vcpu, void *data)
 		core_run(&kb.cores[vcpu], block);
 }
 
+static void on_data(unsigned int vcpu, qemu_plugin_meminfo_t info,
+		    uint64_t address, void *data)
+{
+	if (atomic_load_explicit(&kb.region, memory_order_relaxed) &&
+	    vcpu < kb.n_cores)
+		core_access(&kb.cores[vcpu], data, address,
+			    UINT64_C(1) << qemu_plugin_mem_size_shift(info));
+}
+
 static void on_marker(unsigned int vcpu, void *data)
 {
 	uint32_t marker = (uint32_t)(uintptr_t)data;
 	struct counts now = { 0 };
+	struct text text = { 0 };
 
 	(void)vcpu;
 	pthread_mutex_lock(&kb.lock);
 	for (unsigned int i = 0; i < kb.n_cores; i++)
 		core_sum(&kb.cores[i], &now);
 	if (marker == 0) {
-		regions_end(&kb.regions, &now);
+		if (blocks_text(&kb.blocks, kb.regions.length, &text))
+			kb.regions.lost++;
+		regions_end(&kb.regions, &now, &text);
 	} else {
-		if (!atomic_load(&kb.counting)) {
+		if (!atomic_load(&kb.region)) {
 			for (unsigned int i = 0; i < kb.n_cores; i++)
 				core_break(&kb.cores[i]);
 		}
 		regions_begin(&kb.regions, marker, &now);
 	}
-	atomic_store(&kb.counting, kb.regions.open);
+	atomic_store(&kb.region, kb.regions.open ? kb.regions.length : 0);
 	pthread_mutex_unlock(&kb.lock);
 }
 
@@ -140,6 +158,10 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		die("block");
 	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block,
 					     QEMU_PLUGIN_CB_NO_REGS, block);
+	for (size_t i = 0; kb.regions.data && i < n; i++)
+		qemu_plugin_register_vcpu_mem_cb(
+			qemu_plugin_tb_get_insn(tb, i), on_data,
+			QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, block);
 	if (!block->kernel)
 		find_markers(tb, n);
 }
@@ -215,6 +237,10 @@ static int read_argument(char *argument)
 		{ "branches=", &kb.branches },
 	};
 
+	if (strcmp(argument, "data=1") == 0) {
+		kb.regions.data = true;
+		return 0;
+	}
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		size_t length = strlen(known[i].name);
 
@@ -226,7 +252,7 @@ static int read_argument(char *argument)
 	}
 	fprintf(stderr,
 		"kbcount: argument \"%s\": not one of out=FILE, "
-		"trace=FILE, regiontrace=FILE, runs=FILE, branches=FILE\n",
+		"data=1, trace=FILE, regiontrace=FILE, runs=FILE, branches=FILE\n",
 		argument);
 	return -1;
 }

@@ -39,10 +39,21 @@ enum qemu_plugin_cb_flags {
 	QEMU_PLUGIN_CB_RW_REGS,
 };
 
+enum qemu_plugin_mem_rw {
+	QEMU_PLUGIN_MEM_R = 1,
+	QEMU_PLUGIN_MEM_W,
+	QEMU_PLUGIN_MEM_RW,
+};
+
+typedef uint32_t qemu_plugin_meminfo_t;
+
 typedef void (*qemu_plugin_udata_cb)(qemu_plugin_id_t id, void *data);
 typedef void (*qemu_plugin_tb_trans_cb)(qemu_plugin_id_t id,
 					struct qemu_plugin_tb *tb);
 typedef void (*qemu_plugin_vcpu_udata_cb)(unsigned int vcpu, void *data);
+typedef void (*qemu_plugin_vcpu_mem_cb_t)(unsigned int vcpu,
+					  qemu_plugin_meminfo_t info,
+					  uint64_t address, void *data);
 
 /* What a plugin has to have. */
 extern QEMU_PLUGIN_EXPORT int qemu_plugin_version;
@@ -61,6 +72,12 @@ void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn,
 					    qemu_plugin_vcpu_udata_cb callback,
 					    enum qemu_plugin_cb_flags flags,
 					    void *data);
+void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn,
+				      qemu_plugin_vcpu_mem_cb_t callback,
+				      enum qemu_plugin_cb_flags flags,
+				      enum qemu_plugin_mem_rw which,
+				      void *data);
+unsigned int qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t info);
 void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id,
 				    qemu_plugin_udata_cb callback, void *data);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);

@@ -23,7 +23,7 @@ void regions_begin(struct regions *all, uint32_t marker,
 {
 	if (all->open) {
 		all->unbalanced++;
-		regions_end(all, now);
+		regions_end(all, now, &(struct text){ 0 });
 	}
 
 	struct region *region = append(all);
@@ -37,20 +37,23 @@ void regions_begin(struct regions *all, uint32_t marker,
 	all->open = true;
 }
 
-void regions_end(struct regions *all, const struct counts *now)
+void regions_end(struct regions *all, const struct counts *now,
+		 const struct text *text)
 {
 	if (!all->open) {
 		all->unbalanced++;
 		return;
 	}
 
-	struct counts *counts = &all->list[all->length - 1].counts;
+	struct region *region = &all->list[all->length - 1];
+	struct counts *counts = &region->counts;
 
 	/* Until here this held the counters at the beginning. */
 	for (int d = 0; d < DOMAINS; d++) {
 		for (int c = 0; c < COUNTERS; c++)
 			counts->of[d][c] = now->of[d][c] - counts->of[d][c];
 	}
+	region->text = *text;
 	all->open = false;
 }
 
@@ -60,7 +63,8 @@ void regions_free(struct regions *all)
 	*all = (struct regions){ 0 };
 }
 
-static void write_domain(const uint64_t *counts, const char *name, FILE *to)
+static void write_domain(const uint64_t *counts, bool data, const char *name,
+			 FILE *to)
 {
 	static const char *const names[COUNTERS] = {
 		[COUNT_INSTRUCTIONS] = "instructions",
@@ -69,10 +73,15 @@ static void write_domain(const uint64_t *counts, const char *name, FILE *to)
 		[COUNT_TAKEN_BRANCHES] = "taken_branches",
 		[COUNT_MISPREDICTIONS] = "mispredictions",
 		[COUNT_L1I_MISSES] = "l1i_misses",
+		[COUNT_ITLB_MISSES] = "itlb_misses",
+		[COUNT_L1D_MISSES] = "l1d_misses",
+		[COUNT_DTLB_MISSES] = "dtlb_misses",
 	};
+	/* What was not counted is left out, which is not none. */
+	int n = data ? COUNTERS : COUNT_L1D_MISSES;
 
 	fprintf(to, ", \"%s\": {", name);
-	for (int c = 0; c < COUNTERS; c++)
+	for (int c = 0; c < n; c++)
 		fprintf(to, "%s\"%s\": %" PRIu64, c ? ", " : "", names[c],
 			counts[c]);
 	fputc('}', to);
@@ -84,7 +93,7 @@ int regions_write(const struct regions *all, FILE *to)
 	size_t whole = all->length - (all->open ? 1 : 0);
 
 	fprintf(to,
-		"{\"format\": 1, \"unended\": %d, \"unbalanced\": %" PRIu64
+		"{\"format\": 2, \"unended\": %d, \"unbalanced\": %" PRIu64
 		", \"lost\": %" PRIu64 ", \"regions\": [",
 		all->open, all->unbalanced, all->lost);
 	for (size_t i = 0; i < whole; i++) {
@@ -92,9 +101,13 @@ int regions_write(const struct regions *all, FILE *to)
 
 		fprintf(to, "%s\n{\"marker\": %" PRIu32, i ? "," : "",
 			r->marker);
-		write_domain(r->counts.of[DOMAIN_USER], "user", to);
-		write_domain(r->counts.of[DOMAIN_KERNEL], "kernel", to);
-		fputc('}', to);
+		write_domain(r->counts.of[DOMAIN_USER], all->data, "user", to);
+		write_domain(r->counts.of[DOMAIN_KERNEL], all->data, "kernel",
+			     to);
+		fprintf(to,
+			", \"text_lines\": %" PRIu64
+			", \"text_pages\": %" PRIu64 "}",
+			r->text.lines, r->text.pages);
 	}
 	fprintf(to, "]}\n");
 	return ferror(to) ? -1 : 0;

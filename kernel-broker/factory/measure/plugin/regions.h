@@ -10,11 +10,13 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "blocks.h"
 #include "core.h"
 
 struct region {
 	uint32_t marker;
 	struct counts counts;
+	struct text text; /* of the kernel */
 };
 
 struct regions {
@@ -22,6 +24,7 @@ struct regions {
 	size_t length;
 	size_t room;
 	bool open; /* the last one has begun and not ended */
+	bool data; /* accesses to data were counted */
 	/* Marks out of order, and records that found no memory: either makes
 	   the file useless, which it says. */
 	uint64_t unbalanced;
@@ -31,7 +34,8 @@ struct regions {
 /* Begins a region; now are the counters of all processors. */
 void regions_begin(struct regions *all, uint32_t marker,
 		   const struct counts *now);
-void regions_end(struct regions *all, const struct counts *now);
+void regions_end(struct regions *all, const struct counts *now,
+		 const struct text *text);
 void regions_free(struct regions *all);
 
 /* 0, or -1 with errno set. */

@@ -52,6 +52,32 @@ static void runs(void)
 	is_int(kernel[COUNT_MISPREDICTIONS], 1, "the first one was not known");
 	is_int(kernel[COUNT_L1I_MISSES], 2, "lines of the kernel");
 	is_int(sum.of[DOMAIN_USER][COUNT_L1I_MISSES], 1, "lines of the user");
+	is_int(kernel[COUNT_ITLB_MISSES], 2, "pages of the kernel");
+	is_int(sum.of[DOMAIN_USER][COUNT_ITLB_MISSES], 1, "a page of the user");
+	is_int(kernel[COUNT_L1D_MISSES], 0, "nobody told of data");
+	free(core);
+}
+
+static void accesses(void)
+{
+	struct core *core = calloc(1, sizeof(*core));
+	struct block *kernel = make(KERNEL, 10, INSN_CONDITIONAL, KERNEL);
+	struct block *user = make(0x400000, 7, INSN_OTHER, 0);
+	struct counts sum = { 0 };
+
+	core_access(core, user, 0x7f0000000ff8, 8);
+	core_access(core, kernel, 0x7f0000000ff0, 8); /* the user's memory */
+	core_access(core, kernel, 0x7f0000000ffc, 8); /* and a page further */
+	core_access(core, kernel, KERNEL + (1 << 20), 1);
+	core_access(core, user, 0x7f0000001000, 1);
+	core_sum(core, &sum);
+	is_int(sum.of[DOMAIN_USER][COUNT_L1D_MISSES], 1, "the user's line");
+	is_int(sum.of[DOMAIN_USER][COUNT_DTLB_MISSES], 1, "the user's page");
+	is_int(sum.of[DOMAIN_KERNEL][COUNT_L1D_MISSES], 2,
+	       "lines that the kernel used first");
+	is_int(sum.of[DOMAIN_KERNEL][COUNT_DTLB_MISSES], 2, "and pages");
+	is_int(sum.of[DOMAIN_KERNEL][COUNT_L1I_MISSES], 0, "data is not code");
+	is_int(sum.of[DOMAIN_KERNEL][COUNT_ITLB_MISSES], 0, "nor its pages");
 	free(core);
 }
 
@@ -145,6 +171,37 @@ static void traces(void)
 	blocks_free(&all);
 }
 
+static void text_of_region(uint64_t region, uint64_t lines, uint64_t pages,
+			   const char *what)
+{
+	struct text text = { 0 };
+
+	is_int(blocks_text(&all, region, &text), 0, "%s: found", what);
+	is_int(text.lines, lines, "%s: lines", what);
+	is_int(text.pages, pages, "%s: pages", what);
+}
+
+static void texts(void)
+{
+	text_of_region(1, 0, 0, "no block at all");
+	make(KERNEL + 60, 1, INSN_OTHER, 0)->region = 1;
+	text_of_region(1, 1, 1, "up to the end of a line");
+	make(KERNEL + 32, 9, INSN_OTHER, 0)->region = 1;
+	text_of_region(1, 2, 1, "a block that holds another, and 4 bytes");
+	make(KERNEL + 4092, 2, INSN_OTHER, 0)->region = 1;
+	text_of_region(1, 4, 2, "a block in two pages");
+	make(KERNEL + 4000, 64, INSN_OTHER, 0)->region = 1;
+	text_of_region(1, 7, 2, "a longer one over it");
+	make(0x400000, 7, INSN_OTHER, 0)->region = 1;
+	text_of_region(1, 7, 2, "the user's code is not the kernel's");
+	make(KERNEL + 8192, 7, INSN_OTHER, 0)->region = 2;
+	text_of_region(1, 7, 2, "what ran in another region is not of it");
+	text_of_region(2, 1, 1, "but of that one");
+	make(KERNEL + 8192, 7, INSN_OTHER, 0)->region = 3;
+	text_of_region(2, 0, 0, "a block knows its last region");
+	blocks_free(&all);
+}
+
 static struct regions marked;
 
 static int write_marked(FILE *to)
@@ -154,6 +211,7 @@ static int write_marked(FILE *to)
 
 static void regions(void)
 {
+	const struct text none = { 0 }, some = { .lines = 7, .pages = 3 };
 	struct counts now = { 0 };
 	char *text;
 
@@ -161,22 +219,31 @@ static void regions(void)
 	regions_begin(&marked, 3, &now);
 	now.of[DOMAIN_KERNEL][COUNT_INSTRUCTIONS] = 142;
 	now.of[DOMAIN_USER][COUNT_L1I_MISSES] = 5;
-	regions_end(&marked, &now);
+	now.of[DOMAIN_USER][COUNT_L1D_MISSES] = 6;
+	regions_end(&marked, &now, &some);
 	text = text_of(write_marked);
 	is_text(text,
-		"{\"format\": 1, \"unended\": 0, \"unbalanced\": 0, "
+		"{\"format\": 2, \"unended\": 0, \"unbalanced\": 0, "
 		"\"lost\": 0, \"regions\": [\n"
 		"{\"marker\": 3, \"user\": {\"instructions\": 0, "
 		"\"rep_iterations\": 0, \"branches\": 0, "
 		"\"taken_branches\": 0, \"mispredictions\": 0, "
-		"\"l1i_misses\": 5}, \"kernel\": {\"instructions\": 42, "
+		"\"l1i_misses\": 5, \"itlb_misses\": 0}, \"kernel\": {\"instructions\": 42, "
 		"\"rep_iterations\": 0, \"branches\": 0, "
 		"\"taken_branches\": 0, \"mispredictions\": 0, "
-		"\"l1i_misses\": 0}}]}\n",
+		"\"l1i_misses\": 0, \"itlb_misses\": 0}, "
+		"\"text_lines\": 7, \"text_pages\": 3}]}\n",
 		"a region's record");
 	free(text);
+	marked.data = true;
+	text = text_of(write_marked);
+	has_text(text,
+		 "\"itlb_misses\": 0, \"l1d_misses\": 6, \"dtlb_misses\": 0}, "
+		 "\"kernel\"",
+		 "with data");
+	free(text);
 
-	regions_end(&marked, &now);
+	regions_end(&marked, &now, &none);
 	is_int(marked.unbalanced, 1, "an end without a beginning");
 	regions_begin(&marked, 4, &now);
 	regions_begin(&marked, 5, &now);
@@ -192,8 +259,10 @@ static void regions(void)
 int main(void)
 {
 	runs();
+	accesses();
 	repeats();
 	traces();
+	texts();
 	regions();
 	return tap_end();
 }
