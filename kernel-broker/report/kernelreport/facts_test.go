@@ -68,6 +68,8 @@ func TestFiguresOfAKernel(t *testing.T) {
 		"Kernel instructions against slim | geometric mean of these | +48.1 % | +19.4 % | +1.7 % | +0.3 % | -0.2 %",
 		"Kernel instructions against stock | io-write8 | -28.6 % |",
 		"Taken branches in the kernel against slim | io-write8 | +40.0 % |",
+		"Cache lines of kernel code that ran against slim | io-write8 | +40.0 % |",
+		"L1 data cache misses in the kernel (model) against slim | io-write8 | +40.0 % |",
 		"User instructions for each operation | io-write8 | 358 | 256 |",
 		"Workloads that check for correctness | fsx | io-kernel | passed",
 		"| 3 | 6.1.0-56-amd64 | 243 | 210 | fs/aio.o | io_uring_setup nfs",
@@ -77,7 +79,8 @@ func TestFiguresOfAKernel(t *testing.T) {
 		"lib/odd.o | does not compile with its profile: internal compiler error",
 	)
 	page, terminal := texts(t, r)
-	has(t, "the page, which has what the terminal leaves out", page, "AUDIT", "boot failed without it", "do_coredump", "fs/namei.o: path_openat")
+	has(t, "the page, which has what the terminal leaves out", page, "AUDIT", "boot failed without it", "do_coredump", "fs/namei.o: path_openat",
+		"Cache lines of kernel code that ran in the whole run", "L1 data cache misses in the kernel (model) for each operation")
 	for where, text := range map[string]string{"the page": page, "the terminal": strings.Join(strings.Fields(terminal), " ")} {
 		has(t, where, text,
 			"Kernel io-kernel for io", "Benefit: io-kernel is better than slim for io.", "Instructions are not time",

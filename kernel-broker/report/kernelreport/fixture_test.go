@@ -102,12 +102,16 @@ func fixture() Facts {
 func samplesOf(workload, kernel string, needs float64) []verdict.Sample {
 	var out []verdict.Sample
 	for _, m := range []struct {
-		metric string
-		share  float64
-	}{{verdict.KernelInstructions, 1}, {verdict.TakenBranches, 0.09}, {verdict.L1IMisses, 0.002}, {verdict.UserInstructions, 0.2}} {
+		metric, unit string
+		share        float64
+	}{
+		{verdict.KernelInstructions, "instructions/operation", 1}, {verdict.TakenBranches, "branches/operation", 0.09},
+		{verdict.L1IMisses, "misses/operation", 0.002}, {verdict.L1DMisses, "misses/operation", 0.05},
+		{verdict.TextLines, "lines", 0.5}, {verdict.UserInstructions, "instructions/operation", 0.2},
+	} {
 		metric, share := m.metric, m.share
 		s := verdict.Sample{
-			Workload: workload, Metric: metric, Unit: "instructions/operation", Kernel: kernel, Exact: true,
+			Workload: workload, Metric: metric, Unit: m.unit, Kernel: kernel, Exact: true,
 			Values: []float64{needs * share}, Size: operations, Seed: 7, Operations: operations,
 		}
 		if workload == "ext4-write" {

@@ -161,6 +161,16 @@ func (v view) Metrics(names ...string) []*metric {
 // Title of the metric's tables.
 func (m *metric) Title() string { return capital(verdict.MetricName(m.name)) }
 
+// Per says what each of the metric's figures is of.
+func (m *metric) Per() string {
+	for _, one := range m.Figures.Measured {
+		if one.Metric == m.name && !verdict.PerOperation(one.Unit) {
+			return " in the whole run"
+		}
+	}
+	return " for each operation"
+}
+
 // References are the kernels that figures are shown against.
 func (m *metric) References() []string {
 	return slices.DeleteFunc([]string{m.Facts.Slim, m.Facts.Stock}, func(name string) bool { return name == "" })

@@ -26,6 +26,16 @@ const (
 	textToSlim          = 0.70
 )
 
+// whyToSlim is what the same kernels were to save in figures that explain theirs.
+var whyToSlim = []struct {
+	metric string
+	most   float64
+}{
+	{verdict.TakenBranches, 0.55},
+	{verdict.TextLines, 0.70},
+	{verdict.TextPages, 0.70},
+}
+
 // goals of a bench whose applications have kernels of their own.
 func goals(f kernelreport.Facts, figures kernelreport.Figures, tables []Cross) []Goal {
 	var out []Goal
@@ -41,9 +51,33 @@ func goals(f kernelreport.Facts, figures kernelreport.Figures, tables []Cross) [
 			placeGoal(table))
 	}
 	if len(out) > 0 {
+		for _, why := range whyToSlim {
+			mean, n := onOwn(f, figures, why.metric)
+			name := fmt.Sprintf("%s against slim, geometric mean of %d applications on their own kernels%s",
+				verdict.MetricName(why.metric), n, kernelreport.Titled(unequal(figures, toSlim)))
+			out = append(out, ratioGoal(name, mean, why.most))
+		}
 		out = append(out, ratioGoal("function text against slim, largest of the applications' own kernels", largestText(f), textToSlim))
 	}
 	return out
+}
+
+// onOwn is the mean over the applications of what each needs on its own kernel, as
+// a share of what it needs on the slim one, and the number of applications in it.
+func onOwn(f kernelreport.Facts, figures kernelreport.Figures, metric string) (mean *float64, n int) {
+	var all []float64
+	for _, app := range f.Applications {
+		var parts []float64
+		for _, m := range figures.Measured {
+			if m.Metric == metric && m.Kernel == app.Kernel && m.Run == app.Test && m.ToSlim != nil && m.ToSlim.Change != nil && *m.ToSlim.Change > -1 {
+				parts = append(parts, 1+*m.ToSlim.Change)
+			}
+		}
+		if share := meanOf(parts); share != nil {
+			all = append(all, *share)
+		}
+	}
+	return meanOf(all), len(all)
 }
 
 func ratioGoal(name string, found *float64, most float64) Goal {

@@ -22,6 +22,13 @@ func benchFacts() kernelreport.Facts {
 			s := sample(name, true, row[i])
 			s.Workload = workload
 			facts.Samples = append(facts.Samples, s)
+			s.Metric, s.Unit = verdict.TakenBranches, "branches/operation"
+			s.Values = []float64{row[i] - 800}
+			facts.Samples = append(facts.Samples, s)
+			for part, lines := range map[string][]float64{"open": {90, 50, 40, 30}, "write": {99, 60, 30, 20}} {
+				s.Metric, s.Unit, s.Part, s.Values = verdict.TextLines, "lines", part, []float64{lines[i]}
+				facts.Samples = append(facts.Samples, s)
+			}
 		}
 	}
 	for _, name := range []string{"io", "net"} {
@@ -40,8 +47,9 @@ func TestGoals(t *testing.T) {
 	for _, g := range r.Goals {
 		got = append(got, fmt.Sprintf("%s | %s | %v", g.Asked, g.Found, g.Reached))
 	}
-	// sqrt(0.955*0.933), sqrt(955/1400*933/1520), 459/469
-	want := []string{"at most 90 % | 94.4 % | false", "at most 60 % | 64.7 % | false", "2 of 2 | 2 of 2 | true", "at most 70 % | 97.9 % | false"}
+	// sqrt(0.955*0.933), sqrt(955/1400*933/1520), the same with sqrt(155/200*133/200) taken branches;
+	// lines sqrt(sqrt(40/50*30/60)*sqrt(30/50*20/60)), 459/469
+	want := []string{"at most 90 % | 94.4 % | false", "at most 60 % | 64.7 % | false", "2 of 2 | 2 of 2 | true", "at most 55 % | 71.8 % | false", "at most 70 % | 53.2 % | true", "at most 70 % | not measured | false", "at most 70 % | 97.9 % | false"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -92,7 +92,7 @@ func TestSideBySide(t *testing.T) {
 	if trained := made.Facts.Kernels[2].Trained; len(trained) != 1 || trained[0] != w.Workload().Train {
 		t.Errorf("trained on %v", trained)
 	}
-	if len(made.Goals) != 4 {
+	if len(made.Goals) != 7 {
 		t.Errorf("goals %+v", made.Goals)
 	}
 	text, err := os.ReadFile(filepath.Join(folder, TextFile))
