@@ -41,13 +41,15 @@ SHORT_TESTS := ^Test(MainJob|FaultKernels|FaultPower)$$
 SKIP        ?= ^Test(Trust|Profiling|Chaos|Stress|WholeWay|FaultBroker|FaultEtcd)
 LONG_SUITES := $(patsubst %,./%/...,$(wildcard tests/suites tests/factory tests/systemd \
 	kernel-broker/agent/collect kernel-broker/agent/kexec kernel-broker/factory/admission))
-# Kernels with a profile or a trace take runs: kernelctl kernel build. Those
-# that are only compared with are built by what compares them, and those with what
-# collectors need are for the long suites, which have pahole.
-PLAIN_KERNELS := $(patsubst catalog/kernels/%.yaml,%,$(shell \
-	grep -LE '^(optimisation: *pgo|slimming: *trace)' catalog/kernels/*.yaml))
-LONG_KERNELS  := $(filter %-profiling,$(PLAIN_KERNELS))
-KERNELS       ?= $(filter-out bench-% $(LONG_KERNELS),$(PLAIN_KERNELS))
+# Kernels with a profile or a trace take runs (kernelctl kernel build), unless the
+# catalog has training data of them. Those that are only compared with are built by
+# what compares them, and those with what collectors need are for the long suites,
+# which have pahole.
+GIVEN_KERNELS := $(patsubst catalog/kernels/%.yaml,%,$(shell \
+	grep -LE '^(optimisation: *(pgo|autofdo)|slimming: *trace)' catalog/kernels/*.yaml; \
+	grep -lE '^training:' catalog/kernels/*.yaml))
+LONG_KERNELS  := $(filter %-profiling,$(GIVEN_KERNELS))
+KERNELS       ?= $(filter-out bench-% slim %-cores $(LONG_KERNELS),$(GIVEN_KERNELS))
 C_PARTS     := $(patsubst %/Makefile,%,$(wildcard slurm-plugin/Makefile \
 	kernel-broker/factory/measure/plugin/Makefile tests/workloads/*/Makefile))
 

@@ -73,6 +73,8 @@ func (a *app) kernelBuildCommand() *cobra.Command {
 	f.StringVar(&o.Aliases, "aliases", "", "modules.alias `file` of the nodes' own kernel: drivers of devices that have none at work")
 	f.StringArrayVar(&b.fromRuns, "from-run", nil, "`number` of a profiling run that the kernel is made from: slimming keeps what its job used, its counters are the profile; several with commas, or given again")
 	f.StringArrayVar(&b.fromPerf, "from-perf", nil, "`file` of branches that nodes recorded (perf record -b), or a profile made of such (kernel.afdo), which the kernel is optimised by; FILE=WEIGHT has it count so many times; may be given again")
+	f.BoolVar(&o.Train, "train", false, "run the workload for slimming and profile, although the catalog has training data of earlier runs")
+	f.StringVar(&o.SaveTraining, "save-training", "", "`file` for what the runs said, for the catalog: training/NAME.tar.zst; implies --train")
 	f.BoolVar(&b.request.Instrumented, "instrumented", false, "build the kernel that counts, register it as the profile NAME-instrumented, and stop")
 	a.siteFlag(c)
 	b.signature.flags(c)
@@ -120,6 +122,8 @@ func (b *buildFlags) validate() error {
 		return usageError{errors.New("--instrumented registers the kernel that counts, and so goes neither with --until nor --publish never")}
 	case r.Options.Jobs < 1 || r.Parallel < 1:
 		return usageError{errors.New("--jobs and --parallel: at least 1")}
+	case r.Options.SaveTraining != "" && (r.Instrumented || r.Until != ""):
+		return usageError{errors.New("--save-training writes at the end of a whole build, and so goes neither with --instrumented nor --until")}
 	case b.where == whereLocal && (b.partition != "" || len(b.slurm.Arguments) > 0):
 		return usageError{errors.New("--partition and --sbatch are for --where slurm")}
 	}
@@ -198,6 +202,9 @@ func (a *app) kernelBuild(ctx context.Context, b buildFlags) error {
 	result, err := kernelbuild.Build(ctx, r, buildBroker{app: a, signature: &b.signature})
 	if result.Cost != nil {
 		a.say("%s: %s", r.Options.Name, formatCost(*result.Cost))
+	}
+	if result.Training != "" {
+		a.say("training data in %s; in the recipe: training: %s", r.Options.SaveTraining, result.Training)
 	}
 	if result.Candidate != nil {
 		err = errors.Join(err, a.showCandidate(*result.Candidate))

@@ -28,7 +28,7 @@ func (f *fixture) counts(result profiling.Result) *api.Run {
 	digest := artifact.DigestOf(archive).String()
 	f.files.bytes[digest] = archive
 	run := f.runs.list[2]
-	run.KernelProfile = "mitgcm-pgo-instrumented"
+	run.KernelProfile = "mitgcm-instrumented"
 	run.Nodes = []*api.RunNode{{Name: "n1", State: api.RunNodeState_RUN_NODE_STATE_DELIVERED,
 		Files: []*api.RunFile{f.store(result), {Name: "gcov-n1.tar.gz", Digest: digest, Size: 8}}}}
 	return run
@@ -49,7 +49,7 @@ func TestRunsForABuild(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := kernelbuild.Request{Runs: ids, Instrumented: instrumented, Say: a.say, Options: pipeline.Options{Name: "mitgcm-pgo", Catalog: "../../catalog", Cache: cache}}
+		r := kernelbuild.Request{Runs: ids, Instrumented: instrumented, Say: a.say, Options: pipeline.Options{Name: "mitgcm", Catalog: "../../catalog", Cache: cache}}
 		err = r.TakeRuns(t.Context(), buildBroker{app: a})
 		return r.Options, err
 	}
@@ -114,17 +114,17 @@ func TestBuildFromRefusedRuns(t *testing.T) {
 		t.Helper()
 		f.must(code, words, append([]string{"kernel", "build", name, "--cache", cache, "--catalog", "../../catalog"}, arguments...)...)
 	}
-	build(3, "run 7 tells what its job used of its kernel, and the recipe mitgcm does not slim", "mitgcm", "--from-run", "7")
-	build(3, "run 9 is requested and has no results", "mitgcm-pgo", "--from-run", "9")
-	build(3, "run 5: not found", "mitgcm-pgo", "--from-run", "8,5")
+	build(3, "run 7 tells what its job used of its kernel, and the recipe slim does not slim", "slim", "--from-run", "7")
+	build(3, "run 9 is requested and has no results", "mitgcm", "--from-run", "9")
+	build(3, "run 5: not found", "mitgcm", "--from-run", "8,5")
 	build(1, `kernel "nothing": no such recipe`, "nothing", "--from-run", "8")
 	bare := nodeResult("n1", 1)
 	bare.Syscalls, bare.CallGraph = nil, nil
 	f.counts(bare)
-	build(3, "run 7 has counters alone", "mitgcm-pgo", "--instrumented", "--from-run", "7")
+	build(3, "run 7 has counters alone", "mitgcm", "--instrumented", "--from-run", "7")
 	// Somebody else's results are not handed out.
 	f.runs.list[1].Nodes[0].Files = nil
-	build(3, "has no results for you: they are for user alice", "mitgcm-pgo", "--from-run", "8")
+	build(3, "has no results for you: they are for user alice", "mitgcm", "--from-run", "8")
 	if left, err := os.ReadDir(cache); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}

@@ -102,19 +102,19 @@ func (p place) fromTrace(trace slim.JobTrace, until string) (step string) {
 // stays when a job was seen in a function of it, and no other goes for that. Nothing is
 // built: the traced kernel has to be in the project's cache.
 func TestTracesOnTheCatalogsKernel(t *testing.T) {
-	status, err := pipeline.StoreIn(project).Status("mitgcm-pgo", "")
+	status, err := pipeline.StoreIn(project).Status("mitgcm", "")
 	if err != nil {
-		t.Skip("there is no traced kernel to look at: kernelctl kernel build mitgcm-pgo --until slim --publish never")
+		t.Skip("there is no traced kernel to look at: kernelctl kernel build mitgcm --train --until slim --publish never")
 	}
 	dir := map[string]string{}
 	for _, name := range []string{"traced", "trace", "slim"} {
 		step, _ := status.Step(name)
 		if dir[name] = step.Dir; step.Dir == "" {
-			t.Skipf("the newest build of mitgcm-pgo did not come to %s", name)
+			t.Skipf("the newest build of mitgcm did not come to %s", name)
 		}
 	}
 	builder := &build.Builder{Catalog: top + "/catalog", Cache: build.Cache{Dir: project}, Jobs: 1, FindSource: build.FindSource}
-	plan, err := builder.Plan(t.Context(), "mitgcm-pgo")
+	plan, err := builder.Plan(t.Context(), "mitgcm")
 	if err != nil {
 		t.Fatal(err)
 	}

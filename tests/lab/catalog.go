@@ -107,7 +107,12 @@ func (l *Lab) addKernel(name string) error {
 			return err
 		}
 	}
-	return nil
+	// What was measured of it, where that is known.
+	err := copyFile(filepath.Join(from, "report.json"), filepath.Join(to, "report.json"), 0o644)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // writeStock makes the profile "stock" and its kernel's folder.

@@ -122,22 +122,25 @@ func (w *wholeWay) locally(argv []string) (lab.Result, error) {
 	return lab.Result{Stdout: out.String(), Stderr: complaints.String(), Exit: cmd.ProcessState.ExitCode()}, err
 }
 
-// catalog is the project's without slimming, which needs another kernel and many boots and has its own tests.
+// catalog is the project's with a recipe like mitgcm's. It has no training data, and no slimming, which needs another
+// kernel and many boots and has its own tests.
 func (w *wholeWay) catalog(dir string) {
 	w.t.Helper()
 	if err := os.CopyFS(dir, os.DirFS("../../catalog")); err != nil {
 		w.t.Fatal(err)
 	}
-	recipe := filepath.Join(dir, "kernels", "mitgcm-pgo.yaml")
-	text, err := os.ReadFile(recipe)
+	text, err := os.ReadFile(filepath.Join(dir, "kernels", "mitgcm.yaml"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	without := strings.Replace(string(text), "\nslimming: trace\n", "\n", 1)
-	if without == string(text) {
-		w.t.Fatalf("%s: no slimming to be left out", recipe)
+	var recipe strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "slimming:") || strings.HasPrefix(line, "training:") {
+			continue
+		}
+		recipe.WriteString(strings.NewReplacer("name: mitgcm\n", "name: ocean\n", "localversion: -mitgcm\n", "localversion: -ocean\n").Replace(line))
 	}
-	if err := os.WriteFile(recipe, []byte(without), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "kernels", "ocean.yaml"), []byte(recipe.String()), 0o644); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -177,7 +180,7 @@ func (w *wholeWay) line(line string) {
 func (w *wholeWay) counted(job string) {
 	w.t.Helper()
 	r := w.over(job, "COMPLETED", runComplete)
-	if r.Profile != "mitgcm-pgo-instrumented" || len(r.Nodes) != 2 {
+	if r.Profile != "ocean-instrumented" || len(r.Nodes) != 2 {
 		w.t.Errorf("run %+v", r)
 	}
 	for _, n := range r.Nodes {
@@ -193,14 +196,14 @@ func (w *wholeWay) check() {
 	if len(w.jobs) != 2 || !strings.Contains(w.listed, "pgo") {
 		w.t.Fatalf("jobs %v, runs:\n%s", w.jobs, w.listed)
 	}
-	if !strings.Contains(w.built, "mitgcm-pgo@1") || !strings.Contains(w.built, "benefit") {
+	if !strings.Contains(w.built, "ocean@1") || !strings.Contains(w.built, "benefit") {
 		w.t.Errorf("the build from the run ended in\n%s", w.built)
 	}
-	if show := w.must("root", "kernelctl", "kernel", "show", "mitgcm-pgo@1"); !strings.Contains(show, "benefit: ") {
+	if show := w.must("root", "kernelctl", "kernel", "show", "ocean@1"); !strings.Contains(show, "benefit: ") {
 		w.t.Errorf("the broker's record of the kernel has no verdict:\n%s", show)
 	}
 	w.waitJob(w.jobs[1], "COMPLETED")
-	for i, profile := range []string{"mitgcm-pgo-instrumented", "mitgcm-pgo"} {
+	for i, profile := range []string{"ocean-instrumented", "ocean"} {
 		k := w.kernelOf(profile)
 		said := strings.Fields(w.must("alice", "cat", w.jobs[i]+".out"))
 		if len(said) != 2 || said[0] != k.buildID || said[1] != k.buildID {

@@ -71,8 +71,10 @@ func buildCommand(failed *bool) *cobra.Command {
 		Short: "Build a kernel from its recipe, or find it in the cache",
 		Long: `Build the kernel of catalog/kernels/NAME.yaml: tinyconfig with the recipe's
 fragments laid over it, checked that every option asked for survived, built
-reproducibly. FOLDER gets bzImage, config, System.map and kernel.json. A kernel
-whose inputs did not change is taken from the cache.`,
+reproducibly. A kernel whose recipe has training data is slimmed and optimised by
+these, without a run. FOLDER gets bzImage, config, System.map and kernel.json, and
+the report (report.json, report.html) of a kernel that is the very one measured. A
+kernel whose inputs did not change is taken from the cache.`,
 		Example: "  kernel-factory build --catalog catalog --kernel mitgcm --out build/kernels/mitgcm",
 		Args:    cobra.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error {
@@ -91,12 +93,16 @@ whose inputs did not change is taken from the cache.`,
 			if err != nil {
 				return err
 			}
-			p := pipeline.Pipeline{Recipe: plan.Recipe, Kernels: pipeline.Factory{Builder: builder, Plan: plan}, Jobs: jobs}
+			kernels := pipeline.Factory{Builder: builder, Plan: plan}
+			p := pipeline.Pipeline{Recipe: plan.Recipe, Kernels: kernels, Jobs: jobs}
+			if p.Training, err = kernels.OpenTraining(cmd.Context()); err != nil {
+				return err
+			}
 			printer := graph.Printer{Out: os.Stderr, Terminal: term.IsTerminal(int(os.Stderr.Fd()))}
 			runner := &graph.Runner{Store: pipeline.StoreIn(builder.Cache.Dir), Parallel: 1, Observe: printer.Observe}
 			// Earlier versions kept kernels there.
 			old := filepath.Join(builder.Cache.Dir, "kernel", plan.Key)
-			manifest, err := p.BuildPlain(cmd.Context(), runner, old, out)
+			manifest, err := p.BuildGiven(cmd.Context(), runner, old, out, builder.Progress.Say)
 			return report(manifest, out, err)
 		},
 	}

@@ -32,6 +32,9 @@ type Recipe struct {
 	Slimming     string       `yaml:"slimming" json:",omitempty"`
 	// Workload is what the kernel is made for, in catalog/workloads.
 	Workload string `yaml:"workload" json:",omitempty"`
+	// Training is the digest of catalog/training/<name>.tar.zst: what runs of the
+	// workload said. Without it the runs are made.
+	Training string `yaml:"training" json:",omitempty"`
 	// Keep are the options that slimming must leave as they are.
 	Keep    []string      `yaml:"keep" json:",omitempty"`
 	Patches []RecipePatch `yaml:"patches" json:",omitempty"`
@@ -68,6 +71,9 @@ func (o Optimisation) Profiled() bool { return o.Counted() || o == OptimiseAutoF
 
 // Counted reports whether its profile is what an instrumented kernel counted.
 func (o Optimisation) Counted() bool { return o == OptimisePGO || o == OptimisePGOSafe }
+
+// NeedsRun reports whether the kernel is made of what runs of its workload say.
+func (r Recipe) NeedsRun() bool { return r.Optimisation.Profiled() || r.Slimming == SlimmingTrace }
 
 // Values of the key slimming.
 const (

@@ -59,6 +59,7 @@ func (r Recipe) validate() *mistake {
 		{"optimisation", string(r.Optimisation), slices.Contains(optimisations, r.Optimisation)},
 		{"slimming", r.Slimming, slices.Contains([]string{"", SlimmingNone, SlimmingTrace}, r.Slimming)},
 		{"workload", r.Workload, r.Workload == "" || recipeName.MatchString(r.Workload)},
+		{"training", r.Training, r.Training == "" || digestName.MatchString(r.Training)},
 	} {
 		if !check.ok {
 			return at(check.key)("value %q is not allowed", check.value)
@@ -138,6 +139,8 @@ func (r Recipe) validateTogether() *mistake {
 		return at("optimisation")("%s needs a workload to take the profile from", r.Optimisation)
 	case r.Slimming == SlimmingTrace && r.Workload == "":
 		return at("slimming")("%s needs a workload to trace", r.Slimming)
+	case r.Training != "" && !r.NeedsRun():
+		return at("training")("a kernel without slimming and without a profile learns nothing of runs")
 	case len(r.Keep) > 0 && r.Slimming != SlimmingTrace:
 		return at("keep")("there is no slimming to keep anything from")
 	case len(r.Exclude) > 0 && !r.Optimisation.Counted():

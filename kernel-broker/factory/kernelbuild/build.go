@@ -98,6 +98,8 @@ type Result struct {
 	Candidate *pipeline.Candidate
 	// Instrumented is the reference of the registered kernel that counts.
 	Instrumented kb.Ref
+	// Training is the digest of the training data that were saved.
+	Training string
 	// Cost of the steps; nil if none ran.
 	Cost *graph.Cost
 }
@@ -120,6 +122,7 @@ func Build(ctx context.Context, r Request, broker Broker) (Result, error) {
 	if err := r.prepare(ctx, broker); err != nil {
 		return Result{}, err
 	}
+	r.Options.Train = r.Options.Train || r.Instrumented || r.Options.SaveTraining != ""
 	r.Options.Command = r.command()
 	p, err := pipeline.Open(ctx, r.Options)
 	if err != nil {
@@ -148,6 +151,7 @@ func Build(ctx context.Context, r Request, broker Broker) (Result, error) {
 	if status, err := p.Store.Status(r.Options.Name, ""); err == nil { // the cost is for information only
 		result.Cost = &status.Cost
 	}
+	result.Training = p.SavedTraining()
 	if r.Instrumented && err == nil {
 		result.Instrumented, err = r.registerInstrumented(ctx, broker, p)
 	}
@@ -178,6 +182,9 @@ func (r *Request) prepare(ctx context.Context, broker Broker) error {
 // command that repeats the build, for the report.
 func (r *Request) command() string {
 	command := "kernelctl kernel build " + r.Options.Name
+	if r.Options.Train {
+		command += " --train"
+	}
 	if len(r.Options.Traces) > 0 {
 		command += " --from-run " + joined(r.Runs)
 	}

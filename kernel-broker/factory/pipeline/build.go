@@ -5,11 +5,8 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 
-	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 )
 
@@ -43,41 +40,3 @@ func (p *Pipeline) Build(ctx context.Context, runner *graph.Runner, until ...str
 // ErrNeedsRun is in the error about a recipe that cannot be followed without
 // running a kernel.
 var ErrNeedsRun = errors.New("needs a run of its workload: kernelctl kernel build")
-
-// BuildPlain makes a kernel that needs no run, or finds it in the folder old or
-// in the runner's store, and leaves a copy of it in the folder out.
-func (p *Pipeline) BuildPlain(ctx context.Context, runner *graph.Runner, old, out string) (build.Manifest, error) {
-	name := p.Recipe.Name
-	fail := func(err error) (build.Manifest, error) {
-		return build.Manifest{}, fmt.Errorf("kernel %q: %w", name, err)
-	}
-	switch {
-	case p.Recipe.Optimisation.Profiled():
-		return fail(fmt.Errorf("optimisation %s %w", p.Recipe.Optimisation, ErrNeedsRun))
-	case p.Recipe.Slimming == build.SlimmingTrace:
-		return fail(fmt.Errorf("slimming %s %w", p.Recipe.Slimming, ErrNeedsRun))
-	}
-	dir := old
-	if _, err := os.Stat(old); err != nil {
-		g, err := p.Graph()
-		if err != nil {
-			return build.Manifest{}, err
-		}
-		results, err := runner.Run(ctx, name, g, "plain")
-		if err != nil {
-			return fail(err)
-		}
-		dir = results["plain"].Files()
-	}
-	manifest, err := build.ReadManifest(dir)
-	if err != nil {
-		return fail(err)
-	}
-	if err := manifest.Verify(dir); err != nil {
-		return fail(fmt.Errorf("damaged in the cache, remove %s: %w", filepath.Dir(dir), err))
-	}
-	if err := build.Publish(dir, out, build.ImageFile, build.ConfigFile, build.SystemMapFile, build.ManifestFile); err != nil {
-		return fail(err)
-	}
-	return manifest, nil
-}

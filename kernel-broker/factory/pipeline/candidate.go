@@ -83,6 +83,11 @@ func (p *Pipeline) finish(ctx context.Context, w *graph.Work) error {
 		}
 	}
 	p.made = &candidate
+	if p.SaveTraining != "" {
+		if err := p.save(w, manifest); err != nil {
+			return err
+		}
+	}
 	if err := p.Candidates.Put(candidate); err != nil {
 		return err
 	}

@@ -163,7 +163,7 @@ func (p *Pipeline) cost() ([]kernelreport.Cost, error) {
 		return nil, err
 	}
 	plain := []string{"source", "config", "plain"}
-	if p.Recipe.Slimming == build.SlimmingTrace {
+	if p.Recipe.Slimming == build.SlimmingTrace && p.Training == nil {
 		// Of two plain kernels the first is compiled in full.
 		plain = []string{"source", "traced-config", "traced"}
 	}

@@ -42,6 +42,10 @@ type Options struct {
 	Traces   []string   `json:"traces,omitempty"`
 	// Samples of branches, in place of the workload's own.
 	Samples []Samples `json:"samples,omitempty"`
+	// Train has the workload run although the catalog has training data.
+	Train bool `json:"train,omitempty"`
+	// SaveTraining is a file for what the runs said, or empty.
+	SaveTraining string `json:"save_training,omitempty"`
 	// RunShares are the kernel's shares of the application's jobs, by their runs.
 	RunShares []verdict.RunShare `json:"run_shares,omitempty"`
 	// UnequalMitigations is the site's policy, of verdict.Rules.
@@ -67,11 +71,23 @@ func Open(ctx context.Context, o Options) (*Pipeline, error) {
 		return nil, fmt.Errorf("kernel %q: its recipe takes no branches: it does not say optimisation: %s", o.Name, build.OptimiseAutoFDO)
 	}
 	kernels := Factory{Builder: builder, Plan: plan}
+	if o.SaveTraining != "" && !o.Train {
+		return nil, fmt.Errorf("kernel %q: what is saved is what runs say, and none is made", o.Name)
+	}
+	if o.SaveTraining != "" && !plan.Recipe.NeedsRun() {
+		return nil, fmt.Errorf("kernel %q: there is no training to save: its recipe has neither slimming nor a profile", o.Name)
+	}
 	p := &Pipeline{Recipe: plan.Recipe, Kernels: kernels, Current: o.Current, Jobs: o.Jobs, Command: o.Command, Machine: o.Machine,
 		Rules: verdict.DefaultRules(), Candidates: CandidatesIn(o.Cache), Store: StoreIn(o.Cache)}
 	p.Rules.UnequalMitigations, p.Counters, p.Samples, p.RunShares = o.UnequalMitigations, o.Counters, o.Samples, o.RunShares
 	if p.Traces, err = slim.ReadJobTraces(o.Traces); err != nil {
 		return nil, fmt.Errorf("kernel %q: %w", o.Name, err)
+	}
+	p.SaveTraining = o.SaveTraining
+	if !o.Train && len(o.Counters)+len(o.Traces)+len(o.Samples) == 0 {
+		if p.Training, err = kernels.OpenTraining(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if plan.Recipe.Workload == "" {
 		return p, nil
@@ -116,7 +132,7 @@ func (o *Options) Complete() error {
 func (o *Options) Absolute() error {
 	var wrong []error
 	o.Nodes = slices.Clone(o.Nodes)
-	paths := []*string{&o.Catalog, &o.Cache, &o.Programs, &o.Plugin, &o.Current, &o.Aliases}
+	paths := []*string{&o.Catalog, &o.Cache, &o.Programs, &o.Plugin, &o.Current, &o.Aliases, &o.SaveTraining}
 	for i := range o.Nodes {
 		paths = append(paths, &o.Nodes[i])
 	}

@@ -346,16 +346,16 @@ func (f whole) Compile(ctx context.Context, v build.Variant, config, profile str
 	return errors.Join(err, manifest.Write(w.Dir))
 }
 
-func TestBuildPlain(t *testing.T) {
+func TestBuildGiven(t *testing.T) {
 	w := newWorld(t, nil)
 	w.pipe.Kernels = whole{w.pipe.Kernels}
 	w.pipe.Recipe.Optimisation, w.pipe.Recipe.Slimming = "", build.SlimmingTrace
 	out := t.TempDir()
-	if _, err := w.pipe.BuildPlain(t.Context(), w.runner(), "", out); !errors.Is(err, ErrNeedsRun) {
+	if _, err := w.pipe.BuildGiven(t.Context(), w.runner(), "", out, t.Logf); !errors.Is(err, ErrNeedsRun) {
 		t.Errorf("slimmed: %v", err)
 	}
 	w.pipe.Recipe.Slimming = ""
-	made, err := w.pipe.BuildPlain(t.Context(), w.runner(), "/nowhere", out)
+	made, err := w.pipe.BuildGiven(t.Context(), w.runner(), "/nowhere", out, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,11 +366,11 @@ func TestBuildPlain(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(out, build.ImageFile), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.pipe.BuildPlain(t.Context(), w.runner(), out, t.TempDir()); err == nil || !strings.Contains(err.Error(), "damaged in the cache") {
+	if _, err := w.pipe.BuildGiven(t.Context(), w.runner(), out, t.TempDir(), t.Logf); err == nil || !strings.Contains(err.Error(), "damaged in the cache") {
 		t.Errorf("damaged: %v", err)
 	}
 	w.pipe.Recipe.Optimisation = build.OptimisePGO
-	if _, err := w.pipe.BuildPlain(t.Context(), w.runner(), "", out); !errors.Is(err, ErrNeedsRun) {
+	if _, err := w.pipe.BuildGiven(t.Context(), w.runner(), "", out, t.Logf); !errors.Is(err, ErrNeedsRun) {
 		t.Errorf("profiled: %v", err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // job of it was given: the same as was written, or an error that names the file.
 func FuzzReadBack(f *testing.F) {
 	f.Add([]byte(`{"samples":[{"workload":"w","metric":"kernel_instructions","unit":"x","kernel":"slim","exact":true,"values":[1,2.5e3],"size":3}],"checks":[],"mitigations":["a"]}`))
-	f.Add([]byte(`{"name":"mitgcm-pgo","catalog":"/c","cache":"/x","jobs":2,"counters":[{"run":7,"node":"n1","build_id":"ab","path":"/p"}],"command":"","machine":"","builder":""}`))
+	f.Add([]byte(`{"name":"mitgcm","catalog":"/c","cache":"/x","jobs":2,"counters":[{"run":7,"node":"n1","build_id":"ab","path":"/p"}],"command":"","machine":"","builder":""}`))
 	f.Add([]byte(`{"samples":null} {}`))
 	f.Add([]byte(`{"values":[1e400]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -15,6 +15,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/measure"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/training"
 )
 
 // Samples are branches that nodes recorded while jobs ran: perf's data, or a
@@ -34,6 +35,10 @@ var perfMagic = []byte("PERFILE2")
 // sample adds the way from a configuration to a kernel that was compiled with a
 // profile of branches, which the plain kernel tells: none is instrumented.
 func (b *builder) sample(slim string) (candidate string) {
+	if b.p.Training != nil {
+		b.trained("profile", training.Profile)
+		return b.optimise(slim)
+	}
 	if b.p.Bench == nil {
 		b.err = errors.Join(b.err, errors.New("a profile needs a workload"))
 		return ""
@@ -43,9 +48,7 @@ func (b *builder) sample(slim string) (candidate string) {
 	} else {
 		b.tries("profile", "branches", "plain", b.p.Bench.Record)
 	}
-	b.configure("optimised-config", build.Optimised, slim)
-	b.compile("optimised", build.Optimised, "optimised-config", "profile")
-	return "optimised"
+	return b.optimise(slim)
 }
 
 func (b *builder) profileOfSamples() {

@@ -14,6 +14,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/slim"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/training"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/verdict"
 )
 
@@ -41,6 +42,10 @@ type Pipeline struct {
 	Counters []Counters
 	// Samples of branches, for a kernel that is optimised by them.
 	Samples []Samples
+	// Training takes the place of all runs; nil: they are made.
+	Training *Training
+	// SaveTraining is a file for what the runs said, or empty.
+	SaveTraining string
 	// Traces of profiling runs, which the Slimmer has too.
 	Traces []slim.JobTrace
 	// RunShares are the kernel's shares of the application's jobs, by their runs.
@@ -61,7 +66,8 @@ type Pipeline struct {
 	// Store has the results of the steps, and what each cost.
 	Store graph.Store
 
-	made *Candidate // by the effect at the end
+	made  *Candidate // by the effect at the end
+	saved string     // digest of the training data
 }
 
 // builder collects steps and the first error.
@@ -176,6 +182,9 @@ const (
 
 // slim adds the way from the recipe's kernel to what can be left out of it.
 func (b *builder) slim() (step string) {
+	if b.p.Training != nil {
+		return b.trained("slim", training.Slimming)
+	}
 	if b.p.Slimmer == nil || b.p.Bench == nil {
 		b.err = errors.Join(b.err, errors.New("slimming needs a workload"))
 		return ""
@@ -193,6 +202,10 @@ func (b *builder) slim() (step string) {
 // profile adds the way from a configuration to a kernel that was compiled with
 // a profile of its own.
 func (b *builder) profile(slim string) (candidate string) {
+	if b.p.Training != nil {
+		b.trained("profile", training.Profile)
+		return b.optimise(slim)
+	}
 	if b.p.Bench == nil {
 		b.err = errors.Join(b.err, errors.New("a profile needs a workload"))
 		return ""
@@ -207,6 +220,11 @@ func (b *builder) profile(slim string) (candidate string) {
 	} else {
 		b.tries("profile", "", "instrumented", b.p.Bench.Profile)
 	}
+	return b.optimise(slim)
+}
+
+// optimise adds the kernel that is compiled with the step profile.
+func (b *builder) optimise(slim string) (candidate string) {
 	b.configure("optimised-config", build.Optimised, slim)
 	b.compile("optimised", build.Optimised, "optimised-config", "profile")
 	return "optimised"
@@ -280,6 +298,9 @@ func (b *builder) publish(candidate, kernel string) {
 		for _, data := range []Data{Test, Train} {
 			needs[measuredAs(b.p.Recipe.Name, data)] = measureID(candidate, data)
 		}
+	}
+	if b.p.SaveTraining != "" {
+		b.save(needs)
 	}
 	b.steps = append(b.steps, graph.Step{Name: StepPublish, Needs: needs, Effect: true, Run: b.p.finish})
 }

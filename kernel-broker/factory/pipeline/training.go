@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/graph"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/training"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/report/kernelreport"
+)
+
+// Training is what earlier runs said of a kernel, unpacked from the catalog.
+type Training struct {
+	Dir    string
+	Digest string
+	training.Facts
+	// Same: they are of exactly this source and compiler.
+	Same bool
+}
+
+// OpenTraining unpacks the data of the plan's recipe into the cache; nil if it has
+// none.
+func (f Factory) OpenTraining(ctx context.Context) (*Training, error) {
+	recipe := f.Plan.Recipe
+	fail := func(err error) (*Training, error) {
+		return nil, fmt.Errorf("kernel %q: %w: kernelctl kernel build %s --train does without them", recipe.Name, err, recipe.Name)
+	}
+	if recipe.Training == "" {
+		return nil, nil
+	}
+	made := &Training{Digest: recipe.Training}
+	file := training.File(f.Builder.Catalog, recipe.Name)
+	// A file that changed since it was unpacked is another recipe's.
+	is, err := graph.FileDigest(file)
+	if err == nil && is != recipe.Training {
+		err = fmt.Errorf("%s: the digest is %s, the recipe's key training says %s: %w", file, is, recipe.Training, training.ErrDamaged)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	made.Dir, err = f.Builder.Cache.Entry(ctx, "training", recipe.Training[len("sha256:"):], func() {}, func(dir string) error {
+		_, err := training.Unpack(ctx, file, recipe.Training, recipe.Name, dir)
+		return err
+	})
+	if err != nil {
+		return fail(err)
+	}
+	if made.Facts, err = training.ReadFacts(made.Dir); err != nil {
+		return fail(err)
+	}
+	for name, wanted := range map[string]bool{training.Slimming: recipe.Slimming == build.SlimmingTrace, training.Profile: recipe.Optimisation.Profiled()} {
+		if _, err := os.Stat(filepath.Join(made.Dir, name)); wanted && err != nil {
+			return fail(fmt.Errorf("%s has no %s", file, name))
+		}
+	}
+	source, compiler, err := f.of()
+	if err != nil {
+		return nil, err
+	}
+	if made.Same, err = made.Facts.Same(source, compiler); err != nil {
+		return fail(err)
+	}
+	return made, nil
+}
+
+// of is all that is said of source and compiler.
+func (f Factory) of() (source, compiler string, err error) {
+	inputs, err := f.ConfigureInputs(build.Plain)
+	return inputs["source"], inputs["compiler"], err
+}
+
+// trained adds a step whose result is in the training data.
+func (b *builder) trained(step, folder string) string {
+	from := filepath.Join(b.p.Training.Dir, folder)
+	b.add(step, "trained", Inputs{"training": b.p.Training.Digest, "folder": folder}, nil, light, func(_ context.Context, w *graph.Work) error {
+		to := w.Dir
+		if folder == training.Profile {
+			to = filepath.Join(to, profileDir)
+		}
+		w.Say("training data: %s", b.p.Training.Workload)
+		return os.CopyFS(to, os.DirFS(from))
+	})
+	return step
+}
+
+// save has the last step wait for all that training data are made of.
+func (b *builder) save(needs map[string]string) {
+	if b.p.Recipe.Slimming == build.SlimmingTrace {
+		needs["slim"] = "slim"
+	}
+	if b.p.Recipe.Optimisation.Profiled() {
+		needs["profile"] = "profile"
+	}
+}
+
+// save writes what the runs said, with the report of the kernel.
+func (p *Pipeline) save(w *graph.Work, made build.Manifest) error {
+	run := p.Bench.Workload().Run(Train)
+	facts := training.Facts{
+		Kernel: p.Recipe.Name, BuildID: made.BuildID, Image: made.Image.Digest,
+		Workload: fmt.Sprintf("%s, seed %d, size %d", run.Workload, run.Seed, run.Size),
+	}
+	if f, ok := p.Kernels.(Factory); ok {
+		var err error
+		if facts.Source, facts.Compiler, err = f.of(); err != nil {
+			return err
+		}
+	}
+	for _, c := range p.Counters {
+		facts.Workload = fmt.Sprintf("counters of run %d", c.Run)
+	}
+	for _, s := range p.Samples {
+		facts.Workload = "branches in " + filepath.Base(s.Path)
+	}
+	folders := map[string]string{training.Report: w.Need("report")}
+	if w.Has("slim") {
+		folders[training.Slimming] = w.Need("slim")
+	}
+	if w.Has("profile") {
+		folders[training.Profile] = filepath.Join(w.Need("profile"), profileDir)
+	}
+	sum, err := training.Pack(p.SaveTraining, facts, folders)
+	if err != nil {
+		return err
+	}
+	w.Say("training data in %s: training: %s", p.SaveTraining, sum)
+	p.saved = sum
+	return nil
+}
+
+// SavedTraining is the digest of the training data that the build wrote, for the
+// recipe's key; empty if it wrote none.
+func (p *Pipeline) SavedTraining() string { return p.saved }
+
+// BuildGiven makes a kernel without a run, or finds it in the folder old or in the
+// runner's store, and leaves a copy of it in the folder out: with the report, where
+// it is the very kernel that was measured. A profile that does not fit this source
+// or compiler any more is left out, which say receives.
+func (p *Pipeline) BuildGiven(ctx context.Context, runner *graph.Runner, old, out string, say func(format string, args ...any)) (build.Manifest, error) {
+	fail := func(err error) (build.Manifest, error) {
+		return build.Manifest{}, fmt.Errorf("kernel %q: %w", p.Recipe.Name, err)
+	}
+	if p.Recipe.NeedsRun() && p.Training == nil {
+		return fail(ErrNeedsRun)
+	}
+	step := "plain"
+	if p.Recipe.Optimisation.Profiled() {
+		step = "optimised"
+	}
+	dir := old
+	if _, err := os.Stat(old); err != nil || p.Training != nil {
+		if dir, err = p.given(ctx, runner, step); errors.Is(err, pgo.ErrUnfit) && !p.Training.Same {
+			say("%s: built without its profile, which is of %s and %s: %v", p.Recipe.Name, p.Training.Source, p.Training.Compiler, err)
+			dir, err = p.given(ctx, runner, "plain")
+		}
+		if err != nil {
+			return fail(err)
+		}
+	}
+	manifest, err := build.ReadManifest(dir)
+	if err != nil {
+		return fail(err)
+	}
+	if err := manifest.Verify(dir); err != nil {
+		return fail(fmt.Errorf("damaged in the cache, remove %s: %w", filepath.Dir(dir), err))
+	}
+	if err := p.publishReport(manifest, out, say); err != nil {
+		return fail(err)
+	}
+	if err := build.Publish(dir, out, build.ImageFile, build.ConfigFile, build.SystemMapFile, build.ManifestFile); err != nil {
+		return fail(err)
+	}
+	return manifest, nil
+}
+
+// given is the folder of one step's result.
+func (p *Pipeline) given(ctx context.Context, runner *graph.Runner, step string) (string, error) {
+	g, err := p.Graph()
+	if err != nil {
+		return "", err
+	}
+	results, err := runner.Run(ctx, p.Recipe.Name, g, step)
+	if err != nil {
+		return "", err
+	}
+	return results[step].Files(), nil
+}
+
+// publishReport copies the report if it is about this very image. What is left of
+// another one goes.
+func (p *Pipeline) publishReport(made build.Manifest, out string, say func(format string, args ...any)) error {
+	if p.Training != nil && p.Training.Image == made.Image.Digest {
+		report := filepath.Join(p.Training.Dir, training.Report)
+		text, err := os.ReadFile(filepath.Join(report, reportFile))
+		if err == nil {
+			_, err = kernelreport.ReadMeasurement(text, made.Image.Digest)
+		}
+		return errors.Join(err, build.Publish(report, out, reportFile, pageFile))
+	}
+	if p.Training != nil {
+		say("%s: not measured: build id %s, and the report that travels with the catalog is about %s", p.Recipe.Name, made.BuildID, p.Training.BuildID)
+	}
+	for _, name := range []string{reportFile, pageFile} {
+		if err := os.Remove(filepath.Join(out, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

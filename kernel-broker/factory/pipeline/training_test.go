@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/build"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/pgo"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/factory/training"
+)
+
+// learned is what a build by one world's runs saved.
+func learned(t *testing.T, change func(*build.Recipe)) (*Training, *Candidate) {
+	t.Helper()
+	w := newWorld(t, change)
+	w.pipe.SaveTraining = filepath.Join(t.TempDir(), "fake.tar.zst")
+	candidate, _, err := w.build()
+	if err != nil || w.pipe.SavedTraining() == "" {
+		t.Fatalf("saved %q, %v", w.pipe.SavedTraining(), err)
+	}
+	made := &Training{Dir: t.TempDir(), Digest: w.pipe.SavedTraining(), Same: true}
+	if made.Facts, err = training.Unpack(t.Context(), w.pipe.SaveTraining, made.Digest, "fake", made.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if again, _, err := w.build(); err != nil || w.pipe.SavedTraining() != made.Digest {
+		t.Errorf("again: %+v saved %q, first %q, %v", again, w.pipe.SavedTraining(), made.Digest, err)
+	}
+	return made, candidate
+}
+
+// The same kernel, without a run and without the kernels on the way.
+func TestTrainedElsewhere(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*build.Recipe)
+		worked string
+	}{
+		"slimmed and counted": {nil, "configure optimised, compile optimised, source"},
+		"only counted":        {func(r *build.Recipe) { r.Slimming = "" }, "configure optimised, compile optimised, source"},
+		"only slimmed":        {func(r *build.Recipe) { r.Optimisation = "" }, "configure plain, compile plain, source"},
+		"by branches":         {func(r *build.Recipe) { r.Slimming, r.Optimisation = "", build.OptimiseAutoFDO }, "configure optimised, compile optimised, source"},
+	} {
+		made, candidate := learned(t, c.change)
+		w := newWorld(t, c.change)
+		w.pipe.Kernels, w.pipe.Bench, w.pipe.Training = whole{w.pipe.Kernels}, nil, made
+		out := t.TempDir()
+		manifest, err := w.pipe.BuildGiven(t.Context(), w.runner(), "", out, t.Logf)
+		if err != nil || manifest.Image.Digest != candidate.ImageDigest {
+			t.Errorf("%s: image %s, trained here %s, %v", name, manifest.Image.Digest, candidate.ImageDigest, err)
+		}
+		want := strings.Split(c.worked, ", ")
+		slices.Sort(want)
+		slices.Sort(w.worked)
+		if !slices.Equal(w.worked, want) {
+			t.Errorf("%s: worked on %s", name, strings.Join(w.worked, ", "))
+		}
+		if _, err := os.Stat(filepath.Join(out, reportFile)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A whole build takes them too, and measures for itself.
+func TestTrainedElsewhereAndMeasuredHere(t *testing.T) {
+	made, first := learned(t, nil)
+	w := newWorld(t, nil)
+	w.pipe.Training = made
+	candidate, worked, err := w.build()
+	if err != nil || !candidate.Benefit() || candidate.ImageDigest != first.ImageDigest || candidate.Measured == nil {
+		t.Errorf("%+v, %v", candidate, err)
+	}
+	for _, run := range []string{"profile", "slim", "compile traced", "compile instrumented"} {
+		if strings.Contains(worked, run) {
+			t.Errorf("worked on %s: %s", run, worked)
+		}
+	}
+}
+
+// Another compiler's kernel is not the one that was measured, and nothing is said
+// of it. A profile that does not fit it is left out, unless it should fit.
+func TestTrainedOnAnother(t *testing.T) {
+	made, _ := learned(t, nil)
+	for name, c := range map[string]struct {
+		same, unfit bool
+		optimised   bool
+		err         error
+	}{
+		"fits":                 {optimised: true},
+		"does not fit":         {unfit: true},
+		"does not fit and has": {same: true, unfit: true, err: pgo.ErrUnfit},
+	} {
+		w := newWorld(t, nil)
+		made.Same, made.Image = c.same, "sha256:another"
+		w.pipe.Kernels, w.pipe.Bench, w.pipe.Training = whole{w.pipe.Kernels}, nil, made
+		if c.unfit {
+			w.fail["compile optimised"] = fmt.Errorf("70 functions: %w", pgo.ErrUnfit)
+		}
+		out, said := t.TempDir(), ""
+		if err := os.WriteFile(filepath.Join(out, reportFile), []byte("of yesterday"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		manifest, err := w.pipe.BuildGiven(t.Context(), w.runner(), "", out, func(format string, args ...any) { said += fmt.Sprintf(format, args...) + "\n" })
+		if !errors.Is(err, c.err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c.err != nil {
+			continue
+		}
+		if is := manifest.Profile != nil; is != c.optimised || strings.Contains(said, "without its profile") == c.optimised || !strings.Contains(said, "not measured") {
+			t.Errorf("%s: profile %t, said %s", name, is, said)
+		}
+		if _, err := os.Stat(filepath.Join(out, reportFile)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: a report about another kernel: %v", name, err)
+		}
+	}
+}
+
+func TestOpenTraining(t *testing.T) {
+	made, _ := learned(t, nil)
+	catalog := t.TempDir()
+	packed := func(change func(*training.Facts), folders map[string]string) string {
+		facts := made.Facts
+		facts.Source, facts.Compiler = "linux-source-6.1 6.1.1-1", "gcc-12; gcc-12 1.0; ld 1.0"
+		if change != nil {
+			change(&facts)
+		}
+		sum, err := training.Pack(training.File(catalog, "fake"), facts, folders)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	both := map[string]string{training.Slimming: filepath.Join(made.Dir, training.Slimming), training.Profile: filepath.Join(made.Dir, training.Profile)}
+	recipe := build.Recipe{Name: "fake", Optimisation: build.OptimisePGO, Slimming: build.SlimmingTrace, Workload: "write8"}
+	open := func(sum string) (*Training, error) {
+		recipe.Training = sum
+		plan := build.Plan{Recipe: recipe, Source: build.SourcePackage{Name: "linux-source-6.1", Version: "6.1.1-1"},
+			Compiler: build.Compiler{Name: "gcc-12", Version: "gcc-12 1.0", Linker: "ld 1.0"}}
+		builder := &build.Builder{Catalog: catalog, Cache: build.Cache{Dir: t.TempDir()}}
+		return Factory{Builder: builder, Plan: plan}.OpenTraining(t.Context())
+	}
+	if none, err := open(""); none != nil || err != nil {
+		t.Errorf("no data: %+v, %v", none, err)
+	}
+	got, err := open(packed(nil, both))
+	if err != nil || !got.Same || got.BuildID != made.BuildID {
+		t.Errorf("%+v, %v", got, err)
+	}
+	got, err = open(packed(func(f *training.Facts) { f.Source = "linux-source-6.1 6.1.0-9" }, both))
+	if err != nil || got.Same {
+		t.Errorf("of a point release before: %+v, %v", got, err)
+	}
+	for name, c := range map[string]struct {
+		sum  func() string
+		want string
+	}{
+		"another compiler": {func() string { return packed(func(f *training.Facts) { f.Compiler = "clang-19; 19; ld" }, both) }, "training data are of another kernel"},
+		"no profile":       {func() string { return packed(nil, map[string]string{training.Slimming: both[training.Slimming]}) }, "has no profile"},
+		"another digest":   {func() string { packed(nil, both); return "sha256:" + strings.Repeat("0", 64) }, "the recipe's key training says"},
+	} {
+		if _, err := open(c.sum()); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--train") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
