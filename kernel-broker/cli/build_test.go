@@ -37,7 +37,7 @@ func TestBuildRefuses(t *testing.T) {
 		"--partition and --sbatch are for":            {"mitgcm", "--partition", "p"},
 		"--sign-key is for a kernel that":             {"mitgcm", "--publish", "never", "--sign-key", "k"},
 		"goes neither with --until":                   {"mitgcm", "--instrumented", "--until", "plain"},
-		"--until nor --publish never":                 {"slim", "--instrumented", "--publish", "never"},
+		"--until nor --publish never":                 {"mitgcm", "--instrumented", "--publish", "never"},
 		`"x" is not a run: write its number`:          {"mitgcm", "--from-run", "3,x"},
 		`--from-perf "a=0": the weight is a number`:   {"mitgcm", "--from-perf", "a=0"},
 		"--from-perf: stat nowhere":                   {"mitgcm", "--from-perf", "nowhere"},
@@ -46,7 +46,7 @@ func TestBuildRefuses(t *testing.T) {
 	} {
 		f.must(2, words, append([]string{"kernel", "build", "--cache", cache}, arguments...)...)
 	}
-	f.must(3, `kernel "mitgcm": no kernel counts for it: its recipe does not say optimisation: pgo`,
+	f.must(3, `kernel "slim": no kernel counts for it: its recipe does not say optimisation: pgo`,
 		"kernel", "build", "slim", "--instrumented", "--cache", cache, "--catalog", "../../catalog")
 	f.must(1, `kernel "mitgcm": its recipe takes no branches`,
 		"kernel", "build", "mitgcm", "--publish", "never", "--cache", cache, "--catalog", "../../catalog", "--from-perf", "build_test.go=3")
