@@ -41,15 +41,10 @@ SHORT_TESTS := ^Test(MainJob|FaultKernels|FaultPower)$$
 SKIP        ?= ^Test(Trust|Profiling|Chaos|Stress|WholeWay|FaultBroker|FaultEtcd)
 LONG_SUITES := $(patsubst %,./%/...,$(wildcard tests/suites tests/factory tests/systemd \
 	kernel-broker/agent/collect kernel-broker/agent/kexec kernel-broker/factory/admission))
-# Kernels with a profile or a trace take runs (kernelctl kernel build), unless the
-# catalog has training data of them. Those that are only compared with are built by
-# what compares them, and those with what collectors need are for the long suites,
-# which have pahole.
-GIVEN_KERNELS := $(patsubst catalog/kernels/%.yaml,%,$(shell \
-	grep -LE '^(optimisation: *(pgo|autofdo)|slimming: *trace)' catalog/kernels/*.yaml; \
-	grep -lE '^training:' catalog/kernels/*.yaml))
-LONG_KERNELS  := $(filter %-profiling,$(GIVEN_KERNELS))
-KERNELS       ?= $(filter-out bench-% slim %-cores $(LONG_KERNELS),$(GIVEN_KERNELS))
+# What demo and tests boot. Any other recipe by its name, if it needs no run or has
+# training data; what collectors need is for the long suites, which have pahole.
+KERNELS      ?= mitgcm suite-stock
+LONG_KERNELS := mitgcm-profiling
 C_PARTS     := $(patsubst %/Makefile,%,$(wildcard slurm-plugin/Makefile \
 	kernel-broker/factory/measure/plugin/Makefile tests/workloads/*/Makefile))
 
@@ -122,7 +117,7 @@ build-c: ## compile the plugin and the workloads
 	@for part in $(C_PARTS); do $(STEP) build/$$part $(MAKE) -s --no-print-directory -C $$part || exit; done
 
 .PHONY: kernels
-kernels: build-go ## build or take from the cache every kernel of the catalog, and Debian's own, or KERNELS="mitgcm-profiling"
+kernels: build-go ## build or take from the cache the kernels of demo and tests, and Debian's own, or KERNELS="redis nginx"
 	@for kernel in $(KERNELS); do \
 		$(STEP) kernel/$$kernel build/bin/kernel-factory build --kernel $$kernel --out build/kernels/$$kernel || exit; \
 	done
