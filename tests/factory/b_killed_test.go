@@ -164,7 +164,7 @@ func TestKilledAndResumed(t *testing.T) {
 // that would be all of it.
 func (p place) slower() {
 	p.t.Helper()
-	locks, err := filepath.Glob(filepath.Join(p.dir, "objects", "*.lock"))
+	locks, err := filepath.Glob(filepath.Join(p.dir, "compiled", "*.lock"))
 	if err != nil || len(locks) == 0 {
 		p.t.Fatalf("locks %v, %v", locks, err)
 	}
@@ -178,7 +178,7 @@ func (p place) slower() {
 	}
 	times := map[string]time.Time{}
 	newest := time.Time{}
-	err = filepath.WalkDir(filepath.Join(p.dir, "objects"), func(path string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir(filepath.Join(p.dir, "compiled"), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}

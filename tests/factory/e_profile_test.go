@@ -60,7 +60,7 @@ func (o optimiser) compile(t *testing.T, profile map[string][]byte) (dir, said s
 // inPlace is the profile that the objects of the place were compiled with last.
 func (o optimiser) inPlace(t *testing.T) map[string][]byte {
 	t.Helper()
-	folders, err := filepath.Glob(filepath.Join(o.dir, "objects", "*-pgo.profile"))
+	folders, err := filepath.Glob(filepath.Join(o.dir, "compiled", "*-pgo", "*.profile"))
 	if err != nil || len(folders) != 1 {
 		t.Fatalf("folders with a profile: %v %v", folders, err)
 	}

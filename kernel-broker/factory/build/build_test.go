@@ -108,7 +108,7 @@ func TestBuildKilledLeavesNoResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What a run leaves that could not clean up after itself.
-	objects := filepath.Join(f.dir, "cache/objects", plan.objectsKey())
+	objects := filepath.Join(f.dir, "cache/compiled", plan.objectsKey(), "objects")
 	if !exists(objects + ".in-use") {
 		t.Error("nothing says that the object folder was in use")
 	}
@@ -146,5 +146,27 @@ func TestBuildRefusesAnotherKernelsImage(t *testing.T) {
 	_, err := f.build(t.Context(), filepath.Join(f.dir, "out"))
 	if err == nil || !strings.Contains(err.Error(), "image has build id abab") {
 		t.Errorf("error is %v", err)
+	}
+}
+
+// The folder of objects is a child of one that shows the source. A tree that moved
+// is followed.
+func TestShowTree(t *testing.T) {
+	tree, moved, dir := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "key")
+	for _, at := range []string{tree, moved} {
+		write(t, filepath.Join(at, "fs/namei.c"), at)
+		write(t, filepath.Join(at, ".clang-format"), "")
+	}
+	for _, at := range []string{tree, tree, moved} {
+		if err := showTree(at, dir); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(filepath.Join(dir, "fs/namei.c")); err != nil || string(text) != at {
+			t.Errorf("%q, %v, want %q", text, err, at)
+		}
+		write(t, filepath.Join(dir, "objects", ".config"), "of this one")
+	}
+	if !exists(filepath.Join(dir, "objects/.config")) || !exists(filepath.Join(dir, ".clang-format")) {
+		t.Error("the objects or a hidden file are not there")
 	}
 }

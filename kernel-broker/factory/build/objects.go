@@ -42,16 +42,24 @@ type site struct {
 // A process that is killed outright can leave half an object that looks
 // finished. The folder is therefore marked while it is in use, and cleaned when
 // it is found with the mark of a build that is gone.
+//
+// The folder is the direct child of one that shows the source tree by links: there
+// kbuild calls the source "..". GCC tells functions apart by the names of their
+// files, so counters fit wherever the cache is (ADR 0035).
 func (b *Builder) withObjects(ctx context.Context, plan Plan, variant Variant, tree string, build func(at site) error) error {
 	obj, err := b.objectFolder(plan, variant)
 	if err != nil {
 		return err
 	}
-	lock, err := filelock.Acquire(ctx, obj+".lock", b.Progress.Waiting("building another kernel of this source"))
+	shown := filepath.Dir(obj)
+	lock, err := filelock.Acquire(ctx, shown+".lock", b.Progress.Waiting("building another kernel of this source"))
 	if err != nil {
 		return fmt.Errorf("object folder: %w", err)
 	}
 	defer lock.Release()
+	if err := showTree(tree, shown); err != nil {
+		return fmt.Errorf("object folder: %w", err)
+	}
 	inUse := obj + ".in-use"
 	if err := recoverObjects(obj, inUse); err != nil {
 		return fmt.Errorf("object folder: left-over of a killed build: %w", err)
@@ -62,7 +70,7 @@ func (b *Builder) withObjects(ctx context.Context, plan Plan, variant Variant, t
 	if err := os.WriteFile(inUse, []byte(bootID()), 0o644); err != nil {
 		return fmt.Errorf("object folder: %w", err)
 	}
-	err = build(site{plan: plan, variant: variant, tree: tree, obj: obj, lock: lock, builder: b.Name})
+	err = build(site{plan: plan, variant: variant, tree: shown, obj: obj, lock: lock, builder: b.Name})
 	if ctx.Err() != nil {
 		return err
 	}
@@ -76,7 +84,7 @@ func (b *Builder) objectFolder(plan Plan, variant Variant) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	folder := filepath.Join(b.Cache.Dir, "objects")
+	folder := filepath.Join(b.Cache.Dir, "compiled")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", fmt.Errorf("object folder: %w", err)
 	}
@@ -86,7 +94,29 @@ func (b *Builder) objectFolder(plan Plan, variant Variant) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("object folder: %w", err)
 	}
-	return filepath.Join(folder, plan.objectsKey()+flavour), nil
+	return filepath.Join(folder, plan.objectsKey()+flavour, "objects"), nil
+}
+
+// showTree links to everything in the top folder of a source tree. A link that
+// leads elsewhere is of a tree that moved.
+func showTree(tree, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(tree)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		target, link := filepath.Join(tree, entry.Name()), filepath.Join(dir, entry.Name())
+		if now, err := os.Readlink(link); err == nil && now == target {
+			continue
+		}
+		if err := errors.Join(removeIfThere(link), os.Symlink(target, link)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // objectsKey names what objects can only be shared with the same of.

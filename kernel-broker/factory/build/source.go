@@ -112,8 +112,7 @@ func (b *Builder) Fetch(ctx context.Context, plan Plan) (Source, error) {
 	return b.Cache.Unpack(ctx, plan.Source, b.Progress)
 }
 
-// Unpack puts the tree into the cache, once for each version. Where it stands
-// there is part of what a kernel's profile is compared with, and stays.
+// Unpack puts the tree into the cache, once for each version.
 func (c Cache) Unpack(ctx context.Context, source SourcePackage, progress Progress) (Source, error) {
 	key := source.key()
 	dir, err := c.Entry(ctx, "source", key, progress.Waiting("unpacking "+key), func(dir string) error {

@@ -116,6 +116,9 @@ func (in CompileInput) Inputs(plan Plan) (map[string]string, error) {
 	if level := plan.level(in.Variant); level != "" {
 		inputs["level"] = level
 	}
+	if in.Variant == Instrumented || in.Variant == Optimised && !plan.lines() {
+		inputs["sources"] = "called relative to objects" // counters have their names
+	}
 	if in.Variant == Optimised {
 		excluded, err := json.Marshal(plan.Recipe.Exclude)
 		if err != nil {

@@ -167,15 +167,17 @@ exec make -s -C "$2" O="$3" CC=gcc-12 HOSTCC=gcc-12 -j"$4" bzImage`,
 // tree is the source that the builds use. Caches hold others beside it, such as
 // those of recipes with patches; objects of a build name theirs.
 func (r *run) tree() (string, error) {
-	links, err := filepath.Glob(filepath.Join(r.cache, "objects/*/source"))
+	links, err := filepath.Glob(filepath.Join(r.cache, "compiled/*/Makefile"))
 	if err != nil || len(links) == 0 {
 		return "", errors.Join(fmt.Errorf("no folder of objects in %q names its source", r.cache), err)
 	}
 	trees := make([]string, len(links))
 	for i, link := range links {
-		if trees[i], err = os.Readlink(link); err != nil {
+		file, err := os.Readlink(link)
+		if err != nil {
 			return "", fmt.Errorf("source tree: %w", err)
 		}
+		trees[i] = filepath.Dir(file)
 	}
 	slices.Sort(trees)
 	if trees = slices.Compact(trees); len(trees) != 1 {

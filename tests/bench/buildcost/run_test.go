@@ -16,11 +16,11 @@ func TestTree(t *testing.T) {
 	}
 	objects := func(name, source string) {
 		t.Helper()
-		dir := filepath.Join(r.cache, "objects", name)
+		dir := filepath.Join(r.cache, "compiled", name)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Symlink(source, filepath.Join(dir, "source")); err != nil {
+		if err := os.Symlink(filepath.Join(source, "Makefile"), filepath.Join(dir, "Makefile")); err != nil {
 			t.Fatal(err)
 		}
 	}
