@@ -122,6 +122,21 @@ func TestProfiles(t *testing.T) {
 		t.Logf("%d of %d objects were compiled again", len(swapped), len(profile))
 	})
 
+	// GCC tells a static function by the name of its file: training data travel to
+	// caches in other folders, and give the same kernel there.
+	t.Run("in another cache", func(t *testing.T) {
+		there := o
+		there.place = anew(t, "another-cache")
+		there.builder = &build.Builder{Catalog: catalog, Cache: build.Cache{Dir: there.dir}, Jobs: 2, FindSource: build.FindSource}
+		dir, _, err := there.compile(t, profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(read(t, filepath.Join(dir, build.ImageFile)), read(t, filepath.Join(made.Kernel, build.ImageFile))) {
+			t.Error("it is another kernel than in the first cache")
+		}
+	})
+
 	// In another kernel the functions are others: the largest objects get each
 	// other's counters.
 	t.Run("a profile of another kernel", func(t *testing.T) {
