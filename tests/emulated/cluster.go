@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/tests/lab"
+	"github.com/kernelbroker/kernelbroker/tests/support/slurmroot"
 )
 
 // Cluster is a running emulated cluster. Its methods are safe for concurrent use.
@@ -65,18 +66,18 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 func (c *Cluster) up(ctx context.Context) error {
-	system, err := slurmRoot(ctx, c.options)
+	system, err := slurmroot.Find(ctx, c.options.Repo, c.options.Slurm)
 	if err != nil {
 		return err
 	}
-	if err := c.layOut(system); err != nil {
+	if err := c.layOut(system.Dir); err != nil {
 		return err
 	}
 	product, err := c.product(ctx, system)
 	if err != nil {
 		return err
 	}
-	if err := c.startHolder(ctx, system, product); err != nil {
+	if err := c.startHolder(ctx, system.Dir, product); err != nil {
 		return err
 	}
 	if err := c.munged().Start(ctx); err != nil {

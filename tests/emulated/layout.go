@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/kernelbroker/kernelbroker/tests/lab"
+	"github.com/kernelbroker/kernelbroker/tests/support/slurmroot"
 )
 
 //go:embed files
@@ -115,7 +116,7 @@ func (c *Cluster) configure(system string) error {
 		"etc/passwd": passwd(), "etc/group": group(), "etc/hosts": hosts,
 		"etc/nsswitch.conf":        "passwd: files\ngroup: files\nhosts: files\n",
 		"etc/slurm/slurm.conf":     slurmConf(o),
-		"etc/slurm/cgroup.conf":    cgroupConf(o),
+		"etc/slurm/cgroup.conf":    slurmroot.CgroupsUnused(o.Slurm),
 		"etc/slurm/plugstack.conf": plugstackConf,
 		"etc/munge/munge.key":      string(key),
 	}

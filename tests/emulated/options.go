@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/tests/support/slurmroot"
 )
 
 // Options describe a cluster; Defaults returns the usual ones.
@@ -55,12 +57,8 @@ func Defaults() (Options, error) {
 	if err != nil {
 		return Options{}, err
 	}
-	version := os.Getenv("KB_SLURM")
-	if version == "" {
-		version = "22.05"
-	}
 	return Options{
-		Repo: repo, Product: filepath.Join(repo, "build"), Slurm: version,
+		Repo: repo, Product: filepath.Join(repo, "build"), Slurm: slurmroot.Wanted(),
 		Nodes: 3, BootTime: 500 * time.Millisecond,
 		ReturnToService: 1, ResumeTimeout: 60 * time.Second,
 		Kernels: []string{"mitgcm", "lammps"},

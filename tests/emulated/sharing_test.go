@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/tests/support/slurmroot"
 )
 
 // A user shrinks a running job on two nodes to one. The released node returns to stock and takes the next plain job,
@@ -122,12 +124,12 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char *argv[])
 // ownPlugstack gives a user a slurm.conf whose plugstack holds only ownPlugin.
 func (s *Trial) ownPlugstack(user string) {
 	s.T.Helper()
-	system, err := slurmRoot(s.Ctx, s.Options())
+	system, err := slurmroot.Find(s.Ctx, s.Options().Repo, s.Options().Slurm)
 	s.OK(err)
 	dir := s.T.TempDir()
 	source, object := filepath.Join(dir, "setenv.c"), filepath.Join(dir, "setenv.so")
 	s.OK(os.WriteFile(source, []byte(ownPlugin), 0o644))
-	out, err := exec.CommandContext(s.Ctx, "cc", "-shared", "-fPIC", "-I"+filepath.Join(system, "usr/include"), "-o", object, source).CombinedOutput()
+	out, err := exec.CommandContext(s.Ctx, "cc", "-shared", "-fPIC", "-I"+system.Path("usr/include"), "-o", object, source).CombinedOutput()
 	if err != nil {
 		s.T.Fatalf("%v: %s", err, out)
 	}
@@ -138,7 +140,7 @@ func (s *Trial) ownPlugstack(user string) {
 	conf, err := os.ReadFile(s.Path("etc/slurm/slurm.conf"))
 	s.OK(err)
 	s.File(user, "slurm.conf", strings.ReplaceAll(string(conf), "/etc/slurm/plugstack.conf", "/home/"+user+"/plugstack.conf"))
-	s.File(user, "cgroup.conf", cgroupConf(s.Options()))
+	s.File(user, "cgroup.conf", slurmroot.CgroupsUnused(s.Options().Slurm))
 }
 
 // A user's own plugstack sets only Slurm's own variable for the option, to a missing profile, for one job on all nodes.

@@ -115,14 +115,6 @@ func powerSettings(o Options) []setting {
 	}
 }
 
-// cgroupConf is for nodes with the host's cgroups.
-func cgroupConf(o Options) string {
-	if o.Slurm == "22.05" {
-		return "" // this version cannot disable them, and these plugins use none
-	}
-	return "CgroupPlugin=disabled\n"
-}
-
 const plugstackConf = "required /opt/kernel-broker/kernel_profile.so kernelctl=/opt/kernel-broker/bin/kernelctl" +
 	" proc=/machine/proc sys=/machine/sys\n"
 

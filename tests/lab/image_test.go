@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kernelbroker/kernelbroker/tests/support/slurmroot"
 )
 
 // needHost skips where the host has no Slurm; CI's list of allowed skips
@@ -22,14 +24,27 @@ func needHost(t *testing.T) {
 	}
 }
 
+// testSystem is the machine's own root, or that of the Slurm that KB_SLURM names.
+func testSystem(t *testing.T) system {
+	t.Helper()
+	if slurmroot.Wanted() == slurmroot.Default {
+		needHost(t)
+		return system{Root: slurmroot.Root{Version: slurmroot.Default, Dir: "/"}}
+	}
+	root, err := slurmroot.Find(t.Context(), "../..", slurmroot.Wanted())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return system{Root: root}
+}
+
 func testEntries(t *testing.T) []entry {
 	t.Helper()
-	needHost(t)
 	kernel := filepath.Join(t.TempDir(), "bzImage")
 	if err := os.WriteFile(kernel, []byte("kernel"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	list, err := imageEntries(Options{Repo: t.TempDir(), WithoutProduct: true}, Kernel{Image: kernel})
+	list, err := imageEntries(Options{Repo: t.TempDir(), WithoutProduct: true}, testSystem(t), Kernel{Image: kernel})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,20 +18,20 @@ var guestFiles embed.FS
 // the lab's own, a link or an empty folder.
 type entry struct {
 	target string // path on the node
-	source string // host file
+	source string // host file, perhaps in another root
 	text   []byte
 	link   string
 	mode   os.FileMode
 }
 
-// programs are host programs of every node, besides busybox. Their libraries are added automatically.
+// programs are programs of every node, besides busybox. Their libraries are added automatically.
 var programs = []string{
 	"/usr/sbin/slurmd", "/usr/sbin/slurmstepd", "/usr/sbin/munged", "/usr/sbin/kexec",
 	"/usr/bin/srun", "/usr/bin/sbatch", "/usr/bin/scontrol", "/usr/bin/squeue",
 	"/usr/bin/sinfo", "/usr/bin/scancel", "/usr/bin/munge", "/usr/bin/unmunge", "/bin/bash",
 }
 
-// optionalPrograms are added if the host has them.
+// optionalPrograms are added if the system has them.
 var optionalPrograms = []string{"/usr/bin/strace"}
 
 // dlopened at run time and therefore in no header: slurmd ends threads with pthread_exit, which loads libgcc_s.
@@ -68,7 +68,7 @@ var links = map[string]string{
 }
 
 // imageEntries lists the whole disk image, sorted by path.
-func imageEntries(o Options, k Kernel) ([]entry, error) {
+func imageEntries(o Options, s system, k Kernel) ([]entry, error) {
 	var list []entry
 	for _, d := range emptyFolders {
 		list = append(list, entry{target: d, mode: os.ModeDir | 0o755})
@@ -83,7 +83,7 @@ func imageEntries(o Options, k Kernel) ([]entry, error) {
 		}
 		list = append(list, entry{target: target, text: text, mode: 0o755})
 	}
-	host, err := hostFiles(o)
+	host, err := hostFiles(o, s)
 	if err != nil {
 		return nil, err
 	}
@@ -103,27 +103,28 @@ func imageEntries(o Options, k Kernel) ([]entry, error) {
 
 // hostFiles are programs with libraries, Slurm's plugins, the product and
 // workloads.
-func hostFiles(o Options) ([]entry, error) {
+func hostFiles(o Options, s system) ([]entry, error) {
 	sources := map[string]string{}
 	for _, p := range programs {
-		sources[p] = p
+		sources[p] = s.Path(p)
 	}
 	for _, p := range optionalPrograms {
-		if _, err := os.Stat(p); err == nil {
-			sources[p] = p
+		if _, err := os.Stat(s.Path(p)); err == nil {
+			sources[p] = s.Path(p)
 		}
 	}
-	plugins, err := filepath.Glob(slurmPlugins + "/*.so")
+	plugins, err := filepath.Glob(s.Path(slurmPlugins + "/*.so"))
 	if err != nil || len(plugins) == 0 {
-		return nil, fmt.Errorf("folder %q: no Slurm plugins", slurmPlugins)
+		return nil, fmt.Errorf("folder %q: no Slurm plugins", s.Path(slurmPlugins))
 	}
 	for _, p := range plugins {
-		if !slices.ContainsFunc(pluginsLeftOut, func(s string) bool { return strings.Contains(p, s) }) {
-			sources[p] = p
+		name := filepath.Base(p)
+		if !slices.ContainsFunc(pluginsLeftOut, func(part string) bool { return strings.Contains(name, part) }) {
+			sources[filepath.Join(slurmPlugins, name)] = p
 		}
 	}
 	if !o.WithoutProduct {
-		product, err := findProduct(o, nodeFiles)
+		product, err := findProduct(o, s.Plugin, nodeFiles)
 		if err != nil {
 			return nil, err
 		}
@@ -143,13 +144,13 @@ func hostFiles(o Options) ([]entry, error) {
 	for target, source := range o.Files {
 		sources[target] = source
 	}
-	return withLibraries(sources)
+	return withLibraries(s, sources)
 }
 
 // withLibraries adds the shared libraries of all ELF files, at their own paths.
-func withLibraries(sources map[string]string) ([]entry, error) {
+func withLibraries(s system, sources map[string]string) ([]entry, error) {
 	var list []entry
-	r := newResolver()
+	r := newResolver(s)
 	for target, source := range sources {
 		st, err := os.Stat(source)
 		if err != nil {

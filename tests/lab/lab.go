@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"time"
@@ -26,6 +25,7 @@ type Lab struct {
 // state is the content of state.json.
 type state struct {
 	Options      Options   `json:"options"`
+	System       system    `json:"system"`
 	Mode         Mode      `json:"mode"`
 	Accounts     []account `json:"accounts"`
 	Kernel       Kernel    `json:"kernel"`
@@ -102,11 +102,14 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := missingPrograms(o); err != nil {
-		return nil, err
-	}
 	l := &Lab{layout: layout{o.Dir}}
 	l.state.Options = o
+	if l.state.System, err = findSystem(ctx, o); err != nil {
+		return nil, err
+	}
+	if err := missingPrograms(o, l.state.System); err != nil {
+		return nil, err
+	}
 	if l.state.Mode, err = detectMode(); err != nil {
 		return nil, err
 	}
@@ -139,37 +142,6 @@ func (l *Lab) tidy(ctx context.Context) error {
 	return l.remove(ctx, false)
 }
 
-// missingPrograms checks the requirements first.
-func missingPrograms(o Options) error {
-	wanted := map[string]string{
-		qemuProgram: "qemu-system-x86", "slurmctld": "slurmctld", "munged": "munge", "mke2fs": "e2fsprogs",
-		"ip": "iproute2", "nsenter": "util-linux", "setpriv": "util-linux", busybox: "busybox-static",
-	}
-	if o.Slurm.Accounting {
-		wanted["slurmdbd"], wanted["mariadbd"] = "slurmdbd", "mariadb-server-core"
-	}
-	if o.Slurm.REST {
-		wanted["slurmrestd"] = "slurmrestd"
-		if _, err := os.Stat(slurmPlugins + "/auth_jwt.so"); err != nil {
-			return fmt.Errorf("slurmctld's plugin for tokens: %w (Debian package slurm-wlm-jwt-plugin)", err)
-		}
-	}
-	for program, pkg := range wanted {
-		_, err := exec.LookPath(program)
-		if err != nil {
-			if _, sbin := os.Stat("/usr/sbin/" + program); sbin != nil {
-				return fmt.Errorf("program %q: not here (Debian package %s)", program, pkg)
-			}
-		}
-	}
-	// A container may lack it, and without root it must be open to all users.
-	tun, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
-	if err != nil {
-		return fmt.Errorf("the nodes' network: %w", err)
-	}
-	return tun.Close()
-}
-
 func (l *Lab) up(ctx context.Context) error {
 	start := time.Now()
 	if err := l.save(); err != nil {
@@ -193,7 +165,7 @@ func (l *Lab) up(ctx context.Context) error {
 	if err := errors.Join(machines, front); err != nil {
 		return err
 	}
-	l.progress("front-end: slurmctld answers (%s mode)", l.state.Mode)
+	l.progress("front-end: slurmctld %s answers (%s mode)", l.state.Options.Slurm.Version, l.state.Mode)
 	if l.state.Options.NoWait {
 		return nil
 	}
@@ -242,7 +214,7 @@ func (l *Lab) build(ctx context.Context) error {
 
 func (l *Lab) buildDisk(ctx context.Context, cache string, k Kernel) (string, error) {
 	start := time.Now()
-	list, err := imageEntries(l.state.Options, k)
+	list, err := imageEntries(l.state.Options, l.state.System, k)
 	if err != nil {
 		return "", err
 	}

@@ -17,12 +17,13 @@ var libraryPlaces = []string{"/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu
 
 // resolver finds the shared libraries that files need, as the loader would.
 type resolver struct {
-	found map[string]string // path on the node to host file
-	done  map[string]bool
+	system system
+	found  map[string]string // path on the node to host file
+	done   map[string]bool
 }
 
-func newResolver() *resolver {
-	return &resolver{found: map[string]string{}, done: map[string]bool{}}
+func newResolver(s system) *resolver {
+	return &resolver{system: s, found: map[string]string{}, done: map[string]bool{}}
 }
 
 // add follows a file's needs; a file that is no ELF file has none.
@@ -44,7 +45,7 @@ func (r *resolver) add(path string) error {
 		return nil // static
 	}
 	if loader := interpreter(f); loader != "" {
-		r.found[loader] = loader
+		r.found[loader] = r.system.Path(loader)
 	}
 	runpath, err := f.DynString(elf.DT_RUNPATH)
 	if err != nil {
@@ -66,12 +67,13 @@ func (r *resolver) add(path string) error {
 func (r *resolver) library(name string, first []string) error {
 	for _, dir := range slices.Concat(first, libraryPlaces) {
 		path := filepath.Join(dir, name)
-		if _, err := os.Stat(path); err == nil {
-			r.found[path] = path
-			return r.add(path)
+		file := r.system.Path(path)
+		if _, err := os.Stat(file); err == nil {
+			r.found[path] = file
+			return r.add(file)
 		}
 	}
-	return fmt.Errorf("library %q: not in %s", name, strings.Join(libraryPlaces, ", "))
+	return fmt.Errorf("library %q: not in %s of %s", name, strings.Join(libraryPlaces, ", "), r.system.Dir)
 }
 
 func interpreter(f *elf.File) string {

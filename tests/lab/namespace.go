@@ -32,7 +32,7 @@ func (l *Lab) startHolder(ctx context.Context) error {
 	defer log.Close()
 	args := append(unshareArgs(l.state.Mode), "/bin/sh", l.layout.path("run/holder.sh"), l.layout.dir,
 		strconv.Itoa(l.state.Options.Nodes), fmt.Sprintf("%s/%d", frontAddress, prefixLength), string(l.state.Mode),
-		brokerUser(l.state.Options, l.state.Mode), "free")
+		brokerUser(l.state.Options, l.state.Mode), l.state.System.Dir, "free")
 	// Not CommandContext: the holder outlives the call.
 	cmd := exec.Command("unshare", args...)
 	cmd.Stdout, cmd.Stderr = log, log

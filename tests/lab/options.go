@@ -9,8 +9,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/tests/support/slurmroot"
 )
 
 // Options says what kind of lab to bring up. The zero value of each field
@@ -70,7 +73,10 @@ type Options struct {
 
 // SlurmOptions are the parts of slurm.conf that tests vary.
 type SlurmOptions struct {
-	ReturnToService int `json:"return_to_service"`
+	// Version is 22.05, 24.11 or 26.05, by default what KB_SLURM says, or 22.05. It is this machine's own Slurm where
+	// that has the version, otherwise Debian's in a root of its own.
+	Version         string `json:"version"`
+	ReturnToService int    `json:"return_to_service"`
 	// SchedulerParameters are added to the lab's own.
 	SchedulerParameters []string `json:"scheduler_parameters,omitempty"`
 	// Cgroup puts each job into cgroups of version 2, as profiling runs need: they track its processes, constrain cores,
@@ -120,6 +126,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Kernel == "" {
 		o.Kernel = "stock"
 	}
+	if o.Slurm.Version == "" {
+		o.Slurm.Version = slurmroot.Wanted()
+	}
 	if o.Memory == 0 {
 		o.Memory = defaultMemory
 	}
@@ -142,6 +151,8 @@ func (o Options) validate() error {
 		return fmt.Errorf("cpus %d: want 1 or more", o.CPUs)
 	case o.Accel != "" && o.Accel != "kvm" && o.Accel != "tcg":
 		return fmt.Errorf("accelerator %q: want kvm, tcg or nothing", o.Accel)
+	case !slices.Contains(slurmroot.Versions, o.Slurm.Version):
+		return fmt.Errorf("slurm %q: want %s", o.Slurm.Version, strings.Join(slurmroot.Versions, ", "))
 	case strings.ContainsAny(o.Dir, ",:\\ \t\n"):
 		// Overlay mounts and QEMU options split on these.
 		return fmt.Errorf("lab folder %q: no comma, colon, backslash or white space, please", o.Dir)

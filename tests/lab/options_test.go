@@ -28,6 +28,7 @@ func TestOptionsRefused(t *testing.T) {
 		"accelerator": {Accel: "xen"},
 		"lab folder":  {Dir: "/tmp/a b"},
 		"/run":        {Dir: "/run/lab"},
+		"26.05":       {Slurm: SlurmOptions{Version: "20.11"}},
 	} {
 		o.Repo = "/somewhere"
 		if _, err := o.withDefaults(); err == nil || !strings.Contains(err.Error(), want) {

@@ -137,7 +137,7 @@ func (l *Lab) WriteProductConfig() error {
 // installProduct copies the front-end's part of the product into the lab, so
 // that a rebuild does not change a running lab.
 func (l *Lab) installProduct() error {
-	found, err := findProduct(l.state.Options, frontFiles)
+	found, err := findProduct(l.state.Options, l.state.System.Plugin, frontFiles)
 	if err != nil {
 		return err
 	}

@@ -53,11 +53,15 @@ func productPlaces(o Options) []string {
 	}
 }
 
-// findProduct resolves the files' names to paths.
-func findProduct(o Options, files []productFile) (map[string]string, error) {
+// findProduct resolves the files' names to paths; plugin is the file of that name, if it is not the product's own.
+func findProduct(o Options, plugin string, files []productFile) (map[string]string, error) {
 	found := map[string]string{}
 	var missing []string
 	for _, f := range files {
+		if plugin != "" && f.name == filepath.Base(plugin) {
+			found[f.target] = plugin
+			continue
+		}
 		path := ""
 		for _, dir := range productPlaces(o) {
 			p := filepath.Join(dir, f.name)

@@ -20,7 +20,7 @@ func productOptions(t *testing.T) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := findProduct(full, append(frontFiles, nodeFiles...)); err != nil {
+	if _, err := findProduct(full, "", append(frontFiles, nodeFiles...)); err != nil {
 		t.Skip(err)
 	}
 	if _, err := os.Stat(filepath.Join(full.Repo, "build/kernels/mitgcm/bzImage")); err != nil {

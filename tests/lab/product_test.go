@@ -63,7 +63,7 @@ func TestFindProductListsMissingFiles(t *testing.T) {
 	if err := os.WriteFile(agent, nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, err := findProduct(Options{Product: dir, Repo: dir}, nodeFiles)
+	_, err := findProduct(Options{Product: dir, Repo: dir}, "", nodeFiles)
 	if err == nil || !strings.Contains(err.Error(), "kernel_profile.so") || strings.Contains(err.Error(), "broker-agent,") {
 		t.Errorf("error %v; want one that names kernel_profile.so and not the agent", err)
 	}

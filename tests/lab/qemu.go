@@ -80,7 +80,7 @@ func (l *Lab) startMachine(ctx context.Context, i int) error {
 			return fmt.Errorf("node %q: %w", name, err)
 		}
 	}
-	argv := append([]string{qemuProgram}, l.nodeArguments(i)...)
+	argv := l.state.System.onHost(append([]string{qemuProgram}, l.nodeArguments(i)...)...)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if _, err := l.must(ctx, l.root(), argv...); err != nil {

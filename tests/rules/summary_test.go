@@ -26,10 +26,15 @@ func TestSummary(t *testing.T) {
 		"all-skipped":        {"0", event("skip", "TestVictim"), "1 passed, 1 failed, 1 skipped"},
 		"nothing-ran":        {"0", "", "1 passed, 1 failed, 0 skipped"},
 		"make-failed-itself": {"2", passed, "2 passed, 1 failed, 0 skipped"},
+		"not-to-be-had":      {"0", "", "1 passed, 0 failed, 1 skipped"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			for file, text := range map[string]string{"unit.jsonl": c.events, "steps/lint.json": `{"step":"lint","status":0,"seconds":1}`} {
+			files := map[string]string{"unit.jsonl": c.events, "steps/lint.json": `{"step":"lint","status":0,"seconds":1}`}
+			if name == "not-to-be-had" {
+				files["steps/unit.json"] = `{"step":"unit","skipped":"sid has Slurm 27.05, not 26.05"}`
+			}
+			for file, text := range files {
 				path := filepath.Join(dir, file)
 				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 					t.Fatal(err)
@@ -45,7 +50,7 @@ func TestSummary(t *testing.T) {
 			if last := lines[len(lines)-1]; last != c.last {
 				t.Errorf("the last line is %q, want %q", last, c.last)
 			}
-			if good := name == "all-passed" || name == "skip-allowed"; good != (err == nil) {
+			if good := name == "all-passed" || name == "skip-allowed" || name == "not-to-be-had"; good != (err == nil) {
 				t.Errorf("it ended with %v:\n%s", err, out)
 			}
 		})

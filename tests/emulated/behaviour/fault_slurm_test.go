@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/tests/emulated"
+	"github.com/kernelbroker/kernelbroker/tests/support/slurmroot"
 )
 
 // Agents, slurmctld, its hooks, the job or a node end at a bad moment.
@@ -28,8 +29,7 @@ func TestFaultSlurm(t *testing.T) {
 		id := f.ask("bob", "mitgcm", 0, "-N2")
 		f.logged(at, `"allocation changed" .*to=switching`)
 		f.OK(f.Slurmctld().Restart(f.ctx, syscall.SIGTERM))
-		// From 26.05 on slurmctld remembers awaited boots over a restart.
-		if f.Options().Slurm < "26.05" {
+		if !slurmroot.RemembersJobBoots(f.Options().Slurm) {
 			f.logged(at, `"allocation changed" .*to=failed .*an earlier start of slurmd`)
 		}
 		f.thaw()
@@ -140,7 +140,7 @@ func prologKilledOnStock(f *faults) {
 	f.freeze()
 	at := f.logSize()
 	id := f.ask("alice", "mitgcm", 0, "-N2")
-	if f.Options().Slurm < "26.05" {
+	if !slurmroot.RemembersJobBoots(f.Options().Slurm) {
 		// Once the return is armed, Slurm boots and resumes nodes that the gate drains.
 		f.logged(at, `"action done" action="arm return"`)
 	} else {

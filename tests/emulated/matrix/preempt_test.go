@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kernelbroker/kernelbroker/tests/emulated"
+	"github.com/kernelbroker/kernelbroker/tests/support/slurmroot"
 )
 
 // preempting has a partition main whose jobs are preempted by those of partition urgent.
@@ -37,9 +38,10 @@ func TestPreemptRequeue(t *testing.T) {
 	)
 }
 
-// keepsNodes reports whether a job with a profile keeps its nodes from an urgent one: from 24.11 on Slurm preempts no job
-// on drained nodes, and armed nodes are drained.
-func (c cluster) keepsNodes(arg string) bool { return arg == profile && c.Options().Slurm != "22.05" }
+// keepsNodes reports whether a job with a profile keeps its nodes from an urgent one: they are armed, so drained.
+func (c cluster) keepsNodes(arg string) bool {
+	return arg == profile && !slurmroot.PreemptsOnDrainedNodes(c.Options().Slurm)
+}
 
 // givesNoWay checks that an urgent job waits for the end of the other, and runs then.
 func (c cluster) givesNoWay(user, id, kernel, urgentUser, urgent, urgentKernel string) {

@@ -4,10 +4,11 @@
 # it is ready, and then only keeps the namespaces alive and collects orphans.
 # When it ends, the kernel ends everything else in the lab.
 # Arguments: lab folder, number of nodes, prefix of addresses/length, mode, the
-# broker's user, and "owned" where the lab is to end when file descriptor 3 does.
+# broker's user, the root whose /usr holds Slurm, and "owned" where the lab is to
+# end when file descriptor 3 does.
 set -eu
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
-dir=$1 nodes=$2 cidr=$3 mode=$4 broker=$5 owned=$6
+dir=$1 nodes=$2 cidr=$3 mode=$4 broker=$5 system=${6%/} owned=$7
 
 # /proc is still the host's here, so this is the pid as the host sees it.
 read -r pid _ </proc/self/stat
@@ -16,6 +17,19 @@ echo "$pid" >"$dir/run/holder.pid"
 hostname ctl
 mount -t proc proc /proc
 
+{
+	echo "link set lo up"
+	echo "link add br0 type bridge forward_delay 0"
+	echo "addr add $cidr dev br0"
+	echo "link set br0 up"
+	i=1
+	while [ "$i" -le "$nodes" ]; do
+		echo "tuntap add dev tap$i mode tap user $(id -u)"
+		echo "link set tap$i master br0 up"
+		i=$((i + 1))
+	done
+} | ip -batch -
+
 # /run goes first, because it then holds the way to the lab's folder, which may
 # itself be below a path that is covered next.
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -23,6 +37,18 @@ mkdir -m 755 /run/lab /run/lock /run/slurm /run/slurmrestd /run/munge /run/mysql
 	/run/kernel-broker
 mount --bind "$dir" /run/lab
 cd /run/lab
+
+# With Slurm of another root the front-end has that root's /usr and /etc. QEMU stays
+# the host's: machines run in a copy of the host's mounts, with the lab's folder.
+if [ -n "$system" ]; then
+	mkdir /run/machines
+	mount --rbind / /run/machines
+	mount -t tmpfs -o mode=755 tmpfs /run/machines/run
+	mkdir /run/machines/run/lab
+	mount --bind "$dir" /run/machines/run/lab
+	mount --rbind "$system/usr" /usr
+	mount --rbind "$system/etc" /etc
+fi
 
 # Puts the lab's files and mount points, which the host may not have, over a
 # folder of the host's. An overlay does it; in a user namespace the kernel
@@ -56,8 +82,10 @@ layer /usr/libexec
 layer /usr/local/bin
 
 # What is installed on this host, for whoever builds kernels here: dpkg says which
-# source it is, and the front-end's /var has nothing of that.
+# source it is, and the front-end's /var has nothing of that. Another root has no
+# compilers, so nothing is built there.
 over() {
+	[ -z "$system" ] || return 0
 	[ ! -d "$1" ] || { mkdir -p "$2" && mount --rbind "$1" "$2"; } ||
 		echo "$2: not to be had, so no kernels can be built here" >&2
 }
@@ -98,19 +126,6 @@ if [ "$mode" != single ]; then
 	done
 fi
 chmod 700 /var/lib/munge /etc/munge /var/lib/mysql
-
-{
-	echo "link set lo up"
-	echo "link add br0 type bridge forward_delay 0"
-	echo "addr add $cidr dev br0"
-	echo "link set br0 up"
-	i=1
-	while [ "$i" -le "$nodes" ]; do
-		echo "tuntap add dev tap$i mode tap user $(id -u)"
-		echo "link set tap$i master br0 up"
-		i=$((i + 1))
-	done
-} | ip -batch -
 
 trap 'exit 0' TERM
 if [ "$owned" = owned ]; then

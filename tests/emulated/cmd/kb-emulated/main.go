@@ -14,9 +14,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 
 	"github.com/kernelbroker/kernelbroker/tests/emulated"
 	"github.com/kernelbroker/kernelbroker/tests/lab"
+	"github.com/kernelbroker/kernelbroker/tests/support/slurmroot"
 )
 
 func main() {
@@ -35,7 +37,7 @@ func run() (exit int, err error) {
 	}
 	user := flag.String("user", "alice", "who runs it: alice, bob or root")
 	flag.IntVar(&o.Nodes, "nodes", o.Nodes, "how many nodes")
-	flag.StringVar(&o.Slurm, "slurm", o.Slurm, "version of Slurm: 22.05, 24.11 or 26.05")
+	flag.StringVar(&o.Slurm, "slurm", o.Slurm, "version of Slurm: "+strings.Join(slurmroot.Versions, ", "))
 	flag.Parse()
 	o.Dir = filepath.Join(o.Product, "emulated", o.Slurm, "shell")
 	o.Progress = os.Stderr

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kernelbroker/kernelbroker/tests/lab"
+	"github.com/kernelbroker/kernelbroker/tests/support/slurmroot"
 )
 
 // folder is the lab's folder as the flags and the environment say.
@@ -57,6 +58,7 @@ func (a *app) upCommand() *cobra.Command {
 	f := c.Flags()
 	f.IntVar(&o.Nodes, "nodes", 2, "number of nodes")
 	f.StringVar(&o.Kernel, "kernel", "stock", "the nodes' own kernel, a folder of build/kernels: stock is Debian's, suite-stock a quick one")
+	f.StringVar(&o.Slurm.Version, "slurm", slurmroot.Wanted(), "version of Slurm: "+strings.Join(slurmroot.Versions, ", "))
 	f.IntVar(&o.Memory, "memory", 512, "MiB of each node")
 	f.IntVar(&o.CPUs, "cpus", 1, "processors of each node")
 	f.StringVar(&o.Accel, "accel", "", "kvm or tcg (default: find out by a probe boot)")
