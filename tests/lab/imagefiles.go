@@ -41,7 +41,7 @@ const slurmPlugins = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
 
 // pluginsLeftOut are of no use on a node of a lab, or need large libraries.
 var pluginsLeftOut = []string{
-	"openapi_", "rest_", "mpi_pmix", "burst_buffer_", "_lua.so", "_cray_", "libslurm_pmi", "serializer_",
+	"openapi_", "rest_", "mpi_pmix", "burst_buffer_", "_lua.so", "_cray_", "libslurm_pmi", "serializer_url", "serializer_yaml",
 }
 
 // scripts maps the lab's own files to their places on the node.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kernelbroker/kernelbroker/tests/lab"
+	"github.com/kernelbroker/kernelbroker/tests/support/slurmroot"
 )
 
 // Limits of waiting. They are generous: a slow machine must not fail a test,
@@ -39,7 +40,7 @@ func start(t *testing.T, change func(*lab.Options)) *cluster {
 	t.Helper()
 	t.Parallel()
 	name := regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(t.Name(), "-")
-	dir, err := filepath.Abs(filepath.Join("../../build/lab/suites", name))
+	dir, err := filepath.Abs(filepath.Join("../../build/lab/suites", slurmroot.Wanted(), name))
 	if err != nil {
 		t.Fatal(err)
 	}
