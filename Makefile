@@ -206,8 +206,9 @@ slurms = status=0; for version in $(SLURM); do \
 		.ci/on-slurm $$version $$result $(2) || status=1; \
 	done; exit $$status
 
-# The model takes its actions by chance and time: make model, and test-long.
-EMULATED_SKIP ?= ^TestModel$$
+# The model takes its actions by chance and time, and a federation needs slurmdbd:
+# test-long.
+EMULATED_SKIP ?= ^Test(Model|Federation)$$
 
 .PHONY: test-emulated
 test-emulated: build-go build-c $(GOTESTSUM) | $(RESULTS) ## Slurm's side on emulated clusters, in seconds each (SLURM="22.05 24.11 26.05" for all versions)

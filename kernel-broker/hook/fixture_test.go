@@ -110,7 +110,7 @@ requeuehold*) [ ! -e %[1]s/pending ] || { echo "Job is pending execution for job
 esac
 `
 	squeueScript = `#!/bin/sh
-[ "$SLURM_CONF" = %[1]s/slurm.conf ] || exit 9
+[ "$SLURM_CONF$SQUEUE_LOCAL" = %[1]s/slurm.conf1 ] || exit 9
 case "$*" in
 *--jobs=12*"--Format=JobID:12|,RestartCnt:12|,State:20|") ;;
 *--jobs=12*"--Format=JobID:12,admin_comment:1100")

@@ -38,7 +38,8 @@ func (s scontrol) program(ctx context.Context, path string, arguments ...string)
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, arguments...) //nolint:gosec // G204: the configured program or squeue beside it, no shell; jobs are numbers
-	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	// Of this cluster, if it is in a federation.
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "SQUEUE_LOCAL=1", "SCONTROL_LOCAL=1"}
 	if s.conf != "" {
 		cmd.Env = append(cmd.Env, "SLURM_CONF="+s.conf)
 	}

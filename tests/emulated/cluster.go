@@ -83,6 +83,11 @@ func (c *Cluster) up(ctx context.Context) error {
 	if err := c.munged().Start(ctx); err != nil {
 		return err
 	}
+	if c.options.Accounting {
+		if err := c.startAccounting(ctx); err != nil {
+			return err
+		}
+	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stop = stop
 	for _, n := range c.Nodes() {

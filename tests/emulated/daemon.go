@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/kernelbroker/kernelbroker/tests/lab"
 )
 
 const slurmctldPidFile = "/run/slurm/slurmctld.pid"
@@ -55,6 +57,27 @@ func (c *Cluster) munged() Daemon {
 		argv: []string{"/usr/sbin/munged", "--force"}, log: "/var/log/munge/munged.log",
 		ready: []string{"munge", "-n", "-o", "/dev/null"},
 	}
+}
+
+// startAccounting starts slurmdbd with its database, and makes the cluster known to it.
+func (c *Cluster) startAccounting(ctx context.Context) error {
+	for _, d := range []Daemon{
+		{
+			cluster: c, name: "mariadbd", user: "mysql", pidFile: "/run/mysqld/cluster.pid",
+			argv: lab.DatabaseCommand("slurm"), log: "/var/log/mysql/mariadbd.log",
+			ready: []string{"test", "-S", lab.DatabaseSocket},
+		},
+		{
+			cluster: c, name: "slurmdbd", user: "slurm", pidFile: "/run/slurm/slurmdbd.daemon.pid",
+			argv: lab.SlurmdbdCommand(), log: "/var/log/slurm/slurmdbd.log",
+			ready: []string{"sacctmgr", "--noheader", "list", "cluster"},
+		},
+	} {
+		if err := d.Start(ctx); err != nil {
+			return err
+		}
+	}
+	return c.must(ctx, "root", "sacctmgr", "--immediate", "add", "cluster", clusterName)
 }
 
 // Log is the daemon's log as the host sees it.

@@ -26,6 +26,7 @@ type account struct {
 var accounts = []account{
 	{"root", "/root", "/bin/bash", 0},
 	{"munge", "/nonexistent", "/usr/sbin/nologin", 110},
+	{"mysql", "/nonexistent", "/usr/sbin/nologin", 111},
 	{"slurm", "/nonexistent", "/usr/sbin/nologin", 64030},
 	{"alice", "/home/alice", "/bin/bash", 20001},
 	{"bob", "/home/bob", "/bin/bash", 20002},
@@ -37,8 +38,8 @@ var folders = []string{
 	"usr", "dev", "sys", "proc", "tmp", "host", "mnt", "root", "machine", "emulated", "nodes", "catalog",
 	"etc/slurm", "etc/munge", "etc/kernel-broker", "etc/alternatives", "opt/kernel-broker",
 	"home/alice", "home/bob",
-	"run/munge", "run/slurm", "run/kernel-broker", "run/lock",
-	"var/lib/munge", "var/lib/slurm/slurmctld", "var/lib/kernel-broker/hook", "var/cache/kernel-broker",
+	"run/munge", "run/mysqld", "run/slurm", "run/kernel-broker", "run/lock",
+	"var/lib/munge", "var/lib/mysql", "var/log/mysql", "var/lib/slurm/slurmctld", "var/lib/kernel-broker/hook", "var/cache/kernel-broker",
 	"var/log/slurm", "var/log/munge", "var/log/kernel-broker", "var/spool/slurmd", "var/tmp",
 }
 
@@ -120,6 +121,9 @@ func (c *Cluster) configure(system string) error {
 		"etc/slurm/plugstack.conf": plugstackConf,
 		"etc/munge/munge.key":      string(key),
 	}
+	if o.Accounting {
+		files["etc/slurm/slurmdbd.conf"] = lab.SlurmdbdConf(frontHost, "slurm")
+	}
 	for name, config := range map[string]map[string]any{
 		"broker": brokerConfig(o), "client": clientConfig(o), "agent": agentConfig(o),
 	} {
@@ -144,7 +148,7 @@ func (c *Cluster) configure(system string) error {
 	}
 	for name, text := range files {
 		mode := os.FileMode(0o644)
-		if strings.HasSuffix(name, ".key") {
+		if strings.HasSuffix(name, ".key") || strings.HasSuffix(name, "slurmdbd.conf") {
 			mode = 0o600
 		}
 		if err := write(c.path(name), text, mode); err != nil {

@@ -38,6 +38,8 @@ type Options struct {
 	// Set replaces or adds keys of slurm.conf; Lines are added as they are.
 	Set   map[string]string
 	Lines []string
+	// Accounting runs slurmdbd with its own database; nothing is enforced.
+	Accounting bool
 	// SchedulerParameters and SlurmctldParameters are added to the required ones.
 	SchedulerParameters, SlurmctldParameters []string
 	// Partitions replace the lines of partitions main and shared.

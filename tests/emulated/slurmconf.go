@@ -13,6 +13,8 @@ import (
 )
 
 const (
+	clusterName  = "emulated"
+	frontHost    = "front"
 	frontAddress = "10.99.0.1"
 	firstPort    = 17001
 	brokerPort   = 7440
@@ -59,8 +61,8 @@ func settings(o Options) []setting {
 	scheduler := append([]string{"batch_sched_delay=0", "sched_min_interval=1", "bf_interval=1", "nohold_on_prolog_fail"}, o.SchedulerParameters...)
 	controller := append([]string{"reboot_from_controller"}, o.SlurmctldParameters...)
 	return append([]setting{
-		{"ClusterName", "emulated"},
-		{"SlurmctldHost", "front(" + frontAddress + ")"},
+		{"ClusterName", clusterName},
+		{"SlurmctldHost", frontHost + "(" + frontAddress + ")"},
 		{"SlurmUser", "slurm"},
 		{"SlurmdUser", "root"},
 		{"AuthType", "auth/munge"},
@@ -98,7 +100,17 @@ func settings(o Options) []setting {
 		{"JobRequeue", "1"},
 		{"JobSubmitPlugins", "lua"},
 		{"PlugStackConfig", "/etc/slurm/plugstack.conf"},
-	}, powerSettings(o)...)
+	}, append(powerSettings(o), accountingSettings(o)...)...)
+}
+
+func accountingSettings(o Options) []setting {
+	if !o.Accounting {
+		return nil
+	}
+	return []setting{
+		{"AccountingStorageType", "accounting_storage/slurmdbd"},
+		{"AccountingStorageHost", frontHost},
+	}
 }
 
 func powerSettings(o Options) []setting {
@@ -120,7 +132,7 @@ const plugstackConf = "required /opt/kernel-broker/kernel_profile.so kernelctl=/
 
 func brokerConfig(o Options) map[string]any {
 	return lab.MergeConfig(map[string]any{
-		"cluster": "emulated",
+		"cluster": clusterName,
 		"listen":  fmt.Sprintf("%s:%d", frontAddress, brokerPort),
 		"tls":     map[string]any{"mode": "none"},
 		"slurm":   map[string]any{"user": "slurm"},

@@ -16,7 +16,8 @@ import (
 var databaseScript string
 
 const (
-	databaseSocket  = "/run/mysqld/mysqld.sock" // libmariadb's default
+	// DatabaseSocket is libmariadb's default in bookworm and trixie; in sid that is in /run/mariadbd.
+	DatabaseSocket  = "/run/mysqld/mysqld.sock"
 	slurmdbdPidFile = "/run/slurm/slurmdbd.pid"
 	// accountOfAll is the default account of the lab's users.
 	accountOfAll = "users"
@@ -34,9 +35,10 @@ func accountingSettings(o Options) []setting {
 	}
 }
 
-// slurmdbdConf has no password: the database knows Slurm's user by its uid.
-func slurmdbdConf(m Mode) string {
-	return fmt.Sprintf(`# Written by kblab; the next "up" writes it again.
+// SlurmdbdConf is slurmdbd.conf of a daemon on the host, which runs as the user. It has no password: the database knows
+// the user by its uid.
+func SlurmdbdConf(host, user string) string {
+	return fmt.Sprintf(`# Written by the cluster; the next "up" writes it again.
 AuthType=auth/munge
 DbdHost=%s
 SlurmUser=%s
@@ -46,7 +48,18 @@ StorageType=accounting_storage/mysql
 StorageHost=localhost
 StorageUser=%s
 StorageLoc=slurm_acct_db
-`, frontHost, service(m, "slurm"), slurmdbdPidFile, service(m, "slurm"))
+`, host, user, slurmdbdPidFile, user)
+}
+
+// DatabaseCommand runs a MariaDB for slurmdbd, which runs as the user: with its data in /var/lib/mysql and its socket at
+// DatabaseSocket.
+func DatabaseCommand(user string) []string {
+	return []string{"/bin/sh", "-c", databaseScript, "sh", DatabaseSocket, user}
+}
+
+// SlurmdbdCommand runs slurmdbd with that database.
+func SlurmdbdCommand() []string {
+	return []string{"env", "MYSQL_UNIX_PORT=" + DatabaseSocket, "/usr/sbin/slurmdbd", "-D"}
 }
 
 // Database returns the handle of slurmdbd's MariaDB, which a lab has with
@@ -54,10 +67,10 @@ StorageLoc=slurm_acct_db
 func (l *Lab) Database() Daemon {
 	return Daemon{
 		lab: l, name: "mariadbd", user: service(l.state.Mode, "mysql"),
-		argv:    []string{"/bin/sh", "-c", databaseScript, "sh", databaseSocket, service(l.state.Mode, "slurm")},
+		argv:    DatabaseCommand(service(l.state.Mode, "slurm")),
 		pidFile: "/run/mysqld/lab.pid", log: "mysql/mariadbd.log",
 		// A client that connects before the server is ready waits.
-		ready: []string{"test", "-S", databaseSocket},
+		ready: []string{"test", "-S", DatabaseSocket},
 	}
 }
 
@@ -66,7 +79,7 @@ func (l *Lab) Database() Daemon {
 func (l *Lab) Slurmdbd() Daemon {
 	return Daemon{
 		lab: l, name: "slurmdbd", user: service(l.state.Mode, "slurm"),
-		argv:    []string{"/usr/sbin/slurmdbd", "-D"},
+		argv:    SlurmdbdCommand(),
 		pidFile: slurmdbdPidFile, log: "slurm/slurmdbd.log",
 		ready: []string{"sacctmgr", "--noheader", "list", "cluster"},
 	}

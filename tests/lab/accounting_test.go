@@ -67,7 +67,7 @@ func TestConfined(t *testing.T) {
 }
 
 func TestSlurmdbdConf(t *testing.T) {
-	text := slurmdbdConf(ModeRoot)
+	text := SlurmdbdConf("ctl", "slurm")
 	if !strings.Contains(text, "\nSlurmUser=slurm\n") || strings.Contains(text, "StoragePass") {
 		t.Error(text)
 	}

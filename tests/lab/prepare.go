@@ -70,7 +70,7 @@ func (l *Lab) writeSlurm() error {
 		}
 	}
 	if o.Slurm.Accounting {
-		return write(l.layout.path("share/conf/slurm", "slurmdbd.conf"), slurmdbdConf(l.state.Mode), 0o600)
+		return write(l.layout.path("share/conf/slurm", "slurmdbd.conf"), SlurmdbdConf(frontHost, service(l.state.Mode, "slurm")), 0o600)
 	}
 	return nil
 }

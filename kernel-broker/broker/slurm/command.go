@@ -45,7 +45,9 @@ type Options struct {
 
 // New returns a client.
 func New(o Options) *Client {
-	env := append(os.Environ(), "LC_ALL=C", "SLURM_TIME_FORMAT=standard")
+	// In a federation with fed_display, squeue and scontrol show all clusters' jobs and nodes to who does not ask for
+	// its own cluster's. Another cluster's node may have the name of one of ours.
+	env := append(os.Environ(), "LC_ALL=C", "SLURM_TIME_FORMAT=standard", "SQUEUE_LOCAL=1", "SCONTROL_LOCAL=1")
 	if o.Conf != "" {
 		env = append(env, "SLURM_CONF="+o.Conf)
 	}

@@ -217,3 +217,11 @@ func TestView(t *testing.T) {
 		}
 	}
 }
+
+// In a federation Slurm's commands may show the jobs and nodes of all its clusters.
+func TestCommandsAreOfThisCluster(t *testing.T) {
+	c, _ := fake(t, "", `echo "$SQUEUE_LOCAL $SCONTROL_LOCAL"`)
+	if out, _, err := c.run(t.Context(), c.squeue); err != nil || out != "1 1\n" {
+		t.Errorf("squeue of a federation: %q, %v", out, err)
+	}
+}

@@ -37,6 +37,8 @@ umount -l /host
 
 chown -R slurm:slurm /run/slurm /var/log/slurm /var/lib/slurm /run/kernel-broker \
 	/var/lib/kernel-broker /var/log/kernel-broker
+chown -R mysql:mysql /run/mysqld /var/lib/mysql /var/log/mysql
+[ ! -e /etc/slurm/slurmdbd.conf ] || chown slurm:slurm /etc/slurm/slurmdbd.conf
 chown -R munge:munge /run/munge /var/lib/munge /var/log/munge /etc/munge
 chmod 700 /var/lib/munge /etc/munge
 for home in /home/*; do

@@ -7,7 +7,10 @@
 # Arguments: socket, who owns Slurm's tables.
 set -eu
 socket=$1 owner=$2
-data=/var/lib/mysql share=/usr/share/mysql
+data=/var/lib/mysql
+# MariaDB has its own name for them since 11.
+tables=/usr/share/mariadb/mariadb
+[ -e "${tables}_system_tables.sql" ] || tables=/usr/share/mysql/mysql
 set -- /usr/sbin/mariadbd --no-defaults --datadir="$data" \
 	--innodb-buffer-pool-size=32M --innodb-log-file-size=8M \
 	--innodb-flush-method=nosync
@@ -16,9 +19,9 @@ if [ ! -e "$data/made" ]; then
 	{
 		printf '%s\n' 'CREATE DATABASE mysql;' 'USE mysql;' \
 			'SET @auth_root_socket=NULL;'
-		cat "$share/mysql_system_tables.sql" \
-			"$share/mysql_performance_tables.sql" \
-			"$share/mysql_system_tables_data.sql"
+		cat "${tables}_system_tables.sql" \
+			"${tables}_performance_tables.sql" \
+			"${tables}_system_tables_data.sql"
 		# Known by uid, over the socket only.
 		printf '%s\n' 'FLUSH PRIVILEGES;' 'CREATE DATABASE slurm_acct_db;' \
 			"CREATE USER $owner@localhost IDENTIFIED VIA unix_socket;" \
