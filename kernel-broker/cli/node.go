@@ -5,7 +5,9 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/atomicfile"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/hostlist"
 )
 
 func (a *app) nodeCommand() *cobra.Command {
@@ -94,33 +97,64 @@ func joinReasons(words []string) string { return strings.Join(words, " ") }
 
 func (a *app) nodeTokenCommand() *cobra.Command {
 	var ttl time.Duration
-	var out string
+	var file, dir string
 	c := &cobra.Command{
-		Use: "token NAME", Short: "Create the token for a node's first certificate",
-		Args: cobra.ExactArgs(1),
-		RunE: a.run(func(ctx context.Context, args []string) error { return a.nodeToken(ctx, args[0], ttl, out) }),
+		Use: "token NODES", Short: "Create the tokens for nodes' first certificates",
+		Args: cobra.MinimumNArgs(1),
+		RunE: a.run(func(ctx context.Context, args []string) error { return a.nodeToken(ctx, args, ttl, file, dir) }),
 	}
 	c.Flags().DurationVar(&ttl, "ttl", time.Hour, "lifetime, at most 720h")
-	c.Flags().StringVar(&out, "output-file", "", "write it to a `file` that only you can read, and not to the terminal")
+	c.Flags().StringVar(&file, "output-file", "", "write one node's token to a `file` that only you can read, and not to the terminal")
+	c.Flags().StringVar(&dir, "output-dir", "", "write each token to a file with the node's name in this `folder`, and not to the terminal")
 	return c
 }
 
-func (a *app) nodeToken(ctx context.Context, node string, ttl time.Duration, out string) error {
-	response, err := call(ctx, a, api.NewTrustServiceClient, api.TrustServiceClient.CreateNodeToken,
-		&api.CreateNodeTokenRequest{Node: node, Ttl: durationpb.New(ttl)})
+// nodeToken makes the tokens in the order of the lists; one that fails ends it.
+func (a *app) nodeToken(ctx context.Context, lists []string, ttl time.Duration, file, dir string) error {
+	nodes, err := hostlist.Expand(strings.Join(lists, ","))
 	if err != nil {
 		return err
 	}
-	until := response.GetExpires().AsTime().Local().Format(time.DateTime)
-	if out != "" {
-		if err := atomicfile.Write(out, []byte(response.GetToken()+"\n"), 0o600); err != nil {
+	if file != "" && dir != "" {
+		return usageError{errors.New("--output-file and --output-dir exclude each other")}
+	}
+	if file != "" && len(nodes) > 1 {
+		return usageError{fmt.Errorf("--output-file is for one node, and these are %d: use --output-dir", len(nodes))}
+	}
+	var tokens []*api.CreateNodeTokenResponse
+	for _, node := range nodes {
+		response, err := call(ctx, a, api.NewTrustServiceClient, api.TrustServiceClient.CreateNodeToken,
+			&api.CreateNodeTokenRequest{Node: node, Ttl: durationpb.New(ttl)})
+		if err != nil {
 			return err
 		}
-		a.say("token of %s, until %s: %s", node, until, out)
+		until := response.GetExpires().AsTime().Local().Format(time.DateTime)
+		path := file
+		if dir != "" {
+			path = filepath.Join(dir, node)
+		}
+		if path == "" {
+			a.say("token of %s, until %s", node, until)
+			tokens = append(tokens, response)
+			continue
+		}
+		if err := atomicfile.Write(path, []byte(response.GetToken()+"\n"), 0o600); err != nil {
+			return err
+		}
+		a.say("token of %s, until %s: %s", node, until, path)
+	}
+	if file != "" || dir != "" {
 		return nil
 	}
-	a.say("token of %s, until %s", node, until)
-	return a.show(response, func(p *page) { p.line("%s", response.GetToken()) })
+	print := func(p *page) {
+		for _, token := range tokens {
+			p.line("%s", token.GetToken())
+		}
+	}
+	if len(tokens) == 1 {
+		return a.show(tokens[0], print)
+	}
+	return showList(a, "tokens", tokens, print)
 }
 
 func (a *app) nodeRevokeCommand() *cobra.Command {

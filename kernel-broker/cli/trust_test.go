@@ -64,6 +64,28 @@ func TestNodeTokens(t *testing.T) {
 	f.must(3, `node "n9" has never had a token`, "node", "certificates", "n9")
 	f.must(3, "720h", "node", "token", "n1", "--ttl", "721h")
 	f.must(2, "arg", "node", "token")
+
+	// Many at a time: each begins with its node's name.
+	printed := strings.Fields(f.must(0, "token of n5, until ", "node", "token", "n[3-4]", "n5"))
+	for i, name := range []string{"n3", "n4", "n5"} {
+		if token, err := mtls.ParseToken(printed[i]); err != nil || token.Node != name {
+			t.Errorf("%v, %v", token, err)
+		}
+	}
+	dir := t.TempDir()
+	if out := f.must(0, filepath.Join(dir, "n07"), "node", "token", "n[06-07]", "--output-dir", dir); out != "" {
+		t.Errorf("with a folder it prints %q", out)
+	}
+	text, err = os.ReadFile(filepath.Join(dir, "n06"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token, err := mtls.ParseToken(string(text)); err != nil || token.Node != "n06" {
+		t.Errorf("%v, %v", token, err)
+	}
+	f.must(2, "--output-dir", "node", "token", "n[1-2]", "--output-file", path)
+	f.must(2, "exclude each other", "node", "token", "n1", "--output-file", path, "--output-dir", dir)
+	f.must(3, "host list", "node", "token", "n[1-")
 }
 
 func TestAuthority(t *testing.T) {
