@@ -28,6 +28,7 @@ type machine struct {
 	name    string
 	token   string
 	address string // of the channel for commands, on this host
+	ssh     string // of sshd, on this host
 	console string
 }
 
@@ -35,10 +36,19 @@ type machine struct {
 // each is the channel for commands.
 var addresses = map[string]string{"ctl1": "10.77.0.1/24", "n1": "10.77.0.11/24"}
 
+// boot is what the machines of a test start from.
+type boot struct {
+	dir                   string // for what belongs to one test
+	image, kernel, initrd string
+	token                 string // of the channel for commands
+	channel               string // more options of QEMU for the network card of the channel
+}
+
 // power starts a machine. It ends with the test, and its disk is discarded.
-func power(t *testing.T, dir, name, image, initrd, token string) *machine {
+func power(t *testing.T, b boot, name string) *machine {
 	t.Helper()
-	m := &machine{t: t, name: name, token: token, address: freePort(t), console: filepath.Join(dir, name+".console")}
+	dir := b.dir
+	m := &machine{t: t, name: name, token: b.token, address: freePort(t), ssh: freePort(t), console: filepath.Join(dir, name+".console")}
 	var other string
 	for n := range addresses {
 		if n != name {
@@ -55,9 +65,9 @@ func power(t *testing.T, dir, name, image, initrd, token string) *machine {
 	qemu := exec.CommandContext(ctx, "qemu-system-x86_64",
 		"-accel", "tcg,thread=multi,tb-size=256", "-M", "q35", "-cpu", "qemu64,+rdrand", "-smp", "1", "-m", "1024",
 		"-nodefaults", "-no-user-config", "-display", "none", "-name", name,
-		"-kernel", filepath.Join(repo, "build/kernels/stock/bzImage"), "-initrd", initrd, "-append", append,
-		"-drive", "if=virtio,format=raw,snapshot=on,cache=unsafe,file.locking=off,file="+image,
-		"-netdev", "user,id=channel,restrict=on,hostfwd=tcp:"+m.address+"-10.0.2.15:7000",
+		"-kernel", b.kernel, "-initrd", b.initrd, "-append", append,
+		"-drive", "if=virtio,format=raw,snapshot=on,cache=unsafe,file.locking=off,file="+b.image,
+		"-netdev", "user,id=channel,hostfwd=tcp:"+m.address+"-10.0.2.15:7000,hostfwd=tcp:"+m.ssh+"-10.0.2.15:22"+b.channel,
 		"-device", "virtio-net-pci,netdev=channel,romfile=,mac=52:54:00:77:00:01",
 		"-netdev", "dgram,id=cluster,local.type=unix,local.path="+filepath.Join(dir, name+".net")+
 			",remote.type=unix,remote.path="+filepath.Join(dir, other+".net"),

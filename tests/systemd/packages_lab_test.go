@@ -30,9 +30,9 @@ func TestPackages(t *testing.T) {
 	// -o: what was built is packed, nothing is built meanwhile.
 	command(t, "make", "-s", "-C", top, "-o", "build", "packages", "VERSION=v0.1.0")
 	made := filepath.Join(top, "build/packages")
-	installed := filepath.Join(made, "root")
+	tree := filepath.Join(made, "root")
 	again := filepath.Join(dir, "again")
-	command(t, "sh", "-c", pack, "pack", top, installed, "v0.1.0", again)
+	command(t, "sh", "-c", pack, "pack", top, tree, "v0.1.0", again)
 	for _, kind := range []string{"deb", "rpm"} {
 		found, err := filepath.Glob(filepath.Join(again, "*."+kind))
 		if err != nil || len(found) != 5 {
@@ -54,7 +54,7 @@ func TestPackages(t *testing.T) {
 
 	// The next version has other samples.
 	next := filepath.Join(dir, "root")
-	command(t, "cp", "-a", installed, next)
+	command(t, "cp", "-a", tree, next)
 	samples, err := filepath.Glob(filepath.Join(next, "*/etc/kernel-broker/*.yaml.sample"))
 	if err != nil || len(samples) == 0 {
 		t.Fatalf("samples %q, %v", samples, err)
@@ -65,7 +65,7 @@ func TestPackages(t *testing.T) {
 	newer := filepath.Join(dir, "newer")
 	command(t, "sh", "-c", pack, "pack", top, next, "v0.2.0", newer)
 
-	args := []string{"--mount", "--pid", "--fork", "sh", "files/packages.sh", debian(t), again, newer, dir}
+	args := []string{"--mount", "--pid", "--fork", "sh", "files/packages.sh", installed.debian(t), again, newer, dir}
 	if os.Geteuid() != 0 {
 		args = append([]string{"--map-root-user", "--map-auto"}, args...)
 	}

@@ -23,11 +23,18 @@ import (
 // repo is the repository as this package's tests see it.
 const repo = "../.."
 
-// packages are Debian's for both machines; services that a node does not need are installed but not running.
-var packages = []string{
+// root is a Debian that mmdebstrap makes.
+type root struct {
+	packages []string
+	hooks    []string // more arguments of mmdebstrap
+}
+
+// installed is the root of machines on which make install puts the product; services that a node does not need are
+// installed but not running.
+var installed = root{packages: []string{
 	"systemd", "systemd-sysv", "dbus", "libnss-systemd", "kmod", "iproute2", "procps", "strace", "lua5.3",
 	"munge", "slurmctld", "slurmd", "slurmdbd", "slurm-client", "mariadb-server", "kexec-tools",
-}
+}}
 
 // unwanted keeps the root small.
 var unwanted = []string{
@@ -38,18 +45,18 @@ var unwanted = []string{
 //go:embed files
 var files embed.FS
 
-// debian returns the archive of a root that mmdebstrap made, from the cache
-// where one of the same packages was made before.
-func debian(t *testing.T) string {
+// debian returns the archive of a root, from the cache where one like it was made before.
+func (r root) debian(t *testing.T) string {
 	t.Helper()
 	cache, err := exec.Command(repo + "/.ci/cache-dir").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"--variant=apt", "--include=" + strings.Join(packages, ","), "--aptopt=APT::Install-Recommends \"false\""}
+	args := []string{"--variant=apt", "--include=" + strings.Join(r.packages, ","), "--aptopt=APT::Install-Recommends \"false\""}
 	for _, path := range unwanted {
 		args = append(args, "--dpkgopt=path-exclude="+path)
 	}
+	args = append(args, r.hooks...)
 	sum := sha256.Sum256([]byte(strings.Join(args, "\n")))
 	path := filepath.Join(strings.TrimSpace(string(cache)), "systemd", "debian-"+hex.EncodeToString(sum[:8])+".tar")
 	if _, err := os.Stat(path); err == nil {
@@ -61,7 +68,7 @@ func debian(t *testing.T) string {
 	made := path + ".new"
 	args = append(args, "bookworm", made)
 	args = append(args, sources(t)...)
-	t.Logf("a Debian root with %s, once", strings.Join(packages, " "))
+	t.Logf("a Debian root with %s, once", strings.Join(r.packages, " "))
 	command(t, "mmdebstrap", append([]string{"--format=tar", "--quiet"}, args...)...)
 	if err := os.Rename(made, path); err != nil {
 		t.Fatal(err)
@@ -84,18 +91,31 @@ func sources(t *testing.T) (found []string) {
 }
 
 // disk builds the machines' disk: Debian's root, the installed product, and the test's files.
-func disk(t *testing.T, dir string) (image, initrd, token string) {
+func disk(t *testing.T, dir string) boot {
 	t.Helper()
-	secret := make([]byte, 16)
-	_, _ = rand.Read(secret)
-	token = hex.EncodeToString(secret)
-	initrd = filepath.Join(dir, "initrd.img")
+	b := boot{dir: dir, channel: ",restrict=on", image: filepath.Join(dir, "root.ext4"), initrd: filepath.Join(dir, "initrd.img"),
+		kernel: filepath.Join(repo, "build/kernels/stock/bzImage")}
 	text, err := lab.BootInitrd(filepath.Join(repo, "build/kernels/stock"))
 	if err != nil {
 		t.Fatalf("%v (make kernels)", err)
 	}
-	write(t, initrd, string(text), 0o644)
-	own := filepath.Join(dir, "files")
+	write(t, b.initrd, string(text), 0o644)
+	own := b.stageFiles(t)
+	self, err := os.Executable() // the probe, see there
+	if err != nil {
+		t.Fatal(err)
+	}
+	stage(t, filepath.Join(own, "stage.sh"), installed.debian(t), dir, repo, b.image, b.initrd, self)
+	return b
+}
+
+// stageFiles writes the test's files, with a new token for the channel for commands, into a folder.
+func (b *boot) stageFiles(t *testing.T) string {
+	t.Helper()
+	secret := make([]byte, 16)
+	_, _ = rand.Read(secret)
+	b.token = hex.EncodeToString(secret)
+	own := filepath.Join(b.dir, "files")
 	entries, err := files.ReadDir("files")
 	if err != nil {
 		t.Fatal(err)
@@ -107,19 +127,19 @@ func disk(t *testing.T, dir string) (image, initrd, token string) {
 		}
 		write(t, filepath.Join(own, e.Name()), string(text), 0o644)
 	}
-	write(t, filepath.Join(own, "token"), token+"\n", 0o600)
-	self, err := os.Executable() // the probe, see there
-	if err != nil {
-		t.Fatal(err)
-	}
-	image = filepath.Join(dir, "root.ext4")
-	args := []string{"sh", filepath.Join(own, "stage.sh"), debian(t), dir, repo, image, initrd, self}
+	write(t, filepath.Join(own, "token"), b.token+"\n", 0o600)
+	return own
+}
+
+// stage runs a script that makes a disk.
+func stage(t *testing.T, args ...string) {
+	t.Helper()
+	args = append([]string{"sh"}, args...)
 	if os.Geteuid() != 0 {
 		// The root's files belong to users of its own.
 		args = append([]string{"unshare", "--map-root-user", "--map-auto"}, args...)
 	}
 	command(t, args[0], args[1:]...)
-	return image, initrd, token
 }
 
 func write(t *testing.T, path, text string, mode os.FileMode) {

@@ -22,8 +22,8 @@ type site struct {
 // Each step continues the one before it, so a failure ends the test.
 func TestUnits(t *testing.T) {
 	dir := t.TempDir()
-	image, initrd, token := disk(t, dir)
-	s := &site{ctl1: power(t, dir, "ctl1", image, initrd, token), n1: power(t, dir, "n1", image, initrd, token)}
+	b := disk(t, dir)
+	s := &site{ctl1: power(t, b, "ctl1"), n1: power(t, b, "n1")}
 	defer hold(t, s.ctl1, s.n1)
 	for _, step := range []struct {
 		name string
