@@ -8,6 +8,8 @@ for arg in $cmdline; do
 	kb.ip=*) ip=${arg#*=} ;;
 	esac
 done
+# Where udev would load the driver later.
+modprobe -q virtio_net || :
 set -e
 ip link set lo up
 ip addr add 10.0.2.15/24 dev eth0
