@@ -206,7 +206,7 @@ func (s *site) jobOnItsKernel(t *testing.T) {
 	}
 	s.n1.must("touch /tmp/go")
 	s.n1.until("the distribution's kernel", "uname -r | grep -q amd64 && systemctl is-active slurmd")
-	s.ctl1.until("n1 to be idle", "sinfo -h -n n1 -o %t | grep -qx idle && kernelctl node list | grep -E '^n1 +steady +stock +stock +yes'")
+	s.ctl1.until("n1 to be idle", "sinfo -h -n n1 -o %t | grep -qx idle && kernelctl node list | grep -qE '^n1 +steady +stock@[0-9]+ +stock +yes'")
 	if out := s.n1.must("cat /home/alice/job." + job); !strings.Contains(out, "-mitgcm") {
 		t.Errorf("the job's output is\n%s", out)
 	}
