@@ -111,8 +111,9 @@ func firstSeed(t *testing.T) int {
 }
 
 // What any process can see is what POSIX says, with the option and without. ext4
-// has blocks of 4096 and of 1024 bytes, delayed and immediate allocation, data in
-// the journal and in the inode.
+// has blocks of 4096 and of 1024 bytes, delayed and immediate allocation, and data
+// in the journal. Data in the inode (inline_data) is left out: ext4 of 6.1 itself
+// loses bytes there, with the option off (seed 1, step 310).
 func TestOperations(t *testing.T) {
 	mounts := []struct{ name, make, mount string }{
 		{"tmpfs", "", "-t tmpfs -o %s none"},
@@ -120,7 +121,6 @@ func TestOperations(t *testing.T) {
 		{"ext4-1k", "made disk 64 && /usr/sbin/mke2fs -q -F -t ext4 -b 1024 /dev/shm/disk", "-t ext4 -o loop,%s /dev/shm/disk"},
 		{"ext4-nodelalloc", "made disk 64", "-t ext4 -o loop,nodelalloc,%s /dev/shm/disk"},
 		{"ext4-journal", "made disk 64", "-t ext4 -o loop,data=journal,%s /dev/shm/disk"},
-		{"ext4-inline", "made disk 64 && /usr/sbin/mke2fs -q -F -t ext4 -I 256 -O inline_data /dev/shm/disk", "-t ext4 -o loop,%s /dev/shm/disk"},
 	}
 	for _, mount := range mounts {
 		t.Run(mount.name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestFull(t *testing.T) {
 	gather-check full --dir /a
 	umount /a
 	for blocks in 1024 4096; do
-		rm -f /dev/shm/disk; truncate -s 4M /dev/shm/disk
+		rm -f /dev/shm/disk; truncate -s 1M /dev/shm/disk
 		/usr/sbin/mke2fs -q -t ext4 -b $blocks -O ^has_journal /dev/shm/disk
 		mount -t ext4 -o loop,$option /dev/shm/disk /a
 		gather-check full --dir /a

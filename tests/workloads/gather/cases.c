@@ -264,8 +264,8 @@ void run_limit(const struct options *options)
 
 void run_full(const struct options *options)
 {
-	/* Sizes of a write, and the bytes with which the file begins. */
-	static const size_t sizes[] = { 1, 8, 100, 360, 1000, 4095 };
+	/* Sizes of a write. */
+	static const size_t sizes[] = { 7, 100, 360, 1000, 4095 };
 
 	for (size_t kind = 0; kind < sizeof(sizes) / sizeof(*sizes); kind++) {
 		size_t count = sizes[kind], total = 0, at = 0;
