@@ -206,6 +206,25 @@ done`, nil)
 	}
 }
 
+// Bytes that cannot be written are an error of the next close, once. Without the
+// option they are in the page cache, and nothing is said.
+func TestErrors(t *testing.T) {
+	result := run(t, `made disk 64
+for option in gather nogather; do
+	mount -t ext4 -o loop,$option /dev/shm/disk /a
+	gather-check shutdown --dir /a >/out/$option
+	umount /a
+done`, nil)
+	for option, want := range map[string]string{
+		"gather":   "close: Input/output error\nagain: ok",
+		"nogather": "close: ok\nagain: ok",
+	} {
+		if got := out(t, result, option); got != want {
+			t.Errorf("%s: %q, want %q", option, got, want)
+		}
+	}
+}
+
 // With the option a write of 8 bytes takes less than half of the instructions:
 // the clock of an exact guest counts them.
 func TestItGathers(t *testing.T) {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -349,6 +350,35 @@ void run_verify(const struct options *options)
 	}
 	close(fd);
 	printf("%zu\n", size);
+}
+
+/* ext4's ioctl, which has no header: at once, without a last sync. */
+#define EXT4_SHUTDOWN _IOR('X', 125, uint32_t)
+#define EXT4_SHUTDOWN_AT_ONCE 2
+
+static const char *said(int result)
+{
+	return result ? strerror(errno) : "ok";
+}
+
+void run_shutdown(const struct options *options)
+{
+	uint32_t how = EXT4_SHUTDOWN_AT_ONCE;
+	char path[4096];
+	int folder, writer, copy;
+
+	snprintf(path, sizeof(path), "%s", path_in(options, "shutdown"));
+	folder = open_or_fail(options->dir, O_RDONLY | O_DIRECTORY);
+	writer = open_or_fail(path, O_WRONLY | O_CREAT | O_TRUNC);
+	copy = dup(writer);
+	for (int i = 0; i < 20; i++)
+		write_or_fail(writer, "1234567", 7);
+	if (copy < 0 || ioctl(folder, EXT4_SHUTDOWN, &how))
+		fail("shutdown: %s", strerror(errno));
+	/* Told once: by the first of them. */
+	printf("close: %s\n", said(close(writer)));
+	printf("again: %s\n", said(close(copy)));
+	close(folder);
 }
 
 void run_clock(const struct options *options)

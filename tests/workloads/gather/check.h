@@ -37,6 +37,8 @@ void run_full(const struct options *options);
 /* Records, the first of them synced; verify finds at least those. */
 void run_records(const struct options *options);
 void run_verify(const struct options *options);
+/* Shuts ext4 down under bytes that wait, and prints what the calls say. */
+void run_shutdown(const struct options *options);
 /* Prints the nanoseconds of 40,000 writes of 8 bytes. */
 void run_clock(const struct options *options);
 

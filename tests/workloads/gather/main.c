@@ -19,7 +19,8 @@ static const struct {
 	{ "random", run_random }, { "writers", run_writers },
 	{ "killed", run_killed }, { "limit", run_limit },
 	{ "full", run_full },     { "records", run_records },
-	{ "verify", run_verify }, { "clock", run_clock },
+	{ "verify", run_verify }, { "shutdown", run_shutdown },
+	{ "clock", run_clock },
 };
 
 void fail(const char *format, ...)
