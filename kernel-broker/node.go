@@ -21,6 +21,8 @@ type Inventory struct {
 	RootDevice      string   `json:"root_device"`
 	RootFilesystem  string   `json:"root_filesystem"`
 	Drivers         []string `json:"drivers"`
+	// Hardware is as the running kernel shows it; empty from an agent that does not report it.
+	Hardware Hardware `json:"hardware,omitzero"`
 }
 
 // Limits of a node's reports: they go into its record, and parts of them into hold reasons.
@@ -42,6 +44,9 @@ func (i Inventory) Validate() error {
 	}
 	if !plainName(strings.ReplaceAll(i.RootDevice, "/", ""), maxRootDevice) {
 		return fmt.Errorf("root device %.80q: %w", i.RootDevice, ErrInvalid)
+	}
+	if err := i.Hardware.Validate(); err != nil {
+		return err
 	}
 	if i.ApplicationCPUs != "" {
 		if _, err := ParseCPUs(i.ApplicationCPUs); err != nil {
@@ -81,6 +86,8 @@ type Boot struct {
 	Release  string    `json:"release"`
 	Token    string    `json:"token,omitempty"`
 	BootedAt time.Time `json:"booted_at"`
+	// Up is how long the kernel had run when its agent said so; 0 from an agent that does not. It is of one message only.
+	Up time.Duration `json:"-"`
 }
 
 // Validate rejects impossible boots. Their text goes unchanged into reasons, comments and logs. A kernel without a build
@@ -130,6 +137,14 @@ type Pending struct {
 	Generation uint64    `json:"generation"`
 	Since      time.Time `json:"since"`
 	ResetAt    time.Time `json:"reset_at,omitzero"`
+	// Way is how the node boots; empty for a kexec.
+	Way Way `json:"way,omitempty"`
+	// From is the kernel that ran when the boot was requested.
+	From Ref `json:"from,omitzero"`
+	// When it was requested, loaded and executed, as far as that was seen.
+	Begun    time.Time `json:"begun,omitzero"`
+	Loaded   time.Time `json:"loaded,omitzero"`
+	Executed time.Time `json:"executed,omitzero"`
 }
 
 // Resettable reports whether the node may be reset for the boot with this token: the boot is still requested and no
@@ -187,6 +202,8 @@ type Node struct {
 	Running   Proof     `json:"running"`
 	Boot      Boot      `json:"boot"`
 	Inventory Inventory `json:"inventory"`
+	// Hardware as stock showed it last: another kernel may not see all of it.
+	Hardware Hardware `json:"hardware,omitzero"`
 	// Waiting: Slurm waits for a boot of this node.
 	Waiting bool `json:"waiting,omitempty"`
 	// Drained: the product drained this node for its Failure.

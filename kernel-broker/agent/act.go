@@ -234,6 +234,9 @@ func (a *Agent) failed(r result) {
 		a.slurmdCause = r.err.Error()
 	}
 	switch kind {
+	case decide.Reboot:
+		a.unrebooted = kb.SwitchReport{Generation: r.action.Generation, Progress: kb.ProgressFailed, Kind: kb.FailureNode, Detail: "the reboot failed: " + r.err.Error()}
+		return
 	case decide.Fetch, decide.Load:
 		if errors.Is(r.err, kb.ErrUnavailable) {
 			return

@@ -14,6 +14,7 @@ import (
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/link"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/local"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/nodestate"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/agent/proof"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 )
 
@@ -87,10 +88,12 @@ type Agent struct {
 	damaged int
 	// slurmdCause is why slurmd could not be started or stopped.
 	slurmdCause string
-	busy        *task
-	wake        time.Time
-	done        chan result
-	noBroker    noBroker
+	// unrebooted is the report on a reboot that could not begin.
+	unrebooted kb.SwitchReport
+	busy       *task
+	wake       time.Time
+	done       chan result
+	noBroker   noBroker
 
 	mu        sync.Mutex
 	inventory kb.Inventory
@@ -167,8 +170,12 @@ func (a *Agent) Hello(version string) kb.Hello {
 	if err != nil {
 		a.parts.Log.Error("slurmd's mark not readable", "error", err)
 	}
+	boot := a.parts.Boot
+	if boot.Up, err = proof.Up(); err != nil {
+		a.parts.Log.Error("time since boot not readable", "error", err)
+	}
 	return kb.Hello{
-		Node: a.parts.Node, Boot: a.parts.Boot, Inventory: inventory, AgentVersion: version,
+		Node: a.parts.Node, Boot: boot, Inventory: inventory, AgentVersion: version,
 		SlurmdRunning: slurmd.Running && slurmd.Mark == decide.Started,
 	}
 }

@@ -43,6 +43,13 @@ func (a *Agent) report(ctx context.Context) {
 func (a *Agent) reportSwitch(ctx context.Context) error {
 	target, wanted := decide.Wanted(a.desired, a.parts.Boot)
 	s := a.observed.Switch
+	if a.desired != nil && a.desired.Reboot && a.unrebooted.Generation == a.desired.Generation && a.sent.report != a.unrebooted {
+		if err := a.parts.Link.Send(ctx, convert.SwitchReportToProto(a.unrebooted)); err != nil {
+			return err
+		}
+		a.sent.report = a.unrebooted
+		return nil
+	}
 	if !wanted {
 		return nil
 	}

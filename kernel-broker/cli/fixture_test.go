@@ -185,6 +185,7 @@ type fixture struct {
 	nodes      *nodes
 	jobs       *jobs
 	runs       runs
+	hardware   hardware
 	components []server.Component
 	try        bootTest // for registrations
 }
@@ -204,6 +205,7 @@ func newFixture(t *testing.T, change ...func(*server.Options)) *fixture {
 	served := server.NewServer(options)
 	api.RegisterNodeServiceServer(served, f.nodes)
 	api.RegisterAllocationServiceServer(served, f.jobs)
+	api.RegisterHardwareServiceServer(served, server.NewHardwareService(&f.hardware))
 	api.RegisterRunServiceServer(served, &f.runs)
 	listener, err := net.Listen("unix", f.socket)
 	if err != nil {

@@ -76,6 +76,11 @@ func (a *app) nodeShow(ctx context.Context, args []string) error {
 		if i.GetApplicationCpus() != "" {
 			p.row("Application CPUs:", i.GetApplicationCpus())
 		}
+		if h := n.GetHardware(); h != nil {
+			p.row("Board:", h.GetBoard())
+			p.row("Firmware:", h.GetFirmware())
+			p.row("Network:", h.GetNic())
+		}
 		p.row("Root:", i.GetRootDevice()+" "+i.GetRootFilesystem())
 		p.line("Drivers in use:")
 		for chunk := range slices.Chunk(i.GetDrivers(), 6) {

@@ -50,7 +50,7 @@ func (n *Node) Log(name string) string { return n.path("log", name) }
 
 func (n *Node) layOut() error {
 	for _, dir := range []string{
-		"proc/self", "proc/sys/kernel/random", "sys/kernel", "sys/devices/system/cpu/cpu0/topology", "sys/devices/system/cpu/cpu1/topology",
+		"proc/self", "proc/sys/kernel/random", "sys/kernel", "sys/devices/system/cpu/cpu0/topology", "sys/devices/system/cpu/cpu1/topology", "sys/class/dmi/id",
 		"log", "spool", "cache", "lib", "bmc",
 	} {
 		if err := os.MkdirAll(n.path(dir), 0o755); err != nil {
@@ -64,6 +64,9 @@ func (n *Node) layOut() error {
 	for file, text := range map[string]string{
 		"proc/meminfo": "MemTotal: 500000 kB\n", "proc/stat": "btime 1790000000\n",
 		"proc/self/mountinfo":                                      "1 1 0:2 / / rw - rootfs none rw\n",
+		"sys/class/dmi/id/sys_vendor":                              "Emulated\n",
+		"sys/class/dmi/id/product_name":                            "Node\n",
+		"sys/class/dmi/id/bios_version":                            "1.0\n",
 		"sys/devices/system/cpu/online":                            "0-1\n",
 		"sys/devices/system/cpu/cpu0/topology/core_cpus_list":      "0\n",
 		"sys/devices/system/cpu/cpu0/topology/physical_package_id": "0\n",

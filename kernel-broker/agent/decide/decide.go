@@ -138,7 +138,7 @@ func (d *decision) reboot() (Action, bool) {
 	if d.desired == nil || !d.desired.Reboot || !d.o.Fresh {
 		return Action{}, false
 	}
-	return d.try(Action{Kind: Reboot, Generation: d.desired.Generation, Reason: "an administrator asked Slurm for it"})
+	return d.try(Action{Kind: Reboot, Generation: d.desired.Generation, Reason: "the broker asked for it"})
 }
 
 // switching returns the target of the switch; none when it has failed.

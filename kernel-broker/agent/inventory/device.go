@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -101,22 +102,26 @@ func disk(sys, name string) ([]string, error) {
 	return drivers, nil
 }
 
+// inUse lists the devices of the network interfaces with a carrier.
+func inUse(sys string) ([]string, error) {
+	// Interfaces without one have no hardware behind them.
+	devices, err := filepath.Glob(filepath.Join(sys, "class/net/*/device"))
+	return slices.DeleteFunc(devices, func(device string) bool {
+		// An interface that is down has no readable carrier.
+		carrier, err := os.ReadFile(filepath.Join(filepath.Dir(device), "carrier"))
+		return err != nil || strings.TrimSpace(string(carrier)) != "1"
+	}), err
+}
+
 // network collects the drivers of the interfaces that are in use.
 func network(sys string) ([]string, error) {
-	// The others have no hardware behind them.
-	devices, err := filepath.Glob(filepath.Join(sys, "class/net/*/device"))
+	devices, err := inUse(sys)
 	if err != nil {
 		return nil, err
 	}
 	var drivers []string
 	for _, device := range devices {
-		dir := filepath.Dir(device)
-		// An interface that is down has no readable carrier.
-		carrier, err := os.ReadFile(filepath.Join(dir, "carrier"))
-		if err != nil || strings.TrimSpace(string(carrier)) != "1" {
-			continue
-		}
-		more, err := chain(sys, dir)
+		more, err := chain(sys, filepath.Dir(device))
 		if err != nil {
 			return nil, err
 		}

@@ -39,6 +39,9 @@ func Read(proc, sys string, extra []string) (kb.Inventory, error) {
 	}
 	found.CPUs = uint32(len(online))
 	found.Cores, found.ApplicationCPUs = countCores(sys), applicationCPUs(sys)
+	if found.Hardware, err = hardware(sys); err != nil {
+		return found, fmt.Errorf("hardware: %w", err)
+	}
 	drivers, err := root(proc, sys, &found)
 	if err != nil {
 		return found, fmt.Errorf("root device: %w", err)

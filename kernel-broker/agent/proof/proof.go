@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/internal/elfnote"
 )
@@ -76,4 +78,13 @@ func bootTime(stat string) (time.Time, error) {
 		}
 	}
 	return time.Time{}, fmt.Errorf("no btime: %w", kb.ErrNotFound)
+}
+
+// Up is how long the running kernel has run.
+func Up() (time.Duration, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return 0, fmt.Errorf("clock since boot: %w", err)
+	}
+	return time.Duration(now.Nano()), nil
 }

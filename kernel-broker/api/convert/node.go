@@ -18,7 +18,7 @@ func InventoryFromProto(i *api.Inventory) kb.Inventory {
 	return kb.Inventory{
 		Architecture: i.GetArchitecture(), MemoryMiB: i.GetMemoryMib(), CPUs: i.GetCpus(),
 		RootDevice: i.GetRootDevice(), RootFilesystem: i.GetRootFilesystem(), Drivers: i.GetDrivers(),
-		Cores: i.GetCores(), ApplicationCPUs: i.GetApplicationCpus(),
+		Cores: i.GetCores(), ApplicationCPUs: i.GetApplicationCpus(), Hardware: HardwareFromProto(i.GetHardware()),
 	}
 }
 
@@ -27,7 +27,7 @@ func InventoryToProto(i kb.Inventory) *api.Inventory {
 	return &api.Inventory{
 		Architecture: i.Architecture, MemoryMib: i.MemoryMiB, Cpus: i.CPUs,
 		RootDevice: i.RootDevice, RootFilesystem: i.RootFilesystem, Drivers: i.Drivers,
-		Cores: i.Cores, ApplicationCpus: i.ApplicationCPUs,
+		Cores: i.Cores, ApplicationCpus: i.ApplicationCPUs, Hardware: HardwareToProto(i.Hardware),
 	}
 }
 
@@ -36,7 +36,7 @@ func HelloToProto(h kb.Hello) *api.ConnectRequest {
 	return &api.ConnectRequest{Message: &api.ConnectRequest_Hello{Hello: &api.Hello{
 		Node: h.Node, BootId: h.Boot.BootID, BuildId: h.Boot.BuildID, Release: h.Boot.Release, Token: h.Boot.Token,
 		BootedAt: timestamppb.New(h.Boot.BootedAt), Inventory: InventoryToProto(h.Inventory),
-		AgentVersion: h.AgentVersion, SlurmdRunning: h.SlurmdRunning,
+		AgentVersion: h.AgentVersion, SlurmdRunning: h.SlurmdRunning, Up: durationpb.New(h.Boot.Up),
 	}}}
 }
 
@@ -45,7 +45,7 @@ func HelloFromProto(h *api.Hello) kb.Hello {
 	return kb.Hello{
 		Node: h.GetNode(), Inventory: InventoryFromProto(h.GetInventory()), AgentVersion: h.GetAgentVersion(), SlurmdRunning: h.GetSlurmdRunning(),
 		Boot: kb.Boot{BootID: h.GetBootId(), BuildID: h.GetBuildId(), Release: h.GetRelease(),
-			Token: h.GetToken(), BootedAt: TimeFromProto(h.GetBootedAt())},
+			Token: h.GetToken(), BootedAt: TimeFromProto(h.GetBootedAt()), Up: max(h.GetUp().AsDuration(), 0)},
 	}
 }
 
@@ -169,7 +169,7 @@ func NodeToProto(v kb.NodeView) *api.Node {
 		Release: n.Boot.Release, BuildId: n.Boot.BuildID, BootId: n.Boot.BootID, Attested: n.Running.Ref.Profile != "",
 		DesiredProfile: n.Desired.Profile, DesiredVersion: n.Desired.Version, JobId: n.Owner.Job,
 		Connected: v.Connected, LastSeen: TimeToProto(v.LastSeen), Kexecs: n.Kexecs, Inventory: InventoryToProto(n.Inventory),
-		AgentVersion: v.AgentVersion,
+		AgentVersion: v.AgentVersion, Hardware: HardwareToProto(n.Hardware),
 	}
 	if n.Failure != nil {
 		out.Cause = n.Failure.Cause

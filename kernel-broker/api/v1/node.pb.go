@@ -439,6 +439,8 @@ type Hello struct {
 	// Whether a slurmd that this boot's agent started is running.
 	SlurmdRunning bool                   `protobuf:"varint,8,opt,name=slurmd_running,json=slurmdRunning,proto3" json:"slurmd_running,omitempty"`
 	BootedAt      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=booted_at,json=bootedAt,proto3" json:"booted_at,omitempty"`
+	// How long the kernel has run; unset from an agent that does not report it.
+	Up            *durationpb.Duration `protobuf:"bytes,10,opt,name=up,proto3" json:"up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -536,6 +538,13 @@ func (x *Hello) GetBootedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Hello) GetUp() *durationpb.Duration {
+	if x != nil {
+		return x.Up
+	}
+	return nil
+}
+
 // Inventory is the hardware that a kernel must support.
 type Inventory struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -552,8 +561,11 @@ type Inventory struct {
 	// CPUs that the running kernel keeps free of its own work, as it lists them
 	// (1-3,8); empty for none.
 	ApplicationCpus string `protobuf:"bytes,8,opt,name=application_cpus,json=applicationCpus,proto3" json:"application_cpus,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// What the running kernel shows of the machine; unset from an agent that does
+	// not report it.
+	Hardware      *Hardware `protobuf:"bytes,9,opt,name=hardware,proto3" json:"hardware,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Inventory) Reset() {
@@ -642,6 +654,78 @@ func (x *Inventory) GetApplicationCpus() string {
 	return ""
 }
 
+func (x *Inventory) GetHardware() *Hardware {
+	if x != nil {
+		return x.Hardware
+	}
+	return nil
+}
+
+// Hardware is what decides how well a kexec works on a node.
+type Hardware struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Vendor and product; other characters than letters, digits and ._+~:@=- are
+	// dashes.
+	Board string `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
+	// The firmware's version.
+	Firmware string `protobuf:"bytes,2,opt,name=firmware,proto3" json:"firmware,omitempty"`
+	// driver@vendor:device of the network adapters in use, joined by +.
+	Nic           string `protobuf:"bytes,3,opt,name=nic,proto3" json:"nic,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hardware) Reset() {
+	*x = Hardware{}
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hardware) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hardware) ProtoMessage() {}
+
+func (x *Hardware) ProtoReflect() protoreflect.Message {
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hardware.ProtoReflect.Descriptor instead.
+func (*Hardware) Descriptor() ([]byte, []int) {
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Hardware) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *Hardware) GetFirmware() string {
+	if x != nil {
+		return x.Firmware
+	}
+	return ""
+}
+
+func (x *Hardware) GetNic() string {
+	if x != nil {
+		return x.Nic
+	}
+	return ""
+}
+
 // SwitchReport is the progress of a generation.
 type SwitchReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -655,7 +739,7 @@ type SwitchReport struct {
 
 func (x *SwitchReport) Reset() {
 	*x = SwitchReport{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[4]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -667,7 +751,7 @@ func (x *SwitchReport) String() string {
 func (*SwitchReport) ProtoMessage() {}
 
 func (x *SwitchReport) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[4]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -680,7 +764,7 @@ func (x *SwitchReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchReport.ProtoReflect.Descriptor instead.
 func (*SwitchReport) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SwitchReport) GetGeneration() uint64 {
@@ -727,7 +811,7 @@ type SlurmdReport struct {
 
 func (x *SlurmdReport) Reset() {
 	*x = SlurmdReport{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[5]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -739,7 +823,7 @@ func (x *SlurmdReport) String() string {
 func (*SlurmdReport) ProtoMessage() {}
 
 func (x *SlurmdReport) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[5]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -752,7 +836,7 @@ func (x *SlurmdReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlurmdReport.ProtoReflect.Descriptor instead.
 func (*SlurmdReport) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SlurmdReport) GetGeneration() uint64 {
@@ -803,7 +887,7 @@ type GateRefusal struct {
 
 func (x *GateRefusal) Reset() {
 	*x = GateRefusal{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[6]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -815,7 +899,7 @@ func (x *GateRefusal) String() string {
 func (*GateRefusal) ProtoMessage() {}
 
 func (x *GateRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[6]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -828,7 +912,7 @@ func (x *GateRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GateRefusal.ProtoReflect.Descriptor instead.
 func (*GateRefusal) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GateRefusal) GetJobId() uint32 {
@@ -863,7 +947,7 @@ type JobEnding struct {
 
 func (x *JobEnding) Reset() {
 	*x = JobEnding{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[7]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -875,7 +959,7 @@ func (x *JobEnding) String() string {
 func (*JobEnding) ProtoMessage() {}
 
 func (x *JobEnding) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[7]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -888,7 +972,7 @@ func (x *JobEnding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEnding.ProtoReflect.Descriptor instead.
 func (*JobEnding) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *JobEnding) GetQuery() uint64 {
@@ -914,7 +998,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[8]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +1010,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[8]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1023,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 // ConnectResponse is a message from the broker.
@@ -958,7 +1042,7 @@ type ConnectResponse struct {
 
 func (x *ConnectResponse) Reset() {
 	*x = ConnectResponse{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[9]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1054,7 @@ func (x *ConnectResponse) String() string {
 func (*ConnectResponse) ProtoMessage() {}
 
 func (x *ConnectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[9]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1067,7 @@ func (x *ConnectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectResponse.ProtoReflect.Descriptor instead.
 func (*ConnectResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ConnectResponse) GetMessage() isConnectResponse_Message {
@@ -1069,7 +1153,7 @@ type RunWishes struct {
 
 func (x *RunWishes) Reset() {
 	*x = RunWishes{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[10]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1165,7 @@ func (x *RunWishes) String() string {
 func (*RunWishes) ProtoMessage() {}
 
 func (x *RunWishes) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[10]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1178,7 @@ func (x *RunWishes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWishes.ProtoReflect.Descriptor instead.
 func (*RunWishes) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RunWishes) GetRuns() []*RunWish {
@@ -1123,7 +1207,7 @@ type RunWish struct {
 
 func (x *RunWish) Reset() {
 	*x = RunWish{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[11]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1219,7 @@ func (x *RunWish) String() string {
 func (*RunWish) ProtoMessage() {}
 
 func (x *RunWish) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[11]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1232,7 @@ func (x *RunWish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWish.ProtoReflect.Descriptor instead.
 func (*RunWish) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RunWish) GetRunId() uint64 {
@@ -1245,7 +1329,7 @@ type Desired struct {
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[12]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1341,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[12]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1354,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Desired) GetGeneration() uint64 {
@@ -1397,7 +1481,7 @@ type JobEndingAnswer struct {
 
 func (x *JobEndingAnswer) Reset() {
 	*x = JobEndingAnswer{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[13]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1409,7 +1493,7 @@ func (x *JobEndingAnswer) String() string {
 func (*JobEndingAnswer) ProtoMessage() {}
 
 func (x *JobEndingAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[13]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1422,7 +1506,7 @@ func (x *JobEndingAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEndingAnswer.ProtoReflect.Descriptor instead.
 func (*JobEndingAnswer) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *JobEndingAnswer) GetQuery() uint64 {
@@ -1463,14 +1547,16 @@ type Node struct {
 	SlurmState  string `protobuf:"bytes,17,opt,name=slurm_state,json=slurmState,proto3" json:"slurm_state,omitempty"`
 	SlurmReason string `protobuf:"bytes,18,opt,name=slurm_reason,json=slurmReason,proto3" json:"slurm_reason,omitempty"`
 	// Version of the connected agent, as it states it; empty for none.
-	AgentVersion  string `protobuf:"bytes,19,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
+	AgentVersion string `protobuf:"bytes,19,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
+	// The hardware as stock showed it last.
+	Hardware      *Hardware `protobuf:"bytes,20,opt,name=hardware,proto3" json:"hardware,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[14]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1568,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[14]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1581,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Node) GetName() string {
@@ -1631,6 +1717,13 @@ func (x *Node) GetAgentVersion() string {
 	return ""
 }
 
+func (x *Node) GetHardware() *Hardware {
+	if x != nil {
+		return x.Hardware
+	}
+	return nil
+}
+
 type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1639,7 +1732,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[15]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1744,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[15]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1757,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 type ListNodesResponse struct {
@@ -1676,7 +1769,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[16]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1781,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[16]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1794,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -1720,7 +1813,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[17]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1825,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[17]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1838,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetNodeRequest) GetName() string {
@@ -1764,7 +1857,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[18]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +1869,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kernelbroker_v1_node_proto_msgTypes[18]
+	mi := &file_kernelbroker_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +1882,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_kernelbroker_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetNodeResponse) GetNode() *Node {
@@ -1817,7 +1910,7 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x123\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1d.kernelbroker.v1.RunNodeStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\afigures\x18\x04 \x01(\fR\afigures\"\xbe\x02\n" +
+	"\afigures\x18\x04 \x01(\fR\afigures\"\xe9\x02\n" +
 	"\x05Hello\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12\x19\n" +
@@ -1827,7 +1920,9 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\tinventory\x18\x06 \x01(\v2\x1a.kernelbroker.v1.InventoryR\tinventory\x12#\n" +
 	"\ragent_version\x18\a \x01(\tR\fagentVersion\x12%\n" +
 	"\x0eslurmd_running\x18\b \x01(\bR\rslurmdRunning\x127\n" +
-	"\tbooted_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\bbootedAt\"\x87\x02\n" +
+	"\tbooted_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\bbootedAt\x12)\n" +
+	"\x02up\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x02up\"\xbe\x02\n" +
 	"\tInventory\x12\"\n" +
 	"\farchitecture\x18\x01 \x01(\tR\farchitecture\x12\x1d\n" +
 	"\n" +
@@ -1838,7 +1933,12 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\x0froot_filesystem\x18\x05 \x01(\tR\x0erootFilesystem\x12\x18\n" +
 	"\adrivers\x18\x06 \x03(\tR\adrivers\x12\x14\n" +
 	"\x05cores\x18\a \x01(\rR\x05cores\x12)\n" +
-	"\x10application_cpus\x18\b \x01(\tR\x0fapplicationCpus\"\xb2\x01\n" +
+	"\x10application_cpus\x18\b \x01(\tR\x0fapplicationCpus\x125\n" +
+	"\bhardware\x18\t \x01(\v2\x19.kernelbroker.v1.HardwareR\bhardware\"N\n" +
+	"\bHardware\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x1a\n" +
+	"\bfirmware\x18\x02 \x01(\tR\bfirmware\x12\x10\n" +
+	"\x03nic\x18\x03 \x01(\tR\x03nic\"\xb2\x01\n" +
 	"\fSwitchReport\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
@@ -1905,7 +2005,7 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\x06reboot\x18\x0e \x01(\bR\x06reboot\";\n" +
 	"\x0fJobEndingAnswer\x12\x14\n" +
 	"\x05query\x18\x01 \x01(\x04R\x05query\x12\x12\n" +
-	"\x04kept\x18\x02 \x01(\bR\x04kept\"\x99\x05\n" +
+	"\x04kept\x18\x02 \x01(\bR\x04kept\"\xd0\x05\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x1a.kernelbroker.v1.NodePhaseR\x05phase\x12'\n" +
@@ -1927,7 +2027,8 @@ const file_kernelbroker_v1_node_proto_rawDesc = "" +
 	"\vslurm_state\x18\x11 \x01(\tR\n" +
 	"slurmState\x12!\n" +
 	"\fslurm_reason\x18\x12 \x01(\tR\vslurmReason\x12#\n" +
-	"\ragent_version\x18\x13 \x01(\tR\fagentVersion\"\x12\n" +
+	"\ragent_version\x18\x13 \x01(\tR\fagentVersion\x125\n" +
+	"\bhardware\x18\x14 \x01(\v2\x19.kernelbroker.v1.HardwareR\bhardware\"\x12\n" +
 	"\x10ListNodesRequest\"@\n" +
 	"\x11ListNodesResponse\x12+\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x15.kernelbroker.v1.NodeR\x05nodes\"$\n" +
@@ -1970,7 +2071,7 @@ func file_kernelbroker_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_kernelbroker_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_kernelbroker_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_kernelbroker_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_kernelbroker_v1_node_proto_goTypes = []any{
 	(SwitchState)(0),              // 0: kernelbroker.v1.SwitchState
 	(FailureKind)(0),              // 1: kernelbroker.v1.FailureKind
@@ -1979,63 +2080,67 @@ var file_kernelbroker_v1_node_proto_goTypes = []any{
 	(*RunReport)(nil),             // 4: kernelbroker.v1.RunReport
 	(*Hello)(nil),                 // 5: kernelbroker.v1.Hello
 	(*Inventory)(nil),             // 6: kernelbroker.v1.Inventory
-	(*SwitchReport)(nil),          // 7: kernelbroker.v1.SwitchReport
-	(*SlurmdReport)(nil),          // 8: kernelbroker.v1.SlurmdReport
-	(*GateRefusal)(nil),           // 9: kernelbroker.v1.GateRefusal
-	(*JobEnding)(nil),             // 10: kernelbroker.v1.JobEnding
-	(*Heartbeat)(nil),             // 11: kernelbroker.v1.Heartbeat
-	(*ConnectResponse)(nil),       // 12: kernelbroker.v1.ConnectResponse
-	(*RunWishes)(nil),             // 13: kernelbroker.v1.RunWishes
-	(*RunWish)(nil),               // 14: kernelbroker.v1.RunWish
-	(*Desired)(nil),               // 15: kernelbroker.v1.Desired
-	(*JobEndingAnswer)(nil),       // 16: kernelbroker.v1.JobEndingAnswer
-	(*Node)(nil),                  // 17: kernelbroker.v1.Node
-	(*ListNodesRequest)(nil),      // 18: kernelbroker.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),     // 19: kernelbroker.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),        // 20: kernelbroker.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),       // 21: kernelbroker.v1.GetNodeResponse
-	(RunNodeState)(0),             // 22: kernelbroker.v1.RunNodeState
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*KernelSpec)(nil),            // 24: kernelbroker.v1.KernelSpec
+	(*Hardware)(nil),              // 7: kernelbroker.v1.Hardware
+	(*SwitchReport)(nil),          // 8: kernelbroker.v1.SwitchReport
+	(*SlurmdReport)(nil),          // 9: kernelbroker.v1.SlurmdReport
+	(*GateRefusal)(nil),           // 10: kernelbroker.v1.GateRefusal
+	(*JobEnding)(nil),             // 11: kernelbroker.v1.JobEnding
+	(*Heartbeat)(nil),             // 12: kernelbroker.v1.Heartbeat
+	(*ConnectResponse)(nil),       // 13: kernelbroker.v1.ConnectResponse
+	(*RunWishes)(nil),             // 14: kernelbroker.v1.RunWishes
+	(*RunWish)(nil),               // 15: kernelbroker.v1.RunWish
+	(*Desired)(nil),               // 16: kernelbroker.v1.Desired
+	(*JobEndingAnswer)(nil),       // 17: kernelbroker.v1.JobEndingAnswer
+	(*Node)(nil),                  // 18: kernelbroker.v1.Node
+	(*ListNodesRequest)(nil),      // 19: kernelbroker.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),     // 20: kernelbroker.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),        // 21: kernelbroker.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),       // 22: kernelbroker.v1.GetNodeResponse
+	(RunNodeState)(0),             // 23: kernelbroker.v1.RunNodeState
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(*KernelSpec)(nil),            // 26: kernelbroker.v1.KernelSpec
 }
 var file_kernelbroker_v1_node_proto_depIdxs = []int32{
 	5,  // 0: kernelbroker.v1.ConnectRequest.hello:type_name -> kernelbroker.v1.Hello
-	7,  // 1: kernelbroker.v1.ConnectRequest.report:type_name -> kernelbroker.v1.SwitchReport
-	8,  // 2: kernelbroker.v1.ConnectRequest.slurmd:type_name -> kernelbroker.v1.SlurmdReport
-	10, // 3: kernelbroker.v1.ConnectRequest.job_ending:type_name -> kernelbroker.v1.JobEnding
-	11, // 4: kernelbroker.v1.ConnectRequest.heartbeat:type_name -> kernelbroker.v1.Heartbeat
+	8,  // 1: kernelbroker.v1.ConnectRequest.report:type_name -> kernelbroker.v1.SwitchReport
+	9,  // 2: kernelbroker.v1.ConnectRequest.slurmd:type_name -> kernelbroker.v1.SlurmdReport
+	11, // 3: kernelbroker.v1.ConnectRequest.job_ending:type_name -> kernelbroker.v1.JobEnding
+	12, // 4: kernelbroker.v1.ConnectRequest.heartbeat:type_name -> kernelbroker.v1.Heartbeat
 	4,  // 5: kernelbroker.v1.ConnectRequest.run:type_name -> kernelbroker.v1.RunReport
-	22, // 6: kernelbroker.v1.RunReport.state:type_name -> kernelbroker.v1.RunNodeState
+	23, // 6: kernelbroker.v1.RunReport.state:type_name -> kernelbroker.v1.RunNodeState
 	6,  // 7: kernelbroker.v1.Hello.inventory:type_name -> kernelbroker.v1.Inventory
-	23, // 8: kernelbroker.v1.Hello.booted_at:type_name -> google.protobuf.Timestamp
-	0,  // 9: kernelbroker.v1.SwitchReport.state:type_name -> kernelbroker.v1.SwitchState
-	1,  // 10: kernelbroker.v1.SwitchReport.failure:type_name -> kernelbroker.v1.FailureKind
-	9,  // 11: kernelbroker.v1.SlurmdReport.gate_refusals:type_name -> kernelbroker.v1.GateRefusal
-	23, // 12: kernelbroker.v1.GateRefusal.at:type_name -> google.protobuf.Timestamp
-	15, // 13: kernelbroker.v1.ConnectResponse.desired:type_name -> kernelbroker.v1.Desired
-	16, // 14: kernelbroker.v1.ConnectResponse.job_ending:type_name -> kernelbroker.v1.JobEndingAnswer
-	13, // 15: kernelbroker.v1.ConnectResponse.runs:type_name -> kernelbroker.v1.RunWishes
-	14, // 16: kernelbroker.v1.RunWishes.runs:type_name -> kernelbroker.v1.RunWish
-	24, // 17: kernelbroker.v1.Desired.kernel:type_name -> kernelbroker.v1.KernelSpec
-	23, // 18: kernelbroker.v1.Desired.slurmd_not_before:type_name -> google.protobuf.Timestamp
-	25, // 19: kernelbroker.v1.Desired.slurmd_wait:type_name -> google.protobuf.Duration
-	2,  // 20: kernelbroker.v1.Node.phase:type_name -> kernelbroker.v1.NodePhase
-	23, // 21: kernelbroker.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	6,  // 22: kernelbroker.v1.Node.inventory:type_name -> kernelbroker.v1.Inventory
-	17, // 23: kernelbroker.v1.ListNodesResponse.nodes:type_name -> kernelbroker.v1.Node
-	17, // 24: kernelbroker.v1.GetNodeResponse.node:type_name -> kernelbroker.v1.Node
-	3,  // 25: kernelbroker.v1.NodeService.Connect:input_type -> kernelbroker.v1.ConnectRequest
-	18, // 26: kernelbroker.v1.NodeService.ListNodes:input_type -> kernelbroker.v1.ListNodesRequest
-	20, // 27: kernelbroker.v1.NodeService.GetNode:input_type -> kernelbroker.v1.GetNodeRequest
-	12, // 28: kernelbroker.v1.NodeService.Connect:output_type -> kernelbroker.v1.ConnectResponse
-	19, // 29: kernelbroker.v1.NodeService.ListNodes:output_type -> kernelbroker.v1.ListNodesResponse
-	21, // 30: kernelbroker.v1.NodeService.GetNode:output_type -> kernelbroker.v1.GetNodeResponse
-	28, // [28:31] is the sub-list for method output_type
-	25, // [25:28] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	24, // 8: kernelbroker.v1.Hello.booted_at:type_name -> google.protobuf.Timestamp
+	25, // 9: kernelbroker.v1.Hello.up:type_name -> google.protobuf.Duration
+	7,  // 10: kernelbroker.v1.Inventory.hardware:type_name -> kernelbroker.v1.Hardware
+	0,  // 11: kernelbroker.v1.SwitchReport.state:type_name -> kernelbroker.v1.SwitchState
+	1,  // 12: kernelbroker.v1.SwitchReport.failure:type_name -> kernelbroker.v1.FailureKind
+	10, // 13: kernelbroker.v1.SlurmdReport.gate_refusals:type_name -> kernelbroker.v1.GateRefusal
+	24, // 14: kernelbroker.v1.GateRefusal.at:type_name -> google.protobuf.Timestamp
+	16, // 15: kernelbroker.v1.ConnectResponse.desired:type_name -> kernelbroker.v1.Desired
+	17, // 16: kernelbroker.v1.ConnectResponse.job_ending:type_name -> kernelbroker.v1.JobEndingAnswer
+	14, // 17: kernelbroker.v1.ConnectResponse.runs:type_name -> kernelbroker.v1.RunWishes
+	15, // 18: kernelbroker.v1.RunWishes.runs:type_name -> kernelbroker.v1.RunWish
+	26, // 19: kernelbroker.v1.Desired.kernel:type_name -> kernelbroker.v1.KernelSpec
+	24, // 20: kernelbroker.v1.Desired.slurmd_not_before:type_name -> google.protobuf.Timestamp
+	25, // 21: kernelbroker.v1.Desired.slurmd_wait:type_name -> google.protobuf.Duration
+	2,  // 22: kernelbroker.v1.Node.phase:type_name -> kernelbroker.v1.NodePhase
+	24, // 23: kernelbroker.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	6,  // 24: kernelbroker.v1.Node.inventory:type_name -> kernelbroker.v1.Inventory
+	7,  // 25: kernelbroker.v1.Node.hardware:type_name -> kernelbroker.v1.Hardware
+	18, // 26: kernelbroker.v1.ListNodesResponse.nodes:type_name -> kernelbroker.v1.Node
+	18, // 27: kernelbroker.v1.GetNodeResponse.node:type_name -> kernelbroker.v1.Node
+	3,  // 28: kernelbroker.v1.NodeService.Connect:input_type -> kernelbroker.v1.ConnectRequest
+	19, // 29: kernelbroker.v1.NodeService.ListNodes:input_type -> kernelbroker.v1.ListNodesRequest
+	21, // 30: kernelbroker.v1.NodeService.GetNode:input_type -> kernelbroker.v1.GetNodeRequest
+	13, // 31: kernelbroker.v1.NodeService.Connect:output_type -> kernelbroker.v1.ConnectResponse
+	20, // 32: kernelbroker.v1.NodeService.ListNodes:output_type -> kernelbroker.v1.ListNodesResponse
+	22, // 33: kernelbroker.v1.NodeService.GetNode:output_type -> kernelbroker.v1.GetNodeResponse
+	31, // [31:34] is the sub-list for method output_type
+	28, // [28:31] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_kernelbroker_v1_node_proto_init() }
@@ -2053,7 +2158,7 @@ func file_kernelbroker_v1_node_proto_init() {
 		(*ConnectRequest_Heartbeat)(nil),
 		(*ConnectRequest_Run)(nil),
 	}
-	file_kernelbroker_v1_node_proto_msgTypes[9].OneofWrappers = []any{
+	file_kernelbroker_v1_node_proto_msgTypes[10].OneofWrappers = []any{
 		(*ConnectResponse_Desired)(nil),
 		(*ConnectResponse_JobEnding)(nil),
 		(*ConnectResponse_Snapshot)(nil),
@@ -2065,7 +2170,7 @@ func file_kernelbroker_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kernelbroker_v1_node_proto_rawDesc), len(file_kernelbroker_v1_node_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -45,7 +45,7 @@ func (r *records) rebase(now time.Time, limits plan.Config) {
 	}
 	for _, n := range r.nodes {
 		if n.Pending != nil {
-			past(&n.Pending.Since, &n.Pending.ResetAt)
+			past(&n.Pending.Since, &n.Pending.ResetAt, &n.Pending.Begun, &n.Pending.Loaded, &n.Pending.Executed)
 		}
 		past(&n.ArmedAt, &n.RefusedAt)
 		if n.Reboot != nil {

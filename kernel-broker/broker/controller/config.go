@@ -32,6 +32,8 @@ type Options struct {
 	PollBusy, PollIdle time.Duration
 	// QuarantineAfter is how many failed boots put a kernel into quarantine.
 	QuarantineAfter uint32
+	// ReturnRuleAfter is how many returns by kexec fail in a row before nodes of that hardware reboot instead; 0: never.
+	ReturnRuleAfter uint32
 	// KeepJobs is how many ended jobs are remembered.
 	KeepJobs int
 	// Switches is how many jobs' nodes may be on their way to a kernel at the

@@ -246,7 +246,7 @@ func (c *Controller) pass(ctx context.Context) error {
 	in := c.inputLocked(reports)
 	out := plan.Decide(in)
 	changed := len(out.Nodes)+len(out.Allocations)+len(out.Runs) > 0
-	if changed {
+	if changed { // a try that ended has changed its node
 		if err := c.commitLocked(ctx, in.Now, &out); err != nil {
 			c.stale = true
 			return fmt.Errorf("commit: %w", err)
@@ -320,7 +320,7 @@ func (c *Controller) inputLocked(reports map[string]int) plan.Input {
 		// Copies: what was is compared with what became of it after the commit.
 		Nodes: maps.Clone(c.records.nodes), Allocations: maps.Clone(c.records.allocs),
 		Runs: c.openRunsLocked(), NextRun: c.records.runs.next,
-		Agents: map[string]plan.Agent{}, Catalog: c.kernels, LastComments: c.lastComments, Held: c.held, Queued: c.queuedLocked(), SlurmBoot: c.slurmBoot, Resets: c.resets, GateLeft: c.gateLeft, Damaged: maps.Clone(c.damaged), Restored: maps.Clone(c.restored), NewToken: newToken,
+		Agents: map[string]plan.Agent{}, Catalog: c.kernels, LastComments: c.lastComments, Held: c.held, Queued: c.queuedLocked(), SlurmBoot: c.slurmBoot, Resets: c.resets, GateLeft: c.gateLeft, Damaged: maps.Clone(c.damaged), Restored: maps.Clone(c.restored), Rules: c.records.ledger.rules, NewToken: newToken,
 	}
 	for name, since := range c.lost {
 		in.Agents[name] = plan.Agent{Since: since}

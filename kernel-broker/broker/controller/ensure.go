@@ -246,6 +246,9 @@ func (c *Controller) draft(ctx context.Context, r Request, job kb.SlurmJob, view
 	if err := c.agentless(ctx, r.ID, nodes); err != nil {
 		return nil, err
 	}
+	if err := c.forbiddenOn(job, version.Kernel.Ref()); err != nil {
+		return nil, err
+	}
 	if job.AdminComment, err = c.o.Slurm.AdminComment(ctx, job.ID); err != nil {
 		return nil, err
 	}

@@ -155,7 +155,11 @@ func (r *records) shrink(key string, value any, steps ...reduction) (did string,
 // commitLocked writes what was decided. It changes the decision where a record
 // is too large.
 func (c *Controller) commitLocked(ctx context.Context, now time.Time, out *plan.Output) error {
-	err := c.records.commit(ctx, out.Nodes, out.Allocations, out.Runs...)
+	hardware := c.records.ledger.fold(out.Tries, out.UsedRules, c.o.ReturnRuleAfter, now)
+	for _, rule := range hardware.made {
+		c.log.Warn("returns by kexec fail on this hardware, nodes reboot instead", "rule", rule.Name, "board", rule.Board, "kernel", rule.Kernel, "reason", rule.Reason)
+	}
+	err := c.records.commitAll(ctx, hardware, out.Nodes, out.Allocations, out.Runs...)
 	if !errors.Is(err, store.ErrTooLarge) {
 		return err
 	}
@@ -169,5 +173,5 @@ func (c *Controller) commitLocked(ctx context.Context, now time.Time, out *plan.
 			c.log.Error("record too large for the store", "record", m.key, "done", m.did)
 		}
 	}
-	return c.records.commit(ctx, out.Nodes, out.Allocations, out.Runs...)
+	return c.records.commitAll(ctx, hardware, out.Nodes, out.Allocations, out.Runs...)
 }

@@ -27,6 +27,7 @@ type records struct {
 	nodes     map[string]*kb.Node
 	allocs    map[kb.JobID]*kb.Allocation // those with something left to do
 	runs      runRecords
+	ledger    ledger
 	revisions map[string]int64
 	// What the store has, also of what is over.
 	jobIndex, runIndex index
@@ -64,6 +65,11 @@ func (r *records) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	hardware, err := loadLedger(ctx, r.store, revisions)
+	if err != nil {
+		return err
+	}
+	r.ledger = hardware
 	r.jobIndex.replace(jobs)
 	r.runIndex.replace(entries)
 	r.nodes, r.allocs, r.runs, r.revisions = nodes, allocs, runs, revisions
@@ -74,6 +80,11 @@ func (r *records) load(ctx context.Context) error {
 // On any error the caller must load again: the outcome may be unknown. Only where
 // a record is too large is nothing written.
 func (r *records) commit(ctx context.Context, nodes []*kb.Node, allocs []*kb.Allocation, runs ...*kb.Run) error {
+	return r.commitAll(ctx, ledgerChange{}, nodes, allocs, runs...)
+}
+
+// commitAll is commit with a change of the hardware ledger.
+func (r *records) commitAll(ctx context.Context, hardware ledgerChange, nodes []*kb.Node, allocs []*kb.Allocation, runs ...*kb.Run) error {
 	var writes []store.Write
 	add := func(key string, value any) error {
 		data, err := encode(key, value)
@@ -102,7 +113,12 @@ func (r *records) commit(ctx context.Context, nodes []*kb.Node, allocs []*kb.All
 			return err
 		}
 	}
-	for _, part := range split(writes) {
+	// Last: of a commit that has to be split, a try may be lost, and is never counted twice.
+	more, err := hardware.writes(r.revisions)
+	if err != nil {
+		return err
+	}
+	for _, part := range split(append(writes, more...)) {
 		revision, err := r.store.Commit(ctx, part...)
 		if err != nil {
 			return err
@@ -115,6 +131,7 @@ func (r *records) commit(ctx context.Context, nodes []*kb.Node, allocs []*kb.All
 		r.nodes[n.Name] = n
 	}
 	r.keepRuns(runs)
+	r.keepLedger(hardware)
 	for _, a := range allocs {
 		r.allocs[a.ID] = a
 		r.jobIndex.put(jobKind.entry(a))

@@ -27,8 +27,10 @@ func desired(n *kb.Node, bootID string, now time.Time) kb.DesiredState {
 	}
 	// The desired state stays while the node boots: an agent that is still there goes
 	// through with it, one on the new kernel finds its token.
-	if p := n.Pending; p != nil {
+	if p := n.Pending; p != nil && p.Way == "" {
 		d.Kernel, d.Token = &p.Kernel, p.Token
+	} else if p != nil && p.Way == kb.WayReboot && p.PrevBootID == bootID {
+		d.Reboot = true
 	}
 	d.SlurmdAllowed = d.Attested && n.Steady()
 	if n.Failure != nil && d.Attested && n.Running.Ref.IsStock() {

@@ -128,7 +128,7 @@ func TestSimulationOfFailedReturns(t *testing.T) {
 		w := newSimWorld(t, seed, 2)
 		w.calm, w.broker.config.CanReset = true, false
 		w.run(5*time.Second, nil)
-		w.noStock = true
+		w.noStock, w.noReboot = true, true
 		w.slurm.submit([]string{"mitgcm", "lammps"}[seed%2], 2, w.between(time.Second, 15*time.Second))
 		w.submitSome(2, []string{"", "mitgcm", "lammps"}, 0)
 		failed := func() bool {
@@ -138,7 +138,7 @@ func TestSimulationOfFailedReturns(t *testing.T) {
 			w.fail("the nodes are not drained")
 		}
 		w.run(w.between(0, 3*time.Minute), nil) // to beyond Slurm's patience
-		w.noStock, w.repaired = false, true
+		w.noStock, w.noReboot, w.repaired = false, false, true
 		w.resume()
 		if !w.run(3*time.Minute, func() bool { return w.allEnded() && w.quiet() }) {
 			w.fail("one resume was not enough")
@@ -152,7 +152,22 @@ func TestSimulationOfFailedReturns(t *testing.T) {
 func TestSimulationOfReturnsByReset(t *testing.T) {
 	simulate(t, func(t *testing.T, seed uint64) {
 		w := newSimWorld(t, seed, 2)
-		w.calm, w.broker.config.CanReset, w.noStock = true, true, true
+		w.calm, w.broker.config.CanReset, w.noStock, w.noReboot = true, true, true, seed%2 == 0
+		w.run(5*time.Second, nil)
+		w.slurm.submit([]string{"mitgcm", "lammps"}[seed%2], 2, w.between(time.Second, 15*time.Second))
+		w.submitSome(2, []string{"", "mitgcm", "lammps"}, 0)
+		if !w.run(20*time.Minute, func() bool { return w.quiet() && !w.any(func(_ *kb.Node, s *simSlurmNode) bool { return !s.usable() }) }) {
+			w.fail("the nodes did not come back by themselves")
+		}
+		w.checkFixpoint()
+	})
+}
+
+// Nodes that can load stock never, and have no reset, return by their own reboots.
+func TestSimulationOfReturnsByReboot(t *testing.T) {
+	simulate(t, func(t *testing.T, seed uint64) {
+		w := newSimWorld(t, seed, 2)
+		w.calm, w.noStock = true, true
 		w.run(5*time.Second, nil)
 		w.slurm.submit([]string{"mitgcm", "lammps"}[seed%2], 2, w.between(time.Second, 15*time.Second))
 		w.submitSome(2, []string{"", "mitgcm", "lammps"}, 0)

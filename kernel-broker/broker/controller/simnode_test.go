@@ -195,7 +195,7 @@ func (n *simNode) hear() {
 			d := m.Desired
 			n.wish = &kb.DesiredState{Generation: d.Generation, Kernel: d.Kernel, Token: d.Token, Attested: d.Attested, Running: d.Running,
 				Jobs: d.Jobs, SlurmdAllowed: d.SlurmdAllowed, SlurmdStart: d.SlurmdStart, SlurmdNotBefore: d.SlurmdNotBefore,
-				NoBootAwaited: d.NoBootAwaited}
+				NoBootAwaited: d.NoBootAwaited, Reboot: d.Reboot}
 			n.session.fresh, n.agent.Fresh = true, true
 		}
 		if m.Answer != nil {
@@ -252,6 +252,13 @@ func (n *simNode) finish() {
 		if n.session != nil && n.session.fresh && n.w.broker.hear(n.session, kb.SwitchReport{Generation: a.Generation, Progress: kb.ProgressBooting}) {
 			o.Switch.Progress, o.Switch.Generation = kb.ProgressBooting, a.Generation
 		}
+	case decide.Reboot:
+		if o.Fresh && n.wish.Reboot && n.wish.Generation == a.Generation {
+			n.reboot()
+			if n.agent == nil {
+				return
+			}
+		}
 	case decide.Execute:
 		target, wanted := decide.Wanted(n.wish, n.boot)
 		if o.Fresh && n.wish.Generation == a.Generation && wanted && target.Same(a.Target) {
@@ -287,6 +294,24 @@ func (n *simNode) startSlurmd(a decide.Action) {
 	n.claims = a.Claim
 	n.slurmd = decide.Slurmd{Running: true, Mark: decide.Started, Start: a.Start}
 	n.regAt = n.w.now.Add(n.w.between(100*time.Millisecond, 600*time.Millisecond))
+}
+
+// reboot is the machine's own, as the broker asked for it.
+func (n *simNode) reboot() {
+	o := n.agent
+	switch {
+	case n.w.noReboot:
+		o.Hold[decide.Reboot] = n.w.now.Add(10 * time.Second)
+		n.w.broker.hear(n.session, kb.SwitchReport{Generation: n.wish.Generation, Progress: kb.ProgressFailed, Kind: kb.FailureNode, Detail: "no reboot"})
+		n.w.tell("%s cannot reboot", n.name)
+	case n.w.strikes(0.1):
+		n.w.tell("%s hangs in its reboot", n.name)
+		n.goDown(nil, "", 0)
+	default:
+		n.w.tell("%s reboots", n.name)
+		stock := simKernel(kb.StockProfile)
+		n.goDown(&stock, "", n.w.between(4*time.Second, 12*time.Second))
+	}
 }
 
 // kexec boots what is loaded.

@@ -31,6 +31,8 @@ type simWorld struct {
 	calm   bool // they never did: nothing may look like one
 	// noStock: the distribution's kernel does not load.
 	noStock bool
+	// noReboot: a node cannot reboot by itself.
+	noReboot bool
 	// repaired: they do no more, and the administrator resumes the nodes.
 	repaired bool
 	slurm    *simSlurm

@@ -63,6 +63,9 @@ func (d *decision) attest(n *kb.Node, agent Agent) {
 	}
 	proof, problem := verdict(d.in.Catalog, n, boot)
 	n.Boot, n.Running = boot, proof
+	if seen := agent.Inventory.Hardware; seen != (kb.Hardware{}) && (proof.Ref.IsStock() || n.Hardware == (kb.Hardware{})) {
+		n.Hardware = seen
+	}
 	for i := range n.Issued {
 		if n.Issued[i].Token == boot.Token && proof.Ref.Profile != "" {
 			n.Issued[i].BootID = boot.BootID
@@ -71,12 +74,14 @@ func (d *decision) attest(n *kb.Node, agent Agent) {
 	if !fresh {
 		return
 	}
+	d.started(n, agent)
 	d.note(n, "booted", "kernel "+boot.Release)
 	if problem != "" {
 		d.note(n, "unproven", problem)
 	} else {
 		d.note(n, "attested", fmt.Sprintf("%s, build id %s", proof.Ref, proof.BuildID))
 	}
+	d.booted(n, agent)
 	d.settle(n, problem)
 }
 
@@ -125,7 +130,7 @@ func (d *decision) bootFailed(n *kb.Node, p *kb.Pending, cause string, blameKern
 	}
 	kind := kb.FailureNode
 	if ref.IsStock() {
-		d.lastResort(n, p.Kernel, cause)
+		d.lastResort(n, p.Kernel, p.Way, cause)
 		return
 	}
 	if blameKernel {

@@ -160,6 +160,8 @@ func TestReturnFails(t *testing.T) {
 		w.pass(RetryPause + time.Second)
 	}
 	w.report("n1", kb.ProgressFailed, kb.FailureKernel, "digest differs")
+	w.settle()
+	w.report("n1", kb.ProgressFailed, kb.FailureNode, "the reboot failed: no systemctl")
 	actions := w.settle()
 	if f := w.nodes["n1"].Failure; f == nil || f.Kind != kb.FailureNode {
 		t.Fatalf("failure %+v", f)

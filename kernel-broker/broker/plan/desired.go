@@ -181,7 +181,11 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 		return
 	}
 	kernel, ok := d.kernelFor(n, owner)
-	if !ok || d.in.Now.Before(n.RetryAt) || d.spoilt(n, kernel) {
+	if !ok || d.in.Now.Before(n.RetryAt) || d.ruledOut(n, kernel) || d.spoilt(n, kernel) {
+		return
+	}
+	if why := d.forbidden(n, kernel); why != "" {
+		d.fail(n, kb.FailureKernel, kernel.Ref(), why)
 		return
 	}
 	if err := kernel.CheckCores(n.Inventory); err != nil {
@@ -193,7 +197,7 @@ func (d *decision) boot(n *kb.Node, agent Agent, owner *kb.Allocation) {
 	token := d.in.NewToken()
 	n.Issue(token, kernel)
 	n.Pending = &kb.Pending{Kernel: kernel, Token: token, PrevBootID: n.Boot.BootID,
-		Progress: kb.ProgressLoading, Generation: n.Generation, Since: d.in.Now}
+		Progress: kb.ProgressLoading, Generation: n.Generation, Since: d.in.Now, Begun: d.in.Now, From: n.Running.Ref}
 }
 
 func (d *decision) kernelFor(n *kb.Node, owner *kb.Allocation) (kb.Kernel, bool) {

@@ -37,6 +37,8 @@ type Config struct {
 	RunDeliverLimit time.Duration `yaml:"-"`
 	// RunRequestLimit is how long a profiling run waits for a job.
 	RunRequestLimit time.Duration `yaml:"-"`
+	// RebootTimeout bounds a reboot by the node's own boot loader.
+	RebootTimeout time.Duration `yaml:"reboot_timeout"`
 	// CanReset says that nodes can be reset from outside.
 	CanReset bool `yaml:"-"`
 }
@@ -53,6 +55,7 @@ func Defaults() Config {
 		KeepLimit:     30 * time.Second,
 		StockTimeout:  5 * time.Minute,
 		StockAttempts: 3,
+		RebootTimeout: 10 * time.Minute,
 
 		RunDeliverLimit: 10 * time.Minute,
 		RunRequestLimit: 30 * 24 * time.Hour,
@@ -135,6 +138,8 @@ type Input struct {
 	GateLeft map[string]string
 	// Restored is when an administrator's state and reason were last set again, by node.
 	Restored map[string]time.Time
+	// Rules on kexec, by name.
+	Rules []kb.HardwareRule
 	// NewToken returns a fresh one-time token.
 	NewToken func() string
 }
@@ -145,6 +150,10 @@ type Output struct {
 	Allocations []*kb.Allocation
 	Runs        []*kb.Run
 	Actions     []Action
+	// Tries are the boots that came to an end.
+	Tries []kb.Try
+	// UsedRules were for one return, which has begun.
+	UsedRules []string
 	// Held are the holds that are to be looked after further.
 	Held map[kb.JobID]Hold
 	// Kept answers epilogs that wait: node to whether it is kept. A node that

@@ -36,10 +36,14 @@ func (d *decision) reports(n *kb.Node, agent Agent) {
 		case kb.ProgressLoading:
 			d.noteOnce(n, eventFetching, r.Detail)
 		case kb.ProgressLoaded:
+			if p.Loaded.IsZero() {
+				p.Loaded = later(r.At, p.Begun)
+			}
 			d.noteOnce(n, r.Progress.String(), r.Detail)
 		case kb.ProgressBooting:
 			if p.Progress == kb.ProgressLoading {
 				p.Progress, p.Since = kb.ProgressBooting, d.in.Now
+				p.Executed = later(r.At, p.Loaded)
 				d.note(n, "kexec", r.Detail)
 			}
 		case kb.ProgressFailed:
@@ -98,13 +102,17 @@ func (d *decision) overdue(n *kb.Node, agent Agent) {
 			d.fail(n, kb.FailureNode, ref, cause)
 		}
 	case kb.ProgressBooting:
-		if limit := d.bootTimeout(n, ref); age > limit {
+		if limit, late := d.patience(n, p); age > limit {
+			d.tried(n, p, late)
 			if !d.in.Config.CanReset {
-				d.silent(n, p, fmt.Sprintf("no sign of life %v after the kexec", limit))
+				d.silent(n, p, late)
 				return
 			}
 			p.Progress, p.Since = kb.ProgressReset, d.in.Now
-			d.note(n, "reset", fmt.Sprintf("no sign of life %v after the kexec", limit))
+			if ref.IsStock() {
+				p.Way = kb.WayReset
+			}
+			d.note(n, "reset", late)
 			d.reset(n, agent)
 		}
 	case kb.ProgressReset:
@@ -132,11 +140,16 @@ func (d *decision) reset(n *kb.Node, agent Agent) {
 		begin, cause = p.Since, "no sign of life, and it cannot be reset"
 	}
 	if d.age(begin) > grace {
+		d.try(n, p, kb.WayReset, false, cause, kb.UnknownTimes())
 		d.silent(n, p, cause)
 		return
 	}
 	if p.ResetAt.IsZero() && !d.in.Now.Before(begin) {
-		d.act(Action{Kind: ResetNode, Node: n.Name, Token: p.Token, Text: "silent after its kexec"})
+		why := "silent after its boot"
+		if p.Executed.IsZero() && !p.Begun.IsZero() {
+			why = "it returns without a kexec"
+		}
+		d.act(Action{Kind: ResetNode, Node: n.Name, Token: p.Token, Text: why})
 	}
 }
 

@@ -23,11 +23,16 @@ func (d *decision) returnFailed(n *kb.Node, p *kb.Pending, cause string) {
 	if p.Progress == kb.ProgressReset {
 		return // a reset is on its way
 	}
+	if p.Way == kb.WayReboot {
+		d.tried(n, p, cause)
+		d.lastResort(n, p.Kernel, p.Way, cause)
+		return
+	}
 	n.Attempts++
 	d.note(n, "load failed", fmt.Sprintf("%s, try %d: %s", p.Kernel.Ref(), n.Attempts, cause))
 	d.act(Action{Kind: CheckImage, Text: p.Kernel.ImageDigest})
 	if n.Attempts >= d.in.Config.StockAttempts && d.in.Damaged[p.Kernel.ImageDigest] == "" {
-		d.lastResort(n, p.Kernel, cause)
+		d.lastResort(n, p.Kernel, p.Way, cause)
 		return
 	}
 	pause := RetryPause
@@ -38,31 +43,45 @@ func (d *decision) returnFailed(n *kb.Node, p *kb.Pending, cause string) {
 	n.Generation++
 }
 
-// lastResort brings a node that cannot load stock back by a reset from outside,
-// where there is one. A node without it needs its administrator.
-func (d *decision) lastResort(n *kb.Node, stock kb.Kernel, cause string) {
-	if !d.in.Config.CanReset || d.owner(n) != nil {
+// lastResort brings a node back that kexec does not bring back: by a reboot through its boot loader while its agent is
+// there, and else, or when that has failed, by a reset from outside. A node that neither brings back needs its
+// administrator.
+func (d *decision) lastResort(n *kb.Node, stock kb.Kernel, failed kb.Way, cause string) {
+	switch {
+	case d.owner(n) != nil:
 		d.fail(n, kb.FailureNode, stock.Ref(), cause)
-		return
+	case failed == "" && d.in.Agents[n.Name].Connected:
+		d.bootBy(n, stock, kb.WayReboot, cause)
+	case failed != kb.WayReset && d.in.Config.CanReset:
+		d.bootBy(n, stock, kb.WayReset, cause)
+	default:
+		d.fail(n, kb.FailureNode, stock.Ref(), cause)
 	}
+}
+
+// bootBy begins a boot to stock by other means than kexec. The firmware's default kernel is stock.
+func (d *decision) bootBy(n *kb.Node, stock kb.Kernel, way kb.Way, cause string) {
 	n.Generation++
 	n.RetryAt = time.Time{}
 	token := d.in.NewToken()
 	n.Issue(token, stock)
-	n.Pending = &kb.Pending{Kernel: stock, Token: token, PrevBootID: n.Boot.BootID,
-		Progress: kb.ProgressReset, Generation: n.Generation, Since: d.in.Now}
-	d.note(n, "reset", cause)
+	n.Pending = &kb.Pending{Kernel: stock, Token: token, PrevBootID: n.Boot.BootID, Way: way, From: n.Running.Ref,
+		Progress: kb.ProgressReset, Generation: n.Generation, Since: d.in.Now, Begun: d.in.Now, Loaded: d.in.Now}
+	if way == kb.WayReboot {
+		n.Pending.Progress, n.Pending.Executed = kb.ProgressBooting, d.in.Now
+	}
+	d.note(n, string(way), cause)
 }
 
 // spoilt keeps nodes from an image of stock that the store has lost. They go back
-// by a reset, or wait until somebody has uploaded it again.
+// without kexec, or wait until somebody has uploaded it again.
 func (d *decision) spoilt(n *kb.Node, kernel kb.Kernel) bool {
 	cause := d.in.Damaged[kernel.ImageDigest]
 	if cause == "" || !kernel.Ref().IsStock() {
 		return false
 	}
-	if d.in.Config.CanReset && d.owner(n) == nil {
-		d.lastResort(n, kernel, cause)
+	if d.owner(n) == nil {
+		d.lastResort(n, kernel, "", cause)
 		return true
 	}
 	d.act(Action{Kind: CheckImage, Text: kernel.ImageDigest})

@@ -37,8 +37,8 @@ func TestReturnIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A node that cannot load stock at all is reset from outside, which brings the
-// firmware's stock, and drained only if that does not help.
+// A node that cannot load stock at all reboots by itself, and is reset from outside if it cannot do that either, which
+// brings the firmware's stock. It is drained only if that does not help.
 func TestReturnByReset(t *testing.T) {
 	for _, helps := range []bool{true, false} {
 		w := returns(t)
@@ -49,6 +49,11 @@ func TestReturnByReset(t *testing.T) {
 			w.settle()
 			actions = w.pass(RetryPause + time.Second)
 		}
+		if p := w.nodes["n1"].Pending; p == nil || p.Way != kb.WayReboot || has(actions, ResetNode) {
+			t.Fatalf("actions %v, pending %+v", actions, p)
+		}
+		w.report("n1", kb.ProgressFailed, kb.FailureNode, "the reboot failed: no systemctl")
+		actions = w.settle()
 		p := w.nodes["n1"].Pending
 		if !has(actions, ResetNode) || p == nil || !w.nodes["n1"].Resettable(p.Token, w.agents["n1"].Boot.BootID) {
 			t.Fatalf("actions %v, pending %+v", actions, p)
@@ -72,31 +77,18 @@ func TestReturnByReset(t *testing.T) {
 	}
 }
 
-// An image that is damaged in the store drains no node: each goes back by a reset
-// where there is one, and else when the image is whole again.
+// An image that is damaged in the store drains no node: each goes back by a reboot.
 func TestDamagedImageDrainsNoNode(t *testing.T) {
-	for _, reset := range []bool{true, false} {
-		w := returns(t)
-		w.config.CanReset = reset
-		w.report("n1", kb.ProgressFailed, kb.FailureNode, "digest differs")
-		w.settle()
-		w.damaged = map[string]string{kernels[0].ImageDigest: "its image is damaged"}
-		var actions []Action
-		for range 20 {
-			actions = append(actions, w.pass(RetryPause+time.Second)...)
-			if reset {
-				break // it is asked for, and not done
-			}
-		}
-		if has(actions, ResetNode) != reset || has(actions, DrainNode) || w.nodes["n1"].Failure != nil && !reset {
-			t.Errorf("reset %v: actions %v, n1 is %+v", reset, actions, w.nodes["n1"])
-		}
-		if reset {
-			continue
-		}
-		w.damaged = nil
-		if w.pass(RetryPause + time.Second); w.nodes["n1"].Pending == nil {
-			t.Error("the image is whole, and not tried")
-		}
+	w := returns(t)
+	w.report("n1", kb.ProgressFailed, kb.FailureNode, "digest differs")
+	w.settle()
+	w.damaged = map[string]string{kernels[0].ImageDigest: "its image is damaged"}
+	actions := w.pass(RetryPause + time.Second)
+	if p := w.nodes["n1"].Pending; p == nil || p.Way != kb.WayReboot || has(actions, DrainNode) {
+		t.Fatalf("actions %v, n1 is %+v", actions, w.nodes["n1"])
+	}
+	w.boot("n1", kernels[0], "")
+	if actions := w.settle(); !w.nodes["n1"].Steady() || has(actions, DrainNode) {
+		t.Errorf("actions %v, n1 is %+v", actions, w.nodes["n1"])
 	}
 }

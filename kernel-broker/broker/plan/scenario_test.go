@@ -180,6 +180,8 @@ func (s *story) happen(f []string) {
 		for _, a := range s.allocs {
 			a.BootAttempts = id(f[1])
 		}
+	case "rule": // name node never or no-return, reboot or reset, once
+		s.rules = append(s.rules, kb.HardwareRule{Name: f[1], Node: f[2], Kexec: kb.RuleKexec(f[3]), By: kb.Way(f[4]), Once: rest(5) == "once", Reason: "its network adapter hangs"})
 	case "resets":
 		s.config.CanReset = true
 	case "reset": // was done
@@ -208,6 +210,12 @@ func (s *story) follow() []string {
 				s.before[name] = now
 				said = append(said, name+" "+now)
 			}
+		}
+		for _, t := range out.Tries {
+			said = append(said, strings.TrimSpace(fmt.Sprintf("ledger: %s of %s on %s, success %v %s", t.Way, t.Kernel, t.Node, t.OK, t.Cause)))
+		}
+		for _, name := range out.UsedRules {
+			said = append(said, "rule "+name+" is used up")
 		}
 		for _, name := range slices.Sorted(maps.Keys(out.Kept)) {
 			said = append(said, fmt.Sprintf("epilog on %s: kept %v", name, out.Kept[name]))

@@ -87,6 +87,8 @@ type world struct {
 	// restored is when Slurm was told again what an administrator said.
 	restored map[string]time.Time
 	boots    map[string]int
+	rules    []kb.HardwareRule
+	tries    []kb.Try
 	tokens   int
 	inLine   map[kb.JobID]bool
 }
@@ -104,7 +106,7 @@ func (w *world) input() Input {
 	w.slurm.At = w.now
 	return Input{Now: w.now, Config: w.config, Slurm: w.slurm, Nodes: w.nodes, Allocations: w.allocs, Agents: w.agents,
 		Runs: w.runs, NextRun: uint64(len(w.runs) + 1),
-		Catalog: w.catalog, LastComments: w.told, Held: w.held, Queued: w.inLine, SlurmBoot: w.slurmBoot, Resets: w.resets, Damaged: w.damaged, Restored: w.restored, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
+		Catalog: w.catalog, LastComments: w.told, Held: w.held, Queued: w.inLine, SlurmBoot: w.slurmBoot, Resets: w.resets, Damaged: w.damaged, Restored: w.restored, Rules: w.rules, NewToken: func() string { w.tokens++; return fmt.Sprintf("token%d", w.tokens) }}
 }
 
 // decide runs one round and keeps what came out.
@@ -122,6 +124,8 @@ func (w *world) decide() Output {
 		}
 	}
 	w.held = out.Held
+	w.tries = append(w.tries, out.Tries...)
+	w.rules = slices.DeleteFunc(w.rules, func(r kb.HardwareRule) bool { return slices.Contains(out.UsedRules, r.Name) })
 	for _, r := range out.Runs {
 		w.runs[r.ID] = again(w.t, r)
 	}

@@ -122,6 +122,10 @@ var rules = map[string]rule{
 	api.NodeService_ListNodes_FullMethodName: {users, shortly, reads, unasked},
 	api.NodeService_GetNode_FullMethodName:   {users, shortly, reads, unasked},
 
+	api.HardwareService_ListHardware_FullMethodName:       {users, shortly, reads, unasked},
+	api.HardwareService_SetHardwareRule_FullMethodName:    {administrators, shortly, changes, authz.Administer},
+	api.HardwareService_RemoveHardwareRule_FullMethodName: {administrators, shortly, changes, authz.Administer},
+
 	api.RunService_RequestRun_FullMethodName:    {administrators, shortly, changes, unasked},
 	api.RunService_CancelRun_FullMethodName:     {administrators, shortly, changes, unasked},
 	api.RunService_BeginRun_FullMethodName:      {slurm, standby, changes, unasked},

@@ -50,6 +50,8 @@ func objectOf(request any) string {
 		return "job " + strconv.FormatUint(uint64(r.GetJobId()), 10)
 	case interface{ GetProfile() string }:
 		return r.GetProfile()
+	case interface{ GetRule() *api.HardwareRule }:
+		return r.GetRule().GetName()
 	case interface{ GetName() string }:
 		return r.GetName()
 	case interface{ GetDigest() string }:

@@ -47,6 +47,8 @@ var free = map[string]string{
 	"ReleaseQuarantine.reason":                      reasons,
 	"RetireProfile.reason":                          reasons,
 	"RevokeNode.reason":                             reasons,
+	"SetHardwareRule.rule.author":                   "not taken from a request",
+	"SetHardwareRule.rule.reason":                   reasons,
 	"SignVersion.reason":                            reasons,
 	"Connect.report.":                               reasons,
 	"Connect.slurmd.":                               reasons,
@@ -76,6 +78,9 @@ var allowed = map[string][]string{
 	"RetireProfile.request_id":                       words,
 	"SignVersion.request_id":                         words,
 	"RequestRun.request_id":                          words,
+	"SetHardwareRule.rule.board":                     {"*"},
+	"SetHardwareRule.rule.firmware":                  {"*"},
+	"SetHardwareRule.rule.nic":                       {"*"},
 }
 
 // words are what of it is printable and has no white space.
@@ -123,7 +128,10 @@ func requests(n int) map[string]proto.Message {
 		"Enrol":             &api.EnrolRequest{Node: "n1", Secret: token.Secret},
 		"RevokeNode":        &api.RevokeNodeRequest{Node: "n1"},
 		"ListCertificates":  &api.ListCertificatesRequest{Node: "n1"},
-		"TestPolicy":        &api.TestPolicyRequest{Action: "use", Object: "mitgcm"},
+		"SetHardwareRule": &api.SetHardwareRuleRequest{Rule: &api.HardwareRule{Name: id, Board: "Dell*",
+			Kexec: api.RuleKexec_RULE_KEXEC_NEVER, By: api.BootWay_BOOT_WAY_REBOOT}},
+		"RemoveHardwareRule": &api.RemoveHardwareRuleRequest{Name: id},
+		"TestPolicy":         &api.TestPolicyRequest{Action: "use", Object: "mitgcm"},
 	}
 }
 

@@ -72,6 +72,7 @@ func serveBoundary(t testing.TB) *boundary {
 		o.Limits = server.DefaultLimits()
 		o.Limits.Users, o.Limits.Nodes, o.Limits.Addresses = often, often, often
 	}, func(s *grpc.Server, c *controller.Controller) {
+		api.RegisterHardwareServiceServer(s, server.NewHardwareService(c))
 		api.RegisterRunServiceServer(s, server.NewRunService(server.RunOptions{Runs: c, Artifacts: artifacts, MaxBytes: 1 << 20}))
 		for service, info := range s.GetServiceInfo() {
 			for _, m := range info.Methods {

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/api/convert"
 	api "github.com/kernelbroker/kernelbroker/kernel-broker/api/v1"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/authz"
 	"github.com/kernelbroker/kernelbroker/kernel-broker/auth/credential"
@@ -335,6 +336,10 @@ func validate(request any) error {
 		if r.GetLimit() > maxJobs {
 			return fmt.Errorf("limit %d, at most %d jobs can be listed: %w", r.GetLimit(), maxJobs, kb.ErrInvalid)
 		}
+	case *api.SetHardwareRuleRequest:
+		return convert.RuleFromProto(r.GetRule()).Validate()
+	case *api.RemoveHardwareRuleRequest:
+		return kb.ValidateProfileName(r.GetName())
 	case *api.GetNodeRequest:
 		return kb.ValidateNodeName(r.GetName())
 	case *api.EnrolRequest:

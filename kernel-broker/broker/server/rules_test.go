@@ -23,6 +23,7 @@ func TestRulesCoverTheServer(t *testing.T) {
 	server := NewServer(Options{})
 	api.RegisterAllocationServiceServer(server, api.UnimplementedAllocationServiceServer{})
 	api.RegisterNodeServiceServer(server, api.UnimplementedNodeServiceServer{})
+	api.RegisterHardwareServiceServer(server, api.UnimplementedHardwareServiceServer{})
 	api.RegisterRunServiceServer(server, api.UnimplementedRunServiceServer{})
 	served := map[string]bool{}
 	for name, service := range server.GetServiceInfo() {

@@ -69,8 +69,9 @@ type config struct {
 	Limits limitsConfig `yaml:"limits"`
 
 	Switch struct {
-		AtOnce      int `yaml:"at_once"`
-		plan.Config `yaml:",inline"`
+		AtOnce          int    `yaml:"at_once"`
+		ReturnRuleAfter uint32 `yaml:"return_rule_after"`
+		plan.Config     `yaml:",inline"`
 	} `yaml:"switch"`
 
 	QuarantineAfter uint32   `yaml:"quarantine_after"`
@@ -105,6 +106,7 @@ func defaults() config {
 	c.Artifacts.RetiredFor = 30 * 24 * time.Hour
 	c.Limits = defaultLimits()
 	c.Switch.AtOnce = 256
+	c.Switch.ReturnRuleAfter = 3
 	c.Switch.Config = plan.Defaults()
 	c.QuarantineAfter = 2
 	c.KeepJobs = 10000
@@ -141,7 +143,7 @@ func (c config) validate() error {
 		"slurm.limit": c.Slurm.Limit, "slurm.poll_busy": c.Slurm.PollBusy, "slurm.poll_idle": c.Slurm.PollIdle,
 		"switch.limit": c.Switch.SwitchLimit, "switch.load_limit": c.Switch.LoadLimit, "switch.agent_limit": c.Switch.AgentLimit,
 		"switch.stock_timeout": c.Switch.StockTimeout, "switch.register_retry": c.Switch.RegisterRetry,
-		"switch.keep_limit": c.Switch.KeepLimit, "switch.reset_grace": c.Switch.ResetGrace,
+		"switch.keep_limit": c.Switch.KeepLimit, "switch.reset_grace": c.Switch.ResetGrace, "switch.reboot_timeout": c.Switch.RebootTimeout,
 	} {
 		if d < 10*time.Millisecond {
 			return fmt.Errorf("%s: %v is too short", name, d)

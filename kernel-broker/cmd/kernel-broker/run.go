@@ -114,7 +114,7 @@ func newController(ctx context.Context, c config, log *slog.Logger, kept store.S
 	o := controller.Options{
 		Store: kept, Catalog: profiles, Plan: c.plan(), Log: log,
 		Slurm: slurmctld, Clock: clock, Authorise: auth.authorise,
-		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, Switches: c.Switch.AtOnce,
+		PollBusy: c.Slurm.PollBusy, PollIdle: c.Slurm.PollIdle, QuarantineAfter: c.QuarantineAfter, KeepJobs: c.KeepJobs, Switches: c.Switch.AtOnce, ReturnRuleAfter: c.Switch.ReturnRuleAfter,
 		Runs: c.Runs.RunLimits, HasArtifact: files.has, CheckArtifact: files.check, Alive: service.Alive,
 	}
 	if len(c.ResetCommand) > 0 {
@@ -189,6 +189,7 @@ func newServer(c config, log *slog.Logger, ctl *controller.Controller, profiles 
 	serving := &grpcServer{server.NewServer(options), options}
 	api.RegisterAllocationServiceServer(serving, server.NewAllocationService(ctl))
 	api.RegisterNodeServiceServer(serving, server.NewNodeService(ctl))
+	api.RegisterHardwareServiceServer(serving, server.NewHardwareService(ctl))
 	api.RegisterRunServiceServer(serving, runService(c, ctl, files, administrators))
 	return serving, nil
 }

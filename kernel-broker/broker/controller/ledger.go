@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	kb "github.com/kernelbroker/kernelbroker/kernel-broker"
+	"github.com/kernelbroker/kernelbroker/kernel-broker/broker/store"
+)
+
+const (
+	ledgerPrefix = "hardware/"
+	rulesKey     = "hardware-rules"
+	// mostRows limits the ledger; the row that was tried longest ago makes room.
+	mostRows = 1024
+)
+
+func ledgerKey(id string) string { return ledgerPrefix + id }
+
+var ledgerKind = kind[kb.LedgerRow]{
+	prefix: ledgerPrefix,
+	entry:  func(r *kb.LedgerRow) entry { return entry{key: ledgerKey(r.ID())} },
+}
+
+// ledger is how kexec works by hardware, and the rules on it. Rows and rules are replaced, never changed.
+type ledger struct {
+	rows  map[string]*kb.LedgerRow
+	rules []kb.HardwareRule
+}
+
+// hardwareRules is the record of the rules.
+type hardwareRules struct {
+	Rules []kb.HardwareRule `json:"rules"`
+}
+
+// ledgerChange is what becomes of the ledger with a commit.
+type ledgerChange struct {
+	rows map[string]*kb.LedgerRow
+	gone []string
+	// rules are all of them; nil: unchanged.
+	rules *hardwareRules
+	// made are the rules among them that follow from rows.
+	made []kb.HardwareRule
+}
+
+// loadLedger reads the ledger, and the revisions of its records.
+func loadLedger(ctx context.Context, s store.Store, revisions map[string]int64) (ledger, error) {
+	l := ledger{rows: map[string]*kb.LedgerRow{}}
+	err := ledgerKind.each(ctx, s, func(row *kb.LedgerRow, revision int64) {
+		l.rows[row.ID()], revisions[ledgerKey(row.ID())] = row, revision
+	})
+	if err != nil {
+		return l, err
+	}
+	rec, err := s.Get(ctx, rulesKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return l, nil
+	}
+	if err != nil {
+		return l, fmt.Errorf("record %q: %w: %w", rulesKey, kb.ErrUnavailable, err)
+	}
+	var kept hardwareRules
+	if err := decode(rec, &kept, func() string { return rulesKey }); err != nil {
+		return l, err
+	}
+	l.rules, revisions[rulesKey] = kept.Rules, rec.Revision
+	return l, nil
+}
+
+// fold counts tries, drops the rules that were used, and makes those that follow: kernels whose return by kexec failed
+// after times in a row, on two nodes or more of the same hardware, return by a reboot from then on.
+func (l ledger) fold(tries []kb.Try, used []string, after uint32, now time.Time) ledgerChange {
+	change := ledgerChange{rows: map[string]*kb.LedgerRow{}}
+	rules := slices.DeleteFunc(slices.Clone(l.rules), func(r kb.HardwareRule) bool { return slices.Contains(used, r.Name) })
+	for _, t := range tries {
+		row := t.Row()
+		id := row.ID()
+		if have := cmp.Or(change.rows[id], l.rows[id]); have != nil {
+			row = have.Clone()
+		}
+		row.Add(t)
+		change.rows[id] = row
+		if rule, due := ruleOf(row, after, now); due && len(rules) < kb.MaxHardwareRules && !slices.ContainsFunc(rules, func(r kb.HardwareRule) bool { return r.Name == rule.Name }) {
+			rules = append(rules, rule)
+			change.made = append(change.made, rule)
+		}
+	}
+	change.gone = l.beyond(change.rows)
+	if len(rules) != len(l.rules) || len(change.made) > 0 {
+		change.rules = &hardwareRules{sortedRules(rules)}
+	}
+	return change
+}
+
+// beyond names the rows that make room for new ones.
+func (l ledger) beyond(changed map[string]*kb.LedgerRow) []string {
+	more := 0
+	for id := range changed {
+		if l.rows[id] == nil {
+			more++
+		}
+	}
+	over := len(l.rows) + more - mostRows
+	if over <= 0 {
+		return nil
+	}
+	old := slices.DeleteFunc(slices.Collect(maps.Keys(l.rows)), func(id string) bool { return changed[id] != nil })
+	slices.SortFunc(old, func(a, b string) int {
+		return cmp.Or(l.rows[a].Last.Compare(l.rows[b].Last), strings.Compare(a, b))
+	})
+	return old[:min(over, len(old))]
+}
+
+// ruleOf is the rule that follows from a row.
+func ruleOf(row *kb.LedgerRow, after uint32, now time.Time) (kb.HardwareRule, bool) {
+	if after == 0 || row.Way != kb.WayReturn || row.Streak < after || len(row.Failed) < 2 {
+		return kb.HardwareRule{}, false
+	}
+	h := row.Hardware
+	return kb.HardwareRule{Name: "auto-" + row.ID()[:12], Board: h.Board, Firmware: h.Firmware, NIC: h.NIC, Kernel: row.Kernel.String(),
+		Kexec: kb.KexecNoReturn, By: kb.WayReboot, At: now, Author: "kernel-broker",
+		Reason: fmt.Sprintf("%d returns by kexec failed in a row, on %s", row.Streak, strings.Join(row.Failed, ", "))}, true
+}
+
+func sortedRules(rules []kb.HardwareRule) []kb.HardwareRule {
+	slices.SortFunc(rules, func(a, b kb.HardwareRule) int { return strings.Compare(a.Name, b.Name) })
+	return rules
+}
+
+// writes are the change as writes of the store.
+func (c ledgerChange) writes(revisions map[string]int64) ([]store.Write, error) {
+	var writes []store.Write
+	add := func(key string, value any) error {
+		data, err := encode(key, value)
+		writes = append(writes, store.Write{Key: key, Value: data, Expect: revisions[key]})
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.rows)) {
+		if err := add(ledgerKey(id), c.rows[id]); err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range c.gone {
+		writes = append(writes, store.Write{Key: ledgerKey(id), Delete: true, Expect: revisions[ledgerKey(id)]})
+	}
+	if c.rules == nil {
+		return writes, nil
+	}
+	return writes, add(rulesKey, c.rules)
+}
+
+// keep takes in what was committed.
+func (r *records) keepLedger(c ledgerChange) {
+	rows := maps.Clone(r.ledger.rows)
+	maps.Copy(rows, c.rows)
+	for _, id := range c.gone {
+		delete(rows, id)
+		delete(r.revisions, ledgerKey(id))
+	}
+	r.ledger.rows = rows
+	if c.rules != nil {
+		r.ledger.rules = c.rules.Rules
+	}
+}
+
+// Hardware returns the ledger, sorted by hardware, kernel and way, and the rules by name.
+func (c *Controller) Hardware() ([]*kb.LedgerRow, []kb.HardwareRule) {
+	c.mu.Lock()
+	rows, rules := slices.Collect(maps.Values(c.records.ledger.rows)), c.records.ledger.rules
+	c.mu.Unlock()
+	order := []kb.Way{kb.WaySwitch, kb.WayReturn, kb.WayReboot, kb.WayReset}
+	slices.SortFunc(rows, func(a, b *kb.LedgerRow) int {
+		return cmp.Or(strings.Compare(a.Hardware.Board, b.Hardware.Board), strings.Compare(a.Hardware.Firmware, b.Hardware.Firmware),
+			strings.Compare(a.Hardware.NIC, b.Hardware.NIC), strings.Compare(a.Kernel.Profile, b.Kernel.Profile),
+			cmp.Compare(a.Kernel.Version, b.Kernel.Version), cmp.Compare(slices.Index(order, a.Way), slices.Index(order, b.Way)))
+	})
+	return rows, rules
+}
+
+// SetHardwareRule adds a rule, or replaces the one with its name.
+func (c *Controller) SetHardwareRule(ctx context.Context, rule kb.HardwareRule) (kb.HardwareRule, error) {
+	if err := rule.Validate(); err != nil {
+		return rule, err
+	}
+	if rule.By == kb.WayReset && !c.o.Plan.CanReset {
+		return rule, fmt.Errorf("rule %q: this broker cannot reset nodes (reset_command in broker.yaml): %w", rule.Name, kb.ErrFailedPrecondition)
+	}
+	rule.At = c.clock.Now()
+	return rule, c.changeRules(ctx, func(rules []kb.HardwareRule) ([]kb.HardwareRule, error) {
+		rules = slices.DeleteFunc(rules, func(r kb.HardwareRule) bool { return r.Name == rule.Name })
+		if len(rules) >= kb.MaxHardwareRules {
+			return nil, fmt.Errorf("rule %q: there are %d, remove one first: %w", rule.Name, len(rules), kb.ErrFailedPrecondition)
+		}
+		return append(rules, rule), nil
+	})
+}
+
+// RemoveHardwareRule removes a rule.
+func (c *Controller) RemoveHardwareRule(ctx context.Context, name string) error {
+	return c.changeRules(ctx, func(rules []kb.HardwareRule) ([]kb.HardwareRule, error) {
+		left := slices.DeleteFunc(slices.Clone(rules), func(r kb.HardwareRule) bool { return r.Name == name })
+		if len(left) == len(rules) {
+			return nil, fmt.Errorf("rule %.80q: %w", name, kb.ErrNotFound)
+		}
+		return left, nil
+	})
+}
+
+func (c *Controller) changeRules(ctx context.Context, change func([]kb.HardwareRule) ([]kb.HardwareRule, error)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stale {
+		if err := c.loadLocked(ctx); err != nil {
+			return fmt.Errorf("rules: %w: %w", kb.ErrUnavailable, err)
+		}
+		c.stale = false
+	}
+	rules, err := change(slices.Clone(c.records.ledger.rules))
+	if err != nil {
+		return err
+	}
+	if err := c.records.commitAll(ctx, ledgerChange{rules: &hardwareRules{sortedRules(rules)}}, nil, nil); err != nil {
+		c.stale = true
+		return fmt.Errorf("rules: %w: %w", kb.ErrUnavailable, err)
+	}
+	c.kickLocked()
+	return nil
+}
+
+// forbiddenOn refuses a job whose nodes a rule keeps from its kernel: only kexec could boot it.
+func (c *Controller) forbiddenOn(job kb.SlurmJob, kernel kb.Ref) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var names []string
+	why := ""
+	for _, name := range job.Nodes {
+		n := c.records.nodes[name]
+		if n == nil || n.Runs(kernel) {
+			continue
+		}
+		for _, r := range c.records.ledger.rules {
+			if r.Kexec == kb.KexecNever && r.Matches(name, n.Hardware, kernel) {
+				names, why = append(names, name), fmt.Sprintf("%s (%s)", n.Hardware, r.Why())
+				break
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	list := strings.Join(names[:min(len(names), mostOut)], ",")
+	if more := len(names) - mostOut; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Errorf("kernel %s cannot run on %s: no kexec on %s; exclude such nodes (scontrol update JobId=%s ExcNodeList=%s) and release the job: %w",
+		kernel, list, why, job.Reference, strings.Join(names[:min(len(names), mostOut)], ","), kb.ErrFailedPrecondition)
+}
